@@ -1,0 +1,134 @@
+# Everything a developer types. A fresh machine needs Python >= 3.10, a C++20 compiler (g++ >= 12 or
+# clang >= 15) and make; the rest is installed into $(VENV).
+#
+#   make demo      train a small network on handwritten digits
+#   make test      build, then the whole test suite
+#   make dev       editable build; run it again after a change of C++ or of the op table
+#   make parity    compare with PyTorch, which is installed apart from everything else
+#   make bench     benchmarks
+#   make lint      style, layers, types        make stubs     write src/flambeau/_C.pyi again
+#   make asan      the core's own tests under AddressSanitizer and UndefinedBehaviorSanitizer
+#   make tsan      ... and under ThreadSanitizer
+#   make wheel     a wheel in dist/            make clean     remove all of this
+#
+# Variables: PYTHON, VENV, BUILD, ISAS (auto, native or a list), ONEDNN (ON, OFF), TESTS, PYTEST_ARGS.
+
+PYTHON ?= python3
+VENV   ?= .venv
+ISAS   ?= auto
+ONEDNN ?= ON
+BUILD  ?= build/editable
+TESTS  ?= tests
+PYTEST_ARGS ?= -q
+# PyTorch without CUDA comes from its own index; where that can not be reached, PyPI's is taken.
+TORCH       ?= torch==2.13.0
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+TORCH_DIR   ?= build/torch
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.SUFFIXES:
+
+BIN     := $(abspath $(VENV))/bin
+PY      := $(BIN)/python
+PIP     := $(PY) -m pip --disable-pip-version-check -q
+# The tools of the environment come first, and no user setting leaks in.
+export PATH := $(BIN):$(PATH)
+unexport PYTHONPATH PYTHONHOME
+
+ifeq ($(ONEDNN),ON)
+BUILD_GROUP := build
+else
+BUILD_GROUP := build-plain
+endif
+
+CXX_SOURCES := CMakeLists.txt $(shell find csrc ops cmake tools/opgen -type f -not -name '*.pyc' -not -path 'csrc/tests/*') \
+               src/flambeau/_tensor.pyi.in
+
+.PHONY: demo test dev parity bench lint types stubs asan tsan wheel clean help
+
+help:
+	@sed -n '/^#   make/s/^#   //p' Makefile
+
+# ---- environment
+
+$(VENV)/.deps: pyproject.toml
+	test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	$(PIP) install -U "pip>=25.1"
+	$(PIP) install --group $(BUILD_GROUP) --group test
+	touch $@
+
+$(VENV)/.lint: $(VENV)/.deps
+	$(PIP) install --group lint
+	touch $@
+
+# ---- editable build: Python files are used where they lie; the module is built in $(BUILD)
+
+$(VENV)/.installed: $(VENV)/.deps
+	$(PIP) install --no-build-isolation --no-deps -e . -C build-dir=$(BUILD) \
+	  -C cmake.define.FLAMBEAU_ISAS="$(ISAS)" -C cmake.define.FLAMBEAU_ONEDNN=$(ONEDNN)
+	touch $@
+
+# After the first time ninja builds what changed, and only the module is copied.
+$(VENV)/.built: $(VENV)/.installed $(CXX_SOURCES)
+	cmake --build $(BUILD)
+	cmake --install $(BUILD) --strip --prefix "$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("platlib"))')" >/dev/null
+	touch $@
+
+dev: $(VENV)/.built
+
+demo: $(VENV)/.built
+	$(BIN)/flambeau demo --out build
+
+test: $(VENV)/.built
+	$(PY) -m pytest $(TESTS) --ignore=tests/parity $(PYTEST_ARGS)
+
+# ---- comparisons
+
+$(TORCH_DIR)/.stamp: $(VENV)/.deps
+	$(PIP) install --retries 1 --target $(TORCH_DIR) --upgrade --extra-index-url $(TORCH_INDEX) $(TORCH)
+	rm -rf $(TORCH_DIR)/numpy $(TORCH_DIR)/numpy-* $(TORCH_DIR)/numpy.libs
+	touch $@
+
+parity: $(VENV)/.built $(TORCH_DIR)/.stamp
+	PYTHONPATH=$(TORCH_DIR) $(PY) -m pytest tests/parity $(PYTEST_ARGS)
+
+bench: $(VENV)/.built
+	$(PY) -m benchmarks
+
+# ---- checks
+
+lint: $(VENV)/.lint
+	$(BIN)/ruff check .
+	$(PY) tools/check_layers.py
+	$(PY) tools/check_repo.py
+	PYTHONPATH=tools $(PY) -m opgen check
+
+types: $(VENV)/.lint
+	$(BIN)/mypy
+
+stubs: $(VENV)/.deps
+	PYTHONPATH=tools $(PY) -m opgen generate --out build/opgen --stub src/flambeau/_C.pyi
+
+# ThreadSanitizer does not know libgomp's barriers, so the pool has one thread there and the tests' own
+# threads are what is watched. oneDNN is left out: it is not instrumented either.
+asan: $(VENV)/.deps
+	cmake --preset asan -DPython_EXECUTABLE=$(PY)
+	cmake --build --preset asan
+	ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1 build/asan/core_tests
+
+tsan: $(VENV)/.deps
+	cmake --preset tsan -DPython_EXECUTABLE=$(PY)
+	cmake --build --preset tsan
+	TSAN_OPTIONS=halt_on_error=1 FLAMBEAU_NUM_THREADS=1 OMP_NUM_THREADS=1 build/tsan/core_tests
+
+# ---- packages
+
+wheel: $(VENV)/.deps
+	$(PIP) wheel --no-deps -w dist .
+
+clean:
+	rm -rf $(VENV) build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis

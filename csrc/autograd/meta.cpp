@@ -1,0 +1,177 @@
+#include "autograd/meta.h"
+
+#include "base/error.h"
+#include "ops.h"
+
+namespace fl {
+
+FL_HOT_THREAD_LOCAL constinit ThreadModes current_modes;
+
+AutogradMeta& ensure_meta(const Tensor& t) {
+  auto& meta = t.impl()->meta;
+  if (!meta) meta = std::make_unique<AutogradMeta>();
+  return static_cast<AutogradMeta&>(*meta);
+}
+
+WeakTensor& weak_of(const Tensor& t) {
+  AutogradMeta& meta = ensure_meta(t);
+  if (!meta.weak) meta.weak = make_ref<WeakTensor>(t.impl());
+  return *meta.weak;
+}
+
+AccumulateGrad::AccumulateGrad(Ref<WeakTensor> leaf) : Node(~uint64_t{0}, 1), leaf_(std::move(leaf)) {}
+
+namespace {
+
+// Gradient of the view with the given geometry, put back into a zero gradient of the base.
+class AsStridedBackward final : public Node {
+ public:
+  AsStridedBackward(const Tensor& base, const Tensor& view)
+      : base_sizes_(base.sizes()), base_strides_(base.strides()), base_offset_(base.offset()), sizes_(view.sizes()),
+        strides_(view.strides()), offset_(view.offset()) {
+    edges.push_back(gradient_edge(base));
+  }
+  const char* name() const override { return "AsStridedBackward"; }
+  void apply(BackwardCall& call) override {
+    call.set(0, op::as_strided_backward(call.in[0], base_sizes_, base_strides_, base_offset_, sizes_, strides_, offset_));
+  }
+
+ private:
+  Dims base_sizes_, base_strides_;
+  int64_t base_offset_;
+  Dims sizes_, strides_;
+  int64_t offset_;
+};
+
+// Note [Writing to a view]
+// `view.op_(other)` changes part of `base`. The base's new history is a CopySlices node: the gradient of
+// the base outside the view passes through; the part inside goes through the op's own node.
+//
+//     base' = base with base'[view] = op(base[view], other)
+//     grad_base = grad_base' with [view] replaced by op.grad_self(grad_base'[view]);  grad_other = op.grad_other(..)
+class CopySlices final : public Node {
+ public:
+  CopySlices(const Tensor& base, const Tensor& view, Ref<Node> inner)
+      : base_sizes_(base.sizes()), base_strides_(base.strides()), base_offset_(base.offset()), sizes_(view.sizes()),
+        strides_(view.strides()), offset_(view.offset()), inner_(std::move(inner)) {
+    edges.push_back(gradient_edge(base));
+    for (size_t i = 1; i < inner_->edges.size(); ++i) edges.push_back(inner_->edges[i]);
+    through_self_ = inner_->edges.size() > 0;
+  }
+  const char* name() const override { return "CopySlices"; }
+  void apply(BackwardCall& call) override {
+    if (released)
+      raise<AutogradError>("CopySlices: the graph was already used by a backward; pass retain_graph=True to the first backward()");
+    const Tensor slice = op::as_strided_gather(call.in[0], base_sizes_, base_strides_, base_offset_, sizes_, strides_, offset_);
+    BackwardCall inner;
+    inner.in.push_back(slice);
+    inner.out.resize(inner_->edges.size());
+    inner.wanted = call.wanted;
+    inner_->apply(inner);
+    if (call.needs(0)) {
+      Tensor part = through_self_ && inner.out[0].defined() ? inner.out[0] : op::zeros_like(slice);
+      call.set(0, op::as_strided_replace(call.in[0], part, base_sizes_, base_strides_, base_offset_, sizes_, strides_, offset_));
+    }
+    for (size_t i = 1; i < inner.out.size(); ++i) call.set(i, inner.out[i]);
+  }
+  void release_saved() override { inner_->release_saved(); inner_->released = true; }
+
+ private:
+  Dims base_sizes_, base_strides_;
+  int64_t base_offset_;
+  Dims sizes_, strides_;
+  int64_t offset_;
+  Ref<Node> inner_;
+  bool through_self_;
+};
+
+}  // namespace
+
+Ref<Node> grad_fn(const Tensor& t) {
+  TensorImpl& impl = *t.impl();
+  AutogradMeta* meta = static_cast<AutogradMeta*>(impl.meta.get());
+  if (!impl.view_tracks_base) return meta ? meta->grad_fn : Ref<Node>();
+  if (!impl.base->requires_grad) return meta ? meta->grad_fn : Ref<Node>();
+  const uint32_t version = impl.storage->var().version();
+  if (meta && meta->grad_fn && meta->view_version == version) return meta->grad_fn;
+  const Tensor base(impl.base);
+  AutogradMeta& own = ensure_meta(t);
+  own.grad_fn = make_ref<AsStridedBackward>(base, t);
+  own.output_nr = 0;
+  own.view_version = version;
+  impl.requires_grad = true;
+  return own.grad_fn;
+}
+
+Edge gradient_edge(const Tensor& t) {
+  if (Ref<Node> fn = grad_fn(t)) return {std::move(fn), meta_of(t)->output_nr};
+  if (!requires_grad(t)) return {};
+  AutogradMeta& meta = ensure_meta(t);
+  std::lock_guard lock(meta.mutex);
+  if (!meta.accumulator) meta.accumulator = make_ref<AccumulateGrad>(Ref<WeakTensor>::share(&weak_of(t)));
+  return {meta.accumulator, 0};
+}
+
+void set_history(const Tensor& t, Ref<Node> node, uint32_t nr) {
+  AutogradMeta& meta = ensure_meta(t);
+  meta.grad_fn = std::move(node);
+  meta.output_nr = nr;
+  meta.view_version = t.storage().var().version();
+  t.impl()->requires_grad = true;
+}
+
+void set_requires_grad(const Tensor& t, bool on) {
+  if (on && !is_float(t.dtype()))
+    raise<AutogradError>("requires_grad: a tensor of ", t.dtype(), " can not require gradients; only floating point tensors can");
+  if (!on && !is_leaf(t))
+    raise<AutogradError>("requires_grad: only leaf tensors can be changed; use y.detach() for a tensor that does not require grad");
+  if (t.impl()->inference && on)
+    raise<AutogradError>("requires_grad: a tensor made in inference_mode can not require gradients; clone() it outside first");
+  if (on && is_leaf(t)) t.impl()->requires_grad = true;
+  if (!on) t.impl()->requires_grad = false;
+}
+
+void track_view(const Tensor& view, const Tensor& x) {
+  TensorImpl& impl = *view.impl();
+  impl.inference = x.impl()->inference;
+  const Ref<TensorImpl>& root = x.impl()->base ? x.impl()->base : x.ref();
+  impl.base = root;
+  // A view made without grad mode shares memory but not history.
+  impl.view_tracks_base = grad_enabled() && (x.impl()->base ? x.impl()->view_tracks_base : true);
+}
+
+void check_inplace(const char* op, const Tensor& x) {
+  TensorImpl& impl = *x.impl();
+  if (!impl.storage->writable())
+    raise<ArgumentError>(op, ": the tensor's memory is read-only (it came from a read-only array); clone() it first");
+  for (int i = 0; i < x.ndim(); ++i)
+    if (x.strides()[i] == 0 && x.sizes()[i] > 1)
+      raise<ArgumentError>(op, ": more than one element of the written tensor lies at the same place (shape ", x.sizes(), ", strides ",
+                           x.strides(), ", from expand?); clone() it first");
+  if (impl.inference && !thread_modes().inference)
+    raise<AutogradError>(op, ": a tensor made in inference_mode can only be written in inference_mode; clone() it first");
+  if (!grad_enabled()) return;
+  if (requires_grad(x) && is_leaf(x))
+    raise<AutogradError>(op, ": a leaf tensor that requires grad can not be written in place; wrap the write in flambeau.no_grad(), or write to a clone()");
+  if (impl.base && impl.view_tracks_base && impl.base->requires_grad && is_leaf(Tensor(impl.base)))
+    raise<AutogradError>(op, ": this is a view of a leaf tensor that requires grad, which can not be written in place; wrap the write in flambeau.no_grad()");
+  if (impl.base && !impl.view_tracks_base && (impl.base->requires_grad))
+    raise<AutogradError>(op, ": this view was made under no_grad, and its base requires grad; write to it under no_grad too, or make the view outside");
+}
+
+void bump_version(const char* op, const Tensor& x) { x.storage().var().written_by(op); }
+
+void rebase_history(const Tensor& x, Ref<Node> node) {
+  TensorImpl& impl = *x.impl();
+  if (impl.base && impl.view_tracks_base) {
+    const Tensor base(impl.base);
+    set_history(base, make_ref<CopySlices>(base, x, std::move(node)), 0);
+    impl.requires_grad = true;
+    if (AutogradMeta* meta = meta_of(x)) meta->grad_fn = nullptr;
+    (void)grad_fn(x);
+    return;
+  }
+  set_history(x, std::move(node), 0);
+}
+
+}  // namespace fl

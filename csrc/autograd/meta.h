@@ -1,0 +1,99 @@
+// What autograd keeps for one tensor, and the questions everybody asks of it.
+//
+// Note [Ownership of the graph]
+//
+//     tensor y --meta.grad_fn--> Node --edges--> Node --edges--> AccumulateGrad --weak--> leaf
+//                                 |                                   ^
+//                                 +--saved--> alias of x (no grad_fn) +--meta.accumulator-- leaf
+//
+// Every arrow but the weak one owns. Nothing below a node points back to the tensor that owns the node:
+// a saved output is kept as an alias without grad_fn, a saved non-leaf input as an alias plus an edge, and
+// a leaf is reached weakly. So a graph has no cycles and goes with its last tensor, at once.
+#pragma once
+
+#include "autograd/node.h"
+
+namespace fl {
+
+// Sink of a leaf: adds what arrives to its .grad.
+class AccumulateGrad final : public Node {
+ public:
+  explicit AccumulateGrad(Ref<WeakTensor> leaf);
+  const char* name() const override { return "AccumulateGrad"; }
+  void apply(BackwardCall& call) override;
+  Tensor variable() { return leaf_->lock(); }
+
+ private:
+  Ref<WeakTensor> leaf_;
+};
+
+struct AutogradMeta final : AutogradMetaBase {
+  ~AutogradMeta() override {
+    if (weak) weak->clear();
+  }
+  Tensor grad;
+  Ref<Node> grad_fn;
+  uint32_t output_nr = 0;
+  uint32_t view_version = 0;  // of a view: the storage version for which grad_fn is right
+  bool retains_grad = false;
+  Ref<AccumulateGrad> accumulator;
+  Ref<WeakTensor> weak;
+  std::vector<std::pair<uint64_t, Ref<TensorHook>>> hooks;  // of a leaf
+  std::vector<std::pair<uint64_t, Ref<TensorHook>>> post_accumulate;
+  std::mutex mutex;  // guards grad while gradients accumulate
+};
+
+struct ThreadModes {
+  bool grad = true;
+  bool inference = false;
+};
+extern FL_HOT_THREAD_LOCAL constinit ThreadModes current_modes;
+inline ThreadModes& thread_modes() { return current_modes; }
+inline bool grad_enabled() { return thread_modes().grad; }
+
+struct NoGrad {
+  bool saved = std::exchange(thread_modes().grad, false);
+  ~NoGrad() { thread_modes().grad = saved; }
+};
+struct WithGrad {
+  bool saved;
+  explicit WithGrad(bool on) : saved(std::exchange(thread_modes().grad, on)) {}
+  ~WithGrad() { thread_modes().grad = saved; }
+};
+
+inline bool requires_grad(const TensorImpl& t) {
+  return t.requires_grad || (t.view_tracks_base && t.base->requires_grad);
+}
+inline bool requires_grad(const Tensor& t) { return t.defined() && requires_grad(*t.impl()); }
+
+inline AutogradMeta* meta_of(const Tensor& t) { return static_cast<AutogradMeta*>(t.impl()->meta.get()); }
+AutogradMeta& ensure_meta(const Tensor& t);
+WeakTensor& weak_of(const Tensor& t);
+
+// The node that made t (null for a leaf). For a view whose base was written to, a fresh one.
+Ref<Node> grad_fn(const Tensor& t);
+inline bool is_leaf(const Tensor& t) { return !grad_fn(t); }
+// Where t's gradient goes: its grad_fn, or its accumulator, or nowhere.
+Edge gradient_edge(const Tensor& t);
+// Makes `node` the producer of t, as output `nr`.
+void set_history(const Tensor& t, Ref<Node> node, uint32_t nr = 0);
+// Makes leaf t (not) require grad; raises AutogradError for integers or non-leaves.
+void set_requires_grad(const Tensor& t, bool on);
+
+// Marks `view`, which shares x's storage, as a view that autograd follows.
+void track_view(const Tensor& view, const Tensor& x);
+
+// In-place writes: raises before anything is changed where the write is not allowed...
+void check_inplace(const char* op, const Tensor& x);
+// ...then notes the write...
+void bump_version(const char* op, const Tensor& x);
+// ...and makes `node` the history of x and, through its base, of every view of it.
+void rebase_history(const Tensor& x, Ref<Node> node);
+
+// Runs the graph backwards from `roots`. Without `inputs` leaves accumulate into .grad and the result is
+// empty; with them the gradients of exactly these tensors are returned (undefined where unreachable), or
+// accumulated into their .grad if `accumulate`.
+std::vector<Tensor> run_backward(const std::vector<Tensor>& roots, std::vector<Tensor> grads, bool retain_graph,
+                                 bool create_graph, const std::vector<Tensor>& inputs, bool accumulate, bool allow_unused);
+
+}  // namespace fl

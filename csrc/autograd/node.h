@@ -1,0 +1,123 @@
+// The recorded graph: a Node per differentiable op, edges towards the leaves, and what a node saved.
+//
+// See Note [Ownership of the graph] in meta.h and Note [Saved tensors] in saved_tensor.h.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "tensor/tensor.h"
+
+namespace fl {
+
+class Node;
+
+// "Gradient number `nr` of `fn`", where fn's inputs are the gradients of its op's outputs.
+struct Edge {
+  Ref<Node> fn;
+  uint32_t nr = 0;
+};
+
+// The node's edges: three inline, which covers most ops, then the heap.
+class EdgeList {
+ public:
+  size_t size() const { return size_; }
+  Edge& operator[](size_t i) { return i < kInline ? inline_[i] : more_[i - kInline]; }
+  const Edge& operator[](size_t i) const { return i < kInline ? inline_[i] : more_[i - kInline]; }
+  void push_back(Edge edge) {
+    if (size_ < kInline) inline_[size_] = std::move(edge);
+    else more_.push_back(std::move(edge));
+    ++size_;
+  }
+  void clear() {
+    for (auto& e : inline_) e = Edge{};
+    more_.clear();
+    size_ = 0;
+  }
+
+ private:
+  static constexpr size_t kInline = 3;
+  Edge inline_[kInline];
+  std::vector<Edge> more_;
+  size_t size_ = 0;
+};
+
+// Called with the gradient of one tensor; returns a replacement or an undefined tensor for "as it was".
+struct TensorHook : RefCounted {
+  virtual Tensor call(const Tensor& grad) = 0;
+};
+// Called around a node; each returns true if it replaced the gradients it may replace.
+struct NodeHook : RefCounted {
+  virtual void before(std::vector<Tensor>& grad_outputs) { (void)grad_outputs; }
+  virtual void after(std::vector<Tensor>& grad_inputs, const std::vector<Tensor>& grad_outputs) {
+    (void)grad_inputs;
+    (void)grad_outputs;
+  }
+};
+// A pointer to a tensor that the tensor's own death clears; safe from any thread.
+class WeakTensor final : public RefCounted {
+ public:
+  explicit WeakTensor(TensorImpl* impl) : impl_(impl) {}
+  Tensor lock() {
+    std::lock_guard guard(mutex_);
+    if (impl_ && impl_->try_retain()) return Tensor(Ref<TensorImpl>::adopt(impl_));
+    return {};
+  }
+  void clear() {
+    std::lock_guard guard(mutex_);
+    impl_ = nullptr;
+  }
+
+ private:
+  std::mutex mutex_;
+  TensorImpl* impl_;
+};
+
+struct HookHandle {
+  uint64_t id;
+  uint32_t output_nr;
+  Ref<TensorHook> hook;
+};
+struct NodeHooks {
+  std::vector<HookHandle> tensor;                                  // gradients of this op's outputs
+  std::vector<std::pair<uint32_t, Ref<WeakTensor>>> retain;         // retain_grad()
+  std::vector<std::pair<uint64_t, Ref<NodeHook>>> node;
+};
+uint64_t next_hook_id();
+
+// What a node's apply() sees: the gradients that arrived, which ones are wanted, where they go.
+struct BackwardCall {
+  std::vector<Tensor> in;   // one per output of the forward op; undefined where nothing arrived
+  std::vector<Tensor> out;  // one per edge
+  uint64_t wanted = ~uint64_t{0};  // bit i: edge i (the last bit stands for all beyond)
+
+  bool needs(size_t i) const { return (wanted >> (i < 63 ? i : 63)) & 1; }
+  void set(size_t i, Tensor grad) { out[i] = std::move(grad); }
+};
+
+class Node : public RefCounted {
+ public:
+  FL_SMALL_OBJECT
+  explicit Node(uint32_t outputs = 1);
+  ~Node() override = default;
+
+  virtual const char* name() const = 0;
+  // Fills call.out for the wanted edges.
+  virtual void apply(BackwardCall& call) = 0;
+  // Drops saved tensors; apply() afterwards raises.
+  virtual void release_saved() {}
+
+  EdgeList edges;
+  std::unique_ptr<NodeHooks> hooks;
+  const uint64_t sequence;   // later nodes run first
+  uint32_t outputs;          // of the forward op
+  bool released = false;
+
+ protected:
+  explicit Node(uint64_t seq, uint32_t n) : sequence(seq), outputs(n) {}
+  void destroy() noexcept override;
+};
+
+}  // namespace fl

@@ -1,0 +1,76 @@
+// What a node keeps of the forward pass.
+//
+// Note [Saved tensors]
+// save() notes the storage's version; unpack() refuses when it moved, naming the op that saved, the op
+// that wrote, and the Python line of the write. A leaf is kept itself; anything else as an alias of the
+// same bytes plus, for inputs, its gradient edge, so that a node never owns the tensor that owns it.
+#pragma once
+
+#include "autograd/meta.h"
+#include "dispatch/operand.h"
+
+namespace fl {
+
+class SavedTensor {
+ public:
+  void save(const Tensor& x);                      // an input
+  void save_output(const Tensor& y, uint32_t nr);  // an output of the node itself
+  Tensor unpack(Node& node, const char* what) const;
+  void clear() {
+    tensor_ = Tensor();
+    producer_ = Edge{};
+  }
+  bool defined() const { return tensor_.defined(); }
+
+ private:
+  Tensor tensor_;
+  Edge producer_;
+  uint32_t version_ = 0;
+  bool output_ = false;
+  bool leaf_ = false;
+};
+
+// A saved `Operand`: a tensor or a number.
+class SavedOperand {
+ public:
+  void save(const Operand& x) {
+    if (x.is_tensor()) tensor_.save(x.tensor());
+    else number_ = x.number();
+  }
+  // `keep` holds the tensor that the returned operand refers to.
+  Operand unpack(Node& node, const char* what, Tensor& keep) const {
+    if (!tensor_.defined()) return Operand(number_);
+    keep = tensor_.unpack(node, what);
+    return Operand(keep);
+  }
+  void clear() { tensor_.clear(); }
+
+ private:
+  SavedTensor tensor_;
+  Scalar number_;
+};
+
+// How a broadcast, promoted input's gradient has to be fitted back: summed to its shape, cast to its type.
+struct Fit {
+  bool needed = false;
+  DType dtype{};
+  Dims sizes;
+  void note(const Tensor& x, const Tensor& y) {
+    if (x.dtype() == y.dtype() && x.sizes() == y.sizes()) return;
+    needed = true;
+    dtype = x.dtype();
+    sizes = x.sizes();
+  }
+  void note(const Operand& x, const Tensor& y) {
+    if (x.is_tensor()) note(x.tensor(), y);
+  }
+  Tensor apply(Tensor grad) const { return needed && grad.defined() ? fitted(std::move(grad)) : grad; }
+
+ private:
+  Tensor fitted(Tensor grad) const;
+};
+
+// "net.py:33, in forward", or an empty string; set by the bindings.
+extern std::string (*describe_source)(SourceId);
+
+}  // namespace fl

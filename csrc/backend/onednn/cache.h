@@ -1,0 +1,91 @@
+// The engine, the cache of primitives, and running one. Included by *.dnn.cpp only.
+//
+// A primitive is made once per key (op, descriptors, attributes), is immutable and runs on any number of
+// threads at once: what it needs while running (memory objects, scratchpad) belongs to the call. The cache
+// keeps the most recently used ones; a running primitive is kept alive by its shared pointer.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <vector>
+
+#include "base/dims.h"
+#include "tensor/tensor.h"
+
+namespace fl::onednn {
+
+enum class Op : int64_t { Matmul, ConvForward, ConvBackwardData, ConvBackwardWeight };
+
+// What a primitive was made for, as a list of integers.
+class Key {
+ public:
+  explicit Key(Op op) { words_.reserve(48), add(static_cast<int64_t>(op)); }
+  Key& add(int64_t v) {
+    words_.push_back(v);
+    hash_ = (hash_ ^ static_cast<uint64_t>(v)) * 0x9e3779b97f4a7c15ull;
+    hash_ ^= hash_ >> 29;
+    return *this;
+  }
+  Key& add(const Dims& d) {
+    add(d.size());
+    for (const int64_t v : d) add(v);
+    return *this;
+  }
+  uint64_t hash() const { return hash_; }
+  bool operator==(const Key& other) const { return hash_ == other.hash_ && words_ == other.words_; }
+
+ private:
+  std::vector<int64_t> words_;
+  uint64_t hash_ = 0;
+};
+
+struct Primitive {
+  dnnl::primitive primitive;
+  std::vector<dnnl::memory::desc> mds;  // plain descriptors of the arguments, in the op's own order
+  dnnl::memory::desc scratchpad;
+  // Where the primitive wants another layout: reorders from (or, for outputs, to) the plain one.
+  struct Reorder {
+    dnnl::reorder primitive;
+    dnnl::memory::desc plain, wanted;
+    dnnl::memory::desc scratchpad;
+    bool needed = false;
+  };
+  std::vector<Reorder> reorders;
+};
+
+const dnnl::engine& engine();
+dnnl::memory::data_type data_type(DType t);
+// True iff this processor multiplies this type itself: float32 always, float64 never (oneDNN has none).
+bool has_native(DType t);
+dnnl::primitive_attr default_attr();  // scratchpad given by the user
+
+// The primitive of `key`, made by `make` when it is new; null where oneDNN cannot make it.
+std::shared_ptr<const Primitive> cached(const Key& key, const std::function<void(Primitive&)>& make);
+
+// Arguments of one execution.
+class Args {
+ public:
+  Args& add(int id, const dnnl::memory::desc& md, const void* data);
+  // A primitive whose mds and reorders are indexed alike: input `i`, reordered first where needed.
+  Args& input(const Primitive& p, int i, int id, const void* data);
+  // An output, reordered after run() where needed.
+  Args& output(const Primitive& p, int i, int id, void* data);
+  bool run(const Primitive& p);
+
+ private:
+  std::vector<dnnl_exec_arg_t> args_;
+  std::vector<dnnl::memory> keep_;
+  std::vector<Tensor> scratch_;
+  struct After {
+    const Primitive::Reorder* reorder;
+    dnnl::memory from;
+    void* to;
+  };
+  std::vector<After> after_;
+};
+
+// Adds a reorder to p: from plain to wanted for inputs, from wanted to plain for outputs.
+void add_reorder(Primitive& p, const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted, bool is_output);
+
+}  // namespace fl::onednn

@@ -1,0 +1,37 @@
+// What the ops use of oneDNN. Each function returns false where oneDNN does not apply: the caller then
+// takes its own kernel. Without oneDNN (FLAMBEAU_ONEDNN = 0) all of them do.
+#pragma once
+
+#include "ops/matmul/gemm.h"
+#include "tensor/tensor.h"
+
+namespace fl::onednn {
+
+// Extents of a convolution over any number of spatial axes.
+struct ConvShape {
+  Dims x, w, y;  // [N, C, *], [O, C / groups, *], [N, O, *]
+  Dims stride, padding, dilation;
+  int64_t groups = 1;
+};
+
+#if FLAMBEAU_ONEDNN
+bool sgemm(const Gemm<float>& g);
+// One product of 16-bit floats with float32 sums; all pointers of type `t`, C row-major.
+bool gemm16(DType t, int64_t batch, int64_t m, int64_t n, int64_t k, const void* a, int64_t a_batch, int64_t a_row, int64_t a_col,
+            const void* b, int64_t b_batch, int64_t b_row, int64_t b_col, void* c, const void* bias_n);
+// Row-major activations and weights; layouts inside are oneDNN's choice.
+bool conv_forward(const ConvShape& s, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y);
+bool conv_backward_data(const ConvShape& s, const Tensor& dy, const Tensor& w, const Tensor& dx);
+bool conv_backward_weight(const ConvShape& s, const Tensor& dy, const Tensor& x, const Tensor& dw);
+#else
+inline bool sgemm(const Gemm<float>&) { return false; }
+inline bool gemm16(DType, int64_t, int64_t, int64_t, int64_t, const void*, int64_t, int64_t, int64_t, const void*, int64_t, int64_t,
+                   int64_t, void*, const void*) {
+  return false;
+}
+inline bool conv_forward(const ConvShape&, const Tensor&, const Tensor&, const Tensor&, const Tensor&) { return false; }
+inline bool conv_backward_data(const ConvShape&, const Tensor&, const Tensor&, const Tensor&) { return false; }
+inline bool conv_backward_weight(const ConvShape&, const Tensor&, const Tensor&, const Tensor&) { return false; }
+#endif
+
+}  // namespace fl::onednn

@@ -1,0 +1,51 @@
+#include "base/device.h"
+
+#include <charconv>
+
+#include "base/error.h"
+
+namespace fl {
+
+std::string to_string(IntList values) {
+  std::string out = "[";
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (i) out += ", ";
+    out += std::to_string(values[i]);
+  }
+  return out + "]";
+}
+
+std::string Device::str() const {
+  static constexpr const char* kNames[] = {"cpu", "meta", "cuda"};
+  std::string out = kNames[static_cast<int>(kind)];
+  if (index >= 0) out += ":" + std::to_string(index);
+  return out;
+}
+
+Device Device::parse(const std::string& spec) {
+  const size_t colon = spec.find(':');
+  const std::string kind = spec.substr(0, colon);
+  Device device;
+  if (kind == "cpu") device.kind = DeviceKind::CPU;
+  else if (kind == "meta") device.kind = DeviceKind::Meta;
+  else if (kind == "cuda") device.kind = DeviceKind::CUDA;
+  else raise<ArgumentError>("device: '", spec, "'; expected 'cpu', 'meta', 'cuda' or 'cuda:N'");
+  if (colon != std::string::npos) {
+    int index = -1;
+    const char* end = spec.data() + spec.size();
+    const auto [at, failed] = std::from_chars(spec.data() + colon + 1, end, index);
+    if (failed != std::errc() || at != end || index < 0 || index > 127)
+      raise<ArgumentError>("device: '", spec, "' has no valid index; expected a number from 0 to 127 after the colon");
+    device.index = device.kind == DeviceKind::CUDA ? static_cast<int8_t>(index) : int8_t{-1};
+  }
+  return device;
+}
+
+std::ostream& operator<<(std::ostream& out, const Device& device) { return out << device.str(); }
+
+void require_device(const Device& device) {
+  if (device.kind == DeviceKind::CUDA)
+    raise<DeviceError>("device '", device, "' is not available: this build of flambeau has no CUDA backend; use device='cpu'");
+}
+
+}  // namespace fl

@@ -1,0 +1,154 @@
+// Element types, their promotion, and the two 16-bit floats.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <ostream>
+
+namespace fl {
+
+enum class DType : uint8_t { Bool, UInt8, Int8, Int16, Int32, Int64, Float16, BFloat16, Float32, Float64 };
+constexpr int kDTypes = 10;
+
+constexpr size_t kItemSize[kDTypes] = {1, 1, 1, 2, 4, 8, 2, 2, 4, 8};
+constexpr const char* kDTypeName[kDTypes] = {"bool",  "uint8",   "int8",     "int16",   "int32",
+                                             "int64", "float16", "bfloat16", "float32", "float64"};
+
+constexpr size_t item_size(DType t) { return kItemSize[static_cast<int>(t)]; }
+constexpr const char* name(DType t) { return kDTypeName[static_cast<int>(t)]; }
+constexpr bool is_float(DType t) { return t >= DType::Float16; }
+constexpr bool is_integral(DType t) { return t < DType::Float16 && t != DType::Bool; }  // bool is neither
+inline std::ostream& operator<<(std::ostream& out, DType t) { return out << name(t); }
+
+// The type that holds both, by PyTorch's lattice (bool < integers < floats; uint8 with a signed integer
+// gives the next wider signed one; float16 with bfloat16 gives float32).
+constexpr DType promote(DType a, DType b) {
+  if (a == b) return a;
+  if (a > b) {
+    const DType t = a;
+    a = b;
+    b = t;
+  }  // a < b from here on
+  if (b >= DType::Float16) {
+    if (a == DType::Float16 && b == DType::BFloat16) return DType::Float32;
+    return b;
+  }
+  if (a == DType::UInt8 && b == DType::Int8) return DType::Int16;
+  return b;
+}
+
+// Arithmetic of 16-bit floats is done in float; these only convert (round to nearest even).
+struct BFloat16 {
+  uint16_t bits = 0;
+  BFloat16() = default;
+  BFloat16(float f) {
+    const uint32_t u = std::bit_cast<uint32_t>(f);
+    bits = (u & 0x7fffffffu) > 0x7f800000u ? static_cast<uint16_t>((u >> 16) | 0x40)
+                                           : static_cast<uint16_t>((u + 0x7fffu + ((u >> 16) & 1)) >> 16);
+  }
+  operator float() const { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+};
+
+struct Float16 {
+  uint16_t bits = 0;
+  Float16() = default;
+  Float16(float f) {
+    const uint32_t u = std::bit_cast<uint32_t>(f);
+    const uint32_t sign = (u >> 16) & 0x8000u;
+    const uint32_t mag = u & 0x7fffffffu;
+    uint32_t out;
+    if (mag >= 0x7f800000u) {
+      out = mag > 0x7f800000u ? 0x7e00u : 0x7c00u;
+    } else if (mag >= 0x477ff000u) {  // rounds past the largest finite value
+      out = 0x7c00u;
+    } else if (mag < 0x38800000u) {  // subnormal or zero: let the float adder round
+      const float shifted = std::bit_cast<float>(mag) + 0.5f;
+      out = std::bit_cast<uint32_t>(shifted) - 0x3f000000u;
+    } else {
+      out = (mag - 0x38000000u + 0xfffu + ((mag >> 13) & 1)) >> 13;
+    }
+    bits = static_cast<uint16_t>(sign | out);
+  }
+  operator float() const {
+    const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
+    const uint32_t exp = (bits >> 10) & 0x1fu;
+    const uint32_t man = bits & 0x3ffu;
+    if (exp == 0) {
+      const float f = static_cast<float>(man) * 0x1p-24f;
+      return std::bit_cast<float>(std::bit_cast<uint32_t>(f) | sign);
+    }
+    if (exp == 31) return std::bit_cast<float>(sign | 0x7f800000u | (man << 13));
+    return std::bit_cast<float>(sign | ((exp + 112) << 23) | (man << 13));
+  }
+};
+
+template <class T>
+struct DTypeOf;
+template <>
+struct DTypeOf<bool> {
+  static constexpr DType value = DType::Bool;
+};
+template <>
+struct DTypeOf<uint8_t> {
+  static constexpr DType value = DType::UInt8;
+};
+template <>
+struct DTypeOf<int8_t> {
+  static constexpr DType value = DType::Int8;
+};
+template <>
+struct DTypeOf<int16_t> {
+  static constexpr DType value = DType::Int16;
+};
+template <>
+struct DTypeOf<int32_t> {
+  static constexpr DType value = DType::Int32;
+};
+template <>
+struct DTypeOf<int64_t> {
+  static constexpr DType value = DType::Int64;
+};
+template <>
+struct DTypeOf<Float16> {
+  static constexpr DType value = DType::Float16;
+};
+template <>
+struct DTypeOf<BFloat16> {
+  static constexpr DType value = DType::BFloat16;
+};
+template <>
+struct DTypeOf<float> {
+  static constexpr DType value = DType::Float32;
+};
+template <>
+struct DTypeOf<double> {
+  static constexpr DType value = DType::Float64;
+};
+template <class T>
+constexpr DType dtype_of = DTypeOf<T>::value;
+
+// Calls f with a value-initialised object of the C++ type of `t`: visit(t, [&](auto zero) { using T = ... }).
+template <class F>
+decltype(auto) visit(DType t, F&& f) {
+  switch (t) {
+    case DType::Bool: return f(bool{});
+    case DType::UInt8: return f(uint8_t{});
+    case DType::Int8: return f(int8_t{});
+    case DType::Int16: return f(int16_t{});
+    case DType::Int32: return f(int32_t{});
+    case DType::Int64: return f(int64_t{});
+    case DType::Float16: return f(Float16{});
+    case DType::BFloat16: return f(BFloat16{});
+    case DType::Float32: return f(float{});
+    default: return f(double{});
+  }
+}
+
+// Element-wise loops exist for four types; the others are converted tile by tile (see dispatch/each.h).
+constexpr DType compute_type(DType t) {
+  if (t == DType::Float64 || t == DType::Int64 || t == DType::Int32 || t == DType::Float32) return t;
+  return is_float(t) ? DType::Float32 : DType::Int32;
+}
+
+}  // namespace fl

@@ -1,0 +1,127 @@
+#include "base/parallel.h"
+
+#include <omp.h>
+#include <pthread.h>
+#include <sched.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <exception>
+#include <fstream>
+#include <sstream>
+
+#include "base/error.h"
+
+// Note [Fork safety]
+// libgomp's pool does not survive fork(): its threads exist only in the parent, and the first parallel
+// region of a child that forked from a process with a live pool waits for them for ever. So a child runs
+// with one thread: pthread_atfork sets `forked`, and every region, ours and oneDNN's (which reads
+// omp_get_max_threads), then sees a count of one and never enters libgomp's team code.
+
+namespace fl {
+namespace {
+
+std::atomic<int> count{0};
+std::atomic<bool> forked{false};
+std::string origin;
+
+// CPUs that the cgroup's quota allows (v2 cpu.max, then v1 cfs), or 0 where there is none.
+int cgroup_quota() {
+  std::ifstream v2("/sys/fs/cgroup/cpu.max");
+  std::string quota;
+  double period = 0;
+  if (v2 >> quota >> period && quota != "max" && period > 0) return std::max(1, static_cast<int>(std::atof(quota.c_str()) / period));
+  std::ifstream q("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"), p("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
+  double quota_us = 0;
+  if (q >> quota_us && p >> period && quota_us > 0 && period > 0) return std::max(1, static_cast<int>(quota_us / period));
+  return 0;
+}
+
+int find_count() {
+  cpu_set_t set;
+  int n = 1;
+  std::ostringstream how;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) n = std::max(1, CPU_COUNT(&set));
+  how << "affinity " << n;
+  if (const int quota = cgroup_quota()) {
+    how << ", cgroup quota " << quota;
+    n = std::min(n, quota);
+  } else {
+    how << ", no cgroup quota";
+  }
+  for (const char* name : {"FLAMBEAU_NUM_THREADS", "OMP_NUM_THREADS"}) {
+    const char* value = std::getenv(name);
+    const int asked = value ? std::atoi(value) : 0;
+    if (asked > 0) {
+      how << ", " << name << "=" << asked;
+      n = std::min(n, asked);
+      break;
+    }
+  }
+  origin = how.str();
+  return n;
+}
+
+int current() {
+  int n = count.load(std::memory_order_relaxed);
+  if (n) return n;
+  static const int found = [] {
+    const int m = find_count();
+    pthread_atfork(nullptr, nullptr, [] {
+      forked.store(true);
+      count.store(1);
+      omp_set_num_threads(1);
+    });
+    omp_set_num_threads(m);
+    return m;
+  }();
+  int expected = 0;
+  count.compare_exchange_strong(expected, found);
+  return count.load();
+}
+
+}  // namespace
+
+int num_threads() { return current(); }
+
+void set_num_threads(int n) {
+  if (n < 1) raise<ArgumentError>("set_num_threads: n = ", n, "; expected at least 1");
+  current();
+  if (forked.load()) n = 1;
+  count.store(n);
+  omp_set_num_threads(n);
+}
+
+bool in_parallel_region() { return omp_in_parallel(); }
+
+std::string threads_origin() {
+  current();
+  if (forked.load()) return "1, because this process was forked";
+  return origin;
+}
+
+namespace detail {
+
+void parallel_run(int64_t begin, int64_t end, int64_t grain, RangeFn fn, void* context) {
+  const int64_t total = end - begin;
+  const int64_t ranges = std::min<int64_t>(num_threads(), (total + grain - 1) / grain);
+  if (ranges <= 1 || omp_in_parallel()) {
+    fn(context, begin, end);
+    return;
+  }
+  std::exception_ptr failure;
+#pragma omp parallel for num_threads(static_cast<int>(ranges)) schedule(static, 1)
+  for (int64_t r = 0; r < ranges; ++r) {
+    try {
+      const int64_t b = begin + total * r / ranges, e = begin + total * (r + 1) / ranges;
+      if (b < e) fn(context, b, e);
+    } catch (...) {
+#pragma omp critical(flambeau_failure)
+      if (!failure) failure = std::current_exception();
+    }
+  }
+  if (failure) std::rethrow_exception(failure);
+}
+
+}  // namespace detail
+}  // namespace fl

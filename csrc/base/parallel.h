@@ -1,0 +1,39 @@
+// One OpenMP pool, shared with oneDNN, and how many threads it has.
+//
+// Count = min(affinity, floor(cgroup quota), FLAMBEAU_NUM_THREADS or OMP_NUM_THREADS), at least 1.
+// See Note [Fork safety] in parallel.cpp.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <type_traits>
+
+namespace fl {
+
+int num_threads();
+void set_num_threads(int n);  // throws ArgumentError for n < 1
+bool in_parallel_region();
+// How the count was found, for `flambeau info`.
+std::string threads_origin();
+
+namespace detail {
+using RangeFn = void (*)(void* context, int64_t begin, int64_t end);
+void parallel_run(int64_t begin, int64_t end, int64_t grain, RangeFn fn, void* context);
+}  // namespace detail
+
+// Splits [begin, end) into at most num_threads() contiguous ranges of at least `grain` each and calls
+// f(range_begin, range_end) on them; on this thread alone when one range is left. The split must not
+// change results: reductions cut their input into fixed chunks first and loop over chunks.
+// An exception in f is rethrown on the calling thread.
+template <class F>
+void parallel_for(int64_t begin, int64_t end, int64_t grain, F&& f) {
+  if (end <= begin) return;
+  if (end - begin <= grain) {
+    f(begin, end);
+    return;
+  }
+  auto call = [](void* context, int64_t b, int64_t e) { (*static_cast<std::remove_reference_t<F>*>(context))(b, e); };
+  detail::parallel_run(begin, end, grain, call, &f);
+}
+
+}  // namespace fl

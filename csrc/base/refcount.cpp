@@ -1,0 +1,67 @@
+#include "base/refcount.h"
+
+#include <cstdlib>
+#include <new>
+
+namespace fl {
+namespace {
+
+constexpr size_t kStep = 32;
+constexpr size_t kClasses = 16;     // up to 512 bytes
+constexpr uint32_t kKeep = 1024;    // blocks kept per class and thread
+
+struct Block {
+  Block* next;
+};
+
+struct FreeLists {
+  Block* head[kClasses] = {};
+  uint32_t count[kClasses] = {};
+};
+
+// Trivially destructible on purpose: it must stay usable while other thread-local objects are destroyed.
+FL_HOT_THREAD_LOCAL FreeLists lists;
+
+struct ThreadExit {
+  ~ThreadExit() {
+    for (size_t k = 0; k < kClasses; ++k) {
+      while (Block* block = lists.head[k]) {
+        lists.head[k] = block->next;
+        std::free(block);
+      }
+      lists.count[k] = kKeep;  // whatever is freed after this goes straight to free()
+    }
+  }
+};
+
+}  // namespace
+
+void* small_alloc(size_t size_bytes) {
+  const size_t k = (size_bytes - 1) / kStep;
+  if (k < kClasses) {
+    if (Block* block = lists.head[k]) {
+      lists.head[k] = block->next;
+      --lists.count[k];
+      return block;
+    }
+    static thread_local ThreadExit at_exit;
+    (void)at_exit;
+    size_bytes = (k + 1) * kStep;
+  }
+  if (void* p = std::malloc(size_bytes)) return p;
+  throw std::bad_alloc();
+}
+
+void small_free(void* block, size_t size_bytes) noexcept {
+  const size_t k = (size_bytes - 1) / kStep;
+  if (k < kClasses && lists.count[k] < kKeep) {
+    auto* b = static_cast<Block*>(block);
+    b->next = lists.head[k];
+    lists.head[k] = b;
+    ++lists.count[k];
+    return;
+  }
+  std::free(block);
+}
+
+}  // namespace fl

@@ -1,0 +1,781 @@
+// Vector math: element functions that the compiler can turn into SIMD loops.
+//
+// The bodies of `each:` entries and the kernels call these inside `#pragma omp simd` loops, so they are
+// branch-free: every case is computed and the right one is selected. Three families:
+//
+//   hot in both types      exp expm1 exp2 log log2 log10 log1p tanh sigmoid softplus   own code, float and double
+//   float through double   pow sin cos tan asin .. atanh sinh cosh erfc hypot sinc     own code in double lanes,
+//                          which makes them nearly correctly rounded; the double versions are libm's
+//   not vectorised         lgamma digamma erfinv i0 fmod remainder nextafter, integer division
+//
+// Errors stay below 4 ulp of the result, denormals included (measured figures: tests/cpp/vmath_accuracy.cpp).
+// Reduced accuracy: sin, cos and tan of floats above 2^30 in magnitude (2^20 on processors without FMA);
+// beyond 2^45 the angle counts as 0, so that the result is at least bounded.
+//
+// Conditions are single comparisons wherever possible: GCC does not vectorise a loop in which a bool made
+// of several others selects a value.
+//
+// Everything lives in an inline namespace per instruction set (see base/isa.h): the linker must never
+// hand an AVX-512 copy of an inline function to the portable build.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "base/isa.h"
+
+#define FL_VM inline __attribute__((always_inline))
+
+namespace fl::vm {
+inline namespace FL_ISA {
+
+template <class T>
+constexpr T kInf = std::numeric_limits<T>::infinity();
+template <class T>
+constexpr T kNaN = std::numeric_limits<T>::quiet_NaN();
+constexpr double kPi = 3.14159265358979323846;
+
+template <class To, class From>
+FL_VM constexpr To bits(From v) {
+  return __builtin_bit_cast(To, v);
+}
+
+// c[0] + x (c[1] + x (c[2] + ...))
+template <class T, class... C>
+FL_VM T poly(T x, T c0, C... rest) {
+  if constexpr (sizeof...(rest) == 0) return c0;
+  else return c0 + x * poly<T>(x, static_cast<T>(rest)...);
+}
+
+// ---- simple ones --------------------------------------------------------------------------------------
+
+template <class T>
+FL_VM bool isnan(T x) { return x != x; }
+template <class T>
+FL_VM bool isinf(T x) {
+  if constexpr (std::is_integral_v<T>) return false;
+  else return x == kInf<T> || x == -kInf<T>;
+}
+template <class T>
+FL_VM bool isfinite(T x) {
+  if constexpr (std::is_integral_v<T>) return true;
+  else return x - x == 0;
+}
+template <class T>
+FL_VM bool isposinf(T x) {
+  if constexpr (std::is_integral_v<T>) return false;
+  else return x == kInf<T>;
+}
+template <class T>
+FL_VM bool isneginf(T x) {
+  if constexpr (std::is_integral_v<T>) return false;
+  else return x == -kInf<T>;
+}
+
+// Wraps for the smallest integer.
+template <class T>
+FL_VM T abs(T x) {
+  if constexpr (std::is_integral_v<T>) {
+    using U = std::make_unsigned_t<T>;
+    return x < 0 ? static_cast<T>(U(0) - static_cast<U>(x)) : x;
+  } else if constexpr (sizeof(T) == 4) {
+    return bits<float>(bits<uint32_t>(x) & 0x7fffffffu);
+  } else {
+    return bits<double>(bits<uint64_t>(x) & 0x7fffffffffffffffull);
+  }
+}
+FL_VM float copysign(float x, float s) {
+  return bits<float>((bits<uint32_t>(x) & 0x7fffffffu) | (bits<uint32_t>(s) & 0x80000000u));
+}
+FL_VM double copysign(double x, double s) {
+  return bits<double>((bits<uint64_t>(x) & 0x7fffffffffffffffull) | (bits<uint64_t>(s) & 0x8000000000000000ull));
+}
+template <class T>
+FL_VM bool signbit(T x) {
+  if constexpr (std::is_integral_v<T>) return x < 0;
+  else if constexpr (sizeof(T) == 4) return static_cast<int32_t>(bits<uint32_t>(x)) < 0;
+  else return static_cast<int64_t>(bits<uint64_t>(x)) < 0;
+}
+// -1, 0, 1; NaN stays NaN.
+template <class T>
+FL_VM T sign(T x) { return x > 0 ? T(1) : x < 0 ? T(-1) : x == 0 ? T(0) : x; }
+
+// NaN if either is NaN.
+template <class T>
+FL_VM T maximum(T a, T b) {
+  const T m = a > b ? a : b;
+  return a == a ? m : a;
+}
+template <class T>
+FL_VM T minimum(T a, T b) {
+  const T m = a < b ? a : b;
+  return a == a ? m : a;
+}
+// The number if one of them is NaN.
+template <class T>
+FL_VM T fmax(T a, T b) { return (a > b) | (b != b) ? a : b; }
+template <class T>
+FL_VM T fmin(T a, T b) { return (a < b) | (b != b) ? a : b; }
+
+template <class T>
+FL_VM T floor(T x) {
+  if constexpr (std::is_integral_v<T>) return x;
+  else return std::floor(x);
+}
+template <class T>
+FL_VM T ceil(T x) {
+  if constexpr (std::is_integral_v<T>) return x;
+  else return std::ceil(x);
+}
+template <class T>
+FL_VM T trunc(T x) {
+  if constexpr (std::is_integral_v<T>) return x;
+  else return std::trunc(x);
+}
+// Half to even.
+template <class T>
+FL_VM T round(T x) {
+  if constexpr (std::is_integral_v<T>) return x;
+  else return std::nearbyint(x);
+}
+template <class T>
+FL_VM T frac(T x) { return x - trunc(x); }
+template <class T>
+FL_VM T sqrt(T x) { return std::sqrt(x); }
+template <class T>
+FL_VM T rsqrt(T x) { return T(1) / std::sqrt(x); }
+template <class T>
+FL_VM T reciprocal(T x) { return T(1) / x; }
+
+// ---- exp ----------------------------------------------------------------------------------------------
+//
+// x = k ln 2 + r with |r| <= ln 2 / 2, and e^x = 2^k (1 + r + r^2 P(r)). The integer k is read off the low
+// bits of x / ln 2 + 1.5 * 2^(mantissa bits). 2^k is applied as two factors, so that results may be
+// denormal and the largest finite ones do not overflow on the way.
+
+template <class T>
+struct Split {  // k as an integer, and r
+  std::conditional_t<sizeof(T) == 4, int32_t, int64_t> k;
+  T r;
+};
+FL_VM Split<float> reduce_ln2(float x) {
+  const float t = x * 1.44269504f + 12582912.0f;
+  const float k = t - 12582912.0f;
+  return {bits<int32_t>(t) - 0x4b400000, (x - k * 0.693359375f) - k * -2.12194440e-4f};
+}
+FL_VM Split<double> reduce_ln2(double x) {
+  const double t = x * 1.4426950408889634074 + 6755399441055744.0;
+  const double k = t - 6755399441055744.0;
+  return {bits<int64_t>(t) - 0x4338000000000000,
+          (x - k * 6.93147180369123816490e-01) - k * 1.90821492927058770002e-10};
+}
+// (e^r - 1 - r) / r^2
+FL_VM float exp_tail(float r) { return poly(r, 0.5f, 0.16666573382f, 0.04166655011f, 0.0083637738744f, 0.0013926926614f); }
+FL_VM double exp_tail(double r) {
+  return poly(r, 0.5000000000000001128, 0.16666666666666667534, 0.041666666666620638584, 0.0083333333333297934996,
+              0.0013888888918939167785, 0.00019841269864380513295, 0.000024801518641395993583,
+              2.7557266418612303703e-6, 2.76213386691429238e-7, 2.5101346928350340198e-8);
+}
+// 2^k as two factors
+template <class T>
+struct Pow2 {
+  T a, b;
+};
+FL_VM Pow2<float> pow2_factors(int32_t k) {
+  const int32_t h = k >> 1;
+  return {bits<float>((h + 127) << 23), bits<float>((k - h + 127) << 23)};
+}
+FL_VM Pow2<double> pow2_factors(int64_t k) {  // AVX2 has no arithmetic shift of 64-bit lanes
+  const uint64_t biased = static_cast<uint64_t>(k + 4096), h = biased >> 1;
+  return {bits<double>((h - 2048 + 1023) << 52), bits<double>((biased - h - 2048 + 1023) << 52)};
+}
+template <class T>
+FL_VM T exp(T x) {
+  constexpr T low = sizeof(T) == 4 ? T(-104) : T(-746), high = sizeof(T) == 4 ? T(89) : T(710);
+  T c = x < low ? low : x;
+  c = c > high ? high : c;
+  const auto [k, r] = reduce_ln2(c);
+  const auto [a, b] = pow2_factors(k);
+  const T p = T(1) + (r + r * r * exp_tail(r));
+  return (p * a) * b;
+}
+template <class T>
+FL_VM T exp2(T x) {
+  constexpr T low = sizeof(T) == 4 ? T(-151) : T(-1076), high = sizeof(T) == 4 ? T(129) : T(1025);
+  constexpr T magic = sizeof(T) == 4 ? T(12582912.0) : T(6755399441055744.0);
+  T c = x < low ? low : x;
+  c = c > high ? high : c;
+  const T t = c + magic;
+  const T r = (c - (t - magic)) * T(0.6931471805599453094);
+  Pow2<T> f;
+  if constexpr (sizeof(T) == 4) f = pow2_factors(bits<int32_t>(t) - 0x4b400000);
+  else f = pow2_factors(bits<int64_t>(t) - 0x4338000000000000);
+  const T p = T(1) + (r + r * r * exp_tail(r));
+  return (p * f.a) * f.b;
+}
+// 2^k (e^r - 1) + (2^k - 1), with the factors arranged so that nothing overflows early.
+template <class T>
+FL_VM T expm1(T x) {
+  constexpr T low = sizeof(T) == 4 ? T(-18) : T(-40), high = sizeof(T) == 4 ? T(89) : T(710);
+  T c = x < low ? low : x;
+  c = c > high ? high : c;
+  const auto [k, r] = reduce_ln2(c);
+  const auto [a, b] = pow2_factors(k);
+  const T p = r + r * r * exp_tail(r);
+  const T y = (p * a + (a - T(1) / b)) * b;
+  return x == 0 ? x : y;
+}
+template <class T>
+FL_VM T tanh(T x) {
+  constexpr T high = sizeof(T) == 4 ? T(10) : T(20);
+  T a = abs(x);
+  a = a > high ? high : a;
+  const T t = expm1(a + a);
+  return copysign(t / (t + T(2)), x);
+}
+template <class T>
+FL_VM T sigmoid(T x) {
+  const T e = exp(-abs(x));
+  return (x < 0 ? e : T(1)) / (T(1) + e);
+}
+
+// ---- log ----------------------------------------------------------------------------------------------
+//
+// x = 2^k m with m in [sqrt(1/2), sqrt(2)), f = m - 1, s = f / (2 + f), and
+// log m = f - (f^2/2 - s (f^2/2 + s^2 Q(s^2))).
+
+template <class T>
+struct LogParts {
+  T k, f, half_sq, tail;  // log x = k ln 2 + f - (half_sq - tail)
+};
+FL_VM LogParts<float> log_parts(float x) {
+  const bool small = x < 1.17549435e-38f;
+  const float n = small ? x * 33554432.0f : x;
+  const int32_t i = bits<int32_t>(n) - 0x3f3504f3;
+  const float k = static_cast<float>((i >> 23) - (small ? 25 : 0));
+  const float f = bits<float>((i & 0x007fffff) + 0x3f3504f3) - 1.0f;
+  const float s = f / (2.0f + f), z = s * s, h = 0.5f * f * f;
+  const float q = z * poly(z, 0.6666666655f, 0.40000125595f, 0.2855039696f, 0.23341943389f);
+  return {k, f, h, s * (h + q)};
+}
+FL_VM LogParts<double> log_parts(double x) {
+  const bool small = x < 2.2250738585072014e-308;
+  const double n = small ? x * 18014398509481984.0 : x;  // 2^54
+  const uint64_t i = bits<uint64_t>(n) - 0x3fe6a09e667f3bcdull + (uint64_t{1024} << 52);
+  const double e = bits<double>((i >> 52) | 0x4330000000000000ull) - 4503599627371520.0;  // 2^52 + 1024
+  const double k = e - (small ? 54.0 : 0.0);
+  const double f = bits<double>((i & 0x000fffffffffffffull) + 0x3fe6a09e667f3bcdull) - 1.0;
+  const double s = f / (2.0 + f), z = s * s, h = 0.5 * f * f;
+  const double q = z * poly(z, 0.6666666666666669907, 0.39999999999893221763, 0.28571428628810995598,
+                            0.22222210674238515246, 0.18182922513515941633, 0.15330617306743304885,
+                            0.14630031364122860469);
+  return {k, f, h, s * (h + q)};
+}
+// The right answer outside (0, inf).
+template <class T>
+FL_VM T log_edges(T x, T y) {
+  T r = x > 0 ? y : kNaN<T>;
+  r = x == 0 ? -kInf<T> : r;
+  return x == kInf<T> ? x : r;
+}
+template <class T>
+FL_VM T log(T x) {
+  constexpr T hi = sizeof(T) == 4 ? T(0.693359375) : T(6.93147180369123816490e-01);
+  constexpr T lo = sizeof(T) == 4 ? T(-2.12194440e-4) : T(1.90821492927058770002e-10);
+  const auto [k, f, h, tail] = log_parts(x);
+  return log_edges(x, k * hi + (f - (h - (tail + k * lo))));
+}
+template <class T>
+FL_VM T log2(T x) {
+  const auto [k, f, h, tail] = log_parts(x);
+  return log_edges(x, k + (f - (h - tail)) * T(1.4426950408889634074));
+}
+template <class T>
+FL_VM T log10(T x) {
+  constexpr T hi = sizeof(T) == 4 ? T(0.30102539062) : T(3.01029995663611771306e-01);
+  constexpr T lo = sizeof(T) == 4 ? T(4.6050389811952137e-06) : T(3.69423907715893078616e-13);
+  const auto [k, f, h, tail] = log_parts(x);
+  return log_edges(x, k * hi + ((f - (h - tail)) * T(0.43429448190325182765) + k * lo));
+}
+// log(u) + (x - (u - 1)) / u with u = 1 + x rounded.
+template <class T>
+FL_VM T log1p(T x) {
+  const T u = T(1) + x, l = log(u);
+  T c = (x - (u - T(1))) / u;
+  c = u > 0 ? c : T(0);
+  c = u < kInf<T> ? c : T(0);
+  return x == 0 ? x : l + c;
+}
+template <class T>
+FL_VM T logit(T x) { return log(x / (T(1) - x)); }
+// log(1 + e^x)
+template <class T>
+FL_VM T log1p_exp(T x) { return (x > 0 ? x : T(0)) + log1p(exp(-abs(x))); }
+template <class T>
+FL_VM T logsigmoid(T x) { return (x < 0 ? x : T(0)) - log1p(exp(-abs(x))); }
+template <class T>
+FL_VM T softplus(T x, T beta, T threshold) {
+  const T b = beta * x;
+  return b > threshold ? x : log1p_exp(b) / beta;
+}
+template <class T>
+FL_VM T logaddexp(T a, T b) {
+  const T m = maximum(a, b), d = abs(a - b);
+  return a == b ? a + T(0.6931471805599453094) : d == kInf<T> ? m : m + log1p(exp(-d));
+}
+template <class T>
+FL_VM T logaddexp2(T a, T b) {
+  const T m = maximum(a, b), d = abs(a - b);
+  return a == b ? a + T(1) : d == kInf<T> ? m : m + log1p(exp2(-d)) * T(1.4426950408889634074);
+}
+template <class T>
+FL_VM T xlogy(T x, T y) {
+  const T p = x * log(y);
+  return (x == 0) & (y == y) ? T(0) : p;
+}
+template <class T>
+FL_VM T xlog1py(T x, T y) {
+  const T p = x * log1p(y);
+  return (x == 0) & (y == y) ? T(0) : p;
+}
+
+// ---- error function and the normal distribution ---------------------------------------------------------
+
+FL_VM float erf(float x) {
+  const float a0 = abs(x), z = x * x;
+  const float near = x * poly(z, 1.1283791666f, -0.37612633517f, 0.1128369152f, -0.026859151472f, 0.0052003685869f,
+                              -0.00081347093321f, 8.3347186152e-5f);
+  const float a = a0 > 4.0f ? 4.0f : a0;
+  const float l = poly(a, 0.00031853966241f, -1.1302310552f, -0.63182391811f, -0.1100871665f, 0.026427637154f,
+                       -0.0047626258325f, 0.00059758577023f, -4.6163858625e-5f, 1.6430636557e-6f);
+  const float far = copysign(1.0f - exp(l), x);
+  return a0 < 0.92f ? near : far;
+}
+inline double erf(double x) { return std::erf(x); }
+// e^(-x^2) R((a - 2) / (a + 2)), a = |x|, in double lanes.
+FL_VM float erfc(float xf) {
+  const double x = xf;
+  double a = abs(x);
+  a = a > 10.2 ? 10.2 : a;
+  const double y = (a - 2.0) / (a + 2.0);
+  const double r = poly(y, 0.25539567631059228521, -0.42718584741425580025, 0.24165819422591971888,
+                        -0.078978580966523700234, 0.0037328929539817503148, 0.0069974603555300778658,
+                        -0.00084715085826341344141, -0.00098196264691691950545, 0.000043612653219195113402,
+                        0.00017429454778270484766, 0.000027273289144153294217, -0.000027457484942309455512,
+                        -0.000013316061555814546014, 1.4430659187070585588e-6, 2.8822340925944556164e-6,
+                        7.1529076966864722964e-7);
+  const double t = exp(-a * a) * r;
+  return static_cast<float>(x < 0 ? 2.0 - t : t);
+}
+inline double erfc(double x) { return std::erfc(x); }
+template <class T>
+FL_VM T normal_cdf(T x) { return T(0.5) + T(0.5) * erf(x * T(0.70710678118654752440)); }
+template <class T>
+FL_VM T normal_pdf(T x) { return T(0.39894228040143267794) * exp(T(-0.5) * x * x); }
+// A start good to 2e-3, then two steps of Halley's rule on erf or, near the ends, on erfc.
+inline double erfinv(double x) {
+  const double a = std::fabs(x);
+  if (!(a < 1)) return a == 1 ? std::copysign(kInf<double>, x) : kNaN<double>;
+  if (a < 1e-9) return x * 0.88622692545275801365;
+  const double l = std::log1p(-x * x), b = 4.3307467508 + 0.5 * l;
+  double y = std::sqrt(std::sqrt(b * b - l / 0.147) - b);
+  for (int step = 0; step < 3; ++step) {
+    const double e = a < 0.5 ? std::erf(y) - a : (1.0 - a) - std::erfc(y);
+    const double u = e / (1.12837916709551257390 * std::exp(-y * y));
+    y -= u / (1.0 + y * u);
+  }
+  return std::copysign(y, x);
+}
+inline float erfinv(float x) { return static_cast<float>(erfinv(static_cast<double>(x))); }
+
+// ---- trigonometry ---------------------------------------------------------------------------------------
+//
+// Floats in double lanes: x = q pi/2 + r by a three-part pi/2, then both polynomials and a choice by q.
+
+struct SinCos {
+  double sin, cos;
+};
+FL_VM SinCos sincos_lane(double angle) {
+  const double size = abs(angle);
+  const double x = (size > 0x1p45) & (size < kInf<double>) ? 0.0 : angle;
+  constexpr double magic = 6755399441055744.0;
+  const double t = x * 0.63661977236758134308 + magic;
+  const double q = t - magic;
+  const uint64_t i = bits<uint64_t>(t);
+  const double r = ((x - q * 1.57079632673412561417) - q * 6.07710050630396597660e-11) - q * 2.02226624879595063154e-21;
+  const double z = r * r;
+  const double s = r + r * z * poly(z, -0.1666666666666359546, 0.0083333333308928122821, -0.00019841266737518745956,
+                                    2.755593717025998272e-6, -2.4800706240605850485e-8);
+  const double c = 1.0 - 0.5 * z + z * z * poly(z, 0.041666666664127211898, -0.001388888759732781124,
+                                                0.000024800560429914503467, -2.729583082761461564e-7);
+  const bool swap = (i & 1) != 0;
+  const double sn = swap ? c : s, cs = swap ? s : c;
+  return {bits<double>(bits<uint64_t>(sn) ^ ((i & 2) << 62)), bits<double>(bits<uint64_t>(cs) ^ (((i + 1) & 2) << 62))};
+}
+FL_VM float sin(float x) {
+  const float y = static_cast<float>(sincos_lane(x).sin);
+  return x == 0 ? x : y;
+}
+FL_VM float cos(float x) { return static_cast<float>(sincos_lane(x).cos); }
+FL_VM float tan(float x) {
+  const auto [s, c] = sincos_lane(x);
+  const float y = static_cast<float>(s / c);
+  return x == 0 ? x : y;
+}
+inline double sin(double x) { return std::sin(x); }
+inline double cos(double x) { return std::cos(x); }
+inline double tan(double x) { return std::tan(x); }
+// sin(pi x) / (pi x)
+FL_VM float sinc(float x) {
+  const double p = static_cast<double>(x) * kPi;
+  const float y = static_cast<float>(sincos_lane(p).sin / p);
+  return x == 0 ? 1.0f : y;
+}
+inline double sinc(double x) { return x == 0 ? 1.0 : std::sin(kPi * x) / (kPi * x); }
+
+// The angle of (x, y) for any signs, infinities not included.
+FL_VM double atan2_lane(double y, double x) {
+  const double ay = abs(y), ax = abs(x);
+  const bool steep = ay > ax;
+  const double num = steep ? ax : ay, den = steep ? ay : ax;
+  const double t = den == 0 ? 0.0 : num / den, z = t * t;
+  double a = t * poly(z, 0.99999999992930367522, -0.33333331290889987906, 0.1999990110217155447,
+                      -0.14283813255743193563, 0.11091922963683302164, -0.089741719583638810844,
+                      0.072282783453772522332, -0.053956680571371717816, 0.033826218952786872196,
+                      -0.015828322749149415576, 0.0047324841934219206569, -0.00066339545711047871928);
+  a = steep ? 0.5 * kPi - a : a;
+  a = signbit(x) ? kPi - a : a;
+  return copysign(a, y);
+}
+FL_VM float atan(float x) {
+  const double a = abs(static_cast<double>(x));
+  return static_cast<float>(copysign(atan2_lane(a > 1e40 ? 1e40 : a, 1.0), static_cast<double>(x)));
+}
+FL_VM float asin(float x) {
+  const double a = x;
+  const double r = atan2_lane(abs(a), sqrt((1.0 - a) * (1.0 + a)));
+  const double s = copysign(r, a);
+  return static_cast<float>((a >= -1) & (a <= 1) ? s : kNaN<double>);
+}
+FL_VM float acos(float x) {
+  const double a = x;
+  const double r = atan2_lane(sqrt((1.0 - a) * (1.0 + a)), a);
+  return static_cast<float>((a >= -1) & (a <= 1) ? r : kNaN<double>);
+}
+FL_VM float atan2(float y, float x) {
+  // Infinities become huge equals, which gives the multiples of pi/4 of the C standard.
+  const double dy = y, dx = x;
+  const bool both = isinf(dy) & isinf(dx);
+  const double cy = isinf(dy) ? copysign(both ? 1.0 : 1e300, dy) : dy;
+  const double cx = isinf(dx) ? copysign(both ? 1.0 : 1e300, dx) : dx;
+  const double r = atan2_lane(cy, cx);
+  return static_cast<float>((y != y) | (x != x) ? kNaN<double> : r);
+}
+inline double asin(double x) { return std::asin(x); }
+inline double acos(double x) { return std::acos(x); }
+inline double atan(double x) { return std::atan(x); }
+inline double atan2(double y, double x) { return std::atan2(y, x); }
+
+FL_VM float sinh(float x) {
+  const double a = abs(static_cast<double>(x));
+  const double t = expm1(a > 100.0 ? 100.0 : a);
+  return copysign(static_cast<float>(0.5 * (t + t / (t + 1.0))), x);
+}
+FL_VM float cosh(float x) {
+  const double e = exp(abs(static_cast<double>(x)));
+  return static_cast<float>(0.5 * (e + 1.0 / e));
+}
+FL_VM float asinh(float x) {
+  const double a = abs(static_cast<double>(x));
+  const double y = log1p(a + a * (a / (1.0 + sqrt(a * a + 1.0))));
+  return isinf(x) ? x : copysign(static_cast<float>(y), x);
+}
+FL_VM float acosh(float x) {
+  const double t = static_cast<double>(x) - 1.0;
+  const double y = log1p(t + sqrt(t * (t + 2.0)));
+  return static_cast<float>(t >= 0 ? y : kNaN<double>);
+}
+FL_VM float atanh(float x) {
+  const double a = abs(static_cast<double>(x));
+  return copysign(static_cast<float>(0.5 * log1p(2.0 * a / (1.0 - a))), x);
+}
+inline double sinh(double x) { return std::sinh(x); }
+inline double cosh(double x) { return std::cosh(x); }
+inline double asinh(double x) { return std::asinh(x); }
+inline double acosh(double x) { return std::acosh(x); }
+inline double atanh(double x) { return std::atanh(x); }
+FL_VM float hypot(float a, float b) {
+  const double x = a, y = b;
+  const float r = static_cast<float>(sqrt(x * x + y * y));
+  return isinf(a) | isinf(b) ? kInf<float> : r;
+}
+inline double hypot(double a, double b) { return std::hypot(a, b); }
+
+// ---- pow ------------------------------------------------------------------------------------------------
+
+FL_VM float pow(float xf, float yf) {
+  const double x = xf, y = yf, a = abs(x);
+  double r = exp(y * log(a));
+  // Plain selects only: GCC gives up on loops whose conditions are combined from several others.
+  const double half = 0.5 * y, big = abs(y) == kInf<double> ? 1.0 : r;
+  r = a == 1 ? big : r;                                  // (-1)^inf
+  const double odd = round(half) == half ? r : copysign(r, x);
+  const double fractional = a < kInf<double> ? kNaN<double> : r;
+  const double negative = round(y) == y ? odd : fractional;
+  r = signbit(x) ? (x == 0 ? (round(y) == y ? odd : r) : negative) : r;
+  r = x == x ? r : x;
+  r = y == y ? r : y;
+  r = x == 1 ? 1.0 : r;
+  r = y == 0 ? 1.0 : r;
+  return static_cast<float>(r);
+}
+inline double pow(double x, double y) { return std::pow(x, y); }
+// Wraps; a negative exponent gives 0 unless the base is 1 or -1.
+template <class T>
+  requires std::is_integral_v<T>
+inline T pow(T base, T exponent) {
+  if (exponent < 0) return base == 1 ? T(1) : base == -1 ? (exponent & 1 ? T(-1) : T(1)) : T(0);
+  using U = std::make_unsigned_t<T>;
+  U result = 1, b = static_cast<U>(base);
+  for (U e = static_cast<U>(exponent); e; e >>= 1) {
+    if (e & 1) result *= b;
+    b *= b;
+  }
+  return static_cast<T>(result);
+}
+
+// ---- division, with Python's signs ------------------------------------------------------------------------
+//
+// Integers divided by zero give 0 here (never a trap); the ops refuse it beforehand (fl::check::no_zero).
+
+template <class T>
+  requires std::is_integral_v<T>
+FL_VM T trunc_divide(T a, T b) {
+  using U = std::make_unsigned_t<T>;
+  if (b == 0) return 0;
+  if (b == -1) return static_cast<T>(U(0) - static_cast<U>(a));
+  return a / b;
+}
+template <class T>
+  requires std::is_integral_v<T>
+FL_VM T fmod(T a, T b) {
+  return (b == 0) | (b == -1) ? T(0) : static_cast<T>(a % b);
+}
+template <class T>
+  requires std::is_integral_v<T>
+FL_VM T remainder(T a, T b) {
+  const T r = fmod(a, b);
+  return r != 0 && (r < 0) != (b < 0) ? static_cast<T>(r + b) : r;
+}
+template <class T>
+  requires std::is_integral_v<T>
+FL_VM T floor_divide(T a, T b) {
+  const T q = trunc_divide(a, b), r = fmod(a, b);
+  return r != 0 && (r < 0) != (b < 0) ? static_cast<T>(q - 1) : q;
+}
+template <class T>
+  requires std::is_floating_point_v<T>
+FL_VM T trunc_divide(T a, T b) { return std::trunc(a / b); }
+template <class T>
+  requires std::is_floating_point_v<T>
+FL_VM T fmod(T a, T b) { return std::fmod(a, b); }
+template <class T>
+  requires std::is_floating_point_v<T>
+FL_VM T remainder(T a, T b) {
+  const T r = std::fmod(a, b);
+  return (r != 0) & ((r < 0) != (b < 0)) ? r + b : r;
+}
+template <class T>
+  requires std::is_floating_point_v<T>
+FL_VM T floor_divide(T a, T b) {
+  if (b == 0) return a / b;
+  const T m = std::fmod(a, b);
+  T d = (a - m) / b;
+  if (m != 0 && (b < 0) != (m < 0)) d -= 1;
+  if (d == 0) return copysign(T(0), a / b);
+  T f = std::floor(d);
+  if (d - f > T(0.5)) f += 1;
+  return f;
+}
+
+template <class T>
+inline T gcd(T a, T b) {
+  using U = std::make_unsigned_t<T>;
+  U x = static_cast<U>(abs(a)), y = static_cast<U>(abs(b));
+  while (y) {
+    const U r = x % y;
+    x = y;
+    y = r;
+  }
+  return static_cast<T>(x);
+}
+template <class T>
+inline T lcm(T a, T b) {
+  const T g = gcd(a, b);
+  return g == 0 ? T(0) : abs(static_cast<T>(static_cast<std::make_unsigned_t<T>>(a / g) * static_cast<std::make_unsigned_t<T>>(b)));
+}
+// Shifts by a negative count or by the width and more give what an unbounded integer would, cut to T.
+template <class T>
+FL_VM T left_shift(T a, T b) {
+  constexpr T width = sizeof(T) * 8;
+  return (b < 0) | (b >= width) ? T(0) : static_cast<T>(static_cast<std::make_unsigned_t<T>>(a) << b);
+}
+template <class T>
+FL_VM T right_shift(T a, T b) {
+  constexpr T width = sizeof(T) * 8;
+  return a >> ((b < 0) | (b >= width) ? width - 1 : b);
+}
+
+// ---- the rest ---------------------------------------------------------------------------------------------
+
+template <class T>
+FL_VM T heaviside(T x, T at_zero) { return x == 0 ? at_zero : x < 0 ? T(0) : x == x ? T(1) : x; }
+template <class T>
+inline T nextafter(T a, T b) { return std::nextafter(a, b); }
+// Rounds to `decimals` digits after the point (before it where negative).
+template <class T>
+FL_VM T round_decimals(T x, int64_t decimals) {
+  if constexpr (std::is_integral_v<T>) {
+    return x;
+  } else {
+    const T scale = std::pow(T(10), static_cast<T>(abs(decimals)));
+    const T up = round(x * scale) / scale, down = round(x / scale) * scale;
+    return decimals < 0 ? down : up;
+  }
+}
+template <class T>
+FL_VM T lerp(T a, T b, T w) {  // exact at both ends
+  return abs(w) < T(0.5) ? a + w * (b - a) : b - (b - a) * (T(1) - w);
+}
+template <class T>
+FL_VM bool isclose(T a, T b, T rtol, T atol, bool equal_nan) {
+  const bool near = (abs(a - b) <= atol + rtol * abs(b)) & isfinite(a) & isfinite(b);
+  return near | (a == b) | (equal_nan & (a != a) & (b != b));
+}
+
+// ---- slopes and curvatures of activations ------------------------------------------------------------------
+
+// gelu by tanh: x/2 (1 + t), t = tanh u, u = k (x + c x^3); du and ddu are u' and u''.
+template <class T>
+FL_VM T gelu_tanh_slope(T x) {
+  const T k = T(0.7978845608028654), c = T(0.044715);
+  const T t = tanh(k * (x + c * x * x * x)), du = k * (T(1) + T(3) * c * x * x);
+  return T(0.5) * (T(1) + t) + T(0.5) * x * (T(1) - t * t) * du;
+}
+template <class T>
+FL_VM T gelu_tanh_curvature(T x) {
+  const T k = T(0.7978845608028654), c = T(0.044715);
+  const T t = tanh(k * (x + c * x * x * x)), du = k * (T(1) + T(3) * c * x * x), ddu = T(6) * k * c * x;
+  return (T(1) - t * t) * (du + T(0.5) * x * (ddu - T(2) * t * du * du));
+}
+template <class T>
+FL_VM T silu_slope(T x) {
+  const T s = sigmoid(x);
+  return s * (T(1) + x * (T(1) - s));
+}
+template <class T>
+FL_VM T silu_curvature(T x) {
+  const T s = sigmoid(x);
+  return s * (T(1) - s) * (T(2) + x * (T(1) - T(2) * s));
+}
+// mish: x w, w = tanh(softplus(x)), w' = (1 - w^2) s, s = sigmoid(x).
+template <class T>
+FL_VM T mish_slope(T x) {
+  const T w = tanh(log1p_exp(x)), s = sigmoid(x);
+  return w + x * (T(1) - w * w) * s;
+}
+template <class T>
+FL_VM T mish_curvature(T x) {
+  const T w = tanh(log1p_exp(x)), s = sigmoid(x), d = (T(1) - w * w) * s;
+  return d * (T(2) + x * (T(1) - s - T(2) * w * s));
+}
+
+// Vector norms: d|x|_p / dx times v, with y = |x|_p.
+template <class T>
+FL_VM T norm_slope(T v, T x, T y, T p) {
+  if (p == 0) return T(0);
+  if (p == 1) return v * (x == 0 ? T(0) : sign(x));
+  if (p == 2) return y == 0 ? T(0) : v * x / y;
+  if (p == kInf<T> || p == -kInf<T>) return abs(x) == y ? v * (x == 0 ? T(0) : sign(x)) : T(0);
+  return (x == 0) | (y == 0) ? T(0) : v * sign(x) * pow(abs(x) / y, p - T(1));
+}
+// The part of the second derivative that does not go through y.
+template <class T>
+FL_VM T norm_curvature(T v, T x, T y, T p) {
+  if (p == 0 || p == 1 || p == kInf<T> || p == -kInf<T>) return T(0);
+  if (p == 2) return y == 0 ? T(0) : v / y;
+  return (x == 0) | (y == 0) ? T(0) : v * (p - T(1)) * pow(abs(x) / y, p - T(2)) / y;
+}
+template <class T>
+FL_VM T norm_fade(T v, T y, T p) {
+  if (p == 0 || p == kInf<T> || p == -kInf<T>) return T(0);
+  return y == 0 ? T(0) : v * (T(1) - p) / y;
+}
+
+inline double lgamma(double x) {
+#if defined(__GLIBC__)
+  int sign;  // std::lgamma writes a global
+  return ::lgamma_r(x, &sign);
+#else
+  return std::lgamma(x);
+#endif
+}
+inline float lgamma(float x) { return static_cast<float>(lgamma(static_cast<double>(x))); }
+// Recurrence up to x >= 10, then the asymptotic series; reflection below 0.
+inline double digamma(double x) {
+  if (x == 0) return std::copysign(kInf<double>, -x);
+  double shift = 0;
+  if (x < 0) {
+    const double whole = std::trunc(x);
+    if (whole == x) return kNaN<double>;
+    shift = -kPi / std::tan(kPi * (x - whole));
+    x = 1 - x;
+  }
+  for (; x < 10; x += 1) shift -= 1 / x;
+  const double z = 1 / (x * x);
+  const double series = z * poly(z, 1.0 / 12, -1.0 / 120, 1.0 / 252, -1.0 / 240, 1.0 / 132, -691.0 / 32760, 1.0 / 12);
+  return shift + (x == kInf<double> ? x : std::log(x) - 0.5 / x - series);
+}
+inline float digamma(float x) { return static_cast<float>(digamma(static_cast<double>(x))); }
+// psi'(x), the derivative of digamma.
+inline double trigamma(double x) {
+  double sign = 1, shift = 0;
+  if (x < 0.5) {
+    sign = -1;
+    const double s = std::sin(kPi * x);
+    shift = -(kPi * kPi) / (s * s);
+    x = 1 - x;
+  }
+  for (; x < 10; x += 1) shift += 1 / (x * x);
+  const double z = 1 / (x * x);
+  const double series = (1 + 0.5 / x + z * poly(z, 1.0 / 6, -1.0 / 30, 1.0 / 42, -1.0 / 30, 5.0 / 66)) / x;
+  return sign * (shift + series);
+}
+inline float trigamma(float x) { return static_cast<float>(trigamma(static_cast<double>(x))); }
+// Modified Bessel function of order n = 0 or 1 over e^|x|: its integral over a half circle by the
+// trapezium rule, which converges geometrically for periodic integrands.
+inline double bessel_ie(double x, int order) {
+  const double a = std::fabs(x);
+  if (a > 500) {  // asymptotic series
+    const double m = order * 4, t = 1 / (8 * a);
+    const double s = 1 - (m - 1) * t * (1 - (m - 9) * t / 2 * (1 - (m - 25) * t / 3 * (1 - (m - 49) * t / 4)));
+    return (order && x < 0 ? -s : s) / std::sqrt(2 * kPi * a);
+  }
+  const int steps = 24 + static_cast<int>(4.2 * std::sqrt(a) + 0.0 * a);
+  double sum = 0.5 * (1 + (order ? -1 : 1) * std::exp(-2 * a));
+  for (int j = 1; j < steps; ++j) {
+    const double c = std::cos(kPi * j / steps);
+    sum += std::exp(a * (c - 1)) * (order ? c : 1);
+  }
+  sum /= steps;
+  return order && x < 0 ? -sum : sum;
+}
+inline double i0(double x) { return bessel_ie(x, 0) * std::exp(std::fabs(x)); }
+inline float i0(float x) { return static_cast<float>(i0(static_cast<double>(x))); }
+inline double i1(double x) { return bessel_ie(x, 1) * std::exp(std::fabs(x)); }
+inline float i1(float x) { return static_cast<float>(i1(static_cast<double>(x))); }
+
+}  // namespace FL_ISA
+}  // namespace fl::vm

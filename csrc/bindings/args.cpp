@@ -1,0 +1,403 @@
+#include "bindings/args.h"
+
+#include "autograd/meta.h"
+#include "bindings/types.h"
+
+namespace fl::py {
+namespace {
+
+std::string type_name(PyObject* o) { return o ? Py_TYPE(o)->tp_name : "nothing"; }
+
+std::string describe(PyObject* o) {
+  if (!o) return "nothing";
+  if (is_tensor(o)) return text("Tensor ", tensor_of(o).dtype(), tensor_of(o).sizes());
+  return type_name(o);
+}
+
+[[noreturn]] void wrong_type(PyObject* o, const char* op, const char* arg, const char* expected) {
+  raise<TypeMismatch>(op, ": ", arg, " is a ", describe(o), "; expected ", expected);
+}
+
+bool is_int(PyObject* o) { return PyLong_Check(o) || (PyIndex_Check(o) && !is_tensor(o)); }
+bool is_int_tensor(PyObject* o) { return is_tensor(o) && tensor_of(o).numel() == 1 && tensor_of(o).ndim() == 0 && !is_float(tensor_of(o).dtype()); }
+
+bool fits_dims(PyObject* o) {
+  if (PyTuple_Check(o) || PyList_Check(o)) {
+    PyObject* first = PySequence_Size(o) ? (PyTuple_Check(o) ? PyTuple_GET_ITEM(o, 0) : PyList_GET_ITEM(o, 0)) : nullptr;
+    return !first || is_int(first) || is_int_tensor(first);
+  }
+  return false;
+}
+
+bool is_number(PyObject* o) {
+  Scalar ignored;
+  return try_scalar(o, ignored);
+}
+
+bool fits_list(PyObject* o) {
+  if (!PyTuple_Check(o) && !PyList_Check(o)) return false;
+  const Py_ssize_t n = PySequence_Size(o);
+  for (Py_ssize_t i = 0; i < n; ++i)
+    if (!is_tensor(PyTuple_Check(o) ? PyTuple_GET_ITEM(o, i) : PyList_GET_ITEM(o, i))) return false;
+  return true;
+}
+
+// Whether the object could be converted: how overloads are told apart.
+bool fits(Kind kind, PyObject* o) {
+  const bool none = o == Py_None;
+  switch (kind) {
+    case Kind::Tensor: return is_tensor(o);
+    case Kind::OptTensor: return none || is_tensor(o);
+    case Kind::TensorList: return fits_list(o);
+    case Kind::Operand: return is_tensor(o) || is_number(o);
+    case Kind::Int: return (is_int(o) && !PyBool_Check(o)) || is_int_tensor(o);
+    case Kind::OptInt: return none || (is_int(o) && !PyBool_Check(o)) || is_int_tensor(o);
+    case Kind::IntList: return fits_dims(o) || (is_int(o) && !PyBool_Check(o));
+    case Kind::DimList: return fits_dims(o) || (is_int(o) && !PyBool_Check(o));
+    case Kind::OptIntList: return none || fits_dims(o) || (is_int(o) && !PyBool_Check(o));
+    case Kind::Float:
+    case Kind::Number: return is_number(o) || (is_tensor(o) && tensor_of(o).ndim() == 0 && !requires_grad(tensor_of(o)));
+    case Kind::OptFloat:
+    case Kind::OptNumber: return none || is_number(o) || (is_tensor(o) && tensor_of(o).ndim() == 0);
+    case Kind::Bool: return PyBool_Check(o) || is_number(o);
+    case Kind::OptBool: return none || PyBool_Check(o);
+    case Kind::Str: return PyUnicode_Check(o);
+    case Kind::OptStr: return none || PyUnicode_Check(o);
+    case Kind::DType: return is_dtype(o);
+    case Kind::OptDType: return none || is_dtype(o);
+    case Kind::OptDevice: return true;
+    case Kind::OptGenerator: return none || is_generator(o);
+  }
+  return false;
+}
+
+bool same_text(PyObject* a, const char* b) { return b && PyUnicode_CompareWithASCIIString(a, b) == 0; }
+
+// NumPy's spelling of PyTorch's names.
+const char* spelled(PyObject* key) {
+  if (same_text(key, "axis")) return "dim";
+  if (same_text(key, "keepdims")) return "keepdim";
+  return nullptr;
+}
+
+}  // namespace
+
+bool Signature::bind_slots(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kw, PyObject** slots, Bound& bound, std::string* why) const {
+  int at = 0;
+  if (self) slots[at++] = self;
+  const Py_ssize_t given = nargs + at;
+  int positional = count_;
+  while (positional > 0 && (args_[positional - 1].flags & kKeywordOnly)) --positional;
+  Py_ssize_t i = 0;
+  for (; i < nargs && at < positional; ++i, ++at) {
+    if (at == varargs_ && PyLong_Check(args[i]) && at == positional - 1 && nargs - i > 1) {
+      PyObject* tuple = PyTuple_New(nargs - i);  // f(2, 3) for f((2, 3))
+      for (Py_ssize_t k = i; k < nargs; ++k) {
+        Py_INCREF(args[k]);
+        PyTuple_SET_ITEM(tuple, k - i, args[k]);
+      }
+      Py_XDECREF(bound.packed);
+      bound.packed = tuple;
+      slots[at] = tuple;
+      i = nargs - 1;
+      continue;
+    }
+    slots[at] = args[i];
+  }
+  if (i < nargs) {
+    if (why) *why = fl::text("takes at most ", positional, " positional arguments, but ", given, " were given");
+    return false;
+  }
+  for (int k = at; k < count_; ++k) slots[k] = nullptr;
+  const Py_ssize_t nkw = kw ? PyTuple_GET_SIZE(kw) : 0;
+  for (Py_ssize_t k = 0; k < nkw; ++k) {
+    PyObject* key = PyTuple_GET_ITEM(kw, k);
+    PyObject* value = args[nargs + k];
+    int found = -1;
+    for (int a = 0; a < count_ && found < 0; ++a) {
+      if (!args_[a].interned) args_[a].interned = PyUnicode_InternFromString(args_[a].name);
+      if (args_[a].interned == key) found = a;
+    }
+    for (int a = 0; a < count_ && found < 0; ++a)
+      if (same_text(key, args_[a].name) || same_text(key, args_[a].also)) found = a;
+    if (const char* other = found < 0 ? spelled(key) : nullptr)
+      for (int a = 0; a < count_ && found < 0; ++a)
+        if (std::string_view(args_[a].name) == other) found = a;
+    if (found < 0) {
+      if (same_text(key, "out") && value == Py_None) continue;
+      if (why) *why = fl::text("got an unexpected keyword argument '", PyUnicode_AsUTF8(key), "'");
+      return false;
+    }
+    if (slots[found]) {
+      if (why) *why = fl::text("got argument '", args_[found].name, "' twice");
+      return false;
+    }
+    slots[found] = value;
+  }
+  for (int k = 0; k < count_; ++k)
+    if (!slots[k] && !(args_[k].flags & kOptional)) {
+      if (why) *why = fl::text("argument '", args_[k].name, "' is missing");
+      return false;
+    }
+  return true;
+}
+
+void Signature::bind(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kw, PyObject** slots, Bound& bound) const {
+  if (bind_slots(self, args, nargs, kw, slots, bound, nullptr)) return;
+  std::string why;
+  bind_slots(self, args, nargs, kw, slots, bound, &why);
+  raise<TypeMismatch>(name_, ": ", why, "; expected ", text());
+}
+
+bool Signature::try_bind(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kw, PyObject** slots, Bound& bound) const {
+  if (!bind_slots(self, args, nargs, kw, slots, bound, nullptr)) return false;
+  for (int k = 0; k < count_; ++k)
+    if (slots[k] && !fits(args_[k].kind, slots[k])) return false;
+  return true;
+}
+
+std::string Signature::text() const {
+  static constexpr const char* kNames[] = {"Tensor", "Tensor?", "Tensor[]", "Tensor|number", "int", "int?", "int[]", "int[]", "int[]?", "float", "float?",
+                                           "bool", "bool?", "number", "number?", "str", "str?", "dtype", "dtype?", "device?", "Generator?"};
+  std::string out = std::string(name_) + "(";
+  bool star = false;
+  for (int k = 0; k < count_; ++k) {
+    if (k) out += ", ";
+    if ((args_[k].flags & kKeywordOnly) && !star) {
+      out += "*, ";
+      star = true;
+    }
+    out += std::string(kNames[static_cast<int>(args_[k].kind)]) + " " + args_[k].name;
+    if (args_[k].flags & kOptional) out += "=...";
+  }
+  return out + ")";
+}
+
+void no_overload(std::initializer_list<const Signature*> signatures, PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kw) {
+  std::string got, expected;
+  auto add = [&](const std::string& s) { got += (got.empty() ? "" : ", ") + s; };
+  if (self) add(describe(self));
+  for (Py_ssize_t i = 0; i < nargs; ++i) add(describe(args[i]));
+  for (Py_ssize_t k = 0; kw && k < PyTuple_GET_SIZE(kw); ++k)
+    add(std::string(PyUnicode_AsUTF8(PyTuple_GET_ITEM(kw, k))) + "=" + describe(args[nargs + k]));
+  for (const Signature* s : signatures) expected += "\n  " + s->text();
+  const std::string first = (*signatures.begin())->text();
+  raise<TypeMismatch>(first.substr(0, first.find('(')), ": no form of it takes (", got, "); expected one of", expected);
+}
+
+const Tensor& to_tensor(PyObject* o, const char* op, const char* arg) {
+  if (Py_TYPE(o) == tensor_type || is_tensor(o)) return tensor_of(o);
+  wrong_type(o, op, arg, "a Tensor");
+}
+
+const Tensor& to_optional_tensor(PyObject* o, const char* op, const char* arg) {
+  static const Tensor& none = *new Tensor;
+  if (!o || o == Py_None) return none;
+  return to_tensor(o, op, arg);
+}
+
+std::vector<Tensor> to_tensor_list(PyObject* o, const char* op, const char* arg) {
+  std::vector<Tensor> out;
+  PyObject* fast = PySequence_Check(o) ? PySequence_Fast(o, "") : nullptr;
+  if (!fast) {
+    PyErr_Clear();
+    wrong_type(o, op, arg, "a list or tuple of tensors");
+  }
+  const Py_ssize_t n = PySequence_Fast_GET_SIZE(fast);
+  out.reserve(static_cast<size_t>(n));
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyObject* item = PySequence_Fast_GET_ITEM(fast, i);
+    if (!is_tensor(item)) {
+      const std::string which = text(arg, "[", i, "]");
+      Py_DECREF(fast);
+      wrong_type(item, op, which.c_str(), "a Tensor");
+    }
+    out.push_back(tensor_of(item));
+  }
+  Py_DECREF(fast);
+  return out;
+}
+
+bool try_scalar(PyObject* o, Scalar& out) {
+  if (PyFloat_CheckExact(o)) {
+    out = Scalar(PyFloat_AS_DOUBLE(o));
+    return true;
+  }
+  if (PyBool_Check(o)) {
+    out = Scalar(o == Py_True);
+    return true;
+  }
+  if (PyLong_Check(o)) {
+    int overflow = 0;
+    const long long v = PyLong_AsLongLongAndOverflow(o, &overflow);
+    if (overflow) {
+      const double d = PyLong_AsDouble(o);
+      if (d == -1 && PyErr_Occurred()) PyErr_Clear();
+      raise<ArgumentError>("a Python integer (about ", d, ") does not fit into 64 bits");
+    }
+    out = Scalar(static_cast<int64_t>(v));
+    return true;
+  }
+  if (PyFloat_Check(o)) {
+    out = Scalar(PyFloat_AS_DOUBLE(o));
+    return true;
+  }
+  if (is_tensor(o) || PySequence_Check(o)) return false;
+  // NumPy's scalars and the like.
+  if (PyIndex_Check(o)) {
+    PyObject* n = PyNumber_Index(o);
+    if (!n) {
+      PyErr_Clear();
+      return false;
+    }
+    const bool ok = try_scalar(n, out);
+    Py_DECREF(n);
+    return ok;
+  }
+  if (Py_TYPE(o)->tp_as_number && Py_TYPE(o)->tp_as_number->nb_float) {
+    PyObject* f = PyNumber_Float(o);
+    if (!f) {
+      PyErr_Clear();
+      return false;
+    }
+    // numpy.bool_ has no __index__ but is no float either.
+    if (std::string_view(Py_TYPE(o)->tp_name).find("bool") != std::string_view::npos) out = Scalar(PyFloat_AS_DOUBLE(f) != 0);
+    else out = Scalar(PyFloat_AS_DOUBLE(f));
+    Py_DECREF(f);
+    return true;
+  }
+  return false;
+}
+
+bool try_operand(PyObject* o, Operand& out) {
+  if (Py_TYPE(o) == tensor_type || is_tensor(o)) {
+    out = Operand(tensor_of(o));
+    return true;
+  }
+  Scalar s;
+  if (!try_scalar(o, s)) return false;
+  out = Operand(s);
+  return true;
+}
+
+Operand to_operand(PyObject* o, const char* op, const char* arg) {
+  Operand out{Scalar()};
+  if (try_operand(o, out)) return out;
+  wrong_type(o, op, arg, "a Tensor or a number");
+}
+
+Scalar to_scalar(PyObject* o, const char* op, const char* arg) {
+  Scalar s;
+  if (try_scalar(o, s)) return s;
+  if (is_tensor(o)) return item_scalar(o);
+  wrong_type(o, op, arg, "a number");
+}
+
+int64_t to_int(PyObject* o, const char* op, const char* arg) {
+  if (is_tensor(o)) {
+    if (is_float(tensor_of(o).dtype())) wrong_type(o, op, arg, "an int");
+    return item_scalar(o).as_int();
+  }
+  PyObject* n = PyNumber_Index(o);
+  if (!n) {
+    PyErr_Clear();
+    wrong_type(o, op, arg, "an int");
+  }
+  int overflow = 0;
+  const long long v = PyLong_AsLongLongAndOverflow(n, &overflow);
+  Py_DECREF(n);
+  if (overflow) raise<ArgumentError>(op, ": ", arg, " does not fit into 64 bits");
+  return v;
+}
+
+std::optional<int64_t> to_optional_int(PyObject* o, const char* op, const char* arg) {
+  if (!o || o == Py_None) return std::nullopt;
+  return to_int(o, op, arg);
+}
+
+Dims to_dims(PyObject* o, const char* op, const char* arg, int length) {
+  Dims out;
+  if (PyTuple_Check(o) || PyList_Check(o)) {
+    const Py_ssize_t n = PySequence_Size(o);
+    for (Py_ssize_t i = 0; i < n; ++i) {
+      PyObject* item = PyTuple_Check(o) ? PyTuple_GET_ITEM(o, i) : PyList_GET_ITEM(o, i);
+      out.push_back(to_int(item, op, arg));
+    }
+  } else if (is_int(o) || is_int_tensor(o)) {
+    out.push_back(to_int(o, op, arg));
+  } else {
+    PyObject* list = PySequence_Check(o) && !is_tensor(o) ? PySequence_List(o) : nullptr;
+    if (!list) {
+      PyErr_Clear();
+      wrong_type(o, op, arg, length ? "an int or a list of ints" : "ints or a list of ints");
+    }
+    out = to_dims(list, op, arg, 0);
+    Py_DECREF(list);
+  }
+  if (length && out.size() == 1)
+    while (out.size() < length) out.push_back(out[0]);
+  if (length && out.size() != length)
+    raise<ArgumentError>(op, ": ", arg, " = ", out, "; expected one int or ", length, " ints");
+  return out;
+}
+
+std::optional<Dims> to_optional_dims(PyObject* o, const char* op, const char* arg) {
+  if (!o || o == Py_None) return std::nullopt;
+  return to_dims(o, op, arg);
+}
+
+double to_double(PyObject* o, const char* op, const char* arg) {
+  if (PyFloat_CheckExact(o)) return PyFloat_AS_DOUBLE(o);
+  return to_scalar(o, op, arg).as_double();
+}
+std::optional<double> to_optional_double(PyObject* o, const char* op, const char* arg) {
+  if (!o || o == Py_None) return std::nullopt;
+  return to_double(o, op, arg);
+}
+bool to_bool(PyObject* o, const char* op, const char* arg) {
+  if (o == Py_True) return true;
+  if (o == Py_False) return false;
+  return to_scalar(o, op, arg).as<bool>();
+}
+std::optional<bool> to_optional_bool(PyObject* o, const char* op, const char* arg) {
+  if (!o || o == Py_None) return std::nullopt;
+  return to_bool(o, op, arg);
+}
+std::optional<Scalar> to_optional_scalar(PyObject* o, const char* op, const char* arg) {
+  if (!o || o == Py_None) return std::nullopt;
+  return to_scalar(o, op, arg);
+}
+std::string_view to_string_view(PyObject* o, const char* op, const char* arg) {
+  if (!PyUnicode_Check(o)) wrong_type(o, op, arg, "a str");
+  Py_ssize_t n = 0;
+  const char* s = PyUnicode_AsUTF8AndSize(o, &n);
+  if (!s) throw PythonError{};
+  return {s, static_cast<size_t>(n)};
+}
+std::optional<std::string_view> to_optional_string_view(PyObject* o, const char* op, const char* arg) {
+  if (!o || o == Py_None) return std::nullopt;
+  return to_string_view(o, op, arg);
+}
+std::optional<DType> to_optional_dtype(PyObject* o, const char* op, const char* arg) {
+  if (!o || o == Py_None) return std::nullopt;
+  return to_dtype(o, op, arg);
+}
+DType to_dtype(PyObject* o, const char* op, const char* arg) {
+  if (is_dtype(o)) return dtype_value(o);
+  if (o == reinterpret_cast<PyObject*>(&PyFloat_Type)) return default_float_type();
+  if (o == reinterpret_cast<PyObject*>(&PyLong_Type)) return DType::Int64;
+  if (o == reinterpret_cast<PyObject*>(&PyBool_Type)) return DType::Bool;
+  wrong_type(o, op, arg, "a flambeau dtype such as flambeau.float32");
+}
+
+ResultType::ResultType(const char* op, std::initializer_list<const char*> fields) {
+  // The type lives as long as the process.
+  auto* names = new std::vector<PyStructSequence_Field>;
+  for (const char* f : fields) names->push_back({f, nullptr});
+  names->push_back({nullptr, nullptr});
+  auto* name = new std::string(std::string("flambeau.return_types.") + op);
+  PyStructSequence_Desc description{name->c_str(), nullptr, names->data(), static_cast<int>(fields.size())};
+  type_ = PyStructSequence_NewType(&description);
+}
+
+}  // namespace fl::py

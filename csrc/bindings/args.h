@@ -1,0 +1,134 @@
+// Arguments of a Python call: binding to a signature, and conversion. Used by generated code.
+#pragma once
+
+#include <initializer_list>
+#include <vector>
+
+#include "base/error.h"
+#include "bindings/tensor_object.h"
+#include "dispatch/op_types.h"
+
+namespace fl::py {
+
+enum class Kind : uint8_t {
+  Tensor, OptTensor, TensorList, Operand, Int, OptInt, IntList, DimList, OptIntList, Float, OptFloat, Bool, OptBool,
+  Number, OptNumber, Str, OptStr, DType, OptDType, OptDevice, OptGenerator,
+};
+
+constexpr int kOptional = 1;
+constexpr int kKeywordOnly = 2;
+
+struct ArgSpec {
+  const char* name;
+  const char* also;  // PyTorch's name for it, or null
+  Kind kind;
+  int flags;
+  PyObject* interned = nullptr;
+};
+
+// What a bound call owns: the tuple made of f(2, 3)'s numbers.
+struct Bound {
+  PyObject* packed = nullptr;
+  ~Bound() { Py_XDECREF(packed); }
+};
+
+// Thrown when a Python error is set already.
+struct PythonError {};
+
+class Signature {
+ public:
+  Signature(const char* name, ArgSpec* args, int count, int varargs)
+      : name_(name), args_(args), count_(count), varargs_(varargs) {}
+  // Fills slots (null: not given) or throws TypeMismatch.
+  void bind(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kw, PyObject** slots, Bound& bound) const;
+  // False where the call does not fit, by number, names or types of its arguments.
+  bool try_bind(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kw, PyObject** slots, Bound& bound) const;
+  std::string text() const;
+
+ private:
+  // Null when bound, else what is wrong.
+  bool bind_slots(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kw, PyObject** slots, Bound& bound, std::string* why) const;
+  const char* name_;
+  ArgSpec* args_;
+  int count_;
+  int varargs_;
+};
+
+[[noreturn]] void no_overload(std::initializer_list<const Signature*> signatures, PyObject* self, PyObject* const* args,
+                              Py_ssize_t nargs, PyObject* kw);
+
+// Conversions: (object or null, op, argument). Optional forms take null and None.
+const Tensor& to_tensor(PyObject* o, const char* op, const char* arg);
+const Tensor& to_optional_tensor(PyObject* o, const char* op, const char* arg);
+std::vector<Tensor> to_tensor_list(PyObject* o, const char* op, const char* arg);
+Operand to_operand(PyObject* o, const char* op, const char* arg);
+// False, without an error, where o is neither tensor nor number.
+bool try_operand(PyObject* o, Operand& out);
+bool try_scalar(PyObject* o, Scalar& out);
+int64_t to_int(PyObject* o, const char* op, const char* arg);
+std::optional<int64_t> to_optional_int(PyObject* o, const char* op, const char* arg);
+Dims to_dims(PyObject* o, const char* op, const char* arg, int length = 0);
+std::optional<Dims> to_optional_dims(PyObject* o, const char* op, const char* arg);
+double to_double(PyObject* o, const char* op, const char* arg);
+std::optional<double> to_optional_double(PyObject* o, const char* op, const char* arg);
+bool to_bool(PyObject* o, const char* op, const char* arg);
+std::optional<bool> to_optional_bool(PyObject* o, const char* op, const char* arg);
+Scalar to_scalar(PyObject* o, const char* op, const char* arg);
+std::optional<Scalar> to_optional_scalar(PyObject* o, const char* op, const char* arg);
+std::string_view to_string_view(PyObject* o, const char* op, const char* arg);
+std::optional<std::string_view> to_optional_string_view(PyObject* o, const char* op, const char* arg);
+DType to_dtype(PyObject* o, const char* op, const char* arg);
+std::optional<DType> to_optional_dtype(PyObject* o, const char* op, const char* arg);
+std::optional<Device> to_optional_device(PyObject* o, const char* op, const char* arg);
+Generator* to_generator(PyObject* o, const char* op, const char* arg);
+PyObject* dtype_object(DType dtype);  // borrowed
+
+// The current C++ exception as a Python error; returns null.
+PyObject* translate_exception();
+
+// ---- the GIL: held for small work, released for anything that takes longer than handing it over.
+constexpr int64_t kReleaseWork = 32768;
+inline int64_t work_of(const Tensor& x) { return x.defined() ? x.numel() : 0; }
+inline int64_t work_of(const Operand& x) { return x.is_tensor() ? x.tensor().numel() : 0; }
+inline int64_t work_of(const std::vector<Tensor>& xs) {
+  int64_t sum = 0;
+  for (auto& x : xs) sum += x.numel();
+  return sum;
+}
+struct GilRelease {
+  PyThreadState* state = PyEval_SaveThread();
+  ~GilRelease() { PyEval_RestoreThread(state); }
+};
+struct GilAcquire {
+  PyGILState_STATE state = PyGILState_Ensure();
+  ~GilAcquire() { PyGILState_Release(state); }
+};
+// Remembers the running Python line for writes that are made without the GIL.
+void note_source();
+template <class F>
+auto without_gil(int64_t work, F&& f) {
+  if (work < kReleaseWork) return f();
+  note_source();
+  GilRelease release;
+  return f();
+}
+
+// ---- results
+class ResultType {
+ public:
+  ResultType(const char* op, std::initializer_list<const char*> fields);
+  PyTypeObject* type() const { return type_; }
+
+ private:
+  PyTypeObject* type_;
+};
+template <class... Ts>
+PyObject* wrap_tuple(const ResultType& type, std::tuple<Ts...>&& values) {
+  PyObject* out = PyStructSequence_New(type.type());
+  if (!out) return nullptr;
+  Py_ssize_t i = 0;
+  std::apply([&](auto&... v) { (PyStructSequence_SetItem(out, i++, wrap(std::move(v))), ...); }, values);
+  return out;
+}
+
+}  // namespace fl::py

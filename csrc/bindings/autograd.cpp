@@ -1,0 +1,520 @@
+#include "bindings/autograd.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include <unordered_map>
+
+#include "autograd/saved_tensor.h"
+#include "bindings/args.h"
+#include "bindings/types.h"
+#include "dispatch/wrap.h"
+
+namespace nb = nanobind;
+
+namespace fl::py {
+namespace {
+
+// A Python error on its way through C++ frames that may not hold the GIL.
+struct PyException final : std::exception {
+  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+  PyException() { PyErr_Fetch(&type, &value, &trace); }
+  PyException(const PyException& o) : type(o.type), value(o.value), trace(o.trace) {
+    GilAcquire gil;
+    Py_XINCREF(type);
+    Py_XINCREF(value);
+    Py_XINCREF(trace);
+  }
+  ~PyException() override {
+    if (!Py_IsInitialized()) return;
+    GilAcquire gil;
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(trace);
+  }
+  void restore() {
+    PyErr_Restore(std::exchange(type, nullptr), std::exchange(value, nullptr), std::exchange(trace, nullptr));
+  }
+  const char* what() const noexcept override { return "a Python exception"; }
+};
+
+// ---- where in the user's program we are (see engine/var.h)
+
+struct SourceTable {
+  struct Place {
+    PyObject* code = nullptr;  // owned
+    int lasti = 0;
+  };
+  std::vector<Place> places{Place{}};
+  std::unordered_map<uint64_t, SourceId> ids;
+};
+SourceTable* sources = nullptr;
+constexpr size_t kMaxSources = 1 << 16;
+thread_local SourceId source_before_release = 0;
+
+SourceId source_with_gil() {
+  PyFrameObject* frame = PyEval_GetFrame();  // borrowed
+  if (!frame) return 0;
+  PyObject* code = reinterpret_cast<PyObject*>(PyFrame_GetCode(frame));
+#if PY_VERSION_HEX >= 0x030B0000
+  const int lasti = PyFrame_GetLasti(frame);
+#else
+  const int lasti = PyFrame_GetLineNumber(frame);
+#endif
+  const uint64_t key = reinterpret_cast<uintptr_t>(code) * 0x9E3779B97F4A7C15ull + static_cast<uint64_t>(lasti);
+  auto it = sources->ids.find(key);
+  if (it != sources->ids.end() && sources->places[it->second].code == code && sources->places[it->second].lasti == lasti) {
+    Py_DECREF(code);
+    return it->second;
+  }
+  if (sources->places.size() >= kMaxSources) {  // a program that makes code for ever: start anew
+    Py_DECREF(code);
+    return 0;
+  }
+  const SourceId id = static_cast<SourceId>(sources->places.size());
+  sources->places.push_back({code, lasti});
+  sources->ids[key] = id;
+  return id;
+}
+
+SourceId find_source() {
+  if (!PyGILState_Check()) return source_before_release;
+  return source_with_gil();
+}
+
+std::string source_text(SourceId id) {
+  if (id == 0 || !Py_IsInitialized()) return "";
+  GilAcquire gil;
+  if (id >= sources->places.size()) return "";
+  const auto& place = sources->places[id];
+  auto* code = reinterpret_cast<PyCodeObject*>(place.code);
+#if PY_VERSION_HEX >= 0x030B0000
+  const int line = PyCode_Addr2Line(code, place.lasti);
+#else
+  const int line = place.lasti;
+#endif
+  const char* file = PyUnicode_AsUTF8(code->co_filename);
+  const char* function = PyUnicode_AsUTF8(code->co_name);
+  if (!file || !function) {
+    PyErr_Clear();
+    return "";
+  }
+  std::string out = text(file, ":", line, ", in ", function);
+  // The line itself, where linecache has it.
+  PyObject* linecache = PyImport_ImportModule("linecache");
+  PyObject* got = linecache ? PyObject_CallMethod(linecache, "getline", "Oi", code->co_filename, line) : nullptr;
+  if (got) {
+    PyObject* stripped = PyObject_CallMethod(got, "strip", nullptr);
+    const char* s = stripped ? PyUnicode_AsUTF8(stripped) : nullptr;
+    if (s && *s) out += std::string(" (`") + s + "`)";
+    Py_XDECREF(stripped);
+  }
+  Py_XDECREF(got);
+  Py_XDECREF(linecache);
+  PyErr_Clear();
+  return out;
+}
+
+// ---- hooks
+
+// Owns a Python callable; clear() makes it a no-op, which is how a handle removes it.
+struct PyTensorHook final : TensorHook {
+  explicit PyTensorHook(PyObject* f) : fn(f) { Py_INCREF(f); }
+  ~PyTensorHook() override {
+    if (!fn || !Py_IsInitialized()) return;
+    GilAcquire gil;
+    Py_DECREF(fn);
+  }
+  Tensor call(const Tensor& grad) override {
+    GilAcquire gil;
+    if (!fn) return {};
+    PyObject* arg = wrap(grad);
+    PyObject* result = PyObject_CallOneArg(fn, arg);
+    Py_DECREF(arg);
+    if (!result) throw PyException();
+    Tensor out;
+    if (is_tensor(result)) out = tensor_of(result);
+    else if (result != Py_None && !ignore_result) {
+      const std::string got = Py_TYPE(result)->tp_name;
+      Py_DECREF(result);
+      raise<TypeMismatch>("hook: returned a ", got, "; expected None or a Tensor");
+    }
+    Py_DECREF(result);
+    return out;
+  }
+  PyObject* fn;
+  bool ignore_result = false;
+};
+
+struct PyNodeHook final : NodeHook {
+  PyNodeHook(PyObject* f, bool pre) : fn(f), is_pre(pre) { Py_INCREF(f); }
+  ~PyNodeHook() override {
+    if (!fn || !Py_IsInitialized()) return;
+    GilAcquire gil;
+    Py_DECREF(fn);
+  }
+  static PyObject* tuple_of(const std::vector<Tensor>& ts) {
+    std::vector<Tensor> copy = ts;
+    return wrap_list(std::move(copy));
+  }
+  static void replace(std::vector<Tensor>& ts, PyObject* result, const char* what) {
+    if (result == Py_None) return;
+    if (ts.size() == 1 && is_tensor(result)) {
+      ts[0] = tensor_of(result);
+      return;
+    }
+    if (!PyTuple_Check(result) || PyTuple_GET_SIZE(result) != static_cast<Py_ssize_t>(ts.size()))
+      raise<TypeMismatch>(what, ": expected None or a tuple of ", ts.size(), " gradients");
+    for (size_t i = 0; i < ts.size(); ++i) {
+      PyObject* o = PyTuple_GET_ITEM(result, static_cast<Py_ssize_t>(i));
+      ts[i] = o == Py_None ? Tensor() : to_tensor(o, what, "gradient");
+    }
+  }
+  void before(std::vector<Tensor>& grads) override {
+    if (!is_pre) return;
+    GilAcquire gil;
+    if (!fn) return;
+    PyObject* args = tuple_of(grads);
+    PyObject* result = PyObject_CallOneArg(fn, args);
+    Py_DECREF(args);
+    if (!result) throw PyException();
+    replace(grads, result, "prehook");
+    Py_DECREF(result);
+  }
+  void after(std::vector<Tensor>& grad_inputs, const std::vector<Tensor>& grad_outputs) override {
+    if (is_pre) return;
+    GilAcquire gil;
+    if (!fn) return;
+    PyObject* a = tuple_of(grad_inputs);
+    PyObject* b = tuple_of(grad_outputs);
+    PyObject* result = PyObject_CallFunctionObjArgs(fn, a, b, nullptr);
+    Py_DECREF(a);
+    Py_DECREF(b);
+    if (!result) throw PyException();
+    replace(grad_inputs, result, "hook");
+    Py_DECREF(result);
+  }
+  PyObject* fn;
+  bool is_pre;
+};
+
+struct HookRemover {
+  Ref<PyTensorHook> tensor;
+  Ref<PyNodeHook> node;
+  void remove() {
+    if (tensor) Py_CLEAR(tensor->fn);
+    if (node) Py_CLEAR(node->fn);
+  }
+};
+
+NodeHooks& hooks_of(Node& node) {
+  if (!node.hooks) node.hooks = std::make_unique<NodeHooks>();
+  return *node.hooks;
+}
+
+// ---- nodes
+
+struct PyNodeRef {
+  Ref<Node> node;
+};
+
+// ---- custom functions
+
+struct SavedList {
+  std::vector<SavedTensor> saved;
+  Node* node = nullptr;  // while it lives
+};
+
+class PyFunctionNode final : public Node {
+ public:
+  PyFunctionNode(PyObject* ctx, std::string name, uint32_t outputs) : Node(outputs), ctx_(ctx), name_(std::move(name)) { Py_INCREF(ctx); }
+  ~PyFunctionNode() override {
+    if (saved) saved->node = nullptr;
+    if (!Py_IsInitialized()) return;
+    GilAcquire gil;
+    Py_XDECREF(saved_object);
+    Py_DECREF(ctx_);
+  }
+  const char* name() const override { return name_.c_str(); }
+  void apply(BackwardCall& call) override {
+    GilAcquire gil;
+    if (released) raise<AutogradError>(name_, ": the graph was already used by a backward; pass retain_graph=True to the first backward()");
+    PyObject* args = PyTuple_New(static_cast<Py_ssize_t>(call.in.size()));
+    for (size_t i = 0; i < call.in.size(); ++i)
+      PyTuple_SET_ITEM(args, static_cast<Py_ssize_t>(i), wrap(materialize ? metas[i].materialize(call.in[i]) : call.in[i]));
+    PyObject* run = PyObject_GetAttrString(ctx_, "_run_backward");
+    PyObject* result = run ? PyObject_Call(run, args, nullptr) : nullptr;
+    Py_XDECREF(run);
+    Py_DECREF(args);
+    if (!result) throw PyException();
+    struct Guard {
+      PyObject* o;
+      ~Guard() { Py_DECREF(o); }
+    } guard{result};
+    if (!PyTuple_Check(result) || PyTuple_GET_SIZE(result) != static_cast<Py_ssize_t>(positions.size()))
+      raise<AutogradError>(name_, ": backward returned ", PyTuple_Check(result) ? PyTuple_GET_SIZE(result) : 1, " gradients; expected ", positions.size(),
+                           ", one per argument of forward");
+    for (size_t i = 0; i < positions.size(); ++i) {
+      PyObject* o = PyTuple_GET_ITEM(result, static_cast<Py_ssize_t>(i));
+      if (o == Py_None) continue;
+      if (!is_tensor(o)) raise<AutogradError>(name_, ": backward returned a ", Py_TYPE(o)->tp_name, " for argument ", i, "; expected a Tensor or None");
+      const int edge = positions[i];
+      if (edge < 0) raise<AutogradError>(name_, ": backward returned a gradient for argument ", i, ", which is no tensor; expected None");
+      if (!edges[static_cast<size_t>(edge)].fn) continue;
+      Tensor g = tensor_of(o);
+      const OutMeta& want = inputs[static_cast<size_t>(edge)];
+      Fit fit;
+      Tensor like = empty_strided(want.sizes, Dims(want.sizes.size()), want.dtype, Device{DeviceKind::Meta});
+      if (!(g.sizes() == want.sizes)) {
+        bool expandable = g.ndim() >= want.sizes.size();
+        for (int k = 1; expandable && k <= want.sizes.size(); ++k)
+          expandable = want.sizes[want.sizes.size() - k] == 1 || want.sizes[want.sizes.size() - k] == g.size(-k);
+        if (!expandable)
+          raise<AutogradError>(name_, ": backward returned a gradient of shape ", g.sizes(), " for argument ", i, " of shape ", want.sizes, "; expected equal shapes");
+      }
+      fit.note(like, g);
+      call.set(static_cast<size_t>(edge), fit.apply(g));
+    }
+  }
+  void release_saved() override {
+    if (!saved) return;
+    for (auto& s : saved->saved) s.clear();
+  }
+
+  std::vector<int> positions;    // argument -> edge, -1 for what is no tensor
+  std::vector<OutMeta> inputs, metas;
+  bool materialize = true;
+  SavedList* saved = nullptr;
+  PyObject* saved_object = nullptr;
+
+ private:
+  PyObject* ctx_;
+  std::string name_;
+};
+
+std::vector<Tensor> tensors_of(nb::handle list, bool none_allowed) {
+  std::vector<Tensor> out;
+  for (nb::handle o : nb::borrow<nb::sequence>(list)) {
+    if (none_allowed && o.is_none()) out.emplace_back();
+    else out.push_back(to_tensor(o.ptr(), "autograd", "tensor"));
+  }
+  return out;
+}
+
+// Makes a PyFunctionNode the history of `outputs`. `args`: forward's arguments; `dirty`, `fixed`: outputs
+// that were written in place, and that are not differentiable; `save`: tensors to keep (or None).
+nb::object finish_function(nb::handle ctx, const std::string& name, nb::handle args, nb::handle outputs, nb::handle dirty,
+                           nb::handle fixed, nb::handle save, bool materialize) {
+  std::vector<Tensor> outs = tensors_of(outputs, true);
+  auto contains = [](nb::handle list, const Tensor& t) {
+    for (nb::handle o : nb::borrow<nb::sequence>(list))
+      if (is_tensor(o.ptr()) && tensor_of(o.ptr()).same(t)) return true;
+    return false;
+  };
+  auto node = make_ref<PyFunctionNode>(ctx.ptr(), name, static_cast<uint32_t>(outs.size()));
+  node->materialize = materialize;
+  for (nb::handle a : nb::borrow<nb::sequence>(args)) {
+    if (!is_tensor(a.ptr())) {
+      node->positions.push_back(-1);
+      continue;
+    }
+    const Tensor& t = tensor_of(a.ptr());
+    node->positions.push_back(static_cast<int>(node->edges.size()));
+    node->edges.push_back(edge_of(t));
+    node->inputs.emplace_back(t);
+  }
+  nb::object saved_object = nb::cast(new SavedList, nb::rv_policy::take_ownership);
+  auto* saved = nb::cast<SavedList*>(saved_object);
+  std::vector<Tensor> to_save = tensors_of(save, true);
+  auto output_nr = [&](const Tensor& t) {
+    for (size_t i = 0; i < outs.size(); ++i)
+      if (t.defined() && outs[i].defined() && outs[i].same(t)) return static_cast<int>(i);
+    return -1;
+  };
+  saved->saved.resize(to_save.size());
+  for (size_t i = 0; i < to_save.size(); ++i)  // inputs before histories change
+    if (output_nr(to_save[i]) < 0) saved->saved[i].save(to_save[i]);
+  for (size_t i = 0; i < outs.size(); ++i) {
+    if (!outs[i].defined()) {
+      node->metas.emplace_back();
+      continue;
+    }
+    node->metas.emplace_back(outs[i]);
+    const bool written = contains(dirty, outs[i]);
+    if (written) {
+      const TensorImpl& impl = *outs[i].impl();
+      if (impl.base && impl.view_tracks_base)
+        raise<AutogradError>(name, ": mark_dirty on a view is not supported; clone() the view and return the clone");
+      bump_version(node->name(), outs[i]);
+    }
+    if (is_float(outs[i].dtype()) && !contains(fixed, outs[i])) set_history(outs[i], node, static_cast<uint32_t>(i));
+  }
+  for (size_t i = 0; i < to_save.size(); ++i)
+    if (const int nr = output_nr(to_save[i]); nr >= 0) saved->saved[i].save_output(to_save[i], static_cast<uint32_t>(nr));
+  saved->node = node.get();
+  node->saved = saved;
+  node->saved_object = saved_object.inc_ref().ptr();
+  return saved_object;
+}
+
+Ref<Node> node_of(const Tensor& x) { return requires_grad(x) ? gradient_edge(x).fn : Ref<Node>(); }
+
+}  // namespace
+
+void throw_python_error() { throw PyException(); }
+
+PyObject* wrap_node(Ref<Node> node) {
+  if (!node) Py_RETURN_NONE;
+  return nb::cast(PyNodeRef{std::move(node)}).release().ptr();
+}
+
+int traverse_hooks(const Tensor& x, visitproc visit, void* arg) {
+  AutogradMeta* meta = meta_of(x);
+  if (!meta || x.ref()->use_count() != 1) return 0;
+  for (auto* list : {&meta->hooks, &meta->post_accumulate})
+    for (auto& [id, hook] : *list)
+      if (auto* h = static_cast<PyTensorHook*>(hook.get()); h->fn && h->use_count() == 1) Py_VISIT(h->fn);
+  return 0;
+}
+
+void clear_hooks(const Tensor& x) {
+  AutogradMeta* meta = meta_of(x);
+  if (!meta || x.ref()->use_count() != 1) return;
+  meta->hooks.clear();
+  meta->post_accumulate.clear();
+}
+
+void note_source() { source_before_release = source_with_gil(); }
+
+PyObject* translate_exception() {
+  auto set = [](PyObject* type, const std::exception& e) { PyErr_SetString(type, e.what()); };
+  try {
+    throw;
+  } catch (PyException& e) {
+    e.restore();
+  } catch (const PythonError&) {
+  } catch (nb::python_error& e) {
+    e.restore();
+  } catch (const ShapeError& e) {
+    set(error_types.shape, e);
+  } catch (const DTypeError& e) {
+    set(error_types.dtype, e);
+  } catch (const DeviceError& e) {
+    set(error_types.device, e);
+  } catch (const AutogradError& e) {
+    set(error_types.autograd, e);
+  } catch (const IndexError& e) {
+    set(PyExc_IndexError, e);
+  } catch (const ArgumentError& e) {
+    set(PyExc_ValueError, e);
+  } catch (const TypeMismatch& e) {
+    set(PyExc_TypeError, e);
+  } catch (const OutOfMemory& e) {
+    set(PyExc_MemoryError, e);
+  } catch (const std::bad_alloc&) {
+    PyErr_NoMemory();
+  } catch (const std::exception& e) {
+    set(PyExc_RuntimeError, e);
+  }
+  return nullptr;
+}
+
+void init_autograd(nb::module_& m) {
+  sources = new SourceTable;
+  current_source = find_source;
+  describe_source = source_text;
+
+  nb::class_<HookRemover>(m, "HookRemover").def("remove", &HookRemover::remove);
+
+  nb::class_<PyNodeRef>(m, "Node")
+      .def("name", [](const PyNodeRef& n) { return std::string(n.node->name()); })
+      .def_prop_ro("next_functions",
+                   [](const PyNodeRef& n) {
+                     nb::list out;
+                     for (size_t i = 0; i < n.node->edges.size(); ++i) {
+                       const Edge& e = n.node->edges[i];
+                       out.append(nb::make_tuple(nb::steal(wrap_node(e.fn)), e.nr));
+                     }
+                     return nb::tuple(out);
+                   })
+      .def_prop_ro("variable",
+                   [](const PyNodeRef& n) -> nb::object {
+                     auto* sink = dynamic_cast<AccumulateGrad*>(n.node.get());
+                     if (!sink) throw nb::attribute_error("variable: only AccumulateGrad nodes have one");
+                     return nb::steal(wrap(sink->variable()));
+                   })
+      .def("register_hook",
+           [](PyNodeRef& n, nb::callable fn) {
+             auto hook = make_ref<PyNodeHook>(fn.ptr(), false);
+             hooks_of(*n.node).node.emplace_back(next_hook_id(), hook);
+             return HookRemover{{}, hook};
+           })
+      .def("register_prehook",
+           [](PyNodeRef& n, nb::callable fn) {
+             auto hook = make_ref<PyNodeHook>(fn.ptr(), true);
+             hooks_of(*n.node).node.emplace_back(next_hook_id(), hook);
+             return HookRemover{{}, hook};
+           })
+      .def("__eq__", [](const PyNodeRef& a, nb::handle b) {
+        PyNodeRef* other = nullptr;
+        return nb::try_cast<PyNodeRef*>(b, other) && other && other->node.get() == a.node.get();
+      })
+      .def("__hash__", [](const PyNodeRef& n) { return reinterpret_cast<uintptr_t>(n.node.get()) >> 4; })
+      .def("__repr__", [](const PyNodeRef& n) { return text("<", n.node->name(), " at ", static_cast<const void*>(n.node.get()), ">"); });
+
+  nb::class_<SavedList>(m, "SavedTensors").def("unpack", [](SavedList& list) {
+    if (!list.node) throw nb::value_error("saved_tensors: the graph of this function is gone");
+    nb::list out;
+    for (auto& s : list.saved) out.append(nb::steal(wrap(s.unpack(*list.node, "saved_tensors"))));
+    return nb::tuple(out);
+  });
+  m.def("finish_function", &finish_function);
+
+  m.def("run_backward", [](nb::handle roots, nb::handle grads, bool retain, bool create, nb::handle inputs, bool accumulate, bool unused) {
+    std::vector<Tensor> r = tensors_of(roots, false), g = tensors_of(grads, true), in = tensors_of(inputs, false), out;
+    {
+      GilRelease release;
+      out = run_backward(r, std::move(g), retain, create, in, accumulate, unused);
+    }
+    return nb::steal(wrap_list(std::move(out)));
+  });
+
+  m.def("is_grad_enabled", [] { return thread_modes().grad; });
+  m.def("set_grad_enabled", [](bool on) { return std::exchange(thread_modes().grad, on); });
+  m.def("is_inference_mode_enabled", [] { return thread_modes().inference; });
+  m.def("set_inference_mode", [](bool on) { return std::exchange(thread_modes().inference, on); });
+
+  m.def("register_tensor_hook", [](nb::handle tensor, nb::callable fn) {
+    const Tensor& x = to_tensor(tensor.ptr(), "register_hook", "self");
+    if (!requires_grad(x)) raise<AutogradError>("register_hook: the tensor ", x.sizes(), " does not require grad, so no gradient will arrive");
+    auto hook = make_ref<PyTensorHook>(fn.ptr());
+    if (Ref<Node> node = grad_fn(x)) {
+      hooks_of(*node).tensor.push_back({next_hook_id(), meta_of(x)->output_nr, hook});
+    } else {
+      ensure_meta(x).hooks.emplace_back(next_hook_id(), hook);
+      track(tensor.ptr());
+    }
+    return HookRemover{hook, {}};
+  });
+  m.def("register_post_accumulate_hook", [](nb::handle tensor, nb::callable fn) {
+    const Tensor& x = to_tensor(tensor.ptr(), "register_post_accumulate_grad_hook", "self");
+    if (!requires_grad(x) || !is_leaf(x))
+      raise<AutogradError>("register_post_accumulate_grad_hook: expected a leaf tensor that requires grad");
+    auto hook = make_ref<PyTensorHook>(fn.ptr());
+    hook->ignore_result = true;
+    ensure_meta(x).post_accumulate.emplace_back(next_hook_id(), hook);
+    track(tensor.ptr());
+    return HookRemover{hook, {}};
+  });
+  m.def("retain_grad", [](nb::handle tensor) {
+    const Tensor& x = to_tensor(tensor.ptr(), "retain_grad", "self");
+    if (!requires_grad(x)) raise<AutogradError>("retain_grad: the tensor ", x.sizes(), " does not require grad");
+    Ref<Node> node = grad_fn(x);
+    if (!node || ensure_meta(x).retains_grad) return;
+    ensure_meta(x).retains_grad = true;
+    hooks_of(*node).retain.emplace_back(meta_of(x)->output_nr, Ref<WeakTensor>::share(&weak_of(x)));
+  });
+  m.def("gradient_node", [](nb::handle tensor) { return nb::steal(wrap_node(node_of(to_tensor(tensor.ptr(), "gradient_node", "x")))); });
+}
+
+}  // namespace fl::py

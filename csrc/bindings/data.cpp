@@ -1,0 +1,388 @@
+#include "bindings/data.h"
+
+#include "bindings/autograd.h"
+
+#include "bindings/args.h"
+#include "bindings/types.h"
+#include "dispatch/native.h"
+#include "dispatch/wrap.h"
+#include "ops.h"
+
+namespace fl::py {
+namespace {
+
+// ---- the buffer protocol
+
+constexpr const char* kFormats[kDTypes] = {"?", "B", "b", "h", "i", "q", "e", nullptr, "f", "d"};
+
+std::optional<DType> type_of_format(const char* format, Py_ssize_t itemsize) {
+  std::string_view f = format ? format : "B";
+  if (!f.empty() && (f[0] == '<' || f[0] == '=' || f[0] == '@' || f[0] == '|')) f.remove_prefix(1);
+  if (f.size() != 1) return std::nullopt;
+  switch (f[0]) {
+    case '?': return DType::Bool;
+    case 'B': return DType::UInt8;
+    case 'b': return DType::Int8;
+    case 'h': return DType::Int16;
+    case 'i': return DType::Int32;
+    case 'l':
+    case 'q': return itemsize == 8 ? DType::Int64 : DType::Int32;
+    case 'e': return DType::Float16;
+    case 'f': return DType::Float32;
+    case 'd': return DType::Float64;
+    default: return std::nullopt;
+  }
+}
+
+void drop_buffer(void* owner) {
+  auto* view = static_cast<Py_buffer*>(owner);
+  if (Py_IsInitialized()) {
+    GilAcquire gil;
+    PyBuffer_Release(view);
+  }
+  delete view;
+}
+
+// ---- Python numbers and lists
+
+struct Found {
+  Dims shape;
+  bool any_float = false, any_int = false, any_bool = false;
+};
+
+bool is_list(PyObject* o) { return PyList_Check(o) || PyTuple_Check(o); }
+Py_ssize_t list_size(PyObject* o) { return PyList_Check(o) ? PyList_GET_SIZE(o) : PyTuple_GET_SIZE(o); }
+PyObject* list_item(PyObject* o, Py_ssize_t i) { return PyList_Check(o) ? PyList_GET_ITEM(o, i) : PyTuple_GET_ITEM(o, i); }
+
+void survey(PyObject* o, int depth, Found& found) {
+  if (depth > 64) raise<ArgumentError>("tensor: data is nested more than 64 deep");
+  if (is_list(o)) {
+    const Py_ssize_t n = list_size(o);
+    if (depth == found.shape.size()) found.shape.push_back(n);
+    else if (found.shape[depth] != n)
+      raise<ArgumentError>("tensor: a list of length ", n, " at depth ", depth, ", where the first has length ", found.shape[depth], "; expected equal lengths");
+    for (Py_ssize_t i = 0; i < n; ++i) survey(list_item(o, i), depth + 1, found);
+    return;
+  }
+  if (depth != found.shape.size() && !(found.shape.size() > depth && found.shape[depth] == 0))
+    raise<ArgumentError>("tensor: a number at depth ", depth, " beside lists of depth ", found.shape.size(), "; expected a regular nesting");
+  Scalar s;
+  if (is_tensor(o)) {
+    s = item_of(tensor_of(o));
+  } else if (!try_scalar(o, s)) {
+    raise<TypeMismatch>("tensor: data holds a ", Py_TYPE(o)->tp_name, "; expected numbers, lists of numbers, arrays or tensors");
+  }
+  if (s.is_float()) found.any_float = true;
+  else if (s.kind() == Scalar::Kind::Bool) found.any_bool = true;
+  else found.any_int = true;
+}
+
+template <class T>
+void write_numbers(PyObject* o, T*& out) {
+  if (is_list(o)) {
+    for (Py_ssize_t i = 0; i < list_size(o); ++i) write_numbers(list_item(o, i), out);
+    return;
+  }
+  Scalar s;
+  if (is_tensor(o)) s = item_of(tensor_of(o));
+  else try_scalar(o, s);
+  if constexpr (std::is_class_v<T>) *out++ = T(static_cast<float>(s.as_double()));
+  else *out++ = s.as<T>();
+}
+
+PyObject* python_number(const Scalar& s) {
+  if (s.is_float()) return PyFloat_FromDouble(s.as_double());
+  if (s.kind() == Scalar::Kind::Bool) return PyBool_FromLong(s.as_int() != 0);
+  return PyLong_FromLongLong(s.as_int());
+}
+
+PyObject* list_of(const Tensor& x, int dim, int64_t at) {
+  if (dim == x.ndim())
+    return visit(x.dtype(), [&]<class T>(T) {
+      const T v = static_cast<T*>(x.storage().data())[at];
+      if constexpr (std::is_class_v<T>) return python_number(Scalar(static_cast<float>(v)));
+      else return python_number(Scalar(v));
+    });
+  const int64_t n = x.sizes()[dim];
+  PyObject* out = PyList_New(n);
+  for (int64_t i = 0; i < n; ++i) PyList_SET_ITEM(out, i, list_of(x, dim + 1, at + i * x.strides()[dim]));
+  return out;
+}
+
+// ---- DLPack (https://dmlc.github.io/dlpack): the structures of its C interface
+
+struct DLDevice {
+  int32_t type, id;
+};
+struct DLDataType {
+  uint8_t code, bits;
+  uint16_t lanes;
+};
+struct DLTensor {
+  void* data;
+  DLDevice device;
+  int32_t ndim;
+  DLDataType dtype;
+  int64_t* shape;
+  int64_t* strides;
+  uint64_t byte_offset;
+};
+struct DLManaged {
+  DLTensor tensor;
+  void* context;
+  void (*deleter)(DLManaged*);
+};
+struct DLManagedVersioned {
+  uint32_t major, minor;
+  void* context;
+  void (*deleter)(DLManagedVersioned*);
+  uint64_t flags;
+  DLTensor tensor;
+};
+constexpr int32_t kDLCPU = 1;
+constexpr uint64_t kReadOnly = 1, kCopied = 2;
+
+DLDataType dl_type(DType t) {
+  const uint8_t bits = static_cast<uint8_t>(8 * item_size(t));
+  const uint8_t code = t == DType::Bool ? 6 : t == DType::BFloat16 ? 4 : is_float(t) ? 2 : t == DType::UInt8 ? 1 : 0;
+  return {code, bits, 1};
+}
+
+std::optional<DType> from_dl_type(DLDataType t) {
+  if (t.lanes != 1) return std::nullopt;
+  for (int i = 0; i < kDTypes; ++i) {
+    const DLDataType mine = dl_type(static_cast<DType>(i));
+    if (mine.code == t.code && mine.bits == t.bits) return static_cast<DType>(i);
+  }
+  return std::nullopt;
+}
+
+struct Exported {
+  Tensor tensor;
+  Dims shape, strides;
+  DLManaged managed;
+  DLManagedVersioned versioned;
+};
+
+DLTensor describe(Exported& e) {
+  return {e.tensor.data(), {kDLCPU, 0}, e.tensor.ndim(), dl_type(e.tensor.dtype()), e.shape.data(), e.strides.data(), 0};
+}
+
+template <class Managed>
+void capsule_gone(PyObject* capsule, const char* name) {
+  if (!PyCapsule_IsValid(capsule, name)) return;  // consumed
+  auto* m = static_cast<Managed*>(PyCapsule_GetPointer(capsule, name));
+  if (m->deleter) m->deleter(m);
+}
+
+template <class Managed>
+void drop_imported(void* owner) {
+  auto* m = static_cast<Managed*>(owner);
+  if (!m->deleter) return;
+  GilAcquire gil;  // the exporter may be Python
+  m->deleter(m);
+}
+
+template <class Managed>
+Tensor import(Managed* m, bool writable) {
+  const DLTensor& t = m->tensor;
+  if (t.device.type != kDLCPU) raise<DeviceError>("from_dlpack: the data is on device type ", t.device.type, "; expected the CPU");
+  const auto dtype = from_dl_type(t.dtype);
+  if (!dtype) raise<DTypeError>("from_dlpack: element type (code ", int{t.dtype.code}, ", ", int{t.dtype.bits}, " bits) has no counterpart");
+  Dims sizes(IntList(t.shape, static_cast<size_t>(t.ndim)));
+  checked_numel("from_dlpack", sizes);
+  Dims strides = t.strides ? Dims(IntList(t.strides, static_cast<size_t>(t.ndim))) : row_major(sizes);
+  int64_t extent = 1;
+  for (int i = 0; i < sizes.size(); ++i) {
+    if (strides[i] < 0 && sizes[i] > 1) raise<ArgumentError>("from_dlpack: strides ", strides, "; negative strides are not supported, copy the array first");
+    extent += std::max<int64_t>(0, sizes[i] - 1) * strides[i];
+  }
+  char* data = static_cast<char*>(t.data) + t.byte_offset;
+  auto storage = Storage::borrow(data, static_cast<size_t>(extent) * item_size(*dtype), Device{}, m, drop_imported<Managed>, writable);
+  return Tensor(make_ref<TensorImpl>(std::move(storage), std::move(sizes), std::move(strides), 0, *dtype));
+}
+
+}  // namespace
+
+int get_buffer(PyObject* self, Py_buffer* view, int flags) {
+  try {
+    const Tensor& x = tensor_of(self);
+    const char* format = kFormats[static_cast<int>(x.dtype())];
+    if (x.is_meta() || !format || requires_grad(x)) {
+      PyErr_Format(PyExc_BufferError, x.is_meta()  ? "a meta tensor has no memory to share"
+                                      : !format ? "a tensor of %s has no buffer format; convert it with .float() first"
+                                                : "a tensor of %s that requires grad can not share its memory; call .detach() first",
+                   name(x.dtype()));
+      view->obj = nullptr;
+      return -1;
+    }
+    if ((flags & PyBUF_WRITABLE) && !x.storage().writable()) {
+      PyErr_SetString(PyExc_BufferError, "the tensor's memory is read-only");
+      view->obj = nullptr;
+      return -1;
+    }
+    if (!(flags & PyBUF_STRIDES) && !x.is_contiguous()) {
+      PyErr_SetString(PyExc_BufferError, "the tensor is not contiguous, and the consumer takes no strides");
+      view->obj = nullptr;
+      return -1;
+    }
+    auto* dims = new Py_ssize_t[static_cast<size_t>(2 * x.ndim() + 1)];
+    for (int i = 0; i < x.ndim(); ++i) {
+      dims[i] = static_cast<Py_ssize_t>(x.sizes()[i]);
+      dims[x.ndim() + i] = static_cast<Py_ssize_t>(x.strides()[i] * static_cast<int64_t>(x.item_bytes()));
+    }
+    static char empty_data[8];
+    view->buf = x.data() ? x.data() : empty_data;
+    Py_INCREF(self);
+    view->obj = self;
+    view->len = static_cast<Py_ssize_t>(x.numel() * static_cast<int64_t>(x.item_bytes()));
+    view->readonly = !x.storage().writable();
+    view->itemsize = static_cast<Py_ssize_t>(x.item_bytes());
+    view->format = (flags & PyBUF_FORMAT) ? const_cast<char*>(format) : nullptr;
+    view->ndim = x.ndim();
+    view->shape = (flags & PyBUF_ND) ? dims : nullptr;
+    view->strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? dims + x.ndim() : nullptr;
+    view->suboffsets = nullptr;
+    view->internal = dims;
+    // Whoever holds the buffer may write to it whenever it likes; the tensor itself stays alive through obj.
+    return 0;
+  } catch (...) {
+    translate_exception();
+    return -1;
+  }
+}
+
+void release_buffer(PyObject*, Py_buffer* view) { delete[] static_cast<Py_ssize_t*>(view->internal); }
+
+Tensor tensor_from_buffer(PyObject* exporter) {
+  auto view = std::make_unique<Py_buffer>();
+  bool writable = true;
+  if (PyObject_GetBuffer(exporter, view.get(), PyBUF_STRIDED | PyBUF_FORMAT) != 0) {
+    PyErr_Clear();
+    writable = false;
+    if (PyObject_GetBuffer(exporter, view.get(), PyBUF_STRIDED_RO | PyBUF_FORMAT) != 0) throw_python_error();
+  }
+  struct Guard {
+    Py_buffer* v;
+    ~Guard() {
+      if (v) PyBuffer_Release(v);
+    }
+  } guard{view.get()};
+  writable = writable && !view->readonly;
+  const auto dtype = type_of_format(view->format, view->itemsize);
+  if (!dtype)
+    raise<DTypeError>("from_numpy: elements of format '", view->format ? view->format : "", "' have no flambeau type; expected bool, (u)int8, int16, int32, int64, float16, float32 or float64 in native byte order");
+  Dims sizes, strides;
+  int64_t extent = 1;
+  for (int i = 0; i < view->ndim; ++i) {
+    const int64_t n = view->shape[i], s = view->strides[i];
+    sizes.push_back(n);
+    if (s < 0 && n > 1)
+      raise<ArgumentError>("from_numpy: the array has a negative stride at axis ", i, "; copy it first (array.copy())");
+    if (s % view->itemsize != 0 && n > 1)
+      raise<ArgumentError>("from_numpy: stride ", s, " bytes at axis ", i, " is no multiple of the element size ", view->itemsize, "; copy the array first");
+    strides.push_back(n > 1 ? s / view->itemsize : 1);
+    extent += std::max<int64_t>(0, n - 1) * strides[i];
+  }
+  checked_numel("from_numpy", sizes);
+  Py_buffer* held = view.release();
+  guard.v = nullptr;
+  auto storage = Storage::borrow(held->buf, static_cast<size_t>(extent) * item_size(*dtype), Device{}, held, drop_buffer, writable);
+  return Tensor(make_ref<TensorImpl>(std::move(storage), std::move(sizes), std::move(strides), 0, *dtype));
+}
+
+Tensor tensor_from(PyObject* data, std::optional<DType> dtype) {
+  if (is_tensor(data)) {
+    NoGrad off;
+    const Tensor& x = tensor_of(data);
+    return dtype && *dtype != x.dtype() ? op::cast(x, *dtype) : op::clone(x);
+  }
+  if (!is_list(data) && PyObject_CheckBuffer(data)) {
+    NoGrad off;
+    const Tensor shared = tensor_from_buffer(data);
+    const DType type = dtype.value_or(shared.dtype());
+    Tensor y = empty(shared.sizes(), type);
+    copy_elements(y, shared);
+    return y;
+  }
+  if (!is_list(data) && PyObject_HasAttrString(data, "__array__")) {
+    Scalar s;
+    if (!try_scalar(data, s)) {
+      PyObject* array = PyObject_CallMethod(data, "__array__", nullptr);
+      if (!array) throw_python_error();
+      Tensor y = tensor_from(array, dtype);
+      Py_DECREF(array);
+      return y;
+    }
+  }
+  PyObject* owned = nullptr;
+  if (!is_list(data) && PySequence_Check(data) && !PyUnicode_Check(data) && !PyBytes_Check(data)) data = owned = PySequence_List(data);
+  if (!data) throw_python_error();
+  if (is_list(data) && list_size(data) > 0 && is_list(data)) {
+    // A list of arrays or tensors of one shape stacks.
+    PyObject* first = list_item(data, 0);
+    const bool arrays = (is_tensor(first) && tensor_of(first).ndim() > 0) || (!is_tensor(first) && !is_list(first) && PyObject_CheckBuffer(first) && !PyBytes_Check(first));
+    Scalar probe;
+    if (arrays && !(!is_tensor(first) && try_scalar(first, probe))) {
+      NoGrad off;
+      std::vector<Tensor> parts;
+      for (Py_ssize_t i = 0; i < list_size(data); ++i) parts.push_back(tensor_from(list_item(data, i), dtype));
+      Py_XDECREF(owned);
+      return op::stack(parts, 0);
+    }
+  }
+  Found found;
+  survey(data, 0, found);
+  const DType type = dtype.value_or(found.any_float ? default_dtype() : found.any_int ? DType::Int64 : found.any_bool ? DType::Bool : default_dtype());
+  checked_numel("tensor", found.shape);
+  Tensor y = empty(found.shape, type);
+  visit(type, [&]<class T>(T) {
+    T* out = y.data<T>();
+    write_numbers(data, out);
+  });
+  Py_XDECREF(owned);
+  return y;
+}
+
+PyObject* to_list(const Tensor& x) {
+  if (x.is_meta()) raise<DeviceError>("tolist: a meta tensor has no data");
+  return list_of(x, 0, x.offset());
+}
+
+PyObject* to_dlpack(PyObject* self, bool versioned, bool copy) {
+  Tensor x = tensor_of(self);
+  if (requires_grad(x)) raise<AutogradError>("__dlpack__: a tensor that requires grad can not be exported; call .detach() first");
+  if (x.is_meta()) raise<DeviceError>("__dlpack__: a meta tensor has no data");
+  if (copy) x = op::clone(x);
+  auto* e = new Exported{x, x.sizes(), x.strides(), {}, {}};
+  if (versioned) {
+    e->versioned = {1, 0, e, [](DLManagedVersioned* m) { delete static_cast<Exported*>(m->context); },
+                    (x.storage().writable() ? 0 : kReadOnly) | (copy ? kCopied : 0), describe(*e)};
+    return PyCapsule_New(&e->versioned, "dltensor_versioned", [](PyObject* c) { capsule_gone<DLManagedVersioned>(c, "dltensor_versioned"); });
+  }
+  if (!x.storage().writable()) {
+    delete e;
+    raise<ArgumentError>("__dlpack__: the memory is read-only, which only DLPack 1.0 can say; ask with max_version=(1, 0) or copy first");
+  }
+  e->managed = {describe(*e), e, [](DLManaged* m) { delete static_cast<Exported*>(m->context); }};
+  return PyCapsule_New(&e->managed, "dltensor", [](PyObject* c) { capsule_gone<DLManaged>(c, "dltensor"); });
+}
+
+Tensor from_dlpack(PyObject* capsule) {
+  if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
+    auto* m = static_cast<DLManagedVersioned*>(PyCapsule_GetPointer(capsule, "dltensor_versioned"));
+    if (m->major != 1) raise<ArgumentError>("from_dlpack: the capsule has version ", m->major, ".", m->minor, "; expected 1.x or the unversioned form");
+    Tensor y = import(m, !(m->flags & kReadOnly));
+    PyCapsule_SetName(capsule, "used_dltensor_versioned");
+    return y;
+  }
+  if (PyCapsule_IsValid(capsule, "dltensor")) {
+    auto* m = static_cast<DLManaged*>(PyCapsule_GetPointer(capsule, "dltensor"));
+    Tensor y = import(m, true);
+    PyCapsule_SetName(capsule, "used_dltensor");
+    return y;
+  }
+  raise<TypeMismatch>("from_dlpack: expected an object with __dlpack__, or an unused DLPack capsule");
+}
+
+}  // namespace fl::py

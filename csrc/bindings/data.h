@@ -1,0 +1,22 @@
+// Data in and out: Python numbers and lists, the buffer protocol (NumPy), DLPack.
+#pragma once
+
+#include <Python.h>
+
+#include "dispatch/op_types.h"
+
+namespace fl::py {
+
+int get_buffer(PyObject* self, Py_buffer* view, int flags);
+void release_buffer(PyObject* self, Py_buffer* view);
+
+// Copies numbers, nested sequences, buffers or tensors into a new tensor.
+Tensor tensor_from(PyObject* data, std::optional<DType> dtype);
+// Shares the memory of an object with the buffer protocol; `size_bytes` etc. are its own.
+Tensor tensor_from_buffer(PyObject* exporter);
+// Nested lists of Python numbers.
+PyObject* to_list(const Tensor& x);
+PyObject* to_dlpack(PyObject* self, bool versioned, bool copy);
+Tensor from_dlpack(PyObject* capsule);
+
+}  // namespace fl::py

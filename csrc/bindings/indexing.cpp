@@ -1,0 +1,170 @@
+// Python's index, item by item: integers, slices, None and ... make a view; masks and integer tensors are
+// gathered afterwards by one `index` op (NumPy's rules for mixing them).
+#include "bindings/indexing.h"
+
+#include "bindings/args.h"
+#include "bindings/data.h"
+#include "dispatch/native.h"
+#include "dispatch/wrap.h"
+#include "ops.h"
+
+namespace fl::py {
+namespace {
+
+std::optional<int64_t> slice_part(PyObject* o) {
+  if (o == Py_None) return std::nullopt;
+  return to_int(o, "index", "slice bound");
+}
+
+Tensor apply_slice(const Tensor& x, int64_t dim, PyObject* o) {
+  auto* s = reinterpret_cast<PySliceObject*>(o);
+  if (s->start == Py_None && s->stop == Py_None && s->step == Py_None) return x;
+  const int64_t step = s->step == Py_None ? 1 : to_int(s->step, "index", "slice step");
+  if (step <= 0) raise<ArgumentError>("index: slice step = ", step, "; expected a positive step (use flip() for a reversed tensor)");
+  return op::slice(x, dim, slice_part(s->start), slice_part(s->stop), step);
+}
+
+bool is_integer(PyObject* o) { return PyLong_Check(o) && !PyBool_Check(o); }
+
+// How many axes of x an item takes.
+int consumed(PyObject* o) {
+  if (o == Py_None || o == Py_Ellipsis || PyBool_Check(o)) return 0;
+  if (is_tensor(o) && tensor_of(o).dtype() == DType::Bool) return tensor_of(o).ndim();
+  return 1;
+}
+
+struct Parsed {
+  Tensor view;                  // after the basic items
+  std::vector<Tensor> indices;  // one per axis of view; undefined for a full slice
+  bool advanced = false;
+};
+
+void add_index(Parsed& out, int64_t& dim, const Tensor& index) {
+  out.advanced = true;
+  while (static_cast<int64_t>(out.indices.size()) < dim) out.indices.emplace_back();
+  if (index.dtype() == DType::Bool) {
+    if (index.ndim() > out.view.ndim() - dim)
+      raise<IndexError>("index: a mask of shape ", index.sizes(), " has more axes than are left of shape ", out.view.sizes());
+    for (int i = 0; i < index.ndim(); ++i)
+      if (index.sizes()[i] != out.view.size(static_cast<int>(dim) + i))
+        raise<IndexError>("index: a mask of shape ", index.sizes(), " does not fit shape ", out.view.sizes(), " at axis ", dim + i);
+    if (index.ndim() == 0) {  // a new axis of size 1 or 0
+      out.view = op::unsqueeze(out.view, dim);
+      Tensor one = op::zeros(Dims{item_of(index).as<bool>() ? 1 : 0}, DType::Int64);
+      out.indices.push_back(one);
+      ++dim;
+      return;
+    }
+    const Tensor where = op::nonzero(index);
+    for (int i = 0; i < index.ndim(); ++i) {
+      out.indices.push_back(op::contiguous_copy(op::select(where, 1, i)));
+      ++dim;
+    }
+    return;
+  }
+  if (is_float(index.dtype()))
+    raise<IndexError>("index: a tensor of ", index.dtype(), " can not be an index; expected integers or bool");
+  if (dim >= out.view.ndim()) raise<IndexError>("index: too many indices for shape ", out.view.sizes());
+  out.indices.push_back(index.dtype() == DType::Int64 ? index : op::cast(index, DType::Int64));
+  ++dim;
+}
+
+Parsed parse(const Tensor& x, PyObject* index) {
+  Parsed out{x, {}, false};
+  PyObject* single[1] = {index};
+  PyObject** items = single;
+  Py_ssize_t n = 1;
+  if (PyTuple_Check(index)) {
+    items = reinterpret_cast<PyTupleObject*>(index)->ob_item;
+    n = PyTuple_GET_SIZE(index);
+  }
+  int taken = 0;
+  bool ellipsis = false;
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    taken += consumed(items[i]);
+    if (items[i] == Py_Ellipsis) {
+      if (ellipsis) raise<IndexError>("index: more than one ellipsis");
+      ellipsis = true;
+    }
+  }
+  if (taken > x.ndim()) raise<IndexError>("index: ", taken, " indices for a tensor of shape ", x.sizes(), "; expected at most ", x.ndim());
+  int64_t dim = 0;
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyObject* o = items[i];
+    if (is_integer(o)) {
+      out.view = op::select(out.view, dim, to_int(o, "index", "index"));
+    } else if (PySlice_Check(o)) {
+      out.view = apply_slice(out.view, dim, o);
+      ++dim;
+    } else if (o == Py_Ellipsis) {
+      dim += x.ndim() - taken;
+    } else if (o == Py_None) {
+      out.view = op::unsqueeze(out.view, dim);
+      ++dim;
+    } else if (is_tensor(o)) {
+      const Tensor& t = tensor_of(o);
+      if (t.ndim() == 0 && t.dtype() != DType::Bool && !is_float(t.dtype()))
+        out.view = op::select(out.view, dim, item_of(t).as_int());
+      else add_index(out, dim, t);
+    } else if (PyBool_Check(o)) {
+      add_index(out, dim, tensor_from(o, std::nullopt));
+    } else if (PyIndex_Check(o)) {
+      out.view = op::select(out.view, dim, to_int(o, "index", "index"));
+    } else if (PySequence_Check(o) || PyObject_CheckBuffer(o)) {
+      Tensor t = tensor_from(o, std::nullopt);
+      if (t.numel() == 0 && is_float(t.dtype())) t = op::cast(t, DType::Int64);
+      add_index(out, dim, t);
+    } else {
+      raise<TypeMismatch>("index: got a ", Py_TYPE(o)->tp_name, "; expected integers, slices, None, ..., masks or integer tensors");
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+PyObject* get_item(PyObject* self, PyObject* index) {
+  try {
+    const Tensor& x = tensor_of(self);
+    if (is_integer(index)) return wrap(op::select(x, 0, to_int(index, "index", "index")));
+    if (PySlice_Check(index)) {
+      if (x.ndim() == 0) raise<IndexError>("index: a 0-d tensor can not be sliced");
+      Tensor y = apply_slice(x, 0, index);
+      return wrap(y.same(x) ? op::slice(x, 0, std::nullopt, std::nullopt, 1) : std::move(y));
+    }
+    Parsed p = parse(x, index);
+    if (p.advanced) return wrap(without_gil(work_of(x), [&] { return op::index(p.view, p.indices); }));
+    if (p.view.same(x)) return wrap(x.ndim() ? op::slice(x, 0, std::nullopt, std::nullopt, 1) : op::view(x, x.sizes()));
+    return wrap(std::move(p.view));
+  } catch (...) {
+    return translate_exception();
+  }
+}
+
+int set_item(PyObject* self, PyObject* index, PyObject* value) {
+  try {
+    const Tensor& x = tensor_of(self);
+    if (!value) raise<TypeMismatch>("index: elements of a tensor can not be deleted");
+    Parsed p = parse(x, index);
+    Operand v{Scalar()};
+    Tensor made;
+    if (!try_operand(value, v)) {
+      made = tensor_from(value, std::nullopt);
+      v = Operand(made);
+    }
+    if (!p.advanced) {
+      if (v.is_tensor()) op::copy_(p.view, v.tensor());
+      else op::fill_(p.view, v);
+      return 0;
+    }
+    Tensor source = v.is_tensor() ? v.tensor() : op::full(Dims{}, v.number(), p.view.dtype());
+    if (source.dtype() != p.view.dtype()) source = op::cast(source, p.view.dtype());
+    op::index_put_(p.view, p.indices, source, false);
+    return 0;
+  } catch (...) {
+    translate_exception();
+    return -1;
+  }
+}
+
+}  // namespace fl::py

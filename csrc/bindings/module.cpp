@@ -1,0 +1,280 @@
+// The extension module flambeau._C.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include "autograd/meta.h"
+#include "base/isa.h"
+#include "base/parallel.h"
+#include "bindings/args.h"
+#include "bindings/autograd.h"
+#include "bindings/data.h"
+#include "bindings/optim.h"
+#include "bindings/types.h"
+#include "dispatch/native.h"
+#include "dispatch/wrap.h"
+#include "ops.h"
+#include "storage/allocator.h"
+
+#if FLAMBEAU_ONEDNN
+#include <oneapi/dnnl/dnnl.h>
+#endif
+
+namespace nb = nanobind;
+
+namespace fl::py {
+
+ErrorTypes error_types{};
+
+namespace {
+
+struct PyDType {
+  DType value;
+};
+PyObject* dtype_objects[kDTypes];
+PyTypeObject* dtype_class = nullptr;
+
+struct PyGenerator {
+  Ref<Generator> generator;
+};
+PyTypeObject* generator_class = nullptr;
+
+Tensor state_tensor(Generator& g) {
+  const auto [seed, offset] = g.state();
+  Tensor y = empty(Dims{16}, DType::UInt8);
+  std::memcpy(y.data(), &seed, 8);
+  std::memcpy(y.data<char>() + 8, &offset, 8);
+  return y;
+}
+
+void set_state(Generator& g, const Tensor& state) {
+  if (state.dtype() != DType::UInt8 || state.numel() != 16 || !state.is_contiguous())
+    raise<ArgumentError>("set_state: got ", state.dtype(), " ", state.sizes(), "; expected the uint8 [16] tensor of get_state()");
+  uint64_t seed, offset;
+  std::memcpy(&seed, state.data(), 8);
+  std::memcpy(&offset, state.data<char>() + 8, 8);
+  g.set_state(seed, offset);
+}
+
+uint64_t seed_of(nb::handle o) {
+  PyObject* n = PyNumber_Index(o.ptr());
+  if (!n) throw nb::python_error();
+  const uint64_t v = PyLong_AsUnsignedLongLongMask(n);
+  Py_DECREF(n);
+  if (PyErr_Occurred()) throw nb::python_error();
+  return v;
+}
+
+void init_types(nb::module_& m) {
+  nb::class_<PyDType> dtype(m, "dtype");
+  dtype.def_prop_ro("itemsize", [](const PyDType& t) { return item_size(t.value); })
+      .def_prop_ro("is_floating_point", [](const PyDType& t) { return is_float(t.value); })
+      .def_prop_ro("is_complex", [](const PyDType&) { return false; })
+      .def_prop_ro("is_signed", [](const PyDType& t) { return t.value != DType::Bool && t.value != DType::UInt8; })
+      .def_prop_ro("name", [](const PyDType& t) { return std::string(name(t.value)); })
+      .def("__repr__", [](const PyDType& t) { return std::string("flambeau.") + name(t.value); })
+      .def("__reduce__", [](const PyDType& t) { return std::string(name(t.value)); })
+      .def("__copy__", [](nb::handle self) { return nb::borrow(self); })
+      .def("__deepcopy__", [](nb::handle self, nb::handle) { return nb::borrow(self); });
+  dtype_class = reinterpret_cast<PyTypeObject*>(dtype.ptr());
+  for (int i = 0; i < kDTypes; ++i) {
+    nb::object o = nb::cast(PyDType{static_cast<DType>(i)});
+    m.attr(kDTypeName[i]) = o;
+    dtype_objects[i] = o.release().ptr();
+  }
+  constexpr std::pair<const char*, DType> kAliases[] = {{"float", DType::Float32}, {"double", DType::Float64}, {"half", DType::Float16},
+                                                        {"long", DType::Int64},    {"int", DType::Int32},      {"short", DType::Int16}};
+  for (auto& [alias, t] : kAliases) m.attr(alias) = nb::borrow(dtype_objects[static_cast<int>(t)]);
+
+  nb::class_<Device>(m, "device")
+      .def("__init__", [](Device* self, nb::handle spec, nb::object index) {
+        Device d = device_value(spec.ptr(), "device", "spec");
+        if (!index.is_none()) {
+          const int64_t i = to_int(index.ptr(), "device", "index");
+          if (d.index >= 0 || i < 0 || i > 127) raise<ArgumentError>("device: index = ", i, " for '", d, "'; expected one index from 0 to 127");
+          if (d.kind == DeviceKind::CUDA) d.index = static_cast<int8_t>(i);
+        }
+        new (self) Device(d);
+      }, nb::arg("spec"), nb::arg("index") = nb::none())
+      .def_prop_ro("type", [](const Device& d) { return Device{d.kind, -1}.str(); })
+      .def_prop_ro("index", [](const Device& d) { return d.index < 0 ? std::optional<int>() : std::optional<int>(d.index); })
+      .def("__str__", [](const Device& d) { return d.str(); })
+      .def("__repr__", [](const Device& d) {
+        return d.index < 0 ? text("device(type='", d.str(), "')") : text("device(type='", Device{d.kind, -1}.str(), "', index=", int{d.index}, ")");
+      })
+      .def("__eq__", [](const Device& a, nb::handle b) {
+        Device other;
+        if (PyUnicode_Check(b.ptr())) return false;
+        return nb::try_cast<Device>(b, other) && a == other;
+      })
+      .def("__hash__", [](const Device& d) { return static_cast<int>(d.kind) * 256 + d.index; })
+      .def("__reduce__", [m](const Device& d) { return nb::make_tuple(m.attr("device"), nb::make_tuple(d.str())); });
+
+  nb::class_<PyGenerator> generator(m, "Generator");
+  generator
+      .def("__init__", [](PyGenerator* self, nb::handle) { new (self) PyGenerator{make_ref<Generator>()}; }, nb::arg("device") = "cpu")
+      .def_prop_ro("device", [](const PyGenerator&) { return Device{}; })
+      .def("manual_seed", [](nb::handle self, nb::handle seed) {
+        nb::cast<PyGenerator&>(self).generator->seed(seed_of(seed));
+        return nb::borrow(self);
+      })
+      .def("initial_seed", [](PyGenerator& g) { return g.generator->state().first; })
+      .def("get_state", [](PyGenerator& g) { return nb::steal(wrap(state_tensor(*g.generator))); })
+      .def("set_state", [](nb::handle self, nb::handle state) {
+        set_state(*nb::cast<PyGenerator&>(self).generator, to_tensor(state.ptr(), "set_state", "state"));
+        return nb::borrow(self);
+      });
+  generator_class = reinterpret_cast<PyTypeObject*>(generator.ptr());
+  m.attr("default_generator") = nb::cast(PyGenerator{Ref<Generator>::share(&default_generator())});
+}
+
+PyObject* new_error(nb::module_& m, const char* name, PyObject* base, const char* doc) {
+  const std::string full = std::string("flambeau.") + name;
+  PyObject* type = PyErr_NewExceptionWithDoc(full.c_str(), doc, base, nullptr);
+  if (!type) throw nb::python_error();
+  m.attr(name) = nb::borrow(type);
+  return type;
+}
+
+nb::dict stats_dict(const AllocatorStats& s) {
+  nb::dict d;
+  d["allocated_bytes"] = s.allocated;
+  d["peak_allocated_bytes"] = s.peak_allocated;
+  d["reserved_bytes"] = s.reserved;
+  d["peak_reserved_bytes"] = s.peak_reserved;
+  d["allocations"] = s.allocations;
+  d["frees"] = s.frees;
+  d["segments"] = s.segments;
+  d["retries"] = s.retries;
+  return d;
+}
+
+nb::object wrapped(Tensor t) { return nb::steal(wrap(std::move(t))); }
+
+void init_functions(nb::module_& m) {
+  m.def("tensor_from", [](nb::handle data, nb::handle dtype) { return wrapped(tensor_from(data.ptr(), to_optional_dtype(dtype.ptr(), "tensor", "dtype"))); });
+  m.def("from_buffer", [](nb::handle o) { return wrapped(tensor_from_buffer(o.ptr())); });
+  m.def("to_list", [](nb::handle t) { return nb::steal(to_list(to_tensor(t.ptr(), "tolist", "self"))); });
+  m.def("to_dlpack", [](nb::handle t, bool versioned, bool copy) { return nb::steal(to_dlpack(t.ptr(), versioned, copy)); });
+  m.def("from_dlpack", [](nb::handle c) { return wrapped(from_dlpack(c.ptr())); });
+  m.def("to", [](nb::handle t, nb::handle dtype, nb::handle device, bool copy) {
+    return wrapped(to(to_tensor(t.ptr(), "to", "x"), to_optional_dtype(dtype.ptr(), "to", "dtype"), to_optional_device(device.ptr(), "to", "device"), copy));
+  });
+  m.def("reinterpret", [](nb::handle t, nb::handle dtype) {
+    const Tensor& x = to_tensor(t.ptr(), "view", "x");
+    const DType type = to_dtype(dtype.ptr(), "view", "dtype");
+    if (requires_grad(x)) raise<AutogradError>("view: a tensor that requires grad can not be seen as another type; detach() it first");
+    const int64_t from = static_cast<int64_t>(x.item_bytes()), to = static_cast<int64_t>(item_size(type));
+    Dims sizes = x.sizes(), strides = x.strides();
+    int64_t offset = x.offset();
+    if (from != to) {
+      const bool fits = x.is_contiguous() && x.ndim() > 0 && (sizes.back() * from) % to == 0 && (offset * from) % to == 0;
+      if (!fits) raise<ShapeError>("view: ", x.dtype(), " ", x.sizes(), " can not be seen as ", type, "; expected a contiguous tensor whose last axis holds whole elements");
+      sizes.back() = sizes.back() * from / to;
+      offset = offset * from / to;
+      strides = row_major(sizes);
+    }
+    return wrapped(Tensor(make_ref<TensorImpl>(x.impl()->storage, std::move(sizes), std::move(strides), offset, type)));
+  });
+  m.def("bump_version", [](nb::handle t) { bump_version("numpy", to_tensor(t.ptr(), "bump_version", "t")); });
+
+  m.def("get_default_dtype", [] { return nb::borrow(dtype_objects[static_cast<int>(default_dtype())]); });
+  m.def("set_default_dtype", [](nb::handle t) { set_default_dtype(to_dtype(t.ptr(), "set_default_dtype", "dtype")); });
+  m.def("promote_types", [](nb::handle a, nb::handle b) {
+    return nb::borrow(dtype_objects[static_cast<int>(promote(to_dtype(a.ptr(), "promote_types", "a"), to_dtype(b.ptr(), "promote_types", "b")))]);
+  });
+  m.def("result_type", [](nb::handle a, nb::handle b) {
+    const Operand x = to_operand(a.ptr(), "result_type", "a"), y = to_operand(b.ptr(), "result_type", "b");
+    return nb::borrow(dtype_objects[static_cast<int>(dt::promote(x, y))]);
+  });
+
+  m.def("get_num_threads", &num_threads);
+  m.def("set_num_threads", [](int64_t n) { set_num_threads(static_cast<int>(std::clamp<int64_t>(n, 0, 4096))); });
+  m.def("threads_origin", &threads_origin);
+  m.def("isa_name", &isa_name);
+  m.def("onednn_version", []() -> nb::object {
+#if FLAMBEAU_ONEDNN
+    const dnnl_version_t* v = dnnl_version();
+    return nb::cast(text(v->major, ".", v->minor, ".", v->patch));
+#else
+    return nb::none();
+#endif
+  });
+  m.def("compiler", [] { return std::string(__VERSION__); });
+
+  m.def("manual_seed", [](nb::handle seed) { default_generator().seed(seed_of(seed)); });
+  m.def("memory_stats", [] { return stats_dict(host_stats()); });
+  m.def("empty_cache", [] { host_allocator().empty_cache(); });
+  m.def("reset_peak_memory_stats", [] { host_allocator().reset_peak(); });
+}
+
+}  // namespace
+
+bool is_dtype(PyObject* o) { return Py_TYPE(o) == dtype_class; }
+DType dtype_value(PyObject* o) { return nb::inst_ptr<PyDType>(nb::handle(o))->value; }
+PyObject* dtype_object(DType dtype) { return dtype_objects[static_cast<int>(dtype)]; }
+bool is_generator(PyObject* o) { return Py_TYPE(o) == generator_class; }
+PyObject* make_device(const Device& device) { return nb::cast(device).release().ptr(); }
+Scalar item_scalar(PyObject* tensor) { return item_of(tensor_of(tensor)); }
+DType default_float_type() { return default_dtype(); }
+
+Device device_value(PyObject* o, const char* op, const char* arg) {
+  if (PyUnicode_Check(o)) return Device::parse(PyUnicode_AsUTF8(o));
+  Device d;
+  if (nb::try_cast<Device>(nb::handle(o), d)) return d;
+  if (PyLong_Check(o)) {
+    const long i = PyLong_AsLong(o);
+    if (i < 0 || i > 127) raise<ArgumentError>(op, ": ", arg, " = ", i, "; expected a CUDA index from 0 to 127");
+    return {DeviceKind::CUDA, static_cast<int8_t>(i)};
+  }
+  raise<TypeMismatch>(op, ": ", arg, " is a ", Py_TYPE(o)->tp_name, "; expected 'cpu', 'meta', 'cuda', 'cuda:N' or a device");
+}
+
+std::optional<Device> to_optional_device(PyObject* o, const char* op, const char* arg) {
+  if (!o || o == Py_None) return std::nullopt;
+  return device_value(o, op, arg);
+}
+
+Generator* to_generator(PyObject* o, const char* op, const char* arg) {
+  if (!o || o == Py_None) return nullptr;
+  if (!is_generator(o)) raise<TypeMismatch>(op, ": ", arg, " is a ", Py_TYPE(o)->tp_name, "; expected a Generator or None");
+  return nb::inst_ptr<PyGenerator>(nb::handle(o))->generator.get();
+}
+
+extern PyMethodDef* const op_function_tables[];
+extern const char* const public_op_names[];
+
+}  // namespace fl::py
+
+NB_MODULE(_C, m) {
+  using namespace fl::py;
+  nb::set_leak_warnings(false);  // types and singletons live as long as the process
+  // Everything thrown by a nanobind function takes the same road as what generated bindings throw.
+  nb::register_exception_translator([](const std::exception_ptr& p, void*) {
+    try {
+      std::rethrow_exception(p);
+    } catch (nb::python_error&) {
+      throw;
+    } catch (nb::builtin_exception&) {
+      throw;
+    } catch (...) {
+      translate_exception();
+    }
+  });
+  error_types.shape = new_error(m, "ShapeError", PyExc_ValueError, "Shapes that do not fit an op.");
+  error_types.dtype = new_error(m, "DTypeError", PyExc_TypeError, "An element type that an op is not defined for.");
+  error_types.device = new_error(m, "DeviceError", PyExc_RuntimeError, "A device that is not there, or data that is not on it.");
+  error_types.autograd = new_error(m, "AutogradError", PyExc_RuntimeError, "A gradient that can not be computed.");
+  init_types(m);
+  if (!init_tensor_type(m.ptr())) throw nb::python_error();
+  init_functions(m);
+  init_autograd(m);
+  nb::module_ ops = m.def_submodule("ops", "Every op of the table by name.");
+  for (PyMethodDef* const* table = op_function_tables; *table; ++table)
+    if (PyModule_AddFunctions(ops.ptr(), *table) < 0) throw nb::python_error();
+  nb::list names;
+  for (const char* const* n = public_op_names; *n; ++n) names.append(nb::str(*n));
+  m.attr("public_op_names") = nb::tuple(names);
+  nb::module_ optim = m.def_submodule("optim", "One pass over all parameters per step.");
+  init_optim(optim);
+}

@@ -1,0 +1,59 @@
+// Loop nests over several strided operands: merging of axes, and loops by element size.
+#pragma once
+
+#include <array>
+
+#include "base/dims.h"
+
+namespace fl {
+
+constexpr int kMaxOperands = 13;
+
+struct Axes {  // sizes of the merged axes, outermost first
+  Dims sizes;
+  int64_t numel = 1;
+  int64_t inner() const { return sizes.empty() ? 1 : sizes[sizes.size() - 1]; }
+};
+
+// Drops axes of size 1, orders the rest by the strides of operand 0, and merges. `strides[k]` is changed
+// along. Every operand has one stride per size.
+inline Axes simplify(IntList sizes, Dims* strides, int n_operands) {
+  int order[64];
+  int n = 0;
+  Axes axes;
+  for (int i = 0; i < static_cast<int>(sizes.size()); ++i) {
+    axes.numel *= sizes[i];
+    if (sizes[i] != 1) order[n++] = i;
+  }
+  const int64_t* lead = strides[0].data();
+  for (int i = 1; i < n; ++i)  // insertion sort, stable: usually in order already
+    for (int j = i; j > 0 && lead[order[j]] > lead[order[j - 1]]; --j) std::swap(order[j], order[j - 1]);
+  std::array<Dims, kMaxOperands> merged;
+  for (int i = 0; i < n; ++i) {
+    const int axis = order[i], last = axes.sizes.size() - 1;
+    bool joins = last >= 0;
+    for (int k = 0; k < n_operands && joins; ++k)
+      joins = merged[k][last] == strides[k][axis] * sizes[axis];
+    if (joins) axes.sizes[last] *= sizes[axis];
+    else axes.sizes.push_back(sizes[axis]);
+    for (int k = 0; k < n_operands; ++k) {
+      if (joins) merged[k][last] = strides[k][axis];
+      else merged[k].push_back(strides[k][axis]);
+    }
+  }
+  for (int k = 0; k < n_operands; ++k) strides[k] = std::move(merged[k]);
+  return axes;
+}
+
+// Calls f with an unsigned integer of that many bytes: data movement needs no dtypes.
+template <class F>
+inline void by_size(size_t item_bytes, F&& f) {
+  switch (item_bytes) {
+    case 1: return f(uint8_t{});
+    case 2: return f(uint16_t{});
+    case 4: return f(uint32_t{});
+    default: return f(uint64_t{});
+  }
+}
+
+}  // namespace fl

@@ -1,0 +1,149 @@
+#include "dispatch/checks.h"
+
+#include "dispatch/geometry.h"
+#include "dispatch/wrap.h"
+
+namespace fl::check {
+
+void copyable(const char* op, const Tensor& x, const Tensor& src) {
+  const int shift = x.ndim() - src.ndim();
+  bool fits = shift >= 0;
+  if (!fits) {  // leading ones may go
+    fits = true;
+    for (int i = 0; i < -shift; ++i) fits = fits && src.sizes()[i] == 1;
+  }
+  for (int i = std::max(0, -shift); fits && i < src.ndim(); ++i)
+    fits = src.sizes()[i] == 1 || src.sizes()[i] == x.sizes()[i + shift];
+  if (!fits) raise<ShapeError>(op, ": src has shape ", src.sizes(), ", which does not broadcast to x of shape ", x.sizes());
+}
+
+void single_element(const char* op, const char* arg, const Operand& value) {
+  if (value.is_tensor() && value.tensor().ndim() != 0)
+    raise<ShapeError>(op, ": ", arg, " has shape ", value.tensor().sizes(), "; expected a number or a 0-d tensor");
+}
+
+void viewable(const char* op, const Tensor& x, IntList size) {
+  const Dims full = infer_size(op, size, x.numel());
+  if (!view_strides(x.sizes(), x.strides(), full))
+    raise<ShapeError>(op, ": shape = ", size, " can not be viewed in a tensor of shape ", x.sizes(), " and strides ", x.strides(),
+                      ": its elements do not lie in that order; use reshape(), which copies where needed");
+}
+
+void permutation(const char* op, const Tensor& x, IntList dims) {
+  if (static_cast<int>(dims.size()) != x.ndim())
+    raise<ShapeError>(op, ": dims = ", dims, " has ", dims.size(), " axes, but x has shape ", x.sizes(), "; expected every axis once");
+}
+
+void expandable(const char* op, const Tensor& x, IntList size) {
+  const int shift = static_cast<int>(size.size()) - x.ndim();
+  if (shift < 0) raise<ShapeError>(op, ": size = ", size, " has fewer axes than x of shape ", x.sizes());
+  for (int i = 0; i < static_cast<int>(size.size()); ++i) {
+    const int64_t want = size[static_cast<size_t>(i)];
+    if (i < shift) {
+      if (want < 0) raise<ShapeError>(op, ": size = ", size, " has -1 for a new axis; expected its size");
+      continue;
+    }
+    const int64_t have = x.sizes()[i - shift];
+    if (want != -1 && want != have && have != 1)
+      raise<ShapeError>(op, ": size = ", size, ", but x has shape ", x.sizes(), "; expected ", have, " or -1 at axis ", i, ", or size 1 in x");
+    if (want < -1) raise<ShapeError>(op, ": size = ", size, "; expected no negative size but -1");
+  }
+}
+
+void insertable(const char* op, const Tensor& x, int64_t dim) {
+  const int64_t n = x.ndim() + 1;
+  if (dim < -n || dim >= n)
+    raise<IndexError>(op, ": dim = ", dim, ", but x has shape ", x.sizes(), "; expected ", -n, " <= dim <= ", n - 1);
+}
+
+void index_in_axis(const char* op, const Tensor& x, int64_t dim, int64_t index) {
+  if (x.ndim() == 0) raise<IndexError>(op, ": a 0-d tensor has no axis to index; use .item() for its value");
+  const int64_t n = x.size(static_cast<int>(dim));
+  if (index < -n || index >= n)
+    raise<IndexError>(op, ": index ", index, " is out of range for axis ", dim, " of shape ", x.sizes(), "; expected ", -n, " <= index < ", n);
+}
+
+void positive_step(const char* op, int64_t step) {
+  if (step <= 0) raise<ArgumentError>(op, ": step = ", step, "; expected a positive step (use flip() for a reversed tensor)");
+}
+
+void unfoldable(const char* op, const Tensor& x, int64_t dim, int64_t size, int64_t step) {
+  const int64_t n = x.ndim() ? x.size(static_cast<int>(dim)) : 1;
+  if (size < 0 || size > n) raise<ShapeError>(op, ": size = ", size, ", but axis ", dim, " of x has size ", n, "; expected 0 <= size <= ", n);
+  positive_step(op, step);
+}
+
+void inside_storage(const char* op, const Tensor& x, IntList size, IntList stride, int64_t offset) {
+  if (size.size() != stride.size()) raise<ShapeError>(op, ": size = ", size, " and stride = ", stride, "; expected equal lengths");
+  int64_t last = offset;
+  bool empty = false;
+  for (size_t i = 0; i < size.size(); ++i) {
+    if (size[i] < 0 || stride[i] < 0) raise<ShapeError>(op, ": size = ", size, ", stride = ", stride, "; expected no negative value");
+    int64_t reach = 0;
+    if (size[i] == 0) empty = true;
+    else if (__builtin_mul_overflow(size[i] - 1, stride[i], &reach) || __builtin_add_overflow(last, reach, &last))
+      raise<ShapeError>(op, ": size = ", size, ", stride = ", stride, " reach past what memory can address");
+  }
+  const int64_t have = static_cast<int64_t>(x.storage().size_bytes() / x.item_bytes());
+  if (offset < 0 || (!empty && last >= have))
+    raise<ShapeError>(op, ": size = ", size, ", stride = ", stride, ", storage_offset = ", offset, " reach element ", last, ", but the storage has ", have);
+}
+
+void splits_axis(const char* op, const Tensor& x, IntList sizes, int64_t dim) {
+  int64_t total = 0;
+  for (int64_t s : sizes) {
+    if (s < 0) raise<ShapeError>(op, ": split_sizes = ", sizes, "; expected no negative size");
+    total += s;
+  }
+  const int64_t n = x.ndim() ? x.size(static_cast<int>(dim)) : 0;
+  if (total != n)
+    raise<ShapeError>(op, ": split_sizes = ", sizes, " sum to ", total, ", but axis ", dim, " of x has size ", n, " (shape ", x.sizes(), ")");
+}
+
+void joinable(const char* op, TensorList xs, int64_t dim) {
+  for (size_t k = 1; k < xs.size(); ++k) {
+    bool fits = xs[k].ndim() == xs[0].ndim();
+    for (int i = 0; fits && i < xs[0].ndim(); ++i) fits = i == dim || xs[k].sizes()[i] == xs[0].sizes()[i];
+    if (!fits)
+      raise<ShapeError>(op, ": tensors[", k, "] has shape ", xs[k].sizes(), ", but tensors[0] has shape ", xs[0].sizes(),
+                        "; expected equal sizes but for axis ", dim);
+  }
+  if (xs[0].ndim() == 0) raise<ShapeError>(op, ": 0-d tensors can not be joined; use stack()");
+}
+
+void probability(const char* op, const char* arg, double p) {
+  if (!(p >= 0 && p <= 1)) raise<ArgumentError>(op, ": ", arg, " = ", p, "; expected 0 <= ", arg, " <= 1");
+}
+
+void floating(const char* op, const Tensor& x) {
+  if (!is_float(x.dtype())) raise<DTypeError>(op, ": x is ", x.dtype(), "; expected a floating point tensor");
+}
+
+void range(const char* op, const char* low_name, double low, const char* high_name, double high) {
+  if (!(low <= high)) raise<ArgumentError>(op, ": ", low_name, " = ", low, ", ", high_name, " = ", high, "; expected ", low_name, " <= ", high_name);
+}
+
+void multinomial(const char* op, const Tensor& x, int64_t k, bool replacement) {
+  if (x.ndim() < 1 || x.ndim() > 2) raise<ShapeError>(op, ": x has shape ", x.sizes(), "; expected one or two axes");
+  const int64_t n = x.size(-1);
+  if (k < 1 || n == 0 || (!replacement && k > n))
+    raise<ArgumentError>(op, ": num_samples = ", k, " from ", n, " categories", replacement ? "" : " without replacement", "; expected 1 <= num_samples",
+                         replacement ? "" : " <= categories");
+  if (x.is_meta()) return;
+  const Tensor rows = contiguous_for_kernel(x);
+  visit(x.dtype(), [&]<class T>(T) {
+    const T* p = rows.data<T>();
+    for (int64_t r = 0; r < rows.numel() / n; ++r) {
+      int64_t positive = 0;
+      for (int64_t j = 0; j < n; ++j) {
+        const double v = static_cast<double>(p[r * n + j]);
+        if (!(v >= 0) || std::isinf(v)) raise<ArgumentError>(op, ": x[", r, ", ", j, "] = ", v, "; expected finite weights >= 0");
+        positive += v > 0;
+      }
+      if (positive == 0 || (!replacement && positive < k))
+        raise<ArgumentError>(op, ": row ", r, " has ", positive, " positive weights; expected at least ", replacement ? 1 : k);
+    }
+  });
+}
+
+}  // namespace fl::check

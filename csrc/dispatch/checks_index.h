@@ -1,0 +1,153 @@
+// Checks of element-wise divisors, reductions, indexing, scans and sorting. Indices are looked at before
+// anything is written.
+#pragma once
+
+#include <limits>
+#include <optional>
+#include <string_view>
+
+#include "base/error.h"
+#include "dispatch/operand.h"
+#include "tensor/tensor.h"
+
+namespace fl::check {
+
+inline void integer_or_bool(const char* op, const Operand& x) {
+  const bool real = x.is_tensor() ? is_float(x.tensor().dtype()) : x.number().is_float();
+  if (!real) return;
+  if (x.is_tensor()) raise<DTypeError>(op, ": an argument is ", x.tensor().dtype(), "; expected integers or bool");
+  raise<DTypeError>(op, ": an argument is the number ", x.number(), "; expected integers or bool");
+}
+inline void integer(const char* op, const char* arg, const Tensor& x) {
+  if (x.defined() && !is_integral(x.dtype())) raise<DTypeError>(op, ": ", arg, " is ", x.dtype(), "; expected integers");
+}
+
+// Smallest and largest of int64 or int32 indices, any strides. False for none.
+bool index_range(const Tensor& index, int64_t& low, int64_t& high);
+// Refuses integer division by a 0 in b.
+void no_zero_divisor(const char* op, const Operand& b);
+
+inline void nonempty_axis(const char* op, const Tensor& x, int64_t dim) {
+  if (x.ndim() > 0 && x.size(static_cast<int>(dim)) == 0)
+    raise<IndexError>(op, ": dim = ", dim, " of x with shape ", x.sizes(), " has no elements; this reduction has no value there");
+}
+inline void nonempty(const char* op, const Tensor& x, std::optional<IntList> dims) {
+  if (x.numel() > 0) return;
+  if (!dims || dims->empty()) raise<IndexError>(op, ": x has shape ", x.sizes(), " and no elements; expected a dim that has some");
+  for (int64_t d : *dims) nonempty_axis(op, x, d);
+}
+inline void nonempty(const char* op, const Tensor& x, int64_t dim) { nonempty_axis(op, x, dim); }
+inline void nonempty(const char* op, const Tensor& x, std::optional<int64_t> dim) {
+  if (dim) nonempty_axis(op, x, *dim);
+  else nonempty(op, x, std::optional<IntList>());
+}
+
+// Indices of int64 (or int32) within [0, size), or [-size, size) where negative ones count from the end.
+inline void index_values(const char* op, const Tensor& index, int64_t size, int64_t axis, bool negative) {
+  if (index.dtype() != DType::Int64 && index.dtype() != DType::Int32)
+    raise<DTypeError>(op, ": index is ", index.dtype(), "; expected int64");
+  int64_t low, high;
+  if (index.is_meta() || !index_range(index, low, high)) return;
+  const int64_t least = negative ? -size : 0;
+  if (low < least || high >= size)
+    raise<IndexError>(op, ": index ", low < least ? low : high, " is out of range for axis ", axis, " with size ", size);
+}
+// gather and its kin: index has as many axes as x and is no larger than it off `dim`.
+inline void gather_index(const char* op, const Tensor& x, int64_t dim, const Tensor& index) {
+  if (x.ndim() != index.ndim() && !(x.ndim() <= 1 && index.ndim() <= 1))
+    raise<ShapeError>(op, ": x has shape ", x.sizes(), ", index has shape ", index.sizes(), "; expected the same number of axes");
+  for (int i = 0; i < std::min(x.ndim(), index.ndim()); ++i)
+    if (i != dim && index.size(i) > x.size(i) && index.numel() > 0)
+      raise<ShapeError>(op, ": x has shape ", x.sizes(), ", index has shape ", index.sizes(), "; expected index no larger than x off dim = ", dim);
+  index_values(op, index, x.ndim() ? x.size(static_cast<int>(dim)) : 1, dim, false);
+}
+inline void scatter_index(const char* op, const Tensor& x, int64_t dim, const Tensor& index) { gather_index(op, x, dim, index); }
+inline void scatter_index(const char* op, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
+  for (int i = 0; i < index.ndim(); ++i)
+    if (src.ndim() != index.ndim() || index.size(i) > src.size(i))
+      raise<ShapeError>(op, ": index has shape ", index.sizes(), ", src has shape ", src.sizes(), "; expected index no larger than src");
+  if (src.dtype() != x.dtype()) raise<DTypeError>(op, ": x is ", x.dtype(), ", src is ", src.dtype(), "; expected one dtype");
+  gather_index(op, x, dim, index);
+}
+inline void scatter_mode(const char* op, std::string_view reduce) {
+  for (const char* known : {"sum", "prod", "mean", "amax", "amin"})
+    if (reduce == known) return;
+  raise<ArgumentError>(op, ": reduce = '", reduce, "'; expected 'sum', 'prod', 'mean', 'amax' or 'amin'");
+}
+// index_select and its kin: one axis of indices.
+inline void axis_index(const char* op, const Tensor& x, int64_t dim, const Tensor& index) {
+  if (index.ndim() > 1) raise<ShapeError>(op, ": index has shape ", index.sizes(), "; expected one axis");
+  index_values(op, index, x.ndim() ? x.size(static_cast<int>(dim)) : 1, dim, false);
+}
+inline void axis_source(const char* op, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source) {
+  bool ok = source.ndim() == x.ndim();
+  for (int i = 0; ok && i < x.ndim(); ++i) ok = source.size(i) == (i == dim ? index.numel() : x.size(i));
+  if (!ok)
+    raise<ShapeError>(op, ": x has shape ", x.sizes(), ", index has ", index.numel(), " elements, source has shape ", source.sizes(),
+                      "; expected x's shape with the number of indices along dim = ", dim);
+  if (source.dtype() != x.dtype()) raise<DTypeError>(op, ": x is ", x.dtype(), ", source is ", source.dtype(), "; expected one dtype");
+  axis_index(op, x, dim, index);
+}
+inline void flat_index(const char* op, const Tensor& x, const Tensor& index) {
+  int64_t low, high;
+  if (index.dtype() != DType::Int64) raise<DTypeError>(op, ": index is ", index.dtype(), "; expected int64");
+  if (index.is_meta() || !index_range(index, low, high)) return;
+  if (low < -x.numel() || high >= x.numel())
+    raise<IndexError>(op, ": index ", low < -x.numel() ? low : high, " is out of range for ", x.numel(), " elements");
+}
+inline void same_numel(const char* op, const Tensor& a, const Tensor& b) {
+  if (a.numel() != b.numel())
+    raise<ShapeError>(op, ": index has shape ", a.sizes(), ", source has shape ", b.sizes(), "; expected as many elements");
+}
+// x[indices]: one tensor (or an undefined one, a full slice) per leading axis, all of one shape.
+inline void indices(const char* op, const Tensor& x, TensorList indices) {
+  if (static_cast<int>(indices.size()) > x.ndim())
+    raise<IndexError>(op, ": ", indices.size(), " indices for x with shape ", x.sizes());
+  for (size_t i = 0; i < indices.size(); ++i)
+    if (indices[i].defined()) index_values(op, indices[i], x.size(static_cast<int>(i)), static_cast<int64_t>(i), true);
+}
+inline void same_shape(const char* op, const Tensor& x, const Tensor& mask) {
+  if (!(x.sizes() == mask.sizes()))
+    raise<ShapeError>(op, ": x has shape ", x.sizes(), ", mask has shape ", mask.sizes(), "; expected one shape");
+}
+inline void is_bool(const char* op, const Tensor& mask) {
+  if (mask.dtype() != DType::Bool) raise<DTypeError>(op, ": mask is ", mask.dtype(), "; expected bool");
+}
+void enough_source(const char* op, const Tensor& mask, const Tensor& source);
+
+inline void matrix(const char* op, const Tensor& x) {
+  if (x.ndim() < 2) raise<ShapeError>(op, ": x has shape ", x.sizes(), "; expected at least 2 axes");
+}
+inline void repeats(const char* op, const Tensor& x, IntList repeats) {
+  if (static_cast<int>(repeats.size()) < x.ndim())
+    raise<ShapeError>(op, ": repeats = ", repeats, ", but x has shape ", x.sizes(), "; expected at least one repeat per axis");
+  for (int64_t r : repeats)
+    if (r < 0) raise<ArgumentError>(op, ": repeats = ", repeats, "; expected none below 0");
+}
+inline void rolls(const char* op, IntList shifts, std::optional<IntList> dims) {
+  const size_t n = dims && !dims->empty() ? dims->size() : 1;
+  if (shifts.size() != n) raise<ArgumentError>(op, ": shifts = ", shifts, "; expected ", n, n == 1 ? " number" : " numbers, as many as dims");
+}
+inline void rank(const char* op, const Tensor& x, int64_t dim, int64_t k, bool from_one) {
+  const int64_t n = x.ndim() ? x.size(static_cast<int>(dim)) : 1;
+  if (k < (from_one ? 1 : 0) || k > n)
+    raise<ArgumentError>(op, ": k = ", k, ", but dim = ", dim, " of x with shape ", x.sizes(), " has ", n, " elements");
+}
+inline void counts(const char* op, const Tensor& x, const Tensor& weights) {
+  if (x.ndim() != 1) raise<ShapeError>(op, ": x has shape ", x.sizes(), "; expected one axis");
+  integer(op, "x", x);
+  if (weights.defined() && weights.numel() != x.numel())
+    raise<ShapeError>(op, ": x has shape ", x.sizes(), ", weights have shape ", weights.sizes(), "; expected as many");
+  int64_t low, high;
+  if (!x.is_meta() && index_range(x, low, high) && low < 0) raise<ArgumentError>(op, ": x holds ", low, "; expected no negative numbers");
+}
+inline void sorted_rows(const char* op, const Tensor& sorted, const Tensor& values) {
+  if (sorted.ndim() <= 1) return;
+  bool ok = sorted.ndim() == values.ndim();
+  for (int i = 0; ok && i + 1 < sorted.ndim(); ++i) ok = sorted.size(i) == values.size(i);
+  if (!ok)
+    raise<ShapeError>(op, ": sorted_sequence has shape ", sorted.sizes(), ", values have shape ", values.sizes(),
+                      "; expected one row, or the same leading axes");
+}
+
+}  // namespace fl::check

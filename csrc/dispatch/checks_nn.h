@@ -1,0 +1,336 @@
+// Checks of matrix products, convolution, pooling, norms and losses.
+#pragma once
+
+#include <optional>
+
+#include "base/error.h"
+#include "tensor/tensor.h"
+
+namespace fl::check {
+
+inline void one_dtype(const char* op, const char* na, const Tensor& a, const char* nb, const Tensor& b) {
+  if (b.defined() && a.dtype() != b.dtype())
+    raise<DTypeError>(op, ": ", na, " is ", a.dtype(), ", ", nb, " is ", b.dtype(), "; expected one dtype");
+}
+inline void axes(const char* op, const char* name, const Tensor& x, int n) {
+  if (x.ndim() != n) raise<ShapeError>(op, ": ", name, " has shape ", x.sizes(), "; expected ", n, n == 1 ? " axis" : " axes");
+}
+[[noreturn]] inline void two_shapes(const char* op, const char* na, const Tensor& a, const char* nb, const Tensor& b, const char* expected) {
+  raise<ShapeError>(op, ": ", na, " has shape ", a.sizes(), ", ", nb, " has shape ", b.sizes(), "; expected ", expected);
+}
+inline void broadcasts_to(const char* op, const Tensor& input, const Dims& shape) {
+  const int lead = shape.size() - input.ndim();
+  bool ok = lead >= 0;
+  for (int d = 0; ok && d < input.ndim(); ++d) ok = input.size(d) == 1 || input.size(d) == shape[lead + d];
+  if (!ok) raise<ShapeError>(op, ": input has shape ", input.sizes(), "; expected a shape that broadcasts to ", shape);
+}
+
+inline void mm_operands(const char* op, const Tensor& a, const Tensor& b) {
+  axes(op, "a", a, 2), axes(op, "b", b, 2);
+  one_dtype(op, "a", a, "b", b);
+  if (a.size(1) != b.size(0)) two_shapes(op, "a", a, "b", b, "a.shape[1] == b.shape[0]");
+}
+inline void bmm_operands(const char* op, const Tensor& a, const Tensor& b) {
+  axes(op, "a", a, 3), axes(op, "b", b, 3);
+  one_dtype(op, "a", a, "b", b);
+  if (a.size(0) != b.size(0)) two_shapes(op, "a", a, "b", b, "a.shape[0] == b.shape[0]");
+  if (a.size(2) != b.size(1)) two_shapes(op, "a", a, "b", b, "a.shape[2] == b.shape[1]");
+}
+inline void mv_operands(const char* op, const Tensor& a, const Tensor& x) {
+  axes(op, "a", a, 2), axes(op, "x", x, 1);
+  one_dtype(op, "a", a, "x", x);
+  if (a.size(1) != x.size(0)) two_shapes(op, "a", a, "x", x, "a.shape[1] == x.shape[0]");
+}
+inline void dot_operands(const char* op, const Tensor& a, const Tensor& b) {
+  axes(op, "a", a, 1), axes(op, "b", b, 1);
+  one_dtype(op, "a", a, "b", b);
+  if (a.size(0) != b.size(0)) two_shapes(op, "a", a, "b", b, "vectors of one length");
+}
+inline void outer_operands(const char* op, const Tensor& a, const Tensor& b) { axes(op, "a", a, 1), axes(op, "b", b, 1); }
+inline void inner_operands(const char* op, const Tensor& a, const Tensor& b) {
+  one_dtype(op, "a", a, "b", b);
+  if (a.ndim() < 1 || b.ndim() < 1 || b.ndim() > 2) two_shapes(op, "a", a, "b", b, "at least one axis each, and at most two of b");
+  if (a.size(-1) != b.size(-1)) two_shapes(op, "a", a, "b", b, "a.shape[-1] == b.shape[-1]");
+}
+inline void matmul_operands(const char* op, const Tensor& a, const Tensor& b) {
+  if (a.ndim() < 1 || b.ndim() < 1) two_shapes(op, "a", a, "b", b, "at least one axis each (for numbers use *)");
+  one_dtype(op, "a", a, "b", b);
+  const int64_t inner = b.size(b.ndim() == 1 ? 0 : -2);
+  if (a.size(-1) != inner) two_shapes(op, "a", a, "b", b, b.ndim() == 1 ? "a.shape[-1] == b.shape[0]" : "a.shape[-1] == b.shape[-2]");
+  for (int i = 3; i <= std::min(a.ndim(), b.ndim()); ++i) {
+    const int64_t x = a.size(-i), y = b.size(-i);
+    if (x != y && x != 1 && y != 1) two_shapes(op, "a", a, "b", b, "leading axes that broadcast");
+  }
+}
+inline void linear_operands(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  axes(op, "weight", weight, 2);
+  if (x.ndim() < 1 || x.size(-1) != weight.size(1)) two_shapes(op, "x", x, "weight", weight, "x.shape[-1] == weight.shape[1]");
+  if (bias.defined() && (bias.ndim() != 1 || bias.size(0) != weight.size(0)))
+    two_shapes(op, "bias", bias, "weight", weight, "bias.shape == [weight.shape[0]]");
+  one_dtype(op, "x", x, "weight", weight), one_dtype(op, "x", x, "bias", bias);
+}
+inline void addmm_operands(const char* op, const Tensor& input, const Tensor& a, const Tensor& b) {
+  mm_operands(op, a, b);
+  one_dtype(op, "a", a, "input", input);
+  broadcasts_to(op, input, Dims{a.size(0), b.size(1)});
+}
+inline void addmv_operands(const char* op, const Tensor& input, const Tensor& a, const Tensor& x) {
+  mv_operands(op, a, x);
+  one_dtype(op, "a", a, "input", input);
+  broadcasts_to(op, input, Dims{a.size(0)});
+}
+inline void baddbmm_operands(const char* op, const Tensor& input, const Tensor& a, const Tensor& b) {
+  bmm_operands(op, a, b);
+  one_dtype(op, "a", a, "input", input);
+  broadcasts_to(op, input, Dims{a.size(0), a.size(1), b.size(2)});
+}
+inline void addbmm_operands(const char* op, const Tensor& input, const Tensor& a, const Tensor& b) {
+  bmm_operands(op, a, b);
+  one_dtype(op, "a", a, "input", input);
+  broadcasts_to(op, input, Dims{a.size(1), b.size(2)});
+}
+
+// Convolution. `weight` is [out, in / groups, *] (transposed: [in, out / groups, *]).
+inline void conv_arguments(const char* op, int spatial, const Tensor& x, const Tensor& weight, const Tensor& bias, IntList stride,
+                           IntList padding, IntList dilation, int64_t groups, bool transposed) {
+  axes(op, "x", x, spatial + 2), axes(op, "weight", weight, spatial + 2);
+  if (!is_float(x.dtype())) raise<DTypeError>(op, ": x is ", x.dtype(), "; expected a float");
+  one_dtype(op, "x", x, "weight", weight), one_dtype(op, "x", x, "bias", bias);
+  if (groups < 1) raise<ArgumentError>(op, ": groups = ", groups, "; expected at least 1");
+  for (int d = 0; d < spatial; ++d) {
+    if (stride[d] < 1) raise<ArgumentError>(op, ": stride = ", stride, "; expected positive");
+    if (padding[d] < 0) raise<ArgumentError>(op, ": padding = ", padding, "; expected not negative");
+    if (dilation[d] < 1) raise<ArgumentError>(op, ": dilation = ", dilation, "; expected positive");
+    if (weight.size(d + 2) < 1) raise<ShapeError>(op, ": weight has shape ", weight.sizes(), "; expected a kernel without empty axes");
+  }
+  const int64_t out = transposed ? weight.size(1) * groups : weight.size(0);
+  if (transposed) {
+    if (x.size(1) != weight.size(0)) two_shapes(op, "x", x, "weight", weight, "x.shape[1] == weight.shape[0]");
+    if (weight.size(0) % groups) raise<ShapeError>(op, ": weight has shape ", weight.sizes(), ", groups = ", groups, "; expected weight.shape[0] to be a multiple of groups");
+  } else {
+    if (x.size(1) != weight.size(1) * groups) {
+      if (groups == 1) two_shapes(op, "x", x, "weight", weight, "x.shape[1] == weight.shape[1]");
+      raise<ShapeError>(op, ": x has shape ", x.sizes(), ", weight has shape ", weight.sizes(), ", groups = ", groups,
+                        "; expected x.shape[1] == weight.shape[1] * groups");
+    }
+    if (out % groups) raise<ShapeError>(op, ": weight has shape ", weight.sizes(), ", groups = ", groups, "; expected weight.shape[0] to be a multiple of groups");
+    for (int d = 0; d < spatial; ++d)
+      if (x.size(d + 2) + 2 * padding[d] < dilation[d] * (weight.size(d + 2) - 1) + 1)
+        raise<ShapeError>(op, ": x has shape ", x.sizes(), ", padding = ", padding, ", weight has shape ", weight.sizes(),
+                          "; expected a padded input at least as large as the kernel");
+  }
+  if (bias.defined() && (bias.ndim() != 1 || bias.size(0) != out))
+    raise<ShapeError>(op, ": bias has shape ", bias.sizes(), "; expected [", out, "]");
+}
+inline void conv_operands(const char* op, int64_t spatial, const Tensor& x, const Tensor& weight, const Tensor& bias, IntList stride,
+                          IntList padding, IntList dilation, int64_t groups) {
+  conv_arguments(op, static_cast<int>(spatial), x, weight, bias, stride, padding, dilation, groups, false);
+}
+inline void conv_transpose_operands(const char* op, int64_t spatial, const Tensor& x, const Tensor& weight, const Tensor& bias, IntList stride,
+                                    IntList padding, IntList output_padding, IntList dilation, int64_t groups) {
+  conv_arguments(op, static_cast<int>(spatial), x, weight, bias, stride, padding, dilation, groups, true);
+  for (int d = 0; d < spatial; ++d) {
+    if (output_padding[d] < 0 || output_padding[d] >= stride[d])
+      raise<ArgumentError>(op, ": output_padding = ", output_padding, "; expected 0 <= output_padding < stride");
+    if ((x.size(d + 2) - 1) * stride[d] - 2 * padding[d] + dilation[d] * (weight.size(d + 2) - 1) + output_padding[d] + 1 < 0)
+      raise<ShapeError>(op, ": x has shape ", x.sizes(), ", padding = ", padding, "; the output would be empty");
+  }
+}
+
+inline void pool_arguments(const char* op, int64_t spatial, const Tensor& x, IntList kernel, IntList stride, IntList padding, IntList dilation) {
+  if (!stride.empty() && stride.size() != static_cast<size_t>(spatial)) raise<ArgumentError>(op, ": stride = ", stride, "; expected ", spatial, " numbers");
+  axes(op, "x", x, static_cast<int>(spatial) + 2);
+  for (int d = 0; d < spatial; ++d) {
+    if (kernel[d] < 1) raise<ArgumentError>(op, ": kernel_size = ", kernel, "; expected positive");
+    if (!stride.empty() && stride[d] < 1) raise<ArgumentError>(op, ": stride = ", stride, "; expected positive");
+    if (padding[d] < 0 || 2 * padding[d] > kernel[d])
+      raise<ArgumentError>(op, ": padding = ", padding, ", kernel_size = ", kernel, "; expected 0 <= padding <= kernel_size / 2");
+    if (dilation[d] < 1) raise<ArgumentError>(op, ": dilation = ", dilation, "; expected positive");
+    if (x.size(d + 2) + 2 * padding[d] < dilation[d] * (kernel[d] - 1) + 1)
+      raise<ShapeError>(op, ": x has shape ", x.sizes(), ", kernel_size = ", kernel, ", padding = ", padding,
+                        "; expected a padded input at least as large as the kernel");
+  }
+}
+inline void avg_pool_arguments(const char* op, int64_t spatial, const Tensor& x, IntList kernel, IntList stride, IntList padding) {
+  if (!is_float(x.dtype())) raise<DTypeError>(op, ": x is ", x.dtype(), "; expected a float");
+  pool_arguments(op, spatial, x, kernel, stride, padding, Dims(static_cast<int>(spatial), 1));
+}
+inline void adaptive_pool_arguments(const char* op, int64_t spatial, const Tensor& x, IntList output_size) {
+  axes(op, "x", x, static_cast<int>(spatial) + 2);
+  for (int d = 0; d < spatial; ++d) {
+    if (output_size[d] < 1) raise<ArgumentError>(op, ": output_size = ", output_size, "; expected positive");
+    if (x.size(d + 2) < 1) raise<ShapeError>(op, ": x has shape ", x.sizes(), "; expected no empty axes to pool over");
+  }
+}
+
+// Norms.
+inline void per_channel(const char* op, const char* name, const Tensor& t, const Tensor& x) {
+  if (t.defined() && (t.ndim() != 1 || t.size(0) != x.size(1)))
+    raise<ShapeError>(op, ": ", name, " has shape ", t.sizes(), "; expected [", x.size(1), "], one per channel of x ", x.sizes());
+}
+inline void float_input(const char* op, const Tensor& x) {
+  if (!is_float(x.dtype())) raise<DTypeError>(op, ": x is ", x.dtype(), "; expected a float");
+}
+inline void batch_norm_arguments(const char* op, const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
+                                 const Tensor& bias, bool training) {
+  float_input(op, x);
+  if (x.ndim() < 2) raise<ShapeError>(op, ": x has shape ", x.sizes(), "; expected [N, C, ...]");
+  per_channel(op, "running_mean", running_mean, x), per_channel(op, "running_var", running_var, x);
+  per_channel(op, "weight", weight, x), per_channel(op, "bias", bias, x);
+  if (running_mean.defined() != running_var.defined())
+    raise<ArgumentError>(op, ": only one of running_mean and running_var is given; expected both or none");
+  if (!training && !running_mean.defined())
+    raise<ArgumentError>(op, ": running_mean and running_var are None; expected both when training = False");
+  if (training && x.size(1) > 0 && x.numel() == x.size(1))
+    raise<ShapeError>(op, ": x has shape ", x.sizes(), "; expected more than one value per channel when training");
+}
+inline void instance_norm_arguments(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  float_input(op, x);
+  if (x.ndim() < 3) raise<ShapeError>(op, ": x has shape ", x.sizes(), "; expected [N, C, ...] with at least one axis to normalise over");
+  per_channel(op, "weight", weight, x), per_channel(op, "bias", bias, x);
+}
+inline void group_norm_arguments(const char* op, const Tensor& x, int64_t groups, const Tensor& weight, const Tensor& bias) {
+  float_input(op, x);
+  if (x.ndim() < 2) raise<ShapeError>(op, ": x has shape ", x.sizes(), "; expected [N, C, ...]");
+  if (groups < 1 || x.size(1) % groups)
+    raise<ArgumentError>(op, ": num_groups = ", groups, ", but x has shape ", x.sizes(), "; expected a divisor of ", x.size(1));
+  per_channel(op, "weight", weight, x), per_channel(op, "bias", bias, x);
+}
+inline void layer_norm_arguments(const char* op, const Tensor& x, IntList shape, const Tensor& weight, const Tensor& bias) {
+  float_input(op, x);
+  const int n = static_cast<int>(shape.size());
+  bool ok = n >= 1 && n <= x.ndim();
+  for (int d = 0; ok && d < n; ++d) ok = x.size(x.ndim() - n + d) == shape[d];
+  if (!ok) raise<ShapeError>(op, ": x has shape ", x.sizes(), ", normalized_shape = ", shape, "; expected x's last axes to be normalized_shape");
+  if (weight.defined() && !(IntList(weight.sizes()) == shape))
+    raise<ShapeError>(op, ": weight has shape ", weight.sizes(), "; expected normalized_shape ", shape);
+  if (bias.defined() && !(IntList(bias.sizes()) == shape))
+    raise<ShapeError>(op, ": bias has shape ", bias.sizes(), "; expected normalized_shape ", shape);
+}
+
+inline void rms_norm_arguments(const char* op, const Tensor& x, IntList shape, const Tensor& weight) {
+  layer_norm_arguments(op, x, shape, weight, Tensor());
+}
+inline void float_result(const char* op, const Tensor& x, std::optional<DType> dtype) {
+  if (!is_float(dtype.value_or(x.dtype()))) raise<DTypeError>(op, ": x is ", x.dtype(), "; expected a float, or dtype= a float");
+}
+
+// Losses.
+inline void reduction(const char* op, int64_t r) {
+  if (r < 0 || r > 2) raise<ArgumentError>(op, ": reduction = ", r, "; expected 0 (none), 1 (mean) or 2 (sum)");
+}
+inline void same_shape(const char* op, const char* na, const Tensor& a, const char* nb, const Tensor& b) {
+  if (!(a.sizes() == b.sizes())) two_shapes(op, na, a, nb, b, "one shape");
+}
+inline void loss_arguments(const char* op, const Tensor& x, const Tensor& target, int64_t reduction_) {
+  float_input(op, x);
+  reduction(op, reduction_);
+  one_dtype(op, "x", x, "target", target);
+  same_shape(op, "x", x, "target", target);
+}
+inline void loss_weights(const char* op, const Tensor& x, const char* name, const Tensor& weight) {
+  if (!weight.defined()) return;
+  one_dtype(op, "x", x, name, weight);
+  const int lead = x.ndim() - weight.ndim();
+  bool ok = lead >= 0;
+  for (int d = 0; ok && d < weight.ndim(); ++d) ok = weight.size(d) == 1 || weight.size(d) == x.size(lead + d);
+  if (!ok) raise<ShapeError>(op, ": ", name, " has shape ", weight.sizes(), "; expected a shape that broadcasts to x's ", x.sizes());
+}
+inline void loss_weight(const char* op, const Tensor& x, const Tensor& weight) { loss_weights(op, x, "weight", weight); }
+inline void loss_pos_weight(const char* op, const Tensor& x, const Tensor& weight) { loss_weights(op, x, "pos_weight", weight); }
+// Class indices for x [C], [N, C] or [N, C, d1, ...]. The values are read: CPU tensors only.
+inline void class_targets(const char* op, const Tensor& x, const Tensor& target, const Tensor& weight, int64_t ignore_index, int64_t reduction_) {
+  float_input(op, x);
+  reduction(op, reduction_);
+  if (x.ndim() < 1) raise<ShapeError>(op, ": x has shape ", x.sizes(), "; expected [C], [N, C] or [N, C, ...]");
+  if (target.dtype() != DType::Int64 && target.dtype() != DType::Int32 && target.dtype() != DType::UInt8)
+    raise<DTypeError>(op, ": target is ", target.dtype(), "; expected class indices (int64)");
+  const int axis = x.ndim() == 1 ? 0 : 1;
+  Dims want = x.sizes();
+  want.erase(axis);
+  if (!(target.sizes() == want)) raise<ShapeError>(op, ": x has shape ", x.sizes(), ", target has shape ", target.sizes(), "; expected target of shape ", want);
+  const int64_t classes = x.size(axis);
+  if (weight.defined()) {
+    one_dtype(op, "x", x, "weight", weight);
+    if (weight.ndim() != 1 || weight.size(0) != classes) raise<ShapeError>(op, ": weight has shape ", weight.sizes(), "; expected [", classes, "], one per class");
+  }
+  if (target.is_meta()) return;
+  const auto value = [&](int64_t at) -> int64_t {
+    return target.dtype() == DType::Int64 ? target.data<int64_t>()[at] : target.dtype() == DType::Int32 ? target.data<int32_t>()[at] : target.data<uint8_t>()[at];
+  };
+  Dims at(target.ndim());
+  int64_t offset = 0;
+  for (int64_t i = 0; i < target.numel(); ++i) {
+    const int64_t t = value(target.is_contiguous() ? i : offset);
+    if (static_cast<uint64_t>(t) >= static_cast<uint64_t>(classes) && t != ignore_index)
+      raise<IndexError>(op, ": target has the value ", t, " at element ", i, "; expected 0 <= target < ", classes, " or ignore_index = ", ignore_index);
+    if (target.is_contiguous()) continue;
+    for (int d = target.ndim() - 1; d >= 0; --d) {
+      offset += target.stride(d);
+      if (++at[d] < target.size(d)) break;
+      offset -= at[d] * target.stride(d);
+      at[d] = 0;
+    }
+  }
+}
+
+inline void embedding_arguments(const char* op, const Tensor& weight, const Tensor& indices, int64_t padding_idx) {
+  axes(op, "weight", weight, 2);
+  if (indices.dtype() != DType::Int64 && indices.dtype() != DType::Int32)
+    raise<DTypeError>(op, ": indices is ", indices.dtype(), "; expected int64 or int32");
+  if (padding_idx >= weight.size(0)) raise<ArgumentError>(op, ": padding_idx = ", padding_idx, ", but weight has ", weight.size(0), " rows");
+  if (indices.is_meta()) return;
+  const int64_t n = weight.size(0);
+  Dims at(indices.ndim());
+  int64_t offset = 0;
+  for (int64_t i = 0; i < indices.numel(); ++i) {
+    const int64_t o = indices.is_contiguous() ? i : offset;
+    const int64_t v = indices.dtype() == DType::Int64 ? indices.data<int64_t>()[o] : indices.data<int32_t>()[o];
+    if (static_cast<uint64_t>(v) >= static_cast<uint64_t>(n))
+      raise<IndexError>(op, ": indices has the value ", v, " at element ", i, "; expected 0 <= index < ", n);
+    if (indices.is_contiguous()) continue;
+    for (int d = indices.ndim() - 1; d >= 0; --d) {
+      offset += indices.stride(d);
+      if (++at[d] < indices.size(d)) break;
+      offset -= at[d] * indices.stride(d);
+      at[d] = 0;
+    }
+  }
+}
+
+inline void one_hot_arguments(const char* op, const Tensor& indices, int64_t num_classes) {
+  if (!is_integral(indices.dtype())) raise<DTypeError>(op, ": indices is ", indices.dtype(), "; expected integers");
+  if (num_classes < 1) raise<ArgumentError>(op, ": num_classes = ", num_classes, "; expected at least 1");
+}
+inline void attention_arguments(const char* op, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool is_causal) {
+  float_input(op, q);
+  one_dtype(op, "q", q, "k", k), one_dtype(op, "q", q, "v", v);
+  if (q.ndim() < 2 || k.ndim() != q.ndim() || v.ndim() != q.ndim())
+    raise<ShapeError>(op, ": q has shape ", q.sizes(), ", k has shape ", k.sizes(), ", v has shape ", v.sizes(), "; expected [..., T, D] each, of as many axes");
+  for (int d = 0; d < q.ndim() - 2; ++d)
+    if (k.size(d) != q.size(d) || v.size(d) != q.size(d))
+      raise<ShapeError>(op, ": q has shape ", q.sizes(), ", k has shape ", k.sizes(), ", v has shape ", v.sizes(), "; expected equal leading axes");
+  if (q.size(-1) != k.size(-1)) two_shapes(op, "q", q, "k", k, "q.shape[-1] == k.shape[-1]");
+  if (k.size(-2) != v.size(-2)) two_shapes(op, "k", k, "v", v, "k.shape[-2] == v.shape[-2]");
+  if (!mask.defined()) return;
+  if (is_causal) raise<ArgumentError>(op, ": both attn_mask and is_causal are given; expected at most one");
+  if (mask.dtype() != DType::Bool && mask.dtype() != q.dtype()) raise<DTypeError>(op, ": attn_mask is ", mask.dtype(), "; expected bool or ", q.dtype());
+  Dims want = q.sizes();
+  want.back() = k.size(-2);
+  const int lead = want.size() - mask.ndim();
+  bool ok = lead >= 0;
+  for (int d = 0; ok && d < mask.ndim(); ++d) ok = mask.size(d) == 1 || mask.size(d) == want[lead + d];
+  if (!ok) raise<ShapeError>(op, ": attn_mask has shape ", mask.sizes(), "; expected a shape that broadcasts to ", want);
+}
+
+// A recurrent cell's gates: [B, n * H] against a state [B, H].
+inline void gates(const char* op, const Tensor& gates_x, const Tensor& gates_h, const Tensor& state, int64_t n) {
+  float_input(op, gates_x);
+  one_dtype(op, "gates_x", gates_x, "gates_h", gates_h), one_dtype(op, "gates_x", gates_x, "state", state);
+  if (state.ndim() != 2) raise<ShapeError>(op, ": state has shape ", state.sizes(), "; expected [B, H]");
+  const Dims want{state.size(0), n * state.size(1)};
+  if (!(gates_x.sizes() == want)) raise<ShapeError>(op, ": gates_x has shape ", gates_x.sizes(), "; expected ", want, " for a state of shape ", state.sizes());
+  if (!(gates_h.sizes() == want)) raise<ShapeError>(op, ": gates_h has shape ", gates_h.sizes(), "; expected ", want, " for a state of shape ", state.sizes());
+}
+
+}  // namespace fl::check

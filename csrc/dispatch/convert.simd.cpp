@@ -1,0 +1,126 @@
+// Contiguous conversions. Seven types convert directly; bool reads as uint8 and writes as x != 0; the two
+// 16-bit floats go through a tile of floats.
+#include "dispatch/convert.h"
+
+#include <algorithm>
+#include <type_traits>
+
+#if defined(__F16C__) && defined(__AVX__)
+#include <immintrin.h>
+#endif
+
+namespace fl::kernels::FL_ISA {
+namespace {
+
+constexpr int64_t kTile = 512;
+
+template <class To, class From>
+void plain(To* dst, const From* src, int64_t n) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) dst[i] = static_cast<To>(src[i]);
+}
+
+// Through int64, so that negative numbers wrap in narrow and unsigned types on every processor.
+template <class To, class From>
+void float_to_int(To* dst, const From* src, int64_t n) {
+  using Wide = std::conditional_t<sizeof(To) == 8, int64_t, int32_t>;
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) dst[i] = static_cast<To>(static_cast<Wide>(src[i]));
+}
+
+template <class From>
+void to_bool(uint8_t* dst, const From* src, int64_t n) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) dst[i] = src[i] != 0;
+}
+
+void from_bf16(float* dst, const uint16_t* src, int64_t n) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) dst[i] = __builtin_bit_cast(float, static_cast<uint32_t>(src[i]) << 16);
+}
+
+void to_bf16(uint16_t* dst, const float* src, int64_t n) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) {
+    const uint32_t u = __builtin_bit_cast(uint32_t, src[i]);
+    const uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1)) >> 16, nan = (u >> 16) | 0x40u;
+    dst[i] = static_cast<uint16_t>((u & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
+  }
+}
+
+void from_f16(float* dst, const Float16* src, int64_t n) {
+  int64_t i = 0;
+#if defined(__F16C__) && defined(__AVX__)
+  for (; i + 8 <= n; i += 8)
+    _mm256_storeu_ps(dst + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(src + i))));
+#endif
+  for (; i < n; ++i) dst[i] = src[i];
+}
+
+void to_f16(Float16* dst, const float* src, int64_t n) {
+  int64_t i = 0;
+#if defined(__F16C__) && defined(__AVX__)
+  for (; i + 8 <= n; i += 8)
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(dst + i), _mm256_cvtps_ph(_mm256_loadu_ps(src + i), 0));
+#endif
+  for (; i < n; ++i) dst[i] = Float16(src[i]);
+}
+
+template <class From>
+void from_plain(void* dst, DType to, const From* src, int64_t n) {
+  constexpr bool real = std::is_floating_point_v<From>;
+  auto integer = [&](auto* out) {
+    if constexpr (real) float_to_int(out, src, n);
+    else plain(out, src, n);
+  };
+  switch (to) {
+    case DType::Bool: return to_bool(static_cast<uint8_t*>(dst), src, n);
+    case DType::UInt8: return integer(static_cast<uint8_t*>(dst));
+    case DType::Int8: return integer(static_cast<int8_t*>(dst));
+    case DType::Int16: return integer(static_cast<int16_t*>(dst));
+    case DType::Int32: return integer(static_cast<int32_t*>(dst));
+    case DType::Int64: return integer(static_cast<int64_t*>(dst));
+    case DType::Float32: return plain(static_cast<float*>(dst), src, n);
+    case DType::Float64: return plain(static_cast<double*>(dst), src, n);
+    default: break;
+  }
+  float tile[kTile];
+  for (int64_t i = 0; i < n; i += kTile) {
+    const int64_t m = std::min(kTile, n - i);
+    const float* values = tile;
+    if constexpr (std::is_same_v<From, float>) values = src + i;
+    else plain(tile, src + i, m);
+    if (to == DType::Float16) to_f16(static_cast<Float16*>(dst) + i, values, m);
+    else to_bf16(static_cast<uint16_t*>(dst) + i, values, m);
+  }
+}
+
+}  // namespace
+
+void convert_loop(void* dst, DType to, const void* src, DType from, int64_t n) {
+  switch (from) {
+    case DType::Bool:
+    case DType::UInt8: return from_plain(dst, to, static_cast<const uint8_t*>(src), n);
+    case DType::Int8: return from_plain(dst, to, static_cast<const int8_t*>(src), n);
+    case DType::Int16: return from_plain(dst, to, static_cast<const int16_t*>(src), n);
+    case DType::Int32: return from_plain(dst, to, static_cast<const int32_t*>(src), n);
+    case DType::Int64: return from_plain(dst, to, static_cast<const int64_t*>(src), n);
+    case DType::Float32: return from_plain(dst, to, static_cast<const float*>(src), n);
+    case DType::Float64: return from_plain(dst, to, static_cast<const double*>(src), n);
+    default: break;
+  }
+  if (to == DType::Float32) {
+    if (from == DType::Float16) from_f16(static_cast<float*>(dst), static_cast<const Float16*>(src), n);
+    else from_bf16(static_cast<float*>(dst), static_cast<const uint16_t*>(src), n);
+    return;
+  }
+  float tile[kTile];
+  for (int64_t i = 0; i < n; i += kTile) {
+    const int64_t m = std::min(kTile, n - i);
+    if (from == DType::Float16) from_f16(tile, static_cast<const Float16*>(src) + i, m);
+    else from_bf16(tile, static_cast<const uint16_t*>(src) + i, m);
+    from_plain(static_cast<char*>(dst) + i * static_cast<int64_t>(item_size(to)), to, tile, m);
+  }
+}
+
+}  // namespace fl::kernels::FL_ISA

@@ -1,0 +1,543 @@
+#include "dispatch/each.h"
+
+#include <array>
+
+#include "base/parallel.h"
+#include "dispatch/axes.h"
+#include "dispatch/convert.h"
+
+// How a loop nest is walked
+// -------------------------
+// Axes of size 1 are dropped, the others ordered by the output's strides (largest first), and neighbours
+// merged where every operand steps through both as through one axis. Then one of three walks is taken:
+//
+//   rows     the innermost axis is long: tiles are pieces of rows; an operand with stride 1 in the compute
+//            type is read in place, a stride of 0 is one value repeated, any other stride is gathered
+//   blocks   as rows, but some operand runs down columns: 32 rows x 32 columns are gathered at a time, so
+//            that each of its cache lines is fetched once
+//   flat     the innermost axis is short: tiles span rows, and operands that are not contiguous over all
+//            axes are gathered by an odometer
+
+namespace fl {
+namespace {
+
+constexpr int64_t kTile = 1024;         // elements per tile
+constexpr int64_t kGrain = 32768;       // elements per thread at least
+constexpr int64_t kShortRow = 32;       // rows below this are walked flat
+constexpr int kMaxInputs = kMaxOperands - 1;
+constexpr int64_t kBlockRows = 32, kBlockCols = 32;
+
+template <class U>
+void gather_row(U* dst, const U* src, int64_t n, int64_t stride) {
+  if (stride == 1) {
+    if (n >= 16) std::memcpy(dst, src, n * sizeof(U));
+    else
+      for (int64_t i = 0; i < n; ++i) dst[i] = src[i];
+  } else if (stride == 0) {
+    std::fill_n(dst, n, *src);
+  } else {
+    for (int64_t i = 0; i < n; ++i) dst[i] = src[i * stride];
+  }
+}
+template <class U>
+void scatter_row(U* dst, const U* src, int64_t n, int64_t stride) {
+  if (stride == 1) std::memcpy(dst, src, n * sizeof(U));
+  else
+    for (int64_t i = 0; i < n; ++i) dst[i * stride] = src[i];
+}
+
+// Calls row(offset in elements, position, count) for the pieces of rows that cover flat elements [begin, begin + n).
+template <class F>
+void walk_rows(const Axes& axes, const Dims& strides, int64_t begin, int64_t n, F&& row) {
+  const int d = axes.sizes.size();
+  if (d == 0) {
+    row(int64_t{0}, int64_t{0}, n);
+    return;
+  }
+  Dims at(d);
+  int64_t rest = begin, offset = 0;
+  for (int i = d - 1; i >= 0; --i) {
+    at[i] = rest % axes.sizes[i];
+    rest /= axes.sizes[i];
+    offset += at[i] * strides[i];
+  }
+  const int64_t* size = axes.sizes.data();
+  const int64_t* stride = strides.data();
+  int64_t* a = at.data();
+  for (int64_t done = 0; done < n;) {
+    const int64_t m = std::min(size[d - 1] - a[d - 1], n - done);
+    row(offset, done, m);
+    done += m;
+    a[d - 1] += m;
+    offset += m * stride[d - 1];
+    for (int i = d - 1; i > 0 && a[i] == size[i]; --i) {
+      offset += stride[i - 1] - a[i] * stride[i];
+      a[i] = 0;
+      ++a[i - 1];
+    }
+  }
+}
+
+void gather_flat(void* dst, const void* src, size_t item_bytes, const Axes& axes, const Dims& strides, int64_t begin,
+                 int64_t n) {
+  by_size(item_bytes, [&](auto unit) {
+    using U = decltype(unit);
+    const int64_t step = strides.empty() ? 0 : strides[strides.size() - 1];
+    walk_rows(axes, strides, begin, n, [&](int64_t offset, int64_t at, int64_t m) {
+      gather_row(static_cast<U*>(dst) + at, static_cast<const U*>(src) + offset, m, step);
+    });
+  });
+}
+void scatter_flat(void* dst, const void* src, size_t item_bytes, const Axes& axes, const Dims& strides, int64_t begin,
+                  int64_t n) {
+  by_size(item_bytes, [&](auto unit) {
+    using U = decltype(unit);
+    const int64_t step = strides.empty() ? 0 : strides[strides.size() - 1];
+    walk_rows(axes, strides, begin, n, [&](int64_t offset, int64_t at, int64_t m) {
+      scatter_row(static_cast<U*>(dst) + offset, static_cast<const U*>(src) + at, m, step);
+    });
+  });
+}
+
+bool contiguous(const Axes& axes, const Dims& strides) {
+  int64_t expected = 1;
+  for (int i = axes.sizes.size() - 1; i >= 0; --i) {
+    if (strides[i] != expected) return false;
+    expected *= axes.sizes[i];
+  }
+  return true;
+}
+
+const char* bytes(const void* p) { return static_cast<const char*>(p); }
+
+// One operand of run_tiles: 0 is the output.
+struct Operand {
+  char* data;
+  DType dtype;      // in memory
+  DType tile_type;  // in tiles
+  int64_t item;     // bytes in memory
+  int64_t tile_item;
+  Dims strides;
+  bool constant;    // one element for all
+  bool flat;        // contiguous over all axes
+  int64_t inner() const { return strides.empty() ? 1 : strides[strides.size() - 1]; }
+};
+
+struct Nest {
+  TileFn fn;
+  const Scalar* params;
+  Axes axes;
+  int n;  // operands, the output included
+  std::array<Operand, kMaxInputs + 1> op;
+};
+
+// Room for one thread's tiles: values in tile type, and as they are in memory.
+struct Scratch {
+  alignas(64) char tile[kMaxInputs + 1][kTile * 8];
+  alignas(64) char raw[kTile * 8];
+};
+
+void fill_tile(const Operand& o, void* tile, const void* value, int64_t n) {
+  convert_elements(tile, o.tile_type, value, o.dtype, 1);
+  by_size(static_cast<size_t>(o.tile_item), [&](auto unit) {
+    using U = decltype(unit);
+    U* t = static_cast<U*>(tile);
+    std::fill_n(t + 1, n - 1, t[0]);
+  });
+}
+
+// m elements at `src` with `stride`, in tile type: in place where possible, else in `tile`.
+const void* load(const Operand& o, const char* src, int64_t stride, int64_t m, void* tile, void* raw) {
+  if (stride == 1) {
+    if (o.dtype == o.tile_type) return src;
+    convert_elements(tile, o.tile_type, src, o.dtype, m);
+    return tile;
+  }
+  if (stride == 0) {
+    fill_tile(o, tile, src, m);
+    return tile;
+  }
+  void* to = o.dtype == o.tile_type ? tile : raw;
+  by_size(static_cast<size_t>(o.item), [&](auto unit) {
+    using U = decltype(unit);
+    gather_row(static_cast<U*>(to), reinterpret_cast<const U*>(src), m, stride);
+  });
+  if (to == raw) convert_elements(tile, o.tile_type, raw, o.dtype, m);
+  return tile;
+}
+
+// A finished tile of m elements to `dst` with `stride`.
+void store(const Operand& o, char* dst, int64_t stride, int64_t m, const void* tile, void* raw) {
+  if (stride == 1) {
+    convert_elements(dst, o.dtype, tile, o.tile_type, m);
+    return;
+  }
+  if (o.dtype != o.tile_type) {
+    convert_elements(raw, o.dtype, tile, o.tile_type, m);
+    tile = raw;
+  }
+  by_size(static_cast<size_t>(o.item), [&](auto unit) {
+    using U = decltype(unit);
+    scatter_row(reinterpret_cast<U*>(dst), static_cast<const U*>(tile), m, stride);
+  });
+}
+
+void fill_constants(const Nest& nest, Scratch& s, const void** in, int64_t n) {
+  for (int k = 1; k < nest.n; ++k)
+    if (nest.op[k].constant) {
+      fill_tile(nest.op[k], s.tile[k], nest.op[k].data, std::min(n, kTile));
+      in[k - 1] = s.tile[k];
+    }
+}
+
+// Flat elements [begin, end): every operand is contiguous, constant, or gathered.
+void run_flat(const Nest& nest, int64_t begin, int64_t end) {
+  Scratch s;
+  const void* in[kMaxInputs];
+  fill_constants(nest, s, in, end - begin);
+  const Operand& out = nest.op[0];
+  bool in_place = out.flat && out.dtype == out.tile_type;
+  bool whole = in_place;  // no tiles needed at all
+  for (int k = 1; k < nest.n; ++k) whole &= nest.op[k].flat && nest.op[k].dtype == nest.op[k].tile_type;
+  const int64_t piece = whole ? end - begin : kTile;
+  for (int64_t i = begin; i < end; i += piece) {
+    const int64_t m = std::min(piece, end - i);
+    for (int k = 1; k < nest.n; ++k) {
+      const Operand& o = nest.op[k];
+      if (o.constant) continue;
+      if (o.flat) {
+        in[k - 1] = load(o, o.data + i * o.item, 1, m, s.tile[k], s.raw);
+      } else if (o.dtype == o.tile_type) {
+        gather_flat(s.tile[k], o.data, static_cast<size_t>(o.item), nest.axes, o.strides, i, m);
+        in[k - 1] = s.tile[k];
+      } else {
+        gather_flat(s.raw, o.data, static_cast<size_t>(o.item), nest.axes, o.strides, i, m);
+        convert_elements(s.tile[k], o.tile_type, s.raw, o.dtype, m);
+        in[k - 1] = s.tile[k];
+      }
+    }
+    if (in_place) {
+      nest.fn(m, out.data + i * out.item, in, nest.params);
+      continue;
+    }
+    nest.fn(m, s.tile[0], in, nest.params);
+    if (out.flat) {
+      store(out, out.data + i * out.item, 1, m, s.tile[0], s.raw);
+      continue;
+    }
+    const void* tile = s.tile[0];
+    if (out.dtype != out.tile_type) {
+      convert_elements(s.raw, out.dtype, tile, out.tile_type, m);
+      tile = s.raw;
+    }
+    scatter_flat(out.data, tile, static_cast<size_t>(out.item), nest.axes, out.strides, i, m);
+  }
+}
+
+// Flat elements [begin, end), one piece of a row at a time.
+void run_rows(const Nest& nest, int64_t begin, int64_t end) {
+  Scratch s;
+  const void* in[kMaxInputs];
+  fill_constants(nest, s, in, end - begin);
+  const Operand& out = nest.op[0];
+  const int d = nest.axes.sizes.size();
+  const int64_t* size = nest.axes.sizes.data();
+  std::array<int64_t, kMaxInputs + 1> offset{};
+  bool whole = out.inner() == 1 && out.dtype == out.tile_type;
+  for (int k = 1; k < nest.n; ++k)
+    whole &= !nest.op[k].constant && nest.op[k].inner() == 1 && nest.op[k].dtype == nest.op[k].tile_type;
+  const int64_t piece = whole ? end - begin : kTile;
+  Dims at(d);
+  int64_t rest = begin;
+  for (int i = d - 1; i >= 0; --i) {
+    at[i] = rest % size[i];
+    rest /= size[i];
+    for (int k = 0; k < nest.n; ++k) offset[k] += at[i] * nest.op[k].strides[i];
+  }
+  int64_t* a = at.data();
+  for (int64_t i = begin; i < end;) {
+    const int64_t m = std::min({piece, end - i, size[d - 1] - a[d - 1]});
+    for (int k = 1; k < nest.n; ++k) {
+      const Operand& o = nest.op[k];
+      if (!o.constant) in[k - 1] = load(o, o.data + offset[k] * o.item, o.inner(), m, s.tile[k], s.raw);
+    }
+    char* dst = out.data + offset[0] * out.item;
+    if (out.inner() == 1 && out.dtype == out.tile_type) {
+      nest.fn(m, dst, in, nest.params);
+    } else {
+      nest.fn(m, s.tile[0], in, nest.params);
+      store(out, dst, out.inner(), m, s.tile[0], s.raw);
+    }
+    i += m;
+    a[d - 1] += m;
+    for (int k = 0; k < nest.n; ++k) offset[k] += m * nest.op[k].inner();
+    for (int j = d - 1; j > 0 && a[j] == size[j]; --j) {
+      for (int k = 0; k < nest.n; ++k) offset[k] += nest.op[k].strides[j - 1] - a[j] * nest.op[k].strides[j];
+      a[j] = 0;
+      ++a[j - 1];
+    }
+  }
+}
+
+// The axis along which a transposed operand is contiguous, or -1 where no operand runs down columns.
+int column_axis(const Axes& axes, const Dims* const* strides, int n) {
+  const int d = axes.sizes.size();
+  if (d < 2 || axes.sizes[d - 1] < 8 || axes.numel < 4096) return -1;
+  for (int k = 0; k < n; ++k) {
+    const Dims& st = *strides[k];
+    int best = -1;
+    for (int i = 0; i < d - 1; ++i)
+      if (st[i] > 0 && st[i] < st[d - 1] && axes.sizes[i] >= 4 && (best < 0 || st[i] < st[best])) best = i;
+    if (best >= 0) return best;
+  }
+  return -1;
+}
+
+// Calls f(offsets, rows, cols) for blocks of `axis` x the innermost axis; offsets[k] is operand k's first element.
+template <class F>
+void walk_blocks(const Axes& axes, int axis, const Dims* const* strides, int n, int64_t block_rows, int64_t block_cols,
+                 F&& f) {
+  const int d = axes.sizes.size();
+  const int64_t rows = axes.sizes[axis], cols = axes.sizes[d - 1];
+  const int64_t row_blocks = (rows + block_rows - 1) / block_rows, col_blocks = (cols + block_cols - 1) / block_cols;
+  const int64_t total = axes.numel / rows / cols * row_blocks * col_blocks;
+  parallel_for(0, total, std::max<int64_t>(1, kGrain / (block_rows * block_cols)), [&](int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; ++b) {
+      int64_t rest = b;
+      const int64_t c = rest % col_blocks * block_cols;
+      rest /= col_blocks;
+      const int64_t r = rest % row_blocks * block_rows;
+      rest /= row_blocks;
+      std::array<int64_t, kMaxInputs + 1> offset;
+      for (int k = 0; k < n; ++k) offset[k] = c * (*strides[k])[d - 1] + r * (*strides[k])[axis];
+      for (int i = d - 2; i >= 0; --i) {
+        if (i == axis) continue;
+        const int64_t x = rest % axes.sizes[i];
+        rest /= axes.sizes[i];
+        for (int k = 0; k < n; ++k) offset[k] += x * (*strides[k])[i];
+      }
+      f(offset, std::min(block_rows, rows - r), std::min(block_cols, cols - c));
+    }
+  });
+}
+
+void run_blocks(const Nest& nest, int axis) {
+  const Dims* strides[kMaxInputs + 1];
+  for (int k = 0; k < nest.n; ++k) strides[k] = &nest.op[k].strides;
+  static_assert(kBlockRows * kBlockCols <= kTile);
+  walk_blocks(nest.axes, axis, strides, nest.n, kBlockRows, kBlockCols,
+              [&](const std::array<int64_t, kMaxInputs + 1>& offset, int64_t rows, int64_t cols) {
+    Scratch s;
+    const void* in[kMaxInputs];
+    const Operand& out = nest.op[0];
+    bool staged[kMaxInputs + 1] = {};
+    for (int k = 1; k < nest.n; ++k) {
+      const Operand& o = nest.op[k];
+      const int64_t down = o.strides[axis], across = o.inner();
+      if (o.constant || across <= 1) continue;
+      staged[k] = true;
+      const bool same = o.dtype == o.tile_type;
+      by_size(static_cast<size_t>(o.item), [&](auto unit) {
+        using U = decltype(unit);
+        U* to = reinterpret_cast<U*>(same ? s.tile[k] : s.raw);
+        const U* from = reinterpret_cast<const U*>(o.data) + offset[k];
+        for (int64_t c = 0; c < cols; ++c)
+          for (int64_t r = 0; r < rows; ++r) to[r * kBlockCols + c] = from[c * across + r * down];
+      });
+      if (!same) convert_elements(s.tile[k], o.tile_type, s.raw, o.dtype, (rows - 1) * kBlockCols + cols);
+    }
+    for (int k = 1; k < nest.n; ++k)
+      if (nest.op[k].constant) {
+        fill_tile(nest.op[k], s.tile[k], nest.op[k].data, cols);
+        in[k - 1] = s.tile[k];
+      }
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int k = 1; k < nest.n; ++k) {
+        const Operand& o = nest.op[k];
+        if (o.constant) continue;
+        if (staged[k]) in[k - 1] = s.tile[k] + r * kBlockCols * o.tile_item;
+        else in[k - 1] = load(o, o.data + (offset[k] + r * o.strides[axis]) * o.item, o.inner(), cols, s.tile[k], s.raw);
+      }
+      char* dst = out.data + (offset[0] + r * out.strides[axis]) * out.item;
+      if (out.inner() == 1 && out.dtype == out.tile_type) {
+        nest.fn(cols, dst, in, nest.params);
+      } else {
+        nest.fn(cols, s.tile[0], in, nest.params);
+        store(out, dst, out.inner(), cols, s.tile[0], s.raw);
+      }
+    }
+  });
+}
+
+}  // namespace
+
+void convert_elements(void* dst, DType to, const void* src, DType from, int64_t n) {
+  if (to == from) {
+    std::memcpy(dst, src, static_cast<size_t>(n) * item_size(to));
+    return;
+  }
+  kernels::convert_loop(dst, to, src, from, n);
+}
+
+void run_tiles(TileFn fn, bool bool_out, DType compute, const Scalar* params, const Tensor& out,
+               const EachInput* inputs, int n_inputs) {
+  if (out.numel() == 0) return;
+  Nest nest{.fn = fn, .params = params, .axes = {}, .n = n_inputs + 1, .op = {}};
+  std::array<Dims, kMaxInputs + 1> strides;
+  strides[0] = out.strides();
+  for (int k = 1; k <= n_inputs; ++k) {
+    const int64_t* st = inputs[k - 1].strides;
+    strides[k] = st ? Dims(IntList(st, static_cast<size_t>(out.ndim()))) : Dims(out.ndim(), 0);
+  }
+  nest.axes = simplify(out.sizes(), strides.data(), nest.n);
+  bool in_place = true;  // every operand is contiguous in tile type, or constant
+  for (int k = 0; k < nest.n; ++k) {
+    Operand& o = nest.op[k];
+    o.data = k == 0 ? static_cast<char*>(out.data()) : const_cast<char*>(bytes(inputs[k - 1].data));
+    o.dtype = k == 0 ? out.dtype() : inputs[k - 1].dtype;
+    o.tile_type = k == 0 && bool_out ? DType::Bool : compute;
+    // An 8-bit output of 0s and 1s needs no conversion.
+    if (k == 0 && bool_out && (o.dtype == DType::UInt8 || o.dtype == DType::Int8)) o.tile_type = o.dtype;
+    o.item = static_cast<int64_t>(item_size(o.dtype));
+    o.tile_item = static_cast<int64_t>(item_size(o.tile_type));
+    o.strides = std::move(strides[k]);
+    o.constant = k > 0 && std::all_of(o.strides.begin(), o.strides.end(), [](int64_t s) { return s == 0; });
+    o.flat = contiguous(nest.axes, o.strides);
+    in_place &= o.flat || o.constant;
+  }
+  const int64_t n = nest.axes.numel;
+  if (!in_place) {
+    const Dims* view[kMaxInputs + 1];
+    for (int k = 0; k < nest.n; ++k) view[k] = &nest.op[k].strides;
+    const int axis = column_axis(nest.axes, view + 1, n_inputs);
+    if (axis >= 0) {
+      run_blocks(nest, axis);
+      return;
+    }
+    if (nest.axes.inner() >= kShortRow) {
+      parallel_for(0, n, kGrain, [&](int64_t begin, int64_t end) { run_rows(nest, begin, end); });
+      return;
+    }
+  }
+  parallel_for(0, n, kGrain, [&](int64_t begin, int64_t end) { run_flat(nest, begin, end); });
+}
+
+void copy_elements(const Tensor& dst, const Tensor& src) {
+  if (dst.numel() == 0) return;
+  Dims strides[2] = {dst.strides(), src.strides()};
+  const Axes axes = simplify(dst.sizes(), strides, 2);
+  const bool dst_flat = contiguous(axes, strides[0]), src_flat = contiguous(axes, strides[1]);
+  char* to = static_cast<char*>(dst.data());
+  const char* from = static_cast<const char*>(src.data());
+  const int64_t to_item = static_cast<int64_t>(dst.item_bytes()), from_item = static_cast<int64_t>(src.item_bytes());
+  const int64_t n = axes.numel;
+
+  if (dst_flat && src_flat) {
+    parallel_for(0, n, kGrain * 4, [&](int64_t begin, int64_t end) {
+      convert_elements(to + begin * to_item, dst.dtype(), from + begin * from_item, src.dtype(), end - begin);
+    });
+    return;
+  }
+  if (dst.dtype() != src.dtype()) {
+    parallel_for(0, n, kGrain, [&](int64_t begin, int64_t end) {
+      alignas(64) char gathered[kTile * 8], converted[kTile * 8];
+      for (int64_t i = begin; i < end; i += kTile) {
+        const int64_t m = std::min(kTile, end - i);
+        const void* values = from + i * from_item;
+        if (!src_flat) {
+          gather_flat(gathered, from, src.item_bytes(), axes, strides[1], i, m);
+          values = gathered;
+        }
+        if (dst_flat) {
+          convert_elements(to + i * to_item, dst.dtype(), values, src.dtype(), m);
+        } else {
+          convert_elements(converted, dst.dtype(), values, src.dtype(), m);
+          scatter_flat(to, converted, dst.item_bytes(), axes, strides[0], i, m);
+        }
+      }
+    });
+    return;
+  }
+  const Dims* view[2] = {&strides[0], &strides[1]};
+  const int axis = column_axis(axes, view + 1, 1);
+  by_size(dst.item_bytes(), [&](auto unit) {
+    using U = decltype(unit);
+    U* d = reinterpret_cast<U*>(to);
+    const U* s = reinterpret_cast<const U*>(from);
+    const int last = axes.sizes.size() - 1;
+    const int64_t d_across = strides[0][last], s_across = strides[1][last];
+    if (axis >= 0) {
+      const int64_t d_down = strides[0][axis], s_down = strides[1][axis];
+      walk_blocks(axes, axis, view, 2, 32, 32, [&](const auto& offset, int64_t rows, int64_t cols) {
+        U block[32 * 32];
+        const U* in = s + offset[1];
+        U* out = d + offset[0];
+        for (int64_t c = 0; c < cols; ++c)
+          for (int64_t r = 0; r < rows; ++r) block[r * 32 + c] = in[c * s_across + r * s_down];
+        for (int64_t r = 0; r < rows; ++r) scatter_row(out + r * d_down, block + r * 32, cols, d_across);
+      });
+      return;
+    }
+    // Rows of one operand, with the other's offset kept by a second odometer.
+    parallel_for(0, n, kGrain, [&](int64_t begin, int64_t end) {
+      const int64_t row = axes.inner();
+      const int d_axes = axes.sizes.size();
+      Dims at(d_axes);
+      int64_t rest = begin, d_offset = 0, s_offset = 0;
+      for (int i = d_axes - 1; i >= 0; --i) {
+        at[i] = rest % axes.sizes[i];
+        rest /= axes.sizes[i];
+        d_offset += at[i] * strides[0][i];
+        s_offset += at[i] * strides[1][i];
+      }
+      for (int64_t i = begin; i < end;) {
+        const int64_t m = std::min(row - at[last], end - i);
+        U* out = d + d_offset;
+        const U* in = s + s_offset;
+        if (d_across == 1) gather_row(out, in, m, s_across);
+        else
+          for (int64_t j = 0; j < m; ++j) out[j * d_across] = in[j * s_across];
+        i += m;
+        at[last] += m;
+        d_offset += m * d_across;
+        s_offset += m * s_across;
+        for (int j = last; j > 0 && at[j] == axes.sizes[j]; --j) {
+          d_offset += strides[0][j - 1] - at[j] * strides[0][j];
+          s_offset += strides[1][j - 1] - at[j] * strides[1][j];
+          at[j] = 0;
+          ++at[j - 1];
+        }
+      }
+    });
+  });
+}
+
+void fill_elements(const Tensor& dst, const Scalar& value) {
+  if (dst.numel() == 0) return;
+  Dims strides[1] = {dst.strides()};
+  const Axes axes = simplify(dst.sizes(), strides, 1);
+  uint64_t item = 0;
+  if (value.is_float()) {
+    const double v = value.as_double();
+    convert_elements(&item, dst.dtype(), &v, DType::Float64, 1);
+  } else {
+    const int64_t v = value.as_int();
+    convert_elements(&item, dst.dtype(), &v, DType::Int64, 1);
+  }
+  by_size(dst.item_bytes(), [&](auto unit) {
+    using U = decltype(unit);
+    U* d = static_cast<U*>(dst.data());
+    U v;
+    std::memcpy(&v, &item, sizeof(U));
+    const int64_t step = strides[0].empty() ? 1 : strides[0].back();
+    parallel_for(0, axes.numel, kGrain * 4, [&](int64_t begin, int64_t end) {
+      walk_rows(axes, strides[0], begin, end - begin, [&](int64_t offset, int64_t, int64_t m) {
+        if (step == 1) std::fill_n(d + offset, m, v);
+        else
+          for (int64_t i = 0; i < m; ++i) d[offset + i * step] = v;
+      });
+    });
+  });
+}
+
+}  // namespace fl

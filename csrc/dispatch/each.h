@@ -1,0 +1,55 @@
+// Element-wise execution: one driver for every op whose table entry has an `each:` body.
+//
+// A body becomes, per instruction set and compute type (float, double, int32, int64), one loop over
+// contiguous tiles: TileFn. The driver broadcasts, converts and gathers operands into tiles where they
+// are not already contiguous in the compute type, so that the loops know nothing of strides or dtypes:
+//
+//      operand (any dtype, any strides) --gather/convert--> tile --TileFn--> tile --convert--> output
+//
+// Where an operand is contiguous in the compute type its own memory is the tile. The other six dtypes
+// are computed in float (16-bit floats) or int32 (small integers and bool) and narrowed on the way out.
+#pragma once
+
+#include "base/scalar.h"
+#include "tensor/tensor.h"
+
+namespace fl {
+
+// out[i] = f(in[0][i], in[1][i], ..., params) for i < n. Input and output may be the same tile.
+using TileFn = void (*)(int64_t n, void* out, const void* const* in, const Scalar* params);
+
+// The loops of one op for the processor at hand; a null loop means the op has no such compute type.
+struct EachKernel {
+  TileFn f32, f64, i32, i64;
+  bool bool_out;  // the loops write one byte (0 or 1) per element instead of the compute type
+  TileFn get(DType compute) const {
+    switch (compute) {
+      case DType::Float32: return f32;
+      case DType::Float64: return f64;
+      case DType::Int32: return i32;
+      default: return i64;
+    }
+  }
+};
+
+// One input of an element-wise op as the driver sees it: broadcast to the output's shape already.
+struct EachInput {
+  const void* data;
+  DType dtype;
+  const int64_t* strides;  // in elements, one per output dim, 0 where broadcast; null: one element for all
+};
+
+// Runs `fn` over `out` (already allocated, any strides without overlap). Inputs may be `out` itself (same
+// geometry), never partly overlapping it.
+void run_tiles(TileFn fn, bool bool_out, DType compute, const Scalar* params, const Tensor& out,
+               const EachInput* inputs, int n_inputs);
+
+// dst[...] = src[...] with conversion and broadcasting of src's strides; same shape expected (blocked
+// where it is a transpose). Does not handle overlap.
+void copy_elements(const Tensor& dst, const Tensor& src);
+void fill_elements(const Tensor& dst, const Scalar& value);
+
+// n contiguous elements from one dtype to another (C++ conversion rules; NaN to integer gives some value).
+void convert_elements(void* dst, DType to, const void* src, DType from, int64_t n);
+
+}  // namespace fl

@@ -1,0 +1,44 @@
+// The random number generator: a seed and how many draws were made from it.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <utility>
+
+#include "base/refcount.h"
+
+namespace fl {
+
+class Generator : public RefCounted {
+ public:
+  static constexpr uint64_t kDefaultSeed = 0x0123456789abcdefull;
+  void seed(uint64_t value) {
+    std::lock_guard lock(mutex_);
+    seed_ = value;
+    offset_ = 0;
+  }
+  // One draw: every call gets an offset of its own, whatever its size.
+  std::pair<uint64_t, uint64_t> next() {
+    std::lock_guard lock(mutex_);
+    return {seed_, offset_++};
+  }
+  std::pair<uint64_t, uint64_t> state() {
+    std::lock_guard lock(mutex_);
+    return {seed_, offset_};
+  }
+  void set_state(uint64_t seed, uint64_t offset) {
+    std::lock_guard lock(mutex_);
+    seed_ = seed;
+    offset_ = offset;
+  }
+
+ private:
+  std::mutex mutex_;
+  uint64_t seed_ = kDefaultSeed;
+  uint64_t offset_ = 0;
+};
+
+Generator& default_generator();
+inline Generator& generator_or_default(Generator* g) { return g ? *g : default_generator(); }
+
+}  // namespace fl

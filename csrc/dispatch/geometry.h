@@ -1,0 +1,20 @@
+// Geometry of views: pure functions of sizes and strides.
+#pragma once
+
+#include <optional>
+
+#include "tensor/tensor.h"
+
+namespace fl {
+
+// A shape with one -1 filled in. Raises ShapeError naming `op` where it does not hold `numel` elements.
+Dims infer_size(const char* op, IntList size, int64_t numel);
+// Strides under which `size` views the same elements, or nothing where a copy is needed.
+std::optional<Dims> view_strides(IntList old_sizes, IntList old_strides, IntList size);
+// Start and length of x[start:end:step] along an axis of `n`, by Python's rules (step > 0).
+struct SliceRange {
+  int64_t start, length;
+};
+SliceRange slice_range(int64_t n, std::optional<int64_t> start, std::optional<int64_t> end, int64_t step);
+
+}  // namespace fl

@@ -1,0 +1,17 @@
+// Ops that are compositions with a choice in them (`composite: native` in the table), and helpers of the
+// bindings that are built from ops.
+#pragma once
+
+#include "dispatch/op_types.h"
+#include "natives.h"
+
+namespace fl {
+
+// x converted; x itself where nothing changes and `copy` is false.
+Tensor to(const Tensor& x, std::optional<DType> dtype, std::optional<Device> device, bool copy);
+// Row-major x, with history; x itself where it is already.
+Tensor make_contiguous(const Tensor& x);
+// A 0-d tensor's value.
+Scalar item_of(const Tensor& x);
+
+}  // namespace fl

@@ -1,0 +1,297 @@
+#include "base/error.h"
+#include "dispatch/geometry.h"
+#include "dispatch/native.h"
+#include "dispatch/wrap.h"
+#include "ops.h"
+
+namespace fl {
+
+Tensor to(const Tensor& x, std::optional<DType> dtype, std::optional<Device> device, bool copy) {
+  const Device where = device.value_or(x.device());
+  require_device(where);
+  const DType type = dtype.value_or(x.dtype());
+  if (where.kind != x.device().kind) {
+    if (!where.is_meta())
+      raise<DeviceError>("to: a meta tensor has no data to move to '", where, "'; use empty_like(x, device='", where, "')");
+    return op::empty_like(x, type, where);
+  }
+  if (type != x.dtype()) return op::cast(x, type);
+  return copy ? op::clone(x) : x;
+}
+
+Tensor make_contiguous(const Tensor& x) { return x.is_contiguous() ? x : op::contiguous_copy(x); }
+
+Scalar item_of(const Tensor& x) {
+  if (x.numel() != 1) raise<ArgumentError>("item: the tensor has shape ", x.sizes(), " and ", x.numel(), " elements; expected exactly one");
+  if (x.is_meta()) raise<DeviceError>("item: a meta tensor has no data");
+  return visit(x.dtype(), [&]<class T>(T) {
+    const T v = *x.data<T>();
+    if constexpr (std::is_class_v<T>) return Scalar(static_cast<double>(static_cast<float>(v)));
+    else return Scalar(v);
+  });
+}
+
+namespace native {
+namespace {
+
+Tensor made(Tensor y, bool requires_grad) {
+  if (requires_grad) set_requires_grad(y, true);
+  return y;
+}
+
+Tensor fresh(const char* op, IntList size, DType dtype, std::optional<Device> device) {
+  const Device where = device.value_or(Device{});
+  require_device(where);
+  return new_output(op, size, dtype, where);
+}
+
+Tensor filled(const char* op, IntList size, Scalar value, DType dtype, std::optional<Device> device, bool grad) {
+  Tensor y = fresh(op, size, dtype, device);
+  if (!y.is_meta()) fill_elements(y, value);
+  return made(std::move(y), grad);
+}
+
+// A new tensor with x's strides where x is dense, as PyTorch's _like functions make them.
+Tensor like(const Tensor& x, std::optional<DType> dtype, std::optional<Device> device) {
+  const Device where = device.value_or(x.device());
+  require_device(where);
+  Tensor y = is_dense(x) ? fl::empty_strided(x.sizes(), x.strides(), dtype.value_or(x.dtype()), where)
+                         : fl::empty(x.sizes(), dtype.value_or(x.dtype()), where);
+  y.impl()->inference = thread_modes().inference;
+  return y;
+}
+
+Tensor filled_like(const Tensor& x, Scalar value, std::optional<DType> dtype, std::optional<Device> device, bool grad) {
+  Tensor y = like(x, dtype, device);
+  if (!y.is_meta()) fill_elements(y, value);
+  return made(std::move(y), grad);
+}
+
+DType type_of(Scalar value) {
+  switch (value.kind()) {
+    case Scalar::Kind::Bool: return DType::Bool;
+    case Scalar::Kind::Int: return DType::Int64;
+    default: return default_dtype();
+  }
+}
+
+using OptType = std::optional<DType>;
+using OptDevice = std::optional<Device>;
+
+}  // namespace
+
+Tensor empty(IntList size, OptType dtype, OptDevice device, bool grad, bool) {
+  return made(fresh("empty", size, dtype.value_or(default_dtype()), device), grad);
+}
+Tensor zeros(IntList size, OptType dtype, OptDevice device, bool grad) {
+  return filled("zeros", size, 0, dtype.value_or(default_dtype()), device, grad);
+}
+Tensor ones(IntList size, OptType dtype, OptDevice device, bool grad) {
+  return filled("ones", size, 1, dtype.value_or(default_dtype()), device, grad);
+}
+Tensor full(IntList size, Scalar value, OptType dtype, OptDevice device, bool grad) {
+  return filled("full", size, value, dtype.value_or(type_of(value)), device, grad);
+}
+Tensor empty_like(const Tensor& x, OptType dtype, OptDevice device, bool grad) { return made(like(x, dtype, device), grad); }
+Tensor zeros_like(const Tensor& x, OptType dtype, OptDevice device, bool grad) { return filled_like(x, 0, dtype, device, grad); }
+Tensor ones_like(const Tensor& x, OptType dtype, OptDevice device, bool grad) { return filled_like(x, 1, dtype, device, grad); }
+Tensor full_like(const Tensor& x, Scalar value, OptType dtype, OptDevice device, bool grad) {
+  return filled_like(x, value, dtype, device, grad);
+}
+Tensor new_empty(const Tensor& x, IntList size, OptType dtype, OptDevice device, bool grad) {
+  return made(fresh("new_empty", size, dtype.value_or(x.dtype()), device.value_or(x.device())), grad);
+}
+Tensor new_zeros(const Tensor& x, IntList size, OptType dtype, OptDevice device, bool grad) {
+  return filled("new_zeros", size, 0, dtype.value_or(x.dtype()), device.value_or(x.device()), grad);
+}
+Tensor new_ones(const Tensor& x, IntList size, OptType dtype, OptDevice device, bool grad) {
+  return filled("new_ones", size, 1, dtype.value_or(x.dtype()), device.value_or(x.device()), grad);
+}
+Tensor new_full(const Tensor& x, IntList size, Scalar value, OptType dtype, OptDevice device, bool grad) {
+  return filled("new_full", size, value, dtype.value_or(x.dtype()), device.value_or(x.device()), grad);
+}
+
+Tensor empty_strided(IntList size, IntList stride, OptType dtype, OptDevice device, bool grad) {
+  if (size.size() != stride.size()) raise<ShapeError>("empty_strided: size = ", size, ", stride = ", stride, "; expected equal lengths");
+  int64_t extent = 1;
+  checked_numel("empty_strided", size);
+  for (size_t i = 0; i < size.size(); ++i) {
+    int64_t reach;
+    if (stride[i] < 0) raise<ShapeError>("empty_strided: stride = ", stride, "; expected no negative stride");
+    if (size[i] > 0 && (__builtin_mul_overflow(size[i] - 1, stride[i], &reach) || __builtin_add_overflow(extent, reach, &extent) || extent > (int64_t{1} << 59)))
+      raise<ShapeError>("empty_strided: size = ", size, ", stride = ", stride, " reach past what memory can address");
+  }
+  const Device where = device.value_or(Device{});
+  require_device(where);
+  return made(fl::empty_strided(size, stride, dtype.value_or(default_dtype()), where), grad);
+}
+
+Tensor eye(int64_t n, std::optional<int64_t> m, OptType dtype, OptDevice device, bool grad) {
+  const int64_t columns = m.value_or(n);
+  Tensor y = filled("eye", Dims{n, columns}, 0, dtype.value_or(default_dtype()), device, false);
+  if (!y.is_meta()) {
+    const int64_t k = std::min(n, columns);
+    fill_elements(alias(y, Dims{k}, Dims{columns + 1}, 0), 1);
+  }
+  return made(std::move(y), grad);
+}
+
+Tensor arange(Scalar end, OptType dtype, OptDevice device, bool grad) { return native::arange(Scalar(0), end, Scalar(1), dtype, device, grad); }
+
+Tensor arange(Scalar start, Scalar end, Scalar step, OptType dtype, OptDevice device, bool grad) {
+  const bool whole = !start.is_float() && !end.is_float() && !step.is_float();
+  const DType type = dtype.value_or(whole ? DType::Int64 : default_dtype());
+  if (step.as_double() == 0) raise<ArgumentError>("arange: step = 0; expected a step other than zero");
+  int64_t n = 0;
+  if (whole) {
+    const int64_t a = start.as_int(), b = end.as_int(), s = step.as_int();
+    n = s > 0 ? (b > a ? (b - a + s - 1) / s : 0) : (a > b ? (a - b - s - 1) / -s : 0);
+  } else {
+    const double count = std::ceil((end.as_double() - start.as_double()) / step.as_double());
+    if (!(count < 0x1p59)) raise<ArgumentError>("arange: start = ", start, ", end = ", end, ", step = ", step, " has no finite number of elements");
+    n = std::max<int64_t>(0, static_cast<int64_t>(count));
+  }
+  Tensor y = fresh("arange", Dims{n}, type, device);
+  if (!y.is_meta())
+    visit(type, [&]<class T>(T) {
+      T* out = y.data<T>();
+      using V = std::conditional_t<std::is_integral_v<T>, int64_t, double>;
+      const V a = start.as<V>(), s = step.as<V>();
+      for (int64_t i = 0; i < n; ++i) {
+        if constexpr (std::is_class_v<T>) out[i] = T(static_cast<float>(a + static_cast<V>(i) * s));
+        else out[i] = static_cast<T>(a + static_cast<V>(i) * s);
+      }
+    });
+  return made(std::move(y), grad);
+}
+
+namespace {
+
+template <class F>
+Tensor spaced(const char* op, Scalar start, Scalar end, int64_t steps, OptType dtype, OptDevice device, bool grad, F&& value) {
+  if (steps < 0) raise<ArgumentError>(op, ": steps = ", steps, "; expected steps >= 0");
+  Tensor y = fresh(op, Dims{steps}, dtype.value_or(default_dtype()), device);
+  const double a = start.as_double(), b = end.as_double();
+  const double step = steps > 1 ? (b - a) / static_cast<double>(steps - 1) : 0;
+  if (!y.is_meta())
+    visit(y.dtype(), [&]<class T>(T) {
+      T* out = y.data<T>();
+      for (int64_t i = 0; i < steps; ++i) {  // from both ends, so that the last element is `end`
+        const double v = value(i < steps / 2 || steps == 1 ? a + step * static_cast<double>(i) : b - step * static_cast<double>(steps - 1 - i));
+        if constexpr (std::is_class_v<T>) out[i] = T(static_cast<float>(v));
+        else out[i] = static_cast<T>(v);
+      }
+    });
+  return made(std::move(y), grad);
+}
+
+}  // namespace
+
+Tensor linspace(Scalar start, Scalar end, int64_t steps, OptType dtype, OptDevice device, bool grad) {
+  return spaced("linspace", start, end, steps, dtype, device, grad, [](double v) { return v; });
+}
+Tensor logspace(Scalar start, Scalar end, int64_t steps, double base, OptType dtype, OptDevice device, bool grad) {
+  return spaced("logspace", start, end, steps, dtype, device, grad, [base](double v) { return std::pow(base, v); });
+}
+
+Tensor reshape(const Tensor& x, IntList shape) {
+  const Dims full = infer_size("reshape", shape, x.numel());
+  if (full == x.sizes()) return op::view(x, full);
+  if (view_strides(x.sizes(), x.strides(), full)) return op::view(x, full);
+  return op::view(op::contiguous_copy(x), full);
+}
+
+Tensor flatten(const Tensor& x, int64_t start_dim, int64_t end_dim) {
+  start_dim = wrap_dim("flatten", "start_dim", start_dim, x);
+  end_dim = wrap_dim("flatten", "end_dim", end_dim, x);
+  if (start_dim > end_dim)
+    raise<ArgumentError>("flatten: start_dim = ", start_dim, ", end_dim = ", end_dim, "; expected start_dim <= end_dim");
+  if (x.ndim() == 0) return op::reshape(x, Dims{1});
+  if (start_dim == end_dim) return x;
+  Dims shape;
+  int64_t joined = 1;
+  for (int i = 0; i < x.ndim(); ++i) {
+    if (i >= start_dim && i <= end_dim) joined *= x.sizes()[i];
+    if (i < start_dim || i > end_dim) shape.push_back(x.sizes()[i]);
+    if (i == end_dim) shape.push_back(joined);
+  }
+  return op::reshape(x, shape);
+}
+
+Tensor unflatten(const Tensor& x, int64_t dim, IntList sizes) {
+  dim = wrap_dim("unflatten", "dim", dim, x);
+  const Dims part = infer_size("unflatten", sizes, x.size(static_cast<int>(dim)));
+  Dims shape;
+  for (int i = 0; i < x.ndim(); ++i) {
+    if (i != dim) shape.push_back(x.sizes()[i]);
+    else for (int64_t s : part) shape.push_back(s);
+  }
+  return op::view(x, shape);
+}
+
+Tensor permute_backward(const Tensor& g, IntList dims) {
+  Dims inverse(static_cast<int>(dims.size()));
+  for (size_t i = 0; i < dims.size(); ++i) inverse[static_cast<int>(dims[i])] = static_cast<int64_t>(i);
+  return op::permute(g, inverse);
+}
+
+Tensor as_strided(const Tensor& x, IntList size, IntList stride, std::optional<int64_t> storage_offset) {
+  return op::as_strided_view(x, size, stride, storage_offset.value_or(x.offset()));
+}
+
+Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length) {
+  dim = wrap_dim("narrow", "dim", dim, x);
+  const int64_t n = x.ndim() ? x.size(static_cast<int>(dim)) : 0;
+  if (start < 0) start += n;
+  if (start < 0 || length < 0 || start + length > n)
+    raise<ArgumentError>("narrow: start = ", start, ", length = ", length, ", but axis ", dim, " has size ", n, "; expected start + length <= ", n);
+  return op::slice(x, dim, start, start + length, 1);
+}
+
+std::vector<Tensor> split(const Tensor& x, int64_t split_size, int64_t dim) {
+  dim = wrap_dim("split", "dim", dim, x);
+  const int64_t n = x.ndim() ? x.size(static_cast<int>(dim)) : 0;
+  if (x.ndim() == 0) raise<ShapeError>("split: a 0-d tensor has no axis to split");
+  if (split_size < 0 || (split_size == 0 && n != 0)) raise<ArgumentError>("split: split_size = ", split_size, "; expected at least 1");
+  Dims sizes;
+  for (int64_t at = 0; at < n; at += split_size) sizes.push_back(std::min(split_size, n - at));
+  if (sizes.empty()) sizes.push_back(0);
+  return op::split_with_sizes(x, sizes, dim);
+}
+
+std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int64_t dim) {
+  if (chunks < 1) raise<ArgumentError>("chunk: chunks = ", chunks, "; expected at least 1");
+  dim = wrap_dim("chunk", "dim", dim, x);
+  const int64_t n = x.ndim() ? x.size(static_cast<int>(dim)) : 0;
+  return native::split(x, std::max<int64_t>(1, (n + chunks - 1) / chunks), dim);
+}
+
+Tensor cat(TensorList tensors, int64_t dim) {
+  if (tensors.empty()) raise<ArgumentError>("cat: expected a non-empty list of tensors");
+  std::vector<Tensor> parts;
+  DType type = tensors[0].dtype();
+  for (const Tensor& t : tensors) {
+    type = promote(type, t.dtype());
+    if (t.ndim() != 1 || t.numel() != 0) parts.push_back(t);  // [] joins with anything, as ever
+  }
+  if (parts.empty()) parts.push_back(tensors[0]);
+  dim = wrap_dim("cat", "dim", dim, parts[0]);
+  for (Tensor& t : parts)
+    if (t.dtype() != type) t = op::cast(t, type);
+  return op::cat_same(parts, dim);
+}
+
+Tensor stack(TensorList tensors, int64_t dim) {
+  if (tensors.empty()) raise<ArgumentError>("stack: expected a non-empty list of tensors");
+  std::vector<Tensor> parts;
+  for (size_t k = 0; k < tensors.size(); ++k) {
+    if (!(tensors[k].sizes() == tensors[0].sizes()))
+      raise<ShapeError>("stack: tensors[", k, "] has shape ", tensors[k].sizes(), ", but tensors[0] has shape ", tensors[0].sizes(), "; expected equal shapes");
+    parts.push_back(op::unsqueeze(tensors[k], dim));
+  }
+  if (dim < 0) dim += parts[0].ndim();
+  return native::cat(parts, dim);
+}
+
+}  // namespace native
+}  // namespace fl

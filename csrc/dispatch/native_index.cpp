@@ -1,0 +1,167 @@
+// Indexing, sorting and counting ops that are compositions with a choice in them.
+#include "base/error.h"
+#include "dispatch/native.h"
+#include "dispatch/shapes.h"
+#include "dispatch/wrap.h"
+#include "ops.h"
+
+namespace fl::native {
+namespace {
+
+// The shape to which all of them broadcast.
+Dims common_shape(const char* name, TensorList xs) {
+  Dims out;
+  for (const Tensor& x : xs) {
+    if (!x.defined()) continue;
+    while (out.size() < x.ndim()) out.insert(0, 1);
+    for (int i = 1; i <= x.ndim(); ++i) {
+      int64_t& have = out[out.size() - i];
+      const int64_t size = x.size(x.ndim() - i);
+      if (have == 1) have = size;
+      else if (size != 1 && size != have)
+        raise<ShapeError>(name, ": index shapes ", out, " and ", x.sizes(), " do not broadcast");
+    }
+  }
+  return out;
+}
+Tensor int64_tensor(IntList sizes, const Tensor& like) { return new_output("index", sizes, DType::Int64, like.device()); }
+
+}  // namespace
+
+Tensor take_along_dim(const Tensor& x, const Tensor& indices, std::optional<int64_t> dim) {
+  if (!dim) return op::gather(op::reshape(x, Dims{-1}), 0, op::reshape(indices, Dims{-1}));
+  if (x.ndim() != indices.ndim())
+    raise<ShapeError>("take_along_dim: x has shape ", x.sizes(), ", indices have shape ", indices.sizes(), "; expected the same number of axes");
+  Dims xs = x.sizes(), is = indices.sizes();
+  for (int i = 0; i < x.ndim(); ++i)
+    if (i != *dim) xs[i] = is[i] = std::max(xs[i], is[i]);
+  return op::gather(op::expand(x, xs), *dim, op::expand(indices, is));
+}
+
+Tensor masked_select(const Tensor& x, const Tensor& mask) {
+  const Tensor both[] = {x, mask};
+  const Dims shape = common_shape("masked_select", both);
+  return op::masked_select_same(op::expand(x, shape), op::expand(mask, shape));
+}
+Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source) {
+  const Tensor both[] = {x, mask};
+  const Dims shape = common_shape("masked_scatter", both);
+  return op::masked_scatter_same(op::expand(x, shape), op::expand(mask, shape), source);
+}
+
+namespace {
+
+std::vector<Tensor> broadcast_indices(const char* name, TensorList indices) {
+  const Dims common = common_shape(name, indices);
+  std::vector<Tensor> at(indices.begin(), indices.end());
+  for (Tensor& i : at)
+    if (i.defined() && !(i.sizes() == common)) i = op::expand(i, common);
+  return at;
+}
+Tensor values_for(const Tensor& x, TensorList at, const Tensor& values) {
+  const Tensor v = values.dtype() == x.dtype() ? values : op::cast(values, x.dtype());
+  const Dims shape = fl::shape::index_get(x, at);
+  return v.sizes() == shape ? v : op::expand(v, shape);
+}
+
+}  // namespace
+
+Tensor index(const Tensor& x, TensorList indices) { return op::index_get(x, broadcast_indices("index", indices)); }
+Tensor index_put(const Tensor& x, TensorList indices, const Tensor& values, bool accumulate) {
+  const std::vector<Tensor> at = broadcast_indices("index_put", indices);
+  return op::index_put_full(x, at, values_for(x, at, values), accumulate);
+}
+Tensor index_put_(const Tensor& x, TensorList indices, const Tensor& values, bool accumulate) {
+  const std::vector<Tensor> at = broadcast_indices("index_put_", indices);
+  return op::index_put_full_(x, at, values_for(x, at, values), accumulate);
+}
+Tensor index_put_backward(const Tensor& dy, TensorList indices, bool accumulate) {
+  if (accumulate) return dy;
+  return op::index_put_full(dy, indices, op::new_zeros(dy, fl::shape::index_get(dy, indices)), false);
+}
+
+Tensor put_backward(const Tensor& dy, const Tensor& index, const Tensor& source, bool accumulate) {
+  return accumulate ? dy : op::put(dy, index, op::zeros_like(source), false);
+}
+Tensor roll_back(const Tensor& x, IntList shifts, std::optional<IntList> dims) {
+  Dims opposite{IntList(shifts)};
+  for (int64_t& s : opposite) s = -s;
+  return op::roll(x, opposite, dims);
+}
+
+Tensor tile(const Tensor& x, IntList dims) {
+  Dims repeats{IntList(dims)};
+  while (repeats.size() < x.ndim()) repeats.insert(0, 1);
+  return op::repeat(x, repeats);
+}
+Tensor repeat_interleave(const Tensor& x, int64_t repeats, std::optional<int64_t> dim) {
+  if (repeats < 0) raise<ArgumentError>("repeat_interleave: repeats = ", repeats, "; expected none below 0");
+  if (!dim) return repeat_interleave(op::reshape(x, Dims{-1}), repeats, 0);
+  const int64_t n = x.size(static_cast<int>(*dim));
+  Tensor index = int64_tensor(Dims{n * repeats}, x);
+  if (!index.is_meta())
+    for (int64_t i = 0; i < n * repeats; ++i) index.data<int64_t>()[i] = i / repeats;
+  return op::index_select(x, *dim, index);
+}
+Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<int64_t> dim) {
+  if (!dim) return repeat_interleave(op::reshape(x, Dims{-1}), repeats, 0);
+  const int64_t n = x.size(static_cast<int>(*dim));
+  if (repeats.ndim() > 1 || (repeats.numel() != 1 && repeats.numel() != n))
+    raise<ShapeError>("repeat_interleave: repeats have shape ", repeats.sizes(), ", but dim = ", *dim, " of x with shape ", x.sizes(), " has ", n, " elements");
+  const Tensor counts = contiguous_for_kernel(cast_for_kernel(repeats, DType::Int64));
+  const int64_t* c = counts.data<int64_t>();
+  const bool one = counts.numel() == 1;
+  int64_t total = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t k = c[one ? 0 : i];
+    if (k < 0) raise<ArgumentError>("repeat_interleave: repeats hold ", k, "; expected none below 0");
+    total += k;
+  }
+  Tensor index = int64_tensor(Dims{total}, x);
+  int64_t* to = index.data<int64_t>();
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t k = c[one ? 0 : i]; k > 0; --k) *to++ = i;
+  return op::index_select(x, *dim, index);
+}
+
+Tensor diff(const Tensor& x, int64_t n, int64_t dim) {
+  Tensor y = x;
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t size = y.size(static_cast<int>(dim));
+    if (size < 2) return op::narrow(y, dim, 0, 0);
+    const Tensor later = op::narrow(y, dim, 1, size - 1), earlier = op::narrow(y, dim, 0, size - 1);
+    y = y.dtype() == DType::Bool ? op::logical_xor(later, earlier) : op::sub(later, earlier);
+  }
+  return y;
+}
+
+Tensor median(const Tensor& x) { return std::get<0>(op::median(op::reshape(x, Dims{-1}), 0)); }
+Tensor nanmedian(const Tensor& x) { return std::get<0>(op::nanmedian(op::reshape(x, Dims{-1}), 0)); }
+Tensor msort(const Tensor& x) { return std::get<0>(op::sort(x, 0)); }
+
+std::tuple<Tensor, Tensor> scatter_reduce_backward(const Tensor& dy, const Tensor& x, int64_t dim, const Tensor& index,
+                                                   const Tensor& src, std::string_view reduce, bool include_self,
+                                                   const Tensor& count, const Tensor& y) {
+  Tensor dx = dy, ds;
+  if (reduce == "sum") {
+    ds = op::gather(dy, dim, index);
+  } else if (reduce == "mean") {
+    const Tensor share = op::div(dy, op::clamp_min(count, 1));
+    dx = share;
+    ds = op::gather(share, dim, index);
+  } else if (reduce == "prod") {
+    dx = op::div(op::mul(dy, y), x);
+    ds = op::div(op::gather(op::mul(dy, y), dim, index), src);
+  } else {
+    const Tensor from_self = op::eq(x, y), from_src = op::cast(op::eq(src, op::gather(y, dim, index)), dy.dtype());
+    Tensor ties = op::scatter_add(include_self ? op::cast(from_self, dy.dtype()) : op::zeros_like(dy), dim, index, from_src);
+    const Tensor share = op::div(dy, op::clamp_min(ties, 1));
+    dx = op::where(from_self, share, 0);
+    ds = op::mul(op::gather(share, dim, index), from_src);
+    if (!include_self) dx = op::where(op::eq(count, 0), dy, dx);
+  }
+  if (!include_self) dx = op::scatter(dx, dim, index, Scalar(0));
+  return {dx, ds};
+}
+
+}  // namespace fl::native

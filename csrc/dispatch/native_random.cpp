@@ -1,0 +1,84 @@
+#include "base/error.h"
+#include "dispatch/native.h"
+#include "dispatch/wrap.h"
+#include "ops.h"
+
+namespace fl::native {
+namespace {
+
+using OptType = std::optional<DType>;
+using OptDevice = std::optional<Device>;
+
+template <class Fill>
+Tensor drawn(IntList size, DType dtype, OptDevice device, bool grad, Fill&& fill) {
+  Tensor y = op::empty(size, dtype, device);
+  {
+    NoGrad off;
+    fill(y);
+  }
+  if (grad) set_requires_grad(y, true);
+  return y;
+}
+
+Tensor integers(int64_t low, int64_t high, IntList size, Generator* generator, DType dtype, OptDevice device, bool grad) {
+  if (low >= high) raise<ArgumentError>("randint: low = ", low, ", high = ", high, "; expected low < high");
+  return drawn(size, dtype, device, grad, [&](const Tensor& y) { op::random_between_(y, low, high, generator); });
+}
+
+}  // namespace
+
+Tensor rand(IntList size, Generator* g, OptType dtype, OptDevice device, bool grad) {
+  return drawn(size, dtype.value_or(default_dtype()), device, grad, [&](const Tensor& y) { op::uniform_(y, 0.0, 1.0, g); });
+}
+Tensor randn(IntList size, Generator* g, OptType dtype, OptDevice device, bool grad) {
+  return drawn(size, dtype.value_or(default_dtype()), device, grad, [&](const Tensor& y) { op::normal_(y, 0.0, 1.0, g); });
+}
+Tensor randint(int64_t high, IntList size, Generator* g, OptType dtype, OptDevice device, bool grad) {
+  return integers(0, high, size, g, dtype.value_or(DType::Int64), device, grad);
+}
+Tensor randint(int64_t low, int64_t high, IntList size, Generator* g, OptType dtype, OptDevice device, bool grad) {
+  return integers(low, high, size, g, dtype.value_or(DType::Int64), device, grad);
+}
+Tensor rand_like(const Tensor& x, OptType dtype, OptDevice device, bool grad) {
+  return native::rand(x.sizes(), nullptr, dtype.value_or(x.dtype()), device.value_or(x.device()), grad);
+}
+Tensor randn_like(const Tensor& x, OptType dtype, OptDevice device, bool grad) {
+  return native::randn(x.sizes(), nullptr, dtype.value_or(x.dtype()), device.value_or(x.device()), grad);
+}
+Tensor randint_like(const Tensor& x, int64_t high, OptType dtype, OptDevice device) {
+  return integers(0, high, x.sizes(), nullptr, dtype.value_or(x.dtype()), device.value_or(x.device()), false);
+}
+Tensor randint_like(const Tensor& x, int64_t low, int64_t high, OptType dtype, OptDevice device) {
+  return integers(low, high, x.sizes(), nullptr, dtype.value_or(x.dtype()), device.value_or(x.device()), false);
+}
+Tensor randperm(int64_t n, Generator* g, OptType dtype, OptDevice device) {
+  if (n < 0) raise<ArgumentError>("randperm: n = ", n, "; expected n >= 0");
+  return drawn(Dims{n}, dtype.value_or(DType::Int64), device, false, [&](const Tensor& y) { op::randperm_(y, g); });
+}
+Tensor normal(const Tensor& mean, const Tensor& std, Generator* g) {
+  Tensor z = op::add(op::zeros_like(mean), op::zeros_like(std));
+  op::normal_(z, 0.0, 1.0, g);
+  return op::add(op::mul(z, std), mean);
+}
+Tensor normal(const Tensor& mean, double std, Generator* g) {
+  Tensor z = op::empty_like(mean);
+  op::normal_(z, 0.0, std, g);
+  return op::add(z, mean);
+}
+Tensor normal(double mean, const Tensor& std, Generator* g) {
+  Tensor z = op::empty_like(std);
+  op::normal_(z, 0.0, 1.0, g);
+  return op::add(op::mul(z, std), mean);
+}
+Tensor normal(double mean, double std, IntList size, Generator* g, OptType dtype, OptDevice device, bool grad) {
+  return drawn(size, dtype.value_or(default_dtype()), device, grad, [&](const Tensor& y) { op::normal_(y, mean, std, g); });
+}
+
+Tensor dropout(const Tensor& x, double p, bool training, bool inplace) {
+  if (!(p >= 0 && p <= 1)) raise<ArgumentError>("dropout: p = ", p, "; expected 0 <= p <= 1");
+  if (!training || p == 0) return x;
+  const Tensor mask = op::dropout_mask(x, p);
+  return inplace ? op::mul_(x, mask) : op::mul(x, mask);
+}
+
+}  // namespace fl::native

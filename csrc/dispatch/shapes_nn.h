@@ -1,0 +1,105 @@
+// Shape rules of matrix products, convolution, pooling and losses. They run after the checks.
+#pragma once
+
+#include <optional>
+
+#include "tensor/tensor.h"
+
+namespace fl::shape {
+
+inline Dims mm(const Tensor& a, const Tensor& b) { return {a.size(0), b.size(1)}; }
+inline Dims bmm(const Tensor& a, const Tensor& b) { return {a.size(0), a.size(1), b.size(2)}; }
+inline Dims mv(const Tensor& a, const Tensor&) { return {a.size(0)}; }
+
+inline Dims matmul(const Tensor& a, const Tensor& b) {
+  const int na = a.ndim(), nb = b.ndim(), n = std::max({na - 2, nb - 2, 0});
+  Dims out(n, 1);
+  for (int d = 0; d < na - 2; ++d) out[n - (na - 2) + d] = a.size(d);
+  for (int d = 0; d < nb - 2; ++d)
+    if (b.size(d) != 1) out[n - (nb - 2) + d] = b.size(d);
+  if (na > 1) out.push_back(a.size(-2));
+  if (nb > 1) out.push_back(b.size(-1));
+  return out;
+}
+
+inline Dims linear(const Tensor& x, const Tensor& weight) {
+  Dims out = x.sizes();
+  out.back() = weight.size(0);
+  return out;
+}
+
+// Convolution over the axes after [N, C].
+inline Dims conv(const Tensor& x, const Tensor& weight, IntList stride, IntList padding, IntList dilation) {
+  Dims out{x.size(0), weight.size(0)};
+  for (int d = 2; d < x.ndim(); ++d)
+    out.push_back((x.size(d) + 2 * padding[d - 2] - dilation[d - 2] * (weight.size(d) - 1) - 1) / stride[d - 2] + 1);
+  return out;
+}
+
+inline Dims conv_transpose(const Tensor& x, const Tensor& weight, IntList stride, IntList padding, IntList output_padding,
+                           IntList dilation, int64_t groups) {
+  Dims out{x.size(0), weight.size(1) * groups};
+  for (int d = 2; d < x.ndim(); ++d)
+    out.push_back((x.size(d) - 1) * stride[d - 2] - 2 * padding[d - 2] + dilation[d - 2] * (weight.size(d) - 1) + output_padding[d - 2] + 1);
+  return out;
+}
+
+inline Dims pool(const Tensor& x, IntList kernel, IntList stride, IntList padding, IntList dilation, bool ceil_mode) {
+  Dims out{x.size(0), x.size(1)};
+  for (int d = 2; d < x.ndim(); ++d) {
+    const int64_t s = stride.empty() ? kernel[d - 2] : stride[d - 2], p = padding[d - 2];
+    const int64_t span = x.size(d) + 2 * p - dilation[d - 2] * (kernel[d - 2] - 1) - 1;
+    int64_t n = (span + (ceil_mode ? s - 1 : 0)) / s + 1;
+    if (ceil_mode && (n - 1) * s >= x.size(d) + p) --n;  // the last window must start inside the padded input
+    out.push_back(n);
+  }
+  return out;
+}
+inline Dims avg_pool(const Tensor& x, IntList kernel, IntList stride, IntList padding, bool ceil_mode) {
+  return pool(x, kernel, stride, padding, Dims(static_cast<int>(kernel.size()), 1), ceil_mode);
+}
+inline Dims adaptive_pool(const Tensor& x, IntList output_size) {
+  Dims out{x.size(0), x.size(1)};
+  for (const int64_t n : output_size) out.push_back(n);
+  return out;
+}
+
+// A loss: one number, or one per element of x (reduction 0).
+inline Dims reduced(const Tensor& x, int64_t reduction) { return reduction == 0 ? x.sizes() : Dims(); }
+inline Dims reduced2(const Tensor& a, const Tensor& b, int64_t reduction) {
+  if (reduction != 0) return {};
+  const int n = std::max(a.ndim(), b.ndim());
+  Dims out(n, 1);
+  for (int d = 0; d < a.ndim(); ++d) out[n - a.ndim() + d] = a.size(d);
+  for (int d = 0; d < b.ndim(); ++d)
+    if (b.size(d) != 1) out[n - b.ndim() + d] = b.size(d);
+  return out;
+}
+
+// [N, C, ...] -> [C]; the leading axes of x without the last `axes`; [N, groups].
+inline Dims channels(const Tensor& x) { return {x.size(1)}; }
+inline Dims leading(const Tensor& x, int64_t axes) { return Dims(IntList(x.sizes().data(), x.ndim() - axes)); }
+inline Dims rows_of(const Tensor& x, IntList normalized) { return leading(x, static_cast<int64_t>(normalized.size())); }
+inline Dims rows_of(const Tensor& x, const Dims& normalized) { return leading(x, normalized.size()); }
+inline Dims groups_of(const Tensor& x, int64_t groups) { return {x.size(0), groups}; }
+
+inline Dims embedding(const Tensor& weight, const Tensor& indices) {
+  Dims out = indices.sizes();
+  out.push_back(weight.size(1));
+  return out;
+}
+inline Dims one_hot(const Tensor& indices, int64_t num_classes) {
+  Dims out = indices.sizes();
+  out.push_back(num_classes);
+  return out;
+}
+inline Dims attention(const Tensor& q, const Tensor& v) {
+  Dims out = q.sizes();
+  out.back() = v.size(-1);
+  return out;
+}
+
+inline Dims gru_kept(const Tensor& h) { return {h.size(0), 4 * h.size(1)}; }
+inline Dims gru_gates(const Tensor& h) { return {h.size(0), 3 * h.size(1)}; }
+
+}  // namespace fl::shape

@@ -1,0 +1,305 @@
+#include "dispatch/wrap.h"
+
+#include "ops.h"
+
+namespace fl {
+namespace {
+
+std::atomic<DType> default_float{DType::Float32};
+
+}  // namespace
+
+DType default_dtype() { return default_float.load(std::memory_order_relaxed); }
+void set_default_dtype(DType dtype) {
+  if (!is_float(dtype)) raise<DTypeError>("set_default_dtype: dtype = ", dtype, "; expected a floating point type");
+  default_float.store(dtype);
+}
+
+int64_t wrap_dim(const char* op, const char* arg, int64_t dim, const Tensor& x) {
+  const int64_t n = std::max(x.ndim(), 1);
+  if (dim < -n || dim >= n)
+    raise<IndexError>(op, ": ", arg, " = ", dim, ", but x has shape ", x.sizes(), "; expected ", -n, " <= ", arg, " <= ", n - 1);
+  return dim < 0 ? dim + n : dim;
+}
+
+WrappedDims::WrappedDims(const char* op, const char* arg, IntList dims, const Tensor& x) {
+  for (int64_t d : dims) {
+    const int64_t w = wrap_dim(op, arg, d, x);
+    if (std::find(values.begin(), values.end(), w) != values.end())
+      raise<ArgumentError>(op, ": ", arg, " = ", dims, " names an axis twice; expected distinct axes");
+    values.push_back(w);
+  }
+  list = values;
+}
+
+WrappedOptionalDims::WrappedOptionalDims(const char* op, const char* arg, std::optional<IntList> dims, const Tensor& x) {
+  if (!dims) return;
+  values = WrappedDims(op, arg, *dims, x).values;
+  list = IntList(values);
+}
+
+DType dt::promote_operands(const Operand* const* operands, int n) {
+  // Tensors with dims decide within their kind (bool < integer < float); 0-d tensors and then Python
+  // numbers only count where they are of a higher kind, as in PyTorch.
+  auto kind = [](DType t) { return t == DType::Bool ? 0 : is_float(t) ? 2 : 1; };
+  std::optional<DType> by_rank[3];  // tensors, 0-d tensors, numbers
+  for (int i = 0; i < n; ++i) {
+    const Operand& x = *operands[i];
+    int rank;
+    DType t;
+    if (x.is_tensor()) {
+      if (!x.tensor().defined()) continue;
+      rank = x.tensor().ndim() > 0 ? 0 : 1;
+      t = x.tensor().dtype();
+    } else {
+      rank = 2;
+      switch (x.number().kind()) {
+        case Scalar::Kind::Bool: t = DType::Bool; break;
+        case Scalar::Kind::Int: t = DType::Int64; break;
+        default: t = default_dtype();
+      }
+    }
+    by_rank[rank] = by_rank[rank] ? fl::promote(*by_rank[rank], t) : t;
+  }
+  std::optional<DType> result;
+  for (auto& t : by_rank) {
+    if (!t) continue;
+    if (!result || kind(*t) > kind(*result)) result = result && kind(*t) < kind(*result) ? result : t;
+  }
+  return result.value_or(default_dtype());
+}
+
+Tensor new_output(const char* op, IntList sizes, DType dtype, Device device) {
+  checked_numel(op, sizes);
+  Tensor y = empty(sizes, dtype, device);
+  y.impl()->inference = thread_modes().inference;
+  return y;
+}
+
+Tensor contiguous(const Tensor& x) {
+  Tensor y = empty(x.sizes(), x.dtype(), x.device());
+  if (!x.is_meta()) copy_elements(y, x);
+  return y;
+}
+
+std::vector<Tensor> contiguous_for_kernel(TensorList xs) {
+  std::vector<Tensor> out;
+  for (const Tensor& x : xs) out.push_back(contiguous_for_kernel(x));
+  return out;
+}
+
+Tensor cast_for_kernel(const Tensor& x, DType dtype) {
+  if (x.dtype() == dtype) return x;
+  Tensor y = empty(x.sizes(), dtype, x.device());
+  if (!x.is_meta()) copy_elements(y, x);
+  return y;
+}
+
+Tensor as_tensor(const Operand& x) {
+  if (x.is_tensor()) return x.tensor();
+  Tensor y = empty(Dims{}, dt::promote(x));
+  fill_elements(y, x.number());
+  return y;
+}
+
+namespace {
+
+// The broadcast shape of the operands, with an error that names both.
+Dims broadcast_shape(const char* op, const Operand* in, int n) {
+  Dims out;
+  for (int k = 0; k < n; ++k) {
+    if (!in[k].is_tensor() || !in[k].tensor().defined()) continue;
+    const Dims& s = in[k].tensor().sizes();
+    while (out.size() < s.size()) out.insert(0, 1);
+    const int shift = out.size() - s.size();
+    for (int i = 0; i < s.size(); ++i) {
+      if (s[i] == out[i + shift] || s[i] == 1) continue;
+      if (out[i + shift] != 1) {
+        std::string shapes;
+        for (int j = 0; j < n; ++j)
+          if (in[j].is_tensor() && in[j].tensor().defined()) shapes += (shapes.empty() ? "" : " and ") + to_string(in[j].tensor().sizes());
+        raise<ShapeError>(op, ": shapes ", shapes, " do not broadcast: sizes ", out[i + shift], " and ", s[i], " at axis ", i - s.size(),
+                          "; expected equal sizes or 1");
+      }
+      out[i + shift] = s[i];
+    }
+  }
+  return out;
+}
+
+void no_such_type(const char* op, DType type) {
+  raise<DTypeError>(op, ": not defined for ", type, "; cast to ", is_float(type) ? "an integer type" : "a floating point type", " first");
+}
+
+constexpr int kMaxEach = 8;
+
+// Strides of x in a broadcast shape: 0 where its axis is 1 or missing.
+void expanded_strides(const Tensor& x, const Dims& shape, Dims& out) {
+  out = Dims(shape.size());
+  const int shift = shape.size() - x.ndim();
+  for (int i = 0; i < x.ndim(); ++i) out[i + shift] = x.sizes()[i] == 1 ? 0 : x.strides()[i];
+}
+
+// Operands as the driver wants them; numbers are put into `boxes` in the compute type.
+struct Inputs {
+  EachInput inputs[kMaxEach];
+  Dims strides[kMaxEach];
+  alignas(8) char boxes[kMaxEach][8];
+
+  void set(int k, const Operand& x, DType compute, const Dims& shape) {
+    if (!x.is_tensor()) {
+      visit(compute, [&]<class T>(T) {
+        const T v = x.number().as<std::conditional_t<std::is_class_v<T>, float, T>>();
+        std::memcpy(boxes[k], &v, sizeof(v));
+      });
+      inputs[k] = {boxes[k], compute, nullptr};
+      return;
+    }
+    expanded_strides(x.tensor(), shape, strides[k]);
+    inputs[k] = {x.tensor().data(), x.tensor().dtype(), x.tensor().numel() == 1 ? nullptr : strides[k].data()};
+  }
+};
+
+void run_general(TileFn fn, bool bool_out, DType compute, const Operand* in, int n, const Scalar* params, const Tensor& out) {
+  Inputs inputs;
+  for (int k = 0; k < n; ++k) inputs.set(k, in[k], compute, out.sizes());
+  run_tiles(fn, bool_out, compute, params, out, inputs.inputs, n);
+}
+
+// Small, contiguous, of the compute type throughout: one call of the loop.
+bool run_small(TileFn fn, bool bool_out, DType compute, const Operand* in, int n, const Scalar* params, const Tensor& out) {
+  constexpr int64_t kSmall = 64;
+  const int64_t count = out.numel();
+  if (count > kSmall || n > 3 || !out.is_contiguous() || out.dtype() != (bool_out ? DType::Bool : compute)) return false;
+  alignas(64) char fills[3][kSmall * 8];
+  const void* pointers[3];
+  for (int k = 0; k < n; ++k) {
+    if (in[k].is_tensor()) {
+      const Tensor& x = in[k].tensor();
+      if (x.dtype() != compute || !x.is_contiguous() || x.numel() != count) return false;
+      pointers[k] = x.data();
+    } else {
+      const Scalar s = in[k].number();
+      auto fill = [&]<class T>(T) {
+        auto* p = reinterpret_cast<T*>(fills[k]);
+        const T v = s.as<T>();
+        for (int64_t i = 0; i < count; ++i) p[i] = v;
+      };
+      switch (compute) {
+        case DType::Float32: fill(float{}); break;
+        case DType::Float64: fill(double{}); break;
+        case DType::Int32: fill(int32_t{}); break;
+        default: fill(int64_t{});
+      }
+      pointers[k] = fills[k];
+    }
+  }
+  fn(count, out.data(), pointers, params);
+  return true;
+}
+
+// Shares memory in another geometry: the written tensor must not change what is still to be read.
+bool overlaps(const Tensor& out, const Tensor& x) {
+  if (&out.storage() != &x.storage() || out.numel() == 0 || x.numel() == 0) return false;
+  return !(out.offset() == x.offset() && out.sizes() == x.sizes() && out.strides() == x.strides() && out.dtype() == x.dtype());
+}
+
+}  // namespace
+
+Tensor run_each(const EachKernel& kernel, const char* op, DType result, DType type, const Operand* in, int n, const Scalar* params) {
+  const DType compute = compute_type(type);
+  const TileFn fn = kernel.get(compute);
+  if (!fn) no_such_type(op, type);
+  // Equal shapes and strides (or numbers) need no broadcasting.
+  const Tensor* first = nullptr;
+  bool same = true;
+  bool meta = false;
+  for (int k = 0; k < n; ++k) {
+    if (!in[k].is_tensor() || !in[k].tensor().defined()) continue;
+    const Tensor& x = in[k].tensor();
+    meta = meta || x.is_meta();
+    if (!first) first = &x;
+    else same = same && x.sizes() == first->sizes() && x.strides() == first->strides();
+  }
+  if (!first) raise<TypeMismatch>(op, ": expected at least one tensor among the operands");
+  Tensor y;
+  const Device device = meta ? Device{DeviceKind::Meta} : first->device();
+  if (same && first->is_contiguous()) y = empty_strided(first->sizes(), first->strides(), result, device);
+  else if (same && is_dense(*first)) y = empty_strided(first->sizes(), first->strides(), result, device);
+  else y = empty(broadcast_shape(op, in, n), result, device);
+  y.impl()->inference = thread_modes().inference;
+  if (meta || y.numel() == 0) return y;
+  if (!run_small(fn, kernel.bool_out, compute, in, n, params, y)) run_general(fn, kernel.bool_out, compute, in, n, params, y);
+  return y;
+}
+
+void run_each_into(const EachKernel& kernel, const char* op, DType result, DType type, const Operand* in, int n,
+                   const Scalar* params, const Tensor& out) {
+  const DType compute = compute_type(type);
+  const TileFn fn = kernel.get(compute);
+  if (!fn) no_such_type(op, type);
+  const Dims shape = broadcast_shape(op, in, n);
+  if (!(shape == out.sizes()))
+    raise<ShapeError>(op, ": the result has shape ", shape, ", which does not fit into x of shape ", out.sizes(), "; write x = ... instead");
+  auto kind = [](DType t) { return t == DType::Bool ? 0 : is_float(t) ? 2 : 1; };
+  if (kind(result) > kind(out.dtype()))
+    raise<DTypeError>(op, ": the result is ", result, ", which can not be stored in x of ", out.dtype(), "; cast x first");
+  if (out.is_meta() || out.numel() == 0) return;
+  std::vector<Tensor> copies;
+  std::vector<Operand> safe(in, in + n);
+  copies.reserve(static_cast<size_t>(n));
+  for (int k = 0; k < n; ++k)
+    if (in[k].is_tensor() && overlaps(out, in[k].tensor())) {
+      copies.push_back(contiguous(in[k].tensor()));
+      if (copies.back().same(in[k].tensor())) copies.back() = op::clone(in[k].tensor());
+      safe[static_cast<size_t>(k)] = Operand(copies.back());
+    }
+  if (!run_small(fn, kernel.bool_out, compute, safe.data(), n, params, out))
+    run_general(fn, kernel.bool_out, compute, safe.data(), n, params, out);
+}
+
+Tensor OutMeta::materialize(const Tensor& grad) const {
+  if (grad.defined() || !is_float(dtype)) return grad;
+  Tensor zero = empty(sizes, dtype, device);
+  if (!zero.is_meta()) fill_elements(zero, Scalar(0.0));
+  return zero;
+}
+
+std::vector<Tensor> materialize(const std::vector<Tensor>& grads, const std::vector<OutMeta>& metas) {
+  std::vector<Tensor> out;
+  for (size_t i = 0; i < metas.size(); ++i) out.push_back(metas[i].materialize(i < grads.size() ? grads[i] : Tensor()));
+  return out;
+}
+
+namespace {
+
+struct OverwriteBackward final : Node {
+  explicit OverwriteBackward(const char* op) : op_(op) {}
+  const char* name() const override { return op_; }
+  void apply(BackwardCall&) override {}
+  const char* op_;
+};
+
+}  // namespace
+
+Ref<Node> overwrite_node(const char* op, const Tensor& x) {
+  if (!grad_enabled() || !requires_grad(x)) return {};
+  auto node = make_ref<OverwriteBackward>(op);
+  node->edges.push_back(gradient_edge(x));
+  return node;
+}
+
+Dims sizes_along(TensorList xs, int64_t dim) {
+  Dims out;
+  for (const Tensor& x : xs) out.push_back(x.size(static_cast<int>(dim)));
+  return out;
+}
+
+IntList slice_of(IntList sizes, int64_t from, int64_t to) {
+  const int64_t n = static_cast<int64_t>(sizes.size());
+  from = std::clamp(from < 0 ? from + n : from, int64_t{0}, n);
+  to = std::clamp(to < 0 ? to + n : to, from, n);
+  return sizes.subspan(static_cast<size_t>(from), static_cast<size_t>(to - from));
+}
+
+}  // namespace fl

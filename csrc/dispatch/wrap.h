@@ -1,0 +1,174 @@
+// What the generated wrappers are made of: the steps of a call between its checks and its kernel.
+#pragma once
+
+#include "autograd/saved_tensor.h"
+#include "base/error.h"
+#include "dispatch/each.h"
+#include "dispatch/op_types.h"
+
+namespace fl {
+
+DType default_dtype();
+void set_default_dtype(DType dtype);
+
+// ---- dims
+
+int64_t wrap_dim(const char* op, const char* arg, int64_t dim, const Tensor& x);
+inline int64_t wrap_dims(const char* op, const char* arg, int64_t dim, const Tensor& x) { return wrap_dim(op, arg, dim, x); }
+inline std::optional<int64_t> wrap_dims(const char* op, const char* arg, std::optional<int64_t> dim, const Tensor& x) {
+  return dim ? std::optional<int64_t>(wrap_dim(op, arg, *dim, x)) : dim;
+}
+struct WrappedDims {
+  Dims values;
+  IntList list;
+  WrappedDims(const char* op, const char* arg, IntList dims, const Tensor& x);
+};
+struct WrappedOptionalDims {
+  Dims values;
+  std::optional<IntList> list;
+  WrappedOptionalDims(const char* op, const char* arg, std::optional<IntList> dims, const Tensor& x);
+};
+inline WrappedDims wrap_dims(const char* op, const char* arg, IntList dims, const Tensor& x) { return {op, arg, dims, x}; }
+inline WrappedOptionalDims wrap_dims(const char* op, const char* arg, std::optional<IntList> dims, const Tensor& x) {
+  return {op, arg, dims, x};
+}
+inline const Tensor& first_of(TensorList list) {
+  if (list.empty()) raise<ArgumentError>("expected a non-empty list of tensors");
+  return list[0];
+}
+
+// ---- dtypes
+
+namespace dt {
+inline DType same(const Tensor& x) { return x.dtype(); }
+inline DType same(const Operand& x) { return x.is_tensor() ? x.tensor().dtype() : default_dtype(); }
+inline DType same_list(TensorList xs) { return first_of(xs).dtype(); }
+DType promote_operands(const Operand* const* operands, int n);
+template <class... Args>
+DType promote(const Args&... args) {
+  const Operand operands[] = {Operand(args)...};
+  const Operand* pointers[sizeof...(args)];
+  for (size_t i = 0; i < sizeof...(args); ++i) pointers[i] = &operands[i];
+  return promote_operands(pointers, sizeof...(args));
+}
+inline DType as_float(DType t) { return is_float(t) ? t : default_dtype(); }
+template <class... Args>
+DType promote_float(const Args&... args) {
+  return as_float(promote(args...));
+}
+inline DType float_of(const Operand& x) { return promote_float(x); }
+inline DType given(std::optional<DType> dtype, const Tensor& x) { return dtype.value_or(x.dtype()); }
+inline DType given(DType dtype, const Tensor&) { return dtype; }
+inline DType given_or_float(std::optional<DType> dtype, const Tensor& x) { return dtype.value_or(as_float(x.dtype())); }
+// Sums of integers and bools are int64.
+inline DType sum_of(const Tensor& x) { return is_float(x.dtype()) ? x.dtype() : DType::Int64; }
+inline DType given_or_sum(std::optional<DType> dtype, const Tensor& x) { return dtype.value_or(sum_of(x)); }
+// Statistics kept for backward: double for double, else float.
+inline DType aux_of(const Tensor& y) { return y.dtype() == DType::Float64 ? DType::Float64 : DType::Float32; }
+inline DType aux_of(const std::vector<Tensor>& ys) { return aux_of(ys.at(0)); }
+}  // namespace dt
+
+// ---- outputs and operands
+
+Tensor new_output(const char* op, IntList sizes, DType dtype, Device device);
+
+inline void note_device(Device& device, bool& found, const Tensor& x) {
+  if (!x.defined()) return;
+  if (!found || x.is_meta()) device = x.device();
+  found = true;
+}
+inline void note_device(Device& device, bool& found, const Operand& x) {
+  if (x.is_tensor()) note_device(device, found, x.tensor());
+}
+inline void note_device(Device& device, bool& found, TensorList xs) {
+  for (const Tensor& x : xs) note_device(device, found, x);
+}
+template <class... Args>
+Device device_of(const Args&... args) {
+  Device device;
+  bool found = false;
+  (note_device(device, found, args), ...);
+  return device;
+}
+
+Tensor contiguous(const Tensor& x);  // row-major, no history
+inline Tensor contiguous_for_kernel(const Tensor& x) { return !x.defined() || x.is_contiguous() ? x : contiguous(x); }
+std::vector<Tensor> contiguous_for_kernel(TensorList xs);
+// x in another type, without history.
+Tensor cast_for_kernel(const Tensor& x, DType dtype);
+inline const Tensor& target_of(const char* op, const Operand& x) {
+  if (!x.is_tensor()) raise<TypeMismatch>(op, ": only a tensor can be written in place, not a number");
+  return x.tensor();
+}
+
+// A number as a 0-d tensor, for formulas that take a tensor's function of it.
+Tensor as_tensor(const Operand& x);
+
+inline Scalar scalar_of(Scalar s) { return s; }
+template <class T, class = std::enable_if_t<std::is_arithmetic_v<T>>>
+Scalar scalar_of(T v) {
+  return Scalar(v);
+}
+template <class T>
+Scalar scalar_of(const std::optional<T>& v) {
+  return v ? Scalar(*v) : Scalar();
+}
+
+// ---- element-wise ops
+
+Tensor run_each(const EachKernel& kernel, const char* op, DType result, DType type, const Operand* in, int n,
+                const Scalar* params);
+void run_each_into(const EachKernel& kernel, const char* op, DType result, DType type, const Operand* in, int n,
+                   const Scalar* params, const Tensor& out);
+
+// ---- autograd
+
+inline bool requires_grad(const Operand& x) { return x.is_tensor() && requires_grad(x.tensor()); }
+inline bool requires_grad(TensorList xs) {
+  for (const Tensor& x : xs)
+    if (requires_grad(x)) return true;
+  return false;
+}
+inline Edge edge_of(const Tensor& x) { return requires_grad(x) ? gradient_edge(x) : Edge{}; }
+inline Edge edge_of(const Operand& x) { return x.is_tensor() ? edge_of(x.tensor()) : Edge{}; }
+
+// Shape and type of one of several outputs, for the zero gradient of an unused one.
+struct OutMeta {
+  Dims sizes;
+  DType dtype{};
+  Device device;
+  OutMeta() = default;
+  explicit OutMeta(const Tensor& y) {
+    if (!y.defined()) return;
+    sizes = y.sizes();
+    dtype = y.dtype();
+    device = y.device();
+  }
+  Tensor materialize(const Tensor& grad) const;
+};
+std::vector<Tensor> materialize(const std::vector<Tensor>& grads, const std::vector<OutMeta>& metas);
+
+// The history of a tensor that was overwritten without looking at it, or null when none is kept.
+Ref<Node> overwrite_node(const char* op, const Tensor& x);
+
+namespace meta {
+inline const Dims& sizes(const Tensor& x) { return x.sizes(); }
+inline Dims sizes(const Operand& x) { return x.is_tensor() ? x.tensor().sizes() : Dims(); }
+inline DType dtype(const Tensor& x) { return x.dtype(); }
+inline DType dtype(const Operand& x) { return dt::same(x); }
+inline int64_t ndim(const Tensor& x) { return x.ndim(); }
+inline int64_t numel(const Tensor& x) { return x.numel(); }
+inline const Dims& strides_of(const Tensor& x) { return x.strides(); }
+inline int64_t offset_of(const Tensor& x) { return x.offset(); }
+}  // namespace meta
+
+// Sizes of several tensors along one axis.
+Dims sizes_along(TensorList xs, int64_t dim);
+// x[from:to] of a shape, by Python's rules.
+IntList slice_of(IntList sizes, int64_t from, int64_t to);
+
+inline double number(Scalar s) { return s.as_double(); }
+inline double number(double v) { return v; }
+inline int64_t number(int64_t v) { return v; }
+
+}  // namespace fl

@@ -1,0 +1,7 @@
+#include "engine/var.h"
+
+namespace fl {
+
+SourceId (*current_source)() = nullptr;
+
+}  // namespace fl

@@ -1,0 +1,36 @@
+// Var: who writes this memory, and when. One per Storage.
+//
+// For autograd it is the version: an in-place write bumps it, and a saved tensor whose version moved
+// refuses to be used. The bump records the writer, so that the error can name op and Python line.
+// The dependency engine will use the same object as its resource tag.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace fl {
+
+// A place in the user's Python program: an index into a table kept by the bindings; 0 is unknown.
+using SourceId = uint32_t;
+
+// Set by the bindings: the running Python line. Called with the GIL held or not at all.
+extern SourceId (*current_source)();
+
+class Var {
+ public:
+  uint32_t version() const { return version_.load(std::memory_order_acquire); }
+  void written_by(const char* op) {
+    writer_ = op;
+    source_ = current_source ? current_source() : 0;
+    version_.fetch_add(1, std::memory_order_acq_rel);
+  }
+  const char* writer() const { return writer_; }
+  SourceId source() const { return source_; }
+
+ private:
+  std::atomic<uint32_t> version_{0};
+  SourceId source_ = 0;
+  const char* writer_ = nullptr;  // static text
+};
+
+}  // namespace fl

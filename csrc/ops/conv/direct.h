@@ -1,0 +1,13 @@
+// The inner loop of weight gradients; forward and data gradients use gemm's tile with offsets.
+#pragma once
+
+#include <cstdint>
+
+#include "base/isa.h"
+
+// dw[i * ldw + k] += sum over images g and q < n of dy[g * dy_image + i * dy_row + q] * x[g * x_image + offsets[k] + q]
+// for i < rows, k < taps. n is a multiple of 16.
+FL_SIMD_KERNEL(void, conv_dots_f32, int64_t images, const float* dy, int64_t dy_image, int64_t dy_row, int64_t rows, const float* x,
+               int64_t x_image, const int64_t* offsets, int64_t taps, int64_t n, float* dw, int64_t ldw)
+FL_SIMD_KERNEL(void, conv_dots_f64, int64_t images, const double* dy, int64_t dy_image, int64_t dy_row, int64_t rows, const double* x,
+               int64_t x_image, const int64_t* offsets, int64_t taps, int64_t n, double* dw, int64_t ldw)

@@ -1,0 +1,98 @@
+#include "ops/conv/direct.h"
+
+namespace fl::kernels::FL_ISA {
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int kVecBytes = 64, kRows = 4, kTaps = 6;
+#elif defined(__AVX__)
+constexpr int kVecBytes = 32, kRows = 3, kTaps = 4;
+#else
+constexpr int kVecBytes = 16, kRows = 3, kTaps = 3;
+#endif
+
+template <class T, int kBytes>
+struct Vec {
+  typedef T Type __attribute__((vector_size(kBytes)));
+  typedef T Loose __attribute__((vector_size(kBytes), aligned(alignof(T)), may_alias));
+};
+
+// The sum of a vector's lanes, by halves. (Through memory, GCC would keep the accumulators there.)
+template <class T, int kBytes>
+inline __attribute__((always_inline)) T total(typename Vec<T, kBytes>::Type v) {
+  constexpr int kLanes = kBytes / sizeof(T);
+  if constexpr (kLanes == 16) {
+    return total<T, kBytes / 2>(__builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7) + __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15));
+  } else if constexpr (kLanes == 8) {
+    return total<T, kBytes / 2>(__builtin_shufflevector(v, v, 0, 1, 2, 3) + __builtin_shufflevector(v, v, 4, 5, 6, 7));
+  } else if constexpr (kLanes == 4) {
+    if constexpr (kBytes == 32) return total<T, kBytes / 2>(__builtin_shufflevector(v, v, 0, 1) + __builtin_shufflevector(v, v, 2, 3));
+    else return (v[0] + v[2]) + (v[1] + v[3]);
+  } else {
+    return v[0] + v[1];
+  }
+}
+
+template <class T>
+struct Block {
+  int64_t images, dy_image, dy_row, x_image, n, ldw;
+};
+
+template <class T, int R, int K>
+void dots(const Block<T>& s, const T* dy, const T* x, const int64_t* offsets, T* dw) {
+  using V = typename Vec<T, kVecBytes>::Type;
+  using L = typename Vec<T, kVecBytes>::Loose;
+  constexpr int kLanes = kVecBytes / sizeof(T);
+  // One flat loop over the register tile: GCC keeps an array in registers only where one level is unrolled.
+  V acc[R * K];
+#pragma GCC unroll 32
+  for (int j = 0; j < R * K; ++j) acc[j] = V{};
+  for (int64_t g = 0; g < s.images; ++g) {
+    const T* px[K];
+#pragma GCC unroll 8
+    for (int k = 0; k < K; ++k) px[k] = x + g * s.x_image + offsets[k];
+    const T* from = dy + g * s.dy_image;
+    for (int64_t q = 0; q < s.n; q += kLanes) {
+      V d[R];
+#pragma GCC unroll 8
+      for (int i = 0; i < R; ++i) d[i] = *reinterpret_cast<const L*>(from + i * s.dy_row + q);
+#pragma GCC unroll 32
+      for (int j = 0; j < R * K; ++j) acc[j] += d[j % R] * *reinterpret_cast<const L*>(px[j / R] + q);
+    }
+  }
+#pragma GCC unroll 32
+  for (int j = 0; j < R * K; ++j) dw[j % R * s.ldw + j / R] += total<T, kVecBytes>(acc[j]);
+}
+
+template <class T, int R>
+void row_dots(const Block<T>& s, const T* dy, const T* x, const int64_t* offsets, int64_t taps, T* dw) {
+  int64_t k = 0;
+  for (; k + kTaps <= taps; k += kTaps) dots<T, R, kTaps>(s, dy, x, offsets + k, dw + k);
+  for (; k < taps; ++k) dots<T, R, 1>(s, dy, x, offsets + k, dw + k);
+}
+
+// A few rows of dy stay in the first-level cache while all taps pass by: neighbouring taps read the same lines.
+template <class T>
+void all_dots(const Block<T>& whole, const T* dy, int64_t rows, const T* x, const int64_t* offsets, int64_t taps, T* dw) {
+  constexpr int64_t kBlock = 1024;
+  for (int64_t q = 0; q < whole.n; q += kBlock) {
+    Block<T> s = whole;
+    s.n = whole.n - q < kBlock ? whole.n - q : kBlock;
+    int64_t i = 0;
+    for (; i + kRows <= rows; i += kRows) row_dots<T, kRows>(s, dy + i * s.dy_row + q, x + q, offsets, taps, dw + i * s.ldw);
+    for (; i < rows; ++i) row_dots<T, 1>(s, dy + i * s.dy_row + q, x + q, offsets, taps, dw + i * s.ldw);
+  }
+}
+
+}  // namespace
+
+void conv_dots_f32(int64_t images, const float* dy, int64_t dy_image, int64_t dy_row, int64_t rows, const float* x, int64_t x_image,
+                   const int64_t* offsets, int64_t taps, int64_t n, float* dw, int64_t ldw) {
+  all_dots<float>({images, dy_image, dy_row, x_image, n, ldw}, dy, rows, x, offsets, taps, dw);
+}
+void conv_dots_f64(int64_t images, const double* dy, int64_t dy_image, int64_t dy_row, int64_t rows, const double* x, int64_t x_image,
+                   const int64_t* offsets, int64_t taps, int64_t n, double* dw, int64_t ldw) {
+  all_dots<double>({images, dy_image, dy_row, x_image, n, ldw}, dy, rows, x, offsets, taps, dw);
+}
+
+}  // namespace fl::kernels::FL_ISA

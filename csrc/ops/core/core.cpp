@@ -1,0 +1,301 @@
+// Views and copies. A view kernel returns another geometry of the same storage; the wrapper records it.
+#include "base/error.h"
+#include "dispatch/each.h"
+#include "dispatch/geometry.h"
+#include "kernels.h"
+
+namespace fl::kernels {
+namespace {
+
+int to_int(int64_t v) { return static_cast<int>(v); }
+
+
+// A [..] expanded to a shape: strides 0 where repeated.
+Tensor expanded(const Tensor& x, IntList size) {
+  Dims sizes(size), strides(static_cast<int>(size.size()));
+  const int shift = strides.size() - x.ndim();
+  for (int i = 0; i < x.ndim(); ++i) {
+    const int k = i + shift;
+    if (sizes[k] == -1) sizes[k] = x.sizes()[i];
+    strides[k] = x.sizes()[i] == 1 && sizes[k] != 1 ? 0 : x.strides()[i];
+  }
+  return alias(x, std::move(sizes), std::move(strides), x.offset());
+}
+
+}  // namespace
+
+Tensor clone(const Tensor& x) {
+  Tensor y = is_dense(x) ? empty_strided(x.sizes(), x.strides(), x.dtype(), x.device()) : empty(x.sizes(), x.dtype(), x.device());
+  if (!x.is_meta()) copy_elements(y, x);
+  return y;
+}
+
+void copy_out(const Tensor& x, const Tensor& y) { copy_elements(y, x); }
+void cast(const Tensor& x, DType, const Tensor& y) { copy_elements(y, x); }
+
+void copy_(const Tensor& x, const Tensor& src, bool) {
+  if (x.same(src)) return;
+  Tensor from = src;
+  if (&x.storage() == &src.storage()) {  // may overlap
+    from = empty(src.sizes(), src.dtype(), src.device());
+    copy_elements(from, src);
+  }
+  while (from.ndim() > x.ndim()) {  // leading ones
+    Dims sizes = from.sizes(), strides = from.strides();
+    sizes.erase(0);
+    strides.erase(0);
+    from = alias(from, sizes, strides, from.offset());
+  }
+  copy_elements(x, expanded(from, x.sizes()));
+}
+
+void fill_(const Tensor& x, const Operand& value) {
+  if (!value.is_tensor()) return fill_elements(x, value.number());
+  copy_(x, value.tensor(), false);
+}
+
+void zero_(const Tensor& x) { fill_elements(x, Scalar(0)); }
+
+Tensor view(const Tensor& x, IntList size) {
+  Dims full = infer_size("view", size, x.numel());
+  Dims strides = *view_strides(x.sizes(), x.strides(), full);
+  return alias(x, std::move(full), std::move(strides), x.offset());
+}
+
+Tensor transpose(const Tensor& x, int64_t a, int64_t b) {
+  Dims sizes = x.sizes(), strides = x.strides();
+  if (x.ndim() > 0) {
+    std::swap(sizes[to_int(a)], sizes[to_int(b)]);
+    std::swap(strides[to_int(a)], strides[to_int(b)]);
+  }
+  return alias(x, std::move(sizes), std::move(strides), x.offset());
+}
+
+Tensor t(const Tensor& x) { return x.ndim() == 2 ? transpose(x, 0, 1) : alias(x); }
+
+Tensor permute(const Tensor& x, IntList dims) {
+  Dims sizes(x.ndim()), strides(x.ndim());
+  for (int i = 0; i < x.ndim(); ++i) {
+    sizes[i] = x.sizes()[to_int(dims[static_cast<size_t>(i)])];
+    strides[i] = x.strides()[to_int(dims[static_cast<size_t>(i)])];
+  }
+  return alias(x, std::move(sizes), std::move(strides), x.offset());
+}
+
+Tensor expand(const Tensor& x, IntList size) { return expanded(x, size); }
+
+Tensor squeeze_dims(const Tensor& x, IntList dims) {
+  Dims sizes, strides;
+  for (int i = 0; i < x.ndim(); ++i) {
+    if (x.sizes()[i] == 1 && std::find(dims.begin(), dims.end(), i) != dims.end()) continue;
+    sizes.push_back(x.sizes()[i]);
+    strides.push_back(x.strides()[i]);
+  }
+  return alias(x, std::move(sizes), std::move(strides), x.offset());
+}
+
+Tensor squeeze(const Tensor& x) {
+  Dims all;
+  for (int i = 0; i < x.ndim(); ++i) all.push_back(i);
+  return squeeze_dims(x, all);
+}
+
+Tensor unsqueeze(const Tensor& x, int64_t dim) {
+  const int at = to_int(dim < 0 ? dim + x.ndim() + 1 : dim);
+  Dims sizes = x.sizes(), strides = x.strides();
+  const int64_t stride = at < x.ndim() ? sizes[at] * strides[at] : 1;
+  sizes.insert(at, 1);
+  strides.insert(at, stride);
+  return alias(x, std::move(sizes), std::move(strides), x.offset());
+}
+
+Tensor select(const Tensor& x, int64_t dim, int64_t index) {
+  const int d = to_int(dim);
+  Dims sizes = x.sizes(), strides = x.strides();
+  const int64_t offset = x.offset() + (index < 0 ? index + sizes[d] : index) * strides[d];
+  sizes.erase(d);
+  strides.erase(d);
+  return alias(x, std::move(sizes), std::move(strides), offset);
+}
+
+void select_backward(const Tensor& g, IntList, int64_t dim, int64_t index, const Tensor& y) {
+  fill_elements(y, Scalar(0));
+  copy_elements(select(y, dim, index), g);
+}
+
+Tensor slice(const Tensor& x, int64_t dim, std::optional<int64_t> start, std::optional<int64_t> end, int64_t step) {
+  const int d = to_int(dim);
+  Dims sizes = x.sizes(), strides = x.strides();
+  const SliceRange range = slice_range(sizes[d], start, end, step);
+  const int64_t offset = x.offset() + (range.length ? range.start * strides[d] : 0);
+  sizes[d] = range.length;
+  strides[d] *= step;
+  return alias(x, std::move(sizes), std::move(strides), offset);
+}
+
+void slice_backward(const Tensor& g, IntList, int64_t dim, std::optional<int64_t> start, std::optional<int64_t> end, int64_t step,
+                    const Tensor& y) {
+  fill_elements(y, Scalar(0));
+  copy_elements(slice(y, dim, start, end, step), g);
+}
+
+Tensor diagonal(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
+  const int a = to_int(dim1), b = to_int(dim2);
+  Dims sizes = x.sizes(), strides = x.strides();
+  const int64_t rows = sizes[a], columns = sizes[b];
+  const int64_t length = std::max<int64_t>(0, offset >= 0 ? std::min(rows, columns - offset) : std::min(rows + offset, columns));
+  const int64_t start = length == 0 ? 0 : offset >= 0 ? offset * strides[b] : -offset * strides[a];
+  const int64_t step = strides[a] + strides[b];
+  for (int d : {std::max(a, b), std::min(a, b)}) {
+    sizes.erase(d);
+    strides.erase(d);
+  }
+  sizes.push_back(length);
+  strides.push_back(step);
+  return alias(x, std::move(sizes), std::move(strides), x.offset() + start);
+}
+
+void diagonal_backward(const Tensor& g, IntList, int64_t offset, int64_t dim1, int64_t dim2, const Tensor& y) {
+  fill_elements(y, Scalar(0));
+  copy_elements(diagonal(y, offset, dim1, dim2), g);
+}
+
+Tensor unfold(const Tensor& x, int64_t dimension, int64_t size, int64_t step) {
+  Dims sizes = x.sizes(), strides = x.strides();
+  if (x.ndim() == 0) {
+    sizes = Dims{1};
+    strides = Dims{1};
+  }
+  const int d = to_int(dimension);
+  const int64_t stride = strides[d];
+  sizes[d] = (sizes[d] - size) / step + 1;
+  strides[d] = stride * step;
+  sizes.push_back(size);
+  strides.push_back(stride);
+  return alias(x, std::move(sizes), std::move(strides), x.offset());
+}
+
+void unfold_backward(const Tensor& g, IntList, int64_t dimension, int64_t size, int64_t step, const Tensor& y) {
+  fill_elements(y, Scalar(0));
+  // Windows may overlap: add them one offset inside the window at a time, where elements are distinct.
+  const Tensor windows = unfold(y, dimension, size, step);
+  for (int64_t k = 0; k < size; ++k) {
+    const Tensor into = select(windows, windows.ndim() - 1, k);
+    const Tensor from = select(g, g.ndim() - 1, k);
+    Tensor sum = empty(into.sizes(), into.dtype(), into.device());
+    copy_elements(sum, into);
+    visit(y.dtype(), [&]<class T>(T) {
+      Tensor add = empty(from.sizes(), from.dtype(), from.device());
+      copy_elements(add, from);
+      T* a = sum.data<T>();
+      const T* b = add.data<T>();
+      for (int64_t i = 0; i < sum.numel(); ++i) a[i] = static_cast<T>(a[i] + b[i]);
+    });
+    copy_elements(into, sum);
+  }
+}
+
+Tensor as_strided_view(const Tensor& x, IntList size, IntList stride, int64_t offset) {
+  return alias(x, Dims(size), Dims(stride), offset);
+}
+
+namespace {
+
+// A buffer with the base's geometry; element e of the base's storage is element e - base_offset of it.
+Tensor base_buffer(const Tensor& like, IntList sizes, IntList strides) {
+  Tensor y = empty_strided(sizes, strides, like.dtype(), like.device());
+  return y;
+}
+
+// True iff two indices of the geometry may name one element.
+bool may_overlap(IntList sizes, IntList strides) {
+  Dims order;
+  for (size_t i = 0; i < sizes.size(); ++i)
+    if (sizes[i] > 1) order.push_back(static_cast<int64_t>(i));
+  std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return strides[static_cast<size_t>(a)] < strides[static_cast<size_t>(b)]; });
+  int64_t reach = 0;
+  for (int64_t i : order) {
+    if (strides[static_cast<size_t>(i)] <= reach) return true;
+    reach += (sizes[static_cast<size_t>(i)] - 1) * strides[static_cast<size_t>(i)];
+  }
+  return false;
+}
+
+}  // namespace
+
+Tensor as_strided_backward(const Tensor& g, IntList base_sizes, IntList base_strides, int64_t base_offset, IntList sizes,
+                           IntList strides, int64_t offset) {
+  if (may_overlap(base_sizes, base_strides)) base_strides = IntList();
+  Dims dense;
+  if (base_strides.size() != base_sizes.size()) {
+    dense = row_major(base_sizes);
+    base_strides = dense;
+  }
+  Tensor y = base_buffer(g, base_sizes, base_strides);
+  if (y.is_meta()) return y;
+  const int64_t extent = static_cast<int64_t>(y.storage().size_bytes() / y.item_bytes());
+  fill_elements(alias(y, Dims{extent}, Dims{1}, 0), Scalar(0));
+  if (!may_overlap(sizes, strides)) {
+    copy_elements(alias(y, Dims(sizes), Dims(strides), offset - base_offset), g);
+    return y;
+  }
+  visit(y.dtype(), [&]<class T>(T) {  // overlapping windows add up
+    T* out = y.data<T>() - y.offset() + (offset - base_offset);
+    const T* in = g.data<T>();
+    Dims index(static_cast<int>(sizes.size()));
+    for (int64_t i = 0; i < g.numel(); ++i) {
+      int64_t at = 0;
+      for (int d = 0; d < index.size(); ++d) at += index[d] * strides[static_cast<size_t>(d)];
+      out[at] = static_cast<T>(out[at] + in[i]);
+      for (int d = index.size() - 1; d >= 0 && ++index[d] == sizes[static_cast<size_t>(d)]; --d) index[d] = 0;
+    }
+  });
+  return y;
+}
+
+Tensor as_strided_gather(const Tensor& g, IntList base_sizes, IntList base_strides, int64_t base_offset, IntList sizes,
+                         IntList strides, int64_t offset) {
+  const Tensor buffer = base_buffer(g, base_sizes, base_strides);
+  const Tensor view = alias(buffer, Dims(sizes), Dims(strides), offset - base_offset);
+  Tensor y = empty(sizes, g.dtype(), g.device());
+  if (g.is_meta()) return y;
+  copy_elements(buffer, g);
+  copy_elements(y, view);
+  return y;
+}
+
+Tensor as_strided_replace(const Tensor& g, const Tensor& part, IntList base_sizes, IntList base_strides, int64_t base_offset,
+                          IntList sizes, IntList strides, int64_t offset) {
+  Tensor y = base_buffer(g, base_sizes, base_strides);
+  if (g.is_meta()) return y;
+  copy_elements(y, g);
+  copy_elements(alias(y, Dims(sizes), Dims(strides), offset - base_offset), part);
+  return y;
+}
+
+std::vector<Tensor> unbind(const Tensor& x, int64_t dim) {
+  std::vector<Tensor> out;
+  for (int64_t i = 0; i < x.size(to_int(dim)); ++i) out.push_back(select(x, dim, i));
+  return out;
+}
+
+std::vector<Tensor> split_with_sizes(const Tensor& x, IntList sizes, int64_t dim) {
+  std::vector<Tensor> out;
+  int64_t at = 0;
+  for (int64_t n : sizes) {
+    out.push_back(slice(x, dim, at, at + n, 1));
+    at += n;
+  }
+  return out;
+}
+
+void cat(TensorList xs, int64_t dim, const Tensor& y) {
+  int64_t at = 0;
+  for (const Tensor& x : xs) {
+    const int64_t n = x.size(to_int(dim));
+    if (x.numel()) copy_elements(slice(y, dim, at, at + n, 1), x);
+    at += n;
+  }
+}
+
+}  // namespace fl::kernels

@@ -1,0 +1,235 @@
+// x[indices] with index tensors on some leading axes, and boolean masks.
+//
+// The output is [before, B, after]: B the elements of the (equally shaped) index tensors; before and after
+// the axes without one. Neighbouring index tensors leave B in their place, others move it to the front.
+#include <vector>
+
+#include "ops/index/lines.h"
+
+namespace fl::kernels {
+namespace {
+
+struct Slots {
+  std::vector<int64_t> offsets;        // of each element of B, in x
+  std::vector<int64_t> before, after;  // offsets of the other axes, the run excluded
+  int64_t run = 1;                     // contiguous elements at the end of `after`
+};
+
+std::vector<int64_t> offsets_of(const std::vector<std::pair<int64_t, int64_t>>& axes) {  // (size, stride)
+  std::vector<int64_t> out{0};
+  for (const auto& [size, stride] : axes) {
+    std::vector<int64_t> next;
+    next.reserve(out.size() * static_cast<size_t>(size));
+    for (int64_t o : out)
+      for (int64_t i = 0; i < size; ++i) next.push_back(o + i * stride);
+    out = std::move(next);
+  }
+  return out;
+}
+
+Slots slots_of(const Tensor& x, TensorList indices) {
+  Slots s;
+  int first = -1, last = -1, count = 0;
+  for (int i = 0; i < static_cast<int>(indices.size()); ++i)
+    if (indices[static_cast<size_t>(i)].defined()) {
+      if (first < 0) first = i;
+      last = i;
+      ++count;
+    }
+  const bool together = last - first + 1 == count;
+  std::vector<std::pair<int64_t, int64_t>> before, after;
+  int64_t n = -1;
+  for (int i = 0; i < x.ndim(); ++i) {
+    const bool indexed = i < static_cast<int>(indices.size()) && indices[static_cast<size_t>(i)].defined();
+    if (!indexed) {
+      (together && i < first ? before : after).push_back({x.size(i), x.stride(i)});
+      continue;
+    }
+    const Tensor index = as_int64(indices[static_cast<size_t>(i)]);
+    const int64_t* at = index.data<int64_t>();
+    const int64_t size = x.size(i), stride = x.stride(i);
+    if (n < 0) {
+      n = index.numel();
+      s.offsets.assign(static_cast<size_t>(n), 0);
+    }
+    parallel_for(0, n, 32768, [&](int64_t b, int64_t e) {
+      for (int64_t k = b; k < e; ++k) s.offsets[static_cast<size_t>(k)] += (at[k] < 0 ? at[k] + size : at[k]) * stride;
+    });
+  }
+  if (n < 0) s.offsets.assign(1, 0);
+  while (!after.empty() && after.back().second == s.run) {  // the contiguous tail
+    s.run *= after.back().first;
+    after.pop_back();
+  }
+  s.before = offsets_of(before);
+  s.after = offsets_of(after);
+  return s;
+}
+
+}  // namespace
+
+void index_get(const Tensor& x, TensorList indices, const Tensor& y) {
+  if (y.numel() == 0) return;
+  const Slots s = slots_of(x, indices);
+  const int64_t nb = static_cast<int64_t>(s.offsets.size()), na = static_cast<int64_t>(s.after.size());
+  const int64_t total = static_cast<int64_t>(s.before.size()) * nb;
+  by_size(x.item_bytes(), [&](auto unit) {
+    using U = decltype(unit);
+    const U* src = static_cast<const U*>(x.data());
+    U* dst = static_cast<U*>(y.data());
+    parallel_for(0, total, std::max<int64_t>(1, 16384 / (na * s.run)), [&](int64_t b, int64_t e) {
+      for (int64_t i = b; i < e; ++i) {
+        const int64_t base = s.before[static_cast<size_t>(i / nb)] + s.offsets[static_cast<size_t>(i % nb)];
+        U* d = dst + i * na * s.run;
+        for (int64_t a = 0; a < na; ++a, d += s.run) {
+          const U* from = src + base + s.after[static_cast<size_t>(a)];
+          if (s.run == 1) *d = *from;
+          else std::memcpy(d, from, static_cast<size_t>(s.run) * sizeof(U));
+        }
+      }
+    });
+  });
+}
+
+// `values` has the shape of x[indices]. Where an index occurs twice the last value stays, or all are added
+// in order. Threads share the columns, so the order is the same for any number of them.
+void index_put(const Tensor& x, TensorList indices, const Tensor& values, bool accumulate, const Tensor& y) {
+  start_from(x, y);
+  if (values.numel() == 0) return;
+  const Slots s = slots_of(y, indices);
+  const int64_t nb = static_cast<int64_t>(s.offsets.size()), na = static_cast<int64_t>(s.after.size());
+  auto over = [&](auto* dst, const auto* src, auto&& put) {
+    auto work = [&](int64_t a_begin, int64_t a_end, int64_t c, int64_t m) {
+      for (size_t o = 0; o < s.before.size(); ++o)
+        for (int64_t k = 0; k < nb; ++k) {
+          const int64_t base = s.before[o] + s.offsets[static_cast<size_t>(k)];
+          for (int64_t a = a_begin; a < a_end; ++a) {
+            auto* to = dst + base + s.after[static_cast<size_t>(a)] + c;
+            const auto* from = src + ((static_cast<int64_t>(o) * nb + k) * na + a) * s.run + c;
+            for (int64_t j = 0; j < m; ++j) put(to[j], from[j]);
+          }
+        }
+    };
+    const int64_t lines = static_cast<int64_t>(s.before.size()) * nb;
+    if (na > s.run) parallel_for(0, na, std::max<int64_t>(1, 16384 / (lines * s.run)), [&](int64_t b, int64_t e) { work(b, e, 0, s.run); });
+    else parallel_for(0, s.run, std::max<int64_t>(16, 16384 / (lines * na)), [&](int64_t b, int64_t e) { work(0, na, b, e - b); });
+  };
+  if (!accumulate) {
+    by_size(y.item_bytes(), [&](auto unit) {
+      using U = decltype(unit);
+      over(static_cast<U*>(y.data()), static_cast<const U*>(values.data()), [](U& to, U from) { to = from; });
+    });
+    return;
+  }
+  visit(y.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    over(y.data<T>(), static_cast<const T*>(values.data<T>()), [](T& to, T from) {
+      if constexpr (std::is_same_v<T, bool>) to = to || from;
+      else if constexpr (std::is_class_v<T>) to = T(static_cast<float>(to) + static_cast<float>(from));
+      else to = static_cast<T>(to + from);
+    });
+  });
+}
+
+// In place; x may have any strides.
+void index_put_into(const Tensor& x, TensorList indices, const Tensor& values, bool accumulate) {
+  index_put(x, indices, values, accumulate, x);
+}
+
+// ---- masks and nonzero: two passes over fixed chunks, counting first ------------------------------------------
+
+namespace {
+
+constexpr int64_t kChunk = 65536;
+
+// Calls place(i, position) for the chosen i in order; room(total) comes before.
+template <class Chosen, class Room, class Place>
+void compact(int64_t n, Chosen&& chosen, Room&& room, Place&& place) {
+  const int64_t chunks = (n + kChunk - 1) / kChunk;
+  std::vector<int64_t> start(static_cast<size_t>(chunks + 1), 0);
+  parallel_for(0, chunks, 1, [&](int64_t b, int64_t e) {
+    for (int64_t c = b; c < e; ++c) {
+      int64_t count = 0;
+      for (int64_t i = c * kChunk; i < std::min(n, (c + 1) * kChunk); ++i) count += chosen(i);
+      start[static_cast<size_t>(c + 1)] = count;
+    }
+  });
+  for (int64_t c = 0; c < chunks; ++c) start[static_cast<size_t>(c + 1)] += start[static_cast<size_t>(c)];
+  room(start[static_cast<size_t>(chunks)]);
+  parallel_for(0, chunks, 1, [&](int64_t b, int64_t e) {
+    for (int64_t c = b; c < e; ++c) {
+      int64_t at = start[static_cast<size_t>(c)];
+      for (int64_t i = c * kChunk; i < std::min(n, (c + 1) * kChunk); ++i)
+        if (chosen(i)) place(i, at++);
+    }
+  });
+}
+
+}  // namespace
+
+Tensor nonzero(const Tensor& x) {
+  Tensor out;
+  const int d = x.ndim();
+  visit(x.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    using W = std::conditional_t<std::is_class_v<T>, float, T>;
+    const T* v = x.data<T>();
+    int64_t* to = nullptr;
+    compact(
+        x.numel(), [&](int64_t i) { return static_cast<W>(v[i]) != 0; },
+        [&](int64_t n) {
+          out = empty(Dims{n, d}, DType::Int64);
+          to = out.data<int64_t>();
+        },
+        [&](int64_t i, int64_t at) {
+          for (int k = d - 1; k >= 0; --k) {
+            to[at * d + k] = i % x.size(k);
+            i /= x.size(k);
+          }
+        });
+  });
+  return out;
+}
+
+Tensor masked_select(const Tensor& x, const Tensor& mask) {
+  Tensor out;
+  const bool* m = mask.data<bool>();
+  by_size(x.item_bytes(), [&](auto unit) {
+    using U = decltype(unit);
+    const U* v = static_cast<const U*>(x.data());
+    U* to = nullptr;
+    compact(
+        x.numel(), [&](int64_t i) { return m[i]; },
+        [&](int64_t n) {
+          out = empty(Dims{n}, x.dtype());
+          to = static_cast<U*>(out.data());
+        },
+        [&](int64_t i, int64_t at) { to[at] = v[i]; });
+  });
+  return out;
+}
+
+void masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source, const Tensor& y) {
+  start_from(x, y);
+  const bool* m = mask.data<bool>();
+  by_size(x.item_bytes(), [&](auto unit) {
+    using U = decltype(unit);
+    const U* from = static_cast<const U*>(source.data());
+    U* to = static_cast<U*>(y.data());
+    compact(x.numel(), [&](int64_t i) { return m[i]; }, [](int64_t) {}, [&](int64_t i, int64_t at) { to[i] = from[at]; });
+  });
+}
+
+// The elements of dy where mask is True, then zeros: the gradient of masked_scatter's source.
+void masked_scatter_source(const Tensor& dy, const Tensor& mask, IntList, const Tensor& ds) {
+  fill_elements(ds, Scalar(0));
+  const bool* m = mask.data<bool>();
+  by_size(dy.item_bytes(), [&](auto unit) {
+    using U = decltype(unit);
+    const U* from = static_cast<const U*>(dy.data());
+    U* to = static_cast<U*>(ds.data());
+    compact(dy.numel(), [&](int64_t i) { return m[i]; }, [](int64_t) {}, [&](int64_t i, int64_t at) { to[at] = from[i]; });
+  });
+}
+
+}  // namespace fl::kernels

@@ -1,0 +1,37 @@
+#include "dispatch/checks_index.h"
+#include "dispatch/each.h"
+#include "ops/reduce/reduce.h"
+
+namespace fl::check {
+
+bool index_range(const Tensor& index, int64_t& low, int64_t& high) {
+  if (index.numel() == 0) return false;
+  int64_t bounds[2];
+  const Tensor low_out = empty(IntList(), DType::Int64), high_out = empty(IntList(), DType::Int64);
+  kernels::reduce({.fold = Fold::Min}, DType::Int64, index, {}, low_out);
+  kernels::reduce({.fold = Fold::Max}, DType::Int64, index, {}, high_out);
+  bounds[0] = *low_out.data<int64_t>();
+  bounds[1] = *high_out.data<int64_t>();
+  low = bounds[0];
+  high = bounds[1];
+  return true;
+}
+
+void no_zero_divisor(const char* op, const Operand& b) {
+  if (!b.is_tensor()) return;  // x // 0 with a float x is inf; integers give 0 (see vmath.h)
+  const Tensor& x = b.tensor();
+  if (is_float(x.dtype()) || x.is_meta() || x.numel() == 0) return;
+  const Tensor all = empty(IntList(), DType::Bool);
+  kernels::reduce({.fold = Fold::All}, DType::Int64, x, {}, all);
+  if (!*all.data<bool>()) raise<ArgumentError>(op, ": integer division by a divisor that holds 0");
+}
+
+void enough_source(const char* op, const Tensor& mask, const Tensor& source) {
+  if (mask.is_meta()) return;
+  const Tensor n = empty(IntList(), DType::Int64);
+  kernels::reduce({.fold = Fold::NonZero}, DType::Int64, mask, {}, n);
+  if (*n.data<int64_t>() > source.numel())
+    raise<ShapeError>(op, ": mask selects ", *n.data<int64_t>(), " elements, source has ", source.numel());
+}
+
+}  // namespace fl::check

@@ -1,0 +1,294 @@
+// gather, scatter, index_select and their kin: one index per element or per slice along one axis.
+//
+// Whatever adds does so in the order of the index along `dim`; threads share out the other axes, so
+// results do not depend on their number.
+#include <cmath>
+#include <limits>
+#include <string_view>
+
+#include "ops/index/lines.h"
+
+namespace fl::kernels {
+namespace {
+
+// Calls f(offset in index, offset in x without dim's part, offset in src, count) for the rows along the last
+// axis of `index`; `x_step` is x's stride along that axis (0 if it is dim). With `conflict_free`, elements
+// that could fall on the same place stay on one thread, in order.
+template <class F>
+void walk(const Tensor& index, const Tensor& x, const Tensor* src, int64_t dim, bool conflict_free, F&& f) {
+  const int n = index.ndim();
+  if (index.numel() == 0) return;
+  if (n == 0) {
+    f(int64_t{0}, int64_t{0}, int64_t{0}, int64_t{1});
+    return;
+  }
+  const int64_t row = index.size(n - 1), rows = index.numel() / row;
+  auto run = [&](int64_t first_row, int64_t last_row, int64_t begin, int64_t end) {
+    for (int64_t r = first_row; r < last_row; ++r) {
+      int64_t rest = r, xo = 0, so = 0;
+      for (int i = n - 2; i >= 0; --i) {
+        const int64_t k = rest % index.size(i);
+        rest /= index.size(i);
+        if (i != dim) xo += k * x.stride(i);
+        if (src) so += k * src->stride(i);
+      }
+      if (dim != n - 1 && x.ndim() == n) xo += begin * x.stride(n - 1);
+      f(r * row + begin, xo, so + begin, end - begin);
+    }
+  };
+  if (!conflict_free) {
+    parallel_for(0, rows, std::max<int64_t>(1, 16384 / row), [&](int64_t b, int64_t e) { run(b, e, 0, row); });
+  } else if (dim > 0) {
+    const int64_t per = rows / index.size(0);  // rows under one index of the first axis
+    parallel_for(0, index.size(0), std::max<int64_t>(1, 16384 / (per * row)), [&](int64_t b, int64_t e) { run(b * per, e * per, 0, row); });
+  } else if (n > 1) {
+    parallel_for(0, row, std::max<int64_t>(16, 16384 / rows), [&](int64_t b, int64_t e) { run(0, rows, b, e); });
+  } else {
+    run(0, 1, 0, row);
+  }
+}
+
+int64_t stride_along(const Tensor& x, int64_t dim) { return x.ndim() ? x.stride(static_cast<int>(dim)) : 1; }
+int64_t step_of(const Tensor& index, int64_t dim) { return index.ndim() == 0 || dim == index.ndim() - 1 ? 0 : 1; }
+
+enum class Combine { Sum, Prod, Max, Min };
+
+template <Combine C, class T>
+T combined(T a, T b) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return C == Combine::Sum || C == Combine::Max ? a || b : a && b;
+  } else {
+    using W = std::conditional_t<std::is_class_v<T>, float, T>;
+    const W x = static_cast<W>(a), y = static_cast<W>(b);
+    if constexpr (C == Combine::Sum) return static_cast<T>(x + y);
+    else if constexpr (C == Combine::Prod) return static_cast<T>(x * y);
+    else if constexpr (C == Combine::Max) return static_cast<T>(x > y || x != x ? x : y);
+    else return static_cast<T>(x < y || x != x ? x : y);
+  }
+}
+
+template <Combine C>
+void scatter_combine(const Tensor& y, int64_t dim, const Tensor& index, const Tensor& src) {
+  const int64_t* at = index.data<int64_t>();
+  const int64_t stride = stride_along(y, dim), step = step_of(index, dim);
+  visit(y.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    T* d = y.data<T>();
+    const T* s = src.data<T>();
+    walk(index, y, &src, dim, true, [&](int64_t i, int64_t xo, int64_t so, int64_t n) {
+      for (int64_t j = 0; j < n; ++j) {
+        T& to = d[xo + j * step + at[i + j] * stride];
+        to = combined<C>(to, s[so + j]);
+      }
+    });
+  });
+}
+
+}  // namespace
+
+void gather(const Tensor& x, int64_t dim, const Tensor& index_in, const Tensor& y) {
+  const Tensor index = as_int64(index_in);
+  const int64_t* at = index.data<int64_t>();
+  const int64_t stride = stride_along(x, dim), step = step_of(index, dim);
+  by_size(x.item_bytes(), [&](auto unit) {
+    using U = decltype(unit);
+    const U* s = static_cast<const U*>(x.data());
+    U* d = static_cast<U*>(y.data());
+    walk(index, x, nullptr, dim, false, [&](int64_t i, int64_t xo, int64_t, int64_t n) {
+      for (int64_t j = 0; j < n; ++j) d[i + j] = s[xo + j * step + at[i + j] * stride];
+    });
+  });
+}
+
+void scatter_src(const Tensor& x, int64_t dim, const Tensor& index_in, const Tensor& src, const Tensor& y) {
+  start_from(x, y);
+  const Tensor index = as_int64(index_in);
+  const int64_t* at = index.data<int64_t>();
+  const int64_t stride = stride_along(y, dim), step = step_of(index, dim);
+  by_size(y.item_bytes(), [&](auto unit) {
+    using U = decltype(unit);
+    U* d = static_cast<U*>(y.data());
+    const U* s = static_cast<const U*>(src.data());
+    walk(index, y, &src, dim, true, [&](int64_t i, int64_t xo, int64_t so, int64_t n) {
+      for (int64_t j = 0; j < n; ++j) d[xo + j * step + at[i + j] * stride] = s[so + j];
+    });
+  });
+}
+
+void scatter_value(const Tensor& x, int64_t dim, const Tensor& index_in, Scalar value, const Tensor& y) {
+  start_from(x, y);
+  const Tensor index = as_int64(index_in);
+  const int64_t* at = index.data<int64_t>();
+  const int64_t stride = stride_along(y, dim), step = step_of(index, dim);
+  const Tensor one = empty(IntList(), y.dtype());
+  fill_elements(one, value);
+  by_size(y.item_bytes(), [&](auto unit) {
+    using U = decltype(unit);
+    U* d = static_cast<U*>(y.data());
+    const U v = *static_cast<const U*>(one.data());
+    walk(index, y, nullptr, dim, true, [&](int64_t i, int64_t xo, int64_t, int64_t n) {
+      for (int64_t j = 0; j < n; ++j) d[xo + j * step + at[i + j] * stride] = v;
+    });
+  });
+}
+
+void scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, const Tensor& y) {
+  start_from(x, y);
+  scatter_combine<Combine::Sum>(y, dim, as_int64(index), src);
+}
+
+// `count`: how many elements were combined into each of y, itself included with include_self.
+void scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index_in, const Tensor& src, std::string_view how,
+                    bool include_self, const Tensor& count, const Tensor& y) {
+  start_from(x, y);
+  const Tensor index = as_int64(index_in);
+  if (!include_self) {
+    auto limit = [&](bool low) {
+      if (is_float(y.dtype())) return Scalar(low ? -INFINITY : INFINITY);
+      return visit(y.dtype(), [&](auto zero) {
+        using T = decltype(zero);
+        if constexpr (std::is_integral_v<T>) return Scalar(low ? std::numeric_limits<T>::lowest() : std::numeric_limits<T>::max());
+        else return Scalar(0);
+      });
+    };
+    scatter_value(y, dim, index, how == "prod" ? Scalar(1) : how == "amax" ? limit(true) : how == "amin" ? limit(false) : Scalar(0), y);
+  }
+  fill_elements(count, Scalar(include_self ? 1 : 0));
+  const Tensor ones = empty(index.sizes(), count.dtype());
+  fill_elements(ones, Scalar(1));
+  scatter_combine<Combine::Sum>(count, dim, index, ones);
+  if (how == "prod") scatter_combine<Combine::Prod>(y, dim, index, src);
+  else if (how == "amax") scatter_combine<Combine::Max>(y, dim, index, src);
+  else if (how == "amin") scatter_combine<Combine::Min>(y, dim, index, src);
+  else scatter_combine<Combine::Sum>(y, dim, index, src);
+  if (how != "mean") return;
+  visit(y.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    T* d = y.data<T>();
+    visit(count.dtype(), [&](auto czero) {
+      using C = decltype(czero);
+      const C* c = count.data<C>();
+      for (int64_t i = 0; i < y.numel(); ++i) {
+        const double k = static_cast<double>(c[i]);
+        if (k > 1) {
+          const double mean = static_cast<double>(d[i]) / k;
+          if constexpr (std::is_integral_v<T>) d[i] = static_cast<T>(std::floor(mean));
+          else if constexpr (std::is_class_v<T>) d[i] = T(static_cast<float>(mean));
+          else d[i] = static_cast<T>(mean);
+        }
+      }
+    });
+  });
+}
+
+void index_select(const Tensor& x, int64_t dim, const Tensor& index_in, const Tensor& y) {
+  const Tensor index = as_int64(index_in);
+  const auto [outer, n, inner] = lines_of(x, dim);
+  const int64_t* at = index.data<int64_t>();
+  const int64_t k = index.numel(), bytes = inner * static_cast<int64_t>(x.item_bytes());
+  const char* s = static_cast<const char*>(x.data());
+  char* d = static_cast<char*>(y.data());
+  if (inner == 1) {
+    by_size(x.item_bytes(), [&](auto unit) {
+      using U = decltype(unit);
+      parallel_for(0, outer * k, 16384, [&](int64_t b, int64_t e) {
+        for (int64_t i = b; i < e; ++i) reinterpret_cast<U*>(d)[i] = reinterpret_cast<const U*>(s)[i / k * n + at[i % k]];
+      });
+    });
+    return;
+  }
+  parallel_for(0, outer * k, std::max<int64_t>(1, 65536 / std::max<int64_t>(1, bytes)), [&](int64_t b, int64_t e) {
+    for (int64_t i = b; i < e; ++i) std::memcpy(d + i * bytes, s + (i / k * n + at[i % k]) * bytes, static_cast<size_t>(bytes));
+  });
+}
+
+namespace {
+
+// f(destination row, source row, first column, count) for every index, in order per column.
+template <class F>
+void over_rows(const Lines& l, const int64_t* at, int64_t k, F&& f) {
+  auto run = [&](int64_t o_begin, int64_t o_end, int64_t c, int64_t m) {
+    for (int64_t o = o_begin; o < o_end; ++o)
+      for (int64_t i = 0; i < k; ++i) f((o * l.n + at[i]) * l.inner + c, (o * k + i) * l.inner + c, m);
+  };
+  if (l.outer > 1)
+    parallel_for(0, l.outer, std::max<int64_t>(1, 16384 / std::max<int64_t>(1, k * l.inner)), [&](int64_t b, int64_t e) { run(b, e, 0, l.inner); });
+  else
+    parallel_for(0, l.inner, std::max<int64_t>(16, 16384 / std::max<int64_t>(1, k)), [&](int64_t b, int64_t e) { run(0, 1, b, e - b); });
+}
+
+}  // namespace
+
+void index_add(const Tensor& x, int64_t dim, const Tensor& index_in, const Tensor& source, Scalar alpha, const Tensor& y) {
+  start_from(x, y);
+  const Tensor index = as_int64(index_in);
+  visit(y.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    T* d = y.data<T>();
+    const T* s = source.data<T>();
+    if constexpr (std::is_same_v<T, bool>) {
+      over_rows(lines_of(y, dim), index.data<int64_t>(), index.numel(), [&](int64_t to, int64_t from, int64_t m) {
+        for (int64_t j = 0; j < m; ++j) d[to + j] = d[to + j] || s[from + j];
+      });
+    } else {
+      using W = std::conditional_t<std::is_class_v<T>, float, T>;
+      const W a = alpha.as<W>();
+      over_rows(lines_of(y, dim), index.data<int64_t>(), index.numel(), [&](int64_t to, int64_t from, int64_t m) {
+        for (int64_t j = 0; j < m; ++j) d[to + j] = static_cast<T>(static_cast<W>(d[to + j]) + a * static_cast<W>(s[from + j]));
+      });
+    }
+  });
+}
+
+void index_copy(const Tensor& x, int64_t dim, const Tensor& index_in, const Tensor& source, const Tensor& y) {
+  start_from(x, y);
+  const Tensor index = as_int64(index_in);
+  const size_t item = y.item_bytes();
+  char* d = static_cast<char*>(y.data());
+  const char* s = static_cast<const char*>(source.data());
+  over_rows(lines_of(y, dim), index.data<int64_t>(), index.numel(), [&](int64_t to, int64_t from, int64_t m) {
+    std::memcpy(d + to * static_cast<int64_t>(item), s + from * static_cast<int64_t>(item), static_cast<size_t>(m) * item);
+  });
+}
+
+void index_fill(const Tensor& x, int64_t dim, const Tensor& index_in, Scalar value, const Tensor& y) {
+  start_from(x, y);
+  const Tensor index = as_int64(index_in), one = empty(IntList(), y.dtype());
+  fill_elements(one, value);
+  by_size(y.item_bytes(), [&](auto unit) {
+    using U = decltype(unit);
+    U* d = static_cast<U*>(y.data());
+    const U v = *static_cast<const U*>(one.data());
+    over_rows(lines_of(y, dim), index.data<int64_t>(), index.numel(), [&](int64_t to, int64_t, int64_t m) { std::fill_n(d + to, m, v); });
+  });
+}
+
+void take(const Tensor& x, const Tensor& index, const Tensor& y) {
+  const int64_t* at = index.data<int64_t>();
+  const int64_t n = x.numel();
+  by_size(x.item_bytes(), [&](auto unit) {
+    using U = decltype(unit);
+    const U* s = static_cast<const U*>(x.data());
+    U* d = static_cast<U*>(y.data());
+    parallel_for(0, index.numel(), 16384, [&](int64_t b, int64_t e) {
+      for (int64_t i = b; i < e; ++i) d[i] = s[at[i] < 0 ? at[i] + n : at[i]];
+    });
+  });
+}
+
+void put(const Tensor& x, const Tensor& index, const Tensor& source, bool accumulate, const Tensor& y) {
+  start_from(x, y);
+  const int64_t* at = index.data<int64_t>();
+  const int64_t n = x.numel();
+  visit(y.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    T* d = y.data<T>();
+    const T* s = source.data<T>();
+    for (int64_t i = 0; i < index.numel(); ++i) {
+      T& to = d[at[i] < 0 ? at[i] + n : at[i]];
+      to = accumulate ? combined<Combine::Sum>(to, s[i]) : s[i];
+    }
+  });
+}
+
+}  // namespace fl::kernels

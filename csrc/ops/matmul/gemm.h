@@ -1,0 +1,98 @@
+// Matrix products of plain memory: what matmul, linear and convolution are made of.
+//
+//   C[m, n] = alpha * A[m, k] B[k, n] + beta * C + bias
+//
+// Operands have any strides: nobody transposes before calling. C is row-major with a unit column stride.
+// The sum over k is cut at multiples of a fixed block, so an element of C does not depend on how many
+// threads there are nor on which of the paths below computed it.
+#pragma once
+
+#include <cstdint>
+
+#include "base/dtype.h"
+#include "base/isa.h"
+
+namespace fl {
+
+// An operand: element (i, j) lies at data + i * row + j * col.
+template <class T>
+struct Mat {
+  const T* data;
+  int64_t row, col;
+};
+
+template <class T>
+struct Gemm {
+  int64_t m, n, k;
+  Mat<T> a, b;
+  T* c;
+  int64_t ldc;
+  T alpha = 1, beta = 0;
+  const T* bias_n = nullptr;  // one per column
+  const T* bias_m = nullptr;  // one per row
+};
+
+void gemm(const Gemm<float>& g);
+void gemm(const Gemm<double>& g);
+
+// One tile of C from panels of A (rows) and B (columns), for the tile function below.
+//   A element (i, p) of panel I lies at a + I * a_panel + i * a_row + p * a_step,
+//   B row p of panel J at b + J * b_panel + p * b_step (kGemmCols elements long, all readable),
+//   or at b + J * b_panel + b_offsets[p] where b_offsets is given.
+// A partial last panel of B comes from b_last (packed, step kGemmCols) where that is given.
+template <class T>
+struct GemmTile {
+  int64_t m, n, k;
+  const T* a;
+  int64_t a_panel, a_row, a_step;
+  const T* b;
+  int64_t b_panel, b_step;
+  const int64_t* b_offsets;
+  const T* b_last;
+  T* c;
+  int64_t ldc;
+  T alpha, beta;
+  const T* bias_n;
+  const T* bias_m;
+};
+
+// Rows of A and columns of B in a panel, for the processor at hand.
+struct PanelSizes {
+  int rows_f32, cols_f32, rows_f64, cols_f64;
+};
+
+}  // namespace fl
+
+FL_SIMD_KERNEL(fl::PanelSizes, gemm_panel_sizes)
+FL_SIMD_KERNEL(void, gemm_tile_f32, const fl::GemmTile<float>& t)
+FL_SIMD_KERNEL(void, gemm_tile_f64, const fl::GemmTile<double>& t)
+// dst[p * width + i] = src[i * row + p * step] for i < n <= width, zero beyond n.
+FL_SIMD_KERNEL(void, gemm_pack_f32, const float* src, int64_t row, int64_t step, int64_t n, int64_t k, int64_t width, float* dst)
+FL_SIMD_KERNEL(void, gemm_pack_f64, const double* src, int64_t row, int64_t step, int64_t n, int64_t k, int64_t width, double* dst)
+// y[i] = sum_p a[i * lda + p] * x[p]
+FL_SIMD_KERNEL(void, gemv_rows_f32, int64_t m, int64_t k, const float* a, int64_t lda, const float* x, float* y)
+FL_SIMD_KERNEL(void, gemv_rows_f64, int64_t m, int64_t k, const double* a, int64_t lda, const double* x, double* y)
+// y[j] = sum_p x[p] * b[p * ldb + j], for n columns
+FL_SIMD_KERNEL(void, gemv_cols_f32, int64_t n, int64_t k, const float* b, int64_t ldb, const float* x, float* y)
+FL_SIMD_KERNEL(void, gemv_cols_f64, int64_t n, int64_t k, const double* b, int64_t ldb, const double* x, double* y)
+
+namespace fl {
+template <class T>
+inline int gemm_rows() {
+  static const PanelSizes s = kernels::gemm_panel_sizes();
+  return sizeof(T) == 4 ? s.rows_f32 : s.rows_f64;
+}
+template <class T>
+inline int gemm_cols() {
+  static const PanelSizes s = kernels::gemm_panel_sizes();
+  return sizeof(T) == 4 ? s.cols_f32 : s.cols_f64;
+}
+inline void gemm_tile(const GemmTile<float>& t) { kernels::gemm_tile_f32(t); }
+inline void gemm_tile(const GemmTile<double>& t) { kernels::gemm_tile_f64(t); }
+inline void gemm_pack(const float* src, int64_t row, int64_t step, int64_t n, int64_t k, int64_t width, float* dst) {
+  kernels::gemm_pack_f32(src, row, step, n, k, width, dst);
+}
+inline void gemm_pack(const double* src, int64_t row, int64_t step, int64_t n, int64_t k, int64_t width, double* dst) {
+  kernels::gemm_pack_f64(src, row, step, n, k, width, dst);
+}
+}  // namespace fl

@@ -1,0 +1,56 @@
+// 16-bit floats through float32: for kernels that are native in float32 and float64 only.
+#pragma once
+
+#include <utility>
+
+#include "dispatch/each.h"
+#include "tensor/tensor.h"
+
+namespace fl {
+
+inline bool is_half(DType t) { return t == DType::Float16 || t == DType::BFloat16; }
+
+// x itself, or a float32 copy where x is 16-bit. Undefined stays undefined.
+inline Tensor widened(const Tensor& x) {
+  if (!x.defined() || !is_half(x.dtype())) return x;
+  const Tensor wide = empty(x.sizes(), DType::Float32);
+  copy_elements(wide, x);
+  return wide;
+}
+
+// x as `t`, row-major.
+inline Tensor converted(const Tensor& x, DType t) {
+  if (!x.defined() || (x.dtype() == t && x.is_contiguous())) return x;
+  const Tensor y = empty(x.sizes(), t);
+  copy_elements(y, x);
+  return y;
+}
+
+// An output to compute in float32: `wide` is the output itself, or a copy that is written back at the end.
+class WideOutput {
+ public:
+  explicit WideOutput(const Tensor& out, bool keep_old = false) : out_(out), wide(out) {
+    if (!out.defined() || !is_half(out.dtype())) return;
+    wide = empty(out.sizes(), DType::Float32);
+    if (keep_old) copy_elements(wide, out);
+  }
+  WideOutput(const WideOutput&) = delete;
+  ~WideOutput() {
+    if (out_.defined() && !wide.same(out_)) copy_elements(out_, wide);
+  }
+
+ private:
+  const Tensor& out_;
+
+ public:
+  Tensor wide;
+};
+
+// Calls f with a value of the compute type: float or double.
+template <class F>
+void visit_float(DType t, F&& f) {
+  if (t == DType::Float64) f(double{});
+  else f(float{});
+}
+
+}  // namespace fl

@@ -1,0 +1,442 @@
+// The matmul family: from tensors of any strides and dtype to gemm.
+//
+// float32 and float64 go to gemm; 16-bit floats to oneDNN where the processor has them, else through
+// float32 copies; integers and bool to plain loops that wrap around as their type does.
+#include "ops/matmul/matmul.h"
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+#include <vector>
+
+#include "backend/onednn/onednn.h"
+#include "base/parallel.h"
+#include "base/scalar.h"
+#include "dispatch/each.h"
+#include "ops/matmul/gemm.h"
+
+namespace fl {
+namespace {
+
+int64_t product(IntList d) {
+  int64_t n = 1;
+  for (const int64_t v : d) n *= v;
+  return n;
+}
+
+// Walks the batch axes: offsets of a, b and out at batch index `i`.
+struct Offsets {
+  int64_t a = 0, b = 0, out = 0;
+};
+Offsets offsets_at(int64_t i, const Dims& batch, const MatrixBatch& a, const MatrixBatch& b, const MatrixBatch& out) {
+  Offsets o;
+  for (int d = batch.size() - 1; d >= 0; --d) {
+    const int64_t x = i % batch[d];
+    i /= batch[d];
+    o.a += x * a.strides[d];
+    o.b += x * b.strides[d];
+    o.out += x * out.strides[d];
+  }
+  return o;
+}
+
+template <class T>
+struct Accumulator {
+  using Type = std::conditional_t<std::is_same_v<T, int64_t>, int64_t, int32_t>;
+};
+
+template <class T>
+void gemm_int(int64_t m, int64_t n, int64_t k, const T* a, int64_t a_row, int64_t a_col, const T* b, int64_t b_row, int64_t b_col, T* c,
+              int64_t ldc, Scalar alpha, Scalar beta, const T* bias) {
+  using U = std::make_unsigned_t<typename Accumulator<T>::Type>;  // wraps without undefined behaviour
+  const U al = static_cast<U>(alpha.as_int()), be = static_cast<U>(beta.as_int());
+  parallel_for(0, m, std::max<int64_t>(1, 65536 / (n * k + 1)), [&](int64_t i0, int64_t i1) {
+    std::vector<U> row(n);
+    for (int64_t i = i0; i < i1; ++i) {
+      std::fill(row.begin(), row.end(), U(0));
+      for (int64_t p = 0; p < k; ++p) {
+        const U s = static_cast<U>(a[i * a_row + p * a_col]);
+        const T* src = b + p * b_row;
+        for (int64_t j = 0; j < n; ++j) row[j] += s * static_cast<U>(src[j * b_col]);
+      }
+      T* out = c + i * ldc;
+      for (int64_t j = 0; j < n; ++j) {
+        U v = al * row[j];
+        if (be) v += be * static_cast<U>(out[j]);
+        if (bias) v += static_cast<U>(bias[j]);
+        out[j] = static_cast<T>(v);
+      }
+    }
+  });
+}
+
+template <class T>
+void one(int64_t m, int64_t n, int64_t k, const MatrixBatch& a, const MatrixBatch& b, const MatrixBatch& out, const Offsets& o, double alpha,
+         double beta, const void* bias) {
+  const T* pa = reinterpret_cast<const T*>(a.data) + o.a;
+  const T* pb = reinterpret_cast<const T*>(b.data) + o.b;
+  T* pc = reinterpret_cast<T*>(out.data) + o.out;
+  if constexpr (std::is_floating_point_v<T>) {
+    gemm(Gemm<T>{m, n, k, {pa, a.row, a.col}, {pb, b.row, b.col}, pc, out.row, static_cast<T>(alpha), static_cast<T>(beta),
+                 static_cast<const T*>(bias), nullptr});
+  } else {
+    gemm_int<T>(m, n, k, pa, a.row, a.col, pb, b.row, b.col, pc, out.row, Scalar(static_cast<int64_t>(alpha)),
+                Scalar(static_cast<int64_t>(beta)), static_cast<const T*>(bias));
+  }
+}
+
+template <class T>
+void batches(const Dims& batch, int64_t m, int64_t n, int64_t k, const MatrixBatch& a, const MatrixBatch& b, const MatrixBatch& out,
+             double alpha, double beta, const void* bias) {
+  const int64_t total = product(batch);
+  if (total == 1) return one<T>(m, n, k, a, b, out, Offsets{}, alpha, beta, bias);
+  bool sums = false;
+  for (int d = 0; d < batch.size(); ++d) sums = sums || (batch[d] > 1 && out.strides[d] == 0);
+  const int64_t work = m * n * std::max<int64_t>(k, 1);
+  const bool inside = sums || (work > (1 << 22) && total < 4 * num_threads());  // the threads share each product
+  const int64_t grain = inside ? total : std::max<int64_t>(1, 65536 / std::max<int64_t>(work, 1));
+  parallel_for(0, total, grain, [&](int64_t t0, int64_t t1) {
+    for (int64_t t = t0; t < t1; ++t) one<T>(m, n, k, a, b, out, offsets_at(t, batch, a, b, out), alpha, beta, bias);
+  });
+}
+
+// A tensor over the memory of `x`, for conversions: batch axes, row, column.
+Tensor as_float(DType t, const Dims& batch, int64_t rows, int64_t cols, const MatrixBatch& x) {
+  Dims sizes = batch, strides = x.strides;
+  for (int d = 0; d < batch.size(); ++d)
+    if (strides[d] == 0) sizes[d] = 1;  // broadcast axes are converted once
+  sizes.push_back(rows), sizes.push_back(cols);
+  strides.push_back(x.row), strides.push_back(x.col);
+  const auto storage = Storage::borrow(x.data, 0, Device{}, nullptr, nullptr, true);
+  const Tensor view(make_ref<TensorImpl>(storage, sizes, strides, 0, t));
+  const Tensor copy = empty(sizes, DType::Float32);
+  copy_elements(copy, view);
+  return copy;
+}
+MatrixBatch batch_of(const Tensor& t, const Dims& batch) {
+  MatrixBatch x{static_cast<char*>(t.data()), Dims(batch.size()), t.stride(-2), t.stride(-1)};
+  for (int d = 0; d < batch.size(); ++d) x.strides[d] = t.size(d) == 1 ? 0 : t.stride(d);
+  return x;
+}
+
+void half_batches(DType t, const Dims& batch, int64_t m, int64_t n, int64_t k, const MatrixBatch& a, const MatrixBatch& b,
+                  const MatrixBatch& out, double alpha, double beta, const void* bias) {
+  bool sums = false;
+  for (int d = 0; d < batch.size(); ++d) sums = sums || (batch[d] > 1 && out.strides[d] == 0);
+  if (alpha == 1 && beta == 0 && !sums && batch.size() <= 1 && out.row == n && (batch.empty() || out.strides[0] == m * n)) {
+    const int64_t count = batch.empty() ? 1 : batch[0];
+    const int64_t sa = batch.empty() ? m * k : a.strides[0], sb = batch.empty() ? k * n : b.strides[0];
+    if (sa && sb && onednn::gemm16(t, count, m, n, k, a.data, sa, a.row, a.col, b.data, sb, b.row, b.col, out.data, bias)) return;
+  }
+  const Tensor fa = as_float(t, batch, m, k, a), fb = as_float(t, batch, k, n, b);
+  const Tensor fo = as_float(t, batch, m, n, out);  // its old values: for beta and for sums
+  Tensor fbias;
+  if (bias) {
+    fbias = empty(Dims{n}, DType::Float32);
+    convert_elements(fbias.data(), DType::Float32, bias, t, n);
+  }
+  batches<float>(batch, m, n, k, batch_of(fa, batch), batch_of(fb, batch), batch_of(fo, batch), alpha, beta,
+                 bias ? fbias.data() : nullptr);
+  Dims sizes = fo.sizes(), strides = out.strides;
+  strides.push_back(out.row), strides.push_back(out.col);
+  const auto storage = Storage::borrow(out.data, 0, Device{}, nullptr, nullptr, true);
+  copy_elements(Tensor(make_ref<TensorImpl>(storage, sizes, strides, 0, t)), fo);
+}
+
+}  // namespace
+
+void matmul_batches(DType t, const Dims& batch, int64_t m, int64_t n, int64_t k, const MatrixBatch& a, const MatrixBatch& b,
+                    const MatrixBatch& out, double alpha, double beta, const void* bias) {
+  if (product(batch) == 0 || m == 0 || n == 0) return;
+  switch (t) {
+    case DType::Float32: return batches<float>(batch, m, n, k, a, b, out, alpha, beta, bias);
+    case DType::Float64: return batches<double>(batch, m, n, k, a, b, out, alpha, beta, bias);
+    case DType::Float16:
+    case DType::BFloat16: return half_batches(t, batch, m, n, k, a, b, out, alpha, beta, bias);
+    case DType::Int64: return batches<int64_t>(batch, m, n, k, a, b, out, alpha, beta, bias);
+    case DType::Int32: return batches<int32_t>(batch, m, n, k, a, b, out, alpha, beta, bias);
+    case DType::Int16: return batches<int16_t>(batch, m, n, k, a, b, out, alpha, beta, bias);
+    case DType::Int8: return batches<int8_t>(batch, m, n, k, a, b, out, alpha, beta, bias);
+    case DType::UInt8: return batches<uint8_t>(batch, m, n, k, a, b, out, alpha, beta, bias);
+    case DType::Bool: {  // or of ands: small counts as uint8 would wrap, so each is a comparison
+      const int64_t total = product(batch);
+      for (int64_t i = 0; i < total; ++i) {
+        const Offsets o = offsets_at(i, batch, a, b, out);
+        const bool *pa = reinterpret_cast<const bool*>(a.data) + o.a, *pb = reinterpret_cast<const bool*>(b.data) + o.b;
+        bool* pc = reinterpret_cast<bool*>(out.data) + o.out;
+        for (int64_t r = 0; r < m; ++r)
+          for (int64_t c = 0; c < n; ++c) {
+            bool v = (beta != 0 && pc[r * out.row + c]) || (bias && static_cast<const bool*>(bias)[c]);
+            for (int64_t p = 0; p < k && !v; ++p) v = pa[r * a.row + p * a.col] && pb[p * b.row + c * b.col];
+            pc[r * out.row + c] = v;
+          }
+      }
+    }
+  }
+}
+
+namespace kernels {
+namespace {
+
+MatrixBatch plain(const Tensor& x) { return {static_cast<char*>(x.data()), Dims(), x.stride(0), x.stride(1)}; }
+MatrixBatch with_batch(const Tensor& x) { return {static_cast<char*>(x.data()), Dims{x.stride(0)}, x.stride(1), x.stride(2)}; }
+MatrixBatch row_vector(const Tensor& x) { return {static_cast<char*>(x.data()), Dims(), 0, x.stride(0)}; }
+MatrixBatch column_vector(const Tensor& x) { return {static_cast<char*>(x.data()), Dims(), x.stride(0), 0}; }
+
+// A matrix of one row or column has one stride that does not matter: choose one that no path refuses.
+MatrixBatch tidy(MatrixBatch x, int64_t rows, int64_t cols) {
+  if (rows == 1 && x.col == 1) x.row = cols;
+  if (cols == 1 && x.row == 1) x.col = rows;
+  if (cols == 1 && x.row != 1) x.col = 1;
+  if (rows == 1 && x.col != 1) x.row = 1;
+  return x;
+}
+
+bool set_to(const Tensor& out, const Tensor& input) {  // out = input, broadcast
+  Dims strides(out.ndim());
+  const int lead = out.ndim() - input.ndim();
+  for (int d = lead; d < out.ndim(); ++d) strides[d] = input.size(d - lead) == 1 ? 0 : input.stride(d - lead);
+  copy_elements(out, alias(input, out.sizes(), strides, input.offset()));
+  return true;
+}
+
+// True iff the leading axes of x can be seen as one: rows at one stride.
+bool leading_axes_fold(const Tensor& x) {
+  for (int d = x.ndim() - 3; d >= 0; --d)
+    if (x.size(d) != 1 && x.stride(d) != x.stride(d + 1) * x.size(d + 1)) return false;
+  return true;
+}
+int64_t leading(const Tensor& x) { return x.size(-1) ? x.numel() / x.size(-1) : product(IntList(x.sizes().data(), x.ndim() - 1)); }
+
+// The batch axes of x, right-aligned to `batch`, with stride 0 where broadcast.
+Dims batch_strides(const Tensor& x, const Dims& batch) {
+  Dims strides(batch.size());
+  const int own = x.ndim() - 2, lead = batch.size() - own;
+  for (int d = 0; d < own; ++d) strides[lead + d] = x.size(d) == 1 ? 0 : x.stride(d);
+  return strides;
+}
+
+Dims broadcast_batch(const Tensor& a, const Tensor& b) {
+  const int na = std::max(a.ndim() - 2, 0), nb = std::max(b.ndim() - 2, 0), n = std::max(na, nb);
+  Dims batch(n, 1);
+  for (int d = 0; d < na; ++d) batch[n - na + d] = a.size(d);
+  for (int d = 0; d < nb; ++d)
+    if (b.size(d) != 1) batch[n - nb + d] = b.size(d);
+  return batch;
+}
+
+// 1-d operands as matrices.
+Tensor as_row(const Tensor& x) { return alias(x, Dims{1, x.size(0)}, Dims{x.size(0) * x.stride(0), x.stride(0)}, x.offset()); }
+Tensor as_column(const Tensor& x) { return alias(x, Dims{x.size(0), 1}, Dims{x.stride(0), 1}, x.offset()); }
+
+// out = a b for operands of two or more axes; `out` is row-major with room for [batch, m, n].
+void product_into(const Tensor& a, const Tensor& b, void* out, const void* bias = nullptr) {
+  const int64_t m = a.size(-2), k = a.size(-1), n = b.size(-1);
+  const DType t = a.dtype();
+  if (b.ndim() == 2 && leading_axes_fold(a)) {
+    const int64_t rows = leading(a);
+    MatrixBatch o{static_cast<char*>(out), Dims(), n, 1};
+    int64_t row = a.stride(-2);
+    for (int d = a.ndim() - 2; d >= 0; --d)
+      if (a.size(d) != 1) {
+        row = a.stride(d);
+        break;
+      }
+    return matmul_batches(t, Dims(), rows, n, k, tidy({static_cast<char*>(a.data()), Dims(), row, a.stride(-1)}, rows, k),
+                          tidy({static_cast<char*>(b.data()), Dims(), b.stride(0), b.stride(1)}, k, n), o, 1, 0, bias);
+  }
+  const Dims batch = broadcast_batch(a, b);
+  MatrixBatch o{static_cast<char*>(out), Dims(batch.size()), n, 1};
+  int64_t step = m * n;
+  for (int d = batch.size() - 1; d >= 0; step *= batch[d--]) o.strides[d] = step;
+  MatrixBatch ma{static_cast<char*>(a.data()), batch_strides(a, batch), a.stride(-2), a.stride(-1)};
+  MatrixBatch mb{static_cast<char*>(b.data()), batch_strides(b, batch), b.stride(-2), b.stride(-1)};
+  matmul_batches(t, batch, m, n, k, tidy(ma, m, k), tidy(mb, k, n), o, 1, 0, bias);
+}
+
+// out = sum over broadcast axes of a b, where out has `shape` (two or more axes, right-aligned to the batch).
+// The matrices of a and b are handed over already transposed as wanted.
+void product_summed(const Tensor& a, const Tensor& b, const Dims& shape, void* out) {
+  const int64_t m = a.size(-2), k = a.size(-1), n = b.size(-1);
+  const Dims batch = broadcast_batch(a, b);
+  const DType t = a.dtype();
+  MatrixBatch o{static_cast<char*>(out), Dims(batch.size()), n, 1};
+  const int own = shape.size() - 2, lead = batch.size() - own;
+  int64_t step = m * n;
+  bool sums = product(batch) == 0 || k == 0;
+  for (int d = 0; d < lead; ++d) sums = sums || batch[d] != 1;
+  for (int d = own - 1; d >= 0; --d) {
+    if (shape[d] != 1) o.strides[lead + d] = step;
+    sums = sums || (shape[d] == 1 && batch[lead + d] != 1);
+    step *= shape[d];
+  }
+  if (sums) std::memset(out, 0, static_cast<size_t>(step) * item_size(t));
+  MatrixBatch ma{static_cast<char*>(a.data()), batch_strides(a, batch), a.stride(-2), a.stride(-1)};
+  MatrixBatch mb{static_cast<char*>(b.data()), batch_strides(b, batch), b.stride(-2), b.stride(-1)};
+  matmul_batches(t, batch, m, n, k, tidy(ma, m, k), tidy(mb, k, n), o, 1, sums ? 1 : 0);
+}
+
+Tensor swapped(const Tensor& x) {  // last two axes
+  Dims sizes = x.sizes(), strides = x.strides();
+  std::swap(sizes[x.ndim() - 2], sizes[x.ndim() - 1]);
+  std::swap(strides[x.ndim() - 2], strides[x.ndim() - 1]);
+  return alias(x, sizes, strides, x.offset());
+}
+
+Tensor folded(const Tensor& x) {  // [.., n] as [rows, n]; its leading axes fold
+  int64_t row = x.size(-1);
+  for (int d = x.ndim() - 2; d >= 0; --d)
+    if (x.size(d) != 1) {
+      row = x.stride(d);
+      break;
+    }
+  return alias(x, Dims{leading(x), x.size(-1)}, Dims{row, x.stride(-1)}, x.offset());
+}
+
+template <class T>
+double sum_products(const T* a, int64_t sa, const T* b, int64_t sb, int64_t n) {
+  double s = 0;
+  for (int64_t i = 0; i < n; ++i) s += static_cast<double>(a[i * sa]) * static_cast<double>(b[i * sb]);
+  return s;
+}
+
+}  // namespace
+
+void mm(const Tensor& a, const Tensor& b, const Tensor& y) {
+  const int64_t m = a.size(0), k = a.size(1), n = b.size(1);
+  matmul_batches(a.dtype(), Dims(), m, n, k, tidy(plain(a), m, k), tidy(plain(b), k, n), plain(y));
+}
+
+void bmm(const Tensor& a, const Tensor& b, const Tensor& y) {
+  const int64_t m = a.size(1), k = a.size(2), n = b.size(2);
+  matmul_batches(a.dtype(), Dims{a.size(0)}, m, n, k, tidy(with_batch(a), m, k), tidy(with_batch(b), k, n), with_batch(y));
+}
+
+void mv(const Tensor& a, const Tensor& x, const Tensor& y) {
+  MatrixBatch out{static_cast<char*>(y.data()), Dims(), 1, 1};
+  matmul_batches(a.dtype(), Dims(), a.size(0), 1, a.size(1), tidy(plain(a), a.size(0), a.size(1)), tidy(column_vector(x), x.size(0), 1), out);
+}
+
+// Sums of fixed chunks in double (floats), added in order.
+void dot(const Tensor& a, const Tensor& b, const Tensor& y) {
+  const int64_t n = a.size(0), sa = a.stride(0), sb = b.stride(0);
+  const bool wide = a.dtype() == DType::Float32 || a.dtype() == DType::Float64;
+  if (!wide || n <= 4096) {
+    MatrixBatch out{static_cast<char*>(y.data()), Dims(), 1, 1};
+    matmul_batches(a.dtype(), Dims(), 1, 1, n, tidy(row_vector(a), 1, n), tidy(column_vector(b), n, 1), out);
+    return;
+  }
+  constexpr int64_t kChunk = 4096;
+  const int64_t chunks = (n + kChunk - 1) / kChunk;
+  std::vector<double> parts(chunks);
+  visit(a.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    if constexpr (std::is_floating_point_v<T>) {
+      const T *pa = a.data<T>(), *pb = b.data<T>();
+      parallel_for(0, chunks, 16, [&](int64_t c0, int64_t c1) {
+        for (int64_t c = c0; c < c1; ++c) {
+          const int64_t i = c * kChunk, len = std::min(kChunk, n - i);
+          if (sa == 1 && sb == 1) {
+            T v;
+            if constexpr (std::is_same_v<T, float>) gemv_rows_f32(1, len, pa + i, len, pb + i, &v);
+            else gemv_rows_f64(1, len, pa + i, len, pb + i, &v);
+            parts[c] = v;
+          } else {
+            parts[c] = sum_products(pa + i * sa, sa, pb + i * sb, sb, len);
+          }
+        }
+      });
+      double s = 0;
+      for (const double v : parts) s += v;
+      *y.data<T>() = static_cast<T>(s);
+    }
+  });
+}
+
+void matmul(const Tensor& a, const Tensor& b, const Tensor& y) {
+  if (a.ndim() == 1 && b.ndim() == 1) return dot(a, b, y);
+  product_into(a.ndim() == 1 ? as_row(a) : a, b.ndim() == 1 ? as_column(b) : b, y.data());
+}
+
+// da = dy b^T summed to the shape of a.
+void matmul_grad_a(const Tensor& dy, const Tensor& b, IntList shape, const Tensor& da) {
+  Tensor g = dy, m = b;
+  Dims want(shape);
+  if (b.ndim() == 1) {  // y lost its last axis
+    Dims sizes = dy.sizes(), strides = dy.strides();
+    sizes.push_back(1), strides.push_back(1);
+    g = alias(dy, sizes, strides, dy.offset());
+    m = as_column(b);
+  }
+  if (shape.size() == 1) {  // and its row axis
+    Dims sizes = g.sizes(), strides = g.strides();
+    sizes.insert(sizes.size() - 1, 1), strides.insert(strides.size() - 1, 1);
+    g = alias(g, sizes, strides, g.offset());
+    want = Dims{1, shape[0]};
+  }
+  if (m.ndim() == 2 && want.size() == g.ndim()) return product_into(g, swapped(m), da.data());
+  product_summed(g, swapped(m), want, da.data());
+}
+
+// db = a^T dy summed to the shape of b.
+void matmul_grad_b(const Tensor& dy, const Tensor& a, IntList shape, const Tensor& db) {
+  Tensor g = dy, m = a;
+  Dims want(shape);
+  if (shape.size() == 1) {
+    Dims sizes = dy.sizes(), strides = dy.strides();
+    sizes.push_back(1), strides.push_back(1);
+    g = alias(dy, sizes, strides, dy.offset());
+    want = Dims{shape[0], 1};
+  }
+  if (a.ndim() == 1) {
+    Dims sizes = g.sizes(), strides = g.strides();
+    sizes.insert(sizes.size() - 1, 1), strides.insert(strides.size() - 1, 1);
+    g = alias(g, sizes, strides, g.offset());
+    m = as_row(a);
+  }
+  if (want.size() == 2 && g.ndim() == m.ndim() && leading_axes_fold(g) && leading_axes_fold(m)) {
+    m = folded(m), g = folded(g);  // one product over all rows
+  }
+  product_summed(swapped(m), g, want, db.data());
+}
+
+void linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y) {
+  const Tensor w = alias(weight, Dims{weight.size(1), weight.size(0)}, Dims{weight.stride(1), weight.stride(0)}, weight.offset());
+  Tensor b = bias;
+  if (bias.defined() && !bias.is_contiguous()) {
+    b = empty(bias.sizes(), bias.dtype());
+    copy_elements(b, bias);
+  }
+  const Tensor a = x.ndim() == 1 ? as_row(x) : x;
+  if (leading_axes_fold(a)) return product_into(a, w, y.data(), b.defined() ? b.data() : nullptr);
+  const Tensor c = empty(a.sizes(), a.dtype());
+  copy_elements(c, a);
+  product_into(c, w, y.data(), b.defined() ? b.data() : nullptr);
+}
+
+void addmm(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha, const Tensor& y) {
+  const int64_t m = a.size(0), k = a.size(1), n = b.size(1);
+  const MatrixBatch ma = tidy(plain(a), m, k), mb = tidy(plain(b), k, n), my = plain(y);
+  if (beta.as_double() == 0) return matmul_batches(a.dtype(), Dims(), m, n, k, ma, mb, my, alpha.as_double());
+  if (beta.as_double() == 1 && input.ndim() == 1 && input.numel() == n && input.is_contiguous())
+    return matmul_batches(a.dtype(), Dims(), m, n, k, ma, mb, my, alpha.as_double(), 0, input.data());
+  set_to(y, input);
+  matmul_batches(a.dtype(), Dims(), m, n, k, ma, mb, my, alpha.as_double(), beta.as_double());
+}
+
+void addmv(const Tensor& input, const Tensor& a, const Tensor& x, Scalar beta, Scalar alpha, const Tensor& y) {
+  const MatrixBatch out{static_cast<char*>(y.data()), Dims(), 1, 1};
+  if (beta.as_double() != 0) set_to(y, input);
+  matmul_batches(a.dtype(), Dims(), a.size(0), 1, a.size(1), tidy(plain(a), a.size(0), a.size(1)), tidy(column_vector(x), x.size(0), 1), out,
+                 alpha.as_double(), beta.as_double());
+}
+
+void baddbmm(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha, const Tensor& y) {
+  const int64_t m = a.size(1), k = a.size(2), n = b.size(2);
+  if (beta.as_double() != 0) set_to(y, input);
+  matmul_batches(a.dtype(), Dims{a.size(0)}, m, n, k, tidy(with_batch(a), m, k), tidy(with_batch(b), k, n), with_batch(y),
+                 alpha.as_double(), beta.as_double());
+}
+
+}  // namespace kernels
+}  // namespace fl

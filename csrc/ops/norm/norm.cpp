@@ -1,0 +1,430 @@
+// batch_norm, group_norm (and instance_norm), layer_norm and rms_norm, with first and second derivatives.
+//
+// All of them scale a set S of M elements: xhat = (x - mean) * r, r = 1 / sqrt(mean((x - mean)^2) + eps),
+// y = w * xhat + b, where rms_norm has no mean. With g = w * dy and bars for means over S
+//   dx = r (g - gbar - xhat c),  c = mean(g xhat)
+// and for gradients u of dx, a of dweight, e of dbias (see double_backward)
+//   ddy = w P(u) + a xhat + e,   P(u) = r (u - ubar - xhat d),   d = mean(u xhat),   dw = sum(dy P(u))
+//   gx  = -r^2 xhat M Q / M + r (h - hbar - xhat mean(h xhat)),   Q = mean(u g) - ubar gbar - c d,
+//   h   = a dy - r (d g + c u)
+#include "ops/norm/norm.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <type_traits>
+#include <vector>
+
+#include "base/parallel.h"
+#include "ops/matmul/half.h"
+
+namespace fl::kernels {
+namespace {
+
+#define FL_PICK(name) ([] { if constexpr (std::is_same_v<T, float>) return name##_f32; else return name##_f64; }())
+
+template <class T>
+const T* pointer(const Tensor& t) {
+  return t.defined() ? t.data<T>() : nullptr;
+}
+
+// x seen as [n, c, plane].
+struct Channels {
+  int64_t n, c, plane;
+};
+Channels channels_of(const Tensor& x) {
+  const int64_t n = x.size(0), c = x.size(1);
+  return {n, c, n > 0 && c > 0 ? x.numel() / (n * c) : 0};
+}
+
+// Means over a set of channels [c0, c1): sums over n planes, then squares.
+template <class T>
+void batch_stats(const T* x, const Channels& s, double eps, T* mean, T* rstd, double* variance) {
+  const double count = static_cast<double>(s.n * s.plane);
+  if (s.plane == 1) {
+    parallel_for(0, (s.c + 63) / 64, std::max<int64_t>(1, 512 / s.n), [&](int64_t b0, int64_t b1) {
+      double sums[64];
+      for (int64_t b = b0; b < b1; ++b) {
+        const int64_t c = b * 64, width = std::min<int64_t>(64, s.c - c);
+        FL_PICK(norm_col_sums)(x + c, s.n, s.c, width, sums);
+        for (int64_t j = 0; j < width; ++j) mean[c + j] = static_cast<T>(sums[j] / count);
+        FL_PICK(norm_col_squares)(x + c, s.n, s.c, width, mean + c, sums);
+        for (int64_t j = 0; j < width; ++j) {
+          variance[c + j] = sums[j] / count;
+          rstd[c + j] = static_cast<T>(1 / std::sqrt(variance[c + j] + eps));
+        }
+      }
+    });
+    return;
+  }
+  parallel_for(0, s.c, std::max<int64_t>(1, 16384 / (s.n * s.plane + 1)), [&](int64_t c0, int64_t c1) {
+    for (int64_t c = c0; c < c1; ++c) {
+      double sum = 0;
+      for (int64_t n = 0; n < s.n; ++n) sum += FL_PICK(norm_sum)(x + (n * s.c + c) * s.plane, s.plane);
+      mean[c] = static_cast<T>(sum / count);
+      double squares = 0;
+      for (int64_t n = 0; n < s.n; ++n) squares += FL_PICK(norm_squares)(x + (n * s.c + c) * s.plane, s.plane, mean[c]);
+      variance[c] = squares / count;
+      rstd[c] = static_cast<T>(1 / std::sqrt(variance[c] + eps));
+    }
+  });
+}
+
+template <class T>
+void batch_affine(const T* x, T* y, const Channels& s, const T* scale, const T* shift) {
+  if (s.plane == 1) {
+    const int64_t blocks = (s.c + 63) / 64;
+    parallel_for(0, s.n, std::max<int64_t>(1, 16384 / (s.c + 1)), [&](int64_t n0, int64_t n1) {
+      for (int64_t b = 0; b < blocks; ++b) {
+        const int64_t c = b * 64;
+        FL_PICK(norm_col_affine)(x + n0 * s.c + c, y + n0 * s.c + c, n1 - n0, s.c, std::min<int64_t>(64, s.c - c), scale + c, shift + c);
+      }
+    });
+    return;
+  }
+  parallel_for(0, s.n * s.c, std::max<int64_t>(1, 16384 / s.plane), [&](int64_t r0, int64_t r1) {
+    for (int64_t r = r0; r < r1; ++r) FL_PICK(norm_affine)(x + r * s.plane, y + r * s.plane, s.plane, scale[r % s.c], shift[r % s.c]);
+  });
+}
+
+template <class T>
+void sums_of_gradients(const T* dy, const T* x, const Channels& s, const T* mean, double* sum_dy, double* sum_dot) {
+  if (s.plane == 1) {
+    parallel_for(0, (s.c + 63) / 64, std::max<int64_t>(1, 512 / s.n), [&](int64_t b0, int64_t b1) {
+      for (int64_t b = b0; b < b1; ++b) {
+        const int64_t c = b * 64;
+        FL_PICK(norm_col_dots)(dy + c, x + c, s.n, s.c, std::min<int64_t>(64, s.c - c), mean + c, sum_dy + c, sum_dot + c);
+      }
+    });
+    return;
+  }
+  parallel_for(0, s.c, std::max<int64_t>(1, 16384 / (s.n * s.plane + 1)), [&](int64_t c0, int64_t c1) {
+    for (int64_t c = c0; c < c1; ++c) {
+      sum_dy[c] = sum_dot[c] = 0;
+      for (int64_t n = 0; n < s.n; ++n) {
+        double part[2];
+        const int64_t at = (n * s.c + c) * s.plane;
+        FL_PICK(norm_dots)(dy + at, x + at, s.plane, mean[c], part);
+        sum_dy[c] += part[0];
+        sum_dot[c] += part[1];
+      }
+    }
+  });
+}
+
+// The sets of layer_norm, group_norm and rms_norm: rows of m elements; element j of row r has weight
+// (r % groups) * per_row + j / span.
+struct Rows {
+  int64_t rows, m, groups, per_row, span;
+  int64_t weight(int64_t r, int64_t j) const { return r % groups * per_row + j / span; }
+  int64_t weights() const { return groups * per_row; }
+};
+
+// Second derivatives for one set, elements addressed by `at(j)` and weights by `weight(j)`.
+template <class T, class At, class Weight>
+void double_backward_set(int64_t m, const At& at, const Weight& weight, const T* u, const T* a, const T* e, const T* dy, const T* x, const T* w,
+                         double mean, double r, bool centered, bool constant, T* ddy, T* gx, double* gw) {
+  double sums[6] = {};  // u, g, u g, u xhat, g xhat
+  const double n = static_cast<double>(m);
+  if (!constant) {
+    for (int64_t j = 0; j < m; ++j) {
+      const int64_t i = at(j);
+      const double xhat = (x[i] - mean) * r, g = (w ? w[weight(j)] : T(1)) * static_cast<double>(dy[i]), v = u ? u[i] : 0;
+      sums[0] += v, sums[1] += g, sums[2] += v * g, sums[3] += v * xhat, sums[4] += g * xhat;
+    }
+    for (double& s : sums) s /= n;
+    if (!centered) sums[0] = sums[1] = 0;
+  }
+  const double ubar = sums[0], d = sums[3], c = sums[4], q = sums[2] - sums[0] * sums[1] - c * d;
+  double hbar = 0, hx = 0;
+  const auto h_of = [&](int64_t j, int64_t i) {
+    const int64_t k = weight(j);
+    const double g = (w ? w[k] : T(1)) * static_cast<double>(dy[i]), v = u ? u[i] : 0;
+    return (a ? a[k] * static_cast<double>(dy[i]) : 0.0) - (constant ? 0.0 : r * (d * g + c * v));
+  };
+  if (!constant) {
+    for (int64_t j = 0; j < m; ++j) {
+      const int64_t i = at(j);
+      const double h = h_of(j, i);
+      hbar += h, hx += h * (x[i] - mean) * r;
+    }
+    hbar = centered ? hbar / n : 0;
+    hx /= n;
+  }
+  for (int64_t j = 0; j < m; ++j) {
+    const int64_t i = at(j), k = weight(j);
+    const double xhat = (x[i] - mean) * r, v = u ? u[i] : 0;
+    const double p = constant ? r * v : r * (v - ubar - xhat * d);
+    ddy[i] = static_cast<T>((w ? w[k] : T(1)) * p + (a ? a[k] * xhat : 0.0) + (e ? static_cast<double>(e[k]) : 0.0));
+    gx[i] = static_cast<T>(r * (h_of(j, i) - hbar - xhat * hx) - r * r * xhat * q);
+    gw[k] += dy[i] * p;
+  }
+}
+
+template <class T>
+void store(const std::vector<double>& from, const Tensor& to) {
+  for (size_t i = 0; i < from.size(); ++i) to.data<T>()[i] = static_cast<T>(from[i]);
+}
+
+void rows_forward(const Tensor& x, const Tensor& weight, const Tensor& bias, const Rows& s, double eps, bool centered, const Tensor& mean,
+                  const Tensor& rstd, const Tensor& y) {
+  const WideOutput out(y);
+  const Tensor wx = widened(x), ww = converted(weight, wx.dtype()), wb = converted(bias, wx.dtype());
+  visit_float(wx.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const T *px = wx.data<T>(), *pw = pointer<T>(ww), *pb = pointer<T>(wb);
+    T *py = out.wide.data<T>(), *pm = mean.defined() ? mean.data<T>() : nullptr, *pr = rstd.data<T>();
+    const bool simple = s.groups == 1 && s.span == 1;  // weights run along the row
+    parallel_for(0, s.rows, std::max<int64_t>(1, 8192 / (s.m + 1)), [&](int64_t r0, int64_t r1) {
+      for (int64_t r = r0; r < r1; ++r) {
+        if (simple) {
+          FL_PICK(norm_row)(px + r * s.m, pw, pb, py + r * s.m, s.m, eps, centered, pm ? pm + r : nullptr, pr + r);
+          continue;
+        }
+        const T m = static_cast<T>(FL_PICK(norm_sum)(px + r * s.m, s.m) / static_cast<double>(s.m));
+        const double scale = 1 / std::sqrt(FL_PICK(norm_squares)(px + r * s.m, s.m, m) / static_cast<double>(s.m) + eps);
+        pm[r] = m;
+        pr[r] = static_cast<T>(scale);
+        for (int64_t k = 0; k < s.per_row; ++k) {
+          const int64_t i = r % s.groups * s.per_row + k, at = r * s.m + k * s.span;
+          const T f = static_cast<T>(scale * (pw ? pw[i] : T(1)));
+          FL_PICK(norm_affine)(px + at, py + at, s.span, f, (pb ? pb[i] : T(0)) - m * f);
+        }
+      }
+    });
+  });
+}
+
+void rows_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd, const Rows& s, bool centered,
+                   bool needs_x, bool needs_w, const Tensor& dx, const Tensor& dw, const Tensor& db) {
+  const WideOutput out(dx), out_w(dw), out_b(db);
+  const Tensor wdy = widened(dy), wx = widened(x), ww = converted(weight, wx.dtype());
+  visit_float(wx.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const T *pd = wdy.data<T>(), *px = wx.data<T>(), *pw = pointer<T>(ww), *pm = mean.defined() ? mean.data<T>() : nullptr, *pr = rstd.data<T>();
+    T* po = out.wide.data<T>();
+    const int64_t weights = s.weights();
+    const bool simple = s.groups == 1 && s.span == 1;
+    // Rows are summed in fixed chunks, then the chunks in order.
+    const int64_t chunks = std::max<int64_t>(1, std::min<int64_t>({s.rows, 32, s.rows * s.m / 4096 + 1}));
+    std::vector<T> sums(needs_w ? 2 * chunks * weights : 0, T(0));
+    parallel_for(0, chunks, 1, [&](int64_t k0, int64_t k1) {
+      for (int64_t k = k0; k < k1; ++k) {
+        T* to_w = needs_w ? sums.data() + 2 * k * weights : nullptr;
+        T* to_b = needs_w ? to_w + weights : nullptr;
+        for (int64_t r = s.rows * k / chunks; r < s.rows * (k + 1) / chunks; ++r) {
+          const T m = pm ? pm[r] : T(0), rs = pr[r];
+          const int64_t at = r * s.m;
+          if (simple) {
+            FL_PICK(norm_row_backward)(pd + at, px + at, pw, m, rs, s.m, centered, needs_x ? po + at : nullptr, to_w, to_b);
+            continue;
+          }
+          double total[2] = {};
+          for (int64_t c = 0; c < s.per_row; ++c) {
+            double part[2];
+            const int64_t i = r % s.groups * s.per_row + c, from = at + c * s.span;
+            FL_PICK(norm_dots)(pd + from, px + from, s.span, m, part);
+            const double f = pw ? pw[i] : T(1);
+            total[0] += f * part[0], total[1] += f * part[1];
+            if (needs_w) to_b[i] += static_cast<T>(part[0]), to_w[i] += static_cast<T>(part[1] * rs);
+          }
+          if (!needs_x) continue;
+          const double n = static_cast<double>(s.m), b = -total[1] / n * rs * rs * rs, shift = -rs * total[0] / n;
+          for (int64_t c = 0; c < s.per_row; ++c) {
+            const int64_t i = r % s.groups * s.per_row + c, from = at + c * s.span;
+            FL_PICK(norm_combine)(pd + from, px + from, po + from, s.span, m, rs * (pw ? pw[i] : T(1)), static_cast<T>(b), static_cast<T>(shift));
+          }
+        }
+      }
+    });
+    if (!needs_w) return;
+    T* tw = out_w.wide.defined() ? out_w.wide.data<T>() : nullptr;
+    T* tb = out_b.wide.defined() ? out_b.wide.data<T>() : nullptr;
+    for (int64_t i = 0; i < weights; ++i) {
+      double a = 0, b = 0;
+      for (int64_t k = 0; k < chunks; ++k) a += sums[2 * k * weights + i], b += sums[(2 * k + 1) * weights + i];
+      if (tw) tw[i] = static_cast<T>(a);
+      if (tb) tb[i] = static_cast<T>(b);
+    }
+  });
+}
+
+void rows_double_backward(const Tensor& u, const Tensor& a, const Tensor& e, const Tensor& dy, const Tensor& x, const Tensor& weight,
+                          const Tensor& mean, const Tensor& rstd, const Rows& s, bool centered, const Tensor& ddy, const Tensor& gx,
+                          const Tensor& gw) {
+  const WideOutput o1(ddy), o2(gx), o3(gw);
+  const DType t = o2.wide.dtype();
+  const Tensor wu = converted(u, t), wa = converted(a, t), we = converted(e, t), wdy = converted(dy, t), wx = converted(x, t), ww = converted(weight, t);
+  visit_float(t, [&](auto zero) {
+    using T = decltype(zero);
+    std::vector<double> sums(s.weights());
+    for (int64_t r = 0; r < s.rows; ++r)
+      double_backward_set<T>(
+          s.m, [&](int64_t j) { return r * s.m + j; }, [&](int64_t j) { return s.weight(r, j); }, pointer<T>(wu), pointer<T>(wa), pointer<T>(we),
+          wdy.data<T>(), wx.data<T>(), pointer<T>(ww), mean.defined() ? mean.data<T>()[r] : T(0), rstd.data<T>()[r], centered, false,
+          o1.wide.data<T>(), o2.wide.data<T>(), sums.data());
+    store<T>(sums, o3.wide);
+  });
+}
+
+Rows layer_rows(const Tensor& x, IntList shape) {
+  int64_t m = 1;
+  for (const int64_t n : shape) m *= n;
+  return {m ? x.numel() / m : 0, m, 1, m, 1};
+}
+Rows group_rows(const Tensor& x, int64_t groups) {
+  const Channels s = channels_of(x);
+  if (groups == 0) groups = s.c;  // instance_norm
+  const int64_t each = groups ? s.c / groups : 0;
+  return {s.n * groups, each * s.plane, groups, each, s.plane};
+}
+
+}  // namespace
+
+void batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight, const Tensor& bias, bool training,
+                double momentum, double eps, const Tensor& mean, const Tensor& rstd, const Tensor& y) {
+  const WideOutput out(y);
+  const Tensor wx = widened(x);
+  const DType t = wx.dtype();
+  const Tensor ww = converted(weight, t), wb = converted(bias, t);
+  const Channels s = channels_of(x);
+  visit_float(t, [&](auto zero) {
+    using T = decltype(zero);
+    T *pm = mean.data<T>(), *pr = rstd.data<T>();
+    std::vector<double> variance(s.c);
+    if (training) {
+      batch_stats(wx.data<T>(), s, eps, pm, pr, variance.data());
+      if (running_mean.defined()) {
+        const double n = static_cast<double>(s.n * s.plane);
+        const Tensor rm = converted(running_mean, DType::Float64), rv = converted(running_var, DType::Float64);
+        const Tensor new_m = empty(rm.sizes(), DType::Float64), new_v = empty(rm.sizes(), DType::Float64);
+        for (int64_t c = 0; c < s.c; ++c) {
+          new_m.data<double>()[c] = (1 - momentum) * rm.data<double>()[c] + momentum * pm[c];
+          new_v.data<double>()[c] = (1 - momentum) * rv.data<double>()[c] + momentum * variance[c] * n / (n - 1);
+        }
+        copy_elements(running_mean, new_m);
+        copy_elements(running_var, new_v);
+      }
+    } else {
+      const Tensor rm = converted(running_mean, t), rv = converted(running_var, t);
+      for (int64_t c = 0; c < s.c; ++c) {
+        pm[c] = rm.data<T>()[c];
+        pr[c] = static_cast<T>(1 / std::sqrt(static_cast<double>(rv.data<T>()[c]) + eps));
+      }
+    }
+    std::vector<T> scale(s.c), shift(s.c);
+    const T *pw = pointer<T>(ww), *pb = pointer<T>(wb);
+    for (int64_t c = 0; c < s.c; ++c) {
+      scale[c] = pr[c] * (pw ? pw[c] : T(1));
+      shift[c] = (pb ? pb[c] : T(0)) - pm[c] * scale[c];
+    }
+    batch_affine(wx.data<T>(), out.wide.data<T>(), s, scale.data(), shift.data());
+  });
+}
+
+void batch_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd, bool training,
+                         bool needs_x, const Tensor& dx, const Tensor& dw, const Tensor& db) {
+  const WideOutput out(dx), out_w(dw), out_b(db);
+  const Tensor wdy = widened(dy), wx = widened(x), ww = converted(weight, wx.dtype());
+  const Channels s = channels_of(x);
+  visit_float(wx.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const T *pd = wdy.data<T>(), *px = wx.data<T>(), *pw = pointer<T>(ww), *pm = mean.data<T>(), *pr = rstd.data<T>();
+    std::vector<double> sum_dy(s.c), sum_dot(s.c);
+    sums_of_gradients(pd, px, s, pm, sum_dy.data(), sum_dot.data());
+    std::vector<T> a(s.c), b(s.c), c(s.c);
+    const double n = static_cast<double>(s.n * s.plane);
+    for (int64_t i = 0; i < s.c; ++i) {
+      out_w.wide.data<T>()[i] = static_cast<T>(sum_dot[i] * pr[i]);
+      out_b.wide.data<T>()[i] = static_cast<T>(sum_dy[i]);
+      const double f = static_cast<double>(pw ? pw[i] : T(1)) * pr[i];
+      a[i] = static_cast<T>(f);
+      b[i] = training ? static_cast<T>(-f * sum_dot[i] / n * pr[i] * pr[i]) : T(0);
+      c[i] = training ? static_cast<T>(-f * sum_dy[i] / n) : T(0);
+    }
+    if (!needs_x) return;
+    T* po = out.wide.data<T>();
+    if (s.plane == 1) {
+      const int64_t blocks = (s.c + 63) / 64;
+      parallel_for(0, s.n, std::max<int64_t>(1, 16384 / (s.c + 1)), [&](int64_t n0, int64_t n1) {
+        for (int64_t k = 0; k < blocks; ++k) {
+          const int64_t at = k * 64, from = n0 * s.c + at;
+          FL_PICK(norm_col_combine)(pd + from, px + from, po + from, n1 - n0, s.c, std::min<int64_t>(64, s.c - at), pm + at, a.data() + at,
+                                    b.data() + at, c.data() + at);
+        }
+      });
+      return;
+    }
+    parallel_for(0, s.n * s.c, std::max<int64_t>(1, 16384 / (s.plane + 1)), [&](int64_t r0, int64_t r1) {
+      for (int64_t r = r0; r < r1; ++r) {
+        const int64_t i = r % s.c, at = r * s.plane;
+        FL_PICK(norm_combine)(pd + at, px + at, po + at, s.plane, pm[i], a[i], b[i], c[i]);
+      }
+    });
+  });
+}
+
+void batch_norm_double_backward(const Tensor& u, const Tensor& a, const Tensor& e, const Tensor& dy, const Tensor& x, const Tensor& weight,
+                                const Tensor& mean, const Tensor& rstd, bool training, const Tensor& ddy, const Tensor& gx, const Tensor& gw) {
+  const WideOutput o1(ddy), o2(gx), o3(gw);
+  const DType t = o2.wide.dtype();
+  const Tensor wu = converted(u, t), wa = converted(a, t), we = converted(e, t), wdy = converted(dy, t), wx = converted(x, t), ww = converted(weight, t);
+  const Channels s = channels_of(x);
+  visit_float(t, [&](auto zero) {
+    using T = decltype(zero);
+    std::vector<double> sums(s.c);
+    parallel_for(0, s.c, 1, [&](int64_t c0, int64_t c1) {
+      for (int64_t c = c0; c < c1; ++c)
+        double_backward_set<T>(
+            s.n * s.plane, [&](int64_t j) { return (j / s.plane * s.c + c) * s.plane + j % s.plane; }, [&](int64_t) { return c; }, pointer<T>(wu),
+            pointer<T>(wa), pointer<T>(we), wdy.data<T>(), wx.data<T>(), pointer<T>(ww), mean.data<T>()[c], rstd.data<T>()[c], true, !training,
+            o1.wide.data<T>(), o2.wide.data<T>(), sums.data());
+    });
+    store<T>(sums, o3.wide);
+  });
+}
+
+void layer_norm(const Tensor& x, IntList shape, const Tensor& weight, const Tensor& bias, double eps, const Tensor& mean, const Tensor& rstd,
+                const Tensor& y) {
+  rows_forward(x, weight, bias, layer_rows(x, shape), eps, true, mean, rstd, y);
+}
+void layer_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd, IntList shape,
+                         bool needs_x, bool needs_weight, bool needs_bias, const Tensor& dx, const Tensor& dw, const Tensor& db) {
+  rows_backward(dy, x, weight, mean, rstd, layer_rows(x, shape), true, needs_x, needs_weight || needs_bias, dx, dw, db);
+}
+void layer_norm_double_backward(const Tensor& u, const Tensor& a, const Tensor& e, const Tensor& dy, const Tensor& x, const Tensor& weight,
+                                const Tensor& mean, const Tensor& rstd, IntList shape, const Tensor& ddy, const Tensor& gx, const Tensor& gw) {
+  rows_double_backward(u, a, e, dy, x, weight, mean, rstd, layer_rows(x, shape), true, ddy, gx, gw);
+}
+
+void rms_norm(const Tensor& x, IntList shape, const Tensor& weight, std::optional<double> eps, const Tensor& rstd, const Tensor& y) {
+  const double smallest = x.dtype() == DType::Float64 ? 0x1p-52 : x.dtype() == DType::Float32 ? 0x1p-23 : x.dtype() == DType::Float16 ? 0x1p-10 : 0x1p-7;
+  rows_forward(x, weight, Tensor(), layer_rows(x, shape), eps.value_or(smallest), false, Tensor(), rstd, y);
+}
+void rms_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& rstd, IntList shape, bool needs_x, bool needs_w,
+                       const Tensor& dx, const Tensor& dw) {
+  rows_backward(dy, x, weight, Tensor(), rstd, layer_rows(x, shape), false, needs_x, needs_w, dx, dw, Tensor());
+}
+void rms_norm_double_backward(const Tensor& u, const Tensor& a, const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& rstd,
+                              IntList shape, const Tensor& ddy, const Tensor& gx, const Tensor& gw) {
+  rows_double_backward(u, a, Tensor(), dy, x, weight, Tensor(), rstd, layer_rows(x, shape), false, ddy, gx, gw);
+}
+
+void group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const Tensor& bias, double eps, const Tensor& mean, const Tensor& rstd,
+                const Tensor& y) {
+  rows_forward(x, weight, bias, group_rows(x, groups), eps, true, mean, rstd, y);
+}
+void group_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd, int64_t groups,
+                         bool needs_x, bool needs_weight, bool needs_bias, const Tensor& dx, const Tensor& dw, const Tensor& db) {
+  rows_backward(dy, x, weight, mean, rstd, group_rows(x, groups), true, needs_x, needs_weight || needs_bias, dx, dw, db);
+}
+void group_norm_double_backward(const Tensor& u, const Tensor& a, const Tensor& e, const Tensor& dy, const Tensor& x, const Tensor& weight,
+                                const Tensor& mean, const Tensor& rstd, int64_t groups, const Tensor& ddy, const Tensor& gx, const Tensor& gw) {
+  rows_double_backward(u, a, e, dy, x, weight, mean, rstd, group_rows(x, groups), true, ddy, gx, gw);
+}
+
+void instance_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps, const Tensor& mean, const Tensor& rstd, const Tensor& y) {
+  group_norm(x, 0, weight, bias, eps, mean, rstd, y);
+}
+
+}  // namespace fl::kernels

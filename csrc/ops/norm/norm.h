@@ -1,0 +1,32 @@
+// Vector pieces of the normalisations. Sums run in the lanes of the type over one plane or row, and planes
+// are added in double.
+#pragma once
+
+#include <cstdint>
+
+#include "base/isa.h"
+
+#define FL_NORM_KERNELS(T, suffix)                                                                                                   \
+  FL_SIMD_KERNEL(double, norm_sum_##suffix, const T* x, int64_t n)                                                                   \
+  FL_SIMD_KERNEL(double, norm_squares_##suffix, const T* x, int64_t n, T mean)                                                       \
+  /* sum(dy), sum(dy * (x - mean)) */                                                                                                \
+  FL_SIMD_KERNEL(void, norm_dots_##suffix, const T* dy, const T* x, int64_t n, T mean, double* sums)                                 \
+  /* y = scale * x + shift */                                                                                                        \
+  FL_SIMD_KERNEL(void, norm_affine_##suffix, const T* x, T* y, int64_t n, T scale, T shift)                                          \
+  /* dx = a * dy + b * (x - mean) + c */                                                                                             \
+  FL_SIMD_KERNEL(void, norm_combine_##suffix, const T* dy, const T* x, T* dx, int64_t n, T mean, T a, T b, T c)                      \
+  /* Columns of a matrix with rows `ld` apart: `width` <= 64 of them. */                                                             \
+  FL_SIMD_KERNEL(void, norm_col_sums_##suffix, const T* x, int64_t rows, int64_t ld, int64_t width, double* sums)                    \
+  FL_SIMD_KERNEL(void, norm_col_squares_##suffix, const T* x, int64_t rows, int64_t ld, int64_t width, const T* mean, double* sums)  \
+  FL_SIMD_KERNEL(void, norm_col_dots_##suffix, const T* dy, const T* x, int64_t rows, int64_t ld, int64_t width, const T* mean,      \
+                 double* sum_dy, double* sum_dot)                                                                                    \
+  FL_SIMD_KERNEL(void, norm_col_affine_##suffix, const T* x, T* y, int64_t rows, int64_t ld, int64_t width, const T* scale, const T* shift) \
+  FL_SIMD_KERNEL(void, norm_col_combine_##suffix, const T* dy, const T* x, T* dx, int64_t rows, int64_t ld, int64_t width, const T* mean, \
+                 const T* a, const T* b, const T* c)                                                                                 \
+  /* One row of layer_norm (centered) or rms_norm; w and b may be null. */                                                           \
+  FL_SIMD_KERNEL(void, norm_row_##suffix, const T* x, const T* w, const T* b, T* y, int64_t n, double eps, bool centered, T* mean, T* rstd) \
+  FL_SIMD_KERNEL(void, norm_row_backward_##suffix, const T* dy, const T* x, const T* w, T mean, T rstd, int64_t n, bool centered, T* dx, \
+                 T* dw, T* db)
+FL_NORM_KERNELS(float, f32)
+FL_NORM_KERNELS(double, f64)
+#undef FL_NORM_KERNELS

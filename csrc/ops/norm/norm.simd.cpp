@@ -1,0 +1,179 @@
+#include "ops/norm/norm.h"
+
+#include <cmath>
+
+namespace fl::kernels::FL_ISA {
+namespace {
+
+template <class T>
+double sum(const T* x, int64_t n) {
+  T s = 0;
+#pragma omp simd reduction(+ : s)
+  for (int64_t i = 0; i < n; ++i) s += x[i];
+  return s;
+}
+
+template <class T>
+double squares(const T* x, int64_t n, T mean) {
+  T s = 0;
+#pragma omp simd reduction(+ : s)
+  for (int64_t i = 0; i < n; ++i) s += (x[i] - mean) * (x[i] - mean);
+  return s;
+}
+
+template <class T>
+void dots(const T* dy, const T* x, int64_t n, T mean, double* sums) {
+  T s = 0, d = 0;
+#pragma omp simd reduction(+ : s, d)
+  for (int64_t i = 0; i < n; ++i) {
+    s += dy[i];
+    d += dy[i] * (x[i] - mean);
+  }
+  sums[0] = s;
+  sums[1] = d;
+}
+
+template <class T>
+void affine(const T* x, T* y, int64_t n, T scale, T shift) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) y[i] = scale * x[i] + shift;
+}
+
+template <class T>
+void combine(const T* dy, const T* x, T* dx, int64_t n, T mean, T a, T b, T c) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) dx[i] = a * dy[i] + b * (x[i] - mean) + c;
+}
+
+template <class T>
+void col_sums(const T* x, int64_t rows, int64_t ld, int64_t width, double* sums) {
+  for (int64_t j = 0; j < width; ++j) sums[j] = 0;
+  for (int64_t i = 0; i < rows; ++i)
+#pragma omp simd
+    for (int64_t j = 0; j < width; ++j) sums[j] += static_cast<double>(x[i * ld + j]);
+}
+
+template <class T>
+void col_squares(const T* x, int64_t rows, int64_t ld, int64_t width, const T* mean, double* sums) {
+  for (int64_t j = 0; j < width; ++j) sums[j] = 0;
+  for (int64_t i = 0; i < rows; ++i)
+#pragma omp simd
+    for (int64_t j = 0; j < width; ++j) {
+      const T d = x[i * ld + j] - mean[j];
+      sums[j] += static_cast<double>(d * d);
+    }
+}
+
+template <class T>
+void col_dots(const T* dy, const T* x, int64_t rows, int64_t ld, int64_t width, const T* mean, double* sum_dy, double* sum_dot) {
+  for (int64_t j = 0; j < width; ++j) sum_dy[j] = sum_dot[j] = 0;
+  for (int64_t i = 0; i < rows; ++i)
+#pragma omp simd
+    for (int64_t j = 0; j < width; ++j) {
+      sum_dy[j] += static_cast<double>(dy[i * ld + j]);
+      sum_dot[j] += static_cast<double>(dy[i * ld + j] * (x[i * ld + j] - mean[j]));
+    }
+}
+
+template <class T>
+void col_affine(const T* x, T* y, int64_t rows, int64_t ld, int64_t width, const T* scale, const T* shift) {
+  for (int64_t i = 0; i < rows; ++i)
+#pragma omp simd
+    for (int64_t j = 0; j < width; ++j) y[i * ld + j] = scale[j] * x[i * ld + j] + shift[j];
+}
+
+template <class T>
+void col_combine(const T* dy, const T* x, T* dx, int64_t rows, int64_t ld, int64_t width, const T* mean, const T* a, const T* b, const T* c) {
+  for (int64_t i = 0; i < rows; ++i)
+#pragma omp simd
+    for (int64_t j = 0; j < width; ++j) dx[i * ld + j] = a[j] * dy[i * ld + j] + b[j] * (x[i * ld + j] - mean[j]) + c[j];
+}
+
+template <class T>
+void row(const T* x, const T* w, const T* b, T* y, int64_t n, double eps, bool centered, T* mean, T* rstd) {
+  const T m = centered ? static_cast<T>(sum(x, n) / static_cast<double>(n)) : T(0);
+  const T r = static_cast<T>(1 / std::sqrt(squares(x, n, m) / static_cast<double>(n) + eps));
+  if (mean) *mean = m;
+  *rstd = r;
+  if (w && b) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - m) * r * w[i] + b[i];
+  } else if (w) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - m) * r * w[i];
+  } else {
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - m) * r;
+    if (b)
+      for (int64_t i = 0; i < n; ++i) y[i] += b[i];
+  }
+}
+
+template <class T>
+void row_backward(const T* dy, const T* x, const T* w, T mean, T r, int64_t n, bool centered, T* dx, T* dw, T* db) {
+  if (dw) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) dw[i] += dy[i] * ((x[i] - mean) * r);
+  }
+  if (db) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) db[i] += dy[i];
+  }
+  if (!dx) return;
+  T s = 0, d = 0;
+  if (w) {
+#pragma omp simd reduction(+ : s, d)
+    for (int64_t i = 0; i < n; ++i) {
+      const T g = dy[i] * w[i];
+      s += g;
+      d += g * (x[i] - mean);
+    }
+  } else {
+#pragma omp simd reduction(+ : s, d)
+    for (int64_t i = 0; i < n; ++i) {
+      s += dy[i];
+      d += dy[i] * (x[i] - mean);
+    }
+  }
+  const T mg = centered ? s / static_cast<T>(n) : T(0), k = d * r * r / static_cast<T>(n);
+  if (w) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) dx[i] = r * (dy[i] * w[i] - mg - (x[i] - mean) * k);
+  } else {
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) dx[i] = r * (dy[i] - mg - (x[i] - mean) * k);
+  }
+}
+
+}  // namespace
+
+#define FL_DEFINE(T, suffix)                                                                                                                     \
+  double norm_sum_##suffix(const T* x, int64_t n) { return sum(x, n); }                                                                          \
+  double norm_squares_##suffix(const T* x, int64_t n, T mean) { return squares(x, n, mean); }                                                    \
+  void norm_dots_##suffix(const T* dy, const T* x, int64_t n, T mean, double* sums) { dots(dy, x, n, mean, sums); }                               \
+  void norm_affine_##suffix(const T* x, T* y, int64_t n, T scale, T shift) { affine(x, y, n, scale, shift); }                                    \
+  void norm_combine_##suffix(const T* dy, const T* x, T* dx, int64_t n, T mean, T a, T b, T c) { combine(dy, x, dx, n, mean, a, b, c); }           \
+  void norm_col_sums_##suffix(const T* x, int64_t rows, int64_t ld, int64_t width, double* s) { col_sums(x, rows, ld, width, s); }                \
+  void norm_col_squares_##suffix(const T* x, int64_t rows, int64_t ld, int64_t width, const T* m, double* s) {                                   \
+    col_squares(x, rows, ld, width, m, s);                                                                                                       \
+  }                                                                                                                                              \
+  void norm_col_dots_##suffix(const T* dy, const T* x, int64_t rows, int64_t ld, int64_t width, const T* m, double* a, double* b) {               \
+    col_dots(dy, x, rows, ld, width, m, a, b);                                                                                                   \
+  }                                                                                                                                              \
+  void norm_col_affine_##suffix(const T* x, T* y, int64_t rows, int64_t ld, int64_t width, const T* scale, const T* shift) {                      \
+    col_affine(x, y, rows, ld, width, scale, shift);                                                                                             \
+  }                                                                                                                                              \
+  void norm_col_combine_##suffix(const T* dy, const T* x, T* dx, int64_t rows, int64_t ld, int64_t width, const T* m, const T* a, const T* b,     \
+                                 const T* c) {                                                                                                   \
+    col_combine(dy, x, dx, rows, ld, width, m, a, b, c);                                                                                         \
+  }                                                                                                                                              \
+  void norm_row_##suffix(const T* x, const T* w, const T* b, T* y, int64_t n, double eps, bool centered, T* mean, T* rstd) {                      \
+    row(x, w, b, y, n, eps, centered, mean, rstd);                                                                                               \
+  }                                                                                                                                              \
+  void norm_row_backward_##suffix(const T* dy, const T* x, const T* w, T mean, T r, int64_t n, bool centered, T* dx, T* dw, T* db) {               \
+    row_backward(dy, x, w, mean, r, n, centered, dx, dw, db);                                                                                    \
+  }
+FL_DEFINE(float, f32)
+FL_DEFINE(double, f64)
+
+}  // namespace fl::kernels::FL_ISA

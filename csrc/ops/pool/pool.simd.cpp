@@ -1,0 +1,117 @@
+#include "ops/pool/pool.h"
+
+#include <limits>
+
+namespace fl::kernels::FL_ISA {
+namespace {
+
+constexpr int64_t kStrip = 64;
+
+// Outputs o of an axis whose tap t lies inside [0, in): a range.
+inline void inside(const PoolAxis& a, int64_t t, int64_t o0, int64_t o1, int64_t& lo, int64_t& hi) {
+  const int64_t at = a.first + t * a.dilation;  // position for o = 0
+  lo = at >= 0 ? 0 : (-at + a.stride - 1) / a.stride;
+  hi = at >= a.in ? 0 : (a.in - 1 - at) / a.stride + 1;
+  lo = lo < o0 ? o0 : lo;
+  hi = hi > o1 ? o1 : hi;
+}
+
+template <class T, class I, int kStride>
+inline __attribute__((always_inline)) void take_max(const T* from, int64_t stride, I start, int64_t n, T* best, I* index) {
+  const int64_t s = kStride ? kStride : stride;
+  const I step = static_cast<I>(s);
+#pragma omp simd
+  for (int64_t j = 0; j < n; ++j) {
+    const T v = from[j * s], b = best[j];
+    const bool take = (v > b) | (v != v);
+    best[j] = take ? v : b;
+    index[j] = take ? start + static_cast<I>(j) * step : index[j];
+  }
+}
+
+template <class T, class I>
+void max_plane(const T* x, T* y, int64_t* index, const PoolAxis& h, const PoolAxis& w) {
+  T best[kStrip];
+  I where[kStrip];
+  for (int64_t oh = 0; oh < h.out; ++oh)
+    for (int64_t o0 = 0; o0 < w.out; o0 += kStrip) {
+      const int64_t o1 = o0 + kStrip < w.out ? o0 + kStrip : w.out;
+      int64_t first_h = h.first + oh * h.stride;
+      while (first_h < 0) first_h += h.dilation;
+      for (int64_t o = o0; o < o1; ++o) {
+        int64_t first_w = w.first + o * w.stride;
+        while (first_w < 0) first_w += w.dilation;
+        best[o - o0] = -std::numeric_limits<T>::infinity();
+        where[o - o0] = static_cast<I>(first_h * w.in + first_w);
+      }
+      for (int64_t a = 0; a < h.taps; ++a) {
+        const int64_t ih = h.first + oh * h.stride + a * h.dilation;
+        if (ih < 0 || ih >= h.in) continue;
+        for (int64_t b = 0; b < w.taps; ++b) {
+          int64_t lo, hi;
+          inside(w, b, o0, o1, lo, hi);
+          if (lo >= hi) continue;
+          const int64_t at = ih * w.in + w.first + b * w.dilation + lo * w.stride;
+          if (w.stride == 2) take_max<T, I, 2>(x + at, 2, static_cast<I>(at), hi - lo, best + lo - o0, where + lo - o0);
+          else if (w.stride == 1) take_max<T, I, 1>(x + at, 1, static_cast<I>(at), hi - lo, best + lo - o0, where + lo - o0);
+          else take_max<T, I, 0>(x + at, w.stride, static_cast<I>(at), hi - lo, best + lo - o0, where + lo - o0);
+        }
+      }
+      for (int64_t o = o0; o < o1; ++o) {
+        y[oh * w.out + o] = best[o - o0];
+        index[oh * w.out + o] = where[o - o0];
+      }
+    }
+}
+
+template <class T>
+void mean_plane(const T* x, int64_t width, T* y, const PoolWindow* h, int64_t oh, const PoolWindow* w, int64_t ow, double divisor) {
+  for (int64_t i = 0; i < oh; ++i)
+    for (int64_t j = 0; j < ow; ++j) {
+      T s = 0;
+      const int64_t n = w[j].end - w[j].begin;
+      for (int64_t a = h[i].begin; a < h[i].end; ++a) {
+        const T* row = x + a * width + w[j].begin;
+        T part = 0;
+        if (n >= 8) {
+#pragma omp simd reduction(+ : part)
+          for (int64_t b = 0; b < n; ++b) part += row[b];
+        } else {
+          for (int64_t b = 0; b < n; ++b) part += row[b];
+        }
+        s += part;
+      }
+      y[i * ow + j] = s / static_cast<T>(divisor != 0 ? divisor : static_cast<double>(h[i].length * w[j].length));
+    }
+}
+
+template <class T>
+void spread_plane(const T* dy, int64_t width, T* dx, const PoolWindow* h, int64_t oh, const PoolWindow* w, int64_t ow, double divisor) {
+  for (int64_t i = 0; i < oh; ++i)
+    for (int64_t j = 0; j < ow; ++j) {
+      const T g = dy[i * ow + j] / static_cast<T>(divisor != 0 ? divisor : static_cast<double>(h[i].length * w[j].length));
+      for (int64_t a = h[i].begin; a < h[i].end; ++a)
+        for (int64_t b = w[j].begin; b < w[j].end; ++b) dx[a * width + b] += g;
+    }
+}
+
+}  // namespace
+
+void max_pool_plane_f32(const float* x, float* y, int64_t* index, const PoolAxis& h, const PoolAxis& w) {
+  if (h.in * w.in < (int64_t(1) << 30)) max_plane<float, int32_t>(x, y, index, h, w);
+  else max_plane<float, int64_t>(x, y, index, h, w);
+}
+void max_pool_plane_f64(const double* x, double* y, int64_t* index, const PoolAxis& h, const PoolAxis& w) {
+  max_plane<double, int64_t>(x, y, index, h, w);
+}
+#define FL_DEFINE(T, suffix)                                                                                                                     \
+  void mean_pool_plane_##suffix(const T* x, int64_t width, T* y, const PoolWindow* h, int64_t oh, const PoolWindow* w, int64_t ow, double d) {   \
+    mean_plane(x, width, y, h, oh, w, ow, d);                                                                                                    \
+  }                                                                                                                                              \
+  void mean_pool_spread_##suffix(const T* dy, int64_t width, T* dx, const PoolWindow* h, int64_t oh, const PoolWindow* w, int64_t ow, double d) { \
+    spread_plane(dy, width, dx, h, oh, w, ow, d);                                                                                                \
+  }
+FL_DEFINE(float, f32)
+FL_DEFINE(double, f64)
+
+}  // namespace fl::kernels::FL_ISA

@@ -1,0 +1,191 @@
+// Draws. Every call takes one offset of its generator, and element i of the draw depends on (seed, offset,
+// i) alone: the same seed gives the same bits for any number of threads.
+#include "ops/random/random.h"
+
+#include <numeric>
+
+#include "base/parallel.h"
+#include "base/philox.h"
+#include "dispatch/each.h"
+#include "dispatch/generator.h"
+#include "kernels.h"
+
+namespace fl {
+
+Generator& default_generator() {
+  static Generator& generator = *new Generator;
+  return generator;
+}
+
+namespace kernels {
+namespace {
+
+using ChunkFn = void (*)(float*, uint64_t, uint64_t, int64_t);
+
+// Runs f(out_pointer, first_element, count, chunk) over the chunks of n elements.
+template <class F>
+void for_chunks(int64_t n, F&& f) {
+  const int64_t chunks = (n + kRandomChunk - 1) / kRandomChunk;
+  parallel_for(0, chunks, 16, [&](int64_t begin, int64_t end) {
+    for (int64_t c = begin; c < end; ++c) f(c, c * kRandomChunk, std::min(kRandomChunk, n - c * kRandomChunk));
+  });
+}
+
+// Calls body(T* out) on row-major memory of y's type, then copies where y itself is not row-major.
+template <class F>
+void into(const Tensor& y, F&& body) {
+  Tensor target = y.is_contiguous() ? y : empty(y.sizes(), y.dtype());
+  visit(y.dtype(), [&]<class T>(T) { body(target.data<T>()); });
+  if (!target.same(y)) copy_elements(y, target);
+}
+
+template <class T>
+T narrow_to(double v) {
+  if constexpr (std::is_class_v<T>) return T(static_cast<float>(v));
+  else return static_cast<T>(v);
+}
+
+// out[i] = map(draw i) with 24-bit draws, or draws of 53 bits for double.
+template <class Map>
+void fill_random(const Tensor& y, Generator* generator, ChunkFn chunk_fn, bool normal, Map&& map) {
+  const auto [seed, offset] = generator_or_default(generator).next();
+  const uint64_t s = seed, o = offset;
+  into(y, [&]<class T>(T* out) {
+    for_chunks(y.numel(), [&](int64_t chunk, int64_t first, int64_t count) {
+      if constexpr (std::is_same_v<T, double>) {
+        alignas(64) uint32_t hi[kRandomChunk], lo[kRandomChunk];
+        random_bits(hi, s, o, 2 * chunk);
+        random_bits(lo, s, o, 2 * chunk + 1);
+        for (int64_t i = 0; i < count; ++i) {
+          double u = uniform_double(hi[i], lo[i]);
+          if (normal) {  // pairs (i, i ^ 1) share two uniforms
+            const int64_t a = i & ~int64_t{1}, b = i | 1;
+            const double u1 = 1.0 - uniform_double(hi[a], lo[a]), u2 = uniform_double(hi[b], lo[b]);
+            const double r = std::sqrt(-2 * std::log(u1));
+            u = i & 1 ? r * std::sin(2 * M_PI * u2) : r * std::cos(2 * M_PI * u2);
+          }
+          out[first + i] = map(u);
+        }
+      } else {
+        alignas(64) float draws[kRandomChunk];
+        chunk_fn(draws, s, o, chunk);
+        for (int64_t i = 0; i < count; ++i) out[first + i] = narrow_to<T>(map(draws[i]));
+      }
+    });
+  });
+}
+
+// 64 random bits for element i.
+uint64_t bits_at(uint64_t seed, uint64_t offset, int64_t i) {
+  const auto w = philox(seed, offset, static_cast<uint64_t>(i));
+  return uint64_t{w[0]} << 32 | w[1];
+}
+
+}  // namespace
+
+void uniform_(const Tensor& x, double from, double to, Generator* generator) {
+  fill_random(x, generator, random_uniform, false, [=](auto u) {
+    using F = decltype(u);
+    const F v = static_cast<F>(from) + u * static_cast<F>(to - from);
+    return v;
+  });
+}
+
+void normal_(const Tensor& x, double mean, double std, Generator* generator) {
+  fill_random(x, generator, random_normal, true, [=](auto z) { return static_cast<decltype(z)>(mean) + z * static_cast<decltype(z)>(std); });
+}
+
+void exponential_(const Tensor& x, double lambd, Generator* generator) {
+  fill_random(x, generator, random_uniform, false, [=](auto u) { return -std::log1p(-u) / static_cast<decltype(u)>(lambd); });
+}
+
+void bernoulli_(const Tensor& x, double p, Generator* generator) {
+  fill_random(x, generator, random_uniform, false, [=](auto u) { return static_cast<decltype(u)>(u < static_cast<decltype(u)>(p)); });
+}
+
+void bernoulli_of(const Tensor& p, Generator* generator, const Tensor& y) {
+  const auto [seed, offset] = generator_or_default(generator).next();
+  const uint64_t s = seed, o = offset;
+  visit(p.dtype(), [&]<class T>(T) {
+    const T* in = p.data<T>();
+    T* out = y.data<T>();
+    for_chunks(y.numel(), [&](int64_t chunk, int64_t first, int64_t count) {
+      alignas(64) float draws[kRandomChunk];
+      random_uniform(draws, s, o, chunk);
+      for (int64_t i = 0; i < count; ++i) out[first + i] = narrow_to<T>(draws[i] < static_cast<float>(in[first + i]) ? 1.0 : 0.0);
+    });
+  });
+}
+
+void dropout_mask(const Tensor& x, double p, Generator* generator, const Tensor& y) {
+  const double scale = p < 1 ? 1 / (1 - p) : 0;
+  fill_random(y, generator, random_uniform, false, [=](auto u) { return static_cast<decltype(u)>(u >= static_cast<decltype(u)>(p) ? scale : 0); });
+  (void)x;
+}
+
+void random_(const Tensor& x, int64_t from, int64_t to, Generator* generator) {
+  const auto [seed, offset] = generator_or_default(generator).next();
+  const uint64_t s = seed, o = offset, span = static_cast<uint64_t>(to) - static_cast<uint64_t>(from);
+  into(x, [&]<class T>(T* out) {
+    parallel_for(0, x.numel(), 8192, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        // Multiply-high maps 64 bits to [0, span) with a bias below span / 2^64.
+        const uint64_t r = static_cast<uint64_t>((static_cast<unsigned __int128>(bits_at(s, o, i)) * span) >> 64);
+        const int64_t v = static_cast<int64_t>(r + static_cast<uint64_t>(from));
+        if constexpr (std::is_integral_v<T>) out[i] = static_cast<T>(v);
+        else out[i] = narrow_to<T>(static_cast<double>(v));
+      }
+    });
+  });
+}
+
+void randperm(const Tensor& y, Generator* generator) {
+  const auto [seed, offset] = generator_or_default(generator).next();
+  std::vector<int64_t> order(static_cast<size_t>(y.numel()));
+  std::iota(order.begin(), order.end(), int64_t{0});
+  for (int64_t i = y.numel() - 1; i > 0; --i) {  // Fisher and Yates
+    const uint64_t r = static_cast<uint64_t>((static_cast<unsigned __int128>(bits_at(seed, offset, i)) * static_cast<uint64_t>(i + 1)) >> 64);
+    std::swap(order[static_cast<size_t>(i)], order[static_cast<size_t>(r)]);
+  }
+  visit(y.dtype(), [&]<class T>(T) {
+    T* out = y.data<T>();
+    for (size_t i = 0; i < order.size(); ++i) out[i] = narrow_to<T>(static_cast<double>(order[i]));
+  });
+}
+
+// Rows [m, n] of weights -> [m, k] indices.
+void multinomial(const Tensor& weights, int64_t k, bool replacement, Generator* generator, const Tensor& y) {
+  const auto [seed, offset] = generator_or_default(generator).next();
+  const int64_t n = weights.size(-1), m = weights.numel() / std::max<int64_t>(n, 1);
+  int64_t* out = y.data<int64_t>();
+  visit(weights.dtype(), [&]<class T>(T) {
+    const T* in = weights.data<T>();
+    std::vector<double> left(static_cast<size_t>(n));
+    for (int64_t row = 0; row < m; ++row) {
+      for (int64_t j = 0; j < n; ++j) {
+        if constexpr (std::is_class_v<T>) left[static_cast<size_t>(j)] = static_cast<double>(static_cast<float>(in[row * n + j]));
+        else left[static_cast<size_t>(j)] = static_cast<double>(in[row * n + j]);
+      }
+      for (int64_t draw = 0; draw < k; ++draw) {
+        const double total = std::accumulate(left.begin(), left.end(), 0.0);
+        const auto w = philox(seed, offset, static_cast<uint64_t>(row * k + draw));
+        const double at = uniform_double(w[0], w[1]) * total;
+        double sum = 0;
+        int64_t pick = n - 1;
+        for (int64_t j = 0; j < n; ++j) {
+          sum += left[static_cast<size_t>(j)];
+          if (at < sum) {
+            pick = j;
+            break;
+          }
+        }
+        while (pick > 0 && left[static_cast<size_t>(pick)] == 0) --pick;
+        out[row * k + draw] = pick;
+        if (!replacement) left[static_cast<size_t>(pick)] = 0;
+      }
+    }
+  });
+}
+
+}  // namespace kernels
+}  // namespace fl

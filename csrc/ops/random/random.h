@@ -1,0 +1,17 @@
+// Random bits in chunks of 1024, which are numbered: what a chunk holds depends on seed, offset and its
+// number alone, so any thread may make any chunk.
+#pragma once
+
+#include "base/isa.h"
+
+#include <cstdint>
+
+namespace fl {
+constexpr int64_t kRandomChunk = 1024;
+}
+
+// 1024 words of chunk `chunk`.
+FL_SIMD_KERNEL(void, random_bits, uint32_t* out, uint64_t seed, uint64_t offset, int64_t chunk)
+// 1024 floats in [0, 1), or standard normal, from chunk `chunk`.
+FL_SIMD_KERNEL(void, random_uniform, float* out, uint64_t seed, uint64_t offset, int64_t chunk)
+FL_SIMD_KERNEL(void, random_normal, float* out, uint64_t seed, uint64_t offset, int64_t chunk)

@@ -1,0 +1,108 @@
+// argmax, argmin, and max and min along one axis with positions. x is row-major: [outer, n, inner].
+#include "ops/reduce/arg.h"
+
+#include <optional>
+#include <vector>
+
+#include "base/parallel.h"
+#include "dispatch/each.h"
+
+namespace fl::kernels {
+namespace {
+
+struct Layout {
+  int64_t outer = 1, n = 1, inner = 1;
+};
+Layout layout_of(const Tensor& x, std::optional<int64_t> dim) {
+  Layout l;
+  if (!dim) {
+    l.n = x.numel();
+    return l;
+  }
+  if (x.ndim() == 0) return l;
+  const int d = static_cast<int>(*dim < 0 ? *dim + x.ndim() : *dim);
+  for (int i = 0; i < x.ndim(); ++i) (i < d ? l.outer : i == d ? l.n : l.inner) *= x.size(i);
+  return l;
+}
+
+void extreme(bool max, const Tensor& x, std::optional<int64_t> dim, const Tensor* values, const Tensor& indices) {
+  const auto [outer, n, inner] = layout_of(x, dim);
+  if (indices.numel() == 0) return;
+  const DType type = compute_type(x.dtype());
+  const int64_t item = static_cast<int64_t>(item_size(type));
+  const char* data = static_cast<const char*>(x.data());
+  std::vector<char> converted;
+  if (type != x.dtype()) {
+    converted.resize(static_cast<size_t>(x.numel() * item));
+    parallel_for(0, x.numel(), 65536, [&](int64_t b, int64_t e) {
+      convert_elements(converted.data() + b * item, type, data + b * static_cast<int64_t>(x.item_bytes()), x.dtype(), e - b);
+    });
+    data = converted.data();
+  }
+  int64_t* where = indices.data<int64_t>();
+  if (inner == 1) {
+    constexpr int64_t kPiece = 1 << 17;
+    if (outer == 1 && n >= 2 * kPiece) {  // one long row: the best of the pieces' bests
+      const int64_t pieces = (n + kPiece - 1) / kPiece;
+      std::vector<int64_t> at(static_cast<size_t>(pieces));
+      parallel_for(0, pieces, 1, [&](int64_t b, int64_t e) {
+        for (int64_t p = b; p < e; ++p)
+          at[static_cast<size_t>(p)] = p * kPiece + arg_row(max, type, data + p * kPiece * item, std::min(kPiece, n - p * kPiece));
+      });
+      std::vector<char> bests(static_cast<size_t>(pieces * item));
+      for (int64_t p = 0; p < pieces; ++p) std::memcpy(bests.data() + p * item, data + at[static_cast<size_t>(p)] * item, static_cast<size_t>(item));
+      where[0] = at[static_cast<size_t>(arg_row(max, type, bests.data(), pieces))];
+    } else {
+      parallel_for(0, outer, std::max<int64_t>(1, 32768 / n), [&](int64_t b, int64_t e) {
+        for (int64_t o = b; o < e; ++o) where[o] = arg_row(max, type, data + o * n * item, n);
+      });
+    }
+  } else {
+    const int64_t tiles = (inner + 255) / 256;
+    parallel_for(0, outer * tiles, std::max<int64_t>(1, 32768 / (n * std::min<int64_t>(inner, 256))), [&](int64_t b, int64_t e) {
+      for (int64_t u = b; u < e; ++u) {
+        const int64_t o = u / tiles, c = u % tiles * 256, m = std::min<int64_t>(256, inner - c);
+        alignas(64) char best[256 * 8];
+        arg_columns(max, type, data + (o * n * inner + c) * item, inner, n, m, where + o * inner + c, best);
+      }
+    });
+  }
+  if (!values) return;
+  const char* src = static_cast<const char*>(x.data());
+  char* dst = static_cast<char*>(values->data());
+  const int64_t size = static_cast<int64_t>(x.item_bytes());
+  parallel_for(0, outer * inner, 16384, [&](int64_t b, int64_t e) {
+    for (int64_t i = b; i < e; ++i)
+      std::memcpy(dst + i * size, src + ((i / inner * n + where[i]) * inner + i % inner) * size, static_cast<size_t>(size));
+  });
+}
+
+}  // namespace
+
+void argmax(const Tensor& x, std::optional<int64_t> dim, bool, const Tensor& y) { extreme(true, x, dim, nullptr, y); }
+void argmin(const Tensor& x, std::optional<int64_t> dim, bool, const Tensor& y) { extreme(false, x, dim, nullptr, y); }
+void max_dim(const Tensor& x, int64_t dim, bool, const Tensor& values, const Tensor& indices) { extreme(true, x, dim, &values, indices); }
+void min_dim(const Tensor& x, int64_t dim, bool, const Tensor& values, const Tensor& indices) { extreme(false, x, dim, &values, indices); }
+
+// dx[..., indices, ...] = dy, else 0: the gradient of picking one element per line along `dim`.
+void scatter_picked(const Tensor& dy, IntList, int64_t dim, const Tensor& indices, bool, const Tensor& dx) {
+  fill_elements(dx, Scalar(0));
+  const auto [outer, n, inner] = layout_of(dx, dim);
+  const int64_t size = static_cast<int64_t>(dx.item_bytes());
+  char* dst = static_cast<char*>(dx.data());
+  const char* src = static_cast<const char*>(dy.data());
+  const int64_t* at = indices.data<int64_t>();
+  for (int64_t i = 0; i < outer * inner; ++i)
+    std::memcpy(dst + ((i / inner * n + at[i]) * inner + i % inner) * size, src + i * size, static_cast<size_t>(size));
+}
+void gather_picked(const Tensor& x, int64_t dim, const Tensor& indices, bool, const Tensor& y) {
+  const auto [outer, n, inner] = layout_of(x, dim);
+  const int64_t size = static_cast<int64_t>(x.item_bytes());
+  const char* src = static_cast<const char*>(x.data());
+  char* dst = static_cast<char*>(y.data());
+  const int64_t* at = indices.data<int64_t>();
+  for (int64_t i = 0; i < outer * inner; ++i)
+    std::memcpy(dst + i * size, src + ((i / inner * n + at[i]) * inner + i % inner) * size, static_cast<size_t>(size));
+}
+
+}  // namespace fl::kernels

@@ -1,0 +1,39 @@
+// Folds: reductions that combine the images of elements in any order.
+//
+// The loops know three compute types (float, double, int64) and accumulate in double or int64, so that an
+// accumulator is always eight bytes.
+#pragma once
+
+#include "base/dtype.h"
+#include "base/isa.h"
+
+namespace fl {
+
+enum class Fold : uint8_t {
+  Sum,       // x
+  Prod,      // x
+  Max,       // NaN wins
+  Min,       // NaN wins
+  Any,       // x != 0, by or
+  All,       // x != 0, by and
+  NanSum,    // x, or 0 for NaN
+  NonZero,   // 1 where x != 0
+  Deviation, // (x - center)^2
+  Exp,       // e^(x - center)
+  Abs,       // |x|
+  Square,    // x^2
+  Power,     // |x|^p
+  AbsMax,
+  AbsMin,
+};
+
+}  // namespace fl
+
+// acc combined with the fold of n contiguous elements, which all have the center *center.
+FL_SIMD_KERNEL(void, fold_run, Fold op, DType type, const void* x, int64_t n, const void* center, double p, void* acc)
+// acc[j] combined with the fold of x[i * stride + j] over i < rows, for j < n; column j has center[j].
+FL_SIMD_KERNEL(void, fold_rows, Fold op, DType type, const void* x, int64_t stride, int64_t rows, int64_t n,
+               const void* center, double p, void* acc)
+// acc[j] = neutral element, and acc[j] combined with other[j].
+FL_SIMD_KERNEL(void, fold_init, Fold op, DType type, void* acc, int64_t n)
+FL_SIMD_KERNEL(void, fold_merge, Fold op, DType type, const void* other, void* acc, int64_t n)

@@ -1,0 +1,349 @@
+#include "ops/reduce/reduce.h"
+
+#include <cmath>
+#include <vector>
+
+#include "base/parallel.h"
+#include "dispatch/axes.h"
+#include "dispatch/each.h"
+
+// How memory is walked
+// --------------------
+// Axes are ordered by x's strides and merged, so the last one is the one to run along:
+//
+//   last axis reduced   one accumulator per output; the runs along the last axis are folded one after another
+//   last axis kept      a tile of accumulators for a piece of the last axis; rows are folded onto it
+//
+// Work is cut by size alone, never by the number of threads: where outputs are few and long, each is the
+// merge, in order, of the folds of fixed pieces.
+
+namespace fl::kernels {
+namespace {
+
+constexpr int64_t kPiece = 65536;  // elements per piece of a long reduction
+constexpr int64_t kTile = 2048;    // elements gathered or converted at a time
+constexpr int64_t kCols = 512;     // accumulators per tile
+constexpr int64_t kGrain = 32768;
+
+struct Axis {
+  int64_t size, x, out;  // strides in elements
+};
+struct Nest {
+  const Reduction* how;
+  DType compute;
+  const char* x;
+  DType x_type;
+  int64_t x_item;
+  std::vector<Axis> kept, folded;  // outermost first, without the last axis
+  Axis last;
+  char* out;
+  DType out_type;
+  int64_t out_item;
+  const double* center;
+  int64_t n_kept = 1, n_folded = 1;  // products of the sizes above
+
+  DType acc_type() const { return compute == DType::Int64 ? DType::Int64 : DType::Float64; }
+};
+
+// Offsets of position `index` in a list of axes.
+struct At {
+  int64_t x = 0, out = 0;
+};
+At locate(const std::vector<Axis>& axes, int64_t index) {
+  At at;
+  for (size_t i = axes.size(); i-- > 0;) {
+    const int64_t k = index % axes[i].size;
+    index /= axes[i].size;
+    at.x += k * axes[i].x;
+    at.out += k * axes[i].out;
+  }
+  return at;
+}
+
+// m elements from x + offset by `stride`, contiguous in the compute type.
+const void* load(const Nest& nest, int64_t offset, int64_t stride, int64_t m, void* tile, void* raw) {
+  const char* src = nest.x + offset * nest.x_item;
+  const bool same = nest.x_type == nest.compute;
+  if (stride != 1) {
+    void* to = same ? tile : raw;
+    by_size(static_cast<size_t>(nest.x_item), [&](auto unit) {
+      using U = decltype(unit);
+      U* d = static_cast<U*>(to);
+      const U* s = reinterpret_cast<const U*>(src);
+      for (int64_t i = 0; i < m; ++i) d[i] = s[i * stride];
+    });
+    if (same) return tile;
+    src = static_cast<const char*>(to);
+  } else if (same) {
+    return src;
+  }
+  convert_elements(tile, nest.compute, src, nest.x_type, m);
+  return tile;
+}
+
+// Finishes m accumulators and writes them to out + offset by `stride`.
+void store(const Nest& nest, void* acc, int64_t m, int64_t offset, int64_t stride) {
+  if (nest.acc_type() == DType::Float64) {
+    double* a = static_cast<double*>(acc);
+    const double p = nest.how->p, q = nest.how->q;
+    (void)p;
+    switch (nest.how->finish) {
+      case Finish::None: break;
+      case Finish::Divide:
+        for (int64_t i = 0; i < m; ++i) a[i] /= q;
+        break;
+      case Finish::SqrtDivide:
+        for (int64_t i = 0; i < m; ++i) a[i] = std::sqrt(a[i] / q);
+        break;
+      case Finish::Sqrt:
+        for (int64_t i = 0; i < m; ++i) a[i] = std::sqrt(a[i]);
+        break;
+      case Finish::Root:
+        for (int64_t i = 0; i < m; ++i) a[i] = std::pow(a[i], 1 / q);
+        break;
+      case Finish::LogPlusCenter:
+        for (int64_t i = 0; i < m; ++i) a[i] = std::log(a[i]) + nest.center[offset + i * stride];
+        break;
+    }
+  }
+  if (stride == 1 || m == 1) {
+    convert_elements(nest.out + offset * nest.out_item, nest.out_type, acc, nest.acc_type(), m);
+    return;
+  }
+  char raw[kCols * 8];
+  convert_elements(raw, nest.out_type, acc, nest.acc_type(), m);
+  by_size(static_cast<size_t>(nest.out_item), [&](auto unit) {
+    using U = decltype(unit);
+    U* d = reinterpret_cast<U*>(nest.out) + offset;
+    const U* s = reinterpret_cast<const U*>(raw);
+    for (int64_t i = 0; i < m; ++i) d[i * stride] = s[i];
+  });
+}
+
+// Centers of m outputs in the compute type.
+const void* centers(const Nest& nest, int64_t offset, int64_t stride, int64_t m, void* tile) {
+  if (!nest.center) return nullptr;
+  for (int64_t i = 0; i < m; ++i) {
+    const double c = nest.center[offset + i * stride];
+    if (nest.compute == DType::Float32) static_cast<float*>(tile)[i] = static_cast<float>(c);
+    else static_cast<double*>(tile)[i] = c;
+  }
+  return tile;
+}
+
+// ---- last axis reduced ------------------------------------------------------------------------------------
+
+// Folds elements [begin, end) of the last axis, at x + offset, into *acc.
+void fold_piece(const Nest& nest, int64_t offset, int64_t begin, int64_t end, const void* center, void* acc) {
+  const Reduction& how = *nest.how;
+  if (nest.last.x == 1 && nest.x_type == nest.compute) {
+    fold_run(how.fold, nest.compute, nest.x + (offset + begin) * nest.x_item, end - begin, center, how.p, acc);
+    return;
+  }
+  alignas(64) char tile[kTile * 8], raw[kTile * 8];
+  for (int64_t i = begin; i < end; i += kTile) {
+    const int64_t m = std::min(kTile, end - i);
+    const void* values = load(nest, offset + i * nest.last.x, nest.last.x, m, tile, raw);
+    fold_run(how.fold, nest.compute, values, m, center, how.p, acc);
+  }
+}
+
+void along_runs(const Nest& nest) {
+  const Reduction& how = *nest.how;
+  const int64_t n = nest.last.size, per_output = nest.n_folded * n;
+  if (per_output >= 2 * kPiece && nest.n_kept < 64) {
+    // Pieces: `runs` whole runs, or a part of one.
+    const int64_t parts = (n + kPiece - 1) / kPiece, runs = parts > 1 ? 1 : std::max<int64_t>(1, kPiece / n);
+    const int64_t pieces = parts * ((nest.n_folded + runs - 1) / runs);
+    std::vector<int64_t> partial(static_cast<size_t>(pieces));
+    for (int64_t k = 0; k < nest.n_kept; ++k) {
+      const At base = locate(nest.kept, k);
+      int64_t center_tile;
+      const void* center = centers(nest, base.out, 1, 1, &center_tile);
+      parallel_for(0, pieces, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          void* acc = &partial[static_cast<size_t>(i)];
+          fold_init(how.fold, nest.compute, acc, 1);
+          const int64_t part = i % parts, first = i / parts * runs;
+          for (int64_t r = first; r < std::min(nest.n_folded, first + runs); ++r)
+            fold_piece(nest, base.x + locate(nest.folded, r).x, part * kPiece, std::min(n, (part + 1) * kPiece), center, acc);
+        }
+      });
+      int64_t acc;
+      fold_init(how.fold, nest.compute, &acc, 1);
+      for (int64_t& p : partial) fold_merge(how.fold, nest.compute, &p, &acc, 1);
+      store(nest, &acc, 1, base.out, 1);
+    }
+    return;
+  }
+  parallel_for(0, nest.n_kept, std::max<int64_t>(1, kGrain / per_output), [&](int64_t begin, int64_t end) {
+    // Accumulators are written in groups while they are neighbours in the output.
+    int64_t acc[64];
+    const bool flat = nest.kept.size() <= 1;
+    const int64_t step = nest.kept.empty() ? 1 : nest.kept.back().out;
+    const int64_t group = flat ? 64 : 1;
+    for (int64_t k = begin; k < end; k += group) {
+      const int64_t m = std::min(group, end - k);
+      const At first = locate(nest.kept, k);
+      fold_init(how.fold, nest.compute, acc, m);
+      for (int64_t g = 0; g < m; ++g) {
+        const At base = flat && g > 0 ? At{first.x + g * nest.kept[0].x, first.out + g * step} : first;
+        int64_t center_tile;
+        const void* center = centers(nest, base.out, 1, 1, &center_tile);
+        if (nest.n_folded == 1) fold_piece(nest, base.x, 0, n, center, acc + g);
+        else
+          for (int64_t r = 0; r < nest.n_folded; ++r)
+            fold_piece(nest, base.x + locate(nest.folded, r).x, 0, n, center, acc + g);
+      }
+      store(nest, acc, m, first.out, step);
+    }
+  });
+}
+
+// ---- last axis kept ---------------------------------------------------------------------------------------
+
+// Folds rows [begin, end) of the reduced axes onto acc, for m columns at x + offset.
+void fold_columns(const Nest& nest, int64_t offset, int64_t m, int64_t begin, int64_t end, const void* center, void* acc) {
+  const Reduction& how = *nest.how;
+  const bool direct = nest.last.x == 1 && nest.x_type == nest.compute;
+  const Axis inner = nest.folded.back();
+  alignas(64) char tile[kTile * 8], raw[kTile * 8];
+  for (int64_t r = begin; r < end;) {
+    const int64_t at = offset + locate(nest.folded, r).x;
+    const int64_t count = std::min(end - r, inner.size - r % inner.size);  // rows with one stride
+    if (direct) {
+      fold_rows(how.fold, nest.compute, nest.x + at * nest.x_item, inner.x, count, m, center, how.p, acc);
+    } else {
+      const int64_t batch = std::max<int64_t>(1, kTile / m), item = static_cast<int64_t>(item_size(nest.compute));
+      for (int64_t i = 0; i < count; i += batch) {
+        const int64_t rows = std::min(batch, count - i);
+        char piece[kCols * 8];
+        for (int64_t b = 0; b < rows; ++b) {
+          const void* values = load(nest, at + (i + b) * inner.x, nest.last.x, m, piece, raw);
+          std::memcpy(tile + b * m * item, values, static_cast<size_t>(m * item));
+        }
+        fold_rows(how.fold, nest.compute, tile, m, rows, m, center, how.p, acc);
+      }
+    }
+    r += count;
+  }
+}
+
+// A short kept axis under a reduced one that continues it in memory: several rows are taken as one wide row.
+bool fold_wide(const Nest& nest, int64_t offset, int64_t begin, int64_t end, const void* center, void* acc) {
+  const Reduction& how = *nest.how;
+  const int64_t n = nest.last.size;
+  if (n > 64 || nest.last.x != 1 || nest.x_type != nest.compute || nest.folded.size() != 1 || nest.folded[0].x != n)
+    return false;
+  const int64_t times = 256 / n, rows = end - begin, whole = rows / times;
+  if (whole == 0) return false;
+  int64_t wide[256], wide_center[256];
+  fold_init(how.fold, nest.compute, wide, times * n);
+  if (center) {
+    const size_t bytes = static_cast<size_t>(n) * item_size(nest.compute);
+    for (int64_t t = 0; t < times; ++t) std::memcpy(reinterpret_cast<char*>(wide_center) + static_cast<size_t>(t) * bytes, center, bytes);
+    center = wide_center;
+  }
+  const char* x = nest.x + (offset + begin * n) * nest.x_item;
+  fold_rows(how.fold, nest.compute, x, times * n, whole, times * n, center, how.p, wide);
+  if (const int64_t rest = rows - whole * times)
+    fold_rows(how.fold, nest.compute, x + whole * times * n * nest.x_item, 0, 1, rest * n, center, how.p, wide);
+  for (int64_t t = 0; t < times; ++t) fold_merge(how.fold, nest.compute, wide + t * n, acc, n);
+  return true;
+}
+
+void down_columns(const Nest& nest) {
+  const Reduction& how = *nest.how;
+  const int64_t n = nest.last.size, tiles = (n + kCols - 1) / kCols, units = nest.n_kept * tiles;
+  const int64_t rows = nest.n_folded, width = std::min(n, kCols);
+  const int64_t rows_per_piece = std::max<int64_t>(256, kPiece / width);
+  const int64_t pieces = units < 64 ? (rows + rows_per_piece - 1) / rows_per_piece : 1;
+  const int64_t rows_each = pieces > 1 ? rows_per_piece : rows;
+  std::vector<int64_t> partial(pieces > 1 ? static_cast<size_t>(units * pieces * kCols) : 0);
+  const int64_t cost = std::min(rows, rows_each) * width;
+  parallel_for(0, units * pieces, std::max<int64_t>(1, kGrain / cost), [&](int64_t begin, int64_t end) {
+    int64_t local[kCols];
+    alignas(64) char center_tile[kCols * 8];
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t unit = i / pieces, piece = i % pieces, c = unit % tiles * kCols, m = std::min(kCols, n - c);
+      const At base = locate(nest.kept, unit / tiles);
+      void* acc = pieces > 1 ? &partial[static_cast<size_t>(i * kCols)] : local;
+      fold_init(how.fold, nest.compute, acc, m);
+      const int64_t first = piece * rows_each, last = std::min(rows, first + rows_each);
+      const int64_t out = base.out + c * nest.last.out;
+      const void* center = centers(nest, out, nest.last.out, m, center_tile);
+      const int64_t offset = base.x + c * nest.last.x;
+      if (!fold_wide(nest, offset, first, last, center, acc)) fold_columns(nest, offset, m, first, last, center, acc);
+      if (pieces == 1) store(nest, acc, m, out, nest.last.out);
+    }
+  });
+  if (pieces == 1) return;
+  for (int64_t unit = 0; unit < units; ++unit) {
+    const int64_t c = unit % tiles * kCols, m = std::min(kCols, n - c);
+    int64_t* acc = &partial[static_cast<size_t>(unit * pieces * kCols)];
+    for (int64_t p = 1; p < pieces; ++p) fold_merge(how.fold, nest.compute, acc + p * kCols, acc, m);
+    store(nest, acc, m, locate(nest.kept, unit / tiles).out + c * nest.last.out, nest.last.out);
+  }
+}
+
+}  // namespace
+
+void reduce_mask(const Reduction& how, DType compute, const Tensor& x, const bool* reduced, const Tensor& out) {
+  if (out.numel() == 0) return;
+  Nest nest{.how = &how, .compute = compute, .x = static_cast<const char*>(x.data()), .x_type = x.dtype(),
+            .x_item = static_cast<int64_t>(x.item_bytes()), .kept = {}, .folded = {}, .last = {1, 1, 1},
+            .out = static_cast<char*>(out.data()), .out_type = out.dtype(),
+            .out_item = static_cast<int64_t>(out.item_bytes()),
+            .center = how.center ? how.center->data<double>() : nullptr};
+  if (x.numel() == 0) {
+    for (int64_t i = 0; i < out.numel(); i += kCols) {
+      int64_t acc[kCols];
+      const int64_t m = std::min(kCols, out.numel() - i);
+      fold_init(how.fold, compute, acc, m);
+      store(nest, acc, m, i, 1);
+    }
+    return;
+  }
+  if (x.numel() < 32 && x.is_contiguous() && x.dtype() == compute && out.numel() == 1) {  // the shortest way
+    int64_t acc, center_tile;
+    fold_init(how.fold, compute, &acc, 1);
+    fold_run(how.fold, compute, x.data(), x.numel(), centers(nest, 0, 1, 1, &center_tile), how.p, &acc);
+    store(nest, &acc, 1, 0, 1);
+    return;
+  }
+  Dims strides[2] = {x.strides(), Dims(x.ndim())};
+  int64_t step = 1;
+  for (int i = x.ndim() - 1; i >= 0; --i) {
+    strides[1][i] = reduced[i] ? 0 : step;
+    if (!reduced[i]) step *= x.size(i);
+  }
+  const Axes axes = simplify(x.sizes(), strides, 2);
+  const int d = axes.sizes.size();
+  for (int i = 0; i < d; ++i) {
+    const Axis axis{axes.sizes[i], strides[0][i], strides[1][i]};
+    if (i == d - 1) {
+      nest.last = axis;
+      break;
+    }
+    (axis.out ? nest.kept : nest.folded).push_back(axis);
+    (axis.out ? nest.n_kept : nest.n_folded) *= axis.size;
+  }
+  if (d == 0) nest.last = {1, 1, 0};
+  if (nest.last.out == 0) {
+    along_runs(nest);
+  } else {
+    if (nest.folded.empty()) nest.folded.push_back({1, 0, 0});
+    down_columns(nest);
+  }
+}
+
+void reduce(const Reduction& how, DType compute, const Tensor& x, std::optional<IntList> dims, const Tensor& out) {
+  bool reduced[64] = {};
+  const bool all = !dims || dims->empty();
+  for (int i = 0; i < x.ndim(); ++i) reduced[i] = all;
+  if (!all)
+    for (int64_t d : *dims) reduced[d < 0 ? d + x.ndim() : d] = true;
+  reduce_mask(how, compute, x, reduced, out);
+}
+
+}  // namespace fl::kernels

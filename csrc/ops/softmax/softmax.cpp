@@ -1,0 +1,85 @@
+// softmax and log_softmax over one axis: x seen as [outer, n, inner].
+#include "ops/softmax/softmax.h"
+
+#include <algorithm>
+#include <optional>
+#include <type_traits>
+
+#include "base/parallel.h"
+#include "ops/matmul/half.h"
+
+namespace fl::kernels {
+namespace {
+
+struct Axes {
+  int64_t outer = 1, n = 1, inner = 1;
+};
+Axes around(const Tensor& x, int64_t dim) {
+  Axes a;
+  if (x.ndim() == 0) return a;
+  for (int d = 0; d < dim; ++d) a.outer *= x.size(d);
+  a.n = x.size(static_cast<int>(dim));
+  for (int d = static_cast<int>(dim) + 1; d < x.ndim(); ++d) a.inner *= x.size(d);
+  return a;
+}
+
+// Rows where the axis is the last one, else strips of at most 64 columns.
+template <class Rows, class Cols>
+void over(const Axes& a, const Rows& rows, const Cols& cols) {
+  if (a.n == 0 || a.outer == 0 || a.inner == 0) return;
+  if (a.inner == 1) {
+    parallel_for(0, a.outer, std::max<int64_t>(1, 4096 / a.n), [&](int64_t r0, int64_t r1) { rows(r0 * a.n, r1 - r0); });
+    return;
+  }
+  const int64_t strips = (a.inner + 63) / 64;
+  parallel_for(0, a.outer * strips, std::max<int64_t>(1, 64 / a.n), [&](int64_t s0, int64_t s1) {
+    for (int64_t s = s0; s < s1; ++s) {
+      const int64_t j = s % strips * 64;
+      cols(s / strips * a.n * a.inner + j, std::min<int64_t>(64, a.inner - j));
+    }
+  });
+}
+
+void forward(const Tensor& x, int64_t dim, const Tensor& y, bool log) {
+  const WideOutput out(y);
+  const Tensor in = converted(x, out.wide.dtype());
+  const Axes a = around(x, dim);
+  visit_float(out.wide.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const T* px = in.data<T>();
+    T* py = out.wide.data<T>();
+    if constexpr (std::is_same_v<T, float>)
+      over(a, [&](int64_t at, int64_t rows) { softmax_rows_f32(px + at, py + at, rows, a.n, log); },
+           [&](int64_t at, int64_t width) { softmax_cols_f32(px + at, py + at, a.n, a.inner, width, log); });
+    else
+      over(a, [&](int64_t at, int64_t rows) { softmax_rows_f64(px + at, py + at, rows, a.n, log); },
+           [&](int64_t at, int64_t width) { softmax_cols_f64(px + at, py + at, a.n, a.inner, width, log); });
+  });
+}
+
+void backward(const Tensor& dy, const Tensor& y, int64_t dim, const Tensor& dx, bool log) {
+  const WideOutput out(dx);
+  const DType t = out.wide.dtype();
+  const Tensor wdy = converted(dy, t), wy = converted(y, t);
+  const Axes a = around(y, dim);
+  visit_float(t, [&](auto zero) {
+    using T = decltype(zero);
+    const T *pd = wdy.data<T>(), *py = wy.data<T>();
+    T* px = out.wide.data<T>();
+    if constexpr (std::is_same_v<T, float>)
+      over(a, [&](int64_t at, int64_t rows) { softmax_rows_backward_f32(pd + at, py + at, px + at, rows, a.n, log); },
+           [&](int64_t at, int64_t width) { softmax_cols_backward_f32(pd + at, py + at, px + at, a.n, a.inner, width, log); });
+    else
+      over(a, [&](int64_t at, int64_t rows) { softmax_rows_backward_f64(pd + at, py + at, px + at, rows, a.n, log); },
+           [&](int64_t at, int64_t width) { softmax_cols_backward_f64(pd + at, py + at, px + at, a.n, a.inner, width, log); });
+  });
+}
+
+}  // namespace
+
+void softmax(const Tensor& x, int64_t dim, std::optional<DType>, const Tensor& y) { forward(x, dim, y, false); }
+void log_softmax(const Tensor& x, int64_t dim, std::optional<DType>, const Tensor& y) { forward(x, dim, y, true); }
+void softmax_backward(const Tensor& dy, const Tensor& y, int64_t dim, DType, const Tensor& dx) { backward(dy, y, dim, dx, false); }
+void log_softmax_backward(const Tensor& dy, const Tensor& y, int64_t dim, DType, const Tensor& dx) { backward(dy, y, dim, dx, true); }
+
+}  // namespace fl::kernels

@@ -1,0 +1,22 @@
+// Rows of softmax and of its relatives. `log` selects log_softmax.
+#pragma once
+
+#include <cstdint>
+
+#include "base/isa.h"
+
+#define FL_SOFTMAX_KERNELS(T, suffix)                                                                                     \
+  /* x and y are [rows, n] */                                                                                             \
+  FL_SIMD_KERNEL(void, softmax_rows_##suffix, const T* x, T* y, int64_t rows, int64_t n, bool log)                        \
+  FL_SIMD_KERNEL(void, softmax_rows_backward_##suffix, const T* dy, const T* y, T* dx, int64_t rows, int64_t n, bool log) \
+  /* x and y are [n, inner], of which `width` columns (at most 64) are done */                                            \
+  FL_SIMD_KERNEL(void, softmax_cols_##suffix, const T* x, T* y, int64_t n, int64_t inner, int64_t width, bool log)        \
+  FL_SIMD_KERNEL(void, softmax_cols_backward_##suffix, const T* dy, const T* y, T* dx, int64_t n, int64_t inner,          \
+                 int64_t width, bool log)                                                                                 \
+  /* log(sum(exp(x))) over n elements `step` apart */                                                                     \
+  FL_SIMD_KERNEL(T, logsumexp_row_##suffix, const T* x, int64_t n, int64_t step)                                          \
+  /* dx[c] = scale * exp(x[c] - lse), c < n */                                                                            \
+  FL_SIMD_KERNEL(void, scaled_softmax_row_##suffix, const T* x, T lse, T scale, T* dx, int64_t n, int64_t step)
+FL_SOFTMAX_KERNELS(float, f32)
+FL_SOFTMAX_KERNELS(double, f64)
+#undef FL_SOFTMAX_KERNELS

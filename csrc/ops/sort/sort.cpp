@@ -1,0 +1,149 @@
+// sort, argsort, topk, kthvalue, median and mode along one axis. x is row-major: [outer, n, inner]; rows
+// with inner > 1 are read with a stride and written through a buffer.
+#include <cmath>
+#include <vector>
+
+#include "ops/index/lines.h"
+#include "ops/sort/keys.h"
+
+namespace fl::kernels {
+namespace {
+
+struct Scratch {
+  SortScratch sort;
+  std::vector<char> values;
+  std::vector<int64_t> order;
+};
+
+// Calls row(scratch, x's row, stride, line) and writes the `k` values and indices it leaves in its buffers.
+template <class F>
+void over_lines(const Tensor& x, int64_t dim, int64_t k, const Tensor* values, const Tensor& indices, F&& row) {
+  const auto [outer, n, inner] = lines_of(x, dim);
+  const int64_t item = static_cast<int64_t>(x.item_bytes()), lines = outer * inner;
+  const char* src = static_cast<const char*>(x.data());
+  parallel_for(0, lines, std::max<int64_t>(1, 4096 / std::max<int64_t>(1, n)), [&, n = n, inner = inner](int64_t b, int64_t e) {
+    std::vector<char> value(static_cast<size_t>(k * item));
+    std::vector<int64_t> index(static_cast<size_t>(k));
+    Scratch scratch;
+    for (int64_t l = b; l < e; ++l) {
+      const int64_t o = l / inner, c = l % inner;
+      if (inner == 1) {
+        row(scratch, src + l * n * item, int64_t{1}, values ? static_cast<char*>(values->data()) + l * k * item : value.data(), indices.data<int64_t>() + l * k);
+        continue;
+      }
+      row(scratch, src + (o * n * inner + c) * item, inner, value.data(), index.data());
+      by_size(x.item_bytes(), [&](auto unit) {
+        using U = decltype(unit);
+        for (int64_t i = 0; i < k; ++i) {
+          const int64_t to = (o * k + i) * inner + c;
+          if (values) static_cast<U*>(values->data())[to] = reinterpret_cast<const U*>(value.data())[i];
+          indices.data<int64_t>()[to] = index[static_cast<size_t>(i)];
+        }
+      });
+    }
+  });
+}
+
+}  // namespace
+
+void sort(const Tensor& x, int64_t dim, bool descending, bool, const Tensor& values, const Tensor& indices) {
+  const int64_t n = lines_of(x, dim).n;
+  over_lines(x, dim, n, &values, indices, [&](Scratch& scratch, const char* row, int64_t stride, char* v, int64_t* at) {
+    sort_row(scratch.sort, row, x.dtype(), n, stride, descending, v, at);
+  });
+}
+void argsort(const Tensor& x, int64_t dim, bool descending, bool, const Tensor& y) {
+  const int64_t n = lines_of(x, dim).n;
+  over_lines(x, dim, n, nullptr, y, [&](Scratch& scratch, const char* row, int64_t stride, char*, int64_t* at) {
+    sort_row(scratch.sort, row, x.dtype(), n, stride, descending, nullptr, at);
+  });
+}
+void topk(const Tensor& x, int64_t k, int64_t dim, bool largest, bool sorted, const Tensor& values, const Tensor& indices) {
+  const int64_t n = lines_of(x, dim).n;
+  over_lines(x, dim, k, &values, indices, [&](Scratch& scratch, const char* row, int64_t stride, char* v, int64_t* at) {
+    top_row(scratch.sort, row, x.dtype(), n, stride, k, largest, sorted, v, at);
+  });
+}
+
+namespace {
+
+// The element of rank `rank` (from 0) of a row, into v and at.
+void ranked(Scratch& scratch, const Tensor& x, const char* row, int64_t n, int64_t stride, int64_t rank, char* v, int64_t* at) {
+  auto& values = scratch.values;
+  auto& order = scratch.order;
+  values.resize(static_cast<size_t>(rank + 1) * x.item_bytes());
+  order.resize(static_cast<size_t>(rank + 1));
+  top_row(scratch.sort, row, x.dtype(), n, stride, rank + 1, false, false, values.data(), order.data());
+  std::memcpy(v, values.data() + static_cast<size_t>(rank) * x.item_bytes(), x.item_bytes());
+  *at = order[static_cast<size_t>(rank)];
+}
+bool is_nan(DType type, const void* x) {
+  double v = 0;
+  if (is_float(type)) convert_elements(&v, DType::Float64, x, type, 1);
+  return v != v;
+}
+// The lower median; the first NaN if there is one, unless those are left out.
+void median_row(Scratch& scratch, const Tensor& x, const char* row, int64_t n, int64_t stride, bool skip_nan, char* v, int64_t* at) {
+  int64_t nans = 0, first = -1;
+  const int64_t item = static_cast<int64_t>(x.item_bytes());
+  if (is_float(x.dtype()))
+    for (int64_t i = 0; i < n; ++i)
+      if (is_nan(x.dtype(), row + i * stride * item)) {
+        if (first < 0) first = i;
+        ++nans;
+      }
+  if (nans == n || (nans > 0 && !skip_nan)) {
+    std::memcpy(v, row + first * stride * item, static_cast<size_t>(item));
+    *at = first;
+    return;
+  }
+  ranked(scratch, x, row, n, stride, (n - nans - 1) / 2, v, at);
+}
+
+}  // namespace
+
+void kthvalue(const Tensor& x, int64_t k, int64_t dim, bool, const Tensor& values, const Tensor& indices) {
+  const int64_t n = lines_of(x, dim).n;
+  over_lines(x, dim, 1, &values, indices, [&](Scratch& scratch, const char* row, int64_t stride, char* v, int64_t* at) {
+    ranked(scratch, x, row, n, stride, k - 1, v, at);
+  });
+}
+void median_dim(const Tensor& x, int64_t dim, bool, const Tensor& values, const Tensor& indices) {
+  const int64_t n = lines_of(x, dim).n;
+  over_lines(x, dim, 1, &values, indices, [&](Scratch& scratch, const char* row, int64_t stride, char* v, int64_t* at) {
+    median_row(scratch, x, row, n, stride, false, v, at);
+  });
+}
+void nanmedian_dim(const Tensor& x, int64_t dim, bool, const Tensor& values, const Tensor& indices) {
+  const int64_t n = lines_of(x, dim).n;
+  over_lines(x, dim, 1, &values, indices, [&](Scratch& scratch, const char* row, int64_t stride, char* v, int64_t* at) {
+    median_row(scratch, x, row, n, stride, true, v, at);
+  });
+}
+// The most frequent element of each line, the smallest of equals, and its last position.
+void mode(const Tensor& x, int64_t dim, bool, const Tensor& values, const Tensor& indices) {
+  const int64_t n = lines_of(x, dim).n, item = static_cast<int64_t>(x.item_bytes());
+  over_lines(x, dim, 1, &values, indices, [&](Scratch& scratch, const char* row, int64_t stride, char* v, int64_t* at) {
+    auto& sorted = scratch.values;
+    auto& order = scratch.order;
+    sorted.resize(static_cast<size_t>(n * item));
+    order.resize(static_cast<size_t>(n));
+    sort_row(scratch.sort, row, x.dtype(), n, stride, false, sorted.data(), order.data());
+    int64_t best = 0, best_count = 0;
+    visit(x.dtype(), [&](auto zero) {
+      using T = decltype(zero);
+      using W = std::conditional_t<std::is_class_v<T>, float, T>;
+      const T* s = reinterpret_cast<const T*>(sorted.data());
+      for (int64_t i = 0; i < n;) {
+        int64_t j = i + 1;
+        while (j < n && static_cast<W>(s[j]) == static_cast<W>(s[i])) ++j;
+        if (j - i > best_count) best = j - 1, best_count = j - i;
+        i = j;
+      }
+    });
+    std::memcpy(v, sorted.data() + best * item, static_cast<size_t>(item));
+    *at = order[static_cast<size_t>(best)];
+  });
+}
+
+}  // namespace fl::kernels

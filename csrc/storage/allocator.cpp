@@ -1,0 +1,181 @@
+#include "storage/allocator.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/refcount.h"
+
+namespace fl {
+
+struct CachingAllocator::Block {
+  FL_SMALL_OBJECT
+  char* address;
+  size_t size;
+  int64_t stream;
+  Block* prev = nullptr;  // neighbours in the segment
+  Block* next = nullptr;
+  bool used = false;
+  bool small;  // from which of the pool's sets
+};
+
+bool CachingAllocator::Smaller::operator()(const Block* a, const Block* b) const {
+  return a->size != b->size ? a->size < b->size : a->address < b->address;
+}
+
+void* CachingAllocator::address(const Block* block) { return block->address; }
+size_t CachingAllocator::size_of(const Block* block) { return block->size; }
+
+CachingAllocator::~CachingAllocator() { release_segments(); }
+
+CachingAllocator::Block* CachingAllocator::find(FreeSet& set, size_t rounded) {
+  Block key;
+  key.address = nullptr;
+  key.size = rounded;
+  auto it = set.lower_bound(&key);
+  if (it == set.end()) return nullptr;
+  Block* block = *it;
+  // A block far larger than the request stays whole for requests of its own kind.
+  if (!block->small && rounded < block->size / 8 && block->size > 16 * kSegment) return nullptr;
+  set.erase(it);
+  return block;
+}
+
+CachingAllocator::Block* CachingAllocator::new_segment(size_t rounded, int64_t stream) {
+  const bool small = rounded <= kSmall;
+  const size_t size = small ? kSegment : (rounded + kSegment - 1) / kSegment * kSegment;
+  void* p = raw_.take(size);
+  if (!p && release_segments()) {
+    ++stats_.retries;
+    p = raw_.take(size);
+  }
+  if (!p) return nullptr;
+  auto* block = new Block;
+  block->address = static_cast<char*>(p);
+  block->size = size;
+  block->stream = stream;
+  block->small = small;
+  stats_.reserved += size;
+  stats_.peak_reserved = std::max(stats_.peak_reserved, stats_.reserved);
+  ++stats_.segments;
+  return block;
+}
+
+CachingAllocator::Block* CachingAllocator::allocate(size_t size_bytes, int64_t stream) {
+  if (size_bytes > (size_t{1} << 62)) raise<OutOfMemory>("out of memory: ", size_bytes, " bytes were asked for");
+  const size_t rounded = std::max(kRound, (size_bytes + kRound - 1) / kRound * kRound);
+  std::lock_guard lock(mutex_);
+  Pool& pool = pools_[stream];
+  FreeSet& set = rounded <= kSmall ? pool.small : pool.large;
+  Block* block = find(set, rounded);
+  if (!block) block = new_segment(rounded, stream);
+  if (!block)
+    raise<OutOfMemory>("out of memory: ", size_bytes, " bytes were asked for; ", stats_.allocated, " bytes are in use and ",
+                       stats_.reserved - stats_.allocated, " were cached and given back before trying again");
+  const size_t rest = block->size - rounded;
+  if (rest >= (block->small ? kRound : kSmall)) {
+    auto* tail = new Block(*block);
+    tail->address = block->address + rounded;
+    tail->size = rest;
+    tail->prev = block;
+    if (tail->next) tail->next->prev = tail;
+    block->next = tail;
+    block->size = rounded;
+    set.insert(tail);
+  }
+  block->used = true;
+  stats_.allocated += block->size;
+  stats_.peak_allocated = std::max(stats_.peak_allocated, stats_.allocated);
+  ++stats_.allocations;
+  return block;
+}
+
+void CachingAllocator::free(Block* block) noexcept {
+  std::lock_guard lock(mutex_);
+  stats_.allocated -= block->size;
+  ++stats_.frees;
+  block->used = false;
+  Pool& pool = pools_[block->stream];
+  FreeSet& set = block->small ? pool.small : pool.large;
+  auto absorb = [&](Block* left, Block* right) {  // right disappears into left
+    left->size += right->size;
+    left->next = right->next;
+    if (right->next) right->next->prev = left;
+    delete right;
+  };
+  if (Block* next = block->next; next && !next->used) {
+    set.erase(next);
+    absorb(block, next);
+  }
+  if (Block* prev = block->prev; prev && !prev->used) {
+    set.erase(prev);
+    absorb(prev, block);
+    block = prev;
+  }
+  set.insert(block);
+}
+
+size_t CachingAllocator::release_segments() {
+  size_t released = 0;
+  for (auto& [stream, pool] : pools_)
+    for (FreeSet* set : {&pool.small, &pool.large})
+      for (auto it = set->begin(); it != set->end();) {
+        Block* block = *it;
+        if (block->prev || block->next) {
+          ++it;
+          continue;
+        }
+        it = set->erase(it);
+        raw_.give_back(block->address, block->size);
+        released += block->size;
+        stats_.reserved -= block->size;
+        --stats_.segments;
+        delete block;
+      }
+  return released;
+}
+
+void CachingAllocator::empty_cache() {
+  std::lock_guard lock(mutex_);
+  release_segments();
+}
+
+AllocatorStats CachingAllocator::stats() {
+  std::lock_guard lock(mutex_);
+  return stats_;
+}
+
+void CachingAllocator::reset_peak() {
+  std::lock_guard lock(mutex_);
+  stats_.peak_allocated = stats_.allocated;
+  stats_.peak_reserved = stats_.reserved;
+}
+
+namespace {
+
+// Anonymous pages, aligned to 2 MiB so that the kernel may back them with huge pages.
+struct HostMemory final : RawMemory {
+  void* take(size_t size_bytes) override {
+    constexpr size_t kAlign = CachingAllocator::kSegment;
+    void* p = mmap(nullptr, size_bytes + kAlign, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) return nullptr;
+    char* raw = static_cast<char*>(p);
+    char* aligned = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(raw) + kAlign - 1) / kAlign * kAlign);
+    if (aligned > raw) munmap(raw, static_cast<size_t>(aligned - raw));
+    if (const size_t tail = static_cast<size_t>(raw + kAlign - aligned)) munmap(aligned + size_bytes, tail);
+    if (size_bytes > kAlign) madvise(aligned, size_bytes, MADV_HUGEPAGE);
+    return aligned;
+  }
+  void give_back(void* p, size_t size_bytes) override { munmap(p, size_bytes); }
+};
+
+}  // namespace
+
+CachingAllocator& host_allocator() {
+  // Never destroyed: tensors held by static objects may outlive every destructor.
+  static CachingAllocator& allocator = *new CachingAllocator(*new HostMemory);
+  return allocator;
+}
+
+}  // namespace fl

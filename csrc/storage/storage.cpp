@@ -1,0 +1,138 @@
+#include "storage/storage.h"
+
+#include <cstring>
+#include <memory>
+
+#include "base/error.h"
+#include "storage/allocator.h"
+
+// Note [Small blocks]
+// Tensors of up to 512 bytes are the ones whose cost is overhead. Their blocks are kept in a list per
+// thread, in front of the allocator and its lock. A listed block counts as cached, not as allocated:
+// each thread publishes how many it holds, and host_stats() subtracts them.
+
+namespace fl {
+namespace {
+
+constexpr int kFront = 64;
+
+struct Front;
+std::mutex fronts_mutex;
+Front* fronts = nullptr;
+
+struct Front {
+  CachingAllocator::Block* blocks[kFront];
+  std::atomic<int> count{0};
+  Front* next = nullptr;
+  Front** link = nullptr;
+
+  Front() {
+    std::lock_guard lock(fronts_mutex);
+    next = fronts;
+    link = &fronts;
+    if (next) next->link = &next;
+    fronts = this;
+  }
+  ~Front();
+};
+
+FL_HOT_THREAD_LOCAL Front* front = nullptr;
+thread_local bool front_gone = false;
+
+Front::~Front() {
+  {
+    std::lock_guard lock(fronts_mutex);
+    *link = next;
+    if (next) next->link = link;
+  }
+  front = nullptr;
+  front_gone = true;
+  for (int i = 0; i < count; ++i) host_allocator().free(blocks[i]);
+}
+
+Front* open_front() {
+  if (front_gone) return nullptr;
+  static thread_local auto mine = std::make_unique<Front>();  // on the heap: thread-local space is scarce
+  return front = mine.get();
+}
+
+CachingAllocator::Block* take_block(size_t size_bytes) {
+  if (size_bytes <= CachingAllocator::kRound && front) {
+    const int n = front->count.load(std::memory_order_relaxed);
+    if (n > 0) {
+      front->count.store(n - 1, std::memory_order_relaxed);
+      return front->blocks[n - 1];
+    }
+  }
+  return host_allocator().allocate(size_bytes);
+}
+
+void drop_block(CachingAllocator::Block* block) {
+  if (CachingAllocator::size_of(block) == CachingAllocator::kRound) {
+    if (Front* f = front ? front : open_front()) {
+      const int n = f->count.load(std::memory_order_relaxed);
+      if (n < kFront) {
+        f->blocks[n] = block;
+        f->count.store(n + 1, std::memory_order_relaxed);
+        return;
+      }
+    }
+  }
+  host_allocator().free(block);
+}
+
+void drop_host_block(void* block) { drop_block(static_cast<CachingAllocator::Block*>(block)); }
+
+}  // namespace
+
+AllocatorStats host_stats() {
+  AllocatorStats stats = host_allocator().stats();
+  std::lock_guard lock(fronts_mutex);
+  for (Front* f = fronts; f; f = f->next) stats.allocated -= static_cast<size_t>(f->count.load()) * CachingAllocator::kRound;
+  return stats;
+}
+
+Ref<Storage> Storage::allocate(size_t size_bytes, Device device) {
+  require_device(device);
+  auto storage = make_ref<Storage>();
+  storage->size_bytes_ = size_bytes;
+  storage->device_ = device;
+  if (device.kind == DeviceKind::CPU) {
+    auto* block = take_block(size_bytes);
+    storage->data_ = CachingAllocator::address(block);
+    storage->owner_ = block;
+    storage->drop_ = drop_host_block;
+  }
+  return storage;
+}
+
+Ref<Storage> Storage::borrow(void* data, size_t size_bytes, Device device, void* owner, void (*drop)(void*), bool writable) {
+  auto storage = make_ref<Storage>();
+  storage->data_ = data;
+  storage->size_bytes_ = size_bytes;
+  storage->device_ = device;
+  storage->owner_ = owner;
+  storage->drop_ = drop;
+  storage->writable_ = writable;
+  return storage;
+}
+
+Storage::~Storage() {
+  if (drop_) drop_(owner_);
+}
+
+void Storage::grow(size_t size_bytes) {
+  if (size_bytes <= size_bytes_) return;
+  if (device_.kind == DeviceKind::CPU) {
+    if (drop_ != drop_host_block)
+      raise<ArgumentError>("resize_: the memory belongs to somebody else (NumPy or DLPack) and can not grow; clone() it first");
+    auto* block = take_block(size_bytes);
+    std::memcpy(CachingAllocator::address(block), data_, size_bytes_);
+    drop_block(static_cast<CachingAllocator::Block*>(owner_));
+    owner_ = block;
+    data_ = CachingAllocator::address(block);
+  }
+  size_bytes_ = size_bytes;
+}
+
+}  // namespace fl

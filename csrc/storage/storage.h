@@ -1,0 +1,44 @@
+// Storage: bytes on a device, and the Var that says who writes them. It knows nothing of shapes.
+#pragma once
+
+#include "base/device.h"
+#include "base/refcount.h"
+#include "engine/var.h"
+
+namespace fl {
+
+class Storage final : public RefCounted {
+ public:
+  FL_SMALL_OBJECT
+
+  // Bytes from the device's caching allocator, not initialised. Throws OutOfMemory.
+  static Ref<Storage> allocate(size_t size_bytes, Device device);
+
+  // Somebody else's bytes; `drop(owner)` is called once when the last reference goes, on any thread.
+  static Ref<Storage> borrow(void* data, size_t size_bytes, Device device, void* owner, void (*drop)(void*),
+                             bool writable);
+
+  void* data() const { return data_; }
+  size_t size_bytes() const { return size_bytes_; }
+  Device device() const { return device_; }
+  bool writable() const { return writable_; }
+  Var& var() { return var_; }
+
+  // Enlarges the bytes in place of the old ones (Tensor.resize_). Throws for borrowed bytes.
+  void grow(size_t size_bytes);
+
+ private:
+  friend Ref<Storage> make_ref<Storage>();
+  Storage() = default;
+  ~Storage() override;
+
+  void* data_ = nullptr;
+  size_t size_bytes_ = 0;
+  void* owner_ = nullptr;
+  void (*drop_)(void*) = nullptr;
+  Var var_;
+  Device device_;
+  bool writable_ = true;
+};
+
+}  // namespace fl

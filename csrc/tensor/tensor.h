@@ -1,0 +1,105 @@
+// Tensor: a strided view of a Storage. TensorImpl is the shared object, Tensor the handle to it.
+//
+// It knows nothing of ops. What autograd keeps for a tensor hangs from an opaque pointer.
+#pragma once
+
+#include <memory>
+
+#include "base/device.h"
+#include "base/dims.h"
+#include "base/dtype.h"
+#include "base/refcount.h"
+#include "storage/storage.h"
+
+struct _object;  // PyObject
+
+namespace fl {
+
+// What autograd keeps for a tensor (autograd/meta.h).
+struct AutogradMetaBase {
+  virtual ~AutogradMetaBase() = default;
+};
+
+class TensorImpl final : public RefCounted {
+ public:
+  FL_SMALL_OBJECT
+  TensorImpl(Ref<Storage> storage, Dims sizes, Dims strides, int64_t offset, DType dtype);
+  ~TensorImpl() override;
+
+  // Recomputes what is derived from sizes and strides.
+  void refresh();
+
+  Ref<Storage> storage;
+  Dims sizes;
+  Dims strides;         // in elements
+  int64_t offset = 0;   // in elements
+  int64_t numel = 0;
+  DType dtype;
+  bool contiguous = true;     // row-major without gaps
+  bool requires_grad = false; // itself; see fl::requires_grad() in autograd/meta.h for views
+  bool inference = false;     // made in inference_mode
+  bool view_tracks_base = false;
+  Ref<TensorImpl> base;       // of a view that autograd follows: the tensor it views, never itself a view
+  std::unique_ptr<AutogradMetaBase> meta;
+  _object* pyobj = nullptr;   // the Python object of this tensor, which owns a reference to us
+};
+
+class Tensor {
+ public:
+  Tensor() = default;
+  explicit Tensor(Ref<TensorImpl> impl) : impl_(std::move(impl)) {}
+
+  bool defined() const { return static_cast<bool>(impl_); }
+  explicit operator bool() const { return defined(); }
+  TensorImpl* impl() const { return impl_.get(); }
+  Ref<TensorImpl>& ref() { return impl_; }
+  const Ref<TensorImpl>& ref() const { return impl_; }
+
+  const Dims& sizes() const { return impl_->sizes; }
+  const Dims& strides() const { return impl_->strides; }
+  int64_t size(int i) const { return impl_->sizes[i < 0 ? i + ndim() : i]; }
+  int64_t stride(int i) const { return impl_->strides[i < 0 ? i + ndim() : i]; }
+  int ndim() const { return impl_->sizes.size(); }
+  int64_t numel() const { return impl_->numel; }
+  int64_t offset() const { return impl_->offset; }
+  DType dtype() const { return impl_->dtype; }
+  Device device() const { return impl_->storage->device(); }
+  bool is_meta() const { return device().is_meta(); }
+  bool is_contiguous() const { return impl_->contiguous; }
+  size_t item_bytes() const { return item_size(dtype()); }
+  Storage& storage() const { return *impl_->storage; }
+
+  // First element. A null pointer for meta tensors.
+  void* data() const {
+    auto* p = static_cast<char*>(impl_->storage->data());
+    return p ? p + impl_->offset * static_cast<int64_t>(item_bytes()) : nullptr;
+  }
+  template <class T>
+  T* data() const {
+    return static_cast<T*>(data());
+  }
+
+  bool same(const Tensor& other) const { return impl_.get() == other.impl_.get(); }
+
+ private:
+  Ref<TensorImpl> impl_;
+};
+
+using TensorList = std::span<const Tensor>;
+
+// Row-major strides of a shape.
+Dims row_major(IntList sizes);
+// Product of sizes. Throws ShapeError naming `op` for a negative size or a product past 2^62.
+int64_t checked_numel(const char* op, IntList sizes);
+
+// New tensors, not initialised, row-major (or with the given strides, which must not overlap).
+Tensor empty(IntList sizes, DType dtype, Device device = {});
+Tensor empty_strided(IntList sizes, IntList strides, DType dtype, Device device = {});
+// Another view of the same storage; autograd is not told.
+Tensor alias(const Tensor& x, Dims sizes, Dims strides, int64_t offset);
+inline Tensor alias(const Tensor& x) { return alias(x, x.sizes(), x.strides(), x.offset()); }
+
+// True iff no two indices of the tensor share an element and its elements fill an interval.
+bool is_dense(const Tensor& x);
+
+}  // namespace fl

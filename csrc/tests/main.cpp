@@ -1,0 +1,34 @@
+// Runs the registered tests; the exit status says whether all checks held.
+#include <cstring>
+
+#include "tests/check.h"
+
+namespace fl::test {
+
+std::vector<Case>& cases() {
+  static std::vector<Case> all;
+  return all;
+}
+std::atomic<int> failures{0};
+
+}  // namespace fl::test
+
+int main(int argc, char** argv) {
+  using namespace fl::test;
+  int ran = 0, failed = 0;
+  for (const Case& c : cases()) {
+    if (argc > 1 && !std::strstr(c.name, argv[1])) continue;
+    const int before = failures.load();
+    try {
+      c.run();
+    } catch (const std::exception& e) {
+      fail(c.name, 0, std::string("threw ") + e.what());
+    }
+    ++ran;
+    if (failures.load() == before) continue;
+    ++failed;
+    std::cerr << "FAILED " << c.name << "\n";
+  }
+  std::cout << ran << " core tests, " << failed << " failed" << std::endl;
+  return failed || ran == 0 ? 1 : 0;
+}

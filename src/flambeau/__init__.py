@@ -1,0 +1,144 @@
+"""flambeau: an imperative deep-learning library with PyTorch's names.
+
+Example:
+    >>> import flambeau as fl
+    >>> x = fl.ones(2, 3, requires_grad=True)
+    >>> (x * 2).sum().backward()
+    >>> x.grad
+    tensor([[2., 2., 2.],
+            [2., 2., 2.]])
+"""
+
+from __future__ import annotations
+
+import importlib as _importlib
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
+
+from flambeau import _C, _functions, _tensor
+from flambeau._C import (
+    AutogradError,
+    DeviceError,
+    DTypeError,
+    Generator,
+    ShapeError,
+    Size,
+    Tensor,
+    bfloat16,
+    default_generator,
+    device,
+    double,
+    dtype,
+    empty_cache,
+    float16,
+    float32,
+    float64,
+    get_default_dtype,
+    get_num_threads,
+    half,
+    int8,
+    int16,
+    int32,
+    int64,
+    long,
+    memory_stats,
+    promote_types,
+    reset_peak_memory_stats,
+    result_type,
+    set_default_dtype,
+    set_num_threads,
+    short,
+    uint8,
+)
+
+# Every public op of the table under its own name.
+for _name in _C.public_op_names:
+    globals()[_name] = getattr(_C.ops, _name)
+
+# The names of Python types come after the functions above, which use them.
+bool = _C.bool
+float = _C.float32
+int = _C.int32
+
+from flambeau._functions import (  # noqa: E402
+    allclose,
+    atleast_1d,
+    atleast_2d,
+    atleast_3d,
+    block_diag,
+    broadcast_tensors,
+    can_cast,
+    cartesian_prod,
+    diag,
+    diag_embed,
+    dstack,
+    einsum,
+    equal,
+    hstack,
+    is_floating_point,
+    meshgrid,
+    movedim,
+    numel,
+    tensor_split,
+    tensordot,
+    vstack,
+)
+from flambeau._print import set_printoptions  # noqa: E402
+from flambeau._tensor import (  # noqa: E402
+    as_tensor,
+    asarray,
+    broadcast_shapes,
+    from_dlpack,
+    from_numpy,
+    frombuffer,
+    is_tensor,
+    scalar_tensor,
+    tensor,
+)
+from flambeau.autograd.modes import (  # noqa: E402
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    no_grad,
+    set_grad_enabled,
+)
+from flambeau._random import get_rng_state, initial_seed, manual_seed, seed, set_rng_state  # noqa: E402
+from flambeau._info import finfo, iinfo, show_config  # noqa: E402
+
+__version__ = "0.1.0"
+
+moveaxis = movedim
+row_stack = vstack
+inf = _C.tensor_from(0.0, None).item() + 1e999
+nan = inf - inf
+pi = 3.141592653589793
+e = 2.718281828459045
+newaxis = None
+
+_tensor.attach()
+for _name in ("allclose", "equal", "movedim", "diag", "diag_embed", "tensor_split"):
+    setattr(Tensor, _name, getattr(_functions, _name))
+setattr(Tensor, "moveaxis", movedim)  # noqa: B010
+
+# Imported when they are first used.
+_LAZY = {"autograd", "cuda", "datasets", "nn", "optim", "random", "serialization", "special", "testing", "utils"}
+_LAZY_NAMES = {"save": "serialization", "load": "serialization"}
+
+if _TYPE_CHECKING:
+    from flambeau import autograd, datasets, nn, optim, serialization, utils
+    from flambeau.serialization import load, save
+
+
+def __getattr__(name: str) -> _Any:
+    if name in _LAZY:
+        return _importlib.import_module(f"flambeau.{name}")
+    if name in _LAZY_NAMES:
+        value = getattr(_importlib.import_module(f"flambeau.{_LAZY_NAMES[name]}"), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'flambeau' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY, *_LAZY_NAMES})

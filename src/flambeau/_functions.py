@@ -1,0 +1,303 @@
+"""Functions that are compositions of ops, written in Python because they run once per call, not per element."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from flambeau import _C
+from flambeau._C import Tensor, ops
+
+
+def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
+    """True if |input - other| <= atol + rtol |other| everywhere."""
+    return bool(ops.all(ops.isclose(input, other, rtol=rtol, atol=atol, equal_nan=equal_nan)).item())
+
+
+def equal(input: Tensor, other: Tensor) -> bool:
+    """True if both have one shape and the same elements."""
+    return input.shape == other.shape and bool(ops.all(ops.eq(input, other)).item())
+
+
+def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
+    """Sum of products over several axes of both tensors.
+
+    Args:
+        dims: how many last axes of `a` meet first axes of `b`, or two lists of axes.
+
+    Raises:
+        ShapeError: axes of different sizes.
+    """
+    if isinstance(dims, int):
+        left, right = list(range(a.ndim - dims, a.ndim)), list(range(dims))
+    else:
+        left, right = ([d] if isinstance(d, int) else list(d) for d in dims)
+    left, right = [d % a.ndim for d in left], [d % b.ndim for d in right]
+    if [a.shape[i] for i in left] != [b.shape[j] for j in right]:
+        raise _C.ShapeError(
+            f"tensordot: axes {left} of a {list(a.shape)} and {right} of b {list(b.shape)} have different sizes; expected equal sizes"
+        )
+    keep_a = [i for i in range(a.ndim) if i not in left]
+    keep_b = [j for j in range(b.ndim) if j not in right]
+    inner = 1
+    for i in left:
+        inner *= a.shape[i]
+    outer_a, outer_b = [a.shape[i] for i in keep_a], [b.shape[j] for j in keep_b]
+    x = a.permute([*keep_a, *left]).reshape(_product(outer_a), inner)
+    y = b.permute([*right, *keep_b]).reshape(inner, _product(outer_b))
+    return ops.mm(x, y).reshape([*outer_a, *outer_b])
+
+
+def _product(sizes: Sequence[int]) -> int:
+    out = 1
+    for s in sizes:
+        out *= s
+    return out
+
+
+def einsum(equation: str, *operands: Any) -> Tensor:
+    """Einstein summation: products of operands summed over the labels that are missing from the output.
+
+    Supports `...`, repeated labels (diagonals) and an implicit output (labels that occur once, sorted).
+    Operands are joined from left to right, each pair by one batched matrix product.
+
+    Raises:
+        ValueError: an equation that does not fit the operands.
+
+    Example:
+        >>> import flambeau as fl
+        >>> fl.einsum("ij,jk->ik", fl.ones(2, 3), fl.ones(3, 4)).shape
+        flambeau.Size([2, 4])
+    """
+    if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
+        operands = tuple(operands[0])
+    text = equation.replace(" ", "")
+    left, arrow, out = text.partition("->")
+    terms = left.split(",")
+    if len(terms) != len(operands):
+        raise ValueError(f"einsum: '{equation}' names {len(terms)} operands, but {len(operands)} were given")
+    dots = 0
+    parsed: list[list[str]] = []
+    for term, x in zip(terms, operands, strict=True):
+        head, ellipsis, tail = term.partition("...")
+        if not all(c.isalpha() for c in head + tail):
+            raise ValueError(f"einsum: '{term}' in '{equation}' is no list of letters")
+        free = x.ndim - len(head) - len(tail)
+        if free < 0 or (free and not ellipsis):
+            raise ValueError(f"einsum: '{term}' names {len(head) + len(tail)} axes, but the operand has shape {list(x.shape)}")
+        dots = max(dots, free)
+        parsed.append([*head, *[f"...{k}" for k in range(free, 0, -1)], *tail])
+    ellipsis_labels = [f"...{k}" for k in range(dots, 0, -1)]
+    if arrow:
+        head, ellipsis, tail = out.partition("...")
+        result = [*head, *(ellipsis_labels if ellipsis else []), *tail]
+    else:
+        letters = [c for term in parsed for c in term if not c.startswith(".")]
+        result = [*ellipsis_labels, *sorted(c for c in set(letters) if letters.count(c) == 1)]
+    known = {c for term in parsed for c in term}
+    for c in result:
+        if c not in known or result.count(c) > 1:
+            raise ValueError(f"einsum: output label '{c}' of '{equation}' is repeated or in no operand")
+    size: dict[str, int] = {}
+    tensors: list[tuple[Tensor, list[str]]] = []
+    for x, labels in zip(operands, parsed, strict=True):
+        for c in [c for c in dict.fromkeys(labels) if labels.count(c) > 1]:
+            while labels.count(c) > 1:  # a repeated label is a diagonal
+                i = labels.index(c)
+                j = labels.index(c, i + 1)
+                x = ops.diagonal(x, 0, i, j)
+                labels = [*(v for k, v in enumerate(labels) if k not in (i, j)), c]
+        for c, n in zip(labels, x.shape, strict=True):
+            if size.get(c, 1) not in (1, n) and n != 1:
+                raise ValueError(f"einsum: label '{c}' of '{equation}' has size {size[c]} in one operand and {n} in another")
+            size[c] = max(size.get(c, 1), n)
+        tensors.append((x, labels))
+    x, labels = tensors[0]
+    for k, (y, other) in enumerate(tensors[1:], 1):
+        later = set(result) | {c for _, t in tensors[k + 1 :] for c in t}
+        x, labels = _contract(x, labels, y, other, later, size)
+    gone = [i for i, c in enumerate(labels) if c not in result]
+    if gone:
+        x = ops.sum(x, gone)
+        labels = [c for c in labels if c in result]
+    return x.permute([labels.index(c) for c in result]) if labels != result else x
+
+
+def _contract(
+    x: Tensor, a: list[str], y: Tensor, b: list[str], later: set[str], size: dict[str, int]
+) -> tuple[Tensor, list[str]]:
+    """One batched matrix product over the labels that both have and nobody needs afterwards."""
+    only_a = [i for i, c in enumerate(a) if c not in b and c not in later]
+    if only_a:
+        x, a = ops.sum(x, only_a), [c for i, c in enumerate(a) if i not in only_a]
+    only_b = [i for i, c in enumerate(b) if c not in a and c not in later]
+    if only_b:
+        y, b = ops.sum(y, only_b), [c for i, c in enumerate(b) if i not in only_b]
+    shared = [c for c in a if c in b]
+    for c in shared:  # sizes of one stretch
+        if x.shape[a.index(c)] != size[c]:
+            x = x.expand([size[c] if v == c else -1 for v in a])
+        if y.shape[b.index(c)] != size[c]:
+            y = y.expand([size[c] if v == c else -1 for v in b])
+    batch = [c for c in shared if c in later]
+    inner = [c for c in shared if c not in later]
+    rows = [c for c in a if c not in shared]
+    columns = [c for c in b if c not in shared]
+    left = x.permute([a.index(c) for c in [*batch, *rows, *inner]])
+    right = y.permute([b.index(c) for c in [*batch, *inner, *columns]])
+    nb, nr, ni, nc = (_product([size[c] for c in part]) for part in (batch, rows, inner, columns))
+    shape = [size[c] for c in [*batch, *rows, *columns]]
+    if not inner and not columns and not rows:
+        return ops.mul(left, right), batch
+    out = ops.bmm(left.reshape(nb, nr, ni), right.reshape(nb, ni, nc))
+    return out.reshape(shape), [*batch, *rows, *columns]
+
+
+def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
+    """Coordinate grids of 1-d tensors; `indexing` is 'ij' (matrix) or 'xy' (Cartesian)."""
+    every = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else list(tensors)
+    if indexing not in ("ij", "xy"):
+        raise ValueError(f"meshgrid: indexing = '{indexing}'; expected 'ij' or 'xy'")
+    swap = indexing == "xy" and len(every) > 1
+    if swap:
+        every[0], every[1] = every[1], every[0]
+    shape = [t.numel() for t in every]
+    grids = [t.reshape([-1 if k == i else 1 for k in range(len(every))]).expand(shape) for i, t in enumerate(every)]
+    if swap:
+        grids = [g.transpose(0, 1) for g in grids]
+        grids[0], grids[1] = grids[1], grids[0]
+    return tuple(grids)
+
+
+def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
+    """The tensors expanded to their common shape."""
+    from flambeau._tensor import broadcast_shapes
+
+    every = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else list(tensors)
+    shape = broadcast_shapes(*(t.shape for t in every))
+    return tuple(t.expand(shape) for t in every)
+
+
+def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
+    """Moves axes to new places; the others keep their order."""
+    sources = [source] if isinstance(source, int) else list(source)
+    targets = [destination] if isinstance(destination, int) else list(destination)
+    n = input.ndim
+    for name, axes in (("source", sources), ("destination", targets)):
+        for d in axes:
+            if not -n <= d < n:
+                raise IndexError(f"movedim: {name} = {d}, but the tensor has shape {list(input.shape)}")
+    sources, targets = [d % n for d in sources], [d % n for d in targets]
+    if len(set(sources)) != len(sources) or len(set(targets)) != len(targets) or len(sources) != len(targets):
+        raise ValueError(f"movedim: source = {source}, destination = {destination}; expected as many distinct axes in both")
+    order: list[int] = [-1] * n
+    for s, d in zip(sources, targets, strict=True):
+        order[d] = s
+    rest = iter(i for i in range(n) if i not in sources)
+    return input.permute([next(rest) if i < 0 else i for i in order])
+
+
+def _at_least(dims: int) -> Any:
+    def function(*tensors: Any) -> Any:
+        if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
+            return tuple(function(t) for t in tensors[0])
+        if len(tensors) > 1:
+            return tuple(function(t) for t in tensors)
+        x = tensors[0]
+        if dims == 3 and x.ndim == 2:
+            return x.unsqueeze(-1)
+        while x.ndim < dims:
+            x = x.unsqueeze(-1) if dims == 3 and x.ndim == 2 else x.unsqueeze(0)
+        return x
+
+    function.__name__ = f"atleast_{dims}d"
+    function.__doc__ = f"The tensors with axes of size 1 added until they have {dims}."
+    return function
+
+
+atleast_1d, atleast_2d, atleast_3d = _at_least(1), _at_least(2), _at_least(3)
+
+
+def hstack(tensors: Sequence[Tensor]) -> Tensor:
+    """Joins along the second axis (the first for vectors)."""
+    parts = atleast_1d(list(tensors))
+    return ops.cat(parts, 0 if parts[0].ndim == 1 else 1)
+
+
+def vstack(tensors: Sequence[Tensor]) -> Tensor:
+    """Joins along the first axis, vectors as rows."""
+    return ops.cat(atleast_2d(list(tensors)), 0)
+
+
+def dstack(tensors: Sequence[Tensor]) -> Tensor:
+    """Joins along the third axis."""
+    return ops.cat(atleast_3d(list(tensors)), 2)
+
+
+def diag(input: Tensor, diagonal: int = 0) -> Tensor:
+    """The diagonal of a matrix, or the matrix with this diagonal."""
+    if input.ndim == 2:
+        return ops.diagonal(input, diagonal).clone()
+    if input.ndim != 1:
+        raise _C.ShapeError(f"diag: the tensor has shape {list(input.shape)}; expected one or two axes")
+    return diag_embed(input, diagonal)
+
+
+def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """Matrices whose diagonals are the last axis of the input."""
+    n = input.shape[-1] + abs(offset)
+    out = ops.zeros([*input.shape[:-1], n, n], dtype=input.dtype)
+    ops.diagonal(out, offset, -2, -1).copy_(input)
+    return movedim(out, (-2, -1), (dim1, dim2))
+
+
+def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """Parts of an axis: that many of nearly equal size, or cut at the given indices."""
+    n = input.shape[dim]
+    if isinstance(indices_or_sections, int):
+        k = indices_or_sections
+        if k < 1:
+            raise ValueError(f"tensor_split: sections = {k}; expected at least 1")
+        sizes = [n // k + (1 if i < n % k else 0) for i in range(k)]
+        cuts = [sum(sizes[: i + 1]) for i in range(k - 1)]
+    else:
+        cuts = [int(c) for c in indices_or_sections]
+    bounds = [0, *cuts, n]
+    return tuple(ops.slice(input, dim, a, max(a, b) if b >= 0 else b, 1) for a, b in zip(bounds[:-1], bounds[1:], strict=True))
+
+
+def cartesian_prod(*tensors: Tensor) -> Tensor:
+    """All combinations of elements, one row each."""
+    if len(tensors) == 1:
+        return tensors[0]
+    return ops.stack([g.reshape(-1) for g in meshgrid(*tensors)], 1)
+
+
+def block_diag(*tensors: Tensor) -> Tensor:
+    """A matrix with the given matrices along its diagonal."""
+    parts = atleast_2d(list(tensors))
+    out = ops.zeros((sum(p.shape[0] for p in parts), sum(p.shape[1] for p in parts)), dtype=parts[0].dtype)
+    row = column = 0
+    for p in parts:
+        out[row : row + p.shape[0], column : column + p.shape[1]] = p
+        row, column = row + p.shape[0], column + p.shape[1]
+    return out
+
+
+def numel(input: Tensor) -> int:
+    """How many elements the tensor has."""
+    return input.numel()
+
+
+def is_floating_point(input: Tensor) -> bool:
+    """True for float16, bfloat16, float32 and float64."""
+    return input.is_floating_point()
+
+
+def can_cast(from_: Any, to: Any) -> bool:
+    """True if values keep their kind: bool to anything, integers to integers and floats, floats to floats."""
+
+    def kind(t: Any) -> int:
+        return 0 if t is _C.bool else 2 if t.is_floating_point else 1
+
+    return kind(from_) <= kind(to)

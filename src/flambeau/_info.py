@@ -1,0 +1,71 @@
+"""What this build is, and what element types can hold."""
+
+from __future__ import annotations
+
+import platform
+from typing import Any
+
+from flambeau import _C
+
+
+def show_config() -> str:
+    """Versions, processor features in use, threads and how their number was found, oneDNN: as text."""
+    import importlib.metadata
+    import os
+
+    try:
+        version = importlib.metadata.version("flambeau")
+    except importlib.metadata.PackageNotFoundError:
+        version = "not installed (source tree)"
+    onednn = _C.onednn_version()
+    rows = [
+        ("flambeau", version),
+        ("Python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
+        ("compiler", f"g++/clang {_C.compiler()}"),
+        ("instruction set", _C.isa_name()),
+        ("threads", f"{_C.get_num_threads()} ({_C.threads_origin()}; {os.cpu_count()} processors)"),
+        ("oneDNN", onednn or "not used (own kernels)"),
+        ("CUDA", "not available"),
+    ]
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"{name.ljust(width)}  {value}" for name, value in rows)
+
+
+_FLOATS = {  # bits, eps, max, tiny
+    "float16": (16, 2.0**-10, 65504.0, 2.0**-14),
+    "bfloat16": (16, 2.0**-7, 3.3895313892515355e38, 2.0**-126),
+    "float32": (32, 2.0**-23, 3.4028234663852886e38, 2.0**-126),
+    "float64": (64, 2.0**-52, 1.7976931348623157e308, 2.0**-1022),
+}
+
+
+class finfo:
+    """Limits of a floating point type: bits, eps, max, min, tiny, smallest_normal, resolution."""
+
+    def __init__(self, dtype: Any = None) -> None:
+        self._type = _C.get_default_dtype() if dtype is None else dtype
+        if self._type.name not in _FLOATS:
+            raise TypeError(f"finfo: {self._type} is no floating point type; use iinfo")
+        self.bits, self.eps, self.max, self.tiny = _FLOATS[self._type.name]
+        self.min = -self.max
+        self.smallest_normal = self.tiny
+        self.dtype = self._type.name
+        self.resolution = {"float16": 1e-3, "bfloat16": 1e-2, "float32": 1e-6, "float64": 1e-15}[self.dtype]
+
+    def __repr__(self) -> str:
+        return f"finfo(resolution={self.resolution}, min={self.min}, max={self.max}, eps={self.eps}, tiny={self.tiny}, dtype={self.dtype})"
+
+
+class iinfo:
+    """Limits of an integer type: bits, min, max."""
+
+    def __init__(self, dtype: Any) -> None:
+        if dtype.is_floating_point or dtype is _C.bool:
+            raise TypeError(f"iinfo: {dtype} is no integer type; use finfo")
+        self.bits = 8 * dtype.itemsize
+        self.min = -(2 ** (self.bits - 1)) if dtype.is_signed else 0
+        self.max = 2 ** (self.bits - 1) - 1 if dtype.is_signed else 2**self.bits - 1
+        self.dtype = dtype.name
+
+    def __repr__(self) -> str:
+        return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"

@@ -1,0 +1,38 @@
+"""Seeds of the default generator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flambeau import _C
+from flambeau._C import Generator, Tensor
+
+
+def manual_seed(seed: int) -> Generator:
+    """Restarts the default generator: the same seed gives the same bits on any number of threads."""
+    _C.manual_seed(seed)
+    return _C.default_generator
+
+
+def seed() -> int:
+    """Restarts the default generator from the system's entropy and returns the seed."""
+    import secrets
+
+    value = secrets.randbits(63)
+    _C.manual_seed(value)
+    return value
+
+
+def initial_seed() -> int:
+    """The seed of the default generator."""
+    return _C.default_generator.initial_seed()
+
+
+def get_rng_state() -> Tensor:
+    """The default generator's state, uint8 [16]."""
+    return _C.default_generator.get_state()
+
+
+def set_rng_state(state: Tensor) -> Any:
+    """Restores what `get_rng_state` returned."""
+    _C.default_generator.set_state(state)

@@ -1,0 +1,389 @@
+"""The part of Tensor that is Python: construction, conversion, hooks, pickling, and rarely called methods.
+
+What runs per op is in the extension; what is here is attached to its type when the package is imported.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from flambeau import _C
+from flambeau._C import Tensor, ops
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
+    """A new tensor with a copy of `data`: numbers, nested lists, arrays or tensors.
+
+    Floats become the default dtype (float32), integers int64, bools bool, unless `dtype` is given.
+
+    Raises:
+        ValueError: nested lists of unequal lengths.
+        TypeError: something that is no number.
+
+    Example:
+        >>> import flambeau as fl
+        >>> fl.tensor([[1, 2], [3, 4]]).shape
+        flambeau.Size([2, 2])
+    """
+    out = _C.tensor_from(data, dtype)
+    if device is not None:
+        out = _C.to(out, None, device, False)
+    if requires_grad:
+        out.requires_grad_(True)
+    return out
+
+
+def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    """`data` as a tensor, sharing memory where it is a tensor or an array of the right type."""
+    if isinstance(data, Tensor):
+        return data if dtype is None and device is None else _C.to(data, dtype, device, False)
+    if type(data).__module__ == "numpy" and hasattr(data, "ndim") and data.ndim > 0:
+        return _C.to(_C.from_buffer(data), dtype, device, False)
+    return tensor(data, dtype=dtype, device=device)
+
+
+def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False) -> Tensor:
+    """`obj` as a tensor; `copy` True always copies, False raises where a copy would be needed."""
+    if copy:
+        return tensor(obj, dtype=dtype, device=device, requires_grad=requires_grad)
+    out = as_tensor(obj, dtype, device)
+    if copy is False and not isinstance(obj, Tensor) and not hasattr(obj, "__array_interface__"):
+        raise ValueError(f"asarray: a {type(obj).__name__} can not be shared without a copy; pass copy=None")
+    return out.requires_grad_(requires_grad) if requires_grad else out
+
+
+def from_numpy(array: np.ndarray) -> Tensor:
+    """A tensor on the array's own memory: writes to one show in the other.
+
+    A read-only array gives a tensor that refuses in-place ops.
+
+    Raises:
+        TypeError: not an array, or an element type without counterpart.
+        ValueError: negative strides, or strides that are no multiple of the element size.
+    """
+    if not hasattr(array, "__array_interface__") or not hasattr(array, "flags"):
+        raise TypeError(f"from_numpy: got a {type(array).__name__}; expected a NumPy array")
+    return _C.from_buffer(array)
+
+
+def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
+    """A 1-d tensor on the memory of an object with the buffer protocol."""
+    view = memoryview(buffer).cast("B")
+    size = dtype.itemsize
+    if offset < 0 or offset > len(view):
+        raise ValueError(f"frombuffer: offset = {offset}, but the buffer has {len(view)} bytes")
+    if count < 0:
+        if (len(view) - offset) % size:
+            raise ValueError(f"frombuffer: {len(view) - offset} bytes are no multiple of the element size {size}")
+        count = (len(view) - offset) // size
+    if offset + count * size > len(view):
+        raise ValueError(f"frombuffer: {count} elements of {size} bytes from {offset} reach past the buffer's {len(view)} bytes")
+    formats = {"bool": "?", "uint8": "B", "int8": "b", "int16": "h", "int32": "i", "int64": "q", "float32": "f", "float64": "d"}
+    part = view[offset : offset + count * size]
+    if dtype.name in ("float16", "bfloat16"):
+        return _C.reinterpret(_C.from_buffer(part), dtype)
+    out = _C.from_buffer(part.cast(formats[dtype.name]))
+    return out.requires_grad_(requires_grad) if requires_grad else out
+
+
+def from_dlpack(source: Any) -> Tensor:
+    """A tensor on the memory of any object with `__dlpack__` (NumPy, PyTorch, JAX, ...), or of a capsule."""
+    if hasattr(source, "__dlpack__"):
+        try:
+            capsule = source.__dlpack__(max_version=(1, 0))
+        except TypeError:  # a producer from before DLPack 1.0
+            capsule = source.__dlpack__()
+        return _C.from_dlpack(capsule)
+    return _C.from_dlpack(source)
+
+
+def scalar_tensor(value: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """A 0-d tensor, of the default float type unless `dtype` is given."""
+    return tensor(value, dtype=_C.get_default_dtype() if dtype is None else dtype, device=device)
+
+
+def is_tensor(obj: Any) -> bool:
+    """True for a Tensor."""
+    return isinstance(obj, Tensor)
+
+
+def _construct(cls: type, *args: Any, **kwargs: Any) -> Tensor:
+    """`Tensor()`, `Tensor(2, 3)`, `Tensor([1, 2])`: the old constructor, always of the default float type."""
+    if kwargs.pop("device", None) not in (None, "cpu"):
+        raise ValueError("Tensor: the constructor makes CPU tensors; use flambeau.empty(..., device=...)")
+    if kwargs:
+        raise TypeError(f"Tensor: unexpected keyword argument '{next(iter(kwargs))}'")
+    if not args:
+        out = ops.empty((0,))
+    elif len(args) == 1 and not isinstance(args[0], int):
+        data = args[0]
+        if isinstance(data, _C.Size):
+            out = ops.empty(tuple(data))
+        else:
+            out = data.detach() if isinstance(data, Tensor) else _C.tensor_from(data, _C.get_default_dtype())
+    else:
+        out = ops.empty(args)
+    return out if cls is Tensor else Tensor._make_subclass(cls, out, False)
+
+
+# ---------------------------------------------------------------- methods
+
+
+def _backward(
+    self: Tensor,
+    gradient: Tensor | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Any = None,
+) -> None:
+    """Adds the gradient of this tensor to the `.grad` of the leaves it was computed from."""
+    if inputs is None:
+        _C.run_backward((self,), (gradient,), create_graph if retain_graph is None else retain_graph, create_graph, (), True, True)
+        return
+    from flambeau.autograd import backward
+
+    backward(self, gradient, retain_graph, create_graph, inputs)
+
+
+def _numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
+    """A NumPy array on the tensor's own memory. `force` detaches, and copies where it has to."""
+    import numpy as np
+
+    x = self
+    if force:
+        x = x.detach()
+        if x.dtype is _C.bfloat16:
+            x = x.to(_C.float32)
+    if x.requires_grad:
+        raise _C.AutogradError("numpy: the tensor requires grad; use .detach().numpy()")
+    if x.dtype is _C.bfloat16:
+        raise _C.DTypeError("numpy: NumPy has no bfloat16; use .float().numpy()")
+    if x.is_meta:
+        raise _C.DeviceError("numpy: a meta tensor has no data")
+    return np.asarray(memoryview(x))  # type: ignore[arg-type]
+
+
+def _array(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    import numpy as np
+
+    out = self.numpy()
+    if dtype is not None and out.dtype != np.dtype(dtype):
+        return out.astype(dtype)
+    return out.copy() if copy else out
+
+
+def _tolist(self: Tensor) -> Any:
+    """Nested lists of Python numbers; a number for a 0-d tensor."""
+    return _C.to_list(self)
+
+
+def _dlpack(
+    self: Tensor, *, stream: Any = None, max_version: tuple[int, int] | None = None, dl_device: Any = None, copy: bool | None = None
+) -> Any:
+    if dl_device is not None and tuple(dl_device) != (1, 0):
+        raise BufferError(f"__dlpack__: dl_device = {dl_device}; the tensor is on the CPU, (1, 0)")
+    if stream is not None:
+        raise BufferError("__dlpack__: stream has no meaning on the CPU; expected None")
+    return _C.to_dlpack(self, max_version is not None and max_version[0] >= 1, bool(copy))
+
+
+def _dlpack_device(self: Tensor) -> tuple[int, int]:
+    return (1, 0)
+
+
+def _deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
+    if id(self) in memo:
+        return memo[id(self)]  # type: ignore[no-any-return]
+    if self.requires_grad and not self.is_leaf:
+        raise _C.AutogradError("deepcopy: only leaf tensors can be copied deeply; use .detach() or .clone()")
+    out = self.detach().clone()
+    if type(self) is not Tensor:
+        out = Tensor._make_subclass(type(self), out, False)
+    if self.requires_grad:
+        out.requires_grad_(True)
+    memo[id(self)] = out
+    if self.grad is not None:
+        out.grad = copy.deepcopy(self.grad, memo)
+    for key, value in getattr(self, "__dict__", {}).items():
+        setattr(out, key, copy.deepcopy(value, memo))
+    return out
+
+
+def _rebuild(cls: type, data: bytes, dtype: Any, shape: tuple[int, ...], requires_grad: bool, attributes: dict[str, Any]) -> Tensor:
+    out = frombuffer(bytearray(data), dtype=dtype).view(shape) if data else ops.empty(shape, dtype=dtype)
+    if cls is not Tensor:
+        out = Tensor._make_subclass(cls, out, False)
+    for key, value in attributes.items():
+        setattr(out, key, value)
+    return out.requires_grad_(True) if requires_grad else out
+
+
+def _reduce_ex(self: Tensor, protocol: Any) -> Any:
+    """By value: what multiprocessing's queues send."""
+    if self.requires_grad and not self.is_leaf:
+        raise _C.AutogradError("pickle: only leaf tensors can be pickled; use .detach()")
+    if self.is_meta:
+        raise _C.DeviceError("pickle: a meta tensor has no data")
+    plain = self.detach().contiguous()
+    data = bytes(memoryview(_C.reinterpret(plain, _C.int16) if plain.dtype is _C.bfloat16 else plain)) if plain.numel() else b""
+    return _rebuild, (type(self), data, self.dtype, tuple(self.shape), self.requires_grad, dict(getattr(self, "__dict__", {})))
+
+
+def _iter(self: Tensor) -> Iterator[Tensor]:
+    if self.ndim == 0:
+        raise TypeError("iteration over a 0-d tensor; use .item() for its value")
+    return iter(self.unbind(0))
+
+
+def _contains(self: Tensor, item: Any) -> bool:
+    if not isinstance(item, (Tensor, int, float, bool)):
+        raise TypeError(f"in: a {type(item).__name__} can not be searched for in a tensor; expected a number or a tensor")
+    return bool((self == item).any().item())
+
+
+def _format(self: Tensor, spec: str) -> str:
+    return format(self.item() if self.ndim == 0 and not self.is_meta else self, spec) if spec or self.ndim == 0 else repr(self)
+
+
+def _repr(self: Tensor, *, tensor_contents: Any = None) -> str:
+    from flambeau._print import tensor_text
+
+    return tensor_text(self)
+
+
+def _register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Any:
+    """Calls `hook(grad)` whenever a gradient of this tensor is computed; it may return a replacement."""
+    return _C.register_tensor_hook(self, hook)
+
+
+def _register_post_accumulate_grad_hook(self: Tensor, hook: Callable[[Tensor], None]) -> Any:
+    """Calls `hook(self)` after a gradient was added to `.grad` of this leaf."""
+    return _C.register_post_accumulate_hook(self, hook)
+
+
+def _retain_grad(self: Tensor) -> None:
+    """Makes this non-leaf keep its gradient in `.grad`."""
+    _C.retain_grad(self)
+
+
+def _type(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
+    if dtype is None:
+        names = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long", "int32": "Int",
+                 "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool"}  # fmt: skip
+        return f"flambeau.{names[self.dtype.name]}Tensor"
+    return self.to(dtype)
+
+
+def _cast_method(name: str) -> Callable[..., Tensor]:
+    dtype = getattr(_C, name)
+
+    def cast(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        return self.to(dtype)
+
+    cast.__doc__ = f"The same values as {name}; the tensor itself where it is {name} already."
+    return cast
+
+
+def _cuda(self: Tensor, device: Any = None, non_blocking: bool = False) -> Tensor:
+    return self.to("cuda" if device is None else device)
+
+
+def _cpu(self: Tensor, *args: Any) -> Tensor:
+    return self.to("cpu")
+
+
+def _view(self: Tensor, *shape: Any, dtype: Any = None) -> Tensor:
+    if len(shape) == 1 and isinstance(shape[0], _C.dtype):
+        dtype = shape[0]
+    if dtype is not None:
+        return _C.reinterpret(self, dtype)
+    return _op_view(self, *shape)
+
+
+def _random_(self: Tensor, *bounds: int, generator: Any = None) -> Tensor:
+    """Fills with integers: all the dtype can hold exactly, [0, to), or [from, to)."""
+    limit = {"bool": 2, "uint8": 256, "int8": 128, "int16": 2**15, "int32": 2**31, "int64": 2**63 - 1,
+             "float16": 2**11 + 1, "bfloat16": 2**8 + 1, "float32": 2**24 + 1, "float64": 2**53 + 1}  # fmt: skip
+    low, high = (0, limit[self.dtype.name]) if not bounds else (0, bounds[0]) if len(bounds) == 1 else bounds
+    return ops.random_between_(self, low, high, generator=generator)
+
+
+def _new_tensor(self: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    return tensor(data, dtype=self.dtype if dtype is None else dtype, device=device, requires_grad=requires_grad)
+
+
+def _share_memory_(self: Tensor) -> Tensor:
+    """Accepted for PyTorch's sake: tensors travel between processes by value."""
+    return self
+
+
+def _storage_view_method(op: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """An in-place geometry method (`transpose_`, `squeeze_`, ...): takes the view's geometry over."""
+
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if self.requires_grad:
+            raise _C.AutogradError("the shape of a tensor that requires grad can not be changed in place; use the form without _")
+        self.data = op(self.detach(), *args, **kwargs)
+        return self
+
+    return method
+
+
+_op_view = Tensor.view
+
+
+def attach() -> None:
+    """Puts the methods of this file on the type. Called once, by the package."""
+    methods: dict[str, Any] = {
+        "backward": _backward, "numpy": _numpy, "__array__": _array, "tolist": _tolist, "__dlpack__": _dlpack,
+        "__dlpack_device__": _dlpack_device, "__deepcopy__": _deepcopy, "__reduce_ex__": _reduce_ex, "__iter__": _iter,
+        "__contains__": _contains, "__format__": _format, "__repr__": _repr, "register_hook": _register_hook,
+        "register_post_accumulate_grad_hook": _register_post_accumulate_grad_hook, "retain_grad": _retain_grad,
+        "type": _type, "cuda": _cuda, "cpu": _cpu, "view": _view, "random_": _random_, "new_tensor": _new_tensor,
+        "share_memory_": _share_memory_,
+        "type_as": lambda self, other: self.to(other.dtype),
+        "view_as": lambda self, other: self.view(other.shape),
+        "reshape_as": lambda self, other: self.reshape(other.shape),
+        "expand_as": lambda self, other: self.expand(other.shape),
+        "is_same_size": lambda self, other: self.shape == other.shape,
+        "is_complex": lambda self: False,
+        "is_conj": lambda self: False,
+        "is_signed": lambda self: self.dtype.is_signed,
+        "is_nonzero": lambda self: bool(self),
+        "is_pinned": lambda self: False,
+        "is_shared": lambda self: False,
+        "pin_memory": lambda self: self,
+        "get_device": lambda self: -1,
+        "ravel": lambda self: self.reshape(-1),
+        "__array_priority__": 1000,
+        "__bool__": Tensor.__bool__,
+    }  # fmt: skip
+    for name, dtype in {
+        "float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16", "long": "int64", "int": "int32",
+        "short": "int16", "char": "int8", "byte": "uint8", "bool": "bool",
+    }.items():  # fmt: skip
+        methods[name] = _cast_method(dtype)
+    for name in ("t", "transpose", "squeeze", "unsqueeze", "swapaxes", "swapdims", "as_strided"):
+        methods[name + "_"] = _storage_view_method(getattr(ops, name))
+    for name, value in methods.items():
+        setattr(Tensor, name, value)
+
+
+def broadcast_shapes(*shapes: Sequence[int] | int) -> Any:
+    """The shape that tensors of these shapes broadcast to."""
+    out: list[int] = []
+    for shape in shapes:
+        sizes = [shape] if isinstance(shape, int) else list(shape)
+        while len(out) < len(sizes):
+            out.insert(0, 1)
+        for i in range(1, len(sizes) + 1):
+            if sizes[-i] != out[-i] and sizes[-i] != 1:
+                if out[-i] != 1:
+                    raise _C.ShapeError(f"broadcast_shapes: shapes {', '.join(map(str, shapes))} do not broadcast: {out[-i]} and {sizes[-i]}")
+                out[-i] = sizes[-i]
+    return _C.Size(out)

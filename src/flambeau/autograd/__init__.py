@@ -1,0 +1,35 @@
+"""Reverse-mode automatic differentiation: running it, switching it off, extending it, checking it."""
+
+from __future__ import annotations
+
+from flambeau._C import Tensor
+from flambeau.autograd.backward import backward, grad
+from flambeau.autograd.function import Function, FunctionCtx, once_differentiable
+from flambeau.autograd.gradcheck import gradcheck, gradgradcheck
+from flambeau.autograd.modes import (
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    no_grad,
+    set_grad_enabled,
+)
+
+Variable = Tensor
+
+__all__ = [
+    "Function",
+    "FunctionCtx",
+    "Variable",
+    "backward",
+    "enable_grad",
+    "grad",
+    "gradcheck",
+    "gradgradcheck",
+    "inference_mode",
+    "is_grad_enabled",
+    "is_inference_mode_enabled",
+    "no_grad",
+    "once_differentiable",
+    "set_grad_enabled",
+]

@@ -1,0 +1,84 @@
+"""Running the graph backwards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from flambeau import _C
+from flambeau._C import Tensor
+
+
+def _as_list(value: Any) -> list[Any]:
+    return [value] if isinstance(value, Tensor) or value is None else list(value)
+
+
+def backward(
+    tensors: Tensor | Sequence[Tensor],
+    grad_tensors: Tensor | Sequence[Tensor | None] | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Tensor | Sequence[Tensor] | None = None,
+) -> None:
+    """Adds the gradients of `tensors` to the `.grad` of the leaves (or of `inputs` alone).
+
+    Raises:
+        AutogradError: a tensor does not require grad, has more than one element and no gradient, or the
+            graph was used up by an earlier backward.
+
+    Example:
+        >>> import flambeau as fl
+        >>> x = fl.tensor([1.0, 2.0], requires_grad=True)
+        >>> fl.autograd.backward((x * x).sum())
+        >>> x.grad
+        tensor([2., 4.])
+    """
+    roots = _as_list(tensors)
+    grads = [None] * len(roots) if grad_tensors is None else _as_list(grad_tensors)
+    if inputs is not None:
+        wanted = _as_list(inputs)
+        if not wanted:
+            raise ValueError("backward: inputs is empty; expected at least one tensor, or None for all leaves")
+    else:
+        wanted = []
+    retain = create_graph if retain_graph is None else retain_graph
+    _C.run_backward(roots, grads, retain, create_graph, wanted, True, True)
+
+
+def grad(
+    outputs: Tensor | Sequence[Tensor],
+    inputs: Tensor | Sequence[Tensor],
+    grad_outputs: Tensor | Sequence[Tensor | None] | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Tensor, ...]:
+    """The gradients of `outputs` with respect to `inputs`, without touching any `.grad`.
+
+    Raises:
+        AutogradError: an input was not used and `allow_unused` is False.
+
+    Example:
+        >>> import flambeau as fl
+        >>> x = fl.tensor(3.0, requires_grad=True)
+        >>> (dx,) = fl.autograd.grad(x ** 3, x, create_graph=True)
+        >>> fl.autograd.grad(dx, x)
+        (tensor(18.),)
+    """
+    if is_grads_batched:
+        raise ValueError("grad: is_grads_batched is not supported; loop over the gradients")
+    if not only_inputs:
+        raise ValueError("grad: only_inputs=False is not supported; use backward() to fill .grad")
+    unused = materialize_grads if allow_unused is None else allow_unused
+    if materialize_grads and not unused:
+        raise ValueError("grad: materialize_grads=True needs allow_unused to be True or left out")
+    roots, wanted = _as_list(outputs), _as_list(inputs)
+    grads = [None] * len(roots) if grad_outputs is None else _as_list(grad_outputs)
+    retain = create_graph if retain_graph is None else retain_graph
+    found = _C.run_backward(roots, grads, retain, create_graph, wanted, False, unused)
+    if materialize_grads:
+        found = tuple(_C.ops.zeros_like(x) if g is None else g for g, x in zip(found, wanted, strict=True))
+    return tuple(found)

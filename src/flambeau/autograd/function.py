@@ -1,0 +1,157 @@
+"""Functions with a backward of their own.
+
+Example:
+    >>> import flambeau as fl
+    >>> class Exp(fl.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         y = x.exp()
+    ...         ctx.save_for_backward(y)
+    ...         return y
+    ...     @staticmethod
+    ...     def backward(ctx, dy):
+    ...         (y,) = ctx.saved_tensors
+    ...         return dy * y
+    >>> x = fl.zeros(2, requires_grad=True)
+    >>> Exp.apply(x).sum().backward()
+    >>> x.grad
+    tensor([1., 1.])
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from flambeau import _C
+from flambeau._C import Tensor
+from flambeau.autograd.modes import no_grad
+
+
+class FunctionCtx:
+    """What forward leaves for backward. Also takes attributes of any name."""
+
+    needs_input_grad: tuple[bool, ...] = ()
+
+    def save_for_backward(self, *tensors: Tensor | None) -> None:
+        """Keeps tensors (inputs, outputs or others) for backward; their versions are checked there."""
+        self._to_save = tensors
+
+    def mark_dirty(self, *tensors: Tensor) -> None:
+        """Says which inputs forward wrote in place; each must be returned."""
+        self._dirty = tensors
+
+    def mark_non_differentiable(self, *tensors: Tensor) -> None:
+        """Says which outputs have no gradient."""
+        self._fixed = tensors
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Whether the gradient of an unused output arrives as zeros (default) or as None."""
+        self._materialize = bool(value)
+
+    @property
+    def saved_tensors(self) -> tuple[Tensor, ...]:
+        saved = getattr(self, "_saved", None)
+        if saved is None:
+            return tuple(getattr(self, "_to_save", ()))
+        return saved.unpack()  # type: ignore[no-any-return]
+
+    _to_save: tuple[Tensor | None, ...] = ()
+    _dirty: tuple[Tensor, ...] = ()
+    _fixed: tuple[Tensor, ...] = ()
+    _materialize = True
+    _function: type[Function]
+
+    def _run_backward(self, *grads: Tensor | None) -> tuple[Any, ...]:
+        result = self._function.backward(self, *grads)
+        result = result if isinstance(result, tuple) else (result,)
+        extra = len(result) - len(self.needs_input_grad)
+        if extra > 0 and all(r is None for r in result[-extra:]):
+            result = result[:-extra]
+        return result
+
+
+class Function:
+    """Base of functions with static `forward(ctx, *args)` and `backward(ctx, *grad_outputs)`.
+
+    Alternatively `forward(*args)` beside `setup_context(ctx, inputs, output)`. `apply` calls it.
+    """
+
+    @staticmethod
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        raise TypeError("Function: a subclass has to define the static method forward")
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        raise TypeError("Function: a subclass has to define the static method backward to be differentiable")
+
+    @classmethod
+    def apply(cls, *args: Any) -> Any:
+        ctx = FunctionCtx()
+        ctx._function = cls
+        tensors = [a for a in args if isinstance(a, Tensor)]
+        record = _C.is_grad_enabled() and any(t.requires_grad for t in tensors)
+        ctx.needs_input_grad = tuple(isinstance(a, Tensor) and record and a.requires_grad for a in args)
+        setup = getattr(cls, "setup_context", None)
+        with no_grad():
+            output = cls.forward(ctx, *args) if setup is None else cls.forward(*args)
+            if setup is not None:
+                setup(ctx, args, output)
+            outputs = list(output) if isinstance(output, (tuple, list)) else [output]
+            if record:
+                # An input that is handed through unchanged needs an identity of its own.
+                dirty = ctx._dirty
+                for i, out in enumerate(outputs):
+                    same = isinstance(out, Tensor) and any(out is t for t in tensors)
+                    if same and not any(out is d for d in dirty):
+                        outputs[i] = out.detach()
+                for d in dirty:
+                    if d.requires_grad and d.is_leaf:
+                        raise _C.AutogradError(
+                            f"{cls.__name__}: a leaf tensor that requires grad can not be written in place"
+                        )
+        if record:
+            kept = [o if isinstance(o, Tensor) else None for o in outputs]
+            ctx._saved = _C.finish_function(
+                ctx, cls.__name__ + "Backward", args, kept, ctx._dirty, ctx._fixed, ctx._to_save, ctx._materialize
+            )
+            ctx._to_save = ()
+        if isinstance(output, (tuple, list)):
+            return tuple(outputs)
+        return outputs[0]
+
+
+def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Marks a `backward` as not differentiable itself: differentiating it raises instead of being wrong."""
+
+    @functools.wraps(backward)
+    def wrapper(ctx: Any, *grads: Any) -> Any:
+        with no_grad():
+            result = backward(ctx, *grads)
+        if not _C.is_grad_enabled() or not any(isinstance(g, Tensor) and g.requires_grad for g in grads):
+            return result
+        results = result if isinstance(result, tuple) else (result,)
+        return tuple(
+            _Refuse.apply(r.detach(), backward.__qualname__, *[g for g in grads if isinstance(g, Tensor)])
+            if isinstance(r, Tensor)
+            else r
+            for r in results
+        )
+
+    return wrapper
+
+
+class _Refuse(Function):
+    """Hands its first argument on, and raises when it is differentiated."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, name: str, *grads: Tensor) -> Tensor:
+        ctx.name = name
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise _C.AutogradError(f"{ctx.name} is marked once_differentiable; it can not be differentiated a second time")
+
+

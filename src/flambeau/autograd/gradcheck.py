@@ -1,0 +1,135 @@
+"""Gradients against finite differences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import flambeau
+from flambeau._C import Tensor
+from flambeau.autograd.backward import grad
+from flambeau.autograd.modes import no_grad
+
+
+class GradcheckError(RuntimeError):
+    """The computed gradient differs from finite differences."""
+
+
+def _outputs(function: Callable[..., Any], inputs: Sequence[Any]) -> list[Tensor]:
+    result = function(*inputs)
+    every = list(result) if isinstance(result, (tuple, list)) else [result]
+    return [y for y in every if isinstance(y, Tensor) and y.is_floating_point()]
+
+
+def _numeric(function: Callable[..., Any], inputs: Sequence[Any], x: Tensor, eps: float) -> list[list[Tensor]]:
+    """Per element of x, the central difference of every output."""
+    rows = []
+    with no_grad():
+        flat = x.detach()
+        for index in _indices(flat.shape):
+            before = flat[index].item()
+            flat[index] = before + eps
+            high = [y.detach().clone() for y in _outputs(function, inputs)]
+            flat[index] = before - eps
+            low = [y.detach().clone() for y in _outputs(function, inputs)]
+            flat[index] = before
+            rows.append([(h - lo) / (2 * eps) for h, lo in zip(high, low, strict=True)])
+    return rows
+
+
+def _indices(shape: Sequence[int]) -> list[tuple[int, ...]]:
+    out: list[tuple[int, ...]] = [()]
+    for n in shape:
+        out = [(*i, k) for i in out for k in range(n)]
+    return out
+
+
+def gradcheck(
+    func: Callable[..., Any],
+    inputs: Tensor | Sequence[Any],
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    raise_exception: bool = True,
+    **ignored: Any,
+) -> bool:
+    """Compares backward with central differences, for every input that requires grad and every output.
+
+    Use float64 inputs: float32 has too few digits for the default eps.
+
+    Raises:
+        GradcheckError: with input, output and both values, unless `raise_exception` is False.
+
+    Example:
+        >>> import flambeau as fl
+        >>> x = fl.tensor([0.5, 1.5], dtype=fl.float64, requires_grad=True)
+        >>> fl.autograd.gradcheck(fl.sin, (x,))
+        True
+    """
+    every = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+    wanted = [x for x in every if isinstance(x, Tensor) and x.requires_grad]
+    if not wanted:
+        raise ValueError("gradcheck: no input requires grad; expected at least one")
+    outputs = _outputs(func, every)
+    for k, x in enumerate(wanted):
+        numeric = _numeric(func, every, x, eps)
+        for j, y in enumerate(outputs):
+            if not y.requires_grad:
+                analytic = flambeau.zeros(max(y.numel(), 1), max(x.numel(), 1), dtype=x.dtype)
+            rows = []
+            for index in _indices(y.shape):
+                if not y.requires_grad:
+                    break
+                seed = flambeau.zeros_like(y)
+                seed[index] = 1
+                (g,) = grad(y, x, seed, retain_graph=True, allow_unused=True)
+                rows.append(flambeau.zeros_like(x) if g is None else g.detach())
+            for a, index in enumerate(_indices(y.shape)):
+                for b, where in enumerate(_indices(x.shape)):
+                    got = rows[a][where].item() if rows else float(analytic[a, b].item())
+                    expected = numeric[b][j][index].item()
+                    if abs(got - expected) > atol + rtol * abs(expected) or (got != got) != (expected != expected):
+                        if not raise_exception:
+                            return False
+                        raise GradcheckError(
+                            f"gradcheck: d output[{j}]{list(index)} / d input[{k}]{list(where)}: backward gives {got}, "
+                            f"finite differences {expected} (atol {atol}, rtol {rtol})"
+                        )
+    return True
+
+
+def gradgradcheck(
+    func: Callable[..., Any],
+    inputs: Tensor | Sequence[Any],
+    grad_outputs: Sequence[Tensor] | None = None,
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    raise_exception: bool = True,
+    **ignored: Any,
+) -> bool:
+    """`gradcheck` of the gradient: second derivatives against finite differences of the first."""
+    every = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+    outputs = [y for y in _outputs(func, every) if y.requires_grad]
+    if grad_outputs is None:
+        generator = flambeau.Generator().manual_seed(0)
+        seeds = [flambeau.randn(y.shape, dtype=y.dtype, generator=generator).requires_grad_() for y in outputs]
+    else:
+        seeds = list(grad_outputs)
+    count = len(every)
+
+    def first(*args: Any) -> tuple[Tensor, ...]:
+        xs, gs = args[:count], args[count:]
+        ys = [y for y in _outputs(func, xs) if y.requires_grad]
+        need = [x for x in xs if isinstance(x, Tensor) and x.requires_grad]
+        with flambeau.enable_grad():
+            found = grad(ys, need, list(gs), create_graph=True, allow_unused=True)
+        return tuple(g for g in found if g is not None)
+
+    def recorded(*args: Any) -> tuple[Tensor, ...]:
+        with flambeau.enable_grad():
+            return first(*args)
+
+    return gradcheck(recorded, [*every, *seeds], eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception)

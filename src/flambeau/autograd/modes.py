@@ -1,0 +1,142 @@
+"""Switches of recording, each a context manager and a decorator. They hold for the calling thread."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar, overload
+
+from flambeau import _C
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+is_grad_enabled = _C.is_grad_enabled
+is_inference_mode_enabled = _C.is_inference_mode_enabled
+
+
+class _Mode:
+    """What the switches share: `with mode():`, `@mode()` and `@mode`."""
+
+    def __call__(self, function: F) -> F:
+        if inspect.isgeneratorfunction(function):
+
+            @functools.wraps(function)
+            def generator(*args: Any, **kwargs: Any) -> Any:
+                # The mode holds while the generator runs, not while its consumer does.
+                running = function(*args, **kwargs)
+                value = None
+                while True:
+                    try:
+                        with self._fresh():
+                            item = running.send(value)
+                    except StopIteration as stop:
+                        return stop.value
+                    value = yield item
+
+            return generator  # type: ignore[return-value]
+
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            with self._fresh():
+                return function(*args, **kwargs)
+
+        return wrapper  # type: ignore[return-value]
+
+    def _fresh(self) -> Any:
+        return type(self)()
+
+    def __enter__(self) -> Any:
+        raise AssertionError("a mode defines __enter__")
+
+    def __exit__(self, *exc: object) -> None:
+        raise AssertionError("a mode defines __exit__")
+
+
+class _GradMode(_Mode):
+    _on: bool
+
+    def __enter__(self) -> None:
+        self._saved = _C.set_grad_enabled(self._on)
+
+    def __exit__(self, *exc: object) -> None:
+        _C.set_grad_enabled(self._saved)
+
+
+class no_grad(_GradMode):
+    """Nothing is recorded inside.
+
+    Example:
+        >>> import flambeau as fl
+        >>> w = fl.ones(2, requires_grad=True)
+        >>> with fl.no_grad():
+        ...     y = w * 2
+        >>> y.requires_grad
+        False
+    """
+
+    _on = False
+
+    @overload
+    def __new__(cls, function: F) -> F: ...
+    @overload
+    def __new__(cls) -> no_grad: ...
+    def __new__(cls, function: Any = None) -> Any:
+        self = super().__new__(cls)
+        return self if function is None else self(function)
+
+
+class enable_grad(_GradMode):
+    """Operations are recorded inside, also within `no_grad`."""
+
+    _on = True
+
+    def __new__(cls, function: Any = None) -> Any:
+        self = super().__new__(cls)
+        return self if function is None else self(function)
+
+
+class set_grad_enabled(_Mode):
+    """Recording on or off, from the call on; restored at the end where it is used in a `with`."""
+
+    def __init__(self, mode: bool) -> None:
+        self.mode = bool(mode)
+        self._saved = _C.set_grad_enabled(self.mode)
+
+    def __call__(self, function: F) -> F:
+        _C.set_grad_enabled(self._saved)
+        return super().__call__(function)
+
+    def _fresh(self) -> set_grad_enabled:
+        return set_grad_enabled(self.mode)
+
+    def __enter__(self) -> None:
+        _C.set_grad_enabled(self.mode)
+
+    def __exit__(self, *exc: object) -> None:
+        _C.set_grad_enabled(self._saved)
+
+
+class inference_mode(_Mode):
+    """`no_grad`, and the tensors made inside can never take part in a recorded graph."""
+
+    def __new__(cls, mode: Any = True) -> Any:
+        self = super().__new__(cls)
+        if callable(mode):
+            self.mode = True
+            return self(mode)
+        self.mode = bool(mode)
+        return self
+
+    def __init__(self, mode: Any = True) -> None:
+        pass
+
+    def _fresh(self) -> inference_mode:
+        return inference_mode(self.mode)
+
+    def __enter__(self) -> None:
+        self._saved = (_C.set_inference_mode(self.mode), _C.set_grad_enabled(not self.mode and _C.is_grad_enabled()))
+
+    def __exit__(self, *exc: object) -> None:
+        _C.set_inference_mode(self._saved[0])
+        _C.set_grad_enabled(self._saved[1])

@@ -1,0 +1,38 @@
+"""The command line: `flambeau demo` and `flambeau info` (also `python -m flambeau`)."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="flambeau", description="A deep-learning library: a short demo and information."
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    demo = commands.add_parser(
+        "demo", help="train a small network on handwritten digits and draw what it predicts"
+    )
+    demo.add_argument("--epochs", type=int, default=30, help="passes over the data (%(default)s)")
+    demo.add_argument("--seed", type=int, default=0, help="random seed (%(default)s)")
+    demo.add_argument(
+        "--out", default=".", help="folder for the model and the picture (%(default)s)"
+    )
+    demo.add_argument("--quiet", action="store_true", help="no progress bar")
+    commands.add_parser("info", help="print versions, processor features, threads and libraries")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command line and returns the exit status."""
+    args = _parser().parse_args(argv)
+    if args.command == "info":
+        from flambeau import show_config
+
+        print(show_config())
+        return 0
+    from flambeau._demo import run
+
+    result = run(epochs=args.epochs, seed=args.seed, folder=args.out, quiet=args.quiet)
+    return 0 if result.same_after_reload else 1

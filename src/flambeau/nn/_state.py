@@ -1,0 +1,293 @@
+"""`state_dict` and `load_state_dict`: a module's tensors under their dotted names.
+
+The dict is flat and ordered as the module tree; `_metadata` on it carries each module's version, so
+that a later version of a layer can read an older file in `_load_from_state_dict`. Loading collects
+every missing, unexpected and mismatched key and raises once.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import OrderedDict, namedtuple
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from flambeau._C import Tensor
+from flambeau.autograd import no_grad
+from flambeau.nn._hooks import RemovableHandle
+from flambeau.nn.parameter import Parameter
+
+_EXTRA_STATE = "_extra_state"
+
+
+class IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
+    """What `load_state_dict` returns: the keys that were missing and those nobody wanted."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        if not self.missing_keys and not self.unexpected_keys:
+            return "<All keys matched successfully>"
+        return super().__repr__()
+
+    __str__ = __repr__
+
+
+class StateDict(OrderedDict):  # type: ignore[type-arg]
+    """An ordered dict with room for `_metadata`."""
+
+    _metadata: Any
+
+
+class StateMixin:
+    """The saving and loading half of Module."""
+
+    _version: int = 1
+    _parameters: dict[str, Any]
+    _buffers: dict[str, Any]
+    _modules: dict[str, Any]
+    _non_persistent_buffers_set: set[str]
+
+    # -------------------------------------------------------------------------------------- saving
+
+    def state_dict(
+        self, *args: Any, destination: Any = None, prefix: str = "", keep_vars: bool = False
+    ) -> Any:
+        """Returns the parameters and persistent buffers under their dotted names.
+
+        The tensors share memory with the module; `keep_vars=True` keeps their autograd history.
+        """
+        if args:  # the older positional spelling
+            destination, prefix, keep_vars = (*args, destination, prefix, keep_vars)[:3]
+        if destination is None:
+            destination = StateDict()
+            destination._metadata = OrderedDict()
+        local_metadata = {"version": self._version}
+        if hasattr(destination, "_metadata"):
+            destination._metadata[prefix[:-1]] = local_metadata
+        for hook in tuple(self._state_dict_pre_hooks.values()):  # type: ignore[attr-defined]
+            hook(self, prefix, keep_vars)
+        self._save_to_state_dict(destination, prefix, keep_vars)
+        for name, module in self._modules.items():
+            if module is not None:
+                module.state_dict(
+                    destination=destination, prefix=f"{prefix}{name}.", keep_vars=keep_vars
+                )
+        for hook in tuple(self._state_dict_hooks.values()):  # type: ignore[attr-defined]
+            changed = hook(self, destination, prefix, local_metadata)
+            if changed is not None:
+                destination = changed
+        return destination
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        """Writes this node's own tensors; layers with other state override it."""
+        for name, param in self._parameters.items():
+            if param is not None:
+                destination[prefix + name] = param if keep_vars else param.detach()
+        for name, buffer in self._buffers.items():
+            if buffer is not None and name not in self._non_persistent_buffers_set:
+                destination[prefix + name] = buffer if keep_vars else buffer.detach()
+        if type(self).get_extra_state is not StateMixin.get_extra_state:
+            destination[prefix + _EXTRA_STATE] = self.get_extra_state()
+
+    def get_extra_state(self) -> Any:
+        """Override together with `set_extra_state` to keep more than tensors in the state_dict."""
+        raise RuntimeError(f"{type(self).__name__} defines no get_extra_state()")
+
+    def set_extra_state(self, state: Any) -> None:
+        """Receives what `get_extra_state` returned."""
+        raise RuntimeError(f"{type(self).__name__} defines no set_extra_state()")
+
+    # ------------------------------------------------------------------------------------- loading
+
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> IncompatibleKeys:
+        """Copies the tensors of `state_dict` into this module and everything below it.
+
+        With `strict` every key must match; `assign` takes the given tensors themselves instead of
+        copying into the present ones (dtype and device then come from the file).
+
+        Raises:
+            TypeError: `state_dict` is no mapping.
+            RuntimeError: keys or shapes differ; one text lists all of them.
+        """
+        if not isinstance(state_dict, Mapping):
+            raise TypeError(f"load_state_dict: expected a mapping, got {type(state_dict).__name__}")
+        metadata = getattr(state_dict, "_metadata", None)
+        state = StateDict(state_dict)
+        state._metadata = metadata
+        missing: list[str] = []
+        unexpected: list[str] = []
+        errors: list[str] = []
+
+        def visit(module: Any, local: Any, prefix: str) -> None:
+            local_metadata = {} if metadata is None else dict(metadata.get(prefix[:-1], {}))
+            if assign:
+                local_metadata["assign_to_params_buffers"] = True
+            module._load_from_state_dict(
+                local, prefix, local_metadata, True, missing, unexpected, errors
+            )
+            for name, child in module._modules.items():
+                if child is not None:
+                    below = f"{prefix}{name}."
+                    visit(child, {k: v for k, v in local.items() if k.startswith(below)}, below)
+            incompatible = IncompatibleKeys(missing, unexpected)
+            for hook in tuple(module._load_state_dict_post_hooks.values()):
+                if hook(module, incompatible) is not None:
+                    raise RuntimeError(
+                        "a load_state_dict post-hook must change its argument in place and "
+                        "return None"
+                    )
+
+        visit(self, state, "")
+        if strict:
+            if unexpected:
+                errors.insert(0, _listing("unexpected key(s)", unexpected))
+            if missing:
+                errors.insert(0, _listing("missing key(s)", missing))
+        if errors:
+            raise RuntimeError(
+                f"load_state_dict: error(s) in loading state_dict for {type(self).__name__}:\n\t"
+                + "\n\t".join(errors)
+            )
+        return IncompatibleKeys(missing, unexpected)
+
+    def _load_from_state_dict(
+        self,
+        state_dict: Any,
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        """Loads this node's own tensors; layers that read older files override it."""
+        for hook in tuple(self._load_state_dict_pre_hooks.values()):  # type: ignore[attr-defined]
+            hook(
+                state_dict,
+                prefix,
+                local_metadata,
+                strict,
+                missing_keys,
+                unexpected_keys,
+                error_msgs,
+            )
+        assign = local_metadata.get("assign_to_params_buffers", False)
+        persistent = {
+            k: v for k, v in self._buffers.items() if k not in self._non_persistent_buffers_set
+        }
+        own = {
+            k: v
+            for k, v in itertools.chain(self._parameters.items(), persistent.items())
+            if v is not None
+        }
+        for name, target in own.items():
+            key = prefix + name
+            if key not in state_dict:
+                if strict:
+                    missing_keys.append(key)
+                continue
+            value = state_dict[key]
+            if not isinstance(value, Tensor):
+                error_msgs.append(f"'{key}' is a {type(value).__name__}; expected a Tensor")
+                continue
+            if target.dim() == 0 and tuple(value.shape) == (1,):
+                value = value[0]
+            if tuple(value.shape) != tuple(target.shape):
+                error_msgs.append(
+                    f"size mismatch for {key}: the state_dict has shape {list(value.shape)}, "
+                    f"the module has {list(target.shape)}"
+                )
+                continue
+            try:
+                with no_grad():
+                    if assign:
+                        self._assign(name, target, value)
+                    else:
+                        target.copy_(value)
+            except Exception as error:
+                error_msgs.append(
+                    f"while copying '{key}' ({list(value.shape)} {value.dtype} -> "
+                    f"{list(target.shape)} {target.dtype}): {error}"
+                )
+        extra_key = prefix + _EXTRA_STATE
+        takes_extra = type(self).set_extra_state is not StateMixin.set_extra_state
+        if takes_extra:
+            if extra_key in state_dict:
+                self.set_extra_state(state_dict[extra_key])
+            elif strict:
+                missing_keys.append(extra_key)
+        if strict:
+            for key in state_dict:
+                if not key.startswith(prefix) or (key == extra_key and takes_extra):
+                    continue
+                head, dot, _ = key[len(prefix) :].partition(".")
+                if dot and head in self._modules:
+                    continue
+                if dot or head not in own:
+                    unexpected_keys.append(key)
+
+    def _assign(self, name: str, target: Tensor, value: Tensor) -> None:
+        if name in self._parameters:
+            if not isinstance(value, Parameter):
+                value = Parameter(value, target.requires_grad)
+            else:
+                value.requires_grad_(target.requires_grad)
+            self._parameters[name] = value
+        else:
+            self._buffers[name] = value
+
+    # --------------------------------------------------------------------------------------- hooks
+
+    def register_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Calls `hook(module, prefix, keep_vars)` before this module's state is collected."""
+        return _put(self._state_dict_pre_hooks, hook)  # type: ignore[attr-defined]
+
+    def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Calls `hook(module, state_dict, prefix, local_metadata)` after the state was
+        collected.
+        """
+        return _put(self._state_dict_hooks, hook)  # type: ignore[attr-defined]
+
+    _register_state_dict_hook = register_state_dict_post_hook
+
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Calls `hook(module, state_dict, prefix, local_metadata, strict, missing_keys,
+        unexpected_keys, error_msgs)` before this module's state is loaded."""
+        return self._register_load_state_dict_pre_hook(hook, with_module=True)
+
+    def _register_load_state_dict_pre_hook(
+        self, hook: Callable[..., Any], with_module: bool = False
+    ) -> RemovableHandle:
+        if with_module:
+            hook = _WithModule(hook, self)
+        return _put(self._load_state_dict_pre_hooks, hook)  # type: ignore[attr-defined]
+
+    def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Calls `hook(module, incompatible_keys)` after loading; it may edit the lists in place."""
+        return _put(self._load_state_dict_post_hooks, hook)  # type: ignore[attr-defined]
+
+
+class _WithModule:
+    """A hook with its module as first argument; a class, so that it survives deepcopy and
+    pickle.
+    """
+
+    def __init__(self, hook: Callable[..., Any], module: Any) -> None:
+        self.hook = hook
+        self.module = module
+
+    def __call__(self, *args: Any) -> Any:
+        return self.hook(self.module, *args)
+
+
+def _put(table: Any, hook: Callable[..., Any]) -> RemovableHandle:
+    handle = RemovableHandle(table)
+    table[handle.id] = hook
+    return handle
+
+
+def _listing(what: str, keys: list[str]) -> str:
+    return f"{what} in state_dict: " + ", ".join(f'"{key}"' for key in keys)

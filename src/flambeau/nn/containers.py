@@ -1,0 +1,457 @@
+"""Modules that hold other modules or parameters: in a row, by index, by name."""
+
+from __future__ import annotations
+
+import operator
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, TypeVar, overload
+
+from flambeau._C import Tensor
+from flambeau.nn.module import Module
+from flambeau.nn.parameter import Parameter
+
+T = TypeVar("T", bound=Module)
+
+
+def _index(what: Any, i: Any) -> int:
+    n = len(what)
+    i = operator.index(i)
+    if not -n <= i < n:
+        raise IndexError(f"{type(what).__name__}: index {i}, but it has {n} entries")
+    position: int = i % n
+    return position
+
+
+class Sequential(Module):
+    """Calls its modules one after the other.
+
+    Takes modules, or an OrderedDict from names to modules.
+
+    >>> import flambeau as fl
+    >>> net = fl.nn.Sequential(fl.nn.Linear(4, 8), fl.nn.ReLU(), fl.nn.Linear(8, 2))
+    >>> net(fl.zeros(3, 4)).shape
+    Size([3, 2])
+    """
+
+    _modules: dict[str, Module]
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__()
+        if len(args) == 1 and isinstance(args[0], OrderedDict):
+            for name, module in args[0].items():
+                self.add_module(name, module)
+        else:
+            for i, module in enumerate(args):
+                self.add_module(str(i), module)
+
+    def forward(self, input: Any) -> Any:
+        for module in self._modules.values():
+            input = module(input)
+        return input
+
+    def _name(self, i: Any) -> str:
+        return next(islice(self._modules, _index(self, i), None))
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, slice):
+            return type(self)(OrderedDict(list(self._modules.items())[i]))
+        return self._modules[self._name(i)]
+
+    def __setitem__(self, i: int, module: Module) -> None:
+        setattr(self, self._name(i), module)
+
+    def __delitem__(self, i: Any) -> None:
+        names = list(self._modules)[i] if isinstance(i, slice) else [self._name(i)]
+        for name in names:
+            del self._modules[name]
+        self._renumber()
+
+    def _renumber(self) -> None:
+        modules = list(self._modules.values())
+        self._modules.clear()
+        self._modules.update((str(i), module) for i, module in enumerate(modules))
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def __iter__(self) -> Iterator[Module]:
+        return iter(self._modules.values())
+
+    def __add__(self, other: Any) -> Sequential:
+        if not isinstance(other, Sequential):
+            raise ValueError(f"Sequential + {type(other).__name__}; expected another Sequential")
+        return Sequential(*self, *other)
+
+    def __iadd__(self, other: Any) -> Sequential:
+        return self.extend(other)
+
+    def __mul__(self, times: int) -> Sequential:
+        if not isinstance(times, int) or times <= 0:
+            raise ValueError(f"Sequential * {times!r}; expected a positive int")
+        return Sequential(*(module for _ in range(times) for module in self))
+
+    __rmul__ = __mul__
+
+    def append(self, module: Module) -> Sequential:
+        """Adds a module at the end and returns self."""
+        self.add_module(str(len(self)), module)
+        return self
+
+    def insert(self, index: int, module: Module) -> Sequential:
+        """Puts a module before position `index` and returns self."""
+        if not isinstance(module, Module):
+            raise TypeError(f"Sequential.insert: got {type(module).__name__}; expected a Module")
+        n = len(self)
+        if not -n <= index <= n:
+            raise IndexError(f"Sequential.insert: index {index}, but it has {n} entries")
+        modules = list(self._modules.values())
+        modules.insert(index + n if index < 0 else index, module)
+        self._modules.clear()
+        self._modules.update((str(i), m) for i, m in enumerate(modules))
+        return self
+
+    def extend(self, modules: Iterable[Module]) -> Sequential:
+        """Adds several modules at the end and returns self."""
+        for module in list(modules):
+            self.append(module)
+        return self
+
+    def pop(self, index: Any) -> Module:
+        """Removes and returns the module at `index`."""
+        module: Module = self[index]
+        del self[index]
+        return module
+
+
+class ModuleList(Module):
+    """A list whose modules are found by `parameters()` and `state_dict()`."""
+
+    _modules: dict[str, Module]
+
+    def __init__(self, modules: Iterable[Module] | None = None) -> None:
+        super().__init__()
+        if modules is not None:
+            self.extend(modules)
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, slice):
+            return type(self)(list(self._modules.values())[i])
+        return self._modules[str(_index(self, i))]
+
+    def __setitem__(self, i: int, module: Module) -> None:
+        setattr(self, str(_index(self, i)), module)
+
+    def __delitem__(self, i: Any) -> None:
+        modules = list(self._modules.values())
+        del modules[i]
+        self._modules.clear()
+        self._modules.update((str(k), m) for k, m in enumerate(modules))
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def __iter__(self) -> Iterator[Module]:
+        return iter(self._modules.values())
+
+    def __iadd__(self, modules: Iterable[Module]) -> ModuleList:
+        return self.extend(modules)
+
+    def __add__(self, other: Iterable[Module]) -> ModuleList:
+        return ModuleList([*self, *other])
+
+    def insert(self, index: int, module: Module) -> None:
+        """Puts a module before position `index`."""
+        modules = list(self._modules.values())
+        modules.insert(index, module)
+        self._modules.clear()
+        for k, m in enumerate(modules):
+            self.add_module(str(k), m)
+
+    def append(self, module: Module) -> ModuleList:
+        """Adds a module at the end and returns self."""
+        self.add_module(str(len(self)), module)
+        return self
+
+    def pop(self, index: int) -> Module:
+        """Removes and returns the module at `index`."""
+        module: Module = self[index]
+        del self[index]
+        return module
+
+    def extend(self, modules: Iterable[Module]) -> ModuleList:
+        """Adds several modules at the end and returns self.
+
+        Raises:
+            TypeError: `modules` is no iterable.
+        """
+        if not isinstance(modules, Iterable):
+            raise TypeError(
+                f"ModuleList.extend: got {type(modules).__name__}; expected an iterable"
+            )
+        for module in list(modules):
+            self.append(module)
+        return self
+
+    def __repr__(self) -> str:
+        """Runs of modules that print alike are folded: `(0-2): 3 x Linear(...)`."""
+        texts = [repr(module) for module in self]
+        if not texts:
+            return f"{self._get_name()}()"
+        runs: list[list[int]] = []
+        for i, text in enumerate(texts):
+            if runs and texts[runs[-1][0]] == text:
+                runs[-1][1] = i
+            else:
+                runs.append([i, i])
+        lines = []
+        for first, last in runs:
+            text = texts[first].replace("\n", "\n  ")
+            label = f"({first})" if first == last else f"({first}-{last}): {last - first + 1} x"
+            lines.append(f"{label}: {text}" if first == last else f"{label} {text}")
+        return f"{self._get_name()}(\n  " + "\n  ".join(lines) + "\n)"
+
+
+class ModuleDict(Module):
+    """An ordered dict whose modules are found by `parameters()` and `state_dict()`."""
+
+    _modules: dict[str, Module]
+
+    def __init__(self, modules: Any = None) -> None:
+        super().__init__()
+        if modules is not None:
+            self.update(modules)
+
+    def __getitem__(self, key: str) -> Module:
+        return self._modules[key]
+
+    def __setitem__(self, key: str, module: Module) -> None:
+        self.add_module(key, module)
+
+    def __delitem__(self, key: str) -> None:
+        del self._modules[key]
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._modules)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._modules
+
+    def clear(self) -> None:
+        """Removes all modules."""
+        self._modules.clear()
+
+    def pop(self, key: str) -> Module:
+        """Removes and returns the module named `key`."""
+        return self._modules.pop(key)
+
+    def keys(self) -> Any:
+        """The names."""
+        return self._modules.keys()
+
+    def items(self) -> Any:
+        """(name, module) pairs."""
+        return self._modules.items()
+
+    def values(self) -> Any:
+        """The modules."""
+        return self._modules.values()
+
+    def update(self, modules: Any) -> None:
+        """Adds modules from a mapping or from (name, module) pairs."""
+        for key, module in _pairs("ModuleDict", modules):
+            self[key] = module
+
+
+def _pairs(what: str, given: Any) -> list[tuple[str, Any]]:
+    if isinstance(given, (Mapping, ModuleDict, ParameterDict)):
+        return list(given.items())
+    if not isinstance(given, Iterable):
+        raise TypeError(f"{what}.update: got {type(given).__name__}; expected a mapping or pairs")
+    pairs = []
+    for i, pair in enumerate(given):
+        entry = list(pair) if isinstance(pair, Iterable) else [pair]
+        if len(entry) != 2:
+            raise ValueError(f"{what}.update: entry {i} is {pair!r}; expected a (name, value) pair")
+        pairs.append((entry[0], entry[1]))
+    return pairs
+
+
+def _as_parameter(value: Any) -> Any:
+    if isinstance(value, Tensor) and not isinstance(value, Parameter):
+        return Parameter(value)
+    return value
+
+
+def _tensor_line(key: Any, value: Any) -> str:
+    if isinstance(value, Tensor):
+        kind = "Parameter" if isinstance(value, Parameter) else "Tensor"
+        size = "x".join(str(s) for s in value.shape)
+        return f"  ({key}): {kind} containing: [{value.dtype} of size {size}]"
+    return f"  ({key}): Object of type: {type(value).__name__}"
+
+
+class ParameterList(Module):
+    """A list of parameters; plain tensors become parameters on entry."""
+
+    def __init__(self, values: Iterable[Any] | None = None) -> None:
+        super().__init__()
+        self._size = 0
+        if values is not None:
+            self.extend(values)
+
+    @overload
+    def __getitem__(self, i: int) -> Any: ...
+
+    @overload
+    def __getitem__(self, i: slice) -> ParameterList: ...
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, slice):
+            return type(self)([self[k] for k in range(*i.indices(len(self)))])
+        return getattr(self, str(_index(self, i)))
+
+    def __setitem__(self, i: int, value: Any) -> None:
+        setattr(self, str(_index(self, i)), _as_parameter(value))
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(len(self)))
+
+    def __iadd__(self, values: Iterable[Any]) -> ParameterList:
+        return self.extend(values)
+
+    def append(self, value: Any) -> ParameterList:
+        """Adds a value at the end and returns self."""
+        self._size += 1
+        self[self._size - 1] = value
+        return self
+
+    def extend(self, values: Iterable[Any]) -> ParameterList:
+        """Adds several values at the end and returns self."""
+        if not isinstance(values, Iterable) or isinstance(values, Tensor):
+            raise TypeError(
+                f"ParameterList.extend: got {type(values).__name__}; expected an iterable of "
+                "tensors"
+            )
+        for value in list(values):
+            self.append(value)
+        return self
+
+    def extra_repr(self) -> str:
+        return "\n".join(_tensor_line(i, value) for i, value in enumerate(self))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError("ParameterList cannot be called: it only holds parameters")
+
+
+class ParameterDict(Module):
+    """A dict of parameters; plain tensors become parameters on entry."""
+
+    def __init__(self, parameters: Any = None) -> None:
+        super().__init__()
+        self._keys: dict[str, None] = {}
+        if parameters is not None:
+            self.update(parameters)
+
+    def __getitem__(self, key: str) -> Any:
+        if key not in self._keys:
+            raise KeyError(key)
+        return getattr(self, self._attribute(key))
+
+    @staticmethod
+    def _attribute(key: str) -> str:
+        if not isinstance(key, str):
+            raise TypeError(f"ParameterDict: key = {key!r}; expected a str")
+        return key
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        name = self._attribute(key)
+        if key not in self._keys and hasattr(self, name):
+            raise KeyError(f"ParameterDict: key '{key}' is the name of an attribute")
+        self._keys[key] = None
+        setattr(self, name, _as_parameter(value))
+
+    def __delitem__(self, key: str) -> None:
+        del self._keys[key]
+        delattr(self, self._attribute(key))
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._keys)
+
+    def __reversed__(self) -> Iterator[str]:
+        return reversed(list(self._keys))
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._keys
+
+    def __or__(self, other: Any) -> ParameterDict:
+        copy = ParameterDict(self)
+        copy.update(other)
+        return copy
+
+    def keys(self) -> Any:
+        """The names."""
+        return self._keys.keys()
+
+    def values(self) -> Iterable[Any]:
+        """The values."""
+        return [self[key] for key in self._keys]
+
+    def items(self) -> Iterable[tuple[str, Any]]:
+        """(name, value) pairs."""
+        return [(key, self[key]) for key in self._keys]
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value under `key`, or `default`."""
+        return self[key] if key in self._keys else default
+
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        """The value under `key`, after setting it to `default` if there was none."""
+        if key not in self._keys:
+            self[key] = default
+        return self[key]
+
+    def pop(self, key: str) -> Any:
+        """Removes and returns the value under `key`."""
+        value = self[key]
+        del self[key]
+        return value
+
+    def popitem(self) -> tuple[str, Any]:
+        """Removes and returns the last (name, value)."""
+        key = next(reversed(self))
+        return key, self.pop(key)
+
+    def clear(self) -> None:
+        """Removes everything."""
+        for key in list(self._keys):
+            del self[key]
+
+    def copy(self) -> ParameterDict:
+        """A new dict with the same values."""
+        return ParameterDict(self)
+
+    def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
+        """A new dict from `keys`, all with the value `default`."""
+        return ParameterDict([(key, default) for key in keys])
+
+    def update(self, parameters: Any) -> None:
+        """Adds values from a mapping or from (name, value) pairs."""
+        for key, value in _pairs("ParameterDict", parameters):
+            self[key] = value
+
+    def extra_repr(self) -> str:
+        return "\n".join(_tensor_line(key, value) for key, value in self.items())
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError("ParameterDict cannot be called: it only holds parameters")

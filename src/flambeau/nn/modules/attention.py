@@ -1,0 +1,260 @@
+"""Multi-head attention as a layer."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from flambeau import _C
+from flambeau._C import Tensor, ops
+from flambeau.nn import functional as F
+from flambeau.nn import init
+from flambeau.nn.module import Module
+from flambeau.nn.modules.linear import Linear
+from flambeau.nn.parameter import Parameter
+
+
+class NonDynamicallyQuantizableLinear(Linear):
+    """A Linear under the name that printed models and checkpoints know."""
+
+
+def _additive(name: str, mask: Tensor, dtype: Any) -> Tensor:
+    """A mask to add to the scores: a bool mask means "do not look here" where it is True."""
+    if mask.dtype == _C.bool:
+        zeros = ops.zeros(*mask.shape, dtype=dtype, device=mask.device)
+        return zeros.masked_fill(mask, -math.inf)
+    if not mask.is_floating_point():
+        raise TypeError(
+            f"MultiheadAttention: {name} has dtype {mask.dtype}; expected bool or float"
+        )
+    return mask.to(dtype)
+
+
+class MultiheadAttention(Module):
+    """softmax(q k^T / sqrt(head_dim)) v in `num_heads` subspaces, with projections around.
+
+    Shape: query [T, B, E], key [S, B, kdim], value [S, B, vdim] (`batch_first`: [B, T, E];
+    unbatched [T, E]) -> output like query, weights [B, T, S] ([B, heads, T, S] with
+    `average_attn_weights=False`, None with `need_weights=False`). attn_mask [T, S] or [B * heads,
+    T, S]; key_padding_mask [B, S]; True (or -inf) means "not attended".
+
+    Raises:
+        ValueError: embed_dim does not divide by num_heads, or shapes that do not fit.
+
+    Source: Vaswani et al. 2017, section 3.2.
+
+    >>> import flambeau as fl
+    >>> x = fl.zeros(2, 5, 8)
+    >>> out, weights = fl.nn.MultiheadAttention(8, 2, batch_first=True)(x, x, x)
+    >>> out.shape, weights.shape
+    (Size([2, 5, 8]), Size([2, 5, 5]))
+    """
+
+    in_proj_bias: Parameter | None
+    bias_k: Parameter | None
+    bias_v: Parameter | None
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+        add_bias_kv: bool = False,
+        add_zero_attn: bool = False,
+        kdim: int | None = None,
+        vdim: int | None = None,
+        batch_first: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        if embed_dim <= 0 or num_heads <= 0:
+            raise ValueError(
+                f"MultiheadAttention: embed_dim = {embed_dim}, num_heads = {num_heads}; expected "
+                "> 0"
+            )
+        if embed_dim % num_heads:
+            raise ValueError(
+                f"MultiheadAttention: embed_dim = {embed_dim} does not divide by num_heads = "
+                f"{num_heads}"
+            )
+        self.embed_dim = embed_dim
+        self.kdim = embed_dim if kdim is None else kdim
+        self.vdim = embed_dim if vdim is None else vdim
+        self.num_heads = num_heads
+        self.dropout = dropout
+        self.batch_first = batch_first
+        self.head_dim = embed_dim // num_heads
+        self.add_zero_attn = add_zero_attn
+        self._qkv_same_embed_dim = self.kdim == embed_dim and self.vdim == embed_dim
+
+        def new(*shape: int) -> Parameter:
+            return Parameter(ops.empty(*shape, device=device, dtype=dtype))
+
+        if self._qkv_same_embed_dim:
+            self.in_proj_weight = new(3 * embed_dim, embed_dim)
+            names: tuple[str, ...] = ("q_proj_weight", "k_proj_weight", "v_proj_weight")
+        else:
+            self.q_proj_weight = new(embed_dim, embed_dim)
+            self.k_proj_weight = new(embed_dim, self.kdim)
+            self.v_proj_weight = new(embed_dim, self.vdim)
+            names = ("in_proj_weight",)
+        for name in names:
+            self.register_parameter(name, None)
+        self.register_parameter("in_proj_bias", new(3 * embed_dim) if bias else None)
+        self.out_proj = NonDynamicallyQuantizableLinear(
+            embed_dim, embed_dim, bias=bias, device=device, dtype=dtype
+        )
+        self.register_parameter("bias_k", new(1, 1, embed_dim) if add_bias_kv else None)
+        self.register_parameter("bias_v", new(1, 1, embed_dim) if add_bias_kv else None)
+        self._reset_parameters()
+
+    def _reset_parameters(self) -> None:
+        if self._qkv_same_embed_dim:
+            init.xavier_uniform_(self.in_proj_weight)
+        else:
+            init.xavier_uniform_(self.q_proj_weight)
+            init.xavier_uniform_(self.k_proj_weight)
+            init.xavier_uniform_(self.v_proj_weight)
+        if self.in_proj_bias is not None:
+            init.zeros_(self.in_proj_bias)
+        if self.out_proj.bias is not None:
+            init.zeros_(self.out_proj.bias)
+        for bias in (self.bias_k, self.bias_v):
+            if bias is not None:
+                init.xavier_normal_(bias)
+
+    def _project(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        e = self.embed_dim
+        if self._qkv_same_embed_dim and q is k and k is v:
+            a, b, c = ops.linear(q, self.in_proj_weight, self.in_proj_bias).chunk(3, -1)
+            return a, b, c
+        if self._qkv_same_embed_dim:
+            weights = self.in_proj_weight.split(e, 0)
+        else:
+            weights = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
+        biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.split(e, 0)
+        q, k, v = (ops.linear(x, w, b) for x, w, b in zip((q, k, v), weights, biases))
+        return q, k, v
+
+    def _check(self, q: Tensor, k: Tensor, v: Tensor) -> None:
+        shapes = f"query {list(q.shape)}, key {list(k.shape)}, value {list(v.shape)}"
+        if q.dim() not in (2, 3) or k.dim() != q.dim() or v.dim() != q.dim():
+            raise F.ShapeError(
+                f"MultiheadAttention: {shapes}; expected three 3-D or three 2-D inputs"
+            )
+        for name, x, size in (
+            ("query", q, self.embed_dim),
+            ("key", k, self.kdim),
+            ("value", v, self.vdim),
+        ):
+            if x.shape[-1] != size:
+                raise F.ShapeError(
+                    f"MultiheadAttention: {name} has {x.shape[-1]} features ({shapes}); expected "
+                    f"{size}"
+                )
+        if k.shape[:-1] != v.shape[:-1]:
+            raise F.ShapeError(
+                f"MultiheadAttention: {shapes}; key and value must agree but for features"
+            )
+
+    def _mask(
+        self, q: Tensor, batch: int, t: int, s: int, attn_mask: Any, padding: Any
+    ) -> Tensor | None:
+        """The additive mask, broadcastable to [B, heads, T, S], or None."""
+        mask = None
+        if attn_mask is not None:
+            mask = _additive("attn_mask", attn_mask, q.dtype)
+            full = (batch * self.num_heads, t, s)
+            if tuple(mask.shape) == full:
+                mask = mask.reshape(batch, self.num_heads, t, s)
+            elif tuple(mask.shape) != (t, s):
+                raise F.ShapeError(
+                    f"MultiheadAttention: attn_mask has shape {list(mask.shape)}; expected "
+                    f"{[t, s]} or "
+                    f"{list(full)}"
+                )
+        if padding is not None:
+            if tuple(padding.shape) != (batch, s):
+                raise F.ShapeError(
+                    f"MultiheadAttention: key_padding_mask has shape {list(padding.shape)}; "
+                    "expected "
+                    f"{[batch, s]}"
+                )
+            padding = _additive("key_padding_mask", padding, q.dtype).reshape(batch, 1, 1, s)
+            mask = padding if mask is None else mask + padding
+        return mask
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None = None,
+        need_weights: bool = True,
+        attn_mask: Tensor | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        self._check(query, key, value)
+        if is_causal and attn_mask is None:
+            raise ValueError(
+                "MultiheadAttention: is_causal=True is a hint and needs the mask itself in "
+                "attn_mask "
+                "(Transformer.generate_square_subsequent_mask makes one)"
+            )
+        batched = query.dim() == 3
+        if not batched:
+            same = query is key and key is value
+            query = query.unsqueeze(0)
+            key, value = (query, query) if same else (key.unsqueeze(0), value.unsqueeze(0))
+            if key_padding_mask is not None:
+                key_padding_mask = key_padding_mask.unsqueeze(0)
+        q, k, v = self._project(query, key, value)
+        if batched and not self.batch_first:  # [T, B, E] -> [B, T, E]
+            q, k, v = q.transpose(0, 1), k.transpose(0, 1), v.transpose(0, 1)
+        batch, t, e = q.shape
+        if k.shape[0] != batch:
+            raise F.ShapeError(
+                f"MultiheadAttention: query has batch {batch}, key has {k.shape[0]}; expected equal"
+            )
+        mask = self._mask(q, batch, t, k.shape[1], attn_mask, key_padding_mask)
+        causal = is_causal and key_padding_mask is None and not need_weights
+        if self.bias_k is not None and self.bias_v is not None:
+            k = ops.cat([k, self.bias_k.expand(batch, 1, e)], 1)
+            v = ops.cat([v, self.bias_v.expand(batch, 1, e)], 1)
+        if self.add_zero_attn:
+            zeros = ops.zeros(batch, 1, e, dtype=q.dtype, device=q.device)
+            k, v = ops.cat([k, zeros], 1), ops.cat([v, zeros], 1)
+        s = k.shape[1]
+        extra = (self.bias_k is not None) + self.add_zero_attn
+        if extra and mask is not None:
+            mask, causal = ops.pad(mask, (0, extra), "constant", 0), False
+        heads = self.num_heads
+        q = q.reshape(batch, t, heads, self.head_dim).transpose(1, 2)  # [B, H, T, D]
+        k = k.reshape(batch, s, heads, self.head_dim).transpose(1, 2)  # [B, H, S, D]
+        v = v.reshape(batch, s, heads, self.head_dim).transpose(1, 2)  # [B, H, S, D]
+        p = self.dropout if self.training else 0.0
+        weights = None
+        if need_weights:
+            scores = ops.matmul(q * (1.0 / math.sqrt(self.head_dim)), k.transpose(-2, -1))
+            if mask is not None:
+                scores = scores + mask
+            weights = ops.softmax(scores, -1)
+            if p > 0.0:
+                weights = ops.dropout(weights, p, True)
+            out = ops.matmul(weights, v)
+            if average_attn_weights:
+                weights = weights.mean(1)
+            if not batched:
+                weights = weights.squeeze(0)
+        else:
+            out = ops.scaled_dot_product_attention(
+                q, k, v, attn_mask=None if causal else mask, dropout_p=p, is_causal=causal
+            )
+        out = out.transpose(1, 2)  # [B, T, H, D]
+        if batched and not self.batch_first:
+            out = out.transpose(0, 1)  # [T, B, H, D]
+        out = self.out_proj(out.reshape(*out.shape[:2], e))
+        return (out if batched else out.squeeze(0)), weights

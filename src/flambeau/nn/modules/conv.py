@@ -1,0 +1,314 @@
+"""Convolutions and transposed convolutions over one and two dimensions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from flambeau._C import Tensor, ops
+from flambeau.nn import init
+from flambeau.nn.module import Module
+from flambeau.nn.parameter import Parameter
+
+_PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
+
+
+def _tuple(name: str, value: Any, n: int) -> tuple[int, ...]:
+    if isinstance(value, int):
+        return (value,) * n
+    values = tuple(value)
+    if len(values) != n:
+        raise ValueError(f"{name} = {values}; expected one int or {n} of them")
+    return values
+
+
+class _ConvNd(Module):
+    weight: Parameter
+    bias: Parameter | None
+    _n = 0
+    _transposed = False
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any,
+        padding: Any,
+        dilation: Any,
+        output_padding: Any,
+        groups: int,
+        bias: bool,
+        padding_mode: str,
+        device: Any,
+        dtype: Any,
+    ) -> None:
+        super().__init__()
+        name, n = type(self).__name__, self._n
+        if groups <= 0:
+            raise ValueError(f"{name}: groups = {groups}; expected > 0")
+        if in_channels % groups:
+            raise ValueError(
+                f"{name}: in_channels = {in_channels} does not divide by groups = {groups}"
+            )
+        if out_channels % groups:
+            raise ValueError(
+                f"{name}: out_channels = {out_channels} does not divide by groups = {groups}"
+            )
+        if padding_mode not in _PADDING_MODES:
+            raise ValueError(
+                f"{name}: padding_mode = {padding_mode!r}; expected one of {_PADDING_MODES}"
+            )
+        self.in_channels = in_channels
+        self.out_channels = out_channels
+        self.kernel_size = _tuple(f"{name}: kernel_size", kernel_size, n)
+        self.stride = _tuple(f"{name}: stride", stride, n)
+        self.dilation = _tuple(f"{name}: dilation", dilation, n)
+        self.output_padding = _tuple(f"{name}: output_padding", output_padding, n)
+        self.groups = groups
+        self.padding_mode = padding_mode
+        self.transposed = self._transposed
+        self.padding: Any = padding
+        if isinstance(padding, str):
+            if padding not in ("same", "valid"):
+                raise ValueError(f"{name}: padding = {padding!r}; expected 'same', 'valid' or ints")
+            if padding == "same" and any(s != 1 for s in self.stride):
+                raise ValueError(f"{name}: padding = 'same' needs stride 1, got {self.stride}")
+        else:
+            self.padding = _tuple(f"{name}: padding", padding, n)
+        # [left, right] per dimension, last dimension first, as F.pad takes it.
+        self._reversed_padding_repeated_twice = self._pad_amounts()
+        # "same" with an odd total pads one more at the end, which the op cannot say.
+        amounts = self._reversed_padding_repeated_twice
+        uneven = any(amounts[i] != amounts[i + 1] for i in range(0, 2 * n, 2))
+        self._pads_itself = padding_mode != "zeros" or uneven
+        self._op_padding = (0,) * n if self._pads_itself else tuple(amounts[::2][::-1])
+        shape = (
+            (in_channels, out_channels // groups)
+            if self._transposed
+            else (out_channels, in_channels // groups)
+        )
+        self.weight = Parameter(ops.empty(*shape, *self.kernel_size, device=device, dtype=dtype))
+        if bias:
+            self.bias = Parameter(ops.empty(out_channels, device=device, dtype=dtype))
+        else:
+            self.register_parameter("bias", None)
+        self.reset_parameters()
+
+    def _pad_amounts(self) -> list[int]:
+        if self.padding == "valid":
+            return [0] * (2 * self._n)
+        amounts: list[int] = []
+        for i in reversed(range(self._n)):
+            if self.padding == "same":
+                total = self.dilation[i] * (self.kernel_size[i] - 1)
+                amounts += [total // 2, total - total // 2]
+            else:
+                amounts += [self.padding[i], self.padding[i]]
+        return amounts
+
+    def reset_parameters(self) -> None:
+        """Draws new initial values: U(-k, k), k = 1 / sqrt(fan_in)."""
+        init.kaiming_uniform_(self.weight, a=math.sqrt(5))
+        if self.bias is not None:
+            fan_in, _ = init._calculate_fan_in_and_fan_out(self.weight)
+            if fan_in:
+                bound = 1 / math.sqrt(fan_in)
+                init.uniform_(self.bias, -bound, bound)
+
+    def _padded(self, input: Tensor) -> Tensor:
+        if not self._pads_itself:
+            return input
+        mode = "constant" if self.padding_mode == "zeros" else self.padding_mode
+        if mode == "constant":
+            return ops.pad(input, tuple(self._reversed_padding_repeated_twice), mode, 0)
+        return ops.pad(input, tuple(self._reversed_padding_repeated_twice), mode)
+
+    def extra_repr(self) -> str:
+        parts = [
+            f"{self.in_channels}, {self.out_channels}",
+            f"kernel_size={self.kernel_size}",
+            f"stride={self.stride}",
+        ]
+        if self.padding != (0,) * self._n:
+            parts.append(f"padding={self.padding}")
+        if self.dilation != (1,) * self._n:
+            parts.append(f"dilation={self.dilation}")
+        if self.output_padding != (0,) * self._n:
+            parts.append(f"output_padding={self.output_padding}")
+        if self.groups != 1:
+            parts.append(f"groups={self.groups}")
+        if self.bias is None:
+            parts.append("bias=False")
+        if self.padding_mode != "zeros":
+            parts.append(f"padding_mode={self.padding_mode}")
+        return ", ".join(parts)
+
+
+class Conv1d(_ConvNd):
+    """Convolution (cross-correlation) over one dimension.
+
+    Shape: [N, C, L] or [C, L]; weight [out_channels, in_channels / groups, K].
+    """
+
+    _n = 1
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            in_channels, out_channels, kernel_size, stride, padding, dilation, 0, groups, bias,
+            padding_mode, device, dtype,
+        )  # fmt: skip
+
+    def forward(self, input: Tensor) -> Tensor:
+        p = self._parameters
+        weight = p["weight"] if "weight" in p else self.weight
+        bias = p["bias"] if "bias" in p else self.bias
+        x = self._padded(input) if self._pads_itself else input
+        return ops.conv1d(
+            x, weight, bias, self.stride, self._op_padding, self.dilation, self.groups
+        )
+
+
+class Conv2d(_ConvNd):
+    """Convolution (cross-correlation) over two dimensions.
+
+    `padding` takes ints, 'same' or 'valid'; `padding_mode` is 'zeros', 'reflect', 'replicate' or
+    'circular'.
+
+    Shape: [N, C, H, W] or [C, H, W]; weight [out_channels, in_channels / groups, KH, KW].
+
+    Raises:
+        ValueError: channels that do not divide by `groups`, unknown padding words, 'same' with a
+        stride.
+
+    >>> import flambeau as fl
+    >>> fl.nn.Conv2d(3, 8, 3, padding="same")(fl.zeros(2, 3, 10, 10)).shape
+    Size([2, 8, 10, 10])
+    """
+
+    _n = 2
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            in_channels, out_channels, kernel_size, stride, padding, dilation, 0, groups, bias,
+            padding_mode, device, dtype,
+        )  # fmt: skip
+
+    def forward(self, input: Tensor) -> Tensor:
+        p = self._parameters
+        weight = p["weight"] if "weight" in p else self.weight
+        bias = p["bias"] if "bias" in p else self.bias
+        x = self._padded(input) if self._pads_itself else input
+        return ops.conv2d(
+            x, weight, bias, self.stride, self._op_padding, self.dilation, self.groups
+        )
+
+
+class _ConvTransposeNd(_ConvNd):
+    _transposed = True
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Any = 1,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        if padding_mode != "zeros" or isinstance(padding, str):
+            raise ValueError(
+                f"{type(self).__name__}: padding = {padding!r}, padding_mode = {padding_mode!r}; "
+                "expected ints and 'zeros'"
+            )
+        super().__init__(
+            in_channels, out_channels, kernel_size, stride, padding, dilation, output_padding,
+            groups, bias, padding_mode, device, dtype,
+        )  # fmt: skip
+
+    def _output_padding(self, input: Tensor, output_size: Any) -> tuple[int, ...]:
+        if output_size is None:
+            return self.output_padding
+        n = self._n
+        wanted = tuple(output_size)[-n:]
+        extra = []
+        for i in range(n):
+            smallest = (
+                (input.shape[input.dim() - n + i] - 1) * self.stride[i]
+                - 2 * self.padding[i]
+                + self.dilation[i] * (self.kernel_size[i] - 1)
+                + 1
+            )
+            largest = smallest + self.stride[i] - 1
+            if not smallest <= wanted[i] <= largest:
+                raise ValueError(
+                    f"{type(self).__name__}: output_size = {list(wanted)}; dimension {i} can be "
+                    f"{smallest} to {largest} for an input of shape {list(input.shape)}"
+                )
+            extra.append(wanted[i] - smallest)
+        return tuple(extra)
+
+    def forward(self, input: Tensor, output_size: Any = None) -> Tensor:
+        op = ops.conv_transpose1d if self._n == 1 else ops.conv_transpose2d
+        extra = self._output_padding(input, output_size)
+        return op(
+            input,
+            self.weight,
+            self.bias,
+            self.stride,
+            self.padding,
+            extra,
+            self.groups,
+            self.dilation,
+        )
+
+
+class ConvTranspose1d(_ConvTransposeNd):
+    """The gradient of Conv1d with respect to its input, as a layer.
+
+    Shape: [N, C, L] -> [N, out_channels, (L - 1) stride - 2 padding + dilation (K - 1) +
+    output_padding + 1]; weight [in_channels, out_channels / groups, K].
+    """
+
+    _n = 1
+
+
+class ConvTranspose2d(_ConvTransposeNd):
+    """The gradient of Conv2d with respect to its input, as a layer.
+
+    Shape: [N, C, H, W]; weight [in_channels, out_channels / groups, KH, KW].
+    """
+
+    _n = 2

@@ -1,0 +1,58 @@
+"""Dropout: of elements, of whole channels, and for self-normalising networks."""
+
+from __future__ import annotations
+
+from flambeau._C import Tensor, ops
+from flambeau.nn import functional as F
+from flambeau.nn.module import Module
+
+
+class _Dropout(Module):
+    def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
+        super().__init__()
+        F._check_p(type(self).__name__, p)
+        self.p = p
+        self.inplace = inplace
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}, inplace={self.inplace}"
+
+
+class Dropout(_Dropout):
+    """Zeroes elements with probability `p` in training and divides the rest by 1 - p.
+
+    Raises:
+        ValueError: `p` is no probability.
+
+    Source: Srivastava et al. 2014.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        if not self.training or self.p == 0.0:
+            return input
+        y = ops.dropout(input, self.p, True)
+        return input.copy_(y) if self.inplace else y
+
+
+class Dropout1d(_Dropout):
+    """Drops whole channels of [N, C, L] or [C, L]."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.dropout1d(input, self.p, self.training, self.inplace)
+
+
+class Dropout2d(_Dropout):
+    """Drops whole channels of [N, C, H, W] or [C, H, W]."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.dropout2d(input, self.p, self.training, self.inplace)
+
+
+class AlphaDropout(_Dropout):
+    """Dropout that keeps mean and variance behind SELU.
+
+    Source: Klambauer et al. 2017, section 3.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.alpha_dropout(input, self.p, self.training, self.inplace)

@@ -1,0 +1,201 @@
+"""Layers that only rearrange: flatten, unflatten, padding, resizing, pixel shuffle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flambeau._C import Tensor, ops
+from flambeau.nn import functional as F
+from flambeau.nn.module import Module
+
+
+class Flatten(Module):
+    """Joins the dimensions start_dim .. end_dim into one.
+
+    >>> import flambeau as fl
+    >>> fl.nn.Flatten()(fl.zeros(2, 3, 4)).shape
+    Size([2, 12])
+    """
+
+    def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
+        super().__init__()
+        self.start_dim = start_dim
+        self.end_dim = end_dim
+
+    def forward(self, input: Tensor) -> Tensor:
+        return ops.flatten(input, self.start_dim, self.end_dim)
+
+    def extra_repr(self) -> str:
+        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
+
+
+class Unflatten(Module):
+    """Splits the dimension `dim` into `unflattened_size`."""
+
+    def __init__(self, dim: Any, unflattened_size: Any) -> None:
+        super().__init__()
+        if not isinstance(dim, int):
+            raise TypeError(f"Unflatten: dim = {dim!r}; expected an int")
+        self.dim = dim
+        self.unflattened_size = tuple(unflattened_size)
+
+    def forward(self, input: Tensor) -> Tensor:
+        dim = self.dim % input.dim()
+        shape = tuple(input.shape)
+        return input.reshape(*shape[:dim], *self.unflattened_size, *shape[dim + 1 :])
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}, unflattened_size={self.unflattened_size}"
+
+
+class _Pad(Module):
+    _n = 0
+    _mode = "constant"
+
+    def __init__(self, padding: Any) -> None:
+        super().__init__()
+        self.padding = (padding,) * (2 * self._n) if isinstance(padding, int) else tuple(padding)
+        if len(self.padding) != 2 * self._n:
+            raise ValueError(
+                f"{type(self).__name__}: padding = {self.padding}; expected one int or "
+                f"{2 * self._n}"
+            )
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.pad(input, self.padding, self._mode)
+
+    def extra_repr(self) -> str:
+        return f"{self.padding}"
+
+
+class _ConstantPad(_Pad):
+    def __init__(self, padding: Any, value: float) -> None:
+        super().__init__(padding)
+        self.value = value
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.pad(input, self.padding, "constant", self.value)
+
+    def extra_repr(self) -> str:
+        return f"padding={self.padding}, value={self.value}"
+
+
+class ConstantPad1d(_ConstantPad):
+    """Pads the last dimension with a value: (left, right)."""
+
+    _n = 1
+
+
+class ConstantPad2d(_ConstantPad):
+    """Pads the last two dimensions with a value: (left, right, top, bottom)."""
+
+    _n = 2
+
+
+class ZeroPad1d(_Pad):
+    """Pads the last dimension with zeros."""
+
+    _n = 1
+
+
+class ZeroPad2d(_Pad):
+    """Pads the last two dimensions with zeros."""
+
+    _n = 2
+
+
+class ReflectionPad1d(_Pad):
+    """Pads by reflection, without repeating the border."""
+
+    _n = 1
+    _mode = "reflect"
+
+
+class ReflectionPad2d(_Pad):
+    """Pads by reflection, without repeating the border."""
+
+    _n = 2
+    _mode = "reflect"
+
+
+class ReplicationPad1d(_Pad):
+    """Pads by repeating the border."""
+
+    _n = 1
+    _mode = "replicate"
+
+
+class ReplicationPad2d(_Pad):
+    """Pads by repeating the border."""
+
+    _n = 2
+    _mode = "replicate"
+
+
+class CircularPad1d(_Pad):
+    """Pads with what stands at the other end."""
+
+    _n = 1
+    _mode = "circular"
+
+
+class CircularPad2d(_Pad):
+    """Pads with what stands at the other end."""
+
+    _n = 2
+    _mode = "circular"
+
+
+class Upsample(Module):
+    """Resizes to `size` or by `scale_factor`; see `functional.interpolate`."""
+
+    def __init__(
+        self,
+        size: Any = None,
+        scale_factor: Any = None,
+        mode: str = "nearest",
+        align_corners: bool | None = None,
+    ) -> None:
+        super().__init__()
+        self.size = size
+        if isinstance(scale_factor, (int, float)):
+            scale_factor = float(scale_factor)
+        self.scale_factor = scale_factor
+        self.mode = mode
+        self.align_corners = align_corners
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.interpolate(input, self.size, self.scale_factor, self.mode, self.align_corners)
+
+    def extra_repr(self) -> str:
+        if self.scale_factor is not None:
+            return f"scale_factor={self.scale_factor}, mode={self.mode!r}"
+        return f"size={self.size}, mode={self.mode!r}"
+
+
+class PixelShuffle(Module):
+    """Moves blocks of channels into space: [*, C r^2, H, W] -> [*, C, H r, W r]."""
+
+    def __init__(self, upscale_factor: int) -> None:
+        super().__init__()
+        self.upscale_factor = upscale_factor
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.pixel_shuffle(input, self.upscale_factor)
+
+    def extra_repr(self) -> str:
+        return f"upscale_factor={self.upscale_factor}"
+
+
+class PixelUnshuffle(Module):
+    """The inverse of PixelShuffle."""
+
+    def __init__(self, downscale_factor: int) -> None:
+        super().__init__()
+        self.downscale_factor = downscale_factor
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.pixel_unshuffle(input, self.downscale_factor)
+
+    def extra_repr(self) -> str:
+        return f"downscale_factor={self.downscale_factor}"

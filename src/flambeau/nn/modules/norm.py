@@ -1,0 +1,388 @@
+"""Normalisation layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flambeau import _C
+from flambeau._C import Tensor, ops
+from flambeau.nn import functional as F
+from flambeau.nn import init
+from flambeau.nn.module import Module
+from flambeau.nn.parameter import Parameter
+
+
+class _NormBase(Module):
+    """What batch and instance norm share: affine parameters and running statistics."""
+
+    _version = 2
+    weight: Parameter | None
+    bias: Parameter | None
+    running_mean: Tensor | None
+    running_var: Tensor | None
+    num_batches_tracked: Tensor | None
+    _ranks: tuple[int, ...] = ()
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        self.num_features = num_features
+        self.eps = eps
+        self.momentum = momentum
+        self.affine = affine
+        self.track_running_stats = track_running_stats
+        for name, wanted in (("weight", affine), ("bias", affine and bias)):
+            data = ops.empty(num_features, device=device, dtype=dtype) if wanted else None
+            self.register_parameter(name, None if data is None else Parameter(data))
+        for name, fill in (("running_mean", ops.zeros), ("running_var", ops.ones)):
+            tracked = (
+                fill(num_features, device=device, dtype=dtype) if track_running_stats else None
+            )
+            self.register_buffer(name, tracked)
+        counter = ops.zeros((), dtype=_C.int64, device=device) if track_running_stats else None
+        self.register_buffer("num_batches_tracked", counter)
+        self.reset_parameters()
+
+    def reset_running_stats(self) -> None:
+        """Sets mean 0, variance 1, no batches."""
+        if self.track_running_stats:
+            self.running_mean.zero_()  # type: ignore[union-attr]
+            self.running_var.fill_(1)  # type: ignore[union-attr]
+            self.num_batches_tracked.zero_()  # type: ignore[union-attr]
+
+    def reset_parameters(self) -> None:
+        """Resets statistics, weight to 1 and bias to 0."""
+        self.reset_running_stats()
+        if self.weight is not None:
+            init.ones_(self.weight)
+        if self.bias is not None:
+            init.zeros_(self.bias)
+
+    def _check_input(self, input: Tensor) -> None:
+        if input.dim() not in self._ranks:
+            ranks = " or ".join(f"{r}-D" for r in self._ranks)
+            raise F.ShapeError(
+                f"{type(self).__name__}: input has shape {list(input.shape)}; expected {ranks}"
+            )
+
+    def _load_from_state_dict(
+        self, state_dict: Any, prefix: str, local_metadata: Any, *rest: Any
+    ) -> None:
+        # Files from before version 2 have no counter.
+        key = prefix + "num_batches_tracked"
+        version = local_metadata.get("version")
+        if self.track_running_stats and key not in state_dict and (version is None or version < 2):
+            state_dict[key] = ops.zeros((), dtype=_C.int64)
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
+            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
+        )
+
+
+class _BatchNorm(_NormBase):
+    def forward(self, input: Tensor) -> Tensor:
+        if input.dim() not in self._ranks:
+            self._check_input(input)
+        buffers, params = self._buffers, self._parameters
+        mean, var = buffers["running_mean"], buffers["running_var"]
+        momentum = self.momentum
+        training = self.training
+        if training:
+            counter = buffers["num_batches_tracked"]
+            if self.track_running_stats and counter is not None:
+                counter.add_(1)
+                if momentum is None:  # the cumulative average
+                    momentum = 1.0 / float(counter.item())
+            if input.numel() == input.shape[1]:
+                raise F.ShapeError(
+                    f"{type(self).__name__}: training needs more than one value per channel, but "
+                    f"input has shape {list(input.shape)} (use a larger batch or .eval())"
+                )
+            if not self.track_running_stats:
+                mean = var = None
+        elif mean is None or var is None:
+            training = True
+        weight, bias = params["weight"], params["bias"]
+        return ops.batch_norm(input, mean, var, weight, bias, training, momentum or 0.0, self.eps)
+
+
+class BatchNorm1d(_BatchNorm):
+    """Normalises every channel over batch and positions.
+
+    Shape: [N, C] or [N, C, L].
+
+    Source: Ioffe and Szegedy 2015, algorithm 1.
+    """
+
+    _ranks = (2, 3)
+
+
+class BatchNorm2d(_BatchNorm):
+    """Normalises every channel over batch and positions.
+
+    `momentum=None` keeps the plain average of all batches.
+
+    Shape: [N, C, H, W].
+
+    Raises:
+        ValueError: a wrong number of dimensions, or one value per channel in training.
+
+    Source: Ioffe and Szegedy 2015, algorithm 1.
+
+    >>> import flambeau as fl
+    >>> fl.nn.BatchNorm2d(3)(fl.ones(2, 3, 4, 4)).shape
+    Size([2, 3, 4, 4])
+    """
+
+    _ranks = (4,)
+
+
+class _InstanceNorm(_NormBase):
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        affine: bool = False,
+        track_running_stats: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(
+            num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias
+        )
+
+    def forward(self, input: Tensor) -> Tensor:
+        self._check_input(input)
+        unbatched = input.dim() == self._ranks[0]
+        x = input.unsqueeze(0) if unbatched else input
+        if x.shape[1] != self.num_features:
+            raise F.ShapeError(
+                f"{type(self).__name__}: input has shape {list(input.shape)}; expected "
+                f"{self.num_features} channels"
+            )
+        use_input = self.training or not self.track_running_stats
+        y = F.instance_norm(
+            x,
+            self.running_mean,
+            self.running_var,
+            self.weight,
+            self.bias,
+            use_input,
+            self.momentum or 0.0,
+            self.eps,
+        )
+        return y.squeeze(0) if unbatched else y
+
+
+class InstanceNorm1d(_InstanceNorm):
+    """Normalises every channel of every sample.
+
+    Shape: [C, L] or [N, C, L].
+
+    Source: Ulyanov et al. 2016.
+    """
+
+    _ranks = (2, 3)
+
+
+class InstanceNorm2d(_InstanceNorm):
+    """Normalises every channel of every sample.
+
+    Shape: [C, H, W] or [N, C, H, W].
+
+    Source: Ulyanov et al. 2016.
+    """
+
+    _ranks = (3, 4)
+
+
+def _shape(normalized_shape: Any) -> tuple[int, ...]:
+    return (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+
+
+class LayerNorm(Module):
+    """Normalises over the last dimensions, then scales and shifts.
+
+    Shape: [*, *normalized_shape].
+
+    Source: Ba et al. 2016, eq. 4.
+    """
+
+    weight: Parameter | None
+    bias: Parameter | None
+
+    def __init__(
+        self,
+        normalized_shape: Any,
+        eps: float = 1e-5,
+        elementwise_affine: bool = True,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.normalized_shape = _shape(normalized_shape)
+        self.eps = eps
+        self.elementwise_affine = elementwise_affine
+        for name, wanted in (("weight", elementwise_affine), ("bias", elementwise_affine and bias)):
+            data = ops.empty(*self.normalized_shape, device=device, dtype=dtype) if wanted else None
+            self.register_parameter(name, None if data is None else Parameter(data))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Sets weight to 1 and bias to 0."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+        if self.bias is not None:
+            init.zeros_(self.bias)
+
+    def forward(self, input: Tensor) -> Tensor:
+        p = self._parameters
+        weight = p["weight"] if "weight" in p else self.weight
+        bias = p["bias"] if "bias" in p else self.bias
+        return ops.layer_norm(input, self.normalized_shape, weight, bias, self.eps)
+
+    def extra_repr(self) -> str:
+        text = (
+            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+        )
+        return text + (f", bias={self.bias is not None}" if self.elementwise_affine else "")
+
+
+class RMSNorm(Module):
+    """Divides by the root mean square over the last dimensions, then scales.
+
+    `eps=None` takes the machine epsilon of the input's dtype.
+
+    Shape: [*, *normalized_shape].
+
+    Source: Zhang and Sennrich 2019, eq. 4.
+    """
+
+    weight: Parameter | None
+
+    def __init__(
+        self,
+        normalized_shape: Any,
+        eps: float | None = None,
+        elementwise_affine: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.normalized_shape = _shape(normalized_shape)
+        self.eps = eps
+        self.elementwise_affine = elementwise_affine
+        if elementwise_affine:
+            self.weight = Parameter(ops.empty(*self.normalized_shape, device=device, dtype=dtype))
+        else:
+            self.register_parameter("weight", None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Sets weight to 1."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+
+    def forward(self, input: Tensor) -> Tensor:
+        p = self._parameters
+        weight = p["weight"] if "weight" in p else self.weight
+        return ops.rms_norm(input, self.normalized_shape, weight, self.eps)
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+        )
+
+
+class GroupNorm(Module):
+    """Normalises groups of channels of every sample, then scales and shifts every channel.
+
+    Shape: [N, C, *].
+
+    Raises:
+        ValueError: the channels do not divide by the groups.
+
+    Source: Wu and He 2018.
+    """
+
+    weight: Parameter | None
+    bias: Parameter | None
+
+    def __init__(
+        self,
+        num_groups: int,
+        num_channels: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        if num_channels % num_groups:
+            raise ValueError(
+                f"GroupNorm: num_channels = {num_channels} does not divide by num_groups = "
+                f"{num_groups}"
+            )
+        self.num_groups = num_groups
+        self.num_channels = num_channels
+        self.eps = eps
+        self.affine = affine
+        for name, wanted in (("weight", affine), ("bias", affine and bias)):
+            data = ops.empty(num_channels, device=device, dtype=dtype) if wanted else None
+            self.register_parameter(name, None if data is None else Parameter(data))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Sets weight to 1 and bias to 0."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+        if self.bias is not None:
+            init.zeros_(self.bias)
+
+    def forward(self, input: Tensor) -> Tensor:
+        p = self._parameters
+        weight = p["weight"] if "weight" in p else self.weight
+        bias = p["bias"] if "bias" in p else self.bias
+        return ops.group_norm(input, self.num_groups, weight, bias, self.eps)
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, "
+            f"bias={self.bias is not None}"
+        )
+
+
+class LocalResponseNorm(Module):
+    """Divides by a local sum of squares over neighbouring channels.
+
+    Source: Krizhevsky et al. 2012, section 3.3.
+    """
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
+        super().__init__()
+        self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"

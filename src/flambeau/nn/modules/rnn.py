@@ -1,0 +1,434 @@
+"""Recurrent layers: RNN, LSTM, GRU and their cells.
+
+The input half of the gates does not depend on time, so it is one matrix product over the whole
+sequence; the loop over time then costs one product with the hidden state and one fused cell op.
+
+    x [T, B, I] --linear--> gx [T, B, G]          once
+    for t:  gh = h W_hh^T + b_hh;  h = cell(gx[t], gh, h)
+
+A PackedSequence runs the same loop over its shrinking batches: going forward the rows that end are
+cut off and kept, going backward they join when their last step comes.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from flambeau._C import Tensor, ops
+from flambeau.nn import functional as F
+from flambeau.nn import init
+from flambeau.nn.module import Module
+from flambeau.nn.parameter import Parameter
+from flambeau.nn.utils.rnn import PackedSequence
+
+_GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "LSTM": 4, "GRU": 3}
+
+
+def _step(mode: str, gx: Tensor, gh: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    if mode == "LSTM":
+        h, c = ops.lstm_cell(gx, gh, state[1])
+        return h, c
+    if mode == "GRU":
+        return (ops.gru_cell(gx, gh, state[0]),)
+    return (ops.tanh(gx + gh) if mode == "RNN_TANH" else ops.relu(gx + gh),)
+
+
+def _run(
+    mode: str,
+    x: Tensor,
+    sizes: list[int] | None,
+    state: tuple[Tensor, ...],
+    weights: list[Tensor | None],
+    reverse: bool,
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """One layer in one direction; x is [T, B, I], or packed [rows, I] with the batch sizes."""
+    w_ih, w_hh, b_ih, b_hh = weights
+    gx_all = ops.linear(x, w_ih, b_ih)
+    if sizes is None:
+        gx = list(gx_all.unbind(0))
+        sizes = [x.shape[1]] * x.shape[0]
+        packed = False
+    else:
+        gx = list(gx_all.split(sizes, 0))
+        packed = True
+    steps = range(len(gx) - 1, -1, -1) if reverse else range(len(gx))
+    first = state
+    n = sizes[steps[0]]
+    if n < first[0].shape[0]:
+        state = tuple(s[:n] for s in first)
+    ended: list[tuple[Tensor, ...]] = []
+    outputs: list[Any] = [None] * len(gx)
+    for t in steps:
+        if sizes[t] < n:
+            ended.append(tuple(s[sizes[t] : n] for s in state))
+            state = tuple(s[: sizes[t]] for s in state)
+        elif sizes[t] > n:
+            state = tuple(ops.cat([s, f[n : sizes[t]]], 0) for s, f in zip(state, first))
+        n = sizes[t]
+        state = _step(mode, gx[t], ops.linear(state[0], w_hh, b_hh), state)
+        outputs[t] = state[0]
+    if ended:
+        parts = [state, *reversed(ended)]
+        state = tuple(ops.cat([part[i] for part in parts], 0) for i in range(len(state)))
+    return (ops.cat(outputs, 0) if packed else ops.stack(outputs, 0)), state
+
+
+class RNNBase(Module):
+    """What the three recurrent layers share: parameters, layers, directions, packing."""
+
+    def __init__(
+        self,
+        mode: str,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        name = type(self).__name__
+        if proj_size:
+            raise ValueError(
+                f"{name}: proj_size = {proj_size}; projections are not offered, put a Linear "
+                "behind it"
+            )
+        if hidden_size <= 0 or num_layers <= 0:
+            raise ValueError(
+                f"{name}: hidden_size = {hidden_size}, num_layers = {num_layers}; expected > 0"
+            )
+        F._check_p(name, dropout)
+        if dropout > 0 and num_layers == 1:
+            import warnings
+
+            warnings.warn(
+                f"{name}: dropout = {dropout} acts between layers and there is only one",
+                stacklevel=3,
+            )
+        self.mode = mode
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+        self.num_layers = num_layers
+        self.bias = bias
+        self.batch_first = batch_first
+        self.dropout = float(dropout)
+        self.bidirectional = bidirectional
+        self.proj_size = proj_size
+        rows = _GATES[mode] * hidden_size
+        self._names: list[list[str]] = []
+        for layer in range(num_layers):
+            n_in = input_size if layer == 0 else hidden_size * self._directions
+            for suffix in ("", "_reverse")[: self._directions]:
+                shapes: dict[str, tuple[int, ...]]
+                shapes = {"weight_ih": (rows, n_in), "weight_hh": (rows, hidden_size)}
+                if bias:
+                    shapes |= {"bias_ih": (rows,), "bias_hh": (rows,)}
+                names = []
+                for kind, shape in shapes.items():
+                    names.append(f"{kind}_l{layer}{suffix}")
+                    data = ops.empty(*shape, device=device, dtype=dtype)
+                    self.register_parameter(names[-1], Parameter(data))
+                self._names.append(names)
+        self.reset_parameters()
+
+    @property
+    def _directions(self) -> int:
+        return 2 if self.bidirectional else 1
+
+    @property
+    def all_weights(self) -> list[list[Parameter]]:
+        """Per layer and direction: weight_ih, weight_hh and, with bias, bias_ih, bias_hh."""
+        return [[getattr(self, name) for name in names] for names in self._names]
+
+    def reset_parameters(self) -> None:
+        """Draws U(-k, k), k = 1 / sqrt(hidden_size)."""
+        bound = 1.0 / math.sqrt(self.hidden_size)
+        for weight in self.parameters():
+            init.uniform_(weight, -bound, bound)
+
+    def flatten_parameters(self) -> None:
+        """Kept for scripts that call it; the parameters need no special layout."""
+
+    def _check_state(self, name: str, given: Tensor, batch: int, batched: bool) -> Tensor:
+        layers = self.num_layers * self._directions
+        wanted = [layers, batch, self.hidden_size] if batched else [layers, self.hidden_size]
+        if list(given.shape) != wanted:
+            raise F.ShapeError(
+                f"{type(self).__name__}: {name} has shape {list(given.shape)}; expected {wanted}"
+            )
+        return given if batched else given.unsqueeze(1)
+
+    def forward(self, input: Any, hx: Any = None) -> Any:
+        name = type(self).__name__
+        packed = isinstance(input, PackedSequence)
+        sizes: list[int] | None = None
+        batched = True
+        if packed:
+            x = input.data
+            sizes = input.batch_sizes.tolist()
+            batch = sizes[0]
+        else:
+            x = input
+            if x.dim() not in (2, 3):
+                raise F.ShapeError(
+                    f"{name}: input has shape {list(x.shape)}; expected [T, B, {self.input_size}]"
+                    f" (batch_first: [B, T, {self.input_size}]) or [T, {self.input_size}]"
+                )
+            batched = x.dim() == 3
+            if not batched:
+                x = x.unsqueeze(1)
+            elif self.batch_first:
+                x = x.transpose(0, 1)
+            if x.shape[0] == 0:
+                raise F.ShapeError(
+                    f"{name}: input has shape {list(input.shape)}; expected a length > 0"
+                )
+            batch = x.shape[1]
+        if x.shape[-1] != self.input_size:
+            raise F.ShapeError(
+                f"{name}: input has {x.shape[-1]} features (shape {list(x.shape)}); expected "
+                f"input_size = {self.input_size}"
+            )
+        is_lstm = self.mode == "LSTM"
+        states = self._initial(x, hx, batch, batched, is_lstm)
+        if packed and input.sorted_indices is not None and hx is not None:
+            states = tuple(s.index_select(1, input.sorted_indices) for s in states)
+        weights = self.all_weights
+        finals: list[tuple[Tensor, ...]] = []
+        for layer in range(self.num_layers):
+            outputs = []
+            for d in range(self._directions):
+                k = layer * self._directions + d
+                w: list[Any] = [*weights[k], None, None][:4]
+                out, final = _run(self.mode, x, sizes, tuple(s[k] for s in states), w, d == 1)
+                outputs.append(out)
+                finals.append(final)
+            x = outputs[0] if len(outputs) == 1 else ops.cat(outputs, -1)
+            if self.dropout and self.training and layer < self.num_layers - 1:
+                x = ops.dropout(x, self.dropout, True)
+        last = tuple(ops.stack([f[i] for f in finals], 0) for i in range(len(states)))
+        result: Any
+        if packed:
+            if input.unsorted_indices is not None:
+                last = tuple(s.index_select(1, input.unsorted_indices) for s in last)
+            result = PackedSequence(
+                x, input.batch_sizes, input.sorted_indices, input.unsorted_indices
+            )
+        elif not batched:
+            result = x.squeeze(1)
+            last = tuple(s.squeeze(1) for s in last)
+        else:
+            result = x.transpose(0, 1) if self.batch_first else x
+        return result, (last if is_lstm else last[0])
+
+    def _initial(
+        self, x: Tensor, hx: Any, batch: int, batched: bool, is_lstm: bool
+    ) -> tuple[Tensor, ...]:
+        if hx is None:
+            shape = (self.num_layers * self._directions, batch, self.hidden_size)
+            zeros = ops.zeros(*shape, dtype=x.dtype, device=x.device)
+            return (zeros, zeros) if is_lstm else (zeros,)
+        if is_lstm:
+            if not isinstance(hx, (tuple, list)) or len(hx) != 2:
+                raise TypeError(f"LSTM: hx = {type(hx).__name__}; expected a tuple (h_0, c_0)")
+            return tuple(
+                self._check_state(n, s, batch, batched) for n, s in zip(("h_0", "c_0"), hx)
+            )
+        return (self._check_state("h_0", hx, batch, batched),)
+
+    def extra_repr(self) -> str:
+        parts = [f"{self.input_size}, {self.hidden_size}"]
+        if self.num_layers != 1:
+            parts.append(f"num_layers={self.num_layers}")
+        if self.bias is not True:
+            parts.append(f"bias={self.bias}")
+        if self.batch_first:
+            parts.append(f"batch_first={self.batch_first}")
+        if self.dropout:
+            parts.append(f"dropout={self.dropout}")
+        if self.bidirectional:
+            parts.append(f"bidirectional={self.bidirectional}")
+        return ", ".join(parts)
+
+
+class RNN(RNNBase):
+    """h_t = tanh(W_ih x_t + b_ih + W_hh h_(t-1) + b_hh), or relu with `nonlinearity='relu'`.
+
+    Shape: input [T, B, I] (`batch_first`: [B, T, I]; unbatched [T, I]), h_0 [layers * directions,
+    B, H] -> output [T, B, directions * H], h_n.
+
+    Raises:
+        ValueError: shapes that do not fit, an unknown nonlinearity, or proj_size.
+
+    Source: Elman 1990.
+    """
+
+    def __init__(self, *args: Any, nonlinearity: str = "tanh", **kwargs: Any) -> None:
+        if len(args) > 3 and isinstance(args[3], str):  # RNN(input, hidden, layers, nonlinearity)
+            nonlinearity = args[3]
+            args = (*args[:3], *args[4:])
+        if nonlinearity not in ("tanh", "relu"):
+            raise ValueError(f"RNN: nonlinearity = {nonlinearity!r}; expected 'tanh' or 'relu'")
+        self_nonlinearity = nonlinearity
+        super().__init__(f"RNN_{nonlinearity.upper()}", *args, **kwargs)
+        self.nonlinearity = self_nonlinearity
+
+
+class LSTM(RNNBase):
+    """Long short-term memory with gates in the order i, f, g, o.
+
+    Shape: input [T, B, I], h_0 and c_0 [layers * directions, B, H] -> output [T, B, directions *
+    H], (h_n, c_n).
+
+    Raises:
+        ValueError: shapes that do not fit, or proj_size.
+
+    Source: Hochreiter and Schmidhuber 1997; Gers et al. 2000.
+
+    >>> import flambeau as fl
+    >>> out, (h, c) = fl.nn.LSTM(4, 6, batch_first=True)(fl.zeros(2, 5, 4))
+    >>> out.shape, h.shape
+    (Size([2, 5, 6]), Size([1, 2, 6]))
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__("LSTM", *args, **kwargs)
+
+
+class GRU(RNNBase):
+    """Gated recurrent unit with gates in the order r, z, n.
+
+    Shape: input [T, B, I], h_0 [layers * directions, B, H] -> output [T, B, directions * H], h_n.
+
+    Source: Cho et al. 2014.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__("GRU", *args, **kwargs)
+
+
+class RNNCellBase(Module):
+    """What the three cells share."""
+
+    weight_ih: Parameter
+    weight_hh: Parameter
+    bias_ih: Parameter | None
+    bias_hh: Parameter | None
+
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool, mode: str, device: Any, dtype: Any
+    ) -> None:
+        super().__init__()
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+        self.bias = bias
+        self._mode = mode
+        rows = _GATES[mode] * hidden_size
+        self.weight_ih = Parameter(ops.empty(rows, input_size, device=device, dtype=dtype))
+        self.weight_hh = Parameter(ops.empty(rows, hidden_size, device=device, dtype=dtype))
+        for name in ("bias_ih", "bias_hh"):
+            data = ops.empty(rows, device=device, dtype=dtype) if bias else None
+            self.register_parameter(name, None if data is None else Parameter(data))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws U(-k, k), k = 1 / sqrt(hidden_size)."""
+        bound = 1.0 / math.sqrt(self.hidden_size)
+        for weight in self.parameters():
+            init.uniform_(weight, -bound, bound)
+
+    def forward(self, input: Tensor, hx: Any = None) -> Any:
+        name = type(self).__name__
+        if input.dim() not in (1, 2) or input.shape[-1] != self.input_size:
+            raise F.ShapeError(
+                f"{name}: input has shape {list(input.shape)}; expected [B, {self.input_size}] or "
+                f"[{self.input_size}]"
+            )
+        batched = input.dim() == 2
+        x = input if batched else input.unsqueeze(0)
+        n = 2 if self._mode == "LSTM" else 1
+        if hx is None:
+            zero = ops.zeros(x.shape[0], self.hidden_size, dtype=x.dtype, device=x.device)
+            state: tuple[Tensor, ...] = (zero,) * n
+        else:
+            given = tuple(hx) if n == 2 else (hx,)
+            for s in given:
+                wanted = [*input.shape[:-1], self.hidden_size]
+                if list(s.shape) != wanted:
+                    raise F.ShapeError(f"{name}: hx has shape {list(s.shape)}; expected {wanted}")
+            state = given if batched else tuple(s.unsqueeze(0) for s in given)
+        gx = ops.linear(x, self.weight_ih, self.bias_ih)
+        gh = ops.linear(state[0], self.weight_hh, self.bias_hh)
+        state = _step(self._mode, gx, gh, state)
+        if not batched:
+            state = tuple(s.squeeze(0) for s in state)
+        return state if n == 2 else state[0]
+
+    def extra_repr(self) -> str:
+        text = f"{self.input_size}, {self.hidden_size}"
+        return text + ("" if self.bias is True else f", bias={self.bias}")
+
+
+class RNNCell(RNNCellBase):
+    """One step of RNN.
+
+    Shape: input [B, I], hx [B, H] -> [B, H].
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        nonlinearity: str = "tanh",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        if nonlinearity not in ("tanh", "relu"):
+            raise ValueError(f"RNNCell: nonlinearity = {nonlinearity!r}; expected 'tanh' or 'relu'")
+        mode = f"RNN_{nonlinearity.upper()}"
+        super().__init__(input_size, hidden_size, bias, mode, device, dtype)
+        self.nonlinearity = nonlinearity
+
+    def extra_repr(self) -> str:
+        text = super().extra_repr()
+        return text if self.nonlinearity == "tanh" else f"{text}, nonlinearity={self.nonlinearity}"
+
+
+class LSTMCell(RNNCellBase):
+    """One step of LSTM.
+
+    Shape: input [B, I], (h, c) each [B, H] -> (h, c).
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(input_size, hidden_size, bias, "LSTM", device, dtype)
+
+
+class GRUCell(RNNCellBase):
+    """One step of GRU.
+
+    Shape: input [B, I], hx [B, H] -> [B, H].
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(input_size, hidden_size, bias, "GRU", device, dtype)

@@ -1,0 +1,357 @@
+"""Transformer encoder and decoder.
+
+Source: Vaswani et al. 2017; `norm_first` is the pre-norm form of Xiong et al. 2020.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from typing import Any
+
+from flambeau._C import Tensor, ops
+from flambeau.nn import functional as F
+from flambeau.nn import init
+from flambeau.nn.containers import ModuleList
+from flambeau.nn.module import Module
+from flambeau.nn.modules.attention import MultiheadAttention
+from flambeau.nn.modules.dropout import Dropout
+from flambeau.nn.modules.linear import Linear
+from flambeau.nn.modules.norm import LayerNorm
+
+
+def _activation(given: Any) -> Callable[[Tensor], Tensor]:
+    if given == "relu":
+        return F.relu
+    if given == "gelu":
+        return F.gelu
+    if not callable(given):
+        raise ValueError(f"activation = {given!r}; expected 'relu', 'gelu' or a callable")
+    return given  # type: ignore[no-any-return]
+
+
+def _clones(module: Module, n: int) -> ModuleList:
+    return ModuleList([copy.deepcopy(module) for _ in range(n)])
+
+
+def _causal_mask(size: int, like: Tensor | None = None) -> Tensor:
+    options = {} if like is None else {"dtype": like.dtype, "device": like.device}
+    return ops.triu(ops.full((size, size), -math.inf, **options), 1)
+
+
+def _is_causal(mask: Tensor | None, given: bool | None, size: int) -> bool:
+    if given is not None:
+        return given
+    if mask is None or tuple(mask.shape) != (size, size) or not mask.is_floating_point():
+        return False
+    return bool((mask == _causal_mask(size, mask)).all().item())
+
+
+def _length(x: Tensor, batch_first: bool) -> int:
+    return x.shape[1 if batch_first and x.dim() == 3 else 0]  # type: ignore[no-any-return]
+
+
+class TransformerEncoderLayer(Module):
+    """Self-attention and a feed-forward block, each with residual and norm.
+
+    Shape: [T, B, d_model] (`batch_first`: [B, T, d_model]; unbatched [T, d_model]).
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Any = "relu",
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        kw = {"device": device, "dtype": dtype}
+        self.self_attn = MultiheadAttention(
+            d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **kw
+        )
+        self.linear1 = Linear(d_model, dim_feedforward, bias=bias, **kw)
+        self.dropout = Dropout(dropout)
+        self.linear2 = Linear(dim_feedforward, d_model, bias=bias, **kw)
+        self.norm_first = norm_first
+        self.norm1 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **kw)
+        self.norm2 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **kw)
+        self.dropout1 = Dropout(dropout)
+        self.dropout2 = Dropout(dropout)
+        self.activation = _activation(activation)
+
+    def _attend(self, x: Tensor, mask: Any, padding: Any, is_causal: bool) -> Tensor:
+        y, _ = self.self_attn(
+            x,
+            x,
+            x,
+            key_padding_mask=padding,
+            need_weights=False,
+            attn_mask=mask,
+            is_causal=is_causal and mask is not None,
+        )
+        return self.dropout1(y)  # type: ignore[no-any-return]
+
+    def _feed(self, x: Tensor) -> Tensor:
+        x = self.linear2(self.dropout(self.activation(self.linear1(x))))
+        return self.dropout2(x)  # type: ignore[no-any-return]
+
+    def forward(
+        self,
+        src: Tensor,
+        src_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        is_causal: bool = False,
+    ) -> Tensor:
+        x = src
+        if self.norm_first:
+            x = x + self._attend(self.norm1(x), src_mask, src_key_padding_mask, is_causal)
+            return x + self._feed(self.norm2(x))
+        x = self.norm1(x + self._attend(x, src_mask, src_key_padding_mask, is_causal))
+        return self.norm2(x + self._feed(x))  # type: ignore[no-any-return]
+
+
+class TransformerEncoder(Module):
+    """A stack of `num_layers` copies of a layer, with an optional norm at the end."""
+
+    def __init__(
+        self,
+        encoder_layer: Module,
+        num_layers: int,
+        norm: Module | None = None,
+        enable_nested_tensor: bool = True,
+        mask_check: bool = True,
+    ) -> None:
+        super().__init__()
+        self.layers = _clones(encoder_layer, num_layers)
+        self.num_layers = num_layers
+        self.norm = norm
+        self._batch_first = bool(
+            getattr(getattr(encoder_layer, "self_attn", None), "batch_first", False)
+        )
+
+    def forward(
+        self,
+        src: Tensor,
+        mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        is_causal: bool | None = None,
+    ) -> Tensor:
+        causal = _is_causal(mask, is_causal, _length(src, self._batch_first))
+        for layer in self.layers:
+            src = layer(
+                src, src_mask=mask, src_key_padding_mask=src_key_padding_mask, is_causal=causal
+            )
+        return src if self.norm is None else self.norm(src)
+
+
+class TransformerDecoderLayer(Module):
+    """Self-attention, attention to the memory and a feed-forward block.
+
+    Shape: tgt [T, B, d_model], memory [S, B, d_model].
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Any = "relu",
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        kw = {"device": device, "dtype": dtype}
+        self.self_attn = MultiheadAttention(
+            d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **kw
+        )
+        self.multihead_attn = MultiheadAttention(
+            d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **kw
+        )
+        self.linear1 = Linear(d_model, dim_feedforward, bias=bias, **kw)
+        self.dropout = Dropout(dropout)
+        self.linear2 = Linear(dim_feedforward, d_model, bias=bias, **kw)
+        self.norm_first = norm_first
+        self.norm1 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **kw)
+        self.norm2 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **kw)
+        self.norm3 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **kw)
+        self.dropout1 = Dropout(dropout)
+        self.dropout2 = Dropout(dropout)
+        self.dropout3 = Dropout(dropout)
+        self.activation = _activation(activation)
+
+    def _attend(
+        self, x: Tensor, memory: Tensor | None, mask: Any, pad: Any, causal: bool
+    ) -> Tensor:
+        attn = self.self_attn if memory is None else self.multihead_attn
+        source = x if memory is None else memory
+        y, _ = attn(
+            x,
+            source,
+            source,
+            attn_mask=mask,
+            key_padding_mask=pad,
+            is_causal=causal and mask is not None,
+            need_weights=False,
+        )
+        return (self.dropout1 if memory is None else self.dropout2)(y)  # type: ignore[no-any-return]
+
+    def _feed(self, x: Tensor) -> Tensor:
+        x = self.linear2(self.dropout(self.activation(self.linear1(x))))
+        return self.dropout3(x)  # type: ignore[no-any-return]
+
+    def forward(
+        self,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        tgt_is_causal: bool = False,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        x = tgt
+        own = (None, tgt_mask, tgt_key_padding_mask, tgt_is_causal)
+        cross = (memory, memory_mask, memory_key_padding_mask, memory_is_causal)
+        if self.norm_first:
+            x = x + self._attend(self.norm1(x), *own)
+            x = x + self._attend(self.norm2(x), *cross)
+            return x + self._feed(self.norm3(x))
+        x = self.norm1(x + self._attend(x, *own))
+        x = self.norm2(x + self._attend(x, *cross))
+        return self.norm3(x + self._feed(x))  # type: ignore[no-any-return]
+
+
+class TransformerDecoder(Module):
+    """A stack of `num_layers` copies of a decoder layer, with an optional norm at the end."""
+
+    def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
+        super().__init__()
+        self.layers = _clones(decoder_layer, num_layers)
+        self.num_layers = num_layers
+        self.norm = norm
+        self._batch_first = bool(
+            getattr(getattr(decoder_layer, "self_attn", None), "batch_first", False)
+        )
+
+    def forward(
+        self,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        causal = _is_causal(tgt_mask, tgt_is_causal, _length(tgt, self._batch_first))
+        for layer in self.layers:
+            tgt = layer(
+                tgt,
+                memory,
+                tgt_mask=tgt_mask,
+                memory_mask=memory_mask,
+                tgt_key_padding_mask=tgt_key_padding_mask,
+                memory_key_padding_mask=memory_key_padding_mask,
+                tgt_is_causal=causal,
+                memory_is_causal=memory_is_causal,
+            )
+        return tgt if self.norm is None else self.norm(tgt)
+
+
+class Transformer(Module):
+    """Encoder and decoder together.
+
+    Shape: src [S, B, d_model], tgt [T, B, d_model] -> [T, B, d_model].
+    """
+
+    def __init__(
+        self,
+        d_model: int = 512,
+        nhead: int = 8,
+        num_encoder_layers: int = 6,
+        num_decoder_layers: int = 6,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Any = "relu",
+        custom_encoder: Module | None = None,
+        custom_decoder: Module | None = None,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        kw: dict[str, Any] = {"device": device, "dtype": dtype}
+        args = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first)
+        self.encoder = custom_encoder or TransformerEncoder(
+            TransformerEncoderLayer(*args, norm_first, bias, **kw),
+            num_encoder_layers,
+            LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **kw),
+        )
+        self.decoder = custom_decoder or TransformerDecoder(
+            TransformerDecoderLayer(*args, norm_first, bias, **kw),
+            num_decoder_layers,
+            LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **kw),
+        )
+        for param in self.parameters():
+            if param.dim() > 1:
+                init.xavier_uniform_(param)
+        self.d_model = d_model
+        self.nhead = nhead
+        self.batch_first = batch_first
+
+    @staticmethod
+    def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
+        """The causal mask [sz, sz]: -inf above the diagonal, 0 elsewhere."""
+        options = {k: v for k, v in (("device", device), ("dtype", dtype)) if v is not None}
+        return ops.triu(ops.full((sz, sz), -math.inf, **options), 1)
+
+    def forward(
+        self,
+        src: Tensor,
+        tgt: Tensor,
+        src_mask: Tensor | None = None,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        src_is_causal: bool | None = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        if src.shape[-1] != self.d_model or tgt.shape[-1] != self.d_model:
+            raise F.ShapeError(
+                f"Transformer: src has shape {list(src.shape)}, tgt {list(tgt.shape)}; expected "
+                f"d_model = {self.d_model} features"
+            )
+        memory = self.encoder(
+            src, mask=src_mask, src_key_padding_mask=src_key_padding_mask, is_causal=src_is_causal
+        )
+        return self.decoder(  # type: ignore[no-any-return]
+            tgt,
+            memory,
+            tgt_mask=tgt_mask,
+            memory_mask=memory_mask,
+            tgt_key_padding_mask=tgt_key_padding_mask,
+            memory_key_padding_mask=memory_key_padding_mask,
+            tgt_is_causal=tgt_is_causal,
+            memory_is_causal=memory_is_causal,
+        )

@@ -1,0 +1,81 @@
+"""Bounding gradients: by their common norm or element by element."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from flambeau import _C
+from flambeau._C import Tensor, ops
+from flambeau.autograd import no_grad
+
+
+def _grads(parameters: Any) -> list[Tensor]:
+    if isinstance(parameters, Tensor):
+        parameters = [parameters]
+    return [p.grad for p in parameters if p.grad is not None]
+
+
+def get_total_norm(
+    tensors: Iterable[Tensor],
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """The norm of all tensors as if they were one vector.
+
+    Raises:
+        RuntimeError: the norm is inf or nan and `error_if_nonfinite` is set.
+    """
+    tensors = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    if not tensors:
+        return ops.zeros(())
+    total: Tensor = _C.optim.total_norm(tensors, float(norm_type))
+    if error_if_nonfinite and not math.isfinite(float(total.item())):
+        raise RuntimeError(
+            f"get_total_norm: the norm of order {norm_type} is {total.item()}; the gradients "
+            "overflowed "
+            "or hold nan (pass error_if_nonfinite=False to go on)"
+        )
+    return total
+
+
+def clip_grads_with_norm_(
+    parameters: Any, max_norm: float, total_norm: Tensor, foreach: bool | None = None
+) -> None:
+    """Scales the gradients by min(1, max_norm / (total_norm + 1e-6)) in place."""
+    grads = _grads(parameters)
+    if grads:
+        with no_grad():
+            scale = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
+            _C.optim.scale_(grads, scale)
+
+
+def clip_grad_norm_(
+    parameters: Any,
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """Scales the gradients in place so that their common norm is at most `max_norm`.
+
+    Returns the norm before.
+
+    Raises:
+        RuntimeError: the norm is inf or nan and `error_if_nonfinite` is set.
+
+    Source: Pascanu et al. 2013, algorithm 1.
+    """
+    parameters = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    total = get_total_norm(_grads(parameters), norm_type, error_if_nonfinite)
+    clip_grads_with_norm_(parameters, max_norm, total)
+    return total
+
+
+def clip_grad_value_(parameters: Any, clip_value: float, foreach: bool | None = None) -> None:
+    """Clamps every gradient element to [-clip_value, clip_value] in place."""
+    with no_grad():
+        for grad in _grads(parameters):
+            grad.clamp_(min=-float(clip_value), max=float(clip_value))

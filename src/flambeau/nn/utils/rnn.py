@@ -1,0 +1,152 @@
+"""Sequences of unequal length: padding and packing.
+
+A PackedSequence holds the rows of all sequences that are still running, step by step, longest
+sequence first:
+
+    a a a        data         a b c | a b | a
+    b b      ->  batch_sizes  3       2     1
+    c
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from flambeau import _C
+from flambeau._C import Tensor, ops
+
+
+class PackedSequence(NamedTuple):
+    """Packed rows, the batch size of every step (a CPU tensor) and the sorting, if any."""
+
+    data: Tensor
+    batch_sizes: Tensor
+    sorted_indices: Tensor | None = None
+    unsorted_indices: Tensor | None = None
+
+    def to(self, *args: Any, **kwargs: Any) -> PackedSequence:
+        """Moves or casts the data; the batch sizes stay."""
+        return self._replace(data=self.data.to(*args, **kwargs))
+
+
+def invert_permutation(permutation: Tensor | None) -> Tensor | None:
+    """The permutation that undoes this one."""
+    return None if permutation is None else ops.argsort(permutation)
+
+
+def pad_sequence(
+    sequences: Iterable[Tensor],
+    batch_first: bool = False,
+    padding_value: float = 0.0,
+    padding_side: str = "right",
+) -> Tensor:
+    """Stacks sequences [L_i, *] into [max L, B, *] (`batch_first`: [B, max L, *]).
+
+    Raises:
+        ValueError: no sequences, shapes that differ behind the length, or an unknown side.
+    """
+    items = list(sequences)
+    if not items:
+        raise ValueError("pad_sequence: got no sequences")
+    if padding_side not in ("left", "right"):
+        raise ValueError(
+            f"pad_sequence: padding_side = {padding_side!r}; expected 'left' or 'right'"
+        )
+    longest = max(x.shape[0] for x in items)
+    rows = []
+    for i, x in enumerate(items):
+        if x.shape[1:] != items[0].shape[1:]:
+            raise ValueError(
+                f"pad_sequence: sequence {i} has shape {list(x.shape)}, the first "
+                f"{list(items[0].shape)}; only the length may differ"
+            )
+        gap = longest - x.shape[0]
+        if gap:
+            fill = ops.full((gap, *x.shape[1:]), padding_value, dtype=x.dtype, device=x.device)
+            x = ops.cat([x, fill] if padding_side == "right" else [fill, x], 0)
+        rows.append(x)
+    return ops.stack(rows, 0 if batch_first else 1)
+
+
+def unpad_sequence(padded: Tensor, lengths: Any, batch_first: bool = False) -> list[Tensor]:
+    """The inverse of `pad_sequence`."""
+    rows = padded if batch_first else padded.transpose(0, 1)
+    counts = lengths.tolist() if isinstance(lengths, Tensor) else list(lengths)
+    return [rows[i, :n] for i, n in enumerate(counts)]
+
+
+def pack_padded_sequence(
+    input: Tensor, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True
+) -> PackedSequence:
+    """Packs [T, B, *] (`batch_first`: [B, T, *]) with the given lengths.
+
+    Raises:
+        ValueError: lengths that do not fit, or unsorted ones without `enforce_sorted=False`.
+    """
+    counts = lengths.tolist() if isinstance(lengths, Tensor) else [int(n) for n in lengths]
+    x = input.transpose(0, 1) if batch_first else input
+    t, b = x.shape[:2]
+    if len(counts) != b or not counts or min(counts) <= 0 or max(counts) > t:
+        raise ValueError(
+            f"pack_padded_sequence: lengths = {counts}; expected {b} numbers from 1 to {t} for an "
+            f"input of shape {list(input.shape)}"
+        )
+    order = unorder = None
+    if enforce_sorted:
+        if any(a < z for a, z in zip(counts, counts[1:])):
+            raise ValueError(
+                f"pack_padded_sequence: lengths = {counts} do not fall; sort the sequences or pass "
+                "enforce_sorted=False"
+            )
+    else:
+        positions = sorted(range(b), key=lambda i: -counts[i])
+        order = ops.tensor(positions, dtype=_C.int64)
+        unorder = invert_permutation(order)
+        counts = [counts[i] for i in positions]
+        x = x.index_select(1, order)
+    sizes = [sum(1 for n in counts if n > step) for step in range(counts[0])]
+    data = ops.cat([x[step, :n] for step, n in enumerate(sizes)], 0)
+    return PackedSequence(data, ops.tensor(sizes, dtype=_C.int64), order, unorder)
+
+
+def pad_packed_sequence(
+    sequence: PackedSequence,
+    batch_first: bool = False,
+    padding_value: float = 0.0,
+    total_length: int | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Unpacks to (padded, lengths), the inverse of `pack_padded_sequence`.
+
+    Raises:
+        ValueError: `total_length` is shorter than the longest sequence.
+    """
+    sizes = sequence.batch_sizes.tolist()
+    if total_length is not None and total_length < len(sizes):
+        raise ValueError(
+            f"pad_packed_sequence: total_length = {total_length}, but a sequence has "
+            f"{len(sizes)} steps"
+        )
+    batch = sizes[0]
+    steps = list(sequence.data.split(sizes, 0))
+    for i, step in enumerate(steps):
+        if step.shape[0] < batch:
+            shape = (batch - step.shape[0], *step.shape[1:])
+            fill = ops.full(shape, padding_value, dtype=step.dtype, device=step.device)
+            steps[i] = ops.cat([step, fill], 0)
+    for _ in range((total_length or len(sizes)) - len(sizes)):
+        steps.append(ops.full_like(steps[0].detach(), padding_value))
+    padded = ops.stack(steps, 0)
+    counts = [sum(1 for size in sizes if size > i) for i in range(batch)]
+    lengths = ops.tensor(counts, dtype=_C.int64)
+    if sequence.unsorted_indices is not None:
+        padded = padded.index_select(1, sequence.unsorted_indices)
+        lengths = lengths[sequence.unsorted_indices]
+    return (padded.transpose(0, 1) if batch_first else padded), lengths
+
+
+def pack_sequence(sequences: Iterable[Tensor], enforce_sorted: bool = True) -> PackedSequence:
+    """Packs a list of sequences [L_i, *]."""
+    items = list(sequences)
+    lengths = [x.shape[0] for x in items]
+    return pack_padded_sequence(pad_sequence(items), lengths, enforce_sorted=enforce_sorted)

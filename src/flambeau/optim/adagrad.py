@@ -1,0 +1,77 @@
+"""Adagrad."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flambeau import _C
+from flambeau._C import Tensor, ops
+from flambeau.optim.optimizer import Optimizer, Params, _Plan, check_hints, check_range
+
+
+class Adagrad(Optimizer):
+    """s <- s + g^2; p <- p - lr / (1 + (t - 1) lr_decay) g / (sqrt(s) + eps).
+
+    Raises:
+        ValueError: a negative option.
+
+    Source: Duchi et al. 2011.
+    """
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float | Tensor = 1e-2,
+        lr_decay: float = 0,
+        weight_decay: float = 0,
+        initial_accumulator_value: float = 0,
+        eps: float = 1e-10,
+        foreach: bool | None = None,
+        *,
+        maximize: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        check_range(
+            "Adagrad",
+            lr=lr,
+            lr_decay=lr_decay,
+            weight_decay=weight_decay,
+            initial_accumulator_value=initial_accumulator_value,
+            eps=eps,
+        )
+        check_hints("Adagrad", differentiable)
+        defaults = {
+            "lr": lr,
+            "lr_decay": lr_decay,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "initial_accumulator_value": initial_accumulator_value,
+            "maximize": maximize,
+        }
+        super().__init__(params, defaults)
+        for group in self.param_groups:
+            for param in group["params"]:
+                self._init_state(group, param, self.state[param])
+
+    def _init_state(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> None:
+        state.setdefault("step", 0)
+        if "sum" not in state:
+            state["sum"] = ops.full_like(param.detach(), group["initial_accumulator_value"])
+
+    def _update(self, group: dict[str, Any], plan: _Plan, grads: list[Tensor]) -> None:
+        steps = []
+        for state in plan.states:
+            state["step"] = step = state["step"] + 1
+            steps.append(step)
+        _C.optim.adagrad_(
+            plan.params,
+            grads,
+            plan.tensors("sum"),
+            steps,
+            float(group["lr"]),
+            group["lr_decay"],
+            group["weight_decay"],
+            group["eps"],
+            group["maximize"],
+        )

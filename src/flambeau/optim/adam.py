@@ -1,0 +1,116 @@
+"""Adam and AdamW."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flambeau import _C
+from flambeau._C import Tensor, ops
+from flambeau.optim.optimizer import Optimizer, Params, _Plan, check_hints, check_range
+
+
+class Adam(Optimizer):
+    """m <- b1 m + (1 - b1) g; v <- b2 v + (1 - b2) g^2; p <- p - lr m' / (sqrt(v') + eps).
+
+    m' and v' are corrected for their start at zero. `amsgrad` uses the largest v so far.
+
+    Raises:
+        ValueError: a negative option or betas outside [0, 1).
+
+    Source: Kingma and Ba 2014, algorithm 1; Reddi et al. 2018, algorithm 2 (amsgrad).
+    """
+
+    _decoupled = False
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float | Tensor = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        amsgrad: bool = False,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+        decoupled_weight_decay: bool = False,
+    ) -> None:
+        name = type(self).__name__
+        check_range(name, lr=lr, eps=eps, weight_decay=weight_decay)
+        check_hints(name, differentiable)
+        for i, beta in enumerate(betas):
+            if not 0.0 <= beta < 1.0:
+                raise ValueError(f"{name}: betas[{i}] = {beta}; expected 0 <= beta < 1")
+        defaults = {
+            "lr": lr,
+            "betas": tuple(betas),
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "amsgrad": amsgrad,
+            "maximize": maximize,
+            "decoupled_weight_decay": decoupled_weight_decay or self._decoupled,
+        }
+        super().__init__(params, defaults)
+
+    def _init_state(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> None:
+        state.setdefault("step", 0)
+        names = ["exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if group["amsgrad"] else [])]
+        for name in names:
+            if name not in state:
+                state[name] = ops.zeros_like(param.detach())
+
+    def _update(self, group: dict[str, Any], plan: _Plan, grads: list[Tensor]) -> None:
+        steps = []
+        for state in plan.states:
+            state["step"] = step = state["step"] + 1
+            steps.append(step)
+        amsgrad = group["amsgrad"]
+        if amsgrad and "max_exp_avg_sq" not in plan.lists:
+            for param, state in zip(plan.params, plan.states):
+                self._init_state(group, param, state)
+        beta1, beta2 = group["betas"]
+        _C.optim.adam_(
+            plan.params,
+            grads,
+            plan.tensors("exp_avg"),
+            plan.tensors("exp_avg_sq"),
+            plan.tensors("max_exp_avg_sq") if amsgrad else [],
+            steps,
+            float(group["lr"]),
+            beta1,
+            beta2,
+            group["eps"],
+            group["weight_decay"],
+            group.get("decoupled_weight_decay", self._decoupled),
+            amsgrad,
+            group["maximize"],
+        )
+
+
+class AdamW(Adam):
+    """Adam whose weight decay acts on the parameter itself: p <- p - lr weight_decay p.
+
+    Source: Loshchilov and Hutter 2017, algorithm 2.
+
+    >>> import flambeau as fl
+    >>> net = fl.nn.Linear(2, 1)
+    >>> fl.optim.AdamW(net.parameters()).defaults["weight_decay"]
+    0.01
+    """
+
+    _decoupled = True
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float | Tensor = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+        amsgrad: bool = False,
+        **options: Any,
+    ) -> None:
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, **options)

@@ -1,0 +1,403 @@
+"""`Optimizer`: parameter groups, state, hooks and their state_dict.
+
+A concrete optimizer keeps, per group, a `_Plan`: the parameters that have gradients and the lists
+of their state tensors, so that a step is a gather of the gradients and one fused call. The plan is
+made anew when it is not certain to be right: another set of gradients, groups or state was loaded.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable
+from copy import deepcopy
+from typing import Any
+
+from flambeau._C import Tensor
+from flambeau.autograd import enable_grad, no_grad
+
+_hook_ids = itertools.count()
+
+
+class _Required:
+    def __repr__(self) -> str:
+        return "<required>"
+
+
+required = _Required()
+
+
+class _Handle:
+    """Takes a hook out again."""
+
+    def __init__(self, table: dict[int, Any]) -> None:
+        self._table = table
+        self.id = next(_hook_ids)
+
+    def remove(self) -> None:
+        self._table.pop(self.id, None)
+
+    def __enter__(self) -> _Handle:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.remove()
+
+
+class _Plan:
+    """What a step over one group needs, for one set of parameters with gradients."""
+
+    def __init__(
+        self, mask: list[bool], params: list[Tensor], states: list[dict[str, Any]]
+    ) -> None:
+        self.mask = mask
+        self.params = params
+        self.states = states
+        self.lists: dict[str, list[Any]] = {}
+
+    def tensors(self, name: str) -> list[Any]:
+        """The state tensors `name` of all parameters, as one list, made once."""
+        found = self.lists.get(name)
+        if found is None:
+            found = self.lists[name] = [state[name] for state in self.states]
+        return found
+
+
+def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(step)
+    def wrapper(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        if self._step_pre_hooks:
+            for hook in tuple(self._step_pre_hooks.values()):
+                changed = hook(self, args, kwargs)
+                if changed is not None:
+                    args, kwargs = changed
+        result = step(self, *args, **kwargs)
+        self._n_steps += 1
+        if self._step_post_hooks:
+            for hook in tuple(self._step_post_hooks.values()):
+                hook(self, args, kwargs)
+        return result
+
+    return wrapper
+
+
+class Optimizer:
+    """Base class: a subclass defines `step`, or `_init_state` and `_update`.
+
+    `params` is an iterable of tensors, of (name, tensor) pairs, or of dicts with a 'params' entry
+    and options of their own.
+
+    Raises:
+        TypeError: `params` is a single tensor, or holds something else.
+        ValueError: no parameters, or one that appears twice or is no leaf.
+    """
+
+    param_groups: list[dict[str, Any]]
+    state: dict[Any, dict[str, Any]]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "step" in cls.__dict__:
+            cls.step = _with_hooks(cls.__dict__["step"])  # type: ignore[method-assign]
+
+    def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
+        self.defaults = defaults
+        self.state = defaultdict(dict)
+        self.param_groups = []
+        self._reset_private()
+        if isinstance(params, Tensor):
+            raise TypeError(
+                f"{type(self).__name__}: params is one Tensor; expected an iterable (wrap it: "
+                "[param])"
+            )
+        groups = list(params)
+        if not groups:
+            raise ValueError(f"{type(self).__name__}: got an empty parameter list")
+        if not isinstance(groups[0], dict):
+            groups = [{"params": groups}]
+        for group in groups:
+            self.add_param_group(dict(group))
+
+    def _reset_private(self) -> None:
+        self._plans: dict[int, _Plan] = {}
+        self._n_steps = 0
+        self._step_pre_hooks: dict[int, Any] = OrderedDict()
+        self._step_post_hooks: dict[int, Any] = OrderedDict()
+        self._state_dict_pre_hooks: dict[int, Any] = OrderedDict()
+        self._state_dict_post_hooks: dict[int, Any] = OrderedDict()
+        self._load_pre_hooks: dict[int, Any] = OrderedDict()
+        self._load_post_hooks: dict[int, Any] = OrderedDict()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            "defaults": self.defaults,
+            "state": dict(self.state),
+            "param_groups": self.param_groups,
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.state = defaultdict(dict, self.state)
+        self._reset_private()
+        self._set_defaults()
+
+    def _set_defaults(self) -> None:
+        for group in self.param_groups:
+            for name, default in self.defaults.items():
+                group.setdefault(name, default)
+
+    def __repr__(self) -> str:
+        text = f"{type(self).__name__} ("
+        for i, group in enumerate(self.param_groups):
+            text += f"\nParameter Group {i}\n"
+            for key in sorted(group):
+                if key != "params":
+                    text += f"    {key}: {group[key]}\n"
+        return text + ")"
+
+    # -------------------------------------------------------------------------------------- groups
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Adds parameters with options of their own, for example layers that were frozen before.
+
+        Raises:
+            TypeError: not a dict, or parameters that are no tensors or come as a set.
+            ValueError: a parameter that is no leaf, is there already, or lacks a required option.
+        """
+        if not isinstance(param_group, dict):
+            raise TypeError(f"add_param_group: got {type(param_group).__name__}; expected a dict")
+        params = param_group["params"]
+        if isinstance(params, Tensor):
+            params = [params]
+        elif isinstance(params, (set, frozenset)):
+            raise TypeError(
+                "add_param_group: params is a set, whose order is not fixed; pass a list"
+            )
+        params = list(params)
+        if params and isinstance(params[0], tuple):
+            param_group["param_names"] = [name for name, _ in params]
+            params = [param for _, param in params]
+        param_group["params"] = params
+        known = {id(p) for group in self.param_groups for p in group["params"]}
+        for i, param in enumerate(params):
+            if not isinstance(param, Tensor):
+                raise TypeError(
+                    f"{type(self).__name__}: parameter {i} is a {type(param).__name__}; expected "
+                    "a Tensor"
+                )
+            if not param.is_leaf:
+                raise ValueError(
+                    f"{type(self).__name__}: parameter {i} (shape {list(param.shape)}) is the "
+                    "result of "
+                    "an operation; only leaf tensors can be optimized"
+                )
+            if id(param) in known:
+                raise ValueError(
+                    f"{type(self).__name__}: parameter {i} (shape {list(param.shape)}) appears "
+                    "twice"
+                )
+            known.add(id(param))
+        for name, default in self.defaults.items():
+            if default is required and name not in param_group:
+                raise ValueError(
+                    f"{type(self).__name__}: a parameter group lacks the option '{name}'"
+                )
+            param_group.setdefault(name, default)
+        self.param_groups.append(param_group)
+        self._plans.clear()
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drops all gradients, or with `set_to_none=False` fills them with zeros."""
+        for group in self.param_groups:
+            for param in group["params"]:
+                if set_to_none:
+                    param.grad = None
+                elif param.grad is not None:
+                    param.grad = param.grad.detach().zero_()
+
+    # ---------------------------------------------------------------------------------------- step
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Moves the parameters along their gradients; `closure` recomputes the loss first."""
+        loss = None
+        if closure is not None:
+            with enable_grad():
+                loss = closure()
+        for i, group in enumerate(self.param_groups):
+            grads = [param.grad for param in group["params"]]
+            mask = [grad is not None for grad in grads]
+            plan = self._plans.get(i)
+            if plan is None or plan.mask != mask:
+                plan = self._make_plan(group, mask)
+                self._plans[i] = plan
+            if plan.params:
+                if len(plan.params) != len(grads):
+                    grads = [grad for grad in grads if grad is not None]
+                self._update(group, plan, grads)
+        return loss
+
+    step = _with_hooks(step)
+
+    def _make_plan(self, group: dict[str, Any], mask: list[bool]) -> _Plan:
+        params = [param for param, has_grad in zip(group["params"], mask) if has_grad]
+        states = []
+        with no_grad():
+            for param in params:
+                state = self.state[param]
+                self._init_state(group, param, state)
+                states.append(state)
+        return _Plan(mask, params, states)
+
+    def _init_state(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> None:
+        """Puts the missing entries into a parameter's state."""
+
+    def _update(self, group: dict[str, Any], plan: _Plan, grads: list[Tensor]) -> None:
+        """Does one fused step over the parameters of a plan."""
+        raise NotImplementedError(f"{type(self).__name__} defines neither step() nor _update()")
+
+    # --------------------------------------------------------------------------------------- state
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns {'state': {index: {...}}, 'param_groups': [...]} with parameters by index."""
+        for hook in tuple(self._state_dict_pre_hooks.values()):
+            hook(self)
+        index: dict[int, int] = {}
+        groups = []
+        for group in self.param_groups:
+            packed = {key: value for key, value in group.items() if key != "params"}
+            for param in group["params"]:
+                index.setdefault(id(param), len(index))
+            packed["params"] = [index[id(param)] for param in group["params"]]
+            groups.append(packed)
+        state = {
+            (index[id(key)] if isinstance(key, Tensor) else key): value
+            for key, value in self.state.items()
+        }
+        result: dict[str, Any] = {"state": state, "param_groups": groups}
+        for hook in tuple(self._state_dict_post_hooks.values()):
+            changed = hook(self, result)
+            if changed is not None:
+                result = changed
+        return result
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Takes over a state_dict; parameters are matched by position.
+
+        State tensors are copied and, but for 'step', cast to their parameter's dtype and device.
+
+        Raises:
+            ValueError: the number of groups or of parameters in a group differs.
+        """
+        state_dict = dict(state_dict)
+        for hook in tuple(self._load_pre_hooks.values()):
+            changed = hook(self, state_dict)
+            if changed is not None:
+                state_dict = changed
+        saved_groups = deepcopy(state_dict["param_groups"])
+        if len(saved_groups) != len(self.param_groups):
+            raise ValueError(
+                f"load_state_dict: the state has {len(saved_groups)} parameter groups, the "
+                "optimizer "
+                f"{len(self.param_groups)}"
+            )
+        by_index: dict[Any, Tensor] = {}
+        for i, (mine, saved) in enumerate(zip(self.param_groups, saved_groups)):
+            if len(mine["params"]) != len(saved["params"]):
+                raise ValueError(
+                    f"load_state_dict: group {i} has {len(saved['params'])} parameters in the "
+                    "state, "
+                    f"{len(mine['params'])} in the optimizer"
+                )
+            by_index.update(zip(saved["params"], mine["params"]))
+        state: dict[Any, dict[str, Any]] = defaultdict(dict)
+        for key, value in state_dict["state"].items():
+            param = by_index.get(key)
+            if param is None:
+                state[key] = deepcopy(value)
+            else:
+                state[param] = {name: _cast(param, name, entry) for name, entry in value.items()}
+        for mine, saved in zip(self.param_groups, saved_groups):
+            saved["params"] = mine["params"]
+            if "param_names" in mine:
+                saved.setdefault("param_names", mine["param_names"])
+        self.state = state
+        self.param_groups = saved_groups
+        self._set_defaults()
+        self._plans.clear()
+        for hook in tuple(self._load_post_hooks.values()):
+            hook(self)
+
+    # --------------------------------------------------------------------------------------- hooks
+
+    @staticmethod
+    def _put(table: dict[int, Any], hook: Callable[..., Any], prepend: bool = False) -> _Handle:
+        handle = _Handle(table)
+        table[handle.id] = hook
+        if prepend:
+            table.move_to_end(handle.id, last=False)  # type: ignore[attr-defined]
+        return handle
+
+    def register_step_pre_hook(self, hook: Callable[..., Any]) -> _Handle:
+        """Calls `hook(optimizer, args, kwargs)` before each step; it may return (args, kwargs)."""
+        return self._put(self._step_pre_hooks, hook)
+
+    def register_step_post_hook(self, hook: Callable[..., Any]) -> _Handle:
+        """Calls `hook(optimizer, args, kwargs)` after each step."""
+        return self._put(self._step_post_hooks, hook)
+
+    def register_state_dict_pre_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> _Handle:
+        """Calls `hook(optimizer)` before `state_dict`."""
+        return self._put(self._state_dict_pre_hooks, hook, prepend)
+
+    def register_state_dict_post_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> _Handle:
+        """Calls `hook(optimizer, state_dict)`; it may return another dict."""
+        return self._put(self._state_dict_post_hooks, hook, prepend)
+
+    def register_load_state_dict_pre_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> _Handle:
+        """Calls `hook(optimizer, state_dict)`; it may return another dict."""
+        return self._put(self._load_pre_hooks, hook, prepend)
+
+    def register_load_state_dict_post_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> _Handle:
+        """Calls `hook(optimizer)` after `load_state_dict`."""
+        return self._put(self._load_post_hooks, hook, prepend)
+
+
+def _cast(param: Tensor, name: str, value: Any) -> Any:
+    if name == "step":
+        return int(value)
+    if isinstance(value, Tensor):
+        if value.is_floating_point() and param.is_floating_point():
+            value = value.to(device=param.device, dtype=param.dtype)
+        return value.detach().clone()
+    return deepcopy(value)
+
+
+def check_range(name: str, **values: Any) -> None:
+    """Raises a ValueError that names the first option that is negative."""
+    for key, value in values.items():
+        if not float(value) >= 0.0:
+            raise ValueError(f"{name}: {key} = {value}; expected >= 0")
+
+
+def check_hints(name: str, differentiable: bool) -> None:
+    """Refuses `differentiable=True`; `foreach`, `fused` and `capturable` are hints and always
+    on.
+    """
+    if differentiable:
+        raise ValueError(
+            f"{name}: differentiable = True; the step is done in place outside of autograd. "
+            "Write the "
+            "update with tensor operations to differentiate through it"
+        )
+
+
+Params = Iterable[Any]

@@ -1,0 +1,87 @@
+"""Stochastic gradient descent with momentum."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flambeau import _C
+from flambeau._C import Tensor, ops
+from flambeau.optim.optimizer import Optimizer, Params, _Plan, check_hints, check_range
+
+
+class SGD(Optimizer):
+    """g <- grad + weight_decay p; b <- momentum b + (1 - dampening) g; p <- p - lr b.
+
+    The first step sets b = g. `nesterov` moves along g + momentum b.
+
+    Raises:
+        ValueError: a negative option, or nesterov without momentum or with dampening.
+
+    Source: Sutskever et al. 2013, with the learning rate outside of the momentum.
+
+    >>> import flambeau as fl
+    >>> p = fl.nn.Parameter(fl.tensor([1.0]))
+    >>> p.grad = fl.tensor([2.0])
+    >>> fl.optim.SGD([p], lr=0.25).step()
+    >>> p.tolist()
+    [0.5]
+    """
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float | Tensor = 1e-3,
+        momentum: float = 0,
+        dampening: float = 0,
+        weight_decay: float = 0,
+        nesterov: bool = False,
+        *,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        check_range("SGD", lr=lr, momentum=momentum, weight_decay=weight_decay)
+        check_hints("SGD", differentiable)
+        if nesterov and (momentum <= 0 or dampening != 0):
+            raise ValueError(
+                f"SGD: nesterov with momentum = {momentum}, dampening = {dampening}; expected "
+                "momentum > 0 and dampening = 0"
+            )
+        defaults = {
+            "lr": lr,
+            "momentum": momentum,
+            "dampening": dampening,
+            "weight_decay": weight_decay,
+            "nesterov": nesterov,
+            "maximize": maximize,
+        }
+        super().__init__(params, defaults)
+
+    def _update(self, group: dict[str, Any], plan: _Plan, grads: list[Tensor]) -> None:
+        momentum = group["momentum"]
+        buffers: list[Any] = []
+        first = plan.lists.get("first", [])
+        if momentum:
+            buffers = plan.lists.get("momentum_buffer")  # type: ignore[assignment]
+            if buffers is None:
+                first, buffers = [], []
+                for param, state in zip(plan.params, plan.states):
+                    first.append(state.get("momentum_buffer") is None)
+                    if first[-1]:
+                        state["momentum_buffer"] = ops.zeros_like(param.detach())
+                    buffers.append(state["momentum_buffer"])
+                plan.lists["momentum_buffer"] = buffers
+                plan.lists["first"] = [False] * len(buffers)
+        _C.optim.sgd_(
+            plan.params,
+            grads,
+            buffers,
+            first,
+            float(group["lr"]),
+            momentum,
+            group["dampening"],
+            group["weight_decay"],
+            group["nesterov"],
+            group["maximize"],
+        )

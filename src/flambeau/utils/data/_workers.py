@@ -1,0 +1,259 @@
+"""The worker threads behind a DataLoader.
+
+    main: batches of indices --tasks--> worker threads --done[seq]--> main, in order of seq
+
+Threads share the dataset and its memory, so nothing is forked, pickled or copied; decoding and
+array work run in parallel as far as they release the GIL. All state lives in `_Shared`, which
+refers to neither the loader nor its iterator: when the iterator is dropped, its finalizer stops
+the threads.
+
+At most `prefetch_factor * workers` batches are under way. Map-style tasks go to whichever worker is
+free, and an iterable dataset's task k to worker k mod workers, so the order does not depend on
+speed.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+_local = threading.local()
+_JOIN_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class WorkerInfo:
+    """What `get_worker_info` says inside a worker."""
+
+    id: int
+    num_workers: int
+    seed: int
+    dataset: Any
+
+
+def get_worker_info() -> WorkerInfo | None:
+    """Inside a worker: its id, the number of workers, its seed and dataset; elsewhere None."""
+    return getattr(_local, "info", None)
+
+
+class _End:
+    """A worker's iterable dataset is exhausted."""
+
+
+class WorkerError:
+    """An exception of a worker, on its way to the consumer."""
+
+    def __init__(self, error: BaseException, where: str) -> None:
+        self.error = error
+        self.where = where
+        self.text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+
+    def reraise(self) -> None:
+        """Raises the same type with the worker's traceback as text, chained to the original."""
+        message = f"{type(self.error).__name__} in DataLoader {self.where}\n{self.text}"
+        if isinstance(self.error, StopIteration):
+            raise RuntimeError(message) from self.error
+        try:
+            error = type(self.error)(message)
+        except Exception:
+            # A type with other arguments: its text stays, the place goes into a RuntimeError.
+            raise RuntimeError(message) from self.error
+        raise error from self.error
+
+
+class _Shared:
+    def __init__(self, n: int) -> None:
+        self.lock = threading.Lock()
+        self.work = threading.Condition(self.lock)  # there may be a task
+        self.ready = threading.Condition(self.lock)  # there may be a result
+        self.stopped = False
+        # One queue for all, or one per worker.
+        self.tasks: list[deque[tuple[int, Any]]] = [deque() for _ in range(n)]
+        self.done: dict[int, Any] = {}
+        self.running: dict[int, tuple[int, Any]] = {}  # worker -> task
+        self.threads: list[threading.Thread] = []
+
+    def stop(self) -> None:
+        with self.lock:
+            self.stopped = True
+            for queue in self.tasks:
+                queue.clear()
+            self.work.notify_all()
+            self.ready.notify_all()
+
+
+def stop_and_join(shared: _Shared) -> None:
+    """Ends the threads; a thread inside the dataset's code ends when that returns."""
+    shared.stop()
+    deadline = time.monotonic() + _JOIN_SECONDS
+    for thread in shared.threads:
+        if thread is not threading.current_thread():
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+
+Fetch = Callable[[Any, Callable[[], bool]], Any]
+
+
+def _worker(
+    shared: _Shared,
+    queue: int,
+    info: WorkerInfo,
+    init_fn: Callable[[int], Any] | None,
+    make_fetch: Callable[[], Fetch],
+) -> None:
+    _local.info = info
+    fetch: Fetch | None = None
+    broken: WorkerError | None = None
+    where = f"worker {info.id} of {info.num_workers}"
+    try:
+        if init_fn is not None:
+            init_fn(info.id)
+        fetch = make_fetch()
+    except BaseException as error:
+        broken = WorkerError(error, f"{where}, while it started")
+    while True:
+        with shared.lock:
+            while not shared.stopped and not shared.tasks[queue]:
+                shared.work.wait()
+            if shared.stopped:
+                return
+            seq, task = shared.tasks[queue].popleft()
+            shared.running[info.id] = (seq, task)
+        result: Any
+        if broken is not None or fetch is None:
+            result = broken
+        else:
+            try:
+                result = fetch(task, lambda: shared.stopped)
+            except BaseException as error:
+                what = "" if task is None else f", batch {_short(task)}"
+                result = WorkerError(error, where + what)
+        with shared.lock:
+            shared.running.pop(info.id, None)
+            if shared.stopped:
+                return
+            shared.done[seq] = result
+            shared.ready.notify_all()
+        del result, task
+
+
+def _short(task: Any) -> str:
+    text = f"indices {task!r}" if isinstance(task, list) else f"index {task!r}"
+    return text if len(text) <= 120 else text[:117] + "..."
+
+
+class WorkerPool:
+    """Threads, their tasks and the results in order."""
+
+    def __init__(
+        self,
+        n: int,
+        dataset: Any,
+        seed: int,
+        init_fn: Callable[[int], Any] | None,
+        make_fetch: Callable[[], Fetch],
+        timeout: float,
+        own_queues: bool,
+    ) -> None:
+        self.n = n
+        self.timeout = timeout
+        self.own_queues = own_queues
+        self.shared = _Shared(n if own_queues else 1)
+        for i in range(n):
+            info = WorkerInfo(i, n, seed + i, dataset)
+            thread = threading.Thread(
+                target=_worker,
+                args=(self.shared, i if own_queues else 0, info, init_fn, make_fetch),
+                name=f"flambeau-data-{i}",
+                daemon=True,
+            )
+            self.shared.threads.append(thread)
+            thread.start()
+
+    def put(self, seq: int, task: Any, worker: int) -> None:
+        """Queues a task; `worker` matters with own queues only."""
+        with self.shared.lock:
+            self.shared.tasks[worker if self.own_queues else 0].append((seq, task))
+            self.shared.work.notify_all()
+
+    def get(self, seq: int) -> Any:
+        """Waits for the result `seq`.
+
+        Raises:
+            RuntimeError: nothing came within `timeout` seconds; the text shows the workers' stacks.
+        """
+        shared = self.shared
+        deadline = time.monotonic() + self.timeout if self.timeout > 0 else None
+        with shared.lock:
+            while seq not in shared.done:
+                if shared.stopped:
+                    raise RuntimeError("DataLoader: the iterator was shut down")
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    break
+                shared.ready.wait(left)
+            else:
+                return shared.done.pop(seq)
+        raise RuntimeError(
+            f"DataLoader: batch {seq} did not come within timeout = {self.timeout} s\n"
+            f"{self._stacks()}"
+        )
+
+    def _stacks(self) -> str:
+        frames = sys._current_frames()
+        lines = []
+        for i, thread in enumerate(self.shared.threads):
+            running = self.shared.running.get(i)
+            doing = "idle" if running is None else f"at batch {running[0]}"
+            lines.append(f"worker {i} ({doing}):")
+            frame = frames.get(thread.ident or 0)
+            if frame is not None and running is not None:
+                lines.append("".join(traceback.format_stack(frame)).rstrip())
+        return "\n".join(lines)
+
+
+def iterate_in_worker_order(
+    pool: WorkerPool, tasks: Iterator[Any] | None, ahead: int
+) -> Iterator[Any]:
+    """Yields the results in order; `tasks` is None for an iterable dataset (tasks without end)."""
+    live = list(range(pool.n))
+    sent: deque[tuple[int, int]] = deque()  # (seq, worker)
+    seq = 0
+    turn = 0
+    exhausted = False
+    while True:
+        while not exhausted and len(sent) < ahead and live:
+            task = None
+            if tasks is not None:
+                try:
+                    task = next(tasks)
+                except StopIteration:
+                    exhausted = True
+                    break
+            worker = live[turn % len(live)]
+            turn = (turn + 1) % len(live)
+            pool.put(seq, task, worker)
+            sent.append((seq, worker))
+            seq += 1
+        if not sent:
+            return
+        number, worker = sent.popleft()
+        result = pool.get(number)
+        if isinstance(result, _End):
+            if worker in live:
+                i = live.index(worker)
+                live.remove(worker)
+                if i < turn:
+                    turn -= 1
+                turn = turn % len(live) if live else 0
+            continue
+        if isinstance(result, WorkerError):
+            result.reraise()
+        yield result
+        del result

@@ -1,0 +1,111 @@
+"""From a list of samples to one batch: the structure stays, the leaves become tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from flambeau import _C
+from flambeau._C import Tensor, ops
+
+
+def _is_numpy(value: Any) -> bool:
+    return type(value).__module__ == "numpy"
+
+
+def _rebuild(like: Any, values: list[Any]) -> Any:
+    if isinstance(like, tuple):
+        return type(like)(*values) if hasattr(like, "_fields") else tuple(values)
+    return values
+
+
+def default_convert(data: Any) -> Any:
+    """Turns NumPy arrays and numbers inside a sample into tensors and leaves the rest."""
+    if isinstance(data, Tensor):
+        return data
+    if _is_numpy(data) and type(data).__name__ not in ("str_", "bytes_", "string_"):
+        if type(data).__name__ == "ndarray" and data.dtype.kind in "SaUO":
+            return data
+        import numpy as np
+
+        return ops.from_numpy(np.array(data))
+    if isinstance(data, Mapping):
+        return {key: default_convert(value) for key, value in data.items()}
+    if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
+        return _rebuild(data, [default_convert(value) for value in data])
+    return data
+
+
+def default_collate(batch: Sequence[Any]) -> Any:
+    """Stacks samples: tensors, arrays and numbers along a new first dimension, containers by entry.
+
+    Raises:
+        TypeError: a leaf of another type; the text names the place in the sample.
+        ValueError: samples whose shapes, lengths or keys differ.
+
+    >>> from flambeau.utils.data import default_collate
+    >>> default_collate([(1, "a"), (2, "b")])
+    [tensor([1, 2]), ['a', 'b']]
+    """
+    return _collate(list(batch), "sample")
+
+
+def _stack(tensors: list[Tensor], where: str) -> Tensor:
+    first = tensors[0].shape
+    for i, t in enumerate(tensors):
+        if t.shape != first:
+            raise ValueError(
+                f"default_collate: {where} has shape {list(t.shape)} in sample {i} of the batch, "
+                "but "
+                f"{list(first)} in sample 0; pad them, or pass collate_fn="
+            )
+    return ops.stack(tensors, 0)
+
+
+def _collate(batch: list[Any], where: str) -> Any:
+    first = batch[0]
+    if isinstance(first, Tensor):
+        return _stack(batch, where)
+    if isinstance(first, bool):
+        return ops.tensor(batch)
+    if _is_numpy(first):
+        if type(first).__name__ in ("str_", "bytes_", "string_"):
+            return batch
+        import numpy as np
+
+        if type(first).__name__ == "ndarray" and first.dtype.kind in "SaUO":
+            raise TypeError(f"default_collate: {where} is an array of dtype {first.dtype}")
+        return _stack([ops.from_numpy(np.array(value)) for value in batch], where)
+    if isinstance(first, float):
+        return ops.tensor(batch, dtype=_C.float64)
+    if isinstance(first, int):
+        return ops.tensor(batch)
+    if isinstance(first, (str, bytes)):
+        return batch
+    if isinstance(first, Mapping):
+        for i, sample in enumerate(batch):
+            if sample.keys() != first.keys():
+                raise ValueError(
+                    f"default_collate: {where} has keys {sorted(map(str, sample))} in sample {i} "
+                    "of the "
+                    f"batch, but {sorted(map(str, first))} in sample 0"
+                )
+        return {key: _collate([s[key] for s in batch], f"{where}[{key!r}]") for key in first}
+    if isinstance(first, Sequence):
+        for i, sample in enumerate(batch):
+            if len(sample) != len(first):
+                raise ValueError(
+                    f"default_collate: {where} has {len(sample)} entries in sample {i} of the "
+                    "batch, but "
+                    f"{len(first)} in sample 0"
+                )
+        columns = [_collate(list(col), f"{where}[{i}]") for i, col in enumerate(zip(*batch))]
+        return _rebuild(first, columns) if hasattr(first, "_fields") else columns
+    raise TypeError(
+        f"default_collate: {where} is a {type(first).__name__}; expected tensors, arrays, "
+        "numbers, str, "
+        "dicts or sequences of them (pass collate_fn= for others)"
+    )
+
+
+Collate = Callable[[list[Any]], Any]

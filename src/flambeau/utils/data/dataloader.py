@@ -1,0 +1,252 @@
+"""`DataLoader`: batches from a dataset, fetched ahead by threads if asked.
+
+Workers are threads: the dataset is shared, not copied or pickled, and the order and the data are
+the same for any number of workers. See `_workers.py` for how they work.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, TypeVar
+
+from flambeau.utils.data._workers import (
+    WorkerPool,
+    _End,
+    iterate_in_worker_order,
+    stop_and_join,
+)
+from flambeau.utils.data.collate import default_collate, default_convert
+from flambeau.utils.data.dataset import IterableDataset
+from flambeau.utils.data.sampler import (
+    BatchSampler,
+    RandomSampler,
+    SequentialSampler,
+    draw_seed,
+)
+
+T = TypeVar("T", covariant=True)
+
+
+class _MapFetch:
+    """Fetches one task (an index, or a list of them) of a map-style dataset."""
+
+    def __init__(self, dataset: Any, collate: Callable[[Any], Any], batched: bool) -> None:
+        self.dataset = dataset
+        self.collate = collate
+        self.batched = batched
+
+    def __call__(self, task: Any, stopped: Callable[[], bool]) -> Any:
+        if not self.batched:
+            return self.collate(self.dataset[task])
+        if hasattr(self.dataset, "__getitems__") and self.dataset.__getitems__:
+            return self.collate(self.dataset.__getitems__(task))
+        samples = []
+        for index in task:
+            if stopped():
+                return None
+            samples.append(self.dataset[index])
+        return self.collate(samples)
+
+
+class _StreamFetch:
+    """Fetches the next batch of an iterable dataset, or `_End`."""
+
+    def __init__(
+        self, dataset: Any, collate: Callable[[Any], Any], batch_size: int | None, drop_last: bool
+    ) -> None:
+        self.stream = iter(dataset)
+        self.collate = collate
+        self.batch_size = batch_size
+        self.drop_last = drop_last
+        self.ended = False
+
+    def __call__(self, task: Any, stopped: Callable[[], bool]) -> Any:
+        samples: list[Any] = []
+        wanted = 1 if self.batch_size is None else self.batch_size
+        while len(samples) < wanted and not self.ended and not stopped():
+            try:
+                samples.append(next(self.stream))
+            except StopIteration:
+                self.ended = True
+        if not samples or (len(samples) < wanted and self.drop_last):
+            return _End()
+        return self.collate(samples[0] if self.batch_size is None else samples)
+
+
+class DataLoader(Generic[T]):
+    """Iterates over batches of a dataset.
+
+    `num_workers` threads fetch `prefetch_factor` batches each ahead. An exception in a worker comes
+    out of the iteration with its own type and the worker's traceback in its text. `timeout`
+    (seconds) bounds the wait for a batch. `pin_memory` and `persistent_workers` are accepted: on a
+    CPU there is nothing to pin, and threads cost too little to keep.
+
+    Raises:
+        ValueError: options that exclude each other or are out of range.
+
+    >>> import flambeau as fl
+    >>> data = fl.utils.data.TensorDataset(fl.arange(5))
+    >>> [batch.tolist() for (batch,) in fl.utils.data.DataLoader(data, batch_size=2)]
+    [[0, 1], [2, 3], [4]]
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler: Any = None,
+        batch_sampler: Any = None,
+        num_workers: int = 0,
+        collate_fn: Callable[[Any], Any] | None = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], Any] | None = None,
+        multiprocessing_context: Any = None,
+        generator: Any = None,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
+    ) -> None:
+        _check(num_workers, timeout, prefetch_factor, persistent_workers, multiprocessing_context)
+        self._iterable = isinstance(dataset, IterableDataset)
+        if self._iterable:
+            if shuffle or sampler is not None or batch_sampler is not None:
+                raise ValueError(
+                    "DataLoader: an IterableDataset sets its own order; leave out shuffle, "
+                    "sampler and "
+                    "batch_sampler"
+                )
+        elif sampler is not None and shuffle:
+            raise ValueError(
+                "DataLoader: shuffle = True with a sampler; the sampler sets the order"
+            )
+        if batch_sampler is not None:
+            if batch_size != 1 or shuffle or sampler is not None or drop_last:
+                raise ValueError(
+                    "DataLoader: batch_sampler excludes batch_size, shuffle, sampler and drop_last"
+                )
+            batch_size = None
+        elif batch_size is None and drop_last:
+            raise ValueError("DataLoader: drop_last = True without a batch_size")
+        elif batch_size is not None and (not isinstance(batch_size, int) or batch_size <= 0):
+            raise ValueError(
+                f"DataLoader: batch_size = {batch_size!r}; expected a positive int or None"
+            )
+        self.dataset = dataset
+        self.num_workers = num_workers
+        self.prefetch_factor = (prefetch_factor or 2) if num_workers > 0 else prefetch_factor
+        self.pin_memory = pin_memory
+        self.timeout = timeout
+        self.worker_init_fn = worker_init_fn
+        self.generator = generator
+        self.persistent_workers = persistent_workers
+        self.in_order = in_order
+        self.batch_size = batch_size
+        self.drop_last = drop_last
+        self.sampler: Any = None
+        if not self._iterable:
+            if sampler is None:
+                sampler = (
+                    RandomSampler(dataset, generator=generator)
+                    if shuffle
+                    else SequentialSampler(dataset)
+                )
+            self.sampler = sampler
+            if batch_size is not None:
+                batch_sampler = BatchSampler(sampler, batch_size, drop_last)
+        self.batch_sampler = batch_sampler
+        self._batched = batch_size is not None or batch_sampler is not None
+        if collate_fn is None:
+            collate_fn = default_collate if self._batched else default_convert
+        self.collate_fn = collate_fn
+
+    def _fetch(self) -> Any:
+        if self._iterable:
+            return _StreamFetch(self.dataset, self.collate_fn, self.batch_size, self.drop_last)
+        return _MapFetch(self.dataset, self.collate_fn, self._batched)
+
+    def _tasks(self) -> Iterator[Any] | None:
+        if self._iterable:
+            return None
+        tasks: Iterator[Any] = iter(self.batch_sampler if self._batched else self.sampler)
+        return tasks
+
+    def __iter__(self) -> Iterator[Any]:
+        # Drawn for any number of workers, so that the random stream does not depend on it.
+        seed = draw_seed(self.generator)
+        if self.num_workers == 0:
+            return self._iterate_here()
+        return _Iterator(self, seed)
+
+    def _iterate_here(self) -> Iterator[Any]:
+        fetch, tasks = self._fetch(), self._tasks()
+
+        def never() -> bool:
+            return False
+
+        if tasks is not None:
+            for task in tasks:
+                yield fetch(task, never)
+            return
+        while not isinstance(batch := fetch(None, never), _End):
+            yield batch
+
+    def __len__(self) -> int:
+        if self._iterable:
+            n = len(self.dataset)
+            if self.batch_size is None:
+                return n
+            return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
+        return len(self.batch_sampler if self._batched else self.sampler)
+
+
+class _Iterator:
+    """One pass with worker threads; dropping it ends them."""
+
+    def __init__(self, loader: DataLoader[Any], seed: int) -> None:
+        self._pool = WorkerPool(
+            loader.num_workers,
+            loader.dataset,
+            seed,
+            loader.worker_init_fn,
+            loader._fetch,
+            float(loader.timeout),
+            own_queues=loader._iterable,
+        )
+        self._close = weakref.finalize(self, stop_and_join, self._pool.shared)
+        ahead = loader.num_workers * (loader.prefetch_factor or 2)
+        self._results = iterate_in_worker_order(self._pool, loader._tasks(), ahead)
+
+    def __iter__(self) -> _Iterator:
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            return next(self._results)
+        except BaseException:
+            self._close()
+            raise
+
+
+def _check(num_workers: Any, timeout: Any, prefetch: Any, persistent: bool, context: Any) -> None:
+    if isinstance(num_workers, bool) or not isinstance(num_workers, int) or num_workers < 0:
+        raise ValueError(f"DataLoader: num_workers = {num_workers!r}; expected an int >= 0")
+    if timeout < 0:
+        raise ValueError(f"DataLoader: timeout = {timeout}; expected seconds >= 0")
+    if prefetch is not None and (num_workers == 0 or prefetch <= 0):
+        raise ValueError(
+            f"DataLoader: prefetch_factor = {prefetch} with num_workers = {num_workers}; "
+            "expected a "
+            "positive int and num_workers > 0"
+        )
+    if persistent and num_workers == 0:
+        raise ValueError("DataLoader: persistent_workers = True needs num_workers > 0")
+    if context is not None:
+        raise ValueError(
+            f"DataLoader: multiprocessing_context = {context!r}; workers are threads, leave it out"
+        )

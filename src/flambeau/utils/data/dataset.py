@@ -1,0 +1,189 @@
+"""Datasets: things with `__getitem__` and `__len__`, or things to iterate."""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
+from typing import Any, Generic, TypeVar
+
+from flambeau._C import Tensor, ops
+
+T = TypeVar("T", covariant=True)
+
+
+class Dataset(Generic[T]):
+    """Maps an index to a sample; a subclass defines `__getitem__` and usually `__len__`.
+
+    `__getitems__(indices)` may be defined as well and then fetches a whole batch at once.
+    """
+
+    def __getitem__(self, index: Any) -> T:
+        raise NotImplementedError(f"{type(self).__name__} defines no __getitem__")
+
+    def __add__(self, other: Dataset[Any]) -> ConcatDataset[Any]:
+        return ConcatDataset([self, other])
+
+
+class IterableDataset(Dataset[T]):
+    """A stream of samples; a subclass defines `__iter__`.
+
+    With several workers each one iterates for itself: use `get_worker_info()` to share the stream
+    out, or every sample comes once per worker.
+    """
+
+    def __iter__(self) -> Iterator[T]:
+        raise NotImplementedError(f"{type(self).__name__} defines no __iter__")
+
+    def __add__(self, other: Dataset[Any]) -> ChainDataset[Any]:  # type: ignore[override]
+        return ChainDataset([self, other])
+
+
+class TensorDataset(Dataset[tuple[Tensor, ...]]):
+    """Samples are the rows of tensors with equal first dimension.
+
+    Raises:
+        ValueError: the first dimensions differ.
+
+    >>> import flambeau as fl
+    >>> data = fl.utils.data.TensorDataset(fl.zeros(5, 2), fl.arange(5))
+    >>> len(data), data[3][1].item()
+    (5, 3)
+    """
+
+    tensors: tuple[Tensor, ...]
+
+    def __init__(self, *tensors: Tensor) -> None:
+        if not tensors:
+            raise ValueError("TensorDataset: got no tensors")
+        for i, t in enumerate(tensors):
+            if t.dim() == 0 or t.shape[0] != tensors[0].shape[0]:
+                raise ValueError(
+                    f"TensorDataset: tensor {i} has shape {list(t.shape)}, tensor 0 "
+                    f"{list(tensors[0].shape)}; the first dimensions must be equal"
+                )
+        self.tensors = tensors
+
+    def __getitem__(self, index: Any) -> tuple[Tensor, ...]:
+        return tuple(t[index] for t in self.tensors)
+
+    def __len__(self) -> int:
+        return int(self.tensors[0].shape[0])
+
+
+class StackDataset(Dataset[Any]):
+    """Joins datasets of equal length: samples are tuples, or dicts with keyword arguments.
+
+    Raises:
+        ValueError: none or both kinds of arguments, or unequal lengths.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if bool(args) == bool(kwargs):
+            raise ValueError("StackDataset: give datasets either by position or by keyword")
+        self.datasets: Any = kwargs or args
+        parts = list(kwargs.values()) if kwargs else list(args)
+        lengths = [len(part) for part in parts]
+        if len(set(lengths)) != 1:
+            raise ValueError(f"StackDataset: the lengths are {lengths}; expected equal ones")
+        self._length = lengths[0]
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(self.datasets, dict):
+            return {name: part[index] for name, part in self.datasets.items()}
+        return tuple(part[index] for part in self.datasets)
+
+    def __len__(self) -> int:
+        return self._length
+
+
+class ConcatDataset(Dataset[T]):
+    """Several datasets one after the other.
+
+    Raises:
+        ValueError: none given, or one of them is iterable only.
+    """
+
+    def __init__(self, datasets: Iterable[Dataset[Any]]) -> None:
+        self.datasets = list(datasets)
+        if not self.datasets:
+            raise ValueError("ConcatDataset: got no datasets")
+        for i, part in enumerate(self.datasets):
+            if isinstance(part, IterableDataset):
+                raise ValueError(
+                    f"ConcatDataset: dataset {i} is an IterableDataset; use ChainDataset"
+                )
+        self.cumulative_sizes = list(accumulate(len(part) for part in self.datasets))  # type: ignore[arg-type]
+
+    def __len__(self) -> int:
+        return self.cumulative_sizes[-1]
+
+    def __getitem__(self, index: int) -> Any:
+        n = len(self)
+        if not -n <= index < n:
+            raise IndexError(f"ConcatDataset: index {index}, but it has {n} samples")
+        index %= n
+        k = bisect.bisect_right(self.cumulative_sizes, index)
+        return self.datasets[k][index - (self.cumulative_sizes[k - 1] if k else 0)]
+
+
+class ChainDataset(IterableDataset[T]):
+    """Several streams one after the other."""
+
+    def __init__(self, datasets: Iterable[Dataset[Any]]) -> None:
+        self.datasets = datasets
+
+    def __iter__(self) -> Iterator[Any]:
+        for part in self.datasets:
+            if not isinstance(part, IterableDataset):
+                raise TypeError(
+                    f"ChainDataset: got a {type(part).__name__}; expected IterableDatasets"
+                )
+            yield from part
+
+    def __len__(self) -> int:
+        return sum(len(part) for part in self.datasets)  # type: ignore[arg-type,misc]
+
+
+class Subset(Dataset[T]):
+    """The samples of a dataset at the given indices."""
+
+    def __init__(self, dataset: Dataset[Any], indices: Sequence[int]) -> None:
+        self.dataset = dataset
+        self.indices = indices
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, list):
+            return self.dataset[[self.indices[i] for i in index]]
+        return self.dataset[self.indices[index]]
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+def random_split(
+    dataset: Dataset[Any], lengths: Sequence[float], generator: Any = None
+) -> list[Subset[Any]]:
+    """Splits a dataset at random into parts of the given lengths, or shares that sum to 1.
+
+    With shares the samples left over by rounding go to the parts in turn.
+
+    Raises:
+        ValueError: the lengths do not sum to the dataset's, or a share is outside [0, 1].
+    """
+    n = len(dataset)  # type: ignore[arg-type]
+    if math.isclose(sum(lengths), 1) and sum(lengths) <= 1 + 1e-9 and n != 1:
+        for i, share in enumerate(lengths):
+            if not 0 <= share <= 1:
+                raise ValueError(f"random_split: share {i} is {share}; expected 0 to 1")
+        counts = [math.floor(n * share) for share in lengths]
+        for i in range(n - sum(counts)):
+            counts[i % len(counts)] += 1
+    else:
+        counts = [int(count) for count in lengths]
+    if sum(counts) != n or any(count < 0 for count in counts):
+        raise ValueError(f"random_split: lengths {list(lengths)} do not sum to the {n} samples")
+    order = ops.randperm(n, generator=generator).tolist()
+    ends = list(accumulate(counts))
+    return [Subset(dataset, order[end - count : end]) for end, count in zip(ends, counts)]

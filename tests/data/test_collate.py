@@ -1,0 +1,49 @@
+"""default_collate and default_convert."""
+
+from collections import namedtuple
+
+import numpy as np
+import pytest
+
+import flambeau as fl
+from flambeau.utils.data import default_collate, default_convert
+
+Point = namedtuple("Point", "x y")
+
+
+def test_leaves():
+    assert default_collate([1, 2]).dtype == fl.int64
+    assert default_collate([1.0, 2.0]).dtype == fl.float64
+    assert default_collate([True, False]).dtype == fl.bool
+    assert default_collate([np.float32(1), np.float32(2)]).dtype == fl.float32
+    assert default_collate([np.zeros(3), np.ones(3)]).shape == (2, 3)
+    assert default_collate([fl.zeros(3), fl.ones(3)]).shape == (2, 3)
+    assert default_collate(["a", "b"]) == ["a", "b"]
+
+
+def test_containers():
+    out = default_collate(
+        [{"a": (1, [2.0]), "p": Point(1, 2)}, {"a": (3, [4.0]), "p": Point(5, 6)}]
+    )
+    assert out["a"][0].tolist() == [1, 3] and out["a"][1][0].tolist() == [2.0, 4.0]
+    assert isinstance(out["p"], Point) and out["p"].y.tolist() == [2, 6]
+
+
+@pytest.mark.parametrize(
+    "batch, error, text",
+    [
+        ([fl.zeros(2), fl.zeros(3)], ValueError, r"sample has shape \[3\] in sample 1"),
+        ([{"a": fl.zeros(2)}, {"a": fl.zeros(3)}], ValueError, r"sample\['a'\] has shape"),
+        ([(1, 2), (1,)], ValueError, "1 entries in sample 1"),
+        ([{"a": 1}, {"b": 1}], ValueError, "keys"),
+        ([(1, object())] * 2, TypeError, r"sample\[1\] is a object"),
+    ],
+)
+def test_errors_name_the_place(batch, error, text):
+    with pytest.raises(error, match=text):
+        default_collate(batch)
+
+
+def test_convert():
+    out = default_convert({"a": np.arange(3), "b": ["x", 1]})
+    assert isinstance(out["a"], fl.Tensor) and out["b"] == ["x", 1]

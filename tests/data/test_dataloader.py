@@ -1,0 +1,257 @@
+"""DataLoader: order, workers, errors, shutdown."""
+
+import gc
+import threading
+import time
+
+import pytest
+
+import flambeau as fl
+from flambeau.utils.data import (
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    TensorDataset,
+    get_worker_info,
+)
+
+WORKERS = [0, 1, 2, 4]
+
+
+class Squares(Dataset):
+    def __init__(self, n=20):
+        self.n = n
+
+    def __len__(self):
+        return self.n
+
+    def __getitem__(self, i):
+        return i * i
+
+
+class Stream(IterableDataset):
+    """Shares its numbers out among the workers."""
+
+    def __init__(self, n):
+        self.n = n
+
+    def __iter__(self):
+        info = get_worker_info()
+        first, step = (0, 1) if info is None else (info.id, info.num_workers)
+        yield from range(first, self.n, step)
+
+
+def ours():
+    return [t for t in threading.enumerate() if t.name.startswith("flambeau-data")]
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left():
+    yield
+    gc.collect()
+    assert ours() == []
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_order(workers, drop_last):
+    loader = DataLoader(Squares(10), batch_size=4, num_workers=workers, drop_last=drop_last)
+    want = [[0, 1, 4, 9], [16, 25, 36, 49], [64, 81]][: 2 if drop_last else 3]
+    assert [b.tolist() for b in loader] == want and len(loader) == len(want)
+    assert [b.tolist() for b in loader] == want  # again
+
+
+def test_shuffle_is_the_same_for_any_number_of_workers():
+    def epoch(workers):
+        fl.manual_seed(7)
+        loader = DataLoader(Squares(50), batch_size=8, shuffle=True, num_workers=workers)
+        batches = [b.tolist() for b in loader] + [b.tolist() for b in loader]
+        return batches, fl.rand(1).item()  # the stream behind is the same as well
+
+    runs = [epoch(w) for w in WORKERS]
+    assert all(run == runs[0] for run in runs)
+    first = [x for b in runs[0][0][:7] for x in b]
+    assert sorted(first) == [i * i for i in range(50)] and first != sorted(first)
+
+
+def test_a_generator_decides_the_order():
+    def epoch(seed):
+        g = fl.Generator()
+        g.manual_seed(seed)
+        return [b.tolist() for b in DataLoader(Squares(), shuffle=True, generator=g)]
+
+    assert epoch(1) == epoch(1) != epoch(2)
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_iterable_dataset(workers):
+    loader = DataLoader(Stream(11), batch_size=2, num_workers=workers)
+    seen = sorted(x for batch in loader for x in batch.tolist())
+    assert seen == list(range(11))
+
+
+def test_iterable_order_goes_round_the_workers():
+    loader = DataLoader(Stream(10), batch_size=2, num_workers=2)
+    assert [b.tolist() for b in loader] == [[0, 2], [1, 3], [4, 6], [5, 7], [8], [9]]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_without_batches(workers):
+    assert list(DataLoader(Squares(4), batch_size=None, num_workers=workers)) == [0, 1, 4, 9]
+    got = list(DataLoader(Squares(4), batch_sampler=[[0, 3], [1]], num_workers=workers))
+    assert [b.tolist() for b in got] == [[0, 9], [1]]
+
+
+def test_collate_fn_and_getitems():
+    class Fast(Squares):
+        def __getitems__(self, indices):
+            return [("fast", i) for i in indices]
+
+    assert list(DataLoader(Fast(4), batch_size=2, collate_fn=list))[0] == [("fast", 0), ("fast", 1)]
+
+
+class Broken(Squares):
+    def __init__(self, error):
+        super().__init__(20)
+        self.error = error
+
+    def __getitem__(self, i):
+        if i == 9:
+            raise self.error
+        return i
+
+
+class Custom(Exception):
+    def __init__(self, a, b):
+        super().__init__(f"{a} and {b}")
+
+
+@pytest.mark.parametrize(
+    "error", [KeyError("nine"), ValueError("nine"), ZeroDivisionError()], ids=repr
+)
+def test_an_error_in_a_worker_keeps_type_text_and_place(error):
+    got = []
+    with pytest.raises(type(error)) as caught:
+        for batch in DataLoader(Broken(error), batch_size=4, num_workers=2):
+            got.append(batch.tolist())
+    text = str(caught.value)
+    assert "worker" in text and "in __getitem__" in text and "indices [8, 9, 10, 11]" in text
+    assert caught.value.__cause__ is error
+    assert got == [[0, 1, 2, 3], [4, 5, 6, 7]]
+
+
+def test_an_error_of_a_type_with_other_arguments():
+    with pytest.raises(RuntimeError, match="Custom in DataLoader worker") as caught:
+        list(DataLoader(Broken(Custom(1, 2)), num_workers=2))
+    assert isinstance(caught.value.__cause__, Custom)
+
+
+def test_errors_in_init_fn_and_collate():
+    def fail(*args):
+        raise OSError("no disk")
+
+    for options in ({"worker_init_fn": fail}, {"collate_fn": fail}):
+        with pytest.raises(OSError, match="no disk"):
+            list(DataLoader(Squares(), num_workers=2, **options))
+
+
+def test_breaking_out_ends_the_threads():
+    for i, _ in enumerate(DataLoader(Squares(1000), num_workers=4)):
+        assert len(ours()) == 4
+        if i == 3:
+            break
+    gc.collect()
+    assert ours() == []
+
+
+def test_dropping_an_unused_iterator_ends_the_threads():
+    it = iter(DataLoader(Squares(1000), num_workers=2))
+    del it
+    gc.collect()
+    assert ours() == []
+
+
+def test_nothing_is_fetched_far_ahead():
+    class Counting(Squares):
+        fetched = 0
+
+        def __getitem__(self, i):
+            self.fetched += 1
+            return i
+
+    data = Counting(1000)
+    it = iter(DataLoader(data, batch_size=1, num_workers=2, prefetch_factor=3))
+    next(it)
+    deadline = time.monotonic() + 5
+    while data.fetched < 7 and time.monotonic() < deadline:
+        pass
+    assert data.fetched <= 7
+    del it
+
+
+def test_timeout_names_the_worker_and_its_stack():
+    release = threading.Event()
+
+    class Stuck(Squares):
+        def __getitem__(self, i):
+            release.wait(20)
+            return i
+
+    loader = DataLoader(Stuck(), num_workers=1, timeout=0.05)
+    it = iter(loader)
+    threading.Timer(0.5, release.set).start()
+    with pytest.raises(RuntimeError, match="batch 0 did not come within timeout") as caught:
+        next(it)
+    assert "release.wait(20)" in str(caught.value)
+
+
+def test_worker_info():
+    class Who(Squares):
+        def __getitem__(self, i):
+            info = get_worker_info()
+            return (info.id, info.num_workers, info.dataset is self)
+
+    assert get_worker_info() is None
+    started = []
+    loader = DataLoader(
+        Who(8), batch_size=None, num_workers=2, worker_init_fn=started.append, collate_fn=tuple
+    )
+    assert {(n, same) for _, n, same in loader} == {(2, True)}
+    assert sorted(started) == [0, 1]
+
+
+def test_two_iterators_at_once():
+    loader = DataLoader(Squares(6), batch_size=2, num_workers=2)
+    pairs = [(a.tolist(), b.tolist()) for a, b in zip(loader, loader)]
+    assert all(a == b for a, b in pairs) and len(pairs) == 3
+
+
+def test_tensors_come_out_stacked():
+    data = TensorDataset(fl.arange(6).reshape(3, 2), fl.arange(3))
+    x, y = next(iter(DataLoader(data, batch_size=3)))
+    assert x.shape == (3, 2) and y.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "options, text",
+    [
+        ({"num_workers": -1}, "num_workers = -1"),
+        ({"timeout": -1}, "timeout"),
+        ({"prefetch_factor": 2}, "prefetch_factor"),
+        ({"persistent_workers": True}, "persistent_workers"),
+        ({"batch_size": 0}, "batch_size = 0"),
+        ({"batch_size": None, "drop_last": True}, "drop_last"),
+        ({"shuffle": True, "sampler": [1]}, "shuffle"),
+        ({"batch_sampler": [[1]], "batch_size": 2}, "batch_sampler"),
+        ({"multiprocessing_context": "fork"}, "workers are threads"),
+    ],
+    ids=str,
+)
+def test_options_are_checked(options, text):
+    with pytest.raises(ValueError, match=text):
+        DataLoader(Squares(), **options)
+
+
+def test_an_iterable_dataset_takes_no_sampler():
+    with pytest.raises(ValueError, match="sets its own order"):
+        DataLoader(Stream(3), shuffle=True)

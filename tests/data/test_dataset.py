@@ -1,0 +1,69 @@
+"""Datasets and samplers."""
+
+import pytest
+
+import flambeau as fl
+from flambeau.utils import data as D
+
+
+class Count(D.IterableDataset):
+    def __init__(self, n):
+        self.n = n
+
+    def __iter__(self):
+        return iter(range(self.n))
+
+
+def test_tensor_dataset():
+    d = D.TensorDataset(fl.arange(3), fl.arange(6).reshape(3, 2))
+    a, b = d[1]
+    assert len(d) == 3 and a.item() == 1 and b.tolist() == [2, 3]
+    with pytest.raises(ValueError, match=r"tensor 1 has shape \[2\], tensor 0 \[3\]"):
+        D.TensorDataset(fl.zeros(3), fl.zeros(2))
+
+
+def test_concat_subset_stack_chain():
+    d = D.Subset(range(10), [7, 8]) + D.Subset(range(10), [1])
+    assert [d[i] for i in range(3)] == [7, 8, 1] and d[-1] == 1 and len(d) == 3
+    with pytest.raises(IndexError, match="index 3, but it has 3"):
+        d[3]
+    assert D.StackDataset(a=range(3), b="xyz")[1] == {"a": 1, "b": "y"}
+    assert D.StackDataset(range(3), "xyz")[2] == (2, "z")
+    with pytest.raises(ValueError, match=r"\[3, 2\]"):
+        D.StackDataset(range(3), "xy")
+    assert list(Count(2) + Count(3)) == [0, 1, 0, 1, 2]
+    with pytest.raises(ValueError, match="use ChainDataset"):
+        D.ConcatDataset([Count(2)])
+
+
+def test_random_split():
+    g = fl.Generator()
+    g.manual_seed(1)
+    a, b = D.random_split(range(10), [7, 3], generator=g)
+    assert len(a) == 7 and len(b) == 3
+    assert sorted([a[i] for i in range(7)] + [b[i] for i in range(3)]) == list(range(10))
+    assert [len(p) for p in D.random_split(range(10), [0.35, 0.35, 0.3])] == [4, 3, 3]
+    with pytest.raises(ValueError, match="do not sum"):
+        D.random_split(range(10), [7, 4])
+
+
+def test_random_samplers():
+    fl.manual_seed(0)
+    order = list(D.RandomSampler(range(20)))
+    assert sorted(order) == list(range(20)) and order != sorted(order)
+    assert len(list(D.RandomSampler(range(3), num_samples=7))) == 7
+    drawn = list(D.RandomSampler(range(3), replacement=True, num_samples=50))
+    assert len(drawn) == 50 and set(drawn) == {0, 1, 2}
+    assert sorted(D.SubsetRandomSampler([3, 5, 9])) == [3, 5, 9]
+    drawn = list(D.WeightedRandomSampler([0.0, 1.0, 3.0], 400))
+    assert 0 not in drawn and 230 < drawn.count(2) < 360
+    assert sorted(D.WeightedRandomSampler([1.0, 1.0], 2, replacement=False)) == [0, 1]
+
+
+def test_batch_sampler():
+    s = D.BatchSampler(D.SequentialSampler(range(5)), 2, drop_last=True)
+    assert list(s) == [[0, 1], [2, 3]] and len(s) == 2
+    with pytest.raises(ValueError, match="batch_size = 0"):
+        D.BatchSampler([], 0, False)
+    with pytest.raises(ValueError, match="num_samples = 0"):
+        D.RandomSampler(range(3), num_samples=0)

@@ -1,0 +1,117 @@
+"""Attention and transformers: against a plain version, masks, both paths, errors."""
+
+import numpy as np
+import pytest
+
+import flambeau as fl
+from flambeau import nn
+
+
+def setup_function():
+    fl.manual_seed(0)
+
+
+def softmax(x):
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def reference(layer, q, k, v, mask):
+    """q [B, T, E], additive mask broadcastable to [B, H, T, S]."""
+    e, heads = layer.embed_dim, layer.num_heads
+    w, b = layer.in_proj_weight.detach().numpy(), layer.in_proj_bias.detach().numpy()
+    parts = [x @ w[i * e : (i + 1) * e].T + b[i * e : (i + 1) * e] for i, x in enumerate((q, k, v))]
+    q, k, v = (x.reshape(*x.shape[:2], heads, -1).transpose(0, 2, 1, 3) for x in parts)
+    p = softmax(q @ k.swapaxes(-1, -2) / np.sqrt(e // heads) + mask)
+    out = (p @ v).transpose(0, 2, 1, 3)
+    out = out.reshape(*out.shape[:2], e)
+    wo, bo = layer.out_proj.weight.detach().numpy(), layer.out_proj.bias.detach().numpy()
+    return out @ wo.T + bo, p.mean(1)
+
+
+@pytest.mark.parametrize("need_weights", [True, False])
+@pytest.mark.parametrize("masked", ["none", "attn", "padding", "both"])
+def test_against_numpy(masked, need_weights):
+    layer = nn.MultiheadAttention(8, 2, batch_first=True)
+    q, kv = fl.randn(2, 3, 8), fl.randn(2, 4, 8)
+    attn = fl.tensor([[False, True, False, False]] * 3) if masked in ("attn", "both") else None
+    pad = fl.tensor([[False] * 4, [False, False, False, True]])
+    pad = pad if masked in ("padding", "both") else None
+    additive = np.zeros((2, 1, 3, 4))
+    if attn is not None:
+        additive = np.where(attn.numpy(), -np.inf, additive)
+    if pad is not None:
+        additive = np.where(pad.numpy()[:, None, None, :], -np.inf, additive)
+    want, want_weights = reference(layer, q.numpy(), kv.numpy(), kv.numpy(), additive)
+    out, weights = layer(q, kv, kv, pad, need_weights, attn)
+    np.testing.assert_allclose(out.detach().numpy(), want, rtol=1e-4, atol=1e-5)
+    if need_weights:
+        np.testing.assert_allclose(weights.detach().numpy(), want_weights, rtol=1e-4, atol=1e-5)
+    else:
+        assert weights is None
+
+
+def test_layouts_agree():
+    layer = nn.MultiheadAttention(8, 2)
+    first = nn.MultiheadAttention(8, 2, batch_first=True)
+    first.load_state_dict(layer.state_dict())
+    x = fl.randn(3, 2, 8)
+    a, w = layer(x, x, x)
+    y = x.transpose(0, 1)
+    b, w2 = first(y, y, y)
+    np.testing.assert_allclose(a.detach().numpy(), b.transpose(0, 1).detach().numpy(), rtol=1e-5)
+    one, w3 = layer(x[:, 1], x[:, 1], x[:, 1], average_attn_weights=False)
+    np.testing.assert_allclose(one.detach().numpy(), a[:, 1].detach().numpy(), rtol=1e-4, atol=1e-6)
+    assert w.shape == (2, 3, 3) and w3.shape == (2, 3, 3)
+
+
+def test_causal_hint_changes_nothing():
+    layer = nn.MultiheadAttention(8, 2)
+    x = fl.randn(4, 2, 8)
+    mask = nn.Transformer.generate_square_subsequent_mask(4)
+    a, _ = layer(x, x, x, attn_mask=mask, need_weights=False, is_causal=True)
+    b, _ = layer(x, x, x, attn_mask=mask)
+    np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match="is_causal=True is a hint"):
+        layer(x, x, x, is_causal=True)
+
+
+def test_errors():
+    with pytest.raises(ValueError, match="embed_dim = 8 does not divide by num_heads = 3"):
+        nn.MultiheadAttention(8, 3)
+    layer = nn.MultiheadAttention(8, 2)
+    x = fl.zeros(3, 2, 8)
+    with pytest.raises(ValueError, match="key has 6 features"):
+        layer(x, fl.zeros(3, 2, 6), x)
+    with pytest.raises(ValueError, match=r"attn_mask has shape \[2, 3\]; expected \[3, 3\]"):
+        layer(x, x, x, attn_mask=fl.zeros(2, 3))
+    with pytest.raises(ValueError, match=r"key_padding_mask has shape \[3, 2\]"):
+        layer(x, x, x, key_padding_mask=fl.zeros(3, 2))
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_a_transformer_does_not_look_ahead(batch_first, norm_first):
+    model = nn.Transformer(
+        8, 2, 1, 2, 16, dropout=0.0, batch_first=batch_first, norm_first=norm_first
+    ).eval()
+    src, tgt = fl.randn(4, 2, 8), fl.randn(5, 2, 8)
+    if batch_first:
+        src, tgt = src.transpose(0, 1), tgt.transpose(0, 1)
+    mask = nn.Transformer.generate_square_subsequent_mask(5)
+    a = model(src, tgt, tgt_mask=mask)
+    changed = tgt.clone()
+    if batch_first:
+        changed[:, 3:] *= -1
+    else:
+        changed[3:] *= -1
+    b = model(src, changed, tgt_mask=mask)
+    moved = (a - b).abs().sum(-1)
+    early, late = (moved[:, :3], moved[:, 3:]) if batch_first else (moved[:3], moved[3:])
+    assert early.max().item() < 1e-4 and late.min().item() > 1e-3
+
+
+def test_encoder_copies_its_layer():
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16), 3, nn.LayerNorm(8))
+    assert len({id(p) for p in encoder.parameters()}) == 3 * 12 + 2
+    assert encoder(fl.zeros(3, 2, 8)).shape == (3, 2, 8)

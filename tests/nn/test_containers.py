@@ -1,0 +1,74 @@
+"""Sequential, ModuleList, ModuleDict, ParameterList, ParameterDict."""
+
+from collections import OrderedDict
+
+import pytest
+
+import flambeau as fl
+from flambeau import nn
+
+
+def test_sequential_slices_and_edits():
+    net = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
+    assert len(net) == 3 and isinstance(net[-2], nn.ReLU)
+    assert net[:2](fl.zeros(1, 2)).shape == (1, 3)
+    net[1] = nn.Tanh()
+    net.append(nn.Sigmoid())
+    net.insert(0, nn.Identity())
+    assert [type(m).__name__ for m in net] == ["Identity", "Linear", "Tanh", "Linear", "Sigmoid"]
+    assert isinstance(net.pop(-1), nn.Sigmoid)
+    del net[0]
+    assert list(net._modules) == ["0", "1", "2"]
+    assert len(net + nn.Sequential(nn.ReLU())) == 4
+    assert len(net * 2) == 6
+    with pytest.raises(IndexError, match="index 7, but it has 3 entries"):
+        net[7]
+
+
+def test_sequential_from_ordered_dict():
+    net = nn.Sequential(OrderedDict(first=nn.Linear(2, 2), second=nn.ReLU()))
+    assert list(net.state_dict()) == ["first.weight", "first.bias"]
+    assert net.first is net[0]
+
+
+def test_module_list():
+    layers = nn.ModuleList([nn.Linear(1, 1)])
+    layers += [nn.ReLU()]
+    layers.extend([nn.Tanh()])
+    layers.insert(1, nn.Identity())
+    assert len(layers) == 4 and isinstance(layers[-1], nn.Tanh)
+    assert isinstance(layers[1:3], nn.ModuleList)
+    del layers[0]
+    assert list(layers._modules) == ["0", "1", "2"]
+    with pytest.raises(TypeError, match="expected an iterable"):
+        layers.extend(3)
+
+
+def test_module_dict():
+    heads = nn.ModuleDict({"a": nn.Linear(2, 1)})
+    heads["b"] = nn.Linear(2, 2)
+    heads.update([("c", nn.ReLU())])
+    assert list(heads) == ["a", "b", "c"] and "b" in heads
+    assert isinstance(heads.pop("c"), nn.ReLU)
+    assert len(list(heads.parameters())) == 4
+
+
+def test_parameter_list_registers():
+    params = nn.ParameterList([fl.zeros(2), nn.Parameter(fl.ones(3))])
+    params.append(fl.zeros(1))
+    assert [tuple(p.shape) for p in params.parameters()] == [(2,), (3,), (1,)]
+    assert list(params.state_dict()) == ["0", "1", "2"]
+    assert len(params[1:]) == 2
+    assert "Parameter containing" in repr(params)
+
+
+def test_parameter_dict_registers():
+    params = nn.ParameterDict({"w": fl.zeros(2)})
+    params["b"] = nn.Parameter(fl.zeros(1))
+    assert list(params.keys()) == ["w", "b"] and isinstance(params["w"], nn.Parameter)
+    assert list(params.state_dict()) == ["w", "b"]
+    assert params.get("none") is None
+    del params["w"]
+    assert len(params) == 1
+    with pytest.raises(KeyError):
+        params["w"]

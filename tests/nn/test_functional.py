@@ -1,0 +1,217 @@
+"""Functions against NumPy and SciPy, and the errors of losses."""
+
+import numpy as np
+import pytest
+import scipy.special as sp
+
+import flambeau as fl
+from flambeau import nn
+from flambeau.nn import functional as F
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(4, 5))
+Y = RNG.normal(size=(4, 5))
+
+
+def t(a):
+    return fl.tensor(np.asarray(a).tolist(), dtype=fl.float64)
+
+
+def close(got, want, tol=1e-9):
+    np.testing.assert_allclose(got.detach().numpy(), want, rtol=tol, atol=tol)
+
+
+def softplus(x):
+    return np.logaddexp(0, x)
+
+
+@pytest.mark.parametrize(
+    "name, want",
+    [
+        ("relu", np.maximum(X, 0)),
+        ("relu6", np.clip(X, 0, 6)),
+        ("silu", X * sp.expit(X)),
+        ("mish", X * np.tanh(softplus(X))),
+        ("sigmoid", sp.expit(X)),
+        ("tanh", np.tanh(X)),
+        ("gelu", X * sp.ndtr(X)),
+        ("softplus", softplus(X)),
+        ("softsign", X / (1 + np.abs(X))),
+        ("logsigmoid", -softplus(-X)),
+        ("hardswish", X * np.clip(X + 3, 0, 6) / 6),
+        ("hardsigmoid", np.clip(X + 3, 0, 6) / 6),
+        ("tanhshrink", X - np.tanh(X)),
+        ("elu", np.where(X > 0, X, np.expm1(X))),
+        ("leaky_relu", np.where(X > 0, X, 0.01 * X)),
+        ("hardtanh", np.clip(X, -1, 1)),
+    ],
+    ids=lambda v: v if isinstance(v, str) else "",
+)
+def test_activations(name, want):
+    close(getattr(F, name)(t(X)), want)
+
+
+@pytest.mark.parametrize("name", ["relu", "silu", "elu", "hardtanh", "leaky_relu", "selu"])
+def test_inplace_writes_into_the_input(name):
+    x = t(X)
+    want = getattr(F, name)(t(X))
+    assert getattr(F, name)(x, inplace=True) is x
+    close(x, want.numpy())
+
+
+REDUCE = {"mean": np.mean, "sum": np.sum, "none": lambda a: a}
+P, Q = sp.expit(X), sp.expit(Y)
+D = np.abs(X - Y)
+LOSSES = {
+    "mse_loss": (X, Y, (X - Y) ** 2),
+    "l1_loss": (X, Y, D),
+    "smooth_l1_loss": (X, Y, np.where(D < 1, D * D / 2, D - 0.5)),
+    "huber_loss": (X, Y, np.where(D < 1, D * D / 2, D - 0.5)),
+    "binary_cross_entropy": (P, Q, -(Q * np.log(P) + (1 - Q) * np.log1p(-P))),
+    "binary_cross_entropy_with_logits": (X, Q, softplus(X) - Q * X),
+}
+
+
+@pytest.mark.parametrize("reduction", list(REDUCE))
+@pytest.mark.parametrize("name", list(LOSSES))
+def test_losses(name, reduction):
+    x, y, want = LOSSES[name]
+    close(getattr(F, name)(t(x), t(y), reduction=reduction), REDUCE[reduction](want))
+
+
+@pytest.mark.parametrize("name", [*LOSSES, "kl_div", "soft_margin_loss", "poisson_nll_loss"])
+def test_losses_do_not_broadcast(name):
+    with pytest.raises(ValueError, match=r"target has shape \[4\].*input has shape \[4, 1\]"):
+        getattr(F, name)(fl.zeros(4, 1), fl.zeros(4))
+
+
+@pytest.mark.parametrize("name", [*LOSSES, "cross_entropy"])
+def test_unknown_reduction(name):
+    with pytest.raises(ValueError, match="reduction = 'avg'; expected 'none', 'mean' or 'sum'"):
+        getattr(F, name)(fl.zeros(4, 4), fl.zeros(4, 4), reduction="avg")
+
+
+def reference_cross_entropy(x, target, weight, smoothing, ignore=-100):
+    logp = sp.log_softmax(x, 1)
+    keep = target != ignore
+    index = np.where(keep, target, 0)
+    w = weight[index] * keep
+    rows = np.arange(len(x))
+    hard = -logp[rows, index] * w
+    soft = -(logp * weight).sum(1) * keep
+    per = (1 - smoothing) * hard + smoothing / x.shape[1] * soft
+    return per, w
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_cross_entropy_of_indices(reduction, weighted, smoothing):
+    target = np.array([0, 4, -100, 2])
+    weight = RNG.uniform(0.5, 2, 5) if weighted else np.ones(5)
+    per, w = reference_cross_entropy(X, target, weight, smoothing)
+    want = {"none": per, "sum": per.sum(), "mean": per.sum() / w.sum()}[reduction]
+    got = F.cross_entropy(
+        t(X),
+        fl.tensor(target.tolist()),
+        t(weight) if weighted else None,
+        label_smoothing=smoothing,
+        reduction=reduction,
+    )
+    close(got, want)
+
+
+def test_cross_entropy_of_probabilities_equals_that_of_indices():
+    target = fl.tensor([0, 4, 1, 2])
+    one_hot = F.one_hot(target, 5).to(fl.float64)
+    for smoothing in (0.0, 0.1):
+        a = F.cross_entropy(t(X), target, label_smoothing=smoothing)
+        b = F.cross_entropy(t(X), one_hot, label_smoothing=smoothing)
+        close(a, b.numpy())
+
+
+def test_cross_entropy_of_probabilities_checks_shapes():
+    with pytest.raises(ValueError, match="class probabilities"):
+        F.cross_entropy(fl.zeros(4, 5), fl.zeros(4, 1))
+    with pytest.raises(ValueError, match="label_smoothing = 2"):
+        F.cross_entropy(fl.zeros(4, 5), fl.zeros(4, dtype=fl.int64), label_smoothing=2)
+
+
+def test_kl_div_is_zero_for_equal_distributions_and_handles_zeros():
+    p = t([[0.5, 0.5, 0.0]])
+    logq = t(np.log([[0.5, 0.25, 0.25]]))
+    want = 0.5 * np.log(2)
+    close(F.kl_div(logq, p, reduction="batchmean"), want)
+
+
+def test_triplet_and_cosine_and_ranking():
+    a, b, c = t(X), t(Y), t(X + 0.1)
+
+    def dist(u, v):
+        return np.linalg.norm(u - v + 1e-6, axis=1)
+
+    want = np.maximum(dist(X, Y) - dist(X, X + 0.1) + 1, 0).mean()
+    close(F.triplet_margin_loss(a, b, c), want, 1e-7)
+    cos = (X * Y).sum(1) / np.linalg.norm(X, axis=1) / np.linalg.norm(Y, axis=1)
+    close(F.cosine_similarity(a, b), cos, 1e-7)
+    sign = np.array([1.0, -1, 1, -1])
+    want = np.where(sign == 1, 1 - cos, np.maximum(cos, 0)).mean()
+    close(F.cosine_embedding_loss(a, b, t(sign)), want, 1e-7)
+    want = np.maximum(-sign * (X[:, 0] - Y[:, 0]) + 0.3, 0).mean()
+    close(F.margin_ranking_loss(t(X[:, 0]), t(Y[:, 0]), t(sign), margin=0.3), want)
+
+
+def test_pixel_shuffle_round_trip():
+    x = fl.arange(2 * 8 * 3 * 5).reshape(2, 8, 3, 5)
+    y = F.pixel_shuffle(x, 2)
+    assert y.shape == (2, 2, 6, 10)
+    assert y[0, 0, 0, 1].item() == x[0, 1, 0, 0].item()
+    assert (F.pixel_unshuffle(y, 2) == x).all()
+    with pytest.raises(ValueError, match="do not divide"):
+        F.pixel_shuffle(x, 3)
+
+
+def test_normalize():
+    close(F.normalize(t(X)), X / np.linalg.norm(X, axis=1, keepdims=True))
+
+
+def test_interpolate():
+    x = t([[[1.0, 3.0]]])
+    assert F.interpolate(x, scale_factor=2).tolist() == [[[1, 1, 3, 3]]]
+    assert F.interpolate(x, size=4, mode="linear").tolist() == [[[1, 1.5, 2.5, 3]]]
+    assert F.interpolate(x, size=3, mode="linear", align_corners=True).tolist() == [[[1, 2, 3]]]
+    with pytest.raises(ValueError, match="exactly one"):
+        F.interpolate(x)
+
+
+@pytest.mark.parametrize("p", [-0.1, 1.5])
+def test_dropout_probability_is_checked(p):
+    with pytest.raises(ValueError, match="0 <= p <= 1"):
+        F.dropout(fl.ones(2), p)
+    with pytest.raises(ValueError, match="0 <= p <= 1"):
+        nn.Dropout(p)
+
+
+def test_dropout2d_drops_whole_channels():
+    fl.manual_seed(0)
+    y = F.dropout2d(fl.ones(8, 16, 3, 3), 0.5)
+    sums = y.sum((2, 3))
+    assert bool(((sums == 0) | (sums == 18)).all())
+    assert 20 < (sums == 0).sum().item() < 108
+
+
+def test_embedding_options():
+    weight = fl.tensor([[3.0, 4.0], [0.3, 0.4], [1.0, 0.0]], requires_grad=True)
+    index = fl.tensor([1, 1, 2])
+    F.embedding(index, weight, padding_idx=2).sum().backward()
+    assert weight.grad.tolist() == [[0, 0], [2, 2], [0, 0]]
+    weight.grad = None
+    F.embedding(index, weight, scale_grad_by_freq=True).sum().backward()
+    assert weight.grad.tolist() == [[0, 0], [1, 1], [1, 1]]
+    table = fl.tensor([[3.0, 4.0], [0.3, 0.4]])
+    F.embedding(fl.tensor([0]), table, max_norm=1.0)
+    np.testing.assert_allclose(table.numpy(), [[0.6, 0.8], [0.3, 0.4]], rtol=1e-5)
+    with pytest.raises(ValueError, match="padding_idx = 5"):
+        F.embedding(index, table, padding_idx=5)
+    with pytest.raises(ValueError, match="sparse"):
+        F.embedding(index, table, sparse=True)

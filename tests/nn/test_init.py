@@ -1,0 +1,77 @@
+"""Initial values: their ranges, moments and structure."""
+
+import math
+
+import numpy as np
+import pytest
+
+import flambeau as fl
+from flambeau.nn import init
+
+
+def moments(x):
+    a = x.numpy()
+    return a.mean(), a.std(), np.abs(a).max()
+
+
+def setup_function():
+    fl.manual_seed(0)
+
+
+@pytest.mark.parametrize(
+    "fill, std",
+    [
+        (lambda w: init.uniform_(w, -3, 3), math.sqrt(3)),
+        (lambda w: init.normal_(w, 0, 2), 2),
+        (init.xavier_uniform_, math.sqrt(2 / (300 + 200))),
+        (init.xavier_normal_, math.sqrt(2 / (300 + 200))),
+        (init.kaiming_uniform_, math.sqrt(2 / 300)),
+        (lambda w: init.kaiming_normal_(w, mode="fan_out", nonlinearity="relu"), 0.1),
+    ],
+)
+def test_standard_deviation(fill, std):
+    mean, got, _ = moments(fill(fl.empty(200, 300)))
+    assert abs(mean) < 0.02 * std and got == pytest.approx(std, rel=0.02)
+
+
+def test_trunc_normal_stays_inside():
+    x = init.trunc_normal_(fl.empty(20000), 1.0, 2.0, 0.0, 2.0).numpy()
+    assert x.min() >= 0 and x.max() <= 2 and x.mean() == pytest.approx(1.0, abs=0.02)
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (4, 2, 2)])
+def test_orthogonal(shape):
+    w = init.orthogonal_(fl.empty(*shape), gain=2.0).reshape(shape[0], -1).numpy()
+    small = w @ w.T if w.shape[0] <= w.shape[1] else w.T @ w
+    np.testing.assert_allclose(small, 4 * np.eye(len(small)), atol=1e-5)
+
+
+def test_eye_dirac_sparse_constants():
+    assert init.eye_(fl.empty(2, 3)).tolist() == [[1, 0, 0], [0, 1, 0]]
+    w = init.dirac_(fl.empty(2, 2, 3))
+    assert w.tolist() == [[[0, 1, 0], [0, 0, 0]], [[0, 0, 0], [0, 1, 0]]]
+    assert (init.sparse_(fl.empty(10, 4), 0.3) == 0).sum(0).tolist() == [3, 3, 3, 3]
+    assert init.ones_(fl.empty(2)).tolist() == [1, 1] and init.zeros_(fl.empty(1)).item() == 0
+
+
+def test_fans_of_a_convolution():
+    assert init._calculate_fan_in_and_fan_out(fl.empty(8, 4, 3, 5)) == (60, 120)
+
+
+def test_gains_and_errors():
+    assert init.calculate_gain("relu") == pytest.approx(math.sqrt(2))
+    with pytest.raises(ValueError, match="expected one of"):
+        init.calculate_gain("rrelu6")
+    with pytest.raises(ValueError, match=r"shape \[3\]"):
+        init.xavier_uniform_(fl.empty(3))
+    with pytest.raises(ValueError, match="fan_in"):
+        init.kaiming_normal_(fl.empty(3, 3), mode="fan")
+
+
+def test_the_seed_decides_and_no_history_is_kept():
+    w = fl.empty(3, 3, requires_grad=True)
+    fl.manual_seed(3)
+    first = init.kaiming_uniform_(w).tolist()
+    fl.manual_seed(3)
+    assert init.kaiming_uniform_(w).tolist() == first
+    assert w.is_leaf and w.requires_grad

@@ -1,0 +1,275 @@
+"""Layers: parameter names, shapes, printing, errors, and values against NumPy."""
+
+import numpy as np
+import pytest
+
+import flambeau as fl
+from flambeau import nn
+
+
+def setup_function():
+    fl.manual_seed(0)
+
+
+# (layer, its repr, its state: name -> shape)
+LAYERS = [
+    (
+        lambda: nn.Linear(3, 2, bias=False),
+        "Linear(in_features=3, out_features=2, bias=False)",
+        {"weight": (2, 3)},
+    ),
+    (
+        lambda: nn.Conv2d(4, 6, 3, padding="same", groups=2),
+        "Conv2d(4, 6, kernel_size=(3, 3), stride=(1, 1), padding=same, groups=2)",
+        {"weight": (6, 2, 3, 3), "bias": (6,)},
+    ),
+    (
+        lambda: nn.Conv1d(2, 3, 5, stride=2, padding=1, dilation=2, bias=False),
+        "Conv1d(2, 3, kernel_size=(5,), stride=(2,), padding=(1,), dilation=(2,), bias=False)",
+        {"weight": (3, 2, 5)},
+    ),
+    (
+        lambda: nn.ConvTranspose2d(4, 6, 3, stride=2, output_padding=1),
+        "ConvTranspose2d(4, 6, kernel_size=(3, 3), stride=(2, 2), output_padding=(1, 1))",
+        {"weight": (4, 6, 3, 3), "bias": (6,)},
+    ),
+    (
+        lambda: nn.BatchNorm2d(4),
+        "BatchNorm2d(4, eps=1e-05, momentum=0.1, affine=True, bias=True, track_running_stats=True)",
+        {
+            "weight": (4,),
+            "bias": (4,),
+            "running_mean": (4,),
+            "running_var": (4,),
+            "num_batches_tracked": (),
+        },
+    ),
+    (
+        lambda: nn.LayerNorm((2, 3)),
+        "LayerNorm((2, 3), eps=1e-05, elementwise_affine=True, bias=True)",
+        {"weight": (2, 3), "bias": (2, 3)},
+    ),
+    (
+        lambda: nn.RMSNorm(3),
+        "RMSNorm((3,), eps=None, elementwise_affine=True)",
+        {"weight": (3,)},
+    ),
+    (
+        lambda: nn.GroupNorm(2, 4),
+        "GroupNorm(2, 4, eps=1e-05, affine=True, bias=True)",
+        {"weight": (4,), "bias": (4,)},
+    ),
+    (
+        lambda: nn.Embedding(5, 2, padding_idx=-1),
+        "Embedding(5, 2, padding_idx=4)",
+        {"weight": (5, 2)},
+    ),
+    (
+        lambda: nn.LSTM(3, 4, num_layers=2, batch_first=True, bidirectional=True),
+        "LSTM(3, 4, num_layers=2, batch_first=True, bidirectional=True)",
+        {
+            f"{kind}_l{layer}{end}": shape
+            for layer in range(2)
+            for end in ("", "_reverse")
+            for kind, shape in (
+                ("weight_ih", (16, 3 if layer == 0 else 8)),
+                ("weight_hh", (16, 4)),
+                ("bias_ih", (16,)),
+                ("bias_hh", (16,)),
+            )
+        },
+    ),
+    (
+        lambda: nn.GRUCell(3, 4, bias=False),
+        "GRUCell(3, 4, bias=False)",
+        {"weight_ih": (12, 3), "weight_hh": (12, 4)},
+    ),
+    (
+        lambda: nn.MultiheadAttention(4, 2, kdim=3),
+        "MultiheadAttention(\n  (out_proj): NonDynamicallyQuantizableLinear(in_features=4, "
+        "out_features=4, bias=True)\n)",
+        {
+            "q_proj_weight": (4, 4),
+            "k_proj_weight": (4, 3),
+            "v_proj_weight": (4, 4),
+            "in_proj_bias": (12,),
+            "out_proj.weight": (4, 4),
+            "out_proj.bias": (4,),
+        },
+    ),
+    (lambda: nn.PReLU(3), "PReLU(num_parameters=3)", {"weight": (3,)}),
+    (lambda: nn.Dropout(0.1), "Dropout(p=0.1, inplace=False)", {}),
+    (lambda: nn.ReLU(inplace=True), "ReLU(inplace=True)", {}),
+    (lambda: nn.GELU("tanh"), "GELU(approximate='tanh')", {}),
+    (
+        lambda: nn.MaxPool2d(2),
+        "MaxPool2d(kernel_size=2, stride=2, padding=0, dilation=1, ceil_mode=False)",
+        {},
+    ),
+    (lambda: nn.Flatten(), "Flatten(start_dim=1, end_dim=-1)", {}),
+    (lambda: nn.CrossEntropyLoss(), "CrossEntropyLoss()", {}),
+]
+
+
+@pytest.mark.parametrize("make, text, state", LAYERS, ids=[case[1][:12] for case in LAYERS])
+def test_repr_and_state(make, text, state):
+    layer = make()
+    assert repr(layer) == text
+    assert {k: tuple(v.shape) for k, v in layer.state_dict().items()} == state
+
+
+# ----------------------------------------------------------------------------------- convolutions
+
+
+def naive_conv2d(x, w, stride=1, dilation=1):
+    n, c, h, wd = x.shape
+    o, _, kh, kw = w.shape
+    oh = (h - dilation * (kh - 1) - 1) // stride + 1
+    ow = (wd - dilation * (kw - 1) - 1) // stride + 1
+    y = np.zeros((n, o, oh, ow))
+    for i in range(oh):
+        for j in range(ow):
+            patch = x[
+                :,
+                :,
+                i * stride : i * stride + dilation * (kh - 1) + 1 : dilation,
+                j * stride : j * stride + dilation * (kw - 1) + 1 : dilation,
+            ]
+            y[:, :, i, j] = np.einsum("nchw,ochw->no", patch, w)
+    return y
+
+
+MODES = {"zeros": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+
+
+@pytest.mark.parametrize("mode", list(MODES))
+@pytest.mark.parametrize("padding", [(1, 2), "same", "valid"], ids=str)
+def test_conv2d_padding(mode, padding):
+    layer = nn.Conv2d(2, 3, (2, 3), padding=padding, padding_mode=mode)
+    x = fl.randn(2, 2, 6, 7)
+    sides = {"same": [(0, 1), (1, 1)], "valid": [(0, 0)] * 2}.get(padding, [(1, 1), (2, 2)])
+    padded = np.pad(x.numpy(), [(0, 0), (0, 0), *sides], mode=MODES[mode])
+    want = naive_conv2d(padded, layer.weight.detach().numpy())
+    want += layer.bias.detach().numpy()[:, None, None]
+    np.testing.assert_allclose(layer(x).detach().numpy(), want, rtol=1e-4, atol=1e-5)
+
+
+def test_conv_transpose_is_the_gradient_of_conv():
+    up = nn.ConvTranspose2d(3, 2, 3, stride=2, padding=1, bias=False)
+    x = fl.randn(1, 3, 4, 4)
+    y = up(x, output_size=(8, 8))
+    probe = fl.randn(1, 2, 8, 8, requires_grad=True)
+    down = nn.functional.conv2d(probe, up.weight.detach(), None, 2, 1)
+    (down * x).sum().backward()
+    np.testing.assert_allclose(y.detach().numpy(), probe.grad.numpy(), rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match="can be 7 to 8"):
+        up(x, output_size=(9, 9))
+
+
+@pytest.mark.parametrize(
+    "kwargs, text",
+    [
+        ({"groups": 3}, "in_channels = 4 does not divide"),
+        ({"padding": "full"}, "'same', 'valid'"),
+        ({"padding": "same", "stride": 2}, "needs stride 1"),
+        ({"padding_mode": "mirror"}, "padding_mode"),
+        ({"stride": (1, 2, 3)}, "one int or 2"),
+    ],
+)
+def test_conv_arguments_are_checked(kwargs, text):
+    with pytest.raises(ValueError, match=text):
+        nn.Conv2d(4, 6, 3, **kwargs)
+
+
+# ----------------------------------------------------------------------------------------- norms
+
+
+def test_batch_norm_statistics():
+    norm = nn.BatchNorm1d(2, momentum=0.5)
+    x = fl.tensor([[1.0, 0.0], [3.0, 4.0]])
+    y = norm(x)
+    np.testing.assert_allclose(y.detach().numpy(), [[-1, -1], [1, 1]], atol=1e-4)
+    assert norm.running_mean.tolist() == [1.0, 1.0]
+    assert norm.running_var.tolist() == [0.5 + 0.5 * 2, 0.5 + 0.5 * 8]  # the unbiased variance
+    assert norm.num_batches_tracked.item() == 1
+    norm.eval()
+    want = (x.numpy() - 1) / np.sqrt(np.array([1.5, 4.5]) + 1e-5)
+    np.testing.assert_allclose(norm(x).detach().numpy(), want, rtol=1e-5)
+
+
+def test_batch_norm_cumulative_average():
+    norm = nn.BatchNorm1d(1, momentum=None)
+    for value in (1.0, 2.0, 6.0):
+        norm(fl.tensor([[value], [value + 2]]))
+    assert norm.running_mean.item() == pytest.approx(4.0)
+
+
+def test_norm_errors():
+    with pytest.raises(ValueError, match=r"\[2, 3\]; expected 4-D"):
+        nn.BatchNorm2d(3)(fl.zeros(2, 3))
+    with pytest.raises(ValueError, match="more than one value per channel"):
+        nn.BatchNorm1d(3)(fl.zeros(1, 3))
+    with pytest.raises(ValueError, match="does not divide"):
+        nn.GroupNorm(3, 4)
+
+
+def test_instance_norm_normalises_each_map():
+    y = nn.InstanceNorm2d(3)(fl.randn(2, 3, 8, 8) * 5 + 2).numpy()
+    np.testing.assert_allclose(y.mean((2, 3)), 0, atol=1e-5)
+    np.testing.assert_allclose(y.std((2, 3)), 1, atol=1e-3)
+
+
+# ------------------------------------------------------------------------------------- small ones
+
+
+def test_dropout_modes():
+    layer = nn.Dropout(0.5)
+    x = fl.ones(1000)
+    assert set(layer(x).tolist()) == {0.0, 2.0}
+    assert (layer.eval()(x) == x).all()
+
+
+def test_max_pool_indices():
+    y, index = nn.MaxPool2d(2, return_indices=True)(fl.arange(16.0).reshape(1, 1, 4, 4))
+    assert y.flatten().tolist() == [5, 7, 13, 15] and index.flatten().tolist() == [5, 7, 13, 15]
+
+
+def test_flatten_unflatten_pads():
+    x = fl.arange(12.0).reshape(2, 6)
+    assert nn.Unflatten(1, (2, 3))(x).shape == (2, 2, 3)
+    assert nn.ConstantPad1d((1, 0), 9.0)(x)[0].tolist() == [9, 0, 1, 2, 3, 4, 5]
+    assert nn.ZeroPad2d((0, 1, 1, 0))(x).shape == (3, 7)
+    with pytest.raises(ValueError, match="one int or 4"):
+        nn.ZeroPad2d((1, 2, 3))
+
+
+def test_embedding_from_pretrained_and_padding():
+    layer = nn.Embedding.from_pretrained(fl.ones(3, 2))
+    assert not layer.weight.requires_grad
+    layer = nn.Embedding(3, 2, padding_idx=0)
+    assert layer.weight[0].tolist() == [0, 0]
+    layer(fl.tensor([0, 1])).sum().backward()
+    assert layer.weight.grad.tolist() == [[0, 0], [1, 1], [0, 0]]
+    with pytest.raises(ValueError, match="padding_idx = 3"):
+        nn.Embedding(3, 2, padding_idx=3)
+
+
+def test_bilinear():
+    layer = nn.Bilinear(2, 3, 4)
+    a, b = fl.randn(5, 2), fl.randn(5, 3)
+    w, bias = layer.weight.detach().numpy(), layer.bias.detach().numpy()
+    want = np.einsum("bi,oij,bj->bo", a.numpy(), w, b.numpy()) + bias
+    np.testing.assert_allclose(layer(a, b).detach().numpy(), want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("n", [1, 7, 1000])
+def test_linear_starts_within_its_bound(n):
+    layer = nn.Linear(n, 50)
+    for p in layer.parameters():
+        assert p.detach().abs().max().item() <= 1 / np.sqrt(n) + 1e-7
+
+
+def test_loss_module_reduction_is_checked():
+    with pytest.raises(ValueError, match="reduction = 'avg'"):
+        nn.MSELoss(reduction="avg")
+    assert nn.MSELoss(reduction="none")(fl.ones(2), fl.zeros(2)).tolist() == [1.0, 1.0]

@@ -1,0 +1,477 @@
+"""Module: registering, walking, casting, hooks, state, printing, copying."""
+
+import copy
+import gc
+import pickle
+import weakref
+
+import pytest
+
+import flambeau as fl
+from flambeau import nn
+
+
+class Block(nn.Module):
+    def __init__(self, n=3):
+        super().__init__()
+        self.fc = nn.Linear(n, n)
+        self.norm = nn.BatchNorm1d(n)
+        self.scale = nn.Parameter(fl.ones(n))
+        self.register_buffer("steps", fl.zeros(1))
+        self.register_buffer("cache", fl.zeros(2), persistent=False)
+
+    def forward(self, x):
+        return self.norm(self.fc(x)) * self.scale
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList([Block(), Block()])
+        self.head = nn.Linear(3, 2)
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+
+# ------------------------------------------------------------------------------------ attributes
+
+
+def test_names_come_in_order_and_own_ones_first():
+    names = [name for name, _ in Block().named_parameters()]
+    assert names == ["scale", "fc.weight", "fc.bias", "norm.weight", "norm.bias"]
+
+
+def test_buffers_persistent_and_not():
+    block = Block()
+    assert [n for n, _ in block.named_buffers(recurse=False)] == ["steps", "cache"]
+    assert "cache" not in block.state_dict() and "steps" in block.state_dict()
+
+
+@pytest.mark.parametrize(
+    "value", [nn.Parameter(fl.zeros(1)), nn.Linear(1, 1), nn.Buffer(fl.zeros(1))], ids=repr
+)
+def test_assigning_before_init_is_an_error(value):
+    class Bad(nn.Module):
+        def __init__(self):
+            self.x = value
+
+    with pytest.raises(AttributeError, match=r"before super\(\).__init__\(\)"):
+        Bad()
+
+
+def test_a_tensor_cannot_replace_a_parameter():
+    layer = nn.Linear(2, 2)
+    with pytest.raises(TypeError, match="cannot assign .* as parameter 'weight'"):
+        layer.weight = fl.zeros(2, 2)
+
+
+def test_a_tensor_cannot_replace_a_child():
+    net = Net()
+    with pytest.raises(TypeError, match="as child module 'head'"):
+        net.head = fl.zeros(1)
+
+
+def test_none_keeps_the_name_reserved():
+    layer = nn.Linear(2, 2)
+    layer.bias = None
+    assert layer.bias is None and "bias" in layer._parameters
+    assert list(layer.state_dict()) == ["weight"]
+    assert layer(fl.ones(1, 2)).shape == (1, 2)
+
+
+def test_changing_kind_moves_between_tables():
+    m = nn.Module()
+    m.x = 3
+    m.x = nn.Parameter(fl.zeros(1))
+    assert "x" in m._parameters and "x" not in m.__dict__
+    m.y = nn.Parameter(fl.zeros(1))
+    m.y = None
+    m.z = fl.zeros(1)
+    assert "z" in m.__dict__ and not m._buffers
+
+
+def test_deleting_attributes():
+    net = Block()
+    del net.scale, net.steps, net.fc
+    assert not hasattr(net, "scale") and not hasattr(net, "steps") and not hasattr(net, "fc")
+    with pytest.raises(AttributeError):
+        del net.scale
+
+
+def test_a_plain_tensor_may_stand_in_after_deleting_the_parameter():
+    layer = nn.Linear(2, 2, bias=False)
+    del layer.weight
+    layer.weight = 2 * fl.eye(2)
+    assert layer(fl.ones(1, 2)).tolist() == [[2.0, 2.0]]
+
+
+def test_missing_attribute_names_class_and_attribute():
+    with pytest.raises(AttributeError, match="'Linear' object has no attribute 'wieght'"):
+        nn.Linear(1, 1).wieght  # noqa: B018
+
+
+@pytest.mark.parametrize("name, text", [("a.b", "contains"), ("", "empty"), ("forward", "already")])
+def test_bad_names(name, text):
+    with pytest.raises(KeyError, match=text):
+        nn.Module().register_parameter(name, nn.Parameter(fl.zeros(1)))
+    with pytest.raises(KeyError, match=text):
+        nn.Module().register_buffer(name, fl.zeros(1))
+    with pytest.raises(KeyError, match=text):
+        nn.Module().add_module(name, nn.Identity())
+
+
+def test_a_parameter_must_be_a_leaf_and_a_parameter():
+    m = nn.Module()
+    with pytest.raises(TypeError, match="flambeau.nn.Parameter or None"):
+        m.register_parameter("w", fl.zeros(1))
+    with pytest.raises(TypeError, match="Tensor or None"):
+        m.register_buffer("b", 3)
+    with pytest.raises(TypeError, match="expected a Module"):
+        m.add_module("m", 3)
+
+
+def test_dir_lists_everything():
+    names = dir(Net())
+    assert {"blocks", "head", "forward"} <= set(names)
+
+
+# ----------------------------------------------------------------------------------------- walking
+
+
+def test_named_modules_and_children():
+    net = Net()
+    names = [n for n, _ in net.named_modules()]
+    assert names[:4] == ["", "blocks", "blocks.0", "blocks.0.fc"]
+    assert [n for n, _ in net.named_children()] == ["blocks", "head"]
+
+
+def test_tied_parameters_come_once():
+    a = nn.Linear(2, 2)
+    b = nn.Linear(2, 2)
+    b.weight = a.weight
+    net = nn.Sequential(a, b, a)
+    assert len(list(net.parameters())) == 3
+    assert len(list(net.named_parameters(remove_duplicate=False))) == 6
+    assert len(list(net.modules())) == 3
+    assert len(list(net.state_dict())) == 6
+
+
+def test_get_submodule_parameter_buffer():
+    net = Net()
+    assert net.get_submodule("blocks.1.fc") is net.blocks[1].fc
+    assert net.get_parameter("blocks.0.scale") is net.blocks[0].scale
+    assert net.get_buffer("blocks.0.steps") is net.blocks[0].steps
+    with pytest.raises(AttributeError, match="'fcc'; its children: fc, norm"):
+        net.get_submodule("blocks.1.fcc")
+    with pytest.raises(AttributeError, match="no Parameter"):
+        net.get_parameter("blocks.0.steps")
+    with pytest.raises(AttributeError, match="no buffer"):
+        net.get_buffer("blocks.0.scale")
+
+
+# ---------------------------------------------------------------------------------------- changing
+
+
+def test_train_and_eval_reach_everything():
+    net = Net().eval()
+    assert not any(m.training for m in net.modules())
+    assert all(m.training for m in net.train().modules())
+    with pytest.raises(ValueError, match="expected a bool"):
+        net.train(1)
+
+
+@pytest.mark.parametrize(
+    "cast, dtype",
+    [
+        (lambda m: m.double(), fl.float64),
+        (lambda m: m.bfloat16(), fl.bfloat16),
+        (lambda m: m.half(), fl.float16),
+        (lambda m: m.double().float(), fl.float32),
+        (lambda m: m.to(fl.float64), fl.float64),
+        (lambda m: m.to("cpu", fl.float64), fl.float64),
+        (lambda m: m.to(fl.zeros(1, dtype=fl.float64)), fl.float64),
+        (lambda m: m.to(dtype=fl.float64), fl.float64),
+    ],
+)
+def test_casting_keeps_the_parameter_objects(cast, dtype):
+    block = Block()
+    before = list(block.parameters())
+    assert cast(block) is block
+    after = list(block.parameters())
+    assert all(a is b for a, b in zip(before, after))
+    assert all(p.dtype == dtype for p in after)
+    assert block.norm.running_mean.dtype == dtype
+    assert block.norm.num_batches_tracked.dtype == fl.int64  # integers are not cast
+
+
+def test_casting_takes_the_gradients_along():
+    layer = nn.Linear(2, 2)
+    layer(fl.ones(1, 2)).sum().backward()
+    layer.double()
+    assert layer.weight.grad.dtype == fl.float64
+    layer.zero_grad()
+    layer(fl.ones(1, 2, dtype=fl.float64)).sum().backward()
+    assert layer.weight.grad.dtype == fl.float64
+
+
+def test_to_refuses_integers_and_nonsense():
+    with pytest.raises(TypeError, match="floating point or complex"):
+        nn.Linear(1, 1).to(fl.int64)
+    with pytest.raises(TypeError, match="expected a device"):
+        nn.Linear(1, 1).to([])
+    with pytest.raises(TypeError, match="unknown argument 'dtpye'"):
+        nn.Linear(1, 1).to(dtpye=fl.float32)
+
+
+def test_requires_grad_and_zero_grad():
+    layer = nn.Linear(2, 2)
+    layer(fl.ones(1, 2)).sum().backward()
+    layer.zero_grad(set_to_none=False)
+    assert layer.weight.grad.tolist() == [[0.0, 0.0], [0.0, 0.0]]
+    layer.zero_grad()
+    assert layer.weight.grad is None
+    layer.requires_grad_(False)
+    assert not layer(fl.ones(1, 2)).requires_grad
+
+
+def test_apply_visits_children_first():
+    seen = []
+    Net().apply(lambda m: seen.append(type(m).__name__))
+    assert seen[0] == "Linear" and seen[-1] == "Net"
+
+
+# ------------------------------------------------------------------------------------------- hooks
+
+
+def test_forward_hooks_order_and_change():
+    layer = nn.Identity()
+    log = []
+    layer.register_forward_pre_hook(lambda m, args: log.append("pre1"))
+    layer.register_forward_pre_hook(lambda m, args: (args[0] + 1,), prepend=True)
+    layer.register_forward_hook(lambda m, args, out: log.append(f"post {out.item()}"))
+    handle = layer.register_forward_hook(lambda m, args, out: out * 10)
+    assert layer(fl.tensor(1.0)).item() == 20.0
+    assert log == ["pre1", "post 2.0"]
+    handle.remove()
+    handle.remove()
+    assert layer(fl.tensor(1.0)).item() == 2.0
+
+
+def test_hooks_with_kwargs():
+    class Scale(nn.Module):
+        def forward(self, x, factor=1.0):
+            return x * factor
+
+    m = Scale()
+    m.register_forward_pre_hook(lambda m, a, k: (a, {"factor": 3.0}), with_kwargs=True)
+    seen = []
+    m.register_forward_hook(lambda m, a, k, out: seen.append(k), with_kwargs=True)
+    assert m(fl.tensor(2.0), factor=1.0).item() == 6.0
+    assert seen == [{"factor": 3.0}]
+
+
+def test_always_called_hook_runs_on_an_error():
+    class Fails(nn.Module):
+        def forward(self, x):
+            raise KeyError("x")
+
+    m = Fails()
+    log = []
+    m.register_forward_hook(lambda m, a, out: log.append(out), always_call=True)
+    with pytest.raises(KeyError):
+        m(1)
+    assert log == [None]
+
+
+def test_full_backward_hooks_see_and_change_gradients():
+    layer = nn.Linear(2, 1, bias=False)
+    with fl.no_grad():
+        layer.weight.copy_(fl.tensor([[2.0, 3.0]]))
+    log = []
+    layer.register_full_backward_pre_hook(lambda m, gout: (gout[0] * 10,))
+
+    def hook(m, gin, gout):
+        log.append((gin[0].tolist(), gout[0].tolist()))
+        return (gin[0] + 1,)
+
+    layer.register_full_backward_hook(hook)
+    x = fl.ones(1, 2, requires_grad=True)
+    layer(x).sum().backward()
+    assert log == [([[20.0, 30.0]], [[10.0]])]
+    assert x.grad.tolist() == [[21.0, 31.0]]
+    assert layer.weight.grad.tolist() == [[10.0, 10.0]]
+
+
+def test_full_backward_hook_without_input_gradient():
+    layer = nn.Linear(2, 1)
+    seen = []
+    layer.register_full_backward_hook(lambda m, gin, gout: seen.append((gin, gout[0].item())))
+    layer(fl.ones(1, 2)).sum().backward()
+    assert seen == [((None,), 1.0)]
+
+
+def test_a_handle_does_not_keep_the_module_alive():
+    layer = nn.Identity()
+    handle = layer.register_forward_hook(lambda m, a, o: None)
+    ref = weakref.ref(layer)
+    del layer
+    gc.collect()
+    assert ref() is None
+    handle.remove()
+
+
+# ------------------------------------------------------------------------------------------- state
+
+
+def test_state_dict_round_trip_and_sharing():
+    a, b = Net(), Net()
+    assert repr(b.load_state_dict(a.state_dict())) == "<All keys matched successfully>"
+    for x, y in zip(a.state_dict().values(), b.state_dict().values()):
+        assert (x == y).all()
+    state = a.state_dict()
+    state["head.bias"].fill_(7.0)
+    assert a.head.bias.tolist() == [7.0, 7.0]  # the memory is shared
+    assert not state["head.bias"].requires_grad
+    assert a.state_dict(keep_vars=True)["head.bias"] is a.head.bias
+    assert list(a.state_dict(prefix="net."))[0].startswith("net.blocks.0.")
+
+
+def test_one_error_lists_everything():
+    net = Net()
+    state = dict(net.state_dict())
+    del state["head.bias"]
+    state["extra"] = fl.zeros(1)
+    state["blocks.0.nose"] = fl.zeros(1)
+    state["head.weight"] = fl.zeros(5, 3)
+    with pytest.raises(RuntimeError) as error:
+        net.load_state_dict(state)
+    text = str(error.value)
+    for part in ('"head.bias"', '"extra"', '"blocks.0.nose"', "[5, 3]", "[2, 3]", "for Net"):
+        assert part in text
+    with pytest.raises(RuntimeError, match="size mismatch"):  # also when not strict
+        net.load_state_dict(state, strict=False)
+    del state["head.weight"]
+    result = net.load_state_dict(state, strict=False)
+    assert sorted(result.missing_keys) == ["head.bias", "head.weight"]
+    assert sorted(result.unexpected_keys) == ["blocks.0.nose", "extra"]
+
+
+def test_load_assign_takes_the_tensors_themselves():
+    layer = nn.Linear(2, 2)
+    weight = fl.ones(2, 2, dtype=fl.float64)
+    layer.load_state_dict({"weight": weight, "bias": fl.zeros(2)}, assign=True)
+    assert layer.weight.dtype == fl.float64 and isinstance(layer.weight, nn.Parameter)
+    weight.fill_(5.0)
+    assert layer.weight[0, 0].item() == 5.0
+
+
+def test_state_dict_hooks():
+    layer = nn.Linear(1, 1)
+    layer.register_state_dict_post_hook(
+        lambda m, sd, prefix, meta: sd.pop(prefix + "bias") and None
+    )
+    assert list(layer.state_dict()) == ["weight"]
+
+    other = nn.Linear(1, 1)
+
+    def rename(m, sd, prefix, *rest):
+        sd[prefix + "weight"] = sd.pop(prefix + "w")
+
+    other.register_load_state_dict_pre_hook(rename)
+    other.register_load_state_dict_post_hook(lambda m, keys: keys.missing_keys.clear())
+    other.load_state_dict({"w": fl.full((1, 1), 4.0)})
+    assert other.weight.item() == 4.0
+
+
+def test_extra_state():
+    class Counter(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.n = 0
+
+        def get_extra_state(self):
+            return {"n": self.n}
+
+        def set_extra_state(self, state):
+            self.n = state["n"]
+
+    a, b = Counter(), Counter()
+    a.n = 5
+    b.load_state_dict(a.state_dict())
+    assert b.n == 5
+    with pytest.raises(RuntimeError, match="_extra_state"):
+        b.load_state_dict({})
+
+
+def test_old_batch_norm_files_without_counter_load():
+    norm = nn.BatchNorm1d(2)
+    state = {k: v for k, v in norm.state_dict().items() if k != "num_batches_tracked"}
+    norm.load_state_dict(state)
+
+
+# ------------------------------------------------------------------------ printing, copying, errors
+
+
+def test_repr_of_a_tree():
+    net = nn.Sequential(nn.Linear(2, 3), nn.ModuleList([nn.ReLU(), nn.ReLU()]))
+    assert repr(net) == (
+        "Sequential(\n"
+        "  (0): Linear(in_features=2, out_features=3, bias=True)\n"
+        "  (1): ModuleList(\n"
+        "    (0-1): 2 x ReLU()\n"
+        "  )\n"
+        ")"
+    )
+
+
+@pytest.mark.parametrize("how", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+def test_copies_are_independent_and_keep_ties(how):
+    net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    net[1].weight = net[0].weight
+    twin = how(net)
+    assert twin[1].weight is twin[0].weight and twin[0].weight is not net[0].weight
+    assert isinstance(twin[0].weight, nn.Parameter) and twin[0].weight.requires_grad
+    with fl.no_grad():
+        twin[0].weight.fill_(9.0)
+    assert net[0].weight[0, 0].item() != 9.0
+
+
+def test_deepcopy_keeps_hooks_working():
+    layer = nn.Identity()
+    layer.register_forward_hook(_double)
+    assert copy.deepcopy(layer)(fl.tensor(2.0)).item() == 4.0
+
+
+def _double(module, args, output):
+    return output * 2
+
+
+def _notes(error):
+    return "\n".join(getattr(error, "__notes__", [])) + str(error)
+
+
+def test_an_error_names_the_module_path():
+    net = Net()
+    with pytest.raises(Exception) as error:
+        net.blocks[1].norm.forward = lambda x: 1 / 0
+        net(fl.zeros(2, 3))
+    assert "in module blocks.1.norm (BatchNorm1d(3," in _notes(error.value)
+
+    with pytest.raises(Exception) as error:
+        Net()(fl.zeros(2, 4))
+    text = _notes(error.value)
+    assert "in module blocks.0.fc (Linear(in_features=3, out_features=3, bias=True))" in text
+    assert text.count("in module") == 1
+
+
+def test_a_module_without_forward_says_so():
+    with pytest.raises(NotImplementedError, match="has no forward"):
+        nn.Module()(1)
+
+
+def test_init_takes_no_arguments():
+    with pytest.raises(TypeError, match="takes no arguments"):
+        nn.Module(1)

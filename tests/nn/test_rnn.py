@@ -1,0 +1,141 @@
+"""Recurrent layers against a step-by-step NumPy version, packing, states, errors."""
+
+import numpy as np
+import pytest
+
+import flambeau as fl
+from flambeau import nn
+from flambeau.nn.utils import rnn as packing
+
+CELLS = {"RNN": nn.RNN, "LSTM": nn.LSTM, "GRU": nn.GRU}
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def numpy_step(kind, x, h, c, w):
+    gx = x @ w["weight_ih_l0"].T + w["bias_ih_l0"]
+    gh = h @ w["weight_hh_l0"].T + w["bias_hh_l0"]
+    if kind == "RNN":
+        return np.tanh(gx + gh), c
+    if kind == "LSTM":
+        i, f, g, o = np.split(gx + gh, 4, -1)
+        c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+        return sigmoid(o) * np.tanh(c), c
+    (rx, zx, nx), (rh, zh, nh) = np.split(gx, 3, -1), np.split(gh, 3, -1)
+    r, z = sigmoid(rx + rh), sigmoid(zx + zh)
+    return (1 - z) * np.tanh(nx + r * nh) + z * h, c
+
+
+def setup_function():
+    fl.manual_seed(0)
+
+
+@pytest.mark.parametrize("kind", list(CELLS))
+def test_against_numpy(kind):
+    layer = CELLS[kind](3, 4)
+    weights = {k: v.numpy() for k, v in layer.state_dict().items()}
+    x = fl.randn(5, 2, 3)
+    out, _ = layer(x)
+    h = c = np.zeros((2, 4))
+    for step in range(5):
+        h, c = numpy_step(kind, x.numpy()[step], h, c, weights)
+        np.testing.assert_allclose(out[step].detach().numpy(), h, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", list(CELLS))
+def test_bidirectional_is_two_layers(kind):
+    both = CELLS[kind](3, 4, bidirectional=True)
+    state = both.state_dict()
+    forward, backward = CELLS[kind](3, 4), CELLS[kind](3, 4)
+    forward.load_state_dict({k: v for k, v in state.items() if "reverse" not in k})
+    backward.load_state_dict(
+        {k.removesuffix("_reverse"): v for k, v in state.items() if "reverse" in k}
+    )
+    x = fl.randn(5, 2, 3)
+    out, _ = both(x)
+    a, _ = forward(x)
+    b, _ = backward(x.flip(0))
+    np.testing.assert_allclose(
+        out.detach().numpy(), fl.cat([a, b.flip(0)], -1).detach().numpy(), rtol=1e-5, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("enforce_sorted", [True, False])
+@pytest.mark.parametrize("kind", list(CELLS))
+def test_packed_equals_each_sequence_alone(kind, enforce_sorted):
+    layer = CELLS[kind](3, 4, num_layers=2, bidirectional=True)
+    lengths = [5, 3, 1] if enforce_sorted else [3, 5, 1]
+    sequences = [fl.randn(n, 3) for n in lengths]
+    packed = packing.pack_sequence(sequences, enforce_sorted=enforce_sorted)
+    out, last = layer(packed)
+    padded, got_lengths = packing.pad_packed_sequence(out, batch_first=True)
+    assert got_lengths.tolist() == lengths
+    for i, x in enumerate(sequences):
+        alone, alone_last = layer(x)
+        np.testing.assert_allclose(
+            padded[i, : len(x)].detach().numpy(), alone.detach().numpy(), rtol=1e-4, atol=1e-6
+        )
+        h, alone_h = (last[0], alone_last[0]) if kind == "LSTM" else (last, alone_last)
+        np.testing.assert_allclose(
+            h[:, i].detach().numpy(), alone_h.detach().numpy(), rtol=1e-4, atol=1e-6
+        )
+
+
+@pytest.mark.parametrize("kind", list(CELLS))
+def test_batch_first_unbatched_and_cells_agree(kind):
+    layer = CELLS[kind](3, 4)
+    first = CELLS[kind](3, 4, batch_first=True)
+    first.load_state_dict(layer.state_dict())
+    x = fl.randn(5, 2, 3)
+    want = layer(x)[0].detach().numpy()
+    got = first(x.transpose(0, 1))[0].transpose(0, 1).detach().numpy()
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(layer(x[:, 1])[0].detach().numpy(), want[:, 1], rtol=1e-5, atol=1e-6)
+    cell = {"RNN": nn.RNNCell, "LSTM": nn.LSTMCell, "GRU": nn.GRUCell}[kind](3, 4)
+    cell.load_state_dict({k.removesuffix("_l0"): v for k, v in layer.state_dict().items()})
+    state = None
+    for step in range(5):
+        state = cell(x[step], state)
+    h = state[0] if kind == "LSTM" else state
+    np.testing.assert_allclose(h.detach().numpy(), want[-1], rtol=1e-5, atol=1e-6)
+
+
+def test_a_state_can_be_carried_over():
+    layer = nn.LSTM(3, 4, num_layers=2)
+    x = fl.randn(6, 2, 3)
+    whole, _ = layer(x)
+    _, state = layer(x[:3])
+    rest, _ = layer(x[3:], state)
+    np.testing.assert_allclose(
+        rest.detach().numpy(), whole[3:].detach().numpy(), rtol=1e-5, atol=1e-6
+    )
+
+
+def test_errors():
+    layer = nn.GRU(3, 4)
+    with pytest.raises(ValueError, match="5 features .* input_size = 3"):
+        layer(fl.zeros(2, 2, 5))
+    with pytest.raises(ValueError, match=r"h_0 has shape \[1, 3, 4\]; expected \[1, 2, 4\]"):
+        layer(fl.zeros(5, 2, 3), fl.zeros(1, 3, 4))
+    with pytest.raises(TypeError, match="a tuple"):
+        nn.LSTM(3, 4)(fl.zeros(5, 2, 3), fl.zeros(1, 2, 4))
+    with pytest.raises(ValueError, match="proj_size = 2"):
+        nn.LSTM(3, 4, proj_size=2)
+    with pytest.raises(ValueError, match="'tanh' or 'relu'"):
+        nn.RNN(3, 4, nonlinearity="elu")
+    with pytest.raises(ValueError, match="do not fall"):
+        packing.pack_sequence([fl.zeros(1, 2), fl.zeros(3, 2)])
+
+
+def test_padding_helpers():
+    xs = [fl.ones(2), fl.ones(3) * 2]
+    padded = packing.pad_sequence(xs, batch_first=True, padding_value=-1)
+    assert padded.tolist() == [[1, 1, -1], [2, 2, 2]]
+    left = packing.pad_sequence(xs, batch_first=True, padding_side="left")
+    assert left[0].tolist() == [0, 1, 1]
+    assert [x.tolist() for x in packing.unpad_sequence(padded, [2, 3], batch_first=True)] == [
+        [1, 1],
+        [2, 2, 2],
+    ]

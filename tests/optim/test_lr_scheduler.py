@@ -1,0 +1,143 @@
+"""Schedules: their values, chaining, resuming, errors."""
+
+import math
+import warnings
+
+import pytest
+
+import flambeau as fl
+from flambeau import nn, optim
+from flambeau.optim import lr_scheduler as lrs
+
+
+def make(lr=1.0, **options):
+    return optim.SGD([nn.Parameter(fl.zeros(1))], lr=lr, **options)
+
+
+def run(opt, schedule, n):
+    rates = []
+    for _ in range(n):
+        rates.append(opt.param_groups[0]["lr"])
+        opt.step()
+        schedule.step()
+    return rates
+
+
+cos = [(1 + math.cos(math.pi * t / 4)) / 2 for t in range(9)]
+VALUES = {
+    "StepLR": (lambda o: lrs.StepLR(o, 2, 0.5), [1, 1, 0.5, 0.5, 0.25]),
+    "MultiStepLR": (lambda o: lrs.MultiStepLR(o, [1, 3, 3], 0.1), [1, 0.1, 0.1, 0.001, 0.001]),
+    "ExponentialLR": (lambda o: lrs.ExponentialLR(o, 0.5), [1, 0.5, 0.25, 0.125]),
+    "LambdaLR": (lambda o: lrs.LambdaLR(o, lambda t: 1 / (1 + t)), [1, 1 / 2, 1 / 3, 1 / 4]),
+    "MultiplicativeLR": (lambda o: lrs.MultiplicativeLR(o, lambda t: 0.5), [1, 0.5, 0.25]),
+    "ConstantLR": (lambda o: lrs.ConstantLR(o, 0.5, 2), [0.5, 0.5, 1, 1]),
+    "LinearLR": (lambda o: lrs.LinearLR(o, 0.5, 1.0, 2), [0.5, 0.75, 1, 1]),
+    "PolynomialLR": (lambda o: lrs.PolynomialLR(o, 4, 2.0), [1, 0.5625, 0.25, 0.0625, 0, 0]),
+    "CosineAnnealingLR": (lambda o: lrs.CosineAnnealingLR(o, 4), cos),
+    "WarmRestarts": (
+        lambda o: lrs.CosineAnnealingWarmRestarts(o, 2, 2),
+        [1, 0.5, 1, cos[1], cos[2], cos[3], 1],
+    ),
+    "SequentialLR": (
+        lambda o: lrs.SequentialLR(
+            o, [lrs.ConstantLR(o, 0.1, 100), lrs.ExponentialLR(o, 0.5)], [2]
+        ),
+        [0.1, 0.1, 1, 0.5, 0.25],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(VALUES))
+def test_values(name):
+    build, want = VALUES[name]
+    opt = make()
+    assert run(opt, build(opt), len(want)) == pytest.approx(want, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", [n for n in VALUES if n != "SequentialLR"])
+def test_resuming(name):
+    build, want = VALUES[name]
+    opt = make()
+    schedule = build(opt)
+    run(opt, schedule, 2)
+    opt2 = make()
+    again = build(opt2)
+    again.load_state_dict(schedule.state_dict())
+    opt2.load_state_dict(opt.state_dict())
+    assert run(opt2, again, len(want) - 2) == pytest.approx(want[2:], abs=1e-12)
+
+
+def test_chained():
+    opt = make()
+    schedule = lrs.ChainedScheduler([lrs.ConstantLR(opt, 0.1, 2), lrs.ExponentialLR(opt, 0.5)])
+    assert run(opt, schedule, 4) == pytest.approx([0.1, 0.05, 0.25, 0.125])
+    assert schedule.get_last_lr() == pytest.approx([0.0625])
+
+
+def test_one_cycle():
+    opt = make(momentum=0.9)
+    schedule = lrs.OneCycleLR(opt, max_lr=1.0, total_steps=10, pct_start=0.3)
+    momenta, rates = [], []
+    for _ in range(10):
+        momenta.append(opt.param_groups[0]["momentum"])
+        rates += schedule.get_last_lr()
+        opt.step()
+        if len(rates) < 10:
+            schedule.step()
+    assert rates[0] == pytest.approx(1 / 25) and max(rates) == rates[2] == pytest.approx(1.0)
+    assert rates[-1] == pytest.approx(1 / 25 / 1e4)
+    assert momenta[0] == 0.95 and momenta[2] == 0.85 and momenta[-1] == 0.95
+    schedule.step()
+    with pytest.raises(ValueError, match="the cycle has 10 steps"):
+        schedule.step()
+
+
+def test_one_cycle_with_adam_turns_beta1():
+    opt = optim.Adam([nn.Parameter(fl.zeros(1))])
+    lrs.OneCycleLR(opt, 1.0, epochs=2, steps_per_epoch=5, anneal_strategy="linear")
+    assert opt.param_groups[0]["betas"] == (0.95, 0.999)
+
+
+def test_plateau():
+    opt = make()
+    schedule = lrs.ReduceLROnPlateau(opt, factor=0.5, patience=1, cooldown=1, min_lr=0.2)
+    rates = []
+    for metric in [1.0, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, fl.tensor(0.1)]:
+        schedule.step(metric)
+        rates += schedule.get_last_lr()
+    assert rates == [1, 1, 1, 0.5, 0.5, 0.5, 0.25, 0.25, 0.25, 0.25]
+    again = lrs.ReduceLROnPlateau(make(), factor=0.5)
+    again.load_state_dict(schedule.state_dict())
+    assert again.best == pytest.approx(0.1)
+
+
+def test_stepping_the_schedule_first_warns():
+    opt = make()
+    schedule = lrs.StepLR(opt, 1)
+    with pytest.warns(UserWarning, match="before the first optimizer.step"):
+        schedule.step()
+    opt = make()
+    schedule = lrs.StepLR(opt, 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        opt.step()
+        schedule.step()
+        schedule.step()
+
+
+@pytest.mark.parametrize(
+    "build, error, text",
+    [
+        (lambda: lrs.StepLR(3, 1), TypeError, "expected an Optimizer"),
+        (lambda: lrs.StepLR(make(), 1, last_epoch=3), KeyError, "initial_lr"),
+        (lambda: lrs.LambdaLR(make(), [abs, abs]), ValueError, "2 functions for 1"),
+        (lambda: lrs.OneCycleLR(make(), 1.0), ValueError, "total_steps"),
+        (lambda: lrs.OneCycleLR(optim.Adagrad([nn.Parameter(fl.zeros(1))]), 1.0, 5), ValueError,
+         "no momentum"),
+        (lambda: lrs.ReduceLROnPlateau(make(), mode="low"), ValueError, "'min' or 'max'"),
+        (lambda: lrs.ConstantLR(make(), 2.0), ValueError, "factor = 2.0"),
+    ],
+)  # fmt: skip
+def test_errors(build, error, text):
+    with pytest.raises(error, match=text):
+        build()

@@ -1,0 +1,272 @@
+"""Optimizers against plain NumPy versions, and what all of them share."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+import flambeau as fl
+from flambeau import nn, optim
+
+
+def sgd(p, g, s, t, lr, momentum=0, dampening=0, weight_decay=0, nesterov=False):
+    g = g + weight_decay * p
+    if momentum:
+        s["b"] = g if t == 1 else momentum * s["b"] + (1 - dampening) * g
+        g = g + momentum * s["b"] if nesterov else s["b"]
+    return p - lr * g
+
+
+def adam(
+    p, g, s, t, lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, amsgrad=False, decoupled=False
+):
+    if decoupled:
+        p = p * (1 - lr * weight_decay)
+    else:
+        g = g + weight_decay * p
+    b1, b2 = betas
+    s["m"] = b1 * s.get("m", 0) + (1 - b1) * g
+    s["v"] = b2 * s.get("v", 0) + (1 - b2) * g * g
+    v = s["v"]
+    if amsgrad:
+        v = s["max"] = np.maximum(s.get("max", 0), v)
+    return p - lr / (1 - b1**t) * s["m"] / (np.sqrt(v / (1 - b2**t)) + eps)
+
+
+def adamw(p, g, s, t, lr, weight_decay=1e-2, **kw):
+    return adam(p, g, s, t, lr, weight_decay=weight_decay, decoupled=True, **kw)
+
+
+def rmsprop(p, g, s, t, lr, alpha=0.99, eps=1e-8, weight_decay=0, momentum=0, centered=False):
+    g = g + weight_decay * p
+    s["v"] = alpha * s.get("v", 0) + (1 - alpha) * g * g
+    v = s["v"]
+    if centered:
+        s["g"] = alpha * s.get("g", 0) + (1 - alpha) * g
+        v = v - s["g"] ** 2
+    d = g / (np.sqrt(v) + eps)
+    if momentum:
+        d = s["b"] = momentum * s.get("b", 0) + d
+    return p - lr * d
+
+
+def adagrad(p, g, s, t, lr, lr_decay=0, weight_decay=0, initial_accumulator_value=0.0, eps=1e-10):
+    g = g + weight_decay * p
+    s["sum"] = s.get("sum", initial_accumulator_value) + g * g
+    return p - lr / (1 + (t - 1) * lr_decay) * g / (np.sqrt(s["sum"]) + eps)
+
+
+CASES = [
+    (optim.SGD, sgd, {}),
+    (optim.SGD, sgd, {"momentum": 0.9, "dampening": 0.1, "weight_decay": 0.1}),
+    (optim.SGD, sgd, {"momentum": 0.9, "nesterov": True}),
+    (optim.Adam, adam, {}),
+    (optim.Adam, adam, {"weight_decay": 0.1, "betas": (0.8, 0.95), "eps": 1e-4}),
+    (optim.Adam, adam, {"amsgrad": True}),
+    (optim.AdamW, adamw, {}),
+    (optim.AdamW, adamw, {"weight_decay": 0.3, "amsgrad": True}),
+    (optim.RMSprop, rmsprop, {}),
+    (optim.RMSprop, rmsprop, {"momentum": 0.9, "centered": True, "weight_decay": 0.1}),
+    (optim.Adagrad, adagrad, {}),
+    (
+        optim.Adagrad,
+        adagrad,
+        {"lr_decay": 0.1, "weight_decay": 0.1, "initial_accumulator_value": 0.5},
+    ),
+]
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize(
+    "cls, rule, options", CASES, ids=[f"{c.__name__}-{'-'.join(o)}" for c, _, o in CASES]
+)
+def test_against_numpy(cls, rule, options, maximize):
+    rng = np.random.default_rng(0)
+    start = rng.normal(size=(2, 3))
+    p = nn.Parameter(fl.tensor(start.tolist(), dtype=fl.float64))
+    opt = cls([p], lr=0.05, maximize=maximize, **options)
+    want, state = start, {}
+    for t in range(1, 8):
+        g = rng.normal(size=start.shape)
+        p.grad = fl.tensor(g.tolist(), dtype=fl.float64)
+        opt.step()
+        want = rule(want, -g if maximize else g, state, t, 0.05, **options)
+        np.testing.assert_allclose(p.detach().numpy(), want, rtol=1e-6, atol=1e-9)
+
+
+MAKERS = {
+    "SGD": lambda ps: optim.SGD(ps, lr=0.1, momentum=0.9),
+    "Adam": lambda ps: optim.Adam(ps, lr=0.1, amsgrad=True),
+    "AdamW": lambda ps: optim.AdamW(ps, lr=0.1),
+    "RMSprop": lambda ps: optim.RMSprop(ps, lr=0.1, momentum=0.5, centered=True),
+    "Adagrad": lambda ps: optim.Adagrad(ps, lr=0.1),
+}
+
+
+def steps(net, opt, n):
+    x = fl.arange(6.0).reshape(2, 3) / 6
+    for _ in range(n):
+        opt.zero_grad()
+        (net(x) ** 2).sum().backward()
+        opt.step()
+    return [p.tolist() for p in net.parameters()]
+
+
+@pytest.mark.parametrize("name", list(MAKERS))
+def test_a_saved_state_goes_on_exactly(name, tmp_path):
+    fl.manual_seed(0)
+    net = nn.Linear(3, 2)
+    opt = MAKERS[name](net.parameters())
+    steps(net, opt, 3)
+    fl.save({"net": net.state_dict(), "opt": opt.state_dict()}, tmp_path / "state")
+    want = steps(net, opt, 3)
+
+    again = nn.Linear(3, 2)
+    opt2 = MAKERS[name](again.parameters())
+    state = fl.load(tmp_path / "state")
+    again.load_state_dict(state["net"])
+    opt2.load_state_dict(state["opt"])
+    assert steps(again, opt2, 3) == want
+
+
+@pytest.mark.parametrize("name", list(MAKERS))
+def test_state_dict_layout(name):
+    net = nn.Linear(3, 2)
+    opt = MAKERS[name](net.parameters())
+    steps(net, opt, 1)
+    state = opt.state_dict()
+    assert set(state) == {"state", "param_groups"} and list(state["state"]) == [0, 1]
+    assert state["param_groups"][0]["params"] == [0, 1]
+    keys = {
+        "SGD": {"momentum_buffer"},
+        "Adam": {"step", "exp_avg", "exp_avg_sq", "max_exp_avg_sq"},
+        "AdamW": {"step", "exp_avg", "exp_avg_sq"},
+        "RMSprop": {"step", "square_avg", "momentum_buffer", "grad_avg"},
+        "Adagrad": {"step", "sum"},
+    }
+    assert set(state["state"][0]) == keys[name]
+
+
+@pytest.mark.parametrize("name", list(MAKERS))
+def test_parameters_without_gradient_are_left_alone(name):
+    a, b = nn.Parameter(fl.ones(2)), nn.Parameter(fl.ones(2))
+    opt = MAKERS[name]([a, b])
+    a.grad = fl.ones(2)
+    opt.step()
+    assert b.tolist() == [1.0, 1.0] and a.tolist() != [1.0, 1.0]
+    a.grad = None
+    before = a.tolist()
+    b.grad = fl.ones(2)
+    opt.step()
+    assert a.tolist() == before and b.tolist() != [1.0, 1.0]
+
+
+def test_groups_have_their_own_options_and_can_be_added():
+    a, b, c = (nn.Parameter(fl.zeros(1)) for _ in range(3))
+    opt = optim.SGD([{"params": [a]}, {"params": b, "lr": 1.0}], lr=0.1)
+    opt.add_param_group({"params": [c], "lr": 10.0})
+    for p in (a, b, c):
+        p.grad = fl.ones(1)
+    opt.step()
+    assert [p.item() for p in (a, b, c)] == pytest.approx([-0.1, -1.0, -10.0])
+    opt.param_groups[0]["lr"] = 5.0
+    opt.step()
+    assert a.item() == pytest.approx(-5.1)
+
+
+def test_named_parameters_are_accepted():
+    net = nn.Linear(2, 1)
+    opt = optim.SGD(net.named_parameters(), lr=0.1)
+    assert opt.param_groups[0]["param_names"] == ["weight", "bias"]
+
+
+def test_closure_and_hooks():
+    p = nn.Parameter(fl.ones(1))
+    opt = optim.SGD([p], lr=0.5)
+    log = []
+    opt.register_step_pre_hook(lambda o, a, k: log.append("pre"))
+    handle = opt.register_step_post_hook(lambda o, a, k: log.append("post"))
+
+    def closure():
+        opt.zero_grad()
+        loss = (p * p).sum()
+        loss.backward()
+        return loss
+
+    with fl.no_grad():
+        assert opt.step(closure).item() == 1.0
+    assert p.item() == 0.0 and log == ["pre", "post"]
+    handle.remove()
+    opt.step(closure)
+    assert log == ["pre", "post", "pre"]
+
+
+def test_own_optimizer_by_subclassing_step():
+    class SignSGD(optim.Optimizer):
+        def __init__(self, params, lr):
+            super().__init__(params, {"lr": lr})
+
+        def step(self, closure=None):
+            with fl.no_grad():
+                for group in self.param_groups:
+                    for p in group["params"]:
+                        p.add_(p.grad.sign(), alpha=-group["lr"])
+
+    p = nn.Parameter(fl.zeros(2))
+    opt = SignSGD([p], lr=1.0)
+    log = []
+    opt.register_step_post_hook(lambda *a: log.append(1))
+    p.grad = fl.tensor([3.0, -2.0])
+    opt.step()
+    assert p.tolist() == [-1.0, 1.0] and log == [1]
+
+
+def test_zero_grad():
+    p = nn.Parameter(fl.ones(1))
+    opt = optim.SGD([p], lr=1.0)
+    p.grad = fl.ones(1)
+    opt.zero_grad(set_to_none=False)
+    assert p.grad.item() == 0.0
+    opt.zero_grad()
+    assert p.grad is None
+
+
+def test_copies():
+    net = nn.Linear(2, 1)
+    opt = optim.Adam(net.parameters())
+    steps(nn.Sequential(nn.Linear(3, 2), net), opt, 1)
+    for twin in (copy.deepcopy(opt), pickle.loads(pickle.dumps(opt))):
+        assert twin.param_groups[0]["lr"] == 1e-3 and len(twin.state) == 2
+
+
+def test_repr_lists_groups():
+    text = repr(optim.SGD([nn.Parameter(fl.zeros(1))], lr=0.5))
+    assert text.startswith("SGD (\nParameter Group 0\n") and "    lr: 0.5\n" in text
+
+
+@pytest.mark.parametrize(
+    "make, error, text",
+    [
+        (lambda p: optim.SGD(p, lr=0.1), TypeError, "one Tensor"),
+        (lambda p: optim.SGD([], lr=0.1), ValueError, "empty parameter list"),
+        (lambda p: optim.SGD([p, p], lr=0.1), ValueError, "appears twice"),
+        (lambda p: optim.SGD([p * 2], lr=0.1), ValueError, "only leaf tensors"),
+        (lambda p: optim.SGD([3], lr=0.1), TypeError, "parameter 0 is a int"),
+        (lambda p: optim.SGD([{"params": {p}}], lr=0.1), TypeError, "set"),
+        (lambda p: optim.SGD([p], lr=-1), ValueError, "lr = -1"),
+        (lambda p: optim.SGD([p], nesterov=True), ValueError, "nesterov"),
+        (lambda p: optim.Adam([p], betas=(0.9, 1.0)), ValueError, r"betas\[1\] = 1.0"),
+        (lambda p: optim.Adam([p], differentiable=True), ValueError, "differentiable"),
+    ],
+)
+def test_errors(make, error, text):
+    with pytest.raises(error, match=text):
+        make(nn.Parameter(fl.zeros(1)))
+
+
+def test_loading_a_state_of_another_size():
+    a, b = nn.Linear(2, 1), nn.Linear(2, 1, bias=False)
+    state = optim.SGD(a.parameters(), lr=0.1).state_dict()
+    with pytest.raises(ValueError, match="group 0 has 2 parameters in the state, 1"):
+        optim.SGD(b.parameters(), lr=0.1).load_state_dict(state)

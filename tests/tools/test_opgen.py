@@ -1,0 +1,158 @@
+"""The op table's generator: its output for one op, its complaints, and what one new entry becomes."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+GOLDEN = pathlib.Path(__file__).parent / "golden"
+
+
+def opgen(*args: object) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "tools")}
+    command = [sys.executable, "-m", "opgen", *map(str, args)]
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def table(tmp_path):
+    """A copy of the real table."""
+    shutil.copytree(ROOT / "ops", tmp_path / "ops")
+    return tmp_path / "ops"
+
+
+def test_the_table_is_clean():
+    result = opgen("check")
+    assert result.returncode == 0, result.stderr
+    assert "no complaints" in result.stdout
+
+
+def test_relu_becomes_what_it_did():
+    """After a wanted change: PYTHONPATH=tools python -m opgen show relu > tests/tools/golden/relu.txt"""
+    result = opgen("show", "relu")
+    assert result.returncode == 0, result.stderr
+    # Entries above it may move the line.
+    expected = (GOLDEN / "relu.txt").read_text()
+    place = re.compile(r"^# (ops/\w+\.yaml):\d+$", re.MULTILINE)
+    assert place.sub(r"# \1", result.stdout) == place.sub(r"# \1", expected)
+
+
+def test_the_committed_stub_is_up_to_date(tmp_path):
+    stub = tmp_path / "_C.pyi"
+    result = opgen("generate", "--out", tmp_path / "out", "--stub", stub)
+    assert result.returncode == 0, result.stderr
+    committed = ROOT / "src" / "flambeau" / "_C.pyi"
+    assert committed.read_text() == stub.read_text(), "the op table changed; run `make stubs`"
+
+
+HEAD = "# a comment\n\n- op: {signature}\n  doc: Says something.\n"
+GOOD = HEAD.format(signature="twice(Tensor x) -> Tensor y") + "  shape: same(x)\n  dtype: same(x)\n"
+
+BAD = {
+    "unknown key": (GOOD + "  each: x\n  colour: blue\n", "ops/bad.yaml:3: unknown key 'colour'; expected one of "),
+    "null": (GOOD + "  each:\n", "ops/bad.yaml:7: a null value; leave the key out instead"),
+    "flow map": (
+        GOOD + "  each: x\n  grad: {x: dy}\n",
+        "ops/bad.yaml:8: a flow map {...} outside of samples",
+    ),
+    "repeated key": (GOOD + "  each: x\n  each: x + x\n", "ops/bad.yaml:8: key 'each' stands twice"),
+    "two bodies": (
+        GOOD + "  each: x\n  kernel: twice\n",
+        "ops/bad.yaml:3: twice: 2 bodies; expected exactly one of each, kernel, composite",
+    ),
+    "no body": (GOOD, "ops/bad.yaml:3: twice: 0 bodies; expected exactly one of"),
+    "formula syntax": (GOOD + '  each: x\n  grad:\n    x: "dy *"\n', "ops/bad.yaml:3: twice: formula 'dy *': "),
+    "formula name": (GOOD + "  each: x\n  grad:\n    x: dy * nowhere\n", "ops/bad.yaml:3"),
+    "formula op": (GOOD + "  each: x\n  grad:\n    x: no_such_op(dy)\n", "ops/bad.yaml:3"),
+    "gradient of nothing": (
+        GOOD + "  each: x\n  grad:\n    z: dy\n",
+        "ops/bad.yaml:3: twice: grad names 'z', which is no argument",
+    ),
+    "argument type": (
+        HEAD.format(signature="twice(Tensr x) -> Tensor y") + "  shape: same(x)\n  dtype: same(x)\n  each: x\n",
+        "ops/bad.yaml:3: ",
+    ),
+    "no list": ("op: twice\n", "ops/bad.yaml:1: expected a list of entries"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_complaints_name_the_line(kind, tmp_path):
+    text, message = BAD[kind]
+    (tmp_path / "ops").mkdir()
+    (tmp_path / "ops" / "bad.yaml").write_text(text)
+    result = opgen("--table", tmp_path / "ops", "check")
+    assert result.returncode == 1
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+ENTRY = """
+- op: twice_sin(Tensor x) -> Tensor y
+  doc: Two times the sine of x.
+  shape: same(x)
+  dtype: float_of(x)
+  each: T(2) * sin(x)
+  inplace: true
+  grad:
+    x: dy * cos(x) * 2
+  ref: 2 * np.sin(x)
+  samples:
+    - {x: "f32[2,3]"}
+"""
+
+
+def test_one_entry_becomes_everything(table, tmp_path):
+    with open(table / "unary.yaml", "a") as file:
+        file.write(ENTRY)
+    out = tmp_path / "out"
+    result = opgen("--table", table, "generate", "--out", out, "--stub", tmp_path / "_C.pyi")
+    assert result.returncode == 0, result.stderr
+
+    def all_of(pattern):
+        return "\n".join(p.read_text() for p in sorted(out.glob(pattern)))
+
+    assert "Tensor twice_sin(const Tensor& x);" in (out / "ops.h").read_text()
+    assert "Tensor twice_sin_(const Tensor& x);" in (out / "ops.h").read_text()
+    wrappers = all_of("ops_*.cpp")
+    assert "struct TwiceSinBackward final : Node" in wrappers
+    assert "op::cos(x)" in wrappers
+    assert 'check_inplace("twice_sin_", x);' in wrappers
+    assert "T(2) * sin(x)" in all_of("each_*.simd.cpp")
+    assert "f_twice_sin(" in all_of("bind_*.cpp")
+    assert '"twice_sin"' in (out / "bind_tables.cpp").read_text()
+    stub = (tmp_path / "_C.pyi").read_text()
+    assert re.search(r"def twice_sin\(x: Tensor\) -> Tensor", stub)
+    assert re.search(r"def twice_sin_\(self\) -> Tensor", stub)
+
+
+def test_a_small_edit_touches_few_files(table, tmp_path):
+    """What did not change is not written, or every build would be a full one."""
+    out = tmp_path / "out"
+    assert opgen("--table", table, "generate", "--out", out).returncode == 0
+    before = {p.name: p.stat().st_mtime_ns for p in out.iterdir()}
+    path = table / "activation.yaml"
+    path.write_text(path.read_text().replace("- op: relu(", "# a comment\n- op: relu(", 1))
+    assert opgen("--table", table, "generate", "--out", out).returncode == 0
+    assert before == {p.name: p.stat().st_mtime_ns for p in out.iterdir()}
+
+
+def test_new_prints_an_entry_that_is_valid(tmp_path):
+    printed = opgen("new", "fresh").stdout
+    (tmp_path / "ops").mkdir()
+    (tmp_path / "ops" / "fresh.yaml").write_text(printed)
+    # The gradient of the model entry uses mul alone, as a fresh entry's usually would.
+    mul = "- op: mul(Operand a, Operand b) -> Tensor y\n  shape: broadcast(a, b)\n  dtype: promote(a, b)\n  each: a * b\n"
+    (tmp_path / "ops" / "mul.yaml").write_text(mul)
+    result = opgen("--table", tmp_path / "ops", "check")
+    assert result.returncode == 0, result.stderr
+
+
+def test_show_suggests_names():
+    result = opgen("show", "softmx")
+    assert result.returncode == 1 and "no op 'softmx'" in result.stderr

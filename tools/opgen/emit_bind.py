@@ -1,0 +1,173 @@
+"""Entries of one name -> the Python function: tries its overloads in order, converts, calls, wraps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .emit_cpp import is_inplace_op
+from .signature import Arg
+from .table import Op
+
+# PyTorch calls the first argument `input` (or `self`) and the second of a binary op `other`.
+_OTHER = {"b": "other"}
+
+
+def _kind(arg: Arg) -> str:
+    return arg.type.kind
+
+
+def _spec(op: Op, index: int, inplace: bool) -> str:
+    args = []
+    first = True
+    for a in op.sig.args:
+        flags = []
+        if a.default is not None:
+            flags.append("kOptional")
+        if a.keyword_only:
+            flags.append("kKeywordOnly")
+        also = "nullptr"
+        if first and a.type.spelling in ("Tensor", "Operand", "Tensor[]"):
+            also = '"tensors"' if a.type.spelling == "Tensor[]" else '"input"'
+        elif a.name.endswith("_"):
+            also = f'"{a.name[:-1]}"'
+        elif a.name in _OTHER:
+            also = f'"{_OTHER[a.name]}"'
+        first = False
+        args.append(f'{{"{a.name}", {also}, Kind::{_base_kind(a)}, {" | ".join(flags) or "0"}}}')
+    return (
+        f"ArgSpec spec_{op.ident}[] = {{{', '.join(args) or '{nullptr, nullptr, Kind::Int, 0}'}}};\n"
+        f'Signature sig_{op.ident}{{"{op.name}", spec_{op.ident}, {len(op.sig.args)}, {_varargs(op)}}};'
+    )
+
+
+def _base_kind(a: Arg) -> str:
+    kind = a.type.kind
+    return "IntList" if kind.startswith("IntTuple") else kind
+
+
+def _varargs(op: Op) -> int:
+    """Index of the int[] argument that also takes `f(2, 3)`, or -1."""
+    positional = [i for i, a in enumerate(op.sig.args) if not a.keyword_only]
+    if positional:
+        last = positional[-1]
+        if op.sig.args[last].type.spelling in ("int[]", "dim[]"):
+            return last
+    return -1
+
+
+def _convert(op: Op, i: int, a: Arg) -> tuple[str, str]:
+    """(statement, expression for the call)."""
+    t = a.type.spelling
+    kind = a.type.kind
+    n = f'"{op.name}", "{a.name}"'
+    slot = f"s[{i}]"
+    default = a.cpp_default
+    given = f"{slot} ? " if a.default is not None else ""
+    if t == "Tensor":
+        return f"const Tensor& {a.name} = to_tensor({slot}, {n});", a.name
+    if t == "Tensor?":
+        return f"const Tensor& {a.name} = to_optional_tensor({slot}, {n});", a.name
+    if t == "Operand":
+        value = f"to_operand({slot}, {n})"
+        if a.default is not None:
+            value = f"{slot} ? {value} : Operand({default})"
+        return f"const Operand {a.name} = {value};", a.name
+    if t == "Tensor[]":
+        return f"const std::vector<Tensor> {a.name} = to_tensor_list({slot}, {n});", a.name
+    if t in ("int[]", "dim[]") or (t.startswith("int[") and not t.endswith("?")):
+        length = t[4:-1] if t.startswith("int[") and t != "int[]" else "0"
+        fallback = f" : Dims({default})" if a.default is not None else ""
+        return f"const Dims {a.name} = {given}to_dims({slot}, {n}, {length}){fallback};", a.name
+    if t in ("int[]?", "dim[]?"):
+        return (f"const std::optional<Dims> {a.name}_dims = to_optional_dims({slot}, {n});",
+                f"{a.name}_dims ? std::optional<IntList>(*{a.name}_dims) : std::nullopt")  # fmt: skip
+    convert = {
+        "Int": "to_int", "OptInt": "to_optional_int", "Float": "to_double", "OptFloat": "to_optional_double",
+        "Bool": "to_bool", "OptBool": "to_optional_bool", "Number": "to_scalar", "OptNumber": "to_optional_scalar",
+        "Str": "to_string_view", "OptStr": "to_optional_string_view", "DType": "to_dtype", "OptDType": "to_optional_dtype",
+        "OptDevice": "to_optional_device", "OptGenerator": "to_generator",
+    }[kind]  # fmt: skip
+    value = f"{convert}({slot}, {n})"
+    if a.default is not None and not kind.startswith("Opt"):
+        value = f"{slot} ? {value} : {a.type.param}({default})" if kind != "Str" else f"{slot} ? {value} : std::string_view({default})"
+    return f"const auto {a.name} = {value};", a.name
+
+
+def _call(op: Op, inplace: bool) -> list[str]:
+    out, args, tensors = [], [], []
+    for i, a in enumerate(op.sig.args):
+        statement, expression = _convert(op, i, a)
+        out.append("      " + statement)
+        args.append(expression)
+        if a.type.spelling in ("Tensor", "Tensor?", "Operand", "Tensor[]"):
+            tensors.append(a.name)
+    work = " + ".join(f"work_of({t})" for t in tensors) or "0"
+    result = "Tensor" if inplace else op.sig.cpp_result
+    out.append(f"      {result} result = without_gil({work}, [&] {{ return op::{op.name}{'_' if inplace else ''}({', '.join(args)}); }});")
+    if op.sig.is_list and not inplace:
+        out.append("      return wrap_list(std::move(result));")
+    elif len(op.sig.outs) > 1 and not inplace:
+        names = ", ".join(f'"{n}"' for _, n in op.sig.outs)
+        out.append(f'      static ResultType type("{op.name}", {{{names}}});')
+        out.append("      return wrap_tuple(type, std::move(result));")
+    else:
+        out.append("      return wrap(std::move(result));")
+    return out
+
+
+def function(name: str, ops: Sequence[Op], inplace: bool = False) -> list[str]:
+    """The implementation and its two entry points, `f_NAME` (module function) and `m_NAME` (method)."""
+    shown = name + ("_" if inplace else "")
+    out = [f"PyObject* impl_{shown}(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kw) {{", "  try {"]
+    biggest = max(len(op.sig.args) for op in ops) or 1
+    out.append(f"    PyObject* s[{biggest}];")
+    out.append("    Bound bound;")
+    for op in ops:
+        last = op is ops[-1] and len(ops) == 1
+        test = "bind" if last else "try_bind"
+        if last:
+            out.append(f"    sig_{op.ident}.bind(self, args, nargs, kw, s, bound);")
+            out.append("    {")
+        else:
+            out.append(f"    if (sig_{op.ident}.{test}(self, args, nargs, kw, s, bound)) {{")
+        out += _call(op, inplace)
+        out.append("    }")
+    if len(ops) > 1:
+        sigs = ", ".join(f"&sig_{op.ident}" for op in ops)
+        out.append(f"    no_overload({{{sigs}}}, self, args, nargs, kw);")
+    out += ["  } catch (...) {", "    return translate_exception();", "  }", "}"]
+    out.append(f"PyObject* f_{shown}(PyObject*, PyObject* const* a, Py_ssize_t n, PyObject* k) {{ return impl_{shown}(nullptr, a, n, k); }}")
+    out.append(f"PyObject* m_{shown}(PyObject* self, PyObject* const* a, Py_ssize_t n, PyObject* k) {{ return impl_{shown}(self, a, n, k); }}")
+    return out
+
+
+def specs(ops: Sequence[Op]) -> list[str]:
+    return [_spec(op, i, False) for i, op in enumerate(ops)]
+
+
+def table_rows(name: str, ops: Sequence[Op]) -> tuple[list[str], list[str], list[str]]:
+    """(function rows, method rows, public names) of one op name with its aliases and in-place form."""
+    functions, methods, public = [], [], []
+    kinds = {m for op in ops for m in op.methods}
+    names = [name, *dict.fromkeys(a for op in ops for a in op.get("aliases", []))]
+    takes_tensor = any(op.sig.args and op.sig.args[0].type.spelling in ("Tensor", "Operand") for op in ops)
+
+    def row(shown: str, impl: str, prefix: str) -> str:
+        return f'  {{"{shown}", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>({prefix}_{impl})), METH_FASTCALL | METH_KEYWORDS, nullptr}},'
+
+    inplace = any(op.get("inplace") for op in ops)
+    for shown in names:
+        functions.append(row(shown, name, "f"))
+        if "function" in kinds:
+            public.append(shown)
+        if "method" in kinds and takes_tensor:
+            methods.append(row(shown, name, "m"))
+        if inplace:
+            functions.append(row(shown + "_", name + "_", "f"))
+            if "method" in kinds:
+                methods.append(row(shown + "_", name + "_", "m"))
+    return functions, methods, public
+
+
+def inplace_overloads(ops: Sequence[Op]) -> list[Op]:
+    return [op for op in ops if op.get("inplace") and not is_inplace_op(op)]

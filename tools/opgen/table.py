@@ -1,0 +1,137 @@
+"""Reads ops/*.yaml into `Op`s and checks them; every complaint carries file:line."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import pathlib
+from typing import Any
+
+import yaml
+
+from .signature import Signature, parse
+
+KEYS = {
+    "op", "doc", "shape", "dtype", "check", "each", "types", "kernel", "composite", "aux", "let", "grad",
+    "view", "inplace", "mutates", "layout", "methods", "aliases", "ref", "samples", "errors", "bench",
+    "autocast", "saves", "tangent",
+}  # fmt: skip
+BODIES = ("each", "kernel", "composite")
+
+
+class TableError(Exception):
+    """A fault in the table: `file:line: what`."""
+
+
+@dataclasses.dataclass
+class Op:
+    sig: Signature
+    keys: dict[str, Any]
+    file: str
+    line: int
+    overload: int = 0
+    gives: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.sig.name
+
+    @property
+    def ident(self) -> str:
+        """Unique C++ identifier: softmax, max, max_1, ..."""
+        return self.name if self.overload == 0 else f"{self.name}_{self.overload}"
+
+    @property
+    def where(self) -> str:
+        return f"{self.file}:{self.line}"
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return self.keys.get(key, default)
+
+    @property
+    def methods(self) -> list[str]:
+        return self.keys.get("methods", ["function", "method"])
+
+    @property
+    def aux(self) -> dict[str, str]:
+        return self.keys.get("aux", {})
+
+    @property
+    def first_tensor(self) -> str | None:
+        return next((a.name for a in self.sig.args if a.is_tensor), None)
+
+
+def _construct(node: yaml.Node, file: str, inside_samples: bool = False) -> Any:
+    """YAML node -> Python, refusing nulls, repeated keys and flow maps outside of samples."""
+    line = node.start_mark.line + 1
+    if isinstance(node, yaml.MappingNode):
+        if node.flow_style and not inside_samples:
+            raise TableError(f"{file}:{line}: a flow map {{...}} outside of samples (YAML splits it at commas)")
+        out: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            key = str(key_node.value)
+            if key in out:
+                raise TableError(f"{file}:{key_node.start_mark.line + 1}: key '{key}' stands twice")
+            out[key] = _construct(value_node, file, inside_samples or key in ("samples", "errors", "bench"))
+        return out
+    if isinstance(node, yaml.SequenceNode):
+        return [_construct(item, file, inside_samples) for item in node.value]
+    value = yaml.safe_load(yaml.serialize(node)) if isinstance(node, yaml.ScalarNode) else None
+    if value is None and not inside_samples:
+        raise TableError(f"{file}:{line}: a null value; leave the key out instead")
+    return value
+
+
+def _check_entry(entry: dict[str, Any], where: str) -> Signature:
+    unknown = sorted(set(entry) - KEYS)
+    if unknown:
+        raise TableError(f"{where}: unknown key '{unknown[0]}'; expected one of {', '.join(sorted(KEYS))}")
+    if "op" not in entry:
+        raise TableError(f"{where}: no `op` signature")
+    try:
+        sig = parse(entry["op"])
+    except ValueError as fault:
+        raise TableError(f"{where}: {fault}") from None
+    bodies = [b for b in BODIES if b in entry]
+    if len(bodies) != 1:
+        raise TableError(f"{where}: {sig.name}: {len(bodies)} bodies; expected exactly one of each, kernel, composite")
+    known = {a.name for a in sig.args}
+    for key in entry.get("grad", {}):
+        for name in key.split(","):
+            if name.strip() not in known:
+                raise TableError(f"{where}: {sig.name}: grad names '{name.strip()}', which is no argument")
+    for formula in [*entry.get("grad", {}).values(), *entry.get("let", {}).values()]:
+        try:
+            ast.parse(str(formula), mode="eval")
+        except SyntaxError as fault:
+            raise TableError(f"{where}: {sig.name}: formula '{formula}': {fault.msg}") from None
+    return sig
+
+
+def load(folder: pathlib.Path) -> list[Op]:
+    """All entries of all files, in file-name and file order."""
+    ops: list[Op] = []
+    count: dict[str, int] = {}
+    for path in sorted(folder.rglob("*.yaml")):
+        file = str(path.relative_to(folder.parent))
+        try:
+            root = yaml.compose(path.read_text())
+        except yaml.YAMLError as fault:
+            raise TableError(f"{file}: {fault}") from None
+        if root is None:
+            continue
+        if not isinstance(root, yaml.SequenceNode):
+            raise TableError(f"{file}:1: expected a list of entries")
+        for node in root.value:
+            line = node.start_mark.line + 1
+            entry = _construct(node, file)
+            sig = _check_entry(entry, f"{file}:{line}")
+            op = Op(sig, entry, file, line, count.get(sig.name, 0))
+            count[sig.name] = op.overload + 1
+            ops.append(op)
+    names = {}
+    for op in ops:
+        for alias in op.get("aliases", []):
+            if names.setdefault(alias, op.name) != op.name:
+                raise TableError(f"{op.where}: alias '{alias}' belongs to '{names[alias]}' already")
+    return ops
