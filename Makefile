@@ -121,12 +121,15 @@ asan: $(VENV)/.deps
 tsan: $(VENV)/.deps
 	cmake --preset tsan -DPython_EXECUTABLE=$(PY)
 	cmake --build --preset tsan
-	TSAN_OPTIONS=halt_on_error=1 FLAMBEAU_NUM_THREADS=1 OMP_NUM_THREADS=1 build/tsan/core_tests
+	TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 FLAMBEAU_NUM_THREADS=1 OMP_NUM_THREADS=1 build/tsan/core_tests
 
 # ---- packages
 
-wheel: $(VENV)/.deps
-	$(PIP) wheel --no-deps -w dist .
+# Takes what the editable build compiled. `pip wheel .` does the same from nothing, in isolation.
+wheel: $(VENV)/.built
+	rm -f dist/flambeau-*.whl
+	$(PIP) wheel --no-build-isolation --no-deps -w dist . -C build-dir=$(BUILD) \
+	  -C cmake.define.FLAMBEAU_ISAS=auto -C cmake.define.FLAMBEAU_ONEDNN=$(ONEDNN)
 
 clean:
 	rm -rf $(VENV) build dist

@@ -37,7 +37,9 @@ ORDER = (
     ("tests",),
 )
 LEVEL = {layer: level for level, layers in enumerate(ORDER) for layer in layers}
-WRAPPERS = re.compile(r"dispatch/(wrap\.(h|cpp)|shapes\.h|checks\.cpp|native(_\w+)?\.(h|cpp)|each_table\.h)$")
+WRAPPERS = re.compile(
+    r"dispatch/(wrap\.(h|cpp)|shapes\.h|checks\.cpp|native(_\w+)?\.(h|cpp)|each_table\.h)$"
+)
 GENERATED = {
     "kernels.h": "ops",
     "ops.h": "autograd",
@@ -69,7 +71,9 @@ def faults_of(path: str, text: str) -> list[str]:
     """Complaints about one file, as `csrc/path:line: what`."""
     own = layer_of(path)
     if own is None:
-        return [f"csrc/{path}:1: in no known layer; add its folder to ORDER in tools/check_layers.py"]
+        return [
+            f"csrc/{path}:1: in no known layer; add its folder to ORDER in tools/check_layers.py"
+        ]
     faults = []
     for found in INCLUDE.finditer(text):
         included = found.group(1)
@@ -80,8 +84,15 @@ def faults_of(path: str, text: str) -> list[str]:
         elif LEVEL[layer] > LEVEL[own]:
             faults.append(f"{where}: includes '{included}': {own} lies below {layer}")
         family = path.rsplit("/", 1)[0] + "/"
-        if path.endswith(".simd.cpp") and not included.startswith(family) and included not in SIMD_MAY_INCLUDE:
-            faults.append(f"{where}: includes '{included}', but a file compiled once per instruction set may only include {', '.join(sorted(SIMD_MAY_INCLUDE))}")
+        if (
+            path.endswith(".simd.cpp")
+            and not included.startswith(family)
+            and included not in SIMD_MAY_INCLUDE
+        ):
+            faults.append(
+                f"{where}: includes '{included}', but a file compiled once per "
+                f"instruction set may only include {', '.join(sorted(SIMD_MAY_INCLUDE))}"
+            )
     return faults
 
 

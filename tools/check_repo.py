@@ -37,7 +37,9 @@ def committed(root: pathlib.Path) -> list[str]:
     return sorted(
         str(p)
         for p in paths
-        if not skip & set(p.parts) and not p.parts[0].startswith(".venv") and not BUILT.search(str(p))
+        if not skip & set(p.parts)
+        and not p.parts[0].startswith(".venv")
+        and not BUILT.search(str(p))
     )
 
 
@@ -70,7 +72,9 @@ def faults_of(name: str, content: bytes) -> list[str]:
 def main(root: pathlib.Path = ROOT) -> int:
     names = committed(root)
     faults = [fault for name in names for fault in faults_of(name, (root / name).read_bytes())]
-    print("\n".join(faults) if faults else f"{len(names)} files: nothing that should not be committed")
+    print(
+        "\n".join(faults) if faults else f"{len(names)} files: nothing that should not be committed"
+    )
     return 1 if faults else 0
 
 

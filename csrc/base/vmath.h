@@ -8,7 +8,7 @@
 //                          which makes them nearly correctly rounded; the double versions are libm's
 //   not vectorised         lgamma digamma erfinv i0 fmod remainder nextafter, integer division
 //
-// Errors stay below 4 ulp of the result, denormals included (measured figures: tests/cpp/vmath_accuracy.cpp).
+// Errors stay below 4 ulp of the result, denormals included.
 // Reduced accuracy: sin, cos and tan of floats above 2^30 in magnitude (2^20 on processors without FMA);
 // beyond 2^45 the angle counts as 0, so that the result is at least bounded.
 //

@@ -90,7 +90,8 @@ bool Signature::bind_slots(PyObject* self, PyObject* const* args, Py_ssize_t nar
   while (positional > 0 && (args_[positional - 1].flags & kKeywordOnly)) --positional;
   Py_ssize_t i = 0;
   for (; i < nargs && at < positional; ++i, ++at) {
-    if (at == varargs_ && PyLong_Check(args[i]) && at == positional - 1 && nargs - i > 1) {
+    if (at == varargs_ && at == positional - 1 && nargs - i > 1 &&
+        std::all_of(args + i, args + nargs, [](PyObject* a) { return is_int(a) || is_int_tensor(a); })) {
       PyObject* tuple = PyTuple_New(nargs - i);  // f(2, 3) for f((2, 3))
       for (Py_ssize_t k = i; k < nargs; ++k) {
         Py_INCREF(args[k]);
@@ -317,6 +318,7 @@ std::optional<int64_t> to_optional_int(PyObject* o, const char* op, const char* 
 
 Dims to_dims(PyObject* o, const char* op, const char* arg, int length) {
   Dims out;
+  if (length && (o == Py_None || (PySequence_Check(o) && !is_tensor(o) && PySequence_Size(o) == 0))) return out;  // left to the op
   if (PyTuple_Check(o) || PyList_Check(o)) {
     const Py_ssize_t n = PySequence_Size(o);
     for (Py_ssize_t i = 0; i < n; ++i) {

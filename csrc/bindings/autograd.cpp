@@ -458,7 +458,7 @@ void init_autograd(nb::module_& m) {
       .def("__eq__", [](const PyNodeRef& a, nb::handle b) {
         PyNodeRef* other = nullptr;
         return nb::try_cast<PyNodeRef*>(b, other) && other && other->node.get() == a.node.get();
-      })
+      }, nb::arg("other").none())
       .def("__hash__", [](const PyNodeRef& n) { return reinterpret_cast<uintptr_t>(n.node.get()) >> 4; })
       .def("__repr__", [](const PyNodeRef& n) { return text("<", n.node->name(), " at ", static_cast<const void*>(n.node.get()), ">"); });
 

@@ -106,13 +106,13 @@ void init_types(nb::module_& m) {
         Device other;
         if (PyUnicode_Check(b.ptr())) return false;
         return nb::try_cast<Device>(b, other) && a == other;
-      })
+      }, nb::arg("other").none())
       .def("__hash__", [](const Device& d) { return static_cast<int>(d.kind) * 256 + d.index; })
       .def("__reduce__", [m](const Device& d) { return nb::make_tuple(m.attr("device"), nb::make_tuple(d.str())); });
 
   nb::class_<PyGenerator> generator(m, "Generator");
   generator
-      .def("__init__", [](PyGenerator* self, nb::handle) { new (self) PyGenerator{make_ref<Generator>()}; }, nb::arg("device") = "cpu")
+      .def("__init__", [](PyGenerator* self, nb::handle) { new (self) PyGenerator{make_ref<Generator>()}; }, nb::arg("device").none() = "cpu")
       .def_prop_ro("device", [](const PyGenerator&) { return Device{}; })
       .def("manual_seed", [](nb::handle self, nb::handle seed) {
         nb::cast<PyGenerator&>(self).generator->seed(seed_of(seed));
@@ -152,14 +152,15 @@ nb::dict stats_dict(const AllocatorStats& s) {
 nb::object wrapped(Tensor t) { return nb::steal(wrap(std::move(t))); }
 
 void init_functions(nb::module_& m) {
-  m.def("tensor_from", [](nb::handle data, nb::handle dtype) { return wrapped(tensor_from(data.ptr(), to_optional_dtype(dtype.ptr(), "tensor", "dtype"))); });
-  m.def("from_buffer", [](nb::handle o) { return wrapped(tensor_from_buffer(o.ptr())); });
+  m.def("tensor_from", [](nb::handle data, nb::handle dtype) { return wrapped(tensor_from(data.ptr(), to_optional_dtype(dtype.ptr(), "tensor", "dtype"))); },
+        nb::arg("data").none(), nb::arg("dtype").none());
+  m.def("from_buffer", [](nb::handle o) { return wrapped(tensor_from_buffer(o.ptr())); }, nb::arg("exporter").none());
   m.def("to_list", [](nb::handle t) { return nb::steal(to_list(to_tensor(t.ptr(), "tolist", "self"))); });
   m.def("to_dlpack", [](nb::handle t, bool versioned, bool copy) { return nb::steal(to_dlpack(t.ptr(), versioned, copy)); });
   m.def("from_dlpack", [](nb::handle c) { return wrapped(from_dlpack(c.ptr())); });
   m.def("to", [](nb::handle t, nb::handle dtype, nb::handle device, bool copy) {
     return wrapped(to(to_tensor(t.ptr(), "to", "x"), to_optional_dtype(dtype.ptr(), "to", "dtype"), to_optional_device(device.ptr(), "to", "device"), copy));
-  });
+  }, nb::arg("x"), nb::arg("dtype").none(), nb::arg("device").none(), nb::arg("copy"));
   m.def("reinterpret", [](nb::handle t, nb::handle dtype) {
     const Tensor& x = to_tensor(t.ptr(), "view", "x");
     const DType type = to_dtype(dtype.ptr(), "view", "dtype");

@@ -123,6 +123,17 @@ void range(const char* op, const char* low_name, double low, const char* high_na
   if (!(low <= high)) raise<ArgumentError>(op, ": ", low_name, " = ", low, ", ", high_name, " = ", high, "; expected ", low_name, " <= ", high_name);
 }
 
+void padding(const char* op, const Tensor& x, IntList pad) {
+  if (pad.size() % 2 != 0 || static_cast<int>(pad.size()) / 2 > x.ndim())
+    raise<ArgumentError>(op, ": pad = ", pad, " for a tensor of shape ", x.sizes(), "; expected a (before, after) pair for at most ", x.ndim(), " axes");
+  for (size_t k = 0; 2 * k + 1 < pad.size(); ++k) {
+    const int64_t n = x.size(-1 - static_cast<int>(k));
+    int64_t total = 0;
+    if (__builtin_add_overflow(pad[2 * k], pad[2 * k + 1], &total) || __builtin_add_overflow(total, n, &total) || total < 0)
+      raise<ShapeError>(op, ": pad = ", pad, " leaves axis ", x.ndim() - 1 - static_cast<int>(k), " of shape ", x.sizes(), " with a negative size");
+  }
+}
+
 void multinomial(const char* op, const Tensor& x, int64_t k, bool replacement) {
   if (x.ndim() < 1 || x.ndim() > 2) raise<ShapeError>(op, ": x has shape ", x.sizes(), "; expected one or two axes");
   const int64_t n = x.size(-1);

@@ -29,6 +29,7 @@ void probability(const char* op, const char* arg, double p);
 void floating(const char* op, const Tensor& x);
 void range(const char* op, const char* low_name, double low, const char* high_name, double high);
 
+void padding(const char* op, const Tensor& x, IntList pad);
 void multinomial(const char* op, const Tensor& x, int64_t k, bool replacement);
 
 }  // namespace fl::check

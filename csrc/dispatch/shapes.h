@@ -45,6 +45,13 @@ inline Dims cat(TensorList xs, int64_t dim) {
   return out;
 }
 
+// pad lists (before, after) from the last axis backwards.
+inline Dims constant_pad(const Tensor& x, IntList pad) {
+  Dims out = x.sizes();
+  for (size_t k = 0; 2 * k + 1 < pad.size(); ++k) out[x.ndim() - 1 - static_cast<int>(k)] += pad[2 * k] + pad[2 * k + 1];
+  return out;
+}
+
 inline Dims multinomial(const Tensor& x, int64_t k) {
   Dims out = x.sizes();
   out.back() = k;

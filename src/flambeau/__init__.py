@@ -81,6 +81,8 @@ from flambeau._functions import (  # noqa: E402
     numel,
     tensor_split,
     tensordot,
+    unique,
+    unique_consecutive,
     vstack,
 )
 from flambeau._print import set_printoptions  # noqa: E402
@@ -110,14 +112,14 @@ __version__ = "0.1.0"
 
 moveaxis = movedim
 row_stack = vstack
-inf = _C.tensor_from(0.0, None).item() + 1e999
+inf = 1e999
 nan = inf - inf
 pi = 3.141592653589793
 e = 2.718281828459045
 newaxis = None
 
 _tensor.attach()
-for _name in ("allclose", "equal", "movedim", "diag", "diag_embed", "tensor_split"):
+for _name in ("allclose", "equal", "movedim", "diag", "diag_embed", "tensor_split", "unique", "unique_consecutive"):
     setattr(Tensor, _name, getattr(_functions, _name))
 setattr(Tensor, "moveaxis", movedim)  # noqa: B010
 

@@ -301,3 +301,48 @@ def can_cast(from_: Any, to: Any) -> bool:
         return 0 if t is _C.bool else 2 if t.is_floating_point else 1
 
     return kind(from_) <= kind(to)
+
+
+def unique(
+    input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Any:
+    """The distinct elements in ascending order; with `dim` the distinct slices of that axis.
+
+    Returns:
+        The values, then, where asked for, the index of each input element among them, and how often each occurs.
+    """
+    if dim is not None:
+        return _unique_slices(input, return_inverse, return_counts, dim)
+    values, inverse, counts = ops.unique_sorted(input, return_inverse, return_counts)
+    return _chosen(values, inverse, counts, return_inverse, return_counts)
+
+
+def unique_consecutive(input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:
+    """`unique` of neighbours only: each run of equal elements gives one."""
+    if dim is not None and input.ndim != 1:
+        raise ValueError("unique_consecutive: dim is supported for 1-d tensors only")
+    values, inverse, counts = ops.unique_runs(input, return_inverse, return_counts)
+    return _chosen(values, inverse, counts, return_inverse, return_counts)
+
+
+def _chosen(values: Tensor, inverse: Tensor, counts: Tensor, return_inverse: bool, return_counts: bool) -> Any:
+    out = [values, *([inverse] if return_inverse else []), *([counts] if return_counts else [])]
+    return tuple(out) if len(out) > 1 else values
+
+
+def _unique_slices(input: Tensor, return_inverse: bool, return_counts: bool, dim: int) -> Any:
+    rows = movedim(input, dim, 0)
+    flat = rows.reshape(rows.shape[0], -1)
+    order = ops.arange(flat.shape[0])
+    for column in range(flat.shape[1] - 1, -1, -1):  # stable sorts from the least significant column on
+        keys = ops.index_select(flat[:, column], 0, order)
+        order = ops.index_select(order, 0, ops.argsort(keys, 0, False, True))
+    ranked = ops.index_select(flat, 0, order)
+    new = ops.ones((flat.shape[0],), dtype=_C.bool)
+    if flat.shape[0] > 1:
+        new[1:] = ops.any(ops.ne(ranked[1:], ranked[:-1]), 1)
+    group = ops.cumsum(new.to(_C.int64), 0) - 1
+    values = movedim(ops.index_select(rows, 0, order[new]), 0, dim)
+    inverse = ops.empty((flat.shape[0],), dtype=_C.int64)
+    inverse[order] = group
+    return _chosen(values, inverse, ops.bincount(group), return_inverse, return_counts)

@@ -488,7 +488,7 @@ def _reader(
             array = flat.view(numpy_name).reshape(entry["shape"])
         if not array.dtype.isnative:
             array = array.astype(array.dtype.newbyteorder("="))
-        value = ops.from_numpy(array)
+        value = _C.from_buffer(array)
         if dtype_name == "bfloat16":
             value = value.view(_C.bfloat16)
         if map_location is not None:

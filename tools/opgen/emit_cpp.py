@@ -380,7 +380,8 @@ def _scalar_params(arg: Arg) -> list[str]:
 def _each_compute(op: Op, operands: list[Arg]) -> str:
     """The type the loop runs in: the result's, or for bool results what the operands promote to."""
     if str(op.get("dtype")) == "bool":
-        return "dt::promote(" + ", ".join(a.name for a in operands) + ")"
+        rule = "promote_float" if op.get("types") == "float" else "promote"
+        return f"dt::{rule}(" + ", ".join(a.name for a in operands) + ")"
     return _dtype_rule(op, str(op.get("dtype")))
 
 

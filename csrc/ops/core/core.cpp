@@ -289,6 +289,18 @@ std::vector<Tensor> split_with_sizes(const Tensor& x, IntList sizes, int64_t dim
   return out;
 }
 
+void constant_pad(const Tensor& x, IntList pad, Scalar value, const Tensor& y) {
+  fill_elements(y, value);
+  Tensor from = x, into = y;
+  for (size_t k = 0; 2 * k + 1 < pad.size(); ++k) {  // what both have of each axis
+    const int64_t dim = x.ndim() - 1 - static_cast<int64_t>(k), before = pad[2 * k], after = pad[2 * k + 1];
+    const int64_t n = x.size(to_int(dim)), m = y.size(to_int(dim));
+    from = slice(from, dim, std::min(n, std::max<int64_t>(0, -before)), std::max<int64_t>(0, n + std::min<int64_t>(0, after)), 1);
+    into = slice(into, dim, std::min(m, std::max<int64_t>(0, before)), std::max<int64_t>(0, m - std::max<int64_t>(0, after)), 1);
+  }
+  if (from.numel() && from.sizes() == into.sizes()) copy_elements(into, from);
+}
+
 void cat(TensorList xs, int64_t dim, const Tensor& y) {
   int64_t at = 0;
   for (const Tensor& x : xs) {

@@ -159,8 +159,15 @@ void compact(int64_t n, Chosen&& chosen, Room&& room, Place&& place) {
   parallel_for(0, chunks, 1, [&](int64_t b, int64_t e) {
     for (int64_t c = b; c < e; ++c) {
       int64_t at = start[static_cast<size_t>(c)];
-      for (int64_t i = c * kChunk; i < std::min(n, (c + 1) * kChunk); ++i)
-        if (chosen(i)) place(i, at++);
+      const int64_t end = std::min(n, (c + 1) * kChunk);
+      for (int64_t i = c * kChunk; i < end; i += 512) {  // positions first, without branches
+        int64_t position[512], found = 0;
+        for (int64_t k = i; k < std::min(end, i + 512); ++k) {
+          position[found] = k;
+          found += chosen(k) ? 1 : 0;
+        }
+        for (int64_t k = 0; k < found; ++k) place(position[k], at++);
+      }
     }
   });
 }
@@ -170,6 +177,7 @@ void compact(int64_t n, Chosen&& chosen, Room&& room, Place&& place) {
 Tensor nonzero(const Tensor& x) {
   Tensor out;
   const int d = x.ndim();
+  const int64_t* sizes = x.sizes().data();
   visit(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     using W = std::conditional_t<std::is_class_v<T>, float, T>;
@@ -182,9 +190,20 @@ Tensor nonzero(const Tensor& x) {
           to = out.data<int64_t>();
         },
         [&](int64_t i, int64_t at) {
+          int64_t* coordinate = to + at * d;
+          if (i >> 32 == 0) {  // 32-bit divisions are several times faster
+            uint32_t rest = static_cast<uint32_t>(i);
+            for (int k = d - 1; k > 0; --k) {
+              const uint32_t size = static_cast<uint32_t>(sizes[k]), quotient = rest / size;
+              coordinate[k] = rest - quotient * size;
+              rest = quotient;
+            }
+            if (d > 0) coordinate[0] = rest;
+            return;
+          }
           for (int k = d - 1; k >= 0; --k) {
-            to[at * d + k] = i % x.size(k);
-            i /= x.size(k);
+            coordinate[k] = i % sizes[k];
+            i /= sizes[k];
           }
         });
   });

@@ -83,6 +83,18 @@ void run(const T* x, int64_t n, const T* center, double p, Acc<T>* acc) {
 }
 
 template <Fold F, class T>
+void short_rows(const T* x, int64_t stride, int64_t m, int64_t n, const T* center, double p, Acc<T>* acc) {
+  using A = Acc<T>;
+  const T pt = static_cast<T>(p);
+  for (int64_t j = 0; j < m; ++j) {
+    const T c = center ? center[j] : T(0);
+    A s = acc[j];
+    for (int64_t i = 0; i < n; ++i) s = combine<F, A>(s, static_cast<A>(image<F>(x[j * stride + i], c, pt)));
+    acc[j] = s;
+  }
+}
+
+template <Fold F, class T>
 void rows(const T* x, int64_t stride, int64_t n_rows, int64_t n, const T* center, double p, Acc<T>* acc) {
   using A = Acc<T>;
   const T pt = static_cast<T>(p);
@@ -162,6 +174,15 @@ void fold_rows(Fold op, DType type, const void* x, int64_t stride, int64_t n_row
       using T = decltype(t);
       rows<decltype(f)::value, T>(static_cast<const T*>(x), stride, n_rows, n, static_cast<const T*>(center), p,
                                   static_cast<Acc<T>*>(acc));
+    });
+  });
+}
+void fold_short(Fold op, DType type, const void* x, int64_t stride, int64_t m, int64_t n, const void* center, double p, void* acc) {
+  choose(op, [&](auto f) {
+    choose_type(type, [&](auto t) {
+      using T = decltype(t);
+      short_rows<decltype(f)::value, T>(static_cast<const T*>(x), stride, m, n, static_cast<const T*>(center), p,
+                                        static_cast<Acc<T>*>(acc));
     });
   });
 }

@@ -186,6 +186,13 @@ void along_runs(const Nest& nest) {
       const int64_t m = std::min(group, end - k);
       const At first = locate(nest.kept, k);
       fold_init(how.fold, nest.compute, acc, m);
+      if (flat && n < 32 && nest.n_folded == 1 && nest.last.x == 1 && nest.x_type == nest.compute && !nest.kept.empty()) {
+        int64_t center_tile[64];
+        fold_short(how.fold, nest.compute, nest.x + first.x * nest.x_item, nest.kept[0].x, m, n,
+                   centers(nest, first.out, step, m, center_tile), how.p, acc);
+        store(nest, acc, m, first.out, step);
+        continue;
+      }
       for (int64_t g = 0; g < m; ++g) {
         const At base = flat && g > 0 ? At{first.x + g * nest.kept[0].x, first.out + g * step} : first;
         int64_t center_tile;

@@ -68,7 +68,7 @@ void radix_sort(std::vector<E>& items, std::vector<E>& other, int bits) {
 
 template <class E>
 void sort_items(std::vector<E>& items, std::vector<E>& other, int bits) {
-  if (items.size() < 1024 || items.size() > 0xffffffffu) {
+  if (items.size() < 256 || items.size() > 0xffffffffu) {
     std::sort(items.begin(), items.end());
     return;
   }

@@ -21,19 +21,21 @@ def _outputs(function: Callable[..., Any], inputs: Sequence[Any]) -> list[Tensor
     return [y for y in every if isinstance(y, Tensor) and y.is_floating_point()]
 
 
-def _numeric(function: Callable[..., Any], inputs: Sequence[Any], x: Tensor, eps: float) -> list[list[Tensor]]:
-    """Per element of x, the central difference of every output."""
+def _numeric(function: Callable[..., Any], inputs: Sequence[Any], x: Tensor, eps: float) -> list[list[list[float]]]:
+    """Per element of x and per output, the central differences of the output's elements."""
     rows = []
     with no_grad():
-        flat = x.detach()
-        for index in _indices(flat.shape):
-            before = flat[index].item()
-            flat[index] = before + eps
-            high = [y.detach().clone() for y in _outputs(function, inputs)]
-            flat[index] = before - eps
-            low = [y.detach().clone() for y in _outputs(function, inputs)]
-            flat[index] = before
-            rows.append([(h - lo) / (2 * eps) for h, lo in zip(high, low, strict=True)])
+        # A copy is moved, so that what the graph has saved stays as it was.
+        moved = x.detach().clone()
+        args = [moved if a is x else a for a in inputs]
+        for index in _indices(moved.shape):
+            before = moved[index].item()
+            moved[index] = before + eps
+            high = [y.detach().clone() for y in _outputs(function, args)]
+            moved[index] = before - eps
+            low = [y.detach().clone() for y in _outputs(function, args)]
+            moved[index] = before
+            rows.append([((h - lo) / (2 * eps)).reshape(-1).tolist() for h, lo in zip(high, low, strict=True)])
     return rows
 
 
@@ -74,26 +76,22 @@ def gradcheck(
     outputs = _outputs(func, every)
     for k, x in enumerate(wanted):
         numeric = _numeric(func, every, x, eps)
+        places = _indices(x.shape)
         for j, y in enumerate(outputs):
-            if not y.requires_grad:
-                analytic = flambeau.zeros(max(y.numel(), 1), max(x.numel(), 1), dtype=x.dtype)
-            rows = []
-            for index in _indices(y.shape):
-                if not y.requires_grad:
-                    break
-                seed = flambeau.zeros_like(y)
-                seed[index] = 1
-                (g,) = grad(y, x, seed, retain_graph=True, allow_unused=True)
-                rows.append(flambeau.zeros_like(x) if g is None else g.detach())
             for a, index in enumerate(_indices(y.shape)):
-                for b, where in enumerate(_indices(x.shape)):
-                    got = rows[a][where].item() if rows else float(analytic[a, b].item())
-                    expected = numeric[b][j][index].item()
+                row = [0.0] * len(places)
+                if y.requires_grad:
+                    seed = flambeau.zeros_like(y)
+                    seed[index] = 1
+                    (g,) = grad(y, x, seed, retain_graph=True, allow_unused=True)
+                    row = row if g is None else g.detach().reshape(-1).tolist()
+                for b, got in enumerate(row):
+                    expected = numeric[b][j][a]
                     if abs(got - expected) > atol + rtol * abs(expected) or (got != got) != (expected != expected):
                         if not raise_exception:
                             return False
                         raise GradcheckError(
-                            f"gradcheck: d output[{j}]{list(index)} / d input[{k}]{list(where)}: backward gives {got}, "
+                            f"gradcheck: d output[{j}]{list(index)} / d input[{k}]{list(places[b])}: backward gives {got}, "
                             f"finite differences {expected} (atol {atol}, rtol {rtol})"
                         )
     return True

@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
+from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau.datasets.idx import DatasetError
 from flambeau.utils.data.dataset import Dataset
@@ -71,8 +72,8 @@ class Digits(Dataset[Any]):
         self.train = train
         self.transform = transform
         self.target_transform = target_transform
-        self.data = ops.from_numpy(np.ascontiguousarray(mine[:, 1:]).reshape(-1, 8, 8))
-        self.targets = ops.from_numpy(mine[:, 0].astype(np.int64))
+        self.data = _C.from_buffer(np.ascontiguousarray(mine[:, 1:]).reshape(-1, 8, 8))
+        self.targets = _C.from_buffer(mine[:, 0].astype(np.int64))
         self._labels: list[int] = mine[:, 0].tolist()
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:

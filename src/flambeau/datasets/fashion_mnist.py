@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau.datasets.idx import DatasetError, read_idx
 from flambeau.utils.data.dataset import Dataset
@@ -85,8 +86,8 @@ class FashionMNIST(Dataset[Any]):
         self.train = train
         self.transform = transform
         self.target_transform = target_transform
-        self.data = ops.from_numpy(np.array(images, dtype=np.uint8))
-        self.targets = ops.from_numpy(labels.astype(np.int64))
+        self.data = _C.from_buffer(np.array(images, dtype=np.uint8))
+        self.targets = _C.from_buffer(labels.astype(np.int64))
         self._labels: list[int] = labels.tolist()
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:

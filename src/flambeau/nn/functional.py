@@ -591,7 +591,7 @@ def embedding(
         raise ValueError(f"embedding: padding_idx = {padding_idx}, but weight has {n} rows")
     if max_norm is not None:
         with no_grad():
-            used = ops.unique(input.reshape(-1))
+            used = ops.unique_sorted(input.reshape(-1))[0]
             rows = weight.detach()[used]
             norms = ops.norm(rows, norm_type, 1, keepdim=True)
             scale = ops.where(norms > max_norm, max_norm / (norms + 1e-7), ops.ones_like(norms))
@@ -604,7 +604,17 @@ def embedding(
     return result
 
 
-one_hot: Callable[..., Tensor] = ops.one_hot
+def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
+    """Rows of zeros with a one at each index; -1 classes means one more than the largest index.
+
+    Shape:
+        tensor int64 [*] -> int64 [*, num_classes].
+    """
+    if num_classes == -1:
+        if tensor.numel() == 0:
+            raise ValueError("one_hot: num_classes can not be inferred from an empty tensor; give it")
+        num_classes = int(tensor.max().item()) + 1
+    return ops.one_hot(tensor, num_classes)
 
 
 # ------------------------------------------------------------------------------------------- losses
@@ -632,7 +642,7 @@ def cross_entropy(
     if not 0.0 <= label_smoothing <= 1.0:
         raise ValueError(f"cross_entropy: label_smoothing = {label_smoothing}; expected 0 to 1")
     if not target.is_floating_point():
-        return ops.cross_entropy(input, target, weight, ignore_index, kind, label_smoothing)
+        return ops.cross_entropy(input, target, weight, kind, ignore_index, label_smoothing)
     _same_shape("cross_entropy (class probabilities)", input, target)
     dim = 0 if input.dim() == 1 else 1
     n_classes = input.shape[dim]
@@ -661,7 +671,7 @@ def nll_loss(
     Shape: input [C], [N, C] or [N, C, *]; target the same without C.
     """
     kind = _reduction("nll_loss", _legacy(size_average, reduce, reduction))
-    return ops.nll_loss(input, target, weight, ignore_index, kind)
+    return ops.nll_loss(input, target, weight, kind, ignore_index)
 
 
 def _legacy(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
@@ -687,6 +697,8 @@ def mse_loss(
     """
     _same_shape("mse_loss", input, target)
     reduction = _legacy(size_average, reduce, reduction)
+    if weight is None:
+        return ops.mse_loss(input, target, _reduction("mse_loss", reduction))
     diff = input - target
     return _weighted_reduce("mse_loss", diff * diff, weight, reduction)
 
@@ -1094,4 +1106,36 @@ def upsample(
     return interpolate(input, size, scale_factor, mode)
 
 
-scaled_dot_product_attention: Callable[..., Tensor] = ops.scaled_dot_product_attention
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """softmax(q k^T * scale + mask) v (Vaswani et al., NeurIPS 2017, equation 1).
+
+    Without dropout and without a mask that needs a gradient this is one fused op that keeps no T x T matrix.
+
+    Shape:
+        query [..., T, D], key [..., S, D], value [..., S, E], mask broadcastable to [..., T, S] -> [..., T, E].
+    """
+    if enable_gqa and key.shape[-3] != query.shape[-3]:
+        repeats = query.shape[-3] // key.shape[-3]
+        key, value = key.repeat_interleave(repeats, -3), value.repeat_interleave(repeats, -3)
+    composed = dropout_p > 0.0 or (attn_mask is not None and attn_mask.requires_grad)
+    if not composed:
+        return ops.scaled_dot_product_attention(query, key, value, attn_mask, 0.0, is_causal, scale)
+    if is_causal and attn_mask is not None:
+        raise ValueError("scaled_dot_product_attention: is_causal=True with an attn_mask; expected one of them")
+    factor = query.shape[-1] ** -0.5 if scale is None else scale
+    scores = ops.matmul(query * factor, key.transpose(-2, -1))
+    if is_causal:
+        keep = ops.tril(ops.ones(scores.shape[-2:], dtype=_C.bool))
+        scores = scores.masked_fill(~keep, float("-inf"))
+    elif attn_mask is not None:
+        scores = scores.masked_fill(~attn_mask, float("-inf")) if attn_mask.dtype is _C.bool else scores + attn_mask
+    return ops.matmul(ops.dropout(ops.softmax(scores, -1), dropout_p, True), value)

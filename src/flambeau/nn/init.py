@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau.autograd import no_grad
 
@@ -229,7 +230,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
         q = q * np.sign(np.diag(r))
         if rows < cols:
             q = q.T
-        values = ops.from_numpy(np.ascontiguousarray(q * gain, dtype=np.float32))
+        values = _C.from_buffer(np.ascontiguousarray(q * gain, dtype=np.float32))
         tensor.copy_(values.reshape(tensor.shape))
     return tensor
 

@@ -250,7 +250,7 @@ class MultiheadAttention(Module):
             if not batched:
                 weights = weights.squeeze(0)
         else:
-            out = ops.scaled_dot_product_attention(
+            out = F.scaled_dot_product_attention(
                 q, k, v, attn_mask=None if causal else mask, dropout_p=p, is_causal=causal
             )
         out = out.transpose(1, 2)  # [B, T, H, D]

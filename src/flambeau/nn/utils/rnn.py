@@ -101,13 +101,13 @@ def pack_padded_sequence(
             )
     else:
         positions = sorted(range(b), key=lambda i: -counts[i])
-        order = ops.tensor(positions, dtype=_C.int64)
+        order = _C.tensor_from(positions, _C.int64)
         unorder = invert_permutation(order)
         counts = [counts[i] for i in positions]
         x = x.index_select(1, order)
     sizes = [sum(1 for n in counts if n > step) for step in range(counts[0])]
     data = ops.cat([x[step, :n] for step, n in enumerate(sizes)], 0)
-    return PackedSequence(data, ops.tensor(sizes, dtype=_C.int64), order, unorder)
+    return PackedSequence(data, _C.tensor_from(sizes, _C.int64), order, unorder)
 
 
 def pad_packed_sequence(
@@ -138,7 +138,7 @@ def pad_packed_sequence(
         steps.append(ops.full_like(steps[0].detach(), padding_value))
     padded = ops.stack(steps, 0)
     counts = [sum(1 for size in sizes if size > i) for i in range(batch)]
-    lengths = ops.tensor(counts, dtype=_C.int64)
+    lengths = _C.tensor_from(counts, _C.int64)
     if sequence.unsorted_indices is not None:
         padded = padded.index_select(1, sequence.unsorted_indices)
         lengths = lengths[sequence.unsorted_indices]

@@ -28,7 +28,7 @@ def default_convert(data: Any) -> Any:
             return data
         import numpy as np
 
-        return ops.from_numpy(np.array(data))
+        return _C.from_buffer(np.array(data))
     if isinstance(data, Mapping):
         return {key: default_convert(value) for key, value in data.items()}
     if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
@@ -67,7 +67,7 @@ def _collate(batch: list[Any], where: str) -> Any:
     if isinstance(first, Tensor):
         return _stack(batch, where)
     if isinstance(first, bool):
-        return ops.tensor(batch)
+        return _C.tensor_from(batch, None)
     if _is_numpy(first):
         if type(first).__name__ in ("str_", "bytes_", "string_"):
             return batch
@@ -75,11 +75,11 @@ def _collate(batch: list[Any], where: str) -> Any:
 
         if type(first).__name__ == "ndarray" and first.dtype.kind in "SaUO":
             raise TypeError(f"default_collate: {where} is an array of dtype {first.dtype}")
-        return _stack([ops.from_numpy(np.array(value)) for value in batch], where)
+        return _stack([_C.from_buffer(np.array(value)) for value in batch], where)
     if isinstance(first, float):
-        return ops.tensor(batch, dtype=_C.float64)
+        return _C.tensor_from(batch, _C.float64)
     if isinstance(first, int):
-        return ops.tensor(batch)
+        return _C.tensor_from(batch, None)
     if isinstance(first, (str, bytes)):
         return batch
     if isinstance(first, Mapping):

@@ -122,7 +122,7 @@ class WeightedRandomSampler(Sampler[int]):
             raise ValueError(
                 f"WeightedRandomSampler: num_samples = {num_samples!r}; expected a positive int"
             )
-        given = weights if isinstance(weights, Tensor) else ops.tensor(list(weights))
+        given = weights if isinstance(weights, Tensor) else _C.tensor_from(list(weights), None)
         self.weights = given.to(_C.float64)
         if self.weights.dim() != 1:
             raise ValueError(

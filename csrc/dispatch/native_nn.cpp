@@ -1,0 +1,71 @@
+#include "base/error.h"
+#include "dispatch/native.h"
+#include "dispatch/wrap.h"
+#include "ops.h"
+
+namespace fl::native {
+namespace {
+
+// For output positions -before .. n + after - 1, the input position that each shows.
+Tensor source_positions(std::string_view mode, int64_t n, int64_t before, int64_t after) {
+  Tensor index = op::empty(Dims{n + before + after}, DType::Int64);
+  int64_t* out = index.data<int64_t>();
+  for (int64_t i = -before; i < n + after; ++i) {
+    int64_t from = std::clamp<int64_t>(i, 0, n - 1);
+    if (mode == "reflect") from = i < 0 ? -i : i >= n ? 2 * (n - 1) - i : i;
+    if (mode == "circular") from = (i % n + n) % n;
+    *out++ = from;
+  }
+  return index;
+}
+
+}  // namespace
+
+Tensor constant_pad_backward(const Tensor& g, IntList pad) {
+  Dims back(pad);
+  for (int64_t& p : back) p = -p;
+  return op::constant_pad(g, back, Scalar(0));
+}
+
+Tensor pad(const Tensor& x, IntList pad, std::string_view mode, std::optional<Scalar> value) {
+  if (mode == "constant") return op::constant_pad(x, pad, value.value_or(Scalar(0)));
+  if (mode != "reflect" && mode != "replicate" && mode != "circular")
+    raise<ArgumentError>("pad: mode = '", mode, "'; expected 'constant', 'reflect', 'replicate' or 'circular'");
+  const int axes = static_cast<int>(pad.size() / 2);
+  if (pad.size() % 2 != 0 || axes > x.ndim())
+    raise<ArgumentError>("pad: pad = ", pad, " for a tensor of shape ", x.sizes(), "; expected a (before, after) pair for at most ", x.ndim(), " axes");
+  Tensor y = x;
+  for (int k = 0; k < axes; ++k) {
+    const int dim = x.ndim() - 1 - k;
+    const int64_t n = x.sizes()[dim], before = pad[static_cast<size_t>(2 * k)], after = pad[static_cast<size_t>(2 * k + 1)];
+    const int64_t most = mode == "reflect" ? n - 1 : mode == "circular" ? n : INT64_MAX;
+    if (before > most || after > most || n == 0 || n + before + after < 0)
+      raise<ShapeError>("pad: pad = ", pad, " with mode '", mode, "' on axis ", dim, " of shape ", x.sizes(), "; expected at most ", most, " on a side");
+    if (before == 0 && after == 0) continue;
+    Tensor core = y;
+    if (before < 0 || after < 0) core = op::slice(y, dim, std::max<int64_t>(-before, 0), n + std::min<int64_t>(after, 0), 1);
+    y = op::index_select(core, dim, source_positions(mode, core.size(dim), std::max<int64_t>(before, 0), std::max<int64_t>(after, 0)));
+  }
+  return y;
+}
+
+Tensor glu(const Tensor& x, int64_t dim) {
+  dim = wrap_dim("glu", "dim", dim, x);
+  const int64_t n = x.ndim() ? x.size(static_cast<int>(dim)) : 1;
+  if (n % 2 != 0) raise<ShapeError>("glu: axis ", dim, " of shape ", x.sizes(), " has odd size ", n, "; expected an even one");
+  return op::mul(op::slice(x, dim, 0, n / 2, 1), op::sigmoid(op::slice(x, dim, n / 2, n, 1)));
+}
+
+Tensor max_pool1d(const Tensor& x, IntList kernel_size, IntList stride, IntList padding, IntList dilation, bool ceil_mode) {
+  return std::get<0>(op::max_pool1d_with_indices(x, kernel_size, stride, padding, dilation, ceil_mode));
+}
+Tensor max_pool2d(const Tensor& x, IntList kernel_size, IntList stride, IntList padding, IntList dilation, bool ceil_mode) {
+  return std::get<0>(op::max_pool2d_with_indices(x, kernel_size, stride, padding, dilation, ceil_mode));
+}
+
+Tensor norm(const Tensor& x, std::string_view p, std::optional<IntList> dim, bool keepdim, std::optional<DType> dtype) {
+  if (p != "fro") raise<ArgumentError>("norm: p = '", p, "'; expected a number or 'fro'");
+  return op::vector_norm(x, 2.0, dim, keepdim, dtype);
+}
+
+}  // namespace fl::native

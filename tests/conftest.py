@@ -1,0 +1,37 @@
+"""What every test shares: the helpers of tests/support, the op table's reader, and a known starting state."""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+
+import pytest
+
+HERE = pathlib.Path(__file__).resolve().parent
+for folder in (HERE, HERE / "ops", HERE.parent / "tools"):  # `support.*`, `references`, `opgen.*`
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+import flambeau as fl  # noqa: E402
+
+try:
+    from hypothesis import HealthCheck, settings
+except ImportError:  # only some folders use it
+    pass
+else:
+    settings.register_profile(
+        "flambeau", deadline=None, max_examples=60, derandomize=True, suppress_health_check=list(HealthCheck)
+    )
+    settings.load_profile("flambeau")
+
+
+@pytest.fixture(autouse=True)
+def _known_state():
+    """Every test starts from the same seed and leaves modes, threads and the default type as they were."""
+    fl.manual_seed(0)
+    threads, dtype = fl.get_num_threads(), fl.get_default_dtype()
+    yield
+    if fl.get_num_threads() != threads:
+        fl.set_num_threads(threads)
+    fl.set_default_dtype(dtype)
+    fl.set_grad_enabled(True)

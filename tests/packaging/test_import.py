@@ -1,0 +1,49 @@
+"""`import flambeau` is light: what it loads, not how long that took on this machine."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+# Imported by nobody, or only when they are used.
+HEAVY = (
+    "torch", "matplotlib", "tqdm", "scipy", "safetensors", "pytest", "unittest", "multiprocessing",
+    "concurrent.futures", "asyncio", "http", "urllib.request", "email", "doctest", "xml", "yaml",
+    "flambeau.datasets", "flambeau.utils.data", "flambeau._demo",
+)  # fmt: skip
+
+
+def python(code):
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
+    )
+    return result.stdout
+
+
+def test_nothing_heavy_is_imported():
+    """What NumPy itself loads is not ours to count."""
+    modules = "import json, sys; print(json.dumps(sorted(sys.modules)))"
+    alone = set(json.loads(python("import numpy\n" + modules)))
+    ours = set(json.loads(python("import flambeau\n" + modules))) - alone
+    heavy = sorted(m for m in ours if m in HEAVY or m.split(".")[0] in HEAVY)
+    assert not heavy, heavy
+
+
+def test_one_extension_module():
+    code = (
+        "import json, sys, flambeau; print(json.dumps([m.__file__ for n, m in sys.modules.items()"
+    )
+    code += " if n.startswith('flambeau') and str(getattr(m, '__file__', '')).endswith('.so')]))"
+    assert len(json.loads(python(code))) == 1
+
+
+@pytest.mark.parametrize("name", ["nn", "optim", "utils", "datasets", "autograd", "testing"])
+def test_submodules_are_reached_by_name(name):
+    assert python(f"import flambeau\nprint(flambeau.{name}.__name__)").strip() == f"flambeau.{name}"
+
+
+def test_import_starts_no_threads():
+    code = "import threading, os, flambeau\nprint(threading.active_count(), len(os.listdir('/proc/self/task')))"
+    alone = python(code.replace(", flambeau", ", numpy"))
+    assert python(code) == alone

@@ -1,0 +1,59 @@
+"""What is in the wheel, and how big it is. Needs dist/*.whl (`make wheel`)."""
+
+import importlib.metadata
+import pathlib
+import subprocess
+import zipfile
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+WHEELS = sorted((ROOT / "dist").glob("flambeau-*.whl"), key=lambda p: p.stat().st_mtime)
+MiB = 2**20
+
+pytestmark = pytest.mark.skipif(not WHEELS, reason="no dist/flambeau-*.whl; run `make wheel`")
+
+
+@pytest.fixture(scope="module")
+def wheel():
+    with zipfile.ZipFile(WHEELS[-1]) as file:
+        yield file
+
+
+def test_download_size():
+    assert WHEELS[-1].stat().st_size <= 25 * MiB
+
+
+def test_installed_size_with_dependencies(wheel):
+    own = sum(entry.file_size for entry in wheel.infolist())
+    numpy = sum(f.size or 0 for f in importlib.metadata.files("numpy") or [] if f.suffix != ".pyc")
+    assert own + numpy <= 120 * MiB, f"flambeau {own / MiB:.1f} MiB, numpy {numpy / MiB:.1f} MiB"
+
+
+def test_contents(wheel):
+    names = wheel.namelist()
+    assert {"flambeau/py.typed", "flambeau/_C.pyi", "flambeau/datasets/digits.bin"} <= set(names)
+    assert len([n for n in names if n.startswith("flambeau/_C.") and n.endswith(".so")]) == 1
+    assert len([n for n in names if "libdnnl" in n]) <= 1
+    top = {n.split("/")[0] for n in names}
+    assert {t for t in top if not t.endswith(".dist-info")} == {"flambeau"}
+    assert any(n.endswith("/LICENSE") for n in names)
+    assert not [n for n in names if n.endswith((".a", ".h", ".cpp", ".pyc", ".in"))]
+
+
+def test_run_path(wheel, tmp_path):
+    """The bundled oneDNN is found beside the module, and nowhere of the machine that built it."""
+    names = wheel.namelist()
+    if not any("libdnnl" in n for n in names):
+        pytest.skip("a wheel without oneDNN")
+    module = next(n for n in names if n.startswith("flambeau/_C.") and n.endswith(".so"))
+    extracted = wheel.extract(module, tmp_path)
+    try:
+        dump = subprocess.run(
+            ["readelf", "-d", extracted], capture_output=True, text=True, check=True
+        )
+    except FileNotFoundError:
+        pytest.skip("no readelf")
+    paths = [line for line in dump.stdout.splitlines() if "RUNPATH" in line or "RPATH" in line]
+    assert len(paths) == 1 and "[$ORIGIN]" in paths[0]
+    assert "libdnnl.so.3" in dump.stdout
