@@ -66,7 +66,7 @@ $(VENV)/.lint: $(VENV)/.deps
 # ---- editable build: Python files are used where they lie; the module is built in $(BUILD)
 
 $(VENV)/.installed: $(VENV)/.deps
-	$(PIP) install --no-build-isolation --no-deps -e . -C build-dir=$(BUILD) \
+	$(PY) -m pip install -v --no-build-isolation --no-deps -e . -C build-dir=$(BUILD) \
 	  -C cmake.define.FLAMBEAU_ISAS="$(ISAS)" -C cmake.define.FLAMBEAU_ONEDNN=$(ONEDNN)
 	touch $@
 

@@ -56,7 +56,7 @@ struct Fit {
   DType dtype{};
   Dims sizes;
   void note(const Tensor& x, const Tensor& y) {
-    if (x.dtype() == y.dtype() && x.sizes() == y.sizes()) return;
+    if (!x.defined() || (x.dtype() == y.dtype() && x.sizes() == y.sizes())) return;
     needed = true;
     dtype = x.dtype();
     sizes = x.sizes();

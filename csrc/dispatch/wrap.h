@@ -152,12 +152,13 @@ std::vector<Tensor> materialize(const std::vector<Tensor>& grads, const std::vec
 Ref<Node> overwrite_node(const char* op, const Tensor& x);
 
 namespace meta {
-inline const Dims& sizes(const Tensor& x) { return x.sizes(); }
+// Of an argument that was not given: nothing, which no formula will look at.
+inline Dims sizes(const Tensor& x) { return x.defined() ? x.sizes() : Dims(); }
 inline Dims sizes(const Operand& x) { return x.is_tensor() ? x.tensor().sizes() : Dims(); }
-inline DType dtype(const Tensor& x) { return x.dtype(); }
+inline DType dtype(const Tensor& x) { return x.defined() ? x.dtype() : default_dtype(); }
 inline DType dtype(const Operand& x) { return dt::same(x); }
-inline int64_t ndim(const Tensor& x) { return x.ndim(); }
-inline int64_t numel(const Tensor& x) { return x.numel(); }
+inline int64_t ndim(const Tensor& x) { return x.defined() ? x.ndim() : 0; }
+inline int64_t numel(const Tensor& x) { return x.defined() ? x.numel() : 0; }
 inline const Dims& strides_of(const Tensor& x) { return x.strides(); }
 inline int64_t offset_of(const Tensor& x) { return x.offset(); }
 }  // namespace meta

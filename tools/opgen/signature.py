@@ -28,7 +28,9 @@ class Arg:
             return "nullptr" if t == "Generator?" else "Tensor()" if t == "Tensor?" else "std::nullopt"
         if t in ("int[]", "dim[]", "int[]?", "dim[]?") or t.startswith("int["):
             values = self.default.strip("[]()")
-            if t[4:-1].isdigit() and "," not in values:  # int[2] x=1: every one
+            if values and "," not in values and t.startswith("int[") and t[4].isdigit():
+                values = ", ".join([values] * int(t[4]))
+            if t[4:-1].isdigit() and values and "," not in values:  # int[2] x=1: every one
                 values = ", ".join([values] * int(t[4:-1]))
             # A static array: the default must outlive the call.
             return f"int_list<{values}>()" if values else "IntList()"
