@@ -198,6 +198,9 @@ class Backward {
       for (auto& [nr, weak] : node.hooks->retain)
         if (Tensor t = weak->lock(); t.defined() && call.in[nr].defined()) add_to(ensure_meta(t).grad, call.in[nr]);
     }
+    // A leaf that was asked for is not accumulated into, but its hooks see its gradient.
+    if (!p.captures.empty() && node.edges.empty())
+      if (auto* leaf = dynamic_cast<AccumulateGrad*>(&node); leaf && call.in[0].defined()) call.in[0] = leaf->hooked(call.in[0]);
     for (auto& [nr, which] : p.captures)
       if (call.in[nr].defined()) results_[which] = call.in[nr];
     for (auto& g : call.in) any = any || g.defined();
@@ -248,12 +251,17 @@ class Backward {
 
 }  // namespace
 
+Tensor AccumulateGrad::hooked(Tensor grad) {
+  if (const Tensor leaf = leaf_->lock(); leaf.defined())
+    for (auto hooks = meta_of(leaf)->hooks; auto& [id, hook] : hooks) grad = run_hook(*hook, grad);
+  return grad;
+}
+
 void AccumulateGrad::apply(BackwardCall& call) {
   Tensor leaf = leaf_->lock();
   if (!leaf.defined()) return;  // nobody can look at its .grad any more
-  Tensor grad = std::move(call.in[0]);
+  Tensor grad = hooked(std::move(call.in[0]));
   AutogradMeta& meta = *meta_of(leaf);
-  for (auto hooks = meta.hooks; auto& [id, hook] : hooks) grad = run_hook(*hook, grad);
   if (grad.sizes() != leaf.sizes())
     raise<AutogradError>("backward: a gradient of shape ", grad.sizes(), " arrived for a leaf of shape ", leaf.sizes(), "; expected equal shapes");
   if (grad.dtype() != leaf.dtype()) grad = op::cast(grad, leaf.dtype());

@@ -22,6 +22,7 @@ class AccumulateGrad final : public Node {
   const char* name() const override { return "AccumulateGrad"; }
   void apply(BackwardCall& call) override;
   Tensor variable() { return leaf_->lock(); }
+  Tensor hooked(Tensor grad);  // what the leaf's hooks make of a gradient
 
  private:
   Ref<WeakTensor> leaf_;

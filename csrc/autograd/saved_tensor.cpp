@@ -23,6 +23,15 @@ void SavedTensor::save(const Tensor& x) {
   if (requires_grad(x)) producer_ = gradient_edge(x);
 }
 
+void SavedTensor::save_copy(const Tensor& x) {
+  save(x);
+  if (!tensor_.defined()) return;
+  WithGrad off(false);
+  tensor_ = op::clone(x);
+  version_ = tensor_.storage().var().version();
+  leaf_ = false;
+}
+
 void SavedTensor::save_output(const Tensor& y, uint32_t nr) {
   version_ = y.storage().var().version();
   tensor_ = alias(y);

@@ -14,6 +14,7 @@ namespace fl {
 class SavedTensor {
  public:
   void save(const Tensor& x);                      // an input
+  void save_copy(const Tensor& x);                 // an input that the op is about to overwrite
   void save_output(const Tensor& y, uint32_t nr);  // an output of the node itself
   Tensor unpack(Node& node, const char* what) const;
   void clear() {
@@ -35,6 +36,10 @@ class SavedOperand {
  public:
   void save(const Operand& x) {
     if (x.is_tensor()) tensor_.save(x.tensor());
+    else number_ = x.number();
+  }
+  void save_copy(const Operand& x) {
+    if (x.is_tensor()) tensor_.save_copy(x.tensor());
     else number_ = x.number();
   }
   // `keep` holds the tensor that the returned operand refers to.

@@ -374,6 +374,10 @@ int traverse_hooks(const Tensor& x, visitproc visit, void* arg) {
   for (auto* list : {&meta->hooks, &meta->post_accumulate})
     for (auto& [id, hook] : *list)
       if (auto* h = static_cast<PyTensorHook*>(hook.get()); h->fn && h->use_count() == 1) Py_VISIT(h->fn);
+  // A result's hooks lie in the node that made it, which is this tensor's alone when nothing was computed from it.
+  if (Node* node = meta->grad_fn.get(); node && node->use_count() == 1 && node->hooks)
+    for (auto& entry : node->hooks->tensor)
+      if (auto* h = static_cast<PyTensorHook*>(entry.hook.get()); h->fn && h->use_count() == 1) Py_VISIT(h->fn);
   return 0;
 }
 
@@ -382,6 +386,7 @@ void clear_hooks(const Tensor& x) {
   if (!meta || x.ref()->use_count() != 1) return;
   meta->hooks.clear();
   meta->post_accumulate.clear();
+  if (Node* node = meta->grad_fn.get(); node && node->use_count() == 1 && node->hooks) node->hooks->tensor.clear();
 }
 
 void note_source() { source_before_release = source_with_gil(); }

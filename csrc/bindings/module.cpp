@@ -161,22 +161,6 @@ void init_functions(nb::module_& m) {
   m.def("to", [](nb::handle t, nb::handle dtype, nb::handle device, bool copy) {
     return wrapped(to(to_tensor(t.ptr(), "to", "x"), to_optional_dtype(dtype.ptr(), "to", "dtype"), to_optional_device(device.ptr(), "to", "device"), copy));
   }, nb::arg("x"), nb::arg("dtype").none(), nb::arg("device").none(), nb::arg("copy"));
-  m.def("reinterpret", [](nb::handle t, nb::handle dtype) {
-    const Tensor& x = to_tensor(t.ptr(), "view", "x");
-    const DType type = to_dtype(dtype.ptr(), "view", "dtype");
-    if (requires_grad(x)) raise<AutogradError>("view: a tensor that requires grad can not be seen as another type; detach() it first");
-    const int64_t from = static_cast<int64_t>(x.item_bytes()), to = static_cast<int64_t>(item_size(type));
-    Dims sizes = x.sizes(), strides = x.strides();
-    int64_t offset = x.offset();
-    if (from != to) {
-      const bool fits = x.is_contiguous() && x.ndim() > 0 && (sizes.back() * from) % to == 0 && (offset * from) % to == 0;
-      if (!fits) raise<ShapeError>("view: ", x.dtype(), " ", x.sizes(), " can not be seen as ", type, "; expected a contiguous tensor whose last axis holds whole elements");
-      sizes.back() = sizes.back() * from / to;
-      offset = offset * from / to;
-      strides = row_major(sizes);
-    }
-    return wrapped(Tensor(make_ref<TensorImpl>(x.impl()->storage, std::move(sizes), std::move(strides), offset, type)));
-  });
   m.def("bump_version", [](nb::handle t) { bump_version("numpy", to_tensor(t.ptr(), "bump_version", "t")); });
 
   m.def("get_default_dtype", [] { return nb::borrow(dtype_objects[static_cast<int>(default_dtype())]); });

@@ -194,6 +194,23 @@ Tensor logspace(Scalar start, Scalar end, int64_t steps, double base, OptType dt
   return spaced("logspace", start, end, steps, dtype, device, grad, [base](double v) { return std::pow(base, v); });
 }
 
+Tensor view(const Tensor& x, DType dtype) {
+  if (dtype == x.dtype()) return op::view(x, x.sizes());
+  if (requires_grad(x)) raise<AutogradError>("view: a tensor that requires grad can not be seen as another type; detach() it first");
+  const int64_t from = static_cast<int64_t>(x.item_bytes()), to = static_cast<int64_t>(item_size(dtype));
+  Dims sizes = x.sizes(), strides = x.strides();
+  int64_t offset = x.offset();
+  if (from != to) {
+    const bool fits = x.is_contiguous() && x.ndim() > 0 && (sizes.back() * from) % to == 0 && (offset * from) % to == 0;
+    if (!fits)
+      raise<ShapeError>("view: ", x.dtype(), " ", x.sizes(), " can not be seen as ", dtype, "; expected a contiguous tensor whose last axis holds whole elements");
+    sizes.back() = sizes.back() * from / to;
+    offset = offset * from / to;
+    strides = row_major(sizes);
+  }
+  return Tensor(make_ref<TensorImpl>(x.impl()->storage, std::move(sizes), std::move(strides), offset, dtype));
+}
+
 Tensor reshape(const Tensor& x, IntList shape) {
   const Dims full = infer_size("reshape", shape, x.numel());
   if (full == x.sizes()) return op::view(x, full);

@@ -15,6 +15,7 @@ import importlib as _importlib
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
+from flambeau import _openmp  # noqa: F401  (before the extension is loaded)
 from flambeau import _C, _functions, _tensor
 from flambeau._C import (
     AutogradError,

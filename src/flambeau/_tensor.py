@@ -86,7 +86,7 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, req
     formats = {"bool": "?", "uint8": "B", "int8": "b", "int16": "h", "int32": "i", "int64": "q", "float32": "f", "float64": "d"}
     part = view[offset : offset + count * size]
     if dtype.name in ("float16", "bfloat16"):
-        return _C.reinterpret(_C.from_buffer(part), dtype)
+        return _C.from_buffer(part).view(dtype)
     out = _C.from_buffer(part.cast(formats[dtype.name]))
     return out.requires_grad_(requires_grad) if requires_grad else out
 
@@ -230,7 +230,7 @@ def _reduce_ex(self: Tensor, protocol: Any) -> Any:
     if self.is_meta:
         raise _C.DeviceError("pickle: a meta tensor has no data")
     plain = self.detach().contiguous()
-    data = bytes(memoryview(_C.reinterpret(plain, _C.int16) if plain.dtype is _C.bfloat16 else plain)) if plain.numel() else b""
+    data = bytes(memoryview(plain.view(_C.int16) if plain.dtype is _C.bfloat16 else plain)) if plain.numel() else b""
     return _rebuild, (type(self), data, self.dtype, tuple(self.shape), self.requires_grad, dict(getattr(self, "__dict__", {})))
 
 
@@ -297,14 +297,6 @@ def _cpu(self: Tensor, *args: Any) -> Tensor:
     return self.to("cpu")
 
 
-def _view(self: Tensor, *shape: Any, dtype: Any = None) -> Tensor:
-    if len(shape) == 1 and isinstance(shape[0], _C.dtype):
-        dtype = shape[0]
-    if dtype is not None:
-        return _C.reinterpret(self, dtype)
-    return _op_view(self, *shape)
-
-
 def _random_(self: Tensor, *bounds: int, generator: Any = None) -> Tensor:
     """Fills with integers: all the dtype can hold exactly, [0, to), or [from, to)."""
     limit = {"bool": 2, "uint8": 256, "int8": 128, "int16": 2**15, "int32": 2**31, "int64": 2**63 - 1,
@@ -334,9 +326,6 @@ def _storage_view_method(op: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return method
 
 
-_op_view = Tensor.view
-
-
 def attach() -> None:
     """Puts the methods of this file on the type. Called once, by the package."""
     methods: dict[str, Any] = {
@@ -344,7 +333,7 @@ def attach() -> None:
         "__dlpack_device__": _dlpack_device, "__deepcopy__": _deepcopy, "__reduce_ex__": _reduce_ex, "__iter__": _iter,
         "__contains__": _contains, "__format__": _format, "__repr__": _repr, "register_hook": _register_hook,
         "register_post_accumulate_grad_hook": _register_post_accumulate_grad_hook, "retain_grad": _retain_grad,
-        "type": _type, "cuda": _cuda, "cpu": _cpu, "view": _view, "random_": _random_, "new_tensor": _new_tensor,
+        "type": _type, "cuda": _cuda, "cpu": _cpu, "random_": _random_, "new_tensor": _new_tensor,
         "share_memory_": _share_memory_,
         "type_as": lambda self, other: self.to(other.dtype),
         "view_as": lambda self, other: self.view(other.shape),

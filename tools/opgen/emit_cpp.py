@@ -280,7 +280,7 @@ class NodeWriter:
 
     # In the wrapper. `before` runs ahead of the kernel, `after` once the outputs exist.
 
-    def before(self, output: str | None = None) -> list[str]:
+    def before(self, inplace: bool = False) -> list[str]:
         op = self.op
         named = [n for names, _ in self.grads for n in names]
         checks = [f"requires_grad({a.name})" for a in self.inputs if a.name in named or a is self.inputs[0]]
@@ -298,7 +298,8 @@ class NodeWriter:
                 continue
             guard = self._guard(self.uses[n])
             if a.type.spelling in ("Tensor", "Tensor?", "Operand"):
-                out.append(f"    {guard}node->{n}_.save({n});")
+                how = "save_copy" if inplace and n == op.sig.args[0].name else "save"
+                out.append(f"    {guard}node->{n}_.{how}({n});")
             elif a.type.spelling == "Tensor[]":
                 out.append(f"    for (const Tensor& t : {n}) node->{n}_.emplace_back().save(t);")
             elif a.type.spelling in ("int[]?", "dim[]?"):
@@ -523,14 +524,17 @@ def _inplace(op: Op, node: NodeWriter) -> list[str]:
         body.append(f'  const Tensor& self = target_of("{op.name}_", {x.name});')
         target = "self"
     if "each" not in op.keys:
-        args = ", ".join(a.name for a in op.sig.args)
+        # What is written over must not be what the op saves: with grad mode, it works on a copy.
+        recorded = " || ".join(f"requires_grad({a.name})" for a in op.sig.args if a.is_tensor)
+        body.append(f"  const Tensor before = grad_enabled() && ({recorded}) ? op::clone({target}) : {target};")
+        args = ", ".join(["before", *(a.name for a in op.sig.args[1:])])
         value = f"op::{op.name}({args})"
         return [*body, f"  return op::copy_({target}, {value});", "}"]
     body += _wrap_dims(op)
     body += [emit_check(op, c) for c in op.get("check", [])]
     body.append(f'  check_inplace("{op.name}_", {target});')
     if node.exists:
-        body += node.before()
+        body += node.before(inplace=True)
     body += _each_call(op, target)
     body.append(f'  bump_version("{op.name}_", {target});')
     if node.exists:

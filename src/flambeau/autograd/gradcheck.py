@@ -26,7 +26,7 @@ def _numeric(function: Callable[..., Any], inputs: Sequence[Any], x: Tensor, eps
     rows = []
     with no_grad():
         # A copy is moved, so that what the graph has saved stays as it was.
-        moved = x.detach().clone()
+        moved = x.detach().clone().requires_grad_(x.requires_grad)
         args = [moved if a is x else a for a in inputs]
         for index in _indices(moved.shape):
             before = moved[index].item()

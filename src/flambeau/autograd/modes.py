@@ -25,14 +25,24 @@ class _Mode:
             def generator(*args: Any, **kwargs: Any) -> Any:
                 # The mode holds while the generator runs, not while its consumer does.
                 running = function(*args, **kwargs)
-                value = None
-                while True:
-                    try:
-                        with self._fresh():
-                            item = running.send(value)
-                    except StopIteration as stop:
-                        return stop.value
-                    value = yield item
+                resume: Callable[[], Any] = lambda: running.send(None)  # noqa: E731
+                try:
+                    while True:
+                        try:
+                            with self._fresh():
+                                item = resume()
+                        except StopIteration as stop:
+                            return stop.value
+                        try:
+                            value = yield item
+                            resume = functools.partial(running.send, value)
+                        except GeneratorExit:
+                            raise
+                        except BaseException as fault:
+                            resume = functools.partial(running.throw, fault)
+                finally:
+                    with self._fresh():
+                        running.close()
 
             return generator  # type: ignore[return-value]
 

@@ -1,0 +1,185 @@
+"""Runs the cases in child processes, flambeau and PyTorch in turn, and collects what they say.
+
+    round 1: flambeau | PyTorch | round 2: flambeau | PyTorch | ...
+
+Cases that are timed share one process per library and round; programs whose memory or import is looked
+at have one each. A machine that slows down for a while so slows both libraries down.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import platform
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from suites.case import Case
+
+HERE = pathlib.Path(__file__).resolve().parent
+LIMIT_S = 600
+
+
+class ChildError(RuntimeError):
+    """A library could not be measured."""
+
+
+@dataclass(frozen=True)
+class Library:
+    """A library and the interpreter that has it."""
+
+    module: str
+    title: str
+    python: str
+
+    def importable(self) -> bool:
+        """True if its interpreter finds it."""
+        found = "import importlib.util as u, sys; sys.exit(u.find_spec(sys.argv[1]) is None)"
+        try:
+            return subprocess.run([self.python, "-c", found, self.module]).returncode == 0
+        except OSError:
+            return False
+
+    def measure(self, cases: Sequence[Case], threads: int) -> dict[str, Any]:
+        """One process that runs these cases."""
+        names = [case.name for case in cases]
+        count = {name: str(threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
+        done = subprocess.run(
+            [self.python, str(HERE / "child.py"), self.module, str(threads), *names],
+            capture_output=True, text=True, timeout=LIMIT_S, env=os.environ | count,
+        )  # fmt: skip
+        if done.returncode != 0:
+            raise ChildError(f"{self.title} failed on {', '.join(names)}:\n{done.stderr}")
+        return json.loads(done.stdout.splitlines()[-1])
+
+
+@dataclass
+class Result:
+    """The rounds of one case: flambeau's values and PyTorch's (none where it is not there)."""
+
+    suite: str
+    case: Case
+    ours: list[float] = field(default_factory=list)
+    theirs: list[float] = field(default_factory=list)
+
+    @property
+    def ratio(self) -> float | None:
+        """flambeau's median over PyTorch's."""
+        if not self.theirs:
+            return None
+        return statistics.median(self.ours) / statistics.median(self.theirs)
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the target is met; None where that can not be said."""
+        if self.case.max_value is not None:
+            return statistics.median(self.ours) <= self.case.max_value
+        if self.case.max_ratio is None or self.ratio is None:
+            return None
+        return self.ratio <= self.case.max_ratio
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything, with the value of every round."""
+        return {
+            "suite": self.suite,
+            "case": self.case.name,
+            "unit": self.case.unit,
+            "flambeau": self.ours,
+            "pytorch": self.theirs,
+            "ratio_of_medians": self.ratio,
+            "max_ratio": self.case.max_ratio,
+            "max_value": self.case.max_value,
+            "met": self.met,
+        }
+
+
+@dataclass
+class Report:
+    """A whole run."""
+
+    machine: str
+    versions: dict[str, str]
+    rounds: int
+    threads: int
+    load_before: float
+    results: list[Result]
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as JSON."""
+        return {
+            "machine": self.machine,
+            "versions": self.versions,
+            "rounds": self.rounds,
+            "threads": self.threads,
+            "load_before": self.load_before,
+            "results": [result.as_json() for result in self.results],
+        }
+
+
+def machine() -> str:
+    """Processor, how many, memory, system and Python, as one line."""
+    model = platform.processor() or platform.machine()
+    memory_kb = 0
+    try:
+        for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                model = line.partition(":")[2].strip()
+                break
+        memory_kb = int(pathlib.Path("/proc/meminfo").read_text().split()[1])
+    except OSError:
+        pass
+    processors = len(os.sched_getaffinity(0))
+    return (
+        f"{model}, {processors} processors, {memory_kb / 1e6:.0f} GB, "
+        f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
+    )
+
+
+def run(
+    suites: dict[str, list[Case]],
+    torch_python: str | None,
+    rounds: int,
+    threads: int,
+    say: Callable[[str], None] = lambda text: None,
+) -> Report:
+    """Measures all cases of these suites.
+
+    Raises:
+        ChildError: a library is not there or fails.
+    """
+    ours = Library("flambeau", "flambeau", sys.executable)
+    theirs = Library("torch", "PyTorch", torch_python or sys.executable)
+    libraries = [ours]
+    if not ours.importable():
+        raise ChildError(f"{sys.executable} does not find flambeau")
+    if theirs.importable():
+        libraries.append(theirs)
+    elif torch_python:
+        raise ChildError(f"{torch_python} does not find torch")
+    else:
+        say("PyTorch is not there; only flambeau is measured (see --torch)")
+
+    load_before = os.getloadavg()[0]
+    results = [Result(suite, case) for suite, cases in suites.items() for case in cases]
+    together = [r for r in results if not r.case.fresh]
+    groups = [group for group in [together, *([r] for r in results if r.case.fresh)] if group]
+    versions = {}
+    for library in libraries:  # its files are read once before anything counts
+        versions[library.title] = library.measure([], threads)["version"]
+    for k in range(rounds):
+        for group in groups:
+            for library in libraries:
+                say(f"round {k + 1} of {rounds}: {library.title}, {_what(group)}")
+                values = library.measure([r.case for r in group], threads)["values"]
+                for r in group:
+                    (r.ours if library is ours else r.theirs).append(values[r.case.name])
+    return Report(machine(), versions, rounds, threads, load_before, results)
+
+
+def _what(group: Sequence[Result]) -> str:
+    return group[0].case.name if len(group) == 1 else f"{len(group)} cases"

@@ -1,0 +1,21 @@
+"""What is measured. A suite is a list of cases, written once for both libraries.
+
+`tl` is the library under measurement, flambeau or torch: the same names in both.
+"""
+
+from __future__ import annotations
+
+from suites import kernels, memory, overhead, training
+from suites.case import Case
+
+SUITES: dict[str, list[Case]] = {
+    "overhead": overhead.CASES,
+    "training": training.CASES,
+    "kernels": kernels.CASES,
+    "memory": memory.CASES,
+}
+
+
+def case_named(name: str) -> Case:
+    """The case of that name, of whichever suite."""
+    return next(case for cases in SUITES.values() for case in cases if case.name == name)

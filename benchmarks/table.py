@@ -1,0 +1,76 @@
+"""A report as text: one row per case."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from harness import Report, Result
+
+HEAD = ["", "flambeau", "PyTorch", "ratio", "target"]
+
+
+def rows(results: Sequence[Result]) -> list[list[str]]:
+    """Median (lowest..highest) of both, the ratio of the medians and its target."""
+    return [
+        [
+            r.case.name,
+            _value(r.ours, r.case.unit),
+            _value(r.theirs, r.case.unit),
+            "-" if r.ratio is None else f"{r.ratio:.2f}",
+            _target(r),
+        ]
+        for r in results
+    ]
+
+
+def as_text(report: Report) -> str:
+    """For a terminal."""
+    lines = [HEAD, *rows(report.results)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(HEAD))]
+    table = "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines
+    )
+    return f"{describe(report)}\n\n{table}"
+
+
+def as_markdown(report: Report, command: str) -> str:
+    """A page of its own."""
+    lines = [HEAD, ["---"] * len(HEAD), *rows(report.results)]
+    table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return (
+        "# Results of the benchmarks\n\n"
+        f"{describe(report)}\n\n"
+        f"    {command}\n\n"
+        "Medians over the rounds, with the lowest and the highest round; each round has its own processes, "
+        "flambeau's\nand PyTorch's in turn. The ratio is of the medians, flambeau over PyTorch: below 1 "
+        "flambeau is faster or smaller.\n\n"
+        f"{table}\n"
+    )
+
+
+def describe(report: Report) -> str:
+    """The machine, the versions and how it was run."""
+    versions = ", ".join(f"{name} {version}" for name, version in report.versions.items())
+    return (
+        f"{report.machine}; {versions}; {report.threads} threads, {report.rounds} rounds, "
+        f"load before the run {report.load_before:.1f}"
+    )
+
+
+def _value(values: Sequence[float], unit: str) -> str:
+    if not values:
+        return "-"
+    middle, low, high = statistics.median(values), min(values), max(values)
+    digits = 0 if middle >= 100 else 1 if middle >= 10 else 2 if middle >= 1 else 3
+    return f"{middle:.{digits}f} {unit} ({low:.{digits}f}..{high:.{digits}f})"
+
+
+def _target(r: Result) -> str:
+    if r.case.max_value is not None:
+        text = f"<= {r.case.max_value:g} {r.case.unit}"
+    elif r.case.max_ratio is not None:
+        text = f"<= {r.case.max_ratio:g}"
+    else:
+        return ""
+    return text if r.met is None else f"{text}, {'met' if r.met else 'missed'}"

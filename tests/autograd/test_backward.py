@@ -1,0 +1,486 @@
+"""backward() and grad(): leaves, accumulation, retained graphs, higher orders, inputs, errors, freeing."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+
+import pytest
+from support.compare import assert_near
+
+import flambeau as fl
+from flambeau.autograd import backward, grad
+
+
+def leaf(*values, dtype=fl.float64):
+    return fl.tensor(list(values), dtype=dtype, requires_grad=True)
+
+
+# ---------------------------------------------------------------- leaves and accumulation
+
+
+def test_leaf_and_non_leaf():
+    x = leaf(1.0, 2.0)
+    y = x * 2
+    assert x.is_leaf and x.grad_fn is None and x.requires_grad
+    assert not y.is_leaf and y.requires_grad and y.grad_fn.name() == "MulBackward"
+    assert fl.ones(2).is_leaf and not fl.ones(2).requires_grad
+    y.sum().backward()
+    assert y.grad is None
+    assert x.grad.tolist() == [2.0, 2.0]
+
+
+def test_gradients_accumulate_until_cleared():
+    x = leaf(1.0, 2.0)
+    for k in range(1, 4):
+        (x * x).sum().backward()
+        assert x.grad.tolist() == [2.0 * k, 4.0 * k]
+    x.grad = None
+    (x * 3).sum().backward()
+    assert x.grad.tolist() == [3.0, 3.0]
+
+
+def test_accumulation_does_not_write_into_a_gradient_somebody_holds_from_outside():
+    x = leaf(1.0)
+    seed = fl.ones(1, dtype=fl.float64)
+    (x * 1).backward(seed)
+    (x * 1).backward(seed)
+    assert seed.tolist() == [1.0]
+    assert x.grad.tolist() == [2.0]
+
+
+def test_one_tensor_used_many_times():
+    x = leaf(3.0)
+    y = x * x + x * 2 + x
+    y.backward()
+    assert x.grad.tolist() == [9.0]
+
+
+def test_diamond():
+    x = leaf(2.0)
+    a = x * x
+    (a * 3 + a.exp() * 0 + a * a).sum().backward()
+    assert x.grad.item() == pytest.approx(3 * 4 + 4 * 8)
+
+
+def test_retain_grad():
+    x = leaf(1.0, 2.0)
+    y = x * 2
+    y.retain_grad()
+    assert y.retains_grad and not x.retains_grad
+    (y * y).sum().backward()
+    assert y.grad.tolist() == [4.0, 8.0]
+    assert x.grad.tolist() == [8.0, 16.0]
+
+
+def test_backward_of_a_leaf():
+    x = fl.tensor(2.0, requires_grad=True)
+    x.backward()
+    assert x.grad.item() == 1.0
+
+
+def test_requires_grad_is_for_floating_point():
+    with pytest.raises((RuntimeError, TypeError, ValueError)):
+        fl.tensor([1, 2], requires_grad=True)
+
+
+def test_non_leaf_can_not_stop_requiring_grad():
+    y = leaf(1.0) * 2
+    with pytest.raises(RuntimeError):
+        y.requires_grad_(False)
+
+
+def test_backward_with_a_gradient():
+    x = leaf(1.0, 2.0)
+    (x * x).backward(fl.tensor([10.0, 100.0], dtype=fl.float64))
+    assert x.grad.tolist() == [20.0, 400.0]
+
+
+def test_gradient_of_another_shape_is_refused():
+    x = leaf(1.0, 2.0)
+    with pytest.raises(RuntimeError, match=r"\[3\]"):
+        (x * x).backward(fl.ones(3, dtype=fl.float64))
+    assert x.grad is None
+
+
+def test_backward_without_gradient_wants_one_element():
+    with pytest.raises(fl.AutogradError, match=r"grad can only be left out for a tensor with one element.*\[2\]"):
+        leaf(1.0, 2.0).exp().backward()
+
+
+def test_backward_of_a_constant():
+    with pytest.raises(fl.AutogradError, match="does not require grad and has no grad_fn"):
+        fl.ones(2).sum().backward()
+
+
+def test_several_roots():
+    x = leaf(1.0, 2.0)
+    backward([x.sum(), (x * x).sum()], [None, fl.tensor(2.0, dtype=fl.float64)])
+    assert x.grad.tolist() == [5.0, 9.0]
+
+
+def test_gradient_has_the_type_of_the_leaf():
+    x = fl.ones(2, dtype=fl.float32, requires_grad=True)
+    w = fl.ones(2, dtype=fl.float64, requires_grad=True)
+    (x * w).sum().backward()
+    assert x.grad.dtype is fl.float32 and w.grad.dtype is fl.float64
+
+
+def test_cast_in_the_graph():
+    x = fl.ones(2, dtype=fl.float16, requires_grad=True)
+    x.to(fl.float64).exp().sum().backward()
+    assert x.grad.dtype is fl.float16
+
+
+# ---------------------------------------------------------------- retained graphs
+
+
+def test_second_backward_needs_retain_graph():
+    x = leaf(1.0)
+    y = x.exp()
+    y.backward(retain_graph=True)
+    y.backward()
+    with pytest.raises(fl.AutogradError, match="ExpBackward: the graph was already used.*retain_graph=True"):
+        y.backward()
+    assert x.grad.item() == pytest.approx(2 * 2.718281828459045)
+
+
+def test_part_of_a_used_graph_without_saved_tensors_may_run_again():
+    x = leaf(1.0)
+    y = x + 1
+    y.backward()
+    y.backward()
+    assert x.grad.item() == 2.0
+
+
+def test_create_graph_gives_second_derivatives():
+    x = leaf(0.5, 1.5)
+    (g,) = grad((x * x * x).sum(), x, create_graph=True)
+    assert g.requires_grad
+    (h,) = grad(g.sum(), x)
+    assert_near(h, 6 * x)
+    assert not h.requires_grad
+
+
+def test_backward_with_create_graph_leaves_a_differentiable_gradient():
+    x = leaf(2.0)
+    (x * x * x).backward(create_graph=True)
+    assert x.grad.requires_grad
+    (second,) = grad(x.grad, x)
+    assert second.item() == 12.0
+    x.grad = None  # the gradient holds the graph, which holds the leaf
+
+
+def test_many_orders():
+    x = fl.tensor(0.7, dtype=fl.float64, requires_grad=True)
+    y, expected = x.sin(), [fl.cos, lambda v: -fl.sin(v), lambda v: -fl.cos(v), fl.sin, fl.cos, lambda v: -fl.sin(v)]
+    for f in expected:
+        (y,) = grad(y, x, create_graph=True)
+        assert y.item() == pytest.approx(f(x).item(), abs=1e-12)
+
+
+def test_gradient_penalty():
+    w, x = leaf(0.3, -0.2), leaf(1.0, 2.0)
+    (g,) = grad((w * x).sin().sum(), x, create_graph=True)
+    (g * g).sum().backward()
+    v = w.detach().requires_grad_()
+    ((v * fl.cos(v * x)) ** 2).sum().backward()
+    assert_near(w.grad, v.grad)
+
+
+# ---------------------------------------------------------------- grad()
+
+
+def test_grad_leaves_grad_alone():
+    x = leaf(1.0)
+    (g,) = grad(x * 5, x)
+    assert g.tolist() == [5.0] and x.grad is None
+
+
+def test_grad_of_unused_inputs():
+    x, z = leaf(1.0), leaf(2.0, 3.0)
+    with pytest.raises(fl.AutogradError, match=r"inputs\[1\].*was not used.*allow_unused=True"):
+        grad((x * 2).sum(), (x, z))
+    assert grad((x * 2).sum(), (x, z), allow_unused=True)[1] is None
+    zeros = grad((x * 2).sum(), (x, z), materialize_grads=True)[1]
+    assert zeros.tolist() == [0.0, 0.0]
+
+
+def test_grad_of_a_non_leaf_input():
+    x = leaf(1.0, 2.0)
+    y = x * 2
+    z = (y * y).sum()
+    gy, gx = grad(z, (y, x))
+    assert gy.tolist() == [4.0, 8.0] and gx.tolist() == [8.0, 16.0]
+
+
+def test_grad_of_a_subset_does_not_run_the_rest():
+    ran = []
+
+    class Loud(fl.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            ran.append(1)
+            return g * 2
+
+    x, z = leaf(1.0), leaf(1.0)
+    (g,) = grad((x * 3 + Loud.apply(z)).sum(), x)
+    assert g.tolist() == [3.0] and ran == []
+
+
+def test_grad_of_an_output_by_itself():
+    x = leaf(1.0)
+    y = x * 2
+    assert grad(y, y)[0].tolist() == [1.0]
+
+
+def test_grad_outputs():
+    x = leaf(1.0, 2.0)
+    (g,) = grad([x * 2, x * x], x, [fl.ones(2, dtype=fl.float64), fl.tensor([1.0, 10.0], dtype=fl.float64)])
+    assert g.tolist() == [4.0, 42.0]
+
+
+def test_grad_outputs_are_differentiable():
+    x, v = leaf(0.5, 1.0), leaf(1.0, 2.0)
+    (g,) = grad(x.exp(), x, v, create_graph=True)
+    (gv,) = grad(g.sum(), v)
+    assert_near(gv, x.exp())
+
+
+def test_the_same_input_twice():
+    x = leaf(2.0)
+    a, b = grad((x * x).sum(), (x, x))
+    assert a.tolist() == b.tolist() == [4.0]
+
+
+def test_backward_inputs():
+    x, z = leaf(1.0), leaf(2.0)
+    y = x * z
+    y.backward(inputs=[x], retain_graph=True)
+    assert x.grad.tolist() == [2.0] and z.grad is None
+    y.backward(inputs=z)
+    assert z.grad.tolist() == [1.0] and x.grad.tolist() == [2.0]
+    with pytest.raises(ValueError, match="inputs is empty"):
+        backward(leaf(1.0).sum(), inputs=[])
+
+
+def test_outputs_of_one_op_keep_their_numbers():
+    x = fl.tensor([[3.0, 1.0, 2.0]], requires_grad=True)
+    values, indices = x.sort(1)
+    assert not indices.requires_grad and values.output_nr == 0
+    (values * fl.tensor([1.0, 10.0, 100.0])).sum().backward()
+    assert x.grad.tolist() == [[100.0, 1.0, 10.0]]
+    a, b = fl.ones(4, requires_grad=True).chunk(2)
+    assert (a.output_nr, b.output_nr) == (0, 1)
+
+
+def test_unused_output_of_a_split():
+    x = leaf(1.0, 2.0, 3.0, 4.0)
+    _, b = x.split(2)
+    (b * b).sum().backward()
+    assert x.grad.tolist() == [0.0, 0.0, 6.0, 8.0]
+
+
+# ---------------------------------------------------------------- the graph as seen from Python
+
+
+def test_graph_can_be_walked():
+    x = leaf(1.0)
+    y = (x * 2).exp()
+    ((mul, number),) = y.grad_fn.next_functions
+    assert (y.grad_fn.name(), mul.name(), number) == ("ExpBackward", "MulBackward", 0)
+    accumulate = next(f for f, _ in mul.next_functions if f is not None)
+    assert accumulate.name() == "AccumulateGrad" and accumulate.variable is x
+
+
+# ---------------------------------------------------------------- long and wide graphs
+
+
+@pytest.mark.parametrize("n", [100_000])
+def test_long_chain(n):
+    x = fl.ones(1, requires_grad=True)
+    y = x
+    for _ in range(n):
+        y = y + 1
+    y.backward()
+    assert x.grad.item() == 1.0
+
+
+def test_long_chain_is_freed_without_backward():
+    before = fl.memory_stats()["allocated_bytes"]
+    x = fl.ones(1, requires_grad=True)
+    y = x
+    for _ in range(100_000):
+        y = y * 1.0000001
+    del y, x
+    assert fl.memory_stats()["allocated_bytes"] == before
+
+
+def test_long_chain_of_functions():
+    class Next(fl.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x + 1
+
+        @staticmethod
+        def backward(ctx, g):
+            return g
+
+    x = fl.ones(1, requires_grad=True)
+    y = x
+    for _ in range(20_000):
+        y = Next.apply(y)
+    y.backward()
+    assert x.grad.item() == 1.0
+    del y
+
+
+def test_wide_graph():
+    x = fl.ones(1, requires_grad=True)
+    fl.cat([x * float(i) for i in range(1000)]).sum().backward()
+    assert x.grad.item() == 999 * 1000 / 2
+
+
+# ---------------------------------------------------------------- freeing
+
+
+def test_saved_tensors_go_with_backward():
+    before = fl.memory_stats()["allocated_bytes"]
+    x = fl.ones(1000, requires_grad=True)
+    y = (x * 2).exp().sum()
+    held = fl.memory_stats()["allocated_bytes"]
+    y.backward()
+    x.grad = None
+    assert fl.memory_stats()["allocated_bytes"] < held
+    del x, y
+    assert fl.memory_stats()["allocated_bytes"] == before
+
+
+def test_graph_is_freed_by_reference_counts_alone():
+    class Keep(fl.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            seen.append(weakref.ref(ctx))
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2
+
+    seen = []
+    gc.disable()
+    try:
+        x = leaf(1.0)
+        y = Keep.apply(x).exp()
+        assert seen[0]() is not None
+        del y
+        assert seen[0]() is None
+    finally:
+        gc.enable()
+
+
+def test_cycle_through_a_hook_is_collected():
+    x = leaf(1.0, 2.0)
+    y = x * 2
+    y.register_hook(lambda g, held=y: None)
+    ref = weakref.ref(y)
+    del y
+    gc.collect()
+    assert ref() is None
+
+
+def test_cycle_through_an_attribute_is_collected():
+    x = fl.ones(3)
+    x.me = x
+    ref = weakref.ref(x)
+    del x
+    gc.collect()
+    assert ref() is None
+
+
+# ---------------------------------------------------------------- threads
+
+
+def test_threads_run_backward_at_once():
+    shared = leaf(0.5, 1.0)
+    failures = []
+
+    def work(k):
+        try:
+            for _ in range(20):
+                x = fl.full((50,), float(k), dtype=fl.float64, requires_grad=True)
+                (x.sin() * x).sum().backward()
+                expected = x.detach().sin() + x.detach() * x.detach().cos()
+                assert fl.allclose(x.grad, expected)
+                (shared * shared).sum().backward()
+        except BaseException as fault:
+            failures.append(fault)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(1, 5)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert failures == []
+    assert shared.grad.tolist() == [80.0, 160.0]
+
+
+def test_threads_run_backward_through_one_graph():
+    x = leaf(1.0, 2.0)
+    y = (x * x).exp()
+    results = [None] * 4
+
+    def work(i):
+        results[i] = grad(y.sum(), x, retain_graph=True)[0].tolist()
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert results == [results[0]] * 4 and results[0] is not None
+
+
+def test_grad_mode_belongs_to_the_thread():
+    seen = []
+    with fl.no_grad():
+        t = threading.Thread(target=lambda: seen.append(fl.is_grad_enabled()))
+        t.start()
+        t.join()
+    assert seen == [True]
+
+
+# ---------------------------------------------------------------- in-place accumulation and strides
+
+
+def test_gradients_of_expanded_and_transposed_tensors():
+    x = fl.randn(3, 1, dtype=fl.float64, requires_grad=True)
+    w = fl.randn(4, 3, dtype=fl.float64)
+    (x.expand(3, 4).t() * w).sum().backward()
+    assert_near(x.grad, w.sum(0).reshape(3, 1))
+
+
+def test_gradcheck_finds_a_wrong_gradient():
+    class Wrong(fl.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * x
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 3
+
+    x = leaf(0.5, 1.0)
+    with pytest.raises(RuntimeError, match=r"backward gives 3.0, finite differences \d"):
+        fl.autograd.gradcheck(Wrong.apply, (x,))
+    assert not fl.autograd.gradcheck(Wrong.apply, (x,), raise_exception=False)
+
+
+def test_gradgradcheck():
+    assert fl.autograd.gradgradcheck(lambda x: x.exp() * x, (leaf(0.5, -1.0),))

@@ -1,0 +1,393 @@
+"""Function: everything a context offers, and what happens when it is used wrongly."""
+
+from __future__ import annotations
+
+import traceback
+
+import pytest
+
+import flambeau as fl
+from flambeau.autograd import Function, grad, gradcheck, gradgradcheck, once_differentiable
+
+
+def leaf(*values):
+    return fl.tensor(list(values), dtype=fl.float64, requires_grad=True)
+
+
+class Exp(Function):
+    """Saves its output."""
+
+    @staticmethod
+    def forward(ctx, x):
+        y = x.exp()
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, g):
+        (y,) = ctx.saved_tensors
+        return g * y
+
+
+class Mul(Function):
+    """Saves its inputs."""
+
+    @staticmethod
+    def forward(ctx, a, b):
+        ctx.save_for_backward(a, b)
+        return a * b
+
+    @staticmethod
+    def backward(ctx, g):
+        a, b = ctx.saved_tensors
+        return g * b, g * a
+
+
+class Sine(Function):
+    """Saves an intermediate, and None."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x.cos(), None)
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, g):
+        c, nothing = ctx.saved_tensors
+        assert nothing is None
+        return g * c
+
+
+class Split(Function):
+    """The other spelling: setup_context."""
+
+    @staticmethod
+    def forward(x, k):
+        return x * k
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        _, ctx.k = inputs
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * ctx.k, None
+
+
+def test_gradients():
+    assert gradcheck(Exp.apply, (leaf(0.1, -0.5),))
+    assert gradcheck(Mul.apply, (leaf(0.1, -0.5), leaf(2.0, 3.0)))
+    assert gradcheck(Sine.apply, (leaf(0.1, -0.5),))
+    assert gradcheck(lambda x: Split.apply(x, 4.0), (leaf(1.0),))
+
+
+def test_second_derivatives_go_through_backward():
+    assert gradgradcheck(Exp.apply, (leaf(0.1, -0.5),))
+    assert gradgradcheck(Mul.apply, (leaf(0.1, -0.5), leaf(2.0, 3.0)))
+
+
+def test_node_is_named_after_the_class():
+    assert Exp.apply(leaf(1.0)).grad_fn.name() == "ExpBackward"
+
+
+def test_needs_input_grad_and_attributes():
+    class Look(Function):
+        @staticmethod
+        def forward(ctx, a, n, b):
+            ctx.note = {"n": n}
+            seen.append(ctx.needs_input_grad)
+            return a + b * n
+
+        @staticmethod
+        def backward(ctx, g):
+            seen.append(ctx.needs_input_grad)
+            return (g if ctx.needs_input_grad[0] else None), None, (g * ctx.note["n"] if ctx.needs_input_grad[2] else None)
+
+    seen = []
+    a, b = leaf(1.0), fl.ones(1, dtype=fl.float64)
+    Look.apply(a, 3, b).backward()
+    assert seen == [(True, False, False)] * 2
+    assert a.grad.item() == 1.0
+
+
+def test_without_grad_nothing_is_recorded():
+    x = leaf(1.0)
+    with fl.no_grad():
+        assert not Exp.apply(x).requires_grad
+    assert not Exp.apply(fl.ones(2)).requires_grad
+
+
+def test_forward_runs_without_grad():
+    class Look(Function):
+        @staticmethod
+        def forward(ctx, x):
+            seen.append(fl.is_grad_enabled())
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            seen.append(fl.is_grad_enabled())
+            return g * 2
+
+    seen = []
+    Look.apply(leaf(1.0)).backward()
+    assert seen == [False, False]
+    seen.clear()
+    x = leaf(1.0)
+    grad(Look.apply(x), x, create_graph=True)
+    assert seen == [False, True]
+
+
+def test_several_outputs_and_unused_ones():
+    class Two(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2, x * 3
+
+        @staticmethod
+        def backward(ctx, a, b):
+            seen.append((a.tolist(), b.tolist()))
+            return a * 2 + b * 3
+
+    seen = []
+    x = leaf(1.0)
+    first, second = Two.apply(x)
+    second.backward()
+    assert seen == [([0.0], [1.0])]
+    assert x.grad.item() == 3.0
+    assert isinstance(Two.apply(x), tuple)
+
+
+def test_set_materialize_grads():
+    class Two(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.set_materialize_grads(False)
+            return x * 2, x * 3
+
+        @staticmethod
+        def backward(ctx, a, b):
+            seen.append(a)
+            return b * 3
+
+    seen = []
+    Two.apply(leaf(1.0))[1].backward()
+    assert seen == [None]
+
+
+def test_mark_non_differentiable():
+    class Sort(Function):
+        @staticmethod
+        def forward(ctx, x):
+            values, indices = x.sort()
+            ctx.mark_non_differentiable(indices)
+            ctx.save_for_backward(indices)
+            return values, indices
+
+        @staticmethod
+        def backward(ctx, g, nothing):
+            (indices,) = ctx.saved_tensors
+            return fl.zeros_like(g).index_add(0, indices, g)
+
+    x = leaf(3.0, 1.0, 2.0)
+    values, indices = Sort.apply(x)
+    assert values.requires_grad and not indices.requires_grad
+    (values * fl.tensor([1.0, 2.0, 3.0], dtype=fl.float64)).sum().backward()
+    assert x.grad.tolist() == [3.0, 1.0, 2.0]
+
+
+class Double_(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.mark_dirty(x)
+        return x.mul_(2)
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 2
+
+
+def test_mark_dirty():
+    x = leaf(1.0, 2.0)
+    y = x * 1
+    version = y._version
+    z = Double_.apply(y)
+    assert z is y and y._version > version
+    assert y.grad_fn.name() == "Double_Backward"
+    y.sum().backward()
+    assert x.grad.tolist() == [2.0, 2.0]
+
+
+def test_mark_dirty_of_a_leaf():
+    x = leaf(1.0)
+    with pytest.raises(fl.AutogradError, match="leaf"):
+        Double_.apply(x)
+
+
+def test_mark_dirty_of_a_view_is_refused():
+    y = leaf(1.0, 2.0) * 1
+    with pytest.raises(fl.AutogradError, match="mark_dirty on a view.*clone"):
+        Double_.apply(y[:1])
+
+
+def test_input_returned_unchanged():
+    class Same(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 5
+
+    x = leaf(1.0)
+    y = Same.apply(x)
+    assert y is not x
+    y.backward()
+    assert x.grad.item() == 5.0
+
+
+def test_once_differentiable():
+    class Once(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        @once_differentiable
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            return g * 2 * x
+
+    x = leaf(3.0)
+    Once.apply(x).backward()
+    assert x.grad.item() == 6.0
+    seed = leaf(1.0)
+    (g,) = grad(Once.apply(x), x, seed, create_graph=True)
+    with pytest.raises(fl.AutogradError, match="once_differentiable"):
+        g.backward()
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_wrong_number_of_gradients(count):
+    class Bad(Function):
+        @staticmethod
+        def forward(ctx, a, b):
+            return a * b
+
+        @staticmethod
+        def backward(ctx, g):
+            return (g,) * count
+
+    with pytest.raises(RuntimeError, match=rf"Bad.*{count}.*2|Bad.*2.*{count}"):
+        Bad.apply(leaf(1.0), leaf(2.0)).backward()
+
+
+def test_surplus_nones_are_fine():
+    class Fine(Function):
+        @staticmethod
+        def forward(ctx, a):
+            return a * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2, None, None
+
+    x = leaf(1.0)
+    Fine.apply(x).backward()
+    assert x.grad.item() == 2.0
+
+
+def test_gradient_of_a_wrong_shape():
+    class Bad(Function):
+        @staticmethod
+        def forward(ctx, a):
+            return a * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return fl.ones(5, dtype=fl.float64)
+
+    with pytest.raises(RuntimeError, match=r"Bad.*\[5\]"):
+        Bad.apply(leaf(1.0, 2.0)).sum().backward()
+
+
+class Odd(Exception):
+    def __init__(self, value):
+        super().__init__(f"odd {value}")
+        self.value = value
+
+
+def test_exception_in_backward_keeps_type_value_and_traceback():
+    class Fail(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            raise Odd(7)
+
+    x = leaf(1.0)
+    with pytest.raises(Odd) as caught:
+        (Fail.apply(x * 3) * 2).backward()
+    assert caught.value.value == 7
+    assert traceback.extract_tb(caught.value.__traceback__)[-1].name == "backward"
+    assert x.grad is None
+
+
+def test_exception_in_forward():
+    class Fail(Function):
+        @staticmethod
+        def forward(ctx, x):
+            raise Odd(1)
+
+    with pytest.raises(Odd):
+        Fail.apply(leaf(1.0))
+    assert fl.is_grad_enabled()
+
+
+def test_saved_tensors_are_checked_and_go_with_backward():
+    x = leaf(1.0)
+    y = x * 1
+    z = Mul.apply(y, y)
+    y.add_(1)
+    with pytest.raises(fl.AutogradError, match="MulBackward.*add_.*test_function.py:"):
+        z.backward()
+    z = Exp.apply(x)
+    z.backward()
+    with pytest.raises(fl.AutogradError, match="retain_graph=True"):
+        z.backward()
+
+
+def test_saved_output_is_the_output():
+    class Look(Function):
+        @staticmethod
+        def forward(ctx, x):
+            y = x * 2
+            ctx.save_for_backward(x, y)
+            return y
+
+        @staticmethod
+        def backward(ctx, g):
+            x, y = ctx.saved_tensors
+            seen.append((x is inputs[0], y.grad_fn.name() if y.grad_fn else None))
+            return g * 2
+
+    seen, inputs = [], [leaf(1.0)]
+    grad(Look.apply(inputs[0]), inputs[0], create_graph=True)
+    assert seen == [(True, "LookBackward")]
+
+
+def test_lists_and_keywords_pass_as_they_are():
+    class Any_(Function):
+        @staticmethod
+        def forward(ctx, x, options):
+            return x * options["k"]
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 3, None
+
+    assert Any_.apply(leaf(1.0), {"k": 3}).item() == 3.0

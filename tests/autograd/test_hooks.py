@@ -1,0 +1,273 @@
+"""Hooks: on tensors, on nodes, after accumulation; removal, replacement, exceptions, re-entrant backward."""
+
+from __future__ import annotations
+
+import traceback
+
+import pytest
+
+import flambeau as fl
+
+
+def leaf(*values):
+    return fl.tensor(list(values), dtype=fl.float64, requires_grad=True)
+
+
+def test_hook_sees_and_replaces_a_gradient():
+    x = leaf(1.0, 2.0)
+    y = x * 3
+    seen = []
+    y.register_hook(lambda g: seen.append(g.tolist()))
+    y.register_hook(lambda g: g * 10)
+    y.register_hook(lambda g: seen.append(g.tolist()))
+    y.sum().backward()
+    assert seen == [[1.0, 1.0], [10.0, 10.0]]
+    assert x.grad.tolist() == [30.0, 30.0]
+
+
+def test_hook_on_a_leaf_runs_before_accumulation():
+    x = leaf(1.0)
+    x.register_hook(lambda g: g * 2)
+    (x * 3).backward()
+    (x * 3).backward()
+    assert x.grad.tolist() == [12.0]
+
+
+def test_hook_gets_the_sum_of_all_uses():
+    x = leaf(1.0)
+    y = x * 1
+    seen = []
+    y.register_hook(lambda g: seen.append(g.item()))
+    (y * 2 + y * 3).backward()
+    assert seen == [5.0]
+
+
+def test_removal():
+    x = leaf(1.0)
+    seen = []
+    handle = x.register_hook(lambda g: seen.append(1))
+    (x * 1).backward()
+    handle.remove()
+    handle.remove()
+    (x * 1).backward()
+    assert seen == [1]
+
+
+def test_hook_with_grad_function():
+    x = leaf(2.0)
+    seen = []
+    x.register_hook(lambda g: seen.append(g.item()))
+    fl.autograd.grad((x * x).sum(), x)
+    assert seen == [4.0] and x.grad is None
+
+
+def test_hook_replacement_must_fit():
+    x = leaf(1.0, 2.0)
+    y = x * 1
+    y.register_hook(lambda g: fl.ones(3, dtype=fl.float64))
+    with pytest.raises(RuntimeError, match=r"\[3\]"):
+        y.sum().backward()
+
+
+def test_hook_replacement_must_be_a_tensor():
+    x = leaf(1.0, 2.0)
+    y = x * 1
+    y.register_hook(lambda g: "no")
+    with pytest.raises(TypeError, match="str"):
+        y.sum().backward()
+
+
+def test_hook_on_a_constant():
+    with pytest.raises(RuntimeError, match="require"):
+        fl.ones(2).register_hook(lambda g: None)
+
+
+class Stop(Exception):
+    pass
+
+
+def _failing_hook(g):
+    raise Stop("in the hook")
+
+
+def test_exception_keeps_its_type_and_its_traceback():
+    x = leaf(1.0)
+    y = x * 2
+    y.register_hook(_failing_hook)
+    with pytest.raises(Stop, match="in the hook") as caught:
+        y.backward()
+    assert any(f.name == "_failing_hook" for f in traceback.extract_tb(caught.value.__traceback__))
+    assert x.grad is None
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, MemoryError])
+def test_after_an_interrupt_the_library_works(kind):
+    x = leaf(1.0)
+    y = x.exp()
+
+    def hook(g):
+        raise kind
+
+    handle = y.register_hook(hook)
+    with pytest.raises(kind):
+        y.backward(retain_graph=True)
+    handle.remove()
+    y.backward()
+    assert x.grad.item() == pytest.approx(2.718281828459045)
+    z = leaf(2.0)
+    (z * z).backward()
+    assert z.grad.item() == 4.0
+
+
+def test_post_accumulate_hook():
+    x = leaf(1.0)
+    seen = []
+    handle = x.register_post_accumulate_grad_hook(lambda t: seen.append((t is x, t.grad.item())))
+    (x * 3).backward()
+    (x * 3).backward()
+    handle.remove()
+    (x * 3).backward()
+    assert seen == [(True, 3.0), (True, 6.0)]
+
+
+def test_post_accumulate_hook_may_clear_the_gradient():
+    x = leaf(1.0)
+
+    def step(t):
+        with fl.no_grad():
+            t.sub_(t.grad)
+        t.grad = None
+
+    x.register_post_accumulate_grad_hook(step)
+    (x * 3).backward()
+    assert x.grad is None and x.item() == -2.0
+
+
+def test_post_accumulate_hook_is_for_leaves():
+    with pytest.raises(RuntimeError, match="leaf"):
+        (leaf(1.0) * 2).register_post_accumulate_grad_hook(lambda t: None)
+
+
+def test_node_hook_sees_both_sides():
+    x = leaf(2.0)
+    y = x * x
+    seen = []
+    y.grad_fn.register_hook(lambda inputs, outputs: seen.append(([g.item() for g in inputs], [g.item() for g in outputs])))
+    y.backward()
+    assert seen == [([2.0, 2.0], [1.0])]
+    assert x.grad.item() == 4.0
+
+
+def test_node_prehook_replaces():
+    x = leaf(2.0)
+    y = x * 3
+    y.grad_fn.register_prehook(lambda grads: tuple(g * 10 for g in grads))
+    y.backward()
+    assert x.grad.item() == 30.0
+
+
+def test_node_hook_replaces():
+    x = leaf(2.0)
+    y = x.exp()
+    y.grad_fn.register_hook(lambda inputs, outputs: tuple(g * 0 + 7 for g in inputs))
+    y.backward()
+    assert x.grad.item() == 7.0
+
+
+def test_backward_inside_a_hook():
+    x, z = leaf(1.0), leaf(3.0)
+
+    def hook(g):
+        assert not fl.is_grad_enabled()
+        with fl.enable_grad():
+            (z * z).backward()
+
+    y = x * 2
+    y.register_hook(hook)
+    y.backward()
+    assert x.grad.item() == 2.0 and z.grad.item() == 6.0
+
+
+def test_backward_inside_a_function():
+    class Inner(fl.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            with fl.enable_grad():
+                ctx.x = x.detach().requires_grad_()
+                ctx.y = ctx.x * ctx.x
+            return ctx.y.detach()
+
+        @staticmethod
+        def backward(ctx, g):
+            ctx.y.backward(g)
+            return ctx.x.grad
+
+    x = leaf(3.0)
+    (Inner.apply(x) * 2).backward()
+    assert x.grad.item() == 12.0
+
+
+def test_deep_reentrance():
+    def level(depth):
+        class Inner(fl.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.save_for_backward(x)
+                return x.clone()
+
+            @staticmethod
+            def backward(ctx, g):
+                (x,) = ctx.saved_tensors
+                if depth:
+                    with fl.enable_grad():
+                        z = x.detach().requires_grad_()
+                        level(depth - 1)(z).backward()
+                    return z.grad
+                return g * 2
+
+        return Inner.apply
+
+    x = leaf(1.0)
+    level(30)(x).backward()
+    assert x.grad.item() == 2.0
+
+
+def test_checkpointing_by_reentrance():
+    class Checkpoint(fl.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return (x.sin() * 2).exp()
+
+        @staticmethod
+        def backward(ctx, g):
+            x = ctx.saved_tensors[0].detach().requires_grad_()
+            with fl.enable_grad():
+                y = (x.sin() * 2).exp()
+            return fl.autograd.grad(y, x, g)
+
+    x, plain = leaf(0.3, 0.4), leaf(0.3, 0.4)
+    Checkpoint.apply(Checkpoint.apply(x)).sum().backward()
+    (((plain.sin() * 2).exp()).sin() * 2).exp().sum().backward()
+    assert fl.allclose(x.grad, plain.grad)
+
+
+def test_hook_on_a_tensor_written_in_place_belongs_to_the_value_it_was_put_on():
+    x = leaf(1.0)
+    y = x * 2
+    seen = []
+    y.register_hook(lambda g: seen.append(g.item()))
+    y.mul_(5)
+    y.backward()
+    assert seen == [5.0]
+    assert x.grad.item() == 10.0
+
+
+def test_hook_sees_gradients_of_created_graphs():
+    x = leaf(2.0)
+    seen = []
+    y = x * x
+    y.register_hook(lambda g: seen.append(g.requires_grad))
+    (g,) = fl.autograd.grad((y * y).sum(), x, create_graph=True)
+    assert seen == [True]
+    assert fl.autograd.grad(g.sum(), x)[0].item() == 48.0

@@ -1,0 +1,169 @@
+"""no_grad, enable_grad, set_grad_enabled, inference_mode: as scopes, decorators, around generators; detach."""
+
+from __future__ import annotations
+
+import pytest
+
+import flambeau as fl
+
+
+@pytest.fixture
+def x():
+    return fl.ones(2, requires_grad=True)
+
+
+def test_no_grad(x):
+    with fl.no_grad():
+        assert not fl.is_grad_enabled()
+        y = x * 2
+    assert fl.is_grad_enabled()
+    assert not y.requires_grad and y.is_leaf
+
+
+def test_nesting(x):
+    with fl.no_grad():
+        with fl.enable_grad():
+            assert (x * 2).requires_grad
+        assert not (x * 2).requires_grad
+
+
+def test_mode_returns_after_an_exception():
+    with pytest.raises(ZeroDivisionError), fl.no_grad():
+        raise ZeroDivisionError
+    assert fl.is_grad_enabled()
+
+
+def test_set_grad_enabled_as_a_function_and_as_a_scope():
+    with fl.set_grad_enabled(False):
+        assert not fl.is_grad_enabled()
+    assert fl.is_grad_enabled()
+    fl.set_grad_enabled(False)
+    assert not fl.is_grad_enabled()
+    fl.set_grad_enabled(True)
+
+
+@pytest.mark.parametrize("mode", [fl.no_grad, fl.inference_mode], ids=["no_grad", "inference_mode"])
+def test_decorator(mode, x):
+    @mode()
+    def double(t):
+        """Doc."""
+        return t * 2
+
+    assert not double(x).requires_grad
+    assert double.__name__ == "double" and double.__doc__ == "Doc."
+    assert fl.is_grad_enabled()
+
+
+def test_decorator_without_parentheses(x):
+    @fl.no_grad
+    def double(t):
+        return t * 2
+
+    assert not double(x).requires_grad
+
+
+def test_enable_grad_decorator(x):
+    @fl.enable_grad()
+    def double(t):
+        return t * 2
+
+    with fl.no_grad():
+        assert double(x).requires_grad
+
+
+def test_generator_has_the_mode_only_while_it_runs(x):
+    @fl.no_grad()
+    def steps():
+        for _ in range(3):
+            assert not fl.is_grad_enabled()
+            got = yield x * 2
+            assert got in (None, "sent")
+        return "end"
+
+    g = steps()
+    assert not next(g).requires_grad
+    assert fl.is_grad_enabled()
+    g.send("sent")
+    assert fl.is_grad_enabled()
+    g.close()
+    assert fl.is_grad_enabled()
+
+
+def test_generator_receives_exceptions():
+    @fl.no_grad()
+    def steps():
+        try:
+            yield 1
+        except KeyError:
+            assert not fl.is_grad_enabled()
+            yield 2
+
+    g = steps()
+    next(g)
+    assert g.throw(KeyError()) == 2
+    assert fl.is_grad_enabled()
+
+
+def test_one_scope_object_can_be_used_again():
+    scope = fl.no_grad()
+    for _ in range(2):
+        with scope:
+            assert not fl.is_grad_enabled()
+        assert fl.is_grad_enabled()
+
+
+def test_inference_tensors_are_refused_by_saving(x):
+    with fl.inference_mode():
+        assert fl.is_inference_mode_enabled() and not fl.is_grad_enabled()
+        a = fl.ones(2)
+    assert a.is_inference() and not x.is_inference()
+    with pytest.raises(fl.AutogradError, match="inference_mode.*clone"):
+        a * x
+    assert (a.clone() * x).requires_grad
+    assert not fl.is_inference_mode_enabled()
+
+
+def test_inference_tensors_are_usable_without_grad(x):
+    with fl.inference_mode():
+        a = x * 2
+        a.add_(1)
+    assert a.tolist() == [3.0, 3.0]
+    assert (a + 1).tolist() == [4.0, 4.0]
+
+
+def test_inference_mode_off():
+    with fl.inference_mode(False):
+        assert not fl.ones(2).is_inference()
+
+
+def test_detach_shares_memory_and_version(x):
+    y = x.exp()
+    d = y.detach()
+    assert not d.requires_grad and d.grad_fn is None
+    assert d.data_ptr() == y.data_ptr()
+    d.zero_()
+    assert y.tolist() == [0.0, 0.0]
+    with pytest.raises(fl.AutogradError, match="ExpBackward.*zero_"):
+        y.sum().backward()
+
+
+def test_data_shares_memory_but_no_version(x):
+    y = x * 2
+    z = y.exp()
+    y.data.zero_()
+    assert y.tolist() == [0.0, 0.0]
+    z.sum().backward()
+
+
+def test_detach_in_place(x):
+    y = x * 2
+    y.detach_()
+    assert y.is_leaf and not y.requires_grad
+
+
+def test_optimizer_like_update_under_no_grad(x):
+    (x * x).sum().backward()
+    with fl.no_grad():
+        x -= 0.1 * x.grad
+    assert x.is_leaf and x.requires_grad
+    assert fl.allclose(x.detach(), fl.full((2,), 0.8))
