@@ -63,6 +63,7 @@ int = _C.int32
 
 from flambeau._functions import (  # noqa: E402
     allclose,
+    argwhere,
     atleast_1d,
     atleast_2d,
     atleast_3d,
@@ -70,20 +71,32 @@ from flambeau._functions import (  # noqa: E402
     broadcast_tensors,
     can_cast,
     cartesian_prod,
+    column_stack,
+    cross,
+    detach,
     diag,
     diag_embed,
+    dist,
+    dsplit,
     dstack,
     einsum,
     equal,
+    hsplit,
     hstack,
     is_floating_point,
+    isin,
+    kron,
     meshgrid,
     movedim,
     numel,
+    ravel,
+    rot90,
     tensor_split,
     tensordot,
     unique,
     unique_consecutive,
+    use_deterministic_algorithms,
+    vsplit,
     vstack,
 )
 from flambeau._print import set_printoptions  # noqa: E402
@@ -120,12 +133,13 @@ e = 2.718281828459045
 newaxis = None
 
 _tensor.attach()
-for _name in ("allclose", "equal", "movedim", "diag", "diag_embed", "tensor_split", "unique", "unique_consecutive"):
+for _name in ("allclose", "equal", "movedim", "diag", "diag_embed", "tensor_split", "unique", "unique_consecutive", "argwhere", "cross",
+    "dist", "dsplit", "hsplit", "kron", "rot90", "vsplit"):
     setattr(Tensor, _name, getattr(_functions, _name))
 setattr(Tensor, "moveaxis", movedim)  # noqa: B010
 
 # Imported when they are first used.
-_LAZY = {"autograd", "cuda", "datasets", "nn", "optim", "random", "serialization", "special", "testing", "utils"}
+_LAZY = {"autograd", "cuda", "datasets", "nn", "optim", "random", "serialization", "testing", "utils"}
 _LAZY_NAMES = {"save": "serialization", "load": "serialization"}
 
 if _TYPE_CHECKING:

@@ -346,3 +346,82 @@ def _unique_slices(input: Tensor, return_inverse: bool, return_counts: bool, dim
     inverse = ops.empty((flat.shape[0],), dtype=_C.int64)
     inverse[order] = group
     return _chosen(values, inverse, ops.bincount(group), return_inverse, return_counts)
+
+
+def column_stack(tensors: Sequence[Tensor]) -> Tensor:
+    """Joins along the second axis, vectors as columns."""
+    return ops.cat([t.reshape(-1, 1) if t.ndim < 2 else t for t in tensors], 1)
+
+
+def hsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+    """`tensor_split` along the second axis (the first for vectors)."""
+    return tensor_split(input, indices_or_sections, 0 if input.ndim == 1 else 1)
+
+
+def vsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+    """`tensor_split` along the first axis."""
+    return tensor_split(input, indices_or_sections, 0)
+
+
+def dsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+    """`tensor_split` along the third axis."""
+    return tensor_split(input, indices_or_sections, 2)
+
+
+def ravel(input: Tensor) -> Tensor:
+    """All elements along one axis."""
+    return input.reshape(-1)
+
+
+def detach(input: Tensor) -> Tensor:
+    """The same memory without history."""
+    return input.detach()
+
+
+def argwhere(input: Tensor) -> Tensor:
+    """The indices of the elements that are not zero, one row each."""
+    return ops.nonzero(input)
+
+
+def dist(input: Tensor, other: Tensor, p: float = 2.0) -> Tensor:
+    """The p-norm of the difference."""
+    return ops.norm(input - other, p)
+
+
+def cross(input: Tensor, other: Tensor, dim: int = -1) -> Tensor:
+    """The vector product along an axis of size 3."""
+    if input.shape[dim] != 3 or other.shape[dim] != 3:
+        raise _C.ShapeError(f"cross: sizes {input.shape[dim]} and {other.shape[dim]} along axis {dim}; expected 3")
+    a, b = input.unbind(dim), other.unbind(dim)
+    return ops.stack([a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]], dim)
+
+
+def kron(input: Tensor, other: Tensor) -> Tensor:
+    """The Kronecker product."""
+    n = max(input.ndim, other.ndim)
+    a = input.reshape([1] * (n - input.ndim) + list(input.shape))
+    b = other.reshape([1] * (n - other.ndim) + list(other.shape))
+    wide = a.reshape([s for size in a.shape for s in (size, 1)]) * b.reshape([s for size in b.shape for s in (1, size)])
+    return wide.reshape([i * j for i, j in zip(a.shape, b.shape, strict=True)])
+
+
+def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
+    """Turned by k quarter turns from the first axis towards the second."""
+    i, j = dims
+    k %= 4
+    if k == 0:
+        return input.clone()
+    if k == 2:
+        return ops.flip(input, (i, j))
+    turned = input.transpose(i, j)
+    return ops.flip(turned, (i,)) if k == 1 else ops.flip(turned, (j,))
+
+
+def isin(elements: Tensor, test_elements: Tensor, *, invert: bool = False) -> Tensor:
+    """True where an element is among the test elements."""
+    found = (elements.unsqueeze(-1) == test_elements.reshape(-1)).any(-1)
+    return ~found if invert else found
+
+
+def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
+    """Accepted for PyTorch's sake: every op gives the same bits from the same inputs already."""

@@ -305,6 +305,18 @@ def _random_(self: Tensor, *bounds: int, generator: Any = None) -> Tensor:
     return ops.random_between_(self, low, high, generator=generator)
 
 
+def _fill_diagonal_(self: Tensor, fill_value: float, wrap: bool = False) -> Tensor:
+    """Writes one value along the main diagonal; `wrap` starts it anew below a tall matrix."""
+    if self.ndim < 2 or (self.ndim > 2 and len(set(self.shape)) > 1):
+        raise _C.ShapeError(f"fill_diagonal_: the tensor has shape {list(self.shape)}; expected a matrix, or equal sizes")
+    step = sum(self.stride())
+    count = min(self.shape)
+    if wrap and self.ndim == 2 and self.shape[0] > self.shape[1]:
+        count = (self.numel() + self.shape[1]) // (self.shape[1] + 1)
+    ops.as_strided(self, (count,), (step,), self.storage_offset()).fill_(fill_value)
+    return self
+
+
 def _new_tensor(self: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     return tensor(data, dtype=self.dtype if dtype is None else dtype, device=device, requires_grad=requires_grad)
 
@@ -349,6 +361,11 @@ def attach() -> None:
         "pin_memory": lambda self: self,
         "get_device": lambda self: -1,
         "ravel": lambda self: self.reshape(-1),
+        "where": lambda self, condition, other: ops.where(condition, self, other),
+        "sum_to_size": lambda self, *size: ops.sum_to(self, size[0] if len(size) == 1 and not isinstance(size[0], int) else size),
+        "new_empty_strided": lambda self, size, stride, **kw: ops.empty_strided(size, stride, **{"dtype": self.dtype, **kw}),
+        "resize_as_": lambda self, other: self.resize_(other.shape),
+        "fill_diagonal_": _fill_diagonal_,
         "__array_priority__": 1000,
         "__bool__": Tensor.__bool__,
     }  # fmt: skip
