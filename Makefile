@@ -20,9 +20,7 @@ ONEDNN ?= ON
 BUILD  ?= build/editable
 TESTS  ?= tests
 PYTEST_ARGS ?= -q
-# PyTorch without CUDA comes from its own index; where that can not be reached, PyPI's is taken.
 TORCH       ?= torch==2.13.0
-TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 TORCH_DIR   ?= build/torch
 
 SHELL := /bin/bash
@@ -87,7 +85,7 @@ test: $(VENV)/.built
 # ---- comparisons
 
 $(TORCH_DIR)/.stamp: $(VENV)/.deps
-	$(PIP) install --retries 1 --target $(TORCH_DIR) --upgrade --extra-index-url $(TORCH_INDEX) $(TORCH)
+	$(PIP) install --target $(TORCH_DIR) --upgrade $(TORCH)
 	rm -rf $(TORCH_DIR)/numpy $(TORCH_DIR)/numpy-* $(TORCH_DIR)/numpy.libs
 	touch $@
 

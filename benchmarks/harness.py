@@ -106,7 +106,7 @@ class Report:
     versions: dict[str, str]
     rounds: int
     threads: int
-    load_before: float
+    load: tuple[float, float]  # before and after, the 1-minute averages
     results: list[Result]
 
     def as_json(self) -> dict[str, Any]:
@@ -116,7 +116,7 @@ class Report:
             "versions": self.versions,
             "rounds": self.rounds,
             "threads": self.threads,
-            "load_before": self.load_before,
+            "load_before_and_after": self.load,
             "results": [result.as_json() for result in self.results],
         }
 
@@ -178,7 +178,8 @@ def run(
                 values = library.measure([r.case for r in group], threads)["values"]
                 for r in group:
                     (r.ours if library is ours else r.theirs).append(values[r.case.name])
-    return Report(machine(), versions, rounds, threads, load_before, results)
+    load = (load_before, os.getloadavg()[0])
+    return Report(machine(), versions, rounds, threads, load, results)
 
 
 def _what(group: Sequence[Result]) -> str:

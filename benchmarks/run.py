@@ -2,7 +2,7 @@
 
     python benchmarks/run.py                                   # PyTorch where this Python has it
     python benchmarks/run.py --torch PYTHON --suite overhead   # PyTorch of another environment
-    python benchmarks/run.py --torch PYTHON --json out.json --markdown benchmarks/RESULTS.md
+    python benchmarks/run.py --torch PYTHON --markdown benchmarks/RESULTS.md --readme README.md
 
 Both libraries run the same code (suites/), each in its own processes, in turn. Run it on a machine that
 does nothing else.
@@ -32,6 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, default=2, help="for both (%(default)s)")
     parser.add_argument("--json", metavar="FILE", help="write every round's values there")
     parser.add_argument("--markdown", metavar="FILE", help="write the table there")
+    parser.add_argument("--readme", metavar="FILE", help="replace the table of speed in it")
     args = parser.parse_args(argv)
     if args.rounds < 1 or args.threads < 1:
         parser.error("--rounds and --threads must be at least 1")
@@ -49,6 +50,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         pathlib.Path(args.json).write_text(json.dumps(report.as_json(), indent=1) + "\n")
     if args.markdown:
         pathlib.Path(args.markdown).write_text(table.as_markdown(report, _command(args)))
+    if args.readme:
+        readme = pathlib.Path(args.readme)
+        readme.write_text(table.in_readme(readme.read_text(), report))
     return 0
 
 

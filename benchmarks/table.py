@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections.abc import Sequence
 
 from harness import Report, Result
 
 HEAD = ["", "flambeau", "PyTorch", "ratio", "target"]
+MARKER = "<!-- speed table: from benchmarks/RESULTS.md -->"
+LEGEND = "Medians (lowest..highest round):"
 
 
 def rows(results: Sequence[Result]) -> list[list[str]]:
@@ -36,8 +39,6 @@ def as_text(report: Report) -> str:
 
 def as_markdown(report: Report, command: str) -> str:
     """A page of its own."""
-    lines = [HEAD, ["---"] * len(HEAD), *rows(report.results)]
-    table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
     return (
         "# Results of the benchmarks\n\n"
         f"{describe(report)}\n\n"
@@ -45,8 +46,27 @@ def as_markdown(report: Report, command: str) -> str:
         "Medians over the rounds, with the lowest and the highest round; each round has its own processes, "
         "flambeau's\nand PyTorch's in turn. The ratio is of the medians, flambeau over PyTorch: below 1 "
         "flambeau is faster or smaller.\n\n"
-        f"{table}\n"
+        f"{_markdown(report.results)}\n"
     )
+
+
+def in_readme(readme: str, report: Report) -> str:
+    """The text of the README with its table of speed made anew: the table and the line after MARKER.
+
+    Raises:
+        ValueError: the marker does not stand there exactly once.
+    """
+    if readme.count(MARKER) != 1:
+        raise ValueError(f"expected exactly one line '{MARKER}'")
+    old = re.compile(re.escape(MARKER) + r"\n(?:\n(?:\|.*\n)+\n" + re.escape(LEGEND) + r".*\n)?")
+    table = _markdown([r for r in report.results if r.case.headline])
+    new = f"{MARKER}\n\n{table}\n\n{LEGEND} {describe(report)}.\n"
+    return old.sub(lambda _: new, readme)
+
+
+def _markdown(results: Sequence[Result]) -> str:
+    lines = [HEAD, ["---"] * len(HEAD), *rows(results)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def describe(report: Report) -> str:
@@ -54,7 +74,7 @@ def describe(report: Report) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in report.versions.items())
     return (
         f"{report.machine}; {versions}; {report.threads} threads, {report.rounds} rounds, "
-        f"load before the run {report.load_before:.1f}"
+        f"load {report.load[0]:.1f} before and {report.load[1]:.1f} after"
     )
 
 

@@ -23,3 +23,4 @@ class Case:
     fresh: str = ""  # "", "peak" or "import"
     max_ratio: float | None = None  # target: flambeau / PyTorch at most
     max_value: float | None = None  # target: flambeau at most, in the unit
+    headline: bool = True  # stands in the README's table too

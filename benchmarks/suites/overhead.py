@@ -15,6 +15,7 @@ STATEMENTS = {
     "view": "a.view(2, 8)",
     "transpose": "a.transpose(0, 1)",
 }
+HEADLINES = ("a + b", "a[0]")
 
 
 def plain(tl: Any) -> dict[str, Any]:
@@ -40,9 +41,9 @@ def chain(tl: Any) -> dict[str, Any]:
 
 
 CASES = [
-    *(Case(f"{name}, 4x4", "ns", plain, text, max_ratio=0.4) for name, text in STATEMENTS.items()),
     *(
-        Case(f"{name}, 4x4, requires_grad", "ns", recorded, text, max_ratio=0.4)
+        Case(f"{name}, 4x4{suffix}", "ns", setup, text, max_ratio=0.4, headline=name in HEADLINES)
+        for suffix, setup in (("", plain), (", requires_grad", recorded))
         for name, text in STATEMENTS.items()
     ),
     Case("backward of 50 small ops", "us", chain, "y.backward(retain_graph=True)", max_ratio=0.5),

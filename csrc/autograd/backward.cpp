@@ -199,7 +199,7 @@ class Backward {
         if (Tensor t = weak->lock(); t.defined() && call.in[nr].defined()) add_to(ensure_meta(t).grad, call.in[nr]);
     }
     // A leaf that was asked for is not accumulated into, but its hooks see its gradient.
-    if (!p.captures.empty() && node.edges.empty())
+    if (!p.captures.empty() && node.edges.size() == 0)
       if (auto* leaf = dynamic_cast<AccumulateGrad*>(&node); leaf && call.in[0].defined()) call.in[0] = leaf->hooked(call.in[0]);
     for (auto& [nr, which] : p.captures)
       if (call.in[nr].defined()) results_[which] = call.in[nr];

@@ -127,7 +127,10 @@ void set_requires_grad(const Tensor& t, bool on) {
     raise<AutogradError>("requires_grad: only leaf tensors can be changed; use y.detach() for a tensor that does not require grad");
   if (t.impl()->inference && on)
     raise<AutogradError>("requires_grad: a tensor made in inference_mode can not require gradients; clone() it outside first");
-  if (on && is_leaf(t)) t.impl()->requires_grad = true;
+  if (on && is_leaf(t)) {
+    ensure_meta(t);  // now: later several threads may be first to use the leaf
+    t.impl()->requires_grad = true;
+  }
   if (!on) t.impl()->requires_grad = false;
 }
 

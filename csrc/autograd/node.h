@@ -59,7 +59,7 @@ struct NodeHook : RefCounted {
 // A pointer to a tensor that the tensor's own death clears; safe from any thread.
 class WeakTensor final : public RefCounted {
  public:
-  explicit WeakTensor(TensorImpl* impl) : impl_(impl) {}
+  explicit WeakTensor(TensorImpl* impl) : impl_(impl) { impl->hold_weakly(); }
   Tensor lock() {
     std::lock_guard guard(mutex_);
     if (impl_ && impl_->try_retain()) return Tensor(Ref<TensorImpl>::adopt(impl_));

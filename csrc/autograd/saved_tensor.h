@@ -35,16 +35,18 @@ class SavedTensor {
 class SavedOperand {
  public:
   void save(const Operand& x) {
-    if (x.is_tensor()) tensor_.save(x.tensor());
+    is_tensor_ = x.is_tensor();
+    if (is_tensor_) tensor_.save(x.tensor());
     else number_ = x.number();
   }
   void save_copy(const Operand& x) {
-    if (x.is_tensor()) tensor_.save_copy(x.tensor());
+    is_tensor_ = x.is_tensor();
+    if (is_tensor_) tensor_.save_copy(x.tensor());
     else number_ = x.number();
   }
   // `keep` holds the tensor that the returned operand refers to.
   Operand unpack(Node& node, const char* what, Tensor& keep) const {
-    if (!tensor_.defined()) return Operand(number_);
+    if (!is_tensor_) return Operand(number_);
     keep = tensor_.unpack(node, what);
     return Operand(keep);
   }
@@ -53,6 +55,7 @@ class SavedOperand {
  private:
   SavedTensor tensor_;
   Scalar number_;
+  bool is_tensor_ = false;
 };
 
 // How a broadcast, promoted input's gradient has to be fitted back: summed to its shape, cast to its type.

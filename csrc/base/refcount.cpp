@@ -34,6 +34,12 @@ struct ThreadExit {
   }
 };
 
+// Every thread whose lists hold something gives them back, also one that only frees.
+void register_exit() {
+  static thread_local ThreadExit at_exit;
+  (void)at_exit;
+}
+
 }  // namespace
 
 void* small_alloc(size_t size_bytes) {
@@ -44,8 +50,6 @@ void* small_alloc(size_t size_bytes) {
       --lists.count[k];
       return block;
     }
-    static thread_local ThreadExit at_exit;
-    (void)at_exit;
     size_bytes = (k + 1) * kStep;
   }
   if (void* p = std::malloc(size_bytes)) return p;
@@ -56,6 +60,7 @@ void small_free(void* block, size_t size_bytes) noexcept {
   const size_t k = (size_bytes - 1) / kStep;
   if (k < kClasses && lists.count[k] < kKeep) {
     auto* b = static_cast<Block*>(block);
+    if (!lists.head[k]) register_exit();
     b->next = lists.head[k];
     lists.head[k] = b;
     ++lists.count[k];

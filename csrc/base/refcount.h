@@ -26,9 +26,13 @@ class RefCounted {
 
   void retain() const noexcept { refs_.fetch_add(1, std::memory_order_relaxed); }
   void release() const noexcept {
-    if (refs_.load(std::memory_order_acquire) == 1 || refs_.fetch_sub(1, std::memory_order_acq_rel) == 1)
+    // Whoever holds the only reference needs no atomic subtraction, unless somebody may still revive the
+    // object through try_retain().
+    if ((!held_weakly_ && refs_.load(std::memory_order_acquire) == 1) || refs_.fetch_sub(1, std::memory_order_acq_rel) == 1)
       const_cast<RefCounted*>(this)->destroy();
   }
+  // To be called, by an owner of a reference, before try_retain() is ever used on the object.
+  void hold_weakly() noexcept { held_weakly_ = true; }
   // Takes a reference unless the object is already being destroyed.
   bool try_retain() const noexcept {
     uint32_t seen = refs_.load(std::memory_order_relaxed);
@@ -43,6 +47,7 @@ class RefCounted {
   virtual void destroy() noexcept { delete this; }
 
   mutable std::atomic<uint32_t> refs_{1};
+  bool held_weakly_ = false;
 };
 
 // Owning pointer to a RefCounted object.

@@ -497,8 +497,8 @@ void init_autograd(nb::module_& m) {
       hooks_of(*node).tensor.push_back({next_hook_id(), meta_of(x)->output_nr, hook});
     } else {
       ensure_meta(x).hooks.emplace_back(next_hook_id(), hook);
-      track(tensor.ptr());
     }
+    track(tensor.ptr());
     return HookRemover{hook, {}};
   });
   m.def("register_post_accumulate_hook", [](nb::handle tensor, nb::callable fn) {

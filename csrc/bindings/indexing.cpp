@@ -27,10 +27,19 @@ Tensor apply_slice(const Tensor& x, int64_t dim, PyObject* o) {
 bool is_integer(PyObject* o) { return PyLong_Check(o) && !PyBool_Check(o); }
 
 // How many axes of x an item takes.
-int consumed(PyObject* o) {
+int consumed(PyObject* o, const Tensor& made) {
   if (o == Py_None || o == Py_Ellipsis || PyBool_Check(o)) return 0;
-  if (is_tensor(o) && tensor_of(o).dtype() == DType::Bool) return tensor_of(o).ndim();
-  return 1;
+  const Tensor& t = is_tensor(o) ? tensor_of(o) : made;
+  return t.defined() && t.dtype() == DType::Bool ? t.ndim() : 1;
+}
+
+// A list or an array as an index tensor; undefined for everything else.
+Tensor made_of(PyObject* o) {
+  if (is_integer(o) || PySlice_Check(o) || o == Py_Ellipsis || o == Py_None || is_tensor(o) || PyBool_Check(o)) return {};
+  if (PyIndex_Check(o) && !PySequence_Check(o)) return {};  // a NumPy integer; an array is a sequence, too
+  if (!PySequence_Check(o) && !PyObject_CheckBuffer(o)) return {};
+  Tensor t = tensor_from(o, std::nullopt);
+  return t.numel() == 0 && is_float(t.dtype()) ? op::cast(t, DType::Int64) : t;
 }
 
 struct Parsed {
@@ -80,8 +89,10 @@ Parsed parse(const Tensor& x, PyObject* index) {
   }
   int taken = 0;
   bool ellipsis = false;
+  std::vector<Tensor> made;
   for (Py_ssize_t i = 0; i < n; ++i) {
-    taken += consumed(items[i]);
+    made.push_back(made_of(items[i]));
+    taken += consumed(items[i], made.back());
     if (items[i] == Py_Ellipsis) {
       if (ellipsis) raise<IndexError>("index: more than one ellipsis");
       ellipsis = true;
@@ -101,8 +112,8 @@ Parsed parse(const Tensor& x, PyObject* index) {
     } else if (o == Py_None) {
       out.view = op::unsqueeze(out.view, dim);
       ++dim;
-    } else if (is_tensor(o)) {
-      const Tensor& t = tensor_of(o);
+    } else if (is_tensor(o) || made[i].defined()) {
+      const Tensor& t = made[i].defined() ? made[i] : tensor_of(o);
       if (t.ndim() == 0 && t.dtype() != DType::Bool && !is_float(t.dtype()))
         out.view = op::select(out.view, dim, item_of(t).as_int());
       else add_index(out, dim, t);
@@ -110,10 +121,6 @@ Parsed parse(const Tensor& x, PyObject* index) {
       add_index(out, dim, tensor_from(o, std::nullopt));
     } else if (PyIndex_Check(o)) {
       out.view = op::select(out.view, dim, to_int(o, "index", "index"));
-    } else if (PySequence_Check(o) || PyObject_CheckBuffer(o)) {
-      Tensor t = tensor_from(o, std::nullopt);
-      if (t.numel() == 0 && is_float(t.dtype())) t = op::cast(t, DType::Int64);
-      add_index(out, dim, t);
     } else {
       raise<TypeMismatch>("index: got a ", Py_TYPE(o)->tp_name, "; expected integers, slices, None, ..., masks or integer tensors");
     }

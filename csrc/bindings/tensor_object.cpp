@@ -358,6 +358,7 @@ PyObject* get_base(PyObject* self, void*) {
 }
 
 PyGetSetDef getset[] = {
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
     {"shape", get_shape, nullptr, nullptr, nullptr},
     {"ndim", get_ndim, nullptr, nullptr, nullptr},
     {"dtype", get_dtype, nullptr, nullptr, nullptr},

@@ -142,6 +142,8 @@ Tensor arange(Scalar start, Scalar end, Scalar step, OptType dtype, OptDevice de
   const bool whole = !start.is_float() && !end.is_float() && !step.is_float();
   const DType type = dtype.value_or(whole ? DType::Int64 : default_dtype());
   if (step.as_double() == 0) raise<ArgumentError>("arange: step = 0; expected a step other than zero");
+  if ((end.as_double() - start.as_double()) * step.as_double() < 0)
+    raise<ArgumentError>("arange: start = ", start, ", end = ", end, ", step = ", step, "; expected a step towards end");
   int64_t n = 0;
   if (whole) {
     const int64_t a = start.as_int(), b = end.as_int(), s = step.as_int();

@@ -213,15 +213,17 @@ Tensor run_each(const EachKernel& kernel, const char* op, DType result, DType ty
   // Equal shapes and strides (or numbers) need no broadcasting.
   const Tensor* first = nullptr;
   bool same = true;
-  bool meta = false;
+  bool meta = false, data = false;
   for (int k = 0; k < n; ++k) {
     if (!in[k].is_tensor() || !in[k].tensor().defined()) continue;
     const Tensor& x = in[k].tensor();
     meta = meta || x.is_meta();
+    data = data || (!x.is_meta() && x.ndim() > 0);
     if (!first) first = &x;
     else same = same && x.sizes() == first->sizes() && x.strides() == first->strides();
   }
   if (!first) raise<TypeMismatch>(op, ": expected at least one tensor among the operands");
+  if (meta && data) raise<DeviceError>(op, ": tensors on meta and on cpu in one call; expected all on one device");
   Tensor y;
   const Device device = meta ? Device{DeviceKind::Meta} : first->device();
   if (same && first->is_contiguous()) y = empty_strided(first->sizes(), first->strides(), result, device);

@@ -74,8 +74,11 @@ Tensor new_output(const char* op, IntList sizes, DType dtype, Device device);
 
 inline void note_device(Device& device, bool& found, const Tensor& x) {
   if (!x.defined()) return;
-  if (!found || x.is_meta()) device = x.device();
-  found = true;
+  // A 0-d tensor goes with any device.
+  if (found && x.ndim() > 0 && x.is_meta() != device.is_meta())
+    raise<DeviceError>("tensors on ", device, " and on ", x.device(), " in one call; expected all on one device");
+  if (x.is_meta() || (!found && !device.is_meta())) device = x.device();
+  found = found || x.ndim() > 0;
 }
 inline void note_device(Device& device, bool& found, const Operand& x) {
   if (x.is_tensor()) note_device(device, found, x.tensor());

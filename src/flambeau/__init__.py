@@ -12,11 +12,14 @@ Example:
 from __future__ import annotations
 
 import importlib as _importlib
-from typing import TYPE_CHECKING as _TYPE_CHECKING
-from typing import Any as _Any
+import typing as _typing
 
-from flambeau import _openmp  # noqa: F401  (before the extension is loaded)
-from flambeau import _C, _functions, _tensor
+from flambeau import (
+    _C,
+    _functions,
+    _openmp,  # noqa: F401  (before the extension is loaded)
+    _tensor,
+)
 from flambeau._C import (
     AutogradError,
     DeviceError,
@@ -99,7 +102,9 @@ from flambeau._functions import (  # noqa: E402
     vsplit,
     vstack,
 )
+from flambeau._info import finfo, iinfo, show_config  # noqa: E402
 from flambeau._print import set_printoptions  # noqa: E402
+from flambeau._random import get_rng_state, initial_seed, manual_seed, seed, set_rng_state  # noqa: E402
 from flambeau._tensor import (  # noqa: E402
     as_tensor,
     asarray,
@@ -119,8 +124,6 @@ from flambeau.autograd.modes import (  # noqa: E402
     no_grad,
     set_grad_enabled,
 )
-from flambeau._random import get_rng_state, initial_seed, manual_seed, seed, set_rng_state  # noqa: E402
-from flambeau._info import finfo, iinfo, show_config  # noqa: E402
 
 __version__ = "0.1.0"
 
@@ -142,12 +145,12 @@ setattr(Tensor, "moveaxis", movedim)  # noqa: B010
 _LAZY = {"autograd", "cuda", "datasets", "nn", "optim", "random", "serialization", "testing", "utils"}
 _LAZY_NAMES = {"save": "serialization", "load": "serialization"}
 
-if _TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from flambeau import autograd, datasets, nn, optim, serialization, utils
     from flambeau.serialization import load, save
 
 
-def __getattr__(name: str) -> _Any:
+def __getattr__(name: str) -> _typing.Any:
     if name in _LAZY:
         return _importlib.import_module(f"flambeau.{name}")
     if name in _LAZY_NAMES:

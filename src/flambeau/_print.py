@@ -76,7 +76,7 @@ def _formatter(x: Tensor) -> Callable[[Any], str]:
     whole = all(v == math.ceil(v) for v in finite)
     high, low = max(finite, default=0.0), min(finite, default=0.0)
     if whole:
-        sci = bool(finite) and high / low > 1000.0 and high > 1e8 or high > 1e8
+        sci = bool(finite) and (high / low > 1000.0 or high > 1e8)
     else:
         sci = bool(finite) and (high / low > 1000.0 or high > 1e8 or low < 1e-4)
     if _Options.sci_mode is not None:
@@ -89,7 +89,8 @@ def _formatter(x: Tensor) -> Callable[[Any], str]:
             return f"{v:.{precision}e}"
         return f"{v:.0f}." if whole else f"{v:.{precision}f}"
 
-    width = max((len(one(v)) for v in values), default=0)
+    # NaN, infinities and zeros stand in a column as wide as the others need.
+    width = max((len(one(v)) for v in values if math.isfinite(v) and v != 0), default=0)
     return lambda v: one(v).rjust(width)
 
 

@@ -83,7 +83,7 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, req
         count = (len(view) - offset) // size
     if offset + count * size > len(view):
         raise ValueError(f"frombuffer: {count} elements of {size} bytes from {offset} reach past the buffer's {len(view)} bytes")
-    formats = {"bool": "?", "uint8": "B", "int8": "b", "int16": "h", "int32": "i", "int64": "q", "float32": "f", "float64": "d"}
+    formats: dict[str, Any] = {"bool": "?", "uint8": "B", "int8": "b", "int16": "h", "int32": "i", "int64": "q", "float32": "f", "float64": "d"}
     part = view[offset : offset + count * size]
     if dtype.name in ("float16", "bfloat16"):
         return _C.from_buffer(part).view(dtype)
@@ -171,9 +171,10 @@ def _numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
 def _array(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
     import numpy as np
 
-    out = self.numpy()
+    out: np.ndarray = self.numpy()
     if dtype is not None and out.dtype != np.dtype(dtype):
-        return out.astype(dtype)
+        out = out.astype(dtype)
+        copy = False
     return out.copy() if copy else out
 
 
@@ -390,6 +391,7 @@ def broadcast_shapes(*shapes: Sequence[int] | int) -> Any:
         for i in range(1, len(sizes) + 1):
             if sizes[-i] != out[-i] and sizes[-i] != 1:
                 if out[-i] != 1:
-                    raise _C.ShapeError(f"broadcast_shapes: shapes {', '.join(map(str, shapes))} do not broadcast: {out[-i]} and {sizes[-i]}")
+                    given = ", ".join(map(str, shapes))
+                    raise _C.ShapeError(f"broadcast_shapes: shapes {given} do not broadcast: {out[-i]} and {sizes[-i]}")
                 out[-i] = sizes[-i]
     return _C.Size(out)

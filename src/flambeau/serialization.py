@@ -26,7 +26,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flambeau import _C
-from flambeau._C import Tensor, ops
+from flambeau._C import Tensor
 
 _FORMAT = "flambeau.format"
 _STRUCTURE = "flambeau.structure"

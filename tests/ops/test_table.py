@@ -12,7 +12,19 @@ import numpy as np
 import pytest
 from references import REFERENCES
 from support.compare import assert_near, bits
-from support.table import OPS, arrays, call, cases, is_spec, make, map_arrays, reference, seeded, strided, tensors
+from support.table import (
+    OPS,
+    arrays,
+    call,
+    cases,
+    is_spec,
+    make,
+    map_arrays,
+    reference,
+    seeded,
+    strided,
+    tensors,
+)
 
 import flambeau as fl
 from flambeau import _C

@@ -15,10 +15,10 @@ import zlib
 import numpy as np
 import scipy.special
 from opgen.table import Op, load
-from support.compare import NUMPY_TYPES
 
 import flambeau as fl
 from flambeau import _C
+from support.compare import NUMPY_TYPES
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OPS = load(ROOT / "ops")

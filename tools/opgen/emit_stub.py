@@ -17,8 +17,10 @@ class Size(tuple[int, ...]):
     def numel(self) -> int: ...
 
 class dtype:
+    name: str
     itemsize: int
     is_floating_point: bool
+    is_complex: bool
     is_signed: bool
 
 class device:
@@ -27,18 +29,31 @@ class device:
     def __init__(self, spec: Any, index: int | None = ...) -> None: ...
 
 class Generator:
-    device: device
+    device: Any
     def __init__(self, device: Any = ...) -> None: ...
     def manual_seed(self, seed: int) -> Generator: ...
-    def seed(self) -> int: ...
     def initial_seed(self) -> int: ...
     def get_state(self) -> Tensor: ...
     def set_state(self, state: Tensor) -> Generator: ...
 
+class ShapeError(ValueError): ...
+class DTypeError(TypeError): ...
+class DeviceError(RuntimeError): ...
+class AutogradError(RuntimeError): ...
+
+# Inside of Tensor the plain names are its attributes.
+_dtype = dtype
+_device = device
+
+default_generator: Generator
+
+def tensor_from(data: Any, dtype: Any) -> Tensor: ...
+def from_buffer(exporter: Any) -> Tensor: ...
+def from_dlpack(capsule: Any) -> Tensor: ...
+def to(x: Tensor, dtype: Any, device: Any, copy: bool) -> Tensor: ...
+def __getattr__(name: str) -> Any: ...
+
 '''
-
-_RESERVED = {"lambda", "from", "in", "is", "not", "and", "or", "del"}
-
 
 def _result(op: Op) -> str:
     if op.sig.is_list:
@@ -46,6 +61,10 @@ def _result(op: Op) -> str:
     if len(op.sig.outs) == 1:
         return "Tensor"
     return "tuple[" + ", ".join("Tensor" for _ in op.sig.outs) + "]" if op.sig.outs else "None"
+
+
+def _alias(stub: str) -> str:
+    return {"dtype": "_dtype", "dtype | None": "_dtype | None", "device | str | None": "_device | str | None"}.get(stub, stub)
 
 
 def _arguments(op: Op, method: bool) -> str:
@@ -56,17 +75,23 @@ def _arguments(op: Op, method: bool) -> str:
             parts.append("*")
             star = True
         optional = optional or a.default is not None
+        if not star and a.type.spelling in ("int[]", "dim[]") and all(b.keyword_only for b in op.sig.args[op.sig.args.index(a) + 1 :]):
+            parts.append(f"*{a.name}: Any")  # f(2, 3) and f((2, 3))
+            star = True
+            continue
         default = " = ..." if a.default is not None else ""
-        parts.append(f"{a.name}: {a.type.stub}{default}")
+        parts.append(f"{a.name}: {_alias(a.type.stub)}{default}")
     text = ", ".join(parts)
-    return text + (", *args: Any, **kwargs: Any" if not star else ", **kwargs: Any")
+    return text + ", **kwargs: Any"
 
 
-def _function(name: str, ops: Sequence[Op], method: bool, indent: str) -> list[str]:
+def _function(name: str, ops: Sequence[Op], method: bool, indent: str, static: bool = False) -> list[str]:
     out = []
     for op in ops:
         if len(ops) > 1:
             out.append(f"{indent}@overload")
+        if static:
+            out.append(f"{indent}@staticmethod")
         out.append(f"{indent}def {name}({_arguments(op, method)}) -> {_result(op)}: ...")
     return out
 
@@ -79,17 +104,16 @@ def stub(table: Mapping[str, Sequence[Op]], tensor_members: str) -> str:
         names = [name, *dict.fromkeys(a for op in ops for a in op.get("aliases", []))]
         inplace = [op for op in ops if op.get("inplace")]
         for shown in names:
-            functions += _function(shown, ops, False, "    @staticmethod\n    " if len(ops) == 1 else "    ") if False else []
             methods_ok = any("method" in op.methods for op in ops)
             takes = [op for op in ops if op.sig.args and op.sig.args[0].type.spelling in ("Tensor", "Operand")]
-            functions += _function(shown, ops, False, "")
+            functions += _function(shown, ops, False, "    ", static=True)
             if inplace:
-                functions += _function(shown + "_", inplace, False, "")
+                functions += _function(shown + "_", inplace, False, "    ", static=True)
             if methods_ok and takes:
                 methods += _function(shown, takes, True, "    ")
                 if inplace:
                     methods += _function(shown + "_", inplace, True, "    ")
-    return _HEAD + "class Tensor:\n" + tensor_members + "\n".join(methods) + "\n\n" + "\n".join(functions) + "\n"
+    return _HEAD + "class Tensor:\n" + tensor_members + "\n".join(methods) + "\n\nclass _Ops:\n    def __getattr__(self, name: str) -> Any: ...\n" + "\n".join(functions) + "\n\nops: _Ops\noptim: Any\n"
 
 
 def docs_page(table: Mapping[str, Sequence[Op]]) -> str:

@@ -68,7 +68,7 @@ class Context:
         if not isinstance(node.func, ast.Name):
             raise self.fail(f"'{ast.unparse(node)}': only ops can be called")
         fn = node.func.id
-        if fn in _META and not (fn in self.ops):
+        if fn in _META and fn not in self.ops:
             return self.meta_call(fn, node)
         if fn == "shape_at" and self.is_composite:  # one size of an argument's shape
             return f"{self.emit(node.args[0])[0]}.size({self.emit(node.args[1])[0]})", "N"

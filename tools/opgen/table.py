@@ -76,7 +76,7 @@ def _construct(node: yaml.Node, file: str, inside_samples: bool = False) -> Any:
         return out
     if isinstance(node, yaml.SequenceNode):
         return [_construct(item, file, inside_samples) for item in node.value]
-    value = yaml.safe_load(yaml.serialize(node)) if isinstance(node, yaml.ScalarNode) else None
+    value = yaml.constructor.SafeConstructor().construct_object(node) if isinstance(node, yaml.ScalarNode) else None
     if value is None and not inside_samples:
         raise TableError(f"{file}:{line}: a null value; leave the key out instead")
     return value

@@ -52,7 +52,7 @@ class FunctionCtx:
 
     @property
     def saved_tensors(self) -> tuple[Tensor, ...]:
-        saved = getattr(self, "_saved", None)
+        saved = self._saved
         if saved is None:
             return tuple(getattr(self, "_to_save", ()))
         return saved.unpack()  # type: ignore[no-any-return]
@@ -61,6 +61,7 @@ class FunctionCtx:
     _dirty: tuple[Tensor, ...] = ()
     _fixed: tuple[Tensor, ...] = ()
     _materialize = True
+    _saved: Any = None
     _function: type[Function]
 
     def _run_backward(self, *grads: Tensor | None) -> tuple[Any, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar
 
 from flambeau import _C
 
@@ -87,10 +87,6 @@ class no_grad(_GradMode):
 
     _on = False
 
-    @overload
-    def __new__(cls, function: F) -> F: ...
-    @overload
-    def __new__(cls) -> no_grad: ...
     def __new__(cls, function: Any = None) -> Any:
         self = super().__new__(cls)
         return self if function is None else self(function)
@@ -129,6 +125,8 @@ class set_grad_enabled(_Mode):
 
 class inference_mode(_Mode):
     """`no_grad`, and the tensors made inside can never take part in a recorded graph."""
+
+    mode: bool
 
     def __new__(cls, mode: Any = True) -> Any:
         self = super().__new__(cls)

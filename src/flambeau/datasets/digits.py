@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flambeau import _C
-from flambeau._C import Tensor, ops
+from flambeau._C import Tensor
 from flambeau.datasets.idx import DatasetError
 from flambeau.utils.data.dataset import Dataset
 

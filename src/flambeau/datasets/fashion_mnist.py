@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flambeau import _C
-from flambeau._C import Tensor, ops
+from flambeau._C import Tensor
 from flambeau.datasets.idx import DatasetError, read_idx
 from flambeau.utils.data.dataset import Dataset
 

@@ -44,6 +44,7 @@ def _run(
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """One layer in one direction; x is [T, B, I], or packed [rows, I] with the batch sizes."""
     w_ih, w_hh, b_ih, b_hh = weights
+    assert w_ih is not None and w_hh is not None
     gx_all = ops.linear(x, w_ih, b_ih)
     if sizes is None:
         gx = list(gx_all.unbind(0))

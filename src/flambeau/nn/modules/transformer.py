@@ -36,7 +36,7 @@ def _clones(module: Module, n: int) -> ModuleList:
 
 
 def _causal_mask(size: int, like: Tensor | None = None) -> Tensor:
-    options = {} if like is None else {"dtype": like.dtype, "device": like.device}
+    options: dict[str, Any] = {} if like is None else {"dtype": like.dtype, "device": like.device}
     return ops.triu(ops.full((size, size), -math.inf, **options), 1)
 
 

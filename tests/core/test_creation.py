@@ -1,0 +1,417 @@
+"""Making tensors: factories, tensor(), from other objects, and back; sizes that can not be."""
+
+from __future__ import annotations
+
+import copy
+import multiprocessing
+import pickle
+
+import numpy as np
+import pytest
+from support.compare import NUMPY_TYPES
+
+import flambeau as fl
+
+TYPES = [fl.bool, fl.uint8, fl.int8, fl.int16, fl.int32, fl.int64, fl.float16, fl.bfloat16, fl.float32, fl.float64]
+each_type = pytest.mark.parametrize("dtype", TYPES, ids=lambda t: t.name)
+
+
+# ---------------------------------------------------------------- factories
+
+
+@each_type
+def test_zeros_ones_full_empty(dtype):
+    assert fl.zeros(2, 3, dtype=dtype).tolist() == [[0] * 3] * 2
+    assert fl.ones((2, 3), dtype=dtype).tolist() == [[1] * 3] * 2
+    assert fl.full((2,), 1, dtype=dtype).tolist() == [1, 1]
+    e = fl.empty([4, 1], dtype=dtype)
+    assert (e.shape, e.dtype) == ((4, 1), dtype)
+
+
+def test_default_type():
+    assert fl.zeros(1).dtype is fl.float32
+    fl.set_default_dtype(fl.float64)
+    assert fl.zeros(1).dtype is fl.float64 and fl.tensor(1.5).dtype is fl.float64 and fl.rand(1).dtype is fl.float64
+    with pytest.raises((TypeError, fl.DTypeError)):
+        fl.set_default_dtype(fl.int64)
+
+
+@pytest.mark.parametrize("value, dtype", [(True, fl.bool), (3, fl.int64), (2.5, fl.float32)], ids=str)
+def test_full_takes_the_type_of_its_value(value, dtype):
+    x = fl.full((2,), value)
+    assert x.dtype is dtype and x.tolist() == [value, value]
+
+
+def test_like_and_new():
+    x = fl.ones(2, 3, dtype=fl.int32)
+    for made, value in [(fl.zeros_like(x), 0), (fl.ones_like(x), 1), (fl.full_like(x, 7), 7), (x.new_zeros(2, 3), 0), (x.new_full((2, 3), 5), 5), (x.new_ones((2, 3)), 1)]:
+        assert (made.dtype, made.shape) == (fl.int32, (2, 3)) and made.tolist() == [[value] * 3] * 2
+    assert fl.empty_like(x, dtype=fl.float64).dtype is fl.float64
+    assert x.new_empty((4,)).shape == (4,)
+    assert x.new_tensor([1.5]).dtype is fl.int32
+
+
+ARANGE = [(5,), (2, 7), (2, 7, 2), (7, 2, -2), (0,), (3, 3), (0.0, 1.0, 0.25), (1, 2.5, 0.5), (10, 0, -3), (0, 1, 0.1)]
+
+
+@pytest.mark.parametrize("args", ARANGE, ids=str)
+def test_arange(args):
+    x = fl.arange(*args)
+    assert x.dtype is (fl.float32 if any(isinstance(a, float) for a in args) else fl.int64)
+    np.testing.assert_allclose(x.numpy(), np.arange(*args), rtol=1e-6, atol=1e-6)
+
+
+def test_arange_refuses_steps_that_lead_nowhere():
+    with pytest.raises(ValueError, match="arange: step"):
+        fl.arange(0, 1, 0)
+    with pytest.raises(ValueError, match="arange: start = 0, end = -3, step = 1"):
+        fl.arange(-3)
+
+
+def test_linspace_logspace_eye():
+    np.testing.assert_allclose(fl.linspace(-1, 2, 7).numpy(), np.linspace(-1, 2, 7), rtol=1e-6, atol=1e-7)
+    assert fl.linspace(3, 9, 1).tolist() == [3.0] and fl.linspace(0, 1, 0).shape == (0,)
+    np.testing.assert_allclose(fl.logspace(0, 3, 4).numpy(), [1, 10, 100, 1000], rtol=1e-5)
+    assert fl.eye(2, 3).tolist() == [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]] and fl.eye(0).shape == (0, 0)
+    assert fl.linspace(0, 1, 5)[-1].item() == 1.0
+
+
+def test_empty_strided():
+    x = fl.empty_strided((2, 3), (1, 2))
+    assert (x.shape, x.stride()) == ((2, 3), (1, 2))
+
+
+def test_requires_grad_argument():
+    assert fl.zeros(2, requires_grad=True).requires_grad
+    assert fl.tensor([1.0], requires_grad=True).is_leaf
+
+
+# ---------------------------------------------------------------- tensor()
+
+DATA = [
+    (3, fl.int64), (True, fl.bool), (1.5, fl.float32), ([], fl.float32), ([[]], fl.float32), ([1, 2.5], fl.float32),
+    ([True, 2], fl.int64), ([[1, 2], [3, 4]], fl.int64), ((1, 2), fl.int64), ([[True], [False]], fl.bool), (2**40, fl.int64),
+    ([float("nan"), float("inf")], fl.float32), (range(3), fl.int64), ([(1, 2), [3, 4]], fl.int64),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("data, dtype", DATA, ids=lambda v: str(v).replace(" ", ""))
+def test_tensor(data, dtype):
+    x = fl.tensor(data)
+    assert x.dtype is dtype
+    np.testing.assert_array_equal(x.numpy(), np.array(data, dtype=NUMPY_TYPES[dtype.name]))
+
+
+@each_type
+def test_tensor_with_a_type(dtype):
+    assert fl.tensor([0, 1, 1], dtype=dtype).tolist() == [0, 1, 1]
+
+
+def test_tensor_copies():
+    a = np.zeros(3)
+    x = fl.tensor(a)
+    x[0] = 1
+    assert a[0] == 0 and x.dtype is fl.float64
+    y = fl.tensor(x)
+    y[1] = 1
+    assert x[1].item() == 0
+    assert fl.tensor([fl.tensor(1), fl.tensor(2)]).tolist() == [1, 2]
+    assert fl.tensor(np.float32(2.5)).dtype is fl.float32
+
+
+@pytest.mark.parametrize(
+    "data, text",
+    [([[1, 2], [3]], "length"), (["a"], "str"), ([[1], 2], ""), (object(), "object"), ([None], "NoneType")],
+    ids=["ragged", "text", "mixed_depth", "object", "none"],
+)
+def test_tensor_refuses(data, text):
+    with pytest.raises((ValueError, TypeError), match=f"tensor: .*{text}"):
+        fl.tensor(data)
+
+
+def test_integers_that_do_not_fit():
+    with pytest.raises((OverflowError, RuntimeError, ValueError)):
+        fl.tensor(2**63)
+
+
+# ---------------------------------------------------------------- back to Python
+
+
+@each_type
+def test_item_and_tolist(dtype):
+    x = fl.tensor([[1, 0], [0, 1]], dtype=dtype)
+    assert x.tolist() == [[1, 0], [0, 1]]
+    kind = bool if dtype is fl.bool else float if dtype.is_floating_point else int
+    assert type(x[0, 0].item()) is kind and type(x.tolist()[0][0]) is kind
+    assert fl.tensor(1, dtype=dtype).tolist() == 1 and fl.zeros(0, 3, dtype=dtype).tolist() == []
+
+
+def test_conversions():
+    assert float(fl.tensor(2.5)) == 2.5 and int(fl.tensor([3])) == 3 and bool(fl.tensor([[True]])) and not bool(fl.tensor(0.0))
+    assert [10, 20, 30][fl.tensor(1)] == 20
+    assert f"{fl.tensor(1.23456):.2f}" == "1.23"
+    with pytest.raises(TypeError):
+        [1, 2][fl.tensor(1.0)]
+    with pytest.raises(ValueError, match=r"item: the tensor has shape \[3\] and 3 elements"):
+        fl.ones(3).item()
+    with pytest.raises(ValueError, match=r"bool: .*\[2\].*any\(\).*all\(\)"):
+        bool(fl.ones(2))
+    assert len(fl.ones(3, 2)) == 3
+    with pytest.raises(TypeError):
+        len(fl.tensor(1))
+    with pytest.raises(TypeError, match="0-d"):
+        iter(fl.tensor(1))
+    assert [r.tolist() for r in fl.eye(2)] == [[1.0, 0.0], [0.0, 1.0]]
+    assert 2 in fl.arange(3) and 5 not in fl.arange(3)
+
+
+# ---------------------------------------------------------------- NumPy
+
+
+@pytest.mark.parametrize("name", list(NUMPY_TYPES))
+def test_numpy_shares_memory_both_ways(name):
+    a = np.arange(6).reshape(2, 3).astype(NUMPY_TYPES[name])
+    x = fl.from_numpy(a)
+    assert x.dtype is getattr(fl, name) and x.data_ptr() == a.ctypes.data
+    x[0, 1] = 0
+    assert a[0, 1] == 0
+    b = x.numpy()
+    assert b.ctypes.data == a.ctypes.data and b.dtype == a.dtype
+    assert np.shares_memory(np.asarray(x), a)
+
+
+def test_numpy_keeps_strides_both_ways():
+    a = np.arange(24.0).reshape(2, 3, 4).transpose(2, 0, 1)[::2]
+    x = fl.from_numpy(a)
+    assert x.stride() == tuple(s // 8 for s in a.strides) and np.array_equal(x.numpy(), a) and x.numpy().strides == a.strides
+
+
+def test_array_lives_as_long_as_the_tensor():
+    x = fl.from_numpy(np.arange(1000.0))
+    assert x.sum().item() == 499500.0
+    a = fl.arange(1000, dtype=fl.float64).numpy()
+    assert a.sum() == 499500.0
+
+
+def test_read_only_arrays_give_tensors_that_refuse_writes():
+    a = np.zeros(3)
+    a.flags.writeable = False
+    x = fl.from_numpy(a)
+    assert (x + 1).tolist() == [1.0] * 3
+    with pytest.raises((ValueError, RuntimeError), match="read-only"):
+        x.add_(1)
+    with pytest.raises((ValueError, RuntimeError), match="read-only"):
+        x[0] = 1
+    assert not x.numpy().flags.writeable
+
+
+@pytest.mark.parametrize(
+    "make, kind, text",
+    [
+        (lambda: np.arange(3)[::-1], ValueError, "negative stride"),
+        (lambda: np.zeros(3, [("a", "i1"), ("b", "f8")])["b"], ValueError, "multiple"),
+        (lambda: np.array(["a"]), TypeError, ""),
+        (lambda: np.zeros(2, complex), TypeError, ""),
+        (lambda: np.zeros(2, ">f4"), (TypeError, ValueError), ""),
+        (lambda: [1, 2], TypeError, "list"),
+    ],
+    ids=["negative", "odd_stride", "text", "complex", "big_endian", "list"],
+)
+def test_from_numpy_refuses(make, kind, text):
+    with pytest.raises(kind, match=text):
+        fl.from_numpy(make())
+
+
+def test_numpy_refuses():
+    with pytest.raises(fl.AutogradError, match="detach"):
+        fl.ones(2, requires_grad=True).numpy()
+    with pytest.raises(fl.DTypeError, match="bfloat16.*float"):
+        fl.ones(2, dtype=fl.bfloat16).numpy()
+    with pytest.raises(fl.DeviceError, match="meta"):
+        fl.ones(2, device="meta").numpy()
+    assert fl.ones(2, requires_grad=True).numpy(force=True).tolist() == [1.0, 1.0]
+
+
+def test_array_protocol():
+    x = fl.tensor([1.5, 2.5])
+    assert np.array(x).dtype == np.float32 and np.asarray(x, dtype=np.float64).dtype == np.float64
+    assert not np.shares_memory(np.array(x), x.numpy())
+    assert np.sum(x) == 4.0 or np.sum(x).item() == 4.0
+    assert np.asarray(fl.tensor(3)).shape == ()
+    assert np.asarray(fl.zeros(0, 2)).shape == (0, 2)
+
+
+def test_as_tensor_and_frombuffer():
+    a = np.zeros(2)
+    fl.as_tensor(a)[0] = 1
+    assert a[0] == 1
+    x = fl.zeros(2)
+    assert fl.as_tensor(x) is x and fl.as_tensor(x, dtype=fl.float64) is not x
+    data = bytearray(b"\x01\x00\x02\x00\x03\x00")
+    y = fl.frombuffer(data, dtype=fl.int16, offset=2)
+    assert y.tolist() == [2, 3]
+    y[0] = 7
+    assert data[2] == 7
+    with pytest.raises(ValueError):
+        fl.frombuffer(data, dtype=fl.int32)
+
+
+# ---------------------------------------------------------------- DLPack
+
+
+def test_dlpack_to_and_from_numpy():
+    x = fl.arange(6, dtype=fl.float32).reshape(2, 3)
+    a = np.from_dlpack(x)
+    assert a.ctypes.data == x.data_ptr() and a.tolist() == x.tolist()
+    b = np.arange(6.0).reshape(2, 3).T
+    y = fl.from_dlpack(b)
+    assert y.data_ptr() == b.ctypes.data and y.tolist() == b.tolist()
+    assert x.__dlpack_device__() == (1, 0)
+
+
+def test_dlpack_versions():
+    x = fl.zeros(2)
+    assert "dltensor_versioned" in repr(x.__dlpack__(max_version=(1, 0)))
+    assert '"dltensor"' in repr(x.__dlpack__())
+    assert fl.from_dlpack(x.__dlpack__(max_version=(1, 0))).data_ptr() == x.data_ptr()
+
+
+def test_dlpack_keeps_read_only():
+    a = np.zeros(3)
+    a.flags.writeable = False
+    y = fl.from_dlpack(a)
+    with pytest.raises((ValueError, RuntimeError), match="read-only"):
+        y.add_(1)
+
+
+def test_dlpack_capsule_is_used_once():
+    capsule = fl.zeros(2).__dlpack__()
+    fl.from_dlpack(capsule)
+    with pytest.raises((ValueError, RuntimeError, TypeError)):
+        fl.from_dlpack(capsule)
+
+
+def test_dlpack_memory_is_returned():
+    before = fl.memory_stats()["allocated_bytes"]
+    for _ in range(3):
+        fl.from_dlpack(fl.zeros(1000))
+        fl.zeros(1000).__dlpack__()
+        np.from_dlpack(fl.zeros(1000))
+    assert fl.memory_stats()["allocated_bytes"] == before
+
+
+# ---------------------------------------------------------------- copies
+
+
+@each_type
+def test_pickle_and_deepcopy(dtype):
+    x = fl.tensor([[1, 0], [1, 1]], dtype=dtype).t()
+    for y in (pickle.loads(pickle.dumps(x)), copy.deepcopy(x), copy.copy(x)):
+        assert y.dtype is dtype and y.tolist() == x.tolist()
+    y = copy.deepcopy(x)
+    assert y.data_ptr() != x.data_ptr()
+
+
+def test_deepcopy_keeps_what_belongs_to_a_leaf():
+    x = fl.ones(2, requires_grad=True)
+    (x * 2).sum().backward()
+    x.note = [1]
+    y, z = copy.deepcopy([x, x])
+    assert y is z and y.requires_grad and y.grad.tolist() == [2.0, 2.0] and y.grad is not x.grad and y.note == [1]
+    with pytest.raises(fl.AutogradError, match="leaf"):
+        copy.deepcopy(x * 2)
+
+
+def test_pickle_of_types_devices_and_sizes():
+    for thing in (fl.float32, fl.bfloat16, fl.device("cpu"), fl.ones(2, 3).shape):
+        assert pickle.loads(pickle.dumps(thing)) == thing
+    assert copy.deepcopy(fl.float32) is fl.float32
+    assert pickle.loads(pickle.dumps(fl.float16)) is fl.float16
+
+
+def _echo(inbox, outbox):
+    x = inbox.get()
+    outbox.put((x * 2, x.dtype.name))
+
+
+def test_queue_between_processes():
+    context = multiprocessing.get_context("spawn")
+    inbox, outbox = context.Queue(), context.Queue()
+    child = context.Process(target=_echo, args=(inbox, outbox), daemon=True)
+    child.start()
+    inbox.put(fl.arange(4, dtype=fl.int32).reshape(2, 2))
+    y, name = outbox.get(timeout=60)
+    child.join(60)
+    assert name == "int32" and y.tolist() == [[0, 2], [4, 6]]
+
+
+# ---------------------------------------------------------------- devices
+
+
+def test_meta_device():
+    x = fl.ones(2**20, 2**20, device="meta")
+    y = (x @ x).sum(0).softmax(0)
+    assert y.is_meta and y.shape == (2**20,) and y.device.type == "meta"
+    with pytest.raises(fl.DeviceError, match="meta"):
+        y.tolist()
+    with pytest.raises(fl.ShapeError):
+        fl.mm(fl.ones(2, 3, device="meta"), fl.ones(2, 3, device="meta"))
+    with pytest.raises(fl.DeviceError):
+        fl.ones(2) + fl.ones(2, device="meta")
+    w = fl.ones(2, 2, device="meta", requires_grad=True)
+    (w * 2).sum().backward()
+    assert w.grad.is_meta and w.grad.shape == (2, 2)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [lambda: fl.ones(2, device="cuda"), lambda: fl.ones(2).to("cuda"), lambda: fl.ones(2).cuda(), lambda: fl.tensor([1], device="cuda:0")],
+    ids=["factory", "to", "cuda", "tensor"],
+)
+def test_cuda_is_refused_with_a_way_out(call):
+    with pytest.raises(fl.DeviceError, match="CUDA"):
+        call()
+
+
+def test_device_objects():
+    assert fl.device("cpu") == fl.ones(1).device and str(fl.device("cpu")) == "cpu"
+    assert len({fl.device("cpu"), fl.device("cpu")}) == 1
+    with pytest.raises((RuntimeError, ValueError)):
+        fl.device("tpu9")
+
+
+# ---------------------------------------------------------------- sizes that can not be
+
+
+@pytest.mark.parametrize("shape", [(2**62, 4), (2**32, 2**32), (2**63 - 1, 2**63 - 1), (2**61,)], ids=str)
+@pytest.mark.parametrize("make", [fl.empty, fl.zeros, fl.ones, fl.rand], ids=lambda f: f.__name__)
+def test_products_that_overflow(make, shape):
+    with pytest.raises((fl.ShapeError, MemoryError)):
+        make(*shape)
+
+
+def test_empty_with_a_huge_axis():
+    assert fl.empty(0, 2**40).shape == (0, 2**40)
+
+
+def test_negative_sizes():
+    with pytest.raises(fl.ShapeError, match=r"\[2, -1\]"):
+        fl.zeros(2, -1)
+
+
+def test_failed_allocation_leaves_the_library_working():
+    kept = fl.arange(1000)
+    before = fl.memory_stats()["allocated_bytes"]
+    with pytest.raises(MemoryError, match="bytes"):
+        fl.empty(2**45)
+    with pytest.raises(MemoryError):
+        fl.ones(1).expand(2**45).clone()
+    assert fl.memory_stats()["allocated_bytes"] == before
+    assert (kept + 1).sum().item() == 500500
+
+
+def test_expand_costs_nothing_and_refuses_writes():
+    x = fl.ones(1).expand(2**40)
+    assert x.stride() == (0,)
+    with pytest.raises(ValueError, match="same place"):
+        x.add_(1)

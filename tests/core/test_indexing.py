@@ -1,0 +1,350 @@
+"""x[...] and x[...] = v against NumPy; views; shapes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import flambeau as fl
+
+shapes = hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4)
+
+
+def filled(shape):
+    a = np.arange(int(np.prod(shape)), dtype=np.float64).reshape(shape)
+    return a, fl.tensor(a)
+
+
+@st.composite
+def basic(draw):
+    """A shape and an index of ints, slices with positive steps, None and Ellipsis."""
+    shape = draw(shapes)
+    index, used, dots = [], 0, False
+    for n in shape:
+        kind = draw(st.integers(0, 6))
+        if kind == 0 and not dots:
+            index.append(Ellipsis)
+            dots = True
+            used = None
+            break
+        if kind == 1:
+            index.append(None)
+        if kind == 2 and n > 0:
+            index.append(draw(st.integers(-n, n - 1)))
+        elif kind == 6:
+            break
+        else:
+            bound = st.one_of(st.none(), st.integers(-n - 2, n + 2))
+            index.append(slice(draw(bound), draw(bound), draw(st.one_of(st.none(), st.integers(1, 3)))))
+    del used
+    return shape, tuple(index)
+
+
+@st.composite
+def advanced(draw):
+    """A shape and an index with integer arrays, masks, slices and None mixed.
+
+    No ints: NumPy counts them among the arrays, PyTorch selects first; see tests/parity.
+    """
+    shape = draw(hnp.array_shapes(min_dims=1, max_dims=4, min_side=1, max_side=4))
+    together = draw(hnp.array_shapes(min_dims=0, max_dims=2, min_side=0, max_side=3))
+    index, axis, seen_mask = [], 0, False
+    while axis < len(shape):
+        n = shape[axis]
+        kind = draw(st.integers(0, 6))
+        if kind <= 1:
+            index.append(draw(hnp.arrays(np.int64, together, elements=st.integers(-n, n - 1))))
+        elif kind == 2 and not seen_mask and together == (1,):
+            width = draw(st.integers(1, min(2, len(shape) - axis)))
+            mask = np.zeros(shape[axis : axis + width], bool)
+            mask.reshape(-1)[draw(st.integers(0, mask.size - 1))] = True  # one element: broadcasts with [1]
+            index.append(mask)
+            seen_mask = True
+            axis += width - 1
+        elif kind == 4:
+            index.append(None)
+            continue
+        elif kind == 5:
+            break
+        else:
+            bound = st.one_of(st.none(), st.integers(-n - 1, n + 1))
+            index.append(slice(draw(bound), draw(bound), draw(st.one_of(st.none(), st.integers(1, 2)))))
+        axis += 1
+    return shape, tuple(index)
+
+
+def ours(index):
+    return tuple(fl.tensor(i) if isinstance(i, np.ndarray) else i for i in index)
+
+
+@given(basic())
+def test_basic_read(case):
+    shape, index = case
+    a, x = filled(shape)
+    got = x[index]
+    np.testing.assert_array_equal(got.numpy(), a[index])
+    if got.numel():
+        got.fill_(-1)  # a view
+        assert (x == -1).sum().item() == got.numel()
+
+
+@given(basic())
+def test_basic_write(case):
+    shape, index = case
+    a, x = filled(shape)
+    value = -np.arange(1.0, 1 + a[index].size).reshape(a[index].shape)
+    a[index] = value
+    x[index] = fl.tensor(value)
+    np.testing.assert_array_equal(x.numpy(), a)
+
+
+@given(advanced())
+def test_advanced_read(case):
+    shape, index = case
+    a, x = filled(shape)
+    np.testing.assert_array_equal(x[ours(index)].numpy(), a[index])
+    np.testing.assert_array_equal(x.t().contiguous().t()[ours(index)].numpy() if x.ndim == 2 else x[ours(index)].numpy(), a[index])
+
+
+@given(advanced())
+def test_advanced_write(case):
+    shape, index = case
+    a, x = filled(shape)
+    a[index] = -5.0
+    x[ours(index)] = -5.0
+    np.testing.assert_array_equal(x.numpy(), a)
+
+
+@given(advanced())
+def test_advanced_write_broadcasts(case):
+    shape, index = case
+    a, x = filled(shape)
+    part = a[index]
+    if part.ndim == 0:
+        return
+    value = -np.arange(1.0, 1 + part.shape[-1])
+    flat = np.arange(a.size).reshape(shape)[index]
+    if np.unique(flat).size != flat.size:
+        return  # several values for one place: the order is open
+    a[index] = value
+    x[ours(index)] = fl.tensor(value)
+    np.testing.assert_array_equal(x.numpy(), a)
+
+
+@given(hnp.array_shapes(max_dims=3, max_side=4), st.data())
+def test_masks(shape, data):
+    a, x = filled(shape)
+    mask = data.draw(hnp.arrays(bool, shape))
+    np.testing.assert_array_equal(x[fl.tensor(mask)].numpy(), a[mask])
+    a[mask] = 9
+    x[fl.tensor(mask)] = 9
+    np.testing.assert_array_equal(x.numpy(), a)
+
+
+FORMS = [
+    ([0, 2], "list"), ([[0, 1], [1, 2]], "nested"), ((slice(None), [0, 1]), "list_in_tuple"), (np.array([1, 0]), "array"),
+    (range(2), "range"), ([True, False, True], "bools"), (fl.tensor(1), "0-d"), (fl.tensor([1, 2], dtype=fl.uint8), "uint8"),
+    (fl.tensor([1, 2], dtype=fl.int32), "int32"), (True, "true"), (fl.zeros(0, dtype=fl.int64), "empty"), ([], "empty_list"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("index", [f for f, _ in FORMS], ids=[n for _, n in FORMS])
+def test_forms_of_an_index(index):
+    a, x = filled((3, 4))
+    if isinstance(index, fl.Tensor):
+        plain = index.long().numpy() if index.dtype is fl.uint8 and index.ndim else index.numpy()
+        if index.dtype is fl.uint8:
+            plain = plain.astype(np.int64)
+    else:
+        plain = np.array(index, dtype=np.int64) if isinstance(index, list) and not index else list(index) if isinstance(index, range) else index
+    np.testing.assert_array_equal(x[index].numpy(), a[plain])
+
+
+@pytest.mark.parametrize(
+    "index, kind, text",
+    [
+        (3, IndexError, "3.*axis 0.*3"),
+        ((0, -5), IndexError, "-5.*axis"),
+        ((0, 0, 0), IndexError, "3 indices"),
+        (([0, 3],), IndexError, "3"),
+        (([0, 1], [0, 1, 2]), fl.ShapeError, "broadcast"),
+        (slice(None, None, -1), ValueError, "step"),
+        (slice(None, None, 0), ValueError, "step"),
+        ((Ellipsis, Ellipsis), IndexError, "ellipsis|\\.\\.\\."),
+        ("a", (TypeError, IndexError), "str"),
+        (1.5, (TypeError, IndexError), "float"),
+    ],
+    ids=["int", "negative", "too_many", "in_list", "broadcast", "negative_step", "zero_step", "two_ellipses", "text", "float"],
+)
+def test_wrong_indices(index, kind, text):
+    x = fl.arange(12.0).reshape(3, 4)
+    with pytest.raises(kind, match=f"(?i){text}"):
+        x[index]
+    with pytest.raises(kind):
+        x[index] = 0.0
+    assert x.tolist() == np.arange(12.0).reshape(3, 4).tolist()
+
+
+def test_wrong_masks():
+    x = fl.zeros(3, 4)
+    with pytest.raises(IndexError, match=r"\[2\]|\[4\]"):
+        x[fl.tensor([True, False])]
+    with pytest.raises((IndexError, TypeError, fl.DTypeError)):
+        x[fl.tensor([0.5])]
+
+
+def test_writes_that_do_not_fit_change_nothing():
+    x = fl.zeros(3, 4)
+    for index, value in [((0,), fl.ones(3)), ((slice(None),), fl.ones(2, 4)), ((fl.tensor([0, 1]),), fl.ones(3, 4))]:
+        with pytest.raises((fl.ShapeError, ValueError)):
+            x[index] = value
+    assert x.sum().item() == 0 and x._version == 0
+
+
+def test_writes_convert_to_the_type():
+    x = fl.zeros(3, dtype=fl.int32)
+    x[0] = 2.7
+    x[1] = True
+    x[2] = fl.tensor(5.9)
+    assert x.tolist() == [2, 1, 5]
+
+
+def test_write_from_an_overlapping_view():
+    x = fl.arange(6)
+    x[1:] = x[:-1]
+    assert x.tolist() == [0, 0, 1, 2, 3, 4]
+    x = fl.arange(6)
+    x[:-1] = x[1:]
+    assert x.tolist() == [1, 2, 3, 4, 5, 5]
+    x = fl.arange(9).reshape(3, 3)
+    x[:] = x.t()
+    assert x.tolist() == [[0, 3, 6], [1, 4, 7], [2, 5, 8]]
+
+
+def test_inplace_ops_on_overlapping_operands():
+    x = fl.arange(6)
+    x[1:].add_(x[:-1])
+    assert x.tolist() == [0, 1, 3, 5, 7, 9]
+    x = fl.arange(4.0).reshape(2, 2)
+    x.add_(x.t())
+    assert x.tolist() == [[0.0, 3.0], [3.0, 6.0]]
+    x = fl.arange(8.0)
+    x.copy_(x.flip(0))
+    assert x.tolist() == list(range(7, -1, -1))
+
+
+def test_accumulating_writes():
+    x = fl.zeros(3)
+    x.index_put_((fl.tensor([0, 0, 2]),), fl.ones(3), accumulate=True)
+    assert x.tolist() == [2.0, 0.0, 1.0]
+    x[[0, 0]] += 1
+    assert x.tolist() == [3.0, 0.0, 1.0]
+
+
+def test_augmented_assignment_through_an_index():
+    x = fl.zeros(2, 3)
+    x[0] += 1
+    x[:, 1] *= 5
+    x[x > 4] -= 1
+    assert x.tolist() == [[1.0, 4.0, 1.0], [0.0, 0.0, 0.0]]
+
+
+# ---------------------------------------------------------------- views
+
+VIEWS = {
+    "t": lambda x: x.t(), "transpose": lambda x: x.transpose(0, 1), "permute": lambda x: x.permute(1, 0), "view": lambda x: x.view(6, 2),
+    "reshape": lambda x: x.reshape(2, 6), "flatten": lambda x: x.flatten(), "squeeze": lambda x: x[:, :1].squeeze(1), "T": lambda x: x.T,
+    "unsqueeze": lambda x: x.unsqueeze(1), "select": lambda x: x.select(0, 1), "narrow": lambda x: x.narrow(1, 1, 2),
+    "diagonal": lambda x: x.diagonal(), "unfold": lambda x: x.unfold(1, 2, 2), "expand": lambda x: x[:1].expand(1, 4), "detach": lambda x: x.detach(),
+    "unbind": lambda x: x.unbind(0)[1], "split": lambda x: x.split(2, 1)[1], "chunk": lambda x: x.chunk(2)[0], "as_strided": lambda x: x.as_strided((2, 2), (1, 3), 1),
+    "unflatten": lambda x: x.unflatten(1, (2, 2)), "movedim": lambda x: x.movedim(0, 1), "view_as": lambda x: x.view_as(fl.zeros(2, 6)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("view", VIEWS.values(), ids=list(VIEWS))
+def test_views_share_memory(view):
+    x = fl.zeros(3, 4)
+    v = view(x)
+    v.fill_(1)
+    assert x.sum().item() == v.numel()
+    assert v._version == x._version == 1
+    assert v.detach()._base is None or v._base is x
+
+
+@pytest.mark.parametrize("copy", [lambda x: x.clone(), lambda x: x + 0, lambda x: x[[0, 1]], lambda x: x.t().contiguous(), lambda x: x.t().reshape(12)])
+def test_copies_do_not(copy):
+    x = fl.zeros(3, 4)
+    copy(x).fill_(1)
+    assert x.sum().item() == 0
+
+
+@st.composite
+def shape_and_split(draw):
+    sizes = draw(st.lists(st.integers(1, 4), min_size=0, max_size=4))
+    n = int(np.prod(sizes))
+    target = []
+    while n > 1:
+        d = draw(st.sampled_from([d for d in range(1, n + 1) if n % d == 0]))
+        target.append(d)
+        n = n // d if d > 1 else n
+        if len(target) > 6:
+            target.append(n)
+            break
+    return tuple(sizes), tuple(target) if int(np.prod(target)) == int(np.prod(sizes)) else (int(np.prod(sizes)),)
+
+
+@given(shape_and_split(), st.data())
+def test_reshape(case, data):
+    shape, target = case
+    a, x = filled(shape)
+    order = data.draw(st.permutations(range(len(shape))))
+    want = a.transpose(order).reshape(target)
+    y = x.permute(*order) if order else x
+    np.testing.assert_array_equal(y.reshape(target).numpy(), want)
+    if target:
+        at = data.draw(st.integers(0, len(target) - 1))
+        guess = (*target[:at], -1, *target[at + 1 :])
+        np.testing.assert_array_equal(y.reshape(guess).numpy(), want)
+    try:
+        v = y.view(target)
+    except fl.ShapeError:
+        assert not y.is_contiguous()
+    else:
+        assert v.data_ptr() == y.data_ptr()
+        np.testing.assert_array_equal(v.numpy(), want)
+
+
+@pytest.mark.parametrize("shape, text", [((5,), "5"), ((-1, -1), "-1"), ((4, -1, 5), "5"), ((-2, 6), "-2")], ids=str)
+def test_wrong_reshapes(shape, text):
+    with pytest.raises(fl.ShapeError, match=text):
+        fl.zeros(3, 4).reshape(shape)
+    with pytest.raises(fl.ShapeError):
+        fl.zeros(3, 4).view(shape)
+
+
+@pytest.mark.parametrize(
+    "call, kind, text",
+    [
+        (lambda x: x.transpose(0, 2), IndexError, "transpose: dim1 = 2.*-2 <= dim"),
+        (lambda x: x.permute(0, 0), (ValueError, fl.ShapeError, IndexError), "permute"),
+        (lambda x: x.expand(3, 5), fl.ShapeError, "expand"),
+        (lambda x: x.narrow(0, 2, 5), (ValueError, IndexError, fl.ShapeError), "narrow"),
+        (lambda x: x.unsqueeze(4), IndexError, "unsqueeze"),
+        (lambda x: x.split(0), ValueError, "split"),
+        (lambda x: x.split([1, 1]), (ValueError, fl.ShapeError), "split"),
+        (lambda x: x.chunk(0), ValueError, "chunk"),
+        (lambda x: x.as_strided((100,), (1,)), (ValueError, fl.ShapeError), "as_strided"),
+        (lambda x: x.unflatten(1, (3, 2)), fl.ShapeError, "unflatten"),
+        (lambda x: fl.stack([x, x[:1]]), fl.ShapeError, "stack"),
+        (lambda x: fl.cat([x, x[:, :1]], 0), fl.ShapeError, "cat"),
+        (lambda x: fl.cat([]), ValueError, "non-empty"),
+        (lambda x: fl.zeros(2, 2, 2).t(), (fl.ShapeError, ValueError), "t:"),
+    ],
+    ids=["transpose", "permute", "expand", "narrow", "unsqueeze", "split", "split_sizes", "chunk", "as_strided", "unflatten", "stack", "cat", "cat_empty", "t"],
+)
+def test_wrong_views(call, kind, text):
+    with pytest.raises(kind, match=text):
+        call(fl.zeros(3, 4))

@@ -1,0 +1,25 @@
+"""Comparison with PyTorch. The folder is skipped where torch can not be imported."""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+try:
+    import torch
+except ImportError:
+    torch = None
+    collect_ignore_glob = []
+else:
+    torch.set_num_threads(2)
+
+
+def pytest_collection_modifyitems(items):
+    if torch is None:
+        for item in items:
+            if "parity" in item.path.parts:
+                item.add_marker(pytest.mark.skip(reason="torch is not installed; `make parity` installs it"))

@@ -1,0 +1,270 @@
+"""Networks beside PyTorch: convolutions, pools, norms, losses, attention, cells, layers and optimizers."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from beside import assert_same, beside, randn, torch
+
+import flambeau as fl
+
+CONVS = [
+    dict(stride=s, padding=p, dilation=d, groups=g) for s, p, d, g in itertools.product([1, 2, (2, 1)], [0, 1, (1, 2)], [1, 2], [1, 2, 4])
+]
+
+
+@pytest.mark.parametrize("how", CONVS, ids=str)
+def test_conv2d(how):
+    x, w, b = randn(2, 4, 7, 8), randn(8, 4 // how["groups"], 3, 2), randn(8)
+    beside(lambda lib, x, w, b: lib.nn.functional.conv2d(x, w, b, **how), x, w, b, scale=5)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["float32", "float64"])
+@pytest.mark.parametrize("size", [(1, 1, 5, 5, 1, 1), (3, 8, 12, 9, 16, 3), (2, 3, 28, 28, 6, 5), (1, 32, 10, 10, 32, 3)], ids=str)
+def test_conv2d_sizes(size, dtype):
+    n, c, h, w, o, k = size
+    beside(lambda lib, x, w: lib.nn.functional.conv2d(x, w, None, padding=k // 2), randn(n, c, h, w, dtype=dtype), randn(o, c, k, k, dtype=dtype), scale=20)
+
+
+@pytest.mark.parametrize("how", [dict(), dict(stride=2), dict(padding=2), dict(dilation=2, groups=2)], ids=str)
+def test_conv1d_and_conv3d(how):
+    g = how.get("groups", 1)
+    beside(lambda lib, x, w, b: lib.nn.functional.conv1d(x, w, b, **how), randn(2, 4, 11), randn(6, 4 // g, 3), randn(6), scale=5)
+    if not hasattr(fl.nn.functional, "conv3d"):
+        return  # not part of the library yet
+    beside(lambda lib, x, w, b: lib.nn.functional.conv3d(x, w, b, **how), randn(1, 4, 5, 6, 7), randn(2, 4 // g, 3, 3, 3), randn(2), scale=5)
+
+
+@pytest.mark.parametrize("how", [dict(), dict(stride=2), dict(stride=2, padding=1, output_padding=1), dict(dilation=2), dict(groups=2, stride=(2, 1))], ids=str)
+def test_conv_transpose2d(how):
+    g = how.get("groups", 1)
+    beside(lambda lib, x, w, b: lib.nn.functional.conv_transpose2d(x, w, b, **how), randn(2, 4, 5, 6), randn(4, 6 // g, 3, 2), randn(6), scale=5)
+
+
+POOLS = [dict(kernel_size=k, stride=s, padding=p, ceil_mode=c) for k, s, p, c in itertools.product([2, 3, (3, 2)], [None, 1, 2, (2, 3)], [0, 1], [False, True])]
+
+
+@pytest.mark.parametrize("how", POOLS, ids=str)
+def test_pools(how):
+    x = randn(2, 3, 9, 8)
+    beside(lambda lib, x: lib.nn.functional.max_pool2d(x, **how), x)
+    beside(lambda lib, x: lib.nn.functional.avg_pool2d(x, **how), x)
+    beside(lambda lib, x: lib.nn.functional.avg_pool2d(x, count_include_pad=False, **how), x)
+    beside(lambda lib, x: tuple(lib.nn.functional.max_pool2d(x, return_indices=True, **how)), x)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, (4, 5), 9], ids=str)
+def test_adaptive_pools(size):
+    beside(lambda lib, x: lib.nn.functional.adaptive_avg_pool2d(x, size), randn(2, 3, 9, 8))
+    if hasattr(fl.nn.functional, "adaptive_max_pool2d"):
+        beside(lambda lib, x: lib.nn.functional.adaptive_max_pool2d(x, size), randn(2, 3, 9, 8))
+
+
+def test_pools_1d_and_nan():
+    beside(lambda lib, x: lib.nn.functional.max_pool1d(x, 3, 2, 1), randn(2, 3, 9))
+    beside(lambda lib, x: lib.nn.functional.avg_pool1d(x, 3, 2, 1), randn(2, 3, 9))
+    x = randn(1, 1, 4, 4)
+    x[0, 0, 1, 1] = np.nan
+    beside(lambda lib, x: lib.nn.functional.max_pool2d(x, 2), x)
+    beside(lambda lib, x: lib.nn.functional.max_pool2d(x, 2, dilation=2, stride=1), x)
+
+
+@pytest.mark.parametrize("shape", [(6, 4), (5, 4, 3), (3, 4, 5, 2)], ids=str)
+@pytest.mark.parametrize("affine", [True, False])
+def test_norms(shape, affine):
+    x, w, b = randn(*shape), randn(4, seed=1), randn(4, seed=2)
+    last, lb = randn(shape[-1], seed=3), randn(shape[-1], seed=4)
+    F = "functional"
+
+    def f(lib):
+        return getattr(lib.nn, F)
+
+    if affine:
+        beside(lambda lib, x, w, b: f(lib).layer_norm(x, (shape[-1],), w, b), x, last, lb, scale=10)
+        beside(lambda lib, x, w: f(lib).rms_norm(x, (shape[-1],), w), x, last, scale=10)
+        beside(lambda lib, x, w, b: f(lib).group_norm(x, 2, w, b), x, w, b, scale=10)
+        beside(lambda lib, x, w, b: f(lib).batch_norm(x, None, None, w, b, True), x, w, b, scale=10)
+    else:
+        beside(lambda lib, x: f(lib).layer_norm(x, shape[1:]), x, scale=10)
+        beside(lambda lib, x: f(lib).group_norm(x, 4 if len(shape) > 2 else 2), x, scale=10)
+        beside(lambda lib, x, m, v: f(lib).batch_norm(x, m.detach(), v.detach(), training=False), x, w, np.abs(b) + 0.5, scale=10)
+        if len(shape) > 2:
+            beside(lambda lib, x: f(lib).instance_norm(x), x, scale=10)
+
+
+@pytest.mark.parametrize("steps", [3])
+@pytest.mark.parametrize("momentum", [0.1, None], ids=str)
+def test_running_statistics(steps, momentum):
+    a, b = fl.nn.BatchNorm2d(3, momentum=momentum).double(), torch.nn.BatchNorm2d(3, momentum=momentum).double()
+    for i in range(steps):
+        x = randn(4, 3, 2, 2, seed=i)
+        assert_same(a(fl.tensor(x)), b(torch.tensor(x)), scale=10)
+    assert_same(a.running_mean, b.running_mean)
+    assert_same(a.running_var, b.running_var)
+    a.eval(), b.eval()
+    assert_same(a(fl.tensor(x)), b(torch.tensor(x)), scale=10)
+
+
+LOSSES = {
+    "mse_loss": {}, "l1_loss": {}, "smooth_l1_loss": {"beta": 0.5}, "huber_loss": {"delta": 0.7}, "binary_cross_entropy_with_logits": {}, "kl_div": {}, "binary_cross_entropy": {}, "soft_margin_loss": {}, "poisson_nll_loss": {},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("name", list(LOSSES))
+def test_losses(name, reduction):
+    if not hasattr(fl.nn.functional, name):
+        pytest.skip("not part of the library")
+    x, y = randn(4, 5), randn(4, 5, seed=9)
+    if name == "binary_cross_entropy":
+        x = 1 / (1 + np.exp(-x))
+    if name.startswith("binary") or name == "kl_div":
+        y = 1 / (1 + np.exp(-y))
+    beside(lambda lib, x, y: getattr(lib.nn.functional, name)(x, y.detach(), reduction=reduction, **LOSSES[name]), x, y)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+@pytest.mark.parametrize("shape", [(6, 4), (2, 4, 3), (2, 4, 3, 2)], ids=str)
+def test_cross_entropy(shape, smoothing, reduction):
+    x, w = randn(*shape), np.abs(randn(4)) + 0.1
+    t = np.random.default_rng(0).integers(0, 4, (shape[0], *shape[2:]))
+    t.reshape(-1)[0] = -100
+    beside(lambda lib, x, t: lib.nn.functional.cross_entropy(x, t, reduction=reduction, label_smoothing=smoothing), x, t)
+    beside(lambda lib, x, t, w: lib.nn.functional.cross_entropy(x, t, w.detach(), reduction=reduction, label_smoothing=smoothing), x, t, w)
+    beside(lambda lib, x, t, w: lib.nn.functional.nll_loss(x.log_softmax(1), t, w.detach(), reduction=reduction), x, t, w)
+
+
+def test_cross_entropy_with_probabilities():
+    p = np.exp(randn(6, 4, seed=1))
+    beside(lambda lib, x, p: lib.nn.functional.cross_entropy(x, p), randn(6, 4), p / p.sum(1, keepdims=True))
+
+
+@pytest.mark.parametrize("mask", [None, "bool", "float", "causal"], ids=str)
+@pytest.mark.parametrize("shape", [(2, 3, 5, 4), (2, 40, 8)], ids=str)
+def test_attention(shape, mask):
+    q, k, v = (randn(*shape, seed=i) for i in range(3))
+    n = shape[-2]
+    how = {"is_causal": True} if mask == "causal" else {}
+
+    def run(lib, q, k, v):
+        m = None
+        if mask == "bool":
+            m = lib.tensor(np.tril(np.ones((n, n), bool), 1))
+        elif mask == "float":
+            m = lib.tensor(randn(n, n))
+        return lib.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=m, **how)
+
+    beside(run, q, k, v, scale=10)
+
+
+def copy_state(theirs, ours):
+    ours.load_state_dict({k: fl.tensor(v.detach().numpy()) for k, v in theirs.state_dict().items()})
+
+
+LAYERS = {
+    "Linear": (lambda lib: lib.nn.Linear(5, 3), (4, 5)), "LSTM": (lambda lib: lib.nn.LSTM(5, 3, 2, batch_first=True, bidirectional=True), (2, 6, 5)), "GRU": (lambda lib: lib.nn.GRU(5, 3, 2), (6, 2, 5)),
+    "RNN": (lambda lib: lib.nn.RNN(5, 3), (6, 2, 5)), "Encoder": (lambda lib: lib.nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True), (2, 5, 8)), "PReLU": (lambda lib: lib.nn.PReLU(5), (4, 5)),
+    "Conv": (lambda lib: lib.nn.Conv2d(3, 4, 3, padding=1, padding_mode="reflect"), (2, 3, 5, 5)), "Bilinear_up": (lambda lib: lib.nn.Upsample(scale_factor=2, mode="bilinear"), (1, 2, 4, 5)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(LAYERS))
+def test_layers(name):
+    make, shape = LAYERS[name]
+    try:
+        ours = make(fl).double()
+    except AttributeError:
+        pytest.skip("not part of the library")
+    theirs = make(torch).double()
+    copy_state(theirs, ours)
+    x, y = fl.tensor(randn(*shape), requires_grad=True), torch.tensor(randn(*shape), requires_grad=True)
+    a, b = ours(x), theirs(y)
+    a, b = (a[0], b[0]) if isinstance(a, tuple) else (a, b)
+    assert_same(a, b, scale=10)
+    (a * a).sum().backward()
+    (b * b).sum().backward()
+    assert_same(x.grad, y.grad, scale=50)
+    for (n, p), (m, q) in zip(ours.named_parameters(), theirs.named_parameters()):
+        assert n == m
+        assert_same(p.grad, q.grad, scale=50, what=n)
+
+
+def test_multihead_attention():
+    ours, theirs = (lib.nn.MultiheadAttention(8, 2, batch_first=True).double() for lib in (fl, torch))
+    copy_state(theirs, ours)
+    q, k = randn(2, 5, 8), randn(2, 6, 8, seed=1)
+    a, wa = ours(fl.tensor(q), fl.tensor(k), fl.tensor(k))
+    b, wb = theirs(torch.tensor(q), torch.tensor(k), torch.tensor(k))
+    assert_same(a, b, scale=10)
+    assert_same(wa, wb, scale=10)
+
+
+OPTIMIZERS = {
+    "sgd": lambda lib, p: lib.optim.SGD(p, 0.05), "sgd_momentum": lambda lib, p: lib.optim.SGD(p, 0.05, momentum=0.9, weight_decay=0.01), "sgd_nesterov": lambda lib, p: lib.optim.SGD(p, 0.05, momentum=0.9, nesterov=True),
+    "sgd_dampening": lambda lib, p: lib.optim.SGD(p, 0.05, momentum=0.9, dampening=0.1, maximize=True), "adam": lambda lib, p: lib.optim.Adam(p, 0.01), "adam_decay": lambda lib, p: lib.optim.Adam(p, 0.01, weight_decay=0.1),
+    "amsgrad": lambda lib, p: lib.optim.Adam(p, 0.01, amsgrad=True, betas=(0.8, 0.9)), "adamw": lambda lib, p: lib.optim.AdamW(p, 0.01, weight_decay=0.1), "rmsprop": lambda lib, p: lib.optim.RMSprop(p, 0.01),
+    "rmsprop_centered": lambda lib, p: lib.optim.RMSprop(p, 0.01, centered=True, momentum=0.5), "adagrad": lambda lib, p: lib.optim.Adagrad(p, 0.05, lr_decay=0.1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(OPTIMIZERS))
+def test_optimizers_over_20_steps(name):
+    finals = []
+    for lib in (fl, torch):
+        w, b = lib.tensor(randn(4, 3), requires_grad=True), lib.tensor(randn(3), requires_grad=True)
+        optimizer = OPTIMIZERS[name](lib, [w, b])
+        for i in range(20):
+            optimizer.zero_grad()
+            x = lib.tensor(randn(5, 4, seed=i))
+            ((x @ w + b).tanh() ** 2).mean().backward()
+            optimizer.step()
+        finals.append((w, b))
+    assert_same(*finals)
+
+
+ACTIVATIONS = "relu relu6 elu selu celu gelu silu mish softplus logsigmoid hardsigmoid hardswish softsign tanhshrink softshrink hardshrink leaky_relu hardtanh sigmoid tanh".split()
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_activations(name):
+    # PyTorch's gradient of hardsigmoid multiplies by 1/6 in float32.
+    beside(lambda lib, x: getattr(lib.nn.functional, name)(x), randn(6, 7) * 3, scale=1000 if name == "hardsigmoid" else 1)
+    beside(lambda lib, x: getattr(lib.nn.functional, name)(x), np.array([np.nan, 0.0, 100.0, -100.0, np.inf]), grad=False)
+
+
+PADS = [((1, 2), "constant"), ((1, 2, 0, 1), "constant"), ((-1, 1), "constant"), ((1, 2), "reflect"), ((2, 1), "replicate"), ((1, 1), "circular"), ((1, 2, 1, 0), "reflect"), ((1, 2, 1, 0), "replicate"), ((1, 2, 1, 0), "circular")]
+
+
+@pytest.mark.parametrize("pad, mode", PADS, ids=str)
+def test_pad(pad, mode):
+    x = randn(2, 3, 5) if len(pad) == 2 else randn(2, 3, 5, 4)
+    beside(lambda lib, x: lib.nn.functional.pad(x, pad, mode), x)
+
+
+@pytest.mark.parametrize("mode, align", [("nearest", None), ("bilinear", False), ("bilinear", True)], ids=str)
+@pytest.mark.parametrize("size", [(8, 10), (3, 3), (4, 5)], ids=str)
+def test_interpolate(size, mode, align):
+    if not hasattr(fl.nn.functional, "interpolate"):
+        pytest.skip("not part of the library")
+    beside(lambda lib, x: lib.nn.functional.interpolate(x, size=size, mode=mode, align_corners=align), randn(2, 2, 4, 5))
+
+
+def test_embedding_and_one_hot():
+    i = np.array([[0, 2], [2, 1]])
+    beside(lambda lib, w, i: lib.nn.functional.embedding(i, w), randn(3, 4), i)
+    beside(lambda lib, w, i: lib.nn.functional.embedding(i, w, padding_idx=2), randn(3, 4), i)
+    beside(lambda lib, i: lib.nn.functional.one_hot(i, 4), i, grad=False)
+
+
+def test_clip_grad_norm():
+    totals, grads = [], []
+    for lib in (fl, torch):
+        w = lib.tensor(randn(4, 3), requires_grad=True)
+        (w * w).sum().backward()
+        totals.append(lib.nn.utils.clip_grad_norm_([w], 1.0))
+        grads.append(w.grad)
+    assert_same(*totals)
+    assert_same(*grads)
