@@ -83,7 +83,9 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, req
         count = (len(view) - offset) // size
     if offset + count * size > len(view):
         raise ValueError(f"frombuffer: {count} elements of {size} bytes from {offset} reach past the buffer's {len(view)} bytes")
-    formats: dict[str, Any] = {"bool": "?", "uint8": "B", "int8": "b", "int16": "h", "int32": "i", "int64": "q", "float32": "f", "float64": "d"}
+    formats: dict[str, Any] = {
+        "bool": "?", "uint8": "B", "int8": "b", "int16": "h", "int32": "i", "int64": "q", "float32": "f", "float64": "d",
+    }  # fmt: skip
     part = view[offset : offset + count * size]
     if dtype.name in ("float16", "bfloat16"):
         return _C.from_buffer(part).view(dtype)

@@ -127,7 +127,7 @@ def test_one_entry_becomes_everything(table, tmp_path):
     assert "f_twice_sin(" in all_of("bind_*.cpp")
     assert '"twice_sin"' in (out / "bind_tables.cpp").read_text()
     stub = (tmp_path / "_C.pyi").read_text()
-    assert re.search(r"^def twice_sin\(x: Tensor\b.*\) -> Tensor", stub, re.MULTILINE)
+    assert re.search(r"^    def twice_sin\(x: Tensor\b.*\) -> Tensor", stub, re.MULTILINE)
     assert re.search(r"^    def twice_sin_\(self\b.*\) -> Tensor", stub, re.MULTILINE)
 
 

@@ -69,6 +69,10 @@ void fill_random(const Tensor& y, Generator* generator, ChunkFn chunk_fn, bool n
       } else {
         alignas(64) float draws[kRandomChunk];
         chunk_fn(draws, s, o, chunk);
+        // A uniform draw has as many bits as the type can tell apart below 1: it never rounds up to 1.
+        constexpr float kLevels = std::is_same_v<T, Float16> ? 0x1p11f : 0x1p8f;
+        if (std::is_class_v<T> && !normal)
+          for (int64_t i = 0; i < count; ++i) draws[i] = std::floor(draws[i] * kLevels) / kLevels;
         for (int64_t i = 0; i < count; ++i) out[first + i] = narrow_to<T>(map(draws[i]));
       }
     });
@@ -84,10 +88,13 @@ uint64_t bits_at(uint64_t seed, uint64_t offset, int64_t i) {
 }  // namespace
 
 void uniform_(const Tensor& x, double from, double to, Generator* generator) {
+  // Rounding, to 16 bits above all, may reach the excluded end.
+  const bool narrow = x.dtype() == DType::Float16 || x.dtype() == DType::BFloat16;
+  const double last = narrow ? to - (to - from) * (x.dtype() == DType::Float16 ? 0x1p-12 : 0x1p-9) : to;
   fill_random(x, generator, random_uniform, false, [=](auto u) {
     using F = decltype(u);
     const F v = static_cast<F>(from) + u * static_cast<F>(to - from);
-    return v;
+    return v >= static_cast<F>(last) ? static_cast<F>(from) : v;
   });
 }
 
