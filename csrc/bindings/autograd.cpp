@@ -67,7 +67,7 @@ SourceId source_with_gil() {
     Py_DECREF(code);
     return it->second;
   }
-  if (sources->places.size() >= kMaxSources) {  // a program that makes code for ever: start anew
+  if (sources->places.size() >= kMaxSources) {  // a program that makes code for ever: later writes stay unnamed
     Py_DECREF(code);
     return 0;
   }

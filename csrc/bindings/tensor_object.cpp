@@ -100,11 +100,21 @@ PyObject* guarded(F&& f) {
   }
 }
 
+// An operand that may also be a NumPy array, whose memory is then read in place through `keep`.
+bool array_operand(PyObject* o, Operand& out, Tensor& keep) {
+  if (try_operand(o, out)) return true;
+  if (!PyObject_CheckBuffer(o) || PyBytes_Check(o) || !PyObject_HasAttrString(o, "__array_interface__")) return false;
+  keep = tensor_from_buffer(o);
+  out = Operand(keep);
+  return true;
+}
+
 template <class F>
 PyObject* binary(PyObject* a, PyObject* b, F&& f) {
   return guarded([&]() -> PyObject* {
     Operand x{Scalar()}, y{Scalar()};
-    if (!try_operand(a, x) || !try_operand(b, y)) Py_RETURN_NOTIMPLEMENTED;
+    Tensor keep_x, keep_y;
+    if (!array_operand(a, x, keep_x) || !array_operand(b, y, keep_y)) Py_RETURN_NOTIMPLEMENTED;
     return wrap(without_gil(work_of(x) + work_of(y), [&] { return f(x, y); }));
   });
 }

@@ -25,7 +25,7 @@ inline void integer(const char* op, const char* arg, const Tensor& x) {
 // Smallest and largest of int64 or int32 indices, any strides. False for none.
 bool index_range(const Tensor& index, int64_t& low, int64_t& high);
 // Refuses integer division by a 0 in b.
-void no_zero_divisor(const char* op, const Operand& b);
+void no_zero_divisor(const char* op, const Operand& a, const Operand& b);
 
 inline void nonempty_axis(const char* op, const Tensor& x, int64_t dim) {
   if (x.ndim() > 0 && x.size(static_cast<int>(dim)) == 0)

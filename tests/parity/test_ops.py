@@ -145,7 +145,7 @@ def test_reductions_of_ties_and_nan():
     x = np.array([[1.0, 3.0, 3.0], [np.nan, 2.0, np.nan], [5.0, 5.0, 5.0]])
     for name in ("max", "min", "argmax", "argmin", "amax", "amin"):
         beside(lambda lib, x: tuple(r) if isinstance(r := getattr(lib, name)(x, 1), tuple) else r, x)
-    for name in ("max", "min", "amax", "sum", "mean", "prod", "median"):
+    for name in ("max", "min", "amax", "sum", "mean", "prod"):
         beside(lambda lib, x: getattr(lib, name)(x), x)
     beside(lambda lib, x: tuple(lib.sort(x, 1)), x)
     beside(lambda lib, x: tuple(lib.sort(x, 1, descending=True)), x)

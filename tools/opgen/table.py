@@ -13,8 +13,7 @@ from .signature import Signature, parse
 
 KEYS = {
     "op", "doc", "shape", "dtype", "check", "each", "types", "kernel", "composite", "aux", "let", "grad",
-    "view", "inplace", "mutates", "layout", "methods", "aliases", "ref", "samples", "errors", "bench",
-    "autocast", "saves", "tangent",
+    "view", "inplace", "mutates", "layout", "methods", "aliases", "ref", "samples", "errors",
 }  # fmt: skip
 BODIES = ("each", "kernel", "composite")
 
@@ -72,7 +71,7 @@ def _construct(node: yaml.Node, file: str, inside_samples: bool = False) -> Any:
             key = str(key_node.value)
             if key in out:
                 raise TableError(f"{file}:{key_node.start_mark.line + 1}: key '{key}' stands twice")
-            out[key] = _construct(value_node, file, inside_samples or key in ("samples", "errors", "bench"))
+            out[key] = _construct(value_node, file, inside_samples or key in ("samples", "errors"))
         return out
     if isinstance(node, yaml.SequenceNode):
         return [_construct(item, file, inside_samples) for item in node.value]

@@ -17,10 +17,15 @@ bool index_range(const Tensor& index, int64_t& low, int64_t& high) {
   return true;
 }
 
-void no_zero_divisor(const char* op, const Operand& b) {
-  if (!b.is_tensor()) return;  // x // 0 with a float x is inf; integers give 0 (see vmath.h)
+void no_zero_divisor(const char* op, const Operand& a, const Operand& b) {
+  if (!b.is_tensor()) {  // with a float on either side the result is inf or nan
+    const bool whole = !b.number().is_float() && a.is_tensor() && !is_float(a.tensor().dtype());
+    if (whole && b.number().as_int() == 0) raise<ArgumentError>(op, ": integer division by 0");
+    return;
+  }
   const Tensor& x = b.tensor();
-  if (is_float(x.dtype()) || x.is_meta() || x.numel() == 0) return;
+  const bool floats = is_float(x.dtype()) || (a.is_tensor() ? is_float(a.tensor().dtype()) : a.number().is_float());
+  if (floats || x.is_meta() || x.numel() == 0) return;
   const Tensor all = empty(IntList(), DType::Bool);
   kernels::reduce({.fold = Fold::All}, DType::Int64, x, {}, all);
   if (!*all.data<bool>()) raise<ArgumentError>(op, ": integer division by a divisor that holds 0");

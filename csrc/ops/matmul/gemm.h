@@ -3,8 +3,9 @@
 //   C[m, n] = alpha * A[m, k] B[k, n] + beta * C + bias
 //
 // Operands have any strides: nobody transposes before calling. C is row-major with a unit column stride.
-// The sum over k is cut at multiples of a fixed block, so an element of C does not depend on how many
-// threads there are nor on which of the paths below computed it.
+// Our own kernels cut the sum over k at multiples of a fixed block, so that an element of C does not depend
+// on how many threads there are. oneDNN's sgemm, which takes the larger float products, promises that only
+// for a given number of threads.
 #pragma once
 
 #include <cstdint>
