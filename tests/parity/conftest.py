@@ -13,7 +13,6 @@ try:
     import torch
 except ImportError:
     torch = None
-    collect_ignore_glob = []
 else:
     torch.set_num_threads(2)
 
