@@ -215,3 +215,24 @@ def test_embedding_options():
         F.embedding(index, table, padding_idx=5)
     with pytest.raises(ValueError, match="sparse"):
         F.embedding(index, table, sparse=True)
+
+
+@pytest.mark.parametrize("kernel, dilation", [(3, 1), (4, 1), (3, 2), (2, 3)])
+def test_conv_padding_by_name(kernel, dilation):
+    x, w = fl.randn(2, 3, 9), fl.randn(4, 3, kernel)
+    same = F.conv1d(x, w, padding="same", dilation=dilation)
+    assert same.shape == (2, 4, 9)
+    total = dilation * (kernel - 1)
+    padded = F.pad(x, (total // 2, total - total // 2))
+    fl.testing.assert_close(same, F.conv1d(padded, w, dilation=dilation))
+    fl.testing.assert_close(F.conv1d(x, w, padding="valid"), F.conv1d(x, w))
+
+
+def test_conv_without_a_batch_axis():
+    x, w = fl.randn(3, 6, 6), fl.randn(2, 3, 3, 3)
+    fl.testing.assert_close(F.conv2d(x, w, padding=1), F.conv2d(x.unsqueeze(0), w, padding=1).squeeze(0))
+
+
+def test_conv_refuses_same_with_a_stride():
+    with pytest.raises(ValueError, match=r"conv1d: padding = 'same' with stride = 2; expected stride 1"):
+        F.conv1d(fl.ones(1, 1, 4), fl.ones(1, 1, 2), stride=2, padding="same")

@@ -65,8 +65,49 @@ def _finish(result: Tensor, x: Tensor, inplace: bool) -> Tensor:
 # ------------------------------------------------------------------------------ linear, convolution
 
 linear: Callable[..., Tensor] = ops.linear
-conv1d: Callable[..., Tensor] = ops.conv1d
-conv2d: Callable[..., Tensor] = ops.conv2d
+def _convolution(op: Callable[..., Tensor], axes: int) -> Callable[..., Tensor]:
+    """`op` with what the table's op leaves to Python: padding by name, and input without a batch axis."""
+    name = f"conv{axes}d"
+
+    def conv(
+        input: Tensor,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+    ) -> Tensor:
+        if input.ndim == axes + 1:
+            return conv(input.unsqueeze(0), weight, bias, stride, padding, dilation, groups).squeeze(0)
+        if isinstance(padding, str):
+            if padding not in ("same", "valid"):
+                raise ValueError(f"{name}: padding = '{padding}'; expected 'same', 'valid' or ints")
+            if padding == "valid":
+                return op(input, weight, bias, stride, 0, dilation, groups)
+            if any(s != 1 for s in ([stride] if isinstance(stride, int) else stride)):
+                raise ValueError(f"{name}: padding = 'same' with stride = {stride}; expected stride 1")
+            steps = [dilation] * axes if isinstance(dilation, int) else list(dilation)
+            totals = [d * (k - 1) for d, k in zip(steps, weight.shape[2:], strict=True)]
+            if any(t % 2 for t in totals):  # one element more at the end
+                pairs = [side for t in reversed(totals) for side in (t // 2, t - t // 2)]
+                return op(ops.constant_pad(input, pairs), weight, bias, 1, 0, dilation, groups)
+            return op(input, weight, bias, 1, [t // 2 for t in totals], dilation, groups)
+        return op(input, weight, bias, stride, padding, dilation, groups)
+
+    conv.__name__ = conv.__qualname__ = name
+    conv.__doc__ = f"""Convolution over the last {axes} axes; padding is ints, 'same' or 'valid'.
+
+    Shape:
+        input [N, C, ...] or [C, ...], weight [O, C / groups, ...] -> [N, O, ...] or [O, ...].
+    """
+    return conv
+
+
+conv1d = _convolution(ops.conv1d, 1)
+conv2d = _convolution(ops.conv2d, 2)
+conv3d = _convolution(ops.conv3d, 3)
+conv_transpose3d: Callable[..., Tensor] = ops.conv_transpose3d
 
 
 def conv_transpose1d(
