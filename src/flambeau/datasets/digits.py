@@ -51,7 +51,7 @@ class Digits(Dataset[Any]):
     >>> digits = fl.datasets.Digits(train=False)
     >>> image, label = digits[0]
     >>> len(digits), image.shape, label
-    (599, Size([1, 8, 8]), 2)
+    (599, flambeau.Size([1, 8, 8]), 2)
     """
 
     classes = tuple(str(i) for i in range(10))

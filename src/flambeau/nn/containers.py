@@ -32,7 +32,7 @@ class Sequential(Module):
     >>> import flambeau as fl
     >>> net = fl.nn.Sequential(fl.nn.Linear(4, 8), fl.nn.ReLU(), fl.nn.Linear(8, 2))
     >>> net(fl.zeros(3, 4)).shape
-    Size([3, 2])
+    flambeau.Size([3, 2])
     """
 
     _modules: dict[str, Module]

@@ -60,7 +60,7 @@ class Module(StateMixin):
     ...     def forward(self, x):
     ...         return self.fc(x).relu()
     >>> Net()(fl.zeros(3, 4)).shape
-    Size([3, 2])
+    flambeau.Size([3, 2])
     """
 
     training: bool

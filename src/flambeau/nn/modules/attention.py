@@ -47,7 +47,7 @@ class MultiheadAttention(Module):
     >>> x = fl.zeros(2, 5, 8)
     >>> out, weights = fl.nn.MultiheadAttention(8, 2, batch_first=True)(x, x, x)
     >>> out.shape, weights.shape
-    (Size([2, 5, 8]), Size([2, 5, 5]))
+    (flambeau.Size([2, 5, 8]), flambeau.Size([2, 5, 5]))
     """
 
     in_proj_bias: Parameter | None

@@ -196,7 +196,7 @@ class Conv2d(_ConvNd):
 
     >>> import flambeau as fl
     >>> fl.nn.Conv2d(3, 8, 3, padding="same")(fl.zeros(2, 3, 10, 10)).shape
-    Size([2, 8, 10, 10])
+    flambeau.Size([2, 8, 10, 10])
     """
 
     _n = 2

@@ -24,7 +24,7 @@ class Embedding(Module):
 
     >>> import flambeau as fl
     >>> fl.nn.Embedding(10, 3)(fl.tensor([[1, 2], [3, 4]])).shape
-    Size([2, 2, 3])
+    flambeau.Size([2, 2, 3])
     """
 
     weight: Parameter

@@ -14,7 +14,7 @@ class Flatten(Module):
 
     >>> import flambeau as fl
     >>> fl.nn.Flatten()(fl.zeros(2, 3, 4)).shape
-    Size([2, 12])
+    flambeau.Size([2, 12])
     """
 
     def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:

@@ -33,7 +33,7 @@ class Linear(Module):
 
     >>> import flambeau as fl
     >>> fl.nn.Linear(4, 2)(fl.zeros(3, 4)).shape
-    Size([3, 2])
+    flambeau.Size([3, 2])
     """
 
     weight: Parameter

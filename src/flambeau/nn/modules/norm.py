@@ -144,7 +144,7 @@ class BatchNorm2d(_BatchNorm):
 
     >>> import flambeau as fl
     >>> fl.nn.BatchNorm2d(3)(fl.ones(2, 3, 4, 4)).shape
-    Size([2, 3, 4, 4])
+    flambeau.Size([2, 3, 4, 4])
     """
 
     _ranks = (4,)

@@ -52,7 +52,7 @@ class MaxPool2d(_MaxPool):
 
     >>> import flambeau as fl
     >>> fl.nn.MaxPool2d(2)(fl.zeros(1, 3, 8, 8)).shape
-    Size([1, 3, 4, 4])
+    flambeau.Size([1, 3, 4, 4])
     """
 
     def forward(self, input: Tensor) -> Any:

@@ -294,7 +294,7 @@ class LSTM(RNNBase):
     >>> import flambeau as fl
     >>> out, (h, c) = fl.nn.LSTM(4, 6, batch_first=True)(fl.zeros(2, 5, 4))
     >>> out.shape, h.shape
-    (Size([2, 5, 6]), Size([1, 2, 6]))
+    (flambeau.Size([2, 5, 6]), flambeau.Size([1, 2, 6]))
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -1,0 +1,60 @@
+"""The examples run, for a few steps, and what the texts show is true."""
+
+import doctest
+import gzip
+import importlib
+import os
+import pathlib
+import pkgutil
+import re
+import struct
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import flambeau
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def run(*args, cwd):
+    environment = {**os.environ, "PYTHONPATH": str(pathlib.Path(flambeau.__file__).resolve().parents[1])}
+    result = subprocess.run([sys.executable, *map(str, args)], cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)
+    assert result.returncode == 0, result.stderr[-3000:]
+    return result.stdout
+
+
+@pytest.mark.parametrize("name", ["custom_function", "gan"])
+def test_runs_for_a_few_steps(name, tmp_path):
+    assert run(ROOT / "examples" / f"{name}.py", "--steps", "5", cwd=tmp_path)
+
+
+def test_fashion_mnist_on_made_up_pictures(tmp_path):
+    rng = np.random.default_rng(0)
+    for prefix, n in (("train", 300), ("t10k", 60)):
+        pictures = rng.integers(0, 256, (n, 28, 28), dtype=np.uint8)
+        labels = rng.integers(0, 10, n, dtype=np.uint8)
+        (tmp_path / f"{prefix}-images-idx3-ubyte.gz").write_bytes(gzip.compress(struct.pack(">IIII", 2051, n, 28, 28) + pictures.tobytes()))
+        (tmp_path / f"{prefix}-labels-idx1-ubyte.gz").write_bytes(gzip.compress(struct.pack(">II", 2049, n) + labels.tobytes()))
+    out = run(ROOT / "examples" / "fashion_mnist.py", "--data", tmp_path, "--steps", "2", "--workers", "2", cwd=tmp_path)
+    assert "test accuracy" in out
+
+
+def test_the_readme_program(tmp_path):
+    (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    (tmp_path / "program.py").write_text(program)
+    accuracy = float(re.search(r"([\d.]+) %", run(tmp_path / "program.py", cwd=tmp_path))[1])
+    assert accuracy > 93
+
+
+MODULES = sorted(m.name for m in pkgutil.walk_packages(flambeau.__path__, "flambeau.") if m.name not in ("flambeau._C", "flambeau.__main__"))
+
+
+@pytest.mark.parametrize("name", ["flambeau", *MODULES])
+def test_examples_in_docstrings(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    module = importlib.import_module(name)
+    failed, _ = doctest.testmod(module, optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    assert failed == 0
