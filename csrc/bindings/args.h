@@ -97,7 +97,9 @@ inline int64_t work_of(const std::vector<Tensor>& xs) {
 }
 struct GilRelease {
   PyThreadState* state = PyEval_SaveThread();
-  ~GilRelease() { PyEval_RestoreThread(state); }
+  // In a daemon thread of an interpreter that is ending, CPython up to 3.13 leaves the thread from here by
+  // unwinding its stack; a destructor that may not throw would turn that into terminate().
+  ~GilRelease() noexcept(false) { PyEval_RestoreThread(state); }
 };
 struct GilAcquire {
   PyGILState_STATE state = PyGILState_Ensure();

@@ -484,3 +484,11 @@ def test_gradcheck_finds_a_wrong_gradient():
 
 def test_gradgradcheck():
     assert fl.autograd.gradgradcheck(lambda x: x.exp() * x, (leaf(0.5, -1.0),))
+
+
+def test_a_gradient_without_a_derivative_is_refused_and_not_zero():
+    q, k, v = (fl.randn(1, 1, 3, 4, requires_grad=True) for _ in range(3))
+    out = fl.nn.functional.scaled_dot_product_attention(q, k, v)
+    (dq,) = fl.autograd.grad(out.square().sum(), q, create_graph=True)
+    with pytest.raises(RuntimeError, match="scaled_dot_product_attention: its gradient can not be differentiated again"):
+        dq.sum().backward()

@@ -70,6 +70,9 @@ NO_SECOND_DERIVATIVE = {
     "digamma": "trigamma has no derivative",
     "i1": "third derivative of i0",
     "sinc_backward": "third derivative of sinc",
+    "scaled_dot_product_attention": "refused: the fused backward is not differentiable",
+    "lstm_cell": "refused: the fused backward is not differentiable",
+    "gru_cell": "refused: the fused backward is not differentiable",
 }
 
 
