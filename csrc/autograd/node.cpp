@@ -1,5 +1,7 @@
 #include "autograd/node.h"
 
+#include "base/error.h"
+
 namespace fl {
 namespace {
 
@@ -36,6 +38,12 @@ void Node::destroy() noexcept {
     mine.queue.pop_back();
   }
   dying = nullptr;
+}
+
+void Node::refuse_gradient(const BackwardCall& call, size_t begin, size_t end, const char* op, const char* argument) const {
+  for (size_t i = begin; i < end; ++i)
+    if (call.needs(i) && edges[i].fn)
+      raise<AutogradError>(op, ": has no formula for the gradient by '", argument, "'; detach() that input, or compose the result from ops that have one");
 }
 
 }  // namespace fl

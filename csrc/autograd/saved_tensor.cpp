@@ -35,7 +35,7 @@ void SavedTensor::save_copy(const Tensor& x) {
 void SavedTensor::save_output(const Tensor& y, uint32_t nr) {
   version_ = y.storage().var().version();
   tensor_ = alias(y);
-  output_ = true;
+  output_ = is_float(y.dtype());  // indices are outputs too, and have no history
   producer_.nr = nr;
 }
 

@@ -532,6 +532,23 @@ FL_VM float pow(float xf, float yf) {
   return static_cast<float>(r);
 }
 inline double pow(double x, double y) { return std::pow(x, y); }
+// n-th derivative of x^y by x: y (y - 1) ... (y - n + 1) x^(y - n), and 0 where that product is.
+template <class T>
+FL_VM T falling_power(T x, T y, int64_t n) {
+  T product = 1;
+  for (int64_t k = 0; k < n; ++k) product *= y - static_cast<T>(k);
+  return product == 0 ? T(0) : product * pow(x, y - static_cast<T>(n));
+}
+// ... and its derivative by y.
+template <class T>
+FL_VM T falling_power_slope(T x, T y, int64_t n) {
+  T product = 1, slope = 0;
+  for (int64_t k = 0; k < n; ++k) {
+    slope = slope * (y - static_cast<T>(k)) + product;
+    product *= y - static_cast<T>(k);
+  }
+  return pow(x, y - static_cast<T>(n)) * (product == 0 ? slope : product * log(x) + slope);
+}
 // Wraps; a negative exponent gives 0 unless the base is 1 or -1.
 template <class T>
   requires std::is_integral_v<T>

@@ -258,10 +258,6 @@ Tensor as_strided(const Tensor& x, IntList size, IntList stride, std::optional<i
   return op::as_strided_view(x, size, stride, storage_offset.value_or(x.offset()));
 }
 
-Tensor no_derivative(const Tensor&, std::string_view what) {
-  raise<AutogradError>(what, ": its gradient can not be differentiated again (create_graph=True); compose it from ops that can");
-}
-
 Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length) {
   dim = wrap_dim("narrow", "dim", dim, x);
   const int64_t n = x.ndim() ? x.size(static_cast<int>(dim)) : 0;

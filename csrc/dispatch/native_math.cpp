@@ -1,5 +1,6 @@
 // Element-wise ops with a choice in them.
 #include <limits>
+#include <vector>
 
 #include "base/error.h"
 #include "dispatch/native.h"
@@ -26,6 +27,52 @@ Tensor div(const Operand& a, const Operand& b, std::optional<std::string_view> r
   if (*rounding_mode == "floor") return op::floor_divide(a, b);
   if (*rounding_mode == "trunc") return op::trunc_divide(a, b);
   raise<ArgumentError>("div: rounding_mode = '", *rounding_mode, "'; expected 'floor', 'trunc' or None");
+}
+
+std::tuple<Tensor, Tensor> aminmax(const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
+  std::optional<IntList> dims;
+  if (dim) dims = IntList(&*dim, 1);
+  return {op::amin(x, dims, keepdim), op::amax(x, dims, keepdim)};
+}
+
+namespace {
+
+// Along the last axis of [..., n]: [..., i, k] is x[..., k], and 1 where i == k.
+Tensor all_but_one(const Tensor& x) {
+  const int64_t n = x.size(-1);
+  std::vector<int64_t> square(x.sizes().begin(), x.sizes().end());
+  square.push_back(n);
+  return op::masked_fill(op::expand(op::unsqueeze(x, -2), square), op::eye(n, {}, DType::Bool), Scalar(1.0));
+}
+
+bool differentiated_again(const Tensor& dy, const Tensor& x) { return grad_enabled() && (requires_grad(dy) || requires_grad(x)); }
+
+}  // namespace
+
+Tensor prod_backward(const Tensor& dy, const Tensor& x, std::optional<IntList> dim, bool keepdim) {
+  if (!differentiated_again(dy, x)) return op::prod_gradient(dy, x, dim, keepdim);
+  const Tensor dy_wide = op::expand_reduced(dy, x.sizes(), dim, keepdim);
+  Dims order, flat;
+  std::vector<bool> reduced(static_cast<size_t>(x.ndim()), !dim);
+  if (dim)
+    for (const int64_t d : *dim) reduced[static_cast<size_t>(d)] = true;
+  int64_t n = 1;
+  for (int d = 0; d < x.ndim(); ++d)
+    if (!reduced[static_cast<size_t>(d)]) order.push_back(d), flat.push_back(x.size(d));
+  for (int d = 0; d < x.ndim(); ++d)
+    if (reduced[static_cast<size_t>(d)]) order.push_back(d), n *= x.size(d);
+  flat.push_back(n);
+  const Tensor last = op::permute(x, order);
+  const Tensor others = op::prod(all_but_one(op::reshape(last, flat)), Dims{-1});
+  return op::mul(op::cast(dy_wide, x.dtype()), op::permute_backward(op::reshape(others, last.sizes()), order));
+}
+
+Tensor cumprod_backward(const Tensor& dy, const Tensor& x, int64_t dim) {
+  if (!differentiated_again(dy, x)) return op::cumprod_gradient(dy, x, dim);
+  if (x.ndim() == 0) return op::cast(dy, x.dtype());
+  const Tensor running = op::cumprod(all_but_one(op::transpose(x, dim, -1)), -1);
+  const Tensor terms = op::mul(running, op::unsqueeze(op::cast(op::transpose(dy, dim, -1), x.dtype()), -2));
+  return op::transpose(op::sum(op::triu(terms), Dims{-1}), dim, -1);
 }
 
 Tensor gelu(const Tensor& x, std::string_view approximate) {

@@ -63,6 +63,17 @@ Tensor max_pool2d(const Tensor& x, IntList kernel_size, IntList stride, IntList 
   return std::get<0>(op::max_pool2d_with_indices(x, kernel_size, stride, padding, dilation, ceil_mode));
 }
 
+Tensor attention_mask_backward(const Tensor& dy, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& attn_mask, const Tensor& y,
+                               const Tensor& lse, std::optional<double> scale) {
+  const double factor = scale.value_or(1.0 / std::sqrt(static_cast<double>(q.size(-1))));
+  const Tensor scores = op::add(op::mul(op::matmul(q, op::transpose(k, -2, -1)), factor), attn_mask);
+  const Tensor norm = op::cast(op::unsqueeze(lse, -1), q.dtype());
+  // A row that may look at nothing has lse = -inf and no gradient.
+  const Tensor p = op::masked_fill(op::exp(op::sub(scores, norm)), op::eq(norm, -INFINITY), Scalar(0.0));
+  const Tensor dp = op::matmul(dy, op::transpose(v, -2, -1));
+  return op::sum_to(op::mul(p, op::sub(dp, op::sum(op::mul(dy, y), Dims{-1}, true))), attn_mask.sizes());
+}
+
 Tensor norm(const Tensor& x, std::string_view p, std::optional<IntList> dim, bool keepdim, std::optional<DType> dtype) {
   if (p != "fro") raise<ArgumentError>("norm: p = '", p, "'; expected a number or 'fro'");
   return op::vector_norm(x, 2.0, dim, keepdim, dtype);

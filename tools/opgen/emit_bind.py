@@ -115,8 +115,13 @@ def _call(op: Op, inplace: bool) -> list[str]:
     return out
 
 
+def _is_method(ops: Sequence[Op], inplace: bool = False) -> bool:
+    takes_tensor = any(op.sig.args and op.sig.args[0].type.spelling in ("Tensor", "Operand") for op in ops)
+    return (takes_tensor or inplace) and any("method" in op.methods for op in ops)
+
+
 def function(name: str, ops: Sequence[Op], inplace: bool = False) -> list[str]:
-    """The implementation and its two entry points, `f_NAME` (module function) and `m_NAME` (method)."""
+    """The implementation and its entry points, `f_NAME` (module function) and, if it has one, `m_NAME` (method)."""
     shown = name + ("_" if inplace else "")
     out = [f"PyObject* impl_{shown}(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kw) {{", "  try {"]
     biggest = max(len(op.sig.args) for op in ops) or 1
@@ -137,7 +142,8 @@ def function(name: str, ops: Sequence[Op], inplace: bool = False) -> list[str]:
         out.append(f"    no_overload({{{sigs}}}, self, args, nargs, kw);")
     out += ["  } catch (...) {", "    return translate_exception();", "  }", "}"]
     out.append(f"PyObject* f_{shown}(PyObject*, PyObject* const* a, Py_ssize_t n, PyObject* k) {{ return impl_{shown}(nullptr, a, n, k); }}")
-    out.append(f"PyObject* m_{shown}(PyObject* self, PyObject* const* a, Py_ssize_t n, PyObject* k) {{ return impl_{shown}(self, a, n, k); }}")
+    if _is_method(ops, inplace):
+        out.append(f"PyObject* m_{shown}(PyObject* self, PyObject* const* a, Py_ssize_t n, PyObject* k) {{ return impl_{shown}(self, a, n, k); }}")
     return out
 
 
@@ -150,7 +156,6 @@ def table_rows(name: str, ops: Sequence[Op]) -> tuple[list[str], list[str], list
     functions, methods, public = [], [], []
     kinds = {m for op in ops for m in op.methods}
     names = [name, *dict.fromkeys(a for op in ops for a in op.get("aliases", []))]
-    takes_tensor = any(op.sig.args and op.sig.args[0].type.spelling in ("Tensor", "Operand") for op in ops)
 
     def row(shown: str, impl: str, prefix: str) -> str:
         return f'  {{"{shown}", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>({prefix}_{impl})), METH_FASTCALL | METH_KEYWORDS, nullptr}},'
@@ -160,11 +165,11 @@ def table_rows(name: str, ops: Sequence[Op]) -> tuple[list[str], list[str], list
         functions.append(row(shown, name, "f"))
         if "function" in kinds:
             public.append(shown)
-        if "method" in kinds and takes_tensor:
+        if _is_method(ops):
             methods.append(row(shown, name, "m"))
         if inplace:
             functions.append(row(shown + "_", name + "_", "f"))
-            if "method" in kinds:
+            if _is_method(ops, inplace=True):
                 methods.append(row(shown + "_", name + "_", "m"))
     return functions, methods, public
 

@@ -111,19 +111,34 @@ def _wrap_dims(op: Op) -> list[str]:
 # ---------------------------------------------------------------- autograd
 
 
+def _float_result(op: Op) -> bool:
+    """Whether some result may be floating point, so that a gradient may arrive."""
+    rule = op.get("dtype")
+    rules = rule.values() if isinstance(rule, dict) else [rule]
+    return any(str(r) not in _DTYPES or str(r).startswith("float") for r in rules)
+
+
 class NodeWriter:
     """The autograd node of an op: members, what is saved when, apply()."""
 
     def __init__(self, op: Op, table: Table) -> None:
         self.op, self.table = op, table
         self.name = f"{''.join(p.capitalize() for p in op.name.strip('_').split('_'))}Backward{op.overload or ''}"
-        grads = op.get("grad", {})
-        self.grads = [([n.strip() for n in key.split(",")], str(text)) for key, text in grads.items()]
-        named = [n for names, _ in self.grads for n in names]
+        grads = [([n.strip() for n in key.split(",")], str(text)) for key, text in op.get("grad", {}).items()]
+        self.grads = [(names, text) for names, text in grads if text != "none"]
+        self.named = {n for names, _ in self.grads for n in names}
+        flat = {n for names, text in grads if text == "none" for n in names}
         writes = op.get("inplace") or is_inplace_op(op)
         self.inputs: list[Arg] = []  # those that own an edge, lists last
+        self.refused: list[Arg] = []  # ... and have no formula: backward raises when it gets there
         for i, a in enumerate(op.sig.args):
-            if differentiable(a) and (a.name in named or (i == 0 and writes)):
+            if not differentiable(a) or a.name in flat:
+                continue
+            overwritten = i == 0 and is_inplace_op(op)
+            refused = a.name not in self.named and not overwritten and _float_result(op)
+            if refused:
+                self.refused.append(a)
+            if a.name in self.named or refused or (i == 0 and writes):
                 self.inputs.append(a)
         self.inputs.sort(key=lambda a: a.type.spelling == "Tensor[]")
         self.lets = {k: str(v) for k, v in op.get("let", {}).items()}
@@ -137,7 +152,7 @@ class NodeWriter:
 
     @property
     def exists(self) -> bool:
-        return bool(self.grads)
+        return bool(self.grads or self.refused)
 
     def _translate(self) -> None:
         for name, text in self.lets.items():
@@ -163,7 +178,7 @@ class NodeWriter:
 
     def fits(self, name: str) -> bool:
         a = self.op.sig.arg(name)
-        return self.needs_fit() and a is not None and a.type.spelling != "Tensor[]"
+        return self.needs_fit() and name in self.named and a is not None and a.type.spelling != "Tensor[]"
 
     def member(self, name: str) -> str:
         a = self.op.sig.arg(name)
@@ -194,7 +209,7 @@ class NodeWriter:
         elif len(self.outs()) > 1:
             out += [f"  OutMeta {n}_out;" for n in self.outs()]
         out.append(f'  const char* name() const override {{ return "{self.name}"; }}')
-        out.append("  void apply(BackwardCall& call) override {")
+        out.append("  void apply([[maybe_unused]] BackwardCall& call) override {")
         out += self._apply()
         out.append("  }")
         cleared = [n for n in sorted(self.uses) if self._is_saved(n)]
@@ -240,7 +255,10 @@ class NodeWriter:
             out.append(f"    [[maybe_unused]] const Tensor& d{self.outs()[0]} = call.in[0];")
         for a in self.inputs:
             i = self.index(a.name)
-            if a.type.spelling == "Tensor[]":
+            if a in self.refused:
+                many = a.type.spelling == "Tensor[]"
+                out.append(f'    refuse_gradient(call, {i}, {"edges.size()" if many else i + 1}, "{op.name}", "{a.name}");')
+            elif a.type.spelling == "Tensor[]":
                 out.append(f"    [[maybe_unused]] const bool needs_{a.name} = edges.size() > {i};")
             else:
                 out.append(f"    [[maybe_unused]] const bool needs_{a.name} = call.needs({i}) && edges[{i}].fn;")
@@ -282,8 +300,7 @@ class NodeWriter:
 
     def before(self, inplace: bool = False) -> list[str]:
         op = self.op
-        named = [n for names, _ in self.grads for n in names]
-        checks = [f"requires_grad({a.name})" for a in self.inputs if a.name in named or a is self.inputs[0]]
+        checks = [f"requires_grad({a.name})" for a in self.inputs]
         out = [f"  const bool record = grad_enabled() && ({' || '.join(checks)});"]
         out += [f"  Ref<{self.name}> node;", "  if (record) {", f"    node = make_ref<{self.name}>();"]
         for a in self.inputs:
@@ -576,20 +593,20 @@ def each_loop(op: Op) -> list[str]:
     """The tile loops of one op, inside namespace fl::kernels::FL_ISA."""
     operands, scalars = _each_args(op)
     out_type = "bool" if str(op.get("dtype")) == "bool" else "T"
-    out = ["namespace {", "template <class T>", f"void tile_{op.ident}(int64_t n, void* out, [[maybe_unused]] const void* const* in, [[maybe_unused]] const Scalar* params) {{"]
+    out = ["namespace {", "template <class T>", f"void tile_{op.ident}(int64_t n_, void* out_raw, [[maybe_unused]] const void* const* in_raw, [[maybe_unused]] const Scalar* params_) {{"]
     out.append("  using namespace fl::vm;")
-    out.append(f"  auto* out_ = static_cast<{out_type}*>(out);")
+    out.append(f"  auto* out_ = static_cast<{out_type}*>(out_raw);")
     for i, a in enumerate(operands):
-        out.append(f"  const T* {a.name}_in = static_cast<const T*>(in[{i}]);")
+        out.append(f"  const T* {a.name}_in = static_cast<const T*>(in_raw[{i}]);")
     i = 0
     for a in scalars:
         as_type = {"int": "int64_t", "dim": "int64_t", "bool": "bool"}.get(a.type.spelling, "T")
-        out.append(f"  [[maybe_unused]] const {as_type} {a.name} = params[{i}].as<{as_type}>();")
+        out.append(f"  [[maybe_unused]] const {as_type} {a.name} = params_[{i}].as<{as_type}>();")
         i += 1
         if a.type.spelling.endswith("?"):
-            out.append(f"  [[maybe_unused]] const bool has_{a.name} = params[{i}].as<bool>();")
+            out.append(f"  [[maybe_unused]] const bool has_{a.name} = params_[{i}].as<bool>();")
             i += 1
-    out += ["#pragma omp simd", "  for (int64_t i_ = 0; i_ < n; ++i_) {"]
+    out += ["#pragma omp simd", "  for (int64_t i_ = 0; i_ < n_; ++i_) {"]
     for a in operands:
         out.append(f"    [[maybe_unused]] const T {a.name} = {a.name}_in[i_];")
     out.append(f"    out_[i_] = static_cast<{out_type}>({op.get('each')});")

@@ -51,11 +51,6 @@ void amax(const Tensor& x, Dimensions dim, bool, const Tensor& y) { reduce({.fol
 void amin(const Tensor& x, Dimensions dim, bool, const Tensor& y) { reduce({.fold = Fold::Min}, fold_type(x.dtype()), x, dim, y); }
 void max_all(const Tensor& x, const Tensor& y) { amax(x, {}, false, y); }
 void min_all(const Tensor& x, const Tensor& y) { amin(x, {}, false, y); }
-void aminmax(const Tensor& x, std::optional<int64_t> dim, bool, const Tensor& low, const Tensor& high) {
-  const Dimensions dims = dim ? Dimensions(IntList(&*dim, 1)) : Dimensions();
-  amin(x, dims, false, low);
-  amax(x, dims, false, high);
-}
 void any(const Tensor& x, Dimensions dim, bool, const Tensor& y) { reduce({.fold = Fold::Any}, fold_type(x.dtype()), x, dim, y); }
 void all(const Tensor& x, Dimensions dim, bool, const Tensor& y) { reduce({.fold = Fold::All}, fold_type(x.dtype()), x, dim, y); }
 void count_nonzero(const Tensor& x, Dimensions dim, const Tensor& y) {
@@ -123,7 +118,7 @@ Tensor expand_reduced(const Tensor& g, IntList shape, Dimensions dims, bool keep
 }
 
 // d prod / dx times dy: the product of the others, also where some factor is 0.
-void prod_backward(const Tensor& dy, const Tensor& x, Dimensions dim, bool keepdim, const Tensor& dx) {
+void prod_gradient(const Tensor& dy, const Tensor& x, Dimensions dim, bool keepdim, const Tensor& dx) {
   const Tensor kept = alias(dy);
   Tensor product = empty(dy.sizes(), DType::Float64), zeros = empty(dy.sizes(), DType::Float64);
   fill_elements(product, Scalar(1.0));

@@ -141,7 +141,7 @@ void reverse_cumsum(const Tensor& x, int64_t dim, const Tensor& y) {
 // Gradient of cumprod, right where x has zeros: dx[k] = sum over i >= k of dy[i] prod of x[0..i] without x[k].
 // With p = prod x[0..k) and s[k] = sum over i >= k of dy[i] prod x(k..i], dx[k] = p s, and s runs backwards:
 // s[k] = dy[k] + x[k + 1] s[k + 1].
-void cumprod_backward(const Tensor& dy, const Tensor& x, int64_t dim, const Tensor& dx) {
+void cumprod_gradient(const Tensor& dy, const Tensor& x, int64_t dim, const Tensor& dx) {
   const Lines l = lines_of(x, dim);
   std::vector<double> value(static_cast<size_t>(x.numel())), grad(static_cast<size_t>(x.numel()));
   convert_elements(value.data(), DType::Float64, x.data(), x.dtype(), x.numel());
