@@ -20,6 +20,7 @@ struct Pending {
   int waiting = 0;     // gradients still to come
   bool seen = false;   // by the counting pass
   bool wanted = true;  // lies on a path to an input that was asked for
+  bool target = false;  // a leaf that was asked to accumulate
   std::vector<Tensor> grads;
   std::vector<std::pair<uint32_t, size_t>> captures;  // gradient nr -> which input asked for it
 };
@@ -80,7 +81,13 @@ void add_to(Tensor& sum, Tensor grad) {
 
 Tensor run_hook(TensorHook& hook, Tensor grad) {
   Tensor changed = hook.call(grad);
-  return changed.defined() ? changed : grad;
+  return changed.defined() ? like_gradient("hook", std::move(changed), grad) : grad;
+}
+
+// g itself if nobody else can see it, else a copy.
+Tensor owned(Tensor g) {
+  if (grad_enabled() || (g.ref()->use_count() == 1 && g.storage().use_count() == 1 && g.is_contiguous())) return g;
+  return op::clone(g);
 }
 
 class Backward {
@@ -100,7 +107,9 @@ class Backward {
     for (size_t i = 0; i < inputs.size(); ++i) {
       const Edge edge = gradient_edge(inputs[i]);
       keep_.push_back(edge.fn);
-      table_[edge.fn.get()].captures.emplace_back(edge.nr, i);
+      Pending& p = table_[edge.fn.get()];
+      if (accumulate && edge.fn->is_leaf()) p.target = true;
+      else p.captures.emplace_back(edge.nr, i);
     }
     restricted_ = !inputs.empty();
     count(starts);
@@ -119,11 +128,7 @@ class Backward {
     for (size_t i = 0; i < inputs.size(); ++i) {
       if (!results_[i].defined() && !allow_unused && !accumulate)
         raise<AutogradError>("grad: inputs[", i, "] ", inputs[i].sizes(), " was not used in the graph of the outputs; pass allow_unused=True to get None for it");
-      if (!accumulate || !results_[i].defined()) continue;
-      AutogradMeta& meta = ensure_meta(inputs[i]);
-      std::lock_guard lock(meta.mutex);
-      if (meta.grad.defined()) meta.grad = op::add(meta.grad, results_[i]);
-      else meta.grad = results_[i];
+      if (accumulate && results_[i].defined()) accumulate_grad(inputs[i], std::move(results_[i]));
     }
     return accumulate ? std::vector<Tensor>{} : std::move(results_);
   }
@@ -160,7 +165,7 @@ class Backward {
   // A node is wanted if it was asked for, or an edge of it leads to a wanted one. Sequence numbers are not
   // a topological order across threads, so this iterates over a depth-first post-order.
   void mark_wanted() {
-    for (auto& e : table_.entries()) e->wanted = !e->captures.empty();
+    for (auto& e : table_.entries()) e->wanted = e->target || !e->captures.empty();
     std::vector<std::pair<Node*, size_t>> stack;
     std::unordered_map<Node*, int> state;
     for (Node* root : order_) {
@@ -193,20 +198,19 @@ class Backward {
     call.in.resize(node.outputs);
     bool any = false;
     if (node.hooks) {
-      for (auto& h : node.hooks->tensor)
+      for (const auto hooks = node.hooks->tensor; auto& h : hooks)  // a copy: hooks may register hooks
         if (call.in[h.output_nr].defined()) call.in[h.output_nr] = run_hook(*h.hook, call.in[h.output_nr]);
-      for (auto& [nr, weak] : node.hooks->retain)
-        if (Tensor t = weak->lock(); t.defined() && call.in[nr].defined()) add_to(ensure_meta(t).grad, call.in[nr]);
+      for (const auto retain = node.hooks->retain; auto& [nr, weak] : retain)
+        if (Tensor t = weak->lock(); t.defined() && call.in[nr].defined()) accumulate_grad(t, call.in[nr]);
     }
-    // A leaf that was asked for is not accumulated into, but its hooks see its gradient.
-    if (!p.captures.empty() && node.edges.size() == 0)
-      if (auto* leaf = dynamic_cast<AccumulateGrad*>(&node); leaf && call.in[0].defined()) call.in[0] = leaf->hooked(call.in[0]);
+    // A leaf whose gradient is to be returned is not accumulated into, but its hooks see it.
+    if (!p.captures.empty() && node.is_leaf() && call.in[0].defined()) call.in[0] = static_cast<AccumulateGrad&>(node).hooked(call.in[0]);
     for (auto& [nr, which] : p.captures)
       if (call.in[nr].defined()) results_[which] = call.in[nr];
     for (auto& g : call.in) any = any || g.defined();
     const size_t n = node.edges.size();
     call.out.resize(n);
-    const bool run_it = any && p.wanted && (n > 0 || !restricted_);
+    const bool run_it = any && p.wanted && (n > 0 || !restricted_ || p.target);
     if (run_it) {
       call.wanted = 0;
       for (size_t i = 0; i < n; ++i) {
@@ -257,26 +261,33 @@ Tensor AccumulateGrad::hooked(Tensor grad) {
   return grad;
 }
 
+void accumulate_grad(const Tensor& t, Tensor grad) {
+  AutogradMeta& meta = ensure_meta(t);
+  Tensor old;  // freed after the lock
+  std::lock_guard lock(meta.mutex);
+  if (!meta.grad.defined()) {
+    meta.grad = owned(std::move(grad));
+  } else if (grad_enabled()) {
+    old = op::add(meta.grad, grad);
+    std::swap(old, meta.grad);
+  } else {
+    op::add_(meta.grad, grad);
+  }
+}
+
+Tensor like_gradient(const char* what, Tensor grad, const Tensor& like) {
+  if (!(grad.sizes() == like.sizes()) || grad.device() != like.device())
+    raise<AutogradError>(what, ": a gradient of shape ", grad.sizes(), " on ", grad.device(), " for a tensor of shape ", like.sizes(), " on ",
+                         like.device(), "; expected equal shapes and devices");
+  return grad.dtype() == like.dtype() ? grad : op::cast(grad, like.dtype());
+}
+
 void AccumulateGrad::apply(BackwardCall& call) {
   Tensor leaf = leaf_->lock();
   if (!leaf.defined()) return;  // nobody can look at its .grad any more
   Tensor grad = hooked(std::move(call.in[0]));
-  AutogradMeta& meta = *meta_of(leaf);
-  if (grad.sizes() != leaf.sizes())
-    raise<AutogradError>("backward: a gradient of shape ", grad.sizes(), " arrived for a leaf of shape ", leaf.sizes(), "; expected equal shapes");
-  if (grad.dtype() != leaf.dtype()) grad = op::cast(grad, leaf.dtype());
-  {
-    std::lock_guard lock(meta.mutex);
-    if (meta.grad.defined()) {
-      if (grad_enabled()) meta.grad = op::add(meta.grad, grad);
-      else op::add_(meta.grad, grad);
-    } else if (grad_enabled() || (grad.ref()->use_count() == 1 && grad.storage().use_count() == 1 && grad.is_contiguous())) {
-      meta.grad = std::move(grad);
-    } else {
-      meta.grad = op::clone(grad);
-    }
-  }
-  for (auto hooks = meta.post_accumulate; auto& [id, hook] : hooks) (void)hook->call(leaf);
+  accumulate_grad(leaf, like_gradient("backward", std::move(grad), leaf));
+  for (auto hooks = meta_of(leaf)->post_accumulate; auto& [id, hook] : hooks) (void)hook->call(leaf);
 }
 
 std::vector<Tensor> run_backward(const std::vector<Tensor>& roots, std::vector<Tensor> grads, bool retain_graph,
@@ -293,8 +304,8 @@ std::vector<Tensor> run_backward(const std::vector<Tensor>& roots, std::vector<T
         raise<AutogradError>("backward: grad can only be left out for a tensor with one element, but tensors[", i, "] has shape ",
                              root.sizes(), "; reduce it first (for example .sum()), or pass gradient=");
       grads[i] = op::ones_like(root);
-    } else if (grads[i].sizes() != root.sizes()) {
-      raise<AutogradError>("backward: gradient has shape ", grads[i].sizes(), ", but tensors[", i, "] has shape ", root.sizes(), "; expected equal shapes");
+    } else {
+      grads[i] = like_gradient("backward", std::move(grads[i]), root);
     }
   }
   for (size_t i = 0; i < inputs.size(); ++i)

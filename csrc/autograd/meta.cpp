@@ -85,18 +85,34 @@ class CopySlices final : public Node {
   bool through_self_;
 };
 
+// retain_grad() follows the tensor to its new producer.
+void move_retain(const Tensor& t, Node* old, Node& node, uint32_t nr) {
+  AutogradMeta& meta = *meta_of(t);
+  if (!meta.retains_grad || !old || old == &node || !old->hooks) return;
+  auto& entries = old->hooks->retain;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    if (entries[i].second.get() != meta.weak.get()) continue;
+    if (!node.hooks) node.hooks = std::make_unique<NodeHooks>();
+    node.hooks->retain.emplace_back(nr, std::move(entries[i].second));
+    entries.erase(entries.begin() + static_cast<std::ptrdiff_t>(i));
+    return;
+  }
+}
+
 }  // namespace
 
 Ref<Node> grad_fn(const Tensor& t) {
   TensorImpl& impl = *t.impl();
   AutogradMeta* meta = static_cast<AutogradMeta*>(impl.meta.get());
-  if (!impl.view_tracks_base) return meta ? meta->grad_fn : Ref<Node>();
+  if (!follows_base(impl)) return meta ? meta->grad_fn : Ref<Node>();
   if (!impl.base->requires_grad) return meta ? meta->grad_fn : Ref<Node>();
   const uint32_t version = impl.storage->var().version();
   if (meta && meta->grad_fn && meta->view_version == version) return meta->grad_fn;
   const Tensor base(impl.base);
   AutogradMeta& own = ensure_meta(t);
-  own.grad_fn = make_ref<AsStridedBackward>(base, t);
+  Ref<Node> node = make_ref<AsStridedBackward>(base, t);
+  move_retain(t, own.grad_fn.get(), *node, 0);
+  own.grad_fn = std::move(node);
   own.output_nr = 0;
   own.view_version = version;
   impl.requires_grad = true;
@@ -114,6 +130,7 @@ Edge gradient_edge(const Tensor& t) {
 
 void set_history(const Tensor& t, Ref<Node> node, uint32_t nr) {
   AutogradMeta& meta = ensure_meta(t);
+  move_retain(t, meta.grad_fn.get(), *node, nr);
   meta.grad_fn = std::move(node);
   meta.output_nr = nr;
   meta.view_version = t.storage().var().version();
@@ -156,6 +173,14 @@ void check_inplace(const char* op, const Tensor& x) {
   if (!grad_enabled()) return;
   if (requires_grad(x) && is_leaf(x))
     raise<AutogradError>(op, ": a leaf tensor that requires grad can not be written in place; wrap the write in flambeau.no_grad(), or write to a clone()");
+  if (impl.base && !follows_base(impl) && impl.view_tracks_base) return;  // its base has other memory by now
+  if (impl.base && impl.view_tracks_base) {
+    const TensorImpl& base = *impl.base;
+    for (int i = 0; i < base.sizes.size(); ++i)
+      if (base.strides[i] == 0 && base.sizes[i] > 1)
+        raise<ArgumentError>(op, ": this is a view of a tensor whose elements share places (shape ", base.sizes, ", strides ", base.strides,
+                             ", from expand?); clone() it first");
+  }
   if (impl.base && impl.view_tracks_base && impl.base->requires_grad && is_leaf(Tensor(impl.base)))
     raise<AutogradError>(op, ": this is a view of a leaf tensor that requires grad, which can not be written in place; wrap the write in flambeau.no_grad()");
   if (impl.base && !impl.view_tracks_base && (impl.base->requires_grad))
@@ -166,11 +191,11 @@ void bump_version(const char* op, const Tensor& x) { x.storage().var().written_b
 
 void rebase_history(const Tensor& x, Ref<Node> node) {
   TensorImpl& impl = *x.impl();
-  if (impl.base && impl.view_tracks_base) {
+  if (impl.base && follows_base(impl)) {
     const Tensor base(impl.base);
     set_history(base, make_ref<CopySlices>(base, x, std::move(node)), 0);
     impl.requires_grad = true;
-    if (AutogradMeta* meta = meta_of(x)) meta->grad_fn = nullptr;
+    if (AutogradMeta* meta = meta_of(x)) meta->view_version = x.storage().var().version() - 1;  // out of date
     (void)grad_fn(x);
     return;
   }

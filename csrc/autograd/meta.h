@@ -23,6 +23,7 @@ class AccumulateGrad final : public Node {
   void apply(BackwardCall& call) override;
   Tensor variable() { return leaf_->lock(); }
   Tensor hooked(Tensor grad);  // what the leaf's hooks make of a gradient
+  bool is_leaf() const override { return true; }
 
  private:
   Ref<WeakTensor> leaf_;
@@ -41,7 +42,8 @@ struct AutogradMeta final : AutogradMetaBase {
   Ref<WeakTensor> weak;
   std::vector<std::pair<uint64_t, Ref<TensorHook>>> hooks;  // of a leaf
   std::vector<std::pair<uint64_t, Ref<TensorHook>>> post_accumulate;
-  std::mutex mutex;  // guards grad while gradients accumulate
+  // Guards grad and accumulator. Nothing is freed while it is held: the memory may be NumPy's, which takes the GIL.
+  std::mutex mutex;
 };
 
 struct ThreadModes {
@@ -62,9 +64,9 @@ struct WithGrad {
   ~WithGrad() { thread_modes().grad = saved; }
 };
 
-inline bool requires_grad(const TensorImpl& t) {
-  return t.requires_grad || (t.view_tracks_base && t.base->requires_grad);
-}
+// Whether t shares its history with its base; not after either got other memory (`x.data = y`).
+inline bool follows_base(const TensorImpl& t) { return t.view_tracks_base && t.base->storage.get() == t.storage.get(); }
+inline bool requires_grad(const TensorImpl& t) { return t.requires_grad || (follows_base(t) && t.base->requires_grad); }
 inline bool requires_grad(const Tensor& t) { return t.defined() && requires_grad(*t.impl()); }
 
 inline AutogradMeta* meta_of(const Tensor& t) { return static_cast<AutogradMeta*>(t.impl()->meta.get()); }
@@ -74,6 +76,8 @@ WeakTensor& weak_of(const Tensor& t);
 // The node that made t (null for a leaf). For a view whose base was written to, a fresh one.
 Ref<Node> grad_fn(const Tensor& t);
 inline bool is_leaf(const Tensor& t) { return !grad_fn(t); }
+// Adds to t.grad; `grad` has t's shape and type.
+void accumulate_grad(const Tensor& t, Tensor grad);
 // Where t's gradient goes: its grad_fn, or its accumulator, or nowhere.
 Edge gradient_edge(const Tensor& t);
 // Makes `node` the producer of t, as output `nr`.

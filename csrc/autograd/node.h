@@ -87,6 +87,9 @@ struct NodeHooks {
 };
 uint64_t next_hook_id();
 
+// A gradient from outside (an argument, a hook), cast to the type of `like`; raises unless it has its shape and device.
+Tensor like_gradient(const char* what, Tensor grad, const Tensor& like);
+
 // What a node's apply() sees: the gradients that arrived, which ones are wanted, where they go.
 struct BackwardCall {
   std::vector<Tensor> in;   // one per output of the forward op; undefined where nothing arrived
@@ -106,6 +109,7 @@ class Node : public RefCounted {
   virtual const char* name() const = 0;
   // Fills call.out for the wanted edges.
   virtual void apply(BackwardCall& call) = 0;
+  virtual bool is_leaf() const { return false; }
   // Drops saved tensors; apply() afterwards raises.
   virtual void release_saved() {}
 

@@ -62,7 +62,7 @@ Tensor SavedTensor::unpack(Node& node, const char* what) const {
 }
 
 Tensor Fit::fitted(Tensor grad) const {
-  if (!(grad.sizes() == sizes)) grad = op::sum_to(grad, sizes);
+  if (!any_shape && !(grad.sizes() == sizes)) grad = op::sum_to(grad, sizes);
   if (grad.dtype() != dtype) grad = op::cast(grad, dtype);
   return grad;
 }

@@ -61,6 +61,7 @@ class SavedOperand {
 // How a broadcast, promoted input's gradient has to be fitted back: summed to its shape, cast to its type.
 struct Fit {
   bool needed = false;
+  bool any_shape = false;
   DType dtype{};
   Dims sizes;
   void note(const Tensor& x, const Tensor& y) {
@@ -68,6 +69,12 @@ struct Fit {
     needed = true;
     dtype = x.dtype();
     sizes = x.sizes();
+  }
+  void note_type(const Tensor& x, const Tensor& y) {
+    if (!x.defined() || x.dtype() == y.dtype()) return;
+    needed = true;
+    dtype = x.dtype();
+    any_shape = true;
   }
   void note(const Operand& x, const Tensor& y) {
     if (x.is_tensor()) note(x.tensor(), y);

@@ -157,17 +157,21 @@ struct PyNodeHook final : NodeHook {
     std::vector<Tensor> copy = ts;
     return wrap_list(std::move(copy));
   }
+  static Tensor checked(const char* what, Tensor g, const Tensor& before) {
+    if (g.defined() && !before.defined()) raise<AutogradError>(what, ": returned a gradient where there was none; expected None");
+    return g.defined() ? like_gradient(what, std::move(g), before) : g;
+  }
   static void replace(std::vector<Tensor>& ts, PyObject* result, const char* what) {
     if (result == Py_None) return;
     if (ts.size() == 1 && is_tensor(result)) {
-      ts[0] = tensor_of(result);
+      ts[0] = checked(what, tensor_of(result), ts[0]);
       return;
     }
     if (!PyTuple_Check(result) || PyTuple_GET_SIZE(result) != static_cast<Py_ssize_t>(ts.size()))
       raise<TypeMismatch>(what, ": expected None or a tuple of ", ts.size(), " gradients");
     for (size_t i = 0; i < ts.size(); ++i) {
       PyObject* o = PyTuple_GET_ITEM(result, static_cast<Py_ssize_t>(i));
-      ts[i] = o == Py_None ? Tensor() : to_tensor(o, what, "gradient");
+      ts[i] = o == Py_None ? Tensor() : checked(what, to_tensor(o, what, "gradient"), ts[i]);
     }
   }
   void before(std::vector<Tensor>& grads) override {

@@ -125,7 +125,7 @@ void init_types(nb::module_& m) {
         return nb::borrow(self);
       });
   generator_class = reinterpret_cast<PyTypeObject*>(generator.ptr());
-  m.attr("default_generator") = nb::cast(PyGenerator{Ref<Generator>::share(&default_generator())});
+  m.attr("default_generator") = nb::cast(PyGenerator{Ref<Generator>::share(&program_generator())});
 }
 
 PyObject* new_error(nb::module_& m, const char* name, PyObject* base, const char* doc) {
@@ -187,6 +187,12 @@ void init_functions(nb::module_& m) {
   });
   m.def("compiler", [] { return std::string(__VERSION__); });
 
+  m.def("set_thread_generator", [](nb::handle g) -> nb::object {
+    Ref<Generator> old = set_thread_generator(g.is_none() ? Ref<Generator>() : nb::cast<PyGenerator&>(g).generator);
+    return old ? nb::cast(PyGenerator{std::move(old)}) : nb::none();
+  },
+        nb::arg("generator").none());
+  m.def("current_generator", [] { return PyGenerator{Ref<Generator>::share(&default_generator())}; });
   m.def("manual_seed", [](nb::handle seed) { default_generator().seed(seed_of(seed)); });
   m.def("memory_stats", [] { return stats_dict(host_stats()); });
   m.def("empty_cache", [] { host_allocator().empty_cache(); });

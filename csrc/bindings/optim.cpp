@@ -20,6 +20,11 @@ using Tensors = std::vector<Tensor>;
 
 Tensors list_of(nb::handle o, const char* what) { return to_tensor_list(o.ptr(), "optim", what); }
 
+void one_device(const char* op, const char* what, size_t i, const Tensor& t, const Tensor& param) {
+  if (t.is_meta() || t.device() != param.device())
+    raise<DeviceError>(op, ": ", what, "[", i, "] is on ", t.device(), t.is_meta() ? ", which holds no values" : "; expected its parameter's device");
+}
+
 // One list of tensors that the step writes: dense stand-ins where a tensor itself can not be stepped over.
 struct Written {
   Tensors originals, used;
@@ -28,6 +33,7 @@ struct Written {
     for (size_t i = 0; i < originals.size(); ++i) {
       const Tensor& t = originals[i];
       check_inplace(name, t);
+      one_device(name, what, i, t, like ? (*like)[i] : t);
       if (like && !(t.sizes() == (*like)[i].sizes()))
         raise<ShapeError>(name, ": ", what, "[", i, "] has shape ", t.sizes(), ", but its parameter has shape ", (*like)[i].sizes(), "; expected equal shapes");
       const bool fits = t.is_contiguous() && (!like || t.dtype() == (*like)[i].dtype());
@@ -43,6 +49,7 @@ Tensors gradients(const char* op, nb::handle list, const Tensors& params) {
   for (size_t i = 0; i < grads.size(); ++i) {
     if (!(grads[i].sizes() == params[i].sizes()))
       raise<ShapeError>(op, ": grads[", i, "] has shape ", grads[i].sizes(), ", but its parameter has shape ", params[i].sizes(), "; expected equal shapes");
+    one_device(op, "grads", i, grads[i], params[i]);
     grads[i] = contiguous_for_kernel(cast_for_kernel(grads[i], params[i].dtype()));
   }
   return grads;

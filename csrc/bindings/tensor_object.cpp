@@ -279,13 +279,23 @@ int set_requires_grad_attr(PyObject* self, PyObject* value, void*) {
 }
 PyObject* get_grad(PyObject* self, void*) {
   AutogradMeta* meta = meta_of(tensor_of(self));
-  return wrap(meta ? meta->grad : Tensor());
+  if (!meta) return wrap(Tensor());
+  Tensor grad;
+  {
+    std::lock_guard lock(meta->mutex);
+    grad = meta->grad;
+  }
+  return wrap(std::move(grad));
+}
+void replace_grad(AutogradMeta& meta, Tensor grad) {
+  std::lock_guard lock(meta.mutex);
+  std::swap(meta.grad, grad);  // the old one goes with the argument, after the lock
 }
 int set_grad_attr(PyObject* self, PyObject* value, void*) {
   try {
     const Tensor& x = tensor_of(self);
     if (!value || value == Py_None) {
-      if (AutogradMeta* meta = meta_of(x)) meta->grad = Tensor();
+      if (AutogradMeta* meta = meta_of(x)) replace_grad(*meta, Tensor());
       return 0;
     }
     if (!is_tensor(value)) raise<TypeMismatch>("grad: got a ", Py_TYPE(value)->tp_name, "; expected a Tensor or None");
@@ -293,7 +303,8 @@ int set_grad_attr(PyObject* self, PyObject* value, void*) {
     if (g.same(x)) raise<ArgumentError>("grad: a tensor can not be its own gradient");
     if (!(g.sizes() == x.sizes()) || g.dtype() != x.dtype())
       raise<ShapeError>("grad: got ", g.dtype(), " ", g.sizes(), " for a tensor of ", x.dtype(), " ", x.sizes(), "; expected the same shape and type");
-    ensure_meta(x).grad = g;
+    if (g.device() != x.device()) raise<DeviceError>("grad: got a gradient on ", g.device(), " for a tensor on ", x.device(), "; expected one device");
+    replace_grad(ensure_meta(x), g);
     return 0;
   } catch (...) {
     translate_exception();

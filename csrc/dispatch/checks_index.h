@@ -12,6 +12,10 @@
 
 namespace fl::check {
 
+inline void one_number(const char* op, const Operand& value) {
+  if (value.is_tensor() && value.tensor().ndim() != 0)
+    raise<ShapeError>(op, ": value has shape ", value.tensor().sizes(), "; expected a number or a tensor without axes");
+}
 inline void integer_or_bool(const char* op, const Operand& x) {
   const bool real = x.is_tensor() ? is_float(x.tensor().dtype()) : x.number().is_float();
   if (!real) return;

@@ -38,7 +38,11 @@ class Generator : public RefCounted {
   uint64_t offset_ = 0;
 };
 
+// The calling thread's own generator if it has one, else the program's.
 Generator& default_generator();
+Generator& program_generator();
+// Gives the calling thread a generator of its own, null takes it away; returns what it had.
+Ref<Generator> set_thread_generator(Ref<Generator> generator);
 inline Generator& generator_or_default(Generator* g) { return g ? *g : default_generator(); }
 
 }  // namespace fl

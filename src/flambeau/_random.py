@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import copyreg
 from typing import Any
 
 from flambeau import _C
 from flambeau._C import Generator, Tensor
 
 
+def _generator_of(state: Tensor) -> Generator:
+    return Generator().set_state(state)
+
+
+def _reduce_generator(generator: Generator) -> Any:
+    return _generator_of, (generator.get_state(),)
+
+
+copyreg.pickle(Generator, _reduce_generator)
+
+
 def manual_seed(seed: int) -> Generator:
     """Restarts the default generator: the same seed gives the same bits on any number of threads."""
     _C.manual_seed(seed)
-    return _C.default_generator
+    return _C.current_generator()
 
 
 def seed() -> int:
@@ -25,14 +37,14 @@ def seed() -> int:
 
 def initial_seed() -> int:
     """The seed of the default generator."""
-    return _C.default_generator.initial_seed()
+    return _C.current_generator().initial_seed()
 
 
 def get_rng_state() -> Tensor:
     """The default generator's state, uint8 [16]."""
-    return _C.default_generator.get_state()
+    return _C.current_generator().get_state()
 
 
 def set_rng_state(state: Tensor) -> Any:
     """Restores what `get_rng_state` returned."""
-    _C.default_generator.set_state(state)
+    _C.current_generator().set_state(state)

@@ -113,9 +113,12 @@ def _wrap_dims(op: Op) -> list[str]:
 
 def _float_result(op: Op) -> bool:
     """Whether some result may be floating point, so that a gradient may arrive."""
+    return any(r not in _DTYPES or r.startswith("float") for r in _dtype_rules(op))
+
+
+def _dtype_rules(op: Op) -> list[str]:
     rule = op.get("dtype")
-    rules = rule.values() if isinstance(rule, dict) else [rule]
-    return any(str(r) not in _DTYPES or str(r).startswith("float") for r in rules)
+    return [str(r) for r in (rule.values() if isinstance(rule, dict) else [rule])]
 
 
 class NodeWriter:
@@ -132,10 +135,10 @@ class NodeWriter:
         self.inputs: list[Arg] = []  # those that own an edge, lists last
         self.refused: list[Arg] = []  # ... and have no formula: backward raises when it gets there
         for i, a in enumerate(op.sig.args):
-            if not differentiable(a) or a.name in flat:
+            if not differentiable(a) or (a.name in flat and not (i == 0 and writes)):
                 continue
             overwritten = i == 0 and is_inplace_op(op)
-            refused = a.name not in self.named and not overwritten and _float_result(op)
+            refused = a.name not in self.named and a.name not in flat and not overwritten and _float_result(op)
             if refused:
                 self.refused.append(a)
             if a.name in self.named or refused or (i == 0 and writes):
@@ -176,9 +179,14 @@ class NodeWriter:
         shape = str(self.op.get("shape", ""))
         return shape.startswith("broadcast") or is_inplace_op(self.op) or "each" in self.op.keys or bool(self.op.get("inplace"))
 
-    def fits(self, name: str) -> bool:
+    def fits(self, name: str) -> str | None:
+        """How a gradient is fitted to its argument: `note` (shape and type), `note_type`, or not at all."""
         a = self.op.sig.arg(name)
-        return self.needs_fit() and name in self.named and a is not None and a.type.spelling != "Tensor[]"
+        if name not in self.named or a is None or a.type.spelling == "Tensor[]":
+            return None
+        if self.needs_fit():
+            return "note"
+        return "note_type" if any("given" in r for r in _dtype_rules(self.op)) else None
 
     def member(self, name: str) -> str:
         a = self.op.sig.arg(name)
@@ -377,7 +385,7 @@ class NodeWriter:
                 out.append(f"    node->{n}_{fn} = meta::{'sizes' if fn == 'shape' else fn}({output if output and n in outs else n});")
         reference = output or (outs[0] if not op.sig.is_list else None)
         if reference:
-            out += [f"    node->{a.name}_fit.note({a.name}, {reference});" for a in self.inputs if self.fits(a.name)]
+            out += [f"    node->{a.name}_fit.{how}({a.name}, {reference});" for a in self.inputs if (how := self.fits(a.name))]
         return out
 
 
@@ -552,6 +560,8 @@ def _inplace(op: Op, node: NodeWriter) -> list[str]:
     body.append(f'  check_inplace("{op.name}_", {target});')
     if node.exists:
         body += node.before(inplace=True)
+    else:
+        body.append(f'  Ref<Node> node = overwrite_node("{op.name}_", {target});')
     body += _each_call(op, target)
     body.append(f'  bump_version("{op.name}_", {target});')
     if node.exists:
@@ -559,6 +569,8 @@ def _inplace(op: Op, node: NodeWriter) -> list[str]:
         body += node.save_outputs(target)
         body.append(f"    rebase_history({target}, std::move(node));")
         body.append("  }")
+    else:
+        body.append(f"  if (node) rebase_history({target}, std::move(node));")
     body += [f"  return {target};", "}"]
     return body
 

@@ -131,7 +131,8 @@ def docs_page(table: Mapping[str, Sequence[Op]]) -> str:
             if op.get("inplace"):
                 extra.append(f"In place: `{name}_`.")
             if op.get("grad"):
-                extra.append("Differentiable in " + ", ".join(f"`{k}`" for k in op.get("grad")) + ".")
+                smooth = [k for k, text in op.get("grad").items() if text != "none"]
+                extra.append("Differentiable in " + ", ".join(f"`{k}`" for k in smooth) + "." if smooth else "Flat wherever it is differentiable.")
             if extra:
                 out += ["", " ".join(extra)]
         out.append("")

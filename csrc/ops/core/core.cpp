@@ -201,11 +201,29 @@ Tensor as_strided_view(const Tensor& x, IntList size, IntList stride, int64_t of
 
 namespace {
 
-// A buffer with the base's geometry; element e of the base's storage is element e - base_offset of it.
-Tensor base_buffer(const Tensor& like, IntList sizes, IntList strides) {
-  Tensor y = empty_strided(sizes, strides, like.dtype(), like.device());
-  return y;
+// One past the largest element offset that the geometry reaches from 0.
+int64_t extent_of(IntList sizes, IntList strides) {
+  int64_t end = 1;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] == 0) return 0;
+    end += (sizes[i] - 1) * strides[i];
+  }
+  return end;
 }
+
+// Zeros that hold a base and a view of its storage, where the view may lie outside of the base.
+struct Span {
+  int64_t base, view;  // where they begin in the buffer
+  Tensor buffer;
+  Span(const Tensor& like, IntList base_sizes, IntList base_strides, int64_t base_offset, IntList sizes, IntList strides, int64_t offset) {
+    const int64_t low = std::min(base_offset, offset);
+    base = base_offset - low, view = offset - low;
+    const int64_t n = std::max(base + extent_of(base_sizes, base_strides), view + extent_of(sizes, strides));
+    buffer = empty(Dims{n}, like.dtype(), like.device());
+    if (!like.is_meta()) fill_elements(buffer, Scalar(0));
+  }
+  Tensor at(int64_t offset, IntList sizes, IntList strides) const { return alias(buffer, Dims(sizes), Dims(strides), offset); }
+};
 
 // True iff two indices of the geometry may name one element.
 bool may_overlap(IntList sizes, IntList strides) {
@@ -221,55 +239,63 @@ bool may_overlap(IntList sizes, IntList strides) {
   return false;
 }
 
+// y += g, where elements of y may share places.
+void add_at(const Tensor& y, const Tensor& g) {
+  if (!may_overlap(y.sizes(), y.strides())) return copy_elements(y, g);  // y holds zeros
+  visit(y.dtype(), [&]<class T>(T) {
+    T* out = y.data<T>();
+    const T* in = g.data<T>();
+    Dims index(y.ndim());
+    for (int64_t i = 0; i < g.numel(); ++i) {
+      int64_t at = 0;
+      for (int d = 0; d < index.size(); ++d) at += index[d] * y.strides()[d];
+      out[at] = static_cast<T>(out[at] + in[i]);
+      for (int d = index.size() - 1; d >= 0 && ++index[d] == y.sizes()[d]; --d) index[d] = 0;
+    }
+  });
+}
+
 }  // namespace
 
 Tensor as_strided_backward(const Tensor& g, IntList base_sizes, IntList base_strides, int64_t base_offset, IntList sizes,
                            IntList strides, int64_t offset) {
-  if (may_overlap(base_sizes, base_strides)) base_strides = IntList();
-  Dims dense;
-  if (base_strides.size() != base_sizes.size()) {
-    dense = row_major(base_sizes);
-    base_strides = dense;
-  }
-  Tensor y = base_buffer(g, base_sizes, base_strides);
-  if (y.is_meta()) return y;
-  const int64_t extent = static_cast<int64_t>(y.storage().size_bytes() / y.item_bytes());
-  fill_elements(alias(y, Dims{extent}, Dims{1}, 0), Scalar(0));
-  if (!may_overlap(sizes, strides)) {
-    copy_elements(alias(y, Dims(sizes), Dims(strides), offset - base_offset), g);
-    return y;
-  }
-  visit(y.dtype(), [&]<class T>(T) {  // overlapping windows add up
-    T* out = y.data<T>() - y.offset() + (offset - base_offset);
-    const T* in = g.data<T>();
-    Dims index(static_cast<int>(sizes.size()));
-    for (int64_t i = 0; i < g.numel(); ++i) {
-      int64_t at = 0;
-      for (int d = 0; d < index.size(); ++d) at += index[d] * strides[static_cast<size_t>(d)];
-      out[at] = static_cast<T>(out[at] + in[i]);
-      for (int d = index.size() - 1; d >= 0 && ++index[d] == sizes[static_cast<size_t>(d)]; --d) index[d] = 0;
-    }
+  const Span span(g, base_sizes, base_strides, base_offset, sizes, strides, offset);
+  const Tensor y = span.at(span.base, base_sizes, base_strides);
+  if (g.is_meta()) return y;
+  add_at(span.at(span.view, sizes, strides), g);
+  if (!may_overlap(base_sizes, base_strides)) return y;
+  // Elements of the base that share a place share its gradient.
+  const Span times(g, base_sizes, base_strides, base_offset, sizes, strides, offset);
+  Tensor shared = empty(base_sizes, g.dtype(), g.device()), one = empty(base_sizes, g.dtype(), g.device());
+  fill_elements(one, Scalar(1));
+  const Tensor count = times.at(times.base, base_sizes, base_strides);
+  add_at(count, one);
+  copy_elements(shared, y);
+  copy_elements(one, count);
+  visit(g.dtype(), [&]<class T>(T) {
+    if constexpr (std::is_floating_point_v<T> || std::is_class_v<T>)
+      for (int64_t i = 0; i < shared.numel(); ++i) shared.data<T>()[i] = static_cast<T>(shared.data<T>()[i] / one.data<T>()[i]);
   });
-  return y;
+  return shared;
 }
 
 Tensor as_strided_gather(const Tensor& g, IntList base_sizes, IntList base_strides, int64_t base_offset, IntList sizes,
                          IntList strides, int64_t offset) {
-  const Tensor buffer = base_buffer(g, base_sizes, base_strides);
-  const Tensor view = alias(buffer, Dims(sizes), Dims(strides), offset - base_offset);
+  const Span span(g, base_sizes, base_strides, base_offset, sizes, strides, offset);
   Tensor y = empty(sizes, g.dtype(), g.device());
   if (g.is_meta()) return y;
-  copy_elements(buffer, g);
-  copy_elements(y, view);
+  copy_elements(span.at(span.base, base_sizes, base_strides), g);
+  copy_elements(y, span.at(span.view, sizes, strides));
   return y;
 }
 
 Tensor as_strided_replace(const Tensor& g, const Tensor& part, IntList base_sizes, IntList base_strides, int64_t base_offset,
                           IntList sizes, IntList strides, int64_t offset) {
-  Tensor y = base_buffer(g, base_sizes, base_strides);
+  const Span span(g, base_sizes, base_strides, base_offset, sizes, strides, offset);
+  const Tensor y = span.at(span.base, base_sizes, base_strides);
   if (g.is_meta()) return y;
   copy_elements(y, g);
-  copy_elements(alias(y, Dims(sizes), Dims(strides), offset - base_offset), part);
+  copy_elements(span.at(span.view, sizes, strides), part);
   return y;
 }
 

@@ -6,6 +6,7 @@
 #include <limits>
 #include <string_view>
 
+#include "dispatch/operand.h"
 #include "ops/index/lines.h"
 
 namespace fl::kernels {
@@ -251,10 +252,11 @@ void index_copy(const Tensor& x, int64_t dim, const Tensor& index_in, const Tens
   });
 }
 
-void index_fill(const Tensor& x, int64_t dim, const Tensor& index_in, Scalar value, const Tensor& y) {
+void index_fill(const Tensor& x, int64_t dim, const Tensor& index_in, const Operand& value, const Tensor& y) {
   start_from(x, y);
   const Tensor index = as_int64(index_in), one = empty(IntList(), y.dtype());
-  fill_elements(one, value);
+  if (value.is_tensor()) convert_elements(one.data(), one.dtype(), value.tensor().data(), value.tensor().dtype(), 1);
+  else fill_elements(one, value.number());
   by_size(y.item_bytes(), [&](auto unit) {
     using U = decltype(unit);
     U* d = static_cast<U*>(y.data());

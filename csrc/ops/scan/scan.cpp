@@ -164,4 +164,40 @@ void cumprod_gradient(const Tensor& dy, const Tensor& x, int64_t dim, const Tens
   convert_elements(dx.data(), dx.dtype(), grad.data(), DType::Float64, x.numel());
 }
 
+// y is a running log-sum-exp of x, so it only grows, y[k] >= x[k], and every exponent here is at most 0.
+namespace {
+void scan_weighted(const Tensor& h, const Tensor& x, const Tensor& y, int64_t dim, bool backward, const Tensor& out) {
+  const Lines l = lines_of(x, dim);
+  visit(out.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    if constexpr (std::is_floating_point_v<T> || std::is_class_v<T>) {
+      const T *hs = h.data<T>(), *xs = x.data<T>(), *ys = y.data<T>();
+      T* o = out.data<T>();
+      auto weight = [](T from, T to) {  // exp(from - to), 1 for equal infinities
+        const double a = static_cast<double>(from), b = static_cast<double>(to);
+        return a == b ? 1.0 : std::exp(a - b);
+      };
+      over_columns(l, [&](int64_t first, int64_t stride, int64_t m) {
+        double carry[kCols];
+        std::fill_n(carry, m, 0.0);
+        for (int64_t step = 0; step < l.n; ++step)
+          for (int64_t j = 0; j < m; ++j) {
+            const int64_t k = first + (backward ? l.n - 1 - step : step) * stride + j, last = k + (backward ? stride : -stride);
+            const double kept = step == 0 ? 0 : carry[j] * (backward ? weight(ys[k], ys[last]) : weight(ys[last], ys[k]));
+            const double own = weight(xs[k], ys[k]), g = static_cast<double>(hs[k]);
+            carry[j] = backward ? kept + g : kept + g * own;
+            o[k] = static_cast<T>(static_cast<Wide<T>>(backward ? carry[j] * own : carry[j]));
+          }
+      });
+    }
+  });
+}
+}  // namespace
+void logcumsumexp_backward(const Tensor& dy, const Tensor& x, const Tensor& y, int64_t dim, const Tensor& dx) {
+  scan_weighted(dy, x, y, dim, true, dx);
+}
+void logcumsumexp_weights(const Tensor& h, const Tensor& x, const Tensor& y, int64_t dim, const Tensor& w) {
+  scan_weighted(h, x, y, dim, false, w);
+}
+
 }  // namespace fl::kernels

@@ -2,6 +2,9 @@
 
     main: batches of indices --tasks--> worker threads --done[seq]--> main, in order of seq
 
+A fetch draws from a generator of its own, seeded by the pass and the task's number, so random samples
+(augmentation, say) are the same for any number of workers and leave the program's generator alone.
+
 Threads share the dataset and its memory, so nothing is forked, pickled or copied; decoding and
 array work run in parallel as far as they release the GIL. All state lives in `_Shared`, which
 refers to neither the loader nor its iterator: when the iterator is dropped, its finalizer stops
@@ -23,6 +26,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from flambeau import _C
+
 _local = threading.local()
 _JOIN_SECONDS = 5.0
 
@@ -35,6 +40,7 @@ class WorkerInfo:
     num_workers: int
     seed: int
     dataset: Any
+    base_seed: int = 0
 
 
 def get_worker_info() -> WorkerInfo | None:
@@ -42,8 +48,28 @@ def get_worker_info() -> WorkerInfo | None:
     return getattr(_local, "info", None)
 
 
+class OwnRandomness:
+    """While it lasts, this thread's default generator is one seeded by `seed` and `number`."""
+
+    def __init__(self, seed: int, number: int) -> None:
+        self._generator = _C.Generator().manual_seed((seed + number * 0x9E3779B97F4A7C15) % 2**64)
+
+    def __enter__(self) -> None:
+        self._before = _C.set_thread_generator(self._generator)
+
+    def __exit__(self, *_: object) -> None:
+        _C.set_thread_generator(self._before)
+
+
 class _End:
     """A worker's iterable dataset is exhausted."""
+
+
+class _Message(str):
+    """A text that is its own repr, as a KeyError shows the repr of what it was given."""
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 class WorkerError:
@@ -60,7 +86,9 @@ class WorkerError:
         if isinstance(self.error, StopIteration):
             raise RuntimeError(message) from self.error
         try:
-            error = type(self.error)(message)
+            error = type(self.error)(
+                _Message(message) if isinstance(self.error, KeyError) else message
+            )
         except Exception:
             # A type with other arguments: its text stays, the place goes into a RuntimeError.
             raise RuntimeError(message) from self.error
@@ -113,7 +141,8 @@ def _worker(
     where = f"worker {info.id} of {info.num_workers}"
     try:
         if init_fn is not None:
-            init_fn(info.id)
+            with OwnRandomness(info.seed, 0):
+                init_fn(info.id)
         fetch = make_fetch()
     except BaseException as error:
         broken = WorkerError(error, f"{where}, while it started")
@@ -130,7 +159,8 @@ def _worker(
             result = broken
         else:
             try:
-                result = fetch(task, lambda: shared.stopped)
+                with OwnRandomness(info.base_seed, seq):
+                    result = fetch(task, lambda: shared.stopped)
             except BaseException as error:
                 what = "" if task is None else f", batch {_short(task)}"
                 result = WorkerError(error, where + what)
@@ -166,7 +196,7 @@ class WorkerPool:
         self.own_queues = own_queues
         self.shared = _Shared(n if own_queues else 1)
         for i in range(n):
-            info = WorkerInfo(i, n, seed + i, dataset)
+            info = WorkerInfo(i, n, seed + i, dataset, seed)
             thread = threading.Thread(
                 target=_worker,
                 args=(self.shared, i if own_queues else 0, info, init_fn, make_fetch),

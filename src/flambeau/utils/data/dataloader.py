@@ -1,16 +1,18 @@
 """`DataLoader`: batches from a dataset, fetched ahead by threads if asked.
 
-Workers are threads: the dataset is shared, not copied or pickled, and the order and the data are
-the same for any number of workers. See `_workers.py` for how they work.
+Workers are threads: the dataset is shared, not copied or pickled. The order and the data, random draws
+of the dataset included, are the same for any number of workers. See `_workers.py` for how they work.
 """
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
 from flambeau.utils.data._workers import (
+    OwnRandomness,
     WorkerPool,
     _End,
     iterate_in_worker_order,
@@ -79,8 +81,9 @@ class DataLoader(Generic[T]):
 
     `num_workers` threads fetch `prefetch_factor` batches each ahead. An exception in a worker comes
     out of the iteration with its own type and the worker's traceback in its text. `timeout`
-    (seconds) bounds the wait for a batch. `pin_memory` and `persistent_workers` are accepted: on a
-    CPU there is nothing to pin, and threads cost too little to keep.
+    (seconds) bounds the wait for a batch. `pin_memory`, `pin_memory_device`, `persistent_workers`
+    and `in_order` are accepted without effect: on a CPU there is nothing to pin, threads cost too
+    little to keep, and batches always come in order.
 
     Raises:
         ValueError: options that exclude each other or are out of range.
@@ -180,20 +183,26 @@ class DataLoader(Generic[T]):
         # Drawn for any number of workers, so that the random stream does not depend on it.
         seed = draw_seed(self.generator)
         if self.num_workers == 0:
-            return self._iterate_here()
+            return _Pass(self, self._iterate_here(seed))
         return _Iterator(self, seed)
 
-    def _iterate_here(self) -> Iterator[Any]:
+    def _iterate_here(self, seed: int) -> Iterator[Any]:
         fetch, tasks = self._fetch(), self._tasks()
 
         def never() -> bool:
             return False
 
         if tasks is not None:
-            for task in tasks:
-                yield fetch(task, never)
+            for number, task in enumerate(tasks):
+                with OwnRandomness(seed, number):
+                    batch = fetch(task, never)
+                yield batch
             return
-        while not isinstance(batch := fetch(None, never), _End):
+        for number in itertools.count():
+            with OwnRandomness(seed, number):
+                batch = fetch(None, never)
+            if isinstance(batch, _End):
+                return
             yield batch
 
     def __len__(self) -> int:
@@ -205,10 +214,28 @@ class DataLoader(Generic[T]):
         return len(self.batch_sampler if self._batched else self.sampler)
 
 
+class _Pass:
+    """One pass over a loader."""
+
+    def __init__(self, loader: DataLoader[Any], batches: Iterator[Any]) -> None:
+        self._loader = loader
+        self._batches = batches
+
+    def __iter__(self) -> _Pass:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self._batches)
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+
 class _Iterator:
     """One pass with worker threads; dropping it ends them."""
 
     def __init__(self, loader: DataLoader[Any], seed: int) -> None:
+        self._loader = loader
         self._pool = WorkerPool(
             loader.num_workers,
             loader.dataset,
@@ -224,6 +251,9 @@ class _Iterator:
 
     def __iter__(self) -> _Iterator:
         return self
+
+    def __len__(self) -> int:
+        return len(self._loader)
 
     def __next__(self) -> Any:
         try:
