@@ -1,0 +1,54 @@
+// Folds down columns: blocks of 64 rows in the type itself, and the blocks in double.
+#include "ops/reduce/fold_parts.h"
+
+namespace fl::kernels::FL_ISA {
+namespace {
+
+constexpr int64_t kRows = 64, kCols = 256;
+
+template <Fold F, class T>
+void rows(const T* x, int64_t stride, int64_t n_rows, int64_t n, const T* center, double p, Acc<T>* acc) {
+  using A = Acc<T>;
+  const T pt = static_cast<T>(p);
+  static constexpr T no_center[kCols] = {};
+  for (int64_t j = 0; j < n; j += kCols) {
+    const int64_t m = std::min(kCols, n - j);
+    const T* c = center ? center + j : no_center;
+    for (int64_t i = 0; i < n_rows; i += kRows) {
+      T part[kCols];
+#pragma omp simd
+      for (int64_t l = 0; l < m; ++l) part[l] = neutral<F, T>();
+      const int64_t last = std::min(n_rows, i + kRows);
+      int64_t r = i;
+      for (; r + 2 <= last; r += 2) {
+        const T* a = x + r * stride + j;
+        const T* b = a + stride;
+#pragma omp simd
+        for (int64_t l = 0; l < m; ++l)
+          part[l] = combine<F, T>(part[l], combine<F, T>(image<F>(a[l], c[l], pt), image<F>(b[l], c[l], pt)));
+      }
+      for (; r < last; ++r) {
+        const T* a = x + r * stride + j;
+#pragma omp simd
+        for (int64_t l = 0; l < m; ++l) part[l] = combine<F, T>(part[l], image<F>(a[l], c[l], pt));
+      }
+#pragma omp simd
+      for (int64_t l = 0; l < m; ++l) acc[j + l] = combine<F, A>(acc[j + l], static_cast<A>(part[l]));
+    }
+  }
+}
+
+}  // namespace
+
+void fold_rows(Fold op, DType type, const void* x, int64_t stride, int64_t n_rows, int64_t n, const void* center,
+               double p, void* acc) {
+  choose(op, [&](auto f) {
+    choose_type(type, [&](auto t) {
+      using T = decltype(t);
+      rows<decltype(f)::value, T>(static_cast<const T*>(x), stride, n_rows, n, static_cast<const T*>(center), p,
+                                  static_cast<Acc<T>*>(acc));
+    });
+  });
+}
+
+}  // namespace fl::kernels::FL_ISA
