@@ -74,6 +74,7 @@ from flambeau._functions import (  # noqa: E402
     broadcast_tensors,
     can_cast,
     cartesian_prod,
+    cdist,
     column_stack,
     cross,
     detach,
@@ -86,7 +87,9 @@ from flambeau._functions import (  # noqa: E402
     equal,
     hsplit,
     hstack,
+    is_complex,
     is_floating_point,
+    is_nonzero,
     isin,
     kron,
     meshgrid,
@@ -102,7 +105,20 @@ from flambeau._functions import (  # noqa: E402
     vsplit,
     vstack,
 )
-from flambeau._info import finfo, iinfo, show_config  # noqa: E402
+from flambeau._info import (  # noqa: E402
+    finfo,
+    get_float32_matmul_precision,
+    iinfo,
+    set_float32_matmul_precision,
+    show_config,
+)
+from flambeau._memory_format import (  # noqa: E402
+    channels_last,
+    channels_last_3d,
+    contiguous_format,
+    memory_format,
+    preserve_format,
+)
 from flambeau._print import set_printoptions  # noqa: E402
 from flambeau._random import get_rng_state, initial_seed, manual_seed, seed, set_rng_state  # noqa: E402
 from flambeau._tensor import (  # noqa: E402
@@ -142,11 +158,17 @@ for _name in ("allclose", "equal", "movedim", "diag", "diag_embed", "tensor_spli
 setattr(Tensor, "moveaxis", movedim)  # noqa: B010
 
 # Imported when they are first used.
-_LAZY = {"autograd", "cuda", "datasets", "nn", "optim", "random", "serialization", "testing", "utils"}
-_LAZY_NAMES = {"save": "serialization", "load": "serialization"}
+_LAZY = {"autograd", "backends", "cuda", "datasets", "nn", "optim", "random", "serialization", "testing", "utils"}
+_LAZY_NAMES = {
+    "save": "serialization",
+    "load": "serialization",
+    "cosine_similarity": "nn.functional",
+    "pairwise_distance": "nn.functional",
+}
 
 if _typing.TYPE_CHECKING:
-    from flambeau import autograd, datasets, nn, optim, serialization, utils
+    from flambeau import autograd, backends, cuda, datasets, nn, optim, serialization, utils
+    from flambeau.nn.functional import cosine_similarity, pairwise_distance
     from flambeau.serialization import load, save
 
 

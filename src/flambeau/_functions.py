@@ -388,6 +388,52 @@ def dist(input: Tensor, other: Tensor, p: float = 2.0) -> Tensor:
     return ops.norm(input - other, p)
 
 
+def cdist(
+    x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary"
+) -> Tensor:
+    """The p-norm distance between every row of `x1` and every row of `x2`.
+
+    Args:
+        compute_mode: whether Euclidean distances come from a matrix product, which is faster and rounds
+            more: 'use_mm_for_euclid_dist', 'donot_use_mm_for_euclid_dist', or
+            'use_mm_for_euclid_dist_if_necessary', which is above 25 rows.
+
+    Shape:
+        x1 [*, P, M], x2 [*, R, M] -> [*, P, R]; the leading axes broadcast.
+
+    Raises:
+        ShapeError: fewer than two axes, or rows of different lengths.
+        ValueError: p < 0, or an unknown compute_mode.
+    """
+    modes = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist")
+    if compute_mode not in modes:
+        raise ValueError(f"cdist: compute_mode = {compute_mode!r}; expected one of {', '.join(modes)}")
+    if p < 0:
+        raise ValueError(f"cdist: p = {p}; expected p >= 0")
+    if x1.ndim < 2 or x2.ndim < 2 or x1.shape[-1] != x2.shape[-1]:
+        raise _C.ShapeError(f"cdist: x1 has shape {list(x1.shape)}, x2 {list(x2.shape)}; expected [*, P, M] and [*, R, M]")
+    many = x1.shape[-2] > 25 or x2.shape[-2] > 25
+    if p == 2.0 and (compute_mode == modes[1] or (compute_mode == modes[0] and many)):
+        squares = (x1 * x1).sum(-1, keepdim=True) + (x2 * x2).sum(-1).unsqueeze(-2) - 2.0 * ops.matmul(x1, x2.transpose(-2, -1))
+        apart = squares > 0  # elsewhere the distance is 0, and so is its gradient
+        return ops.where(apart, ops.where(apart, squares, 1.0).sqrt(), 0.0)
+    return ops.norm(x1.unsqueeze(-2) - x2.unsqueeze(-3), p, -1)
+
+
+def is_nonzero(input: Tensor) -> bool:
+    """True if the only element is not zero.
+
+    Raises:
+        ValueError: more or fewer elements than one.
+    """
+    return bool(input)
+
+
+def is_complex(input: Tensor) -> bool:
+    """False: there are no complex element types."""
+    return False
+
+
 def cross(input: Tensor, other: Tensor, dim: int = -1) -> Tensor:
     """The vector product along an axis of size 3."""
     if input.shape[dim] != 3 or other.shape[dim] != 3:

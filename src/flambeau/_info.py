@@ -69,3 +69,25 @@ class iinfo:
 
     def __repr__(self) -> str:
         return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"
+
+
+_matmul_precision = "highest"
+
+
+def set_float32_matmul_precision(precision: str) -> None:
+    """Accepted for PyTorch's sake: float32 products are computed in float32 whatever is set.
+
+    Raises:
+        ValueError: not 'highest', 'high' or 'medium'.
+    """
+    global _matmul_precision
+    if precision not in ("highest", "high", "medium"):
+        raise ValueError(
+            f"set_float32_matmul_precision: precision = {precision!r}; expected 'highest', 'high' or 'medium'"
+        )
+    _matmul_precision = precision
+
+
+def get_float32_matmul_precision() -> str:
+    """What `set_float32_matmul_precision` was given; 'highest' at the start."""
+    return _matmul_precision

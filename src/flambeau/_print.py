@@ -116,9 +116,7 @@ def _body(x: Tensor, indent: int, form: Callable[[Any], str], summarise: bool) -
 def tensor_text(x: Tensor) -> str:
     """`tensor([...], dtype=..., requires_grad=True)`."""
     prefix = "tensor(" if type(x).__name__ in ("Tensor", "Parameter", "Buffer") else f"{type(x).__name__}("
-    heading = ""
-    if type(x).__name__ == "Parameter":
-        heading, prefix = "Parameter containing:\n", "tensor("
+    heading = "Parameter containing:\n" if type(x).__name__ == "Parameter" else ""
     suffix = []
     grad_fn = x.grad_fn
     requires_grad = x.requires_grad

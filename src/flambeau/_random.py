@@ -9,6 +9,11 @@ from flambeau import _C
 from flambeau._C import Generator, Tensor
 
 
+def _current() -> Generator:
+    generator: Generator = _C.current_generator()
+    return generator
+
+
 def _generator_of(state: Tensor) -> Generator:
     return Generator().set_state(state)
 
@@ -23,7 +28,7 @@ copyreg.pickle(Generator, _reduce_generator)
 def manual_seed(seed: int) -> Generator:
     """Restarts the default generator: the same seed gives the same bits on any number of threads."""
     _C.manual_seed(seed)
-    return _C.current_generator()
+    return _current()
 
 
 def seed() -> int:
@@ -37,14 +42,14 @@ def seed() -> int:
 
 def initial_seed() -> int:
     """The seed of the default generator."""
-    return _C.current_generator().initial_seed()
+    return _current().initial_seed()
 
 
 def get_rng_state() -> Tensor:
     """The default generator's state, uint8 [16]."""
-    return _C.current_generator().get_state()
+    return _current().get_state()
 
 
 def set_rng_state(state: Tensor) -> Any:
     """Restores what `get_rng_state` returned."""
-    _C.current_generator().set_state(state)
+    _current().set_state(state)

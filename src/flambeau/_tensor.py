@@ -250,7 +250,13 @@ def _contains(self: Tensor, item: Any) -> bool:
 
 
 def _format(self: Tensor, spec: str) -> str:
-    return format(self.item() if self.ndim == 0 and not self.is_meta else self, spec) if spec or self.ndim == 0 else repr(self)
+    """A 0-d tensor is formatted as its number; others have no format but the empty one, which is `repr`."""
+    if self.ndim == 0 and not self.is_meta:
+        return format(self.item(), spec)
+    if spec:
+        what = "on the meta device" if self.is_meta else f"of shape {list(self.shape)}"
+        raise TypeError(f"format: '{spec}' for a tensor {what}; only a 0-d tensor has a number to format (use .item(), or repr)")
+    return repr(self)
 
 
 def _repr(self: Tensor, *, tensor_contents: Any = None) -> str:

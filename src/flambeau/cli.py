@@ -3,19 +3,39 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+from flambeau import __version__
+
+
+def _at_least(least: int) -> Callable[[str], int]:
+    """An int that is not below `least`, for argparse."""
+
+    def number(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = least - 1
+        if value < least:
+            raise argparse.ArgumentTypeError(f"{text!r}; expected an integer >= {least}")
+        return value
+
+    return number
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="flambeau", description="A deep-learning library: a short demo and information."
     )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
     demo = commands.add_parser(
         "demo", help="train a small network on handwritten digits and draw what it predicts"
     )
-    demo.add_argument("--epochs", type=int, default=30, help="passes over the data (%(default)s)")
-    demo.add_argument("--seed", type=int, default=0, help="random seed (%(default)s)")
+    demo.add_argument(
+        "--epochs", type=_at_least(1), default=30, help="passes over the data (%(default)s)"
+    )
+    demo.add_argument("--seed", type=_at_least(0), default=0, help="random seed (%(default)s)")
     demo.add_argument(
         "--out", default=".", help="folder for the model and the picture (%(default)s)"
     )

@@ -1,14 +1,34 @@
-"""The GPU, by name: this build has none, and says so."""
+"""The GPU, by name: this build has none, and says so.
+
+As in a PyTorch built for the CPU, what only prepares or asks does nothing or returns zero, so that
+programs that guard their use of a GPU run; what needs one raises.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NoReturn
 
 from flambeau import _C
+from flambeau._C import Tensor
+
+
+def _none(name: str) -> NoReturn:
+    raise _C.DeviceError(f"cuda.{name}: this build of flambeau has no CUDA backend")
 
 
 def is_available() -> bool:
     """False: this build has no CUDA backend."""
+    return False
+
+
+def is_initialized() -> bool:
+    """False: there is nothing to initialise."""
+    return False
+
+
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    """False without a GPU."""
     return False
 
 
@@ -17,14 +37,170 @@ def device_count() -> int:
     return 0
 
 
+def get_arch_list() -> list[str]:
+    """The architectures that this build was compiled for: none."""
+    return []
+
+
+def init() -> None:
+    """Starts the GPU's runtime.
+
+    Raises:
+        DeviceError: there is none.
+    """
+    _none("init")
+
+
+def current_device() -> int:
+    """The number of the current GPU.
+
+    Raises:
+        DeviceError: there is none.
+    """
+    _none("current_device")
+
+
+def set_device(device: Any) -> None:
+    """Chooses the current GPU.
+
+    Raises:
+        DeviceError: there is none.
+    """
+    _none("set_device")
+
+
+def get_device_name(device: Any = None) -> str:
+    """The name of a GPU.
+
+    Raises:
+        DeviceError: there is none.
+    """
+    _none("get_device_name")
+
+
+def get_device_capability(device: Any = None) -> tuple[int, int]:
+    """The compute capability of a GPU.
+
+    Raises:
+        DeviceError: there is none.
+    """
+    _none("get_device_capability")
+
+
+def get_device_properties(device: Any = None) -> Any:
+    """What is known about a GPU.
+
+    Raises:
+        DeviceError: there is none.
+    """
+    _none("get_device_properties")
+
+
+def mem_get_info(device: Any = None) -> tuple[int, int]:
+    """Free and total memory of a GPU.
+
+    Raises:
+        DeviceError: there is none.
+    """
+    _none("mem_get_info")
+
+
 def synchronize(device: Any = None) -> None:
     """Waits for the GPU.
 
     Raises:
         DeviceError: there is none.
     """
-    raise _C.DeviceError("cuda.synchronize: this build of flambeau has no CUDA backend")
+    _none("synchronize")
+
+
+# ---- random numbers
+
+
+def manual_seed(seed: int) -> None:
+    """Nothing to seed without a GPU."""
 
 
 def manual_seed_all(seed: int) -> None:
     """Nothing to seed without a GPU."""
+
+
+def seed() -> None:
+    """Nothing to seed without a GPU."""
+
+
+def seed_all() -> None:
+    """Nothing to seed without a GPU."""
+
+
+def get_rng_state(device: Any = "cuda") -> Tensor:
+    """The state of a GPU's generator.
+
+    Raises:
+        DeviceError: there is none.
+    """
+    _none("get_rng_state")
+
+
+def set_rng_state(new_state: Tensor, device: Any = "cuda") -> None:
+    """Restores the state of a GPU's generator.
+
+    Raises:
+        DeviceError: there is none.
+    """
+    _none("set_rng_state")
+
+
+def get_rng_state_all() -> list[Tensor]:
+    """The states of the generators of all GPUs: none."""
+    return []
+
+
+def set_rng_state_all(new_states: Iterable[Tensor]) -> None:
+    """Restores the generators of all GPUs.
+
+    Raises:
+        DeviceError: a state is given, but there is no GPU.
+    """
+    if list(new_states):
+        _none("set_rng_state_all")
+
+
+# ---- memory
+
+
+def empty_cache() -> None:
+    """Nothing is cached without a GPU."""
+
+
+def reset_peak_memory_stats(device: Any = None) -> None:
+    """Nothing is counted without a GPU."""
+
+
+def reset_max_memory_allocated(device: Any = None) -> None:
+    """Nothing is counted without a GPU."""
+
+
+def memory_allocated(device: Any = None) -> int:
+    """Bytes of a GPU's memory in use: 0."""
+    return 0
+
+
+def max_memory_allocated(device: Any = None) -> int:
+    """The most bytes of a GPU's memory in use: 0."""
+    return 0
+
+
+def memory_reserved(device: Any = None) -> int:
+    """Bytes of a GPU's memory held: 0."""
+    return 0
+
+
+def max_memory_reserved(device: Any = None) -> int:
+    """The most bytes of a GPU's memory held: 0."""
+    return 0
+
+
+def memory_stats(device: Any = None) -> dict[str, Any]:
+    """Statistics of a GPU's memory: none."""
+    return {}

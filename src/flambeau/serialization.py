@@ -13,11 +13,13 @@ everything is checked against the file's size before the first tensor is made.
 In the structure JSON a leaf stands for itself and an object with one key for the rest:
 {"T": name} tensor, {"d": [[key, value], ...]} dict, {"t": [...]} tuple, {"f": "nan"} float.
 Tensors are written by value (a view costs its own size, not its storage's); the same view met twice
-is shared again after loading.
+is shared again after loading. NumPy arrays are written as tensors and come back as tensors.
 """
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 import math
 import os
@@ -33,8 +35,7 @@ _STRUCTURE = "flambeau.structure"
 _MAX_HEADER_BYTES = 100_000_000
 _MAX_DEPTH = 200
 _MAX_DIMS = 64
-# The exact integers a JSON reader in any language keeps are below 2^53; offsets are checked below
-# the file's size, so only the shape's product has to be bounded.
+_MAX_BYTES = 2**63 - 1  # of a tensor, its empty axes left out: what strides are computed with
 
 # safetensors name -> (our dtype's name, NumPy dtype that holds the same bytes, bytes per element)
 _DTYPES: dict[str, tuple[str, str, int]] = {
@@ -48,8 +49,6 @@ _DTYPES: dict[str, tuple[str, str, int]] = {
     "I8": ("int8", "|i1", 1),
     "U8": ("uint8", "|u1", 1),
     "BOOL": ("bool", "|b1", 1),
-    "C64": ("complex64", "<c8", 8),
-    "C128": ("complex128", "<c16", 16),
 }
 
 
@@ -62,7 +61,7 @@ class FileFormatError(ValueError):
 
 def _code_of(dtype: Any) -> str | None:
     for code, (name, _, _) in _DTYPES.items():
-        if getattr(_C, name, None) == dtype:
+        if getattr(_C, name) == dtype:
             return code
     return None
 
@@ -77,7 +76,12 @@ class _Writer:
     def tensor(self, value: Tensor, path: str, name: str | None = None) -> dict[str, str]:
         if _code_of(value.dtype) is None:
             raise TypeError(
-                f"save: {path} has dtype {value.dtype}, which the file format does not know"
+                f"save: {path or 'the object'} has dtype {value.dtype}, which the file format does "
+                "not know"
+            )
+        if value.is_meta:
+            raise _C.DeviceError(
+                f"save: {path or 'the object'} is on the meta device and has no data to write"
             )
         known = self._names.get(self._key(value))
         name = name or path or "tensor"
@@ -92,6 +96,19 @@ class _Writer:
         return {"T": known}
 
     plain = False
+
+    @staticmethod
+    def _of_array(value: Any, path: str) -> Tensor:
+        import numpy as np
+
+        try:
+            native = value.astype(value.dtype.newbyteorder("="), copy=False)
+            return _C.from_buffer(np.ascontiguousarray(native))
+        except (TypeError, ValueError, RuntimeError):
+            raise TypeError(
+                f"save: {path or 'the object'} is an array of dtype {value.dtype}, which has no "
+                "tensor counterpart (convert it)"
+            ) from None
 
     @staticmethod
     def _key(value: Tensor) -> Any:
@@ -115,13 +132,13 @@ class _Writer:
             return self.tensor(value, path)
         if kind.__module__ == "numpy" and getattr(value, "ndim", None) == 0:
             return self.encode(value.item(), path, depth, active)
+        if kind.__module__ == "numpy" and kind.__name__ == "ndarray":
+            return self.tensor(self._of_array(value, path), path)
         is_dict = isinstance(value, dict)
-        is_size = kind is getattr(_C, "Size", None)
-        if not (is_dict or is_size or kind in (list, tuple)):
+        if not (is_dict or kind in (list, tuple, _C.Size)):
             raise TypeError(
-                f"save: {path or 'the object'} is a {kind}; expected tensors, dicts, lists, "
-                "tuples, "
-                "numbers, str, bool or None (convert it, for a module save its state_dict())"
+                f"save: {path or 'the object'} is a {kind}; expected tensors, arrays, dicts, lists, "
+                "tuples, numbers, str, bool or None (convert it, for a module save its state_dict())"
             )
         if depth >= _MAX_DEPTH:
             raise ValueError(f"save: {path[:80]}... is nested deeper than {_MAX_DEPTH} levels")
@@ -172,12 +189,15 @@ def _array(value: Tensor) -> Any:
 
 
 def save(obj: Any, f: Any) -> None:
-    """Writes a structure of tensors to the file `f`, all or nothing.
+    """Writes a structure of tensors to `f`: a path, or a binary file object.
 
-    The file appears under its name only when it is complete and on disk.
+    Under a path the file appears only when it is complete and on disk; a symbolic link there stays,
+    and what it points to is replaced. A file object is written to from where it stands.
 
     Raises:
-        TypeError: something that is no tensor, container or plain value; the text names its place.
+        TypeError: something that is no tensor, array, container or plain value; the text names its
+        place.
+        DeviceError: a meta tensor, which has no data.
 
     >>> import flambeau as fl, tempfile, os
     >>> path = os.path.join(tempfile.mkdtemp(), "state.fl")
@@ -185,7 +205,10 @@ def save(obj: Any, f: Any) -> None:
     >>> fl.load(path)["weights"][0].tolist()
     [1.0, 1.0]
     """
-    path = os.fspath(f)
+    to_object = hasattr(f, "write")
+    path = "" if to_object else _path("save", f)
+    if isinstance(f, io.TextIOBase):
+        raise TypeError("save: f is a text file; expected a binary one (open it with 'wb')")
     writer = _Writer()
     writer.plain = (
         isinstance(obj, dict)
@@ -228,15 +251,39 @@ def save(obj: Any, f: Any) -> None:
         for name in order:
             file.write(_array(writer.tensors[name]).reshape(-1).view("u1").data)
 
-    _replace(path, write)
+    if to_object:
+        write(f)
+        return
+    try:
+        target = os.path.realpath(path)
+        if os.path.isdir(target):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        if os.path.exists(target) and not os.path.isfile(target):  # a pipe, a device
+            with open(target, "wb") as file:
+                write(file)
+        else:
+            _replace(target, write)
+    except OSError as error:
+        if error.errno is None or error.filename == path:
+            raise
+        # The names in the error are the temporary file's or the link's target.
+        raise OSError(error.errno, error.strerror, path) from None
 
 
-def _replace(path: Any, write: Callable[[Any], None]) -> None:
+def _path(op: str, f: Any) -> str:
+    try:
+        return os.fsdecode(f)
+    except TypeError:
+        raise TypeError(
+            f"{op}: f is a {type(f).__name__}; expected a path or a binary file object"
+        ) from None
+
+
+def _replace(path: str, write: Callable[[Any], None]) -> None:
     """Writes to a temporary name in the same folder, syncs, and renames."""
-    folder = os.path.dirname(os.path.abspath(path))
-    handle, temporary = tempfile.mkstemp(
-        prefix=os.path.basename(path) + ".", suffix=".tmp", dir=folder
-    )
+    folder, name = os.path.split(path)
+    # A name may be as long as the file system allows; the temporary one holds its beginning.
+    handle, temporary = tempfile.mkstemp(prefix=name[:32] + ".", suffix=".tmp", dir=folder)
     try:
         with os.fdopen(handle, "wb") as file:
             write(file)
@@ -319,9 +366,12 @@ def _check_entry(name: str, entry: Any, n_data: int) -> None:
             "bytes "
             "(truncated?)"
         )
-    n = _DTYPES[code][2]
-    for size in shape:
-        n *= size
+    item = _DTYPES[code][2]
+    if item * math.prod(size for size in shape if size) > _MAX_BYTES:
+        raise FileFormatError(
+            f"tensor {name!r} of shape {str(shape)[:80]} needs more than {_MAX_BYTES} bytes"
+        )
+    n = item * math.prod(shape)
     if n != end - begin:
         raise FileFormatError(
             f"tensor {name!r} of dtype {code} and shape {shape} needs {n} bytes, but its "
@@ -433,44 +483,97 @@ def _decode(node: Any, tensor: Callable[[str], Tensor]) -> Any:
     return {_decode(key, tensor): _decode(entry, tensor) for key, entry in value}
 
 
-def load(f: Any, map_location: Any = None) -> Any:
+def load(
+    f: Any, map_location: Any = None, *, weights_only: bool = True, mmap: bool | None = None
+) -> Any:
     """Reads what `save` wrote, or any safetensors file as a dict of tensors.
 
-    The file is mapped into memory copy-on-write, so a tensor's bytes are read when they are used.
-    `map_location` is a device to move the tensors to. Nothing in the file is ever executed.
+    Nothing in the file is ever executed.
+
+    Args:
+        f: a path, or a binary file object, which is read to its end.
+        map_location: where the tensors go: a device; a function of (tensor, 'cpu') that returns
+            the tensor to use, or None to leave it; or a dict from 'cpu' to a device.
+        weights_only: accepted; either way the file holds data only.
+        mmap: True or None maps a file given by its path into memory, copy-on-write, so that a
+            tensor's bytes are read when they are used; False reads the file.
 
     Raises:
         FileNotFoundError: there is no such file.
         FileFormatError: (a ValueError) the file is truncated, damaged or hostile; the text says
         how.
     """
-    path = os.fspath(f)
+    move = _mover(map_location)
+    if hasattr(f, "read"):
+        if mmap:
+            raise ValueError("load: mmap = True with a file object; expected a path")
+        if isinstance(f, io.TextIOBase):
+            raise TypeError("load: f is a text file; expected a binary one (open it with 'rb')")
+        raw = f.read()
+        return _load(io.BytesIO(raw), str(getattr(f, "name", type(f).__name__)), len(raw), move, False)
+    path = _path("load", f)
+    with open(path, "rb") as file:
+        return _load(file, path, os.fstat(file.fileno()).st_size, move, mmap is not False)
+
+
+def _mover(map_location: Any) -> Callable[[Tensor], Tensor]:
+    """What `map_location` means for a tensor; all are on the CPU in the file."""
+    if isinstance(map_location, dict):
+        map_location = map_location.get("cpu", map_location.get(_C.device("cpu")))
+    if map_location is None:
+        return lambda value: value
+    if not callable(map_location):
+        return lambda value: value.to(map_location)  # type: ignore[no-any-return]
+
+    def call(value: Tensor) -> Tensor:
+        result = map_location(value, "cpu")
+        if result is None:
+            return value
+        if not isinstance(result, Tensor):
+            raise TypeError(
+                f"load: map_location returned a {type(result).__name__}; expected a Tensor or None"
+            )
+        return result
+
+    return call
+
+
+def _load(file: Any, path: str, size: int, move: Callable[[Tensor], Tensor], mmap: bool) -> Any:
     try:
-        with open(path, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            entries, metadata, start = _read_header(file, size)
-            structure: Any = None
-            if _STRUCTURE in metadata:
-                if metadata.get(_FORMAT) != "1":
-                    raise FileFormatError(
-                        f"has {_FORMAT} = {metadata.get(_FORMAT)!r}; this version reads '1' "
-                        "(upgrade?)"
-                    )
-                structure = _json(metadata[_STRUCTURE], "its structure")
-                _check_structure(structure, entries)
-            else:
-                structure = {"d": [[name, {"T": name}] for name in entries]}
-            return _decode(structure, _reader(file, entries, start, size, map_location))
+        entries, metadata, start = _read_header(file, size)
+        structure: Any = None
+        if _STRUCTURE in metadata:
+            if metadata.get(_FORMAT) != "1":
+                raise FileFormatError(
+                    f"has {_FORMAT} = {metadata.get(_FORMAT)!r}; this version reads '1' (upgrade?)"
+                )
+            structure = _json(metadata[_STRUCTURE], "its structure")
+            _check_structure(structure, entries)
+        else:
+            structure = {"d": [[name, {"T": name}] for name in entries]}
+        return _decode(structure, _reader(file, entries, start, size, move, mmap))
     except FileFormatError as error:
         raise FileFormatError(f"load: {path} {error}") from None
 
 
 def _reader(
-    file: Any, entries: dict[str, Any], start: int, size: int, map_location: Any
+    file: Any,
+    entries: dict[str, Any],
+    start: int,
+    size: int,
+    move: Callable[[Tensor], Tensor],
+    mmap: bool,
 ) -> Callable[[str], Tensor]:
     import numpy as np
 
-    data = np.memmap(file, dtype="u1", mode="c", offset=0, shape=(size,)) if size > start else None
+    data: Any = None  # the whole file
+    if size > start and mmap:
+        data = np.asarray(np.memmap(file, dtype="u1", mode="c", offset=0, shape=(size,)))
+    elif size > start:
+        file.seek(0)
+        data = np.frombuffer(bytearray(file.read(size)), dtype="u1")
+        if len(data) != size:
+            raise FileFormatError(f"ended at byte {len(data)} of {size} while it was read")
     loaded: dict[str, Tensor] = {}
 
     def tensor(name: str) -> Tensor:
@@ -480,19 +583,20 @@ def _reader(
         dtype_name, numpy_name, item = _DTYPES[entry["dtype"]]
         begin, end = entry["data_offsets"]
         if data is None or begin == end:
-            array = np.zeros(entry["shape"], dtype=numpy_name)
+            flat = np.zeros(0, dtype=numpy_name)
         else:
-            flat = np.asarray(data)[start + begin : start + end]
+            flat = data[start + begin : start + end]
             if (start + begin) % item:
                 flat = flat.copy()
-            array = flat.view(numpy_name).reshape(entry["shape"])
-        if not array.dtype.isnative:
-            array = array.astype(array.dtype.newbyteorder("="))
-        value = _C.from_buffer(array)
+            if dtype_name == "bool" and flat.max() > 1:
+                raise FileFormatError(f"tensor {name!r} of dtype BOOL holds a byte {flat.max()}")
+            flat = flat.view(numpy_name)
+        if not flat.dtype.isnative:
+            flat = flat.astype(flat.dtype.newbyteorder("="))
+        value = _C.from_buffer(flat)
         if dtype_name == "bfloat16":
             value = value.view(_C.bfloat16)
-        if map_location is not None:
-            value = value.to(map_location)
+        value = move(value.view(entry["shape"]))
         loaded[name] = value
         return value
 

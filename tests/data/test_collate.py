@@ -47,3 +47,19 @@ def test_errors_name_the_place(batch, error, text):
 def test_convert():
     out = default_convert({"a": np.arange(3), "b": ["x", 1]})
     assert isinstance(out["a"], fl.Tensor) and out["b"] == ["x", 1]
+
+
+class Named(dict):
+    title = None
+
+
+def test_mappings_keep_their_type():
+    from collections import OrderedDict, UserDict, defaultdict
+    from types import MappingProxyType
+
+    for make in (OrderedDict, UserDict, Named, dict, MappingProxyType):
+        for got in (default_collate([make({"a": 1}), make({"a": 2})]), default_convert(make({"a": np.ones(2)}))):
+            assert type(got) is make and isinstance(got["a"], fl.Tensor)
+    samples = [defaultdict(list, a=1), defaultdict(list, a=2)]
+    got = default_collate(samples)
+    assert got["a"].tolist() == [1, 2] and got["new"] == [] and samples[0]["a"] == 1

@@ -67,3 +67,30 @@ def test_batch_sampler():
         D.BatchSampler([], 0, False)
     with pytest.raises(ValueError, match="num_samples = 0"):
         D.RandomSampler(range(3), num_samples=0)
+
+
+@pytest.mark.parametrize("lengths", [[1], [1.0], [0.7, 0.3], [1, 0], [0.5, 0.25, 0.25]], ids=str)
+def test_a_single_sample_can_be_split(lengths):
+    parts = D.random_split(D.TensorDataset(fl.arange(1)), lengths)
+    assert [len(part) for part in parts] == [1] + [0] * (len(lengths) - 1)
+
+
+@pytest.mark.parametrize("drop_last, sizes", [(False, [4, 4, 4]), (True, [3, 3, 3])])
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_distributed_sampler_shares_all_indices(shuffle, drop_last, sizes):
+    shares = [D.DistributedSampler(range(11), 3, rank, shuffle, drop_last=drop_last) for rank in range(3)]
+    orders = [list(share) for share in shares]
+    assert [len(order) for order in orders] == [len(share) for share in shares] == sizes
+    together = [i for row in zip(*orders) for i in row]
+    assert set(together) == set(range(11)) if not drop_last else len(set(together)) == 9
+    if not shuffle:
+        assert together[:9] == list(range(9))
+    for share in shares:
+        share.set_epoch(1)
+    assert ([list(share) for share in shares] != orders) == shuffle
+
+
+@pytest.mark.parametrize("args, text", [((), "num_replicas = None, rank = None; expected both"), ((2, 2), "rank = 2; expected 0 <= rank < num_replicas = 2")])
+def test_distributed_sampler_errors(args, text):
+    with pytest.raises(ValueError, match=text):
+        D.DistributedSampler(range(3), *args)

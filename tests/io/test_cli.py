@@ -24,3 +24,18 @@ def test_the_demo_learns_saves_and_draws(tmp_path):
     assert (tmp_path / "flambeau-demo.safetensors").exists()
     if result.picture_path is not None:
         assert (tmp_path / "flambeau-demo.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_the_version(capsys):
+    import flambeau
+
+    with pytest.raises(SystemExit) as end:
+        cli.main(["--version"])
+    assert end.value.code == 0 and capsys.readouterr().out == f"flambeau {flambeau.__version__}\n"
+
+
+@pytest.mark.parametrize("argument, value", [("--epochs", "0"), ("--epochs", "-3"), ("--epochs", "two"), ("--seed", "-1")])
+def test_numbers_out_of_range(argument, value, capsys):
+    with pytest.raises(SystemExit) as end:
+        cli.main(["demo", f"{argument}={value}"])
+    assert end.value.code == 2 and f"{argument}: '{value}'; expected an integer >= " in capsys.readouterr().err

@@ -1,8 +1,10 @@
 """save and load: round trips, the container, hostile files."""
 
+import io
 import json
 import math
 import os
+import stat
 import struct
 
 import numpy as np
@@ -167,6 +169,137 @@ def test_a_failed_save_leaves_the_old_file(path, monkeypatch):
     assert os.listdir(path.parent) == [path.name]
 
 
+def test_a_symbolic_link_stays_and_its_target_is_written(tmp_path):
+    (tmp_path / "folder").mkdir()
+    target, link = tmp_path / "folder" / "real", tmp_path / "link"
+    link.symlink_to(target)  # dangling at first
+    for value in (1, 2):
+        fl.save({"x": value}, link)
+        assert link.is_symlink() and fl.load(target) == fl.load(link) == {"x": value}
+    assert os.listdir(target.parent) == ["real"]
+
+
+@pytest.mark.parametrize("name, error", [
+    ("none/file", FileNotFoundError), (".", IsADirectoryError), ("file/below", NotADirectoryError), ("n" * 300, OSError),
+])  # fmt: skip
+def test_errors_name_the_path_that_was_given(name, error, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(error) as caught:
+        fl.save({"x": 1}, name)
+    assert caught.value.filename == name and ".tmp" not in str(caught.value)
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_names_as_long_as_the_file_system_takes(tmp_path):
+    path = tmp_path / ("n" * 255)
+    assert again({"x": 1}, path) == {"x": 1} and os.listdir(tmp_path) == [path.name]
+
+
+def test_what_is_no_regular_file_is_written_to_and_stays(path):
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        fl.save({"x": 1}, path)
+        assert stat.S_ISFIFO(os.stat(path).st_mode)
+        assert fl.load(io.BytesIO(os.read(reader, 10000))) == {"x": 1}
+    finally:
+        os.close(reader)
+
+
+@pytest.mark.parametrize("obj, place", [({"a": [fl.empty(2, device="meta")]}, r"a\[0\]"), (fl.empty(2, device="meta"), "the object")])
+def test_meta_tensors_are_named_by_place(obj, place, path):
+    with pytest.raises(RuntimeError, match=f"save: {place} is on the meta device"):
+        fl.save(obj, path)
+
+
+@pytest.mark.parametrize("f", [3.5, None, ["a"]], ids=str)
+def test_what_is_no_file(f):
+    for call in (lambda: fl.save({}, f), lambda: fl.load(f)):
+        with pytest.raises(TypeError, match="expected a path or a binary file object"):
+            call()
+
+
+# ------------------------------------------------------------------------------------ file objects
+
+
+def test_file_objects(path):
+    obj = {"x": fl.arange(3), "n": [1, "text"]}
+    buffer = io.BytesIO()
+    fl.save(obj, buffer)
+    buffer.seek(0)
+    with open(path, "wb") as file:
+        fl.save(obj, file)
+    assert buffer.getvalue() == path.read_bytes()
+    with open(path, "rb") as file:
+        loaded = [fl.load(buffer), fl.load(file), fl.load(os.fsencode(path)), fl.load(path, mmap=False)]
+    for got in loaded:
+        assert got["x"].tolist() == [0, 1, 2] and got["n"] == obj["n"]
+        got["x"].add_(1)
+    assert fl.load(path)["x"].tolist() == [0, 1, 2]
+
+
+def test_file_objects_that_stand_elsewhere():
+    buffer = io.BytesIO(b"before")
+    buffer.seek(6)
+    fl.save({"x": fl.ones(2)}, buffer)
+    buffer.seek(6)
+    assert fl.load(buffer)["x"].tolist() == [1, 1] and buffer.getvalue().startswith(b"before")
+
+
+def test_damaged_file_objects_and_text_files(path):
+    with pytest.raises(ValueError, match="load: BytesIO has 3 bytes"):
+        fl.load(io.BytesIO(b"abc"))
+    path.write_bytes(b"")
+    with open(path, "w") as file, pytest.raises(TypeError, match="open it with 'wb'"):
+        fl.save({}, file)
+    with open(path) as file, pytest.raises(TypeError, match="open it with 'rb'"):
+        fl.load(file)
+    with open(path, "rb") as file, pytest.raises(ValueError, match="mmap = True with a file object"):
+        fl.load(file, mmap=True)
+
+
+# ------------------------------------------------------------------------------------ map_location
+
+
+@pytest.mark.parametrize("where, device", [
+    (None, "cpu"), ("cpu", "cpu"), ("meta", "meta"), (fl.device("meta"), "meta"), ({"cpu": "meta"}, "meta"),
+    ({"cuda:0": "cpu"}, "cpu"), (lambda x, location: x, "cpu"), (lambda x, location: None, "cpu"),
+    (lambda x, location: x.to({"cpu": "meta"}[location]), "meta"),
+], ids=str)  # fmt: skip
+def test_map_location(where, device, path):
+    fl.save({"x": fl.ones(2)}, path)
+    assert fl.load(path, where, weights_only=True)["x"].device.type == device
+    assert fl.load(path, map_location=where, weights_only=False)["x"].device.type == device
+
+
+def test_bad_map_locations(path):
+    fl.save({"x": fl.ones(2)}, path)
+    with pytest.raises(TypeError, match="map_location returned a int"):
+        fl.load(path, lambda x, location: 3)
+    with pytest.raises(RuntimeError, match="cuda"):
+        fl.load(path, "cuda")
+
+
+# ------------------------------------------------------------------------------------------ arrays
+
+
+def test_arrays_come_back_as_tensors(path):
+    a = np.arange(6, dtype=np.float32).reshape(2, 3)
+    got = again({"a": a, "back": a[::-1], "big": a.astype(">f8"), "none": np.zeros((0, 2)), "twin": [a, a], "one": np.float64(2)}, path)
+    assert isinstance(got["a"], fl.Tensor) and got["a"].dtype == fl.float32 and got["big"].dtype == fl.float64
+    for name, want in (("a", a), ("back", a[::-1]), ("big", a), ("none", np.zeros((0, 2)))):
+        np.testing.assert_array_equal(got[name].numpy(), want)
+    got["twin"][0].fill_(7)
+    assert got["twin"][1].tolist() == [[7, 7, 7], [7, 7, 7]] and got["one"] == 2.0
+
+
+@pytest.mark.parametrize("a", [np.array(["a"]), np.array([object()]), np.ones(2, complex), np.ones(2, "M8[s]")], ids=lambda a: str(a.dtype))
+def test_arrays_without_counterpart_are_named_by_place(a, path):
+    with pytest.raises(TypeError, match=r"save: x\[1\] is an array of dtype"):
+        fl.save({"x": [1, a]}, path)
+
+
 # ----------------------------------------------------------------------------------- hostile files
 
 
@@ -204,6 +337,9 @@ BAD = {
     "negative size": (container({"x": entry(shape=(-2, -1))}, EIGHT), "expected sizes >= 0"),
     "bool size": (container({"x": entry(shape=(True, 2))}, EIGHT), "expected sizes >= 0"),
     "float size": (container({"x": entry(shape=(2.0,))}, EIGHT), "expected sizes >= 0"),
+    "huge and empty": (container({"x": entry(shape=(2**62, 2**62, 0), offsets=(0, 0))}), "needs more"),
+    "complex": (container({"x": entry("C64", (1,))}, EIGHT), "dtype 'C64'; expected one of F64"),
+    "no bool": (container({"x": entry("BOOL", (8,))}, b"\0\1\2\0\0\0\0\0"), "BOOL holds a byte 2"),
     "huge size": (container({"x": entry(shape=(2**62, 2**62))}, EIGHT), "needs"),
     "many dims": (container({"x": entry(shape=(1,) * 100)}, EIGHT), "has shape"),
     "size mismatch": (container({"x": entry(shape=(3,))}, EIGHT), "needs 12 bytes.*hold 8"),

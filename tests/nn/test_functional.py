@@ -236,3 +236,202 @@ def test_conv_without_a_batch_axis():
 def test_conv_refuses_same_with_a_stride():
     with pytest.raises(ValueError, match=r"conv1d: padding = 'same' with stride = 2; expected stride 1"):
         F.conv1d(fl.ones(1, 1, 4), fl.ones(1, 1, 2), stride=2, padding="same")
+
+
+# ---------------------------------------------------------------------------------- in place
+
+INPLACE = {
+    "relu": (), "relu6": (), "selu": (), "silu": (), "mish": (), "hardswish": (), "hardsigmoid": (),
+    "leaky_relu": (0.2,), "elu": (0.7,), "celu": (0.7,), "hardtanh": (-0.5, 0.6), "threshold": (0.1, 2.0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(INPLACE))
+def test_gradients_through_inplace_activations(name):
+    grads = []
+    for inplace in (False, True):
+        x = t(3 * X).requires_grad_()
+        hidden = x * 1.0
+        y = getattr(F, name)(hidden, *INPLACE[name], inplace=inplace)
+        assert (y is hidden) == inplace
+        (y * t(Y)).sum().backward()
+        grads.append(x.grad.numpy())
+    np.testing.assert_array_equal(*grads)
+
+
+@pytest.mark.parametrize("name", ["dropout", "dropout1d", "alpha_dropout"])
+def test_gradients_through_inplace_dropout(name):
+    grads = []
+    for inplace in (False, True):
+        fl.manual_seed(3)
+        x = t(X).requires_grad_()
+        hidden = x * 1.0
+        y = getattr(F, name)(hidden, 0.4, training=True, inplace=inplace)
+        assert (y is hidden) == inplace
+        (y * t(Y)).sum().backward()
+        grads.append(x.grad.numpy())
+    np.testing.assert_array_equal(*grads)
+
+
+@pytest.mark.parametrize("name", ["relu_", "leaky_relu_", "elu_", "celu_", "selu_", "hardtanh_"])
+def test_names_that_write_into_the_input(name):
+    x = t(X)
+    want = getattr(F, name[:-1])(t(X))
+    assert getattr(F, name)(x) is x
+    close(x, want.numpy())
+
+
+def test_inplace_layers_in_a_model():
+    layers = [nn.ELU, nn.SiLU, nn.Hardswish, nn.LeakyReLU, nn.SELU, nn.Mish]
+    grads = []
+    for inplace in (False, True):
+        x = t(X).requires_grad_()
+        net = nn.Sequential(nn.Identity(), *(layer(inplace=inplace) for layer in layers))
+        net(x * 1.0).sum().backward()
+        grads.append(x.grad.numpy())
+    np.testing.assert_array_equal(*grads)
+
+
+# ------------------------------------------------------------------------ input without a batch
+
+CHANNELS = 4
+UNBATCHED = {
+    "max_pool1d": (lambda x: F.max_pool1d(x, 2), 1),
+    "max_pool1d indices": (lambda x: F.max_pool1d(x, 2, return_indices=True), 1),
+    "max_pool2d": (lambda x: F.max_pool2d(x, 2), 2),
+    "max_pool2d indices": (lambda x: F.max_pool2d(x, 2, return_indices=True), 2),
+    "avg_pool1d": (lambda x: F.avg_pool1d(x, 2), 1),
+    "avg_pool2d": (lambda x: F.avg_pool2d(x, 2), 2),
+    "avg_pool2d divisor": (lambda x: F.avg_pool2d(x, 2, divisor_override=3), 2),
+    "adaptive_avg_pool1d": (lambda x: F.adaptive_avg_pool1d(x, 3), 1),
+    "adaptive_avg_pool2d": (lambda x: F.adaptive_avg_pool2d(x, (3, None)), 2),
+    "adaptive_max_pool1d": (lambda x: F.adaptive_max_pool1d(x, 3), 1),
+    "adaptive_max_pool2d": (lambda x: F.adaptive_max_pool2d(x, (3, None), return_indices=True), 2),
+    "lp_pool2d": (lambda x: F.lp_pool2d(x, 2.0, 2), 2),
+    "MaxPool1d": (nn.MaxPool1d(2), 1),
+    "MaxPool2d": (nn.MaxPool2d(2, return_indices=True), 2),
+    "AvgPool1d": (nn.AvgPool1d(2), 1),
+    "AvgPool2d": (nn.AvgPool2d(2), 2),
+    "AdaptiveAvgPool1d": (nn.AdaptiveAvgPool1d(2), 1),
+    "AdaptiveAvgPool2d": (nn.AdaptiveAvgPool2d((2, 3)), 2),
+    "AdaptiveMaxPool1d": (nn.AdaptiveMaxPool1d(2), 1),
+    "AdaptiveMaxPool2d": (nn.AdaptiveMaxPool2d((2, 3), return_indices=True), 2),
+    "Conv1d": (nn.Conv1d(CHANNELS, 2, 3), 1),
+    "Conv2d": (nn.Conv2d(CHANNELS, 2, 3, padding=1, padding_mode="reflect"), 2),
+    "ConvTranspose1d": (nn.ConvTranspose1d(CHANNELS, 2, 3), 1),
+    "ConvTranspose2d": (nn.ConvTranspose2d(CHANNELS, 2, 3, stride=2), 2),
+}
+
+
+@pytest.mark.parametrize("name", list(UNBATCHED))
+def test_input_without_a_batch_axis(name):
+    f, axes = UNBATCHED[name]
+    x = fl.randn(CHANNELS, *(7, 6)[:axes])
+    one, batch = f(x), f(x.unsqueeze(0))
+    pairs = zip(one, batch) if isinstance(one, tuple) else [(one, batch)]
+    for a, b in pairs:
+        np.testing.assert_array_equal(a.detach().numpy(), b[0].detach().numpy())
+
+
+@pytest.mark.parametrize(
+    "name, axes",
+    [(f"{kind}{n}d", n) for n in (1, 2) for kind in ("max_pool", "avg_pool", "adaptive_avg_pool", "adaptive_max_pool")],
+)
+def test_pool_errors_name_the_function(name, axes):
+    with pytest.raises(ValueError, match=rf"^{name}: input has shape \[3\]; expected \[N, C"):
+        getattr(F, name)(fl.zeros(3), 2)
+    if name.startswith("max"):
+        with pytest.raises(ValueError, match=rf"^{name}: "):
+            getattr(F, name)(fl.zeros(1, 1, *(3, 3)[:axes]), 9)
+
+
+def test_adaptive_max_pool_takes_the_largest_of_each_window():
+    y, i = F.adaptive_max_pool1d(fl.tensor([[[1.0, 5.0, 2.0, 4.0]]]), 2, return_indices=True)
+    assert y.tolist() == [[[5, 4]]] and i.tolist() == [[[1, 3]]]
+
+
+# ------------------------------------------------------------------------------- losses, others
+
+
+@pytest.mark.parametrize("input, target, text", [
+    ([0.5, 1.5], [0.0, 1.0], "input has elements from 0.5 to 1.5; expected probabilities"),
+    ([-0.1, 0.5], [0.0, 1.0], "input has elements from -0.1"),
+    ([0.5, 0.5], [0.0, 2.0], "target has elements from 0 to 2"),
+    ([0.5, float("nan")], [0.0, 1.0], "input has elements"),
+])  # fmt: skip
+def test_binary_cross_entropy_wants_probabilities(input, target, text):
+    with pytest.raises(ValueError, match=f"binary_cross_entropy: {text}"):
+        F.binary_cross_entropy(fl.tensor(input), fl.tensor(target))
+
+
+@pytest.mark.parametrize("var", [2.0, np.full(4, 2.0), np.full((4, 1), 2.0), np.full((4, 5), 2.0)], ids=lambda v: str(np.shape(v)))
+def test_gaussian_nll_loss_takes_every_shape_of_variance(var):
+    var = var if isinstance(var, float) else t(var)
+    got = F.gaussian_nll_loss(t(X), t(Y), var, reduction="none")
+    close(got, 0.5 * (np.log(2.0) + (X - Y) ** 2 / 2.0))
+
+
+@pytest.mark.parametrize("var", [-1.0, fl.tensor([1.0, -1.0])], ids=["number", "tensor"])
+def test_gaussian_nll_loss_refuses_negative_variances(var):
+    with pytest.raises(ValueError, match="var has an element -1; expected variances >= 0"):
+        F.gaussian_nll_loss(fl.zeros(2, 3), fl.zeros(2, 3), var)
+
+
+def test_errors_of_losses_name_their_arguments():
+    with pytest.raises(ValueError, match="triplet_margin_loss: negative has shape .*anchor has shape"):
+        F.triplet_margin_loss(fl.zeros(2, 3), fl.zeros(2, 3), fl.zeros(2))
+    with pytest.raises(ValueError, match="margin_ranking_loss: input2 has shape .*input1 has shape"):
+        F.margin_ranking_loss(fl.zeros(2), fl.zeros(3), fl.zeros(2))
+
+
+def test_upsample_aligns_corners():
+    x = fl.arange(4.0).reshape(1, 1, 2, 2)
+    want = F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=True)
+    close(F.upsample(x, None, 2, "bilinear", True), want.numpy())
+    close(nn.UpsamplingBilinear2d(scale_factor=2)(x), want.numpy())
+    close(nn.UpsamplingNearest2d(size=(4, 4))(x), F.interpolate(x, (4, 4)).numpy())
+
+
+def test_dropout2d_of_a_matrix_drops_elements():
+    x = fl.ones(50, 40)
+    with pytest.warns(UserWarning, match=r"dropout2d: input has shape \[50, 40\]"):
+        y = nn.Dropout2d(0.5)(x)
+    kept = (y > 0).float().mean(1)
+    assert ((kept > 0) & (kept < 1)).all() and set(y.reshape(-1).tolist()) == {0.0, 2.0}
+
+
+# -------------------------------------------------------------------------------- windows as columns
+
+WINDOWS = [
+    dict(kernel_size=2), dict(kernel_size=(3, 2), padding=1), dict(kernel_size=2, stride=(2, 3)),
+    dict(kernel_size=(2, 3), dilation=2, padding=(1, 2), stride=2),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("how", WINDOWS, ids=str)
+def test_unfold_makes_a_convolution_a_product(how):
+    x, kernel = fl.randn(2, 3, 7, 8, dtype=fl.float64), how["kernel_size"]
+    kernel = (kernel, kernel) if isinstance(kernel, int) else kernel
+    w = fl.randn(4, 3, *kernel, dtype=fl.float64)
+    want = F.conv2d(x, w, None, **{k: v for k, v in how.items() if k != "kernel_size"})
+    columns = nn.Unfold(**how)(x)
+    close((w.reshape(4, -1) @ columns).reshape(want.shape), want.numpy())
+    close(F.unfold(x[0], **how), columns[0].numpy())
+
+
+@pytest.mark.parametrize("how", WINDOWS, ids=str)
+def test_fold_is_the_adjoint_of_unfold(how):
+    x = fl.randn(2, 3, 7, 8, dtype=fl.float64, requires_grad=True)
+    columns = F.unfold(x, **how)
+    dy = fl.randn(*columns.shape, dtype=fl.float64)
+    (columns * dy).sum().backward()
+    folded = nn.Fold((7, 8), **how)(dy)
+    close(folded, x.grad.numpy())
+    close(F.fold(dy[0], (7, 8), **how), folded[0].numpy())
+
+
+def test_window_errors():
+    with pytest.raises(ValueError, match=r"unfold: kernel_size = 9.* do not fit 4 x 5 positions"):
+        F.unfold(fl.ones(1, 1, 4, 5), 9)
+    with pytest.raises(ValueError, match=r"fold: input has shape \[1, 4, 3\]; expected \[N, C \* 4, 9\]"):
+        F.fold(fl.ones(1, 4, 3), (4, 4), 2)

@@ -75,3 +75,12 @@ def test_the_seed_decides_and_no_history_is_kept():
     fl.manual_seed(3)
     assert init.kaiming_uniform_(w).tolist() == first
     assert w.is_leaf and w.requires_grad
+
+
+@pytest.mark.parametrize("dtype, exact", [("float32", 1e-6), ("float64", 1e-14)])
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (4, 2, 3)], ids=str)
+def test_orthogonal_is_exact_in_the_type_of_the_tensor(shape, dtype, exact):
+    w = fl.nn.init.orthogonal_(fl.empty(*shape, dtype=getattr(fl, dtype)))
+    w = w.reshape(shape[0], -1).numpy()
+    product = w @ w.T if w.shape[0] <= w.shape[1] else w.T @ w
+    assert abs(product - np.eye(len(product))).max() < exact

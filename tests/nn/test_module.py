@@ -218,7 +218,7 @@ def test_casting_takes_the_gradients_along():
 
 
 def test_to_refuses_integers_and_nonsense():
-    with pytest.raises(TypeError, match="floating point or complex"):
+    with pytest.raises(TypeError, match="floating point"):
         nn.Linear(1, 1).to(fl.int64)
     with pytest.raises(TypeError, match="expected a device"):
         nn.Linear(1, 1).to([])

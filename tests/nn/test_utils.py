@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 
 import flambeau as fl
@@ -56,3 +57,53 @@ def test_vector_round_trip():
     assert net.weight.tolist() == [[0, 1], [2, 3], [4, 5]] and net.bias.tolist() == [6, 7, 8]
     with pytest.raises(ValueError, match=r"need \[9\]"):
         utils.vector_to_parameters(fl.zeros(8), net.parameters())
+
+
+# -------------------------------------------------------------------------------- normalised weights
+
+
+@pytest.mark.parametrize("make, dim, lengths", [
+    (lambda: nn.Linear(4, 3), 0, (3, 1)), (lambda: nn.Linear(4, 3), 1, (1, 4)), (lambda: nn.Linear(4, 3), None, ()),
+    (lambda: nn.Conv2d(2, 3, 2), 0, (3, 1, 1, 1)),
+])  # fmt: skip
+def test_weight_norm(make, dim, lengths):
+    layer = make()
+    before = layer.weight.detach().clone()
+    assert nn.utils.weight_norm(layer, dim=dim) is layer
+    assert tuple(layer.weight_g.shape) == lengths
+    assert sorted(name for name, _ in layer.named_parameters()) == ["bias", "weight_g", "weight_v"]
+    assert fl.allclose(layer.weight, before, atol=1e-6)
+    with fl.no_grad():
+        layer.weight_g.mul_(2)
+    x = fl.ones(1, *([4] if before.ndim == 2 else [2, 3, 3]))
+    layer(x).sum().backward()
+    assert layer.weight_g.grad is not None and fl.allclose(layer.weight, 2 * before, atol=1e-6)
+    nn.utils.remove_weight_norm(layer)
+    assert isinstance(layer.weight, nn.Parameter) and fl.allclose(layer.weight, 2 * before, atol=1e-6)
+    assert sorted(layer.state_dict()) == ["bias", "weight"]
+
+
+def test_spectral_norm_has_largest_singular_value_one():
+    layer = nn.utils.spectral_norm(nn.Linear(6, 4), n_power_iterations=50)
+    assert sorted(layer.state_dict()) == ["bias", "weight_orig", "weight_u", "weight_v"]
+    layer(fl.ones(1, 6)).sum().backward()
+    assert layer.weight_orig.grad is not None
+    assert np.linalg.svd(layer.weight.detach().numpy())[1][0] == pytest.approx(1, abs=1e-4)
+    u = layer.weight_u.tolist()
+    layer.eval()(fl.ones(1, 6))
+    assert layer.weight_u.tolist() == u
+    want = layer.weight.detach().clone()
+    nn.utils.remove_spectral_norm(layer)
+    assert isinstance(layer.weight, nn.Parameter) and layer.weight.tolist() == want.tolist()
+
+
+@pytest.mark.parametrize("name", ["weight_norm", "spectral_norm"])
+def test_normalised_weights_errors(name):
+    layer = nn.Linear(2, 2)
+    with pytest.raises(ValueError, match=f"{name}: Linear has no parameter 'w'"):
+        getattr(nn.utils, name)(layer, "w")
+    with pytest.raises(ValueError, match=f"remove_{name}: 'weight' of Linear is not normalised"):
+        getattr(nn.utils, f"remove_{name}")(layer)
+    getattr(nn.utils, name)(layer)
+    with pytest.raises(RuntimeError, match=f"{name}: 'weight' of Linear is normalised already"):
+        getattr(nn.utils, name)(layer)

@@ -141,3 +141,74 @@ def test_stepping_the_schedule_first_warns():
 def test_errors(build, error, text):
     with pytest.raises(error, match=text):
         build()
+
+
+def test_chained_scheduler_is_a_scheduler():
+    opt = make()
+    chained = lrs.ChainedScheduler([lrs.ConstantLR(opt, 0.5, 2), lrs.ExponentialLR(opt, 0.5)])
+    assert isinstance(chained, lrs.LRScheduler) and chained.optimizer is opt
+    run(opt, chained, 2)
+    state = chained.state_dict()
+    assert state["_last_lr"] == chained.get_last_lr() and len(state["_schedulers"]) == 2
+    other = make()
+    again = lrs.ChainedScheduler([lrs.ConstantLR(other, 0.5, 2), lrs.ExponentialLR(other, 0.5)])
+    again.load_state_dict(state)
+    assert again.get_last_lr() == chained.get_last_lr() and again._schedulers[0].last_epoch == 2
+
+
+@pytest.mark.parametrize("combine", [
+    lambda o, s: lrs.SequentialLR(o, s, [2]), lambda o, s: lrs.ChainedScheduler(s, o),
+], ids=["SequentialLR", "ChainedScheduler"])  # fmt: skip
+def test_schedulers_that_can_not_be_combined(combine):
+    opt = make()
+    with pytest.raises(ValueError, match="scheduler 1 is a ReduceLROnPlateau, whose step"):
+        combine(opt, [lrs.ExponentialLR(opt, 0.5), lrs.ReduceLROnPlateau(opt)])
+    with pytest.raises(ValueError, match="scheduler 1 belongs to another optimizer"):
+        combine(opt, [lrs.ExponentialLR(opt, 0.5), lrs.ExponentialLR(make(), 0.5)])
+
+
+def test_the_older_name_of_the_base_class():
+    assert lrs._LRScheduler is lrs.LRScheduler
+
+
+def test_a_constant_factor_of_zero():
+    opt = make()
+    assert run(opt, lrs.ConstantLR(opt, 0.0, 2), 4) == [0, 0, 1, 1]
+
+
+CYCLES = {
+    "triangular": ({}, [0.1, 0.3, 0.5, 0.3, 0.1, 0.3, 0.5]),
+    "triangular2": ({"mode": "triangular2"}, [0.1, 0.3, 0.5, 0.3, 0.1, 0.2, 0.3]),
+    "exp_range": ({"mode": "exp_range", "gamma": 0.5}, [0.1, 0.2, 0.2, 0.125, 0.1]),
+    "uneven": ({"step_size_down": 1}, [0.1, 0.3, 0.5, 0.1, 0.3]),
+    "own": ({"scale_fn": lambda n: 1 / n}, [0.1, 0.3, 0.5, 0.3, 0.1, 0.2, 0.3]),
+}
+
+
+@pytest.mark.parametrize("name", list(CYCLES))
+def test_cyclic(name):
+    options, want = CYCLES[name]
+    opt = make()
+    schedule = lrs.CyclicLR(opt, 0.1, 0.5, 2, cycle_momentum=False, **options)
+    assert run(opt, schedule, len(want)) == pytest.approx(want)
+
+
+def test_cyclic_momentum_goes_the_other_way_and_resumes():
+    opt = make(momentum=0.9)
+    schedule = lrs.CyclicLR(opt, 0.1, 0.5, 2)
+    seen = []
+    for _ in range(4):
+        seen.append(opt.param_groups[0]["momentum"])
+        opt.step()
+        schedule.step()
+    assert seen == pytest.approx([0.9, 0.85, 0.8, 0.85])
+    again = lrs.CyclicLR(make(momentum=0.9), 0.1, 0.5, 2)
+    again.load_state_dict(schedule.state_dict())
+    assert again.last_epoch == 4 and again.get_lr() == schedule.get_lr()
+
+
+def test_cyclic_errors():
+    with pytest.raises(ValueError, match="mode = 'square'; expected one of triangular"):
+        lrs.CyclicLR(make(), 0.1, 0.5, mode="square")
+    with pytest.raises(ValueError, match="CyclicLR: Adagrad has no momentum"):
+        lrs.CyclicLR(optim.Adagrad([nn.Parameter(fl.zeros(1))]), 0.1, 0.5)

@@ -57,6 +57,52 @@ def adagrad(p, g, s, t, lr, lr_decay=0, weight_decay=0, initial_accumulator_valu
     return p - lr / (1 + (t - 1) * lr_decay) * g / (np.sqrt(s["sum"]) + eps)
 
 
+def adadelta(p, g, s, t, lr, rho=0.9, eps=1e-6, weight_decay=0):
+    g = g + weight_decay * p
+    s["v"] = rho * s.get("v", 0) + (1 - rho) * g * g
+    d = np.sqrt(s.get("u", 0) + eps) / np.sqrt(s["v"] + eps) * g
+    s["u"] = rho * s.get("u", 0) + (1 - rho) * d * d
+    return p - lr * d
+
+
+def adamax(p, g, s, t, lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0):
+    g = g + weight_decay * p
+    b1, b2 = betas
+    s["m"] = b1 * s.get("m", 0) + (1 - b1) * g
+    s["u"] = np.maximum(b2 * s.get("u", 0), abs(g) + eps)
+    return p - lr / (1 - b1**t) * s["m"] / s["u"]
+
+
+def nadam(p, g, s, t, lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, momentum_decay=4e-3, decoupled_weight_decay=False):
+    if decoupled_weight_decay:
+        p = p * (1 - lr * weight_decay)
+    else:
+        g = g + weight_decay * p
+    b1, b2 = betas
+    mu, following = (b1 * (1 - 0.5 * 0.96 ** (k * momentum_decay)) for k in (t, t + 1))
+    s["mu"] = s.get("mu", 1) * mu
+    s["m"] = b1 * s.get("m", 0) + (1 - b1) * g
+    s["v"] = b2 * s.get("v", 0) + (1 - b2) * g * g
+    ahead = (1 - mu) * g / (1 - s["mu"]) + following * s["m"] / (1 - s["mu"] * following)
+    return p - lr * ahead / (np.sqrt(s["v"] / (1 - b2**t)) + eps)
+
+
+def radam(p, g, s, t, lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, decoupled_weight_decay=False):
+    if decoupled_weight_decay:
+        p = p * (1 - lr * weight_decay)
+    else:
+        g = g + weight_decay * p
+    b1, b2 = betas
+    s["m"] = b1 * s.get("m", 0) + (1 - b1) * g
+    s["v"] = b2 * s.get("v", 0) + (1 - b2) * g * g
+    m, full = s["m"] / (1 - b1**t), 2 / (1 - b2) - 1
+    rho = full - 2 * t * b2**t / (1 - b2**t)
+    if rho <= 5:
+        return p - lr * m
+    r = np.sqrt((rho - 4) * (rho - 2) * full / ((full - 4) * (full - 2) * rho))
+    return p - lr * m * r * np.sqrt(1 - b2**t) / (np.sqrt(s["v"]) + eps)
+
+
 CASES = [
     (optim.SGD, sgd, {}),
     (optim.SGD, sgd, {"momentum": 0.9, "dampening": 0.1, "weight_decay": 0.1}),
@@ -74,6 +120,16 @@ CASES = [
         adagrad,
         {"lr_decay": 0.1, "weight_decay": 0.1, "initial_accumulator_value": 0.5},
     ),
+    (optim.Adadelta, adadelta, {}),
+    (optim.Adadelta, adadelta, {"rho": 0.7, "eps": 1e-3, "weight_decay": 0.1}),
+    (optim.Adamax, adamax, {}),
+    (optim.Adamax, adamax, {"betas": (0.8, 0.9), "weight_decay": 0.1}),
+    (optim.NAdam, nadam, {}),
+    (optim.NAdam, nadam, {"momentum_decay": 0.1, "weight_decay": 0.1}),
+    (optim.NAdam, nadam, {"weight_decay": 0.1, "decoupled_weight_decay": True}),
+    (optim.RAdam, radam, {}),
+    (optim.RAdam, radam, {"betas": (0.5, 0.8), "weight_decay": 0.1}),
+    (optim.RAdam, radam, {"betas": (0.5, 0.8), "weight_decay": 0.1, "decoupled_weight_decay": True}),
 ]
 
 
@@ -101,6 +157,10 @@ MAKERS = {
     "AdamW": lambda ps: optim.AdamW(ps, lr=0.1),
     "RMSprop": lambda ps: optim.RMSprop(ps, lr=0.1, momentum=0.5, centered=True),
     "Adagrad": lambda ps: optim.Adagrad(ps, lr=0.1),
+    "Adadelta": lambda ps: optim.Adadelta(ps, lr=0.1),
+    "Adamax": lambda ps: optim.Adamax(ps, lr=0.1),
+    "NAdam": lambda ps: optim.NAdam(ps, lr=0.1),
+    "RAdam": lambda ps: optim.RAdam(ps, lr=0.1, betas=(0.5, 0.8)),
 }
 
 
@@ -144,6 +204,10 @@ def test_state_dict_layout(name):
         "AdamW": {"step", "exp_avg", "exp_avg_sq"},
         "RMSprop": {"step", "square_avg", "momentum_buffer", "grad_avg"},
         "Adagrad": {"step", "sum"},
+        "Adadelta": {"step", "square_avg", "acc_delta"},
+        "Adamax": {"step", "exp_avg", "exp_inf"},
+        "NAdam": {"step", "mu_product", "exp_avg", "exp_avg_sq"},
+        "RAdam": {"step", "exp_avg", "exp_avg_sq"},
     }
     assert set(state["state"][0]) == keys[name]
 
@@ -270,3 +334,105 @@ def test_loading_a_state_of_another_size():
     state = optim.SGD(a.parameters(), lr=0.1).state_dict()
     with pytest.raises(ValueError, match="group 0 has 2 parameters in the state, 1"):
         optim.SGD(b.parameters(), lr=0.1).load_state_dict(state)
+
+
+# ------------------------------------------------------------------ what the user changes between steps
+
+
+@pytest.mark.parametrize("name", list(MAKERS))
+def test_changed_parameters_of_a_group_are_stepped(name):
+    a, b = nn.Parameter(fl.ones(2)), nn.Parameter(fl.ones(2))
+    opt = MAKERS[name]([a])
+    a.grad, b.grad = fl.ones(2), fl.ones(2)
+    opt.step()
+    before = a.tolist()
+    opt.param_groups[0]["params"] = [b]
+    opt.step()
+    assert a.tolist() == before and b.tolist() != [1.0, 1.0]
+    opt.param_groups[0]["params"][0] = a
+    opt.step()
+    assert a.tolist() != before
+    c = nn.Parameter(fl.ones(2))
+    c.grad = fl.ones(2)
+    opt.param_groups[0]["params"].append(c)
+    opt.step()
+    assert c.tolist() != [1.0, 1.0]
+
+
+def one_step(make, prepare):
+    """A parameter after three steps, `prepare(opt, p)` being called before the third."""
+    p = nn.Parameter(fl.tensor([1.0, -2.0]))
+    opt = make([p])
+    for i in range(3):
+        if i == 2:
+            prepare(opt, p)
+        p.grad = fl.tensor([0.5, -0.25])
+        opt.step()
+    return p.tolist()
+
+
+@pytest.mark.parametrize("name", list(MAKERS))
+def test_replaced_state_starts_anew(name):
+    from collections import defaultdict
+
+    def replace(opt, p):
+        opt.state = defaultdict(dict)
+
+    def replace_plain(opt, p):
+        opt.state = {}
+
+    def clear(opt, p):
+        opt.state.clear()
+
+    def pop(opt, p):
+        opt.state.pop(p)
+
+    def empty(opt, p):
+        opt.state[p].clear()
+
+    def anew(opt, p):
+        opt.__init__([p], **{k: v for k, v in opt.defaults.items() if k != "decoupled_weight_decay" or type(opt) in (optim.NAdam, optim.RAdam)})
+
+    want = one_step(MAKERS[name], anew)
+    for change in (replace, replace_plain, clear, pop, empty):
+        assert one_step(MAKERS[name], change) == want, change.__name__
+
+
+@pytest.mark.parametrize(
+    "name, key",
+    [("SGD", "momentum_buffer"), ("Adam", "exp_avg"), ("Adam", "max_exp_avg_sq"), ("RMSprop", "square_avg"), ("Adagrad", "sum")],
+)
+def test_replaced_state_tensors_are_used(name, key):
+    def write(opt, p):
+        opt.state[p][key].fill_(3.0)
+
+    def put(opt, p):
+        opt.state[p][key] = fl.full((2,), 3.0)
+
+    def put_dict(opt, p):
+        opt.state[p] = {**opt.state[p], key: fl.full((2,), 3.0)}
+
+    want = one_step(MAKERS[name], write)
+    assert one_step(MAKERS[name], put) == want
+    assert one_step(MAKERS[name], put_dict) == want
+    assert one_step(MAKERS[name], lambda opt, p: None) != want
+
+
+def test_adamw_spells_out_its_options():
+    p = nn.Parameter(fl.ones(1))
+    optim.AdamW([p], maximize=True, foreach=False, capturable=False, fused=None)
+    with pytest.raises(TypeError, match="decoupled_weight_decay"):
+        optim.AdamW([p], decoupled_weight_decay=False)
+    with pytest.raises(TypeError, match="momentum"):
+        optim.AdamW([p], momentum=0.9)
+
+
+def test_hook_handles_are_context_managers_and_can_go_first():
+    p = nn.Parameter(fl.ones(1))
+    opt = optim.SGD([p], lr=0.5)
+    log = []
+    opt.register_state_dict_pre_hook(lambda o: log.append("second"))
+    with opt.register_state_dict_pre_hook(lambda o: log.append("first"), prepend=True):
+        opt.state_dict()
+    opt.state_dict()
+    assert log == ["first", "second", "second"]

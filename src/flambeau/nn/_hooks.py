@@ -11,60 +11,10 @@ call:
 
 from __future__ import annotations
 
-import itertools
-import weakref
-from collections.abc import Callable
 from typing import Any
 
 from flambeau._C import Tensor
 from flambeau.autograd import Function, is_grad_enabled
-
-_next_id = itertools.count()
-
-
-class RemovableHandle:
-    """What a `register_*_hook` returns: `remove()` takes the hook out again; also a context
-    manager.
-    """
-
-    def __init__(self, hooks: dict[int, Any], *extra: dict[int, Any]) -> None:
-        self.id = next(_next_id)
-        self._tables = [_Ref(table) for table in (hooks, *extra)]
-
-    def remove(self) -> None:
-        """Takes the hook out; doing so twice is harmless."""
-        for ref in self._tables:
-            table = ref()
-            if table is not None:
-                table.pop(self.id, None)
-
-    def __enter__(self) -> RemovableHandle:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.remove()
-
-    def __getstate__(self) -> Any:
-        return (self.id, [ref() for ref in self._tables])
-
-    def __setstate__(self, state: Any) -> None:
-        self.id = next(_next_id) if state[0] is None else state[0]
-        self._tables = [_Ref(t if t is not None else HookTable()) for t in state[1]]
-
-
-class HookTable(dict):  # type: ignore[type-arg]
-    """A dict that can be weakly referenced, so that a handle does not keep a module alive."""
-
-    def prepend(self, key: int, hook: Any) -> None:
-        """Puts `hook` before all others."""
-        rest = list(self.items())
-        self.clear()
-        self[key] = hook
-        self.update(rest)
-
-
-def _Ref(table: dict[int, Any]) -> Callable[[], dict[int, Any] | None]:
-    return weakref.ref(table)
 
 
 class _Call:

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from flambeau._C import Tensor
+from flambeau._handles import RemovableHandle
 from flambeau.autograd import no_grad
-from flambeau.nn._hooks import RemovableHandle
 from flambeau.nn.parameter import Parameter
 
 _EXTRA_STATE = "_extra_state"

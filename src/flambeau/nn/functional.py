@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from flambeau import _C
-from flambeau._C import Tensor, ops
-from flambeau.autograd import no_grad
-
-ShapeError: type[ValueError] = getattr(_C, "ShapeError", ValueError)
+from flambeau._C import ShapeError, Tensor, ops
+from flambeau.autograd import is_grad_enabled, no_grad
 
 _REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
 
@@ -30,10 +28,12 @@ def _reduction(op: str, reduction: str) -> int:
         ) from None
 
 
-def _same_shape(op: str, input: Tensor, target: Tensor) -> None:
+def _same_shape(
+    op: str, input: Tensor, target: Tensor, names: tuple[str, str] = ("input", "target")
+) -> None:
     if input.shape != target.shape:
         raise ShapeError(
-            f"{op}: target has shape {list(target.shape)}, but input has shape "
+            f"{op}: {names[1]} has shape {list(target.shape)}, but {names[0]} has shape "
             f"{list(input.shape)}; "
             "expected equal shapes (losses do not broadcast: reshape, squeeze or expand one of "
             "them)"
@@ -58,13 +58,45 @@ def _weighted_reduce(op: str, loss: Tensor, weight: Tensor | None, reduction: st
     return _reduce(op, weighted, reduction)
 
 
-def _finish(result: Tensor, x: Tensor, inplace: bool) -> Tensor:
-    return x.copy_(result) if inplace else result
+def _apply(op: Callable[..., Tensor], x: Tensor, inplace: bool, *args: Any) -> Tensor:
+    """op(x, *args), written into `x` with `inplace`.
+
+    What the op keeps for backward is then a copy of `x`, which the write does not reach.
+    """
+    if not inplace:
+        return op(x, *args)
+    source = x.clone() if x.requires_grad and is_grad_enabled() else x
+    return x.copy_(op(source, *args))
+
+
+def _batched(
+    name: str, op: Callable[..., Any], axes: int, input: Tensor, *args: Any
+) -> Any:
+    """`op`, which wants a batch axis, for input with or without one; errors speak of `name`."""
+    if input.ndim not in (axes + 1, axes + 2):
+        letters = ", ".join(("L",) if axes == 1 else ("D", "H", "W")[3 - axes :])
+        raise ShapeError(
+            f"{name}: input has shape {list(input.shape)}; expected [N, C, {letters}] or [C, {letters}]"
+        )
+    try:
+        if input.ndim == axes + 2:
+            return op(input, *args)
+        result = op(input.unsqueeze(0), *args)
+    except (ValueError, TypeError, RuntimeError) as error:
+        # The op may have a name of its own, `max_pool2d_with_indices` for `max_pool2d`.
+        text = str(error)
+        own = text.partition(":")[0]
+        if own == name or not own.isidentifier():
+            raise
+        raise type(error)(name + text[len(own) :]) from None
+    return tuple(part.squeeze(0) for part in result) if isinstance(result, tuple) else result.squeeze(0)
 
 
 # ------------------------------------------------------------------------------ linear, convolution
 
 linear: Callable[..., Tensor] = ops.linear
+
+
 def _convolution(op: Callable[..., Tensor], axes: int) -> Callable[..., Tensor]:
     """`op` with what the table's op leaves to Python: padding by name, and input without a batch axis."""
     name = f"conv{axes}d"
@@ -122,11 +154,12 @@ def conv_transpose1d(
 ) -> Tensor:
     """Transposed convolution over one dimension.
 
-    Shape: input [N, C, L], weight [C, out / groups, K].
+    Shape: input [N, C, L] or [C, L], weight [C, out / groups, K].
     """
-    return ops.conv_transpose1d(
-        input, weight, bias, stride, padding, output_padding, groups, dilation
-    )
+    return _batched(  # type: ignore[no-any-return]
+        "conv_transpose1d", ops.conv_transpose1d, 1, input,
+        weight, bias, stride, padding, output_padding, groups, dilation,
+    )  # fmt: skip
 
 
 def conv_transpose2d(
@@ -141,11 +174,12 @@ def conv_transpose2d(
 ) -> Tensor:
     """Transposed convolution over two dimensions.
 
-    Shape: input [N, C, H, W], weight [C, out / groups, KH, KW].
+    Shape: input [N, C, H, W] or [C, H, W], weight [C, out / groups, KH, KW].
     """
-    return ops.conv_transpose2d(
-        input, weight, bias, stride, padding, output_padding, groups, dilation
-    )
+    return _batched(  # type: ignore[no-any-return]
+        "conv_transpose2d", ops.conv_transpose2d, 2, input,
+        weight, bias, stride, padding, output_padding, groups, dilation,
+    )  # fmt: skip
 
 
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -214,8 +248,9 @@ def max_pool1d(
     Shape: [N, C, L] or [C, L].
     """
     op = ops.max_pool1d_with_indices if return_indices else ops.max_pool1d
-    return op(
-        input, kernel_size, kernel_size if stride is None else stride, padding, dilation, ceil_mode
+    stride = kernel_size if stride is None else stride
+    return _batched(
+        "max_pool1d", op, 1, input, kernel_size, stride, padding, dilation, ceil_mode
     )
 
 
@@ -233,8 +268,9 @@ def max_pool2d(
     Shape: [N, C, H, W] or [C, H, W].
     """
     op = ops.max_pool2d_with_indices if return_indices else ops.max_pool2d
-    return op(
-        input, kernel_size, kernel_size if stride is None else stride, padding, dilation, ceil_mode
+    stride = kernel_size if stride is None else stride
+    return _batched(
+        "max_pool2d", op, 2, input, kernel_size, stride, padding, dilation, ceil_mode
     )
 
 
@@ -251,7 +287,10 @@ def avg_pool1d(
     Shape: [N, C, L] or [C, L].
     """
     stride = kernel_size if stride is None else stride
-    return ops.avg_pool1d(input, kernel_size, stride, padding, ceil_mode, count_include_pad)
+    return _batched(  # type: ignore[no-any-return]
+        "avg_pool1d", ops.avg_pool1d, 1, input,
+        kernel_size, stride, padding, ceil_mode, count_include_pad,
+    )  # fmt: skip
 
 
 def avg_pool2d(
@@ -268,25 +307,62 @@ def avg_pool2d(
     Shape: [N, C, H, W] or [C, H, W].
     """
     stride = kernel_size if stride is None else stride
-    if divisor_override is None:
-        return ops.avg_pool2d(input, kernel_size, stride, padding, ceil_mode, count_include_pad)
-    return ops.avg_pool2d(
-        input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
-    )
+    rest = () if divisor_override is None else (divisor_override,)
+    return _batched(  # type: ignore[no-any-return]
+        "avg_pool2d", ops.avg_pool2d, 2, input,
+        kernel_size, stride, padding, ceil_mode, count_include_pad, *rest,
+    )  # fmt: skip
 
 
-adaptive_avg_pool1d: Callable[..., Tensor] = ops.adaptive_avg_pool1d
+def _adaptive_size(op: str, input: Tensor, output_size: Any, axes: int) -> tuple[int, ...]:
+    sizes = (output_size,) * axes if isinstance(output_size, int) or output_size is None else tuple(output_size)
+    if len(sizes) != axes:
+        raise ValueError(f"{op}: output_size = {output_size}; expected one int or {axes}")
+    return tuple(s if o is None else o for o, s in zip(sizes, input.shape[-axes:]))
+
+
+def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
+    """Mean over windows chosen so that the result has `output_size` positions.
+
+    Shape: [N, C, L] -> [N, C, output_size], or both without N.
+    """
+    name = "adaptive_avg_pool1d"
+    sizes = _adaptive_size(name, input, output_size, 1)
+    return _batched(name, ops.adaptive_avg_pool1d, 1, input, sizes)  # type: ignore[no-any-return]
 
 
 def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     """Mean over windows chosen so that the result has `output_size`; None keeps an input size.
 
-    Shape: [N, C, H, W] -> [N, C, *output_size].
+    Shape: [N, C, H, W] -> [N, C, *output_size], or both without N.
     """
-    if isinstance(output_size, int):
-        output_size = (output_size, output_size)
-    sizes = tuple(s if o is None else o for o, s in zip(output_size, input.shape[-2:]))
-    return ops.adaptive_avg_pool2d(input, sizes)
+    name = "adaptive_avg_pool2d"
+    sizes = _adaptive_size(name, input, output_size, 2)
+    return _batched(name, ops.adaptive_avg_pool2d, 2, input, sizes)  # type: ignore[no-any-return]
+
+
+def _adaptive_max_pool(axes: int, input: Tensor, output_size: Any, return_indices: bool) -> Any:
+    name = f"adaptive_max_pool{axes}d"
+    sizes = _adaptive_size(name, input, output_size, axes)
+    op = ops.adaptive_max_pool1d_with_indices if axes == 1 else ops.adaptive_max_pool2d_with_indices
+    values, indices = _batched(name, op, axes, input, sizes)
+    return (values, indices) if return_indices else values
+
+
+def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """Maximum over windows chosen so that the result has `output_size` positions.
+
+    Shape: [N, C, L] -> [N, C, output_size], or both without N.
+    """
+    return _adaptive_max_pool(1, input, output_size, return_indices)
+
+
+def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """Maximum over windows chosen so that the result has `output_size`; None keeps an input size.
+
+    Shape: [N, C, H, W] -> [N, C, *output_size], or both without N.
+    """
+    return _adaptive_max_pool(2, input, output_size, return_indices)
 
 
 def lp_pool2d(
@@ -294,7 +370,7 @@ def lp_pool2d(
 ) -> Tensor:
     """Power mean (sum |x|^p)^(1/p) over windows.
 
-    Shape: [N, C, H, W].
+    Shape: [N, C, H, W] or [C, H, W].
     """
     kh, kw = (kernel_size, kernel_size) if isinstance(kernel_size, int) else kernel_size
     mean = avg_pool2d(input.abs() ** norm_type, (kh, kw), stride, 0, ceil_mode)
@@ -308,20 +384,25 @@ def _simple(name: str) -> Callable[..., Tensor]:
     op = getattr(ops, name)
 
     def activation(input: Tensor, inplace: bool = False) -> Tensor:
-        return _finish(op(input), input, inplace)
+        return _apply(op, input, inplace)
 
     activation.__name__ = activation.__qualname__ = name
     activation.__doc__ = f"Applies {name} element-wise; `inplace` writes the result into the input."
     return activation
 
 
-relu = _simple("relu")
 relu6 = _simple("relu6")
 selu = _simple("selu")
 silu = _simple("silu")
 mish = _simple("mish")
 hardswish = _simple("hardswish")
 hardsigmoid = _simple("hardsigmoid")
+
+
+def relu(input: Tensor, inplace: bool = False) -> Tensor:
+    """max(0, x); `inplace` writes the result into the input."""
+    return input.relu_() if inplace else ops.relu(input)
+
 
 sigmoid: Callable[..., Tensor] = ops.sigmoid
 tanh: Callable[..., Tensor] = ops.tanh
@@ -343,7 +424,7 @@ def relu_(input: Tensor) -> Tensor:
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """max(0, x) + negative_slope * min(0, x)."""
-    return _finish(ops.leaky_relu(input, negative_slope), input, inplace)
+    return _apply(ops.leaky_relu, input, inplace, negative_slope)
 
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
@@ -351,7 +432,17 @@ def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 
     Source: Clevert et al. 2015.
     """
-    return _finish(ops.elu(input, alpha), input, inplace)
+    return _apply(ops.elu, input, inplace, alpha)
+
+
+def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
+    """leaky_relu into the input itself."""
+    return leaky_relu(input, negative_slope, inplace=True)
+
+
+def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """elu into the input itself."""
+    return elu(input, alpha, inplace=True)
 
 
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
@@ -359,19 +450,39 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 
     Source: Barron 2017.
     """
-    return _finish(ops.celu(input, alpha), input, inplace)
+    return _apply(ops.celu, input, inplace, alpha)
 
 
 def hardtanh(
     input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
 ) -> Tensor:
     """Clamps to [min_val, max_val]."""
-    return _finish(ops.hardtanh(input, min_val, max_val), input, inplace)
+    return _apply(ops.hardtanh, input, inplace, min_val, max_val)
 
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """x where x > threshold, else `value`."""
-    return _finish(ops.threshold(input, threshold, value), input, inplace)
+    return _apply(ops.threshold, input, inplace, threshold, value)
+
+
+def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
+    """hardtanh into the input itself."""
+    return hardtanh(input, min_val, max_val, inplace=True)
+
+
+def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """celu into the input itself."""
+    return celu(input, alpha, inplace=True)
+
+
+def selu_(input: Tensor) -> Tensor:
+    """selu into the input itself."""
+    return selu(input, inplace=True)
+
+
+def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
+    """threshold into the input itself."""
+    return _apply(ops.threshold, input, True, threshold, value)
 
 
 def _softmax_dim(op: str, dim: int | None, ndim: int) -> int:
@@ -555,18 +666,25 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     Source: Srivastava et al. 2014.
     """
     _check_p("dropout", p)
-    return _finish(ops.dropout(input, p, training), input, inplace and training)
+    return _apply(ops.dropout, input, inplace and training, p, training)
 
 
 def _feature_dropout(op: str, x: Tensor, p: float, training: bool, inplace: bool, n: int) -> Tensor:
     _check_p(op, p)
+    if n == 2 and x.dim() == 2:
+        warnings.warn(
+            f"{op}: input has shape {list(x.shape)}; its elements are dropped one by one (dropout "
+            "says so, [N, C, H, W] or [C, H, W] drops channels)",
+            stacklevel=3,
+        )
+        return dropout(x, p, training, inplace)
     if x.dim() not in (n + 1, n + 2):
         raise ShapeError(f"{op}: input has shape {list(x.shape)}; expected {n + 1} or {n + 2} dims")
     if not training or p == 0.0:
         return x
     lead = x.dim() - n
     mask = ops.dropout(ops.ones_like(x[(slice(None),) * lead + (slice(0, 1),) * n]), p, True)
-    return _finish(x * mask.detach(), x, inplace)
+    return _apply(ops.mul, x, inplace, mask.detach())
 
 
 def dropout1d(
@@ -594,12 +712,13 @@ def alpha_dropout(
     if not training or p == 0.0:
         return input
     if p == 1.0:
-        return _finish(input * 0.0, input, inplace)
+        return _apply(ops.mul, input, inplace, 0.0)
     saturated = -1.7580993408473766  # -lambda * alpha of SELU
     a = 1.0 / math.sqrt((1.0 - p) * (1.0 + p * saturated**2))
     b = -a * saturated * p
     keep = (ops.rand_like(input) >= p).to(input.dtype)
-    return _finish((input * keep + (1.0 - keep) * saturated) * a + b, input, inplace)
+    result = (input * keep + (1.0 - keep) * saturated) * a + b
+    return input.copy_(result) if inplace else result
 
 
 # ---------------------------------------------------------------------------------------- embedding
@@ -804,6 +923,19 @@ def huber_loss(
     return _weighted_reduce("huber_loss", loss, weight, reduction)
 
 
+def _check_probabilities(op: str, **given: Tensor) -> None:
+    """One reduction per tensor; NaN is no probability."""
+    for name, x in given.items():
+        if x.numel() == 0 or x.is_meta:
+            continue
+        low, high = (bound.item() for bound in ops.aminmax(x.detach()))
+        if not (low >= 0 and high <= 1):
+            raise ValueError(
+                f"{op}: {name} has elements from {low:g} to {high:g}; expected probabilities, 0 to 1"
+                + (" (binary_cross_entropy_with_logits takes logits)" if name == "input" else "")
+            )
+
+
 def binary_cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -815,9 +947,11 @@ def binary_cross_entropy(
     """-(t log x + (1 - t) log(1 - x)) for probabilities x.
 
     Raises:
-        ValueError: the shapes differ (nothing is broadcast).
+        ValueError: the shapes differ (nothing is broadcast), or an input or target is outside
+        [0, 1].
     """
     _same_shape("binary_cross_entropy", input, target)
+    _check_probabilities("binary_cross_entropy", input=input, target=target)
     kind = _reduction("binary_cross_entropy", _legacy(size_average, reduce, reduction))
     if weight is not None and weight.shape != input.shape:
         weight = weight.expand(input.shape)
@@ -928,7 +1062,7 @@ def cosine_embedding_loss(
 
     Shape: inputs [N, D] or [D], target [N] or [].
     """
-    _same_shape("cosine_embedding_loss", input1, input2)
+    _same_shape("cosine_embedding_loss", input1, input2, ("input1", "input2"))
     lead = tuple(input1.shape[:-1])
     if tuple(target.shape) != lead or input1.dim() not in (1, 2):
         raise ShapeError(
@@ -956,8 +1090,8 @@ def margin_ranking_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """max(0, -target * (x1 - x2) + margin)."""
-    _same_shape("margin_ranking_loss", input1, input2)
-    _same_shape("margin_ranking_loss", input1, target)
+    _same_shape("margin_ranking_loss", input1, input2, ("input1", "input2"))
+    _same_shape("margin_ranking_loss", input1, target, ("input1", "target"))
     loss = (margin - target * (input1 - input2)).clamp(min=0)
     return _reduce("margin_ranking_loss", loss, _legacy(size_average, reduce, reduction))
 
@@ -982,25 +1116,42 @@ def soft_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> 
 def gaussian_nll_loss(
     input: Tensor,
     target: Tensor,
-    var: Tensor,
+    var: Tensor | float,
     full: bool = False,
     eps: float = 1e-6,
     reduction: str = "mean",
 ) -> Tensor:
-    """(log var + (input - target)^2 / var) / 2."""
-    _same_shape("gaussian_nll_loss", input, target)
-    if var.shape != input.shape and tuple(var.shape) != (*input.shape[:-1], 1):
-        raise ShapeError(
-            f"gaussian_nll_loss: var has shape {list(var.shape)}; expected {list(input.shape)} "
-            "or 1 in the last dimension"
-        )
+    """(log var + (input - target)^2 / var) / 2; no variance counts as less than `eps`.
+
+    Shape: input and target [N, *]; var the same, with 1 or without an axis in the last place, or
+    a number.
+
+    Raises:
+        ValueError: the shapes do not fit, or a variance is negative.
+    """
+    op = "gaussian_nll_loss"
+    _same_shape(op, input, target)
+    if not isinstance(var, Tensor):
+        var = ops.full_like(input.detach(), var, requires_grad=False)
+    elif var.shape != input.shape:
+        if tuple(var.shape) == tuple(input.shape[:-1]):
+            var = var.unsqueeze(-1)
+        elif tuple(var.shape) != (*input.shape[:-1], 1):
+            raise ShapeError(
+                f"{op}: var has shape {list(var.shape)}; expected {list(input.shape)}, 1 in the "
+                "last dimension, or no last dimension"
+            )
+    if var.numel() and not var.is_meta:
+        low = var.detach().amin().item()
+        if low < 0:
+            raise ValueError(f"{op}: var has an element {low:g}; expected variances >= 0")
     with no_grad():
         floor = var.detach().clamp(min=eps) - var.detach()
     var = var + floor
     loss = 0.5 * (var.log() + (input - target) ** 2 / var)
     if full:
         loss = loss + 0.5 * math.log(2 * math.pi)
-    return _reduce("gaussian_nll_loss", loss, reduction)
+    return _reduce(op, loss, reduction)
 
 
 def triplet_margin_loss(
@@ -1019,8 +1170,8 @@ def triplet_margin_loss(
 
     Source: Balntas et al. 2016 (with `swap`, section 3.3).
     """
-    _same_shape("triplet_margin_loss", anchor, positive)
-    _same_shape("triplet_margin_loss", anchor, negative)
+    _same_shape("triplet_margin_loss", anchor, positive, ("anchor", "positive"))
+    _same_shape("triplet_margin_loss", anchor, negative, ("anchor", "negative"))
     near = pairwise_distance(anchor, positive, p, eps)
     far = pairwise_distance(anchor, negative, p, eps)
     if swap:
@@ -1070,6 +1221,88 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     x = input.reshape(*lead, c, h // r, r, w // r, r)
     x = x.permute(*range(n), n, n + 2, n + 4, n + 1, n + 3)
     return x.reshape(*lead, c * r * r, h // r, w // r)
+
+
+def _pair(op: str, name: str, value: Any) -> tuple[int, int]:
+    pair = (value, value) if isinstance(value, int) else tuple(value)
+    if len(pair) != 2:
+        raise ValueError(f"{op}: {name} = {value}; expected one int or two")
+    return pair
+
+
+def _blocks(
+    op: str, size: Sequence[int], kernel: Any, dilation: Any, padding: Any, stride: Any
+) -> tuple[tuple[int, int], ...]:
+    """(kernel, dilation, padding, stride, how many blocks) of `fold` and `unfold`, as pairs."""
+    k, d = _pair(op, "kernel_size", kernel), _pair(op, "dilation", dilation)
+    p, s = _pair(op, "padding", padding), _pair(op, "stride", stride)
+    spans = [n + 2 * p[i] - d[i] * (k[i] - 1) - 1 for i, n in enumerate(size)]
+    if min(*k, *d, *s) < 1 or min(*p, *spans) < 0:
+        raise ShapeError(
+            f"{op}: kernel_size = {kernel}, dilation = {dilation}, padding = {padding}, stride = "
+            f"{stride} do not fit {size[0]} x {size[1]} positions"
+        )
+    return k, d, p, s, (spans[0] // s[0] + 1, spans[1] // s[1] + 1)
+
+
+def unfold(
+    input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+) -> Tensor:
+    """The windows of a convolution as columns.
+
+    Shape: [N, C, H, W] -> [N, C KH KW, windows], or both without N.
+
+    Raises:
+        ShapeError: another number of axes, or windows that do not fit.
+    """
+    if input.ndim == 3:
+        return unfold(input.unsqueeze(0), kernel_size, dilation, padding, stride).squeeze(0)
+    if input.ndim != 4:
+        raise ShapeError(
+            f"unfold: input has shape {list(input.shape)}; expected [N, C, H, W] or [C, H, W]"
+        )
+    n, c, h, w = input.shape
+    k, d, p, s, out = _blocks("unfold", (h, w), kernel_size, dilation, padding, stride)
+    x = ops.pad(input, (p[1], p[1], p[0], p[0]), "constant", 0) if any(p) else input
+    for i in (0, 1):  # [N, C, OH, OW, KH, KW]
+        x = x.unfold(2 + i, d[i] * (k[i] - 1) + 1, s[i])
+    x = x[..., :: d[0], :: d[1]]
+    return x.permute(0, 1, 4, 5, 2, 3).reshape(n, c * k[0] * k[1], out[0] * out[1])
+
+
+def fold(
+    input: Tensor,
+    output_size: Any,
+    kernel_size: Any,
+    dilation: Any = 1,
+    padding: Any = 0,
+    stride: Any = 1,
+) -> Tensor:
+    """Adds columns up where `unfold` took them from.
+
+    Shape: [N, C KH KW, windows] -> [N, C, *output_size], or both without N.
+
+    Raises:
+        ShapeError: the columns are not those of windows over `output_size`.
+    """
+    if input.ndim == 2:
+        whole = fold(input.unsqueeze(0), output_size, kernel_size, dilation, padding, stride)
+        return whole.squeeze(0)
+    size = _pair("fold", "output_size", output_size)
+    k, d, p, s, out = _blocks("fold", size, kernel_size, dilation, padding, stride)
+    area = k[0] * k[1]
+    if input.ndim != 3 or input.shape[1] % area or input.shape[2] != out[0] * out[1]:
+        raise ShapeError(
+            f"fold: input has shape {list(input.shape)}; expected [N, C * {area}, {out[0] * out[1]}] "
+            f"for output_size = {output_size}, kernel_size = {kernel_size}"
+        )
+    n, c = input.shape[0], input.shape[1] // area
+    # Every row of a block goes to its own place of the window: a transposed convolution.
+    ones = ops.eye(area, dtype=input.dtype).reshape(area, 1, *k)
+    more = tuple(size[i] - ((out[i] - 1) * s[i] - 2 * p[i] + d[i] * (k[i] - 1) + 1) for i in (0, 1))
+    columns = input.reshape(n * c, area, *out)
+    whole = ops.conv_transpose2d(columns, ones, None, s, p, more, 1, d)
+    return whole.reshape(n, c, *size)
 
 
 def _interpolation_index(
@@ -1141,10 +1374,24 @@ def interpolate(
 
 
 def upsample(
-    input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest"
+    input: Tensor,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
 ) -> Tensor:
     """The older name of `interpolate`."""
-    return interpolate(input, size, scale_factor, mode)
+    return interpolate(input, size, scale_factor, mode, align_corners)
+
+
+def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+    """`interpolate` with mode 'nearest'."""
+    return interpolate(input, size, scale_factor)
+
+
+def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+    """`interpolate` with mode 'bilinear' and aligned corners."""
+    return interpolate(input, size, scale_factor, "bilinear", True)
 
 
 def scaled_dot_product_attention(

@@ -225,12 +225,14 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
     rows = tensor.shape[0]
     cols = tensor.numel() // rows
     with no_grad():
-        flat = ops.empty(rows, cols).normal_(0, 1, generator=generator).numpy().astype(np.float64)
+        exact = _C.float64 if tensor.dtype is _C.float64 else _C.float32
+        drawn = ops.empty(rows, cols, dtype=exact).normal_(0, 1, generator=generator)
+        flat = drawn.numpy().astype(np.float64)
         q, r = np.linalg.qr(flat.T if rows < cols else flat)
         q = q * np.sign(np.diag(r))
         if rows < cols:
             q = q.T
-        values = _C.from_buffer(np.ascontiguousarray(q * gain, dtype=np.float32))
+        values = _C.from_buffer(np.ascontiguousarray(q * gain))
         tensor.copy_(values.reshape(tensor.shape))
     return tensor
 

@@ -17,9 +17,11 @@ from typing import Any, TypeVar
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._handles import HookTable, RemovableHandle
+from flambeau._memory_format import check_memory_format
 from flambeau.autograd import no_grad
 from flambeau.nn._errors import annotate
-from flambeau.nn._hooks import HookTable, RemovableHandle, tap_inputs, tap_outputs
+from flambeau.nn._hooks import tap_inputs, tap_outputs
 from flambeau.nn._state import StateMixin
 from flambeau.nn.parameter import Buffer, Parameter
 
@@ -560,22 +562,19 @@ class Module(StateMixin):
     def to(self: T, *args: Any, **kwargs: Any) -> T:
         """Moves and casts parameters and buffers in place and returns self.
 
-        `to(device)`, `to(dtype)`, `to(device, dtype)`, `to(tensor)`. Only floating-point and
-        complex tensors are cast.
+        `to(device)`, `to(dtype)`, `to(device, dtype)`, `to(tensor)`. `memory_format=` is
+        taken without effect. Only floating-point
+        tensors are cast.
 
         Raises:
-            TypeError: the dtype is not floating point or complex.
+            TypeError: the dtype is not floating point.
         """
         device, dtype = _parse_to(args, kwargs)
-        if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
-            raise TypeError(
-                f"Module.to: dtype = {dtype}; parameters can only become floating point or complex"
-            )
+        if dtype is not None and not dtype.is_floating_point:
+            raise TypeError(f"Module.to: dtype = {dtype}; parameters can only become floating point")
 
         def convert(t: Tensor) -> Tensor:
-            wanted = (
-                dtype if dtype is not None and (t.is_floating_point() or t.is_complex()) else None
-            )
+            wanted = dtype if t.is_floating_point() else None
             options = {"device": device, "dtype": wanted}
             options = {key: value for key, value in options.items() if value is not None}
             return t.to(**options) if options else t  # type: ignore[no-any-return]
@@ -621,7 +620,7 @@ class Module(StateMixin):
         return self._apply(lambda t: ops.empty_like(t, device=device), recurse)
 
     def share_memory(self: T) -> T:
-        """Moves the storages to memory that other processes can map."""
+        """Accepted for PyTorch's sake: tensors travel between processes by value."""
         return self._apply(lambda t: t.share_memory_())
 
     def train(self: T, mode: bool = True) -> T:
@@ -688,6 +687,7 @@ def _parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         raise TypeError(
             f"Module.to: unknown argument '{min(unknown)}'; expected one of {sorted(known)}"
         )
+    check_memory_format("Module.to", kwargs.get("memory_format"))
     device, dtype = kwargs.get("device"), kwargs.get("dtype")
     tensors = [kwargs["tensor"]] if "tensor" in kwargs else []
     for arg in args:

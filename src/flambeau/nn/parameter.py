@@ -28,11 +28,10 @@ def _alias(cls: type[Tensor], data: Tensor | None, requires_grad: bool) -> Any:
             f"{cls.__name__}: data = {type(data).__name__}; expected a Tensor (wrap it: "
             "flambeau.tensor(data))"
         )
-    if requires_grad and not (data.is_floating_point() or data.is_complex()):
+    if requires_grad and not data.is_floating_point():
         raise RuntimeError(
-            f"{cls.__name__}: data has dtype {data.dtype}; only floating-point and complex "
-            "tensors can "
-            "require gradients (pass requires_grad=False)"
+            f"{cls.__name__}: data has dtype {data.dtype}; only floating-point tensors can require "
+            "gradients (pass requires_grad=False)"
         )
     return Tensor._make_subclass(cls, data.detach(), requires_grad)
 
@@ -67,9 +66,6 @@ class Parameter(Tensor):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return _rebuild_parameter, (self.detach(), self.requires_grad)
-
-    def __repr__(self, **kwargs: Any) -> str:
-        return "Parameter containing:\n" + Tensor.__repr__(self)
 
 
 class Buffer(Tensor):

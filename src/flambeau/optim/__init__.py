@@ -1,10 +1,36 @@
 """Optimizers and learning-rate schedules."""
 
+import importlib as _importlib
+import typing as _typing
+
 from flambeau.optim import lr_scheduler
 from flambeau.optim.adagrad import Adagrad
 from flambeau.optim.adam import Adam, AdamW
+from flambeau.optim.adaptive import Adadelta, Adamax, NAdam, RAdam
 from flambeau.optim.optimizer import Optimizer
 from flambeau.optim.rmsprop import RMSprop
 from flambeau.optim.sgd import SGD
 
-__all__ = ["SGD", "Adagrad", "Adam", "AdamW", "Optimizer", "RMSprop", "lr_scheduler"]
+if _typing.TYPE_CHECKING:
+    from flambeau.optim import swa_utils
+
+__all__ = [
+    "SGD",
+    "Adadelta",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Adamax",
+    "NAdam",
+    "Optimizer",
+    "RAdam",
+    "RMSprop",
+    "lr_scheduler",
+    "swa_utils",
+]
+
+
+def __getattr__(name: str) -> _typing.Any:
+    if name == "swa_utils":  # it wants the layers, which an optimizer does not
+        return _importlib.import_module("flambeau.optim.swa_utils")
+    raise AttributeError(f"module 'flambeau.optim' has no attribute '{name}'")

@@ -60,15 +60,11 @@ class Adagrad(Optimizer):
             state["sum"] = ops.full_like(param.detach(), group["initial_accumulator_value"])
 
     def _update(self, group: dict[str, Any], plan: _Plan, grads: list[Tensor]) -> None:
-        steps = []
-        for state in plan.states:
-            state["step"] = step = state["step"] + 1
-            steps.append(step)
         _C.optim.adagrad_(
             plan.params,
             grads,
             plan.tensors("sum"),
-            steps,
+            plan.count(),
             float(group["lr"]),
             group["lr_decay"],
             group["weight_decay"],

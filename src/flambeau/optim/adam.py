@@ -63,14 +63,7 @@ class Adam(Optimizer):
                 state[name] = ops.zeros_like(param.detach())
 
     def _update(self, group: dict[str, Any], plan: _Plan, grads: list[Tensor]) -> None:
-        steps = []
-        for state in plan.states:
-            state["step"] = step = state["step"] + 1
-            steps.append(step)
         amsgrad = group["amsgrad"]
-        if amsgrad and "max_exp_avg_sq" not in plan.lists:
-            for param, state in zip(plan.params, plan.states):
-                self._init_state(group, param, state)
         beta1, beta2 = group["betas"]
         _C.optim.adam_(
             plan.params,
@@ -78,7 +71,7 @@ class Adam(Optimizer):
             plan.tensors("exp_avg"),
             plan.tensors("exp_avg_sq"),
             plan.tensors("max_exp_avg_sq") if amsgrad else [],
-            steps,
+            plan.count(),
             float(group["lr"]),
             beta1,
             beta2,
@@ -111,6 +104,20 @@ class AdamW(Adam):
         eps: float = 1e-8,
         weight_decay: float = 1e-2,
         amsgrad: bool = False,
-        **options: Any,
+        *,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
     ) -> None:
-        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, **options)
+        super().__init__(
+            params,
+            lr,
+            betas,
+            eps,
+            weight_decay,
+            amsgrad,
+            maximize=maximize,
+            differentiable=differentiable,
+        )

@@ -100,6 +100,20 @@ class LRScheduler:
         self._last_lr = self._lrs
 
 
+_LRScheduler = LRScheduler  # the older name
+
+
+def _check_schedulers(name: str, schedulers: Sequence[Any], optimizer: Optimizer) -> None:
+    for i, scheduler in enumerate(schedulers):
+        if isinstance(scheduler, ReduceLROnPlateau):
+            raise ValueError(
+                f"{name}: scheduler {i} is a ReduceLROnPlateau, whose step() wants a metric; step it "
+                "by itself"
+            )
+        if scheduler.optimizer is not optimizer:
+            raise ValueError(f"{name}: scheduler {i} belongs to another optimizer")
+
+
 def _is_plain(fn: Any) -> bool:
     return isinstance(fn, (types.FunctionType, types.BuiltinFunctionType, types.MethodType))
 
@@ -231,6 +245,8 @@ class ConstantLR(LRScheduler):
             return [lr * self.factor for lr in self._lrs]
         if self.last_epoch != self.total_iters:
             return self._lrs
+        if self.factor == 0:  # nothing is left to divide
+            return list(self.base_lrs)
         return [lr / self.factor for lr in self._lrs]
 
     def _get_closed_form_lr(self) -> list[float]:
@@ -389,6 +405,28 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         self._write(self.get_lr())
 
 
+def _per_group(scheduler: str, name: str, value: Any, n: int) -> list[float]:
+    if not isinstance(value, (list, tuple)):
+        return [value] * n
+    if len(value) != n:
+        raise ValueError(f"{scheduler}: {name} has {len(value)} values for {n} parameter groups")
+    return list(value)
+
+
+def _set_momentum(group: dict[str, Any], value: float) -> None:
+    if "betas" in group:
+        group["betas"] = (value, *group["betas"][1:])
+    else:
+        group["momentum"] = value
+
+
+def _check_momentum(scheduler: str, optimizer: Optimizer) -> None:
+    if not ("momentum" in optimizer.defaults or "betas" in optimizer.defaults):
+        raise ValueError(
+            f"{scheduler}: {type(optimizer).__name__} has no momentum; pass cycle_momentum=False"
+        )
+
+
 class OneCycleLR(LRScheduler):
     """Up from max_lr / div_factor to max_lr, then down to initial / final_div_factor.
 
@@ -448,39 +486,20 @@ class OneCycleLR(LRScheduler):
             ]
         groups = optimizer.param_groups
         if last_epoch == -1:
-            for group, peak in zip(groups, self._per_group("max_lr", max_lr, len(groups))):
+            for group, peak in zip(groups, _per_group("OneCycleLR", "max_lr", max_lr, len(groups))):
                 group["initial_lr"] = peak / div_factor
                 group["max_lr"] = peak
                 group["min_lr"] = group["initial_lr"] / final_div_factor
         if cycle_momentum:
-            if not ("momentum" in optimizer.defaults or "betas" in optimizer.defaults):
-                raise ValueError(
-                    f"OneCycleLR: {type(optimizer).__name__} has no momentum; pass "
-                    "cycle_momentum=False"
-                )
+            _check_momentum("OneCycleLR", optimizer)
             if last_epoch == -1:
-                lows = self._per_group("base_momentum", base_momentum, len(groups))
-                highs = self._per_group("max_momentum", max_momentum, len(groups))
+                lows = _per_group("OneCycleLR", "base_momentum", base_momentum, len(groups))
+                highs = _per_group("OneCycleLR", "max_momentum", max_momentum, len(groups))
                 for group, low, high in zip(groups, lows, highs):
-                    self._set_momentum(group, high)
+                    _set_momentum(group, high)
                     group["max_momentum"] = high
                     group["base_momentum"] = low
         super().__init__(optimizer, last_epoch)
-
-    @staticmethod
-    def _per_group(name: str, value: Any, n: int) -> list[float]:
-        if not isinstance(value, (list, tuple)):
-            return [value] * n
-        if len(value) != n:
-            raise ValueError(f"OneCycleLR: {name} has {len(value)} values for {n} parameter groups")
-        return list(value)
-
-    @staticmethod
-    def _set_momentum(group: dict[str, Any], value: float) -> None:
-        if "betas" in group:
-            group["betas"] = (value, *group["betas"][1:])
-        else:
-            group["momentum"] = value
 
     def _anneal(self, start: float, end: float, share: float) -> float:
         if self.anneal_strategy == "linear":
@@ -501,10 +520,113 @@ class OneCycleLR(LRScheduler):
                     share = (step - start) / (end - start)
                     rates.append(self._anneal(group[lr0], group[lr1], share))
                     if self.cycle_momentum:
-                        self._set_momentum(group, self._anneal(group[m0], group[m1], share))
+                        _set_momentum(group, self._anneal(group[m0], group[m1], share))
                     break
                 start = end
         return rates
+
+
+class CyclicLR(LRScheduler):
+    """Up from base_lr to max_lr and down again, over and over; momentum goes the other way.
+
+    Call `step` after every batch.
+
+    Args:
+        mode: 'triangular'; 'triangular2', which halves the height with every cycle; or
+            'exp_range', which multiplies it by gamma with every step.
+        scale_fn: a function of the cycle's number (from 1) or, with scale_mode 'iterations', of
+            the step's (from 0), that the height is multiplied by; replaces `mode`.
+
+    Raises:
+        ValueError: an unknown mode, or `cycle_momentum` with an optimizer that has none.
+
+    Source: Smith 2017, "Cyclical Learning Rates for Training Neural Networks".
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        base_lr: Any,
+        max_lr: Any,
+        step_size_up: int = 2000,
+        step_size_down: int | None = None,
+        mode: str = "triangular",
+        gamma: float = 1.0,
+        scale_fn: Callable[[float], float] | None = None,
+        scale_mode: str = "cycle",
+        cycle_momentum: bool = True,
+        base_momentum: Any = 0.8,
+        max_momentum: Any = 0.9,
+        last_epoch: int = -1,
+    ) -> None:
+        modes = ("triangular", "triangular2", "exp_range")
+        if scale_fn is None and mode not in modes:
+            raise ValueError(f"CyclicLR: mode = {mode!r}; expected one of {', '.join(modes)}")
+        if scale_mode not in ("cycle", "iterations"):
+            raise ValueError(
+                f"CyclicLR: scale_mode = {scale_mode!r}; expected 'cycle' or 'iterations'"
+            )
+        groups = optimizer.param_groups
+        base_lrs = _per_group("CyclicLR", "base_lr", base_lr, len(groups))
+        self.max_lrs = _per_group("CyclicLR", "max_lr", max_lr, len(groups))
+        down = step_size_up if step_size_down is None else step_size_down
+        self.total_size = float(step_size_up + down)
+        self.step_ratio = step_size_up / self.total_size
+        self.mode, self.gamma = mode, gamma
+        self._scale_fn = scale_fn
+        self.scale_mode = scale_mode
+        if scale_fn is None:
+            self.scale_mode = "iterations" if mode == "exp_range" else "cycle"
+        self.cycle_momentum = cycle_momentum
+        if last_epoch == -1:
+            for group, lr in zip(groups, base_lrs):
+                group["lr"] = lr
+        if cycle_momentum:
+            _check_momentum("CyclicLR", optimizer)
+            lows = _per_group("CyclicLR", "base_momentum", base_momentum, len(groups))
+            highs = _per_group("CyclicLR", "max_momentum", max_momentum, len(groups))
+            self.base_momentums, self.max_momentums = lows, highs
+            if last_epoch == -1:
+                for group, low, high in zip(groups, lows, highs):
+                    _set_momentum(group, high)
+                    group["max_momentum"], group["base_momentum"] = high, low
+        super().__init__(optimizer, last_epoch)
+        self.base_lrs = base_lrs
+
+    def scale_fn(self, x: float) -> float:
+        """What the height of the cycle is multiplied by."""
+        if self._scale_fn is not None:
+            return self._scale_fn(x)
+        if self.mode == "triangular":
+            return 1.0
+        return float(0.5 ** (x - 1) if self.mode == "triangular2" else self.gamma**x)
+
+    def get_lr(self) -> list[float]:
+        cycle = math.floor(1 + self.last_epoch / self.total_size)
+        x = 1.0 + self.last_epoch / self.total_size - cycle
+        up = x <= self.step_ratio
+        height = x / self.step_ratio if up else (x - 1) / (self.step_ratio - 1)
+        height *= self.scale_fn(cycle if self.scale_mode == "cycle" else self.last_epoch)
+        if self.cycle_momentum:
+            bounds = zip(self.optimizer.param_groups, self.base_momentums, self.max_momentums)
+            for group, low, high in bounds:
+                _set_momentum(group, high - (high - low) * height)
+        return [base + (top - base) * height for base, top in zip(self.base_lrs, self.max_lrs)]
+
+    def state_dict(self) -> dict[str, Any]:
+        """As the base class; a function is left out, a callable object saves its attributes."""
+        state = super().state_dict()
+        fn = state.pop("_scale_fn")
+        state["_scale_fn"] = None if fn is None or _is_plain(fn) else dict(fn.__dict__)
+        return state
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Takes over what `state_dict` returned."""
+        state = dict(state_dict)
+        saved = state.pop("_scale_fn")
+        if saved is not None and self._scale_fn is not None:
+            self._scale_fn.__dict__.update(saved)
+        self.__dict__.update(state)
 
 
 class SequentialLR(LRScheduler):
@@ -523,9 +645,7 @@ class SequentialLR(LRScheduler):
                 "expected "
                 "one milestone fewer than schedulers"
             )
-        for i, scheduler in enumerate(schedulers):
-            if scheduler.optimizer is not optimizer:
-                raise ValueError(f"SequentialLR: scheduler {i} belongs to another optimizer")
+        _check_schedulers("SequentialLR", schedulers, optimizer)
         self._schedulers = schedulers
         self._milestones = list(milestones)
         self.last_epoch = last_epoch + 1
@@ -564,7 +684,7 @@ class SequentialLR(LRScheduler):
         self.__dict__.update(state)
 
 
-class ChainedScheduler:
+class ChainedScheduler(LRScheduler):
     """Steps several schedulers of one optimizer together."""
 
     def __init__(
@@ -572,28 +692,30 @@ class ChainedScheduler:
     ) -> None:
         if not schedulers:
             raise ValueError("ChainedScheduler: got no schedulers")
-        self.optimizer = optimizer or schedulers[0].optimizer
+        self.optimizer = schedulers[0].optimizer if optimizer is None else optimizer
+        _check_schedulers("ChainedScheduler", schedulers, self.optimizer)
         self._schedulers = list(schedulers)
-        self._last_lr = [float(g["lr"]) for g in self.optimizer.param_groups]
+        self._last_lr = self._lrs
 
-    def step(self) -> None:
+    def step(self, epoch: int | None = None) -> None:
         """Steps all of them in order."""
         for scheduler in self._schedulers:
             scheduler.step()
-        self._last_lr = [float(g["lr"]) for g in self.optimizer.param_groups]
-
-    def get_last_lr(self) -> list[float]:
-        """The rates of the groups after the last step."""
-        return self._last_lr
+        self._last_lr = self._lrs
 
     def state_dict(self) -> dict[str, Any]:
-        """The states of the schedulers."""
-        return {"_schedulers": [scheduler.state_dict() for scheduler in self._schedulers]}
+        """As the base class, with the states of the schedulers."""
+        return {
+            "_last_lr": self._last_lr,
+            "_schedulers": [scheduler.state_dict() for scheduler in self._schedulers],
+        }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Takes over what `state_dict` returned."""
-        for scheduler, saved in zip(self._schedulers, state_dict["_schedulers"]):
+        state = dict(state_dict)
+        for scheduler, saved in zip(self._schedulers, state.pop("_schedulers")):
             scheduler.load_state_dict(saved)
+        self.__dict__.update(state)
 
 
 class ReduceLROnPlateau(LRScheduler):

@@ -1,23 +1,23 @@
 """`Optimizer`: parameter groups, state, hooks and their state_dict.
 
-A concrete optimizer keeps, per group, a `_Plan`: the parameters that have gradients and the lists
-of their state tensors, so that a step is a gather of the gradients and one fused call. The plan is
-made anew when it is not certain to be right: another set of gradients, groups or state was loaded.
+A concrete optimizer keeps, per group, a `_Plan`: the parameters that have gradients and their
+state dicts, so that a step is a gather of gradients and state tensors and one fused call. Groups and
+state belong to the user, who may change them between steps: a plan is made anew when the parameters,
+the state dicts or the set of gradients are not those it was made for.
 """
 
 from __future__ import annotations
 
 import functools
-import itertools
-from collections import OrderedDict, defaultdict
+import operator
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from copy import deepcopy
 from typing import Any
 
 from flambeau._C import Tensor
+from flambeau._handles import HookTable, RemovableHandle
 from flambeau.autograd import enable_grad, no_grad
-
-_hook_ids = itertools.count()
 
 
 class _Required:
@@ -28,40 +28,50 @@ class _Required:
 required = _Required()
 
 
-class _Handle:
-    """Takes a hook out again."""
-
-    def __init__(self, table: dict[int, Any]) -> None:
-        self._table = table
-        self.id = next(_hook_ids)
-
-    def remove(self) -> None:
-        self._table.pop(self.id, None)
-
-    def __enter__(self) -> _Handle:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.remove()
-
-
 class _Plan:
     """What a step over one group needs, for one set of parameters with gradients."""
 
     def __init__(
-        self, mask: list[bool], params: list[Tensor], states: list[dict[str, Any]]
+        self,
+        every: list[Tensor],
+        mask: list[bool],
+        states: list[dict[str, Any]],
+        fill: Callable[[Tensor, dict[str, Any]], None],
     ) -> None:
-        self.mask = mask
-        self.params = params
-        self.states = states
-        self.lists: dict[str, list[Any]] = {}
+        self.every = every  # all parameters of the group
+        self.mask = mask  # which of them have gradients
+        self.params = [param for param, has_grad in zip(every, mask) if has_grad]
+        self.states = states  # of `params`
+        self._fill = fill
+
+    def fits(self, params: Any, mask: list[bool], state: Any) -> bool:
+        """True if the group and the optimizer's state still hold the objects of the plan."""
+        return (
+            self.mask == mask
+            and all(map(operator.is_, params, self.every))
+            and all(map(operator.is_, map(state.get, self.params), self.states))
+        )
+
+    def fill(self) -> None:
+        """Puts the entries that are missing into the states."""
+        with no_grad():
+            for param, state in zip(self.params, self.states):
+                self._fill(param, state)
 
     def tensors(self, name: str) -> list[Any]:
-        """The state tensors `name` of all parameters, as one list, made once."""
-        found = self.lists.get(name)
-        if found is None:
-            found = self.lists[name] = [state[name] for state in self.states]
-        return found
+        """The state tensors `name` of all parameters, as one list."""
+        try:
+            return [state[name] for state in self.states]
+        except KeyError:
+            self.fill()
+            return [state[name] for state in self.states]
+
+    def count(self) -> list[int]:
+        """Adds one to every 'step' and returns them."""
+        steps = [int(step) + 1 for step in self.tensors("step")]
+        for state, step in zip(self.states, steps):
+            state["step"] = step
+        return steps
 
 
 def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
@@ -122,12 +132,12 @@ class Optimizer:
     def _reset_private(self) -> None:
         self._plans: dict[int, _Plan] = {}
         self._n_steps = 0
-        self._step_pre_hooks: dict[int, Any] = OrderedDict()
-        self._step_post_hooks: dict[int, Any] = OrderedDict()
-        self._state_dict_pre_hooks: dict[int, Any] = OrderedDict()
-        self._state_dict_post_hooks: dict[int, Any] = OrderedDict()
-        self._load_pre_hooks: dict[int, Any] = OrderedDict()
-        self._load_post_hooks: dict[int, Any] = OrderedDict()
+        self._step_pre_hooks = HookTable()
+        self._step_post_hooks = HookTable()
+        self._state_dict_pre_hooks = HookTable()
+        self._state_dict_post_hooks = HookTable()
+        self._load_pre_hooks = HookTable()
+        self._load_post_hooks = HookTable()
 
     def __getstate__(self) -> dict[str, Any]:
         return {
@@ -228,9 +238,8 @@ class Optimizer:
             grads = [param.grad for param in group["params"]]
             mask = [grad is not None for grad in grads]
             plan = self._plans.get(i)
-            if plan is None or plan.mask != mask:
-                plan = self._make_plan(group, mask)
-                self._plans[i] = plan
+            if plan is None or not plan.fits(group["params"], mask, self.state):
+                plan = self._plans[i] = self._make_plan(group, mask)
             if plan.params:
                 if len(plan.params) != len(grads):
                     grads = [grad for grad in grads if grad is not None]
@@ -240,14 +249,11 @@ class Optimizer:
     step = _with_hooks(step)
 
     def _make_plan(self, group: dict[str, Any], mask: list[bool]) -> _Plan:
-        params = [param for param, has_grad in zip(group["params"], mask) if has_grad]
-        states = []
-        with no_grad():
-            for param in params:
-                state = self.state[param]
-                self._init_state(group, param, state)
-                states.append(state)
-        return _Plan(mask, params, states)
+        every = list(group["params"])
+        states = [self.state.setdefault(p, {}) for p, has_grad in zip(every, mask) if has_grad]
+        plan = _Plan(every, mask, states, functools.partial(self._init_state, group))
+        plan.fill()
+        return plan
 
     def _init_state(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> None:
         """Puts the missing entries into a parameter's state."""
@@ -331,42 +337,43 @@ class Optimizer:
     # --------------------------------------------------------------------------------------- hooks
 
     @staticmethod
-    def _put(table: dict[int, Any], hook: Callable[..., Any], prepend: bool = False) -> _Handle:
-        handle = _Handle(table)
-        table[handle.id] = hook
+    def _put(table: HookTable, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        handle = RemovableHandle(table)
         if prepend:
-            table.move_to_end(handle.id, last=False)  # type: ignore[attr-defined]
+            table.prepend(handle.id, hook)
+        else:
+            table[handle.id] = hook
         return handle
 
-    def register_step_pre_hook(self, hook: Callable[..., Any]) -> _Handle:
+    def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Calls `hook(optimizer, args, kwargs)` before each step; it may return (args, kwargs)."""
         return self._put(self._step_pre_hooks, hook)
 
-    def register_step_post_hook(self, hook: Callable[..., Any]) -> _Handle:
+    def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Calls `hook(optimizer, args, kwargs)` after each step."""
         return self._put(self._step_post_hooks, hook)
 
     def register_state_dict_pre_hook(
         self, hook: Callable[..., Any], prepend: bool = False
-    ) -> _Handle:
+    ) -> RemovableHandle:
         """Calls `hook(optimizer)` before `state_dict`."""
         return self._put(self._state_dict_pre_hooks, hook, prepend)
 
     def register_state_dict_post_hook(
         self, hook: Callable[..., Any], prepend: bool = False
-    ) -> _Handle:
+    ) -> RemovableHandle:
         """Calls `hook(optimizer, state_dict)`; it may return another dict."""
         return self._put(self._state_dict_post_hooks, hook, prepend)
 
     def register_load_state_dict_pre_hook(
         self, hook: Callable[..., Any], prepend: bool = False
-    ) -> _Handle:
+    ) -> RemovableHandle:
         """Calls `hook(optimizer, state_dict)`; it may return another dict."""
         return self._put(self._load_pre_hooks, hook, prepend)
 
     def register_load_state_dict_post_hook(
         self, hook: Callable[..., Any], prepend: bool = False
-    ) -> _Handle:
+    ) -> RemovableHandle:
         """Calls `hook(optimizer)` after `load_state_dict`."""
         return self._put(self._load_post_hooks, hook, prepend)
 

@@ -60,19 +60,13 @@ class RMSprop(Optimizer):
                 state[name] = ops.zeros_like(param.detach())
 
     def _update(self, group: dict[str, Any], plan: _Plan, grads: list[Tensor]) -> None:
-        wants = (group["momentum"] > 0, group["centered"])
-        for name, wanted in zip(("momentum_buffer", "grad_avg"), wants):
-            if wanted and name not in plan.lists:
-                for param, state in zip(plan.params, plan.states):
-                    self._init_state(group, param, state)
-        for state in plan.states:
-            state["step"] += 1
+        plan.count()
         _C.optim.rmsprop_(
             plan.params,
             grads,
             plan.tensors("square_avg"),
-            plan.tensors("grad_avg") if wants[1] else [],
-            plan.tensors("momentum_buffer") if wants[0] else [],
+            plan.tensors("grad_avg") if group["centered"] else [],
+            plan.tensors("momentum_buffer") if group["momentum"] > 0 else [],
             float(group["lr"]),
             group["alpha"],
             group["eps"],

@@ -61,18 +61,14 @@ class SGD(Optimizer):
     def _update(self, group: dict[str, Any], plan: _Plan, grads: list[Tensor]) -> None:
         momentum = group["momentum"]
         buffers: list[Any] = []
-        first = plan.lists.get("first", [])
+        first: list[bool] = []
         if momentum:
-            buffers = plan.lists.get("momentum_buffer")  # type: ignore[assignment]
-            if buffers is None:
-                first, buffers = [], []
-                for param, state in zip(plan.params, plan.states):
-                    first.append(state.get("momentum_buffer") is None)
-                    if first[-1]:
-                        state["momentum_buffer"] = ops.zeros_like(param.detach())
-                    buffers.append(state["momentum_buffer"])
-                plan.lists["momentum_buffer"] = buffers
-                plan.lists["first"] = [False] * len(buffers)
+            for param, state in zip(plan.params, plan.states):
+                buffer = state.get("momentum_buffer")
+                first.append(buffer is None)
+                if buffer is None:
+                    buffer = state["momentum_buffer"] = ops.zeros_like(param.detach())
+                buffers.append(buffer)
         _C.optim.sgd_(
             plan.params,
             grads,

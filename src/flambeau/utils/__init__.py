@@ -1,5 +1,5 @@
-"""Helpers that are not about tensors: data loading."""
+"""Helpers that are not about tensors: data loading, checkpointing."""
 
-from flambeau.utils import data
+from flambeau.utils import checkpoint, data
 
-__all__ = ["data"]
+__all__ = ["checkpoint", "data"]

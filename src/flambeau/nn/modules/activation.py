@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flambeau._C import Tensor, ops
+from flambeau._C import ShapeError, Tensor, ops
 from flambeau.nn import functional as F
 from flambeau.nn import init as initial
 from flambeau.nn.module import Module
@@ -323,7 +323,7 @@ class Softmax2d(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         if input.dim() not in (3, 4):
-            raise F.ShapeError(
+            raise ShapeError(
                 f"Softmax2d: input has shape {list(input.shape)}; expected 3-D or 4-D"
             )
         return ops.softmax(input, -3)

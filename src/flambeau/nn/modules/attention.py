@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from flambeau import _C
-from flambeau._C import Tensor, ops
+from flambeau._C import ShapeError, Tensor, ops
 from flambeau.nn import functional as F
 from flambeau.nn import init
 from flambeau.nn.module import Module
@@ -141,7 +141,7 @@ class MultiheadAttention(Module):
     def _check(self, q: Tensor, k: Tensor, v: Tensor) -> None:
         shapes = f"query {list(q.shape)}, key {list(k.shape)}, value {list(v.shape)}"
         if q.dim() not in (2, 3) or k.dim() != q.dim() or v.dim() != q.dim():
-            raise F.ShapeError(
+            raise ShapeError(
                 f"MultiheadAttention: {shapes}; expected three 3-D or three 2-D inputs"
             )
         for name, x, size in (
@@ -150,12 +150,12 @@ class MultiheadAttention(Module):
             ("value", v, self.vdim),
         ):
             if x.shape[-1] != size:
-                raise F.ShapeError(
+                raise ShapeError(
                     f"MultiheadAttention: {name} has {x.shape[-1]} features ({shapes}); expected "
                     f"{size}"
                 )
         if k.shape[:-1] != v.shape[:-1]:
-            raise F.ShapeError(
+            raise ShapeError(
                 f"MultiheadAttention: {shapes}; key and value must agree but for features"
             )
 
@@ -170,14 +170,14 @@ class MultiheadAttention(Module):
             if tuple(mask.shape) == full:
                 mask = mask.reshape(batch, self.num_heads, t, s)
             elif tuple(mask.shape) != (t, s):
-                raise F.ShapeError(
+                raise ShapeError(
                     f"MultiheadAttention: attn_mask has shape {list(mask.shape)}; expected "
                     f"{[t, s]} or "
                     f"{list(full)}"
                 )
         if padding is not None:
             if tuple(padding.shape) != (batch, s):
-                raise F.ShapeError(
+                raise ShapeError(
                     f"MultiheadAttention: key_padding_mask has shape {list(padding.shape)}; "
                     "expected "
                     f"{[batch, s]}"
@@ -216,7 +216,7 @@ class MultiheadAttention(Module):
             q, k, v = q.transpose(0, 1), k.transpose(0, 1), v.transpose(0, 1)
         batch, t, e = q.shape
         if k.shape[0] != batch:
-            raise F.ShapeError(
+            raise ShapeError(
                 f"MultiheadAttention: query has batch {batch}, key has {k.shape[0]}; expected equal"
             )
         mask = self._mask(q, batch, t, k.shape[1], attn_mask, key_padding_mask)

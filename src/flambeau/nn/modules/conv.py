@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from flambeau._C import Tensor, ops
+from flambeau.nn import functional as F
 from flambeau.nn import init
 from flambeau.nn.module import Module
 from flambeau.nn.parameter import Parameter
@@ -177,9 +178,8 @@ class Conv1d(_ConvNd):
         weight = p["weight"] if "weight" in p else self.weight
         bias = p["bias"] if "bias" in p else self.bias
         x = self._padded(input) if self._pads_itself else input
-        return ops.conv1d(
-            x, weight, bias, self.stride, self._op_padding, self.dilation, self.groups
-        )
+        conv = ops.conv1d if x.ndim == 3 else F.conv1d  # the op itself wants a batch axis
+        return conv(x, weight, bias, self.stride, self._op_padding, self.dilation, self.groups)
 
 
 class Conv2d(_ConvNd):
@@ -225,9 +225,8 @@ class Conv2d(_ConvNd):
         weight = p["weight"] if "weight" in p else self.weight
         bias = p["bias"] if "bias" in p else self.bias
         x = self._padded(input) if self._pads_itself else input
-        return ops.conv2d(
-            x, weight, bias, self.stride, self._op_padding, self.dilation, self.groups
-        )
+        conv = ops.conv2d if x.ndim == 4 else F.conv2d  # the op itself wants a batch axis
+        return conv(x, weight, bias, self.stride, self._op_padding, self.dilation, self.groups)
 
 
 class _ConvTransposeNd(_ConvNd):
@@ -281,7 +280,7 @@ class _ConvTransposeNd(_ConvNd):
         return tuple(extra)
 
     def forward(self, input: Tensor, output_size: Any = None) -> Tensor:
-        op = ops.conv_transpose1d if self._n == 1 else ops.conv_transpose2d
+        op = F.conv_transpose1d if self._n == 1 else F.conv_transpose2d
         extra = self._output_padding(input, output_size)
         return op(
             input,
@@ -298,7 +297,7 @@ class _ConvTransposeNd(_ConvNd):
 class ConvTranspose1d(_ConvTransposeNd):
     """The gradient of Conv1d with respect to its input, as a layer.
 
-    Shape: [N, C, L] -> [N, out_channels, (L - 1) stride - 2 padding + dilation (K - 1) +
+    Shape: [N, C, L] or [C, L] -> [N, out_channels, (L - 1) stride - 2 padding + dilation (K - 1) +
     output_padding + 1]; weight [in_channels, out_channels / groups, K].
     """
 
@@ -308,7 +307,7 @@ class ConvTranspose1d(_ConvTransposeNd):
 class ConvTranspose2d(_ConvTransposeNd):
     """The gradient of Conv2d with respect to its input, as a layer.
 
-    Shape: [N, C, H, W]; weight [in_channels, out_channels / groups, KH, KW].
+    Shape: [N, C, H, W] or [C, H, W]; weight [in_channels, out_channels / groups, KH, KW].
     """
 
     _n = 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flambeau._C import Tensor, ops
+from flambeau._C import ShapeError, Tensor, ops
 from flambeau.autograd import no_grad
 from flambeau.nn import functional as F
 from flambeau.nn import init
@@ -67,7 +67,7 @@ class Embedding(Module):
             self.reset_parameters()
         else:
             if tuple(_weight.shape) != (num_embeddings, embedding_dim):
-                raise F.ShapeError(
+                raise ShapeError(
                     f"Embedding: weight has shape {list(_weight.shape)}; expected "
                     f"[{num_embeddings}, {embedding_dim}]"
                 )
@@ -79,7 +79,7 @@ class Embedding(Module):
     ) -> Embedding:
         """Makes a layer around a given [num_embeddings, embedding_dim] table."""
         if embeddings.dim() != 2:
-            raise F.ShapeError(
+            raise ShapeError(
                 f"Embedding.from_pretrained: embeddings has shape {list(embeddings.shape)}; "
                 "expected 2-D"
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from flambeau import _C
-from flambeau._C import Tensor, ops
+from flambeau._C import ShapeError, Tensor, ops
 from flambeau.nn import functional as F
 from flambeau.nn import init
 from flambeau.nn.module import Module
@@ -71,7 +71,7 @@ class _NormBase(Module):
     def _check_input(self, input: Tensor) -> None:
         if input.dim() not in self._ranks:
             ranks = " or ".join(f"{r}-D" for r in self._ranks)
-            raise F.ShapeError(
+            raise ShapeError(
                 f"{type(self).__name__}: input has shape {list(input.shape)}; expected {ranks}"
             )
 
@@ -107,7 +107,7 @@ class _BatchNorm(_NormBase):
                 if momentum is None:  # the cumulative average
                     momentum = 1.0 / float(counter.item())
             if input.numel() == input.shape[1]:
-                raise F.ShapeError(
+                raise ShapeError(
                     f"{type(self).__name__}: training needs more than one value per channel, but "
                     f"input has shape {list(input.shape)} (use a larger batch or .eval())"
                 )
@@ -172,7 +172,7 @@ class _InstanceNorm(_NormBase):
         unbatched = input.dim() == self._ranks[0]
         x = input.unsqueeze(0) if unbatched else input
         if x.shape[1] != self.num_features:
-            raise F.ShapeError(
+            raise ShapeError(
                 f"{type(self).__name__}: input has shape {list(input.shape)}; expected "
                 f"{self.num_features} channels"
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flambeau._C import Tensor, ops
+from flambeau._C import Tensor
 from flambeau.nn import functional as F
 from flambeau.nn.module import Module
 
@@ -41,8 +41,15 @@ class MaxPool1d(_MaxPool):
     """
 
     def forward(self, input: Tensor) -> Any:
-        op = ops.max_pool1d_with_indices if self.return_indices else ops.max_pool1d
-        return op(input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)
+        return F.max_pool1d(
+            input,
+            self.kernel_size,
+            self.stride,
+            self.padding,
+            self.dilation,
+            self.ceil_mode,
+            self.return_indices,
+        )
 
 
 class MaxPool2d(_MaxPool):
@@ -56,8 +63,15 @@ class MaxPool2d(_MaxPool):
     """
 
     def forward(self, input: Tensor) -> Any:
-        op = ops.max_pool2d_with_indices if self.return_indices else ops.max_pool2d
-        return op(input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)
+        return F.max_pool2d(
+            input,
+            self.kernel_size,
+            self.stride,
+            self.padding,
+            self.dilation,
+            self.ceil_mode,
+            self.return_indices,
+        )
 
 
 def _single(value: Any) -> tuple[int, ...]:
@@ -86,7 +100,7 @@ class AvgPool1d(Module):
         self.count_include_pad = count_include_pad
 
     def forward(self, input: Tensor) -> Tensor:
-        return ops.avg_pool1d(
+        return F.avg_pool1d(
             input,
             self.kernel_size,
             self.stride,
@@ -140,7 +154,7 @@ class AvgPool2d(Module):
 class AdaptiveAvgPool1d(Module):
     """Mean over windows chosen to give `output_size` positions.
 
-    Shape: [N, C, L] -> [N, C, output_size].
+    Shape: [N, C, L] -> [N, C, output_size], or both without N.
     """
 
     def __init__(self, output_size: Any) -> None:
@@ -148,7 +162,7 @@ class AdaptiveAvgPool1d(Module):
         self.output_size = output_size
 
     def forward(self, input: Tensor) -> Tensor:
-        return ops.adaptive_avg_pool1d(input, self.output_size)
+        return F.adaptive_avg_pool1d(input, self.output_size)
 
     def extra_repr(self) -> str:
         return f"output_size={self.output_size}"
@@ -157,7 +171,7 @@ class AdaptiveAvgPool1d(Module):
 class AdaptiveAvgPool2d(Module):
     """Mean over windows chosen to give `output_size`; None keeps an input size.
 
-    Shape: [N, C, H, W] -> [N, C, *output_size].
+    Shape: [N, C, H, W] -> [N, C, *output_size], or both without N.
     """
 
     def __init__(self, output_size: Any) -> None:
@@ -171,10 +185,40 @@ class AdaptiveAvgPool2d(Module):
         return f"output_size={self.output_size}"
 
 
+class _AdaptiveMaxPool(Module):
+    def __init__(self, output_size: Any, return_indices: bool = False) -> None:
+        super().__init__()
+        self.output_size = output_size
+        self.return_indices = return_indices
+
+    def extra_repr(self) -> str:
+        return f"output_size={self.output_size}"
+
+
+class AdaptiveMaxPool1d(_AdaptiveMaxPool):
+    """Maximum over windows chosen to give `output_size` positions.
+
+    Shape: [N, C, L] -> [N, C, output_size], or both without N.
+    """
+
+    def forward(self, input: Tensor) -> Any:
+        return F.adaptive_max_pool1d(input, self.output_size, self.return_indices)
+
+
+class AdaptiveMaxPool2d(_AdaptiveMaxPool):
+    """Maximum over windows chosen to give `output_size`; None keeps an input size.
+
+    Shape: [N, C, H, W] -> [N, C, *output_size], or both without N.
+    """
+
+    def forward(self, input: Tensor) -> Any:
+        return F.adaptive_max_pool2d(input, self.output_size, self.return_indices)
+
+
 class LPPool2d(Module):
     """Power mean over windows.
 
-    Shape: [N, C, H, W].
+    Shape: [N, C, H, W] or [C, H, W].
     """
 
     def __init__(

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from flambeau._C import Tensor, ops
+from flambeau._C import ShapeError, Tensor, ops
 from flambeau.nn import functional as F
 from flambeau.nn import init
 from flambeau.nn.module import Module
@@ -159,7 +159,7 @@ class RNNBase(Module):
         layers = self.num_layers * self._directions
         wanted = [layers, batch, self.hidden_size] if batched else [layers, self.hidden_size]
         if list(given.shape) != wanted:
-            raise F.ShapeError(
+            raise ShapeError(
                 f"{type(self).__name__}: {name} has shape {list(given.shape)}; expected {wanted}"
             )
         return given if batched else given.unsqueeze(1)
@@ -176,7 +176,7 @@ class RNNBase(Module):
         else:
             x = input
             if x.dim() not in (2, 3):
-                raise F.ShapeError(
+                raise ShapeError(
                     f"{name}: input has shape {list(x.shape)}; expected [T, B, {self.input_size}]"
                     f" (batch_first: [B, T, {self.input_size}]) or [T, {self.input_size}]"
                 )
@@ -186,12 +186,12 @@ class RNNBase(Module):
             elif self.batch_first:
                 x = x.transpose(0, 1)
             if x.shape[0] == 0:
-                raise F.ShapeError(
+                raise ShapeError(
                     f"{name}: input has shape {list(input.shape)}; expected a length > 0"
                 )
             batch = x.shape[1]
         if x.shape[-1] != self.input_size:
-            raise F.ShapeError(
+            raise ShapeError(
                 f"{name}: input has {x.shape[-1]} features (shape {list(x.shape)}); expected "
                 f"input_size = {self.input_size}"
             )
@@ -346,7 +346,7 @@ class RNNCellBase(Module):
     def forward(self, input: Tensor, hx: Any = None) -> Any:
         name = type(self).__name__
         if input.dim() not in (1, 2) or input.shape[-1] != self.input_size:
-            raise F.ShapeError(
+            raise ShapeError(
                 f"{name}: input has shape {list(input.shape)}; expected [B, {self.input_size}] or "
                 f"[{self.input_size}]"
             )
@@ -361,7 +361,7 @@ class RNNCellBase(Module):
             for s in given:
                 wanted = [*input.shape[:-1], self.hidden_size]
                 if list(s.shape) != wanted:
-                    raise F.ShapeError(f"{name}: hx has shape {list(s.shape)}; expected {wanted}")
+                    raise ShapeError(f"{name}: hx has shape {list(s.shape)}; expected {wanted}")
             state = given if batched else tuple(s.unsqueeze(0) for s in given)
         gx = ops.linear(x, self.weight_ih, self.bias_ih)
         gh = ops.linear(state[0], self.weight_hh, self.bias_hh)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from flambeau._C import Tensor, ops
+from flambeau._C import ShapeError, Tensor, ops
 from flambeau.nn import functional as F
 from flambeau.nn import init
 from flambeau.nn.containers import ModuleList
@@ -338,7 +338,7 @@ class Transformer(Module):
         memory_is_causal: bool = False,
     ) -> Tensor:
         if src.shape[-1] != self.d_model or tgt.shape[-1] != self.d_model:
-            raise F.ShapeError(
+            raise ShapeError(
                 f"Transformer: src has shape {list(src.shape)}, tgt {list(tgt.shape)}; expected "
                 f"d_model = {self.d_model} features"
             )

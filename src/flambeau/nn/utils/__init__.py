@@ -1,5 +1,5 @@
-"""Helpers around modules: gradient clipping, parameters as a vector, sequences of unequal
-length.
+"""Helpers around modules: gradient clipping, parameters as a vector, normalised weights, sequences
+of unequal length.
 """
 
 from flambeau.nn.utils import rnn
@@ -10,6 +10,8 @@ from flambeau.nn.utils.clip_grad import (
     get_total_norm,
 )
 from flambeau.nn.utils.convert import parameters_to_vector, vector_to_parameters
+from flambeau.nn.utils.spectral_norm import remove_spectral_norm, spectral_norm
+from flambeau.nn.utils.weight_norm import remove_weight_norm, weight_norm
 
 __all__ = [
     "clip_grad_norm_",
@@ -17,6 +19,10 @@ __all__ = [
     "clip_grads_with_norm_",
     "get_total_norm",
     "parameters_to_vector",
+    "remove_spectral_norm",
+    "remove_weight_norm",
     "rnn",
+    "spectral_norm",
     "vector_to_parameters",
+    "weight_norm",
 ]

@@ -13,6 +13,7 @@ from flambeau.utils.data.dataset import (
     TensorDataset,
     random_split,
 )
+from flambeau.utils.data.distributed import DistributedSampler
 from flambeau.utils.data.sampler import (
     BatchSampler,
     RandomSampler,
@@ -28,6 +29,7 @@ __all__ = [
     "ConcatDataset",
     "DataLoader",
     "Dataset",
+    "DistributedSampler",
     "IterableDataset",
     "RandomSampler",
     "Sampler",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import copy
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 
 from flambeau import _C
@@ -19,6 +20,20 @@ def _rebuild(like: Any, values: list[Any]) -> Any:
     return values
 
 
+def _rebuild_mapping(like: Any, entries: dict[Any, Any]) -> Any:
+    """`entries` in a mapping of the type of `like`; a dict where that can not be made."""
+    if type(like) is dict:
+        return entries
+    try:
+        if isinstance(like, MutableMapping):
+            made = copy.copy(like)  # keeps what is not an entry: a default factory, attributes
+            made.update(entries)
+            return made
+        return type(like)(entries)  # type: ignore[call-arg]
+    except TypeError:
+        return entries
+
+
 def default_convert(data: Any) -> Any:
     """Turns NumPy arrays and numbers inside a sample into tensors and leaves the rest."""
     if isinstance(data, Tensor):
@@ -30,7 +45,7 @@ def default_convert(data: Any) -> Any:
 
         return _C.from_buffer(np.array(data))
     if isinstance(data, Mapping):
-        return {key: default_convert(value) for key, value in data.items()}
+        return _rebuild_mapping(data, {key: default_convert(value) for key, value in data.items()})
     if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
         return _rebuild(data, [default_convert(value) for value in data])
     return data
@@ -90,7 +105,8 @@ def _collate(batch: list[Any], where: str) -> Any:
                     "of the "
                     f"batch, but {sorted(map(str, first))} in sample 0"
                 )
-        return {key: _collate([s[key] for s in batch], f"{where}[{key!r}]") for key in first}
+        entries = {key: _collate([s[key] for s in batch], f"{where}[{key!r}]") for key in first}
+        return _rebuild_mapping(first, entries)
     if isinstance(first, Sequence):
         for i, sample in enumerate(batch):
             if len(sample) != len(first):

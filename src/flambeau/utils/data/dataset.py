@@ -173,7 +173,7 @@ def random_split(
         ValueError: the lengths do not sum to the dataset's, or a share is outside [0, 1].
     """
     n = len(dataset)  # type: ignore[arg-type]
-    if math.isclose(sum(lengths), 1) and sum(lengths) <= 1 + 1e-9 and n != 1:
+    if math.isclose(sum(lengths), 1) and sum(lengths) <= 1 + 1e-9:
         for i, share in enumerate(lengths):
             if not 0 <= share <= 1:
                 raise ValueError(f"random_split: share {i} is {share}; expected 0 to 1")

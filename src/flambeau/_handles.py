@@ -1,0 +1,50 @@
+"""What a `register_*_hook` returns, and the tables that hooks are kept in."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from typing import Any
+
+_next_id = itertools.count()
+
+
+class HookTable(dict):  # type: ignore[type-arg]
+    """A dict that can be weakly referenced, so that a handle does not keep its owner alive."""
+
+    def prepend(self, key: int, hook: Any) -> None:
+        """Puts `hook` before all others."""
+        rest = list(self.items())
+        self.clear()
+        self[key] = hook
+        self.update(rest)
+
+
+class RemovableHandle:
+    """What a `register_*_hook` returns: `remove()` takes the hook out again; also a context
+    manager.
+    """
+
+    def __init__(self, hooks: HookTable, *extra: HookTable) -> None:
+        self.id = next(_next_id)
+        self._tables = [weakref.ref(table) for table in (hooks, *extra)]
+
+    def remove(self) -> None:
+        """Takes the hook out; doing so twice is harmless."""
+        for ref in self._tables:
+            table = ref()
+            if table is not None:
+                table.pop(self.id, None)
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.remove()
+
+    def __getstate__(self) -> Any:
+        return (self.id, [ref() for ref in self._tables])
+
+    def __setstate__(self, state: Any) -> None:
+        self.id = next(_next_id) if state[0] is None else state[0]
+        self._tables = [weakref.ref(t if t is not None else HookTable()) for t in state[1]]

@@ -1,0 +1,296 @@
+"""Adadelta, Adamax, NAdam and RAdam: optimizers written with tensor operations."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from flambeau._C import Tensor, ops
+from flambeau.autograd import no_grad
+from flambeau.optim.optimizer import Optimizer, Params, _Plan, check_hints, check_range
+
+
+def _check_betas(name: str, betas: tuple[float, float]) -> None:
+    for i, beta in enumerate(betas):
+        if not 0.0 <= beta < 1.0:
+            raise ValueError(f"{name}: betas[{i}] = {beta}; expected 0 <= beta < 1")
+
+
+class _ByParameter(Optimizer):
+    """Steps one parameter after the other: a subclass defines `_move`."""
+
+    _names: tuple[str, ...] = ()  # state tensors that start at zero
+
+    def _init_state(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> None:
+        state.setdefault("step", 0)
+        for name in self._names:
+            if name not in state:
+                state[name] = ops.zeros_like(param.detach())
+
+    def _update(self, group: dict[str, Any], plan: _Plan, grads: list[Tensor]) -> None:
+        with no_grad():
+            for name in self._names:
+                plan.tensors(name)
+            steps = plan.count()
+            lr, decay = float(group["lr"]), group["weight_decay"]
+            for param, grad, state, step in zip(plan.params, grads, plan.states, steps):
+                if group["maximize"]:
+                    grad = -grad
+                if decay:
+                    if group.get("decoupled_weight_decay", False):
+                        param.mul_(1 - lr * decay)
+                    else:
+                        grad = grad.add(param, alpha=decay)
+                self._move(group, param, grad, state, lr, step)
+
+    def _move(
+        self,
+        group: dict[str, Any],
+        param: Tensor,
+        grad: Tensor,
+        state: dict[str, Any],
+        lr: float,
+        step: int,
+    ) -> None:
+        """Moves one parameter; `step` counts from 1."""
+        raise NotImplementedError
+
+
+class Adadelta(_ByParameter):
+    """v <- rho v + (1 - rho) g^2; d = sqrt(u + eps) / sqrt(v + eps) g; u <- rho u + (1 - rho) d^2;
+    p <- p - lr d.
+
+    Raises:
+        ValueError: a negative option, or rho outside [0, 1].
+
+    Source: Zeiler 2012, algorithm 1.
+    """
+
+    _names = ("square_avg", "acc_delta")
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float | Tensor = 1.0,
+        rho: float = 0.9,
+        eps: float = 1e-6,
+        weight_decay: float = 0,
+        foreach: bool | None = None,
+        *,
+        capturable: bool = False,
+        maximize: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        check_range("Adadelta", lr=lr, eps=eps, weight_decay=weight_decay)
+        if not 0.0 <= rho <= 1.0:
+            raise ValueError(f"Adadelta: rho = {rho}; expected 0 <= rho <= 1")
+        check_hints("Adadelta", differentiable)
+        defaults = {
+            "lr": lr,
+            "rho": rho,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "maximize": maximize,
+        }
+        super().__init__(params, defaults)
+
+    def _move(
+        self,
+        group: dict[str, Any],
+        param: Tensor,
+        grad: Tensor,
+        state: dict[str, Any],
+        lr: float,
+        step: int,
+    ) -> None:
+        rho, eps = group["rho"], group["eps"]
+        squares, moved = state["square_avg"], state["acc_delta"]
+        squares.mul_(rho).add_(grad * grad, alpha=1 - rho)
+        delta = (moved + eps).sqrt_().div_((squares + eps).sqrt_()).mul_(grad)
+        moved.mul_(rho).add_(delta * delta, alpha=1 - rho)
+        param.add_(delta, alpha=-lr)
+
+
+class Adamax(_ByParameter):
+    """m <- b1 m + (1 - b1) g; u <- max(b2 u, |g| + eps); p <- p - lr / (1 - b1^t) m / u.
+
+    Raises:
+        ValueError: a negative option or betas outside [0, 1).
+
+    Source: Kingma and Ba 2014, algorithm 2.
+    """
+
+    _names = ("exp_avg", "exp_inf")
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float | Tensor = 2e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        foreach: bool | None = None,
+        *,
+        maximize: bool = False,
+        differentiable: bool = False,
+        capturable: bool = False,
+    ) -> None:
+        check_range("Adamax", lr=lr, eps=eps, weight_decay=weight_decay)
+        _check_betas("Adamax", betas)
+        check_hints("Adamax", differentiable)
+        defaults = {
+            "lr": lr,
+            "betas": tuple(betas),
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "maximize": maximize,
+        }
+        super().__init__(params, defaults)
+
+    def _move(
+        self,
+        group: dict[str, Any],
+        param: Tensor,
+        grad: Tensor,
+        state: dict[str, Any],
+        lr: float,
+        step: int,
+    ) -> None:
+        beta1, beta2 = group["betas"]
+        mean, largest = state["exp_avg"], state["exp_inf"]
+        mean.mul_(beta1).add_(grad, alpha=1 - beta1)
+        largest.copy_(ops.maximum(largest * beta2, grad.abs() + group["eps"]))
+        param.add_(mean / largest, alpha=-lr / (1 - beta1**step))
+
+
+class NAdam(_ByParameter):
+    """Adam with Nesterov's momentum: the step looks ahead along the next momentum.
+
+    Raises:
+        ValueError: a negative option or betas outside [0, 1).
+
+    Source: Dozat 2016, "Incorporating Nesterov Momentum into Adam".
+    """
+
+    _names = ("exp_avg", "exp_avg_sq")
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float | Tensor = 2e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        momentum_decay: float = 4e-3,
+        decoupled_weight_decay: bool = False,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        check_range(
+            "NAdam", lr=lr, eps=eps, weight_decay=weight_decay, momentum_decay=momentum_decay
+        )
+        _check_betas("NAdam", betas)
+        check_hints("NAdam", differentiable)
+        defaults = {
+            "lr": lr,
+            "betas": tuple(betas),
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "momentum_decay": momentum_decay,
+            "decoupled_weight_decay": decoupled_weight_decay,
+            "maximize": maximize,
+        }
+        super().__init__(params, defaults)
+
+    def _init_state(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> None:
+        super()._init_state(group, param, state)
+        state.setdefault("mu_product", 1.0)
+
+    def _move(
+        self,
+        group: dict[str, Any],
+        param: Tensor,
+        grad: Tensor,
+        state: dict[str, Any],
+        lr: float,
+        step: int,
+    ) -> None:
+        beta1, beta2 = group["betas"]
+        decay = group["momentum_decay"]
+        mu = beta1 * (1.0 - 0.5 * 0.96 ** (step * decay))
+        mu_next = beta1 * (1.0 - 0.5 * 0.96 ** ((step + 1) * decay))
+        product = state["mu_product"] = float(state.get("mu_product", 1.0)) * mu
+        mean, squares = state["exp_avg"], state["exp_avg_sq"]
+        mean.mul_(beta1).add_(grad, alpha=1 - beta1)
+        squares.mul_(beta2).add_(grad * grad, alpha=1 - beta2)
+        size = (squares / (1 - beta2**step)).sqrt_().add_(group["eps"])
+        param.add_(grad / size, alpha=-lr * (1.0 - mu) / (1.0 - product))
+        param.add_(mean / size, alpha=-lr * mu_next / (1.0 - product * mu_next))
+
+
+class RAdam(_ByParameter):
+    """Adam that steps by the mean alone until the variance of its second moment is known.
+
+    Raises:
+        ValueError: a negative option or betas outside [0, 1).
+
+    Source: Liu et al. 2019, "On the Variance of the Adaptive Learning Rate and Beyond", algorithm 2.
+    """
+
+    _names = ("exp_avg", "exp_avg_sq")
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float | Tensor = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        decoupled_weight_decay: bool = False,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        check_range("RAdam", lr=lr, eps=eps, weight_decay=weight_decay)
+        _check_betas("RAdam", betas)
+        check_hints("RAdam", differentiable)
+        defaults = {
+            "lr": lr,
+            "betas": tuple(betas),
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "decoupled_weight_decay": decoupled_weight_decay,
+            "maximize": maximize,
+        }
+        super().__init__(params, defaults)
+
+    def _move(
+        self,
+        group: dict[str, Any],
+        param: Tensor,
+        grad: Tensor,
+        state: dict[str, Any],
+        lr: float,
+        step: int,
+    ) -> None:
+        beta1, beta2 = group["betas"]
+        mean, squares = state["exp_avg"], state["exp_avg_sq"]
+        mean.mul_(beta1).add_(grad, alpha=1 - beta1)
+        squares.mul_(beta2).add_(grad * grad, alpha=1 - beta2)
+        rate = lr / (1 - beta1**step)
+        left = 1 - beta2**step
+        limit = 2 / (1 - beta2) - 1
+        length = limit - 2 * step * beta2**step / left
+        if length <= 5.0:
+            param.add_(mean, alpha=-rate)
+            return
+        rectified = math.sqrt(
+            (length - 4) * (length - 2) * limit / ((limit - 4) * (limit - 2) * length)
+        )
+        size = squares.sqrt().add_(group["eps"])
+        param.add_(mean / size, alpha=-rate * rectified * math.sqrt(left))

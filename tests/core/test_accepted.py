@@ -1,0 +1,143 @@
+"""What programs written for PyTorch ask for and a CPU build answers: the GPU's names, switches, formats."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from support.compare import assert_near
+
+import flambeau as fl
+from flambeau import nn
+
+# ------------------------------------------------------------------------------- the GPU's names
+
+
+def test_what_a_guarded_program_asks_of_the_gpu():
+    cuda = fl.cuda
+    assert not cuda.is_available() and cuda.device_count() == 0 and not cuda.is_initialized()
+    for call in (cuda.manual_seed, cuda.manual_seed_all):
+        assert call(3) is None
+    cuda.empty_cache()
+    cuda.reset_peak_memory_stats()
+    for name in ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved"):
+        assert getattr(cuda, name)() == 0
+    assert cuda.get_rng_state_all() == [] and cuda.set_rng_state_all([]) is None
+
+
+@pytest.mark.parametrize("name, args", [
+    ("current_device", ()), ("set_device", (0,)), ("synchronize", ()), ("get_device_name", ()), ("init", ()),
+    ("get_device_capability", ()), ("get_device_properties", (0,)), ("mem_get_info", ()), ("get_rng_state", ()),
+    ("set_rng_state", (None,)), ("set_rng_state_all", ([None],)),
+])  # fmt: skip
+def test_what_needs_a_gpu_says_so(name, args):
+    with pytest.raises(RuntimeError, match=rf"cuda.{name}: this build of flambeau has no CUDA backend"):
+        getattr(fl.cuda, name)(*args)
+
+
+def test_switches_of_backends():
+    import flambeau.backends.cudnn as cudnn
+
+    assert fl.backends.cudnn is cudnn and not cudnn.is_available() and cudnn.version() is None
+    assert (cudnn.enabled, cudnn.benchmark, cudnn.deterministic) == (True, False, False)
+    with cudnn.flags(benchmark=True):
+        assert cudnn.benchmark and not cudnn.enabled
+    assert cudnn.enabled and not cudnn.benchmark
+    assert not fl.backends.mps.is_available() and not fl.backends.cuda.is_built()
+    fl.backends.cuda.matmul.allow_tf32 = True
+    assert isinstance(fl.backends.mkldnn.is_available(), bool)
+
+
+def test_matmul_precision():
+    assert fl.get_float32_matmul_precision() == "highest"
+    fl.set_float32_matmul_precision("high")
+    assert fl.get_float32_matmul_precision() == "high"
+    fl.set_float32_matmul_precision("highest")
+    with pytest.raises(ValueError, match="precision = 'low'; expected 'highest', 'high' or 'medium'"):
+        fl.set_float32_matmul_precision("low")
+
+
+# --------------------------------------------------------------------------------------- layouts
+
+
+@pytest.mark.parametrize("name", ["contiguous_format", "preserve_format", "channels_last", "channels_last_3d"])
+def test_memory_formats(name):
+    value = getattr(fl, name)
+    assert repr(value) == f"flambeau.{name}" and isinstance(value, fl.memory_format)
+    assert pickle.loads(pickle.dumps(value)) is value and copy.deepcopy(value) is value
+    x = fl.arange(24.0).reshape(1, 2, 3, 4)
+    for y in (x.to(memory_format=value), x.contiguous(memory_format=value)):
+        assert y.shape == x.shape and (y == x).all()
+    net = nn.Conv2d(1, 1, 1)
+    assert net.to(memory_format=value) is net
+
+
+def test_what_is_no_memory_format():
+    with pytest.raises(TypeError, match="Module.to: memory_format = 'rows'; expected flambeau.contiguous"):
+        nn.Linear(1, 1).to(memory_format="rows")
+
+
+# ------------------------------------------------------------------------------------ formatting
+
+
+def test_numbers_are_formatted_and_other_shapes_are_not():
+    assert f"{fl.tensor(1.25):.1f}" == "1.2" and f"{fl.tensor(7):04d}" == "0007"
+    assert f"{fl.tensor([1, 2])}" == "tensor([1, 2])" and f"{fl.tensor(3)}" == "3"
+    assert f"{fl.empty((), device='meta')}".startswith("tensor(...")
+    with pytest.raises(TypeError, match=r"format: '.4f' for a tensor of shape \[2\]; only a 0-d"):
+        f"{fl.ones(2):.4f}"
+    with pytest.raises(TypeError, match="format: '.4f' for a tensor on the meta device"):
+        f"{fl.empty((), device='meta'):.4f}"
+
+
+def test_a_parameter_has_one_heading():
+    p = nn.Parameter(fl.ones(2))
+    assert repr(p) == str(p) == "Parameter containing:\ntensor([1., 1.], requires_grad=True)"
+
+
+# ------------------------------------------------------------------------------------ generators
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda g: pickle.loads(pickle.dumps(g))])
+def test_generators_are_copied_with_their_state(duplicate):
+    g = fl.Generator().manual_seed(5)
+    fl.rand(3, generator=g)
+    twin = duplicate(g)
+    assert twin is not g and twin.initial_seed() == 5
+    assert fl.rand(4, generator=twin).tolist() == fl.rand(4, generator=g).tolist()
+
+
+# ------------------------------------------------------------------------------------- functions
+
+
+@pytest.mark.parametrize("p", [0.0, 1.0, 2.0, 3.0, float("inf")])
+@pytest.mark.parametrize("a, b", [((4, 3), (5, 3)), ((2, 4, 3), (2, 5, 3)), ((2, 1, 4, 3), (3, 5, 3)), ((30, 3), (28, 3))], ids=str)
+def test_cdist(a, b, p):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=a), rng.normal(size=b)
+    d = np.abs(x[..., :, None, :] - y[..., None, :, :])
+    want = d.max(-1) if p == float("inf") else (d > 0).sum(-1) if p == 0 else (d**p).sum(-1) ** (1 / p)
+    assert_near(fl.cdist(fl.tensor(x), fl.tensor(y), p), want)
+
+
+@pytest.mark.parametrize("mode", ["use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist"])
+def test_gradients_of_cdist_where_rows_meet(mode):
+    x = fl.tensor([[0.0, 0.0], [3.0, 4.0]], requires_grad=True)
+    fl.cdist(x, fl.zeros(1, 2), compute_mode=mode).sum().backward()
+    assert_near(x.grad, [[0.0, 0.0], [0.6, 0.8]])
+
+
+def test_cdist_errors():
+    with pytest.raises(ValueError, match=r"cdist: x1 has shape \[2, 3\], x2 \[2, 4\]"):
+        fl.cdist(fl.ones(2, 3), fl.ones(2, 4))
+    with pytest.raises(ValueError, match="compute_mode = 'fast'"):
+        fl.cdist(fl.ones(2, 3), fl.ones(2, 3), compute_mode="fast")
+
+
+def test_functions_of_nn_at_the_top():
+    x, y = fl.tensor([[1.0, 0.0]]), fl.tensor([[1.0, 1.0]])
+    assert fl.cosine_similarity(x, y).item() == pytest.approx(0.5**0.5)
+    assert fl.pairwise_distance(x, x).item() == pytest.approx(1e-6 * 2**0.5)
+    assert fl.is_nonzero(fl.tensor([2])) and not fl.is_nonzero(fl.tensor(0.0)) and not fl.is_complex(x)
+    with pytest.raises(ValueError, match=r"shape \[2\]"):
+        fl.is_nonzero(fl.ones(2))

@@ -1,0 +1,56 @@
+"""Averages of a model's weights."""
+
+import copy
+
+import numpy as np
+import pytest
+
+import flambeau as fl
+from flambeau import nn
+from flambeau.optim import swa_utils
+
+
+def net_with(value):
+    net = nn.BatchNorm1d(2)
+    with fl.no_grad():
+        for x in (*net.parameters(), net.running_mean):
+            x.fill_(value)
+    return net
+
+
+HOW = {
+    "mean": ({}, [1.0, 2.0, 3.0]),
+    "ema": ({"avg_fn": swa_utils.get_ema_avg_fn(0.5)}, [1.0, 2.0, 3.5]),
+    "multi ema": ({"multi_avg_fn": swa_utils.get_ema_multi_avg_fn(0.5)}, [1.0, 2.0, 3.5]),
+}
+
+
+@pytest.mark.parametrize("use_buffers", [False, True])
+@pytest.mark.parametrize("name", list(HOW))
+def test_averages(name, use_buffers):
+    options, wants = HOW[name]
+    average = swa_utils.AveragedModel(net_with(0.0), use_buffers=use_buffers, **options)
+    for value, want in zip((1.0, 3.0, 5.0), wants):
+        average.update_parameters(net_with(value))
+        assert average.module.weight.tolist() == [want] * 2
+        assert average.module.running_mean.tolist() == [want if use_buffers else value] * 2
+    assert average.n_averaged.item() == 3
+    again = swa_utils.AveragedModel(net_with(0.0))
+    again.load_state_dict(copy.deepcopy(average.state_dict()))
+    x = fl.randn(4, 2)
+    assert again.eval()(x).tolist() == average.eval()(x).tolist()
+
+
+def test_update_bn_counts_every_batch_alike():
+    net = nn.Sequential(nn.BatchNorm1d(2), nn.Linear(2, 1)).eval()
+    data = fl.randn(3, 8, 2)
+    swa_utils.update_bn([(x, None) for x in data], net)
+    np.testing.assert_allclose(net[0].running_mean.numpy(), data.mean(1).mean(0).numpy(), rtol=1e-5, atol=1e-6)
+    assert not net.training and net[0].momentum == 0.1
+
+
+def test_errors():
+    with pytest.raises(ValueError, match="decay = 1.5; expected 0 <= decay <= 1"):
+        swa_utils.get_ema_avg_fn(1.5)
+    with pytest.raises(ValueError, match="avg_fn and multi_avg_fn"):
+        swa_utils.AveragedModel(nn.Linear(1, 1), avg_fn=swa_utils.get_swa_avg_fn(), multi_avg_fn=swa_utils.get_ema_multi_avg_fn())
