@@ -195,6 +195,9 @@ void init_functions(nb::module_& m) {
   m.def("current_generator", [] { return PyGenerator{Ref<Generator>::share(&default_generator())}; });
   m.def("manual_seed", [](nb::handle seed) { default_generator().seed(seed_of(seed)); });
   m.def("memory_stats", [] { return stats_dict(host_stats()); });
+  m.def("layout_reorders", &layout_reorders);
+  m.def("set_deferred_layout", [](bool on) { set_layout_mode(on ? LayoutMode::Deferred : LayoutMode::Plain); });
+  m.def("get_deferred_layout", [] { return layout_mode() == LayoutMode::Deferred; });
   m.def("empty_cache", [] { host_allocator().empty_cache(); });
   m.def("reset_peak_memory_stats", [] { host_allocator().reset_peak(); });
 }

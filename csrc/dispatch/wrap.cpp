@@ -1,6 +1,7 @@
 #include "dispatch/wrap.h"
 
 #include "ops.h"
+#include "tensor/raw.h"
 
 namespace fl {
 namespace {
@@ -77,6 +78,8 @@ Tensor new_output(const char* op, IntList sizes, DType dtype, Device device) {
 }
 
 Tensor contiguous(const Tensor& x) {
+  if (x.ndim() >= 3 && x.storage().maybe_deferred())
+    if (Tensor y = channel_slice_copy(x); y.defined()) return y;
   Tensor y = empty(x.sizes(), x.dtype(), x.device());
   if (!x.is_meta()) copy_elements(y, x);
   return y;
@@ -198,6 +201,30 @@ bool run_small(TileFn fn, bool bool_out, DType compute, const Operand* in, int n
   return true;
 }
 
+// Operands over their bytes as they lie, so that channels-last ones need no reordering.
+struct RawOperands {
+  std::vector<RawTensor> raws;
+  std::vector<Operand> operands;
+  RawOperands(const Operand* in, int n) {
+    raws.reserve(static_cast<size_t>(n));
+    for (int k = 0; k < n; ++k) {
+      if (in[k].is_tensor() && in[k].tensor().defined()) {
+        raws.emplace_back(in[k].tensor());
+        operands.emplace_back(raws.back().tensor());
+      } else {
+        operands.push_back(in[k]);
+      }
+    }
+  }
+};
+
+// Whether any operand's bytes lie with channels last.
+bool any_deferred(const Operand* in, int n) {
+  for (int k = 0; k < n; ++k)
+    if (in[k].is_tensor() && in[k].tensor().defined() && in[k].tensor().storage().maybe_deferred()) return true;
+  return false;
+}
+
 // Shares memory in another geometry: the written tensor must not change what is still to be read.
 bool overlaps(const Tensor& out, const Tensor& x) {
   if (&out.storage() != &x.storage() || out.numel() == 0 || x.numel() == 0) return false;
@@ -231,6 +258,18 @@ Tensor run_each(const EachKernel& kernel, const char* op, DType result, DType ty
   else y = empty(broadcast_shape(op, in, n), result, device);
   y.impl()->inference = thread_modes().inference;
   if (meta || y.numel() == 0) return y;
+  if (y.ndim() >= 3 && any_deferred(in, n)) [[unlikely]] {
+    const RawOperands raw(in, n);
+    bool last = false;
+    for (const RawTensor& r : raw.raws) last = last || (r.channels_last() && r.tensor().sizes() == y.sizes());
+    if (last && may_defer(y.sizes())) {
+      defer(y);
+      run_general(fn, kernel.bool_out, compute, raw.operands.data(), n, params, RawTensor(y).tensor());
+    } else {
+      run_general(fn, kernel.bool_out, compute, raw.operands.data(), n, params, y);
+    }
+    return y;
+  }
   if (!run_small(fn, kernel.bool_out, compute, in, n, params, y)) run_general(fn, kernel.bool_out, compute, in, n, params, y);
   return y;
 }
@@ -256,6 +295,11 @@ void run_each_into(const EachKernel& kernel, const char* op, DType result, DType
       if (copies.back().same(in[k].tensor())) copies.back() = op::clone(in[k].tensor());
       safe[static_cast<size_t>(k)] = Operand(copies.back());
     }
+  if (out.ndim() >= 3 && (out.storage().maybe_deferred() || any_deferred(safe.data(), n))) [[unlikely]] {
+    const RawTensor raw_out(out);
+    const RawOperands raw(safe.data(), n);
+    return run_general(fn, kernel.bool_out, compute, raw.operands.data(), n, params, raw_out.tensor());
+  }
   if (!run_small(fn, kernel.bool_out, compute, safe.data(), n, params, out))
     run_general(fn, kernel.bool_out, compute, safe.data(), n, params, out);
 }

@@ -118,11 +118,13 @@ Ref<Storage> Storage::borrow(void* data, size_t size_bytes, Device device, void*
 }
 
 Storage::~Storage() {
+  if (deferred_.load(std::memory_order_relaxed)) forget_deferred();
   if (drop_) drop_(owner_);
 }
 
 void Storage::grow(size_t size_bytes) {
   if (size_bytes <= size_bytes_) return;
+  (void)data();
   if (device_.kind == DeviceKind::CPU) {
     if (drop_ != drop_host_block)
       raise<ArgumentError>("resize_: the memory belongs to somebody else (NumPy or DLPack) and can not grow; clone() it first");

@@ -1,9 +1,12 @@
 // Storage: bytes on a device, and the Var that says who writes them. It knows nothing of shapes.
 #pragma once
 
+#include <atomic>
+
 #include "base/device.h"
 #include "base/refcount.h"
 #include "engine/var.h"
+#include "storage/layout.h"
 
 namespace fl {
 
@@ -18,7 +21,15 @@ class Storage final : public RefCounted {
   static Ref<Storage> borrow(void* data, size_t size_bytes, Device device, void* owner, void (*drop)(void*),
                              bool writable);
 
-  void* data() const { return data_; }
+  // In row-major order: Note [Deferred layout].
+  void* data() const {
+    if (deferred_.load(std::memory_order_acquire)) [[unlikely]] make_plain();
+    return data_;
+  }
+  // False: the bytes are row-major, and stay so.
+  bool maybe_deferred() const { return deferred_.load(std::memory_order_acquire) != nullptr; }
+  // Says that the bytes, which nobody else has seen, will be written with channels last.
+  void defer(const ChannelsLast& layout);
   size_t size_bytes() const { return size_bytes_; }
   Device device() const { return device_; }
   bool writable() const { return writable_; }
@@ -29,6 +40,10 @@ class Storage final : public RefCounted {
 
  private:
   friend Ref<Storage> make_ref<Storage>();
+  friend class RawBytes;
+  struct Deferred;
+  void make_plain() const;
+  void forget_deferred();
   Storage() = default;
   ~Storage() override;
 
@@ -39,6 +54,7 @@ class Storage final : public RefCounted {
   Var var_;
   Device device_;
   bool writable_ = true;
+  std::atomic<Deferred*> deferred_{nullptr};
 };
 
 }  // namespace fl

@@ -15,23 +15,27 @@ struct ConvShape {
 };
 
 #if FLAMBEAU_ONEDNN
+// Whether oneDNN convolves this type on this processor.
+bool convolves(DType t);
 bool sgemm(const Gemm<float>& g);
 // One product of 16-bit floats with float32 sums; all pointers of type `t`, C row-major.
 bool gemm16(DType t, int64_t batch, int64_t m, int64_t n, int64_t k, const void* a, int64_t a_batch, int64_t a_row, int64_t a_col,
             const void* b, int64_t b_batch, int64_t b_row, int64_t b_col, void* c, const void* bias_n);
-// Row-major activations and weights; layouts inside are oneDNN's choice.
-bool conv_forward(const ConvShape& s, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y);
-bool conv_backward_data(const ConvShape& s, const Tensor& dy, const Tensor& w, const Tensor& dx);
-bool conv_backward_weight(const ConvShape& s, const Tensor& dy, const Tensor& x, const Tensor& dw);
+// Weights are row-major. Activations are row-major tensors, or with `last` channels-last bytes (ChannelRows).
+bool conv_forward(const ConvShape& s, bool last, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y);
+bool conv_backward_data(const ConvShape& s, bool last, const Tensor& dy, const Tensor& w, const Tensor& dx);
+// db may be undefined.
+bool conv_backward_weight(const ConvShape& s, bool last, const Tensor& dy, const Tensor& x, const Tensor& dw, const Tensor& db);
 #else
+inline bool convolves(DType) { return false; }
 inline bool sgemm(const Gemm<float>&) { return false; }
 inline bool gemm16(DType, int64_t, int64_t, int64_t, int64_t, const void*, int64_t, int64_t, int64_t, const void*, int64_t, int64_t,
                    int64_t, void*, const void*) {
   return false;
 }
-inline bool conv_forward(const ConvShape&, const Tensor&, const Tensor&, const Tensor&, const Tensor&) { return false; }
-inline bool conv_backward_data(const ConvShape&, const Tensor&, const Tensor&, const Tensor&) { return false; }
-inline bool conv_backward_weight(const ConvShape&, const Tensor&, const Tensor&, const Tensor&) { return false; }
+inline bool conv_forward(const ConvShape&, bool, const Tensor&, const Tensor&, const Tensor&, const Tensor&) { return false; }
+inline bool conv_backward_data(const ConvShape&, bool, const Tensor&, const Tensor&, const Tensor&) { return false; }
+inline bool conv_backward_weight(const ConvShape&, bool, const Tensor&, const Tensor&, const Tensor&, const Tensor&) { return false; }
 #endif
 
 }  // namespace fl::onednn

@@ -22,6 +22,8 @@
 #include "ops/conv/direct.h"
 #include "ops/matmul/gemm.h"
 #include "ops/matmul/half.h"
+#include "ops/reduce/fold.h"
+#include "tensor/raw.h"
 
 namespace fl {
 namespace {
@@ -423,6 +425,51 @@ bool use_onednn(Part part, DType t, const Dims& w, const Dims& y, IntList stride
   }
 }
 
+// Activations stay channels-last between ops: Note [Deferred layout]. oneDNN then computes all three parts.
+bool channels_last(const Tensor& a, const Tensor& b) {
+  return layout_mode() == LayoutMode::Deferred && onednn::convolves(a.dtype()) && a.numel() > 0 && b.numel() > 0 &&
+         (may_defer(a.sizes()) || may_defer(b.sizes()));
+}
+
+// m[r, c] += row[c].
+void add_row(const Tensor& m, const Tensor& row) {
+  const int64_t n = m.size(1);
+  const WideOutput out(m, true);
+  const Tensor wide = widened(row);
+  visit_float(wide.dtype(), [&](auto z) {
+    using T = decltype(z);
+    const T* b = wide.data<T>();
+    T* p = out.wide.data<T>();
+    parallel_for(0, m.size(0), std::max<int64_t>(1, 16384 / n), [&](int64_t r0, int64_t r1) {
+      for (int64_t r = r0; r < r1; ++r)
+        for (int64_t c = 0; c < n; ++c) p[r * n + c] += b[c];
+    });
+  });
+}
+
+// Sums down the columns of m, by fixed bands of rows.
+void column_sums(const Tensor& m, const Tensor& sums) {
+  constexpr int64_t kBand = 1024;
+  const int64_t rows = m.size(0), n = m.size(1), bands = (rows + kBand - 1) / kBand;
+  std::vector<double> parts(static_cast<size_t>(bands * n));
+  parallel_for(0, bands, std::max<int64_t>(1, 32768 / (kBand * n)), [&](int64_t b0, int64_t b1) {
+    for (int64_t b = b0; b < b1; ++b) {
+      double* acc = parts.data() + b * n;
+      kernels::fold_init(Fold::Sum, m.dtype(), acc, n);
+      kernels::fold_rows(Fold::Sum, m.dtype(), m.data<char>() + b * kBand * n * static_cast<int64_t>(m.item_bytes()), n, std::min(kBand, rows - b * kBand), n,
+                         nullptr, 0, acc);
+    }
+  });
+  visit_float(sums.dtype(), [&](auto z) {
+    using T = decltype(z);
+    for (int64_t c = 0; c < n; ++c) {
+      double total = 0;
+      for (int64_t b = 0; b < bands; ++b) total += parts[static_cast<size_t>(b * n + c)];
+      sums.data<T>()[c] = static_cast<T>(total);
+    }
+  });
+}
+
 template <class F>
 void native(const Tensor& out, const F& f) {
   visit_float(out.dtype(), f);
@@ -474,9 +521,9 @@ namespace kernels {
 void convolution(const Tensor& x, const Tensor& weight, const Tensor& bias, IntList stride, IntList padding, IntList dilation, int64_t groups,
                  const Tensor& y) {
   if (y.numel() == 0) return;
-  if (use_onednn(Part::Forward, x.dtype(), weight.sizes(), y.sizes(), stride, groups) &&
-      onednn::conv_forward(shape_of(x.sizes(), weight.sizes(), y.sizes(), stride, padding, dilation, groups), x, weight, bias, y))
-    return;
+  const auto shape = shape_of(x.sizes(), weight.sizes(), y.sizes(), stride, padding, dilation, groups);
+  if (channels_last(x, y) && onednn::conv_forward(shape, true, ChannelRows(x).matrix(), weight, bias, ChannelRows::fresh(y).matrix())) return;
+  if (use_onednn(Part::Forward, x.dtype(), weight.sizes(), y.sizes(), stride, groups) && onednn::conv_forward(shape, false, x, weight, bias, y)) return;
   const WideOutput out(y);
   const Tensor wx = widened(x), ww = widened(weight), wb = widened(bias);
   if (x.ndim() == 5) {
@@ -512,8 +559,10 @@ void conv_backward_data(const Tensor& dy, const Tensor& weight, IntList, IntList
                         const Tensor& dx) {
   if (dx.numel() == 0) return;
   if (dy.numel() == 0 || weight.numel() == 0) return zero(dx);
+  const auto shape = shape_of(dx.sizes(), weight.sizes(), dy.sizes(), stride, padding, dilation, groups);
+  if (channels_last(dy, dx) && onednn::conv_backward_data(shape, true, ChannelRows(dy).matrix(), weight, ChannelRows::fresh(dx).matrix())) return;
   if (use_onednn(Part::BackwardData, dy.dtype(), weight.sizes(), dy.sizes(), stride, groups) &&
-      onednn::conv_backward_data(shape_of(dx.sizes(), weight.sizes(), dy.sizes(), stride, padding, dilation, groups), dy, weight, dx))
+      onednn::conv_backward_data(shape, false, dy, weight, dx))
     return;
   const WideOutput out(dx);
   const Tensor wdy = widened(dy), ww = widened(weight);
@@ -542,8 +591,10 @@ void conv_backward_weight(const Tensor& dy, const Tensor& x, IntList, IntList st
                           const Tensor& dw) {
   if (dw.numel() == 0) return;
   if (dy.numel() == 0 || x.numel() == 0) return zero(dw);
+  const auto shape = shape_of(x.sizes(), dw.sizes(), dy.sizes(), stride, padding, dilation, groups);
+  if (channels_last(x, dy) && onednn::conv_backward_weight(shape, true, ChannelRows(dy).matrix(), ChannelRows(x).matrix(), dw, {})) return;
   if (use_onednn(Part::BackwardWeight, dy.dtype(), dw.sizes(), dy.sizes(), stride, groups) &&
-      onednn::conv_backward_weight(shape_of(x.sizes(), dw.sizes(), dy.sizes(), stride, padding, dilation, groups), dy, x, dw))
+      onednn::conv_backward_weight(shape, false, dy, x, dw, {}))
     return;
   const WideOutput out(dw);
   const Tensor wdy = widened(dy), wx = widened(x);
@@ -572,6 +623,11 @@ void conv_transposed(const Tensor& x, const Tensor& weight, const Tensor& bias, 
                      int64_t groups, const Tensor& y) {
   conv_backward_data(x, weight, y.sizes(), stride, padding, dilation, groups, y);
   if (!bias.defined() || y.numel() == 0) return;
+  if (y.storage().maybe_deferred()) {
+    const ChannelRows rows(y);
+    const Tensor row = converted(bias, y.dtype());
+    return add_row(rows.matrix(), row);
+  }
   const WideOutput out(y, true);
   const Tensor wb = widened(bias);
   const int64_t channels = y.size(1), plane = y.numel() / (y.size(0) * channels);
@@ -589,6 +645,10 @@ void conv_transposed(const Tensor& x, const Tensor& weight, const Tensor& bias, 
 // Sums over everything but axis 1.
 void channel_sums(const Tensor& x, const Tensor& y) {
   const WideOutput out(y);
+  if (x.storage().maybe_deferred() && is_deferred(x)) {
+    const ChannelRows rows(x);
+    return column_sums(widened(rows.matrix()), out.wide);
+  }
   const Tensor wx = widened(x);
   const int64_t n = x.size(0), channels = x.size(1), plane = channels && n ? x.numel() / (n * channels) : 0;
   native(out.wide, [&](auto z) {

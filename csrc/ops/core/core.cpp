@@ -3,6 +3,7 @@
 #include "dispatch/each.h"
 #include "dispatch/geometry.h"
 #include "kernels.h"
+#include "tensor/raw.h"
 
 namespace fl::kernels {
 namespace {
@@ -329,6 +330,14 @@ void constant_pad(const Tensor& x, IntList pad, Scalar value, const Tensor& y) {
 
 void cat(TensorList xs, int64_t dim, const Tensor& y) {
   int64_t at = 0;
+  if (dim == 1 && may_defer(y.sizes()) && std::any_of(xs.begin(), xs.end(), [](const Tensor& x) { return x.storage().maybe_deferred() && is_deferred(x); })) {
+    const ChannelRows rows = ChannelRows::fresh(y);
+    for (const Tensor& x : xs) {
+      if (x.numel()) copy_elements(slice(rows.matrix(), 1, at, at + x.size(1), 1), ChannelRows(x).matrix());
+      at += x.size(1);
+    }
+    return;
+  }
   for (const Tensor& x : xs) {
     const int64_t n = x.size(to_int(dim));
     if (x.numel()) copy_elements(slice(y, dim, at, at + n, 1), x);

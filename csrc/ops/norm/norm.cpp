@@ -17,6 +17,7 @@
 
 #include "base/parallel.h"
 #include "ops/matmul/half.h"
+#include "tensor/raw.h"
 
 namespace fl::kernels {
 namespace {
@@ -37,24 +38,47 @@ Channels channels_of(const Tensor& x) {
   return {n, c, n > 0 && c > 0 ? x.numel() / (n * c) : 0};
 }
 
+// A matrix [n, c] cut into bands of rows and strips of 64 columns, whatever the number of threads.
+struct Bands {
+  static constexpr int64_t kRows = 256, kCols = 64;
+  int64_t n, c, count, strips;
+  explicit Bands(const Channels& s) : n(s.n), c(s.c), count((s.n + kRows - 1) / kRows), strips((s.c + kCols - 1) / kCols) {}
+  int64_t rows(int64_t band) const { return std::min(kRows, n - band * kRows); }
+  // f(band, first row, rows, first column, columns)
+  template <class F>
+  void each(const F& f) const {
+    parallel_for(0, count * strips, 2, [&](int64_t j0, int64_t j1) {
+      for (int64_t j = j0; j < j1; ++j) {
+        const int64_t band = j / strips, col = j % strips * kCols;
+        f(band, band * kRows, rows(band), col, std::min(kCols, c - col));
+      }
+    });
+  }
+};
+
 // Means over a set of channels [c0, c1): sums over n planes, then squares.
 template <class T>
 void batch_stats(const T* x, const Channels& s, double eps, T* mean, T* rstd, double* variance) {
   const double count = static_cast<double>(s.n * s.plane);
   if (s.plane == 1) {
-    parallel_for(0, (s.c + 63) / 64, std::max<int64_t>(1, 512 / s.n), [&](int64_t b0, int64_t b1) {
-      double sums[64];
-      for (int64_t b = b0; b < b1; ++b) {
-        const int64_t c = b * 64, width = std::min<int64_t>(64, s.c - c);
-        FL_PICK(norm_col_sums)(x + c, s.n, s.c, width, sums);
-        for (int64_t j = 0; j < width; ++j) mean[c + j] = static_cast<T>(sums[j] / count);
-        FL_PICK(norm_col_squares)(x + c, s.n, s.c, width, mean + c, sums);
-        for (int64_t j = 0; j < width; ++j) {
-          variance[c + j] = sums[j] / count;
-          rstd[c + j] = static_cast<T>(1 / std::sqrt(variance[c + j] + eps));
-        }
-      }
+    // Bands of rows that stay in the cache for both passes; their means and squares merge as in Chan, Golub, LeVeque 1979.
+    const Bands bands(s);
+    std::vector<double> means(bands.count * s.c), squares(bands.count * s.c);
+    bands.each([&](int64_t band, int64_t row, int64_t rows, int64_t c, int64_t width) {
+      FL_PICK(norm_col_stats)(x + row * s.c + c, rows, s.c, width, means.data() + band * s.c + c, squares.data() + band * s.c + c);
     });
+    for (int64_t c = 0; c < s.c; ++c) {
+      double n = 0, m = 0, m2 = 0;
+      for (int64_t band = 0; band < bands.count; ++band) {
+        const double k = static_cast<double>(bands.rows(band)), delta = means[band * s.c + c] - m;
+        n += k;
+        m += delta * k / n;
+        m2 += squares[band * s.c + c] + delta * delta * k * (n - k) / n;
+      }
+      mean[c] = static_cast<T>(m);
+      variance[c] = m2 / count;
+      rstd[c] = static_cast<T>(1 / std::sqrt(variance[c] + eps));
+    }
     return;
   }
   parallel_for(0, s.c, std::max<int64_t>(1, 16384 / (s.n * s.plane + 1)), [&](int64_t c0, int64_t c1) {
@@ -90,12 +114,16 @@ void batch_affine(const T* x, T* y, const Channels& s, const T* scale, const T* 
 template <class T>
 void sums_of_gradients(const T* dy, const T* x, const Channels& s, const T* mean, double* sum_dy, double* sum_dot) {
   if (s.plane == 1) {
-    parallel_for(0, (s.c + 63) / 64, std::max<int64_t>(1, 512 / s.n), [&](int64_t b0, int64_t b1) {
-      for (int64_t b = b0; b < b1; ++b) {
-        const int64_t c = b * 64;
-        FL_PICK(norm_col_dots)(dy + c, x + c, s.n, s.c, std::min<int64_t>(64, s.c - c), mean + c, sum_dy + c, sum_dot + c);
-      }
+    const Bands bands(s);
+    std::vector<double> parts(2 * bands.count * s.c);
+    bands.each([&](int64_t band, int64_t row, int64_t rows, int64_t c, int64_t width) {
+      double* to = parts.data() + 2 * band * s.c + c;
+      FL_PICK(norm_col_dots)(dy + row * s.c + c, x + row * s.c + c, rows, s.c, width, mean + c, to, to + s.c);
     });
+    for (int64_t c = 0; c < s.c; ++c) {
+      sum_dy[c] = sum_dot[c] = 0;
+      for (int64_t band = 0; band < bands.count; ++band) sum_dy[c] += parts[2 * band * s.c + c], sum_dot[c] += parts[(2 * band + 1) * s.c + c];
+    }
     return;
   }
   parallel_for(0, s.c, std::max<int64_t>(1, 16384 / (s.n * s.plane + 1)), [&](int64_t c0, int64_t c1) {
@@ -283,6 +311,10 @@ Rows group_rows(const Tensor& x, int64_t groups) {
 
 void batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight, const Tensor& bias, bool training,
                 double momentum, double eps, const Tensor& mean, const Tensor& rstd, const Tensor& y) {
+  if (x.storage().maybe_deferred() && is_deferred(x)) {  // [n * s, c] is the same normalisation
+    const ChannelRows from(x), to = ChannelRows::fresh(y);
+    return batch_norm(from.matrix(), running_mean, running_var, weight, bias, training, momentum, eps, mean, rstd, to.matrix());
+  }
   const WideOutput out(y);
   const Tensor wx = widened(x);
   const DType t = wx.dtype();
@@ -324,6 +356,10 @@ void batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& runni
 
 void batch_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd, bool training,
                          bool needs_x, const Tensor& dx, const Tensor& dw, const Tensor& db) {
+  if (x.ndim() > 2 && ((x.storage().maybe_deferred() && is_deferred(x)) || (dy.storage().maybe_deferred() && is_deferred(dy)))) {
+    const ChannelRows from(dy), at(x), to = ChannelRows::fresh(dx);
+    return batch_norm_backward(from.matrix(), at.matrix(), weight, mean, rstd, training, needs_x, to.matrix(), dw, db);
+  }
   const WideOutput out(dx), out_w(dw), out_b(db);
   const Tensor wdy = widened(dy), wx = widened(x), ww = converted(weight, wx.dtype());
   const Channels s = channels_of(x);

@@ -45,34 +45,58 @@ void combine(const T* dy, const T* x, T* dx, int64_t n, T mean, T a, T b, T c) {
   for (int64_t i = 0; i < n; ++i) dx[i] = a * dy[i] + b * (x[i] - mean) + c;
 }
 
-template <class T>
-void col_sums(const T* x, int64_t rows, int64_t ld, int64_t width, double* sums) {
-  for (int64_t j = 0; j < width; ++j) sums[j] = 0;
-  for (int64_t i = 0; i < rows; ++i)
+constexpr int64_t kStrip = 64;  // columns; a full strip's sums stay in registers
+
+// Sums down the columns go by blocks of 64 rows in the type itself, and the blocks in double.
+template <class T, int kSums, class F>
+inline __attribute__((always_inline)) void col_reduce(int64_t rows, int64_t width, double* const* sums, const F& term) {
+  for (int k = 0; k < kSums; ++k)
+    for (int64_t j = 0; j < width; ++j) sums[k][j] = 0;
+  for (int64_t i = 0; i < rows; i += 64) {
+    T part[kSums][kStrip] = {};
+    const int64_t last = i + 64 < rows ? i + 64 : rows;
+    if (width == kStrip) {
+      for (int64_t r = i; r < last; ++r)
 #pragma omp simd
-    for (int64_t j = 0; j < width; ++j) sums[j] += static_cast<double>(x[i * ld + j]);
+        for (int64_t j = 0; j < kStrip; ++j) term(r, j, part);
+    } else {
+      for (int64_t r = i; r < last; ++r)
+#pragma omp simd
+        for (int64_t j = 0; j < width; ++j) term(r, j, part);
+    }
+    for (int k = 0; k < kSums; ++k)
+      for (int64_t j = 0; j < width; ++j) sums[k][j] += static_cast<double>(part[k][j]);
+  }
 }
 
 template <class T>
-void col_squares(const T* x, int64_t rows, int64_t ld, int64_t width, const T* mean, double* sums) {
-  for (int64_t j = 0; j < width; ++j) sums[j] = 0;
-  for (int64_t i = 0; i < rows; ++i)
-#pragma omp simd
-    for (int64_t j = 0; j < width; ++j) {
-      const T d = x[i * ld + j] - mean[j];
-      sums[j] += static_cast<double>(d * d);
-    }
+void col_stats(const T* x, int64_t rows, int64_t ld, int64_t width, double* mean, double* squares) {
+  double* first[] = {mean};
+  col_reduce<T, 1>(rows, width, first, [&](int64_t r, int64_t j, T (*part)[kStrip]) { part[0][j] += x[r * ld + j]; });
+  T center[kStrip] = {};
+  for (int64_t j = 0; j < width; ++j) {
+    mean[j] /= static_cast<double>(rows);
+    center[j] = static_cast<T>(mean[j]);
+  }
+  double* second[] = {squares};
+  col_reduce<T, 1>(rows, width, second, [&](int64_t r, int64_t j, T (*part)[kStrip]) {
+    const T d = x[r * ld + j] - center[j];
+    part[0][j] += d * d;
+  });
+  for (int64_t j = 0; j < width; ++j) {
+    const double off = mean[j] - static_cast<double>(center[j]);
+    squares[j] -= static_cast<double>(rows) * off * off;
+  }
 }
 
 template <class T>
 void col_dots(const T* dy, const T* x, int64_t rows, int64_t ld, int64_t width, const T* mean, double* sum_dy, double* sum_dot) {
-  for (int64_t j = 0; j < width; ++j) sum_dy[j] = sum_dot[j] = 0;
-  for (int64_t i = 0; i < rows; ++i)
-#pragma omp simd
-    for (int64_t j = 0; j < width; ++j) {
-      sum_dy[j] += static_cast<double>(dy[i * ld + j]);
-      sum_dot[j] += static_cast<double>(dy[i * ld + j] * (x[i * ld + j] - mean[j]));
-    }
+  double* sums[] = {sum_dy, sum_dot};
+  col_reduce<T, 2>(rows, width, sums, [&](int64_t r, int64_t j, T (*part)[kStrip]) {
+    const T g = dy[r * ld + j];
+    part[0][j] += g;
+    part[1][j] += g * (x[r * ld + j] - mean[j]);
+  });
 }
 
 template <class T>
@@ -153,9 +177,8 @@ void row_backward(const T* dy, const T* x, const T* w, T mean, T r, int64_t n, b
   void norm_dots_##suffix(const T* dy, const T* x, int64_t n, T mean, double* sums) { dots(dy, x, n, mean, sums); }                               \
   void norm_affine_##suffix(const T* x, T* y, int64_t n, T scale, T shift) { affine(x, y, n, scale, shift); }                                    \
   void norm_combine_##suffix(const T* dy, const T* x, T* dx, int64_t n, T mean, T a, T b, T c) { combine(dy, x, dx, n, mean, a, b, c); }           \
-  void norm_col_sums_##suffix(const T* x, int64_t rows, int64_t ld, int64_t width, double* s) { col_sums(x, rows, ld, width, s); }                \
-  void norm_col_squares_##suffix(const T* x, int64_t rows, int64_t ld, int64_t width, const T* m, double* s) {                                   \
-    col_squares(x, rows, ld, width, m, s);                                                                                                       \
+  void norm_col_stats_##suffix(const T* x, int64_t rows, int64_t ld, int64_t width, double* m, double* s) {                                       \
+    col_stats(x, rows, ld, width, m, s);                                                                                                         \
   }                                                                                                                                              \
   void norm_col_dots_##suffix(const T* dy, const T* x, int64_t rows, int64_t ld, int64_t width, const T* m, double* a, double* b) {               \
     col_dots(dy, x, rows, ld, width, m, a, b);                                                                                                   \

@@ -9,6 +9,7 @@
 
 #include "base/parallel.h"
 #include "ops/matmul/half.h"
+#include "tensor/raw.h"
 
 namespace fl::kernels {
 namespace {
@@ -52,11 +53,37 @@ class WorkOutput {
   Tensor work;
 };
 
+bool deferred(const Tensor& x) { return x.storage().maybe_deferred() && is_deferred(x); }
+
+#define FL_PICK(name) ([] { if constexpr (std::is_same_v<T, float>) return name##_f32; else return name##_f64; }())
+
+// f(image, first channel, channels) for strips of channels of every image.
+template <class F>
+void for_strips(int64_t images, int64_t channels, const F& f) {
+  constexpr int64_t kStrip = 64;
+  const int64_t strips = (channels + kStrip - 1) / kStrip;
+  parallel_for(0, images * strips, 1, [&](int64_t j0, int64_t j1) {
+    for (int64_t j = j0; j < j1; ++j) f(j / strips, j % strips * kStrip, std::min(kStrip, channels - j % strips * kStrip));
+  });
+}
+
 void max_pool(const Tensor& x, const PoolAxis& h, const PoolAxis& w, const Tensor& y, const Tensor& indices) {
+  const Planes p = planes_of(x.sizes());
+  const int64_t size = h.out * w.out, c = x.size(1);
+  if (deferred(x) && p.h * p.w < (int64_t(1) << 31)) {
+    const ChannelRows from(x), to = ChannelRows::fresh(y), at = ChannelRows::fresh(indices);
+    const WorkOutput out(to.matrix());
+    const Tensor in = converted(from.matrix(), out.work.dtype());
+    return visit_float(in.dtype(), [&](auto zero) {
+      using T = decltype(zero);
+      for_strips(x.size(0), c, [&](int64_t n, int64_t k, int64_t width) {
+        FL_PICK(max_pool_strip)(in.data<T>() + n * p.h * p.w * c + k, c, width, out.work.data<T>() + n * size * c + k,
+                                at.matrix().data<int64_t>() + n * size * c + k, h, w);
+      });
+    });
+  }
   const WorkOutput out(y);
   const Tensor in = converted(x, out.work.dtype());
-  const Planes p = planes_of(x.sizes());
-  const int64_t size = h.out * w.out;
   int64_t* index = indices.data<int64_t>();
   for_planes(p, [&](int64_t i) {
     if (in.dtype() == DType::Float32)
@@ -113,10 +140,22 @@ Windows adaptive(IntList in, IntList out) {
 }
 
 void mean(const Tensor& x, const Windows& win, double divisor, const Tensor& y) {
+  const Planes p = planes_of(x.sizes());
+  const int64_t oh = static_cast<int64_t>(win.h.size()), ow = static_cast<int64_t>(win.w.size()), c = x.size(1);
+  if (deferred(x)) {
+    const ChannelRows from(x), to = ChannelRows::fresh(y);
+    const WideOutput out(to.matrix());
+    const Tensor in = widened(from.matrix());
+    return visit_float(in.dtype(), [&](auto zero) {
+      using T = decltype(zero);
+      for_strips(x.size(0), c, [&](int64_t n, int64_t k, int64_t width) {
+        FL_PICK(mean_pool_strip)(in.data<T>() + n * p.h * p.w * c + k, c, width, p.w, out.wide.data<T>() + n * oh * ow * c + k, win.h.data(), oh,
+                                 win.w.data(), ow, divisor);
+      });
+    });
+  }
   const WideOutput out(y);
   const Tensor in = widened(x);
-  const Planes p = planes_of(x.sizes());
-  const int64_t oh = static_cast<int64_t>(win.h.size()), ow = static_cast<int64_t>(win.w.size());
   for_planes(p, [&](int64_t i) {
     if (in.dtype() == DType::Float32)
       mean_pool_plane_f32(in.data<float>() + i * p.h * p.w, p.w, out.wide.data<float>() + i * oh * ow, win.h.data(), oh, win.w.data(), ow, divisor);
@@ -126,10 +165,24 @@ void mean(const Tensor& x, const Windows& win, double divisor, const Tensor& y) 
 }
 
 void spread(const Tensor& dy, const Windows& win, double divisor, const Tensor& dx) {
+  const Planes p = planes_of(dx.sizes());
+  const int64_t oh = static_cast<int64_t>(win.h.size()), ow = static_cast<int64_t>(win.w.size()), c = dx.size(1);
+  // A gradient of [N, C, 1, 1] says nothing of the layout; what is pooled globally comes from convolutions.
+  if (deferred(dy) || (oh * ow == 1 && layout_mode() == LayoutMode::Deferred && may_defer(dx.sizes()) && c >= 16)) {
+    const ChannelRows from(dy), to = ChannelRows::fresh(dx);
+    const WideOutput out(to.matrix());
+    const Tensor in = widened(from.matrix());
+    return visit_float(in.dtype(), [&](auto zero) {
+      using T = decltype(zero);
+      std::memset(out.wide.data(), 0, sizeof(T) * static_cast<size_t>(dx.numel()));
+      for_strips(dx.size(0), c, [&](int64_t n, int64_t k, int64_t width) {
+        FL_PICK(mean_spread_strip)(in.data<T>() + n * oh * ow * c + k, c, width, p.w, out.wide.data<T>() + n * p.h * p.w * c + k, win.h.data(), oh,
+                                   win.w.data(), ow, divisor);
+      });
+    });
+  }
   const WideOutput out(dx);
   const Tensor in = widened(dy);
-  const Planes p = planes_of(dx.sizes());
-  const int64_t oh = static_cast<int64_t>(win.h.size()), ow = static_cast<int64_t>(win.w.size());
   for_planes(p, [&](int64_t i) {
     if (in.dtype() == DType::Float32) {
       float* to = out.wide.data<float>() + i * p.h * p.w;
@@ -152,6 +205,23 @@ void max_pool_with_indices(const Tensor& x, IntList kernel, IntList stride, IntL
 
 // Adds each element of dy at its index in the plane.
 void plane_scatter(const Tensor& dy, const Tensor& indices, IntList shape, const Tensor& dx) {
+  if (deferred(dy) || deferred(indices)) {
+    const ChannelRows from(dy), at(indices), to = ChannelRows::fresh(dx);
+    const WorkOutput out(to.matrix());
+    const Tensor in = converted(from.matrix(), out.work.dtype());
+    const int64_t c = shape[1], plane = planes_of(shape).h * planes_of(shape).w, size = dy.numel() / (shape[0] * c);
+    return visit_float(in.dtype(), [&](auto zero) {
+      using T = decltype(zero);
+      std::memset(out.work.data(), 0, sizeof(T) * static_cast<size_t>(dx.numel()));
+      for_strips(shape[0], c, [&](int64_t n, int64_t k, int64_t width) {
+        T* y = out.work.data<T>() + n * plane * c + k;
+        const T* x = in.data<T>() + n * size * c + k;
+        const int64_t* index = at.matrix().data<int64_t>() + n * size * c + k;
+        for (int64_t j = 0; j < size; ++j)
+          for (int64_t i = 0; i < width; ++i) y[index[j * c + i] * c + i] += x[j * c + i];
+      });
+    });
+  }
   const WorkOutput out(dx);
   const Tensor in = converted(dy, out.work.dtype());
   const Planes p = planes_of(shape);

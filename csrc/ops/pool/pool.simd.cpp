@@ -95,6 +95,75 @@ void spread_plane(const T* dy, int64_t width, T* dx, const PoolWindow* h, int64_
     }
 }
 
+template <class T>
+void max_strip(const T* x, int64_t c, int64_t width, T* y, int64_t* index, const PoolAxis& h, const PoolAxis& w) {
+  for (int64_t oh = 0; oh < h.out; ++oh)
+    for (int64_t ow = 0; ow < w.out; ++ow) {
+      T best[kStrip];
+      int32_t where[kStrip];
+      bool first = true;
+      for (int64_t a = 0; a < h.taps; ++a) {
+        const int64_t ih = h.first + oh * h.stride + a * h.dilation;
+        if (ih < 0 || ih >= h.in) continue;
+        for (int64_t b = 0; b < w.taps; ++b) {
+          const int64_t iw = w.first + ow * w.stride + b * w.dilation;
+          if (iw < 0 || iw >= w.in) continue;
+          const int32_t at = static_cast<int32_t>(ih * w.in + iw);
+          const T* from = x + at * c;
+          if (first) {
+            first = false;
+#pragma omp simd
+            for (int64_t j = 0; j < width; ++j) best[j] = from[j], where[j] = at;
+            continue;
+          }
+#pragma omp simd
+          for (int64_t j = 0; j < width; ++j) {
+            const T v = from[j];
+            const bool take = (v > best[j]) | (v != v);
+            best[j] = take ? v : best[j];
+            where[j] = take ? at : where[j];
+          }
+        }
+      }
+      const int64_t to = (oh * w.out + ow) * c;
+      for (int64_t j = 0; j < width; ++j) y[to + j] = best[j];
+      for (int64_t j = 0; j < width; ++j) index[to + j] = where[j];
+    }
+}
+
+template <class T>
+void mean_strip(const T* x, int64_t c, int64_t width, int64_t in_w, T* y, const PoolWindow* h, int64_t oh, const PoolWindow* w, int64_t ow, double divisor) {
+  for (int64_t i = 0; i < oh; ++i)
+    for (int64_t j = 0; j < ow; ++j) {
+      T sum[kStrip] = {};
+      for (int64_t a = h[i].begin; a < h[i].end; ++a)
+        for (int64_t b = w[j].begin; b < w[j].end; ++b) {
+          const T* from = x + (a * in_w + b) * c;
+#pragma omp simd
+          for (int64_t k = 0; k < width; ++k) sum[k] += from[k];
+        }
+      const T d = static_cast<T>(divisor != 0 ? divisor : static_cast<double>(h[i].length * w[j].length));
+      T* to = y + (i * ow + j) * c;
+      for (int64_t k = 0; k < width; ++k) to[k] = sum[k] / d;
+    }
+}
+
+template <class T>
+void spread_strip(const T* dy, int64_t c, int64_t width, int64_t in_w, T* dx, const PoolWindow* h, int64_t oh, const PoolWindow* w, int64_t ow,
+                  double divisor) {
+  for (int64_t i = 0; i < oh; ++i)
+    for (int64_t j = 0; j < ow; ++j) {
+      const T d = static_cast<T>(divisor != 0 ? divisor : static_cast<double>(h[i].length * w[j].length));
+      const T* from = dy + (i * ow + j) * c;
+      for (int64_t a = h[i].begin; a < h[i].end; ++a)
+        for (int64_t b = w[j].begin; b < w[j].end; ++b) {
+          T* to = dx + (a * in_w + b) * c;
+#pragma omp simd
+          for (int64_t k = 0; k < width; ++k) to[k] += from[k] / d;
+        }
+    }
+}
+
 }  // namespace
 
 void max_pool_plane_f32(const float* x, float* y, int64_t* index, const PoolAxis& h, const PoolAxis& w) {
@@ -105,6 +174,17 @@ void max_pool_plane_f64(const double* x, double* y, int64_t* index, const PoolAx
   max_plane<double, int64_t>(x, y, index, h, w);
 }
 #define FL_DEFINE(T, suffix)                                                                                                                     \
+  void max_pool_strip_##suffix(const T* x, int64_t c, int64_t width, T* y, int64_t* index, const PoolAxis& h, const PoolAxis& w) {               \
+    max_strip(x, c, width, y, index, h, w);                                                                                                      \
+  }                                                                                                                                              \
+  void mean_pool_strip_##suffix(const T* x, int64_t c, int64_t width, int64_t in_w, T* y, const PoolWindow* h, int64_t oh, const PoolWindow* w,   \
+                                int64_t ow, double d) {                                                                                          \
+    mean_strip(x, c, width, in_w, y, h, oh, w, ow, d);                                                                                           \
+  }                                                                                                                                              \
+  void mean_spread_strip_##suffix(const T* dy, int64_t c, int64_t width, int64_t in_w, T* dx, const PoolWindow* h, int64_t oh,                    \
+                                  const PoolWindow* w, int64_t ow, double d) {                                                                   \
+    spread_strip(dy, c, width, in_w, dx, h, oh, w, ow, d);                                                                                       \
+  }                                                                                                                     \
   void mean_pool_plane_##suffix(const T* x, int64_t width, T* y, const PoolWindow* h, int64_t oh, const PoolWindow* w, int64_t ow, double d) {   \
     mean_plane(x, width, y, h, oh, w, ow, d);                                                                                                    \
   }                                                                                                                                              \

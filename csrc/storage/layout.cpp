@@ -1,0 +1,123 @@
+#include "storage/layout.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+
+#include "base/parallel.h"
+#include "storage/storage.h"
+
+namespace fl {
+namespace {
+
+std::mutex mutex;  // of every storage's `deferred_`; held while bytes are reordered
+std::atomic<int64_t> reorders{0};
+
+LayoutMode initial_mode() {
+  const char* s = std::getenv("FLAMBEAU_LAYOUT");
+  return s && std::strcmp(s, "plain") == 0 ? LayoutMode::Plain : LayoutMode::Deferred;
+}
+std::atomic<LayoutMode>& mode() {
+  static std::atomic<LayoutMode> m{initial_mode()};
+  return m;
+}
+
+template <class T>
+void transpose(const T* from, T* to, int64_t batch, int64_t rows, int64_t cols) {
+  constexpr int64_t kTile = 16;
+  const int64_t bands = (rows + kTile - 1) / kTile;
+  parallel_for(0, batch * bands, std::max<int64_t>(1, 32768 / (kTile * cols + 1)), [&](int64_t b0, int64_t b1) {
+    for (int64_t b = b0; b < b1; ++b) {
+      const T* x = from + b / bands * rows * cols;
+      T* y = to + b / bands * rows * cols;
+      const int64_t r0 = b % bands * kTile, r1 = std::min(rows, r0 + kTile);
+      for (int64_t k0 = 0; k0 < cols; k0 += kTile) {
+        const int64_t k1 = std::min(cols, k0 + kTile);
+        for (int64_t k = k0; k < k1; ++k)
+          for (int64_t r = r0; r < r1; ++r) y[k * rows + r] = x[r * cols + k];
+      }
+    }
+  });
+}
+
+}  // namespace
+
+LayoutMode layout_mode() { return mode().load(std::memory_order_relaxed); }
+void set_layout_mode(LayoutMode m) { mode().store(m, std::memory_order_relaxed); }
+int64_t layout_reorders() { return reorders.load(std::memory_order_relaxed); }
+void count_reorder() { reorders.fetch_add(1, std::memory_order_relaxed); }
+
+void transpose_bytes(const void* from, void* to, int64_t batch, int64_t rows, int64_t cols, size_t item) {
+  switch (item) {
+    case 1: return transpose(static_cast<const uint8_t*>(from), static_cast<uint8_t*>(to), batch, rows, cols);
+    case 2: return transpose(static_cast<const uint16_t*>(from), static_cast<uint16_t*>(to), batch, rows, cols);
+    case 4: return transpose(static_cast<const uint32_t*>(from), static_cast<uint32_t*>(to), batch, rows, cols);
+    default: return transpose(static_cast<const uint64_t*>(from), static_cast<uint64_t*>(to), batch, rows, cols);
+  }
+}
+
+struct Storage::Deferred {
+  ChannelsLast layout;
+  bool now = true;            // the bytes still lie that way
+  int holders = 0;            // RawBytes of them
+  Ref<Storage> retired;       // the bytes that holders see, once data() has others
+};
+
+void Storage::defer(const ChannelsLast& layout) { deferred_.store(new Deferred{layout, true, 0, {}}, std::memory_order_release); }
+
+void Storage::forget_deferred() { delete deferred_.load(std::memory_order_relaxed); }
+
+void Storage::make_plain() const {
+  auto& self = const_cast<Storage&>(*this);
+  const std::lock_guard lock(mutex);
+  Deferred* d = deferred_.load(std::memory_order_acquire);
+  if (!d || !d->now) return;
+  const ChannelsLast& l = d->layout;
+  Ref<Storage> other = allocate(size_bytes_, device_);
+  transpose_bytes(data_, other->data_, l.n, l.s, l.c, l.item);
+  count_reorder();
+  std::swap(self.data_, other->data_);
+  std::swap(self.owner_, other->owner_);
+  std::swap(self.drop_, other->drop_);
+  d->now = false;
+  if (d->holders > 0) {
+    d->retired = std::move(other);
+  } else {
+    delete d;
+    self.deferred_.store(nullptr, std::memory_order_release);
+  }
+}
+
+RawBytes::RawBytes(Storage& storage) {
+  if (storage.deferred_.load(std::memory_order_acquire)) {
+    const std::lock_guard lock(mutex);
+    if (Storage::Deferred* d = storage.deferred_.load(std::memory_order_relaxed); d && d->now) {
+      ++d->holders;
+      storage_ = Ref<Storage>::share(&storage);
+      layout_ = d->layout;
+    }
+  }
+  data_ = storage.data_;
+}
+
+RawBytes& RawBytes::operator=(RawBytes&& other) noexcept {
+  std::swap(storage_, other.storage_);
+  std::swap(data_, other.data_);
+  std::swap(layout_, other.layout_);
+  return *this;
+}
+
+RawBytes::~RawBytes() {
+  if (!storage_) return;
+  Ref<Storage> retired;  // freed after the lock
+  const std::lock_guard lock(mutex);
+  Storage::Deferred* d = storage_->deferred_.load(std::memory_order_relaxed);
+  if (--d->holders > 0 || d->now) return;
+  retired = std::move(d->retired);
+  delete d;
+  storage_->deferred_.store(nullptr, std::memory_order_release);
+}
+
+}  // namespace fl
