@@ -333,4 +333,20 @@ inline void gates(const char* op, const Tensor& gates_x, const Tensor& gates_h, 
   if (!(gates_h.sizes() == want)) raise<ShapeError>(op, ": gates_h has shape ", gates_h.sizes(), "; expected ", want, " for a state of shape ", state.sizes());
 }
 
+// [T, B, n * H] with at least one step, against a state [B, H] and a weight [n * H, H].
+inline void gates_of_sequence(const char* op, const Tensor& gates_x, const Tensor& state, const Tensor& weight, int64_t n) {
+  float_input(op, gates_x);
+  one_dtype(op, "gates_x", gates_x, "weight", weight), one_dtype(op, "gates_x", gates_x, "state", state);
+  if (state.ndim() != 2) raise<ShapeError>(op, ": state has shape ", state.sizes(), "; expected [B, H]");
+  const Dims want{n * state.size(1), state.size(1)};
+  if (!(weight.sizes() == want)) raise<ShapeError>(op, ": weight has shape ", weight.sizes(), "; expected ", want, " for a state of shape ", state.sizes());
+  if (gates_x.ndim() != 3 || gates_x.size(0) < 1 || gates_x.size(1) != state.size(0) || gates_x.size(2) != want[0])
+    raise<ShapeError>(op, ": gates_x has shape ", gates_x.sizes(), "; expected [T, ", state.size(0), ", ", want[0], "] with T >= 1");
+}
+inline void one_per_row(const char* op, const Tensor& bias, const Tensor& weight) {
+  if (!bias.defined()) return;
+  one_dtype(op, "bias", bias, "weight", weight);
+  if (bias.ndim() != 1 || bias.size(0) != weight.size(0)) raise<ShapeError>(op, ": bias has shape ", bias.sizes(), "; expected [", weight.size(0), "]");
+}
+
 }  // namespace fl::check

@@ -101,5 +101,9 @@ inline Dims attention(const Tensor& q, const Tensor& v) {
 
 inline Dims gru_kept(const Tensor& h) { return {h.size(0), 4 * h.size(1)}; }
 inline Dims gru_gates(const Tensor& h) { return {h.size(0), 3 * h.size(1)}; }
+inline Dims states_of_sequence(const Tensor& gates_x, const Tensor& h) { return {gates_x.size(0), h.size(0), h.size(1)}; }
+inline Dims gru_kept_sequence(const Tensor& gates_x, const Tensor& h) { return {gates_x.size(0), h.size(0), 4 * h.size(1)}; }
+inline Dims gru_gates_sequence(const Tensor& kept, const Tensor& h) { return {kept.size(0), h.size(0), 3 * h.size(1)}; }
+inline Dims first_axis(const Tensor& x) { return {x.size(0)}; }
 
 }  // namespace fl::shape

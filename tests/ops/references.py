@@ -224,6 +224,22 @@ def _gru_cell(gates_x, gates_h, h):
     return [(1 - z) * n + z * h]
 
 
+def _lstm_sequence(gates_x, h, c, weight, reverse=False):
+    ys = [None] * len(gates_x)
+    for t in range(len(ys))[:: -1 if reverse else 1]:
+        h, c = _lstm_cell(gates_x[t], h @ weight.T, c)
+        ys[t] = h
+    return [np.stack(ys), h, c]
+
+
+def _gru_sequence(gates_x, h, weight, bias=None, reverse=False):
+    ys = [None] * len(gates_x)
+    for t in range(len(ys))[:: -1 if reverse else 1]:
+        (h,) = _gru_cell(gates_x[t], h @ weight.T + (0 if bias is None else bias), h)
+        ys[t] = h
+    return [np.stack(ys), h]
+
+
 def _scatter(x, dim, index, src=None, value=None, fold=lambda old, new: new):
     y = x.copy()
     for at in np.ndindex(*index.shape):
@@ -347,7 +363,7 @@ REFERENCES = {
     "instance_norm": lambda x, weight=None, bias=None, eps=1e-5: _group_norm(x, x.shape[1], weight, bias, eps),
     "cross_entropy": _cross_entropy, "nll_loss": _nll_loss, "smooth_l1_loss": _smooth_l1, "huber_loss": _huber,
     "binary_cross_entropy": _bce, "binary_cross_entropy_with_logits": _bce_with_logits, "kl_div": _kl_div,
-    "lstm_cell": _lstm_cell, "gru_cell": _gru_cell,
+    "lstm_cell": _lstm_cell, "gru_cell": _gru_cell, "lstm_sequence": _lstm_sequence, "gru_sequence": _gru_sequence,
     "scatter": _scatter,
     "scatter_add": lambda x, dim, index, src: _scatter(x, dim, index, src, fold=lambda old, new: old + new),
     "scatter_reduce": _scatter_reduce,

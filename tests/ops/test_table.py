@@ -71,6 +71,8 @@ NO_SECOND_DERIVATIVE = {
     "scaled_dot_product_attention": "the fused backward is not differentiable",
     "lstm_cell": "the fused backward is not differentiable",
     "gru_cell": "the fused backward is not differentiable",
+    "lstm_sequence": "the fused backward is not differentiable",
+    "gru_sequence": "the fused backward is not differentiable",
 }
 
 

@@ -1,5 +1,6 @@
 #include "backend/onednn/cache.h"
 
+#include <cstring>
 #include <list>
 #include <mutex>
 #include <unordered_map>
@@ -137,14 +138,23 @@ Args& Args::add(int id, const dnnl::memory::desc& md, const void* data) {
   return *this;
 }
 
-Args& Args::input(const Primitive& p, int i, int id, const void* data) {
+Tensor reordered(const Primitive& p, int i, const void* data) {
   const auto& r = p.reorders[i];
-  if (!r.needed) return add(id, r.plain, data);
-  scratch_.push_back(bytes(r.wanted.get_size()));
-  void* wanted = scratch_.back().data();
-  dnnl::memory from(r.plain, engine(), const_cast<void*>(data)), to(r.wanted, engine(), wanted);
-  run_reorder(r, from, to, scratch_);
-  return add(id, r.wanted, wanted);
+  const Tensor out = bytes(r.wanted.get_size());
+  if (!r.needed) {
+    std::memcpy(out.data(), data, r.wanted.get_size());
+    return out;
+  }
+  std::vector<Tensor> scratch;
+  dnnl::memory from(r.plain, engine(), const_cast<void*>(data)), to(r.wanted, engine(), out.data());
+  run_reorder(r, from, to, scratch);
+  return out;
+}
+
+Args& Args::input(const Primitive& p, int i, int id, const void* data) {
+  if (!p.reorders[i].needed) return add(id, p.reorders[i].plain, data);
+  scratch_.push_back(reordered(p, i, data));
+  return add(id, p.reorders[i].wanted, scratch_.back().data());
 }
 
 Args& Args::output(const Primitive& p, int i, int id, void* data) {

@@ -15,7 +15,7 @@
 
 namespace fl::onednn {
 
-enum class Op : int64_t { Matmul, ConvForward, ConvBackwardData, ConvBackwardWeight };
+enum class Op : int64_t { Matmul, PackedMatmul, ConvForward, ConvBackwardData, ConvBackwardWeight };
 
 // What a primitive was made for, as a list of integers.
 class Key {
@@ -87,5 +87,8 @@ class Args {
 
 // Adds a reorder to p: from plain to wanted for inputs, from wanted to plain for outputs.
 void add_reorder(Primitive& p, const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted, bool is_output);
+
+// Input `i` in the layout that the primitive wants: a tensor of bytes.
+Tensor reordered(const Primitive& p, int i, const void* data);
 
 }  // namespace fl::onednn

@@ -35,6 +35,31 @@ bool sgemm(const Gemm<float>& g) {
                     g.ldc) == dnnl_success;
 }
 
+PackedProduct::PackedProduct(int64_t m, int64_t n, int64_t k, const Mat<float>& b) {
+  if (m * n * k < 32 * 32 * 32 || (b.row != 1 && b.col != 1)) return;
+  Key key(Op::PackedMatmul);
+  key.add(m).add(n).add(k).add(b.row).add(b.col);
+  primitive_ = cached(key, [&](Primitive& out) {
+    using md = dnnl::memory::desc;
+    const auto type = dnnl::memory::data_type::f32;
+    const md a({m, k}, type, dnnl::memory::format_tag::ab), any({k, n}, type, dnnl::memory::format_tag::any);
+    const md c({m, n}, type, dnnl::memory::format_tag::ab);
+    const auto pd = dnnl::matmul::primitive_desc(engine(), a, any, c, default_attr());
+    add_reorder(out, md({k, n}, type, {b.row, b.col}), pd.weights_desc(), false);
+    out.mds = {a, c};
+    out.scratchpad = pd.scratchpad_desc();
+    out.primitive = dnnl::matmul(pd);
+  });
+  if (primitive_) packed_ = reordered(*primitive_, 0, b.data);
+}
+
+bool PackedProduct::run(const float* a, float* c) const {
+  if (!primitive_) return false;
+  Args args;
+  args.add(DNNL_ARG_SRC, primitive_->mds[0], a).add(DNNL_ARG_WEIGHTS, primitive_->reorders[0].wanted, packed_.data()).add(DNNL_ARG_DST, primitive_->mds[1], c);
+  return args.run(*primitive_);
+}
+
 bool gemm16(DType t, int64_t batch, int64_t m, int64_t n, int64_t k, const void* a, int64_t a_batch, int64_t a_row, int64_t a_col,
             const void* b, int64_t b_batch, int64_t b_row, int64_t b_col, void* c, const void* bias_n) {
   if (!has_native(t) || m * n * k * batch < 64 * 64 * 16) return false;

@@ -2,6 +2,8 @@
 // takes its own kernel. Without oneDNN (FLAMBEAU_ONEDNN = 0) all of them do.
 #pragma once
 
+#include <memory>
+
 #include "ops/matmul/gemm.h"
 #include "tensor/tensor.h"
 
@@ -12,6 +14,25 @@ struct ConvShape {
   Dims x, w, y;  // [N, C, *], [O, C / groups, *], [N, O, *]
   Dims stride, padding, dilation;
   int64_t groups = 1;
+};
+
+struct Primitive;
+
+// c = a b for many row-major a [m, k], with b packed once. run() is false where oneDNN does not apply.
+class PackedProduct {
+ public:
+  PackedProduct() = default;
+#if FLAMBEAU_ONEDNN
+  PackedProduct(int64_t m, int64_t n, int64_t k, const Mat<float>& b);
+  bool run(const float* a, float* c) const;
+#else
+  PackedProduct(int64_t, int64_t, int64_t, const Mat<float>&) {}
+  bool run(const float*, float*) const { return false; }
+#endif
+
+ private:
+  std::shared_ptr<const Primitive> primitive_;
+  Tensor packed_;
 };
 
 #if FLAMBEAU_ONEDNN

@@ -45,6 +45,14 @@ def _run(
     """One layer in one direction; x is [T, B, I], or packed [rows, I] with the batch sizes."""
     w_ih, w_hh, b_ih, b_hh = weights
     assert w_ih is not None and w_hh is not None
+    if sizes is None and x.shape[0] and mode in ("LSTM", "GRU"):
+        if mode == "LSTM":
+            bias = b_ih if b_hh is None or b_ih is None else b_ih + b_hh
+            gx = ops.linear(x, w_ih, bias)
+            ys, h, c = ops.lstm_sequence(gx, state[0], state[1], w_hh, reverse)
+            return ys, (h, c)
+        ys, h = ops.gru_sequence(ops.linear(x, w_ih, b_ih), state[0], w_hh, b_hh, reverse)
+        return ys, (h,)
     gx_all = ops.linear(x, w_ih, b_ih)
     if sizes is None:
         gx = list(gx_all.unbind(0))
