@@ -65,7 +65,7 @@ DType dt::promote_operands(const Operand* const* operands, int n) {
   std::optional<DType> result;
   for (auto& t : by_rank) {
     if (!t) continue;
-    if (!result || kind(*t) > kind(*result)) result = result && kind(*t) < kind(*result) ? result : t;
+    if (!result || kind(*t) > kind(*result)) result = t;
   }
   return result.value_or(default_dtype());
 }
@@ -253,8 +253,7 @@ Tensor run_each(const EachKernel& kernel, const char* op, DType result, DType ty
   if (meta && data) raise<DeviceError>(op, ": tensors on meta and on cpu in one call; expected all on one device");
   Tensor y;
   const Device device = meta ? Device{DeviceKind::Meta} : first->device();
-  if (same && first->is_contiguous()) y = empty_strided(first->sizes(), first->strides(), result, device);
-  else if (same && is_dense(*first)) y = empty_strided(first->sizes(), first->strides(), result, device);
+  if (same && is_dense(*first)) y = empty_strided(first->sizes(), first->strides(), result, device);
   else y = empty(broadcast_shape(op, in, n), result, device);
   y.impl()->inference = thread_modes().inference;
   if (meta || y.numel() == 0) return y;
@@ -292,7 +291,6 @@ void run_each_into(const EachKernel& kernel, const char* op, DType result, DType
   for (int k = 0; k < n; ++k)
     if (in[k].is_tensor() && overlaps(out, in[k].tensor())) {
       copies.push_back(contiguous(in[k].tensor()));
-      if (copies.back().same(in[k].tensor())) copies.back() = op::clone(in[k].tensor());
       safe[static_cast<size_t>(k)] = Operand(copies.back());
     }
   if (out.ndim() >= 3 && (out.storage().maybe_deferred() || any_deferred(safe.data(), n))) [[unlikely]] {
