@@ -32,6 +32,16 @@ struct Bound {
   ~Bound() { Py_XDECREF(packed); }
 };
 
+// Gives its reference back however the scope is left.
+struct Owned {
+  PyObject* object = nullptr;
+  Owned() = default;
+  explicit Owned(PyObject* o) : object(o) {}
+  Owned(const Owned&) = delete;
+  Owned& operator=(const Owned&) = delete;
+  ~Owned() { Py_XDECREF(object); }
+};
+
 // Thrown when a Python error is set already.
 struct PythonError {};
 

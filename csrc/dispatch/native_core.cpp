@@ -210,7 +210,9 @@ Tensor view(const Tensor& x, DType dtype) {
     offset = offset * from / to;
     strides = row_major(sizes);
   }
-  return Tensor(make_ref<TensorImpl>(x.impl()->storage, std::move(sizes), std::move(strides), offset, dtype));
+  Tensor y(make_ref<TensorImpl>(x.impl()->storage, std::move(sizes), std::move(strides), offset, dtype));
+  y.impl()->inference = x.impl()->inference;
+  return y;
 }
 
 Tensor reshape(const Tensor& x, IntList shape) {

@@ -59,8 +59,9 @@ std::vector<Tensor> broadcast_indices(const char* name, TensorList indices) {
   return at;
 }
 Tensor values_for(const Tensor& x, TensorList at, const Tensor& values) {
-  const Tensor v = values.dtype() == x.dtype() ? values : op::cast(values, x.dtype());
+  Tensor v = values.dtype() == x.dtype() ? values : op::cast(values, x.dtype());
   const Dims shape = fl::shape::index_get(x, at);
+  while (v.ndim() > shape.size() && v.size(0) == 1) v = op::select(v, 0, 0);  // leading ones may go
   return v.sizes() == shape ? v : op::expand(v, shape);
 }
 
