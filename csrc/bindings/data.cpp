@@ -4,6 +4,7 @@
 
 #include "bindings/args.h"
 #include "bindings/types.h"
+#include "dispatch/checks.h"
 #include "dispatch/native.h"
 #include "dispatch/wrap.h"
 #include "ops.h"
@@ -115,6 +116,7 @@ void write_numbers(PyObject* o, int depth, const Dims& shape, T*& out) {
   if (depth != shape.size()) changed_while_read();
   if (is_tensor(o)) s = item_of(tensor_of(o));
   else if (!try_scalar(o, s)) changed_while_read();
+  check::fits("tensor", "element", dtype_of<T>, s);
   if constexpr (std::is_class_v<T>) *out++ = T(static_cast<float>(s.as_double()));
   else *out++ = s.as<T>();
 }

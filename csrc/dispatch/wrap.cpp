@@ -1,5 +1,6 @@
 #include "dispatch/wrap.h"
 
+#include "dispatch/checks.h"
 #include "ops.h"
 #include "tensor/raw.h"
 
@@ -136,6 +137,23 @@ void no_such_type(const char* op, DType type) {
 
 constexpr int kMaxEach = 8;
 
+// Numbers do not wrap on their way into an integer loop: what the result's type can not hold is refused, but by
+// comparisons, which are made in a type that holds both sides. Integer loops have at most one parameter, a factor.
+DType loop_type(const EachKernel& kernel, const char* op, DType type, const Operand* in, int n, const Scalar* params) {
+  const DType compute = compute_type(type);
+  if (is_float(compute)) return compute;
+  DType wide = compute;
+  for (int k = 0; k < n; ++k) {
+    if (in[k].is_tensor()) continue;
+    const Scalar v = in[k].number();
+    if (!kernel.bool_out) check::fits(op, "number", type, v);
+    else if (!holds(compute, v)) wide = DType::Int64;
+  }
+  if (kernel.bool_out) return wide;
+  check::fits(op, "factor", compute, *params);
+  return wide;
+}
+
 // Strides of x in a broadcast shape: 0 where its axis is 1 or missing.
 void expanded_strides(const Tensor& x, const Dims& shape, Dims& out) {
   out = Dims(shape.size());
@@ -234,7 +252,7 @@ bool overlaps(const Tensor& out, const Tensor& x) {
 }  // namespace
 
 Tensor run_each(const EachKernel& kernel, const char* op, DType result, DType type, const Operand* in, int n, const Scalar* params) {
-  const DType compute = compute_type(type);
+  const DType compute = loop_type(kernel, op, type, in, n, params);
   const TileFn fn = kernel.get(compute);
   if (!fn) no_such_type(op, type);
   // Equal shapes and strides (or numbers) need no broadcasting.
@@ -275,7 +293,7 @@ Tensor run_each(const EachKernel& kernel, const char* op, DType result, DType ty
 
 void run_each_into(const EachKernel& kernel, const char* op, DType result, DType type, const Operand* in, int n,
                    const Scalar* params, const Tensor& out) {
-  const DType compute = compute_type(type);
+  const DType compute = loop_type(kernel, op, type, in, n, params);
   const TileFn fn = kernel.get(compute);
   if (!fn) no_such_type(op, type);
   const Dims shape = broadcast_shape(op, in, n);
