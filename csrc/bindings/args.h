@@ -105,6 +105,13 @@ inline int64_t work_of(const std::vector<Tensor>& xs) {
   for (auto& x : xs) sum += x.numel();
   return sum;
 }
+inline int64_t work_of(int64_t elements) { return elements; }
+inline int64_t work_of(const Dims& sizes) {  // of a shape that is not checked yet
+  int64_t product = 1;
+  for (int64_t s : sizes)
+    if (s <= 0 || __builtin_mul_overflow(product, s, &product)) return 0;
+  return product;
+}
 struct GilRelease {
   PyThreadState* state = PyEval_SaveThread();
   // In a daemon thread of an interpreter that is ending, CPython up to 3.13 leaves the thread from here by

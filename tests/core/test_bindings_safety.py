@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import gc
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -125,6 +126,42 @@ def test_sizes_that_change_while_they_are_read_are_refused():
 def test_a_number_beside_an_empty_list_is_refused():
     with pytest.raises(ValueError, match="a number at depth 1 beside lists"):
         fl.tensor([[], 1])
+
+
+# ---------------------------------------------------------------- the GIL
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: fl.zeros(30_000_000),
+        lambda: fl.full((30_000_000,), 2.0),
+        lambda: fl.rand(10_000_000),
+        lambda: fl.randn((2, 5_000_000)),
+        lambda: fl.randperm(2_000_000),
+        lambda: fl.zeros(1).new_ones(30_000_000),
+    ],
+    ids=["zeros", "full", "rand", "randn", "randperm", "new_ones"],
+)
+def test_large_results_are_made_without_the_gil(make):
+    lock, ran = threading.Lock(), []
+    interval = sys.getswitchinterval()
+    lock.acquire()
+
+    def wait():
+        with lock:
+            ran.append(True)
+
+    other = threading.Thread(target=wait)
+    other.start()
+    sys.setswitchinterval(1000.0)  # the other thread runs only when the lock is given up
+    try:
+        lock.release()
+        make()
+        assert ran
+    finally:
+        sys.setswitchinterval(interval)
+        other.join()
 
 
 # ---------------------------------------------------------------- arguments of methods that are no ops
