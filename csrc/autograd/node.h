@@ -48,7 +48,7 @@ class EdgeList {
 struct TensorHook : RefCounted {
   virtual Tensor call(const Tensor& grad) = 0;
 };
-// Called around a node; each returns true if it replaced the gradients it may replace.
+// Called around a node; each may replace gradients in the list that it is given to change.
 struct NodeHook : RefCounted {
   virtual void before(std::vector<Tensor>& grad_outputs) { (void)grad_outputs; }
   virtual void after(std::vector<Tensor>& grad_inputs, const std::vector<Tensor>& grad_outputs) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <ostream>
 #include <type_traits>
 
@@ -49,5 +50,27 @@ class Scalar {
   };
   Kind kind_;
 };
+
+// Smallest and largest value of an integer type.
+struct IntRange {
+  int64_t low, high;
+};
+constexpr IntRange int_range(DType t) {
+  switch (t) {
+    case DType::UInt8: return {0, 255};
+    case DType::Int8: return {-128, 127};
+    case DType::Int16: return {-32768, 32767};
+    case DType::Int32: return {std::numeric_limits<int32_t>::lowest(), std::numeric_limits<int32_t>::max()};
+    default: return {std::numeric_limits<int64_t>::lowest(), std::numeric_limits<int64_t>::max()};
+  }
+}
+// Whether the number, rounded towards 0, is a value of t. Floats and bool take any number.
+inline bool holds(DType t, const Scalar& s) {
+  if (!is_integral(t)) return true;
+  const IntRange range = int_range(t);
+  if (!s.is_float()) return s.as_int() >= range.low && s.as_int() <= range.high;
+  // high + 1 is a power of two, so both bounds are exact; NaN is in no range
+  return s.as_double() > static_cast<double>(range.low) - (t == DType::Int64 ? 0x1p11 : 1) && s.as_double() < static_cast<double>(range.high / 2 + 1) * 2;
+}
 
 }  // namespace fl

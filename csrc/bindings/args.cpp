@@ -246,14 +246,10 @@ bool try_scalar(PyObject* o, Scalar& out) {
   if (is_tensor(o) || PySequence_Check(o)) return false;
   // NumPy's scalars and the like.
   if (PyIndex_Check(o)) {
-    PyObject* n = PyNumber_Index(o);
-    if (!n) {
-      PyErr_Clear();
-      return false;
-    }
-    const bool ok = try_scalar(n, out);
-    Py_DECREF(n);
-    return ok;
+    const Owned n(PyNumber_Index(o));
+    if (n.object) return try_scalar(n.object, out);
+    PyErr_Clear();
+    return false;
   }
   if (Py_TYPE(o)->tp_as_number && Py_TYPE(o)->tp_as_number->nb_float) {
     PyObject* f = PyNumber_Float(o);
@@ -322,19 +318,26 @@ Dims to_dims(PyObject* o, const char* op, const char* arg, int length) {
   if (PyTuple_Check(o) || PyList_Check(o)) {
     const Py_ssize_t n = PySequence_Size(o);
     for (Py_ssize_t i = 0; i < n; ++i) {
+      if (PyList_Check(o) && PyList_GET_SIZE(o) != n)  // an item's __index__ may do that
+        raise<ArgumentError>(op, ": ", arg, " changed while it was read");
       PyObject* item = PyTuple_Check(o) ? PyTuple_GET_ITEM(o, i) : PyList_GET_ITEM(o, i);
+      if (PyLong_CheckExact(item)) {
+        out.push_back(to_int(item, op, arg));
+        continue;
+      }
+      Py_INCREF(item);
+      const Owned kept(item);
       out.push_back(to_int(item, op, arg));
     }
   } else if (is_int(o) || is_int_tensor(o)) {
     out.push_back(to_int(o, op, arg));
   } else {
-    PyObject* list = PySequence_Check(o) && !is_tensor(o) ? PySequence_List(o) : nullptr;
-    if (!list) {
+    const Owned list(PySequence_Check(o) && !is_tensor(o) ? PySequence_List(o) : nullptr);
+    if (!list.object) {
       PyErr_Clear();
       wrong_type(o, op, arg, length ? "an int or a list of ints" : "ints or a list of ints");
     }
-    out = to_dims(list, op, arg, 0);
-    Py_DECREF(list);
+    out = to_dims(list.object, op, arg, 0);
   }
   if (length && out.size() == 1)
     while (out.size() < length) out.push_back(out[0]);

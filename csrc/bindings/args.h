@@ -32,6 +32,16 @@ struct Bound {
   ~Bound() { Py_XDECREF(packed); }
 };
 
+// Gives its reference back however the scope is left.
+struct Owned {
+  PyObject* object = nullptr;
+  Owned() = default;
+  explicit Owned(PyObject* o) : object(o) {}
+  Owned(const Owned&) = delete;
+  Owned& operator=(const Owned&) = delete;
+  ~Owned() { Py_XDECREF(object); }
+};
+
 // Thrown when a Python error is set already.
 struct PythonError {};
 
@@ -94,6 +104,13 @@ inline int64_t work_of(const std::vector<Tensor>& xs) {
   int64_t sum = 0;
   for (auto& x : xs) sum += x.numel();
   return sum;
+}
+inline int64_t work_of(int64_t elements) { return elements; }
+inline int64_t work_of(const Dims& sizes) {  // of a shape that is not checked yet
+  int64_t product = 1;
+  for (int64_t s : sizes)
+    if (s <= 0 || __builtin_mul_overflow(product, s, &product)) return 0;
+  return product;
 }
 struct GilRelease {
   PyThreadState* state = PyEval_SaveThread();

@@ -128,8 +128,9 @@ struct PyTensorHook final : TensorHook {
   Tensor call(const Tensor& grad) override {
     GilAcquire gil;
     if (!fn) return {};
+    const nb::object callee = nb::borrow(fn);  // the hook may remove itself
     PyObject* arg = wrap(grad);
-    PyObject* result = PyObject_CallOneArg(fn, arg);
+    PyObject* result = PyObject_CallOneArg(callee.ptr(), arg);
     Py_DECREF(arg);
     if (!result) throw PyException();
     Tensor out;
@@ -178,25 +179,27 @@ struct PyNodeHook final : NodeHook {
     if (!is_pre) return;
     GilAcquire gil;
     if (!fn) return;
+    const nb::object callee = nb::borrow(fn);
     PyObject* args = tuple_of(grads);
-    PyObject* result = PyObject_CallOneArg(fn, args);
+    PyObject* result = PyObject_CallOneArg(callee.ptr(), args);
     Py_DECREF(args);
     if (!result) throw PyException();
+    const Owned kept(result);
     replace(grads, result, "prehook");
-    Py_DECREF(result);
   }
   void after(std::vector<Tensor>& grad_inputs, const std::vector<Tensor>& grad_outputs) override {
     if (is_pre) return;
     GilAcquire gil;
     if (!fn) return;
+    const nb::object callee = nb::borrow(fn);
     PyObject* a = tuple_of(grad_inputs);
     PyObject* b = tuple_of(grad_outputs);
-    PyObject* result = PyObject_CallFunctionObjArgs(fn, a, b, nullptr);
+    PyObject* result = PyObject_CallFunctionObjArgs(callee.ptr(), a, b, nullptr);
     Py_DECREF(a);
     Py_DECREF(b);
     if (!result) throw PyException();
+    const Owned kept(result);
     replace(grad_inputs, result, "hook");
-    Py_DECREF(result);
   }
   PyObject* fn;
   bool is_pre;
@@ -210,6 +213,15 @@ struct HookRemover {
     if (node) Py_CLEAR(node->fn);
   }
 };
+
+// Removed hooks leave their lists when the next one is added: a list may be walked while one of its hooks removes itself.
+template <class Hook, class List>
+void drop_removed(List& list) {
+  std::erase_if(list, [](const auto& entry) {
+    if constexpr (requires { entry.hook; }) return static_cast<Hook*>(entry.hook.get())->fn == nullptr;
+    else return static_cast<Hook*>(entry.second.get())->fn == nullptr;
+  });
+}
 
 NodeHooks& hooks_of(Node& node) {
   if (!node.hooks) node.hooks = std::make_unique<NodeHooks>();
@@ -455,12 +467,14 @@ void init_autograd(nb::module_& m) {
       .def("register_hook",
            [](PyNodeRef& n, nb::callable fn) {
              auto hook = make_ref<PyNodeHook>(fn.ptr(), false);
+             drop_removed<PyNodeHook>(hooks_of(*n.node).node);
              hooks_of(*n.node).node.emplace_back(next_hook_id(), hook);
              return HookRemover{{}, hook};
            })
       .def("register_prehook",
            [](PyNodeRef& n, nb::callable fn) {
              auto hook = make_ref<PyNodeHook>(fn.ptr(), true);
+             drop_removed<PyNodeHook>(hooks_of(*n.node).node);
              hooks_of(*n.node).node.emplace_back(next_hook_id(), hook);
              return HookRemover{{}, hook};
            })
@@ -498,8 +512,10 @@ void init_autograd(nb::module_& m) {
     if (!requires_grad(x)) raise<AutogradError>("register_hook: the tensor ", x.sizes(), " does not require grad, so no gradient will arrive");
     auto hook = make_ref<PyTensorHook>(fn.ptr());
     if (Ref<Node> node = grad_fn(x)) {
+      drop_removed<PyTensorHook>(hooks_of(*node).tensor);
       hooks_of(*node).tensor.push_back({next_hook_id(), meta_of(x)->output_nr, hook});
     } else {
+      drop_removed<PyTensorHook>(ensure_meta(x).hooks);
       ensure_meta(x).hooks.emplace_back(next_hook_id(), hook);
     }
     track(tensor.ptr());
@@ -511,6 +527,7 @@ void init_autograd(nb::module_& m) {
       raise<AutogradError>("register_post_accumulate_grad_hook: expected a leaf tensor that requires grad");
     auto hook = make_ref<PyTensorHook>(fn.ptr());
     hook->ignore_result = true;
+    drop_removed<PyTensorHook>(ensure_meta(x).post_accumulate);
     ensure_meta(x).post_accumulate.emplace_back(next_hook_id(), hook);
     track(tensor.ptr());
     return HookRemover{hook, {}};

@@ -4,6 +4,7 @@
 
 #include "bindings/args.h"
 #include "bindings/types.h"
+#include "dispatch/checks.h"
 #include "dispatch/native.h"
 #include "dispatch/wrap.h"
 #include "ops.h"
@@ -34,6 +35,24 @@ std::optional<DType> type_of_format(const char* format, Py_ssize_t itemsize) {
   }
 }
 
+// What an export holds: the memory itself. The exporting tensor may get other memory (resize_, .data = ...).
+class Lent {
+ public:
+  explicit Lent(const Tensor& x) : storage_(x.impl()->storage) { storage_->lend(); }
+  Lent(const Lent&) = delete;
+  Lent& operator=(const Lent&) = delete;
+  ~Lent() { storage_->take_back(); }
+
+ private:
+  Ref<Storage> storage_;
+};
+
+struct ExportedBuffer {
+  explicit ExportedBuffer(const Tensor& x) : lent(x), dims(static_cast<size_t>(2 * x.ndim() + 1)) {}
+  Lent lent;
+  std::vector<Py_ssize_t> dims;  // sizes, then strides in bytes
+};
+
 void drop_buffer(void* owner) {
   auto* view = static_cast<Py_buffer*>(owner);
   if (Py_IsInitialized()) {
@@ -52,7 +71,16 @@ struct Found {
 
 bool is_list(PyObject* o) { return PyList_Check(o) || PyTuple_Check(o); }
 Py_ssize_t list_size(PyObject* o) { return PyList_Check(o) ? PyList_GET_SIZE(o) : PyTuple_GET_SIZE(o); }
-PyObject* list_item(PyObject* o, Py_ssize_t i) { return PyList_Check(o) ? PyList_GET_ITEM(o, i) : PyTuple_GET_ITEM(o, i); }
+
+[[noreturn]] void changed_while_read() { raise<ArgumentError>("tensor: data changed while it was read"); }
+
+// An element, kept alive: looking at one may run Python code (__index__, __float__), which may change the list.
+Owned item_at(PyObject* o, Py_ssize_t i) {
+  if (i >= list_size(o)) changed_while_read();
+  PyObject* item = PyList_Check(o) ? PyList_GET_ITEM(o, i) : PyTuple_GET_ITEM(o, i);
+  Py_INCREF(item);
+  return Owned{item};
+}
 
 void survey(PyObject* o, int depth, Found& found) {
   if (depth > 64) raise<ArgumentError>("tensor: data is nested more than 64 deep");
@@ -61,10 +89,10 @@ void survey(PyObject* o, int depth, Found& found) {
     if (depth == found.shape.size()) found.shape.push_back(n);
     else if (found.shape[depth] != n)
       raise<ArgumentError>("tensor: a list of length ", n, " at depth ", depth, ", where the first has length ", found.shape[depth], "; expected equal lengths");
-    for (Py_ssize_t i = 0; i < n; ++i) survey(list_item(o, i), depth + 1, found);
+    for (Py_ssize_t i = 0; i < n; ++i) survey(item_at(o, i).object, depth + 1, found);
     return;
   }
-  if (depth != found.shape.size() && !(found.shape.size() > depth && found.shape[depth] == 0))
+  if (depth != found.shape.size())
     raise<ArgumentError>("tensor: a number at depth ", depth, " beside lists of depth ", found.shape.size(), "; expected a regular nesting");
   Scalar s;
   if (is_tensor(o)) {
@@ -78,14 +106,17 @@ void survey(PyObject* o, int depth, Found& found) {
 }
 
 template <class T>
-void write_numbers(PyObject* o, T*& out) {
+void write_numbers(PyObject* o, int depth, const Dims& shape, T*& out) {
   if (is_list(o)) {
-    for (Py_ssize_t i = 0; i < list_size(o); ++i) write_numbers(list_item(o, i), out);
+    if (depth >= shape.size() || list_size(o) != shape[depth]) changed_while_read();
+    for (Py_ssize_t i = 0; i < shape[depth]; ++i) write_numbers(item_at(o, i).object, depth + 1, shape, out);
     return;
   }
   Scalar s;
+  if (depth != shape.size()) changed_while_read();
   if (is_tensor(o)) s = item_of(tensor_of(o));
-  else try_scalar(o, s);
+  else if (!try_scalar(o, s)) changed_while_read();
+  check::fits("tensor", "element", dtype_of<T>, s);
   if constexpr (std::is_class_v<T>) *out++ = T(static_cast<float>(s.as_double()));
   else *out++ = s.as<T>();
 }
@@ -158,14 +189,17 @@ std::optional<DType> from_dl_type(DLDataType t) {
 }
 
 struct Exported {
-  Tensor tensor;
+  explicit Exported(const Tensor& x) : lent(x), data(x.data()), dtype(x.dtype()), shape(x.sizes()), strides(x.strides()) {}
+  Lent lent;
+  void* data;
+  DType dtype;
   Dims shape, strides;
-  DLManaged managed;
-  DLManagedVersioned versioned;
+  DLManaged managed{};
+  DLManagedVersioned versioned{};
 };
 
 DLTensor describe(Exported& e) {
-  return {e.tensor.data(), {kDLCPU, 0}, e.tensor.ndim(), dl_type(e.tensor.dtype()), e.shape.data(), e.strides.data(), 0};
+  return {e.data, {kDLCPU, 0}, e.shape.size(), dl_type(e.dtype), e.shape.data(), e.strides.data(), 0};
 }
 
 template <class Managed>
@@ -178,7 +212,7 @@ void capsule_gone(PyObject* capsule, const char* name) {
 template <class Managed>
 void drop_imported(void* owner) {
   auto* m = static_cast<Managed*>(owner);
-  if (!m->deleter) return;
+  if (!m->deleter || !Py_IsInitialized()) return;
   GilAcquire gil;  // the exporter may be Python
   m->deleter(m);
 }
@@ -226,7 +260,8 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
       view->obj = nullptr;
       return -1;
     }
-    auto* dims = new Py_ssize_t[static_cast<size_t>(2 * x.ndim() + 1)];
+    auto held = std::make_unique<ExportedBuffer>(x);
+    Py_ssize_t* dims = held->dims.data();
     for (int i = 0; i < x.ndim(); ++i) {
       dims[i] = static_cast<Py_ssize_t>(x.sizes()[i]);
       dims[x.ndim() + i] = static_cast<Py_ssize_t>(x.strides()[i] * static_cast<int64_t>(x.item_bytes()));
@@ -243,8 +278,8 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
     view->shape = (flags & PyBUF_ND) ? dims : nullptr;
     view->strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? dims + x.ndim() : nullptr;
     view->suboffsets = nullptr;
-    view->internal = dims;
-    // Whoever holds the buffer may write to it whenever it likes; the tensor itself stays alive through obj.
+    view->internal = held.release();
+    // Whoever holds the buffer may write to it whenever it likes.
     return 0;
   } catch (...) {
     translate_exception();
@@ -252,7 +287,7 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
   }
 }
 
-void release_buffer(PyObject*, Py_buffer* view) { delete[] static_cast<Py_ssize_t*>(view->internal); }
+void release_buffer(PyObject*, Py_buffer* view) { delete static_cast<ExportedBuffer*>(view->internal); }
 
 Tensor tensor_from_buffer(PyObject* exporter) {
   auto view = std::make_unique<Py_buffer>();
@@ -308,26 +343,26 @@ Tensor tensor_from(PyObject* data, std::optional<DType> dtype) {
   if (!is_list(data) && PyObject_HasAttrString(data, "__array__")) {
     Scalar s;
     if (!try_scalar(data, s)) {
-      PyObject* array = PyObject_CallMethod(data, "__array__", nullptr);
-      if (!array) throw_python_error();
-      Tensor y = tensor_from(array, dtype);
-      Py_DECREF(array);
-      return y;
+      const Owned array{PyObject_CallMethod(data, "__array__", nullptr)};
+      if (!array.object) throw_python_error();
+      return tensor_from(array.object, dtype);
     }
   }
-  PyObject* owned = nullptr;
-  if (!is_list(data) && PySequence_Check(data) && !PyUnicode_Check(data) && !PyBytes_Check(data)) data = owned = PySequence_List(data);
-  if (!data) throw_python_error();
-  if (is_list(data) && list_size(data) > 0 && is_list(data)) {
+  Owned copy;
+  if (!is_list(data) && PySequence_Check(data) && !PyUnicode_Check(data) && !PyBytes_Check(data)) {
+    copy.object = data = PySequence_List(data);
+    if (!data) throw_python_error();
+  }
+  if (is_list(data) && list_size(data) > 0) {
     // A list of arrays or tensors of one shape stacks.
-    PyObject* first = list_item(data, 0);
+    const Owned head = item_at(data, 0);
+    PyObject* first = head.object;
     const bool arrays = (is_tensor(first) && tensor_of(first).ndim() > 0) || (!is_tensor(first) && !is_list(first) && PyObject_CheckBuffer(first) && !PyBytes_Check(first));
     Scalar probe;
     if (arrays && !(!is_tensor(first) && try_scalar(first, probe))) {
       NoGrad off;
       std::vector<Tensor> parts;
-      for (Py_ssize_t i = 0; i < list_size(data); ++i) parts.push_back(tensor_from(list_item(data, i), dtype));
-      Py_XDECREF(owned);
+      for (Py_ssize_t i = 0; i < list_size(data); ++i) parts.push_back(tensor_from(item_at(data, i).object, dtype));
       return op::stack(parts, 0);
     }
   }
@@ -338,9 +373,8 @@ Tensor tensor_from(PyObject* data, std::optional<DType> dtype) {
   Tensor y = empty(found.shape, type);
   visit(type, [&]<class T>(T) {
     T* out = y.data<T>();
-    write_numbers(data, out);
+    write_numbers(data, 0, found.shape, out);
   });
-  Py_XDECREF(owned);
   return y;
 }
 
@@ -354,7 +388,7 @@ PyObject* to_dlpack(PyObject* self, bool versioned, bool copy) {
   if (requires_grad(x)) raise<AutogradError>("__dlpack__: a tensor that requires grad can not be exported; call .detach() first");
   if (x.is_meta()) raise<DeviceError>("__dlpack__: a meta tensor has no data");
   if (copy) x = op::clone(x);
-  auto* e = new Exported{x, x.sizes(), x.strides(), {}, {}};
+  auto* e = new Exported(x);
   if (versioned) {
     e->versioned = {1, 0, e, [](DLManagedVersioned* m) { delete static_cast<Exported*>(m->context); },
                     (x.storage().writable() ? 0 : kReadOnly) | (copy ? kCopied : 0), describe(*e)};

@@ -11,15 +11,36 @@
 namespace fl::py {
 namespace {
 
+// Python's rule for slices: what is beyond 64 bits counts as the largest or smallest number.
+int64_t clamped_int(PyObject* o, const char* arg) {
+  int overflow = 0;
+  if (PyLong_Check(o)) {
+    const long long v = PyLong_AsLongLongAndOverflow(o, &overflow);
+    return overflow > 0 ? INT64_MAX : overflow < 0 ? INT64_MIN : v;
+  }
+  return to_int(o, "index", arg);
+}
+
 std::optional<int64_t> slice_part(PyObject* o) {
   if (o == Py_None) return std::nullopt;
-  return to_int(o, "index", "slice bound");
+  return clamped_int(o, "slice bound");
+}
+
+// An index past 64 bits is out of range like any other.
+int64_t index_of(PyObject* o, const Tensor& x, int64_t dim) {
+  int overflow = 0;
+  if (PyLong_Check(o)) {
+    const long long v = PyLong_AsLongLongAndOverflow(o, &overflow);
+    if (!overflow) return v;
+    raise<IndexError>("index: an index beyond 64 bits is out of range for axis ", dim, " of shape ", x.sizes());
+  }
+  return to_int(o, "index", "index");
 }
 
 Tensor apply_slice(const Tensor& x, int64_t dim, PyObject* o) {
   auto* s = reinterpret_cast<PySliceObject*>(o);
   if (s->start == Py_None && s->stop == Py_None && s->step == Py_None) return x;
-  const int64_t step = s->step == Py_None ? 1 : to_int(s->step, "index", "slice step");
+  const int64_t step = s->step == Py_None ? 1 : clamped_int(s->step, "slice step");
   if (step <= 0) raise<ArgumentError>("index: slice step = ", step, "; expected a positive step (use flip() for a reversed tensor)");
   return op::slice(x, dim, slice_part(s->start), slice_part(s->stop), step);
 }
@@ -103,7 +124,7 @@ Parsed parse(const Tensor& x, PyObject* index) {
   for (Py_ssize_t i = 0; i < n; ++i) {
     PyObject* o = items[i];
     if (is_integer(o)) {
-      out.view = op::select(out.view, dim, to_int(o, "index", "index"));
+      out.view = op::select(out.view, dim, index_of(o, out.view, dim));
     } else if (PySlice_Check(o)) {
       out.view = apply_slice(out.view, dim, o);
       ++dim;
@@ -133,7 +154,7 @@ Parsed parse(const Tensor& x, PyObject* index) {
 PyObject* get_item(PyObject* self, PyObject* index) {
   try {
     const Tensor& x = tensor_of(self);
-    if (is_integer(index)) return wrap(op::select(x, 0, to_int(index, "index", "index")));
+    if (is_integer(index)) return wrap(op::select(x, 0, index_of(index, x, 0)));
     if (PySlice_Check(index)) {
       if (x.ndim() == 0) raise<IndexError>("index: a 0-d tensor can not be sliced");
       Tensor y = apply_slice(x, 0, index);

@@ -317,8 +317,13 @@ PyObject* get_is_leaf(PyObject* self, void*) {
 PyObject* get_grad_fn(PyObject* self, void*) {
   return guarded([&] { return wrap_node(grad_fn(tensor_of(self))); });
 }
+Tensor detached(const Tensor& x) {
+  Tensor y = alias(x);
+  y.impl()->inference = x.impl()->inference;
+  return y;
+}
 PyObject* get_data(PyObject* self, void*) {
-  return guarded([&] { return wrap(alias(tensor_of(self))); });
+  return guarded([&] { return wrap(detached(tensor_of(self))); });
 }
 int set_data(PyObject* self, PyObject* value, void*) {
   try {
@@ -419,41 +424,57 @@ PyObject* m_item(PyObject* self, PyObject*) {
     return PyLong_FromLongLong(s.as_int());
   });
 }
-PyObject* size_or_stride(const Dims& dims, const Tensor& x, PyObject* const* args, Py_ssize_t n, const char* what, bool as_size) {
+// The only argument of a method, by position or by its name; null where it is not given.
+PyObject* only_argument(const char* op, const char* name, PyObject* const* args, Py_ssize_t n, PyObject* kw) {
+  const Py_ssize_t nkw = kw ? PyTuple_GET_SIZE(kw) : 0;
+  for (Py_ssize_t k = 0; k < nkw; ++k)
+    if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kw, k), name) != 0)
+      raise<TypeMismatch>(op, ": got an unexpected keyword argument '", PyUnicode_AsUTF8(PyTuple_GET_ITEM(kw, k)), "'; expected ", op, "(", name, "=...)");
+  if (n + nkw > 1) raise<TypeMismatch>(op, ": got ", n + nkw, " arguments; expected ", op, "(", name, "=...)");
+  return n + nkw ? args[0] : nullptr;
+}
+PyObject* size_or_stride(const Dims& dims, PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* kw, const char* what, bool as_size) {
   return guarded([&]() -> PyObject* {
-    if (n == 0 || args[0] == Py_None) {
+    const Tensor& x = tensor_of(self);
+    PyObject* axis = only_argument(what, "dim", args, n, kw);
+    if (!axis || axis == Py_None) {
       if (as_size) return make_size(dims);
       PyObject* out = PyTuple_New(dims.size());
       for (int i = 0; i < dims.size(); ++i) PyTuple_SET_ITEM(out, i, PyLong_FromLongLong(dims[i]));
       return out;
     }
-    const int64_t d = wrap_dim(what, "dim", to_int(args[0], what, "dim"), x);
+    const int64_t d = wrap_dim(what, "dim", to_int(axis, what, "dim"), x);
     if (x.ndim() == 0) raise<IndexError>(what, ": a 0-d tensor has no axes");
     return PyLong_FromLongLong(dims[static_cast<int>(d)]);
   });
 }
 PyObject* m_size(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* kw) {
-  return size_or_stride(tensor_of(self).sizes(), tensor_of(self), args, n + (kw ? PyTuple_GET_SIZE(kw) : 0), "size", true);
+  return size_or_stride(tensor_of(self).sizes(), self, args, n, kw, "size", true);
 }
 PyObject* m_stride(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* kw) {
-  return size_or_stride(tensor_of(self).strides(), tensor_of(self), args, n + (kw ? PyTuple_GET_SIZE(kw) : 0), "stride", false);
+  return size_or_stride(tensor_of(self).strides(), self, args, n, kw, "stride", false);
 }
 PyObject* m_storage_offset(PyObject* self, PyObject*) { return PyLong_FromLongLong(tensor_of(self).offset()); }
 PyObject* m_data_ptr(PyObject* self, PyObject*) { return PyLong_FromVoidPtr(tensor_of(self).data()); }
 PyObject* m_storage_ptr(PyObject* self, PyObject*) { return PyLong_FromVoidPtr(&tensor_of(self).storage()); }
 PyObject* m_storage_bytes(PyObject* self, PyObject*) { return PyLong_FromSize_t(tensor_of(self).storage().size_bytes()); }
-PyObject* m_is_contiguous(PyObject* self, PyObject* const*, Py_ssize_t, PyObject*) { return PyBool_FromLong(tensor_of(self).is_contiguous()); }
+// There is one memory format, so that the argument is taken and not looked at.
+PyObject* m_is_contiguous(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* kw) {
+  return guarded([&] {
+    only_argument("is_contiguous", "memory_format", args, n, kw);
+    return PyBool_FromLong(tensor_of(self).is_contiguous());
+  });
+}
 PyObject* m_is_floating_point(PyObject* self, PyObject*) { return PyBool_FromLong(is_float(tensor_of(self).dtype())); }
 PyObject* m_is_inference(PyObject* self, PyObject*) { return PyBool_FromLong(tensor_of(self).impl()->inference); }
-PyObject* m_contiguous(PyObject* self, PyObject* const*, Py_ssize_t, PyObject*) {
-  return guarded([&] { return wrap(without_gil(work_of(tensor_of(self)), [&] { return make_contiguous(tensor_of(self)); })); });
+PyObject* m_contiguous(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* kw) {
+  return guarded([&] {
+    only_argument("contiguous", "memory_format", args, n, kw);
+    return wrap(without_gil(work_of(tensor_of(self)), [&] { return make_contiguous(tensor_of(self)); }));
+  });
 }
 PyObject* m_detach(PyObject* self, PyObject*) {
-  return guarded([&] {
-    Tensor y = alias(tensor_of(self));
-    y.impl()->inference = tensor_of(self).impl()->inference;
-    return wrap(std::move(y));
-  });
+  return guarded([&] { return wrap(detached(tensor_of(self))); });
 }
 PyObject* m_detach_(PyObject* self, PyObject*) {
   return guarded([&] {
@@ -471,8 +492,9 @@ PyObject* m_detach_(PyObject* self, PyObject*) {
 }
 PyObject* m_requires_grad_(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* kw) {
   return guarded([&] {
-    const Py_ssize_t total = n + (kw ? PyTuple_GET_SIZE(kw) : 0);
-    const bool on = total == 0 || PyObject_IsTrue(args[0]) == 1;
+    PyObject* value = only_argument("requires_grad_", "requires_grad", args, n, kw);
+    const int on = value ? PyObject_IsTrue(value) : 1;
+    if (on < 0) throw PythonError{};
     set_requires_grad(tensor_of(self), on);
     Py_INCREF(self);
     return self;
@@ -521,10 +543,15 @@ PyObject* m_make_subclass(PyObject*, PyObject* const* args, Py_ssize_t n) {
     return wrap_as(reinterpret_cast<PyTypeObject*>(args[0]), std::move(t));
   });
 }
-PyObject* m_resize_(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject*) {
+PyObject* m_resize_(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* kw) {
   return guarded([&] {
     Dims size;
-    if (n == 1) size = to_dims(args[0], "resize_", "size");
+    const bool named = kw && PyTuple_GET_SIZE(kw) > 0;
+    if (named || n == 0) {
+      PyObject* given = only_argument("resize_", "size", args, n, kw);
+      if (!given) raise<TypeMismatch>("resize_: argument 'size' is missing; expected resize_(size)");
+      size = to_dims(given, "resize_", "size");
+    } else if (n == 1) size = to_dims(args[0], "resize_", "size");
     else
       for (Py_ssize_t i = 0; i < n; ++i) size.push_back(to_int(args[i], "resize_", "size"));
     const Tensor& x = tensor_of(self);

@@ -48,6 +48,10 @@ void expandable(const char* op, const Tensor& x, IntList size) {
       raise<ShapeError>(op, ": size = ", size, ", but x has shape ", x.sizes(), "; expected ", have, " or -1 at axis ", i, ", or size 1 in x");
     if (want < -1) raise<ShapeError>(op, ": size = ", size, "; expected no negative size but -1");
   }
+  Dims full(size);
+  for (int i = shift; i < full.size(); ++i)
+    if (full[i] == -1) full[i] = x.sizes()[i - shift];
+  checked_numel(op, full);
 }
 
 void insertable(const char* op, const Tensor& x, int64_t dim) {
@@ -77,6 +81,7 @@ void inside_storage(const char* op, const Tensor& x, IntList size, IntList strid
   if (size.size() != stride.size()) raise<ShapeError>(op, ": size = ", size, " and stride = ", stride, "; expected equal lengths");
   int64_t last = offset;
   bool empty = false;
+  checked_numel(op, size);
   for (size_t i = 0; i < size.size(); ++i) {
     if (size[i] < 0 || stride[i] < 0) raise<ShapeError>(op, ": size = ", size, ", stride = ", stride, "; expected no negative value");
     int64_t reach = 0;
@@ -93,7 +98,7 @@ void splits_axis(const char* op, const Tensor& x, IntList sizes, int64_t dim) {
   int64_t total = 0;
   for (int64_t s : sizes) {
     if (s < 0) raise<ShapeError>(op, ": split_sizes = ", sizes, "; expected no negative size");
-    total += s;
+    if (__builtin_add_overflow(total, s, &total)) total = INT64_MAX;
   }
   const int64_t n = x.ndim() ? x.size(static_cast<int>(dim)) : 0;
   if (total != n)
@@ -115,6 +120,44 @@ void probability(const char* op, const char* arg, double p) {
   if (!(p >= 0 && p <= 1)) raise<ArgumentError>(op, ": ", arg, " = ", p, "; expected 0 <= ", arg, " <= 1");
 }
 
+void probabilities(const char* op, const char* arg, const Tensor& x, bool or_nan) {
+  if (x.is_meta() || x.numel() == 0) return;
+  const Tensor rows = contiguous_for_kernel(is_float(x.dtype()) && item_size(x.dtype()) < 4 ? cast_for_kernel(x, DType::Float32) : x);
+  visit(rows.dtype(), [&]<class T>(T) {
+    if constexpr (std::is_floating_point_v<T>) {
+      const T* p = rows.data<T>();
+      constexpr int64_t kBlock = 4096;
+      auto bad = [or_nan](T v) { return or_nan ? (v < 0) | (v > 1) : !((v >= 0) & (v <= 1)); };
+      for (int64_t b = 0; b < rows.numel(); b += kBlock) {
+        const int64_t e = std::min(rows.numel(), b + kBlock);
+        int32_t any = 0;
+        if (or_nan)
+          for (int64_t i = b; i < e; ++i) any |= (p[i] < 0) | (p[i] > 1);
+        else
+          for (int64_t i = b; i < e; ++i) any |= !((p[i] >= 0) & (p[i] <= 1));
+        if (!any) continue;
+        int64_t i = b;
+        while (!bad(p[i])) ++i;
+        Dims at(rows.ndim());
+        for (int64_t d = rows.ndim() - 1, rest = i; d >= 0; rest /= rows.size(static_cast<int>(d)), --d)
+          at[static_cast<int>(d)] = rest % rows.size(static_cast<int>(d));
+        raise<ArgumentError>(op, ": ", arg, at.empty() ? std::string() : to_string(at), " = ", p[i], "; expected all elements between 0 and 1");
+      }
+    }
+  });
+}
+
+void does_not_fit(const char* op, const char* arg, DType type, const Scalar& value) {
+  const IntRange range = int_range(type);
+  raise<ArgumentError>(op, ": ", arg, " = ", value, " does not fit into ", type, "; expected ", range.low, " <= ", arg, " <= ", range.high,
+                       ", or a wider type");
+}
+
+void draws_fit(const char* op, const Tensor& x, int64_t from, int64_t to) {
+  fits(op, "from", x.dtype(), from);
+  if (to > from) fits(op, "to - 1", x.dtype(), to - 1);
+}
+
 void floating(const char* op, const Tensor& x) {
   if (!is_float(x.dtype())) raise<DTypeError>(op, ": x is ", x.dtype(), "; expected a floating point tensor");
 }
@@ -130,7 +173,7 @@ void padding(const char* op, const Tensor& x, IntList pad) {
     const int64_t n = x.size(-1 - static_cast<int>(k));
     int64_t total = 0;
     if (__builtin_add_overflow(pad[2 * k], pad[2 * k + 1], &total) || __builtin_add_overflow(total, n, &total) || total < 0)
-      raise<ShapeError>(op, ": pad = ", pad, " leaves axis ", x.ndim() - 1 - static_cast<int>(k), " of shape ", x.sizes(), " with a negative size");
+      raise<ShapeError>(op, ": pad = ", pad, " gives axis ", x.ndim() - 1 - static_cast<int>(k), " of shape ", x.sizes(), " a size below 0 or past what memory can address");
   }
 }
 

@@ -4,12 +4,8 @@
 #include "base/error.h"
 #include "dispatch/op_types.h"
 
-#if __has_include("dispatch/checks_index.h")
 #include "dispatch/checks_index.h"
-#endif
-#if __has_include("dispatch/checks_nn.h")
 #include "dispatch/checks_nn.h"
-#endif
 
 namespace fl::check {
 
@@ -26,6 +22,17 @@ void inside_storage(const char* op, const Tensor& x, IntList size, IntList strid
 void splits_axis(const char* op, const Tensor& x, IntList sizes, int64_t dim);
 void joinable(const char* op, TensorList xs, int64_t dim);
 void probability(const char* op, const char* arg, double p);
+// Every element lies in [0, 1]; with `or_nan` it may be NaN.
+void probabilities(const char* op, const char* arg, const Tensor& x, bool or_nan);
+// A number that is written to elements of an integer type is one of its values.
+[[noreturn]] void does_not_fit(const char* op, const char* arg, DType type, const Scalar& value);
+inline void fits(const char* op, const char* arg, DType type, const Scalar& value) {
+  if (!holds(type, value)) does_not_fit(op, arg, type, value);
+}
+inline void fits(const char* op, const char* arg, const Tensor& x, const Operand& value) {
+  if (!value.is_tensor()) fits(op, arg, x.dtype(), value.number());
+}
+void draws_fit(const char* op, const Tensor& x, int64_t from, int64_t to);
 void floating(const char* op, const Tensor& x);
 void range(const char* op, const char* low_name, double low, const char* high_name, double high);
 

@@ -67,9 +67,10 @@ inline void gather_index(const char* op, const Tensor& x, int64_t dim, const Ten
 }
 inline void scatter_index(const char* op, const Tensor& x, int64_t dim, const Tensor& index) { gather_index(op, x, dim, index); }
 inline void scatter_index(const char* op, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
-  for (int i = 0; i < index.ndim(); ++i)
-    if (src.ndim() != index.ndim() || index.size(i) > src.size(i))
-      raise<ShapeError>(op, ": index has shape ", index.sizes(), ", src has shape ", src.sizes(), "; expected index no larger than src");
+  const int axes = std::max(index.ndim(), 1);  // a 0-d tensor counts as one of a single element
+  bool ok = axes == std::max(src.ndim(), 1);
+  for (int i = 0; ok && i < axes; ++i) ok = (index.ndim() ? index.size(i) : 1) <= (src.ndim() ? src.size(i) : 1);
+  if (!ok) raise<ShapeError>(op, ": index has shape ", index.sizes(), ", src has shape ", src.sizes(), "; expected index no larger than src");
   if (src.dtype() != x.dtype()) raise<DTypeError>(op, ": x is ", x.dtype(), ", src is ", src.dtype(), "; expected one dtype");
   gather_index(op, x, dim, index);
 }
@@ -81,6 +82,8 @@ inline void scatter_mode(const char* op, std::string_view reduce) {
 // index_select and its kin: one axis of indices.
 inline void axis_index(const char* op, const Tensor& x, int64_t dim, const Tensor& index) {
   if (index.ndim() > 1) raise<ShapeError>(op, ": index has shape ", index.sizes(), "; expected one axis");
+  if (x.ndim() == 0 && index.numel() != 1)
+    raise<ShapeError>(op, ": index has shape ", index.sizes(), ", but x has no axes; expected one index");
   index_values(op, index, x.ndim() ? x.size(static_cast<int>(dim)) : 1, dim, false);
 }
 inline void axis_source(const char* op, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source) {
@@ -125,8 +128,14 @@ inline void matrix(const char* op, const Tensor& x) {
 inline void repeats(const char* op, const Tensor& x, IntList repeats) {
   if (static_cast<int>(repeats.size()) < x.ndim())
     raise<ShapeError>(op, ": repeats = ", repeats, ", but x has shape ", x.sizes(), "; expected at least one repeat per axis");
-  for (int64_t r : repeats)
+  const int lead = static_cast<int>(repeats.size()) - x.ndim();
+  for (int i = 0; i < static_cast<int>(repeats.size()); ++i) {
+    const int64_t r = repeats[static_cast<size_t>(i)];
+    int64_t size;
     if (r < 0) raise<ArgumentError>(op, ": repeats = ", repeats, "; expected none below 0");
+    if (i >= lead && __builtin_mul_overflow(r, x.size(i - lead), &size))
+      raise<ShapeError>(op, ": repeats = ", repeats, " of x with shape ", x.sizes(), " give more elements than memory can address");
+  }
 }
 inline void rolls(const char* op, IntList shifts, std::optional<IntList> dims) {
   const size_t n = dims && !dims->empty() ? dims->size() : 1;
@@ -137,13 +146,34 @@ inline void rank(const char* op, const Tensor& x, int64_t dim, int64_t k, bool f
   if (k < (from_one ? 1 : 0) || k > n)
     raise<ArgumentError>(op, ": k = ", k, ", but dim = ", dim, " of x with shape ", x.sizes(), " has ", n, " elements");
 }
-inline void counts(const char* op, const Tensor& x, const Tensor& weights) {
+inline void counts(const char* op, const Tensor& x, const Tensor& weights, int64_t minlength) {
   if (x.ndim() != 1) raise<ShapeError>(op, ": x has shape ", x.sizes(), "; expected one axis");
   integer(op, "x", x);
   if (weights.defined() && weights.numel() != x.numel())
     raise<ShapeError>(op, ": x has shape ", x.sizes(), ", weights have shape ", weights.sizes(), "; expected as many");
+  constexpr int64_t kMost = int64_t{1} << 48;  // counts beyond this fit no memory
+  if (minlength < 0 || minlength > kMost) raise<ArgumentError>(op, ": minlength = ", minlength, "; expected 0 <= minlength <= ", kMost);
   int64_t low, high;
-  if (!x.is_meta() && index_range(x, low, high) && low < 0) raise<ArgumentError>(op, ": x holds ", low, "; expected no negative numbers");
+  if (x.is_meta() || !index_range(x, low, high)) return;
+  if (low < 0) raise<ArgumentError>(op, ": x holds ", low, "; expected no negative numbers");
+  if (high >= kMost) raise<ArgumentError>(op, ": x holds ", high, "; expected numbers below ", kMost);
+}
+// The range of a histogram, which is that of x where both ends are equal.
+void histogram_range(const char* op, const Tensor& x, double low, double high);
+// Subtraction and negation of bool have two meanings; ^ and ~ have one each.
+inline void no_bool(const char* op, const Tensor& x) {
+  if (x.dtype() == DType::Bool)
+    raise<DTypeError>(op, ": not defined for a bool tensor; use ~ or logical_not() to invert a mask, ^ or logical_xor() for a difference, or cast it first");
+}
+inline void no_bool(const char* op, const Operand& a, const Operand& b) {
+  if (a.is_tensor()) no_bool(op, a.tensor());
+  if (b.is_tensor()) no_bool(op, b.tensor());
+}
+inline void triangle(const char* op, int64_t row, int64_t col) {
+  checked_numel(op, Dims{row, col});
+}
+inline void one_row(const char* op, const char* arg, const Tensor& x) {
+  if (x.ndim() != 1) raise<ShapeError>(op, ": ", arg, " has shape ", x.sizes(), "; expected one axis");
 }
 inline void sorted_rows(const char* op, const Tensor& sorted, const Tensor& values) {
   if (sorted.ndim() <= 1) return;

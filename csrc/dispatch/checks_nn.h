@@ -90,6 +90,13 @@ inline void addbmm_operands(const char* op, const Tensor& input, const Tensor& a
   broadcasts_to(op, input, Dims{a.size(1), b.size(2)});
 }
 
+// Window arguments stay below 2^31, so that sums and products of two of them and an axis stay in 64 bits.
+inline void window_argument(const char* op, const char* name, IntList values, int64_t least) {
+  constexpr int64_t kMost = INT32_MAX;
+  for (const int64_t v : values)
+    if (v < least || v > kMost) raise<ArgumentError>(op, ": ", name, " = ", values, "; expected ", least == 0 ? "0 <= " : "1 <= ", name, " <= ", kMost);
+}
+
 // Convolution. `weight` is [out, in / groups, *] (transposed: [in, out / groups, *]).
 inline void conv_arguments(const char* op, int spatial, const Tensor& x, const Tensor& weight, const Tensor& bias, IntList stride,
                            IntList padding, IntList dilation, int64_t groups, bool transposed) {
@@ -97,10 +104,8 @@ inline void conv_arguments(const char* op, int spatial, const Tensor& x, const T
   if (!is_float(x.dtype())) raise<DTypeError>(op, ": x is ", x.dtype(), "; expected a float");
   one_dtype(op, "x", x, "weight", weight), one_dtype(op, "x", x, "bias", bias);
   if (groups < 1) raise<ArgumentError>(op, ": groups = ", groups, "; expected at least 1");
+  window_argument(op, "stride", stride, 1), window_argument(op, "padding", padding, 0), window_argument(op, "dilation", dilation, 1);
   for (int d = 0; d < spatial; ++d) {
-    if (stride[d] < 1) raise<ArgumentError>(op, ": stride = ", stride, "; expected positive");
-    if (padding[d] < 0) raise<ArgumentError>(op, ": padding = ", padding, "; expected not negative");
-    if (dilation[d] < 1) raise<ArgumentError>(op, ": dilation = ", dilation, "; expected positive");
     if (weight.size(d + 2) < 1) raise<ShapeError>(op, ": weight has shape ", weight.sizes(), "; expected a kernel without empty axes");
   }
   const int64_t out = transposed ? weight.size(1) * groups : weight.size(0);
@@ -132,6 +137,9 @@ inline void conv_transpose_operands(const char* op, int64_t spatial, const Tenso
   for (int d = 0; d < spatial; ++d) {
     if (output_padding[d] < 0 || output_padding[d] >= stride[d])
       raise<ArgumentError>(op, ": output_padding = ", output_padding, "; expected 0 <= output_padding < stride");
+    int64_t length;
+    if (__builtin_mul_overflow(x.size(d + 2) - 1, stride[d], &length) || length > (int64_t{1} << 59))
+      raise<ShapeError>(op, ": x has shape ", x.sizes(), ", stride = ", stride, "; the output would have more elements than memory can address");
     if ((x.size(d + 2) - 1) * stride[d] - 2 * padding[d] + dilation[d] * (weight.size(d + 2) - 1) + output_padding[d] + 1 < 0)
       raise<ShapeError>(op, ": x has shape ", x.sizes(), ", padding = ", padding, "; the output would be empty");
   }
@@ -140,12 +148,10 @@ inline void conv_transpose_operands(const char* op, int64_t spatial, const Tenso
 inline void pool_arguments(const char* op, int64_t spatial, const Tensor& x, IntList kernel, IntList stride, IntList padding, IntList dilation) {
   if (!stride.empty() && stride.size() != static_cast<size_t>(spatial)) raise<ArgumentError>(op, ": stride = ", stride, "; expected ", spatial, " numbers");
   axes(op, "x", x, static_cast<int>(spatial) + 2);
+  window_argument(op, "kernel_size", kernel, 1), window_argument(op, "stride", stride, 1), window_argument(op, "dilation", dilation, 1);
   for (int d = 0; d < spatial; ++d) {
-    if (kernel[d] < 1) raise<ArgumentError>(op, ": kernel_size = ", kernel, "; expected positive");
-    if (!stride.empty() && stride[d] < 1) raise<ArgumentError>(op, ": stride = ", stride, "; expected positive");
     if (padding[d] < 0 || 2 * padding[d] > kernel[d])
       raise<ArgumentError>(op, ": padding = ", padding, ", kernel_size = ", kernel, "; expected 0 <= padding <= kernel_size / 2");
-    if (dilation[d] < 1) raise<ArgumentError>(op, ": dilation = ", dilation, "; expected positive");
     if (x.size(d + 2) + 2 * padding[d] < dilation[d] * (kernel[d] - 1) + 1)
       raise<ShapeError>(op, ": x has shape ", x.sizes(), ", kernel_size = ", kernel, ", padding = ", padding,
                         "; expected a padded input at least as large as the kernel");

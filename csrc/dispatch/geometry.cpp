@@ -61,7 +61,7 @@ std::optional<Dims> view_strides(IntList old_sizes, IntList old_strides, IntList
 SliceRange slice_range(int64_t n, std::optional<int64_t> start, std::optional<int64_t> end, int64_t step) {
   auto clip = [n](int64_t v) { return std::clamp(v < 0 ? v + n : v, int64_t{0}, n); };
   const int64_t from = clip(start.value_or(0)), to = clip(end.value_or(n));
-  return {from, to > from ? (to - from + step - 1) / step : 0};
+  return {from, to > from ? (to - from - 1) / step + 1 : 0};
 }
 
 }  // namespace fl

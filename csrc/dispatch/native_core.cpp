@@ -1,4 +1,5 @@
 #include "base/error.h"
+#include "dispatch/checks.h"
 #include "dispatch/geometry.h"
 #include "dispatch/native.h"
 #include "dispatch/wrap.h"
@@ -90,12 +91,15 @@ Tensor ones(IntList size, OptType dtype, OptDevice device, bool grad) {
   return filled("ones", size, 1, dtype.value_or(default_dtype()), device, grad);
 }
 Tensor full(IntList size, Scalar value, OptType dtype, OptDevice device, bool grad) {
-  return filled("full", size, value, dtype.value_or(type_of(value)), device, grad);
+  const DType type = dtype.value_or(type_of(value));
+  check::fits("full", "fill_value", type, value);
+  return filled("full", size, value, type, device, grad);
 }
 Tensor empty_like(const Tensor& x, OptType dtype, OptDevice device, bool grad) { return made(like(x, dtype, device), grad); }
 Tensor zeros_like(const Tensor& x, OptType dtype, OptDevice device, bool grad) { return filled_like(x, 0, dtype, device, grad); }
 Tensor ones_like(const Tensor& x, OptType dtype, OptDevice device, bool grad) { return filled_like(x, 1, dtype, device, grad); }
 Tensor full_like(const Tensor& x, Scalar value, OptType dtype, OptDevice device, bool grad) {
+  check::fits("full_like", "fill_value", dtype.value_or(x.dtype()), value);
   return filled_like(x, value, dtype, device, grad);
 }
 Tensor new_empty(const Tensor& x, IntList size, OptType dtype, OptDevice device, bool grad) {
@@ -108,6 +112,7 @@ Tensor new_ones(const Tensor& x, IntList size, OptType dtype, OptDevice device, 
   return filled("new_ones", size, 1, dtype.value_or(x.dtype()), device.value_or(x.device()), grad);
 }
 Tensor new_full(const Tensor& x, IntList size, Scalar value, OptType dtype, OptDevice device, bool grad) {
+  check::fits("new_full", "fill_value", dtype.value_or(x.dtype()), value);
   return filled("new_full", size, value, dtype.value_or(x.dtype()), device.value_or(x.device()), grad);
 }
 
@@ -131,7 +136,7 @@ Tensor eye(int64_t n, std::optional<int64_t> m, OptType dtype, OptDevice device,
   Tensor y = filled("eye", Dims{n, columns}, 0, dtype.value_or(default_dtype()), device, false);
   if (!y.is_meta()) {
     const int64_t k = std::min(n, columns);
-    fill_elements(alias(y, Dims{k}, Dims{columns + 1}, 0), 1);
+    if (k > 0) fill_elements(alias(y, Dims{k}, Dims{columns + 1}, 0), 1);
   }
   return made(std::move(y), grad);
 }
@@ -146,12 +151,20 @@ Tensor arange(Scalar start, Scalar end, Scalar step, OptType dtype, OptDevice de
     raise<ArgumentError>("arange: start = ", start, ", end = ", end, ", step = ", step, "; expected a step towards end");
   int64_t n = 0;
   if (whole) {
-    const int64_t a = start.as_int(), b = end.as_int(), s = step.as_int();
-    n = s > 0 ? (b > a ? (b - a + s - 1) / s : 0) : (a > b ? (a - b - s - 1) / -s : 0);
+    const __int128 s = step.as_int(), span = static_cast<__int128>(end.as_int()) - start.as_int();
+    const __int128 count = span == 0 ? 0 : (span + s - (s > 0 ? 1 : -1)) / s;
+    n = static_cast<int64_t>(std::min<__int128>(count, INT64_MAX));  // too many for any memory is refused below
   } else {
     const double count = std::ceil((end.as_double() - start.as_double()) / step.as_double());
     if (!(count < 0x1p59)) raise<ArgumentError>("arange: start = ", start, ", end = ", end, ", step = ", step, " has no finite number of elements");
     n = std::max<int64_t>(0, static_cast<int64_t>(count));
+  }
+  checked_numel("arange", Dims{n});
+  if (n > 0 && is_integral(type)) {
+    check::fits("arange", "start", type, start);
+    const __int128 last = start.as_int() + static_cast<__int128>(n - 1) * step.as_int();
+    if (last != static_cast<int64_t>(last)) raise<ArgumentError>("arange: start = ", start, ", end = ", end, ", step = ", step, " leave the range of ", type);
+    check::fits("arange", "last element", type, static_cast<int64_t>(last));
   }
   Tensor y = fresh("arange", Dims{n}, type, device);
   if (!y.is_meta())
@@ -161,6 +174,7 @@ Tensor arange(Scalar start, Scalar end, Scalar step, OptType dtype, OptDevice de
       const V a = start.as<V>(), s = step.as<V>();
       for (int64_t i = 0; i < n; ++i) {
         if constexpr (std::is_class_v<T>) out[i] = T(static_cast<float>(a + static_cast<V>(i) * s));
+        else if constexpr (std::is_integral_v<T>) out[i] = static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(i) * static_cast<uint64_t>(s));
         else out[i] = static_cast<T>(a + static_cast<V>(i) * s);
       }
     });
@@ -210,7 +224,9 @@ Tensor view(const Tensor& x, DType dtype) {
     offset = offset * from / to;
     strides = row_major(sizes);
   }
-  return Tensor(make_ref<TensorImpl>(x.impl()->storage, std::move(sizes), std::move(strides), offset, dtype));
+  Tensor y(make_ref<TensorImpl>(x.impl()->storage, std::move(sizes), std::move(strides), offset, dtype));
+  y.impl()->inference = x.impl()->inference;
+  return y;
 }
 
 Tensor reshape(const Tensor& x, IntList shape) {
@@ -262,7 +278,7 @@ Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length) {
   dim = wrap_dim("narrow", "dim", dim, x);
   const int64_t n = x.ndim() ? x.size(static_cast<int>(dim)) : 0;
   if (start < 0) start += n;
-  if (start < 0 || length < 0 || start + length > n)
+  if (start < 0 || length < 0 || start > n || length > n - start)
     raise<ArgumentError>("narrow: start = ", start, ", length = ", length, ", but axis ", dim, " has size ", n, "; expected start + length <= ", n);
   return op::slice(x, dim, start, start + length, 1);
 }
@@ -282,7 +298,7 @@ std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int64_t dim) {
   if (chunks < 1) raise<ArgumentError>("chunk: chunks = ", chunks, "; expected at least 1");
   dim = wrap_dim("chunk", "dim", dim, x);
   const int64_t n = x.ndim() ? x.size(static_cast<int>(dim)) : 0;
-  return native::split(x, std::max<int64_t>(1, (n + chunks - 1) / chunks), dim);
+  return native::split(x, std::max<int64_t>(1, n / chunks + (n % chunks != 0)), dim);
 }
 
 Tensor cat(TensorList tensors, int64_t dim) {

@@ -59,8 +59,9 @@ std::vector<Tensor> broadcast_indices(const char* name, TensorList indices) {
   return at;
 }
 Tensor values_for(const Tensor& x, TensorList at, const Tensor& values) {
-  const Tensor v = values.dtype() == x.dtype() ? values : op::cast(values, x.dtype());
+  Tensor v = values.dtype() == x.dtype() ? values : op::cast(values, x.dtype());
   const Dims shape = fl::shape::index_get(x, at);
+  while (v.ndim() > shape.size() && v.size(0) == 1) v = op::select(v, 0, 0);  // leading ones may go
   return v.sizes() == shape ? v : op::expand(v, shape);
 }
 
@@ -94,13 +95,23 @@ Tensor tile(const Tensor& x, IntList dims) {
   while (repeats.size() < x.ndim()) repeats.insert(0, 1);
   return op::repeat(x, repeats);
 }
+namespace {
+
+[[noreturn]] void too_many_repeats(const Tensor& x, int64_t repeats) {
+  raise<ShapeError>("repeat_interleave: repeats = ", repeats, " of x with shape ", x.sizes(), " give more elements than memory can address");
+}
+
+}  // namespace
+
 Tensor repeat_interleave(const Tensor& x, int64_t repeats, std::optional<int64_t> dim) {
   if (repeats < 0) raise<ArgumentError>("repeat_interleave: repeats = ", repeats, "; expected none below 0");
   if (!dim) return repeat_interleave(op::reshape(x, Dims{-1}), repeats, 0);
-  const int64_t n = x.size(static_cast<int>(*dim));
-  Tensor index = int64_tensor(Dims{n * repeats}, x);
+  const int64_t n = x.ndim() ? x.size(static_cast<int>(*dim)) : 1;
+  int64_t total;
+  if (__builtin_mul_overflow(n, repeats, &total)) too_many_repeats(x, repeats);
+  Tensor index = int64_tensor(Dims{total}, x);
   if (!index.is_meta())
-    for (int64_t i = 0; i < n * repeats; ++i) index.data<int64_t>()[i] = i / repeats;
+    for (int64_t i = 0; i < total; ++i) index.data<int64_t>()[i] = i / repeats;
   return op::index_select(x, *dim, index);
 }
 Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<int64_t> dim) {
@@ -115,7 +126,7 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<i
   for (int64_t i = 0; i < n; ++i) {
     const int64_t k = c[one ? 0 : i];
     if (k < 0) raise<ArgumentError>("repeat_interleave: repeats hold ", k, "; expected none below 0");
-    total += k;
+    if (__builtin_add_overflow(total, k, &total)) too_many_repeats(x, k);
   }
   Tensor index = int64_tensor(Dims{total}, x);
   int64_t* to = index.data<int64_t>();

@@ -39,7 +39,9 @@ Tensor pad(const Tensor& x, IntList pad, std::string_view mode, std::optional<Sc
     const int dim = x.ndim() - 1 - k;
     const int64_t n = x.sizes()[dim], before = pad[static_cast<size_t>(2 * k)], after = pad[static_cast<size_t>(2 * k + 1)];
     const int64_t most = mode == "reflect" ? n - 1 : mode == "circular" ? n : INT64_MAX;
-    if (before > most || after > most || n == 0 || n + before + after < 0)
+    int64_t size = 0;
+    const bool huge = __builtin_add_overflow(before, after, &size) || __builtin_add_overflow(size, n, &size);
+    if (before > most || after > most || n == 0 || huge || size < 0)
       raise<ShapeError>("pad: pad = ", pad, " with mode '", mode, "' on axis ", dim, " of shape ", x.sizes(), "; expected at most ", most, " on a side");
     if (before == 0 && after == 0) continue;
     Tensor core = y;

@@ -5,15 +5,9 @@
 #include "dispatch/op_types.h"
 #include "dispatch/wrap.h"
 
-#if __has_include("dispatch/shapes_reduce.h")
-#include "dispatch/shapes_reduce.h"
-#endif
-#if __has_include("dispatch/shapes_index.h")
 #include "dispatch/shapes_index.h"
-#endif
-#if __has_include("dispatch/shapes_nn.h")
 #include "dispatch/shapes_nn.h"
-#endif
+#include "dispatch/shapes_reduce.h"
 
 namespace fl::shape {
 

@@ -1,5 +1,6 @@
 #include "dispatch/wrap.h"
 
+#include "dispatch/checks.h"
 #include "ops.h"
 #include "tensor/raw.h"
 
@@ -65,7 +66,7 @@ DType dt::promote_operands(const Operand* const* operands, int n) {
   std::optional<DType> result;
   for (auto& t : by_rank) {
     if (!t) continue;
-    if (!result || kind(*t) > kind(*result)) result = result && kind(*t) < kind(*result) ? result : t;
+    if (!result || kind(*t) > kind(*result)) result = t;
   }
   return result.value_or(default_dtype());
 }
@@ -135,6 +136,23 @@ void no_such_type(const char* op, DType type) {
 }
 
 constexpr int kMaxEach = 8;
+
+// Numbers do not wrap on their way into an integer loop: what the result's type can not hold is refused, but by
+// comparisons, which are made in a type that holds both sides. Integer loops have at most one parameter, a factor.
+DType loop_type(const EachKernel& kernel, const char* op, DType type, const Operand* in, int n, const Scalar* params) {
+  const DType compute = compute_type(type);
+  if (is_float(compute)) return compute;
+  DType wide = compute;
+  for (int k = 0; k < n; ++k) {
+    if (in[k].is_tensor()) continue;
+    const Scalar v = in[k].number();
+    if (!kernel.bool_out) check::fits(op, "number", type, v);
+    else if (!holds(compute, v)) wide = DType::Int64;
+  }
+  if (kernel.bool_out) return wide;
+  check::fits(op, "factor", compute, *params);
+  return wide;
+}
 
 // Strides of x in a broadcast shape: 0 where its axis is 1 or missing.
 void expanded_strides(const Tensor& x, const Dims& shape, Dims& out) {
@@ -234,7 +252,7 @@ bool overlaps(const Tensor& out, const Tensor& x) {
 }  // namespace
 
 Tensor run_each(const EachKernel& kernel, const char* op, DType result, DType type, const Operand* in, int n, const Scalar* params) {
-  const DType compute = compute_type(type);
+  const DType compute = loop_type(kernel, op, type, in, n, params);
   const TileFn fn = kernel.get(compute);
   if (!fn) no_such_type(op, type);
   // Equal shapes and strides (or numbers) need no broadcasting.
@@ -253,8 +271,7 @@ Tensor run_each(const EachKernel& kernel, const char* op, DType result, DType ty
   if (meta && data) raise<DeviceError>(op, ": tensors on meta and on cpu in one call; expected all on one device");
   Tensor y;
   const Device device = meta ? Device{DeviceKind::Meta} : first->device();
-  if (same && first->is_contiguous()) y = empty_strided(first->sizes(), first->strides(), result, device);
-  else if (same && is_dense(*first)) y = empty_strided(first->sizes(), first->strides(), result, device);
+  if (same && is_dense(*first)) y = empty_strided(first->sizes(), first->strides(), result, device);
   else y = empty(broadcast_shape(op, in, n), result, device);
   y.impl()->inference = thread_modes().inference;
   if (meta || y.numel() == 0) return y;
@@ -276,7 +293,7 @@ Tensor run_each(const EachKernel& kernel, const char* op, DType result, DType ty
 
 void run_each_into(const EachKernel& kernel, const char* op, DType result, DType type, const Operand* in, int n,
                    const Scalar* params, const Tensor& out) {
-  const DType compute = compute_type(type);
+  const DType compute = loop_type(kernel, op, type, in, n, params);
   const TileFn fn = kernel.get(compute);
   if (!fn) no_such_type(op, type);
   const Dims shape = broadcast_shape(op, in, n);
@@ -292,7 +309,6 @@ void run_each_into(const EachKernel& kernel, const char* op, DType result, DType
   for (int k = 0; k < n; ++k)
     if (in[k].is_tensor() && overlaps(out, in[k].tensor())) {
       copies.push_back(contiguous(in[k].tensor()));
-      if (copies.back().same(in[k].tensor())) copies.back() = op::clone(in[k].tensor());
       safe[static_cast<size_t>(k)] = Operand(copies.back());
     }
   if (out.ndim() >= 3 && (out.storage().maybe_deferred() || any_deferred(safe.data(), n))) [[unlikely]] {

@@ -128,6 +128,9 @@ void Storage::grow(size_t size_bytes) {
   if (device_.kind == DeviceKind::CPU) {
     if (drop_ != drop_host_block)
       raise<ArgumentError>("resize_: the memory belongs to somebody else (NumPy or DLPack) and can not grow; clone() it first");
+    if (lent_.load(std::memory_order_relaxed) > 0)
+      raise<ArgumentError>("resize_: a NumPy array, buffer or DLPack export shares the memory, which would have to move to grow from ", size_bytes_,
+                           " to ", size_bytes, " bytes; delete the export or clone() the tensor first");
     auto* block = take_block(size_bytes);
     std::memcpy(CachingAllocator::address(block), data_, size_bytes_);
     drop_block(static_cast<CachingAllocator::Block*>(owner_));

@@ -35,8 +35,12 @@ class Storage final : public RefCounted {
   bool writable() const { return writable_; }
   Var& var() { return var_; }
 
-  // Enlarges the bytes in place of the old ones (Tensor.resize_). Throws for borrowed bytes.
+  // Enlarges the bytes in place of the old ones (Tensor.resize_). Throws for bytes that are borrowed or lent.
   void grow(size_t size_bytes);
+
+  // Somebody who knows only the address (a NumPy array, a DLPack consumer) reads or writes the bytes.
+  void lend() { lent_.fetch_add(1, std::memory_order_relaxed); }
+  void take_back() { lent_.fetch_sub(1, std::memory_order_relaxed); }
 
  private:
   friend Ref<Storage> make_ref<Storage>();
@@ -52,6 +56,7 @@ class Storage final : public RefCounted {
   void* owner_ = nullptr;
   void (*drop_)(void*) = nullptr;
   Var var_;
+  std::atomic<int32_t> lent_{0};
   Device device_;
   bool writable_ = true;
   std::atomic<Deferred*> deferred_{nullptr};

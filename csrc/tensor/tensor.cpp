@@ -3,6 +3,12 @@
 #include "base/error.h"
 
 namespace fl {
+namespace {
+
+// May overflow where a later size is 0; then nobody looks at it.
+int64_t times(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b)); }
+
+}  // namespace
 
 TensorImpl::TensorImpl(Ref<Storage> s, Dims sz, Dims st, int64_t off, DType t)
     : storage(std::move(s)), sizes(std::move(sz)), strides(std::move(st)), offset(off), dtype(t) {
@@ -13,13 +19,14 @@ TensorImpl::~TensorImpl() = default;
 
 void TensorImpl::refresh() {
   const int n = sizes.size();
+  if (n > kMaxAxes) raise<ShapeError>("a tensor of ", n, " axes; expected at most ", kMaxAxes);
   const int64_t* size = sizes.data();
   const int64_t* stride = strides.data();
   int64_t expected = 1;
   bool row = true;
   for (int i = n - 1; i >= 0; --i) {
     if (size[i] != 1 && stride[i] != expected) row = false;
-    expected *= size[i];
+    expected = times(expected, size[i]);
   }
   numel = expected;
   contiguous = row || numel == 0;
@@ -30,7 +37,7 @@ Dims row_major(IntList sizes) {
   int64_t step = 1;
   for (int i = strides.size() - 1; i >= 0; --i) {
     strides[i] = step;
-    step *= std::max<int64_t>(sizes[i], 1);
+    step = times(step, std::max<int64_t>(sizes[i], 1));
   }
   return strides;
 }

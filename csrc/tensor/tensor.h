@@ -20,13 +20,15 @@ struct AutogradMetaBase {
   virtual ~AutogradMetaBase() = default;
 };
 
+constexpr int kMaxAxes = 64;
+
 class TensorImpl final : public RefCounted {
  public:
   FL_SMALL_OBJECT
   TensorImpl(Ref<Storage> storage, Dims sizes, Dims strides, int64_t offset, DType dtype);
   ~TensorImpl() override;
 
-  // Recomputes what is derived from sizes and strides.
+  // Recomputes what is derived from sizes and strides. Throws ShapeError for more than kMaxAxes of them.
   void refresh();
 
   Ref<Storage> storage;

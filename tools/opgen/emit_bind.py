@@ -10,6 +10,8 @@ from .table import Op
 
 # PyTorch calls the first argument `input` (or `self`) and the second of a binary op `other`.
 _OTHER = {"b": "other"}
+# Arguments that say how large the result is.
+_SIZES = {("int[]", "size"), ("int", "n"), ("int", "steps")}
 
 
 def _kind(arg: Arg) -> str:
@@ -101,7 +103,10 @@ def _call(op: Op, inplace: bool) -> list[str]:
         args.append(expression)
         if a.type.spelling in ("Tensor", "Tensor?", "Operand", "Tensor[]"):
             tensors.append(a.name)
-    work = " + ".join(f"work_of({t})" for t in tensors) or "0"
+    # What is made of nothing, or is only like its tensor, is as much work as it has elements.
+    made = not tensors or op.name.startswith("new_")
+    sizes = [a.name for a in op.sig.args if made and (a.type.spelling, a.name) in _SIZES]
+    work = " + ".join(f"work_of({t})" for t in tensors + sizes) or "0"
     result = "Tensor" if inplace else op.sig.cpp_result
     out.append(f"      {result} result = without_gil({work}, [&] {{ return op::{op.name}{'_' if inplace else ''}({', '.join(args)}); }});")
     if op.sig.is_list and not inplace:

@@ -19,6 +19,7 @@
 
 #include "backend/onednn/onednn.h"
 #include "base/parallel.h"
+#include "kernels.h"
 #include "ops/conv/direct.h"
 #include "ops/matmul/gemm.h"
 #include "ops/matmul/half.h"
@@ -52,6 +53,9 @@ Conv geometry(const Dims& x, const Dims& w, const Dims& y, IntList stride, IntLi
   c.sh = one ? 1 : stride[0], c.sw = stride.back();
   c.ph = one ? 0 : padding[0], c.pw = padding.back();
   c.dh = one ? 1 : dilation[0], c.dw = dilation.back();
+  // With a single output position the stride means nothing; beyond the kernel it would only make empty phases.
+  if (c.oh == 1) c.sh = std::min(c.sh, c.dh * (c.kh - 1) + 1);
+  if (c.ow == 1) c.sw = std::min(c.sw, c.dw * (c.kw - 1) + 1);
   return c;
 }
 
@@ -521,6 +525,7 @@ namespace kernels {
 void convolution(const Tensor& x, const Tensor& weight, const Tensor& bias, IntList stride, IntList padding, IntList dilation, int64_t groups,
                  const Tensor& y) {
   if (y.numel() == 0) return;
+  if (weight.numel() == 0) return bias.defined() ? channel_expand(bias, y.sizes(), y) : zero(y);  // no input channels
   const auto shape = shape_of(x.sizes(), weight.sizes(), y.sizes(), stride, padding, dilation, groups);
   if (channels_last(x, y) && onednn::conv_forward(shape, true, ChannelRows(x).matrix(), weight, bias, ChannelRows::fresh(y).matrix())) return;
   if (use_onednn(Part::Forward, x.dtype(), weight.sizes(), y.sizes(), stride, groups) && onednn::conv_forward(shape, false, x, weight, bias, y)) return;

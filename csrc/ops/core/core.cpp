@@ -10,6 +10,11 @@ namespace {
 
 int to_int(int64_t v) { return static_cast<int>(v); }
 
+// The stride of every step-th element. It overflows only where there is a single one, which has no neighbour.
+int64_t stepped(int64_t stride, int64_t step) {
+  int64_t out;
+  return __builtin_mul_overflow(stride, step, &out) ? stride : out;
+}
 
 // A [..] expanded to a shape: strides 0 where repeated.
 Tensor expanded(const Tensor& x, IntList size) {
@@ -130,7 +135,7 @@ Tensor slice(const Tensor& x, int64_t dim, std::optional<int64_t> start, std::op
   const SliceRange range = slice_range(sizes[d], start, end, step);
   const int64_t offset = x.offset() + (range.length ? range.start * strides[d] : 0);
   sizes[d] = range.length;
-  strides[d] *= step;
+  strides[d] = stepped(strides[d], step);
   return alias(x, std::move(sizes), std::move(strides), offset);
 }
 
@@ -170,7 +175,7 @@ Tensor unfold(const Tensor& x, int64_t dimension, int64_t size, int64_t step) {
   const int d = to_int(dimension);
   const int64_t stride = strides[d];
   sizes[d] = (sizes[d] - size) / step + 1;
-  strides[d] = stride * step;
+  strides[d] = stepped(stride, step);
   sizes.push_back(size);
   strides.push_back(stride);
   return alias(x, std::move(sizes), std::move(strides), x.offset());

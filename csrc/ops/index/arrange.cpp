@@ -12,6 +12,7 @@ namespace {
 void triangle(const Tensor& x, int64_t diagonal, bool lower, const Tensor& y) {
   const int64_t cols = x.size(-1), rows = x.size(-2), lines = y.numel() / std::max<int64_t>(1, cols);
   if (y.numel() == 0) return;
+  diagonal = std::clamp(diagonal, -rows - 1, cols + 1);
   const int64_t item = static_cast<int64_t>(x.item_bytes());
   const char* s = static_cast<const char*>(x.data());
   char* d = static_cast<char*>(y.data());
@@ -57,7 +58,7 @@ void roll(const Tensor& x, IntList shifts, std::optional<IntList> dims, const Te
   Dims total(x.ndim());
   for (size_t i = 0; i < dims->size(); ++i) {
     const int d = static_cast<int>((*dims)[i] < 0 ? (*dims)[i] + x.ndim() : (*dims)[i]);
-    total[d] = ((total[d] + shifts[i]) % x.size(d) + x.size(d)) % x.size(d);
+    total[d] = ((total[d] + shifts[i] % x.size(d)) % x.size(d) + x.size(d)) % x.size(d);
   }
   auto piece = [&](auto&& self, int d, Dims size, int64_t from, int64_t to) -> void {
     if (d == x.ndim()) {
@@ -108,7 +109,7 @@ void repeat(const Tensor& x, IntList repeats, const Tensor& y) {
 }
 void repeat_backward(const Tensor& dy, IntList shape, IntList repeats, const Tensor& dx) {
   const int n = static_cast<int>(repeats.size());
-  bool reduced[64] = {};
+  bool reduced[2 * kMaxAxes] = {};
   for (int i = 0; i < n; ++i) reduced[2 * i] = true;
   const DType type = dx.dtype() == DType::Float64 ? DType::Float64 : is_float(dx.dtype()) ? DType::Float32 : DType::Int64;
   reduce_mask({.fold = Fold::Sum}, type, interleaved(dy, padded(shape, n), repeats), reduced, dx);
@@ -131,14 +132,19 @@ Tensor triangle_indices(int64_t rows, int64_t cols, int64_t offset, bool lower) 
     first = lower ? 0 : std::clamp<int64_t>(i + offset, 0, cols);
     last = lower ? std::clamp<int64_t>(i + offset + 1, 0, cols) : cols;
   };
-  int64_t n = 0, first, last;
-  for (int64_t i = 0; i < rows; ++i) {
-    range(i, first, last);
-    n += last - first;
-  }
+  offset = std::clamp(offset, -rows - 1, cols + 1);
+  // Rows without elements are left out: every step of the loops writes something.
+  const int64_t begin = lower ? std::clamp<int64_t>(-offset, 0, rows) : 0, end = cols == 0 ? begin : lower ? rows : std::clamp<int64_t>(cols - offset, 0, rows);
+  // Row i of the lower triangle has min(cols, i + offset + 1) elements: a ramp, then whole rows.
+  auto below = [&](int64_t k) {
+    const int64_t i0 = std::clamp<int64_t>(-k, 0, rows), count = rows - i0, a = i0 + k + 1, ramp = std::clamp<int64_t>(cols - a, 0, count);
+    return static_cast<int64_t>(static_cast<__int128>(ramp) * a + static_cast<__int128>(ramp) * (ramp - 1) / 2 + static_cast<__int128>(count - ramp) * cols);
+  };
+  const int64_t n = lower ? below(offset) : rows * cols - below(offset - 1);
+  int64_t first, last;
   Tensor out = empty(Dims{2, n}, DType::Int64);
   int64_t *row = out.data<int64_t>(), *col = row + n;
-  for (int64_t i = 0; i < rows; ++i) {
+  for (int64_t i = begin; i < end; ++i) {
     range(i, first, last);
     for (int64_t j = first; j < last; ++j) *row++ = i, *col++ = j;
   }

@@ -1,3 +1,6 @@
+#include <cmath>
+#include <vector>
+
 #include "dispatch/checks_index.h"
 #include "dispatch/each.h"
 #include "ops/reduce/reduce.h"
@@ -29,6 +32,17 @@ void no_zero_divisor(const char* op, const Operand& a, const Operand& b) {
   const Tensor all = empty(IntList(), DType::Bool);
   kernels::reduce({.fold = Fold::All}, DType::Int64, x, {}, all);
   if (!*all.data<bool>()) raise<ArgumentError>(op, ": integer division by a divisor that holds 0");
+}
+
+void histogram_range(const char* op, const Tensor& x, double low, double high) {
+  if (!std::isfinite(low) || !std::isfinite(high)) raise<ArgumentError>(op, ": min = ", low, ", max = ", high, "; expected a finite range");
+  if (low > high) raise<ArgumentError>(op, ": min = ", low, ", max = ", high, "; expected min <= max");
+  if (low < high || x.is_meta() || !is_float(x.dtype())) return;
+  const Tensor wide = empty(x.sizes(), DType::Float64);
+  copy_elements(wide, x);
+  const double* v = wide.data<double>();
+  for (int64_t i = 0; i < wide.numel(); ++i)
+    if (!std::isfinite(v[i])) raise<ArgumentError>(op, ": x holds ", v[i], ", so that its range is not finite; give min and max");
 }
 
 void enough_source(const char* op, const Tensor& mask, const Tensor& source) {

@@ -11,7 +11,7 @@ namespace fl::kernels {
 Tensor bincount(const Tensor& x_in, const Tensor& weights, int64_t minlength) {
   const Tensor x = as_int64(x_in);
   const int64_t* v = x.data<int64_t>();
-  int64_t size = minlength;
+  int64_t size = minlength;  // what the values are was checked: + 1 does not overflow
   for (int64_t i = 0; i < x.numel(); ++i) size = std::max(size, v[i] + 1);
   if (!weights.defined()) {
     Tensor y = empty(Dims{size}, DType::Int64);

@@ -320,6 +320,11 @@ void batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& runni
   const DType t = wx.dtype();
   const Tensor ww = converted(weight, t), wb = converted(bias, t);
   const Channels s = channels_of(x);
+  if (x.numel() == 0 && training) {  // an empty batch has no statistics, and leaves the running ones alone
+    fill_elements(mean, Scalar(0));
+    fill_elements(rstd, Scalar(0));
+    return;
+  }
   visit_float(t, [&](auto zero) {
     using T = decltype(zero);
     T *pm = mean.data<T>(), *pr = rstd.data<T>();

@@ -95,7 +95,7 @@ void logsumexp(const Tensor& x, IntList dim, bool, const Tensor& y) {
 
 // x summed over the axes along which `shape` was broadcast to give x's shape.
 void sum_to(const Tensor& x, IntList shape, const Tensor& y) {
-  bool reduced[64] = {};
+  bool reduced[kMaxAxes] = {};
   const int lead = x.ndim() - static_cast<int>(shape.size());
   for (int i = 0; i < x.ndim(); ++i) reduced[i] = i < lead || shape[static_cast<size_t>(i - lead)] != x.size(i);
   reduce_mask({.fold = Fold::Sum}, fold_type(y.dtype()), x, reduced, y);

@@ -345,7 +345,7 @@ void reduce_mask(const Reduction& how, DType compute, const Tensor& x, const boo
 }
 
 void reduce(const Reduction& how, DType compute, const Tensor& x, std::optional<IntList> dims, const Tensor& out) {
-  bool reduced[64] = {};
+  bool reduced[kMaxAxes] = {};
   const bool all = !dims || dims->empty();
   for (int i = 0; i < x.ndim(); ++i) reduced[i] = all;
   if (!all)

@@ -1,0 +1,16 @@
+// Reductions' gradients that have a choice in them.
+#include <cmath>
+
+#include "dispatch/native.h"
+#include "ops.h"
+
+namespace fl::native {
+
+Tensor vector_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& y, double ord, std::optional<IntList> dim, bool keepdim) {
+  const Tensor norm = op::expand_reduced(y, x.sizes(), dim, keepdim);
+  Tensor slope = dy;
+  if (std::isinf(ord)) slope = op::div(dy, op::sum(op::eq(op::abs(x), norm), dim, keepdim));
+  return op::norm_slope(op::expand_reduced(slope, x.sizes(), dim, keepdim), x, norm, ord);
+}
+
+}  // namespace fl::native

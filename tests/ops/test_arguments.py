@@ -1,0 +1,111 @@
+"""What single ops refuse, and gradients at points where a formula has a choice."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+import flambeau as fl
+from flambeau._C import ops
+
+NAN, INF = math.nan, math.inf
+
+
+# ---------------------------------------------------------------- norms
+
+
+@pytest.mark.parametrize(
+    ("p", "values", "expected"),
+    [
+        (INF, [3.0, -3.0, 1.0], [0.5, -0.5, 0.0]),
+        (INF, [1.0, 2.0, -4.0], [0.0, 0.0, -1.0]),
+        (INF, [0.0, 0.0], [0.0, 0.0]),
+        (-INF, [2.0, -2.0, 2.0, 5.0], [1 / 3, -1 / 3, 1 / 3, 0.0]),
+    ],
+)
+def test_the_largest_share_the_gradient_of_a_norm(p, values, expected):
+    x = fl.tensor(values, dtype=fl.float64, requires_grad=True)
+    x.norm(p).backward()
+    assert x.grad.tolist() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("keepdim", [False, True])
+def test_ties_are_counted_along_the_reduced_axes(keepdim):
+    x = fl.tensor([[3.0, -3.0, 1.0], [2.0, 4.0, 2.0]], requires_grad=True)
+    x.norm(INF, 1, keepdim).sum().backward()
+    assert x.grad.tolist() == [[0.5, -0.5, 0.0], [0.0, 1.0, 0.0]]
+
+
+# ---------------------------------------------------------------- bool is no number to subtract
+
+BOOL_MINUS = {
+    "sub": lambda m: m - m,
+    "number": lambda m: m - 1,
+    "reversed": lambda m: 1 - m,
+    "float": lambda m: fl.ones(2) - m,
+    "function": lambda m: fl.sub(m, m),
+    "rsub": lambda m: fl.rsub(m, 1),
+    "in place": lambda m: m.sub_(m),
+    "neg": lambda m: -m,
+    "neg_": lambda m: m.neg_(),
+}
+
+
+@pytest.mark.parametrize("call", BOOL_MINUS.values(), ids=BOOL_MINUS.keys())
+def test_minus_of_bool_is_refused(call):
+    with pytest.raises(fl.DTypeError, match="not defined for a bool tensor; use ~"):
+        call(fl.tensor([True, False]))
+
+
+# ---------------------------------------------------------------- probabilities
+
+
+@pytest.mark.parametrize("dtype", [fl.float16, fl.bfloat16, fl.float32, fl.float64], ids=lambda t: t.name)
+@pytest.mark.parametrize("bad", [1.5, -0.5, INF])
+def test_binary_cross_entropy_names_what_is_no_probability(dtype, bad):
+    x = fl.full((3, 5000), 0.5, dtype=dtype)
+    x[1, 4321] = bad
+    x[2, 0] = 7
+    text = rf"binary_cross_entropy: x\[1, 4321\] = {bad}; expected all elements between 0 and 1"
+    with pytest.raises(ValueError, match=text):
+        ops.binary_cross_entropy(x, fl.zeros(3, 5000, dtype=dtype))
+
+
+def test_binary_cross_entropy_takes_the_ends_and_nan():
+    x = fl.tensor([0.0, 1.0, NAN])
+    assert ops.binary_cross_entropy(x, fl.tensor([0.0, 1.0, 0.0]), reduction=0)[:2].tolist() == [0, 0]
+    assert ops.binary_cross_entropy(x, fl.zeros(3)).isnan()
+    column = fl.full((4, 2), 0.5)
+    column[:, 1] = 2
+    assert ops.binary_cross_entropy(column[:, 0], fl.zeros(4)).item() == pytest.approx(math.log(2))
+
+
+@pytest.mark.parametrize("p", [2.0, -0.5, NAN])
+def test_bernoulli_refuses_what_is_no_probability(p):
+    with pytest.raises(ValueError, match=r"bernoulli: p\[1\] = .*; expected all elements between 0 and 1"):
+        fl.bernoulli(fl.tensor([0.5, p]))
+    with pytest.raises(ValueError, match=r"bernoulli: p = "):
+        fl.bernoulli(fl.tensor(p))
+
+
+# ---------------------------------------------------------------- histograms
+
+
+@pytest.mark.parametrize(
+    ("values", "low", "high", "match"),
+    [
+        ([1.0, NAN], 0.0, 0.0, "holds nan, so that its range is not finite"),
+        ([1.0, -INF], 0.0, 0.0, "holds -inf"),
+        ([1.0], 2.0, 1.0, "min = 2, max = 1; expected min <= max"),
+        ([1.0], 0.0, INF, "expected a finite range"),
+        ([1.0], NAN, 1.0, "expected a finite range"),
+    ],
+)
+def test_histc_wants_a_range(values, low, high, match):
+    with pytest.raises(ValueError, match=match):
+        fl.histc(fl.tensor(values), 4, low, high)
+
+
+def test_histc_leaves_out_what_is_outside():
+    assert fl.histc(fl.tensor([1.0, INF, NAN, 5.0]), 2, 0.0, 2.0).tolist() == [0, 1]
