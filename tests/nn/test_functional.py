@@ -354,10 +354,10 @@ def test_adaptive_max_pool_takes_the_largest_of_each_window():
 
 
 @pytest.mark.parametrize("input, target, text", [
-    ([0.5, 1.5], [0.0, 1.0], "input has elements from 0.5 to 1.5; expected probabilities"),
-    ([-0.1, 0.5], [0.0, 1.0], "input has elements from -0.1"),
-    ([0.5, 0.5], [0.0, 2.0], "target has elements from 0 to 2"),
-    ([0.5, float("nan")], [0.0, 1.0], "input has elements"),
+    ([0.5, 1.5], [0.0, 1.0], r"x\[1\] = 1.5; expected all elements between 0 and 1"),
+    ([-0.1, 0.5], [0.0, 1.0], r"x\[0\] = -0.1"),
+    ([0.5, 0.5], [0.0, 2.0], r"target\[1\] = 2"),
+    ([0.5, float("nan")], [0.0, 1.0], r"x\[1\] = nan"),
 ])  # fmt: skip
 def test_binary_cross_entropy_wants_probabilities(input, target, text):
     with pytest.raises(ValueError, match=f"binary_cross_entropy: {text}"):

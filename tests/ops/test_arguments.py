@@ -72,10 +72,11 @@ def test_binary_cross_entropy_names_what_is_no_probability(dtype, bad):
         ops.binary_cross_entropy(x, fl.zeros(3, 5000, dtype=dtype))
 
 
-def test_binary_cross_entropy_takes_the_ends_and_nan():
-    x = fl.tensor([0.0, 1.0, NAN])
-    assert ops.binary_cross_entropy(x, fl.tensor([0.0, 1.0, 0.0]), reduction=0)[:2].tolist() == [0, 0]
-    assert ops.binary_cross_entropy(x, fl.zeros(3)).isnan()
+def test_binary_cross_entropy_takes_the_ends():
+    x = fl.tensor([0.0, 1.0])
+    assert ops.binary_cross_entropy(x, x, reduction=0).tolist() == [0, 0]
+    with pytest.raises(ValueError, match=r"x\[0\] = nan"):
+        ops.binary_cross_entropy(fl.tensor([NAN]), fl.zeros(1))
     column = fl.full((4, 2), 0.5)
     column[:, 1] = 2
     assert ops.binary_cross_entropy(column[:, 0], fl.zeros(4)).item() == pytest.approx(math.log(2))

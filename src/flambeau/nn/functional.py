@@ -923,19 +923,6 @@ def huber_loss(
     return _weighted_reduce("huber_loss", loss, weight, reduction)
 
 
-def _check_probabilities(op: str, **given: Tensor) -> None:
-    """One reduction per tensor; NaN is no probability."""
-    for name, x in given.items():
-        if x.numel() == 0 or x.is_meta:
-            continue
-        low, high = (bound.item() for bound in ops.aminmax(x.detach()))
-        if not (low >= 0 and high <= 1):
-            raise ValueError(
-                f"{op}: {name} has elements from {low:g} to {high:g}; expected probabilities, 0 to 1"
-                + (" (binary_cross_entropy_with_logits takes logits)" if name == "input" else "")
-            )
-
-
 def binary_cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -951,7 +938,6 @@ def binary_cross_entropy(
         [0, 1].
     """
     _same_shape("binary_cross_entropy", input, target)
-    _check_probabilities("binary_cross_entropy", input=input, target=target)
     kind = _reduction("binary_cross_entropy", _legacy(size_average, reduce, reduction))
     if weight is not None and weight.shape != input.shape:
         weight = weight.expand(input.shape)
