@@ -348,3 +348,20 @@ def test_wrong_reshapes(shape, text):
 def test_wrong_views(call, kind, text):
     with pytest.raises(kind, match=text):
         call(fl.zeros(3, 4))
+
+
+@pytest.mark.parametrize("index", [(slice(None), [0, 1]), ([0, 2], slice(1, 3)), (Ellipsis, [1, 1]), (None, [0, 1], slice(None), [2, 0])], ids=str)
+def test_gradient_through_slices_beside_lists(index):
+    x = fl.randn(4, 5, 3, requires_grad=True)
+    w = fl.randn(x.detach()[index].shape)
+    (x[index] * w).sum().backward()
+    expected = np.zeros((4, 5, 3), dtype=np.float32)
+    np.add.at(expected, index, w.numpy())
+    np.testing.assert_allclose(x.grad.numpy(), expected, rtol=1e-6)
+    x.grad = None
+    y = x * 1
+    y[index] = 7.0
+    y.sum().backward()
+    kept = np.ones((4, 5, 3), dtype=np.float32)
+    kept[index] = 0
+    np.testing.assert_allclose(x.grad.numpy(), kept)

@@ -313,7 +313,7 @@ class NodeWriter:
         out += [f"  Ref<{self.name}> node;", "  if (record) {", f"    node = make_ref<{self.name}>();"]
         for a in self.inputs:
             if a.type.spelling == "Tensor[]":
-                out.append(f"    for (const Tensor& t : {a.name}) node->edges.push_back(gradient_edge(t));")
+                out.append(f"    for (const Tensor& t : {a.name}) node->edges.push_back(edge_of(t));")
             else:
                 out.append(f"    node->edges.push_back(edge_of({a.name}));")
         outs = set(self.outs())

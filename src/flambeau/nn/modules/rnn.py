@@ -6,8 +6,9 @@ sequence; the loop over time then costs one product with the hidden state and on
     x [T, B, I] --linear--> gx [T, B, G]          once
     for t:  gh = h W_hh^T + b_hh;  h = cell(gx[t], gh, h)
 
-For LSTM and GRU that loop is one op (`lstm_sequence`, `gru_sequence`). A PackedSequence runs the loop here over its shrinking batches: going forward the rows that end are
-cut off and kept, going backward they join when their last step comes.
+For LSTM and GRU that loop is one op (`lstm_sequence`, `gru_sequence`). A PackedSequence runs the loop here,
+over its shrinking batches: going forward the rows that end are cut off and kept, going backward they join
+when their last step comes.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def _run(
     assert w_ih is not None and w_hh is not None
     if sizes is None and x.shape[0] and mode == "LSTM":
         bias = b_ih if b_hh is None or b_ih is None else b_ih + b_hh
-        ys, h, c = ops.lstm_sequence(ops.linear(x, w_ih, bias), *state, w_hh, reverse)
+        ys, h, c = ops.lstm_sequence(ops.linear(x, w_ih, bias), state[0], state[1], w_hh, reverse)
         return ys, (h, c)
     if sizes is None and x.shape[0] and mode == "GRU":
         ys, h = ops.gru_sequence(ops.linear(x, w_ih, b_ih), state[0], w_hh, b_hh, reverse)
