@@ -25,7 +25,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import harness
-from models import MODELS, program_named
+import numpy as np
+from models import MODELS, compare, program_named
 from models.program import Settings
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -247,42 +248,61 @@ def check(
 ) -> bool:
     """Compares the libraries on the same weights, without dropout; True if all models agree.
 
-    Predictions; the losses of a few training steps; the gradients of the first; the buffers (the
-    statistics of batch normalization) at the end.
+    Predictions; the losses of a few training steps; the gradients of the first; at the end what the
+    optimizer has changed and the buffers (the statistics of batch normalization). The truth is PyTorch's
+    float64.
     """
-    import numpy as np
-    from models.compare import TOLERANCES, errors
-
-    ours, theirs = libraries
-    tolerances = TOLERANCES[args.dtype]
     agree = True
     for name in names:
-        with tempfile.TemporaryDirectory() as folder:
-            files = {library: str(pathlib.Path(folder, library.module)) for library in libraries}
-            job = {
-                "model": name,
-                "mode": "check",
-                "threads": args.threads,
-                "settings": asdict(Settings(dtype=args.dtype)),
-            }
-            try:
-                for library, weights in ((theirs, None), (ours, f"{files[theirs]}.npz")):
-                    say(f"{name}: {library.title}")
-                    run_job(library, job | {"weights": weights, "out": files[library]})
-                with np.load(f"{files[ours]}.npz") as a, np.load(f"{files[theirs]}.npz") as b:
-                    found = errors(a, b)
-            except Unavailable as error:
-                print(f"{name}: not available: {error}")
-                continue
-            except (harness.ChildError, ValueError) as error:
-                agree = False
-                print(f"{name}: FAILED: {error}")
-                continue
-        good = all(found[kind] <= tolerances[kind] for kind in found)
+        say(f"checking {name}")
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                good, text = check_one(name, *libraries, args, pathlib.Path(folder))
+        except Unavailable as error:
+            good, text = True, f"not available: {error}"
+        except (harness.ChildError, ValueError) as error:
+            good, text = False, f"FAILED: {error}"
         agree = agree and good
-        values = ", ".join(f"{kind} {error:.1e}" for kind, error in sorted(found.items()))
-        print(f"{name}: {'agrees' if good else 'DIFFERS'}: relative errors: {values}", flush=True)
+        print(f"{name}: {text}", flush=True)
     return agree
+
+
+def check_one(
+    name: str, ours: harness.Library, theirs: harness.Library, args: argparse.Namespace,
+    folder: pathlib.Path,
+) -> tuple[bool, str]:  # fmt: skip
+    """Whether they agree on this model, and the errors of both.
+
+    Raises:
+        Unavailable: a library does not have the dtype.
+        harness.ChildError: a library failed.
+        ValueError: the models are not the same.
+    """
+    start = folder / "theirs.npz"
+    arrays = []
+    for library, file, dtype in (
+        (theirs, start, args.dtype),
+        (ours, folder / "ours.npz", args.dtype),
+        (theirs, folder / "truth.npz", "float64"),
+    ):
+        job = {
+            "model": name,
+            "mode": "check",
+            "threads": args.threads,
+            "settings": asdict(Settings(dtype=dtype)),
+            "weights": str(start) if start.exists() else None,
+            "out": str(file),
+        }
+        run_job(library, job)
+        with np.load(file) as loaded:
+            arrays.append(dict(loaded))
+    their_arrays, our_arrays, truth = arrays
+    compare.same_form(our_arrays, their_arrays)
+    mine, other = compare.errors(our_arrays, truth), compare.errors(their_arrays, truth)
+    bad = [kind for kind in mine if not compare.agrees(kind, mine[kind], other[kind], args.dtype)]
+    values = ", ".join(f"{kind} {mine[kind]:.1e} ({other[kind]:.1e})" for kind in sorted(mine))
+    verdict = f"DIFFERS in {', '.join(bad)}" if bad else "agrees"
+    return not bad, f"{verdict}; relative errors (PyTorch's): {values}"
 
 
 def rows(entries: Sequence[Entry]) -> list[list[str]]:
@@ -292,7 +312,7 @@ def rows(entries: Sequence[Entry]) -> list[list[str]]:
         best = e.best
         table.append(
             [
-                e.program.title if e.mode == "train" else e.program.title.partition(",")[0],
+                e.program.title if e.mode == "train" else e.program.title.partition(", batch")[0],
                 f"{e.program.item}/s",
                 _throughput(e.ours),
                 _throughput(e.default),
@@ -307,9 +327,7 @@ def rows(entries: Sequence[Entry]) -> list[list[str]]:
         )
     mean = means(entries)
     to_default, to_best, memory = (_ratio(value) for value in mean.values())
-    table.append(
-        ["geometric mean", "", "", "", "", to_default, to_best, "", "", "", memory]
-    )
+    table.append(["geometric mean", "", "", "", "", to_default, to_best, "", "", "", memory])
     return table
 
 
@@ -460,7 +478,8 @@ def _command(args: argparse.Namespace) -> str:
     for name in ("models", "rounds", "seconds", "threads", "dtype"):
         value = getattr(args, name)
         if value != parser().get_default(name):
-            parts.append(f"--{name} {value}")
+            shown = f"{value:g}" if isinstance(value, float) else value
+            parts.append(f"--{name} {shown}")
     parts += [f"--{name}" for name in ("train", "infer") if getattr(args, name)]
     return " ".join(parts)
 

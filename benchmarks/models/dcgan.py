@@ -44,13 +44,13 @@ def generator(T: Any) -> Any:
 def discriminator(T: Any) -> Any:
     """[B, 3, 64, 64] to [B] logits."""
     nn = T.nn
-    layers = [nn.Conv2d(3, WIDTH, 4, 2, 1, bias=False), nn.LeakyReLU(0.2, inplace=True)]
+    layers = [nn.Conv2d(3, WIDTH, 4, 2, 1, bias=False), nn.LeakyReLU(0.2)]
     n_in = WIDTH
     for n_out in (2 * WIDTH, 4 * WIDTH, 8 * WIDTH):
         layers += [
             nn.Conv2d(n_in, n_out, 4, 2, 1, bias=False),
             nn.BatchNorm2d(n_out),
-            nn.LeakyReLU(0.2, inplace=True),
+            nn.LeakyReLU(0.2),
         ]
         n_in = n_out
     layers += [nn.Conv2d(n_in, 1, 4, 1, 0, bias=False), nn.Flatten(0)]
@@ -80,10 +80,9 @@ class Dcgan(Program):
 
     def step(self) -> Any:
         """The discriminator on real and on made pictures, then the generator."""
-        T = self.T
         net_g, net_d = self.modules["generator"], self.modules["discriminator"]
         (noise,), real = self.inputs, self.targets
-        ones, zeros = T.ones(real.size(0)), T.zeros(real.size(0))
+        ones, zeros = real.new_ones(real.size(0)), real.new_zeros(real.size(0))
 
         net_d.zero_grad()
         with self.autocast():

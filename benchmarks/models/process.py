@@ -94,7 +94,7 @@ def check(program: Any, weights: str | None, out: str) -> dict[str, Any]:
             keep("weight", prefix, name, tensor)
     program.train(False)
     for i, tensor in enumerate(flat(program.predict())):
-        keep("prediction", "", str(i), tensor.float())
+        keep("prediction", "", str(i), tensor.double())
     program.train()
     losses = [program.step().item()]
     for prefix, module in program.modules.items():
@@ -102,6 +102,9 @@ def check(program: Any, weights: str | None, out: str) -> dict[str, Any]:
             keep("gradient", prefix, name, parameter.grad)
     losses += [program.step().item() for _ in range(CHECKED_STEPS - 1)]
     for prefix, module in program.modules.items():
+        for name, parameter in module.named_parameters():
+            keep("update", prefix, name, parameter.double())
+            arrays[f"update/{prefix}/{name}"] -= arrays[f"weight/{prefix}/{name}"]
         for name, tensor in module.named_buffers():
             keep("buffer", prefix, name, tensor)
     arrays["loss"] = np.array(losses)
@@ -138,7 +141,7 @@ def main(argv: list[str]) -> int:
     T.set_num_threads(job["threads"])
     settings = Settings(**job["settings"])
     result: dict[str, Any] = {"version": T.__version__, "baseline_mb": baseline}
-    if settings.dtype != "float32" and not hasattr(T, "autocast"):
+    if settings.dtype == "bfloat16" and not hasattr(T, "autocast"):
         print(json.dumps(result | {"unavailable": f"{job['library']} has no autocast"}))
         return 0
     kind = program_named(job["model"])

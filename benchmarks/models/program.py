@@ -18,7 +18,7 @@ class Settings:
 
     channels_last: bool = False
     fused: bool = False
-    dtype: str = "float32"
+    dtype: str = "float32"  # bfloat16: by autocast; float64: the whole model
 
     @property
     def title(self) -> str:
@@ -48,8 +48,10 @@ class Program:
         self.settings = settings
         self.training = True
         self.modules: dict[str, Any] = self.networks()
-        if settings.channels_last:
-            for module in self.modules.values():
+        for module in self.modules.values():
+            if settings.dtype == "float64":
+                module.double()
+            if settings.channels_last:
                 module.to(memory_format=T.channels_last)
         options = {"fused": True} if settings.fused else {}
         self.optimizers = {
@@ -102,12 +104,14 @@ class Program:
 
     def autocast(self) -> Any:
         """The context of the forward pass."""
-        if self.settings.dtype == "float32":
+        if self.settings.dtype != "bfloat16":
             return contextlib.nullcontext()
-        return self.T.autocast("cpu", dtype=getattr(self.T, self.settings.dtype))
+        return self.T.autocast("cpu", dtype=self.T.bfloat16)
 
     def _tensor(self, array: np.ndarray) -> Any:
         tensor = self.T.from_numpy(array)
+        if self.settings.dtype == "float64" and tensor.is_floating_point():
+            tensor = tensor.double()
         if self.settings.channels_last and tensor.dim() == 4:
             return tensor.contiguous(memory_format=self.T.channels_last)
         return tensor
@@ -128,7 +132,7 @@ class Classifier(Program):
 
     item = "image"
     images = True
-    lr: ClassVar[float] = 0.01
+    lr: ClassVar[float] = 1e-3
     weight_decay: ClassVar[float] = 1e-4
 
     def data(self, rng: np.random.Generator, n: int) -> tuple[tuple[np.ndarray, ...], np.ndarray]:

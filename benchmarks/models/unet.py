@@ -39,9 +39,7 @@ def unet(T: Any) -> Any:
             self.ups = nn.ModuleList(
                 nn.ConvTranspose2d(a, b, 2, stride=2) for a, b in zip(widths[:-1], widths[1:])
             )
-            self.convs = nn.ModuleList(
-                DoubleConv(a, b) for a, b in zip(widths[:-1], widths[1:])
-            )
+            self.convs = nn.ModuleList(DoubleConv(a, b) for a, b in zip(widths[:-1], widths[1:]))
             self.head = nn.Conv2d(width, n_classes, 1)
 
         def forward(self, x: Any) -> Any:

@@ -44,7 +44,6 @@ class Vgg19(Classifier):
     name = "vgg19"
     title = "VGG-19, 224x224, batch 2, SGD"
     batch = 2
-    lr = 1e-3
     weight_decay = 5e-4
 
     def networks(self) -> dict[str, Any]:

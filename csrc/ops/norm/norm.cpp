@@ -97,12 +97,8 @@ void batch_stats(const T* x, const Channels& s, double eps, T* mean, T* rstd, do
 template <class T>
 void batch_affine(const T* x, T* y, const Channels& s, const T* scale, const T* shift) {
   if (s.plane == 1) {
-    const int64_t blocks = (s.c + 63) / 64;
     parallel_for(0, s.n, std::max<int64_t>(1, 16384 / (s.c + 1)), [&](int64_t n0, int64_t n1) {
-      for (int64_t b = 0; b < blocks; ++b) {
-        const int64_t c = b * 64;
-        FL_PICK(norm_col_affine)(x + n0 * s.c + c, y + n0 * s.c + c, n1 - n0, s.c, std::min<int64_t>(64, s.c - c), scale + c, shift + c);
-      }
+      FL_PICK(norm_col_affine)(x + n0 * s.c, y + n0 * s.c, n1 - n0, s.c, s.c, scale, shift);
     });
     return;
   }
@@ -386,13 +382,9 @@ void batch_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight
     if (!needs_x) return;
     T* po = out.wide.data<T>();
     if (s.plane == 1) {
-      const int64_t blocks = (s.c + 63) / 64;
       parallel_for(0, s.n, std::max<int64_t>(1, 16384 / (s.c + 1)), [&](int64_t n0, int64_t n1) {
-        for (int64_t k = 0; k < blocks; ++k) {
-          const int64_t at = k * 64, from = n0 * s.c + at;
-          FL_PICK(norm_col_combine)(pd + from, px + from, po + from, n1 - n0, s.c, std::min<int64_t>(64, s.c - at), pm + at, a.data() + at,
-                                    b.data() + at, c.data() + at);
-        }
+        const int64_t from = n0 * s.c;
+        FL_PICK(norm_col_combine)(pd + from, px + from, po + from, n1 - n0, s.c, s.c, pm, a.data(), b.data(), c.data());
       });
       return;
     }

@@ -15,7 +15,7 @@
   FL_SIMD_KERNEL(void, norm_affine_##suffix, const T* x, T* y, int64_t n, T scale, T shift)                                          \
   /* dx = a * dy + b * (x - mean) + c */                                                                                             \
   FL_SIMD_KERNEL(void, norm_combine_##suffix, const T* dy, const T* x, T* dx, int64_t n, T mean, T a, T b, T c)                      \
-  /* Columns of a matrix with rows `ld` apart: `width` <= 64 of them. */                                                             \
+  /* Columns of a matrix with rows `ld` apart: `width` of them, at most 64 for sums. */                                                             \
   /* means, and sums of squares about them */                                                                                       \
   FL_SIMD_KERNEL(void, norm_col_stats_##suffix, const T* x, int64_t rows, int64_t ld, int64_t width, double* mean, double* squares)  \
   FL_SIMD_KERNEL(void, norm_col_dots_##suffix, const T* dy, const T* x, int64_t rows, int64_t ld, int64_t width, const T* mean,      \
