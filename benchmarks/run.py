@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 import harness
 import table
-from suites import SUITES
+from suites import DEFAULT, SUITES
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.rounds < 1 or args.threads < 1:
         parser.error("--rounds and --threads must be at least 1")
 
-    chosen = SUITES if args.suite == "all" else {args.suite: SUITES[args.suite]}
+    chosen = {name: SUITES[name] for name in (DEFAULT if args.suite == "all" else (args.suite,))}
     try:
         report = harness.run(
             chosen, args.torch, args.rounds, args.threads, lambda text: print(text, file=sys.stderr)

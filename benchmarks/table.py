@@ -34,7 +34,7 @@ def as_text(report: Report) -> str:
     table = "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines
     )
-    return f"{describe(report)}\n\n{table}"
+    return f"{describe(report)}\n\n{table}\n\n{geometric_mean(report)}"
 
 
 def as_markdown(report: Report, command: str) -> str:
@@ -46,8 +46,17 @@ def as_markdown(report: Report, command: str) -> str:
         "Medians over the rounds, with the lowest and the highest round; each round has its own processes, "
         "flambeau's\nand PyTorch's in turn. The ratio is of the medians, flambeau over PyTorch: below 1 "
         "flambeau is faster or smaller.\n\n"
-        f"{_markdown(report.results)}\n"
+        f"{_markdown(report.results)}\n\n{geometric_mean(report)}\n"
     )
+
+
+def geometric_mean(report: Report) -> str:
+    """Of the ratios, as a sentence."""
+    ratios = [r.ratio for r in report.results if r.ratio is not None]
+    if not ratios:
+        return "PyTorch was not there."
+    slower = sum(ratio > 1 for ratio in ratios)
+    return f"Geometric mean of the ratios: {statistics.geometric_mean(ratios):.2f}; above 1: {slower} of {len(ratios)}."
 
 
 def in_readme(readme: str, report: Report) -> str:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from suites import kernels, memory, overhead, training
+from suites import kernels, memory, ops, overhead, training
 from suites.case import Case
 
 SUITES: dict[str, list[Case]] = {
@@ -13,7 +13,9 @@ SUITES: dict[str, list[Case]] = {
     "training": training.CASES,
     "kernels": kernels.CASES,
     "memory": memory.CASES,
+    "ops": ops.CASES,
 }
+DEFAULT = ("overhead", "training", "kernels", "memory")  # of `--suite all`; `ops` takes minutes of its own
 
 
 def case_named(name: str) -> Case:

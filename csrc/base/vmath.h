@@ -532,6 +532,12 @@ FL_VM float pow(float xf, float yf) {
   return static_cast<float>(r);
 }
 inline double pow(double x, double y) { return std::pow(x, y); }
+// x limited to [low, high], NaN kept; high where low > high.
+template <class T>
+FL_VM T clamped(T x, T low, T high) {
+  const T t = x < low ? low : x;
+  return t > high ? high : t;
+}
 // n-th derivative of x^y by x: y (y - 1) ... (y - n + 1) x^(y - n), and 0 where that product is.
 template <class T>
 FL_VM T falling_power(T x, T y, int64_t n) {

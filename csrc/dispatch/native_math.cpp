@@ -10,6 +10,7 @@
 namespace fl::native {
 
 Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max) {
+  if (min && max && is_float(x.dtype())) return op::clamp_floats(x, *min, *max);
   if (min && max) return op::clamp_between(x, *min, *max);
   if (min) return op::clamp_min(x, *min);
   if (max) return op::clamp_max(x, *max);

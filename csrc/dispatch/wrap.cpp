@@ -249,6 +249,18 @@ bool overlaps(const Tensor& out, const Tensor& x) {
   return !(out.offset() == x.offset() && out.sizes() == x.sizes() && out.strides() == x.strides() && out.dtype() == x.dtype());
 }
 
+// In the order of the operands that have the whole shape, if they agree on one; else row-major.
+Tensor broadcast_output(const Dims& shape, const Operand* in, int n, DType type, Device device) {
+  const Tensor* whole = nullptr;
+  for (int k = 0; k < n; ++k) {
+    if (!in[k].is_tensor() || !in[k].tensor().defined() || !(in[k].tensor().sizes() == shape)) continue;
+    const Tensor& x = in[k].tensor();
+    if (whole ? !(x.strides() == whole->strides()) : x.is_contiguous() || !is_dense(x)) return empty(shape, type, device);
+    whole = &x;
+  }
+  return whole ? empty_strided(shape, whole->strides(), type, device) : empty(shape, type, device);
+}
+
 }  // namespace
 
 Tensor run_each(const EachKernel& kernel, const char* op, DType result, DType type, const Operand* in, int n, const Scalar* params) {
@@ -272,7 +284,7 @@ Tensor run_each(const EachKernel& kernel, const char* op, DType result, DType ty
   Tensor y;
   const Device device = meta ? Device{DeviceKind::Meta} : first->device();
   if (same && is_dense(*first)) y = empty_strided(first->sizes(), first->strides(), result, device);
-  else y = empty(broadcast_shape(op, in, n), result, device);
+  else y = broadcast_output(broadcast_shape(op, in, n), in, n, result, device);
   y.impl()->inference = thread_modes().inference;
   if (meta || y.numel() == 0) return y;
   if (y.ndim() >= 3 && any_deferred(in, n)) [[unlikely]] {

@@ -28,12 +28,44 @@ void over_columns(const Lines& l, F&& f) {
 template <class T>
 using Wide = std::conditional_t<std::is_same_v<T, float> || std::is_class_v<T>, double, T>;
 
+template <class T, class A>
+T narrowed(A v) {
+  if constexpr (std::is_class_v<T>) return T(static_cast<float>(v));
+  else return static_cast<T>(v);
+}
+
+// Scans along rows: the chains of kRows of them hide each other's latency, and more would share cache sets.
+constexpr int64_t kRows = 2;
+template <class T, class A, class Step>
+void carry_rows(const T* in, T* out, const Lines& l, A start, const Step& step) {
+  const int64_t groups = l.outer / kRows;
+  parallel_for(0, groups + 1, std::max<int64_t>(1, 16384 / (kRows * l.n + 1)), [&](int64_t g0, int64_t g1) {
+    for (int64_t g = g0; g < g1; ++g) {
+      const T* a = in + g * kRows * l.n;
+      T* o = out + g * kRows * l.n;
+      const int64_t rows = g < groups ? kRows : l.outer - groups * kRows;
+      if (rows < kRows) {
+        for (int64_t r = 0; r < rows; ++r) {
+          A carry = start;
+          for (int64_t i = 0; i < l.n; ++i) o[r * l.n + i] = narrowed<T>(carry = step(carry, static_cast<A>(a[r * l.n + i])));
+        }
+        continue;
+      }
+      A carry[kRows];
+      std::fill_n(carry, kRows, start);
+      for (int64_t i = 0; i < l.n; ++i)
+        for (int64_t r = 0; r < kRows; ++r) o[r * l.n + i] = narrowed<T>(carry[r] = step(carry[r], static_cast<A>(a[r * l.n + i])));
+    }
+  });
+}
+
 // y[i] = step(y[i - 1], x[i]) with the carry in A.
 template <class T, class A, class Step>
 void carry_scan(const Tensor& x, int64_t dim, A start, const Tensor& y, Step&& step) {
   const T* in = x.data<T>();
   T* out = y.data<T>();
   const Lines l = lines_of(x, dim);
+  if (l.inner == 1 && l.outer >= kRows) return carry_rows<T, A>(in, out, l, start, step);
   over_columns(l, [&](int64_t first, int64_t stride, int64_t m) {
     A carry[kCols];
     std::fill_n(carry, m, start);
@@ -42,8 +74,7 @@ void carry_scan(const Tensor& x, int64_t dim, A start, const Tensor& y, Step&& s
       T* o = out + first + i * stride;
       for (int64_t j = 0; j < m; ++j) {
         carry[j] = step(carry[j], static_cast<A>(a[j]));
-        if constexpr (std::is_class_v<T>) o[j] = T(static_cast<float>(carry[j]));
-        else o[j] = static_cast<T>(carry[j]);
+        o[j] = narrowed<T>(carry[j]);
       }
     }
   });

@@ -104,6 +104,34 @@ void write(const T* x, int64_t stride, const Items& items, int64_t n, void* valu
     for (int64_t i = 0; i < n; ++i) static_cast<T*>(values)[i] = x[indices[i] * stride];
 }
 
+// The first k in order: candidates are what beats the k-th of those so far, sorted out whenever there are too many.
+template <class T>
+void few_of_many(SortScratch& scratch, const T* x, int64_t n, int64_t stride, int64_t k, bool descending, void* values, int64_t* indices) {
+  constexpr int64_t kRun = 64;
+  auto& best = scratch.wide;
+  best.clear();
+  Key<T> limit = ~Key<T>(0);
+  const size_t most = static_cast<size_t>(4 * k + kRun);
+  Key<T> keys[kRun];
+  for (int64_t i = 0; i < n; i += kRun) {
+    const int64_t m = std::min(kRun, n - i);
+    bool any = false;
+    for (int64_t j = 0; j < m; ++j) {
+      keys[j] = key_of(x[(i + j) * stride], descending);
+      any |= keys[j] <= limit;
+    }
+    if (!any) continue;
+    for (int64_t j = 0; j < m; ++j)
+      if (keys[j] <= limit) best.push_back({keys[j], static_cast<uint64_t>(i + j)});
+    if (best.size() < most) continue;
+    std::nth_element(best.begin(), best.begin() + (k - 1), best.end());
+    best.resize(static_cast<size_t>(k));
+    limit = static_cast<Key<T>>(best[static_cast<size_t>(k - 1)].key);
+  }
+  std::partial_sort(best.begin(), best.begin() + k, best.end());
+  write(x, stride, best, k, values, indices);
+}
+
 }  // namespace
 
 void sort_row(SortScratch& scratch, const void* x, DType type, int64_t n, int64_t stride, bool descending, void* values, int64_t* indices) {
@@ -124,6 +152,7 @@ void top_row(SortScratch& scratch, const void* x, DType type, int64_t n, int64_t
   visit(type, [&](auto zero) {
     using T = decltype(zero);
     const T* v = static_cast<const T*>(x);
+    if (k <= 64 && n >= 16 * k) return few_of_many(scratch, v, n, stride, k, largest, values, indices);
     with_items(scratch, v, n, stride, largest, [&](auto& items, auto&, int) {
       std::nth_element(items.begin(), items.begin() + (k - 1), items.end());  // leaves the k-th at k - 1
       if (sorted) std::sort(items.begin(), items.begin() + k);
