@@ -32,7 +32,8 @@ OTHERS = {
     "gather": "x.gather(1, g)", "scatter_add": "x.scatter_add(1, g, y)", "index rows": "x[i]", "embedding": "F.embedding(i, x)",
     "sort": "x.sort(1)", "topk": "x.topk(5, 1)", "cross_entropy": "F.cross_entropy(x, i)", "mse_loss": "F.mse_loss(x, y)",
     "dropout": "F.dropout(x, 0.1)", "rand": "tl.rand(n, n)", "bmm": "tl.bmm(b, b)",
-    "conv2d 3x3": "F.conv2d(image, w3, padding=1)", "conv2d 1x1": "F.conv2d(image, w1)", "depthwise conv2d": "F.conv2d(image, wd, padding=1, groups=c)",
+    "conv2d 3x3": "F.conv2d(image, w3, padding=1)", "conv2d 1x1": "F.conv2d(image, w1)",
+    "depthwise conv2d": "F.conv2d(image, wd, padding=1, groups=c)",
     "max_pool2d": "F.max_pool2d(image, 2)", "avg_pool2d": "F.avg_pool2d(image, 2)",
     "batch_norm": "F.batch_norm(image, None, None, training=True)", "attention": "F.scaled_dot_product_attention(q, q, q)",
 }  # fmt: skip
