@@ -496,6 +496,7 @@ void init_autograd(nb::module_& m) {
   m.def("run_backward", [](nb::handle roots, nb::handle grads, bool retain, bool create, nb::handle inputs, bool accumulate, bool unused) {
     std::vector<Tensor> r = tensors_of(roots, false), g = tensors_of(grads, true), in = tensors_of(inputs, false), out;
     {
+      note_source();
       GilRelease release;
       out = run_backward(r, std::move(g), retain, create, in, accumulate, unused);
     }
