@@ -15,7 +15,7 @@ namespace {
 
 struct Buffer {
   std::mutex mutex;
-  uint64_t recording = 0;
+  std::atomic<uint64_t> recording{0};
   int64_t thread = 0;
   int64_t open = -1;  // the innermost event that runs
   int32_t depth = 0;
@@ -89,7 +89,7 @@ Handle begin(Kind kind, const char* name, uint32_t source, int64_t allocated, co
   if (b.recording != current) {  // only this thread makes it current
     std::lock_guard lock(mutex);
     std::lock_guard inner(b.mutex);
-    b.recording = number;
+    b.recording = number.load();
     b.open = -1;
     b.depth = 0;
     b.backward = false;

@@ -221,10 +221,10 @@ def averages(recording: Recording, by: str, with_shapes: bool, memory: bool) -> 
     data = recording.data
     busy = float(recording.total[data["parent"] < 0].sum()) / 1e3
     if by == "module":
-        keys: list[Any] = [("module", recording.names[n]) for n in data["name"].tolist()]
         return EventAverages(list(_by_module(recording)), busy, recording.dropped, memory, False)
     names = [recording.names[n] for n in data["name"].tolist()]
     kinds = data["kind"].tolist()
+    keys: list[Any]
     if with_shapes:
         keys = [(n, k, repr(recording.shapes_of(i)[0])) for i, (n, k) in enumerate(zip(names, kinds))]
     else:
@@ -276,6 +276,19 @@ class ModuleRow(FunctionEventAvg):
     type: str = ""
     backward_time_total: float = 0.0
 
+    def _rate(self, amount: float) -> float:
+        return amount / (self.self_cpu_time_total * 1e-6) if self.self_cpu_time_total > 0 else 0.0
+
+    @property
+    def flops_per_s(self) -> float:
+        """FLOPs of its own ops per second of its own time."""
+        return self._rate(self.flops)
+
+    @property
+    def bytes_per_s(self) -> float:
+        """Bytes of its own ops per second of its own time."""
+        return self._rate(self.bytes)
+
 
 def _by_module(recording: Recording) -> Iterator[ModuleRow]:
     data = recording.data
@@ -289,7 +302,7 @@ def _by_module(recording: Recording) -> Iterator[ModuleRow]:
     has_child[data["parent"][inner]] = True
     leaf = (~has_child).tolist()
     parents = data["parent"].tolist()
-    total, own_flops, own_memory = recording.total.tolist(), recording.self_flops.tolist(), recording.self_memory.tolist()
+    total, own_flops, memory = recording.total.tolist(), recording.self_flops.tolist(), recording.memory.tolist()
     read, written = data["in_bytes"].tolist(), data["out_bytes"].tolist()
     backward = data["backward"].tolist()
     nearest = _outer_modules(parents, kinds)
@@ -304,12 +317,12 @@ def _by_module(recording: Recording) -> Iterator[ModuleRow]:
             row.count += 1
             row.cpu_time_total += total[i] / 1e3
             row.self_cpu_time_total += total[i] / 1e3
-            row.cpu_memory_usage += int(recording.memory[i])
-            row.self_cpu_memory_usage += int(recording.memory[i])
+            row.cpu_memory_usage += memory[i]
+            row.self_cpu_memory_usage += memory[i]
             if nearest[i] >= 0:
                 outer = rows[paths[nearest[i]]]
                 outer.self_cpu_time_total -= total[i] / 1e3
-                outer.self_cpu_memory_usage -= int(recording.memory[i])
+                outer.self_cpu_memory_usage -= memory[i]
             continue
         if kinds[i] == BACKWARD:
             row.backward_time_total += total[i] / 1e3
@@ -320,7 +333,6 @@ def _by_module(recording: Recording) -> Iterator[ModuleRow]:
             if leaf[i]:
                 row.input_bytes += read[i]
                 row.output_bytes += written[i]
-    del own_memory
     yield from rows.values()
 
 
@@ -338,12 +350,11 @@ def modules_table(rows: Sequence[ModuleRow], row_limit: int = -1, dropped: int =
     head = ["Module", "Type", "Calls", "Forward", "Self", "Backward", "FLOP", "GFLOP/s", "Bytes", "Memory"]
     cells = []
     for r in rows[:row_limit] if row_limit >= 0 else rows:
-        rate = r.flops / (r.self_cpu_time_total * 1e3) if r.self_cpu_time_total > 0 else 0.0
         cells.append(
             [
                 r.key, r.type, str(r.count), time_text(r.cpu_time_total), time_text(r.self_cpu_time_total),
                 time_text(r.backward_time_total), amount_text(r.flops, "FLOP") if r.flops else "--",
-                f"{rate:.2f}" if r.flops else "--", bytes_text(r.bytes) if r.bytes else "--",
+                f"{r.flops_per_s / 1e9:.2f}" if r.flops else "--", bytes_text(r.bytes) if r.bytes else "--",
                 bytes_text(r.cpu_memory_usage) if r.cpu_memory_usage else "--",
             ]  # fmt: skip
         )

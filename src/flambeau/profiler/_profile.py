@@ -255,6 +255,7 @@ class profile:
         self._switch_off()
         self._threads = {t.native_id: t.name for t in threading.enumerate() if t.native_id is not None}
         self._recording = Recording()
+        self._action = ProfilerAction.NONE
         _recorder.clear()
         if self.on_trace_ready is not None:
             self.on_trace_ready(self)
