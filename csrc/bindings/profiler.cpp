@@ -10,6 +10,7 @@
 #include "autograd/saved_tensor.h"
 #include "base/profile.h"
 #include "bindings/args.h"
+#include "bindings/autograd.h"
 #include "storage/allocator.h"
 
 namespace nb = nanobind;
@@ -44,6 +45,7 @@ nb::tuple collect() {
 void init_profiler(nb::module_& m) {
   m.def("start", [](int64_t limit, bool shapes, bool memory, bool source) { profile::start({limit, shapes, memory, source}); },
         nb::arg("limit"), nb::arg("shapes"), nb::arg("memory"), nb::arg("source"));
+  m.def("set_own_folder", [](nb::str folder) { set_own_folder(folder.c_str()); });
   m.def("stop", &profile::stop);
   m.def("clear", &profile::clear);
   m.def("recording", &profile::on);

@@ -275,6 +275,15 @@ def test_lines():
     assert one(prof, "exp").stack == []
 
 
+def test_lines_are_the_users():
+    layer, big = nn.Linear(3, 3), fl.rand(300, 300)
+    with profile(with_stack=True) as prof:
+        layer(fl.rand(1, 3))  # through a module
+        big @ big  # without the GIL
+    assert "# through a module" in one(prof, "linear").stack[0]
+    assert "# without the GIL" in one(prof, "matmul").stack[0]
+
+
 def test_record_function_decorates():
     @record_function("twice")
     def twice(x, depth=0):
