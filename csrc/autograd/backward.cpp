@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "autograd/meta.h"
+#include "autograd/recorded.h"
 #include "base/error.h"
 #include "ops.h"
 
@@ -88,6 +89,17 @@ Tensor run_hook(TensorHook& hook, Tensor grad) {
 Tensor owned(Tensor g) {
   if (grad_enabled() || (g.ref()->use_count() == 1 && g.storage().use_count() == 1 && g.is_contiguous())) return g;
   return op::clone(g);
+}
+
+// apply() as an event of the profiler.
+[[gnu::cold]] void apply_recorded(Node& node, BackwardCall& call) {
+  profile::TensorEvent event(profile::Kind::Backward, profile::interned(node.name()));
+  event.input(call.in);
+  event.begin();
+  event.node(&node, node.sequence);
+  node.apply(call);
+  event.output(call.out);
+  event.done();
 }
 
 class Backward {
@@ -224,7 +236,8 @@ class Backward {
         for (auto& h : around) h->before(call.in);
         std::vector<Tensor> seen;
         if (!around.empty()) seen = call.in;
-        node.apply(call);
+        if (profile::on()) [[unlikely]] apply_recorded(node, call);
+        else node.apply(call);
         for (auto& h : around) h->after(call.out, seen);
         call.in.clear();
         if (!retain_) {

@@ -21,6 +21,8 @@ FL_HOT_THREAD_LOCAL DyingNodes* dying = nullptr;
 
 Node::Node(uint32_t n) : sequence(sequence_counter++), outputs(n) {}
 
+uint64_t next_sequence() { return sequence_counter; }
+
 uint64_t next_hook_id() { return hook_counter.fetch_add(1); }
 
 void Node::destroy() noexcept {

@@ -86,6 +86,7 @@ struct NodeHooks {
   std::vector<std::pair<uint64_t, Ref<NodeHook>>> node;
 };
 uint64_t next_hook_id();
+uint64_t next_sequence();  // of the next node of this thread
 
 // A gradient from outside (an argument, a hook), cast to the type of `like`; raises unless it has its shape and device.
 Tensor like_gradient(const char* what, Tensor grad, const Tensor& like);

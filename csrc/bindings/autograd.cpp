@@ -3,6 +3,8 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
+#include <cstring>
+#include <string>
 #include <unordered_map>
 
 #include "autograd/saved_tensor.h"
@@ -52,9 +54,40 @@ SourceTable* sources = nullptr;
 constexpr size_t kMaxSources = 1 << 16;
 thread_local SourceId source_before_release = 0;
 
+std::string own_folder;  // of the package
+
+bool is_own(PyFrameObject* frame) {
+  PyCodeObject* code = PyFrame_GetCode(frame);
+  const char* file = PyUnicode_AsUTF8(code->co_filename);
+  const bool own = file && !own_folder.empty() && std::strncmp(file, own_folder.data(), own_folder.size()) == 0;
+  if (!file) PyErr_Clear();
+  Py_DECREF(code);
+  return own;
+}
+
+// The innermost frame that is not the package's; the innermost where all are. A new reference.
+PyFrameObject* user_frame(PyFrameObject* innermost) {
+  Py_INCREF(innermost);
+  PyFrameObject* frame = innermost;
+  Py_INCREF(frame);
+  while (frame && is_own(frame)) {
+    PyFrameObject* back = PyFrame_GetBack(frame);
+    Py_DECREF(frame);
+    frame = back;
+  }
+  if (!frame) return innermost;
+  Py_DECREF(innermost);
+  return frame;
+}
+
 SourceId source_with_gil() {
   PyFrameObject* frame = PyEval_GetFrame();  // borrowed
   if (!frame) return 0;
+  nb::object kept;
+  if (profile::on() && profile::options().source) [[unlikely]] {
+    frame = user_frame(frame);
+    kept = nb::steal(reinterpret_cast<PyObject*>(frame));
+  }
   PyObject* code = reinterpret_cast<PyObject*>(PyFrame_GetCode(frame));
 #if PY_VERSION_HEX >= 0x030B0000
   const int lasti = PyFrame_GetLasti(frame);
@@ -405,6 +438,8 @@ void clear_hooks(const Tensor& x) {
   if (Node* node = meta->grad_fn.get(); node && node->use_count() == 1 && node->hooks) node->hooks->tensor.clear();
 }
 
+void set_own_folder(const char* folder) { own_folder = folder; }
+
 void note_source() { source_before_release = source_with_gil(); }
 
 PyObject* translate_exception() {
@@ -496,6 +531,7 @@ void init_autograd(nb::module_& m) {
   m.def("run_backward", [](nb::handle roots, nb::handle grads, bool retain, bool create, nb::handle inputs, bool accumulate, bool unused) {
     std::vector<Tensor> r = tensors_of(roots, false), g = tensors_of(grads, true), in = tensors_of(inputs, false), out;
     {
+      note_source();
       GilRelease release;
       out = run_backward(r, std::move(g), retain, create, in, accumulate, unused);
     }

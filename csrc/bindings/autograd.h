@@ -11,6 +11,9 @@ class module_;
 
 namespace fl::py {
 
+// Where the package's own Python lies: the profiler names lines outside of it.
+void set_own_folder(const char* folder);
+
 PyObject* wrap_node(Ref<Node> node);  // None for null
 int traverse_hooks(const Tensor& x, visitproc visit, void* arg);
 void clear_hooks(const Tensor& x);

@@ -10,6 +10,7 @@
 #include "bindings/autograd.h"
 #include "bindings/data.h"
 #include "bindings/optim.h"
+#include "bindings/profiler.h"
 #include "bindings/types.h"
 #include "dispatch/native.h"
 #include "dispatch/wrap.h"
@@ -271,4 +272,6 @@ NB_MODULE(_C, m) {
   m.attr("public_op_names") = nb::tuple(names);
   nb::module_ optim = m.def_submodule("optim", "One pass over all parameters per step.");
   init_optim(optim);
+  nb::module_ profiler = m.def_submodule("profiler", "The recorder behind flambeau.profiler.");
+  init_profiler(profiler);
 }

@@ -6,6 +6,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include "autograd/recorded.h"
 #include "bindings/args.h"
 #include "dispatch/wrap.h"
 #include "ops.h"
@@ -70,12 +71,23 @@ template <class F>
 void run(std::initializer_list<Written*> lists, F&& f) {
   NoGrad off;
   note_source();
+  std::optional<profile::TensorEvent> event;
+  if (profile::on()) [[unlikely]] {
+    event.emplace(profile::Kind::Optimizer, (*lists.begin())->op);
+    for (Written* w : lists) event->input(w->used);
+    event->begin();
+  }
   {
     GilRelease release;
     f();
     for (Written* w : lists)
       for (size_t i = 0; i < w->originals.size(); ++i)
         if (!w->used[i].same(w->originals[i])) copy_elements(w->originals[i], w->used[i]);
+  }
+  if (event) {
+    for (Written* w : lists) event->output(w->used);
+    event->done();
+    event.reset();
   }
   for (Written* w : lists)
     for (const Tensor& t : w->originals) bump_version(w->op, t);

@@ -1,6 +1,7 @@
 // What the generated wrappers are made of: the steps of a call between its checks and its kernel.
 #pragma once
 
+#include "autograd/recorded.h"
 #include "autograd/saved_tensor.h"
 #include "base/error.h"
 #include "dispatch/each.h"

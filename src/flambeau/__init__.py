@@ -158,16 +158,28 @@ for _name in ("allclose", "equal", "movedim", "diag", "diag_embed", "tensor_spli
 setattr(Tensor, "moveaxis", movedim)  # noqa: B010
 
 # Imported when they are first used.
-_LAZY = {"autograd", "backends", "cuda", "datasets", "nn", "optim", "random", "serialization", "testing", "utils"}
+_LAZY = {"autograd", "backends", "cuda", "datasets", "nn", "optim", "profiler", "random", "serialization", "testing", "utils"}
 _LAZY_NAMES = {
     "save": "serialization",
     "load": "serialization",
     "cosine_similarity": "nn.functional",
+    "memory_summary": "_memory",
     "pairwise_distance": "nn.functional",
 }
 
 if _typing.TYPE_CHECKING:
-    from flambeau import autograd, backends, cuda, datasets, nn, optim, serialization, utils
+    from flambeau import (
+        autograd,
+        backends,
+        cuda,
+        datasets,
+        nn,
+        optim,
+        profiler,
+        serialization,
+        utils,
+    )
+    from flambeau._memory import memory_summary
     from flambeau.nn.functional import cosine_similarity, pairwise_distance
     from flambeau.serialization import load, save
 

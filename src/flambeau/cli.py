@@ -1,4 +1,4 @@
-"""The command line: `flambeau demo` and `flambeau info` (also `python -m flambeau`)."""
+"""The command line: `flambeau demo`, `flambeau bench` and `flambeau info` (also `python -m flambeau`)."""
 
 from __future__ import annotations
 
@@ -23,6 +23,17 @@ def _at_least(least: int) -> Callable[[str], int]:
     return number
 
 
+def _seconds(text: str) -> float:
+    """A positive number, for argparse."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e6:
+        raise argparse.ArgumentTypeError(f"{text!r}; expected a positive number of seconds")
+    return value
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="flambeau", description="A deep-learning library: a short demo and information."
@@ -40,6 +51,12 @@ def _parser() -> argparse.ArgumentParser:
         "--out", default=".", help="folder for the model and the picture (%(default)s)"
     )
     demo.add_argument("--quiet", action="store_true", help="no progress bar")
+    bench = commands.add_parser(
+        "bench", help="measure this machine and what the library reaches of it, in about ten seconds"
+    )
+    bench.add_argument(
+        "--seconds", type=_seconds, default=1.0, help="time for each row (%(default)s)"
+    )
     commands.add_parser("info", help="print versions, processor features, threads and libraries")
     return parser
 
@@ -51,6 +68,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         from flambeau import show_config
 
         print(show_config())
+        return 0
+    if args.command == "bench":
+        from flambeau import _bench
+
+        _bench.run(args.seconds)
         return 0
     from flambeau._demo import run
 

@@ -487,11 +487,28 @@ def _allocate(op: Op) -> list[str]:
     return out
 
 
+def _recorded(op: Op, name: str) -> list[str]:
+    """The way round through the profiler: the wrapper calls itself inside of an event."""
+    call = f"[&] {{ return op::{name}({', '.join(a.name for a in op.sig.args)}); }}"
+    tensors = "".join(f", {a.name}" for a in op.sig.args if a.is_tensor or a.type.spelling == "Tensor[]")
+    kind, work = "recorded", ""
+    if op.get("flops"):
+        kind = "recorded_work"
+        outs = [n for _, n in op.sig.outs]
+        results = f"const auto& {outs[0]}" if len(outs) == 1 else "const auto& results"
+        unpack = "" if len(outs) == 1 else f"[[maybe_unused]] const auto& [{', '.join(outs)}] = results; "
+        work = f", [&]([[maybe_unused]] {results}) -> double {{ {unpack}return {_rule(op, str(op.get('flops')), 'flops')}; }}"
+    return [
+        "  if (profile::on()) [[unlikely]]",
+        f'    if (profile::enter()) return profile::{kind}("{name}", {call}{work}{tensors});',
+    ]
+
+
 def wrapper(op: Op, table: Table) -> tuple[list[str], list[str]]:
     """(node struct, function bodies)."""
     node = NodeWriter(op, table)
     result = op.sig.cpp_result
-    body: list[str] = [f"{result} {op.name}({params(op, False)}) {{"]
+    body: list[str] = [f"{result} {op.name}({params(op, False)}) {{", *_recorded(op, op.name)]
     body += _wrap_dims(op)
     body += [emit_check(op, c) for c in op.get("check", [])]
     outs = [n for _, n in op.sig.outs]
@@ -543,7 +560,7 @@ def wrapper(op: Op, table: Table) -> tuple[list[str], list[str]]:
 
 def _inplace(op: Op, node: NodeWriter) -> list[str]:
     x = op.sig.args[0]
-    body = [f"Tensor {op.name}_({params(op, False)}) {{"]
+    body = [f"Tensor {op.name}_({params(op, False)}) {{", *_recorded(op, f"{op.name}_")]
     target = x.name
     if x.type.spelling == "Operand":
         body.append(f'  const Tensor& self = target_of("{op.name}_", {x.name});')

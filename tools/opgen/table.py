@@ -13,7 +13,7 @@ from .signature import Signature, parse
 
 KEYS = {
     "op", "doc", "shape", "dtype", "check", "each", "types", "kernel", "composite", "aux", "let", "grad",
-    "view", "inplace", "mutates", "layout", "methods", "aliases", "ref", "samples", "errors",
+    "view", "inplace", "mutates", "layout", "flops", "methods", "aliases", "ref", "samples", "errors",
 }  # fmt: skip
 BODIES = ("each", "kernel", "composite")
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib as _importlib
+import typing as _typing
+
 from flambeau._C import Tensor
 from flambeau.autograd.backward import backward, grad
 from flambeau.autograd.function import Function, FunctionCtx, once_differentiable
@@ -16,6 +19,13 @@ from flambeau.autograd.modes import (
 )
 
 Variable = Tensor
+
+
+def __getattr__(name: str) -> _typing.Any:
+    if name == "profiler":
+        return _importlib.import_module("flambeau.autograd.profiler")
+    raise AttributeError(f"module 'flambeau.autograd' has no attribute '{name}'")
+
 
 __all__ = [
     "Function",

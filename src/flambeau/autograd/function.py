@@ -89,6 +89,20 @@ class Function:
 
     @classmethod
     def apply(cls, *args: Any) -> Any:
+        if _C.profiler.recording():
+            token = _C.profiler.begin(cls.__name__, 0)
+            result = None
+            try:
+                result = cls._apply(*args)
+            finally:
+                outputs = result if isinstance(result, tuple) else (result,)
+                tensors = [o for o in outputs if isinstance(o, Tensor)]
+                _C.profiler.end(token, result is None, tensors[0] if tensors else None)
+            return result
+        return cls._apply(*args)
+
+    @classmethod
+    def _apply(cls, *args: Any) -> Any:
         ctx = FunctionCtx()
         ctx._function = cls
         tensors = [a for a in args if isinstance(a, Tensor)]

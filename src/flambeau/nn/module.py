@@ -4,7 +4,8 @@ A module is a tree: `_modules` holds the children, `_parameters` and `_buffers` 
 node. Attributes of these three kinds live in those dicts, never in `__dict__`, so that `to`,
 `state_dict` and the optimizers find them; everything else is an ordinary attribute.
 
-`__call__` goes straight to `forward` unless a hook was ever registered (`_hooked`). Saving and
+`__call__` goes straight to `forward` unless a hook was ever registered (`_hooked`); while a profile
+with modules runs, `flambeau.profiler` puts a function in its place that records the call. Saving and
 loading of state is in `_state.py`, the machinery of backward hooks in `_hooks.py`, error paths in
 `_errors.py`.
 """

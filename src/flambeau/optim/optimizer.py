@@ -16,6 +16,7 @@ from copy import deepcopy
 from typing import Any
 
 from flambeau._C import Tensor
+from flambeau._C import profiler as _recorder
 from flambeau._handles import HookTable, RemovableHandle
 from flambeau.autograd import enable_grad, no_grad
 
@@ -82,7 +83,16 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
                 changed = hook(self, args, kwargs)
                 if changed is not None:
                     args, kwargs = changed
-        result = step(self, *args, **kwargs)
+        if _recorder.recording():
+            token = _recorder.begin(f"Optimizer.step#{type(self).__name__}", 2)
+            failed = True
+            try:
+                result = step(self, *args, **kwargs)
+                failed = False
+            finally:
+                _recorder.end(token, failed)
+        else:
+            result = step(self, *args, **kwargs)
         self._n_steps += 1
         if self._step_post_hooks:
             for hook in tuple(self._step_post_hooks.values()):

@@ -1,0 +1,364 @@
+"""Events added up by name, by shape or by module, and the tables of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flambeau.profiler._events import BACKWARD, KINDS, MODULE, Recording
+
+if TYPE_CHECKING:
+    from flambeau.profiler._limits import MachineLimits
+
+
+@dataclass
+class FunctionEventAvg:
+    """The events of one key, added up. Times are in microseconds."""
+
+    key: str
+    kind: str
+    count: int = 0
+    cpu_time_total: float = 0.0
+    self_cpu_time_total: float = 0.0
+    input_bytes: int = 0
+    output_bytes: int = 0
+    flops: float = 0.0
+    self_flops: float = 0.0
+    cpu_memory_usage: int = 0
+    self_cpu_memory_usage: int = 0
+    input_shapes: list[list[int]] = field(default_factory=list)
+    stack: list[str] = field(default_factory=list)
+
+    @property
+    def cpu_time(self) -> float:
+        """Average time of a call."""
+        return self.cpu_time_total / self.count if self.count else 0.0
+
+    @property
+    def bytes(self) -> int:
+        """Bytes read and written."""
+        return self.input_bytes + self.output_bytes
+
+    @property
+    def flops_per_s(self) -> float:
+        """FLOPs per second of total time."""
+        return self.flops / (self.cpu_time_total * 1e-6) if self.cpu_time_total > 0 else 0.0
+
+    @property
+    def bytes_per_s(self) -> float:
+        """Bytes read and written per second of total time."""
+        return self.bytes / (self.cpu_time_total * 1e-6) if self.cpu_time_total > 0 else 0.0
+
+    def share(self, limits: MachineLimits) -> float | None:
+        """How near the machine's limit the calls come: by FLOPs or by bytes, whichever is nearer."""
+        if self.kind not in ("op", "optimizer") or not self.count:
+            return None
+        shares = [self.flops_per_s / limits.matmul] if self.flops else []
+        if self.bytes:
+            shares.append(self.bytes_per_s / limits.bandwidth_at(self.bytes / self.count))
+        return max(shares) if shares else None
+
+
+SORT_KEYS = (
+    "cpu_time_total",
+    "self_cpu_time_total",
+    "cpu_time",
+    "count",
+    "cpu_memory_usage",
+    "self_cpu_memory_usage",
+    "flops",
+    "flops_per_s",
+    "bytes",
+    "bytes_per_s",
+    "key",
+)
+
+
+def time_text(us: float) -> str:
+    """1234.5 -> '1.234ms'."""
+    for unit, size in (("s", 1e6), ("ms", 1e3)):
+        if abs(us) >= size:
+            return f"{us / size:.3f}{unit}"
+    return f"{us:.3f}us"
+
+
+def amount_text(value: float, unit: str) -> str:
+    """1.5e9, 'FLOP' -> '1.50 GFLOP'."""
+    for prefix, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if abs(value) >= size:
+            return f"{value / size:.2f} {prefix}{unit}"
+    return f"{value:.0f} {unit}"
+
+
+def bytes_text(value: float) -> str:
+    """1536 -> '1.50 KiB'."""
+    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if abs(value) >= size:
+            return f"{value / size:.2f} {unit}"
+    return f"{value:.0f} B"
+
+
+def layout(head: Sequence[str], rows: Sequence[Sequence[str]], title: str | None, foot: Sequence[str]) -> str:
+    """Columns as wide as they must be: the first to the left, the others to the right."""
+    widths = [max(len(r[i]) for r in [head, *rows]) for i in range(len(head))]
+    rule = "  ".join("-" * w for w in widths)
+
+    def line(row: Sequence[str]) -> str:
+        cells = [row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:]))]
+        return "  ".join(cells).rstrip()
+
+    lines = [title] if title else []
+    lines += [rule, line(head), rule, *(line(r) for r in rows), rule, *foot]
+    return "\n".join(lines)
+
+
+def _short(name: str, width: int | None) -> str:
+    return name if width is None or len(name) <= width else name[: max(width - 3, 1)] + "..."
+
+
+class EventAverages(list[FunctionEventAvg]):
+    """The rows of `key_averages()`: a list that prints as a table."""
+
+    def __init__(self, rows: Sequence[FunctionEventAvg], busy_us: float, dropped: int, memory: bool, shapes: bool) -> None:
+        super().__init__(rows)
+        self._busy_us, self._dropped = busy_us, dropped
+        self._memory, self._shapes = memory, shapes
+
+    @property
+    def self_cpu_time_total(self) -> float:
+        """All time in events, in microseconds."""
+        return self._busy_us
+
+    def total_average(self) -> FunctionEventAvg:
+        """All rows in one; totals are of outermost time."""
+        total = FunctionEventAvg("Total", "range", sum(r.count for r in self), self._busy_us, self._busy_us)
+        total.self_flops = total.flops = sum(r.self_flops for r in self)
+        total.self_cpu_memory_usage = total.cpu_memory_usage = sum(r.self_cpu_memory_usage for r in self)
+        return total
+
+    def table(
+        self,
+        sort_by: str | None = None,
+        row_limit: int = 100,
+        max_name_column_width: int | None = 55,
+        max_shapes_column_width: int | None = 80,
+        header: str | None = None,
+        limits: bool = True,
+    ) -> str:
+        """The table as text.
+
+        `sort_by` is one of 'self_cpu_time_total' (the default), 'cpu_time_total', 'cpu_time', 'count',
+        'cpu_memory_usage', 'self_cpu_memory_usage', 'flops', 'flops_per_s', 'bytes', 'bytes_per_s' and
+        'key'. 'Of limit' compares with `machine_limits()`, which are measured by the first table
+        (`limits=False` leaves it out): the larger of the FLOP rate's share of a matrix product's and the
+        byte rate's share of a copy's of that size.
+
+        Raises:
+            ValueError: another `sort_by`.
+        """
+        sort_by = "self_cpu_time_total" if sort_by is None else sort_by
+        if sort_by not in SORT_KEYS:
+            raise ValueError(f"table: sort_by = {sort_by!r}; expected one of {', '.join(SORT_KEYS)}")
+        rows = sorted(self, key=lambda r: getattr(r, sort_by), reverse=sort_by != "key")
+        left_out = max(len(rows) - row_limit, 0) if row_limit >= 0 else 0
+        rows = rows[:row_limit] if row_limit >= 0 else rows
+        from flambeau._C import profiler as recorder
+        from flambeau.profiler._limits import machine_limits
+
+        machine = machine_limits() if limits and not recorder.recording() else None
+        busy = self._busy_us or 1.0
+        head = ["Name", "Self %", "Self", "Total %", "Total", "Average", "Calls", "Bytes", "GB/s", "FLOP", "GFLOP/s"]
+        if machine:
+            head.append("Of limit")
+        if self._memory:
+            head += ["Memory", "Self memory"]
+        if self._shapes:
+            head.append("Input shapes")
+        cells = []
+        for r in rows:
+            row = [
+                _short(r.key, max_name_column_width),
+                f"{100 * r.self_cpu_time_total / busy:.2f}%",
+                time_text(r.self_cpu_time_total),
+                f"{100 * r.cpu_time_total / busy:.2f}%",
+                time_text(r.cpu_time_total),
+                time_text(r.cpu_time),
+                str(r.count),
+                bytes_text(r.bytes) if r.bytes else "--",
+                f"{r.bytes_per_s / 1e9:.2f}" if r.bytes else "--",
+                amount_text(r.flops, "FLOP") if r.flops else "--",
+                f"{r.flops_per_s / 1e9:.2f}" if r.flops else "--",
+            ]
+            if machine:
+                share = r.share(machine)
+                row.append("--" if share is None else f"{100 * share:.1f}%")
+            if self._memory:
+                row += [bytes_text(r.cpu_memory_usage), bytes_text(r.self_cpu_memory_usage)]
+            if self._shapes:
+                row.append(_short(str(r.input_shapes), max_shapes_column_width))
+            cells.append(row)
+        foot = [f"Self CPU time total: {time_text(self._busy_us)}"]
+        if machine:
+            foot.append(
+                f"Limits of this machine ({machine.threads} threads): copy {machine.bandwidth / 1e9:.1f} GB/s, "
+                f"float32 matrix product {machine.matmul / 1e9:.1f} GFLOP/s"
+            )
+        if left_out:
+            foot.append(f"{left_out} more rows; pass row_limit=-1 for all")
+        if self._dropped:
+            foot.append(f"{self._dropped} events were dropped at the limit; pass max_events= for a higher one")
+        return layout(head, cells, header, foot)
+
+    def __str__(self) -> str:
+        return self.table()
+
+
+def averages(recording: Recording, by: str, with_shapes: bool, memory: bool) -> EventAverages:
+    """The events added up by 'name' (and shapes), or by 'module'."""
+    data = recording.data
+    busy = float(recording.total[data["parent"] < 0].sum()) / 1e3
+    if by == "module":
+        return EventAverages(list(_by_module(recording)), busy, recording.dropped, memory, False)
+    names = [recording.names[n] for n in data["name"].tolist()]
+    kinds = data["kind"].tolist()
+    keys: list[Any]
+    if with_shapes:
+        keys = [(n, k, repr(recording.shapes_of(i)[0])) for i, (n, k) in enumerate(zip(names, kinds))]
+    else:
+        keys = list(zip(names, kinds))
+    numbers: dict[Any, int] = {}
+    first: list[int] = []
+    group = np.empty(len(keys), "i8")
+    for i, key in enumerate(keys):
+        n = numbers.setdefault(key, len(numbers))
+        if n == len(first):
+            first.append(i)
+        group[i] = n
+    size = len(first)
+
+    def add(values: Any) -> list[float]:
+        return np.bincount(group, weights=values, minlength=size).tolist() if size else []
+
+    counts = np.bincount(group, minlength=size).tolist() if size else []
+    columns = [
+        add(v)
+        for v in (
+            recording.total / 1e3,
+            recording.self_time / 1e3,
+            data["in_bytes"],
+            data["out_bytes"],
+            data["flops"],
+            recording.self_flops,
+            recording.memory,
+            recording.self_memory,
+        )
+    ]
+    rows = []
+    for n, i in enumerate(first):
+        total, own, read, written, flops, own_flops, used, own_used = (c[n] for c in columns)
+        source = recording.sources.get(int(data["source"][i]))
+        rows.append(
+            FunctionEventAvg(
+                names[i], KINDS[kinds[i]], counts[n], total, own, int(read), int(written), flops, own_flops,
+                int(used), int(own_used), recording.shapes_of(i)[0] if with_shapes else [], [source] if source else [],
+            )  # fmt: skip
+        )
+    return EventAverages(rows, busy, recording.dropped, memory, with_shapes)
+
+
+@dataclass
+class ModuleRow(FunctionEventAvg):
+    """One module: forward time with and without its children's, and the backward time of its own ops."""
+
+    type: str = ""
+    backward_time_total: float = 0.0
+
+    def _rate(self, amount: float) -> float:
+        return amount / (self.self_cpu_time_total * 1e-6) if self.self_cpu_time_total > 0 else 0.0
+
+    @property
+    def flops_per_s(self) -> float:
+        """FLOPs of its own ops per second of its own time."""
+        return self._rate(self.flops)
+
+    @property
+    def bytes_per_s(self) -> float:
+        """Bytes of its own ops per second of its own time."""
+        return self._rate(self.bytes)
+
+
+def _by_module(recording: Recording) -> Iterator[ModuleRow]:
+    data = recording.data
+    owner = recording.module
+    paths = [recording.names[n] for n in data["name"].tolist()]
+    kinds = data["kind"].tolist()
+    rows: dict[str, ModuleRow] = {}
+    # An op inside of another counts once: bytes of the innermost, FLOPs and memory without children's.
+    has_child = np.zeros(len(data), bool)
+    inner = (data["parent"] >= 0) & (data["kind"] == 0)
+    has_child[data["parent"][inner]] = True
+    leaf = (~has_child).tolist()
+    parents = data["parent"].tolist()
+    total, own_flops, memory = recording.total.tolist(), recording.self_flops.tolist(), recording.memory.tolist()
+    read, written = data["in_bytes"].tolist(), data["out_bytes"].tolist()
+    backward = data["backward"].tolist()
+    nearest = _outer_modules(parents, kinds)
+    for i, at in enumerate(owner.tolist()):
+        if at < 0:
+            continue
+        path = paths[at]
+        row = rows.get(path)
+        if row is None:
+            row = rows[path] = ModuleRow(path, "module")
+        if kinds[i] == MODULE:
+            row.count += 1
+            row.cpu_time_total += total[i] / 1e3
+            row.self_cpu_time_total += total[i] / 1e3
+            row.cpu_memory_usage += memory[i]
+            row.self_cpu_memory_usage += memory[i]
+            if nearest[i] >= 0:
+                outer = rows[paths[nearest[i]]]
+                outer.self_cpu_time_total -= total[i] / 1e3
+                outer.self_cpu_memory_usage -= memory[i]
+            continue
+        if kinds[i] == BACKWARD:
+            row.backward_time_total += total[i] / 1e3
+            continue
+        if not backward[i]:
+            row.flops += own_flops[i]
+            row.self_flops += own_flops[i]
+            if leaf[i]:
+                row.input_bytes += read[i]
+                row.output_bytes += written[i]
+    yield from rows.values()
+
+
+def _outer_modules(parents: list[int], kinds: list[int]) -> list[int]:
+    """For every event the module call around it, itself not counted; -1: none."""
+    nearest = [-1] * len(parents)
+    for i, p in enumerate(parents):
+        if p >= 0:
+            nearest[i] = p if kinds[p] == MODULE else nearest[p]
+    return nearest
+
+
+def modules_table(rows: Sequence[ModuleRow], row_limit: int = -1, dropped: int = 0) -> str:
+    """The table of `profile.modules()`, in the order of the calls."""
+    head = ["Module", "Type", "Calls", "Forward", "Self", "Backward", "FLOP", "GFLOP/s", "Bytes", "Memory"]
+    cells = []
+    for r in rows[:row_limit] if row_limit >= 0 else rows:
+        cells.append(
+            [
+                r.key, r.type, str(r.count), time_text(r.cpu_time_total), time_text(r.self_cpu_time_total),
+                time_text(r.backward_time_total), amount_text(r.flops, "FLOP") if r.flops else "--",
+                f"{r.flops_per_s / 1e9:.2f}" if r.flops else "--", bytes_text(r.bytes) if r.bytes else "--",
+                bytes_text(r.cpu_memory_usage) if r.cpu_memory_usage else "--",
+            ]  # fmt: skip
+        )
+    foot = ["Self, FLOP and bytes: a module's own ops, without its children's; Backward: of its own ops"]
+    if dropped:
+        foot.append(f"{dropped} events were dropped at the limit")
+    return layout(head, cells, None, foot)

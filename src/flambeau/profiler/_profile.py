@@ -1,0 +1,363 @@
+"""`profile`, its schedule, and ranges of the user's."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from flambeau._C import profiler as _recorder
+from flambeau.profiler import _trace
+from flambeau.profiler._averages import EventAverages, ModuleRow, averages, modules_table
+from flambeau.profiler._events import RANGE, FunctionEvent, Recording
+from flambeau.profiler._modules import ModuleCalls
+
+DEFAULT_MAX_EVENTS = 1_000_000
+
+# Lines of the package are not what `with_stack` is asked for.
+_recorder.set_own_folder(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), ""))
+
+
+class ProfilerActivity(enum.Enum):
+    """What is profiled. There is a CPU only; other names are taken so that programs run."""
+
+    CPU = 0
+    XPU = 1
+    CUDA = 2
+
+
+class ProfilerAction(enum.Enum):
+    """What a step of the schedule does."""
+
+    NONE = 0
+    WARMUP = 1
+    RECORD = 2
+    RECORD_AND_SAVE = 3
+
+
+def schedule(
+    *, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0
+) -> Callable[[int], ProfilerAction]:
+    """A schedule for `profile`: after `skip_first` steps, cycles of `wait` steps without, `warmup` steps
+    that are recorded and thrown away, and `active` steps that are kept; `repeat` cycles (0: for ever).
+
+    Example:
+        >>> from flambeau.profiler import schedule
+        >>> plan = schedule(wait=1, warmup=1, active=2, repeat=1)
+        >>> [plan(i).name for i in range(5)]
+        ['NONE', 'WARMUP', 'RECORD', 'RECORD_AND_SAVE', 'NONE']
+
+    Raises:
+        ValueError: a negative number, or no active step.
+    """
+    for name, value, least in (
+        ("wait", wait, 0), ("warmup", warmup, 0), ("active", active, 1), ("repeat", repeat, 0), ("skip_first", skip_first, 0),
+    ):  # fmt: skip
+        if value < least:
+            raise ValueError(f"schedule: {name} = {value}; expected at least {least}")
+
+    def action(step: int) -> ProfilerAction:
+        if step < 0:
+            raise ValueError(f"schedule: step = {step}; expected at least 0")
+        if step < skip_first:
+            return ProfilerAction.NONE
+        cycle, at = divmod(step - skip_first, wait + warmup + active)
+        if repeat and cycle >= repeat:
+            return ProfilerAction.NONE
+        if at < wait:
+            return ProfilerAction.NONE
+        if at < wait + warmup:
+            return ProfilerAction.WARMUP
+        return ProfilerAction.RECORD if at < wait + warmup + active - 1 else ProfilerAction.RECORD_AND_SAVE
+
+    return action
+
+
+class record_function(contextlib.ContextDecorator):
+    """A named range in the profile: a context manager, or a decorator. Without a profile it costs next to nothing.
+
+    Example:
+        >>> import flambeau as fl
+        >>> with fl.profiler.profile() as prof:
+        ...     with fl.profiler.record_function("twice"):
+        ...         y = fl.ones(3) * 2
+        >>> [e.name for e in prof.events()]
+        ['twice', 'ones', 'mul']
+    """
+
+    def __init__(self, name: str, args: str | None = None) -> None:
+        if not isinstance(name, str):
+            raise TypeError(f"record_function: name is a {type(name).__name__}; expected a string")
+        self.name = name if args is None else f"{name}({args})"
+        self._open: list[Any] = []
+
+    def _recreate_cm(self) -> record_function:
+        return type(self)(self.name)  # a decorated function may call itself, and from several threads
+
+    def __enter__(self) -> record_function:
+        self._open.append(_recorder.begin(self.name, RANGE) if _recorder.recording() else None)
+        return self
+
+    def __exit__(self, kind: Any, *rest: Any) -> None:
+        token = self._open.pop()
+        if token is not None:
+            _recorder.end(token, kind is not None)
+
+
+_running: profile | None = None
+_lock = threading.Lock()
+
+
+class profile:
+    """Records what runs inside of it: ops, backward, optimizers, modules and ranges, of all threads.
+
+    `activities` and `experimental_config` are taken for PyTorch's sake: there is a CPU only.
+    `schedule` maps a step's number to what is done in it (see `schedule()`), with `step()` called after
+    every step; `on_trace_ready(prof)` is called whenever something to be kept is complete.
+    `record_shapes` keeps the shapes of inputs, `profile_memory` the allocated bytes at the start and end
+    of every event, `with_stack` the line of the program, `with_modules` calls of modules, which
+    `modules()` and `key_averages(group_by="module")` need. FLOPs are always counted.
+    Beyond `max_events` events are dropped, which tables and traces say.
+
+    Example:
+        >>> import flambeau as fl
+        >>> a = fl.rand(64, 64)
+        >>> with fl.profiler.profile() as prof:
+        ...     for _ in range(3):
+        ...         b = a @ a + 1
+        >>> [(row.key, row.count) for row in prof.key_averages()]
+        [('matmul', 3), ('add', 3)]
+        >>> print(prof.key_averages().table(sort_by="self_cpu_time_total", row_limit=5))  # doctest: +SKIP
+
+    Raises:
+        RuntimeError: another profile is running.
+    """
+
+    def __init__(
+        self,
+        activities: Iterable[ProfilerActivity] | None = None,
+        *,
+        schedule: Callable[[int], ProfilerAction] | None = None,
+        on_trace_ready: Callable[[profile], Any] | None = None,
+        record_shapes: bool = False,
+        profile_memory: bool = False,
+        with_stack: bool = False,
+        with_flops: bool = False,
+        with_modules: bool = False,
+        experimental_config: Any = None,
+        max_events: int = DEFAULT_MAX_EVENTS,
+    ) -> None:
+        for activity in activities or ():
+            if not isinstance(activity, ProfilerActivity):
+                raise TypeError(f"profile: activities holds a {type(activity).__name__}; expected members of ProfilerActivity")
+        if max_events < 1:
+            raise ValueError(f"profile: max_events = {max_events}; expected at least 1")
+        self.on_trace_ready = on_trace_ready
+        self.record_shapes, self.profile_memory = record_shapes, profile_memory
+        self.with_stack, self.with_flops, self.with_modules = with_stack, with_flops, with_modules
+        self.max_events = max_events
+        self.step_num = 0
+        self._schedule = schedule
+        self._action = ProfilerAction.NONE
+        self._modules = ModuleCalls()
+        self._recording: Recording | None = None
+        self._steps: list[tuple[int, int, int]] = []
+        self._step_start = 0
+        self._threads: dict[int, str] = {}
+        self._started = False
+
+    # ---- running
+
+    def __enter__(self) -> profile:
+        self.start()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Begins, with step 0 of the schedule.
+
+        Raises:
+            RuntimeError: a profile is running, this one or another.
+        """
+        global _running
+        with _lock:
+            if _running is not None:
+                which = "this profile" if _running is self else "another profile"
+                raise RuntimeError(f"profile: {which} is running; profiles can not be nested, stop it first")
+            _running = self
+        self._started = True
+        self.step_num = 0
+        self._recording = None
+        self._steps = []
+        self._action = ProfilerAction.NONE
+        self._go_to(self._schedule(0) if self._schedule else ProfilerAction.RECORD)
+
+    def step(self) -> None:
+        """Says that a step of the program ends and the next one begins.
+
+        Raises:
+            RuntimeError: the profile is not running.
+        """
+        if _running is not self:
+            raise RuntimeError("profile.step: the profile is not running; call it between start() and stop()")
+        before = self._action
+        if before in (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE):
+            self._steps.append((self.step_num, self._step_start, _recorder.now_ns()))
+        self.step_num += 1
+        if before is ProfilerAction.RECORD_AND_SAVE:
+            self._finish()
+        self._go_to(self._schedule(self.step_num) if self._schedule else ProfilerAction.RECORD)
+
+    def stop(self) -> None:
+        """Ends, and keeps what the schedule was recording."""
+        global _running
+        if _running is not self:
+            return
+        try:
+            if self._action in (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE):
+                self._steps.append((self.step_num, self._step_start, _recorder.now_ns()))
+                self._finish()
+            else:
+                self._switch_off()
+        finally:
+            self._switch_off()
+            self._action = ProfilerAction.NONE
+            with _lock:
+                _running = None
+
+    def _go_to(self, action: ProfilerAction) -> None:
+        keeps = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
+        if action is ProfilerAction.NONE:
+            self._switch_off()
+        elif action is ProfilerAction.WARMUP:
+            if self._action is not ProfilerAction.WARMUP:
+                self._switch_on()
+        elif self._action not in keeps or not _recorder.recording():
+            self._steps = []
+            self._switch_on()
+        self._action = action
+        self._step_start = _recorder.now_ns()
+
+    def _switch_on(self) -> None:
+        if self.with_modules:
+            self._modules.install()
+        _recorder.start(self.max_events, self.record_shapes, self.profile_memory, self.with_stack)
+
+    def _switch_off(self) -> None:
+        _recorder.stop()
+        self._modules.remove()
+
+    def _finish(self) -> None:
+        self._switch_off()
+        self._threads = {t.native_id: t.name for t in threading.enumerate() if t.native_id is not None}
+        self._recording = Recording()
+        self._action = ProfilerAction.NONE
+        _recorder.clear()
+        if self.on_trace_ready is not None:
+            self.on_trace_ready(self)
+
+    # ---- results
+
+    def _recorded(self, what: str) -> Recording:
+        if self._recording is None:
+            if not self._started:
+                raise RuntimeError(f"profile.{what}: the profile has not run")
+            if _running is self:
+                raise RuntimeError(f"profile.{what}: the profile is still running; stop it first")
+            raise RuntimeError(f"profile.{what}: nothing was recorded: no active step of the schedule was reached")
+        return self._recording
+
+    @property
+    def dropped_events(self) -> int:
+        """How many events went beyond `max_events`."""
+        return self._recorded("dropped_events").dropped
+
+    def events(self) -> list[FunctionEvent]:
+        """All events, thread after thread, in the order in which they began."""
+        return self._recorded("events").events
+
+    def key_averages(
+        self, group_by_input_shape: bool = False, group_by_stack_n: int = 0, group_by: str = "name"
+    ) -> EventAverages:
+        """The events added up by name, by name and input shapes, or with `group_by="module"` by module.
+
+        Raises:
+            ValueError: shapes or modules were not recorded.
+        """
+        recording = self._recorded("key_averages")
+        if group_by not in ("name", "module"):
+            raise ValueError(f"key_averages: group_by = {group_by!r}; expected 'name' or 'module'")
+        if group_by_input_shape and not self.record_shapes:
+            raise ValueError("key_averages: shapes were not recorded; pass record_shapes=True to profile")
+        if group_by == "module" and not self.with_modules:
+            raise ValueError("key_averages: modules were not recorded; pass with_modules=True to profile")
+        rows = averages(recording, group_by, group_by_input_shape, self.profile_memory)
+        for row in rows:
+            if isinstance(row, ModuleRow):
+                row.type = self._modules.types.get(row.key, "")
+        return rows
+
+    def modules(self, row_limit: int = -1) -> str:
+        """A table of modules in the order of their first calls: forward and backward time, FLOPs, bytes.
+
+        Raises:
+            ValueError: modules were not recorded.
+        """
+        rows = [r for r in self.key_averages(group_by="module") if isinstance(r, ModuleRow)]
+        return modules_table(rows, row_limit, self.dropped_events)
+
+    def total_average(self) -> Any:
+        """All events in one row."""
+        return self.key_averages().total_average()
+
+    def export_chrome_trace(self, path: str | os.PathLike[str]) -> None:
+        """Writes a trace for Perfetto (ui.perfetto.dev) or chrome://tracing; compressed if `path` ends in .gz."""
+        recording = self._recorded("export_chrome_trace")
+        steps = self._steps if self._schedule or len(self._steps) > 1 else []
+        _trace.write_json(path, _trace.chrome_trace(recording, self._threads, steps))
+
+    def export_memory_timeline(self, path: str | os.PathLike[str], device: Any = None) -> None:
+        """Writes allocated bytes over time: JSON (.json, .json.gz), or a page with a curve (.html).
+
+        Raises:
+            ValueError: memory was not profiled.
+        """
+        recording = self._recorded("export_memory_timeline")
+        if not self.profile_memory:
+            raise ValueError("export_memory_timeline: memory was not profiled; pass profile_memory=True to profile")
+        timeline = _trace.memory_timeline(recording)
+        if os.fspath(path).endswith(".html"):
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(_trace.memory_page(timeline))
+        else:
+            _trace.write_json(path, timeline)
+
+
+def tensorboard_trace_handler(
+    dir_name: str, worker_name: str | None = None, use_gzip: bool = False
+) -> Callable[[profile], None]:
+    """An `on_trace_ready` that writes a trace per cycle into a folder for TensorBoard, and, where the
+    package `tensorboard` is installed, the tables and the memory curve as well (`write_tensorboard`).
+    """
+    import importlib.util
+
+    has_tensorboard = importlib.util.find_spec("tensorboard") is not None
+
+    def handler(prof: profile) -> None:
+        os.makedirs(dir_name, exist_ok=True)
+        worker = worker_name or f"{socket.gethostname()}_{os.getpid()}"
+        ending = ".pt.trace.json.gz" if use_gzip else ".pt.trace.json"
+        prof.export_chrome_trace(os.path.join(dir_name, f"{worker}.{time.time_ns()}{ending}"))
+        if has_tensorboard:
+            from flambeau.profiler._tensorboard import write_tensorboard
+
+            write_tensorboard(prof, dir_name)
+
+    return handler
