@@ -6,7 +6,6 @@ import threading
 import time
 
 import pytest
-from support.compare import assert_near
 
 import flambeau as fl
 

@@ -6,6 +6,7 @@ import threading
 
 import numpy as np
 import pytest
+
 import flambeau as fl
 from flambeau import _C, nn
 
