@@ -48,8 +48,7 @@ def _run(
     if sizes is None and x.shape[0] and mode in ("LSTM", "GRU"):
         if mode == "LSTM":
             bias = b_ih if b_hh is None or b_ih is None else b_ih + b_hh
-            gx = ops.linear(x, w_ih, bias)
-            ys, h, c = ops.lstm_sequence(gx, state[0], state[1], w_hh, reverse)
+            ys, h, c = ops.lstm_sequence(ops.linear(x, w_ih, bias), state[0], state[1], w_hh, reverse)
             return ys, (h, c)
         ys, h = ops.gru_sequence(ops.linear(x, w_ih, b_ih), state[0], w_hh, b_hh, reverse)
         return ys, (h,)
