@@ -38,7 +38,7 @@ ORDER = (
 )
 LEVEL = {layer: level for level, layers in enumerate(ORDER) for layer in layers}
 WRAPPERS = re.compile(
-    r"dispatch/(wrap\.(h|cpp)|shapes\.h|checks\.cpp|native(_\w+)?\.(h|cpp)|each_table\.h)$"
+    r"dispatch/((wrap|autocast)\.(h|cpp)|shapes\.h|checks\.cpp|native(_\w+)?\.(h|cpp)|each_table\.h)$"
 )
 GENERATED = {
     "kernels.h": "ops",

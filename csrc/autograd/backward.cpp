@@ -325,6 +325,8 @@ std::vector<Tensor> run_backward(const std::vector<Tensor>& roots, std::vector<T
     if (!requires_grad(inputs[i]))
       raise<AutogradError>("grad: inputs[", i, "] ", inputs[i].sizes(), " does not require grad");
   WithGrad mode(create_graph);
+  // Gradients are computed in the types of the forward, wherever backward is called.
+  const WithoutAutocast types_stay;
   return Backward().run(roots, std::move(grads), retain_graph, inputs, accumulate, allow_unused);
 }
 

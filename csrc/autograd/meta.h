@@ -49,6 +49,7 @@ struct AutogradMeta final : AutogradMetaBase {
 struct ThreadModes {
   bool grad = true;
   bool inference = false;
+  bool autocast = false;  // of the op that is called next; see dispatch/autocast.h
 };
 extern FL_HOT_THREAD_LOCAL constinit ThreadModes current_modes;
 inline ThreadModes& thread_modes() { return current_modes; }
@@ -62,6 +63,13 @@ struct WithGrad {
   bool saved;
   explicit WithGrad(bool on) : saved(std::exchange(thread_modes().grad, on)) {}
   ~WithGrad() { thread_modes().grad = saved; }
+};
+
+struct WithoutAutocast {
+  bool saved = std::exchange(thread_modes().autocast, false);
+  WithoutAutocast() = default;
+  WithoutAutocast(const WithoutAutocast&) = delete;
+  ~WithoutAutocast() { thread_modes().autocast = saved; }
 };
 
 // Whether t shares its history with its base; not after either got other memory (`x.data = y`).

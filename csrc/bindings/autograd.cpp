@@ -10,7 +10,7 @@
 #include "autograd/saved_tensor.h"
 #include "bindings/args.h"
 #include "bindings/types.h"
-#include "dispatch/wrap.h"
+#include "dispatch/autocast.h"
 
 namespace nb = nanobind;
 
@@ -540,6 +540,13 @@ void init_autograd(nb::module_& m) {
 
   m.def("is_grad_enabled", [] { return thread_modes().grad; });
   m.def("set_grad_enabled", [](bool on) { return std::exchange(thread_modes().grad, on); });
+  m.def("is_autocast_enabled", [] { return thread_modes().autocast; });
+  m.def("set_autocast_enabled", [](bool on) { return std::exchange(thread_modes().autocast, on); });
+  m.def("is_autocast_cache_enabled", [] { return autocast_settings().cache; });
+  m.def("set_autocast_cache_enabled", [](bool on) { return std::exchange(autocast_settings().cache, on); });
+  m.def("enter_autocast", &enter_autocast);
+  m.def("leave_autocast", &leave_autocast);
+  m.def("clear_autocast_cache", &clear_autocast_cache);
   m.def("is_inference_mode_enabled", [] { return thread_modes().inference; });
   m.def("set_inference_mode", [](bool on) { return std::exchange(thread_modes().inference, on); });
 

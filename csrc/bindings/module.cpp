@@ -12,8 +12,8 @@
 #include "bindings/optim.h"
 #include "bindings/profiler.h"
 #include "bindings/types.h"
+#include "dispatch/autocast.h"
 #include "dispatch/native.h"
-#include "dispatch/wrap.h"
 #include "ops.h"
 #include "storage/allocator.h"
 
@@ -164,6 +164,8 @@ void init_functions(nb::module_& m) {
   }, nb::arg("x"), nb::arg("dtype").none(), nb::arg("device").none(), nb::arg("copy"));
   m.def("bump_version", [](nb::handle t) { bump_version("numpy", to_tensor(t.ptr(), "bump_version", "t")); });
 
+  m.def("get_autocast_dtype", [] { return nb::borrow(dtype_objects[static_cast<int>(autocast_settings().dtype)]); });
+  m.def("set_autocast_dtype", [](nb::handle t) { autocast_settings().dtype = to_dtype(t.ptr(), "set_autocast_dtype", "dtype"); });
   m.def("get_default_dtype", [] { return nb::borrow(dtype_objects[static_cast<int>(default_dtype())]); });
   m.def("set_default_dtype", [](nb::handle t) { set_default_dtype(to_dtype(t.ptr(), "set_default_dtype", "dtype")); });
   m.def("promote_types", [](nb::handle a, nb::handle b) {

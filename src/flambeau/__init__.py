@@ -132,6 +132,22 @@ from flambeau._tensor import (  # noqa: E402
     scalar_tensor,
     tensor,
 )
+from flambeau.amp.autocast_mode import (  # noqa: E402
+    autocast,
+    autocast_decrement_nesting,
+    autocast_increment_nesting,
+    clear_autocast_cache,
+    get_autocast_cpu_dtype,
+    get_autocast_dtype,
+    is_autocast_cache_enabled,
+    is_autocast_cpu_enabled,
+    is_autocast_enabled,
+    set_autocast_cache_enabled,
+    set_autocast_cpu_dtype,
+    set_autocast_cpu_enabled,
+    set_autocast_dtype,
+    set_autocast_enabled,
+)
 from flambeau.autograd.modes import (  # noqa: E402
     enable_grad,
     inference_mode,
@@ -158,7 +174,7 @@ for _name in ("allclose", "equal", "movedim", "diag", "diag_embed", "tensor_spli
 setattr(Tensor, "moveaxis", movedim)  # noqa: B010
 
 # Imported when they are first used.
-_LAZY = {"autograd", "backends", "cuda", "datasets", "nn", "optim", "profiler", "random", "serialization", "testing", "utils"}
+_LAZY = {"autograd", "backends", "cpu", "cuda", "datasets", "nn", "optim", "profiler", "random", "serialization", "testing", "utils"}
 _LAZY_NAMES = {
     "save": "serialization",
     "load": "serialization",

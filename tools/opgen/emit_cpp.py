@@ -504,11 +504,27 @@ def _recorded(op: Op, name: str) -> list[str]:
     ]
 
 
+def _autocast(op: Op) -> list[str]:
+    """Inside of an autocast region: the same call, with other arguments and autocast off."""
+    kind = op.get("autocast")
+    if kind is None:
+        return []
+    tensors = [a.name for a in op.sig.args if a.type.spelling in ("Tensor", "Tensor?")]
+    how = "{" + ", ".join(f"&{n}" for n in tensors) + "}" if kind == "promote" else f"(AutocastCall::{str(kind).capitalize()})"
+    args = ", ".join(f"cast({a.name})" if a.is_tensor or a.type.spelling == "Tensor[]" else a.name for a in op.sig.args)
+    return [
+        "  if (thread_modes().autocast) [[unlikely]] {",
+        f"    const AutocastCall cast{how};",
+        f"    return op::{op.name}({args});",
+        "  }",
+    ]
+
+
 def wrapper(op: Op, table: Table) -> tuple[list[str], list[str]]:
     """(node struct, function bodies)."""
     node = NodeWriter(op, table)
     result = op.sig.cpp_result
-    body: list[str] = [f"{result} {op.name}({params(op, False)}) {{", *_recorded(op, op.name)]
+    body: list[str] = [f"{result} {op.name}({params(op, False)}) {{", *_autocast(op), *_recorded(op, op.name)]
     body += _wrap_dims(op)
     body += [emit_check(op, c) for c in op.get("check", [])]
     outs = [n for _, n in op.sig.outs]

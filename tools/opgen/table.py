@@ -13,8 +13,9 @@ from .signature import Signature, parse
 
 KEYS = {
     "op", "doc", "shape", "dtype", "check", "each", "types", "kernel", "composite", "aux", "let", "grad",
-    "view", "inplace", "mutates", "layout", "flops", "methods", "aliases", "ref", "samples", "errors",
+    "view", "inplace", "mutates", "layout", "flops", "methods", "autocast", "aliases", "ref", "samples", "errors",
 }  # fmt: skip
+AUTOCASTS = ("lower", "widen", "promote")
 BODIES = ("each", "kernel", "composite")
 
 
@@ -94,6 +95,11 @@ def _check_entry(entry: dict[str, Any], where: str) -> Signature:
     bodies = [b for b in BODIES if b in entry]
     if len(bodies) != 1:
         raise TableError(f"{where}: {sig.name}: {len(bodies)} bodies; expected exactly one of each, kernel, composite")
+    autocast = entry.get("autocast")
+    if autocast is not None and autocast not in AUTOCASTS:
+        raise TableError(f"{where}: {sig.name}: autocast: '{autocast}'; expected one of {', '.join(AUTOCASTS)}")
+    if autocast is not None and any(a.type.spelling == "Operand" for a in sig.args):
+        raise TableError(f"{where}: {sig.name}: autocast for an Operand, which would outlive its cast; expected Tensor arguments")
     known = {a.name for a in sig.args}
     for key in entry.get("grad", {}):
         for name in key.split(","):

@@ -14,6 +14,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import ShapeError, Tensor, ops
+from flambeau.amp.autocast_mode import widens
 from flambeau.autograd import is_grad_enabled, no_grad
 
 _REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
@@ -780,6 +781,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
 # ------------------------------------------------------------------------------------------- losses
 
 
+@widens
 def cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -817,6 +819,7 @@ def cross_entropy(
     return loss if kind == 0 else loss.sum()
 
 
+@widens
 def nll_loss(
     input: Tensor,
     target: Tensor,
@@ -842,6 +845,7 @@ def _legacy(size_average: bool | None, reduce: bool | None, reduction: str) -> s
     return "sum" if size_average is False else "mean"
 
 
+@widens
 def mse_loss(
     input: Tensor,
     target: Tensor,
@@ -863,6 +867,7 @@ def mse_loss(
     return _weighted_reduce("mse_loss", diff * diff, weight, reduction)
 
 
+@widens
 def l1_loss(
     input: Tensor,
     target: Tensor,
@@ -881,6 +886,7 @@ def l1_loss(
     return _weighted_reduce("l1_loss", (input - target).abs(), weight, reduction)
 
 
+@widens
 def smooth_l1_loss(
     input: Tensor,
     target: Tensor,
@@ -904,6 +910,7 @@ def smooth_l1_loss(
     return _reduce("smooth_l1_loss", loss, reduction)
 
 
+@widens
 def huber_loss(
     input: Tensor,
     target: Tensor,
@@ -923,6 +930,7 @@ def huber_loss(
     return _weighted_reduce("huber_loss", loss, weight, reduction)
 
 
+@widens
 def binary_cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -944,6 +952,7 @@ def binary_cross_entropy(
     return ops.binary_cross_entropy(input, target, weight, kind)
 
 
+@widens
 def binary_cross_entropy_with_logits(
     input: Tensor,
     target: Tensor,
@@ -964,6 +973,7 @@ def binary_cross_entropy_with_logits(
     return ops.binary_cross_entropy_with_logits(input, target, weight, pos_weight, kind)
 
 
+@widens
 def kl_div(
     input: Tensor,
     target: Tensor,
@@ -999,6 +1009,7 @@ def kl_div(
     return _reduce("kl_div", loss, reduction)
 
 
+@widens
 def poisson_nll_loss(
     input: Tensor,
     target: Tensor,
@@ -1035,6 +1046,7 @@ def pairwise_distance(
     return ops.norm(x1 - x2 + eps, p, -1, keepdim=keepdim)
 
 
+@widens
 def cosine_embedding_loss(
     input1: Tensor,
     input2: Tensor,
@@ -1066,6 +1078,7 @@ def cosine_embedding_loss(
     return _reduce("cosine_embedding_loss", loss, _legacy(size_average, reduce, reduction))
 
 
+@widens
 def margin_ranking_loss(
     input1: Tensor,
     input2: Tensor,
@@ -1082,6 +1095,7 @@ def margin_ranking_loss(
     return _reduce("margin_ranking_loss", loss, _legacy(size_average, reduce, reduction))
 
 
+@widens
 def hinge_embedding_loss(
     input: Tensor, target: Tensor, margin: float = 1.0, reduction: str = "mean"
 ) -> Tensor:
@@ -1093,6 +1107,7 @@ def hinge_embedding_loss(
     return _reduce("hinge_embedding_loss", loss, reduction)
 
 
+@widens
 def soft_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """log(1 + exp(-target * x))."""
     _same_shape("soft_margin_loss", input, target)
@@ -1140,6 +1155,7 @@ def gaussian_nll_loss(
     return _reduce(op, loss, reduction)
 
 
+@widens
 def triplet_margin_loss(
     anchor: Tensor,
     positive: Tensor,

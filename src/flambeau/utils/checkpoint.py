@@ -13,8 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from flambeau import _C
 from flambeau._C import Tensor
 from flambeau._random import get_rng_state, set_rng_state
+from flambeau.amp.autocast_mode import autocast
 from flambeau.autograd import Function, enable_grad, grad, is_grad_enabled
 
 __all__ = ["checkpoint", "checkpoint_sequential"]
@@ -71,6 +73,9 @@ class _Part:
         self.function = function
         self.arguments = (args, kwargs)
         self.rng = rng
+        self.autocast = None
+        if _C.is_autocast_enabled():
+            self.autocast = (_C.get_autocast_dtype(), _C.is_autocast_cache_enabled())
         self.needed: list[bool] = []  # which tensors among the arguments want gradients
         self.leaves: list[Tensor] = []  # what else does
         self.recorded: list[int] = []  # which outputs have gradients
@@ -78,7 +83,11 @@ class _Part:
     def run(self, inputs: Sequence[Tensor]) -> Any:
         args, kwargs = _with(self.arguments, iter(inputs))
         with enable_grad():
-            return self.function(*args, **kwargs)
+            if self.autocast is None or _C.is_autocast_enabled():
+                return self.function(*args, **kwargs)
+            dtype, cache = self.autocast  # in backward
+            with autocast("cpu", dtype, cache_enabled=cache):
+                return self.function(*args, **kwargs)
 
 
 class _Checkpoint(Function):
