@@ -53,6 +53,7 @@ class Pieces {
  public:
   Pieces(const Tensor& x) : data_(x.defined() ? static_cast<char*>(x.data()) : nullptr), type_(x.defined() ? x.dtype() : dtype_of<T>) {}
   bool direct() const { return type_ == dtype_of<T>; }
+  T* at(int64_t i) const { return reinterpret_cast<T*>(data_) + i; }  // only of what is direct
   // Memory for pieces of n elements (a tensor's, so that it is not zeroed and comes from the caching allocator), or
   // nothing where none is needed.
   Tensor buffer(int64_t n) const { return direct() ? Tensor() : empty(Dims{n}, dtype_of<T>); }

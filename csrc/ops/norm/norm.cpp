@@ -43,13 +43,6 @@ struct Bands {
   static constexpr int64_t kRows = 256, kCols = 64;
   int64_t n, c, count, strips;
   explicit Bands(const Channels& s) : n(s.n), c(s.c), count((s.n + kRows - 1) / kRows), strips((s.c + kCols - 1) / kCols) {}
-  // f(band, first element, rows): all columns at once, for what is converted on the way.
-  template <class F>
-  void whole(const F& f) const {
-    parallel_for(0, count, 2, [&](int64_t b0, int64_t b1) {
-      for (int64_t b = b0; b < b1; ++b) f(b, b * kRows * c, rows(b));
-    });
-  }
   int64_t rows(int64_t band) const { return std::min(kRows, n - band * kRows); }
   // f(band, first row, rows, first column, columns)
   template <class F>
@@ -71,21 +64,9 @@ void batch_stats(const Pieces<T>& x, const Channels& s, double eps, T* mean, T* 
     // Bands of rows that stay in the cache for both passes; their means and squares merge as in Chan, Golub, LeVeque 1979.
     const Bands bands(s);
     std::vector<double> means(bands.count * s.c), squares(bands.count * s.c);
-    const auto strip = [&](const T* from, int64_t band, int64_t rows, int64_t c, int64_t width) {
-      FL_PICK(norm_col_stats)(from, rows, s.c, width, means.data() + band * s.c + c, squares.data() + band * s.c + c);
-    };
-    const Tensor none;
-    if (x.direct()) {
-      bands.each([&](int64_t band, int64_t row, int64_t rows, int64_t c, int64_t width) {
-        strip(x.read(row * s.c + c, 0, none), band, rows, c, width);
-      });
-    } else {
-      bands.whole([&](int64_t band, int64_t at, int64_t rows) {
-        const Tensor wide = x.buffer(rows * s.c);
-        const T* from = x.read(at, rows * s.c, wide);
-        for (int64_t c = 0; c < s.c; c += Bands::kCols) strip(from + c, band, rows, c, std::min(Bands::kCols, s.c - c));
-      });
-    }
+    bands.each([&](int64_t band, int64_t row, int64_t rows, int64_t c, int64_t width) {
+      FL_PICK(norm_col_stats)(x.at(row * s.c + c), rows, s.c, width, means.data() + band * s.c + c, squares.data() + band * s.c + c);
+    });
     for (int64_t c = 0; c < s.c; ++c) {
       double n = 0, m = 0, m2 = 0;
       for (int64_t band = 0; band < bands.count; ++band) {
@@ -114,29 +95,15 @@ void batch_stats(const Pieces<T>& x, const Channels& s, double eps, T* mean, T* 
   });
 }
 
-// Rows of a matrix [n, c]: f(first element, rows), and few at a time where they are converted.
-template <class F>
-void each_rows(const Channels& s, bool direct, const F& f) {
-  const int64_t grain = std::max<int64_t>(1, 16384 / (s.c + 1));
-  parallel_for(0, s.n, grain, [&](int64_t n0, int64_t n1) {
-    const int64_t step = direct ? n1 - n0 : std::max<int64_t>(1, 2048 / (s.c + 1));
-    for (int64_t n = n0; n < n1; n += step) f(n * s.c, std::min(step, n1 - n));
-  });
-}
-
 template <class T>
 void batch_affine(const Pieces<T>& x, const Pieces<T>& y, const Channels& s, const T* scale, const T* shift) {
   if (s.plane == 1) {
     const int64_t blocks = (s.c + 63) / 64;
-    each_rows(s, x.direct(), [&](int64_t at, int64_t rows) {
-      const Tensor in = x.buffer(rows * s.c), out = y.buffer(rows * s.c);
-      const T* from = x.read(at, rows * s.c, in);
-      T* to = y.place(at, out);
+    parallel_for(0, s.n, std::max<int64_t>(1, 16384 / (s.c + 1)), [&](int64_t n0, int64_t n1) {
       for (int64_t b = 0; b < blocks; ++b) {
         const int64_t c = b * 64;
-        FL_PICK(norm_col_affine)(from + c, to + c, rows, s.c, std::min<int64_t>(64, s.c - c), scale + c, shift + c);
+        FL_PICK(norm_col_affine)(x.at(n0 * s.c + c), y.at(n0 * s.c + c), n1 - n0, s.c, std::min<int64_t>(64, s.c - c), scale + c, shift + c);
       }
-      y.write(at, rows * s.c, out);
     });
     return;
   }
@@ -155,22 +122,10 @@ void sums_of_gradients(const Pieces<T>& dy, const Pieces<T>& x, const Channels& 
   if (s.plane == 1) {
     const Bands bands(s);
     std::vector<double> parts(2 * bands.count * s.c);
-    const auto strip = [&](const T* g, const T* from, int64_t band, int64_t rows, int64_t c, int64_t width) {
+    bands.each([&](int64_t band, int64_t row, int64_t rows, int64_t c, int64_t width) {
       double* to = parts.data() + 2 * band * s.c + c;
-      FL_PICK(norm_col_dots)(g, from, rows, s.c, width, mean + c, to, to + s.c);
-    };
-    const Tensor none;
-    if (x.direct() && dy.direct()) {
-      bands.each([&](int64_t band, int64_t row, int64_t rows, int64_t c, int64_t width) {
-        strip(dy.read(row * s.c + c, 0, none), x.read(row * s.c + c, 0, none), band, rows, c, width);
-      });
-    } else {
-      bands.whole([&](int64_t band, int64_t at, int64_t rows) {
-        const Tensor wide_g = dy.buffer(rows * s.c), wide = x.buffer(rows * s.c);
-        const T *g = dy.read(at, rows * s.c, wide_g), *from = x.read(at, rows * s.c, wide);
-        for (int64_t c = 0; c < s.c; c += Bands::kCols) strip(g + c, from + c, band, rows, c, std::min(Bands::kCols, s.c - c));
-      });
-    }
+      FL_PICK(norm_col_dots)(dy.at(row * s.c + c), x.at(row * s.c + c), rows, s.c, width, mean + c, to, to + s.c);
+    });
     for (int64_t c = 0; c < s.c; ++c) {
       sum_dy[c] = sum_dot[c] = 0;
       for (int64_t band = 0; band < bands.count; ++band) sum_dy[c] += parts[2 * band * s.c + c], sum_dot[c] += parts[(2 * band + 1) * s.c + c];
@@ -381,6 +336,11 @@ void batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& runni
   const DType t = compute_float(x);
   const Tensor ww = converted(weight, t), wb = converted(bias, t);
   const Channels s = channels_of(x);
+  // Columns are cut both ways and read twice: converting them once is faster than by strips.
+  const bool columns = s.plane == 1;
+  const Tensor none, wx = columns ? widened(x) : x;
+  const WideOutput out(columns ? y : none);
+  const Tensor& wy = columns ? out.wide : y;
   if (x.numel() == 0 && training) {  // an empty batch has no statistics, and leaves the running ones alone
     fill_elements(mean, Scalar(0));
     fill_elements(rstd, Scalar(0));
@@ -391,7 +351,7 @@ void batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& runni
     T *pm = mean.data<T>(), *pr = rstd.data<T>();
     std::vector<double> variance(s.c);
     if (training) {
-      batch_stats(Pieces<T>(x), s, eps, pm, pr, variance.data());
+      batch_stats(Pieces<T>(wx), s, eps, pm, pr, variance.data());
       if (running_mean.defined()) {
         const double n = static_cast<double>(s.n * s.plane);
         const Tensor rm = converted(running_mean, DType::Float64), rv = converted(running_var, DType::Float64);
@@ -416,7 +376,7 @@ void batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& runni
       scale[c] = pr[c] * (pw ? pw[c] : T(1));
       shift[c] = (pb ? pb[c] : T(0)) - pm[c] * scale[c];
     }
-    batch_affine(Pieces<T>(x), Pieces<T>(y), s, scale.data(), shift.data());
+    batch_affine(Pieces<T>(wx), Pieces<T>(wy), s, scale.data(), shift.data());
   });
 }
 
@@ -429,9 +389,13 @@ void batch_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight
   const WideOutput out_w(dw), out_b(db);
   const Tensor ww = converted(weight, compute_float(x));
   const Channels s = channels_of(x);
+  const bool columns = s.plane == 1;
+  const Tensor none, wdy = columns ? widened(dy) : dy, wx = columns ? widened(x) : x;
+  const WideOutput out(columns ? dx : none);
+  const Tensor& wdx = columns ? out.wide : dx;
   visit_float(compute_float(x), [&](auto zero) {
     using T = decltype(zero);
-    const Pieces<T> pd(dy), px(x), po(dx);
+    const Pieces<T> pd(wdy), px(wx), po(wdx);
     const T *pw = pointer<T>(ww), *pm = mean.data<T>(), *pr = rstd.data<T>();
     std::vector<double> sum_dy(s.c), sum_dot(s.c);
     sums_of_gradients(pd, px, s, pm, sum_dy.data(), sum_dot.data());
@@ -448,16 +412,12 @@ void batch_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight
     if (!needs_x) return;
     if (s.plane == 1) {
       const int64_t blocks = (s.c + 63) / 64;
-      each_rows(s, px.direct(), [&](int64_t first, int64_t rows) {
-        const Tensor wide_g = pd.buffer(rows * s.c), wide = px.buffer(rows * s.c), result = po.buffer(rows * s.c);
-        const T *g = pd.read(first, rows * s.c, wide_g), *from = px.read(first, rows * s.c, wide);
-        T* to = po.place(first, result);
+      parallel_for(0, s.n, std::max<int64_t>(1, 16384 / (s.c + 1)), [&](int64_t n0, int64_t n1) {
         for (int64_t k = 0; k < blocks; ++k) {
-          const int64_t at = k * 64;
-          FL_PICK(norm_col_combine)(g + at, from + at, to + at, rows, s.c, std::min<int64_t>(64, s.c - at), pm + at, a.data() + at, b.data() + at,
-                                    c.data() + at);
+          const int64_t at = k * 64, from = n0 * s.c + at;
+          FL_PICK(norm_col_combine)(pd.at(from), px.at(from), po.at(from), n1 - n0, s.c, std::min<int64_t>(64, s.c - at), pm + at, a.data() + at,
+                                    b.data() + at, c.data() + at);
         }
-        po.write(first, rows * s.c, result);
       });
       return;
     }
