@@ -266,3 +266,52 @@ def test_empty_and_tiny_convolutions(layout):
     assert_near(F.conv2d(x, fl.ones(1, 1, 1, 1)), x.numpy())
     y = F.conv2d(fl.randn(2, 1, 4, 4), fl.randn(1, 1, 3, 3))
     assert y.numpy().shape == (2, 1, 2, 2)
+
+
+@pytest.mark.parametrize("dtype", [fl.bfloat16, fl.float16])
+def test_networks_in_16_bits_are_the_same_in_both_layouts(dtype):
+    def run():
+        net = Everything()
+        x = fl.randn(3, 3, 14, 10, requires_grad=True)
+        with fl.autocast("cpu", dtype=dtype):
+            loss = F.cross_entropy(net(x), fl.tensor([0, 3, 1]))
+        loss.backward()
+        return [loss.detach(), *(p.grad for p in net.parameters()), *net.buffers()]
+
+    plain, last = in_both(run)
+    size = max(float(g.norm()) for g in plain[1:])
+    for a, b in zip(plain, last):
+        assert float((a - b).float().norm()) < 0.05 * max(float(a.float().norm()), 0.05 * size)
+
+
+def test_16_bit_chains_are_not_reordered(deferred):
+    net = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(16, 32, 3, padding=1),
+                        nn.BatchNorm2d(32), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 4))  # fmt: skip
+    x = fl.randn(4, 3, 16, 16)
+    counts = []
+    for on in (False, True):
+        before = _C.layout_reorders()
+        with fl.autocast("cpu", enabled=on):
+            loss = net(x).float().square().mean()
+        loss.backward()
+        counts.append(_C.layout_reorders() - before)
+    assert counts[1] <= counts[0]
+
+
+@pytest.mark.parametrize("name", ["batch norm", "group norm", "softmax", "max pool", "average pool", "adaptive pool", "broadcast channel", "sum"])
+def test_16_bit_readers_see_row_major_values(deferred, name):
+    x = fl.randn(2, 3, 5, 4).to(fl.bfloat16)
+    weight = fl.randn(6, 3, 3, 3).to(fl.bfloat16)
+    y = F.conv2d(x, weight, padding=1)
+    plain = fl.tensor(F.conv2d(x, weight, padding=1).float().numpy())
+    got = {
+        "batch norm": lambda t: F.batch_norm(t, None, None, training=True),
+        "group norm": lambda t: F.group_norm(t, 3),
+        "softmax": lambda t: t.softmax(1),
+        "max pool": lambda t: F.max_pool2d(t, 3, 2, 1),
+        "average pool": lambda t: F.avg_pool2d(t, 3, 2, 1),
+        "adaptive pool": lambda t: F.adaptive_avg_pool2d(t, (2, 3)),
+        "broadcast channel": lambda t: t * fl.arange(6.0).to(t.dtype).view(1, 6, 1, 1),
+        "sum": lambda t: t.sum((2, 3)),
+    }[name]
+    np.testing.assert_allclose(got(y).float().numpy(), got(plain).numpy(), rtol=0.02, atol=0.02)

@@ -46,6 +46,36 @@ class WideOutput {
   Tensor wide;
 };
 
+// A tensor's elements in the compute type, a piece at a time: the memory itself, or 16-bit floats through a buffer
+// that stays in the cache.
+template <class T>
+class Pieces {
+ public:
+  Pieces(const Tensor& x) : data_(x.defined() ? static_cast<char*>(x.data()) : nullptr), type_(x.defined() ? x.dtype() : dtype_of<T>) {}
+  bool direct() const { return type_ == dtype_of<T>; }
+  T* at(int64_t i) const { return reinterpret_cast<T*>(data_) + i; }  // only of what is direct
+  // Memory for pieces of n elements (a tensor's, so that it is not zeroed and comes from the caching allocator), or
+  // nothing where none is needed.
+  Tensor buffer(int64_t n) const { return direct() ? Tensor() : empty(Dims{n}, dtype_of<T>); }
+  const T* read(int64_t at, int64_t n, const Tensor& buffer) const {
+    if (direct()) return reinterpret_cast<const T*>(data_) + at;
+    T* to = buffer.data<T>();
+    convert_elements(to, dtype_of<T>, data_ + at * 2, type_, n);
+    return to;
+  }
+  // Where to put a piece that write() then brings home.
+  T* place(int64_t at, const Tensor& buffer) const { return direct() ? reinterpret_cast<T*>(data_) + at : buffer.data<T>(); }
+  void write(int64_t at, int64_t n, const Tensor& buffer) const {
+    if (!direct()) convert_elements(data_ + at * 2, type_, buffer.data<T>(), dtype_of<T>, n);
+  }
+
+ private:
+  char* data_;
+  DType type_;
+};
+
+inline DType compute_float(const Tensor& x) { return is_half(x.dtype()) ? DType::Float32 : x.dtype(); }
+
 // Calls f with a value of the compute type: float or double.
 template <class F>
 void visit_float(DType t, F&& f) {

@@ -58,14 +58,14 @@ struct Bands {
 
 // Means over a set of channels [c0, c1): sums over n planes, then squares.
 template <class T>
-void batch_stats(const T* x, const Channels& s, double eps, T* mean, T* rstd, double* variance) {
+void batch_stats(const Pieces<T>& x, const Channels& s, double eps, T* mean, T* rstd, double* variance) {
   const double count = static_cast<double>(s.n * s.plane);
   if (s.plane == 1) {
     // Bands of rows that stay in the cache for both passes; their means and squares merge as in Chan, Golub, LeVeque 1979.
     const Bands bands(s);
     std::vector<double> means(bands.count * s.c), squares(bands.count * s.c);
     bands.each([&](int64_t band, int64_t row, int64_t rows, int64_t c, int64_t width) {
-      FL_PICK(norm_col_stats)(x + row * s.c + c, rows, s.c, width, means.data() + band * s.c + c, squares.data() + band * s.c + c);
+      FL_PICK(norm_col_stats)(x.at(row * s.c + c), rows, s.c, width, means.data() + band * s.c + c, squares.data() + band * s.c + c);
     });
     for (int64_t c = 0; c < s.c; ++c) {
       double n = 0, m = 0, m2 = 0;
@@ -82,12 +82,13 @@ void batch_stats(const T* x, const Channels& s, double eps, T* mean, T* rstd, do
     return;
   }
   parallel_for(0, s.c, std::max<int64_t>(1, 16384 / (s.n * s.plane + 1)), [&](int64_t c0, int64_t c1) {
+    const Tensor wide = x.buffer(s.plane);
     for (int64_t c = c0; c < c1; ++c) {
       double sum = 0;
-      for (int64_t n = 0; n < s.n; ++n) sum += FL_PICK(norm_sum)(x + (n * s.c + c) * s.plane, s.plane);
+      for (int64_t n = 0; n < s.n; ++n) sum += FL_PICK(norm_sum)(x.read((n * s.c + c) * s.plane, s.plane, wide), s.plane);
       mean[c] = static_cast<T>(sum / count);
       double squares = 0;
-      for (int64_t n = 0; n < s.n; ++n) squares += FL_PICK(norm_squares)(x + (n * s.c + c) * s.plane, s.plane, mean[c]);
+      for (int64_t n = 0; n < s.n; ++n) squares += FL_PICK(norm_squares)(x.read((n * s.c + c) * s.plane, s.plane, wide), s.plane, mean[c]);
       variance[c] = squares / count;
       rstd[c] = static_cast<T>(1 / std::sqrt(variance[c] + eps));
     }
@@ -95,26 +96,31 @@ void batch_stats(const T* x, const Channels& s, double eps, T* mean, T* rstd, do
 }
 
 template <class T>
-void batch_affine(const T* x, T* y, const Channels& s, const T* scale, const T* shift) {
+void batch_affine(const Pieces<T>& x, const Pieces<T>& y, const Channels& s, const T* scale, const T* shift) {
   if (s.plane == 1) {
     parallel_for(0, s.n, std::max<int64_t>(1, 16384 / (s.c + 1)), [&](int64_t n0, int64_t n1) {
-      FL_PICK(norm_col_affine)(x + n0 * s.c, y + n0 * s.c, n1 - n0, s.c, s.c, scale, shift);
+      FL_PICK(norm_col_affine)(x.at(n0 * s.c), y.at(n0 * s.c), n1 - n0, s.c, s.c, scale, shift);
     });
     return;
   }
   parallel_for(0, s.n * s.c, std::max<int64_t>(1, 16384 / s.plane), [&](int64_t r0, int64_t r1) {
-    for (int64_t r = r0; r < r1; ++r) FL_PICK(norm_affine)(x + r * s.plane, y + r * s.plane, s.plane, scale[r % s.c], shift[r % s.c]);
+    const Tensor in = x.buffer(s.plane), out = y.buffer(s.plane);
+    for (int64_t r = r0; r < r1; ++r) {
+      const int64_t at = r * s.plane;
+      FL_PICK(norm_affine)(x.read(at, s.plane, in), y.place(at, out), s.plane, scale[r % s.c], shift[r % s.c]);
+      y.write(at, s.plane, out);
+    }
   });
 }
 
 template <class T>
-void sums_of_gradients(const T* dy, const T* x, const Channels& s, const T* mean, double* sum_dy, double* sum_dot) {
+void sums_of_gradients(const Pieces<T>& dy, const Pieces<T>& x, const Channels& s, const T* mean, double* sum_dy, double* sum_dot) {
   if (s.plane == 1) {
     const Bands bands(s);
     std::vector<double> parts(2 * bands.count * s.c);
     bands.each([&](int64_t band, int64_t row, int64_t rows, int64_t c, int64_t width) {
       double* to = parts.data() + 2 * band * s.c + c;
-      FL_PICK(norm_col_dots)(dy + row * s.c + c, x + row * s.c + c, rows, s.c, width, mean + c, to, to + s.c);
+      FL_PICK(norm_col_dots)(dy.at(row * s.c + c), x.at(row * s.c + c), rows, s.c, width, mean + c, to, to + s.c);
     });
     for (int64_t c = 0; c < s.c; ++c) {
       sum_dy[c] = sum_dot[c] = 0;
@@ -123,12 +129,13 @@ void sums_of_gradients(const T* dy, const T* x, const Channels& s, const T* mean
     return;
   }
   parallel_for(0, s.c, std::max<int64_t>(1, 16384 / (s.n * s.plane + 1)), [&](int64_t c0, int64_t c1) {
+    const Tensor wide_g = dy.buffer(s.plane), wide = x.buffer(s.plane);
     for (int64_t c = c0; c < c1; ++c) {
       sum_dy[c] = sum_dot[c] = 0;
       for (int64_t n = 0; n < s.n; ++n) {
         double part[2];
         const int64_t at = (n * s.c + c) * s.plane;
-        FL_PICK(norm_dots)(dy + at, x + at, s.plane, mean[c], part);
+        FL_PICK(norm_dots)(dy.read(at, s.plane, wide_g), x.read(at, s.plane, wide), s.plane, mean[c], part);
         sum_dy[c] += part[0];
         sum_dot[c] += part[1];
       }
@@ -192,28 +199,34 @@ void store(const std::vector<double>& from, const Tensor& to) {
 
 void rows_forward(const Tensor& x, const Tensor& weight, const Tensor& bias, const Rows& s, double eps, bool centered, const Tensor& mean,
                   const Tensor& rstd, const Tensor& y) {
-  const WideOutput out(y);
-  const Tensor wx = widened(x), ww = converted(weight, wx.dtype()), wb = converted(bias, wx.dtype());
-  visit_float(wx.dtype(), [&](auto zero) {
+  const DType type = compute_float(x);
+  const Tensor ww = converted(weight, type), wb = converted(bias, type);
+  visit_float(type, [&](auto zero) {
     using T = decltype(zero);
-    const T *px = wx.data<T>(), *pw = pointer<T>(ww), *pb = pointer<T>(wb);
-    T *py = out.wide.data<T>(), *pm = mean.defined() ? mean.data<T>() : nullptr, *pr = rstd.data<T>();
+    const Pieces<T> rows_in(x), rows_out(y);
+    const T *pw = pointer<T>(ww), *pb = pointer<T>(wb);
+    T *pm = mean.defined() ? mean.data<T>() : nullptr, *pr = rstd.data<T>();
     const bool simple = s.groups == 1 && s.span == 1;  // weights run along the row
     parallel_for(0, s.rows, std::max<int64_t>(1, 8192 / (s.m + 1)), [&](int64_t r0, int64_t r1) {
+      const Tensor wide = rows_in.buffer(s.m), result = rows_out.buffer(s.m);
       for (int64_t r = r0; r < r1; ++r) {
+        const T* px = rows_in.read(r * s.m, s.m, wide);
+        T* py = rows_out.place(r * s.m, result);
         if (simple) {
-          FL_PICK(norm_row)(px + r * s.m, pw, pb, py + r * s.m, s.m, eps, centered, pm ? pm + r : nullptr, pr + r);
+          FL_PICK(norm_row)(px, pw, pb, py, s.m, eps, centered, pm ? pm + r : nullptr, pr + r);
+          rows_out.write(r * s.m, s.m, result);
           continue;
         }
-        const T m = static_cast<T>(FL_PICK(norm_sum)(px + r * s.m, s.m) / static_cast<double>(s.m));
-        const double scale = 1 / std::sqrt(FL_PICK(norm_squares)(px + r * s.m, s.m, m) / static_cast<double>(s.m) + eps);
+        const T m = static_cast<T>(FL_PICK(norm_sum)(px, s.m) / static_cast<double>(s.m));
+        const double scale = 1 / std::sqrt(FL_PICK(norm_squares)(px, s.m, m) / static_cast<double>(s.m) + eps);
         pm[r] = m;
         pr[r] = static_cast<T>(scale);
         for (int64_t k = 0; k < s.per_row; ++k) {
-          const int64_t i = r % s.groups * s.per_row + k, at = r * s.m + k * s.span;
+          const int64_t i = r % s.groups * s.per_row + k, at = k * s.span;
           const T f = static_cast<T>(scale * (pw ? pw[i] : T(1)));
           FL_PICK(norm_affine)(px + at, py + at, s.span, f, (pb ? pb[i] : T(0)) - m * f);
         }
+        rows_out.write(r * s.m, s.m, result);
       }
     });
   });
@@ -221,32 +234,36 @@ void rows_forward(const Tensor& x, const Tensor& weight, const Tensor& bias, con
 
 void rows_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd, const Rows& s, bool centered,
                    bool needs_x, bool needs_w, const Tensor& dx, const Tensor& dw, const Tensor& db) {
-  const WideOutput out(dx), out_w(dw), out_b(db);
-  const Tensor wdy = widened(dy), wx = widened(x), ww = converted(weight, wx.dtype());
-  visit_float(wx.dtype(), [&](auto zero) {
+  const WideOutput out_w(dw), out_b(db);
+  const DType type = compute_float(x);
+  const Tensor ww = converted(weight, type);
+  visit_float(type, [&](auto zero) {
     using T = decltype(zero);
-    const T *pd = wdy.data<T>(), *px = wx.data<T>(), *pw = pointer<T>(ww), *pm = mean.defined() ? mean.data<T>() : nullptr, *pr = rstd.data<T>();
-    T* po = out.wide.data<T>();
+    const Pieces<T> rows_g(dy), rows_in(x), rows_out(dx);
+    const T *pw = pointer<T>(ww), *pm = mean.defined() ? mean.data<T>() : nullptr, *pr = rstd.data<T>();
     const int64_t weights = s.weights();
     const bool simple = s.groups == 1 && s.span == 1;
     // Rows are summed in fixed chunks, then the chunks in order.
     const int64_t chunks = std::max<int64_t>(1, std::min<int64_t>({s.rows, 32, s.rows * s.m / 4096 + 1}));
     std::vector<T> sums(needs_w ? 2 * chunks * weights : 0, T(0));
     parallel_for(0, chunks, 1, [&](int64_t k0, int64_t k1) {
+      const Tensor wide_g = rows_g.buffer(s.m), wide = rows_in.buffer(s.m), result = rows_out.buffer(s.m);
       for (int64_t k = k0; k < k1; ++k) {
         T* to_w = needs_w ? sums.data() + 2 * k * weights : nullptr;
         T* to_b = needs_w ? to_w + weights : nullptr;
         for (int64_t r = s.rows * k / chunks; r < s.rows * (k + 1) / chunks; ++r) {
           const T m = pm ? pm[r] : T(0), rs = pr[r];
-          const int64_t at = r * s.m;
+          const T *pd = rows_g.read(r * s.m, s.m, wide_g), *px = rows_in.read(r * s.m, s.m, wide);
+          T* po = rows_out.place(r * s.m, result);
           if (simple) {
-            FL_PICK(norm_row_backward)(pd + at, px + at, pw, m, rs, s.m, centered, needs_x ? po + at : nullptr, to_w, to_b);
+            FL_PICK(norm_row_backward)(pd, px, pw, m, rs, s.m, centered, needs_x ? po : nullptr, to_w, to_b);
+            if (needs_x) rows_out.write(r * s.m, s.m, result);
             continue;
           }
           double total[2] = {};
           for (int64_t c = 0; c < s.per_row; ++c) {
             double part[2];
-            const int64_t i = r % s.groups * s.per_row + c, from = at + c * s.span;
+            const int64_t i = r % s.groups * s.per_row + c, from = c * s.span;
             FL_PICK(norm_dots)(pd + from, px + from, s.span, m, part);
             const double f = pw ? pw[i] : T(1);
             total[0] += f * part[0], total[1] += f * part[1];
@@ -255,9 +272,10 @@ void rows_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, cons
           if (!needs_x) continue;
           const double n = static_cast<double>(s.m), b = -total[1] / n * rs * rs * rs, shift = -rs * total[0] / n;
           for (int64_t c = 0; c < s.per_row; ++c) {
-            const int64_t i = r % s.groups * s.per_row + c, from = at + c * s.span;
+            const int64_t i = r % s.groups * s.per_row + c, from = c * s.span;
             FL_PICK(norm_combine)(pd + from, px + from, po + from, s.span, m, rs * (pw ? pw[i] : T(1)), static_cast<T>(b), static_cast<T>(shift));
           }
+          rows_out.write(r * s.m, s.m, result);
         }
       }
     });
@@ -311,11 +329,14 @@ void batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& runni
     const ChannelRows from(x), to = ChannelRows::fresh(y);
     return batch_norm(from.matrix(), running_mean, running_var, weight, bias, training, momentum, eps, mean, rstd, to.matrix());
   }
-  const WideOutput out(y);
-  const Tensor wx = widened(x);
-  const DType t = wx.dtype();
+  const DType t = compute_float(x);
   const Tensor ww = converted(weight, t), wb = converted(bias, t);
   const Channels s = channels_of(x);
+  // Columns are cut both ways and read twice: converting them once is faster than by strips.
+  const bool columns = s.plane == 1;
+  const Tensor none, wx = columns ? widened(x) : x;
+  const WideOutput out(columns ? y : none);
+  const Tensor& wy = columns ? out.wide : y;
   if (x.numel() == 0 && training) {  // an empty batch has no statistics, and leaves the running ones alone
     fill_elements(mean, Scalar(0));
     fill_elements(rstd, Scalar(0));
@@ -326,7 +347,7 @@ void batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& runni
     T *pm = mean.data<T>(), *pr = rstd.data<T>();
     std::vector<double> variance(s.c);
     if (training) {
-      batch_stats(wx.data<T>(), s, eps, pm, pr, variance.data());
+      batch_stats(Pieces<T>(wx), s, eps, pm, pr, variance.data());
       if (running_mean.defined()) {
         const double n = static_cast<double>(s.n * s.plane);
         const Tensor rm = converted(running_mean, DType::Float64), rv = converted(running_var, DType::Float64);
@@ -351,7 +372,7 @@ void batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& runni
       scale[c] = pr[c] * (pw ? pw[c] : T(1));
       shift[c] = (pb ? pb[c] : T(0)) - pm[c] * scale[c];
     }
-    batch_affine(wx.data<T>(), out.wide.data<T>(), s, scale.data(), shift.data());
+    batch_affine(Pieces<T>(wx), Pieces<T>(wy), s, scale.data(), shift.data());
   });
 }
 
@@ -361,12 +382,17 @@ void batch_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight
     const ChannelRows from(dy), at(x), to = ChannelRows::fresh(dx);
     return batch_norm_backward(from.matrix(), at.matrix(), weight, mean, rstd, training, needs_x, to.matrix(), dw, db);
   }
-  const WideOutput out(dx), out_w(dw), out_b(db);
-  const Tensor wdy = widened(dy), wx = widened(x), ww = converted(weight, wx.dtype());
+  const WideOutput out_w(dw), out_b(db);
+  const Tensor ww = converted(weight, compute_float(x));
   const Channels s = channels_of(x);
-  visit_float(wx.dtype(), [&](auto zero) {
+  const bool columns = s.plane == 1;
+  const Tensor none, wdy = columns ? widened(dy) : dy, wx = columns ? widened(x) : x;
+  const WideOutput out(columns ? dx : none);
+  const Tensor& wdx = columns ? out.wide : dx;
+  visit_float(compute_float(x), [&](auto zero) {
     using T = decltype(zero);
-    const T *pd = wdy.data<T>(), *px = wx.data<T>(), *pw = pointer<T>(ww), *pm = mean.data<T>(), *pr = rstd.data<T>();
+    const Pieces<T> pd(wdy), px(wx), po(wdx);
+    const T *pw = pointer<T>(ww), *pm = mean.data<T>(), *pr = rstd.data<T>();
     std::vector<double> sum_dy(s.c), sum_dot(s.c);
     sums_of_gradients(pd, px, s, pm, sum_dy.data(), sum_dot.data());
     std::vector<T> a(s.c), b(s.c), c(s.c);
@@ -380,18 +406,19 @@ void batch_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight
       c[i] = training ? static_cast<T>(-f * sum_dy[i] / n) : T(0);
     }
     if (!needs_x) return;
-    T* po = out.wide.data<T>();
     if (s.plane == 1) {
       parallel_for(0, s.n, std::max<int64_t>(1, 16384 / (s.c + 1)), [&](int64_t n0, int64_t n1) {
         const int64_t from = n0 * s.c;
-        FL_PICK(norm_col_combine)(pd + from, px + from, po + from, n1 - n0, s.c, s.c, pm, a.data(), b.data(), c.data());
+        FL_PICK(norm_col_combine)(pd.at(from), px.at(from), po.at(from), n1 - n0, s.c, s.c, pm, a.data(), b.data(), c.data());
       });
       return;
     }
     parallel_for(0, s.n * s.c, std::max<int64_t>(1, 16384 / (s.plane + 1)), [&](int64_t r0, int64_t r1) {
+      const Tensor wide_g = pd.buffer(s.plane), wide = px.buffer(s.plane), result = po.buffer(s.plane);
       for (int64_t r = r0; r < r1; ++r) {
         const int64_t i = r % s.c, at = r * s.plane;
-        FL_PICK(norm_combine)(pd + at, px + at, po + at, s.plane, pm[i], a[i], b[i], c[i]);
+        FL_PICK(norm_combine)(pd.read(at, s.plane, wide_g), px.read(at, s.plane, wide), po.place(at, result), s.plane, pm[i], a[i], b[i], c[i]);
+        po.write(at, s.plane, result);
       }
     });
   });

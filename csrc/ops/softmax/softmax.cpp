@@ -40,7 +40,25 @@ void over(const Axes& a, const Rows& rows, const Cols& cols) {
   });
 }
 
+// Rows of 16-bit floats: f(where they start, how many), a buffer's worth at a time.
+template <class F>
+void by_pieces(const Axes& a, const F& f) {
+  const int64_t most = std::max<int64_t>(1, 4096 / std::max<int64_t>(a.n, 1));
+  parallel_for(0, a.outer, most, [&](int64_t r0, int64_t r1) {
+    for (int64_t r = r0; r < r1; r += most) f(r * a.n, std::min(most, r1 - r));
+  });
+}
+int64_t piece_size(const Axes& a) { return std::max<int64_t>(4096, a.n); }
+
 void forward(const Tensor& x, int64_t dim, const Tensor& y, bool log) {
+  if (const Axes a = around(x, dim); a.inner == 1 && a.n > 0 && is_half(x.dtype()) && (is_half(y.dtype()) || y.dtype() == DType::Float32)) {
+    const Pieces<float> from(x), to(y);
+    return by_pieces(a, [&](int64_t at, int64_t rows) {
+      const Tensor in = from.buffer(piece_size(a)), out = to.buffer(piece_size(a));
+      softmax_rows_f32(from.read(at, rows * a.n, in), to.place(at, out), rows, a.n, log);
+      to.write(at, rows * a.n, out);
+    });
+  }
   const WideOutput out(y);
   const Tensor in = converted(x, out.wide.dtype());
   const Axes a = around(x, dim);
@@ -58,6 +76,14 @@ void forward(const Tensor& x, int64_t dim, const Tensor& y, bool log) {
 }
 
 void backward(const Tensor& dy, const Tensor& y, int64_t dim, const Tensor& dx, bool log) {
+  if (const Axes a = around(y, dim); a.inner == 1 && a.n > 0 && is_half(y.dtype()) && dy.dtype() == y.dtype() && dx.dtype() == y.dtype()) {
+    const Pieces<float> grads(dy), from(y), to(dx);
+    return by_pieces(a, [&](int64_t at, int64_t rows) {
+      const Tensor g = grads.buffer(piece_size(a)), in = from.buffer(piece_size(a)), out = to.buffer(piece_size(a));
+      softmax_rows_backward_f32(grads.read(at, rows * a.n, g), from.read(at, rows * a.n, in), to.place(at, out), rows, a.n, log);
+      to.write(at, rows * a.n, out);
+    });
+  }
   const WideOutput out(dx);
   const DType t = out.wide.dtype();
   const Tensor wdy = converted(dy, t), wy = converted(y, t);
