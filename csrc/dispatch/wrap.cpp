@@ -324,8 +324,8 @@ void run_each_into(const EachKernel& kernel, const char* op, DType result, DType
       safe[static_cast<size_t>(k)] = Operand(copies.back());
     }
   if (out.ndim() >= 3 && (out.storage().maybe_deferred() || any_deferred(safe.data(), n))) [[unlikely]] {
-    const RawTensor raw_out(out);
-    const RawOperands raw(safe.data(), n);
+    const RawOperands raw(safe.data(), n);  // first: a writer must not ask for data()
+    const RawTensor raw_out(out, RawBytes::Write);
     return run_general(fn, kernel.bool_out, compute, raw.operands.data(), n, params, raw_out.tensor());
   }
   if (!run_small(fn, kernel.bool_out, compute, safe.data(), n, params, out))

@@ -1,7 +1,10 @@
 #include "storage/layout.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -13,6 +16,9 @@ namespace fl {
 namespace {
 
 std::mutex mutex;  // of every storage's `deferred_`; held while bytes are reordered
+std::condition_variable written;
+// A child that was forked while another thread held it could never take it.
+[[maybe_unused]] const int at_fork = pthread_atfork([] { mutex.lock(); }, [] { mutex.unlock(); }, [] { mutex.unlock(); });
 std::atomic<int64_t> reorders{0};
 
 LayoutMode initial_mode() {
@@ -62,17 +68,22 @@ struct Storage::Deferred {
   ChannelsLast layout;
   bool now = true;            // the bytes still lie that way
   int holders = 0;            // RawBytes of them
+  int writers = 0;            // ... that write
   Ref<Storage> retired;       // the bytes that holders see, once data() has others
 };
 
-void Storage::defer(const ChannelsLast& layout) { deferred_.store(new Deferred{layout, true, 0, {}}, std::memory_order_release); }
+void Storage::defer(const ChannelsLast& layout) { deferred_.store(new Deferred{.layout = layout, .retired = {}}, std::memory_order_release); }
 
 void Storage::forget_deferred() { delete deferred_.load(std::memory_order_relaxed); }
 
 void Storage::make_plain() const {
   auto& self = const_cast<Storage&>(*this);
-  const std::lock_guard lock(mutex);
-  Deferred* d = deferred_.load(std::memory_order_acquire);
+  std::unique_lock lock(mutex);
+  Deferred* d = nullptr;
+  written.wait(lock, [&] {
+    d = deferred_.load(std::memory_order_acquire);
+    return !d || !d->now || d->writers == 0;
+  });
   if (!d || !d->now) return;
   const ChannelsLast& l = d->layout;
   Ref<Storage> other = allocate(size_bytes_, device_);
@@ -90,11 +101,12 @@ void Storage::make_plain() const {
   }
 }
 
-RawBytes::RawBytes(Storage& storage) {
+RawBytes::RawBytes(Storage& storage, Use use) : use_(use) {
   if (storage.deferred_.load(std::memory_order_acquire)) {
     const std::lock_guard lock(mutex);
     if (Storage::Deferred* d = storage.deferred_.load(std::memory_order_relaxed); d && d->now) {
       ++d->holders;
+      if (use == Write) ++d->writers;
       storage_ = Ref<Storage>::share(&storage);
       layout_ = d->layout;
     }
@@ -106,6 +118,7 @@ RawBytes& RawBytes::operator=(RawBytes&& other) noexcept {
   std::swap(storage_, other.storage_);
   std::swap(data_, other.data_);
   std::swap(layout_, other.layout_);
+  std::swap(use_, other.use_);
   return *this;
 }
 
@@ -114,6 +127,7 @@ RawBytes::~RawBytes() {
   Ref<Storage> retired;  // freed after the lock
   const std::lock_guard lock(mutex);
   Storage::Deferred* d = storage_->deferred_.load(std::memory_order_relaxed);
+  if (use_ == Write && --d->writers == 0) written.notify_all();
   if (--d->holders > 0 || d->now) return;
   retired = std::move(d->retired);
   delete d;

@@ -6,8 +6,10 @@
 //
 //     fresh storage --defer()--> [n][s][c] --data()--> [n][c][s]
 //                                    |
-//                                RawBytes: the old bytes stay until its end, whoever calls data() meanwhile
+//                                RawBytes: readers keep the old bytes until their end, whoever calls data() meanwhile;
+//                                          data() waits for writers
 //
+// A thread that holds a RawBytes for writing must not ask for data() of the same storage.
 // A storage is deferred before anybody else sees it, and never again afterwards.
 #pragma once
 
@@ -32,7 +34,8 @@ struct ChannelsLast {
 class RawBytes {
  public:
   RawBytes() = default;
-  explicit RawBytes(Storage& storage);
+  enum Use { Read, Write };
+  explicit RawBytes(Storage& storage, Use use = Read);
   RawBytes(RawBytes&& other) noexcept { *this = std::move(other); }
   RawBytes& operator=(RawBytes&& other) noexcept;
   ~RawBytes();
@@ -45,6 +48,7 @@ class RawBytes {
   Ref<Storage> storage_;  // only while deferred
   void* data_ = nullptr;
   ChannelsLast layout_;
+  Use use_ = Read;
 };
 
 enum class LayoutMode : uint8_t { Plain, Deferred };

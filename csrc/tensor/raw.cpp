@@ -60,7 +60,7 @@ bool same_either_way(const Tensor& x) { return x.size(1) == 1 || positions_of(x)
 
 }  // namespace
 
-RawTensor::RawTensor(const Tensor& x) : bytes_(x.storage()), tensor_(x) {
+RawTensor::RawTensor(const Tensor& x, RawBytes::Use use) : bytes_(x.storage(), use), tensor_(x) {
   if (!bytes_.channels_last()) return;
   const int64_t first = first_channel(x, bytes_.layout());
   if (first < 0) {

@@ -9,7 +9,7 @@ namespace fl {
 // The stand-in is for the code that made it, while it lives: no history, no version.
 class RawTensor {
  public:
-  explicit RawTensor(const Tensor& x);
+  explicit RawTensor(const Tensor& x, RawBytes::Use use = RawBytes::Read);
   const Tensor& tensor() const { return tensor_; }
   // The bytes are [n][s][c] and the tensor is [n, c, ...].
   bool channels_last() const { return bytes_.channels_last(); }

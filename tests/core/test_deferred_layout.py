@@ -315,3 +315,43 @@ def test_16_bit_readers_see_row_major_values(deferred, name):
         "sum": lambda t: t.sum((2, 3)),
     }[name]
     np.testing.assert_allclose(got(y).float().numpy(), got(plain).numpy(), rtol=0.02, atol=0.02)
+
+
+def test_reading_waits_for_a_running_write(deferred):
+    weight, x = fl.randn(64, 3, 3, 3), fl.randn(2, 3, 64, 64)
+
+    def output():
+        return (F.conv2d(x, weight, padding=1) * 0.01).abs_().add_(0.1)
+
+    for _ in range(5):
+        y = output()
+        expected = output()[:, :48].contiguous().lgamma().numpy()
+        started = threading.Event()
+
+        def write(part=y[:, :48], started=started):
+            started.set()
+            part.lgamma_()
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        started.wait()
+        for _ in range(20):
+            y[0, 60, 0, 0].item()  # other channels of the same memory
+        thread.join()
+        assert_near(y[:, :48], expected)
+
+
+def test_copies_and_casts_stay_channels_last(deferred):
+    y, plain = conv_output()
+    before = _C.layout_reorders()
+    z = (y.clone() + y.double().float() + y.to(fl.bfloat16).float() * 0).relu()
+    assert _C.layout_reorders() == before
+    assert_near(z, np.maximum(plain.numpy() * 2, 0))
+    assert_near(y[:, 1:4].clone(), plain.numpy()[:, 1:4])
+
+
+@pytest.mark.parametrize("size", [1, (2, 2)])
+def test_the_last_nan_is_the_maximum(layout, size):
+    x = fl.full((1, 2, 5, 4), float("nan"))
+    _, windows = F.adaptive_max_pool2d(x, size, return_indices=True)
+    assert windows[0, 0].flatten().tolist() == ([19] if size == 1 else [9, 11, 17, 19])

@@ -1,5 +1,6 @@
 // Views and copies. A view kernel returns another geometry of the same storage; the wrapper records it.
 #include "base/error.h"
+#include "base/parallel.h"
 #include "dispatch/each.h"
 #include "dispatch/geometry.h"
 #include "kernels.h"
@@ -28,16 +29,30 @@ Tensor expanded(const Tensor& x, IntList size) {
   return alias(x, std::move(sizes), std::move(strides), x.offset());
 }
 
+// Where x is channels-last in memory: fills a fresh y of its shape in the same order.
+bool copy_deferred(const Tensor& x, const Tensor& y) {
+  if (x.ndim() < 3 || !x.storage().maybe_deferred() || !y.is_contiguous() || !may_defer(x.sizes()) || !is_deferred(x)) return false;
+  const ChannelRows from(x), to = ChannelRows::fresh(y);
+  const char* source = static_cast<const char*>(from.data());
+  char* target = static_cast<char*>(to.data());
+  parallel_for(0, x.numel(), 65536, [&](int64_t i0, int64_t i1) {
+    convert_elements(target + i0 * static_cast<int64_t>(y.item_bytes()), y.dtype(), source + i0 * static_cast<int64_t>(x.item_bytes()), x.dtype(), i1 - i0);
+  });
+  return true;
+}
+
 }  // namespace
 
 Tensor clone(const Tensor& x) {
   Tensor y = is_dense(x) ? empty_strided(x.sizes(), x.strides(), x.dtype(), x.device()) : empty(x.sizes(), x.dtype(), x.device());
-  if (!x.is_meta()) copy_elements(y, x);
+  if (!x.is_meta() && !copy_deferred(x, y)) copy_elements(y, x);
   return y;
 }
 
 void copy_out(const Tensor& x, const Tensor& y) { copy_elements(y, x); }
-void cast(const Tensor& x, DType, const Tensor& y) { copy_elements(y, x); }
+void cast(const Tensor& x, DType, const Tensor& y) {
+  if (!copy_deferred(x, y)) copy_elements(y, x);
+}
 
 void copy_(const Tensor& x, const Tensor& src, bool) {
   if (x.same(src)) return;

@@ -283,7 +283,7 @@ void adaptive_max_pool(const Tensor& x, IntList, const Tensor& y, const Tensor& 
           for (int64_t r = win.h[a].begin; r < win.h[a].end; ++r)
             for (int64_t c = win.w[b].begin; c < win.w[b].end; ++c) {
               const T v = from[r * p.w + c];
-              if (v > from[best] || (v != v && from[best] == from[best])) best = r * p.w + c;
+              if (v > from[best] || v != v) best = r * p.w + c;
             }
           out.work.data<T>()[(i * oh + a) * ow + b] = from[best];
           indices.data<int64_t>()[(i * oh + a) * ow + b] = best;
