@@ -408,7 +408,7 @@ onednn::ConvShape shape_of(const Dims& x, const Dims& w, const Dims& y, IntList 
 
 void zero(const Tensor& t) { std::memset(t.data(), 0, t.numel() * t.item_bytes()); }
 
-// Which of the two, as measured on AVX2 (both near the peak of the processor): oneDNN loses time to reorders where
+// Which of the two for row-major bytes (deferred layout off), as measured on AVX2: oneDNN loses time to reorders where
 // there are few channels or the stride is not 1 in the data gradient, our own to the columns between rows of small
 // planes and to depthwise convolutions. Its weight gradient depends on the number of threads, so it is only used
 // for depthwise ones and 16-bit floats. It has float32 and native 16-bit floats only.
