@@ -43,8 +43,11 @@ def test_no_page_faults_once_warm(program):
     step = program()
     for _ in range(8):
         step()
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    for _ in range(5):
-        step()
+    faults = []
+    for _ in range(4):  # the process has other business at times: collecting garbage, threads that start
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        for _ in range(5):
+            step()
+        faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
     # Megabytes are touched per step; fresh memory would cost hundreds of faults each.
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before < 50
+    assert min(faults) < 50, faults
