@@ -109,9 +109,11 @@ RawBytes::RawBytes(Storage& storage, Use use) : use_(use) {
       if (use == Write) ++d->writers;
       storage_ = Ref<Storage>::share(&storage);
       layout_ = d->layout;
+      data_ = storage.data_;  // under the lock: data() may swap it afterwards
+      return;
     }
   }
-  data_ = storage.data_;
+  data_ = storage.data_;  // row-major by now, and for good
 }
 
 RawBytes& RawBytes::operator=(RawBytes&& other) noexcept {
