@@ -6,7 +6,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
-from flambeau.optim.optimizer import Optimizer, Params, _Plan, check_hints, check_range
+from flambeau.optim.optimizer import Optimizer, Params, _Plan, check_betas, check_hints, check_range
 
 
 class Adam(Optimizer):
@@ -41,9 +41,7 @@ class Adam(Optimizer):
         name = type(self).__name__
         check_range(name, lr=lr, eps=eps, weight_decay=weight_decay)
         check_hints(name, differentiable)
-        for i, beta in enumerate(betas):
-            if not 0.0 <= beta < 1.0:
-                raise ValueError(f"{name}: betas[{i}] = {beta}; expected 0 <= beta < 1")
+        check_betas(name, betas)
         defaults = {
             "lr": lr,
             "betas": tuple(betas),

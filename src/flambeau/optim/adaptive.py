@@ -7,13 +7,7 @@ from typing import Any
 
 from flambeau._C import Tensor, ops
 from flambeau.autograd import no_grad
-from flambeau.optim.optimizer import Optimizer, Params, _Plan, check_hints, check_range
-
-
-def _check_betas(name: str, betas: tuple[float, float]) -> None:
-    for i, beta in enumerate(betas):
-        if not 0.0 <= beta < 1.0:
-            raise ValueError(f"{name}: betas[{i}] = {beta}; expected 0 <= beta < 1")
+from flambeau.optim.optimizer import Optimizer, Params, _Plan, check_betas, check_hints, check_range
 
 
 class _ByParameter(Optimizer):
@@ -136,7 +130,7 @@ class Adamax(_ByParameter):
         capturable: bool = False,
     ) -> None:
         check_range("Adamax", lr=lr, eps=eps, weight_decay=weight_decay)
-        _check_betas("Adamax", betas)
+        check_betas("Adamax", betas)
         check_hints("Adamax", differentiable)
         defaults = {
             "lr": lr,
@@ -192,7 +186,7 @@ class NAdam(_ByParameter):
         check_range(
             "NAdam", lr=lr, eps=eps, weight_decay=weight_decay, momentum_decay=momentum_decay
         )
-        _check_betas("NAdam", betas)
+        check_betas("NAdam", betas)
         check_hints("NAdam", differentiable)
         defaults = {
             "lr": lr,
@@ -257,7 +251,7 @@ class RAdam(_ByParameter):
         differentiable: bool = False,
     ) -> None:
         check_range("RAdam", lr=lr, eps=eps, weight_decay=weight_decay)
-        _check_betas("RAdam", betas)
+        check_betas("RAdam", betas)
         check_hints("RAdam", differentiable)
         defaults = {
             "lr": lr,

@@ -405,6 +405,13 @@ def check_range(name: str, **values: Any) -> None:
             raise ValueError(f"{name}: {key} = {value}; expected >= 0")
 
 
+def check_betas(name: str, betas: tuple[float, float]) -> None:
+    """Each in [0, 1)."""
+    for i, beta in enumerate(betas):
+        if not 0.0 <= beta < 1.0:
+            raise ValueError(f"{name}: betas[{i}] = {beta}; expected 0 <= beta < 1")
+
+
 def check_hints(name: str, differentiable: bool) -> None:
     """Refuses `differentiable=True`; `foreach`, `fused` and `capturable` are hints and always
     on.
