@@ -292,7 +292,8 @@ Tensor like_gradient(const char* what, Tensor grad, const Tensor& like) {
   if (!(grad.sizes() == like.sizes()) || grad.device() != like.device())
     raise<AutogradError>(what, ": a gradient of shape ", grad.sizes(), " on ", grad.device(), " for a tensor of shape ", like.sizes(), " on ",
                          like.device(), "; expected equal shapes and devices");
-  return grad.dtype() == like.dtype() ? grad : op::cast(grad, like.dtype());
+  if (grad.dtype() != like.dtype()) return op::cast(grad, like.dtype());
+  return grad;  // moved: a second reference would make accumulate_grad copy it
 }
 
 void AccumulateGrad::apply(BackwardCall& call) {

@@ -51,3 +51,13 @@ def test_no_page_faults_once_warm(program):
         faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
     # Megabytes are touched per step; fresh memory would cost hundreds of faults each.
     assert min(faults) < 50, faults
+
+
+def test_gradients_of_leaves_are_not_copied():
+    step = convolutions()
+    step()
+    with fl.profiler.profile() as recorded:
+        step()
+    names = [event.name for event in recorded.events()]
+    assert "AccumulateGrad" in names
+    assert "clone" not in names
