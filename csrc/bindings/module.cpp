@@ -16,6 +16,7 @@
 #include "dispatch/native.h"
 #include "ops.h"
 #include "storage/allocator.h"
+#include "storage/prepared.h"
 
 #if FLAMBEAU_ONEDNN
 #include <oneapi/dnnl/dnnl.h>
@@ -201,7 +202,16 @@ void init_functions(nb::module_& m) {
   m.def("layout_reorders", &layout_reorders);
   m.def("set_deferred_layout", [](bool on) { set_layout_mode(on ? LayoutMode::Deferred : LayoutMode::Plain); });
   m.def("get_deferred_layout", [] { return layout_mode() == LayoutMode::Deferred; });
-  m.def("empty_cache", [] { host_allocator().empty_cache(); });
+  m.def("prepared_stats", [] {
+    const PreparedStats s = prepared_stats();
+    nb::dict d;
+    d["bytes"] = s.bytes, d["made"] = s.made, d["reused"] = s.reused;
+    return d;
+  });
+  m.def("empty_cache", [] {
+    drop_prepared();
+    host_allocator().empty_cache();
+  });
   m.def("reset_peak_memory_stats", [] { host_allocator().reset_peak(); });
 }
 

@@ -455,7 +455,11 @@ PyObject* m_stride(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject
   return size_or_stride(tensor_of(self).strides(), self, args, n, kw, "stride", false);
 }
 PyObject* m_storage_offset(PyObject* self, PyObject*) { return PyLong_FromLongLong(tensor_of(self).offset()); }
-PyObject* m_data_ptr(PyObject* self, PyObject*) { return PyLong_FromVoidPtr(tensor_of(self).data()); }
+PyObject* m_data_ptr(PyObject* self, PyObject*) {
+  const Tensor& t = tensor_of(self);
+  if (!t.is_meta()) t.storage().expose();
+  return PyLong_FromVoidPtr(t.data());
+}
 PyObject* m_storage_ptr(PyObject* self, PyObject*) { return PyLong_FromVoidPtr(&tensor_of(self).storage()); }
 PyObject* m_storage_bytes(PyObject* self, PyObject*) { return PyLong_FromSize_t(tensor_of(self).storage().size_bytes()); }
 // There is one memory format, so that the argument is taken and not looked at.

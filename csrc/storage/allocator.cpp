@@ -3,6 +3,11 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/refcount.h"
@@ -45,6 +50,7 @@ CachingAllocator::Block* CachingAllocator::find(FreeSet& set, size_t rounded) {
 CachingAllocator::Block* CachingAllocator::new_segment(size_t rounded, int64_t stream) {
   const bool small = rounded <= kSmall;
   const size_t size = small ? kSegment : (rounded + kSegment - 1) / kSegment * kSegment;
+  if (no_room(size) && release_segments()) ++stats_.retries;
   void* p = raw_.take(size);
   if (!p && release_segments()) {
     ++stats_.retries;
@@ -60,6 +66,13 @@ CachingAllocator::Block* CachingAllocator::new_segment(size_t rounded, int64_t s
   stats_.peak_reserved = std::max(stats_.peak_reserved, stats_.reserved);
   ++stats_.segments;
   return block;
+}
+
+// True iff segments are cached and what is left after `size_bytes` more would be less than a sixteenth of what is held.
+bool CachingAllocator::no_room(size_t size_bytes) {
+  if (stats_.reserved - stats_.allocated < kSegment) return false;
+  const size_t left = raw_.available();
+  return left < size_bytes || left - size_bytes < stats_.reserved / 16;
 }
 
 CachingAllocator::Block* CachingAllocator::allocate(size_t size_bytes, int64_t stream) {
@@ -154,6 +167,29 @@ void CachingAllocator::reset_peak() {
 
 namespace {
 
+// The number after `name` in a file of lines "name number", or of one number if there is no name.
+std::optional<size_t> number_in(const char* path, std::string_view name = {}) {
+  std::ifstream file(path);
+  std::string line;
+  while (std::getline(file, line)) {
+    if (!line.starts_with(name)) continue;
+    size_t at = name.size();
+    while (at < line.size() && line[at] == ' ') ++at;
+    size_t value = 0;
+    if (std::from_chars(line.data() + at, line.data() + line.size(), value).ec == std::errc()) return value;
+    return {};  // "max"
+  }
+  return {};
+}
+
+// What a control group's limit leaves, if it has one. Pages of files count as its memory but are dropped when it is needed.
+std::optional<size_t> left_by_limit(const char* limit_file, const char* use_file, const char* stat_file, std::string_view files) {
+  const auto limit = number_in(limit_file), used = number_in(use_file);
+  if (!limit || !used) return {};
+  const size_t droppable = number_in(stat_file, files).value_or(0), held = *used > droppable ? *used - droppable : 0;
+  return *limit > held ? *limit - held : 0;
+}
+
 // Anonymous pages, aligned to 2 MiB so that the kernel may back them with huge pages.
 struct HostMemory final : RawMemory {
   void* take(size_t size_bytes) override {
@@ -168,9 +204,20 @@ struct HostMemory final : RawMemory {
     return aligned;
   }
   void give_back(void* p, size_t size_bytes) override { munmap(p, size_bytes); }
+  size_t available() override { return available_memory(); }
 };
 
 }  // namespace
+
+size_t available_memory() {
+  size_t left = SIZE_MAX;
+  if (const auto kib = number_in("/proc/meminfo", "MemAvailable:")) left = *kib * 1024;
+  for (const auto& limited : {left_by_limit("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory.stat", "inactive_file "),
+                              left_by_limit("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+                                            "/sys/fs/cgroup/memory/memory.stat", "total_inactive_file ")})
+    if (limited) left = std::min(left, *limited);
+  return left;
+}
 
 CachingAllocator& host_allocator() {
   // Never destroyed: tensors held by static objects may outlive every destructor.

@@ -2,7 +2,9 @@
 //
 // Sizes are rounded to 512 bytes. Blocks are cut from segments obtained from RawMemory (2 MiB segments for
 // blocks up to 1 MiB, larger ones rounded to 2 MiB otherwise), split on allocation, merged with their free
-// neighbours on release, and kept for the next request. Each stream has its own pool, so that a block is
+// neighbours on release, and kept for the next request. Before a segment is taken that the machine (or the control group)
+// has no room for, cached segments are given back: the system promises more than it has, so it would not refuse, and
+// kill later. Each stream has its own pool, so that a block is
 // never reused by another stream while work on the first is pending.
 //
 //   segment  [ used 1024 | free 512 | used 2048 | ........ free ........ ]
@@ -24,6 +26,8 @@ struct RawMemory {
   virtual ~RawMemory() = default;
   virtual void* take(size_t size_bytes) = 0;
   virtual void give_back(void* p, size_t size_bytes) = 0;
+  // How much can be taken before something is swapped out or killed. Asked for seldom: it may read files.
+  virtual size_t available() { return SIZE_MAX; }
 };
 
 struct AllocatorStats {  // bytes, and counts since the start
@@ -63,6 +67,7 @@ class CachingAllocator {
   Block* find(FreeSet& set, size_t rounded);
   Block* new_segment(size_t rounded, int64_t stream);
   size_t release_segments();
+  bool no_room(size_t size_bytes);
 
   RawMemory& raw_;
   std::mutex mutex_;
@@ -73,5 +78,7 @@ class CachingAllocator {
 // The host's allocator, fronted by a per-thread list of 512-byte blocks.
 CachingAllocator& host_allocator();
 AllocatorStats host_stats();
+// Bytes that this process can still take: the machine's, or its control group's where that has less.
+size_t available_memory();
 
 }  // namespace fl

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "storage/allocator.h"
+#include "storage/prepared.h"
 
 // Note [Small blocks]
 // Tensors of up to 512 bytes are the ones whose cost is overhead. Their blocks are kept in a list per
@@ -98,7 +99,13 @@ Ref<Storage> Storage::allocate(size_t size_bytes, Device device) {
   storage->size_bytes_ = size_bytes;
   storage->device_ = device;
   if (device.kind == DeviceKind::CPU) {
-    auto* block = take_block(size_bytes);
+    CachingAllocator::Block* block;
+    try {
+      block = take_block(size_bytes);
+    } catch (const OutOfMemory&) {
+      drop_prepared();
+      block = take_block(size_bytes);
+    }
     storage->data_ = CachingAllocator::address(block);
     storage->owner_ = block;
     storage->drop_ = drop_host_block;
@@ -119,14 +126,17 @@ Ref<Storage> Storage::borrow(void* data, size_t size_bytes, Device device, void*
 
 Storage::~Storage() {
   if (deferred_.load(std::memory_order_relaxed)) forget_deferred();
+  if (prepared_.load(std::memory_order_relaxed)) forget_prepared();
   if (drop_) drop_(owner_);
 }
+
+bool Storage::owned() const { return drop_ == drop_host_block; }
 
 void Storage::grow(size_t size_bytes) {
   if (size_bytes <= size_bytes_) return;
   (void)data();
   if (device_.kind == DeviceKind::CPU) {
-    if (drop_ != drop_host_block)
+    if (!owned())
       raise<ArgumentError>("resize_: the memory belongs to somebody else (NumPy or DLPack) and can not grow; clone() it first");
     if (lent_.load(std::memory_order_relaxed) > 0)
       raise<ArgumentError>("resize_: a NumPy array, buffer or DLPack export shares the memory, which would have to move to grow from ", size_bytes_,

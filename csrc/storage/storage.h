@@ -2,6 +2,8 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
+#include <string>
 
 #include "base/device.h"
 #include "base/refcount.h"
@@ -39,13 +41,28 @@ class Storage final : public RefCounted {
   void grow(size_t size_bytes);
 
   // Somebody who knows only the address (a NumPy array, a DLPack consumer) reads or writes the bytes.
-  void lend() { lent_.fetch_add(1, std::memory_order_relaxed); }
-  void take_back() { lent_.fetch_sub(1, std::memory_order_relaxed); }
+  void lend() {
+    lent_.fetch_add(1, std::memory_order_acq_rel);
+    if (prepared_.load(std::memory_order_acquire)) forget_prepared();
+  }
+  void take_back() { lent_.fetch_sub(1, std::memory_order_acq_rel); }
+  // ... and from now on nobody knows who.
+  void expose() {
+    exposed_.store(true);
+    if (prepared_.load()) forget_prepared();
+  }
 
  private:
   friend Ref<Storage> make_ref<Storage>();
   friend class RawBytes;
+  friend Ref<Storage> prepared(Storage&, const void*, const std::string&, const std::function<Ref<Storage>()>&);
+  friend bool used_before(Storage&, const void*, const std::string&);
+  friend void drop_prepared();
   struct Deferred;
+  struct Prepared;
+  bool owned() const;  // from our allocator
+  bool keeps_prepared() const;
+  void forget_prepared();
   void make_plain() const;
   void forget_deferred();
   Storage() = default;
@@ -59,7 +76,9 @@ class Storage final : public RefCounted {
   std::atomic<int32_t> lent_{0};
   Device device_;
   bool writable_ = true;
+  std::atomic<bool> exposed_{false};
   std::atomic<Deferred*> deferred_{nullptr};
+  std::atomic<Prepared*> prepared_{nullptr};  // Note [Prepared bytes]
 };
 
 }  // namespace fl

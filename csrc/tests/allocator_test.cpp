@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "storage/allocator.h"
+#include "storage/prepared.h"
 #include "storage/storage.h"
 #include "tests/check.h"
 
@@ -31,7 +32,9 @@ struct FakeMemory final : RawMemory {
     held_bytes -= size_bytes;
     std::free(p);
   }
+  size_t available() override { return held_bytes < room_bytes ? room_bytes - held_bytes : 0; }
   size_t limit_bytes, held_bytes = 0;
+  size_t room_bytes = ~size_t{0};  // what it says; it gives more
   int takes = 0;
   std::map<void*, size_t> sizes;
 };
@@ -167,6 +170,94 @@ TEST(allocator_stress_on_threads) {
   CHECK_EQ(alloc.stats().allocations, alloc.stats().frees);
   alloc.empty_cache();
   CHECK_EQ(alloc.stats().segments, size_t{0});
+}
+
+TEST(allocator_gives_back_what_is_cached_before_it_takes_more_than_there_is) {
+  FakeMemory raw;
+  CachingAllocator alloc(raw);
+  auto* live = alloc.allocate(20 * kMiB);
+  alloc.free(alloc.allocate(30 * kMiB));
+  CHECK_EQ(raw.held_bytes, 50 * kMiB);
+  raw.room_bytes = 100 * kMiB;
+  auto* fits = alloc.allocate(40 * kMiB);  // 10 MiB left: more than a sixteenth of 50
+  CHECK_EQ(raw.held_bytes, 90 * kMiB);
+  CHECK_EQ(alloc.stats().retries, size_t{0});
+  auto* more = alloc.allocate(36 * kMiB);
+  CHECK_EQ(raw.held_bytes, 96 * kMiB);  // without the 30 that were cached
+  CHECK_EQ(alloc.stats().retries, size_t{1});
+  for (auto* block : {live, fits, more}) alloc.free(block);
+  alloc.empty_cache();
+}
+
+TEST(host_memory_is_available) {
+  CHECK(available_memory() > 16 * kMiB);
+  CHECK(available_memory() < size_t{1} << 50);
+}
+
+Ref<Storage> filled(size_t size_bytes, char value) {
+  auto s = Storage::allocate(size_bytes, Device{});
+  std::memset(s->data(), value, size_bytes);
+  return s;
+}
+
+TEST(prepared_bytes_are_kept_from_the_second_use_until_the_next_write) {
+  const size_t before = prepared_stats().bytes;
+  int made = 0;
+  {
+    const auto source = filled(1000, 1);
+    const auto use = [&](const std::string& form) {
+      return prepared(*source, source->data(), form, [&] {
+        ++made;
+        return filled(2000, 2);
+      });
+    };
+    CHECK(!use("a"));
+    const auto kept = use("a");
+    CHECK(kept && made == 1);
+    CHECK(use("a").get() == kept.get() && made == 1);
+    CHECK(!use("b") && use("b").get() != kept.get() && made == 2);
+    CHECK_EQ(prepared_stats().bytes, before + 4000);
+    source->var().written_by("test");
+    CHECK(!use("a"));
+    CHECK_EQ(prepared_stats().bytes, before + 2000);  // the other form goes when it is asked for, or with the storage
+    CHECK(use("a") && made == 3);
+    drop_prepared();
+    CHECK_EQ(prepared_stats().bytes, before);
+    CHECK(use("a") && made == 4);
+  }
+  CHECK_EQ(prepared_stats().bytes, before);
+}
+
+TEST(prepared_bytes_are_not_kept_where_others_can_write) {
+  const auto keeps = [](Storage& s) {
+    const auto use = [&] { return prepared(s, s.data(), "form", [&] { return filled(8, 0); }); };
+    return (use(), use() && use());
+  };
+  char bytes[8] = {};
+  CHECK(!keeps(*Storage::borrow(bytes, 8, Device{}, nullptr, nullptr, true)));
+  const auto s = filled(8, 1);
+  CHECK(keeps(*s));
+  const size_t with = prepared_stats().bytes;
+  s->lend();
+  CHECK(prepared_stats().bytes < with);
+  CHECK(!keeps(*s));
+  s->take_back();
+  CHECK(keeps(*s));
+  s->expose();
+  CHECK(!keeps(*s));
+}
+
+TEST(prepared_bytes_by_several_threads) {
+  const auto source = filled(64, 3);
+  test::on_threads(4, [&](int t) {
+    for (int i = 0; i < 500; ++i) {
+      const auto p = prepared(*source, source->data(), i % 7 == 0 ? "x" : "y", [&] { return filled(64, 4); });
+      if (p) CHECK_EQ(static_cast<char*>(p->data())[63], 4);
+      if (t == 0 && i % 50 == 0) source->var().written_by("test");
+      if (t == 1 && i % 90 == 0) drop_prepared();
+      if (t == 2 && i % 70 == 0) source->lend(), source->take_back();
+    }
+  });
 }
 
 TEST(storage_counts_listed_blocks_as_free) {

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "base/isa.h"
+#include "storage/prepared.h"
 
 namespace fl::onednn {
 namespace {
@@ -104,6 +105,21 @@ std::shared_ptr<const Primitive> cached(const Key& key, const std::function<void
   return made;
 }
 
+namespace {
+// A text that two descriptors share only if they are the same layout; empty for layouts that only oneDNN knows.
+std::string name_of(const dnnl::memory::desc& d) {
+  std::string name;
+  const auto add = [&](const auto& list) {
+    for (const auto v : list) name += std::to_string(v) + ',';
+    name += ';';
+  };
+  if (d.get_format_kind() != dnnl::memory::format_kind::blocked) return name;
+  name = std::to_string(static_cast<int>(d.get_data_type())) + ';';
+  add(d.get_dims()), add(d.get_padded_dims()), add(d.get_strides()), add(d.get_inner_blks()), add(d.get_inner_idxs());
+  return name;
+}
+}  // namespace
+
 void add_reorder(Primitive& p, const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted, bool is_output) {
   Primitive::Reorder r;
   r.plain = plain;
@@ -114,6 +130,7 @@ void add_reorder(Primitive& p, const dnnl::memory::desc& plain, const dnnl::memo
                               : dnnl::reorder::primitive_desc(engine(), plain, engine(), wanted, default_attr());
     r.scratchpad = pd.scratchpad_desc();
     r.primitive = dnnl::reorder(pd);
+    if (const auto name = name_of(wanted); !is_output && !name.empty()) r.form = name_of(plain) + name;
   }
   p.reorders.push_back(std::move(r));
 }
@@ -154,6 +171,22 @@ Tensor reordered(const Primitive& p, int i, const void* data) {
 Args& Args::input(const Primitive& p, int i, int id, const void* data) {
   if (!p.reorders[i].needed) return add(id, p.reorders[i].plain, data);
   scratch_.push_back(reordered(p, i, data));
+  return add(id, p.reorders[i].wanted, scratch_.back().data());
+}
+
+Tensor kept(const Primitive& p, int i, Storage& owner, const void* data) {
+  const auto& r = p.reorders[i];
+  if (!r.needed || r.form.empty()) return {};
+  Ref<Storage> bytes = prepared(owner, data, r.form, [&] { return reordered(p, i, data).impl()->storage; });
+  if (!bytes) return {};
+  const auto size = static_cast<int64_t>(bytes->size_bytes());
+  return Tensor(make_ref<TensorImpl>(std::move(bytes), Dims{size}, Dims{1}, 0, DType::UInt8));
+}
+
+Args& Args::weight(const Primitive& p, int i, int id, Storage& owner, const void* data) {
+  Tensor bytes = kept(p, i, owner, data);
+  if (!bytes.defined()) return input(p, i, id, data);
+  scratch_.push_back(std::move(bytes));
   return add(id, p.reorders[i].wanted, scratch_.back().data());
 }
 

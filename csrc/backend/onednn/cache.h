@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <oneapi/dnnl/dnnl.hpp>
+#include <string>
 #include <vector>
 
 #include "base/dims.h"
@@ -49,6 +50,7 @@ struct Primitive {
     dnnl::reorder primitive;
     dnnl::memory::desc plain, wanted;
     dnnl::memory::desc scratchpad;
+    std::string form;  // names both layouts: Note [Prepared bytes]; empty where they can not be named
     bool needed = false;
   };
   std::vector<Reorder> reorders;
@@ -69,6 +71,8 @@ class Args {
   Args& add(int id, const dnnl::memory::desc& md, const void* data);
   // A primitive whose mds and reorders are indexed alike: input `i`, reordered first where needed.
   Args& input(const Primitive& p, int i, int id, const void* data);
+  // A weight: an input whose bytes in the primitive's layout may be kept from an earlier call.
+  Args& weight(const Primitive& p, int i, int id, Storage& owner, const void* data);
   // An output, reordered after run() where needed.
   Args& output(const Primitive& p, int i, int id, void* data);
   bool run(const Primitive& p);
@@ -90,5 +94,7 @@ void add_reorder(Primitive& p, const dnnl::memory::desc& plain, const dnnl::memo
 
 // Input `i` in the layout that the primitive wants: a tensor of bytes.
 Tensor reordered(const Primitive& p, int i, const void* data);
+// The same from what is kept with the bytes' owner; undefined where nothing is: Note [Prepared bytes].
+Tensor kept(const Primitive& p, int i, Storage& owner, const void* data);
 
 }  // namespace fl::onednn

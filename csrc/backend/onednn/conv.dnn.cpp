@@ -85,7 +85,7 @@ bool conv_forward(const ConvShape& s, bool last, const Tensor& x, const Tensor& 
   });
   if (!p) return false;
   Args args;
-  args.input(*p, 0, DNNL_ARG_SRC, x.data()).input(*p, 1, DNNL_ARG_WEIGHTS, w.data()).output(*p, 2, DNNL_ARG_DST, y.data());
+  args.input(*p, 0, DNNL_ARG_SRC, x.data()).weight(*p, 1, DNNL_ARG_WEIGHTS, w.storage(), w.data()).output(*p, 2, DNNL_ARG_DST, y.data());
   if (bias.defined()) args.add(DNNL_ARG_BIAS, p->mds[0], bias.data());
   return args.run(*p);
 }
@@ -106,7 +106,7 @@ bool conv_backward_data(const ConvShape& s, bool last, const Tensor& dy, const T
   });
   if (!p) return false;
   Args args;
-  args.input(*p, 0, DNNL_ARG_DIFF_DST, dy.data()).input(*p, 1, DNNL_ARG_WEIGHTS, w.data()).output(*p, 2, DNNL_ARG_DIFF_SRC, dx.data());
+  args.input(*p, 0, DNNL_ARG_DIFF_DST, dy.data()).weight(*p, 1, DNNL_ARG_WEIGHTS, w.storage(), w.data()).output(*p, 2, DNNL_ARG_DIFF_SRC, dx.data());
   return args.run(*p);
 }
 

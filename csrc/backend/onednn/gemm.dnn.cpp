@@ -3,6 +3,7 @@
 #include "backend/onednn/cache.h"
 #include "backend/onednn/onednn.h"
 #include "base/parallel.h"
+#include "storage/prepared.h"
 
 namespace fl::onednn {
 
@@ -20,26 +21,31 @@ bool plain(const Mat<float>& x, int64_t rows, int64_t cols, char& trans, int64_t
   return x.row == 1 && (x.col >= rows || cols == 1);
 }
 
-// The matmul primitive on operands as they lie, with the bias added as tiles are written.
+// The matmul primitive, with the bias added as tiles are written. B is taken as it lies or, where its storage keeps it,
+// packed: a weight that was used twice since it was written.
 bool product(const Gemm<float>& g, char ta, int64_t lda, char tb, int64_t ldb) {
   const bool bias = g.bias_n != nullptr;
+  const bool packed = g.b.owner && used_before(*g.b.owner, g.b.data, "product");
   Key key(Op::Product);
-  key.add(g.m).add(g.n).add(g.k).add(ta).add(lda).add(tb).add(ldb).add(g.ldc).add(bias);
+  key.add(g.m).add(g.n).add(g.k).add(ta).add(lda).add(tb).add(ldb).add(g.ldc).add(bias).add(packed);
   const auto p = cached(key, [&](Primitive& out) {
     using md = dnnl::memory::desc;
     using dims = dnnl::memory::dims;
     const auto type = dnnl::memory::data_type::f32;
-    out.mds = {md({g.m, g.k}, type, ta == 'N' ? dims{lda, 1} : dims{1, lda}), md({g.k, g.n}, type, tb == 'N' ? dims{ldb, 1} : dims{1, ldb}),
-               md({g.m, g.n}, type, dims{g.ldc, 1}), md({1, g.n}, type, dims{g.n, 1})};
-    const auto pd = bias ? dnnl::matmul::primitive_desc(engine(), out.mds[0], out.mds[1], out.mds[3], out.mds[2], default_attr())
-                         : dnnl::matmul::primitive_desc(engine(), out.mds[0], out.mds[1], out.mds[2], default_attr());
+    const md b({g.k, g.n}, type, tb == 'N' ? dims{ldb, 1} : dims{1, ldb}), any({g.k, g.n}, type, dnnl::memory::format_tag::any);
+    out.mds = {md({g.m, g.k}, type, ta == 'N' ? dims{lda, 1} : dims{1, lda}), md({g.m, g.n}, type, dims{g.ldc, 1}), md({1, g.n}, type, dims{g.n, 1})};
+    const auto pd = bias ? dnnl::matmul::primitive_desc(engine(), out.mds[0], packed ? any : b, out.mds[2], out.mds[1], default_attr())
+                         : dnnl::matmul::primitive_desc(engine(), out.mds[0], packed ? any : b, out.mds[1], default_attr());
+    add_reorder(out, b, pd.weights_desc(), false);
     out.scratchpad = pd.scratchpad_desc();
     out.primitive = dnnl::matmul(pd);
   });
   if (!p) return false;
   Args args;
-  args.add(DNNL_ARG_SRC, p->mds[0], g.a.data).add(DNNL_ARG_WEIGHTS, p->mds[1], g.b.data).add(DNNL_ARG_DST, p->mds[2], g.c);
-  if (bias) args.add(DNNL_ARG_BIAS, p->mds[3], g.bias_n);
+  args.add(DNNL_ARG_SRC, p->mds[0], g.a.data).add(DNNL_ARG_DST, p->mds[1], g.c);
+  if (packed) args.weight(*p, 0, DNNL_ARG_WEIGHTS, *g.b.owner, g.b.data);
+  else args.input(*p, 0, DNNL_ARG_WEIGHTS, g.b.data);
+  if (bias) args.add(DNNL_ARG_BIAS, p->mds[2], g.bias_n);
   return args.run(*p);
 }
 
@@ -90,7 +96,9 @@ PackedProduct::PackedProduct(int64_t m, int64_t n, int64_t k, const Mat<float>& 
     out.scratchpad = pd.scratchpad_desc();
     out.primitive = dnnl::matmul(pd);
   });
-  if (primitive_) packed_ = reordered(*primitive_, 0, b.data);
+  if (!primitive_) return;
+  if (b.owner) packed_ = kept(*primitive_, 0, *b.owner, b.data);
+  if (!packed_.defined()) packed_ = reordered(*primitive_, 0, b.data);
 }
 
 bool PackedProduct::run(const float* a, float* c) const {

@@ -15,11 +15,15 @@
 
 namespace fl {
 
-// An operand: element (i, j) lies at data + i * row + j * col.
+class Storage;
+
+// An operand: element (i, j) lies at data + i * row + j * col. Where its storage is given, a packed copy of B may be kept
+// there: Note [Prepared bytes].
 template <class T>
 struct Mat {
   const T* data;
   int64_t row, col;
+  Storage* owner = nullptr;
 };
 
 template <class T>

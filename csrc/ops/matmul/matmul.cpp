@@ -77,7 +77,7 @@ void one(int64_t m, int64_t n, int64_t k, const MatrixBatch& a, const MatrixBatc
   const T* pb = reinterpret_cast<const T*>(b.data) + o.b;
   T* pc = reinterpret_cast<T*>(out.data) + o.out;
   if constexpr (std::is_floating_point_v<T>) {
-    gemm(Gemm<T>{m, n, k, {pa, a.row, a.col}, {pb, b.row, b.col}, pc, out.row, static_cast<T>(alpha), static_cast<T>(beta),
+    gemm(Gemm<T>{m, n, k, {pa, a.row, a.col}, {pb, b.row, b.col, b.owner}, pc, out.row, static_cast<T>(alpha), static_cast<T>(beta),
                  static_cast<const T*>(bias), nullptr});
   } else {
     gemm_int<T>(m, n, k, pa, a.row, a.col, pb, b.row, b.col, pc, out.row, Scalar(static_cast<int64_t>(alpha)),
@@ -243,7 +243,7 @@ void product_into(const Tensor& a, const Tensor& b, void* out, const void* bias 
         break;
       }
     return matmul_batches(t, Dims(), rows, n, k, tidy({static_cast<char*>(a.data()), Dims(), row, a.stride(-1)}, rows, k),
-                          tidy({static_cast<char*>(b.data()), Dims(), b.stride(0), b.stride(1)}, k, n), o, 1, 0, bias);
+                          tidy({static_cast<char*>(b.data()), Dims(), b.stride(0), b.stride(1), &b.storage()}, k, n), o, 1, 0, bias);
   }
   const Dims batch = broadcast_batch(a, b);
   MatrixBatch o{static_cast<char*>(out), Dims(batch.size()), n, 1};

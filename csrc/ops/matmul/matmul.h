@@ -10,6 +10,7 @@ struct MatrixBatch {
   char* data = nullptr;
   Dims strides;  // of the batch axes, in elements; 0 where broadcast
   int64_t row = 0, col = 0;
+  Storage* owner = nullptr;  // of the second operand: Mat
 };
 
 // out[batch] = alpha * a[batch] b[batch] + beta * out[batch] (+ bias over columns), all of dtype `t`.

@@ -76,7 +76,7 @@ void lstm_sequence(const Tensor& gates_x, const Tensor& h, const Tensor& c, cons
   const Sizes s(gates_x, weight);
   visit_float(gates.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    const Repeated<T> product(s.batch, s.gates, s.hidden, Mat<T>{ww.data<T>(), 1, s.hidden});
+    const Repeated<T> product(s.batch, s.gates, s.hidden, Mat<T>{ww.data<T>(), 1, s.hidden, &ww.storage()});
     const Tensor scratch = empty(Dims{s.batch, s.gates}, gates.dtype());
     const T *state = wh.data<T>(), *cell = wc.data<T>(), *x = gx.data<T>();
     T *g = gates.data<T>(), *y = oy.wide.data<T>(), *cells = cs.data<T>(), *products = scratch.data<T>();
@@ -107,7 +107,7 @@ void lstm_sequence_backward(const Tensor& dys, const Tensor& dh_n, const Tensor&
   const Sizes s(gates, weight);
   visit_float(type, [&](auto zero) {
     using T = decltype(zero);
-    const Repeated<T> product(s.batch, s.hidden, s.gates, Mat<T>{ww.data<T>(), s.hidden, 1});
+    const Repeated<T> product(s.batch, s.hidden, s.gates, Mat<T>{ww.data<T>(), s.hidden, 1, &ww.storage()});
     const Tensor scratch = empty(c.sizes(), type);
     T *d_h = oh.wide.data<T>(), *d_c = oc.wide.data<T>(), *dg = og.wide.data<T>(), *earlier = scratch.data<T>();
     const T *g = gates.data<T>(), *cells = cs.data<T>(), *dy = wdy.data<T>();
@@ -138,7 +138,7 @@ void gru_sequence(const Tensor& gates_x, const Tensor& h, const Tensor& weight, 
   const Sizes s(gates_x, weight);
   visit_float(type, [&](auto zero) {
     using T = decltype(zero);
-    const Repeated<T> product(s.batch, s.gates, s.hidden, Mat<T>{ww.data<T>(), 1, s.hidden});
+    const Repeated<T> product(s.batch, s.gates, s.hidden, Mat<T>{ww.data<T>(), 1, s.hidden, &ww.storage()});
     const Tensor scratch = empty(Dims{s.batch, s.gates}, type);
     const T *state = wh.data<T>(), *x = gx.data<T>(), *add_b = wb.defined() ? wb.data<T>() : nullptr;
     T *g = gates.data<T>(), *y = oy.wide.data<T>(), *products = scratch.data<T>();
@@ -168,7 +168,7 @@ void gru_sequence_backward(const Tensor& dys, const Tensor& dh_n, const Tensor& 
   const Sizes s(dgates_x, weight);
   visit_float(type, [&](auto zero) {
     using T = decltype(zero);
-    const Repeated<T> product(s.batch, s.hidden, s.gates, Mat<T>{ww.data<T>(), s.hidden, 1});
+    const Repeated<T> product(s.batch, s.hidden, s.gates, Mat<T>{ww.data<T>(), s.hidden, 1, &ww.storage()});
     // The hidden halves' gradients differ from those of the input halves; `direct` passes the product by.
     const Tensor hidden_half = empty(dgates_x.sizes(), type), direct = empty(h.sizes(), type);
     T *d_h = oh.wide.data<T>(), *dg = og.wide.data<T>(), *dgh = hidden_half.data<T>(), *past = direct.data<T>();

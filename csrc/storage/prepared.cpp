@@ -1,0 +1,133 @@
+#include "storage/prepared.h"
+
+#include <pthread.h>
+
+#include <mutex>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "storage/allocator.h"
+#include "storage/storage.h"
+
+namespace fl {
+namespace {
+
+constexpr size_t kForms = 4;  // per storage; the one that was used longest ago goes first
+
+std::mutex mutex;  // of every storage's `prepared_`, and of what is below
+// A child that was forked while another thread held it could never take it.
+[[maybe_unused]] const int at_fork = pthread_atfork([] { mutex.lock(); }, [] { mutex.unlock(); }, [] { mutex.unlock(); });
+PreparedStats counts{};
+
+}  // namespace
+
+struct Storage::Prepared {
+  struct Entry {
+    const void* from;
+    std::string form;
+    uint32_t version;
+    Ref<Storage> bytes;
+  };
+  std::vector<Entry> entries;  // the most recently used last
+
+  // Moved to the end.
+  Entry* find(const void* from, const std::string& form) {
+    for (size_t i = entries.size(); i-- > 0;)
+      if (entries[i].from == from && entries[i].form == form) {
+        for (; i + 1 < entries.size(); ++i) std::swap(entries[i], entries[i + 1]);
+        return &entries.back();
+      }
+    return nullptr;
+  }
+
+  static std::unordered_set<Storage*>& owners() {
+    static auto* all = new std::unordered_set<Storage*>;  // storages may outlive every destructor
+    return *all;
+  }
+
+  // True iff this form of this version was used before. Old bytes go to `garbage`, to be freed without the lock.
+  static bool touch(Storage& s, const void* from, const std::string& form, std::vector<Ref<Storage>>& garbage) {
+    if (!s.prepared_.load(std::memory_order_relaxed)) {
+      s.prepared_.store(new Prepared, std::memory_order_release);
+      owners().insert(&s);
+    }
+    auto& entries = s.prepared_.load(std::memory_order_relaxed)->entries;
+    const uint32_t version = s.var_.version();
+    if (Entry* e = s.prepared_.load(std::memory_order_relaxed)->find(from, form)) {
+      if (e->version == version) return true;
+      e->version = version;
+      drop(*e, garbage);
+      return false;
+    }
+    if (entries.size() == kForms) {
+      drop(entries.front(), garbage);
+      entries.erase(entries.begin());
+    }
+    entries.push_back({from, form, version, {}});
+    return false;
+  }
+
+  static void drop(Entry& e, std::vector<Ref<Storage>>& garbage) {
+    if (!e.bytes) return;
+    counts.bytes -= e.bytes->size_bytes_;
+    garbage.push_back(std::move(e.bytes));
+    e.bytes = {};
+  }
+};
+
+bool Storage::keeps_prepared() const { return lent_.load(std::memory_order_acquire) == 0 && !exposed_.load(std::memory_order_acquire) && owned(); }
+
+void Storage::forget_prepared() {
+  std::vector<Ref<Storage>> garbage;
+  const std::lock_guard lock(mutex);
+  Prepared* p = prepared_.exchange(nullptr, std::memory_order_acq_rel);
+  if (!p) return;
+  for (auto& e : p->entries) Prepared::drop(e, garbage);
+  Prepared::owners().erase(this);
+  delete p;
+}
+
+bool used_before(Storage& source, const void* from, const std::string& form) {
+  std::vector<Ref<Storage>> garbage;
+  const std::lock_guard lock(mutex);
+  return source.keeps_prepared() && Storage::Prepared::touch(source, from, form, garbage);
+}
+
+Ref<Storage> prepared(Storage& source, const void* from, const std::string& form, const std::function<Ref<Storage>()>& make) {
+  const uint32_t version = source.var().version();
+  {
+    std::vector<Ref<Storage>> garbage;
+    const std::lock_guard lock(mutex);
+    if (!source.keeps_prepared() || !Storage::Prepared::touch(source, from, form, garbage)) return {};
+    if (auto& bytes = source.prepared_.load(std::memory_order_relaxed)->entries.back().bytes) {
+      ++counts.reused;
+      return bytes;
+    }
+  }
+  if (available_memory() / 4 < source.size_bytes()) return {};
+  Ref<Storage> made = make();
+  const std::lock_guard lock(mutex);
+  Storage::Prepared* p = source.prepared_.load(std::memory_order_relaxed);
+  if (!p || !source.keeps_prepared()) return made;  // lent meanwhile
+  if (auto* e = p->find(from, form); e && e->version == version && source.var().version() == version && !e->bytes) {
+    e->bytes = made;
+    counts.bytes += made->size_bytes();
+    ++counts.made;
+  }
+  return made;
+}
+
+void drop_prepared() {
+  std::vector<Ref<Storage>> garbage;
+  const std::lock_guard lock(mutex);
+  for (Storage* s : Storage::Prepared::owners())
+    for (auto& e : s->prepared_.load(std::memory_order_relaxed)->entries) Storage::Prepared::drop(e, garbage);
+}
+
+PreparedStats prepared_stats() {
+  const std::lock_guard lock(mutex);
+  return counts;
+}
+
+}  // namespace fl
