@@ -11,6 +11,7 @@
 
 #include "base/parallel.h"
 #include "storage/storage.h"
+#include "storage/transpose.h"
 
 namespace fl {
 namespace {
@@ -30,24 +31,6 @@ std::atomic<LayoutMode>& mode() {
   return m;
 }
 
-template <class T>
-void transpose(const T* from, T* to, int64_t batch, int64_t rows, int64_t cols) {
-  constexpr int64_t kTile = 16;
-  const int64_t bands = (rows + kTile - 1) / kTile;
-  parallel_for(0, batch * bands, std::max<int64_t>(1, 32768 / (kTile * cols + 1)), [&](int64_t b0, int64_t b1) {
-    for (int64_t b = b0; b < b1; ++b) {
-      const T* x = from + b / bands * rows * cols;
-      T* y = to + b / bands * rows * cols;
-      const int64_t r0 = b % bands * kTile, r1 = std::min(rows, r0 + kTile);
-      for (int64_t k0 = 0; k0 < cols; k0 += kTile) {
-        const int64_t k1 = std::min(cols, k0 + kTile);
-        for (int64_t k = k0; k < k1; ++k)
-          for (int64_t r = r0; r < r1; ++r) y[k * rows + r] = x[r * cols + k];
-      }
-    }
-  });
-}
-
 }  // namespace
 
 LayoutMode layout_mode() { return mode().load(std::memory_order_relaxed); }
@@ -56,12 +39,17 @@ int64_t layout_reorders() { return reorders.load(std::memory_order_relaxed); }
 void count_reorder() { reorders.fetch_add(1, std::memory_order_relaxed); }
 
 void transpose_bytes(const void* from, void* to, int64_t batch, int64_t rows, int64_t cols, size_t item) {
-  switch (item) {
-    case 1: return transpose(static_cast<const uint8_t*>(from), static_cast<uint8_t*>(to), batch, rows, cols);
-    case 2: return transpose(static_cast<const uint16_t*>(from), static_cast<uint16_t*>(to), batch, rows, cols);
-    case 4: return transpose(static_cast<const uint32_t*>(from), static_cast<uint32_t*>(to), batch, rows, cols);
-    default: return transpose(static_cast<const uint64_t*>(from), static_cast<uint64_t*>(to), batch, rows, cols);
-  }
+  constexpr int64_t kBand = 16;
+  const int64_t bands = (rows + kBand - 1) / kBand;
+  parallel_for(0, batch * bands, std::max<int64_t>(1, 32768 / (kBand * cols + 1)), [&](int64_t b0, int64_t b1) {
+    while (b0 < b1) {  // neighbouring bands of one matrix together
+      const int64_t i = b0 / bands, first = b0 % bands, count = std::min(b1 - b0, bands - first);
+      const auto at = static_cast<size_t>(i * rows * cols) * item;
+      kernels::transpose_band(static_cast<const char*>(from) + at, static_cast<char*>(to) + at, rows, cols, first * kBand,
+                              std::min(rows, (first + count) * kBand), item);
+      b0 += count;
+    }
+  });
 }
 
 struct Storage::Deferred {
