@@ -1,8 +1,11 @@
 #include "dispatch/autocast.h"
 
+#include <string>
 #include <unordered_map>
+#include <utility>
 
 #include "ops.h"
+#include "storage/prepared.h"
 
 namespace fl {
 namespace {
@@ -26,6 +29,16 @@ bool is_weight(const Tensor& x) {
   return impl.requires_grad && impl.dtype == DType::Float32 && !impl.base && !impl.inference && !thread_modes().inference && is_leaf(x);
 }
 
+// Where no graph is recorded, the values may outlive the region: Note [Prepared bytes].
+Tensor cast_of_weight(const Tensor& x, DType type) {
+  if (!grad_enabled() && x.is_contiguous()) {
+    const std::string form = "cast " + std::to_string(static_cast<int>(type)) + ' ' + std::to_string(x.numel());
+    if (Ref<Storage> bytes = prepared(x.storage(), x.data(), form, [&] { return op::cast(x, type).impl()->storage; }))
+      return Tensor(make_ref<TensorImpl>(std::move(bytes), x.sizes(), row_major(x.sizes()), 0, type));
+  }
+  return op::cast(x, type);
+}
+
 Tensor kept_cast(const Tensor& x, DType type) {
   if (!cache) cache = new Cache;
   const uint32_t version = x.storage().var().version();
@@ -37,7 +50,7 @@ Tensor kept_cast(const Tensor& x, DType type) {
       return kept.cast;
     cache->erase(found);
   }
-  Tensor y = op::cast(x, type);
+  Tensor y = cast_of_weight(x, type);
   cache->emplace(x.impl(), Kept{Ref<WeakTensor>::share(&weak_of(x)), &x.storage(), version, y});
   return y;
 }

@@ -16,7 +16,8 @@
 // cast of a leaf that requires grad is kept until the outermost region ends, for the memory and the version that
 // it was made of: a step of an optimizer inside of the region makes it anew. What is kept has the graph of the
 // cast, which saves nothing and may be run by any number of backward calls. One that was made without recording
-// serves only where nothing is recorded.
+// serves only where nothing is recorded. There the values are also kept from region to region, with the weight, from the
+// second region on.
 #pragma once
 
 #include "dispatch/wrap.h"

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "storage/layout.h"
+#include "storage/storage.h"
 #include "tests/check.h"
 
 namespace fl {

@@ -184,3 +184,45 @@ def test_training_keeps_nothing():
             module(x).sum().backward()
             optimizer.step()
     assert _C.prepared_stats()["made"] == before
+
+
+@pytest.mark.parametrize("make", MODULES)
+def test_casts_of_weights_outlive_their_region(make):
+    module, x = make()
+    with fl.autocast("cpu", dtype=fl.bfloat16):
+        first = output(module, x)
+    for _ in range(3):
+        with fl.autocast("cpu", dtype=fl.bfloat16):
+            assert fl.equal(output(module, x), first)
+    before = _C.prepared_stats()
+    with fl.autocast("cpu", dtype=fl.bfloat16):
+        output(module, x)
+    assert _C.prepared_stats()["made"] == before["made"]
+    assert _C.prepared_stats()["reused"] > before["reused"]
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_casts_of_weights_are_never_stale(write):
+    module, x = linear()
+    for _ in range(3):
+        for _ in range(4):
+            with fl.autocast("cpu", dtype=fl.bfloat16):
+                output(module, x)
+        write(module.weight)
+        with fl.autocast("cpu", dtype=fl.bfloat16):
+            y = output(module, x)
+        exact = reference(module, x)
+        np.testing.assert_allclose(y.float().numpy(), exact, rtol=0.02, atol=0.02 * np.abs(exact).max())
+
+
+def test_casts_record_a_graph_where_one_is_wanted():
+    module, x = linear()
+    for _ in range(4):
+        with fl.autocast("cpu", dtype=fl.bfloat16):
+            output(module, x)
+    with fl.enable_grad():
+        with fl.autocast("cpu", dtype=fl.bfloat16):
+            y = output(module, x)
+        y.float().sum().backward()
+    np.testing.assert_allclose(module.bias.grad.numpy(), np.full(512, 32.0), rtol=0.01)
+    assert module.weight.grad is not None
