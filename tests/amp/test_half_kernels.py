@@ -1,0 +1,175 @@
+"""Kernels of 16-bit floats: the values of the same op in float64, within the rounding of the type, and no float32 copies."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support.compare import TOLERANCES
+
+import flambeau as fl
+from flambeau import _C, nn
+
+F = nn.functional
+HALVES = [fl.bfloat16, fl.float16]
+
+
+def half(dtype, *shape):
+    """Random values that the type holds."""
+    return fl.randn(*shape).to(dtype)
+
+
+def last(x):
+    """x with channels-last bytes, where the processor convolves its type; the values are the same."""
+    c = x.shape[1]
+    return F.conv2d(x, fl.eye(c, dtype=x.dtype).view(c, c, 1, 1))
+
+
+def values(x):
+    return x.detach().double().numpy()
+
+
+def check(function, inputs, layout=lambda x: x, scale=1.0):
+    """The results and gradients of `function` in 16 bits beside those in float64."""
+    low = [layout(x).detach().requires_grad_() for x in inputs]
+    wide = [x.double().detach().requires_grad_() for x in inputs]
+    got, expected = function(*low), function(*wide)
+    got, expected = (r if isinstance(r, tuple) else (r,) for r in (got, expected))
+    up = [half(low[0].dtype, *y.shape) for y in got]
+    pairs = list(zip(got, expected))
+    for y in got:
+        assert y.dtype == low[0].dtype
+    pairs += zip(fl.autograd.grad(got, low, [layout(g) if g.ndim == 4 and g.shape[1] > 1 else g for g in up]),
+                 fl.autograd.grad(expected, wide, [g.double() for g in up]))  # fmt: skip
+    tolerance = scale * TOLERANCES[low[0].dtype.name][0]
+    for a, b in pairs:
+        a, b = values(a), values(b)
+        assert a.shape == b.shape
+        assert np.isfinite(a).all()
+        size = np.sqrt(np.mean(b**2)) if b.size else 1.0
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * max(size, 1e-3))
+
+
+@pytest.fixture(params=["plain", "last"])
+def layout(request):
+    before = _C.get_deferred_layout()
+    _C.set_deferred_layout(request.param == "last")
+    yield last if request.param == "last" else lambda x: x
+    _C.set_deferred_layout(before)
+
+
+IMAGES = {
+    "batch norm": lambda x: F.batch_norm(x, None, None, training=True),
+    "batch norm of running statistics": lambda x: F.batch_norm(x, fl.zeros(x.shape[1]).to(x.dtype) + 0.25, fl.ones(x.shape[1]).to(x.dtype) * 2),
+    "max pool": lambda x: F.max_pool2d(x, 3, 2, 1),
+    "dilated max pool": lambda x: F.max_pool2d(x, 2, 1, dilation=2),
+    "overlapping average pool": lambda x: F.avg_pool2d(x, 3, 1, 1),
+    "average pool": lambda x: F.avg_pool2d(x, 2, ceil_mode=True, count_include_pad=False),
+    "average pool with holes": lambda x: F.avg_pool2d(x, 2, 3),
+    "average pool, given divisor": lambda x: F.avg_pool2d(x, (2, 3), divisor_override=5),
+    "adaptive pool": lambda x: F.adaptive_avg_pool2d(x, (3, 4)),
+    "global pool": lambda x: F.adaptive_avg_pool2d(x, 1),
+    "adaptive max pool": lambda x: F.adaptive_max_pool2d(x, (2, 3)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("channels", [3, 64, 70])
+@pytest.mark.parametrize("name", IMAGES)
+def test_images(layout, name, channels, dtype):
+    check(IMAGES[name], [half(dtype, 3, channels, 9, 7)], layout)
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_batch_norm_of_columns(dtype):
+    def norm(x, weight, bias):
+        return F.batch_norm(x, None, None, weight, bias, training=True)
+
+    check(norm, [half(dtype, 600, 70) + 3, half(dtype, 70), half(dtype, 70)], scale=2)
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_sums_of_a_batch_norm_are_in_float32(dtype):
+    x = last(half(dtype, 16, 8, 40, 40) * 0.1 + 2)
+    y = F.batch_norm(x, None, None, training=True).double()
+    assert abs(y.mean((0, 2, 3)).numpy()).max() < 0.02
+    assert abs((y * y).mean((0, 2, 3)).numpy() - 1).max() < 0.02
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("pool", [lambda x: F.max_pool2d(x, 2, 1), lambda x: F.avg_pool2d(x, 2, 1), lambda x: F.batch_norm(x, None, None, training=True)])
+def test_special_values(layout, pool, dtype):
+    x = half(dtype, 2, 3, 5, 6)
+    x[0, 1, 2, 3] = float("nan")
+    x[1, 0, 1, 1] = float("inf")
+    got, expected = pool(layout(fl.zeros_like(x)) + x), pool(x.float())
+    np.testing.assert_array_equal(np.isnan(values(got)), np.isnan(values(expected)))
+    np.testing.assert_array_equal(np.isposinf(values(got)), np.isposinf(values(expected)))
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("shape", [(0, 3, 5, 4), (2, 0, 5, 4)])
+def test_empty_images(shape, dtype):
+    for function in (IMAGES["max pool"], IMAGES["average pool"], IMAGES["global pool"], IMAGES["batch norm of running statistics"]):
+        x = fl.zeros(*shape, dtype=dtype, requires_grad=True)
+        y = function(x)
+        assert y.dtype == dtype and y.numel() == 0
+        y.sum().backward()
+        assert x.grad.shape == shape
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_every_half_is_converted_exactly(dtype):
+    bits = np.arange(65536, dtype=np.uint16)
+    every = fl.from_numpy(bits.view(np.int16)).view(dtype)
+    wide = (bits.astype(np.uint32) << 16).view(np.float32) if dtype is fl.bfloat16 else bits.view(np.float16).astype(np.float32)
+    np.testing.assert_array_equal(every.float().numpy(), wide)
+    back = every.float().to(dtype).view(fl.int16).numpy().view(np.uint16)
+    numbers = ~np.isnan(wide)
+    np.testing.assert_array_equal(back[numbers], bits[numbers])
+    assert np.isnan(every.float().to(dtype).float().numpy()[~numbers]).all()
+    # The column kernels read and write by themselves: shifted by 0 and scaled by 1, they give the same.
+    finite = np.isfinite(wide)
+    x = every[fl.from_numpy(finite)].view(-1, 2)
+    y = F.batch_norm(x, fl.zeros(2), fl.ones(2), eps=0.0)
+    np.testing.assert_array_equal(y.float().numpy(), x.float().numpy())
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_rounding_is_to_nearest_even(dtype):
+    rng = np.random.default_rng(0)
+    wide = np.concatenate([rng.integers(0, 2**32, 20000, dtype=np.uint32).view(np.float32), rng.normal(size=5000).astype(np.float32) * 1e-6,
+                           np.float32([65504, 65519.99, 65520, 65536, 2**-24, 2**-25, 1.5 * 2**-24, -(2**-25), 2**-14, 0.0, -0.0])])  # fmt: skip
+    wide = wide[~np.isnan(wide)]
+    got = fl.from_numpy(wide).to(dtype).float().numpy()
+    if dtype is fl.float16:
+        with np.errstate(over="ignore"):
+            expected = wide.astype(np.float16).astype(np.float32)
+    else:
+        u = wide.view(np.uint32).astype(np.uint64)
+        expected = (((u + 0x7FFF + ((u >> 16) & 1)) >> 16) << 16).astype(np.uint32).view(np.float32)
+    np.testing.assert_array_equal(got, expected)
+
+
+def peak_bytes(function):
+    """The most bytes that were allocated while it ran, beyond those before."""
+    before = _C.memory_stats()["allocated_bytes"]
+    fl.reset_peak_memory_stats()
+    result = function()
+    peak = _C.memory_stats()["peak_allocated_bytes"] - before
+    del result
+    return peak
+
+
+# Bytes per element of x in the results that a call leaves or must have: 2 for a 16-bit one, 8 for an index.
+@pytest.mark.skipif(_C.onednn_version() is None, reason="only oneDNN's convolutions make channels-last bytes")
+@pytest.mark.parametrize("name, forward, backward", [
+    ("batch norm", 2, 2), ("max pool", 10 / 4, 2), ("overlapping average pool", 2, 2), ("global pool", 0, 2),
+])  # fmt: skip
+def test_images_are_not_copied_to_float32(layout, name, forward, backward):
+    x = layout(half(fl.bfloat16, 16, 64, 64, 64)).detach().requires_grad_()
+    n = x.numel()
+    y = IMAGES[name](x)
+    g = layout(fl.ones_like(y))
+    slack = 0.5 * n  # pieces, and what the allocator rounds up
+    assert peak_bytes(lambda: IMAGES[name](x)) <= forward * n + slack
+    assert peak_bytes(lambda: fl.autograd.grad(y, x, g)) <= backward * n + slack
