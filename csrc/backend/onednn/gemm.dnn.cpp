@@ -35,25 +35,25 @@ bool sgemm(const Gemm<float>& g) {
                     g.ldc) == dnnl_success;
 }
 
-PackedProduct::PackedProduct(int64_t m, int64_t n, int64_t k, const Mat<float>& b) {
-  if (m * n * k < 32 * 32 * 32 || (b.row != 1 && b.col != 1)) return;
+PackedProduct::PackedProduct(DType t, int64_t m, int64_t n, int64_t k, const void* b, int64_t b_row, int64_t b_col) {
+  if (!has_native(t) || m * n * k < 32 * 32 * 32 || (b_row != 1 && b_col != 1)) return;
   Key key(Op::PackedMatmul);
-  key.add(m).add(n).add(k).add(b.row).add(b.col);
+  key.add(static_cast<int64_t>(t)).add(m).add(n).add(k).add(b_row).add(b_col);
   primitive_ = cached(key, [&](Primitive& out) {
     using md = dnnl::memory::desc;
-    const auto type = dnnl::memory::data_type::f32;
+    const auto type = data_type(t);
     const md a({m, k}, type, dnnl::memory::format_tag::ab), any({k, n}, type, dnnl::memory::format_tag::any);
-    const md c({m, n}, type, dnnl::memory::format_tag::ab);
+    const md c({m, n}, dnnl::memory::data_type::f32, dnnl::memory::format_tag::ab);
     const auto pd = dnnl::matmul::primitive_desc(engine(), a, any, c, default_attr());
-    add_reorder(out, md({k, n}, type, {b.row, b.col}), pd.weights_desc(), false);
+    add_reorder(out, md({k, n}, type, {b_row, b_col}), pd.weights_desc(), false);
     out.mds = {a, c};
     out.scratchpad = pd.scratchpad_desc();
     out.primitive = dnnl::matmul(pd);
   });
-  if (primitive_) packed_ = reordered(*primitive_, 0, b.data);
+  if (primitive_) packed_ = reordered(*primitive_, 0, b);
 }
 
-bool PackedProduct::run(const float* a, float* c) const {
+bool PackedProduct::run(const void* a, float* c) const {
   if (!primitive_) return false;
   Args args;
   args.add(DNNL_ARG_SRC, primitive_->mds[0], a).add(DNNL_ARG_WEIGHTS, primitive_->reorders[0].wanted, packed_.data()).add(DNNL_ARG_DST, primitive_->mds[1], c);

@@ -18,16 +18,19 @@ struct ConvShape {
 
 struct Primitive;
 
-// c = a b for many row-major a [m, k], with b packed once. run() is false where oneDNN does not apply.
+// c = a b for many row-major a [m, k], with b packed once; a and b of type `t`, c float32. run() is false where oneDNN
+// does not apply.
 class PackedProduct {
  public:
   PackedProduct() = default;
 #if FLAMBEAU_ONEDNN
-  PackedProduct(int64_t m, int64_t n, int64_t k, const Mat<float>& b);
-  bool run(const float* a, float* c) const;
+  PackedProduct(DType t, int64_t m, int64_t n, int64_t k, const void* b, int64_t b_row, int64_t b_col);
+  bool run(const void* a, float* c) const;
+  explicit operator bool() const { return primitive_ != nullptr; }
 #else
-  PackedProduct(int64_t, int64_t, int64_t, const Mat<float>&) {}
-  bool run(const float*, float*) const { return false; }
+  PackedProduct(DType, int64_t, int64_t, int64_t, const void*, int64_t, int64_t) {}
+  bool run(const void*, float*) const { return false; }
+  explicit operator bool() const { return false; }
 #endif
 
  private:
