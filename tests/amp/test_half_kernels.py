@@ -241,3 +241,27 @@ def test_sequences_are_not_copied_to_float32(kind):
     assert peak_bytes(lambda: call(*inputs)) <= n * (2 + 4 * 4 + (4 if kind == "lstm" else 0)) + small
     # The gates' gradients, for a GRU those of the hidden halves, and the states in order.
     assert peak_bytes(lambda: fl.autograd.grad(ys, [x, weight], g)) <= n * (2 * gates // hidden * (1 if kind == "lstm" else 2) + 2 + 4) + small
+
+
+# ---- products and sums
+
+
+@pytest.mark.parametrize("dtype", [fl.bfloat16, fl.float32])
+def test_a_transposed_batch_is_one_product_of_rows(dtype):
+    x = half(dtype, 25, 32, 64).transpose(0, 1)
+    weight, g = half(dtype, 300, 64).requires_grad_(), half(dtype, 32, 25, 300)
+
+    def gradient(x):
+        (dw,) = fl.autograd.grad(F.linear(x, weight), weight, g)
+        return dw
+
+    np.testing.assert_array_equal(gradient(x).float().numpy(), gradient(x.contiguous()).float().numpy())
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("shape", [(1, 130), (70, 3), (300, 600)])
+def test_column_sums(shape, dtype):
+    check(lambda x: x.sum(0), [half(dtype, *shape)])
+    check(lambda x: x.var(0), [half(dtype, shape[0] + 1, shape[1])])
+    x = half(dtype, *shape)
+    np.testing.assert_array_equal(x.t().amax(1).float().numpy(), values(x).max(0))
