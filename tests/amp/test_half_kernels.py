@@ -265,3 +265,57 @@ def test_column_sums(shape, dtype):
     check(lambda x: x.var(0), [half(dtype, shape[0] + 1, shape[1])])
     x = half(dtype, *shape)
     np.testing.assert_array_equal(x.t().amax(1).float().numpy(), values(x).max(0))
+
+
+# ---- attention
+
+
+def float_mask(dtype, *shape):
+    mask = half(dtype, *shape)
+    mask[..., 0, :] = float("-inf")  # a query that may look at nothing
+    return mask
+
+
+MASKS = {
+    "none": lambda dtype: {},
+    "causal": lambda dtype: {"is_causal": True},
+    "bool": lambda dtype: {"attn_mask": fl.rand(3, 1, 70, 300) > 0.3},
+    "float": lambda dtype: {"attn_mask": float_mask(dtype, 70, 300)},
+    "scale": lambda dtype: {"scale": 0.3},
+}
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("name", MASKS)
+def test_attention(name, dtype):
+    given = MASKS[name](dtype)
+
+    def attend(q, k, v):
+        mask = given.get("attn_mask")
+        wide = {"attn_mask": mask.double()} if mask is not None and mask.dtype == dtype and q.dtype == fl.float64 else {}
+        return F.scaled_dot_product_attention(q, k, v, **(given | wide))
+
+    inputs = [half(dtype, 3, 2, 70, 40), half(dtype, 3, 2, 300, 40), half(dtype, 3, 2, 300, 24)]
+    check(attend, inputs, scale=2)
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("q, k, v", [((2, 5, 8), (2, 6, 8), (2, 6, 4)), ((1, 1), (1, 1), (1, 1)), ((2, 0, 8), (2, 6, 8), (2, 6, 4)), ((0, 5, 8), (0, 6, 8), (0, 6, 4))])
+def test_small_and_empty_attention(q, k, v, dtype):
+    check(F.scaled_dot_product_attention, [half(dtype, *q), half(dtype, *k), half(dtype, *v)])
+
+
+def test_attention_sums_over_blocks_in_float32():
+    # 4,096 keys alike: each output is the mean of the values, which bfloat16 sums would miss by far.
+    q, k, v = fl.zeros(1, 64, 32, dtype=fl.bfloat16), fl.zeros(1, 4096, 32, dtype=fl.bfloat16), half(fl.bfloat16, 1, 4096, 32) + 1
+    y = F.scaled_dot_product_attention(q, k, v)
+    np.testing.assert_allclose(values(y)[0, 0], values(v)[0].mean(0), rtol=2.0**-8)
+
+
+def test_attention_is_not_copied_to_float32():
+    q, k, v = (half(fl.bfloat16, 16, 8, 128, 64).requires_grad_() for _ in range(3))
+    y, n = F.scaled_dot_product_attention(q, k, v), q.numel()
+    g = fl.ones_like(y)
+    tiles = fl.get_num_threads() * 4 * (4 * 64 * 256 + 3 * 128 * 64) + n // 8
+    assert peak_bytes(lambda: F.scaled_dot_product_attention(q, k, v)) <= 2 * n + tiles
+    assert peak_bytes(lambda: fl.autograd.grad(y, [q, k, v], g)) <= 6 * n + tiles
