@@ -15,7 +15,7 @@ HALVES = [fl.bfloat16, fl.float16]
 
 def half(dtype, *shape):
     """Random values that the type holds."""
-    return fl.randn(*shape).to(dtype)
+    return fl.randn(shape).to(dtype)
 
 
 def last(x):
@@ -319,3 +319,91 @@ def test_attention_is_not_copied_to_float32():
     tiles = fl.get_num_threads() * 4 * (4 * 64 * 256 + 3 * 128 * 64) + n // 8
     assert peak_bytes(lambda: F.scaled_dot_product_attention(q, k, v)) <= 2 * n + tiles
     assert peak_bytes(lambda: fl.autograd.grad(y, [q, k, v], g)) <= 6 * n + tiles
+
+
+# ---- losses
+
+
+def classes(*shape, n):
+    target = fl.randint(0, n, shape)
+    if target.numel() > 2:
+        target.view(-1)[1] = -100
+    return target
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("given", ["plain", "weight", "smoothing", "both"])
+@pytest.mark.parametrize("shape", [(5,), (40, 7), (3, 1100), (2, 19, 9, 11), (2, 2100, 13)])
+def test_cross_entropy(shape, given, reduction, dtype):
+    n = shape[0] if len(shape) == 1 else shape[1]
+    target = classes(*(() if len(shape) == 1 else (shape[0], *shape[2:])), n=n)
+    weight = fl.rand(n).to(dtype) + 0.5 if given in ("weight", "both") else None
+    smoothing = 0.1 if given in ("smoothing", "both") else 0.0
+
+    def loss(x):
+        w = None if weight is None else weight.to(x.dtype)
+        return F.cross_entropy(x, target, w, reduction=reduction, label_smoothing=smoothing)
+
+    check(loss, [half(dtype, *shape)])
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("reduction", ["none", "mean"])
+@pytest.mark.parametrize("shape", [(40, 7), (2, 5, 9)])
+def test_nll_loss(shape, reduction, dtype):
+    target = classes(shape[0], *shape[2:], n=shape[1])
+    check(lambda x: F.nll_loss(x, target, reduction=reduction), [half(dtype, *shape)])
+
+
+POINTWISE = {
+    "mse": F.mse_loss,
+    "l1": F.l1_loss,
+    "smooth l1": F.smooth_l1_loss,
+    "huber": F.huber_loss,
+    "bce with logits": F.binary_cross_entropy_with_logits,
+    "kl_div": F.kl_div,
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*batchmean")
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("name", POINTWISE)
+@pytest.mark.parametrize("shape", [(3,), (70, 130)])
+def test_pointwise_losses(shape, name, reduction, dtype):
+    target = fl.rand(*shape).to(dtype)
+    check(lambda x: POINTWISE[name](x, target.to(x.dtype), reduction=reduction), [half(dtype, *shape)])
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_weighted_pointwise_losses(dtype):
+    target, weight = fl.rand(70, 130).to(dtype), fl.rand(130).to(dtype)
+
+    def loss(x):
+        t, w = target.to(x.dtype), weight.to(x.dtype)
+        return F.binary_cross_entropy_with_logits(x, t, weight=w, pos_weight=w + 1)
+
+    check(loss, [half(dtype, 70, 130)])
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_empty_losses(dtype):
+    x = fl.zeros(0, 5, dtype=dtype, requires_grad=True)
+    F.cross_entropy(x, fl.zeros(0, dtype=fl.int64), reduction="sum").backward()
+    F.mse_loss(x, fl.zeros(0, 5, dtype=dtype), reduction="sum").backward()
+    assert x.grad.shape == (0, 5)
+
+
+@pytest.mark.parametrize("name, loss", [
+    ("rows", lambda x: F.cross_entropy(x, fl.zeros(2048, dtype=fl.int64), label_smoothing=0.1)),
+    ("planes", lambda x: F.cross_entropy(x.view(8, 256, 256), fl.zeros(8, 256, dtype=fl.int64))),
+    ("mse", lambda x: F.mse_loss(x, x.detach())),
+    ("bce", lambda x: F.binary_cross_entropy_with_logits(x, x.detach())),
+])  # fmt: skip
+def test_losses_are_not_copied_to_float32(name, loss):
+    x = half(fl.bfloat16, 2048, 256).requires_grad_()
+    y, n = loss(x), x.numel()
+    pieces = fl.get_num_threads() * 4 * 5 * 16384 + n // 8
+    assert peak_bytes(lambda: loss(x)) <= pieces
+    assert peak_bytes(lambda: fl.autograd.grad(y, x)) <= 2 * n + pieces
