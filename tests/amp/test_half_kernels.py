@@ -407,3 +407,17 @@ def test_losses_are_not_copied_to_float32(name, loss):
     pieces = fl.get_num_threads() * 4 * 5 * 16384 + n // 8
     assert peak_bytes(lambda: loss(x)) <= pieces
     assert peak_bytes(lambda: fl.autograd.grad(y, x)) <= 2 * n + pieces
+
+
+# ---- convolutions
+
+
+@pytest.mark.parametrize("stride, kernel, padding", [(1, 3, 1), (2, 3, 1), (2, 5, 2), (3, 3, 0)])
+@pytest.mark.parametrize("channels", [16, 70])
+@pytest.mark.parametrize("dtype", HALVES)
+def test_depthwise_convolutions(layout, dtype, channels, stride, kernel, padding):
+    def convolve(x, weight):
+        return F.conv2d(x, weight, stride=stride, padding=padding, groups=channels)
+
+    x, weight = half(dtype, 2, channels, 15, 14), half(dtype, channels, 1, kernel, kernel)
+    check(convolve, [x, weight], lambda t: layout(t) if t.shape[1] > 1 else t, scale=2)
