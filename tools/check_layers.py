@@ -48,6 +48,7 @@ GENERATED = {
 }
 SIMD_MAY_INCLUDE = {
     "base/dtype.h",
+    "base/element.h",
     "base/isa.h",
     "base/philox.h",
     "base/vmath.h",

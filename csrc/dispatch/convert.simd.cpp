@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "base/element.h"
+
 #if defined(__F16C__) && defined(__AVX__)
 #include <immintrin.h>
 #endif
@@ -34,18 +36,16 @@ void to_bool(uint8_t* dst, const From* src, int64_t n) {
   for (int64_t i = 0; i < n; ++i) dst[i] = src[i] != 0;
 }
 
-void from_bf16(float* dst, const uint16_t* src, int64_t n) {
+template <class S>
+void from_half(float* dst, const S* src, int64_t n) {
 #pragma omp simd
-  for (int64_t i = 0; i < n; ++i) dst[i] = __builtin_bit_cast(float, static_cast<uint32_t>(src[i]) << 16);
+  for (int64_t i = 0; i < n; ++i) dst[i] = vm::wide(src[i]);
 }
 
-void to_bf16(uint16_t* dst, const float* src, int64_t n) {
+template <class S>
+void to_half(S* dst, const float* src, int64_t n) {
 #pragma omp simd
-  for (int64_t i = 0; i < n; ++i) {
-    const uint32_t u = __builtin_bit_cast(uint32_t, src[i]);
-    const uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1)) >> 16, nan = (u >> 16) | 0x40u;
-    dst[i] = static_cast<uint16_t>((u & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
-  }
+  for (int64_t i = 0; i < n; ++i) dst[i] = vm::narrow<S>(src[i]);
 }
 
 void from_f16(float* dst, const Float16* src, int64_t n) {
@@ -54,7 +54,7 @@ void from_f16(float* dst, const Float16* src, int64_t n) {
   for (; i + 8 <= n; i += 8)
     _mm256_storeu_ps(dst + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(src + i))));
 #endif
-  for (; i < n; ++i) dst[i] = src[i];
+  from_half(dst + i, src + i, n - i);
 }
 
 void to_f16(Float16* dst, const float* src, int64_t n) {
@@ -63,7 +63,7 @@ void to_f16(Float16* dst, const float* src, int64_t n) {
   for (; i + 8 <= n; i += 8)
     _mm_storeu_si128(reinterpret_cast<__m128i*>(dst + i), _mm256_cvtps_ph(_mm256_loadu_ps(src + i), 0));
 #endif
-  for (; i < n; ++i) dst[i] = Float16(src[i]);
+  to_half(dst + i, src + i, n - i);
 }
 
 template <class From>
@@ -91,7 +91,7 @@ void from_plain(void* dst, DType to, const From* src, int64_t n) {
     if constexpr (std::is_same_v<From, float>) values = src + i;
     else plain(tile, src + i, m);
     if (to == DType::Float16) to_f16(static_cast<Float16*>(dst) + i, values, m);
-    else to_bf16(static_cast<uint16_t*>(dst) + i, values, m);
+    else to_half(static_cast<BFloat16*>(dst) + i, values, m);
   }
 }
 
@@ -111,14 +111,14 @@ void convert_loop(void* dst, DType to, const void* src, DType from, int64_t n) {
   }
   if (to == DType::Float32) {
     if (from == DType::Float16) from_f16(static_cast<float*>(dst), static_cast<const Float16*>(src), n);
-    else from_bf16(static_cast<float*>(dst), static_cast<const uint16_t*>(src), n);
+    else from_half(static_cast<float*>(dst), static_cast<const BFloat16*>(src), n);
     return;
   }
   float tile[kTile];
   for (int64_t i = 0; i < n; i += kTile) {
     const int64_t m = std::min(kTile, n - i);
     if (from == DType::Float16) from_f16(tile, static_cast<const Float16*>(src) + i, m);
-    else from_bf16(tile, static_cast<const uint16_t*>(src) + i, m);
+    else from_half(tile, static_cast<const BFloat16*>(src) + i, m);
     from_plain(static_cast<char*>(dst) + i * static_cast<int64_t>(item_size(to)), to, tile, m);
   }
 }

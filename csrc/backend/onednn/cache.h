@@ -16,7 +16,7 @@
 
 namespace fl::onednn {
 
-enum class Op : int64_t { Product, Matmul, PackedMatmul, ConvForward, ConvBackwardData, ConvBackwardWeight };
+enum class Op : int64_t { Product, Matmul, WideMatmul, PackedMatmul, ConvForward, ConvBackwardData, ConvBackwardWeight };
 
 // What a primitive was made for, as a list of integers.
 class Key {

@@ -1,3 +1,5 @@
+#include <string_view>
+
 #include "backend/onednn/cache.h"
 #include "backend/onednn/onednn.h"
 
@@ -96,8 +98,21 @@ bool conv_backward_data(const ConvShape& s, bool last, const Tensor& dy, const T
   const auto p = cached(conv_key(Op::ConvBackwardData, s, t, last, false), [&](Primitive& out) {
     const Descs d = descs(s, t, last);
     const auto hint = forward_desc(d, false, dnnl::prop_kind::forward_training);
-    const auto pd = dnnl::convolution_backward_data::primitive_desc(engine(), dnnl::algorithm::convolution_direct, d.any_x, d.any_w, d.any_y,
-                                                                    d.stride, d.dilation, d.padding, d.padding, hint, default_attr());
+    const auto make = [&] {
+      return dnnl::convolution_backward_data::primitive_desc(engine(), dnnl::algorithm::convolution_direct, d.any_x, d.any_w, d.any_y, d.stride,
+                                                             d.dilation, d.padding, d.padding, hint, default_attr());
+    };
+    auto pd = make();
+    // oneDNN's first choice for strided depthwise convolutions in bfloat16 works channel by channel; a later one is made
+    // for them. 96 channels of 112 x 112 with stride 2, batch 16, one core: 137 against 5 ms.
+    if (s.groups > 1 && s.groups == s.x[1] && s.groups == s.y[1] && t != DType::Float32) {
+      const auto depthwise = [](const auto& desc) { return std::string_view(desc.impl_info_str()).starts_with("jit_dw"); };
+      while (!depthwise(pd))
+        if (!pd.next_impl()) {
+          pd = make();
+          break;
+        }
+    }
     add_reorder(out, d.y, pd.diff_dst_desc(), false);
     add_reorder(out, d.w, pd.weights_desc(), false);
     add_reorder(out, d.x, pd.diff_src_desc(), true);

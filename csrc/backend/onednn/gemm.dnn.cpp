@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 
 #include "backend/onednn/cache.h"
 #include "backend/onednn/onednn.h"
@@ -81,27 +82,27 @@ bool sgemm(const Gemm<float>& g) {
   return dnnl_sgemm(ta, tb, g.m, g.n, g.k, g.alpha, g.a.data, lda, g.b.data, ldb, beta, g.c, g.ldc) == dnnl_success;
 }
 
-PackedProduct::PackedProduct(int64_t m, int64_t n, int64_t k, const Mat<float>& b) {
-  if (m * n * k < 32 * 32 * 32 || (b.row != 1 && b.col != 1)) return;
+PackedProduct::PackedProduct(DType t, int64_t m, int64_t n, int64_t k, const void* b, int64_t b_row, int64_t b_col, Storage* owner) {
+  if (!has_native(t) || m * n * k < 32 * 32 * 32 || (b_row != 1 && b_col != 1)) return;
   Key key(Op::PackedMatmul);
-  key.add(m).add(n).add(k).add(b.row).add(b.col);
+  key.add(static_cast<int64_t>(t)).add(m).add(n).add(k).add(b_row).add(b_col);
   primitive_ = cached(key, [&](Primitive& out) {
     using md = dnnl::memory::desc;
-    const auto type = dnnl::memory::data_type::f32;
+    const auto type = data_type(t);
     const md a({m, k}, type, dnnl::memory::format_tag::ab), any({k, n}, type, dnnl::memory::format_tag::any);
-    const md c({m, n}, type, dnnl::memory::format_tag::ab);
+    const md c({m, n}, dnnl::memory::data_type::f32, dnnl::memory::format_tag::ab);
     const auto pd = dnnl::matmul::primitive_desc(engine(), a, any, c, default_attr());
-    add_reorder(out, md({k, n}, type, {b.row, b.col}), pd.weights_desc(), false);
+    add_reorder(out, md({k, n}, type, {b_row, b_col}), pd.weights_desc(), false);
     out.mds = {a, c};
     out.scratchpad = pd.scratchpad_desc();
     out.primitive = dnnl::matmul(pd);
   });
   if (!primitive_) return;
-  if (b.owner) packed_ = kept(*primitive_, 0, *b.owner, b.data);
-  if (!packed_.defined()) packed_ = reordered(*primitive_, 0, b.data);
+  if (owner) packed_ = kept(*primitive_, 0, *owner, b);
+  if (!packed_.defined()) packed_ = reordered(*primitive_, 0, b);
 }
 
-bool PackedProduct::run(const float* a, float* c) const {
+bool PackedProduct::run(const void* a, float* c) const {
   if (!primitive_) return false;
   Args args;
   args.add(DNNL_ARG_SRC, primitive_->mds[0], a).add(DNNL_ARG_WEIGHTS, primitive_->reorders[0].wanted, packed_.data()).add(DNNL_ARG_DST, primitive_->mds[1], c);
@@ -130,6 +131,31 @@ bool gemm16(DType t, int64_t batch, int64_t m, int64_t n, int64_t k, const void*
   Args args;
   args.add(DNNL_ARG_SRC, p->mds[0], a).add(DNNL_ARG_WEIGHTS, p->mds[1], b).add(DNNL_ARG_DST, p->mds[2], c);
   if (bias_n) args.add(DNNL_ARG_BIAS, p->mds[3], bias_n);
+  return args.run(*p);
+}
+
+bool gemm16_wide(DType t, int64_t m, int64_t n, int64_t k, const void* a, int64_t a_row, int64_t a_col, const void* b, int64_t b_row,
+                 int64_t b_col, float* c, int64_t ldc, float alpha, float beta) {
+  if (!has_native(t) || m * n * k < 64 * 64 * 16) return false;
+  if ((a_row != 1 && a_col != 1) || (b_row != 1 && b_col != 1)) return false;
+  Key key(Op::WideMatmul);
+  key.add(static_cast<int64_t>(t)).add(m).add(n).add(k).add(a_row).add(a_col).add(b_row).add(b_col).add(ldc);
+  key.add(std::bit_cast<int32_t>(alpha)).add(std::bit_cast<int32_t>(beta));
+  const auto p = cached(key, [&](Primitive& out) {
+    using md = dnnl::memory::desc;
+    out.mds = {md({m, k}, data_type(t), {a_row, a_col}), md({k, n}, data_type(t), {b_row, b_col}), md({m, n}, dnnl::memory::data_type::f32, {ldc, 1})};
+    dnnl::post_ops after;
+    if (alpha != 1) after.append_eltwise(dnnl::algorithm::eltwise_linear, alpha, 0);
+    if (beta != 0) after.append_sum(beta);
+    auto attr = default_attr();
+    attr.set_post_ops(after);
+    const auto pd = dnnl::matmul::primitive_desc(engine(), out.mds[0], out.mds[1], out.mds[2], attr);
+    out.scratchpad = pd.scratchpad_desc();
+    out.primitive = dnnl::matmul(pd);
+  });
+  if (!p) return false;
+  Args args;
+  args.add(DNNL_ARG_SRC, p->mds[0], a).add(DNNL_ARG_WEIGHTS, p->mds[1], b).add(DNNL_ARG_DST, p->mds[2], c);
   return args.run(*p);
 }
 

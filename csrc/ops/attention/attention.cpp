@@ -5,15 +5,18 @@
 //     y = o / l,   lse = m + log(l)
 //
 // The backward pass makes p again from s and lse. Masked-out rows give zeros.
+//
+// 16-bit floats are multiplied in 16 bits where the processor does that, with float32 sums: s, the softmax and what is
+// summed over blocks (o, and the gradients of one head) are float32, p is rounded for the products that it enters.
 #include "ops/attention/attention.h"
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <optional>
 #include <type_traits>
 
+#include "backend/onednn/onednn.h"
 #include "base/parallel.h"
 #include "ops/matmul/gemm.h"
 #include "ops/matmul/half.h"
@@ -60,8 +63,10 @@ class Mask {
       const bool* m = mask_.data<bool>() + at;
       for (int64_t j = 0; j < n; ++j) s[j] = m[j * col_] ? s[j] : -std::numeric_limits<T>::infinity();
     } else {
-      const T* m = mask_.data<T>() + at;
-      for (int64_t j = 0; j < n; ++j) s[j] += m[j * col_];
+      visit_memory(mask_.dtype(), [&](auto element) {
+        const auto* m = mask_.data<decltype(element)>() + at;
+        for (int64_t j = 0; j < n; ++j) s[j] += static_cast<T>(m[j * col_]);
+      });
     }
   }
 
@@ -78,49 +83,115 @@ T* scratch(Tensor& keep, int64_t n) {
   return keep.data<T>();
 }
 
+// Products of tiles of S, and what they need of memory.
+template <class S>
+class Tiles {
+ public:
+  using T = Computed<S>;
+  static constexpr bool kHalf = !std::is_same_v<S, T>;
+
+  // c = alpha a b + beta c; a and b are whole blocks of memory, as they are or transposed.
+  void multiply(int64_t m, int64_t n, int64_t k, const Mat<S>& a, const Mat<S>& b, T* c, T alpha, T beta) {
+    if constexpr (kHalf) {
+      if (onednn::gemm16_wide(dtype_of<S>, m, n, k, a.data, a.row, a.col, b.data, b.row, b.col, c, n, alpha, beta)) return;
+      const T *wa = wide(a.data, m * k, a_), *wb = wide(b.data, k * n, b_);
+      gemm(Gemm<T>{m, n, k, {wa, a.row, a.col}, {wb, b.row, b.col}, c, n, alpha, beta});
+    } else {
+      gemm(Gemm<T>{m, n, k, a, b, c, n, alpha, beta});
+    }
+  }
+  // A tile of T as S, for a product: itself, or rounded into memory of this object (one per `which`).
+  const S* rounded(const T* x, int64_t n, int which) {
+    if constexpr (kHalf) {
+      Tensor& keep = rounded_[which];
+      if (!keep.defined() || keep.numel() < n) keep = empty(Dims{n}, dtype_of<S>);
+      convert_elements(keep.data(), dtype_of<S>, x, dtype_of<T>, n);
+      return keep.data<S>();
+    } else {
+      return x;
+    }
+  }
+
+ private:
+  const T* wide(const S* x, int64_t n, Tensor& keep) {
+    if (!keep.defined() || keep.numel() < n) keep = empty(Dims{n}, dtype_of<T>);
+    convert_elements(keep.data(), dtype_of<T>, x, dtype_of<S>, n);
+    return keep.data<T>();
+  }
+  Tensor a_, b_, rounded_[2];
+};
+
+// Sums of n elements that end up in `to`: that memory itself, or for 16-bit floats a buffer.
+template <class S>
+class Sums {
+ public:
+  using T = Computed<S>;
+  explicit Sums(int64_t n) {
+    if constexpr (!std::is_same_v<S, T>) buffer_ = empty(Dims{n}, dtype_of<T>);
+  }
+  T* start(S* to, int64_t n) {
+    to_ = to, n_ = n;
+    if constexpr (std::is_same_v<S, T>) sums_ = to;
+    else sums_ = buffer_.template data<T>();
+    std::fill_n(sums_, n, T(0));
+    return sums_;
+  }
+  void finish() const {
+    if constexpr (!std::is_same_v<S, T>) convert_elements(to_, dtype_of<S>, sums_, dtype_of<T>, n_);
+  }
+
+ private:
+  Tensor buffer_;
+  S* to_ = nullptr;
+  T* sums_ = nullptr;
+  int64_t n_ = 0;
+};
+
 double scale_of(std::optional<double> scale, int64_t d) { return scale.value_or(1 / std::sqrt(static_cast<double>(d))); }
 
 }  // namespace
 
 void scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, double, bool causal,
                                   std::optional<double> scale_given, const Tensor& lse, const Tensor& y) {
-  const WideOutput out(y);
-  const Tensor wq = widened(q), wk = widened(k), wv = widened(v), wm = widened(mask);
   const Sizes n = sizes_of(q, k, v);
-  const Mask masked(wm, q);
-  visit_float(wq.dtype(), [&](auto zero) {
-    using T = decltype(zero);
+  const Mask masked(mask, q);
+  visit_memory(q.dtype(), [&](auto element) {
+    using S = decltype(element);
+    using T = Computed<S>;
     const T scale = static_cast<T>(scale_of(scale_given, n.d));
     const int64_t blocks = (n.tq + kQueries - 1) / kQueries;
     const int64_t work = kQueries * n.tk * (n.d + n.dv) + 1;
     parallel_for(0, n.batch * blocks, std::max<int64_t>(1, 65536 / work), [&](int64_t b0, int64_t b1) {
       Tensor keep;
       T* s = scratch<T>(keep, kQueries * kKeys);
+      Tiles<S> tiles;
+      Sums<S> out(kQueries * n.dv);
       T top[kQueries], sum[kQueries];
       for (int64_t b = b0; b < b1; ++b) {
         const int64_t batch = b / blocks, q0 = b % blocks * kQueries, rows = std::min(kQueries, n.tq - q0);
-        const T* pq = wq.data<T>() + (batch * n.tq + q0) * n.d;
-        T* po = out.wide.data<T>() + (batch * n.tq + q0) * n.dv;
-        std::memset(po, 0, sizeof(T) * rows * n.dv);
+        const S* pq = q.data<S>() + (batch * n.tq + q0) * n.d;
+        T* po = out.start(y.data<S>() + (batch * n.tq + q0) * n.dv, rows * n.dv);
         std::fill_n(top, rows, -std::numeric_limits<T>::infinity());
         std::fill_n(sum, rows, T(0));
         const int64_t last = causal ? std::min(n.tk, q0 + rows) : n.tk;
         for (int64_t k0 = 0; k0 < last; k0 += kKeys) {
           const int64_t cols = std::min(kKeys, last - k0);
-          gemm(Gemm<T>{rows, cols, n.d, {pq, n.d, 1}, {wk.data<T>() + (batch * n.tk + k0) * n.d, 1, n.d}, s, cols, scale, 0});
+          tiles.multiply(rows, cols, n.d, {pq, n.d, 1}, {k.data<S>() + (batch * n.tk + k0) * n.d, 1, n.d}, s, scale, 0);
           for (int64_t i = 0; i < rows; ++i) {
             const int64_t seen = causal ? std::clamp<int64_t>(q0 + i + 1 - k0, 0, cols) : cols;
             masked.apply(s + i * cols, batch, q0 + i, k0, seen);
             const T factor = FL_PICK(attention_row)(s + i * cols, seen, cols, top + i, sum + i);
             if (factor != T(1)) FL_PICK(attention_scale)(po + i * n.dv, n.dv, factor);
           }
-          gemm(Gemm<T>{rows, n.dv, cols, {s, cols, 1}, {wv.data<T>() + (batch * n.tk + k0) * n.dv, n.dv, 1}, po, n.dv, 1, 1});
+          const S* p = tiles.rounded(s, rows * cols, 0);
+          tiles.multiply(rows, n.dv, cols, {p, cols, 1}, {v.data<S>() + (batch * n.tk + k0) * n.dv, n.dv, 1}, po, 1, 1);
         }
         T* pl = lse.data<T>() + batch * n.tq + q0;
         for (int64_t i = 0; i < rows; ++i) {
           pl[i] = sum[i] > 0 ? top[i] + std::log(sum[i]) : sum[i] == 0 ? -std::numeric_limits<T>::infinity() : sum[i];
           FL_PICK(attention_scale)(po + i * n.dv, n.dv, sum[i] == 0 ? T(0) : T(1) / sum[i]);
         }
+        out.finish();
       }
     });
   });
@@ -129,43 +200,46 @@ void scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor
 void scaled_dot_product_attention_backward(const Tensor& dy, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, const Tensor& y,
                                            const Tensor& lse, bool causal, std::optional<double> scale_given, const Tensor& dq, const Tensor& dk,
                                            const Tensor& dv) {
-  const WideOutput oq(dq), ok(dk), ov(dv);
-  const Tensor wd = widened(dy), wq = widened(q), wk = widened(k), wv = widened(v), wm = widened(mask), wy = widened(y);
   const Sizes n = sizes_of(q, k, v);
-  const Mask masked(wm, q);
-  visit_float(wq.dtype(), [&](auto zero) {
-    using T = decltype(zero);
+  const Mask masked(mask, q);
+  visit_memory(q.dtype(), [&](auto element) {
+    using S = decltype(element);
+    using T = Computed<S>;
     const T scale = static_cast<T>(scale_of(scale_given, n.d));
     const auto one = [&](int64_t batch) {
       Tensor keep_s, keep_p;
       T *s = scratch<T>(keep_s, kQueries * kKeys), *dp = scratch<T>(keep_p, kQueries * kKeys);
-      T* pdq = oq.wide.data<T>() + batch * n.tq * n.d;
-      T* pdk = ok.wide.data<T>() + batch * n.tk * n.d;
-      T* pdv = ov.wide.data<T>() + batch * n.tk * n.dv;
-      std::memset(pdq, 0, sizeof(T) * n.tq * n.d);
-      std::memset(pdk, 0, sizeof(T) * n.tk * n.d);
-      std::memset(pdv, 0, sizeof(T) * n.tk * n.dv);
+      Tiles<S> tiles;
+      Sums<S> of_q(kQueries * n.d), of_k(n.tk * n.d), of_v(n.tk * n.dv);
+      T* pdk = of_k.start(dk.data<S>() + batch * n.tk * n.d, n.tk * n.d);
+      T* pdv = of_v.start(dv.data<S>() + batch * n.tk * n.dv, n.tk * n.dv);
       for (int64_t q0 = 0; q0 < n.tq; q0 += kQueries) {
         const int64_t rows = std::min(kQueries, n.tq - q0), from = batch * n.tq + q0;
-        const T *pq = wq.data<T>() + from * n.d, *pd = wd.data<T>() + from * n.dv, *py = wy.data<T>() + from * n.dv, *pl = lse.data<T>() + from;
+        const S *pq = q.data<S>() + from * n.d, *pd = dy.data<S>() + from * n.dv, *py = y.data<S>() + from * n.dv;
+        const T* pl = lse.data<T>() + from;
+        T* pdq = of_q.start(dq.data<S>() + from * n.d, rows * n.d);
         T delta[kQueries];
-        for (int64_t i = 0; i < rows; ++i) delta[i] = FL_PICK(attention_dot)(pd + i * n.dv, py + i * n.dv, n.dv);
+        for (int64_t i = 0; i < rows; ++i) delta[i] = FL_PICK_MEMORY(attention_dot)(pd + i * n.dv, py + i * n.dv, n.dv);
         const int64_t last = causal ? std::min(n.tk, q0 + rows) : n.tk;
         for (int64_t k0 = 0; k0 < last; k0 += kKeys) {
           const int64_t cols = std::min(kKeys, last - k0);
-          const T *pk = wk.data<T>() + (batch * n.tk + k0) * n.d, *pv = wv.data<T>() + (batch * n.tk + k0) * n.dv;
-          gemm(Gemm<T>{rows, cols, n.d, {pq, n.d, 1}, {pk, 1, n.d}, s, cols, scale, 0});
-          gemm(Gemm<T>{rows, cols, n.dv, {pd, n.dv, 1}, {pv, 1, n.dv}, dp, cols, 1, 0});
+          const S *pk = k.data<S>() + (batch * n.tk + k0) * n.d, *pv = v.data<S>() + (batch * n.tk + k0) * n.dv;
+          tiles.multiply(rows, cols, n.d, {pq, n.d, 1}, {pk, 1, n.d}, s, scale, 0);
+          tiles.multiply(rows, cols, n.dv, {pd, n.dv, 1}, {pv, 1, n.dv}, dp, 1, 0);
           for (int64_t i = 0; i < rows; ++i) {
             const int64_t seen = causal ? std::clamp<int64_t>(q0 + i + 1 - k0, 0, cols) : cols;
             masked.apply(s + i * cols, batch, q0 + i, k0, seen);
             FL_PICK(attention_row_backward)(s + i * cols, dp + i * cols, seen, cols, pl[i], delta[i], scale);
           }
-          gemm(Gemm<T>{cols, n.dv, rows, {s, 1, cols}, {pd, n.dv, 1}, pdv + k0 * n.dv, n.dv, 1, 1});
-          gemm(Gemm<T>{rows, n.d, cols, {dp, cols, 1}, {pk, n.d, 1}, pdq + q0 * n.d, n.d, 1, 1});
-          gemm(Gemm<T>{cols, n.d, rows, {dp, 1, cols}, {pq, n.d, 1}, pdk + k0 * n.d, n.d, 1, 1});
+          const S *p = tiles.rounded(s, rows * cols, 0), *ds = tiles.rounded(dp, rows * cols, 1);
+          tiles.multiply(cols, n.dv, rows, {p, 1, cols}, {pd, n.dv, 1}, pdv + k0 * n.dv, 1, 1);
+          tiles.multiply(rows, n.d, cols, {ds, cols, 1}, {pk, n.d, 1}, pdq, 1, 1);
+          tiles.multiply(cols, n.d, rows, {ds, 1, cols}, {pq, n.d, 1}, pdk + k0 * n.d, 1, 1);
         }
+        of_q.finish();
       }
+      of_k.finish();
+      of_v.finish();
     };
     if (n.batch >= num_threads()) {
       parallel_for(0, n.batch, std::max<int64_t>(1, 65536 / (n.tq * n.tk * n.d + 1)), [&](int64_t b0, int64_t b1) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "base/dtype.h"
 #include "base/isa.h"
 
 #define FL_ATTENTION_KERNELS(T, suffix)                                                                                       \
@@ -11,8 +12,11 @@
   FL_SIMD_KERNEL(T, attention_row_##suffix, T* s, int64_t n, int64_t width, T* top, T* sum)                                   \
   FL_SIMD_KERNEL(void, attention_scale_##suffix, T* x, int64_t n, T factor)                                                   \
   /* p = exp(s - lse), ds = scale * p * (dp - delta), in place of s and dp; 0 from n up to width */                           \
-  FL_SIMD_KERNEL(void, attention_row_backward_##suffix, T* s, T* dp, int64_t n, int64_t width, T lse, T delta, T scale)       \
-  FL_SIMD_KERNEL(T, attention_dot_##suffix, const T* a, const T* b, int64_t n)
+  FL_SIMD_KERNEL(void, attention_row_backward_##suffix, T* s, T* dp, int64_t n, int64_t width, T lse, T delta, T scale)
 FL_ATTENTION_KERNELS(float, f32)
 FL_ATTENTION_KERNELS(double, f64)
 #undef FL_ATTENTION_KERNELS
+FL_SIMD_KERNEL(float, attention_dot_f32, const float* a, const float* b, int64_t n)
+FL_SIMD_KERNEL(double, attention_dot_f64, const double* a, const double* b, int64_t n)
+FL_SIMD_KERNEL(float, attention_dot_bf16, const fl::BFloat16* a, const fl::BFloat16* b, int64_t n)
+FL_SIMD_KERNEL(float, attention_dot_f16, const fl::Float16* a, const fl::Float16* b, int64_t n)

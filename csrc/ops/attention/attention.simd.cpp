@@ -1,5 +1,6 @@
 #include "ops/attention/attention.h"
 
+#include "base/element.h"
 #include "base/vmath.h"
 
 namespace fl::kernels::FL_ISA {
@@ -46,11 +47,11 @@ void backward_row(T* s, T* dp, int64_t n, int64_t width, T lse, T delta, T scale
   for (int64_t j = n; j < width; ++j) s[j] = dp[j] = 0;
 }
 
-template <class T>
-T dot(const T* a, const T* b, int64_t n) {
+template <class S, class T = Computed<S>>
+T dot(const S* a, const S* b, int64_t n) {
   T s = 0;
 #pragma omp simd reduction(+ : s)
-  for (int64_t j = 0; j < n; ++j) s += a[j] * b[j];
+  for (int64_t j = 0; j < n; ++j) s += vm::wide(a[j]) * vm::wide(b[j]);
   return s;
 }
 
@@ -61,9 +62,12 @@ T dot(const T* a, const T* b, int64_t n) {
   void attention_scale_##suffix(T* x, int64_t n, T factor) { multiply(x, n, factor); }                                         \
   void attention_row_backward_##suffix(T* s, T* dp, int64_t n, int64_t width, T lse, T delta, T scale) {                        \
     backward_row(s, dp, n, width, lse, delta, scale);                                                                          \
-  }                                                                                                                            \
-  T attention_dot_##suffix(const T* a, const T* b, int64_t n) { return dot(a, b, n); }
+  }
 FL_DEFINE(float, f32)
 FL_DEFINE(double, f64)
+float attention_dot_f32(const float* a, const float* b, int64_t n) { return dot(a, b, n); }
+double attention_dot_f64(const double* a, const double* b, int64_t n) { return dot(a, b, n); }
+float attention_dot_bf16(const BFloat16* a, const BFloat16* b, int64_t n) { return dot(a, b, n); }
+float attention_dot_f16(const Float16* a, const Float16* b, int64_t n) { return dot(a, b, n); }
 
 }  // namespace fl::kernels::FL_ISA

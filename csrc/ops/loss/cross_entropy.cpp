@@ -6,7 +6,9 @@
 //   d loss / d x[c] = p[c] a - (1 - s) w[t] [c == t] - s / C * w[c],   a = (1 - s) w[t] + s / C * W
 // and the mean divides by the sum of w[t] over the targets that count.
 #include <algorithm>
+#include <memory>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "base/parallel.h"
@@ -43,10 +45,52 @@ class Targets {
   DType type_;
 };
 
-inline float lse_of(const float* x, int64_t n, int64_t step) { return logsumexp_row_f32(x, n, step); }
-inline double lse_of(const double* x, int64_t n, int64_t step) { return logsumexp_row_f64(x, n, step); }
-inline void scaled(const float* x, float lse, float scale, float* dx, int64_t n, int64_t step) { scaled_softmax_row_f32(x, lse, scale, dx, n, step); }
-inline void scaled(const double* x, double lse, double scale, double* dx, int64_t n, int64_t step) { scaled_softmax_row_f64(x, lse, scale, dx, n, step); }
+#define FL_PICK(name) ([] { if constexpr (std::is_same_v<T, float>) return name##_f32; else return name##_f64; }())
+
+// The classes of elements [.., end) in ascending order, `step` apart from at(i): the memory itself, or 16-bit floats in a
+// buffer that takes some neighbours at a time. What is written there goes home when the next ones are wanted, or at the end.
+template <class T>
+class Classes {
+ public:
+  enum class Use { Read, Write };
+  Classes(const Tensor& x, const Axes& a, Use use, int64_t end)
+      : data_(static_cast<char*>(x.data())), type_(x.dtype()), a_(a), use_(use), end_(end), step_(a.inner) {
+    if (type_ == dtype_of<T>) return;
+    step_ = a.inner == 1 ? 1 : std::clamp<int64_t>(16384 / std::max<int64_t>(a.classes, 1), 8, 64);
+    buffer_ = empty(Dims{a.classes, step_}, dtype_of<T>);
+  }
+  Classes(const Classes&) = delete;
+  ~Classes() { leave(); }
+  int64_t step() const { return step_; }
+  T* at(int64_t i) {
+    const int64_t from = i / a_.inner * a_.classes * a_.inner + i % a_.inner;
+    if (type_ == dtype_of<T>) return reinterpret_cast<T*>(data_) + from;
+    if (i < first_ || i >= last_) {
+      leave();
+      first_ = i, last_ = std::min({i + step_, (i / a_.inner + 1) * a_.inner, end_}), from_ = from;
+      if (use_ == Use::Read) each_run([](char* memory, DType type, T* piece, int64_t n) { convert_elements(piece, dtype_of<T>, memory, type, n); });
+    }
+    return buffer_.data<T>() + (i - first_);
+  }
+
+ private:
+  void leave() {
+    if (use_ == Use::Write && last_ > first_)
+      each_run([](char* memory, DType type, const T* piece, int64_t n) { convert_elements(memory, type, piece, dtype_of<T>, n); });
+  }
+  template <class F>
+  void each_run(const F& f) {
+    if (a_.inner == 1) return f(data_ + from_ * 2, type_, buffer_.data<T>(), a_.classes);
+    for (int64_t c = 0; c < a_.classes; ++c) f(data_ + (from_ + c * a_.inner) * 2, type_, buffer_.data<T>() + c * step_, last_ - first_);
+  }
+
+  char* data_;
+  DType type_;
+  Axes a_;
+  Use use_;
+  int64_t end_, step_, first_ = 0, last_ = 0, from_ = 0;
+  Tensor buffer_;
+};
 
 template <class T>
 struct Weights {
@@ -60,15 +104,17 @@ struct Weights {
   T operator[](int64_t c) const { return w ? w[c] : T(1); }
 };
 
-// Sums losses and target weights over fixed chunks, in order; writes y and returns the weight.
+// Sums losses and target weights over fixed chunks, in order; writes y and returns the weight. `elements(end)` gives the
+// function of the elements up to there.
 template <class T, class F>
-double reduce(const Axes& a, int64_t reduction, T* y, const F& element) {
+double reduce(const Axes& a, int64_t reduction, T* y, const F& elements) {
   constexpr int64_t kChunk = 1024;
   const int64_t n = a.elements(), chunks = (n + kChunk - 1) / kChunk;
   std::vector<double> loss(chunks), weight(chunks);
   const int64_t grain = std::max<int64_t>(1, 16384 / (a.classes * kChunk + 1));
   const auto run = [&](int64_t c, int64_t i0, int64_t i1) {
     double l = 0, w = 0;
+    auto element = elements(i1);
     for (int64_t i = i0; i < i1; ++i) {
       const auto [value, target_weight] = element(i);
       if (reduction == 0) y[i] = static_cast<T>(value);
@@ -86,11 +132,10 @@ double reduce(const Axes& a, int64_t reduction, T* y, const F& element) {
   return w;
 }
 
+// f(first element, end)
 template <class F>
-void for_elements(const Axes& a, const F& f) {
-  parallel_for(0, a.elements(), std::max<int64_t>(1, 8192 / (a.classes + 1)), [&](int64_t i0, int64_t i1) {
-    for (int64_t i = i0; i < i1; ++i) f(i, i / a.inner * a.classes * a.inner + i % a.inner);
-  });
+void over_elements(const Axes& a, const F& f) {
+  parallel_for(0, a.elements(), std::max<int64_t>(1, 8192 / (a.classes + 1)), [&](int64_t i0, int64_t i1) { f(i0, i1); });
 }
 
 }  // namespace
@@ -98,29 +143,27 @@ void for_elements(const Axes& a, const F& f) {
 void cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight, int64_t reduction, int64_t ignore_index,
                    double label_smoothing, const Tensor& lse, const Tensor& total, const Tensor& y) {
   const WideOutput out(y);
-  const Tensor wx = widened(x), ww = widened(weight);
+  const Tensor ww = widened(weight);
   const Axes a = axes_of(x.sizes());
   const Targets targets(target);
-  visit_float(wx.dtype(), [&](auto zero) {
+  visit_float(compute_float(x), [&](auto zero) {
     using T = decltype(zero);
-    const T* px = wx.data<T>();
     T* pl = lse.data<T>();
     const Weights<T> w(ww, a.classes);
     const double smooth = label_smoothing / static_cast<double>(a.classes);
-    const double sum = reduce<T>(a, reduction, out.wide.data<T>(), [&](int64_t i) -> std::pair<double, double> {
-      const T* row = px + i / a.inner * a.classes * a.inner + i % a.inner;
-      const T l = lse_of(row, a.classes, a.inner);
-      pl[i] = l;
-      const int64_t t = targets[i];
-      if (t == ignore_index) return {0.0, 0.0};
-      const double wt = w[t];
-      double value = wt * (static_cast<double>(l) - row[t * a.inner]);
-      if (label_smoothing != 0) {
-        double all = 0;
-        for (int64_t c = 0; c < a.classes; ++c) all += w[c] * (static_cast<double>(l) - row[c * a.inner]);
-        value = (1 - label_smoothing) * value + smooth * all;
-      }
-      return {value, wt};
+    const double sum = reduce<T>(a, reduction, out.wide.data<T>(), [&](int64_t end) {
+      return [&, rows = std::make_unique<Classes<T>>(x, a, Classes<T>::Use::Read, end)](int64_t i) -> std::pair<double, double> {
+        const T* row = rows->at(i);
+        const int64_t step = rows->step();
+        const T l = FL_PICK(logsumexp_row)(row, a.classes, step);
+        pl[i] = l;
+        const int64_t t = targets[i];
+        if (t == ignore_index) return {0.0, 0.0};
+        const double wt = w[t];
+        double value = wt * (static_cast<double>(l) - row[t * step]);
+        if (label_smoothing != 0) value = (1 - label_smoothing) * value + smooth * FL_PICK(smoothed_row)(row, l, w.w, a.classes, step);
+        return {value, wt};
+      };
     });
     *total.data<T>() = static_cast<T>(reduction == 1 ? sum : 1);
   });
@@ -128,29 +171,30 @@ void cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight, 
 
 void cross_entropy_backward(const Tensor& dy, const Tensor& x, const Tensor& lse, const Tensor& total, const Tensor& target,
                             const Tensor& weight, int64_t reduction, int64_t ignore_index, double label_smoothing, const Tensor& dx) {
-  const WideOutput out(dx);
-  const Tensor wx = widened(x), ww = widened(weight), wdy = widened(dy);
+  const Tensor ww = widened(weight), wdy = widened(dy);
   const Axes a = axes_of(x.sizes());
   const Targets targets(target);
-  visit_float(wx.dtype(), [&](auto zero) {
+  visit_float(compute_float(x), [&](auto zero) {
     using T = decltype(zero);
-    const T *px = wx.data<T>(), *pl = lse.data<T>(), *pd = wdy.data<T>();
-    T* po = out.wide.data<T>();
+    const T *pl = lse.data<T>(), *pd = wdy.data<T>();
     const Weights<T> w(ww, a.classes);
     const T scale = T(1) / *total.data<T>(), s = static_cast<T>(label_smoothing), smooth = s / static_cast<T>(a.classes);
-    for_elements(a, [&](int64_t i, int64_t at) {
-      const int64_t t = targets[i];
-      T* row = po + at;
-      if (t == ignore_index) {
-        for (int64_t c = 0; c < a.classes; ++c) row[c * a.inner] = 0;
-        return;
+    over_elements(a, [&](int64_t i0, int64_t i1) {
+      Classes<T> rows(x, a, Classes<T>::Use::Read, i1), grads(dx, a, Classes<T>::Use::Write, i1);
+      const int64_t step = rows.step();
+      for (int64_t i = i0; i < i1; ++i) {
+        const int64_t t = targets[i];
+        T* row = grads.at(i);
+        if (t == ignore_index) {
+          for (int64_t c = 0; c < a.classes; ++c) row[c * step] = 0;
+          continue;
+        }
+        const T g = (reduction == 0 ? pd[i] : *pd) * scale;
+        const T hit = (1 - s) * w[t];
+        FL_PICK(scaled_softmax_row)(rows.at(i), pl[i], g * (hit + smooth * static_cast<T>(w.sum)), row, a.classes, step);
+        row[t * step] -= g * hit;
+        if (s != 0) FL_PICK(smoothed_row_backward)(w.w, g * smooth, row, a.classes, step);
       }
-      const T g = (reduction == 0 ? pd[i] : *pd) * scale;
-      const T hit = (1 - s) * w[t];
-      scaled(px + at, pl[i], g * (hit + smooth * static_cast<T>(w.sum)), row, a.classes, a.inner);
-      row[t * a.inner] -= g * hit;
-      if (s != 0)
-        for (int64_t c = 0; c < a.classes; ++c) row[c * a.inner] -= g * smooth * w[c];
     });
   });
 }
@@ -170,7 +214,7 @@ void cross_entropy_double_backward(const Tensor& v, const Tensor& dy, const Tens
     const Weights<T> w(ww, a.classes);
     const T scale = T(1) / *total.data<T>(), s = static_cast<T>(label_smoothing), smooth = s / static_cast<T>(a.classes);
     std::vector<double> along(a.elements());
-    for_elements(a, [&](int64_t i, int64_t at) {
+    const auto element = [&](int64_t i, int64_t at) {
       const int64_t t = targets[i];
       T* row = po + at;
       const T* vr = pv + at;
@@ -179,7 +223,7 @@ void cross_entropy_double_backward(const Tensor& v, const Tensor& dy, const Tens
         return;
       }
       const T g = (reduction == 0 ? pd[i] : *pd) * scale, hit = (1 - s) * w[t], all = hit + smooth * static_cast<T>(w.sum);
-      scaled(px + at, pl[i], T(1), row, a.classes, a.inner);
+      FL_PICK(scaled_softmax_row)(px + at, pl[i], T(1), row, a.classes, a.inner);
       double mean = 0, direct = hit * vr[t * a.inner];
       for (int64_t c = 0; c < a.classes; ++c) {
         mean += row[c * a.inner] * vr[c * a.inner];
@@ -187,6 +231,9 @@ void cross_entropy_double_backward(const Tensor& v, const Tensor& dy, const Tens
       }
       for (int64_t c = 0; c < a.classes; ++c) row[c * a.inner] *= g * all * (vr[c * a.inner] - static_cast<T>(mean));
       along[i] = (all * mean - direct) * scale;
+    };
+    over_elements(a, [&](int64_t i0, int64_t i1) {
+      for (int64_t i = i0; i < i1; ++i) element(i, i / a.inner * a.classes * a.inner + i % a.inner);
     });
     T* pdd = out_dy.wide.data<T>();
     double sum = 0;
@@ -201,18 +248,21 @@ void cross_entropy_double_backward(const Tensor& v, const Tensor& dy, const Tens
 void nll_loss(const Tensor& x, const Tensor& target, const Tensor& weight, int64_t reduction, int64_t ignore_index, const Tensor& total,
               const Tensor& y) {
   const WideOutput out(y);
-  const Tensor wx = widened(x), ww = widened(weight);
+  const Tensor ww = widened(weight);
   const Axes a = axes_of(x.sizes());
   const Targets targets(target);
-  visit_float(wx.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    const T* px = wx.data<T>();
+  visit_memory(x.dtype(), [&](auto element) {
+    using S = decltype(element);
+    using T = Computed<S>;
+    const S* px = x.data<S>();
     const Weights<T> w(ww, a.classes);
-    const double sum = reduce<T>(a, reduction, out.wide.data<T>(), [&](int64_t i) -> std::pair<double, double> {
-      const int64_t t = targets[i];
-      if (t == ignore_index) return {0.0, 0.0};
-      const double wt = w[t];
-      return {-wt * px[i / a.inner * a.classes * a.inner + t * a.inner + i % a.inner], wt};
+    const double sum = reduce<T>(a, reduction, out.wide.data<T>(), [&](int64_t) {
+      return [&](int64_t i) -> std::pair<double, double> {
+        const int64_t t = targets[i];
+        if (t == ignore_index) return {0.0, 0.0};
+        const double wt = w[t];
+        return {-wt * static_cast<T>(px[i / a.inner * a.classes * a.inner + t * a.inner + i % a.inner]), wt};
+      };
     });
     *total.data<T>() = static_cast<T>(reduction == 1 ? sum : 1);
   });
@@ -220,20 +270,22 @@ void nll_loss(const Tensor& x, const Tensor& target, const Tensor& weight, int64
 
 void nll_loss_backward(const Tensor& dy, const Tensor& target, const Tensor& weight, const Tensor& total, IntList shape, int64_t reduction,
                        int64_t ignore_index, const Tensor& dx) {
-  const WideOutput out(dx);
   const Tensor ww = widened(weight), wdy = widened(dy);
   const Axes a = axes_of(shape);
   const Targets targets(target);
-  visit_float(out.wide.dtype(), [&](auto zero) {
-    using T = decltype(zero);
+  visit_memory(dx.dtype(), [&](auto element) {
+    using S = decltype(element);
+    using T = Computed<S>;
     const T* pd = wdy.data<T>();
-    T* po = out.wide.data<T>();
     const Weights<T> w(ww, a.classes);
     const T scale = T(1) / *total.data<T>();
-    for_elements(a, [&](int64_t i, int64_t at) {
-      const int64_t t = targets[i];
-      for (int64_t c = 0; c < a.classes; ++c) po[at + c * a.inner] = 0;
-      if (t != ignore_index) po[at + t * a.inner] = -(reduction == 0 ? pd[i] : *pd) * scale * w[t];
+    over_elements(a, [&](int64_t i0, int64_t i1) {
+      for (int64_t i = i0; i < i1; ++i) {
+        S* row = dx.data<S>() + i / a.inner * a.classes * a.inner + i % a.inner;
+        const int64_t t = targets[i];
+        for (int64_t c = 0; c < a.classes; ++c) row[c * a.inner] = S(T(0));
+        if (t != ignore_index) row[t * a.inner] = S(-(reduction == 0 ? pd[i] : *pd) * scale * w[t]);
+      }
     });
   });
 }

@@ -34,45 +34,80 @@ Tensor spread(const Tensor& w, const Tensor& x, DType t) {
 struct Inputs {
   Tensor x, target, weight, pos_weight;
   Inputs(const Tensor& x_, const Tensor& target_, const Tensor& w, const Tensor& pw)
-      : x(widened(x_)), target(widened(target_)), weight(spread(w, x_, x.dtype())), pos_weight(spread(pw, x_, x.dtype())) {}
-  template <class T>
-  LossChunk<T> chunk(Loss kind, double param, int64_t i, int64_t n) const {
-    return {kind, n, x.data<T>() + i, target.data<T>() + i, weight.defined() ? weight.data<T>() + i : nullptr,
-            pos_weight.defined() ? pos_weight.data<T>() + i : nullptr, static_cast<T>(param)};
-  }
+      : x(x_), target(target_), weight(spread(w, x_, x_.dtype())), pos_weight(spread(pw, x_, x_.dtype())) {}
+};
+
+// Chunks of the inputs in the compute type; 16-bit floats are converted one chunk at a time.
+template <class T>
+class Chunks {
+ public:
+  Chunks(Loss kind, double param, const Inputs& in)
+      : kind_(kind), param_(static_cast<T>(param)), n_(in.x.numel()), all_{in.x, in.target, in.weight, in.pos_weight},
+        given_{true, true, in.weight.defined(), in.pos_weight.defined()} {}
+  int64_t count() const { return (n_ + kChunk - 1) / kChunk; }
+  int64_t size(int64_t c) const { return std::min(kChunk, n_ - c * kChunk); }
+
+  // Chunks one after another, on one thread.
+  class Reader {
+   public:
+    explicit Reader(const Chunks& chunks) : of_(chunks) {
+      for (int k = 0; k < 4; ++k)
+        if (of_.given_[k]) buffers_[k] = of_.all_[k].buffer(kChunk);
+    }
+    LossChunk<T> operator()(int64_t c) const {
+      const T* data[4] = {};
+      for (int k = 0; k < 4; ++k)
+        if (of_.given_[k]) data[k] = of_.all_[k].read(c * kChunk, of_.size(c), buffers_[k]);
+      return {of_.kind_, of_.size(c), data[0], data[1], data[2], data[3], of_.param_};
+    }
+
+   private:
+    const Chunks& of_;
+    Tensor buffers_[4];
+  };
+
+ private:
+  Loss kind_;
+  T param_;
+  int64_t n_;
+  Pieces<T> all_[4];
+  bool given_[4];
 };
 
 void forward(Loss kind, double param, const Inputs& in, int64_t reduction, const Tensor& y) {
-  const WideOutput out(y);
-  const int64_t n = in.x.numel(), chunks = (n + kChunk - 1) / kChunk;
-  visit_float(in.x.dtype(), [&](auto zero) {
+  visit_float(compute_float(in.x), [&](auto zero) {
     using T = decltype(zero);
-    std::vector<double> sums(chunks);
-    T* to = out.wide.data<T>();
-    parallel_for(0, chunks, 2, [&](int64_t c0, int64_t c1) {
+    const Chunks<T> all(kind, param, in);
+    const Pieces<T> out(y);
+    std::vector<double> sums(all.count());
+    parallel_for(0, all.count(), 2, [&](int64_t c0, int64_t c1) {
+      const typename Chunks<T>::Reader chunk(all);
+      const Tensor result = reduction == 0 ? out.buffer(kChunk) : Tensor();
       for (int64_t c = c0; c < c1; ++c) {
-        const int64_t i = c * kChunk;
-        sums[c] = loss_values(in.chunk<T>(kind, param, i, std::min(kChunk, n - i)), reduction == 0 ? to + i : nullptr);
+        sums[c] = loss_values(chunk(c), reduction == 0 ? out.place(c * kChunk, result) : nullptr);
+        if (reduction == 0) out.write(c * kChunk, all.size(c), result);
       }
     });
     if (reduction == 0) return;
     double s = 0;
     for (const double v : sums) s += v;
-    *to = static_cast<T>(reduction == 1 ? s / static_cast<double>(n) : s);
+    fill_elements(y, Scalar(static_cast<double>(static_cast<T>(reduction == 1 ? s / static_cast<double>(in.x.numel()) : s))));
   });
 }
 
 void backward(Loss kind, double param, const Tensor& dy, const Inputs& in, int64_t reduction, const Tensor& dx) {
-  const WideOutput out(dx);
-  const Tensor wdy = widened(dy);
-  const int64_t n = in.x.numel(), chunks = (n + kChunk - 1) / kChunk, step = reduction == 0 ? 1 : 0;
-  visit_float(in.x.dtype(), [&](auto zero) {
+  visit_float(compute_float(in.x), [&](auto zero) {
     using T = decltype(zero);
-    const T scale = reduction == 1 ? static_cast<T>(1.0 / static_cast<double>(n)) : T(1);
-    parallel_for(0, chunks, 2, [&](int64_t c0, int64_t c1) {
+    const Chunks<T> all(kind, param, in);
+    const Pieces<T> grads(dy), out(dx);
+    const int64_t step = reduction == 0 ? 1 : 0;
+    const T scale = reduction == 1 ? static_cast<T>(1.0 / static_cast<double>(in.x.numel())) : T(1);
+    parallel_for(0, all.count(), 2, [&](int64_t c0, int64_t c1) {
+      const typename Chunks<T>::Reader chunk(all);
+      const Tensor up = grads.buffer(kChunk), result = out.buffer(kChunk);
       for (int64_t c = c0; c < c1; ++c) {
-        const int64_t i = c * kChunk;
-        loss_gradients(in.chunk<T>(kind, param, i, std::min(kChunk, n - i)), wdy.data<T>() + i * step, step, scale, out.wide.data<T>() + i);
+        loss_gradients(chunk(c), grads.read(c * kChunk * step, step ? all.size(c) : 1, up), step, scale, out.place(c * kChunk, result));
+        out.write(c * kChunk, all.size(c), result);
       }
     });
   });

@@ -1,8 +1,10 @@
 // 16-bit floats through float32: for kernels that are native in float32 and float64 only.
 #pragma once
 
+#include <type_traits>
 #include <utility>
 
+#include "base/element.h"
 #include "dispatch/each.h"
 #include "tensor/tensor.h"
 
@@ -53,7 +55,6 @@ class Pieces {
  public:
   Pieces(const Tensor& x) : data_(x.defined() ? static_cast<char*>(x.data()) : nullptr), type_(x.defined() ? x.dtype() : dtype_of<T>) {}
   bool direct() const { return type_ == dtype_of<T>; }
-  T* at(int64_t i) const { return reinterpret_cast<T*>(data_) + i; }  // only of what is direct
   // Memory for pieces of n elements (a tensor's, so that it is not zeroed and comes from the caching allocator), or
   // nothing where none is needed.
   Tensor buffer(int64_t n) const { return direct() ? Tensor() : empty(Dims{n}, dtype_of<T>); }
@@ -83,4 +84,24 @@ void visit_float(DType t, F&& f) {
   else f(float{});
 }
 
+// Calls f with a value of the type that the elements have in memory: one of the four floats.
+template <class F>
+void visit_memory(DType t, F&& f) {
+  switch (t) {
+    case DType::Float64: return f(double{});
+    case DType::BFloat16: return f(BFloat16{});
+    case DType::Float16: return f(Float16{});
+    default: return f(float{});
+  }
+}
+
 }  // namespace fl
+
+// The kernel of a family for the type S in memory.
+#define FL_PICK_MEMORY(name)                                            \
+  ([] {                                                                 \
+    if constexpr (std::is_same_v<S, float>) return name##_f32;          \
+    else if constexpr (std::is_same_v<S, double>) return name##_f64;    \
+    else if constexpr (std::is_same_v<S, ::fl::BFloat16>) return name##_bf16; \
+    else return name##_f16;                                             \
+  }())

@@ -283,6 +283,13 @@ Tensor swapped(const Tensor& x) {  // last two axes
   return alias(x, sizes, strides, x.offset());
 }
 
+// x, or where its leading axes do not fold a row-major copy: cheaper than a product for each of them.
+Tensor foldable(const Tensor& x) {
+  if (leading_axes_fold(x)) return x;
+  const Tensor copy = empty(x.sizes(), x.dtype());
+  copy_elements(copy, x);
+  return copy;
+}
 Tensor folded(const Tensor& x) {  // [.., n] as [rows, n]; its leading axes fold
   int64_t row = x.size(-1);
   for (int d = x.ndim() - 2; d >= 0; --d)
@@ -394,9 +401,7 @@ void matmul_grad_b(const Tensor& dy, const Tensor& a, IntList shape, const Tenso
     g = alias(g, sizes, strides, g.offset());
     m = as_row(a);
   }
-  if (want.size() == 2 && g.ndim() == m.ndim() && leading_axes_fold(g) && leading_axes_fold(m)) {
-    m = folded(m), g = folded(g);  // one product over all rows
-  }
+  if (want.size() == 2 && g.ndim() == m.ndim()) m = folded(foldable(m)), g = folded(foldable(g));  // one product over all rows
   product_summed(swapped(m), g, want, db.data());
 }
 
@@ -407,11 +412,7 @@ void linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const Ten
     b = empty(bias.sizes(), bias.dtype());
     copy_elements(b, bias);
   }
-  const Tensor a = x.ndim() == 1 ? as_row(x) : x;
-  if (leading_axes_fold(a)) return product_into(a, w, y.data(), b.defined() ? b.data() : nullptr);
-  const Tensor c = empty(a.sizes(), a.dtype());
-  copy_elements(c, a);
-  product_into(c, w, y.data(), b.defined() ? b.data() : nullptr);
+  product_into(foldable(x.ndim() == 1 ? as_row(x) : x), w, y.data(), b.defined() ? b.data() : nullptr);
 }
 
 void addmm(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha, const Tensor& y) {

@@ -56,16 +56,16 @@ struct Bands {
   }
 };
 
-// Means over a set of channels [c0, c1): sums over n planes, then squares.
-template <class T>
-void batch_stats(const Pieces<T>& x, const Channels& s, double eps, T* mean, T* rstd, double* variance) {
+// Means over a set of channels [c0, c1): sums over n planes, then squares. S is the type in memory.
+template <class S, class T = Computed<S>>
+void batch_stats(const Tensor& tensor, const Channels& s, double eps, T* mean, T* rstd, double* variance) {
   const double count = static_cast<double>(s.n * s.plane);
   if (s.plane == 1) {
     // Bands of rows that stay in the cache for both passes; their means and squares merge as in Chan, Golub, LeVeque 1979.
     const Bands bands(s);
     std::vector<double> means(bands.count * s.c), squares(bands.count * s.c);
     bands.each([&](int64_t band, int64_t row, int64_t rows, int64_t c, int64_t width) {
-      FL_PICK(norm_col_stats)(x.at(row * s.c + c), rows, s.c, width, means.data() + band * s.c + c, squares.data() + band * s.c + c);
+      FL_PICK_MEMORY(norm_col_stats)(tensor.data<S>() + row * s.c + c, rows, s.c, width, means.data() + band * s.c + c, squares.data() + band * s.c + c);
     });
     for (int64_t c = 0; c < s.c; ++c) {
       double n = 0, m = 0, m2 = 0;
@@ -81,6 +81,7 @@ void batch_stats(const Pieces<T>& x, const Channels& s, double eps, T* mean, T* 
     }
     return;
   }
+  const Pieces<T> x(tensor);
   parallel_for(0, s.c, std::max<int64_t>(1, 16384 / (s.n * s.plane + 1)), [&](int64_t c0, int64_t c1) {
     const Tensor wide = x.buffer(s.plane);
     for (int64_t c = c0; c < c1; ++c) {
@@ -95,14 +96,15 @@ void batch_stats(const Pieces<T>& x, const Channels& s, double eps, T* mean, T* 
   });
 }
 
-template <class T>
-void batch_affine(const Pieces<T>& x, const Pieces<T>& y, const Channels& s, const T* scale, const T* shift) {
+template <class S, class T>
+void batch_affine(const Tensor& from, const Tensor& to, const Channels& s, const T* scale, const T* shift) {
   if (s.plane == 1) {
     parallel_for(0, s.n, std::max<int64_t>(1, 16384 / (s.c + 1)), [&](int64_t n0, int64_t n1) {
-      FL_PICK(norm_col_affine)(x.at(n0 * s.c), y.at(n0 * s.c), n1 - n0, s.c, s.c, scale, shift);
+      FL_PICK_MEMORY(norm_col_affine)(from.data<S>() + n0 * s.c, to.data<S>() + n0 * s.c, n1 - n0, s.c, s.c, scale, shift);
     });
     return;
   }
+  const Pieces<T> x(from), y(to);
   parallel_for(0, s.n * s.c, std::max<int64_t>(1, 16384 / s.plane), [&](int64_t r0, int64_t r1) {
     const Tensor in = x.buffer(s.plane), out = y.buffer(s.plane);
     for (int64_t r = r0; r < r1; ++r) {
@@ -113,14 +115,15 @@ void batch_affine(const Pieces<T>& x, const Pieces<T>& y, const Channels& s, con
   });
 }
 
-template <class T>
-void sums_of_gradients(const Pieces<T>& dy, const Pieces<T>& x, const Channels& s, const T* mean, double* sum_dy, double* sum_dot) {
+template <class S, class T>
+void sums_of_gradients(const Tensor& grads, const Tensor& from, const Channels& s, const T* mean, double* sum_dy, double* sum_dot) {
   if (s.plane == 1) {
     const Bands bands(s);
     std::vector<double> parts(2 * bands.count * s.c);
     bands.each([&](int64_t band, int64_t row, int64_t rows, int64_t c, int64_t width) {
       double* to = parts.data() + 2 * band * s.c + c;
-      FL_PICK(norm_col_dots)(dy.at(row * s.c + c), x.at(row * s.c + c), rows, s.c, width, mean + c, to, to + s.c);
+      const int64_t at = row * s.c + c;
+      FL_PICK_MEMORY(norm_col_dots)(grads.data<S>() + at, from.data<S>() + at, rows, s.c, width, mean + c, to, to + s.c);
     });
     for (int64_t c = 0; c < s.c; ++c) {
       sum_dy[c] = sum_dot[c] = 0;
@@ -128,6 +131,7 @@ void sums_of_gradients(const Pieces<T>& dy, const Pieces<T>& x, const Channels& 
     }
     return;
   }
+  const Pieces<T> dy(grads), x(from);
   parallel_for(0, s.c, std::max<int64_t>(1, 16384 / (s.n * s.plane + 1)), [&](int64_t c0, int64_t c1) {
     const Tensor wide_g = dy.buffer(s.plane), wide = x.buffer(s.plane);
     for (int64_t c = c0; c < c1; ++c) {
@@ -332,22 +336,18 @@ void batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& runni
   const DType t = compute_float(x);
   const Tensor ww = converted(weight, t), wb = converted(bias, t);
   const Channels s = channels_of(x);
-  // Columns are cut both ways and read twice: converting them once is faster than by strips.
-  const bool columns = s.plane == 1;
-  const Tensor none, wx = columns ? widened(x) : x;
-  const WideOutput out(columns ? y : none);
-  const Tensor& wy = columns ? out.wide : y;
   if (x.numel() == 0 && training) {  // an empty batch has no statistics, and leaves the running ones alone
     fill_elements(mean, Scalar(0));
     fill_elements(rstd, Scalar(0));
     return;
   }
-  visit_float(t, [&](auto zero) {
-    using T = decltype(zero);
+  visit_memory(x.dtype(), [&](auto element) {
+    using S = decltype(element);
+    using T = Computed<S>;
     T *pm = mean.data<T>(), *pr = rstd.data<T>();
     std::vector<double> variance(s.c);
     if (training) {
-      batch_stats(Pieces<T>(wx), s, eps, pm, pr, variance.data());
+      batch_stats<S>(x, s, eps, pm, pr, variance.data());
       if (running_mean.defined()) {
         const double n = static_cast<double>(s.n * s.plane);
         const Tensor rm = converted(running_mean, DType::Float64), rv = converted(running_var, DType::Float64);
@@ -372,7 +372,7 @@ void batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& runni
       scale[c] = pr[c] * (pw ? pw[c] : T(1));
       shift[c] = (pb ? pb[c] : T(0)) - pm[c] * scale[c];
     }
-    batch_affine(Pieces<T>(wx), Pieces<T>(wy), s, scale.data(), shift.data());
+    batch_affine<S>(x, y, s, scale.data(), shift.data());
   });
 }
 
@@ -385,16 +385,12 @@ void batch_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight
   const WideOutput out_w(dw), out_b(db);
   const Tensor ww = converted(weight, compute_float(x));
   const Channels s = channels_of(x);
-  const bool columns = s.plane == 1;
-  const Tensor none, wdy = columns ? widened(dy) : dy, wx = columns ? widened(x) : x;
-  const WideOutput out(columns ? dx : none);
-  const Tensor& wdx = columns ? out.wide : dx;
-  visit_float(compute_float(x), [&](auto zero) {
-    using T = decltype(zero);
-    const Pieces<T> pd(wdy), px(wx), po(wdx);
+  visit_memory(x.dtype(), [&](auto element) {
+    using S = decltype(element);
+    using T = Computed<S>;
     const T *pw = pointer<T>(ww), *pm = mean.data<T>(), *pr = rstd.data<T>();
     std::vector<double> sum_dy(s.c), sum_dot(s.c);
-    sums_of_gradients(pd, px, s, pm, sum_dy.data(), sum_dot.data());
+    sums_of_gradients<S>(dy, x, s, pm, sum_dy.data(), sum_dot.data());
     std::vector<T> a(s.c), b(s.c), c(s.c);
     const double n = static_cast<double>(s.n * s.plane);
     for (int64_t i = 0; i < s.c; ++i) {
@@ -409,10 +405,12 @@ void batch_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight
     if (s.plane == 1) {
       parallel_for(0, s.n, std::max<int64_t>(1, 16384 / (s.c + 1)), [&](int64_t n0, int64_t n1) {
         const int64_t from = n0 * s.c;
-        FL_PICK(norm_col_combine)(pd.at(from), px.at(from), po.at(from), n1 - n0, s.c, s.c, pm, a.data(), b.data(), c.data());
+        FL_PICK_MEMORY(norm_col_combine)(dy.data<S>() + from, x.data<S>() + from, dx.data<S>() + from, n1 - n0, s.c, s.c, pm, a.data(), b.data(),
+                                         c.data());
       });
       return;
     }
+    const Pieces<T> pd(dy), px(x), po(dx);
     parallel_for(0, s.n * s.c, std::max<int64_t>(1, 16384 / (s.plane + 1)), [&](int64_t r0, int64_t r1) {
       const Tensor wide_g = pd.buffer(s.plane), wide = px.buffer(s.plane), result = po.buffer(s.plane);
       for (int64_t r = r0; r < r1; ++r) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "base/dtype.h"
 #include "base/isa.h"
 
 #define FL_NORM_KERNELS(T, suffix)                                                                                                   \
@@ -15,14 +16,6 @@
   FL_SIMD_KERNEL(void, norm_affine_##suffix, const T* x, T* y, int64_t n, T scale, T shift)                                          \
   /* dx = a * dy + b * (x - mean) + c */                                                                                             \
   FL_SIMD_KERNEL(void, norm_combine_##suffix, const T* dy, const T* x, T* dx, int64_t n, T mean, T a, T b, T c)                      \
-  /* Columns of a matrix with rows `ld` apart: `width` of them, at most 64 for sums. */                                                             \
-  /* means, and sums of squares about them */                                                                                       \
-  FL_SIMD_KERNEL(void, norm_col_stats_##suffix, const T* x, int64_t rows, int64_t ld, int64_t width, double* mean, double* squares)  \
-  FL_SIMD_KERNEL(void, norm_col_dots_##suffix, const T* dy, const T* x, int64_t rows, int64_t ld, int64_t width, const T* mean,      \
-                 double* sum_dy, double* sum_dot)                                                                                    \
-  FL_SIMD_KERNEL(void, norm_col_affine_##suffix, const T* x, T* y, int64_t rows, int64_t ld, int64_t width, const T* scale, const T* shift) \
-  FL_SIMD_KERNEL(void, norm_col_combine_##suffix, const T* dy, const T* x, T* dx, int64_t rows, int64_t ld, int64_t width, const T* mean, \
-                 const T* a, const T* b, const T* c)                                                                                 \
   /* One row of layer_norm (centered) or rms_norm; w and b may be null. */                                                           \
   FL_SIMD_KERNEL(void, norm_row_##suffix, const T* x, const T* w, const T* b, T* y, int64_t n, double eps, bool centered, T* mean, T* rstd) \
   FL_SIMD_KERNEL(void, norm_row_backward_##suffix, const T* dy, const T* x, const T* w, T mean, T rstd, int64_t n, bool centered, T* dx, \
@@ -30,3 +23,18 @@
 FL_NORM_KERNELS(float, f32)
 FL_NORM_KERNELS(double, f64)
 #undef FL_NORM_KERNELS
+
+// Columns of a matrix of S (16-bit floats are computed as T) with rows `ld` apart: `width` of them, at most 64 for sums.
+#define FL_NORM_COLUMN_KERNELS(S, T, suffix)                                                                                            \
+  /* means, and sums of squares about them */                                                                                          \
+  FL_SIMD_KERNEL(void, norm_col_stats_##suffix, const S* x, int64_t rows, int64_t ld, int64_t width, double* mean, double* squares)     \
+  FL_SIMD_KERNEL(void, norm_col_dots_##suffix, const S* dy, const S* x, int64_t rows, int64_t ld, int64_t width, const T* mean,         \
+                 double* sum_dy, double* sum_dot)                                                                                       \
+  FL_SIMD_KERNEL(void, norm_col_affine_##suffix, const S* x, S* y, int64_t rows, int64_t ld, int64_t width, const T* scale, const T* shift) \
+  FL_SIMD_KERNEL(void, norm_col_combine_##suffix, const S* dy, const S* x, S* dx, int64_t rows, int64_t ld, int64_t width, const T* mean, \
+                 const T* a, const T* b, const T* c)
+FL_NORM_COLUMN_KERNELS(float, float, f32)
+FL_NORM_COLUMN_KERNELS(double, double, f64)
+FL_NORM_COLUMN_KERNELS(fl::BFloat16, float, bf16)
+FL_NORM_COLUMN_KERNELS(fl::Float16, float, f16)
+#undef FL_NORM_COLUMN_KERNELS

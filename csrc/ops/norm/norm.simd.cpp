@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "base/element.h"
+
 namespace fl::kernels::FL_ISA {
 namespace {
 
@@ -69,10 +71,10 @@ inline __attribute__((always_inline)) void col_reduce(int64_t rows, int64_t widt
   }
 }
 
-template <class T>
-void col_stats(const T* x, int64_t rows, int64_t ld, int64_t width, double* mean, double* squares) {
+template <class S, class T = Computed<S>>
+void col_stats(const S* x, int64_t rows, int64_t ld, int64_t width, double* mean, double* squares) {
   double* first[] = {mean};
-  col_reduce<T, 1>(rows, width, first, [&](int64_t r, int64_t j, T (*part)[kStrip]) { part[0][j] += x[r * ld + j]; });
+  col_reduce<T, 1>(rows, width, first, [&](int64_t r, int64_t j, T (*part)[kStrip]) { part[0][j] += vm::wide(x[r * ld + j]); });
   T center[kStrip] = {};
   for (int64_t j = 0; j < width; ++j) {
     mean[j] /= static_cast<double>(rows);
@@ -80,7 +82,7 @@ void col_stats(const T* x, int64_t rows, int64_t ld, int64_t width, double* mean
   }
   double* second[] = {squares};
   col_reduce<T, 1>(rows, width, second, [&](int64_t r, int64_t j, T (*part)[kStrip]) {
-    const T d = x[r * ld + j] - center[j];
+    const T d = vm::wide(x[r * ld + j]) - center[j];
     part[0][j] += d * d;
   });
   for (int64_t j = 0; j < width; ++j) {
@@ -89,28 +91,29 @@ void col_stats(const T* x, int64_t rows, int64_t ld, int64_t width, double* mean
   }
 }
 
-template <class T>
-void col_dots(const T* dy, const T* x, int64_t rows, int64_t ld, int64_t width, const T* mean, double* sum_dy, double* sum_dot) {
+template <class S, class T>
+void col_dots(const S* dy, const S* x, int64_t rows, int64_t ld, int64_t width, const T* mean, double* sum_dy, double* sum_dot) {
   double* sums[] = {sum_dy, sum_dot};
   col_reduce<T, 2>(rows, width, sums, [&](int64_t r, int64_t j, T (*part)[kStrip]) {
-    const T g = dy[r * ld + j];
+    const T g = vm::wide(dy[r * ld + j]);
     part[0][j] += g;
-    part[1][j] += g * (x[r * ld + j] - mean[j]);
+    part[1][j] += g * (vm::wide(x[r * ld + j]) - mean[j]);
   });
 }
 
-template <class T>
-void col_affine(const T* x, T* y, int64_t rows, int64_t ld, int64_t width, const T* scale, const T* shift) {
+template <class S, class T>
+void col_affine(const S* x, S* y, int64_t rows, int64_t ld, int64_t width, const T* scale, const T* shift) {
   for (int64_t i = 0; i < rows; ++i)
 #pragma omp simd
-    for (int64_t j = 0; j < width; ++j) y[i * ld + j] = scale[j] * x[i * ld + j] + shift[j];
+    for (int64_t j = 0; j < width; ++j) y[i * ld + j] = vm::narrow<S>(scale[j] * vm::wide(x[i * ld + j]) + shift[j]);
 }
 
-template <class T>
-void col_combine(const T* dy, const T* x, T* dx, int64_t rows, int64_t ld, int64_t width, const T* mean, const T* a, const T* b, const T* c) {
+template <class S, class T>
+void col_combine(const S* dy, const S* x, S* dx, int64_t rows, int64_t ld, int64_t width, const T* mean, const T* a, const T* b, const T* c) {
   for (int64_t i = 0; i < rows; ++i)
 #pragma omp simd
-    for (int64_t j = 0; j < width; ++j) dx[i * ld + j] = a[j] * dy[i * ld + j] + b[j] * (x[i * ld + j] - mean[j]) + c[j];
+    for (int64_t j = 0; j < width; ++j)
+      dx[i * ld + j] = vm::narrow<S>(a[j] * vm::wide(dy[i * ld + j]) + b[j] * (vm::wide(x[i * ld + j]) - mean[j]) + c[j]);
 }
 
 template <class T>
@@ -177,19 +180,6 @@ void row_backward(const T* dy, const T* x, const T* w, T mean, T r, int64_t n, b
   void norm_dots_##suffix(const T* dy, const T* x, int64_t n, T mean, double* sums) { dots(dy, x, n, mean, sums); }                               \
   void norm_affine_##suffix(const T* x, T* y, int64_t n, T scale, T shift) { affine(x, y, n, scale, shift); }                                    \
   void norm_combine_##suffix(const T* dy, const T* x, T* dx, int64_t n, T mean, T a, T b, T c) { combine(dy, x, dx, n, mean, a, b, c); }           \
-  void norm_col_stats_##suffix(const T* x, int64_t rows, int64_t ld, int64_t width, double* m, double* s) {                                       \
-    col_stats(x, rows, ld, width, m, s);                                                                                                         \
-  }                                                                                                                                              \
-  void norm_col_dots_##suffix(const T* dy, const T* x, int64_t rows, int64_t ld, int64_t width, const T* m, double* a, double* b) {               \
-    col_dots(dy, x, rows, ld, width, m, a, b);                                                                                                   \
-  }                                                                                                                                              \
-  void norm_col_affine_##suffix(const T* x, T* y, int64_t rows, int64_t ld, int64_t width, const T* scale, const T* shift) {                      \
-    col_affine(x, y, rows, ld, width, scale, shift);                                                                                             \
-  }                                                                                                                                              \
-  void norm_col_combine_##suffix(const T* dy, const T* x, T* dx, int64_t rows, int64_t ld, int64_t width, const T* m, const T* a, const T* b,     \
-                                 const T* c) {                                                                                                   \
-    col_combine(dy, x, dx, rows, ld, width, m, a, b, c);                                                                                         \
-  }                                                                                                                                              \
   void norm_row_##suffix(const T* x, const T* w, const T* b, T* y, int64_t n, double eps, bool centered, T* mean, T* rstd) {                      \
     row(x, w, b, y, n, eps, centered, mean, rstd);                                                                                               \
   }                                                                                                                                              \
@@ -198,5 +188,26 @@ void row_backward(const T* dy, const T* x, const T* w, T mean, T r, int64_t n, b
   }
 FL_DEFINE(float, f32)
 FL_DEFINE(double, f64)
+
+#undef FL_DEFINE
+
+#define FL_DEFINE(S, T, suffix)                                                                                                                  \
+  void norm_col_stats_##suffix(const S* x, int64_t rows, int64_t ld, int64_t width, double* m, double* s) {                                       \
+    col_stats(x, rows, ld, width, m, s);                                                                                                         \
+  }                                                                                                                                              \
+  void norm_col_dots_##suffix(const S* dy, const S* x, int64_t rows, int64_t ld, int64_t width, const T* m, double* a, double* b) {               \
+    col_dots(dy, x, rows, ld, width, m, a, b);                                                                                                   \
+  }                                                                                                                                              \
+  void norm_col_affine_##suffix(const S* x, S* y, int64_t rows, int64_t ld, int64_t width, const T* scale, const T* shift) {                      \
+    col_affine(x, y, rows, ld, width, scale, shift);                                                                                             \
+  }                                                                                                                                              \
+  void norm_col_combine_##suffix(const S* dy, const S* x, S* dx, int64_t rows, int64_t ld, int64_t width, const T* m, const T* a, const T* b,     \
+                                 const T* c) {                                                                                                   \
+    col_combine(dy, x, dx, rows, ld, width, m, a, b, c);                                                                                         \
+  }
+FL_DEFINE(float, float, f32)
+FL_DEFINE(double, double, f64)
+FL_DEFINE(BFloat16, float, bf16)
+FL_DEFINE(Float16, float, f16)
 
 }  // namespace fl::kernels::FL_ISA

@@ -2,12 +2,13 @@
 #include "ops/pool/pool.h"
 
 #include <algorithm>
-#include <cstring>
 #include <optional>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "base/parallel.h"
+#include "dispatch/axes.h"
 #include "ops/matmul/half.h"
 #include "tensor/raw.h"
 
@@ -28,7 +29,8 @@ int64_t given(IntList v, int spatial, int axis, int64_t otherwise) {
   return v.size() == 1 ? v[0] : v[spatial == 1 ? 0 : axis];
 }
 
-DType work_type(DType t) { return t == DType::Float32 || is_half(t) ? DType::Float32 : DType::Float64; }
+// Integers are pooled as float64; floats as they are.
+DType work_type(DType t) { return is_float(t) ? t : DType::Float64; }
 
 template <class F>
 void for_planes(const Planes& p, const F& f) {
@@ -53,6 +55,32 @@ class WorkOutput {
   Tensor work;
 };
 
+// Planes of `size` elements in the compute type: the memory itself, or 16-bit floats through a buffer.
+template <class T>
+class PlanePieces {
+ public:
+  struct Plane {
+    Tensor buffer;
+    T* data;
+  };
+  PlanePieces(const Tensor& x, int64_t size) : all_(x), size_(size) {}
+  Plane read(int64_t i) const {
+    Tensor buffer = all_.buffer(size_);
+    T* data = const_cast<T*>(all_.read(i * size_, size_, buffer));
+    return {std::move(buffer), data};
+  }
+  Plane place(int64_t i) const {
+    Tensor buffer = all_.buffer(size_);
+    T* data = all_.place(i * size_, buffer);
+    return {std::move(buffer), data};
+  }
+  void write(int64_t i, const Plane& plane) const { all_.write(i * size_, size_, plane.buffer); }
+
+ private:
+  Pieces<T> all_;
+  int64_t size_;
+};
+
 bool deferred(const Tensor& x) { return x.storage().maybe_deferred() && is_deferred(x); }
 
 #define FL_PICK(name) ([] { if constexpr (std::is_same_v<T, float>) return name##_f32; else return name##_f64; }())
@@ -74,22 +102,25 @@ void max_pool(const Tensor& x, const PoolAxis& h, const PoolAxis& w, const Tenso
     const ChannelRows from(x), to = ChannelRows::fresh(y), at = ChannelRows::fresh(indices);
     const WorkOutput out(to.matrix());
     const Tensor in = converted(from.matrix(), out.work.dtype());
-    return visit_float(in.dtype(), [&](auto zero) {
-      using T = decltype(zero);
+    return visit_memory(in.dtype(), [&](auto element) {
+      using S = decltype(element);
       for_strips(x.size(0), c, [&](int64_t n, int64_t k, int64_t width) {
-        FL_PICK(max_pool_strip)(in.data<T>() + n * p.h * p.w * c + k, c, width, out.work.data<T>() + n * size * c + k,
-                                at.matrix().data<int64_t>() + n * size * c + k, h, w);
+        FL_PICK_MEMORY(max_pool_strip)(in.data<S>() + n * p.h * p.w * c + k, c, width, out.work.data<S>() + n * size * c + k,
+                                       at.matrix().data<int64_t>() + n * size * c + k, h, w);
       });
     });
   }
   const WorkOutput out(y);
   const Tensor in = converted(x, out.work.dtype());
   int64_t* index = indices.data<int64_t>();
-  for_planes(p, [&](int64_t i) {
-    if (in.dtype() == DType::Float32)
-      max_pool_plane_f32(in.data<float>() + i * p.h * p.w, out.work.data<float>() + i * size, index + i * size, h, w);
-    else
-      max_pool_plane_f64(in.data<double>() + i * p.h * p.w, out.work.data<double>() + i * size, index + i * size, h, w);
+  visit_float(compute_float(in), [&](auto zero) {
+    using T = decltype(zero);
+    const PlanePieces<T> from(in, p.h * p.w), to(out.work, size);
+    for_planes(p, [&](int64_t i) {
+      const auto plane = to.place(i);
+      FL_PICK(max_pool_plane)(from.read(i).data, plane.data, index + i * size, h, w);
+      to.write(i, plane);
+    });
   });
 }
 
@@ -144,23 +175,22 @@ void mean(const Tensor& x, const Windows& win, double divisor, const Tensor& y) 
   const int64_t oh = static_cast<int64_t>(win.h.size()), ow = static_cast<int64_t>(win.w.size()), c = x.size(1);
   if (deferred(x)) {
     const ChannelRows from(x), to = ChannelRows::fresh(y);
-    const WideOutput out(to.matrix());
-    const Tensor in = widened(from.matrix());
-    return visit_float(in.dtype(), [&](auto zero) {
-      using T = decltype(zero);
+    return visit_memory(x.dtype(), [&](auto element) {
+      using S = decltype(element);
       for_strips(x.size(0), c, [&](int64_t n, int64_t k, int64_t width) {
-        FL_PICK(mean_pool_strip)(in.data<T>() + n * p.h * p.w * c + k, c, width, p.w, out.wide.data<T>() + n * oh * ow * c + k, win.h.data(), oh,
-                                 win.w.data(), ow, divisor);
+        FL_PICK_MEMORY(mean_pool_strip)(from.matrix().data<S>() + n * p.h * p.w * c + k, c, width, p.w, to.matrix().data<S>() + n * oh * ow * c + k,
+                                        win.h.data(), oh, win.w.data(), ow, divisor);
       });
     });
   }
-  const WideOutput out(y);
-  const Tensor in = widened(x);
-  for_planes(p, [&](int64_t i) {
-    if (in.dtype() == DType::Float32)
-      mean_pool_plane_f32(in.data<float>() + i * p.h * p.w, p.w, out.wide.data<float>() + i * oh * ow, win.h.data(), oh, win.w.data(), ow, divisor);
-    else
-      mean_pool_plane_f64(in.data<double>() + i * p.h * p.w, p.w, out.wide.data<double>() + i * oh * ow, win.h.data(), oh, win.w.data(), ow, divisor);
+  visit_float(compute_float(x), [&](auto zero) {
+    using T = decltype(zero);
+    const PlanePieces<T> from(x, p.h * p.w), to(y, oh * ow);
+    for_planes(p, [&](int64_t i) {
+      const auto plane = to.place(i);
+      FL_PICK(mean_pool_plane)(from.read(i).data, p.w, plane.data, win.h.data(), oh, win.w.data(), ow, divisor);
+      to.write(i, plane);
+    });
   });
 }
 
@@ -170,29 +200,23 @@ void spread(const Tensor& dy, const Windows& win, double divisor, const Tensor& 
   // A gradient of [N, C, 1, 1] says nothing of the layout; what is pooled globally comes from convolutions.
   if (deferred(dy) || (oh * ow == 1 && layout_mode() == LayoutMode::Deferred && may_defer(dx.sizes()) && c >= 16)) {
     const ChannelRows from(dy), to = ChannelRows::fresh(dx);
-    const WideOutput out(to.matrix());
-    const Tensor in = widened(from.matrix());
-    return visit_float(in.dtype(), [&](auto zero) {
-      using T = decltype(zero);
-      std::memset(out.wide.data(), 0, sizeof(T) * static_cast<size_t>(dx.numel()));
+    return visit_memory(dy.dtype(), [&](auto element) {
+      using S = decltype(element);
       for_strips(dx.size(0), c, [&](int64_t n, int64_t k, int64_t width) {
-        FL_PICK(mean_spread_strip)(in.data<T>() + n * oh * ow * c + k, c, width, p.w, out.wide.data<T>() + n * p.h * p.w * c + k, win.h.data(), oh,
-                                   win.w.data(), ow, divisor);
+        FL_PICK_MEMORY(mean_spread_strip)(from.matrix().data<S>() + n * oh * ow * c + k, c, width, p.h, p.w,
+                                          to.matrix().data<S>() + n * p.h * p.w * c + k, win.h.data(), oh, win.w.data(), ow, divisor);
       });
     });
   }
-  const WideOutput out(dx);
-  const Tensor in = widened(dy);
-  for_planes(p, [&](int64_t i) {
-    if (in.dtype() == DType::Float32) {
-      float* to = out.wide.data<float>() + i * p.h * p.w;
-      std::memset(to, 0, sizeof(float) * p.h * p.w);
-      mean_pool_spread_f32(in.data<float>() + i * oh * ow, p.w, to, win.h.data(), oh, win.w.data(), ow, divisor);
-    } else {
-      double* to = out.wide.data<double>() + i * p.h * p.w;
-      std::memset(to, 0, sizeof(double) * p.h * p.w);
-      mean_pool_spread_f64(in.data<double>() + i * oh * ow, p.w, to, win.h.data(), oh, win.w.data(), ow, divisor);
-    }
+  visit_float(compute_float(dy), [&](auto zero) {
+    using T = decltype(zero);
+    const PlanePieces<T> from(dy, oh * ow), to(dx, p.h * p.w);
+    for_planes(p, [&](int64_t i) {
+      const auto plane = to.place(i);
+      std::fill_n(plane.data, p.h * p.w, T(0));
+      FL_PICK(mean_pool_spread)(from.read(i).data, p.w, plane.data, win.h.data(), oh, win.w.data(), ow, divisor);
+      to.write(i, plane);
+    });
   });
 }
 
@@ -205,52 +229,63 @@ void max_pool_with_indices(const Tensor& x, IntList kernel, IntList stride, IntL
 
 // Adds each element of dy at its index in the plane.
 void plane_scatter(const Tensor& dy, const Tensor& indices, IntList shape, const Tensor& dx) {
+  const Planes p = planes_of(shape);
+  const int64_t plane = p.h * p.w;
   if (deferred(dy) || deferred(indices)) {
     const ChannelRows from(dy), at(indices), to = ChannelRows::fresh(dx);
     const WorkOutput out(to.matrix());
     const Tensor in = converted(from.matrix(), out.work.dtype());
-    const int64_t c = shape[1], plane = planes_of(shape).h * planes_of(shape).w, size = dy.numel() / (shape[0] * c);
-    return visit_float(in.dtype(), [&](auto zero) {
-      using T = decltype(zero);
-      std::memset(out.work.data(), 0, sizeof(T) * static_cast<size_t>(dx.numel()));
+    const int64_t c = shape[1], size = dy.numel() / (shape[0] * c);
+    return visit_memory(in.dtype(), [&](auto element) {
+      using S = decltype(element);
+      using T = Computed<S>;
       for_strips(shape[0], c, [&](int64_t n, int64_t k, int64_t width) {
-        T* y = out.work.data<T>() + n * plane * c + k;
-        const T* x = in.data<T>() + n * size * c + k;
+        S* y = out.work.data<S>() + n * plane * c + k;
+        const S* x = in.data<S>() + n * size * c + k;
         const int64_t* index = at.matrix().data<int64_t>() + n * size * c + k;
-        for (int64_t j = 0; j < size; ++j)
-          for (int64_t i = 0; i < width; ++i) y[index[j * c + i] * c + i] += x[j * c + i];
+        const auto add = [&](T* sums, int64_t ld) {
+          for (int64_t j = 0; j < plane; ++j) std::fill_n(sums + j * ld, width, T(0));
+          for (int64_t j = 0; j < size; ++j)
+            for (int64_t i = 0; i < width; ++i) sums[index[j * c + i] * ld + i] += x[j * c + i];
+        };
+        if constexpr (std::is_same_v<S, T>) {
+          add(y, c);
+        } else {  // an element may get several: they are added in float32
+          const Tensor sums = empty(Dims{plane, width}, dtype_of<T>);
+          add(sums.data<T>(), width);
+          for (int64_t j = 0; j < plane; ++j) convert_elements(y + j * c, dtype_of<S>, sums.data<T>() + j * width, dtype_of<T>, width);
+        }
       });
     });
   }
   const WorkOutput out(dx);
   const Tensor in = converted(dy, out.work.dtype());
-  const Planes p = planes_of(shape);
   const int64_t size = p.count ? dy.numel() / p.count : 0;
   const int64_t* index = indices.data<int64_t>();
-  visit_float(in.dtype(), [&](auto zero) {
+  visit_float(compute_float(in), [&](auto zero) {
     using T = decltype(zero);
+    const PlanePieces<T> from(in, size), to(out.work, plane);
     for_planes(p, [&](int64_t i) {
-      T* to = out.work.data<T>() + i * p.h * p.w;
-      std::memset(to, 0, sizeof(T) * p.h * p.w);
-      const T* from = in.data<T>() + i * size;
-      for (int64_t j = 0; j < size; ++j) to[index[i * size + j]] += from[j];
+      const auto x = from.read(i), y = to.place(i);
+      std::fill_n(y.data, plane, T(0));
+      for (int64_t j = 0; j < size; ++j) y.data[index[i * size + j]] += x.data[j];
+      to.write(i, y);
     });
   });
 }
 
 // The adjoint: the elements of x at the indices.
 void plane_gather(const Tensor& x, const Tensor& indices, const Tensor& y) {
-  const WorkOutput out(y);
-  const Tensor in = converted(x, out.work.dtype());
   const Planes p = planes_of(x.sizes());
   const int64_t size = p.count ? y.numel() / p.count : 0;
   const int64_t* index = indices.data<int64_t>();
-  visit_float(in.dtype(), [&](auto zero) {
-    using T = decltype(zero);
+  by_size(x.item_bytes(), [&](auto unit) {
+    using U = decltype(unit);
+    const U* all = static_cast<const U*>(x.data());
+    U* to = static_cast<U*>(y.data());
     for_planes(p, [&](int64_t i) {
-      const T* from = in.data<T>() + i * p.h * p.w;
-      T* to = out.work.data<T>() + i * size;
-      for (int64_t j = 0; j < size; ++j) to[j] = from[index[i * size + j]];
+      const U* from = all + i * p.h * p.w;
+      for (int64_t j = 0; j < size; ++j) to[i * size + j] = from[index[i * size + j]];
     });
   });
 }
@@ -273,10 +308,12 @@ void adaptive_max_pool(const Tensor& x, IntList, const Tensor& y, const Tensor& 
   const Tensor in = converted(x, out.work.dtype());
   const Planes p = planes_of(x.sizes());
   const int64_t oh = static_cast<int64_t>(win.h.size()), ow = static_cast<int64_t>(win.w.size());
-  visit_float(in.dtype(), [&](auto zero) {
+  visit_float(compute_float(in), [&](auto zero) {
     using T = decltype(zero);
+    const PlanePieces<T> all(in, p.h * p.w), to(out.work, oh * ow);
     for_planes(p, [&](int64_t i) {
-      const T* from = in.data<T>() + i * p.h * p.w;
+      const auto x = all.read(i), y = to.place(i);
+      const T* from = x.data;
       for (int64_t a = 0; a < oh; ++a)
         for (int64_t b = 0; b < ow; ++b) {
           int64_t best = win.h[a].begin * p.w + win.w[b].begin;
@@ -285,9 +322,10 @@ void adaptive_max_pool(const Tensor& x, IntList, const Tensor& y, const Tensor& 
               const T v = from[r * p.w + c];
               if (v > from[best] || v != v) best = r * p.w + c;
             }
-          out.work.data<T>()[(i * oh + a) * ow + b] = from[best];
+          y.data[a * ow + b] = from[best];
           indices.data<int64_t>()[(i * oh + a) * ow + b] = best;
         }
+      to.write(i, y);
     });
   });
 }

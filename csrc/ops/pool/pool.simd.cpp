@@ -2,6 +2,8 @@
 
 #include <limits>
 
+#include "base/element.h"
+
 namespace fl::kernels::FL_ISA {
 namespace {
 
@@ -95,8 +97,8 @@ void spread_plane(const T* dy, int64_t width, T* dx, const PoolWindow* h, int64_
     }
 }
 
-template <class T>
-void max_strip(const T* x, int64_t c, int64_t width, T* y, int64_t* index, const PoolAxis& h, const PoolAxis& w) {
+template <class S, class T = Computed<S>>
+void max_strip(const S* x, int64_t c, int64_t width, S* y, int64_t* index, const PoolAxis& h, const PoolAxis& w) {
   for (int64_t oh = 0; oh < h.out; ++oh)
     for (int64_t ow = 0; ow < w.out; ++ow) {
       T best[kStrip];
@@ -109,16 +111,16 @@ void max_strip(const T* x, int64_t c, int64_t width, T* y, int64_t* index, const
           const int64_t iw = w.first + ow * w.stride + b * w.dilation;
           if (iw < 0 || iw >= w.in) continue;
           const int32_t at = static_cast<int32_t>(ih * w.in + iw);
-          const T* from = x + at * c;
+          const S* from = x + at * c;
           if (first) {
             first = false;
 #pragma omp simd
-            for (int64_t j = 0; j < width; ++j) best[j] = from[j], where[j] = at;
+            for (int64_t j = 0; j < width; ++j) best[j] = vm::wide(from[j]), where[j] = at;
             continue;
           }
 #pragma omp simd
           for (int64_t j = 0; j < width; ++j) {
-            const T v = from[j];
+            const T v = vm::wide(from[j]);
             const bool take = (v > best[j]) | (v != v);
             best[j] = take ? v : best[j];
             where[j] = take ? at : where[j];
@@ -126,42 +128,58 @@ void max_strip(const T* x, int64_t c, int64_t width, T* y, int64_t* index, const
         }
       }
       const int64_t to = (oh * w.out + ow) * c;
-      for (int64_t j = 0; j < width; ++j) y[to + j] = best[j];
+      for (int64_t j = 0; j < width; ++j) y[to + j] = vm::narrow<S>(best[j]);
       for (int64_t j = 0; j < width; ++j) index[to + j] = where[j];
     }
 }
 
-template <class T>
-void mean_strip(const T* x, int64_t c, int64_t width, int64_t in_w, T* y, const PoolWindow* h, int64_t oh, const PoolWindow* w, int64_t ow, double divisor) {
+template <class S, class T = Computed<S>>
+void mean_strip(const S* x, int64_t c, int64_t width, int64_t in_w, S* y, const PoolWindow* h, int64_t oh, const PoolWindow* w, int64_t ow, double divisor) {
   for (int64_t i = 0; i < oh; ++i)
     for (int64_t j = 0; j < ow; ++j) {
       T sum[kStrip] = {};
       for (int64_t a = h[i].begin; a < h[i].end; ++a)
         for (int64_t b = w[j].begin; b < w[j].end; ++b) {
-          const T* from = x + (a * in_w + b) * c;
+          const S* from = x + (a * in_w + b) * c;
 #pragma omp simd
-          for (int64_t k = 0; k < width; ++k) sum[k] += from[k];
+          for (int64_t k = 0; k < width; ++k) sum[k] += vm::wide(from[k]);
         }
       const T d = static_cast<T>(divisor != 0 ? divisor : static_cast<double>(h[i].length * w[j].length));
-      T* to = y + (i * ow + j) * c;
-      for (int64_t k = 0; k < width; ++k) to[k] = sum[k] / d;
+      S* to = y + (i * ow + j) * c;
+      for (int64_t k = 0; k < width; ++k) to[k] = vm::narrow<S>(sum[k] / d);
     }
 }
 
-template <class T>
-void spread_strip(const T* dy, int64_t c, int64_t width, int64_t in_w, T* dx, const PoolWindow* h, int64_t oh, const PoolWindow* w, int64_t ow,
-                  double divisor) {
-  for (int64_t i = 0; i < oh; ++i)
-    for (int64_t j = 0; j < ow; ++j) {
-      const T d = static_cast<T>(divisor != 0 ? divisor : static_cast<double>(h[i].length * w[j].length));
-      const T* from = dy + (i * ow + j) * c;
-      for (int64_t a = h[i].begin; a < h[i].end; ++a)
-        for (int64_t b = w[j].begin; b < w[j].end; ++b) {
-          T* to = dx + (a * in_w + b) * c;
+// The windows [lo, hi) that hold a position, for positions in ascending order: windows begin and end in order.
+struct Covering {
+  int64_t lo = 0, hi = 0;
+  void advance(const PoolWindow* w, int64_t n, int64_t position) {
+    while (lo < n && w[lo].end <= position) ++lo;
+    while (hi < n && w[hi].begin <= position) ++hi;
+  }
+};
+
+template <class S, class T = Computed<S>>
+void spread_strip(const S* dy, int64_t c, int64_t width, int64_t in_h, int64_t in_w, S* dx, const PoolWindow* h, int64_t oh, const PoolWindow* w,
+                  int64_t ow, double divisor) {
+  Covering rows;
+  for (int64_t a = 0; a < in_h; ++a) {
+    rows.advance(h, oh, a);
+    Covering cols;
+    for (int64_t b = 0; b < in_w; ++b) {
+      cols.advance(w, ow, b);
+      T sum[kStrip] = {};
+      for (int64_t i = rows.lo; i < rows.hi; ++i)
+        for (int64_t j = cols.lo; j < cols.hi; ++j) {
+          const T d = static_cast<T>(divisor != 0 ? divisor : static_cast<double>(h[i].length * w[j].length));
+          const S* from = dy + (i * ow + j) * c;
 #pragma omp simd
-          for (int64_t k = 0; k < width; ++k) to[k] += from[k] / d;
+          for (int64_t k = 0; k < width; ++k) sum[k] += vm::wide(from[k]) / d;
         }
+      S* to = dx + (a * in_w + b) * c;
+      for (int64_t k = 0; k < width; ++k) to[k] = vm::narrow<S>(sum[k]);
     }
+  }
 }
 
 }  // namespace
@@ -174,17 +192,6 @@ void max_pool_plane_f64(const double* x, double* y, int64_t* index, const PoolAx
   max_plane<double, int64_t>(x, y, index, h, w);
 }
 #define FL_DEFINE(T, suffix)                                                                                                                     \
-  void max_pool_strip_##suffix(const T* x, int64_t c, int64_t width, T* y, int64_t* index, const PoolAxis& h, const PoolAxis& w) {               \
-    max_strip(x, c, width, y, index, h, w);                                                                                                      \
-  }                                                                                                                                              \
-  void mean_pool_strip_##suffix(const T* x, int64_t c, int64_t width, int64_t in_w, T* y, const PoolWindow* h, int64_t oh, const PoolWindow* w,   \
-                                int64_t ow, double d) {                                                                                          \
-    mean_strip(x, c, width, in_w, y, h, oh, w, ow, d);                                                                                           \
-  }                                                                                                                                              \
-  void mean_spread_strip_##suffix(const T* dy, int64_t c, int64_t width, int64_t in_w, T* dx, const PoolWindow* h, int64_t oh,                    \
-                                  const PoolWindow* w, int64_t ow, double d) {                                                                   \
-    spread_strip(dy, c, width, in_w, dx, h, oh, w, ow, d);                                                                                       \
-  }                                                                                                                     \
   void mean_pool_plane_##suffix(const T* x, int64_t width, T* y, const PoolWindow* h, int64_t oh, const PoolWindow* w, int64_t ow, double d) {   \
     mean_plane(x, width, y, h, oh, w, ow, d);                                                                                                    \
   }                                                                                                                                              \
@@ -193,5 +200,24 @@ void max_pool_plane_f64(const double* x, double* y, int64_t* index, const PoolAx
   }
 FL_DEFINE(float, f32)
 FL_DEFINE(double, f64)
+
+#undef FL_DEFINE
+
+#define FL_DEFINE(S, suffix)                                                                                                                     \
+  void max_pool_strip_##suffix(const S* x, int64_t c, int64_t width, S* y, int64_t* index, const PoolAxis& h, const PoolAxis& w) {               \
+    max_strip(x, c, width, y, index, h, w);                                                                                                      \
+  }                                                                                                                                              \
+  void mean_pool_strip_##suffix(const S* x, int64_t c, int64_t width, int64_t in_w, S* y, const PoolWindow* h, int64_t oh, const PoolWindow* w,   \
+                                int64_t ow, double d) {                                                                                          \
+    mean_strip(x, c, width, in_w, y, h, oh, w, ow, d);                                                                                           \
+  }                                                                                                                                              \
+  void mean_spread_strip_##suffix(const S* dy, int64_t c, int64_t width, int64_t in_h, int64_t in_w, S* dx, const PoolWindow* h, int64_t oh,      \
+                                  const PoolWindow* w, int64_t ow, double d) {                                                                   \
+    spread_strip(dy, c, width, in_h, in_w, dx, h, oh, w, ow, d);                                                                                 \
+  }
+FL_DEFINE(float, f32)
+FL_DEFINE(double, f64)
+FL_DEFINE(BFloat16, bf16)
+FL_DEFINE(Float16, f16)
 
 }  // namespace fl::kernels::FL_ISA

@@ -23,6 +23,7 @@ namespace {
 constexpr int64_t kPiece = 65536;  // elements per piece of a long reduction
 constexpr int64_t kTile = 2048;    // elements gathered or converted at a time
 constexpr int64_t kCols = 512;     // accumulators per tile
+constexpr int64_t kBlock = 128;    // columns gathered or converted at a time
 constexpr int64_t kGrain = 32768;
 
 struct Axis {
@@ -221,15 +222,16 @@ void fold_columns(const Nest& nest, int64_t offset, int64_t m, int64_t begin, in
     if (direct) {
       fold_rows(how.fold, nest.compute, nest.x + at * nest.x_item, inner.x, count, m, center, how.p, acc);
     } else {
-      const int64_t batch = std::max<int64_t>(1, kTile / m), item = static_cast<int64_t>(item_size(nest.compute));
-      for (int64_t i = 0; i < count; i += batch) {
-        const int64_t rows = std::min(batch, count - i);
-        char piece[kCols * 8];
-        for (int64_t b = 0; b < rows; ++b) {
-          const void* values = load(nest, at + (i + b) * inner.x, nest.last.x, m, piece, raw);
-          std::memcpy(tile + b * m * item, values, static_cast<size_t>(m * item));
+      // Blocks of whole cache lines that stay in the first-level cache.
+      const int64_t width = std::min(m, kBlock), item = static_cast<int64_t>(item_size(nest.compute)), batch = kTile * 8 / (width * item);
+      for (int64_t c = 0; c < m; c += width) {
+        const int64_t cols = std::min(width, m - c);
+        const char* from = static_cast<const char*>(center);
+        for (int64_t i = 0; i < count; i += batch) {
+          const int64_t rows = std::min(batch, count - i);
+          for (int64_t b = 0; b < rows; ++b) load(nest, at + (i + b) * inner.x + c * nest.last.x, nest.last.x, cols, tile + b * cols * item, raw);
+          fold_rows(how.fold, nest.compute, tile, cols, rows, cols, from ? from + c * item : nullptr, how.p, static_cast<int64_t*>(acc) + c);
         }
-        fold_rows(how.fold, nest.compute, tile, m, rows, m, center, how.p, acc);
       }
     }
     r += count;

@@ -10,70 +10,80 @@
 namespace fl::kernels {
 namespace {
 
-#define FL_PICK(name) ([] { if constexpr (std::is_same_v<T, float>) return name##_f32; else return name##_f64; }())
-
+// f(first row, end row) over the batch.
 template <class F>
-void for_rows(const Tensor& state, const F& f) {
+void over_rows(const Tensor& state, const F& f) {
   const int64_t n = state.size(1);
-  parallel_for(0, state.size(0), std::max<int64_t>(1, 1024 / (n + 1)), [&](int64_t b0, int64_t b1) {
-    for (int64_t b = b0; b < b1; ++b) f(b);
-  });
+  parallel_for(0, state.size(0), std::max<int64_t>(1, 1024 / (n + 1)), [&](int64_t b0, int64_t b1) { f(b0, b1); });
 }
 
 }  // namespace
 
 void lstm_cell(const Tensor& gates_x, const Tensor& gates_h, const Tensor& c, const Tensor& gates, const Tensor& h_next, const Tensor& c_next) {
-  const WideOutput oh(h_next), oc(c_next);
-  const Tensor gx = widened(gates_x), gh = widened(gates_h), wc = widened(c);
   const int64_t n = c.size(1);
-  visit_float(gates.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    for_rows(c, [&](int64_t b) {
-      FL_PICK(lstm_row)(gx.data<T>() + b * 4 * n, gh.data<T>() + b * 4 * n, wc.data<T>() + b * n, gates.data<T>() + b * 4 * n,
-                        oh.wide.data<T>() + b * n, oc.wide.data<T>() + b * n, n);
+  visit_memory(c.dtype(), [&](auto element) {
+    using S = decltype(element);
+    using T = Computed<S>;
+    const Pieces<T> products(gates_h), before(c), after(c_next);
+    over_rows(c, [&](int64_t b0, int64_t b1) {
+      const Tensor p = products.buffer(4 * n), from = before.buffer(n), to = after.buffer(n);
+      for (int64_t b = b0; b < b1; ++b) {
+        FL_PICK_MEMORY(lstm_row)(gates_x.data<S>() + b * 4 * n, products.read(b * 4 * n, 4 * n, p), before.read(b * n, n, from),
+                                 gates.data<T>() + b * 4 * n, h_next.data<S>() + b * n, after.place(b * n, to), n);
+        after.write(b * n, n, to);
+      }
     });
   });
 }
 
 void lstm_cell_gradients(const Tensor& dh, const Tensor& dc_next, const Tensor& gates, const Tensor& c, const Tensor& c_next,
                          const Tensor& dgates_x, const Tensor& dgates_h, const Tensor& dc) {
-  const WideOutput og(dgates_x), oc(dc);
-  const DType t = gates.dtype();
-  const Tensor wh = converted(dh, t), wd = converted(dc_next, t), wc = converted(c, t), wn = converted(c_next, t);
   const int64_t n = c.size(1);
-  visit_float(t, [&](auto zero) {
-    using T = decltype(zero);
-    for_rows(c, [&](int64_t b) {
-      FL_PICK(lstm_row_backward)(wh.data<T>() + b * n, wd.data<T>() + b * n, gates.data<T>() + b * 4 * n, wc.data<T>() + b * n,
-                                 wn.data<T>() + b * n, og.wide.data<T>() + b * 4 * n, oc.wide.data<T>() + b * n, n);
+  visit_memory(c.dtype(), [&](auto element) {
+    using S = decltype(element);
+    using T = Computed<S>;
+    const Pieces<T> grads(dh), cell_grads(dc_next), before(c), after(c_next), out(dc);
+    over_rows(c, [&](int64_t b0, int64_t b1) {
+      const Tensor g = grads.buffer(n), cg = grads.buffer(n), from = before.buffer(n), to = after.buffer(n), result = out.buffer(n);
+      for (int64_t b = b0; b < b1; ++b) {
+        const int64_t at = b * n;
+        FL_PICK_MEMORY(lstm_row_backward)(grads.read(at, n, g), cell_grads.read(at, n, cg), gates.data<T>() + 4 * at, before.read(at, n, from),
+                                          after.read(at, n, to), dgates_x.data<S>() + 4 * at, out.place(at, result), n);
+        out.write(at, n, result);
+      }
     });
   });
-  copy_elements(dgates_h, og.wide);
+  copy_elements(dgates_h, dgates_x);
 }
 
 void gru_cell(const Tensor& gates_x, const Tensor& gates_h, const Tensor& h, const Tensor& gates, const Tensor& h_next) {
-  const WideOutput out(h_next);
-  const Tensor gx = widened(gates_x), gh = widened(gates_h), wh = widened(h);
   const int64_t n = h.size(1);
-  visit_float(gates.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    for_rows(h, [&](int64_t b) {
-      FL_PICK(gru_row)(gx.data<T>() + b * 3 * n, gh.data<T>() + b * 3 * n, wh.data<T>() + b * n, gates.data<T>() + b * 4 * n,
-                       out.wide.data<T>() + b * n, n);
+  visit_memory(h.dtype(), [&](auto element) {
+    using S = decltype(element);
+    using T = Computed<S>;
+    const Pieces<T> products(gates_h);
+    over_rows(h, [&](int64_t b0, int64_t b1) {
+      const Tensor p = products.buffer(3 * n);
+      for (int64_t b = b0; b < b1; ++b)
+        FL_PICK_MEMORY(gru_row)(gates_x.data<S>() + b * 3 * n, products.read(b * 3 * n, 3 * n, p), h.data<S>() + b * n, gates.data<T>() + b * 4 * n,
+                                h_next.data<S>() + b * n, n);
     });
   });
 }
 
 void gru_cell_gradients(const Tensor& dh_next, const Tensor& gates, const Tensor& h, const Tensor& dgx, const Tensor& dgh, const Tensor& dh) {
-  const WideOutput ox(dgx), og(dgh), oh(dh);
-  const DType t = gates.dtype();
-  const Tensor wd = converted(dh_next, t), wh = converted(h, t);
   const int64_t n = h.size(1);
-  visit_float(t, [&](auto zero) {
-    using T = decltype(zero);
-    for_rows(h, [&](int64_t b) {
-      FL_PICK(gru_row_backward)(wd.data<T>() + b * n, gates.data<T>() + b * 4 * n, wh.data<T>() + b * n, ox.wide.data<T>() + b * 3 * n,
-                                og.wide.data<T>() + b * 3 * n, oh.wide.data<T>() + b * n, n);
+  visit_memory(h.dtype(), [&](auto element) {
+    using S = decltype(element);
+    using T = Computed<S>;
+    const Pieces<T> grads(dh_next), out(dh);
+    over_rows(h, [&](int64_t b0, int64_t b1) {
+      const Tensor g = grads.buffer(n), result = out.buffer(n);
+      for (int64_t b = b0; b < b1; ++b) {
+        FL_PICK_MEMORY(gru_row_backward)(grads.read(b * n, n, g), gates.data<T>() + b * 4 * n, h.data<S>() + b * n, dgx.data<S>() + b * 3 * n,
+                                         dgh.data<S>() + b * 3 * n, out.place(b * n, result), n);
+        out.write(b * n, n, result);
+      }
     });
   });
 }

@@ -2,7 +2,6 @@
 // product with the hidden state, whose weight is packed once, and the cell. Backwards, the gradient of the
 // weight is one product over all steps at the end.
 #include <algorithm>
-#include <cstring>
 #include <type_traits>
 #include <vector>
 
@@ -10,6 +9,7 @@
 #include "base/parallel.h"
 #include "ops/matmul/gemm.h"
 #include "ops/matmul/half.h"
+#include "ops/matmul/matmul.h"
 #include "ops/rnn/cells.h"
 
 namespace fl::kernels {
@@ -17,23 +17,35 @@ namespace {
 
 #define FL_PICK(name) ([] { if constexpr (std::is_same_v<T, float>) return name##_f32; else return name##_f64; }())
 
-// c = a b for many a [m, k] and one b [k, n].
-template <class T>
+// c = a b for many a [m, k] of S and one b, which is the weight [n, k] transposed, or [k, n] as it is; c in float32 where
+// S is a 16-bit float.
+template <class S>
 class Repeated {
  public:
-  Repeated(int64_t m, int64_t n, int64_t k, Mat<T> b) : m_(m), n_(n), k_(k), b_(b) {
-    if constexpr (std::is_same_v<T, float>) packed_ = onednn::PackedProduct(m, n, k, b);
+  using T = Computed<S>;
+  enum class Weight { Transposed, Plain };
+  Repeated(int64_t m, const Tensor& weight, Weight form) : m_(m), n_(weight.size(form == Weight::Plain ? 1 : 0)), k_(weight.size(form == Weight::Plain ? 0 : 1)) {
+    const int64_t row = form == Weight::Plain ? n_ : 1, col = form == Weight::Plain ? 1 : k_;
+    if constexpr (std::is_same_v<T, float>) packed_ = onednn::PackedProduct(dtype_of<S>, m_, n_, k_, weight.data(), row, col, &weight.storage());
+    if (packed_) return;
+    weight_ = widened(weight);
+    b_ = {weight_.data<T>(), row, col};
+    rows_ = std::is_same_v<S, T> ? Tensor() : empty(Dims{m_, k_}, dtype_of<T>);
   }
-  void run(const T* a, T* c) const {
+  void run(const S* a, T* c) const {
     if constexpr (std::is_same_v<T, float>)
-      if (packed_.run(a, c)) return;
-    gemm(Gemm<T>{m_, n_, k_, Mat<T>{a, k_, 1}, b_, c, n_});
+      if (packed_ && packed_.run(a, c)) return;
+    const T* rows;
+    if constexpr (std::is_same_v<S, T>) rows = a;
+    else convert_elements(rows_.data(), dtype_of<T>, a, dtype_of<S>, m_ * k_), rows = rows_.data<T>();
+    gemm(Gemm<T>{m_, n_, k_, Mat<T>{rows, k_, 1}, b_, c, n_});
   }
 
  private:
   int64_t m_, n_, k_;
-  Mat<T> b_;
   onednn::PackedProduct packed_;
+  Tensor weight_, rows_;
+  Mat<T> b_{};
 };
 
 struct Sizes {
@@ -52,142 +64,155 @@ void over_batch(const Sizes& s, const F& f) {
 }
 
 // dw[g, h] = sum over steps and batch of dgates[t, b, g] * state before t[b, h].
-template <class T>
-void weight_gradient(const Sizes& s, const T* dgates, const T* ys, const T* first, bool reverse, T* dw) {
+template <class S>
+void weight_gradient(const Sizes& s, const S* dgates, const S* ys, const S* first, bool reverse, const Tensor& dw) {
   const int64_t rows = (s.steps - 1) * s.batch, edge = reverse ? rows : 0;
-  const T* later = dgates + (reverse ? 0 : s.batch * s.gates);
-  const T* before = ys + (reverse ? s.state() : 0);
-  gemm(Gemm<T>{s.gates, s.hidden, s.batch, Mat<T>{dgates + edge * s.gates, 1, s.gates}, Mat<T>{first, s.hidden, 1}, dw, s.hidden});
-  if (rows > 0) gemm(Gemm<T>{s.gates, s.hidden, rows, Mat<T>{later, 1, s.gates}, Mat<T>{before, s.hidden, 1}, dw, s.hidden, T(1), T(1)});
-}
-
-// dh += dy, where there is one.
-template <class T>
-void add(const T* dy, T* dh, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) dh[i] += dy[i];
+  const S* before = ys + (reverse ? s.state() : 0);
+  if constexpr (std::is_same_v<S, Computed<S>>) {
+    const S* later = dgates + (reverse ? 0 : s.batch * s.gates);
+    S* to = dw.data<S>();
+    gemm(Gemm<S>{s.gates, s.hidden, s.batch, Mat<S>{dgates + edge * s.gates, 1, s.gates}, Mat<S>{first, s.hidden, 1}, to, s.hidden});
+    if (rows > 0) gemm(Gemm<S>{s.gates, s.hidden, rows, Mat<S>{later, 1, s.gates}, Mat<S>{before, s.hidden, 1}, to, s.hidden, S(1), S(1)});
+  } else {  // one product, since 16 bits can not hold the sum of two; for that the states are put in order
+    const Tensor states = empty(Dims{s.steps * s.batch, s.hidden}, dtype_of<S>);
+    std::copy_n(first, s.state(), states.data<S>() + edge * s.hidden);
+    std::copy_n(before, rows * s.hidden, states.data<S>() + (reverse ? 0 : s.state()));
+    const auto matrix = [](const void* data, int64_t row, int64_t col) {
+      return MatrixBatch{static_cast<char*>(const_cast<void*>(data)), Dims(), row, col};
+    };
+    matmul_batches(dtype_of<S>, Dims(), s.gates, s.hidden, rows + s.batch, matrix(dgates, 1, s.gates), matrix(states.data(), s.hidden, 1),
+                   matrix(dw.data(), s.hidden, 1));
+  }
 }
 
 }  // namespace
 
 void lstm_sequence(const Tensor& gates_x, const Tensor& h, const Tensor& c, const Tensor& weight, bool reverse, const Tensor& gates, const Tensor& cs,
                    const Tensor& ys, const Tensor& h_n, const Tensor& c_n) {
-  const WideOutput oy(ys), oh(h_n), oc(c_n);
-  const Tensor gx = widened(gates_x), wh = widened(h), wc = widened(c), ww = widened(weight);
+  const Tensor wc = widened(c);
   const Sizes s(gates_x, weight);
-  visit_float(gates.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    const Repeated<T> product(s.batch, s.gates, s.hidden, Mat<T>{ww.data<T>(), 1, s.hidden, &ww.storage()});
+  visit_memory(h.dtype(), [&](auto element) {
+    using S = decltype(element);
+    using T = Computed<S>;
+    const Repeated<S> product(s.batch, weight, Repeated<S>::Weight::Transposed);
     const Tensor scratch = empty(Dims{s.batch, s.gates}, gates.dtype());
-    const T *state = wh.data<T>(), *cell = wc.data<T>(), *x = gx.data<T>();
-    T *g = gates.data<T>(), *y = oy.wide.data<T>(), *cells = cs.data<T>(), *products = scratch.data<T>();
+    const S *state = h.data<S>(), *x = gates_x.data<S>();
+    const T* cell = wc.data<T>();
+    S* y = ys.data<S>();
+    T *g = gates.data<T>(), *cells = cs.data<T>(), *products = scratch.data<T>();
     for (int64_t k = 0; k < s.steps; ++k) {
       const int64_t t = s.at(k, reverse);
       product.run(state, products);
-      T *y_t = y + t * s.state(), *c_t = cells + t * s.state();
+      S* y_t = y + t * s.state();
+      T* c_t = cells + t * s.state();
       over_batch(s, [&](int64_t b0, int64_t b1) {
         for (int64_t b = b0; b < b1; ++b) {
           const int64_t row = (t * s.batch + b) * s.gates, at = b * s.hidden;
-          FL_PICK(lstm_row)(x + row, products + b * s.gates, cell + at, g + row, y_t + at, c_t + at, s.hidden);
+          FL_PICK_MEMORY(lstm_row)(x + row, products + b * s.gates, cell + at, g + row, y_t + at, c_t + at, s.hidden);
         }
       });
       state = y_t, cell = c_t;
     }
-    std::copy_n(state, s.state(), oh.wide.data<T>());
-    std::copy_n(cell, s.state(), oc.wide.data<T>());
+    std::copy_n(state, s.state(), h_n.data<S>());
+    convert_elements(c_n.data(), c_n.dtype(), cell, dtype_of<T>, s.state());
   });
 }
 
 void lstm_sequence_backward(const Tensor& dys, const Tensor& dh_n, const Tensor& dc_n, const Tensor& gates, const Tensor& cs, const Tensor& ys,
                             const Tensor& h, const Tensor& c, const Tensor& weight, bool reverse, bool needs_weight, const Tensor& dgates_x,
                             const Tensor& dh, const Tensor& dc, const Tensor& dweight) {
-  const WideOutput og(dgates_x), oh(dh), oc(dc), ow(dweight);
-  const DType type = gates.dtype();
-  const Tensor wdy = converted(dys, type), wdh = converted(dh_n, type), wdc = converted(dc_n, type), wy = converted(ys, type), wh = converted(h, type),
-               wc = converted(c, type), ww = converted(weight, type);
+  const WideOutput oh(dh), oc(dc);
+  const Tensor wc = widened(c);
   const Sizes s(gates, weight);
-  visit_float(type, [&](auto zero) {
-    using T = decltype(zero);
-    const Repeated<T> product(s.batch, s.hidden, s.gates, Mat<T>{ww.data<T>(), s.hidden, 1, &ww.storage()});
-    const Tensor scratch = empty(c.sizes(), type);
-    T *d_h = oh.wide.data<T>(), *d_c = oc.wide.data<T>(), *dg = og.wide.data<T>(), *earlier = scratch.data<T>();
-    const T *g = gates.data<T>(), *cells = cs.data<T>(), *dy = wdy.data<T>();
-    std::copy_n(wdh.data<T>(), s.state(), d_h);
-    std::copy_n(wdc.data<T>(), s.state(), d_c);
+  copy_elements(oh.wide, dh_n);
+  copy_elements(oc.wide, dc_n);
+  visit_memory(ys.dtype(), [&](auto element) {
+    using S = decltype(element);
+    using T = Computed<S>;
+    const Repeated<S> product(s.batch, weight, Repeated<S>::Weight::Plain);
+    const Tensor scratch = empty(c.sizes(), gates.dtype());
+    S* dg = dgates_x.data<S>();
+    T *d_h = oh.wide.data<T>(), *d_c = oc.wide.data<T>(), *earlier = scratch.data<T>();
+    const S* dy = dys.data<S>();
+    const T *g = gates.data<T>(), *cells = cs.data<T>();
     for (int64_t k = s.steps; k-- > 0;) {
       const int64_t t = s.at(k, reverse);
       const T* before = k == 0 ? wc.data<T>() : cells + s.at(k - 1, reverse) * s.state();
       over_batch(s, [&](int64_t b0, int64_t b1) {
         for (int64_t b = b0; b < b1; ++b) {
           const int64_t row = (t * s.batch + b) * s.gates, at = b * s.hidden, now = t * s.state() + at;
-          add(dy + now, d_h + at, s.hidden);
-          FL_PICK(lstm_row_backward)(d_h + at, d_c + at, g + row, before + at, cells + now, dg + row, earlier + at, s.hidden);
+          FL_PICK_MEMORY(rnn_add)(dy + now, d_h + at, s.hidden);
+          FL_PICK_MEMORY(lstm_row_backward)(d_h + at, d_c + at, g + row, before + at, cells + now, dg + row, earlier + at, s.hidden);
           std::copy_n(earlier + at, s.hidden, d_c + at);
         }
       });
       product.run(dg + t * s.batch * s.gates, d_h);
     }
-    if (needs_weight) weight_gradient(s, dg, wy.data<T>(), wh.data<T>(), reverse, ow.wide.data<T>());
+    if (needs_weight) weight_gradient<S>(s, dg, ys.data<S>(), h.data<S>(), reverse, dweight);
   });
 }
 
 void gru_sequence(const Tensor& gates_x, const Tensor& h, const Tensor& weight, const Tensor& bias, bool reverse, const Tensor& gates,
                   const Tensor& ys, const Tensor& h_n) {
-  const WideOutput oy(ys), oh(h_n);
-  const DType type = gates.dtype();
-  const Tensor gx = widened(gates_x), wh = widened(h), ww = widened(weight), wb = converted(bias, type);
+  const Tensor wb = widened(bias);
   const Sizes s(gates_x, weight);
-  visit_float(type, [&](auto zero) {
-    using T = decltype(zero);
-    const Repeated<T> product(s.batch, s.gates, s.hidden, Mat<T>{ww.data<T>(), 1, s.hidden, &ww.storage()});
-    const Tensor scratch = empty(Dims{s.batch, s.gates}, type);
-    const T *state = wh.data<T>(), *x = gx.data<T>(), *add_b = wb.defined() ? wb.data<T>() : nullptr;
-    T *g = gates.data<T>(), *y = oy.wide.data<T>(), *products = scratch.data<T>();
+  visit_memory(h.dtype(), [&](auto element) {
+    using S = decltype(element);
+    using T = Computed<S>;
+    const Repeated<S> product(s.batch, weight, Repeated<S>::Weight::Transposed);
+    const Tensor scratch = empty(Dims{s.batch, s.gates}, gates.dtype());
+    const S *state = h.data<S>(), *x = gates_x.data<S>();
+    const T* add_b = wb.defined() ? wb.data<T>() : nullptr;
+    S* y = ys.data<S>();
+    T *g = gates.data<T>(), *products = scratch.data<T>();
     for (int64_t k = 0; k < s.steps; ++k) {
       const int64_t t = s.at(k, reverse);
       product.run(state, products);
-      T* y_t = y + t * s.state();
+      S* y_t = y + t * s.state();
       over_batch(s, [&](int64_t b0, int64_t b1) {
         for (int64_t b = b0; b < b1; ++b) {
           const int64_t row = t * s.batch + b, at = b * s.hidden;
-          if (add_b) add(add_b, products + b * s.gates, s.gates);
-          FL_PICK(gru_row)(x + row * s.gates, products + b * s.gates, state + at, g + row * 4 * s.hidden, y_t + at, s.hidden);
+          if (add_b) FL_PICK(rnn_add)(add_b, products + b * s.gates, s.gates);
+          FL_PICK_MEMORY(gru_row)(x + row * s.gates, products + b * s.gates, state + at, g + row * 4 * s.hidden, y_t + at, s.hidden);
         }
       });
       state = y_t;
     }
-    std::copy_n(state, s.state(), oh.wide.data<T>());
+    std::copy_n(state, s.state(), h_n.data<S>());
   });
 }
 
 void gru_sequence_backward(const Tensor& dys, const Tensor& dh_n, const Tensor& gates, const Tensor& ys, const Tensor& h, const Tensor& weight,
                            bool reverse, bool needs_weight, bool needs_bias, const Tensor& dgates_x, const Tensor& dh, const Tensor& dweight,
                            const Tensor& dbias) {
-  const WideOutput og(dgates_x), oh(dh), ow(dweight), ob(dbias);
-  const DType type = gates.dtype();
-  const Tensor wdy = converted(dys, type), wdh = converted(dh_n, type), wy = converted(ys, type), wh = converted(h, type), ww = converted(weight, type);
+  const WideOutput oh(dh), ob(dbias);
   const Sizes s(dgates_x, weight);
-  visit_float(type, [&](auto zero) {
-    using T = decltype(zero);
-    const Repeated<T> product(s.batch, s.hidden, s.gates, Mat<T>{ww.data<T>(), s.hidden, 1, &ww.storage()});
+  copy_elements(oh.wide, dh_n);
+  visit_memory(ys.dtype(), [&](auto element) {
+    using S = decltype(element);
+    using T = Computed<S>;
+    const Repeated<S> product(s.batch, weight, Repeated<S>::Weight::Plain);
     // The hidden halves' gradients differ from those of the input halves; `direct` passes the product by.
-    const Tensor hidden_half = empty(dgates_x.sizes(), type), direct = empty(h.sizes(), type);
-    T *d_h = oh.wide.data<T>(), *dg = og.wide.data<T>(), *dgh = hidden_half.data<T>(), *past = direct.data<T>();
-    const T *g = gates.data<T>(), *y = wy.data<T>(), *dy = wdy.data<T>();
-    std::copy_n(wdh.data<T>(), s.state(), d_h);
+    const Tensor hidden_half = empty(dgates_x.sizes(), dgates_x.dtype()), direct = empty(h.sizes(), gates.dtype());
+    S *dg = dgates_x.data<S>(), *dgh = hidden_half.data<S>();
+    T *d_h = oh.wide.data<T>(), *past = direct.data<T>();
+    const S *y = ys.data<S>(), *dy = dys.data<S>();
+    const T* g = gates.data<T>();
     for (int64_t k = s.steps; k-- > 0;) {
       const int64_t t = s.at(k, reverse);
-      const T* before = k == 0 ? wh.data<T>() : y + s.at(k - 1, reverse) * s.state();
+      const S* before = k == 0 ? h.data<S>() : y + s.at(k - 1, reverse) * s.state();
       over_batch(s, [&](int64_t b0, int64_t b1) {
         for (int64_t b = b0; b < b1; ++b) {
           const int64_t row = t * s.batch + b, at = b * s.hidden;
-          add(dy + t * s.state() + at, d_h + at, s.hidden);
-          FL_PICK(gru_row_backward)(d_h + at, g + row * 4 * s.hidden, before + at, dg + row * s.gates, dgh + row * s.gates, past + at, s.hidden);
+          FL_PICK_MEMORY(rnn_add)(dy + t * s.state() + at, d_h + at, s.hidden);
+          FL_PICK_MEMORY(gru_row_backward)(d_h + at, g + row * 4 * s.hidden, before + at, dg + row * s.gates, dgh + row * s.gates, past + at,
+                                           s.hidden);
         }
       });
       product.run(dgh + t * s.batch * s.gates, d_h);
-      add(past, d_h, s.state());
+      FL_PICK(rnn_add)(past, d_h, s.state());
     }
-    if (needs_weight) weight_gradient(s, dgh, y, wh.data<T>(), reverse, ow.wide.data<T>());
+    if (needs_weight) weight_gradient<S>(s, dgh, y, h.data<S>(), reverse, dweight);
     if (!needs_bias) return;
     std::vector<double> sums(static_cast<size_t>(s.gates));
     for (int64_t r = 0; r < s.steps * s.batch; ++r)

@@ -16,7 +16,10 @@
   /* log(sum(exp(x))) over n elements `step` apart */                                                                     \
   FL_SIMD_KERNEL(T, logsumexp_row_##suffix, const T* x, int64_t n, int64_t step)                                          \
   /* dx[c] = scale * exp(x[c] - lse), c < n */                                                                            \
-  FL_SIMD_KERNEL(void, scaled_softmax_row_##suffix, const T* x, T lse, T scale, T* dx, int64_t n, int64_t step)
+  FL_SIMD_KERNEL(void, scaled_softmax_row_##suffix, const T* x, T lse, T scale, T* dx, int64_t n, int64_t step)           \
+  /* sum(w[c] * (lse - x[c])) and dx[c] -= scale * w[c]; w is plain, or null for ones */                                   \
+  FL_SIMD_KERNEL(double, smoothed_row_##suffix, const T* x, T lse, const T* w, int64_t n, int64_t step)                   \
+  FL_SIMD_KERNEL(void, smoothed_row_backward_##suffix, const T* w, T scale, T* dx, int64_t n, int64_t step)
 FL_SOFTMAX_KERNELS(float, f32)
 FL_SOFTMAX_KERNELS(double, f64)
 #undef FL_SOFTMAX_KERNELS

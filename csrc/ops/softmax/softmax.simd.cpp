@@ -128,6 +128,40 @@ void scaled_row(const T* x, T lse, T scale, T* dx, int64_t n, int64_t step) {
   }
 }
 
+// Terms are of one sign where w is, so sums in blocks of the type itself lose little; the blocks add in double.
+template <class T>
+double smoothed(const T* x, T lse, const T* w, int64_t n, int64_t step) {
+  double all = 0;
+  for (int64_t c = 0; c < n; c += 256) {
+    const int64_t last = c + 256 < n ? c + 256 : n;
+    T s = 0;
+    if (step != 1) {
+      for (int64_t i = c; i < last; ++i) s += (w ? w[i] : T(1)) * (lse - x[i * step]);
+    } else if (w) {
+#pragma omp simd reduction(+ : s)
+      for (int64_t i = c; i < last; ++i) s += w[i] * (lse - x[i]);
+    } else {
+#pragma omp simd reduction(+ : s)
+      for (int64_t i = c; i < last; ++i) s += lse - x[i];
+    }
+    all += static_cast<double>(s);
+  }
+  return all;
+}
+
+template <class T>
+void smoothed_backward(const T* w, T scale, T* dx, int64_t n, int64_t step) {
+  if (step != 1) {
+    for (int64_t i = 0; i < n; ++i) dx[i * step] -= scale * (w ? w[i] : T(1));
+  } else if (w) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) dx[i] -= scale * w[i];
+  } else {
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) dx[i] -= scale;
+  }
+}
+
 }  // namespace
 
 #define FL_DEFINE(T, suffix)                                                                                               \
@@ -144,7 +178,9 @@ void scaled_row(const T* x, T lse, T scale, T* dx, int64_t n, int64_t step) {
   T logsumexp_row_##suffix(const T* x, int64_t n, int64_t step) { return logsumexp(x, n, step); }                          \
   void scaled_softmax_row_##suffix(const T* x, T lse, T scale, T* dx, int64_t n, int64_t step) {                           \
     scaled_row(x, lse, scale, dx, n, step);                                                                                \
-  }
+  }                                                                                                                        \
+  double smoothed_row_##suffix(const T* x, T lse, const T* w, int64_t n, int64_t step) { return smoothed(x, lse, w, n, step); } \
+  void smoothed_row_backward_##suffix(const T* w, T scale, T* dx, int64_t n, int64_t step) { smoothed_backward(w, scale, dx, n, step); }
 FL_DEFINE(float, f32)
 FL_DEFINE(double, f64)
 
