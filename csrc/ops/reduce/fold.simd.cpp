@@ -49,18 +49,6 @@ void run(const T* x, int64_t n, const T* center, double p, Acc<T>* acc) {
   *acc = total;
 }
 
-template <Fold F, class T>
-void short_rows(const T* x, int64_t stride, int64_t m, int64_t n, const T* center, double p, Acc<T>* acc) {
-  using A = Acc<T>;
-  const T pt = static_cast<T>(p);
-  for (int64_t j = 0; j < m; ++j) {
-    const T c = center ? center[j] : T(0);
-    A s = acc[j];
-    for (int64_t i = 0; i < n; ++i) s = combine<F, A>(s, static_cast<A>(image<F>(x[j * stride + i], c, pt)));
-    acc[j] = s;
-  }
-}
-
 }  // namespace
 
 void fold_run(Fold op, DType type, const void* x, int64_t n, const void* center, double p, void* acc) {
@@ -71,12 +59,13 @@ void fold_run(Fold op, DType type, const void* x, int64_t n, const void* center,
     });
   });
 }
-void fold_short(Fold op, DType type, const void* x, int64_t stride, int64_t m, int64_t n, const void* center, double p, void* acc) {
+void fold_runs(Fold op, DType type, const void* x, int64_t stride, int64_t m, int64_t n, const void* center, double p, void* acc) {
   choose(op, [&](auto f) {
     choose_type(type, [&](auto t) {
       using T = decltype(t);
-      short_rows<decltype(f)::value, T>(static_cast<const T*>(x), stride, m, n, static_cast<const T*>(center), p,
-                                        static_cast<Acc<T>*>(acc));
+      const T* c = static_cast<const T*>(center);
+      for (int64_t j = 0; j < m; ++j)
+        run<decltype(f)::value, T>(static_cast<const T*>(x) + j * stride, n, c ? c + j : nullptr, p, static_cast<Acc<T>*>(acc) + j);
     });
   });
 }
