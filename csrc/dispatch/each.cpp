@@ -212,13 +212,20 @@ struct Sources {
 };
 
 // How many elements a call of the loop gets: all where nothing goes through tiles, else what fits into them.
-int64_t piece_of(const Nest& nest, const Sources& sources, bool write_direct, int64_t n) {
+int64_t piece_of(const Nest& nest, const Sources& sources, bool write_direct, bool stream, int64_t n) {
   if (!sources.all) return kTile;
   if (write_direct && !sources.constants) return n;
-  if (nest.stream && nest.op[0].dtype == nest.op[0].tile_type) return kStreamTile;
+  if (stream && nest.op[0].dtype == nest.op[0].tile_type) return kStreamTile;
   int64_t item = 1;
   for (int k = 0; k < nest.n; ++k) item = std::max({item, nest.op[k].item, nest.op[k].tile_item});
   return kTileBytes / item;
+}
+
+// How many elements go to dst at once: where it is streamed, first those before the next line of 64 bytes, since
+// lines that are written in parts would be read after all.
+int64_t next_piece(bool stream, const char* dst, int64_t item, int64_t piece) {
+  const int64_t ahead = static_cast<int64_t>(-reinterpret_cast<uintptr_t>(dst) & 63) / item;
+  return stream && ahead > 0 ? std::min(ahead, piece) : piece;
 }
 
 // Flat elements [begin, end): every operand is contiguous, constant, or gathered.
@@ -228,9 +235,10 @@ void run_flat(const Nest& nest, int64_t begin, int64_t end) {
   const Sources sources(nest, s, in, end - begin, false);
   const Operand& out = nest.op[0];
   const bool write_direct = out.flat && out.dtype == out.tile_type && !nest.stream;
-  const int64_t piece = piece_of(nest, sources, write_direct, end - begin);
-  for (int64_t i = begin; i < end; i += piece) {
-    const int64_t m = std::min(piece, end - i);
+  const int64_t piece = piece_of(nest, sources, write_direct, nest.stream, end - begin);
+  int64_t m;
+  for (int64_t i = begin; i < end; i += m) {
+    m = std::min(next_piece(nest.stream, out.data + i * out.item, out.item, piece), end - i);
     for (int k = 1; k < nest.n; ++k) {
       const Operand& o = nest.op[k];
       if (sources.direct[k]) {
@@ -276,9 +284,10 @@ void run_rows(const Nest& nest, int64_t begin, int64_t end) {
   const int d = nest.axes.sizes.size();
   const int64_t* size = nest.axes.sizes.data();
   std::array<int64_t, kMaxInputs + 1> offset{};
-  const bool stream = nest.stream && out.inner() == 1;
+  const int64_t row = size[d - 1];
+  const bool stream = nest.stream && out.inner() == 1 && row * out.item >= kTileBytes / 2;
   const bool write_direct = out.inner() == 1 && out.dtype == out.tile_type && !stream;
-  const int64_t piece = piece_of(nest, sources, write_direct, end - begin);
+  const int64_t piece = piece_of(nest, sources, write_direct, stream, end - begin);
   Dims at(d);
   int64_t rest = begin;
   for (int i = d - 1; i >= 0; --i) {
@@ -307,7 +316,6 @@ void run_rows(const Nest& nest, int64_t begin, int64_t end) {
       ++a[j - 1];
     }
   };
-  const int64_t row = size[d - 1];
   std::array<int64_t, kMaxInputs + 1> down{};  // from row to row
   for (int k = 0; k < nest.n && d > 1; ++k) down[k] = nest.op[k].strides[d - 2];
   for (int64_t i = begin; i < end;) {
@@ -320,7 +328,8 @@ void run_rows(const Nest& nest, int64_t begin, int64_t end) {
       i += rows * row;
       carry(d - 2, rows);
     } else {
-      const int64_t m = std::min({piece, end - i, row - a[d - 1]});
+      const char* dst = out.data + offset[0] * out.item;
+      const int64_t m = std::min({next_piece(stream, dst, out.item, piece), end - i, row - a[d - 1]});
       compute(m);
       for (int k = 0; k < nest.n; ++k) offset[k] += m * nest.op[k].inner();
       i += m;
@@ -486,8 +495,9 @@ void copy_flat(void* dst, DType to, const void* src, DType from, int64_t n) {
       kernels::stream_loop(d + begin * to_item, s + begin * from_item, static_cast<size_t>((end - begin) * to_item));
     } else {
       alignas(64) char tile[kTileBytes];
-      for (int64_t i = begin; i < end; i += kTile) {
-        const int64_t m = std::min(kTile, end - i);
+      int64_t m;
+      for (int64_t i = begin; i < end; i += m) {
+        m = std::min(next_piece(true, d + i * to_item, to_item, kTile), end - i);
         kernels::convert_loop(tile, to, s + i * from_item, from, m);
         kernels::stream_loop(d + i * to_item, tile, static_cast<size_t>(m * to_item));
       }
