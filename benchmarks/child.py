@@ -52,6 +52,8 @@ def main(argv: list[str]) -> int:
         elif case.fresh == "peak":
             kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             values[name] = kilobytes * 1024 / 1e6
+        elif case.moved_bytes:
+            values[name] = case.moved_bytes / time_statement(case.statement, used) / 1e9
         else:
             values[name] = time_statement(case.statement, used) * PER_SECOND[case.unit]
     print(json.dumps({"version": tl.__version__, "values": values}))

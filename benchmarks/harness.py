@@ -66,17 +66,29 @@ class Result:
     case: Case
     ours: list[float] = field(default_factory=list)
     theirs: list[float] = field(default_factory=list)
+    share_of: Result | None = None  # the result that `case.share_of` names
 
     @property
     def ratio(self) -> float | None:
-        """flambeau's median over PyTorch's."""
+        """flambeau's median over PyTorch's; of rates the other way round, so that below 1 flambeau is faster."""
         if not self.theirs:
             return None
-        return statistics.median(self.ours) / statistics.median(self.theirs)
+        ratio = statistics.median(self.ours) / statistics.median(self.theirs)
+        return 1 / ratio if self.case.moved_bytes else ratio
+
+    @property
+    def share(self) -> float | None:
+        """flambeau's median over the better library's in the case that this one is compared with."""
+        if self.share_of is None:
+            return None
+        best = max(statistics.median(rounds) for rounds in (self.share_of.ours, self.share_of.theirs) if rounds)
+        return statistics.median(self.ours) / best
 
     @property
     def met(self) -> bool | None:
         """Whether the target is met; None where that can not be said."""
+        if self.case.min_share is not None and self.share is not None:
+            return self.share >= self.case.min_share
         if self.case.max_value is not None:
             return statistics.median(self.ours) <= self.case.max_value
         if self.case.max_ratio is None or self.ratio is None:
@@ -94,6 +106,8 @@ class Result:
             "ratio_of_medians": self.ratio,
             "max_ratio": self.case.max_ratio,
             "max_value": self.case.max_value,
+            "share": self.share,
+            "min_share": self.case.min_share,
             "met": self.met,
         }
 
@@ -166,6 +180,9 @@ def run(
 
     load_before = os.getloadavg()[0]
     results = [Result(suite, case) for suite, cases in suites.items() for case in cases]
+    by_name = {r.case.name: r for r in results}
+    for r in results:
+        r.share_of = by_name.get(r.case.share_of)
     together = [r for r in results if not r.case.fresh]
     groups = [group for group in [together, *([r] for r in results if r.case.fresh)] if group]
     versions = {}

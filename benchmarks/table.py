@@ -96,7 +96,9 @@ def _value(values: Sequence[float], unit: str) -> str:
 
 
 def _target(r: Result) -> str:
-    if r.case.max_value is not None:
+    if r.case.min_share is not None and r.share_of is not None:
+        text = f"{r.share:.2f} of {r.share_of.case.name}; >= {r.case.min_share:g}"
+    elif r.case.max_value is not None:
         text = f"<= {r.case.max_value:g} {r.case.unit}"
     elif r.case.max_ratio is not None:
         text = f"<= {r.case.max_ratio:g}"

@@ -1,4 +1,4 @@
-"""What a call costs when the work is nothing: ops on 4x4, and a backward through a chain of them."""
+"""What a call costs when the work is nothing: ops on 4x4, a backward through a chain of them, small layers and steps."""
 
 from __future__ import annotations
 
@@ -40,6 +40,21 @@ def chain(tl: Any) -> dict[str, Any]:
     return {"y": y}
 
 
+def layer(tl: Any) -> dict[str, Any]:
+    """The smallest layer that is trained, with gradients to add to."""
+    layer, x = tl.nn.Linear(8, 8), tl.randn(4, 8)
+    layer(x).sum().backward()
+    return {"layer": layer, "x": x}
+
+
+def small_parameters(tl: Any) -> dict[str, Any]:
+    """Adam over 100 parameters of 8x8."""
+    parameters = [tl.nn.Parameter(tl.randn(8, 8)) for _ in range(100)]
+    for p in parameters:
+        p.grad = tl.randn(8, 8)
+    return {"step": tl.optim.Adam(parameters, lr=1e-3).step}
+
+
 CASES = [
     *(
         Case(f"{name}, 4x4{suffix}", "ns", setup, text, max_ratio=0.4, headline=name in HEADLINES)
@@ -47,4 +62,6 @@ CASES = [
         for name, text in STATEMENTS.items()
     ),
     Case("backward of 50 small ops", "us", chain, "y.backward(retain_graph=True)", max_ratio=0.5),
+    Case("Linear(8, 8) forward and backward", "us", layer, "layer(x).sum().backward()", max_ratio=0.3, headline=False),
+    Case("Adam step, 100 parameters 8x8", "us", small_parameters, "step()", max_ratio=0.3, headline=False),
 ]

@@ -26,7 +26,7 @@ inline void integer(const char* op, const char* arg, const Tensor& x) {
   if (x.defined() && !is_integral(x.dtype())) raise<DTypeError>(op, ": ", arg, " is ", x.dtype(), "; expected integers");
 }
 
-// Smallest and largest of int64 or int32 indices, any strides. False for none.
+// Smallest and largest of integers of any type and strides. False for none.
 bool index_range(const Tensor& index, int64_t& low, int64_t& high);
 // Refuses integer division by a 0 in b.
 void no_zero_divisor(const char* op, const Operand& a, const Operand& b);

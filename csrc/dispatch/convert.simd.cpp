@@ -1,13 +1,14 @@
-// Contiguous conversions. Seven types convert directly; bool reads as uint8 and writes as x != 0; the two
+// Contiguous conversions, fills and copies past the caches. Seven types convert directly; bool reads as uint8 and writes as x != 0; the two
 // 16-bit floats go through a tile of floats.
 #include "dispatch/convert.h"
 
 #include <algorithm>
+#include <cstring>
 #include <type_traits>
 
 #include "base/element.h"
 
-#if defined(__F16C__) && defined(__AVX__)
+#if defined(__SSE2__)
 #include <immintrin.h>
 #endif
 
@@ -95,7 +96,51 @@ void from_plain(void* dst, DType to, const From* src, int64_t n) {
   }
 }
 
+template <class U>
+void fill(void* dst, const void* value, int64_t n) {
+  U v;
+  std::memcpy(&v, value, sizeof(U));
+  U* d = static_cast<U*>(dst);
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) d[i] = v;
+}
+
 }  // namespace
+
+void fill_loop(void* dst, size_t item_bytes, const void* value, int64_t n) {
+  switch (item_bytes) {
+    case 1: return fill<uint8_t>(dst, value, n);
+    case 2: return fill<uint16_t>(dst, value, n);
+    case 4: return fill<uint32_t>(dst, value, n);
+    default: return fill<uint64_t>(dst, value, n);
+  }
+}
+
+void stream_loop(void* dst, const void* src, size_t bytes) {
+#if defined(__SSE2__)
+  char* d = static_cast<char*>(dst);
+  const char* s = static_cast<const char*>(src);
+  const size_t head = std::min(bytes, -reinterpret_cast<size_t>(d) & 63);  // up to a whole line
+  std::memcpy(d, s, head);
+  size_t i = head;
+#if defined(__AVX512F__)
+  for (; i + 64 <= bytes; i += 64) _mm512_stream_si512(reinterpret_cast<__m512i*>(d + i), _mm512_loadu_si512(s + i));
+#else
+  for (; i + 64 <= bytes; i += 64)
+    for (size_t j = i; j < i + 64; j += 16)
+      _mm_stream_si128(reinterpret_cast<__m128i*>(d + j), _mm_loadu_si128(reinterpret_cast<const __m128i*>(s + j)));
+#endif
+  std::memcpy(d + i, s + i, bytes - i);
+#else
+  std::memcpy(dst, src, bytes);
+#endif
+}
+
+void stream_end() {
+#if defined(__SSE2__)
+  _mm_sfence();
+#endif
+}
 
 void convert_loop(void* dst, DType to, const void* src, DType from, int64_t n) {
   switch (from) {

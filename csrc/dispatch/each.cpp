@@ -17,11 +17,17 @@
 //            that each of its cache lines is fetched once
 //   flat     the innermost axis is short: tiles span rows, and operands that are not contiguous over all
 //            axes are gathered by an odometer
+//
+// A new output that no cache holds is streamed: tiles go past the caches to memory, so that its lines are not
+// read before they are written.
 
 namespace fl {
 namespace {
 
 constexpr int64_t kTile = 1024;         // elements per tile
+constexpr int64_t kTileBytes = kTile * 8;
+constexpr int64_t kStreamBytes = int64_t{1} << 25;  // outputs from here on are streamed
+constexpr int64_t kStreamTile = 128;    // elements per tile then: few enough that reading goes on while they are written
 constexpr int64_t kGrain = 32768;       // elements per thread at least
 constexpr int64_t kShortRow = 32;       // rows below this are walked flat
 constexpr int kMaxInputs = kMaxOperands - 1;
@@ -34,7 +40,7 @@ void gather_row(U* dst, const U* src, int64_t n, int64_t stride) {
     else
       for (int64_t i = 0; i < n; ++i) dst[i] = src[i];
   } else if (stride == 0) {
-    std::fill_n(dst, n, *src);
+    kernels::fill_loop(dst, sizeof(U), src, n);
   } else {
     for (int64_t i = 0; i < n; ++i) dst[i] = src[i * stride];
   }
@@ -127,23 +133,24 @@ struct Nest {
   TileFn fn;
   const Scalar* params;
   Axes axes;
-  int n;  // operands, the output included
+  int n;        // operands, the output included
+  bool stream;  // the output is new and large
   std::array<Operand, kMaxInputs + 1> op;
 };
 
 // Room for one thread's tiles: values in tile type, and as they are in memory.
 struct Scratch {
-  alignas(64) char tile[kMaxInputs + 1][kTile * 8];
-  alignas(64) char raw[kTile * 8];
+  alignas(64) char tile[kMaxInputs + 1][kTileBytes];
+  alignas(64) char raw[kTileBytes];
 };
 
 void fill_tile(const Operand& o, void* tile, const void* value, int64_t n) {
-  convert_elements(tile, o.tile_type, value, o.dtype, 1);
-  by_size(static_cast<size_t>(o.tile_item), [&](auto unit) {
-    using U = decltype(unit);
-    U* t = static_cast<U*>(tile);
-    std::fill_n(t + 1, n - 1, t[0]);
-  });
+  uint64_t item;
+  if (o.dtype != o.tile_type) {
+    convert_elements(&item, o.tile_type, value, o.dtype, 1);
+    value = &item;
+  }
+  kernels::fill_loop(tile, static_cast<size_t>(o.tile_item), value, n);
 }
 
 // m elements at `src` with `stride`, in tile type: in place where possible, else in `tile`.
@@ -167,8 +174,8 @@ const void* load(const Operand& o, const char* src, int64_t stride, int64_t m, v
 }
 
 // A finished tile of m elements to `dst` with `stride`.
-void store(const Operand& o, char* dst, int64_t stride, int64_t m, const void* tile, void* raw) {
-  if (stride == 1) {
+void store(const Operand& o, char* dst, int64_t stride, int64_t m, const void* tile, void* raw, bool stream = false) {
+  if (stride == 1 && !stream) {
     convert_elements(dst, o.dtype, tile, o.tile_type, m);
     return;
   }
@@ -176,36 +183,69 @@ void store(const Operand& o, char* dst, int64_t stride, int64_t m, const void* t
     convert_elements(raw, o.dtype, tile, o.tile_type, m);
     tile = raw;
   }
+  if (stride == 1) {
+    kernels::stream_loop(dst, tile, static_cast<size_t>(m * o.item));
+    return;
+  }
   by_size(static_cast<size_t>(o.item), [&](auto unit) {
     using U = decltype(unit);
     scatter_row(reinterpret_cast<U*>(dst), static_cast<const U*>(tile), m, stride);
   });
 }
 
-void fill_constants(const Nest& nest, Scratch& s, const void** in, int64_t n) {
-  for (int k = 1; k < nest.n; ++k)
-    if (nest.op[k].constant) {
-      fill_tile(nest.op[k], s.tile[k], nest.op[k].data, std::min(n, kTile));
+// Which inputs are read in their own memory; constants are filled into tiles here, once for all.
+struct Sources {
+  bool direct[kMaxInputs + 1];
+  bool all = true;        // each of them is read in its own memory or constant
+  bool constants = false;
+  Sources(const Nest& nest, Scratch& s, const void** in, int64_t n, bool rows) {
+    for (int k = 1; k < nest.n; ++k) {
+      const Operand& o = nest.op[k];
+      direct[k] = !o.constant && o.dtype == o.tile_type && (rows ? o.inner() == 1 : o.flat);
+      all &= direct[k] || o.constant;
+      constants |= o.constant;
+      if (!o.constant) continue;
+      fill_tile(o, s.tile[k], o.data, std::min(n, kTileBytes / o.tile_item));
       in[k - 1] = s.tile[k];
     }
+  }
+};
+
+// How many elements a call of the loop gets: all where nothing goes through tiles, else what fits into them.
+int64_t piece_of(const Nest& nest, const Sources& sources, bool write_direct, bool stream, int64_t n) {
+  if (!sources.all) return kTile;
+  if (write_direct && !sources.constants) return n;
+  if (stream && nest.op[0].dtype == nest.op[0].tile_type) return kStreamTile;
+  int64_t item = 1;
+  for (int k = 0; k < nest.n; ++k) item = std::max({item, nest.op[k].item, nest.op[k].tile_item});
+  return kTileBytes / item;
+}
+
+// How many elements go to dst at once: where it is streamed, first those before the next line of 64 bytes, since
+// lines that are written in parts would be read after all.
+int64_t next_piece(bool stream, const char* dst, int64_t item, int64_t piece) {
+  const int64_t ahead = static_cast<int64_t>(-reinterpret_cast<uintptr_t>(dst) & 63) / item;
+  return stream && ahead > 0 ? std::min(ahead, piece) : piece;
 }
 
 // Flat elements [begin, end): every operand is contiguous, constant, or gathered.
 void run_flat(const Nest& nest, int64_t begin, int64_t end) {
   Scratch s;
   const void* in[kMaxInputs];
-  fill_constants(nest, s, in, end - begin);
+  const Sources sources(nest, s, in, end - begin, false);
   const Operand& out = nest.op[0];
-  bool in_place = out.flat && out.dtype == out.tile_type;
-  bool whole = in_place;  // no tiles needed at all
-  for (int k = 1; k < nest.n; ++k) whole &= nest.op[k].flat && nest.op[k].dtype == nest.op[k].tile_type;
-  const int64_t piece = whole ? end - begin : kTile;
-  for (int64_t i = begin; i < end; i += piece) {
-    const int64_t m = std::min(piece, end - i);
+  const bool write_direct = out.flat && out.dtype == out.tile_type && !nest.stream;
+  const int64_t piece = piece_of(nest, sources, write_direct, nest.stream, end - begin);
+  int64_t m;
+  for (int64_t i = begin; i < end; i += m) {
+    m = std::min(next_piece(nest.stream, out.data + i * out.item, out.item, piece), end - i);
     for (int k = 1; k < nest.n; ++k) {
       const Operand& o = nest.op[k];
-      if (o.constant) continue;
-      if (o.flat) {
+      if (sources.direct[k]) {
+        in[k - 1] = o.data + i * o.item;
+      } else if (o.constant) {
+        continue;
+      } else if (o.flat) {
         in[k - 1] = load(o, o.data + i * o.item, 1, m, s.tile[k], s.raw);
       } else if (o.dtype == o.tile_type) {
         gather_flat(s.tile[k], o.data, static_cast<size_t>(o.item), nest.axes, o.strides, i, m);
@@ -216,13 +256,13 @@ void run_flat(const Nest& nest, int64_t begin, int64_t end) {
         in[k - 1] = s.tile[k];
       }
     }
-    if (in_place) {
+    if (write_direct) {
       nest.fn(m, out.data + i * out.item, in, nest.params);
       continue;
     }
     nest.fn(m, s.tile[0], in, nest.params);
     if (out.flat) {
-      store(out, out.data + i * out.item, 1, m, s.tile[0], s.raw);
+      store(out, out.data + i * out.item, 1, m, s.tile[0], s.raw, nest.stream);
       continue;
     }
     const void* tile = s.tile[0];
@@ -232,21 +272,22 @@ void run_flat(const Nest& nest, int64_t begin, int64_t end) {
     }
     scatter_flat(out.data, tile, static_cast<size_t>(out.item), nest.axes, out.strides, i, m);
   }
+  if (nest.stream) kernels::stream_end();
 }
 
 // Flat elements [begin, end), one piece of a row at a time.
 void run_rows(const Nest& nest, int64_t begin, int64_t end) {
   Scratch s;
   const void* in[kMaxInputs];
-  fill_constants(nest, s, in, end - begin);
+  const Sources sources(nest, s, in, end - begin, true);
   const Operand& out = nest.op[0];
   const int d = nest.axes.sizes.size();
   const int64_t* size = nest.axes.sizes.data();
   std::array<int64_t, kMaxInputs + 1> offset{};
-  bool whole = out.inner() == 1 && out.dtype == out.tile_type;
-  for (int k = 1; k < nest.n; ++k)
-    whole &= !nest.op[k].constant && nest.op[k].inner() == 1 && nest.op[k].dtype == nest.op[k].tile_type;
-  const int64_t piece = whole ? end - begin : kTile;
+  const int64_t row = size[d - 1];
+  const bool stream = nest.stream && out.inner() == 1 && row * out.item >= kTileBytes / 2;
+  const bool write_direct = out.inner() == 1 && out.dtype == out.tile_type && !stream;
+  const int64_t piece = piece_of(nest, sources, write_direct, stream, end - begin);
   Dims at(d);
   int64_t rest = begin;
   for (int i = d - 1; i >= 0; --i) {
@@ -255,28 +296,47 @@ void run_rows(const Nest& nest, int64_t begin, int64_t end) {
     for (int k = 0; k < nest.n; ++k) offset[k] += at[i] * nest.op[k].strides[i];
   }
   int64_t* a = at.data();
-  for (int64_t i = begin; i < end;) {
-    const int64_t m = std::min({piece, end - i, size[d - 1] - a[d - 1]});
+  auto compute = [&](int64_t m) {
     for (int k = 1; k < nest.n; ++k) {
       const Operand& o = nest.op[k];
-      if (!o.constant) in[k - 1] = load(o, o.data + offset[k] * o.item, o.inner(), m, s.tile[k], s.raw);
+      const char* src = o.data + offset[k] * o.item;
+      if (sources.direct[k]) in[k - 1] = src;
+      else if (!o.constant) in[k - 1] = load(o, src, o.inner(), m, s.tile[k], s.raw);
     }
     char* dst = out.data + offset[0] * out.item;
-    if (out.inner() == 1 && out.dtype == out.tile_type) {
-      nest.fn(m, dst, in, nest.params);
-    } else {
-      nest.fn(m, s.tile[0], in, nest.params);
-      store(out, dst, out.inner(), m, s.tile[0], s.raw);
-    }
-    i += m;
-    a[d - 1] += m;
-    for (int k = 0; k < nest.n; ++k) offset[k] += m * nest.op[k].inner();
-    for (int j = d - 1; j > 0 && a[j] == size[j]; --j) {
+    if (write_direct) return nest.fn(m, dst, in, nest.params);
+    nest.fn(m, s.tile[0], in, nest.params);
+    store(out, dst, out.inner(), m, s.tile[0], s.raw, stream);
+  };
+  // Goes `steps` further along an axis, and along the outer ones where that ends it.
+  auto carry = [&](int j, int64_t steps) {
+    for (a[j] += steps; j > 0 && a[j] == size[j]; --j) {
       for (int k = 0; k < nest.n; ++k) offset[k] += nest.op[k].strides[j - 1] - a[j] * nest.op[k].strides[j];
       a[j] = 0;
       ++a[j - 1];
     }
+  };
+  std::array<int64_t, kMaxInputs + 1> down{};  // from row to row
+  for (int k = 0; k < nest.n && d > 1; ++k) down[k] = nest.op[k].strides[d - 2];
+  for (int64_t i = begin; i < end;) {
+    if (d > 1 && a[d - 1] == 0 && row <= std::min(piece, end - i)) {  // whole rows
+      const int64_t rows = std::min((end - i) / row, size[d - 2] - a[d - 2]);
+      for (int64_t r = 0; r < rows; ++r) {
+        compute(row);
+        for (int k = 0; k < nest.n; ++k) offset[k] += down[k];
+      }
+      i += rows * row;
+      carry(d - 2, rows);
+    } else {
+      const char* dst = out.data + offset[0] * out.item;
+      const int64_t m = std::min({next_piece(stream, dst, out.item, piece), end - i, row - a[d - 1]});
+      compute(m);
+      for (int k = 0; k < nest.n; ++k) offset[k] += m * nest.op[k].inner();
+      i += m;
+      carry(d - 1, m);
+    }
   }
+  if (stream) kernels::stream_end();
 }
 
 // The axis along which a transposed operand is contiguous, or -1 where no operand runs down columns.
@@ -382,7 +442,7 @@ void convert_elements(void* dst, DType to, const void* src, DType from, int64_t 
 void run_tiles(TileFn fn, bool bool_out, DType compute, const Scalar* params, const Tensor& out,
                const EachInput* inputs, int n_inputs) {
   if (out.numel() == 0) return;
-  Nest nest{.fn = fn, .params = params, .axes = {}, .n = n_inputs + 1, .op = {}};
+  Nest nest{.fn = fn, .params = params, .axes = {}, .n = n_inputs + 1, .stream = false, .op = {}};
   std::array<Dims, kMaxInputs + 1> strides;
   strides[0] = out.strides();
   for (int k = 1; k <= n_inputs; ++k) {
@@ -390,6 +450,7 @@ void run_tiles(TileFn fn, bool bool_out, DType compute, const Scalar* params, co
     strides[k] = st ? Dims(IntList(st, static_cast<size_t>(out.ndim()))) : Dims(out.ndim(), 0);
   }
   nest.axes = simplify(out.sizes(), strides.data(), nest.n);
+  nest.stream = nest.axes.numel * static_cast<int64_t>(out.item_bytes()) >= kStreamBytes;
   bool in_place = true;  // every operand is contiguous in tile type, or constant
   for (int k = 0; k < nest.n; ++k) {
     Operand& o = nest.op[k];
@@ -404,6 +465,7 @@ void run_tiles(TileFn fn, bool bool_out, DType compute, const Scalar* params, co
     o.constant = k > 0 && std::all_of(o.strides.begin(), o.strides.end(), [](int64_t s) { return s == 0; });
     o.flat = contiguous(nest.axes, o.strides);
     in_place &= o.flat || o.constant;
+    if (k > 0 && o.data == nest.op[0].data) nest.stream = false;  // its lines were read anyway
   }
   const int64_t n = nest.axes.numel;
   if (!in_place) {
@@ -422,6 +484,28 @@ void run_tiles(TileFn fn, bool bool_out, DType compute, const Scalar* params, co
   parallel_for(0, n, kGrain, [&](int64_t begin, int64_t end) { run_flat(nest, begin, end); });
 }
 
+void copy_flat(void* dst, DType to, const void* src, DType from, int64_t n) {
+  const int64_t to_item = static_cast<int64_t>(item_size(to)), from_item = static_cast<int64_t>(item_size(from));
+  char* d = static_cast<char*>(dst);
+  const char* s = bytes(src);
+  const bool stream = n * to_item >= kStreamBytes;
+  parallel_for(0, n, kGrain, [&](int64_t begin, int64_t end) {
+    if (!stream) return convert_elements(d + begin * to_item, to, s + begin * from_item, from, end - begin);
+    if (to == from) {
+      kernels::stream_loop(d + begin * to_item, s + begin * from_item, static_cast<size_t>((end - begin) * to_item));
+    } else {
+      alignas(64) char tile[kTileBytes];
+      int64_t m;
+      for (int64_t i = begin; i < end; i += m) {
+        m = std::min(next_piece(true, d + i * to_item, to_item, kTile), end - i);
+        kernels::convert_loop(tile, to, s + i * from_item, from, m);
+        kernels::stream_loop(d + i * to_item, tile, static_cast<size_t>(m * to_item));
+      }
+    }
+    kernels::stream_end();
+  });
+}
+
 void copy_elements(const Tensor& dst, const Tensor& src) {
   if (dst.numel() == 0) return;
   Dims strides[2] = {dst.strides(), src.strides()};
@@ -432,12 +516,7 @@ void copy_elements(const Tensor& dst, const Tensor& src) {
   const int64_t to_item = static_cast<int64_t>(dst.item_bytes()), from_item = static_cast<int64_t>(src.item_bytes());
   const int64_t n = axes.numel;
 
-  if (dst_flat && src_flat) {
-    parallel_for(0, n, kGrain * 4, [&](int64_t begin, int64_t end) {
-      convert_elements(to + begin * to_item, dst.dtype(), from + begin * from_item, src.dtype(), end - begin);
-    });
-    return;
-  }
+  if (dst_flat && src_flat) return copy_flat(to, dst.dtype(), from, src.dtype(), n);
   if (dst.dtype() != src.dtype()) {
     parallel_for(0, n, kGrain, [&](int64_t begin, int64_t end) {
       alignas(64) char gathered[kTile * 8], converted[kTile * 8];
@@ -532,7 +611,7 @@ void fill_elements(const Tensor& dst, const Scalar& value) {
     const int64_t step = strides[0].empty() ? 1 : strides[0].back();
     parallel_for(0, axes.numel, kGrain * 4, [&](int64_t begin, int64_t end) {
       walk_rows(axes, strides[0], begin, end - begin, [&](int64_t offset, int64_t, int64_t m) {
-        if (step == 1) std::fill_n(d + offset, m, v);
+        if (step == 1) kernels::fill_loop(d + offset, sizeof(U), &v, m);
         else
           for (int64_t i = 0; i < m; ++i) d[offset + i * step] = v;
       });

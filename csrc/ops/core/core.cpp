@@ -1,4 +1,8 @@
 // Views and copies. A view kernel returns another geometry of the same storage; the wrapper records it.
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
 #include "base/error.h"
 #include "base/parallel.h"
 #include "dispatch/each.h"
@@ -43,16 +47,14 @@ bool copy_deferred(const Tensor& x, const Tensor& y) {
 
 }  // namespace
 
-Tensor clone(const Tensor& x) {
-  Tensor y = is_dense(x) ? empty_strided(x.sizes(), x.strides(), x.dtype(), x.device()) : empty(x.sizes(), x.dtype(), x.device());
+Tensor cast(const Tensor& x, DType dtype) {
+  Tensor y = is_dense(x) ? empty_strided(x.sizes(), x.strides(), dtype, x.device()) : empty(x.sizes(), dtype, x.device());
   if (!x.is_meta() && !copy_deferred(x, y)) copy_elements(y, x);
   return y;
 }
+Tensor clone(const Tensor& x) { return cast(x, x.dtype()); }
 
 void copy_out(const Tensor& x, const Tensor& y) { copy_elements(y, x); }
-void cast(const Tensor& x, DType, const Tensor& y) {
-  if (!copy_deferred(x, y)) copy_elements(y, x);
-}
 
 void copy_(const Tensor& x, const Tensor& src, bool) {
   if (x.same(src)) return;
@@ -348,6 +350,34 @@ void constant_pad(const Tensor& x, IntList pad, Scalar value, const Tensor& y) {
   if (from.numel() && from.sizes() == into.sizes()) copy_elements(into, from);
 }
 
+namespace {
+
+// Row-major tensors: y's bytes in their order, each a run of one of xs.
+void join_runs(TensorList xs, int64_t dim, const Tensor& y) {
+  int64_t outer = 1;
+  for (int i = 0; i < to_int(dim); ++i) outer *= y.size(i);
+  const int64_t row = y.numel() / outer * static_cast<int64_t>(y.item_bytes());
+  std::vector<const char*> from;
+  std::vector<int64_t> start{0};  // of each run in its row
+  for (const Tensor& x : xs) {
+    from.push_back(x.data<char>());
+    start.push_back(start.back() + x.numel() / outer * static_cast<int64_t>(x.item_bytes()));
+  }
+  char* to = y.data<char>();
+  parallel_for(0, outer * row, 1 << 18, [&](int64_t begin, int64_t end) {
+    int64_t r = begin / row;
+    size_t k = static_cast<size_t>(std::upper_bound(start.begin(), start.end(), begin % row) - start.begin()) - 1;
+    for (int64_t i = begin; i < end;) {
+      const int64_t run = start[k + 1] - start[k], skip = i - r * row - start[k], m = std::min(run - skip, end - i);
+      std::memcpy(to + i, from[k] + r * run + skip, static_cast<size_t>(m));
+      i += m;
+      if (++k == xs.size()) k = 0, ++r;
+    }
+  });
+}
+
+}  // namespace
+
 void cat(TensorList xs, int64_t dim, const Tensor& y) {
   int64_t at = 0;
   if (dim == 1 && may_defer(y.sizes()) && std::any_of(xs.begin(), xs.end(), [](const Tensor& x) { return x.storage().maybe_deferred() && is_deferred(x); })) {
@@ -358,6 +388,8 @@ void cat(TensorList xs, int64_t dim, const Tensor& y) {
     }
     return;
   }
+  if (y.numel() == 0) return;
+  if (std::all_of(xs.begin(), xs.end(), [](const Tensor& x) { return x.is_contiguous(); })) return join_runs(xs, dim, y);
   for (const Tensor& x : xs) {
     const int64_t n = x.size(to_int(dim));
     if (x.numel()) copy_elements(slice(y, dim, at, at + n, 1), x);

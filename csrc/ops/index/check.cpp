@@ -1,22 +1,33 @@
+#include <algorithm>
 #include <cmath>
+#include <limits>
+#include <mutex>
 #include <vector>
 
+#include "base/parallel.h"
 #include "dispatch/checks_index.h"
 #include "dispatch/each.h"
+#include "ops/index/bounds.h"
 #include "ops/reduce/reduce.h"
 
 namespace fl::check {
 
 bool index_range(const Tensor& index, int64_t& low, int64_t& high) {
   if (index.numel() == 0) return false;
-  int64_t bounds[2];
-  const Tensor low_out = empty(IntList(), DType::Int64), high_out = empty(IntList(), DType::Int64);
-  kernels::reduce({.fold = Fold::Min}, DType::Int64, index, {}, low_out);
-  kernels::reduce({.fold = Fold::Max}, DType::Int64, index, {}, high_out);
-  bounds[0] = *low_out.data<int64_t>();
-  bounds[1] = *high_out.data<int64_t>();
-  low = bounds[0];
-  high = bounds[1];
+  Tensor x = index;
+  if (!is_dense(x)) {  // the order does not matter
+    x = empty(index.sizes(), index.dtype());
+    copy_elements(x, index);
+  }
+  low = std::numeric_limits<int64_t>::max(), high = std::numeric_limits<int64_t>::lowest();
+  const char* data = x.data<char>();
+  std::mutex merging;
+  parallel_for(0, x.numel(), 32768, [&](int64_t begin, int64_t end) {
+    int64_t least = std::numeric_limits<int64_t>::max(), most = std::numeric_limits<int64_t>::lowest();
+    kernels::widen_bounds(data + begin * static_cast<int64_t>(x.item_bytes()), x.dtype(), end - begin, &least, &most);
+    const std::lock_guard lock(merging);
+    low = std::min(low, least), high = std::max(high, most);
+  });
   return true;
 }
 

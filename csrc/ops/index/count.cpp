@@ -115,7 +115,7 @@ std::tuple<Tensor, Tensor, Tensor> groups(const Tensor& x, const Dims& shape, co
 std::tuple<Tensor, Tensor, Tensor> unique_sorted(const Tensor& x, bool return_inverse, bool return_counts) {
   std::vector<int64_t> order(static_cast<size_t>(x.numel()));
   SortScratch scratch;
-  sort_row(scratch, x.data(), x.dtype(), x.numel(), 1, false, nullptr, order.data());
+  sort_row(scratch, {x.data(), x.dtype(), x.numel(), 1}, false, nullptr, order.data());
   return groups(x, x.sizes(), order.data(), x.numel(), return_inverse, return_counts);
 }
 std::tuple<Tensor, Tensor, Tensor> unique_consecutive(const Tensor& x, bool return_inverse, bool return_counts) {

@@ -49,8 +49,13 @@ void walk(const Tensor& index, const Tensor& x, const Tensor* src, int64_t dim, 
   }
 }
 
-int64_t stride_along(const Tensor& x, int64_t dim) { return x.ndim() ? x.stride(static_cast<int>(dim)) : 1; }
-int64_t step_of(const Tensor& index, int64_t dim) { return index.ndim() == 0 || dim == index.ndim() - 1 ? 0 : 1; }
+// Calls f(place): place(at, j) is where index at[j] of a row falls in x's elements from the row's offset on. Along the
+// last axis of x, which is row-major, that is the index itself.
+template <class F>
+void with_places(const Tensor& x, const Tensor& index, int64_t dim, F&& f) {
+  if (index.ndim() == 0 || dim == index.ndim() - 1) return f([](const int64_t* at, int64_t j) { return at[j]; });
+  f([stride = x.stride(static_cast<int>(dim))](const int64_t* at, int64_t j) { return j + at[j] * stride; });
+}
 
 enum class Combine { Sum, Prod, Max, Min };
 
@@ -71,16 +76,17 @@ T combined(T a, T b) {
 template <Combine C>
 void scatter_combine(const Tensor& y, int64_t dim, const Tensor& index, const Tensor& src) {
   const int64_t* at = index.data<int64_t>();
-  const int64_t stride = stride_along(y, dim), step = step_of(index, dim);
   visit(y.dtype(), [&](auto zero) {
     using T = decltype(zero);
     T* d = y.data<T>();
     const T* s = src.data<T>();
-    walk(index, y, &src, dim, true, [&](int64_t i, int64_t xo, int64_t so, int64_t n) {
-      for (int64_t j = 0; j < n; ++j) {
-        T& to = d[xo + j * step + at[i + j] * stride];
-        to = combined<C>(to, s[so + j]);
-      }
+    with_places(y, index, dim, [&](auto place) {
+      walk(index, y, &src, dim, true, [&](int64_t i, int64_t xo, int64_t so, int64_t n) {
+        for (int64_t j = 0; j < n; ++j) {
+          T& to = d[xo + place(at + i, j)];
+          to = combined<C>(to, s[so + j]);
+        }
+      });
     });
   });
 }
@@ -90,13 +96,14 @@ void scatter_combine(const Tensor& y, int64_t dim, const Tensor& index, const Te
 void gather(const Tensor& x, int64_t dim, const Tensor& index_in, const Tensor& y) {
   const Tensor index = as_int64(index_in);
   const int64_t* at = index.data<int64_t>();
-  const int64_t stride = stride_along(x, dim), step = step_of(index, dim);
   by_size(x.item_bytes(), [&](auto unit) {
     using U = decltype(unit);
     const U* s = static_cast<const U*>(x.data());
     U* d = static_cast<U*>(y.data());
-    walk(index, x, nullptr, dim, false, [&](int64_t i, int64_t xo, int64_t, int64_t n) {
-      for (int64_t j = 0; j < n; ++j) d[i + j] = s[xo + j * step + at[i + j] * stride];
+    with_places(x, index, dim, [&](auto place) {
+      walk(index, x, nullptr, dim, false, [&](int64_t i, int64_t xo, int64_t, int64_t n) {
+        for (int64_t j = 0; j < n; ++j) d[i + j] = s[xo + place(at + i, j)];
+      });
     });
   });
 }
@@ -105,13 +112,14 @@ void scatter_src(const Tensor& x, int64_t dim, const Tensor& index_in, const Ten
   start_from(x, y);
   const Tensor index = as_int64(index_in);
   const int64_t* at = index.data<int64_t>();
-  const int64_t stride = stride_along(y, dim), step = step_of(index, dim);
   by_size(y.item_bytes(), [&](auto unit) {
     using U = decltype(unit);
     U* d = static_cast<U*>(y.data());
     const U* s = static_cast<const U*>(src.data());
-    walk(index, y, &src, dim, true, [&](int64_t i, int64_t xo, int64_t so, int64_t n) {
-      for (int64_t j = 0; j < n; ++j) d[xo + j * step + at[i + j] * stride] = s[so + j];
+    with_places(y, index, dim, [&](auto place) {
+      walk(index, y, &src, dim, true, [&](int64_t i, int64_t xo, int64_t so, int64_t n) {
+        for (int64_t j = 0; j < n; ++j) d[xo + place(at + i, j)] = s[so + j];
+      });
     });
   });
 }
@@ -120,15 +128,16 @@ void scatter_value(const Tensor& x, int64_t dim, const Tensor& index_in, Scalar 
   start_from(x, y);
   const Tensor index = as_int64(index_in);
   const int64_t* at = index.data<int64_t>();
-  const int64_t stride = stride_along(y, dim), step = step_of(index, dim);
   const Tensor one = empty(IntList(), y.dtype());
   fill_elements(one, value);
   by_size(y.item_bytes(), [&](auto unit) {
     using U = decltype(unit);
     U* d = static_cast<U*>(y.data());
     const U v = *static_cast<const U*>(one.data());
-    walk(index, y, nullptr, dim, true, [&](int64_t i, int64_t xo, int64_t, int64_t n) {
-      for (int64_t j = 0; j < n; ++j) d[xo + j * step + at[i + j] * stride] = v;
+    with_places(y, index, dim, [&](auto place) {
+      walk(index, y, nullptr, dim, true, [&](int64_t i, int64_t xo, int64_t, int64_t n) {
+        for (int64_t j = 0; j < n; ++j) d[xo + place(at + i, j)] = v;
+      });
     });
   });
 }

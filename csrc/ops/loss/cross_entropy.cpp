@@ -108,10 +108,10 @@ struct Weights {
 // function of the elements up to there.
 template <class T, class F>
 double reduce(const Axes& a, int64_t reduction, T* y, const F& elements) {
-  constexpr int64_t kChunk = 1024;
-  const int64_t n = a.elements(), chunks = (n + kChunk - 1) / kChunk;
+  const int64_t chunk = std::clamp<int64_t>(16384 / (a.classes + 1), 1, 1024);
+  const int64_t n = a.elements(), chunks = (n + chunk - 1) / chunk;
   std::vector<double> loss(chunks), weight(chunks);
-  const int64_t grain = std::max<int64_t>(1, 16384 / (a.classes * kChunk + 1));
+  const int64_t grain = std::max<int64_t>(1, 16384 / (a.classes * chunk + 1));
   const auto run = [&](int64_t c, int64_t i0, int64_t i1) {
     double l = 0, w = 0;
     auto element = elements(i1);
@@ -123,7 +123,7 @@ double reduce(const Axes& a, int64_t reduction, T* y, const F& elements) {
     loss[c] = l, weight[c] = w;
   };
   parallel_for(0, chunks, grain, [&](int64_t c0, int64_t c1) {
-    for (int64_t c = c0; c < c1; ++c) run(c, c * kChunk, std::min(n, (c + 1) * kChunk));
+    for (int64_t c = c0; c < c1; ++c) run(c, c * chunk, std::min(n, (c + 1) * chunk));
   });
   double l = 0, w = 0;
   for (int64_t c = 0; c < chunks; ++c) l += loss[c], w += weight[c];

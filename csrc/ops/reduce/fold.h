@@ -34,8 +34,8 @@ FL_SIMD_KERNEL(void, fold_run, Fold op, DType type, const void* x, int64_t n, co
 // acc[j] combined with the fold of x[i * stride + j] over i < rows, for j < n; column j has center[j].
 FL_SIMD_KERNEL(void, fold_rows, Fold op, DType type, const void* x, int64_t stride, int64_t rows, int64_t n,
                const void* center, double p, void* acc)
-// acc[j] combined with the fold of the short row x[j * stride + 0 .. n), for j < m and n < 32.
-FL_SIMD_KERNEL(void, fold_short, Fold op, DType type, const void* x, int64_t stride, int64_t m, int64_t n,
+// acc[j] combined with the fold of the row x[j * stride + 0 .. n), for j < m; row j has center[j].
+FL_SIMD_KERNEL(void, fold_runs, Fold op, DType type, const void* x, int64_t stride, int64_t m, int64_t n,
                const void* center, double p, void* acc)
 // acc[j] = neutral element, and acc[j] combined with other[j].
 FL_SIMD_KERNEL(void, fold_init, Fold op, DType type, void* acc, int64_t n)

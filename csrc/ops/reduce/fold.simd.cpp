@@ -1,13 +1,23 @@
-// Folds along contiguous elements. Sums of floats are taken in 32 lanes over blocks of 2048, so that no lane
-// adds more than 64 floats, and the blocks are added in double. Lanes and blocks do not depend on the
+// Folds along contiguous elements. Sums of floats are taken in 64 lanes over blocks of 2048, so that no lane
+// adds more than 32 floats, and the blocks are added in double. Lanes and blocks do not depend on the
 // instruction set or on threads.
 #include "ops/reduce/fold_parts.h"
 
 namespace fl::kernels::FL_ISA {
 namespace {
 
-constexpr int kLanes = 32;
+constexpr int kLanes = 64;
 constexpr int64_t kBlock = 2048;
+
+// Folds the upper half of the lanes onto the lower one until one is left.
+template <Fold F, int Width, class T>
+FL_VM void collapse(T* lane) {
+  if constexpr (Width > 0) {
+#pragma omp simd
+    for (int l = 0; l < Width; ++l) lane[l] = combine<F, T>(lane[l], lane[l + Width]);
+    collapse<F, Width / 2>(lane);
+  }
+}
 
 template <Fold F, class T>
 void run(const T* x, int64_t n, const T* center, double p, Acc<T>* acc) {
@@ -33,23 +43,10 @@ void run(const T* x, int64_t n, const T* center, double p, Acc<T>* acc) {
     }
     A s = neutral<F, A>();
     for (; k < m; ++k) s = combine<F, A>(s, static_cast<A>(image<F>(b[k], c, pt)));
-    for (int width = kLanes / 2; width > 0; width /= 2)
-      for (int l = 0; l < width; ++l) lane[l] = combine<F, T>(lane[l], lane[l + width]);
+    collapse<F, kLanes / 2>(lane);
     total = combine<F, A>(total, combine<F, A>(static_cast<A>(lane[0]), s));
   }
   *acc = total;
-}
-
-template <Fold F, class T>
-void short_rows(const T* x, int64_t stride, int64_t m, int64_t n, const T* center, double p, Acc<T>* acc) {
-  using A = Acc<T>;
-  const T pt = static_cast<T>(p);
-  for (int64_t j = 0; j < m; ++j) {
-    const T c = center ? center[j] : T(0);
-    A s = acc[j];
-    for (int64_t i = 0; i < n; ++i) s = combine<F, A>(s, static_cast<A>(image<F>(x[j * stride + i], c, pt)));
-    acc[j] = s;
-  }
 }
 
 }  // namespace
@@ -62,12 +59,13 @@ void fold_run(Fold op, DType type, const void* x, int64_t n, const void* center,
     });
   });
 }
-void fold_short(Fold op, DType type, const void* x, int64_t stride, int64_t m, int64_t n, const void* center, double p, void* acc) {
+void fold_runs(Fold op, DType type, const void* x, int64_t stride, int64_t m, int64_t n, const void* center, double p, void* acc) {
   choose(op, [&](auto f) {
     choose_type(type, [&](auto t) {
       using T = decltype(t);
-      short_rows<decltype(f)::value, T>(static_cast<const T*>(x), stride, m, n, static_cast<const T*>(center), p,
-                                        static_cast<Acc<T>*>(acc));
+      const T* c = static_cast<const T*>(center);
+      for (int64_t j = 0; j < m; ++j)
+        run<decltype(f)::value, T>(static_cast<const T*>(x) + j * stride, n, c ? c + j : nullptr, p, static_cast<Acc<T>*>(acc) + j);
     });
   });
 }

@@ -187,10 +187,10 @@ void along_runs(const Nest& nest) {
       const int64_t m = std::min(group, end - k);
       const At first = locate(nest.kept, k);
       fold_init(how.fold, nest.compute, acc, m);
-      if (flat && n < 32 && nest.n_folded == 1 && nest.last.x == 1 && nest.x_type == nest.compute && !nest.kept.empty()) {
+      if (flat && nest.n_folded == 1 && nest.last.x == 1 && nest.x_type == nest.compute && !nest.kept.empty()) {
         int64_t center_tile[64];
-        fold_short(how.fold, nest.compute, nest.x + first.x * nest.x_item, nest.kept[0].x, m, n,
-                   centers(nest, first.out, step, m, center_tile), how.p, acc);
+        fold_runs(how.fold, nest.compute, nest.x + first.x * nest.x_item, nest.kept[0].x, m, n,
+                  centers(nest, first.out, step, m, center_tile), how.p, acc);
         store(nest, acc, m, first.out, step);
         continue;
       }

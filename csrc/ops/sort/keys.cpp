@@ -3,42 +3,44 @@
 #include <algorithm>
 
 #include "dispatch/axes.h"
+#include "dispatch/each.h"
+#include "ops/sort/runs.h"
 
 namespace fl::kernels {
 namespace {
 
-template <class T>
-constexpr bool kReal = std::is_floating_point_v<T> || std::is_class_v<T>;
-template <class T>
-using Key = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
+constexpr int64_t kRun = 1024;  // elements whose keys are made at a time
 
-template <class T>
-Key<T> key_of(T v, bool descending) {
-  using K = Key<T>;
-  K k;
-  if constexpr (sizeof(T) == 8) {
-    constexpr K top = K(1) << 63;
-    if constexpr (kReal<T>) {
-      const K b = std::bit_cast<K>(v == 0 ? T(0) : v);
-      k = v != v ? ~K(0) : b & top ? ~b : b | top;
-    } else {
-      k = static_cast<K>(v) ^ top;
+// Calls f(keys, first, count) for runs of a row. Keys have 64 bits where the elements have, else 32.
+template <class K, class F>
+void over_keys(const Row& x, bool descending, F&& f) {
+  const DType type = compute_type(x.type);
+  const int64_t item = static_cast<int64_t>(item_size(x.type));
+  alignas(64) char gathered[kRun * 8], converted[kRun * 8];
+  alignas(64) K keys[kRun];
+  for (int64_t i = 0; i < x.n; i += kRun) {
+    const int64_t m = std::min(kRun, x.n - i);
+    const void* run = static_cast<const char*>(x.data) + i * x.stride * item;
+    if (x.stride != 1) {
+      by_size(static_cast<size_t>(item), [&](auto unit) {
+        using U = decltype(unit);
+        for (int64_t j = 0; j < m; ++j) reinterpret_cast<U*>(gathered)[j] = static_cast<const U*>(run)[j * x.stride];
+      });
+      run = gathered;
     }
-  } else {
-    constexpr K top = K(1) << 31;
-    if constexpr (kReal<T>) {
-      const float f = static_cast<float>(v);
-      const K b = std::bit_cast<K>(f == 0 ? 0.0f : f);
-      k = f != f ? ~K(0) : b & top ? ~b : b | top;
-    } else {
-      k = static_cast<K>(static_cast<int32_t>(v)) ^ top;
+    if (type != x.type) {
+      convert_elements(converted, type, run, x.type, m);
+      run = converted;
     }
+    sort_keys(run, type, m, descending, keys);
+    f(static_cast<const K*>(keys), i, m);
   }
-  return descending ? static_cast<K>(~k) : k;
 }
 
-uint64_t digit_source(uint64_t packed) { return packed >> 32; }
-uint64_t digit_source(const WideKey& w) { return w.key; }
+uint64_t packed(uint32_t key, int64_t at) { return static_cast<uint64_t>(key) << 32 | static_cast<uint64_t>(at); }
+
+uint64_t key_of(uint64_t packed) { return packed >> 32; }
+uint64_t key_of(const WideKey& w) { return w.key; }
 
 // Least significant digit first, 11 bits at a time; digits that all elements share are skipped.
 template <class E>
@@ -47,13 +49,13 @@ void radix_sort(std::vector<E>& items, std::vector<E>& other, int bits) {
   const int passes = (bits + kBits - 1) / kBits;
   std::vector<uint32_t> count(static_cast<size_t>(passes) * kSize, 0);
   for (const E& e : items) {
-    const uint64_t k = digit_source(e);
+    const uint64_t k = key_of(e);
     for (int p = 0; p < passes; ++p) ++count[static_cast<size_t>(p * kSize) + ((k >> (p * kBits)) & (kSize - 1))];
   }
   other.resize(items.size());
   for (int p = 0; p < passes; ++p) {
     uint32_t* c = &count[static_cast<size_t>(p * kSize)];
-    const uint64_t any = (digit_source(items[0]) >> (p * kBits)) & (kSize - 1);
+    const uint64_t any = (key_of(items[0]) >> (p * kBits)) & (kSize - 1);
     if (c[any] == items.size()) continue;
     uint32_t at = 0;
     for (int i = 0; i < kSize; ++i) {
@@ -61,7 +63,7 @@ void radix_sort(std::vector<E>& items, std::vector<E>& other, int bits) {
       c[i] = at;
       at += n;
     }
-    for (const E& e : items) other[c[(digit_source(e) >> (p * kBits)) & (kSize - 1)]++] = e;
+    for (const E& e : items) other[c[(key_of(e) >> (p * kBits)) & (kSize - 1)]++] = e;
     items.swap(other);
   }
 }
@@ -78,86 +80,72 @@ void sort_items(std::vector<E>& items, std::vector<E>& other, int bits) {
 int64_t position(uint64_t packed) { return static_cast<int64_t>(packed & 0xffffffffu); }
 int64_t position(const WideKey& w) { return static_cast<int64_t>(w.at); }
 
-// Calls f with the items of a row: packed into 64 bits where key and position fit, else wide.
-template <class T, class F>
-void with_items(SortScratch& scratch, const T* x, int64_t n, int64_t stride, bool descending, F&& f) {
-  if constexpr (sizeof(T) < 8) {
-    if (n <= 0xffffffff) {
-      auto& items = scratch.packed;
-      items.resize(static_cast<size_t>(n));
-      for (int64_t i = 0; i < n; ++i)
-        items[static_cast<size_t>(i)] = static_cast<uint64_t>(key_of(x[i * stride], descending)) << 32 | static_cast<uint64_t>(i);
-      f(items, scratch.packed_other, 32);
-      return;
-    }
-  }
-  auto& items = scratch.wide;
-  items.resize(static_cast<size_t>(n));
-  for (int64_t i = 0; i < n; ++i) items[static_cast<size_t>(i)] = {key_of(x[i * stride], descending), static_cast<uint64_t>(i)};
-  f(items, scratch.wide_other, sizeof(T) == 8 ? 64 : 32);
+// Where key and position fit into 64 bits they are packed; f gets how an item is made, two buffers, and a key's bits.
+template <class F>
+void with_items(SortScratch& scratch, const Row& x, F&& f) {
+  auto wide = [](uint64_t key, int64_t at) { return WideKey{key, static_cast<uint64_t>(at)}; };
+  if (item_size(x.type) == 8) f(uint64_t{}, wide, scratch.wide, scratch.wide_other, 64);
+  else if (x.n <= 0xffffffff) f(uint32_t{}, packed, scratch.packed, scratch.packed_other, 32);
+  else f(uint32_t{}, wide, scratch.wide, scratch.wide_other, 32);
 }
 
-template <class T, class Items>
-void write(const T* x, int64_t stride, const Items& items, int64_t n, void* values, int64_t* indices) {
+template <class K, class Make, class Items>
+void all_items(const Row& x, bool descending, const Make& make, Items& items) {
+  items.resize(static_cast<size_t>(x.n));
+  over_keys<K>(x, descending, [&](const K* keys, int64_t first, int64_t m) {
+    for (int64_t j = 0; j < m; ++j) items[static_cast<size_t>(first + j)] = make(keys[j], first + j);
+  });
+}
+
+template <class Items>
+void write(const Row& x, const Items& items, int64_t n, void* values, int64_t* indices) {
   for (int64_t i = 0; i < n; ++i) indices[i] = position(items[static_cast<size_t>(i)]);
-  if (values)
-    for (int64_t i = 0; i < n; ++i) static_cast<T*>(values)[i] = x[indices[i] * stride];
+  if (!values) return;
+  by_size(item_size(x.type), [&](auto unit) {
+    using U = decltype(unit);
+    for (int64_t i = 0; i < n; ++i) static_cast<U*>(values)[i] = static_cast<const U*>(x.data)[indices[i] * x.stride];
+  });
 }
 
-// The first k in order: candidates are what beats the k-th of those so far, sorted out whenever there are too many.
-template <class T>
-void few_of_many(SortScratch& scratch, const T* x, int64_t n, int64_t stride, int64_t k, bool descending, void* values, int64_t* indices) {
-  constexpr int64_t kRun = 64;
-  auto& best = scratch.wide;
+void keep_least(const uint32_t* keys, int64_t first, int64_t n, uint64_t* best, int64_t k) { keep_least_32(keys, first, n, best, k); }
+void keep_least(const uint64_t* keys, int64_t first, int64_t n, WideKey* best, int64_t k) { keep_least_64(keys, first, n, best, k); }
+
+// The first k in order, of 0 < k <= n.
+template <class K, class Make, class Items>
+void few_of_many(const Row& x, int64_t k, bool descending, const Make& make, Items& best) {
   best.clear();
-  Key<T> limit = ~Key<T>(0);
-  const size_t most = static_cast<size_t>(4 * k + kRun);
-  Key<T> keys[kRun];
-  for (int64_t i = 0; i < n; i += kRun) {
-    const int64_t m = std::min(kRun, n - i);
-    bool any = false;
-    for (int64_t j = 0; j < m; ++j) {
-      keys[j] = key_of(x[(i + j) * stride], descending);
-      any |= keys[j] <= limit;
-    }
-    if (!any) continue;
-    for (int64_t j = 0; j < m; ++j)
-      if (keys[j] <= limit) best.push_back({keys[j], static_cast<uint64_t>(i + j)});
-    if (best.size() < most) continue;
-    std::nth_element(best.begin(), best.begin() + (k - 1), best.end());
-    best.resize(static_cast<size_t>(k));
-    limit = static_cast<Key<T>>(best[static_cast<size_t>(k - 1)].key);
-  }
-  std::partial_sort(best.begin(), best.begin() + k, best.end());
-  write(x, stride, best, k, values, indices);
+  over_keys<K>(x, descending, [&](const K* keys, int64_t first, int64_t m) {
+    int64_t j = 0;
+    for (; j < m && static_cast<int64_t>(best.size()) < k; ++j) best.push_back(make(keys[j], first + j));
+    if (j > 0) std::sort(best.begin(), best.end());
+    if (j < m) keep_least(keys + j, first + j, m - j, best.data(), k);
+  });
 }
 
 }  // namespace
 
-void sort_row(SortScratch& scratch, const void* x, DType type, int64_t n, int64_t stride, bool descending, void* values, int64_t* indices) {
-  if (n == 0) return;
-  visit(type, [&](auto zero) {
-    using T = decltype(zero);
-    const T* v = static_cast<const T*>(x);
-    with_items(scratch, v, n, stride, descending, [&](auto& items, auto& other, int bits) {
-      sort_items(items, other, bits);
-      write(v, stride, items, n, values, indices);
-    });
+void sort_row(SortScratch& scratch, const Row& x, bool descending, void* values, int64_t* indices) {
+  if (x.n == 0) return;
+  with_items(scratch, x, [&]<class K>(K, auto make, auto& items, auto& other, int bits) {
+    all_items<K>(x, descending, make, items);
+    sort_items(items, other, bits);
+    write(x, items, x.n, values, indices);
   });
 }
 
-void top_row(SortScratch& scratch, const void* x, DType type, int64_t n, int64_t stride, int64_t k, bool largest, bool sorted, void* values,
-             int64_t* indices) {
+void top_row(SortScratch& scratch, const Row& x, int64_t k, bool largest, bool sorted, void* values, int64_t* indices) {
+  constexpr int64_t kFew = 64;
   if (k == 0) return;
-  visit(type, [&](auto zero) {
-    using T = decltype(zero);
-    const T* v = static_cast<const T*>(x);
-    if (k <= 64 && n >= 16 * k) return few_of_many(scratch, v, n, stride, k, largest, values, indices);
-    with_items(scratch, v, n, stride, largest, [&](auto& items, auto&, int) {
-      std::nth_element(items.begin(), items.begin() + (k - 1), items.end());  // leaves the k-th at k - 1
-      if (sorted) std::sort(items.begin(), items.begin() + k);
-      write(v, stride, items, k, values, indices);
-    });
+  with_items(scratch, x, [&]<class K, class Items>(K, auto make, Items& items, Items&, int) {
+    if constexpr (sizeof(items[0]) == 2 * sizeof(K))
+      if (k <= kFew && k <= x.n / 2) {
+        few_of_many<K>(x, k, largest, make, items);
+        return write(x, items, k, values, indices);
+      }
+    all_items<K>(x, largest, make, items);
+    std::nth_element(items.begin(), items.begin() + (k - 1), items.end());  // leaves the k-th at k - 1
+    if (sorted) std::sort(items.begin(), items.begin() + k);
+    write(x, items, k, values, indices);
   });
 }
 

@@ -9,27 +9,27 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/dtype.h"
+#include "ops/sort/runs.h"
 
 namespace fl::kernels {
 
-struct WideKey {  // a 64-bit key with its position
-  uint64_t key, at;
-  bool operator<(const WideKey& o) const { return key < o.key || (key == o.key && at < o.at); }
-};
 // Buffers that one thread uses for all its rows.
 struct SortScratch {
   std::vector<uint64_t> packed, packed_other;
   std::vector<WideKey> wide, wide_other;
 };
 
-// Order of the n elements at x, x + stride, ... : indices[i] is the position of the i-th smallest (largest),
-// and values[i] that element (contiguous; null if not wanted).
-void sort_row(SortScratch& scratch, const void* x, DType type, int64_t n, int64_t stride, bool descending, void* values,
-              int64_t* indices);
+struct Row {  // n elements, `stride` apart
+  const void* data;
+  DType type;
+  int64_t n, stride;
+};
+
+// Order of a row: indices[i] is the position of the i-th smallest (largest), and values[i] that element
+// (contiguous; null if not wanted).
+void sort_row(SortScratch& scratch, const Row& x, bool descending, void* values, int64_t* indices);
 
 // The k smallest (largest) only, in order if `sorted`; if not, the k-th stands last.
-void top_row(SortScratch& scratch, const void* x, DType type, int64_t n, int64_t stride, int64_t k, bool largest,
-             bool sorted, void* values, int64_t* indices);
+void top_row(SortScratch& scratch, const Row& x, int64_t k, bool largest, bool sorted, void* values, int64_t* indices);
 
 }  // namespace fl::kernels

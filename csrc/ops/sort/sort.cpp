@@ -49,19 +49,19 @@ void over_lines(const Tensor& x, int64_t dim, int64_t k, const Tensor* values, c
 void sort(const Tensor& x, int64_t dim, bool descending, bool, const Tensor& values, const Tensor& indices) {
   const int64_t n = lines_of(x, dim).n;
   over_lines(x, dim, n, &values, indices, [&](Scratch& scratch, const char* row, int64_t stride, char* v, int64_t* at) {
-    sort_row(scratch.sort, row, x.dtype(), n, stride, descending, v, at);
+    sort_row(scratch.sort, {row, x.dtype(), n, stride}, descending, v, at);
   });
 }
 void argsort(const Tensor& x, int64_t dim, bool descending, bool, const Tensor& y) {
   const int64_t n = lines_of(x, dim).n;
   over_lines(x, dim, n, nullptr, y, [&](Scratch& scratch, const char* row, int64_t stride, char*, int64_t* at) {
-    sort_row(scratch.sort, row, x.dtype(), n, stride, descending, nullptr, at);
+    sort_row(scratch.sort, {row, x.dtype(), n, stride}, descending, nullptr, at);
   });
 }
 void topk(const Tensor& x, int64_t k, int64_t dim, bool largest, bool sorted, const Tensor& values, const Tensor& indices) {
   const int64_t n = lines_of(x, dim).n;
   over_lines(x, dim, k, &values, indices, [&](Scratch& scratch, const char* row, int64_t stride, char* v, int64_t* at) {
-    top_row(scratch.sort, row, x.dtype(), n, stride, k, largest, sorted, v, at);
+    top_row(scratch.sort, {row, x.dtype(), n, stride}, k, largest, sorted, v, at);
   });
 }
 
@@ -73,7 +73,7 @@ void ranked(Scratch& scratch, const Tensor& x, const char* row, int64_t n, int64
   auto& order = scratch.order;
   values.resize(static_cast<size_t>(rank + 1) * x.item_bytes());
   order.resize(static_cast<size_t>(rank + 1));
-  top_row(scratch.sort, row, x.dtype(), n, stride, rank + 1, false, false, values.data(), order.data());
+  top_row(scratch.sort, {row, x.dtype(), n, stride}, rank + 1, false, false, values.data(), order.data());
   std::memcpy(v, values.data() + static_cast<size_t>(rank) * x.item_bytes(), x.item_bytes());
   *at = order[static_cast<size_t>(rank)];
 }
@@ -128,7 +128,7 @@ void mode(const Tensor& x, int64_t dim, bool, const Tensor& values, const Tensor
     auto& order = scratch.order;
     sorted.resize(static_cast<size_t>(n * item));
     order.resize(static_cast<size_t>(n));
-    sort_row(scratch.sort, row, x.dtype(), n, stride, false, sorted.data(), order.data());
+    sort_row(scratch.sort, {row, x.dtype(), n, stride}, false, sorted.data(), order.data());
     int64_t best = 0, best_count = 0;
     visit(x.dtype(), [&](auto zero) {
       using T = decltype(zero);

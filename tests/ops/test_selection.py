@@ -1,0 +1,199 @@
+"""topk by runs of keys, and gather, scatter_add and bounds of indices: every element type, ties, NaN and odd shapes."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from support.compare import NUMPY_TYPES, array, bits
+
+import flambeau as fl
+
+NAN, INF = math.nan, math.inf
+TYPES = ["uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"]
+
+
+def few_values(dtype, *shape, seed=0):
+    """Small integers with many ties, all exact in every type."""
+    low = 0 if dtype == "uint8" else -9
+    return fl.tensor(np.random.default_rng(seed).integers(low, 20, shape)).to(getattr(fl, dtype))
+
+
+def first_k(values, k, largest):
+    """Positions of the k largest (smallest) of a row: NaN is the largest, equal ones keep their order."""
+    order = sorted(range(len(values)), key=lambda i: (math.isnan(values[i]), 0 if math.isnan(values[i]) else values[i]))
+    if largest:  # stable in this direction too
+        order = sorted(range(len(values)), key=lambda i: (not math.isnan(values[i]), 0 if math.isnan(values[i]) else -values[i]))
+    return order[:k]
+
+
+# ---------------------------------------------------------------- topk
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize(("n", "k"), [(10, 1), (10, 5), (16, 8), (17, 3), (1100, 5), (1100, 64), (200, 65), (2500, 40)])
+def test_topk_takes_the_first_of_equal_elements(dtype, largest, n, k):
+    x = few_values(dtype, 3, n, seed=n)
+    values, indices = x.topk(k, 1, largest=largest)
+    for row, got in zip(array(x).tolist(), indices.tolist(), strict=True):
+        assert got == first_k(row, k, largest)
+    assert bits(values) == bits(x.gather(1, indices))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("n", [8, 64, 1200])
+def test_topk_counts_nan_as_largest_and_both_zeros_as_equal(dtype, largest, n):
+    x = few_values(dtype, 1, n).flatten()
+    for at, special in enumerate([-0.0, NAN, INF, 0.0, -INF, NAN]):
+        x[at * n // 6] = special
+    k = min(n // 2, 30)
+    values, indices = x.topk(k, largest=largest)
+    assert indices.tolist() == first_k(array(x).tolist(), k, largest)
+    assert bits(values) == bits(x[indices])
+
+
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("value", [NAN, INF, -INF, 0.0])
+def test_topk_of_one_value_is_the_front_of_the_row(value, largest):
+    x = fl.full((300,), value)
+    values, indices = x.topk(7, largest=largest)
+    assert indices.tolist() == list(range(7)) and bits(values) == bits(x[:7])
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("dtype", ["int64", "float32"])
+def test_topk_of_rows_in_order(order, dtype):
+    x = (fl.arange(5000) * order).to(getattr(fl, dtype))
+    assert x.topk(9).indices.tolist() == (list(range(4999, 4990, -1)) if order > 0 else list(range(9)))
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2, -1])
+@pytest.mark.parametrize("sorted", [True, False])
+def test_topk_along_any_axis_of_any_strides(dim, sorted):
+    x = few_values("float32", 40, 33, 50).transpose(0, 1)[:, ::2]
+    values, indices = x.topk(6, dim, sorted=sorted)
+    expected = -np.sort(-array(x), dim).take(range(6), dim)
+    assert bits(x.gather(dim, indices)) == bits(values)
+    assert np.array_equal(-np.sort(-array(values), dim), expected)
+    if sorted:
+        assert np.array_equal(array(values), expected)
+
+
+def test_topk_of_nothing():
+    values, indices = fl.zeros(0, 5).topk(2)
+    assert values.shape == indices.shape == (0, 2)
+    assert fl.zeros(3, 5).topk(0).values.shape == (3, 0)
+    assert fl.tensor(2.0).topk(1).indices.item() == 0
+
+
+@pytest.mark.parametrize("dtype", ["int64", "float64"])
+def test_topk_tells_apart_what_32_bits_do_not(dtype):
+    x = (fl.arange(100) % 7 + 2**40).to(getattr(fl, dtype))
+    assert x.topk(3).indices.tolist() == [6, 13, 20]
+
+
+# ---------------------------------------------------------------- gather and scatter_add
+
+SHAPES = [((7,), (4,), 0), ((5, 6), (5, 6), 0), ((5, 6), (3, 9), 1), ((4, 5, 6), (4, 8, 3), 1), ((4, 5, 6), (2, 5, 6), 2), ((40, 700), (40, 700), 1)]
+
+
+def a_case(dtype, shape, index_shape, dim, index_dtype="int64"):
+    x, src = few_values(dtype, *shape), few_values(dtype, *index_shape, seed=1)
+    index = fl.tensor(np.random.default_rng(2).integers(0, shape[dim], index_shape)).to(getattr(fl, index_dtype))
+    return x, src, index
+
+
+def places(index, dim):
+    """(position in index, position in x) of every element, in order."""
+    for at in itertools.product(*map(range, index.shape)):
+        to = list(at)
+        to[dim] = index[at]
+        yield at, tuple(to)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize(("shape", "index_shape", "dim"), SHAPES)
+def test_gather_and_scatter_add_go_where_the_index_says(dtype, shape, index_shape, dim):
+    x, src, index = a_case(dtype, shape, index_shape, dim)
+    at = index.numpy()
+    picked, summed = array(src).copy(), array(x).astype(np.float64 if "float" in dtype else NUMPY_TYPES[dtype])
+    for i, to in places(at, dim):
+        picked[i] = array(x)[to] if x.numel() < 1000 else picked[i]
+    if x.numel() < 1000:
+        assert np.array_equal(array(x.gather(dim, index)), picked)
+    else:
+        assert np.array_equal(array(x.gather(dim, index)), np.take_along_axis(array(x), at, dim))
+    source = array(src)
+    for i, to in places(at, dim):
+        summed[to] += source[i]
+    assert np.array_equal(array(x.scatter_add(dim, index, src)).astype(summed.dtype), summed)
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_scatter_add_adds_every_duplicate(dim):
+    x = fl.zeros(6, 5)
+    index = fl.full((6, 5), 2)
+    y = x.scatter_add(dim, index, fl.ones(6, 5))
+    assert y.sum(1 - dim).tolist() == [(30.0 if i == 2 else 0.0) for i in range(x.shape[dim])]
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_gather_and_scatter_add_of_strided_operands(dim):
+    x, src = fl.arange(20.0).reshape(4, 5).t(), fl.arange(40.0).reshape(5, 8)[:, ::2]
+    index = (fl.arange(20).reshape(4, 5) % 4).t()
+    assert bits(x.gather(dim, index)) == bits(x.contiguous().gather(dim, index.contiguous()))
+    assert bits(x.scatter_add(dim, index, src)) == bits(x.contiguous().scatter_add(dim, index.contiguous(), src.contiguous()))
+
+
+@pytest.mark.parametrize("name", ["gather", "scatter_add", "index_select", "scatter_add_"])
+@pytest.mark.parametrize("bad", [-1, 5, 2**40, -(2**62)])
+@pytest.mark.parametrize("n", [3, 70000])
+def test_an_index_outside_is_refused_before_anything_changes(name, bad, n):
+    x = fl.zeros(2, 5)
+    index = fl.zeros(2, n, dtype=fl.int64)
+    index[1, n - 2] = bad
+    call = {
+        "gather": lambda: x.gather(1, index),
+        "index_select": lambda: x.index_select(1, index[1]),
+        "scatter_add": lambda: x.scatter_add(1, index, fl.ones(2, n)),
+        "scatter_add_": lambda: x.scatter_add_(1, index, fl.ones(2, n)),
+    }[name]
+    with pytest.raises(IndexError, match=f"index {bad} is out of range for axis 1 with size 5"):
+        call()
+    assert x.count_nonzero().item() == 0
+
+
+@pytest.mark.parametrize("view", [lambda i: i.t(), lambda i: i[:, ::3], lambda i: i[::2], lambda i: i[:1].expand(4, 9)], ids=["t", "step", "rows", "expand"])
+def test_strided_indices_are_checked_where_they_are(view):
+    index = fl.zeros(6, 9, dtype=fl.int64)
+    fl.zeros(6, 9)[view(index)]
+    view(index)[0, 0] = 6
+    with pytest.raises(IndexError, match="index 6 is out of range for axis 0 with size 6"):
+        fl.zeros(6, 9)[view(index)]
+
+
+def test_elements_between_the_indices_do_not_count():
+    index = fl.full((4, 6), 99)
+    index[:, ::2] = 1
+    assert fl.arange(3.0)[index[:, ::2]].tolist() == [[1.0] * 3] * 4
+
+
+def test_no_indices_are_no_error():
+    empty = fl.zeros(0, 4, dtype=fl.int64)
+    assert fl.zeros(3, 4).gather(0, empty).shape == (0, 4)
+    assert fl.ones(3, 4).scatter_add(0, empty, fl.zeros(0, 4)).tolist() == [[1.0] * 4] * 3
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "int32", "int64"])
+def test_bincount_refuses_what_is_negative_in_any_type(dtype):
+    x = fl.arange(100).to(getattr(fl, dtype))
+    assert fl.bincount(x).tolist() == [1] * 100
+    if dtype == "uint8":
+        return
+    x[97] = -3
+    with pytest.raises(ValueError, match="x holds -3; expected no negative numbers"):
+        fl.bincount(x)
