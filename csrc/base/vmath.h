@@ -36,6 +36,7 @@ constexpr T kInf = std::numeric_limits<T>::infinity();
 template <class T>
 constexpr T kNaN = std::numeric_limits<T>::quiet_NaN();
 constexpr double kPi = 3.14159265358979323846;
+constexpr long double kPiLong = 3.14159265358979323846L;
 
 template <class To, class From>
 FL_VM constexpr To bits(From v) {
@@ -824,7 +825,7 @@ inline double digamma(double x) {
   if (x < 0) {
     const double whole = round(x);
     if (whole == x) return kNaN<double>;
-    shift = -kPi / std::tan(kPi * (x - whole));
+    shift = static_cast<double>(-kPiLong / std::tan(kPiLong * (x - whole)));
     x = 1 - x;
   }
   if (x >= 10) {
@@ -857,8 +858,8 @@ inline double trigamma(double x) {
   double sign = 1, shift = 0;
   if (x < 0) {
     sign = -1;
-    const double s = sin_pi(x);
-    shift = -(kPi * kPi) / (s * s);
+    const long double s = std::sin(kPiLong * (x - round(x))), t = kPiLong / s;
+    shift = static_cast<double>(-t * t);
     x = 1 - x;
   }
   const int n = x < 10 ? static_cast<int>(std::ceil(10 - x)) : 0;
