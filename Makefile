@@ -4,6 +4,7 @@
 #   make demo      train a small network on handwritten digits
 #   make test      build, then the whole test suite
 #   make dev       editable build; run it again after a change of C++ or of the op table
+#   make variants  parts of the suite as on other machines: AVX2 alone, no AVX, eight threads, one, no deferred layout
 #   make parity    compare with PyTorch, which is installed apart from everything else
 #   make bench     benchmarks
 #   make lint      style, layers, types        make stubs     write src/flambeau/_C.pyi again
@@ -44,7 +45,7 @@ endif
 CXX_SOURCES := CMakeLists.txt $(shell find csrc ops cmake tools/opgen -type f -not -name '*.pyc' -not -path 'csrc/tests/*') \
                src/flambeau/_tensor.pyi.in
 
-.PHONY: demo test dev parity bench lint types stubs asan tsan wheel clean help
+.PHONY: demo test variants dev parity bench lint types stubs asan tsan wheel clean help
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
@@ -81,6 +82,15 @@ demo: $(VENV)/.built
 
 test: $(VENV)/.built
 	$(PY) -m pytest $(TESTS) --ignore=tests/parity $(PYTEST_ARGS)
+
+# What a processor, a number of threads or a layout could change. The build has all instruction sets (ISAS=auto).
+VARIANT_TESTS ?= tests/core tests/nn tests/ops tests/autograd tests/amp tests/optim
+
+variants: $(VENV)/.built
+	FLAMBEAU_ISA=v3 ONEDNN_MAX_CPU_ISA=AVX2 FLAMBEAU_NUM_THREADS=8 FLAMBEAU_OVERSUBSCRIBE=1 \
+	  $(PY) -m pytest $(VARIANT_TESTS) $(PYTEST_ARGS)
+	FLAMBEAU_ISA=base ONEDNN_MAX_CPU_ISA=SSE41 FLAMBEAU_NUM_THREADS=1 FLAMBEAU_LAYOUT=plain \
+	  $(PY) -m pytest $(VARIANT_TESTS) $(PYTEST_ARGS)
 
 # ---- comparisons
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "autograd/meta.h"
-#include "engine/var.h"
 #include "storage/allocator.h"
 
 namespace fl::profile {
@@ -22,6 +21,7 @@ int64_t bytes_of(const Tensor& x) {
 TensorEvent::~TensorEvent() {
   if (failed_) called();
   measured_.allocated = allocated_now();
+  if (!measured_.dtype) measured_.dtype = input_dtype_;
   if (kind_ == Kind::Op && views_ && storages_ > 0 && !failed_) measured_.in_bytes = 0;  // a view moves nothing
   end(handle_, measured_, failed_);
 }
@@ -35,6 +35,7 @@ void TensorEvent::input(const Tensor& x) {
     if (x.defined()) shapes_.insert(shapes_.end(), x.sizes().begin(), x.sizes().end());
   }
   if (!x.defined()) return;
+  if (!input_dtype_) input_dtype_ = static_cast<uint8_t>(1 + static_cast<int>(x.dtype()));
   measured_.in_bytes += bytes_of(x);
   if (storages_ < 4) storage_[storages_++] = &x.storage();
 }
@@ -52,13 +53,13 @@ void TensorEvent::input(TensorList xs) {
 
 void TensorEvent::begin() {
   first_sequence_ = next_sequence();
-  // Backward works without the GIL, and what runs in it has no line but its forward op's.
-  const uint32_t source = options().source && kind_ != Kind::Backward && current_source ? current_source() : 0;
-  handle_ = profile::begin(kind_, name_, source, allocated_now(), shapes_.empty() ? nullptr : &shapes_);
+  // Backward works without the GIL, and what runs in it has no calls but its forward op's.
+  handle_ = profile::begin(kind_, name_, kind_ == Kind::Backward ? 0 : stack_now(), allocated_now(), shapes_.empty() ? nullptr : &shapes_);
 }
 
 void TensorEvent::output(const Tensor& y) {
   if (!y.defined()) return;
+  if (!measured_.dtype) measured_.dtype = static_cast<uint8_t>(1 + static_cast<int>(y.dtype()));
   const bool seen = std::find(storage_, storage_ + storages_, &y.storage()) != storage_ + storages_;
   const size_t length = std::char_traits<char>::length(name_);
   const bool written = length > 1 && name_[length - 1] == '_';

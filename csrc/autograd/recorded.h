@@ -49,6 +49,7 @@ class TensorEvent {
   Event measured_;
   bool failed_ = true, views_ = true;
   int storages_ = 0;
+  uint8_t input_dtype_ = 0;
   const Storage* storage_[4];
   uint64_t first_sequence_ = 0;
   std::vector<int64_t> shapes_;

@@ -49,12 +49,15 @@ int find_count() {
   } else {
     how << ", no cgroup quota";
   }
+  const char* over = std::getenv("FLAMBEAU_OVERSUBSCRIBE");
   for (const char* name : {"FLAMBEAU_NUM_THREADS", "OMP_NUM_THREADS"}) {
     const char* value = std::getenv(name);
     const int asked = value ? std::atoi(value) : 0;
     if (asked > 0) {
       how << ", " << name << "=" << asked;
-      n = std::min(n, asked);
+      const bool beyond = over && std::atoi(over) > 0 && name[0] == 'F';
+      if (beyond) how << " though it may be more (FLAMBEAU_OVERSUBSCRIBE)";
+      n = beyond ? asked : std::min(n, asked);
       break;
     }
   }
@@ -104,13 +107,16 @@ namespace detail {
 
 void parallel_run(int64_t begin, int64_t end, int64_t grain, RangeFn fn, void* context) {
   const int64_t total = end - begin;
-  const int64_t ranges = std::min<int64_t>(num_threads(), (total + grain - 1) / grain);
+  const int threads = num_threads();
+  const int64_t ranges = std::min<int64_t>(threads, (total + grain - 1) / grain);
   if (ranges <= 1 || omp_in_parallel()) {
     fn(context, begin, end);
     return;
   }
   std::exception_ptr failure;
-#pragma omp parallel for num_threads(static_cast<int>(ranges)) schedule(static, 1)
+  // All threads, also where there are fewer ranges: libgomp ends the threads that a smaller team leaves out, and the
+  // next larger one would have to start them again.
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
   for (int64_t r = 0; r < ranges; ++r) {
     try {
       const int64_t b = begin + total * r / ranges, e = begin + total * (r + 1) / ranges;

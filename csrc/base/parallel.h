@@ -1,6 +1,8 @@
 // One OpenMP pool, shared with oneDNN, and how many threads it has.
 //
-// Count = min(affinity, floor(cgroup quota), FLAMBEAU_NUM_THREADS or OMP_NUM_THREADS), at least 1.
+// Count = min(affinity, floor(cgroup quota), FLAMBEAU_NUM_THREADS or OMP_NUM_THREADS), at least 1. With
+// FLAMBEAU_OVERSUBSCRIBE=1 it is FLAMBEAU_NUM_THREADS even where there are fewer processors, as after
+// set_num_threads(): that is for tests of what many threads do.
 // See Note [Fork safety] in parallel.cpp.
 #pragma once
 

@@ -10,6 +10,7 @@
 namespace fl::profile {
 
 constinit std::atomic<bool> recording{false};
+uint32_t (*current_stack)() = nullptr;
 
 namespace {
 
@@ -26,7 +27,7 @@ struct Buffer {
 
 std::mutex mutex;  // guards what follows, and comes before a buffer's
 std::vector<std::shared_ptr<Buffer>> buffers;
-std::atomic<int> wishes{0};  // bits: shapes, memory, source
+std::atomic<int> wishes{0};  // bits: shapes, memory, stack
 std::atomic<uint64_t> number{0};
 std::atomic<int64_t> count{0}, lost{0}, limit{0};
 
@@ -68,7 +69,7 @@ void clear() {
 
 void start(const Options& options) {
   clear();
-  wishes = (options.shapes ? 1 : 0) | (options.memory ? 2 : 0) | (options.source ? 4 : 0);
+  wishes = (options.shapes ? 1 : 0) | (options.memory ? 2 : 0) | (options.stack ? 4 : 0);
   limit = options.limit;
   recording = true;
 }
@@ -83,7 +84,7 @@ const char* interned(std::string_view name) {
   return names->emplace(name).first->c_str();
 }
 
-Handle begin(Kind kind, const char* name, uint32_t source, int64_t allocated, const std::vector<int64_t>* shapes) {
+Handle begin(Kind kind, const char* name, uint32_t stack, int64_t allocated, const std::vector<int64_t>* shapes) {
   Buffer& b = buffer();
   const uint64_t current = number.load(std::memory_order_acquire);
   if (b.recording != current) {  // only this thread makes it current
@@ -113,7 +114,7 @@ Handle begin(Kind kind, const char* name, uint32_t source, int64_t allocated, co
   e.parent = b.open;
   e.depth = depth;
   e.backward = b.backward;
-  e.source = source;
+  e.stack = stack;
   e.allocated_before = allocated;
   if (shapes && b.shapes.size() < UINT32_MAX - shapes->size()) {
     e.shapes = static_cast<uint32_t>(b.shapes.size() + 1);
@@ -130,11 +131,19 @@ void end(const Handle& h, const Event& measured, bool failed) {
   Buffer& b = *own;
   std::lock_guard lock(b.mutex);
   if (b.recording != h.recording) return;
+  if (h.index < 0) {
+    b.backward = h.backward;
+    if (b.depth > 0) --b.depth;
+    return;
+  }
+  const auto event = [&](int64_t i) -> Event& { return b.events[static_cast<size_t>(i)]; };
+  int64_t at = b.open;
+  while (at > h.index) at = event(at).parent;
+  if (at != h.index) return;  // ended with an outer one
+  for (at = b.open; at != h.index; at = event(at).parent) event(at).end_ns = now;
+  Event& e = event(h.index);
   b.open = h.parent;
   b.backward = h.backward;
-  if (b.depth > 0) --b.depth;
-  if (h.index < 0 || h.index >= static_cast<int64_t>(b.events.size())) return;
-  Event& e = b.events[static_cast<size_t>(h.index)];
   b.depth = e.depth;
   e.end_ns = now;
   e.in_bytes = measured.in_bytes;
@@ -144,6 +153,7 @@ void end(const Handle& h, const Event& measured, bool failed) {
   e.sequence = measured.sequence;
   e.allocated = measured.allocated;
   e.failed = failed;
+  e.dtype = measured.dtype;
 }
 
 std::vector<ThreadEvents> collect() {

@@ -7,6 +7,8 @@
 // begins, so that a parent always stands before its children, and gets its end later. The number of events of a
 // recording is bounded; what goes beyond is counted as dropped, and its children hang from the nearest event
 // that was kept. A recording has a number: what began in an earlier one finds another number and is left alone.
+// Events of a thread nest: one that is ended takes what is still open inside of it along, since Python may leave
+// ranges in another order than it entered them.
 #pragma once
 
 #include <atomic>
@@ -22,7 +24,7 @@ enum class Kind : uint8_t { Op, Backward, Optimizer, Range, Module };
 
 struct Options {
   int64_t limit = 1'000'000;  // events, of all threads together
-  bool shapes = false, memory = false, source = false;
+  bool shapes = false, memory = false, stack = false;
 };
 
 // Python reads these as bytes: EVENT in src/flambeau/profiler/_events.py is the same list.
@@ -36,10 +38,11 @@ struct Event {
   int64_t allocated_before = -1, allocated = -1;  // by the allocator; -1: not asked for
   int64_t parent = -1;         // index in the same buffer
   uint32_t shapes = 0;         // 1 + where the shapes begin; 0: none
-  uint32_t source = 0;         // line of the user's program
+  uint32_t stack = 0;          // of Python calls, a number of the bindings'; 0: none
   int32_t depth = 0;
   Kind kind = Kind::Op;
-  bool backward = false, failed = false, reserved = false;
+  bool backward = false, failed = false;
+  uint8_t dtype = 0;           // 1 + the element type that was computed in; 0: none
 };
 static_assert(sizeof(Event) == 104);
 
@@ -54,6 +57,10 @@ void clear();
 int64_t dropped();
 int64_t now_ns();
 
+// Set by the bindings: the number of the Python calls that run, for events of recordings that want it.
+extern uint32_t (*current_stack)();
+inline uint32_t stack_now() { return options().stack && current_stack ? current_stack() : 0; }
+
 // Text that lives as long as the program.
 const char* interned(std::string_view name);
 
@@ -64,7 +71,7 @@ struct Handle {
   int64_t parent = -1;        // what was open before
   bool open = false, backward = false;
 };
-Handle begin(Kind kind, const char* name, uint32_t source = 0, int64_t allocated = -1, const std::vector<int64_t>* shapes = nullptr);
+Handle begin(Kind kind, const char* name, uint32_t stack = 0, int64_t allocated = -1, const std::vector<int64_t>* shapes = nullptr);
 void end(const Handle& handle, const Event& measured, bool failed);
 
 struct ThreadEvents {

@@ -8,9 +8,9 @@
 //                          which makes them nearly correctly rounded; the double versions are libm's
 //   not vectorised         lgamma digamma erfinv i0 fmod remainder nextafter, integer division
 //
-// Errors stay below 4 ulp of the result, denormals included, where a function says nothing else.
-// Reduced accuracy: sin, cos and tan of floats above 2^30 in magnitude (2^20 on processors without FMA);
-// beyond 2^45 the angle counts as 0, so that the result is at least bounded.
+// Errors stay below 4 ulp of the result, denormals included, where a function says nothing else;
+// benchmarks/accuracy.py measures them and tests/ops/test_accuracy.py holds them. sin, cos and tan of floats are right for near angles alone
+// (far_angle): the ops take others to libm (`rare` in the op table).
 //
 // Conditions are single comparisons wherever possible: GCC does not vectorise a loop in which a bool made
 // of several others selects a value.
@@ -36,6 +36,7 @@ constexpr T kInf = std::numeric_limits<T>::infinity();
 template <class T>
 constexpr T kNaN = std::numeric_limits<T>::quiet_NaN();
 constexpr double kPi = 3.14159265358979323846;
+constexpr long double kPiLong = 3.14159265358979323846L;
 
 template <class To, class From>
 FL_VM constexpr To bits(From v) {
@@ -191,15 +192,25 @@ FL_VM Pow2<double> pow2_factors(int64_t k) {  // AVX2 has no arithmetic shift of
   const uint64_t biased = static_cast<uint64_t>(k + 4096), h = biased >> 1;
   return {bits<double>((h - 2048 + 1023) << 52), bits<double>((biased - h - 2048 + 1023) << 52)};
 }
+// e^x as m times a power of two, so that a factor which m gets first saves the bits that a denormal would lose.
 template <class T>
-FL_VM T exp(T x) {
-  constexpr T low = sizeof(T) == 4 ? T(-104) : T(-746), high = sizeof(T) == 4 ? T(89) : T(710);
+struct ScaledExp {
+  T m, power;
+};
+template <class T>
+FL_VM ScaledExp<T> scaled_exp(T x) {
+  constexpr T low = sizeof(T) == 4 ? T(-176) : T(-1418), high = sizeof(T) == 4 ? T(89) : T(710);  // both factors of e^low are 0
   T c = x < low ? low : x;
   c = c > high ? high : c;
   const auto [k, r] = reduce_ln2(c);
   const auto [a, b] = pow2_factors(k);
   const T p = T(1) + (r + r * r * exp_tail(r));
-  return (p * a) * b;
+  return {p * a, b};
+}
+template <class T>
+FL_VM T exp(T x) {
+  const auto [m, power] = scaled_exp(x);
+  return m * power;
 }
 template <class T>
 FL_VM T exp2(T x) {
@@ -239,6 +250,19 @@ template <class T>
 FL_VM T sigmoid(T x) {
   const T e = exp(-abs(x));
   return (x < 0 ? e : T(1)) / (T(1) + e);
+}
+template <class T>
+FL_VM T silu(T x) {
+  const auto [m, power] = scaled_exp(-abs(x));
+  return (x < 0 ? x * m * power : x) / (T(1) + m * power);
+}
+// x tanh(log(1 + e)) = x n / (n + 2) with e = e^x and n = e (e + 2).
+template <class T>
+FL_VM T mish(T x) {
+  constexpr T high = sizeof(T) == 4 ? T(20) : T(40);  // n / (n + 2) = 1
+  const auto [m, power] = scaled_exp(x > high ? high : x);
+  const T e = m * power, q = (e + T(2)) / (e * (e + T(2)) + T(2));
+  return x > 0 ? x * (e * q) : x * m * q * power;
 }
 
 // ---- log ----------------------------------------------------------------------------------------------
@@ -308,8 +332,14 @@ FL_VM T log1p(T x) {
   c = u < kInf<T> ? c : T(0);
   return x == 0 ? x : l + c;
 }
+// Near 1/2, where the logarithm has its zero, by log1p((2 x - 1) / (1 - x)), whose numerator is exact.
 template <class T>
-FL_VM T logit(T x) { return log(x / (T(1) - x)); }
+FL_VM T logit(T x) {
+  const T d = T(1) - x, t = (x + x - T(1)) / d, v = T(1) + t;
+  const bool near = abs(x - T(0.5)) < T(0.25);
+  const T c = near ? (t - (v - T(1))) / v : T(0);
+  return log(near ? v : x / d) + c;
+}
 // log(1 + e^x)
 template <class T>
 FL_VM T log1p_exp(T x) { return (x > 0 ? x : T(0)) + log1p(exp(-abs(x))); }
@@ -424,13 +454,28 @@ inline float erfinv(float x) { return static_cast<float>(erfinv(static_cast<doub
 // ---- trigonometry ---------------------------------------------------------------------------------------
 //
 // Floats in double lanes: x = q pi/2 + r by a three-part pi/2, then both polynomials and a choice by q.
+// The first product with q must be exact, which bounds x.
+
+template <class T>
+FL_VM bool far_angle(T x) {
+#if defined(__FMA__)
+  constexpr T limit = T(0x1p45);
+#else
+  constexpr T limit = T(0x1p20);
+#endif
+  return sizeof(T) == 4 && abs(x) > limit;
+}
+inline float far_sin(float x) { return static_cast<float>(std::sin(static_cast<double>(x))); }
+inline float far_cos(float x) { return static_cast<float>(std::cos(static_cast<double>(x))); }
+inline float far_tan(float x) { return static_cast<float>(std::tan(static_cast<double>(x))); }
+inline double far_sin(double x) { return std::sin(x); }
+inline double far_cos(double x) { return std::cos(x); }
+inline double far_tan(double x) { return std::tan(x); }
 
 struct SinCos {
   double sin, cos;
 };
-FL_VM SinCos sincos_lane(double angle) {
-  const double size = abs(angle);
-  const double x = (size > 0x1p45) & (size < kInf<double>) ? 0.0 : angle;
+FL_VM SinCos sincos_lane(double x) {
   constexpr double magic = 6755399441055744.0;
   const double t = x * 0.63661977236758134308 + magic;
   const double q = t - magic;
@@ -458,13 +503,39 @@ FL_VM float tan(float x) {
 inline double sin(double x) { return std::sin(x); }
 inline double cos(double x) { return std::cos(x); }
 inline double tan(double x) { return std::tan(x); }
+// x as a whole number and a rest of at most 1/2, which is exact, so that no x is too large below; and -1 where the
+// whole number is odd, else 1.
+struct HalfTurns {
+  double rest, sign;
+};
+FL_VM HalfTurns half_turns(double x) {
+  const double whole = round(x), odd = whole - 2.0 * round(0.5 * whole);
+  return {x - whole, 1.0 - 2.0 * odd * odd};
+}
+FL_VM double sin_pi(float x) {
+  const auto [rest, sign] = half_turns(x);
+  return sign * sincos_lane(rest * kPi).sin;
+}
+FL_VM float cos_pi(float x) {
+  const auto [rest, sign] = half_turns(x);
+  return static_cast<float>(sign * sincos_lane(rest * kPi).cos);
+}
+inline double sin_pi(double x) {
+  const auto [rest, sign] = half_turns(x);
+  return sign * std::sin(rest * kPi);
+}
+inline double cos_pi(double x) {
+  const auto [rest, sign] = half_turns(x);
+  return sign * std::cos(rest * kPi);
+}
 // sin(pi x) / (pi x)
 FL_VM float sinc(float x) {
-  const double p = static_cast<double>(x) * kPi;
-  const float y = static_cast<float>(sincos_lane(p).sin / p);
+  const float y = static_cast<float>(sin_pi(x) / (static_cast<double>(x) * kPi));
   return x == 0 ? 1.0f : y;
 }
-inline double sinc(double x) { return x == 0 ? 1.0 : std::sin(kPi * x) / (kPi * x); }
+inline double sinc(double x) {  // x pi may overflow
+  return x == 0 ? 1.0 : sin_pi(x) / kPi / x;
+}
 
 // The angle of (x, y) for any signs, infinities not included.
 FL_VM double atan2_lane(double y, double x) {
@@ -777,58 +848,89 @@ inline double lgamma(double x) {
 #endif
 }
 inline float lgamma(float x) { return static_cast<float>(lgamma(static_cast<double>(x))); }
-// Recurrence up to x >= 10, then the asymptotic series; reflection below 0.
+// On [1, 2] (x - zero) P(2 x - 3), where zero = 1.46 is given in two parts; recurrence to there below 10, the
+// asymptotic series above; reflection below 0.
 inline double digamma(double x) {
   if (x == 0) return std::copysign(kInf<double>, -x);
   double shift = 0;
   if (x < 0) {
-    const double whole = std::trunc(x);
+    const double whole = round(x);
     if (whole == x) return kNaN<double>;
-    shift = -kPi / std::tan(kPi * (x - whole));
+    shift = static_cast<double>(-kPiLong / std::tan(kPiLong * (x - whole)));
     x = 1 - x;
   }
-  for (; x < 10; x += 1) shift -= 1 / x;
-  const double z = 1 / (x * x);
-  const double series = z * poly(z, 1.0 / 12, -1.0 / 120, 1.0 / 252, -1.0 / 240, 1.0 / 132, -691.0 / 32760, 1.0 / 12);
-  return shift + (x == kInf<double> ? x : std::log(x) - 0.5 / x - series);
+  if (x >= 10) {
+    const double z = 1 / (x * x);
+    const double series = z * poly(z, 1.0 / 12, -1.0 / 120, 1.0 / 252, -1.0 / 240, 1.0 / 132, -691.0 / 32760, 1.0 / 12);
+    return shift + (x == kInf<double> ? x : std::log(x) - 0.5 / x - series);
+  }
+  double steps = 0;  // the small terms first
+  while (x > 2) {
+    x -= 1;
+    steps += 1 / x;
+  }
+  if (x < 1) {
+    steps -= 1 / x;
+    x += 1;
+  }
+  const double p = poly(
+      2 * x - 3,
+      0.9510558760318328, -0.21181371064073024, 0.06013562106019684, -0.01855061538173984, 0.005936795278301761,
+      -0.001935066664735652, 0.0006368880303865817, -0.00021074841288961643, 6.995018825112794e-05,
+      -2.3258232466707952e-05, 7.741234508636364e-06, -2.578134894751126e-06, 8.589060721930695e-07,
+      -2.8620904099739414e-07, 9.543298288278275e-08, -3.181266980138485e-08, 1.0527692435026686e-08,
+      -3.5032218996509724e-09, 1.2469984616707403e-09, -4.197772636734229e-10, 8.734528429142953e-11,
+      -2.7468150389464952e-11, 2.918622732168261e-11, -1.0015117602062808e-11);
+  return shift + (steps + ((x - 1.4616321449683622) - 9.549995429965697e-17) * p);
 }
 inline float digamma(float x) { return static_cast<float>(digamma(static_cast<double>(x))); }
 // psi'(x), the derivative of digamma.
 inline double trigamma(double x) {
   double sign = 1, shift = 0;
-  if (x < 0.5) {
+  if (x < 0) {
     sign = -1;
-    const double s = std::sin(kPi * x);
-    shift = -(kPi * kPi) / (s * s);
+    const long double s = std::sin(kPiLong * (x - round(x))), t = kPiLong / s;
+    shift = static_cast<double>(-t * t);
     x = 1 - x;
   }
-  for (; x < 10; x += 1) shift += 1 / (x * x);
+  const int n = x < 10 ? static_cast<int>(std::ceil(10 - x)) : 0;
+  double steps = 0;
+  for (int k = n - 1; k >= 0; --k) steps += 1 / ((x + k) * (x + k));  // the small terms first
+  x += n;
   const double z = 1 / (x * x);
-  const double series = (1 + 0.5 / x + z * poly(z, 1.0 / 6, -1.0 / 30, 1.0 / 42, -1.0 / 30, 5.0 / 66)) / x;
-  return sign * (shift + series);
+  const double series =
+      (1 + 0.5 / x + z * poly(z, 1.0 / 6, -1.0 / 30, 1.0 / 42, -1.0 / 30, 5.0 / 66, -691.0 / 2730, 7.0 / 6, -3617.0 / 510, 43867.0 / 798)) / x;
+  return sign * (shift + (steps + series));
 }
 inline float trigamma(float x) { return static_cast<float>(trigamma(static_cast<double>(x))); }
-// Modified Bessel function of order n = 0 or 1 over e^|x|: its integral over a half circle by the
-// trapezium rule, which converges geometrically for periodic integrands.
-inline double bessel_ie(double x, int order) {
+// Modified Bessel function of order n = 0 or 1: the power series, whose terms are positive, below 20, then the
+// asymptotic one, whose smallest term is below 2^-53 from there on.
+inline double bessel_i(double x, int order) {
   const double a = std::fabs(x);
-  if (a > 500) {  // asymptotic series
-    const double m = order * 4, t = 1 / (8 * a);
-    const double s = 1 - (m - 1) * t * (1 - (m - 9) * t / 2 * (1 - (m - 25) * t / 3 * (1 - (m - 49) * t / 4)));
-    return (order && x < 0 ? -s : s) / std::sqrt(2 * kPi * a);
+  double y = 0;
+  if (a < 20) {
+    const long double z = 0.25L * a * a;  // a term has the errors of those before it
+    long double term = 1, sum = 1;
+    for (int k = 1; term > 0x1p-60L * sum; ++k) {
+      term *= z / (k * (k + order));
+      sum += term;
+    }
+    y = static_cast<double>(order ? 0.5L * a * sum : sum);
+  } else {
+    const double t = 1 / (8 * a), m = order * 4;
+    double term = 1, sum = 0;
+    for (int k = 1; k < 40 && std::fabs(term) > 0x1p-60; ++k) {
+      term *= ((2 * k - 1) * (2 * k - 1) - m) * t / k;
+      sum += term;
+    }
+    const double rest = (1 + sum) / std::sqrt(2 * kPi * a), half = std::exp(0.5 * a);
+    y = a < 700 ? std::exp(a) * rest : half * rest * half;  // e^a overflows earlier than the result
   }
-  const int steps = 24 + static_cast<int>(4.2 * std::sqrt(a) + 0.0 * a);
-  double sum = 0.5 * (1 + (order ? -1 : 1) * std::exp(-2 * a));
-  for (int j = 1; j < steps; ++j) {
-    const double c = std::cos(kPi * j / steps);
-    sum += std::exp(a * (c - 1)) * (order ? c : 1);
-  }
-  sum /= steps;
-  return order && x < 0 ? -sum : sum;
+  return order && x < 0 ? -y : y;
 }
-inline double i0(double x) { return bessel_ie(x, 0) * std::exp(std::fabs(x)); }
+inline double i0(double x) { return bessel_i(x, 0); }
 inline float i0(float x) { return static_cast<float>(i0(static_cast<double>(x))); }
-inline double i1(double x) { return bessel_ie(x, 1) * std::exp(std::fabs(x)); }
+inline double i1(double x) { return bessel_i(x, 1); }
 inline float i1(float x) { return static_cast<float>(i1(static_cast<double>(x))); }
 
 }  // namespace FL_ISA

@@ -65,29 +65,8 @@ bool is_own(PyFrameObject* frame) {
   return own;
 }
 
-// The innermost frame that is not the package's; the innermost where all are. A new reference.
-PyFrameObject* user_frame(PyFrameObject* innermost) {
-  Py_INCREF(innermost);
-  PyFrameObject* frame = innermost;
-  Py_INCREF(frame);
-  while (frame && is_own(frame)) {
-    PyFrameObject* back = PyFrame_GetBack(frame);
-    Py_DECREF(frame);
-    frame = back;
-  }
-  if (!frame) return innermost;
-  Py_DECREF(innermost);
-  return frame;
-}
-
-SourceId source_with_gil() {
-  PyFrameObject* frame = PyEval_GetFrame();  // borrowed
-  if (!frame) return 0;
-  nb::object kept;
-  if (profile::on() && profile::options().source) [[unlikely]] {
-    frame = user_frame(frame);
-    kept = nb::steal(reinterpret_cast<PyObject*>(frame));
-  }
+// The number of the place where a frame is; 0 when there are too many.
+SourceId place_of(PyFrameObject* frame) {
   PyObject* code = reinterpret_cast<PyObject*>(PyFrame_GetCode(frame));
 #if PY_VERSION_HEX >= 0x030B0000
   const int lasti = PyFrame_GetLasti(frame);
@@ -109,6 +88,55 @@ SourceId source_with_gil() {
   sources->ids[key] = id;
   return id;
 }
+
+SourceId source_with_gil() {
+  PyFrameObject* frame = PyEval_GetFrame();  // borrowed
+  return frame ? place_of(frame) : 0;
+}
+
+// The calls around the running line, without the package's own frames, for the profiler. Equal stacks have one
+// number: stacks are paths in a tree whose entries are a place and the stack that called it.
+struct StackTree {
+  struct Entry {
+    uint32_t caller = 0;
+    SourceId place = 0;
+  };
+  std::vector<Entry> entries{Entry{}};
+  std::unordered_map<uint64_t, uint32_t> ids;
+};
+StackTree* stacks = nullptr;
+constexpr size_t kMaxStacks = 1 << 20, kMaxStackDepth = 64;  // of deeper ones the innermost calls are kept
+thread_local uint32_t stack_before_release = 0;
+
+uint32_t stack_with_gil() {
+  SourceId places[kMaxStackDepth];  // the innermost first
+  size_t depth = 0;
+  PyFrameObject* frame = PyEval_GetFrame();
+  if (!frame) return 0;
+  Py_INCREF(frame);
+  while (frame && depth < kMaxStackDepth) {
+    if (!is_own(frame)) places[depth++] = place_of(frame);
+    PyFrameObject* back = PyFrame_GetBack(frame);
+    Py_DECREF(frame);
+    frame = back;
+  }
+  Py_XDECREF(frame);
+  if (depth == 0) places[depth++] = source_with_gil();  // a program of the package's
+  uint32_t id = 0;
+  while (depth > 0) {
+    const SourceId place = places[--depth];
+    const auto [it, made] = stacks->ids.try_emplace(uint64_t{id} << 32 | place, static_cast<uint32_t>(stacks->entries.size()));
+    if (made && stacks->entries.size() >= kMaxStacks) {
+      stacks->ids.erase(it);
+      return 0;
+    }
+    if (made) stacks->entries.push_back({id, place});
+    id = it->second;
+  }
+  return id;
+}
+
+uint32_t find_stack() { return PyGILState_Check() ? stack_with_gil() : stack_before_release; }
 
 SourceId find_source() {
   if (!PyGILState_Check()) return source_before_release;
@@ -440,7 +468,17 @@ void clear_hooks(const Tensor& x) {
 
 void set_own_folder(const char* folder) { own_folder = folder; }
 
-void note_source() { source_before_release = source_with_gil(); }
+void note_source() {
+  source_before_release = source_with_gil();
+  if (profile::on()) [[unlikely]]
+    stack_before_release = profile::options().stack ? stack_with_gil() : 0;
+}
+
+std::vector<std::string> stack_lines(uint32_t stack) {
+  std::vector<std::string> out;
+  for (; stack; stack = stacks->entries[stack].caller) out.push_back(source_text(stacks->entries[stack].place));
+  return out;
+}
 
 PyObject* translate_exception() {
   auto set = [](PyObject* type, const std::exception& e) { PyErr_SetString(type, e.what()); };
@@ -477,8 +515,10 @@ PyObject* translate_exception() {
 
 void init_autograd(nb::module_& m) {
   sources = new SourceTable;
+  stacks = new StackTree;
   current_source = find_source;
   describe_source = source_text;
+  profile::current_stack = find_stack;
 
   nb::class_<HookRemover>(m, "HookRemover").def("remove", &HookRemover::remove);
 

@@ -11,8 +11,10 @@ class module_;
 
 namespace fl::py {
 
-// Where the package's own Python lies: the profiler names lines outside of it.
+// Where the package's own Python lies: the profiler names calls outside of it.
 void set_own_folder(const char* folder);
+// The lines of a stack of profile::Event's, the innermost first: "net.py:33, in forward (`y = x + 1`)".
+std::vector<std::string> stack_lines(uint32_t stack);
 
 PyObject* wrap_node(Ref<Node> node);  // None for null
 int traverse_hooks(const Tensor& x, visitproc visit, void* arg);

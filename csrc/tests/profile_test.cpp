@@ -26,6 +26,23 @@ TEST(profile_nests_and_bounds) {
   CHECK(profile::collect().empty());
 }
 
+TEST(profile_ends_what_is_open_inside) {
+  profile::start({});
+  const auto outer = profile::begin(profile::Kind::Range, "outer"), inner = profile::begin(profile::Kind::Range, "inner");
+  profile::end(outer, {}, false);
+  const auto next = profile::begin(profile::Kind::Range, "next");
+  profile::end(inner, {}, false);  // too late: changes nothing
+  const auto last = profile::begin(profile::Kind::Range, "last");
+  profile::end(last, {}, false);
+  profile::end(next, {}, false);
+  profile::stop();
+  const auto events = profile::collect().at(0).events;
+  CHECK(events[1].end_ns == events[0].end_ns && events[1].parent == 0);
+  CHECK(events[2].parent == -1 && events[2].depth == 0);
+  CHECK(events[3].parent == 2 && events[3].depth == 1);
+  profile::clear();
+}
+
 TEST(profile_of_threads_that_do_not_wait) {
   std::atomic<bool> done{false};
   std::vector<std::thread> threads;

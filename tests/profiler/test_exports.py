@@ -11,6 +11,8 @@ import pytest
 import flambeau as fl
 from flambeau import cli, nn
 from flambeau.profiler import (
+    FunctionEventAvg,
+    MachineLimits,
     machine_limits,
     profile,
     record_function,
@@ -54,6 +56,106 @@ def test_chrome_trace(tmp_path, name):
     assert linear["args"]["flops"] == 2 * 32 * 8 * 16 and linear["args"]["allocated_bytes"] > 0
     counters = [e for e in trace["traceEvents"] if e["ph"] == "C"]
     assert [e["ts"] for e in counters] == sorted(e["ts"] for e in counters)
+
+
+NUMBER = (int, float)
+
+
+def check_format(trace):
+    """The rules of the trace-event format that viewers rely on."""
+    assert isinstance(trace["traceEvents"], list) and trace["displayTimeUnit"] in ("ms", "ns")
+    slices, flows = {}, {"s": {}, "f": {}}
+    named = {}
+    for e in trace["traceEvents"]:
+        assert e["ph"] in "MXCsf" and isinstance(e["name"], str) and e["name"]
+        assert type(e["pid"]) is int and type(e["tid"]) is int
+        if e["ph"] == "M":
+            assert e["name"] in ("process_name", "thread_name") and isinstance(e["args"]["name"], str)
+            if e["name"] == "thread_name":
+                assert (e["pid"], e["tid"]) not in named, "one name per thread"
+                named[e["pid"], e["tid"]] = e["args"]["name"]
+            continue
+        assert isinstance(e["ts"], NUMBER) and not isinstance(e["ts"], bool) and e["ts"] >= 0
+        if e["ph"] == "X":
+            assert isinstance(e["dur"], NUMBER) and e["dur"] >= 0 and isinstance(e["cat"], str)
+            slices.setdefault((e["pid"], e["tid"]), []).append((round(e["ts"] * 1e3), round((e["ts"] + e["dur"]) * 1e3)))
+        elif e["ph"] == "C":
+            assert e["args"] and all(isinstance(v, NUMBER) for v in e["args"].values())
+        else:
+            assert e["id"] not in flows[e["ph"]], "an arrow has one start and one end"
+            flows[e["ph"]][e["id"]] = e
+    assert set(slices) <= set(named), "every thread with events has a name"
+    for spans in slices.values():
+        open_ends = []
+        for start, end in sorted(spans, key=lambda s: (s[0], -s[1])):
+            while open_ends and open_ends[-1] <= start:
+                open_ends.pop()
+            assert not open_ends or end <= open_ends[-1], "events of a thread lie inside of each other, or apart"
+            open_ends.append(end)
+    assert set(flows["s"]) == set(flows["f"])
+    for ends in flows.values():
+        for e in ends.values():
+            at = round(e["ts"] * 1e3)
+            assert any(start <= at <= end for start, end in slices[e["pid"], e["tid"]]), "an arrow begins and ends at an event"
+    assert all(flows["s"][i]["ts"] <= flows["f"][i]["ts"] for i in flows["s"])
+    return slices
+
+
+def written_trace(prof, tmp_path):
+    prof.export_chrome_trace(tmp_path / "t.json")
+    return json.loads((tmp_path / "t.json").read_text(), parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+
+
+def test_format_of_a_trace(tmp_path):
+    prof = train(record_shapes=True, profile_memory=True, with_modules=True, with_stack=True)
+    trace = written_trace(prof, tmp_path)
+    assert len(check_format(trace)) == 1
+    stacks = [e["args"]["stack"] for e in trace["traceEvents"] if e["name"] == "linear"]
+    assert stacks and all("in train" in stack[0] for stack in stacks)
+
+
+def test_format_of_a_trace_with_steps_and_threads(tmp_path):
+    layer = nn.Linear(4, 4)
+    odd = [record_function("entered first"), record_function("entered second")]
+
+    def work():
+        for _ in range(5):
+            layer(fl.rand(2, 4)).sum().backward()
+
+    with profile(schedule=schedule(wait=0, warmup=1, active=3), profile_memory=True) as prof:
+        for _ in range(4):
+            threads = [threading.Thread(target=work) for _ in range(2)]
+            for t in threads:
+                t.start()
+            for range_ in odd:
+                range_.__enter__()
+            work()
+            for range_ in odd:  # left in the order in which they were entered
+                range_.__exit__(None, None, None)
+            fl.rand(3)
+            for t in threads:
+                t.join()
+            prof.step()
+    trace = written_trace(prof, tmp_path)
+    slices = check_format(trace)
+    assert len(slices[os.getpid(), 0]) == 3, "the steps, in a row of their own"
+    assert len(slices) >= 3
+
+
+def test_stacks_for_flame_graphs(tmp_path):
+    prof = train(with_stack=True)
+    for metric in ("self_cpu_time_total", "cpu_time_total"):
+        prof.export_stacks(tmp_path / "stacks.txt", metric)
+        lines = (tmp_path / "stacks.txt").read_text().splitlines()
+        assert lines and any("in_train" in line for line in lines)
+        for line in lines:
+            calls, number = line.rsplit(" ", 1)
+            assert int(number) >= 0 and " " not in calls
+        assert any(";" in line for line in lines)
+    with pytest.raises(ValueError, match="metric = 'count'"):
+        prof.export_stacks(tmp_path / "stacks.txt", "count")
+    with pytest.raises(ValueError, match="with_stack=True"):
+        train().export_stacks(tmp_path / "stacks.txt")
 
 
 def test_an_empty_trace(tmp_path):
@@ -169,12 +271,28 @@ def test_table():
 def test_limits():
     limits = machine_limits()
     assert machine_limits() is limits
-    assert limits.threads == fl.get_num_threads() and limits.matmul > 0 and limits.bandwidth > 0
+    assert limits.threads == fl.get_num_threads() and limits.bandwidth > 0
+    assert set(limits.matmuls) == {"float32", "float64", "bfloat16", "float16"} and limits.matmul == limits.matmuls["float32"]
+    assert all(rate > 0 for rate in limits.matmuls.values())
     rates = [limits.bandwidth_at(n) for n in (0, 1 << 20, 1 << 30)]
     assert rates == sorted(rates, reverse=True), "less memory is not slower"
     with profile():
         with pytest.raises(RuntimeError, match="a profile is running"):
             machine_limits(refresh=True)
+
+
+def test_share_of_the_limit_of_the_element_type():
+    limits = MachineLimits(1, {1 << 20: 1e9}, {"float32": 1e9, "bfloat16": 4e9})
+    row = FunctionEventAvg("mm", "op", count=2, cpu_time_total=2e6, flops=2e9, flops_of={"float32": 1e9, "bfloat16": 1e9})
+    assert row.share(limits) == pytest.approx((1 + 0.25) / 2)
+    row = FunctionEventAvg("mm", "op", count=1, cpu_time_total=1e6, flops=1e9, flops_of={"int32": 1e9}, input_bytes=10**8)
+    assert row.share(limits) == pytest.approx(0.1), "by its bytes, where no rate was measured"
+    a, b = fl.rand(8, 8), fl.rand(8, 8)
+    with profile() as prof:
+        fl.mm(a, b)
+        fl.mm(a.bfloat16(), b.bfloat16())
+    (row,) = (r for r in prof.key_averages() if r.key == "mm")
+    assert row.flops_of == {"float32": 1024.0, "bfloat16": 1024.0} and row.flops == 2048
 
 
 @pytest.mark.parametrize("gz", [False, True])

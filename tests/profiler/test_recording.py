@@ -1,6 +1,7 @@
 """What is recorded: ops, what they call, backward, optimizers, threads; and nothing without a profile."""
 
 import gc
+import os
 import threading
 
 import pytest
@@ -282,6 +283,116 @@ def test_lines_are_the_users():
         big @ big  # without the GIL
     assert "# through a module" in one(prof, "linear").stack[0]
     assert "# without the GIL" in one(prof, "matmul").stack[0]
+
+
+def inner_call(x):
+    return x.exp()  # inner
+
+
+def outer_call(x, big):
+    y = inner_call(x)  # outer
+    big @ big  # without the GIL, in outer
+    return y
+
+
+def test_stacks_are_calls_from_the_innermost_out():
+    x, big = fl.rand(2, requires_grad=True), fl.rand(300, 300)
+    with profile(with_stack=True) as prof, record_function("range"):  # range
+        outer_call(x, big).sum().backward()  # the test
+    exp, product = one(prof, "exp").stack, one(prof, "matmul").stack
+    assert ["# inner" in exp[0], "# outer" in exp[1], "# the test" in exp[2]] == [True] * 3
+    assert "in inner_call" in exp[0] and "in outer_call" in exp[1]
+    assert "in outer" in product[0] and "# the test" in product[1] and product[2:] == exp[3:]
+    assert "# range" in one(prof, "range").stack[0]
+    for node in ("ExpBackward", "SumBackward"):
+        forward = one(prof, node).forward
+        assert one(prof, node).stack == forward.stack
+        assert all(child.stack == forward.stack for child in one(prof, node).cpu_children)
+
+
+def test_stacks_have_no_calls_of_the_library():
+    model = nn.Sequential(nn.Sequential(nn.Linear(3, 3)))
+    with profile(with_stack=True, with_modules=True) as prof:
+        model(fl.rand(1, 3))  # called here
+    inside = os.path.dirname(fl.__file__)
+    for name in ("linear", "Sequential", "Sequential.0.0"):
+        stack = one(prof, name).stack
+        assert "# called here" in stack[0] and not any(line.startswith(inside) for line in stack)
+
+
+def test_deep_stacks_are_cut():
+    def down(n):
+        return down(n - 1) if n else fl.empty(2).exp()  # the bottom
+
+    with profile(with_stack=True) as prof:
+        down(200)
+    stack = one(prof, "exp").stack
+    assert len(stack) == 64 and "# the bottom" in stack[0] and "in down" in stack[-1]
+
+
+def test_grouped_by_stack():
+    def at_one_place(x):
+        return x.exp()  # one place
+
+    x = fl.rand(2)
+    with profile(with_stack=True) as prof:
+        for _ in range(3):
+            at_one_place(x)  # first caller
+        at_one_place(x)  # second caller
+        x.exp()  # another place
+    assert [r.count for r in prof.key_averages()] == [5]
+    by_place = prof.key_averages(group_by_stack_n=1)
+    assert [(r.key, r.count) for r in by_place] == [("exp", 4), ("exp", 1)]
+    assert ["# one place" in by_place[0].stack[0], len(by_place[0].stack)] == [True, 1]
+    by_two = prof.key_averages(group_by_stack_n=2)
+    assert [r.count for r in by_two] == [3, 1, 1]
+    table = by_two.table(limits=False, max_src_column_width=None)
+    lines = table.splitlines()
+    at = next(i for i, line in enumerate(lines) if "# one place" in line)
+    assert "Source location" in table and "# first caller" in lines[at + 1] and not lines[at + 1].startswith("exp")
+    assert "# one place" not in by_two.table(limits=False, max_src_column_width=20)
+    with profile() as plain:
+        x.exp()
+    with pytest.raises(ValueError, match="stacks were not recorded; pass with_stack=True"):
+        plain.key_averages(group_by_stack_n=2)
+    with pytest.raises(ValueError, match="group_by_stack_n = -1"):
+        prof.key_averages(group_by_stack_n=-1)
+
+
+def test_ranges_that_are_left_in_another_order():
+    first, second = record_function("first"), record_function("second")
+    with profile() as prof:
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)  # takes the second along
+        fl.empty(2)
+        second.__exit__(None, None, None)
+        fl.empty(3).exp()
+    assert [(e.name, e.depth) for e in prof.events()] == [("first", 0), ("second", 1), ("empty", 0), ("empty", 0), ("exp", 0)]
+    assert one(prof, "second").time_range.end == one(prof, "first").time_range.end
+    assert [e.cpu_parent for e in prof.events()[2:]] == [None] * 3
+
+
+DTYPES = [
+    (lambda: fl.mm(fl.rand(4, 4), fl.rand(4, 4)), "mm", "float32"),
+    (lambda: fl.mm(fl.rand(4, 4).bfloat16(), fl.rand(4, 4).bfloat16()), "mm", "bfloat16"),
+    (lambda: fl.mm(fl.rand(4, 4).double(), fl.rand(4, 4).double()), "mm", "float64"),
+    (lambda: fl.zeros(3).add_(1), "add_", "float32"),
+]
+
+
+@pytest.mark.parametrize("call, name, dtype", DTYPES, ids=[f"{n}-{d}" for _, n, d in DTYPES])
+def test_element_type_that_was_computed_in(call, name, dtype):
+    with profile() as prof:
+        call()
+    assert one(prof, name).dtype == dtype
+
+
+def test_element_type_in_autocast():
+    layer, x = nn.Linear(8, 8), fl.rand(4, 8)
+    with profile() as prof, fl.autocast("cpu", dtype=fl.bfloat16):
+        layer(x)
+    assert one(prof, "linear").dtype == "bfloat16"
 
 
 def test_record_function_decorates():

@@ -651,10 +651,13 @@ def each_loop(op: Op) -> list[str]:
         if a.type.spelling.endswith("?"):
             out.append(f"  [[maybe_unused]] const bool has_{a.name} = params_[{i}].as<bool>();")
             i += 1
-    out += ["#pragma omp simd", "  for (int64_t i_ = 0; i_ < n_; ++i_) {"]
-    for a in operands:
-        out.append(f"    [[maybe_unused]] const T {a.name} = {a.name}_in[i_];")
-    out.append(f"    out_[i_] = static_cast<{out_type}>({op.get('each')});")
+    loop = ["  for (int64_t i_ = 0; i_ < n_; ++i_) {", *(f"    [[maybe_unused]] const T {a.name} = {a.name}_in[i_];" for a in operands)]
+    if rare := op.get("rare"):
+        # Looked for first: the result may lie where an operand does.
+        out += ["  int rare_ = 0;", "#pragma omp simd reduction(| : rare_)", *loop, f"    rare_ |= ({rare['when']}) ? 1 : 0;", "  }"]
+        out += ["  if (rare_) {", *loop]
+        out += [f"    out_[i_] = static_cast<{out_type}>(({rare['when']}) ? ({rare['each']}) : ({op.get('each')}));", "  }", "    return;", "  }"]
+    out += ["#pragma omp simd", *loop, f"    out_[i_] = static_cast<{out_type}>({op.get('each')});"]
     out += ["  }", "}", "}  // namespace"]
     types = each_types(op)
     cells = [f"tile_{op.ident}<{t}>" if t in types else "nullptr" for t in ("float", "double", "int32_t", "int64_t")]

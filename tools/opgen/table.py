@@ -12,7 +12,7 @@ import yaml
 from .signature import Signature, parse
 
 KEYS = {
-    "op", "doc", "shape", "dtype", "check", "each", "types", "kernel", "composite", "aux", "let", "grad",
+    "op", "doc", "shape", "dtype", "check", "each", "rare", "types", "kernel", "composite", "aux", "let", "grad",
     "view", "inplace", "mutates", "layout", "flops", "methods", "autocast", "aliases", "ref", "samples", "errors",
 }  # fmt: skip
 AUTOCASTS = ("lower", "widen", "promote")
@@ -95,6 +95,8 @@ def _check_entry(entry: dict[str, Any], where: str) -> Signature:
     bodies = [b for b in BODIES if b in entry]
     if len(bodies) != 1:
         raise TableError(f"{where}: {sig.name}: {len(bodies)} bodies; expected exactly one of each, kernel, composite")
+    if "rare" in entry and ("each" not in entry or not isinstance(entry["rare"], dict) or set(entry["rare"]) != {"when", "each"}):
+        raise TableError(f"{where}: {sig.name}: rare; expected `when` and `each` below it, and an `each` beside it")
     autocast = entry.get("autocast")
     if autocast is not None and autocast not in AUTOCASTS:
         raise TableError(f"{where}: {sig.name}: autocast: '{autocast}'; expected one of {', '.join(AUTOCASTS)}")

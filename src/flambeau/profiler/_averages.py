@@ -1,4 +1,4 @@
-"""Events added up by name, by shape or by module, and the tables of them."""
+"""Events added up by name, by shape, by stack or by module, and the tables of them."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ class FunctionEventAvg:
     output_bytes: int = 0
     flops: float = 0.0
     self_flops: float = 0.0
+    flops_of: dict[str, float] = field(default_factory=dict)  # by element type
     cpu_memory_usage: int = 0
     self_cpu_memory_usage: int = 0
     input_shapes: list[list[int]] = field(default_factory=list)
@@ -53,10 +54,16 @@ class FunctionEventAvg:
         return self.bytes / (self.cpu_time_total * 1e-6) if self.cpu_time_total > 0 else 0.0
 
     def share(self, limits: MachineLimits) -> float | None:
-        """How near the machine's limit the calls come: by FLOPs or by bytes, whichever is nearer."""
-        if self.kind not in ("op", "optimizer") or not self.count:
+        """How near the machine's limit the calls come: by FLOPs or by bytes, whichever is nearer.
+
+        FLOPs are compared with a matrix product of the element type that they were done in.
+        """
+        if self.kind not in ("op", "optimizer") or self.cpu_time_total <= 0:
             return None
-        shares = [self.flops_per_s / limits.matmul] if self.flops else []
+        shares = []
+        if self.flops_of and all(name in limits.matmuls for name in self.flops_of):
+            shortest_s = sum(flops / limits.matmuls[name] for name, flops in self.flops_of.items())
+            shares.append(shortest_s / (self.cpu_time_total * 1e-6))
         if self.bytes:
             shares.append(self.bytes_per_s / limits.bandwidth_at(self.bytes / self.count))
         return max(shares) if shares else None
@@ -122,10 +129,12 @@ def _short(name: str, width: int | None) -> str:
 class EventAverages(list[FunctionEventAvg]):
     """The rows of `key_averages()`: a list that prints as a table."""
 
-    def __init__(self, rows: Sequence[FunctionEventAvg], busy_us: float, dropped: int, memory: bool, shapes: bool) -> None:
+    def __init__(
+        self, rows: Sequence[FunctionEventAvg], busy_us: float, dropped: int, memory: bool, shapes: bool, stacks: bool = False
+    ) -> None:
         super().__init__(rows)
         self._busy_us, self._dropped = busy_us, dropped
-        self._memory, self._shapes = memory, shapes
+        self._memory, self._shapes, self._stacks = memory, shapes, stacks
 
     @property
     def self_cpu_time_total(self) -> float:
@@ -145,6 +154,7 @@ class EventAverages(list[FunctionEventAvg]):
         row_limit: int = 100,
         max_name_column_width: int | None = 55,
         max_shapes_column_width: int | None = 80,
+        max_src_column_width: int | None = 75,
         header: str | None = None,
         limits: bool = True,
     ) -> str:
@@ -153,8 +163,9 @@ class EventAverages(list[FunctionEventAvg]):
         `sort_by` is one of 'self_cpu_time_total' (the default), 'cpu_time_total', 'cpu_time', 'count',
         'cpu_memory_usage', 'self_cpu_memory_usage', 'flops', 'flops_per_s', 'bytes', 'bytes_per_s' and
         'key'. 'Of limit' compares with `machine_limits()`, which are measured by the first table
-        (`limits=False` leaves it out): the larger of the FLOP rate's share of a matrix product's and the
-        byte rate's share of a copy's of that size.
+        (`limits=False` leaves it out): the larger of the FLOP rate's share of a matrix product's of that
+        element type and the byte rate's share of a copy's of that size. Rows that were grouped by stack
+        show it in lines below their first.
 
         Raises:
             ValueError: another `sort_by`.
@@ -177,6 +188,8 @@ class EventAverages(list[FunctionEventAvg]):
             head += ["Memory", "Self memory"]
         if self._shapes:
             head.append("Input shapes")
+        if self._stacks:
+            head.append("Source location")
         cells = []
         for r in rows:
             row = [
@@ -199,13 +212,18 @@ class EventAverages(list[FunctionEventAvg]):
                 row += [bytes_text(r.cpu_memory_usage), bytes_text(r.self_cpu_memory_usage)]
             if self._shapes:
                 row.append(_short(str(r.input_shapes), max_shapes_column_width))
+            if self._stacks:
+                lines = [_short(line, max_src_column_width) for line in r.stack] or ["--"]
+                row.append(lines[0])
+                cells += [row, *([""] * (len(row) - 1) + [line] for line in lines[1:])]
+                continue
             cells.append(row)
         foot = [f"Self CPU time total: {time_text(self._busy_us)}"]
         if machine:
             foot.append(
                 f"Limits of this machine ({machine.threads} threads): copy {machine.bandwidth / 1e9:.1f} GB/s, "
-                f"float32 matrix product {machine.matmul / 1e9:.1f} GFLOP/s"
-            )
+                + "matrix product " + ", ".join(f"{name} {rate / 1e9:.1f}" for name, rate in machine.matmuls.items()) + " GFLOP/s"
+            )  # fmt: skip
         if left_out:
             foot.append(f"{left_out} more rows; pass row_limit=-1 for all")
         if self._dropped:
@@ -216,19 +234,20 @@ class EventAverages(list[FunctionEventAvg]):
         return self.table()
 
 
-def averages(recording: Recording, by: str, with_shapes: bool, memory: bool) -> EventAverages:
-    """The events added up by 'name' (and shapes), or by 'module'."""
+def averages(recording: Recording, by: str, with_shapes: bool, memory: bool, stack_n: int = 0) -> EventAverages:
+    """The events added up by 'name' (and shapes, and the innermost `stack_n` calls), or by 'module'."""
     data = recording.data
     busy = float(recording.total[data["parent"] < 0].sum()) / 1e3
     if by == "module":
         return EventAverages(list(_by_module(recording)), busy, recording.dropped, memory, False)
     names = [recording.names[n] for n in data["name"].tolist()]
     kinds = data["kind"].tolist()
-    keys: list[Any]
+    keys: list[Any] = list(zip(names, kinds))
     if with_shapes:
-        keys = [(n, k, repr(recording.shapes_of(i)[0])) for i, (n, k) in enumerate(zip(names, kinds))]
-    else:
-        keys = list(zip(names, kinds))
+        keys = [(*key, repr(recording.shapes_of(i)[0])) for i, key in enumerate(keys)]
+    if stack_n:
+        tops = {stack: tuple(lines[:stack_n]) for stack, lines in recording.stacks.items()}
+        keys = [(*key, tops.get(stack, ())) for key, stack in zip(keys, data["stack"].tolist())]
     numbers: dict[Any, int] = {}
     first: list[int] = []
     group = np.empty(len(keys), "i8")
@@ -256,17 +275,22 @@ def averages(recording: Recording, by: str, with_shapes: bool, memory: bool) -> 
             recording.self_memory,
         )
     ]
+    flops_of: list[dict[str, float]] = [{} for _ in range(size)]
+    for i in np.flatnonzero(data["flops"]).tolist():
+        name = recording.dtype_of(i)
+        of = flops_of[group[i]]
+        of[name] = of.get(name, 0.0) + float(data["flops"][i])
     rows = []
     for n, i in enumerate(first):
         total, own, read, written, flops, own_flops, used, own_used = (c[n] for c in columns)
-        source = recording.sources.get(int(data["source"][i]))
+        stack = recording.stack_of(i)
         rows.append(
             FunctionEventAvg(
-                names[i], KINDS[kinds[i]], counts[n], total, own, int(read), int(written), flops, own_flops,
-                int(used), int(own_used), recording.shapes_of(i)[0] if with_shapes else [], [source] if source else [],
+                names[i], KINDS[kinds[i]], counts[n], total, own, int(read), int(written), flops, own_flops, flops_of[n],
+                int(used), int(own_used), recording.shapes_of(i)[0] if with_shapes else [], stack[:stack_n] if stack_n else stack,
             )  # fmt: skip
         )
-    return EventAverages(rows, busy, recording.dropped, memory, with_shapes)
+    return EventAverages(rows, busy, recording.dropped, memory, with_shapes, stack_n > 0)
 
 
 @dataclass

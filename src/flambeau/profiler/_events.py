@@ -28,12 +28,12 @@ EVENT = np.dtype(
         ("allocated", "i8"),
         ("parent", "i8"),
         ("shapes", "u4"),
-        ("source", "u4"),
+        ("stack", "u4"),
         ("depth", "i4"),
         ("kind", "u1"),
         ("backward", "?"),
         ("failed", "?"),
-        ("reserved", "?"),
+        ("dtype", "u1"),
     ]
 )
 assert EVENT.itemsize == 104
@@ -74,7 +74,8 @@ class FunctionEvent:
     self_cpu_memory_usage: int
     input_shapes: list[list[int]]
     input_dtypes: list[str]
-    stack: list[str]
+    dtype: str  # the element type that was computed in, or ''
+    stack: list[str]  # Python calls, the innermost first
     module: str  # path of the module that it belongs to, or ''
     cpu_parent: FunctionEvent | None = None
     forward: FunctionEvent | None = None  # of a backward node: the op that made it
@@ -103,7 +104,9 @@ class Recording:
     """All events of one recording, thread after thread, parents before children."""
 
     def __init__(self, stop_ns: int | None = None) -> None:
-        threads, self.names, self.sources, self.dtypes = _recorder.collect()
+        self.names: dict[int, str]
+        self.stacks: dict[int, list[str]]
+        threads, self.names, self.stacks, self.dtypes = _recorder.collect()
         self.dropped: int = _recorder.dropped()
         stop = _recorder.now_ns() if stop_ns is None else stop_ns
         parts, ids, shapes = [], [], []
@@ -123,13 +126,22 @@ class Recording:
         self.shapes: Ints = np.concatenate(shapes) if shapes else np.empty(0, "i8")
         running = self.data["end"] < 0
         self.data["end"][running] = np.maximum(stop, self.data["start"][running])
-        source = self.data["source"]  # backward runs without a Python line: a node has its forward op's
-        source[self.data["backward"]] = 0
-        linked = self.forward >= 0
-        source[linked] = source[self.forward[linked]]
+        self._give_stacks_to_backward()
 
     def __len__(self) -> int:
         return len(self.data)
+
+    def _give_stacks_to_backward(self) -> None:
+        """Backward runs without Python calls of its own: a node, and what runs in it, has its forward op's."""
+        stack, parent, forward = self.data["stack"], self.data["parent"].tolist(), self.forward.tolist()
+        is_node = (self.data["kind"] == BACKWARD).tolist()
+        for i in np.flatnonzero(self.data["backward"]).tolist():
+            made_by = forward[i] if is_node[i] else parent[i]
+            stack[i] = stack[made_by] if made_by >= 0 else 0
+
+    def stack_of(self, i: int) -> list[str]:
+        """The Python calls around event i, the innermost first."""
+        return self.stacks.get(int(self.data["stack"][i]), [])
 
     @cached_property
     def total(self) -> Ints:
@@ -220,11 +232,16 @@ class Recording:
             at += 2 + ndim
         return shapes, types
 
+    def dtype_of(self, i: int) -> str:
+        """The element type that event i was computed in, or ''."""
+        number = int(self.data["dtype"][i])
+        return self.dtypes[number - 1] if number else ""
+
     @cached_property
     def events(self) -> list[FunctionEvent]:
         """One object per event."""
         out: list[FunctionEvent] = []
-        names, sources = self.names, self.sources
+        names = self.names
         own, own_memory, memory = self.self_time.tolist(), self.self_memory.tolist(), self.memory.tolist()
         module, threads = self.module.tolist(), self.thread.tolist()
         forward = self.forward.tolist()
@@ -250,7 +267,8 @@ class Recording:
                 self_cpu_memory_usage=own_memory[i],
                 input_shapes=shapes,
                 input_dtypes=types,
-                stack=[sources[row[12]]] if sources.get(row[12]) else [],
+                dtype=self.dtype_of(i),
+                stack=self.stack_of(i),
                 module=names[int(self.data["name"][owner])] if owner >= 0 else "",
                 cpu_parent=parent,
             )

@@ -1,4 +1,4 @@
-"""What this machine can do: bandwidth of a copy and rate of a matrix product, measured once per program."""
+"""What this machine can do: bandwidth of a copy and rates of matrix products, measured once per program."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 _COPY_BYTES = (1 << 16, 1 << 20, 1 << 23, 1 << 26)
+_MATMUL_TYPES = ("float32", "float64", "bfloat16", "float16")
+_MATMUL_SIZE = 768
 
 
 @dataclass(frozen=True)
@@ -16,7 +18,12 @@ class MachineLimits:
 
     threads: int
     copy: dict[int, float]  # bytes that are copied -> bytes read and written per second
-    matmul: float  # float32, FLOP per second
+    matmuls: dict[str, float]  # element type -> FLOP per second of a matrix product
+
+    @property
+    def matmul(self) -> float:
+        """FLOP per second of a float32 matrix product."""
+        return self.matmuls["float32"]
 
     @property
     def bandwidth(self) -> float:
@@ -46,7 +53,7 @@ _measured: dict[int, MachineLimits] = {}
 
 
 def machine_limits(refresh: bool = False) -> MachineLimits:
-    """Bandwidth of copies and rate of a float32 matrix product on this machine, in less than a second.
+    """Bandwidth of copies and rates of matrix products, per element type, on this machine; takes about a second.
 
     The result is kept per number of threads; `refresh` measures again. Refused while a profile runs.
 
@@ -67,8 +74,9 @@ def machine_limits(refresh: bool = False) -> MachineLimits:
             for size in _COPY_BYTES:
                 x, y = fl.zeros(size // 4), fl.zeros(size // 4)
                 copy[size] = 2 * size / best_seconds(lambda x=x, y=y: y.copy_(x), 0.2 if size == max(_COPY_BYTES) else 0.05)  # type: ignore[misc]
-            n = 768
-            a, b = fl.rand(n, n), fl.rand(n, n)
-            matmul = 2 * n**3 / best_seconds(lambda: fl.mm(a, b), 0.2)
-        _measured[threads] = MachineLimits(threads, copy, matmul)
+            n, matmuls = _MATMUL_SIZE, {}
+            for name in _MATMUL_TYPES:
+                a, b = (fl.rand(n, n).to(getattr(fl, name)) for _ in range(2))
+                matmuls[name] = 2 * n**3 / best_seconds(lambda a=a, b=b: fl.mm(a, b), 0.1)  # type: ignore[misc]
+        _measured[threads] = MachineLimits(threads, copy, matmuls)
     return _measured[threads]

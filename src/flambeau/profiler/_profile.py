@@ -19,7 +19,7 @@ from flambeau.profiler._modules import ModuleCalls
 
 DEFAULT_MAX_EVENTS = 1_000_000
 
-# Lines of the package are not what `with_stack` is asked for.
+# Calls of the package's own are not what `with_stack` is asked for.
 _recorder.set_own_folder(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), ""))
 
 
@@ -120,7 +120,7 @@ class profile:
     `schedule` maps a step's number to what is done in it (see `schedule()`), with `step()` called after
     every step; `on_trace_ready(prof)` is called whenever something to be kept is complete.
     `record_shapes` keeps the shapes of inputs, `profile_memory` the allocated bytes at the start and end
-    of every event, `with_stack` the line of the program, `with_modules` calls of modules, which
+    of every event, `with_stack` the Python calls around it, `with_modules` calls of modules, which
     `modules()` and `key_averages(group_by="module")` need. FLOPs are always counted.
     Beyond `max_events` events are dropped, which tables and traces say.
 
@@ -286,19 +286,26 @@ class profile:
     def key_averages(
         self, group_by_input_shape: bool = False, group_by_stack_n: int = 0, group_by: str = "name"
     ) -> EventAverages:
-        """The events added up by name, by name and input shapes, or with `group_by="module"` by module.
+        """The events added up by name, or with `group_by="module"` by module.
+
+        `group_by_input_shape` tells events of one name apart by the shapes of their inputs, `group_by_stack_n`
+        by the innermost n Python calls around them.
 
         Raises:
-            ValueError: shapes or modules were not recorded.
+            ValueError: shapes, stacks or modules were not recorded, or `group_by_stack_n` is negative.
         """
         recording = self._recorded("key_averages")
         if group_by not in ("name", "module"):
             raise ValueError(f"key_averages: group_by = {group_by!r}; expected 'name' or 'module'")
         if group_by_input_shape and not self.record_shapes:
             raise ValueError("key_averages: shapes were not recorded; pass record_shapes=True to profile")
+        if group_by_stack_n < 0:
+            raise ValueError(f"key_averages: group_by_stack_n = {group_by_stack_n}; expected at least 0")
+        if group_by_stack_n and not self.with_stack:
+            raise ValueError("key_averages: stacks were not recorded; pass with_stack=True to profile")
         if group_by == "module" and not self.with_modules:
             raise ValueError("key_averages: modules were not recorded; pass with_modules=True to profile")
-        rows = averages(recording, group_by, group_by_input_shape, self.profile_memory)
+        rows = averages(recording, group_by, group_by_input_shape, self.profile_memory, group_by_stack_n)
         for row in rows:
             if isinstance(row, ModuleRow):
                 row.type = self._modules.types.get(row.key, "")
@@ -322,6 +329,21 @@ class profile:
         recording = self._recorded("export_chrome_trace")
         steps = self._steps if self._schedule or len(self._steps) > 1 else []
         _trace.write_json(path, _trace.chrome_trace(recording, self._threads, steps))
+
+    def export_stacks(self, path: str | os.PathLike[str], metric: str = "self_cpu_time_total") -> None:
+        """Writes a line per stack, "outer;inner microseconds", which tools for flame graphs read.
+
+        Raises:
+            ValueError: stacks were not recorded, or another `metric`.
+        """
+        recording = self._recorded("export_stacks")
+        if not self.with_stack:
+            raise ValueError("export_stacks: stacks were not recorded; pass with_stack=True to profile")
+        if metric not in ("self_cpu_time_total", "cpu_time_total"):
+            raise ValueError(f"export_stacks: metric = {metric!r}; expected 'self_cpu_time_total' or 'cpu_time_total'")
+        times = recording.self_time if metric == "self_cpu_time_total" else recording.total
+        with open(path, "w", encoding="utf-8") as file:
+            file.writelines(_trace.stack_lines(recording, times))
 
     def export_memory_timeline(self, path: str | os.PathLike[str], device: Any = None) -> None:
         """Writes allocated bytes over time: JSON (.json, .json.gz), or a page with a curve (.html).

@@ -34,7 +34,9 @@ def chrome_trace(recording: Recording, thread_names: dict[int, str], steps: list
     for tid in sorted(set(recording.thread.tolist())):
         name = thread_names.get(tid, f"thread {tid}")
         out.append({"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": name}})
-    origin = int(data["start"].min()) if len(data) else 0
+    if steps:
+        out.append({"ph": "M", "name": "thread_name", "pid": pid, "tid": 0, "args": {"name": "steps"}})
+    origin = min([*data["start"].tolist(), *(start for _, start, _ in steps)], default=0)
     module, threads, forward = recording.module.tolist(), recording.thread.tolist(), recording.forward.tolist()
     own = recording.self_time.tolist()
     rows = data.tolist()
@@ -52,8 +54,8 @@ def chrome_trace(recording: Recording, thread_names: dict[int, str], steps: list
             args["allocated_bytes"] = row[9]
         if row[11]:
             args["input_shapes"], args["input_dtypes"] = recording.shapes_of(i)
-        if recording.sources.get(row[12]):
-            args["source"] = recording.sources[row[12]]
+        if row[12]:
+            args["stack"] = recording.stack_of(i)
         if module[i] >= 0:
             args["module"] = recording.names[rows[module[i]][0]]
         if row[16]:
@@ -90,6 +92,18 @@ def chrome_trace(recording: Recording, thread_names: dict[int, str], steps: list
         "displayTimeUnit": "ms",
         "flambeau": {"dropped_events": recording.dropped, "start_ns": origin},
     }
+
+
+def stack_lines(recording: Recording, times_ns: Any) -> list[str]:
+    """A line per stack: its calls, the outermost first, and the microseconds of its events."""
+    stacks = recording.data["stack"]
+    sums = np.bincount(stacks, weights=times_ns) if len(stacks) else np.zeros(0)
+    plain = str.maketrans(" ;\t\n", "____")
+    return [
+        ";".join(line.translate(plain) for line in reversed(recording.stacks[number])) + f" {int(sums[number] / 1e3)}\n"
+        for number in np.unique(stacks).tolist()
+        if number
+    ]
 
 
 def memory_points(recording: Recording) -> list[tuple[int, int]]:
