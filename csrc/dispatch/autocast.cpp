@@ -78,6 +78,7 @@ Tensor AutocastCall::operator()(const Tensor& x) const {
   return op::cast(x, type_);
 }
 
+std::optional<DType> AutocastCall::result(const Tensor& x) const { return eligible(x) ? std::optional(type_) : std::nullopt; }
 std::vector<Tensor> AutocastCall::operator()(TensorList xs) const {
   std::vector<Tensor> out;
   out.reserve(xs.size());

@@ -20,6 +20,8 @@
 // second region on.
 #pragma once
 
+#include <optional>
+
 #include "dispatch/wrap.h"
 
 namespace fl {
@@ -44,6 +46,8 @@ class AutocastCall {
   // x in the type of the call; float64, integers and tensors without data stay as they are.
   Tensor operator()(const Tensor& x) const;
   std::vector<Tensor> operator()(TensorList xs) const;
+  // What `dtype` is where an op makes its result of x in the type of the call by itself.
+  std::optional<DType> result(const Tensor& x) const;
 
  private:
   WithoutAutocast off_;

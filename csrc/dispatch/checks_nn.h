@@ -245,6 +245,12 @@ inline void loss_weights(const char* op, const Tensor& x, const char* name, cons
 inline void loss_weight(const char* op, const Tensor& x, const Tensor& weight) { loss_weights(op, x, "weight", weight); }
 inline void loss_pos_weight(const char* op, const Tensor& x, const Tensor& weight) { loss_weights(op, x, "pos_weight", weight); }
 // Class indices for x [C], [N, C] or [N, C, d1, ...]. The values are read: CPU tensors only.
+// The result has x's own type, or is float32 for 16-bit x.
+inline void loss_dtype(const char* op, const Tensor& x, std::optional<DType> dtype) {
+  if (!dtype || *dtype == x.dtype() || *dtype == compute_type(x.dtype())) return;
+  raise<DTypeError>(op, ": dtype = ", *dtype, ", but x is ", x.dtype(), "; expected ", compute_type(x.dtype()));
+}
+
 inline void class_targets(const char* op, const Tensor& x, const Tensor& target, const Tensor& weight, int64_t ignore_index, int64_t reduction_) {
   float_input(op, x);
   reduction(op, reduction_);
@@ -257,7 +263,8 @@ inline void class_targets(const char* op, const Tensor& x, const Tensor& target,
   if (!(target.sizes() == want)) raise<ShapeError>(op, ": x has shape ", x.sizes(), ", target has shape ", target.sizes(), "; expected target of shape ", want);
   const int64_t classes = x.size(axis);
   if (weight.defined()) {
-    one_dtype(op, "x", x, "weight", weight);
+    // A float32 weight goes with 16-bit classes, which are computed in float32: autocast leaves it so.
+    if (weight.dtype() != compute_type(x.dtype())) one_dtype(op, "x", x, "weight", weight);
     if (weight.ndim() != 1 || weight.size(0) != classes) raise<ShapeError>(op, ": weight has shape ", weight.sizes(), "; expected [", classes, "], one per class");
   }
   if (target.is_meta()) return;

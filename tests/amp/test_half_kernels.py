@@ -421,3 +421,38 @@ def test_depthwise_convolutions(layout, dtype, channels, stride, kernel, padding
 
     x, weight = half(dtype, 2, channels, 15, 14), half(dtype, channels, 1, kernel, kernel)
     check(convolve, [x, weight], lambda t: layout(t) if t.shape[1] > 1 else t, scale=2)
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_cross_entropy_under_autocast_reads_16_bit_logits(dtype, smoothing):
+    logits, target, weight = half(dtype, 64, 4096).requires_grad_(), classes(64, n=4096), fl.rand(4096)
+    n = logits.numel()
+
+    def loss():
+        with fl.autocast("cpu", dtype=dtype):
+            return F.cross_entropy(logits, target, weight, label_smoothing=smoothing)
+
+    got, expected = loss(), F.cross_entropy(logits.float(), target, weight, label_smoothing=smoothing)
+    assert got.dtype == fl.float32 and got.item() == expected.item()
+    (a,), (b,) = (fl.autograd.grad(y, logits, retain_graph=True) for y in (got, expected))
+    assert a.dtype == dtype
+    np.testing.assert_array_equal(values(a), values(b))
+    assert peak_bytes(loss) < n
+    (a,), (b,) = (fl.autograd.grad(fl.autograd.grad(f(), logits, create_graph=True)[0].float().square().sum(), logits) for f in (
+        loss, lambda: F.cross_entropy(logits.float(), target, weight, label_smoothing=smoothing)))  # fmt: skip
+    np.testing.assert_allclose(values(a), values(b), rtol=0.05, atol=float(abs(values(b)).max()) * 0.05)
+
+
+def test_autocast_gives_prod_its_type():
+    x = fl.full((20,), 3.0, dtype=fl.float16)
+    with fl.autocast("cpu"):
+        assert fl.prod(x).item() == np.float32(3.0**20)  # beyond float16
+        assert fl.prod(x, dtype=fl.float64).dtype == fl.float64
+
+
+def test_cross_entropy_refuses_another_type():
+    with pytest.raises(fl.DTypeError, match=r"cross_entropy: dtype = float64, but x is bfloat16; expected float32"):
+        _C.ops.cross_entropy(fl.zeros(2, 3, dtype=fl.bfloat16), fl.zeros(2, dtype=fl.int64), dtype=fl.float64)
+    with pytest.raises(fl.DTypeError, match=r"weight is float64; expected one dtype"):
+        F.cross_entropy(fl.zeros(2, 3, dtype=fl.bfloat16), fl.zeros(2, dtype=fl.int64), fl.ones(3, dtype=fl.float64))

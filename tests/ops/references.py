@@ -166,7 +166,7 @@ def _pick(log_p, target, weight, reduction, ignore_index, smoothing):
     return [out[0][0]] if single and reduction == 0 else out
 
 
-def _cross_entropy(x, target, weight=None, reduction=1, ignore_index=-100, label_smoothing=0.0):
+def _cross_entropy(x, target, weight=None, reduction=1, ignore_index=-100, label_smoothing=0.0, dtype=None):
     log_p = x - sp.logsumexp(x, axis=1 if x.ndim > 1 else 0, keepdims=True)
     return _pick(log_p, target, weight, reduction, ignore_index, label_smoothing)
 

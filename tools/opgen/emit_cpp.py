@@ -505,13 +505,19 @@ def _recorded(op: Op, name: str) -> list[str]:
 
 
 def _autocast(op: Op) -> list[str]:
-    """Inside of an autocast region: the same call, with other arguments and autocast off."""
+    """Inside of an autocast region: the same call, with other arguments and autocast off.
+
+    An op that widens and has an argument `dtype` is given that instead of casts.
+    """
     kind = op.get("autocast")
     if kind is None:
         return []
     tensors = [a.name for a in op.sig.args if a.type.spelling in ("Tensor", "Tensor?")]
     how = "{" + ", ".join(f"&{n}" for n in tensors) + "}" if kind == "promote" else f"(AutocastCall::{str(kind).capitalize()})"
-    args = ", ".join(f"cast({a.name})" if a.is_tensor or a.type.spelling == "Tensor[]" else a.name for a in op.sig.args)
+    if kind == "widen" and any(a.name == "dtype" for a in op.sig.args):
+        args = ", ".join(f"dtype ? dtype : cast.result({tensors[0]})" if a.name == "dtype" else a.name for a in op.sig.args)
+    else:
+        args = ", ".join(f"cast({a.name})" if a.is_tensor or a.type.spelling == "Tensor[]" else a.name for a in op.sig.args)
     return [
         "  if (thread_modes().autocast) [[unlikely]] {",
         f"    const AutocastCall cast{how};",

@@ -7,6 +7,7 @@
 // and the mean divides by the sum of w[t] over the targets that count.
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -141,7 +142,7 @@ void over_elements(const Axes& a, const F& f) {
 }  // namespace
 
 void cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight, int64_t reduction, int64_t ignore_index,
-                   double label_smoothing, const Tensor& lse, const Tensor& total, const Tensor& y) {
+                   double label_smoothing, std::optional<DType>, const Tensor& lse, const Tensor& total, const Tensor& y) {
   const WideOutput out(y);
   const Tensor ww = widened(weight);
   const Axes a = axes_of(x.sizes());

@@ -781,7 +781,6 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
 # ------------------------------------------------------------------------------------------- losses
 
 
-@widens
 def cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -805,6 +804,11 @@ def cross_entropy(
         raise ValueError(f"cross_entropy: label_smoothing = {label_smoothing}; expected 0 to 1")
     if not target.is_floating_point():
         return ops.cross_entropy(input, target, weight, kind, ignore_index, label_smoothing)
+    return _cross_entropy_of_shares(input, target, weight, kind, label_smoothing)
+
+
+@widens
+def _cross_entropy_of_shares(input: Tensor, target: Tensor, weight: Tensor | None, kind: int, label_smoothing: float) -> Tensor:
     _same_shape("cross_entropy (class probabilities)", input, target)
     dim = 0 if input.dim() == 1 else 1
     n_classes = input.shape[dim]
