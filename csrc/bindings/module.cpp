@@ -4,6 +4,7 @@
 #include <nanobind/stl/string.h>
 
 #include "autograd/meta.h"
+#include "backend/onednn/onednn.h"
 #include "base/isa.h"
 #include "base/parallel.h"
 #include "bindings/args.h"
@@ -189,6 +190,7 @@ void init_functions(nb::module_& m) {
     return nb::none();
 #endif
   });
+  m.def("onednn_multiplies", [](nb::handle t) { return onednn::convolves(to_dtype(t.ptr(), "onednn_multiplies", "dtype")); });
   m.def("compiler", [] { return std::string(__VERSION__); });
 
   m.def("set_thread_generator", [](nb::handle g) -> nb::object {
