@@ -31,6 +31,8 @@ def lstm():
 
 
 MODULES = [conv, transposed, linear, lstm]
+# Row-major convolutions are mostly our own kernels', which pack nothing.
+PACKED = MODULES if _C.get_deferred_layout() else [linear, lstm]
 
 
 def output(module, x):
@@ -53,7 +55,7 @@ def prediction():
         yield
 
 
-@pytest.mark.parametrize("make", MODULES)
+@pytest.mark.parametrize("make", PACKED)
 def test_kept_from_call_to_call(make):
     module, x = make()
     for _ in range(4):
@@ -66,7 +68,7 @@ def test_kept_from_call_to_call(make):
     assert after["bytes"] > 0
 
 
-@pytest.mark.parametrize("make", MODULES)
+@pytest.mark.parametrize("make", PACKED)
 def test_gone_with_the_module(make):
     module, x = make()
     before = _C.prepared_stats()["bytes"]

@@ -21,7 +21,7 @@ def test_gelu_is_right_to_the_last_places_in_both_tails(low, high, limit, limit_
     x = np.linspace(low, high, 200001).astype(np.float32)
     wide = x.astype(np.float64)
     assert ulps(fl.nn.functional.gelu(fl.tensor(x)).numpy(), wide * special.ndtr(wide)) < (
-        limit_without_fma if isa_name() == "base" else limit
+        limit_without_fma if isa_name() == "baseline" else limit
     )
 
 
