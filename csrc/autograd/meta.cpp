@@ -187,7 +187,7 @@ void check_inplace(const char* op, const Tensor& x) {
     raise<AutogradError>(op, ": this view was made under no_grad, and its base requires grad; write to it under no_grad too, or make the view outside");
 }
 
-void bump_version(const char* op, const Tensor& x) { x.storage().var().written_by(op); }
+void bump_version(const char* op, const Tensor& x) { x.storage().written_by(op); }
 
 void rebase_history(const Tensor& x, Ref<Node> node) {
   TensorImpl& impl = *x.impl();

@@ -9,8 +9,8 @@
 //   not vectorised         lgamma digamma erfinv i0 fmod remainder nextafter, integer division
 //
 // Errors stay below 4 ulp of the result, denormals included, where a function says nothing else;
-// benchmarks/accuracy.py measures them and tests/ops/test_accuracy.py holds them. sin, cos and tan of floats are right for near angles alone
-// (far_angle): the ops take others to libm (`rare` in the op table).
+// benchmarks/accuracy.py measures them and tests/ops/test_accuracy.py holds them. sin, cos and tan of floats are right
+// for near angles alone (far_angle): the ops take others to libm (`rare` in the op table).
 //
 // Conditions are single comparisons wherever possible: GCC does not vectorise a loop in which a bool made
 // of several others selects a value.
@@ -432,7 +432,7 @@ FL_VM float normal_cdf(float x) {
   const float q = exp_half_square(x) * r;
   return x < 0 ? q : 1.0f - q;
 }
-FL_VM double normal_cdf(double x) { return 0.5 + 0.5 * erf(x * 0.70710678118654752440); }
+FL_VM double normal_cdf(double x) { return 0.5 * erfc(x * -0.70710678118654752440); }
 FL_VM float normal_pdf(float x) { return 0.39894228040143267794f * exp_half_square(x); }
 FL_VM double normal_pdf(double x) { return 0.39894228040143267794 * exp(-0.5 * x * x); }
 // A start good to 2e-3, then two steps of Halley's rule on erf or, near the ends, on erfc.
@@ -463,7 +463,11 @@ FL_VM bool far_angle(T x) {
 #else
   constexpr T limit = T(0x1p20);
 #endif
-  return sizeof(T) == 4 && abs(x) > limit;
+  if constexpr (sizeof(T) == 4) {  // limit < |x| < infinity, whose sine is NaN either way
+    const uint32_t above = bits<uint32_t>(limit) + 1;
+    return (bits<uint32_t>(x) & 0x7fffffffu) - above < 0x7f800000u - above;
+  }
+  return false;
 }
 inline float far_sin(float x) { return static_cast<float>(std::sin(static_cast<double>(x))); }
 inline float far_cos(float x) { return static_cast<float>(std::cos(static_cast<double>(x))); }
@@ -908,7 +912,9 @@ inline float trigamma(float x) { return static_cast<float>(trigamma(static_cast<
 inline double bessel_i(double x, int order) {
   const double a = std::fabs(x);
   double y = 0;
-  if (a < 20) {
+  if (a > 1400) {
+    y = std::numeric_limits<double>::infinity() - a;  // NaN of infinity, as SciPy has it
+  } else if (a < 20) {
     const long double z = 0.25L * a * a;  // a term has the errors of those before it
     long double term = 1, sum = 1;
     for (int k = 1; term > 0x1p-60L * sum; ++k) {

@@ -13,7 +13,8 @@
 namespace fl {
 namespace {
 
-constexpr size_t kForms = 4;  // per storage; the one that was used longest ago goes first
+// Per storage, and per address in it; the one that was used longest ago goes first.
+constexpr size_t kEntries = 512, kForms = 4;
 
 std::mutex mutex;  // of every storage's `prepared_`, and of what is below
 // A child that was forked while another thread held it could never take it.
@@ -60,9 +61,13 @@ struct Storage::Prepared {
       drop(*e, garbage);
       return false;
     }
-    if (entries.size() == kForms) {
-      drop(entries.front(), garbage);
-      entries.erase(entries.begin());
+    size_t here = 0, oldest = entries.size();
+    for (size_t i = entries.size(); i-- > 0;)
+      if (entries[i].from == from) ++here, oldest = i;
+    if (here < kForms) oldest = entries.size() < kEntries ? entries.size() : 0;
+    if (oldest < entries.size()) {
+      drop(entries[oldest], garbage);
+      entries.erase(entries.begin() + static_cast<std::ptrdiff_t>(oldest));
     }
     entries.push_back({from, form, version, {}});
     return false;
@@ -78,9 +83,19 @@ struct Storage::Prepared {
 
 bool Storage::keeps_prepared() const { return lent_.load(std::memory_order_acquire) == 0 && !exposed_.load(std::memory_order_acquire) && owned(); }
 
+// What is kept is of an old version now. That it was used stays known.
+void Storage::drop_kept() {
+  std::vector<Ref<Storage>> garbage;
+  const std::lock_guard lock(mutex);
+  keeps_.store(false, std::memory_order_relaxed);
+  if (Prepared* p = prepared_.load(std::memory_order_relaxed))
+    for (auto& e : p->entries) Prepared::drop(e, garbage);
+}
+
 void Storage::forget_prepared() {
   std::vector<Ref<Storage>> garbage;
   const std::lock_guard lock(mutex);
+  ++forgotten_;
   Prepared* p = prepared_.exchange(nullptr, std::memory_order_acq_rel);
   if (!p) return;
   for (auto& e : p->entries) Prepared::drop(e, garbage);
@@ -94,24 +109,29 @@ bool used_before(Storage& source, const void* from, const std::string& form) {
   return source.keeps_prepared() && Storage::Prepared::touch(source, from, form, garbage);
 }
 
-Ref<Storage> prepared(Storage& source, const void* from, const std::string& form, const std::function<Ref<Storage>()>& make) {
+Ref<Storage> prepared(Storage& source, const void* from, const std::string& form, const std::function<Ref<Storage>()>& make, bool again) {
   const uint32_t version = source.var().version();
+  uint32_t forgotten;
+  size_t kept;
   {
     std::vector<Ref<Storage>> garbage;
     const std::lock_guard lock(mutex);
-    if (!source.keeps_prepared() || !Storage::Prepared::touch(source, from, form, garbage)) return {};
+    if (!source.keeps_prepared() || (!Storage::Prepared::touch(source, from, form, garbage) && !again)) return {};
+    forgotten = source.forgotten_;
+    kept = counts.bytes;
     if (auto& bytes = source.prepared_.load(std::memory_order_relaxed)->entries.back().bytes) {
       ++counts.reused;
       return bytes;
     }
   }
-  if (available_memory() / 4 < source.size_bytes()) return {};
+  if (available_memory() / 2 < kept + 2 * source.size_bytes()) return {};
   Ref<Storage> made = make();
   const std::lock_guard lock(mutex);
   Storage::Prepared* p = source.prepared_.load(std::memory_order_relaxed);
-  if (!p || !source.keeps_prepared()) return made;  // lent meanwhile
+  if (!p || source.forgotten_ != forgotten || !source.keeps_prepared()) return made;  // lent meanwhile
   if (auto* e = p->find(from, form); e && e->version == version && source.var().version() == version && !e->bytes) {
     e->bytes = made;
+    source.keeps_.store(true, std::memory_order_relaxed);
     counts.bytes += made->size_bytes();
     ++counts.made;
   }

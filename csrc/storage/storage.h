@@ -36,6 +36,11 @@ class Storage final : public RefCounted {
   Device device() const { return device_; }
   bool writable() const { return writable_; }
   Var& var() { return var_; }
+  // Every write from outside of the op that made the bytes says so here.
+  void written_by(const char* op) {
+    var_.written_by(op);
+    if (keeps_.load(std::memory_order_relaxed)) [[unlikely]] drop_kept();
+  }
 
   // Enlarges the bytes in place of the old ones (Tensor.resize_). Throws for bytes that are borrowed or lent.
   void grow(size_t size_bytes);
@@ -55,7 +60,7 @@ class Storage final : public RefCounted {
  private:
   friend Ref<Storage> make_ref<Storage>();
   friend class RawBytes;
-  friend Ref<Storage> prepared(Storage&, const void*, const std::string&, const std::function<Ref<Storage>()>&);
+  friend Ref<Storage> prepared(Storage&, const void*, const std::string&, const std::function<Ref<Storage>()>&, bool);
   friend bool used_before(Storage&, const void*, const std::string&);
   friend void drop_prepared();
   struct Deferred;
@@ -63,6 +68,7 @@ class Storage final : public RefCounted {
   bool owned() const;  // from our allocator
   bool keeps_prepared() const;
   void forget_prepared();
+  void drop_kept();
   void make_plain() const;
   void forget_deferred();
   Storage() = default;
@@ -78,7 +84,10 @@ class Storage final : public RefCounted {
   bool writable_ = true;
   std::atomic<bool> exposed_{false};
   std::atomic<Deferred*> deferred_{nullptr};
-  std::atomic<Prepared*> prepared_{nullptr};  // Note [Prepared bytes]
+  // Note [Prepared bytes]
+  std::atomic<Prepared*> prepared_{nullptr};
+  std::atomic<bool> keeps_{false};
+  uint32_t forgotten_ = 0;  // how often, under the lock
 };
 
 }  // namespace fl

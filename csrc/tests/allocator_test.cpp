@@ -217,10 +217,14 @@ TEST(prepared_bytes_are_kept_from_the_second_use_until_the_next_write) {
     CHECK(use("a").get() == kept.get() && made == 1);
     CHECK(!use("b") && use("b").get() != kept.get() && made == 2);
     CHECK_EQ(prepared_stats().bytes, before + 4000);
-    source->var().written_by("test");
+    source->written_by("test");
+    CHECK_EQ(prepared_stats().bytes, before);
     CHECK(!use("a"));
-    CHECK_EQ(prepared_stats().bytes, before + 2000);  // the other form goes when it is asked for, or with the storage
     CHECK(use("a") && made == 3);
+    CHECK(prepared(*source, source->data(), "c", [] { return filled(8, 0); }, true));
+    for (size_t at = 0; at < 50; ++at)
+      for (int i = 0; i < 2; ++i) (void)prepared(*source, static_cast<char*>(source->data()) + at, "view", [] { return filled(8, 0); });
+    CHECK_EQ(prepared_stats().bytes, before + 2000 + 8 + 50 * 8);  // views of one storage do not push each other out
     drop_prepared();
     CHECK_EQ(prepared_stats().bytes, before);
     CHECK(use("a") && made == 4);
@@ -253,7 +257,7 @@ TEST(prepared_bytes_by_several_threads) {
     for (int i = 0; i < 500; ++i) {
       const auto p = prepared(*source, source->data(), i % 7 == 0 ? "x" : "y", [&] { return filled(64, 4); });
       if (p) CHECK_EQ(static_cast<char*>(p->data())[63], 4);
-      if (t == 0 && i % 50 == 0) source->var().written_by("test");
+      if (t == 0 && i % 50 == 0) source->written_by("test");
       if (t == 1 && i % 90 == 0) drop_prepared();
       if (t == 2 && i % 70 == 0) source->lend(), source->take_back();
     }

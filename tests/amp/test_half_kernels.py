@@ -458,3 +458,25 @@ def test_cross_entropy_refuses_another_type():
         _C.ops.cross_entropy(fl.zeros(2, 3, dtype=fl.bfloat16), fl.zeros(2, dtype=fl.int64), dtype=fl.float64)
     with pytest.raises(fl.DTypeError, match=r"weight is float64; expected one dtype"):
         F.cross_entropy(fl.zeros(2, 3, dtype=fl.bfloat16), fl.zeros(2, dtype=fl.int64), fl.ones(3, dtype=fl.float64))
+
+
+@pytest.mark.parametrize("logits", [fl.float32, fl.bfloat16, fl.float16])
+@pytest.mark.parametrize("weights", [fl.float32, fl.bfloat16, fl.float16])
+def test_cross_entropy_under_autocast_takes_any_mixture(logits, weights):
+    x, target, weight = fl.randn(6, 5), fl.tensor([0, 4, 2, 2, 1, 3]), fl.rand(5) + 0.5
+    with fl.autocast("cpu", dtype=fl.bfloat16):
+        loss = F.cross_entropy(x.to(logits), target, weight.to(weights))
+    want = F.cross_entropy(x.to(logits).double(), target, weight.to(weights).double())
+    assert loss.dtype == fl.float32
+    assert abs(loss.item() - want.item()) < 1e-5
+
+
+@pytest.mark.parametrize("loss", [F.cross_entropy, F.nll_loss])
+def test_targets_that_an_array_changed_are_refused_backwards(loss):
+    array = np.array([0, 1, 2])
+    x = fl.randn(3, 4, requires_grad=True)
+    y = loss(x, fl.from_numpy(array))
+    array[1] = 9
+    with pytest.raises(IndexError, match="target became 9 at element 1"):
+        y.backward()
+    assert x.grad is None

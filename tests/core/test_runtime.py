@@ -145,6 +145,30 @@ SCRIPTS = {
         assert os.waitstatus_to_exitcode(status) == 0, status
         assert abs((x @ x).sin().sum().item() - want) < 1e-2 * abs(want) + 1e-2
     """,
+    "fork_with_layers": """
+        import os, flambeau as fl
+        from flambeau import nn
+        fl.set_num_threads(4)
+        conv, linear, lstm = nn.Conv2d(32, 64, 3, padding=1), nn.Linear(512, 512), nn.LSTM(64, 128)
+        image, rows, sequence = fl.randn(8, 32, 28, 28), fl.randn(64, 512), fl.randn(12, 16, 64)
+        def train():
+            loss = conv(image).square().mean() + linear(rows).square().mean() + lstm(sequence)[0].square().mean()
+            loss.backward()
+            return loss.item()
+        want = train()
+        with fl.no_grad():
+            for _ in range(4):
+                conv(image), linear(rows), lstm(sequence)
+        pid = os.fork()
+        if pid == 0:
+            with fl.no_grad():
+                for _ in range(4):
+                    conv(image), linear(rows), lstm(sequence)
+            os._exit(0 if abs(train() - want) < 1e-3 else 3)
+        _, status = os.waitpid(pid, 0)
+        assert os.waitstatus_to_exitcode(status) == 0, status
+        assert abs(train() - want) < 1e-3
+    """,
     "fork_in_a_pool": """
         import multiprocessing, flambeau as fl
         x = fl.randn(300, 300)

@@ -7,6 +7,7 @@ import pytest
 from support import accuracy
 
 import flambeau as fl
+from flambeau._C import ops
 
 BOUND_ULP = 4
 SIZE = 300  # samples over all exponents, and as many where arguments usually are; benchmarks/accuracy.py takes more
@@ -69,6 +70,9 @@ def test_limits_of_functions():
         y = f(x).tolist()
         assert y[0] == inf and y[1] != y[1] and y[2] != y[2] and y[3:] == [0.0, 0.0]
     assert fl.sinc(fl.tensor([1.0, -7.0, 3e38, 0.0])).tolist() == [0.0, 0.0, 0.0, 1.0]
-    assert fl.i0(fl.tensor([713.0, 800.0, 1e300], dtype=fl.float64)).isfinite().tolist() == [True, False, False]
+    far = fl.tensor([713.0, 800.0, 1e300, inf, -inf, float("nan")], dtype=fl.float64)
+    assert fl.i0(far)[1:3].tolist() == [inf, inf] and fl.i0(far)[[0, 3, 4, 5]].isnan().tolist() == [False, True, True, True]
+    assert ops.i1(-far)[1:3].tolist() == [-inf, -inf] and ops.i1(far)[3:].isnan().all()
+    assert fl.sin(fl.tensor([inf, -inf, float("nan"), 1e30])).isnan().tolist() == [True, True, True, False]
     assert fl.digamma(fl.tensor([inf, 0.0, -0.0])).tolist() == [inf, -inf, inf]
     assert fl.digamma(fl.tensor([-3.0, float("nan"), -inf])).isnan().all()

@@ -56,6 +56,15 @@ def test_topk_counts_nan_as_largest_and_both_zeros_as_equal(dtype, largest, n):
     assert bits(values) == bits(x[indices])
 
 
+def test_topk_of_sorted_rows():
+    for n, k in itertools.product((100, 5000), (1, 8, 9, 33, 64, 65)):
+        for dtype in (fl.float32, fl.int64):
+            up = fl.arange(n, dtype=dtype)
+            for row in (up, up.flip(0), fl.cat([up, up.flip(0), up])):
+                want = array(row.sort(descending=True, stable=True)[1])[:k]
+                np.testing.assert_array_equal(array(row.topk(k)[1]), want, err_msg=f"{n} {k} {dtype}")
+
+
 @pytest.mark.parametrize("largest", [True, False])
 @pytest.mark.parametrize("value", [NAN, INF, -INF, 0.0])
 def test_topk_of_one_value_is_the_front_of_the_row(value, largest):

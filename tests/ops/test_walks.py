@@ -82,7 +82,7 @@ def test_large_results_are_those_of_small_ones(large, name):
     x, a = large
     if name == "half + half":
         half = fl.cat([x, x]).bfloat16()
-        return np.testing.assert_array_equal(array((half + half)[:1000]), array(half[:1000]) * 2)
+        return np.testing.assert_array_equal(array(half + half), array(half) * 2)
     got, want = {
         "relu": lambda: (x.relu(), np.maximum(a, 0)),
         "x + x": lambda: (x + x, a + a),

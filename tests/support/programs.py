@@ -160,13 +160,19 @@ def attention() -> dict[str, Any]:
 
 
 def attention_alone() -> dict[str, Any]:
-    q, k, v = (fl.randn(4, 4, 130, 32, requires_grad=True) for _ in range(3))
     out = {}
-    for causal in (False, True):
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
-        out[f"y {causal}"] = y
-        out |= {f"d{n} {causal}": g for n, g in zip("qkv", fl.autograd.grad((y * y).sum(), [q, k, v]))}
+    for shape in ((4, 4, 130, 32), (1, 1, 300, 32), (1, 3, 200, 40)):  # few heads: threads share a product
+        q, k, v = (fl.randn(*shape, requires_grad=True) for _ in range(3))
+        for causal in (False, True):
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+            out[f"y {shape} {causal}"] = y
+            out |= {f"d{n} {shape} {causal}": g for n, g in zip("qkv", fl.autograd.grad((y * y).sum(), [q, k, v]))}
     return out
+
+
+def products_with_factors() -> dict[str, Any]:
+    a, b, c = fl.randn(200, 130), fl.randn(130, 170), fl.randn(200, 170)
+    return {f"{alpha}, {beta}": fl.addmm(c, a, b, alpha=alpha, beta=beta) for alpha in (0.3, 3.0, 2.0) for beta in (0, 1, 0.7)}
 
 
 def lstm() -> dict[str, Any]:
@@ -199,7 +205,7 @@ PROGRAMS: dict[str, Callable[[], dict[str, Any]]] = {
     f.__name__: f
     for f in (
         elementwise, reductions, scans_and_sorts, random_numbers, indexing, losses, norms_and_pools, optimizers, double_products,
-        mlp, convnet, attention, attention_alone, lstm, products, deep_products,
+        mlp, convnet, attention, attention_alone, products_with_factors, lstm, products, deep_products,
     )
 }  # fmt: skip
 # What oneDNN's kernels make, or what is made of it.

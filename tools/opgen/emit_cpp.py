@@ -507,7 +507,7 @@ def _recorded(op: Op, name: str) -> list[str]:
 def _autocast(op: Op) -> list[str]:
     """Inside of an autocast region: the same call, with other arguments and autocast off.
 
-    An op that widens and has an argument `dtype` is given that instead of casts.
+    An op that widens and has an argument `dtype` is given that instead of a cast of its first tensor.
     """
     kind = op.get("autocast")
     if kind is None:
@@ -515,7 +515,8 @@ def _autocast(op: Op) -> list[str]:
     tensors = [a.name for a in op.sig.args if a.type.spelling in ("Tensor", "Tensor?")]
     how = "{" + ", ".join(f"&{n}" for n in tensors) + "}" if kind == "promote" else f"(AutocastCall::{str(kind).capitalize()})"
     if kind == "widen" and any(a.name == "dtype" for a in op.sig.args):
-        args = ", ".join(f"dtype ? dtype : cast.result({tensors[0]})" if a.name == "dtype" else a.name for a in op.sig.args)
+        given = {"dtype": f"dtype ? dtype : cast.result({tensors[0]})", tensors[0]: tensors[0]}
+        args = ", ".join(given.get(a.name, f"cast({a.name})" if a.is_tensor else a.name) for a in op.sig.args)
     else:
         args = ", ".join(f"cast({a.name})" if a.is_tensor or a.type.spelling == "Tensor[]" else a.name for a in op.sig.args)
     return [
@@ -657,14 +658,19 @@ def each_loop(op: Op) -> list[str]:
         if a.type.spelling.endswith("?"):
             out.append(f"  [[maybe_unused]] const bool has_{a.name} = params_[{i}].as<bool>();")
             i += 1
-    loop = ["  for (int64_t i_ = 0; i_ < n_; ++i_) {", *(f"    [[maybe_unused]] const T {a.name} = {a.name}_in[i_];" for a in operands)]
+    values = [f"    [[maybe_unused]] const T {a.name} = {a.name}_in[i_];" for a in operands]
+    result = f"    out_[i_] = static_cast<{out_type}>({op.get('each')});"
     if rare := op.get("rare"):
-        # Looked for first: the result may lie where an operand does.
+        # A thousand at a time; looked for first, since the result may lie where an operand does.
+        loop = ["  for (int64_t i_ = from_; i_ < to_; ++i_) {", *values]
+        out += ["  for (int64_t from_ = 0; from_ < n_; from_ += 1024) {", "  const int64_t to_ = from_ + 1024 < n_ ? from_ + 1024 : n_;"]
         out += ["  int rare_ = 0;", "#pragma omp simd reduction(| : rare_)", *loop, f"    rare_ |= ({rare['when']}) ? 1 : 0;", "  }"]
         out += ["  if (rare_) {", *loop]
-        out += [f"    out_[i_] = static_cast<{out_type}>(({rare['when']}) ? ({rare['each']}) : ({op.get('each')}));", "  }", "    return;", "  }"]
-    out += ["#pragma omp simd", *loop, f"    out_[i_] = static_cast<{out_type}>({op.get('each')});"]
-    out += ["  }", "}", "}  // namespace"]
+        out += [f"    out_[i_] = static_cast<{out_type}>(({rare['when']}) ? ({rare['each']}) : ({op.get('each')}));", "  }", "  continue;", "  }"]
+        out += ["#pragma omp simd", *loop, result, "  }", "  }"]
+    else:
+        out += ["#pragma omp simd", "  for (int64_t i_ = 0; i_ < n_; ++i_) {", *values, result, "  }"]
+    out += ["}", "}  // namespace"]
     types = each_types(op)
     cells = [f"tile_{op.ident}<{t}>" if t in types else "nullptr" for t in ("float", "double", "int32_t", "int64_t")]
     boolean = "true" if out_type == "bool" else "false"

@@ -174,17 +174,17 @@ Args& Args::input(const Primitive& p, int i, int id, const void* data) {
   return add(id, p.reorders[i].wanted, scratch_.back().data());
 }
 
-Tensor kept(const Primitive& p, int i, Storage& owner, const void* data) {
+Tensor kept(const Primitive& p, int i, Storage& owner, const void* data, bool again) {
   const auto& r = p.reorders[i];
   if (!r.needed || r.form.empty()) return {};
-  Ref<Storage> bytes = prepared(owner, data, r.form, [&] { return reordered(p, i, data).impl()->storage; });
+  Ref<Storage> bytes = prepared(owner, data, r.form, [&] { return reordered(p, i, data).impl()->storage; }, again);
   if (!bytes) return {};
   const auto size = static_cast<int64_t>(bytes->size_bytes());
   return Tensor(make_ref<TensorImpl>(std::move(bytes), Dims{size}, Dims{1}, 0, DType::UInt8));
 }
 
-Args& Args::weight(const Primitive& p, int i, int id, Storage& owner, const void* data) {
-  Tensor bytes = kept(p, i, owner, data);
+Args& Args::weight(const Primitive& p, int i, int id, Storage& owner, const void* data, bool again) {
+  Tensor bytes = kept(p, i, owner, data, again);
   if (!bytes.defined()) return input(p, i, id, data);
   scratch_.push_back(std::move(bytes));
   return add(id, p.reorders[i].wanted, scratch_.back().data());

@@ -12,16 +12,18 @@
 #include <vector>
 
 #include "base/dims.h"
+#include "base/parallel.h"
 #include "tensor/tensor.h"
 
 namespace fl::onednn {
 
 enum class Op : int64_t { Product, Matmul, WideMatmul, PackedMatmul, ConvForward, ConvBackwardData, ConvBackwardWeight };
 
-// What a primitive was made for, as a list of integers.
+// What a primitive was made for, as a list of integers. Some fix their number of threads when they are made: a child that
+// was forked has one thread, and must not run those of its parent.
 class Key {
  public:
-  explicit Key(Op op) { words_.reserve(48), add(static_cast<int64_t>(op)); }
+  explicit Key(Op op) { words_.reserve(48), add(static_cast<int64_t>(op)).add(num_threads()); }
   Key& add(int64_t v) {
     words_.push_back(v);
     hash_ = (hash_ ^ static_cast<uint64_t>(v)) * 0x9e3779b97f4a7c15ull;
@@ -72,7 +74,7 @@ class Args {
   // A primitive whose mds and reorders are indexed alike: input `i`, reordered first where needed.
   Args& input(const Primitive& p, int i, int id, const void* data);
   // A weight: an input whose bytes in the primitive's layout may be kept from an earlier call.
-  Args& weight(const Primitive& p, int i, int id, Storage& owner, const void* data);
+  Args& weight(const Primitive& p, int i, int id, Storage& owner, const void* data, bool again = false);
   // An output, reordered after run() where needed.
   Args& output(const Primitive& p, int i, int id, void* data);
   bool run(const Primitive& p);
@@ -95,6 +97,6 @@ void add_reorder(Primitive& p, const dnnl::memory::desc& plain, const dnnl::memo
 // Input `i` in the layout that the primitive wants: a tensor of bytes.
 Tensor reordered(const Primitive& p, int i, const void* data);
 // The same from what is kept with the bytes' owner; undefined where nothing is: Note [Prepared bytes].
-Tensor kept(const Primitive& p, int i, Storage& owner, const void* data);
+Tensor kept(const Primitive& p, int i, Storage& owner, const void* data, bool again = false);
 
 }  // namespace fl::onednn

@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <bit>
+#include <cmath>
 
 #include "backend/onednn/cache.h"
 #include "backend/onednn/onednn.h"
@@ -23,7 +23,7 @@ bool plain(const Mat<float>& x, int64_t rows, int64_t cols, char& trans, int64_t
 }
 
 // The matmul primitive, with the bias added as tiles are written. B is taken as it lies or, where its storage keeps it,
-// packed: a weight that was used twice since it was written.
+// packed: a weight that was used before since it was written.
 bool product(const Gemm<float>& g, char ta, int64_t lda, char tb, int64_t ldb) {
   const bool bias = g.bias_n != nullptr;
   const bool packed = g.b.owner && used_before(*g.b.owner, g.b.data, "product");
@@ -44,7 +44,7 @@ bool product(const Gemm<float>& g, char ta, int64_t lda, char tb, int64_t ldb) {
   if (!p) return false;
   Args args;
   args.add(DNNL_ARG_SRC, p->mds[0], g.a.data).add(DNNL_ARG_DST, p->mds[1], g.c);
-  if (packed) args.weight(*p, 0, DNNL_ARG_WEIGHTS, *g.b.owner, g.b.data);
+  if (packed) args.weight(*p, 0, DNNL_ARG_WEIGHTS, *g.b.owner, g.b.data, true);
   else args.input(*p, 0, DNNL_ARG_WEIGHTS, g.b.data);
   if (bias) args.add(DNNL_ARG_BIAS, p->mds[2], g.bias_n);
   return args.run(*p);
@@ -57,9 +57,17 @@ bool prefers_product(const Gemm<float>& g, char tb) {
   return tb == 'T' && g.alpha == 1 && g.beta == 0 && !g.bias_m && g.m > 12 && g.m <= (g.bias_n ? 1024 : 512) && g.m * g.n * g.k >= 1 << 19;
 }
 
+// Whether a product by alpha is exact. sgemm multiplies by it at another place where there are several threads, so that
+// otherwise the bits would depend on their number.
+bool exact_factor(float alpha) {
+  int exponent;
+  return std::abs(std::frexp(alpha, &exponent)) == 0.5f;
+}
+
 }  // namespace
 
 bool sgemm(const Gemm<float>& g) {
+  if (!exact_factor(g.alpha)) return false;
   char ta, tb;
   int64_t lda, ldb;
   if (g.k == 0 || !plain(g.a, g.m, g.k, ta, lda) || !plain(g.b, g.k, g.n, tb, ldb)) return false;
@@ -135,18 +143,16 @@ bool gemm16(DType t, int64_t batch, int64_t m, int64_t n, int64_t k, const void*
 }
 
 bool gemm16_wide(DType t, int64_t m, int64_t n, int64_t k, const void* a, int64_t a_row, int64_t a_col, const void* b, int64_t b_row,
-                 int64_t b_col, float* c, int64_t ldc, float alpha, float beta) {
+                 int64_t b_col, float* c, int64_t ldc, bool add) {
   if (!has_native(t) || m * n * k < 64 * 64 * 16) return false;
   if ((a_row != 1 && a_col != 1) || (b_row != 1 && b_col != 1)) return false;
   Key key(Op::WideMatmul);
-  key.add(static_cast<int64_t>(t)).add(m).add(n).add(k).add(a_row).add(a_col).add(b_row).add(b_col).add(ldc);
-  key.add(std::bit_cast<int32_t>(alpha)).add(std::bit_cast<int32_t>(beta));
+  key.add(static_cast<int64_t>(t)).add(m).add(n).add(k).add(a_row).add(a_col).add(b_row).add(b_col).add(ldc).add(add);
   const auto p = cached(key, [&](Primitive& out) {
     using md = dnnl::memory::desc;
     out.mds = {md({m, k}, data_type(t), {a_row, a_col}), md({k, n}, data_type(t), {b_row, b_col}), md({m, n}, dnnl::memory::data_type::f32, {ldc, 1})};
     dnnl::post_ops after;
-    if (alpha != 1) after.append_eltwise(dnnl::algorithm::eltwise_linear, alpha, 0);
-    if (beta != 0) after.append_sum(beta);
+    if (add) after.append_sum();
     auto attr = default_attr();
     attr.set_post_ops(after);
     const auto pd = dnnl::matmul::primitive_desc(engine(), out.mds[0], out.mds[1], out.mds[2], attr);

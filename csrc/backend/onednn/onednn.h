@@ -45,9 +45,9 @@ bool sgemm(const Gemm<float>& g);
 // One product of 16-bit floats with float32 sums; all pointers of type `t`, C row-major.
 bool gemm16(DType t, int64_t batch, int64_t m, int64_t n, int64_t k, const void* a, int64_t a_batch, int64_t a_row, int64_t a_col,
             const void* b, int64_t b_batch, int64_t b_row, int64_t b_col, void* c, const void* bias_n);
-// c = alpha a b + beta c in float32, for a and b of 16-bit type `t`; c is row-major with rows `ldc` apart.
+// c = a b, or with `add` c += a b, in float32, for a and b of 16-bit type `t`; c is row-major with rows `ldc` apart.
 bool gemm16_wide(DType t, int64_t m, int64_t n, int64_t k, const void* a, int64_t a_row, int64_t a_col, const void* b, int64_t b_row,
-                 int64_t b_col, float* c, int64_t ldc, float alpha, float beta);
+                 int64_t b_col, float* c, int64_t ldc, bool add);
 // Weights are row-major. Activations are row-major tensors, or with `last` channels-last bytes (ChannelRows).
 bool conv_forward(const ConvShape& s, bool last, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y);
 bool conv_backward_data(const ConvShape& s, bool last, const Tensor& dy, const Tensor& w, const Tensor& dx);
@@ -60,8 +60,7 @@ inline bool gemm16(DType, int64_t, int64_t, int64_t, int64_t, const void*, int64
                    int64_t, void*, const void*) {
   return false;
 }
-inline bool gemm16_wide(DType, int64_t, int64_t, int64_t, const void*, int64_t, int64_t, const void*, int64_t, int64_t, float*, int64_t, float,
-                        float) {
+inline bool gemm16_wide(DType, int64_t, int64_t, int64_t, const void*, int64_t, int64_t, const void*, int64_t, int64_t, float*, int64_t, bool) {
   return false;
 }
 inline bool conv_forward(const ConvShape&, bool, const Tensor&, const Tensor&, const Tensor&, const Tensor&) { return false; }

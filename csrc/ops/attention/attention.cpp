@@ -83,6 +83,8 @@ T* scratch(Tensor& keep, int64_t n) {
   return keep.data<T>();
 }
 
+enum Result { Set, Add };
+
 // Products of tiles of S, and what they need of memory.
 template <class S>
 class Tiles {
@@ -90,14 +92,15 @@ class Tiles {
   using T = Computed<S>;
   static constexpr bool kHalf = !std::is_same_v<S, T>;
 
-  // c = alpha a b + beta c; a and b are whole blocks of memory, as they are or transposed.
-  void multiply(int64_t m, int64_t n, int64_t k, const Mat<S>& a, const Mat<S>& b, T* c, T alpha, T beta) {
+  // c = a b, or c += a b; a and b are whole blocks of memory, as they are or transposed.
+  void multiply(int64_t m, int64_t n, int64_t k, const Mat<S>& a, const Mat<S>& b, T* c, Result result) {
+    const bool add = result == Result::Add;
     if constexpr (kHalf) {
-      if (onednn::gemm16_wide(dtype_of<S>, m, n, k, a.data, a.row, a.col, b.data, b.row, b.col, c, n, alpha, beta)) return;
+      if (onednn::gemm16_wide(dtype_of<S>, m, n, k, a.data, a.row, a.col, b.data, b.row, b.col, c, n, add)) return;
       const T *wa = wide(a.data, m * k, a_), *wb = wide(b.data, k * n, b_);
-      gemm(Gemm<T>{m, n, k, {wa, a.row, a.col}, {wb, b.row, b.col}, c, n, alpha, beta});
+      gemm(Gemm<T>{m, n, k, {wa, a.row, a.col}, {wb, b.row, b.col}, c, n, 1, add ? T(1) : T(0)});
     } else {
-      gemm(Gemm<T>{m, n, k, a, b, c, n, alpha, beta});
+      gemm(Gemm<T>{m, n, k, a, b, c, n, 1, add ? T(1) : T(0)});
     }
   }
   // A tile of T as S, for a product: itself, or rounded into memory of this object (one per `which`).
@@ -176,15 +179,16 @@ void scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor
         const int64_t last = causal ? std::min(n.tk, q0 + rows) : n.tk;
         for (int64_t k0 = 0; k0 < last; k0 += kKeys) {
           const int64_t cols = std::min(kKeys, last - k0);
-          tiles.multiply(rows, cols, n.d, {pq, n.d, 1}, {k.data<S>() + (batch * n.tk + k0) * n.d, 1, n.d}, s, scale, 0);
+          tiles.multiply(rows, cols, n.d, {pq, n.d, 1}, {k.data<S>() + (batch * n.tk + k0) * n.d, 1, n.d}, s, Set);
           for (int64_t i = 0; i < rows; ++i) {
             const int64_t seen = causal ? std::clamp<int64_t>(q0 + i + 1 - k0, 0, cols) : cols;
+            FL_PICK(attention_scale)(s + i * cols, seen, scale);
             masked.apply(s + i * cols, batch, q0 + i, k0, seen);
             const T factor = FL_PICK(attention_row)(s + i * cols, seen, cols, top + i, sum + i);
             if (factor != T(1)) FL_PICK(attention_scale)(po + i * n.dv, n.dv, factor);
           }
           const S* p = tiles.rounded(s, rows * cols, 0);
-          tiles.multiply(rows, n.dv, cols, {p, cols, 1}, {v.data<S>() + (batch * n.tk + k0) * n.dv, n.dv, 1}, po, 1, 1);
+          tiles.multiply(rows, n.dv, cols, {p, cols, 1}, {v.data<S>() + (batch * n.tk + k0) * n.dv, n.dv, 1}, po, Add);
         }
         T* pl = lse.data<T>() + batch * n.tq + q0;
         for (int64_t i = 0; i < rows; ++i) {
@@ -224,17 +228,18 @@ void scaled_dot_product_attention_backward(const Tensor& dy, const Tensor& q, co
         for (int64_t k0 = 0; k0 < last; k0 += kKeys) {
           const int64_t cols = std::min(kKeys, last - k0);
           const S *pk = k.data<S>() + (batch * n.tk + k0) * n.d, *pv = v.data<S>() + (batch * n.tk + k0) * n.dv;
-          tiles.multiply(rows, cols, n.d, {pq, n.d, 1}, {pk, 1, n.d}, s, scale, 0);
-          tiles.multiply(rows, cols, n.dv, {pd, n.dv, 1}, {pv, 1, n.dv}, dp, 1, 0);
+          tiles.multiply(rows, cols, n.d, {pq, n.d, 1}, {pk, 1, n.d}, s, Set);
+          tiles.multiply(rows, cols, n.dv, {pd, n.dv, 1}, {pv, 1, n.dv}, dp, Set);
           for (int64_t i = 0; i < rows; ++i) {
             const int64_t seen = causal ? std::clamp<int64_t>(q0 + i + 1 - k0, 0, cols) : cols;
+            FL_PICK(attention_scale)(s + i * cols, seen, scale);
             masked.apply(s + i * cols, batch, q0 + i, k0, seen);
             FL_PICK(attention_row_backward)(s + i * cols, dp + i * cols, seen, cols, pl[i], delta[i], scale);
           }
           const S *p = tiles.rounded(s, rows * cols, 0), *ds = tiles.rounded(dp, rows * cols, 1);
-          tiles.multiply(cols, n.dv, rows, {p, 1, cols}, {pd, n.dv, 1}, pdv + k0 * n.dv, 1, 1);
-          tiles.multiply(rows, n.d, cols, {ds, cols, 1}, {pk, n.d, 1}, pdq, 1, 1);
-          tiles.multiply(cols, n.d, rows, {ds, 1, cols}, {pq, n.d, 1}, pdk + k0 * n.d, 1, 1);
+          tiles.multiply(cols, n.dv, rows, {p, 1, cols}, {pd, n.dv, 1}, pdv + k0 * n.dv, Add);
+          tiles.multiply(rows, n.d, cols, {ds, cols, 1}, {pk, n.d, 1}, pdq, Add);
+          tiles.multiply(cols, n.d, rows, {ds, 1, cols}, {pq, n.d, 1}, pdk + k0 * n.d, Add);
         }
         of_q.finish();
       }

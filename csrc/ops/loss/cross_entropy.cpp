@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "base/parallel.h"
 #include "ops/matmul/half.h"
 #include "ops/softmax/softmax.h"
@@ -45,6 +46,14 @@ class Targets {
   const void* data_;
   DType type_;
 };
+
+// Before a gradient: a NumPy array that shares the memory may have written other targets since they were checked.
+void require_classes(const char* op, const Targets& targets, const Axes& a, int64_t ignore_index) {
+  for (int64_t i = 0; i < a.elements(); ++i)
+    if (const int64_t t = targets[i]; static_cast<uint64_t>(t) >= static_cast<uint64_t>(a.classes) && t != ignore_index)
+      raise<IndexError>(op, ": target became ", t, " at element ", i, " after the forward pass; expected 0 <= target < ", a.classes,
+                        " or ignore_index = ", ignore_index);
+}
 
 #define FL_PICK(name) ([] { if constexpr (std::is_same_v<T, float>) return name##_f32; else return name##_f64; }())
 
@@ -175,6 +184,7 @@ void cross_entropy_backward(const Tensor& dy, const Tensor& x, const Tensor& lse
   const Tensor ww = widened(weight), wdy = widened(dy);
   const Axes a = axes_of(x.sizes());
   const Targets targets(target);
+  require_classes("cross_entropy", targets, a, ignore_index);
   visit_float(compute_float(x), [&](auto zero) {
     using T = decltype(zero);
     const T *pl = lse.data<T>(), *pd = wdy.data<T>();
@@ -208,6 +218,7 @@ void cross_entropy_double_backward(const Tensor& v, const Tensor& dy, const Tens
   const Tensor wx = widened(x), ww = widened(weight), wdy = widened(dy), wv = widened(v);
   const Axes a = axes_of(x.sizes());
   const Targets targets(target);
+  require_classes("cross_entropy", targets, a, ignore_index);
   visit_float(wx.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const T *px = wx.data<T>(), *pl = lse.data<T>(), *pd = wdy.data<T>(), *pv = wv.data<T>();
@@ -274,6 +285,7 @@ void nll_loss_backward(const Tensor& dy, const Tensor& target, const Tensor& wei
   const Tensor ww = widened(weight), wdy = widened(dy);
   const Axes a = axes_of(shape);
   const Targets targets(target);
+  require_classes("nll_loss", targets, a, ignore_index);
   visit_memory(dx.dtype(), [&](auto element) {
     using S = decltype(element);
     using T = Computed<S>;

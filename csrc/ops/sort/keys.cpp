@@ -134,11 +134,10 @@ void sort_row(SortScratch& scratch, const Row& x, bool descending, void* values,
 }
 
 void top_row(SortScratch& scratch, const Row& x, int64_t k, bool largest, bool sorted, void* values, int64_t* indices) {
-  constexpr int64_t kFew = 64;
   if (k == 0) return;
   with_items(scratch, x, [&]<class K, class Items>(K, auto make, Items& items, Items&, int) {
     if constexpr (sizeof(items[0]) == 2 * sizeof(K))
-      if (k <= kFew && k <= x.n / 2) {
+      if (k <= kFewest && k <= x.n / 2) {
         few_of_many<K>(x, k, largest, make, items);
         return write(x, items, k, values, indices);
       }

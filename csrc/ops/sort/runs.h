@@ -6,6 +6,8 @@
 
 namespace fl::kernels {
 
+constexpr int64_t kFewest = 64;  // the largest k of keep_least
+
 struct WideKey {  // a 64-bit key with its position
   uint64_t key, at;
   bool operator<(const WideKey& o) const { return key < o.key || (key == o.key && at < o.at); }

@@ -1,5 +1,6 @@
 #include "ops/sort/runs.h"
 
+#include <algorithm>
 #include <type_traits>
 
 #if defined(__AVX2__)
@@ -70,20 +71,48 @@ WideKey item_of(uint64_t key, int64_t at) { return {key, static_cast<uint64_t>(a
 uint32_t key_of(uint64_t item) { return static_cast<uint32_t>(item >> 32); }
 uint64_t key_of(const WideKey& item) { return item.key; }
 
+// f(j) for every key that may be below limit().
+template <class K, class Limit, class F>
+void over_small(const K* keys, int64_t n, const Limit& limit, const F& f) {
+  int64_t i = 0;
+  for (; i + kGroup <= n; i += kGroup)
+    for (uint32_t mask = below(keys + i, limit()); mask != 0; mask &= mask - 1) f(i + __builtin_ctz(mask));
+  for (; i < n; ++i) f(i);
+}
+
 // A later element of an equal key does not take the place of an earlier one.
 template <class K, class Item>
 void keep_least(const K* keys, int64_t first, int64_t n, Item* best, int64_t k) {
-  auto insert = [&](int64_t j) {
-    const K key = keys[j];
-    if (key >= key_of(best[k - 1])) return;
-    int64_t p = k - 1;
-    for (; p > 0 && key < key_of(best[p - 1]); --p) best[p] = best[p - 1];
-    best[p] = item_of(key, first + j);
+  constexpr int64_t kInserted = 8;  // from here on a key that is better than all before would cost too many moves
+  if (k <= kInserted) {
+    over_small(keys, n, [&] { return key_of(best[k - 1]); }, [&](int64_t j) {
+      const K key = keys[j];
+      if (key >= key_of(best[k - 1])) return;
+      int64_t p = k - 1;
+      for (; p > 0 && key < key_of(best[p - 1]); --p) best[p] = best[p - 1];
+      best[p] = item_of(key, first + j);
+    });
+    return;
+  }
+  // Candidates are collected; when there are enough, the k least of them stay.
+  Item some[5 * kFewest];
+  const int64_t room = 5 * k;
+  int64_t count = k;
+  K limit = key_of(best[k - 1]);
+  for (int64_t i = 0; i < k; ++i) some[i] = best[i];
+  auto choose = [&] {
+    std::nth_element(some, some + (k - 1), some + count);
+    count = k;
+    limit = key_of(some[k - 1]);
   };
-  int64_t i = 0;
-  for (; i + kGroup <= n; i += kGroup)
-    for (uint32_t mask = below(keys + i, key_of(best[k - 1])); mask != 0; mask &= mask - 1) insert(i + __builtin_ctz(mask));
-  for (; i < n; ++i) insert(i);
+  over_small(keys, n, [&] { return limit; }, [&](int64_t j) {
+    if (keys[j] >= limit) return;
+    some[count++] = item_of(keys[j], first + j);
+    if (count == room) choose();
+  });
+  choose();
+  std::sort(some, some + k);
+  for (int64_t i = 0; i < k; ++i) best[i] = some[i];
 }
 
 }  // namespace

@@ -339,11 +339,10 @@ class profile:
         recording = self._recorded("export_stacks")
         if not self.with_stack:
             raise ValueError("export_stacks: stacks were not recorded; pass with_stack=True to profile")
-        if metric not in ("self_cpu_time_total", "cpu_time_total"):
-            raise ValueError(f"export_stacks: metric = {metric!r}; expected 'self_cpu_time_total' or 'cpu_time_total'")
-        times = recording.self_time if metric == "self_cpu_time_total" else recording.total
+        if metric != "self_cpu_time_total":
+            raise ValueError(f"export_stacks: metric = {metric!r}; expected 'self_cpu_time_total' (readers add lines)")
         with open(path, "w", encoding="utf-8") as file:
-            file.writelines(_trace.stack_lines(recording, times))
+            file.writelines(_trace.stack_lines(recording, recording.self_time))
 
     def export_memory_timeline(self, path: str | os.PathLike[str], device: Any = None) -> None:
         """Writes allocated bytes over time: JSON (.json, .json.gz), or a page with a curve (.html).
