@@ -159,15 +159,23 @@ def attention() -> dict[str, Any]:
     return train(model, lambda: (model(x) ** 2).mean(), fl.optim.Adam(model.parameters(), lr=1e-3))
 
 
-def attention_alone() -> dict[str, Any]:
+def attention_of(*shapes: tuple[int, ...]) -> dict[str, Any]:
     out = {}
-    for shape in ((4, 4, 130, 32), (1, 1, 300, 32), (1, 3, 200, 40)):  # few heads: threads share a product
+    for shape in shapes:
         q, k, v = (fl.randn(*shape, requires_grad=True) for _ in range(3))
         for causal in (False, True):
             y = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
             out[f"y {shape} {causal}"] = y
             out |= {f"d{n} {shape} {causal}": g for n, g in zip("qkv", fl.autograd.grad((y * y).sum(), [q, k, v]))}
     return out
+
+
+def attention_alone() -> dict[str, Any]:
+    return attention_of((4, 4, 130, 32))
+
+
+def attention_of_few_heads() -> dict[str, Any]:
+    return attention_of((1, 1, 300, 32), (1, 3, 200, 40))
 
 
 def products_with_factors() -> dict[str, Any]:
@@ -205,11 +213,11 @@ PROGRAMS: dict[str, Callable[[], dict[str, Any]]] = {
     f.__name__: f
     for f in (
         elementwise, reductions, scans_and_sorts, random_numbers, indexing, losses, norms_and_pools, optimizers, double_products,
-        mlp, convnet, attention, attention_alone, products_with_factors, lstm, products, deep_products,
+        mlp, convnet, attention, attention_alone, attention_of_few_heads, products_with_factors, lstm, products, deep_products,
     )
 }  # fmt: skip
 # What oneDNN's kernels make, or what is made of it.
-ONEDNN = {"mlp", "convnet", "attention", "lstm", "products", "deep_products"}
+ONEDNN = {"mlp", "convnet", "attention", "attention_of_few_heads", "lstm", "products", "deep_products"}
 
 
 def main(names: list[str]) -> dict[str, Any]:
