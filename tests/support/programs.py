@@ -217,7 +217,7 @@ PROGRAMS: dict[str, Callable[[], dict[str, Any]]] = {
     )
 }  # fmt: skip
 # What oneDNN's kernels make, or what is made of it.
-ONEDNN = {"mlp", "convnet", "attention", "attention_of_few_heads", "lstm", "products", "deep_products"}
+ONEDNN = {"mlp", "convnet", "attention", "attention_of_few_heads", "products_with_factors", "lstm", "products", "deep_products"}
 
 
 def main(names: list[str]) -> dict[str, Any]:
