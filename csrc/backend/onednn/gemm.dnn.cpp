@@ -25,8 +25,9 @@ bool plain(const Mat<float>& x, int64_t rows, int64_t cols, char& trans, int64_t
 // The matmul primitive, with the bias added as tiles are written. B is taken as it lies or, where its storage keeps it,
 // packed: a weight that was used before since it was written.
 bool product(const Gemm<float>& g, char ta, int64_t lda, char tb, int64_t ldb) {
+  constexpr int64_t kMostPacked = int64_t{1} << 24;  // elements: a second copy of larger weights gains too little
   const bool bias = g.bias_n != nullptr;
-  const bool packed = g.b.owner && used_before(*g.b.owner, g.b.data, "product");
+  const bool packed = g.b.owner && g.n * g.k <= kMostPacked && used_before(*g.b.owner, g.b.data, "product");
   Key key(Op::Product);
   key.add(g.m).add(g.n).add(g.k).add(ta).add(lda).add(tb).add(ldb).add(g.ldc).add(bias).add(packed);
   const auto p = cached(key, [&](Primitive& out) {
