@@ -150,27 +150,68 @@ FL_VM T rsqrt(T x) { return T(1) / std::sqrt(x); }
 template <class T>
 FL_VM T reciprocal(T x) { return T(1) / x; }
 
+// a + b c and a - b c, rounded once where the processor can: unlike the operators, in every loop, also in one where b c
+// is the same for all.
+template <class T>
+FL_VM T plus_product(T a, T b, T c) {
+#if defined(__FMA__)
+  if constexpr (std::is_same_v<T, float>) return __builtin_fmaf(b, c, a);
+  else if constexpr (std::is_same_v<T, double>) return __builtin_fma(b, c, a);
+#endif
+  return a + b * c;
+}
+template <class T>
+FL_VM T minus_product(T a, T b, T c) {
+  if constexpr (std::is_integral_v<T>) return a - b * c;
+  else return plus_product(a, -b, c);
+}
+
 // ---- exp ----------------------------------------------------------------------------------------------
 //
-// x = k ln 2 + r with |r| <= ln 2 / 2, and e^x = 2^k (1 + r + r^2 P(r)). The integer k is read off the low
-// bits of x / ln 2 + 1.5 * 2^(mantissa bits). 2^k is applied as two factors, so that results may be
-// denormal and the largest finite ones do not overflow on the way.
+// x = k ln 2 + r with |r| <= ln 2 / 2, and e^x = 2^k (1 + r + r^2 P(r)). 2^k is applied as two factors, so that
+// results may be denormal and the largest finite ones do not overflow on the way. A sum with 1.5 * 2^(mantissa
+// bits) rounds to the integer k, which stands in the low bits then; twice the bias is added with it, so that half
+// of these bits, rounded down for one factor and up for the other, is its exponent with the bias.
 
 template <class T>
-struct Split {  // k as an integer, and r
-  std::conditional_t<sizeof(T) == 4, int32_t, int64_t> k;
-  T r;
-};
-FL_VM Split<float> reduce_ln2(float x) {
-  const float t = x * 1.44269504f + 12582912.0f;
-  const float k = t - 12582912.0f;
-  return {bits<int32_t>(t) - 0x4b400000, (x - k * 0.693359375f) - k * -2.12194440e-4f};
+constexpr T kRounder = sizeof(T) == 4 ? T(12582912.0 + 254) : T(6755399441055744.0 + 2046);
+// k + kRounder for the integer k nearest to x, at most the largest that two factors can express; NaN gives any k.
+FL_VM float rounded(float x) {
+  const int32_t t = bits<int32_t>(x + kRounder<float>), limit = bits<int32_t>(kRounder<float> + 254);
+  return bits<float>(t < limit ? t : limit);
 }
-FL_VM Split<double> reduce_ln2(double x) {
-  const double t = x * 1.4426950408889634074 + 6755399441055744.0;
-  const double k = t - 6755399441055744.0;
-  return {bits<int64_t>(t) - 0x4338000000000000,
-          (x - k * 6.93147180369123816490e-01) - k * 1.90821492927058770002e-10};
+FL_VM double rounded(double x) {
+  const int64_t t = bits<int64_t>(x + kRounder<double>), limit = bits<int64_t>(kRounder<double> + 2046);
+  return bits<double>(t < limit ? t : limit);
+}
+template <class T>
+struct Pow2 {
+  T a, b;
+};
+FL_VM Pow2<float> pow2_factors(float t) {
+  const uint32_t u = bits<uint32_t>(t), h = u >> 1;
+  return {bits<float>(h << 23), bits<float>((u - h) << 23)};
+}
+FL_VM Pow2<double> pow2_factors(double t) {
+  const uint64_t u = bits<uint64_t>(t), h = u >> 1;
+  return {bits<double>(h << 52), bits<double>((u - h) << 52)};
+}
+// 1 / x for a power of two
+FL_VM float inverse_power(float x) { return bits<float>((254u << 23) - bits<uint32_t>(x)); }
+FL_VM double inverse_power(double x) { return bits<double>((2046ull << 52) - bits<uint64_t>(x)); }
+
+template <class T>
+struct Reduced {
+  T r;
+  Pow2<T> power;
+};
+FL_VM Reduced<float> reduce_ln2(float x) {
+  const float t = rounded(x * 1.44269504f), k = t - kRounder<float>;
+  return {(x - k * 0.693359375f) - k * -2.12194440e-4f, pow2_factors(t)};
+}
+FL_VM Reduced<double> reduce_ln2(double x) {
+  const double t = rounded(x * 1.4426950408889634074), k = t - kRounder<double>;
+  return {(x - k * 6.93147180369123816490e-01) - k * 1.90821492927058770002e-10, pow2_factors(t)};
 }
 // (e^r - 1 - r) / r^2
 FL_VM float exp_tail(float r) { return poly(r, 0.5f, 0.16666573382f, 0.04166655011f, 0.0083637738744f, 0.0013926926614f); }
@@ -179,19 +220,6 @@ FL_VM double exp_tail(double r) {
               0.0013888888918939167785, 0.00019841269864380513295, 0.000024801518641395993583,
               2.7557266418612303703e-6, 2.76213386691429238e-7, 2.5101346928350340198e-8);
 }
-// 2^k as two factors
-template <class T>
-struct Pow2 {
-  T a, b;
-};
-FL_VM Pow2<float> pow2_factors(int32_t k) {
-  const int32_t h = k >> 1;
-  return {bits<float>((h + 127) << 23), bits<float>((k - h + 127) << 23)};
-}
-FL_VM Pow2<double> pow2_factors(int64_t k) {  // AVX2 has no arithmetic shift of 64-bit lanes
-  const uint64_t biased = static_cast<uint64_t>(k + 4096), h = biased >> 1;
-  return {bits<double>((h - 2048 + 1023) << 52), bits<double>((biased - h - 2048 + 1023) << 52)};
-}
 // e^x as m times a power of two, so that a factor which m gets first saves the bits that a denormal would lose.
 template <class T>
 struct ScaledExp {
@@ -199,13 +227,10 @@ struct ScaledExp {
 };
 template <class T>
 FL_VM ScaledExp<T> scaled_exp(T x) {
-  constexpr T low = sizeof(T) == 4 ? T(-176) : T(-1418), high = sizeof(T) == 4 ? T(89) : T(710);  // both factors of e^low are 0
-  T c = x < low ? low : x;
-  c = c > high ? high : c;
-  const auto [k, r] = reduce_ln2(c);
-  const auto [a, b] = pow2_factors(k);
-  const T p = T(1) + (r + r * r * exp_tail(r));
-  return {p * a, b};
+  constexpr T low = sizeof(T) == 4 ? T(-176) : T(-1418);  // below it two factors can not express 2^k
+  const auto [r, power] = reduce_ln2(x);
+  const T m = (T(1) + r * (T(1) + r * exp_tail(r))) * power.a;
+  return {x < low ? T(0) : m, x < low ? T(0) : power.b};
 }
 template <class T>
 FL_VM T exp(T x) {
@@ -214,29 +239,22 @@ FL_VM T exp(T x) {
 }
 template <class T>
 FL_VM T exp2(T x) {
-  constexpr T low = sizeof(T) == 4 ? T(-151) : T(-1076), high = sizeof(T) == 4 ? T(129) : T(1025);
-  constexpr T magic = sizeof(T) == 4 ? T(12582912.0) : T(6755399441055744.0);
-  T c = x < low ? low : x;
-  c = c > high ? high : c;
-  const T t = c + magic;
-  const T r = (c - (t - magic)) * T(0.6931471805599453094);
-  Pow2<T> f;
-  if constexpr (sizeof(T) == 4) f = pow2_factors(bits<int32_t>(t) - 0x4b400000);
-  else f = pow2_factors(bits<int64_t>(t) - 0x4338000000000000);
-  const T p = T(1) + (r + r * r * exp_tail(r));
-  return (p * f.a) * f.b;
+  constexpr T low = sizeof(T) == 4 ? T(-151) : T(-1076);
+  const T t = rounded(x);
+  const T r = (x - (t - kRounder<T>)) * T(0.6931471805599453094);
+  const auto [a, b] = pow2_factors(t);
+  const T y = (T(1) + r * (T(1) + r * exp_tail(r))) * a * b;
+  return x < low ? T(0) : y;
 }
 // 2^k (e^r - 1) + (2^k - 1), with the factors arranged so that nothing overflows early.
 template <class T>
 FL_VM T expm1(T x) {
-  constexpr T low = sizeof(T) == 4 ? T(-18) : T(-40), high = sizeof(T) == 4 ? T(89) : T(710);
-  T c = x < low ? low : x;
-  c = c > high ? high : c;
-  const auto [k, r] = reduce_ln2(c);
-  const auto [a, b] = pow2_factors(k);
+  constexpr T low = sizeof(T) == 4 ? T(-18) : T(-40);  // e^low - 1 is -1
+  const auto [r, power] = reduce_ln2(x);
+  const auto [a, b] = power;
   const T p = r + r * r * exp_tail(r);
-  const T y = (p * a + (a - T(1) / b)) * b;
-  return x == 0 ? x : y;
+  const T y = (p * a + (a - inverse_power(b))) * b;
+  return x < low ? T(-1) : x == 0 ? x : y;
 }
 template <class T>
 FL_VM T tanh(T x) {
