@@ -43,10 +43,10 @@ void transpose_bytes(const void* from, void* to, int64_t batch, int64_t rows, in
   const int64_t bands = (rows + kBand - 1) / kBand;
   parallel_for(0, batch * bands, std::max<int64_t>(1, 32768 / (kBand * cols + 1)), [&](int64_t b0, int64_t b1) {
     while (b0 < b1) {  // neighbouring bands of one matrix together
-      const int64_t i = b0 / bands, first = b0 % bands, count = std::min(b1 - b0, bands - first);
-      const auto at = static_cast<size_t>(i * rows * cols) * item;
-      kernels::transpose_band(static_cast<const char*>(from) + at, static_cast<char*>(to) + at, rows, cols, first * kBand,
-                              std::min(rows, (first + count) * kBand), item);
+      const int64_t i = b0 / bands, first = b0 % bands, count = std::min(b1 - b0, bands - first), r = first * kBand;
+      const auto* source = static_cast<const char*>(from) + static_cast<size_t>(i * rows * cols + r * cols) * item;
+      auto* target = static_cast<char*>(to) + static_cast<size_t>(i * rows * cols + r) * item;
+      kernels::transpose_block(source, cols, target, rows, std::min(rows - r, count * kBand), cols, item);
       b0 += count;
     }
   });

@@ -21,11 +21,11 @@ struct Vector {
 };
 
 template <class T>
-void block(const T* from, int64_t cols, T* to, int64_t rows) {
+void square(const T* from, int64_t from_stride, T* to, int64_t to_stride) {
   using V = typename Vector<T>::Type;
   const V low = {0, 8, 1, 9, 2, 10, 3, 11}, high = {4, 12, 5, 13, 6, 14, 7, 15};
   V v[kBlock], w[kBlock];
-  for (int i = 0; i < kBlock; ++i) std::memcpy(&v[i], from + i * cols, sizeof(V));
+  for (int i = 0; i < kBlock; ++i) std::memcpy(&v[i], from + i * from_stride, sizeof(V));
   const auto round = [&](const V* x, V* y) {
 #pragma GCC unroll 4
     for (int i = 0; i < kBlock / 2; ++i) {
@@ -34,38 +34,43 @@ void block(const T* from, int64_t cols, T* to, int64_t rows) {
     }
   };
   round(v, w), round(w, v), round(v, w);
-  for (int i = 0; i < kBlock; ++i) std::memcpy(to + i * rows, &w[i], sizeof(V));
+  for (int i = 0; i < kBlock; ++i) std::memcpy(to + i * to_stride, &w[i], sizeof(V));
 }
 
 template <class T>
-void edge(const T* from, T* to, int64_t rows, int64_t cols, int64_t r0, int64_t r1, int64_t k0, int64_t k1) {
-  for (int64_t k = k0; k < k1; ++k)
-    for (int64_t r = r0; r < r1; ++r) to[k * rows + r] = from[r * cols + k];
+void edge(const T* from, int64_t from_stride, T* to, int64_t to_stride, int64_t rows, int64_t cols) {
+  for (int64_t k = 0; k < cols; ++k)
+    for (int64_t r = 0; r < rows; ++r) to[k * to_stride + r] = from[r * from_stride + k];
 }
 
 template <class T>
-void band(const T* from, T* to, int64_t rows, int64_t cols, int64_t r0, int64_t r1) {
+void block(const T* from, int64_t from_stride, T* to, int64_t to_stride, int64_t rows, int64_t cols) {
   const int64_t whole = cols / kBlock * kBlock;
-  for (; r0 < r1; r0 += kSquare) {
-    const int64_t end = std::min(r1, r0 + kSquare), full = r0 + (end - r0) / kBlock * kBlock;
+  for (int64_t r0 = 0; r0 < rows; r0 += kSquare) {
+    const int64_t r1 = std::min(rows, r0 + kSquare), full = r0 + (r1 - r0) / kBlock * kBlock;
     for (int64_t k0 = 0; k0 < whole; k0 += kSquare) {
       const int64_t k1 = std::min(whole, k0 + kSquare);
       for (int64_t r = r0; r < full; r += kBlock)
-        for (int64_t k = k0; k < k1; k += kBlock) block(from + r * cols + k, cols, to + k * rows + r, rows);
-      edge(from, to, rows, cols, full, end, k0, k1);
+        for (int64_t k = k0; k < k1; k += kBlock) square(from + r * from_stride + k, from_stride, to + k * to_stride + r, to_stride);
+      edge(from + full * from_stride + k0, from_stride, to + k0 * to_stride + full, to_stride, r1 - full, k1 - k0);
     }
-    edge(from, to, rows, cols, r0, end, whole, cols);
+    edge(from + r0 * from_stride + whole, from_stride, to + whole * to_stride + r0, to_stride, r1 - r0, cols - whole);
   }
+}
+
+template <class T>
+void typed(const void* from, int64_t from_stride, void* to, int64_t to_stride, int64_t rows, int64_t cols) {
+  block(static_cast<const T*>(from), from_stride, static_cast<T*>(to), to_stride, rows, cols);
 }
 
 }  // namespace
 
-void transpose_band(const void* from, void* to, int64_t rows, int64_t cols, int64_t r0, int64_t r1, size_t item) {
+void transpose_block(const void* from, int64_t from_stride, void* to, int64_t to_stride, int64_t rows, int64_t cols, size_t item) {
   switch (item) {
-    case 1: return band(static_cast<const uint8_t*>(from), static_cast<uint8_t*>(to), rows, cols, r0, r1);
-    case 2: return band(static_cast<const uint16_t*>(from), static_cast<uint16_t*>(to), rows, cols, r0, r1);
-    case 4: return band(static_cast<const uint32_t*>(from), static_cast<uint32_t*>(to), rows, cols, r0, r1);
-    default: return band(static_cast<const uint64_t*>(from), static_cast<uint64_t*>(to), rows, cols, r0, r1);
+    case 1: return typed<uint8_t>(from, from_stride, to, to_stride, rows, cols);
+    case 2: return typed<uint16_t>(from, from_stride, to, to_stride, rows, cols);
+    case 4: return typed<uint32_t>(from, from_stride, to, to_stride, rows, cols);
+    default: return typed<uint64_t>(from, from_stride, to, to_stride, rows, cols);
   }
 }
 

@@ -1,5 +1,6 @@
 #include "ops/pool/pool.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "base/element.h"
@@ -18,6 +19,14 @@ inline void inside(const PoolAxis& a, int64_t t, int64_t o0, int64_t o1, int64_t
   hi = hi > o1 ? o1 : hi;
 }
 
+// The first position that output o looks at: the place of a maximum of nothing but -inf, or of nothing (a dilated window
+// may step over an axis).
+inline int64_t first_inside(const PoolAxis& a, int64_t o) {
+  int64_t at = a.first + o * a.stride;
+  while (at < 0) at += a.dilation;
+  return at < a.in ? at : a.in - 1;
+}
+
 template <class T, class I, int kStride>
 inline __attribute__((always_inline)) void take_max(const T* from, int64_t stride, I start, int64_t n, T* best, I* index) {
   const int64_t s = kStride ? kStride : stride;
@@ -31,20 +40,42 @@ inline __attribute__((always_inline)) void take_max(const T* from, int64_t strid
   }
 }
 
+// Window by window, for rows that are too short for a loop over them.
+template <class T>
+void max_windows(const T* x, T* y, int64_t* index, const PoolAxis& h, const PoolAxis& w) {
+  for (int64_t oh = 0; oh < h.out; ++oh)
+    for (int64_t ow = 0; ow < w.out; ++ow) {
+      T best = -std::numeric_limits<T>::infinity();
+      int64_t where = first_inside(h, oh) * w.in + first_inside(w, ow);
+      for (int64_t a = 0; a < h.taps; ++a) {
+        const int64_t ih = h.first + oh * h.stride + a * h.dilation;
+        if (ih < 0 || ih >= h.in) continue;
+        for (int64_t b = 0; b < w.taps; ++b) {
+          const int64_t iw = w.first + ow * w.stride + b * w.dilation;
+          if (iw < 0 || iw >= w.in) continue;
+          const T v = x[ih * w.in + iw];
+          const bool take = (v > best) | (v != v);
+          best = take ? v : best;
+          where = take ? ih * w.in + iw : where;
+        }
+      }
+      y[oh * w.out + ow] = best;
+      index[oh * w.out + ow] = where;
+    }
+}
+
 template <class T, class I>
 void max_plane(const T* x, T* y, int64_t* index, const PoolAxis& h, const PoolAxis& w) {
+  if (w.out < 8) return max_windows(x, y, index, h, w);
   T best[kStrip];
   I where[kStrip];
   for (int64_t oh = 0; oh < h.out; ++oh)
     for (int64_t o0 = 0; o0 < w.out; o0 += kStrip) {
       const int64_t o1 = o0 + kStrip < w.out ? o0 + kStrip : w.out;
-      int64_t first_h = h.first + oh * h.stride;
-      while (first_h < 0) first_h += h.dilation;
+      const int64_t first_h = first_inside(h, oh);
       for (int64_t o = o0; o < o1; ++o) {
-        int64_t first_w = w.first + o * w.stride;
-        while (first_w < 0) first_w += w.dilation;
         best[o - o0] = -std::numeric_limits<T>::infinity();
-        where[o - o0] = static_cast<I>(first_h * w.in + first_w);
+        where[o - o0] = static_cast<I>(first_h * w.in + first_inside(w, o));
       }
       for (int64_t a = 0; a < h.taps; ++a) {
         const int64_t ih = h.first + oh * h.stride + a * h.dilation;
@@ -103,7 +134,8 @@ void max_strip(const S* x, int64_t c, int64_t width, S* y, int64_t* index, const
     for (int64_t ow = 0; ow < w.out; ++ow) {
       T best[kStrip];
       int32_t where[kStrip];
-      bool first = true;
+      std::fill_n(best, width, -std::numeric_limits<T>::infinity());
+      std::fill_n(where, width, static_cast<int32_t>(first_inside(h, oh) * w.in + first_inside(w, ow)));
       for (int64_t a = 0; a < h.taps; ++a) {
         const int64_t ih = h.first + oh * h.stride + a * h.dilation;
         if (ih < 0 || ih >= h.in) continue;
@@ -112,12 +144,6 @@ void max_strip(const S* x, int64_t c, int64_t width, S* y, int64_t* index, const
           if (iw < 0 || iw >= w.in) continue;
           const int32_t at = static_cast<int32_t>(ih * w.in + iw);
           const S* from = x + at * c;
-          if (first) {
-            first = false;
-#pragma omp simd
-            for (int64_t j = 0; j < width; ++j) best[j] = vm::wide(from[j]), where[j] = at;
-            continue;
-          }
 #pragma omp simd
           for (int64_t j = 0; j < width; ++j) {
             const T v = vm::wide(from[j]);

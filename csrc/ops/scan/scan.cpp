@@ -1,8 +1,9 @@
-// Scans along one axis. x is row-major: [outer, n, inner]. Along the last axis each row is one dependent
-// chain; along another the chains of neighbouring columns run side by side. 16-bit floats are scanned in
-// float and rounded once per element; float sums are carried in double.
+// Scans along one axis. x is row-major: [outer, n, inner]. Each line is one dependent chain; those of neighbouring
+// columns run side by side, and rows are transposed for that. 16-bit floats are scanned in float and rounded once
+// per element; float sums are carried in double.
+#include "ops/scan/scan.h"
+
 #include <cmath>
-#include <limits>
 #include <optional>
 #include <vector>
 
@@ -11,71 +12,38 @@
 namespace fl::kernels {
 namespace {
 
-constexpr int64_t kCols = 256;
+template <class T>
+using Wide = std::conditional_t<std::is_same_v<T, float> || std::is_class_v<T>, double, T>;
 
 // Calls f(first element, stride along the scan, columns) for pieces of neighbouring columns.
 template <class F>
 void over_columns(const Lines& l, F&& f) {
-  const int64_t tiles = (l.inner + kCols - 1) / kCols, width = std::min(l.inner, kCols);
+  const int64_t tiles = (l.inner + kScanColumns - 1) / kScanColumns, width = std::min(l.inner, kScanColumns);
   parallel_for(0, l.outer * tiles, std::max<int64_t>(1, 16384 / std::max<int64_t>(1, l.n * width)), [&](int64_t b, int64_t e) {
     for (int64_t u = b; u < e; ++u) {
-      const int64_t c = u % tiles * kCols;
-      f(u / tiles * l.n * l.inner + c, l.inner, std::min(kCols, l.inner - c));
+      const int64_t c = u % tiles * kScanColumns;
+      f(u / tiles * l.n * l.inner + c, l.inner, std::min(kScanColumns, l.inner - c));
     }
   });
 }
 
-template <class T>
-using Wide = std::conditional_t<std::is_same_v<T, float> || std::is_class_v<T>, double, T>;
-
-template <class T, class A>
-T narrowed(A v) {
-  if constexpr (std::is_class_v<T>) return T(static_cast<float>(v));
-  else return static_cast<T>(v);
-}
-
-// Scans along rows: the chains of kRows of them hide each other's latency, and more would share cache sets.
-constexpr int64_t kRows = 2;
-template <class T, class A, class Step>
-void carry_rows(const T* in, T* out, const Lines& l, A start, const Step& step) {
-  const int64_t groups = l.outer / kRows;
-  parallel_for(0, groups + 1, std::max<int64_t>(1, 16384 / (kRows * l.n + 1)), [&](int64_t g0, int64_t g1) {
-    for (int64_t g = g0; g < g1; ++g) {
-      const T* a = in + g * kRows * l.n;
-      T* o = out + g * kRows * l.n;
-      const int64_t rows = g < groups ? kRows : l.outer - groups * kRows;
-      if (rows < kRows) {
-        for (int64_t r = 0; r < rows; ++r) {
-          A carry = start;
-          for (int64_t i = 0; i < l.n; ++i) o[r * l.n + i] = narrowed<T>(carry = step(carry, static_cast<A>(a[r * l.n + i])));
-        }
-        continue;
-      }
-      A carry[kRows];
-      std::fill_n(carry, kRows, start);
-      for (int64_t i = 0; i < l.n; ++i)
-        for (int64_t r = 0; r < kRows; ++r) o[r * l.n + i] = narrowed<T>(carry[r] = step(carry[r], static_cast<A>(a[r * l.n + i])));
-    }
-  });
-}
-
-// y[i] = step(y[i - 1], x[i]) with the carry in A.
-template <class T, class A, class Step>
-void carry_scan(const Tensor& x, int64_t dim, A start, const Tensor& y, Step&& step) {
-  const T* in = x.data<T>();
-  T* out = y.data<T>();
+// y = the scan of x, which has y's dtype; `indices` for Max and Min.
+void scan(Scan kind, const Tensor& x, int64_t dim, const Tensor& y, const Tensor* indices = nullptr, bool backward = false) {
   const Lines l = lines_of(x, dim);
-  if (l.inner == 1 && l.outer >= kRows) return carry_rows<T, A>(in, out, l, start, step);
-  over_columns(l, [&](int64_t first, int64_t stride, int64_t m) {
-    A carry[kCols];
-    std::fill_n(carry, m, start);
-    for (int64_t i = 0; i < l.n; ++i) {
-      const T* a = in + first + i * stride;
-      T* o = out + first + i * stride;
-      for (int64_t j = 0; j < m; ++j) {
-        carry[j] = step(carry[j], static_cast<A>(a[j]));
-        o[j] = narrowed<T>(carry[j]);
-      }
+  const auto item = static_cast<int64_t>(y.item_bytes());
+  const auto* in = static_cast<const char*>(x.data());
+  auto* out = static_cast<char*>(y.data());
+  int64_t* places = indices ? indices->data<int64_t>() : nullptr;
+  auto index_at = [&](int64_t first) { return places ? places + first : nullptr; };
+  if (l.inner > 1) {
+    return over_columns(l, [&](int64_t first, int64_t stride, int64_t m) {
+      scan_columns(kind, y.dtype(), in + first * item, out + first * item, index_at(first), l.n, stride, m, backward);
+    });
+  }
+  parallel_for(0, (l.outer + kScanRows - 1) / kScanRows, std::max<int64_t>(1, 16384 / (kScanRows * l.n + 1)), [&](int64_t g0, int64_t g1) {
+    for (int64_t r = g0 * kScanRows; r < std::min(l.outer, g1 * kScanRows); r += kScanRows) {
+      const int64_t first = r * l.n;
+      scan_rows(kind, y.dtype(), in + first * item, out + first * item, index_at(first), l.n, std::min(kScanRows, l.outer - r), backward);
     }
   });
 }
@@ -88,86 +56,15 @@ Tensor as_type_of(const Tensor& x, const Tensor& y) {
   return out;
 }
 
-template <bool Max>
-void extremes(const Tensor& x, int64_t dim, const Tensor& values, const Tensor& indices) {
-  const Lines l = lines_of(x, dim);
-  visit(x.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    using W = std::conditional_t<std::is_class_v<T>, float, T>;
-    const T* in = x.data<T>();
-    T* out = values.data<T>();
-    int64_t* at = indices.data<int64_t>();
-    over_columns(l, [&](int64_t first, int64_t stride, int64_t m) {
-      for (int64_t i = 0; i < l.n; ++i)
-        for (int64_t j = 0; j < m; ++j) {
-          const int64_t k = first + i * stride + j;
-          if (i == 0) {
-            out[k] = in[k];
-            at[k] = 0;
-            continue;
-          }
-          const W a = static_cast<W>(in[k]), best = static_cast<W>(out[k - stride]);
-          const bool wins = a != a || (best == best && (Max ? a >= best : a <= best));  // the last of equals
-          out[k] = wins ? in[k] : out[k - stride];
-          at[k] = wins ? i : at[k - stride];
-        }
-    });
-  });
-}
-
 }  // namespace
 
-void cumsum(const Tensor& x_in, int64_t dim, std::optional<DType>, const Tensor& y) {
-  const Tensor x = as_type_of(x_in, y);
-  visit(y.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    using A = std::conditional_t<std::is_same_v<T, bool>, int, Wide<T>>;
-    carry_scan<T, A>(x, dim, A(0), y, [](A a, A b) { return static_cast<A>(a + b); });
-  });
-}
-void cumprod(const Tensor& x_in, int64_t dim, std::optional<DType>, const Tensor& y) {
-  const Tensor x = as_type_of(x_in, y);
-  visit(y.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    using A = std::conditional_t<std::is_same_v<T, bool>, int, Wide<T>>;
-    carry_scan<T, A>(x, dim, A(1), y, [](A a, A b) { return static_cast<A>(a * b); });
-  });
-}
-void logcumsumexp(const Tensor& x, int64_t dim, const Tensor& y) {
-  visit(y.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    if constexpr (std::is_floating_point_v<T> || std::is_class_v<T>)
-      carry_scan<T, double>(x, dim, -std::numeric_limits<double>::infinity(), y, [](double a, double b) {
-        const double top = a > b || a != a ? a : b, low = a > b || a != a ? b : a;
-        if (std::isinf(top)) return top;
-        return top + std::log1p(std::exp(low - top));
-      });
-  });
-}
-void cummax(const Tensor& x, int64_t dim, const Tensor& values, const Tensor& indices) { extremes<true>(x, dim, values, indices); }
-void cummin(const Tensor& x, int64_t dim, const Tensor& values, const Tensor& indices) { extremes<false>(x, dim, values, indices); }
-
+void cumsum(const Tensor& x, int64_t dim, std::optional<DType>, const Tensor& y) { scan(Scan::Sum, as_type_of(x, y), dim, y); }
+void cumprod(const Tensor& x, int64_t dim, std::optional<DType>, const Tensor& y) { scan(Scan::Product, as_type_of(x, y), dim, y); }
+void logcumsumexp(const Tensor& x, int64_t dim, const Tensor& y) { scan(Scan::LogSumExp, x, dim, y); }
+void cummax(const Tensor& x, int64_t dim, const Tensor& values, const Tensor& indices) { scan(Scan::Max, x, dim, values, &indices); }
+void cummin(const Tensor& x, int64_t dim, const Tensor& values, const Tensor& indices) { scan(Scan::Min, x, dim, values, &indices); }
 // Sums of dy from each position to the end: the gradient of cumsum.
-void reverse_cumsum(const Tensor& x, int64_t dim, const Tensor& y) {
-  const Lines l = lines_of(x, dim);
-  visit(y.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    using A = std::conditional_t<std::is_same_v<T, bool>, int, Wide<T>>;
-    const T* in = x.data<T>();
-    T* out = y.data<T>();
-    over_columns(l, [&](int64_t first, int64_t stride, int64_t m) {
-      A carry[kCols];
-      std::fill_n(carry, m, A(0));
-      for (int64_t i = l.n; i-- > 0;)
-        for (int64_t j = 0; j < m; ++j) {
-          const int64_t k = first + i * stride + j;
-          carry[j] = static_cast<A>(carry[j] + static_cast<A>(in[k]));
-          if constexpr (std::is_class_v<T>) out[k] = T(static_cast<float>(carry[j]));
-          else out[k] = static_cast<T>(carry[j]);
-        }
-    });
-  });
-}
+void reverse_cumsum(const Tensor& x, int64_t dim, const Tensor& y) { scan(Scan::Sum, x, dim, y, nullptr, true); }
 
 // Gradient of cumprod, right where x has zeros: dx[k] = sum over i >= k of dy[i] prod of x[0..i] without x[k].
 // With p = prod x[0..k) and s[k] = sum over i >= k of dy[i] prod x(k..i], dx[k] = p s, and s runs backwards:
@@ -209,7 +106,7 @@ void scan_weighted(const Tensor& h, const Tensor& x, const Tensor& y, int64_t di
         return a == b ? 1.0 : std::exp(a - b);
       };
       over_columns(l, [&](int64_t first, int64_t stride, int64_t m) {
-        double carry[kCols];
+        double carry[kScanColumns];
         std::fill_n(carry, m, 0.0);
         for (int64_t step = 0; step < l.n; ++step)
           for (int64_t j = 0; j < m; ++j) {
