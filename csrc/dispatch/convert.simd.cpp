@@ -121,7 +121,7 @@ void stream_loop(void* dst, const void* src, size_t bytes) {
   char* d = static_cast<char*>(dst);
   const char* s = static_cast<const char*>(src);
   const size_t head = std::min(bytes, -reinterpret_cast<size_t>(d) & 63);  // up to a whole line
-  std::memcpy(d, s, head);
+  if (head != 0) std::memcpy(d, s, head);
   size_t i = head;
 #if defined(__AVX512F__)
   for (; i + 64 <= bytes; i += 64) _mm512_stream_si512(reinterpret_cast<__m512i*>(d + i), _mm512_loadu_si512(s + i));
@@ -130,7 +130,7 @@ void stream_loop(void* dst, const void* src, size_t bytes) {
     for (size_t j = i; j < i + 64; j += 16)
       _mm_stream_si128(reinterpret_cast<__m128i*>(d + j), _mm_loadu_si128(reinterpret_cast<const __m128i*>(s + j)));
 #endif
-  std::memcpy(d + i, s + i, bytes - i);
+  if (i < bytes) std::memcpy(d + i, s + i, bytes - i);
 #else
   std::memcpy(dst, src, bytes);
 #endif

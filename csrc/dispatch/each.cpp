@@ -5,6 +5,7 @@
 #include "base/parallel.h"
 #include "dispatch/axes.h"
 #include "dispatch/convert.h"
+#include "storage/transpose.h"
 
 // How a loop nest is walked
 // -------------------------
@@ -131,11 +132,14 @@ struct Operand {
 
 struct Nest {
   TileFn fn;
+  bool single;  // fn reads one element of the last operand
   const Scalar* params;
   Axes axes;
   int n;        // operands, the output included
   bool stream;  // the output is new and large
   std::array<Operand, kMaxInputs + 1> op;
+  // How many elements of operand k a call for m elements reads.
+  int64_t read(int k, int64_t m) const { return single && k == n - 1 ? 1 : m; }
 };
 
 // Room for one thread's tiles: values in tile type, and as they are in memory.
@@ -155,7 +159,7 @@ void fill_tile(const Operand& o, void* tile, const void* value, int64_t n) {
 
 // m elements at `src` with `stride`, in tile type: in place where possible, else in `tile`.
 const void* load(const Operand& o, const char* src, int64_t stride, int64_t m, void* tile, void* raw) {
-  if (stride == 1) {
+  if (stride == 1 || m == 1) {
     if (o.dtype == o.tile_type) return src;
     convert_elements(tile, o.tile_type, src, o.dtype, m);
     return tile;
@@ -201,11 +205,12 @@ struct Sources {
   Sources(const Nest& nest, Scratch& s, const void** in, int64_t n, bool rows) {
     for (int k = 1; k < nest.n; ++k) {
       const Operand& o = nest.op[k];
-      direct[k] = !o.constant && o.dtype == o.tile_type && (rows ? o.inner() == 1 : o.flat);
+      const bool single = nest.read(k, 2) == 1;
+      direct[k] = !o.constant && o.dtype == o.tile_type && (rows ? o.inner() == 1 || single : o.flat);
       all &= direct[k] || o.constant;
-      constants |= o.constant;
+      constants |= o.constant && !single;
       if (!o.constant) continue;
-      fill_tile(o, s.tile[k], o.data, std::min(n, kTileBytes / o.tile_item));
+      fill_tile(o, s.tile[k], o.data, nest.read(k, std::min(n, kTileBytes / o.tile_item)));
       in[k - 1] = s.tile[k];
     }
   }
@@ -301,7 +306,7 @@ void run_rows(const Nest& nest, int64_t begin, int64_t end) {
       const Operand& o = nest.op[k];
       const char* src = o.data + offset[k] * o.item;
       if (sources.direct[k]) in[k - 1] = src;
-      else if (!o.constant) in[k - 1] = load(o, src, o.inner(), m, s.tile[k], s.raw);
+      else if (!o.constant) in[k - 1] = load(o, src, o.inner(), nest.read(k, m), s.tile[k], s.raw);
     }
     char* dst = out.data + offset[0] * out.item;
     if (write_direct) return nest.fn(m, dst, in, nest.params);
@@ -316,8 +321,11 @@ void run_rows(const Nest& nest, int64_t begin, int64_t end) {
       ++a[j - 1];
     }
   };
-  std::array<int64_t, kMaxInputs + 1> down{};  // from row to row
-  for (int k = 0; k < nest.n && d > 1; ++k) down[k] = nest.op[k].strides[d - 2];
+  std::array<int64_t, kMaxInputs + 1> inner, down{};  // steps along a row, and from row to row
+  for (int k = 0; k < nest.n; ++k) {
+    inner[k] = nest.op[k].inner();
+    if (d > 1) down[k] = nest.op[k].strides[d - 2];
+  }
   for (int64_t i = begin; i < end;) {
     if (d > 1 && a[d - 1] == 0 && row <= std::min(piece, end - i)) {  // whole rows
       const int64_t rows = std::min((end - i) / row, size[d - 2] - a[d - 2]);
@@ -328,12 +336,15 @@ void run_rows(const Nest& nest, int64_t begin, int64_t end) {
       i += rows * row;
       carry(d - 2, rows);
     } else {
-      const char* dst = out.data + offset[0] * out.item;
-      const int64_t m = std::min({next_piece(stream, dst, out.item, piece), end - i, row - a[d - 1]});
-      compute(m);
-      for (int k = 0; k < nest.n; ++k) offset[k] += m * nest.op[k].inner();
-      i += m;
-      carry(d - 1, m);
+      const int64_t rest_of_row = std::min(end - i, row - a[d - 1]);
+      int64_t m = next_piece(stream, out.data + offset[0] * out.item, out.item, piece);
+      for (int64_t done = 0; done < rest_of_row; done += m, m = piece) {
+        m = std::min(m, rest_of_row - done);
+        compute(m);
+        for (int k = 0; k < nest.n; ++k) offset[k] += m * inner[k];
+      }
+      i += rest_of_row;
+      carry(d - 1, rest_of_row);
     }
   }
   if (stream) kernels::stream_end();
@@ -381,6 +392,19 @@ void walk_blocks(const Axes& axes, int axis, const Dims* const* strides, int n, 
   });
 }
 
+// to[r * row + c] = from[c * across + r * down]
+void gather_block(void* to, int64_t row, const void* from, int64_t across, int64_t down, int64_t rows, int64_t cols, int64_t item) {
+  const auto bytes = static_cast<size_t>(item);
+  if (down == 1) return kernels::transpose_block(from, across, to, row, cols, rows, bytes);
+  by_size(bytes, [&](auto unit) {
+    using U = decltype(unit);
+    U* out = static_cast<U*>(to);
+    const U* in = static_cast<const U*>(from);
+    for (int64_t c = 0; c < cols; ++c)
+      for (int64_t r = 0; r < rows; ++r) out[r * row + c] = in[c * across + r * down];
+  });
+}
+
 void run_blocks(const Nest& nest, int axis) {
   const Dims* strides[kMaxInputs + 1];
   for (int k = 0; k < nest.n; ++k) strides[k] = &nest.op[k].strides;
@@ -397,18 +421,12 @@ void run_blocks(const Nest& nest, int axis) {
       if (o.constant || across <= 1) continue;
       staged[k] = true;
       const bool same = o.dtype == o.tile_type;
-      by_size(static_cast<size_t>(o.item), [&](auto unit) {
-        using U = decltype(unit);
-        U* to = reinterpret_cast<U*>(same ? s.tile[k] : s.raw);
-        const U* from = reinterpret_cast<const U*>(o.data) + offset[k];
-        for (int64_t c = 0; c < cols; ++c)
-          for (int64_t r = 0; r < rows; ++r) to[r * kBlockCols + c] = from[c * across + r * down];
-      });
+      gather_block(same ? s.tile[k] : s.raw, kBlockCols, o.data + offset[k] * o.item, across, down, rows, cols, o.item);
       if (!same) convert_elements(s.tile[k], o.tile_type, s.raw, o.dtype, (rows - 1) * kBlockCols + cols);
     }
     for (int k = 1; k < nest.n; ++k)
       if (nest.op[k].constant) {
-        fill_tile(nest.op[k], s.tile[k], nest.op[k].data, cols);
+        fill_tile(nest.op[k], s.tile[k], nest.op[k].data, nest.read(k, cols));
         in[k - 1] = s.tile[k];
       }
     for (int64_t r = 0; r < rows; ++r) {
@@ -416,7 +434,7 @@ void run_blocks(const Nest& nest, int axis) {
         const Operand& o = nest.op[k];
         if (o.constant) continue;
         if (staged[k]) in[k - 1] = s.tile[k] + r * kBlockCols * o.tile_item;
-        else in[k - 1] = load(o, o.data + (offset[k] + r * o.strides[axis]) * o.item, o.inner(), cols, s.tile[k], s.raw);
+        else in[k - 1] = load(o, o.data + (offset[k] + r * o.strides[axis]) * o.item, o.inner(), nest.read(k, cols), s.tile[k], s.raw);
       }
       char* dst = out.data + (offset[0] + r * out.strides[axis]) * out.item;
       if (out.inner() == 1 && out.dtype == out.tile_type) {
@@ -439,10 +457,11 @@ void convert_elements(void* dst, DType to, const void* src, DType from, int64_t 
   kernels::convert_loop(dst, to, src, from, n);
 }
 
-void run_tiles(TileFn fn, bool bool_out, DType compute, const Scalar* params, const Tensor& out,
+void run_tiles(const TileLoops& loops, DType compute, const Scalar* params, const Tensor& out,
                const EachInput* inputs, int n_inputs) {
   if (out.numel() == 0) return;
-  Nest nest{.fn = fn, .params = params, .axes = {}, .n = n_inputs + 1, .stream = false, .op = {}};
+  const bool bool_out = loops.bool_out;
+  Nest nest{.fn = loops.all, .single = false, .params = params, .axes = {}, .n = n_inputs + 1, .stream = false, .op = {}};
   std::array<Dims, kMaxInputs + 1> strides;
   strides[0] = out.strides();
   for (int k = 1; k <= n_inputs; ++k) {
@@ -468,7 +487,13 @@ void run_tiles(TileFn fn, bool bool_out, DType compute, const Scalar* params, co
     if (k > 0 && o.data == nest.op[0].data) nest.stream = false;  // its lines were read anyway
   }
   const int64_t n = nest.axes.numel;
+  const Operand& last = nest.op[n_inputs];
+  auto repeat_last = [&](bool repeated) {
+    nest.single = repeated && loops.single;
+    nest.fn = nest.single ? loops.single : loops.all;
+  };
   if (!in_place) {
+    repeat_last(last.inner() == 0);
     const Dims* view[kMaxInputs + 1];
     for (int k = 0; k < nest.n; ++k) view[k] = &nest.op[k].strides;
     const int axis = column_axis(nest.axes, view + 1, n_inputs);
@@ -481,6 +506,7 @@ void run_tiles(TileFn fn, bool bool_out, DType compute, const Scalar* params, co
       return;
     }
   }
+  repeat_last(last.constant);
   parallel_for(0, n, kGrain, [&](int64_t begin, int64_t end) { run_flat(nest, begin, end); });
 }
 
@@ -547,13 +573,12 @@ void copy_elements(const Tensor& dst, const Tensor& src) {
     const int64_t d_across = strides[0][last], s_across = strides[1][last];
     if (axis >= 0) {
       const int64_t d_down = strides[0][axis], s_down = strides[1][axis];
-      walk_blocks(axes, axis, view, 2, 32, 32, [&](const auto& offset, int64_t rows, int64_t cols) {
-        U block[32 * 32];
-        const U* in = s + offset[1];
+      walk_blocks(axes, axis, view, 2, kBlockRows, kBlockCols, [&](const auto& offset, int64_t rows, int64_t cols) {
         U* out = d + offset[0];
-        for (int64_t c = 0; c < cols; ++c)
-          for (int64_t r = 0; r < rows; ++r) block[r * 32 + c] = in[c * s_across + r * s_down];
-        for (int64_t r = 0; r < rows; ++r) scatter_row(out + r * d_down, block + r * 32, cols, d_across);
+        if (d_across == 1) return gather_block(out, d_down, s + offset[1], s_across, s_down, rows, cols, to_item);
+        U block[kBlockRows * kBlockCols];
+        gather_block(block, kBlockCols, s + offset[1], s_across, s_down, rows, cols, to_item);
+        for (int64_t r = 0; r < rows; ++r) scatter_row(out + r * d_down, block + r * kBlockCols, cols, d_across);
       });
       return;
     }

@@ -18,17 +18,20 @@ namespace fl {
 // out[i] = f(in[0][i], in[1][i], ..., params) for i < n. Input and output may be the same tile.
 using TileFn = void (*)(int64_t n, void* out, const void* const* in, const Scalar* params);
 
-// The loops of one op for the processor at hand; a null loop means the op has no such compute type.
+// The loops of one op in one compute type.
+struct TileLoops {
+  TileFn all;     // null: the op has no such compute type
+  TileFn single;  // reads one element of the last operand, for all i; null: the op has no such loop
+  bool bool_out;  // they write one byte (0 or 1) per element instead of the compute type
+};
+
+// The loops of one op for the processor at hand.
 struct EachKernel {
-  TileFn f32, f64, i32, i64;
-  bool bool_out;  // the loops write one byte (0 or 1) per element instead of the compute type
-  TileFn get(DType compute) const {
-    switch (compute) {
-      case DType::Float32: return f32;
-      case DType::Float64: return f64;
-      case DType::Int32: return i32;
-      default: return i64;
-    }
+  TileFn all[4], single[4];  // float, double, int32, int64
+  bool bool_out;
+  TileLoops get(DType compute) const {
+    const int i = compute == DType::Float32 ? 0 : compute == DType::Float64 ? 1 : compute == DType::Int32 ? 2 : 3;
+    return {all[i], single[i], bool_out};
   }
 };
 
@@ -39,9 +42,9 @@ struct EachInput {
   const int64_t* strides;  // in elements, one per output dim, 0 where broadcast; null: one element for all
 };
 
-// Runs `fn` over `out` (already allocated, any strides without overlap). Inputs may be `out` itself (same
+// Runs the loops over `out` (already allocated, any strides without overlap). Inputs may be `out` itself (same
 // geometry), never partly overlapping it.
-void run_tiles(TileFn fn, bool bool_out, DType compute, const Scalar* params, const Tensor& out,
+void run_tiles(const TileLoops& loops, DType compute, const Scalar* params, const Tensor& out,
                const EachInput* inputs, int n_inputs);
 
 // dst[...] = src[...] with conversion and broadcasting of src's strides; same shape expected (blocked

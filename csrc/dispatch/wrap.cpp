@@ -181,19 +181,21 @@ struct Inputs {
   }
 };
 
-void run_general(TileFn fn, bool bool_out, DType compute, const Operand* in, int n, const Scalar* params, const Tensor& out) {
+void run_general(const TileLoops& loops, DType compute, const Operand* in, int n, const Scalar* params, const Tensor& out) {
   Inputs inputs;
   for (int k = 0; k < n; ++k) inputs.set(k, in[k], compute, out.sizes());
-  run_tiles(fn, bool_out, compute, params, out, inputs.inputs, n);
+  run_tiles(loops, compute, params, out, inputs.inputs, n);
 }
 
 // Small, contiguous, of the compute type throughout: one call of the loop.
-bool run_small(TileFn fn, bool bool_out, DType compute, const Operand* in, int n, const Scalar* params, const Tensor& out) {
+bool run_small(const TileLoops& loops, DType compute, const Operand* in, int n, const Scalar* params, const Tensor& out) {
   constexpr int64_t kSmall = 64;
   const int64_t count = out.numel();
-  if (count > kSmall || n > 3 || !out.is_contiguous() || out.dtype() != (bool_out ? DType::Bool : compute)) return false;
+  if (count > kSmall || n > 3 || !out.is_contiguous() || out.dtype() != (loops.bool_out ? DType::Bool : compute)) return false;
   alignas(64) char fills[3][kSmall * 8];
   const void* pointers[3];
+  const bool single = loops.single && !in[n - 1].is_tensor();
+  const int64_t filled = single ? 1 : count;  // where the last operand is a number, the others are tensors
   for (int k = 0; k < n; ++k) {
     if (in[k].is_tensor()) {
       const Tensor& x = in[k].tensor();
@@ -204,7 +206,7 @@ bool run_small(TileFn fn, bool bool_out, DType compute, const Operand* in, int n
       auto fill = [&]<class T>(T) {
         auto* p = reinterpret_cast<T*>(fills[k]);
         const T v = s.as<T>();
-        for (int64_t i = 0; i < count; ++i) p[i] = v;
+        for (int64_t i = 0; i < filled; ++i) p[i] = v;
       };
       switch (compute) {
         case DType::Float32: fill(float{}); break;
@@ -215,7 +217,7 @@ bool run_small(TileFn fn, bool bool_out, DType compute, const Operand* in, int n
       pointers[k] = fills[k];
     }
   }
-  fn(count, out.data(), pointers, params);
+  (single ? loops.single : loops.all)(count, out.data(), pointers, params);
   return true;
 }
 
@@ -265,8 +267,8 @@ Tensor broadcast_output(const Dims& shape, const Operand* in, int n, DType type,
 
 Tensor run_each(const EachKernel& kernel, const char* op, DType result, DType type, const Operand* in, int n, const Scalar* params) {
   const DType compute = loop_type(kernel, op, type, in, n, params);
-  const TileFn fn = kernel.get(compute);
-  if (!fn) no_such_type(op, type);
+  const TileLoops loops = kernel.get(compute);
+  if (!loops.all) no_such_type(op, type);
   // Equal shapes and strides (or numbers) need no broadcasting.
   const Tensor* first = nullptr;
   bool same = true;
@@ -293,21 +295,21 @@ Tensor run_each(const EachKernel& kernel, const char* op, DType result, DType ty
     for (const RawTensor& r : raw.raws) last = last || (r.channels_last() && r.tensor().sizes() == y.sizes());
     if (last && may_defer(y.sizes())) {
       defer(y);
-      run_general(fn, kernel.bool_out, compute, raw.operands.data(), n, params, RawTensor(y).tensor());
+      run_general(loops, compute, raw.operands.data(), n, params, RawTensor(y).tensor());
     } else {
-      run_general(fn, kernel.bool_out, compute, raw.operands.data(), n, params, y);
+      run_general(loops, compute, raw.operands.data(), n, params, y);
     }
     return y;
   }
-  if (!run_small(fn, kernel.bool_out, compute, in, n, params, y)) run_general(fn, kernel.bool_out, compute, in, n, params, y);
+  if (!run_small(loops, compute, in, n, params, y)) run_general(loops, compute, in, n, params, y);
   return y;
 }
 
 void run_each_into(const EachKernel& kernel, const char* op, DType result, DType type, const Operand* in, int n,
                    const Scalar* params, const Tensor& out) {
   const DType compute = loop_type(kernel, op, type, in, n, params);
-  const TileFn fn = kernel.get(compute);
-  if (!fn) no_such_type(op, type);
+  const TileLoops loops = kernel.get(compute);
+  if (!loops.all) no_such_type(op, type);
   const Dims shape = broadcast_shape(op, in, n);
   if (!(shape == out.sizes()))
     raise<ShapeError>(op, ": the result has shape ", shape, ", which does not fit into x of shape ", out.sizes(), "; write x = ... instead");
@@ -326,10 +328,10 @@ void run_each_into(const EachKernel& kernel, const char* op, DType result, DType
   if (out.ndim() >= 3 && (out.storage().maybe_deferred() || any_deferred(safe.data(), n))) [[unlikely]] {
     const RawOperands raw(safe.data(), n);  // first: a writer must not ask for data()
     const RawTensor raw_out(out, RawBytes::Write);
-    return run_general(fn, kernel.bool_out, compute, raw.operands.data(), n, params, raw_out.tensor());
+    return run_general(loops, compute, raw.operands.data(), n, params, raw_out.tensor());
   }
-  if (!run_small(fn, kernel.bool_out, compute, safe.data(), n, params, out))
-    run_general(fn, kernel.bool_out, compute, safe.data(), n, params, out);
+  if (!run_small(loops, compute, safe.data(), n, params, out))
+    run_general(loops, compute, safe.data(), n, params, out);
 }
 
 Tensor OutMeta::materialize(const Tensor& grad) const {

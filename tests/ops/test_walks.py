@@ -1,4 +1,4 @@
-"""How element loops go through memory: order of results, broadcast rows, outputs that no cache holds, joins, row sums."""
+"""How loops go through memory: order of results, broadcasting, transposes, scans, outputs that no cache holds, joins, row sums."""
 
 from __future__ import annotations
 
@@ -64,6 +64,125 @@ def test_rows_of_a_slice_that_threads_share_out_unevenly(outer, rows):
     x = whole[:, ::2]
     assert np.array_equal(array(x + 1.0), array(x) + 1)
     assert np.array_equal(array(x + x[:1, :1]), array(x) + array(x[:1, :1]))
+
+
+# ---------------------------------------------------------------- a last operand of one element
+
+
+@pytest.mark.parametrize("dtype", ["int16", "int64", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("shape", [(4, 5), (70, 33), (3, 2500), (300, 700), (2, 9, 40)], ids=str)
+def test_one_element_has_the_bits_of_an_expanded_one(dtype, shape):
+    rng = np.random.default_rng(0)
+    x = fl.tensor(rng.integers(1, 50, shape)).to(getattr(fl, dtype))
+    x = x / 7 if dtype.startswith(("float", "bf")) else x
+    ops = [fl.add, fl.sub, fl.mul, fl.div, fl.maximum, fl.lt, fl.atan2, fl.remainder, fl.pow, lambda a, b: fl.add(a, b, alpha=3)]
+    for one in (fl.tensor(3), fl.full((1,) * len(shape), 3), fl.full((*shape[:-1], 1), 3)):
+        one = one.to(x.dtype)
+        whole = one.expand(shape).contiguous()
+        for y in (x, x.transpose(-1, -2).contiguous().transpose(-1, -2), fl.stack([x, x], -1)[..., 0]):
+            for op in ops:
+                assert bits(op(y, one)) == bits(op(y, whole)), op
+            z = y.clone()
+            assert bits(z.mul_(one)) == bits(y * whole)
+
+
+def test_a_factor_is_rounded_with_the_sum_whether_it_is_expanded_or_not():
+    x, b = fl.randn(1000), fl.tensor(0.3)
+    assert bits(x.add(b, alpha=0.7)) == bits(x.add(b.expand(1000).contiguous(), alpha=0.7))
+    assert bits(x.sub(b, alpha=0.7)) == bits(x.sub(b.expand(1000).contiguous(), alpha=0.7))
+
+
+def test_one_element_of_the_written_tensor_itself():
+    x = fl.arange(1.0, 3001.0)
+    x.mul_(x[1])
+    assert x.tolist() == [2.0 * i for i in range(1, 3001)]
+
+
+# ---------------------------------------------------------------- transposes
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("shape", [(1, 5000), (65, 67), (64, 96), (130, 47), (3, 70, 50)], ids=str)
+def test_copies_of_transposed_memory(dtype, shape):
+    x = fl.tensor(np.random.default_rng(0).integers(0, 100, shape)).to(getattr(fl, dtype))
+    t = x.transpose(-1, -2)
+    assert np.array_equal(array(t.contiguous()), array(x).swapaxes(-1, -2))
+    wide = fl.zeros(*t.shape[:-1], t.shape[-1] * 2, dtype=x.dtype)
+    wide[..., ::2].copy_(t)
+    assert np.array_equal(array(wide[..., ::2]), array(x).swapaxes(-1, -2)) and not wide[..., 1::2].any()
+    assert np.array_equal(array(t.contiguous() == t), np.ones(t.shape, bool))
+
+
+# ---------------------------------------------------------------- scans
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 200), (7, 64), (9, 65), (17, 130), (3, 70, 5), (2, 3, 300)], ids=str)
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_scans_of_lines_of_any_length(shape, dim):
+    x = np.random.default_rng(0).standard_normal(shape)
+    t = fl.tensor(x)
+    np.testing.assert_allclose(array(t.cumsum(dim)), x.cumsum(dim), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(array((t * 0.1 + 1).cumprod(dim)), (x * 0.1 + 1).cumprod(dim), rtol=1e-12)
+    np.testing.assert_allclose(array(t.logcumsumexp(dim)), np.logaddexp.accumulate(x, dim), rtol=1e-12, atol=1e-14)
+    for name, fold in (("cummax", np.maximum), ("cummin", np.minimum)):
+        values, indices = getattr(t, name)(dim)
+        assert np.array_equal(array(values), fold.accumulate(x, dim))
+        assert np.array_equal(np.take_along_axis(x, array(indices), dim), array(values))
+    t.requires_grad_()
+    t.cumsum(dim).backward(t.detach())
+    np.testing.assert_allclose(array(t.grad), np.flip(np.flip(x, dim).cumsum(dim), dim), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("dim", [0, 1])
+def test_scans_of_every_type(dtype, dim):
+    x = fl.tensor(np.random.default_rng(0).integers(0, 2, (20, 70))).to(getattr(fl, dtype))
+    assert np.array_equal(array(x.cumsum(dim)), array(x).astype(np.float64).cumsum(dim))
+    values, indices = x.cummax(dim)
+    assert np.array_equal(array(values), np.maximum.accumulate(array(x), dim))
+    step = np.arange(x.shape[dim]).reshape((-1, 1) if dim == 0 else (1, -1))  # the last of equals is the place
+    want = np.maximum.accumulate(np.where(array(x) >= array(values), step, 0), dim)
+    assert np.array_equal(array(indices), want)
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_scans_carry_nan_and_infinities(dim):
+    x = fl.zeros(3, 70)
+    x[0, 5], x[1, 5], x[2, 5] = fl.nan, fl.inf, -fl.inf
+    x = x if dim == 1 else x.t().contiguous()
+    take = (lambda y: y) if dim == 1 else (lambda y: y.t())
+    assert [str(v) for v in take(x.cumsum(dim))[:, -1].tolist()] == ["nan", "inf", "-inf"]
+    assert [str(v) for v in take(x.cummax(dim)[0])[:, -1].tolist()] == ["nan", "inf", "0.0"]
+    assert take(x.cummax(dim)[1])[:, -1].tolist() == [5, 5, 69]
+    assert [str(v) for v in take(x.cummin(dim)[0])[:, -1].tolist()] == ["nan", "0.0", "-inf"]
+    assert [str(v) for v in take(fl.full_like(x, -fl.inf).logcumsumexp(dim))[:, -1].tolist()] == ["-inf"] * 3
+    assert [str(v) for v in take(x.logcumsumexp(dim))[:2, -1].tolist()] == ["nan", "inf"]
+
+
+# ---------------------------------------------------------------- windows of short rows
+
+
+@pytest.mark.parametrize("width", [1, 3, 9, 40])
+@pytest.mark.parametrize(("kernel", "stride", "padding", "dilation"), [(2, 2, 0, 1), (3, 2, 1, 1), (2, 1, 1, 2), (3, 3, 0, 2)])
+def test_max_pool_of_rows_of_any_length(width, kernel, stride, padding, dilation):
+    height, reach = 12, dilation * (kernel - 1) + 1
+    x = np.random.default_rng(0).standard_normal((2, 3, height, width)).astype(np.float32)
+    if width + 2 * padding < reach:
+        with pytest.raises(fl.ShapeError, match="max_pool2d"):
+            fl.nn.functional.max_pool2d(fl.tensor(x), kernel, stride, padding, dilation)
+        return
+    x[0, 0, :2], x[0, 1], x[1, 2, 5] = np.nan, -np.inf, np.inf
+    y, indices = fl.nn.functional.max_pool2d(fl.tensor(x), kernel, stride, padding, dilation, return_indices=True)
+    wide = np.full((2, 3, height + 2 * padding, width + 2 * padding), -np.inf, np.float32)
+    wide[:, :, padding : padding + height, padding : padding + width] = x
+    for i in range(y.shape[2]):
+        for j in range(y.shape[3]):
+            window = wide[:, :, i * stride : i * stride + reach : dilation, j * stride : j * stride + reach : dilation]
+            assert np.array_equal(array(y)[:, :, i, j], window.max((2, 3)), equal_nan=True)
+    flat, at = array(y).reshape(6, -1), array(indices).reshape(6, -1)
+    assert at.min() >= 0 and at.max() < height * width
+    # A dilated window may step over the whole width: it holds nothing, and its place is any.
+    assert np.array_equal(np.where(flat == -np.inf, flat, np.take_along_axis(x.reshape(6, -1), at, 1)), flat, equal_nan=True)
 
 
 # ---------------------------------------------------------------- outputs past every cache

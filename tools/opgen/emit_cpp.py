@@ -645,7 +645,10 @@ def each_loop(op: Op) -> list[str]:
     """The tile loops of one op, inside namespace fl::kernels::FL_ISA."""
     operands, scalars = _each_args(op)
     out_type = "bool" if str(op.get("dtype")) == "bool" else "T"
-    out = ["namespace {", "template <class T>", f"void tile_{op.ident}(int64_t n_, void* out_raw, [[maybe_unused]] const void* const* in_raw, [[maybe_unused]] const Scalar* params_) {{"]
+    # Two operands that broadcast get a second loop, for a last one of a single element.
+    single = len(operands) == 2 and str(op.get("shape")).startswith("broadcast") and "rare" not in op.keys
+    template = "template <class T, bool kSingle>" if single else "template <class T>"
+    out = ["namespace {", template, f"void tile_{op.ident}(int64_t n_, void* out_raw, [[maybe_unused]] const void* const* in_raw, [[maybe_unused]] const Scalar* params_) {{"]
     out.append("  using namespace fl::vm;")
     out.append(f"  auto* out_ = static_cast<{out_type}*>(out_raw);")
     for i, a in enumerate(operands):
@@ -669,13 +672,21 @@ def each_loop(op: Op) -> list[str]:
         out += [f"    out_[i_] = static_cast<{out_type}>(({rare['when']}) ? ({rare['each']}) : ({op.get('each')}));", "  }", "  continue;", "  }"]
         out += ["#pragma omp simd", *loop, result, "  }", "  }"]
     else:
+        if single:
+            last = operands[-1].name
+            out.append(f"  const T {last}_first = {last}_in[0];")
+            values[-1] = f"    [[maybe_unused]] const T {last} = kSingle ? {last}_first : {last}_in[i_];"
         out += ["#pragma omp simd", "  for (int64_t i_ = 0; i_ < n_; ++i_) {", *values, result, "  }"]
     out += ["}", "}  // namespace"]
     types = each_types(op)
-    cells = [f"tile_{op.ident}<{t}>" if t in types else "nullptr" for t in ("float", "double", "int32_t", "int64_t")]
+
+    def cells(arguments: str) -> str:
+        return ", ".join(f"tile_{op.ident}<{t}{arguments}>" if t in types else "nullptr" for t in ("float", "double", "int32_t", "int64_t"))
+
     boolean = "true" if out_type == "bool" else "false"
+    loops = f"{{{cells(', false')}}}, {{{cells(', true')}}}" if single else f"{{{cells('')}}}, {{}}"
     out.append(f"extern const EachKernel table_{op.ident};")
-    out.append(f"const EachKernel table_{op.ident} = {{{', '.join(cells)}, {boolean}}};")
+    out.append(f"const EachKernel table_{op.ident} = {{{loops}, {boolean}}};")
     return out
 
 
