@@ -54,6 +54,7 @@ SIMD_MAY_INCLUDE = {
     "base/vmath.h",
     "dispatch/convert.h",
     "dispatch/each.h",
+    "storage/transpose.h",
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 
