@@ -17,8 +17,8 @@ import math
 from typing import Any
 
 from flambeau._C import ShapeError, Tensor, ops
-from flambeau.nn import functional as F
 from flambeau.nn import init
+from flambeau.nn.functional._dropout import check_p
 from flambeau.nn.module import Module
 from flambeau.nn.parameter import Parameter
 from flambeau.nn.utils.rnn import PackedSequence
@@ -111,7 +111,7 @@ class RNNBase(Module):
             raise ValueError(
                 f"{name}: hidden_size = {hidden_size}, num_layers = {num_layers}; expected > 0"
             )
-        F._check_p(name, dropout)
+        check_p(name, dropout)
         if dropout > 0 and num_layers == 1:
             import warnings
 
