@@ -1,5 +1,7 @@
 """Functions against NumPy and SciPy, and the errors of losses."""
 
+import pickle
+
 import numpy as np
 import pytest
 import scipy.special as sp
@@ -435,3 +437,12 @@ def test_window_errors():
         F.unfold(fl.ones(1, 1, 4, 5), 9)
     with pytest.raises(ValueError, match=r"fold: input has shape \[1, 4, 3\]; expected \[N, C \* 4, 9\]"):
         F.fold(fl.ones(1, 4, 3), (4, 4), 2)
+
+
+@pytest.mark.parametrize("name", ["relu", "silu", "conv2d", "mse_loss", "scaled_dot_product_attention"])
+def test_a_function_is_pickled_by_its_public_name(name):
+    """Not by the file that it happens to be in: a model that holds F.relu can be read by any version."""
+    function = getattr(F, name)
+    pickled = pickle.dumps(function, protocol=0)
+    assert pickled.startswith(f"cflambeau.nn.functional\n{name}\n".encode())
+    assert pickle.loads(pickled) is function

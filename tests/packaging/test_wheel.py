@@ -30,6 +30,12 @@ def test_installed_size_with_dependencies(wheel):
     assert own + numpy <= 120 * MiB, f"flambeau {own / MiB:.1f} MiB, numpy {numpy / MiB:.1f} MiB"
 
 
+def test_every_python_file_is_in_it(wheel):
+    source = ROOT / "src"
+    expected = {p.relative_to(source).as_posix() for p in (source / "flambeau").rglob("*.py")}
+    assert expected == {n for n in wheel.namelist() if n.endswith(".py")}
+
+
 def test_contents(wheel):
     names = wheel.namelist()
     assert {"flambeau/py.typed", "flambeau/_C.pyi", "flambeau/datasets/digits.bin"} <= set(names)

@@ -13,10 +13,8 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
-from flambeau import _C
-from flambeau._C import Tensor
+from flambeau.datasets._pictures import Pictures
 from flambeau.datasets.idx import DatasetError
-from flambeau.utils.data.dataset import Dataset
 
 _N = 1797
 _RECORD_BYTES = 65
@@ -40,7 +38,7 @@ def _records() -> Any:
     return np.frombuffer(raw, dtype=np.uint8).reshape(_N, _RECORD_BYTES)
 
 
-class Digits(Dataset[Any]):
+class Digits(Pictures):
     """1,198 digits for training or 599 held out, the same ones every time.
 
     Every third digit of the source is held out, so both parts have the same writers and classes. A
@@ -55,8 +53,7 @@ class Digits(Dataset[Any]):
     """
 
     classes = tuple(str(i) for i in range(10))
-    data: Tensor
-    targets: Tensor
+    _white = 16.0
 
     def __init__(
         self,
@@ -69,21 +66,5 @@ class Digits(Dataset[Any]):
         records = _records()
         held_out = np.arange(_N) % 3 == 2
         mine = records[~held_out if train else held_out]
-        self.train = train
-        self.transform = transform
-        self.target_transform = target_transform
-        self.data = _C.from_buffer(np.ascontiguousarray(mine[:, 1:]).reshape(-1, 8, 8))
-        self.targets = _C.from_buffer(mine[:, 0].astype(np.int64))
-        self._labels: list[int] = mine[:, 0].tolist()
-
-    def __getitem__(self, index: int) -> tuple[Any, Any]:
-        image: Any = self.data[index].unsqueeze(0) / 16.0
-        label: Any = self._labels[index]
-        if self.transform is not None:
-            image = self.transform(image)
-        if self.target_transform is not None:
-            label = self.target_transform(label)
-        return image, label
-
-    def __len__(self) -> int:
-        return len(self._labels)
+        pictures = np.ascontiguousarray(mine[:, 1:]).reshape(-1, 8, 8)
+        super().__init__(pictures, mine[:, 0], train, transform, target_transform)

@@ -10,10 +10,8 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from flambeau import _C
-from flambeau._C import Tensor
+from flambeau.datasets._pictures import Pictures
 from flambeau.datasets.idx import DatasetError, read_idx
-from flambeau.utils.data.dataset import Dataset
 
 DEFAULT_FOLDER = "/usr/share/datasets/fashion-mnist"
 _HOW = (
@@ -35,7 +33,7 @@ def _find(root: str, name: str) -> str:
     raise FileNotFoundError(f"FashionMNIST: found no {name} or {name}.gz in {root}. {_HOW}")
 
 
-class FashionMNIST(Dataset[Any]):
+class FashionMNIST(Pictures):
     """60,000 pictures for training or 10,000 for testing, read from IDX files in `root`.
 
     A sample is (float32 [1, 28, 28] scaled to 0..1, int label), passed through `transform` and
@@ -58,8 +56,7 @@ class FashionMNIST(Dataset[Any]):
         "Bag",
         "Ankle boot",
     )
-    data: Tensor
-    targets: Tensor
+    _white = 255.0
 
     def __init__(
         self,
@@ -83,21 +80,5 @@ class FashionMNIST(Dataset[Any]):
         images = read_idx(image_path, (len(labels), 28, 28))
         if len(labels) and int(labels.max()) >= len(self.classes):
             raise DatasetError(f"{label_path}: found the label {labels.max()}; expected 0 to 9")
-        self.train = train
-        self.transform = transform
-        self.target_transform = target_transform
-        self.data = _C.from_buffer(np.array(images, dtype=np.uint8))
-        self.targets = _C.from_buffer(labels.astype(np.int64))
-        self._labels: list[int] = labels.tolist()
-
-    def __getitem__(self, index: int) -> tuple[Any, Any]:
-        image: Any = self.data[index].unsqueeze(0) / 255.0
-        label: Any = self._labels[index]
-        if self.transform is not None:
-            image = self.transform(image)
-        if self.target_transform is not None:
-            label = self.target_transform(label)
-        return image, label
-
-    def __len__(self) -> int:
-        return len(self._labels)
+        pictures = np.array(images, dtype=np.uint8)  # writable, as the bytes that were read are not
+        super().__init__(pictures, labels, train, transform, target_transform)

@@ -16,6 +16,13 @@ _ATTR = (
 _MAX_REPR_CHARS = 300
 
 
+def kind_of(value: Any) -> str:
+    """A value's type as an error names it."""
+    module = type(value).__module__
+    name = type(value).__qualname__
+    return name if module == "builtins" else f"{module}.{name}"
+
+
 def _describe(module: Any) -> str:
     text = repr(module)
     if "\n" in text or len(text) > _MAX_REPR_CHARS:

@@ -1,4 +1,4 @@
-"""How Module hooks are kept, removed and tied to the backward pass.
+"""How Module hooks are kept, removed, called and tied to the backward pass.
 
 A hook is kept in an insertion-ordered dict under the id of its handle. The backward hooks need to
 see gradients at the border of a module, so two identity Functions ("taps") are laid around the
@@ -11,10 +11,152 @@ call:
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from typing import Any
 
 from flambeau._C import Tensor
+from flambeau._handles import HookTable, RemovableHandle
 from flambeau.autograd import Function, is_grad_enabled
+from flambeau.nn._errors import kind_of
+
+TABLES = (
+    "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs",
+    "_forward_hooks",
+    "_forward_hooks_with_kwargs",
+    "_forward_hooks_always_called",
+    "_backward_pre_hooks",
+    "_backward_hooks",
+    "_state_dict_pre_hooks",
+    "_state_dict_hooks",
+    "_load_state_dict_pre_hooks",
+    "_load_state_dict_post_hooks",
+)
+# Those that make a call look for hooks.
+CALL_TABLES = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
+
+
+class HookMixin:
+    """The half of Module that keeps hooks and calls them."""
+
+    _hooked: bool  # False: no hook that a call would have to look for
+    _forward_pre_hooks: HookTable
+    _forward_pre_hooks_with_kwargs: HookTable
+    _forward_hooks: HookTable
+    _forward_hooks_with_kwargs: HookTable
+    _forward_hooks_always_called: HookTable
+    _backward_pre_hooks: HookTable
+    _backward_hooks: HookTable
+
+    def _add_hook(self, table: HookTable, hook: Any, prepend: bool, *marks: HookTable) -> RemovableHandle:
+        handle = RemovableHandle(table, *marks)
+        if prepend:
+            table.prepend(handle.id, hook)
+        else:
+            table[handle.id] = hook
+        for mark in marks:
+            mark[handle.id] = True
+        self.__dict__["_hooked"] = True
+        return handle
+
+    def register_forward_pre_hook(
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
+    ) -> RemovableHandle:
+        """Calls `hook(module, args)` (or `hook(module, args, kwargs)`) before `forward`.
+
+        The hook may return changed arguments.
+        """
+        marks = [self._forward_pre_hooks_with_kwargs] if with_kwargs else []
+        return self._add_hook(self._forward_pre_hooks, hook, prepend, *marks)
+
+    def register_forward_hook(
+        self,
+        hook: Callable[..., Any],
+        *,
+        prepend: bool = False,
+        with_kwargs: bool = False,
+        always_call: bool = False,
+    ) -> RemovableHandle:
+        """Calls `hook(module, args, output)` (`with_kwargs`: `hook(module, args, kwargs, output)`)
+        after `forward`; the hook may return another output. `always_call` runs it on an error
+        too."""
+        marks = [self._forward_hooks_with_kwargs] if with_kwargs else []
+        if always_call:
+            marks.append(self._forward_hooks_always_called)
+        return self._add_hook(self._forward_hooks, hook, prepend, *marks)
+
+    def register_full_backward_pre_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """Calls `hook(module, grad_output)` before the module's backward; may return other
+        gradients.
+        """
+        return self._add_hook(self._backward_pre_hooks, hook, prepend)
+
+    def register_full_backward_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """Calls `hook(module, grad_input, grad_output)` after the module's gradients were computed.
+
+        It may return another `grad_input`. `grad_input` covers the positional arguments; entries of
+        arguments without gradient are None.
+        """
+        return self._add_hook(self._backward_hooks, hook, prepend)
+
+    # The older spelling; only the full hooks exist, so both names mean them.
+    register_backward_hook = register_full_backward_hook
+
+    def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not any(getattr(self, table) for table in CALL_TABLES):
+            self.__dict__["_hooked"] = False
+            return self.forward(*args, **kwargs)  # type: ignore[attr-defined]
+        called: set[int] = set()
+        result: Any = None
+        try:
+            for key, hook in tuple(self._forward_pre_hooks.items()):
+                if key in self._forward_pre_hooks_with_kwargs:
+                    changed = hook(self, args, kwargs)
+                    if changed is not None:
+                        if not (isinstance(changed, tuple) and len(changed) == 2):
+                            raise RuntimeError(
+                                f"forward pre-hook of {type(self).__name__} returned "
+                                f"{kind_of(changed)}; "
+                                "expected None or a tuple (args, kwargs)"
+                            )
+                        args, kwargs = changed
+                else:
+                    changed = hook(self, args)
+                    if changed is not None:
+                        args = changed if isinstance(changed, tuple) else (changed,)
+            call = None
+            if self._backward_hooks or self._backward_pre_hooks:
+                call, args = tap_inputs(self, args)
+            result = self.forward(*args, **kwargs)  # type: ignore[attr-defined]
+            for key, hook in tuple(self._forward_hooks.items()):
+                called.add(key)
+                changed = self._call_forward_hook(key, hook, args, kwargs, result)
+                if changed is not None:
+                    result = changed
+            return result if call is None else tap_outputs(call, result)
+        except Exception:
+            for key in tuple(self._forward_hooks_always_called):
+                if key in called or key not in self._forward_hooks:
+                    continue
+                try:
+                    self._call_forward_hook(key, self._forward_hooks[key], args, kwargs, result)
+                except Exception as second:
+                    warnings.warn(
+                        f"an always_call forward hook raised as well: {second!r}", stacklevel=2
+                    )
+            raise
+
+    def _call_forward_hook(
+        self, key: int, hook: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+    ) -> Any:
+        if key in self._forward_hooks_with_kwargs:
+            return hook(self, args, kwargs, result)
+        return hook(self, args, result)
 
 
 class _Call:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from flambeau import _C
 from flambeau._C import Tensor, ops
-from flambeau.optim.optimizer import Optimizer, Params, _Plan, check_hints, check_range
+from flambeau.optim.optimizer import (
+    Entries,
+    Optimizer,
+    Params,
+    _Plan,
+    check_hints,
+    non_negative,
+    start_state,
+)
 
 
 class Adagrad(Optimizer):
@@ -32,7 +38,8 @@ class Adagrad(Optimizer):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        check_range(
+        check_hints("Adagrad", differentiable)
+        options = non_negative(
             "Adagrad",
             lr=lr,
             lr_decay=lr_decay,
@@ -40,26 +47,17 @@ class Adagrad(Optimizer):
             initial_accumulator_value=initial_accumulator_value,
             eps=eps,
         )
-        check_hints("Adagrad", differentiable)
-        defaults = {
-            "lr": lr,
-            "lr_decay": lr_decay,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "initial_accumulator_value": initial_accumulator_value,
-            "maximize": maximize,
-        }
-        super().__init__(params, defaults)
+        super().__init__(params, {**options, "maximize": maximize})
         for group in self.param_groups:
             for param in group["params"]:
                 self._init_state(group, param, self.state[param])
 
-    def _init_state(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> None:
-        state.setdefault("step", 0)
+    def _init_state(self, group: Entries, param: Tensor, state: Entries) -> None:
+        start_state(param, state)
         if "sum" not in state:
             state["sum"] = ops.full_like(param.detach(), group["initial_accumulator_value"])
 
-    def _update(self, group: dict[str, Any], plan: _Plan, grads: list[Tensor]) -> None:
+    def _update(self, group: Entries, plan: _Plan, grads: list[Tensor]) -> None:
         _C.optim.adagrad_(
             plan.params,
             grads,

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from flambeau import _C
-from flambeau._C import Tensor, ops
-from flambeau.optim.optimizer import Optimizer, Params, _Plan, check_betas, check_hints, check_range
+from flambeau._C import Tensor
+from flambeau.optim.optimizer import (
+    Entries,
+    Optimizer,
+    Params,
+    _Plan,
+    check_hints,
+    decay_rates,
+    non_negative,
+    start_state,
+)
 
 
 class Adam(Optimizer):
@@ -39,28 +46,22 @@ class Adam(Optimizer):
         decoupled_weight_decay: bool = False,
     ) -> None:
         name = type(self).__name__
-        check_range(name, lr=lr, eps=eps, weight_decay=weight_decay)
         check_hints(name, differentiable)
-        check_betas(name, betas)
         defaults = {
-            "lr": lr,
-            "betas": tuple(betas),
-            "eps": eps,
-            "weight_decay": weight_decay,
+            **non_negative(name, lr=lr, eps=eps, weight_decay=weight_decay),
+            "betas": decay_rates(name, betas),
             "amsgrad": amsgrad,
             "maximize": maximize,
             "decoupled_weight_decay": decoupled_weight_decay or self._decoupled,
         }
         super().__init__(params, defaults)
 
-    def _init_state(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> None:
-        state.setdefault("step", 0)
-        names = ["exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if group["amsgrad"] else [])]
-        for name in names:
-            if name not in state:
-                state[name] = ops.zeros_like(param.detach())
+    def _init_state(self, group: Entries, param: Tensor, state: Entries) -> None:
+        start_state(param, state, "exp_avg", "exp_avg_sq")
+        if group["amsgrad"]:
+            start_state(param, state, "max_exp_avg_sq")
 
-    def _update(self, group: dict[str, Any], plan: _Plan, grads: list[Tensor]) -> None:
+    def _update(self, group: Entries, plan: _Plan, grads: list[Tensor]) -> None:
         amsgrad = group["amsgrad"]
         beta1, beta2 = group["betas"]
         _C.optim.adam_(

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from flambeau._C import Tensor, ops
 from flambeau.autograd import no_grad
-from flambeau.optim.optimizer import Optimizer, Params, _Plan, check_betas, check_hints, check_range
+from flambeau.optim.optimizer import (
+    Entries,
+    Optimizer,
+    Params,
+    _Plan,
+    check_hints,
+    decay_rates,
+    non_negative,
+    start_state,
+)
 
 
 class _ByParameter(Optimizer):
@@ -15,38 +23,27 @@ class _ByParameter(Optimizer):
 
     _names: tuple[str, ...] = ()  # state tensors that start at zero
 
-    def _init_state(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> None:
-        state.setdefault("step", 0)
-        for name in self._names:
-            if name not in state:
-                state[name] = ops.zeros_like(param.detach())
+    def _init_state(self, group: Entries, param: Tensor, state: Entries) -> None:
+        start_state(param, state, *self._names)
 
-    def _update(self, group: dict[str, Any], plan: _Plan, grads: list[Tensor]) -> None:
+    def _update(self, group: Entries, plan: _Plan, grads: list[Tensor]) -> None:
         with no_grad():
             for name in self._names:
                 plan.tensors(name)
-            steps = plan.count()
-            lr, decay = float(group["lr"]), group["weight_decay"]
-            for param, grad, state, step in zip(plan.params, grads, plan.states, steps):
+            plan.count()
+            decay = group["weight_decay"]
+            for param, grad, state in zip(plan.params, grads, plan.states):
                 if group["maximize"]:
                     grad = -grad
                 if decay:
                     if group.get("decoupled_weight_decay", False):
-                        param.mul_(1 - lr * decay)
+                        param.mul_(1 - float(group["lr"]) * decay)
                     else:
                         grad = grad.add(param, alpha=decay)
-                self._move(group, param, grad, state, lr, step)
+                self._move(group, param, grad, state)
 
-    def _move(
-        self,
-        group: dict[str, Any],
-        param: Tensor,
-        grad: Tensor,
-        state: dict[str, Any],
-        lr: float,
-        step: int,
-    ) -> None:
-        """Moves one parameter; `step` counts from 1."""
+    def _move(self, group: Entries, param: Tensor, grad: Tensor, state: Entries) -> None:
+        """Moves one parameter; the state's 'step' counts from 1."""
         raise NotImplementedError
 
 
@@ -75,34 +72,22 @@ class Adadelta(_ByParameter):
         maximize: bool = False,
         differentiable: bool = False,
     ) -> None:
-        check_range("Adadelta", lr=lr, eps=eps, weight_decay=weight_decay)
         if not 0.0 <= rho <= 1.0:
             raise ValueError(f"Adadelta: rho = {rho}; expected 0 <= rho <= 1")
         check_hints("Adadelta", differentiable)
         defaults = {
-            "lr": lr,
-            "rho": rho,
-            "eps": eps,
-            "weight_decay": weight_decay,
+            **non_negative("Adadelta", lr=lr, rho=rho, eps=eps, weight_decay=weight_decay),
             "maximize": maximize,
         }
         super().__init__(params, defaults)
 
-    def _move(
-        self,
-        group: dict[str, Any],
-        param: Tensor,
-        grad: Tensor,
-        state: dict[str, Any],
-        lr: float,
-        step: int,
-    ) -> None:
+    def _move(self, group: Entries, param: Tensor, grad: Tensor, state: Entries) -> None:
         rho, eps = group["rho"], group["eps"]
         squares, moved = state["square_avg"], state["acc_delta"]
         squares.mul_(rho).add_(grad * grad, alpha=1 - rho)
         delta = (moved + eps).sqrt_().div_((squares + eps).sqrt_()).mul_(grad)
         moved.mul_(rho).add_(delta * delta, alpha=1 - rho)
-        param.add_(delta, alpha=-lr)
+        param.add_(delta, alpha=-float(group["lr"]))
 
 
 class Adamax(_ByParameter):
@@ -129,32 +114,20 @@ class Adamax(_ByParameter):
         differentiable: bool = False,
         capturable: bool = False,
     ) -> None:
-        check_range("Adamax", lr=lr, eps=eps, weight_decay=weight_decay)
-        check_betas("Adamax", betas)
         check_hints("Adamax", differentiable)
         defaults = {
-            "lr": lr,
-            "betas": tuple(betas),
-            "eps": eps,
-            "weight_decay": weight_decay,
+            **non_negative("Adamax", lr=lr, eps=eps, weight_decay=weight_decay),
+            "betas": decay_rates("Adamax", betas),
             "maximize": maximize,
         }
         super().__init__(params, defaults)
 
-    def _move(
-        self,
-        group: dict[str, Any],
-        param: Tensor,
-        grad: Tensor,
-        state: dict[str, Any],
-        lr: float,
-        step: int,
-    ) -> None:
+    def _move(self, group: Entries, param: Tensor, grad: Tensor, state: Entries) -> None:
         beta1, beta2 = group["betas"]
         mean, largest = state["exp_avg"], state["exp_inf"]
         mean.mul_(beta1).add_(grad, alpha=1 - beta1)
         largest.copy_(ops.maximum(largest * beta2, grad.abs() + group["eps"]))
-        param.add_(mean / largest, alpha=-lr / (1 - beta1**step))
+        param.add_(mean / largest, alpha=-float(group["lr"]) / (1 - beta1 ** state["step"]))
 
 
 class NAdam(_ByParameter):
@@ -183,37 +156,25 @@ class NAdam(_ByParameter):
         capturable: bool = False,
         differentiable: bool = False,
     ) -> None:
-        check_range(
+        check_hints("NAdam", differentiable)
+        options = non_negative(
             "NAdam", lr=lr, eps=eps, weight_decay=weight_decay, momentum_decay=momentum_decay
         )
-        check_betas("NAdam", betas)
-        check_hints("NAdam", differentiable)
         defaults = {
-            "lr": lr,
-            "betas": tuple(betas),
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "momentum_decay": momentum_decay,
+            **options,
+            "betas": decay_rates("NAdam", betas),
             "decoupled_weight_decay": decoupled_weight_decay,
             "maximize": maximize,
         }
         super().__init__(params, defaults)
 
-    def _init_state(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> None:
+    def _init_state(self, group: Entries, param: Tensor, state: Entries) -> None:
         super()._init_state(group, param, state)
         state.setdefault("mu_product", 1.0)
 
-    def _move(
-        self,
-        group: dict[str, Any],
-        param: Tensor,
-        grad: Tensor,
-        state: dict[str, Any],
-        lr: float,
-        step: int,
-    ) -> None:
+    def _move(self, group: Entries, param: Tensor, grad: Tensor, state: Entries) -> None:
         beta1, beta2 = group["betas"]
-        decay = group["momentum_decay"]
+        lr, step, decay = float(group["lr"]), state["step"], group["momentum_decay"]
         mu = beta1 * (1.0 - 0.5 * 0.96 ** (step * decay))
         mu_next = beta1 * (1.0 - 0.5 * 0.96 ** ((step + 1) * decay))
         product = state["mu_product"] = float(state.get("mu_product", 1.0)) * mu
@@ -250,33 +211,22 @@ class RAdam(_ByParameter):
         capturable: bool = False,
         differentiable: bool = False,
     ) -> None:
-        check_range("RAdam", lr=lr, eps=eps, weight_decay=weight_decay)
-        check_betas("RAdam", betas)
         check_hints("RAdam", differentiable)
         defaults = {
-            "lr": lr,
-            "betas": tuple(betas),
-            "eps": eps,
-            "weight_decay": weight_decay,
+            **non_negative("RAdam", lr=lr, eps=eps, weight_decay=weight_decay),
+            "betas": decay_rates("RAdam", betas),
             "decoupled_weight_decay": decoupled_weight_decay,
             "maximize": maximize,
         }
         super().__init__(params, defaults)
 
-    def _move(
-        self,
-        group: dict[str, Any],
-        param: Tensor,
-        grad: Tensor,
-        state: dict[str, Any],
-        lr: float,
-        step: int,
-    ) -> None:
+    def _move(self, group: Entries, param: Tensor, grad: Tensor, state: Entries) -> None:
         beta1, beta2 = group["betas"]
         mean, squares = state["exp_avg"], state["exp_avg_sq"]
         mean.mul_(beta1).add_(grad, alpha=1 - beta1)
         squares.mul_(beta2).add_(grad * grad, alpha=1 - beta2)
-        rate = lr / (1 - beta1**step)
+        step = state["step"]
+        rate = float(group["lr"]) / (1 - beta1**step)
         left = 1 - beta2**step
         limit = 2 / (1 - beta2) - 1
         length = limit - 2 * step * beta2**step / left

@@ -15,10 +15,12 @@ from collections.abc import Callable, Iterable
 from copy import deepcopy
 from typing import Any
 
-from flambeau._C import Tensor
+from flambeau._C import Tensor, ops
 from flambeau._C import profiler as _recorder
 from flambeau._handles import HookTable, RemovableHandle
 from flambeau.autograd import enable_grad, no_grad
+
+Entries = dict[str, Any]  # the options of a group, or the state of a parameter
 
 
 class _Required:
@@ -258,17 +260,17 @@ class Optimizer:
 
     step = _with_hooks(step)
 
-    def _make_plan(self, group: dict[str, Any], mask: list[bool]) -> _Plan:
+    def _make_plan(self, group: Entries, mask: list[bool]) -> _Plan:
         every = list(group["params"])
         states = [self.state.setdefault(p, {}) for p, has_grad in zip(every, mask) if has_grad]
         plan = _Plan(every, mask, states, functools.partial(self._init_state, group))
         plan.fill()
         return plan
 
-    def _init_state(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> None:
+    def _init_state(self, group: Entries, param: Tensor, state: Entries) -> None:
         """Puts the missing entries into a parameter's state."""
 
-    def _update(self, group: dict[str, Any], plan: _Plan, grads: list[Tensor]) -> None:
+    def _update(self, group: Entries, plan: _Plan, grads: list[Tensor]) -> None:
         """Does one fused step over the parameters of a plan."""
         raise NotImplementedError(f"{type(self).__name__} defines neither step() nor _update()")
 
@@ -398,18 +400,28 @@ def _cast(param: Tensor, name: str, value: Any) -> Any:
     return deepcopy(value)
 
 
-def check_range(name: str, **values: Any) -> None:
-    """Raises a ValueError that names the first option that is negative."""
+def non_negative(name: str, **values: Any) -> dict[str, Any]:
+    """The options as they are; a ValueError names the first one that is negative."""
     for key, value in values.items():
         if not float(value) >= 0.0:
             raise ValueError(f"{name}: {key} = {value}; expected >= 0")
+    return values
 
 
-def check_betas(name: str, betas: tuple[float, float]) -> None:
-    """Each in [0, 1)."""
+def decay_rates(name: str, betas: tuple[float, float]) -> tuple[float, ...]:
+    """The betas as a tuple; a ValueError names the first one that is not in [0, 1)."""
     for i, beta in enumerate(betas):
         if not 0.0 <= beta < 1.0:
             raise ValueError(f"{name}: betas[{i}] = {beta}; expected 0 <= beta < 1")
+    return tuple(betas)
+
+
+def start_state(param: Tensor, state: Entries, *names: str) -> None:
+    """Puts step 0, and zeros like the parameter under `names`, where they are missing."""
+    state.setdefault("step", 0)
+    for name in names:
+        if name not in state:
+            state[name] = ops.zeros_like(param.detach())
 
 
 def check_hints(name: str, differentiable: bool) -> None:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from flambeau import _C
-from flambeau._C import Tensor, ops
-from flambeau.optim.optimizer import Optimizer, Params, _Plan, check_hints, check_range
+from flambeau._C import Tensor
+from flambeau.optim.optimizer import (
+    Entries,
+    Optimizer,
+    Params,
+    _Plan,
+    check_hints,
+    non_negative,
+    start_state,
+)
 
 
 class RMSprop(Optimizer):
@@ -35,31 +41,20 @@ class RMSprop(Optimizer):
         maximize: bool = False,
         differentiable: bool = False,
     ) -> None:
-        check_range(
+        check_hints("RMSprop", differentiable)
+        options = non_negative(
             "RMSprop", lr=lr, eps=eps, momentum=momentum, weight_decay=weight_decay, alpha=alpha
         )
-        check_hints("RMSprop", differentiable)
-        defaults = {
-            "lr": lr,
-            "momentum": momentum,
-            "alpha": alpha,
-            "eps": eps,
-            "centered": centered,
-            "weight_decay": weight_decay,
-            "maximize": maximize,
-        }
-        super().__init__(params, defaults)
+        super().__init__(params, {**options, "centered": centered, "maximize": maximize})
 
-    def _init_state(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> None:
-        state.setdefault("step", 0)
-        names = ["square_avg"]
-        names += ["momentum_buffer"] if group["momentum"] > 0 else []
-        names += ["grad_avg"] if group["centered"] else []
-        for name in names:
-            if name not in state:
-                state[name] = ops.zeros_like(param.detach())
+    def _init_state(self, group: Entries, param: Tensor, state: Entries) -> None:
+        start_state(param, state, "square_avg")
+        if group["momentum"] > 0:
+            start_state(param, state, "momentum_buffer")
+        if group["centered"]:
+            start_state(param, state, "grad_avg")
 
-    def _update(self, group: dict[str, Any], plan: _Plan, grads: list[Tensor]) -> None:
+    def _update(self, group: Entries, plan: _Plan, grads: list[Tensor]) -> None:
         plan.count()
         _C.optim.rmsprop_(
             plan.params,

@@ -6,7 +6,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
-from flambeau.optim.optimizer import Optimizer, Params, _Plan, check_hints, check_range
+from flambeau.optim.optimizer import Entries, Optimizer, Params, _Plan, check_hints, non_negative
 
 
 class SGD(Optimizer):
@@ -41,24 +41,21 @@ class SGD(Optimizer):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        check_range("SGD", lr=lr, momentum=momentum, weight_decay=weight_decay)
+        defaults = {
+            **non_negative("SGD", lr=lr, momentum=momentum, weight_decay=weight_decay),
+            "dampening": dampening,
+            "nesterov": nesterov,
+            "maximize": maximize,
+        }
         check_hints("SGD", differentiable)
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ValueError(
                 f"SGD: nesterov with momentum = {momentum}, dampening = {dampening}; expected "
                 "momentum > 0 and dampening = 0"
             )
-        defaults = {
-            "lr": lr,
-            "momentum": momentum,
-            "dampening": dampening,
-            "weight_decay": weight_decay,
-            "nesterov": nesterov,
-            "maximize": maximize,
-        }
         super().__init__(params, defaults)
 
-    def _update(self, group: dict[str, Any], plan: _Plan, grads: list[Tensor]) -> None:
+    def _update(self, group: Entries, plan: _Plan, grads: list[Tensor]) -> None:
         momentum = group["momentum"]
         buffers: list[Any] = []
         first: list[bool] = []

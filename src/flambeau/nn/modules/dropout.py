@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from flambeau._C import Tensor, ops
 from flambeau.nn import functional as F
+from flambeau.nn.functional._dropout import check_p
 from flambeau.nn.module import Module
 
 
 class _Dropout(Module):
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         super().__init__()
-        F._check_p(type(self).__name__, p)
+        check_p(type(self).__name__, p)
         self.p = p
         self.inplace = inplace
 

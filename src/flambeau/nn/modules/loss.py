@@ -6,6 +6,7 @@ from typing import Any
 
 from flambeau._C import Tensor
 from flambeau.nn import functional as F
+from flambeau.nn.functional._reduction import reduction_word
 from flambeau.nn.module import Module
 
 
@@ -14,7 +15,7 @@ class _Loss(Module):
         self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
     ) -> None:
         super().__init__()
-        self.reduction = F._legacy(size_average, reduce, reduction)
+        self.reduction = reduction_word(size_average, reduce, reduction)
         if self.reduction not in ("none", "mean", "sum", "batchmean"):
             raise ValueError(
                 f"{type(self).__name__}: reduction = {reduction!r}; expected 'none', 'mean' or "

@@ -12,12 +12,28 @@ from flambeau.nn.module import Module
 from flambeau.nn.parameter import Parameter
 
 
-class _NormBase(Module):
+class _Affine(Module):
+    """A layer with a scale `weight` and a shift `bias`, of which each may be None."""
+
+    weight: Parameter | None
+    bias: Parameter | None
+
+    def _add_affine(self, shape: tuple[int, ...], affine: bool, bias: bool, **options: Any) -> None:
+        for name, wanted in (("weight", affine), ("bias", affine and bias)):
+            self.register_parameter(name, Parameter(ops.empty(*shape, **options)) if wanted else None)
+
+    def reset_parameters(self) -> None:
+        """Sets weight to 1 and bias to 0."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+        if self.bias is not None:
+            init.zeros_(self.bias)
+
+
+class _NormBase(_Affine):
     """What batch and instance norm share: affine parameters and running statistics."""
 
     _version = 2
-    weight: Parameter | None
-    bias: Parameter | None
     running_mean: Tensor | None
     running_var: Tensor | None
     num_batches_tracked: Tensor | None
@@ -41,9 +57,7 @@ class _NormBase(Module):
         self.momentum = momentum
         self.affine = affine
         self.track_running_stats = track_running_stats
-        for name, wanted in (("weight", affine), ("bias", affine and bias)):
-            data = ops.empty(num_features, device=device, dtype=dtype) if wanted else None
-            self.register_parameter(name, None if data is None else Parameter(data))
+        self._add_affine((num_features,), affine, bias, device=device, dtype=dtype)
         for name, fill in (("running_mean", ops.zeros), ("running_var", ops.ones)):
             tracked = (
                 fill(num_features, device=device, dtype=dtype) if track_running_stats else None
@@ -63,10 +77,7 @@ class _NormBase(Module):
     def reset_parameters(self) -> None:
         """Resets statistics, weight to 1 and bias to 0."""
         self.reset_running_stats()
-        if self.weight is not None:
-            init.ones_(self.weight)
-        if self.bias is not None:
-            init.zeros_(self.bias)
+        super().reset_parameters()
 
     def _check_input(self, input: Tensor) -> None:
         if input.dim() not in self._ranks:
@@ -216,16 +227,13 @@ def _shape(normalized_shape: Any) -> tuple[int, ...]:
     return (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
 
 
-class LayerNorm(Module):
+class LayerNorm(_Affine):
     """Normalises over the last dimensions, then scales and shifts.
 
     Shape: [*, *normalized_shape].
 
     Source: Ba et al. 2016, eq. 4.
     """
-
-    weight: Parameter | None
-    bias: Parameter | None
 
     def __init__(
         self,
@@ -240,17 +248,8 @@ class LayerNorm(Module):
         self.normalized_shape = _shape(normalized_shape)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
-        for name, wanted in (("weight", elementwise_affine), ("bias", elementwise_affine and bias)):
-            data = ops.empty(*self.normalized_shape, device=device, dtype=dtype) if wanted else None
-            self.register_parameter(name, None if data is None else Parameter(data))
+        self._add_affine(self.normalized_shape, elementwise_affine, bias, device=device, dtype=dtype)
         self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Sets weight to 1 and bias to 0."""
-        if self.weight is not None:
-            init.ones_(self.weight)
-        if self.bias is not None:
-            init.zeros_(self.bias)
 
     def forward(self, input: Tensor) -> Tensor:
         p = self._parameters
@@ -311,7 +310,7 @@ class RMSNorm(Module):
         )
 
 
-class GroupNorm(Module):
+class GroupNorm(_Affine):
     """Normalises groups of channels of every sample, then scales and shifts every channel.
 
     Shape: [N, C, *].
@@ -321,9 +320,6 @@ class GroupNorm(Module):
 
     Source: Wu and He 2018.
     """
-
-    weight: Parameter | None
-    bias: Parameter | None
 
     def __init__(
         self,
@@ -346,17 +342,8 @@ class GroupNorm(Module):
         self.num_channels = num_channels
         self.eps = eps
         self.affine = affine
-        for name, wanted in (("weight", affine), ("bias", affine and bias)):
-            data = ops.empty(num_channels, device=device, dtype=dtype) if wanted else None
-            self.register_parameter(name, None if data is None else Parameter(data))
+        self._add_affine((num_channels,), affine, bias, device=device, dtype=dtype)
         self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Sets weight to 1 and bias to 0."""
-        if self.weight is not None:
-            init.ones_(self.weight)
-        if self.bias is not None:
-            init.zeros_(self.bias)
 
     def forward(self, input: Tensor) -> Tensor:
         p = self._parameters

@@ -17,8 +17,8 @@ import math
 from typing import Any
 
 from flambeau._C import ShapeError, Tensor, ops
-from flambeau.nn import functional as F
 from flambeau.nn import init
+from flambeau.nn.functional._dropout import check_p
 from flambeau.nn.module import Module
 from flambeau.nn.parameter import Parameter
 from flambeau.nn.utils.rnn import PackedSequence
@@ -111,7 +111,7 @@ class RNNBase(Module):
             raise ValueError(
                 f"{name}: hidden_size = {hidden_size}, num_layers = {num_layers}; expected > 0"
             )
-        F._check_p(name, dropout)
+        check_p(name, dropout)
         if dropout > 0 and num_layers == 1:
             import warnings
 
@@ -328,16 +328,21 @@ class RNNCellBase(Module):
     weight_hh: Parameter
     bias_ih: Parameter | None
     bias_hh: Parameter | None
+    _mode: str
 
     def __init__(
-        self, input_size: int, hidden_size: int, bias: bool, mode: str, device: Any, dtype: Any
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
     ) -> None:
         super().__init__()
         self.input_size = input_size
         self.hidden_size = hidden_size
         self.bias = bias
-        self._mode = mode
-        rows = _GATES[mode] * hidden_size
+        rows = _GATES[self._mode] * hidden_size
         self.weight_ih = Parameter(ops.empty(rows, input_size, device=device, dtype=dtype))
         self.weight_hh = Parameter(ops.empty(rows, hidden_size, device=device, dtype=dtype))
         for name in ("bias_ih", "bias_hh"):
@@ -400,8 +405,8 @@ class RNNCell(RNNCellBase):
     ) -> None:
         if nonlinearity not in ("tanh", "relu"):
             raise ValueError(f"RNNCell: nonlinearity = {nonlinearity!r}; expected 'tanh' or 'relu'")
-        mode = f"RNN_{nonlinearity.upper()}"
-        super().__init__(input_size, hidden_size, bias, mode, device, dtype)
+        self._mode = f"RNN_{nonlinearity.upper()}"
+        super().__init__(input_size, hidden_size, bias, device, dtype)
         self.nonlinearity = nonlinearity
 
     def extra_repr(self) -> str:
@@ -415,15 +420,7 @@ class LSTMCell(RNNCellBase):
     Shape: input [B, I], (h, c) each [B, H] -> (h, c).
     """
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(input_size, hidden_size, bias, "LSTM", device, dtype)
+    _mode = "LSTM"
 
 
 class GRUCell(RNNCellBase):
@@ -432,12 +429,4 @@ class GRUCell(RNNCellBase):
     Shape: input [B, I], hx [B, H] -> [B, H].
     """
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(input_size, hidden_size, bias, "GRU", device, dtype)
+    _mode = "GRU"

@@ -1,0 +1,174 @@
+"""What is done to a module and all below it: moving, casting, switching modes, dropping gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from flambeau import _C
+from flambeau._C import Tensor, ops
+from flambeau._memory_format import check_memory_format
+from flambeau.autograd import no_grad
+from flambeau.nn._errors import kind_of
+from flambeau.nn._tree import TreeMixin
+
+if TYPE_CHECKING:
+    from flambeau.nn.module import Module
+
+T = TypeVar("T", bound="ChangeMixin")
+
+
+class ChangeMixin(TreeMixin):
+    """The half of Module that changes a whole tree."""
+
+    training: bool
+
+    def apply(self: T, fn: Callable[[Module], Any]) -> T:
+        """Calls `fn` on every module, children first, and returns self."""
+        for module in self.children():
+            module.apply(fn)
+        fn(self)  # type: ignore[arg-type]
+        return self
+
+    def _apply(self: T, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> T:
+        """Replaces each tensor by `fn(tensor)`; a Parameter stays the same object."""
+        if recurse:
+            for module in self.children():
+                module._apply(fn)
+        for param in self._parameters.values():
+            if param is None:
+                continue
+            with no_grad():
+                data = fn(param.detach())
+                grad = param.grad
+                new_grad = None if grad is None else fn(grad.detach())
+                param.grad = None
+                param.data = data
+                param.grad = new_grad
+        for name, buffer in self._buffers.items():
+            if buffer is not None:
+                self._buffers[name] = fn(buffer)
+        return self
+
+    def to(self: T, *args: Any, **kwargs: Any) -> T:
+        """Moves and casts parameters and buffers in place and returns self.
+
+        `to(device)`, `to(dtype)`, `to(device, dtype)`, `to(tensor)`. `memory_format=` is
+        taken without effect. Only floating-point
+        tensors are cast.
+
+        Raises:
+            TypeError: the dtype is not floating point.
+        """
+        device, dtype = _parse_to(args, kwargs)
+        if dtype is not None and not dtype.is_floating_point:
+            raise TypeError(f"Module.to: dtype = {dtype}; parameters can only become floating point")
+
+        def convert(t: Tensor) -> Tensor:
+            wanted = dtype if t.is_floating_point() else None
+            options = {"device": device, "dtype": wanted}
+            options = {key: value for key, value in options.items() if value is not None}
+            return t.to(**options) if options else t  # type: ignore[no-any-return]
+
+        return self._apply(convert)
+
+    def _cast(self: T, dtype: Any) -> T:
+        return self._apply(lambda t: t.to(dtype) if t.is_floating_point() else t)
+
+    def float(self: T) -> T:
+        """Casts floating-point parameters and buffers to float32."""
+        return self._cast(_C.float32)
+
+    def double(self: T) -> T:
+        """Casts floating-point parameters and buffers to float64."""
+        return self._cast(_C.float64)
+
+    def half(self: T) -> T:
+        """Casts floating-point parameters and buffers to float16."""
+        return self._cast(_C.float16)
+
+    def bfloat16(self: T) -> T:
+        """Casts floating-point parameters and buffers to bfloat16."""
+        return self._cast(_C.bfloat16)
+
+    def type(self: T, dst_type: Any) -> T:
+        """Casts all parameters and buffers to `dst_type`."""
+        return self._apply(lambda t: t.to(dst_type))
+
+    def cpu(self: T) -> T:
+        """Moves parameters and buffers to the CPU."""
+        return self._apply(lambda t: t.to("cpu"))
+
+    def cuda(self: T, device: Any = None) -> T:
+        """Moves parameters and buffers to a GPU (the current one by default)."""
+        where = (
+            "cuda" if device is None else f"cuda:{device}" if isinstance(device, int) else device
+        )
+        return self._apply(lambda t: t.to(where))
+
+    def to_empty(self: T, *, device: Any, recurse: bool = True) -> T:
+        """Moves to `device` without copying: the values are undefined afterwards."""
+        return self._apply(lambda t: ops.empty_like(t, device=device), recurse)
+
+    def share_memory(self: T) -> T:
+        """Accepted for PyTorch's sake: tensors travel between processes by value."""
+        return self._apply(lambda t: t.share_memory_())
+
+    def train(self: T, mode: bool = True) -> T:
+        """Sets training mode (dropout, batch norm) here and below, and returns self.
+
+        Raises:
+            ValueError: `mode` is no bool.
+        """
+        if not isinstance(mode, bool):
+            raise ValueError(f"train: mode = {mode!r}; expected a bool")
+        self.training = mode
+        for module in self.children():
+            module.train(mode)
+        return self
+
+    def eval(self: T) -> T:
+        """Sets evaluation mode: the same as `train(False)`."""
+        return self.train(False)
+
+    def requires_grad_(self: T, requires_grad: bool = True) -> T:
+        """Says for all parameters whether autograd records on them (False freezes the module)."""
+        for param in self.parameters():
+            param.requires_grad_(requires_grad)
+        return self
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drops all gradients, or with `set_to_none=False` fills them with zeros."""
+        for param in self.parameters():
+            if param.grad is not None:
+                if set_to_none:
+                    param.grad = None
+                else:
+                    param.grad = param.grad.detach().zero_()
+
+
+def _parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+    """Returns (device, dtype) of a `to(...)` call; either may be None."""
+    known = {"device", "dtype", "non_blocking", "memory_format", "tensor", "copy"}
+    unknown = set(kwargs) - known
+    if unknown:
+        raise TypeError(
+            f"Module.to: unknown argument '{min(unknown)}'; expected one of {sorted(known)}"
+        )
+    check_memory_format("Module.to", kwargs.get("memory_format"))
+    device, dtype = kwargs.get("device"), kwargs.get("dtype")
+    tensors = [kwargs["tensor"]] if "tensor" in kwargs else []
+    for arg in args:
+        if isinstance(arg, Tensor):
+            tensors.append(arg)
+        elif isinstance(arg, _C.dtype):
+            dtype = arg
+        elif isinstance(arg, bool) or arg is None:
+            continue  # non_blocking, copy
+        elif isinstance(arg, (str, int, _C.device)):
+            device = f"cuda:{arg}" if isinstance(arg, int) else arg
+        else:
+            raise TypeError(f"Module.to: got {kind_of(arg)}; expected a device, a dtype or a Tensor")
+    for tensor in tensors:
+        device, dtype = tensor.device, tensor.dtype
+    return device, dtype

@@ -1,0 +1,170 @@
+"""Looking around in a tree of modules: what is below one, and what stands at a dotted path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from flambeau._C import Tensor
+from flambeau.nn._errors import kind_of
+from flambeau.nn.parameter import Parameter
+
+if TYPE_CHECKING:
+    from flambeau.nn.module import Module
+
+
+class TreeMixin:
+    """The half of Module that walks over its children."""
+
+    _parameters: dict[str, Any]
+    _buffers: dict[str, Any]
+    _modules: dict[str, Any]
+
+    def _named_members(
+        self,
+        members: Callable[[Module], Any],
+        prefix: str = "",
+        recurse: bool = True,
+        remove_duplicate: bool = True,
+    ) -> Iterator[tuple[str, Any]]:
+        seen: set[int] = set()
+        me: Any = self
+        modules = (
+            self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate)
+            if recurse
+            else [(prefix, me)]
+        )
+        for module_prefix, module in modules:
+            for name, value in members(module):
+                if value is None or id(value) in seen:
+                    continue
+                if remove_duplicate:
+                    seen.add(id(value))
+                yield (f"{module_prefix}.{name}" if module_prefix else name), value
+
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Parameter]]:
+        """Yields (dotted name, parameter); a tied parameter comes once unless
+        `remove_duplicate=False`.
+        """
+        return self._named_members(
+            lambda m: m._parameters.items(), prefix, recurse, remove_duplicate
+        )
+
+    def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
+        """Yields the parameters, each once."""
+        for _, param in self.named_parameters(recurse=recurse):
+            yield param
+
+    def named_buffers(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Tensor]]:
+        """Yields (dotted name, buffer)."""
+        return self._named_members(lambda m: m._buffers.items(), prefix, recurse, remove_duplicate)
+
+    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
+        """Yields the buffers, each once."""
+        for _, buffer in self.named_buffers(recurse=recurse):
+            yield buffer
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """Yields (name, module) of the direct children, each once."""
+        seen: set[int] = set()
+        for name, module in self._modules.items():
+            if module is not None and id(module) not in seen:
+                seen.add(id(module))
+                yield name, module
+
+    def children(self) -> Iterator[Module]:
+        """Yields the direct children, each once."""
+        for _, module in self.named_children():
+            yield module
+
+    def named_modules(
+        self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Module]]:
+        """Yields (dotted name, module) of this module and all below it, depth first."""
+        memo = set() if memo is None else memo
+        me: Any = self
+        if me in memo:
+            return
+        if remove_duplicate:
+            memo.add(me)
+        yield prefix, me
+        for name, module in self._modules.items():
+            if module is not None:
+                path = f"{prefix}.{name}" if prefix else name
+                yield from module.named_modules(memo, path, remove_duplicate)
+
+    def modules(self) -> Iterator[Module]:
+        """Yields this module and all below it, each once."""
+        for _, module in self.named_modules():
+            yield module
+
+    def get_submodule(self, target: str) -> Module:
+        """Returns the module at the dotted path `target`; '' is this module.
+
+        Raises:
+            AttributeError: there is none, or it is no Module; the text names the part that is
+            missing.
+        """
+        module: Any = self
+        walked: list[str] = []
+        for part in target.split(".") if target else []:
+            where = ".".join(walked) or type(self).__name__
+            if not hasattr(module, part):
+                names = ", ".join(module._modules) or "none"
+                raise AttributeError(
+                    f"get_submodule('{target}'): {where} ({type(module).__name__}) has no "
+                    "attribute "
+                    f"'{part}'; its children: {names}"
+                )
+            found = getattr(module, part)
+            if not isinstance(found, TreeMixin):
+                raise AttributeError(
+                    f"get_submodule('{target}'): '{part}' of {where} is {kind_of(found)}"
+                )
+            module = found
+            walked.append(part)
+        return module  # type: ignore[no-any-return]
+
+    def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
+        """Puts `module` at the dotted path `target`; `strict` demands that one is there already."""
+        if not target:
+            raise ValueError("set_submodule: target is empty; a module cannot replace itself")
+        parent_path, _, name = target.rpartition(".")
+        parent = self.get_submodule(parent_path)
+        if strict and name not in parent._modules:
+            raise AttributeError(
+                f"set_submodule('{target}'): {type(parent).__name__} has no '{name}'"
+            )
+        setattr(parent, name, module)
+
+    def get_parameter(self, target: str) -> Parameter:
+        """Returns the parameter at the dotted path `target`.
+
+        Raises:
+            AttributeError: there is none, or it is no Parameter.
+        """
+        path, _, name = target.rpartition(".")
+        module = self.get_submodule(path)
+        found = getattr(module, name)
+        if not isinstance(found, Parameter):
+            raise AttributeError(
+                f"get_parameter('{target}'): '{name}' is {kind_of(found)}, no Parameter"
+            )
+        return found
+
+    def get_buffer(self, target: str) -> Tensor:
+        """Returns the buffer at the dotted path `target`.
+
+        Raises:
+            AttributeError: there is none, or it is no buffer.
+        """
+        path, _, name = target.rpartition(".")
+        module = self.get_submodule(path)
+        found = getattr(module, name)
+        if name not in module._buffers:
+            raise AttributeError(f"get_buffer('{target}'): '{name}' is {kind_of(found)}, no buffer")
+        return found  # type: ignore[no-any-return]

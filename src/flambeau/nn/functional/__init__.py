@@ -1,0 +1,24 @@
+"""`flambeau.nn.functional`: layers without state.
+
+Most names come straight from the op library; this package adds what is a composition of ops, turns
+`reduction` and padding words into what the ops take, and refuses what would otherwise broadcast in
+silence: a loss between [N, 1] and [N] is an error here, not an [N, N] matrix. One file is one family.
+"""
+
+from flambeau.nn.functional._activation import *
+from flambeau.nn.functional._attention import *
+from flambeau.nn.functional._convolution import *
+from flambeau.nn.functional._dropout import *
+from flambeau.nn.functional._embedding import *
+from flambeau.nn.functional._likelihood import *
+from flambeau.nn.functional._linear import *
+from flambeau.nn.functional._margin import *
+from flambeau.nn.functional._norm import *
+from flambeau.nn.functional._pooling import *
+from flambeau.nn.functional._regression import *
+from flambeau.nn.functional._vision import *
+
+for _value in list(globals().values()):  # pickles name a function by the package, not by its file
+    if getattr(_value, "__module__", "").startswith(f"{__name__}."):
+        _value.__module__ = __name__
+del _value

@@ -1,0 +1,192 @@
+"""Activations, and softmax with its relatives."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from flambeau._C import Tensor, ops
+from flambeau.nn.functional._calls import apply
+
+__all__ = [
+    "relu6",
+    "selu",
+    "silu",
+    "mish",
+    "hardswish",
+    "hardsigmoid",
+    "relu",
+    "sigmoid",
+    "tanh",
+    "gelu",
+    "logsigmoid",
+    "softsign",
+    "tanhshrink",
+    "softshrink",
+    "hardshrink",
+    "softplus",
+    "prelu",
+    "glu",
+    "relu_",
+    "leaky_relu",
+    "elu",
+    "leaky_relu_",
+    "elu_",
+    "celu",
+    "hardtanh",
+    "threshold",
+    "hardtanh_",
+    "celu_",
+    "selu_",
+    "threshold_",
+    "softmax",
+    "log_softmax",
+    "softmin",
+    "gumbel_softmax",
+]
+
+
+def _simple(name: str) -> Callable[..., Tensor]:
+    op = getattr(ops, name)
+
+    def activation(input: Tensor, inplace: bool = False) -> Tensor:
+        return apply(op, input, inplace)
+
+    activation.__name__ = activation.__qualname__ = name
+    activation.__doc__ = f"Applies {name} element-wise; `inplace` writes the result into the input."
+    return activation
+
+
+relu6 = _simple("relu6")
+selu = _simple("selu")
+silu = _simple("silu")
+mish = _simple("mish")
+hardswish = _simple("hardswish")
+hardsigmoid = _simple("hardsigmoid")
+
+
+def relu(input: Tensor, inplace: bool = False) -> Tensor:
+    """max(0, x); `inplace` writes the result into the input."""
+    return input.relu_() if inplace else ops.relu(input)
+
+
+sigmoid: Callable[..., Tensor] = ops.sigmoid
+tanh: Callable[..., Tensor] = ops.tanh
+gelu: Callable[..., Tensor] = ops.gelu
+logsigmoid: Callable[..., Tensor] = ops.logsigmoid
+softsign: Callable[..., Tensor] = ops.softsign
+tanhshrink: Callable[..., Tensor] = ops.tanhshrink
+softshrink: Callable[..., Tensor] = ops.softshrink
+hardshrink: Callable[..., Tensor] = ops.hardshrink
+softplus: Callable[..., Tensor] = ops.softplus
+prelu: Callable[..., Tensor] = ops.prelu
+glu: Callable[..., Tensor] = ops.glu
+
+
+def relu_(input: Tensor) -> Tensor:
+    """relu into the input itself."""
+    return input.relu_()
+
+
+def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
+    """max(0, x) + negative_slope * min(0, x)."""
+    return apply(ops.leaky_relu, input, inplace, negative_slope)
+
+
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """max(0, x) + min(0, alpha * (exp(x) - 1)).
+
+    Source: Clevert et al. 2015.
+    """
+    return apply(ops.elu, input, inplace, alpha)
+
+
+def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
+    """leaky_relu into the input itself."""
+    return leaky_relu(input, negative_slope, inplace=True)
+
+
+def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """elu into the input itself."""
+    return elu(input, alpha, inplace=True)
+
+
+def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """max(0, x) + min(0, alpha * (exp(x / alpha) - 1)).
+
+    Source: Barron 2017.
+    """
+    return apply(ops.celu, input, inplace, alpha)
+
+
+def hardtanh(
+    input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
+) -> Tensor:
+    """Clamps to [min_val, max_val]."""
+    return apply(ops.hardtanh, input, inplace, min_val, max_val)
+
+
+def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
+    """x where x > threshold, else `value`."""
+    return apply(ops.threshold, input, inplace, threshold, value)
+
+
+def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
+    """hardtanh into the input itself."""
+    return hardtanh(input, min_val, max_val, inplace=True)
+
+
+def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """celu into the input itself."""
+    return celu(input, alpha, inplace=True)
+
+
+def selu_(input: Tensor) -> Tensor:
+    """selu into the input itself."""
+    return selu(input, inplace=True)
+
+
+def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
+    """threshold into the input itself."""
+    return apply(ops.threshold, input, True, threshold, value)
+
+
+def _softmax_dim(op: str, dim: int | None, ndim: int) -> int:
+    if dim is None:
+        dim = 0 if ndim in (0, 1, 3) else 1
+        warnings.warn(f"{op}: dim was not given and became {dim}; pass dim=", stacklevel=4)
+    return dim
+
+
+def softmax(input: Tensor, dim: int | None = None, dtype: Any = None) -> Tensor:
+    """exp(x) / sum(exp(x)) along `dim`."""
+    dim = _softmax_dim("softmax", dim, input.dim())
+    return ops.softmax(input if dtype is None else input.to(dtype), dim)
+
+
+def log_softmax(input: Tensor, dim: int | None = None, dtype: Any = None) -> Tensor:
+    """log(softmax(x)) along `dim`, computed without the detour."""
+    dim = _softmax_dim("log_softmax", dim, input.dim())
+    return ops.log_softmax(input if dtype is None else input.to(dtype), dim)
+
+
+def softmin(input: Tensor, dim: int | None = None, dtype: Any = None) -> Tensor:
+    """softmax(-x) along `dim`."""
+    return softmax(-input, dim, dtype)
+
+
+def gumbel_softmax(
+    logits: Tensor, tau: float = 1.0, hard: bool = False, dim: int = -1, generator: Any = None
+) -> Tensor:
+    """Draws from the Gumbel-softmax distribution; `hard` gives one-hot with the soft gradient.
+
+    Source: Jang et al. 2016, eq. 1.
+    """
+    uniform = ops.empty_like(logits).exponential_(generator=generator)
+    soft = ops.softmax((logits - uniform.log()) / tau, dim)
+    if not hard:
+        return soft
+    index = soft.argmax(dim, keepdim=True)
+    one = ops.zeros_like(logits).scatter_(dim, index, 1.0)
+    return one - soft.detach() + soft

@@ -1,0 +1,43 @@
+"""Attention."""
+
+from __future__ import annotations
+
+from flambeau import _C
+from flambeau._C import Tensor, ops
+
+__all__ = ["scaled_dot_product_attention"]
+
+
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """softmax(q k^T * scale + mask) v (Vaswani et al., NeurIPS 2017, equation 1).
+
+    Without dropout and without a mask that needs a gradient this is one fused op that keeps no T x T matrix.
+
+    Shape:
+        query [..., T, D], key [..., S, D], value [..., S, E], mask broadcastable to [..., T, S] -> [..., T, E].
+    """
+    if enable_gqa and key.shape[-3] != query.shape[-3]:
+        repeats = query.shape[-3] // key.shape[-3]
+        key, value = key.repeat_interleave(repeats, -3), value.repeat_interleave(repeats, -3)
+    composed = dropout_p > 0.0 or (attn_mask is not None and attn_mask.requires_grad)
+    if not composed:
+        return ops.scaled_dot_product_attention(query, key, value, attn_mask, 0.0, is_causal, scale)
+    if is_causal and attn_mask is not None:
+        raise ValueError("scaled_dot_product_attention: is_causal=True with an attn_mask; expected one of them")
+    factor = query.shape[-1] ** -0.5 if scale is None else scale
+    scores = ops.matmul(query * factor, key.transpose(-2, -1))
+    if is_causal:
+        keep = ops.tril(ops.ones(scores.shape[-2:], dtype=_C.bool))
+        scores = scores.masked_fill(~keep, float("-inf"))
+    elif attn_mask is not None:
+        scores = scores.masked_fill(~attn_mask, float("-inf")) if attn_mask.dtype is _C.bool else scores + attn_mask
+    return ops.matmul(ops.dropout(ops.softmax(scores, -1), dropout_p, True), value)

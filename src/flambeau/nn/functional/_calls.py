@@ -1,0 +1,43 @@
+"""Ways to call an op that the families share: into the input itself, and without a batch axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from flambeau._C import ShapeError, Tensor
+from flambeau.autograd import is_grad_enabled
+
+
+def apply(op: Callable[..., Tensor], x: Tensor, inplace: bool, *args: Any) -> Tensor:
+    """op(x, *args), written into `x` with `inplace`.
+
+    What the op keeps for backward is then a copy of `x`, which the write does not reach.
+    """
+    if not inplace:
+        return op(x, *args)
+    source = x.clone() if x.requires_grad and is_grad_enabled() else x
+    return x.copy_(op(source, *args))
+
+
+def batched(
+    name: str, op: Callable[..., Any], axes: int, input: Tensor, *args: Any
+) -> Any:
+    """`op`, which wants a batch axis, for input with or without one; errors speak of `name`."""
+    if input.ndim not in (axes + 1, axes + 2):
+        letters = ", ".join(("L",) if axes == 1 else ("D", "H", "W")[3 - axes :])
+        raise ShapeError(
+            f"{name}: input has shape {list(input.shape)}; expected [N, C, {letters}] or [C, {letters}]"
+        )
+    try:
+        if input.ndim == axes + 2:
+            return op(input, *args)
+        result = op(input.unsqueeze(0), *args)
+    except (ValueError, TypeError, RuntimeError) as error:
+        # The op may have a name of its own, `max_pool2d_with_indices` for `max_pool2d`.
+        text = str(error)
+        own = text.partition(":")[0]
+        if own == name or not own.isidentifier():
+            raise
+        raise type(error)(name + text[len(own) :]) from None
+    return tuple(part.squeeze(0) for part in result) if isinstance(result, tuple) else result.squeeze(0)

@@ -1,0 +1,205 @@
+"""Convolutions, the padding before them, and their windows as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from flambeau._C import ShapeError, Tensor, ops
+from flambeau.nn.functional._calls import batched
+
+__all__ = [
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "pad",
+    "unfold",
+    "fold",
+]
+
+
+def _convolution(op: Callable[..., Tensor], axes: int) -> Callable[..., Tensor]:
+    """`op` with what the table's op leaves to Python: padding by name, and input without a batch axis."""
+    name = f"conv{axes}d"
+
+    def conv(
+        input: Tensor,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+    ) -> Tensor:
+        if input.ndim == axes + 1:
+            return conv(input.unsqueeze(0), weight, bias, stride, padding, dilation, groups).squeeze(0)
+        if isinstance(padding, str):
+            if padding not in ("same", "valid"):
+                raise ValueError(f"{name}: padding = '{padding}'; expected 'same', 'valid' or ints")
+            if padding == "valid":
+                return op(input, weight, bias, stride, 0, dilation, groups)
+            if any(s != 1 for s in ([stride] if isinstance(stride, int) else stride)):
+                raise ValueError(f"{name}: padding = 'same' with stride = {stride}; expected stride 1")
+            steps = [dilation] * axes if isinstance(dilation, int) else list(dilation)
+            totals = [d * (k - 1) for d, k in zip(steps, weight.shape[2:], strict=True)]
+            if any(t % 2 for t in totals):  # one element more at the end
+                pairs = [side for t in reversed(totals) for side in (t // 2, t - t // 2)]
+                return op(ops.constant_pad(input, pairs), weight, bias, 1, 0, dilation, groups)
+            return op(input, weight, bias, 1, [t // 2 for t in totals], dilation, groups)
+        return op(input, weight, bias, stride, padding, dilation, groups)
+
+    conv.__name__ = conv.__qualname__ = name
+    conv.__doc__ = f"""Convolution over the last {axes} axes; padding is ints, 'same' or 'valid'.
+
+    Shape:
+        input [N, C, ...] or [C, ...], weight [O, C / groups, ...] -> [N, O, ...] or [O, ...].
+    """
+    return conv
+
+
+conv1d = _convolution(ops.conv1d, 1)
+conv2d = _convolution(ops.conv2d, 2)
+conv3d = _convolution(ops.conv3d, 3)
+conv_transpose3d: Callable[..., Tensor] = ops.conv_transpose3d
+
+
+def conv_transpose1d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Tensor:
+    """Transposed convolution over one dimension.
+
+    Shape: input [N, C, L] or [C, L], weight [C, out / groups, K].
+    """
+    return batched(  # type: ignore[no-any-return]
+        "conv_transpose1d", ops.conv_transpose1d, 1, input,
+        weight, bias, stride, padding, output_padding, groups, dilation,
+    )  # fmt: skip
+
+
+def conv_transpose2d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Tensor:
+    """Transposed convolution over two dimensions.
+
+    Shape: input [N, C, H, W] or [C, H, W], weight [C, out / groups, KH, KW].
+    """
+    return batched(  # type: ignore[no-any-return]
+        "conv_transpose2d", ops.conv_transpose2d, 2, input,
+        weight, bias, stride, padding, output_padding, groups, dilation,
+    )  # fmt: skip
+
+
+def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = None) -> Tensor:
+    """Pads the last dimensions; `pad` counts from the last one: (left, right, top, bottom, ...).
+
+    Raises:
+        ValueError: `mode` is unknown.
+    """
+    if mode not in ("constant", "reflect", "replicate", "circular"):
+        raise ValueError(
+            f"pad: mode = {mode!r}; expected 'constant', 'reflect', 'replicate' or 'circular'"
+        )
+    if mode == "constant":
+        return ops.pad(input, tuple(pad), "constant", 0 if value is None else value)
+    if value is not None and value != 0:
+        raise ValueError(f"pad: value = {value} has no meaning with mode = '{mode}'")
+    return ops.pad(input, tuple(pad), mode)
+
+
+def _pair(op: str, name: str, value: Any) -> tuple[int, int]:
+    pair = (value, value) if isinstance(value, int) else tuple(value)
+    if len(pair) != 2:
+        raise ValueError(f"{op}: {name} = {value}; expected one int or two")
+    return pair
+
+
+def _blocks(
+    op: str, size: Sequence[int], kernel: Any, dilation: Any, padding: Any, stride: Any
+) -> tuple[tuple[int, int], ...]:
+    """(kernel, dilation, padding, stride, how many blocks) of `fold` and `unfold`, as pairs."""
+    k, d = _pair(op, "kernel_size", kernel), _pair(op, "dilation", dilation)
+    p, s = _pair(op, "padding", padding), _pair(op, "stride", stride)
+    spans = [n + 2 * p[i] - d[i] * (k[i] - 1) - 1 for i, n in enumerate(size)]
+    if min(*k, *d, *s) < 1 or min(*p, *spans) < 0:
+        raise ShapeError(
+            f"{op}: kernel_size = {kernel}, dilation = {dilation}, padding = {padding}, stride = "
+            f"{stride} do not fit {size[0]} x {size[1]} positions"
+        )
+    return k, d, p, s, (spans[0] // s[0] + 1, spans[1] // s[1] + 1)
+
+
+def unfold(
+    input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+) -> Tensor:
+    """The windows of a convolution as columns.
+
+    Shape: [N, C, H, W] -> [N, C KH KW, windows], or both without N.
+
+    Raises:
+        ShapeError: another number of axes, or windows that do not fit.
+    """
+    if input.ndim == 3:
+        return unfold(input.unsqueeze(0), kernel_size, dilation, padding, stride).squeeze(0)
+    if input.ndim != 4:
+        raise ShapeError(
+            f"unfold: input has shape {list(input.shape)}; expected [N, C, H, W] or [C, H, W]"
+        )
+    n, c, h, w = input.shape
+    k, d, p, s, out = _blocks("unfold", (h, w), kernel_size, dilation, padding, stride)
+    x = ops.pad(input, (p[1], p[1], p[0], p[0]), "constant", 0) if any(p) else input
+    for i in (0, 1):  # [N, C, OH, OW, KH, KW]
+        x = x.unfold(2 + i, d[i] * (k[i] - 1) + 1, s[i])
+    x = x[..., :: d[0], :: d[1]]
+    return x.permute(0, 1, 4, 5, 2, 3).reshape(n, c * k[0] * k[1], out[0] * out[1])
+
+
+def fold(
+    input: Tensor,
+    output_size: Any,
+    kernel_size: Any,
+    dilation: Any = 1,
+    padding: Any = 0,
+    stride: Any = 1,
+) -> Tensor:
+    """Adds columns up where `unfold` took them from.
+
+    Shape: [N, C KH KW, windows] -> [N, C, *output_size], or both without N.
+
+    Raises:
+        ShapeError: the columns are not those of windows over `output_size`.
+    """
+    if input.ndim == 2:
+        whole = fold(input.unsqueeze(0), output_size, kernel_size, dilation, padding, stride)
+        return whole.squeeze(0)
+    size = _pair("fold", "output_size", output_size)
+    k, d, p, s, out = _blocks("fold", size, kernel_size, dilation, padding, stride)
+    area = k[0] * k[1]
+    if input.ndim != 3 or input.shape[1] % area or input.shape[2] != out[0] * out[1]:
+        raise ShapeError(
+            f"fold: input has shape {list(input.shape)}; expected [N, C * {area}, {out[0] * out[1]}] "
+            f"for output_size = {output_size}, kernel_size = {kernel_size}"
+        )
+    n, c = input.shape[0], input.shape[1] // area
+    # Every row of a block goes to its own place of the window: a transposed convolution.
+    ones = ops.eye(area, dtype=input.dtype).reshape(area, 1, *k)
+    more = tuple(size[i] - ((out[i] - 1) * s[i] - 2 * p[i] + d[i] * (k[i] - 1) + 1) for i in (0, 1))
+    columns = input.reshape(n * c, area, *out)
+    whole = ops.conv_transpose2d(columns, ones, None, s, p, more, 1, d)
+    return whole.reshape(n, c, *size)

@@ -1,0 +1,81 @@
+"""Dropout: of elements, of whole channels, and with mean and variance kept."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+from flambeau._C import ShapeError, Tensor, ops
+from flambeau.nn.functional._calls import apply
+
+__all__ = ["dropout", "dropout1d", "dropout2d", "alpha_dropout"]
+
+
+def check_p(op: str, p: float) -> None:
+    """Refuses what is no probability."""
+    if not 0.0 <= p <= 1.0:
+        raise ValueError(f"{op}: p = {p}; expected a probability, 0 <= p <= 1")
+
+
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Zeroes elements with probability `p` and divides the rest by 1 - p.
+
+    Raises:
+        ValueError: `p` is no probability.
+
+    Source: Srivastava et al. 2014.
+    """
+    check_p("dropout", p)
+    return apply(ops.dropout, input, inplace and training, p, training)
+
+
+def _feature_dropout(op: str, x: Tensor, p: float, training: bool, inplace: bool, n: int) -> Tensor:
+    check_p(op, p)
+    if n == 2 and x.dim() == 2:
+        warnings.warn(
+            f"{op}: input has shape {list(x.shape)}; its elements are dropped one by one (dropout "
+            "says so, [N, C, H, W] or [C, H, W] drops channels)",
+            stacklevel=3,
+        )
+        return dropout(x, p, training, inplace)
+    if x.dim() not in (n + 1, n + 2):
+        raise ShapeError(f"{op}: input has shape {list(x.shape)}; expected {n + 1} or {n + 2} dims")
+    if not training or p == 0.0:
+        return x
+    lead = x.dim() - n
+    mask = ops.dropout(ops.ones_like(x[(slice(None),) * lead + (slice(0, 1),) * n]), p, True)
+    return apply(ops.mul, x, inplace, mask.detach())
+
+
+def dropout1d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    """Drops whole channels of [N, C, L] or [C, L]."""
+    return _feature_dropout("dropout1d", input, p, training, inplace, 1)
+
+
+def dropout2d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    """Drops whole channels of [N, C, H, W] or [C, H, W]."""
+    return _feature_dropout("dropout2d", input, p, training, inplace, 2)
+
+
+def alpha_dropout(
+    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """Dropout that keeps mean and variance of self-normalising networks.
+
+    Source: Klambauer et al. 2017, section 3.
+    """
+    check_p("alpha_dropout", p)
+    if not training or p == 0.0:
+        return input
+    if p == 1.0:
+        return apply(ops.mul, input, inplace, 0.0)
+    saturated = -1.7580993408473766  # -lambda * alpha of SELU
+    a = 1.0 / math.sqrt((1.0 - p) * (1.0 + p * saturated**2))
+    b = -a * saturated * p
+    keep = (ops.rand_like(input) >= p).to(input.dtype)
+    result = (input * keep + (1.0 - keep) * saturated) * a + b
+    return input.copy_(result) if inplace else result

@@ -1,0 +1,61 @@
+"""Rows of a table by their numbers, and numbers as rows."""
+
+from __future__ import annotations
+
+from flambeau._C import Tensor, ops
+from flambeau.autograd import no_grad
+
+__all__ = ["embedding", "one_hot"]
+
+
+def embedding(
+    input: Tensor,
+    weight: Tensor,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:
+    """Looks up rows of `weight`; the row `padding_idx` gets no gradient.
+
+    Shape: input [*] of int, weight [V, D] -> [*, D].
+
+    Raises:
+        ValueError: `padding_idx` is out of range, or `sparse=True`.
+    """
+    if sparse:
+        raise ValueError("embedding: sparse = True; gradients are dense here, use sparse=False")
+    n = weight.shape[0]
+    if padding_idx is None:
+        row = -1
+    elif -n <= padding_idx < n:
+        row = padding_idx % n
+    else:
+        raise ValueError(f"embedding: padding_idx = {padding_idx}, but weight has {n} rows")
+    if max_norm is not None:
+        with no_grad():
+            used = ops.unique_sorted(input.reshape(-1))[0]
+            rows = weight.detach()[used]
+            norms = ops.norm(rows, norm_type, 1, keepdim=True)
+            scale = ops.where(norms > max_norm, max_norm / (norms + 1e-7), ops.ones_like(norms))
+            weight.detach()[used] = rows * scale
+    result = ops.embedding(weight, input, row)
+    if scale_grad_by_freq and result.requires_grad:
+        counts = ops.bincount(input.reshape(-1), minlength=n)[input].to(result.dtype)
+        fixed = result.detach()
+        result = fixed + (result - fixed) / counts.unsqueeze(-1)
+    return result
+
+
+def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
+    """Rows of zeros with a one at each index; -1 classes means one more than the largest index.
+
+    Shape:
+        tensor int64 [*] -> int64 [*, num_classes].
+    """
+    if num_classes == -1:
+        if tensor.numel() == 0:
+            raise ValueError("one_hot: num_classes can not be inferred from an empty tensor; give it")
+        num_classes = int(tensor.max().item()) + 1
+    return ops.one_hot(tensor, num_classes)

@@ -1,0 +1,230 @@
+"""Losses that are negative log likelihoods, or differ from one by a constant."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+from flambeau._C import ShapeError, Tensor, ops
+from flambeau.amp.autocast_mode import widens
+from flambeau.autograd import no_grad
+from flambeau.nn.functional._reduction import (
+    REDUCTIONS,
+    check_same_shape,
+    reduced,
+    reduction_kind,
+    reduction_word,
+)
+
+__all__ = [
+    "cross_entropy",
+    "nll_loss",
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "kl_div",
+    "poisson_nll_loss",
+    "gaussian_nll_loss",
+]
+
+
+def cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """Negative log of the softmax probability of the target class.
+
+    Shape: input [C], [N, C] or [N, C, *]; target class indices without the C dimension, or class
+    probabilities of the input's shape.
+
+    Raises:
+        ValueError: the shapes do not fit, or `label_smoothing` is outside [0, 1].
+    """
+    kind = reduction_kind("cross_entropy", reduction_word(size_average, reduce, reduction))
+    if not 0.0 <= label_smoothing <= 1.0:
+        raise ValueError(f"cross_entropy: label_smoothing = {label_smoothing}; expected 0 to 1")
+    if not target.is_floating_point():
+        return ops.cross_entropy(input, target, weight, kind, ignore_index, label_smoothing)
+    return _cross_entropy_of_shares(input, target, weight, kind, label_smoothing)
+
+
+@widens
+def _cross_entropy_of_shares(input: Tensor, target: Tensor, weight: Tensor | None, kind: int, label_smoothing: float) -> Tensor:
+    check_same_shape("cross_entropy (class probabilities)", input, target)
+    dim = 0 if input.dim() == 1 else 1
+    n_classes = input.shape[dim]
+    if label_smoothing > 0.0:
+        target = target * (1.0 - label_smoothing) + label_smoothing / n_classes
+    log_p = ops.log_softmax(input, dim)
+    if weight is not None:
+        log_p = log_p * weight.reshape((n_classes,) + (1,) * (input.dim() - 1 - dim))
+    loss = -(log_p * target).sum(dim)
+    if kind == 1:
+        return loss.sum() / max(loss.numel(), 1)
+    return loss if kind == 0 else loss.sum()
+
+
+@widens
+def nll_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """Negative log likelihood from log probabilities.
+
+    Shape: input [C], [N, C] or [N, C, *]; target the same without C.
+    """
+    kind = reduction_kind("nll_loss", reduction_word(size_average, reduce, reduction))
+    return ops.nll_loss(input, target, weight, kind, ignore_index)
+
+
+@widens
+def binary_cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """-(t log x + (1 - t) log(1 - x)) for probabilities x.
+
+    Raises:
+        ValueError: the shapes differ (nothing is broadcast), or an input or target is outside
+        [0, 1].
+    """
+    check_same_shape("binary_cross_entropy", input, target)
+    kind = reduction_kind("binary_cross_entropy", reduction_word(size_average, reduce, reduction))
+    if weight is not None and weight.shape != input.shape:
+        weight = weight.expand(input.shape)
+    return ops.binary_cross_entropy(input, target, weight, kind)
+
+
+@widens
+def binary_cross_entropy_with_logits(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    pos_weight: Tensor | None = None,
+) -> Tensor:
+    """binary_cross_entropy of sigmoid(input), stable for large |input|.
+
+    Raises:
+        ValueError: the shapes differ (nothing is broadcast).
+    """
+    op = "binary_cross_entropy_with_logits"
+    check_same_shape(op, input, target)
+    kind = reduction_kind(op, reduction_word(size_average, reduce, reduction))
+    return ops.binary_cross_entropy_with_logits(input, target, weight, pos_weight, kind)
+
+
+@widens
+def kl_div(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    log_target: bool = False,
+) -> Tensor:
+    """target * (log target - input), the input being log probabilities.
+
+    `reduction='batchmean'` divides the sum by the batch size, which is the mathematical value.
+    """
+    check_same_shape("kl_div", input, target)
+    reduction = reduction_word(size_average, reduce, reduction)
+    if log_target:
+        loss = target.exp() * (target - input)
+    else:
+        positive = target > 0
+        safe = ops.where(positive, target, ops.ones_like(target))
+        entropy = ops.where(positive, target * safe.log(), ops.zeros_like(target))
+        loss = entropy - target * input
+    if reduction == "batchmean":
+        return loss.sum() / input.shape[0]
+    if reduction not in REDUCTIONS:
+        raise ValueError(
+            f"kl_div: reduction = {reduction!r}; expected 'none', 'batchmean', 'mean' or 'sum'"
+        )
+    if reduction == "mean":
+        warnings.warn(
+            "kl_div: reduction = 'mean' divides by all elements; 'batchmean' is the KL divergence",
+            stacklevel=2,
+        )
+    return reduced("kl_div", loss, reduction)
+
+
+@widens
+def poisson_nll_loss(
+    input: Tensor,
+    target: Tensor,
+    log_input: bool = True,
+    full: bool = False,
+    eps: float = 1e-8,
+    reduction: str = "mean",
+) -> Tensor:
+    """Negative log likelihood of a Poisson distribution with rate exp(input) (or input)."""
+    check_same_shape("poisson_nll_loss", input, target)
+    if log_input:
+        loss = input.exp() - target * input
+    else:
+        loss = input - target * (input + eps).log()
+    if full:
+        big = target > 1
+        safe = ops.where(big, target, ops.ones_like(target))
+        stirling = safe * safe.log() - safe + 0.5 * (safe * (2 * math.pi)).log()
+        loss = loss + ops.where(big, stirling, ops.zeros_like(target))
+    return reduced("poisson_nll_loss", loss, reduction)
+
+
+def gaussian_nll_loss(
+    input: Tensor,
+    target: Tensor,
+    var: Tensor | float,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: str = "mean",
+) -> Tensor:
+    """(log var + (input - target)^2 / var) / 2; no variance counts as less than `eps`.
+
+    Shape: input and target [N, *]; var the same, with 1 or without an axis in the last place, or
+    a number.
+
+    Raises:
+        ValueError: the shapes do not fit, or a variance is negative.
+    """
+    op = "gaussian_nll_loss"
+    check_same_shape(op, input, target)
+    if not isinstance(var, Tensor):
+        var = ops.full_like(input.detach(), var, requires_grad=False)
+    elif var.shape != input.shape:
+        if tuple(var.shape) == tuple(input.shape[:-1]):
+            var = var.unsqueeze(-1)
+        elif tuple(var.shape) != (*input.shape[:-1], 1):
+            raise ShapeError(
+                f"{op}: var has shape {list(var.shape)}; expected {list(input.shape)}, 1 in the "
+                "last dimension, or no last dimension"
+            )
+    if var.numel() and not var.is_meta:
+        low = var.detach().amin().item()
+        if low < 0:
+            raise ValueError(f"{op}: var has an element {low:g}; expected variances >= 0")
+    with no_grad():
+        floor = var.detach().clamp(min=eps) - var.detach()
+    var = var + floor
+    loss = 0.5 * (var.log() + (input - target) ** 2 / var)
+    if full:
+        loss = loss + 0.5 * math.log(2 * math.pi)
+    return reduced(op, loss, reduction)

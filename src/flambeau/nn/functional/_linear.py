@@ -1,0 +1,43 @@
+"""Linear maps of the last axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from flambeau._C import ShapeError, Tensor, ops
+
+__all__ = ["linear", "bilinear"]
+
+linear: Callable[..., Tensor] = ops.linear
+
+
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Returns x1^T W_k x2 + b_k for every output k.
+
+    Shape: input1 [*, I1], input2 [*, I2], weight [O, I1, I2] -> [*, O].
+
+    Raises:
+        ValueError: the leading shapes differ or the features do not fit the weight.
+    """
+    if input1.shape[:-1] != input2.shape[:-1]:
+        raise ShapeError(
+            f"bilinear: input1 has shape {list(input1.shape)}, input2 {list(input2.shape)}; all "
+            "but "
+            "the last dimension must agree"
+        )
+    out, n1, n2 = weight.shape
+    if input1.shape[-1] != n1 or input2.shape[-1] != n2:
+        raise ShapeError(
+            f"bilinear: weight {list(weight.shape)} takes {n1} and {n2} features, but the inputs "
+            "have "
+            f"{input1.shape[-1]} and {input2.shape[-1]}"
+        )
+    lead = tuple(input1.shape[:-1])
+    x1 = input1.reshape(-1, n1)
+    x2 = input2.reshape(-1, n2)
+    # [B, O * I2] = x1 [B, I1] @ W [I1, O * I2], then contracted with x2.
+    first = ops.matmul(x1, weight.permute(1, 0, 2).reshape(n1, out * n2)).reshape(-1, out, n2)
+    result = (first * x2.unsqueeze(1)).sum(-1)
+    if bias is not None:
+        result = result + bias
+    return result.reshape(*lead, out)

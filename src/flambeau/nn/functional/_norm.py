@@ -1,0 +1,140 @@
+"""Normalisations: over the batch, a sample, a group of channels, a row."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from flambeau._C import Tensor, ops
+from flambeau.autograd import no_grad
+
+__all__ = [
+    "batch_norm",
+    "instance_norm",
+    "layer_norm",
+    "group_norm",
+    "rms_norm",
+    "normalize",
+    "local_response_norm",
+]
+
+
+def batch_norm(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Normalises every channel over the batch (training) or with the running statistics.
+
+    Shape: [N, C, *].
+
+    Raises:
+        ValueError: training with one value per channel.
+
+    Source: Ioffe and Szegedy 2015, algorithm 1.
+    """
+    if training and input.numel() == input.shape[1] and input.numel() > 0:
+        raise ValueError(
+            f"batch_norm: training needs more than one value per channel, but input has shape "
+            f"{list(input.shape)} (use a larger batch or .eval())"
+        )
+    return ops.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
+
+
+def instance_norm(
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Normalises every channel of every sample over its positions.
+
+    Shape: [N, C, *].
+
+    Source: Ulyanov et al. 2016.
+    """
+    if not use_input_stats:
+        return ops.batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+    n, c = input.shape[:2]
+    positions = math.prod(input.shape[2:])
+    if positions == 1:
+        raise ValueError(
+            f"instance_norm: needs more than one position per channel, but input has shape "
+            f"{list(input.shape)}"
+        )
+    if running_mean is not None and running_var is not None:
+        with no_grad():
+            flat = input.detach().reshape(n, c, positions)
+            mean = flat.mean(-1).mean(0)
+            var = flat.var(-1).mean(0)
+            running_mean.mul_(1 - momentum).add_(mean.to(running_mean.dtype), alpha=momentum)
+            running_var.mul_(1 - momentum).add_(var.to(running_var.dtype), alpha=momentum)
+    return ops.group_norm(input, c, weight, bias, eps)
+
+
+def layer_norm(
+    input: Tensor,
+    normalized_shape: Any,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Normalises over the last dimensions.
+
+    Source: Ba et al. 2016, eq. 4.
+    """
+    return ops.layer_norm(input, tuple(normalized_shape), weight, bias, eps)
+
+
+def group_norm(
+    input: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Normalises groups of channels of every sample.
+
+    Shape: [N, C, *].
+
+    Source: Wu and He 2018.
+    """
+    return ops.group_norm(input, num_groups, weight, bias, eps)
+
+
+def rms_norm(
+    input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None
+) -> Tensor:
+    """Divides by the root mean square over the last dimensions.
+
+    Source: Zhang and Sennrich 2019, eq. 4.
+    """
+    return ops.rms_norm(input, tuple(normalized_shape), weight, eps)
+
+
+def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
+    """x / max(norm(x), eps) along `dim`."""
+    return input / ops.norm(input, p, dim, keepdim=True).clamp(min=eps)
+
+
+def local_response_norm(
+    input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+) -> Tensor:
+    """Divides by a local sum of squares over `size` neighbouring channels.
+
+    Source: Krizhevsky et al. 2012, section 3.3.
+    """
+    n, c = input.shape[:2]
+    flat = (input * input).reshape(n, 1, c, -1)
+    padded = ops.pad(flat, (0, 0, size // 2, (size - 1) // 2), "constant", 0)
+    mean = ops.avg_pool2d(padded, (size, 1), 1, 0, False, True).reshape(input.shape)
+    return input / (mean * alpha + k) ** beta

@@ -1,0 +1,99 @@
+"""Losses of the difference between a value and its target."""
+
+from __future__ import annotations
+
+from flambeau._C import Tensor, ops
+from flambeau.amp.autocast_mode import widens
+from flambeau.nn.functional._reduction import (
+    check_same_shape,
+    reduced,
+    reduction_kind,
+    reduction_word,
+)
+
+__all__ = ["mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"]
+
+
+@widens
+def mse_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight: Tensor | None = None,
+) -> Tensor:
+    """(input - target)^2.
+
+    Raises:
+        ValueError: the shapes differ (nothing is broadcast).
+    """
+    check_same_shape("mse_loss", input, target)
+    reduction = reduction_word(size_average, reduce, reduction)
+    if weight is None:
+        return ops.mse_loss(input, target, reduction_kind("mse_loss", reduction))
+    diff = input - target
+    return reduced("mse_loss", diff * diff, reduction, weight)
+
+
+@widens
+def l1_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight: Tensor | None = None,
+) -> Tensor:
+    """|input - target|.
+
+    Raises:
+        ValueError: the shapes differ (nothing is broadcast).
+    """
+    check_same_shape("l1_loss", input, target)
+    reduction = reduction_word(size_average, reduce, reduction)
+    return reduced("l1_loss", (input - target).abs(), reduction, weight)
+
+
+@widens
+def smooth_l1_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    beta: float = 1.0,
+) -> Tensor:
+    """d^2 / (2 beta) where d = |input - target| < beta, else d - beta / 2.
+
+    Source: Girshick 2015, "Fast R-CNN", eq. 3.
+    """
+    check_same_shape("smooth_l1_loss", input, target)
+    if beta < 0:
+        raise ValueError(f"smooth_l1_loss: beta = {beta}; expected beta >= 0")
+    reduction = reduction_word(size_average, reduce, reduction)
+    d = (input - target).abs()
+    if beta == 0:
+        return reduced("smooth_l1_loss", d, reduction)
+    loss = ops.where(d < beta, d * d * (0.5 / beta), d - 0.5 * beta)
+    return reduced("smooth_l1_loss", loss, reduction)
+
+
+@widens
+def huber_loss(
+    input: Tensor,
+    target: Tensor,
+    reduction: str = "mean",
+    delta: float = 1.0,
+    weight: Tensor | None = None,
+) -> Tensor:
+    """d^2 / 2 where d = |input - target| < delta, else delta * (d - delta / 2).
+
+    Source: Huber 1964.
+    """
+    check_same_shape("huber_loss", input, target)
+    if delta <= 0:
+        raise ValueError(f"huber_loss: delta = {delta}; expected delta > 0")
+    d = (input - target).abs()
+    loss = ops.where(d < delta, d * d * 0.5, (d - 0.5 * delta) * delta)
+    return reduced("huber_loss", loss, reduction, weight)

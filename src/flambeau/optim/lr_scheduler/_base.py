@@ -1,0 +1,100 @@
+"""What all schedules share."""
+
+from __future__ import annotations
+
+import types
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from flambeau.optim.optimizer import Optimizer
+
+
+class LRScheduler:
+    """Base class; a subclass defines `get_lr`.
+
+    Raises:
+        TypeError: the first argument is no Optimizer.
+        KeyError: resuming (`last_epoch` >= 0) without 'initial_lr' in the groups.
+    """
+
+    def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(
+                f"{type(self).__name__}: optimizer is a {type(optimizer).__name__}; expected an "
+                "Optimizer"
+            )
+        self.optimizer = optimizer
+        for i, group in enumerate(optimizer.param_groups):
+            if last_epoch == -1:
+                group.setdefault("initial_lr", float(group["lr"]))
+            elif "initial_lr" not in group:
+                raise KeyError(
+                    f"{type(self).__name__}: param_groups[{i}] has no 'initial_lr', which "
+                    "resuming at "
+                    f"last_epoch = {last_epoch} needs"
+                )
+        self.base_lrs: list[float] = [g["initial_lr"] for g in optimizer.param_groups]
+        self.last_epoch = last_epoch
+        self._step_count = 0
+        self._start()
+
+    def _start(self) -> None:
+        self._steps_before = self.optimizer._n_steps
+        self.step()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns everything but the optimizer."""
+        return {
+            key: value
+            for key, value in self.__dict__.items()
+            if key not in ("optimizer", "_steps_before")
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Takes over what `state_dict` returned."""
+        self.__dict__.update(state_dict)
+
+    def get_last_lr(self) -> list[float]:
+        """The rates of the groups after the last step."""
+        return self._last_lr
+
+    def get_lr(self) -> list[float]:
+        """Computes the rates for `last_epoch` from the present ones."""
+        raise NotImplementedError(f"{type(self).__name__} defines no get_lr()")
+
+    @property
+    def _lrs(self) -> list[float]:
+        return [float(group["lr"]) for group in self.optimizer.param_groups]
+
+    def step(self, epoch: int | None = None) -> None:
+        """Goes to the next epoch (or to `epoch`) and writes the rates."""
+        if self._step_count == 1 and self.optimizer._n_steps == self._steps_before:
+            warnings.warn(
+                f"{type(self).__name__}.step() came before the first optimizer.step(), so the "
+                "first "
+                "value of the schedule is skipped; call optimizer.step() first",
+                stacklevel=2,
+            )
+        self._step_count += 1
+        if epoch is None:
+            self.last_epoch += 1
+            values = self.get_lr()
+        else:
+            self.last_epoch = epoch
+            closed = getattr(self, "_get_closed_form_lr", self.get_lr)
+            values = closed()
+        self._write(values)
+
+    def _write(self, values: Sequence[float]) -> None:
+        for group, lr in zip(self.optimizer.param_groups, values):
+            group["lr"] = lr
+        self._last_lr = self._lrs
+
+
+_LRScheduler = LRScheduler  # the older name
+
+
+def is_plain(fn: Any) -> bool:
+    """True for functions, whose attributes no state holds; other callable objects save theirs."""
+    return isinstance(fn, (types.FunctionType, types.BuiltinFunctionType, types.MethodType))

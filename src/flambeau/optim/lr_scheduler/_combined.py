@@ -1,0 +1,103 @@
+"""Schedules made of schedules: one after the other, or together."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Any
+
+from flambeau.optim.lr_scheduler._base import LRScheduler
+from flambeau.optim.lr_scheduler._plateau import ReduceLROnPlateau
+from flambeau.optim.optimizer import Optimizer
+
+
+def _check_schedulers(name: str, schedulers: Sequence[Any], optimizer: Optimizer) -> None:
+    for i, scheduler in enumerate(schedulers):
+        if isinstance(scheduler, ReduceLROnPlateau):
+            raise ValueError(
+                f"{name}: scheduler {i} is a ReduceLROnPlateau, whose step() wants a metric; step it "
+                "by itself"
+            )
+        if scheduler.optimizer is not optimizer:
+            raise ValueError(f"{name}: scheduler {i} belongs to another optimizer")
+
+
+class _Combined(LRScheduler):
+    """Keeps several schedulers of one optimizer."""
+
+    _schedulers: list[LRScheduler]
+
+    def state_dict(self) -> dict[str, Any]:
+        """As the base class, with the states of the schedulers."""
+        state = {k: v for k, v in self.__dict__.items() if k not in ("optimizer", "_schedulers")}
+        state["_schedulers"] = [scheduler.state_dict() for scheduler in self._schedulers]
+        return state
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Takes over what `state_dict` returned."""
+        state = dict(state_dict)
+        for scheduler, saved in zip(self._schedulers, state.pop("_schedulers")):
+            scheduler.load_state_dict(saved)
+        self.__dict__.update(state)
+
+
+class SequentialLR(_Combined):
+    """Runs one scheduler after the other; `milestones` are the epochs of the changes."""
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        schedulers: list[LRScheduler],
+        milestones: list[int],
+        last_epoch: int = -1,
+    ) -> None:
+        if not schedulers or len(milestones) != len(schedulers) - 1:
+            raise ValueError(
+                f"SequentialLR: {len(schedulers)} schedulers with {len(milestones)} milestones; "
+                "expected "
+                "one milestone fewer than schedulers"
+            )
+        _check_schedulers("SequentialLR", schedulers, optimizer)
+        self._schedulers = schedulers
+        self._milestones = list(milestones)
+        self.last_epoch = last_epoch + 1
+        self.optimizer = optimizer
+        # Every scheduler took its first step when it was made; only the first one's should count.
+        for group in optimizer.param_groups:
+            group["lr"] = group["initial_lr"]
+        for scheduler in schedulers:
+            scheduler.last_epoch -= 1
+        schedulers[0]._step_count = 0
+        schedulers[0].step()
+        self._last_lr = schedulers[0].get_last_lr()
+
+    def step(self, epoch: int | None = None) -> None:
+        """Goes to the next epoch."""
+        self.last_epoch += 1
+        i = bisect_right(self._milestones, self.last_epoch)
+        scheduler = self._schedulers[i]
+        if i > 0 and self._milestones[i - 1] == self.last_epoch:
+            scheduler.step(0)
+        else:
+            scheduler.step()
+        self._last_lr = scheduler.get_last_lr()
+
+
+class ChainedScheduler(_Combined):
+    """Steps several schedulers of one optimizer together."""
+
+    def __init__(
+        self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None
+    ) -> None:
+        if not schedulers:
+            raise ValueError("ChainedScheduler: got no schedulers")
+        self.optimizer = schedulers[0].optimizer if optimizer is None else optimizer
+        _check_schedulers("ChainedScheduler", schedulers, self.optimizer)
+        self._schedulers = list(schedulers)
+        self._last_lr = self._lrs
+
+    def step(self, epoch: int | None = None) -> None:
+        """Steps all of them in order."""
+        for scheduler in self._schedulers:
+            scheduler.step()
+        self._last_lr = self._lrs

@@ -1,0 +1,85 @@
+"""Half a cosine, once or again and again."""
+
+from __future__ import annotations
+
+import math
+
+from flambeau.optim.lr_scheduler._base import LRScheduler
+from flambeau.optim.optimizer import Optimizer
+
+
+class CosineAnnealingLR(LRScheduler):
+    """eta_min + (initial lr - eta_min) (1 + cos(pi epoch / T_max)) / 2.
+
+    Source: Loshchilov and Hutter 2016, eq. 5, without restarts.
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1
+    ) -> None:
+        self.T_max = T_max
+        self.eta_min = eta_min
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float]:
+        epoch, period, low = self.last_epoch, self.T_max, self.eta_min
+        if epoch == 0:
+            return self._lrs
+        if self._step_count == 1 and epoch > 0:  # resumed
+            return self._get_closed_form_lr()
+        if (epoch - 1 - period) % (2 * period) == 0:  # leaving the lowest point
+            rise = (1 - math.cos(math.pi / period)) / 2
+            return [lr + (base - low) * rise for base, lr in zip(self.base_lrs, self._lrs)]
+        change = (1 + math.cos(math.pi * epoch / period)) / (
+            1 + math.cos(math.pi * (epoch - 1) / period)
+        )
+        return [(lr - low) * change + low for lr in self._lrs]
+
+    def _get_closed_form_lr(self) -> list[float]:
+        share = (1 + math.cos(math.pi * self.last_epoch / self.T_max)) / 2
+        return [self.eta_min + (base - self.eta_min) * share for base in self.base_lrs]
+
+
+class CosineAnnealingWarmRestarts(LRScheduler):
+    """Cosine annealing that starts again after T_0, then T_0 T_mult, ... epochs.
+
+    Source: Loshchilov and Hutter 2016, eq. 5.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        T_0: int,
+        T_mult: int = 1,
+        eta_min: float = 0.0,
+        last_epoch: int = -1,
+    ) -> None:
+        if T_0 <= 0 or T_mult < 1:
+            raise ValueError(
+                f"CosineAnnealingWarmRestarts: T_0 = {T_0}, T_mult = {T_mult}; expected >= 1"
+            )
+        self.T_0, self.T_mult, self.eta_min = T_0, T_mult, eta_min
+        self.T_i, self.T_cur = T_0, float(last_epoch)
+        super().__init__(optimizer, last_epoch)
+
+    def _locate(self, epoch: float) -> None:
+        period, start = self.T_0, 0.0
+        if self.T_mult == 1:
+            start = epoch // period * period
+        else:
+            while epoch - start >= period:
+                start += period
+                period *= self.T_mult
+        self.T_i, self.T_cur = period, epoch - start
+
+    def get_lr(self) -> list[float]:
+        share = (1 + math.cos(math.pi * self.T_cur / self.T_i)) / 2
+        return [self.eta_min + (base - self.eta_min) * share for base in self.base_lrs]
+
+    def step(self, epoch: float | None = None) -> None:
+        """Goes to the next epoch, or to a (fractional) `epoch`."""
+        self._step_count += 1
+        where = self.last_epoch + 1 if epoch is None else epoch
+        self._locate(where)
+        self.last_epoch = math.floor(where)
+        self._write(self.get_lr())

@@ -1,0 +1,222 @@
+"""Schedules that multiply the rate: by a function, at milestones, towards an end."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from flambeau.optim.lr_scheduler._base import LRScheduler, is_plain
+from flambeau.optim.optimizer import Optimizer
+
+
+class LambdaLR(LRScheduler):
+    """lr = initial lr * lr_lambda(epoch)."""
+
+    def __init__(self, optimizer: Optimizer, lr_lambda: Any, last_epoch: int = -1) -> None:
+        n = len(optimizer.param_groups)
+        lambdas = list(lr_lambda) if isinstance(lr_lambda, (list, tuple)) else [lr_lambda] * n
+        if len(lambdas) != n:
+            raise ValueError(
+                f"{type(self).__name__}: {len(lambdas)} functions for {n} parameter groups"
+            )
+        self.lr_lambdas: list[Callable[[int], float]] = lambdas
+        super().__init__(optimizer, last_epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """As the base class; functions are left out, callable objects save their attributes."""
+        state = super().state_dict()
+        state["lr_lambdas"] = [
+            None if is_plain(fn) else dict(fn.__dict__) for fn in self.lr_lambdas
+        ]
+        return state
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Takes over what `state_dict` returned."""
+        state = dict(state_dict)
+        for fn, saved in zip(self.lr_lambdas, state.pop("lr_lambdas")):
+            if saved is not None:
+                fn.__dict__.update(saved)
+        self.__dict__.update(state)
+
+    def get_lr(self) -> list[float]:
+        return [base * fn(self.last_epoch) for fn, base in zip(self.lr_lambdas, self.base_lrs)]
+
+
+class MultiplicativeLR(LambdaLR):
+    """lr <- lr * lr_lambda(epoch)."""
+
+    def get_lr(self) -> list[float]:
+        if self.last_epoch <= 0:
+            return self._lrs
+        return [lr * fn(self.last_epoch) for fn, lr in zip(self.lr_lambdas, self._lrs)]
+
+
+class StepLR(LRScheduler):
+    """Multiplies the rate by `gamma` every `step_size` epochs.
+
+    >>> import flambeau as fl
+    >>> opt = fl.optim.SGD([fl.nn.Parameter(fl.zeros(1))], lr=1.0)
+    >>> schedule = fl.optim.lr_scheduler.StepLR(opt, step_size=2, gamma=0.5)
+    >>> rates = []
+    >>> for epoch in range(4):
+    ...     opt.step()
+    ...     rates += schedule.get_last_lr()
+    ...     schedule.step()
+    >>> rates
+    [1.0, 1.0, 0.5, 0.5]
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1
+    ) -> None:
+        self.step_size = step_size
+        self.gamma = gamma
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float]:
+        if self.last_epoch == 0 or self.last_epoch % self.step_size:
+            return self._lrs
+        return [lr * self.gamma for lr in self._lrs]
+
+    def _get_closed_form_lr(self) -> list[float]:
+        return [base * self.gamma ** (self.last_epoch // self.step_size) for base in self.base_lrs]
+
+
+class MultiStepLR(LRScheduler):
+    """Multiplies the rate by `gamma` at every milestone."""
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        milestones: Iterable[int],
+        gamma: float = 0.1,
+        last_epoch: int = -1,
+    ) -> None:
+        self.milestones = Counter(milestones)
+        self.gamma = gamma
+        super().__init__(optimizer, last_epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """As the base class, with the milestones as a plain dict."""
+        return {**super().state_dict(), "milestones": dict(self.milestones)}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Takes over what `state_dict` returned."""
+        super().load_state_dict(state_dict)
+        self.milestones = Counter(self.milestones)
+
+    def get_lr(self) -> list[float]:
+        if self.last_epoch not in self.milestones:
+            return self._lrs
+        return [lr * self.gamma ** self.milestones[self.last_epoch] for lr in self._lrs]
+
+    def _get_closed_form_lr(self) -> list[float]:
+        passed = bisect_right(sorted(self.milestones.elements()), self.last_epoch)
+        return [base * self.gamma**passed for base in self.base_lrs]
+
+
+class ConstantLR(LRScheduler):
+    """Multiplies the rate by `factor` until epoch `total_iters`."""
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        factor: float = 1.0 / 3,
+        total_iters: int = 5,
+        last_epoch: int = -1,
+    ) -> None:
+        if not 0 <= factor <= 1:
+            raise ValueError(f"ConstantLR: factor = {factor}; expected 0 <= factor <= 1")
+        self.factor = factor
+        self.total_iters = total_iters
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float]:
+        if self.last_epoch == 0:
+            return [lr * self.factor for lr in self._lrs]
+        if self.last_epoch != self.total_iters:
+            return self._lrs
+        if self.factor == 0:  # nothing is left to divide
+            return list(self.base_lrs)
+        return [lr / self.factor for lr in self._lrs]
+
+    def _get_closed_form_lr(self) -> list[float]:
+        factor = self.factor if self.last_epoch < self.total_iters else 1.0
+        return [base * factor for base in self.base_lrs]
+
+
+class LinearLR(LRScheduler):
+    """Moves the rate from start_factor to end_factor times its value over `total_iters` epochs."""
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        start_factor: float = 1.0 / 3,
+        end_factor: float = 1.0,
+        total_iters: int = 5,
+        last_epoch: int = -1,
+    ) -> None:
+        if not 0 < start_factor <= 1:
+            raise ValueError(f"LinearLR: start_factor = {start_factor}; expected 0 < factor <= 1")
+        if not 0 <= end_factor <= 1:
+            raise ValueError(f"LinearLR: end_factor = {end_factor}; expected 0 <= factor <= 1")
+        self.start_factor = start_factor
+        self.end_factor = end_factor
+        self.total_iters = total_iters
+        super().__init__(optimizer, last_epoch)
+
+    def _factor(self, epoch: int) -> float:
+        done = min(epoch, self.total_iters) / self.total_iters
+        return self.start_factor + (self.end_factor - self.start_factor) * done
+
+    def get_lr(self) -> list[float]:
+        if self.last_epoch == 0:
+            return [lr * self.start_factor for lr in self._lrs]
+        if self.last_epoch > self.total_iters:
+            return self._lrs
+        change = self._factor(self.last_epoch) / self._factor(self.last_epoch - 1)
+        return [lr * change for lr in self._lrs]
+
+    def _get_closed_form_lr(self) -> list[float]:
+        return [base * self._factor(self.last_epoch) for base in self.base_lrs]
+
+
+class ExponentialLR(LRScheduler):
+    """Multiplies the rate by `gamma` every epoch."""
+
+    def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
+        self.gamma = gamma
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float]:
+        return self._lrs if self.last_epoch == 0 else [lr * self.gamma for lr in self._lrs]
+
+    def _get_closed_form_lr(self) -> list[float]:
+        return [base * self.gamma**self.last_epoch for base in self.base_lrs]
+
+
+class PolynomialLR(LRScheduler):
+    """lr = initial lr * (1 - epoch / total_iters)^power."""
+
+    def __init__(
+        self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1
+    ) -> None:
+        self.total_iters = total_iters
+        self.power = power
+        super().__init__(optimizer, last_epoch)
+
+    def _left(self, epoch: int) -> float:
+        left = 1.0 - min(epoch, self.total_iters) / self.total_iters
+        return math.pow(left, self.power)
+
+    def get_lr(self) -> list[float]:
+        if self.last_epoch == 0 or self.last_epoch > self.total_iters:
+            return self._lrs
+        change = self._left(self.last_epoch) / self._left(self.last_epoch - 1)
+        return [lr * change for lr in self._lrs]
+
+    def _get_closed_form_lr(self) -> list[float]:
+        return [base * self._left(self.last_epoch) for base in self.base_lrs]
