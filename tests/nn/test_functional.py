@@ -446,3 +446,25 @@ def test_a_function_is_pickled_by_its_public_name(name):
     pickled = pickle.dumps(function, protocol=0)
     assert pickled.startswith(f"cflambeau.nn.functional\n{name}\n".encode())
     assert pickle.loads(pickled) is function
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: F.softmax(fl.ones(2, 3)),
+        lambda: nn.Softmax()(fl.ones(2, 3)),
+        lambda: F.kl_div(fl.zeros(3), fl.ones(3)),
+        lambda: nn.KLDivLoss()(fl.zeros(3), fl.ones(3)),
+        lambda: F.dropout2d(fl.ones(2, 3)),
+        lambda: nn.Sequential(nn.Dropout2d())(fl.ones(2, 3)),
+        lambda: nn.LSTM(2, 3, dropout=0.5),
+        lambda: fl.autocast("cuda"),
+        lambda: fl.optim.lr_scheduler.StepLR(fl.optim.SGD([fl.ones(1, requires_grad=True)], 0.1), 1).step(),
+    ],
+    ids=["function", "layer", "kl_div", "KLDivLoss", "dropout2d", "nested layer", "constructor", "autocast", "schedule"],
+)
+def test_a_warning_names_the_line_that_called(call):
+    with pytest.warns(UserWarning) as record:
+        call()
+    assert record[0].filename == __file__
+    assert record[0].lineno == call.__code__.co_firstlineno

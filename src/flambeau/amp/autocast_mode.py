@@ -7,11 +7,11 @@ sets the thread's switches.
 from __future__ import annotations
 
 import functools
-import warnings
 from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor
+from flambeau._warn import warn
 from flambeau.autograd.modes import F, _Mode
 
 __all__ = [
@@ -175,7 +175,7 @@ class autocast(_Mode):
         self._cache_enabled = is_autocast_cache_enabled() if cache_enabled is None else bool(cache_enabled)
         self._enabled = bool(enabled)
         if self._enabled and self.device == "cuda":
-            warnings.warn("autocast: there is no CUDA in this build; it is switched off", stacklevel=2)
+            warn("autocast: there is no CUDA in this build; it is switched off")
             self._enabled = False
         if self._enabled:
             _checked("autocast", self.fast_dtype)

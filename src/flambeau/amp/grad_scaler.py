@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import enum
 import math
-import warnings
 from collections.abc import Iterable
 from typing import Any
 
 from flambeau import _C, _tensor
 from flambeau._C import Tensor
+from flambeau._warn import warn
 from flambeau.autograd import no_grad
 
 __all__ = ["GradScaler", "OptState"]
@@ -65,7 +65,7 @@ class GradScaler:
         self._device = device
         self._enabled = bool(enabled)
         if self._enabled and device == "cuda":
-            warnings.warn("GradScaler: there is no CUDA in this build; it is switched off", stacklevel=2)
+            warn("GradScaler: there is no CUDA in this build; it is switched off")
             self._enabled = False
         if not growth_factor > 1.0:
             raise ValueError(f"GradScaler: growth_factor = {growth_factor}; expected a number above 1")

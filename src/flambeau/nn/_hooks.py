@@ -11,12 +11,12 @@ call:
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 from flambeau._C import Tensor
 from flambeau._handles import HookTable, RemovableHandle
+from flambeau._warn import warn
 from flambeau.autograd import Function, is_grad_enabled
 from flambeau.nn._errors import kind_of
 
@@ -146,9 +146,7 @@ class HookMixin:
                 try:
                     self._call_forward_hook(key, self._forward_hooks[key], args, kwargs, result)
                 except Exception as second:
-                    warnings.warn(
-                        f"an always_call forward hook raised as well: {second!r}", stacklevel=2
-                    )
+                    warn(f"an always_call forward hook raised as well: {second!r}")
             raise
 
     def _call_forward_hook(

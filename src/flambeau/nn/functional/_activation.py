@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 from flambeau._C import Tensor, ops
+from flambeau._warn import warn
 from flambeau.nn.functional._calls import apply
 
 __all__ = [
@@ -155,7 +155,7 @@ def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
 def _softmax_dim(op: str, dim: int | None, ndim: int) -> int:
     if dim is None:
         dim = 0 if ndim in (0, 1, 3) else 1
-        warnings.warn(f"{op}: dim was not given and became {dim}; pass dim=", stacklevel=4)
+        warn(f"{op}: dim was not given and became {dim}; pass dim=")
     return dim
 
 

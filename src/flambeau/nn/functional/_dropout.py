@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import warnings
 
 from flambeau._C import ShapeError, Tensor, ops
+from flambeau._warn import warn
 from flambeau.nn.functional._calls import apply
 
 __all__ = ["dropout", "dropout1d", "dropout2d", "alpha_dropout"]
@@ -32,10 +32,9 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
 def _feature_dropout(op: str, x: Tensor, p: float, training: bool, inplace: bool, n: int) -> Tensor:
     check_p(op, p)
     if n == 2 and x.dim() == 2:
-        warnings.warn(
+        warn(
             f"{op}: input has shape {list(x.shape)}; its elements are dropped one by one (dropout "
-            "says so, [N, C, H, W] or [C, H, W] drops channels)",
-            stacklevel=3,
+            "says so, [N, C, H, W] or [C, H, W] drops channels)"
         )
         return dropout(x, p, training, inplace)
     if x.dim() not in (n + 1, n + 2):

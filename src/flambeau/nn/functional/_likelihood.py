@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import warnings
 
 from flambeau._C import ShapeError, Tensor, ops
+from flambeau._warn import warn
 from flambeau.amp.autocast_mode import widens
 from flambeau.autograd import no_grad
 from flambeau.nn.functional._reduction import (
@@ -159,10 +159,7 @@ def kl_div(
             f"kl_div: reduction = {reduction!r}; expected 'none', 'batchmean', 'mean' or 'sum'"
         )
     if reduction == "mean":
-        warnings.warn(
-            "kl_div: reduction = 'mean' divides by all elements; 'batchmean' is the KL divergence",
-            stacklevel=2,
-        )
+        warn("kl_div: reduction = 'mean' divides by all elements; 'batchmean' is the KL divergence")
     return reduced("kl_div", loss, reduction)
 
 

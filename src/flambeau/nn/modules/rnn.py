@@ -17,6 +17,7 @@ import math
 from typing import Any
 
 from flambeau._C import ShapeError, Tensor, ops
+from flambeau._warn import warn
 from flambeau.nn import init
 from flambeau.nn.functional._dropout import check_p
 from flambeau.nn.module import Module
@@ -113,12 +114,7 @@ class RNNBase(Module):
             )
         check_p(name, dropout)
         if dropout > 0 and num_layers == 1:
-            import warnings
-
-            warnings.warn(
-                f"{name}: dropout = {dropout} acts between layers and there is only one",
-                stacklevel=3,
-            )
+            warn(f"{name}: dropout = {dropout} acts between layers and there is only one")
         self.mode = mode
         self.input_size = input_size
         self.hidden_size = hidden_size

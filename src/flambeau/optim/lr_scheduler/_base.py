@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import types
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from flambeau._warn import warn
 from flambeau.optim.optimizer import Optimizer
 
 
@@ -70,11 +70,9 @@ class LRScheduler:
     def step(self, epoch: int | None = None) -> None:
         """Goes to the next epoch (or to `epoch`) and writes the rates."""
         if self._step_count == 1 and self.optimizer._n_steps == self._steps_before:
-            warnings.warn(
-                f"{type(self).__name__}.step() came before the first optimizer.step(), so the "
-                "first "
-                "value of the schedule is skipped; call optimizer.step() first",
-                stacklevel=2,
+            warn(
+                f"{type(self).__name__}.step() came before the first optimizer.step(), so the first "
+                "value of the schedule is skipped; call optimizer.step() first"
             )
         self._step_count += 1
         if epoch is None:
