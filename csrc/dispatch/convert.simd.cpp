@@ -116,6 +116,11 @@ void fill_loop(void* dst, size_t item_bytes, const void* value, int64_t n) {
   }
 }
 
+void flip_loop(uint8_t* dst, const uint8_t* src, uint8_t mask, int64_t n) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) dst[i] = src[i] ^ mask;
+}
+
 void stream_loop(void* dst, const void* src, size_t bytes) {
 #if defined(__SSE2__)
   char* d = static_cast<char*>(dst);

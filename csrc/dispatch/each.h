@@ -7,7 +7,8 @@
 //      operand (any dtype, any strides) --gather/convert--> tile --TileFn--> tile --convert--> output
 //
 // Where an operand is contiguous in the compute type its own memory is the tile. The other six dtypes
-// are computed in float (16-bit floats) or int32 (small integers and bool) and narrowed on the way out.
+// are computed in float (16-bit floats) or int32 (small integers and bool) and narrowed on the way out; ops whose
+// entry says `bytes` have a loop for those of one byte.
 #pragma once
 
 #include "base/scalar.h"
@@ -25,15 +26,24 @@ struct TileLoops {
   bool bool_out;  // they write one byte (0 or 1) per element instead of the compute type
 };
 
+// Which types of one byte a loop over uint8 computes without widening them.
+enum class Bytes : uint8_t { None, Ints, All };  // All: bool too
+
 // The loops of one op for the processor at hand.
 struct EachKernel {
-  TileFn all[4], single[4];  // float, double, int32, int64
+  TileFn all[5], single[5];  // float, double, int32, int64, uint8
   bool bool_out;
+  Bytes bytes;
   TileLoops get(DType compute) const {
-    const int i = compute == DType::Float32 ? 0 : compute == DType::Float64 ? 1 : compute == DType::Int32 ? 2 : 3;
+    const int i = compute == DType::Float32 ? 0 : compute == DType::Float64 ? 1 : compute == DType::Int32 ? 2 : compute == DType::Int64 ? 3 : 4;
     return {all[i], single[i], bool_out};
   }
 };
+
+// The type as which a loop sees elements of type t: in loops over uint8 every byte is one.
+constexpr DType seen_as(DType t, DType compute) {
+  return compute == DType::UInt8 && (t == DType::Bool || t == DType::Int8) ? DType::UInt8 : t;
+}
 
 // One input of an element-wise op as the driver sees it: broadcast to the output's shape already.
 struct EachInput {

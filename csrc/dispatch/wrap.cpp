@@ -143,15 +143,19 @@ DType loop_type(const EachKernel& kernel, const char* op, DType type, const Oper
   const DType compute = compute_type(type);
   if (is_float(compute)) return compute;
   DType wide = compute;
+  bool bytes = item_size(type) == 1 && (kernel.bytes == Bytes::All || (kernel.bytes == Bytes::Ints && type != DType::Bool));
   for (int k = 0; k < n; ++k) {
     if (in[k].is_tensor()) continue;
     const Scalar v = in[k].number();
     if (!kernel.bool_out) check::fits(op, "number", type, v);
     else if (!holds(compute, v)) wide = DType::Int64;
+    bytes = bytes && holds(type, v);
   }
-  if (kernel.bool_out) return wide;
-  check::fits(op, "factor", compute, *params);
-  return wide;
+  if (!kernel.bool_out) {
+    check::fits(op, "factor", compute, *params);
+    bytes = bytes && holds(type, *params);
+  }
+  return bytes ? DType::UInt8 : wide;
 }
 
 // Strides of x in a broadcast shape: 0 where its axis is 1 or missing.
@@ -191,7 +195,7 @@ void run_general(const TileLoops& loops, DType compute, const Operand* in, int n
 bool run_small(const TileLoops& loops, DType compute, const Operand* in, int n, const Scalar* params, const Tensor& out) {
   constexpr int64_t kSmall = 64;
   const int64_t count = out.numel();
-  if (count > kSmall || n > 3 || !out.is_contiguous() || out.dtype() != (loops.bool_out ? DType::Bool : compute)) return false;
+  if (count > kSmall || n > 3 || !out.is_contiguous() || (loops.bool_out ? out.dtype() != DType::Bool : seen_as(out.dtype(), compute) != compute)) return false;
   alignas(64) char fills[3][kSmall * 8];
   const void* pointers[3];
   const bool single = loops.single && !in[n - 1].is_tensor();
@@ -199,7 +203,7 @@ bool run_small(const TileLoops& loops, DType compute, const Operand* in, int n, 
   for (int k = 0; k < n; ++k) {
     if (in[k].is_tensor()) {
       const Tensor& x = in[k].tensor();
-      if (x.dtype() != compute || !x.is_contiguous() || x.numel() != count) return false;
+      if (seen_as(x.dtype(), compute) != compute || !x.is_contiguous() || x.numel() != count) return false;
       pointers[k] = x.data();
     } else {
       const Scalar s = in[k].number();
@@ -212,6 +216,7 @@ bool run_small(const TileLoops& loops, DType compute, const Operand* in, int n, 
         case DType::Float32: fill(float{}); break;
         case DType::Float64: fill(double{}); break;
         case DType::Int32: fill(int32_t{}); break;
+        case DType::UInt8: fill(uint8_t{}); break;
         default: fill(int64_t{});
       }
       pointers[k] = fills[k];

@@ -98,6 +98,46 @@ def test_one_element_of_the_written_tensor_itself():
     assert x.tolist() == [2.0 * i for i in range(1, 3001)]
 
 
+# ---------------------------------------------------------------- elements of one byte
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int8"])
+@pytest.mark.parametrize("shape", [(3, 5), (70, 33), (2, 2500)], ids=str)
+def test_elements_of_one_byte(dtype, shape):
+    rng = np.random.default_rng(0)
+    low, high = {"bool": (0, 2), "uint8": (0, 256), "int8": (-128, 128)}[dtype]
+    a, b = (rng.integers(low, high, shape).astype(dtype) for _ in range(2))
+    b[0, :3] = a[0, :3]
+    x, y = fl.tensor(a), fl.tensor(b)
+    ops = [np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.multiply, np.equal, np.not_equal, np.logical_and, np.logical_or, np.logical_xor]
+    ops += [] if dtype == "bool" else [np.add, np.subtract]
+    names = {"equal": "eq", "not_equal": "ne", "multiply": "mul", "subtract": "sub"}
+    for op in ops:
+        f = getattr(fl, names.get(op.__name__, op.__name__))
+        for u, v, w, z in ((x, y, a, b), (x[:, ::2], y[:, ::2], a[:, ::2], b[:, ::2]), (x, y[:1], a, b[:1]), (x, y[:, :1], a, b[:, :1])):
+            assert f(u, v).dtype == fl.tensor(op(w, z)).dtype and np.array_equal(array(f(u, v)), op(w, z)), op
+        assert np.array_equal(array(f(x, y[0, 0])), op(a, b[0, 0])), op
+    assert np.array_equal(array(~x), ~a) and np.array_equal(array(fl.logical_not(x)), np.logical_not(a))
+    assert np.array_equal(array(x.clone().mul_(y)), a * b)
+
+
+def test_numbers_beside_elements_of_one_byte():
+    x, y = fl.tensor([[0, 1, 200, 255]] * 40, dtype=fl.uint8), fl.tensor([[-128, -3, 0, 127]] * 40, dtype=fl.int8)
+    assert (x + 100)[0].tolist() == [100, 101, 44, 99] and (y - 3)[0].tolist() == [125, -6, -3, 124]
+    assert (y * -3)[0].tolist() == [-128, 9, 0, -125] and (x & 15)[0].tolist() == [0, 1, 8, 15]
+    assert (y == -3)[0].tolist() == [False, True, False, False] and (x == 255)[0].tolist() == [False, False, False, True]
+    # What one byte can not hold is compared, not wrapped.
+    assert not (x == 456).any() and (x != -1).all() and not (y == 253).any() and (y != 200).all()
+    assert y.add(y, alpha=-1).tolist() == [[0] * 4] * 40 and x.sub(x, alpha=3)[0].tolist() == [0, 254, 112, 2]
+    assert (x + y).dtype == fl.int16 and (x + y)[0].tolist() == [-128, -2, 200, 382]
+    assert (x + fl.tensor(100)).dtype == fl.uint8 and (x + fl.tensor(100))[0].tolist() == [100, 101, 44, 99]
+    with pytest.raises((ValueError, OverflowError)):
+        x + 300
+    mask = x > 0
+    assert (mask * mask).dtype == fl.bool and (mask + mask).tolist() == mask.tolist() and (mask & x)[0].tolist() == [0, 1, 0, 1]
+    assert mask.logical_and(2).tolist() == mask.tolist() and x.logical_or(0)[0].tolist() == mask[0].tolist()
+
+
 # ---------------------------------------------------------------- transposes
 
 

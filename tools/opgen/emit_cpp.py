@@ -678,15 +678,16 @@ def each_loop(op: Op) -> list[str]:
             values[-1] = f"    [[maybe_unused]] const T {last} = kSingle ? {last}_first : {last}_in[i_];"
         out += ["#pragma omp simd", "  for (int64_t i_ = 0; i_ < n_; ++i_) {", *values, result, "  }"]
     out += ["}", "}  // namespace"]
-    types = each_types(op)
+    types = each_types(op) + (["uint8_t"] if "bytes" in op.keys else [])
 
     def cells(arguments: str) -> str:
-        return ", ".join(f"tile_{op.ident}<{t}{arguments}>" if t in types else "nullptr" for t in ("float", "double", "int32_t", "int64_t"))
+        return ", ".join(f"tile_{op.ident}<{t}{arguments}>" if t in types else "nullptr" for t in ("float", "double", "int32_t", "int64_t", "uint8_t"))
 
     boolean = "true" if out_type == "bool" else "false"
     loops = f"{{{cells(', false')}}}, {{{cells(', true')}}}" if single else f"{{{cells('')}}}, {{}}"
     out.append(f"extern const EachKernel table_{op.ident};")
-    out.append(f"const EachKernel table_{op.ident} = {{{loops}, {boolean}}};")
+    narrow = {"ints": "Bytes::Ints", "all": "Bytes::All"}.get(str(op.get("bytes")), "Bytes::None")
+    out.append(f"const EachKernel table_{op.ident} = {{{loops}, {boolean}, {narrow}}};")
     return out
 
 

@@ -2,6 +2,7 @@
 // must tell bool from integers.
 #include <optional>
 
+#include "dispatch/convert.h"
 #include "ops/index/lines.h"
 #include "ops/reduce/reduce.h"
 
@@ -121,9 +122,7 @@ void bitwise_not(const Tensor& x, const Tensor& y) {
   const uint8_t* s = static_cast<const uint8_t*>(x.data());
   uint8_t* d = static_cast<uint8_t*>(y.data());
   const uint8_t mask = logical ? 1 : 0xff;
-  parallel_for(0, bytes, 1 << 18, [&](int64_t b, int64_t e) {
-    for (int64_t i = b; i < e; ++i) d[i] = s[i] ^ mask;
-  });
+  parallel_for(0, bytes, 1 << 18, [&](int64_t b, int64_t e) { flip_loop(d + b, s + b, mask, e - b); });
 }
 
 // [2, n] row and column numbers of a triangle of a rows x cols matrix.
