@@ -646,7 +646,7 @@ def each_loop(op: Op) -> list[str]:
     operands, scalars = _each_args(op)
     out_type = "bool" if str(op.get("dtype")) == "bool" else "T"
     # Two operands that broadcast get a second loop, for a last one of a single element.
-    single = len(operands) == 2 and str(op.get("shape")).startswith("broadcast") and "rare" not in op.keys
+    single = len(operands) == 2 and str(op.get("shape")).startswith("broadcast")
     template = "template <class T, bool kSingle>" if single else "template <class T>"
     out = ["namespace {", template, f"void tile_{op.ident}(int64_t n_, void* out_raw, [[maybe_unused]] const void* const* in_raw, [[maybe_unused]] const Scalar* params_) {{"]
     out.append("  using namespace fl::vm;")
@@ -662,6 +662,10 @@ def each_loop(op: Op) -> list[str]:
             out.append(f"  [[maybe_unused]] const bool has_{a.name} = params_[{i}].as<bool>();")
             i += 1
     values = [f"    [[maybe_unused]] const T {a.name} = {a.name}_in[i_];" for a in operands]
+    if single:
+        last = operands[-1].name
+        out.append(f"  const T {last}_first = {last}_in[0];")
+        values[-1] = f"    [[maybe_unused]] const T {last} = kSingle ? {last}_first : {last}_in[i_];"
     result = f"    out_[i_] = static_cast<{out_type}>({op.get('each')});"
     if rare := op.get("rare"):
         # A thousand at a time; looked for first, since the result may lie where an operand does.
@@ -672,10 +676,6 @@ def each_loop(op: Op) -> list[str]:
         out += [f"    out_[i_] = static_cast<{out_type}>(({rare['when']}) ? ({rare['each']}) : ({op.get('each')}));", "  }", "  continue;", "  }"]
         out += ["#pragma omp simd", *loop, result, "  }", "  }"]
     else:
-        if single:
-            last = operands[-1].name
-            out.append(f"  const T {last}_first = {last}_in[0];")
-            values[-1] = f"    [[maybe_unused]] const T {last} = kSingle ? {last}_first : {last}_in[i_];"
         out += ["#pragma omp simd", "  for (int64_t i_ = 0; i_ < n_; ++i_) {", *values, result, "  }"]
     out += ["}", "}  // namespace"]
     types = each_types(op) + (["uint8_t"] if "bytes" in op.keys else [])

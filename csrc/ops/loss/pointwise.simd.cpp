@@ -7,6 +7,13 @@ namespace {
 
 #define FL_INLINE inline __attribute__((always_inline))
 
+// d held to [-limit, limit].
+template <class T>
+FL_INLINE T between(T d, T limit) {
+  const T low = d < -limit ? -limit : d;
+  return low > limit ? limit : low;
+}
+
 // Each has value(x, t, p, w) and slope(...) in x; p is the parameter, w the positive weight.
 struct L1 {
   template <class T>
@@ -23,25 +30,24 @@ struct Mse {
 struct SmoothL1 {
   template <class T>
   static FL_INLINE T value(T x, T t, T beta, T) {
-    const T a = vm::abs(x - t);
-    return a < beta ? T(0.5) * a * a / beta : a - T(0.5) * beta;
+    const T a = vm::abs(x - t), h = a < beta ? a : beta;
+    return beta == 0 ? a : h * (a - T(0.5) * h) / beta;
   }
   template <class T>
   static FL_INLINE T slope(T x, T t, T beta, T) {
     const T d = x - t;
-    return vm::abs(d) < beta ? d / beta : vm::sign(d);
+    return beta == 0 ? vm::sign(d) : between(d, beta) / beta;
   }
 };
 struct Huber {
   template <class T>
   static FL_INLINE T value(T x, T t, T delta, T) {
-    const T a = vm::abs(x - t);
-    return a < delta ? T(0.5) * a * a : delta * (a - T(0.5) * delta);
+    const T a = vm::abs(x - t), h = a < delta ? a : delta;
+    return h * (a - T(0.5) * h);
   }
   template <class T>
   static FL_INLINE T slope(T x, T t, T delta, T) {
-    const T d = x - t;
-    return vm::abs(d) < delta ? d : delta * vm::sign(d);
+    return between(x - t, delta);
   }
 };
 struct Bce {

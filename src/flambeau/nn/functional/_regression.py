@@ -52,6 +52,8 @@ def l1_loss(
     """
     check_same_shape("l1_loss", input, target)
     reduction = reduction_word(size_average, reduce, reduction)
+    if weight is None:
+        return ops.l1_loss(input, target, reduction_kind("l1_loss", reduction))
     return reduced("l1_loss", (input - target).abs(), reduction, weight)
 
 
@@ -72,11 +74,10 @@ def smooth_l1_loss(
     if beta < 0:
         raise ValueError(f"smooth_l1_loss: beta = {beta}; expected beta >= 0")
     reduction = reduction_word(size_average, reduce, reduction)
-    d = (input - target).abs()
+    kind = reduction_kind("smooth_l1_loss", reduction)
     if beta == 0:
-        return reduced("smooth_l1_loss", d, reduction)
-    loss = ops.where(d < beta, d * d * (0.5 / beta), d - 0.5 * beta)
-    return reduced("smooth_l1_loss", loss, reduction)
+        return ops.l1_loss(input, target, kind)
+    return ops.smooth_l1_loss(input, target, kind, beta)
 
 
 @widens
@@ -94,6 +95,7 @@ def huber_loss(
     check_same_shape("huber_loss", input, target)
     if delta <= 0:
         raise ValueError(f"huber_loss: delta = {delta}; expected delta > 0")
-    d = (input - target).abs()
-    loss = ops.where(d < delta, d * d * 0.5, (d - 0.5 * delta) * delta)
+    if weight is None:
+        return ops.huber_loss(input, target, reduction_kind("huber_loss", reduction), delta)
+    loss = ops.huber_loss(input, target, reduction_kind("huber_loss", "none"), delta)
     return reduced("huber_loss", loss, reduction, weight)
