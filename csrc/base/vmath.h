@@ -269,11 +269,14 @@ FL_VM T sigmoid(T x) {
   const T e = exp(-abs(x));
   return (x < 0 ? e : T(1)) / (T(1) + e);
 }
+// x sigmoid(v), v of the sign of x.
 template <class T>
-FL_VM T silu(T x) {
-  const auto [m, power] = scaled_exp(-abs(x));
+FL_VM T times_sigmoid(T x, T v) {
+  const auto [m, power] = scaled_exp(-abs(v));
   return (x < 0 ? x * m * power : x) / (T(1) + m * power);
 }
+template <class T>
+FL_VM T silu(T x) { return times_sigmoid(x, x); }
 // x tanh(log(1 + e)) = x n / (n + 2) with e = e^x and n = e (e + 2).
 template <class T>
 FL_VM T mish(T x) {
@@ -869,39 +872,102 @@ FL_VM bool isclose(T a, T b, T rtol, T atol, bool equal_nan) {
 
 // ---- slopes and curvatures of activations ------------------------------------------------------------------
 
-// gelu by tanh: x/2 (1 + t), t = tanh u, u = k (x + c x^3); du and ddu are u' and u''.
+// sigmoid(-v), v >= 0, as t = e / (1 + e) with e = e^-v = m power. m - m t is sigmoid(v) m with the digits of m.
 template <class T>
-FL_VM T gelu_tanh_slope(T x) {
-  const T k = T(0.7978845608028654), c = T(0.044715);
-  const T t = tanh(k * (x + c * x * x * x)), du = k * (T(1) + T(3) * c * x * x);
-  return T(0.5) * (T(1) + t) + T(0.5) * x * (T(1) - t * t) * du;
+struct Sigmoid {
+  T t, m, power;
+};
+template <class T>
+FL_VM Sigmoid<T> sigmoid_parts(T v) {
+  const auto [m, power] = scaled_exp(-v);
+  const T e = m * power;
+  return {e / (T(1) + e), m, power};
+}
+// sigmoid(x) sigmoid(-x)
+template <class T>
+FL_VM T sigmoid_slope(T x) {
+  const auto [t, m, power] = sigmoid_parts(abs(x));
+  const T n = m - m * t;
+  return (n - n * t) * power;
+}
+// x sigmoid(v) for an odd v(x), whose derivatives at a = |x| are dv and ddv: at -a the slope is
+// sigmoid(-v) (1 - a dv sigmoid(v)), at a it is 1 minus that. The curvature is even.
+template <class T>
+FL_VM T times_sigmoid_slope(T x, T a, T v, T dv) {
+  const auto [t, m, power] = sigmoid_parts(v);
+  const T g = a * dv, y = (m - m * t) * ((T(1) - g) + g * t);
+  const T one = x < 0 ? T(0) : T(1), signed_power = x < 0 ? power : -power;
+  return one + y * signed_power;
 }
 template <class T>
-FL_VM T gelu_tanh_curvature(T x) {
-  const T k = T(0.7978845608028654), c = T(0.044715);
-  const T t = tanh(k * (x + c * x * x * x)), du = k * (T(1) + T(3) * c * x * x), ddu = T(6) * k * c * x;
-  return (T(1) - t * t) * (du + T(0.5) * x * (ddu - T(2) * t * du * du));
+FL_VM T times_sigmoid_curvature(T a, T v, T dv, T ddv) {
+  const auto [t, m, power] = sigmoid_parts(v);
+  const T n = m - m * t, g = a * (dv * dv);
+  return (n - n * t) * (((T(2) * dv + a * ddv) - g) + g * (t + t)) * power;
 }
 template <class T>
 FL_VM T silu_slope(T x) {
-  const T s = sigmoid(x);
-  return s * (T(1) + x * (T(1) - s));
+  const T a = abs(x);
+  return times_sigmoid_slope(x, a, a, T(1));
 }
 template <class T>
 FL_VM T silu_curvature(T x) {
-  const T s = sigmoid(x);
-  return s * (T(1) - s) * (T(2) + x * (T(1) - T(2) * s));
+  const T a = abs(x);
+  return times_sigmoid_curvature(a, a, T(1), T(0));
 }
-// mish: x w, w = tanh(softplus(x)), w' = (1 - w^2) s, s = sigmoid(x).
+// gelu by tanh: x (1 + tanh(k (x + c x^3))) / 2 = x sigmoid(v). The rounding of v makes it err by |v| ulp far below
+// zero.
+template <class T>
+struct GeluTanh {
+  static constexpr T k = T(2 * 0.79788456080286535588), kc = T(2 * 0.79788456080286535588 * 0.044715);
+};
+template <class T>
+FL_VM T gelu_tanh(T x) {
+  using G = GeluTanh<T>;
+  return times_sigmoid(x, x * (G::k + G::kc * (x * x)));
+}
+// |x| up to where e^-v is 0.
+template <class T>
+FL_VM T gelu_tanh_range(T x) {
+  constexpr T limit = sizeof(T) == 4 ? T(14) : T(30);
+  const T a = abs(x);
+  return a > limit ? limit : a;
+}
+template <class T>
+FL_VM T gelu_tanh_slope(T x) {
+  using G = GeluTanh<T>;
+  const T a = gelu_tanh_range(x), z = a * a;
+  return times_sigmoid_slope(x, a, a * (G::k + G::kc * z), G::k + T(3) * G::kc * z);
+}
+template <class T>
+FL_VM T gelu_tanh_curvature(T x) {
+  using G = GeluTanh<T>;
+  const T a = gelu_tanh_range(x), z = a * a;
+  return times_sigmoid_curvature(a, a * (G::k + G::kc * z), G::k + T(3) * G::kc * z, T(6) * G::kc * a);
+}
+// mish: x w, w = n / (n + 2) with e = e^x and n = e (e + 2), w' = 4 e (1 + e) / (n + 2)^2. Below 0, where w is small,
+// 2 / (n + 2) is 1 - w, which has fewer roundings.
 template <class T>
 FL_VM T mish_slope(T x) {
-  const T w = tanh(log1p_exp(x)), s = sigmoid(x);
-  return w + x * (T(1) - w * w) * s;
+  constexpr T high = sizeof(T) == 4 ? T(20) : T(40);  // where the slope is 1
+  const T c = x > high ? high : x;
+  const auto [m, power] = scaled_exp(c);
+  const T e = m * power, n = e * (e + T(2)), r = T(1) / (n + T(2)), w = n * r, f = T(1) + e;
+  const T below = (T(1) + c) + (T(0.5) * e - c * (w * f - e)), above = (T(1) + T(0.5) * e) + c * f * (r + r);
+  const T q = x < 0 ? T(1) - w : r + r;
+  return m * q * (x < 0 ? below : above) * power;
 }
+// By u = e^-|x|, whose square is a factor above 0: one / (n + one) is 2 / (n + 2) of the above below 0, and e^2 / 2
+// times that above.
 template <class T>
 FL_VM T mish_curvature(T x) {
-  const T w = tanh(log1p_exp(x)), s = sigmoid(x), d = (T(1) - w * w) * s;
-  return d * (T(2) + x * (T(1) - s - T(2) * w * s));
+  const auto [m, power] = scaled_exp(x < 0 ? x : T(-2) * x);
+  const T e = m * power, u = x < 0 ? e : sqrt(e), one = x < 0 ? T(2) : T(1);
+  const T n = u * (x < 0 ? u + T(2) : (u + u) + T(2));
+  const T r = T(1) / (n + one), p = n * r, q = p < T(0.5) ? T(1) - p : one * r;
+  const T below = (T(1) + T(0.5) * x) + u * (T(1) - x * p);
+  const T above = (T(1) - x) + u * (T(1) + x * (T(0.5) + (u + u) * r));
+  return m * (x < 0 ? T(2) : T(8)) * (q * q) * (x < 0 ? below : above) * power;
 }
 
 // Vector norms: d|x|_p / dx times v, with y = |x|_p.
