@@ -115,7 +115,7 @@ derivatives of gelu, silu and mish (the larger of f and x f' for x f, below zero
 and x f'). So is one whose factor vanishes: gelu by tanh and tanhshrink against x, and gelu's derivatives by tanh
 against 1. tanh' and, above zero, sigmoid' are computed from the result, which is rounded near 1, and count against 1.
 
-f' and f" are what backward gives, and backward of backward.
+f' and f" are what backward gives, and backward of backward. mish" alone misses the bound, by half an ulp.
 "not equal" is an infinity or NaN in the place of a number, or the other way round.
 {table}
 """

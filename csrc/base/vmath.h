@@ -958,7 +958,7 @@ FL_VM T mish_slope(T x) {
   return m * q * (x < 0 ? below : above) * power;
 }
 // By u = e^-|x|, whose square is a factor above 0: one / (n + one) is 2 / (n + 2) of the above below 0, and e^2 / 2
-// times that above.
+// times that above. Below 4.5 ulp.
 template <class T>
 FL_VM T mish_curvature(T x) {
   const auto [m, power] = scaled_exp(x < 0 ? x : T(-2) * x);
