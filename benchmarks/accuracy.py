@@ -110,8 +110,12 @@ bit patterns at equal steps over all exponents, as many in the range where progr
 of zeros and of the borders of a function's pieces. base, v3 and v4 are our three instruction sets.
 
 A function that has zeros which no float hits, and is a difference of larger terms there, is measured against the
-terms: digamma and lgamma below zero (1 + log(1 - x), and 1), logaddexp and logaddexp2 (the larger argument). So is
-one whose factor vanishes: both gelu (x times a distribution function that ends in 1 - 1) and tanhshrink against x.
+terms: digamma and lgamma below zero (1 + log(1 - x), and 1), logaddexp and logaddexp2 (the larger argument), and the
+derivatives of gelu, silu and mish (the larger of f and x f' for x f, below zero, where the sum has its zero; of 2 f'
+and x f'). So is one whose factor vanishes: gelu by tanh and tanhshrink against x, and gelu's derivatives by tanh
+against 1. tanh' and, above zero, sigmoid' are computed from the result, which is rounded near 1, and count against 1.
+
+f' and f" are what backward gives, and backward of backward. mish" alone misses the bound, by half an ulp.
 "not equal" is an infinity or NaN in the place of a number, or the other way round.
 {table}
 """

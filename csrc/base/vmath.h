@@ -269,11 +269,14 @@ FL_VM T sigmoid(T x) {
   const T e = exp(-abs(x));
   return (x < 0 ? e : T(1)) / (T(1) + e);
 }
+// x sigmoid(v), v of the sign of x.
 template <class T>
-FL_VM T silu(T x) {
-  const auto [m, power] = scaled_exp(-abs(x));
+FL_VM T times_sigmoid(T x, T v) {
+  const auto [m, power] = scaled_exp(-abs(v));
   return (x < 0 ? x * m * power : x) / (T(1) + m * power);
 }
+template <class T>
+FL_VM T silu(T x) { return times_sigmoid(x, x); }
 // x tanh(log(1 + e)) = x n / (n + 2) with e = e^x and n = e (e + 2).
 template <class T>
 FL_VM T mish(T x) {
@@ -418,41 +421,106 @@ FL_VM float erfc(float xf) {
   return static_cast<float>(x < 0 ? 2.0 - t : t);
 }
 inline double erfc(double x) { return std::erfc(x); }
-// a b + c, rounded once where the processor can.
-FL_VM float fma(float a, float b, float c) {
-#if defined(__FMA__)
-  return __builtin_fmaf(a, b, c);
-#else
-  return a * b + c;
-#endif
-}
-// |x|, at most 13.28, which NaN becomes too: an integer minimum, since of a float one GCC makes two paths.
+// gelu and its derivatives are made of a = |x| and
+//
+//     pdf(a) = (1 + e) power unit / sqrt(2 pi)        cdf(-a) = (1 + e) power unit (1 + s) / d,   d = 3.9375 + 1.375 a
+//
+// with e and s apart from 1, where they would lose bits. power is scaled by 1 / unit, so that what is multiplied with
+// unit last may be denormal. That is 0 at the largest a, which NaN becomes too.
+// |x|, limited. Of floats an integer minimum, since GCC makes two paths of the other; of 64 bits SSE2 has none.
 FL_VM float normal_range(float x) {
-  const uint32_t a = bits<uint32_t>(x) & 0x7fffffffu, limit = bits<uint32_t>(13.28f);
+  const int32_t a = bits<int32_t>(x) & 0x7fffffff, limit = bits<int32_t>(15.0f);
   return bits<float>(a < limit ? a : limit);
 }
-// e^(-x^2 / 2), below 3 ulp down to 1e-38 (50 ulp without FMA), where it becomes 0. The square is subtracted from
-// k ln 2 before it is rounded.
-FL_VM float exp_half_square(float x) {
-  const float a = normal_range(x), h = -0.5f * a;
-  const float t = h * a * 1.44269504f + 12582912.0f;
-  const float k = t - 12582912.0f;
-  const float r = k * 2.12194440e-4f + fma(h, a, k * -0.693359375f);
-  const float p = 1.0f + (r + r * r * exp_tail(r));
-  return p * bits<float>((bits<int32_t>(t) - (0x4b400000 - 127)) << 23);
+FL_VM double normal_range(double x) {
+  const double a = abs(x);
+  return a < 39.0 ? a : 39.0;
 }
-// cdf(-a) = e^(-a^2 / 2) R((a - 2) / (1 + 0.3 a)), a = |x|. Below 5 ulp for x > -4, 20 below that (8 and 80 without
-// FMA).
-FL_VM float normal_cdf(float x) {
-  const float a = normal_range(x), y = (a - 2.0f) / (1.0f + 0.3f * a);
-  const float r = poly(y, 0.16810200951f, -0.10038127081f, 0.024446131221f, -0.0037585816371f, 0.00025667145962f,
-                       1.900679386e-5f, -3.9827874664e-6f, -1.8507487061e-7f, 5.8524557479e-8f);
-  const float q = exp_half_square(x) * r;
-  return x < 0 ? q : 1.0f - q;
+// a^2 + c, where c is about -a^2 and the sum of the rounded terms would have no digits left.
+template <class T>
+FL_VM T add_square(T a, T c) {
+#if defined(__FMA__)
+  return std::fma(a, a, c);
+#else
+  T h;  // half the bits of a, whose square is exact
+  if constexpr (sizeof(T) == 4) h = bits<T>(bits<uint32_t>(a) & 0xfffff000u);
+  else h = bits<T>(bits<uint64_t>(a) & 0xfffffffff8000000ull);
+  return (h * h + c) + (a - h) * (a + h);
+#endif
 }
-FL_VM double normal_cdf(double x) { return 0.5 * erfc(x * -0.70710678118654752440); }
-FL_VM float normal_pdf(float x) { return 0.39894228040143267794f * exp_half_square(x); }
-FL_VM double normal_pdf(double x) { return 0.39894228040143267794 * exp(-0.5 * x * x); }
+// e^(-r / 2) - 1 for |r| <= ln 2, to 2^-26 and 2^-55 of e^(-r / 2).
+FL_VM float expm1_half(float r) {
+  return r * poly(r, -0.5f, 0.124999985f, -0.02083304f, 0.00260425f, -0.00026169274f, 2.1630687e-5f);
+}
+FL_VM double expm1_half(double r) {
+  const double h = -0.5 * r;
+  return h + h * h * exp_tail(h);
+}
+template <class T>
+FL_VM T normal_divisor(T a) { return a * T(1.375) + T(3.9375); }
+// s at w = a / d: minimax polynomials, to 2^-25 and 2^-55 of 1 + s.
+FL_VM float normal_ratio(float w) {
+  return poly(w - 0.125f, 0.5666173f, -2.9437482f, 2.266776f, 0.4889225f, -1.3136226f, -0.6626731f, 0.5407151f,
+              1.7611588f, -1.4609579f);
+}
+FL_VM double normal_ratio(double w) {
+  return poly(w - 0.375, -0.025568105306424053, -1.8082658296082221, 2.095133115848615, -0.9091899357091023,
+              -1.0717373170910454, 1.190715962038867, 1.0838945773866666, -1.3344608482876004,
+              -1.8748295226311376, 1.0962251375232739, 3.6037783565857304, 0.8087480186782644,
+              -5.6212911710257325, -6.8474725503451825, 3.4977818402708696, 17.59082931259531,
+              14.551206861150566, -18.800954709647723, -58.49159600049874, -35.451260619940385,
+              89.21380146291007, 175.60120351744663, 9.539477419096594, -236.81340703315183, -177.29150845522398);
+}
+template <class T>
+struct HalfSquareExp {
+  T e, power;
+  static constexpr T unit = sizeof(T) == 4 ? T(0x1p-64) : T(0x1p-512);
+};
+template <class T>
+FL_VM HalfSquareExp<T> exp_half_square(T a) {
+  constexpr bool single = sizeof(T) == 4;
+  // The exponent of power stands in the low bits of t.
+  constexpr T magic = single ? T(12582912.0 + 127 + 64) : T(6755399441055744.0 + 1023 + 512);
+  constexpr T hi = single ? T(2 * 0.693359375) : T(2 * 6.93147180369123816490e-01);
+  constexpr T lo = single ? T(2 * -2.12194440e-4) : T(2 * 1.90821492927058770002e-10);
+  const T t = a * (a * T(-0.72134752044448170368)) + magic, k = t - magic;
+  const T e = expm1_half(k * lo + add_square(a, k * hi));
+  if constexpr (single) return {e, bits<T>(bits<uint32_t>(t) << 23)};
+  else return {e, bits<T>(bits<uint64_t>(t) << 52)};
+}
+// x cdf(x): max(x, 0) - a cdf(-a), and NaN at -infinity.
+template <class T>
+FL_VM T gelu(T x) {
+  const T a = normal_range(x), w = a / normal_divisor(a);
+  const auto [e, power] = exp_half_square(a);
+  const T m = w * power, n = m + m * normal_ratio(w), y = n + n * e;
+  return (x - (x < 0 ? x : T(0))) - y * HalfSquareExp<T>::unit;
+}
+// cdf(x) + x pdf(x): at -a it is cdf(-a) - a pdf(a), at a 1 minus that.
+template <class T>
+FL_VM T gelu_slope(T x) {
+  constexpr T unit = HalfSquareExp<T>::unit;
+  const T a = normal_range(x), r = T(1) / normal_divisor(a);
+  const auto [e, power] = exp_half_square(a);
+  const T m = ((r + r * normal_ratio(a * r)) - a * T(0.39894228040143267794)) * power, y = m + m * e;
+  const T one = x > 0 ? T(1) : T(0), signed_unit = x > 0 ? -unit : unit;
+  return one + y * (x == x ? signed_unit : x);
+}
+// 2 / sqrt(pi) e^(-x^2), the square of e^(-x^2 / 2)
+template <class T>
+FL_VM T erf_slope(T x) {
+  const auto [e, power] = exp_half_square(normal_range(x));
+  const T p = power * HalfSquareExp<T>::unit, m = p * T(1.12837916709551257390), y = (m + m * (e * (T(2) + e))) * p;
+  return x == x ? y : x;
+}
+// pdf(x) (2 - x^2)
+template <class T>
+FL_VM T gelu_curvature(T x) {
+  const T a = normal_range(x);
+  const auto [e, power] = exp_half_square(a);
+  const T m = (T(2) - a * a) * T(0.39894228040143267794) * power, y = (m + m * e) * HalfSquareExp<T>::unit;
+  return x == x ? y : x;
+}
 // A start good to 2e-3, then two steps of Halley's rule on erf or, near the ends, on erfc.
 inline double erfinv(double x) {
   const double a = std::fabs(x);
@@ -859,39 +927,102 @@ FL_VM bool isclose(T a, T b, T rtol, T atol, bool equal_nan) {
 
 // ---- slopes and curvatures of activations ------------------------------------------------------------------
 
-// gelu by tanh: x/2 (1 + t), t = tanh u, u = k (x + c x^3); du and ddu are u' and u''.
+// sigmoid(-v), v >= 0, as t = e / (1 + e) with e = e^-v = m power. m - m t is sigmoid(v) m with the digits of m.
 template <class T>
-FL_VM T gelu_tanh_slope(T x) {
-  const T k = T(0.7978845608028654), c = T(0.044715);
-  const T t = tanh(k * (x + c * x * x * x)), du = k * (T(1) + T(3) * c * x * x);
-  return T(0.5) * (T(1) + t) + T(0.5) * x * (T(1) - t * t) * du;
+struct Sigmoid {
+  T t, m, power;
+};
+template <class T>
+FL_VM Sigmoid<T> sigmoid_parts(T v) {
+  const auto [m, power] = scaled_exp(-v);
+  const T e = m * power;
+  return {e / (T(1) + e), m, power};
+}
+// sigmoid(x) sigmoid(-x)
+template <class T>
+FL_VM T sigmoid_slope(T x) {
+  const auto [t, m, power] = sigmoid_parts(abs(x));
+  const T n = m - m * t;
+  return (n - n * t) * power;
+}
+// x sigmoid(v) for an odd v(x), whose derivatives at a = |x| are dv and ddv: at -a the slope is
+// sigmoid(-v) (1 - a dv sigmoid(v)), at a it is 1 minus that. The curvature is even.
+template <class T>
+FL_VM T times_sigmoid_slope(T x, T a, T v, T dv) {
+  const auto [t, m, power] = sigmoid_parts(v);
+  const T g = a * dv, y = (m - m * t) * ((T(1) - g) + g * t);
+  const T one = x < 0 ? T(0) : T(1), signed_power = x < 0 ? power : -power;
+  return one + y * signed_power;
 }
 template <class T>
-FL_VM T gelu_tanh_curvature(T x) {
-  const T k = T(0.7978845608028654), c = T(0.044715);
-  const T t = tanh(k * (x + c * x * x * x)), du = k * (T(1) + T(3) * c * x * x), ddu = T(6) * k * c * x;
-  return (T(1) - t * t) * (du + T(0.5) * x * (ddu - T(2) * t * du * du));
+FL_VM T times_sigmoid_curvature(T a, T v, T dv, T ddv) {
+  const auto [t, m, power] = sigmoid_parts(v);
+  const T n = m - m * t, g = a * (dv * dv);
+  return (n - n * t) * (((T(2) * dv + a * ddv) - g) + g * (t + t)) * power;
 }
 template <class T>
 FL_VM T silu_slope(T x) {
-  const T s = sigmoid(x);
-  return s * (T(1) + x * (T(1) - s));
+  const T a = abs(x);
+  return times_sigmoid_slope(x, a, a, T(1));
 }
 template <class T>
 FL_VM T silu_curvature(T x) {
-  const T s = sigmoid(x);
-  return s * (T(1) - s) * (T(2) + x * (T(1) - T(2) * s));
+  const T a = abs(x);
+  return times_sigmoid_curvature(a, a, T(1), T(0));
 }
-// mish: x w, w = tanh(softplus(x)), w' = (1 - w^2) s, s = sigmoid(x).
+// gelu by tanh: x (1 + tanh(k (x + c x^3))) / 2 = x sigmoid(v). The rounding of v makes it err by |v| ulp far below
+// zero.
+template <class T>
+struct GeluTanh {
+  static constexpr T k = T(2 * 0.79788456080286535588), kc = T(2 * 0.79788456080286535588 * 0.044715);
+};
+template <class T>
+FL_VM T gelu_tanh(T x) {
+  using G = GeluTanh<T>;
+  return times_sigmoid(x, x * (G::k + G::kc * (x * x)));
+}
+// |x| up to where e^-v is 0.
+template <class T>
+FL_VM T gelu_tanh_range(T x) {
+  constexpr T limit = sizeof(T) == 4 ? T(14) : T(30);
+  const T a = abs(x);
+  return a > limit ? limit : a;
+}
+template <class T>
+FL_VM T gelu_tanh_slope(T x) {
+  using G = GeluTanh<T>;
+  const T a = gelu_tanh_range(x), z = a * a;
+  return times_sigmoid_slope(x, a, a * (G::k + G::kc * z), G::k + T(3) * G::kc * z);
+}
+template <class T>
+FL_VM T gelu_tanh_curvature(T x) {
+  using G = GeluTanh<T>;
+  const T a = gelu_tanh_range(x), z = a * a;
+  return times_sigmoid_curvature(a, a * (G::k + G::kc * z), G::k + T(3) * G::kc * z, T(6) * G::kc * a);
+}
+// mish: x w, w = n / (n + 2) with e = e^x and n = e (e + 2), w' = 4 e (1 + e) / (n + 2)^2. Below 0, where w is small,
+// 2 / (n + 2) is 1 - w, which has fewer roundings.
 template <class T>
 FL_VM T mish_slope(T x) {
-  const T w = tanh(log1p_exp(x)), s = sigmoid(x);
-  return w + x * (T(1) - w * w) * s;
+  constexpr T high = sizeof(T) == 4 ? T(20) : T(40);  // where the slope is 1
+  const T c = x > high ? high : x;
+  const auto [m, power] = scaled_exp(c);
+  const T e = m * power, n = e * (e + T(2)), r = T(1) / (n + T(2)), w = n * r, f = T(1) + e;
+  const T below = (T(1) + c) + (T(0.5) * e - c * (w * f - e)), above = (T(1) + T(0.5) * e) + c * f * (r + r);
+  const T q = x < 0 ? T(1) - w : r + r;
+  return m * q * (x < 0 ? below : above) * power;
 }
+// By u = e^-|x|, whose square is a factor above 0: one / (n + one) is 2 / (n + 2) of the above below 0, and e^2 / 2
+// times that above. Below 4.5 ulp.
 template <class T>
 FL_VM T mish_curvature(T x) {
-  const T w = tanh(log1p_exp(x)), s = sigmoid(x), d = (T(1) - w * w) * s;
-  return d * (T(2) + x * (T(1) - s - T(2) * w * s));
+  const auto [m, power] = scaled_exp(x < 0 ? x : T(-2) * x);
+  const T e = m * power, u = x < 0 ? e : sqrt(e), one = x < 0 ? T(2) : T(1);
+  const T n = u * (x < 0 ? u + T(2) : (u + u) + T(2));
+  const T r = T(1) / (n + one), p = n * r, q = p < T(0.5) ? T(1) - p : one * r;
+  const T below = (T(1) + T(0.5) * x) + u * (T(1) - x * p);
+  const T above = (T(1) - x) + u * (T(1) + x * (T(0.5) + (u + u) * r));
+  return m * (x < 0 ? T(2) : T(8)) * (q * q) * (x < 0 ? below : above) * power;
 }
 
 // Vector norms: d|x|_p / dx times v, with y = |x|_p.

@@ -6,8 +6,9 @@ exact value; denormal results have the denormals' spacing. A correctly rounded f
     |value - exact| / max(ulp(exact), ulp(scale))
 
 `scale` is there for the few functions that are a difference of larger terms, whose size counts then: near zeros
-which no float hits (digamma and lgamma below zero, logaddexp), and where a product's factor vanishes (gelu far
-below zero, tanhshrink near zero: their error is measured against x). Elsewhere it is 0.
+which no float hits (digamma and lgamma below zero, logaddexp, the derivatives of gelu, silu and mish), where a
+product's factor vanishes (gelu by tanh far below zero, tanhshrink near zero: their error is measured against x),
+and where a derivative is computed from a result that is rounded near 1 (tanh, sigmoid). Elsewhere it is 0.
 
 References are long double where NumPy has the function (11 bits more than float64), else mpmath.
 Used by tests/ops/test_accuracy.py with small samples and by benchmarks/accuracy.py with large ones.
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import os
 import subprocess
 import sys
@@ -35,7 +37,7 @@ BITS = {"float32": np.uint32, "float64": np.uint64}
 
 @dataclass(frozen=True)
 class Function:
-    """A function under test: a statement over `tl` (the library), `F` (its nn.functional), `x` and `y`."""
+    """A function under test: a statement over `tl` (the library), `F` (its nn.functional), `x`, `y` and `slope`."""
 
     name: str
     statement: str
@@ -74,9 +76,93 @@ def _elu(x: Any, alpha: Any = 1, scale: Any = 1, rate: Any = 1) -> Any:
 
 
 def _gelu_tanh(x: Any) -> Any:
-    # The constants that the op has, in its type's precision.
-    u = L("0.797884560802865355879892119868763737") * (x + L("0.044715") * x * x * x)
-    return x * _sigmoid(2 * u)
+    return x * _sigmoid(_gelu_v(x))
+
+
+def _gelu_v(x: Any) -> Any:
+    return _TANH_K * (x + L("0.044715") * x * x * x)
+
+
+def _sigmoid_slope(x: Any) -> Any:
+    e = np.exp(-np.abs(x))
+    return e / (1 + e) ** 2
+
+
+# x sigmoid(v): its derivatives by those of v, and the largest of their terms where x < 0.
+def _times_sigmoid_slope(x: Any, v: Any, dv: Any) -> Any:
+    return _sigmoid(v) + np.where(np.abs(v) > 1e4, 0, x * dv * _sigmoid_slope(v))
+
+
+def _times_sigmoid_curvature(x: Any, v: Any, dv: Any, ddv: Any) -> Any:
+    inner = 2 * dv + x * (ddv + dv * dv * (_sigmoid(-v) - _sigmoid(v)))
+    return np.where(np.abs(v) > 1e5, 0, _sigmoid_slope(v) * inner)
+
+
+def _silu_terms(x: Any) -> Any:
+    return np.where(x < 0, _sigmoid(x) * np.maximum(1, np.abs(x)), 0)
+
+
+def _silu_curvature_terms(x: Any) -> Any:
+    return _sigmoid_slope(x) * np.maximum(2, np.abs(x))
+
+
+def _gelu_tanh_slope(x: Any) -> Any:
+    return _times_sigmoid_slope(x, _gelu_v(x), _TANH_K * (1 + 3 * L("0.044715") * x * x))
+
+
+def _gelu_tanh_curvature(x: Any) -> Any:
+    return _times_sigmoid_curvature(x, _gelu_v(x), _TANH_K * (1 + 3 * L("0.044715") * x * x), 6 * _TANH_K * L("0.044715") * x)
+
+
+# mish: x w, and w = tanh(softplus(x)) = 1 - 2 t with t = 1 / (1 + (1 + e^x)^2).
+def _mish_w(x: Any) -> tuple[Any, Any, Any]:
+    """w and its derivatives."""
+    u = np.exp(-np.abs(x))
+    low = x < 0
+    g = np.where(low, u * u + 2 + 2 * u, 1 + 2 * u + 2 * u * u)  # 1 / t, times u^2 above 0
+    dw = 4 * np.where(low, u, u * u) * (1 + u) / g**2
+    inner = np.where(low, 1 + 2 * u, u + 2) - 4 * np.where(low, u, 1) * (1 + u) ** 2 / g
+    return np.where(low, u * (u + 2), 1 + 2 * u) / g, dw, 4 * np.where(low, u, u * u) * inner / g**2
+
+
+def _mish_slope(x: Any) -> Any:
+    w, dw, _ = _mish_w(x)
+    return w + x * dw
+
+
+def _mish_curvature(x: Any) -> Any:
+    _, dw, ddw = _mish_w(x)
+    return 2 * dw + x * ddw
+
+
+def _mish_terms(x: Any) -> Any:
+    w, dw, _ = _mish_w(x)
+    return np.where(x < 0, np.maximum(w, np.abs(x) * dw), 0)
+
+
+def _mish_curvature_terms(x: Any) -> Any:
+    return _mish_w(x)[1] * np.maximum(2, np.abs(x))
+
+
+def _elu_slope(x: Any, alpha: Any = 1, scale: Any = 1, rate: Any = 1) -> Any:
+    return scale * np.where(x > 0, 1, alpha * rate * np.exp(np.minimum(x, 0) * rate))
+
+
+def _normal_pdf(x: Any) -> Any:
+    return np.exp(-x * x / 2) / np.sqrt(2 * L("3.14159265358979323846264338327950288"))
+
+
+def _gelu_terms(x: Any) -> Any:
+    cdf = 0.5 * np.vectorize(math.erfc, otypes=[float])(-x / np.sqrt(2))
+    return np.where(x < 0, np.maximum(cdf, np.abs(x) * _normal_pdf(x)), 0)
+
+
+def _mp_gelu_slope(mp: Any, x: Any) -> Any:
+    return _mp_erfc(mp, -x / mp.sqrt(2)) / 2 + x * mp.exp(-x * x / 2) / mp.sqrt(2 * mp.pi) if abs(x) < 100 else mp.mpf(x > 0)
+
+
+def _gelu_curvature(x: Any) -> Any:
+    return np.where(np.abs(x) > 1e3, 0, _normal_pdf(x) * (2 - x * x))
 
 
 def _logaddexp(a: Any, b: Any) -> Any:
@@ -110,6 +196,7 @@ def _mp_i(order: int) -> Callable[..., Any]:
     return lambda mp, x: mp.besseli(order, x)
 
 
+_TANH_K = 2 * L("0.797884560802865355879892119868763737")
 _SELU = {"alpha": L("1.6732632423543772848170429916717"), "scale": L("1.0507009873554804934193349852946")}
 _PI = tuple(k * np.pi / 2 for k in (1, 2, 3, 4, 20, 201)) + tuple(-k * np.pi / 2 for k in (1, 2))
 _UNIT = (-1.0, 1.0)
@@ -146,7 +233,7 @@ FUNCTIONS = [
     Function("elu", "F.elu(x)", _elu, points=(0.0, -0.3466, -17.3)),
     Function("selu", "F.selu(x)", lambda x: _elu(x, **_SELU), points=(0.0, -0.3466, -17.3)),
     Function("celu", "F.celu(x, 0.5)", lambda x: _elu(x, L(0.5), 1, L(2)), points=(0.0, -0.17, -8.6)),
-    Function("gelu", "F.gelu(x)", mp=_mp_gelu, points=(0.0, 1.3, -1.3, -13.0, -14.0), within=(-15, 10), scale=np.abs),
+    Function("gelu", "F.gelu(x)", mp=_mp_gelu, points=(0.0, 1.3, -1.3, -13.0, -14.0, -37.0, -38.5), within=(-15, 10)),
     Function("gelu, tanh", "F.gelu(x, approximate='tanh')", _gelu_tanh, points=(0.0, 1.0, -4.0, -10.0), within=(-12, 10), scale=np.abs),
     Function("softsign", "F.softsign(x)", lambda x: x / (1 + np.abs(x))),
     Function("tanhshrink", "F.tanhshrink(x)", mp=_mp_tanhshrink, points=(0.0, 0.5, 0.3466), scale=np.abs),
@@ -172,6 +259,54 @@ FUNCTIONS = [
     Function("logaddexp", "tl.logaddexp(x, y)", _logaddexp, points=(0.0, -0.6931), binary=True, scale=_larger),
     Function("logaddexp2", "tl.logaddexp2(x, y)", _logaddexp2, points=(0.0, -1.0), binary=True, scale=_larger),
     Function("xlogy", "tl.xlogy(x, y)", lambda x, y: x * np.log(y), points=(1.0, 2.0), within=(0, 20), domain=(0, np.inf), binary=True),
+    # Derivatives: `slope(f, x)` is by backward, `slope(f, x, 2)` by backward of that.
+    Function("gelu'", "slope(F.gelu, x)", mp=_mp_gelu_slope, points=(0.0, -0.7518, -13.2, -37.5), within=(-15, 10), scale=_gelu_terms),
+    Function(
+        "gelu\"", "slope(F.gelu, x, 2)", _gelu_curvature,
+        points=(0.0, 1.4142, -1.4142), within=(-15, 15), scale=lambda x: 2 * _normal_pdf(x),
+    ),
+    Function("gelu', tanh", "slope(gelu_tanh, x)", _gelu_tanh_slope, points=(0.0, -0.75, -4.0), within=(-12, 10), scale=np.ones_like),
+    Function(
+        "gelu\", tanh", "slope(gelu_tanh, x, 2)", _gelu_tanh_curvature,
+        points=(0.0, 1.4, -4.0), within=(-12, 12), scale=np.ones_like,
+    ),
+    Function(
+        "silu'", "slope(F.silu, x)", lambda x: _times_sigmoid_slope(x, x, 1), points=(0.0, -1.2785, -87.3, -103.9), within=(-110, 40),
+        scale=_silu_terms,
+    ),
+    Function(
+        "silu\"", "slope(F.silu, x, 2)", lambda x: _times_sigmoid_curvature(x, x, 1, 0), points=(0.0, 2.3994, -2.3994), within=(-110, 110),
+        scale=_silu_curvature_terms,
+    ),
+    Function("mish'", "slope(F.mish, x)", _mish_slope, points=(0.0, -1.1924, 20.0, -87.3), within=(-110, 40), scale=_mish_terms),
+    Function(
+        "mish\"", "slope(F.mish, x, 2)", _mish_curvature,
+        points=(0.0, -2.2564, 1.4906), within=(-110, 60), scale=_mish_curvature_terms,
+    ),
+    Function(
+        "softplus'", "slope(F.softplus, x)", lambda x: np.where(x > 20, 1, _sigmoid(x)),
+        points=(0.0, 20.0, -87.3), within=(-105, 40),
+    ),
+    Function(
+        "softplus\"", "slope(F.softplus, x, 2)", lambda x: np.where(x > 20, 0, _sigmoid_slope(x)), points=(0.0, 20.0, -87.3),
+        within=(-105, 40),
+    ),
+    Function("logsigmoid'", "slope(F.logsigmoid, x)", lambda x: _sigmoid(-x), points=(0.0, 87.3), within=(-40, 105)),
+    Function(
+        "sigmoid'", "slope(tl.sigmoid, x)", _sigmoid_slope,
+        points=(0.0, -87.3), within=(-105, 40), scale=lambda x: np.where(x > 0, 1, 0),
+    ),
+    Function("tanh'", "slope(tl.tanh, x)", lambda x: 1 / np.cosh(x) ** 2, points=(0.0, 0.55), scale=np.ones_like),
+    Function("elu'", "slope(F.elu, x)", _elu_slope, points=(0.0, -87.3)),
+    Function("selu'", "slope(F.selu, x)", lambda x: _elu_slope(x, **_SELU), points=(0.0, -87.3)),
+    Function("celu'", "slope(celu, x)", lambda x: _elu_slope(x, L(0.5), 1, L(2)), points=(0.0, -43.6)),
+    Function(
+        "erf'", "slope(tl.erf, x)", lambda x: 4 * _normal_pdf(x * np.sqrt(L(2))) / np.sqrt(L(2)) ,
+        points=(0.0, 9.3, -9.3, 26.6), within=(-10, 10),
+    ),
+    Function("asin'", "slope(tl.asin, x)", lambda x: 1 / np.sqrt((1 - x) * (1 + x)), points=(0.0, 1.0, -1.0), within=_UNIT, domain=_UNIT),
+    Function("acos'", "slope(tl.acos, x)", lambda x: -1 / np.sqrt((1 - x) * (1 + x)), points=(0.0, 1.0, -1.0), within=_UNIT, domain=_UNIT),
+    Function("atanh'", "slope(tl.atanh, x)", lambda x: 1 / ((1 - x) * (1 + x)), points=(0.0, 1.0, -1.0), within=_UNIT, domain=_UNIT),
 ]  # fmt: skip
 BY_NAME = {f.name: f for f in FUNCTIONS}
 
@@ -273,9 +408,20 @@ def errors(function: Function, dtype: str, got: Any, exact: Any, *arguments: Any
     return np.where(np.isnan(exact), 0, np.where(np.isnan(e), np.inf, e))
 
 
+def _slope(tl: Any, f: Callable[..., Any], x: Any, order: int = 1) -> Any:
+    """The derivative of f at x by backward."""
+    x.requires_grad_()
+    y = f(x)
+    for again in reversed(range(order)):
+        (y,) = tl.autograd.grad(y, x, tl.ones_like(y), create_graph=again > 0)
+    return y
+
+
 def evaluate(statement: str, tl: Any, arguments: dict[str, Any]) -> Any:
     """The statement's value by library `tl`, as an array."""
-    names: dict[str, Any] = {"tl": tl, "F": tl.nn.functional}
+    F = tl.nn.functional
+    names: dict[str, Any] = {"tl": tl, "F": F, "slope": lambda *a: _slope(tl, *a)}
+    names |= {"gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "celu": lambda x: F.celu(x, 0.5)}
     if tl.__name__ == "torch":
         names |= {"i1": tl.special.i1, "trigamma": lambda x: tl.polygamma(1, x)}
     else:  # ops of gradients
