@@ -171,7 +171,7 @@ void multinomial(const Tensor& weights, int64_t k, bool replacement, Generator* 
   const auto [seed, offset] = generator_or_default(generator).next();
   const int64_t n = weights.size(-1), m = weights.numel() / std::max<int64_t>(n, 1);
   int64_t* out = y.data<int64_t>();
-  visit(weights.dtype(), [&]<class T>(T) {
+  visit(weights.dtype(), [&, seed = seed, offset = offset]<class T>(T) {
     const T* in = weights.data<T>();
     std::vector<double> left(static_cast<size_t>(n));
     for (int64_t row = 0; row < m; ++row) {
