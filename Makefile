@@ -1,5 +1,5 @@
 # Everything a developer types. A fresh machine needs Python >= 3.10, a C++20 compiler (g++ >= 12 or
-# clang >= 15) and make; the rest is installed into $(VENV).
+# clang >= 14) and make; the rest is installed into $(VENV).
 #
 #   make demo      train a small network on handwritten digits
 #   make test      build, then the whole test suite

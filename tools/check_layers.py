@@ -50,6 +50,7 @@ SIMD_MAY_INCLUDE = {
     "base/dtype.h",
     "base/element.h",
     "base/isa.h",
+    "base/lanes.h",
     "base/philox.h",
     "base/vmath.h",
     "dispatch/convert.h",

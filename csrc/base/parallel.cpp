@@ -1,6 +1,5 @@
 #include "base/parallel.h"
 
-#include <omp.h>
 #include <pthread.h>
 #include <sched.h>
 
@@ -8,6 +7,7 @@
 #include <cstdlib>
 #include <exception>
 #include <fstream>
+#include <mutex>
 #include <sstream>
 
 #include "base/error.h"
@@ -17,6 +17,17 @@
 // region of a child that forked from a process with a live pool waits for them for ever. So a child runs
 // with one thread: pthread_atfork sets `forked`, and every region, ours and oneDNN's (which reads
 // omp_get_max_threads), then sees a count of one and never enters libgomp's team code.
+
+// GCC's OpenMP runtime is what oneDNN's library uses, and two runtimes in a process would be two pools. So the one
+// parallel region that there is enters libgomp by name, as GCC's own code does for `#pragma omp parallel`, and the
+// compiler is asked for `omp simd` alone: clang would call a runtime of its own (libomp).
+extern "C" {
+void GOMP_parallel(void (*body)(void*), void* data, unsigned threads, unsigned flags);
+int omp_get_num_threads();
+int omp_get_thread_num();
+int omp_in_parallel();
+void omp_set_num_threads(int n);
+}
 
 namespace fl {
 namespace {
@@ -63,6 +74,29 @@ int find_count() {
   }
   origin = how.str();
   return n;
+}
+
+struct Region {
+  int64_t begin, total, ranges;
+  detail::RangeFn fn;
+  void* context;
+  std::mutex mutex;
+  std::exception_ptr failure;  // the first one, guarded by mutex
+};
+
+// One thread's ranges. Its team may be smaller than was asked for, so it may have several.
+void run_share(void* data) {
+  Region& region = *static_cast<Region*>(data);
+  for (int64_t r = omp_get_thread_num(); r < region.ranges; r += omp_get_num_threads()) {
+    const int64_t b = region.begin + region.total * r / region.ranges;
+    const int64_t e = region.begin + region.total * (r + 1) / region.ranges;
+    try {
+      if (b < e) region.fn(region.context, b, e);
+    } catch (...) {
+      const std::lock_guard lock(region.mutex);
+      if (!region.failure) region.failure = std::current_exception();
+    }
+  }
 }
 
 int current() {
@@ -113,20 +147,11 @@ void parallel_run(int64_t begin, int64_t end, int64_t grain, RangeFn fn, void* c
     fn(context, begin, end);
     return;
   }
-  std::exception_ptr failure;
+  Region region{begin, total, ranges, fn, context, {}, {}};
   // All threads, also where there are fewer ranges: libgomp ends the threads that a smaller team leaves out, and the
   // next larger one would have to start them again.
-#pragma omp parallel for num_threads(threads) schedule(static, 1)
-  for (int64_t r = 0; r < ranges; ++r) {
-    try {
-      const int64_t b = begin + total * r / ranges, e = begin + total * (r + 1) / ranges;
-      if (b < e) fn(context, b, e);
-    } catch (...) {
-#pragma omp critical(flambeau_failure)
-      if (!failure) failure = std::current_exception();
-    }
-  }
-  if (failure) std::rethrow_exception(failure);
+  GOMP_parallel(&run_share, &region, static_cast<unsigned>(threads), 0);
+  if (region.failure) std::rethrow_exception(region.failure);
 }
 
 }  // namespace detail

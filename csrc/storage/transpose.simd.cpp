@@ -23,14 +23,13 @@ struct Vector {
 template <class T>
 void square(const T* from, int64_t from_stride, T* to, int64_t to_stride) {
   using V = typename Vector<T>::Type;
-  const V low = {0, 8, 1, 9, 2, 10, 3, 11}, high = {4, 12, 5, 13, 6, 14, 7, 15};
   V v[kBlock], w[kBlock];
   for (int i = 0; i < kBlock; ++i) std::memcpy(&v[i], from + i * from_stride, sizeof(V));
   const auto round = [&](const V* x, V* y) {
 #pragma GCC unroll 4
     for (int i = 0; i < kBlock / 2; ++i) {
-      y[2 * i] = __builtin_shuffle(x[i], x[i + kBlock / 2], low);
-      y[2 * i + 1] = __builtin_shuffle(x[i], x[i + kBlock / 2], high);
+      y[2 * i] = __builtin_shufflevector(x[i], x[i + kBlock / 2], 0, 8, 1, 9, 2, 10, 3, 11);
+      y[2 * i + 1] = __builtin_shufflevector(x[i], x[i + kBlock / 2], 4, 12, 5, 13, 6, 14, 7, 15);
     }
   };
   round(v, w), round(w, v), round(v, w);

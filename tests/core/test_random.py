@@ -43,6 +43,26 @@ def test_same_bits_on_any_number_of_threads(make, threads):
     assert bits(make(seeded(8))) != one
 
 
+def philox(seed, offset, index):
+    """Philox4x32-10 as in Salmon et al., SC 2011."""
+    c, k = [index & 0xFFFFFFFF, index >> 32, offset & 0xFFFFFFFF, offset >> 32], [seed & 0xFFFFFFFF, seed >> 32]
+    for _ in range(10):
+        a, b = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
+        c = [b >> 32 ^ c[1] ^ k[0], b & 0xFFFFFFFF, a >> 32 ^ c[3] ^ k[1], a & 0xFFFFFFFF]
+        k = [(k[0] + 0x9E3779B9) & 0xFFFFFFFF, (k[1] + 0xBB67AE85) & 0xFFFFFFFF]
+    return c
+
+
+@pytest.mark.parametrize("dtype", [fl.int8, fl.int64, fl.float32], ids=str)
+@pytest.mark.parametrize("n", [1, 255, 256, 257, 600])
+def test_integers_are_those_of_philox(n, dtype):
+    g = seeded(9 << 40 | 5)
+    fl.rand(1, generator=g)
+    words = [philox(9 << 40 | 5, 1, i) for i in range(n)]
+    want = [((w[0] << 32 | w[1]) * 105 >> 64) - 5 for w in words]
+    assert fl.randint(-5, 100, (n,), dtype=dtype, generator=g).tolist() == want
+
+
 @makers
 def test_draws_differ_and_the_state_can_be_restored(make):
     g = seeded(1)

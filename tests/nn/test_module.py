@@ -3,6 +3,7 @@
 import copy
 import gc
 import pickle
+import sys
 import weakref
 
 import pytest
@@ -464,7 +465,9 @@ def test_an_error_names_the_module_path():
         Net()(fl.zeros(2, 4))
     text = _notes(error.value)
     assert "in module blocks.0.fc (Linear(in_features=3, out_features=3, bias=True))" in text
-    assert text.count("in module") == 1
+    assert len(error.value.__notes__) == 1
+    # Tracebacks print notes since 3.11; before, the message has the note as well.
+    assert text.count("in module") == (1 if sys.version_info >= (3, 11) else 2)
 
 
 def test_a_module_without_forward_says_so():

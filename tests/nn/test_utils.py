@@ -19,6 +19,20 @@ def params_with_grads(*grads):
     return params
 
 
+@pytest.mark.parametrize("dtype", [fl.float32, fl.float64], ids=str)
+@pytest.mark.parametrize("n", [1, 15, 32, 33, 64, 100])
+def test_the_largest_gradient_is_found_wherever_it_is(n, dtype):
+    """The kernel goes in lanes and takes the last elements one by one."""
+    (param,) = params_with_grads([0.0] * n)
+    param.data, param.grad = param.data.to(dtype), param.grad.to(dtype)
+    for i in range(n):
+        param.grad.fill_(-1)
+        param.grad[i] = -3
+        assert utils.clip_grad_norm_([param], 1e9, math.inf).item() == 3
+        param.grad[i] = math.nan
+        assert math.isnan(utils.clip_grad_norm_([param], 1e9, math.inf).item())
+
+
 @pytest.mark.parametrize("norm_type, want", [(2.0, 5.0), (1.0, 7.0), (math.inf, 4.0)])
 def test_total_norm(norm_type, want):
     params = [*params_with_grads([3.0, 0.0], [-4.0]), nn.Parameter(fl.zeros(1))]

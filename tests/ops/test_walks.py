@@ -327,6 +327,15 @@ def test_nan_and_infinities_reach_the_fold_of_a_row(n):
 # ---------------------------------------------------------------- cross entropy
 
 
+@pytest.mark.parametrize("n", [1, 15, 32, 33, 64, 100])
+@pytest.mark.parametrize("dtype", [fl.float32, fl.float64], ids=str)
+def test_softmax_subtracts_the_largest_of_a_row_wherever_it_is(n, dtype):
+    """Any other one would overflow."""
+    x = fl.full((n, n), -fl.inf, dtype=dtype)
+    x.fill_diagonal_(1e4)
+    assert fl.equal(x.softmax(1), fl.eye(n, dtype=dtype))
+
+
 @pytest.mark.parametrize("classes", [1, 10, 3000, 40000])
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 def test_cross_entropy_of_any_number_of_rows_and_classes(classes, reduction):

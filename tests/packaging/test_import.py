@@ -48,3 +48,12 @@ def test_import_starts_no_threads():
     code = "import threading, os, flambeau\n"
     code += "print(threading.active_count(), len(os.listdir('/proc/self/task')))"
     assert python(code).split() == ["1", "1"]
+
+
+def test_one_openmp_runtime():
+    """Whichever compiler built it: two runtimes would be two pools, one ours and one oneDNN's."""
+    code = "import re, flambeau as fl\nx = fl.rand(2_000, 2_000)\n(x @ x).exp()\n"
+    code += "runtimes = {line.split()[-1] for line in open('/proc/self/maps') if re.search(r'lib[gi]?omp[5.-]', line)}\n"
+    code += "print(*runtimes, sep='\\n')"
+    (runtime,) = python(code).split()
+    assert "libgomp" in runtime

@@ -1,6 +1,7 @@
 #include "ops/attention/attention.h"
 
 #include "base/element.h"
+#include "base/lanes.h"
 #include "base/vmath.h"
 
 namespace fl::kernels::FL_ISA {
@@ -8,9 +9,7 @@ namespace {
 
 template <class T>
 T forward_row(T* s, int64_t n, int64_t width, T* top, T* sum) {
-  T m = *top;
-#pragma omp simd reduction(max : m)
-  for (int64_t j = 0; j < n; ++j) m = s[j] > m ? s[j] : m;
+  const T m = vm::row_max(s, n, *top);
   for (int64_t j = n; j < width; ++j) s[j] = 0;
   if (m == -vm::kInf<T>) {  // nothing but masked keys so far
     for (int64_t j = 0; j < n; ++j) s[j] = 0;

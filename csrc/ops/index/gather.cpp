@@ -193,7 +193,8 @@ void scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index_in, const 
 
 void index_select(const Tensor& x, int64_t dim, const Tensor& index_in, const Tensor& y) {
   const Tensor index = as_int64(index_in);
-  const auto [outer, n, inner] = lines_of(x, dim);
+  const Lines l = lines_of(x, dim);
+  const int64_t outer = l.outer, n = l.n, inner = l.inner;
   const int64_t* at = index.data<int64_t>();
   const int64_t k = index.numel(), bytes = inner * static_cast<int64_t>(x.item_bytes());
   const char* s = static_cast<const char*>(x.data());

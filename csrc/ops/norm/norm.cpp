@@ -105,7 +105,7 @@ void batch_affine(const Tensor& from, const Tensor& to, const Channels& s, const
     return;
   }
   const Pieces<T> x(from), y(to);
-  parallel_for(0, s.n * s.c, std::max<int64_t>(1, 16384 / s.plane), [&](int64_t r0, int64_t r1) {
+  parallel_for(0, s.n * s.c, std::max<int64_t>(1, 16384 / (s.plane + 1)), [&](int64_t r0, int64_t r1) {
     const Tensor in = x.buffer(s.plane), out = y.buffer(s.plane);
     for (int64_t r = r0; r < r1; ++r) {
       const int64_t at = r * s.plane;

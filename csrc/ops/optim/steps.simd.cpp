@@ -2,6 +2,9 @@
 
 #include <cmath>
 
+#include "base/lanes.h"
+#include "base/vmath.h"
+
 namespace fl::kernels::FL_ISA {
 namespace {
 
@@ -123,17 +126,8 @@ double norm(int64_t n, const T* x, int kind, double p) {
 #pragma omp simd reduction(+ : s)
       for (int64_t i = 0; i < n; ++i) s += static_cast<double>(x[i]) * static_cast<double>(x[i]);
       return s;
-    case 2: {
-      T m = 0;
-      T bad = 0;
-#pragma omp simd reduction(max : m) reduction(+ : bad)
-      for (int64_t i = 0; i < n; ++i) {
-        const T a = x[i] < 0 ? -x[i] : x[i];
-        m = a > m ? a : m;
-        bad += a == a ? T(0) : T(1);
-      }
-      return bad > 0 ? static_cast<double>(std::nan("")) : static_cast<double>(m);
-    }
+    case 2:
+      return static_cast<double>(vm::fold_row(x, n, T(0), [](T m, T v) { return vm::maximum(m, vm::abs(v)); }));
     case 3:
       for (int64_t i = 0; i < n; ++i) s += std::pow(std::fabs(static_cast<double>(x[i])), p);
       return s;

@@ -132,21 +132,32 @@ void bernoulli_of(const Tensor& p, Generator* generator, const Tensor& y) {
 
 void dropout_mask(const Tensor& x, double p, Generator* generator, const Tensor& y) {
   const double scale = p < 1 ? 1 / (1 - p) : 0;
-  fill_random(y, generator, random_uniform, false, [=](auto u) { return static_cast<decltype(u)>(u >= static_cast<decltype(u)>(p) ? scale : 0); });
+  fill_random(y, generator, random_uniform, false, [=](auto u) {
+    using F = decltype(u);
+    return static_cast<F>(u >= static_cast<F>(p)) * static_cast<F>(scale);  // a product, lest GCC make it a branch
+  });
   (void)x;
 }
 
 void random_(const Tensor& x, int64_t from, int64_t to, Generator* generator) {
   const auto [seed, offset] = generator_or_default(generator).next();
   const uint64_t s = seed, o = offset, span = static_cast<uint64_t>(to) - static_cast<uint64_t>(from);
+  const int64_t n = x.numel();
+  constexpr int64_t kCounters = kRandomChunk / 4;  // of one call of random_bits
   into(x, [&]<class T>(T* out) {
-    parallel_for(0, x.numel(), 8192, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        // Multiply-high maps 64 bits to [0, span) with a bias below span / 2^64.
-        const uint64_t r = static_cast<uint64_t>((static_cast<unsigned __int128>(bits_at(s, o, i)) * span) >> 64);
-        const int64_t v = static_cast<int64_t>(r + static_cast<uint64_t>(from));
-        if constexpr (std::is_integral_v<T>) out[i] = static_cast<T>(v);
-        else out[i] = narrow_to<T>(static_cast<double>(v));
+    parallel_for(0, (n + kCounters - 1) / kCounters, 32, [&](int64_t begin, int64_t end) {
+      alignas(64) uint32_t words[kRandomChunk];
+      for (int64_t chunk = begin; chunk < end; ++chunk) {
+        random_bits(words, s, o, chunk);
+        const int64_t first = chunk * kCounters, count = std::min(kCounters, n - first);
+        for (int64_t i = 0; i < count; ++i) {
+          const uint64_t bits = uint64_t{words[i]} << 32 | words[kCounters + i];  // bits_at(s, o, first + i)
+          // Multiply-high maps 64 bits to [0, span) with a bias below span / 2^64.
+          const uint64_t r = static_cast<uint64_t>((static_cast<unsigned __int128>(bits) * span) >> 64);
+          const int64_t v = static_cast<int64_t>(r + static_cast<uint64_t>(from));
+          if constexpr (std::is_integral_v<T>) out[first + i] = static_cast<T>(v);
+          else out[first + i] = narrow_to<T>(static_cast<double>(v));
+        }
       }
     });
   });
@@ -171,7 +182,7 @@ void multinomial(const Tensor& weights, int64_t k, bool replacement, Generator* 
   const auto [seed, offset] = generator_or_default(generator).next();
   const int64_t n = weights.size(-1), m = weights.numel() / std::max<int64_t>(n, 1);
   int64_t* out = y.data<int64_t>();
-  visit(weights.dtype(), [&]<class T>(T) {
+  visit(weights.dtype(), [&, seed = seed, offset = offset]<class T>(T) {
     const T* in = weights.data<T>();
     std::vector<double> left(static_cast<size_t>(n));
     for (int64_t row = 0; row < m; ++row) {

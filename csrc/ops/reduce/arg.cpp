@@ -26,7 +26,8 @@ Layout layout_of(const Tensor& x, std::optional<int64_t> dim) {
 }
 
 void extreme(bool max, const Tensor& x, std::optional<int64_t> dim, const Tensor* values, const Tensor& indices) {
-  const auto [outer, n, inner] = layout_of(x, dim);
+  const Layout l = layout_of(x, dim);
+  const int64_t outer = l.outer, n = l.n, inner = l.inner;
   if (indices.numel() == 0) return;
   const DType type = compute_type(x.dtype());
   const int64_t item = static_cast<int64_t>(item_size(type));

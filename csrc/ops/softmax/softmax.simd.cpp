@@ -1,22 +1,15 @@
 #include "ops/softmax/softmax.h"
 
+#include "base/lanes.h"
 #include "base/vmath.h"
 
 namespace fl::kernels::FL_ISA {
 namespace {
 
 template <class T>
-inline T row_max(const T* x, int64_t n) {
-  T m = -vm::kInf<T>;
-#pragma omp simd reduction(max : m)
-  for (int64_t i = 0; i < n; ++i) m = x[i] > m ? x[i] : m;
-  return m;
-}
-
-template <class T>
 void rows_forward(const T* x, T* y, int64_t rows, int64_t n, bool log) {
   for (int64_t r = 0; r < rows; ++r, x += n, y += n) {
-    const T m = row_max(x, n);
+    const T m = vm::row_max(x, n, -vm::kInf<T>);
     T s = 0;
     if (log) {
 #pragma omp simd reduction(+ : s)
@@ -106,7 +99,7 @@ void cols_backward(const T* dy, const T* y, T* dx, int64_t n, int64_t inner, int
 template <class T>
 T logsumexp(const T* x, int64_t n, int64_t step) {
   if (step == 1) {
-    const T m = row_max(x, n);
+    const T m = vm::row_max(x, n, -vm::kInf<T>);
     T s = 0;
 #pragma omp simd reduction(+ : s)
     for (int64_t i = 0; i < n; ++i) s += vm::exp(x[i] - m);
