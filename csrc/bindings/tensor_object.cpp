@@ -164,14 +164,7 @@ PyObject* nb_pow(PyObject* a, PyObject* b, PyObject* modulus) {
     PyErr_SetString(PyExc_TypeError, "pow: a tensor takes no third argument");
     return nullptr;
   }
-  return binary(a, b, [](const Operand& x, const Operand& y) {
-    // The two exponents that most programs use have ops of their own.
-    if (x.is_tensor() && !y.is_tensor() && is_float(x.tensor().dtype())) {
-      if (y.number().as_double() == 2) return op::square(x.tensor());
-      if (y.number().as_double() == 0.5) return op::sqrt(x.tensor());
-    }
-    return op::pow(x, y);
-  });
+  return binary(a, b, op::pow);
 }
 PyObject* nb_ipow(PyObject* a, PyObject* b, PyObject*) {
   return inplace(a, b, [](const Tensor& x, const Operand& y) { return op::pow_(x, y); });

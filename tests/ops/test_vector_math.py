@@ -54,3 +54,27 @@ def test_gelu_at_the_ends():
     assert y[0] == np.inf and np.isnan(y[1])
     assert y[2:7].tolist() == [0.0, 0.0, np.float32(1e30), 20.0, 0.0]
     assert abs(float(y[7]) - float(np.float32(5e-41))) <= 2.0**-149  # a step of the denormals
+
+
+@pytest.mark.parametrize("exponent", [2, 3, 0.5, -0.5, -1, 2.0, 1.7, 0, 4, -2])
+@pytest.mark.parametrize("dtype", [fl.float32, fl.float64])
+def test_powers_whether_they_have_ops_of_their_own_or_not(exponent, dtype):
+    x = fl.tensor([0.25, 1.0, 3.5, 1e-3, 700.0], dtype=dtype, requires_grad=True)
+    want = x.detach().numpy().astype(np.float64) ** exponent
+    rtol = 1e-6 if dtype == fl.float32 else 1e-14
+    for y in (x**exponent, x.pow(exponent), fl.pow(x, exponent), fl.pow(x, fl.tensor(float(exponent), dtype=dtype))):
+        np.testing.assert_allclose(y.detach().numpy(), want, rtol=rtol)
+    (x**exponent).sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), exponent * x.detach().numpy().astype(np.float64) ** (exponent - 1), rtol=rtol)
+    z = x.detach().clone()
+    assert z.pow_(exponent) is z
+    z **= 1
+    np.testing.assert_allclose(z.numpy(), want, rtol=rtol)
+
+
+def test_powers_of_integers_stay_integers_or_refuse():
+    x = fl.tensor([-3, 0, 5])
+    assert (x**2).tolist() == [9, 0, 25] and (x**3).tolist() == [-27, 0, 125] and (x**2).dtype == fl.int64
+    with pytest.raises(fl.DTypeError, match="pow"):
+        x.pow_(0.5)
+    assert x.tolist() == [-3, 0, 5]

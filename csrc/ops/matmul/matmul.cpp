@@ -327,8 +327,7 @@ void mv(const Tensor& a, const Tensor& x, const Tensor& y) {
 // Sums of fixed chunks in double (floats), added in order.
 void dot(const Tensor& a, const Tensor& b, const Tensor& y) {
   const int64_t n = a.size(0), sa = a.stride(0), sb = b.stride(0);
-  const bool wide = a.dtype() == DType::Float32 || a.dtype() == DType::Float64;
-  if (!wide || n <= 4096) {
+  if (a.dtype() != DType::Float32 && a.dtype() != DType::Float64) {
     MatrixBatch out{static_cast<char*>(y.data()), Dims(), 1, 1};
     matmul_batches(a.dtype(), Dims(), 1, 1, n, tidy(row_vector(a), 1, n), tidy(column_vector(b), n, 1), out);
     return;
