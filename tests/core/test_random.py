@@ -44,12 +44,15 @@ def test_same_bits_on_any_number_of_threads(make, threads):
 
 
 def philox(seed, offset, index):
-    """Philox4x32-10 as in Salmon et al., SC 2011."""
-    c, k = [index & 0xFFFFFFFF, index >> 32, offset & 0xFFFFFFFF, offset >> 32], [seed & 0xFFFFFFFF, seed >> 32]
+    """Words 0 to 3 of the counters `index` (Salmon et al., SC 2011), in NumPy."""
+    half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
+    index = np.asarray(index, np.uint64)
+    c = [index & low, index >> half, np.full_like(index, offset & 0xFFFFFFFF), np.full_like(index, offset >> 32)]
+    k0, k1 = seed & 0xFFFFFFFF, seed >> 32
     for _ in range(10):
-        a, b = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
-        c = [b >> 32 ^ c[1] ^ k[0], b & 0xFFFFFFFF, a >> 32 ^ c[3] ^ k[1], a & 0xFFFFFFFF]
-        k = [(k[0] + 0x9E3779B9) & 0xFFFFFFFF, (k[1] + 0xBB67AE85) & 0xFFFFFFFF]
+        p0, p1 = c[0] * np.uint64(0xD2511F53), c[2] * np.uint64(0xCD9E8D57)
+        c = [(p1 >> half) ^ c[1] ^ np.uint64(k0), p1 & low, (p0 >> half) ^ c[3] ^ np.uint64(k1), p0 & low]
+        k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
     return c
 
 
@@ -58,8 +61,8 @@ def philox(seed, offset, index):
 def test_integers_are_those_of_philox(n, dtype):
     g = seeded(9 << 40 | 5)
     fl.rand(1, generator=g)
-    words = [philox(9 << 40 | 5, 1, i) for i in range(n)]
-    want = [((w[0] << 32 | w[1]) * 105 >> 64) - 5 for w in words]
+    words = philox(9 << 40 | 5, 1, np.arange(n))
+    want = [((int(a) << 32 | int(b)) * 105 >> 64) - 5 for a, b in zip(words[0], words[1], strict=True)]
     assert fl.randint(-5, 100, (n,), dtype=dtype, generator=g).tolist() == want
 
 
@@ -146,3 +149,40 @@ def test_dropout():
 def test_wrong_arguments(call):
     with pytest.raises((ValueError, RuntimeError)):
         call()
+
+
+# ---------------------------------------------------------------- what the draws are made of
+
+
+SEEDS = [0, 7, 0x123456789ABCDEF]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("n", [1, 255, 1024, 5003])
+def test_uniform_draws_are_words_of_philox_counters(seed, n):
+    g = seeded(seed)
+    for offset in range(2):
+        i = np.arange(n)
+        words = np.stack(philox(seed, offset, i // 1024 * 256 + i % 256))[i % 1024 // 256, i]
+        assert np.array_equal(fl.rand(n, generator=g).numpy(), (words >> np.uint64(8)).astype(np.float32) * np.float32(2**-24))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("low", "high"), [(0, 9), (-5, 1000), (-(2**62), 2**62), (-(2**63), 2**63 - 1)])
+def test_integers_are_the_first_words_of_their_own_counters(seed, low, high):
+    g = seeded(seed)
+    for offset in range(2):
+        w = philox(seed, offset, np.arange(2500))
+        want = [(((int(a) << 32 | int(b)) * (high - low)) >> 64) + low for a, b in zip(w[0], w[1], strict=True)]
+        assert fl.randint(low, high, (50, 50), generator=g).reshape(-1).tolist() == want
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 1024, 1025, 3000])
+def test_an_order_is_made_by_exchanges_from_the_end(n):
+    w = philox(7, 0, np.arange(n))
+    order = list(range(n))
+    for i in range(n - 1, 0, -1):
+        r = (int(w[0][i]) << 32 | int(w[1][i])) * (i + 1) >> 64
+        order[i], order[r] = order[r], order[i]
+    for dtype in (fl.int64, fl.int32, fl.float32):
+        assert fl.randperm(n, dtype=dtype, generator=seeded(7)).tolist() == order

@@ -85,11 +85,8 @@ void fill_random(const Tensor& y, Generator* generator, ChunkFn chunk_fn, bool n
   });
 }
 
-// 64 random bits for element i.
-uint64_t bits_at(uint64_t seed, uint64_t offset, int64_t i) {
-  const auto w = philox(seed, offset, static_cast<uint64_t>(i));
-  return uint64_t{w[0]} << 32 | w[1];
-}
+// Maps 64 random bits to [0, span), with a bias below span / 2^64.
+uint64_t below(uint64_t bits, uint64_t span) { return static_cast<uint64_t>((static_cast<unsigned __int128>(bits) * span) >> 64); }
 
 }  // namespace
 
@@ -142,39 +139,50 @@ void dropout_mask(const Tensor& x, double p, Generator* generator, const Tensor&
 void random_(const Tensor& x, int64_t from, int64_t to, Generator* generator) {
   const auto [seed, offset] = generator_or_default(generator).next();
   const uint64_t s = seed, o = offset, span = static_cast<uint64_t>(to) - static_cast<uint64_t>(from);
-  const int64_t n = x.numel();
-  constexpr int64_t kCounters = kRandomChunk / 4;  // of one call of random_bits
   into(x, [&]<class T>(T* out) {
-    parallel_for(0, (n + kCounters - 1) / kCounters, 32, [&](int64_t begin, int64_t end) {
-      alignas(64) uint32_t words[kRandomChunk];
-      for (int64_t chunk = begin; chunk < end; ++chunk) {
-        random_bits(words, s, o, chunk);
-        const int64_t first = chunk * kCounters, count = std::min(kCounters, n - first);
-        for (int64_t i = 0; i < count; ++i) {
-          const uint64_t bits = uint64_t{words[i]} << 32 | words[kCounters + i];  // bits_at(s, o, first + i)
-          // Multiply-high maps 64 bits to [0, span) with a bias below span / 2^64.
-          const uint64_t r = static_cast<uint64_t>((static_cast<unsigned __int128>(bits) * span) >> 64);
-          const int64_t v = static_cast<int64_t>(r + static_cast<uint64_t>(from));
-          if constexpr (std::is_integral_v<T>) out[first + i] = static_cast<T>(v);
-          else out[first + i] = narrow_to<T>(static_cast<double>(v));
-        }
+    for_chunks(x.numel(), [&](int64_t chunk, int64_t first, int64_t count) {
+      alignas(64) uint64_t bits[kRandomChunk];
+      random_wide(bits, s, o, chunk);
+      for (int64_t i = 0; i < count; ++i) {
+        const int64_t v = static_cast<int64_t>(below(bits[i], span) + static_cast<uint64_t>(from));
+        if constexpr (std::is_integral_v<T>) out[first + i] = static_cast<T>(v);
+        else out[first + i] = narrow_to<T>(static_cast<double>(v));
       }
     });
   });
 }
 
+namespace {
+
+// order[i] for i < n becomes a random order of 0 .. n - 1, by the exchanges of Fisher and Yates.
+template <class I>
+void shuffle(std::vector<I>& order, uint64_t seed, uint64_t offset) {
+  std::iota(order.begin(), order.end(), I{0});
+  alignas(64) uint64_t bits[kRandomChunk];
+  int64_t chunk = -1;
+  for (int64_t i = static_cast<int64_t>(order.size()) - 1; i > 0; --i) {
+    if (i / kRandomChunk != chunk) random_wide(bits, seed, offset, chunk = i / kRandomChunk);
+    std::swap(order[static_cast<size_t>(i)], order[below(bits[i % kRandomChunk], static_cast<uint64_t>(i) + 1)]);
+  }
+}
+
+}  // namespace
+
 void randperm(const Tensor& y, Generator* generator) {
   const auto [seed, offset] = generator_or_default(generator).next();
-  std::vector<int64_t> order(static_cast<size_t>(y.numel()));
-  std::iota(order.begin(), order.end(), int64_t{0});
-  for (int64_t i = y.numel() - 1; i > 0; --i) {  // Fisher and Yates
-    const uint64_t r = static_cast<uint64_t>((static_cast<unsigned __int128>(bits_at(seed, offset, i)) * static_cast<uint64_t>(i + 1)) >> 64);
-    std::swap(order[static_cast<size_t>(i)], order[static_cast<size_t>(r)]);
-  }
-  visit(y.dtype(), [&]<class T>(T) {
-    T* out = y.data<T>();
-    for (size_t i = 0; i < order.size(); ++i) out[i] = narrow_to<T>(static_cast<double>(order[i]));
-  });
+  const auto fill = [&, s = seed, o = offset]<class I>(I) {
+    std::vector<I> order(static_cast<size_t>(y.numel()));
+    shuffle(order, s, o);
+    visit(y.dtype(), [&]<class T>(T) {
+      T* out = y.data<T>();
+      for (size_t i = 0; i < order.size(); ++i) {
+        if constexpr (std::is_integral_v<T>) out[i] = static_cast<T>(order[i]);
+        else out[i] = narrow_to<T>(static_cast<double>(order[i]));
+      }
+    });
+  };
+  if (y.numel() <= INT32_MAX) fill(int32_t{});  // half the memory to go around in
+  else fill(int64_t{});
 }
 
 // Rows [m, n] of weights -> [m, k] indices.

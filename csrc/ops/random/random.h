@@ -12,6 +12,8 @@ constexpr int64_t kRandomChunk = 1024;
 
 // 1024 words of chunk `chunk`.
 FL_SIMD_KERNEL(void, random_bits, uint32_t* out, uint64_t seed, uint64_t offset, int64_t chunk)
+// 64 bits each of elements 1024 chunk .. 1024 chunk + 1023: the first two words of their own counters.
+FL_SIMD_KERNEL(void, random_wide, uint64_t* out, uint64_t seed, uint64_t offset, int64_t chunk)
 // 1024 floats in [0, 1), or standard normal, from chunk `chunk`.
 FL_SIMD_KERNEL(void, random_uniform, float* out, uint64_t seed, uint64_t offset, int64_t chunk)
 FL_SIMD_KERNEL(void, random_normal, float* out, uint64_t seed, uint64_t offset, int64_t chunk)
