@@ -1,4 +1,4 @@
-"""topk by runs of keys, and gather, scatter_add and bounds of indices: every element type, ties, NaN and odd shapes."""
+"""topk, ranks and sorts by keys, and gather, scatter_add and bounds of indices: every element type, ties, NaN and odd shapes."""
 
 from __future__ import annotations
 
@@ -103,6 +103,85 @@ def test_topk_of_nothing():
 def test_topk_tells_apart_what_32_bits_do_not(dtype):
     x = (fl.arange(100) % 7 + 2**40).to(getattr(fl, dtype))
     assert x.topk(3).indices.tolist() == [6, 13, 20]
+
+
+# ---------------------------------------------------------------- median, kthvalue, unique
+
+
+def in_order(row):
+    """Positions in ascending order: NaN last, equal ones as they stand."""
+    return first_k(row, len(row), False)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("n", [1, 2, 200, 2049, 7001])
+def test_the_ranked_element_is_the_first_of_equals_that_has_the_rank(dtype, n):
+    x = few_values(dtype, 2, n, seed=n)
+    places = [in_order(row) for row in array(x).tolist()]
+    for rank in {0, n // 3, (n - 1) // 2, n - 1}:
+        values, indices = x.kthvalue(rank + 1, 1)
+        assert indices.tolist() == [order[rank] for order in places]
+        assert bits(values) == bits(x.gather(1, indices[:, None])[:, 0])
+    assert x.median(1).indices.tolist() == [order[(n - 1) // 2] for order in places]
+    assert x.t().contiguous().median(0).indices.tolist() == [order[(n - 1) // 2] for order in places]
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "float32", "float64"])
+def test_ranks_among_elements_that_lie_far_apart_or_close_together(dtype):
+    rng = np.random.default_rng(0)
+    wide = rng.standard_normal(6000) * 10.0 ** rng.integers(-30, 30, 6000)
+    whole = rng.integers(-(2**31), 2**31, 6000) << (32 if dtype == "int64" else 0)
+    close = (2**30 if dtype == "int32" else 2**52) + rng.integers(0, 3, 6000)
+    for a in [whole, close] if dtype.startswith("int") else [wide, 1 + rng.random(6000) * 1e-6, close]:
+        a = a.astype(dtype)
+        x, order = fl.tensor(a), np.argsort(a, kind="stable")
+        for rank in (0, 1, 2999, 5999):
+            assert x.kthvalue(rank + 1).indices.item() == order[rank]
+        for k in (1, 9, 100, 1500, 1501, 6000):
+            assert x.topk(k, largest=False).indices.tolist() == order[:k].tolist()
+        assert x.argsort(stable=True).tolist() == order.tolist()
+        assert x.argsort(descending=True, stable=True).tolist() == (len(a) - 1 - np.argsort(a[::-1], kind="stable"))[::-1].tolist()
+        assert array(x.unique()).tolist() == np.unique(a).tolist()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("n", [9, 5000])
+def test_the_median_of_what_holds_nan_is_the_first_nan(dtype, n):
+    x = few_values(dtype, n)
+    want = array(x).tolist()
+    x[n - 1] = x[n // 2] = NAN
+    assert math.isnan(x.median().item()) and x.median(0).indices.item() == n // 2
+    del want[n - 1], want[n // 2]
+    assert x.nanmedian().item() == sorted(want)[(n - 3) // 2]
+    all_nan = fl.full((n,), NAN, dtype=x.dtype)
+    assert math.isnan(all_nan.nanmedian().item()) and all_nan.median(0).indices.item() == 0
+    assert x.kthvalue(n - 1).indices.item() == n // 2 and x.kthvalue(n).indices.item() == n - 1
+
+
+@pytest.mark.parametrize("ends", [(-(2**63), 2**63 - 1), (-(2**63), -(2**63) + 5), (2**63 - 6, 2**63 - 1), (-(2**40), 2**40)], ids=str)
+@pytest.mark.parametrize("n", [2, 255, 256, 5000])
+def test_sorts_of_integers_at_the_ends_of_their_range(ends, n):
+    a = np.random.default_rng(n).integers(*ends, n, endpoint=True)
+    a[:2] = ends
+    x = fl.tensor(a)
+    order = np.argsort(a, kind="stable")
+    values, indices = x.sort(stable=True)
+    assert values.tolist() == a[order].tolist() and indices.tolist() == order.tolist()
+    values, inverse, counts = x.unique(return_inverse=True, return_counts=True)
+    want = np.unique(a, return_inverse=True, return_counts=True)
+    assert [values.tolist(), inverse.tolist(), counts.tolist()] == [w.tolist() for w in want]
+
+
+def test_unique_of_nothing_of_one_and_of_nan():
+    for x in (fl.zeros(0), fl.zeros(0, 3, dtype=fl.int64)):
+        values, inverse, counts = x.unique(return_inverse=True, return_counts=True)
+        assert values.shape == counts.shape == (0,) and inverse.shape == x.shape
+    assert fl.tensor(5).unique().tolist() == [5]
+    values, inverse, counts = fl.tensor([NAN, 1.0, NAN, -0.0, 0.0]).unique(return_inverse=True, return_counts=True)
+    assert [str(v) for v in values.tolist()] == ["-0.0", "1.0", "nan", "nan"]
+    assert inverse.tolist() == [2, 1, 3, 0, 0] and counts.tolist() == [2, 1, 1, 1]
+    values, inverse, counts = fl.unique_consecutive(fl.tensor([2, 2, 1, 2]), return_inverse=True, return_counts=True)
+    assert [values.tolist(), inverse.tolist(), counts.tolist()] == [[2, 1, 2], [0, 0, 1, 2], [2, 1, 1]]
 
 
 # ---------------------------------------------------------------- gather and scatter_add

@@ -7,16 +7,41 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
+#include "dispatch/each.h"
 #include "ops/sort/runs.h"
 
 namespace fl::kernels {
 
+// Room for items, from the caching allocator: large rows would else pay for fresh pages every time. What it holds is
+// not set, and lost when it grows.
+template <class E>
+class Buffer {
+ public:
+  void resize(size_t n) {
+    if (n > room_) {
+      memory_ = empty(Dims{static_cast<int64_t>(n * sizeof(E))}, DType::UInt8);
+      data_ = static_cast<E*>(memory_.data());
+      room_ = n;
+    }
+    size_ = n;
+  }
+  size_t size() const { return size_; }
+  E* data() const { return data_; }
+  E* begin() const { return data_; }
+  E* end() const { return data_ + size_; }
+  E& operator[](size_t i) const { return data_[i]; }
+
+ private:
+  Tensor memory_;
+  E* data_ = nullptr;
+  size_t size_ = 0, room_ = 0;
+};
+
 // Buffers that one thread uses for all its rows.
 struct SortScratch {
-  std::vector<uint64_t> packed, packed_other;
-  std::vector<WideKey> wide, wide_other;
+  Buffer<uint64_t> packed, packed_other;
+  Buffer<WideKey> wide, wide_other;
 };
 
 struct Row {  // n elements, `stride` apart
@@ -29,7 +54,13 @@ struct Row {  // n elements, `stride` apart
 // (contiguous; null if not wanted).
 void sort_row(SortScratch& scratch, const Row& x, bool descending, void* values, int64_t* indices);
 
-// The k smallest (largest) only, in order if `sorted`; if not, the k-th stands last.
+// The k smallest (largest) only, in order if `sorted`.
 void top_row(SortScratch& scratch, const Row& x, int64_t k, bool largest, bool sorted, void* values, int64_t* indices);
+
+// The element before which `rank` others stand in ascending order, and its position.
+void rank_row(SortScratch& scratch, const Row& x, int64_t rank, void* value, int64_t* index);
+
+// How many elements are NaN; `first`: the position of the first, or -1.
+int64_t count_nan(const Row& x, int64_t* first);
 
 }  // namespace fl::kernels

@@ -82,8 +82,7 @@ void over_small(const K* keys, int64_t n, const Limit& limit, const F& f) {
 
 // A later element of an equal key does not take the place of an earlier one.
 template <class K, class Item>
-void keep_least(const K* keys, int64_t first, int64_t n, Item* best, int64_t k) {
-  constexpr int64_t kInserted = 8;  // from here on a key that is better than all before would cost too many moves
+void keep_least(const K* keys, int64_t first, int64_t n, Item* best, int64_t* count, int64_t k) {
   if (k <= kInserted) {
     over_small(keys, n, [&] { return key_of(best[k - 1]); }, [&](int64_t j) {
       const K key = keys[j];
@@ -95,24 +94,15 @@ void keep_least(const K* keys, int64_t first, int64_t n, Item* best, int64_t k) 
     return;
   }
   // Candidates are collected; when there are enough, the k least of them stay.
-  Item some[5 * kFewest];
-  const int64_t room = 5 * k;
-  int64_t count = k;
   K limit = key_of(best[k - 1]);
-  for (int64_t i = 0; i < k; ++i) some[i] = best[i];
-  auto choose = [&] {
-    std::nth_element(some, some + (k - 1), some + count);
-    count = k;
-    limit = key_of(some[k - 1]);
-  };
   over_small(keys, n, [&] { return limit; }, [&](int64_t j) {
     if (keys[j] >= limit) return;
-    some[count++] = item_of(keys[j], first + j);
-    if (count == room) choose();
+    best[(*count)++] = item_of(keys[j], first + j);
+    if (*count < kRoom * k) return;
+    std::nth_element(best, best + (k - 1), best + *count);
+    *count = k;
+    limit = key_of(best[k - 1]);
   });
-  choose();
-  std::sort(some, some + k);
-  for (int64_t i = 0; i < k; ++i) best[i] = some[i];
 }
 
 }  // namespace
@@ -126,7 +116,18 @@ void sort_keys(const void* x, DType type, int64_t n, bool descending, void* keys
   }
 }
 
-void keep_least_32(const uint32_t* keys, int64_t first, int64_t n, uint64_t* best, int64_t k) { keep_least(keys, first, n, best, k); }
-void keep_least_64(const uint64_t* keys, int64_t first, int64_t n, WideKey* best, int64_t k) { keep_least(keys, first, n, best, k); }
+void widen_key_bounds(const uint64_t* keys, int64_t n, uint64_t* low, uint64_t* high) {
+  uint64_t least = *low, most = *high;
+#pragma omp simd reduction(min : least) reduction(max : most)
+  for (int64_t i = 0; i < n; ++i) {
+    least = keys[i] < least ? keys[i] : least;
+    most = keys[i] > most ? keys[i] : most;
+  }
+  *low = least;
+  *high = most;
+}
+
+void keep_least_32(const uint32_t* keys, int64_t first, int64_t n, uint64_t* best, int64_t* count, int64_t k) { keep_least(keys, first, n, best, count, k); }
+void keep_least_64(const uint64_t* keys, int64_t first, int64_t n, WideKey* best, int64_t* count, int64_t k) { keep_least(keys, first, n, best, count, k); }
 
 }  // namespace fl::kernels::FL_ISA

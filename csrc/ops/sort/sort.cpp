@@ -67,37 +67,16 @@ void topk(const Tensor& x, int64_t k, int64_t dim, bool largest, bool sorted, co
 
 namespace {
 
-// The element of rank `rank` (from 0) of a row, into v and at.
-void ranked(Scratch& scratch, const Tensor& x, const char* row, int64_t n, int64_t stride, int64_t rank, char* v, int64_t* at) {
-  auto& values = scratch.values;
-  auto& order = scratch.order;
-  values.resize(static_cast<size_t>(rank + 1) * x.item_bytes());
-  order.resize(static_cast<size_t>(rank + 1));
-  top_row(scratch.sort, {row, x.dtype(), n, stride}, rank + 1, false, false, values.data(), order.data());
-  std::memcpy(v, values.data() + static_cast<size_t>(rank) * x.item_bytes(), x.item_bytes());
-  *at = order[static_cast<size_t>(rank)];
-}
-bool is_nan(DType type, const void* x) {
-  double v = 0;
-  if (is_float(type)) convert_elements(&v, DType::Float64, x, type, 1);
-  return v != v;
-}
 // The lower median; the first NaN if there is one, unless those are left out.
-void median_row(Scratch& scratch, const Tensor& x, const char* row, int64_t n, int64_t stride, bool skip_nan, char* v, int64_t* at) {
-  int64_t nans = 0, first = -1;
-  const int64_t item = static_cast<int64_t>(x.item_bytes());
-  if (is_float(x.dtype()))
-    for (int64_t i = 0; i < n; ++i)
-      if (is_nan(x.dtype(), row + i * stride * item)) {
-        if (first < 0) first = i;
-        ++nans;
-      }
-  if (nans == n || (nans > 0 && !skip_nan)) {
-    std::memcpy(v, row + first * stride * item, static_cast<size_t>(item));
+void median_row(Scratch& scratch, const Row& x, bool skip_nan, char* v, int64_t* at) {
+  int64_t first;
+  const int64_t nans = count_nan(x, &first), item = static_cast<int64_t>(item_size(x.type));
+  if (nans == x.n || (nans > 0 && !skip_nan)) {
+    std::memcpy(v, static_cast<const char*>(x.data) + first * x.stride * item, static_cast<size_t>(item));
     *at = first;
     return;
   }
-  ranked(scratch, x, row, n, stride, (n - nans - 1) / 2, v, at);
+  rank_row(scratch.sort, x, (x.n - nans - 1) / 2, v, at);
 }
 
 }  // namespace
@@ -105,19 +84,19 @@ void median_row(Scratch& scratch, const Tensor& x, const char* row, int64_t n, i
 void kthvalue(const Tensor& x, int64_t k, int64_t dim, bool, const Tensor& values, const Tensor& indices) {
   const int64_t n = lines_of(x, dim).n;
   over_lines(x, dim, 1, &values, indices, [&](Scratch& scratch, const char* row, int64_t stride, char* v, int64_t* at) {
-    ranked(scratch, x, row, n, stride, k - 1, v, at);
+    rank_row(scratch.sort, {row, x.dtype(), n, stride}, k - 1, v, at);
   });
 }
 void median_dim(const Tensor& x, int64_t dim, bool, const Tensor& values, const Tensor& indices) {
   const int64_t n = lines_of(x, dim).n;
   over_lines(x, dim, 1, &values, indices, [&](Scratch& scratch, const char* row, int64_t stride, char* v, int64_t* at) {
-    median_row(scratch, x, row, n, stride, false, v, at);
+    median_row(scratch, {row, x.dtype(), n, stride}, false, v, at);
   });
 }
 void nanmedian_dim(const Tensor& x, int64_t dim, bool, const Tensor& values, const Tensor& indices) {
   const int64_t n = lines_of(x, dim).n;
   over_lines(x, dim, 1, &values, indices, [&](Scratch& scratch, const char* row, int64_t stride, char* v, int64_t* at) {
-    median_row(scratch, x, row, n, stride, true, v, at);
+    median_row(scratch, {row, x.dtype(), n, stride}, true, v, at);
   });
 }
 // The most frequent element of each line, the smallest of equals, and its last position.
