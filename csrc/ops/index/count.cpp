@@ -3,6 +3,7 @@
 #include <tuple>
 #include <vector>
 
+#include "ops/index/bounds.h"
 #include "ops/index/lines.h"
 #include "ops/sort/keys.h"
 
@@ -10,20 +11,24 @@ namespace fl::kernels {
 
 Tensor bincount(const Tensor& x_in, const Tensor& weights, int64_t minlength) {
   const Tensor x = as_int64(x_in);
-  const int64_t* v = x.data<int64_t>();
-  int64_t size = minlength;  // what the values are was checked: + 1 does not overflow
-  for (int64_t i = 0; i < x.numel(); ++i) size = std::max(size, v[i] + 1);
+  const int64_t *v = x.data<int64_t>(), n = x.numel();
+  int64_t least = 0, most = minlength - 1;  // what the values are was checked: + 1 does not overflow
+  widen_bounds(v, DType::Int64, n, &least, &most);
+  const int64_t size = most + 1;
   if (!weights.defined()) {
     Tensor y = empty(Dims{size}, DType::Int64);
     fill_elements(y, Scalar(0));
-    for (int64_t i = 0; i < x.numel(); ++i) ++y.data<int64_t>()[v[i]];
+    int64_t* count = y.data<int64_t>();
+    for (int64_t i = 0; i < n; ++i) ++count[v[i]];
     return y;
   }
   const DType type = weights.dtype() == DType::Float32 ? DType::Float32 : DType::Float64;
   Tensor w = empty(weights.sizes(), DType::Float64), sum = empty(Dims{size}, DType::Float64), y = empty(Dims{size}, type);
   copy_elements(w, weights);
   fill_elements(sum, Scalar(0.0));
-  for (int64_t i = 0; i < x.numel(); ++i) sum.data<double>()[v[i]] += w.data<double>()[i];
+  double* total = sum.data<double>();
+  const double* weight = w.data<double>();
+  for (int64_t i = 0; i < n; ++i) total[v[i]] += weight[i];
   copy_elements(y, sum);
   return y;
 }
@@ -82,44 +87,51 @@ void bucketize(const Tensor& values, const Tensor& boundaries, bool out_int32, b
 
 namespace {
 
-// Groups of equal neighbours in the sequence order[0..n): values, the group of each element, and sizes.
-std::tuple<Tensor, Tensor, Tensor> groups(const Tensor& x, const Dims& shape, const int64_t* order, int64_t n, bool want_inverse, bool want_counts) {
+// Groups of equal neighbours among the n elements of v: values, the group of each element, and sizes. Element i is x's
+// element order[i], or x's element i where order is null.
+std::tuple<Tensor, Tensor, Tensor> groups(const Tensor& v, const Dims& shape, const int64_t* order, bool want_inverse, bool want_counts) {
+  const int64_t n = v.numel();
+  const Tensor found = empty(Dims{n}, v.dtype());
   Tensor inverse = empty(want_inverse ? shape : Dims{0}, DType::Int64);
-  std::vector<int64_t> first, size;
-  visit(x.dtype(), [&](auto zero) {
+  Buffer<int64_t> start;
+  start.resize(static_cast<size_t>(want_counts ? n + 1 : 0));
+  int64_t k = 0;
+  visit(v.dtype(), [&](auto zero) {
     using T = decltype(zero);
     using W = std::conditional_t<std::is_class_v<T>, float, T>;
-    const T* v = x.data<T>();
+    const T* in = v.data<T>();
+    T* out = found.data<T>();
+    int64_t* group = inverse.data<int64_t>();
     for (int64_t i = 0; i < n; ++i) {
-      const int64_t at = order ? order[i] : i, before = order && i ? order[i - 1] : i - 1;
-      if (i == 0 || !(static_cast<W>(v[at]) == static_cast<W>(v[before]))) {
-        first.push_back(at);
-        size.push_back(0);
+      if (i == 0 || !(static_cast<W>(in[i]) == static_cast<W>(in[i - 1]))) {
+        if (want_counts) start[static_cast<size_t>(k)] = i;
+        out[k++] = in[i];
       }
-      ++size.back();
-      if (want_inverse) inverse.data<int64_t>()[at] = static_cast<int64_t>(first.size()) - 1;
+      if (want_inverse) group[order ? order[i] : i] = k - 1;
     }
   });
-  const int64_t k = static_cast<int64_t>(first.size());
-  Tensor values = empty(Dims{k}, x.dtype()), counts = empty(Dims{want_counts ? k : 0}, DType::Int64);
-  by_size(x.item_bytes(), [&](auto unit) {
-    using U = decltype(unit);
-    for (int64_t i = 0; i < k; ++i) static_cast<U*>(values.data())[i] = static_cast<const U*>(x.data())[first[static_cast<size_t>(i)]];
-  });
-  if (want_counts) std::copy(size.begin(), size.end(), counts.data<int64_t>());
+  Tensor values = empty(Dims{k}, v.dtype()), counts = empty(Dims{want_counts ? k : 0}, DType::Int64);
+  std::memcpy(values.data(), found.data(), static_cast<size_t>(k) * v.item_bytes());
+  if (want_counts) {
+    start[static_cast<size_t>(k)] = n;
+    int64_t* count = counts.data<int64_t>();
+    for (int64_t i = 0; i < k; ++i) count[i] = start[static_cast<size_t>(i + 1)] - start[static_cast<size_t>(i)];
+  }
   return {values, inverse, counts};
 }
 
 }  // namespace
 
 std::tuple<Tensor, Tensor, Tensor> unique_sorted(const Tensor& x, bool return_inverse, bool return_counts) {
-  std::vector<int64_t> order(static_cast<size_t>(x.numel()));
+  Buffer<int64_t> order;
+  order.resize(static_cast<size_t>(x.numel()));
+  const Tensor sorted = empty(Dims{x.numel()}, x.dtype());
   SortScratch scratch;
-  sort_row(scratch, {x.data(), x.dtype(), x.numel(), 1}, false, nullptr, order.data());
-  return groups(x, x.sizes(), order.data(), x.numel(), return_inverse, return_counts);
+  sort_row(scratch, {x.data(), x.dtype(), x.numel(), 1}, false, sorted.data(), order.data());
+  return groups(sorted, x.sizes(), order.data(), return_inverse, return_counts);
 }
 std::tuple<Tensor, Tensor, Tensor> unique_consecutive(const Tensor& x, bool return_inverse, bool return_counts) {
-  return groups(x, x.sizes(), nullptr, x.numel(), return_inverse, return_counts);
+  return groups(x, x.sizes(), nullptr, return_inverse, return_counts);
 }
 
 }  // namespace fl::kernels
