@@ -105,6 +105,14 @@ void fill(void* dst, const void* value, int64_t n) {
   for (int64_t i = 0; i < n; ++i) d[i] = v;
 }
 
+template <class U>
+void reverse(void* dst, const void* src, int64_t n) {
+  U* d = static_cast<U*>(dst);
+  const U* s = static_cast<const U*>(src);
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) d[i] = s[-i];
+}
+
 }  // namespace
 
 void fill_loop(void* dst, size_t item_bytes, const void* value, int64_t n) {
@@ -113,6 +121,15 @@ void fill_loop(void* dst, size_t item_bytes, const void* value, int64_t n) {
     case 2: return fill<uint16_t>(dst, value, n);
     case 4: return fill<uint32_t>(dst, value, n);
     default: return fill<uint64_t>(dst, value, n);
+  }
+}
+
+void reverse_loop(void* dst, const void* src, size_t item_bytes, int64_t n) {
+  switch (item_bytes) {
+    case 1: return reverse<uint8_t>(dst, src, n);
+    case 2: return reverse<uint16_t>(dst, src, n);
+    case 4: return reverse<uint32_t>(dst, src, n);
+    default: return reverse<uint64_t>(dst, src, n);
   }
 }
 

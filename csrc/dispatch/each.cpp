@@ -33,6 +33,7 @@ constexpr int64_t kGrain = 32768;       // elements per thread at least
 constexpr int64_t kShortRow = 32;       // rows below this are walked flat
 constexpr int kMaxInputs = kMaxOperands - 1;
 constexpr int64_t kBlockRows = 32, kBlockCols = 32;
+constexpr int64_t kFewCols = 8;         // rows below this are not worth a loop of their own
 
 template <class U>
 void gather_row(U* dst, const U* src, int64_t n, int64_t stride) {
@@ -42,15 +43,21 @@ void gather_row(U* dst, const U* src, int64_t n, int64_t stride) {
       for (int64_t i = 0; i < n; ++i) dst[i] = src[i];
   } else if (stride == 0) {
     kernels::fill_loop(dst, sizeof(U), src, n);
+  } else if (stride == -1) {
+    kernels::reverse_loop(dst, src, sizeof(U), n);
   } else {
+#pragma GCC unroll 8
     for (int64_t i = 0; i < n; ++i) dst[i] = src[i * stride];
   }
 }
 template <class U>
 void scatter_row(U* dst, const U* src, int64_t n, int64_t stride) {
-  if (stride == 1) std::memcpy(dst, src, n * sizeof(U));
-  else
+  if (stride == 1) {
+    std::memcpy(dst, src, n * sizeof(U));
+  } else {
+#pragma GCC unroll 8
     for (int64_t i = 0; i < n; ++i) dst[i * stride] = src[i];
+  }
 }
 
 // Calls row(offset in elements, position, count) for the pieces of rows that cover flat elements [begin, begin + n).
@@ -350,15 +357,15 @@ void run_rows(const Nest& nest, int64_t begin, int64_t end) {
   if (stream) kernels::stream_end();
 }
 
-// The axis along which a transposed operand is contiguous, or -1 where no operand runs down columns.
+// The axis along which a transposed operand is contiguous, forwards or backwards, or -1 where no operand runs down columns.
 int column_axis(const Axes& axes, const Dims* const* strides, int n) {
   const int d = axes.sizes.size();
-  if (d < 2 || axes.sizes[d - 1] < 8 || axes.numel < 4096) return -1;
+  if (d < 2 || axes.sizes[d - 1] < kFewCols || axes.numel < 4096) return -1;
   for (int k = 0; k < n; ++k) {
     const Dims& st = *strides[k];
     int best = -1;
     for (int i = 0; i < d - 1; ++i)
-      if (st[i] > 0 && st[i] < st[d - 1] && axes.sizes[i] >= 4 && (best < 0 || st[i] < st[best])) best = i;
+      if (st[i] != 0 && std::abs(st[i]) < std::abs(st[d - 1]) && axes.sizes[i] >= 4 && (best < 0 || std::abs(st[i]) < std::abs(st[best]))) best = i;
     if (best >= 0) return best;
   }
   return -1;
@@ -392,10 +399,15 @@ void walk_blocks(const Axes& axes, int axis, const Dims* const* strides, int n, 
   });
 }
 
+const char* bytes_at(const void* p, int64_t offset) { return static_cast<const char*>(p) + offset; }
+char* bytes_at(void* p, int64_t offset) { return static_cast<char*>(p) + offset; }
+
 // to[r * row + c] = from[c * across + r * down]
 void gather_block(void* to, int64_t row, const void* from, int64_t across, int64_t down, int64_t rows, int64_t cols, int64_t item) {
   const auto bytes = static_cast<size_t>(item);
   if (down == 1) return kernels::transpose_block(from, across, to, row, cols, rows, bytes);
+  if (down == -1)  // from the last row to the first
+    return kernels::transpose_block(bytes_at(from, (1 - rows) * item), across, bytes_at(to, (rows - 1) * row * item), -row, cols, rows, bytes);
   by_size(bytes, [&](auto unit) {
     using U = decltype(unit);
     U* out = static_cast<U*>(to);
@@ -418,7 +430,7 @@ void run_blocks(const Nest& nest, int axis) {
     for (int k = 1; k < nest.n; ++k) {
       const Operand& o = nest.op[k];
       const int64_t down = o.strides[axis], across = o.inner();
-      if (o.constant || across <= 1) continue;
+      if (o.constant || (across >= -1 && across <= 1)) continue;
       staged[k] = true;
       const bool same = o.dtype == o.tile_type;
       gather_block(same ? s.tile[k] : s.raw, kBlockCols, o.data + offset[k] * o.item, across, down, rows, cols, o.item);
@@ -582,6 +594,17 @@ void copy_elements(const Tensor& dst, const Tensor& src) {
       });
       return;
     }
+    if (last > 0 && axes.sizes[last] < kFewCols && axes.sizes[last - 1] > axes.sizes[last]) {  // loops run down the few columns
+      const int64_t d_down = strides[0][last - 1], s_down = strides[1][last - 1];
+      walk_blocks(axes, last - 1, view, 2, kTile / axes.sizes[last], axes.sizes[last], [&](const auto& offset, int64_t rows, int64_t cols) {
+        U* out = d + offset[0];
+        const U* in = s + offset[1];
+        if (d_across == 1 && s_down == 1) return gather_block(out, d_down, in, s_across, s_down, rows, cols, to_item);
+        for (int64_t c = 0; c < cols; ++c)
+          for (int64_t r = 0; r < rows; ++r) out[r * d_down + c * d_across] = in[r * s_down + c * s_across];
+      });
+      return;
+    }
     // Rows of one operand, with the other's offset kept by a second odometer.
     parallel_for(0, n, kGrain, [&](int64_t begin, int64_t end) {
       const int64_t row = axes.inner();
@@ -599,6 +622,7 @@ void copy_elements(const Tensor& dst, const Tensor& src) {
         U* out = d + d_offset;
         const U* in = s + s_offset;
         if (d_across == 1) gather_row(out, in, m, s_across);
+        else if (s_across == 1) scatter_row(out, in, m, d_across);
         else
           for (int64_t j = 0; j < m; ++j) out[j * d_across] = in[j * s_across];
         i += m;

@@ -42,8 +42,19 @@ void edge(const T* from, int64_t from_stride, T* to, int64_t to_stride, int64_t 
     for (int64_t r = 0; r < rows; ++r) to[k * to_stride + r] = from[r * from_stride + k];
 }
 
+// R rows become neighbours.
+template <int R, class T>
+void interleave(const T* from, int64_t from_stride, T* to, int64_t cols) {
+#pragma omp simd
+  for (int64_t k = 0; k < cols; ++k)
+    for (int r = 0; r < R; ++r) to[k * R + r] = from[r * from_stride + k];
+}
+
 template <class T>
 void block(const T* from, int64_t from_stride, T* to, int64_t to_stride, int64_t rows, int64_t cols) {
+  if (rows == to_stride && rows == 2) return interleave<2>(from, from_stride, to, cols);
+  if (rows == to_stride && rows == 3) return interleave<3>(from, from_stride, to, cols);
+  if (rows == to_stride && rows == 4) return interleave<4>(from, from_stride, to, cols);
   const int64_t whole = cols / kBlock * kBlock;
   for (int64_t r0 = 0; r0 < rows; r0 += kSquare) {
     const int64_t r1 = std::min(rows, r0 + kSquare), full = r0 + (r1 - r0) / kBlock * kBlock;

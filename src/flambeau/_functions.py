@@ -461,8 +461,7 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
         return input.clone()
     if k == 2:
         return ops.flip(input, (i, j))
-    turned = input.transpose(i, j)
-    return ops.flip(turned, (i,)) if k == 1 else ops.flip(turned, (j,))
+    return ops.flip(input, (j,) if k == 1 else (i,)).transpose(i, j)
 
 
 def isin(elements: Tensor, test_elements: Tensor, *, invert: bool = False) -> Tensor:

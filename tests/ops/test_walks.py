@@ -1,4 +1,4 @@
-"""How loops go through memory: order of results, broadcasting, transposes, scans, outputs that no cache holds, joins, row sums."""
+"""How loops go through memory: order of results, broadcasting, transposes, flips, slices, scans, outputs that no cache holds, joins, row sums."""
 
 from __future__ import annotations
 
@@ -151,6 +151,114 @@ def test_copies_of_transposed_memory(dtype, shape):
     wide[..., ::2].copy_(t)
     assert np.array_equal(array(wide[..., ::2]), array(x).swapaxes(-1, -2)) and not wide[..., 1::2].any()
     assert np.array_equal(array(t.contiguous() == t), np.ones(t.shape, bool))
+
+
+# ---------------------------------------------------------------- flips and quarter turns
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("shape", [(1, 5000), (65, 67), (64, 96), (130, 47), (3, 70, 50), (5000, 3), (0, 4)], ids=str)
+def test_flips_and_turns_of_every_size(dtype, shape):
+    x = fl.tensor(np.random.default_rng(0).integers(0, 100, shape)).to(getattr(fl, dtype))
+    for view, a in ((x, array(x)), (x.transpose(-1, -2), array(x).swapaxes(-1, -2)), (x[..., ::2], array(x)[..., ::2])):
+        for dims in ([0], [-1], [0, -1], [-1, -2]):
+            assert np.array_equal(array(view.flip(dims)), np.flip(a, dims))
+        for k in range(-1, 5):
+            turned = fl.rot90(view, k, (0, -1))
+            assert np.array_equal(array(turned), np.rot90(a, k, (0, -1))) and turned.shape == np.rot90(a, k, (0, -1)).shape
+
+
+def test_a_flipped_operand_of_a_sum_and_its_gradient():
+    x = fl.randn(70, 90, requires_grad=True)
+    weight = fl.randn(90, 70)
+    (x.rot90() * weight).sum().backward()
+    assert np.array_equal(array(x.grad), np.rot90(array(weight), -1))
+
+
+# ---------------------------------------------------------------- few columns
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "float32", "float64"])
+@pytest.mark.parametrize("cols", [1, 2, 3, 4, 5, 7, 8, 9])
+@pytest.mark.parametrize("rows", [1, 3, 9, 40, 2000])
+def test_copies_whose_rows_are_short(dtype, rows, cols):
+    x = fl.tensor(np.random.default_rng(0).integers(0, 100, (3, cols, rows))).to(getattr(fl, dtype))
+    a = array(x).swapaxes(1, 2)
+    assert np.array_equal(array(x.transpose(1, 2).contiguous()), a)
+    assert np.array_equal(array(x[:, :, ::2].transpose(1, 2).contiguous()), a[:, ::2])
+    wide = fl.zeros(3, rows, 2 * cols, dtype=x.dtype)
+    wide[..., ::2].copy_(x.transpose(1, 2))
+    assert np.array_equal(array(wide[..., ::2]), a) and not wide[..., 1::2].any()
+    joined = fl.stack([x[0, c] for c in range(cols)], 1)
+    assert np.array_equal(array(joined), a[0])
+    assert np.array_equal(array(fl.cat([joined, joined[:, :1], joined], 1)), np.concatenate([a[0], a[0][:, :1], a[0]], 1))
+
+
+@pytest.mark.parametrize("factor", [2, 3])
+def test_pixels_are_shuffled_and_back(factor):
+    x = fl.randn(2, 3 * factor**2, 17, 33)
+    y = fl.nn.functional.pixel_shuffle(x, factor)
+    want = array(x).reshape(2, 3, factor, factor, 17, 33).transpose(0, 1, 4, 2, 5, 3).reshape(2, 3, 17 * factor, 33 * factor)
+    assert np.array_equal(array(y), want)
+    assert bits(fl.nn.functional.pixel_unshuffle(y, factor)) == bits(x)
+
+
+# ---------------------------------------------------------------- slices at indices
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("inner", [1, 2, 3, 8, 40])
+def test_slices_at_indices_in_any_order(dtype, inner):
+    n = 37
+    x = fl.tensor(np.random.default_rng(0).integers(0, 100, (5, n, inner))).to(getattr(fl, dtype))
+    rng = np.random.default_rng(1)
+    mixed = [0, 1, 2, 3, 9, 8, 20, 21, 22, 23, 24, 36, 36, 0]
+    for index in (rng.integers(0, n, 400), np.arange(n), np.arange(n)[::-1].copy(), np.repeat(np.arange(n), 2), mixed, [5], []):
+        i = fl.tensor(index, dtype=fl.int64)
+        want = array(x)[:, np.asarray(index, np.int64)]
+        assert np.array_equal(array(x.index_select(1, i)), want) and np.array_equal(array(x[:, i]), want)
+        assert np.array_equal(array(x[1:].index_select(1, i)), want[1:])
+        assert np.array_equal(array(x.transpose(0, 2)[:, i]), want.transpose(2, 1, 0))
+        assert np.array_equal(array(x.transpose(0, 2).index_select(1, i)), want.transpose(2, 1, 0))
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int16", "int64", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("inner", [1, 2, 40])
+@pytest.mark.parametrize("dim", [0, 1])
+def test_index_add_adds_in_the_order_of_the_index(dtype, inner, dim):
+    rng = np.random.default_rng(0)
+    shape = [9, 11, inner]
+    x = fl.tensor(rng.integers(0, 9, shape)).to(getattr(fl, dtype))
+    shape[dim] = 50
+    source = fl.tensor(rng.integers(0, 9, shape)).to(getattr(fl, dtype))
+    index = fl.tensor(rng.integers(0, x.shape[dim], 50))
+    want = array(x).copy()
+    for k, i in enumerate(index.tolist()):
+        at = (slice(None),) * dim
+        want[(*at, i)] = want[(*at, i)] + (1 if dtype == "bool" else 2) * array(source)[(*at, k)]
+    assert np.array_equal(array(x.index_add(dim, index, source, alpha=1 if dtype == "bool" else 2)), want)
+
+
+@pytest.mark.parametrize("index", [[0, 1, 2, 3, 4], [-1], [4, 5]])
+def test_an_index_out_of_range_is_refused_before_anything_is_written(index):
+    x, i = fl.zeros(3, 4), fl.tensor(index)
+    with pytest.raises(IndexError, match="index_select"):
+        x.index_select(1, i)
+    with pytest.raises(IndexError, match="index_add"):
+        x.index_add_(1, i, fl.ones(3, len(index)))
+    assert not x.any()
+
+
+@pytest.mark.parametrize("shape", [(4, 16, 20, 20), (3, 5, 6), (2, 1, 2, 2)], ids=str)
+@pytest.mark.parametrize(("mode", "numpy"), [("reflect", "reflect"), ("replicate", "edge"), ("circular", "wrap")])
+def test_padding_by_elements_of_the_tensor(shape, mode, numpy):
+    x = fl.randn(*shape, requires_grad=True)
+    for pad in ([1, 1], [0, 1, 1, 0], [1, 1, 1, 1]):
+        pairs = [(0, 0)] * (len(shape) - len(pad) // 2) + list(zip(pad[::2], pad[1::2], strict=True))[::-1]
+        y = fl.nn.functional.pad(x, pad, mode=mode)
+        assert np.array_equal(array(y.detach()), np.pad(array(x.detach()), pairs, mode=numpy))
+        places = np.pad(np.arange(x.numel()).reshape(shape), pairs, mode=numpy)
+        assert fl.autograd.grad(y.sum(), x)[0].flatten().tolist() == np.bincount(places.ravel(), minlength=x.numel()).tolist()
 
 
 # ---------------------------------------------------------------- scans

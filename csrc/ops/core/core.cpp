@@ -389,7 +389,11 @@ void cat(TensorList xs, int64_t dim, const Tensor& y) {
     return;
   }
   if (y.numel() == 0) return;
-  if (std::all_of(xs.begin(), xs.end(), [](const Tensor& x) { return x.is_contiguous(); })) return join_runs(xs, dim, y);
+  int64_t inner = 1;  // elements under one place of the axis
+  for (int i = to_int(dim) + 1; i < y.ndim(); ++i) inner *= y.size(i);
+  constexpr int64_t kShort = 4;  // runs of so few elements cost more than strides
+  const bool runs = std::any_of(xs.begin(), xs.end(), [&](const Tensor& x) { return x.size(to_int(dim)) * inner > kShort; });
+  if (runs && std::all_of(xs.begin(), xs.end(), [](const Tensor& x) { return x.is_contiguous(); })) return join_runs(xs, dim, y);
   for (const Tensor& x : xs) {
     const int64_t n = x.size(to_int(dim));
     if (x.numel()) copy_elements(slice(y, dim, at, at + n, 1), x);
