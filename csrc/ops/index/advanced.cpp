@@ -73,20 +73,29 @@ void index_get(const Tensor& x, TensorList indices, const Tensor& y) {
   const Slots s = slots_of(x, indices);
   const int64_t nb = static_cast<int64_t>(s.offsets.size()), na = static_cast<int64_t>(s.after.size());
   const int64_t total = static_cast<int64_t>(s.before.size()) * nb;
-  by_size(x.item_bytes(), [&](auto unit) {
+  const int64_t item = static_cast<int64_t>(x.item_bytes()), bytes = s.run * item;
+  const char* src = static_cast<const char*>(x.data());
+  char* dst = static_cast<char*>(y.data());
+  by_unit(bytes, [&](auto unit) {
     using U = decltype(unit);
-    const U* src = static_cast<const U*>(x.data());
-    U* dst = static_cast<U*>(y.data());
-    parallel_for(0, total, std::max<int64_t>(1, 16384 / (na * s.run)), [&](int64_t b, int64_t e) {
-      for (int64_t i = b; i < e; ++i) {
-        const int64_t base = s.before[static_cast<size_t>(i / nb)] + s.offsets[static_cast<size_t>(i % nb)];
-        U* d = dst + i * na * s.run;
-        for (int64_t a = 0; a < na; ++a, d += s.run) {
-          const U* from = src + base + s.after[static_cast<size_t>(a)];
-          if (s.run == 1) *d = *from;
-          else std::memcpy(d, from, static_cast<size_t>(s.run) * sizeof(U));
+    const bool one = static_cast<int64_t>(sizeof(U)) == bytes;
+    parallel_for(0, total, std::max<int64_t>(1, 16384 / (na * s.run)), [&](int64_t begin, int64_t end) {
+      over_parts(begin, end, nb, [&](int64_t o, int64_t first, int64_t last) {
+        const char* from = src + s.before[static_cast<size_t>(o)] * item;
+        char* to = dst + (o * nb + first) * na * bytes;
+        if (one && na == 1) {
+          const int64_t* offset = s.offsets.data() + first;
+#pragma GCC unroll 8
+          for (int64_t i = 0; i < last - first; ++i) std::memcpy(to + i * bytes, from + offset[i] * item, sizeof(U));
+          return;
         }
-      }
+        for (int64_t i = first; i < last; ++i)
+          for (int64_t a = 0; a < na; ++a, to += bytes) {
+            const char* slice = from + (s.offsets[static_cast<size_t>(i)] + s.after[static_cast<size_t>(a)]) * item;
+            if (one) std::memcpy(to, slice, sizeof(U));
+            else std::memcpy(to, slice, static_cast<size_t>(bytes));
+          }
+      });
     });
   });
 }

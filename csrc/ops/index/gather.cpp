@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <string_view>
+#include <vector>
 
 #include "dispatch/operand.h"
 #include "ops/index/lines.h"
@@ -102,6 +103,7 @@ void gather(const Tensor& x, int64_t dim, const Tensor& index_in, const Tensor& 
     U* d = static_cast<U*>(y.data());
     with_places(x, index, dim, [&](auto place) {
       walk(index, x, nullptr, dim, false, [&](int64_t i, int64_t xo, int64_t, int64_t n) {
+#pragma GCC unroll 8
         for (int64_t j = 0; j < n; ++j) d[i + j] = s[xo + place(at + i, j)];
       });
     });
@@ -191,38 +193,74 @@ void scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index_in, const 
   });
 }
 
+namespace {
+
+// Where runs of indices that follow one another begin, and the end; empty where they are too short to be worth it.
+std::vector<int64_t> runs_of(const int64_t* at, int64_t k) {
+  constexpr int64_t kShortest = 4;  // on average
+  std::vector<int64_t> start;
+  for (int64_t j = 0; j < k; ++j) {
+    if (j > 0 && at[j] == at[j - 1] + 1) continue;
+    if (static_cast<int64_t>(start.size()) > k / kShortest) return {};
+    start.push_back(j);
+  }
+  start.push_back(k);
+  return start;
+}
+
+}  // namespace
+
+// Runs of indices are copied as one piece, slices of up to 8 bytes as one number.
 void index_select(const Tensor& x, int64_t dim, const Tensor& index_in, const Tensor& y) {
+  if (y.numel() == 0) return;
   const Tensor index = as_int64(index_in);
   const Lines l = lines_of(x, dim);
   const int64_t outer = l.outer, n = l.n, inner = l.inner;
   const int64_t* at = index.data<int64_t>();
-  const int64_t k = index.numel(), bytes = inner * static_cast<int64_t>(x.item_bytes());
+  const int64_t k = index.numel(), bytes = inner * static_cast<int64_t>(x.item_bytes()), grain = std::max<int64_t>(1, 65536 / bytes);
   const char* s = static_cast<const char*>(x.data());
   char* d = static_cast<char*>(y.data());
-  if (inner == 1) {
-    by_size(x.item_bytes(), [&](auto unit) {
-      using U = decltype(unit);
-      parallel_for(0, outer * k, 16384, [&](int64_t b, int64_t e) {
-        for (int64_t i = b; i < e; ++i) reinterpret_cast<U*>(d)[i] = reinterpret_cast<const U*>(s)[i / k * n + at[i % k]];
+  const std::vector<int64_t> runs = runs_of(at, k);
+  by_unit(bytes, [&, n = n](auto unit) {
+    using U = decltype(unit);
+    const bool one = static_cast<int64_t>(sizeof(U)) == bytes;
+    parallel_for(0, outer * k, grain, [&](int64_t begin, int64_t end) {
+      over_parts(begin, end, k, [&](int64_t o, int64_t first, int64_t last) {
+        const char* from = s + o * n * bytes;
+        char* to = d + o * k * bytes;
+        if (!runs.empty()) {
+          size_t r = static_cast<size_t>(std::upper_bound(runs.begin(), runs.end(), first) - runs.begin());
+          for (int64_t j = first; j < last; j = runs[r++]) {
+            const int64_t m = std::min(last, runs[r]) - j;
+            if (one && m == 1) std::memcpy(to + j * bytes, from + at[j] * bytes, sizeof(U));
+            else std::memcpy(to + j * bytes, from + at[j] * bytes, static_cast<size_t>(m * bytes));
+          }
+        } else if (one) {
+          const int64_t* from_at = at + first;
+          char* next = to + first * bytes;
+#pragma GCC unroll 8
+          for (int64_t j = 0; j < last - first; ++j) std::memcpy(next + j * static_cast<int64_t>(sizeof(U)), from + from_at[j] * static_cast<int64_t>(sizeof(U)), sizeof(U));
+        } else {
+          for (int64_t j = first; j < last; ++j) std::memcpy(to + j * bytes, from + at[j] * bytes, static_cast<size_t>(bytes));
+        }
       });
     });
-    return;
-  }
-  parallel_for(0, outer * k, std::max<int64_t>(1, 65536 / std::max<int64_t>(1, bytes)), [&](int64_t b, int64_t e) {
-    for (int64_t i = b; i < e; ++i) std::memcpy(d + i * bytes, s + (i / k * n + at[i % k]) * bytes, static_cast<size_t>(bytes));
   });
 }
 
 namespace {
 
-// f(destination row, source row, first column, count) for every index, in order per column.
+// f(destination row, source row, count) for every index, in order per column; the count is a constant where it is 1.
 template <class F>
 void over_rows(const Lines& l, const int64_t* at, int64_t k, F&& f) {
-  auto run = [&](int64_t o_begin, int64_t o_end, int64_t c, int64_t m) {
+  auto run = [&](int64_t o_begin, int64_t o_end, int64_t c, auto m) {
     for (int64_t o = o_begin; o < o_end; ++o)
       for (int64_t i = 0; i < k; ++i) f((o * l.n + at[i]) * l.inner + c, (o * k + i) * l.inner + c, m);
   };
-  if (l.outer > 1)
+  const std::integral_constant<int64_t, 1> one;
+  if (l.inner == 1)
+    parallel_for(0, l.outer, std::max<int64_t>(1, 16384 / std::max<int64_t>(1, k)), [&](int64_t b, int64_t e) { run(b, e, 0, one); });
+  else if (l.outer > 1)
     parallel_for(0, l.outer, std::max<int64_t>(1, 16384 / std::max<int64_t>(1, k * l.inner)), [&](int64_t b, int64_t e) { run(b, e, 0, l.inner); });
   else
     parallel_for(0, l.inner, std::max<int64_t>(16, 16384 / std::max<int64_t>(1, k)), [&](int64_t b, int64_t e) { run(0, 1, b, e - b); });
@@ -238,14 +276,17 @@ void index_add(const Tensor& x, int64_t dim, const Tensor& index_in, const Tenso
     T* d = y.data<T>();
     const T* s = source.data<T>();
     if constexpr (std::is_same_v<T, bool>) {
-      over_rows(lines_of(y, dim), index.data<int64_t>(), index.numel(), [&](int64_t to, int64_t from, int64_t m) {
+      over_rows(lines_of(y, dim), index.data<int64_t>(), index.numel(), [&](int64_t to, int64_t from, auto m) {
         for (int64_t j = 0; j < m; ++j) d[to + j] = d[to + j] || s[from + j];
       });
     } else {
       using W = std::conditional_t<std::is_class_v<T>, float, T>;
       const W a = alpha.as<W>();
-      over_rows(lines_of(y, dim), index.data<int64_t>(), index.numel(), [&](int64_t to, int64_t from, int64_t m) {
-        for (int64_t j = 0; j < m; ++j) d[to + j] = static_cast<T>(static_cast<W>(d[to + j]) + a * static_cast<W>(s[from + j]));
+      over_rows(lines_of(y, dim), index.data<int64_t>(), index.numel(), [&](int64_t to, int64_t from, auto m) {
+        T* out = d + to;
+        const T* in = s + from;
+#pragma omp simd
+        for (int64_t j = 0; j < m; ++j) out[j] = static_cast<T>(static_cast<W>(out[j]) + a * static_cast<W>(in[j]));
       });
     }
   });
@@ -257,7 +298,7 @@ void index_copy(const Tensor& x, int64_t dim, const Tensor& index_in, const Tens
   const size_t item = y.item_bytes();
   char* d = static_cast<char*>(y.data());
   const char* s = static_cast<const char*>(source.data());
-  over_rows(lines_of(y, dim), index.data<int64_t>(), index.numel(), [&](int64_t to, int64_t from, int64_t m) {
+  over_rows(lines_of(y, dim), index.data<int64_t>(), index.numel(), [&](int64_t to, int64_t from, auto m) {
     std::memcpy(d + to * static_cast<int64_t>(item), s + from * static_cast<int64_t>(item), static_cast<size_t>(m) * item);
   });
 }
@@ -271,7 +312,7 @@ void index_fill(const Tensor& x, int64_t dim, const Tensor& index_in, const Oper
     using U = decltype(unit);
     U* d = static_cast<U*>(y.data());
     const U v = *static_cast<const U*>(one.data());
-    over_rows(lines_of(y, dim), index.data<int64_t>(), index.numel(), [&](int64_t to, int64_t, int64_t m) { std::fill_n(d + to, m, v); });
+    over_rows(lines_of(y, dim), index.data<int64_t>(), index.numel(), [&](int64_t to, int64_t, auto m) { std::fill_n(d + to, m, v); });
   });
 }
 

@@ -1,6 +1,7 @@
 // Helpers of the indexing kernels. All tensors are row-major; data moves by element size.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/parallel.h"
@@ -18,6 +19,23 @@ inline Lines lines_of(const Tensor& x, int64_t dim) {
   const int d = static_cast<int>(dim < 0 ? dim + x.ndim() : dim);
   for (int i = 0; i < x.ndim(); ++i) (i < d ? l.outer : i == d ? l.n : l.inner) *= x.size(i);
   return l;
+}
+
+// Calls f(line, first, last) for the parts of lines of n > 0 places that cover places [begin, end).
+template <class F>
+void over_parts(int64_t begin, int64_t end, int64_t n, F&& f) {
+  for (int64_t i = begin; i < end;) {
+    const int64_t line = i / n, first = i - line * n, last = std::min(n, first + end - i);
+    f(line, first, last);
+    i += last - first;
+  }
+}
+
+// Calls f with an unsigned integer of that many bytes where there is one, else with a byte.
+template <class F>
+void by_unit(int64_t bytes, F&& f) {
+  const bool one = bytes == 2 || bytes == 4 || bytes == 8;
+  by_size(one ? static_cast<size_t>(bytes) : 1, f);
 }
 
 // y starts as x, unless it is x (in-place call).
