@@ -15,9 +15,12 @@
 //   rows     the innermost axis is long: tiles are pieces of rows; an operand with stride 1 in the compute
 //            type is read in place, a stride of 0 is one value repeated, any other stride is gathered
 //   blocks   as rows, but some operand runs down columns: 32 rows x 32 columns are gathered at a time, so
-//            that each of its cache lines is fetched once
+//            that each of its cache lines is fetched once; columns may run backwards
 //   flat     the innermost axis is short: tiles span rows, and operands that are not contiguous over all
 //            axes are gathered by an odometer
+//
+// Copies within a type that have an innermost axis of fewer than 8 elements loop over the next one instead, in pieces that
+// the first cache holds.
 //
 // A new output that no cache holds is streamed: tiles go past the caches to memory, so that its lines are not
 // read before they are written.
