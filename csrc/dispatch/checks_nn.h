@@ -362,4 +362,22 @@ inline void one_per_row(const char* op, const Tensor& bias, const Tensor& weight
   if (bias.ndim() != 1 || bias.size(0) != weight.size(0)) raise<ShapeError>(op, ": bias has shape ", bias.sizes(), "; expected [", weight.size(0), "]");
 }
 
+// Padding by elements of x: a border of a circular axis is at most the axis, of a reflected one all but its end.
+inline void pad_within(const char* op, const Tensor& x, IntList pad, std::string_view mode) {
+  if (mode != "reflect" && mode != "replicate" && mode != "circular")
+    raise<ArgumentError>(op, ": mode = '", mode, "'; expected 'constant', 'reflect', 'replicate' or 'circular'");
+  const int axes = static_cast<int>(pad.size() / 2);
+  if (pad.size() % 2 != 0 || axes > x.ndim())
+    raise<ArgumentError>(op, ": pad = ", pad, " for a tensor of shape ", x.sizes(), "; expected a (before, after) pair for at most ", x.ndim(), " axes");
+  for (int k = 0; k < axes; ++k) {
+    const int dim = x.ndim() - 1 - k;
+    const int64_t n = x.size(dim), before = pad[static_cast<size_t>(2 * k)], after = pad[static_cast<size_t>(2 * k + 1)];
+    const int64_t most = mode == "reflect" ? n - 1 : mode == "circular" ? n : INT64_MAX;
+    int64_t size = 0;
+    const bool huge = __builtin_add_overflow(before, after, &size) || __builtin_add_overflow(size, n, &size);
+    if (before > most || after > most || n == 0 || huge || size < 0)
+      raise<ShapeError>(op, ": pad = ", pad, " with mode '", mode, "' on axis ", dim, " of shape ", x.sizes(), "; expected at most ", most, " on a side");
+  }
+}
+
 }  // namespace fl::check

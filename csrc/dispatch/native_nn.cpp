@@ -1,4 +1,7 @@
+#include <algorithm>
+
 #include "base/error.h"
+#include "dispatch/checks_nn.h"
 #include "dispatch/native.h"
 #include "dispatch/wrap.h"
 #include "ops.h"
@@ -29,26 +32,30 @@ Tensor constant_pad_backward(const Tensor& g, IntList pad) {
 
 Tensor pad(const Tensor& x, IntList pad, std::string_view mode, std::optional<Scalar> value) {
   if (mode == "constant") return op::constant_pad(x, pad, value.value_or(Scalar(0)));
-  if (mode != "reflect" && mode != "replicate" && mode != "circular")
-    raise<ArgumentError>("pad: mode = '", mode, "'; expected 'constant', 'reflect', 'replicate' or 'circular'");
-  const int axes = static_cast<int>(pad.size() / 2);
-  if (pad.size() % 2 != 0 || axes > x.ndim())
-    raise<ArgumentError>("pad: pad = ", pad, " for a tensor of shape ", x.sizes(), "; expected a (before, after) pair for at most ", x.ndim(), " axes");
-  Tensor y = x;
-  for (int k = 0; k < axes; ++k) {
-    const int dim = x.ndim() - 1 - k;
-    const int64_t n = x.sizes()[dim], before = pad[static_cast<size_t>(2 * k)], after = pad[static_cast<size_t>(2 * k + 1)];
-    const int64_t most = mode == "reflect" ? n - 1 : mode == "circular" ? n : INT64_MAX;
-    int64_t size = 0;
-    const bool huge = __builtin_add_overflow(before, after, &size) || __builtin_add_overflow(size, n, &size);
-    if (before > most || after > most || n == 0 || huge || size < 0)
-      raise<ShapeError>("pad: pad = ", pad, " with mode '", mode, "' on axis ", dim, " of shape ", x.sizes(), "; expected at most ", most, " on a side");
-    if (before == 0 && after == 0) continue;
-    Tensor core = y;
-    if (before < 0 || after < 0) core = op::slice(y, dim, std::max<int64_t>(-before, 0), n + std::min<int64_t>(after, 0), 1);
-    y = op::index_select(core, dim, source_positions(mode, core.size(dim), std::max<int64_t>(before, 0), std::max<int64_t>(after, 0)));
+  check::pad_within("pad", x, pad, mode);
+  Tensor core = x;
+  Dims added(pad);
+  for (size_t k = 0; k < pad.size() / 2; ++k) {  // what is below 0 is taken away first
+    int64_t &before = added[static_cast<int>(2 * k)], &after = added[static_cast<int>(2 * k + 1)];
+    const int dim = x.ndim() - 1 - static_cast<int>(k);
+    if (before < 0 || after < 0) core = op::slice(core, dim, std::max<int64_t>(-before, 0), x.size(dim) + std::min<int64_t>(after, 0), 1);
+    before = std::max<int64_t>(before, 0), after = std::max<int64_t>(after, 0);
   }
-  return y;
+  const bool any = std::any_of(added.begin(), added.end(), [](int64_t p) { return p != 0; });
+  return any ? op::pad_within(core, added, mode) : core;
+}
+
+Tensor pad_within_backward(const Tensor& dy, IntList shape, IntList pad, std::string_view mode) {
+  Tensor g = dy;
+  for (size_t k = 0; k < pad.size() / 2; ++k) {
+    const int64_t before = pad[2 * k], after = pad[2 * k + 1];
+    if (before == 0 && after == 0) continue;
+    const int dim = dy.ndim() - 1 - static_cast<int>(k);
+    Dims sizes = g.sizes();
+    sizes[dim] = shape[static_cast<size_t>(dim)];
+    g = op::index_add(op::new_zeros(g, sizes), dim, source_positions(mode, sizes[dim], before, after), g);
+  }
+  return g;
 }
 
 Tensor glu(const Tensor& x, int64_t dim) {

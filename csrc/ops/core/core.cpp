@@ -350,6 +350,32 @@ void constant_pad(const Tensor& x, IntList pad, Scalar value, const Tensor& y) {
   if (from.numel() && from.sizes() == into.sizes()) copy_elements(into, from);
 }
 
+// The inside, then axis by axis from the last one what lies before and after it: a border is one copy of a part of y that
+// is there already, read forwards (circular), backwards (reflect) or as one slice again and again (replicate).
+void pad_within(const Tensor& x, IntList pad, std::string_view mode, const Tensor& y) {
+  if (y.numel() == 0) return;
+  const int64_t step = mode == "reflect" ? -1 : mode == "circular" ? 1 : 0;
+  const int axes = to_int(static_cast<int64_t>(pad.size() / 2));
+  int64_t offset = y.offset();
+  for (int k = 0; k < axes; ++k) offset += pad[static_cast<size_t>(2 * k)] * y.stride(y.ndim() - 1 - k);
+  Dims sizes = x.sizes();
+  copy_elements(alias(y, sizes, y.strides(), offset), x);
+  for (int k = 0; k < axes; ++k) {
+    const int d = y.ndim() - 1 - k;
+    const int64_t n = x.size(d), stride = y.stride(d), before = pad[static_cast<size_t>(2 * k)], after = pad[static_cast<size_t>(2 * k + 1)];
+    Dims strides = y.strides();
+    strides[d] *= step;
+    const auto border = [&](int64_t count, int64_t to, int64_t from) {  // positions along the axis, 0 the first of the inside
+      sizes[d] = count;
+      if (count > 0) copy_elements(alias(y, sizes, y.strides(), offset + to * stride), alias(y, sizes, strides, offset + from * stride));
+    };
+    border(before, -before, step < 0 ? before : step > 0 ? n - before : 0);
+    border(after, n, step < 0 ? n - 2 : step > 0 ? 0 : n - 1);
+    sizes[d] = y.size(d);
+    offset -= before * stride;
+  }
+}
+
 namespace {
 
 // Row-major tensors: y's bytes in their order, each a run of one of xs.
