@@ -249,6 +249,18 @@ def test_an_index_out_of_range_is_refused_before_anything_is_written(index):
     assert not x.any()
 
 
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("pad", [[1, 2], [0, 3, 2, 0], [1, 1, 2, 2, 3, 3], [-1, 2, 2, -1], [-2, -1], [-6, 4], [0, 0, 0, 0]], ids=str)
+def test_padding_by_a_number_around_and_within(dtype, pad):
+    a = (np.arange(3 * 5 * 6).reshape(3, 5, 6) % 100 + 1).astype(np.float64)
+    x = fl.tensor(a).to(getattr(fl, dtype))
+    pairs = [(0, 0)] * (3 - len(pad) // 2) + list(zip(pad[::2], pad[1::2], strict=True))[::-1]
+    want = np.pad(array(x), [(max(b, 0), max(e, 0)) for b, e in pairs])
+    want = want[tuple(slice(max(-b, 0), n + min(e, 0)) for (b, e), n in zip(pairs, want.shape, strict=True))]
+    assert np.array_equal(array(fl.nn.functional.pad(x, pad)), want)
+    assert np.array_equal(array(fl.nn.functional.pad(x[:0], [0, 0, 0, 0, 1, 1], value=1)), np.ones((2, 5, 6), want.dtype))
+
+
 @pytest.mark.parametrize("shape", [(4, 16, 20, 20), (3, 5, 6), (2, 1, 2, 2)], ids=str)
 @pytest.mark.parametrize(("mode", "numpy"), [("reflect", "reflect"), ("replicate", "edge"), ("circular", "wrap")])
 def test_padding_by_elements_of_the_tensor(shape, mode, numpy):

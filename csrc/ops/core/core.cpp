@@ -338,42 +338,66 @@ std::vector<Tensor> split_with_sizes(const Tensor& x, IntList sizes, int64_t dim
   return out;
 }
 
-void constant_pad(const Tensor& x, IntList pad, Scalar value, const Tensor& y) {
-  fill_elements(y, value);
-  Tensor from = x, into = y;
-  for (size_t k = 0; 2 * k + 1 < pad.size(); ++k) {  // what both have of each axis
-    const int64_t dim = x.ndim() - 1 - static_cast<int64_t>(k), before = pad[2 * k], after = pad[2 * k + 1];
-    const int64_t n = x.size(to_int(dim)), m = y.size(to_int(dim));
-    from = slice(from, dim, std::min(n, std::max<int64_t>(0, -before)), std::max<int64_t>(0, n + std::min<int64_t>(0, after)), 1);
-    into = slice(into, dim, std::min(m, std::max<int64_t>(0, before)), std::max<int64_t>(0, m - std::max<int64_t>(0, after)), 1);
+namespace {
+
+// The parts of y around its inside, axis by axis from the last one: f(part, axis, its first position along the axis, counted
+// from the inside's). What a later axis adds belongs to the parts of the earlier ones. before: y's positions before the inside.
+template <class F>
+void over_borders(const Tensor& y, const Tensor& inside, const Dims& before, F&& f) {
+  Dims sizes = inside.sizes();
+  int64_t offset = inside.offset();
+  for (int d = y.ndim() - 1; d >= 0; --d) {
+    const int64_t n = inside.size(d), stride = y.stride(d);
+    const auto part = [&](int64_t first, int64_t count) {
+      sizes[d] = count;
+      if (count > 0) f(alias(y, sizes, y.strides(), offset + first * stride), d, first);
+    };
+    part(-before[d], before[d]);
+    part(n, y.size(d) - n - before[d]);
+    sizes[d] = y.size(d);
+    offset -= before[d] * stride;
   }
-  if (from.numel() && from.sizes() == into.sizes()) copy_elements(into, from);
 }
 
-// The inside, then axis by axis from the last one what lies before and after it: a border is one copy of a part of y that
-// is there already, read forwards (circular), backwards (reflect) or as one slice again and again (replicate).
+}  // namespace
+
+void constant_pad(const Tensor& x, IntList pad, Scalar value, const Tensor& y) {
+  Tensor from = x, into = y;
+  Dims before(y.ndim());
+  for (size_t k = 0; 2 * k + 1 < pad.size(); ++k) {  // what both have of each axis
+    const int64_t dim = x.ndim() - 1 - static_cast<int64_t>(k), after = pad[2 * k + 1];
+    const int64_t n = x.size(to_int(dim)), m = y.size(to_int(dim));
+    before[to_int(dim)] = std::min(m, std::max<int64_t>(0, pad[2 * k]));
+    from = slice(from, dim, std::min(n, std::max<int64_t>(0, -pad[2 * k])), std::max<int64_t>(0, n + std::min<int64_t>(0, after)), 1);
+    into = slice(into, dim, before[to_int(dim)], std::max<int64_t>(0, m - std::max<int64_t>(0, after)), 1);
+  }
+  if (from.numel() == 0 || from.sizes() != into.sizes()) return fill_elements(y, value);
+  copy_elements(into, from);
+  over_borders(y, into, before, [&](const Tensor& part, int, int64_t) { fill_elements(part, value); });
+}
+
+// A border is one copy of a part of y that is there already, read forwards (circular), backwards (reflect) or as one slice
+// again and again (replicate).
 void pad_within(const Tensor& x, IntList pad, std::string_view mode, const Tensor& y) {
   if (y.numel() == 0) return;
   const int64_t step = mode == "reflect" ? -1 : mode == "circular" ? 1 : 0;
-  const int axes = to_int(static_cast<int64_t>(pad.size() / 2));
+  Dims before(y.ndim());
   int64_t offset = y.offset();
-  for (int k = 0; k < axes; ++k) offset += pad[static_cast<size_t>(2 * k)] * y.stride(y.ndim() - 1 - k);
-  Dims sizes = x.sizes();
-  copy_elements(alias(y, sizes, y.strides(), offset), x);
-  for (int k = 0; k < axes; ++k) {
-    const int d = y.ndim() - 1 - k;
-    const int64_t n = x.size(d), stride = y.stride(d), before = pad[static_cast<size_t>(2 * k)], after = pad[static_cast<size_t>(2 * k + 1)];
+  for (size_t k = 0; 2 * k + 1 < pad.size(); ++k) {
+    const int d = y.ndim() - 1 - to_int(static_cast<int64_t>(k));
+    before[d] = pad[2 * k];
+    offset += before[d] * y.stride(d);
+  }
+  const Tensor inside = alias(y, x.sizes(), y.strides(), offset);
+  copy_elements(inside, x);
+  over_borders(y, inside, before, [&](const Tensor& part, int d, int64_t first) {
+    const int64_t n = x.size(d), count = part.size(d), stride = y.stride(d);
+    const int64_t forwards = first < 0 ? n - count : 0, backwards = first < 0 ? count : n - 2, same = first < 0 ? 0 : n - 1;
+    const int64_t from = step > 0 ? forwards : step < 0 ? backwards : same;
     Dims strides = y.strides();
     strides[d] *= step;
-    const auto border = [&](int64_t count, int64_t to, int64_t from) {  // positions along the axis, 0 the first of the inside
-      sizes[d] = count;
-      if (count > 0) copy_elements(alias(y, sizes, y.strides(), offset + to * stride), alias(y, sizes, strides, offset + from * stride));
-    };
-    border(before, -before, step < 0 ? before : step > 0 ? n - before : 0);
-    border(after, n, step < 0 ? n - 2 : step > 0 ? 0 : n - 1);
-    sizes[d] = y.size(d);
-    offset -= before * stride;
-  }
+    copy_elements(part, alias(y, part.sizes(), strides, part.offset() + (from - first) * stride));
+  });
 }
 
 namespace {
