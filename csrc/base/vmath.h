@@ -780,7 +780,7 @@ FL_VM bool far_quotient([[maybe_unused]] double a, [[maybe_unused]] double b) {
 #endif
 }
 FL_VM bool far_quotient(int32_t, int32_t) { return false; }
-FL_VM bool far_quotient(int64_t a, int64_t) { return (a > (int64_t(1) << 53)) | (a < -(int64_t(1) << 53)); }
+FL_VM bool far_quotient(int64_t a, int64_t) { return (a >= (int64_t(1) << 53)) | (a <= -(int64_t(1) << 53)); }
 
 // Whether the signs of a and b differ.
 template <class T>
@@ -832,10 +832,14 @@ FL_VM T remainder(T a, T b) {
 template <class T>
 FL_VM T floor_divide(T a, T b) {
   const auto [q, r] = divided(a, b);
-  const T below = opposite(r, b) ? static_cast<T>(q - 1) : q;
-  const T floored = r == 0 ? q : below;
-  if constexpr (std::is_integral_v<T>) return floored;
-  else return floored == 0 ? copysign(T(0), a / b) : floored;
+  if constexpr (std::is_integral_v<T>) {
+    const T below = opposite(r, b) ? static_cast<T>(static_cast<std::make_unsigned_t<T>>(q) - 1) : q;
+    return r == 0 ? q : below;
+  } else {
+    const T below = opposite(r, b) ? q - T(1) : q;
+    const T floored = r == 0 ? q : below;
+    return floored == 0 ? copysign(T(0), a / b) : floored;
+  }
 }
 
 template <class T>

@@ -125,8 +125,6 @@ bool contiguous(const Axes& axes, const Dims& strides) {
   return true;
 }
 
-const char* bytes(const void* p) { return static_cast<const char*>(p); }
-
 // One operand of run_tiles: 0 is the output.
 struct Operand {
   char* data;
@@ -488,7 +486,7 @@ void run_tiles(const TileLoops& loops, DType compute, const Scalar* params, cons
   bool in_place = true;  // every operand is contiguous in tile type, or constant
   for (int k = 0; k < nest.n; ++k) {
     Operand& o = nest.op[k];
-    o.data = k == 0 ? static_cast<char*>(out.data()) : const_cast<char*>(bytes(inputs[k - 1].data));
+    o.data = k == 0 ? static_cast<char*>(out.data()) : const_cast<char*>(static_cast<const char*>(inputs[k - 1].data));
     o.tile_type = k == 0 && bool_out ? DType::Bool : compute;
     o.dtype = seen_as(k == 0 ? out.dtype() : inputs[k - 1].dtype, o.tile_type);
     // An 8-bit output of 0s and 1s needs no conversion.
@@ -528,7 +526,7 @@ void run_tiles(const TileLoops& loops, DType compute, const Scalar* params, cons
 void copy_flat(void* dst, DType to, const void* src, DType from, int64_t n) {
   const int64_t to_item = static_cast<int64_t>(item_size(to)), from_item = static_cast<int64_t>(item_size(from));
   char* d = static_cast<char*>(dst);
-  const char* s = bytes(src);
+  const char* s = static_cast<const char*>(src);
   const bool stream = n * to_item >= kStreamBytes;
   parallel_for(0, n, kGrain, [&](int64_t begin, int64_t end) {
     if (!stream) return convert_elements(d + begin * to_item, to, s + begin * from_item, from, end - begin);

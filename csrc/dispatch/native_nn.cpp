@@ -33,16 +33,22 @@ Tensor constant_pad_backward(const Tensor& g, IntList pad) {
 Tensor pad(const Tensor& x, IntList pad, std::string_view mode, std::optional<Scalar> value) {
   if (mode == "constant") return op::constant_pad(x, pad, value.value_or(Scalar(0)));
   check::pad_within("pad", x, pad, mode);
-  Tensor core = x;
   Dims added(pad);
-  for (size_t k = 0; k < pad.size() / 2; ++k) {  // what is below 0 is taken away first
-    int64_t &before = added[static_cast<int>(2 * k)], &after = added[static_cast<int>(2 * k + 1)];
-    const int dim = x.ndim() - 1 - static_cast<int>(k);
-    if (before < 0 || after < 0) core = op::slice(core, dim, std::max<int64_t>(-before, 0), x.size(dim) + std::min<int64_t>(after, 0), 1);
-    before = std::max<int64_t>(before, 0), after = std::max<int64_t>(after, 0);
-  }
+  for (int64_t& p : added) p = std::max<int64_t>(p, 0);
   const bool any = std::any_of(added.begin(), added.end(), [](int64_t p) { return p != 0; });
-  return any ? op::pad_within(core, added, mode) : core;
+  const auto cut = [&](Tensor y) {  // what pads below 0 take away
+    for (size_t k = 0; k < pad.size() / 2; ++k) {
+      const int64_t before = std::max<int64_t>(-pad[2 * k], 0), after = std::max<int64_t>(-pad[2 * k + 1], 0);
+      const int dim = x.ndim() - 1 - static_cast<int>(k);
+      if (before > 0 || after > 0) y = op::slice(y, dim, before, y.size(dim) - after, 1);
+    }
+    return y;
+  };
+  if (!any) return cut(x);
+  if (mode != "circular") return cut(op::pad_within(x, added, mode));
+  const Tensor core = cut(x);  // what goes round is what is left, as in PyTorch
+  check::pad_within("pad", core, added, mode);
+  return op::pad_within(core, added, mode);
 }
 
 Tensor pad_within_backward(const Tensor& dy, IntList shape, IntList pad, std::string_view mode) {

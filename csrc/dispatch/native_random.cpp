@@ -1,4 +1,5 @@
 #include "base/error.h"
+#include "dispatch/checks.h"
 #include "dispatch/native.h"
 #include "dispatch/wrap.h"
 #include "ops.h"
@@ -53,7 +54,13 @@ Tensor randint_like(const Tensor& x, int64_t low, int64_t high, OptType dtype, O
 }
 Tensor randperm(int64_t n, Generator* g, OptType dtype, OptDevice device) {
   if (n < 0) raise<ArgumentError>("randperm: n = ", n, "; expected n >= 0");
-  return drawn(Dims{n}, dtype.value_or(DType::Int64), device, false, [&](const Tensor& y) { op::randperm_(y, g); });
+  return drawn(Dims{n}, dtype.value_or(DType::Int64), device, false, [&](const Tensor& y) {
+    if (n > 0) check::draws_fit("randperm", y, 0, n);
+    const int64_t whole = y.dtype() == DType::Float16 ? 1 << 11 : y.dtype() == DType::BFloat16 ? 1 << 8 : int64_t{1} << (y.dtype() == DType::Float32 ? 24 : 53);
+    if (is_float(y.dtype()) && n - 1 > whole)
+      raise<ArgumentError>("randperm: n = ", n, "; ", y.dtype(), " holds whole numbers up to ", whole, " only; draw integers and cast what may be rounded");
+    op::randperm_(y, g);
+  });
 }
 Tensor normal(const Tensor& mean, const Tensor& std, Generator* g) {
   Tensor z = op::add(op::zeros_like(mean), op::zeros_like(std));

@@ -468,3 +468,32 @@ def test_a_warning_names_the_line_that_called(call):
         call()
     assert record[0].filename == __file__
     assert record[0].lineno == call.__code__.co_firstlineno
+
+
+@pytest.mark.parametrize("loss", [F.mse_loss, F.l1_loss, F.smooth_l1_loss, F.huber_loss])
+def test_losses_promote_their_operands(loss):
+    x, y = fl.tensor([1.0, 1.0], requires_grad=True), fl.tensor([1, 3])
+    value = loss(x, y)
+    assert value.dtype == fl.float32 and value.item() == loss(x.detach(), y.float()).item()
+    value.backward()
+    assert x.grad.tolist()[0] == 0 and x.grad.tolist()[1] < 0
+    assert loss(x, y.double()).dtype == fl.float64
+
+
+def test_l1_loss_of_integers():
+    assert F.l1_loss(fl.tensor([1, 5]), fl.tensor([2, 1]), reduction="sum").item() == 5
+
+
+@pytest.mark.parametrize(("x", "beta", "want"), [(3e38, 2.0, 3e38), (1e30, 1e10, 1e30), (1e-3, 1e-40, 1e-3), (0.0, 0.0, 0.0), (4.0, 0.0, 4.0)])
+def test_smooth_l1_loss_far_from_its_beta(x, beta, want):
+    assert F.smooth_l1_loss(fl.tensor([x]), fl.zeros(1), beta=beta).item() == pytest.approx(want, rel=1e-6)
+
+
+def test_pads_below_zero_on_one_side():
+    x = fl.arange(5.0)[None, None]
+    assert F.pad(x, (-4, 3), mode="reflect").tolist() == [[[4, 3, 2, 1]]]
+    assert F.pad(x, (2, -4), mode="replicate").tolist() == [[[0, 0, 0]]]
+    assert F.pad(x, (-1, 2), mode="circular").tolist() == [[[1, 2, 3, 4, 1, 2]]]
+    with pytest.raises(fl.ShapeError, match="^pad:"):
+        F.pad(x, (-3, 4), mode="circular")
+    assert F.pad(x, (-1, -1), mode="reflect").tolist() == [[[1, 2, 3]]]

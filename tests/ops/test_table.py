@@ -37,7 +37,6 @@ NO_REFERENCE = {
 NO_REFERENCE_OPS = {
     "index_put": "writing through an index: tests/core/test_indexing.py",
     "index_put_": "writing through an index: tests/core/test_indexing.py",
-    "pow_": "pow; tests/ops/test_vector_math.py",
     "max_pool1d": "max_pool1d_with_indices, and tests/parity",
     "max_pool2d": "max_pool2d_with_indices, and tests/parity",
     "norm_1": "'fro' is the 2-norm: tests/parity",
@@ -59,7 +58,6 @@ NO_SPECIAL_VALUES = {
     "trigamma": "SciPy's polygamma is for x > 0",
     "addcdiv": "0/0 of several operands: covered by div and add",
     "pow": "compared with PyTorch in tests/parity",
-    "power": "compared with PyTorch in tests/parity, as pow",
     "logit_1": "np.clip keeps NaN, as the op does, but infinities meet eps first",
 }
 

@@ -72,6 +72,25 @@ def test_powers_whether_they_have_ops_of_their_own_or_not(exponent, dtype):
     np.testing.assert_allclose(z.numpy(), want, rtol=rtol)
 
 
+def test_powers_in_place_are_those_out_of_place():
+    x = fl.tensor([-0.0, -fl.inf, fl.inf, 2.0, fl.nan])
+    for exponent in (0.5, -0.5, -1, 2, 3, 1.5):
+        y = x.clone()
+        y **= exponent
+        assert str(y.tolist()) == str((x**exponent).tolist()) == str(x.clone().pow_(exponent).tolist()), exponent
+
+
+def test_the_gradient_of_a_cube_in_16_bits_is_rounded_once():
+    x = fl.tensor([300.0, 1e-4], dtype=fl.float16, requires_grad=True)
+    (x**3).backward(fl.tensor([1e-3, 1024.0], dtype=fl.float16))
+    np.testing.assert_allclose(x.grad.float().numpy(), [270, 3.07e-5], rtol=5e-3)
+
+
+def test_a_power_is_called_pow_in_errors():
+    with pytest.raises(fl.ShapeError, match="^pow: "):
+        fl.ones(3) ** fl.ones(4)
+
+
 def test_powers_of_integers_stay_integers_or_refuse():
     x = fl.tensor([-3, 0, 5])
     assert (x**2).tolist() == [9, 0, 25] and (x**3).tolist() == [-27, 0, 125] and (x**2).dtype == fl.int64

@@ -36,6 +36,23 @@ def declaration(op: Op) -> list[str]:
     return lines
 
 
+def native_declarations(op: Op) -> list[str]:
+    """What the op expects of csrc/dispatch/native*.cpp."""
+    if op.get("composite") == "native":
+        return [f"{op.sig.cpp_result} {op.name}({params(op, False)});"]
+    if not op.get("shortcut"):
+        return []
+    kinds = ("", "_") if op.get("inplace") else ("",)
+    return [f"{op.sig.cpp_result} {op.name}_shortcut{kind}({params(op, False)});" for kind in kinds]
+
+
+def _shortcut(op: Op, kind: str = "") -> list[str]:
+    if not op.get("shortcut"):
+        return []
+    args = ", ".join(a.name for a in op.sig.args)
+    return [f"  if ({op.sig.cpp_result} short_way = native::{op.name}_shortcut{kind}({args}); short_way.defined()) return short_way;"]
+
+
 # ---------------------------------------------------------------- rules
 
 
@@ -531,7 +548,7 @@ def wrapper(op: Op, table: Table) -> tuple[list[str], list[str]]:
     """(node struct, function bodies)."""
     node = NodeWriter(op, table)
     result = op.sig.cpp_result
-    body: list[str] = [f"{result} {op.name}({params(op, False)}) {{", *_autocast(op), *_recorded(op, op.name)]
+    body: list[str] = [f"{result} {op.name}({params(op, False)}) {{", *_autocast(op), *_recorded(op, op.name), *_shortcut(op)]
     body += _wrap_dims(op)
     body += [emit_check(op, c) for c in op.get("check", [])]
     outs = [n for _, n in op.sig.outs]
@@ -583,7 +600,7 @@ def wrapper(op: Op, table: Table) -> tuple[list[str], list[str]]:
 
 def _inplace(op: Op, node: NodeWriter) -> list[str]:
     x = op.sig.args[0]
-    body = [f"Tensor {op.name}_({params(op, False)}) {{", *_recorded(op, f"{op.name}_")]
+    body = [f"Tensor {op.name}_({params(op, False)}) {{", *_recorded(op, f"{op.name}_"), *_shortcut(op, "_")]
     target = x.name
     if x.type.spelling == "Operand":
         body.append(f'  const Tensor& self = target_of("{op.name}_", {x.name});')

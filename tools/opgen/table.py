@@ -12,7 +12,7 @@ import yaml
 from .signature import Signature, parse
 
 KEYS = {
-    "op", "doc", "shape", "dtype", "check", "each", "rare", "types", "bytes", "kernel", "composite", "aux", "let", "grad",
+    "op", "doc", "shape", "dtype", "check", "each", "rare", "types", "bytes", "shortcut", "kernel", "composite", "aux", "let", "grad",
     "view", "inplace", "mutates", "layout", "flops", "methods", "autocast", "aliases", "ref", "samples", "errors",
 }  # fmt: skip
 BYTES = ("ints", "all")
@@ -98,6 +98,8 @@ def _check_entry(entry: dict[str, Any], where: str) -> Signature:
         raise TableError(f"{where}: {sig.name}: {len(bodies)} bodies; expected exactly one of each, kernel, composite")
     if "rare" in entry and ("each" not in entry or not isinstance(entry["rare"], dict) or set(entry["rare"]) != {"when", "each"}):
         raise TableError(f"{where}: {sig.name}: rare; expected `when` and `each` below it, and an `each` beside it")
+    if "shortcut" in entry and (entry["shortcut"] is not True or "composite" in entry):
+        raise TableError(f"{where}: {sig.name}: shortcut; expected true, beside an each or a kernel")
     if "bytes" in entry and ("each" not in entry or entry["bytes"] not in BYTES):
         raise TableError(f"{where}: {sig.name}: bytes; expected one of {', '.join(BYTES)} beside an `each`")
     autocast = entry.get("autocast")

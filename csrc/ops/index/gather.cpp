@@ -221,7 +221,7 @@ void index_select(const Tensor& x, int64_t dim, const Tensor& index_in, const Te
   const char* s = static_cast<const char*>(x.data());
   char* d = static_cast<char*>(y.data());
   const std::vector<int64_t> runs = runs_of(at, k);
-  by_unit(bytes, [&, n = n](auto unit) {
+  by_unit(bytes, [&](auto unit) {
     using U = decltype(unit);
     const bool one = static_cast<int64_t>(sizeof(U)) == bytes;
     parallel_for(0, outer * k, grain, [&](int64_t begin, int64_t end) {

@@ -31,7 +31,7 @@ struct SmoothL1 {
   template <class T>
   static FL_INLINE T value(T x, T t, T beta, T) {
     const T a = vm::abs(x - t), h = a < beta ? a : beta;
-    return beta == 0 ? a : h * (a - T(0.5) * h) / beta;
+    return beta == 0 ? a : h / beta * (a - T(0.5) * h);
   }
   template <class T>
   static FL_INLINE T slope(T x, T t, T beta, T) {

@@ -300,11 +300,12 @@ Tensor folded(const Tensor& x) {  // [.., n] as [rows, n]; its leading axes fold
   return alias(x, Dims{leading(x), x.size(-1)}, Dims{row, x.stride(-1)}, x.offset());
 }
 
+// n elements `stride` apart, side by side: where they are, or in `room`.
 template <class T>
-double sum_products(const T* a, int64_t sa, const T* b, int64_t sb, int64_t n) {
-  double s = 0;
-  for (int64_t i = 0; i < n; ++i) s += static_cast<double>(a[i * sa]) * static_cast<double>(b[i * sb]);
-  return s;
+const T* in_a_row(const T* x, int64_t stride, int64_t n, T* room) {
+  if (stride == 1) return x;
+  for (int64_t i = 0; i < n; ++i) room[i] = x[i * stride];
+  return room;
 }
 
 }  // namespace
@@ -324,7 +325,7 @@ void mv(const Tensor& a, const Tensor& x, const Tensor& y) {
   matmul_batches(a.dtype(), Dims(), a.size(0), 1, a.size(1), tidy(plain(a), a.size(0), a.size(1)), tidy(column_vector(x), x.size(0), 1), out);
 }
 
-// Sums of fixed chunks in double (floats), added in order.
+// Sums of fixed chunks in the type itself, added in order in double.
 void dot(const Tensor& a, const Tensor& b, const Tensor& y) {
   const int64_t n = a.size(0), sa = a.stride(0), sb = b.stride(0);
   if (a.dtype() != DType::Float32 && a.dtype() != DType::Float64) {
@@ -342,14 +343,11 @@ void dot(const Tensor& a, const Tensor& b, const Tensor& y) {
       parallel_for(0, chunks, 16, [&](int64_t c0, int64_t c1) {
         for (int64_t c = c0; c < c1; ++c) {
           const int64_t i = c * kChunk, len = std::min(kChunk, n - i);
-          if (sa == 1 && sb == 1) {
-            T v;
-            if constexpr (std::is_same_v<T, float>) gemv_rows_f32(1, len, pa + i, len, pb + i, &v);
-            else gemv_rows_f64(1, len, pa + i, len, pb + i, &v);
-            parts[c] = v;
-          } else {
-            parts[c] = sum_products(pa + i * sa, sa, pb + i * sb, sb, len);
-          }
+          T room_a[kChunk], room_b[kChunk], v;
+          const T *xa = in_a_row(pa + i * sa, sa, len, room_a), *xb = in_a_row(pb + i * sb, sb, len, room_b);
+          if constexpr (std::is_same_v<T, float>) gemv_rows_f32(1, len, xa, len, xb, &v);
+          else gemv_rows_f64(1, len, xa, len, xb, &v);
+          parts[c] = v;
         }
       });
       double s = 0;

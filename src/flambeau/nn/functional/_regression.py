@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flambeau._C import Tensor, ops
+from flambeau._C import Tensor, ops, result_type
 from flambeau.amp.autocast_mode import widens
 from flambeau.nn.functional._reduction import (
     check_same_shape,
@@ -12,6 +12,14 @@ from flambeau.nn.functional._reduction import (
 )
 
 __all__ = ["mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"]
+
+
+def _of_one_type(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Both in the type that they promote to."""
+    if input.dtype == target.dtype:
+        return input, target
+    dtype = result_type(input, target)
+    return input.to(dtype), target.to(dtype)
 
 
 @widens
@@ -29,6 +37,7 @@ def mse_loss(
         ValueError: the shapes differ (nothing is broadcast).
     """
     check_same_shape("mse_loss", input, target)
+    input, target = _of_one_type(input, target)
     reduction = reduction_word(size_average, reduce, reduction)
     if weight is None:
         return ops.mse_loss(input, target, reduction_kind("mse_loss", reduction))
@@ -51,8 +60,9 @@ def l1_loss(
         ValueError: the shapes differ (nothing is broadcast).
     """
     check_same_shape("l1_loss", input, target)
+    input, target = _of_one_type(input, target)
     reduction = reduction_word(size_average, reduce, reduction)
-    if weight is None:
+    if weight is None and input.is_floating_point():
         return ops.l1_loss(input, target, reduction_kind("l1_loss", reduction))
     return reduced("l1_loss", (input - target).abs(), reduction, weight)
 
@@ -71,6 +81,7 @@ def smooth_l1_loss(
     Source: Girshick 2015, "Fast R-CNN", eq. 3.
     """
     check_same_shape("smooth_l1_loss", input, target)
+    input, target = _of_one_type(input, target)
     if beta < 0:
         raise ValueError(f"smooth_l1_loss: beta = {beta}; expected beta >= 0")
     reduction = reduction_word(size_average, reduce, reduction)
@@ -93,6 +104,7 @@ def huber_loss(
     Source: Huber 1964.
     """
     check_same_shape("huber_loss", input, target)
+    input, target = _of_one_type(input, target)
     if delta <= 0:
         raise ValueError(f"huber_loss: delta = {delta}; expected delta > 0")
     if weight is None:
