@@ -23,6 +23,9 @@ from suites.case import Case
 
 HERE = pathlib.Path(__file__).resolve().parent
 LIMIT_S = 600
+# Cases of one process. Few, so that both libraries meet each mood of the machine: a shared one has minutes in which
+# every parallel region takes half as long again.
+TOGETHER = 16
 
 
 class ChildError(RuntimeError):
@@ -184,7 +187,8 @@ def run(
     for r in results:
         r.share_of = by_name.get(r.case.share_of)
     together = [r for r in results if not r.case.fresh]
-    groups = [group for group in [together, *([r] for r in results if r.case.fresh)] if group]
+    groups = [together[i : i + TOGETHER] for i in range(0, len(together), TOGETHER)]
+    groups += [[r] for r in results if r.case.fresh]
     versions = {}
     for library in libraries:  # its files are read once before anything counts
         versions[library.title] = library.measure([], threads)["version"]
