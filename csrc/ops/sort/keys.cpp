@@ -123,9 +123,9 @@ void write(const Row& x, const P p, const Item* items, int64_t n, void* values, 
 void keep_least(const uint32_t* keys, int64_t first, int64_t n, uint64_t* best, int64_t* count, int64_t k) { keep_least_32(keys, first, n, best, count, k); }
 void keep_least(const uint64_t* keys, int64_t first, int64_t n, WideKey* best, int64_t* count, int64_t k) { keep_least_64(keys, first, n, best, count, k); }
 
-// The first k of 0 < k <= n, in any order.
+// The first k of 0 < k <= n; whether they are in order.
 template <class K, class P, class Items>
-void few_of_many(const Row& x, int64_t k, bool descending, const P p, Items& best) {
+bool few_of_many(const Row& x, int64_t k, bool descending, const P p, Items& best) {
   best.resize(static_cast<size_t>(k * kRoom));
   int64_t count = 0;
   over_keys<K>(x, descending, [&](const K* keys, int64_t first, int64_t m) {
@@ -138,7 +138,9 @@ void few_of_many(const Row& x, int64_t k, bool descending, const P p, Items& bes
     }
     keep_least(keys + j, first + j, m - j, best.data(), &count, k);
   });
+  if (k <= kInserted) return true;
   std::nth_element(best.begin(), best.begin() + (k - 1), best.begin() + count);
+  return false;
 }
 
 // The item of rank `rank`: of the elements those stay whose leading digits are its own.
@@ -205,13 +207,14 @@ void top_row(SortScratch& scratch, const Row& x, int64_t k, bool largest, bool s
       all_items<K>(x, largest, p, items);
       std::nth_element(items.begin(), items.begin() + (k - 1), items.end());
     };
+    bool in_order = false;
     if constexpr (sizeof(items[0]) == 2 * sizeof(K)) {
-      if (k <= x.n / 4) few_of_many<K>(x, k, largest, p, items);
+      if (k <= x.n / 4) in_order = few_of_many<K>(x, k, largest, p, items);
       else of_all();
     } else {
       of_all();
     }
-    if (sorted) std::sort(items.begin(), items.begin() + k);
+    if (sorted && !in_order) std::sort(items.begin(), items.begin() + k);
     write(x, p, items.data(), k, values, indices);
   });
 }

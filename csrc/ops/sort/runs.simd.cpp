@@ -88,7 +88,11 @@ void keep_least(const K* keys, int64_t first, int64_t n, Item* best, int64_t* co
       const K key = keys[j];
       if (key >= key_of(best[k - 1])) return;
       int64_t p = k - 1;
-      for (; p > 0 && key < key_of(best[p - 1]); --p) best[p] = best[p - 1];
+#pragma GCC unroll 1  // else GCC, which knows that k is small, keeps every place in a register of its own
+      for (; p > 0; --p) {
+        if (key >= key_of(best[p - 1])) break;
+        best[p] = best[p - 1];
+      }
       best[p] = item_of(key, first + j);
     });
     return;
