@@ -440,7 +440,7 @@ FL_VM double normal_range(double x) {
 template <class T>
 FL_VM T add_square(T a, T c) {
 #if defined(__FMA__)
-  return std::fma(a, a, c);
+  return plus_product(c, a, a);
 #else
   T h;  // half the bits of a, whose square is exact
   if constexpr (sizeof(T) == 4) h = bits<T>(bits<uint32_t>(a) & 0xfffff000u);

@@ -9,28 +9,35 @@
 
 namespace fl::native {
 
+namespace {
+
 // The exponents that most programs use have ops of their own, which take a tenth to a thirtieth of a power's time.
-Tensor pow_shortcut(const Operand& a, const Operand& b) {
-  if (b.is_tensor() || !a.is_tensor() || !is_float(a.tensor().dtype())) return {};
-  const Tensor& x = a.tensor();
+struct PlainPower {
+  double exponent;
+  Tensor (*out)(const Tensor& x);
+  Tensor (*in_place)(const Tensor& x);
+};
+constexpr PlainPower kPlainPowers[] = {{2, op::square, op::square_}, {3, op::cube, op::cube_}, {0.5, op::sqrt, op::sqrt_},
+                                       {-0.5, op::rsqrt, op::rsqrt_}, {-1, op::reciprocal, op::reciprocal_}};
+
+// The op that a^b is; null where it is none of them.
+const PlainPower* plain_power(const Operand& a, const Operand& b) {
+  if (b.is_tensor() || !a.is_tensor() || !is_float(a.tensor().dtype())) return nullptr;
   const double exponent = b.number().as_double();
-  if (exponent == 2) return op::square(x);
-  if (exponent == 3) return op::cube(x);
-  if (exponent == 0.5) return op::sqrt(x);
-  if (exponent == -0.5) return op::rsqrt(x);
-  if (exponent == -1) return op::reciprocal(x);
-  return {};
+  for (const PlainPower& p : kPlainPowers)
+    if (p.exponent == exponent) return &p;
+  return nullptr;
+}
+
+}  // namespace
+
+Tensor pow_shortcut(const Operand& a, const Operand& b) {
+  const PlainPower* p = plain_power(a, b);
+  return p ? p->out(a.tensor()) : Tensor();
 }
 Tensor pow_shortcut_(const Operand& a, const Operand& b) {
-  if (b.is_tensor() || !a.is_tensor() || !is_float(a.tensor().dtype())) return {};
-  const Tensor& x = a.tensor();
-  const double exponent = b.number().as_double();
-  if (exponent == 2) return op::square_(x);
-  if (exponent == 3) return op::cube_(x);
-  if (exponent == 0.5) return op::sqrt_(x);
-  if (exponent == -0.5) return op::rsqrt_(x);
-  if (exponent == -1) return op::reciprocal_(x);
-  return {};
+  const PlainPower* p = plain_power(a, b);
+  return p ? p->in_place(a.tensor()) : Tensor();
 }
 
 Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max) {

@@ -1,6 +1,6 @@
 // Scans along one axis. x is row-major: [outer, n, inner]. Each line is one dependent chain; those of neighbouring
-// columns run side by side, and rows are transposed for that. 16-bit floats are scanned in float and rounded once
-// per element; float sums are carried in double.
+// columns run side by side, and rows are transposed for that. Sums and products of floats are carried in double and
+// rounded once per element.
 #include "ops/scan/scan.h"
 
 #include <cmath>

@@ -14,8 +14,9 @@ from flambeau.nn.functional._reduction import (
 __all__ = ["mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"]
 
 
-def _of_one_type(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """Both in the type that they promote to."""
+def _operands(op: str, input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Both, of one shape, in the type that they promote to."""
+    check_same_shape(op, input, target)
     if input.dtype == target.dtype:
         return input, target
     dtype = result_type(input, target)
@@ -36,8 +37,7 @@ def mse_loss(
     Raises:
         ValueError: the shapes differ (nothing is broadcast).
     """
-    check_same_shape("mse_loss", input, target)
-    input, target = _of_one_type(input, target)
+    input, target = _operands("mse_loss", input, target)
     reduction = reduction_word(size_average, reduce, reduction)
     if weight is None:
         return ops.mse_loss(input, target, reduction_kind("mse_loss", reduction))
@@ -59,8 +59,7 @@ def l1_loss(
     Raises:
         ValueError: the shapes differ (nothing is broadcast).
     """
-    check_same_shape("l1_loss", input, target)
-    input, target = _of_one_type(input, target)
+    input, target = _operands("l1_loss", input, target)
     reduction = reduction_word(size_average, reduce, reduction)
     if weight is None and input.is_floating_point():
         return ops.l1_loss(input, target, reduction_kind("l1_loss", reduction))
@@ -80,8 +79,7 @@ def smooth_l1_loss(
 
     Source: Girshick 2015, "Fast R-CNN", eq. 3.
     """
-    check_same_shape("smooth_l1_loss", input, target)
-    input, target = _of_one_type(input, target)
+    input, target = _operands("smooth_l1_loss", input, target)
     if beta < 0:
         raise ValueError(f"smooth_l1_loss: beta = {beta}; expected beta >= 0")
     reduction = reduction_word(size_average, reduce, reduction)
@@ -103,8 +101,7 @@ def huber_loss(
 
     Source: Huber 1964.
     """
-    check_same_shape("huber_loss", input, target)
-    input, target = _of_one_type(input, target)
+    input, target = _operands("huber_loss", input, target)
     if delta <= 0:
         raise ValueError(f"huber_loss: delta = {delta}; expected delta > 0")
     if weight is None:
