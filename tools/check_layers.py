@@ -4,9 +4,6 @@
 
 A layer is a folder, but for these:
 
-* `wrappers` is the upper half of csrc/dispatch, what the generated op wrappers are made of: they tie
-  checks, kernels and autograd together, so they stand above all three. The lower half of the folder
-  (argument types, geometry, element loops) is what kernels are written with.
 * `ops` and `backend` are one layer: a backend's kernels are declared beside the portable ones that they
   replace, and stay apart in files named *.dnn.cpp.
 * Generated headers count as the layer that they describe: kernels.h as ops, ops.h (declarations alone) as
@@ -37,9 +34,6 @@ ORDER = (
     ("tests",),
 )
 LEVEL = {layer: level for level, layers in enumerate(ORDER) for layer in layers}
-WRAPPERS = re.compile(
-    r"dispatch/((wrap|autocast)\.(h|cpp)|shapes\.h|checks\.cpp|native(_\w+)?\.(h|cpp)|each_table\.h)$"
-)
 GENERATED = {
     "kernels.h": "ops",
     "ops.h": "autograd",
@@ -64,8 +58,6 @@ def layer_of(path: str) -> str | None:
     """The layer of a file, by its path below csrc or its generated name."""
     if "/" not in path:
         return GENERATED.get(path)
-    if WRAPPERS.match(path):
-        return "wrappers"
     folder = path.split("/", 1)[0]
     return folder if folder in LEVEL else None
 

@@ -49,7 +49,7 @@ struct AutogradMeta final : AutogradMetaBase {
 struct ThreadModes {
   bool grad = true;
   bool inference = false;
-  bool autocast = false;  // of the op that is called next; see dispatch/autocast.h
+  bool autocast = false;  // of the op that is called next; see wrappers/autocast.h
 };
 extern FL_HOT_THREAD_LOCAL constinit ThreadModes current_modes;
 inline ThreadModes& thread_modes() { return current_modes; }

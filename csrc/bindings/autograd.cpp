@@ -10,7 +10,7 @@
 #include "autograd/saved_tensor.h"
 #include "bindings/args.h"
 #include "bindings/types.h"
-#include "dispatch/autocast.h"
+#include "wrappers/autocast.h"
 
 namespace nb = nanobind;
 

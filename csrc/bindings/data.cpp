@@ -4,9 +4,9 @@
 
 #include "bindings/args.h"
 #include "bindings/types.h"
-#include "dispatch/checks.h"
-#include "dispatch/native.h"
-#include "dispatch/wrap.h"
+#include "wrappers/checks.h"
+#include "wrappers/native.h"
+#include "wrappers/wrap.h"
 #include "ops.h"
 
 namespace fl::py {

@@ -4,8 +4,8 @@
 
 #include "bindings/args.h"
 #include "bindings/data.h"
-#include "dispatch/native.h"
-#include "dispatch/wrap.h"
+#include "wrappers/native.h"
+#include "wrappers/wrap.h"
 #include "ops.h"
 
 namespace fl::py {

@@ -13,11 +13,11 @@
 #include "bindings/optim.h"
 #include "bindings/profiler.h"
 #include "bindings/types.h"
-#include "dispatch/autocast.h"
-#include "dispatch/native.h"
-#include "ops.h"
 #include "storage/allocator.h"
 #include "storage/prepared.h"
+#include "wrappers/autocast.h"
+#include "wrappers/native.h"
+#include "ops.h"
 
 #if FLAMBEAU_ONEDNN
 #include <oneapi/dnnl/dnnl.h>

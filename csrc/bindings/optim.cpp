@@ -8,9 +8,9 @@
 
 #include "autograd/recorded.h"
 #include "bindings/args.h"
-#include "dispatch/wrap.h"
-#include "ops.h"
 #include "ops/optim/optim.h"
+#include "wrappers/wrap.h"
+#include "ops.h"
 
 namespace nb = nanobind;
 

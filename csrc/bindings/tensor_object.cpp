@@ -5,11 +5,11 @@
 #include "autograd/meta.h"
 #include "bindings/args.h"
 #include "bindings/autograd.h"
-#include "bindings/indexing.h"
 #include "bindings/data.h"
+#include "bindings/indexing.h"
 #include "bindings/types.h"
-#include "dispatch/native.h"
-#include "dispatch/wrap.h"
+#include "wrappers/native.h"
+#include "wrappers/wrap.h"
 #include "ops.h"
 
 namespace fl::py {

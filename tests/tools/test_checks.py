@@ -29,7 +29,7 @@ def test_the_repository_holds_its_layers():
         ("storage/a.cpp", "tensor/tensor.h", "storage lies below tensor"),
         ("ops/x/a.cpp", "autograd/meta.h", "ops lies below autograd"),
         ("ops/x/a.cpp", "ops.h", "ops lies below autograd"),
-        ("dispatch/each.h", "dispatch/wrap.h", "dispatch lies below wrappers"),
+        ("dispatch/each.h", "wrappers/wrap.h", "dispatch lies below wrappers"),
         ("autograd/a.cpp", "bindings/args.h", "autograd lies below bindings"),
         ("ops/x/a.simd.cpp", "tensor/tensor.h", "compiled once per instruction set"),
         ("base/a.h", "graph/graph.h", "in no known layer"),
@@ -43,7 +43,7 @@ def test_an_upward_include_is_found(path, include, message):
 @pytest.mark.parametrize(
     ("path", "include"),
     [
-        ("dispatch/wrap.h", "autograd/saved_tensor.h"),
+        ("wrappers/wrap.h", "autograd/saved_tensor.h"),
         ("autograd/a.cpp", "ops.h"),
         ("ops/x/a.cpp", "backend/onednn/onednn.h"),
         ("backend/onednn/a.h", "ops/x/a.h"),

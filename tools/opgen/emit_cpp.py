@@ -37,7 +37,7 @@ def declaration(op: Op) -> list[str]:
 
 
 def native_declarations(op: Op) -> list[str]:
-    """What the op expects of csrc/dispatch/native*.cpp."""
+    """What the op expects of csrc/wrappers/native*.cpp."""
     if op.get("composite") == "native":
         return [f"{op.sig.cpp_result} {op.name}({params(op, False)});"]
     if not op.get("shortcut"):

@@ -1,3 +1,6 @@
+// Checks that read values: divisors, indices, masks. See checks_index.h.
+#include "wrappers/checks_index.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -5,7 +8,6 @@
 #include <vector>
 
 #include "base/parallel.h"
-#include "dispatch/checks_index.h"
 #include "dispatch/each.h"
 #include "ops/index/bounds.h"
 #include "ops/reduce/reduce.h"

@@ -4,8 +4,8 @@
 #include "base/error.h"
 #include "dispatch/op_types.h"
 
-#include "dispatch/checks_index.h"
-#include "dispatch/checks_nn.h"
+#include "wrappers/checks_index.h"
+#include "wrappers/checks_nn.h"
 
 namespace fl::check {
 

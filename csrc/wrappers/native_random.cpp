@@ -1,7 +1,7 @@
 #include "base/error.h"
-#include "dispatch/checks.h"
-#include "dispatch/native.h"
-#include "dispatch/wrap.h"
+#include "wrappers/checks.h"
+#include "wrappers/native.h"
+#include "wrappers/wrap.h"
 #include "ops.h"
 
 namespace fl::native {

@@ -3,11 +3,11 @@
 
 #include "base/error.h"
 #include "dispatch/op_types.h"
-#include "dispatch/wrap.h"
+#include "wrappers/wrap.h"
 
-#include "dispatch/shapes_index.h"
-#include "dispatch/shapes_nn.h"
-#include "dispatch/shapes_reduce.h"
+#include "wrappers/shapes_index.h"
+#include "wrappers/shapes_nn.h"
+#include "wrappers/shapes_reduce.h"
 
 namespace fl::shape {
 

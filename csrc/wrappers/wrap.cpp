@@ -1,8 +1,8 @@
-#include "dispatch/wrap.h"
+#include "wrappers/wrap.h"
 
-#include "dispatch/checks.h"
-#include "ops.h"
 #include "tensor/raw.h"
+#include "wrappers/checks.h"
+#include "ops.h"
 
 namespace fl {
 namespace {

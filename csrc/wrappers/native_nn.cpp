@@ -1,9 +1,9 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "dispatch/checks_nn.h"
-#include "dispatch/native.h"
-#include "dispatch/wrap.h"
+#include "wrappers/checks_nn.h"
+#include "wrappers/native.h"
+#include "wrappers/wrap.h"
 #include "ops.h"
 
 namespace fl::native {

@@ -22,7 +22,7 @@
 
 #include <optional>
 
-#include "dispatch/wrap.h"
+#include "wrappers/wrap.h"
 
 namespace fl {
 

@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "dispatch/native.h"
-#include "dispatch/wrap.h"
+#include "wrappers/native.h"
+#include "wrappers/wrap.h"
 #include "ops.h"
 
 namespace fl::native {

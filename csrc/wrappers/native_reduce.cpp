@@ -1,7 +1,7 @@
 // Reductions' gradients that have a choice in them.
 #include <cmath>
 
-#include "dispatch/native.h"
+#include "wrappers/native.h"
 #include "ops.h"
 
 namespace fl::native {

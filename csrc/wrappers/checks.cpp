@@ -1,7 +1,7 @@
-#include "dispatch/checks.h"
+#include "wrappers/checks.h"
 
 #include "dispatch/geometry.h"
-#include "dispatch/wrap.h"
+#include "wrappers/wrap.h"
 
 namespace fl::check {
 

@@ -1,4 +1,4 @@
-#include "dispatch/autocast.h"
+#include "wrappers/autocast.h"
 
 #include <string>
 #include <unordered_map>

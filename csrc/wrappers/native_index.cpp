@@ -1,8 +1,8 @@
 // Indexing, sorting and counting ops that are compositions with a choice in them.
 #include "base/error.h"
-#include "dispatch/native.h"
-#include "dispatch/shapes.h"
-#include "dispatch/wrap.h"
+#include "wrappers/native.h"
+#include "wrappers/shapes.h"
+#include "wrappers/wrap.h"
 #include "ops.h"
 
 namespace fl::native {

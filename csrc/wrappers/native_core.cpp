@@ -1,8 +1,8 @@
 #include "base/error.h"
-#include "dispatch/checks.h"
+#include "wrappers/checks.h"
 #include "dispatch/geometry.h"
-#include "dispatch/native.h"
-#include "dispatch/wrap.h"
+#include "wrappers/native.h"
+#include "wrappers/wrap.h"
 #include "ops.h"
 
 namespace fl {
