@@ -6,8 +6,8 @@ A layer is a folder, but for these:
 
 * `ops` and `backend` are one layer: a backend's kernels are declared beside the portable ones that they
   replace, and stay apart in files named *.dnn.cpp.
-* Generated headers count as the layer that they describe: kernels.h as ops, ops.h (declarations alone) as
-  autograd, whose nodes call ops, the others as wrappers.
+* Generated headers count as the layer that they describe: kernel/*.h as ops, op/*.h (declarations alone) as
+  autograd, whose nodes call ops, native/*.h as wrappers.
 
 And one rule for *.simd.cpp: these are compiled once per instruction set, so an inline function from a
 shared header that is not inlined there could be the copy that the linker keeps, and run on a processor
@@ -34,12 +34,7 @@ ORDER = (
     ("tests",),
 )
 LEVEL = {layer: level for level, layers in enumerate(ORDER) for layer in layers}
-GENERATED = {
-    "kernels.h": "ops",
-    "ops.h": "autograd",
-    "natives.h": "wrappers",
-    "each_ops.h": "wrappers",
-}
+GENERATED = {"kernel": "ops", "op": "autograd", "native": "wrappers"}
 SIMD_MAY_INCLUDE = {
     "base/dtype.h",
     "base/element.h",
@@ -55,11 +50,9 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 
 
 def layer_of(path: str) -> str | None:
-    """The layer of a file, by its path below csrc or its generated name."""
-    if "/" not in path:
-        return GENERATED.get(path)
+    """The layer of a file, by its path below csrc or its generated folder."""
     folder = path.split("/", 1)[0]
-    return folder if folder in LEVEL else None
+    return GENERATED.get(folder, folder if folder in LEVEL else None)
 
 
 def faults_of(path: str, text: str) -> list[str]:

@@ -11,7 +11,10 @@
 #include "autograd/meta.h"
 #include "autograd/recorded.h"
 #include "base/error.h"
-#include "ops.h"
+#include "op/add.h"
+#include "op/cast.h"
+#include "op/clone.h"
+#include "op/ones_like.h"
 
 namespace fl {
 namespace {

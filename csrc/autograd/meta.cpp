@@ -1,7 +1,10 @@
 #include "autograd/meta.h"
 
 #include "base/error.h"
-#include "ops.h"
+#include "op/as_strided_backward.h"
+#include "op/as_strided_gather.h"
+#include "op/as_strided_replace.h"
+#include "op/zeros_like.h"
 
 namespace fl {
 

@@ -1,7 +1,9 @@
 #include "autograd/saved_tensor.h"
 
 #include "base/error.h"
-#include "ops.h"
+#include "op/cast.h"
+#include "op/clone.h"
+#include "op/sum_to.h"
 
 namespace fl {
 

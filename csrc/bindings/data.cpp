@@ -7,7 +7,9 @@
 #include "wrappers/checks.h"
 #include "wrappers/native.h"
 #include "wrappers/wrap.h"
-#include "ops.h"
+#include "op/cast.h"
+#include "op/clone.h"
+#include "op/stack.h"
 
 namespace fl::py {
 namespace {

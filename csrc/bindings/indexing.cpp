@@ -6,7 +6,19 @@
 #include "bindings/data.h"
 #include "wrappers/native.h"
 #include "wrappers/wrap.h"
-#include "ops.h"
+#include "op/cast.h"
+#include "op/contiguous_copy.h"
+#include "op/copy_.h"
+#include "op/fill_.h"
+#include "op/full.h"
+#include "op/index.h"
+#include "op/index_put_.h"
+#include "op/nonzero.h"
+#include "op/select.h"
+#include "op/slice.h"
+#include "op/unsqueeze.h"
+#include "op/view.h"
+#include "op/zeros.h"
 
 namespace fl::py {
 namespace {

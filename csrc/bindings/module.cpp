@@ -17,7 +17,6 @@
 #include "storage/prepared.h"
 #include "wrappers/autocast.h"
 #include "wrappers/native.h"
-#include "ops.h"
 
 #if FLAMBEAU_ONEDNN
 #include <oneapi/dnnl/dnnl.h>

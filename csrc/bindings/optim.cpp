@@ -10,7 +10,7 @@
 #include "bindings/args.h"
 #include "ops/optim/optim.h"
 #include "wrappers/wrap.h"
-#include "ops.h"
+#include "op/cast.h"
 
 namespace nb = nanobind;
 

@@ -1,9 +1,13 @@
 // Autograd through the generated ops, without Python: threads, deep graphs, versions.
 #include "autograd/meta.h"
 #include "base/error.h"
-#include "ops.h"
 #include "storage/allocator.h"
 #include "tests/check.h"
+#include "op/add.h"
+#include "op/full.h"
+#include "op/matmul.h"
+#include "op/mul.h"
+#include "op/sum.h"
 
 namespace fl {
 namespace {

@@ -1,7 +1,8 @@
 // The profiler's recorder: nesting, bounds, and threads that record while another starts, stops and collects.
 #include "base/profile.h"
-#include "ops.h"
 #include "tests/check.h"
+#include "op/add.h"
+#include "op/neg.h"
 
 namespace fl::test {
 namespace {

@@ -4,8 +4,8 @@
 #include <unordered_map>
 #include <utility>
 
-#include "ops.h"
 #include "storage/prepared.h"
+#include "op/cast.h"
 
 namespace fl {
 namespace {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "dispatch/op_types.h"
-#include "natives.h"
 
 namespace fl {
 

@@ -3,7 +3,21 @@
 #include "dispatch/geometry.h"
 #include "wrappers/native.h"
 #include "wrappers/wrap.h"
-#include "ops.h"
+#include "native/arange.h"
+#include "native/cat.h"
+#include "native/split.h"
+#include "op/as_strided_view.h"
+#include "op/cast.h"
+#include "op/cat_same.h"
+#include "op/clone.h"
+#include "op/contiguous_copy.h"
+#include "op/empty_like.h"
+#include "op/permute.h"
+#include "op/reshape.h"
+#include "op/slice.h"
+#include "op/split_with_sizes.h"
+#include "op/unsqueeze.h"
+#include "op/view.h"
 
 namespace fl {
 

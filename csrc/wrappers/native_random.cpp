@@ -2,7 +2,18 @@
 #include "wrappers/checks.h"
 #include "wrappers/native.h"
 #include "wrappers/wrap.h"
-#include "ops.h"
+#include "native/rand.h"
+#include "native/randn.h"
+#include "op/add.h"
+#include "op/dropout_mask.h"
+#include "op/empty.h"
+#include "op/empty_like.h"
+#include "op/mul.h"
+#include "op/normal_.h"
+#include "op/random_between_.h"
+#include "op/randperm_.h"
+#include "op/uniform_.h"
+#include "op/zeros_like.h"
 
 namespace fl::native {
 namespace {

@@ -2,7 +2,12 @@
 #include <cmath>
 
 #include "wrappers/native.h"
-#include "ops.h"
+#include "op/abs.h"
+#include "op/div.h"
+#include "op/eq.h"
+#include "op/expand_reduced.h"
+#include "op/norm_slope.h"
+#include "op/sum.h"
 
 namespace fl::native {
 

@@ -2,7 +2,6 @@
 
 #include "tensor/raw.h"
 #include "wrappers/checks.h"
-#include "ops.h"
 
 namespace fl {
 namespace {

@@ -118,8 +118,8 @@ def test_one_entry_becomes_everything(table, tmp_path):
     def all_of(pattern):
         return "\n".join(p.read_text() for p in sorted(out.glob(pattern)))
 
-    assert "Tensor twice_sin(const Tensor& x);" in (out / "ops.h").read_text()
-    assert "Tensor twice_sin_(const Tensor& x);" in (out / "ops.h").read_text()
+    assert "Tensor twice_sin(const Tensor& x);" in (out / "op" / "twice_sin.h").read_text()
+    assert "Tensor twice_sin_(const Tensor& x);" in (out / "op" / "twice_sin.h").read_text()
     wrappers = all_of("ops_*.cpp")
     assert "struct TwiceSinBackward final : Node" in wrappers
     assert "op::cos(x)" in wrappers
@@ -132,15 +132,62 @@ def test_one_entry_becomes_everything(table, tmp_path):
     assert re.search(r"^    def twice_sin_\(self\b.*\) -> Tensor", stub, re.MULTILINE)
 
 
-def test_a_small_edit_touches_few_files(table, tmp_path):
-    """What did not change is not written, or every build would be a full one."""
+def times(out):
+    return {p.relative_to(out).as_posix(): p.stat().st_mtime_ns for p in out.rglob("*") if p.is_file()}
+
+
+def changed(table, out):
+    before = times(out)
+    assert opgen("--table", table, "generate", "--out", out).returncode == 0
+    after = times(out)
+    return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+
+
+def test_what_did_not_change_is_not_written(table, tmp_path):
     out = tmp_path / "out"
     assert opgen("--table", table, "generate", "--out", out).returncode == 0
-    before = {p.name: p.stat().st_mtime_ns for p in out.iterdir()}
     path = table / "activation.yaml"
     path.write_text(path.read_text().replace("- op: relu(", "# a comment\n- op: relu(", 1))
+    assert changed(table, out) == set()
+
+
+def test_an_op_recompiles_only_what_uses_it(table, tmp_path):
+    """A new entry: its header, its shard of wrappers, loops and bindings, and the list of names. Gone again: the same."""
+    out = tmp_path / "out"
     assert opgen("--table", table, "generate", "--out", out).returncode == 0
-    assert before == {p.name: p.stat().st_mtime_ns for p in out.iterdir()}
+    path = table / "unary.yaml"
+    text = path.read_text()
+    path.write_text(text + ENTRY)
+    name = re.compile(r"(op/twice_sin\.h|ops_\d+\.cpp|each_\d+\.simd\.cpp|bind_\d+\.cpp|bind_tables\.cpp)")
+    written = changed(table, out)
+    assert len(written) == 5 and all(name.fullmatch(n) for n in written), sorted(written)
+    path.write_text(text)
+    assert changed(table, out) == written and not (out / "op" / "twice_sin.h").exists()
+
+
+def test_a_signature_changes_its_own_header_alone(table, tmp_path):
+    out = tmp_path / "out"
+    assert opgen("--table", table, "generate", "--out", out).returncode == 0
+    path = table / "activation.yaml"
+    old = "- op: relu(Tensor x) -> Tensor y"
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, "- op: relu(Tensor x, *, bool twice=False) -> Tensor y", 1))
+    assert {n for n in changed(table, out) if n.endswith(".h")} == {"op/relu.h"}
+
+
+def test_generated_files_name_what_they_use(table, tmp_path):
+    """Every op, kernel and composition that a generated source calls is declared by a header that it includes itself."""
+    out = tmp_path / "out"
+    assert opgen("--table", table, "generate", "--out", out).returncode == 0
+    folders = {"op": "op", "kernels": "kernel", "native": "native"}
+    missing = []
+    for source in sorted(out.glob("ops_*.cpp")):
+        text = source.read_text()
+        included = "".join((out / p).read_text() for p in re.findall(r'#include "((?:op|kernel|native)/\w+\.h)"', text))
+        for space, name in set(re.findall(r"\b(op|kernels|native)::(\w+)\(", text)):
+            if name not in ("run_each", "run_each_into") and not re.search(rf"\b{name}\(", included):
+                missing.append(f"{source.name}: {folders[space]}/{name}.h")
+    assert not missing
 
 
 def test_new_prints_an_entry_that_is_valid(tmp_path):

@@ -19,12 +19,12 @@
 
 #include "backend/onednn/onednn.h"
 #include "base/parallel.h"
-#include "kernels.h"
 #include "ops/conv/direct.h"
 #include "ops/matmul/gemm.h"
 #include "ops/matmul/half.h"
 #include "ops/reduce/fold.h"
 #include "tensor/raw.h"
+#include "kernel/channel_expand.h"
 
 namespace fl {
 namespace {

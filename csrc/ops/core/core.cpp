@@ -6,8 +6,8 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "dispatch/each.h"
+#include "dispatch/operand.h"
 #include "dispatch/geometry.h"
-#include "kernels.h"
 #include "tensor/raw.h"
 
 namespace fl::kernels {

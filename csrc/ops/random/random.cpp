@@ -2,13 +2,13 @@
 // i) alone: the same seed gives the same bits for any number of threads.
 #include "ops/random/random.h"
 
+#include <cmath>
 #include <numeric>
 
 #include "base/parallel.h"
 #include "base/philox.h"
 #include "dispatch/each.h"
 #include "dispatch/generator.h"
-#include "kernels.h"
 
 namespace fl {
 
