@@ -212,3 +212,27 @@ def test_cyclic_errors():
         lrs.CyclicLR(make(), 0.1, 0.5, mode="square")
     with pytest.raises(ValueError, match="CyclicLR: Adagrad has no momentum"):
         lrs.CyclicLR(optim.Adagrad([nn.Parameter(fl.zeros(1))]), 0.1, 0.5)
+
+
+@pytest.mark.parametrize(
+    "make_schedule",
+    [
+        lambda o: lrs.StepLR(o, 1, 0.5),
+        lambda o: lrs.CyclicLR(o, 0.1, 0.5, 2, cycle_momentum=False),
+        lambda o: lrs.OneCycleLR(o, 0.5, 10, cycle_momentum=False),
+        lambda o: lrs.ReduceLROnPlateau(o, patience=0),
+        lambda o: lrs.SequentialLR(o, [lrs.StepLR(o, 1, 0.5), lrs.StepLR(o, 1, 0.5)], [3]),
+    ],
+    ids=["StepLR", "CyclicLR", "OneCycleLR", "ReduceLROnPlateau", "SequentialLR"],
+)
+def test_a_rate_that_is_a_tensor_is_written_into(make_schedule):
+    """Whoever holds the tensor sees the schedule; values are those of the same schedule on a number."""
+    rate = fl.tensor(1.0, dtype=fl.float64)
+    held, plain = make(rate), make(1.0)
+    schedules = [make_schedule(held), make_schedule(plain)]
+    for _ in range(4):
+        for opt, schedule in zip((held, plain), schedules):
+            opt.step()
+            schedule.step(*([1.0] if isinstance(schedule, lrs.ReduceLROnPlateau) else []))
+        assert held.param_groups[0]["lr"] is rate
+        assert rate.item() == pytest.approx(plain.param_groups[0]["lr"])

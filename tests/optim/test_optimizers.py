@@ -1,7 +1,9 @@
 """Optimizers against plain NumPy versions, and what all of them share."""
 
 import copy
+import gc
 import pickle
+import weakref
 
 import numpy as np
 import pytest
@@ -314,7 +316,7 @@ def test_repr_lists_groups():
     [
         (lambda p: optim.SGD(p, lr=0.1), TypeError, "one Tensor"),
         (lambda p: optim.SGD([], lr=0.1), ValueError, "empty parameter list"),
-        (lambda p: optim.SGD([p, p], lr=0.1), ValueError, "appears twice"),
+        (lambda p: optim.SGD([{"params": [p]}, {"params": [p]}], lr=0.1), ValueError, "in two parameter groups"),
         (lambda p: optim.SGD([p * 2], lr=0.1), ValueError, "only leaf tensors"),
         (lambda p: optim.SGD([3], lr=0.1), TypeError, "parameter 0 is a int"),
         (lambda p: optim.SGD([{"params": {p}}], lr=0.1), TypeError, "set"),
@@ -436,3 +438,51 @@ def test_hook_handles_are_context_managers_and_can_go_first():
         opt.state_dict()
     opt.state_dict()
     assert log == ["first", "second", "second"]
+
+
+@pytest.mark.parametrize("name", list(MAKERS))
+def test_a_parameter_that_stands_twice_moves_twice(name):
+    """PyTorch warns, too; a fused pass over one parameter in two places would race."""
+    once, twice = nn.Parameter(fl.full((40_000,), 2.0)), nn.Parameter(fl.full((40_000,), 2.0))
+    single = MAKERS[name]([once])
+    with pytest.warns(UserWarning, match="parameter 1 .* appears twice"):
+        double = MAKERS[name]([twice, twice])
+    for _ in range(3):
+        once.grad, twice.grad = fl.ones(40_000), fl.ones(40_000)
+        single.step()
+        single.step()
+        double.step()
+        assert fl.equal(once, twice)
+
+
+@pytest.mark.parametrize("name", list(MAKERS))
+def test_everything_goes_with_the_last_reference(name):
+    """Model, gradients and state of an optimizer that has stepped, without the garbage collector."""
+    gc.collect()
+    gc.disable()
+    try:
+        net = nn.Linear(3, 2)
+        opt = MAKERS[name](net.parameters())
+        schedule = optim.lr_scheduler.StepLR(opt, 1)
+        net(fl.ones(4, 3)).sum().backward()
+        opt.step()
+        schedule.step()
+        state = [t for entries in opt.state.values() for t in entries.values() if isinstance(t, fl.Tensor)]
+        alive = [weakref.ref(x) for x in (net, opt, schedule, net.weight, net.weight.grad, *state)]
+        del net, opt, schedule, state
+        assert [ref() for ref in alive if ref() is not None] == []
+    finally:
+        gc.enable()
+
+
+def test_zero_grad_with_zeros_keeps_the_tensor():
+    param = nn.Parameter(fl.ones(2))
+    opt = optim.SGD([param], lr=0.1)
+    (param * 3).sum().backward()
+    grad = param.grad
+    opt.zero_grad(set_to_none=False)
+    assert param.grad is grad and grad.tolist() == [0.0, 0.0]
+    (g,) = fl.autograd.grad((param**3).sum(), [param], create_graph=True)
+    param.grad = g
+    opt.zero_grad(set_to_none=False)
+    assert param.grad is g and g.grad_fn is None and not g.requires_grad and g.tolist() == [0.0, 0.0]

@@ -1,6 +1,7 @@
 """Averages of a model's weights."""
 
 import copy
+import math
 
 import numpy as np
 import pytest
@@ -54,3 +55,31 @@ def test_errors():
         swa_utils.get_ema_avg_fn(1.5)
     with pytest.raises(ValueError, match="avg_fn and multi_avg_fn"):
         swa_utils.AveragedModel(nn.Linear(1, 1), avg_fn=swa_utils.get_swa_avg_fn(), multi_avg_fn=swa_utils.get_ema_multi_avg_fn())
+
+
+@pytest.mark.parametrize("strategy", ["cos", "linear"])
+@pytest.mark.parametrize("epochs", [0, 1, 4])
+def test_swalr_goes_from_the_rate_to_its_own(strategy, epochs):
+    net = nn.Linear(2, 1)
+    opt = fl.optim.SGD([{"params": [net.weight]}, {"params": [net.bias], "lr": 0.2}], lr=1.0)
+    schedule = swa_utils.SWALR(opt, [0.5, 0.1], anneal_epochs=epochs, anneal_strategy=strategy)
+    for step in range(1, 7):
+        opt.step()
+        schedule.step()
+        t = min(step / max(1, epochs), 1.0)
+        share = t if strategy == "linear" else (1 - math.cos(math.pi * t)) / 2
+        expected = [0.5 * share + 1.0 * (1 - share), 0.1 * share + 0.2 * (1 - share)]
+        assert [g["lr"] for g in opt.param_groups] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"swa_lr": [0.1, 0.2]}, "2 swa_lr for 1 parameter groups"),
+        ({"swa_lr": 0.1, "anneal_strategy": "steps"}, "anneal_strategy = 'steps'"),
+        ({"swa_lr": 0.1, "anneal_epochs": -1}, "anneal_epochs = -1"),
+    ],
+)
+def test_swalr_refuses(options, message):
+    with pytest.raises(ValueError, match=message):
+        swa_utils.SWALR(fl.optim.SGD(nn.Linear(2, 1).parameters(), lr=0.1), **options)

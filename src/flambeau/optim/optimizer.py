@@ -4,12 +4,16 @@ A concrete optimizer keeps, per group, a `_Plan`: the parameters that have gradi
 state dicts, so that a step is a gather of gradients and state tensors and one fused call. Groups and
 state belong to the user, who may change them between steps: a plan is made anew when the parameters,
 the state dicts or the set of gradients are not those it was made for.
+
+Nothing that an optimizer keeps refers to it, so that parameters, gradients and state go with the last
+reference to the optimizer and its model, without the garbage collector.
 """
 
 from __future__ import annotations
 
 import functools
 import operator
+import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from copy import deepcopy
@@ -18,6 +22,7 @@ from typing import Any
 from flambeau._C import Tensor, ops
 from flambeau._C import profiler as _recorder
 from flambeau._handles import HookTable, RemovableHandle
+from flambeau._warn import warn
 from flambeau.autograd import enable_grad, no_grad
 
 Entries = dict[str, Any]  # the options of a group, or the state of a parameter
@@ -35,17 +40,15 @@ class _Plan:
     """What a step over one group needs, for one set of parameters with gradients."""
 
     def __init__(
-        self,
-        every: list[Tensor],
-        mask: list[bool],
-        states: list[dict[str, Any]],
-        fill: Callable[[Tensor, dict[str, Any]], None],
+        self, optimizer: Optimizer, group: Entries, every: list[Tensor], mask: list[bool]
     ) -> None:
         self.every = every  # all parameters of the group
         self.mask = mask  # which of them have gradients
         self.params = [param for param, has_grad in zip(every, mask) if has_grad]
-        self.states = states  # of `params`
-        self._fill = fill
+        self.states = [optimizer.state.setdefault(param, {}) for param in self.params]
+        self._optimizer = weakref.ref(optimizer)
+        self._group = group
+        self.fill()
 
     def fits(self, params: Any, mask: list[bool], state: Any) -> bool:
         """True if the group and the optimizer's state still hold the objects of the plan."""
@@ -57,9 +60,11 @@ class _Plan:
 
     def fill(self) -> None:
         """Puts the entries that are missing into the states."""
+        optimizer = self._optimizer()
+        assert optimizer is not None  # it is what steps
         with no_grad():
             for param, state in zip(self.params, self.states):
-                self._fill(param, state)
+                optimizer._init_state(self._group, param, state)
 
     def tensors(self, name: str) -> list[Any]:
         """The state tensors `name` of all parameters, as one list."""
@@ -112,7 +117,7 @@ class Optimizer:
 
     Raises:
         TypeError: `params` is a single tensor, or holds something else.
-        ValueError: no parameters, or one that appears twice or is no leaf.
+        ValueError: no parameters, or one that is in two groups or is no leaf.
     """
 
     param_groups: list[dict[str, Any]]
@@ -142,7 +147,7 @@ class Optimizer:
             self.add_param_group(dict(group))
 
     def _reset_private(self) -> None:
-        self._plans: dict[int, _Plan] = {}
+        self._plans: dict[tuple[int, int], _Plan] = {}  # by group and round
         self._n_steps = 0
         self._step_pre_hooks = HookTable()
         self._step_post_hooks = HookTable()
@@ -185,7 +190,11 @@ class Optimizer:
 
         Raises:
             TypeError: not a dict, or parameters that are no tensors or come as a set.
-            ValueError: a parameter that is no leaf, is there already, or lacks a required option.
+            ValueError: a parameter that is no leaf or is in another group, or an option that is
+                required and missing.
+
+        Warns:
+            UserWarning: a parameter stands twice in the group; every step then moves it twice.
         """
         if not isinstance(param_group, dict):
             raise TypeError(f"add_param_group: got {type(param_group).__name__}; expected a dict")
@@ -202,6 +211,7 @@ class Optimizer:
             params = [param for _, param in params]
         param_group["params"] = params
         known = {id(p) for group in self.param_groups for p in group["params"]}
+        own: set[int] = set()
         for i, param in enumerate(params):
             if not isinstance(param, Tensor):
                 raise TypeError(
@@ -216,10 +226,15 @@ class Optimizer:
                 )
             if id(param) in known:
                 raise ValueError(
-                    f"{type(self).__name__}: parameter {i} (shape {list(param.shape)}) appears "
-                    "twice"
+                    f"{type(self).__name__}: parameter {i} (shape {list(param.shape)}) is "
+                    "in two parameter groups; expected it in one"
                 )
-            known.add(id(param))
+            if id(param) in own:
+                warn(
+                    f"{type(self).__name__}: parameter {i} (shape {list(param.shape)}) appears twice in "
+                    "a group; every step moves it twice"
+                )
+            own.add(id(param))
         for name, default in self.defaults.items():
             if default is required and name not in param_group:
                 raise ValueError(
@@ -235,8 +250,12 @@ class Optimizer:
             for param in group["params"]:
                 if set_to_none:
                     param.grad = None
-                elif param.grad is not None:
-                    param.grad = param.grad.detach().zero_()
+                elif (grad := param.grad) is not None:
+                    if grad.grad_fn is not None:
+                        grad.detach_()
+                    else:
+                        grad.requires_grad_(False)
+                    grad.zero_()
 
     # ---------------------------------------------------------------------------------------- step
 
@@ -247,25 +266,22 @@ class Optimizer:
             with enable_grad():
                 loss = closure()
         for i, group in enumerate(self.param_groups):
-            grads = [param.grad for param in group["params"]]
-            mask = [grad is not None for grad in grads]
-            plan = self._plans.get(i)
-            if plan is None or not plan.fits(group["params"], mask, self.state):
-                plan = self._plans[i] = self._make_plan(group, mask)
-            if plan.params:
-                if len(plan.params) != len(grads):
-                    grads = [grad for grad in grads if grad is not None]
-                self._update(group, plan, grads)
+            for k, params in enumerate(_rounds(group["params"])):
+                self._step_over((i, k), group, params)
         return loss
 
     step = _with_hooks(step)
 
-    def _make_plan(self, group: Entries, mask: list[bool]) -> _Plan:
-        every = list(group["params"])
-        states = [self.state.setdefault(p, {}) for p, has_grad in zip(every, mask) if has_grad]
-        plan = _Plan(every, mask, states, functools.partial(self._init_state, group))
-        plan.fill()
-        return plan
+    def _step_over(self, key: tuple[int, int], group: Entries, params: list[Tensor]) -> None:
+        grads = [param.grad for param in params]
+        mask = [grad is not None for grad in grads]
+        plan = self._plans.get(key)
+        if plan is None or plan._group is not group or not plan.fits(params, mask, self.state):
+            plan = self._plans[key] = _Plan(self, group, list(params), mask)
+        if plan.params:
+            if len(plan.params) != len(grads):
+                grads = [grad for grad in grads if grad is not None]
+            self._update(group, plan, grads)
 
     def _init_state(self, group: Entries, param: Tensor, state: Entries) -> None:
         """Puts the missing entries into a parameter's state."""
@@ -388,6 +404,33 @@ class Optimizer:
     ) -> RemovableHandle:
         """Calls `hook(optimizer)` after `load_state_dict`."""
         return self._put(self._load_post_hooks, hook, prepend)
+
+
+def _rounds(params: list[Tensor]) -> list[list[Tensor]]:
+    """The parameters; those that stand there twice once more, in a round of their own.
+
+    A fused step takes all parameters at once, so that none may be there twice.
+    """
+    if len(set(map(id, params))) == len(params):
+        return [params]
+    rounds: list[list[Tensor]] = []
+    seen: dict[int, int] = defaultdict(int)
+    for param in params:
+        k = seen[id(param)]
+        seen[id(param)] += 1
+        if k == len(rounds):
+            rounds.append([])
+        rounds[k].append(param)
+    return rounds
+
+
+def set_option(group: Entries, name: str, value: float) -> None:
+    """Writes an option of a group: into the tensor, where the user gave one and may hold it."""
+    if isinstance(group[name], Tensor):
+        with no_grad():
+            group[name].fill_(float(value))
+    else:
+        group[name] = value
 
 
 def _cast(param: Tensor, name: str, value: Any) -> Any:

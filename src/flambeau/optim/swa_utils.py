@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from copy import deepcopy
 from typing import Any
@@ -10,8 +11,10 @@ from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau.autograd import no_grad
 from flambeau.nn import Module
+from flambeau.optim.lr_scheduler import LRScheduler
+from flambeau.optim.optimizer import Optimizer
 
-__all__ = ["AveragedModel", "get_ema_avg_fn", "get_ema_multi_avg_fn", "get_swa_avg_fn", "update_bn"]
+__all__ = ["SWALR", "AveragedModel", "get_ema_avg_fn", "get_ema_multi_avg_fn", "get_swa_avg_fn", "update_bn"]
 
 AvgFn = Callable[[Tensor, Tensor, Any], Tensor]
 
@@ -119,6 +122,73 @@ class AveragedModel(Module):
                 for kept, buffer in zip(self.module.buffers(), model.buffers()):
                     kept.detach().copy_(buffer.detach())
             self.n_averaged += 1
+
+
+class SWALR(LRScheduler):
+    """Anneals the rate from where it is to `swa_lr` in `anneal_epochs` steps, and keeps it there.
+
+    Args:
+        swa_lr: the final rate, one for all groups or a list with one per group.
+        anneal_strategy: 'cos' or 'linear'.
+
+    Raises:
+        ValueError: another strategy, negative `anneal_epochs`, or a list of another length.
+
+    Source: Izmailov et al. 2018, "Averaging Weights Leads to Wider Optima and Better Generalization".
+
+    Example:
+        >>> import flambeau as fl
+        >>> from flambeau.optim.swa_utils import SWALR
+        >>> optimizer = fl.optim.SGD(fl.nn.Linear(2, 1).parameters(), lr=1.0)
+        >>> schedule = SWALR(optimizer, swa_lr=0.5, anneal_epochs=2, anneal_strategy="linear")
+        >>> for _ in range(3):
+        ...     optimizer.step()
+        ...     schedule.step()
+        >>> schedule.get_last_lr()
+        [0.5]
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        swa_lr: float | list[float],
+        anneal_epochs: int = 10,
+        anneal_strategy: str = "cos",
+        last_epoch: int = -1,
+    ) -> None:
+        groups = optimizer.param_groups
+        rates = list(swa_lr) if isinstance(swa_lr, (list, tuple)) else [swa_lr] * len(groups)
+        if len(rates) != len(groups):
+            raise ValueError(f"SWALR: {len(rates)} swa_lr for {len(groups)} parameter groups")
+        if anneal_strategy not in ("cos", "linear"):
+            raise ValueError(
+                f"SWALR: anneal_strategy = {anneal_strategy!r}; expected 'cos' or 'linear'"
+            )
+        if not isinstance(anneal_epochs, int) or anneal_epochs < 0:
+            raise ValueError(f"SWALR: anneal_epochs = {anneal_epochs!r}; expected an integer >= 0")
+        for group, rate in zip(groups, rates):
+            group["swa_lr"] = float(rate)
+        self.anneal_strategy = anneal_strategy
+        self.anneal_epochs = anneal_epochs
+        super().__init__(optimizer, last_epoch)
+
+    def _share(self, step: int) -> float:
+        """How much of the way to swa_lr is done after `step` steps, from 0 to 1."""
+        t = min(max(step / max(1, self.anneal_epochs), 0.0), 1.0)
+        return t if self.anneal_strategy == "linear" else (1 - math.cos(math.pi * t)) / 2
+
+    def get_lr(self) -> list[float]:
+        """Moves the present rates, whatever else wrote them, by the part that is due."""
+        step = self._step_count - 1
+        if self.anneal_epochs == 0:
+            step = max(1, step)
+        before, now = self._share(step - 1), self._share(step)
+        rates = []
+        for lr, group in zip(self._lrs, self.optimizer.param_groups):
+            goal = group["swa_lr"]
+            start = goal if before == 1 else (lr - before * goal) / (1 - before)
+            rates.append(goal * now + start * (1 - now))
+        return rates
 
 
 def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from flambeau._warn import warn
-from flambeau.optim.optimizer import Optimizer
+from flambeau.optim.optimizer import Optimizer, set_option
 
 
 class LRScheduler:
@@ -86,7 +86,7 @@ class LRScheduler:
 
     def _write(self, values: Sequence[float]) -> None:
         for group, lr in zip(self.optimizer.param_groups, values):
-            group["lr"] = lr
+            set_option(group, "lr", lr)
         self._last_lr = self._lrs
 
 

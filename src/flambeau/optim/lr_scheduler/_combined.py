@@ -8,7 +8,7 @@ from typing import Any
 
 from flambeau.optim.lr_scheduler._base import LRScheduler
 from flambeau.optim.lr_scheduler._plateau import ReduceLROnPlateau
-from flambeau.optim.optimizer import Optimizer
+from flambeau.optim.optimizer import Optimizer, set_option
 
 
 def _check_schedulers(name: str, schedulers: Sequence[Any], optimizer: Optimizer) -> None:
@@ -64,7 +64,7 @@ class SequentialLR(_Combined):
         self.optimizer = optimizer
         # Every scheduler took its first step when it was made; only the first one's should count.
         for group in optimizer.param_groups:
-            group["lr"] = group["initial_lr"]
+            set_option(group, "lr", group["initial_lr"])
         for scheduler in schedulers:
             scheduler.last_epoch -= 1
         schedulers[0]._step_count = 0

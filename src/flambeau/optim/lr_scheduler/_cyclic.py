@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flambeau.optim.lr_scheduler._base import LRScheduler, is_plain
-from flambeau.optim.optimizer import Optimizer
+from flambeau.optim.optimizer import Optimizer, set_option
 
 
 def _per_group(scheduler: str, name: str, value: Any, n: int) -> list[float]:
@@ -186,7 +186,7 @@ class CyclicLR(LRScheduler):
         self.cycle_momentum = cycle_momentum
         if last_epoch == -1:
             for group, lr in zip(groups, base_lrs):
-                group["lr"] = lr
+                set_option(group, "lr", lr)
         if cycle_momentum:
             _check_momentum("CyclicLR", optimizer)
             lows = _per_group("CyclicLR", "base_momentum", base_momentum, len(groups))

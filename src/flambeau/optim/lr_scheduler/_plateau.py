@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from flambeau.optim.lr_scheduler._base import LRScheduler
-from flambeau.optim.optimizer import Optimizer
+from flambeau.optim.optimizer import Optimizer, set_option
 
 
 class ReduceLROnPlateau(LRScheduler):
@@ -75,7 +75,7 @@ class ReduceLROnPlateau(LRScheduler):
                 old = float(group["lr"])
                 new = max(old * self.factor, floor)
                 if old - new > self.eps:
-                    group["lr"] = new
+                    set_option(group, "lr", new)
             self.cooldown_counter = self.cooldown
             self.num_bad_epochs = 0
         self._last_lr = self._lrs
