@@ -11,6 +11,7 @@
 #   make asan      the core's own tests under AddressSanitizer and UndefinedBehaviorSanitizer
 #   make tsan      ... and under ThreadSanitizer
 #   make wheel     a wheel in dist/            make clean     remove all of this
+#   make installs  every way to install it, each from nothing; leaves the wheel in dist/
 #
 # Variables: PYTHON, VENV, BUILD, ISAS (auto, native or a list), ONEDNN (ON, OFF), TESTS, PYTEST_ARGS.
 
@@ -45,7 +46,7 @@ endif
 CXX_SOURCES := CMakeLists.txt $(shell find csrc ops cmake tools/opgen -type f -not -name '*.pyc' -not -path 'csrc/tests/*') \
                src/flambeau/_tensor.pyi.in
 
-.PHONY: demo test variants dev parity bench lint types stubs asan tsan wheel clean help
+.PHONY: demo test variants dev parity bench lint types stubs asan tsan wheel installs clean help
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
@@ -138,6 +139,10 @@ wheel: $(VENV)/.built
 	rm -f dist/flambeau-*.whl
 	$(PIP) wheel --no-build-isolation --no-deps -w dist . -C build-dir=$(BUILD) \
 	  -C cmake.define.FLAMBEAU_ISAS=auto -C cmake.define.FLAMBEAU_ONEDNN=$(ONEDNN)
+
+WAYS ?= wheel,install,sdist,editable
+installs: $(VENV)/.deps
+	$(PY) tools/check_install.py --ways $(WAYS) --wheel-to dist
 
 clean:
 	rm -rf $(VENV) build dist

@@ -6,6 +6,7 @@ import math
 import os
 import stat
 import struct
+from collections import OrderedDict
 
 import numpy as np
 import pytest
@@ -87,9 +88,105 @@ def test_loaded_tensors_can_be_written_without_changing_the_file(path):
     assert fl.load(path)["x"].tolist() == [0, 0, 0, 0]
 
 
-def test_parameters_come_back_as_plain_tensors(path):
-    got = again(nn.Linear(2, 2).state_dict(keep_vars=True), path)
-    assert type(got["weight"]) is fl.Tensor and not got["weight"].requires_grad
+def test_parameters_and_gradients_come_back(path):
+    frozen = nn.Parameter(fl.ones(2), requires_grad=False)
+    leaf = fl.ones(3, requires_grad=True)
+    obj = {"w": nn.Parameter(fl.zeros(2)), "frozen": frozen, "leaf": leaf, "result": leaf * 2, "plain": fl.ones(1),
+           "buffer": nn.Buffer(fl.ones(1)), "passing": nn.Buffer(fl.ones(1), persistent=False)}  # fmt: skip
+    got = again(obj, path)
+    assert {k: type(v) for k, v in got.items()} == {k: type(v) for k, v in obj.items()}
+    assert {k: v.requires_grad for k, v in got.items()} == {k: v.requires_grad for k, v in obj.items()}
+    assert all(v.is_leaf for v in got.values())
+    assert got["buffer"].persistent and not got["passing"].persistent
+
+
+def test_a_state_dict_comes_back_whole(path):
+    net = nn.Sequential(nn.BatchNorm1d(2), nn.Linear(2, 2))
+    state = net.state_dict()
+    got = again({"model": state, "epoch": 3}, path)["model"]
+    assert type(got) is type(state) is OrderedDict and list(got) == list(state)
+    assert got._metadata == state._metadata and type(got._metadata) is type(state._metadata)
+    assert again(state, path)._metadata == state._metadata  # a dict of tensors
+    net.load_state_dict(got)
+
+
+def test_one_object_is_one_object_again(path):
+    shared, a = nn.Parameter(fl.ones(2)), np.ones(3)
+    got = again({"tied": [shared, {"again": shared}], "x": fl.ones(2), "arrays": (a, a)}, path)
+    assert got["tied"][0] is got["tied"][1]["again"] and got["arrays"][0] is got["arrays"][1]
+    plain = again({"a": shared, "b": shared}, path)
+    assert plain["a"] is plain["b"]
+
+
+def test_other_plain_values(path):
+    obj = {"size": fl.ones(2, 3).shape, "dtype": fl.bfloat16, "device": fl.device("cpu"), "set": {3, 1, (2, "x")}, "empty": set()}
+    got = again(obj, path)
+    assert got == obj and type(got["size"]) is fl.Size and type(got["set"]) is set
+
+
+STRIDED = {
+    "transposed": lambda: fl.arange(6.0).reshape(2, 3).t(),
+    "permuted": lambda: fl.arange(24.0).reshape(2, 3, 4).permute(2, 0, 1),
+    "expanded": lambda: fl.arange(3.0).reshape(3, 1).expand(3, 1000),
+    "of one": lambda: fl.ones(1).expand(2, 2),
+}
+
+
+@pytest.mark.parametrize("keys", [("x",), ("x", 1)], ids=["dict of tensors", "other"])
+@pytest.mark.parametrize("name", list(STRIDED))
+def test_strides_of_dense_tensors_come_back(name, keys, path):
+    x = STRIDED[name]()
+    got = again(dict.fromkeys(keys, x), path)["x"]
+    assert got.stride() == x.stride() and got.shape == x.shape and fl.equal(got, x)
+    if len(keys) > 1:
+        assert os.path.getsize(path) < 1000  # repetitions are not written
+
+
+def test_gaps_are_not_written(path):
+    x = fl.arange(10_000.0)[::1000]
+    got = again([x], path)[0]
+    assert fl.equal(got, x) and got.is_contiguous() and os.path.getsize(path) < 1000
+
+
+def random_views(rng, base):
+    """Views of one vector that may overlap: slices, steps, shapes, transposes, repetitions."""
+    views = []
+    for _ in range(rng.integers(1, 6)):
+        n = int(rng.integers(0, 9))
+        start, step = int(rng.integers(0, 100)), int(rng.integers(1, 4))
+        view = base[start : start + n * step : step]
+        shapes = [(n,), (1, n), (n, 1), *([(2, n // 2), (n // 2, 2)] if n % 2 == 0 and n else [])]
+        view = view.reshape(shapes[rng.integers(len(shapes))]) if step == 1 else view
+        if rng.random() < 0.3:
+            view = view.t() if view.ndim == 2 else view.unsqueeze(0).expand(2, n)
+        views.append(view)
+    return views
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["parts", "with the whole"])
+@pytest.mark.parametrize("plain", [False, True], ids=["list", "dict of tensors"])
+@pytest.mark.parametrize("seed", range(40))
+def test_views_of_one_memory_share_it_again(seed, plain, whole, path):
+    """Whatever is written through one loaded view shows in the others as it does in the views that were saved."""
+    rng = np.random.default_rng(seed)
+    base = fl.arange(130.0)
+    views = random_views(rng, base) + ([base] if whole else [])
+    got = again({f"v{i}": v for i, v in enumerate(views)} if plain else views, path)
+    got = list(got.values()) if plain else got
+    for k, view in enumerate(views):
+        assert got[k].shape == view.shape and fl.equal(got[k], view)
+        if view.numel() and 0 not in view.stride():
+            first = (0,) * view.ndim
+            view[first] = got[k][first] = -1.0 - k
+            for mine, other in zip(views, got):
+                assert fl.equal(mine, other)
+
+
+def test_memory_under_two_types_is_not_shared_again(path):
+    x = fl.ones(2)
+    got = again([x, x.view(fl.int32)], path)
+    got[0].zero_()
+    assert got[1].tolist() == [0x3F800000] * 2
 
 
 def test_names_that_clash(path):
@@ -133,7 +230,8 @@ class Thing:
         (Thing(), "the object is a"),
         ({"a": {Thing(): 1}}, "dict a has a key"),
         ({"f": print}, "f is a <class 'builtin"),
-        ({"s": {1, 2}}, "s is a <class 'set'>"),
+        ({"s": {Thing()}}, "the set s has an element"),
+        ({"s": frozenset()}, "s is a <class 'frozenset'>"),
         ([nn.Linear(1, 1)], r"\[0\] is a .*state_dict"),
     ],
 )
@@ -363,6 +461,24 @@ BAD = {
     "structure: node": (with_structure({"exec": "1"}), "unknown node"),
     "structure: pair": (with_structure({"d": [[1]]}), "no \\(key, value\\) pair"),
     "structure: key": (with_structure({"d": [[{"T": "x"}, 1]]}), "unknown dict key"),
+    "structure: two kinds": (with_structure({"t": [], "d": []}), "unknown node"),
+    "structure: class": (with_structure({"T": "x", "c": "os"}), "unknown node"),
+    "structure: more": (with_structure({"T": "x", "exec": 1}), "unknown node"),
+    "structure: grad": (with_structure({"T": "x", "g": 2}), "unknown node"),
+    "structure: never met": (with_structure([{"=": 0}, {"T": "x", "i": 0}]), "unknown node"),
+    "structure: met twice": (with_structure([{"T": "x", "i": 0}, {"T": "x", "i": 0}]), "unknown node"),
+    "structure: dtype": (with_structure({"D": "ones"}), "unknown node"),
+    "structure: device": (with_structure({"V": "exec"}), "unknown node"),
+    "structure: size": (with_structure({"z": [-1]}), "a Size of"),
+    "structure: set": (with_structure({"s": [[1]]}), "unknown dict key"),
+    "structure: metadata": (with_structure({"o": [], "m": 3}), "metadata of a state dict"),
+    "structure: view beyond": (with_structure({"T": "x", "at": [0, [2], [2**40]]}), "beyond the"),
+    "structure: view before": (with_structure({"T": "x", "at": [-1, [1], [1]]}), "no sizes"),
+    "structure: view of floats": (with_structure({"T": "x", "at": [0, [1.0], [1]]}), "no sizes"),
+    "structure: view of another rank": (with_structure({"T": "x", "at": [0, [1], []]}), "a view of tensor"),
+    "structure: huge view": (with_structure({"T": "x", "at": [0, [2**40, 2**40], [0, 0]]}), "too large"),
+    "structure: strides": (with_structure({"T": "x", "as": [[1, 1], [7, 9]]}), "for an entry of shape"),
+    "structure: strides that overlap": (with_structure({"T": "x", "as": [[2], [-1]]}), "no sizes"),
     "structure: deep": (with_structure("[" * 5000 + "]" * 5000), "nested"),
     "structure: format": (
         container({"__metadata__": {"flambeau.structure": "1", "flambeau.format": "9"}}),

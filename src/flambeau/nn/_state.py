@@ -33,12 +33,6 @@ class IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpect
     __str__ = __repr__
 
 
-class StateDict(OrderedDict):  # type: ignore[type-arg]
-    """An ordered dict with room for `_metadata`."""
-
-    _metadata: Any
-
-
 class StateMixin:
     """The saving and loading half of Module."""
 
@@ -60,7 +54,7 @@ class StateMixin:
         if args:  # the older positional spelling
             destination, prefix, keep_vars = (*args, destination, prefix, keep_vars)[:3]
         if destination is None:
-            destination = StateDict()
+            destination = OrderedDict()
             destination._metadata = OrderedDict()
         local_metadata = {"version": self._version}
         if hasattr(destination, "_metadata"):
@@ -115,7 +109,7 @@ class StateMixin:
         if not isinstance(state_dict, Mapping):
             raise TypeError(f"load_state_dict: expected a mapping, got {type(state_dict).__name__}")
         metadata = getattr(state_dict, "_metadata", None)
-        state = StateDict(state_dict)
+        state: Any = OrderedDict(state_dict)
         state._metadata = metadata
         missing: list[str] = []
         unexpected: list[str] = []

@@ -279,9 +279,7 @@ class Optimizer:
         if plan is None or plan._group is not group or not plan.fits(params, mask, self.state):
             plan = self._plans[key] = _Plan(self, group, list(params), mask)
         if plan.params:
-            if len(plan.params) != len(grads):
-                grads = [grad for grad in grads if grad is not None]
-            self._update(group, plan, grads)
+            self._update(group, plan, [grad for grad in grads if grad is not None])
 
     def _init_state(self, group: Entries, param: Tensor, state: Entries) -> None:
         """Puts the missing entries into a parameter's state."""

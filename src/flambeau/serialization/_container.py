@@ -1,0 +1,193 @@
+"""The container: a safetensors file, written from and checked against a table of entries.
+
+    8 bytes  n, little-endian
+    n bytes  JSON {"name": {"dtype", "shape", "data_offsets": [begin, end]}, ..., "__metadata__": {...}}
+    rest     the tensors' bytes, without gaps
+
+What is read is checked against the file's size before the first tensor is made.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from flambeau import _C
+from flambeau._C import Tensor
+
+MAX_HEADER_BYTES = 100_000_000
+MAX_DIMS = 64
+MAX_BYTES = 2**63 - 1  # of a tensor, its empty axes left out: what strides are computed with
+
+# safetensors name -> (our dtype's name, NumPy dtype that holds the same bytes, bytes per element)
+DTYPES: dict[str, tuple[str, str, int]] = {
+    "F64": ("float64", "<f8", 8),
+    "F32": ("float32", "<f4", 4),
+    "F16": ("float16", "<f2", 2),
+    "BF16": ("bfloat16", "<i2", 2),
+    "I64": ("int64", "<i8", 8),
+    "I32": ("int32", "<i4", 4),
+    "I16": ("int16", "<i2", 2),
+    "I8": ("int8", "|i1", 1),
+    "U8": ("uint8", "|u1", 1),
+    "BOOL": ("bool", "|b1", 1),
+}
+
+
+class FileFormatError(ValueError):
+    """The file is not what it should be; nothing was loaded from it."""
+
+
+def code_of(dtype: Any) -> str | None:
+    for code, (name, _, _) in DTYPES.items():
+        if getattr(_C, name) == dtype:
+            return code
+    return None
+
+
+def _array_of(value: Tensor) -> Any:
+    """A contiguous little-endian NumPy array with the tensor's bytes."""
+    import numpy as np
+
+    value = value.detach().cpu().contiguous()
+    if value.dtype == _C.bfloat16:
+        value = value.view(_C.int16)
+    array = np.ascontiguousarray(value.numpy())
+    return array.astype(array.dtype.newbyteorder("<"), copy=False).reshape(tuple(value.shape))
+
+
+def container_of(tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> Callable[[Any], None]:
+    """What writes the container into a binary file; the header is made, and refused, here."""
+    # Big elements first, so that every tensor is aligned to its element size.
+    codes = {name: code_of(value.dtype) or "" for name, value in tensors.items()}
+    order = sorted(tensors, key=lambda name: -DTYPES[codes[name]][2])
+    header: dict[str, Any] = {"__metadata__": metadata}
+    offset = 0
+    for name in order:
+        end = offset + tensors[name].numel() * DTYPES[codes[name]][2]
+        shape = list(tensors[name].shape)
+        header[name] = {"dtype": codes[name], "shape": shape, "data_offsets": [offset, end]}
+        offset = end
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
+    text += b" " * (-len(text) % 8)
+    if len(text) > MAX_HEADER_BYTES:
+        raise ValueError(f"save: the structure needs {len(text)} bytes; at most {MAX_HEADER_BYTES}")
+
+    def write(file: Any) -> None:
+        file.write(len(text).to_bytes(8, "little"))
+        file.write(text)
+        for name in order:
+            file.write(_array_of(tensors[name]).reshape(-1).view("u1").data)
+
+    return write
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise FileFormatError(f"the name {key!r} appears twice")
+            seen.add(key)
+    return result
+
+
+def parse_json(text: str, what: str) -> Any:
+    def no_constant(name: str) -> Any:
+        raise FileFormatError(f"{what} holds {name}, which is not JSON")
+
+    try:
+        return json.loads(text, object_pairs_hook=_unique, parse_constant=no_constant)
+    except FileFormatError:
+        raise
+    except RecursionError:
+        raise FileFormatError(f"{what} is nested too deeply") from None
+    except ValueError as error:
+        raise FileFormatError(f"{what} is not valid JSON: {error}") from None
+
+
+def is_count(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _check_entry(name: str, entry: Any, n_data: int) -> None:
+    if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
+        raise FileFormatError(f"tensor {name!r} is not described by dtype, shape and data_offsets")
+    code, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
+    if not isinstance(code, str) or code not in DTYPES:
+        raise FileFormatError(
+            f"tensor {name!r} has dtype {code!r}; expected one of {', '.join(DTYPES)}"
+        )
+    if not isinstance(shape, list) or len(shape) > MAX_DIMS or not all(map(is_count, shape)):
+        raise FileFormatError(f"tensor {name!r} has shape {str(shape)[:80]}; expected sizes >= 0")
+    if not isinstance(offsets, list) or len(offsets) != 2 or not all(map(is_count, offsets)):
+        raise FileFormatError(f"tensor {name!r} has data_offsets {str(offsets)[:80]}; expected two")
+    begin, end = offsets
+    if begin > end or end > n_data:
+        raise FileFormatError(
+            f"tensor {name!r} has data_offsets [{begin}, {end}], but the file has {n_data} data "
+            "bytes "
+            "(truncated?)"
+        )
+    item = DTYPES[code][2]
+    if item * math.prod(size for size in shape if size) > MAX_BYTES:
+        raise FileFormatError(
+            f"tensor {name!r} of shape {str(shape)[:80]} needs more than {MAX_BYTES} bytes"
+        )
+    n = item * math.prod(shape)
+    if n != end - begin:
+        raise FileFormatError(
+            f"tensor {name!r} of dtype {code} and shape {shape} needs {n} bytes, but its "
+            "data_offsets "
+            f"[{begin}, {end}] hold {end - begin}"
+        )
+
+
+def _check_layout(entries: dict[str, Any], n_data: int) -> None:
+    """The tensors must cover the data without gaps or overlaps."""
+    at, before = 0, "the header"
+    for name, entry in sorted(entries.items(), key=lambda item: item[1]["data_offsets"]):
+        begin, end = entry["data_offsets"]
+        if begin != at:
+            what = "overlaps" if begin < at else "leaves a gap after"
+            raise FileFormatError(
+                f"tensor {name!r} at byte {begin} {what} {before!r}, which ends at {at}"
+            )
+        at, before = end, name
+    if at != n_data:
+        raise FileFormatError(f"the tensors end at byte {at}, but the file has {n_data} data bytes")
+
+
+def read_header(file: Any, size: int) -> tuple[dict[str, Any], dict[str, str], int]:
+    """Returns (tensor entries, metadata, where the data starts), all checked."""
+    if size < 8:
+        raise FileFormatError(f"has {size} bytes; a safetensors file has at least 8")
+    n = int.from_bytes(file.read(8), "little")
+    if n > min(size - 8, MAX_HEADER_BYTES):
+        raise FileFormatError(
+            f"announces a header of {n} bytes, but has {size - 8} bytes behind the length (and "
+            "at most "
+            f"{MAX_HEADER_BYTES} are allowed): truncated, or not a safetensors file"
+        )
+    raw = file.read(n)
+    if len(raw) != n:
+        raise FileFormatError(f"ended while its header of {n} bytes was read")
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise FileFormatError(f"its header is not UTF-8: {error}") from None
+    header = parse_json(text, "its header")
+    if not isinstance(header, dict):
+        raise FileFormatError("its header is not a JSON object")
+    metadata = header.pop("__metadata__", {})
+    if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
+        raise FileFormatError("its __metadata__ is not an object of strings")
+    for name, entry in header.items():
+        _check_entry(name, entry, size - 8 - n)
+    _check_layout(header, size - 8 - n)
+    return header, metadata, 8 + n
+
+

@@ -1,0 +1,72 @@
+"""Files that appear only when they are complete."""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+
+def path_of(op: str, f: Any) -> str:
+    try:
+        return os.fsdecode(f)
+    except TypeError:
+        raise TypeError(
+            f"{op}: f is a {type(f).__name__}; expected a path or a binary file object"
+        ) from None
+
+
+def write_file(path: str, write: Callable[[Any], None]) -> None:
+    """Calls `write(file)` for what `path` stands for: a link's target, a pipe, or a file that is replaced at the end."""
+    try:
+        target = os.path.realpath(path)
+        if os.path.isdir(target):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        if os.path.exists(target) and not os.path.isfile(target):  # a pipe, a device
+            with open(target, "wb") as file:
+                write(file)
+        else:
+            _replace(target, write)
+    except OSError as error:
+        if error.errno is None or error.filename == path:
+            raise
+        # The names in the error are the temporary file's or the link's target.
+        raise OSError(error.errno, error.strerror, path) from None
+
+
+def _replace(path: str, write: Callable[[Any], None]) -> None:
+    """Writes to a temporary name in the same folder, syncs, and renames."""
+    folder, name = os.path.split(path)
+    # A name may be as long as the file system allows; the temporary one holds its beginning.
+    handle, temporary = tempfile.mkstemp(prefix=name[:32] + ".", suffix=".tmp", dir=folder)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            mode = os.stat(path).st_mode & 0o777
+        except FileNotFoundError:
+            mask = os.umask(0)
+            os.umask(mask)
+            mode = 0o666 & ~mask
+        os.chmod(temporary, mode)
+        os.replace(temporary, path)
+    except BaseException:
+        try:
+            os.unlink(temporary)
+        except FileNotFoundError:
+            pass
+        raise
+    try:
+        where = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(where)
+    except OSError:
+        pass  # some file systems cannot sync a folder; the data itself is synced
+    finally:
+        os.close(where)
