@@ -199,12 +199,26 @@ def _dlpack_device(self: Tensor) -> tuple[int, int]:
     return (1, 0)
 
 
+def _copy_with_storage(x: Tensor, memo: dict[int, Any]) -> Tensor:
+    """A copy in a copy of x's whole storage, which tensors over the same storage share for the time of one deepcopy."""
+    if x.is_meta:
+        return x.clone()
+    copies = memo.setdefault(id(_copy_with_storage), {})  # storage -> its copy, flat
+    key = (x._storage_ptr(), x.dtype)
+    if key not in copies:
+        if x.is_contiguous() and x.numel() * x.element_size() == x._storage_bytes():
+            copies[key] = x.clone()
+            return copies[key].detach()  # type: ignore[no-any-return]
+        copies[key] = x.as_strided((x._storage_bytes() // x.element_size(),), (1,), 0).clone()
+    return copies[key].view(-1).as_strided(x.shape, x.stride(), x.storage_offset())  # type: ignore[no-any-return]
+
+
 def _deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
     if id(self) in memo:
         return memo[id(self)]  # type: ignore[no-any-return]
     if self.requires_grad and not self.is_leaf:
         raise _C.AutogradError("deepcopy: only leaf tensors can be copied deeply; use .detach() or .clone()")
-    out = self.detach().clone()
+    out = _copy_with_storage(self.detach(), memo)
     if type(self) is not Tensor:
         out = Tensor._make_subclass(type(self), out, False)
     if self.requires_grad:

@@ -415,3 +415,34 @@ def test_expand_costs_nothing_and_refuses_writes():
     assert x.stride() == (0,)
     with pytest.raises(ValueError, match="same place"):
         x.add_(1)
+
+
+# ------------------------------------------------------------------------------------------ deepcopy
+
+
+@pytest.mark.parametrize(
+    "views",
+    [
+        lambda x: [x, x.view(2, 3)],
+        lambda x: [x.view(2, 3).t(), x[1:3]],
+        lambda x: [x[::2], x[1:], x.view(1, 6).expand(2, 6)],
+        lambda x: [x, x],
+    ],
+    ids=["whole and view", "transposed and slice", "overlapping", "same"],
+)
+def test_deep_copies_share_as_the_originals_do(views):
+    x = fl.arange(6.0)
+    old = views(x)
+    new = copy.deepcopy(old)
+    assert all(fl.equal(a, b) and a.stride() == b.stride() for a, b in zip(old, new))
+    for values in (old, new):
+        values[0][..., -1] = -7
+    assert all(fl.equal(a, b) for a, b in zip(old, new))
+    assert x.data_ptr() not in {t.data_ptr() for t in new}
+
+
+def test_copies_made_apart_do_not_share():
+    x = fl.arange(6.0)
+    a, b = copy.deepcopy(x), copy.deepcopy(x[2:4])
+    a.fill_(0)
+    assert b.tolist() == [2, 3] and x.tolist() == [0, 1, 2, 3, 4, 5]

@@ -281,3 +281,12 @@ def test_a_pass_has_a_length(workers):
     del batches
     with pytest.raises(TypeError):
         len(iter(DataLoader(Stream(3))))
+
+
+@pytest.mark.parametrize("name", ["batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers"])
+def test_what_batches_are_made_by_is_fixed(name):
+    loader = DataLoader(fl.utils.data.TensorDataset(fl.arange(4)), batch_size=2)
+    with pytest.raises(ValueError, match=f"{name} can not be changed"):
+        setattr(loader, name, 4)
+    loader.num_workers = 1  # is asked for anew by each pass
+    assert [len(batch) for (batch,) in loader] == [2, 2]

@@ -72,3 +72,18 @@ def test_parameter_dict_registers():
     assert len(params) == 1
     with pytest.raises(KeyError):
         params["w"]
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        (lambda: {"b": fl.ones(1), "a": fl.ones(1)}, ["a", "b"]),
+        (lambda: OrderedDict(b=fl.ones(1), a=fl.ones(1)), ["b", "a"]),
+        (lambda: [("b", fl.ones(1)), ("a", fl.ones(1))], ["b", "a"]),
+        (lambda: nn.ParameterDict([("b", fl.ones(1)), ("a", fl.ones(1))]), ["b", "a"]),
+    ],
+    ids=["dict", "OrderedDict", "pairs", "ParameterDict"],
+)
+def test_the_order_of_a_parameter_dict(given, names):
+    d = nn.ParameterDict(given())
+    assert list(d) == names and [name for name, _ in d.named_parameters()] == names

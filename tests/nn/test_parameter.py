@@ -46,3 +46,11 @@ def test_a_buffer_registers_itself():
     assert list(m.state_dict()) == ["a"] and len(list(m.buffers())) == 2
     m.a = fl.ones(1)
     assert m.state_dict()["a"].item() == 1.0
+
+
+@pytest.mark.parametrize("make", [nn.Parameter, nn.Buffer])
+def test_attributes_survive_pickling(make):
+    x = make(fl.ones(2))
+    x.tag = {"a": 1}
+    again = pickle.loads(pickle.dumps(x))
+    assert type(again) is type(x) and again.tag == {"a": 1} and again.tolist() == [1, 1]

@@ -446,8 +446,14 @@ class ParameterDict(Module):
         return ParameterDict([(key, default) for key in keys])
 
     def update(self, parameters: Any) -> None:
-        """Adds values from a mapping or from (name, value) pairs."""
-        for key, value in _pairs("ParameterDict", parameters):
+        """Adds values from a mapping or from (name, value) pairs, in order; a plain dict's by name, as PyTorch does.
+
+        So two programs that fill a dict in another order give the optimizer the same parameters.
+        """
+        pairs = _pairs("ParameterDict", parameters)
+        if isinstance(parameters, Mapping) and not isinstance(parameters, OrderedDict):
+            pairs.sort(key=lambda pair: pair[0])
+        for key, value in pairs:
             self[key] = value
 
     def extra_repr(self) -> str:

@@ -65,7 +65,7 @@ class Parameter(Tensor):
         return result
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return _rebuild_parameter, (self.detach(), self.requires_grad)
+        return _rebuild_parameter, (self.detach(), self.requires_grad), self.__dict__ or None
 
 
 class Buffer(Tensor):
@@ -98,4 +98,4 @@ class Buffer(Tensor):
         return result
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return _rebuild_buffer, (self.detach(), self.persistent)
+        return _rebuild_buffer, (self.detach(), self.persistent), self.__dict__ or None

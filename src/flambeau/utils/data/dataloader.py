@@ -29,6 +29,9 @@ from flambeau.utils.data.sampler import (
 
 T = TypeVar("T", covariant=True)
 
+# What batches are made by: an assignment after the fact would not reach the sampler that was made of it.
+_FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
+
 
 class _MapFetch:
     """Fetches one task (an index, or a list of them) of a map-style dataset."""
@@ -86,7 +89,8 @@ class DataLoader(Generic[T]):
     little to keep, and batches always come in order.
 
     Raises:
-        ValueError: options that exclude each other or are out of range.
+        ValueError: options that exclude each other or are out of range, or an assignment to one of
+            batch_size, batch_sampler, sampler, drop_last, dataset, persistent_workers later.
 
     >>> import flambeau as fl
     >>> data = fl.utils.data.TensorDataset(fl.arange(5))
@@ -167,6 +171,14 @@ class DataLoader(Generic[T]):
         if collate_fn is None:
             collate_fn = default_collate if self._batched else default_convert
         self.collate_fn = collate_fn
+        self._made = True
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _FIXED and "_made" in self.__dict__:
+            raise ValueError(
+                f"DataLoader: {name} can not be changed once the loader is made; make another one"
+            )
+        super().__setattr__(name, value)
 
     def _fetch(self) -> Any:
         if self._iterable:
