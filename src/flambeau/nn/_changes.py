@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._memory_format import check_memory_format
 from flambeau.autograd import no_grad
 from flambeau.nn._errors import kind_of
-from flambeau.nn._tree import TreeMixin
+from flambeau.nn._tree import M, TreeMixin
 
-if TYPE_CHECKING:
-    from flambeau.nn.module import Module
-
-T = TypeVar("T", bound="ChangeMixin")
+T = TypeVar("T", bound="ChangeMixin[Any]")
 
 
-class ChangeMixin(TreeMixin):
+class ChangeMixin(TreeMixin[M]):
     """The half of Module that changes a whole tree."""
 
     training: bool
 
-    def apply(self: T, fn: Callable[[Module], Any]) -> T:
+    def apply(self: T, fn: Callable[[Any], Any]) -> T:
         """Calls `fn` on every module, children first, and returns self."""
         for module in self.children():
             module.apply(fn)
-        fn(self)  # type: ignore[arg-type]
+        fn(self)
         return self
 
     def _apply(self: T, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> T:

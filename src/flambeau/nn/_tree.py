@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any, Generic, TypeVar
 
 from flambeau._C import Tensor
 from flambeau.nn._errors import kind_of
 from flambeau.nn.parameter import Parameter
 
-if TYPE_CHECKING:
-    from flambeau.nn.module import Module
+# What the tree is made of: Module, which is defined above this file.
+M = TypeVar("M", bound="TreeMixin[Any]")
 
 
-class TreeMixin:
+class TreeMixin(Generic[M]):
     """The half of Module that walks over its children."""
 
     _parameters: dict[str, Any]
@@ -22,7 +22,7 @@ class TreeMixin:
 
     def _named_members(
         self,
-        members: Callable[[Module], Any],
+        members: Callable[[M], Any],
         prefix: str = "",
         recurse: bool = True,
         remove_duplicate: bool = True,
@@ -68,7 +68,7 @@ class TreeMixin:
         for _, buffer in self.named_buffers(recurse=recurse):
             yield buffer
 
-    def named_children(self) -> Iterator[tuple[str, Module]]:
+    def named_children(self) -> Iterator[tuple[str, M]]:
         """Yields (name, module) of the direct children, each once."""
         seen: set[int] = set()
         for name, module in self._modules.items():
@@ -76,14 +76,14 @@ class TreeMixin:
                 seen.add(id(module))
                 yield name, module
 
-    def children(self) -> Iterator[Module]:
+    def children(self) -> Iterator[M]:
         """Yields the direct children, each once."""
         for _, module in self.named_children():
             yield module
 
     def named_modules(
-        self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
-    ) -> Iterator[tuple[str, Module]]:
+        self, memo: set[M] | None = None, prefix: str = "", remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, M]]:
         """Yields (dotted name, module) of this module and all below it, depth first."""
         memo = set() if memo is None else memo
         me: Any = self
@@ -97,12 +97,12 @@ class TreeMixin:
                 path = f"{prefix}.{name}" if prefix else name
                 yield from module.named_modules(memo, path, remove_duplicate)
 
-    def modules(self) -> Iterator[Module]:
+    def modules(self) -> Iterator[M]:
         """Yields this module and all below it, each once."""
         for _, module in self.named_modules():
             yield module
 
-    def get_submodule(self, target: str) -> Module:
+    def get_submodule(self, target: str) -> M:
         """Returns the module at the dotted path `target`; '' is this module.
 
         Raises:
@@ -129,7 +129,7 @@ class TreeMixin:
             walked.append(part)
         return module  # type: ignore[no-any-return]
 
-    def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
+    def set_submodule(self, target: str, module: M, strict: bool = False) -> None:
         """Puts `module` at the dotted path `target`; `strict` demands that one is there already."""
         if not target:
             raise ValueError("set_submodule: target is empty; a module cannot replace itself")

@@ -24,7 +24,7 @@ from flambeau.nn._state import StateMixin
 from flambeau.nn.parameter import Buffer, Parameter
 
 
-class Module(HookMixin, ChangeMixin, StateMixin):
+class Module(HookMixin, ChangeMixin["Module"], StateMixin):
     """Base class of all layers and models.
 
     Assign parameters, buffers and other modules as attributes and define `forward`.
