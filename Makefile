@@ -111,6 +111,7 @@ bench: $(VENV)/.built
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
 	$(PY) tools/check_layers.py
+	$(PY) tools/check_imports.py
 	$(PY) tools/check_repo.py
 	PYTHONPATH=tools $(PY) -m opgen check
 

@@ -60,20 +60,20 @@ void same_length(const char* op, const Tensors& params, size_t n, const char* wh
   if (n != params.size()) raise<ArgumentError>(op, ": ", params.size(), " parameters but ", n, " ", what);
 }
 
-std::vector<int64_t> steps_of(nb::handle list) {
+std::vector<int64_t> counts_of(const char* op, nb::handle list, const char* what) {
   std::vector<int64_t> out;
-  for (nb::handle o : nb::borrow<nb::sequence>(list)) out.push_back(to_int(o.ptr(), "optim", "steps"));
+  for (nb::handle o : nb::borrow<nb::sequence>(list)) out.push_back(to_int(o.ptr(), op, what));
   return out;
 }
 
 // Runs the step without the GIL, then notes what was written.
 template <class F>
-void run(std::initializer_list<Written*> lists, F&& f) {
+void run(const std::vector<Written*>& lists, F&& f) {
   NoGrad off;
   note_source();
   std::optional<profile::TensorEvent> event;
   if (profile::on()) [[unlikely]] {
-    event.emplace(profile::Kind::Optimizer, (*lists.begin())->op);
+    event.emplace(profile::Kind::Optimizer, lists.front()->op);
     for (Written* w : lists) event->input(w->used);
     event->begin();
   }
@@ -93,61 +93,97 @@ void run(std::initializer_list<Written*> lists, F&& f) {
     for (const Tensor& t : w->originals) bump_version(w->op, t);
 }
 
+// What a step gets: lists in the order of its rule, and its options as they came.
+struct Call {
+  const Tensors &params, &grads;
+  const std::vector<Written>& states;
+  const std::vector<int64_t>& counts;
+  const std::vector<double>& options;
+
+  const Tensors& state(size_t i) const { return states[i].used; }
+  double number(size_t i) const { return options[i]; }
+  bool flag(size_t i) const { return options[i] != 0; }
+};
+
+// A state list is there always, never checked to be (it switches a form of the step on), or where an option is not 0.
+constexpr int kAlways = -1, kOptional = -2;
+struct State {
+  const char* name;
+  int when;  // one of the two above, or the option's place
+};
+
+struct Rule {
+  const char* name;    // in Python
+  const char* op;      // in messages
+  std::vector<State> states;
+  const char* counts;  // what the integers per parameter are; null: there are none
+  std::vector<const char*> options;
+  void (*step)(const Call&);
+};
+
+void adam(const Call& c) {
+  optim::adam(c.params, c.grads, c.state(0), c.state(1), c.state(2), c.counts, c.number(0), c.number(1), c.number(2), c.number(3),
+              c.number(4), c.flag(7), c.flag(5), c.flag(6));
+}
+const std::vector<State> kAdamStates = {{"exp_avgs", kAlways}, {"exp_avg_sqs", kAlways}, {"max_exp_avg_sqs", 5}};
+const std::vector<const char*> kAdamOptions = {"lr", "beta1", "beta2", "eps", "weight_decay", "amsgrad", "maximize", "decoupled"};
+
+const Rule kRules[] = {
+    {"sgd_", "SGD.step", {{"momentum_buffers", kOptional}}, "first-step flags",
+     {"lr", "momentum", "dampening", "weight_decay", "nesterov", "maximize"},
+     [](const Call& c) {
+       const std::vector<uint8_t> first(c.counts.begin(), c.counts.end());
+       optim::sgd(c.params, c.grads, c.state(0), first, c.number(0), c.number(1), c.number(2), c.number(3), c.flag(4), c.flag(5));
+     }},
+    {"adam_", "Adam.step", kAdamStates, "steps", kAdamOptions, adam},
+    {"adamw_", "AdamW.step", kAdamStates, "steps", kAdamOptions, adam},
+    {"rmsprop_", "RMSprop.step", {{"square_avgs", kAlways}, {"grad_avgs", kOptional}, {"momentum_buffers", 4}}, nullptr,
+     {"lr", "alpha", "eps", "weight_decay", "momentum", "maximize"},
+     [](const Call& c) {
+       optim::rmsprop(c.params, c.grads, c.state(0), c.state(1), c.state(2), c.number(0), c.number(1), c.number(2), c.number(3), c.number(4),
+                      c.flag(5));
+     }},
+    {"adagrad_", "Adagrad.step", {{"state_sums", kAlways}}, "steps", {"lr", "lr_decay", "weight_decay", "eps", "maximize"},
+     [](const Call& c) {
+       optim::adagrad(c.params, c.grads, c.state(0), c.counts, c.number(0), c.number(1), c.number(2), c.number(3), c.flag(4));
+     }},
+};
+
+void step(const Rule& rule, nb::handle params, nb::handle grads, nb::sequence states, nb::handle counts, nb::sequence options) {
+  NoGrad off;
+  const char* op = rule.op;
+  if (nb::len(states) != rule.states.size() || nb::len(options) != rule.options.size())
+    raise<ArgumentError>(op, ": ", nb::len(states), " lists and ", nb::len(options), " options; expected ", rule.states.size(), " and ",
+                         rule.options.size());
+  std::vector<double> numbers;
+  for (nb::handle o : options) numbers.push_back(to_double(o.ptr(), op, rule.options[numbers.size()]));
+  Written p(op, params, "params");
+  const Tensors g = gradients(op, grads, p.used);
+  std::vector<Written> written;
+  written.reserve(rule.states.size());
+  for (nb::handle list : states) {
+    const State& state = rule.states[written.size()];
+    written.emplace_back(op, list, state.name, &p.used);
+    const bool wanted = state.when == kAlways || (state.when >= 0 && numbers[static_cast<size_t>(state.when)] != 0);
+    if (wanted || !written.back().used.empty()) same_length(op, p.used, written.back().used.size(), state.name);
+  }
+  std::vector<int64_t> each;
+  if (rule.counts) {
+    each = counts_of(op, counts, rule.counts);
+    same_length(op, p.used, each.size(), rule.counts);
+  }
+  std::vector<Written*> lists = {&p};
+  for (Written& w : written) lists.push_back(&w);
+  run(lists, [&] { rule.step({p.used, g, written, each, numbers}); });
+}
+
 }  // namespace
 
 void init_optim(nb::module_& m) {
-  m.def("sgd_", [](nb::handle params, nb::handle grads, nb::handle buffers, nb::handle first, double lr, double momentum,
-                   double dampening, double weight_decay, bool nesterov, bool maximize) {
-    NoGrad off;
-    Written p("SGD.step", params, "params");
-    const Tensors g = gradients("SGD.step", grads, p.used);
-    Written b("SGD.step", buffers, "momentum_buffers", &p.used);
-    if (!b.used.empty()) same_length("SGD.step", p.used, b.used.size(), "momentum buffers");
-    std::vector<uint8_t> flags;
-    for (nb::handle o : nb::borrow<nb::sequence>(first)) flags.push_back(PyObject_IsTrue(o.ptr()) == 1);
-    if (!b.used.empty()) same_length("SGD.step", p.used, flags.size(), "first-step flags");
-    run({&p, &b}, [&] { optim::sgd(p.used, g, b.used, flags, lr, momentum, dampening, weight_decay, nesterov, maximize); });
-  });
-  m.def("adam_", [](nb::handle params, nb::handle grads, nb::handle exp_avgs, nb::handle exp_avg_sqs, nb::handle max_exp_avg_sqs,
-                    nb::handle steps, double lr, double beta1, double beta2, double eps, double weight_decay, bool decoupled,
-                    bool amsgrad, bool maximize) {
-    NoGrad off;
-    const char* op = decoupled ? "AdamW.step" : "Adam.step";
-    Written p(op, params, "params");
-    const Tensors g = gradients(op, grads, p.used);
-    Written m1(op, exp_avgs, "exp_avgs", &p.used), m2(op, exp_avg_sqs, "exp_avg_sqs", &p.used), mx(op, max_exp_avg_sqs, "max_exp_avg_sqs", &p.used);
-    same_length(op, p.used, m1.used.size(), "exp_avgs");
-    same_length(op, p.used, m2.used.size(), "exp_avg_sqs");
-    if (amsgrad) same_length(op, p.used, mx.used.size(), "max_exp_avg_sqs");
-    const auto t = steps_of(steps);
-    same_length(op, p.used, t.size(), "steps");
-    run({&p, &m1, &m2, &mx}, [&] {
-      optim::adam(p.used, g, m1.used, m2.used, mx.used, t, lr, beta1, beta2, eps, weight_decay, decoupled, amsgrad, maximize);
+  for (const Rule& rule : kRules)
+    m.def(rule.name, [&rule](nb::handle params, nb::handle grads, nb::sequence states, nb::handle counts, nb::sequence options) {
+      step(rule, params, grads, states, counts, options);
     });
-  });
-  m.def("rmsprop_", [](nb::handle params, nb::handle grads, nb::handle square_avgs, nb::handle grad_avgs, nb::handle buffers, double lr,
-                       double alpha, double eps, double weight_decay, double momentum, bool maximize) {
-    NoGrad off;
-    Written p("RMSprop.step", params, "params");
-    const Tensors g = gradients("RMSprop.step", grads, p.used);
-    Written s("RMSprop.step", square_avgs, "square_avgs", &p.used), a("RMSprop.step", grad_avgs, "grad_avgs", &p.used),
-        b("RMSprop.step", buffers, "momentum_buffers", &p.used);
-    same_length("RMSprop.step", p.used, s.used.size(), "square_avgs");
-    if (!a.used.empty()) same_length("RMSprop.step", p.used, a.used.size(), "grad_avgs");
-    if (momentum > 0) same_length("RMSprop.step", p.used, b.used.size(), "momentum_buffers");
-    run({&p, &s, &a, &b}, [&] { optim::rmsprop(p.used, g, s.used, a.used, b.used, lr, alpha, eps, weight_decay, momentum, maximize); });
-  });
-  m.def("adagrad_", [](nb::handle params, nb::handle grads, nb::handle state_sums, nb::handle steps, double lr, double lr_decay,
-                       double weight_decay, double eps, bool maximize) {
-    NoGrad off;
-    Written p("Adagrad.step", params, "params");
-    const Tensors g = gradients("Adagrad.step", grads, p.used);
-    Written s("Adagrad.step", state_sums, "state_sums", &p.used);
-    same_length("Adagrad.step", p.used, s.used.size(), "state_sums");
-    const auto t = steps_of(steps);
-    same_length("Adagrad.step", p.used, t.size(), "steps");
-    run({&p, &s}, [&] { optim::adagrad(p.used, g, s.used, t, lr, lr_decay, weight_decay, eps, maximize); });
-  });
   m.def("total_norm", [](nb::handle tensors, double norm_type) {
     NoGrad off;
     Tensors ts = list_of(tensors, "tensors");

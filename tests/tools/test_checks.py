@@ -15,7 +15,7 @@ def load(name):
     return module
 
 
-layers, repo = load("check_layers"), load("check_repo")
+layers, repo, imports = load("check_layers"), load("check_repo"), load("check_imports")
 
 
 def test_the_repository_holds_its_layers():
@@ -73,3 +73,26 @@ def test_what_should_not_be_committed_is_found(name, text, message):
 
 def test_the_repository_is_clean():
     assert repo.main(ROOT) == 0
+
+
+def test_the_package_has_no_circles():
+    assert imports.main(ROOT) == 0
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "found"),
+    [
+        ("from p.b import x", "from p.a import y", True),
+        ("from p import b", "import p.a", True),
+        ("from p.b import x", "import typing\nif typing.TYPE_CHECKING:\n    from p.a import y", True),
+        ("class A:\n    from p.b import x", "from p.a import y", True),
+        ("from p.b import x", "def f():\n    from p.a import y", False),
+        ("from p.b import x", "import os", False),
+    ],
+)
+def test_circles_are_found(a, b, found, tmp_path):
+    names = {"p", "p.a", "p.b"}
+    for name, text in (("a", a), ("b", b)):
+        (tmp_path / f"{name}.py").write_text(text + "\n")
+    graph = {f"p.{n}": imports.imports_of(tmp_path / f"{n}.py", names) for n in "ab"} | {"p": set()}
+    assert (imports.circles(graph) == [["p.a", "p.b"]]) == found

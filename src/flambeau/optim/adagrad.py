@@ -61,11 +61,13 @@ class Adagrad(Optimizer):
         _C.optim.adagrad_(
             plan.params,
             grads,
-            plan.tensors("sum"),
+            [plan.tensors("sum")],
             plan.count(),
-            float(group["lr"]),
-            group["lr_decay"],
-            group["weight_decay"],
-            group["eps"],
-            group["maximize"],
+            (
+                float(group["lr"]),
+                group["lr_decay"],
+                group["weight_decay"],
+                group["eps"],
+                group["maximize"],
+            ),
         )

@@ -64,21 +64,27 @@ class Adam(Optimizer):
     def _update(self, group: Entries, plan: _Plan, grads: list[Tensor]) -> None:
         amsgrad = group["amsgrad"]
         beta1, beta2 = group["betas"]
-        _C.optim.adam_(
+        decoupled = group.get("decoupled_weight_decay", self._decoupled)
+        step = _C.optim.adamw_ if decoupled else _C.optim.adam_
+        step(
             plan.params,
             grads,
-            plan.tensors("exp_avg"),
-            plan.tensors("exp_avg_sq"),
-            plan.tensors("max_exp_avg_sq") if amsgrad else [],
+            [
+                plan.tensors("exp_avg"),
+                plan.tensors("exp_avg_sq"),
+                plan.tensors("max_exp_avg_sq") if amsgrad else [],
+            ],
             plan.count(),
-            float(group["lr"]),
-            beta1,
-            beta2,
-            group["eps"],
-            group["weight_decay"],
-            group.get("decoupled_weight_decay", self._decoupled),
-            amsgrad,
-            group["maximize"],
+            (
+                float(group["lr"]),
+                beta1,
+                beta2,
+                group["eps"],
+                group["weight_decay"],
+                amsgrad,
+                group["maximize"],
+                decoupled,
+            ),
         )
 
 

@@ -59,13 +59,18 @@ class RMSprop(Optimizer):
         _C.optim.rmsprop_(
             plan.params,
             grads,
-            plan.tensors("square_avg"),
-            plan.tensors("grad_avg") if group["centered"] else [],
-            plan.tensors("momentum_buffer") if group["momentum"] > 0 else [],
-            float(group["lr"]),
-            group["alpha"],
-            group["eps"],
-            group["weight_decay"],
-            group["momentum"],
-            group["maximize"],
+            [
+                plan.tensors("square_avg"),
+                plan.tensors("grad_avg") if group["centered"] else [],
+                plan.tensors("momentum_buffer") if group["momentum"] > 0 else [],
+            ],
+            [],
+            (
+                float(group["lr"]),
+                group["alpha"],
+                group["eps"],
+                group["weight_decay"],
+                group["momentum"],
+                group["maximize"],
+            ),
         )

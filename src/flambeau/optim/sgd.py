@@ -58,23 +58,25 @@ class SGD(Optimizer):
     def _update(self, group: Entries, plan: _Plan, grads: list[Tensor]) -> None:
         momentum = group["momentum"]
         buffers: list[Any] = []
-        first: list[bool] = []
+        first = [0] * len(plan.params)
         if momentum:
-            for param, state in zip(plan.params, plan.states):
+            for i, (param, state) in enumerate(zip(plan.params, plan.states)):
                 buffer = state.get("momentum_buffer")
-                first.append(buffer is None)
                 if buffer is None:
+                    first[i] = 1
                     buffer = state["momentum_buffer"] = ops.zeros_like(param.detach())
                 buffers.append(buffer)
         _C.optim.sgd_(
             plan.params,
             grads,
-            buffers,
+            [buffers],
             first,
-            float(group["lr"]),
-            momentum,
-            group["dampening"],
-            group["weight_decay"],
-            group["nesterov"],
-            group["maximize"],
+            (
+                float(group["lr"]),
+                momentum,
+                group["dampening"],
+                group["weight_decay"],
+                group["nesterov"],
+                group["maximize"],
+            ),
         )
