@@ -101,7 +101,7 @@ FL_VM bool signbit(T x) {
 }
 // -1, 0, 1; NaN stays NaN.
 template <class T>
-FL_VM T sign(T x) { return x > 0 ? T(1) : x < 0 ? T(-1) : x == 0 ? T(0) : x; }
+FL_VM T sign(T x) { return x > 0 ? T(1) : x < 0 ? T(-1) : T(0); }  // 0 of NaN
 
 // NaN if either is NaN.
 template <class T>

@@ -3,6 +3,7 @@
 #include "bindings/indexing.h"
 
 #include "bindings/args.h"
+#include "bindings/autograd.h"
 #include "bindings/data.h"
 #include "wrappers/native.h"
 #include "wrappers/wrap.h"
@@ -13,6 +14,7 @@
 #include "op/full.h"
 #include "op/index.h"
 #include "op/index_put_.h"
+#include "op/ne.h"
 #include "op/nonzero.h"
 #include "op/select.h"
 #include "op/slice.h"
@@ -63,7 +65,7 @@ bool is_integer(PyObject* o) { return PyLong_Check(o) && !PyBool_Check(o); }
 int consumed(PyObject* o, const Tensor& made) {
   if (o == Py_None || o == Py_Ellipsis || PyBool_Check(o)) return 0;
   const Tensor& t = is_tensor(o) ? tensor_of(o) : made;
-  return t.defined() && t.dtype() == DType::Bool ? t.ndim() : 1;
+  return t.defined() && (t.dtype() == DType::Bool || t.dtype() == DType::UInt8) ? t.ndim() : 1;
 }
 
 // A list or an array as an index tensor; undefined for everything else.
@@ -81,7 +83,15 @@ struct Parsed {
   bool advanced = false;
 };
 
-void add_index(Parsed& out, int64_t& dim, const Tensor& index) {
+// A mask of uint8, as comparisons made them before there was bool. Read as positions it would be silently something else.
+Tensor mask_of_bytes(const Tensor& index) {
+  const char* text = "index: a uint8 tensor is taken as a mask, as before there was bool; use .bool() for a mask, .long() for positions";
+  if (PyErr_WarnEx(PyExc_UserWarning, text, 1) < 0) throw_python_error();
+  return op::ne(index, 0);
+}
+
+void add_index(Parsed& out, int64_t& dim, const Tensor& given) {
+  const Tensor index = given.dtype() == DType::UInt8 ? mask_of_bytes(given) : given;
   out.advanced = true;
   while (static_cast<int64_t>(out.indices.size()) < dim) out.indices.emplace_back();
   if (index.dtype() == DType::Bool) {
@@ -147,7 +157,7 @@ Parsed parse(const Tensor& x, PyObject* index) {
       ++dim;
     } else if (is_tensor(o) || made[i].defined()) {
       const Tensor& t = made[i].defined() ? made[i] : tensor_of(o);
-      if (t.ndim() == 0 && t.dtype() != DType::Bool && !is_float(t.dtype()))
+      if (t.ndim() == 0 && t.dtype() != DType::Bool && t.dtype() != DType::UInt8 && !is_float(t.dtype()))
         out.view = op::select(out.view, dim, item_of(t).as_int());
       else add_index(out, dim, t);
     } else if (PyBool_Check(o)) {

@@ -27,6 +27,9 @@
 #include "op/roll.h"
 #include "op/scatter.h"
 #include "op/scatter_add.h"
+#include "op/scatter_reduce.h"
+#include "op/masked_fill.h"
+#include "op/logical_and.h"
 #include "op/select.h"
 #include "op/sort.h"
 #include "op/sub.h"
@@ -189,8 +192,15 @@ std::tuple<Tensor, Tensor> scatter_reduce_backward(const Tensor& dy, const Tenso
     dx = share;
     ds = op::gather(share, dim, index);
   } else if (reduce == "prod") {
-    dx = op::div(op::mul(dy, y), x);
-    ds = op::div(op::gather(op::mul(dy, y), dim, index), src);
+    // The product of the other factors: of all but x, of all but the only zero in src, or y / src.
+    const Tensor no_self = op::masked_fill(x, op::eq(x, 0), 1);
+    dx = op::div(op::mul(dy, op::scatter_reduce(no_self, dim, index, src, reduce, include_self)), no_self);
+    const Tensor zero = op::eq(src, 0);
+    const Tensor zeros = op::gather(op::scatter_add(op::zeros_like(x), dim, index, op::cast(zero, x.dtype())), dim, index);
+    const Tensor only = op::logical_and(zero, op::eq(zeros, 1));
+    const Tensor others = op::scatter_reduce(x, dim, index, op::masked_fill(src, only, 1), reduce, include_self);
+    ds = op::where(only, op::gather(op::mul(dy, others), dim, index),
+                   op::div(op::gather(op::mul(dy, y), dim, index), op::masked_fill(src, zero, 1)));
   } else {
     const Tensor from_self = op::eq(x, y), from_src = op::cast(op::eq(src, op::gather(y, dim, index)), dy.dtype());
     Tensor ties = op::scatter_add(include_self ? op::cast(from_self, dy.dtype()) : op::zeros_like(dy), dim, index, from_src);

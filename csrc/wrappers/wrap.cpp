@@ -1,6 +1,7 @@
 #include "wrappers/wrap.h"
 
 #include "tensor/raw.h"
+#include "op/zeros_like.h"
 #include "wrappers/checks.h"
 
 namespace fl {
@@ -353,10 +354,13 @@ std::vector<Tensor> materialize(const std::vector<Tensor>& grads, const std::vec
 
 namespace {
 
+// What was overwritten had no part in the result: its history gets zeros, so that a leaf's gradient is there.
 struct OverwriteBackward final : Node {
   explicit OverwriteBackward(const char* op) : op_(op) {}
   const char* name() const override { return op_; }
-  void apply(BackwardCall&) override {}
+  void apply(BackwardCall& call) override {
+    if (call.needs(0) && edges[0].fn) call.set(0, op::zeros_like(call.in[0]));
+  }
   const char* op_;
 };
 

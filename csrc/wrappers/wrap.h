@@ -61,6 +61,7 @@ inline DType float_of(const Operand& x) { return promote_float(x); }
 inline DType given(std::optional<DType> dtype, const Tensor& x) { return dtype.value_or(x.dtype()); }
 inline DType given(DType dtype, const Tensor&) { return dtype; }
 inline DType given_or_float(std::optional<DType> dtype, const Tensor& x) { return dtype.value_or(as_float(x.dtype())); }
+inline DType number_of(const Tensor& x) { return x.dtype() == DType::Bool ? DType::Int64 : x.dtype(); }
 // Sums of integers and bools are int64.
 inline DType sum_of(const Tensor& x) { return is_float(x.dtype()) ? x.dtype() : DType::Int64; }
 inline DType given_or_sum(std::optional<DType> dtype, const Tensor& x) { return dtype.value_or(sum_of(x)); }

@@ -146,7 +146,7 @@ def test_masks(shape, data):
 
 FORMS = [
     ([0, 2], "list"), ([[0, 1], [1, 2]], "nested"), ((slice(None), [0, 1]), "list_in_tuple"), (np.array([1, 0]), "array"),
-    (range(2), "range"), ([True, False, True], "bools"), (fl.tensor(1), "0-d"), (fl.tensor([1, 2], dtype=fl.uint8), "uint8"),
+    (range(2), "range"), ([True, False, True], "bools"), (fl.tensor(1), "0-d"), (fl.tensor([1, 2], dtype=fl.int8), "int8"),
     (fl.tensor([1, 2], dtype=fl.int32), "int32"), (True, "true"), (fl.zeros(0, dtype=fl.int64), "empty"), ([], "empty_list"),
 ]  # fmt: skip
 
@@ -155,9 +155,7 @@ FORMS = [
 def test_forms_of_an_index(index):
     a, x = filled((3, 4))
     if isinstance(index, fl.Tensor):
-        plain = index.long().numpy() if index.dtype is fl.uint8 and index.ndim else index.numpy()
-        if index.dtype is fl.uint8:
-            plain = plain.astype(np.int64)
+        plain = index.numpy()
     else:
         plain = np.array(index, dtype=np.int64) if isinstance(index, list) and not index else list(index) if isinstance(index, range) else index
     np.testing.assert_array_equal(x[index].numpy(), a[plain])

@@ -478,3 +478,18 @@ def test_a_module_without_forward_says_so():
 def test_init_takes_no_arguments():
     with pytest.raises(TypeError, match="takes no arguments"):
         nn.Module(1)
+
+
+def test_full_backward_hooks_see_none_for_an_unused_output():
+    class Net(nn.Module):
+        def forward(self, x, z):
+            return x * 2, z.detach(), x + 1
+
+    seen = []
+    net = Net()
+    net.register_full_backward_hook(lambda module, inputs, outputs: seen.append((inputs, outputs)))
+    x, z = fl.ones(2, requires_grad=True), fl.ones(2, requires_grad=True)
+    net(x, z)[0].sum().backward()
+    ((inputs, outputs),) = seen
+    assert outputs[0].tolist() == [1, 1] and outputs[1] is None and outputs[2] is None
+    assert [g.tolist() for g in inputs] == [[2, 2], [0, 0]] and x.grad.tolist() == [2, 2]

@@ -107,6 +107,11 @@ def interpolate(
             scales = [float(f) for f in factors]
     else:
         sizes = [size] * n if isinstance(size, int) else list(size)
+    if min(*input.shape[2:], *sizes) < 1:
+        raise ShapeError(
+            f"interpolate: input shape {list(input.shape)} becomes positions {sizes}; expected at least one "
+            "along every axis, before and after"
+        )
     if mode == "area":
         pool = ops.adaptive_avg_pool1d if n == 1 else ops.adaptive_avg_pool2d
         return pool(input, sizes[0] if n == 1 else tuple(sizes))

@@ -1,0 +1,89 @@
+"""Values and gradients where a formula has an edge: zeros, ties, NaN, and what lies outside of a domain."""
+
+import numpy as np
+import pytest
+
+import flambeau as fl
+
+NAN = float("nan")
+
+
+def gradients(f, *values):
+    xs = [fl.tensor(v, dtype=fl.float64, requires_grad=True) for v in values]
+    f(*xs).sum().backward()
+    return [x.grad.tolist() for x in xs]
+
+
+def same(got, expected):
+    np.testing.assert_array_equal(np.array(got), np.array(expected))
+
+
+@pytest.mark.parametrize("include_self", [True, False])
+@pytest.mark.parametrize("x", [[2.0, 3.0, 4.0], [0.0, 3.0, 0.0]], ids=["x", "x with zeros"])
+@pytest.mark.parametrize(
+    "src", [[1.0, 5.0, 6.0, 7.0], [0.0, 5.0, 6.0, 7.0], [0.0, 5.0, 0.0, 0.0], [0.0, 0.0, 6.0, 0.0]], ids=str
+)
+def test_products_scattered_over_zeros_have_gradients(src, x, include_self):
+    """A factor that is 0 has the product of the others as its slope, not 0 / 0."""
+    index = fl.tensor([0, 0, 1, 2])
+
+    def f(a, b):
+        return a.scatter_reduce(0, index, b, "prod", include_self=include_self)
+
+    assert fl.autograd.gradcheck(f, [fl.tensor(v, dtype=fl.float64, requires_grad=True) for v in (x, src)])
+
+
+def test_the_angle_of_the_origin_has_slope_zero():
+    same(gradients(fl.atan2, [0.0, 1.0], [0.0, 2.0]), [[0.0, 0.4], [-0.0, -0.2]])
+
+
+@pytest.mark.parametrize("f", [fl.minimum, fl.maximum])
+def test_a_nan_goes_on_with_its_gradient(f):
+    same(gradients(f, [NAN, 1.0, NAN, 2.0], [1.0, NAN, NAN, 2.0]), [[1.0, 1.0, 1.0, 0.5]] * 2)
+
+
+def test_the_slope_of_logit_is_nan_where_logit_is():
+    same(gradients(fl.logit, [2.0, -1.0, 0.5, 1.0]), [[NAN, NAN, 4.0, float("inf")]])
+    x = fl.tensor([0.2, 0.7], dtype=fl.float64, requires_grad=True)
+    assert fl.autograd.gradgradcheck(fl.logit, [x])
+
+
+@pytest.mark.parametrize("f", [fl.sign, fl.sgn])
+def test_the_sign_of_nan_is_zero(f):
+    same(f(fl.tensor([NAN, -0.0, -2.0, 3.0])).tolist(), [0.0, 0.0, -1.0, 1.0])
+
+
+def test_squares_of_a_mask_are_counted():
+    y = fl.square(fl.tensor([True, False]))
+    assert y.dtype == fl.int64 and y.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(
+    "write",
+    [lambda y: y.zero_(), lambda y: y.fill_(2.0), lambda y: y.copy_(fl.ones(2)), lambda y: y.normal_(), lambda y: y[:].zero_()],
+    ids=["zero_", "fill_", "copy_", "normal_", "view"],
+)
+def test_what_was_overwritten_gets_zeros(write):
+    w, other = fl.ones(2, requires_grad=True), fl.ones(2, requires_grad=True)
+    y = w * 2
+    write(y)
+    (y + other).sum().backward()
+    assert w.grad.tolist() == [0.0, 0.0] and other.grad.tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("options", [{"scale_factor": 1e-30}, {"size": (0, 3)}, {"size": -1}], ids=str)
+def test_pictures_without_positions_are_refused(options):
+    with pytest.raises(fl.ShapeError, match=r"interpolate: input shape \[1, 1, 4, 4\] becomes positions"):
+        fl.nn.functional.interpolate(fl.ones(1, 1, 4, 4), **options)
+
+
+@pytest.mark.parametrize("make", [lambda v: fl.tensor(v, dtype=fl.uint8), lambda v: np.array(v, np.uint8)], ids=["tensor", "array"])
+def test_an_index_of_bytes_is_a_mask_and_warns(make):
+    x = fl.arange(4)
+    with pytest.warns(UserWarning, match="uint8 tensor is taken as a mask"):
+        assert x[make([1, 0, 2, 0])].tolist() == [0, 2]
+    with pytest.warns(UserWarning, match="uint8"):
+        x[make([1, 0, 1, 0])] = 7
+    assert x.tolist() == [7, 1, 7, 3]
+    with pytest.warns(UserWarning, match="uint8"):
+        assert x[fl.tensor(0, dtype=fl.uint8)].shape == (0, 4)
