@@ -12,6 +12,9 @@ A layer is a folder, but for these:
 And one rule for *.simd.cpp: these are compiled once per instruction set, so an inline function from a
 shared header that is not inlined there could be the copy that the linker keeps, and run on a processor
 without those instructions. They include only what is listed in SIMD_MAY_INCLUDE and headers of their family.
+
+And, for what every file of the core may do only in one way (WAYS): mutexes, entering oneDNN, OpenMP's count of
+threads, statics inside of functions.
 """
 
 from __future__ import annotations
@@ -46,6 +49,41 @@ SIMD_MAY_INCLUDE = {
     "dispatch/each.h",
     "storage/transpose.h",
 }
+
+# What may be written in some files only: the pattern, the files, and what to use instead.
+WAYS = (
+    (
+        re.compile(
+            r"std::(?:\w*mutex|condition_variable\w*|once_flag|call_once|\w+_semaphore)\b"
+            r"|\bpthread_(?:mutex|rwlock|cond|once|spin|atfork)\w*|#\s*include <(?:mutex|shared_mutex|condition_variable|semaphore)>"
+        ),
+        ("base/fork_mutex.h", "base/fork_mutex.cpp", "base/parallel.cpp"),
+        "a child that is forked could find it locked for ever; use ForkMutex, ForkCondition, "
+        "StripedMutex or CallMutex of base/fork_mutex.h: Note [Locks]",
+    ),
+    (
+        re.compile(r"^(?:static |thread_local |const )*CallMutex\b|\bstatic\s+(?:\w+ )*CallMutex\b", re.MULTILINE),
+        (),
+        "a CallMutex is a local variable; what lives longer is a ForkMutex: Note [Locks]",
+    ),
+    (
+        re.compile(r"\bdnnl_(?!version\b)\w+\s*\(|\bdnnl::(?:engine|stream)\s*(?:\w+\s*)?[({]|(?<!entry)(?<!entry_)\.execute\("),
+        ("backend/onednn/entry.dnn.cpp",),
+        "oneDNN is entered by an Entry alone: Note [Entering oneDNN]",
+    ),
+    (
+        re.compile(r"\bomp_[sg]et_(?:num|max)_threads\b|#\s*pragma omp parallel|\bGOMP_\w+"),
+        ("base/parallel.cpp",),
+        "the number of threads is num_threads(), and OpenMP's is set by OpenMPThreads, of base/parallel.h",
+    ),
+)
+# A static that is made at its function's first call: indented, and neither a constant nor a function.
+LOCAL_STATIC = re.compile(
+    r"^[ \t]+static (?!constexpr|constinit|thread_local|inline|FL_INLINE)(?![^;={(]*[({][^;{}]*\)[^;{}]*(?:;|\{))[^;]*?[={(]",
+    re.MULTILINE,
+)
+FUNCTION = re.compile(r"^[^\s#/}][^\n;=]*?(\w+)\([^\n]*\{", re.MULTILINE)
+AT_LOAD = re.compile(r"FL_AT_LOAD\(([^\n]*)\)$", re.MULTILINE)
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 
 
@@ -55,14 +93,49 @@ def layer_of(path: str) -> str | None:
     return GENERATED.get(folder, folder if folder in LEVEL else None)
 
 
-def faults_of(path: str, text: str) -> list[str]:
-    """Complaints about one file, as `csrc/path:line: what`."""
+def called_at_load(text: str) -> set[str]:
+    """The functions that a file calls when the library is loaded."""
+    return {name for call in AT_LOAD.findall(text) for name in re.findall(r"(\w+)[<(]", call)}
+
+
+def without_comments(text: str) -> str:
+    """The same number of lines, without what stands behind //."""
+    return re.sub(r"//[^\n]*", "", text)
+
+
+def faults_of_ways(path: str, text: str, at_load: set[str]) -> list[str]:
+    """Complaints about what is done in another way than the one that there is."""
+    code = without_comments(text)
+
+    def where(at: int) -> str:
+        return f"csrc/{path}:{code.count(chr(10), 0, at) + 1}"
+
+    faults = [
+        f"{where(found.start())}: {found.group(0).strip()}: {instead}"
+        for pattern, files, instead in WAYS
+        if path not in files and layer_of(path) != "tests"
+        for found in pattern.finditer(code)
+    ]
+    if LEVEL[layer_of(path) or "tests"] < LEVEL["bindings"]:
+        for found in LOCAL_STATIC.finditer(code):
+            around = [f.group(1) for f in FUNCTION.finditer(code, 0, found.start())]
+            if not around or around[-1] not in at_load:
+                name = around[-1] if around else "?"
+                faults.append(
+                    f"{where(found.start())}: a static that is made at the first call of {name}(), which a child that is forked "
+                    f"meanwhile waits for; make it when the library is loaded: base/at_load.h"
+                )
+    return faults
+
+
+def faults_of(path: str, text: str, at_load: set[str] | None = None) -> list[str]:
+    """Complaints about one file, as `csrc/path:line: what`. `at_load`: functions that any file calls at load."""
     own = layer_of(path)
     if own is None:
         return [
             f"csrc/{path}:1: in no known layer; add its folder to ORDER in tools/check_layers.py"
         ]
-    faults = []
+    faults = faults_of_ways(path, text, called_at_load(text) | (at_load or set()))
     for found in INCLUDE.finditer(text):
         included = found.group(1)
         where = f"csrc/{path}:{text.count(chr(10), 0, found.start(1)) + 1}"
@@ -87,11 +160,9 @@ def faults_of(path: str, text: str) -> list[str]:
 def main(root: pathlib.Path = ROOT) -> int:
     csrc = root / "csrc"
     files = sorted(p for p in csrc.rglob("*") if p.suffix in (".h", ".cpp"))
-    faults = [
-        fault
-        for path in files
-        for fault in faults_of(path.relative_to(csrc).as_posix(), path.read_text())
-    ]
+    texts = {path.relative_to(csrc).as_posix(): path.read_text() for path in files}
+    at_load = {name for text in texts.values() for name in called_at_load(text)}
+    faults = [fault for path, text in texts.items() for fault in faults_of(path, text, at_load)]
     print("\n".join(faults) if faults else f"{len(files)} files of csrc: layers hold")
     return 1 if faults else 0
 

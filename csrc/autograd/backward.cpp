@@ -94,6 +94,9 @@ Tensor owned(Tensor g) {
   return op::clone(g);
 }
 
+// One thread at a time adds to a leaf.
+StripedMutex<LockRank::Accumulation, 16> accumulation_locks;
+
 // apply() as an event of the profiler.
 [[gnu::cold]] void apply_recorded(Node& node, BackwardCall& call) {
   profile::TensorEvent event(profile::Kind::Backward, profile::interned(node.name()));
@@ -279,15 +282,23 @@ Tensor AccumulateGrad::hooked(Tensor grad) {
 
 void accumulate_grad(const Tensor& t, Tensor grad) {
   AutogradMeta& meta = ensure_meta(t);
-  Tensor old;  // freed after the lock
-  std::lock_guard lock(meta.mutex);
-  if (!meta.grad.defined()) {
-    meta.grad = owned(std::move(grad));
-  } else if (grad_enabled()) {
-    old = op::add(meta.grad, grad);
-    std::swap(old, meta.grad);
-  } else {
-    op::add_(meta.grad, grad);
+  // Whoever reads .grad has the GIL, and waits for no sum: the leaf's own lock is held to read and to swap alone.
+  const std::lock_guard one_at_a_time(accumulation_locks.of(&meta));
+  for (;;) {
+    Tensor seen;
+    {
+      const std::lock_guard lock(meta.mutex());
+      seen = meta.grad;
+    }
+    if (seen.defined() && !grad_enabled()) {
+      op::add_(seen, grad);
+      return;
+    }
+    Tensor next = seen.defined() ? op::add(seen, grad) : (grad = owned(std::move(grad)));
+    const std::lock_guard lock(meta.mutex());
+    if (meta.grad.ref().get() != seen.ref().get()) continue;  // replaced meanwhile
+    std::swap(meta.grad, next);
+    return;
   }
 }
 

@@ -9,6 +9,8 @@
 namespace fl {
 
 FL_HOT_THREAD_LOCAL constinit ThreadModes current_modes;
+StripedMutex<LockRank::Leaf, 8> leaf_locks;
+StripedMutex<LockRank::WeakTensor, 8> weak_tensor_locks;
 
 AutogradMeta& ensure_meta(const Tensor& t) {
   auto& meta = t.impl()->meta;
@@ -126,7 +128,7 @@ Edge gradient_edge(const Tensor& t) {
   if (Ref<Node> fn = grad_fn(t)) return {std::move(fn), meta_of(t)->output_nr};
   if (!requires_grad(t)) return {};
   AutogradMeta& meta = ensure_meta(t);
-  std::lock_guard lock(meta.mutex);
+  const std::lock_guard lock(meta.mutex());
   if (!meta.accumulator) meta.accumulator = make_ref<AccumulateGrad>(Ref<WeakTensor>::share(&weak_of(t)));
   return {meta.accumulator, 0};
 }

@@ -29,6 +29,8 @@ class AccumulateGrad final : public Node {
   Ref<WeakTensor> leaf_;
 };
 
+extern StripedMutex<LockRank::Leaf, 8> leaf_locks;
+
 struct AutogradMeta final : AutogradMetaBase {
   ~AutogradMeta() override {
     if (weak) weak->clear();
@@ -42,8 +44,8 @@ struct AutogradMeta final : AutogradMetaBase {
   Ref<WeakTensor> weak;
   std::vector<std::pair<uint64_t, Ref<TensorHook>>> hooks;  // of a leaf
   std::vector<std::pair<uint64_t, Ref<TensorHook>>> post_accumulate;
-  // Guards grad and accumulator. Nothing is freed while it is held: the memory may be NumPy's, which takes the GIL.
-  std::mutex mutex;
+  // Guards grad and accumulator, for as long as it takes to read or swap them.
+  ForkMutex& mutex() { return leaf_locks.of(this); }
 };
 
 struct ThreadModes {

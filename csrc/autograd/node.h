@@ -4,10 +4,10 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/fork_mutex.h"
 #include "tensor/tensor.h"
 
 namespace fl {
@@ -56,22 +56,22 @@ struct NodeHook : RefCounted {
     (void)grad_outputs;
   }
 };
+extern StripedMutex<LockRank::WeakTensor, 8> weak_tensor_locks;
 // A pointer to a tensor that the tensor's own death clears; safe from any thread.
 class WeakTensor final : public RefCounted {
  public:
   explicit WeakTensor(TensorImpl* impl) : impl_(impl) { impl->hold_weakly(); }
   Tensor lock() {
-    std::lock_guard guard(mutex_);
+    const std::lock_guard guard(weak_tensor_locks.of(this));
     if (impl_ && impl_->try_retain()) return Tensor(Ref<TensorImpl>::adopt(impl_));
     return {};
   }
   void clear() {
-    std::lock_guard guard(mutex_);
+    const std::lock_guard guard(weak_tensor_locks.of(this));
     impl_ = nullptr;
   }
 
  private:
-  std::mutex mutex_;
   TensorImpl* impl_;
 };
 

@@ -3,6 +3,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/at_load.h"
+
 namespace fl {
 namespace {
 
@@ -34,6 +36,7 @@ Isa isa() {
   static const Isa found = find_isa();
   return found;
 }
+FL_AT_LOAD(isa())
 
 const char* isa_name() {
   switch (isa()) {

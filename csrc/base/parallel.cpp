@@ -7,22 +7,24 @@
 #include <cstdlib>
 #include <exception>
 #include <fstream>
-#include <mutex>
 #include <sstream>
 
+#include "base/at_load.h"
 #include "base/error.h"
+#include "base/fork_mutex.h"
 
 // Note [Fork safety]
 // libgomp's pool does not survive fork(): its threads exist only in the parent, and the first parallel
 // region of a child that forked from a process with a live pool waits for them for ever. So a child runs
-// with one thread: pthread_atfork sets `forked`, and every region, ours and oneDNN's (which reads
-// omp_get_max_threads), then sees a count of one and never enters libgomp's team code.
+// with one thread: pthread_atfork sets `forked`, and every region, ours and oneDNN's (which gets its count from
+// ours: Note [Entering oneDNN]), then sees a count of one and never enters libgomp's team code.
 
 // GCC's OpenMP runtime is what oneDNN's library uses, and two runtimes in a process would be two pools. So the one
 // parallel region that there is enters libgomp by name, as GCC's own code does for `#pragma omp parallel`, and the
 // compiler is asked for `omp simd` alone: clang would call a runtime of its own (libomp).
 extern "C" {
 void GOMP_parallel(void (*body)(void*), void* data, unsigned threads, unsigned flags);
+int omp_get_max_threads();
 int omp_get_num_threads();
 int omp_get_thread_num();
 int omp_in_parallel();
@@ -80,7 +82,7 @@ struct Region {
   int64_t begin, total, ranges;
   detail::RangeFn fn;
   void* context;
-  std::mutex mutex;
+  CallMutex mutex;
   std::exception_ptr failure;  // the first one, guarded by mutex
 };
 
@@ -107,15 +109,14 @@ int current() {
     pthread_atfork(nullptr, nullptr, [] {
       forked.store(true);
       count.store(1);
-      omp_set_num_threads(1);
     });
-    omp_set_num_threads(m);
     return m;
   }();
   int expected = 0;
   count.compare_exchange_strong(expected, found);
   return count.load();
 }
+FL_AT_LOAD(current())
 
 }  // namespace
 
@@ -126,7 +127,13 @@ void set_num_threads(int n) {
   current();
   if (forked.load()) n = 1;
   count.store(n);
-  omp_set_num_threads(n);
+}
+
+OpenMPThreads::OpenMPThreads(int threads) : threads_(threads), before_(omp_get_max_threads()) {
+  if (threads_ != before_) omp_set_num_threads(threads_);
+}
+OpenMPThreads::~OpenMPThreads() {
+  if (threads_ != before_) omp_set_num_threads(before_);
 }
 
 bool in_parallel_region() { return omp_in_parallel(); }

@@ -15,6 +15,20 @@ namespace fl {
 int num_threads();
 void set_num_threads(int n);  // throws ArgumentError for n < 1
 bool in_parallel_region();
+
+// OpenMP's own count for the calling thread, which other libraries of ours ask for, is `threads` while this lives.
+class OpenMPThreads {
+ public:
+  explicit OpenMPThreads(int threads);
+  ~OpenMPThreads();
+  OpenMPThreads(const OpenMPThreads&) = delete;
+  OpenMPThreads& operator=(const OpenMPThreads&) = delete;
+  int threads() const { return threads_; }
+
+ private:
+  int threads_, before_;
+};
+
 // How the count was found, for `flambeau info`.
 std::string threads_origin();
 

@@ -4,8 +4,9 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <mutex>
 #include <unordered_set>
+
+#include "base/fork_mutex.h"
 
 namespace fl::profile {
 
@@ -15,7 +16,7 @@ uint32_t (*current_stack)() = nullptr;
 namespace {
 
 struct Buffer {
-  std::mutex mutex;
+  ForkMutex mutex{LockRank::RecordingBuffer};
   std::atomic<uint64_t> recording{0};
   int64_t thread = 0;
   int64_t open = -1;  // the innermost event that runs
@@ -25,11 +26,14 @@ struct Buffer {
   std::vector<int64_t> shapes;
 };
 
-std::mutex mutex;  // guards what follows, and comes before a buffer's
+ForkMutex mutex(LockRank::Recording);  // guards what follows, and comes before a buffer's
 std::vector<std::shared_ptr<Buffer>> buffers;
 std::atomic<int> wishes{0};  // bits: shapes, memory, stack
 std::atomic<uint64_t> number{0};
 std::atomic<int64_t> count{0}, lost{0}, limit{0};
+
+ForkMutex names_mutex(LockRank::RecordingNames);
+auto* const names = new std::unordered_set<std::string>();  // never freed: threads may outlive static objects
 
 thread_local std::shared_ptr<Buffer> own;
 thread_local bool again = false;
@@ -78,8 +82,6 @@ void stop() { recording = false; }
 int64_t dropped() { return lost; }
 
 const char* interned(std::string_view name) {
-  static std::mutex names_mutex;
-  static auto* names = new std::unordered_set<std::string>();  // never freed: threads may outlive static objects
   std::lock_guard lock(names_mutex);
   return names->emplace(name).first->c_str();
 }

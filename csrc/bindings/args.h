@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/fork_mutex.h"
 #include "bindings/tensor_object.h"
 #include "dispatch/op_types.h"
 
@@ -118,8 +119,12 @@ struct GilRelease {
   // unwinding its stack; a destructor that may not throw would turn that into terminate().
   ~GilRelease() noexcept(false) { PyEval_RestoreThread(state); }
 };
+// Waits for the GIL. Not while a mutex of the core is held, since who has the GIL may wait for that: Note [Locks].
 struct GilAcquire {
-  PyGILState_STATE state = PyGILState_Ensure();
+  PyGILState_STATE state = (refuse_locked(), PyGILState_Ensure());
+  static void refuse_locked() {
+    if (locks::any_held() && !PyGILState_Check()) [[unlikely]] Py_FatalError("flambeau: the GIL is wanted while a mutex of the core is held");
+  }
   ~GilAcquire() { PyGILState_Release(state); }
 };
 // Remembers the running Python line for writes that are made without the GIL.

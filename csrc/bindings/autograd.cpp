@@ -17,6 +17,16 @@ namespace nb = nanobind;
 namespace fl::py {
 namespace {
 
+// Gives up a reference on a thread that may not have the GIL, or may hold locks of the core.
+void drop_from_anywhere(PyObject* object) {
+  if (!object) return;
+  locks::when_unlocked(object, [](void* o) {
+    if (!Py_IsInitialized()) return;
+    GilAcquire gil;
+    Py_DECREF(static_cast<PyObject*>(o));
+  });
+}
+
 // A Python error on its way through C++ frames that may not hold the GIL.
 struct PyException final : std::exception {
   PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
@@ -28,11 +38,7 @@ struct PyException final : std::exception {
     Py_XINCREF(trace);
   }
   ~PyException() override {
-    if (!Py_IsInitialized()) return;
-    GilAcquire gil;
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(trace);
+    for (PyObject* o : {type, value, trace}) drop_from_anywhere(o);
   }
   void restore() {
     PyErr_Restore(std::exchange(type, nullptr), std::exchange(value, nullptr), std::exchange(trace, nullptr));
@@ -182,9 +188,7 @@ std::string source_text(SourceId id) {
 struct PyTensorHook final : TensorHook {
   explicit PyTensorHook(PyObject* f) : fn(f) { Py_INCREF(f); }
   ~PyTensorHook() override {
-    if (!fn || !Py_IsInitialized()) return;
-    GilAcquire gil;
-    Py_DECREF(fn);
+    drop_from_anywhere(fn);
   }
   Tensor call(const Tensor& grad) override {
     GilAcquire gil;
@@ -211,9 +215,7 @@ struct PyTensorHook final : TensorHook {
 struct PyNodeHook final : NodeHook {
   PyNodeHook(PyObject* f, bool pre) : fn(f), is_pre(pre) { Py_INCREF(f); }
   ~PyNodeHook() override {
-    if (!fn || !Py_IsInitialized()) return;
-    GilAcquire gil;
-    Py_DECREF(fn);
+    drop_from_anywhere(fn);
   }
   static PyObject* tuple_of(const std::vector<Tensor>& ts) {
     std::vector<Tensor> copy = ts;
@@ -307,10 +309,8 @@ class PyFunctionNode final : public Node {
   PyFunctionNode(PyObject* ctx, std::string name, uint32_t outputs) : Node(outputs), ctx_(ctx), name_(std::move(name)) { Py_INCREF(ctx); }
   ~PyFunctionNode() override {
     if (saved) saved->node = nullptr;
-    if (!Py_IsInitialized()) return;
-    GilAcquire gil;
-    Py_XDECREF(saved_object);
-    Py_DECREF(ctx_);
+    drop_from_anywhere(saved_object);
+    drop_from_anywhere(ctx_);
   }
   const char* name() const override { return name_.c_str(); }
   void apply(BackwardCall& call) override {

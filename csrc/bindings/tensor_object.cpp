@@ -298,13 +298,13 @@ PyObject* get_grad(PyObject* self, void*) {
   if (!meta) return wrap(Tensor());
   Tensor grad;
   {
-    std::lock_guard lock(meta->mutex);
+    const std::lock_guard lock(meta->mutex());
     grad = meta->grad;
   }
   return wrap(std::move(grad));
 }
 void replace_grad(AutogradMeta& meta, Tensor grad) {
-  std::lock_guard lock(meta.mutex);
+  const std::lock_guard lock(meta.mutex());
   std::swap(meta.grad, grad);  // the old one goes with the argument, after the lock
 }
 int set_grad_attr(PyObject* self, PyObject* value, void*) {

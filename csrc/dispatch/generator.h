@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
 #include <utility>
 
+#include "base/fork_mutex.h"
 #include "base/refcount.h"
 
 namespace fl {
@@ -13,27 +13,27 @@ class Generator : public RefCounted {
  public:
   static constexpr uint64_t kDefaultSeed = 0x0123456789abcdefull;
   void seed(uint64_t value) {
-    std::lock_guard lock(mutex_);
+    const std::lock_guard lock(mutex());
     seed_ = value;
     offset_ = 0;
   }
   // One draw: every call gets an offset of its own, whatever its size.
   std::pair<uint64_t, uint64_t> next() {
-    std::lock_guard lock(mutex_);
+    const std::lock_guard lock(mutex());
     return {seed_, offset_++};
   }
   std::pair<uint64_t, uint64_t> state() {
-    std::lock_guard lock(mutex_);
+    const std::lock_guard lock(mutex());
     return {seed_, offset_};
   }
   void set_state(uint64_t seed, uint64_t offset) {
-    std::lock_guard lock(mutex_);
+    const std::lock_guard lock(mutex());
     seed_ = seed;
     offset_ = offset;
   }
 
  private:
-  std::mutex mutex_;
+  ForkMutex& mutex();
   uint64_t seed_ = kDefaultSeed;
   uint64_t offset_ = 0;
 };

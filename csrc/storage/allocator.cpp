@@ -4,13 +4,16 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <fstream>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "base/at_load.h"
 #include "base/error.h"
 #include "base/refcount.h"
+#include "storage/guarded.h"
 
 namespace fl {
 
@@ -22,7 +25,7 @@ struct CachingAllocator::Block {
   Block* prev = nullptr;  // neighbours in the segment
   Block* next = nullptr;
   bool used = false;
-  bool small;  // from which of the pool's sets
+  bool small = false;  // from which of the pool's sets
 };
 
 bool CachingAllocator::Smaller::operator()(const Block* a, const Block* b) const {
@@ -57,12 +60,17 @@ CachingAllocator::Block* CachingAllocator::new_segment(size_t rounded, int64_t s
     p = raw_.take(size);
   }
   if (!p) return nullptr;
-  auto* block = new Block;
-  block->address = static_cast<char*>(p);
-  block->size = size;
-  block->stream = stream;
+  Block* block = enter(p, size, stream);
   block->small = small;
-  stats_.reserved += size;
+  return block;
+}
+
+CachingAllocator::Block* CachingAllocator::enter(void* memory, size_t size_bytes, int64_t stream) {
+  auto* block = new Block;
+  block->address = static_cast<char*>(memory);
+  block->size = size_bytes;
+  block->stream = stream;
+  stats_.reserved += size_bytes;
   stats_.peak_reserved = std::max(stats_.peak_reserved, stats_.reserved);
   ++stats_.segments;
   return block;
@@ -81,13 +89,17 @@ CachingAllocator::Block* CachingAllocator::allocate(size_t size_bytes, int64_t s
   std::lock_guard lock(mutex_);
   Pool& pool = pools_[stream];
   FreeSet& set = rounded <= kSmall ? pool.small : pool.large;
-  Block* block = find(set, rounded);
-  if (!block) block = new_segment(rounded, stream);
+  Block* block = nullptr;
+  if (exact_) {
+    if (void* p = raw_.take(size_bytes)) block = enter(p, size_bytes, stream);
+  } else if (!(block = find(set, rounded))) {
+    block = new_segment(rounded, stream);
+  }
   if (!block)
     raise<OutOfMemory>("out of memory: ", size_bytes, " bytes were asked for; ", stats_.allocated, " bytes are in use and ",
                        stats_.reserved - stats_.allocated, " were cached and given back before trying again");
-  const size_t rest = block->size - rounded;
-  if (rest >= (block->small ? kRound : kSmall)) {
+  const size_t rest = exact_ ? 0 : block->size - rounded;
+  if (!exact_ && rest >= (block->small ? kRound : kSmall)) {
     auto* tail = new Block(*block);
     tail->address = block->address + rounded;
     tail->size = rest;
@@ -109,6 +121,13 @@ void CachingAllocator::free(Block* block) noexcept {
   stats_.allocated -= block->size;
   ++stats_.frees;
   block->used = false;
+  if (exact_) {
+    raw_.give_back(block->address, block->size);
+    stats_.reserved -= block->size;
+    --stats_.segments;
+    delete block;
+    return;
+  }
   Pool& pool = pools_[block->stream];
   FreeSet& set = block->small ? pool.small : pool.large;
   auto absorb = [&](Block* left, Block* right) {  // right disappears into left
@@ -207,6 +226,14 @@ struct HostMemory final : RawMemory {
   size_t available() override { return available_memory(); }
 };
 
+RawMemory& host_memory() {
+  const char* asked = std::getenv("FLAMBEAU_ALLOCATOR");
+  const std::string_view kind = asked ? asked : "";
+  if (kind == "guard") return *new GuardedMemory(GuardedMemory::End);
+  if (kind == "guard-front") return *new GuardedMemory(GuardedMemory::Begin);
+  return *new HostMemory;
+}
+
 }  // namespace
 
 size_t available_memory() {
@@ -221,8 +248,9 @@ size_t available_memory() {
 
 CachingAllocator& host_allocator() {
   // Never destroyed: tensors held by static objects may outlive every destructor.
-  static CachingAllocator& allocator = *new CachingAllocator(*new HostMemory);
+  static CachingAllocator& allocator = *new CachingAllocator(host_memory());
   return allocator;
 }
+FL_AT_LOAD(host_allocator())
 
 }  // namespace fl

@@ -15,9 +15,10 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
+
+#include "base/fork_mutex.h"
 
 namespace fl {
 
@@ -26,6 +27,8 @@ struct RawMemory {
   virtual ~RawMemory() = default;
   virtual void* take(size_t size_bytes) = 0;
   virtual void give_back(void* p, size_t size_bytes) = 0;
+  // True: every block is memory of its own, of exactly the size that was asked for, and goes back at once.
+  virtual bool exact() const { return false; }
   // How much can be taken before something is swapped out or killed. Asked for seldom: it may read files.
   virtual size_t available() { return SIZE_MAX; }
 };
@@ -42,7 +45,7 @@ class CachingAllocator {
   static constexpr size_t kSmall = size_t{1} << 20;
   static constexpr size_t kSegment = size_t{2} << 20;
 
-  explicit CachingAllocator(RawMemory& raw) : raw_(raw) {}
+  explicit CachingAllocator(RawMemory& raw) : raw_(raw), exact_(raw.exact()) {}
   ~CachingAllocator();
 
   struct Block;
@@ -52,6 +55,7 @@ class CachingAllocator {
   static void* address(const Block* block);
   static size_t size_of(const Block* block);
 
+  bool caches() const { return !exact_; }
   void empty_cache();
   AllocatorStats stats();
   void reset_peak();
@@ -65,12 +69,14 @@ class CachingAllocator {
     FreeSet small, large;
   };
   Block* find(FreeSet& set, size_t rounded);
+  Block* enter(void* memory, size_t size_bytes, int64_t stream);
   Block* new_segment(size_t rounded, int64_t stream);
   size_t release_segments();
   bool no_room(size_t size_bytes);
 
   RawMemory& raw_;
-  std::mutex mutex_;
+  const bool exact_;
+  ForkMutex mutex_{LockRank::Allocator};
   std::map<int64_t, Pool> pools_;
   AllocatorStats stats_;
 };

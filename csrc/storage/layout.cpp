@@ -1,14 +1,11 @@
 #include "storage/layout.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
 
+#include "base/fork_mutex.h"
 #include "base/parallel.h"
 #include "storage/storage.h"
 #include "storage/transpose.h"
@@ -16,25 +13,20 @@
 namespace fl {
 namespace {
 
-std::mutex mutex;  // of every storage's `deferred_`; held while bytes are reordered
-std::condition_variable written;
-// A child that was forked while another thread held it could never take it.
-[[maybe_unused]] const int at_fork = pthread_atfork([] { mutex.lock(); }, [] { mutex.unlock(); }, [] { mutex.unlock(); });
+ForkMutex mutex(LockRank::Layout);  // of every storage's `deferred_`; held while bytes are reordered
+ForkCondition written;
 std::atomic<int64_t> reorders{0};
 
 LayoutMode initial_mode() {
   const char* s = std::getenv("FLAMBEAU_LAYOUT");
   return s && std::strcmp(s, "plain") == 0 ? LayoutMode::Plain : LayoutMode::Deferred;
 }
-std::atomic<LayoutMode>& mode() {
-  static std::atomic<LayoutMode> m{initial_mode()};
-  return m;
-}
+std::atomic<LayoutMode> mode{initial_mode()};
 
 }  // namespace
 
-LayoutMode layout_mode() { return mode().load(std::memory_order_relaxed); }
-void set_layout_mode(LayoutMode m) { mode().store(m, std::memory_order_relaxed); }
+LayoutMode layout_mode() { return mode.load(std::memory_order_relaxed); }
+void set_layout_mode(LayoutMode m) { mode.store(m, std::memory_order_relaxed); }
 int64_t layout_reorders() { return reorders.load(std::memory_order_relaxed); }
 void count_reorder() { reorders.fetch_add(1, std::memory_order_relaxed); }
 
@@ -57,8 +49,24 @@ struct Storage::Deferred {
   bool now = true;            // the bytes still lie that way
   int holders = 0;            // RawBytes of them
   int writers = 0;            // ... that write
+  uint32_t generation = locks::fork_generation();  // of the process whose holders were counted
   Ref<Storage> retired;       // the bytes that holders see, once data() has others
 };
+
+// A fork leaves the other threads behind, and with them the holders that they were.
+Storage::Deferred* Storage::deferred_here() const {
+  Deferred* d = deferred_.load(std::memory_order_acquire);
+  if (d && d->generation != locks::fork_generation()) [[unlikely]] {
+    d->generation = locks::fork_generation();
+    d->holders = d->writers = 0;
+    if (!d->now) {
+      delete d;
+      const_cast<Storage*>(this)->deferred_.store(nullptr, std::memory_order_release);
+      return nullptr;
+    }
+  }
+  return d;
+}
 
 void Storage::defer(const ChannelsLast& layout) { deferred_.store(new Deferred{.layout = layout, .retired = {}}, std::memory_order_release); }
 
@@ -69,7 +77,7 @@ void Storage::make_plain() const {
   std::unique_lock lock(mutex);
   Deferred* d = nullptr;
   written.wait(lock, [&] {
-    d = deferred_.load(std::memory_order_acquire);
+    d = deferred_here();
     return !d || !d->now || d->writers == 0;
   });
   if (!d || !d->now) return;
@@ -92,7 +100,7 @@ void Storage::make_plain() const {
 RawBytes::RawBytes(Storage& storage, Use use) : use_(use) {
   if (storage.deferred_.load(std::memory_order_acquire)) {
     const std::lock_guard lock(mutex);
-    if (Storage::Deferred* d = storage.deferred_.load(std::memory_order_relaxed); d && d->now) {
+    if (Storage::Deferred* d = storage.deferred_here(); d && d->now) {
       ++d->holders;
       if (use == Write) ++d->writers;
       storage_ = Ref<Storage>::share(&storage);
@@ -116,7 +124,8 @@ RawBytes::~RawBytes() {
   if (!storage_) return;
   Ref<Storage> retired;  // freed after the lock
   const std::lock_guard lock(mutex);
-  Storage::Deferred* d = storage_->deferred_.load(std::memory_order_relaxed);
+  Storage::Deferred* d = storage_->deferred_here();
+  if (!d || d->holders == 0) return;  // taken before a fork
   if (use_ == Write && --d->writers == 0) written.notify_all();
   if (--d->holders > 0 || d->now) return;
   retired = std::move(d->retired);

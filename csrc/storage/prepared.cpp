@@ -1,12 +1,10 @@
 #include "storage/prepared.h"
 
-#include <pthread.h>
-
-#include <mutex>
 #include <unordered_set>
 #include <utility>
 #include <vector>
 
+#include "base/fork_mutex.h"
 #include "storage/allocator.h"
 #include "storage/storage.h"
 
@@ -16,10 +14,9 @@ namespace {
 // Per storage, and per address in it; the one that was used longest ago goes first.
 constexpr size_t kEntries = 512, kForms = 4;
 
-std::mutex mutex;  // of every storage's `prepared_`, and of what is below
-// A child that was forked while another thread held it could never take it.
-[[maybe_unused]] const int at_fork = pthread_atfork([] { mutex.lock(); }, [] { mutex.unlock(); }, [] { mutex.unlock(); });
+ForkMutex mutex(LockRank::Prepared);  // of every storage's `prepared_`, and of what is below
 PreparedStats counts{};
+auto& owners = *new std::unordered_set<Storage*>;  // storages may outlive every destructor
 
 }  // namespace
 
@@ -42,16 +39,11 @@ struct Storage::Prepared {
     return nullptr;
   }
 
-  static std::unordered_set<Storage*>& owners() {
-    static auto* all = new std::unordered_set<Storage*>;  // storages may outlive every destructor
-    return *all;
-  }
-
   // True iff this form of this version was used before. Old bytes go to `garbage`, to be freed without the lock.
   static bool touch(Storage& s, const void* from, const std::string& form, std::vector<Ref<Storage>>& garbage) {
     if (!s.prepared_.load(std::memory_order_relaxed)) {
       s.prepared_.store(new Prepared, std::memory_order_release);
-      owners().insert(&s);
+      owners.insert(&s);
     }
     auto& entries = s.prepared_.load(std::memory_order_relaxed)->entries;
     const uint32_t version = s.var_.version();
@@ -99,7 +91,7 @@ void Storage::forget_prepared() {
   Prepared* p = prepared_.exchange(nullptr, std::memory_order_acq_rel);
   if (!p) return;
   for (auto& e : p->entries) Prepared::drop(e, garbage);
-  Prepared::owners().erase(this);
+  owners.erase(this);
   delete p;
 }
 
@@ -141,7 +133,7 @@ Ref<Storage> prepared(Storage& source, const void* from, const std::string& form
 void drop_prepared() {
   std::vector<Ref<Storage>> garbage;
   const std::lock_guard lock(mutex);
-  for (Storage* s : Storage::Prepared::owners())
+  for (Storage* s : owners)
     for (auto& e : s->prepared_.load(std::memory_order_relaxed)->entries) Storage::Prepared::drop(e, garbage);
 }
 

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/fork_mutex.h"
 #include "storage/allocator.h"
 #include "storage/prepared.h"
 
@@ -18,7 +19,7 @@ namespace {
 constexpr int kFront = 64;
 
 struct Front;
-std::mutex fronts_mutex;
+ForkMutex fronts_mutex{LockRank::Fronts};
 Front* fronts = nullptr;
 
 struct Front {
@@ -52,7 +53,7 @@ Front::~Front() {
 }
 
 Front* open_front() {
-  if (front_gone) return nullptr;
+  if (front_gone || !host_allocator().caches()) return nullptr;
   static thread_local auto mine = std::make_unique<Front>();  // on the heap: thread-local space is scarce
   return front = mine.get();
 }
@@ -127,7 +128,8 @@ Ref<Storage> Storage::borrow(void* data, size_t size_bytes, Device device, void*
 Storage::~Storage() {
   if (deferred_.load(std::memory_order_relaxed)) forget_deferred();
   if (prepared_.load(std::memory_order_relaxed)) forget_prepared();
-  if (drop_) drop_(owner_);
+  if (owned()) drop_host_block(owner_);
+  else if (drop_) locks::when_unlocked(owner_, drop_);  // it may want the GIL: Note [Locks]
 }
 
 bool Storage::owned() const { return drop_ == drop_host_block; }

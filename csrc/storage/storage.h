@@ -70,6 +70,7 @@ class Storage final : public RefCounted {
   void forget_prepared();
   void drop_kept();
   void make_plain() const;
+  Deferred* deferred_here() const;  // under the layout's lock
   void forget_deferred();
   Storage() = default;
   ~Storage() override;

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "storage/allocator.h"
+#include "storage/guarded.h"
 #include "storage/prepared.h"
 #include "storage/storage.h"
 #include "tests/check.h"
@@ -304,6 +305,23 @@ TEST(storage_grows_and_keeps_its_bytes) {
   s->grow(5000);
   CHECK_EQ(s->size_bytes(), size_t{5000});
   CHECK_EQ(static_cast<char*>(s->data())[99], 7);
+}
+
+TEST(guarded_blocks_end_at_a_page) {
+  for (const auto side : {GuardedMemory::End, GuardedMemory::Begin}) {
+    GuardedMemory memory(side);
+    CachingAllocator allocator(memory);
+    for (const size_t size : {size_t{0}, size_t{1}, size_t{12}, size_t{64}, size_t{512}, size_t{4096}, size_t{4100}, size_t{100'000}}) {
+      auto* block = allocator.allocate(size);
+      auto* p = static_cast<unsigned char*>(CachingAllocator::address(block));
+      const auto at = reinterpret_cast<uintptr_t>(p);
+      CHECK_EQ((side == GuardedMemory::End ? at + size : at) % 4096, 0u);
+      if (size) p[0] = p[size - 1] = 1;
+      CHECK_EQ(allocator.stats().allocated, size);
+      allocator.free(block);
+    }
+    CHECK_EQ(allocator.stats().reserved, 0u);
+  }
 }
 
 }  // namespace

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <mutex>
 #include <vector>
 
+#include "base/fork_mutex.h"
 #include "base/parallel.h"
 #include "dispatch/each.h"
 #include "ops/index/bounds.h"
@@ -23,7 +23,7 @@ bool index_range(const Tensor& index, int64_t& low, int64_t& high) {
   }
   low = std::numeric_limits<int64_t>::max(), high = std::numeric_limits<int64_t>::lowest();
   const char* data = x.data<char>();
-  std::mutex merging;
+  CallMutex merging;
   parallel_for(0, x.numel(), 32768, [&](int64_t begin, int64_t end) {
     int64_t least = std::numeric_limits<int64_t>::max(), most = std::numeric_limits<int64_t>::lowest();
     kernels::widen_bounds(data + begin * static_cast<int64_t>(x.item_bytes()), x.dtype(), end - begin, &least, &most);

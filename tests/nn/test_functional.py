@@ -497,3 +497,18 @@ def test_pads_below_zero_on_one_side():
     with pytest.raises(fl.ShapeError, match="^pad:"):
         F.pad(x, (-3, 4), mode="circular")
     assert F.pad(x, (-1, -1), mode="reflect").tolist() == [[[1, 2, 3]]]
+
+
+@pytest.mark.parametrize("dtype", [fl.float32, fl.float64, fl.float16], ids=str)
+@pytest.mark.parametrize(("size", "stride"), [((3, 3), (3, 3)), ((2, 5), (2, 1)), ((5, 2), (1, 2)), ((4, 4), (2, 4))])
+def test_convolution_of_one_element_that_leaves_positions_out(size, stride, dtype):
+    x = fl.arange(2 * 3 * size[0] * size[1], dtype=dtype).reshape(2, 3, *size).remainder(7).requires_grad_()
+    w = fl.arange(6, dtype=dtype).reshape(2, 3, 1, 1).requires_grad_()
+    y = F.conv2d(x, w, stride=stride)
+    seen, taps = x.detach().numpy()[:, :, :: stride[0], :: stride[1]], w.detach().numpy()[:, :, 0, 0]
+    np.testing.assert_allclose(y.detach().numpy(), np.einsum("oc,nchw->nohw", taps, seen))
+    y.sum().backward()
+    dx = np.zeros(x.shape)
+    dx[:, :, :: stride[0], :: stride[1]] = taps.sum(0)[:, None, None]
+    np.testing.assert_array_equal(x.grad.numpy(), dx)
+    np.testing.assert_array_equal(w.grad.numpy()[:, :, 0, 0], np.tile(seen.sum((0, 2, 3)), (2, 1)))

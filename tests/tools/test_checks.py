@@ -56,6 +56,53 @@ def test_a_downward_include_is_fine(path, include):
 
 
 @pytest.mark.parametrize(
+    ("path", "line", "message"),
+    [
+        ("storage/a.cpp", "std::mutex mutex;", "use ForkMutex"),
+        ("storage/a.cpp", "static std::shared_mutex mutex;", "use ForkMutex"),
+        ("autograd/a.h", "  std::recursive_mutex mutex_;", "use ForkMutex"),
+        ("bindings/a.cpp", "#include <mutex>", "use ForkMutex"),
+        ("base/a.cpp", "std::once_flag once;", "use ForkMutex"),
+        ("base/a.cpp", "pthread_atfork(a, b, c);", "use ForkMutex"),
+        ("base/a.cpp", "CallMutex mutex;", "a CallMutex is a local variable"),
+        ("base/a.cpp", "  static CallMutex mutex;", "a CallMutex is a local variable"),
+        ("ops/x/a.cpp", "  dnnl_sgemm('N', 'N');", "entered by an Entry"),
+        ("backend/onednn/a.dnn.cpp", "  dnnl_primitive_execute(p, s, n, a);", "entered by an Entry"),
+        ("backend/onednn/a.dnn.cpp", "  primitive.execute(stream, args);", "entered by an Entry"),
+        ("backend/onednn/a.dnn.cpp", "  dnnl::engine mine(dnnl::engine::kind::cpu, 0);", "entered by an Entry"),
+        ("backend/onednn/a.dnn.cpp", "  dnnl::stream s(e);", "entered by an Entry"),
+        ("ops/x/a.cpp", "  omp_set_num_threads(1);", "set by OpenMPThreads"),
+        ("ops/x/a.cpp", "#pragma omp parallel for", "set by OpenMPThreads"),
+        ("ops/x/a.cpp", "int f() {\n  static const int found = look();", "made at the first call of f()"),
+        ("ops/x/a.cpp", "T& f() {\n  static T& all = *new T;", "made at the first call of f()"),
+        ("ops/x/a.cpp", "T& f() {\n  static std::set<int> all{1};", "made at the first call of f()"),
+    ],
+)
+def test_another_way_than_the_one_is_found(path, line, message):
+    faults = layers.faults_of(path, line + "\n")
+    assert len(faults) == 1 and message in faults[0]
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("base/fork_mutex.h", "  std::mutex mutex_;"),
+        ("base/a.cpp", "void f() {\n  CallMutex merging;"),
+        ("base/a.cpp", "int a;  // a std::mutex would do"),
+        ("backend/onednn/a.dnn.cpp", "  if (!entry.execute(p, args)) return;"),
+        ("backend/onednn/entry.dnn.cpp", "  dnnl_sgemm('N', 'N');"),
+        ("ops/x/a.cpp", "int f() {\n  static const int found = look();\n}\nFL_AT_LOAD(f())"),
+        ("ops/x/a.cpp", "int f() {\n  static constexpr int kOne = 1;"),
+        ("ops/x/a.cpp", "struct S {\n  static int f(int x) { return x; }"),
+        ("ops/x/a.cpp", "struct S {\n  static Ref<S> make(int x, void (*drop)(void*),\n      bool y);"),
+        ("bindings/a.cpp", "int f() {\n  static const int found = look();"),
+    ],
+)
+def test_the_one_way_is_fine(path, text):
+    assert layers.faults_of(path, text + "\n") == []
+
+
+@pytest.mark.parametrize(
     ("name", "text", "message"),
     [
         ("build/x.txt", "", "a product of the build"),

@@ -2,9 +2,9 @@
 
 #include <cstring>
 #include <list>
-#include <mutex>
 #include <unordered_map>
 
+#include "base/fork_mutex.h"
 #include "base/isa.h"
 #include "storage/prepared.h"
 
@@ -14,15 +14,12 @@ namespace {
 constexpr size_t kMaxPrimitives = 1024;
 
 struct Cache {
-  std::mutex mutex;
+  ForkMutex mutex{LockRank::PrimitiveCache};
   std::list<std::pair<Key, std::shared_ptr<const Primitive>>> recent;  // most recent first; null: cannot be made
   std::unordered_multimap<uint64_t, decltype(recent)::iterator> by_hash;
 };
 
-Cache& cache() {
-  static Cache* c = new Cache;  // outlives every static destructor that might still run an op
-  return *c;
-}
+Cache& cache = *new Cache;  // outlives every static destructor that might still run an op
 
 std::shared_ptr<const Primitive>* find(Cache& c, const Key& key) {
   const auto [first, last] = c.by_hash.equal_range(key.hash());
@@ -36,17 +33,9 @@ std::shared_ptr<const Primitive>* find(Cache& c, const Key& key) {
 
 Tensor bytes(size_t n) { return empty(Dims{static_cast<int64_t>(n)}, DType::UInt8); }
 
-dnnl::stream& stream() {
-  thread_local dnnl::stream s(engine());
-  return s;
-}
+const dnnl::cpu_isa effective_isa = dnnl::get_effective_cpu_isa();
 
 }  // namespace
-
-const dnnl::engine& engine() {
-  static const dnnl::engine* e = new dnnl::engine(dnnl::engine::kind::cpu, 0);
-  return *e;
-}
 
 dnnl::memory::data_type data_type(DType t) {
   switch (t) {
@@ -58,8 +47,7 @@ dnnl::memory::data_type data_type(DType t) {
 }
 
 bool has_native(DType t) {
-  static const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
-  const auto at_least = [](dnnl::cpu_isa wanted) { return (static_cast<int>(isa) & static_cast<int>(wanted)) == static_cast<int>(wanted); };
+  const auto at_least = [](dnnl::cpu_isa wanted) { return (static_cast<int>(effective_isa) & static_cast<int>(wanted)) == static_cast<int>(wanted); };
   switch (t) {
     case DType::Float32: return true;
     case DType::BFloat16: return at_least(dnnl::cpu_isa::avx512_core_bf16);
@@ -74,8 +62,8 @@ dnnl::primitive_attr default_attr() {
   return attr;
 }
 
-std::shared_ptr<const Primitive> cached(const Key& key, const std::function<void(Primitive&)>& make) {
-  Cache& c = cache();
+std::shared_ptr<const Primitive> cached(const Entry& entry, const Key& key, const std::function<void(Primitive&)>& make) {
+  Cache& c = cache;
   {
     const std::lock_guard lock(c.mutex);
     if (auto* found = find(c, key)) return *found;
@@ -83,6 +71,7 @@ std::shared_ptr<const Primitive> cached(const Key& key, const std::function<void
   std::shared_ptr<const Primitive> made;
   try {
     auto p = std::make_shared<Primitive>();
+    p->threads = entry.threads();
     make(*p);
     made = std::move(p);
   } catch (const dnnl::error&) {
@@ -120,14 +109,14 @@ std::string name_of(const dnnl::memory::desc& d) {
 }
 }  // namespace
 
-void add_reorder(Primitive& p, const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted, bool is_output) {
+void add_reorder(const Entry& entry, Primitive& p, const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted, bool is_output) {
   Primitive::Reorder r;
   r.plain = plain;
   r.wanted = wanted;
   r.needed = plain != wanted;
   if (r.needed) {
-    const auto pd = is_output ? dnnl::reorder::primitive_desc(engine(), wanted, engine(), plain, default_attr())
-                              : dnnl::reorder::primitive_desc(engine(), plain, engine(), wanted, default_attr());
+    const auto pd = is_output ? dnnl::reorder::primitive_desc(entry.engine(), wanted, entry.engine(), plain, default_attr())
+                              : dnnl::reorder::primitive_desc(entry.engine(), plain, entry.engine(), wanted, default_attr());
     r.scratchpad = pd.scratchpad_desc();
     r.primitive = dnnl::reorder(pd);
     if (const auto name = name_of(wanted); !is_output && !name.empty()) r.form = name_of(plain) + name;
@@ -136,26 +125,25 @@ void add_reorder(Primitive& p, const dnnl::memory::desc& plain, const dnnl::memo
 }
 
 namespace {
-void run_reorder(const Primitive::Reorder& r, dnnl::memory& from, dnnl::memory& to, std::vector<Tensor>& scratch) {
+void run_reorder(const Entry& entry, const Primitive::Reorder& r, dnnl::memory& from, dnnl::memory& to, std::vector<Tensor>& scratch) {
   std::vector<dnnl_exec_arg_t> args = {{DNNL_ARG_FROM, from.get()}, {DNNL_ARG_TO, to.get()}};
   dnnl::memory pad;
   if (r.scratchpad.get_size()) {
     scratch.push_back(bytes(r.scratchpad.get_size()));
-    pad = dnnl::memory(r.scratchpad, engine(), scratch.back().data());
+    pad = dnnl::memory(r.scratchpad, entry.engine(), scratch.back().data());
     args.push_back({DNNL_ARG_SCRATCHPAD, pad.get()});
   }
-  dnnl::error::wrap_c_api(dnnl_primitive_execute(r.primitive.get(), stream().get(), static_cast<int>(args.size()), args.data()),
-                          "could not execute a reorder");
+  if (!entry.execute(r.primitive, args)) throw dnnl::error(dnnl_runtime_error, "could not execute a reorder");
 }
 }  // namespace
 
 Args& Args::add(int id, const dnnl::memory::desc& md, const void* data) {
-  keep_.emplace_back(md, engine(), const_cast<void*>(data));
+  keep_.emplace_back(md, entry_.engine(), const_cast<void*>(data));
   args_.push_back({id, keep_.back().get()});
   return *this;
 }
 
-Tensor reordered(const Primitive& p, int i, const void* data) {
+Tensor reordered(const Entry& entry, const Primitive& p, int i, const void* data) {
   const auto& r = p.reorders[i];
   const Tensor out = bytes(r.wanted.get_size());
   if (!r.needed) {
@@ -163,28 +151,28 @@ Tensor reordered(const Primitive& p, int i, const void* data) {
     return out;
   }
   std::vector<Tensor> scratch;
-  dnnl::memory from(r.plain, engine(), const_cast<void*>(data)), to(r.wanted, engine(), out.data());
-  run_reorder(r, from, to, scratch);
+  dnnl::memory from(r.plain, entry.engine(), const_cast<void*>(data)), to(r.wanted, entry.engine(), out.data());
+  run_reorder(entry, r, from, to, scratch);
   return out;
 }
 
 Args& Args::input(const Primitive& p, int i, int id, const void* data) {
   if (!p.reorders[i].needed) return add(id, p.reorders[i].plain, data);
-  scratch_.push_back(reordered(p, i, data));
+  scratch_.push_back(reordered(entry_, p, i, data));
   return add(id, p.reorders[i].wanted, scratch_.back().data());
 }
 
-Tensor kept(const Primitive& p, int i, Storage& owner, const void* data, bool again) {
+Tensor kept(const Entry& entry, const Primitive& p, int i, Storage& owner, const void* data, bool again) {
   const auto& r = p.reorders[i];
   if (!r.needed || r.form.empty()) return {};
-  Ref<Storage> bytes = prepared(owner, data, r.form, [&] { return reordered(p, i, data).impl()->storage; }, again);
+  Ref<Storage> bytes = prepared(owner, data, r.form, [&] { return reordered(entry, p, i, data).impl()->storage; }, again);
   if (!bytes) return {};
   const auto size = static_cast<int64_t>(bytes->size_bytes());
   return Tensor(make_ref<TensorImpl>(std::move(bytes), Dims{size}, Dims{1}, 0, DType::UInt8));
 }
 
 Args& Args::weight(const Primitive& p, int i, int id, Storage& owner, const void* data, bool again) {
-  Tensor bytes = kept(p, i, owner, data, again);
+  Tensor bytes = kept(entry_, p, i, owner, data, again);
   if (!bytes.defined()) return input(p, i, id, data);
   scratch_.push_back(std::move(bytes));
   return add(id, p.reorders[i].wanted, scratch_.back().data());
@@ -200,14 +188,15 @@ Args& Args::output(const Primitive& p, int i, int id, void* data) {
 }
 
 bool Args::run(const Primitive& p) {
+  if (p.threads != entry_.threads()) return false;
   if (p.scratchpad.get_size()) {
     scratch_.push_back(bytes(p.scratchpad.get_size()));
     add(DNNL_ARG_SCRATCHPAD, p.scratchpad, scratch_.back().data());
   }
-  if (dnnl_primitive_execute(p.primitive.get(), stream().get(), static_cast<int>(args_.size()), args_.data()) != dnnl_success) return false;
+  if (!entry_.execute(p.primitive, args_)) return false;
   for (auto& a : after_) {
-    dnnl::memory to(a.reorder->plain, engine(), a.to);
-    run_reorder(*a.reorder, a.from, to, scratch_);
+    dnnl::memory to(a.reorder->plain, entry_.engine(), a.to);
+    run_reorder(entry_, *a.reorder, a.from, to, scratch_);
   }
   return true;
 }

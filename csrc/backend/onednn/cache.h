@@ -1,4 +1,4 @@
-// The engine, the cache of primitives, and running one. Included by *.dnn.cpp only.
+// The cache of primitives, and running one. Included by *.dnn.cpp only.
 //
 // A primitive is made once per key (op, descriptors, attributes), is immutable and runs on any number of
 // threads at once: what it needs while running (memory objects, scratchpad) belongs to the call. The cache
@@ -7,23 +7,21 @@
 
 #include <functional>
 #include <memory>
-#include <oneapi/dnnl/dnnl.hpp>
 #include <string>
 #include <vector>
 
+#include "backend/onednn/entry.h"
 #include "base/dims.h"
-#include "base/parallel.h"
 #include "tensor/tensor.h"
 
 namespace fl::onednn {
 
 enum class Op : int64_t { Product, Matmul, WideMatmul, PackedMatmul, ConvForward, ConvBackwardData, ConvBackwardWeight };
 
-// What a primitive was made for, as a list of integers. Some fix their number of threads when they are made: a child that
-// was forked has one thread, and must not run those of its parent.
+// What a primitive was made for, as a list of integers; the number of threads is one of them.
 class Key {
  public:
-  explicit Key(Op op) { words_.reserve(48), add(static_cast<int64_t>(op)).add(num_threads()); }
+  Key(const Entry& entry, Op op) { words_.reserve(48), add(static_cast<int64_t>(op)).add(entry.threads()); }
   Key& add(int64_t v) {
     words_.push_back(v);
     hash_ = (hash_ ^ static_cast<uint64_t>(v)) * 0x9e3779b97f4a7c15ull;
@@ -44,6 +42,7 @@ class Key {
 };
 
 struct Primitive {
+  int threads = 0;  // of the entry that made it
   dnnl::primitive primitive;
   std::vector<dnnl::memory::desc> mds;  // plain descriptors of the arguments, in the op's own order
   dnnl::memory::desc scratchpad;
@@ -58,18 +57,18 @@ struct Primitive {
   std::vector<Reorder> reorders;
 };
 
-const dnnl::engine& engine();
 dnnl::memory::data_type data_type(DType t);
 // True iff this processor multiplies this type itself: float32 always, float64 never (oneDNN has none).
 bool has_native(DType t);
 dnnl::primitive_attr default_attr();  // scratchpad given by the user
 
 // The primitive of `key`, made by `make` when it is new; null where oneDNN cannot make it.
-std::shared_ptr<const Primitive> cached(const Key& key, const std::function<void(Primitive&)>& make);
+std::shared_ptr<const Primitive> cached(const Entry& entry, const Key& key, const std::function<void(Primitive&)>& make);
 
 // Arguments of one execution.
 class Args {
  public:
+  explicit Args(const Entry& entry) : entry_(entry) {}
   Args& add(int id, const dnnl::memory::desc& md, const void* data);
   // A primitive whose mds and reorders are indexed alike: input `i`, reordered first where needed.
   Args& input(const Primitive& p, int i, int id, const void* data);
@@ -80,6 +79,7 @@ class Args {
   bool run(const Primitive& p);
 
  private:
+  const Entry& entry_;
   std::vector<dnnl_exec_arg_t> args_;
   std::vector<dnnl::memory> keep_;
   std::vector<Tensor> scratch_;
@@ -92,11 +92,11 @@ class Args {
 };
 
 // Adds a reorder to p: from plain to wanted for inputs, from wanted to plain for outputs.
-void add_reorder(Primitive& p, const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted, bool is_output);
+void add_reorder(const Entry& entry, Primitive& p, const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted, bool is_output);
 
 // Input `i` in the layout that the primitive wants: a tensor of bytes.
-Tensor reordered(const Primitive& p, int i, const void* data);
+Tensor reordered(const Entry& entry, const Primitive& p, int i, const void* data);
 // The same from what is kept with the bytes' owner; undefined where nothing is: Note [Prepared bytes].
-Tensor kept(const Primitive& p, int i, Storage& owner, const void* data, bool again = false);
+Tensor kept(const Entry& entry, const Primitive& p, int i, Storage& owner, const void* data, bool again = false);
 
 }  // namespace fl::onednn

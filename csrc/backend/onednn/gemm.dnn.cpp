@@ -28,22 +28,23 @@ bool product(const Gemm<float>& g, char ta, int64_t lda, char tb, int64_t ldb) {
   constexpr int64_t kMostPacked = int64_t{1} << 24;  // elements: a second copy of larger weights gains too little
   const bool bias = g.bias_n != nullptr;
   const bool packed = g.b.owner && g.n * g.k <= kMostPacked && used_before(*g.b.owner, g.b.data, "product");
-  Key key(Op::Product);
+  const Entry entry;
+  Key key(entry, Op::Product);
   key.add(g.m).add(g.n).add(g.k).add(ta).add(lda).add(tb).add(ldb).add(g.ldc).add(bias).add(packed);
-  const auto p = cached(key, [&](Primitive& out) {
+  const auto p = cached(entry, key, [&](Primitive& out) {
     using md = dnnl::memory::desc;
     using dims = dnnl::memory::dims;
     const auto type = dnnl::memory::data_type::f32;
     const md b({g.k, g.n}, type, tb == 'N' ? dims{ldb, 1} : dims{1, ldb}), any({g.k, g.n}, type, dnnl::memory::format_tag::any);
     out.mds = {md({g.m, g.k}, type, ta == 'N' ? dims{lda, 1} : dims{1, lda}), md({g.m, g.n}, type, dims{g.ldc, 1}), md({1, g.n}, type, dims{g.n, 1})};
-    const auto pd = bias ? dnnl::matmul::primitive_desc(engine(), out.mds[0], packed ? any : b, out.mds[2], out.mds[1], default_attr())
-                         : dnnl::matmul::primitive_desc(engine(), out.mds[0], packed ? any : b, out.mds[1], default_attr());
-    add_reorder(out, b, pd.weights_desc(), false);
+    const auto pd = bias ? dnnl::matmul::primitive_desc(entry.engine(), out.mds[0], packed ? any : b, out.mds[2], out.mds[1], default_attr())
+                         : dnnl::matmul::primitive_desc(entry.engine(), out.mds[0], packed ? any : b, out.mds[1], default_attr());
+    add_reorder(entry, out, b, pd.weights_desc(), false);
     out.scratchpad = pd.scratchpad_desc();
     out.primitive = dnnl::matmul(pd);
   });
   if (!p) return false;
-  Args args;
+  Args args(entry);
   args.add(DNNL_ARG_SRC, p->mds[0], g.a.data).add(DNNL_ARG_DST, p->mds[1], g.c);
   if (packed) args.weight(*p, 0, DNNL_ARG_WEIGHTS, *g.b.owner, g.b.data, true);
   else args.input(*p, 0, DNNL_ARG_WEIGHTS, g.b.data);
@@ -88,32 +89,34 @@ bool sgemm(const Gemm<float>& g) {
     });
     beta = 1;
   }
-  return dnnl_sgemm(ta, tb, g.m, g.n, g.k, g.alpha, g.a.data, lda, g.b.data, ldb, beta, g.c, g.ldc) == dnnl_success;
+  return Entry().sgemm(ta, tb, g.m, g.n, g.k, g.alpha, g.a.data, lda, g.b.data, ldb, beta, g.c, g.ldc);
 }
 
 PackedProduct::PackedProduct(DType t, int64_t m, int64_t n, int64_t k, const void* b, int64_t b_row, int64_t b_col, Storage* owner) {
   if (!has_native(t) || m * n * k < 32 * 32 * 32 || (b_row != 1 && b_col != 1)) return;
-  Key key(Op::PackedMatmul);
+  const Entry entry;
+  Key key(entry, Op::PackedMatmul);
   key.add(static_cast<int64_t>(t)).add(m).add(n).add(k).add(b_row).add(b_col);
-  primitive_ = cached(key, [&](Primitive& out) {
+  primitive_ = cached(entry, key, [&](Primitive& out) {
     using md = dnnl::memory::desc;
     const auto type = data_type(t);
     const md a({m, k}, type, dnnl::memory::format_tag::ab), any({k, n}, type, dnnl::memory::format_tag::any);
     const md c({m, n}, dnnl::memory::data_type::f32, dnnl::memory::format_tag::ab);
-    const auto pd = dnnl::matmul::primitive_desc(engine(), a, any, c, default_attr());
-    add_reorder(out, md({k, n}, type, {b_row, b_col}), pd.weights_desc(), false);
+    const auto pd = dnnl::matmul::primitive_desc(entry.engine(), a, any, c, default_attr());
+    add_reorder(entry, out, md({k, n}, type, {b_row, b_col}), pd.weights_desc(), false);
     out.mds = {a, c};
     out.scratchpad = pd.scratchpad_desc();
     out.primitive = dnnl::matmul(pd);
   });
   if (!primitive_) return;
-  if (owner) packed_ = kept(*primitive_, 0, *owner, b);
-  if (!packed_.defined()) packed_ = reordered(*primitive_, 0, b);
+  if (owner) packed_ = kept(entry, *primitive_, 0, *owner, b);
+  if (!packed_.defined()) packed_ = reordered(entry, *primitive_, 0, b);
 }
 
 bool PackedProduct::run(const void* a, float* c) const {
   if (!primitive_) return false;
-  Args args;
+  const Entry entry(primitive_->threads);
+  Args args(entry);
   args.add(DNNL_ARG_SRC, primitive_->mds[0], a).add(DNNL_ARG_WEIGHTS, primitive_->reorders[0].wanted, packed_.data()).add(DNNL_ARG_DST, primitive_->mds[1], c);
   return args.run(*primitive_);
 }
@@ -123,21 +126,22 @@ bool gemm16(DType t, int64_t batch, int64_t m, int64_t n, int64_t k, const void*
   if (!has_native(t) || m * n * k * batch < 64 * 64 * 16) return false;
   if ((a_row != 1 && a_col != 1) || (b_row != 1 && b_col != 1)) return false;
   const auto type = data_type(t);
-  Key key(Op::Matmul);
+  const Entry entry;
+  Key key(entry, Op::Matmul);
   key.add(static_cast<int64_t>(t)).add(batch).add(m).add(n).add(k).add(a_batch).add(a_row).add(a_col).add(b_batch).add(b_row).add(b_col).add(bias_n != nullptr);
-  const auto p = cached(key, [&](Primitive& out) {
+  const auto p = cached(entry, key, [&](Primitive& out) {
     using md = dnnl::memory::desc;
     const dnnl::memory::dims ca = {batch, m, k}, cb = {batch, k, n}, cc = {batch, m, n};
     out.mds = {md(ca, type, {a_batch, a_row, a_col}), md(cb, type, {b_batch, b_row, b_col}), md(cc, type, {m * n, n, 1})};
     const auto attr = default_attr();
     if (bias_n) out.mds.push_back(md({1, 1, n}, type, {n, n, 1}));
-    const auto pd = bias_n ? dnnl::matmul::primitive_desc(engine(), out.mds[0], out.mds[1], out.mds[3], out.mds[2], attr)
-                           : dnnl::matmul::primitive_desc(engine(), out.mds[0], out.mds[1], out.mds[2], attr);
+    const auto pd = bias_n ? dnnl::matmul::primitive_desc(entry.engine(), out.mds[0], out.mds[1], out.mds[3], out.mds[2], attr)
+                           : dnnl::matmul::primitive_desc(entry.engine(), out.mds[0], out.mds[1], out.mds[2], attr);
     out.scratchpad = pd.scratchpad_desc();
     out.primitive = dnnl::matmul(pd);
   });
   if (!p) return false;
-  Args args;
+  Args args(entry);
   args.add(DNNL_ARG_SRC, p->mds[0], a).add(DNNL_ARG_WEIGHTS, p->mds[1], b).add(DNNL_ARG_DST, p->mds[2], c);
   if (bias_n) args.add(DNNL_ARG_BIAS, p->mds[3], bias_n);
   return args.run(*p);
@@ -147,21 +151,22 @@ bool gemm16_wide(DType t, int64_t m, int64_t n, int64_t k, const void* a, int64_
                  int64_t b_col, float* c, int64_t ldc, bool add) {
   if (!has_native(t) || m * n * k < 64 * 64 * 16) return false;
   if ((a_row != 1 && a_col != 1) || (b_row != 1 && b_col != 1)) return false;
-  Key key(Op::WideMatmul);
+  const Entry entry;
+  Key key(entry, Op::WideMatmul);
   key.add(static_cast<int64_t>(t)).add(m).add(n).add(k).add(a_row).add(a_col).add(b_row).add(b_col).add(ldc).add(add);
-  const auto p = cached(key, [&](Primitive& out) {
+  const auto p = cached(entry, key, [&](Primitive& out) {
     using md = dnnl::memory::desc;
     out.mds = {md({m, k}, data_type(t), {a_row, a_col}), md({k, n}, data_type(t), {b_row, b_col}), md({m, n}, dnnl::memory::data_type::f32, {ldc, 1})};
     dnnl::post_ops after;
     if (add) after.append_sum();
     auto attr = default_attr();
     attr.set_post_ops(after);
-    const auto pd = dnnl::matmul::primitive_desc(engine(), out.mds[0], out.mds[1], out.mds[2], attr);
+    const auto pd = dnnl::matmul::primitive_desc(entry.engine(), out.mds[0], out.mds[1], out.mds[2], attr);
     out.scratchpad = pd.scratchpad_desc();
     out.primitive = dnnl::matmul(pd);
   });
   if (!p) return false;
-  Args args;
+  Args args(entry);
   args.add(DNNL_ARG_SRC, p->mds[0], a).add(DNNL_ARG_WEIGHTS, p->mds[1], b).add(DNNL_ARG_DST, p->mds[2], c);
   return args.run(*p);
 }

@@ -38,6 +38,8 @@ struct Conv {
   int64_t h, w, oh, ow, kh, kw;
   int64_t sh, sw, ph, pw, dh, dw;
   int64_t taps() const { return kh * kw; }
+  // A matrix product per image. Not where a single position is left of several: its stride counts as 1 here.
+  bool is_product() const { return kh * kw == 1 && sh == 1 && sw == 1 && ph == 0 && pw == 0 && h == oh && w == ow; }
 };
 
 Conv geometry(const Dims& x, const Dims& w, const Dims& y, IntList stride, IntList padding, IntList dilation, int64_t groups) {
@@ -186,7 +188,7 @@ void over_images(int64_t count, int64_t work_each, const F& body) {
 template <class T>
 void forward(const Conv& c, const T* x, const T* w, const T* bias, T* y) {
   const int64_t k = c.ci * c.taps(), out_plane = c.oh * c.ow, in_plane = c.h * c.w;
-  if (c.taps() == 1 && c.sh == 1 && c.sw == 1 && c.ph == 0 && c.pw == 0) {  // a matrix product per image
+  if (c.is_product()) {  // a matrix product per image
     over_images(c.n * c.groups, c.co * k * out_plane, [&](int64_t i, bool) {
       const int64_t g = i % c.groups;
       gemm(Gemm<T>{c.co, out_plane, k, {w + g * c.co * k, k, 1}, {x + i * c.ci * in_plane, in_plane, 1}, y + i * c.co * out_plane, out_plane, 1, 0,
@@ -235,7 +237,7 @@ struct Phase {
 template <class T>
 void backward_data(const Conv& c, const T* dy, const T* w, T* dx) {
   const int64_t in_plane = c.h * c.w, out_plane = c.oh * c.ow, k_all = c.ci * c.taps();
-  if (c.taps() == 1 && c.sh == 1 && c.sw == 1 && c.ph == 0 && c.pw == 0) {
+  if (c.is_product()) {
     over_images(c.n * c.groups, c.co * k_all * out_plane, [&](int64_t i, bool) {
       const int64_t g = i % c.groups;
       gemm(Gemm<T>{c.ci, in_plane, c.co, {w + g * c.co * c.ci, 1, c.ci}, {dy + i * c.co * out_plane, out_plane, 1}, dx + i * c.ci * in_plane,

@@ -11,10 +11,14 @@
 #include <type_traits>
 
 #include "backend/onednn/onednn.h"
+#include "base/at_load.h"
 #include "base/parallel.h"
 #include "tensor/tensor.h"
 
 namespace fl {
+
+FL_AT_LOAD(gemm_rows<float>(), gemm_rows<double>(), gemm_cols<float>(), gemm_cols<double>())
+
 namespace {
 
 constexpr int64_t kBlockK = 256;

@@ -12,17 +12,6 @@
 
 namespace fl {
 
-namespace {
-thread_local Ref<Generator> thread_generator;
-}
-
-Generator& program_generator() {
-  static Generator& generator = *new Generator;
-  return generator;
-}
-Generator& default_generator() { return thread_generator ? *thread_generator : program_generator(); }
-Ref<Generator> set_thread_generator(Ref<Generator> generator) { return std::exchange(thread_generator, std::move(generator)); }
-
 namespace kernels {
 namespace {
 
