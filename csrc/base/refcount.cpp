@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <new>
+#include <vector>
 
 namespace fl {
 namespace {
@@ -40,7 +41,33 @@ void register_exit() {
   (void)at_exit;
 }
 
+// Note [Freeing deep chains]
+// Dropping the last of a chain of 100,000 nodes, or of tensors that are each other's .grad, would recurse 100,000 deep.
+// Instead the first destroy_flat() on a thread owns a queue, and what dies while it works is queued there. All kinds
+// share the queue, since a chain may pass through nodes, tensors and lent memory in turn.
+struct Dying {
+  std::vector<RefCounted*> queue;
+};
+FL_HOT_THREAD_LOCAL Dying* dying = nullptr;
+
 }  // namespace
+
+void RefCounted::destroy_flat() noexcept {
+  if (dying) {
+    dying->queue.push_back(this);
+    return;
+  }
+  Dying mine;
+  dying = &mine;
+  RefCounted* object = this;
+  for (;;) {
+    delete object;
+    if (mine.queue.empty()) break;
+    object = mine.queue.back();
+    mine.queue.pop_back();
+  }
+  dying = nullptr;
+}
 
 void* small_alloc(size_t size_bytes) {
   const size_t k = (size_bytes - 1) / kStep;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "bindings/objects.h"
 #include "bindings/tensor_object.h"
 #include "dispatch/op_types.h"
 
@@ -31,19 +32,6 @@ struct Bound {
   PyObject* packed = nullptr;
   ~Bound() { Py_XDECREF(packed); }
 };
-
-// Gives its reference back however the scope is left.
-struct Owned {
-  PyObject* object = nullptr;
-  Owned() = default;
-  explicit Owned(PyObject* o) : object(o) {}
-  Owned(const Owned&) = delete;
-  Owned& operator=(const Owned&) = delete;
-  ~Owned() { Py_XDECREF(object); }
-};
-
-// Thrown when a Python error is set already.
-struct PythonError {};
 
 class Signature {
  public:
@@ -117,10 +105,6 @@ struct GilRelease {
   // In a daemon thread of an interpreter that is ending, CPython up to 3.13 leaves the thread from here by
   // unwinding its stack; a destructor that may not throw would turn that into terminate().
   ~GilRelease() noexcept(false) { PyEval_RestoreThread(state); }
-};
-struct GilAcquire {
-  PyGILState_STATE state = PyGILState_Ensure();
-  ~GilAcquire() { PyGILState_Release(state); }
 };
 // Remembers the running Python line for writes that are made without the GIL.
 void note_source();

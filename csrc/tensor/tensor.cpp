@@ -5,8 +5,19 @@
 namespace fl {
 namespace {
 
-// May overflow where a later size is 0; then nobody looks at it.
-int64_t times(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b)); }
+constexpr int64_t kMostElements = int64_t{1} << 59;
+
+// Whether `size` more of each keeps a product of sizes in what memory can address. Zeros count as ones: then no product
+// or stride made of some of the sizes overflows either.
+bool grow(int64_t& product, int64_t size) {
+  return !__builtin_mul_overflow(product, std::max<int64_t>(size, 1), &product) && product <= kMostElements;
+}
+
+[[noreturn]] void too_many_axes(int n) { raise<ShapeError>("a tensor of ", n, " axes; expected at most ", kMaxAxes); }
+[[noreturn]] void outside(const TensorImpl& x) {
+  raise<ShapeError>("a tensor of shape ", x.sizes, " and strides ", x.strides, " from element ", x.offset, " on reaches past its memory of ",
+                    x.storage->size_bytes(), " bytes");
+}
 
 }  // namespace
 
@@ -19,17 +30,27 @@ TensorImpl::~TensorImpl() = default;
 
 void TensorImpl::refresh() {
   const int n = sizes.size();
-  if (n > kMaxAxes) raise<ShapeError>("a tensor of ", n, " axes; expected at most ", kMaxAxes);
+  if (n > kMaxAxes) too_many_axes(n);
   const int64_t* size = sizes.data();
   const int64_t* stride = strides.data();
   int64_t expected = 1;
-  bool row = true;
+  bool row = true, none = false, fits = true;
   for (int i = n - 1; i >= 0; --i) {
     if (size[i] != 1 && stride[i] != expected) row = false;
-    expected = times(expected, size[i]);
+    none |= size[i] == 0;
+    fits &= size[i] >= 0 && grow(expected, size[i]);
   }
-  numel = expected;
-  contiguous = row || numel == 0;
+  if (!fits) checked_numel("a tensor", sizes);
+  numel = none ? 0 : expected;
+  contiguous = row || none;
+  if (none) return;
+  const auto have = static_cast<int64_t>(storage->size_bytes() / item_size(dtype));
+  if (row) {
+    if (offset < 0 || offset > have - numel) outside(*this);
+  } else {
+    const std::optional<Reach> reached = reach(sizes, strides, offset);
+    if (!reached || reached->first < 0 || reached->end > have) outside(*this);
+  }
 }
 
 Dims row_major(IntList sizes) {
@@ -37,23 +58,35 @@ Dims row_major(IntList sizes) {
   int64_t step = 1;
   for (int i = strides.size() - 1; i >= 0; --i) {
     strides[i] = step;
-    step = times(step, std::max<int64_t>(sizes[i], 1));
+    step = static_cast<int64_t>(static_cast<uint64_t>(step) * static_cast<uint64_t>(std::max<int64_t>(sizes[static_cast<size_t>(i)], 1)));
   }
   return strides;
 }
 
 int64_t checked_numel(const char* op, IntList sizes) {
   int64_t n = 1;
-  bool empty = false;
+  bool none = false;
   for (int64_t s : sizes) {
     if (s < 0) raise<ShapeError>(op, ": shape = ", sizes, "; expected no negative size");
-    if (s == 0) empty = true;
+    none |= s == 0;
   }
-  if (empty) return 0;
   for (int64_t s : sizes)
-    if (__builtin_mul_overflow(n, s, &n) || n > (int64_t{1} << 59))
-      raise<ShapeError>(op, ": shape = ", sizes, " has more elements than memory can address");
-  return n;
+    if (!grow(n, s)) raise<ShapeError>(op, ": shape = ", sizes, " has more elements than memory can address");
+  return none ? 0 : n;
+}
+
+std::optional<Reach> reach(IntList sizes, IntList strides, int64_t offset) {
+  int64_t first = offset, last = offset;
+  for (const int64_t s : sizes)
+    if (s == 0) return Reach{0, 0};
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    int64_t span;
+    if (sizes[i] == 1) continue;  // its stride leads nowhere
+    int64_t& end = strides[i] < 0 ? first : last;
+    if (sizes[i] < 0 || __builtin_mul_overflow(sizes[i] - 1, strides[i], &span) || __builtin_add_overflow(end, span, &end)) return std::nullopt;
+  }
+  if (first < -kMostElements || last >= kMostElements) return std::nullopt;
+  return Reach{first, last + 1};
 }
 
 Tensor empty(IntList sizes, DType dtype, Device device) {
@@ -62,20 +95,21 @@ Tensor empty(IntList sizes, DType dtype, Device device) {
 
 Tensor empty_strided(IntList sizes, IntList strides, DType dtype, Device device) {
   checked_numel("empty", sizes);
-  int64_t extent = 1;
-  for (size_t i = 0; i < sizes.size(); ++i) {
-    if (sizes[i] == 0) {
-      extent = 0;
-      break;
-    }
-    extent += (sizes[i] - 1) * strides[i];
-  }
-  auto storage = Storage::allocate(static_cast<size_t>(extent) * item_size(dtype), device);
+  const std::optional<Reach> reached = reach(sizes, strides, 0);
+  if (!reached || reached->first < 0) raise<ShapeError>("empty: shape = ", sizes, ", strides = ", strides, " reach past what memory can address");
+  auto storage = Storage::allocate(static_cast<size_t>(reached->end) * item_size(dtype), device);
   return Tensor(make_ref<TensorImpl>(std::move(storage), Dims(sizes), Dims(strides), 0, dtype));
 }
 
 Tensor alias(const Tensor& x, Dims sizes, Dims strides, int64_t offset) {
   return Tensor(make_ref<TensorImpl>(x.impl()->storage, std::move(sizes), std::move(strides), offset, x.dtype()));
+}
+
+Tensor over(void* data, Dims sizes, Dims strides, DType dtype) {
+  const std::optional<Reach> reached = reach(sizes, strides, 0);
+  if (!reached) raise<ShapeError>("shape ", sizes, " and strides ", strides, " reach past what memory can address");
+  auto storage = Storage::borrow(data, static_cast<size_t>(reached->end) * item_size(dtype), Device{}, nullptr, nullptr, true);
+  return Tensor(make_ref<TensorImpl>(std::move(storage), std::move(sizes), std::move(strides), 0, dtype));
 }
 
 bool is_dense(const Tensor& x) {
