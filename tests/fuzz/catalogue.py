@@ -6,6 +6,7 @@ Nothing is listed by hand but what must not be called, since it changes the proc
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import pathlib
 import types
@@ -27,7 +28,6 @@ LEFT_OUT = {
     "__init__", "__getattr__", "__hash__", "_make_subclass", "register_hook",
     "register_post_accumulate_grad_hook", "__dlpack__",
 }  # fmt: skip
-# Allocate as much as a number says: their sizes are kept small by the values, not here.
 
 
 @dataclass(frozen=True)
@@ -134,6 +134,7 @@ def _from_table(catalogue: Catalogue) -> None:
             )
 
 
+@functools.cache
 def catalogue() -> Catalogue:
     out = Catalogue()
     _from_stub(out)
