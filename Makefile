@@ -130,7 +130,7 @@ bench: $(VENV)/.built
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
 	$(PY) tools/check_layers.py
-	$(PY) tools/check_sizes.py
+	$(PY) tools/check_idioms.py
 	$(PY) tools/check_repo.py
 	PYTHONPATH=tools $(PY) -m opgen check
 

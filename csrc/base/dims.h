@@ -121,7 +121,7 @@ class Dims {
 inline bool operator==(IntList a, IntList b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); }
 
 // A size in arithmetic: what leaves 64 bits stays at the nearest end of them, and so past all that memory can address,
-// which every new tensor refuses (checked_numel). Shape rules compute with it (tools/check_sizes.py holds that).
+// which every new tensor refuses (checked_numel). Shape rules compute with it (tools/check_idioms.py holds that).
 class Extent {
  public:
   constexpr Extent(int64_t value) : value_(value) {}

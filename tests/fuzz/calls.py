@@ -64,7 +64,7 @@ EXAMPLES = (
     "T((3, 4)).as_strided((2, 2), (4, 1), 1)", "T((4,)).view(fl.int32)", "fl.autograd.grad(T((3,), grad=True).sum(), [T((3,), grad=True)], allow_unused=True)", "T((3,), grad=True).sum().backward()", "T((3,), grad=True).mul(2).backward(T((3,)))",
     "list(iter(T((3, 2))))", "divmod(T((3,)), 2)", "2 ** T((3,))", "T((3,)) @ T((3,))", "-T((3,))", "~T((3,), 'bool')", "T((3,)) << 1", "round(T((3,)))", "abs(T((3,)))", "int(T(()))", "fl.zeros(3, 4, dtype=fl.int8, device='meta')",
     "fl.full((2, 3), 7)", "fl.arange(0, 10, 3)", "fl.randint(0, 10, (3, 4))", "fl.randperm(5)", "fl.empty_strided((2, 3), (1, 2))", "fl.normal(0.0, 1.0, (3,))", "fl.multinomial(T((4,), fill='positive'), 3, True)",
-    "fl.nn.GRU(3, 4, 2, bidirectional=True)(T((5, 2, 3), grad=True))", "fl.nn.LSTM(3, 4, batch_first=True)(T((2, 5, 3)))", "fl.nn.RNNCell(3, 4)(T((2, 3)), T((2, 4)))", "fl.nn.Conv2d(3, 4, 3, padding=1)(T((2, 3, 6, 6), 'float32', 'deferred'))",
+    "fl.nn.GRU(3, 4, bidirectional=True)(T((5, 2, 3), grad=True))", "fl.nn.LSTM(3, 4, batch_first=True)(T((2, 5, 3)))", "fl.nn.RNNCell(3, 4)(T((2, 3)), T((2, 4)))", "fl.nn.Conv2d(3, 4, 3, padding=1)(T((2, 3, 6, 6), 'float32', 'deferred'))",
     "fl.nn.MultiheadAttention(4, 2)(T((5, 2, 4)), T((5, 2, 4)), T((5, 2, 4)))", "fl.nn.BatchNorm2d(3)(T((2, 3, 4, 4)))", "fl.nn.Embedding(5, 3)(T((2,), 'int64', fill='index'))", "fl.nn.Linear(3, 4)(T((2, 3)))", "fl.nn.TransformerEncoderLayer(4, 2, 8)(T((5, 2, 4)))",
     "fl.nn.utils.clip_grad_norm_([T((3,), grad=True)], 1.0)", "fl.nn.utils.rnn.pack_padded_sequence(T((5, 2, 3)), [5, 3])", "fl.optim.SGD([T((3,), grad=True)], lr=0.1, momentum=0.9).step()", "fl.optim.Adam([T((3,), grad=True)], lr=0.1).step()",
 )  # fmt: skip
