@@ -45,8 +45,27 @@ void register_exit() {
 // Dropping the last of a chain of 100,000 nodes, or of tensors that are each other's .grad, would recurse 100,000 deep.
 // Instead the first destroy_flat() on a thread owns a queue, and what dies while it works is queued there. All kinds
 // share the queue, since a chain may pass through nodes, tensors and lent memory in turn.
-struct Dying {
-  std::vector<RefCounted*> queue;
+// A result and its node are the usual chain, so a few need no memory.
+class Dying {
+ public:
+  void push(RefCounted* object) {
+    if (count_ < kFew) few_[count_++] = object;
+    else rest_.push_back(object);
+  }
+  RefCounted* pop() {
+    if (!rest_.empty()) {
+      RefCounted* last = rest_.back();
+      rest_.pop_back();
+      return last;
+    }
+    return count_ ? few_[--count_] : nullptr;
+  }
+
+ private:
+  static constexpr int kFew = 8;
+  int count_ = 0;
+  RefCounted* few_[kFew];
+  std::vector<RefCounted*> rest_;
 };
 FL_HOT_THREAD_LOCAL Dying* dying = nullptr;
 
@@ -54,18 +73,12 @@ FL_HOT_THREAD_LOCAL Dying* dying = nullptr;
 
 void RefCounted::destroy_flat() noexcept {
   if (dying) {
-    dying->queue.push_back(this);
+    dying->push(this);
     return;
   }
   Dying mine;
   dying = &mine;
-  RefCounted* object = this;
-  for (;;) {
-    delete object;
-    if (mine.queue.empty()) break;
-    object = mine.queue.back();
-    mine.queue.pop_back();
-  }
+  for (RefCounted* object = this; object; object = mine.pop()) delete object;
   dying = nullptr;
 }
 

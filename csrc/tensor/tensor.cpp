@@ -13,6 +13,20 @@ bool grow(int64_t& product, int64_t size) {
   return !__builtin_mul_overflow(product, std::max<int64_t>(size, 1), &product) && product <= kMostElements;
 }
 
+// Spreads [offset, offset] to what sizes, none of them 0, and strides touch. False where no memory goes so far.
+bool spread(const int64_t* size, const int64_t* stride, int n, Reach& reached) {
+  int64_t first = reached.first, last = reached.end;
+  for (int i = 0; i < n; ++i) {
+    int64_t span;
+    if (size[i] == 1) continue;  // its stride leads nowhere
+    int64_t& end = stride[i] < 0 ? first : last;
+    if (size[i] < 0 || __builtin_mul_overflow(size[i] - 1, stride[i], &span) || __builtin_add_overflow(end, span, &end)) return false;
+  }
+  if (first < -kMostElements || last >= kMostElements) return false;
+  reached = {first, last + 1};
+  return true;
+}
+
 [[noreturn]] void too_many_axes(int n) { raise<ShapeError>("a tensor of ", n, " axes; expected at most ", kMaxAxes); }
 [[noreturn]] void outside(const TensorImpl& x) {
   raise<ShapeError>("a tensor of shape ", x.sizes, " and strides ", x.strides, " from element ", x.offset, " on reaches past its memory of ",
@@ -34,23 +48,22 @@ void TensorImpl::refresh() {
   const int64_t* size = sizes.data();
   const int64_t* stride = strides.data();
   int64_t expected = 1;
-  bool row = true, none = false, fits = true;
+  int64_t signs = 0;
+  bool row = true, none = false, wraps = false;
   for (int i = n - 1; i >= 0; --i) {
     if (size[i] != 1 && stride[i] != expected) row = false;
     none |= size[i] == 0;
-    fits &= size[i] >= 0 && grow(expected, size[i]);
+    signs |= size[i];
+    wraps |= __builtin_mul_overflow(expected, std::max<int64_t>(size[i], 1), &expected);
   }
-  if (!fits) checked_numel("a tensor", sizes);
+  if (wraps || signs < 0 || expected > kMostElements) checked_numel("a tensor", sizes);
   numel = none ? 0 : expected;
   contiguous = row || none;
   if (none) return;
-  const auto have = static_cast<int64_t>(storage->size_bytes() / item_size(dtype));
-  if (row) {
-    if (offset < 0 || offset > have - numel) outside(*this);
-  } else {
-    const std::optional<Reach> reached = reach(sizes, strides, offset);
-    if (!reached || reached->first < 0 || reached->end > have) outside(*this);
-  }
+  Reach reached{offset, offset};
+  const bool known = row ? offset <= kMostElements : spread(size, stride, n, reached);
+  if (row) reached.end += numel;
+  if (!known || reached.first < 0 || static_cast<size_t>(reached.end) * item_size(dtype) > storage->size_bytes()) outside(*this);
 }
 
 Dims row_major(IntList sizes) {
@@ -76,17 +89,11 @@ int64_t checked_numel(const char* op, IntList sizes) {
 }
 
 std::optional<Reach> reach(IntList sizes, IntList strides, int64_t offset) {
-  int64_t first = offset, last = offset;
   for (const int64_t s : sizes)
     if (s == 0) return Reach{0, 0};
-  for (size_t i = 0; i < sizes.size(); ++i) {
-    int64_t span;
-    if (sizes[i] == 1) continue;  // its stride leads nowhere
-    int64_t& end = strides[i] < 0 ? first : last;
-    if (sizes[i] < 0 || __builtin_mul_overflow(sizes[i] - 1, strides[i], &span) || __builtin_add_overflow(end, span, &end)) return std::nullopt;
-  }
-  if (first < -kMostElements || last >= kMostElements) return std::nullopt;
-  return Reach{first, last + 1};
+  Reach reached{offset, offset};
+  if (!spread(sizes.data(), strides.data(), static_cast<int>(sizes.size()), reached)) return std::nullopt;
+  return reached;
 }
 
 Tensor empty(IntList sizes, DType dtype, Device device) {

@@ -49,6 +49,8 @@ def _numbers(count, dtype, fill):
 
 def _plain(shape, dtype, fill):
     count = math.prod(shape)
+    if _MOST < count < 1 << 34:
+        raise MemoryError(f"{count} elements are left out: there is memory for them, but no patience")
     if count > _MOST:
         return fl.zeros(shape, dtype=getattr(fl, dtype))
     with np.errstate(all="ignore"):
