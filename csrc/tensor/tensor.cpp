@@ -5,13 +5,8 @@
 namespace fl {
 namespace {
 
+// Of sizes, where zeros count as ones: then no product or stride made of some of the sizes overflows either.
 constexpr int64_t kMostElements = int64_t{1} << 59;
-
-// Whether `size` more of each keeps a product of sizes in what memory can address. Zeros count as ones: then no product
-// or stride made of some of the sizes overflows either.
-bool grow(int64_t& product, int64_t size) {
-  return !__builtin_mul_overflow(product, std::max<int64_t>(size, 1), &product) && product <= kMostElements;
-}
 
 // Spreads [offset, offset] to what sizes, none of them 0, and strides touch. False where no memory goes so far.
 bool spread(const int64_t* size, const int64_t* stride, int n, Reach& reached) {
@@ -77,14 +72,15 @@ Dims row_major(IntList sizes) {
 }
 
 int64_t checked_numel(const char* op, IntList sizes) {
-  int64_t n = 1;
-  bool none = false;
+  int64_t n = 1, signs = 0;
+  bool none = false, wraps = false;
   for (int64_t s : sizes) {
-    if (s < 0) raise<ShapeError>(op, ": shape = ", sizes, "; expected no negative size");
+    signs |= s;
     none |= s == 0;
+    wraps |= __builtin_mul_overflow(n, std::max<int64_t>(s, 1), &n);
   }
-  for (int64_t s : sizes)
-    if (!grow(n, s)) raise<ShapeError>(op, ": shape = ", sizes, " has more elements than memory can address");
+  if (signs < 0) raise<ShapeError>(op, ": shape = ", sizes, "; expected no negative size");
+  if (wraps || n > kMostElements) raise<ShapeError>(op, ": shape = ", sizes, " has more elements than memory can address");
   return none ? 0 : n;
 }
 
@@ -101,10 +97,10 @@ Tensor empty(IntList sizes, DType dtype, Device device) {
 }
 
 Tensor empty_strided(IntList sizes, IntList strides, DType dtype, Device device) {
-  checked_numel("empty", sizes);
-  const std::optional<Reach> reached = reach(sizes, strides, 0);
-  if (!reached || reached->first < 0) raise<ShapeError>("empty: shape = ", sizes, ", strides = ", strides, " reach past what memory can address");
-  auto storage = Storage::allocate(static_cast<size_t>(reached->end) * item_size(dtype), device);
+  Reach reached{0, 0};
+  const bool none = checked_numel("empty", sizes) == 0;
+  if (!none && (!spread(sizes.data(), strides.data(), static_cast<int>(sizes.size()), reached) || reached.first < 0)) raise<ShapeError>("empty: shape = ", sizes, ", strides = ", strides, " reach past what memory can address");
+  auto storage = Storage::allocate(static_cast<size_t>(reached.end) * item_size(dtype), device);
   return Tensor(make_ref<TensorImpl>(std::move(storage), Dims(sizes), Dims(strides), 0, dtype));
 }
 
