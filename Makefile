@@ -5,6 +5,7 @@
 #   make test      build, then the whole test suite
 #   make dev       editable build; run it again after a change of C++ or of the op table
 #   make variants  parts of the suite as on other machines: AVX2 alone, no AVX, eight threads, one, no deferred layout
+#   make fuzz      random calls in child processes: CALLS=100000 SEED=0 FUZZ="--replay 17"; fuzz-asan: under sanitizers
 #   make parity    compare with PyTorch, which is installed apart from everything else
 #   make bench     benchmarks
 #   make lint      style, layers, types        make stubs     write src/flambeau/_C.pyi again
@@ -19,6 +20,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 ISAS   ?= auto
 ONEDNN ?= ON
+SANITIZE ?=
 BUILD  ?= build/editable
 TESTS  ?= tests
 PYTEST_ARGS ?= -q
@@ -46,7 +48,7 @@ endif
 CXX_SOURCES := CMakeLists.txt $(shell find csrc ops cmake tools/opgen -type f -not -name '*.pyc' -not -path 'csrc/tests/*') \
                src/flambeau/_tensor.pyi.in
 
-.PHONY: demo test variants dev parity bench lint types stubs asan tsan wheel installs clean help
+.PHONY: demo test variants dev fuzz fuzz-asan parity bench lint types stubs asan tsan wheel installs clean help
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
@@ -67,7 +69,8 @@ $(VENV)/.lint: $(VENV)/.deps
 
 $(VENV)/.installed: $(VENV)/.deps
 	$(PY) -m pip install -v --no-build-isolation --no-deps -e . -C build-dir=$(BUILD) \
-	  -C cmake.define.FLAMBEAU_ISAS="$(ISAS)" -C cmake.define.FLAMBEAU_ONEDNN=$(ONEDNN)
+	  -C cmake.define.FLAMBEAU_ISAS="$(ISAS)" -C cmake.define.FLAMBEAU_ONEDNN=$(ONEDNN) \
+	  -C cmake.define.FLAMBEAU_SANITIZE="$(SANITIZE)"
 	touch $@
 
 # After the first time ninja builds what changed, and only the module is copied.
@@ -93,6 +96,23 @@ variants: $(VENV)/.built
 	FLAMBEAU_ISA=base ONEDNN_MAX_CPU_ISA=SSE41 FLAMBEAU_NUM_THREADS=1 FLAMBEAU_LAYOUT=plain \
 	  $(PY) -m pytest $(VARIANT_TESTS) $(PYTEST_ARGS)
 
+# Random calls in child processes (tests/fuzz). The sanitized module has an environment of its own, since Python itself
+# is not instrumented and gets the sanitizer's runtime by preloading.
+CALLS ?= 100000
+SEED  ?= 0
+FUZZ  ?=
+
+fuzz: $(VENV)/.built
+	PYTHONPATH=tests:tools $(PY) -m fuzz --calls $(CALLS) --seed $(SEED) $(FUZZ)
+
+fuzz-asan:
+	$(MAKE) $(ASAN_MODULE) dev
+	ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=3000:handle_segv=1:allow_user_segv_handler=1 \
+	UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc LD_PRELOAD=$$($(CXX) -print-file-name=libasan.so):$$($(CXX) -print-file-name=libubsan.so) \
+	PYTHONPATH=tests:tools .venv-asan/bin/python -m fuzz --sanitizer --no-forks --calls $(CALLS) --seed $(SEED) $(FUZZ)
+
+ASAN_MODULE := VENV=.venv-asan BUILD=build/asan-module ISAS=native SANITIZE=address,undefined
+
 # ---- comparisons
 
 $(TORCH_DIR)/.stamp: $(VENV)/.deps
@@ -112,6 +132,7 @@ lint: $(VENV)/.lint
 	$(BIN)/ruff check .
 	$(PY) tools/check_layers.py
 	$(PY) tools/check_imports.py
+	$(PY) tools/check_idioms.py
 	$(PY) tools/check_repo.py
 	PYTHONPATH=tools $(PY) -m opgen check
 

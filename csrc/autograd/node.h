@@ -122,7 +122,7 @@ class Node : public RefCounted {
 
  protected:
   explicit Node(uint64_t seq, uint32_t n) : sequence(seq), outputs(n) {}
-  void destroy() noexcept override;
+  void destroy() noexcept override { destroy_flat(); }
 
   // Edges [begin, end) belong to an argument that has no gradient formula: raises where one is wanted.
   void refuse_gradient(const BackwardCall& call, size_t begin, size_t end, const char* op, const char* argument) const;

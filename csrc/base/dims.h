@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstdint>
 #include <cstring>
 #include <initializer_list>
@@ -118,6 +119,39 @@ class Dims {
 };
 
 inline bool operator==(IntList a, IntList b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); }
+
+// A size in arithmetic: what leaves 64 bits stays at the nearest end of them, and so past all that memory can address,
+// which every new tensor refuses (checked_numel). Shape rules compute with it (tools/check_idioms.py holds that).
+class Extent {
+ public:
+  constexpr Extent(int64_t value) : value_(value) {}
+  constexpr operator int64_t() const { return value_; }
+  friend constexpr Extent operator+(Extent a, Extent b) {
+    int64_t out = 0;
+    return __builtin_add_overflow(a.value_, b.value_, &out) ? end(a.value_ < 0) : Extent(out);
+  }
+  friend constexpr Extent operator-(Extent a, Extent b) {
+    int64_t out = 0;
+    return __builtin_sub_overflow(a.value_, b.value_, &out) ? end(a.value_ < 0) : Extent(out);
+  }
+  friend constexpr Extent operator*(Extent a, Extent b) {
+    int64_t out = 0;
+    return __builtin_mul_overflow(a.value_, b.value_, &out) ? end((a.value_ < 0) != (b.value_ < 0)) : Extent(out);
+  }
+  friend constexpr Extent operator/(Extent a, Extent b) { return b.value_ == -1 ? Extent(0) - a : Extent(a.value_ / b.value_); }
+  // With a plain number the other side decides, so that nothing falls back to unchecked arithmetic.
+  template <std::integral T> friend constexpr Extent operator+(Extent a, T b) { return a + Extent(static_cast<int64_t>(b)); }
+  template <std::integral T> friend constexpr Extent operator-(Extent a, T b) { return a - Extent(static_cast<int64_t>(b)); }
+  template <std::integral T> friend constexpr Extent operator*(Extent a, T b) { return a * Extent(static_cast<int64_t>(b)); }
+  template <std::integral T> friend constexpr Extent operator/(Extent a, T b) { return a / Extent(static_cast<int64_t>(b)); }
+  template <std::integral T> friend constexpr Extent operator+(T a, Extent b) { return Extent(static_cast<int64_t>(a)) + b; }
+  template <std::integral T> friend constexpr Extent operator-(T a, Extent b) { return Extent(static_cast<int64_t>(a)) - b; }
+  template <std::integral T> friend constexpr Extent operator*(T a, Extent b) { return Extent(static_cast<int64_t>(a)) * b; }
+
+ private:
+  static constexpr Extent end(bool low) { return Extent(low ? INT64_MIN : INT64_MAX); }
+  int64_t value_;
+};
 
 // "[2, 3]", as shapes are written in every message.
 std::string to_string(IntList values);

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <new>
+#include <vector>
 
 namespace fl {
 namespace {
@@ -40,7 +41,46 @@ void register_exit() {
   (void)at_exit;
 }
 
+// Note [Freeing deep chains]
+// Dropping the last of a chain of 100,000 nodes, or of tensors that are each other's .grad, would recurse 100,000 deep.
+// Instead the first destroy_flat() on a thread owns a queue, and what dies while it works is queued there. All kinds
+// share the queue, since a chain may pass through nodes, tensors and lent memory in turn.
+// A result and its node are the usual chain, so a few need no memory.
+class Dying {
+ public:
+  void push(RefCounted* object) {
+    if (count_ < kFew) few_[count_++] = object;
+    else rest_.push_back(object);
+  }
+  RefCounted* pop() {
+    if (!rest_.empty()) {
+      RefCounted* last = rest_.back();
+      rest_.pop_back();
+      return last;
+    }
+    return count_ ? few_[--count_] : nullptr;
+  }
+
+ private:
+  static constexpr int kFew = 8;
+  int count_ = 0;
+  RefCounted* few_[kFew];
+  std::vector<RefCounted*> rest_;
+};
+FL_HOT_THREAD_LOCAL Dying* dying = nullptr;
+
 }  // namespace
+
+void RefCounted::destroy_flat() noexcept {
+  if (dying) {
+    dying->push(this);
+    return;
+  }
+  Dying mine;
+  dying = &mine;
+  for (RefCounted* object = this; object; object = mine.pop()) delete object;
+  dying = nullptr;
+}
 
 void* small_alloc(size_t size_bytes) {
   const size_t k = (size_bytes - 1) / kStep;

@@ -43,8 +43,10 @@ class RefCounted {
   uint32_t use_count() const noexcept { return refs_.load(std::memory_order_relaxed); }
 
  protected:
-  // Called once, when the last reference goes. Nodes override it to free deep graphs without recursion.
+  // Called once, when the last reference goes. What may own a long chain of its kind overrides it by destroy_flat().
   virtual void destroy() noexcept { delete this; }
+  // Note [Freeing deep chains]
+  void destroy_flat() noexcept;
 
   mutable std::atomic<uint32_t> refs_{1};
   bool held_weakly_ = false;

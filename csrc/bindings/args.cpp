@@ -92,11 +92,7 @@ bool Signature::bind_slots(PyObject* self, PyObject* const* args, Py_ssize_t nar
   for (; i < nargs && at < positional; ++i, ++at) {
     if (at == varargs_ && at == positional - 1 && nargs - i > 1 &&
         std::all_of(args + i, args + nargs, [](PyObject* a) { return is_int(a) || is_int_tensor(a); })) {
-      PyObject* tuple = PyTuple_New(nargs - i);  // f(2, 3) for f((2, 3))
-      for (Py_ssize_t k = i; k < nargs; ++k) {
-        Py_INCREF(args[k]);
-        PyTuple_SET_ITEM(tuple, k - i, args[k]);
-      }
+      PyObject* tuple = make_tuple(nargs - i, [&](Py_ssize_t k) { return Py_NewRef(args[i + k]); });  // f(2, 3) for f((2, 3))
       Py_XDECREF(bound.packed);
       bound.packed = tuple;
       slots[at] = tuple;
@@ -199,7 +195,8 @@ const Tensor& to_optional_tensor(PyObject* o, const char* op, const char* arg) {
 
 std::vector<Tensor> to_tensor_list(PyObject* o, const char* op, const char* arg) {
   std::vector<Tensor> out;
-  PyObject* fast = PySequence_Check(o) ? PySequence_Fast(o, "") : nullptr;
+  const Owned list(PySequence_Check(o) ? PySequence_Fast(o, "") : nullptr);
+  PyObject* fast = list.object;
   if (!fast) {
     PyErr_Clear();
     wrong_type(o, op, arg, "a list or tuple of tensors");
@@ -210,12 +207,10 @@ std::vector<Tensor> to_tensor_list(PyObject* o, const char* op, const char* arg)
     PyObject* item = PySequence_Fast_GET_ITEM(fast, i);
     if (!is_tensor(item)) {
       const std::string which = text(arg, "[", i, "]");
-      Py_DECREF(fast);
       wrong_type(item, op, which.c_str(), "a Tensor");
     }
     out.push_back(tensor_of(item));
   }
-  Py_DECREF(fast);
   return out;
 }
 
@@ -252,7 +247,8 @@ bool try_scalar(PyObject* o, Scalar& out) {
     return false;
   }
   if (Py_TYPE(o)->tp_as_number && Py_TYPE(o)->tp_as_number->nb_float) {
-    PyObject* f = PyNumber_Float(o);
+    const Owned made(PyNumber_Float(o));
+    PyObject* f = made.object;
     if (!f) {
       PyErr_Clear();
       return false;
@@ -260,7 +256,6 @@ bool try_scalar(PyObject* o, Scalar& out) {
     // numpy.bool_ has no __index__ but is no float either.
     if (std::string_view(Py_TYPE(o)->tp_name).find("bool") != std::string_view::npos) out = Scalar(PyFloat_AS_DOUBLE(f) != 0);
     else out = Scalar(PyFloat_AS_DOUBLE(f));
-    Py_DECREF(f);
     return true;
   }
   return false;
@@ -295,14 +290,13 @@ int64_t to_int(PyObject* o, const char* op, const char* arg) {
     if (is_float(tensor_of(o).dtype())) wrong_type(o, op, arg, "an int");
     return item_scalar(o).as_int();
   }
-  PyObject* n = PyNumber_Index(o);
-  if (!n) {
+  const Owned n(PyNumber_Index(o));
+  if (!n.object) {
     PyErr_Clear();
     wrong_type(o, op, arg, "an int");
   }
   int overflow = 0;
-  const long long v = PyLong_AsLongLongAndOverflow(n, &overflow);
-  Py_DECREF(n);
+  const long long v = PyLong_AsLongLongAndOverflow(n.object, &overflow);
   if (overflow) raise<ArgumentError>(op, ": ", arg, " does not fit into 64 bits");
   return v;
 }

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/fork_mutex.h"
+#include "bindings/objects.h"
 #include "bindings/tensor_object.h"
 #include "dispatch/op_types.h"
 
@@ -32,19 +32,6 @@ struct Bound {
   PyObject* packed = nullptr;
   ~Bound() { Py_XDECREF(packed); }
 };
-
-// Gives its reference back however the scope is left.
-struct Owned {
-  PyObject* object = nullptr;
-  Owned() = default;
-  explicit Owned(PyObject* o) : object(o) {}
-  Owned(const Owned&) = delete;
-  Owned& operator=(const Owned&) = delete;
-  ~Owned() { Py_XDECREF(object); }
-};
-
-// Thrown when a Python error is set already.
-struct PythonError {};
 
 class Signature {
  public:
@@ -118,14 +105,6 @@ struct GilRelease {
   // In a daemon thread of an interpreter that is ending, CPython up to 3.13 leaves the thread from here by
   // unwinding its stack; a destructor that may not throw would turn that into terminate().
   ~GilRelease() noexcept(false) { PyEval_RestoreThread(state); }
-};
-// Waits for the GIL. Not while a mutex of the core is held, since who has the GIL may wait for that: Note [Locks].
-struct GilAcquire {
-  PyGILState_STATE state = (refuse_locked(), PyGILState_Ensure());
-  static void refuse_locked() {
-    if (locks::any_held() && !PyGILState_Check()) [[unlikely]] Py_FatalError("flambeau: the GIL is wanted while a mutex of the core is held");
-  }
-  ~GilAcquire() { PyGILState_Release(state); }
 };
 // Remembers the running Python line for writes that are made without the GIL.
 void note_source();

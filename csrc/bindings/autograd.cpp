@@ -17,16 +17,6 @@ namespace nb = nanobind;
 namespace fl::py {
 namespace {
 
-// Gives up a reference on a thread that may not have the GIL, or may hold locks of the core.
-void drop_from_anywhere(PyObject* object) {
-  if (!object) return;
-  locks::when_unlocked(object, [](void* o) {
-    if (!Py_IsInitialized()) return;
-    GilAcquire gil;
-    Py_DECREF(static_cast<PyObject*>(o));
-  });
-}
-
 // A Python error on its way through C++ frames that may not hold the GIL.
 struct PyException final : std::exception {
   PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
@@ -186,37 +176,25 @@ std::string source_text(SourceId id) {
 
 // Owns a Python callable; clear() makes it a no-op, which is how a handle removes it.
 struct PyTensorHook final : TensorHook {
-  explicit PyTensorHook(PyObject* f) : fn(f) { Py_INCREF(f); }
-  ~PyTensorHook() override {
-    drop_from_anywhere(fn);
-  }
+  explicit PyTensorHook(PyObject* f) : fn(f) {}
   Tensor call(const Tensor& grad) override {
     GilAcquire gil;
-    if (!fn) return {};
-    const nb::object callee = nb::borrow(fn);  // the hook may remove itself
-    PyObject* arg = wrap(grad);
-    PyObject* result = PyObject_CallOneArg(callee.ptr(), arg);
-    Py_DECREF(arg);
-    if (!result) throw PyException();
-    Tensor out;
-    if (is_tensor(result)) out = tensor_of(result);
-    else if (result != Py_None && !ignore_result) {
-      const std::string got = Py_TYPE(result)->tp_name;
-      Py_DECREF(result);
-      raise<TypeMismatch>("hook: returned a ", got, "; expected None or a Tensor");
-    }
-    Py_DECREF(result);
-    return out;
+    if (!fn.get()) return {};
+    const nb::object callee = nb::borrow(fn.get());  // the hook may remove itself
+    const Owned arg(wrap(grad));
+    const Owned result(PyObject_CallOneArg(callee.ptr(), arg.object));
+    if (!result.object) throw PyException();
+    if (is_tensor(result.object)) return tensor_of(result.object);
+    if (result.object != Py_None && !ignore_result)
+      raise<TypeMismatch>("hook: returned a ", Py_TYPE(result.object)->tp_name, "; expected None or a Tensor");
+    return {};
   }
-  PyObject* fn;
+  Held fn;
   bool ignore_result = false;
 };
 
 struct PyNodeHook final : NodeHook {
-  PyNodeHook(PyObject* f, bool pre) : fn(f), is_pre(pre) { Py_INCREF(f); }
-  ~PyNodeHook() override {
-    drop_from_anywhere(fn);
-  }
+  PyNodeHook(PyObject* f, bool pre) : fn(f), is_pre(pre) {}
   static PyObject* tuple_of(const std::vector<Tensor>& ts) {
     std::vector<Tensor> copy = ts;
     return wrap_list(std::move(copy));
@@ -241,30 +219,24 @@ struct PyNodeHook final : NodeHook {
   void before(std::vector<Tensor>& grads) override {
     if (!is_pre) return;
     GilAcquire gil;
-    if (!fn) return;
-    const nb::object callee = nb::borrow(fn);
-    PyObject* args = tuple_of(grads);
-    PyObject* result = PyObject_CallOneArg(callee.ptr(), args);
-    Py_DECREF(args);
-    if (!result) throw PyException();
-    const Owned kept(result);
-    replace(grads, result, "prehook");
+    if (!fn.get()) return;
+    const nb::object callee = nb::borrow(fn.get());
+    const Owned args(tuple_of(grads));
+    const Owned result(PyObject_CallOneArg(callee.ptr(), args.object));
+    if (!result.object) throw PyException();
+    replace(grads, result.object, "prehook");
   }
   void after(std::vector<Tensor>& grad_inputs, const std::vector<Tensor>& grad_outputs) override {
     if (is_pre) return;
     GilAcquire gil;
-    if (!fn) return;
-    const nb::object callee = nb::borrow(fn);
-    PyObject* a = tuple_of(grad_inputs);
-    PyObject* b = tuple_of(grad_outputs);
-    PyObject* result = PyObject_CallFunctionObjArgs(callee.ptr(), a, b, nullptr);
-    Py_DECREF(a);
-    Py_DECREF(b);
-    if (!result) throw PyException();
-    const Owned kept(result);
-    replace(grad_inputs, result, "hook");
+    if (!fn.get()) return;
+    const nb::object callee = nb::borrow(fn.get());
+    const Owned a(tuple_of(grad_inputs)), b(tuple_of(grad_outputs));
+    const Owned result(PyObject_CallFunctionObjArgs(callee.ptr(), a.object, b.object, nullptr));
+    if (!result.object) throw PyException();
+    replace(grad_inputs, result.object, "hook");
   }
-  PyObject* fn;
+  Held fn;
   bool is_pre;
 };
 
@@ -272,8 +244,8 @@ struct HookRemover {
   Ref<PyTensorHook> tensor;
   Ref<PyNodeHook> node;
   void remove() {
-    if (tensor) Py_CLEAR(tensor->fn);
-    if (node) Py_CLEAR(node->fn);
+    if (tensor) tensor->fn.clear();
+    if (node) node->fn.clear();
   }
 };
 
@@ -281,8 +253,8 @@ struct HookRemover {
 template <class Hook, class List>
 void drop_removed(List& list) {
   std::erase_if(list, [](const auto& entry) {
-    if constexpr (requires { entry.hook; }) return static_cast<Hook*>(entry.hook.get())->fn == nullptr;
-    else return static_cast<Hook*>(entry.second.get())->fn == nullptr;
+    if constexpr (requires { entry.hook; }) return static_cast<Hook*>(entry.hook.get())->fn.get() == nullptr;
+    else return static_cast<Hook*>(entry.second.get())->fn.get() == nullptr;
   });
 }
 
@@ -316,18 +288,14 @@ class PyFunctionNode final : public Node {
   void apply(BackwardCall& call) override {
     GilAcquire gil;
     if (released) raise<AutogradError>(name_, ": the graph was already used by a backward; pass retain_graph=True to the first backward()");
-    PyObject* args = PyTuple_New(static_cast<Py_ssize_t>(call.in.size()));
-    for (size_t i = 0; i < call.in.size(); ++i)
-      PyTuple_SET_ITEM(args, static_cast<Py_ssize_t>(i), wrap(materialize ? metas[i].materialize(call.in[i]) : call.in[i]));
-    PyObject* run = PyObject_GetAttrString(ctx_, "_run_backward");
-    PyObject* result = run ? PyObject_Call(run, args, nullptr) : nullptr;
-    Py_XDECREF(run);
-    Py_DECREF(args);
+    const Owned args(make_tuple(static_cast<Py_ssize_t>(call.in.size()), [&](Py_ssize_t k) {
+      const auto i = static_cast<size_t>(k);
+      return wrap(materialize ? metas[i].materialize(call.in[i]) : call.in[i]);
+    }));
+    const Owned run(PyObject_GetAttrString(ctx_, "_run_backward"));
+    const Owned returned(run.object ? PyObject_Call(run.object, args.object, nullptr) : nullptr);
+    PyObject* result = returned.object;
     if (!result) throw PyException();
-    struct Guard {
-      PyObject* o;
-      ~Guard() { Py_DECREF(o); }
-    } guard{result};
     if (!PyTuple_Check(result) || PyTuple_GET_SIZE(result) != static_cast<Py_ssize_t>(positions.size()))
       raise<AutogradError>(name_, ": backward returned ", PyTuple_Check(result) ? PyTuple_GET_SIZE(result) : 1, " gradients; expected ", positions.size(),
                            ", one per argument of forward");
@@ -450,11 +418,11 @@ int traverse_hooks(const Tensor& x, visitproc visit, void* arg) {
   if (!meta || x.ref()->use_count() != 1) return 0;
   for (auto* list : {&meta->hooks, &meta->post_accumulate})
     for (auto& [id, hook] : *list)
-      if (auto* h = static_cast<PyTensorHook*>(hook.get()); h->fn && h->use_count() == 1) Py_VISIT(h->fn);
+      if (auto* h = static_cast<PyTensorHook*>(hook.get()); h->fn.get() && h->use_count() == 1) Py_VISIT(h->fn.get());
   // A result's hooks lie in the node that made it, which is this tensor's alone when nothing was computed from it.
   if (Node* node = meta->grad_fn.get(); node && node->use_count() == 1 && node->hooks)
     for (auto& entry : node->hooks->tensor)
-      if (auto* h = static_cast<PyTensorHook*>(entry.hook.get()); h->fn && h->use_count() == 1) Py_VISIT(h->fn);
+      if (auto* h = static_cast<PyTensorHook*>(entry.hook.get()); h->fn.get() && h->use_count() == 1) Py_VISIT(h->fn.get());
   return 0;
 }
 

@@ -55,6 +55,13 @@ struct ExportedBuffer {
   std::vector<Py_ssize_t> dims;  // sizes, then strides in bytes
 };
 
+// How much of somebody's memory a geometry is the proof of: from its first element to its last.
+size_t lent_bytes(const char* op, IntList sizes, IntList strides, DType dtype) {
+  const std::optional<Reach> reached = reach(sizes, strides, 0);
+  if (!reached) raise<ShapeError>(op, ": shape ", sizes, " and strides ", strides, " reach past what memory can address");
+  return static_cast<size_t>(reached->end) * item_size(dtype);
+}
+
 void drop_buffer(void* owner) {
   auto* view = static_cast<Py_buffer*>(owner);
   if (Py_IsInitialized()) {
@@ -136,10 +143,8 @@ PyObject* list_of(const Tensor& x, int dim, int64_t at) {
       if constexpr (std::is_class_v<T>) return python_number(Scalar(static_cast<float>(v)));
       else return python_number(Scalar(v));
     });
-  const int64_t n = x.sizes()[dim];
-  PyObject* out = PyList_New(n);
-  for (int64_t i = 0; i < n; ++i) PyList_SET_ITEM(out, i, list_of(x, dim + 1, at + i * x.strides()[dim]));
-  return out;
+  const int64_t step = x.strides()[dim];
+  return make_list(x.sizes()[dim], [&](Py_ssize_t i) { return list_of(x, dim + 1, at + i * step); });
 }
 
 // ---- DLPack (https://dmlc.github.io/dlpack): the structures of its C interface
@@ -228,14 +233,32 @@ Tensor import(Managed* m, bool writable) {
   Dims sizes(IntList(t.shape, static_cast<size_t>(t.ndim)));
   checked_numel("from_dlpack", sizes);
   Dims strides = t.strides ? Dims(IntList(t.strides, static_cast<size_t>(t.ndim))) : row_major(sizes);
-  int64_t extent = 1;
-  for (int i = 0; i < sizes.size(); ++i) {
+  for (int i = 0; i < sizes.size(); ++i)
     if (strides[i] < 0 && sizes[i] > 1) raise<ArgumentError>("from_dlpack: strides ", strides, "; negative strides are not supported, copy the array first");
-    extent += std::max<int64_t>(0, sizes[i] - 1) * strides[i];
-  }
+  const size_t bytes = lent_bytes("from_dlpack", sizes, strides, *dtype);
   char* data = static_cast<char*>(t.data) + t.byte_offset;
-  auto storage = Storage::borrow(data, static_cast<size_t>(extent) * item_size(*dtype), Device{}, m, drop_imported<Managed>, writable);
+  auto storage = Storage::borrow(data, bytes, Device{}, m, drop_imported<Managed>, writable);
   return Tensor(make_ref<TensorImpl>(std::move(storage), std::move(sizes), std::move(strides), 0, *dtype));
+}
+
+// Whether elements lie with the first axis the fastest, without gaps.
+bool is_fortran(const Tensor& x) {
+  if (x.numel() == 0) return true;
+  int64_t step = 1;
+  for (int i = 0; i < x.ndim(); step *= x.size(i), ++i)
+    if (x.size(i) != 1 && x.stride(i) != step) return false;
+  return true;
+}
+
+// Why a buffer request can not be granted by the order in which x lies; null where it can.
+const char* wrong_order(const Tensor& x, int flags) {
+  const auto asks = [flags](int what) { return (flags & what) == what; };
+  if (asks(PyBUF_ANY_CONTIGUOUS))
+    return x.is_contiguous() || is_fortran(x) ? nullptr : "the tensor is not contiguous, as the consumer wants it; call .contiguous() first";
+  if (asks(PyBUF_C_CONTIGUOUS)) return x.is_contiguous() ? nullptr : "the tensor is not C-contiguous, as the consumer wants it; call .contiguous() first";
+  if (asks(PyBUF_F_CONTIGUOUS)) return is_fortran(x) ? nullptr : "the tensor is not Fortran-contiguous, as the consumer wants it";
+  if (!asks(PyBUF_STRIDES) && !x.is_contiguous()) return "the tensor is not contiguous, and the consumer takes no strides";
+  return nullptr;
 }
 
 }  // namespace
@@ -257,8 +280,8 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
       view->obj = nullptr;
       return -1;
     }
-    if (!(flags & PyBUF_STRIDES) && !x.is_contiguous()) {
-      PyErr_SetString(PyExc_BufferError, "the tensor is not contiguous, and the consumer takes no strides");
+    if (const char* refused = wrong_order(x, flags)) {
+      PyErr_SetString(PyExc_BufferError, refused);
       view->obj = nullptr;
       return -1;
     }
@@ -310,7 +333,6 @@ Tensor tensor_from_buffer(PyObject* exporter) {
   if (!dtype)
     raise<DTypeError>("from_numpy: elements of format '", view->format ? view->format : "", "' have no flambeau type; expected bool, (u)int8, int16, int32, int64, float16, float32 or float64 in native byte order");
   Dims sizes, strides;
-  int64_t extent = 1;
   for (int i = 0; i < view->ndim; ++i) {
     const int64_t n = view->shape[i], s = view->strides[i];
     sizes.push_back(n);
@@ -319,16 +341,17 @@ Tensor tensor_from_buffer(PyObject* exporter) {
     if (s % view->itemsize != 0 && n > 1)
       raise<ArgumentError>("from_numpy: stride ", s, " bytes at axis ", i, " is no multiple of the element size ", view->itemsize, "; copy the array first");
     strides.push_back(n > 1 ? s / view->itemsize : 1);
-    extent += std::max<int64_t>(0, n - 1) * strides[i];
   }
   checked_numel("from_numpy", sizes);
+  const size_t bytes = lent_bytes("from_numpy", sizes, strides, *dtype);
   Py_buffer* held = view.release();
   guard.v = nullptr;
-  auto storage = Storage::borrow(held->buf, static_cast<size_t>(extent) * item_size(*dtype), Device{}, held, drop_buffer, writable);
+  auto storage = Storage::borrow(held->buf, bytes, Device{}, held, drop_buffer, writable);
   return Tensor(make_ref<TensorImpl>(std::move(storage), std::move(sizes), std::move(strides), 0, *dtype));
 }
 
 Tensor tensor_from(PyObject* data, std::optional<DType> dtype) {
+  const Nested call(" while data is made a tensor");
   if (is_tensor(data)) {
     NoGrad off;
     const Tensor& x = tensor_of(data);
@@ -347,6 +370,8 @@ Tensor tensor_from(PyObject* data, std::optional<DType> dtype) {
     if (!try_scalar(data, s)) {
       const Owned array{PyObject_CallMethod(data, "__array__", nullptr)};
       if (!array.object) throw_python_error();
+      if (!PyObject_CheckBuffer(array.object))
+        raise<TypeMismatch>("tensor: __array__ of a ", Py_TYPE(data)->tp_name, " returned a ", Py_TYPE(array.object)->tp_name, "; expected an array");
       return tensor_from(array.object, dtype);
     }
   }

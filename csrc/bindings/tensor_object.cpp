@@ -89,31 +89,6 @@ int tensor_setattro(PyObject* self, PyObject* name, PyObject* value) {
   return result;
 }
 
-PyObject* tensor_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
-  // Tensor(data) and Tensor(2, 3) are spelled out in Python.
-  PyObject* module = PyImport_ImportModule("flambeau._tensor");
-  if (!module) return nullptr;
-  PyObject* make = PyObject_GetAttrString(module, "_construct");
-  Py_DECREF(module);
-  if (!make) return nullptr;
-  PyObject* with_type = PyTuple_New(PyTuple_GET_SIZE(args) + 1);
-  Py_INCREF(type);
-  PyTuple_SET_ITEM(with_type, 0, reinterpret_cast<PyObject*>(type));
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) {
-    PyObject* a = PyTuple_GET_ITEM(args, i);
-    Py_INCREF(a);
-    PyTuple_SET_ITEM(with_type, i + 1, a);
-  }
-  PyObject* out = PyObject_Call(make, with_type, kwargs);
-  Py_DECREF(make);
-  Py_DECREF(with_type);
-  return out;
-}
-
-// ---- operators
-
-using BinaryFn = Tensor (*)(const Operand&, const Operand&);
-
 template <class F>
 PyObject* guarded(F&& f) {
   try {
@@ -122,6 +97,23 @@ PyObject* guarded(F&& f) {
     return translate_exception();
   }
 }
+
+PyObject* tensor_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  // Tensor(data) and Tensor(2, 3) are spelled out in Python.
+  return guarded([&]() -> PyObject* {
+    const Owned module(PyImport_ImportModule("flambeau._tensor"));
+    const Owned make(module.object ? PyObject_GetAttrString(module.object, "_construct") : nullptr);
+    if (!make.object) return nullptr;
+    const Owned with_type(make_tuple(PyTuple_GET_SIZE(args) + 1, [&](Py_ssize_t i) {
+      return Py_NewRef(i == 0 ? reinterpret_cast<PyObject*>(type) : PyTuple_GET_ITEM(args, i - 1));
+    }));
+    return PyObject_Call(make.object, with_type.object, kwargs);
+  });
+}
+
+// ---- operators
+
+using BinaryFn = Tensor (*)(const Operand&, const Operand&);
 
 // An operand that may also be a NumPy array, whose memory is then read in place through `keep`.
 bool array_operand(PyObject* o, Operand& out, Tensor& keep) {
@@ -273,7 +265,9 @@ Py_ssize_t tensor_length(PyObject* self) {
 
 // ---- attributes
 
-PyObject* get_shape(PyObject* self, void*) { return make_size(tensor_of(self).sizes()); }
+PyObject* get_shape(PyObject* self, void*) {
+  return guarded([&] { return make_size(tensor_of(self).sizes()); });
+}
 PyObject* get_ndim(PyObject* self, void*) { return PyLong_FromLong(tensor_of(self).ndim()); }
 PyObject* get_dtype(PyObject* self, void*) {
   PyObject* o = dtype_object(tensor_of(self).dtype());
@@ -455,9 +449,7 @@ PyObject* size_or_stride(const Dims& dims, PyObject* self, PyObject* const* args
     PyObject* axis = only_argument(what, "dim", args, n, kw);
     if (!axis || axis == Py_None) {
       if (as_size) return make_size(dims);
-      PyObject* out = PyTuple_New(dims.size());
-      for (int i = 0; i < dims.size(); ++i) PyTuple_SET_ITEM(out, i, PyLong_FromLongLong(dims[i]));
-      return out;
+      return make_tuple(dims.size(), [&](Py_ssize_t i) { return PyLong_FromLongLong(dims[static_cast<int>(i)]); });
     }
     const int64_t d = wrap_dim(what, "dim", to_int(axis, what, "dim"), x);
     if (x.ndim() == 0) raise<IndexError>(what, ": a 0-d tensor has no axes");
@@ -576,6 +568,7 @@ PyObject* m_resize_(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObjec
       for (Py_ssize_t i = 0; i < n; ++i) size.push_back(to_int(args[i], "resize_", "size"));
     const Tensor& x = tensor_of(self);
     if (requires_grad(x)) raise<AutogradError>("resize_: a tensor that requires grad can not be resized");
+    if (size.size() > kMaxAxes) raise<ShapeError>("resize_: size has ", size.size(), " axes; expected at most ", kMaxAxes);
     const int64_t numel = checked_numel("resize_", size);
     x.storage().grow(static_cast<size_t>(numel + x.offset()) * x.item_bytes());
     TensorImpl& impl = *x.impl();
@@ -629,11 +622,8 @@ PyType_Slot slot(int id, F* f) {
 // ---- Size
 
 PyObject* size_repr(PyObject* self) {
-  PyObject* list = PySequence_List(self);
-  if (!list) return nullptr;
-  PyObject* out = PyUnicode_FromFormat("flambeau.Size(%R)", list);
-  Py_DECREF(list);
-  return out;
+  const Owned list(PySequence_List(self));
+  return list.object ? PyUnicode_FromFormat("flambeau.Size(%R)", list.object) : nullptr;
 }
 PyObject* size_numel(PyObject* self, PyObject*) {
   int64_t n = 1;
@@ -677,17 +667,12 @@ PyObject* wrap_as(PyTypeObject* type, Tensor tensor) {
 }
 
 PyObject* wrap_list(std::vector<Tensor>&& tensors) {
-  PyObject* out = PyTuple_New(static_cast<Py_ssize_t>(tensors.size()));
-  if (!out) return nullptr;
-  for (size_t i = 0; i < tensors.size(); ++i) PyTuple_SET_ITEM(out, static_cast<Py_ssize_t>(i), wrap(std::move(tensors[i])));
-  return out;
+  return make_tuple(static_cast<Py_ssize_t>(tensors.size()), [&](Py_ssize_t i) { return wrap(std::move(tensors[static_cast<size_t>(i)])); });
 }
 
 PyObject* make_size(IntList sizes) {
-  PyObject* out = size_type->tp_alloc(size_type, static_cast<Py_ssize_t>(sizes.size()));
-  if (!out) return nullptr;
-  for (size_t i = 0; i < sizes.size(); ++i) PyTuple_SET_ITEM(out, static_cast<Py_ssize_t>(i), PyLong_FromLongLong(sizes[i]));
-  return out;
+  const auto n = static_cast<Py_ssize_t>(sizes.size());
+  return fill_tuple(size_type->tp_alloc(size_type, n), n, [&](Py_ssize_t i) { return PyLong_FromLongLong(sizes[static_cast<size_t>(i)]); });
 }
 
 extern PyMethodDef* const op_method_tables[];

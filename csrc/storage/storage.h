@@ -74,6 +74,11 @@ class Storage final : public RefCounted {
   void forget_deferred();
   Storage() = default;
   ~Storage() override;
+  // Lent memory may be that of an array, which is a view of a tensor's, and so on.
+  void destroy() noexcept override {
+    if (!drop_ || owned()) delete this;
+    else destroy_flat();
+  }
 
   void* data_ = nullptr;
   size_t size_bytes_ = 0;

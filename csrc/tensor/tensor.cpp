@@ -5,8 +5,28 @@
 namespace fl {
 namespace {
 
-// May overflow where a later size is 0; then nobody looks at it.
-int64_t times(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b)); }
+// Of sizes, where zeros count as ones: then no product or stride made of some of the sizes overflows either.
+constexpr int64_t kMostElements = int64_t{1} << 59;
+
+// Spreads [offset, offset] to what sizes, none of them 0, and strides touch. False where no memory goes so far.
+bool spread(const int64_t* size, const int64_t* stride, int n, Reach& reached) {
+  int64_t first = reached.first, last = reached.end;
+  for (int i = 0; i < n; ++i) {
+    int64_t span;
+    if (size[i] == 1) continue;  // its stride leads nowhere
+    int64_t& end = stride[i] < 0 ? first : last;
+    if (size[i] < 0 || __builtin_mul_overflow(size[i] - 1, stride[i], &span) || __builtin_add_overflow(end, span, &end)) return false;
+  }
+  if (first < -kMostElements || last >= kMostElements) return false;
+  reached = {first, last + 1};
+  return true;
+}
+
+[[noreturn]] void too_many_axes(int n) { raise<ShapeError>("a tensor of ", n, " axes; expected at most ", kMaxAxes); }
+[[noreturn]] void outside(const TensorImpl& x) {
+  raise<ShapeError>("a tensor of shape ", x.sizes, " and strides ", x.strides, " from element ", x.offset, " on reaches past its memory of ",
+                    x.storage->size_bytes(), " bytes");
+}
 
 }  // namespace
 
@@ -19,17 +39,26 @@ TensorImpl::~TensorImpl() = default;
 
 void TensorImpl::refresh() {
   const int n = sizes.size();
-  if (n > kMaxAxes) raise<ShapeError>("a tensor of ", n, " axes; expected at most ", kMaxAxes);
+  if (n > kMaxAxes) too_many_axes(n);
   const int64_t* size = sizes.data();
   const int64_t* stride = strides.data();
   int64_t expected = 1;
-  bool row = true;
+  int64_t signs = 0;
+  bool row = true, none = false, wraps = false;
   for (int i = n - 1; i >= 0; --i) {
     if (size[i] != 1 && stride[i] != expected) row = false;
-    expected = times(expected, size[i]);
+    none |= size[i] == 0;
+    signs |= size[i];
+    wraps |= __builtin_mul_overflow(expected, std::max<int64_t>(size[i], 1), &expected);
   }
-  numel = expected;
-  contiguous = row || numel == 0;
+  if (wraps || signs < 0 || expected > kMostElements) checked_numel("a tensor", sizes);
+  numel = none ? 0 : expected;
+  contiguous = row || none;
+  if (none) return;
+  Reach reached{offset, offset};
+  const bool known = row ? offset <= kMostElements : spread(size, stride, n, reached);
+  if (row) reached.end += numel;
+  if (!known || reached.first < 0 || static_cast<size_t>(reached.end) * item_size(dtype) > storage->size_bytes()) outside(*this);
 }
 
 Dims row_major(IntList sizes) {
@@ -37,23 +66,30 @@ Dims row_major(IntList sizes) {
   int64_t step = 1;
   for (int i = strides.size() - 1; i >= 0; --i) {
     strides[i] = step;
-    step = times(step, std::max<int64_t>(sizes[i], 1));
+    step = static_cast<int64_t>(static_cast<uint64_t>(step) * static_cast<uint64_t>(std::max<int64_t>(sizes[static_cast<size_t>(i)], 1)));
   }
   return strides;
 }
 
 int64_t checked_numel(const char* op, IntList sizes) {
-  int64_t n = 1;
-  bool empty = false;
+  int64_t n = 1, signs = 0;
+  bool none = false, wraps = false;
   for (int64_t s : sizes) {
-    if (s < 0) raise<ShapeError>(op, ": shape = ", sizes, "; expected no negative size");
-    if (s == 0) empty = true;
+    signs |= s;
+    none |= s == 0;
+    wraps |= __builtin_mul_overflow(n, std::max<int64_t>(s, 1), &n);
   }
-  if (empty) return 0;
-  for (int64_t s : sizes)
-    if (__builtin_mul_overflow(n, s, &n) || n > (int64_t{1} << 59))
-      raise<ShapeError>(op, ": shape = ", sizes, " has more elements than memory can address");
-  return n;
+  if (signs < 0) raise<ShapeError>(op, ": shape = ", sizes, "; expected no negative size");
+  if (wraps || n > kMostElements) raise<ShapeError>(op, ": shape = ", sizes, " has more elements than memory can address");
+  return none ? 0 : n;
+}
+
+std::optional<Reach> reach(IntList sizes, IntList strides, int64_t offset) {
+  for (const int64_t s : sizes)
+    if (s == 0) return Reach{0, 0};
+  Reach reached{offset, offset};
+  if (!spread(sizes.data(), strides.data(), static_cast<int>(sizes.size()), reached)) return std::nullopt;
+  return reached;
 }
 
 Tensor empty(IntList sizes, DType dtype, Device device) {
@@ -61,21 +97,22 @@ Tensor empty(IntList sizes, DType dtype, Device device) {
 }
 
 Tensor empty_strided(IntList sizes, IntList strides, DType dtype, Device device) {
-  checked_numel("empty", sizes);
-  int64_t extent = 1;
-  for (size_t i = 0; i < sizes.size(); ++i) {
-    if (sizes[i] == 0) {
-      extent = 0;
-      break;
-    }
-    extent += (sizes[i] - 1) * strides[i];
-  }
-  auto storage = Storage::allocate(static_cast<size_t>(extent) * item_size(dtype), device);
+  Reach reached{0, 0};
+  const bool none = checked_numel("empty", sizes) == 0;
+  if (!none && (!spread(sizes.data(), strides.data(), static_cast<int>(sizes.size()), reached) || reached.first < 0)) raise<ShapeError>("empty: shape = ", sizes, ", strides = ", strides, " reach past what memory can address");
+  auto storage = Storage::allocate(static_cast<size_t>(reached.end) * item_size(dtype), device);
   return Tensor(make_ref<TensorImpl>(std::move(storage), Dims(sizes), Dims(strides), 0, dtype));
 }
 
 Tensor alias(const Tensor& x, Dims sizes, Dims strides, int64_t offset) {
   return Tensor(make_ref<TensorImpl>(x.impl()->storage, std::move(sizes), std::move(strides), offset, x.dtype()));
+}
+
+Tensor over(void* data, Dims sizes, Dims strides, DType dtype) {
+  const std::optional<Reach> reached = reach(sizes, strides, 0);
+  if (!reached) raise<ShapeError>("shape ", sizes, " and strides ", strides, " reach past what memory can address");
+  auto storage = Storage::borrow(data, static_cast<size_t>(reached->end) * item_size(dtype), Device{}, nullptr, nullptr, true);
+  return Tensor(make_ref<TensorImpl>(std::move(storage), std::move(sizes), std::move(strides), 0, dtype));
 }
 
 bool is_dense(const Tensor& x) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "base/device.h"
 #include "base/dims.h"
@@ -27,8 +28,13 @@ class TensorImpl final : public RefCounted {
   FL_SMALL_OBJECT
   TensorImpl(Ref<Storage> storage, Dims sizes, Dims strides, int64_t offset, DType dtype);
   ~TensorImpl() override;
+  void destroy() noexcept override {
+    if (meta) destroy_flat();  // which may own a .grad
+    else delete this;
+  }
 
-  // Recomputes what is derived from sizes and strides. Throws ShapeError for more than kMaxAxes of them.
+  // Recomputes what is derived from sizes and strides. Throws ShapeError for more than kMaxAxes of them, for more elements
+  // than memory can address, and for a geometry that leaves the storage: no tensor reaches past its memory.
   void refresh();
 
   Ref<Storage> storage;
@@ -91,12 +97,20 @@ using TensorList = std::span<const Tensor>;
 
 // Row-major strides of a shape.
 Dims row_major(IntList sizes);
-// Product of sizes. Throws ShapeError naming `op` for a negative size or a product past 2^62.
+// Product of sizes. Throws ShapeError naming `op` for a negative size, or where the sizes other than 0 have a product past 2^59.
 int64_t checked_numel(const char* op, IntList sizes);
+// Which elements a geometry touches: [first, end), [0, 0) for an empty tensor, nothing where no memory goes so far. This is
+// the only place where extents are computed.
+struct Reach {
+  int64_t first, end;
+};
+std::optional<Reach> reach(IntList sizes, IntList strides, int64_t offset);
 
 // New tensors, not initialised, row-major (or with the given strides, which must not overlap).
 Tensor empty(IntList sizes, DType dtype, Device device = {});
 Tensor empty_strided(IntList sizes, IntList strides, DType dtype, Device device = {});
+// A tensor over memory of the caller, who keeps it alive and answers for what the geometry reaches from `data` on.
+Tensor over(void* data, Dims sizes, Dims strides, DType dtype);
 // Another view of the same storage; autograd is not told.
 Tensor alias(const Tensor& x, Dims sizes, Dims strides, int64_t offset);
 inline Tensor alias(const Tensor& x) { return alias(x, x.sizes(), x.strides(), x.offset()); }

@@ -79,19 +79,15 @@ void unfoldable(const char* op, const Tensor& x, int64_t dim, int64_t size, int6
 
 void inside_storage(const char* op, const Tensor& x, IntList size, IntList stride, int64_t offset) {
   if (size.size() != stride.size()) raise<ShapeError>(op, ": size = ", size, " and stride = ", stride, "; expected equal lengths");
-  int64_t last = offset;
-  bool empty = false;
   checked_numel(op, size);
-  for (size_t i = 0; i < size.size(); ++i) {
-    if (size[i] < 0 || stride[i] < 0) raise<ShapeError>(op, ": size = ", size, ", stride = ", stride, "; expected no negative value");
-    int64_t reach = 0;
-    if (size[i] == 0) empty = true;
-    else if (__builtin_mul_overflow(size[i] - 1, stride[i], &reach) || __builtin_add_overflow(last, reach, &last))
-      raise<ShapeError>(op, ": size = ", size, ", stride = ", stride, " reach past what memory can address");
-  }
+  for (size_t i = 0; i < size.size(); ++i)
+    if (stride[i] < 0) raise<ShapeError>(op, ": size = ", size, ", stride = ", stride, "; expected no negative value");
+  if (offset < 0) raise<ShapeError>(op, ": storage_offset = ", offset, "; expected storage_offset >= 0");
+  const std::optional<Reach> reached = reach(size, stride, offset);
+  if (!reached) raise<ShapeError>(op, ": size = ", size, ", stride = ", stride, " reach past what memory can address");
   const int64_t have = static_cast<int64_t>(x.storage().size_bytes() / x.item_bytes());
-  if (offset < 0 || (!empty && last >= have))
-    raise<ShapeError>(op, ": size = ", size, ", stride = ", stride, ", storage_offset = ", offset, " reach element ", last, ", but the storage has ", have);
+  if (reached->end > have)
+    raise<ShapeError>(op, ": size = ", size, ", stride = ", stride, ", storage_offset = ", offset, " reach element ", reached->end - 1, ", but the storage has ", have);
 }
 
 void splits_axis(const char* op, const Tensor& x, IntList sizes, int64_t dim) {

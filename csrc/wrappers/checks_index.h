@@ -170,7 +170,8 @@ inline void no_bool(const char* op, const Operand& a, const Operand& b) {
   if (b.is_tensor()) no_bool(op, b.tensor());
 }
 inline void triangle(const char* op, int64_t row, int64_t col) {
-  checked_numel(op, Dims{row, col});
+  if (row < 0 || col < 0 || Extent(row) * col > int64_t{1} << 59)
+    raise<ShapeError>(op, ": shape = ", Dims{row, col}, "; expected no negative size, and no more elements than memory can address");
 }
 inline void one_row(const char* op, const char* arg, const Tensor& x) {
   if (x.ndim() != 1) raise<ShapeError>(op, ": ", arg, " has shape ", x.sizes(), "; expected one axis");

@@ -132,14 +132,10 @@ Tensor new_full(const Tensor& x, IntList size, Scalar value, OptType dtype, OptD
 
 Tensor empty_strided(IntList size, IntList stride, OptType dtype, OptDevice device, bool grad) {
   if (size.size() != stride.size()) raise<ShapeError>("empty_strided: size = ", size, ", stride = ", stride, "; expected equal lengths");
-  int64_t extent = 1;
   checked_numel("empty_strided", size);
-  for (size_t i = 0; i < size.size(); ++i) {
-    int64_t reach;
-    if (stride[i] < 0) raise<ShapeError>("empty_strided: stride = ", stride, "; expected no negative stride");
-    if (size[i] > 0 && (__builtin_mul_overflow(size[i] - 1, stride[i], &reach) || __builtin_add_overflow(extent, reach, &extent) || extent > (int64_t{1} << 59)))
-      raise<ShapeError>("empty_strided: size = ", size, ", stride = ", stride, " reach past what memory can address");
-  }
+  for (const int64_t s : stride)
+    if (s < 0) raise<ShapeError>("empty_strided: stride = ", stride, "; expected no negative stride");
+  if (!reach(size, stride, 0)) raise<ShapeError>("empty_strided: size = ", size, ", stride = ", stride, " reach past what memory can address");
   const Device where = device.value_or(Device{});
   require_device(where);
   return made(fl::empty_strided(size, stride, dtype.value_or(default_dtype()), where), grad);
@@ -258,9 +254,9 @@ Tensor flatten(const Tensor& x, int64_t start_dim, int64_t end_dim) {
   if (x.ndim() == 0) return op::reshape(x, Dims{1});
   if (start_dim == end_dim) return x;
   Dims shape;
-  int64_t joined = 1;
+  Extent joined = 1;
   for (int i = 0; i < x.ndim(); ++i) {
-    if (i >= start_dim && i <= end_dim) joined *= x.sizes()[i];
+    if (i >= start_dim && i <= end_dim) joined = joined * x.sizes()[i];
     if (i < start_dim || i > end_dim) shape.push_back(x.sizes()[i]);
     if (i == end_dim) shape.push_back(joined);
   }

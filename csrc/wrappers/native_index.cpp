@@ -147,9 +147,10 @@ Tensor repeat_interleave(const Tensor& x, int64_t repeats, std::optional<int64_t
 }
 Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<int64_t> dim) {
   if (!dim) return repeat_interleave(op::reshape(x, Dims{-1}), repeats, 0);
-  const int64_t n = x.size(static_cast<int>(*dim));
+  const int64_t n = x.ndim() ? x.size(static_cast<int>(*dim)) : 1;
   if (repeats.ndim() > 1 || (repeats.numel() != 1 && repeats.numel() != n))
     raise<ShapeError>("repeat_interleave: repeats have shape ", repeats.sizes(), ", but dim = ", *dim, " of x with shape ", x.sizes(), " has ", n, " elements");
+  if (repeats.is_meta()) raise<DeviceError>("repeat_interleave: repeats is on meta; expected a tensor with elements, which decide the size of the result");
   const Tensor counts = contiguous_for_kernel(cast_for_kernel(repeats, DType::Int64));
   const int64_t* c = counts.data<int64_t>();
   const bool one = counts.numel() == 1;

@@ -35,14 +35,19 @@ inline Dims reduce(const Tensor& x, std::nullopt_t, bool keepdim) { return reduc
 
 inline Dims cat(TensorList xs, int64_t dim) {
   Dims out = xs[0].sizes();
-  for (size_t i = 1; i < xs.size(); ++i) out[static_cast<int>(dim)] += xs[i].size(static_cast<int>(dim));
+  Extent joined = 0;
+  for (const Tensor& x : xs) joined = joined + x.size(static_cast<int>(dim));
+  out[static_cast<int>(dim)] = joined;
   return out;
 }
 
 // pad lists (before, after) from the last axis backwards.
 inline Dims constant_pad(const Tensor& x, IntList pad) {
   Dims out = x.sizes();
-  for (size_t k = 0; 2 * k + 1 < pad.size(); ++k) out[x.ndim() - 1 - static_cast<int>(k)] += pad[2 * k] + pad[2 * k + 1];
+  for (size_t k = 0; 2 * k + 1 < pad.size(); ++k) {
+    int64_t& size = out[x.ndim() - 1 - static_cast<int>(k)];
+    size = Extent(size) + pad[2 * k] + pad[2 * k + 1];
+  }
   return out;
 }
 

@@ -42,7 +42,7 @@ inline Dims given_size(int64_t n) { return Dims{n}; }
 inline Dims repeat(const Tensor& x, IntList repeats) {
   Dims out{IntList(repeats)};
   const int lead = out.size() - x.ndim();
-  for (int i = 0; i < x.ndim(); ++i) out[lead + i] *= x.size(i);
+  for (int i = 0; i < x.ndim(); ++i) out[lead + i] = Extent(out[lead + i]) * x.size(i);
   return out;
 }
 

@@ -28,30 +28,36 @@ inline Dims linear(const Tensor& x, const Tensor& weight) {
   return out;
 }
 
+// How many windows of a kernel start every `stride` elements of a padded axis.
+inline int64_t windows(Extent size, Extent kernel, Extent stride, Extent padding, Extent dilation, bool ceil_mode) {
+  const Extent span = size + 2 * padding - dilation * (kernel - 1) - 1;
+  const Extent n = (span + (ceil_mode ? stride - 1 : Extent(0))) / stride + 1;
+  if (ceil_mode && (n - 1) * stride >= size + padding) return n - 1;  // the last one must start inside of the padded input
+  return n;
+}
+
 // Convolution over the axes after [N, C].
 inline Dims conv(const Tensor& x, const Tensor& weight, IntList stride, IntList padding, IntList dilation) {
   Dims out{x.size(0), weight.size(0)};
   for (int d = 2; d < x.ndim(); ++d)
-    out.push_back((x.size(d) + 2 * padding[d - 2] - dilation[d - 2] * (weight.size(d) - 1) - 1) / stride[d - 2] + 1);
+    out.push_back(windows(x.size(d), weight.size(d), stride[d - 2], padding[d - 2], dilation[d - 2], false));
   return out;
 }
 
 inline Dims conv_transpose(const Tensor& x, const Tensor& weight, IntList stride, IntList padding, IntList output_padding,
                            IntList dilation, int64_t groups) {
-  Dims out{x.size(0), weight.size(1) * groups};
+  Dims out{x.size(0), Extent(weight.size(1)) * groups};
   for (int d = 2; d < x.ndim(); ++d)
-    out.push_back((x.size(d) - 1) * stride[d - 2] - 2 * padding[d - 2] + dilation[d - 2] * (weight.size(d) - 1) + output_padding[d - 2] + 1);
+    out.push_back((Extent(x.size(d)) - 1) * stride[d - 2] - 2 * Extent(padding[d - 2]) + Extent(dilation[d - 2]) * (Extent(weight.size(d)) - 1) +
+                  output_padding[d - 2] + 1);
   return out;
 }
 
 inline Dims pool(const Tensor& x, IntList kernel, IntList stride, IntList padding, IntList dilation, bool ceil_mode) {
   Dims out{x.size(0), x.size(1)};
   for (int d = 2; d < x.ndim(); ++d) {
-    const int64_t s = stride.empty() ? kernel[d - 2] : stride[d - 2], p = padding[d - 2];
-    const int64_t span = x.size(d) + 2 * p - dilation[d - 2] * (kernel[d - 2] - 1) - 1;
-    int64_t n = (span + (ceil_mode ? s - 1 : 0)) / s + 1;
-    if (ceil_mode && (n - 1) * s >= x.size(d) + p) --n;  // the last window must start inside the padded input
-    out.push_back(n);
+    const int64_t s = stride.empty() ? kernel[d - 2] : stride[d - 2];
+    out.push_back(windows(x.size(d), kernel[d - 2], s, padding[d - 2], dilation[d - 2], ceil_mode));
   }
   return out;
 }
@@ -99,11 +105,11 @@ inline Dims attention(const Tensor& q, const Tensor& v) {
   return out;
 }
 
-inline Dims gru_kept(const Tensor& h) { return {h.size(0), 4 * h.size(1)}; }
-inline Dims gru_gates(const Tensor& h) { return {h.size(0), 3 * h.size(1)}; }
+inline Dims gru_kept(const Tensor& h) { return {h.size(0), 4 * Extent(h.size(1))}; }
+inline Dims gru_gates(const Tensor& h) { return {h.size(0), 3 * Extent(h.size(1))}; }
 inline Dims states_of_sequence(const Tensor& gates_x, const Tensor& h) { return {gates_x.size(0), h.size(0), h.size(1)}; }
-inline Dims gru_kept_sequence(const Tensor& gates_x, const Tensor& h) { return {gates_x.size(0), h.size(0), 4 * h.size(1)}; }
-inline Dims gru_gates_sequence(const Tensor& kept, const Tensor& h) { return {kept.size(0), h.size(0), 3 * h.size(1)}; }
+inline Dims gru_kept_sequence(const Tensor& gates_x, const Tensor& h) { return {gates_x.size(0), h.size(0), 4 * Extent(h.size(1))}; }
+inline Dims gru_gates_sequence(const Tensor& kept, const Tensor& h) { return {kept.size(0), h.size(0), 3 * Extent(h.size(1))}; }
 inline Dims first_axis(const Tensor& x) { return {x.size(0)}; }
 
 }  // namespace fl::shape

@@ -78,6 +78,25 @@ Tensor new_output(const char* op, IntList sizes, DType dtype, Device device) {
   return y;
 }
 
+void check_devices(const char* op, DeviceRule rule, std::initializer_list<DeviceArg> args) {
+  const char *meta = nullptr, *meta_axes = nullptr, *cpu_axes = nullptr, *written = nullptr;
+  bool writes_meta = false;
+  for (const DeviceArg& a : args)
+    for (const Tensor& x : a.tensors) {
+      if (!x.defined()) continue;
+      if (x.is_meta()) meta = a.name;
+      if (x.is_meta() && x.ndim() > 0) meta_axes = a.name;
+      if (!x.is_meta() && x.ndim() > 0) cpu_axes = a.name;
+      if (a.written && x.is_meta()) writes_meta = true;
+      if (a.written && !x.is_meta()) written = a.name;
+    }
+  if (rule == DeviceRule::ByValue)
+    raise<DeviceError>(op, ": ", meta, " is on meta; expected a tensor with elements, which decide the size of the result");
+  if (written) raise<DeviceError>(op, ": ", written, " is on cpu and would be written from ", meta, " on meta, which has no elements; expected one device");
+  if (meta_axes && cpu_axes && !(rule == DeviceRule::Copies && writes_meta))
+    raise<DeviceError>(op, ": ", meta_axes, " is on meta, ", meta_axes == cpu_axes ? "others of it" : cpu_axes, " on cpu; expected all tensors on one device");
+}
+
 Tensor contiguous(const Tensor& x) {
   if (x.ndim() >= 3 && x.storage().maybe_deferred())
     if (Tensor y = channel_slice_copy(x); y.defined()) return y;
@@ -277,17 +296,15 @@ Tensor run_each(const EachKernel& kernel, const char* op, DType result, DType ty
   // Equal shapes and strides (or numbers) need no broadcasting.
   const Tensor* first = nullptr;
   bool same = true;
-  bool meta = false, data = false;
+  bool meta = false;
   for (int k = 0; k < n; ++k) {
     if (!in[k].is_tensor() || !in[k].tensor().defined()) continue;
     const Tensor& x = in[k].tensor();
     meta = meta || x.is_meta();
-    data = data || (!x.is_meta() && x.ndim() > 0);
     if (!first) first = &x;
     else same = same && x.sizes() == first->sizes() && x.strides() == first->strides();
   }
   if (!first) raise<TypeMismatch>(op, ": expected at least one tensor among the operands");
-  if (meta && data) raise<DeviceError>(op, ": tensors on meta and on cpu in one call; expected all on one device");
   Tensor y;
   const Device device = meta ? Device{DeviceKind::Meta} : first->device();
   if (same && is_dense(*first)) y = empty_strided(first->sizes(), first->strides(), result, device);

@@ -74,26 +74,52 @@ inline DType aux_of(const std::vector<Tensor>& ys) { return aux_of(ys.at(0)); }
 
 Tensor new_output(const char* op, IntList sizes, DType dtype, Device device);
 
-inline void note_device(Device& device, bool& found, const Tensor& x) {
-  if (!x.defined()) return;
-  // A 0-d tensor goes with any device.
-  if (found && x.ndim() > 0 && x.is_meta() != device.is_meta())
-    raise<DeviceError>("tensors on ", device, " and on ", x.device(), " in one call; expected all on one device");
-  if (x.is_meta() || (!found && !device.is_meta())) device = x.device();
-  found = found || x.ndim() > 0;
+inline bool on_meta(const Tensor& x) { return x.defined() && x.is_meta(); }
+inline bool on_meta(const Operand& x) { return x.is_tensor() && on_meta(x.tensor()); }
+inline bool on_meta(TensorList xs) {
+  for (const Tensor& x : xs)
+    if (on_meta(x)) return true;
+  return false;
 }
-inline void note_device(Device& device, bool& found, const Operand& x) {
-  if (x.is_tensor()) note_device(device, found, x.tensor());
+template <class... Args>
+bool any_meta(const Args&... args) {
+  return (on_meta(args) || ...);
 }
-inline void note_device(Device& device, bool& found, TensorList xs) {
-  for (const Tensor& x : xs) note_device(device, found, x);
+
+// Tensors on meta and on the CPU in one call. The wrapper of every op that takes several tensors asks before it does
+// anything: a result is on meta as soon as one argument is, and
+//   One      all tensors with axes are on one device (a 0-d tensor goes with any), and what is written on the CPU is not
+//            computed from meta tensors, which have no elements;
+//   Copies   as One, but a meta tensor may be written from any;
+//   ByValue  no argument is on meta, since the result's size depends on elements.
+enum class DeviceRule { One, Copies, ByValue };
+struct DeviceArg {
+  const char* name;
+  TensorList tensors;
+  bool written;
+  DeviceArg(const char* n, const Tensor& x, bool w) : name(n), tensors(&x, 1), written(w) {}
+  DeviceArg(const char* n, TensorList xs, bool w) : name(n), tensors(xs), written(w) {}
+  DeviceArg(const char* n, const Operand& x, bool w) : name(n), written(w) {
+    if (x.is_tensor()) tensors = TensorList(&x.tensor(), 1);
+  }
+};
+void check_devices(const char* op, DeviceRule rule, std::initializer_list<DeviceArg> args);
+
+// The device of the results: meta, or the first tensor's.
+inline void note_device(std::optional<Device>& device, const Tensor& x) {
+  if (x.defined() && (!device || x.is_meta())) device = x.device();
+}
+inline void note_device(std::optional<Device>& device, const Operand& x) {
+  if (x.is_tensor()) note_device(device, x.tensor());
+}
+inline void note_device(std::optional<Device>& device, TensorList xs) {
+  for (const Tensor& x : xs) note_device(device, x);
 }
 template <class... Args>
 Device device_of(const Args&... args) {
-  Device device;
-  bool found = false;
-  (note_device(device, found, args), ...);
-  return device;
+  std::optional<Device> device;
+  (note_device(device, args), ...);
+  return device.value_or(Device{});
 }
 
 Tensor contiguous(const Tensor& x);  // row-major, no history

@@ -252,6 +252,9 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     return movedim(out, (-2, -1), (dim1, dim2))
 
 
+_MOST_PARTS = 1 << 20  # of tensors in one result
+
+
 def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Parts of an axis: that many of nearly equal size, or cut at the given indices."""
     n = input.shape[dim]
@@ -259,8 +262,9 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
         k = indices_or_sections
         if k < 1:
             raise ValueError(f"tensor_split: sections = {k}; expected at least 1")
-        sizes = [n // k + (1 if i < n % k else 0) for i in range(k)]
-        cuts = [sum(sizes[: i + 1]) for i in range(k - 1)]
+        if k > _MOST_PARTS:
+            raise ValueError(f"tensor_split: sections = {k}; expected at most {_MOST_PARTS}")
+        cuts = [(i + 1) * (n // k) + min(i + 1, n % k) for i in range(k - 1)]
     else:
         cuts = [int(c) for c in indices_or_sections]
     bounds = [0, *cuts, n]

@@ -15,7 +15,8 @@ def load(name):
     return module
 
 
-layers, repo, imports = load("check_layers"), load("check_repo"), load("check_imports")
+layers, repo = load("check_layers"), load("check_repo")
+imports, idioms = load("check_imports"), load("check_idioms")
 
 
 def test_the_repository_holds_its_layers():
@@ -143,3 +144,39 @@ def test_circles_are_found(a, b, found, tmp_path):
         (tmp_path / f"{name}.py").write_text(text + "\n")
     graph = {f"p.{n}": imports.imports_of(tmp_path / f"{n}.py", names) for n in "ab"} | {"p": set()}
     assert (imports.circles(graph) == [["p.a", "p.b"]]) == found
+
+
+def test_the_repository_holds_its_idioms():
+    assert idioms.main() == 0
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "  out.push_back(x.size(0) + y.size(0));",
+        "  int64_t n = a * b;",
+        "  out[0] += pad[2 * k];",
+        "  return (x.size(d) - 1) / stride[d - 2];",
+    ],
+)
+def test_plain_arithmetic_on_sizes_is_found(statement):
+    faults = idioms.wrapping_sizes(f"// a - b\ninline Dims f() {{\n{statement}\n}}\n")
+    assert len(faults) == 1 and faults[0].startswith("3: ") and "Extent" in faults[0]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "  out.push_back(Extent(x.size(0)) + y.size(0));",
+        "  const int lead = out.size() - x.ndim();",
+        "  out[n - x.ndim() + d] = x.size(d - 1);",
+        "  for (int i = 0; i < n - 1; ++i) out.push_back(x.size(i));",
+        "  const Extent n = size;\n  return n - 1;",
+    ],
+)
+def test_checked_arithmetic_is_fine(statement):
+    assert idioms.wrapping_sizes(f"inline Dims f() {{\n{statement}\n}}\n") == []
+
+
+def test_a_tuple_filled_by_hand_is_found():
+    assert idioms.raw_containers("PyObject* f() {\n  return PyTuple_New(2);\n}")[0].startswith("2: PyTuple_New; use make_tuple()")

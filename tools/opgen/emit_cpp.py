@@ -72,7 +72,7 @@ def _rule(op: Op, text: str, space: str) -> str:
             return "Dims{" + ", ".join(emit(e) for e in node.elts) + "}"
         if isinstance(node, ast.BinOp):
             sign = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "/"}[type(node.op)]
-            return f"({emit(node.left)} {sign} {emit(node.right)})"
+            return f"(Extent({emit(node.left)}) {sign} {emit(node.right)})"  # never past 64 bits
         if isinstance(node, ast.Attribute):
             return f"{emit(node.value)}.{'ndim()' if node.attr == 'ndim' else 'sizes()'}"
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute):
@@ -409,6 +409,26 @@ class NodeWriter:
 # ---------------------------------------------------------------- wrappers
 
 
+def _devices(op: Op, inplace: bool = False) -> list[str]:
+    """Tensors on meta beside others: the rule of check_devices(), for every op with more than one tensor.
+
+    An op whose result's size depends on elements (`shape: by_value`) takes no meta tensor at all.
+    """
+    args = [a for a in op.sig.args if a.is_tensor or a.type.spelling == "Tensor[]"]
+    by_value = op.get("shape") == "by_value"
+    formula = "composite" in op.keys and op.get("composite") != "native"  # its ops have the rule
+    if not args or (len(args) == 1 and args[0].type.spelling != "Tensor[]" and not by_value) or (formula and not inplace):
+        return []
+    written = {args[0].name} if inplace or is_inplace_op(op) else set(op.get("mutates", []))
+    rule = "ByValue" if by_value else "Copies" if op.get("devices") == "any" else "One"
+    listed = ", ".join(f'{{"{a.name}", {a.name}, {"true" if a.name in written else "false"}}}' for a in args)
+    name = f"{op.name}_" if inplace else op.name
+    return [
+        f"  if (any_meta({', '.join(a.name for a in args)})) [[unlikely]]",
+        f'    check_devices("{name}", DeviceRule::{rule}, {{{listed}}});',
+    ]
+
+
 def _each_args(op: Op) -> tuple[list[Arg], list[Arg]]:
     operands = [a for a in op.sig.args if a.is_tensor]
     return operands, [a for a in op.sig.args if not a.is_tensor]
@@ -454,8 +474,8 @@ def _kernel_call(op: Op) -> list[str]:
         tensor = a.type.spelling in ("Tensor", "Tensor?")
         if tensor and contiguous and a.name not in mutated and not (inplace and i == 0):
             source = a.name
-            if cast and a.name == op.first_tensor and not op.get("dynamic"):
-                source = f"cast_for_kernel({a.name}, {op.sig.outs[0][1]}.dtype())" if op.get("shape") != "dynamic" else a.name
+            if cast and a.name == op.first_tensor:
+                source = f"cast_for_kernel({a.name}, {op.sig.outs[0][1]}.dtype())" if not op.makes_output else a.name
             out.append(f"  const Tensor {a.name}_k = contiguous_for_kernel({source});")
             names.append(f"{a.name}_k")
         elif a.type.spelling == "Tensor[]" and contiguous:
@@ -465,8 +485,7 @@ def _kernel_call(op: Op) -> list[str]:
             names.append(a.name)
         else:
             names.append(a.name)
-    dynamic = op.get("shape") == "dynamic" or op.get("view")
-    if dynamic:
+    if op.makes_output or op.get("view"):
         outs = [n for _, n in op.sig.outs] + list(op.aux)
         target = f"auto {outs[0]}" if len(outs) == 1 else f"auto [{', '.join(outs)}]"
         if op.sig.is_list and len(outs) == 1:
@@ -548,7 +567,7 @@ def wrapper(op: Op, table: Table) -> tuple[list[str], list[str]]:
     """(node struct, function bodies)."""
     node = NodeWriter(op, table)
     result = op.sig.cpp_result
-    body: list[str] = [f"{result} {op.name}({params(op, False)}) {{", *_autocast(op), *_recorded(op, op.name), *_shortcut(op)]
+    body: list[str] = [f"{result} {op.name}({params(op, False)}) {{", *_autocast(op), *_recorded(op, op.name), *_devices(op), *_shortcut(op)]
     body += _wrap_dims(op)
     body += [emit_check(op, c) for c in op.get("check", [])]
     outs = [n for _, n in op.sig.outs]
@@ -584,7 +603,7 @@ def wrapper(op: Op, table: Table) -> tuple[list[str], list[str]]:
         if "each" in op.keys:
             body += _each_call(op, None)
         else:
-            if op.get("shape") != "dynamic" and not op.get("view"):
+            if not op.makes_output and not op.get("view"):
                 body += _allocate(op)
             body += _kernel_call(op)
         for n in op.get("mutates", []):
@@ -600,7 +619,7 @@ def wrapper(op: Op, table: Table) -> tuple[list[str], list[str]]:
 
 def _inplace(op: Op, node: NodeWriter) -> list[str]:
     x = op.sig.args[0]
-    body = [f"Tensor {op.name}_({params(op, False)}) {{", *_recorded(op, f"{op.name}_"), *_shortcut(op, "_")]
+    body = [f"Tensor {op.name}_({params(op, False)}) {{", *_recorded(op, f"{op.name}_"), *_devices(op, inplace=True), *_shortcut(op, "_")]
     target = x.name
     if x.type.spelling == "Operand":
         body.append(f'  const Tensor& self = target_of("{op.name}_", {x.name});')
@@ -640,7 +659,7 @@ def kernel_declaration(op: Op) -> str | None:
     if not name:
         return None
     ins = [f"{a.type.param} {a.name}" for a in op.sig.args]
-    if op.get("shape") == "dynamic" or op.get("view"):
+    if op.makes_output or op.get("view"):
         outs = len(op.sig.outs) + len(op.aux)
         result = op.sig.cpp_result if outs == len(op.sig.outs) else "std::tuple<" + ", ".join(["Tensor"] * outs) + ">"
         return f"{result} {name}({', '.join(ins)});"

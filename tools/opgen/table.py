@@ -13,7 +13,7 @@ from .signature import Signature, parse
 
 KEYS = {
     "op", "doc", "shape", "dtype", "check", "each", "rare", "types", "bytes", "shortcut", "kernel", "composite", "aux", "let", "grad",
-    "view", "inplace", "mutates", "layout", "flops", "methods", "autocast", "aliases", "ref", "samples", "errors",
+    "view", "inplace", "mutates", "layout", "flops", "methods", "autocast", "devices", "aliases", "ref", "samples", "errors",
 }  # fmt: skip
 BYTES = ("ints", "all")
 AUTOCASTS = ("lower", "widen", "promote")
@@ -48,6 +48,11 @@ class Op:
 
     def get(self, key: str, default: Any = None) -> Any:
         return self.keys.get(key, default)
+
+    @property
+    def makes_output(self) -> bool:
+        """Whether the kernel makes its outputs: from meta tensors, too, unless their size is a matter of values."""
+        return self.get("shape") in ("dynamic", "by_value")
 
     @property
     def methods(self) -> list[str]:
@@ -102,6 +107,8 @@ def _check_entry(entry: dict[str, Any], where: str) -> Signature:
         raise TableError(f"{where}: {sig.name}: shortcut; expected true, beside an each or a kernel")
     if "bytes" in entry and ("each" not in entry or entry["bytes"] not in BYTES):
         raise TableError(f"{where}: {sig.name}: bytes; expected one of {', '.join(BYTES)} beside an `each`")
+    if entry.get("devices", "any") != "any":
+        raise TableError(f"{where}: {sig.name}: devices: '{entry['devices']}'; expected any, or no such key")
     autocast = entry.get("autocast")
     if autocast is not None and autocast not in AUTOCASTS:
         raise TableError(f"{where}: {sig.name}: autocast: '{autocast}'; expected one of {', '.join(AUTOCASTS)}")

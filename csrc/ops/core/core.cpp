@@ -224,16 +224,6 @@ Tensor as_strided_view(const Tensor& x, IntList size, IntList stride, int64_t of
 
 namespace {
 
-// One past the largest element offset that the geometry reaches from 0.
-int64_t extent_of(IntList sizes, IntList strides) {
-  int64_t end = 1;
-  for (size_t i = 0; i < sizes.size(); ++i) {
-    if (sizes[i] == 0) return 0;
-    end += (sizes[i] - 1) * strides[i];
-  }
-  return end;
-}
-
 // Zeros that hold a base and a view of its storage, where the view may lie outside of the base.
 struct Span {
   int64_t base, view;  // where they begin in the buffer
@@ -241,7 +231,8 @@ struct Span {
   Span(const Tensor& like, IntList base_sizes, IntList base_strides, int64_t base_offset, IntList sizes, IntList strides, int64_t offset) {
     const int64_t low = std::min(base_offset, offset);
     base = base_offset - low, view = offset - low;
-    const int64_t n = std::max(base + extent_of(base_sizes, base_strides), view + extent_of(sizes, strides));
+    // Both were geometries of tensors.
+    const int64_t n = std::max(reach(base_sizes, base_strides, base)->end, reach(sizes, strides, view)->end);
     buffer = empty(Dims{n}, like.dtype(), like.device());
     if (!like.is_meta()) fill_elements(buffer, Scalar(0));
   }

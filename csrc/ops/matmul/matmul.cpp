@@ -107,10 +107,8 @@ Tensor as_float(DType t, const Dims& batch, int64_t rows, int64_t cols, const Ma
     if (strides[d] == 0) sizes[d] = 1;  // broadcast axes are converted once
   sizes.push_back(rows), sizes.push_back(cols);
   strides.push_back(x.row), strides.push_back(x.col);
-  const auto storage = Storage::borrow(x.data, 0, Device{}, nullptr, nullptr, true);
-  const Tensor view(make_ref<TensorImpl>(storage, sizes, strides, 0, t));
   const Tensor copy = empty(sizes, DType::Float32);
-  copy_elements(copy, view);
+  copy_elements(copy, over(x.data, sizes, strides, t));
   return copy;
 }
 MatrixBatch batch_of(const Tensor& t, const Dims& batch) {
@@ -139,8 +137,7 @@ void half_batches(DType t, const Dims& batch, int64_t m, int64_t n, int64_t k, c
                  bias ? fbias.data() : nullptr);
   Dims sizes = fo.sizes(), strides = out.strides;
   strides.push_back(out.row), strides.push_back(out.col);
-  const auto storage = Storage::borrow(out.data, 0, Device{}, nullptr, nullptr, true);
-  copy_elements(Tensor(make_ref<TensorImpl>(storage, sizes, strides, 0, t)), fo);
+  copy_elements(over(out.data, sizes, strides, t), fo);
 }
 
 }  // namespace

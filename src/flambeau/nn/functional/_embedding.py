@@ -33,7 +33,7 @@ def embedding(
         row = padding_idx % n
     else:
         raise ValueError(f"embedding: padding_idx = {padding_idx}, but weight has {n} rows")
-    if max_norm is not None:
+    if max_norm is not None and not weight.is_meta:
         with no_grad():
             used = ops.unique_sorted(input.reshape(-1))[0]
             rows = weight.detach()[used]

@@ -1,0 +1,102 @@
+// Owners of Python references, and builders of tuples and lists. Nothing else in the bindings counts references of
+// containers by hand, so that a failure half-way neither leaks nor leaves an empty slot behind.
+#pragma once
+
+#include <Python.h>
+
+#include <utility>
+
+#include "base/fork_mutex.h"
+
+namespace fl::py {
+
+// Thrown when a Python error is set already.
+struct PythonError {};
+
+// Gives its reference back however the scope is left.
+struct Owned {
+  PyObject* object = nullptr;
+  Owned() = default;
+  explicit Owned(PyObject* o) : object(o) {}
+  Owned(Owned&& other) noexcept : object(std::exchange(other.object, nullptr)) {}
+  Owned(const Owned&) = delete;
+  Owned& operator=(const Owned&) = delete;
+  ~Owned() { Py_XDECREF(object); }
+  PyObject* release() { return std::exchange(object, nullptr); }
+};
+
+// Waits for the GIL. Not while a mutex of the core is held, since who has the GIL may wait for that: Note [Locks].
+struct GilAcquire {
+  PyGILState_STATE state = (refuse_locked(), PyGILState_Ensure());
+  static void refuse_locked() {
+    if (locks::any_held() && !PyGILState_Check()) [[unlikely]] Py_FatalError("flambeau: the GIL is wanted while a mutex of the core is held");
+  }
+  ~GilAcquire() { PyGILState_Release(state); }
+};
+
+// Gives a reference back on any thread, with or without the GIL, once this thread holds no mutex of the core. Where Python
+// has ended the object is left alone.
+inline void drop_from_anywhere(PyObject* object) {
+  if (!object) return;
+  locks::when_unlocked(object, [](void* o) {
+    if (!Py_IsInitialized()) return;
+    GilAcquire gil;
+    Py_DECREF(static_cast<PyObject*>(o));
+  });
+}
+
+// A reference of an object that may die on any thread.
+class Held {
+ public:
+  explicit Held(PyObject* o) : object_(o) { Py_XINCREF(o); }  // with the GIL
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+  ~Held() { drop_from_anywhere(object_); }
+  PyObject* get() const { return object_; }
+  void clear() { Py_CLEAR(object_); }  // with the GIL
+
+ private:
+  PyObject* object_;
+};
+
+namespace detail {
+template <class Set, class F>
+PyObject* filled(PyObject* container, Py_ssize_t n, Set&& set, F&& item) {
+  Owned out(container);
+  if (!out.object) throw PythonError{};
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyObject* o = item(i);
+    if (!o) throw PythonError{};
+    set(out.object, i, o);
+  }
+  return out.release();
+}
+}  // namespace detail
+
+// Fills a new tuple, or a list, of n items with the new references that `item(i)` makes. Throws PythonError, and what
+// `item` throws.
+template <class F>
+PyObject* fill_tuple(PyObject* fresh, Py_ssize_t n, F&& item) {
+  return detail::filled(fresh, n, [](PyObject* t, Py_ssize_t i, PyObject* o) { PyTuple_SET_ITEM(t, i, o); }, item);
+}
+template <class F>
+PyObject* make_tuple(Py_ssize_t n, F&& item) {
+  return fill_tuple(PyTuple_New(n), n, item);
+}
+template <class F>
+PyObject* make_list(Py_ssize_t n, F&& item) {
+  return detail::filled(PyList_New(n), n, [](PyObject* l, Py_ssize_t i, PyObject* o) { PyList_SET_ITEM(l, i, o); }, item);
+}
+
+// Counts nested calls as Python does, so that data that contains itself is a RecursionError.
+class Nested {
+ public:
+  explicit Nested(const char* where) {
+    if (Py_EnterRecursiveCall(where) != 0) throw PythonError{};
+  }
+  Nested(const Nested&) = delete;
+  Nested& operator=(const Nested&) = delete;
+  ~Nested() { Py_LeaveRecursiveCall(); }
+};
+
+}  // namespace fl::py

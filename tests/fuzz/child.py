@@ -1,0 +1,239 @@
+"""The process that calls: started by fuzz/__main__.py with a range of numbers, or with one text.
+
+What is called is written down before the call, in memory that the parent shares, so that nothing has to survive.
+A result that only looks wrong from the inside (an exception that nobody should see, a gradient of another shape) is
+written to the same memory, and the child goes on.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import mmap
+import os
+import random
+import re
+import resource
+import signal
+import sys
+import threading
+import time
+import warnings
+
+# The shared page: number of the call (-1: none yet), then the length of the findings, then the findings as JSON lines.
+PAGE = 1 << 20
+HEAD = 16
+
+# Texts and types that a caller should never see.
+INTERNAL = re.compile(
+    r"std::|bad_alloc|vector::|basic_string|_M_|dnnl|onednn|could not (create|execute)|internal|unreachable|segfault"
+    r"|unknown exception|returned NULL|without setting|with an? (exception|error) set",
+    re.IGNORECASE,
+)
+ALLOWED = (ValueError, TypeError, RuntimeError, IndexError, MemoryError, OverflowError, NotImplementedError, BufferError,
+           AttributeError, KeyError, ZeroDivisionError, RecursionError, StopIteration)  # fmt: skip
+NEVER = (UnboundLocalError, NameError)
+FORK_SECONDS = 20
+
+
+class Wrong(Exception):
+    """A finding that did not end the process."""
+
+
+def limit_memory(extra: int) -> None:
+    """At most `extra` bytes more than now, so that what asks for too much gets a MemoryError."""
+    with open("/proc/self/statm") as f:
+        now = int(f.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (now + extra, now + extra))
+
+
+def tensors_in(value, fl, depth=0):
+    if isinstance(value, fl.Tensor):
+        yield value
+    elif isinstance(value, (tuple, list)) and depth < 3:
+        for v in value[:20]:
+            yield from tensors_in(v, fl, depth + 1)
+
+
+def look(x, fl) -> None:
+    """Uses a result as a caller would."""
+    shape, strides = tuple(x.shape), tuple(x.stride())
+    if x.is_meta or x.numel() == 0:
+        repr(x)
+        return
+    if any(n > 1 << 25 for n in (x.numel(), *shape)):
+        return
+    if not x.is_meta:
+        reach = x.storage_offset() + sum((n - 1) * s for n, s in zip(shape, strides)) + 1
+        copy = x.detach().clone()
+        if tuple(copy.shape) != shape:
+            raise Wrong(f"clone has shape {tuple(copy.shape)}, not {shape}")
+        if x.storage_offset() < 0 or reach < 0:
+            raise Wrong(f"strides {strides} of shape {shape} reach {reach}")
+        if x.numel() <= 200:
+            repr(x)
+            x.tolist()
+
+
+def backward(x, fl, rng) -> None:
+    if not x.requires_grad or not x.is_floating_point() or x.numel() > 1 << 22:
+        return
+    how = rng.randrange(4)
+    if how == 0:
+        x.sum().backward()
+    elif how == 1:
+        x.backward(fl.empty_like(x) if x.is_meta else fl.ones_like(x))
+    elif how == 2:
+        x.backward(fl.zeros_like(x), create_graph=True)
+    else:
+        total = (x * x).sum()
+        total.backward(retain_graph=True)
+        total.backward()
+
+
+class Caller:
+    def __init__(self, note) -> None:
+        import flambeau as fl
+        from fuzz import values
+
+        self.fl, self.note = fl, note
+        self.names = values.NAMES
+
+    def run(self, text: str, rng: random.Random) -> None:
+        """Executes a call, looks at what comes out, and goes backward. Raises what is not allowed."""
+        fl = self.fl
+        scope = dict(self.names)
+        made = []
+
+        def tensor(*args, **kwargs):
+            x = self.names["T"](*args, **kwargs)
+            made.append(x)
+            return x
+
+        scope["T"] = tensor
+        try:
+            exec(compile(text, "call", "exec"), scope)  # noqa: S102
+            for x in tensors_in(scope.get("r"), fl):
+                look(x, fl)
+            for x in tensors_in(scope.get("r"), fl):
+                backward(x, fl, rng)
+            for x in made:
+                look(x, fl)
+                if x.is_leaf and x.grad is not None and tuple(x.grad.shape) != tuple(x.shape):
+                    raise Wrong(f"a gradient has shape {tuple(x.grad.shape)}, its tensor {tuple(x.shape)}")
+        except Wrong:
+            raise
+        except NEVER as e:
+            raise Wrong(f"{type(e).__name__}: {e}") from e
+        except ALLOWED as e:
+            if INTERNAL.search(str(e)):
+                raise Wrong(f"{type(e).__name__}: {str(e)[:300]}") from e
+        except BaseException as e:
+            raise Wrong(f"{type(e).__name__}: {str(e)[:300]}") from e
+
+    def call(self, text: str, plan: str, seed: str, others: list[str]) -> None:
+        self.fl.manual_seed(0)
+        rng = random.Random(seed)
+        if plan == "alone":
+            self.run(text, rng)
+            return
+        threads = [threading.Thread(target=self.quietly, args=(t, random.Random(seed))) for t in others]
+        for t in threads:
+            t.start()
+        try:
+            if plan == "fork":
+                self.forked(text, rng)
+            else:
+                self.run(text, rng)
+        finally:
+            for t in threads:
+                t.join()
+
+    def quietly(self, text: str, rng: random.Random) -> None:
+        try:
+            self.run(text, rng)
+        except Wrong as e:
+            self.note(text, str(e))
+
+    def forked(self, text: str, rng: random.Random) -> None:
+        """The call in a forked child, while other threads of this process are inside of theirs."""
+        pid = os.fork()
+        if pid == 0:
+            status = 0
+            try:
+                self.run(text, rng)
+            except Wrong:
+                status = 3
+            finally:
+                os._exit(status)
+        deadline = time.monotonic() + FORK_SECONDS
+        while time.monotonic() < deadline:
+            done, status = os.waitpid(pid, os.WNOHANG)
+            if done:
+                break
+            time.sleep(0.0005)
+        else:
+            os.kill(pid, signal.SIGABRT)  # faulthandler says where
+            time.sleep(0.2)
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            raise Wrong("a forked child hangs")
+        if os.WIFSIGNALED(status):
+            raise Wrong(f"a forked child died of {signal.Signals(os.WTERMSIG(status)).name}")
+
+
+def main() -> None:
+    order = json.loads(sys.argv[1])
+    faulthandler.enable()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    warnings.simplefilter("ignore")
+    sys.setrecursionlimit(400)
+    page = mmap.mmap(order["page"], PAGE)
+    lock = threading.Lock()
+
+    def note(text: str, what: str) -> None:
+        with lock:
+            end = int.from_bytes(page[8:16], "little")
+            line = json.dumps({"text": text, "what": what, "index": int.from_bytes(page[0:8], "little", signed=True)}).encode() + b"\n"
+            if HEAD + end + len(line) <= PAGE:
+                page[HEAD + end : HEAD + end + len(line)] = line
+                page[8:16] = (end + len(line)).to_bytes(8, "little")
+
+    import flambeau as fl
+    from fuzz.calls import Calls
+    from fuzz.catalogue import catalogue
+
+    caller = Caller(note)
+    # Threads exist and libraries are loaded before there is a limit.
+    for dtype in (fl.float32, fl.bfloat16, fl.float16):
+        x = fl.ones(64, 64, dtype=dtype)
+        (x @ x).sum()
+        fl.nn.functional.conv2d(fl.ones(1, 16, 32, 32, dtype=dtype), fl.ones(16, 16, 3, 3, dtype=dtype)).sum()
+    (fl.ones(1 << 20) + 1).sum()
+    if order.get("memory"):
+        limit_memory(order["memory"])
+    if "text" in order:
+        page[0:8] = (0).to_bytes(8, "little", signed=True)
+        for _ in range(order.get("times", 1)):
+            try:
+                caller.call(order["text"], order["plan"], order["seed"], order.get("others", []))
+            except Wrong as e:
+                note(order["text"], str(e))
+                break
+        return
+    calls = Calls(catalogue(), order["seed"])
+    for index in range(order["start"], order["stop"]):
+        page[0:8] = index.to_bytes(8, "little", signed=True)
+        plan = calls.plan(index) if order["plans"] else "alone"
+        if plan == "fork" and not order["forks"]:
+            plan = "threads"
+        text = calls.text(index)
+        others = [] if plan == "alone" else [calls.text(index + k) for k in (1, 2)]
+        try:
+            caller.call(text, plan, f"{order['seed']}:{index}", others)
+        except Wrong as e:
+            note(text, str(e))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""A short run of the random caller, and the caller itself."""
+
+from __future__ import annotations
+
+import ast
+import os
+import pathlib
+import random
+import subprocess
+import sys
+
+import pytest
+
+from fuzz.calls import Calls, Values
+from fuzz.catalogue import catalogue
+from fuzz.shrink import smaller
+
+TESTS = pathlib.Path(__file__).resolve().parents[1]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent / "tools")])}
+
+
+@pytest.fixture(scope="module")
+def calls():
+    return Calls(catalogue(), seed=20)
+
+
+def fuzz(*arguments):
+    return subprocess.run([sys.executable, "-m", "fuzz", *arguments], cwd=TESTS, capture_output=True, text=True, timeout=300, env=ENVIRONMENT)
+
+
+def test_random_calls_neither_crash_nor_hang():
+    """Wrong calls raise what callers may see; `--replay` with the printed number makes one of them again."""
+    done = fuzz("--seed", "20", "--calls", "3000", "--batch", "3000")
+    assert done.returncode == 0, done.stdout
+    assert "3000 calls, 0 findings" in done.stdout
+
+
+def test_calls_depend_on_seed_and_number_alone(calls):
+    again = Calls(catalogue(), seed=20)
+    assert [calls.text(i) for i in range(60)] == [again.text(i) for i in range(60)]
+    assert [calls.text(i) for i in range(50)] != [Calls(catalogue(), seed=21).text(i) for i in range(50)]
+
+
+def test_every_op_and_method_is_called(calls):
+    """The stub was understood: every name in it becomes a call, with values for what it must have."""
+    names = {t.name for t in calls.targets}
+    assert {"fl.add", ".add_", "fl.nonzero", ".shape", ".resize_", "F.conv2d", "fl.einsum", "fl.tensor"} <= names
+    assert len(names) > 800
+    values = Values(random.Random(0))
+    for target in calls.targets:
+        ast.parse(values.call(target), mode="eval")
+
+
+@pytest.mark.parametrize(
+    "text, says",
+    [
+        ("import os; os.abort()", "died of SIGABRT"),
+        ("raise SystemError('bad')", "SystemError: bad"),
+        ("raise ValueError('std::bad_alloc')", "ValueError: std::bad_alloc"),
+        ("undefined_name", "NameError"),
+        ("raise ValueError('a shape')", "ends well"),
+    ],
+)
+def test_what_is_a_finding(text, says):
+    done = fuzz("--text", text, "--plain")
+    assert says in done.stdout
+    assert done.returncode == (says != "ends well")
+
+
+def test_smaller_keeps_what_fails():
+    found = smaller("r = fl.add(T((2, 3), 'int8', how='meta'), b=T((4,)), alpha=2)", lambda text: "meta" in text and "fl.add" in text)
+    ast.parse(found)
+    assert "meta" in found and "alpha" not in found
