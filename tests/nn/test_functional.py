@@ -258,7 +258,7 @@ def test_gradients_through_inplace_activations(name):
         assert (y is hidden) == inplace
         (y * t(Y)).sum().backward()
         grads.append(x.grad.numpy())
-    np.testing.assert_array_equal(*grads)
+    np.testing.assert_allclose(*grads, rtol=1e-5, atol=1e-7)  # some follow from the output
 
 
 @pytest.mark.parametrize("name", ["dropout", "dropout1d", "alpha_dropout"])
@@ -288,10 +288,12 @@ def test_inplace_layers_in_a_model():
     grads = []
     for inplace in (False, True):
         x = t(X).requires_grad_()
-        net = nn.Sequential(nn.Identity(), *(layer(inplace=inplace) for layer in layers))
-        net(x * 1.0).sum().backward()
+        y = x
+        for layer in layers:  # what one keeps, its output, the next may not write over
+            y = layer(inplace=inplace)(y * 1.0)
+        y.sum().backward()
         grads.append(x.grad.numpy())
-    np.testing.assert_array_equal(*grads)
+    np.testing.assert_allclose(*grads, rtol=1e-5, atol=1e-7)
 
 
 # ------------------------------------------------------------------------ input without a batch
