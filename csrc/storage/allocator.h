@@ -28,6 +28,8 @@ struct RawMemory {
   virtual void give_back(void* p, size_t size_bytes) = 0;
   // How much can be taken before something is swapped out or killed. Asked for seldom: it may read files.
   virtual size_t available() { return SIZE_MAX; }
+  // Called now and then, when large blocks are reused: time for what was put off.
+  virtual void improve() {}
 };
 
 struct AllocatorStats {  // bytes, and counts since the start
