@@ -138,21 +138,49 @@ class Report:
         }
 
 
-def machine() -> str:
-    """Processor, how many, memory, system and Python, as one line."""
-    model = platform.processor() or platform.machine()
-    memory_kb = 0
+# What kernels are chosen by; the last that a processor has says most.
+INSTRUCTION_SETS = {
+    "avx2": "AVX2",
+    "f16c": "F16C",
+    "avx512f": "AVX-512",
+    "avx512_vnni": "VNNI",
+    "avx512_bf16": "BF16",
+    "avx512_fp16": "FP16",
+    "amx_bf16": "AMX",
+}
+
+
+def processor() -> str:
+    """The processor's name as the system gives it, its family and model, and its instruction sets.
+
+    A virtual machine's name is often that of a whole line (AMD EPYC): the numbers tell which of it.
+    """
+    found: dict[str, str] = {}
     try:
         for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                model = line.partition(":")[2].strip()
-                break
+            name, _, value = line.partition(":")
+            found.setdefault(name.strip(), value.strip())
+    except OSError:
+        pass
+    name = found.get("model name") or platform.processor() or platform.machine()
+    numbers = ", ".join(f"{key} {found[of]}" for key, of in (("family", "cpu family"), ("model", "model")) if of in found)
+    flags = set(found.get("flags", "").split())
+    sets = " ".join(title for flag, title in INSTRUCTION_SETS.items() if flag in flags)
+    inside = "; ".join(part for part in (numbers, sets) if part)
+    return f"{name} ({inside})" if inside else name
+
+
+def machine() -> str:
+    """Processor, how many, memory, system and Python, as one line."""
+    memory = ""
+    try:
         memory_kb = int(pathlib.Path("/proc/meminfo").read_text().split()[1])
+        memory = f"{memory_kb / 1e6:.0f} GB, "
     except OSError:
         pass
     processors = len(os.sched_getaffinity(0))
     return (
-        f"{model}, {processors} processors, {memory_kb / 1e6:.0f} GB, "
+        f"{processor()}, {processors} processors, {memory}"
         f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
     )
 

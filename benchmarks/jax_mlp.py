@@ -134,6 +134,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for name, run in runs.items():
             results[name].append(run())
     ours = statistics.median(r["throughput"] for r in results["flambeau"])
+    print(f"{harness.machine()}; {args.threads} threads\n")
     print("| | version | sample/s | flambeau / this |\n| --- | --- | --- | --- |")
     for name, rounds in results.items():
         values = [r["throughput"] for r in rounds]

@@ -44,13 +44,13 @@ def generator(T: Any) -> Any:
 def discriminator(T: Any) -> Any:
     """[B, 3, 64, 64] to [B] logits."""
     nn = T.nn
-    layers = [nn.Conv2d(3, WIDTH, 4, 2, 1, bias=False), nn.LeakyReLU(0.2)]
+    layers = [nn.Conv2d(3, WIDTH, 4, 2, 1, bias=False), nn.LeakyReLU(0.2, inplace=True)]
     n_in = WIDTH
     for n_out in (2 * WIDTH, 4 * WIDTH, 8 * WIDTH):
         layers += [
             nn.Conv2d(n_in, n_out, 4, 2, 1, bias=False),
             nn.BatchNorm2d(n_out),
-            nn.LeakyReLU(0.2),
+            nn.LeakyReLU(0.2, inplace=True),
         ]
         n_in = n_out
     layers += [nn.Conv2d(n_in, 1, 4, 1, 0, bias=False), nn.Flatten(0)]

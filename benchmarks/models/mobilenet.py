@@ -29,7 +29,7 @@ def mobilenet_v2(T: Any) -> Any:
                     n_in, n_out, kernel, stride, padding=kernel // 2, groups=groups, bias=False
                 ),
                 nn.BatchNorm2d(n_out),
-                nn.ReLU6(),
+                nn.ReLU6(inplace=True),
             )
 
     class InvertedResidual(nn.Module):

@@ -4,6 +4,7 @@ Prints one line of JSON. A job names the library, the threads, the model, the se
 
     train                training steps, timed
     infer-1, infer-32    predictions for that many samples, timed
+    start                one training step: what it took, and the clock when its loss was there
     check                predictions, gradients and a few steps from given weights, to a file of arrays
 """
 
@@ -148,7 +149,11 @@ def main(argv: list[str]) -> int:
     mode, _, size = job["mode"].partition("-")
     batch = int(size) if size else kind.batch
     program = kind(T, batch, settings)
-    if mode == "check":
+    if mode == "start":
+        before = time.perf_counter()
+        loss = program.step().item()
+        result |= {"first_step_s": time.perf_counter() - before, "at_s": time.monotonic(), "loss": loss}
+    elif mode == "check":
         result |= check(program, job["weights"], job["out"])
     else:
         program.train(mode == "train")

@@ -3,9 +3,7 @@
 #include <array>
 
 #include "base/parallel.h"
-#include "dispatch/axes.h"
-#include "dispatch/convert.h"
-#include "storage/transpose.h"
+#include "dispatch/walks.h"
 
 // How a loop nest is walked
 // -------------------------
@@ -19,111 +17,14 @@
 //   flat     the innermost axis is short: tiles span rows, and operands that are not contiguous over all
 //            axes are gathered by an odometer
 //
-// Copies within a type that have an innermost axis of fewer than 8 elements loop over the next one instead, in pieces that
-// the first cache holds.
-//
 // A new output that no cache holds is streamed: tiles go past the caches to memory, so that its lines are not
 // read before they are written.
 
 namespace fl {
 namespace {
 
-constexpr int64_t kTile = 1024;         // elements per tile
-constexpr int64_t kTileBytes = kTile * 8;
-constexpr int64_t kStreamBytes = int64_t{1} << 25;  // outputs from here on are streamed
-constexpr int64_t kStreamTile = 128;    // elements per tile then: few enough that reading goes on while they are written
-constexpr int64_t kGrain = 32768;       // elements per thread at least
+constexpr int64_t kStreamTile = 128;    // elements per tile of such an output: few enough that reading goes on while they are written
 constexpr int64_t kShortRow = 32;       // rows below this are walked flat
-constexpr int kMaxInputs = kMaxOperands - 1;
-constexpr int64_t kBlockRows = 32, kBlockCols = 32;
-constexpr int64_t kFewCols = 8;         // rows below this are not worth a loop of their own
-
-template <class U>
-void gather_row(U* dst, const U* src, int64_t n, int64_t stride) {
-  if (stride == 1) {
-    if (n >= 16) std::memcpy(dst, src, n * sizeof(U));
-    else
-      for (int64_t i = 0; i < n; ++i) dst[i] = src[i];
-  } else if (stride == 0) {
-    kernels::fill_loop(dst, sizeof(U), src, n);
-  } else if (stride == -1) {
-    kernels::reverse_loop(dst, src, sizeof(U), n);
-  } else {
-#pragma GCC unroll 8
-    for (int64_t i = 0; i < n; ++i) dst[i] = src[i * stride];
-  }
-}
-template <class U>
-void scatter_row(U* dst, const U* src, int64_t n, int64_t stride) {
-  if (stride == 1) {
-    std::memcpy(dst, src, n * sizeof(U));
-  } else {
-#pragma GCC unroll 8
-    for (int64_t i = 0; i < n; ++i) dst[i * stride] = src[i];
-  }
-}
-
-// Calls row(offset in elements, position, count) for the pieces of rows that cover flat elements [begin, begin + n).
-template <class F>
-void walk_rows(const Axes& axes, const Dims& strides, int64_t begin, int64_t n, F&& row) {
-  const int d = axes.sizes.size();
-  if (d == 0) {
-    row(int64_t{0}, int64_t{0}, n);
-    return;
-  }
-  Dims at(d);
-  int64_t rest = begin, offset = 0;
-  for (int i = d - 1; i >= 0; --i) {
-    at[i] = rest % axes.sizes[i];
-    rest /= axes.sizes[i];
-    offset += at[i] * strides[i];
-  }
-  const int64_t* size = axes.sizes.data();
-  const int64_t* stride = strides.data();
-  int64_t* a = at.data();
-  for (int64_t done = 0; done < n;) {
-    const int64_t m = std::min(size[d - 1] - a[d - 1], n - done);
-    row(offset, done, m);
-    done += m;
-    a[d - 1] += m;
-    offset += m * stride[d - 1];
-    for (int i = d - 1; i > 0 && a[i] == size[i]; --i) {
-      offset += stride[i - 1] - a[i] * stride[i];
-      a[i] = 0;
-      ++a[i - 1];
-    }
-  }
-}
-
-void gather_flat(void* dst, const void* src, size_t item_bytes, const Axes& axes, const Dims& strides, int64_t begin,
-                 int64_t n) {
-  by_size(item_bytes, [&](auto unit) {
-    using U = decltype(unit);
-    const int64_t step = strides.empty() ? 0 : strides[strides.size() - 1];
-    walk_rows(axes, strides, begin, n, [&](int64_t offset, int64_t at, int64_t m) {
-      gather_row(static_cast<U*>(dst) + at, static_cast<const U*>(src) + offset, m, step);
-    });
-  });
-}
-void scatter_flat(void* dst, const void* src, size_t item_bytes, const Axes& axes, const Dims& strides, int64_t begin,
-                  int64_t n) {
-  by_size(item_bytes, [&](auto unit) {
-    using U = decltype(unit);
-    const int64_t step = strides.empty() ? 0 : strides[strides.size() - 1];
-    walk_rows(axes, strides, begin, n, [&](int64_t offset, int64_t at, int64_t m) {
-      scatter_row(static_cast<U*>(dst) + offset, static_cast<const U*>(src) + at, m, step);
-    });
-  });
-}
-
-bool contiguous(const Axes& axes, const Dims& strides) {
-  int64_t expected = 1;
-  for (int i = axes.sizes.size() - 1; i >= 0; --i) {
-    if (strides[i] != expected) return false;
-    expected *= axes.sizes[i];
-  }
-  return true;
-}
 
 // One operand of run_tiles: 0 is the output.
 struct Operand {
@@ -232,13 +133,6 @@ int64_t piece_of(const Nest& nest, const Sources& sources, bool write_direct, bo
   int64_t item = 1;
   for (int k = 0; k < nest.n; ++k) item = std::max({item, nest.op[k].item, nest.op[k].tile_item});
   return kTileBytes / item;
-}
-
-// How many elements go to dst at once: where it is streamed, first those before the next line of 64 bytes, since
-// lines that are written in parts would be read after all.
-int64_t next_piece(bool stream, const char* dst, int64_t item, int64_t piece) {
-  const int64_t ahead = static_cast<int64_t>(-reinterpret_cast<uintptr_t>(dst) & 63) / item;
-  return stream && ahead > 0 ? std::min(ahead, piece) : piece;
 }
 
 // Flat elements [begin, end): every operand is contiguous, constant, or gathered.
@@ -358,66 +252,6 @@ void run_rows(const Nest& nest, int64_t begin, int64_t end) {
   if (stream) kernels::stream_end();
 }
 
-// The axis along which a transposed operand is contiguous, forwards or backwards, or -1 where no operand runs down columns.
-int column_axis(const Axes& axes, const Dims* const* strides, int n) {
-  const int d = axes.sizes.size();
-  if (d < 2 || axes.sizes[d - 1] < kFewCols || axes.numel < 4096) return -1;
-  for (int k = 0; k < n; ++k) {
-    const Dims& st = *strides[k];
-    int best = -1;
-    for (int i = 0; i < d - 1; ++i)
-      if (st[i] != 0 && std::abs(st[i]) < std::abs(st[d - 1]) && axes.sizes[i] >= 4 && (best < 0 || std::abs(st[i]) < std::abs(st[best]))) best = i;
-    if (best >= 0) return best;
-  }
-  return -1;
-}
-
-// Calls f(offsets, rows, cols) for blocks of `axis` x the innermost axis; offsets[k] is operand k's first element.
-template <class F>
-void walk_blocks(const Axes& axes, int axis, const Dims* const* strides, int n, int64_t block_rows, int64_t block_cols,
-                 F&& f) {
-  const int d = axes.sizes.size();
-  const int64_t rows = axes.sizes[axis], cols = axes.sizes[d - 1];
-  const int64_t row_blocks = (rows + block_rows - 1) / block_rows, col_blocks = (cols + block_cols - 1) / block_cols;
-  const int64_t total = axes.numel / rows / cols * row_blocks * col_blocks;
-  parallel_for(0, total, std::max<int64_t>(1, kGrain / (block_rows * block_cols)), [&](int64_t begin, int64_t end) {
-    for (int64_t b = begin; b < end; ++b) {
-      int64_t rest = b;
-      const int64_t c = rest % col_blocks * block_cols;
-      rest /= col_blocks;
-      const int64_t r = rest % row_blocks * block_rows;
-      rest /= row_blocks;
-      std::array<int64_t, kMaxInputs + 1> offset;
-      for (int k = 0; k < n; ++k) offset[k] = c * (*strides[k])[d - 1] + r * (*strides[k])[axis];
-      for (int i = d - 2; i >= 0; --i) {
-        if (i == axis) continue;
-        const int64_t x = rest % axes.sizes[i];
-        rest /= axes.sizes[i];
-        for (int k = 0; k < n; ++k) offset[k] += x * (*strides[k])[i];
-      }
-      f(offset, std::min(block_rows, rows - r), std::min(block_cols, cols - c));
-    }
-  });
-}
-
-const char* bytes_at(const void* p, int64_t offset) { return static_cast<const char*>(p) + offset; }
-char* bytes_at(void* p, int64_t offset) { return static_cast<char*>(p) + offset; }
-
-// to[r * row + c] = from[c * across + r * down]
-void gather_block(void* to, int64_t row, const void* from, int64_t across, int64_t down, int64_t rows, int64_t cols, int64_t item) {
-  const auto bytes = static_cast<size_t>(item);
-  if (down == 1) return kernels::transpose_block(from, across, to, row, cols, rows, bytes);
-  if (down == -1)  // from the last row to the first
-    return kernels::transpose_block(bytes_at(from, (1 - rows) * item), across, bytes_at(to, (rows - 1) * row * item), -row, cols, rows, bytes);
-  by_size(bytes, [&](auto unit) {
-    using U = decltype(unit);
-    U* out = static_cast<U*>(to);
-    const U* in = static_cast<const U*>(from);
-    for (int64_t c = 0; c < cols; ++c)
-      for (int64_t r = 0; r < rows; ++r) out[r * row + c] = in[c * across + r * down];
-  });
-}
-
 void run_blocks(const Nest& nest, int axis) {
   const Dims* strides[kMaxInputs + 1];
   for (int k = 0; k < nest.n; ++k) strides[k] = &nest.op[k].strides;
@@ -461,14 +295,6 @@ void run_blocks(const Nest& nest, int axis) {
 }
 
 }  // namespace
-
-void convert_elements(void* dst, DType to, const void* src, DType from, int64_t n) {
-  if (to == from) {
-    std::memcpy(dst, src, static_cast<size_t>(n) * item_size(to));
-    return;
-  }
-  kernels::convert_loop(dst, to, src, from, n);
-}
 
 void run_tiles(const TileLoops& loops, DType compute, const Scalar* params, const Tensor& out,
                const EachInput* inputs, int n_inputs) {
@@ -521,152 +347,6 @@ void run_tiles(const TileLoops& loops, DType compute, const Scalar* params, cons
   }
   repeat_last(last.constant);
   parallel_for(0, n, kGrain, [&](int64_t begin, int64_t end) { run_flat(nest, begin, end); });
-}
-
-void copy_flat(void* dst, DType to, const void* src, DType from, int64_t n) {
-  const int64_t to_item = static_cast<int64_t>(item_size(to)), from_item = static_cast<int64_t>(item_size(from));
-  char* d = static_cast<char*>(dst);
-  const char* s = static_cast<const char*>(src);
-  const bool stream = n * to_item >= kStreamBytes;
-  parallel_for(0, n, kGrain, [&](int64_t begin, int64_t end) {
-    if (!stream) return convert_elements(d + begin * to_item, to, s + begin * from_item, from, end - begin);
-    if (to == from) {
-      kernels::stream_loop(d + begin * to_item, s + begin * from_item, static_cast<size_t>((end - begin) * to_item));
-    } else {
-      alignas(64) char tile[kTileBytes];
-      int64_t m;
-      for (int64_t i = begin; i < end; i += m) {
-        m = std::min(next_piece(true, d + i * to_item, to_item, kTile), end - i);
-        kernels::convert_loop(tile, to, s + i * from_item, from, m);
-        kernels::stream_loop(d + i * to_item, tile, static_cast<size_t>(m * to_item));
-      }
-    }
-    kernels::stream_end();
-  });
-}
-
-void copy_elements(const Tensor& dst, const Tensor& src) {
-  if (dst.numel() == 0) return;
-  Dims strides[2] = {dst.strides(), src.strides()};
-  const Axes axes = simplify(dst.sizes(), strides, 2);
-  const bool dst_flat = contiguous(axes, strides[0]), src_flat = contiguous(axes, strides[1]);
-  char* to = static_cast<char*>(dst.data());
-  const char* from = static_cast<const char*>(src.data());
-  const int64_t to_item = static_cast<int64_t>(dst.item_bytes()), from_item = static_cast<int64_t>(src.item_bytes());
-  const int64_t n = axes.numel;
-
-  if (dst_flat && src_flat) return copy_flat(to, dst.dtype(), from, src.dtype(), n);
-  if (dst.dtype() != src.dtype()) {
-    parallel_for(0, n, kGrain, [&](int64_t begin, int64_t end) {
-      alignas(64) char gathered[kTile * 8], converted[kTile * 8];
-      for (int64_t i = begin; i < end; i += kTile) {
-        const int64_t m = std::min(kTile, end - i);
-        const void* values = from + i * from_item;
-        if (!src_flat) {
-          gather_flat(gathered, from, src.item_bytes(), axes, strides[1], i, m);
-          values = gathered;
-        }
-        if (dst_flat) {
-          convert_elements(to + i * to_item, dst.dtype(), values, src.dtype(), m);
-        } else {
-          convert_elements(converted, dst.dtype(), values, src.dtype(), m);
-          scatter_flat(to, converted, dst.item_bytes(), axes, strides[0], i, m);
-        }
-      }
-    });
-    return;
-  }
-  const Dims* view[2] = {&strides[0], &strides[1]};
-  const int axis = column_axis(axes, view + 1, 1);
-  by_size(dst.item_bytes(), [&](auto unit) {
-    using U = decltype(unit);
-    U* d = reinterpret_cast<U*>(to);
-    const U* s = reinterpret_cast<const U*>(from);
-    const int last = axes.sizes.size() - 1;
-    const int64_t d_across = strides[0][last], s_across = strides[1][last];
-    if (axis >= 0) {
-      const int64_t d_down = strides[0][axis], s_down = strides[1][axis];
-      walk_blocks(axes, axis, view, 2, kBlockRows, kBlockCols, [&](const auto& offset, int64_t rows, int64_t cols) {
-        U* out = d + offset[0];
-        if (d_across == 1) return gather_block(out, d_down, s + offset[1], s_across, s_down, rows, cols, to_item);
-        U block[kBlockRows * kBlockCols];
-        gather_block(block, kBlockCols, s + offset[1], s_across, s_down, rows, cols, to_item);
-        for (int64_t r = 0; r < rows; ++r) scatter_row(out + r * d_down, block + r * kBlockCols, cols, d_across);
-      });
-      return;
-    }
-    if (last > 0 && axes.sizes[last] < kFewCols && axes.sizes[last - 1] > axes.sizes[last]) {  // loops run down the few columns
-      const int64_t d_down = strides[0][last - 1], s_down = strides[1][last - 1];
-      walk_blocks(axes, last - 1, view, 2, kTile / axes.sizes[last], axes.sizes[last], [&](const auto& offset, int64_t rows, int64_t cols) {
-        U* out = d + offset[0];
-        const U* in = s + offset[1];
-        if (d_across == 1 && s_down == 1) return gather_block(out, d_down, in, s_across, s_down, rows, cols, to_item);
-        for (int64_t c = 0; c < cols; ++c)
-          for (int64_t r = 0; r < rows; ++r) out[r * d_down + c * d_across] = in[r * s_down + c * s_across];
-      });
-      return;
-    }
-    // Rows of one operand, with the other's offset kept by a second odometer.
-    parallel_for(0, n, kGrain, [&](int64_t begin, int64_t end) {
-      const int64_t row = axes.inner();
-      const int d_axes = axes.sizes.size();
-      Dims at(d_axes);
-      int64_t rest = begin, d_offset = 0, s_offset = 0;
-      for (int i = d_axes - 1; i >= 0; --i) {
-        at[i] = rest % axes.sizes[i];
-        rest /= axes.sizes[i];
-        d_offset += at[i] * strides[0][i];
-        s_offset += at[i] * strides[1][i];
-      }
-      for (int64_t i = begin; i < end;) {
-        const int64_t m = std::min(row - at[last], end - i);
-        U* out = d + d_offset;
-        const U* in = s + s_offset;
-        if (d_across == 1) gather_row(out, in, m, s_across);
-        else if (s_across == 1) scatter_row(out, in, m, d_across);
-        else
-          for (int64_t j = 0; j < m; ++j) out[j * d_across] = in[j * s_across];
-        i += m;
-        at[last] += m;
-        d_offset += m * d_across;
-        s_offset += m * s_across;
-        for (int j = last; j > 0 && at[j] == axes.sizes[j]; --j) {
-          d_offset += strides[0][j - 1] - at[j] * strides[0][j];
-          s_offset += strides[1][j - 1] - at[j] * strides[1][j];
-          at[j] = 0;
-          ++at[j - 1];
-        }
-      }
-    });
-  });
-}
-
-void fill_elements(const Tensor& dst, const Scalar& value) {
-  if (dst.numel() == 0) return;
-  Dims strides[1] = {dst.strides()};
-  const Axes axes = simplify(dst.sizes(), strides, 1);
-  uint64_t item = 0;
-  if (value.is_float()) {
-    const double v = value.as_double();
-    convert_elements(&item, dst.dtype(), &v, DType::Float64, 1);
-  } else {
-    const int64_t v = value.as_int();
-    convert_elements(&item, dst.dtype(), &v, DType::Int64, 1);
-  }
-  by_size(dst.item_bytes(), [&](auto unit) {
-    using U = decltype(unit);
-    U* d = static_cast<U*>(dst.data());
-    U v;
-    std::memcpy(&v, &item, sizeof(U));
-    const int64_t step = strides[0].empty() ? 1 : strides[0].back();
-    parallel_for(0, axes.numel, kGrain * 4, [&](int64_t begin, int64_t end) {
-      walk_rows(axes, strides[0], begin, end - begin, [&](int64_t offset, int64_t, int64_t m) {
-        if (step == 1) kernels::fill_loop(d + offset, sizeof(U), &v, m);
-        else
-          for (int64_t i = 0; i < m; ++i) d[offset + i * step] = v;
-      });
-    });
-  });
 }
 
 }  // namespace fl

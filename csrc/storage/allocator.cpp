@@ -1,19 +1,11 @@
 #include "storage/allocator.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
-#include <charconv>
-#include <cstdlib>
-#include <fstream>
-#include <optional>
-#include <string>
-#include <string_view>
 
 #include "base/at_load.h"
 #include "base/error.h"
 #include "base/refcount.h"
-#include "storage/guarded.h"
+#include "storage/host_memory.h"
 
 namespace fl {
 
@@ -94,6 +86,8 @@ CachingAllocator::Block* CachingAllocator::allocate(size_t size_bytes, int64_t s
     if (void* p = raw_.take(size_bytes)) block = enter(p, size_bytes, stream);
   } else if (!(block = find(set, rounded))) {
     block = new_segment(rounded, stream);
+  } else if (!block->small) {
+    raw_.improve();
   }
   if (!block)
     raise<OutOfMemory>("out of memory: ", size_bytes, " bytes were asked for; ", stats_.allocated, " bytes are in use and ",
@@ -182,68 +176,6 @@ void CachingAllocator::reset_peak() {
   std::lock_guard lock(mutex_);
   stats_.peak_allocated = stats_.allocated;
   stats_.peak_reserved = stats_.reserved;
-}
-
-namespace {
-
-// The number after `name` in a file of lines "name number", or of one number if there is no name.
-std::optional<size_t> number_in(const char* path, std::string_view name = {}) {
-  std::ifstream file(path);
-  std::string line;
-  while (std::getline(file, line)) {
-    if (!line.starts_with(name)) continue;
-    size_t at = name.size();
-    while (at < line.size() && line[at] == ' ') ++at;
-    size_t value = 0;
-    if (std::from_chars(line.data() + at, line.data() + line.size(), value).ec == std::errc()) return value;
-    return {};  // "max"
-  }
-  return {};
-}
-
-// What a control group's limit leaves, if it has one. Pages of files count as its memory but are dropped when it is needed.
-std::optional<size_t> left_by_limit(const char* limit_file, const char* use_file, const char* stat_file, std::string_view files) {
-  const auto limit = number_in(limit_file), used = number_in(use_file);
-  if (!limit || !used) return {};
-  const size_t droppable = number_in(stat_file, files).value_or(0), held = *used > droppable ? *used - droppable : 0;
-  return *limit > held ? *limit - held : 0;
-}
-
-// Anonymous pages, aligned to 2 MiB so that the kernel may back them with huge pages.
-struct HostMemory final : RawMemory {
-  void* take(size_t size_bytes) override {
-    constexpr size_t kAlign = CachingAllocator::kSegment;
-    void* p = mmap(nullptr, size_bytes + kAlign, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED) return nullptr;
-    char* raw = static_cast<char*>(p);
-    char* aligned = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(raw) + kAlign - 1) / kAlign * kAlign);
-    if (aligned > raw) munmap(raw, static_cast<size_t>(aligned - raw));
-    if (const size_t tail = static_cast<size_t>(raw + kAlign - aligned)) munmap(aligned + size_bytes, tail);
-    if (size_bytes > kAlign) madvise(aligned, size_bytes, MADV_HUGEPAGE);
-    return aligned;
-  }
-  void give_back(void* p, size_t size_bytes) override { munmap(p, size_bytes); }
-  size_t available() override { return available_memory(); }
-};
-
-RawMemory& host_memory() {
-  const char* asked = std::getenv("FLAMBEAU_ALLOCATOR");
-  const std::string_view kind = asked ? asked : "";
-  if (kind == "guard") return *new GuardedMemory(GuardedMemory::End);
-  if (kind == "guard-front") return *new GuardedMemory(GuardedMemory::Begin);
-  return *new HostMemory;
-}
-
-}  // namespace
-
-size_t available_memory() {
-  size_t left = SIZE_MAX;
-  if (const auto kib = number_in("/proc/meminfo", "MemAvailable:")) left = *kib * 1024;
-  for (const auto& limited : {left_by_limit("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory.stat", "inactive_file "),
-                              left_by_limit("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes",
-                                            "/sys/fs/cgroup/memory/memory.stat", "total_inactive_file ")})
-    if (limited) left = std::min(left, *limited);
-  return left;
 }
 
 CachingAllocator& host_allocator() {

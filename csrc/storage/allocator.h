@@ -31,6 +31,8 @@ struct RawMemory {
   virtual bool exact() const { return false; }
   // How much can be taken before something is swapped out or killed. Asked for seldom: it may read files.
   virtual size_t available() { return SIZE_MAX; }
+  // Called now and then, when large blocks are reused: time for what was put off.
+  virtual void improve() {}
 };
 
 struct AllocatorStats {  // bytes, and counts since the start

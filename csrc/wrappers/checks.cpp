@@ -154,6 +154,12 @@ void draws_fit(const char* op, const Tensor& x, int64_t from, int64_t to) {
   if (to > from) fits(op, "to - 1", x.dtype(), to - 1);
 }
 
+bool exact(const Tensor& x, double v) {
+  if (wide(x)) return true;
+  const auto computed = static_cast<float>(v);
+  return visit(x.dtype(), [&]<class T>(T) { return static_cast<float>(static_cast<T>(computed)) == computed; });
+}
+
 void floating(const char* op, const Tensor& x) {
   if (!is_float(x.dtype())) raise<DTypeError>(op, ": x is ", x.dtype(), "; expected a floating point tensor");
 }

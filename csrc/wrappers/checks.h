@@ -36,6 +36,12 @@ void draws_fit(const char* op, const Tensor& x, int64_t from, int64_t to);
 void floating(const char* op, const Tensor& x);
 void range(const char* op, const char* low_name, double low, const char* high_name, double high);
 
+// Predicates of conditions (`when`): they throw nothing.
+// Whether elements of x have more than 16 bits, so that a value near a limit is told from the limit.
+inline bool wide(const Tensor& x) { return x.item_bytes() > 2; }
+// Whether v, in the type that x is computed in, is kept as it is by x's own type.
+bool exact(const Tensor& x, double v);
+
 void padding(const char* op, const Tensor& x, IntList pad);
 void multinomial(const char* op, const Tensor& x, int64_t k, bool replacement);
 

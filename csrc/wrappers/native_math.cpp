@@ -75,25 +75,83 @@ Tensor pow_shortcut_(const Operand& a, const Operand& b) {
   return p ? p->in_place(a.tensor()) : Tensor();
 }
 
-Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max) {
-  if (min && max && is_float(x.dtype())) return op::clamp_floats(x, *min, *max);
-  if (min && max) return op::clamp_between(x, *min, *max);
-  if (min) return op::clamp_min(x, *min);
-  if (max) return op::clamp_max(x, *max);
-  raise<ArgumentError>("clamp: neither min nor max is given");
-}
-Tensor clamp(const Tensor& x, const Tensor& min, const Tensor& max) {
-  if (min.defined() && max.defined()) return op::clamp_between(x, min, max);
-  if (min.defined()) return op::clamp_min(x, min);
-  if (max.defined()) return op::clamp_max(x, max);
+namespace {
+
+// What a choice is made of, as new tensors and over the first argument.
+struct Fresh {
+  static constexpr auto clamp_floats = op::clamp_floats;
+  static constexpr auto clamp_between = op::clamp_between;
+  static constexpr auto clamp_min = op::clamp_min;
+  static constexpr auto clamp_max = op::clamp_max;
+  static Tensor div(const Operand& a, const Operand& b) { return op::div(a, b); }
+  static constexpr auto floor_divide = op::floor_divide;
+  static constexpr auto trunc_divide = op::trunc_divide;
+  static constexpr auto replace_nonfinite = op::replace_nonfinite;
+  static Tensor same(const Tensor& x) { return op::clone(x); }
+};
+struct InPlace {
+  static constexpr auto clamp_floats = op::clamp_floats_;
+  static constexpr auto clamp_between = op::clamp_between_;
+  static constexpr auto clamp_min = op::clamp_min_;
+  static constexpr auto clamp_max = op::clamp_max_;
+  static Tensor div(const Operand& a, const Operand& b) { return op::div_(a, b); }
+  static constexpr auto floor_divide = op::floor_divide_;
+  static constexpr auto trunc_divide = op::trunc_divide_;
+  static constexpr auto replace_nonfinite = op::replace_nonfinite_;
+  static Tensor same(const Tensor& x) { return x; }
+};
+
+template <class To>
+Tensor clamp_numbers(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max) {
+  if (min && max && is_float(x.dtype())) return To::clamp_floats(x, *min, *max);
+  if (min && max) return To::clamp_between(x, *min, *max);
+  if (min) return To::clamp_min(x, *min);
+  if (max) return To::clamp_max(x, *max);
   raise<ArgumentError>("clamp: neither min nor max is given");
 }
 
-Tensor div(const Operand& a, const Operand& b, std::optional<std::string_view> rounding_mode) {
-  if (!rounding_mode) return op::div(a, b);
-  if (*rounding_mode == "floor") return op::floor_divide(a, b);
-  if (*rounding_mode == "trunc") return op::trunc_divide(a, b);
+template <class To>
+Tensor clamp_tensors(const Tensor& x, const Tensor& min, const Tensor& max) {
+  if (min.defined() && max.defined()) return To::clamp_between(x, min, max);
+  if (min.defined()) return To::clamp_min(x, min);
+  if (max.defined()) return To::clamp_max(x, max);
+  raise<ArgumentError>("clamp: neither min nor max is given");
+}
+
+template <class To>
+Tensor divided(const Operand& a, const Operand& b, std::optional<std::string_view> rounding_mode) {
+  if (!rounding_mode) return To::div(a, b);
+  if (*rounding_mode == "floor") return To::floor_divide(a, b);
+  if (*rounding_mode == "trunc") return To::trunc_divide(a, b);
   raise<ArgumentError>("div: rounding_mode = '", *rounding_mode, "'; expected 'floor', 'trunc' or None");
+}
+
+template <class To>
+Tensor finite(const Tensor& x, std::optional<double> nan, std::optional<double> posinf, std::optional<double> neginf) {
+  const DType t = x.dtype();
+  if (!is_float(t)) return To::same(x);
+  const double largest = t == DType::Float64    ? std::numeric_limits<double>::max()
+                         : t == DType::Float16  ? 65504.0
+                         : t == DType::BFloat16 ? 3.3895313892515355e38
+                                                : static_cast<double>(std::numeric_limits<float>::max());
+  return To::replace_nonfinite(x, nan.value_or(0), posinf.value_or(largest), neginf.value_or(-largest));
+}
+
+}  // namespace
+
+Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max) { return clamp_numbers<Fresh>(x, min, max); }
+Tensor clamp_(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max) { return clamp_numbers<InPlace>(x, min, max); }
+Tensor clamp(const Tensor& x, const Tensor& min, const Tensor& max) { return clamp_tensors<Fresh>(x, min, max); }
+Tensor clamp_(const Tensor& x, const Tensor& min, const Tensor& max) { return clamp_tensors<InPlace>(x, min, max); }
+
+Tensor div(const Operand& a, const Operand& b, std::optional<std::string_view> mode) { return divided<Fresh>(a, b, mode); }
+Tensor div_(const Operand& a, const Operand& b, std::optional<std::string_view> mode) { return divided<InPlace>(a, b, mode); }
+
+Tensor nan_to_num(const Tensor& x, std::optional<double> nan, std::optional<double> posinf, std::optional<double> neginf) {
+  return finite<Fresh>(x, nan, posinf, neginf);
+}
+Tensor nan_to_num_(const Tensor& x, std::optional<double> nan, std::optional<double> posinf, std::optional<double> neginf) {
+  return finite<InPlace>(x, nan, posinf, neginf);
 }
 
 std::tuple<Tensor, Tensor> aminmax(const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
@@ -156,16 +214,6 @@ Tensor prelu(const Tensor& x, const Tensor& weight) {
   Dims shape(x.ndim(), 1);
   shape[1] = channels;
   return op::prelu_kernel(x, op::reshape(weight, shape));
-}
-
-Tensor nan_to_num(const Tensor& x, std::optional<double> nan, std::optional<double> posinf, std::optional<double> neginf) {
-  const DType t = x.dtype();
-  if (!is_float(t)) return op::clone(x);
-  const double largest = t == DType::Float64    ? std::numeric_limits<double>::max()
-                         : t == DType::Float16  ? 65504.0
-                         : t == DType::BFloat16 ? 3.3895313892515355e38
-                                                : static_cast<double>(std::numeric_limits<float>::max());
-  return op::replace_nonfinite(x, nan.value_or(0), posinf.value_or(largest), neginf.value_or(-largest));
 }
 
 }  // namespace fl::native

@@ -355,3 +355,24 @@ def test_the_last_nan_is_the_maximum(layout, size):
     x = fl.full((1, 2, 5, 4), float("nan"))
     _, windows = F.adaptive_max_pool2d(x, size, return_indices=True)
     assert windows[0, 0].flatten().tolist() == ([19] if size == 1 else [9, 11, 17, 19])
+
+
+INPLACE = [
+    nn.ReLU(inplace=True), nn.ReLU6(inplace=True), nn.Hardtanh(inplace=True), nn.LeakyReLU(0.1, inplace=True), nn.ELU(inplace=True),
+    nn.SELU(inplace=True), nn.CELU(inplace=True), nn.Hardsigmoid(inplace=True), nn.Threshold(0.1, 0.0, inplace=True), nn.SiLU(inplace=True),
+    nn.Hardswish(inplace=True), nn.Mish(inplace=True), nn.Dropout(inplace=True), nn.Dropout2d(inplace=True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("layer", INPLACE, ids=lambda m: type(m).__name__)
+def test_layers_that_write_over_their_input_keep_the_layout(deferred, layer):
+    first, second = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 8, 3, padding=1)
+    x = fl.randn(2, 3, 6, 6)
+
+    def reorders(between):
+        before = _C.layout_reorders()
+        y = between(first(x))
+        second(y).relu_().mean().backward()
+        return _C.layout_reorders() - before
+
+    assert reorders(layer) == reorders(nn.Identity())

@@ -304,7 +304,10 @@ def test_second_derivative(op, index):
     args, wanted = _gradient_inputs(op, index)
     if not wanted:
         pytest.skip("no floating point argument in this sample")
-    function = _as_function(op, args, wanted)
+    _check_second_derivative(_as_function(op, args, wanted), wanted)
+
+
+def _check_second_derivative(function, wanted):
     results = function(*wanted)
     keep = [y.requires_grad for y in results]
     ys = [y for y in results if y.requires_grad]
@@ -324,6 +327,59 @@ def test_second_derivative(op, index):
     if not any(g.requires_grad for g in gs):
         return  # the gradient is a constant: nothing to differentiate
     _check_gradient(_small(first, gs), [*wanted, *seeds])
+
+
+def _written_gradient(op):
+    return op.get("inplace") and _differentiable(op)
+
+
+def _as_write(op, args, wanted, through_a_view=False):
+    """The in-place form as a function of the tensors in `wanted`; its target is a result, or part of one."""
+    plain, first, inplace = _as_function(op, args, wanted), op.first_tensor, getattr(_C.ops, op.name + "_")
+    places = {id(x): i for i, x in enumerate(wanted)}
+
+    def function(*xs):
+        values = {k: xs[places[id(v)]] if id(v) in places else v for k, v in args.items()}
+        target = values[first] * 1
+        if through_a_view:
+            base = fl.stack([target, target * 2], dim=-1) * 1
+            inplace(**{**values, first: base[..., 0]})
+            return base
+        return inplace(**{**values, first: target})
+
+    return function if isinstance(args[first], fl.Tensor) and _holds(args[first], plain(*wanted)[0]) else None
+
+
+def _holds(target, result):
+    return result.shape == target.shape and fl.can_cast(result.dtype, target.dtype)
+
+
+@pytest.mark.parametrize("through_a_view", [False, True], ids=["whole", "view"])
+@pytest.mark.parametrize("op, index", cases(_written_gradient))
+def test_gradient_of_inplace(op, index, through_a_view):
+    args, wanted = _gradient_inputs(op, index)
+    function = _as_write(op, args, wanted, through_a_view) if wanted else None
+    if function is None or not function(*wanted).requires_grad:
+        pytest.skip("nothing to differentiate, or a result that does not fit into the first argument")
+    _check_gradient(_small(lambda *xs: (function(*xs),), [function(*wanted)]), wanted)
+    if op.ident not in NO_SECOND_DERIVATIVE:
+        _check_second_derivative(lambda *xs: (function(*xs),), wanted)
+
+
+# What in-place forms may call beside themselves: nothing that copies, but for what formulas read of the overwritten.
+@pytest.mark.parametrize("op, index", cases(_written_gradient))
+def test_inplace_copies_nothing_back(op, index):
+    args, wanted = _gradient_inputs(op, index)
+    if not wanted or "each" not in op.keys or _as_write(op, args, wanted) is None:
+        pytest.skip("a kernel that makes its result beside the input, or nothing to differentiate")
+    target = args[op.first_tensor] * 1
+    with fl.profiler.profile() as prof:
+        getattr(_C.ops, op.name + "_")(**{**args, op.first_tensor: target})
+    called = [e.name for e in prof.events()]
+    reads = any(re.search(rf"\b{op.first_tensor}\b", text) for text in map(str, [*op.get("grad", {}).values(), *op.get("let", {}).values()]))
+    by_output = isinstance(op.get("inplace"), dict) and "when" not in op.get("inplace")
+    assert "copy_" not in called
+    assert reads and not by_output or "clone" not in called
 
 
 def _half_entries(op):

@@ -78,6 +78,12 @@ BAD = {
         HEAD.format(signature="twice(Tensr x) -> Tensor y") + "  shape: same(x)\n  dtype: same(x)\n  each: x\n",
         "ops/bad.yaml:3: ",
     ),
+    "in place of what": (GOOD + "  each: x\n  inplace: yes please\n", "ops/bad.yaml:3: twice: inplace; expected true, native (beside a native composite), or `grad`"),
+    "in place by the input": (
+        GOOD + "  each: x\n  inplace:\n    grad:\n      x: dy * x\n  grad:\n    x: dy\n",
+        "ops/bad.yaml:3: twice: inplace: the gradient uses 'x', which is overwritten; expected a formula of the output",
+    ),
+    "in place without a gradient": (GOOD + "  each: x\n  inplace:\n    grad:\n      x: dy * y\n", "ops/bad.yaml:3: twice: inplace; expected true, "),
     "no list": ("op: twice\n", "ops/bad.yaml:1: expected a list of entries"),
 }  # fmt: skip
 

@@ -46,6 +46,8 @@ class _Condition:
             return "(" + " && ".join(parts) + ")"
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len":
             return f"static_cast<int64_t>({self.emit(node.args[0])}.size())"
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            return f"check::{node.func.id}({', '.join(self.emit(a) for a in node.args)})"
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             name = node.value.id
             self.note(self.tensors, name)
@@ -68,6 +70,11 @@ def _argument(node: ast.AST) -> str:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return f'"{node.value}"'
     return {"True": "true", "False": "false", "None": "{}"}.get(ast.unparse(node), ast.unparse(node))
+
+
+def emit_condition(op: Op, text: str) -> str:
+    """A condition alone; calls in it are of predicates in fl::check."""
+    return _Condition(op, str(text)).emit(ast.parse(str(text), mode="eval").body)
 
 
 def emit_check(op: Op, text: str) -> str:

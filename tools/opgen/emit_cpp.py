@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from .checks import emit_check
+from .checks import emit_check, emit_condition
 from .formula import Context, differentiable, translate
 from .signature import Arg
 from .table import Op, TableError
@@ -29,6 +30,12 @@ def is_inplace_op(op: Op) -> bool:
     return op.name.endswith("_") and bool(op.sig.outs) and op.sig.outs[0][1] == op.sig.args[0].name
 
 
+def op_inplace(op: Op) -> dict[str, Any]:
+    """What `inplace` says of the form that writes into its first argument: `grad` and `when`, if anything."""
+    value = op.get("inplace")
+    return value if isinstance(value, dict) else {}
+
+
 def declaration(op: Op) -> list[str]:
     lines = [f"{op.sig.cpp_result} {op.name}({params(op, True)});"]
     if op.get("inplace"):
@@ -39,7 +46,8 @@ def declaration(op: Op) -> list[str]:
 def native_declarations(op: Op) -> list[str]:
     """What the op expects of csrc/wrappers/native*.cpp."""
     if op.get("composite") == "native":
-        return [f"{op.sig.cpp_result} {op.name}({params(op, False)});"]
+        written = [f"Tensor {op.name}_({params(op, False)});"] if op.get("inplace") == "native" else []
+        return [f"{op.sig.cpp_result} {op.name}({params(op, False)});", *written]
     if not op.get("shortcut"):
         return []
     kinds = ("", "_") if op.get("inplace") else ("",)
@@ -167,6 +175,7 @@ class NodeWriter:
         self.let_code: dict[str, tuple[str, Context]] = {}
         self.let_for: dict[str, set[str]] = {}
         self.code: list[tuple[list[str], str, Context]] = []
+        self.by_output: tuple[str, Context] | None = None  # the first input's gradient once it is overwritten
         if self.grads:
             self._translate()
 
@@ -182,6 +191,12 @@ class NodeWriter:
             code, context = translate(self.op, self.table, text, self.lets)
             self.code.append((names, code, context))
             self._spread(context, set(names))
+        if formula := op_inplace(self.op).get("grad"):
+            self.by_output = translate(self.op, self.table, str(formula[self.op.sig.args[0].name]))
+
+    def saved(self) -> list[str]:
+        """Names of what the node keeps for some form of the op."""
+        return sorted({*self.uses, *(self.by_output[1].used if self.by_output else ())})
 
     def _spread(self, context: Context, wanted: set[str]) -> None:
         for n in context.used:
@@ -224,7 +239,9 @@ class NodeWriter:
     def struct(self) -> list[str]:
         op = self.op
         out = [f"struct {self.name} final : Node {{", f"  {self.name}() : Node({len(self.outs())}) {{}}"]
-        out += [f"  {self.member(n)}" for n in sorted(self.uses)]
+        out += [f"  {self.member(n)}" for n in self.saved()]
+        if self.by_output:
+            out.append("  bool by_output = false;  // written in place: the gradient follows from what was written")
         for fn, n in sorted(self.metas):
             kind = {"shape": "Dims", "dtype": "DType", "ndim": "int64_t", "numel": "int64_t", "sizes_along": "Dims", "strides_of": "Dims", "offset_of": "int64_t"}[fn]
             out.append(f"  {kind} {n}_{fn}{{}};")
@@ -237,7 +254,7 @@ class NodeWriter:
         out.append("  void apply([[maybe_unused]] BackwardCall& call) override {")
         out += self._apply()
         out.append("  }")
-        cleared = [n for n in sorted(self.uses) if self._is_saved(n)]
+        cleared = [n for n in self.saved() if self._is_saved(n)]
         if cleared:
             out.append("  void release_saved() override {")
             for n in cleared:
@@ -299,7 +316,14 @@ class NodeWriter:
             out.append("    }")
         for names, code, context in self.code:
             wanted = " || ".join(f"needs_{n}" for n in names)
-            out.append(f"    if ({wanted}) {{")
+            if self.by_output and names == [op.sig.args[0].name]:
+                over, over_context = self.by_output
+                out.append(f"    if ({wanted} && by_output) {{")
+                out += self._unpack(over_context.used, done, "      ")
+                out += self._store(names[0], over)
+                out.append(f"    }} else if ({wanted}) {{")
+            else:
+                out.append(f"    if ({wanted}) {{")
             out += self._unpack(context.used, done, "      ")
             if len(names) == 1:
                 out += self._store(names[0], code)
@@ -328,17 +352,23 @@ class NodeWriter:
         checks = [f"requires_grad({a.name})" for a in self.inputs]
         out = [f"  const bool record = grad_enabled() && ({' || '.join(checks)});"]
         out += [f"  Ref<{self.name}> node;", "  if (record) {", f"    node = make_ref<{self.name}>();"]
+        over = self.by_output if inplace else None
+        if over:
+            when = op_inplace(op).get("when")
+            out.append(f"    node->by_output = {emit_condition(op, when) if when else 'true'};")
         for a in self.inputs:
             if a.type.spelling == "Tensor[]":
                 out.append(f"    for (const Tensor& t : {a.name}) node->edges.push_back(edge_of(t));")
             else:
                 out.append(f"    node->edges.push_back(edge_of({a.name}));")
         outs = set(self.outs())
-        for n in sorted(self.uses):
+        for n in self.saved():
             a = op.sig.arg(n)
             if a is None or (is_inplace_op(op) and n in outs):
                 continue
-            guard = self._guard(self.uses[n])
+            guard = self._guard(self.uses[n]) if n in self.uses else ""
+            if over and n == op.sig.args[0].name:
+                guard = "if (!node->by_output) "
             if a.type.spelling in ("Tensor", "Tensor?", "Operand"):
                 how = "save_copy" if inplace and n == op.sig.args[0].name else "save"
                 out.append(f"    {guard}node->{n}_.{how}({n});")
@@ -390,10 +420,14 @@ class NodeWriter:
     def save_outputs(self, output: str | None = None) -> list[str]:
         op, out = self.op, []
         outs = self.outs()
-        for n in sorted(self.uses):
+        for n in self.saved():
             if op.sig.arg(n) is not None and not (is_inplace_op(op) and n in outs):
                 continue
             if n in outs:
+                if n not in self.uses:
+                    if not output:
+                        continue
+                    out.append("    if (node->by_output)")
                 out.append(f"    node->{n}_.save_output({output or n}, {outs.index(n)});")
             elif n in op.aux:
                 out.append(f"    node->{n}_.save({n});")
@@ -624,11 +658,16 @@ def _inplace(op: Op, node: NodeWriter) -> list[str]:
     if x.type.spelling == "Operand":
         body.append(f'  const Tensor& self = target_of("{op.name}_", {x.name});')
         target = "self"
+    if op.get("inplace") == "native":
+        return [*body, f"  return native::{op.name}_({', '.join(a.name if a is not x else target for a in op.sig.args)});", "}"]
     if "each" not in op.keys:
-        # What is written over must not be what the op saves: with grad mode, it works on a copy.
-        recorded = " || ".join(f"requires_grad({a.name})" for a in op.sig.args if a.is_tensor)
-        body.append(f"  const Tensor before = grad_enabled() && ({recorded}) ? op::clone({target}) : {target};")
-        args = ", ".join(["before", *(a.name for a in op.sig.args[1:])])
+        before = target
+        if "composite" in op.keys or x.name in node.uses:
+            # What is written over must not be what the op saves: with grad mode, it works on a copy.
+            recorded = " || ".join(f"requires_grad({a.name})" for a in op.sig.args if a.is_tensor)
+            body.append(f"  const Tensor before = grad_enabled() && ({recorded}) ? op::clone({target}) : {target};")
+            before = "before"
+        args = ", ".join([before, *(a.name for a in op.sig.args[1:])])
         value = f"op::{op.name}({args})"
         return [*body, f"  return op::copy_({target}, {value});", "}"]
     body += _wrap_dims(op)

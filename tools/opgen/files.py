@@ -31,6 +31,7 @@ _WRAPPER_INCLUDES = (
     "wrappers/shapes.h",
     "wrappers/wrap.h",
 )
+_VECTOR_MATH = ("base/vmath_activations.h", "base/vmath_angles.h", "base/vmath_division.h", "base/vmath_special.h")
 _USE = re.compile(r"\b(op|kernels|native)::(\w+)")
 
 Table = Mapping[str, Sequence[Op]]
@@ -116,7 +117,7 @@ def _loops(table: Table) -> Files:
     named = {op.ident: op for ops in table.values() for op in ops if "each" in op.keys}
     for k, names in enumerate(_shards(named, EACH_SHARDS)):
         loops = [line for name in names for line in [*emit_cpp.each_loop(named[name]), ""]]
-        includes = _include(["base/isa.h", "base/vmath.h", "dispatch/each.h"])
+        includes = _include(["base/isa.h", *_VECTOR_MATH, "dispatch/each.h"])
         space = "fl::kernels::FL_ISA"
         files[f"each_{k}.simd.cpp"] = f"{_GENERATED}{includes}\nnamespace {space} {{\n\n" + "\n".join(loops) + f"\n}}  // namespace {space}\n"
     return files

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import pathlib
+import re
 from typing import Any
 
 import yaml
@@ -109,6 +110,8 @@ def _check_entry(entry: dict[str, Any], where: str) -> Signature:
         raise TableError(f"{where}: {sig.name}: bytes; expected one of {', '.join(BYTES)} beside an `each`")
     if entry.get("devices", "any") != "any":
         raise TableError(f"{where}: {sig.name}: devices: '{entry['devices']}'; expected any, or no such key")
+    if "inplace" in entry:
+        _check_inplace(entry, sig, where)
     autocast = entry.get("autocast")
     if autocast is not None and autocast not in AUTOCASTS:
         raise TableError(f"{where}: {sig.name}: autocast: '{autocast}'; expected one of {', '.join(AUTOCASTS)}")
@@ -119,12 +122,28 @@ def _check_entry(entry: dict[str, Any], where: str) -> Signature:
         for name in key.split(","):
             if name.strip() not in known:
                 raise TableError(f"{where}: {sig.name}: grad names '{name.strip()}', which is no argument")
-    for formula in [*entry.get("grad", {}).values(), *entry.get("let", {}).values()]:
+    inplace = entry["inplace"] if isinstance(entry.get("inplace"), dict) else {}
+    for formula in [*entry.get("grad", {}).values(), *entry.get("let", {}).values(), *inplace.get("grad", {}).values()]:
         try:
             ast.parse(str(formula), mode="eval")
         except SyntaxError as fault:
             raise TableError(f"{where}: {sig.name}: formula '{formula}': {fault.msg}") from None
     return sig
+
+
+def _check_inplace(entry: dict[str, Any], sig: Signature, where: str) -> None:
+    """`inplace: true`, or with the gradient by the output, which the form that overwrites its input can keep."""
+    value = entry["inplace"]
+    if value is True or (value == "native" and entry.get("composite") == "native"):
+        return
+    tensors = [a.name for a in sig.args if a.is_tensor]
+    fitting = isinstance(value, dict) and {"grad"} <= set(value) <= {"grad", "when"} and isinstance(value["grad"], dict)
+    if not fitting or "each" not in entry or len(tensors) != 1 or set(value["grad"]) != set(tensors) or tensors[0] not in entry.get("grad", {}):
+        raise TableError(
+            f"{where}: {sig.name}: inplace; expected true, native (beside a native composite), or `grad` (the only tensor's gradient by the output) and maybe `when`, beside an `each`"
+        )
+    if re.search(rf"\b{tensors[0]}\b", str(value["grad"][tensors[0]])):
+        raise TableError(f"{where}: {sig.name}: inplace: the gradient uses '{tensors[0]}', which is overwritten; expected a formula of the output")
 
 
 def load(folder: pathlib.Path) -> list[Op]:

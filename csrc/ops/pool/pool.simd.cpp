@@ -97,25 +97,39 @@ void max_plane(const T* x, T* y, int64_t* index, const PoolAxis& h, const PoolAx
     }
 }
 
+// Sums down the rows of a window first, over the whole width at once, where that has room; then along them.
 template <class T>
 void mean_plane(const T* x, int64_t width, T* y, const PoolWindow* h, int64_t oh, const PoolWindow* w, int64_t ow, double divisor) {
-  for (int64_t i = 0; i < oh; ++i)
-    for (int64_t j = 0; j < ow; ++j) {
-      T s = 0;
-      const int64_t n = w[j].end - w[j].begin;
+  constexpr int64_t kColumns = 1024;
+  alignas(64) T columns[kColumns];
+  const auto sum = [](const T* v, int64_t n) {
+    T total = 0;
+    if (n >= 8) {
+#pragma omp simd reduction(+ : total)
+      for (int64_t b = 0; b < n; ++b) total += v[b];
+    } else {
+      for (int64_t b = 0; b < n; ++b) total += v[b];
+    }
+    return total;
+  };
+  for (int64_t i = 0; i < oh; ++i) {
+    if (width <= kColumns) {
+      std::fill_n(columns, width, T(0));
       for (int64_t a = h[i].begin; a < h[i].end; ++a) {
-        const T* row = x + a * width + w[j].begin;
-        T part = 0;
-        if (n >= 8) {
-#pragma omp simd reduction(+ : part)
-          for (int64_t b = 0; b < n; ++b) part += row[b];
-        } else {
-          for (int64_t b = 0; b < n; ++b) part += row[b];
-        }
-        s += part;
+        const T* row = x + a * width;
+#pragma omp simd
+        for (int64_t b = 0; b < width; ++b) columns[b] += row[b];
       }
+    }
+    for (int64_t j = 0; j < ow; ++j) {
+      const int64_t from = w[j].begin, n = w[j].end - from;
+      T s = 0;
+      if (width <= kColumns) s = sum(columns + from, n);
+      else
+        for (int64_t a = h[i].begin; a < h[i].end; ++a) s += sum(x + a * width + from, n);
       y[i * ow + j] = s / static_cast<T>(divisor != 0 ? divisor : static_cast<double>(h[i].length * w[j].length));
     }
+  }
 }
 
 template <class T>

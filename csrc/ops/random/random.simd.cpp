@@ -6,7 +6,7 @@
 #include <immintrin.h>
 #endif
 
-#include "base/vmath.h"
+#include "base/vmath_angles.h"
 
 namespace fl::kernels::FL_ISA {
 

@@ -1,15 +1,37 @@
 // The reductions of ops/reduce.yaml over the fold engine. Shapes, dtypes and axes are checked already.
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
+#include "base/parallel.h"
 #include "base/scalar.h"
 #include "dispatch/each.h"
+#include "ops/index/bounds.h"
+#include "ops/reduce/factors.h"
 #include "ops/reduce/reduce.h"
 
 namespace fl::kernels {
 namespace {
 
 using Dimensions = std::optional<IntList>;
+
+// The largest or smallest of all integers, in their own type, where they lie side by side.
+bool bound_of(const Tensor& x, Fold fold, const Tensor& y) {
+  if (is_float(x.dtype()) || x.dtype() == DType::Bool || !x.is_contiguous()) return false;
+  constexpr int64_t kPart = 65536;
+  const int64_t n = x.numel(), parts = (n + kPart - 1) / kPart, item = static_cast<int64_t>(x.item_bytes());
+  std::vector<int64_t> low(static_cast<size_t>(parts), std::numeric_limits<int64_t>::max());
+  std::vector<int64_t> high(static_cast<size_t>(parts), std::numeric_limits<int64_t>::min());
+  const char* from = x.data<char>();
+  parallel_for(0, parts, 4, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      widen_bounds(from + i * kPart * item, x.dtype(), std::min(kPart, n - i * kPart), &low[static_cast<size_t>(i)], &high[static_cast<size_t>(i)]);
+  });
+  const int64_t best = fold == Fold::Max ? *std::max_element(high.begin(), high.end()) : *std::min_element(low.begin(), low.end());
+  fill_elements(y, Scalar(best));
+  return true;
+}
 
 // float for the 16-bit floats, int64 for every integer and bool.
 DType fold_type(DType t) {
@@ -49,8 +71,12 @@ void mean(const Tensor& x, Dimensions dim, bool, std::optional<DType>, const Ten
 }
 void amax(const Tensor& x, Dimensions dim, bool, const Tensor& y) { reduce({.fold = Fold::Max}, fold_type(x.dtype()), x, dim, y); }
 void amin(const Tensor& x, Dimensions dim, bool, const Tensor& y) { reduce({.fold = Fold::Min}, fold_type(x.dtype()), x, dim, y); }
-void max_all(const Tensor& x, const Tensor& y) { amax(x, {}, false, y); }
-void min_all(const Tensor& x, const Tensor& y) { amin(x, {}, false, y); }
+void max_all(const Tensor& x, const Tensor& y) {
+  if (!bound_of(x, Fold::Max, y)) amax(x, {}, false, y);
+}
+void min_all(const Tensor& x, const Tensor& y) {
+  if (!bound_of(x, Fold::Min, y)) amin(x, {}, false, y);
+}
 void any(const Tensor& x, Dimensions dim, bool, const Tensor& y) { reduce({.fold = Fold::Any}, fold_type(x.dtype()), x, dim, y); }
 void all(const Tensor& x, Dimensions dim, bool, const Tensor& y) { reduce({.fold = Fold::All}, fold_type(x.dtype()), x, dim, y); }
 void count_nonzero(const Tensor& x, Dimensions dim, const Tensor& y) {
@@ -118,36 +144,59 @@ Tensor expand_reduced(const Tensor& g, IntList shape, Dimensions dims, bool keep
 }
 
 // d prod / dx times dy: the product of the others, also where some factor is 0.
-void prod_gradient(const Tensor& dy, const Tensor& x, Dimensions dim, bool keepdim, const Tensor& dx) {
-  const Tensor kept = alias(dy);
-  Tensor product = empty(dy.sizes(), DType::Float64), zeros = empty(dy.sizes(), DType::Float64);
-  fill_elements(product, Scalar(1.0));
-  fill_elements(zeros, Scalar(0.0));
-  const Tensor product_of = expand_reduced(product, x.sizes(), dim, keepdim), zeros_of = expand_reduced(zeros, x.sizes(), dim, keepdim);
-  const int n = x.ndim();
-  std::vector<double> values(static_cast<size_t>(x.numel())), gradient(static_cast<size_t>(dy.numel()));
-  convert_elements(values.data(), DType::Float64, x.data(), x.dtype(), x.numel());
-  convert_elements(gradient.data(), DType::Float64, dy.data(), dy.dtype(), dy.numel());
-  double *p = product.data<double>(), *z = zeros.data<double>();
-  for (int pass = 0; pass < 2; ++pass) {
-    Dims at(n);
-    int64_t out = 0;
-    for (double& v : values) {
-      if (pass == 0) {
-        if (v == 0) z[out] += 1;
-        else p[out] *= v;
-      } else {
-        v = gradient[static_cast<size_t>(out)] * (z[out] == 0 ? p[out] / v : z[out] == 1 && v == 0 ? p[out] : 0.0);
+// Rows of factors in blocks that do not depend on the threads.
+void prod_gradient(const Tensor& dy, const Tensor& x, Dimensions dim, bool, const Tensor& dx) {
+  constexpr int64_t kBlock = 4096;
+  Dims order;  // the reduced axes last
+  std::vector<bool> reduced(static_cast<size_t>(x.ndim()), !dim);
+  if (dim)
+    for (const int64_t d : *dim) reduced[static_cast<size_t>(d)] = true;
+  int64_t n = 1;
+  for (const bool last : {false, true})
+    for (int d = 0; d < x.ndim(); ++d)
+      if (reduced[static_cast<size_t>(d)] == last) {
+        order.push_back(d);
+        if (last) n *= x.size(d);
       }
-      for (int i = n - 1; i >= 0; --i) {
-        out += product_of.strides()[i];
-        if (++at[i] < x.size(i)) break;
-        out -= at[i] * product_of.strides()[i];
-        at[i] = 0;
-      }
+  if (x.numel() == 0) return;
+  auto turned = [&](const Tensor& t) {  // the same bytes, the reduced axes last
+    Dims sizes(x.ndim()), strides(x.ndim());
+    for (int k = 0; k < x.ndim(); ++k) {
+      sizes[k] = t.size(static_cast<int>(order[k]));
+      strides[k] = t.stride(static_cast<int>(order[k]));
     }
-  }
-  convert_elements(dx.data(), dx.dtype(), values.data(), DType::Float64, x.numel());
+    return alias(t, sizes, strides, t.offset());
+  };
+  const int64_t rows = x.numel() / n, blocks = (n + kBlock - 1) / kBlock;
+  const Tensor turned_x = turned(x), turned_dx = turned(dx);
+  const bool in_order = turned_x.is_contiguous();
+  const Tensor from = in_order ? turned_x : empty(turned_x.sizes(), x.dtype()), to = in_order ? turned_dx : empty(turned_x.sizes(), x.dtype());
+  if (!in_order) copy_elements(from, turned_x);
+  const Tensor gradient = empty(dy.sizes(), DType::Float64);
+  copy_elements(gradient, dy);
+  const double* g = gradient.data<double>();
+  const char* values = from.data<char>();
+  char* results = to.data<char>();
+  const auto item = static_cast<int64_t>(x.item_bytes());
+  std::vector<Factors> parts(static_cast<size_t>(rows * blocks));
+  const auto over_blocks = [&](auto&& f) {
+    parallel_for(0, rows * blocks, std::max<int64_t>(1, 16384 / std::min(n, kBlock)), [&](int64_t begin, int64_t end) {
+      double block[kBlock];
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t row = i / blocks, first = i % blocks * kBlock, m = std::min(kBlock, n - first), at = (row * n + first) * item;
+        convert_elements(block, DType::Float64, values + at, x.dtype(), m);
+        f(i, row, block, m, at);
+      }
+    });
+  };
+  over_blocks([&](int64_t i, int64_t, double* block, int64_t m, int64_t) { parts[static_cast<size_t>(i)] = factors_of(block, m); });
+  std::vector<Factors> whole(static_cast<size_t>(rows));
+  for (int64_t i = 0; i < rows * blocks; ++i) whole[static_cast<size_t>(i / blocks)].take(parts[static_cast<size_t>(i)]);
+  over_blocks([&](int64_t, int64_t row, double* block, int64_t m, int64_t at) {
+    other_factors(block, m, whole[static_cast<size_t>(row)], g[row]);
+    convert_elements(results + at, x.dtype(), block, DType::Float64, m);
+  });
+  if (!in_order) copy_elements(turned_dx, to);
 }
 
 }  // namespace fl::kernels

@@ -7,7 +7,6 @@ from typing import Any
 
 from flambeau._C import Tensor, ops
 from flambeau._warn import warn
-from flambeau.nn.functional._calls import apply
 
 __all__ = [
     "relu6",
@@ -48,10 +47,11 @@ __all__ = [
 
 
 def _simple(name: str) -> Callable[..., Tensor]:
-    op = getattr(ops, name)
+    op, op_ = getattr(ops, name), getattr(ops, name + "_")
 
     def activation(input: Tensor, inplace: bool = False) -> Tensor:
-        return apply(op, input, inplace)
+        result: Tensor = op_(input) if inplace else op(input)
+        return result
 
     activation.__name__ = activation.__qualname__ = name
     activation.__doc__ = f"Applies {name} element-wise; `inplace` writes the result into the input."
@@ -91,7 +91,7 @@ def relu_(input: Tensor) -> Tensor:
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """max(0, x) + negative_slope * min(0, x)."""
-    return apply(ops.leaky_relu, input, inplace, negative_slope)
+    return (ops.leaky_relu_ if inplace else ops.leaky_relu)(input, negative_slope)
 
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
@@ -99,7 +99,7 @@ def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 
     Source: Clevert et al. 2015.
     """
-    return apply(ops.elu, input, inplace, alpha)
+    return (ops.elu_ if inplace else ops.elu)(input, alpha)
 
 
 def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
@@ -117,19 +117,19 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 
     Source: Barron 2017.
     """
-    return apply(ops.celu, input, inplace, alpha)
+    return (ops.celu_ if inplace else ops.celu)(input, alpha)
 
 
 def hardtanh(
     input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
 ) -> Tensor:
     """Clamps to [min_val, max_val]."""
-    return apply(ops.hardtanh, input, inplace, min_val, max_val)
+    return (ops.hardtanh_ if inplace else ops.hardtanh)(input, min_val, max_val)
 
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """x where x > threshold, else `value`."""
-    return apply(ops.threshold, input, inplace, threshold, value)
+    return (ops.threshold_ if inplace else ops.threshold)(input, threshold, value)
 
 
 def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
@@ -149,7 +149,7 @@ def selu_(input: Tensor) -> Tensor:
 
 def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
     """threshold into the input itself."""
-    return apply(ops.threshold, input, True, threshold, value)
+    return ops.threshold_(input, threshold, value)
 
 
 def _softmax_dim(op: str, dim: int | None, ndim: int) -> int:

@@ -1,4 +1,4 @@
-"""Ways to call an op that the families share: into the input itself, and without a batch axis."""
+"""A way to call an op that the families share: without a batch axis."""
 
 from __future__ import annotations
 
@@ -6,18 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from flambeau._C import ShapeError, Tensor
-from flambeau.autograd import is_grad_enabled
-
-
-def apply(op: Callable[..., Tensor], x: Tensor, inplace: bool, *args: Any) -> Tensor:
-    """op(x, *args), written into `x` with `inplace`.
-
-    What the op keeps for backward is then a copy of `x`, which the write does not reach.
-    """
-    if not inplace:
-        return op(x, *args)
-    source = x.clone() if x.requires_grad and is_grad_enabled() else x
-    return x.copy_(op(source, *args))
 
 
 def batched(

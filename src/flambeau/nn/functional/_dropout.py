@@ -6,7 +6,6 @@ import math
 
 from flambeau._C import ShapeError, Tensor, ops
 from flambeau._warn import warn
-from flambeau.nn.functional._calls import apply
 
 __all__ = ["dropout", "dropout1d", "dropout2d", "alpha_dropout"]
 
@@ -26,7 +25,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     Source: Srivastava et al. 2014.
     """
     check_p("dropout", p)
-    return apply(ops.dropout, input, inplace and training, p, training)
+    return ops.dropout(input, p, training, inplace)
 
 
 def _feature_dropout(op: str, x: Tensor, p: float, training: bool, inplace: bool, n: int) -> Tensor:
@@ -43,7 +42,7 @@ def _feature_dropout(op: str, x: Tensor, p: float, training: bool, inplace: bool
         return x
     lead = x.dim() - n
     mask = ops.dropout(ops.ones_like(x[(slice(None),) * lead + (slice(0, 1),) * n]), p, True)
-    return apply(ops.mul, x, inplace, mask.detach())
+    return (ops.mul_ if inplace else ops.mul)(x, mask.detach())
 
 
 def dropout1d(
@@ -71,10 +70,12 @@ def alpha_dropout(
     if not training or p == 0.0:
         return input
     if p == 1.0:
-        return apply(ops.mul, input, inplace, 0.0)
+        return (ops.mul_ if inplace else ops.mul)(input, 0.0)
     saturated = -1.7580993408473766  # -lambda * alpha of SELU
     a = 1.0 / math.sqrt((1.0 - p) * (1.0 + p * saturated**2))
     b = -a * saturated * p
     keep = (ops.rand_like(input) >= p).to(input.dtype)
-    result = (input * keep + (1.0 - keep) * saturated) * a + b
-    return input.copy_(result) if inplace else result
+    fill = (1.0 - keep) * saturated
+    if inplace:
+        return input.mul_(keep).add_(fill).mul_(a).add_(b)
+    return (input * keep + fill) * a + b

@@ -31,8 +31,7 @@ class Dropout(_Dropout):
     def forward(self, input: Tensor) -> Tensor:
         if not self.training or self.p == 0.0:
             return input
-        y = ops.dropout(input, self.p, True)
-        return input.copy_(y) if self.inplace else y
+        return ops.dropout(input, self.p, True, self.inplace)
 
 
 class Dropout1d(_Dropout):

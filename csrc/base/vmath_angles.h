@@ -1,0 +1,200 @@
+// Vector math: angles and hyperbolic functions.
+//
+// Floats in double lanes: x = q pi/2 + r by a three-part pi/2, then both polynomials and a choice by q.
+// The first product with q must be exact, which bounds x.
+#pragma once
+
+#include "base/vmath.h"
+
+namespace fl::vm {
+inline namespace FL_ISA {
+
+template <class T>
+FL_VM bool far_angle(T x) {
+#if defined(__FMA__)
+  constexpr T limit = T(0x1p45);
+#else
+  constexpr T limit = T(0x1p20);
+#endif
+  if constexpr (sizeof(T) == 4) {  // limit < |x| < infinity, whose sine is NaN either way
+    const uint32_t above = bits<uint32_t>(limit) + 1;
+    return (bits<uint32_t>(x) & 0x7fffffffu) - above < 0x7f800000u - above;
+  } else {
+    const uint64_t above = bits<uint64_t>(0x1p20) + 1;
+    return (bits<uint64_t>(x) & 0x7fffffffffffffffull) - above < 0x7ff0000000000000ull - above;
+  }
+}
+inline float far_sin(float x) { return static_cast<float>(std::sin(static_cast<double>(x))); }
+inline float far_cos(float x) { return static_cast<float>(std::cos(static_cast<double>(x))); }
+inline float far_tan(float x) { return static_cast<float>(std::tan(static_cast<double>(x))); }
+inline double far_sin(double x) { return std::sin(x); }
+inline double far_cos(double x) { return std::cos(x); }
+inline double far_tan(double x) { return std::tan(x); }
+
+struct SinCos {
+  double sin, cos;
+};
+FL_VM SinCos sincos_lane(double x) {
+  constexpr double magic = 6755399441055744.0;
+  const double t = x * 0.63661977236758134308 + magic;
+  const double q = t - magic;
+  const uint64_t i = bits<uint64_t>(t);
+  const double r = ((x - q * 1.57079632673412561417) - q * 6.07710050630396597660e-11) - q * 2.02226624879595063154e-21;
+  const double z = r * r;
+  const double s = r + r * z * poly(z, -0.1666666666666359546, 0.0083333333308928122821, -0.00019841266737518745956,
+                                    2.755593717025998272e-6, -2.4800706240605850485e-8);
+  const double c = 1.0 - 0.5 * z + z * z * poly(z, 0.041666666664127211898, -0.001388888759732781124,
+                                                0.000024800560429914503467, -2.729583082761461564e-7);
+  const bool swap = (i & 1) != 0;
+  const double sn = swap ? c : s, cs = swap ? s : c;
+  return {bits<double>(bits<uint64_t>(sn) ^ ((i & 2) << 62)), bits<double>(bits<uint64_t>(cs) ^ (((i + 1) & 2) << 62))};
+}
+FL_VM float sin(float x) {
+  const float y = static_cast<float>(sincos_lane(x).sin);
+  return x == 0 ? x : y;
+}
+FL_VM float cos(float x) { return static_cast<float>(sincos_lane(x).cos); }
+FL_VM float tan(float x) {
+  const auto [s, c] = sincos_lane(x);
+  const float y = static_cast<float>(s / c);
+  return x == 0 ? x : y;
+}
+// Doubles up to 2^20: four parts of pi/2, of which the products of the first three with q are exact, leave a rest that is
+// right to the last bit unless x is within 2^-50 of its zero; the series end below 2^-60.
+FL_VM SinCos sincos_wide(double x) {
+  constexpr double magic = 6755399441055744.0;
+  const double t = x * 0.63661977236758134308 + magic;
+  const double q = t - magic;
+  const uint64_t i = bits<uint64_t>(t);
+  const double r0 = (x - q * 1.57079632673412561417) - q * 6.07710050630396597660e-11;
+  const double r = (r0 - q * 2.02226624871116645580e-21) - q * 8.47842766036889956997e-32;
+  const double z = r * r;
+  const double s = r + r * z * poly(z, -1.0 / 6, 1.0 / 120, -1.0 / 5040, 1.0 / 362880, -1.0 / 39916800, 1.0 / 6227020800,
+                                    -1.0 / 1307674368000, 1.0 / 355687428096000);
+  const double h = 0.5 * z, w = 1.0 - h;  // what 1 - h loses is added to the rest
+  const double c = w + (((1.0 - w) - h) + z * z * poly(z, 1.0 / 24, -1.0 / 720, 1.0 / 40320, -1.0 / 3628800, 1.0 / 479001600,
+                                                       -1.0 / 87178291200, 1.0 / 20922789888000));
+  const bool swap = (i & 1) != 0;
+  const double sn = swap ? c : s, cs = swap ? s : c;
+  return {bits<double>(bits<uint64_t>(sn) ^ ((i & 2) << 62)), bits<double>(bits<uint64_t>(cs) ^ (((i + 1) & 2) << 62))};
+}
+FL_VM double sin(double x) {
+  const double y = sincos_wide(x).sin;
+  return x == 0 ? x : y;
+}
+FL_VM double cos(double x) { return sincos_wide(x).cos; }
+inline double tan(double x) { return std::tan(x); }
+// x as a whole number and a rest of at most 1/2, which is exact, so that no x is too large below; and -1 where the
+// whole number is odd, else 1.
+struct HalfTurns {
+  double rest, sign;
+};
+FL_VM HalfTurns half_turns(double x) {
+  const double whole = round(x), odd = whole - 2.0 * round(0.5 * whole);
+  return {x - whole, 1.0 - 2.0 * odd * odd};
+}
+FL_VM double sin_pi(float x) {
+  const auto [rest, sign] = half_turns(x);
+  return sign * sincos_lane(rest * kPi).sin;
+}
+FL_VM float cos_pi(float x) {
+  const auto [rest, sign] = half_turns(x);
+  return static_cast<float>(sign * sincos_lane(rest * kPi).cos);
+}
+inline double sin_pi(double x) {
+  const auto [rest, sign] = half_turns(x);
+  return sign * std::sin(rest * kPi);
+}
+inline double cos_pi(double x) {
+  const auto [rest, sign] = half_turns(x);
+  return sign * std::cos(rest * kPi);
+}
+// sin(pi x) / (pi x)
+FL_VM float sinc(float x) {
+  const float y = static_cast<float>(sin_pi(x) / (static_cast<double>(x) * kPi));
+  return x == 0 ? 1.0f : y;
+}
+inline double sinc(double x) {  // x pi may overflow
+  return x == 0 ? 1.0 : sin_pi(x) / kPi / x;
+}
+
+// The angle of (x, y) for any signs, infinities not included.
+FL_VM double atan2_lane(double y, double x) {
+  const double ay = abs(y), ax = abs(x);
+  const bool steep = ay > ax;
+  const double num = steep ? ax : ay, den = steep ? ay : ax;
+  const double t = den == 0 ? 0.0 : num / den, z = t * t;
+  double a = t * poly(z, 0.99999999992930367522, -0.33333331290889987906, 0.1999990110217155447,
+                      -0.14283813255743193563, 0.11091922963683302164, -0.089741719583638810844,
+                      0.072282783453772522332, -0.053956680571371717816, 0.033826218952786872196,
+                      -0.015828322749149415576, 0.0047324841934219206569, -0.00066339545711047871928);
+  a = steep ? 0.5 * kPi - a : a;
+  a = signbit(x) ? kPi - a : a;
+  return copysign(a, y);
+}
+FL_VM float atan(float x) {
+  const double a = abs(static_cast<double>(x));
+  return static_cast<float>(copysign(atan2_lane(a > 1e40 ? 1e40 : a, 1.0), static_cast<double>(x)));
+}
+FL_VM float asin(float x) {
+  const double a = x;
+  const double r = atan2_lane(abs(a), sqrt((1.0 - a) * (1.0 + a)));
+  const double s = copysign(r, a);
+  return static_cast<float>((a >= -1) & (a <= 1) ? s : kNaN<double>);
+}
+FL_VM float acos(float x) {
+  const double a = x;
+  const double r = atan2_lane(sqrt((1.0 - a) * (1.0 + a)), a);
+  return static_cast<float>((a >= -1) & (a <= 1) ? r : kNaN<double>);
+}
+FL_VM float atan2(float y, float x) {
+  // Infinities become huge equals, which gives the multiples of pi/4 of the C standard.
+  const double dy = y, dx = x;
+  const bool both = isinf(dy) & isinf(dx);
+  const double cy = isinf(dy) ? copysign(both ? 1.0 : 1e300, dy) : dy;
+  const double cx = isinf(dx) ? copysign(both ? 1.0 : 1e300, dx) : dx;
+  const double r = atan2_lane(cy, cx);
+  return static_cast<float>((y != y) | (x != x) ? kNaN<double> : r);
+}
+inline double asin(double x) { return std::asin(x); }
+inline double acos(double x) { return std::acos(x); }
+inline double atan(double x) { return std::atan(x); }
+inline double atan2(double y, double x) { return std::atan2(y, x); }
+
+FL_VM float sinh(float x) {
+  const double a = abs(static_cast<double>(x));
+  const double t = expm1(a > 100.0 ? 100.0 : a);
+  return copysign(static_cast<float>(0.5 * (t + t / (t + 1.0))), x);
+}
+FL_VM float cosh(float x) {
+  const double e = exp(abs(static_cast<double>(x)));
+  return static_cast<float>(0.5 * (e + 1.0 / e));
+}
+FL_VM float asinh(float x) {
+  const double a = abs(static_cast<double>(x));
+  const double y = log1p(a + a * (a / (1.0 + sqrt(a * a + 1.0))));
+  return isinf(x) ? x : copysign(static_cast<float>(y), x);
+}
+FL_VM float acosh(float x) {
+  const double t = static_cast<double>(x) - 1.0;
+  const double y = log1p(t + sqrt(t * (t + 2.0)));
+  return static_cast<float>(t >= 0 ? y : kNaN<double>);
+}
+FL_VM float atanh(float x) {
+  const double a = abs(static_cast<double>(x));
+  return copysign(static_cast<float>(0.5 * log1p(2.0 * a / (1.0 - a))), x);
+}
+inline double sinh(double x) { return std::sinh(x); }
+inline double cosh(double x) { return std::cosh(x); }
+inline double asinh(double x) { return std::asinh(x); }
+inline double acosh(double x) { return std::acosh(x); }
+inline double atanh(double x) { return std::atanh(x); }
+FL_VM float hypot(float a, float b) {
+  const double x = a, y = b;
+  const float r = static_cast<float>(sqrt(x * x + y * y));
+  return isinf(a) | isinf(b) ? kInf<float> : r;
+}
+inline double hypot(double a, double b) { return std::hypot(a, b); }
+
+}  // namespace FL_ISA
+}  // namespace fl::vm

@@ -1,0 +1,163 @@
+// Copies, conversions and fills of strided tensors, by the walks of element-wise loops.
+//
+// Copies within a type that have an innermost axis of fewer than 8 elements loop over the next one instead, in pieces that
+// the first cache holds.
+#include "dispatch/walks.h"
+
+namespace fl {
+
+void convert_elements(void* dst, DType to, const void* src, DType from, int64_t n) {
+  if (to == from) {
+    std::memcpy(dst, src, static_cast<size_t>(n) * item_size(to));
+    return;
+  }
+  kernels::convert_loop(dst, to, src, from, n);
+}
+
+void copy_flat(void* dst, DType to, const void* src, DType from, int64_t n) {
+  const int64_t to_item = static_cast<int64_t>(item_size(to)), from_item = static_cast<int64_t>(item_size(from));
+  char* d = static_cast<char*>(dst);
+  const char* s = static_cast<const char*>(src);
+  const bool stream = n * to_item >= kStreamBytes;
+  parallel_for(0, n, kGrain, [&](int64_t begin, int64_t end) {
+    if (!stream) return convert_elements(d + begin * to_item, to, s + begin * from_item, from, end - begin);
+    if (to == from) {
+      kernels::stream_loop(d + begin * to_item, s + begin * from_item, static_cast<size_t>((end - begin) * to_item));
+    } else {
+      alignas(64) char tile[kTileBytes];
+      int64_t m;
+      for (int64_t i = begin; i < end; i += m) {
+        m = std::min(next_piece(true, d + i * to_item, to_item, kTile), end - i);
+        kernels::convert_loop(tile, to, s + i * from_item, from, m);
+        kernels::stream_loop(d + i * to_item, tile, static_cast<size_t>(m * to_item));
+      }
+    }
+    kernels::stream_end();
+  });
+}
+
+void copy_elements(const Tensor& dst, const Tensor& src) {
+  if (dst.numel() == 0) return;
+  Dims strides[2] = {dst.strides(), src.strides()};
+  const Axes axes = simplify(dst.sizes(), strides, 2);
+  const bool dst_flat = contiguous(axes, strides[0]), src_flat = contiguous(axes, strides[1]);
+  char* to = static_cast<char*>(dst.data());
+  const char* from = static_cast<const char*>(src.data());
+  const int64_t to_item = static_cast<int64_t>(dst.item_bytes()), from_item = static_cast<int64_t>(src.item_bytes());
+  const int64_t n = axes.numel;
+
+  if (dst_flat && src_flat) return copy_flat(to, dst.dtype(), from, src.dtype(), n);
+  if (dst.dtype() != src.dtype()) {
+    parallel_for(0, n, kGrain, [&](int64_t begin, int64_t end) {
+      alignas(64) char gathered[kTile * 8], converted[kTile * 8];
+      for (int64_t i = begin; i < end; i += kTile) {
+        const int64_t m = std::min(kTile, end - i);
+        const void* values = from + i * from_item;
+        if (!src_flat) {
+          gather_flat(gathered, from, src.item_bytes(), axes, strides[1], i, m);
+          values = gathered;
+        }
+        if (dst_flat) {
+          convert_elements(to + i * to_item, dst.dtype(), values, src.dtype(), m);
+        } else {
+          convert_elements(converted, dst.dtype(), values, src.dtype(), m);
+          scatter_flat(to, converted, dst.item_bytes(), axes, strides[0], i, m);
+        }
+      }
+    });
+    return;
+  }
+  const Dims* view[2] = {&strides[0], &strides[1]};
+  const int axis = column_axis(axes, view + 1, 1);
+  by_size(dst.item_bytes(), [&](auto unit) {
+    using U = decltype(unit);
+    U* d = reinterpret_cast<U*>(to);
+    const U* s = reinterpret_cast<const U*>(from);
+    const int last = axes.sizes.size() - 1;
+    const int64_t d_across = strides[0][last], s_across = strides[1][last];
+    if (axis >= 0) {
+      const int64_t d_down = strides[0][axis], s_down = strides[1][axis];
+      walk_blocks(axes, axis, view, 2, kBlockRows, kBlockCols, [&](const auto& offset, int64_t rows, int64_t cols) {
+        U* out = d + offset[0];
+        if (d_across == 1) return gather_block(out, d_down, s + offset[1], s_across, s_down, rows, cols, to_item);
+        U block[kBlockRows * kBlockCols];
+        gather_block(block, kBlockCols, s + offset[1], s_across, s_down, rows, cols, to_item);
+        for (int64_t r = 0; r < rows; ++r) scatter_row(out + r * d_down, block + r * kBlockCols, cols, d_across);
+      });
+      return;
+    }
+    if (last > 0 && axes.sizes[last] < kFewCols && axes.sizes[last - 1] > axes.sizes[last]) {  // loops run down the few columns
+      const int64_t d_down = strides[0][last - 1], s_down = strides[1][last - 1];
+      walk_blocks(axes, last - 1, view, 2, kTile / axes.sizes[last], axes.sizes[last], [&](const auto& offset, int64_t rows, int64_t cols) {
+        U* out = d + offset[0];
+        const U* in = s + offset[1];
+        if (d_across == 1 && s_down == 1) return gather_block(out, d_down, in, s_across, s_down, rows, cols, to_item);
+        for (int64_t c = 0; c < cols; ++c)
+          for (int64_t r = 0; r < rows; ++r) out[r * d_down + c * d_across] = in[r * s_down + c * s_across];
+      });
+      return;
+    }
+    // Rows of one operand, with the other's offset kept by a second odometer.
+    parallel_for(0, n, kGrain, [&](int64_t begin, int64_t end) {
+      const int64_t row = axes.inner();
+      const int d_axes = axes.sizes.size();
+      Dims at(d_axes);
+      int64_t rest = begin, d_offset = 0, s_offset = 0;
+      for (int i = d_axes - 1; i >= 0; --i) {
+        at[i] = rest % axes.sizes[i];
+        rest /= axes.sizes[i];
+        d_offset += at[i] * strides[0][i];
+        s_offset += at[i] * strides[1][i];
+      }
+      for (int64_t i = begin; i < end;) {
+        const int64_t m = std::min(row - at[last], end - i);
+        U* out = d + d_offset;
+        const U* in = s + s_offset;
+        if (d_across == 1) gather_row(out, in, m, s_across);
+        else if (s_across == 1) scatter_row(out, in, m, d_across);
+        else
+          for (int64_t j = 0; j < m; ++j) out[j * d_across] = in[j * s_across];
+        i += m;
+        at[last] += m;
+        d_offset += m * d_across;
+        s_offset += m * s_across;
+        for (int j = last; j > 0 && at[j] == axes.sizes[j]; --j) {
+          d_offset += strides[0][j - 1] - at[j] * strides[0][j];
+          s_offset += strides[1][j - 1] - at[j] * strides[1][j];
+          at[j] = 0;
+          ++at[j - 1];
+        }
+      }
+    });
+  });
+}
+
+void fill_elements(const Tensor& dst, const Scalar& value) {
+  if (dst.numel() == 0) return;
+  Dims strides[1] = {dst.strides()};
+  const Axes axes = simplify(dst.sizes(), strides, 1);
+  uint64_t item = 0;
+  if (value.is_float()) {
+    const double v = value.as_double();
+    convert_elements(&item, dst.dtype(), &v, DType::Float64, 1);
+  } else {
+    const int64_t v = value.as_int();
+    convert_elements(&item, dst.dtype(), &v, DType::Int64, 1);
+  }
+  by_size(dst.item_bytes(), [&](auto unit) {
+    using U = decltype(unit);
+    U* d = static_cast<U*>(dst.data());
+    U v;
+    std::memcpy(&v, &item, sizeof(U));
+    const int64_t step = strides[0].empty() ? 1 : strides[0].back();
+    parallel_for(0, axes.numel, kGrain * 4, [&](int64_t begin, int64_t end) {
+      walk_rows(axes, strides[0], begin, end - begin, [&](int64_t offset, int64_t, int64_t m) {
+        if (step == 1) kernels::fill_loop(d + offset, sizeof(U), &v, m);
+        else
+          for (int64_t i = 0; i < m; ++i) d[offset + i * step] = v;
+      });
+    });
+  });
+}
+
+}  // namespace fl
