@@ -35,6 +35,12 @@ TensorImpl::TensorImpl(Ref<Storage> s, Dims sz, Dims st, int64_t off, DType t)
   refresh();
 }
 
+TensorImpl::TensorImpl(Ref<Storage> s, const TensorImpl& x, DType t)
+    : storage(std::move(s)), sizes(x.sizes), strides(x.strides), numel(x.numel), dtype(t), contiguous(x.contiguous) {}
+
+TensorImpl::TensorImpl(Ref<Storage> s, IntList sz, int64_t n, DType t)
+    : storage(std::move(s)), sizes(sz), strides(row_major(sz)), numel(n), dtype(t) {}
+
 TensorImpl::~TensorImpl() = default;
 
 void TensorImpl::refresh() {
@@ -92,8 +98,11 @@ std::optional<Reach> reach(IntList sizes, IntList strides, int64_t offset) {
   return reached;
 }
 
-Tensor empty(IntList sizes, DType dtype, Device device) {
-  return empty_strided(sizes, row_major(sizes), dtype, device);
+Tensor empty(IntList sizes, DType dtype, Device device, const char* op) {
+  if (sizes.size() > kMaxAxes) too_many_axes(static_cast<int>(sizes.size()));
+  const int64_t numel = checked_numel(op, sizes);
+  auto storage = Storage::allocate(static_cast<size_t>(numel) * item_size(dtype), device);
+  return Tensor(make_ref<TensorImpl>(std::move(storage), sizes, numel, dtype));
 }
 
 Tensor empty_strided(IntList sizes, IntList strides, DType dtype, Device device) {
@@ -102,6 +111,11 @@ Tensor empty_strided(IntList sizes, IntList strides, DType dtype, Device device)
   if (!none && (!spread(sizes.data(), strides.data(), static_cast<int>(sizes.size()), reached) || reached.first < 0)) raise<ShapeError>("empty: shape = ", sizes, ", strides = ", strides, " reach past what memory can address");
   auto storage = Storage::allocate(static_cast<size_t>(reached.end) * item_size(dtype), device);
   return Tensor(make_ref<TensorImpl>(std::move(storage), Dims(sizes), Dims(strides), 0, dtype));
+}
+
+Tensor empty_dense_like(const Tensor& x, DType dtype, Device device) {
+  auto storage = Storage::allocate(static_cast<size_t>(x.numel()) * item_size(dtype), device);
+  return Tensor(make_ref<TensorImpl>(std::move(storage), *x.impl(), dtype));
 }
 
 Tensor alias(const Tensor& x, Dims sizes, Dims strides, int64_t offset) {

@@ -27,6 +27,10 @@ class TensorImpl final : public RefCounted {
  public:
   FL_SMALL_OBJECT
   TensorImpl(Ref<Storage> storage, Dims sizes, Dims strides, int64_t offset, DType dtype);
+  // Geometries that are known to fit fresh memory, so that nothing is left to be looked at: that of a dense x, and
+  // row-major ones of sizes that were checked.
+  TensorImpl(Ref<Storage> storage, const TensorImpl& x, DType dtype);
+  TensorImpl(Ref<Storage> storage, IntList sizes, int64_t numel, DType dtype);
   ~TensorImpl() override;
   void destroy() noexcept override {
     if (meta) destroy_flat();  // which may own a .grad
@@ -107,8 +111,10 @@ struct Reach {
 std::optional<Reach> reach(IntList sizes, IntList strides, int64_t offset);
 
 // New tensors, not initialised, row-major (or with the given strides, which must not overlap).
-Tensor empty(IntList sizes, DType dtype, Device device = {});
+Tensor empty(IntList sizes, DType dtype, Device device = {}, const char* op = "empty");
 Tensor empty_strided(IntList sizes, IntList strides, DType dtype, Device device = {});
+// The same geometry as x, which is dense, over new memory.
+Tensor empty_dense_like(const Tensor& x, DType dtype, Device device);
 // A tensor over memory of the caller, who keeps it alive and answers for what the geometry reaches from `data` on.
 Tensor over(void* data, Dims sizes, Dims strides, DType dtype);
 // Another view of the same storage; autograd is not told.

@@ -43,6 +43,8 @@ WrappedOptionalDims::WrappedOptionalDims(const char* op, const char* arg, std::o
 DType dt::promote_operands(const Operand* const* operands, int n) {
   // Tensors with dims decide within their kind (bool < integer < float); 0-d tensors and then Python
   // numbers only count where they are of a higher kind, as in PyTorch.
+  const auto plain = [&](int i) { return operands[i]->is_tensor() && operands[i]->tensor().defined(); };
+  if (n == 2 && plain(0) && plain(1) && operands[0]->tensor().dtype() == operands[1]->tensor().dtype()) return operands[0]->tensor().dtype();
   auto kind = [](DType t) { return t == DType::Bool ? 0 : is_float(t) ? 2 : 1; };
   std::optional<DType> by_rank[3];  // tensors, 0-d tensors, numbers
   for (int i = 0; i < n; ++i) {
@@ -72,8 +74,7 @@ DType dt::promote_operands(const Operand* const* operands, int n) {
 }
 
 Tensor new_output(const char* op, IntList sizes, DType dtype, Device device) {
-  checked_numel(op, sizes);
-  Tensor y = empty(sizes, dtype, device);
+  Tensor y = empty(sizes, dtype, device, op);
   y.impl()->inference = thread_modes().inference;
   return y;
 }
@@ -307,7 +308,7 @@ Tensor run_each(const EachKernel& kernel, const char* op, DType result, DType ty
   if (!first) raise<TypeMismatch>(op, ": expected at least one tensor among the operands");
   Tensor y;
   const Device device = meta ? Device{DeviceKind::Meta} : first->device();
-  if (same && is_dense(*first)) y = empty_strided(first->sizes(), first->strides(), result, device);
+  if (same && is_dense(*first)) y = empty_dense_like(*first, result, device);
   else y = broadcast_output(broadcast_shape(op, in, n), in, n, result, device);
   y.impl()->inference = thread_modes().inference;
   if (meta || y.numel() == 0) return y;
