@@ -306,9 +306,9 @@ std::optional<int64_t> to_optional_int(PyObject* o, const char* op, const char* 
   return to_int(o, op, arg);
 }
 
-Dims to_dims(PyObject* o, const char* op, const char* arg, int length) {
+Dims to_dims(PyObject* o, const char* op, const char* arg, int length, bool may_lack) {
   Dims out;
-  if (length && (o == Py_None || (PySequence_Check(o) && !is_tensor(o) && PySequence_Size(o) == 0))) return out;  // left to the op
+  if (may_lack && (o == Py_None || (PySequence_Check(o) && !is_tensor(o) && PySequence_Size(o) == 0))) return out;
   if (PyTuple_Check(o) || PyList_Check(o)) {
     const Py_ssize_t n = PySequence_Size(o);
     for (Py_ssize_t i = 0; i < n; ++i) {

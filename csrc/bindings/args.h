@@ -65,7 +65,8 @@ bool try_operand(PyObject* o, Operand& out);
 bool try_scalar(PyObject* o, Scalar& out);
 int64_t to_int(PyObject* o, const char* op, const char* arg);
 std::optional<int64_t> to_optional_int(PyObject* o, const char* op, const char* arg);
-Dims to_dims(PyObject* o, const char* op, const char* arg, int length = 0);
+// `length` ints, or one for all of them; with `may_lack` also None or an empty list, which the op has a meaning for.
+Dims to_dims(PyObject* o, const char* op, const char* arg, int length = 0, bool may_lack = false);
 std::optional<Dims> to_optional_dims(PyObject* o, const char* op, const char* arg);
 double to_double(PyObject* o, const char* op, const char* arg);
 std::optional<double> to_optional_double(PyObject* o, const char* op, const char* arg);

@@ -530,3 +530,19 @@ def test_convolution_of_one_element_that_leaves_positions_out(size, stride, dtyp
     dx[:, :, :: stride[0], :: stride[1]] = taps.sum(0)[:, None, None]
     np.testing.assert_array_equal(x.grad.numpy(), dx)
     np.testing.assert_array_equal(w.grad.numpy()[:, :, 0, 0], np.tile(seen.sum((0, 2, 3)), (2, 1)))
+
+
+@pytest.mark.parametrize("name", ["stride", "padding", "dilation"])
+@pytest.mark.parametrize("given", [(), []], ids=str)
+def test_an_empty_list_is_no_extent(name, given):
+    """It was taken as "as the kernel", which only pooling has; a convolution divided by what lay behind the list."""
+    with pytest.raises(ValueError, match=rf"conv2d: {name} = \[\]; expected one int or 2 ints"):
+        F.conv2d(fl.ones(1, 2, 5, 5), fl.ones(3, 2, 3, 3), **{name: given})
+    with pytest.raises((ValueError, TypeError), match="stride"):
+        F.conv2d(fl.ones(1, 2, 5, 5), fl.ones(3, 2, 3, 3), stride=None)
+
+
+@pytest.mark.parametrize("given", [(), [], None], ids=str)
+def test_pooling_without_a_stride_steps_by_its_kernel(given):
+    x = fl.arange(16.0).reshape(1, 1, 4, 4)
+    assert F.max_pool2d(x, 2, stride=given).tolist() == [[[[5.0, 7.0], [13.0, 15.0]]]]

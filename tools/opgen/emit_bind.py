@@ -79,7 +79,8 @@ def _convert(op: Op, i: int, a: Arg) -> tuple[str, str]:
     if t in ("int[]", "dim[]") or (t.startswith("int[") and not t.endswith("?")):
         length = t[4:-1] if t.startswith("int[") and t != "int[]" else "0"
         fallback = f" : Dims({default})" if a.default is not None else ""
-        return f"const Dims {a.name} = {given}to_dims({slot}, {n}, {length}){fallback};", a.name
+        may_lack = ", true" if length != "0" and default == "IntList()" else ""  # `int[2] stride=[]`
+        return f"const Dims {a.name} = {given}to_dims({slot}, {n}, {length}{may_lack}){fallback};", a.name
     if t in ("int[]?", "dim[]?"):
         return (f"const std::optional<Dims> {a.name}_dims = to_optional_dims({slot}, {n});",
                 f"{a.name}_dims ? std::optional<IntList>(*{a.name}_dims) : std::nullopt")  # fmt: skip
