@@ -32,6 +32,7 @@ enum class Fold : uint8_t {
 // acc combined with the fold of n contiguous elements, which all have the center *center.
 FL_SIMD_KERNEL(void, fold_run, Fold op, DType type, const void* x, int64_t n, const void* center, double p, void* acc)
 // acc[j] combined with the fold of x[i * stride + j] over i < rows, for j < n; column j has center[j].
+// Sums are also taken of 16-bit floats as they lie; acc is that of float.
 FL_SIMD_KERNEL(void, fold_rows, Fold op, DType type, const void* x, int64_t stride, int64_t rows, int64_t n,
                const void* center, double p, void* acc)
 // acc[j] combined with the fold of the row x[j * stride + 0 .. n), for j < m; row j has center[j].

@@ -1,6 +1,7 @@
 #include "ops/reduce/reduce.h"
 
 #include <cmath>
+#include <optional>
 #include <vector>
 
 #include "base/parallel.h"
@@ -43,6 +44,12 @@ struct Nest {
   const double* center;
   int64_t n_kept = 1, n_folded = 1;  // products of the sizes above
 
+  // The type that rows are folded in where they lie, or none: sums read 16-bit floats themselves.
+  std::optional<DType> direct() const {
+    if (last.x != 1) return {};
+    const bool half = compute == DType::Float32 && x_item == 2 && is_float(x_type) && how->fold == Fold::Sum;
+    return x_type == compute || half ? std::optional(x_type) : std::nullopt;
+  }
   DType acc_type() const { return compute == DType::Int64 ? DType::Int64 : DType::Float64; }
 };
 
@@ -213,14 +220,14 @@ void along_runs(const Nest& nest) {
 // Folds rows [begin, end) of the reduced axes onto acc, for m columns at x + offset.
 void fold_columns(const Nest& nest, int64_t offset, int64_t m, int64_t begin, int64_t end, const void* center, void* acc) {
   const Reduction& how = *nest.how;
-  const bool direct = nest.last.x == 1 && nest.x_type == nest.compute;
+  const std::optional<DType> direct = nest.direct();
   const Axis inner = nest.folded.back();
   alignas(64) char tile[kTile * 8], raw[kTile * 8];
   for (int64_t r = begin; r < end;) {
     const int64_t at = offset + locate(nest.folded, r).x;
     const int64_t count = std::min(end - r, inner.size - r % inner.size);  // rows with one stride
     if (direct) {
-      fold_rows(how.fold, nest.compute, nest.x + at * nest.x_item, inner.x, count, m, center, how.p, acc);
+      fold_rows(how.fold, *direct, nest.x + at * nest.x_item, inner.x, count, m, center, how.p, acc);
     } else {
       // Blocks of whole cache lines that stay in the first-level cache.
       const int64_t width = std::min(m, kBlock), item = static_cast<int64_t>(item_size(nest.compute)), batch = kTile * 8 / (width * item);
@@ -242,8 +249,8 @@ void fold_columns(const Nest& nest, int64_t offset, int64_t m, int64_t begin, in
 bool fold_wide(const Nest& nest, int64_t offset, int64_t begin, int64_t end, const void* center, void* acc) {
   const Reduction& how = *nest.how;
   const int64_t n = nest.last.size;
-  if (n > 64 || nest.last.x != 1 || nest.x_type != nest.compute || nest.folded.size() != 1 || nest.folded[0].x != n)
-    return false;
+  const std::optional<DType> direct = nest.direct();
+  if (n > 64 || !direct || nest.folded.size() != 1 || nest.folded[0].x != n) return false;
   const int64_t times = 256 / n, rows = end - begin, whole = rows / times;
   if (whole == 0) return false;
   int64_t wide[256], wide_center[256];
@@ -254,9 +261,9 @@ bool fold_wide(const Nest& nest, int64_t offset, int64_t begin, int64_t end, con
     center = wide_center;
   }
   const char* x = nest.x + (offset + begin * n) * nest.x_item;
-  fold_rows(how.fold, nest.compute, x, times * n, whole, times * n, center, how.p, wide);
+  fold_rows(how.fold, *direct, x, times * n, whole, times * n, center, how.p, wide);
   if (const int64_t rest = rows - whole * times)
-    fold_rows(how.fold, nest.compute, x + whole * times * n * nest.x_item, 0, 1, rest * n, center, how.p, wide);
+    fold_rows(how.fold, *direct, x + whole * times * n * nest.x_item, 0, 1, rest * n, center, how.p, wide);
   for (int64_t t = 0; t < times; ++t) fold_merge(how.fold, nest.compute, wide + t * n, acc, n);
   return true;
 }
