@@ -588,3 +588,18 @@ def test_output_padding_below_dilation(dilation, extra):
     call = lambda a, b: F.conv_transpose2d(a, b, padding=1, dilation=dilation, output_padding=extra)  # noqa: E731
     assert fl.autograd.gradcheck(call, (x, w))
     assert fl.autograd.gradgradcheck(call, (x[:1, :, :2, :2].detach().requires_grad_(), w))
+
+
+@pytest.mark.parametrize("inplace", [False, True])
+def test_rrelu_draws_a_slope_for_each_element(inplace):
+    x = fl.randn(2000).requires_grad_()
+    y = F.rrelu(x * 1.0, 0.2, 0.4, training=True, inplace=inplace)
+    y.sum().backward()
+    slopes = (y / x).detach()
+    np.testing.assert_allclose(x.grad.numpy(), slopes.numpy(), rtol=1e-5)
+    assert (slopes[x > 0] == 1).all()
+    below = slopes[x < 0].numpy()
+    assert below.min() >= 0.2 - 1e-6 and below.max() <= 0.4 + 1e-6 and len(np.unique(below)) > 900
+    close(F.rrelu(t(X), 0.2, 0.4), np.where(X > 0, X, 0.3 * X))
+    with pytest.raises(ValueError, match="lower <= upper"):
+        F.rrelu(x, 0.5, 0.2)

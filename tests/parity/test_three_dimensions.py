@@ -58,6 +58,12 @@ MODULES = {
     "BatchNorm3d": (lambda nn: nn.BatchNorm3d(4), (2, 4, 5, 6, 7)),
     "BatchNorm3d in eval": (lambda nn: nn.BatchNorm3d(4).eval(), (2, 4, 5, 6, 7)),
     "InstanceNorm3d": (lambda nn: nn.InstanceNorm3d(4, affine=True, track_running_stats=True), (2, 4, 5, 6, 7)),
+    "ZeroPad3d": (lambda nn: nn.ZeroPad3d((1, 0, 2, 1, 0, 3)), (2, 4, 3, 4, 5)),
+    "ConstantPad3d": (lambda nn: nn.ConstantPad3d(1, 2.5), (2, 4, 3, 4, 5)),
+    "ReflectionPad3d": (lambda nn: nn.ReflectionPad3d((1, 2, 0, 1, 2, 1)), (2, 4, 3, 4, 5)),
+    "ReplicationPad3d": (lambda nn: nn.ReplicationPad3d(2), (2, 4, 3, 4, 5)),
+    "CircularPad3d": (lambda nn: nn.CircularPad3d((1, 2, 0, 1, 2, 1)), (2, 4, 3, 4, 5)),
+    "RReLU in eval": (lambda nn: nn.RReLU(0.1, 0.5).eval(), (2, 3)),
     "Dropout3d in eval": (lambda nn: nn.Dropout3d(0.5).eval(), (2, 4, 5, 6, 7)),
 }
 
