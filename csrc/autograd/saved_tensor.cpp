@@ -14,7 +14,7 @@ void SavedTensor::save(const Tensor& x) {
   if (x.impl()->inference)
     raise<AutogradError>("a tensor made in inference_mode can not be saved for backward; clone() it outside of inference_mode first");
   if (SavedHooks* hooks = thread_modes().saved_hooks) [[unlikely]] {
-    if (requires_grad(x)) producer_ = gradient_edge(x);
+    if (requires_grad(x)) note_producer(x);
     return pack(*hooks, x);
   }
   version_ = x.storage().var().version();
@@ -22,17 +22,17 @@ void SavedTensor::save(const Tensor& x) {
   const bool plain_leaf = !(meta && meta->grad_fn) && !x.impl()->view_tracks_base;
   if (plain_leaf) {
     tensor_ = x;
-    leaf_ = true;
+    leaf_ = 1;
     return;
   }
   tensor_ = alias(x);
-  if (requires_grad(x)) producer_ = gradient_edge(x);
+  if (requires_grad(x)) note_producer(x);
 }
 
 void SavedTensor::save_copy(const Tensor& x) {
   if (SavedHooks* hooks = thread_modes().saved_hooks) [[unlikely]] {
     if (!x.defined()) return;
-    if (requires_grad(x)) producer_ = gradient_edge(x);
+    if (requires_grad(x)) note_producer(x);
     WithGrad off(false);
     return pack(*hooks, op::clone(x));
   }
@@ -41,15 +41,21 @@ void SavedTensor::save_copy(const Tensor& x) {
   WithGrad off(false);
   tensor_ = op::clone(x);
   version_ = tensor_.storage().var().version();
-  leaf_ = false;
+  leaf_ = 0;
 }
 
 void SavedTensor::save_output(const Tensor& y, uint32_t nr) {
   output_ = is_float(y.dtype());  // indices are outputs too, and have no history
-  producer_.nr = nr;
+  nr_ = nr;
   if (SavedHooks* hooks = thread_modes().saved_hooks) [[unlikely]] return pack(*hooks, y);
   version_ = y.storage().var().version();
   tensor_ = alias(y);
+}
+
+void SavedTensor::note_producer(const Tensor& x) {
+  Edge edge = gradient_edge(x);
+  producer_ = std::move(edge.fn);
+  nr_ = edge.nr;
 }
 
 void SavedTensor::pack(SavedHooks& hooks, const Tensor& bytes) {
@@ -62,9 +68,9 @@ void SavedTensor::pack(SavedHooks& hooks, const Tensor& bytes) {
 }
 
 Tensor SavedTensor::with_history(Tensor bytes, Node& node) const {
-  if (!grad_enabled() || (!output_ && !producer_.fn)) return bytes;
+  if (!grad_enabled() || (!output_ && !producer_)) return bytes;
   Tensor out = alias(bytes);
-  set_history(out, output_ ? Ref<Node>::share(&node) : producer_.fn, producer_.nr);
+  set_history(out, output_ ? Ref<Node>::share(&node) : producer_, nr_);
   return out;
 }
 
