@@ -12,8 +12,10 @@
 #include "autograd/recorded.h"
 #include "base/error.h"
 #include "op/add.h"
+#include "op/any.h"
 #include "op/cast.h"
 #include "op/clone.h"
+#include "op/isnan.h"
 #include "op/ones_like.h"
 
 namespace fl {
@@ -106,6 +108,19 @@ StripedMutex<LockRank::Accumulation, 16> accumulation_locks;
   node.apply(call);
   event.output(call.out);
   event.done();
+}
+
+// In anomaly mode: raises for the first node that makes NaN, and names its forward call.
+[[gnu::cold]] void refuse_nan(const Node& node, const BackwardCall& call) {
+  for (size_t i = 0; i < call.out.size(); ++i) {
+    const Tensor& g = call.out[i];
+    if (!g.defined() || g.is_meta() || !is_float(g.dtype())) continue;
+    NoGrad off;
+    if (!*op::any(op::isnan(g)).data<bool>()) continue;
+    const uint32_t stack = node.hooks ? node.hooks->made_at : 0;
+    const std::string where = stack && describe_stack ? describe_stack(stack) : "";
+    raise<AutogradError>("Function '", node.name(), "' returned nan values in its ", i, "th output", where.empty() ? "" : "; the forward call was at\n", where);
+  }
 }
 
 class Backward {
@@ -244,6 +259,7 @@ class Backward {
         if (!around.empty()) seen = call.in;
         if (profile::on()) [[unlikely]] apply_recorded(node, call);
         else node.apply(call);
+        if (anomaly.on.load(std::memory_order_relaxed) && anomaly.check_nan) [[unlikely]] refuse_nan(node, call);
         for (auto& h : around) h->after(call.out, seen);
         call.in.clear();
         if (!retain_) {

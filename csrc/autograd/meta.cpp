@@ -36,7 +36,7 @@ class AsStridedBackward final : public Node {
         strides_(view.strides()), offset_(view.offset()) {
     edges.push_back(gradient_edge(base));
   }
-  const char* name() const override { return "AsStridedBackward"; }
+  const char* name() const override { return "AsStridedBackward0"; }
   void apply(BackwardCall& call) override {
     call.set(0, op::as_strided_backward(call.in[0], base_sizes_, base_strides_, base_offset_, sizes_, strides_, offset_));
   }

@@ -48,10 +48,13 @@ struct AutogradMeta final : AutogradMetaBase {
   ForkMutex& mutex() { return leaf_locks.of(this); }
 };
 
+struct SavedHooks;
+
 struct ThreadModes {
   bool grad = true;
   bool inference = false;
   bool autocast = false;  // of the op that is called next; see wrappers/autocast.h
+  SavedHooks* saved_hooks = nullptr;  // of the innermost saved_tensors_hooks; see Note [Saved tensors]
 };
 extern FL_HOT_THREAD_LOCAL constinit ThreadModes current_modes;
 inline ThreadModes& thread_modes() { return current_modes; }

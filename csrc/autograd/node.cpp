@@ -10,7 +10,16 @@ std::atomic<uint64_t> hook_counter{1};
 
 }  // namespace
 
-Node::Node(uint32_t n) : sequence(sequence_counter++), outputs(n) {}
+Anomaly anomaly;
+uint32_t (*stack_of_call)() = nullptr;
+std::string (*describe_stack)(uint32_t) = nullptr;
+
+Node::Node(uint32_t n) : sequence(sequence_counter++), outputs(n) {
+  if (anomaly.on.load(std::memory_order_relaxed)) [[unlikely]] {
+    hooks = std::make_unique<NodeHooks>();
+    hooks->made_at = stack_of_call ? stack_of_call() : 0;
+  }
+}
 
 uint64_t next_sequence() { return sequence_counter; }
 

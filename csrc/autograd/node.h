@@ -3,6 +3,7 @@
 // See Note [Ownership of the graph] in meta.h and Note [Saved tensors] in saved_tensor.h.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -81,10 +82,21 @@ struct HookHandle {
   Ref<TensorHook> hook;
 };
 struct NodeHooks {
+  uint32_t made_at = 0;                                            // stack of the forward call, in anomaly mode
   std::vector<HookHandle> tensor;                                  // gradients of this op's outputs
   std::vector<std::pair<uint32_t, Ref<WeakTensor>>> retain;         // retain_grad()
   std::vector<std::pair<uint64_t, Ref<NodeHook>>> node;
 };
+
+// Anomaly mode, for the whole process: nodes remember where they were made, and backward looks for NaN.
+struct Anomaly {
+  std::atomic<bool> on{false};
+  std::atomic<bool> check_nan{true};
+};
+extern Anomaly anomaly;
+extern uint32_t (*stack_of_call)();                 // a number for the running Python lines; set by the bindings
+extern std::string (*describe_stack)(uint32_t);  // ... as lines of text, the innermost first
+
 uint64_t next_hook_id();
 uint64_t next_sequence();  // of the next node of this thread
 

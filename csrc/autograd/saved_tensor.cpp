@@ -13,35 +13,75 @@ void SavedTensor::save(const Tensor& x) {
   if (!x.defined()) return;
   if (x.impl()->inference)
     raise<AutogradError>("a tensor made in inference_mode can not be saved for backward; clone() it outside of inference_mode first");
+  if (SavedHooks* hooks = thread_modes().saved_hooks) [[unlikely]] {
+    if (requires_grad(x)) note_producer(x);
+    return pack(*hooks, x);
+  }
   version_ = x.storage().var().version();
   const AutogradMeta* meta = meta_of(x);
   const bool plain_leaf = !(meta && meta->grad_fn) && !x.impl()->view_tracks_base;
   if (plain_leaf) {
     tensor_ = x;
-    leaf_ = true;
+    leaf_ = 1;
     return;
   }
   tensor_ = alias(x);
-  if (requires_grad(x)) producer_ = gradient_edge(x);
+  if (requires_grad(x)) note_producer(x);
 }
 
 void SavedTensor::save_copy(const Tensor& x) {
+  if (SavedHooks* hooks = thread_modes().saved_hooks) [[unlikely]] {
+    if (!x.defined()) return;
+    if (requires_grad(x)) note_producer(x);
+    WithGrad off(false);
+    return pack(*hooks, op::clone(x));
+  }
   save(x);
   if (!tensor_.defined()) return;
   WithGrad off(false);
   tensor_ = op::clone(x);
   version_ = tensor_.storage().var().version();
-  leaf_ = false;
+  leaf_ = 0;
 }
 
 void SavedTensor::save_output(const Tensor& y, uint32_t nr) {
+  output_ = is_float(y.dtype());  // indices are outputs too, and have no history
+  nr_ = nr;
+  if (SavedHooks* hooks = thread_modes().saved_hooks) [[unlikely]] return pack(*hooks, y);
   version_ = y.storage().var().version();
   tensor_ = alias(y);
-  output_ = is_float(y.dtype());  // indices are outputs too, and have no history
-  producer_.nr = nr;
+}
+
+void SavedTensor::note_producer(const Tensor& x) {
+  Edge edge = gradient_edge(x);
+  producer_ = std::move(edge.fn);
+  nr_ = edge.nr;
+}
+
+void SavedTensor::pack(SavedHooks& hooks, const Tensor& bytes) {
+  WithGrad off(false);
+  const Tensor plain = alias(bytes);
+  const uint32_t version = plain.storage().var().version();
+  packed_ = hooks.pack(plain);
+  if (plain.storage().var().version() != version)
+    raise<AutogradError>("saved_tensors_hooks: pack wrote to its argument ", plain.sizes(), "; expected a hook that leaves the tensor as it is");
+}
+
+Tensor SavedTensor::with_history(Tensor bytes, Node& node) const {
+  if (!grad_enabled() || (!output_ && !producer_)) return bytes;
+  Tensor out = alias(bytes);
+  set_history(out, output_ ? Ref<Node>::share(&node) : producer_, nr_);
+  return out;
 }
 
 Tensor SavedTensor::unpack(Node& node, const char* what) const {
+  if (packed_) {
+    const auto unpacked = [&] {
+      WithGrad off(false);
+      return alias(packed_->unpack());
+    };
+    return with_history(unpacked(), node);
+  }
   if (!tensor_.defined()) {
     if (node.released)
       raise<AutogradError>(node.name(), ": the graph was already used by a backward and its saved tensors are gone; "
@@ -56,11 +96,7 @@ Tensor SavedTensor::unpack(Node& node, const char* what) const {
                          where.empty() ? std::string() : " at " + where, " wrote to it afterwards (version ", var.version(),
                          ", saved at ", version_, "); use the out-of-place form there, or clone() the tensor before writing");
   }
-  if (leaf_) return tensor_;
-  if (!grad_enabled() || (!output_ && !producer_.fn)) return tensor_;
-  Tensor with_history = alias(tensor_);
-  set_history(with_history, output_ ? Ref<Node>::share(&node) : producer_.fn, producer_.nr);
-  return with_history;
+  return leaf_ ? tensor_ : with_history(tensor_, node);
 }
 
 Tensor Fit::fitted(Tensor grad) const {

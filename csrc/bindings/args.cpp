@@ -1,5 +1,7 @@
 #include "bindings/args.h"
 
+#include <structmember.h>  // PyMemberDef, before Python 3.12
+
 #include "autograd/meta.h"
 #include "bindings/types.h"
 
@@ -389,6 +391,19 @@ DType to_dtype(PyObject* o, const char* op, const char* arg) {
   wrong_type(o, op, arg, "a flambeau dtype such as flambeau.float32");
 }
 
+// `flambeau.return_types.max(`, then a field on each line.
+static PyObject* show_fields(PyObject* self) {
+  const PyTypeObject* type = Py_TYPE(self);
+  std::string out = std::string(type->tp_name) + "(";
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(self); ++i) {
+    const Owned shown(PyObject_Repr(PyTuple_GET_ITEM(self, i)));
+    const char* characters = shown.object ? PyUnicode_AsUTF8(shown.object) : nullptr;
+    if (!characters) return nullptr;
+    out += std::string(i ? ",\n" : "\n") + type->tp_members[i].name + "=" + characters;
+  }
+  return PyUnicode_FromString((out + ")").c_str());
+}
+
 ResultType::ResultType(const char* op, std::initializer_list<const char*> fields) {
   // The type lives as long as the process.
   auto* names = new std::vector<PyStructSequence_Field>;
@@ -397,6 +412,7 @@ ResultType::ResultType(const char* op, std::initializer_list<const char*> fields
   auto* name = new std::string(std::string("flambeau.return_types.") + op);
   PyStructSequence_Desc description{name->c_str(), nullptr, names->data(), static_cast<int>(fields.size())};
   type_ = PyStructSequence_NewType(&description);
+  type_->tp_repr = show_fields;
 }
 
 }  // namespace fl::py

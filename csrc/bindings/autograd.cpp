@@ -240,6 +240,69 @@ struct PyNodeHook final : NodeHook {
   bool is_pre;
 };
 
+// ---- hooks of saved tensors
+
+struct PyPacked final : Packed {
+  PyPacked(PyObject* object, PyObject* unpack, const Tensor& x)
+      : packed(object), fn(unpack), sizes(x.sizes()), dtype(x.dtype()), device(x.device()) {
+    Py_INCREF(fn);
+  }
+  ~PyPacked() override {
+    if (!Py_IsInitialized()) return;
+    GilAcquire gil;
+    Py_DECREF(packed);
+    Py_DECREF(fn);
+  }
+  Tensor unpack() override {
+    GilAcquire gil;
+    const Owned result(PyObject_CallOneArg(fn, packed));
+    if (!result.object) throw PyException();
+    if (!is_tensor(result.object))
+      raise<TypeMismatch>("saved_tensors_hooks: unpack returned a ", Py_TYPE(result.object)->tp_name, "; expected a Tensor");
+    const Tensor& x = tensor_of(result.object);
+    if (!(x.sizes() == sizes) || x.dtype() != dtype || !(x.device() == device))  // kernels of backward rely on it
+      raise<AutogradError>("saved_tensors_hooks: unpack returned ", x.dtype(), " ", x.sizes(), "; expected ", dtype, " ", sizes, ", as what was packed");
+    return x;
+  }
+  PyObject *packed, *fn;
+  Dims sizes;
+  DType dtype;
+  Device device;
+};
+
+struct PySavedHooks final : SavedHooks {
+  PySavedHooks(PyObject* p, PyObject* u) : pack_fn(p), unpack_fn(u) {
+    Py_INCREF(p);
+    Py_INCREF(u);
+  }
+  ~PySavedHooks() override {
+    if (!Py_IsInitialized()) return;
+    GilAcquire gil;
+    Py_DECREF(pack_fn);
+    Py_DECREF(unpack_fn);
+  }
+  Ref<Packed> pack(const Tensor& x) override {
+    GilAcquire gil;
+    const Owned arg(wrap(x));
+    PyObject* packed = PyObject_CallOneArg(pack_fn, arg.object);
+    if (!packed) throw PyException();
+    return make_ref<PyPacked>(packed, unpack_fn, x);
+  }
+  PyObject *pack_fn, *unpack_fn;
+};
+thread_local std::vector<Ref<SavedHooks>> hooks_of_saved;
+
+void push_saved_hooks(nb::callable pack, nb::callable unpack) {
+  hooks_of_saved.push_back(make_ref<PySavedHooks>(pack.ptr(), unpack.ptr()));
+  thread_modes().saved_hooks = hooks_of_saved.back().get();
+}
+void pop_saved_hooks() {
+  if (hooks_of_saved.empty()) throw nb::value_error("saved_tensors_hooks: this thread has none to leave");
+  const Ref<SavedHooks> last = std::move(hooks_of_saved.back());  // freed when the list is right
+  hooks_of_saved.pop_back();
+  thread_modes().saved_hooks = hooks_of_saved.empty() ? nullptr : hooks_of_saved.back().get();
+}
+
 struct HookRemover {
   Ref<PyTensorHook> tensor;
   Ref<PyNodeHook> node;
@@ -438,8 +501,8 @@ void set_own_folder(const char* folder) { own_folder = folder; }
 
 void note_source() {
   source_before_release = source_with_gil();
-  if (profile::on()) [[unlikely]]
-    stack_before_release = profile::options().stack ? stack_with_gil() : 0;
+  if (profile::on() || anomaly.on) [[unlikely]]
+    stack_before_release = profile::options().stack || anomaly.on ? stack_with_gil() : 0;
 }
 
 std::vector<std::string> stack_lines(uint32_t stack) {
@@ -487,6 +550,13 @@ void init_autograd(nb::module_& m) {
   current_source = find_source;
   describe_source = source_text;
   profile::current_stack = find_stack;
+  stack_of_call = find_stack;
+  describe_stack = [](uint32_t stack) {
+    GilAcquire gil;
+    std::string out;
+    for (const std::string& line : stack_lines(stack)) out += (out.empty() ? "  " : "\n  ") + line;
+    return out;
+  };
 
   nb::class_<HookRemover>(m, "HookRemover").def("remove", &HookRemover::remove);
 
@@ -555,6 +625,14 @@ void init_autograd(nb::module_& m) {
   m.def("enter_autocast", &enter_autocast);
   m.def("leave_autocast", &leave_autocast);
   m.def("clear_autocast_cache", &clear_autocast_cache);
+  m.def("push_saved_hooks", &push_saved_hooks);
+  m.def("pop_saved_hooks", &pop_saved_hooks);
+  m.def("saved_hooks_depth", [] { return hooks_of_saved.size(); });
+  m.def("set_anomaly", [](bool on, bool check_nan) {
+    anomaly.on = on;
+    anomaly.check_nan = check_nan;
+  });
+  m.def("anomaly", [] { return nb::make_tuple(anomaly.on.load(), anomaly.check_nan.load()); });
   m.def("is_inference_mode_enabled", [] { return thread_modes().inference; });
   m.def("set_inference_mode", [](bool on) { return std::exchange(thread_modes().inference, on); });
 

@@ -32,6 +32,7 @@
 #include "op/permute.h"
 #include "op/pow.h"
 #include "op/remainder.h"
+#include "op/rsub.h"
 #include "op/sub.h"
 #include "op/transpose.h"
 
@@ -152,7 +153,9 @@ PyObject* inplace(PyObject* a, PyObject* b, F&& f) {
   PyObject* slot(PyObject* a, PyObject* b) { return inplace(a, b, [](const Tensor& x, const Operand& y) { return fn(x, y); }); }
 
 FL_BINARY(nb_add, op::add)
-FL_BINARY(nb_sub, op::sub)
+PyObject* nb_sub(PyObject* a, PyObject* b) {
+  return binary(a, b, [](const Operand& x, const Operand& y) { return x.is_tensor() ? op::sub(x, y) : op::rsub(y.tensor(), x); });
+}
 FL_BINARY(nb_mul, op::mul)
 FL_BINARY(nb_div, op::div)
 FL_BINARY(nb_floordiv, op::floor_divide)

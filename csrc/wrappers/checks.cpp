@@ -116,6 +116,16 @@ void probability(const char* op, const char* arg, double p) {
   if (!(p >= 0 && p <= 1)) raise<ArgumentError>(op, ": ", arg, " = ", p, "; expected 0 <= ", arg, " <= 1");
 }
 
+void not_negative(const char* op, const char* arg, const Tensor& x) {
+  if (x.is_meta() || x.numel() == 0) return;
+  const Tensor rows = contiguous_for_kernel(is_float(x.dtype()) && item_size(x.dtype()) < 4 ? cast_for_kernel(x, DType::Float32) : x);
+  visit(rows.dtype(), [&]<class T>(T) {
+    if constexpr (std::is_arithmetic_v<T>)
+      for (int64_t i = 0; i < rows.numel(); ++i)
+        if (const T v = rows.data<T>()[i]; !(v >= T{0})) raise<ArgumentError>(op, ": ", arg, " has an element ", v, "; expected all elements to be 0 or more");
+  });
+}
+
 void probabilities(const char* op, const char* arg, const Tensor& x, bool or_nan) {
   if (x.is_meta() || x.numel() == 0) return;
   const Tensor rows = contiguous_for_kernel(is_float(x.dtype()) && item_size(x.dtype()) < 4 ? cast_for_kernel(x, DType::Float32) : x);

@@ -32,6 +32,8 @@ inline void fits(const char* op, const char* arg, DType type, const Scalar& valu
 inline void fits(const char* op, const char* arg, const Tensor& x, const Operand& value) {
   if (!value.is_tensor()) fits(op, arg, x.dtype(), value.number());
 }
+// Every element is 0 or more, and none is NaN.
+void not_negative(const char* op, const char* arg, const Tensor& x);
 void draws_fit(const char* op, const Tensor& x, int64_t from, int64_t to);
 void floating(const char* op, const Tensor& x);
 void range(const char* op, const char* low_name, double low, const char* high_name, double high);

@@ -135,8 +135,9 @@ inline void conv_transpose_operands(const char* op, int64_t spatial, const Tenso
                                     IntList padding, IntList output_padding, IntList dilation, int64_t groups) {
   conv_arguments(op, static_cast<int>(spatial), x, weight, bias, stride, padding, dilation, groups, true);
   for (int d = 0; d < spatial; ++d) {
-    if (output_padding[d] < 0 || output_padding[d] >= stride[d])
-      raise<ArgumentError>(op, ": output_padding = ", output_padding, "; expected 0 <= output_padding < stride");
+    if (output_padding[d] < 0 || output_padding[d] >= std::max(stride[d], dilation[d]))
+      raise<ArgumentError>(op, ": output_padding = ", output_padding, ", stride = ", stride, ", dilation = ", dilation,
+                           "; expected 0 <= output_padding < the larger of stride and dilation");
     int64_t length;
     if (__builtin_mul_overflow(x.size(d + 2) - 1, stride[d], &length) || length > (int64_t{1} << 59))
       raise<ShapeError>(op, ": x has shape ", x.sizes(), ", stride = ", stride, "; the output would have more elements than memory can address");

@@ -7,6 +7,7 @@
 #include "op/add.h"
 #include "op/cast.h"
 #include "op/constant_pad.h"
+#include "op/convolution.h"
 #include "op/empty.h"
 #include "op/eq.h"
 #include "op/exp.h"
@@ -16,6 +17,7 @@
 #include "op/max_pool1d_with_indices.h"
 #include "op/max_pool2d_with_indices.h"
 #include "op/mul.h"
+#include "op/narrow.h"
 #include "op/new_zeros.h"
 #include "op/pad_within.h"
 #include "op/sigmoid.h"
@@ -90,6 +92,14 @@ Tensor glu(const Tensor& x, int64_t dim) {
   const int64_t n = x.ndim() ? x.size(static_cast<int>(dim)) : 1;
   if (n % 2 != 0) raise<ShapeError>("glu: axis ", dim, " of shape ", x.sizes(), " has odd size ", n, "; expected an even one");
   return op::mul(op::slice(x, dim, 0, n / 2, 1), op::sigmoid(op::slice(x, dim, n / 2, n, 1)));
+}
+
+Tensor conv_transposed_backward(const Tensor& dy, const Tensor& weight, IntList shape, IntList stride, IntList padding, IntList dilation,
+                                int64_t groups) {
+  Tensor dx = op::convolution(dy, weight, {}, stride, padding, dilation, groups);
+  for (int d = 2; d < dx.ndim(); ++d)
+    if (dx.size(d) != shape[static_cast<size_t>(d)]) dx = op::narrow(dx, d, 0, shape[static_cast<size_t>(d)]);
+  return dx;
 }
 
 Tensor max_pool1d(const Tensor& x, IntList kernel_size, IntList stride, IntList padding, IntList dilation, bool ceil_mode) {

@@ -120,6 +120,7 @@ from flambeau._memory_format import (  # noqa: E402
     preserve_format,
 )
 from flambeau._print import set_printoptions  # noqa: E402
+from flambeau._quantile import nanquantile, quantile  # noqa: E402
 from flambeau._random import get_rng_state, initial_seed, manual_seed, seed, set_rng_state  # noqa: E402
 from flambeau._tensor import (  # noqa: E402
     as_tensor,
@@ -172,6 +173,8 @@ for _name in ("allclose", "equal", "movedim", "diag", "diag_embed", "tensor_spli
     "dist", "dsplit", "hsplit", "kron", "rot90", "vsplit"):
     setattr(Tensor, _name, getattr(_functions, _name))
 setattr(Tensor, "moveaxis", movedim)  # noqa: B010
+setattr(Tensor, "quantile", quantile)  # noqa: B010
+setattr(Tensor, "nanquantile", nanquantile)  # noqa: B010
 
 # Imported when they are first used.
 _LAZY = {"autograd", "backends", "cpu", "cuda", "datasets", "nn", "optim", "profiler", "random", "serialization", "testing", "utils"}
@@ -179,6 +182,8 @@ _LAZY_NAMES = {
     "save": "serialization",
     "load": "serialization",
     "cosine_similarity": "nn.functional",
+    "is_anomaly_check_nan_enabled": "autograd.anomaly_mode",
+    "is_anomaly_enabled": "autograd.anomaly_mode",
     "memory_summary": "_memory",
     "pairwise_distance": "nn.functional",
 }
@@ -196,6 +201,7 @@ if _typing.TYPE_CHECKING:
         utils,
     )
     from flambeau._memory import memory_summary
+    from flambeau.autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled
     from flambeau.nn.functional import cosine_similarity, pairwise_distance
     from flambeau.serialization import load, save
 

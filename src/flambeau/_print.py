@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Callable
 from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor
 
 
+@dataclasses.dataclass
 class _Options:
-    precision = 4
-    threshold = 1000
-    edgeitems = 3
-    linewidth = 80
+    precision: int = 4
+    threshold: float = 1000
+    edgeitems: int = 3
+    linewidth: int = 80
     sci_mode: bool | None = None
+
+
+_options = _Options()
+_PROFILES = {
+    "default": _Options(),
+    "short": _Options(precision=2, edgeitems=2),
+    "full": _Options(threshold=math.inf),
+}
 
 
 def set_printoptions(
     precision: int | None = None,
-    threshold: int | None = None,
+    threshold: float | None = None,
     edgeitems: int | None = None,
     linewidth: int | None = None,
     profile: str | None = None,
@@ -33,108 +42,127 @@ def set_printoptions(
         threshold: elements from which on a tensor is summarised.
         edgeitems: elements shown at each end of a summarised axis.
         linewidth: characters per line.
-        profile: 'default', 'short' (precision 2, threshold 1000, edgeitems 2) or 'full' (no summary).
-        sci_mode: True or False to force scientific notation on or off.
+        profile: 'default', 'short' (precision 2, edgeitems 2) or 'full' (no summary); resets all other options.
+        sci_mode: True or False to force scientific notation on or off; every call that does not say leaves the choice to
+            the values again.
     """
-    presets = {"default": (4, 1000, 3), "short": (2, 1000, 2), "full": (4, 10**18, 3)}
     if profile is not None:
-        if profile not in presets:
-            raise ValueError(f"set_printoptions: profile = '{profile}'; expected one of {', '.join(presets)}")
-        _Options.precision, _Options.threshold, _Options.edgeitems = presets[profile]
+        if profile not in _PROFILES:
+            raise ValueError(f"set_printoptions: profile = '{profile}'; expected one of {', '.join(_PROFILES)}")
+        vars(_options).update(vars(_PROFILES[profile]))
     for name, value in (("precision", precision), ("threshold", threshold), ("edgeitems", edgeitems), ("linewidth", linewidth)):
         if value is not None:
-            setattr(_Options, name, int(value))
-    _Options.sci_mode = sci_mode
+            setattr(_options, name, value)
+    _options.sci_mode = sci_mode
 
 
-def _shown(x: Tensor) -> list[Any]:
-    """The elements that will be printed, flat."""
-    if x.numel() <= _Options.threshold:
+def _ends(n: int) -> list[int]:
+    """The positions of a summarised axis of n elements that are shown, or all where they are few."""
+    e = _options.edgeitems
+    return list(range(n)) if n <= 2 * e else [*range(e), *range(n - e, n)]
+
+
+def _shown(x: Tensor, summarise: bool) -> list[Any]:
+    """The elements whose width counts, flat."""
+    if not summarise or (x.ndim == 1 and not _options.edgeitems):
         return list(x.reshape(-1).tolist())
-    out: list[Any] = []
-
-    def walk(t: Tensor) -> None:
-        if t.ndim == 0:
-            out.append(t.item())
-            return
-        n, e = t.shape[0], _Options.edgeitems
-        for i in range(n) if n <= 2 * e else [*range(e), *range(n - e, n)]:
-            walk(t[i])
-
-    walk(x)
-    return out
-
-
-def _formatter(x: Tensor) -> Callable[[Any], str]:
-    """How one element of this tensor is written: common width, and scientific where the range asks for it."""
-    values = _shown(x)
-    if x.dtype is _C.bool or not x.is_floating_point():
-        width = max((len(str(v)) for v in values), default=0)
-        return lambda v: str(v).rjust(width)
-    finite = [abs(v) for v in values if math.isfinite(v) and v != 0]
-    precision = _Options.precision
-    whole = all(v == math.ceil(v) for v in finite)
-    high, low = max(finite, default=0.0), min(finite, default=0.0)
-    if whole:
-        sci = bool(finite) and (high / low > 1000.0 or high > 1e8)
-    else:
-        sci = bool(finite) and (high / low > 1000.0 or high > 1e8 or low < 1e-4)
-    if _Options.sci_mode is not None:
-        sci = _Options.sci_mode
-
-    def one(v: float) -> str:
-        if not math.isfinite(v):
-            return "nan" if v != v else "inf" if v > 0 else "-inf"
-        if sci:
-            return f"{v:.{precision}e}"
-        return f"{v:.0f}." if whole else f"{v:.{precision}f}"
-
-    # NaN, infinities and zeros stand in a column as wide as the others need.
-    width = max((len(one(v)) for v in values if math.isfinite(v) and v != 0), default=0)
-    return lambda v: one(v).rjust(width)
-
-
-def _body(x: Tensor, indent: int, form: Callable[[Any], str], summarise: bool) -> str:
     if x.ndim == 0:
-        return form(x.item()).strip() if not x.is_floating_point() else form(x.item())
-    n, e = x.shape[0], _Options.edgeitems
+        return [x.item()]
+    return [v for i in _ends(x.shape[0]) for v in _shown(x[i], True)]
+
+
+class _Formatter:
+    """How one element of this tensor is written: common width, and scientific where the range asks for it."""
+
+    def __init__(self, x: Tensor, summarise: bool) -> None:
+        values = _shown(x, summarise)
+        self.floating = x.is_floating_point()
+        self.whole, self.scientific = True, False
+        if not self.floating:
+            self.width = max((len(str(v)) for v in values), default=1)
+            return
+        # NaN, infinities and zeros stand in a column as wide as the others need, and have no say in the notation.
+        counted = [v for v in values if math.isfinite(v) and v != 0]
+        self.width = 1
+        if not counted:
+            return
+        high, low = max(abs(v) for v in counted), min(abs(v) for v in counted)
+        self.whole = all(v == math.ceil(v) for v in counted)
+        self.scientific = high / low > 1000.0 or high > 1e8 or low < 1e-4 if _options.sci_mode is None else _options.sci_mode
+        self.width = max(len(self._text(v)) for v in counted)
+
+    def _text(self, v: Any) -> str:
+        if not self.floating:
+            return str(v)
+        if self.scientific:
+            return f"{v:.{_options.precision}e}"
+        if self.whole:
+            return f"{v:.0f}." if math.isfinite(v) else f"{v:.0f}"
+        return f"{v:.{_options.precision}f}"
+
+    def __call__(self, v: Any) -> str:
+        return self._text(v).rjust(self.width)
+
+
+def _body(x: Tensor, indent: int, form: _Formatter, summarise: bool) -> str:
+    if x.ndim == 0:
+        return form(x.item())
+    n, e = x.shape[0], _options.edgeitems
     cut = summarise and n > 2 * e
     if x.ndim == 1:
-        width = len(form(x[0].item())) if n else 1
-        per_line = max(1, (_Options.linewidth - indent) // (width + 2))
-        items = [form(v) for v in (x[:e].tolist() + x[n - e :].tolist() if cut else x.tolist())]
-        if cut:
-            items = [*items[:e], " ...", *items[e:]]
-        lines = [items[i : i + per_line] for i in range(0, len(items), per_line)] or [[]]
+        per_line = max(1, (_options.linewidth - indent) // (form.width + 2))
+        if summarise and not e:
+            items = ["..."]
+        elif cut:
+            items = [*map(form, x[:e].tolist()), " ...", *map(form, x[n - e :].tolist())]
+        else:
+            items = [form(v) for v in x.tolist()]
+        lines = [items[i : i + per_line] for i in range(0, len(items), per_line)]
         return "[" + (",\n" + " " * (indent + 1)).join(", ".join(line) for line in lines) + "]"
-    rows = [_body(x[i], indent + 1, form, summarise) for i in (range(n) if not cut else [*range(e), *range(n - e, n)])]
+    rows = [_body(x[i], indent + 1, form, summarise) for i in (_ends(n) if cut else range(n))]
     if cut:
         rows = [*rows[:e], "...", *rows[e:]]
     return "[" + ("," + "\n" * (x.ndim - 1) + " " * (indent + 1)).join(rows) + "]"
+
+
+def _with_suffixes(text: str, suffixes: list[str], indent: int) -> str:
+    """`text, suffix, suffix)`; a suffix that does not fit on the line begins the next one."""
+    length = len(text) - text.rfind("\n") + 1
+    for suffix in suffixes:
+        if length + len(suffix) + 2 > _options.linewidth:
+            text += ",\n" + " " * indent + suffix
+            length = indent + len(suffix)
+        else:
+            text += ", " + suffix
+            length += len(suffix) + 2
+    return text + ")"
 
 
 def tensor_text(x: Tensor) -> str:
     """`tensor([...], dtype=..., requires_grad=True)`."""
     prefix = "tensor(" if type(x).__name__ in ("Tensor", "Parameter", "Buffer") else f"{type(x).__name__}("
     heading = "Parameter containing:\n" if type(x).__name__ == "Parameter" else ""
-    suffix = []
+    suffixes = []
     grad_fn = x.grad_fn
-    requires_grad = x.requires_grad
     plain = x.detach()
+    default = _C.get_default_dtype()
+    known = x.dtype in (default, _C.int64, _C.bool)  # by how the elements look
     if x.is_meta:
-        body = "..."
-        suffix += ["device='meta'", f"size={tuple(x.shape)}"]
+        body, known = "...", x.dtype is default
+        suffixes += ["device='meta'", f"size={tuple(x.shape)}"]
     elif x.numel() == 0:
-        body = "[]"
+        body, known = "[]", x.dtype is default
         if x.ndim != 1:
-            suffix.append(f"size={tuple(x.shape)}")
+            suffixes.append(f"size={tuple(x.shape)}")
     else:
-        body = _body(plain, len(prefix), _formatter(plain), x.numel() > _Options.threshold)
-    default = {_C.get_default_dtype(), _C.int64, _C.bool}
-    if x.numel() == 0 and x.dtype is not _C.get_default_dtype() or x.dtype not in default:
-        suffix.append(f"dtype={x.dtype}")
+        summarise = x.numel() > _options.threshold
+        body = _body(plain, len(prefix), _Formatter(plain, summarise), summarise)
+        if not _options.edgeitems:
+            suffixes.append(f"size={tuple(x.shape)}")
+    if not known:
+        suffixes.append(f"dtype={x.dtype}")
     if grad_fn is not None:
-        suffix.append(f"grad_fn=<{grad_fn.name()}>")
-    elif requires_grad:
-        suffix.append("requires_grad=True")
-    return heading + prefix + ", ".join([body, *suffix]) + ")"
+        suffixes.append(f"grad_fn=<{grad_fn.name()}>")
+    elif x.requires_grad:
+        suffixes.append("requires_grad=True")
+    return heading + _with_suffixes(prefix + body, suffixes, len(prefix))

@@ -326,7 +326,7 @@ def casts(y):
             continue
         seen.add(node)
         waiting += [below for below, _ in node.next_functions]
-    return sum("Cast" in repr(node) for node in seen)
+    return sum("ToCopy" in repr(node) for node in seen)
 
 
 @pytest.mark.parametrize("cache", [True, False])

@@ -25,6 +25,8 @@ MAKERS = {
     "normal_": lambda g: fl.empty(N).normal_(2, 3, generator=g),
     "exponential_": lambda g: fl.empty(N).exponential_(2.0, generator=g),
     "normal": lambda g: fl.normal(fl.zeros(N), 1.0, generator=g),
+    "poisson": lambda g: fl.poisson(fl.full((N,), 3.5), generator=g),
+    "poisson_large": lambda g: fl.poisson(fl.full((N,), 250.0, dtype=fl.float64), generator=g),
 }
 makers = pytest.mark.parametrize("make", MAKERS.values(), ids=list(MAKERS))
 
@@ -190,3 +192,39 @@ def test_an_order_is_made_by_exchanges_from_the_end(n):
         order[i], order[r] = order[r], order[i]
     for dtype in (fl.int64, fl.int32, fl.float32):
         assert fl.randperm(n, dtype=dtype, generator=seeded(7)).tolist() == order
+
+
+@pytest.mark.parametrize("dtype", [fl.float32, fl.float64], ids=str)
+@pytest.mark.parametrize("rate", [0.01, 0.7, 3.0, 9.99, 10.0, 12.5, 80.0, 1234.5])
+def test_poisson(rate, dtype):
+    """Counts have the probabilities of the distribution, on both sides of the change of methods."""
+    draws = fl.poisson(fl.full((200_000,), rate, dtype=dtype), generator=seeded(11)).numpy()
+    assert (draws == np.floor(draws)).all() and (draws >= 0).all()
+    law = scipy.stats.poisson(rate)
+    edges = np.unique(law.ppf(np.linspace(0, 1, 31)[1:-1]))  # counts up to and including each
+    expected = np.diff(np.concatenate([[0], law.cdf(edges), [1]])) * len(draws)
+    found = np.histogram(draws, np.concatenate([[-np.inf], edges + 0.5, [np.inf]]))[0]
+    keep = expected > 5
+    assert scipy.stats.chi2.sf(((found - expected)[keep] ** 2 / expected[keep]).sum(), keep.sum() - 1 or 1) > 1e-4
+
+
+def test_poisson_of_each_element():
+    rates = fl.tensor([[0.0, 1e6], [float("inf"), 1e20]], dtype=fl.float64)
+    draws = fl.poisson(rates)
+    assert draws.shape == (2, 2) and draws[0, 0] == 0 and abs(draws[0, 1] - 1e6) < 1e4
+    assert draws[1, 0] == float("inf") and draws[1, 1] == 1e20
+    assert fl.poisson(fl.empty(0, 3)).shape == (0, 3)
+    x = fl.ones(3, requires_grad=True)
+    fl.poisson(x).sum().backward()
+    assert x.grad.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("wrong", [fl.tensor([1.0, -0.5]), fl.tensor([float("nan")]), fl.tensor([1.0, -1.0], dtype=fl.float16)])
+def test_poisson_refuses_rates_below_zero(wrong):
+    with pytest.raises(ValueError, match="expected all elements to be 0 or more"):
+        fl.poisson(wrong)
+
+
+def test_poisson_refuses_integers():
+    with pytest.raises(TypeError, match="poisson"):
+        fl.poisson(fl.ones(3, dtype=fl.int64))

@@ -306,7 +306,7 @@ WRITERS = sorted(
 @pytest.mark.parametrize("name", WRITERS)
 def test_modules_that_write_over_their_input_copy_nothing_back(name):
     layer = getattr(nn, name)(*((0.1, 0.0) if name == "Threshold" else ()), inplace=True)
-    x = (fl.randn(2, 3, 4, 4) if "2d" in name else fl.randn(2, 3, 4)).requires_grad_() * 1.0
+    x = fl.randn(2, 3, *(4,) * (2 if "2d" in name else 3 if "3d" in name else 1)).requires_grad_() * 1.0
     with fl.profiler.profile() as prof:
         assert layer(x) is x
     assert "copy_" not in [e.name for e in prof.events()]
@@ -546,3 +546,76 @@ def test_an_empty_list_is_no_extent(name, given):
 def test_pooling_without_a_stride_steps_by_its_kernel(given):
     x = fl.arange(16.0).reshape(1, 1, 4, 4)
     assert F.max_pool2d(x, 2, stride=given).tolist() == [[[[5.0, 7.0], [13.0, 15.0]]]]
+
+
+def windows(x, kernel, stride, padding, fill):
+    """[N, C, D', H', W', elements of a window] of [N, C, D, H, W]."""
+    p = np.pad(x, [(0, 0), (0, 0), *[(k, k) for k in padding]], constant_values=fill)
+    view = np.lib.stride_tricks.sliding_window_view(p, kernel, axis=(2, 3, 4))
+    view = view[:, :, :: stride[0], :: stride[1], :: stride[2]]
+    return view.reshape(*view.shape[:5], -1)
+
+
+@pytest.mark.parametrize("kernel, stride, padding", [((2, 2, 2), (2, 2, 2), (0, 0, 0)), ((3, 2, 1), (1, 2, 3), (1, 1, 0)), ((3, 3, 3), (2, 1, 2), (1, 0, 1))])
+def test_pools_over_three_axes(kernel, stride, padding):
+    x = np.random.default_rng(0).normal(size=(2, 3, 5, 6, 7))
+    close(F.max_pool3d(t(x), kernel, stride, padding), windows(x, kernel, stride, padding, -np.inf).max(-1))
+    close(F.avg_pool3d(t(x), kernel, stride, padding), windows(x, kernel, stride, padding, 0).mean(-1))
+    close(F.avg_pool3d(t(x), kernel, stride, padding, count_include_pad=False), np.nanmean(windows(x, kernel, stride, padding, np.nan), -1))
+    values, at = F.max_pool3d(t(x), kernel, stride, padding, return_indices=True)
+    flat = x.reshape(2, 3, -1)
+    close(values, np.take_along_axis(flat, at.numpy().reshape(2, 3, -1), 2).reshape(values.shape))
+
+
+@pytest.mark.parametrize("function", [lambda x: F.max_pool3d(x, 2, 1), lambda x: F.avg_pool3d(x, 2, 1, 1), lambda x: F.adaptive_avg_pool3d(x, (2, 1, 3)),
+                                      lambda x: F.adaptive_max_pool3d(x, 2), lambda x: F.interpolate(x, scale_factor=1.5, mode="trilinear")])
+def test_gradients_over_three_axes(function):
+    x = fl.tensor(np.random.default_rng(0).normal(size=(1, 2, 3, 4, 3)), requires_grad=True)
+    assert fl.autograd.gradcheck(function, (x,))
+
+
+def test_bicubic_is_a_convolution_by_keys_kernel():
+    def kernel(d, a=-0.75):
+        d = abs(d)
+        return ((a + 2) * d - (a + 3)) * d * d + 1 if d <= 1 else ((a * d - 5 * a) * d + 8 * a) * d - 4 * a if d < 2 else 0.0
+
+    def matrix(n_in, n_out):
+        out = np.zeros((n_out, n_in))
+        for i in range(n_out):
+            at = (i + 0.5) * n_in / n_out - 0.5
+            for j in range(int(np.floor(at)) - 1, int(np.floor(at)) + 3):
+                out[i, min(max(j, 0), n_in - 1)] += kernel(at - j)
+        return out
+
+    x = np.random.default_rng(0).normal(size=(2, 3, 5, 7))
+    close(F.interpolate(t(x), size=(8, 4), mode="bicubic"), matrix(5, 8) @ x @ matrix(7, 4).T)
+    y = fl.tensor(x[:1, :1], requires_grad=True)
+    assert fl.autograd.gradcheck(lambda v: F.interpolate(v, scale_factor=2, mode="bicubic", align_corners=True), (y,))
+
+
+@pytest.mark.parametrize("dilation, extra", [(2, 1), (3, 2), ((4, 2), (3, 1))])
+def test_output_padding_below_dilation(dilation, extra):
+    """It reveals more of the full transposed convolution, and zeros behind its end."""
+    x = fl.tensor(np.random.default_rng(0).normal(size=(2, 3, 4, 4)), requires_grad=True)
+    w = fl.tensor(np.random.default_rng(1).normal(size=(3, 2, 3, 3)), requires_grad=True)
+    got = F.conv_transpose2d(x, w, padding=1, dilation=dilation, output_padding=extra)
+    full = F.pad(F.conv_transpose2d(x, w, dilation=dilation), (0, 9, 0, 9))
+    close(got, full[:, :, 1 : 1 + got.shape[2], 1 : 1 + got.shape[3]].detach().numpy())
+    call = lambda a, b: F.conv_transpose2d(a, b, padding=1, dilation=dilation, output_padding=extra)  # noqa: E731
+    assert fl.autograd.gradcheck(call, (x, w))
+    assert fl.autograd.gradgradcheck(call, (x[:1, :, :2, :2].detach().requires_grad_(), w))
+
+
+@pytest.mark.parametrize("inplace", [False, True])
+def test_rrelu_draws_a_slope_for_each_element(inplace):
+    x = fl.randn(2000).requires_grad_()
+    y = F.rrelu(x * 1.0, 0.2, 0.4, training=True, inplace=inplace)
+    y.sum().backward()
+    slopes = (y / x).detach()
+    np.testing.assert_allclose(x.grad.numpy(), slopes.numpy(), rtol=1e-5)
+    assert (slopes[x > 0] == 1).all()
+    below = slopes[x < 0].numpy()
+    assert below.min() >= 0.2 - 1e-6 and below.max() <= 0.4 + 1e-6 and len(np.unique(below)) > 900
+    close(F.rrelu(t(X), 0.2, 0.4), np.where(X > 0, X, 0.3 * X))
+    with pytest.raises(ValueError, match="lower <= upper"):
+        F.rrelu(x, 0.5, 0.2)

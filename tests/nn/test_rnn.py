@@ -121,8 +121,12 @@ def test_errors():
         layer(fl.zeros(5, 2, 3), fl.zeros(1, 3, 4))
     with pytest.raises(TypeError, match="a tuple"):
         nn.LSTM(3, 4)(fl.zeros(5, 2, 3), fl.zeros(1, 2, 4))
-    with pytest.raises(ValueError, match="proj_size = 2"):
-        nn.LSTM(3, 4, proj_size=2)
+    with pytest.raises(ValueError, match="proj_size = 4; expected 0 <= proj_size < hidden_size = 4"):
+        nn.LSTM(3, 4, proj_size=4)
+    with pytest.raises(ValueError, match="only LSTM has projections"):
+        nn.GRU(3, 4, proj_size=2)
+    with pytest.raises(ValueError, match=r"h_0 has shape \[1, 2, 4\]; expected \[1, 2, 2\]"):
+        nn.LSTM(3, 4, proj_size=2)(fl.zeros(5, 2, 3), (fl.zeros(1, 2, 4), fl.zeros(1, 2, 4)))
     with pytest.raises(ValueError, match="'tanh' or 'relu'"):
         nn.RNN(3, 4, nonlinearity="elu")
     with pytest.raises(ValueError, match="do not fall"):
@@ -139,3 +143,21 @@ def test_padding_helpers():
         [1, 1],
         [2, 2, 2],
     ]
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_projections_against_numpy(bias):
+    """h = W_hr (o tanh(c)), which is what the next step and the output see."""
+    layer = nn.LSTM(3, 5, proj_size=2, bias=bias).double()
+    p = {name.removesuffix("_l0"): v.detach().numpy() for name, v in layer.named_parameters()}
+    x = np.random.default_rng(0).normal(size=(4, 2, 3))
+    h, c = np.zeros((2, 2)), np.zeros((2, 5))
+    for t, row in enumerate(x):
+        gates = row @ p["weight_ih"].T + h @ p["weight_hh"].T + (p["bias_ih"] + p["bias_hh"] if bias else 0)
+        i, f, g, o = np.split(gates, 4, 1)
+        c = c / (1 + np.exp(-f)) + np.tanh(g) / (1 + np.exp(-i))
+        h = (np.tanh(c) / (1 + np.exp(-o))) @ p["weight_hr"].T
+        out, (h_n, c_n) = layer(fl.tensor(x[: t + 1]))
+        np.testing.assert_allclose(out[-1].detach().numpy(), h, rtol=1e-9)
+    np.testing.assert_allclose(h_n[0].detach().numpy(), h, rtol=1e-9)
+    np.testing.assert_allclose(c_n[0].detach().numpy(), c, rtol=1e-9)

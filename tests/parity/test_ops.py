@@ -329,3 +329,19 @@ def test_printing_of_large_and_empty_tensors(make):
 
 def test_dtype_names():
     assert dtype_name(fl.ones(1)) == "float32"
+
+
+QUANTILES = [dict(), dict(dim=0), dict(dim=1, keepdim=True), dict(dim=-1), dict(keepdim=True)]
+
+
+@pytest.mark.parametrize("how", QUANTILES, ids=str)
+@pytest.mark.parametrize("kind", ["linear", "lower", "higher", "midpoint", "nearest"])
+@pytest.mark.parametrize("name", ["quantile", "nanquantile"])
+def test_quantiles(name, kind, how):
+    x = randn(5, 4, 6)
+    q = np.array([0.0, 0.25, 0.5, 0.83, 1.0])
+    beside(lambda lib, x: getattr(lib, name)(x, 0.37, interpolation=kind, **how), x)
+    beside(lambda lib, x, q: getattr(lib, name)(x, q, interpolation=kind, **how), x, q)
+    x.reshape(-1)[[0, 7, 8, 9, 10, 50]] = np.nan
+    x[2] = np.inf
+    beside(lambda lib, x, q: getattr(x, name)(q, interpolation=kind, **how), x, q, grad=False)

@@ -250,7 +250,7 @@ class NodeWriter:
             out.append("  std::vector<OutMeta> out_metas;")
         elif len(self.outs()) > 1:
             out += [f"  OutMeta {n}_out;" for n in self.outs()]
-        out.append(f'  const char* name() const override {{ return "{self.name}"; }}')
+        out.append(f"  const char* name() const override {{ return {self._shown_name()}; }}")
         out.append("  void apply([[maybe_unused]] BackwardCall& call) override {")
         out += self._apply()
         out.append("  }")
@@ -263,6 +263,16 @@ class NodeWriter:
             out.append("  }")
         out.append("};")
         return out
+
+    def _shown_name(self) -> str:
+        """What `grad_fn.name()` returns, as a C++ expression: a number stands at the end, by default that of the overload."""
+        node = self.op.get("node") or f"{self.name.removesuffix(str(self.op.overload or ''))}{self.op.overload}"
+        if isinstance(node, str):
+            return f'"{node}"'
+        (argument,) = (name for name in node if name != "else")
+        if argument not in self.uses:
+            raise ValueError(f"{self.op.where}: node asks for '{argument}', which no gradient uses")
+        return f'{argument}_ ? "{node[argument]}" : "{node["else"]}"'
 
     def _is_saved(self, name: str) -> bool:
         a = self.op.sig.arg(name)

@@ -14,7 +14,7 @@ from .signature import Signature, parse
 
 KEYS = {
     "op", "doc", "shape", "dtype", "check", "each", "rare", "types", "bytes", "shortcut", "kernel", "composite", "aux", "let", "grad",
-    "view", "inplace", "mutates", "layout", "flops", "methods", "autocast", "devices", "aliases", "ref", "samples", "errors",
+    "view", "inplace", "mutates", "layout", "flops", "methods", "autocast", "devices", "aliases", "node", "ref", "samples", "errors",
 }  # fmt: skip
 BYTES = ("ints", "all")
 AUTOCASTS = ("lower", "widen", "promote")
@@ -118,6 +118,12 @@ def _check_entry(entry: dict[str, Any], where: str) -> Signature:
     if autocast is not None and any(a.type.spelling == "Operand" for a in sig.args):
         raise TableError(f"{where}: {sig.name}: autocast for an Operand, which would outlive its cast; expected Tensor arguments")
     known = {a.name for a in sig.args}
+    node = entry.get("node")
+    if node is not None and not isinstance(node, str) and not (isinstance(node, dict) and len(node) == 2 and "else" in node):
+        raise TableError(f"{where}: {sig.name}: node; expected a name, or one under an argument and one under `else`")
+    for name in node if isinstance(node, dict) else ():
+        if name != "else" and name not in known:
+            raise TableError(f"{where}: {sig.name}: node names '{name}', which is no argument")
     for key in entry.get("grad", {}):
         for name in key.split(","):
             if name.strip() not in known:

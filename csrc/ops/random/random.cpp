@@ -116,6 +116,66 @@ void bernoulli_of(const Tensor& p, Generator* generator, const Tensor& y) {
   });
 }
 
+namespace {
+
+// The uniforms of one element of a draw that needs a number of them that is not known before.
+class Uniforms {
+ public:
+  Uniforms(uint64_t seed, uint64_t offset, int64_t element) : seed_(seed), offset_(offset), index_(static_cast<uint64_t>(element)) {}
+  double next() {  // in [0, 1)
+    if (used_ == 2) {
+      bits_ = philox(seed_, offset_, index_);
+      index_ += uint64_t{1} << 44;  // there are fewer elements
+      used_ = 0;
+    }
+    const int i = 2 * used_++;
+    return uniform_double(bits_[i], bits_[i + 1]);
+  }
+
+ private:
+  uint64_t seed_, offset_, index_;
+  std::array<uint32_t, 4> bits_{};
+  int used_ = 2;
+};
+
+// A Poisson draw: by products of uniforms below 10 (Knuth), else by transformed rejection (Hoermann, "The transformed
+// rejection method for generating Poisson random variables", 1993, algorithm PTRS).
+double poisson_draw(double rate, Uniforms uniforms) {
+  if (rate == 0) return 0;
+  if (!(rate < 1e18)) return rate;  // the deviation is below the spacing of doubles, or rate is infinite
+  if (rate < 10) {
+    const double limit = std::exp(-rate);
+    double product = uniforms.next(), count = 0;
+    for (; product > limit; ++count) product *= uniforms.next();
+    return count;
+  }
+  const double log_rate = std::log(rate), b = 0.931 + 2.53 * std::sqrt(rate), a = -0.059 + 0.02483 * b;
+  const double inverse_alpha = 1.1239 + 1.1328 / (b - 3.4), vr = 0.9277 - 3.6224 / (b - 2);
+  for (;;) {
+    const double u = uniforms.next() - 0.5, v = uniforms.next(), us = 0.5 - std::fabs(u);
+    const double k = std::floor((2 * a / us + b) * u + rate + 0.43);
+    if (us >= 0.07 && v <= vr) return k;
+    if (k < 0 || (us < 0.013 && v > us)) continue;
+    int sign;  // lgamma_r, since lgamma writes a global variable
+    if (std::log(v) + std::log(inverse_alpha) - std::log(a / (us * us) + b) <= k * log_rate - rate - lgamma_r(k + 1, &sign)) return k;
+  }
+}
+
+}  // namespace
+
+void poisson(const Tensor& rates, Generator* generator, const Tensor& y) {
+  const auto [seed, offset] = generator_or_default(generator).next();
+  const uint64_t s = seed, o = offset;
+  visit(rates.dtype(), [&]<class T>(T) {
+    const T* in = rates.data<T>();
+    T* out = y.data<T>();
+    for_chunks(y.numel(), [&](int64_t, int64_t first, int64_t count) {
+      for (int64_t i = first; i < first + count; ++i)
+        out[i] = narrow_to<T>(poisson_draw(static_cast<double>(in[i]), Uniforms(s, o, i)));
+    });
+  });
+}
+
 void dropout_mask(const Tensor& x, double p, Generator* generator, const Tensor& y) {
   const double scale = p < 1 ? 1 / (1 - p) : 0;
   fill_random(y, generator, random_uniform, false, [=](auto u) {

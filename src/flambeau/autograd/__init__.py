@@ -6,6 +6,8 @@ import importlib as _importlib
 import typing as _typing
 
 from flambeau._C import Tensor
+from flambeau.autograd import functional, graph
+from flambeau.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
 from flambeau.autograd.backward import backward, grad
 from flambeau.autograd.function import Function, FunctionCtx, once_differentiable
 from flambeau.autograd.gradcheck import gradcheck, gradgradcheck
@@ -32,14 +34,18 @@ __all__ = [
     "FunctionCtx",
     "Variable",
     "backward",
+    "detect_anomaly",
     "enable_grad",
+    "functional",
     "grad",
     "gradcheck",
     "gradgradcheck",
+    "graph",
     "inference_mode",
     "is_grad_enabled",
     "is_inference_mode_enabled",
     "no_grad",
     "once_differentiable",
+    "set_detect_anomaly",
     "set_grad_enabled",
 ]

@@ -7,7 +7,7 @@ Example:
     >>> with profile(with_modules=True) as prof:
     ...     with record_function("step"):
     ...         model(fl.rand(4, 8)).sum().backward()
-    >>> {row.key for row in prof.key_averages()} >= {"step", "Linear", "linear", "LinearBackward"}
+    >>> {row.key for row in prof.key_averages()} >= {"step", "Linear", "linear", "LinearBackward0"}
     True
     >>> print(prof.key_averages().table(row_limit=10))  # doctest: +SKIP
     >>> prof.export_chrome_trace("trace.json.gz")  # doctest: +SKIP

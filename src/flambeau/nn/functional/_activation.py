@@ -31,6 +31,8 @@ __all__ = [
     "leaky_relu",
     "elu",
     "leaky_relu_",
+    "rrelu",
+    "rrelu_",
     "elu_",
     "celu",
     "hardtanh",
@@ -92,6 +94,30 @@ def relu_(input: Tensor) -> Tensor:
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """max(0, x) + negative_slope * min(0, x)."""
     return (ops.leaky_relu_ if inplace else ops.leaky_relu)(input, negative_slope)
+
+
+def rrelu(
+    input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """leaky_relu with a slope per element, drawn from U(lower, upper) while training and their mean otherwise.
+
+    Raises:
+        ValueError: `lower` above `upper`.
+
+    Source: Xu et al. 2015.
+    """
+    if not lower <= upper:
+        raise ValueError(f"rrelu: lower = {lower}, upper = {upper}; expected lower <= upper")
+    if not training:
+        return leaky_relu(input, (lower + upper) / 2, inplace)
+    plain = input.detach()
+    slopes = ops.where(plain <= 0, ops.rand_like(plain) * (upper - lower) + lower, 1.0)
+    return (ops.mul_ if inplace else ops.mul)(input, slopes)
+
+
+def rrelu_(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False) -> Tensor:
+    """rrelu into the input itself."""
+    return rrelu(input, lower, upper, training, inplace=True)
 
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:

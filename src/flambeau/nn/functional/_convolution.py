@@ -63,7 +63,6 @@ def _convolution(op: Callable[..., Tensor], axes: int) -> Callable[..., Tensor]:
 conv1d = _convolution(ops.conv1d, 1)
 conv2d = _convolution(ops.conv2d, 2)
 conv3d = _convolution(ops.conv3d, 3)
-conv_transpose3d: Callable[..., Tensor] = ops.conv_transpose3d
 
 
 def conv_transpose1d(
@@ -102,6 +101,26 @@ def conv_transpose2d(
     """
     return batched(  # type: ignore[no-any-return]
         "conv_transpose2d", ops.conv_transpose2d, 2, input,
+        weight, bias, stride, padding, output_padding, groups, dilation,
+    )  # fmt: skip
+
+
+def conv_transpose3d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Tensor:
+    """Transposed convolution over three dimensions.
+
+    Shape: input [N, C, D, H, W] or [C, D, H, W], weight [C, out / groups, KD, KH, KW].
+    """
+    return batched(  # type: ignore[no-any-return]
+        "conv_transpose3d", ops.conv_transpose3d, 3, input,
         weight, bias, stride, padding, output_padding, groups, dilation,
     )  # fmt: skip
 

@@ -7,7 +7,7 @@ import math
 from flambeau._C import ShapeError, Tensor, ops
 from flambeau._warn import warn
 
-__all__ = ["dropout", "dropout1d", "dropout2d", "alpha_dropout"]
+__all__ = ["dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout"]
 
 
 def check_p(op: str, p: float) -> None:
@@ -57,6 +57,13 @@ def dropout2d(
 ) -> Tensor:
     """Drops whole channels of [N, C, H, W] or [C, H, W]."""
     return _feature_dropout("dropout2d", input, p, training, inplace, 2)
+
+
+def dropout3d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    """Drops whole channels of [N, C, D, H, W] or [C, D, H, W]."""
+    return _feature_dropout("dropout3d", input, p, training, inplace, 3)
 
 
 def alpha_dropout(

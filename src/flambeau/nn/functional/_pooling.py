@@ -1,4 +1,7 @@
-"""Maxima and means over windows."""
+"""Maxima and means over windows.
+
+Over three dimensions a window is a box, so maxima and means are taken over [H, W] and then over D.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,16 @@ from flambeau.nn.functional._calls import batched
 __all__ = [
     "max_pool1d",
     "max_pool2d",
+    "max_pool3d",
     "avg_pool1d",
     "avg_pool2d",
+    "avg_pool3d",
     "adaptive_avg_pool1d",
     "adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
     "adaptive_max_pool1d",
     "adaptive_max_pool2d",
+    "adaptive_max_pool3d",
     "lp_pool2d",
 ]
 
@@ -60,6 +67,72 @@ def max_pool2d(
     )
 
 
+def _three(op: str, name: str, value: Any) -> tuple[int, int, int]:
+    values = (value,) * 3 if isinstance(value, int) else tuple(value)
+    if len(values) == 1:
+        values *= 3
+    if len(values) != 3:
+        raise ValueError(f"{op}: {name} = {value}; expected one int or 3 of them")
+    return values
+
+
+def _planes(x: Tensor) -> Tensor:
+    """[N, C, D, H, W] -> [N, C D, H, W]."""
+    n, c, d, h, w = x.shape
+    return x.reshape(n, c * d, h, w)
+
+
+def _columns(x: Tensor, y: Tensor) -> Tensor:
+    """What became of the planes of x, [N, C D, H', W'] -> its columns [N, C H' W', D]."""
+    n, c, d = x.shape[:3]
+    h, w = y.shape[2:]
+    return y.reshape(n, c, d, h, w).permute(0, 1, 3, 4, 2).reshape(n, c * h * w, d)
+
+
+def _box(x: Tensor, planes: Tensor, columns: Tensor) -> Tensor:
+    """Columns [N, C H' W', D'] -> [N, C, D', H', W']."""
+    n, c = x.shape[:2]
+    h, w = planes.shape[2:]
+    return columns.reshape(n, c, h, w, columns.shape[-1]).permute(0, 1, 4, 2, 3).contiguous()
+
+
+def _max_of_boxes(x: Tensor, over_planes: Any, over_columns: Any) -> tuple[Tensor, Tensor]:
+    """The maxima of boxes and their positions in [D, H, W], by maxima over planes and over columns."""
+    flat, at = over_planes(_planes(x))
+    values, depth = over_columns(_columns(x, flat))
+    place = _columns(x, at).gather(2, depth) + depth * (x.shape[3] * x.shape[4])
+    return _box(x, flat, values), _box(x, flat, place)
+
+
+def max_pool3d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """Maximum over windows; `return_indices` also gives the positions in the flattened [D, H, W].
+
+    Shape: [N, C, D, H, W] or [C, D, H, W].
+    """
+    name = "max_pool3d"
+    k = _three(name, "kernel_size", kernel_size)
+    s = k if stride is None else _three(name, "stride", stride)
+    p, d = _three(name, "padding", padding), _three(name, "dilation", dilation)
+
+    def pool(x: Tensor) -> tuple[Tensor, Tensor]:
+        return _max_of_boxes(
+            x,
+            lambda y: ops.max_pool2d_with_indices(y, k[1:], s[1:], p[1:], d[1:], ceil_mode),
+            lambda y: ops.max_pool1d_with_indices(y, k[:1], s[:1], p[:1], d[:1], ceil_mode),
+        )
+
+    values, indices = batched(name, pool, 3, input)
+    return (values, indices) if return_indices else values
+
+
 def avg_pool1d(
     input: Tensor,
     kernel_size: Any,
@@ -100,6 +173,39 @@ def avg_pool2d(
     )  # fmt: skip
 
 
+def avg_pool3d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """Mean over windows.
+
+    Shape: [N, C, D, H, W] or [C, D, H, W].
+    """
+    name = "avg_pool3d"
+    k = _three(name, "kernel_size", kernel_size)
+    s = k if stride is None else _three(name, "stride", stride)
+    p = _three(name, "padding", padding)
+    if divisor_override is not None and divisor_override < 1:
+        raise ValueError(f"{name}: divisor_override = {divisor_override}; expected > 0")
+    # With an own divisor the planes are summed, and the sums of columns divided by it.
+    whole, last = (None, None) if divisor_override is None else (1, divisor_override)
+
+    def pool(x: Tensor) -> Tensor:
+        flat = ops.avg_pool2d(_planes(x), k[1:], s[1:], p[1:], ceil_mode, count_include_pad, whole)
+        return _box(
+            x,
+            flat,
+            ops.avg_pool1d(_columns(x, flat), k[:1], s[:1], p[:1], ceil_mode, count_include_pad, last),
+        )
+
+    return batched(name, pool, 3, input)  # type: ignore[no-any-return]
+
+
 def _adaptive_size(op: str, input: Tensor, output_size: Any, axes: int) -> tuple[int, ...]:
     sizes = (output_size,) * axes if isinstance(output_size, int) or output_size is None else tuple(output_size)
     if len(sizes) != axes:
@@ -127,6 +233,21 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     return batched(name, ops.adaptive_avg_pool2d, 2, input, sizes)  # type: ignore[no-any-return]
 
 
+def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
+    """Mean over windows chosen so that the result has `output_size`; None keeps an input size.
+
+    Shape: [N, C, D, H, W] -> [N, C, *output_size], or both without N.
+    """
+    name = "adaptive_avg_pool3d"
+    sizes = _adaptive_size(name, input, output_size, 3)
+
+    def pool(x: Tensor) -> Tensor:
+        flat = ops.adaptive_avg_pool2d(_planes(x), sizes[1:])
+        return _box(x, flat, ops.adaptive_avg_pool1d(_columns(x, flat), sizes[:1]))
+
+    return batched(name, pool, 3, input)  # type: ignore[no-any-return]
+
+
 def _adaptive_max_pool(axes: int, input: Tensor, output_size: Any, return_indices: bool) -> Any:
     name = f"adaptive_max_pool{axes}d"
     sizes = _adaptive_size(name, input, output_size, axes)
@@ -149,6 +270,25 @@ def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = 
     Shape: [N, C, H, W] -> [N, C, *output_size], or both without N.
     """
     return _adaptive_max_pool(2, input, output_size, return_indices)
+
+
+def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """Maximum over windows chosen so that the result has `output_size`; None keeps an input size.
+
+    Shape: [N, C, D, H, W] -> [N, C, *output_size], or both without N.
+    """
+    name = "adaptive_max_pool3d"
+    sizes = _adaptive_size(name, input, output_size, 3)
+
+    def pool(x: Tensor) -> tuple[Tensor, Tensor]:
+        return _max_of_boxes(
+            x,
+            lambda y: ops.adaptive_max_pool2d_with_indices(y, sizes[1:]),
+            lambda y: ops.adaptive_max_pool1d_with_indices(y, sizes[:1]),
+        )
+
+    values, indices = batched(name, pool, 3, input)
+    return (values, indices) if return_indices else values
 
 
 def lp_pool2d(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
 from flambeau import _C
 from flambeau._C import ShapeError, Tensor, ops
+from flambeau.nn.functional import _pooling
 
 __all__ = [
     "pixel_shuffle",
@@ -58,18 +60,59 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     return x.reshape(*lead, c * r * r, h // r, w // r)
 
 
-def _interpolation_index(
-    n_in: int, n_out: int, scale: float | None, align_corners: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Source positions of linear interpolation: (lower index, upper index, weight of the upper)."""
+def _places(n_in: int, n_out: int, scale: float | None, align_corners: bool) -> Tensor:
+    """Where on the input's axis each output element lies, as a float64 vector."""
     i = ops.arange(n_out).to(_C.float64)
     if align_corners:
-        pos = i * ((n_in - 1) / (n_out - 1) if n_out > 1 else 0.0)
-    else:
-        pos = ((i + 0.5) * (1.0 / scale if scale else n_in / n_out) - 0.5).clamp(min=0)
-    low = pos.floor().clamp(max=n_in - 1)
-    high = (low + 1).clamp(max=n_in - 1)
-    return low.to(_C.int64), high.to(_C.int64), pos - low
+        return i * ((n_in - 1) / (n_out - 1) if n_out > 1 else 0.0)
+    return (i + 0.5) * (1.0 / scale if scale else n_in / n_out) - 0.5
+
+
+def _linear_taps(at: Tensor, n_in: int) -> list[tuple[Tensor, Tensor]]:
+    """(index, weight) of the two elements that linear interpolation mixes."""
+    at = at.clamp(min=0)
+    low = at.floor().clamp(max=n_in - 1)
+    weight = at - low
+    return [(low, 1 - weight), ((low + 1).clamp(max=n_in - 1), weight)]
+
+
+def _cubic_taps(at: Tensor, n_in: int) -> list[tuple[Tensor, Tensor]]:
+    """... of the four that cubic convolution mixes (Keys 1981, with a = -0.75); outside of the axis stand its ends."""
+    a = -0.75
+    low = at.floor()
+    t = at - low
+
+    def near(x: Tensor) -> Tensor:  # |x| <= 1
+        return ((a + 2) * x - (a + 3)) * x * x + 1
+
+    def far(x: Tensor) -> Tensor:  # 1 < |x| < 2
+        return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+
+    weights = [far(t + 1), near(t), near(1 - t), far(2 - t)]
+    return [((low + k - 1).clamp(0, n_in - 1), w) for k, w in enumerate(weights)]
+
+
+_TAPS = {"linear": _linear_taps, "bilinear": _linear_taps, "trilinear": _linear_taps, "bicubic": _cubic_taps}
+_MODES = {
+    1: ("nearest", "nearest-exact", "linear", "area"),
+    2: ("nearest", "nearest-exact", "bilinear", "bicubic", "area"),
+    3: ("nearest", "nearest-exact", "trilinear", "area"),
+}
+
+
+def _resized(x: Tensor, dim: int, n_out: int, scale: float | None, mode: str, align_corners: bool) -> Tensor:
+    """x with axis `dim` interpolated to n_out elements."""
+    n_in = x.shape[dim]
+    if mode in _TAPS:
+        column = (n_out,) + (1,) * (x.ndim - 1 - dim)
+        parts = [
+            x.index_select(dim, index.to(_C.int64)) * weight.to(x.dtype).reshape(column)
+            for index, weight in _TAPS[mode](_places(n_in, n_out, scale, align_corners), n_in)
+        ]
+        return functools.reduce(ops.add, parts)
+    half = 0.5 if mode == "nearest-exact" else 0.0
+    index = ((ops.arange(n_out).to(_C.float64) + half) * (1.0 / scale if scale else n_in / n_out)).floor()
+    return x.index_select(dim, index.clamp(max=n_in - 1).to(_C.int64))
 
 
 def interpolate(
@@ -80,24 +123,24 @@ def interpolate(
     align_corners: bool | None = None,
     recompute_scale_factor: bool | None = None,
 ) -> Tensor:
-    """Resizes the positions of [N, C, L] or [N, C, H, W] to `size` or by `scale_factor`.
+    """Resizes the positions of [N, C, L], [N, C, H, W] or [N, C, D, H, W] to `size` or by `scale_factor`.
 
-    Modes: 'nearest', 'nearest-exact', 'linear' (3-D), 'bilinear' (4-D), 'area'.
+    Modes: 'nearest', 'nearest-exact', 'linear' (3-D), 'bilinear' and 'bicubic' (4-D), 'trilinear' (5-D), 'area'.
 
     Raises:
         ValueError: neither or both of size and scale_factor, or a mode that does not fit.
+
+    Source: Keys 1981 for 'bicubic', with a = -0.75.
     """
     n = input.dim() - 2
     if (size is None) == (scale_factor is None):
         raise ValueError("interpolate: give exactly one of size and scale_factor")
-    allowed = {1: ("nearest", "nearest-exact", "linear", "area")}
-    allowed[2] = ("nearest", "nearest-exact", "bilinear", "area")
-    if n not in allowed or mode not in allowed[n]:
+    if n not in _MODES or mode not in _MODES[n]:
         raise ValueError(
             f"interpolate: mode = {mode!r} with input shape {list(input.shape)}; expected "
-            f"{allowed.get(n, 'a 3-D or 4-D input')}"
+            f"{_MODES.get(n, 'a 3-D, 4-D or 5-D input')}"
         )
-    if align_corners is not None and "linear" not in mode:
+    if align_corners is not None and mode not in _TAPS:
         raise ValueError(f"interpolate: align_corners has no meaning with mode = '{mode}'")
     scales: list[float | None] = [None] * n
     if size is None:
@@ -113,21 +156,11 @@ def interpolate(
             "along every axis, before and after"
         )
     if mode == "area":
-        pool = ops.adaptive_avg_pool1d if n == 1 else ops.adaptive_avg_pool2d
-        return pool(input, sizes[0] if n == 1 else tuple(sizes))
+        pool = (_pooling.adaptive_avg_pool1d, _pooling.adaptive_avg_pool2d, _pooling.adaptive_avg_pool3d)[n - 1]
+        return pool(input, tuple(sizes))
     x = input
     for k in range(n):
-        dim, n_in, n_out = k + 2, input.shape[k + 2], sizes[k]
-        if "linear" in mode:
-            low, high, weight = _interpolation_index(n_in, n_out, scales[k], bool(align_corners))
-            weight = weight.to(x.dtype).reshape((n_out,) + (1,) * (n - 1 - k))
-            x = x.index_select(dim, low) * (1 - weight) + x.index_select(dim, high) * weight
-        else:
-            half = 0.5 if mode == "nearest-exact" else 0.0
-            scale = scales[k]
-            step = 1.0 / scale if scale else n_in / n_out
-            index = ((ops.arange(n_out).to(_C.float64) + half) * step).floor()
-            x = x.index_select(dim, index.clamp(max=n_in - 1).to(_C.int64))
+        x = _resized(x, k + 2, sizes[k], scales[k], mode, bool(align_corners))
     return x
 
 

@@ -1,4 +1,4 @@
-"""Convolutions and transposed convolutions over one and two dimensions."""
+"""Convolutions and transposed convolutions over one, two and three dimensions."""
 
 from __future__ import annotations
 
@@ -213,6 +213,23 @@ class Conv2d(_Conv):
         return conv(x, weight, bias, self.stride, self._op_padding, self.dilation, self.groups)
 
 
+class Conv3d(_Conv):
+    """Convolution (cross-correlation) over three dimensions; arguments as of `Conv2d`.
+
+    Shape: [N, C, D, H, W] or [C, D, H, W]; weight [out_channels, in_channels / groups, KD, KH, KW].
+    """
+
+    _n = 3
+
+    def forward(self, input: Tensor) -> Tensor:
+        p = self._parameters
+        weight = p["weight"] if "weight" in p else self.weight
+        bias = p["bias"] if "bias" in p else self.bias
+        x = self._padded(input) if self._pads_itself else input
+        conv = ops.conv3d if x.ndim == 5 else F.conv3d  # the op itself wants a batch axis
+        return conv(x, weight, bias, self.stride, self._op_padding, self.dilation, self.groups)
+
+
 class _ConvTransposeNd(_ConvNd):
     _transposed = True
 
@@ -264,7 +281,7 @@ class _ConvTransposeNd(_ConvNd):
         return tuple(extra)
 
     def forward(self, input: Tensor, output_size: Any = None) -> Tensor:
-        op = F.conv_transpose1d if self._n == 1 else F.conv_transpose2d
+        op = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[self._n - 1]
         extra = self._output_padding(input, output_size)
         return op(
             input,
@@ -295,3 +312,12 @@ class ConvTranspose2d(_ConvTransposeNd):
     """
 
     _n = 2
+
+
+class ConvTranspose3d(_ConvTransposeNd):
+    """The gradient of Conv3d with respect to its input, as a layer.
+
+    Shape: [N, C, D, H, W] or [C, D, H, W]; weight [in_channels, out_channels / groups, KD, KH, KW].
+    """
+
+    _n = 3

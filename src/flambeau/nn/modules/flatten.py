@@ -92,6 +92,12 @@ class ConstantPad2d(_ConstantPad):
     _n = 2
 
 
+class ConstantPad3d(_ConstantPad):
+    """Pads the last three dimensions with a value: (left, right, top, bottom, front, back)."""
+
+    _n = 3
+
+
 class ZeroPad1d(_Pad):
     """Pads the last dimension with zeros."""
 
@@ -102,6 +108,12 @@ class ZeroPad2d(_Pad):
     """Pads the last two dimensions with zeros."""
 
     _n = 2
+
+
+class ZeroPad3d(_Pad):
+    """Pads the last three dimensions with zeros."""
+
+    _n = 3
 
 
 class ReflectionPad1d(_Pad):
@@ -115,6 +127,13 @@ class ReflectionPad2d(_Pad):
     """Pads by reflection, without repeating the border."""
 
     _n = 2
+    _mode = "reflect"
+
+
+class ReflectionPad3d(_Pad):
+    """Pads by reflection, without repeating the border."""
+
+    _n = 3
     _mode = "reflect"
 
 
@@ -132,6 +151,13 @@ class ReplicationPad2d(_Pad):
     _mode = "replicate"
 
 
+class ReplicationPad3d(_Pad):
+    """Pads by repeating the border."""
+
+    _n = 3
+    _mode = "replicate"
+
+
 class CircularPad1d(_Pad):
     """Pads with what stands at the other end."""
 
@@ -143,6 +169,13 @@ class CircularPad2d(_Pad):
     """Pads with what stands at the other end."""
 
     _n = 2
+    _mode = "circular"
+
+
+class CircularPad3d(_Pad):
+    """Pads with what stands at the other end."""
+
+    _n = 3
     _mode = "circular"
 
 

@@ -161,6 +161,17 @@ class BatchNorm2d(_BatchNorm):
     _ranks = (4,)
 
 
+class BatchNorm3d(_BatchNorm):
+    """Normalises every channel over batch and positions.
+
+    Shape: [N, C, D, H, W].
+
+    Source: Ioffe and Szegedy 2015, algorithm 1.
+    """
+
+    _ranks = (5,)
+
+
 class _InstanceNorm(_NormBase):
     def __init__(
         self,
@@ -221,6 +232,17 @@ class InstanceNorm2d(_InstanceNorm):
     """
 
     _ranks = (3, 4)
+
+
+class InstanceNorm3d(_InstanceNorm):
+    """Normalises every channel of every sample.
+
+    Shape: [C, D, H, W] or [N, C, D, H, W].
+
+    Source: Ulyanov et al. 2016.
+    """
+
+    _ranks = (4, 5)
 
 
 def _shape(normalized_shape: Any) -> tuple[int, ...]:

@@ -27,10 +27,12 @@ from flambeau.nn.utils.rnn import PackedSequence
 _GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "LSTM": 4, "GRU": 3}
 
 
-def _step(mode: str, gx: Tensor, gh: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+def _step(
+    mode: str, gx: Tensor, gh: Tensor, state: tuple[Tensor, ...], projection: Tensor | None = None
+) -> tuple[Tensor, ...]:
     if mode == "LSTM":
         h, c = ops.lstm_cell(gx, gh, state[1])
-        return h, c
+        return h if projection is None else ops.linear(h, projection), c
     if mode == "GRU":
         return (ops.gru_cell(gx, gh, state[0]),)
     return (ops.tanh(gx + gh) if mode == "RNN_TANH" else ops.relu(gx + gh),)
@@ -45,9 +47,9 @@ def _run(
     reverse: bool,
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """One layer in one direction; x is [T, B, I], or packed [rows, I] with the batch sizes."""
-    w_ih, w_hh, b_ih, b_hh = weights
+    w_ih, w_hh, b_ih, b_hh, w_hr = weights
     assert w_ih is not None and w_hh is not None
-    if sizes is None and x.shape[0] and mode == "LSTM":
+    if sizes is None and x.shape[0] and mode == "LSTM" and w_hr is None:
         bias = b_ih if b_hh is None or b_ih is None else b_ih + b_hh
         ys, h, c = ops.lstm_sequence(ops.linear(x, w_ih, bias), state[0], state[1], w_hh, reverse)
         return ys, (h, c)
@@ -76,7 +78,7 @@ def _run(
         elif sizes[t] > n:
             state = tuple(ops.cat([s, f[n : sizes[t]]], 0) for s, f in zip(state, first))
         n = sizes[t]
-        state = _step(mode, gx[t], ops.linear(state[0], w_hh, b_hh), state)
+        state = _step(mode, gx[t], ops.linear(state[0], w_hh, b_hh), state, w_hr)
         outputs[t] = state[0]
     if ended:
         parts = [state, *reversed(ended)]
@@ -103,11 +105,10 @@ class RNNBase(Module):
     ) -> None:
         super().__init__()
         name = type(self).__name__
-        if proj_size:
-            raise ValueError(
-                f"{name}: proj_size = {proj_size}; projections are not offered, put a Linear "
-                "behind it"
-            )
+        if proj_size and mode != "LSTM":
+            raise ValueError(f"{name}: proj_size = {proj_size}; expected 0, only LSTM has projections")
+        if not 0 <= proj_size < max(hidden_size, 1):
+            raise ValueError(f"{name}: proj_size = {proj_size}; expected 0 <= proj_size < hidden_size = {hidden_size}")
         if hidden_size <= 0 or num_layers <= 0:
             raise ValueError(
                 f"{name}: hidden_size = {hidden_size}, num_layers = {num_layers}; expected > 0"
@@ -127,12 +128,14 @@ class RNNBase(Module):
         rows = _GATES[mode] * hidden_size
         self._names: list[list[str]] = []
         for layer in range(num_layers):
-            n_in = input_size if layer == 0 else hidden_size * self._directions
+            n_in = input_size if layer == 0 else self._state_size * self._directions
             for suffix in ("", "_reverse")[: self._directions]:
                 shapes: dict[str, tuple[int, ...]]
-                shapes = {"weight_ih": (rows, n_in), "weight_hh": (rows, hidden_size)}
+                shapes = {"weight_ih": (rows, n_in), "weight_hh": (rows, self._state_size)}
                 if bias:
                     shapes |= {"bias_ih": (rows,), "bias_hh": (rows,)}
+                if proj_size:
+                    shapes |= {"weight_hr": (proj_size, hidden_size)}
                 names = []
                 for kind, shape in shapes.items():
                     names.append(f"{kind}_l{layer}{suffix}")
@@ -146,8 +149,13 @@ class RNNBase(Module):
         return 2 if self.bidirectional else 1
 
     @property
+    def _state_size(self) -> int:
+        """Of h; c has always hidden_size."""
+        return self.proj_size or self.hidden_size
+
+    @property
     def all_weights(self) -> list[list[Parameter]]:
-        """Per layer and direction: weight_ih, weight_hh and, with bias, bias_ih, bias_hh."""
+        """Per layer and direction: weight_ih, weight_hh; with bias, bias_ih, bias_hh; with a projection, weight_hr."""
         return [[getattr(self, name) for name in names] for names in self._names]
 
     def reset_parameters(self) -> None:
@@ -161,7 +169,8 @@ class RNNBase(Module):
 
     def _check_state(self, name: str, given: Tensor, batch: int, batched: bool) -> Tensor:
         layers = self.num_layers * self._directions
-        wanted = [layers, batch, self.hidden_size] if batched else [layers, self.hidden_size]
+        size = self.hidden_size if name == "c_0" else self._state_size
+        wanted = [layers, batch, size] if batched else [layers, size]
         if list(given.shape) != wanted:
             raise ShapeError(
                 f"{type(self).__name__}: {name} has shape {list(given.shape)}; expected {wanted}"
@@ -209,7 +218,9 @@ class RNNBase(Module):
             outputs = []
             for d in range(self._directions):
                 k = layer * self._directions + d
-                w: list[Any] = [*weights[k], None, None][:4]
+                w: list[Any] = list(weights[k])
+                projection = [w.pop()] if self.proj_size else [None]
+                w = [*w, None, None][:4] + projection
                 out, final = _run(self.mode, x, sizes, tuple(s[k] for s in states), w, d == 1)
                 outputs.append(out)
                 finals.append(final)
@@ -235,9 +246,9 @@ class RNNBase(Module):
         self, x: Tensor, hx: Any, batch: int, batched: bool, is_lstm: bool
     ) -> tuple[Tensor, ...]:
         if hx is None:
-            shape = (self.num_layers * self._directions, batch, self.hidden_size)
-            zeros = ops.zeros(*shape, dtype=x.dtype, device=x.device)
-            return (zeros, zeros) if is_lstm else (zeros,)
+            layers = self.num_layers * self._directions
+            sizes = (self._state_size, self.hidden_size) if is_lstm else (self.hidden_size,)
+            return tuple(ops.zeros(layers, batch, n, dtype=x.dtype, device=x.device) for n in sizes)
         if is_lstm:
             if not isinstance(hx, (tuple, list)) or len(hx) != 2:
                 raise TypeError(f"LSTM: hx = {type(hx).__name__}; expected a tuple (h_0, c_0)")
@@ -248,6 +259,8 @@ class RNNBase(Module):
 
     def extra_repr(self) -> str:
         parts = [f"{self.input_size}, {self.hidden_size}"]
+        if self.proj_size:
+            parts.append(f"proj_size={self.proj_size}")
         if self.num_layers != 1:
             parts.append(f"num_layers={self.num_layers}")
         if self.bias is not True:
@@ -268,7 +281,7 @@ class RNN(RNNBase):
     B, H] -> output [T, B, directions * H], h_n.
 
     Raises:
-        ValueError: shapes that do not fit, an unknown nonlinearity, or proj_size.
+        ValueError: shapes that do not fit, or an unknown nonlinearity.
 
     Source: Elman 1990.
     """
@@ -288,12 +301,13 @@ class LSTM(RNNBase):
     """Long short-term memory with gates in the order i, f, g, o.
 
     Shape: input [T, B, I], h_0 and c_0 [layers * directions, B, H] -> output [T, B, directions *
-    H], (h_n, c_n).
+    H], (h_n, c_n). With `proj_size` P > 0 every h is multiplied by weight_hr [P, H], so that output, h_0
+    and h_n have P features instead of H.
 
     Raises:
-        ValueError: shapes that do not fit, or proj_size.
+        ValueError: shapes that do not fit, or a proj_size that is not below hidden_size.
 
-    Source: Hochreiter and Schmidhuber 1997; Gers et al. 2000.
+    Source: Hochreiter and Schmidhuber 1997; Gers et al. 2000; Sak et al. 2014 for the projection.
 
     >>> import flambeau as fl
     >>> out, (h, c) = fl.nn.LSTM(4, 6, batch_first=True)(fl.zeros(2, 5, 4))

@@ -1,0 +1,75 @@
+"""Jacobians, Hessians and their products against what they are on paper."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import flambeau as fl
+from flambeau.autograd import functional as A
+
+
+def vector(*values):
+    return fl.tensor(values, dtype=fl.float64)
+
+
+@pytest.mark.parametrize("strategy", ["reverse-mode", "forward-mode"])
+def test_jacobian(strategy):
+    matrix = fl.tensor(np.random.default_rng(0).standard_normal((3, 2)))
+    found = A.jacobian(lambda x: matrix @ x, vector(1.0, 2.0), strategy=strategy)
+    np.testing.assert_allclose(found.numpy(), matrix.numpy())
+    (xx, xy), (yx, yy) = A.jacobian(lambda x, y: (x * y, y.sum()), (vector(1.0, 2.0), vector(3.0, 4.0)), strategy=strategy)
+    assert xx.tolist() == [[3, 0], [0, 4]] and xy.tolist() == [[1, 0], [0, 2]]
+    assert yx.tolist() == [0, 0] and yy.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("strategy", ["reverse-mode", "forward-mode"])
+@pytest.mark.parametrize("shape", [(0,), (2, 0)])
+def test_jacobian_of_nothing(shape, strategy):
+    assert A.jacobian(lambda x: x * 2, fl.ones(shape), strategy=strategy).shape == (*shape, *shape)
+    assert A.jacobian(lambda x: x.sum(), fl.ones(shape), strategy=strategy).shape == shape
+
+
+def test_hessian_and_its_products():
+    x, v = vector(1.0, 2.0, 3.0), vector(1.0, 0.0, -1.0)
+
+    def f(t):
+        return (t**3).sum() + t.prod()
+
+    h = A.hessian(f, x).numpy()
+    np.testing.assert_allclose(h, [[6, 3, 2], [3, 12, 1], [2, 1, 18]])
+    y, found = A.hvp(f, x, v)
+    assert y.item() == 42
+    np.testing.assert_allclose(found.numpy(), h @ v.numpy())
+    np.testing.assert_allclose(A.vhp(f, x, v)[1].numpy(), v.numpy() @ h)
+    forward = A.hessian(f, x, outer_jacobian_strategy="forward-mode")
+    np.testing.assert_allclose(forward.numpy(), h)
+
+
+def test_the_inputs_and_the_mode_are_left_alone():
+    x = vector(1.0, 2.0).requires_grad_()
+    with fl.no_grad():
+        found = A.jacobian(lambda t: t * t, x)
+        assert not fl.is_grad_enabled()
+    assert found.tolist() == [[2, 0], [0, 4]] and not found.requires_grad and x.grad is None
+
+
+def test_third_derivatives():
+    x = vector(2.0).requires_grad_()
+    h = A.hessian(lambda t: (t**4).sum(), x, create_graph=True)
+    (third,) = fl.autograd.grad(h.sum(), x)
+    assert third.tolist() == [48]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: A.jacobian(lambda x: fl.ones(2), fl.ones(2), strict=True),
+        lambda: A.jacobian(lambda x, y: x, (fl.ones(2), fl.ones(2)), strict=True),
+        lambda: A.vjp(lambda x, y: x, (fl.ones(2), fl.ones(2)), fl.ones(2), strict=True),
+        lambda: A.hessian(lambda x: x.sum(), fl.ones(2), strict=True),
+    ],
+)
+def test_strict(call):
+    with pytest.raises(RuntimeError, match="strict"):
+        call()
