@@ -530,3 +530,11 @@ def test_convolution_of_one_element_that_leaves_positions_out(size, stride, dtyp
     dx[:, :, :: stride[0], :: stride[1]] = taps.sum(0)[:, None, None]
     np.testing.assert_array_equal(x.grad.numpy(), dx)
     np.testing.assert_array_equal(w.grad.numpy()[:, :, 0, 0], np.tile(seen.sum((0, 2, 3)), (2, 1)))
+
+
+def test_lp_pool_of_zeros_has_no_gradient_and_odd_powers_keep_signs():
+    x = fl.tensor([[[0.0, 0.0], [0.0, 0.0]]], requires_grad=True)
+    F.lp_pool2d(x, 2, 2).sum().backward()
+    assert x.grad.tolist() == [[[0.0, 0.0], [0.0, 0.0]]]
+    y = F.lp_pool2d(fl.tensor([[[2.0, -1.0], [0.0, 0.0]]]), 3, 2)
+    assert y.item() == pytest.approx(7 ** (1 / 3))
