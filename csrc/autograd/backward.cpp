@@ -92,7 +92,7 @@ Tensor run_hook(TensorHook& hook, Tensor grad) {
 
 // g itself if nobody else can see it, else a copy.
 Tensor owned(Tensor g) {
-  if (grad_enabled() || (g.ref()->use_count() == 1 && g.storage().use_count() == 1 && g.is_contiguous())) return g;
+  if (g.ref()->use_count() == 1 && g.storage().use_count() == 1 && g.is_contiguous()) return g;
   return op::clone(g);
 }
 
@@ -328,7 +328,8 @@ Tensor like_gradient(const char* what, Tensor grad, const Tensor& like) {
 
 void AccumulateGrad::apply(BackwardCall& call) {
   Tensor leaf = leaf_->lock();
-  if (!leaf.defined()) return;  // nobody can look at its .grad any more
+  if (!leaf.defined()) return;        // nobody can look at its .grad any more
+  if (!requires_grad(leaf)) return;  // switched off after it was recorded
   Tensor grad = hooked(std::move(call.in[0]));
   accumulate_grad(leaf, like_gradient("backward", std::move(grad), leaf));
   for (auto hooks = meta_of(leaf)->post_accumulate; auto& [id, hook] : hooks) (void)hook->call(leaf);

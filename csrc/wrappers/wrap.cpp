@@ -185,29 +185,44 @@ void expanded_strides(const Tensor& x, const Dims& shape, Dims& out) {
   for (int i = 0; i < x.ndim(); ++i) out[i + shift] = x.sizes()[i] == 1 ? 0 : x.strides()[i];
 }
 
+// A 0-d tensor beside tensors with axes does not widen an integer result: it is cast to the result's type first, and
+// wraps round there as any other cast does.
+bool narrowed(const Tensor& x, const Tensor& out) {
+  auto integer = [](DType t) { return t != DType::Bool && !is_float(t); };
+  return x.ndim() == 0 && out.ndim() > 0 && x.dtype() != out.dtype() && integer(x.dtype()) && integer(out.dtype()) &&
+         item_size(x.dtype()) >= item_size(out.dtype());
+}
+
 // Operands as the driver wants them; numbers are put into `boxes` in the compute type.
 struct Inputs {
   EachInput inputs[kMaxEach];
   Dims strides[kMaxEach];
   alignas(8) char boxes[kMaxEach][8];
 
-  void set(int k, const Operand& x, DType compute, const Dims& shape) {
-    if (!x.is_tensor()) {
-      visit(compute, [&]<class T>(T) {
-        const T v = x.number().as<std::conditional_t<std::is_class_v<T>, float, T>>();
-        std::memcpy(boxes[k], &v, sizeof(v));
-      });
-      inputs[k] = {boxes[k], compute, nullptr};
-      return;
+  void box(int k, const Scalar& number, DType compute) {
+    visit(compute, [&]<class T>(T) {
+      const T v = number.as<std::conditional_t<std::is_class_v<T>, float, T>>();
+      std::memcpy(boxes[k], &v, sizeof(v));
+    });
+    inputs[k] = {boxes[k], compute, nullptr};
+  }
+
+  void set(int k, const Operand& x, DType compute, const Tensor& out, bool compares) {
+    // 0.5 and -inf are true, whatever integer they would be cut to.
+    if (!x.is_tensor() && out.dtype() == DType::Bool && !compares) return box(k, Scalar(x.number().as<double>() != 0), compute);
+    if (!x.is_tensor()) return box(k, x.number(), compute);
+    if (narrowed(x.tensor(), out)) {
+      const int64_t value = visit(x.tensor().dtype(), [&]<class T>(T) { return static_cast<int64_t>(*x.tensor().data<T>()); });
+      return box(k, Scalar(visit(out.dtype(), [&]<class T>(T) { return static_cast<int64_t>(static_cast<T>(value)); })), compute);
     }
-    expanded_strides(x.tensor(), shape, strides[k]);
+    expanded_strides(x.tensor(), out.sizes(), strides[k]);
     inputs[k] = {x.tensor().data(), x.tensor().dtype(), x.tensor().numel() == 1 ? nullptr : strides[k].data()};
   }
 };
 
 void run_general(const TileLoops& loops, DType compute, const Operand* in, int n, const Scalar* params, const Tensor& out) {
   Inputs inputs;
-  for (int k = 0; k < n; ++k) inputs.set(k, in[k], compute, out.sizes());
+  for (int k = 0; k < n; ++k) inputs.set(k, in[k], compute, out, loops.bool_out);
   run_tiles(loops, compute, params, out, inputs.inputs, n);
 }
 

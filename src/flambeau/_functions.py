@@ -111,7 +111,7 @@ def einsum(equation: str, *operands: Any) -> Tensor:
         for c, n in zip(labels, x.shape, strict=True):
             if size.get(c, 1) not in (1, n) and n != 1:
                 raise ValueError(f"einsum: label '{c}' of '{equation}' has size {size[c]} in one operand and {n} in another")
-            size[c] = max(size.get(c, 1), n)
+            size[c] = n if size.get(c, 1) == 1 else size[c]
         tensors.append((x, labels))
     x, labels = tensors[0]
     for k, (y, other) in enumerate(tensors[1:], 1):
@@ -183,7 +183,7 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     """Moves axes to new places; the others keep their order."""
     sources = [source] if isinstance(source, int) else list(source)
     targets = [destination] if isinstance(destination, int) else list(destination)
-    n = input.ndim
+    n = max(input.ndim, 1)  # a 0-d tensor counts as one axis
     for name, axes in (("source", sources), ("destination", targets)):
         for d in axes:
             if not -n <= d < n:
@@ -191,7 +191,9 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     sources, targets = [d % n for d in sources], [d % n for d in targets]
     if len(set(sources)) != len(sources) or len(set(targets)) != len(targets) or len(sources) != len(targets):
         raise ValueError(f"movedim: source = {source}, destination = {destination}; expected as many distinct axes in both")
-    order: list[int] = [-1] * n
+    order: list[int] = [-1] * input.ndim
+    if not order:
+        return input.permute([])
     for s, d in zip(sources, targets, strict=True):
         order[d] = s
     rest = iter(i for i in range(n) if i not in sources)

@@ -526,3 +526,29 @@ def test_products_are_differentiable_twice_beside_zeros(zeros):
     fl.autograd.gradgradcheck(lambda x: x.prod(), (x,))
     fl.autograd.gradgradcheck(lambda x: x.prod(dim=1), (x,))
     fl.autograd.gradgradcheck(lambda x: x.cumprod(dim=1), (x,))
+
+
+def test_gradients_kept_with_create_graph_are_memory_of_their_own():
+    a, b = fl.ones(2, 3, requires_grad=True), fl.ones(2, 3, requires_grad=True)
+    (a + b).sum().backward(create_graph=True)
+    assert a.grad.is_contiguous() and a.grad.data_ptr() != b.grad.data_ptr()
+    (a * 2).sum().backward()  # adds to what the first pass left
+    assert a.grad.tolist() == [[3.0] * 3] * 2
+    assert b.grad.tolist() == [[1.0] * 3] * 2
+
+
+def test_a_leaf_that_no_longer_requires_grad_gets_none():
+    a, b = fl.ones(2, requires_grad=True), fl.ones(2, requires_grad=True)
+    y = (a * b).sum()
+    a.requires_grad_(False)
+    y.backward()
+    assert a.grad is None
+    assert b.grad.tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_materialized_gradients_require_grad_as_the_others_do(create_graph):
+    a, b = fl.ones(2, requires_grad=True), fl.ones(2, requires_grad=True)
+    _, unused = fl.autograd.grad((a * a).sum(), [a, b], create_graph=create_graph, materialize_grads=True)
+    assert unused.tolist() == [0.0, 0.0]
+    assert unused.requires_grad == create_graph

@@ -116,3 +116,23 @@ def test_promotion_is_commutative_idempotent_and_bounded(a, b, c):
     assert fl.promote_types(ab, ta) is ab and fl.promote_types(ab, tb) is ab
     assert category(ab.name) == max(category(a), category(b))
     assert category(fl.promote_types(ab, tc).name) == category(fl.promote_types(ta, fl.promote_types(tb, tc)).name)
+
+
+@pytest.mark.parametrize(
+    "op, expected",
+    [("maximum", [252, 252, 252]), ("floor_divide", [0, 0, 0]), ("remainder", [0, 8, 3]), ("fmod", [0, 8, 3]), ("gcd", [252, 4, 3]), ("add", [252, 4, 255])],
+)
+def test_a_0d_integer_wraps_into_the_type_of_the_result(op, expected):
+    x, y = fl.tensor([0, 8, 3], dtype=fl.uint8), fl.tensor(-4, dtype=fl.int32)
+    z = getattr(fl, op)(x, y)
+    assert z.dtype == fl.uint8
+    assert z.tolist() == expected
+
+
+@pytest.mark.parametrize("limit", ["min", "max"])
+def test_clamp_takes_a_0d_tensor_as_a_tensor(limit):
+    x = fl.tensor(9, dtype=fl.uint8)
+    assert fl.clamp(x, **{limit: fl.tensor(0.5, dtype=fl.float16)}).dtype == fl.float16
+    bound = fl.tensor(0.5, requires_grad=True)
+    fl.clamp(fl.tensor([0.0, 1.0, -1.0]), **{limit: bound}).sum().backward()
+    assert bound.grad.item() == {"min": 2.0, "max": 1.0}[limit]

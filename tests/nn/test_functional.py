@@ -619,3 +619,11 @@ def test_rrelu_draws_a_slope_for_each_element(inplace):
     close(F.rrelu(t(X), 0.2, 0.4), np.where(X > 0, X, 0.3 * X))
     with pytest.raises(ValueError, match="lower <= upper"):
         F.rrelu(x, 0.5, 0.2)
+
+
+def test_lp_pool_of_zeros_has_no_gradient_and_odd_powers_keep_signs():
+    x = fl.tensor([[[0.0, 0.0], [0.0, 0.0]]], requires_grad=True)
+    F.lp_pool2d(x, 2, 2).sum().backward()
+    assert x.grad.tolist() == [[[0.0, 0.0], [0.0, 0.0]]]
+    y = F.lp_pool2d(fl.tensor([[[2.0, -1.0], [0.0, 0.0]]]), 3, 2)
+    assert y.item() == pytest.approx(7 ** (1 / 3))

@@ -87,3 +87,36 @@ def test_an_index_of_bytes_is_a_mask_and_warns(make):
     assert x.tolist() == [7, 1, 7, 3]
     with pytest.warns(UserWarning, match="uint8"):
         assert x[fl.tensor(0, dtype=fl.uint8)].shape == (0, 4)
+
+
+@pytest.mark.parametrize(
+    "move",
+    [lambda x: x.flip(0), lambda x: x.roll(1, 0), lambda x: x.flip(-1), lambda x: x.movedim(0, 0), lambda x: x.movedim(-1, 0), lambda x: x.unfold(0, 1, 1).squeeze(0)],
+    ids=["flip", "roll", "flip from the end", "movedim", "movedim from the end", "unfold"],
+)
+def test_a_0d_tensor_counts_as_one_axis(move):
+    y = move(fl.tensor(3.5))
+    assert y.shape == () and y.item() == 3.5
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_unfold_of_a_0d_tensor_is_one_window(size):
+    assert fl.tensor(3.5).unfold(0, size, 1).tolist() == [3.5][:size]
+
+
+@pytest.mark.parametrize("name, expected", [("sum", [True, False]), ("prod", [True, False])])
+def test_reductions_to_bool_cast_first(name, expected):
+    x = fl.tensor([[0.5, 0.25], [0.0, 0.0]])
+    assert getattr(fl, name)(x, dim=1, dtype=fl.bool).tolist() == expected
+
+
+@pytest.mark.parametrize("shapes", [((0, 2), (1, 2)), ((0, 2), (2, 2)), ((1, 2), (2, 0))], ids=str)
+def test_einsum_of_nothing(shapes):
+    a, b = (fl.zeros(s) for s in shapes)
+    assert fl.einsum("ij,jk", a, b).shape == (shapes[0][0], shapes[1][1])
+
+
+@pytest.mark.parametrize("value", [0.5, -float("inf"), float("nan"), 256])
+def test_numbers_written_into_bool_are_true_unless_they_are_0(value):
+    x = fl.zeros(3, dtype=fl.bool)
+    assert x.masked_fill(fl.tensor([True, False, True]), value).tolist() == [True, False, True]

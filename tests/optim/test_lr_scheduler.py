@@ -236,3 +236,15 @@ def test_a_rate_that_is_a_tensor_is_written_into(make_schedule):
             schedule.step(*([1.0] if isinstance(schedule, lrs.ReduceLROnPlateau) else []))
         assert held.param_groups[0]["lr"] is rate
         assert rate.item() == pytest.approx(plain.param_groups[0]["lr"])
+
+
+def test_a_multiplicative_schedule_that_takes_over_multiplies_at_once():
+    opt = fl.optim.SGD([fl.nn.Parameter(fl.zeros(1))], lr=1.0)
+    parts = [fl.optim.lr_scheduler.ConstantLR(opt, 1.0, 1), fl.optim.lr_scheduler.MultiplicativeLR(opt, lambda epoch: 0.5)]
+    schedule = fl.optim.lr_scheduler.SequentialLR(opt, parts, milestones=[2])
+    rates = []
+    for _ in range(4):
+        opt.step()
+        schedule.step()
+        rates.append(opt.param_groups[0]["lr"])
+    assert rates == [1.0, 0.5, 0.25, 0.125]

@@ -486,3 +486,11 @@ def test_zero_grad_with_zeros_keeps_the_tensor():
     param.grad = g
     opt.zero_grad(set_to_none=False)
     assert param.grad is g and g.grad_fn is None and not g.requires_grad and g.tolist() == [0.0, 0.0]
+
+
+def test_an_optimizer_that_keeps_nothing_has_no_state():
+    p = fl.nn.Parameter(fl.ones(2))
+    opt = fl.optim.SGD([p], lr=0.1)
+    p.grad = fl.ones(2)
+    opt.step()
+    assert opt.state_dict()["state"] == {}

@@ -184,11 +184,8 @@ void diagonal_backward(const Tensor& g, IntList, int64_t offset, int64_t dim1, i
 }
 
 Tensor unfold(const Tensor& x, int64_t dimension, int64_t size, int64_t step) {
+  if (x.ndim() == 0) return alias(x, Dims{size}, Dims{1}, x.offset());  // one window, and no axis to count windows along
   Dims sizes = x.sizes(), strides = x.strides();
-  if (x.ndim() == 0) {
-    sizes = Dims{1};
-    strides = Dims{1};
-  }
   const int d = to_int(dimension);
   const int64_t stride = strides[d];
   sizes[d] = (sizes[d] - size) / step + 1;

@@ -39,6 +39,7 @@ void flip(const Tensor& x, IntList dims, const Tensor& y) {
   Dims strides = x.strides();
   int64_t offset = x.offset();
   if (x.numel() == 0) return;
+  if (x.ndim() == 0) return copy_elements(y, x);
   for (int64_t k : dims) {
     const int d = static_cast<int>(k < 0 ? k + x.ndim() : k);
     offset += (x.size(d) - 1) * x.stride(d);
@@ -50,6 +51,7 @@ void flip(const Tensor& x, IntList dims, const Tensor& y) {
 // Each rolled axis is two pieces that change places.
 void roll(const Tensor& x, IntList shifts, std::optional<IntList> dims, const Tensor& y) {
   if (x.numel() == 0) return;
+  if (x.ndim() == 0) return copy_elements(y, x);
   if (!dims || dims->empty()) {
     const Dims flat{x.numel()}, one{1};
     const int64_t axis = 0;

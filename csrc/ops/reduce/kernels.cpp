@@ -57,13 +57,16 @@ Tensor scratch(const Tensor& y) { return empty(y.sizes(), DType::Float64); }
 
 }  // namespace
 
+// To bool: every element is cast first, and 0.5 is true.
 void sum(const Tensor& x, Dimensions dim, bool, std::optional<DType>, const Tensor& y) {
+  if (y.dtype() == DType::Bool) return reduce({.fold = Fold::Any}, fold_type(x.dtype()), x, dim, y);
   reduce({.fold = Fold::Sum}, fold_type(y.dtype()), x, dim, y);
 }
 void nansum(const Tensor& x, Dimensions dim, bool, std::optional<DType>, const Tensor& y) {
   reduce({.fold = Fold::NanSum}, fold_type(y.dtype()), x, dim, y);
 }
 void prod(const Tensor& x, Dimensions dim, bool, std::optional<DType>, const Tensor& y) {
+  if (y.dtype() == DType::Bool) return reduce({.fold = Fold::All}, fold_type(x.dtype()), x, dim, y);
   reduce({.fold = Fold::Prod}, fold_type(y.dtype()), x, dim, y);
 }
 void mean(const Tensor& x, Dimensions dim, bool, std::optional<DType>, const Tensor& y) {

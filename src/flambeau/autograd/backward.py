@@ -80,5 +80,5 @@ def grad(
     retain = create_graph if retain_graph is None else retain_graph
     found = _C.run_backward(roots, grads, retain, create_graph, wanted, False, unused)
     if materialize_grads:
-        found = tuple(_C.ops.zeros_like(x) if g is None else g for g, x in zip(found, wanted, strict=True))
+        found = tuple(_C.ops.zeros_like(x).requires_grad_(create_graph) if g is None else g for g, x in zip(found, wanted, strict=True))
     return tuple(found)

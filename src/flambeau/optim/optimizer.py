@@ -305,6 +305,7 @@ class Optimizer:
         state = {
             (index[id(key)] if isinstance(key, Tensor) else key): value
             for key, value in self.state.items()
+            if value  # an optimizer that keeps nothing has no entries
         }
         result: dict[str, Any] = {"state": state, "param_groups": groups}
         for hook in tuple(self._state_dict_post_hooks.values()):

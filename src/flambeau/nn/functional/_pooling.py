@@ -294,10 +294,12 @@ def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = 
 def lp_pool2d(
     input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
 ) -> Tensor:
-    """Power mean (sum |x|^p)^(1/p) over windows.
+    """The norm (sum x^p)^(1/p) over windows; NaN where an odd p leaves a sum below 0.
 
     Shape: [N, C, H, W] or [C, H, W].
     """
     kh, kw = (kernel_size, kernel_size) if isinstance(kernel_size, int) else kernel_size
-    mean = avg_pool2d(input.abs() ** norm_type, (kh, kw), stride, 0, ceil_mode)
-    return (mean * (kh * kw)) ** (1.0 / norm_type)
+    mean = avg_pool2d(input**norm_type, (kh, kw), stride, 0, ceil_mode)
+    # relu stops the root's infinite slope at 0, where the gradient is 0.
+    signed = mean.sign() * ops.relu(mean.abs())
+    return (signed * (kh * kw)) ** (1.0 / norm_type)

@@ -49,7 +49,7 @@ class MultiplicativeLR(LambdaLR):
     """lr <- lr * lr_lambda(epoch)."""
 
     def get_lr(self) -> list[float]:
-        if self.last_epoch <= 0:
+        if self._step_count == 1:  # made just now: only later steps multiply, one to epoch 0 too
             return self._lrs
         return [lr * fn(self.last_epoch) for fn, lr in zip(self.lr_lambdas, self._lrs)]
 
