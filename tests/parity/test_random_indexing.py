@@ -228,7 +228,7 @@ def by_ops(rng):
     return f"{x}\nout.append({call})\nout.append(x)"
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("make", [reading, through_views, writing, putting, by_ops], ids=lambda f: f.__name__)
 def test_indexing(make, seed):
     check(make, seed, 800, DELIBERATE)
