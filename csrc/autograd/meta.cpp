@@ -124,13 +124,23 @@ Ref<Node> grad_fn(const Tensor& t) {
   return own.grad_fn;
 }
 
+// Several threads may be first to use a leaf.
+[[gnu::cold]] static AccumulateGrad* make_accumulator(const Tensor& t, AutogradMeta& meta) {
+  const std::lock_guard lock(meta.mutex());
+  AccumulateGrad* sink = meta.accumulator.load(std::memory_order_acquire);
+  if (sink) return sink;
+  sink = make_ref<AccumulateGrad>(Ref<WeakTensor>::share(&weak_of(t))).detach();
+  meta.accumulator.store(sink, std::memory_order_release);
+  return sink;
+}
+
 Edge gradient_edge(const Tensor& t) {
   if (Ref<Node> fn = grad_fn(t)) return {std::move(fn), meta_of(t)->output_nr};
   if (!requires_grad(t)) return {};
   AutogradMeta& meta = ensure_meta(t);
-  const std::lock_guard lock(meta.mutex());
-  if (!meta.accumulator) meta.accumulator = make_ref<AccumulateGrad>(Ref<WeakTensor>::share(&weak_of(t)));
-  return {meta.accumulator, 0};
+  AccumulateGrad* sink = meta.accumulator.load(std::memory_order_acquire);
+  if (!sink) [[unlikely]] sink = make_accumulator(t, meta);
+  return {Ref<AccumulateGrad>::share(sink), 0};
 }
 
 void set_history(const Tensor& t, Ref<Node> node, uint32_t nr) {

@@ -14,13 +14,6 @@ void SavedTensor::save(const Tensor& x) {
   if (x.impl()->inference)
     raise<AutogradError>("a tensor made in inference_mode can not be saved for backward; clone() it outside of inference_mode first");
   version_ = x.storage().var().version();
-  const AutogradMeta* meta = meta_of(x);
-  const bool plain_leaf = !(meta && meta->grad_fn) && !x.impl()->view_tracks_base;
-  if (plain_leaf) {
-    tensor_ = x;
-    leaf_ = true;
-    return;
-  }
   tensor_ = alias(x);
   if (requires_grad(x)) producer_ = gradient_edge(x);
 }
@@ -31,7 +24,6 @@ void SavedTensor::save_copy(const Tensor& x) {
   WithGrad off(false);
   tensor_ = op::clone(x);
   version_ = tensor_.storage().var().version();
-  leaf_ = false;
 }
 
 void SavedTensor::save_output(const Tensor& y, uint32_t nr) {
@@ -56,7 +48,6 @@ Tensor SavedTensor::unpack(Node& node, const char* what) const {
                          where.empty() ? std::string() : " at " + where, " wrote to it afterwards (version ", var.version(),
                          ", saved at ", version_, "); use the out-of-place form there, or clone() the tensor before writing");
   }
-  if (leaf_) return tensor_;
   if (!grad_enabled() || (!output_ && !producer_.fn)) return tensor_;
   Tensor with_history = alias(tensor_);
   set_history(with_history, output_ ? Ref<Node>::share(&node) : producer_.fn, producer_.nr);

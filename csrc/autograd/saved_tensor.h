@@ -2,8 +2,9 @@
 //
 // Note [Saved tensors]
 // save() notes the storage's version; unpack() refuses when it moved, naming the op that saved, the op
-// that wrote, and the Python line of the write. A leaf is kept itself; anything else as an alias of the
-// same bytes plus, for inputs, its gradient edge, so that a node never owns the tensor that owns it.
+// that wrote, and the Python line of the write. What is kept is an alias of the same bytes plus, for inputs,
+// the gradient edge, so that a node never owns the tensor that owns it. That holds for leaves, too: a write in
+// place may give one a history later, and its .grad may have one, and either may lead to this node.
 #pragma once
 
 #include "autograd/meta.h"
@@ -28,7 +29,6 @@ class SavedTensor {
   Edge producer_;
   uint32_t version_ = 0;
   bool output_ = false;
-  bool leaf_ = false;
 };
 
 // A saved `Operand`: a tensor or a number.

@@ -27,6 +27,10 @@ class TensorImpl final : public RefCounted {
  public:
   FL_SMALL_OBJECT
   TensorImpl(Ref<Storage> storage, Dims sizes, Dims strides, int64_t offset, DType dtype);
+  // The same elements as `like`, whose geometry is known to be right.
+  explicit TensorImpl(const TensorImpl& like)
+      : storage(like.storage), sizes(like.sizes), strides(like.strides), offset(like.offset), numel(like.numel), dtype(like.dtype),
+        contiguous(like.contiguous) {}
   ~TensorImpl() override;
   void destroy() noexcept override {
     if (meta) destroy_flat();  // which may own a .grad
@@ -113,7 +117,7 @@ Tensor empty_strided(IntList sizes, IntList strides, DType dtype, Device device 
 Tensor over(void* data, Dims sizes, Dims strides, DType dtype);
 // Another view of the same storage; autograd is not told.
 Tensor alias(const Tensor& x, Dims sizes, Dims strides, int64_t offset);
-inline Tensor alias(const Tensor& x) { return alias(x, x.sizes(), x.strides(), x.offset()); }
+inline Tensor alias(const Tensor& x) { return Tensor(make_ref<TensorImpl>(*x.impl())); }
 
 // True iff no two indices of the tensor share an element and its elements fill an interval.
 bool is_dense(const Tensor& x);
