@@ -90,6 +90,16 @@ class CopySlices final : public Node {
   bool through_self_;
 };
 
+// The garbage collector reads the grad_fn of tensors on another thread, under the lock.
+void replace_grad_fn(AutogradMeta& meta, Ref<Node> node) {
+  if (!meta.grad_fn) {
+    meta.grad_fn = std::move(node);
+    return;
+  }
+  const std::lock_guard lock(meta.mutex());
+  std::swap(meta.grad_fn, node);  // the old one goes with the argument, after the lock
+}
+
 // retain_grad() follows the tensor to its new producer.
 void move_retain(const Tensor& t, Node* old, Node& node, uint32_t nr) {
   AutogradMeta& meta = *meta_of(t);
@@ -117,7 +127,7 @@ Ref<Node> grad_fn(const Tensor& t) {
   AutogradMeta& own = ensure_meta(t);
   Ref<Node> node = make_ref<AsStridedBackward>(base, t);
   move_retain(t, own.grad_fn.get(), *node, 0);
-  own.grad_fn = std::move(node);
+  replace_grad_fn(own, std::move(node));
   own.output_nr = 0;
   own.view_version = version;
   impl.requires_grad = true;
@@ -146,7 +156,7 @@ Edge gradient_edge(const Tensor& t) {
 void set_history(const Tensor& t, Ref<Node> node, uint32_t nr) {
   AutogradMeta& meta = ensure_meta(t);
   move_retain(t, meta.grad_fn.get(), *node, nr);
-  meta.grad_fn = std::move(node);
+  replace_grad_fn(meta, std::move(node));
   meta.output_nr = nr;
   meta.view_version = t.storage().var().version();
   t.impl()->requires_grad = true;
