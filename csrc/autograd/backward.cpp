@@ -90,7 +90,7 @@ Tensor run_hook(TensorHook& hook, Tensor grad) {
 
 // g itself if nobody else can see it, else a copy.
 Tensor owned(Tensor g) {
-  if (grad_enabled() || (g.ref()->use_count() == 1 && g.storage().use_count() == 1 && g.is_contiguous())) return g;
+  if (g.ref()->use_count() == 1 && g.storage().use_count() == 1 && g.is_contiguous()) return g;
   return op::clone(g);
 }
 
