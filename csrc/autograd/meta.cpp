@@ -90,6 +90,16 @@ class CopySlices final : public Node {
   bool through_self_;
 };
 
+// The garbage collector reads the grad_fn of tensors on another thread, under the lock.
+void replace_grad_fn(AutogradMeta& meta, Ref<Node> node) {
+  if (!meta.grad_fn) {
+    meta.grad_fn = std::move(node);
+    return;
+  }
+  const std::lock_guard lock(meta.mutex());
+  std::swap(meta.grad_fn, node);  // the old one goes with the argument, after the lock
+}
+
 // retain_grad() follows the tensor to its new producer.
 void move_retain(const Tensor& t, Node* old, Node& node, uint32_t nr) {
   AutogradMeta& meta = *meta_of(t);
@@ -117,26 +127,36 @@ Ref<Node> grad_fn(const Tensor& t) {
   AutogradMeta& own = ensure_meta(t);
   Ref<Node> node = make_ref<AsStridedBackward>(base, t);
   move_retain(t, own.grad_fn.get(), *node, 0);
-  own.grad_fn = std::move(node);
+  replace_grad_fn(own, std::move(node));
   own.output_nr = 0;
   own.view_version = version;
   impl.requires_grad = true;
   return own.grad_fn;
 }
 
+// Several threads may be first to use a leaf.
+[[gnu::cold]] static AccumulateGrad* make_accumulator(const Tensor& t, AutogradMeta& meta) {
+  const std::lock_guard lock(meta.mutex());
+  AccumulateGrad* sink = meta.accumulator.load(std::memory_order_acquire);
+  if (sink) return sink;
+  sink = make_ref<AccumulateGrad>(Ref<WeakTensor>::share(&weak_of(t))).detach();
+  meta.accumulator.store(sink, std::memory_order_release);
+  return sink;
+}
+
 Edge gradient_edge(const Tensor& t) {
   if (Ref<Node> fn = grad_fn(t)) return {std::move(fn), meta_of(t)->output_nr};
   if (!requires_grad(t)) return {};
   AutogradMeta& meta = ensure_meta(t);
-  const std::lock_guard lock(meta.mutex());
-  if (!meta.accumulator) meta.accumulator = make_ref<AccumulateGrad>(Ref<WeakTensor>::share(&weak_of(t)));
-  return {meta.accumulator, 0};
+  AccumulateGrad* sink = meta.accumulator.load(std::memory_order_acquire);
+  if (!sink) [[unlikely]] sink = make_accumulator(t, meta);
+  return {Ref<AccumulateGrad>::share(sink), 0};
 }
 
 void set_history(const Tensor& t, Ref<Node> node, uint32_t nr) {
   AutogradMeta& meta = ensure_meta(t);
   move_retain(t, meta.grad_fn.get(), *node, nr);
-  meta.grad_fn = std::move(node);
+  replace_grad_fn(meta, std::move(node));
   meta.output_nr = nr;
   meta.view_version = t.storage().var().version();
   t.impl()->requires_grad = true;

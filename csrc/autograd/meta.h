@@ -7,8 +7,12 @@
 //                                 +--saved--> alias of x (no grad_fn) +--meta.accumulator-- leaf
 //
 // Every arrow but the weak one owns. Nothing below a node points back to the tensor that owns the node:
-// a saved output is kept as an alias without grad_fn, a saved non-leaf input as an alias plus an edge, and
-// a leaf is reached weakly. So a graph has no cycles and goes with its last tensor, at once.
+// a saved tensor is kept as an alias without grad_fn, plus an edge for an input, and a leaf is reached weakly.
+// So a graph has no cycles and goes with its last tensor, at once. That holds for a leaf, too, which got a history
+// by a write, or whose .grad has one, after it was saved.
+//
+// Python can make cycles of its own: a node owns hooks, and the context of a custom function. The garbage collector
+// is told of them: Note [The Python object of a tensor].
 #pragma once
 
 #include "autograd/node.h"
@@ -34,17 +38,18 @@ extern StripedMutex<LockRank::Leaf, 8> leaf_locks;
 struct AutogradMeta final : AutogradMetaBase {
   ~AutogradMeta() override {
     if (weak) weak->clear();
+    if (AccumulateGrad* sink = accumulator.load(std::memory_order_acquire)) sink->release();
   }
   Tensor grad;
   Ref<Node> grad_fn;
   uint32_t output_nr = 0;
   uint32_t view_version = 0;  // of a view: the storage version for which grad_fn is right
   bool retains_grad = false;
-  Ref<AccumulateGrad> accumulator;
+  std::atomic<AccumulateGrad*> accumulator{nullptr};  // owned; once made it stays
   Ref<WeakTensor> weak;
   std::vector<std::pair<uint64_t, Ref<TensorHook>>> hooks;  // of a leaf
   std::vector<std::pair<uint64_t, Ref<TensorHook>>> post_accumulate;
-  // Guards grad and accumulator, for as long as it takes to read or swap them.
+  // Guards grad, and the making of the accumulator, for as long as it takes to read or swap them.
   ForkMutex& mutex() { return leaf_locks.of(this); }
 };
 

@@ -18,13 +18,6 @@ void SavedTensor::save(const Tensor& x) {
     return pack(*hooks, x);
   }
   version_ = x.storage().var().version();
-  const AutogradMeta* meta = meta_of(x);
-  const bool plain_leaf = !(meta && meta->grad_fn) && !x.impl()->view_tracks_base;
-  if (plain_leaf) {
-    tensor_ = x;
-    leaf_ = 1;
-    return;
-  }
   tensor_ = alias(x);
   if (requires_grad(x)) note_producer(x);
 }
@@ -41,7 +34,6 @@ void SavedTensor::save_copy(const Tensor& x) {
   WithGrad off(false);
   tensor_ = op::clone(x);
   version_ = tensor_.storage().var().version();
-  leaf_ = 0;
 }
 
 void SavedTensor::save_output(const Tensor& y, uint32_t nr) {
@@ -96,7 +88,7 @@ Tensor SavedTensor::unpack(Node& node, const char* what) const {
                          where.empty() ? std::string() : " at " + where, " wrote to it afterwards (version ", var.version(),
                          ", saved at ", version_, "); use the out-of-place form there, or clone() the tensor before writing");
   }
-  return leaf_ ? tensor_ : with_history(tensor_, node);
+  return with_history(tensor_, node);
 }
 
 Tensor Fit::fitted(Tensor grad) const {

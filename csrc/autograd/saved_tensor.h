@@ -2,8 +2,9 @@
 //
 // Note [Saved tensors]
 // save() notes the storage's version; unpack() refuses when it moved, naming the op that saved, the op
-// that wrote, and the Python line of the write. A leaf is kept itself; anything else as an alias of the
-// same bytes plus, for inputs, its gradient edge, so that a node never owns the tensor that owns it.
+// that wrote, and the Python line of the write. What is kept is an alias of the same bytes plus, for inputs,
+// the gradient edge, so that a node never owns the tensor that owns it. That holds for leaves, too: a write in
+// place may give one a history later, and its .grad may have one, and either may lead to this node.
 //
 // Inside of saved_tensors_hooks a node keeps what the thread's SavedHooks make of the bytes, and no version: what was packed
 // is theirs. Histories stay here, so hooks see and return plain tensors.
@@ -45,9 +46,8 @@ class SavedTensor {
   Ref<Packed> packed_;   // in the place of tensor_
   Ref<Node> producer_;   // of an input
   uint32_t version_ = 0;
-  uint32_t nr_ : 30 = 0;  // which output of its producer, or of the node itself
+  uint32_t nr_ : 31 = 0;  // which output of its producer, or of the node itself
   uint32_t output_ : 1 = 0;
-  uint32_t leaf_ : 1 = 0;
 };
 
 // A saved `Operand`: a tensor or a number.

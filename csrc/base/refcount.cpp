@@ -1,8 +1,12 @@
 #include "base/refcount.h"
 
+#include <atomic>
 #include <cstdlib>
 #include <new>
+#include <utility>
 #include <vector>
+
+#include "base/live_objects.h"
 
 namespace fl {
 namespace {
@@ -16,6 +20,7 @@ struct Block {
 };
 
 struct FreeLists {
+  int64_t live = 0;  // small objects taken less given back by this thread
   Block* head[kClasses] = {};
   uint32_t count[kClasses] = {};
 };
@@ -23,8 +28,11 @@ struct FreeLists {
 // Trivially destructible on purpose: it must stay usable while other thread-local objects are destroyed.
 FL_HOT_THREAD_LOCAL FreeLists lists;
 
+std::atomic<int64_t> live_of_ended{0};
+
 struct ThreadExit {
   ~ThreadExit() {
+    live_of_ended.fetch_add(std::exchange(lists.live, 0), std::memory_order_relaxed);
     for (size_t k = 0; k < kClasses; ++k) {
       while (Block* block = lists.head[k]) {
         lists.head[k] = block->next;
@@ -82,7 +90,10 @@ void RefCounted::destroy_flat() noexcept {
   dying = nullptr;
 }
 
+int64_t live_objects() { return live_of_ended.load(std::memory_order_relaxed) + lists.live; }
+
 void* small_alloc(size_t size_bytes) {
+  ++lists.live;
   const size_t k = (size_bytes - 1) / kStep;
   if (k < kClasses) {
     if (Block* block = lists.head[k]) {
@@ -91,12 +102,25 @@ void* small_alloc(size_t size_bytes) {
       return block;
     }
     size_bytes = (k + 1) * kStep;
+    register_exit();  // every thread comes by here with its first object
   }
   if (void* p = std::malloc(size_bytes)) return p;
   throw std::bad_alloc();
 }
 
+void* uncounted_alloc(size_t size_bytes) {
+  void* block = small_alloc(size_bytes);
+  --lists.live;
+  return block;
+}
+
+void uncounted_free(void* block, size_t size_bytes) noexcept {
+  ++lists.live;
+  small_free(block, size_bytes);
+}
+
 void small_free(void* block, size_t size_bytes) noexcept {
+  --lists.live;
   const size_t k = (size_bytes - 1) / kStep;
   if (k < kClasses && lists.count[k] < kKeep) {
     auto* b = static_cast<Block*>(block);

@@ -174,7 +174,35 @@ std::string source_text(SourceId id) {
 
 // ---- hooks
 
-// Owns a Python callable; clear() makes it a no-op, which is how a handle removes it.
+// A hook's Python callable. The hook owns it and takes it along; a handle, which shares the cell, can only empty it. So a
+// handle that the callable itself holds is no cycle. Touched with the GIL.
+struct Callable final : RefCounted {
+  explicit Callable(PyObject* f) : fn(Py_NewRef(f)) {}
+  void clear() { Py_CLEAR(fn); }
+  PyObject* get() const { return fn; }
+  PyObject* fn;
+};
+
+class HookCell {
+ public:
+  explicit HookCell(PyObject* f) : cell_(make_ref<Callable>(f)) {}
+  HookCell(const HookCell&) = delete;
+  HookCell& operator=(const HookCell&) = delete;
+  ~HookCell() {
+    locks::when_unlocked(cell_.detach(), [](void* p) {
+      const auto cell = Ref<Callable>::adopt(static_cast<Callable*>(p));
+      if (!Py_IsInitialized()) return;
+      GilAcquire gil;
+      cell->clear();
+    });
+  }
+  PyObject* get() const { return cell_->get(); }
+  const Ref<Callable>& cell() const { return cell_; }
+
+ private:
+  Ref<Callable> cell_;
+};
+
 struct PyTensorHook final : TensorHook {
   explicit PyTensorHook(PyObject* f) : fn(f) {}
   Tensor call(const Tensor& grad) override {
@@ -189,7 +217,7 @@ struct PyTensorHook final : TensorHook {
       raise<TypeMismatch>("hook: returned a ", Py_TYPE(result.object)->tp_name, "; expected None or a Tensor");
     return {};
   }
-  Held fn;
+  HookCell fn;
   bool ignore_result = false;
 };
 
@@ -236,7 +264,7 @@ struct PyNodeHook final : NodeHook {
     if (!result.object) throw PyException();
     replace(grad_inputs, result.object, "hook");
   }
-  Held fn;
+  HookCell fn;
   bool is_pre;
 };
 
@@ -304,12 +332,8 @@ void pop_saved_hooks() {
 }
 
 struct HookRemover {
-  Ref<PyTensorHook> tensor;
-  Ref<PyNodeHook> node;
-  void remove() {
-    if (tensor) tensor->fn.clear();
-    if (node) node->fn.clear();
-  }
+  Ref<Callable> callable;
+  void remove() { callable->clear(); }
 };
 
 // Removed hooks leave their lists when the next one is added: a list may be walked while one of its hooks removes itself.
@@ -336,6 +360,16 @@ struct PyNodeRef {
 
 struct SavedList {
   std::vector<SavedTensor> saved;
+  std::vector<Ref<WeakTensor>> leaves;  // that were saved: backward is handed them themselves while they live
+  // saved[i], or the leaf that it was made of.
+  Tensor unpack(size_t i) const {
+    Tensor y = saved[i].unpack(*node, "saved_tensors");
+    if (!leaves[i]) return y;
+    Tensor leaf = leaves[i]->lock();
+    const bool as_it_was = leaf.defined() && y.defined() && is_leaf(leaf) && &leaf.storage() == &y.storage() && leaf.sizes() == y.sizes() &&
+                           leaf.strides() == y.strides() && leaf.offset() == y.offset();
+    return as_it_was ? leaf : y;
+  }
   Node* node = nullptr;  // while it lives
 };
 
@@ -350,7 +384,7 @@ class PyFunctionNode final : public Node {
   const char* name() const override { return name_.c_str(); }
   void apply(BackwardCall& call) override {
     GilAcquire gil;
-    if (released) raise<AutogradError>(name_, ": the graph was already used by a backward; pass retain_graph=True to the first backward()");
+    if (released || !ctx_) raise<AutogradError>(name_, ": the graph was already used by a backward; pass retain_graph=True to the first backward()");
     const Owned args(make_tuple(static_cast<Py_ssize_t>(call.in.size()), [&](Py_ssize_t k) {
       const auto i = static_cast<size_t>(k);
       return wrap(materialize ? metas[i].materialize(call.in[i]) : call.in[i]);
@@ -389,6 +423,9 @@ class PyFunctionNode final : public Node {
     for (auto& s : saved->saved) s.clear();
   }
 
+  PyObject* ctx() const { return ctx_; }
+  void drop_ctx() { Py_CLEAR(ctx_); }  // with the GIL
+
   std::vector<int> positions;    // argument -> edge, -1 for what is no tensor
   std::vector<OutMeta> inputs, metas;
   bool materialize = true;
@@ -419,6 +456,10 @@ nb::object finish_function(nb::handle ctx, const std::string& name, nb::handle a
       if (is_tensor(o.ptr()) && tensor_of(o.ptr()).same(t)) return true;
     return false;
   };
+  // The context may keep any of them.
+  for (nb::handle list : {args, outputs})
+    for (nb::handle o : nb::borrow<nb::sequence>(list))
+      if (is_tensor(o.ptr())) track(o.ptr());
   auto node = make_ref<PyFunctionNode>(ctx.ptr(), name, static_cast<uint32_t>(outs.size()));
   node->materialize = materialize;
   for (nb::handle a : nb::borrow<nb::sequence>(args)) {
@@ -440,8 +481,12 @@ nb::object finish_function(nb::handle ctx, const std::string& name, nb::handle a
     return -1;
   };
   saved->saved.resize(to_save.size());
-  for (size_t i = 0; i < to_save.size(); ++i)  // inputs before histories change
-    if (output_nr(to_save[i]) < 0) saved->saved[i].save(to_save[i]);
+  saved->leaves.resize(to_save.size());
+  for (size_t i = 0; i < to_save.size(); ++i) {  // inputs before histories change
+    if (output_nr(to_save[i]) >= 0) continue;
+    saved->saved[i].save(to_save[i]);
+    if (to_save[i].defined() && is_leaf(to_save[i])) saved->leaves[i] = Ref<WeakTensor>::share(&weak_of(to_save[i]));
+  }
   for (size_t i = 0; i < outs.size(); ++i) {
     if (!outs[i].defined()) {
       node->metas.emplace_back();
@@ -467,6 +512,64 @@ nb::object finish_function(nb::handle ctx, const std::string& name, nb::handle a
 
 Ref<Node> node_of(const Tensor& x) { return requires_grad(x) ? gradient_edge(x).fn : Ref<Node>(); }
 
+// ---- what the garbage collector is told
+
+template <class Hook, class Base>
+int visit_hook(Base& hook, visitproc visit, void* arg) {
+  if (hook.use_count() == 1) Py_VISIT(static_cast<Hook&>(hook).fn.get());
+  return 0;
+}
+
+// Visits what `root` and the nodes below it keep of Python, as far as each has one owner. Frees nothing, calls nothing.
+int traverse_nodes(Node* root, visitproc visit, void* arg) {
+  std::vector<Node*> stack;
+  auto push = [&](Node* node) {
+    if (node && node->use_count() == 1) stack.push_back(node);
+  };
+  push(root);
+  while (!stack.empty()) {
+    Node& node = *stack.back();
+    stack.pop_back();
+    if (node.hooks) {
+      for (auto& entry : node.hooks->tensor)
+        if (const int stop = visit_hook<PyTensorHook>(*entry.hook, visit, arg)) return stop;
+      for (auto& [id, hook] : node.hooks->node)
+        if (const int stop = visit_hook<PyNodeHook>(*hook, visit, arg)) return stop;
+    }
+    if (auto* function = dynamic_cast<PyFunctionNode*>(&node)) Py_VISIT(function->ctx());
+    for (size_t i = 0; i < node.edges.size(); ++i) push(node.edges[i].fn.get());
+  }
+  return 0;
+}
+
+int traverse_node_ref(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  return nb::inst_ready(self) ? traverse_nodes(nb::inst_ptr<PyNodeRef>(self)->node.get(), visit, arg) : 0;
+}
+
+// The node stays, for whoever still asks for its name.
+int clear_node_ref(PyObject* self) {
+  Node* node = nb::inst_ready(self) ? nb::inst_ptr<PyNodeRef>(self)->node.get() : nullptr;
+  if (!node || node->use_count() != 1) return 0;
+  const auto hooks = std::move(node->hooks);
+  if (auto* function = dynamic_cast<PyFunctionNode*>(node)) function->drop_ctx();
+  node->edges.clear();
+  return 0;
+}
+
+PyType_Slot node_ref_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse_node_ref)},
+                                {Py_tp_clear, reinterpret_cast<void*>(clear_node_ref)},
+                                {0, nullptr}};
+
+// Hooks of a leaf's node are the leaf's.
+void track_leaf(Node& node) {
+  auto* sink = dynamic_cast<AccumulateGrad*>(&node);
+  Tensor leaf = sink ? sink->variable() : Tensor();
+  if (!leaf.defined()) return;
+  const Owned object(wrap(std::move(leaf)));
+  if (object.object) track(object.object);
+}
+
 }  // namespace
 
 void throw_python_error() { throw PyException(); }
@@ -476,25 +579,45 @@ PyObject* wrap_node(Ref<Node> node) {
   return nb::cast(PyNodeRef{std::move(node)}).release().ptr();
 }
 
-int traverse_hooks(const Tensor& x, visitproc visit, void* arg) {
-  AutogradMeta* meta = meta_of(x);
-  if (!meta || x.ref()->use_count() != 1) return 0;
-  for (auto* list : {&meta->hooks, &meta->post_accumulate})
-    for (auto& [id, hook] : *list)
-      if (auto* h = static_cast<PyTensorHook*>(hook.get()); h->fn.get() && h->use_count() == 1) Py_VISIT(h->fn.get());
-  // A result's hooks lie in the node that made it, which is this tensor's alone when nothing was computed from it.
-  if (Node* node = meta->grad_fn.get(); node && node->use_count() == 1 && node->hooks)
-    for (auto& entry : node->hooks->tensor)
-      if (auto* h = static_cast<PyTensorHook*>(entry.hook.get()); h->fn.get() && h->use_count() == 1) Py_VISIT(h->fn.get());
+bool owns_python(const Tensor& x) {
+  const AutogradMeta* meta = meta_of(x);
+  return meta && (!meta->hooks.empty() || !meta->post_accumulate.empty() || (meta->grad_fn && meta->grad_fn->hooks));
+}
+
+int traverse_owned(const Tensor& x, visitproc visit, void* arg) {
+  // A chain of gradients of gradients, each its owner's alone. The lock keeps the rest as it is.
+  AutogradMeta* outer = meta_of(x);
+  if (!outer || x.ref()->use_count() != 1) return 0;
+  const std::lock_guard lock(outer->mutex());
+  for (AutogradMeta* meta = outer; meta;) {
+    for (auto* list : {&meta->hooks, &meta->post_accumulate})
+      for (auto& [id, hook] : *list)
+        if (const int stop = visit_hook<PyTensorHook>(*hook, visit, arg)) return stop;
+    if (const int stop = traverse_nodes(meta->accumulator.load(std::memory_order_acquire), visit, arg)) return stop;
+    if (const int stop = traverse_nodes(meta->grad_fn.get(), visit, arg)) return stop;
+    const Tensor& grad = meta->grad;
+    meta = grad.defined() && grad.ref()->use_count() == 1 ? meta_of(grad) : nullptr;
+  }
   return 0;
 }
 
-void clear_hooks(const Tensor& x) {
+void clear_owned(const Tensor& x) {
   AutogradMeta* meta = meta_of(x);
   if (!meta || x.ref()->use_count() != 1) return;
-  meta->hooks.clear();
-  meta->post_accumulate.clear();
-  if (Node* node = meta->grad_fn.get(); node && node->use_count() == 1 && node->hooks) node->hooks->tensor.clear();
+  // Dropped after the lock, since it runs programs.
+  Ref<Node> node;
+  Tensor grad;
+  decltype(meta->hooks) hooks, post_accumulate;
+  std::unique_ptr<NodeHooks> sink_hooks;
+  {
+    const std::lock_guard lock(meta->mutex());
+    hooks.swap(meta->hooks);
+    post_accumulate.swap(meta->post_accumulate);
+    std::swap(grad, meta->grad);
+    if (meta->grad_fn && meta->grad_fn->use_count() == 1) std::swap(node, meta->grad_fn);
+    AccumulateGrad* sink = meta->accumulator.load(std::memory_order_acquire);
+    if (sink && sink->use_count() == 1) sink_hooks = std::move(sink->hooks);
+  }
 }
 
 void set_own_folder(const char* folder) { own_folder = folder; }
@@ -560,7 +683,7 @@ void init_autograd(nb::module_& m) {
 
   nb::class_<HookRemover>(m, "HookRemover").def("remove", &HookRemover::remove);
 
-  nb::class_<PyNodeRef>(m, "Node")
+  nb::class_<PyNodeRef>(m, "Node", nb::type_slots(node_ref_slots))
       .def("name", [](const PyNodeRef& n) { return std::string(n.node->name()); })
       .def_prop_ro("next_functions",
                    [](const PyNodeRef& n) {
@@ -582,14 +705,16 @@ void init_autograd(nb::module_& m) {
              auto hook = make_ref<PyNodeHook>(fn.ptr(), false);
              drop_removed<PyNodeHook>(hooks_of(*n.node).node);
              hooks_of(*n.node).node.emplace_back(next_hook_id(), hook);
-             return HookRemover{{}, hook};
+             track_leaf(*n.node);
+             return HookRemover{hook->fn.cell()};
            })
       .def("register_prehook",
            [](PyNodeRef& n, nb::callable fn) {
              auto hook = make_ref<PyNodeHook>(fn.ptr(), true);
              drop_removed<PyNodeHook>(hooks_of(*n.node).node);
              hooks_of(*n.node).node.emplace_back(next_hook_id(), hook);
-             return HookRemover{{}, hook};
+             track_leaf(*n.node);
+             return HookRemover{hook->fn.cell()};
            })
       .def("__eq__", [](const PyNodeRef& a, nb::handle b) {
         PyNodeRef* other = nullptr;
@@ -601,7 +726,7 @@ void init_autograd(nb::module_& m) {
   nb::class_<SavedList>(m, "SavedTensors").def("unpack", [](SavedList& list) {
     if (!list.node) throw nb::value_error("saved_tensors: the graph of this function is gone");
     nb::list out;
-    for (auto& s : list.saved) out.append(nb::steal(wrap(s.unpack(*list.node, "saved_tensors"))));
+    for (size_t i = 0; i < list.saved.size(); ++i) out.append(nb::steal(wrap(list.unpack(i))));
     return nb::tuple(out);
   });
   m.def("finish_function", &finish_function);
@@ -648,7 +773,7 @@ void init_autograd(nb::module_& m) {
       ensure_meta(x).hooks.emplace_back(next_hook_id(), hook);
     }
     track(tensor.ptr());
-    return HookRemover{hook, {}};
+    return HookRemover{hook->fn.cell()};
   });
   m.def("register_post_accumulate_hook", [](nb::handle tensor, nb::callable fn) {
     const Tensor& x = to_tensor(tensor.ptr(), "register_post_accumulate_grad_hook", "self");
@@ -659,7 +784,7 @@ void init_autograd(nb::module_& m) {
     drop_removed<PyTensorHook>(ensure_meta(x).post_accumulate);
     ensure_meta(x).post_accumulate.emplace_back(next_hook_id(), hook);
     track(tensor.ptr());
-    return HookRemover{hook, {}};
+    return HookRemover{hook->fn.cell()};
   });
   m.def("retain_grad", [](nb::handle tensor) {
     const Tensor& x = to_tensor(tensor.ptr(), "retain_grad", "self");
@@ -669,7 +794,10 @@ void init_autograd(nb::module_& m) {
     ensure_meta(x).retains_grad = true;
     hooks_of(*node).retain.emplace_back(meta_of(x)->output_nr, Ref<WeakTensor>::share(&weak_of(x)));
   });
-  m.def("gradient_node", [](nb::handle tensor) { return nb::steal(wrap_node(node_of(to_tensor(tensor.ptr(), "gradient_node", "x")))); });
+  m.def("gradient_node", [](nb::handle tensor) {
+    if (is_tensor(tensor.ptr())) track(tensor.ptr());  // the node may get hooks
+    return nb::steal(wrap_node(node_of(to_tensor(tensor.ptr(), "gradient_node", "x"))));
+  });
 }
 
 }  // namespace fl::py

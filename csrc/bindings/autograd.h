@@ -17,8 +17,10 @@ void set_own_folder(const char* folder);
 std::vector<std::string> stack_lines(uint32_t stack);
 
 PyObject* wrap_node(Ref<Node> node);  // None for null
-int traverse_hooks(const Tensor& x, visitproc visit, void* arg);
-void clear_hooks(const Tensor& x);
+// What a tensor alone keeps alive of Python through C++: Note [The Python object of a tensor].
+bool owns_python(const Tensor& x);
+int traverse_owned(const Tensor& x, visitproc visit, void* arg);
+void clear_owned(const Tensor& x);
 // Raises the Python error that is set as a C++ exception which keeps it across GIL-free frames.
 [[noreturn]] void throw_python_error();
 void init_autograd(nanobind::module_& m);

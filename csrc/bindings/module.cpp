@@ -6,6 +6,7 @@
 #include "autograd/meta.h"
 #include "backend/onednn/onednn.h"
 #include "base/isa.h"
+#include "base/live_objects.h"
 #include "base/parallel.h"
 #include "bindings/args.h"
 #include "bindings/autograd.h"
@@ -200,6 +201,7 @@ void init_functions(nb::module_& m) {
   m.def("current_generator", [] { return PyGenerator{Ref<Generator>::share(&default_generator())}; });
   m.def("manual_seed", [](nb::handle seed) { default_generator().seed(seed_of(seed)); });
   m.def("memory_stats", [] { return stats_dict(host_stats()); });
+  m.def("live_objects", &live_objects);
   m.def("layout_reorders", &layout_reorders);
   m.def("set_deferred_layout", [](bool on) { set_layout_mode(on ? LayoutMode::Deferred : LayoutMode::Plain); });
   m.def("get_deferred_layout", [] { return layout_mode() == LayoutMode::Deferred; });

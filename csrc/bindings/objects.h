@@ -45,20 +45,6 @@ inline void drop_from_anywhere(PyObject* object) {
   });
 }
 
-// A reference of an object that may die on any thread.
-class Held {
- public:
-  explicit Held(PyObject* o) : object_(o) { Py_XINCREF(o); }  // with the GIL
-  Held(const Held&) = delete;
-  Held& operator=(const Held&) = delete;
-  ~Held() { drop_from_anywhere(object_); }
-  PyObject* get() const { return object_; }
-  void clear() { Py_CLEAR(object_); }  // with the GIL
-
- private:
-  PyObject* object_;
-};
-
 namespace detail {
 template <class Set, class F>
 PyObject* filled(PyObject* container, Py_ssize_t n, Set&& set, F&& item) {

@@ -73,14 +73,14 @@ int tensor_traverse(PyObject* self, visitproc visit, void* arg) {
   auto* o = reinterpret_cast<TensorObject*>(self);
   Py_VISIT(Py_TYPE(self));
   Py_VISIT(o->dict);
-  if (o->tensor.defined()) return traverse_hooks(o->tensor, visit, arg);
+  if (o->tensor.defined()) return traverse_owned(o->tensor, visit, arg);
   return 0;
 }
 
 int tensor_clear(PyObject* self) {
   auto* o = reinterpret_cast<TensorObject*>(self);
   Py_CLEAR(o->dict);
-  if (o->tensor.defined()) clear_hooks(o->tensor);
+  if (o->tensor.defined()) clear_owned(o->tensor);
   return 0;
 }
 
@@ -318,6 +318,7 @@ int set_grad_attr(PyObject* self, PyObject* value, void*) {
       raise<ShapeError>("grad: got ", g.dtype(), " ", g.sizes(), " for a tensor of ", x.dtype(), " ", x.sizes(), "; expected the same shape and type");
     if (g.device() != x.device()) raise<DeviceError>("grad: got a gradient on ", g.device(), " for a tensor on ", x.device(), "; expected one device");
     replace_grad(ensure_meta(x), g);
+    track(self);  // the gradient may have a graph
     return 0;
   } catch (...) {
     translate_exception();
@@ -328,6 +329,7 @@ PyObject* get_is_leaf(PyObject* self, void*) {
   return guarded([&] { return PyBool_FromLong(!requires_grad(tensor_of(self)) || is_leaf(tensor_of(self))); });
 }
 PyObject* get_grad_fn(PyObject* self, void*) {
+  track(self);  // the node may get hooks
   return guarded([&] { return wrap_node(grad_fn(tensor_of(self))); });
 }
 Tensor detached(const Tensor& x) {
@@ -396,8 +398,18 @@ PyObject* get_base(PyObject* self, void*) {
   return wrap(impl.base && impl.view_tracks_base ? Tensor(impl.base) : Tensor());
 }
 
+// Whoever has the dict may put anything into it.
+PyObject* get_dict(PyObject* self, void* context) {
+  track(self);
+  return PyObject_GenericGetDict(self, context);
+}
+int set_dict(PyObject* self, PyObject* value, void* context) {
+  track(self);
+  return PyObject_GenericSetDict(self, value, context);
+}
+
 PyGetSetDef getset[] = {
-    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+    {"__dict__", get_dict, set_dict, nullptr, nullptr},
     {"shape", get_shape, nullptr, nullptr, nullptr},
     {"ndim", get_ndim, nullptr, nullptr, nullptr},
     {"dtype", get_dtype, nullptr, nullptr, nullptr},
@@ -656,6 +668,7 @@ PyObject* wrap(Tensor tensor) {
   new (&o->tensor) Tensor(std::move(tensor));
   o->dict = nullptr;
   o->weakrefs = nullptr;
+  if (o->tensor.impl()->meta && owns_python(o->tensor)) [[unlikely]] track(reinterpret_cast<PyObject*>(o));
   return reinterpret_cast<PyObject*>(o);
 }
 

@@ -2,8 +2,11 @@
 //
 // Note [The Python object of a tensor]
 // It is a type of its own rather than a nanobind class, because it is made once per op: objects come from
-// a free list and are entered into the garbage collector only when they get something that can form a
-// cycle (attributes or hooks). The object owns its TensorImpl; the impl points back without owning, so
+// a free list and are entered into the garbage collector only when they get, or hand out, something that can
+// form a cycle: attributes, their dict, hooks, a grad_fn, a .grad, a part in a custom function. The collector is
+// then told what the tensor keeps alive of Python through C++: callables of hooks and contexts of functions, as far
+// down the graph as each node has one owner. What has two owners is not looked into, since who of them is garbage
+// can not be told. The object owns its TensorImpl; the impl points back without owning, so
 // that one tensor has one object for as long as Python holds it.
 #pragma once
 

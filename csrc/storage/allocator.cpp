@@ -4,13 +4,15 @@
 
 #include "base/at_load.h"
 #include "base/error.h"
+#include "base/live_objects.h"
 #include "base/refcount.h"
 #include "storage/host_memory.h"
 
 namespace fl {
 
 struct CachingAllocator::Block {
-  FL_SMALL_OBJECT
+  static void* operator new(size_t bytes) { return uncounted_alloc(bytes); }
+  static void operator delete(void* block, size_t bytes) noexcept { uncounted_free(block, bytes); }
   char* address;
   size_t size;
   int64_t stream;

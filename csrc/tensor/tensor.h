@@ -31,6 +31,10 @@ class TensorImpl final : public RefCounted {
   // row-major ones of sizes that were checked.
   TensorImpl(Ref<Storage> storage, const TensorImpl& x, DType dtype);
   TensorImpl(Ref<Storage> storage, IntList sizes, int64_t numel, DType dtype);
+  // The same elements as `like`, whose geometry is known to be right.
+  explicit TensorImpl(const TensorImpl& like)
+      : storage(like.storage), sizes(like.sizes), strides(like.strides), offset(like.offset), numel(like.numel), dtype(like.dtype),
+        contiguous(like.contiguous) {}
   ~TensorImpl() override;
   void destroy() noexcept override {
     if (meta) destroy_flat();  // which may own a .grad
@@ -119,7 +123,7 @@ Tensor empty_dense_like(const Tensor& x, DType dtype, Device device);
 Tensor over(void* data, Dims sizes, Dims strides, DType dtype);
 // Another view of the same storage; autograd is not told.
 Tensor alias(const Tensor& x, Dims sizes, Dims strides, int64_t offset);
-inline Tensor alias(const Tensor& x) { return alias(x, x.sizes(), x.strides(), x.offset()); }
+inline Tensor alias(const Tensor& x) { return Tensor(make_ref<TensorImpl>(*x.impl())); }
 
 // True iff no two indices of the tensor share an element and its elements fill an interval.
 bool is_dense(const Tensor& x);

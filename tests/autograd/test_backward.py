@@ -404,6 +404,14 @@ def test_cycle_through_an_attribute_is_collected():
     assert ref() is None
 
 
+def test_gradients_with_a_graph_are_each_leafs_own():
+    """A later backward adds in place, to one and not to all that got the same gradient."""
+    x, y = leaf(1.0, 2.0), leaf(3.0, 4.0)
+    (x + y).sum().backward(create_graph=True)
+    x.sum().backward()
+    assert (x.grad.tolist(), y.grad.tolist()) == ([2.0, 2.0], [1.0, 1.0])
+
+
 # ---------------------------------------------------------------- threads
 
 

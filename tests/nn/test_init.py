@@ -84,3 +84,9 @@ def test_orthogonal_is_exact_in_the_type_of_the_tensor(shape, dtype, exact):
     w = w.reshape(shape[0], -1).numpy()
     product = w @ w.T if w.shape[0] <= w.shape[1] else w.T @ w
     assert abs(product - np.eye(len(product))).max() < exact
+
+
+def test_dirac_of_nothing_walks_over_no_groups():
+    assert init.dirac_(fl.empty(0, 1, 3), groups=2**32).numel() == 0
+    with pytest.raises(ValueError, match="groups = 0"):
+        init.dirac_(fl.empty(2, 1, 3), groups=0)

@@ -63,6 +63,7 @@ void sum(const Tensor& x, Dimensions dim, bool, std::optional<DType>, const Tens
   reduce({.fold = Fold::Sum}, fold_type(y.dtype()), x, dim, y);
 }
 void nansum(const Tensor& x, Dimensions dim, bool, std::optional<DType>, const Tensor& y) {
+  if (y.dtype() == DType::Bool) return reduce({.fold = Fold::Any}, fold_type(x.dtype()), x, dim, y);
   reduce({.fold = Fold::NanSum}, fold_type(y.dtype()), x, dim, y);
 }
 void prod(const Tensor& x, Dimensions dim, bool, std::optional<DType>, const Tensor& y) {

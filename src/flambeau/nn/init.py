@@ -139,16 +139,18 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     """Makes a convolution weight [out, in / groups, *kernel] pass its input through.
 
     Raises:
-        ValueError: not 3 to 5 dimensions, or `out` is not divisible by `groups`.
+        ValueError: not 3 to 5 dimensions, or `out` is not divisible by `groups` >= 1.
     """
     if tensor.dim() not in (3, 4, 5):
         raise ValueError(f"dirac_: expected 3 to 5 dimensions, got shape {list(tensor.shape)}")
-    if tensor.shape[0] % groups:
+    if groups < 1 or tensor.shape[0] % groups:
         raise ValueError(
             f"dirac_: {tensor.shape[0]} output channels do not divide by groups = {groups}"
         )
     per_group = tensor.shape[0] // groups
     centre = tuple(size // 2 for size in tensor.shape[2:])
+    if tensor.numel() == 0:
+        return tensor
     with no_grad():
         tensor.zero_()
         for g in range(groups):
