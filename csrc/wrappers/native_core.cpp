@@ -18,6 +18,7 @@
 #include "op/split_with_sizes.h"
 #include "op/unsqueeze.h"
 #include "op/view.h"
+#include "op/narrow.h"
 
 namespace fl {
 
@@ -308,6 +309,12 @@ std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int64_t dim) {
   if (chunks < 1) raise<ArgumentError>("chunk: chunks = ", chunks, "; expected at least 1");
   dim = wrap_dim("chunk", "dim", dim, x);
   const int64_t n = x.ndim() ? x.size(static_cast<int>(dim)) : 0;
+  if (n == 0 && x.ndim()) {  // as many parts as were asked for, which is no way to ask for endless work
+    if (chunks > 65536) raise<ArgumentError>("chunk: chunks = ", chunks, " of an empty axis; expected at most 65536");
+    std::vector<Tensor> parts;
+    for (int64_t i = 0; i < chunks; ++i) parts.push_back(op::narrow(x, dim, 0, 0));
+    return parts;
+  }
   return native::split(x, std::max<int64_t>(1, n / chunks + (n % chunks != 0)), dim);
 }
 

@@ -120,3 +120,14 @@ def test_einsum_of_nothing(shapes):
 def test_numbers_written_into_bool_are_true_unless_they_are_0(value):
     x = fl.zeros(3, dtype=fl.bool)
     assert x.masked_fill(fl.tensor([True, False, True]), value).tolist() == [True, False, True]
+
+
+def test_chunks_of_an_empty_axis_are_as_many_as_were_asked_for():
+    assert [c.shape for c in fl.zeros(4, 0).chunk(3, 1)] == [(4, 0)] * 3
+    with pytest.raises(ValueError, match="chunks = 65537 of an empty axis"):
+        fl.zeros(0).chunk(65537)
+
+
+def test_sums_to_bool_are_any():
+    x = fl.tensor([[0.5, NAN], [0.0, 0.0]])
+    assert fl.nansum(x, 1, dtype=fl.bool).tolist() == fl.sum(x, 1, dtype=fl.bool).tolist() == [True, False]

@@ -151,7 +151,7 @@ def functions(rng):
         return "\n".join([source(shape, dtype), source((rng.choice([1, shape[1] if len(shape) > 1 else 1]),), dtype, "w"), f"y = L.nn.functional.{text}", *finish(["x"])])
     reduction = rng.choice(["", ", reduction='sum'", ", reduction='none'", ", reduction='mean'"])
     text = rng.choice(LOSSES).format(r=reduction, h=rng.choice(["0.5", "1", "0.1"]))
-    return "\n".join([source(shape, dtype), f"t = (L.arange(x.numel(), dtype=L.float64) * 0.9).cos().reshape(x.shape).to(x.dtype)", f"y = L.nn.functional.{text}", *finish(["x"])])
+    return "\n".join([source(shape, dtype), "t = (L.arange(x.numel(), dtype=L.float64) * 0.9).cos().reshape(x.shape).to(x.dtype)", f"y = L.nn.functional.{text}", *finish(["x"])])
 
 
 def classes(rng):
