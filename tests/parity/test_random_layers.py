@@ -164,7 +164,7 @@ def classes(rng):
         count *= e
     shape, targets = ((n, c, *extra), (n, *extra)) if rng.random() < 0.9 else ((c,), ())
     chosen = [rng.randrange(c) if rng.random() < 0.97 else rng.choice([-100, c, -1]) for _ in range(count if targets else 1)]
-    options = [rng.choice(["", ", reduction='sum'", ", reduction='none'"]), rng.choice(["", "", ", weight=L.arange(1, %d + 1).to(x.dtype)" % c]), rng.choice(["", "", ", ignore_index=0"])]
+    options = [rng.choice(["", ", reduction='sum'", ", reduction='none'"]), rng.choice(["", "", f", weight=L.arange(1, {c} + 1).to(x.dtype)"]), rng.choice(["", "", ", ignore_index=0"])]
     if rng.random() < 0.7:
         smooth = rng.choice(["", "", ", label_smoothing=0.25"])
         call = f"L.nn.functional.cross_entropy(x, t{''.join(options)}{smooth})" if rng.random() < 0.6 else f"L.nn.functional.nll_loss(x.log_softmax({1 if targets else 0}), t{''.join(options)})"
