@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from opgen.emit_cpp import is_inplace_op
+from opgen.rules import is_inplace_op
 from support.table import OPS, arrays, call, is_spec, tensors
 
 import flambeau as fl

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .emit_cpp import is_inplace_op
+from .rules import is_inplace_op
 from .signature import Arg
 from .table import Op
 

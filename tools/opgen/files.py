@@ -14,7 +14,7 @@ import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 
-from . import emit_bind, emit_cpp
+from . import emit_bind, emit_cpp, emit_loop
 from .table import Op
 
 WRAPPER_SHARDS = 24
@@ -105,7 +105,7 @@ def _wrappers(table: Table, headers: Files) -> Files:
                 structs += struct
                 bodies += [*body, ""]
                 if "each" in op.keys:
-                    loops.append(emit_cpp.each_declaration(op))
+                    loops.append(emit_loop.each_declaration(op))
         text = "\n".join([*loops, "", "namespace fl::op {", "namespace {", "", *structs, "", "}  // namespace", "", *bodies, "}  // namespace fl::op", ""])
         includes = _include([*_WRAPPER_INCLUDES, *_used(text, headers), *(f"op/{name}.h" for name in names)])
         files[f"ops_{k}.cpp"] = f"{_GENERATED}{includes}\n{text}"
@@ -116,7 +116,7 @@ def _loops(table: Table) -> Files:
     files: Files = {}
     named = {op.ident: op for ops in table.values() for op in ops if "each" in op.keys}
     for k, names in enumerate(_shards(named, EACH_SHARDS)):
-        loops = [line for name in names for line in [*emit_cpp.each_loop(named[name]), ""]]
+        loops = [line for name in names for line in [*emit_loop.each_loop(named[name]), ""]]
         includes = _include(["base/isa.h", *_VECTOR_MATH, "dispatch/each.h"])
         space = "fl::kernels::FL_ISA"
         files[f"each_{k}.simd.cpp"] = f"{_GENERATED}{includes}\nnamespace {space} {{\n\n" + "\n".join(loops) + f"\n}}  // namespace {space}\n"

@@ -1,0 +1,89 @@
+"""The tile loops of `each` bodies: compiled once per instruction set."""
+
+from __future__ import annotations
+
+from .rules import dtype_code
+from .signature import Arg
+from .table import Op
+
+
+def each_args(op: Op) -> tuple[list[Arg], list[Arg]]:
+    operands = [a for a in op.sig.args if a.is_tensor]
+    return operands, [a for a in op.sig.args if not a.is_tensor]
+
+
+def scalar_params(arg: Arg) -> list[str]:
+    """An optional number takes two parameters: its value, and whether it was given (`has_x` in the body)."""
+    value = f"scalar_of({arg.name})"
+    return [value, f"Scalar({arg.name}.has_value())"] if arg.type.spelling.endswith("?") else [value]
+
+
+def each_compute(op: Op, operands: list[Arg]) -> str:
+    """The type the loop runs in: the result's, or for bool results what the operands promote to."""
+    if str(op.get("dtype")) == "bool":
+        rule = "promote_float" if op.get("types") == "float" else "promote"
+        return f"dt::{rule}(" + ", ".join(a.name for a in operands) + ")"
+    return dtype_code(op, str(op.get("dtype")))
+
+
+def each_types(op: Op) -> list[str]:
+    """C++ compute types of an `each` body."""
+    kind = op.get("types")
+    if kind is None:
+        rule = str(op.get("dtype"))
+        kind = "float" if rule.startswith(("float_of", "promote_float")) else "all"
+    return {"float": ["float", "double"], "int": ["int32_t", "int64_t"], "all": ["float", "double", "int32_t", "int64_t"]}[kind]
+
+
+def each_loop(op: Op) -> list[str]:
+    """The tile loops of one op, inside namespace fl::kernels::FL_ISA."""
+    operands, scalars = each_args(op)
+    out_type = "bool" if str(op.get("dtype")) == "bool" else "T"
+    # Two operands that broadcast get a second loop, for a last one of a single element.
+    single = len(operands) == 2 and str(op.get("shape")).startswith("broadcast")
+    template = "template <class T, bool kSingle>" if single else "template <class T>"
+    out = ["namespace {", template, f"void tile_{op.ident}(int64_t n_, void* out_raw, [[maybe_unused]] const void* const* in_raw, [[maybe_unused]] const Scalar* params_) {{"]
+    out.append("  using namespace fl::vm;")
+    out.append(f"  auto* out_ = static_cast<{out_type}*>(out_raw);")
+    for i, a in enumerate(operands):
+        out.append(f"  const T* {a.name}_in = static_cast<const T*>(in_raw[{i}]);")
+    i = 0
+    for a in scalars:
+        as_type = {"int": "int64_t", "dim": "int64_t", "bool": "bool"}.get(a.type.spelling, "T")
+        out.append(f"  [[maybe_unused]] const {as_type} {a.name} = params_[{i}].as<{as_type}>();")
+        i += 1
+        if a.type.spelling.endswith("?"):
+            out.append(f"  [[maybe_unused]] const bool has_{a.name} = params_[{i}].as<bool>();")
+            i += 1
+    values = [f"    [[maybe_unused]] const T {a.name} = {a.name}_in[i_];" for a in operands]
+    if single:
+        last = operands[-1].name
+        out.append(f"  const T {last}_first = {last}_in[0];")
+        values[-1] = f"    [[maybe_unused]] const T {last} = kSingle ? {last}_first : {last}_in[i_];"
+    result = f"    out_[i_] = static_cast<{out_type}>({op.get('each')});"
+    if rare := op.get("rare"):
+        # A thousand at a time; looked for first, since the result may lie where an operand does.
+        loop = ["  for (int64_t i_ = from_; i_ < to_; ++i_) {", *values]
+        out += ["  for (int64_t from_ = 0; from_ < n_; from_ += 1024) {", "  const int64_t to_ = from_ + 1024 < n_ ? from_ + 1024 : n_;"]
+        out += ["  int rare_ = 0;", "#pragma omp simd reduction(| : rare_)", *loop, f"    rare_ |= ({rare['when']}) ? 1 : 0;", "  }"]
+        out += ["  if (rare_) {", *loop]
+        out += [f"    out_[i_] = static_cast<{out_type}>(({rare['when']}) ? ({rare['each']}) : ({op.get('each')}));", "  }", "  continue;", "  }"]
+        out += ["#pragma omp simd", *loop, result, "  }", "  }"]
+    else:
+        out += ["#pragma omp simd", "  for (int64_t i_ = 0; i_ < n_; ++i_) {", *values, result, "  }"]
+    out += ["}", "}  // namespace"]
+    types = each_types(op) + (["uint8_t"] if "bytes" in op.keys else [])
+
+    def cells(arguments: str) -> str:
+        return ", ".join(f"tile_{op.ident}<{t}{arguments}>" if t in types else "nullptr" for t in ("float", "double", "int32_t", "int64_t", "uint8_t"))
+
+    boolean = "true" if out_type == "bool" else "false"
+    loops = f"{{{cells(', false')}}}, {{{cells(', true')}}}" if single else f"{{{cells('')}}}, {{}}"
+    out.append(f"extern const EachKernel table_{op.ident};")
+    narrow = {"ints": "Bytes::Ints", "all": "Bytes::All"}.get(str(op.get("bytes")), "Bytes::None")
+    out.append(f"const EachKernel table_{op.ident} = {{{loops}, {boolean}, {narrow}}};")
+    return out
+
+
+def each_declaration(op: Op) -> str:
+    return f"FL_EACH({op.ident})"

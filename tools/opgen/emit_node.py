@@ -1,0 +1,317 @@
+"""The autograd node of an op: what is saved when, and the C++ of apply()."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from .checks import emit_condition
+from .formula import Context, differentiable, translate
+from .rules import dtype_rules, float_result, is_inplace_op, op_inplace
+from .signature import Arg
+from .table import Op
+
+Table = Mapping[str, Sequence[Op]]
+
+
+class NodeWriter:
+    """The autograd node of an op: members, what is saved when, apply()."""
+
+    def __init__(self, op: Op, table: Table) -> None:
+        self.op, self.table = op, table
+        self.name = f"{''.join(p.capitalize() for p in op.name.strip('_').split('_'))}Backward{op.overload or ''}"
+        grads = [([n.strip() for n in key.split(",")], str(text)) for key, text in op.get("grad", {}).items()]
+        self.grads = [(names, text) for names, text in grads if text != "none"]
+        self.named = {n for names, _ in self.grads for n in names}
+        flat = {n for names, text in grads if text == "none" for n in names}
+        writes = op.get("inplace") or is_inplace_op(op)
+        self.inputs: list[Arg] = []  # those that own an edge, lists last
+        self.refused: list[Arg] = []  # ... and have no formula: backward raises when it gets there
+        for i, a in enumerate(op.sig.args):
+            if not differentiable(a) or (a.name in flat and not (i == 0 and writes)):
+                continue
+            overwritten = i == 0 and is_inplace_op(op)
+            refused = a.name not in self.named and a.name not in flat and not overwritten and float_result(op)
+            if refused:
+                self.refused.append(a)
+            if a.name in self.named or refused or (i == 0 and writes):
+                self.inputs.append(a)
+        self.inputs.sort(key=lambda a: a.type.spelling == "Tensor[]")
+        self.lets = {k: str(v) for k, v in op.get("let", {}).items()}
+        self.uses: dict[str, set[str]] = {}  # saved name -> inputs whose gradient needs it
+        self.metas: dict[tuple[str, str], set[str]] = {}
+        self.let_code: dict[str, tuple[str, Context]] = {}
+        self.let_for: dict[str, set[str]] = {}
+        self.code: list[tuple[list[str], str, Context]] = []
+        self.by_output: tuple[str, Context] | None = None  # the first input's gradient once it is overwritten
+        if self.grads:
+            self._translate()
+
+    @property
+    def exists(self) -> bool:
+        return bool(self.grads or self.refused)
+
+    def _translate(self) -> None:
+        for name, text in self.lets.items():
+            earlier = {k: v for k, v in self.lets.items() if k in self.let_code}
+            self.let_code[name] = translate(self.op, self.table, text, earlier)
+        for names, text in self.grads:
+            code, context = translate(self.op, self.table, text, self.lets)
+            self.code.append((names, code, context))
+            self._spread(context, set(names))
+        if formula := op_inplace(self.op).get("grad"):
+            self.by_output = translate(self.op, self.table, str(formula[self.op.sig.args[0].name]))
+
+    def saved(self) -> list[str]:
+        """Names of what the node keeps for some form of the op."""
+        return sorted({*self.uses, *(self.by_output[1].used if self.by_output else ())})
+
+    def _spread(self, context: Context, wanted: set[str]) -> None:
+        for n in context.used:
+            self.uses.setdefault(n, set()).update(wanted)
+        for m in context.meta:
+            self.metas.setdefault(m, set()).update(wanted)
+        for let in context.used_lets:
+            self.let_for.setdefault(let, set()).update(wanted)
+            self._spread(self.let_code[let][1], wanted)
+
+    def needs_fit(self) -> bool:
+        shape = str(self.op.get("shape", ""))
+        return shape.startswith("broadcast") or is_inplace_op(self.op) or "each" in self.op.keys or bool(self.op.get("inplace"))
+
+    def fits(self, name: str) -> str | None:
+        """How a gradient is fitted to its argument: `note` (shape and type), `note_type`, or not at all."""
+        a = self.op.sig.arg(name)
+        if name not in self.named or a is None or a.type.spelling == "Tensor[]":
+            return None
+        if self.needs_fit():
+            return "note"
+        return "note_type" if any("given" in r for r in dtype_rules(self.op)) else None
+
+    def member(self, name: str) -> str:
+        a = self.op.sig.arg(name)
+        if a is None or a.type.spelling in ("Tensor", "Tensor?"):
+            return f"SavedTensor {name}_;"
+        if a.type.spelling == "Operand":
+            return f"SavedOperand {name}_;"
+        if a.type.spelling == "Tensor[]":
+            return f"std::vector<SavedTensor> {name}_;"
+        return f"{a.type.store} {name}_{{}};"
+
+    def outs(self) -> list[str]:
+        return [n for _, n in self.op.sig.outs]
+
+    def index(self, name: str) -> int:
+        return [a.name for a in self.inputs].index(name)
+
+    def struct(self) -> list[str]:
+        op = self.op
+        out = [f"struct {self.name} final : Node {{", f"  {self.name}() : Node({len(self.outs())}) {{}}"]
+        out += [f"  {self.member(n)}" for n in self.saved()]
+        if self.by_output:
+            out.append("  bool by_output = false;  // written in place: the gradient follows from what was written")
+        for fn, n in sorted(self.metas):
+            kind = {"shape": "Dims", "dtype": "DType", "ndim": "int64_t", "numel": "int64_t", "sizes_along": "Dims", "strides_of": "Dims", "offset_of": "int64_t"}[fn]
+            out.append(f"  {kind} {n}_{fn}{{}};")
+        out += [f"  Fit {a.name}_fit;" for a in self.inputs if self.fits(a.name)]
+        if op.sig.is_list:
+            out.append("  std::vector<OutMeta> out_metas;")
+        elif len(self.outs()) > 1:
+            out += [f"  OutMeta {n}_out;" for n in self.outs()]
+        out.append(f"  const char* name() const override {{ return {self._shown_name()}; }}")
+        out.append("  void apply([[maybe_unused]] BackwardCall& call) override {")
+        out += self._apply()
+        out.append("  }")
+        cleared = [n for n in self.saved() if self._is_saved(n)]
+        if cleared:
+            out.append("  void release_saved() override {")
+            for n in cleared:
+                a = op.sig.arg(n)
+                out.append(f"    {n}_.clear();" if not (a and a.type.spelling == "Tensor[]") else f"    for (auto& s : {n}_) s.clear();")
+            out.append("  }")
+        out.append("};")
+        return out
+
+    def _shown_name(self) -> str:
+        """What `grad_fn.name()` returns, as a C++ expression: a number stands at the end, by default that of the overload."""
+        node = self.op.get("node") or f"{self.name.removesuffix(str(self.op.overload or ''))}{self.op.overload}"
+        if isinstance(node, str):
+            return f'"{node}"'
+        (argument,) = (name for name in node if name != "else")
+        if argument not in self.uses:
+            raise ValueError(f"{self.op.where}: node asks for '{argument}', which no gradient uses")
+        return f'{argument}_ ? "{node[argument]}" : "{node["else"]}"'
+
+    def _is_saved(self, name: str) -> bool:
+        a = self.op.sig.arg(name)
+        return a is None or differentiable(a)
+
+    def _unpack(self, names: set[str], done: set[str], indent: str) -> list[str]:
+        out = []
+        for n in sorted(names - done):
+            a = self.op.sig.arg(n)
+            if a is None or a.type.spelling in ("Tensor", "Tensor?"):
+                out.append(f'{indent}[[maybe_unused]] const Tensor {n} = {n}_.unpack(*this, "{n}");')
+            elif a.type.spelling == "Operand":
+                out.append(f'{indent}Tensor {n}_keep; const Operand {n} = {n}_.unpack(*this, "{n}", {n}_keep);')
+            elif a.type.spelling == "Tensor[]":
+                out.append(f"{indent}std::vector<Tensor> {n};")
+                out.append(f'{indent}for (auto& s : {n}_) {n}.push_back(s.unpack(*this, "{n}"));')
+            else:
+                out.append(f"{indent}const auto& {n} = {n}_;")
+        return out
+
+    def _apply(self) -> list[str]:
+        op, out = self.op, []
+        if op.sig.is_list:
+            name = self.outs()[0]
+            out.append(f"    std::vector<Tensor> d{name} = materialize(call.in, out_metas);")
+        elif len(self.outs()) > 1:
+            used = " ".join(code for _, code, _ in self.code) + " ".join(c for c, _ in self.let_code.values())
+            for i, n in enumerate(self.outs()):
+                if f"d{n}" in used:
+                    out.append(f"    const Tensor d{n} = {n}_out.materialize(call.in[{i}]);")
+        else:
+            out.append(f"    [[maybe_unused]] const Tensor& d{self.outs()[0]} = call.in[0];")
+        for a in self.inputs:
+            i = self.index(a.name)
+            if a in self.refused:
+                many = a.type.spelling == "Tensor[]"
+                out.append(f'    refuse_gradient(call, {i}, {"edges.size()" if many else i + 1}, "{op.name}", "{a.name}");')
+            elif a.type.spelling == "Tensor[]":
+                out.append(f"    [[maybe_unused]] const bool needs_{a.name} = edges.size() > {i};")
+            else:
+                out.append(f"    [[maybe_unused]] const bool needs_{a.name} = call.needs({i}) && edges[{i}].fn;")
+        done: set[str] = set()
+        for let, (code, context) in self.let_code.items():
+            if let not in self.let_for:
+                continue
+            wanted = " || ".join(f"needs_{n}" for n in sorted(self.let_for[let]))
+            out.append(f"    Tensor {let};")
+            out.append(f"    if ({wanted}) {{")
+            out += self._unpack(context.used, done, "      ")
+            out.append(f"      {let} = {code};")
+            out.append("    }")
+        for names, code, context in self.code:
+            wanted = " || ".join(f"needs_{n}" for n in names)
+            if self.by_output and names == [op.sig.args[0].name]:
+                over, over_context = self.by_output
+                out.append(f"    if ({wanted} && by_output) {{")
+                out += self._unpack(over_context.used, done, "      ")
+                out += self._store(names[0], over)
+                out.append(f"    }} else if ({wanted}) {{")
+            else:
+                out.append(f"    if ({wanted}) {{")
+            out += self._unpack(context.used, done, "      ")
+            if len(names) == 1:
+                out += self._store(names[0], code)
+            else:
+                parts = ", ".join(f"g_{n}" for n in names)
+                out.append(f"      auto [{parts}] = {code};")
+                for n in names:
+                    out.append(f"      if (needs_{n}) {{")
+                    out += self._store(n, f"std::move(g_{n})")
+                    out.append("      }")
+            out.append("    }")
+        return out
+
+    def _store(self, name: str, code: str) -> list[str]:
+        i = self.index(name)
+        a = self.op.sig.arg(name)
+        if a is not None and a.type.spelling == "Tensor[]":
+            return [f"      auto grads = {code};",
+                    f"      for (size_t k = 0; k < grads.size(); ++k) if (edges[{i} + k].fn) call.set({i} + k, std::move(grads[k]));"]  # fmt: skip
+        return [f"      call.set({i}, {name}_fit.apply({code}));" if self.fits(name) else f"      call.set({i}, {code});"]
+
+    # In the wrapper. `before` runs ahead of the kernel, `after` once the outputs exist.
+
+    def before(self, inplace: bool = False) -> list[str]:
+        op = self.op
+        checks = [f"requires_grad({a.name})" for a in self.inputs]
+        out = [f"  const bool record = grad_enabled() && ({' || '.join(checks)});"]
+        out += [f"  Ref<{self.name}> node;", "  if (record) {", f"    node = make_ref<{self.name}>();"]
+        over = self.by_output if inplace else None
+        if over:
+            when = op_inplace(op).get("when")
+            out.append(f"    node->by_output = {emit_condition(op, when) if when else 'true'};")
+        for a in self.inputs:
+            if a.type.spelling == "Tensor[]":
+                out.append(f"    for (const Tensor& t : {a.name}) node->edges.push_back(edge_of(t));")
+            else:
+                out.append(f"    node->edges.push_back(edge_of({a.name}));")
+        outs = set(self.outs())
+        for n in self.saved():
+            a = op.sig.arg(n)
+            if a is None or (is_inplace_op(op) and n in outs):
+                continue
+            guard = self._guard(self.uses[n]) if n in self.uses else ""
+            if over and n == op.sig.args[0].name:
+                guard = "if (!node->by_output) "
+            if a.type.spelling in ("Tensor", "Tensor?", "Operand"):
+                how = "save_copy" if inplace and n == op.sig.args[0].name else "save"
+                out.append(f"    {guard}node->{n}_.{how}({n});")
+            elif a.type.spelling == "Tensor[]":
+                out.append(f"    for (const Tensor& t : {n}) node->{n}_.emplace_back().save(t);")
+            elif a.type.spelling in ("int[]?", "dim[]?"):
+                out.append(f"    if ({n}) node->{n}_ = Dims(*{n});")
+            elif a.type.spelling in ("str", "str?"):
+                out.append(f"    node->{n}_ = {n};")
+            elif a.type.store == "Dims":
+                out.append(f"    node->{n}_ = Dims({n});")
+            else:
+                out.append(f"    node->{n}_ = {n};")
+        for fn, n in sorted(self.metas):
+            if n not in outs and n not in op.aux:
+                if fn == "sizes_along":
+                    out.append(f"    node->{n}_{fn} = fl::sizes_along({n}, dim);")
+                else:
+                    out.append(f"    node->{n}_{fn} = meta::{'sizes' if fn == 'shape' else fn}({n});")
+        out.append("  }")
+        return out
+
+    def _guard(self, wanted: set[str]) -> str:
+        all_inputs = {a.name for a in self.inputs}
+        names = sorted(n for n in wanted if n in all_inputs)
+        if len(all_inputs) == 1 or set(names) >= {a.name for a in self.inputs}:
+            return ""
+        return "if (" + " || ".join(f"requires_grad({n})" for n in names) + ") "
+
+    def after(self) -> list[str]:
+        """Saves outputs and aux, notes shapes, and makes the node the outputs' history (not in place)."""
+        op, out = self.op, ["  if (record) {"]
+        outs = self.outs()
+        out += self.save_outputs()
+        if op.sig.is_list:
+            out.append(f"    node->outputs = static_cast<uint32_t>({outs[0]}.size());")
+            out.append(f"    for (size_t k = 0; k < {outs[0]}.size(); ++k) {{")
+            out.append(f"      node->out_metas.emplace_back({outs[0]}[k]);")
+            out.append(f"      set_history({outs[0]}[k], node, static_cast<uint32_t>(k));")
+            out.append("    }")
+        else:
+            for i, n in enumerate(outs):
+                if len(outs) > 1:
+                    out.append(f"    node->{n}_out = OutMeta({n});")
+                out.append(f"    if (is_float({n}.dtype())) set_history({n}, {'node' if i + 1 < len(outs) else 'std::move(node)'}, {i});")
+        out.append("  }")
+        return out
+
+    def save_outputs(self, output: str | None = None) -> list[str]:
+        op, out = self.op, []
+        outs = self.outs()
+        for n in self.saved():
+            if op.sig.arg(n) is not None and not (is_inplace_op(op) and n in outs):
+                continue
+            if n in outs:
+                if n not in self.uses:
+                    if not output:
+                        continue
+                    out.append("    if (node->by_output)")
+                out.append(f"    node->{n}_.save_output({output or n}, {outs.index(n)});")
+            elif n in op.aux:
+                out.append(f"    node->{n}_.save({n});")
+        for fn, n in sorted(self.metas):
+            if (n in outs and not is_inplace_op(op)) or n in op.aux:
+                out.append(f"    node->{n}_{fn} = meta::{'sizes' if fn == 'shape' else fn}({output if output and n in outs else n});")
+        reference = output or (outs[0] if not op.sig.is_list else None)
+        if reference:
+            out += [f"    node->{a.name}_fit.{how}({a.name}, {reference});" for a in self.inputs if (how := self.fits(a.name))]
+        return out
