@@ -62,7 +62,11 @@ struct ForkHandlers {
     generation.fetch_add(1);
     release();
     for (ForkCondition* c = all.conditions; c; c = c->next_) new (&c->condition_) std::condition_variable;
-    for (ForkGate* g = all.gates; g; g = g->next_) open(*g);
+    for (ForkGate* g = all.gates; g; g = g->next_) {
+      // Who else was inside (somebody awaited may have come in while the gate closed) is not in this process.
+      g->inside_.store(static_cast<int>(locks::held.gates));
+      open(*g);
+    }
     all.mutex.unlock();
   }
 

@@ -276,10 +276,7 @@ struct PyPacked final : Packed {
     Py_INCREF(fn);
   }
   ~PyPacked() override {
-    if (!Py_IsInitialized()) return;
-    GilAcquire gil;
-    Py_DECREF(packed);
-    Py_DECREF(fn);
+    for (PyObject* o : {packed, fn}) drop_from_anywhere(o);
   }
   Tensor unpack() override {
     GilAcquire gil;
@@ -304,10 +301,7 @@ struct PySavedHooks final : SavedHooks {
     Py_INCREF(u);
   }
   ~PySavedHooks() override {
-    if (!Py_IsInitialized()) return;
-    GilAcquire gil;
-    Py_DECREF(pack_fn);
-    Py_DECREF(unpack_fn);
+    for (PyObject* o : {pack_fn, unpack_fn}) drop_from_anywhere(o);
   }
   Ref<Packed> pack(const Tensor& x) override {
     GilAcquire gil;

@@ -13,7 +13,7 @@ import textwrap
 import pytest
 
 COMMON = """
-import os, sys, threading, time
+import os, signal, sys, threading, time
 import numpy as np
 import flambeau as fl
 from flambeau import nn
@@ -158,6 +158,29 @@ SCRIPTS = {
                 child(lambda: (work(), y.sum().item()))
     """,
     # NumPy's memory goes with the GIL; whoever reads .grad has the GIL and wants the leaf's lock.
+    "a_child_of_a_child_while_pieces_enter": """
+        q = fl.randn(8, 8, 256, 64, requires_grad=True)
+        def attend():
+            nn.functional.scaled_dot_product_attention(q, q, q).sum().backward()
+        def fork_again():
+            signal.alarm(5)
+            pid = os.fork()
+            if pid == 0:
+                os._exit(0)
+            os.waitpid(pid, 0)
+        with Busy(attend, 1):
+            for _ in range(150):
+                child(fork_again)
+    """,
+    "gradients_with_packed_tensors_are_replaced": """
+        x = fl.ones(64, requires_grad=True)
+        def train():
+            with fl.autograd.graph.saved_tensors_hooks(lambda t: t.clone(), lambda t: t):
+                (x * x * x).sum().backward(create_graph=True)
+        with Busy(train, 1):
+            for _ in range(100_000):
+                x.grad = None
+    """,
     "gradients_of_numpy_memory": """
         leaf = fl.zeros(20_000, requires_grad=True)
         class Foreign(fl.autograd.Function):

@@ -468,6 +468,8 @@ BAD = {
     "structure: never met": (with_structure([{"=": 0}, {"T": "x", "i": 0}]), "unknown node"),
     "structure: met twice": (with_structure([{"T": "x", "i": 0}, {"T": "x", "i": 0}]), "unknown node"),
     "structure: dtype": (with_structure({"D": "ones"}), "unknown node"),
+    "structure: dtype of a list": (with_structure({"D": ["x"]}), "unknown node"),
+    "structure: huge repetition": (with_structure({"T": "x", "as": [[2**57], [0]]}), "too large"),
     "structure: device": (with_structure({"V": "exec"}), "unknown node"),
     "structure: size": (with_structure({"z": [-1]}), "a Size of"),
     "structure: set": (with_structure({"s": [[1]]}), "unknown dict key"),
@@ -508,3 +510,20 @@ def test_every_truncation_is_refused(path):
 def test_a_missing_file(tmp_path):
     with pytest.raises(FileNotFoundError):
         fl.load(tmp_path / "none")
+
+
+def test_a_file_that_takes_little_at_a_time():
+    class Raw(io.RawIOBase):
+        def __init__(self):
+            self.bytes = b""
+
+        def writable(self):
+            return True
+
+        def write(self, data):
+            self.bytes += bytes(data[:100])
+            return min(100, len(data))
+
+    raw, x = Raw(), fl.arange(500.0)
+    fl.save({"x": x}, raw)
+    assert fl.equal(fl.load(io.BytesIO(raw.bytes))["x"], x)

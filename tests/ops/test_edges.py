@@ -131,3 +131,19 @@ def test_chunks_of_an_empty_axis_are_as_many_as_were_asked_for():
 def test_sums_to_bool_are_any():
     x = fl.tensor([[0.5, NAN], [0.0, 0.0]])
     assert fl.nansum(x, 1, dtype=fl.bool).tolist() == fl.sum(x, 1, dtype=fl.bool).tolist() == [True, False]
+
+
+@pytest.mark.parametrize("name", ["elu_", "celu_"])
+def test_a_huge_alpha_has_the_gradients_of_the_other_form(name):
+    """By the output they would be inf - inf."""
+    slopes = []
+    for f in (getattr(fl.nn.functional, name), getattr(fl.nn.functional, name[:-1])):
+        x = fl.tensor([-1.0, 2.0], dtype=fl.float64, requires_grad=True)
+        f(x * 1, alpha=float("inf")).sum().backward()
+        slopes.append(x.grad.tolist())
+    same(*slopes)
+
+
+def test_diff_of_a_negative_order_is_refused():
+    with pytest.raises(ValueError, match="diff: n = -1"):
+        fl.tensor([1, 2, 3]).diff(n=-1)

@@ -58,6 +58,18 @@ def _array_of(value: Tensor) -> Any:
     return array.astype(array.dtype.newbyteorder("<"), copy=False).reshape(tuple(value.shape))
 
 
+def _write_all(file: Any, data: Any) -> None:
+    """Raw files may take less than they are given, and say how much."""
+    rest = memoryview(data)
+    while True:
+        taken = file.write(rest)
+        if not isinstance(taken, int) or taken >= len(rest):
+            return
+        if taken <= 0:
+            raise OSError(f"save: the file took {taken} of {len(rest)} bytes")
+        rest = rest[taken:]
+
+
 def container_of(tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> Callable[[Any], None]:
     """What writes the container into a binary file; the header is made, and refused, here."""
     # Big elements first, so that every tensor is aligned to its element size.
@@ -76,10 +88,9 @@ def container_of(tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> Cal
         raise ValueError(f"save: the structure needs {len(text)} bytes; at most {MAX_HEADER_BYTES}")
 
     def write(file: Any) -> None:
-        file.write(len(text).to_bytes(8, "little"))
-        file.write(text)
+        _write_all(file, len(text).to_bytes(8, "little") + text)
         for name in order:
-            file.write(_array_of(tensors[name]).reshape(-1).view("u1").data)
+            _write_all(file, _array_of(tensors[name]).reshape(-1).view("u1").data)
 
     return write
 

@@ -143,8 +143,8 @@ class Entries:
                 self.tensors[met.name] = value
 
 
-def check_place(node: Node, shape: list[int]) -> str | None:
-    """What is wrong with "as" or "at" for an entry of this shape, or None."""
+def check_place(node: Node, shape: list[int], item: int) -> str | None:
+    """What is wrong with "as" or "at" for an entry of this shape, of `item` bytes an element, or None."""
     for key in ("as", "at"):
         if key not in node:
             continue
@@ -156,7 +156,7 @@ def check_place(node: Node, shape: list[int]) -> str | None:
         if not all(type(n) is int and 0 <= n < 2**63 for n in numbers):
             return f"{key} = {str(place)[:80]} with numbers that are no sizes"
         sizes, strides = lists
-        if math.prod(n for n in sizes if n) >= 2**62:
+        if item * math.prod(n for n in sizes if n) >= 2**59:
             return f"{key} = {str(place)[:80]}, which is too large"
         if key == "at" and place[0] + _reach(sizes, strides) > math.prod(shape):
             return f"at = {str(place)[:80]}, beyond the {math.prod(shape)} elements of its entry"

@@ -204,7 +204,7 @@ class Checker:
             pass
         elif kind == "f" and value in ("nan", "inf", "-inf"):
             pass
-        elif kind == "D" and value in {name for name, _, _ in DTYPES.values()}:
+        elif kind == "D" and isinstance(value, str) and value in {name for name, _, _ in DTYPES.values()}:
             pass
         elif kind == "V" and value in ("cpu", "meta"):
             pass
@@ -238,7 +238,7 @@ class Checker:
         if name not in self.entries:
             raise FileFormatError(f"the structure names a tensor {name!r} that is not in the file")
         entry = self.entries[name]
-        if fault := check_place(node, entry["shape"]):
+        if fault := check_place(node, entry["shape"], DTYPES[entry["dtype"]][2]):
             raise FileFormatError(f"the structure has a view of tensor {name!r} {fault}")
         if node.get("c", "p") not in _CLASSES or node.get("g", 1) != 1:
             raise FileFormatError(f"the structure holds an unknown node {str(node)[:80]}")
