@@ -41,13 +41,20 @@ class Encoder:
         self._nodes: dict[int, dict[str, Any]] = {}  # by the tensor's identity
         self._keep: list[Any] = []  # so that identities stay what they are
         self._active: set[int] = set()
+        self._repeated = 0  # nodes that have a number
+
+    def _again(self, node: dict[str, Any]) -> dict[str, Any]:
+        """The node of an object whose first node is this one."""
+        if "i" not in node:
+            node["i"] = self._repeated
+            self._repeated += 1
+        return {"=": node["i"]}
 
     def tensor(self, value: Tensor, path: str, name: str | None = None) -> dict[str, Any]:
         known = self._nodes.get(id(value))
         if known is not None:
-            k = known.setdefault("i", sum("i" in node for node in self._nodes.values()))
             self.met.append(Met(value, {}, name or path or "tensor"))  # for its name
-            return {"=": k}
+            return self._again(known)
         if code_of(value.dtype) is None:
             raise TypeError(
                 f"save: {path or 'the object'} has dtype {value.dtype}, which the file format does "
@@ -81,7 +88,7 @@ class Encoder:
                 "tensor counterpart (convert it)"
             ) from None
         if known is not None:
-            return {"=": known.setdefault("i", sum("i" in node for node in self._nodes.values()))}
+            return self._again(known)
         node = self.tensor(tensor, path)
         self._nodes[id(value)] = node
         self._keep.append(value)
