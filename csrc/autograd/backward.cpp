@@ -85,6 +85,19 @@ void add_to(Tensor& sum, Tensor grad) {
     sum = op::add(sum, grad);
 }
 
+// Lists of hooks are copied: a hook may register others, as may other threads.
+template <class List>
+List copy_of(const Node& node, List NodeHooks::*list) {
+  const std::lock_guard lock(node.mutex());
+  return node.hooks()->*list;
+}
+LeafHooks copy_of(const Tensor& leaf, LeafHooks AutogradMeta::*list) {
+  AutogradMeta& meta = *meta_of(leaf);
+  if (!meta.hooked.load(std::memory_order_relaxed)) return {};
+  const std::lock_guard lock(meta.mutex());
+  return meta.*list;
+}
+
 Tensor run_hook(TensorHook& hook, Tensor grad) {
   Tensor changed = hook.call(grad);
   return changed.defined() ? like_gradient("hook", std::move(changed), grad) : grad;
@@ -117,7 +130,7 @@ StripedMutex<LockRank::Accumulation, 16> accumulation_locks;
     if (!g.defined() || g.is_meta() || !is_float(g.dtype())) continue;
     NoGrad off;
     if (!*op::any(op::isnan(g)).data<bool>()) continue;
-    const uint32_t stack = node.hooks ? node.hooks->made_at : 0;
+    const uint32_t stack = node.hooks() ? node.hooks()->made_at : 0;
     const std::string where = stack && describe_stack ? describe_stack(stack) : "";
     raise<AutogradError>("Function '", node.name(), "' returned nan values in its ", i, "th output", where.empty() ? "" : "; the forward call was at\n", where);
   }
@@ -230,10 +243,10 @@ class Backward {
     call.in = std::move(p.grads);
     call.in.resize(node.outputs);
     bool any = false;
-    if (node.hooks) {
-      for (const auto hooks = node.hooks->tensor; auto& h : hooks)  // a copy: hooks may register hooks
+    if (node.hooks()) {
+      for (const auto hooks = copy_of(node, &NodeHooks::tensor); auto& h : hooks)
         if (call.in[h.output_nr].defined()) call.in[h.output_nr] = run_hook(*h.hook, call.in[h.output_nr]);
-      for (const auto retain = node.hooks->retain; auto& [nr, weak] : retain)
+      for (const auto retain = copy_of(node, &NodeHooks::retain); auto& [nr, weak] : retain)
         if (Tensor t = weak->lock(); t.defined() && call.in[nr].defined()) accumulate_grad(t, call.in[nr]);
     }
     // A leaf whose gradient is to be returned is not accumulated into, but its hooks see it.
@@ -251,16 +264,15 @@ class Backward {
         if (next && (!restricted_ || table_[next].wanted)) call.wanted |= uint64_t{1} << (i < 63 ? i : 63);
       }
       if (call.wanted || n == 0) {
-        std::vector<Ref<NodeHook>> around;
-        if (node.hooks)
-          for (auto& [id, h] : node.hooks->node) around.push_back(h);
-        for (auto& h : around) h->before(call.in);
+        decltype(NodeHooks::node) around;
+        if (node.hooks()) around = copy_of(node, &NodeHooks::node);
+        for (auto& [id, h] : around) h->before(call.in);
         std::vector<Tensor> seen;
         if (!around.empty()) seen = call.in;
         if (profile::on()) [[unlikely]] apply_recorded(node, call);
         else node.apply(call);
         if (anomaly.on.load(std::memory_order_relaxed) && anomaly.check_nan) [[unlikely]] refuse_nan(node, call);
-        for (auto& h : around) h->after(call.out, seen);
+        for (auto& [id, h] : around) h->after(call.out, seen);
         call.in.clear();
         if (!retain_) {
           node.release_saved();
@@ -292,7 +304,7 @@ class Backward {
 
 Tensor AccumulateGrad::hooked(Tensor grad) {
   if (const Tensor leaf = leaf_->lock(); leaf.defined())
-    for (auto hooks = meta_of(leaf)->hooks; auto& [id, hook] : hooks) grad = run_hook(*hook, grad);
+    for (const auto hooks = copy_of(leaf, &AutogradMeta::hooks); auto& [id, hook] : hooks) grad = run_hook(*hook, grad);
   return grad;
 }
 
@@ -328,11 +340,11 @@ Tensor like_gradient(const char* what, Tensor grad, const Tensor& like) {
 
 void AccumulateGrad::apply(BackwardCall& call) {
   Tensor leaf = leaf_->lock();
-  if (!leaf.defined()) return;        // nobody can look at its .grad any more
+  if (!leaf.defined()) return;       // nobody can look at its .grad any more
   if (!requires_grad(leaf)) return;  // switched off after it was recorded
   Tensor grad = hooked(std::move(call.in[0]));
   accumulate_grad(leaf, like_gradient("backward", std::move(grad), leaf));
-  for (auto hooks = meta_of(leaf)->post_accumulate; auto& [id, hook] : hooks) (void)hook->call(leaf);
+  for (const auto hooks = copy_of(leaf, &AutogradMeta::post_accumulate); auto& [id, hook] : hooks) (void)hook->call(leaf);
 }
 
 std::vector<Tensor> run_backward(const std::vector<Tensor>& roots, std::vector<Tensor> grads, bool retain_graph,

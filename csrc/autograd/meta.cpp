@@ -1,5 +1,8 @@
 #include "autograd/meta.h"
 
+#include <algorithm>
+#include <thread>
+
 #include "base/error.h"
 #include "op/as_strided_backward.h"
 #include "op/as_strided_gather.h"
@@ -22,6 +25,38 @@ WeakTensor& weak_of(const Tensor& t) {
   AutogradMeta& meta = ensure_meta(t);
   if (!meta.weak) meta.weak = make_ref<WeakTensor>(t.impl());
   return *meta.weak;
+}
+
+Tensor WeakTensor::lock() {
+  for (;; std::this_thread::yield()) {
+    const std::lock_guard guard(weak_tensor_locks.of(this));
+    if (!impl_) return {};
+    if (impl_->try_retain()) return Tensor(Ref<TensorImpl>::adopt(impl_));
+    if (!impl_->meta->hooked) return {};  // else its heir comes: the thread that dropped it is in bequeath()
+  }
+}
+
+void AutogradMeta::bequeath(TensorImpl& dying) noexcept {
+  const auto sink = Ref<AccumulateGrad>::adopt(accumulator.exchange(nullptr, std::memory_order_acq_rel));
+  const bool wanted = sink && sink->use_count() > 1 && dying.requires_grad && !(hooks.empty() && post_accumulate.empty());
+  if (wanted) try {
+      auto heir = make_ref<TensorImpl>(dying);
+      heir->meta = std::make_unique<AutogradMeta>();
+      heir->requires_grad = true;
+      heir->hold_weakly();
+      auto& own = static_cast<AutogradMeta&>(*heir->meta);
+      own.hooked = true;
+      own.hooks.swap(hooks);
+      own.post_accumulate.swap(post_accumulate);
+      std::swap(own.grad, grad);
+      std::swap(own.weak, weak);  // the sink has it, so there is one
+      TensorImpl* const impl = heir.get();
+      sink->adopt(std::move(heir));
+      own.weak->point_to(impl);
+      return;
+    } catch (const std::bad_alloc&) {  // the hooks are lost: there is nobody to tell
+    }
+  if (weak) weak->point_to(nullptr);
 }
 
 AccumulateGrad::AccumulateGrad(Ref<WeakTensor> leaf) : Node(~uint64_t{0}, 1), leaf_(std::move(leaf)) {}
@@ -103,15 +138,19 @@ void replace_grad_fn(AutogradMeta& meta, Ref<Node> node) {
 // retain_grad() follows the tensor to its new producer.
 void move_retain(const Tensor& t, Node* old, Node& node, uint32_t nr) {
   AutogradMeta& meta = *meta_of(t);
-  if (!meta.retains_grad || !old || old == &node || !old->hooks) return;
-  auto& entries = old->hooks->retain;
-  for (size_t i = 0; i < entries.size(); ++i) {
-    if (entries[i].second.get() != meta.weak.get()) continue;
-    if (!node.hooks) node.hooks = std::make_unique<NodeHooks>();
-    node.hooks->retain.emplace_back(nr, std::move(entries[i].second));
-    entries.erase(entries.begin() + static_cast<std::ptrdiff_t>(i));
-    return;
+  if (!meta.retains_grad || !old || old == &node || !old->hooks()) return;
+  Ref<WeakTensor> moved;
+  {
+    const std::lock_guard lock(old->mutex());
+    auto& entries = old->hooks()->retain;
+    const auto at = std::find_if(entries.begin(), entries.end(), [&](auto& e) { return e.second.get() == meta.weak.get(); });
+    if (at == entries.end()) return;
+    moved = std::move(at->second);
+    entries.erase(at);
   }
+  NodeHooks& hooks = node.need_hooks();
+  const std::lock_guard lock(node.mutex());
+  hooks.retain.emplace_back(nr, std::move(moved));
 }
 
 }  // namespace

@@ -11,6 +11,11 @@
 // So a graph has no cycles and goes with its last tensor, at once. That holds for a leaf, too, which got a history
 // by a write, or whose .grad has one, after it was saved.
 //
+// Note [Hooks of a leaf that has gone]
+// A leaf that nobody holds any more needs no gradient, and its AccumulateGrad adds to nothing. Its hooks are still to be called,
+// by the graphs that it is in. So a leaf with hooks leaves what it has (hooks, .grad, and a share of its memory) to a new tensor, which the
+// AccumulateGrad owns and WeakTensors lead to from then on. The heir goes with the graph.
+//
 // Python can make cycles of its own: a node owns hooks, and the context of a custom function. The garbage collector
 // is told of them: Note [The Python object of a tensor].
 #pragma once
@@ -29,27 +34,36 @@ class AccumulateGrad final : public Node {
   Tensor hooked(Tensor grad);  // what the leaf's hooks make of a gradient
   bool is_leaf() const override { return true; }
 
+  TensorImpl* heir() const { return heir_.load(std::memory_order_acquire); }
+  void adopt(Ref<TensorImpl> heir) { heir_.store(heir.detach(), std::memory_order_release); }  // once
+  ~AccumulateGrad() override {
+    if (TensorImpl* mine = heir()) mine->release();
+  }
+
  private:
+  std::atomic<TensorImpl*> heir_{nullptr};  // owned; see above
   Ref<WeakTensor> leaf_;
 };
 
-extern StripedMutex<LockRank::Leaf, 8> leaf_locks;
+// (id, hook); changed under the leaf's mutex and with the GIL.
+using LeafHooks = std::vector<std::pair<uint64_t, Ref<TensorHook>>>;
 
 struct AutogradMeta final : AutogradMetaBase {
   ~AutogradMeta() override {
-    if (weak) weak->clear();
+    if (weak) weak->point_to(nullptr);
     if (AccumulateGrad* sink = accumulator.load(std::memory_order_acquire)) sink->release();
   }
+  void bequeath(TensorImpl& dying) noexcept override;
   Tensor grad;
   Ref<Node> grad_fn;
   uint32_t output_nr = 0;
   uint32_t view_version = 0;  // of a view: the storage version for which grad_fn is right
   bool retains_grad = false;
+  bool visited = false;  // Note [Two passes of the collector]
   std::atomic<AccumulateGrad*> accumulator{nullptr};  // owned; once made it stays
   Ref<WeakTensor> weak;
-  std::vector<std::pair<uint64_t, Ref<TensorHook>>> hooks;  // of a leaf
-  std::vector<std::pair<uint64_t, Ref<TensorHook>>> post_accumulate;
-  // Guards grad, and the making of the accumulator, for as long as it takes to read or swap them.
+  LeafHooks hooks, post_accumulate;
+  // Guards grad, the hooks and the making of the accumulator.
   ForkMutex& mutex() { return leaf_locks.of(this); }
 };
 

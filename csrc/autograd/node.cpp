@@ -16,9 +16,16 @@ std::string (*describe_stack)(uint32_t) = nullptr;
 
 Node::Node(uint32_t n) : sequence(sequence_counter++), outputs(n) {
   if (anomaly.on.load(std::memory_order_relaxed)) [[unlikely]] {
-    hooks = std::make_unique<NodeHooks>();
-    hooks->made_at = stack_of_call ? stack_of_call() : 0;
+    need_hooks().made_at = stack_of_call ? stack_of_call() : 0;
   }
+}
+
+NodeHooks& Node::need_hooks() {
+  if (NodeHooks* made = hooks()) return *made;
+  auto fresh = std::make_unique<NodeHooks>();
+  NodeHooks* seen = nullptr;
+  if (hooks_.compare_exchange_strong(seen, fresh.get(), std::memory_order_acq_rel)) return *fresh.release();
+  return *seen;  // another thread was first
 }
 
 uint64_t next_sequence() { return sequence_counter; }

@@ -58,18 +58,15 @@ struct NodeHook : RefCounted {
   }
 };
 extern StripedMutex<LockRank::WeakTensor, 8> weak_tensor_locks;
-// A pointer to a tensor that the tensor's own death clears; safe from any thread.
+// A pointer to a tensor that the tensor's own death clears, or passes on: Note [Hooks of a leaf that has gone]. Safe from any
+// thread.
 class WeakTensor final : public RefCounted {
  public:
   explicit WeakTensor(TensorImpl* impl) : impl_(impl) { impl->hold_weakly(); }
-  Tensor lock() {
+  Tensor lock();
+  void point_to(TensorImpl* impl) {
     const std::lock_guard guard(weak_tensor_locks.of(this));
-    if (impl_ && impl_->try_retain()) return Tensor(Ref<TensorImpl>::adopt(impl_));
-    return {};
-  }
-  void clear() {
-    const std::lock_guard guard(weak_tensor_locks.of(this));
-    impl_ = nullptr;
+    impl_ = impl;
   }
 
  private:
@@ -81,6 +78,7 @@ struct HookHandle {
   uint32_t output_nr;
   Ref<TensorHook> hook;
 };
+// The lists change under the node's mutex and with the GIL.
 struct NodeHooks {
   uint32_t made_at = 0;                                            // stack of the forward call, in anomaly mode
   std::vector<HookHandle> tensor;                                  // gradients of this op's outputs
@@ -96,6 +94,9 @@ struct Anomaly {
 extern Anomaly anomaly;
 extern uint32_t (*stack_of_call)();                 // a number for the running Python lines; set by the bindings
 extern std::string (*describe_stack)(uint32_t);  // ... as lines of text, the innermost first
+
+// Guard what hangs from a leaf or a node, for as long as it takes to read or change it.
+extern StripedMutex<LockRank::Leaf, 8> leaf_locks;
 
 uint64_t next_hook_id();
 uint64_t next_sequence();  // of the next node of this thread
@@ -117,7 +118,7 @@ class Node : public RefCounted {
  public:
   FL_SMALL_OBJECT
   explicit Node(uint32_t outputs = 1);
-  ~Node() override = default;
+  ~Node() override { delete hooks(); }
 
   virtual const char* name() const = 0;
   // Fills call.out for the wanted edges.
@@ -126,11 +127,16 @@ class Node : public RefCounted {
   // Drops saved tensors; apply() afterwards raises.
   virtual void release_saved() {}
 
+  // Null until somebody wanted them; then they stay.
+  NodeHooks* hooks() const { return hooks_.load(std::memory_order_acquire); }
+  NodeHooks& need_hooks();
+  ForkMutex& mutex() const { return leaf_locks.of(this); }
+
   EdgeList edges;
-  std::unique_ptr<NodeHooks> hooks;
   const uint64_t sequence;   // later nodes run first
   uint32_t outputs;          // of the forward op
   bool released = false;
+  bool visited = false;  // Note [Two passes of the collector]
 
  protected:
   explicit Node(uint64_t seq, uint32_t n) : sequence(seq), outputs(n) {}
@@ -138,6 +144,9 @@ class Node : public RefCounted {
 
   // Edges [begin, end) belong to an argument that has no gradient formula: raises where one is wanted.
   void refuse_gradient(const BackwardCall& call, size_t begin, size_t end, const char* op, const char* argument) const;
+
+ private:
+  std::atomic<NodeHooks*> hooks_{nullptr};
 };
 
 }  // namespace fl

@@ -14,7 +14,8 @@
 #include "base/fork_mutex.h"
 
 // Note [Fork safety]
-// libgomp's pool does not survive fork(): its threads exist only in the parent, and the first parallel
+// A fork waits until no parallel region is under way, and regions wait for it (`regions`), so that what their workers hold and
+// half wrote, in oneDNN or elsewhere, is never copied. libgomp's pool does not survive fork(): its threads exist only in the parent, and the first parallel
 // region of a child that forked from a process with a live pool waits for them for ever. So a child runs
 // with one thread: pthread_atfork sets `forked`, and every region, ours and oneDNN's (which gets its count from
 // ours: Note [Entering oneDNN]), then sees a count of one and never enters libgomp's team code.
@@ -77,6 +78,18 @@ int find_count() {
   origin = how.str();
   return n;
 }
+
+ForkGate regions;
+
+// One thread's way through a region.
+class Inside {
+ public:
+  // Whoever holds a mutex is waited for by the fork itself.
+  Inside() { regions.enter(locks::held.ranks >= 1u << (static_cast<int>(LockRank::Accumulation) + 1)); }
+  ~Inside() { regions.leave(); }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+};
 
 struct Region {
   int64_t begin, total, ranges;
@@ -157,7 +170,10 @@ void parallel_run(int64_t begin, int64_t end, int64_t grain, RangeFn fn, void* c
   Region region{begin, total, ranges, fn, context, {}, {}};
   // All threads, also where there are fewer ranges: libgomp ends the threads that a smaller team leaves out, and the
   // next larger one would have to start them again.
-  GOMP_parallel(&run_share, &region, static_cast<unsigned>(threads), 0);
+  {
+    const Inside inside;
+    GOMP_parallel(&run_share, &region, static_cast<unsigned>(threads), 0);
+  }
   if (region.failure) std::rethrow_exception(region.failure);
 }
 

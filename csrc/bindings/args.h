@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "bindings/errors.h"
 #include "bindings/objects.h"
 #include "bindings/tensor_object.h"
 #include "dispatch/op_types.h"
@@ -81,9 +82,6 @@ std::optional<DType> to_optional_dtype(PyObject* o, const char* op, const char* 
 std::optional<Device> to_optional_device(PyObject* o, const char* op, const char* arg);
 Generator* to_generator(PyObject* o, const char* op, const char* arg);
 PyObject* dtype_object(DType dtype);  // borrowed
-
-// The current C++ exception as a Python error; returns null.
-PyObject* translate_exception();
 
 // ---- the GIL: held for small work, released for anything that takes longer than handing it over.
 constexpr int64_t kReleaseWork = 32768;

@@ -1,28 +1,17 @@
-// Autograd's Python side: hooks, nodes, custom functions.
+// Autograd's Python side: nodes, backward, and the thread's modes.
 #pragma once
 
-#include <Python.h>
+#include <nanobind/nanobind.h>
+
+#include <vector>
 
 #include "autograd/node.h"
 
-namespace nanobind {
-class module_;
-}
-
 namespace fl::py {
 
-// Where the package's own Python lies: the profiler names calls outside of it.
-void set_own_folder(const char* folder);
-// The lines of a stack of profile::Event's, the innermost first: "net.py:33, in forward (`y = x + 1`)".
-std::vector<std::string> stack_lines(uint32_t stack);
-
 PyObject* wrap_node(Ref<Node> node);  // None for null
-// What a tensor alone keeps alive of Python through C++: Note [The Python object of a tensor].
-bool owns_python(const Tensor& x);
-int traverse_owned(const Tensor& x, visitproc visit, void* arg);
-void clear_owned(const Tensor& x);
-// Raises the Python error that is set as a C++ exception which keeps it across GIL-free frames.
-[[noreturn]] void throw_python_error();
+Ref<Node> node_of(const Tensor& x);   // where x's gradient goes; null where it requires none
+std::vector<Tensor> tensors_of(nanobind::handle list, bool none_allowed);
 void init_autograd(nanobind::module_& m);
 
 }  // namespace fl::py

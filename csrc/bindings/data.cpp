@@ -1,6 +1,6 @@
 #include "bindings/data.h"
 
-#include "bindings/autograd.h"
+#include "bindings/errors.h"
 
 #include "bindings/args.h"
 #include "bindings/types.h"

@@ -3,7 +3,7 @@
 #include "bindings/indexing.h"
 
 #include "bindings/args.h"
-#include "bindings/autograd.h"
+#include "bindings/errors.h"
 #include "bindings/data.h"
 #include "wrappers/native.h"
 #include "wrappers/wrap.h"

@@ -10,6 +10,7 @@
 #include "base/parallel.h"
 #include "bindings/args.h"
 #include "bindings/autograd.h"
+#include "bindings/source.h"
 #include "bindings/data.h"
 #include "bindings/optim.h"
 #include "bindings/profiler.h"
@@ -278,6 +279,7 @@ NB_MODULE(_C, m) {
   init_types(m);
   if (!init_tensor_type(m.ptr())) throw nb::python_error();
   init_functions(m);
+  init_source();
   init_autograd(m);
   nb::module_ ops = m.def_submodule("ops", "Every op of the table by name.");
   for (PyMethodDef* const* table = op_function_tables; *table; ++table)

@@ -9,7 +9,7 @@
 #include "autograd/meta.h"
 #include "base/profile.h"
 #include "bindings/args.h"
-#include "bindings/autograd.h"
+#include "bindings/source.h"
 #include "storage/allocator.h"
 
 namespace nb = nanobind;

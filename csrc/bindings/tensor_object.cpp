@@ -5,6 +5,8 @@
 #include "autograd/meta.h"
 #include "bindings/args.h"
 #include "bindings/autograd.h"
+#include "bindings/collector.h"
+#include "bindings/errors.h"
 #include "bindings/data.h"
 #include "bindings/indexing.h"
 #include "bindings/types.h"
@@ -73,7 +75,7 @@ int tensor_traverse(PyObject* self, visitproc visit, void* arg) {
   auto* o = reinterpret_cast<TensorObject*>(self);
   Py_VISIT(Py_TYPE(self));
   Py_VISIT(o->dict);
-  if (o->tensor.defined()) return traverse_owned(o->tensor, visit, arg);
+  if (o->tensor.defined()) return traverse_owned(o->tensor, self, visit, arg);
   return 0;
 }
 

@@ -3,6 +3,7 @@
 // It knows nothing of ops. What autograd keeps for a tensor hangs from an opaque pointer.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 
@@ -16,9 +17,13 @@ struct _object;  // PyObject
 
 namespace fl {
 
+class TensorImpl;
 // What autograd keeps for a tensor (autograd/meta.h).
 struct AutogradMetaBase {
   virtual ~AutogradMetaBase() = default;
+  // The last reference to the tensor has gone, and nothing of it yet. Called where `hooked`.
+  virtual void bequeath(TensorImpl& dying) noexcept = 0;
+  std::atomic<bool> hooked{false};
 };
 
 constexpr int kMaxAxes = 64;
@@ -37,8 +42,12 @@ class TensorImpl final : public RefCounted {
         contiguous(like.contiguous) {}
   ~TensorImpl() override;
   void destroy() noexcept override {
-    if (meta) destroy_flat();  // which may own a .grad
-    else delete this;
+    if (!meta) {
+      delete this;
+      return;
+    }
+    if (meta->hooked.load(std::memory_order_relaxed)) [[unlikely]] meta->bequeath(*this);
+    destroy_flat();  // it may own a .grad
   }
 
   // Recomputes what is derived from sizes and strides. Throws ShapeError for more than kMaxAxes of them, for more elements

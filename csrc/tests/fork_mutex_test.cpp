@@ -5,6 +5,7 @@
 #include <csignal>
 
 #include "base/fork_mutex.h"
+#include "base/parallel.h"
 #include "dispatch/generator.h"
 #include "storage/allocator.h"
 #include "storage/storage.h"
@@ -61,6 +62,27 @@ TEST(fork_mutex_is_free_in_a_child) {
         if (a != b) _exit(1);
       }));
   });
+}
+
+TEST(a_fork_waits_for_parallel_regions) {
+  const int before = num_threads();
+  set_num_threads(2);
+  std::atomic<int> under_way{0};
+  const auto work = [&] {
+    parallel_for(0, 2, 1, [&](int64_t, int64_t) {
+      ++under_way;
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      --under_way;
+    });
+  };
+  meanwhile(work, [&] {
+    for (int i = 0; i < 20; ++i)
+      CHECK(ends_in_child([&] {
+        if (under_way) _exit(1);
+        work();
+      }));
+  });
+  set_num_threads(before);
 }
 
 TEST(fork_condition_starts_anew_in_a_child) {

@@ -153,17 +153,15 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<i
   if (repeats.is_meta()) raise<DeviceError>("repeat_interleave: repeats is on meta; expected a tensor with elements, which decide the size of the result");
   const Tensor counts = contiguous_for_kernel(cast_for_kernel(repeats, DType::Int64));
   const int64_t* c = counts.data<int64_t>();
-  const bool one = counts.numel() == 1;
   int64_t total = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    const int64_t k = c[one ? 0 : i];
-    if (k < 0) raise<ArgumentError>("repeat_interleave: repeats hold ", k, "; expected none below 0");
-    if (__builtin_add_overflow(total, k, &total)) too_many_repeats(x, k);
+  for (int64_t i = 0; i < counts.numel(); ++i) {
+    if (c[i] < 0) raise<ArgumentError>("repeat_interleave: repeats hold ", c[i], "; expected none below 0");
+    if (__builtin_add_overflow(total, c[i], &total)) too_many_repeats(x, c[i]);
   }
+  if (counts.numel() == 1) return repeat_interleave(x, c[0], dim);
   Tensor index = int64_tensor(Dims{total}, x);
-  int64_t* to = index.data<int64_t>();
-  for (int64_t i = 0; i < n; ++i)
-    for (int64_t k = c[one ? 0 : i]; k > 0; --k) *to++ = i;
+  if (!index.is_meta())
+    for (int64_t *to = index.data<int64_t>(), i = 0; i < n; ++i) to = std::fill_n(to, c[i], i);
   return op::index_select(x, *dim, index);
 }
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+import threading
+import time
 import traceback
 
 import pytest
 
 import flambeau as fl
+from flambeau import _C
 
 
 def leaf(*values):
@@ -271,3 +275,91 @@ def test_hook_sees_gradients_of_created_graphs():
     (g,) = fl.autograd.grad((y * y).sum(), x, create_graph=True)
     assert seen == [True]
     assert fl.autograd.grad(g.sum(), x)[0].item() == 48.0
+
+
+def test_hooks_of_a_leaf_that_nobody_holds():
+    x = leaf(2.0, 3.0)
+    seen = []
+    x.register_hook(lambda g: seen.append(("hook", g.tolist())))
+    x.register_post_accumulate_grad_hook(lambda p: seen.append(("after", p.tolist(), p.grad.tolist())))
+    y = (x * x).sum()
+    z = (x * 3).sum()
+    del x
+    y.backward()
+    assert seen == [("hook", [4.0, 6.0]), ("after", [2.0, 3.0], [4.0, 6.0])]
+    z.backward()  # the leaf is still one: its gradient adds up
+    assert seen[2:] == [("hook", [3.0, 3.0]), ("after", [2.0, 3.0], [7.0, 9.0])]
+
+
+def test_a_leaf_that_nobody_held_can_be_held_again():
+    x = leaf(2.0)
+    kept = []
+    x.register_post_accumulate_grad_hook(kept.append)
+    y = x * x
+    del x
+    y.backward()
+    del y
+    (x,) = kept
+    assert x.is_leaf and x.requires_grad and x.grad.tolist() == [4.0]
+    (x * 5).backward()
+    assert x.grad.tolist() == [9.0] and len(kept) == 2
+
+
+def test_a_leaf_without_hooks_is_not_kept():
+    live = _C.live_objects()
+    x = leaf(2.0)
+    handle = x.register_hook(lambda g: g)
+    y = x * 2
+    node = y.grad_fn.next_functions[0][0]
+    assert node.variable is x
+    handle.remove()
+    del x, handle
+    y.backward()
+    del y, node
+    assert _C.live_objects() == live
+    x = leaf(2.0)
+    y = x * 2
+    node = y.grad_fn.next_functions[0][0]
+    del x
+    assert node.variable is None
+
+
+def test_hooks_that_come_and_go_while_others_go_backward():
+    """Lists of hooks change under backward of other threads, and the collector looks at them meanwhile."""
+    x = fl.ones(3_000_000, requires_grad=True)
+    calls, failures = [], []
+
+    class Owner:
+        def __init__(self):
+            self.me = self
+            self.x = x
+
+        def hook(self, g):
+            try:
+                calls.append(self.x is x)
+            except AttributeError as e:  # collected while in use
+                failures.append(e)
+
+    kept = x.register_hook(Owner().hook)
+    stop = threading.Event()
+
+    def backward():
+        while not stop.is_set():
+            ((x * 2) * (x + 1)).sum().backward()
+
+    threads = [threading.Thread(target=backward) for _ in range(2)]
+    for t in threads:
+        t.start()
+    end = time.monotonic() + 1.5
+    rounds = 0
+    while time.monotonic() < end:
+        handle = x.register_hook(Owner().hook)
+        x.register_post_accumulate_grad_hook(lambda p: None).remove()
+        gc.collect()
+        handle.remove()
+        rounds += 1
+    stop.set()
+    for t in threads:
+        t.join()
+    assert rounds and calls and all(calls) and not failures
+    kept.remove()

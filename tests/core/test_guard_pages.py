@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-SCRIPT = pathlib.Path(__file__).resolve().parents[1] / "support" / "guarded.py"
+SUPPORT = pathlib.Path(__file__).resolve().parents[1] / "support"
 # FLAMBEAU_SWEEP=n runs n times as many cases, in all combinations.
 SWEEP = int(os.environ.get("FLAMBEAU_SWEEP", "0"))
 
@@ -44,18 +44,28 @@ def test_the_switch_works():
     assert done.stdout == "inside\n" and done.returncode < 0, done.stderr
 
 
+def stays_inside(script, *args, **env):
+    done = subprocess.run(
+        [sys.executable, str(SUPPORT / script), *map(str, args)], env={**os.environ, **env}, capture_output=True, text=True, timeout=1200, check=False
+    )
+    last = (done.stdout.splitlines() or ["nothing"])[-1]
+    assert done.returncode == 0 and last == "whole", f"exit status {done.returncode} after {last}\n{done.stderr[-2000:]}"
+
+
 @pytest.mark.parametrize("kind", ["conv", "pool", "product"])
 @pytest.mark.parametrize(
     ("allocator", "threads", "layout", "isa"), ALL if SWEEP else FEW, ids=lambda v: "-".join(v.values()) if isinstance(v, dict) else str(v)
 )
 def test_kernels_stay_inside(kind, allocator, threads, layout, isa):
     count, seed = (60 * SWEEP, threads) if SWEEP else (25, threads)
-    env = {
-        **os.environ, **isa, "FLAMBEAU_ALLOCATOR": allocator, "FLAMBEAU_LAYOUT": layout, "FLAMBEAU_NUM_THREADS": str(threads),
-        "FLAMBEAU_OVERSUBSCRIBE": "1",
-    }  # fmt: skip
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), kind, str(seed), str(count)], env=env, capture_output=True, text=True, timeout=1200, check=False
-    )
-    last = (done.stdout.splitlines() or ["nothing"])[-1]
-    assert done.returncode == 0 and last == "whole", f"exit status {done.returncode} after {last}\n{done.stderr[-2000:]}"
+    stays_inside(
+        "guarded.py", kind, seed, count, **isa, FLAMBEAU_ALLOCATOR=allocator, FLAMBEAU_LAYOUT=layout, FLAMBEAU_NUM_THREADS=str(threads),
+        FLAMBEAU_OVERSUBSCRIBE="1",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("allocator", ["guard", "guard-front"])
+@pytest.mark.parametrize("part", range(4))
+def test_entries_of_the_table_stay_inside(part, allocator):
+    """With an axis of size 0, too: a kernel that walks along another one finds its first element beyond the buffer."""
+    stays_inside("guarded_ops.py", part, 4, FLAMBEAU_ALLOCATOR=allocator)

@@ -16,6 +16,7 @@ import json
 import mmap
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -94,8 +95,9 @@ def order_of(options: argparse.Namespace, **more) -> dict:
 
 
 def slow(text: str) -> bool:
-    """Whether a call may take long by what it was asked for: to walk over more elements than anybody waits for."""
-    return any(n in text.replace(" ", "") for n in ("expand(2**", "expand(1,2**", "empty((2**", "empty((0,2**"))
+    """Whether a call may take long by what it was asked for: to walk over more elements than anybody waits for, or NumPy
+    over a sequence without a last level."""
+    return bool(re.search(r"np\.\w+\(.*\)\[.*Endless", text)) or any(n in text.replace(" ", "") for n in ("expand(2**", "expand(1,2**", "empty((2**", "empty((0,2**"))
 
 
 def report(seed: int, index: int, what: str, text: str, said: str = "") -> None:
@@ -115,7 +117,7 @@ def run(options: argparse.Namespace) -> int:
         at = child.index()
         for n in notes:
             found += 1
-            report(options.seed, n["index"], n["what"], n["text"])
+            report(options.seed, n["index"], n["what"], n["text"], child.said() if "child" in n["what"] else "")
         if end and not (end == "hangs" and at >= 0 and slow(calls.text(at))):
             found += 1
             plan = calls.plan(at) if at >= 0 else "start"

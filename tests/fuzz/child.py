@@ -199,12 +199,16 @@ def main() -> None:
                 page[HEAD + end : HEAD + end + len(line)] = line
                 page[8:16] = (end + len(line)).to_bytes(8, "little")
 
+    import numpy as np
+
     import flambeau as fl
     from fuzz.calls import Calls
     from fuzz.catalogue import catalogue
 
     caller = Caller(note)
-    # Threads exist and libraries are loaded before there is a limit.
+    # Threads exist and libraries are loaded before there is a limit, and before anything forks: a child that was forked
+    # while another thread imports would wait for that for ever.
+    np.random.default_rng()
     for dtype in (fl.float32, fl.bfloat16, fl.float16):
         x = fl.ones(64, 64, dtype=dtype)
         (x @ x).sum()

@@ -6,27 +6,13 @@
 
 #include "base/parallel.h"
 #include "dispatch/each.h"
+#include "ops/index/lines.h"
 
 namespace fl::kernels {
 namespace {
 
-struct Layout {
-  int64_t outer = 1, n = 1, inner = 1;
-};
-Layout layout_of(const Tensor& x, std::optional<int64_t> dim) {
-  Layout l;
-  if (!dim) {
-    l.n = x.numel();
-    return l;
-  }
-  if (x.ndim() == 0) return l;
-  const int d = static_cast<int>(*dim < 0 ? *dim + x.ndim() : *dim);
-  for (int i = 0; i < x.ndim(); ++i) (i < d ? l.outer : i == d ? l.n : l.inner) *= x.size(i);
-  return l;
-}
-
 void extreme(bool max, const Tensor& x, std::optional<int64_t> dim, const Tensor* values, const Tensor& indices) {
-  const Layout l = layout_of(x, dim);
+  const Lines l = dim ? lines_of(x, *dim) : Lines{1, x.numel(), 1};
   const int64_t outer = l.outer, n = l.n, inner = l.inner;
   if (indices.numel() == 0) return;
   const DType type = compute_type(x.dtype());
@@ -88,7 +74,7 @@ void min_dim(const Tensor& x, int64_t dim, bool, const Tensor& values, const Ten
 // dx[..., indices, ...] = dy, else 0: the gradient of picking one element per line along `dim`.
 void scatter_picked(const Tensor& dy, IntList, int64_t dim, const Tensor& indices, bool, const Tensor& dx) {
   fill_elements(dx, Scalar(0));
-  const auto [outer, n, inner] = layout_of(dx, dim);
+  const auto [outer, n, inner] = lines_of(dx, dim);
   const int64_t size = static_cast<int64_t>(dx.item_bytes());
   char* dst = static_cast<char*>(dx.data());
   const char* src = static_cast<const char*>(dy.data());
@@ -97,7 +83,7 @@ void scatter_picked(const Tensor& dy, IntList, int64_t dim, const Tensor& indice
     std::memcpy(dst + ((i / inner * n + at[i]) * inner + i % inner) * size, src + i * size, static_cast<size_t>(size));
 }
 void gather_picked(const Tensor& x, int64_t dim, const Tensor& indices, bool, const Tensor& y) {
-  const auto [outer, n, inner] = layout_of(x, dim);
+  const auto [outer, n, inner] = lines_of(x, dim);
   const int64_t size = static_cast<int64_t>(x.item_bytes());
   const char* src = static_cast<const char*>(x.data());
   char* dst = static_cast<char*>(y.data());

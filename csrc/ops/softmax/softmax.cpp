@@ -6,27 +6,16 @@
 #include <type_traits>
 
 #include "base/parallel.h"
+#include "ops/index/lines.h"
 #include "ops/matmul/half.h"
 
 namespace fl::kernels {
 namespace {
 
-struct Axes {
-  int64_t outer = 1, n = 1, inner = 1;
-};
-Axes around(const Tensor& x, int64_t dim) {
-  Axes a;
-  if (x.ndim() == 0) return a;
-  for (int d = 0; d < dim; ++d) a.outer *= x.size(d);
-  a.n = x.size(static_cast<int>(dim));
-  for (int d = static_cast<int>(dim) + 1; d < x.ndim(); ++d) a.inner *= x.size(d);
-  return a;
-}
-
 // Rows where the axis is the last one, else strips of at most 64 columns.
 template <class Rows, class Cols>
-void over(const Axes& a, const Rows& rows, const Cols& cols) {
-  if (a.n == 0 || a.outer == 0 || a.inner == 0) return;
+void over(const Lines& a, const Rows& rows, const Cols& cols) {
+  if (a.outer == 0) return;
   if (a.inner == 1) {
     parallel_for(0, a.outer, std::max<int64_t>(1, 4096 / a.n), [&](int64_t r0, int64_t r1) { rows(r0 * a.n, r1 - r0); });
     return;
@@ -42,16 +31,16 @@ void over(const Axes& a, const Rows& rows, const Cols& cols) {
 
 // Rows of 16-bit floats: f(where they start, how many), a buffer's worth at a time.
 template <class F>
-void by_pieces(const Axes& a, const F& f) {
+void by_pieces(const Lines& a, const F& f) {
   const int64_t most = std::max<int64_t>(1, 4096 / std::max<int64_t>(a.n, 1));
   parallel_for(0, a.outer, most, [&](int64_t r0, int64_t r1) {
     for (int64_t r = r0; r < r1; r += most) f(r * a.n, std::min(most, r1 - r));
   });
 }
-int64_t piece_size(const Axes& a) { return std::max<int64_t>(4096, a.n); }
+int64_t piece_size(const Lines& a) { return std::max<int64_t>(4096, a.n); }
 
 void forward(const Tensor& x, int64_t dim, const Tensor& y, bool log) {
-  if (const Axes a = around(x, dim); a.inner == 1 && a.n > 0 && is_half(x.dtype()) && (is_half(y.dtype()) || y.dtype() == DType::Float32)) {
+  if (const Lines a = lines_of(x, dim); a.inner == 1 && a.n > 0 && is_half(x.dtype()) && (is_half(y.dtype()) || y.dtype() == DType::Float32)) {
     const Pieces<float> from(x), to(y);
     return by_pieces(a, [&](int64_t at, int64_t rows) {
       const Tensor in = from.buffer(piece_size(a)), out = to.buffer(piece_size(a));
@@ -61,7 +50,7 @@ void forward(const Tensor& x, int64_t dim, const Tensor& y, bool log) {
   }
   const WideOutput out(y);
   const Tensor in = converted(x, out.wide.dtype());
-  const Axes a = around(x, dim);
+  const Lines a = lines_of(x, dim);
   visit_float(out.wide.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const T* px = in.data<T>();
@@ -76,7 +65,7 @@ void forward(const Tensor& x, int64_t dim, const Tensor& y, bool log) {
 }
 
 void backward(const Tensor& dy, const Tensor& y, int64_t dim, const Tensor& dx, bool log) {
-  if (const Axes a = around(y, dim); a.inner == 1 && a.n > 0 && is_half(y.dtype()) && dy.dtype() == y.dtype() && dx.dtype() == y.dtype()) {
+  if (const Lines a = lines_of(y, dim); a.inner == 1 && a.n > 0 && is_half(y.dtype()) && dy.dtype() == y.dtype() && dx.dtype() == y.dtype()) {
     const Pieces<float> grads(dy), from(y), to(dx);
     return by_pieces(a, [&](int64_t at, int64_t rows) {
       const Tensor g = grads.buffer(piece_size(a)), in = from.buffer(piece_size(a)), out = to.buffer(piece_size(a));
@@ -87,7 +76,7 @@ void backward(const Tensor& dy, const Tensor& y, int64_t dim, const Tensor& dx, 
   const WideOutput out(dx);
   const DType t = out.wide.dtype();
   const Tensor wdy = converted(dy, t), wy = converted(y, t);
-  const Axes a = around(y, dim);
+  const Lines a = lines_of(y, dim);
   visit_float(t, [&](auto zero) {
     using T = decltype(zero);
     const T *pd = wdy.data<T>(), *py = wy.data<T>();

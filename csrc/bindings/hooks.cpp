@@ -1,0 +1,214 @@
+#include "bindings/hooks.h"
+
+#include "autograd/saved_tensor.h"
+#include "bindings/args.h"
+#include "bindings/tensor_object.h"
+
+namespace nb = nanobind;
+
+namespace fl::py {
+
+HookCell::~HookCell() {
+  locks::when_unlocked(cell_.detach(), [](void* p) {
+    const auto cell = Ref<Callable>::adopt(static_cast<Callable*>(p));
+    if (!Py_IsInitialized()) return;
+    GilAcquire gil;
+    cell->clear();
+  });
+}
+
+Tensor PyTensorHook::call(const Tensor& grad) {
+  GilAcquire gil;
+  if (!fn.get()) return {};
+  const nb::object callee = nb::borrow(fn.get());  // the hook may remove itself
+  const Owned arg(wrap(grad));
+  const Owned result(PyObject_CallOneArg(callee.ptr(), arg.object));
+  if (!result.object) throw PyException();
+  if (is_tensor(result.object)) return tensor_of(result.object);
+  if (result.object != Py_None && !ignore_result)
+    raise<TypeMismatch>("hook: returned a ", Py_TYPE(result.object)->tp_name, "; expected None or a Tensor");
+  return {};
+}
+
+namespace {
+
+PyObject* tuple_of(const std::vector<Tensor>& ts) {
+  std::vector<Tensor> copy = ts;
+  return wrap_list(std::move(copy));
+}
+Tensor checked(const char* what, Tensor g, const Tensor& before) {
+  if (g.defined() && !before.defined()) raise<AutogradError>(what, ": returned a gradient where there was none; expected None");
+  return g.defined() ? like_gradient(what, std::move(g), before) : g;
+}
+void replace(std::vector<Tensor>& ts, PyObject* result, const char* what) {
+  if (result == Py_None) return;
+  if (ts.size() == 1 && is_tensor(result)) {
+    ts[0] = checked(what, tensor_of(result), ts[0]);
+    return;
+  }
+  if (!PyTuple_Check(result) || PyTuple_GET_SIZE(result) != static_cast<Py_ssize_t>(ts.size()))
+    raise<TypeMismatch>(what, ": expected None or a tuple of ", ts.size(), " gradients");
+  for (size_t i = 0; i < ts.size(); ++i) {
+    PyObject* o = PyTuple_GET_ITEM(result, static_cast<Py_ssize_t>(i));
+    ts[i] = o == Py_None ? Tensor() : checked(what, to_tensor(o, what, "gradient"), ts[i]);
+  }
+}
+
+}  // namespace
+
+void PyNodeHook::before(std::vector<Tensor>& grads) {
+  if (!is_pre) return;
+  GilAcquire gil;
+  if (!fn.get()) return;
+  const nb::object callee = nb::borrow(fn.get());
+  const Owned args(tuple_of(grads));
+  const Owned result(PyObject_CallOneArg(callee.ptr(), args.object));
+  if (!result.object) throw PyException();
+  replace(grads, result.object, "prehook");
+}
+void PyNodeHook::after(std::vector<Tensor>& grad_inputs, const std::vector<Tensor>& grad_outputs) {
+  if (is_pre) return;
+  GilAcquire gil;
+  if (!fn.get()) return;
+  const nb::object callee = nb::borrow(fn.get());
+  const Owned a(tuple_of(grad_inputs)), b(tuple_of(grad_outputs));
+  const Owned result(PyObject_CallFunctionObjArgs(callee.ptr(), a.object, b.object, nullptr));
+  if (!result.object) throw PyException();
+  replace(grad_inputs, result.object, "hook");
+}
+
+namespace {
+
+// ---- of what nodes save
+
+struct PyPacked final : Packed {
+  PyPacked(PyObject* object, PyObject* unpack, const Tensor& x)
+      : packed(object), fn(unpack), sizes(x.sizes()), dtype(x.dtype()), device(x.device()) {
+    Py_INCREF(fn);
+  }
+  ~PyPacked() override {
+    for (PyObject* o : {packed, fn}) drop_from_anywhere(o);
+  }
+  Tensor unpack() override {
+    GilAcquire gil;
+    const Owned result(PyObject_CallOneArg(fn, packed));
+    if (!result.object) throw PyException();
+    if (!is_tensor(result.object))
+      raise<TypeMismatch>("saved_tensors_hooks: unpack returned a ", Py_TYPE(result.object)->tp_name, "; expected a Tensor");
+    const Tensor& x = tensor_of(result.object);
+    if (!(x.sizes() == sizes) || x.dtype() != dtype || !(x.device() == device))  // kernels of backward rely on it
+      raise<AutogradError>("saved_tensors_hooks: unpack returned ", x.dtype(), " ", x.sizes(), "; expected ", dtype, " ", sizes, ", as what was packed");
+    return x;
+  }
+  PyObject *packed, *fn;
+  Dims sizes;
+  DType dtype;
+  Device device;
+};
+
+struct PySavedHooks final : SavedHooks {
+  PySavedHooks(PyObject* p, PyObject* u) : pack_fn(p), unpack_fn(u) {
+    Py_INCREF(p);
+    Py_INCREF(u);
+  }
+  ~PySavedHooks() override {
+    for (PyObject* o : {pack_fn, unpack_fn}) drop_from_anywhere(o);
+  }
+  Ref<Packed> pack(const Tensor& x) override {
+    GilAcquire gil;
+    const Owned arg(wrap(x));
+    PyObject* packed = PyObject_CallOneArg(pack_fn, arg.object);
+    if (!packed) throw PyException();
+    return make_ref<PyPacked>(packed, unpack_fn, x);
+  }
+  PyObject *pack_fn, *unpack_fn;
+};
+thread_local std::vector<Ref<SavedHooks>> hooks_of_saved;
+
+void push_saved_hooks(nb::callable pack, nb::callable unpack) {
+  hooks_of_saved.push_back(make_ref<PySavedHooks>(pack.ptr(), unpack.ptr()));
+  thread_modes().saved_hooks = hooks_of_saved.back().get();
+}
+void pop_saved_hooks() {
+  if (hooks_of_saved.empty()) throw nb::value_error("saved_tensors_hooks: this thread has none to leave");
+  const Ref<SavedHooks> last = std::move(hooks_of_saved.back());  // freed when the list is right
+  hooks_of_saved.pop_back();
+  thread_modes().saved_hooks = hooks_of_saved.empty() ? nullptr : hooks_of_saved.back().get();
+}
+// ---- lists of hooks
+
+// Removed hooks leave their lists when the next one is added: a list may be walked while one of its hooks removes itself.
+template <class Hook, class List>
+void drop_removed(List& list) {
+  std::erase_if(list, [](const auto& entry) {
+    if constexpr (requires { entry.hook; }) return static_cast<Hook*>(entry.hook.get())->fn.get() == nullptr;
+    else return static_cast<Hook*>(entry.second.get())->fn.get() == nullptr;
+  });
+}
+
+// Of a leaf. Backward copies the lists under the lock.
+HookRemover add_leaf_hook(const Tensor& x, LeafHooks AutogradMeta::*list, PyObject* fn) {
+  AutogradMeta& meta = ensure_meta(x);
+  auto hook = make_ref<PyTensorHook>(fn, list == &AutogradMeta::post_accumulate);
+  const std::lock_guard lock(meta.mutex());
+  drop_removed<PyTensorHook>(meta.*list);
+  (meta.*list).emplace_back(next_hook_id(), hook);
+  meta.hooked = true;
+  return {hook->fn.cell()};
+}
+
+HookRemover register_tensor_hook(nb::handle tensor, nb::callable fn) {
+  const Tensor& x = to_tensor(tensor.ptr(), "register_hook", "self");
+  if (!requires_grad(x)) raise<AutogradError>("register_hook: the tensor ", x.sizes(), " does not require grad, so no gradient will arrive");
+  track(tensor.ptr());
+  const Ref<Node> node = grad_fn(x);
+  if (!node) return add_leaf_hook(x, &AutogradMeta::hooks, fn.ptr());
+  auto hook = make_ref<PyTensorHook>(fn.ptr());
+  NodeHooks& hooks = node->need_hooks();
+  const std::lock_guard lock(node->mutex());
+  drop_removed<PyTensorHook>(hooks.tensor);
+  hooks.tensor.push_back({next_hook_id(), meta_of(x)->output_nr, hook});
+  return {hook->fn.cell()};
+}
+
+HookRemover register_post_accumulate_hook(nb::handle tensor, nb::callable fn) {
+  const Tensor& x = to_tensor(tensor.ptr(), "register_post_accumulate_grad_hook", "self");
+  if (!requires_grad(x) || !is_leaf(x))
+    raise<AutogradError>("register_post_accumulate_grad_hook: expected a leaf tensor that requires grad");
+  track(tensor.ptr());
+  return add_leaf_hook(x, &AutogradMeta::post_accumulate, fn.ptr());
+}
+
+void retain_grad(nb::handle tensor) {
+  const Tensor& x = to_tensor(tensor.ptr(), "retain_grad", "self");
+  if (!requires_grad(x)) raise<AutogradError>("retain_grad: the tensor ", x.sizes(), " does not require grad");
+  const Ref<Node> node = grad_fn(x);
+  if (!node || std::exchange(ensure_meta(x).retains_grad, true)) return;
+  auto weak = Ref<WeakTensor>::share(&weak_of(x));
+  NodeHooks& hooks = node->need_hooks();
+  const std::lock_guard lock(node->mutex());
+  hooks.retain.emplace_back(meta_of(x)->output_nr, std::move(weak));
+}
+
+}  // namespace
+
+HookRemover add_node_hook(Node& node, PyObject* fn, bool pre) {
+  auto hook = make_ref<PyNodeHook>(fn, pre);
+  NodeHooks& hooks = node.need_hooks();
+  const std::lock_guard lock(node.mutex());
+  drop_removed<PyNodeHook>(hooks.node);
+  hooks.node.emplace_back(next_hook_id(), hook);
+  return {hook->fn.cell()};
+}
+
+void init_hooks(nb::module_& m) {
+  nb::class_<HookRemover>(m, "HookRemover").def("remove", &HookRemover::remove);
+  m.def("register_tensor_hook", &register_tensor_hook);
+  m.def("register_post_accumulate_hook", &register_post_accumulate_hook);
+  m.def("retain_grad", &retain_grad);
+  m.def("push_saved_hooks", &push_saved_hooks);
+  m.def("pop_saved_hooks", &pop_saved_hooks);
+  m.def("saved_hooks_depth", [] { return hooks_of_saved.size(); });
+}
+
+}  // namespace fl::py

@@ -1,0 +1,57 @@
+// Hooks whose callables are Python's: of tensors, of nodes, and of what nodes save.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include "autograd/meta.h"
+#include "bindings/errors.h"
+
+namespace fl::py {
+
+// A hook's Python callable. The hook owns it and takes it along; a handle, which shares the cell, can only empty it. So a
+// handle that the callable itself holds is no cycle. Touched with the GIL.
+struct Callable final : RefCounted {
+  explicit Callable(PyObject* f) : fn(Py_NewRef(f)) {}
+  void clear() { Py_CLEAR(fn); }
+  PyObject* get() const { return fn; }
+  PyObject* fn;
+};
+
+class HookCell {
+ public:
+  explicit HookCell(PyObject* f) : cell_(make_ref<Callable>(f)) {}
+  HookCell(const HookCell&) = delete;
+  HookCell& operator=(const HookCell&) = delete;
+  ~HookCell();
+  PyObject* get() const { return cell_->get(); }
+  const Ref<Callable>& cell() const { return cell_; }
+
+ private:
+  Ref<Callable> cell_;
+};
+
+struct PyTensorHook final : TensorHook {
+  explicit PyTensorHook(PyObject* f, bool ignore = false) : fn(f), ignore_result(ignore) {}
+  Tensor call(const Tensor& grad) override;
+  HookCell fn;
+  bool ignore_result;
+};
+
+struct PyNodeHook final : NodeHook {
+  PyNodeHook(PyObject* f, bool pre) : fn(f), is_pre(pre) {}
+  void before(std::vector<Tensor>& grads) override;
+  void after(std::vector<Tensor>& grad_inputs, const std::vector<Tensor>& grad_outputs) override;
+  HookCell fn;
+  bool is_pre;
+};
+
+// What register_hook() returns: takes the hook away again.
+struct HookRemover {
+  Ref<Callable> callable;
+  void remove() { callable->clear(); }
+};
+
+HookRemover add_node_hook(Node& node, PyObject* fn, bool pre);
+void init_hooks(nanobind::module_& m);
+
+}  // namespace fl::py

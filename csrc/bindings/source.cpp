@@ -1,0 +1,181 @@
+#include "bindings/source.h"
+
+#include <cstring>
+#include <unordered_map>
+
+#include "autograd/node.h"
+#include "autograd/saved_tensor.h"
+#include "base/error.h"
+#include "base/profile.h"
+#include "bindings/args.h"
+#include "bindings/objects.h"
+
+namespace fl::py {
+namespace {
+
+struct SourceTable {
+  struct Place {
+    PyObject* code = nullptr;  // owned
+    int lasti = 0;
+  };
+  std::vector<Place> places{Place{}};
+  std::unordered_map<uint64_t, SourceId> ids;
+};
+SourceTable* sources = nullptr;
+constexpr size_t kMaxSources = 1 << 16;
+thread_local SourceId source_before_release = 0;
+
+std::string own_folder;  // of the package
+
+bool is_own(PyFrameObject* frame) {
+  PyCodeObject* code = PyFrame_GetCode(frame);
+  const char* file = PyUnicode_AsUTF8(code->co_filename);
+  const bool own = file && !own_folder.empty() && std::strncmp(file, own_folder.data(), own_folder.size()) == 0;
+  if (!file) PyErr_Clear();
+  Py_DECREF(code);
+  return own;
+}
+
+// The number of the place where a frame is; 0 when there are too many.
+SourceId place_of(PyFrameObject* frame) {
+  PyObject* code = reinterpret_cast<PyObject*>(PyFrame_GetCode(frame));
+#if PY_VERSION_HEX >= 0x030B0000
+  const int lasti = PyFrame_GetLasti(frame);
+#else
+  const int lasti = PyFrame_GetLineNumber(frame);
+#endif
+  const uint64_t key = reinterpret_cast<uintptr_t>(code) * 0x9E3779B97F4A7C15ull + static_cast<uint64_t>(lasti);
+  auto it = sources->ids.find(key);
+  if (it != sources->ids.end() && sources->places[it->second].code == code && sources->places[it->second].lasti == lasti) {
+    Py_DECREF(code);
+    return it->second;
+  }
+  if (sources->places.size() >= kMaxSources) {  // a program that makes code for ever: later writes stay unnamed
+    Py_DECREF(code);
+    return 0;
+  }
+  const SourceId id = static_cast<SourceId>(sources->places.size());
+  sources->places.push_back({code, lasti});
+  sources->ids[key] = id;
+  return id;
+}
+
+SourceId source_with_gil() {
+  PyFrameObject* frame = PyEval_GetFrame();  // borrowed
+  return frame ? place_of(frame) : 0;
+}
+
+// The calls around the running line, without the package's own frames, for the profiler. Equal stacks have one
+// number: stacks are paths in a tree whose entries are a place and the stack that called it.
+struct StackTree {
+  struct Entry {
+    uint32_t caller = 0;
+    SourceId place = 0;
+  };
+  std::vector<Entry> entries{Entry{}};
+  std::unordered_map<uint64_t, uint32_t> ids;
+};
+StackTree* stacks = nullptr;
+constexpr size_t kMaxStacks = 1 << 20, kMaxStackDepth = 64;  // of deeper ones the innermost calls are kept
+thread_local uint32_t stack_before_release = 0;
+
+uint32_t stack_with_gil() {
+  SourceId places[kMaxStackDepth];  // the innermost first
+  size_t depth = 0;
+  PyFrameObject* frame = PyEval_GetFrame();
+  if (!frame) return 0;
+  Py_INCREF(frame);
+  while (frame && depth < kMaxStackDepth) {
+    if (!is_own(frame)) places[depth++] = place_of(frame);
+    PyFrameObject* back = PyFrame_GetBack(frame);
+    Py_DECREF(frame);
+    frame = back;
+  }
+  Py_XDECREF(frame);
+  if (depth == 0) places[depth++] = source_with_gil();  // a program of the package's
+  uint32_t id = 0;
+  while (depth > 0) {
+    const SourceId place = places[--depth];
+    const auto [it, made] = stacks->ids.try_emplace(uint64_t{id} << 32 | place, static_cast<uint32_t>(stacks->entries.size()));
+    if (made && stacks->entries.size() >= kMaxStacks) {
+      stacks->ids.erase(it);
+      return 0;
+    }
+    if (made) stacks->entries.push_back({id, place});
+    id = it->second;
+  }
+  return id;
+}
+
+uint32_t find_stack() { return PyGILState_Check() ? stack_with_gil() : stack_before_release; }
+
+SourceId find_source() {
+  if (!PyGILState_Check()) return source_before_release;
+  return source_with_gil();
+}
+
+std::string source_text(SourceId id) {
+  if (id == 0 || !Py_IsInitialized()) return "";
+  GilAcquire gil;
+  if (id >= sources->places.size()) return "";
+  const auto& place = sources->places[id];
+  auto* code = reinterpret_cast<PyCodeObject*>(place.code);
+#if PY_VERSION_HEX >= 0x030B0000
+  const int line = PyCode_Addr2Line(code, place.lasti);
+#else
+  const int line = place.lasti;
+#endif
+  const char* file = PyUnicode_AsUTF8(code->co_filename);
+  const char* function = PyUnicode_AsUTF8(code->co_name);
+  if (!file || !function) {
+    PyErr_Clear();
+    return "";
+  }
+  std::string out = text(file, ":", line, ", in ", function);
+  // The line itself, where linecache has it.
+  PyObject* linecache = PyImport_ImportModule("linecache");
+  PyObject* got = linecache ? PyObject_CallMethod(linecache, "getline", "Oi", code->co_filename, line) : nullptr;
+  if (got) {
+    PyObject* stripped = PyObject_CallMethod(got, "strip", nullptr);
+    const char* s = stripped ? PyUnicode_AsUTF8(stripped) : nullptr;
+    if (s && *s) out += std::string(" (`") + s + "`)";
+    Py_XDECREF(stripped);
+  }
+  Py_XDECREF(got);
+  Py_XDECREF(linecache);
+  PyErr_Clear();
+  return out;
+}
+
+}  // namespace
+
+void set_own_folder(const char* folder) { own_folder = folder; }
+
+void note_source() {
+  source_before_release = source_with_gil();
+  if (profile::on() || anomaly.on) [[unlikely]]
+    stack_before_release = profile::options().stack || anomaly.on ? stack_with_gil() : 0;
+}
+
+std::vector<std::string> stack_lines(uint32_t stack) {
+  std::vector<std::string> out;
+  for (; stack; stack = stacks->entries[stack].caller) out.push_back(source_text(stacks->entries[stack].place));
+  return out;
+}
+
+void init_source() {
+  sources = new SourceTable;
+  stacks = new StackTree;
+  current_source = find_source;
+  describe_source = source_text;
+  profile::current_stack = find_stack;
+  stack_of_call = find_stack;
+  describe_stack = [](uint32_t stack) {
+    GilAcquire gil;
+    std::string out;
+    for (const std::string& line : stack_lines(stack)) out += (out.empty() ? "  " : "\n  ") + line;
+    return out;
+  };
+}
+
+}  // namespace fl::py
