@@ -92,6 +92,23 @@ def test_sizes_past_64_bits_are_refused(call):
         call()
 
 
+# ---------------------------------------------------------------- no elements, many lines
+
+
+@pytest.mark.parametrize("name", ["cumsum", "cumprod", "logcumsumexp", "cummax", "cummin", "sort", "softmax", "argsort"])
+@pytest.mark.parametrize(("shape", "dim"), [((2**32, 0, 2), 0), ((2**40, 0), 1), ((3, 0, 2**31, 3, 64), 1), ((2**40, 0), 0)])
+def test_an_empty_tensor_has_no_lines(name, shape, dim):
+    """Neither 2**32 places that are not there, nor 2**40 lines of none."""
+    y = getattr(fl, name)(fl.empty(shape), dim=dim)
+    assert (y if isinstance(y, fl.Tensor) else y[0]).shape == shape
+
+
+def test_repeats_of_a_scalar_on_meta():
+    y = fl.repeat_interleave(meta(), fl.tensor([3]))
+    assert y.is_meta and y.shape == (3,)
+    assert fl.repeat_interleave(fl.ones(1).expand(2**40)[:0], fl.tensor([2**62])).shape == (0,)
+
+
 # ---------------------------------------------------------------- buffers
 
 
