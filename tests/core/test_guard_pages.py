@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-SUPPORT = pathlib.Path(__file__).resolve().parents[1] / "support"
+TESTS = pathlib.Path(__file__).resolve().parents[1]
 # FLAMBEAU_SWEEP=n runs n times as many cases, in all combinations.
 SWEEP = int(os.environ.get("FLAMBEAU_SWEEP", "0"))
 
@@ -44,10 +44,12 @@ def test_the_switch_works():
     assert done.stdout == "inside\n" and done.returncode < 0, done.stderr
 
 
-def stays_inside(script, *args, **env):
+def stays_inside(module, *args, **env):
+    path = os.pathsep.join([str(TESTS), str(TESTS.parent / "tools"), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
-        [sys.executable, str(SUPPORT / script), *map(str, args)], env={**os.environ, **env}, capture_output=True, text=True, timeout=1200, check=False
-    )
+        [sys.executable, "-m", f"support.{module}", *map(str, args)], env={**os.environ, **env, "PYTHONPATH": path}, capture_output=True, text=True,
+        timeout=1200, check=False,
+    )  # fmt: skip
     last = (done.stdout.splitlines() or ["nothing"])[-1]
     assert done.returncode == 0 and last == "whole", f"exit status {done.returncode} after {last}\n{done.stderr[-2000:]}"
 
@@ -59,7 +61,7 @@ def stays_inside(script, *args, **env):
 def test_kernels_stay_inside(kind, allocator, threads, layout, isa):
     count, seed = (60 * SWEEP, threads) if SWEEP else (25, threads)
     stays_inside(
-        "guarded.py", kind, seed, count, **isa, FLAMBEAU_ALLOCATOR=allocator, FLAMBEAU_LAYOUT=layout, FLAMBEAU_NUM_THREADS=str(threads),
+        "guarded", kind, seed, count, **isa, FLAMBEAU_ALLOCATOR=allocator, FLAMBEAU_LAYOUT=layout, FLAMBEAU_NUM_THREADS=str(threads),
         FLAMBEAU_OVERSUBSCRIBE="1",
     )  # fmt: skip
 
@@ -68,4 +70,4 @@ def test_kernels_stay_inside(kind, allocator, threads, layout, isa):
 @pytest.mark.parametrize("part", range(4))
 def test_entries_of_the_table_stay_inside(part, allocator):
     """With an axis of size 0, too: a kernel that walks along another one finds its first element beyond the buffer."""
-    stays_inside("guarded_ops.py", part, 4, FLAMBEAU_ALLOCATOR=allocator)
+    stays_inside("guarded_ops", part, 4, FLAMBEAU_ALLOCATOR=allocator)

@@ -1,21 +1,17 @@
 """Runs every entry of the op table on its samples, on strided copies of them, and with an axis of size 0, forward and
-backward: `python guarded_ops.py FROM STEP` takes every STEP-th entry. A call is printed before it runs.
+backward: `python -m support.guarded_ops FROM STEP` takes every STEP-th entry. A call is printed before it runs.
 
 Meant for `FLAMBEAU_ALLOCATOR=guard` (or `guard-front`), as is guarded.py.
 """
 
 from __future__ import annotations
 
-import pathlib
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tools")]
+from support.table import OPS, arrays, call, map_arrays, strided, tensors
 
-from support.table import OPS, arrays, call, map_arrays, strided, tensors  # noqa: E402
-
-import flambeau as fl  # noqa: E402
-from flambeau import _C  # noqa: E402
+import flambeau as fl
+from flambeau import _C
 
 
 def variants(op, index):
