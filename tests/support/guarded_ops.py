@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import sys
 
-from support.table import OPS, arrays, call, map_arrays, strided, tensors
-
 import flambeau as fl
 from flambeau import _C
+from support.table import OPS, arrays, call, map_arrays, strided, tensors
 
 
 def variants(op, index):
