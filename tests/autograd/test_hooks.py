@@ -5,12 +5,9 @@ from __future__ import annotations
 import traceback
 
 import pytest
+from support.tensors import leaf
 
 import flambeau as fl
-
-
-def leaf(*values):
-    return fl.tensor(list(values), dtype=fl.float64, requires_grad=True)
 
 
 def test_hook_sees_and_replaces_a_gradient():
