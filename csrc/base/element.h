@@ -10,7 +10,7 @@
 
 #include "base/dtype.h"
 #include "base/isa.h"
-#include "base/vmath.h"
+#include "base/vmath_basic.h"
 
 namespace fl {
 // The type that elements of type S are computed in.

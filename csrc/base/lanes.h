@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "base/vmath.h"
+#include "base/vmath_basic.h"
 
 namespace fl::vm {
 inline namespace FL_ISA {

@@ -25,25 +25,26 @@ inline void broadcasts_to(const char* op, const Tensor& input, const Dims& shape
   if (!ok) raise<ShapeError>(op, ": input has shape ", input.sizes(), "; expected a shape that broadcasts to ", shape);
 }
 
+// Two factors of one type with that many axes.
+inline void factors(const char* op, const Tensor& a, int a_axes, const char* name, const Tensor& b, int b_axes) {
+  axes(op, "a", a, a_axes), axes(op, name, b, b_axes);
+  one_dtype(op, "a", a, name, b);
+}
 inline void mm_operands(const char* op, const Tensor& a, const Tensor& b) {
-  axes(op, "a", a, 2), axes(op, "b", b, 2);
-  one_dtype(op, "a", a, "b", b);
+  factors(op, a, 2, "b", b, 2);
   if (a.size(1) != b.size(0)) two_shapes(op, "a", a, "b", b, "a.shape[1] == b.shape[0]");
 }
 inline void bmm_operands(const char* op, const Tensor& a, const Tensor& b) {
-  axes(op, "a", a, 3), axes(op, "b", b, 3);
-  one_dtype(op, "a", a, "b", b);
+  factors(op, a, 3, "b", b, 3);
   if (a.size(0) != b.size(0)) two_shapes(op, "a", a, "b", b, "a.shape[0] == b.shape[0]");
   if (a.size(2) != b.size(1)) two_shapes(op, "a", a, "b", b, "a.shape[2] == b.shape[1]");
 }
 inline void mv_operands(const char* op, const Tensor& a, const Tensor& x) {
-  axes(op, "a", a, 2), axes(op, "x", x, 1);
-  one_dtype(op, "a", a, "x", x);
+  factors(op, a, 2, "x", x, 1);
   if (a.size(1) != x.size(0)) two_shapes(op, "a", a, "x", x, "a.shape[1] == x.shape[0]");
 }
 inline void dot_operands(const char* op, const Tensor& a, const Tensor& b) {
-  axes(op, "a", a, 1), axes(op, "b", b, 1);
-  one_dtype(op, "a", a, "b", b);
+  factors(op, a, 1, "b", b, 1);
   if (a.size(0) != b.size(0)) two_shapes(op, "a", a, "b", b, "vectors of one length");
 }
 inline void outer_operands(const char* op, const Tensor& a, const Tensor& b) { axes(op, "a", a, 1), axes(op, "b", b, 1); }
@@ -69,25 +70,26 @@ inline void linear_operands(const char* op, const Tensor& x, const Tensor& weigh
     two_shapes(op, "bias", bias, "weight", weight, "bias.shape == [weight.shape[0]]");
   one_dtype(op, "x", x, "weight", weight), one_dtype(op, "x", x, "bias", bias);
 }
+// What is added to a product of that shape.
+inline void summand(const char* op, const Tensor& input, const Tensor& a, const Dims& product) {
+  one_dtype(op, "a", a, "input", input);
+  broadcasts_to(op, input, product);
+}
 inline void addmm_operands(const char* op, const Tensor& input, const Tensor& a, const Tensor& b) {
   mm_operands(op, a, b);
-  one_dtype(op, "a", a, "input", input);
-  broadcasts_to(op, input, Dims{a.size(0), b.size(1)});
+  summand(op, input, a, Dims{a.size(0), b.size(1)});
 }
 inline void addmv_operands(const char* op, const Tensor& input, const Tensor& a, const Tensor& x) {
   mv_operands(op, a, x);
-  one_dtype(op, "a", a, "input", input);
-  broadcasts_to(op, input, Dims{a.size(0)});
+  summand(op, input, a, Dims{a.size(0)});
 }
 inline void baddbmm_operands(const char* op, const Tensor& input, const Tensor& a, const Tensor& b) {
   bmm_operands(op, a, b);
-  one_dtype(op, "a", a, "input", input);
-  broadcasts_to(op, input, Dims{a.size(0), a.size(1), b.size(2)});
+  summand(op, input, a, Dims{a.size(0), a.size(1), b.size(2)});
 }
 inline void addbmm_operands(const char* op, const Tensor& input, const Tensor& a, const Tensor& b) {
   bmm_operands(op, a, b);
-  one_dtype(op, "a", a, "input", input);
-  broadcasts_to(op, input, Dims{a.size(1), b.size(2)});
+  summand(op, input, a, Dims{a.size(1), b.size(2)});
 }
 
 // Window arguments stay below 2^31, so that sums and products of two of them and an axis stay in 64 bits.

@@ -77,64 +77,56 @@ Tensor pow_shortcut_(const Operand& a, const Operand& b) {
 
 namespace {
 
-// What a choice is made of, as new tensors and over the first argument.
-struct Fresh {
-  static constexpr auto clamp_floats = op::clamp_floats;
-  static constexpr auto clamp_between = op::clamp_between;
-  static constexpr auto clamp_min = op::clamp_min;
-  static constexpr auto clamp_max = op::clamp_max;
-  static Tensor div(const Operand& a, const Operand& b) { return op::div(a, b); }
-  static constexpr auto floor_divide = op::floor_divide;
-  static constexpr auto trunc_divide = op::trunc_divide;
-  static constexpr auto replace_nonfinite = op::replace_nonfinite;
-  static Tensor same(const Tensor& x) { return op::clone(x); }
+// What a choice is made of: as new tensors, or over the first argument.
+template <bool kInPlace>
+struct To {
+  static constexpr auto clamp_floats = kInPlace ? op::clamp_floats_ : op::clamp_floats;
+  static constexpr auto clamp_between = kInPlace ? op::clamp_between_ : op::clamp_between;
+  static constexpr auto clamp_min = kInPlace ? op::clamp_min_ : op::clamp_min;
+  static constexpr auto clamp_max = kInPlace ? op::clamp_max_ : op::clamp_max;
+  static constexpr auto floor_divide = kInPlace ? op::floor_divide_ : op::floor_divide;
+  static constexpr auto trunc_divide = kInPlace ? op::trunc_divide_ : op::trunc_divide;
+  static constexpr auto replace_nonfinite = kInPlace ? op::replace_nonfinite_ : op::replace_nonfinite;
+  static Tensor div(const Operand& a, const Operand& b) { return kInPlace ? op::div_(a, b) : op::div(a, b); }
+  static Tensor same(const Tensor& x) { return kInPlace ? x : op::clone(x); }
 };
-struct InPlace {
-  static constexpr auto clamp_floats = op::clamp_floats_;
-  static constexpr auto clamp_between = op::clamp_between_;
-  static constexpr auto clamp_min = op::clamp_min_;
-  static constexpr auto clamp_max = op::clamp_max_;
-  static Tensor div(const Operand& a, const Operand& b) { return op::div_(a, b); }
-  static constexpr auto floor_divide = op::floor_divide_;
-  static constexpr auto trunc_divide = op::trunc_divide_;
-  static constexpr auto replace_nonfinite = op::replace_nonfinite_;
-  static Tensor same(const Tensor& x) { return x; }
-};
+using Fresh = To<false>;
+using InPlace = To<true>;
 
-template <class To>
+template <class Way>
 Tensor clamp_numbers(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max) {
-  if (min && max && is_float(x.dtype())) return To::clamp_floats(x, *min, *max);
-  if (min && max) return To::clamp_between(x, *min, *max);
-  if (min) return To::clamp_min(x, *min);
-  if (max) return To::clamp_max(x, *max);
+  if (min && max && is_float(x.dtype())) return Way::clamp_floats(x, *min, *max);
+  if (min && max) return Way::clamp_between(x, *min, *max);
+  if (min) return Way::clamp_min(x, *min);
+  if (max) return Way::clamp_max(x, *max);
   raise<ArgumentError>("clamp: neither min nor max is given");
 }
 
-template <class To>
+template <class Way>
 Tensor clamp_tensors(const Tensor& x, const Tensor& min, const Tensor& max) {
-  if (min.defined() && max.defined()) return To::clamp_between(x, min, max);
-  if (min.defined()) return To::clamp_min(x, min);
-  if (max.defined()) return To::clamp_max(x, max);
+  if (min.defined() && max.defined()) return Way::clamp_between(x, min, max);
+  if (min.defined()) return Way::clamp_min(x, min);
+  if (max.defined()) return Way::clamp_max(x, max);
   raise<ArgumentError>("clamp: neither min nor max is given");
 }
 
-template <class To>
+template <class Way>
 Tensor divided(const Operand& a, const Operand& b, std::optional<std::string_view> rounding_mode) {
-  if (!rounding_mode) return To::div(a, b);
-  if (*rounding_mode == "floor") return To::floor_divide(a, b);
-  if (*rounding_mode == "trunc") return To::trunc_divide(a, b);
+  if (!rounding_mode) return Way::div(a, b);
+  if (*rounding_mode == "floor") return Way::floor_divide(a, b);
+  if (*rounding_mode == "trunc") return Way::trunc_divide(a, b);
   raise<ArgumentError>("div: rounding_mode = '", *rounding_mode, "'; expected 'floor', 'trunc' or None");
 }
 
-template <class To>
+template <class Way>
 Tensor finite(const Tensor& x, std::optional<double> nan, std::optional<double> posinf, std::optional<double> neginf) {
   const DType t = x.dtype();
-  if (!is_float(t)) return To::same(x);
+  if (!is_float(t)) return Way::same(x);
   const double largest = t == DType::Float64    ? std::numeric_limits<double>::max()
                          : t == DType::Float16  ? 65504.0
                          : t == DType::BFloat16 ? 3.3895313892515355e38
                                                 : static_cast<double>(std::numeric_limits<float>::max());
-  return To::replace_nonfinite(x, nan.value_or(0), posinf.value_or(largest), neginf.value_or(-largest));
+  return Way::replace_nonfinite(x, nan.value_or(0), posinf.value_or(largest), neginf.value_or(-largest));
 }
 
 }  // namespace

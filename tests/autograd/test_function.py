@@ -5,13 +5,10 @@ from __future__ import annotations
 import traceback
 
 import pytest
+from support.tensors import leaf
 
 import flambeau as fl
 from flambeau.autograd import Function, grad, gradcheck, gradgradcheck, once_differentiable
-
-
-def leaf(*values):
-    return fl.tensor(list(values), dtype=fl.float64, requires_grad=True)
 
 
 class Exp(Function):

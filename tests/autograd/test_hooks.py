@@ -8,13 +8,10 @@ import time
 import traceback
 
 import pytest
+from support.tensors import leaf
 
 import flambeau as fl
 from flambeau import _C
-
-
-def leaf(*values):
-    return fl.tensor(list(values), dtype=fl.float64, requires_grad=True)
 
 
 def test_hook_sees_and_replaces_a_gradient():

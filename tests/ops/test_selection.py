@@ -56,6 +56,14 @@ def test_topk_counts_nan_as_largest_and_both_zeros_as_equal(dtype, largest, n):
     assert bits(values) == bits(x[indices])
 
 
+@pytest.mark.parametrize("k", [0, 1])
+def test_topk_of_a_number_is_the_number(k):
+    """It has no axis that k could make shorter; with k = 0 the results were memory that nobody had written."""
+    for value in range(1, 100):
+        values, indices = fl.tensor(value, dtype=fl.uint8).topk(k)
+        assert (values.shape, values.item(), indices.item()) == ((), value, 0)
+
+
 def test_topk_of_sorted_rows():
     for n, k in itertools.product((100, 5000), (1, 8, 9, 33, 64, 65)):
         for dtype in (fl.float32, fl.int64):

@@ -1,4 +1,4 @@
-"""Errors of vector functions in units of the last place, as csrc/base/vmath.h states them."""
+"""Errors of vector functions in units of the last place, as csrc/base/vmath*.h states them."""
 
 from __future__ import annotations
 

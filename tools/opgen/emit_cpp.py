@@ -211,21 +211,7 @@ def wrapper(op: Op, table: Table) -> tuple[list[str], list[str]]:
             body.append(f"  return {code};")
     elif is_inplace_op(op):
         x = op.sig.args[0].name
-        body.append(f'  check_inplace("{op.name}", {x});')
-        if node.exists:
-            body += node.before()
-        else:
-            body.append(f'  Ref<Node> node = overwrite_node("{op.name}", {x});')
-        body += _kernel_call(op)
-        body.append(f'  bump_version("{op.name}", {x});')
-        if node.exists:
-            body.append("  if (record) {")
-            body += node.save_outputs(x)
-            body.append(f"    rebase_history({x}, std::move(node));")
-            body.append("  }")
-        else:
-            body.append(f"  if (node) rebase_history({x}, std::move(node));")
-        body.append(f"  return {x};")
+        body += _written(op.name, x, node, node.before() if node.exists else [], _kernel_call(op))
     else:
         if node.exists:
             body += node.before()
@@ -267,19 +253,17 @@ def _inplace(op: Op, node: NodeWriter) -> list[str]:
         return [*body, f"  return op::copy_({target}, {value});", "}"]
     body += wrap_dims(op)
     body += [emit_check(op, c) for c in op.get("check", [])]
-    body.append(f'  check_inplace("{op.name}_", {target});')
+    body += _written(f"{op.name}_", target, node, node.before(inplace=True) if node.exists else [], _each_call(op, target))
+    return [*body, "}"]
+
+
+def _written(name: str, target: str, node: NodeWriter, before: list[str], call: list[str]) -> list[str]:
+    """`call`, which writes over `target`, between what has to stand before and behind it."""
+    body = [f'  check_inplace("{name}", {target});']
+    body += before if node.exists else [f'  Ref<Node> node = overwrite_node("{name}", {target});']
+    body += [*call, f'  bump_version("{name}", {target});']
     if node.exists:
-        body += node.before(inplace=True)
-    else:
-        body.append(f'  Ref<Node> node = overwrite_node("{op.name}_", {target});')
-    body += _each_call(op, target)
-    body.append(f'  bump_version("{op.name}_", {target});')
-    if node.exists:
-        body.append("  if (record) {")
-        body += node.save_outputs(target)
-        body.append(f"    rebase_history({target}, std::move(node));")
-        body.append("  }")
+        body += ["  if (record) {", *node.save_outputs(target), f"    rebase_history({target}, std::move(node));", "  }"]
     else:
         body.append(f"  if (node) rebase_history({target}, std::move(node));")
-    body += [f"  return {target};", "}"]
-    return body
+    return [*body, f"  return {target};"]

@@ -31,7 +31,7 @@ _WRAPPER_INCLUDES = (
     "wrappers/shapes.h",
     "wrappers/wrap.h",
 )
-_VECTOR_MATH = ("base/vmath_activations.h", "base/vmath_angles.h", "base/vmath_division.h", "base/vmath_special.h")
+_VECTOR_MATH = tuple(f"base/vmath_{part}.h" for part in ("activations", "angles", "division", "normal", "special"))
 _USE = re.compile(r"\b(op|kernels|native)::(\w+)")
 
 Table = Mapping[str, Sequence[Op]]

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "base/vmath.h"
+#include "base/vmath_basic.h"
 
 namespace fl::kernels::FL_ISA {
 namespace {

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "base/element.h"
+#include "base/vmath.h"
 #include "storage/transpose.h"
 
 namespace fl::kernels::FL_ISA {

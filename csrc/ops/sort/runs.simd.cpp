@@ -7,7 +7,7 @@
 #include <immintrin.h>
 #endif
 
-#include "base/vmath.h"
+#include "base/vmath_basic.h"
 
 namespace fl::kernels::FL_ISA {
 namespace {

@@ -60,6 +60,7 @@ void argsort(const Tensor& x, int64_t dim, bool descending, bool, const Tensor& 
 }
 void topk(const Tensor& x, int64_t k, int64_t dim, bool largest, bool sorted, const Tensor& values, const Tensor& indices) {
   const int64_t n = lines_of(x, dim).n;
+  if (x.ndim() == 0) k = 1;  // without an axis to make shorter the results have one element for k = 0, too
   over_lines(x, dim, k, &values, indices, [&](Scratch& scratch, const char* row, int64_t stride, char* v, int64_t* at) {
     top_row(scratch.sort, {row, x.dtype(), n, stride}, k, largest, sorted, v, at);
   });

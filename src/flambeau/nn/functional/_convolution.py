@@ -65,64 +65,34 @@ conv2d = _convolution(ops.conv2d, 2)
 conv3d = _convolution(ops.conv3d, 3)
 
 
-def conv_transpose1d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
-    groups: int = 1,
-    dilation: Any = 1,
-) -> Tensor:
-    """Transposed convolution over one dimension.
+def _transposed(op: Callable[..., Tensor], axes: int) -> Callable[..., Tensor]:
+    """`op` with input without a batch axis."""
+    name = f"conv_transpose{axes}d"
 
-    Shape: input [N, C, L] or [C, L], weight [C, out / groups, K].
+    def conv(
+        input: Tensor,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: int = 1,
+        dilation: Any = 1,
+    ) -> Tensor:
+        return batched(name, op, axes, input, weight, bias, stride, padding, output_padding, groups, dilation)  # type: ignore[no-any-return]
+
+    conv.__name__ = conv.__qualname__ = name
+    conv.__doc__ = f"""Transposed convolution over the last {axes} axes.
+
+    Shape:
+        input [N, C, ...] or [C, ...], weight [C, O / groups, ...] -> [N, O, ...] or [O, ...].
     """
-    return batched(  # type: ignore[no-any-return]
-        "conv_transpose1d", ops.conv_transpose1d, 1, input,
-        weight, bias, stride, padding, output_padding, groups, dilation,
-    )  # fmt: skip
+    return conv
 
 
-def conv_transpose2d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
-    groups: int = 1,
-    dilation: Any = 1,
-) -> Tensor:
-    """Transposed convolution over two dimensions.
-
-    Shape: input [N, C, H, W] or [C, H, W], weight [C, out / groups, KH, KW].
-    """
-    return batched(  # type: ignore[no-any-return]
-        "conv_transpose2d", ops.conv_transpose2d, 2, input,
-        weight, bias, stride, padding, output_padding, groups, dilation,
-    )  # fmt: skip
-
-
-def conv_transpose3d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
-    groups: int = 1,
-    dilation: Any = 1,
-) -> Tensor:
-    """Transposed convolution over three dimensions.
-
-    Shape: input [N, C, D, H, W] or [C, D, H, W], weight [C, out / groups, KD, KH, KW].
-    """
-    return batched(  # type: ignore[no-any-return]
-        "conv_transpose3d", ops.conv_transpose3d, 3, input,
-        weight, bias, stride, padding, output_padding, groups, dilation,
-    )  # fmt: skip
+conv_transpose1d = _transposed(ops.conv_transpose1d, 1)
+conv_transpose2d = _transposed(ops.conv_transpose2d, 2)
+conv_transpose3d = _transposed(ops.conv_transpose3d, 3)
 
 
 def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = None) -> Tensor:

@@ -1,0 +1,138 @@
+// Vector math: the error function and the normal distribution.
+#pragma once
+
+#include "base/vmath.h"
+
+namespace fl::vm {
+inline namespace FL_ISA {
+
+FL_VM float erf(float x) {
+  const float a0 = abs(x), z = x * x;
+  const float near = x * poly(z, 1.1283791666f, -0.37612633517f, 0.1128369152f, -0.026859151472f, 0.0052003685869f,
+                              -0.00081347093321f, 8.3347186152e-5f);
+  const float a = a0 > 4.0f ? 4.0f : a0;
+  const float l = poly(a, 0.00031853966241f, -1.1302310552f, -0.63182391811f, -0.1100871665f, 0.026427637154f,
+                       -0.0047626258325f, 0.00059758577023f, -4.6163858625e-5f, 1.6430636557e-6f);
+  const float far = copysign(1.0f - exp(l), x);
+  return a0 < 0.92f ? near : far;
+}
+inline double erf(double x) { return std::erf(x); }
+// e^(-x^2) R((a - 2) / (a + 2)), a = |x|, in double lanes.
+FL_VM float erfc(float xf) {
+  const double x = xf;
+  double a = abs(x);
+  a = a > 10.2 ? 10.2 : a;
+  const double y = (a - 2.0) / (a + 2.0);
+  const double r = poly(y, 0.25539567631059228521, -0.42718584741425580025, 0.24165819422591971888,
+                        -0.078978580966523700234, 0.0037328929539817503148, 0.0069974603555300778658,
+                        -0.00084715085826341344141, -0.00098196264691691950545, 0.000043612653219195113402,
+                        0.00017429454778270484766, 0.000027273289144153294217, -0.000027457484942309455512,
+                        -0.000013316061555814546014, 1.4430659187070585588e-6, 2.8822340925944556164e-6,
+                        7.1529076966864722964e-7);
+  const double t = exp(-a * a) * r;
+  return static_cast<float>(x < 0 ? 2.0 - t : t);
+}
+inline double erfc(double x) { return std::erfc(x); }
+// gelu and its derivatives are made of a = |x| and
+//
+//     pdf(a) = (1 + e) power unit / sqrt(2 pi)        cdf(-a) = (1 + e) power unit (1 + s) / d,   d = 3.9375 + 1.375 a
+//
+// with e and s apart from 1, where they would lose bits. power is scaled by 1 / unit, so that what is multiplied with
+// unit last may be denormal. That is 0 at the largest a, which NaN becomes too.
+// |x|, limited. Of floats an integer minimum, since GCC makes two paths of the other; of 64 bits SSE2 has none.
+FL_VM float normal_range(float x) {
+  const int32_t a = bits<int32_t>(x) & 0x7fffffff, limit = bits<int32_t>(15.0f);
+  return bits<float>(a < limit ? a : limit);
+}
+FL_VM double normal_range(double x) {
+  const double a = abs(x);
+  return a < 39.0 ? a : 39.0;
+}
+// a^2 + c, where c is about -a^2 and the sum of the rounded terms would have no digits left.
+template <class T>
+FL_VM T add_square(T a, T c) {
+#if defined(__FMA__)
+  return plus_product(c, a, a);
+#else
+  T h;  // half the bits of a, whose square is exact
+  if constexpr (sizeof(T) == 4) h = bits<T>(bits<uint32_t>(a) & 0xfffff000u);
+  else h = bits<T>(bits<uint64_t>(a) & 0xfffffffff8000000ull);
+  return (h * h + c) + (a - h) * (a + h);
+#endif
+}
+// e^(-r / 2) - 1 for |r| <= ln 2, to 2^-26 and 2^-55 of e^(-r / 2).
+FL_VM float expm1_half(float r) {
+  return r * poly(r, -0.5f, 0.124999985f, -0.02083304f, 0.00260425f, -0.00026169274f, 2.1630687e-5f);
+}
+FL_VM double expm1_half(double r) {
+  const double h = -0.5 * r;
+  return h + h * h * exp_tail(h);
+}
+template <class T>
+FL_VM T normal_divisor(T a) { return a * T(1.375) + T(3.9375); }
+// s at w = a / d: minimax polynomials, to 2^-25 and 2^-55 of 1 + s.
+FL_VM float normal_ratio(float w) {
+  return poly(w - 0.125f, 0.5666173f, -2.9437482f, 2.266776f, 0.4889225f, -1.3136226f, -0.6626731f, 0.5407151f,
+              1.7611588f, -1.4609579f);
+}
+FL_VM double normal_ratio(double w) {
+  return poly(w - 0.375, -0.025568105306424053, -1.8082658296082221, 2.095133115848615, -0.9091899357091023,
+              -1.0717373170910454, 1.190715962038867, 1.0838945773866666, -1.3344608482876004,
+              -1.8748295226311376, 1.0962251375232739, 3.6037783565857304, 0.8087480186782644,
+              -5.6212911710257325, -6.8474725503451825, 3.4977818402708696, 17.59082931259531,
+              14.551206861150566, -18.800954709647723, -58.49159600049874, -35.451260619940385,
+              89.21380146291007, 175.60120351744663, 9.539477419096594, -236.81340703315183, -177.29150845522398);
+}
+template <class T>
+struct HalfSquareExp {
+  T e, power;
+  static constexpr T unit = sizeof(T) == 4 ? T(0x1p-64) : T(0x1p-512);
+};
+template <class T>
+FL_VM HalfSquareExp<T> exp_half_square(T a) {
+  constexpr bool single = sizeof(T) == 4;
+  // The exponent of power stands in the low bits of t.
+  constexpr T magic = single ? T(12582912.0 + 127 + 64) : T(6755399441055744.0 + 1023 + 512);
+  constexpr T hi = single ? T(2 * 0.693359375) : T(2 * 6.93147180369123816490e-01);
+  constexpr T lo = single ? T(2 * -2.12194440e-4) : T(2 * 1.90821492927058770002e-10);
+  const T t = a * (a * T(-0.72134752044448170368)) + magic, k = t - magic;
+  const T e = expm1_half(k * lo + add_square(a, k * hi));
+  if constexpr (single) return {e, bits<T>(bits<uint32_t>(t) << 23)};
+  else return {e, bits<T>(bits<uint64_t>(t) << 52)};
+}
+// x cdf(x): max(x, 0) - a cdf(-a), and NaN at -infinity.
+template <class T>
+FL_VM T gelu(T x) {
+  const T a = normal_range(x), w = a / normal_divisor(a);
+  const auto [e, power] = exp_half_square(a);
+  const T m = w * power, n = m + m * normal_ratio(w), y = n + n * e;
+  return (x - (x < 0 ? x : T(0))) - y * HalfSquareExp<T>::unit;
+}
+// cdf(x) + x pdf(x): at -a it is cdf(-a) - a pdf(a), at a 1 minus that.
+template <class T>
+FL_VM T gelu_slope(T x) {
+  constexpr T unit = HalfSquareExp<T>::unit;
+  const T a = normal_range(x), r = T(1) / normal_divisor(a);
+  const auto [e, power] = exp_half_square(a);
+  const T m = ((r + r * normal_ratio(a * r)) - a * T(0.39894228040143267794)) * power, y = m + m * e;
+  const T one = x > 0 ? T(1) : T(0), signed_unit = x > 0 ? -unit : unit;
+  return one + y * (x == x ? signed_unit : x);
+}
+// 2 / sqrt(pi) e^(-x^2), the square of e^(-x^2 / 2)
+template <class T>
+FL_VM T erf_slope(T x) {
+  const auto [e, power] = exp_half_square(normal_range(x));
+  const T p = power * HalfSquareExp<T>::unit, m = p * T(1.12837916709551257390), y = (m + m * (e * (T(2) + e))) * p;
+  return x == x ? y : x;
+}
+// pdf(x) (2 - x^2)
+template <class T>
+FL_VM T gelu_curvature(T x) {
+  const T a = normal_range(x);
+  const auto [e, power] = exp_half_square(a);
+  const T m = (T(2) - a * a) * T(0.39894228040143267794) * power, y = (m + m * e) * HalfSquareExp<T>::unit;
+  return x == x ? y : x;
+}
+
+}  // namespace FL_ISA
+}  // namespace fl::vm

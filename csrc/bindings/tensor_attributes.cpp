@@ -1,0 +1,186 @@
+// Attributes of a tensor: x.shape, x.grad, x.data, x.T, ...
+#include "autograd/meta.h"
+#include "bindings/args.h"
+#include "bindings/autograd.h"
+#include "bindings/tensor_object.h"
+#include "bindings/tensor_slots.h"
+#include "bindings/types.h"
+#include "wrappers/native.h"
+#include "op/permute.h"
+#include "op/transpose.h"
+
+namespace fl::py {
+
+Tensor detached(const Tensor& x) {
+  Tensor y = alias(x);
+  y.impl()->inference = x.impl()->inference;
+  return y;
+}
+
+namespace {
+
+PyObject* get_shape(PyObject* self, void*) {
+  return guarded([&] { return make_size(tensor_of(self).sizes()); });
+}
+PyObject* get_ndim(PyObject* self, void*) { return PyLong_FromLong(tensor_of(self).ndim()); }
+PyObject* get_dtype(PyObject* self, void*) {
+  PyObject* o = dtype_object(tensor_of(self).dtype());
+  Py_INCREF(o);
+  return o;
+}
+PyObject* get_device(PyObject* self, void*) { return make_device(tensor_of(self).device()); }
+PyObject* get_requires_grad(PyObject* self, void*) { return PyBool_FromLong(requires_grad(tensor_of(self))); }
+int set_requires_grad_attr(PyObject* self, PyObject* value, void*) {
+  try {
+    const int on = value ? PyObject_IsTrue(value) : 0;
+    if (on < 0) return -1;
+    set_requires_grad(tensor_of(self), on);
+    return 0;
+  } catch (...) {
+    translate_exception();
+    return -1;
+  }
+}
+PyObject* get_grad(PyObject* self, void*) {
+  AutogradMeta* meta = meta_of(tensor_of(self));
+  if (!meta) return wrap(Tensor());
+  Tensor grad;
+  {
+    const std::lock_guard lock(meta->mutex());
+    grad = meta->grad;
+  }
+  return wrap(std::move(grad));
+}
+void replace_grad(AutogradMeta& meta, Tensor grad) {
+  const std::lock_guard lock(meta.mutex());
+  std::swap(meta.grad, grad);  // the old one goes with the argument, after the lock
+}
+int set_grad_attr(PyObject* self, PyObject* value, void*) {
+  try {
+    const Tensor& x = tensor_of(self);
+    if (!value || value == Py_None) {
+      if (AutogradMeta* meta = meta_of(x)) replace_grad(*meta, Tensor());
+      return 0;
+    }
+    if (!is_tensor(value)) raise<TypeMismatch>("grad: got a ", Py_TYPE(value)->tp_name, "; expected a Tensor or None");
+    const Tensor& g = tensor_of(value);
+    if (g.same(x)) raise<ArgumentError>("grad: a tensor can not be its own gradient");
+    if (!(g.sizes() == x.sizes()) || g.dtype() != x.dtype())
+      raise<ShapeError>("grad: got ", g.dtype(), " ", g.sizes(), " for a tensor of ", x.dtype(), " ", x.sizes(), "; expected the same shape and type");
+    if (g.device() != x.device()) raise<DeviceError>("grad: got a gradient on ", g.device(), " for a tensor on ", x.device(), "; expected one device");
+    replace_grad(ensure_meta(x), g);
+    track(self);  // the gradient may have a graph
+    return 0;
+  } catch (...) {
+    translate_exception();
+    return -1;
+  }
+}
+PyObject* get_is_leaf(PyObject* self, void*) {
+  return guarded([&] { return PyBool_FromLong(!requires_grad(tensor_of(self)) || is_leaf(tensor_of(self))); });
+}
+PyObject* get_grad_fn(PyObject* self, void*) {
+  track(self);  // the node may get hooks
+  return guarded([&] { return wrap_node(grad_fn(tensor_of(self))); });
+}
+PyObject* get_data(PyObject* self, void*) {
+  return guarded([&] { return wrap(detached(tensor_of(self))); });
+}
+int set_data(PyObject* self, PyObject* value, void*) {
+  try {
+    if (!value || !is_tensor(value)) raise<TypeMismatch>("data: expected a Tensor");
+    TensorImpl& x = *tensor_of(self).impl();
+    const TensorImpl& y = *tensor_of(value).impl();
+    if (x.requires_grad && x.dtype != y.dtype && !is_float(y.dtype))
+      raise<DTypeError>("data: got ", y.dtype, " for a tensor that requires grad; expected a floating point type");
+    x.storage = y.storage;
+    x.sizes = y.sizes;
+    x.strides = y.strides;
+    x.offset = y.offset;
+    x.dtype = y.dtype;
+    x.base = nullptr;
+    x.view_tracks_base = false;
+    x.refresh();
+    return 0;
+  } catch (...) {
+    translate_exception();
+    return -1;
+  }
+}
+PyObject* get_T(PyObject* self, void*) {
+  return guarded([&] {
+    const Tensor& x = tensor_of(self);
+    Dims reversed;
+    for (int i = x.ndim() - 1; i >= 0; --i) reversed.push_back(i);
+    return wrap(op::permute(x, reversed));
+  });
+}
+PyObject* get_mT(PyObject* self, void*) {
+  return guarded([&] {
+    const Tensor& x = tensor_of(self);
+    if (x.ndim() < 2) raise<ShapeError>("mT: the tensor has shape ", x.sizes(), "; expected at least two axes");
+    return wrap(op::transpose(x, -2, -1));
+  });
+}
+PyObject* get_retains_grad(PyObject* self, void*) {
+  AutogradMeta* meta = meta_of(tensor_of(self));
+  return PyBool_FromLong(meta && meta->retains_grad);
+}
+PyObject* get_version(PyObject* self, void*) { return PyLong_FromUnsignedLong(tensor_of(self).storage().var().version()); }
+PyObject* get_output_nr(PyObject* self, void*) {
+  AutogradMeta* meta = meta_of(tensor_of(self));
+  return PyLong_FromUnsignedLong(meta ? meta->output_nr : 0);
+}
+PyObject* get_itemsize(PyObject* self, void*) { return PyLong_FromSize_t(tensor_of(self).item_bytes()); }
+PyObject* get_nbytes(PyObject* self, void*) {
+  const Tensor& x = tensor_of(self);
+  return PyLong_FromSize_t(x.item_bytes() * static_cast<size_t>(x.numel()));
+}
+PyObject* get_is_cuda(PyObject*, void*) { Py_RETURN_FALSE; }
+PyObject* get_is_cpu(PyObject* self, void*) { return PyBool_FromLong(tensor_of(self).device().kind == DeviceKind::CPU); }
+PyObject* get_is_meta(PyObject* self, void*) { return PyBool_FromLong(tensor_of(self).is_meta()); }
+PyObject* get_base(PyObject* self, void*) {
+  const TensorImpl& impl = *tensor_of(self).impl();
+  return wrap(impl.base && impl.view_tracks_base ? Tensor(impl.base) : Tensor());
+}
+
+// Whoever has the dict may put anything into it.
+PyObject* get_dict(PyObject* self, void* context) {
+  track(self);
+  return PyObject_GenericGetDict(self, context);
+}
+int set_dict(PyObject* self, PyObject* value, void* context) {
+  track(self);
+  return PyObject_GenericSetDict(self, value, context);
+}
+
+}  // namespace
+
+PyGetSetDef tensor_attributes[] = {
+    {"__dict__", get_dict, set_dict, nullptr, nullptr},
+    {"shape", get_shape, nullptr, nullptr, nullptr},
+    {"ndim", get_ndim, nullptr, nullptr, nullptr},
+    {"dtype", get_dtype, nullptr, nullptr, nullptr},
+    {"device", get_device, nullptr, nullptr, nullptr},
+    {"requires_grad", get_requires_grad, set_requires_grad_attr, nullptr, nullptr},
+    {"grad", get_grad, set_grad_attr, nullptr, nullptr},
+    {"grad_fn", get_grad_fn, nullptr, nullptr, nullptr},
+    {"is_leaf", get_is_leaf, nullptr, nullptr, nullptr},
+    {"data", get_data, set_data, nullptr, nullptr},
+    {"T", get_T, nullptr, nullptr, nullptr},
+    {"H", get_mT, nullptr, nullptr, nullptr},
+    {"mT", get_mT, nullptr, nullptr, nullptr},
+    {"mH", get_mT, nullptr, nullptr, nullptr},
+    {"retains_grad", get_retains_grad, nullptr, nullptr, nullptr},
+    {"_version", get_version, nullptr, nullptr, nullptr},
+    {"_base", get_base, nullptr, nullptr, nullptr},
+    {"output_nr", get_output_nr, nullptr, nullptr, nullptr},
+    {"itemsize", get_itemsize, nullptr, nullptr, nullptr},
+    {"nbytes", get_nbytes, nullptr, nullptr, nullptr},
+    {"is_cuda", get_is_cuda, nullptr, nullptr, nullptr},
+    {"is_cpu", get_is_cpu, nullptr, nullptr, nullptr},
+    {"is_meta", get_is_meta, nullptr, nullptr, nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+}  // namespace fl::py

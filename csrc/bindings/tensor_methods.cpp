@@ -1,0 +1,201 @@
+// Methods of a tensor that are not ops: x.size(), x.item(), x.detach(), x.to(), ... Those that are come from the op table.
+#include "autograd/meta.h"
+#include "bindings/args.h"
+#include "bindings/tensor_object.h"
+#include "bindings/tensor_slots.h"
+#include "bindings/types.h"
+#include "wrappers/native.h"
+#include "wrappers/wrap.h"
+
+namespace fl::py {
+namespace {
+
+PyObject* m_dim(PyObject* self, PyObject*) { return PyLong_FromLong(tensor_of(self).ndim()); }
+PyObject* m_numel(PyObject* self, PyObject*) { return PyLong_FromLongLong(tensor_of(self).numel()); }
+PyObject* m_element_size(PyObject* self, PyObject*) { return PyLong_FromSize_t(tensor_of(self).item_bytes()); }
+PyObject* m_item(PyObject* self, PyObject*) {
+  return guarded([&]() -> PyObject* {
+    const Tensor& x = tensor_of(self);
+    const Scalar s = item_of(x);
+    if (s.is_float()) return PyFloat_FromDouble(s.as_double());
+    if (s.kind() == Scalar::Kind::Bool) return PyBool_FromLong(s.as_int() != 0);
+    return PyLong_FromLongLong(s.as_int());
+  });
+}
+// The only argument of a method, by position or by its name; null where it is not given.
+PyObject* only_argument(const char* op, const char* name, PyObject* const* args, Py_ssize_t n, PyObject* kw) {
+  const Py_ssize_t nkw = kw ? PyTuple_GET_SIZE(kw) : 0;
+  for (Py_ssize_t k = 0; k < nkw; ++k)
+    if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kw, k), name) != 0)
+      raise<TypeMismatch>(op, ": got an unexpected keyword argument '", PyUnicode_AsUTF8(PyTuple_GET_ITEM(kw, k)), "'; expected ", op, "(", name, "=...)");
+  if (n + nkw > 1) raise<TypeMismatch>(op, ": got ", n + nkw, " arguments; expected ", op, "(", name, "=...)");
+  return n + nkw ? args[0] : nullptr;
+}
+PyObject* size_or_stride(const Dims& dims, PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* kw, const char* what, bool as_size) {
+  return guarded([&]() -> PyObject* {
+    const Tensor& x = tensor_of(self);
+    PyObject* axis = only_argument(what, "dim", args, n, kw);
+    if (!axis || axis == Py_None) {
+      if (as_size) return make_size(dims);
+      return make_tuple(dims.size(), [&](Py_ssize_t i) { return PyLong_FromLongLong(dims[static_cast<int>(i)]); });
+    }
+    const int64_t d = wrap_dim(what, "dim", to_int(axis, what, "dim"), x);
+    if (x.ndim() == 0) raise<IndexError>(what, ": a 0-d tensor has no axes");
+    return PyLong_FromLongLong(dims[static_cast<int>(d)]);
+  });
+}
+PyObject* m_size(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* kw) {
+  return size_or_stride(tensor_of(self).sizes(), self, args, n, kw, "size", true);
+}
+PyObject* m_stride(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* kw) {
+  return size_or_stride(tensor_of(self).strides(), self, args, n, kw, "stride", false);
+}
+PyObject* m_storage_offset(PyObject* self, PyObject*) { return PyLong_FromLongLong(tensor_of(self).offset()); }
+PyObject* m_data_ptr(PyObject* self, PyObject*) {
+  const Tensor& t = tensor_of(self);
+  if (!t.is_meta()) t.storage().expose();
+  return PyLong_FromVoidPtr(t.data());
+}
+PyObject* m_storage_ptr(PyObject* self, PyObject*) { return PyLong_FromVoidPtr(&tensor_of(self).storage()); }
+PyObject* m_storage_bytes(PyObject* self, PyObject*) { return PyLong_FromSize_t(tensor_of(self).storage().size_bytes()); }
+// There is one memory format, so that the argument is taken and not looked at.
+PyObject* m_is_contiguous(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* kw) {
+  return guarded([&] {
+    only_argument("is_contiguous", "memory_format", args, n, kw);
+    return PyBool_FromLong(tensor_of(self).is_contiguous());
+  });
+}
+PyObject* m_is_floating_point(PyObject* self, PyObject*) { return PyBool_FromLong(is_float(tensor_of(self).dtype())); }
+PyObject* m_is_inference(PyObject* self, PyObject*) { return PyBool_FromLong(tensor_of(self).impl()->inference); }
+PyObject* m_contiguous(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* kw) {
+  return guarded([&] {
+    only_argument("contiguous", "memory_format", args, n, kw);
+    return wrap(without_gil(work_of(tensor_of(self)), [&] { return make_contiguous(tensor_of(self)); }));
+  });
+}
+PyObject* m_detach(PyObject* self, PyObject*) {
+  return guarded([&] { return wrap(detached(tensor_of(self))); });
+}
+PyObject* m_detach_(PyObject* self, PyObject*) {
+  return guarded([&] {
+    TensorImpl& x = *tensor_of(self).impl();
+    if (x.base && x.view_tracks_base && x.base->requires_grad)
+      raise<AutogradError>("detach_: a view can not be detached in place; use detach()");
+    if (AutogradMeta* meta = static_cast<AutogradMeta*>(x.meta.get())) {
+      meta->grad_fn = nullptr;
+      meta->output_nr = 0;
+    }
+    x.requires_grad = false;
+    Py_INCREF(self);
+    return self;
+  });
+}
+PyObject* m_requires_grad_(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* kw) {
+  return guarded([&] {
+    PyObject* value = only_argument("requires_grad_", "requires_grad", args, n, kw);
+    const int on = value ? PyObject_IsTrue(value) : 1;
+    if (on < 0) throw PythonError{};
+    set_requires_grad(tensor_of(self), on);
+    Py_INCREF(self);
+    return self;
+  });
+}
+// to(dtype | device | other, ..., copy=False, non_blocking=False)
+PyObject* m_to(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* kw) {
+  return guarded([&]() -> PyObject* {
+    std::optional<DType> dtype;
+    std::optional<Device> device;
+    bool copy = false;
+    auto take = [&](PyObject* o) {
+      if (o == Py_None) return;
+      if (is_tensor(o)) {
+        dtype = tensor_of(o).dtype();
+        device = tensor_of(o).device();
+      } else if (PyUnicode_Check(o)) {
+        device = device_value(o, "to", "device");
+      } else if (PyBool_Check(o)) {
+        return;  // non_blocking
+      } else if (is_dtype(o) || PyType_Check(o)) {
+        dtype = to_dtype(o, "to", "dtype");
+      } else {
+        device = device_value(o, "to", "device");
+      }
+    };
+    for (Py_ssize_t i = 0; i < n; ++i) take(args[i]);
+    for (Py_ssize_t k = 0; kw && k < PyTuple_GET_SIZE(kw); ++k) {
+      const std::string_view key = PyUnicode_AsUTF8(PyTuple_GET_ITEM(kw, k));
+      PyObject* value = args[n + k];
+      if (key == "copy") copy = PyObject_IsTrue(value) == 1;
+      else if (key == "dtype" || key == "device" || key == "other") take(value);
+      else if (key != "non_blocking" && key != "memory_format")
+        raise<TypeMismatch>("to: got an unexpected keyword argument '", key, "'; expected dtype, device, other, copy or non_blocking");
+    }
+    const Tensor& x = tensor_of(self);
+    return wrap(without_gil(work_of(x), [&] { return to(x, dtype, device, copy); }));
+  });
+}
+PyObject* m_make_subclass(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  return guarded([&]() -> PyObject* {
+    if (n < 2 || !PyType_Check(args[0]) || !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(args[0]), tensor_type) || !is_tensor(args[1]))
+      raise<TypeMismatch>("_make_subclass: expected (subclass of Tensor, Tensor, requires_grad=False)");
+    Tensor t = alias(tensor_of(args[1]));
+    if (n > 2 && PyObject_IsTrue(args[2]) == 1) set_requires_grad(t, true);
+    return wrap_as(reinterpret_cast<PyTypeObject*>(args[0]), std::move(t));
+  });
+}
+PyObject* m_resize_(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* kw) {
+  return guarded([&] {
+    Dims size;
+    const bool named = kw && PyTuple_GET_SIZE(kw) > 0;
+    if (named || n == 0) {
+      PyObject* given = only_argument("resize_", "size", args, n, kw);
+      if (!given) raise<TypeMismatch>("resize_: argument 'size' is missing; expected resize_(size)");
+      size = to_dims(given, "resize_", "size");
+    } else if (n == 1) size = to_dims(args[0], "resize_", "size");
+    else
+      for (Py_ssize_t i = 0; i < n; ++i) size.push_back(to_int(args[i], "resize_", "size"));
+    const Tensor& x = tensor_of(self);
+    if (requires_grad(x)) raise<AutogradError>("resize_: a tensor that requires grad can not be resized");
+    if (size.size() > kMaxAxes) raise<ShapeError>("resize_: size has ", size.size(), " axes; expected at most ", kMaxAxes);
+    const int64_t numel = checked_numel("resize_", size);
+    x.storage().grow(static_cast<size_t>(numel + x.offset()) * x.item_bytes());
+    TensorImpl& impl = *x.impl();
+    impl.strides = row_major(size);
+    impl.sizes = size;
+    impl.refresh();
+    bump_version("resize_", x);
+    Py_INCREF(self);
+    return self;
+  });
+}
+
+}  // namespace
+
+PyMethodDef tensor_methods[] = {
+#define FL_FAST(name, fn) {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(fn)), METH_FASTCALL | METH_KEYWORDS, nullptr}
+    {"dim", m_dim, METH_NOARGS, nullptr},
+    {"ndimension", m_dim, METH_NOARGS, nullptr},
+    {"numel", m_numel, METH_NOARGS, nullptr},
+    {"nelement", m_numel, METH_NOARGS, nullptr},
+    {"element_size", m_element_size, METH_NOARGS, nullptr},
+    {"item", m_item, METH_NOARGS, nullptr},
+    FL_FAST("size", m_size),
+    FL_FAST("stride", m_stride),
+    {"storage_offset", m_storage_offset, METH_NOARGS, nullptr},
+    {"data_ptr", m_data_ptr, METH_NOARGS, nullptr},
+    {"_storage_ptr", m_storage_ptr, METH_NOARGS, nullptr},
+    {"_storage_bytes", m_storage_bytes, METH_NOARGS, nullptr},
+    FL_FAST("is_contiguous", m_is_contiguous),
+    {"is_floating_point", m_is_floating_point, METH_NOARGS, nullptr},
+    {"is_inference", m_is_inference, METH_NOARGS, nullptr},
+    FL_FAST("contiguous", m_contiguous),
+    {"detach", m_detach, METH_NOARGS, nullptr},
+    {"detach_", m_detach_, METH_NOARGS, nullptr},
+    FL_FAST("requires_grad_", m_requires_grad_),
+    FL_FAST("to", m_to),
+    FL_FAST("resize_", m_resize_),
+    {"_make_subclass", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(m_make_subclass)), METH_FASTCALL | METH_STATIC, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace fl::py

@@ -1,0 +1,189 @@
+// A tensor as a number: operators, comparisons, and its value as Python's bool, float, int or index.
+#include "bindings/args.h"
+#include "bindings/data.h"
+#include "bindings/tensor_object.h"
+#include "bindings/tensor_slots.h"
+#include "wrappers/native.h"
+#include "wrappers/wrap.h"
+#include "op/abs.h"
+#include "op/add.h"
+#include "op/bitwise_and.h"
+#include "op/bitwise_left_shift.h"
+#include "op/bitwise_not.h"
+#include "op/bitwise_or.h"
+#include "op/bitwise_right_shift.h"
+#include "op/bitwise_xor.h"
+#include "op/div.h"
+#include "op/eq.h"
+#include "op/floor_divide.h"
+#include "op/ge.h"
+#include "op/gt.h"
+#include "op/le.h"
+#include "op/lt.h"
+#include "op/matmul.h"
+#include "op/mul.h"
+#include "op/ne.h"
+#include "op/neg.h"
+#include "op/pow.h"
+#include "op/remainder.h"
+#include "op/rsub.h"
+#include "op/sub.h"
+
+namespace fl::py {
+namespace {
+
+// An operand that may also be a NumPy array, whose memory is then read in place through `keep`.
+bool array_operand(PyObject* o, Operand& out, Tensor& keep) {
+  if (try_operand(o, out)) return true;
+  if (!PyObject_CheckBuffer(o) || PyBytes_Check(o) || !PyObject_HasAttrString(o, "__array_interface__")) return false;
+  keep = tensor_from_buffer(o);
+  out = Operand(keep);
+  return true;
+}
+
+template <class F>
+PyObject* binary(PyObject* a, PyObject* b, F&& f) {
+  return guarded([&]() -> PyObject* {
+    Operand x{Scalar()}, y{Scalar()};
+    Tensor keep_x, keep_y;
+    if (!array_operand(a, x, keep_x) || !array_operand(b, y, keep_y)) Py_RETURN_NOTIMPLEMENTED;
+    return wrap(without_gil(work_of(x) + work_of(y), [&] { return f(x, y); }));
+  });
+}
+
+template <class F>
+PyObject* inplace(PyObject* a, PyObject* b, F&& f) {
+  return guarded([&]() -> PyObject* {
+    Operand y{Scalar()};
+    if (!is_tensor(a) || !try_operand(b, y)) Py_RETURN_NOTIMPLEMENTED;
+    const Tensor& x = tensor_of(a);
+    without_gil(work_of(x), [&] { return f(x, y); });
+    Py_INCREF(a);
+    return a;
+  });
+}
+
+#define FL_BINARY(slot, fn) \
+  PyObject* slot(PyObject* a, PyObject* b) { return binary(a, b, [](const Operand& x, const Operand& y) { return fn(x, y); }); }
+#define FL_INPLACE(slot, fn) \
+  PyObject* slot(PyObject* a, PyObject* b) { return inplace(a, b, [](const Tensor& x, const Operand& y) { return fn(x, y); }); }
+
+FL_BINARY(nb_add, op::add)
+PyObject* nb_sub(PyObject* a, PyObject* b) {
+  return binary(a, b, [](const Operand& x, const Operand& y) { return x.is_tensor() ? op::sub(x, y) : op::rsub(y.tensor(), x); });
+}
+FL_BINARY(nb_mul, op::mul)
+FL_BINARY(nb_div, op::div)
+FL_BINARY(nb_floordiv, op::floor_divide)
+FL_BINARY(nb_mod, op::remainder)
+FL_BINARY(nb_and, op::bitwise_and)
+FL_BINARY(nb_or, op::bitwise_or)
+FL_BINARY(nb_xor, op::bitwise_xor)
+FL_BINARY(nb_lshift, op::bitwise_left_shift)
+FL_BINARY(nb_rshift, op::bitwise_right_shift)
+FL_INPLACE(nb_iadd, op::add_)
+FL_INPLACE(nb_isub, op::sub_)
+FL_INPLACE(nb_imul, op::mul_)
+FL_INPLACE(nb_idiv, op::div_)
+FL_INPLACE(nb_ifloordiv, op::floor_divide_)
+FL_INPLACE(nb_imod, op::remainder_)
+FL_INPLACE(nb_iand, op::bitwise_and_)
+FL_INPLACE(nb_ior, op::bitwise_or_)
+FL_INPLACE(nb_ixor, op::bitwise_xor_)
+FL_INPLACE(nb_ilshift, op::bitwise_left_shift_)
+FL_INPLACE(nb_irshift, op::bitwise_right_shift_)
+
+PyObject* nb_pow(PyObject* a, PyObject* b, PyObject* modulus) {
+  if (modulus != Py_None) {
+    PyErr_SetString(PyExc_TypeError, "pow: a tensor takes no third argument");
+    return nullptr;
+  }
+  return binary(a, b, op::pow);
+}
+PyObject* nb_ipow(PyObject* a, PyObject* b, PyObject*) {
+  return inplace(a, b, [](const Tensor& x, const Operand& y) { return op::pow_(x, y); });
+}
+
+PyObject* nb_matmul(PyObject* a, PyObject* b) {
+  return guarded([&]() -> PyObject* {
+    if (!is_tensor(a) || !is_tensor(b)) Py_RETURN_NOTIMPLEMENTED;
+    const Tensor &x = tensor_of(a), &y = tensor_of(b);
+    return wrap(without_gil(16 * (work_of(x) + work_of(y)), [&] { return op::matmul(x, y); }));
+  });
+}
+
+template <class F>
+PyObject* unary(PyObject* a, F&& f) {
+  return guarded([&] {
+    const Tensor& x = tensor_of(a);
+    return wrap(without_gil(work_of(x), [&] { return f(x); }));
+  });
+}
+PyObject* nb_neg(PyObject* a) { return unary(a, [](const Tensor& x) { return op::neg(x); }); }
+PyObject* nb_abs(PyObject* a) { return unary(a, [](const Tensor& x) { return op::abs(x); }); }
+PyObject* nb_pos(PyObject* a) {
+  Py_INCREF(a);
+  return a;
+}
+PyObject* nb_invert(PyObject* a) { return unary(a, [](const Tensor& x) { return op::bitwise_not(x); }); }
+
+int nb_bool(PyObject* self) {
+  try {
+    const Tensor& x = tensor_of(self);
+    if (x.numel() != 1)
+      raise<ArgumentError>("bool: a tensor of shape ", x.sizes(), " has no single truth value; use .any() or .all()");
+    const Scalar s = item_of(x);
+    return s.is_float() ? s.as_double() != 0 : s.as_int() != 0;
+  } catch (...) {
+    translate_exception();
+    return -1;
+  }
+}
+
+PyObject* nb_float(PyObject* self) {
+  return guarded([&] { return PyFloat_FromDouble(item_of(tensor_of(self)).as_double()); });
+}
+PyObject* nb_int(PyObject* self) {
+  return guarded([&]() -> PyObject* {
+    const Scalar s = item_of(tensor_of(self));
+    return s.is_float() ? PyLong_FromDouble(s.as_double()) : PyLong_FromLongLong(s.as_int());
+  });
+}
+PyObject* nb_index(PyObject* self) {
+  return guarded([&]() -> PyObject* {
+    const Tensor& x = tensor_of(self);
+    if (is_float(x.dtype()) || x.numel() != 1)
+      raise<TypeMismatch>("a tensor of ", x.dtype(), " and shape ", x.sizes(), " can not be used as an index; expected one integer");
+    return PyLong_FromLongLong(item_of(x).as_int());
+  });
+}
+
+PyObject* richcompare(PyObject* a, PyObject* b, int how) {
+  return binary(a, b, [how](const Operand& x, const Operand& y) {
+    switch (how) {
+      case Py_EQ: return op::eq(x, y);
+      case Py_NE: return op::ne(x, y);
+      case Py_LT: return op::lt(x, y);
+      case Py_LE: return op::le(x, y);
+      case Py_GT: return op::gt(x, y);
+      default: return op::ge(x, y);
+    }
+  });
+}
+
+}  // namespace
+
+const PyType_Slot tensor_number_slots[] = {
+    slot(Py_tp_richcompare, richcompare),
+    slot(Py_nb_add, nb_add), slot(Py_nb_subtract, nb_sub), slot(Py_nb_multiply, nb_mul), slot(Py_nb_true_divide, nb_div),
+    slot(Py_nb_floor_divide, nb_floordiv), slot(Py_nb_remainder, nb_mod), slot(Py_nb_power, nb_pow), slot(Py_nb_and, nb_and),
+    slot(Py_nb_or, nb_or), slot(Py_nb_xor, nb_xor), slot(Py_nb_lshift, nb_lshift), slot(Py_nb_rshift, nb_rshift),
+    slot(Py_nb_inplace_add, nb_iadd), slot(Py_nb_inplace_subtract, nb_isub), slot(Py_nb_inplace_multiply, nb_imul),
+    slot(Py_nb_inplace_true_divide, nb_idiv), slot(Py_nb_inplace_floor_divide, nb_ifloordiv), slot(Py_nb_inplace_remainder, nb_imod),
+    slot(Py_nb_inplace_power, nb_ipow), slot(Py_nb_inplace_and, nb_iand), slot(Py_nb_inplace_or, nb_ior),
+    slot(Py_nb_inplace_xor, nb_ixor), slot(Py_nb_inplace_lshift, nb_ilshift), slot(Py_nb_inplace_rshift, nb_irshift),
+    slot(Py_nb_matrix_multiply, nb_matmul), slot(Py_nb_negative, nb_neg), slot(Py_nb_positive, nb_pos),
+    slot(Py_nb_absolute, nb_abs), slot(Py_nb_invert, nb_invert), slot(Py_nb_bool, nb_bool), slot(Py_nb_float, nb_float),
+    slot(Py_nb_int, nb_int), slot(Py_nb_index, nb_index), {0, nullptr}};
+
+}  // namespace fl::py

@@ -1,0 +1,71 @@
+"""Derivatives of ops that need care, what has none, and gradcheck, which finds wrong ones."""
+
+from __future__ import annotations
+
+import pytest
+from support.compare import assert_near
+from support.tensors import leaf
+
+import flambeau as fl
+
+
+def test_gradcheck_finds_a_wrong_gradient():
+    class Wrong(fl.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * x
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 3
+
+    x = leaf(0.5, 1.0)
+    with pytest.raises(RuntimeError, match=r"backward gives 3.0, finite differences \d"):
+        fl.autograd.gradcheck(Wrong.apply, (x,))
+    assert not fl.autograd.gradcheck(Wrong.apply, (x,), raise_exception=False)
+
+
+def test_gradgradcheck():
+    assert fl.autograd.gradgradcheck(lambda x: x.exp() * x, (leaf(0.5, -1.0),))
+
+
+def test_a_gradient_without_a_derivative_is_refused_and_not_zero():
+    q, k, v = (fl.randn(1, 1, 3, 4, requires_grad=True) for _ in range(3))
+    out = fl.nn.functional.scaled_dot_product_attention(q, k, v)
+    (dq,) = fl.autograd.grad(out.square().sum(), q, create_graph=True)
+    with pytest.raises(RuntimeError, match="scaled_dot_product_attention_backward: has no formula for the gradient by 'dy'"):
+        dq.sum().backward()
+
+
+def test_an_op_without_a_formula_refuses_backward_and_not_the_call():
+    x = fl.randn(8, requires_grad=True)
+    h = fl.histc(x, bins=4)
+    assert h.requires_grad
+    with pytest.raises(RuntimeError, match="histc: has no formula for the gradient by 'x'"):
+        h.sum().backward()
+    assert x.grad is None
+
+
+def test_gradient_of_a_floating_point_attention_mask():
+    q, k, v = (fl.randn(2, 3, 4, 5, dtype=fl.float64, requires_grad=True) for _ in range(3))
+    mask = fl.randn(3, 1, 4, dtype=fl.float64)
+    mask[1, 0, 2] = -float("inf")
+    mask.requires_grad_()
+
+    def composed(q, k, v, mask):
+        return fl.softmax(q @ k.transpose(-2, -1) * 0.5 + mask, dim=-1) @ v
+
+    w = fl.randn(2, 3, 4, 5, dtype=fl.float64)
+    fused = fl.autograd.grad((fl.nn.functional.scaled_dot_product_attention(q, k, v, mask, scale=0.5) * w).sum(), [q, k, v, mask])
+    for got, wanted in zip(fused, fl.autograd.grad((composed(q, k, v, mask) * w).sum(), [q, k, v, mask])):
+        assert_near(got, wanted)
+
+
+@pytest.mark.parametrize("zeros", [0, 1, 2])
+def test_products_are_differentiable_twice_beside_zeros(zeros):
+    x = fl.tensor([[0.5, -1.5, 2.0], [1.0, 3.0, -0.5]], dtype=fl.float64)
+    x[0, :zeros] = 0
+    x.requires_grad_()
+    fl.autograd.gradgradcheck(lambda x: x.prod(), (x,))
+    fl.autograd.gradgradcheck(lambda x: x.prod(dim=1), (x,))
+    fl.autograd.gradgradcheck(lambda x: x.cumprod(dim=1), (x,))

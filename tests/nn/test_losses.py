@@ -1,0 +1,164 @@
+"""Losses against NumPy and SciPy: values, reductions, and what they refuse."""
+
+import numpy as np
+import pytest
+import scipy.special as sp
+from support.compare import assert_near
+from support.tensors import doubles
+
+import flambeau as fl
+from flambeau.nn import functional as F
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(4, 5))
+Y = RNG.normal(size=(4, 5))
+REDUCE = {"mean": np.mean, "sum": np.sum, "none": lambda a: a}
+P, Q = sp.expit(X), sp.expit(Y)
+D = np.abs(X - Y)
+LOSSES = {
+    "mse_loss": (X, Y, (X - Y) ** 2),
+    "l1_loss": (X, Y, D),
+    "smooth_l1_loss": (X, Y, np.where(D < 1, D * D / 2, D - 0.5)),
+    "huber_loss": (X, Y, np.where(D < 1, D * D / 2, D - 0.5)),
+    "binary_cross_entropy": (P, Q, -(Q * np.log(P) + (1 - Q) * np.log1p(-P))),
+    "binary_cross_entropy_with_logits": (X, Q, np.logaddexp(0, X) - Q * X),
+}
+
+
+@pytest.mark.parametrize("reduction", list(REDUCE))
+@pytest.mark.parametrize("name", list(LOSSES))
+def test_losses(name, reduction):
+    x, y, want = LOSSES[name]
+    assert_near(getattr(F, name)(doubles(x), doubles(y), reduction=reduction), REDUCE[reduction](want))
+
+
+@pytest.mark.parametrize("name", [*LOSSES, "kl_div", "soft_margin_loss", "poisson_nll_loss"])
+def test_losses_do_not_broadcast(name):
+    with pytest.raises(ValueError, match=r"target has shape \[4\].*input has shape \[4, 1\]"):
+        getattr(F, name)(fl.zeros(4, 1), fl.zeros(4))
+
+
+@pytest.mark.parametrize("name", [*LOSSES, "cross_entropy"])
+def test_unknown_reduction(name):
+    with pytest.raises(ValueError, match="reduction = 'avg'; expected 'none', 'mean' or 'sum'"):
+        getattr(F, name)(fl.zeros(4, 4), fl.zeros(4, 4), reduction="avg")
+
+
+def reference_cross_entropy(x, target, weight, smoothing, ignore=-100):
+    logp = sp.log_softmax(x, 1)
+    keep = target != ignore
+    index = np.where(keep, target, 0)
+    w = weight[index] * keep
+    rows = np.arange(len(x))
+    hard = -logp[rows, index] * w
+    soft = -(logp * weight).sum(1) * keep
+    per = (1 - smoothing) * hard + smoothing / x.shape[1] * soft
+    return per, w
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_cross_entropy_of_indices(reduction, weighted, smoothing):
+    target = np.array([0, 4, -100, 2])
+    weight = RNG.uniform(0.5, 2, 5) if weighted else np.ones(5)
+    per, w = reference_cross_entropy(X, target, weight, smoothing)
+    want = {"none": per, "sum": per.sum(), "mean": per.sum() / w.sum()}[reduction]
+    got = F.cross_entropy(
+        doubles(X),
+        fl.tensor(target.tolist()),
+        doubles(weight) if weighted else None,
+        label_smoothing=smoothing,
+        reduction=reduction,
+    )
+    assert_near(got, want)
+
+
+def test_cross_entropy_of_probabilities_equals_that_of_indices():
+    target = fl.tensor([0, 4, 1, 2])
+    one_hot = F.one_hot(target, 5).to(fl.float64)
+    for smoothing in (0.0, 0.1):
+        a = F.cross_entropy(doubles(X), target, label_smoothing=smoothing)
+        b = F.cross_entropy(doubles(X), one_hot, label_smoothing=smoothing)
+        assert_near(a, b.numpy())
+
+
+def test_cross_entropy_of_probabilities_checks_shapes():
+    with pytest.raises(ValueError, match="class probabilities"):
+        F.cross_entropy(fl.zeros(4, 5), fl.zeros(4, 1))
+    with pytest.raises(ValueError, match="label_smoothing = 2"):
+        F.cross_entropy(fl.zeros(4, 5), fl.zeros(4, dtype=fl.int64), label_smoothing=2)
+
+
+def test_kl_div_is_zero_for_equal_distributions_and_handles_zeros():
+    p = doubles([[0.5, 0.5, 0.0]])
+    logq = doubles(np.log([[0.5, 0.25, 0.25]]))
+    want = 0.5 * np.log(2)
+    assert_near(F.kl_div(logq, p, reduction="batchmean"), want)
+
+
+def test_triplet_and_cosine_and_ranking():
+    a, b, c = doubles(X), doubles(Y), doubles(X + 0.1)
+
+    def dist(u, v):
+        return np.linalg.norm(u - v + 1e-6, axis=1)
+
+    want = np.maximum(dist(X, Y) - dist(X, X + 0.1) + 1, 0).mean()
+    assert_near(F.triplet_margin_loss(a, b, c), want, scale=100)
+    cos = (X * Y).sum(1) / np.linalg.norm(X, axis=1) / np.linalg.norm(Y, axis=1)
+    assert_near(F.cosine_similarity(a, b), cos, scale=100)
+    sign = np.array([1.0, -1, 1, -1])
+    want = np.where(sign == 1, 1 - cos, np.maximum(cos, 0)).mean()
+    assert_near(F.cosine_embedding_loss(a, b, doubles(sign)), want, scale=100)
+    want = np.maximum(-sign * (X[:, 0] - Y[:, 0]) + 0.3, 0).mean()
+    assert_near(F.margin_ranking_loss(doubles(X[:, 0]), doubles(Y[:, 0]), doubles(sign), margin=0.3), want)
+
+
+@pytest.mark.parametrize("input, target, text", [
+    ([0.5, 1.5], [0.0, 1.0], r"x\[1\] = 1.5; expected all elements between 0 and 1"),
+    ([-0.1, 0.5], [0.0, 1.0], r"x\[0\] = -0.1"),
+    ([0.5, 0.5], [0.0, 2.0], r"target\[1\] = 2"),
+    ([0.5, float("nan")], [0.0, 1.0], r"x\[1\] = nan"),
+])  # fmt: skip
+def test_binary_cross_entropy_wants_probabilities(input, target, text):
+    with pytest.raises(ValueError, match=f"binary_cross_entropy: {text}"):
+        F.binary_cross_entropy(fl.tensor(input), fl.tensor(target))
+
+
+@pytest.mark.parametrize("var", [2.0, np.full(4, 2.0), np.full((4, 1), 2.0), np.full((4, 5), 2.0)], ids=lambda v: str(np.shape(v)))
+def test_gaussian_nll_loss_takes_every_shape_of_variance(var):
+    var = var if isinstance(var, float) else doubles(var)
+    got = F.gaussian_nll_loss(doubles(X), doubles(Y), var, reduction="none")
+    assert_near(got, 0.5 * (np.log(2.0) + (X - Y) ** 2 / 2.0))
+
+
+@pytest.mark.parametrize("var", [-1.0, fl.tensor([1.0, -1.0])], ids=["number", "tensor"])
+def test_gaussian_nll_loss_refuses_negative_variances(var):
+    with pytest.raises(ValueError, match="var has an element -1; expected variances >= 0"):
+        F.gaussian_nll_loss(fl.zeros(2, 3), fl.zeros(2, 3), var)
+
+
+def test_errors_of_losses_name_their_arguments():
+    with pytest.raises(ValueError, match="triplet_margin_loss: negative has shape .*anchor has shape"):
+        F.triplet_margin_loss(fl.zeros(2, 3), fl.zeros(2, 3), fl.zeros(2))
+    with pytest.raises(ValueError, match="margin_ranking_loss: input2 has shape .*input1 has shape"):
+        F.margin_ranking_loss(fl.zeros(2), fl.zeros(3), fl.zeros(2))
+
+
+@pytest.mark.parametrize("loss", [F.mse_loss, F.l1_loss, F.smooth_l1_loss, F.huber_loss])
+def test_losses_promote_their_operands(loss):
+    x, y = fl.tensor([1.0, 1.0], requires_grad=True), fl.tensor([1, 3])
+    value = loss(x, y)
+    assert value.dtype == fl.float32 and value.item() == loss(x.detach(), y.float()).item()
+    value.backward()
+    assert x.grad.tolist()[0] == 0 and x.grad.tolist()[1] < 0
+    assert loss(x, y.double()).dtype == fl.float64
+
+
+def test_l1_loss_of_integers():
+    assert F.l1_loss(fl.tensor([1, 5]), fl.tensor([2, 1]), reduction="sum").item() == 5
+
+
+@pytest.mark.parametrize(("x", "beta", "want"), [(3e38, 2.0, 3e38), (1e30, 1e10, 1e30), (1e-3, 1e-40, 1e-3), (0.0, 0.0, 0.0), (4.0, 0.0, 4.0)])
+def test_smooth_l1_loss_far_from_its_beta(x, beta, want):
+    assert F.smooth_l1_loss(fl.tensor([x]), fl.zeros(1), beta=beta).item() == pytest.approx(want, rel=1e-6)

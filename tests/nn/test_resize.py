@@ -1,0 +1,66 @@
+"""What gives an image other extents: interpolation, shuffled pixels, borders."""
+
+import numpy as np
+import pytest
+from support.compare import assert_near
+from support.tensors import doubles
+
+import flambeau as fl
+from flambeau import nn
+from flambeau.nn import functional as F
+
+
+def test_pixel_shuffle_round_trip():
+    x = fl.arange(2 * 8 * 3 * 5).reshape(2, 8, 3, 5)
+    y = F.pixel_shuffle(x, 2)
+    assert y.shape == (2, 2, 6, 10)
+    assert y[0, 0, 0, 1].item() == x[0, 1, 0, 0].item()
+    assert (F.pixel_unshuffle(y, 2) == x).all()
+    with pytest.raises(ValueError, match="do not divide"):
+        F.pixel_shuffle(x, 3)
+
+
+def test_interpolate():
+    x = doubles([[[1.0, 3.0]]])
+    assert F.interpolate(x, scale_factor=2).tolist() == [[[1, 1, 3, 3]]]
+    assert F.interpolate(x, size=4, mode="linear").tolist() == [[[1, 1.5, 2.5, 3]]]
+    assert F.interpolate(x, size=3, mode="linear", align_corners=True).tolist() == [[[1, 2, 3]]]
+    with pytest.raises(ValueError, match="exactly one"):
+        F.interpolate(x)
+
+
+def test_upsample_aligns_corners():
+    x = fl.arange(4.0).reshape(1, 1, 2, 2)
+    want = F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=True)
+    assert_near(F.upsample(x, None, 2, "bilinear", True), want.numpy())
+    assert_near(nn.UpsamplingBilinear2d(scale_factor=2)(x), want.numpy())
+    assert_near(nn.UpsamplingNearest2d(size=(4, 4))(x), F.interpolate(x, (4, 4)).numpy())
+
+
+def test_bicubic_is_a_convolution_by_keys_kernel():
+    def kernel(d, a=-0.75):
+        d = abs(d)
+        return ((a + 2) * d - (a + 3)) * d * d + 1 if d <= 1 else ((a * d - 5 * a) * d + 8 * a) * d - 4 * a if d < 2 else 0.0
+
+    def matrix(n_in, n_out):
+        out = np.zeros((n_out, n_in))
+        for i in range(n_out):
+            at = (i + 0.5) * n_in / n_out - 0.5
+            for j in range(int(np.floor(at)) - 1, int(np.floor(at)) + 3):
+                out[i, min(max(j, 0), n_in - 1)] += kernel(at - j)
+        return out
+
+    x = np.random.default_rng(0).normal(size=(2, 3, 5, 7))
+    assert_near(F.interpolate(doubles(x), size=(8, 4), mode="bicubic"), matrix(5, 8) @ x @ matrix(7, 4).T)
+    y = fl.tensor(x[:1, :1], requires_grad=True)
+    assert fl.autograd.gradcheck(lambda v: F.interpolate(v, scale_factor=2, mode="bicubic", align_corners=True), (y,))
+
+
+def test_pads_below_zero_on_one_side():
+    x = fl.arange(5.0)[None, None]
+    assert F.pad(x, (-4, 3), mode="reflect").tolist() == [[[4, 3, 2, 1]]]
+    assert F.pad(x, (2, -4), mode="replicate").tolist() == [[[0, 0, 0]]]
+    assert F.pad(x, (-1, 2), mode="circular").tolist() == [[[1, 2, 3, 4, 1, 2]]]
+    with pytest.raises(fl.ShapeError, match="^pad:"):
+        F.pad(x, (-3, 4), mode="circular")
+    assert F.pad(x, (-1, -1), mode="reflect").tolist() == [[[1, 2, 3]]]
