@@ -3,6 +3,7 @@
 #include <structmember.h>
 
 #include "autograd/meta.h"
+#include "base/sanitized.h"
 #include "bindings/args.h"
 #include "bindings/autograd.h"
 #include "bindings/data.h"
@@ -64,7 +65,7 @@ void tensor_dealloc(PyObject* self) {
   Py_CLEAR(o->dict);
   if (TensorImpl* impl = o->tensor.impl(); impl && impl->pyobj == self) impl->pyobj = nullptr;
   o->tensor.~Tensor();
-  if (type == tensor_type && free_count < kFreeObjects) free_objects[free_count++] = o;
+  if (type == tensor_type && free_count < kFreeObjects && !kAddressSanitizer) free_objects[free_count++] = o;
   else type->tp_free(self);
   Py_DECREF(type);
 }
