@@ -84,7 +84,8 @@ WAYS = (
 # A static that is made at its function's first call: indented, and neither a constant nor a function. One without an
 # initializer is made then, too, if its type has a constructor or a destructor: if it is no plain type or pointer.
 _NO_FUNCTION = r"(?![^;={(]*[({][^;{}]*\)[^;{}]*(?:;|\{))"
-_PLAIN = r"(?:(?:unsigned |signed |long |std::)*(?:bool|char|short|int|long|float|double|size_t|ptrdiff_t|u?int\w*_t|unsigned)\b(?! *<)|[^;={(]*\*)"
+_NUMBER = r"(?:(?:unsigned |signed |long |std::)*(?:bool|char|short|int|long|float|double|size_t|ptrdiff_t|u?int\w*_t|unsigned)\b(?! *<))"
+_PLAIN = rf"(?:{_NUMBER}|[^;={{(]*\*)"
 LOCAL_STATIC = re.compile(
     rf"^[ \t]+static (?!constexpr|constinit|thread_local|inline|FL_INLINE){_NO_FUNCTION}(?:[^;]*?[={{(]|(?!(?:const )?{_PLAIN})[^;={{(]*;)",
     re.MULTILINE,
