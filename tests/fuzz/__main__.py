@@ -114,6 +114,11 @@ def slow(text: str) -> bool:
     return any(n in text.replace(" ", "") for n in ("expand(2**", "expand(1,2**", "empty((2**", "empty((0,2**"))
 
 
+def beside(calls: Calls, index: int) -> range:
+    """How far from a call those lie that are made at the same time, itself among them."""
+    return range(3 if calls.plan(index) != "alone" else 1)
+
+
 def report(seed: int, index: int, what: str, text: str, said: str = "") -> None:
     indented = text.replace("\n", "\n      ")
     print(f"--- seed {seed}, call {index}: {what}\n      {indented}", flush=True)
@@ -142,7 +147,7 @@ def run(options: argparse.Namespace) -> int:
         for n in notes:
             found += 1
             report(options.seed, n["index"], n["what"], n["text"])
-        if end and not (end == "hangs" and at >= 0 and slow(calls.text(at))):
+        if end and not (end == "hangs" and at >= 0 and any(slow(calls.text(at + k)) for k in beside(calls, at))):
             found += 1
             plan = calls.plan(at) if at >= 0 else "start"
             report(options.seed, at, f"{end} ({plan})", calls.text(at) if at >= 0 else "", child.said())
