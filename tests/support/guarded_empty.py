@@ -8,8 +8,9 @@ import sys
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TESTS), str(TESTS.parent / "tools")]
 
-import flambeau as fl  # noqa: E402
 from fuzz.catalogue import catalogue  # noqa: E402
+
+import flambeau as fl  # noqa: E402
 
 SHAPES = ((0,), (1, 0), (0, 1), (3, 0), (0, 3), (2, 0, 3), (3, 2, 0), (1, 2, 4, 0, 8), (5, 1, 0, 0, 0))
 

@@ -35,7 +35,7 @@ void scan(Scan kind, const Tensor& x, int64_t dim, const Tensor& y, const Tensor
   auto* out = static_cast<char*>(y.data());
   int64_t* places = indices ? indices->data<int64_t>() : nullptr;
   auto index_at = [&](int64_t first) { return places ? places + first : nullptr; };
-  if (l.inner != 1) {  // none, too: lines that have no column
+  if (l.inner > 1) {
     return over_columns(l, [&](int64_t first, int64_t stride, int64_t m) {
       scan_columns(kind, y.dtype(), in + first * item, out + first * item, index_at(first), l.n, stride, m, backward);
     });
