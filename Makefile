@@ -35,6 +35,8 @@ SHELL := /bin/bash
 BIN     := $(abspath $(VENV))/bin
 PY      := $(BIN)/python
 PIP     := $(PY) -m pip --disable-pip-version-check -q
+# A sanitizer's report names functions and lines.
+STRIP   := $(if $(SANITIZE),,--strip)
 # The tools of the environment come first, and no user setting leaks in.
 export PATH := $(BIN):$(PATH)
 unexport PYTHONPATH PYTHONHOME
@@ -48,6 +50,10 @@ endif
 CXX_SOURCES := CMakeLists.txt $(shell find csrc ops cmake tools/opgen -type f -not -name '*.pyc' -not -path 'csrc/tests/*') \
                src/flambeau/_tensor.pyi.in
 
+# A stamp has the time at which its work began: what is edited meanwhile is newer, and is taken up the next time.
+BEGIN = @mkdir -p $(@D) && touch $@.begun
+DONE  = @mv -f $@.begun $@
+
 .PHONY: demo test variants dev fuzz fuzz-asan parity bench lint types stubs asan tsan wheel installs clean help
 
 help:
@@ -56,28 +62,32 @@ help:
 # ---- environment
 
 $(VENV)/.deps: pyproject.toml
+	$(BEGIN)
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	$(PIP) install -U "pip>=25.1"
 	$(PIP) install --group $(BUILD_GROUP) --group test
-	touch $@
+	$(DONE)
 
 $(VENV)/.lint: $(VENV)/.deps
+	$(BEGIN)
 	$(PIP) install --group lint
-	touch $@
+	$(DONE)
 
 # ---- editable build: Python files are used where they lie; the module is built in $(BUILD)
 
 $(VENV)/.installed: $(VENV)/.deps
+	$(BEGIN)
 	$(PY) -m pip install -v --no-build-isolation --no-deps -e . -C build-dir=$(BUILD) \
 	  -C cmake.define.FLAMBEAU_ISAS="$(ISAS)" -C cmake.define.FLAMBEAU_ONEDNN=$(ONEDNN) \
 	  -C cmake.define.FLAMBEAU_SANITIZE="$(SANITIZE)"
-	touch $@
+	$(DONE)
 
 # After the first time ninja builds what changed, and only the module is copied.
 $(VENV)/.built: $(VENV)/.installed $(CXX_SOURCES)
+	$(BEGIN)
 	cmake --build $(BUILD)
-	cmake --install $(BUILD) --strip --prefix "$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("platlib"))')" >/dev/null
-	touch $@
+	cmake --install $(BUILD) $(STRIP) --prefix "$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("platlib"))')" >/dev/null
+	$(DONE)
 
 dev: $(VENV)/.built
 
@@ -105,20 +115,28 @@ FUZZ  ?=
 fuzz: $(VENV)/.built
 	PYTHONPATH=tests:tools $(PY) -m fuzz --calls $(CALLS) --seed $(SEED) $(FUZZ)
 
+# Blocks of tensors come from malloc, and what faults is the sanitizer's to report, so that a finding has a stack. A block of
+# more than 1 GiB is refused, in place of the limit on addresses that an ordinary run has. Leaks are tests/leaks' matter:
+# the interpreter gives little back at its end.
+ASAN_MODULE  := VENV=.venv-asan BUILD=build/asan-module ISAS=native SANITIZE=address,undefined
+ASAN_RUNTIME  = $(foreach name,libasan.so libubsan.so,$(shell $(CXX) -print-file-name=$(name)))
+ASAN_SET     := detect_leaks=0 allocator_may_return_null=1 max_allocation_size_mb=1024 malloc_context_size=12 quarantine_size_mb=64 \
+                handle_segv=2 handle_sigbus=2 handle_sigfpe=2 handle_sigill=2 allow_user_segv_handler=0
+EMPTY        :=
+
 fuzz-asan:
 	$(MAKE) $(ASAN_MODULE) dev
-	ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=3000:handle_segv=1:allow_user_segv_handler=1 \
-	UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc LD_PRELOAD=$$($(CXX) -print-file-name=libasan.so):$$($(CXX) -print-file-name=libubsan.so) \
-	PYTHONPATH=tests:tools .venv-asan/bin/python -m fuzz --sanitizer --no-forks --calls $(CALLS) --seed $(SEED) $(FUZZ)
-
-ASAN_MODULE := VENV=.venv-asan BUILD=build/asan-module ISAS=native SANITIZE=address,undefined
+	ASAN_OPTIONS=$(subst $(EMPTY) ,:,$(strip $(ASAN_SET))) UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc FLAMBEAU_ALLOCATOR=malloc \
+	PYTHONPATH=tests:tools LD_PRELOAD="$(ASAN_RUNTIME)" \
+	  .venv-asan/bin/python -m fuzz --sanitizer --no-forks --calls $(CALLS) --seed $(SEED) $(FUZZ)
 
 # ---- comparisons
 
 $(TORCH_DIR)/.stamp: $(VENV)/.deps
+	$(BEGIN)
 	$(PIP) install --target $(TORCH_DIR) --upgrade $(TORCH)
 	rm -rf $(TORCH_DIR)/numpy $(TORCH_DIR)/numpy-* $(TORCH_DIR)/numpy.libs
-	touch $@
+	$(DONE)
 
 parity: $(VENV)/.built $(TORCH_DIR)/.stamp
 	PYTHONPATH=$(TORCH_DIR) $(PY) -m pytest tests/parity $(PYTEST_ARGS)

@@ -83,11 +83,17 @@ WAYS = (
         "the number of threads is num_threads(), and OpenMP's is set by OpenMPThreads, of base/parallel.h",
     ),
 )
-# A static that is made at its function's first call: indented, and neither a constant nor a function.
+# A static that is made at its function's first call: indented, and neither a constant nor a function. One without an
+# initializer is made then, too, if its type has a constructor or a destructor: if it is no plain type or pointer.
+_NO_FUNCTION = r"(?![^;={(]*[({][^;{}]*\)[^;{}]*(?:;|\{))"
+_NUMBER = r"(?:(?:unsigned |signed |long |std::)*(?:bool|char|short|int|long|float|double|size_t|ptrdiff_t|u?int\w*_t|unsigned)\b(?! *<))"
+_PLAIN = rf"(?:{_NUMBER}|[^;={{(]*\*)"
 LOCAL_STATIC = re.compile(
-    r"^[ \t]+static (?!constexpr|constinit|thread_local|inline|FL_INLINE)(?![^;={(]*[({][^;{}]*\)[^;{}]*(?:;|\{))[^;]*?[={(]",
+    rf"^[ \t]+static (?!constexpr|constinit|thread_local|inline|FL_INLINE){_NO_FUNCTION}(?:[^;]*?[={{(]|(?!(?:const )?{_PLAIN})[^;={{(]*;)",
     re.MULTILINE,
 )
+# What a brace opens, by the text before it: the scopes whose statics are made when the library is loaded.
+NO_BODY = re.compile(r"(?:^|[;{}>\s])(?:struct|class|union|namespace|enum)\b[^;{}()]*$")
 FUNCTION = re.compile(r"^[^\s#/}][^\n;=]*?(\w+)\([^\n]*\{", re.MULTILINE)
 AT_LOAD = re.compile(r"FL_AT_LOAD\(([^\n]*)\)$", re.MULTILINE)
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
@@ -109,6 +115,18 @@ def without_comments(text: str) -> str:
     return re.sub(r"//[^\n]*", "", text)
 
 
+def in_a_function(code: str, at: int) -> bool:
+    """Whether a place lies in a function's body, and not in that of a class or a namespace alone."""
+    depth = 0
+    for brace in reversed(list(re.finditer(r"[{}]", code[:at]))):
+        depth += 1 if brace.group() == "}" else -1
+        if depth < 0:
+            if not NO_BODY.search(code, 0, brace.start()):
+                return True
+            depth = 0
+    return False
+
+
 def faults_of_ways(path: str, text: str, at_load: set[str]) -> list[str]:
     """Complaints about what is done in another way than the one that there is."""
     code = without_comments(text)
@@ -124,6 +142,8 @@ def faults_of_ways(path: str, text: str, at_load: set[str]) -> list[str]:
     ]
     if LEVEL[layer_of(path) or "tests"] < LEVEL["bindings"]:
         for found in LOCAL_STATIC.finditer(code):
+            if not in_a_function(code, found.start()):
+                continue
             around = [f.group(1) for f in FUNCTION.finditer(code, 0, found.start())]
             if not around or around[-1] not in at_load:
                 name = around[-1] if around else "?"

@@ -7,13 +7,14 @@
 #include <vector>
 
 #include "base/live_objects.h"
+#include "base/sanitized.h"
 
 namespace fl {
 namespace {
 
 constexpr size_t kStep = 32;
 constexpr size_t kClasses = 16;     // up to 512 bytes
-constexpr uint32_t kKeep = 1024;    // blocks kept per class and thread
+constexpr uint32_t kKeep = kAddressSanitizer ? 0 : 1024;  // blocks kept per class and thread
 
 struct Block {
   Block* next;
@@ -101,7 +102,7 @@ void* small_alloc(size_t size_bytes) {
       --lists.count[k];
       return block;
     }
-    size_bytes = (k + 1) * kStep;
+    if (kKeep) size_bytes = (k + 1) * kStep;
     register_exit();  // every thread comes by here with its first object
   }
   if (void* p = std::malloc(size_bytes)) return p;
@@ -122,7 +123,7 @@ void uncounted_free(void* block, size_t size_bytes) noexcept {
 void small_free(void* block, size_t size_bytes) noexcept {
   --lists.live;
   const size_t k = (size_bytes - 1) / kStep;
-  if (k < kClasses && lists.count[k] < kKeep) {
+  if (k < kClasses && lists.count[k] != kKeep) {
     auto* b = static_cast<Block*>(block);
     if (!lists.head[k]) register_exit();
     b->next = lists.head[k];

@@ -3,11 +3,12 @@
 
 #include <structmember.h>
 
+#include "base/sanitized.h"
 #include "bindings/args.h"
 #include "bindings/autograd.h"
 #include "bindings/collector.h"
-#include "bindings/errors.h"
 #include "bindings/data.h"
+#include "bindings/errors.h"
 #include "bindings/indexing.h"
 #include "bindings/tensor_slots.h"
 
@@ -39,7 +40,7 @@ void tensor_dealloc(PyObject* self) {
   Py_CLEAR(o->dict);
   if (TensorImpl* impl = o->tensor.impl(); impl && impl->pyobj == self) impl->pyobj = nullptr;
   o->tensor.~Tensor();
-  if (type == tensor_type && free_count < kFreeObjects) free_objects[free_count++] = o;
+  if (type == tensor_type && free_count < kFreeObjects && !kAddressSanitizer) free_objects[free_count++] = o;
   else type->tp_free(self);
   Py_DECREF(type);
 }

@@ -3,10 +3,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cstdlib>
+
 namespace fl {
 namespace {
 
 const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+
+constexpr size_t kAlign = 64;
 
 size_t whole_pages(size_t size_bytes) { return (size_bytes + page - 1) / page * page; }
 
@@ -21,8 +25,7 @@ void* GuardedMemory::take(size_t size_bytes) {
     munmap(p, inner + 2 * page);
     return nullptr;
   }
-  constexpr size_t kAlign = 64;
-  if (side_ == Begin) return first;
+    if (side_ == Begin) return first;
   const size_t aligned = size_bytes % kAlign ? size_bytes & -size_bytes : kAlign;
   return first + (inner - size_bytes) / aligned * aligned;
 }
@@ -33,5 +36,12 @@ void GuardedMemory::give_back(void* p, size_t size_bytes) {
   if (side_ == End && inner) first = static_cast<char*>(p) + size_bytes - inner;
   munmap(first - page, inner + 2 * page);
 }
+
+void* MallocMemory::take(size_t size_bytes) {
+  void* p = nullptr;
+  return posix_memalign(&p, kAlign, size_bytes) == 0 ? p : nullptr;
+}
+
+void MallocMemory::give_back(void* p, size_t) { std::free(p); }
 
 }  // namespace fl

@@ -112,6 +112,7 @@ RawMemory& host_memory() {
     const std::string_view kind = asked ? asked : "";
     if (kind == "guard") return *new GuardedMemory(GuardedMemory::End);
     if (kind == "guard-front") return *new GuardedMemory(GuardedMemory::Begin);
+    if (kind == "malloc") return *new MallocMemory;
     return *new HostMemory;
   }();
   return memory;

@@ -324,5 +324,15 @@ TEST(guarded_blocks_end_at_a_page) {
   }
 }
 
+TEST(blocks_of_the_c_library_go_back_to_it) {
+  MallocMemory memory;
+  CachingAllocator allocator(memory);
+  auto* first = allocator.allocate(100);
+  CHECK_EQ(reinterpret_cast<uintptr_t>(CachingAllocator::address(first)) % 64, 0u);
+  CHECK_EQ(allocator.stats().allocated, 100u);
+  allocator.free(first);
+  CHECK_EQ(allocator.stats().reserved, 0u);
+}
+
 }  // namespace
 }  // namespace fl

@@ -11,6 +11,7 @@
 #include "dispatch/each.h"
 #include "ops/index/bounds.h"
 #include "ops/reduce/reduce.h"
+#include "wrappers/wrap.h"
 
 namespace fl::check {
 
@@ -39,12 +40,27 @@ void no_zero_divisor(const char* op, const Operand& a, const Operand& b) {
     if (whole && b.number().as_int() == 0) raise<ArgumentError>(op, ": integer division by 0");
     return;
   }
-  const Tensor& x = b.tensor();
-  const bool floats = is_float(x.dtype()) || (a.is_tensor() ? is_float(a.tensor().dtype()) : a.number().is_float());
-  if (floats || x.is_meta() || x.numel() == 0) return;
+  Tensor x = b.tensor();
+  const DType type = dt::promote(a, b);
+  if (is_float(type) || x.is_meta() || x.numel() == 0) return;
+  const bool narrowed = item_size(type) < x.item_bytes();
+  if (narrowed) {  // a 0-d divisor of 256 is 0 beside uint8
+    const Tensor divisor = empty(x.sizes(), type);
+    copy_elements(divisor, x);
+    x = divisor;
+  }
   const Tensor all = empty(IntList(), DType::Bool);
   kernels::reduce({.fold = Fold::All}, DType::Int64, x, {}, all);
-  if (!*all.data<bool>()) raise<ArgumentError>(op, ": integer division by a divisor that holds 0");
+  if (*all.data<bool>()) return;
+  if (narrowed) raise<ArgumentError>(op, ": integer division by a divisor of ", b.tensor().dtype(), " that is 0 as ", type, "; cast the other operand to a wider type");
+  raise<ArgumentError>(op, ": integer division by a divisor that holds 0");
+}
+
+void whole_power(const char* op, const Operand& a, const Operand& b) {
+  if (b.is_tensor() || b.number().is_float() || !a.is_tensor() || is_float(a.tensor().dtype())) return;
+  if (const int64_t exponent = b.number().as_int(); exponent < 0)
+    raise<ArgumentError>(op, ": exponent = ", exponent, " of a base of ", a.tensor().dtype(),
+                         "; expected >= 0: write ", exponent, ".0, or cast the base, for a result of floats");
 }
 
 void histogram_range(const char* op, const Tensor& x, double low, double high) {

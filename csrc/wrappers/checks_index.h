@@ -28,8 +28,10 @@ inline void integer(const char* op, const char* arg, const Tensor& x) {
 
 // Smallest and largest of integers of any type and strides. False for none.
 bool index_range(const Tensor& index, int64_t& low, int64_t& high);
-// Refuses integer division by a 0 in b.
+// Refuses integer division by a 0 in b, as the type that is divided in has it.
 void no_zero_divisor(const char* op, const Operand& a, const Operand& b);
+// Refuses negative numbers as exponents of integers, which would give 0. (Exponents in a tensor do, as in PyTorch.)
+void whole_power(const char* op, const Operand& a, const Operand& b);
 
 inline void nonempty_axis(const char* op, const Tensor& x, int64_t dim) {
   if (x.ndim() > 0 && x.size(static_cast<int>(dim)) == 0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import random
+import re
 
 from .catalogue import Catalogue, Parameter, Target
 from .values import DTYPES, FILLS, HOWS
@@ -71,24 +72,28 @@ EXAMPLES = (
 
 
 class Calls:
-    """Text of call number `index` of a seed: `text(index)`."""
+    """Text of call number `index` of a seed: `text(index)`. With `only`, of what that expression is found in."""
 
-    def __init__(self, catalogue: Catalogue, seed: int) -> None:
-        self.targets = catalogue.targets
-        self.examples = [*EXAMPLES, *catalogue.examples]
+    def __init__(self, catalogue: Catalogue, seed: int, only: str = "") -> None:
+        # Parts of ops (`ops.conv_backward_data`) trust the ops that call them: they are called where they are asked for.
+        wanted = re.compile(only or r"^(?!ops\.)")
+        self.targets = [t for t in catalogue.targets if wanted.search(t.name)]
+        self.examples = [text for text in (*EXAMPLES, *catalogue.examples) if wanted.search(text)]
+        if not self.targets and not self.examples:
+            raise ValueError(f"nothing that is called matches {only!r}")
         for text in self.examples:
             ast.parse(text, mode="eval")
-        self.seed = seed
+        self.seed, self.only = seed, only
 
     def text(self, index: int) -> str:
         """One or more statements; the last result is `r`."""
         rng = random.Random(f"{self.seed}:{index}")
         kind = rng.random()
-        if kind < 0.5:
+        if self.examples and (kind < 0.5 or not self.targets):
             return "r = " + Mutation(rng).of(rng.choice(self.examples))
-        if kind < 0.6:
+        if kind < 0.6 and not self.only:
             return Values(rng).indexing()
-        if kind < 0.63:
+        if kind < 0.63 and not self.only:
             return Values(rng).buffer()
         return "r = " + Values(rng).call(rng.choice(self.targets))
 

@@ -82,8 +82,9 @@ def _from_stub(catalogue: Catalogue) -> None:
                 continue
             if method:
                 catalogue.targets.append(Target("." + item.name, _parameters(item)))
-            elif item.name in public:
-                catalogue.targets.append(Target("fl." + item.name, _parameters(item)))
+            else:
+                name = f"fl.{item.name}" if item.name in public else f"ops.{item.name}"  # gradients and parts of ops
+                catalogue.targets.append(Target(name, _parameters(item)))
 
 
 def _from_python(catalogue: Catalogue) -> None:
@@ -129,9 +130,8 @@ def _from_table(catalogue: Catalogue) -> None:
     for op in load(ROOT / "ops"):
         for sample in op.get("samples", []):
             args = ", ".join(f"{k}={_sample_text(v)}" for k, v in sample.items())
-            catalogue.examples += [f"{'fl' if op.name in public else 'F'}.{op.name}({args})"] * (
-                op.name in public or hasattr(fl.nn.functional, op.name)
-            )
+            where = "fl" if op.name in public else "F" if hasattr(fl.nn.functional, op.name) else "ops"
+            catalogue.examples.append(f"{where}.{op.name}({args})")
 
 
 @functools.cache

@@ -225,7 +225,7 @@ def main() -> None:
                 note(order["text"], str(e))
                 break
         return
-    calls = Calls(catalogue(), order["seed"])
+    calls = Calls(catalogue(), order["seed"], order["only"])
     for index in range(order["start"], order["stop"]):
         page[0:8] = index.to_bytes(8, "little", signed=True)
         plan = calls.plan(index) if order["plans"] else "alone"

@@ -51,6 +51,15 @@ def test_every_op_and_method_is_called(calls):
         ast.parse(values.call(target), mode="eval")
 
 
+def test_only_what_is_asked_for():
+    some = Calls(catalogue(), seed=20, only="conv2d")
+    assert all("conv2d" in some.text(i) for i in range(50) if " = F." in some.text(i))
+    assert {t.name for t in some.targets} == {"F.conv2d"}
+    assert {"ops.conv_backward_data", "ops.add_"} <= {t.name for t in Calls(catalogue(), seed=20, only="^ops").targets}
+    with pytest.raises(ValueError, match="nothing that is called matches 'no such op'"):
+        Calls(catalogue(), seed=20, only="no such op")
+
+
 @pytest.mark.parametrize(
     "text, says",
     [
@@ -65,6 +74,11 @@ def test_what_is_a_finding(text, says):
     done = fuzz("--text", text, "--plain")
     assert says in done.stdout
     assert done.returncode == (says != "ends well")
+
+
+def test_a_module_without_sanitizer_is_not_taken_for_one():
+    done = fuzz("--sanitizer", "--calls", "10")
+    assert done.returncode == 2 and done.stdout.startswith("not sanitized: ") and "10 calls" not in done.stdout
 
 
 def test_smaller_keeps_what_fails():

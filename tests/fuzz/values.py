@@ -14,6 +14,7 @@ import pickle
 import numpy as np
 
 import flambeau as fl
+from flambeau import _C
 
 DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64")
 HOWS = ("", "meta", "transposed", "strided", "offset", "expanded", "overlap", "deferred", "numpy", "read-only", "view", "written", "half of numpy")
@@ -187,6 +188,6 @@ def memory(x, flags):
 
 
 NAMES = {
-    "fl": fl, "F": fl.nn.functional, "np": np, "T": T, "inf": math.inf, "nan": math.nan, "pickled": pickled, "copy": copy,
+    "fl": fl, "ops": _C.ops, "ctypes": ctypes, "F": fl.nn.functional, "np": np, "T": T, "inf": math.inf, "nan": math.nan, "pickled": pickled, "copy": copy,
     "Itself": Itself, "Liar": Liar, "Endless": Endless, "shrinking": shrinking, "cyclic": cyclic, "memory": memory,
 }  # fmt: skip

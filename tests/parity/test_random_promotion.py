@@ -12,7 +12,7 @@ DELIBERATE = [
     Deliberate(r"^(?=.*(-\d|\d{4}))(?=.*dtype=L.u?int8).*(L\.(eq|ne|lt|le|gt|ge)\(x, y\)|x ([<>]=?|[=!]=) y)\)\n\[0\] [\[TF]", "comparisons of integers of one byte with what does not fit are exact"),
     Deliberate("there: .*(must be Tensor, not (int|float|bool))", "numbers are accepted where tensors are"),
     Deliberate("there: .*(heaviside is not yet implemented|did not match|expected dtype .* for `(end|weight)`|should have the same dtype)", "operands are promoted"),
-    Deliberate("there: .*(Subtraction, the `-` operator, with a bool tensor|Integers to negative integer powers|argument alpha must not be a floating|Boolean alpha only supported|Integer division with addcdiv)", "computed in the promoted type"),
+    Deliberate("there: .*(Subtraction, the `-` operator, with a bool tensor|argument alpha must not be a floating|Boolean alpha only supported|Integer division with addcdiv)", "computed in the promoted type"),
     Deliberate("there: .*(only support floating point|Expected a floating point|must be either a floating point)", "integers are taken as floats"),
     Deliberate("there: .*(does not support bool input|does not support bool dtypes|do not support bool|on a bool tensor is not supported|Boolean inputs not supported|Unsupported input type encountered for isin|only supports boolean|condition to be a boolean)", "bool is a number of one bit"),
     Deliberate(r"L\.(all|any)\(.*(flambeau.bool here, torch.uint8 there|dim=\(\))", "any and all are bool; dim=() is all axes, as in every other reduction"),

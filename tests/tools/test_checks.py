@@ -77,6 +77,11 @@ def test_a_downward_include_is_fine(path, include):
         ("ops/x/a.cpp", "int f() {\n  static const int found = look();", "made at the first call of f()"),
         ("ops/x/a.cpp", "T& f() {\n  static T& all = *new T;", "made at the first call of f()"),
         ("ops/x/a.cpp", "T& f() {\n  static std::set<int> all{1};", "made at the first call of f()"),
+        ("ops/x/a.cpp", "T& f() {\n  static std::set<int> all;", "made at the first call of f()"),
+        ("ops/x/a.cpp", "T& f() {\n  if (a) {\n    static T kept;", "made at the first call of f()"),
+        ("ops/x/a.cpp", "T& f() {\n  static std::vector<int> of_each[4];", "made at the first call of f()"),
+        ("ops/x/a.cpp", "T& f() {\n  struct S {\n    int a;\n  };\n  static S kept;", "made at the first call of f()"),
+        ("base/a.h", "struct S {\n  int f() {\n    static S kept;", "made at the first call of "),
     ],
 )
 def test_another_way_than_the_one_is_found(path, line, message):
@@ -97,6 +102,12 @@ def test_another_way_than_the_one_is_found(path, line, message):
         ("ops/x/a.cpp", "struct S {\n  static int f(int x) { return x; }"),
         ("ops/x/a.cpp", "struct S {\n  static Ref<S> make(int x, void (*drop)(void*),\n      bool y);"),
         ("bindings/a.cpp", "int f() {\n  static const int found = look();"),
+        ("ops/x/a.cpp", "int f() {\n  static int calls;"),
+        ("ops/x/a.cpp", "int f() {\n  static unsigned long calls[3];"),
+        ("ops/x/a.cpp", "int f() {\n  static T* last;"),
+        ("ops/x/a.cpp", "int f() {\n  static std::set<int> all;\n}\nFL_AT_LOAD(f())"),
+        ("base/a.h", "struct S {\n  static S first;"),
+        ("base/a.h", "void g() {\n}\nnamespace b {\nclass S final : public T {\n  static std::set<int> all;"),
     ],
 )
 def test_the_one_way_is_fine(path, text):

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/parallel.h"
+#include "ops/index/kept.h"
 #include "ops/matmul/half.h"
 
 namespace fl::kernels {
@@ -30,6 +31,7 @@ void embedding_backward(const Tensor& dy, const Tensor& indices, IntList shape, 
   const WideOutput out(dw);
   const Tensor wdy = widened(dy);
   const int64_t rows = shape[0], n = indices.numel(), width = dw.size(1);
+  require_kept("embedding", indices, rows);
   std::vector<int64_t> start(rows + 1, 0), order(n);
   for (int64_t i = 0; i < n; ++i) ++start[index_at(indices, i) + 1];
   for (int64_t r = 0; r < rows; ++r) start[r + 1] += start[r];
@@ -57,6 +59,7 @@ void embedding_backward(const Tensor& dy, const Tensor& indices, IntList shape, 
 
 // Rows of g where they are not padding: the adjoint of embedding_backward.
 void embedding_masked(const Tensor& weight, const Tensor& indices, int64_t padding_idx, const Tensor& y) {
+  require_kept("embedding", indices, weight.size(0));
   embedding(weight, indices, -1, y);
   if (padding_idx < 0) return;
   const int64_t bytes = weight.size(1) * static_cast<int64_t>(weight.item_bytes());

@@ -9,6 +9,7 @@
 
 #include "base/parallel.h"
 #include "dispatch/axes.h"
+#include "ops/index/kept.h"
 #include "ops/matmul/half.h"
 #include "tensor/raw.h"
 
@@ -233,6 +234,7 @@ void plane_scatter(const Tensor& dy, const Tensor& indices, IntList shape, const
   const int64_t plane = p.h * p.w;
   if (deferred(dy) || deferred(indices)) {
     const ChannelRows from(dy), at(indices), to = ChannelRows::fresh(dx);
+    require_kept("max_pool", at.matrix(), plane);
     const WorkOutput out(to.matrix());
     const Tensor in = converted(from.matrix(), out.work.dtype());
     const int64_t c = shape[1], size = dy.numel() / (shape[0] * c);
@@ -261,6 +263,7 @@ void plane_scatter(const Tensor& dy, const Tensor& indices, IntList shape, const
   const WorkOutput out(dx);
   const Tensor in = converted(dy, out.work.dtype());
   const int64_t size = p.count ? dy.numel() / p.count : 0;
+  require_kept("max_pool", indices, plane);
   const int64_t* index = indices.data<int64_t>();
   visit_float(compute_float(in), [&](auto zero) {
     using T = decltype(zero);
@@ -278,6 +281,7 @@ void plane_scatter(const Tensor& dy, const Tensor& indices, IntList shape, const
 void plane_gather(const Tensor& x, const Tensor& indices, const Tensor& y) {
   const Planes p = planes_of(x.sizes());
   const int64_t size = p.count ? y.numel() / p.count : 0;
+  require_kept("max_pool", indices, p.h * p.w);
   const int64_t* index = indices.data<int64_t>();
   by_size(x.item_bytes(), [&](auto unit) {
     using U = decltype(unit);

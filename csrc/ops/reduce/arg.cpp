@@ -6,6 +6,7 @@
 
 #include "base/parallel.h"
 #include "dispatch/each.h"
+#include "ops/index/kept.h"
 #include "ops/index/lines.h"
 
 namespace fl::kernels {
@@ -73,8 +74,9 @@ void min_dim(const Tensor& x, int64_t dim, bool, const Tensor& values, const Ten
 
 // dx[..., indices, ...] = dy, else 0: the gradient of picking one element per line along `dim`.
 void scatter_picked(const Tensor& dy, IntList, int64_t dim, const Tensor& indices, bool, const Tensor& dx) {
-  fill_elements(dx, Scalar(0));
   const auto [outer, n, inner] = lines_of(dx, dim);
+  require_kept("picked elements", indices, n);
+  fill_elements(dx, Scalar(0));
   const int64_t size = static_cast<int64_t>(dx.item_bytes());
   char* dst = static_cast<char*>(dx.data());
   const char* src = static_cast<const char*>(dy.data());
@@ -84,6 +86,7 @@ void scatter_picked(const Tensor& dy, IntList, int64_t dim, const Tensor& indice
 }
 void gather_picked(const Tensor& x, int64_t dim, const Tensor& indices, bool, const Tensor& y) {
   const auto [outer, n, inner] = lines_of(x, dim);
+  require_kept("picked elements", indices, n);
   const int64_t size = static_cast<int64_t>(x.item_bytes());
   const char* src = static_cast<const char*>(x.data());
   char* dst = static_cast<char*>(y.data());
