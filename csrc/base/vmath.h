@@ -255,12 +255,12 @@ FL_VM T xlog1py(T x, T y) {
 
 // ---- pow ------------------------------------------------------------------------------------------------
 
-FL_VM float pow(float xf, float yf) {
-  const double x = xf, y = yf, a = abs(x);
-  double r = exp(y * log(a));
-  // Plain selects only: GCC gives up on loops whose conditions are combined from several others.
-  const double half = 0.5 * y, big = abs(y) == kInf<double> ? 1.0 : r;
-  r = a == 1 ? big : r;                                  // (-1)^inf
+// x^y from |x|^y, which is right for finite |x| other than 1 and exponents other than 0 and NaN. Plain selects only: GCC
+// gives up on loops whose conditions are combined from several others.
+FL_VM double pow_edges(double x, double y, double r) {
+  const double a = abs(x), half = 0.5 * y;
+  const double big = abs(y) == kInf<double> ? 1.0 : r;
+  r = a == 1 ? big : r;  // (-1)^inf
   const double odd = round(half) == half ? r : copysign(r, x);
   const double fractional = a < kInf<double> ? kNaN<double> : r;
   const double negative = round(y) == y ? odd : fractional;
@@ -268,10 +268,10 @@ FL_VM float pow(float xf, float yf) {
   r = x == x ? r : x;
   r = y == y ? r : y;
   r = x == 1 ? 1.0 : r;
-  r = y == 0 ? 1.0 : r;
-  return static_cast<float>(r);
+  return y == 0 ? 1.0 : r;
 }
-inline double pow(double x, double y) { return std::pow(x, y); }
+FL_VM float pow(float x, float y) { return static_cast<float>(pow_edges(x, y, exp(double{y} * log(abs(double{x}))))); }
+FL_VM double pow(double x, double y);  // vmath_pow.h
 // x limited to [low, high], NaN kept; high where low > high.
 template <class T>
 FL_VM T clamped(T x, T low, T high) {
@@ -360,3 +360,5 @@ FL_VM T norm_fade(T v, T y, T p) {
 
 }  // namespace FL_ISA
 }  // namespace fl::vm
+
+#include "base/vmath_pow.h"

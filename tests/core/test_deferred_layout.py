@@ -193,6 +193,27 @@ def test_second_derivatives_are_the_same_in_both_layouts():
         assert_near(last, plain.numpy(), scale=50)
 
 
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("how", [{}, {"stride": 2}, {"padding": 2, "dilation": 2}, {"groups": 2}, {"stride": 2, "padding": 1, "groups": 4}])
+@pytest.mark.parametrize(("channels", "outputs"), [(3, 16), (16, 8), (8, 32), (20, 16), (32, 20)])
+def test_gradients_of_weights_with_and_without_full_blocks_of_channels(deferred, channels, outputs, how, bias):
+    groups = how.get("groups", 1)
+    if channels % groups or outputs % groups:
+        pytest.skip("groups divide the channels")
+    generator = np.random.default_rng(0)
+    x, w = (generator.standard_normal(s).astype(np.float32) for s in [(3, channels, 13, 11), (outputs, channels // groups, 3, 3)])
+
+    def gradients(dtype):
+        weight, offset = fl.tensor(w, dtype=dtype, requires_grad=True), fl.zeros(outputs, dtype=dtype, requires_grad=True)
+        source = F.conv2d(fl.tensor(x, dtype=dtype), fl.eye(channels, dtype=dtype).view(channels, channels, 1, 1))
+        y = F.conv2d(source, weight, offset if bias else None, **how)
+        (y * y).sum().backward()
+        return [t.grad.double().numpy() for t in ((weight, offset) if bias else (weight,))]
+
+    for got, want in zip(gradients(fl.float32), gradients(fl.float64), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5 * np.abs(want).max())
+
+
 @pytest.mark.parametrize("shape, conv", [((2, 3, 9), nn.Conv1d), ((2, 3, 5, 6), nn.Conv2d)])
 def test_any_number_of_spatial_axes(shape, conv):
     def run():

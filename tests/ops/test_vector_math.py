@@ -72,6 +72,43 @@ def test_powers_whether_they_have_ops_of_their_own_or_not(exponent, dtype):
     np.testing.assert_allclose(z.numpy(), want, rtol=rtol)
 
 
+# Bases and exponents of doubles: near 1 with large exponents, all of the range, results that are denormal, negative bases.
+POWERS = {
+    "near 1": lambda r, n: (1 + r.normal(size=n) * 1e-3, r.normal(size=n) * 2e5),
+    "next to 1": lambda r, n: (1 - 2.0**-53 * r.integers(1, 8, n), r.uniform(-1, 1, n) * 2.0**63),
+    "without an exponent": lambda r, n: (r.uniform(0.7072, 1.41, n), r.uniform(-2200, 2200, n)),
+    "all sizes": lambda r, n: (np.exp(r.uniform(-745, 700, n)), r.uniform(-1.05, 1.05, n)),
+    "denormal results": lambda r, n: (r.uniform(1.5, 10, n), r.uniform(-330, -290, n)),
+    "negative": lambda r, n: (-r.uniform(0, 10, n), r.integers(-30, 30, n).astype(float)),
+}
+
+
+@pytest.mark.skipif(np.finfo(np.longdouble).nmant < 63, reason="the reference is NumPy's longdouble")
+@pytest.mark.parametrize("name", POWERS)
+def test_powers_of_doubles_are_right_to_the_last_places(name):
+    x, y = POWERS[name](np.random.default_rng(0), 100_003)
+    got = fl.pow(fl.tensor(x), fl.tensor(y)).numpy()
+    with np.errstate(all="ignore"):
+        wide = np.power(x.astype(np.longdouble), y.astype(np.longdouble))
+        want = wide.astype(np.float64)
+        finite = np.isfinite(want) & (want != 0)
+        errors = np.abs(got[finite] - wide[finite]) / np.spacing(np.abs(want[finite]))
+    assert errors.max() < 2
+    assert got[~finite].tolist() == want[~finite].tolist()
+
+
+def test_powers_of_doubles_at_the_ends():
+    ends = [0.0, 1.0, np.inf, 0.5, 2.0, 3.0, 1.5, 0.1, 5e-324, 1e-310, 2.0**-1022, 1.7976931348623157e308, 1 + 2.0**-52, 1 - 2.0**-53]
+    ends += [2.0**52 + 1, 2.0**53 + 1, 1e18, 1e300, 1023.0, 1024.0, 1074.0, 1075.0, 1076.0]
+    x, y = (v.ravel() for v in np.meshgrid(np.array([v * s for v in ends for s in (1, -1)] + [np.nan]), np.array([v * s for v in ends for s in (1, -1)] + [np.nan])))
+    got = fl.pow(fl.tensor(x), fl.tensor(y)).numpy()
+    with np.errstate(all="ignore"):
+        want = np.power(x, y)
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+    np.testing.assert_array_equal(np.signbit(got[~np.isnan(got)]), np.signbit(want[~np.isnan(want)]))
+    np.testing.assert_allclose(got, want, rtol=5e-16, atol=5e-324)
+
+
 def test_powers_in_place_are_those_out_of_place():
     x = fl.tensor([-0.0, -fl.inf, fl.inf, 2.0, fl.nan])
     for exponent in (0.5, -0.5, -1, 2, 3, 1.5):
