@@ -5,7 +5,7 @@
 //
 //   own code in both types  exp expm1 exp2 log log2 log10 log1p tanh sigmoid softplus sin cos erfinv
 //   float in double lanes   pow tan asin .. atanh sinh cosh erfc hypot sinc lgamma: nearly correctly rounded; the double
-//                           versions are libm's
+//                           versions are libm's, but for pow (vmath_pow.h)
 //   not vectorised          digamma i0 nextafter
 //
 // Below this file: vmath_basic.h. Beside it: vmath_angles.h, vmath_division.h, vmath_normal.h, vmath_special.h and
@@ -263,8 +263,9 @@ FL_VM double pow_edges(double x, double y, double r) {
   r = a == 1 ? big : r;  // (-1)^inf
   const double odd = round(half) == half ? r : copysign(r, x);
   const double fractional = a < kInf<double> ? kNaN<double> : r;
-  const double negative = round(y) == y ? odd : fractional;
-  r = signbit(x) ? (x == 0 ? (round(y) == y ? odd : r) : negative) : r;
+  const double other = x == 0 ? r : fractional;
+  const double negative = round(y) == y ? odd : other;
+  r = signbit(x) ? negative : r;
   r = x == x ? r : x;
   r = y == y ? r : y;
   r = x == 1 ? 1.0 : r;

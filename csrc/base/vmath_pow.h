@@ -44,18 +44,14 @@ FL_VM Pair<double> log_pair(double x) {
 
 FL_VM double pow(double x, double y) {
   constexpr double range = 760, far = 1180591620717411303424.0;  // e^760 is inf, e^-760 is 0; |log x| is 0 or above 760 / far
-  const double a = abs(x), bounded = y > far ? far : y < -far ? -far : y;
+  const double a = abs(x), bounded = abs(y) > far ? copysign(far, y) : y;
   const auto [l, l_lo] = log_pair(a);
-  const auto [e, ee] = exact_product(bounded, l);
+  const auto [e, ee] = exact_product(bounded, log_edges(a, l));
   const double e_lo = ee + bounded * l_lo;
-  const double c = e > range ? range : e < -range ? -range : e;
+  const double c = abs(e) > range ? copysign(range, e) : e;
   const auto [r0, power] = reduce_ln2(c);
   const double r = r0 + (c == e ? e_lo : 0.0);
-  double v = (1.0 + (r + r * r * exp_tail(r))) * power.a * power.b;
-  const double falling = y < 0 ? kInf<double> : 0.0, rising = y < 0 ? 0.0 : kInf<double>;
-  v = a == 0 ? falling : v;
-  v = a == kInf<double> ? rising : v;
-  return pow_edges(x, y, v);
+  return pow_edges(x, y, (1.0 + (r + r * r * exp_tail(r))) * power.a * power.b);
 }
 
 #else

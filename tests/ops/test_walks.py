@@ -479,3 +479,22 @@ def test_threads_do_not_change_a_loss():
     finally:
         fl.set_num_threads(before)
     assert results[0] == results[1]
+
+
+# ---------------------------------------------------------------- rows that are converted
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "uint8", "bool"])
+@pytest.mark.parametrize("n", [1, 3, 64, 700, 2048, 2049])
+def test_rows_that_are_converted_together_are_those_that_are_converted_one_by_one(dtype, n):
+    x = (fl.rand(70, n) * 5).to(getattr(fl, dtype))
+    gaps = fl.zeros(70, n + 3, dtype=x.dtype)
+    gaps[:, :n] = x
+    folds = [lambda t, d: t.sum(d), lambda t, d: t.amax(d), lambda t, d: t.count_nonzero(d)]
+    if x.is_floating_point():
+        folds += [lambda t, d: t.mean(d), lambda t, d: t.logsumexp(d), lambda t, d: t.norm(3, d)]
+    for rows in (x, gaps[:, :n]):
+        for fold in folds:
+            want = fl.stack([fold(row.clone(), 0) for row in x])
+            assert bits(fold(rows, 1)) == bits(want)
+        np.testing.assert_allclose(rows.sum(1, dtype=fl.float32).numpy(), array(x.double()).sum(1), rtol=1e-5)

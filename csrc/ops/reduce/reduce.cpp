@@ -156,6 +156,19 @@ void fold_piece(const Nest& nest, int64_t offset, int64_t begin, int64_t end, co
   }
 }
 
+// Folds m rows of at most kTile elements, the first at x + offset, that must be converted: as many at once as fill a tile.
+void fold_converted(const Nest& nest, int64_t offset, int64_t m, const void* center, int64_t* acc) {
+  const int64_t n = nest.last.size, stride = nest.kept[0].x, batch = kTile / n;
+  const int64_t item = static_cast<int64_t>(item_size(nest.compute));
+  alignas(64) char tile[kTile * 8];
+  for (int64_t g = 0; g < m; g += batch) {
+    const int64_t rows = std::min(batch, m - g), whole = stride == n ? rows : 1;  // rows that lie one after another
+    for (int64_t r = 0; r < rows; r += whole)
+      convert_elements(tile + r * n * item, nest.compute, nest.x + (offset + (g + r) * stride) * nest.x_item, nest.x_type, whole * n);
+    fold_runs(nest.how->fold, nest.compute, tile, n, rows, n, center ? static_cast<const char*>(center) + g * item : nullptr, nest.how->p, acc + g);
+  }
+}
+
 void along_runs(const Nest& nest) {
   const Reduction& how = *nest.how;
   const int64_t n = nest.last.size, per_output = nest.n_folded * n;
@@ -194,10 +207,14 @@ void along_runs(const Nest& nest) {
       const int64_t m = std::min(group, end - k);
       const At first = locate(nest.kept, k);
       fold_init(how.fold, nest.compute, acc, m);
-      if (flat && nest.n_folded == 1 && nest.last.x == 1 && nest.x_type == nest.compute && !nest.kept.empty()) {
+      if (flat && nest.n_folded == 1 && nest.last.x == 1 && !nest.kept.empty() && (nest.x_type == nest.compute || n <= kTile)) {
         int64_t center_tile[64];
-        fold_runs(how.fold, nest.compute, nest.x + first.x * nest.x_item, nest.kept[0].x, m, n,
-                  centers(nest, first.out, step, m, center_tile), how.p, acc);
+        const void* center = centers(nest, first.out, step, m, center_tile);
+        if (nest.x_type == nest.compute) {
+          fold_runs(how.fold, nest.compute, nest.x + first.x * nest.x_item, nest.kept[0].x, m, n, center, how.p, acc);
+        } else {
+          fold_converted(nest, first.x, m, center, acc);
+        }
         store(nest, acc, m, first.out, step);
         continue;
       }
