@@ -47,7 +47,7 @@ PyObject* binary(PyObject* a, PyObject* b, F&& f) {
     Operand x{Scalar()}, y{Scalar()};
     Tensor keep_x, keep_y;
     if (!array_operand(a, x, keep_x) || !array_operand(b, y, keep_y)) Py_RETURN_NOTIMPLEMENTED;
-    return wrap(without_gil(work_of(x) + work_of(y), [&] { return f(x, y); }));
+    return wrap_here(without_gil(work_of(x) + work_of(y), [&] { return f(x, y); }));
   });
 }
 
@@ -108,7 +108,7 @@ PyObject* nb_matmul(PyObject* a, PyObject* b) {
   return guarded([&]() -> PyObject* {
     if (!is_tensor(a) || !is_tensor(b)) Py_RETURN_NOTIMPLEMENTED;
     const Tensor &x = tensor_of(a), &y = tensor_of(b);
-    return wrap(without_gil(16 * (work_of(x) + work_of(y)), [&] { return op::matmul(x, y); }));
+    return wrap_here(without_gil(16 * (work_of(x) + work_of(y)), [&] { return op::matmul(x, y); }));
   });
 }
 
@@ -116,7 +116,7 @@ template <class F>
 PyObject* unary(PyObject* a, F&& f) {
   return guarded([&] {
     const Tensor& x = tensor_of(a);
-    return wrap(without_gil(work_of(x), [&] { return f(x); }));
+    return wrap_here(without_gil(work_of(x), [&] { return f(x); }));
   });
 }
 PyObject* nb_neg(PyObject* a) { return unary(a, [](const Tensor& x) { return op::neg(x); }); }

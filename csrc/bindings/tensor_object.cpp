@@ -3,7 +3,6 @@
 
 #include <structmember.h>
 
-#include "base/sanitized.h"
 #include "bindings/args.h"
 #include "bindings/autograd.h"
 #include "bindings/collector.h"
@@ -16,21 +15,9 @@ namespace fl::py {
 
 PyTypeObject* tensor_type = nullptr;
 PyTypeObject* size_type = nullptr;
+FreeObjects free_objects;
 
 namespace {
-
-constexpr int kFreeObjects = 256;
-TensorObject* free_objects[kFreeObjects];
-int free_count = 0;
-
-TensorObject* new_object() {
-  if (free_count > 0) {
-    TensorObject* o = free_objects[--free_count];
-    PyObject_Init(reinterpret_cast<PyObject*>(o), tensor_type);
-    return o;
-  }
-  return PyObject_GC_New(TensorObject, tensor_type);
-}
 
 void tensor_dealloc(PyObject* self) {
   auto* o = reinterpret_cast<TensorObject*>(self);
@@ -40,8 +27,7 @@ void tensor_dealloc(PyObject* self) {
   Py_CLEAR(o->dict);
   if (TensorImpl* impl = o->tensor.impl(); impl && impl->pyobj == self) impl->pyobj = nullptr;
   o->tensor.~Tensor();
-  if (type == tensor_type && free_count < kFreeObjects && !kAddressSanitizer) free_objects[free_count++] = o;
-  else type->tp_free(self);
+  if (type != tensor_type || !free_objects.keep(o)) type->tp_free(self);
   Py_DECREF(type);
 }
 
@@ -118,21 +104,7 @@ void track(PyObject* o) {
   if (!PyObject_GC_IsTracked(o)) PyObject_GC_Track(o);
 }
 
-PyObject* wrap(Tensor tensor) {
-  if (!tensor.defined()) Py_RETURN_NONE;
-  if (PyObject* o = tensor.impl()->pyobj) {
-    Py_INCREF(o);
-    return o;
-  }
-  TensorObject* o = new_object();
-  if (!o) return nullptr;
-  tensor.impl()->pyobj = reinterpret_cast<PyObject*>(o);
-  new (&o->tensor) Tensor(std::move(tensor));
-  o->dict = nullptr;
-  o->weakrefs = nullptr;
-  if (o->tensor.impl()->meta && owns_python(o->tensor)) [[unlikely]] track(reinterpret_cast<PyObject*>(o));
-  return reinterpret_cast<PyObject*>(o);
-}
+PyObject* wrap(Tensor tensor) { return wrap_here(std::move(tensor)); }
 
 PyObject* wrap_as(PyTypeObject* type, Tensor tensor) {
   if (type == tensor_type) return wrap(std::move(tensor));

@@ -4,7 +4,9 @@
 
 #include <Python.h>
 
+#include "base/sanitized.h"
 #include "bindings/args.h"
+#include "bindings/collector.h"
 #include "tensor/tensor.h"
 
 namespace fl::py {
@@ -13,6 +15,42 @@ namespace fl::py {
 extern const PyType_Slot tensor_number_slots[];
 extern PyGetSetDef tensor_attributes[];
 extern PyMethodDef tensor_methods[];
+
+// Objects of tensors that have gone, for the next ones. Used with the GIL.
+struct FreeObjects {
+  static constexpr int kMost = 256;
+  TensorObject* objects[kMost];
+  int count = 0;
+  TensorObject* take() {
+    if (count == 0) return PyObject_GC_New(TensorObject, tensor_type);
+    TensorObject* o = objects[--count];
+    PyObject_Init(reinterpret_cast<PyObject*>(o), tensor_type);
+    return o;
+  }
+  bool keep(TensorObject* o) {
+    if (count == kMost || kAddressSanitizer) return false;
+    objects[count++] = o;
+    return true;
+  }
+};
+extern FreeObjects free_objects;
+
+// wrap() without a call, where a call shows.
+inline PyObject* wrap_here(Tensor&& tensor) {
+  if (!tensor.defined()) Py_RETURN_NONE;
+  if (PyObject* o = tensor.impl()->pyobj) {
+    Py_INCREF(o);
+    return o;
+  }
+  TensorObject* o = free_objects.take();
+  if (!o) return nullptr;
+  tensor.impl()->pyobj = reinterpret_cast<PyObject*>(o);
+  new (&o->tensor) Tensor(std::move(tensor));
+  o->dict = nullptr;
+  o->weakrefs = nullptr;
+  if (o->tensor.impl()->meta && owns_python(o->tensor)) [[unlikely]] track(reinterpret_cast<PyObject*>(o));
+  return reinterpret_cast<PyObject*>(o);
+}
 
 // The same memory without a history.
 Tensor detached(const Tensor& x);
