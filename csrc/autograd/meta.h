@@ -12,9 +12,9 @@
 // by a write, or whose .grad has one, after it was saved.
 //
 // Note [Hooks of a leaf that has gone]
-// A leaf that nobody holds any more needs no gradient, and its AccumulateGrad adds to nothing. Its hooks are still to be called,
-// by the graphs that it is in. So a leaf with hooks leaves what it has (hooks, .grad, and a share of its memory) to a new tensor, which the
-// AccumulateGrad owns and WeakTensors lead to from then on. The heir goes with the graph.
+// A leaf that nobody holds needs no gradient, and its AccumulateGrad adds to nothing. Its hooks are still to be called, by the
+// graphs that it is in. So a leaf with hooks leaves what it has (hooks, .grad, a share of its memory) to a new tensor, which
+// the AccumulateGrad owns and WeakTensors lead to from then on. The heir goes with the graph.
 //
 // Python can make cycles of its own: a node owns hooks, and the context of a custom function. The garbage collector
 // is told of them: Note [The Python object of a tensor].

@@ -14,8 +14,10 @@
 #include "base/fork_mutex.h"
 
 // Note [Fork safety]
-// A fork waits until no parallel region is under way, and regions wait for it (`regions`), so that what their workers hold and
-// half wrote, in oneDNN or elsewhere, is never copied. libgomp's pool does not survive fork(): its threads exist only in the parent, and the first parallel
+// A fork waits until no parallel region is under way, and regions wait for it (`regions`), so that what their workers
+// hold and half wrote, in oneDNN or elsewhere, is never copied.
+//
+// libgomp's pool does not survive fork(): its threads exist only in the parent, and the first parallel
 // region of a child that forked from a process with a live pool waits for them for ever. So a child runs
 // with one thread: pthread_atfork sets `forked`, and every region, ours and oneDNN's (which gets its count from
 // ours: Note [Entering oneDNN]), then sees a count of one and never enters libgomp's team code.
