@@ -527,6 +527,28 @@ def test_threads_do_not_change_a_loss():
     assert results[0] == results[1]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize("shape", [(1, 3), (15, 4), (16, 5), (17, 7), (2100, 9), (3, 11, 700), (1030, 2, 3)], ids=str)
+@pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
+def test_nll_loss_of_any_number_of_elements(dtype, shape, reduction):
+    rng = np.random.default_rng(len(shape) + shape[0])
+    target = rng.integers(0, shape[1], (shape[0], *shape[2:]))
+    target.flat[target.size // 2 :: 5] = -100
+    target.flat[0] = shape[1] - 1
+    x = fl.tensor(rng.standard_normal(shape)).to(getattr(fl, dtype)).requires_grad_()
+    kept = target != -100
+    at = np.expand_dims(np.where(kept, target, 0), 1)
+    losses = np.where(kept, -np.take_along_axis(array(x.detach().double()), at, 1).squeeze(1), 0)
+    scale = 1 / kept.sum() if reduction == "mean" else 1.0
+    got = fl.nn.functional.nll_loss(x, fl.tensor(target), reduction=reduction)
+    got.sum().backward()
+    want = np.zeros(shape)
+    np.put_along_axis(want, at, np.expand_dims(np.where(kept, -scale, 0), 1), 1)
+    rtol = {"float64": 1e-13, "float32": 1e-6, "bfloat16": 1e-2}[dtype]
+    np.testing.assert_allclose(array(got.detach().double()), losses if reduction == "none" else losses.sum() * scale, rtol=rtol, atol=rtol)
+    np.testing.assert_allclose(array(x.grad.double()), want, rtol=rtol)
+
+
 # ---------------------------------------------------------------- rows that are converted
 
 
