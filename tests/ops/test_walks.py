@@ -436,6 +436,52 @@ def test_folds_of_rows_of_any_length(name, n):
     np.testing.assert_allclose(array(getattr(x, name)(dim=1)), want, rtol=1e-12)
 
 
+def _in_64_lanes(row):
+    """The sum of a row of float32: blocks of 2048, of which whole 64s are added in lanes of float32, the rest in double."""
+    total = 0.0
+    for i in range(0, len(row), 2048):
+        block = row[i : i + 2048]
+        whole = len(block) // 64 * 64
+        rest = 0.0
+        for v in block[whole:]:
+            rest += float(v)
+        if whole:
+            lane = np.zeros(64, np.float32)
+            for k in range(0, whole, 64):
+                lane += block[k : k + 64]
+            while len(lane) > 1:
+                lane = lane[: len(lane) // 2] + lane[len(lane) // 2 :]
+            rest += float(lane[0])
+        total += rest
+    return total
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 7, 31, 63, 64, 66, 127, 130, 191, 1000, 2048, 2111, 4103])
+def test_sums_of_rows_add_in_an_order_of_their_own(dtype, n):
+    rng = np.random.default_rng(n)
+    kind = getattr(fl, dtype)
+    x = fl.tensor(rng.standard_normal((19, n + 3)) * 10 ** rng.uniform(-3, 2, (19, n + 3)), dtype=fl.float64).to(kind)
+    for view in (x[:, :n].contiguous(), x[:, 3:], x[::2, 1 : n + 1]):
+        rows = array(view.float())
+        want = np.array([_in_64_lanes(row) for row in rows])
+        assert np.array_equal(view.sum(1, dtype=fl.float32).numpy(), want.astype(np.float32))
+        assert bits(view.mean(1)) == bits(fl.tensor(want / n, dtype=fl.float64).to(kind))
+        np.testing.assert_allclose(want, rows.astype(np.float64).sum(1), rtol=0, atol=1e-6 * np.abs(rows).sum(1).max())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("n", [1, 3, 6, 40, 64, 67, 100, 2050])
+def test_nan_and_infinities_stay_in_their_row(dtype, n):
+    x = fl.ones(17, n, dtype=getattr(fl, dtype))
+    for row, (at, value) in {3: (n - 1, fl.nan), 4: (0, fl.inf), 9: (n // 2, -fl.inf), 16: (n - 1, fl.inf)}.items():
+        x[row, at] = value
+    want = [float(n)] * 17
+    want[3], want[4], want[9], want[16] = fl.nan, fl.inf, -fl.inf, fl.inf
+    assert np.array_equal(x.sum(1, dtype=fl.float32).numpy(), np.float32(want), equal_nan=True)
+    assert x[:, :0].sum(1).tolist() == [0.0] * 17 and x[:0].sum(1).shape == (0,)
+
+
 @pytest.mark.parametrize("n", [40, 100, 3000])
 def test_nan_and_infinities_reach_the_fold_of_a_row(n):
     x = fl.ones(3, n)
@@ -479,6 +525,28 @@ def test_threads_do_not_change_a_loss():
     finally:
         fl.set_num_threads(before)
     assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize("shape", [(1, 3), (15, 4), (16, 5), (17, 7), (2100, 9), (3, 11, 700), (1030, 2, 3)], ids=str)
+@pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
+def test_nll_loss_of_any_number_of_elements(dtype, shape, reduction):
+    rng = np.random.default_rng(len(shape) + shape[0])
+    target = rng.integers(0, shape[1], (shape[0], *shape[2:]))
+    target.flat[target.size // 2 :: 5] = -100
+    target.flat[0] = shape[1] - 1
+    x = fl.tensor(rng.standard_normal(shape)).to(getattr(fl, dtype)).requires_grad_()
+    kept = target != -100
+    at = np.expand_dims(np.where(kept, target, 0), 1)
+    losses = np.where(kept, -np.take_along_axis(array(x.detach().double()), at, 1).squeeze(1), 0)
+    scale = 1 / kept.sum() if reduction == "mean" else 1.0
+    got = fl.nn.functional.nll_loss(x, fl.tensor(target), reduction=reduction)
+    got.sum().backward()
+    want = np.zeros(shape)
+    np.put_along_axis(want, at, np.expand_dims(np.where(kept, -scale, 0), 1), 1)
+    rtol = {"float64": 1e-13, "float32": 1e-6, "bfloat16": 1e-2}[dtype]
+    np.testing.assert_allclose(array(got.detach().double()), losses if reduction == "none" else losses.sum() * scale, rtol=rtol, atol=rtol)
+    np.testing.assert_allclose(array(x.grad.double()), want, rtol=rtol)
 
 
 # ---------------------------------------------------------------- rows that are converted

@@ -31,6 +31,9 @@ Axes axes_of(IntList shape) {
   return a;
 }
 
+// Where x has the first class of element i. Most losses have an inner of 1, and a division takes longer than the rest.
+int64_t first_class(const Axes& a, int64_t i) { return a.inner == 1 ? i * a.classes : i / a.inner * a.classes * a.inner + i % a.inner; }
+
 class Targets {
  public:
   explicit Targets(const Tensor& t) : data_(t.data()), type_(t.dtype()) {}
@@ -73,7 +76,7 @@ class Classes {
   ~Classes() { leave(); }
   int64_t step() const { return step_; }
   T* at(int64_t i) {
-    const int64_t from = i / a_.inner * a_.classes * a_.inner + i % a_.inner;
+    const int64_t from = first_class(a_, i);
     if (type_ == dtype_of<T>) return reinterpret_cast<T*>(data_) + from;
     if (i < first_ || i >= last_) {
       leave();
@@ -115,13 +118,13 @@ struct Weights {
 };
 
 // Sums losses and target weights over fixed chunks, in order; writes y and returns the weight. `elements(end)` gives the
-// function of the elements up to there.
+// function of the elements up to there; one takes as long as reading `cost` numbers.
 template <class T, class F>
-double reduce(const Axes& a, int64_t reduction, T* y, const F& elements) {
-  const int64_t chunk = std::clamp<int64_t>(16384 / (a.classes + 1), 1, 1024);
+double reduce(const Axes& a, int64_t cost, int64_t reduction, T* y, const F& elements) {
+  const int64_t chunk = std::clamp<int64_t>(16384 / (cost + 1), 1, 1024);
   const int64_t n = a.elements(), chunks = (n + chunk - 1) / chunk;
   std::vector<double> loss(chunks), weight(chunks);
-  const int64_t grain = std::max<int64_t>(1, 16384 / (a.classes * chunk + 1));
+  const int64_t grain = std::max<int64_t>(1, 16384 / (cost * chunk + 1));
   const auto run = [&](int64_t c, int64_t i0, int64_t i1) {
     double l = 0, w = 0;
     auto element = elements(i1);
@@ -161,7 +164,7 @@ void cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight, 
     T* pl = lse.data<T>();
     const Weights<T> w(ww, a.classes);
     const double smooth = label_smoothing / static_cast<double>(a.classes);
-    const double sum = reduce<T>(a, reduction, out.wide.data<T>(), [&](int64_t end) {
+    const double sum = reduce<T>(a, a.classes, reduction, out.wide.data<T>(), [&](int64_t end) {
       return [&, rows = std::make_unique<Classes<T>>(x, a, Classes<T>::Use::Read, end)](int64_t i) -> std::pair<double, double> {
         const T* row = rows->at(i);
         const int64_t step = rows->step();
@@ -245,7 +248,7 @@ void cross_entropy_double_backward(const Tensor& v, const Tensor& dy, const Tens
       along[i] = (all * mean - direct) * scale;
     };
     over_elements(a, [&](int64_t i0, int64_t i1) {
-      for (int64_t i = i0; i < i1; ++i) element(i, i / a.inner * a.classes * a.inner + i % a.inner);
+      for (int64_t i = i0; i < i1; ++i) element(i, first_class(a, i));
     });
     T* pdd = out_dy.wide.data<T>();
     double sum = 0;
@@ -268,12 +271,12 @@ void nll_loss(const Tensor& x, const Tensor& target, const Tensor& weight, int64
     using T = Computed<S>;
     const S* px = x.data<S>();
     const Weights<T> w(ww, a.classes);
-    const double sum = reduce<T>(a, reduction, out.wide.data<T>(), [&](int64_t) {
+    const double sum = reduce<T>(a, 8, reduction, out.wide.data<T>(), [&](int64_t) {
       return [&](int64_t i) -> std::pair<double, double> {
         const int64_t t = targets[i];
         if (t == ignore_index) return {0.0, 0.0};
         const double wt = w[t];
-        return {-wt * static_cast<T>(px[i / a.inner * a.classes * a.inner + t * a.inner + i % a.inner]), wt};
+        return {-wt * static_cast<T>(px[first_class(a, i) + t * a.inner]), wt};
       };
     });
     *total.data<T>() = static_cast<T>(reduction == 1 ? sum : 1);
@@ -292,13 +295,12 @@ void nll_loss_backward(const Tensor& dy, const Tensor& target, const Tensor& wei
     const T* pd = wdy.data<T>();
     const Weights<T> w(ww, a.classes);
     const T scale = T(1) / *total.data<T>();
-    over_elements(a, [&](int64_t i0, int64_t i1) {
-      for (int64_t i = i0; i < i1; ++i) {
-        S* row = dx.data<S>() + i / a.inner * a.classes * a.inner + i % a.inner;
-        const int64_t t = targets[i];
-        for (int64_t c = 0; c < a.classes; ++c) row[c * a.inner] = S(T(0));
-        if (t != ignore_index) row[t * a.inner] = S(-(reduction == 0 ? pd[i] : *pd) * scale * w[t]);
-      }
+    fill_elements(dx, 0.0);
+    S* to = dx.data<S>();
+    parallel_for(0, a.elements(), 8192, [&](int64_t i0, int64_t i1) {
+      for (int64_t i = i0; i < i1; ++i)
+        if (const int64_t t = targets[i]; t != ignore_index)
+          to[first_class(a, i) + t * a.inner] = S(-(reduction == 0 ? pd[i] : *pd) * scale * w[t]);
     });
   });
 }

@@ -29,15 +29,17 @@ enum class Fold : uint8_t {
 
 }  // namespace fl
 
-// acc combined with the fold of n contiguous elements, which all have the center *center.
+// acc combined with the fold of n contiguous elements, which all have the center *center. Sums, here and below, are also
+// taken of 16-bit floats as they lie; acc is that of float.
 FL_SIMD_KERNEL(void, fold_run, Fold op, DType type, const void* x, int64_t n, const void* center, double p, void* acc)
 // acc[j] combined with the fold of x[i * stride + j] over i < rows, for j < n; column j has center[j].
-// Sums are also taken of 16-bit floats as they lie; acc is that of float.
 FL_SIMD_KERNEL(void, fold_rows, Fold op, DType type, const void* x, int64_t stride, int64_t rows, int64_t n,
                const void* center, double p, void* acc)
 // acc[j] combined with the fold of the row x[j * stride + 0 .. n), for j < m; row j has center[j].
 FL_SIMD_KERNEL(void, fold_runs, Fold op, DType type, const void* x, int64_t stride, int64_t m, int64_t n,
                const void* center, double p, void* acc)
+// The same for sums of Float32, Float16 and BFloat16, of which fold_run and fold_runs make use.
+FL_SIMD_KERNEL(void, fold_sums, DType type, const void* x, int64_t stride, int64_t m, int64_t n, double* acc)
 // acc[j] = neutral element, and acc[j] combined with other[j].
 FL_SIMD_KERNEL(void, fold_init, Fold op, DType type, void* acc, int64_t n)
 FL_SIMD_KERNEL(void, fold_merge, Fold op, DType type, const void* other, void* acc, int64_t n)

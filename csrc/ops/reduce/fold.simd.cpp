@@ -49,9 +49,13 @@ void run(const T* x, int64_t n, const T* center, double p, Acc<T>* acc) {
   *acc = total;
 }
 
+// Sums of floats have loops of their own.
+bool summed_apart(Fold op, DType type) { return op == Fold::Sum && is_float(type) && type != DType::Float64; }
+
 }  // namespace
 
 void fold_run(Fold op, DType type, const void* x, int64_t n, const void* center, double p, void* acc) {
+  if (summed_apart(op, type)) return FL_ISA::fold_sums(type, x, n, 1, n, static_cast<double*>(acc));
   choose(op, [&](auto f) {
     choose_type(type, [&](auto t) {
       using T = decltype(t);
@@ -60,6 +64,7 @@ void fold_run(Fold op, DType type, const void* x, int64_t n, const void* center,
   });
 }
 void fold_runs(Fold op, DType type, const void* x, int64_t stride, int64_t m, int64_t n, const void* center, double p, void* acc) {
+  if (summed_apart(op, type)) return FL_ISA::fold_sums(type, x, stride, m, n, static_cast<double*>(acc));
   choose(op, [&](auto f) {
     choose_type(type, [&](auto t) {
       using T = decltype(t);

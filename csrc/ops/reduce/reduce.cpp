@@ -44,7 +44,7 @@ struct Nest {
   const double* center;
   int64_t n_kept = 1, n_folded = 1;  // products of the sizes above
 
-  // The type that rows are folded in where they lie, or none: sums read 16-bit floats themselves.
+  // The type that elements are folded in where they lie, or none: sums read 16-bit floats themselves.
   std::optional<DType> direct() const {
     if (last.x != 1) return {};
     const bool half = compute == DType::Float32 && x_item == 2 && is_float(x_type) && how->fold == Fold::Sum;
@@ -144,8 +144,8 @@ const void* centers(const Nest& nest, int64_t offset, int64_t stride, int64_t m,
 // Folds elements [begin, end) of the last axis, at x + offset, into *acc.
 void fold_piece(const Nest& nest, int64_t offset, int64_t begin, int64_t end, const void* center, void* acc) {
   const Reduction& how = *nest.how;
-  if (nest.last.x == 1 && nest.x_type == nest.compute) {
-    fold_run(how.fold, nest.compute, nest.x + (offset + begin) * nest.x_item, end - begin, center, how.p, acc);
+  if (const std::optional<DType> direct = nest.direct()) {
+    fold_run(how.fold, *direct, nest.x + (offset + begin) * nest.x_item, end - begin, center, how.p, acc);
     return;
   }
   alignas(64) char tile[kTile * 8], raw[kTile * 8];
@@ -203,15 +203,16 @@ void along_runs(const Nest& nest) {
     const bool flat = nest.kept.size() <= 1;
     const int64_t step = nest.kept.empty() ? 1 : nest.kept.back().out;
     const int64_t group = flat ? 64 : 1;
+    const std::optional<DType> direct = nest.direct();
     for (int64_t k = begin; k < end; k += group) {
       const int64_t m = std::min(group, end - k);
       const At first = locate(nest.kept, k);
       fold_init(how.fold, nest.compute, acc, m);
-      if (flat && nest.n_folded == 1 && nest.last.x == 1 && !nest.kept.empty() && (nest.x_type == nest.compute || n <= kTile)) {
+      if (flat && nest.n_folded == 1 && nest.last.x == 1 && !nest.kept.empty() && (direct || n <= kTile)) {
         int64_t center_tile[64];
         const void* center = centers(nest, first.out, step, m, center_tile);
-        if (nest.x_type == nest.compute) {
-          fold_runs(how.fold, nest.compute, nest.x + first.x * nest.x_item, nest.kept[0].x, m, n, center, how.p, acc);
+        if (direct) {
+          fold_runs(how.fold, *direct, nest.x + first.x * nest.x_item, nest.kept[0].x, m, n, center, how.p, acc);
         } else {
           fold_converted(nest, first.x, m, center, acc);
         }
