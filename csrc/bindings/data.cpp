@@ -139,9 +139,10 @@ PyObject* python_number(const Scalar& s) {
 PyObject* list_of(const Tensor& x, int dim, int64_t at) {
   if (dim == x.ndim())
     return visit(x.dtype(), [&]<class T>(T) {
-      const T v = static_cast<T*>(x.storage().data())[at];
-      if constexpr (std::is_class_v<T>) return python_number(Scalar(static_cast<float>(v)));
-      else return python_number(Scalar(v));
+      const T* data = static_cast<T*>(x.storage().data());
+      if constexpr (std::is_same_v<T, bool>) return PyBool_FromLong(reinterpret_cast<const uint8_t*>(data)[at] != 0);  // memory of others may hold any byte
+      else if constexpr (std::is_class_v<T>) return python_number(Scalar(static_cast<float>(data[at])));
+      else return python_number(Scalar(data[at]));
     });
   const int64_t step = x.strides()[dim];
   return make_list(x.sizes()[dim], [&](Py_ssize_t i) { return list_of(x, dim + 1, at + i * step); });

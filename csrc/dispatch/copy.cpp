@@ -7,6 +7,7 @@
 namespace fl {
 
 void convert_elements(void* dst, DType to, const void* src, DType from, int64_t n) {
+  if (n == 0) return;  // of nothing there may be no address
   if (to == from) {
     std::memcpy(dst, src, static_cast<size_t>(n) * item_size(to));
     return;

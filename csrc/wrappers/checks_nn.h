@@ -153,7 +153,7 @@ inline void pool_arguments(const char* op, int64_t spatial, const Tensor& x, Int
   axes(op, "x", x, static_cast<int>(spatial) + 2);
   window_argument(op, "kernel_size", kernel, 1), window_argument(op, "stride", stride, 1), window_argument(op, "dilation", dilation, 1);
   for (int d = 0; d < spatial; ++d) {
-    if (padding[d] < 0 || 2 * padding[d] > kernel[d])
+    if (padding[d] < 0 || padding[d] > kernel[d] / 2)
       raise<ArgumentError>(op, ": padding = ", padding, ", kernel_size = ", kernel, "; expected 0 <= padding <= kernel_size / 2");
     if (x.size(d + 2) + 2 * padding[d] < dilation[d] * (kernel[d] - 1) + 1)
       raise<ShapeError>(op, ": x has shape ", x.sizes(), ", kernel_size = ", kernel, ", padding = ", padding,

@@ -17,14 +17,13 @@ import json
 import mmap
 import os
 import pathlib
-import re
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 
-from .calls import Calls
+from .calls import Calls, slow
 from .catalogue import catalogue
 from .child import HEAD, PAGE
 from .shrink import smaller
@@ -103,17 +102,11 @@ def calls_of(options: argparse.Namespace) -> Calls:
 
 
 def order_of(options: argparse.Namespace, **more) -> dict:
-    return {"seed": options.seed, "only": options.only, "memory": 0 if options.sanitizer else MEMORY, "plans": not options.plain, "forks": options.forks, **more}
+    return {"seed": options.seed, "only": options.only, "memory": 0 if options.sanitizer else MEMORY, "plans": not options.plain, "forks": options.forks, "skip": options.sanitizer, **more}
 
 
 def seconds_of(options: argparse.Namespace) -> float:
     return SANITIZED_SECONDS if options.sanitizer else SECONDS
-
-
-def slow(text: str) -> bool:
-    """Whether a call may take long by what it was asked for: to walk over more elements than anybody waits for, or NumPy
-    over a sequence without a last level."""
-    return bool(re.search(r"np\.\w+\(.*\)\[.*Endless", text)) or any(n in text.replace(" ", "") for n in ("expand(2**", "expand(1,2**", "empty((2**", "empty((0,2**"))
 
 
 def beside(calls: Calls, index: int) -> range:

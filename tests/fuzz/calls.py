@@ -71,6 +71,12 @@ EXAMPLES = (
 )  # fmt: skip
 
 
+def slow(text: str) -> bool:
+    """Whether a call may take long by what it was asked for: to walk over more elements than anybody waits for, or NumPy
+    over a sequence without a last level. Where memory has no limit such calls are left out: they take minutes."""
+    return bool(re.search(r"np\.\w+\(.*\)\[.*Endless", text)) or any(n in text.replace(" ", "") for n in ("expand(2**", "expand(1,2**", "empty((2**", "empty((0,2**"))
+
+
 class Calls:
     """Text of call number `index` of a seed: `text(index)`. With `only`, of what that expression is found in."""
 

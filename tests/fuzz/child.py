@@ -202,7 +202,7 @@ def main() -> None:
     import numpy as np
 
     import flambeau as fl
-    from fuzz.calls import Calls
+    from fuzz.calls import Calls, slow
     from fuzz.catalogue import catalogue
 
     caller = Caller(note)
@@ -233,6 +233,8 @@ def main() -> None:
             plan = "threads"
         text = calls.text(index)
         others = [] if plan == "alone" else [calls.text(index + k) for k in (1, 2)]
+        if order.get("skip") and any(slow(t) for t in (text, *others)):
+            continue
         try:
             caller.call(text, plan, f"{order['seed']}:{index}", others)
         except Wrong as e:

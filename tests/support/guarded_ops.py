@@ -19,14 +19,17 @@ def variants(op, index):
     yield "plain", tensors(op, plain)
     yield "strided", map_arrays(tensors(op, plain) | {k: v for k, v in plain.items() if k == op.first_tensor}, strided)
     sizes = [v.shape for v in plain.values() if hasattr(v, "shape")]
+    rank = getattr(plain.get(op.first_tensor), "ndim", 0)
     for axis in range(max((len(s) for s in sizes), default=0)):
-        for every in (True, False):  # tensors, or the first one
+        # All tensors, those of as many axes as the first one (so that indices along another axis stay), the first one.
+        for which, chosen in {
+            "all": lambda name, a: True, "all of its rank": lambda name, a: a.ndim == rank, "the first": lambda name, a: name == op.first_tensor,
+        }.items():  # fmt: skip
 
-            def emptied(a, axis=axis):
-                return a if a.ndim <= axis else a.take([], axis=axis)
+            def emptied(name, value, axis=axis, chosen=chosen):
+                return map_arrays({name: value}, lambda a: a.take([], axis=axis) if a.ndim > axis and chosen(name, a) else a)[name]
 
-            changed = {k: map_arrays({k: v}, emptied)[k] if every or k == op.first_tensor else v for k, v in plain.items()}
-            yield f"axis {axis} of {'all' if every else 'the first'} empty", tensors(op, changed)
+            yield f"axis {axis} of {which} empty", tensors(op, {k: emptied(k, v) for k, v in plain.items()})
 
 
 def leaves(args):

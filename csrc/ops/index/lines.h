@@ -10,7 +10,7 @@
 
 namespace fl::kernels {
 
-struct Lines {  // x seen as [outer, n, inner] around one axis; an empty x has no lines: outer is 0
+struct Lines {  // x seen as [outer, n, inner] around one axis; an empty x has no lines: outer and inner are 0
   int64_t outer = 1, n = 1, inner = 1;
 };
 inline Lines lines_of(const Tensor& x, int64_t dim) {
@@ -18,7 +18,7 @@ inline Lines lines_of(const Tensor& x, int64_t dim) {
   if (x.ndim() == 0) return l;
   const int d = static_cast<int>(dim < 0 ? dim + x.ndim() : dim);
   for (int i = 0; i < x.ndim(); ++i) (i < d ? l.outer : i == d ? l.n : l.inner) *= x.size(i);
-  if (x.numel() == 0) l.outer = 0;  // [n, 0] around axis 0 would be a line of n places
+  if (x.numel() == 0) l.outer = l.inner = 0;  // [n, 0] around axis 0 would be a line of n places
   return l;
 }
 
