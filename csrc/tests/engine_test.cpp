@@ -132,7 +132,7 @@ TEST(engine_random_programs_are_serial_programs) {
   const Limit limit;
   std::mt19937 random(7);
   for (const Mode mode : {Mode::Threaded, Mode::Naive})
-    for (int i = 0; i < 10000 / (FL_TSAN ? 5 : 1); ++i) {
+    for (int i = 0; i < 10000; ++i) {
       if (i % 2500 == 0) set_mode(mode), set_workers(2 + i / 2500);
       const Program p = random_program(random);
       if (run_serially(p) != run_by_engine(p)) {
@@ -144,7 +144,7 @@ TEST(engine_random_programs_are_serial_programs) {
 
 TEST(engine_a_million_pushes) {
   const Limit limit(300);
-  constexpr int kPushes = FL_TSAN ? 50'000 : 250'000;  // of each thread
+  constexpr int kPushes = 250'000;  // of each thread
   std::vector<Ref<Resource>> resources;
   std::vector<uint64_t> counts(8);
   for (int i = 0; i < 8; ++i) resources.push_back(resource());
@@ -168,7 +168,7 @@ TEST(engine_copies_both_ways_from_two_threads) {
   const Ref<Resource> x = resource("x"), y = resource("y");
   uint64_t vx = 1, vy = 2;
   test::on_threads(2, [&](int t) {
-    for (int i = 0; i < 100'000 / (FL_TSAN ? 10 : 1); ++i) {
+    for (int i = 0; i < 100'000; ++i) {
       if (t) push([&] { vx = vy; }, {read(y), write(x)});
       else push([&] { vy = vx; }, {read(x), write(y)});
     }
@@ -412,11 +412,11 @@ TEST(engine_asynchronous_ops_end_when_they_say_so) {
   for (const Mode mode : {Mode::Threaded, Mode::Naive}) {
     set_mode(mode);
     const Ref<Resource> x = resource("x");
-    std::vector<std::thread> foreign;
+    std::vector<std::thread> foreign(20);
     std::string order;
-    for (int i = 0; i < 20; ++i) {
-      push_async([&](const Ref<Completion>& completion) {
-        foreign.emplace_back([&order, completion] {
+    for (size_t i = 0; i < foreign.size(); ++i) {
+      push_async([&, i](const Ref<Completion>& completion) {
+        foreign[i] = std::thread([&order, completion] {
           order += 'a';
           completion->done();
         });
