@@ -235,20 +235,25 @@ nb::dict stats() {
   return d;
 }
 
-// Seconds for `n` pushes from C++, each writing one Var, and until these ops, which take so long each, are over.
+// Seconds that `n` pushes from C++ take, each writing one Var; that it takes until these ops, which spin for so long each, are
+// over; and that the ops themselves took.
 nb::tuple time_pushes(int64_t n, double op_us) {
   using Clock = std::chrono::steady_clock;
   const auto seconds = [](Clock::duration d) { return std::chrono::duration<double>(d).count(); };
   const auto time = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double, std::micro>(op_us));
   const auto var = make_ref<engine::Resource>();
+  Clock::duration inside{0};
   const auto begin = Clock::now();
   for (int64_t i = 0; i < n; ++i)
-    engine::push([time] {
-      for (const auto end = Clock::now() + time; Clock::now() < end;) {}
+    engine::push([time, &inside] {
+      const auto started = Clock::now();
+      auto now = started;
+      while (now - started < time) now = Clock::now();
+      inside += now - started;
     }, {engine::write(var)});
   const auto pushed = Clock::now();
   engine::wait_for(*var);
-  return nb::make_tuple(seconds(pushed - begin), seconds(Clock::now() - begin));
+  return nb::make_tuple(seconds(pushed - begin), seconds(Clock::now() - begin), seconds(inside));
 }
 
 constexpr const char* kModes[] = {"threaded", "naive", "null"};
@@ -260,7 +265,18 @@ PyObject* error_class(nb::module_& m, const char* name, PyObject* base, const ch
   return type;
 }
 
+// Python's state of a thread of the engine's, made once: PyGILState_Ensure would make and drop one for each task, under a lock
+// of CPython's that a child, forked meanwhile by who has the GIL, finds locked for ever (up to 3.11 at least).
+thread_local PyThreadState* thread_state = nullptr;
+
 void init_hooks() {
+  engine::hooks.begin_thread = [] { thread_state = PyThreadState_New(PyInterpreterState_Main()); };
+  engine::hooks.end_thread = [] {
+    if (!thread_state || !Py_IsInitialized()) return;
+    PyEval_RestoreThread(thread_state);
+    PyThreadState_Clear(thread_state);
+    PyThreadState_DeleteCurrent();
+  };
   engine::hooks.poll = [] {
     GilAcquire gil;
     if (PyErr_CheckSignals() != 0) throw_python_error();

@@ -168,19 +168,18 @@ void Scheduler::end(Op* op, Lock& lock) {
   lock.later(op);
 }
 
-void Scheduler::finish(Op* op, ErrorRef error) {
-  Lock lock(*this);
-  if (op->generation != generation_) return;
+void Scheduler::end_part(Op* op, ErrorRef error, Lock& lock) {
+  if (op->generation != generation_) return;  // the op of a parent, which ends there
+  if (error && !op->error) op->error = std::move(error);
+  if (--op->parts > 0) return;
   --stats_.running;
-  settle(*op, std::move(error), lock);
+  if (!op->members) settle(*op, std::move(op->error), lock);
   end(op, lock);
 }
 
-void Scheduler::add_stray(ErrorRef error) {
-  const Lock lock(*this);
-  ++stats_.failed;
-  if (unreported_.size() < kMaxUnreported) unreported_.push_back(std::move(error));
-  else ++forgotten_;
+void Scheduler::finish(Op* op, ErrorRef error) {
+  Lock lock(*this);
+  end_part(op, std::move(error), lock);
 }
 
 ErrorRef Scheduler::error_of(Resource& resource) {
@@ -283,7 +282,7 @@ bool Bulk::on_own_thread() const { return current_bulk == this; }
 
 ErrorRef Resource::error() { return scheduler.error_of(*this); }
 
-Completion::Completion(Ref<Op> op) : op_(std::move(op)), generation_(op_->generation) {}
+Completion::Completion(Ref<Op> op) : op_(std::move(op)) {}
 
 Completion::~Completion() {
   if (called_.load()) return;
@@ -298,6 +297,10 @@ void Completion::finish(std::exception_ptr error) {
   scheduler.finish(op_.get(), error ? failure_of(*op_, std::move(error)) : nullptr);
 }
 
+void Completion::cancel() {
+  if (!called_.exchange(true)) scheduler.finish(op_.get(), nullptr);
+}
+
 void push_work(std::unique_ptr<Work> work, bool asynchronous, std::span<const Use> uses, Options options) {
   auto op = make_ref<Op>();
   op->use(uses);
@@ -306,6 +309,7 @@ void push_work(std::unique_ptr<Work> work, bool asynchronous, std::span<const Us
   op->source = current_source ? current_source() : 0;
   op->priority = options.priority;
   op->asynchronous = asynchronous;
+  op->parts = asynchronous ? 2 : 1;
   op->openmp = options.openmp;
   scheduler.push(std::move(op));
 }

@@ -111,7 +111,8 @@ struct Options {
   std::string name = "op";
 };
 
-// Tells the engine that an asynchronous op is over, from any thread. One that is dropped has failed.
+// Tells the engine that what an asynchronous op has started is over, from any thread. One that is dropped has failed. The op
+// is over when its function has returned as well.
 class Completion final : public RefCounted {
  public:
   explicit Completion(Ref<Op> op);
@@ -119,12 +120,12 @@ class Completion final : public RefCounted {
   // Either of them, once: the second call throws EngineError.
   void done() { finish(nullptr); }
   void fail(std::exception_ptr error) { finish(std::move(error)); }
-  bool called() const { return called_.load(); }
 
  private:
+  friend class Scheduler;
+  void cancel();  // the function has failed: nobody needs to call
   void finish(std::exception_ptr error);
   Ref<Op> op_;
-  const uint32_t generation_;
   std::atomic<bool> called_{false};
 };
 
@@ -152,7 +153,7 @@ template <class F>
 void push(F f, std::initializer_list<Use> uses, Options options = {}) {
   push_work(std::make_unique<detail::WorkOf<F, false>>(std::move(f)), false, {uses.begin(), uses.size()}, std::move(options));
 }
-// f(const Ref<Completion>&): what it uses is free when the completion is called.
+// f(const Ref<Completion>&): what it uses is free when f has returned and the completion was called.
 template <class F>
 void push_async(F f, std::initializer_list<Use> uses, Options options = {}) {
   push_work(std::make_unique<detail::WorkOf<F, true>>(std::move(f)), true, {uses.begin(), uses.size()}, std::move(options));
@@ -215,6 +216,8 @@ struct Hooks {
   void (*poll)() = nullptr;              // called now and then by who waits; may throw
   void* (*begin_blocking)() = nullptr;   // around what may take long; the result goes to end_blocking
   void (*end_blocking)(void*) = nullptr;
+  void (*begin_thread)() = nullptr;  // on a thread of the engine's, while who starts it waits
+  void (*end_thread)() = nullptr;
   std::string (*describe_source)(SourceId) = nullptr;
 };
 extern Hooks hooks;

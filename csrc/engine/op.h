@@ -36,6 +36,7 @@ struct Op final : RefCounted {
   uint32_t generation = 0;
   uint32_t waits = 0;  // for so many of its resources
   bool asynchronous = false, openmp = false;
+  int parts = 1;       // of an asynchronous op 2: its function and its completion
   State state = State::Waiting;
   ErrorRef error;          // of the op itself, when it is done
   Op* members = nullptr;   // of a bulk: its ops, linked by `next`, which have no places in queues

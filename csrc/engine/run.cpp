@@ -35,6 +35,24 @@ ErrorRef error_from(const Op& op, const F& f) {
   return nullptr;
 }
 
+// A thread, when it has begun: who starts it from Python keeps the GIL until then, so that nobody forks meanwhile.
+template <class F>
+std::thread begun_thread(F f) {
+  struct Begun {
+    std::atomic<bool> now{false};
+  };
+  const auto begun = std::make_shared<Begun>();
+  std::thread thread([f, begun] {
+    if (hooks.begin_thread) hooks.begin_thread();
+    begun->now = true;
+    begun->now.notify_one();
+    f();
+    if (hooks.end_thread) hooks.end_thread();
+  });
+  begun->now.wait(false);
+  return thread;
+}
+
 }  // namespace
 
 Scheduler& scheduler = *new Scheduler;
@@ -70,7 +88,7 @@ void Scheduler::start_threads(int lane, size_t count) {
   pthread_sigmask(SIG_SETMASK, &all, &before);
   auto& threads = lanes_[lane]->threads;
   try {
-    while (threads.size() < count) threads.emplace_back([this, lane, batch = lanes_[lane]->batch] { work(lane, batch); });
+    while (threads.size() < count) threads.push_back(begun_thread([this, lane, batch = lanes_[lane]->batch] { work(lane, batch); }));
   } catch (const std::exception&) {  // fewer will do
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
@@ -99,35 +117,28 @@ void Scheduler::work(int number, uint64_t batch) {
 
 // With the mutex held before and after.
 void Scheduler::run(Op* op, Lock& lock) {
-  Ref<Op> keep = Ref<Op>::share(op);  // its completion may be called before it returns
+  Ref<Op> keep = Ref<Op>::share(op);
   op->state = State::Running;
   op->started = std::chrono::steady_clock::now();
   ++stats_.running;
   ErrorRef error = op->members ? nullptr : inherited(*op);
-  const bool ends_later = op->asynchronous && !error;
+  if (error) op->parts = 1;
   lock.unlock();
   {
     const Running now(op);
     if (op->members) {
       run_members(op);
-    } else if (ends_later) {
-      Ref<Completion> completion = make_ref<Completion>(keep);
-      if (ErrorRef failure = error_from(*op, [&] { op->work->run(completion); })) {
-        if (completion->called()) add_stray(std::move(failure));
-        else completion->fail(failure->cause);
-      }
     } else if (!error) {
-      error = error_from(*op, [&] { op->work->run(nullptr); });
+      const Ref<Completion> completion = op->asynchronous ? make_ref<Completion>(keep) : nullptr;
+      error = error_from(*op, [&] { op->work->run(completion); });
+      if (error && completion) completion->cancel();
     }
     op->work.reset();
   }
   lock.lock();
   lock.later(keep.detach());
-  if (ends_later || op->generation != generation_) return;
-  --stats_.running;
-  if (!op->members) settle(*op, std::move(error), lock);
   finishing_ = &*lanes_[op->openmp ? kOpenMP : kCores];
-  end(op, lock);
+  end_part(op, std::move(error), lock);
   finishing_ = nullptr;
 }
 
@@ -367,7 +378,7 @@ void Scheduler::set_watchdog(double seconds) {
     const Lock lock(*this);
     ++watchdog_batch_;
     old.swap(watchdog_);
-    if (seconds > 0) watchdog_.emplace([this, batch = watchdog_batch_, seconds] { watch(batch, seconds); });
+    if (seconds > 0) watchdog_.emplace(begun_thread([this, batch = watchdog_batch_, seconds] { watch(batch, seconds); }));
   }
   watchdog_wakes_.notify_all();
   if (!old) return;

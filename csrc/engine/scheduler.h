@@ -14,11 +14,10 @@ class Scheduler {
   Scheduler();
 
   void push(Ref<Op> op);
+  // One part of an op is over.
   void finish(Op* op, ErrorRef error);
   void wait(Resource* resource, bool reads);
   void wait_for_failures();
-  // The error of an op that has raised after it had said that it was done.
-  void add_stray(ErrorRef error);
   ErrorRef error_of(Resource& resource);
 
   void set_mode(Mode mode);
@@ -76,6 +75,7 @@ class Scheduler {
   void make_ready(Op* op);
   ErrorRef inherited(Op& op);
   void settle(Op& op, ErrorRef error, Lock& lock);
+  void end_part(Op* op, ErrorRef error, Lock& lock);
   void end(Op* op, Lock& lock);
   void count_down(Waiter* first, uint64_t id, bool write);
 

@@ -11,7 +11,7 @@ import textwrap
 import pytest
 
 COMMON = """
-import os, signal, sys, threading, time
+import faulthandler, os, signal, sys, threading, time
 import flambeau as fl
 from flambeau import engine
 from flambeau.engine import EngineError, Var
@@ -19,7 +19,7 @@ from flambeau.engine import EngineError, Var
 def child(work, seconds=20):
     pid = os.fork()
     if pid == 0:
-        signal.alarm(seconds)
+        faulthandler.dump_traceback_later(seconds, exit=True)
         try:
             work()
             os._exit(0)
@@ -101,10 +101,12 @@ def test_children_of_a_busy_process_work():
             engine.wait_for_var(x)
             engine.wait_all()
             assert found == [10.0 * i for i in range(20)], found
-        for _ in range(30):
-            child(in_child)
-        go = False
-        for t in threads: t.join()
+        try:
+            for _ in range(30):
+                child(in_child)
+        finally:
+            go = False
+            for t in threads: t.join()
         engine.wait_all()
     """)
 
