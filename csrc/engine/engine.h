@@ -65,7 +65,7 @@ struct OpError : EngineError {
   ErrorRef record;
 };
 struct OpErrors : EngineError {
-  explicit OpErrors(std::vector<ErrorRef> all);
+  OpErrors(std::vector<ErrorRef> all, uint64_t more);  // `more`: failures of which no record was kept
   std::vector<ErrorRef> records;
 };
 

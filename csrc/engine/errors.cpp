@@ -19,9 +19,11 @@ std::string pushed_at(SourceId source) {
   return where.empty() ? "" : ", pushed at " + where;
 }
 
-std::string joined(const std::vector<ErrorRef>& all) {
-  std::string out = text(all.size(), all.size() == 1 ? " op of the engine has failed" : " ops of the engine have failed");
+std::string joined(const std::vector<ErrorRef>& all, uint64_t more) {
+  const uint64_t count = all.size() + more;
+  std::string out = text(count, count == 1 ? " op of the engine has failed" : " ops of the engine have failed");
   for (const ErrorRef& e : all) out += "\n  " + describe(*e);
+  if (more) out += text("\n  and ", more, " more");
   return out;
 }
 
@@ -74,6 +76,6 @@ std::string describe(const ErrorRecord& e) {
   return out;
 }
 
-OpErrors::OpErrors(std::vector<ErrorRef> all) : EngineError(joined(all)), records(std::move(all)) {}
+OpErrors::OpErrors(std::vector<ErrorRef> all, uint64_t more) : EngineError(joined(all, more)), records(std::move(all)) {}
 
 }  // namespace fl::engine

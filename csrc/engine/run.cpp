@@ -220,13 +220,14 @@ void Scheduler::wait(Resource* resource, bool reads) {
 // After a wait for everything.
 void Scheduler::wait_for_failures() {
   std::vector<ErrorRef> found;
+  uint64_t more;
   {
     const Lock lock(*this);
     found.swap(unreported_);
-    forgotten_ = 0;
+    more = std::exchange(forgotten_, 0);
   }
   std::erase_if(found, [](const ErrorRef& e) { return e->reported->exchange(true); });
-  if (!found.empty()) throw OpErrors(std::move(found));
+  if (!found.empty() || more) throw OpErrors(std::move(found), more);
 }
 
 // Of a push in naive mode: runs ops until this one is over, and then whatever it has pushed.

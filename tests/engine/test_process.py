@@ -148,8 +148,8 @@ def test_ctrl_c_in_a_wait(wait):
     process = start(f"""
         x, door = Var("x"), threading.Event()
         engine.push(door.wait, writes=[x])
-        print("waiting", flush=True)
         try:
+            print("waiting", flush=True)
             {wait}
         except KeyboardInterrupt:
             door.set()
