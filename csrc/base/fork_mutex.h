@@ -14,6 +14,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -37,6 +38,7 @@ enum class LockRank : uint8_t {
   Prepared,        // Note [Prepared bytes]
   Fronts,          // Note [Small blocks]
   Allocator,
+  Engine,          // Note [Engine]
   Count
 };
 
@@ -105,6 +107,15 @@ class ForkCondition {
     condition_.wait(bare, until);
     bare.release();
   }
+  // The same for a limited time; whether `until` holds.
+  template <class Predicate>
+  bool wait_for(std::unique_lock<ForkMutex>& lock, std::chrono::nanoseconds time, Predicate until) {
+    std::unique_lock<std::mutex> bare(lock.mutex()->mutex_, std::adopt_lock);
+    const bool held = condition_.wait_for(bare, time, until);
+    bare.release();
+    return held;
+  }
+  void notify_one() { condition_.notify_one(); }
   void notify_all() { condition_.notify_all(); }
 
  private:

@@ -135,7 +135,14 @@ FL_AT_LOAD(current())
 
 }  // namespace
 
-int num_threads() { return current(); }
+namespace {
+FL_HOT_THREAD_LOCAL constinit int one_core = 0;  // how many OneCores live
+}
+
+int num_threads() { return one_core ? 1 : current(); }
+
+OneCore::OneCore() { ++one_core; }
+OneCore::~OneCore() { --one_core; }
 
 void set_num_threads(int n) {
   if (n < 1) raise<ArgumentError>("set_num_threads: n = ", n, "; expected at least 1");

@@ -16,6 +16,15 @@ int num_threads();
 void set_num_threads(int n);  // throws ArgumentError for n < 1
 bool in_parallel_region();
 
+// While it lives, num_threads() is 1 for the calling thread, whose loops then run where they are called.
+class OneCore {
+ public:
+  OneCore();
+  ~OneCore();
+  OneCore(const OneCore&) = delete;
+  OneCore& operator=(const OneCore&) = delete;
+};
+
 // OpenMP's own count for the calling thread, which other libraries of ours ask for, is `threads` while this lives.
 class OpenMPThreads {
  public:

@@ -12,6 +12,7 @@
 #include "bindings/autograd.h"
 #include "bindings/source.h"
 #include "bindings/data.h"
+#include "bindings/engine.h"
 #include "bindings/optim.h"
 #include "bindings/profiler.h"
 #include "bindings/types.h"
@@ -291,4 +292,6 @@ NB_MODULE(_C, m) {
   init_optim(optim);
   nb::module_ profiler = m.def_submodule("profiler", "The recorder behind flambeau.profiler.");
   init_profiler(profiler);
+  nb::module_ engine = m.def_submodule("engine", "The dependency engine behind flambeau.engine.");
+  init_engine(engine);
 }

@@ -177,7 +177,9 @@ setattr(Tensor, "quantile", quantile)  # noqa: B010
 setattr(Tensor, "nanquantile", nanquantile)  # noqa: B010
 
 # Imported when they are first used.
-_LAZY = {"autograd", "backends", "cpu", "cuda", "datasets", "nn", "optim", "profiler", "random", "serialization", "testing", "utils"}
+_LAZY = {
+    "autograd", "backends", "cpu", "cuda", "datasets", "engine", "nn", "optim", "profiler", "random", "serialization", "testing", "utils",
+}  # fmt: skip
 _LAZY_NAMES = {
     "save": "serialization",
     "load": "serialization",
@@ -194,6 +196,7 @@ if _typing.TYPE_CHECKING:
         backends,
         cuda,
         datasets,
+        engine,
         nn,
         optim,
         profiler,
