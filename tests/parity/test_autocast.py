@@ -174,7 +174,12 @@ def test_layers(name):
     results = []
     for lib, model in ((fl, ours), (torch, theirs)):
         with lib.autocast("cpu", dtype=lib.bfloat16):
-            y = model(lib.tensor(x))
+            try:
+                y = model(lib.tensor(x))
+            except RuntimeError as error:
+                if lib is torch and "could not create a primitive descriptor" in str(error):
+                    pytest.skip("PyTorch has no 16-bit kernel of this layer for this processor")
+                raise
         y = y[0] if isinstance(y, tuple) else y
         y.float().square().sum().backward()
         results.append((y, [p.grad for p in model.parameters()]))

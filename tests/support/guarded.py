@@ -133,7 +133,7 @@ FIRST: dict[str, list[dict[str, Any]]] = {
     "conv": [
         {"rank": 2, "ci": ci, "co": co, "groups": 1, "kernel": 1, "extent": extent, "batch": 1, "stride": 2, "dilation": 1, "padding": 0,
          "bias": False, "dtype": dtype, "transposed": False, "before": before}
-        for ci, co, extent, before in ((3, 48, 224, False), (3, 64, 112, False), (3, 48, 57, True), (17, 48, 57, False), (64, 128, 57, True), (24, 80, 57, True), (40, 48, 57, True))
+        for ci, co, extent, before in ((2, 2, 8, True), (8, 8, 8, True), (3, 48, 224, False), (3, 64, 112, False), (3, 48, 57, True), (17, 48, 57, False), (64, 128, 57, True), (24, 80, 57, True), (40, 48, 57, True))
         for dtype in ("float32", "bfloat16")
     ],
     "pool": [],

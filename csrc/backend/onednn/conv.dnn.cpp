@@ -170,9 +170,10 @@ bool conv_backward_weight(const ConvShape& s, bool last, const Tensor& dy, const
   const auto p = cached(entry, conv_key(entry, Op::ConvBackwardWeight, s, t, last, db.defined()), [&](Primitive& out) {
     const Descs d = descs(s, t, last);
     using weights = dnnl::convolution_backward_weights;
+    dnnl::convolution_forward::primitive_desc hint;  // pd.next_impl() still looks at it
     const auto make = [&](const Descs& free) {
       const auto algo = dnnl::algorithm::convolution_direct;
-      const auto hint = forward_desc(entry, free, false, dnnl::prop_kind::forward_training);
+      hint = forward_desc(entry, free, false, dnnl::prop_kind::forward_training);
       return db.defined() ? weights::primitive_desc(entry.engine(), algo, free.any_x, free.any_w, free.b, free.any_y, free.stride, free.dilation,
                                                     free.padding, free.padding, hint, default_attr())
                           : weights::primitive_desc(entry.engine(), algo, free.any_x, free.any_w, free.any_y, free.stride, free.dilation,
