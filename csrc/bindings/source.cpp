@@ -1,5 +1,8 @@
 #include "bindings/source.h"
 
+#include <Python.h>
+#include <frameobject.h>
+
 #include <cstring>
 #include <unordered_map>
 
