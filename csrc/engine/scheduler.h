@@ -57,6 +57,7 @@ class Scheduler {
     std::vector<ErrorRef> errors_;
   };
   struct Lane {
+    Lane() {}  // not left to the compiler: clang could not make one before Scheduler is complete
     Ready ready;
     std::vector<std::thread> threads;
     size_t idle = 0, woken = 0;  // threads that sleep, and how many of them were told to wake
