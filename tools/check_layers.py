@@ -14,7 +14,7 @@ shared header that is not inlined there could be the copy that the linker keeps,
 without those instructions. They include only what is listed in SIMD_MAY_INCLUDE and headers of their family.
 
 And, for what every file of the core may do only in one way (WAYS): mutexes, entering oneDNN, OpenMP's count of
-threads, statics inside of functions.
+threads, the GIL, statics inside of functions.
 """
 
 from __future__ import annotations
@@ -81,6 +81,12 @@ WAYS = (
         re.compile(r"\bomp_[sg]et_(?:num|max)_threads\b|#\s*pragma omp parallel|\bGOMP_\w+"),
         ("base/parallel.cpp",),
         "the number of threads is num_threads(), and OpenMP's is set by OpenMPThreads, of base/parallel.h",
+    ),
+    (
+        re.compile(r"\bPy(?:Eval_(?:RestoreThread|SaveThread|AcquireThread)|GILState_Ensure|Object_(?:Vectorcall|Call)\w*)\s*\(|\bPy_(?:BEGIN|END)_ALLOW"),
+        ("bindings/gil.h",),
+        "a thread may end in it: use GilRelease, GilAcquire, call_python or from_python of bindings/gil.h: "
+        "Note [Threads that outlive the interpreter]",
     ),
 )
 # A static that is made at its function's first call: indented, and neither a constant nor a function. One without an

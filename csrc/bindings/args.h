@@ -99,12 +99,6 @@ inline int64_t work_of(const Dims& sizes) {  // of a shape that is not checked y
     if (s <= 0 || __builtin_mul_overflow(product, s, &product)) return 0;
   return product;
 }
-struct GilRelease {
-  PyThreadState* state = PyEval_SaveThread();
-  // In a daemon thread of an interpreter that is ending, CPython up to 3.13 leaves the thread from here by
-  // unwinding its stack; a destructor that may not throw would turn that into terminate().
-  ~GilRelease() noexcept(false) { PyEval_RestoreThread(state); }
-};
 // Remembers the running Python line for writes that are made without the GIL.
 void note_source();
 template <class F>

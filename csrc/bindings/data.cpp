@@ -369,7 +369,7 @@ Tensor tensor_from(PyObject* data, std::optional<DType> dtype) {
   if (!is_list(data) && PyObject_HasAttrString(data, "__array__")) {
     Scalar s;
     if (!try_scalar(data, s)) {
-      const Owned array{PyObject_CallMethod(data, "__array__", nullptr)};
+      const Owned array{call_method(data, "__array__")};
       if (!array.object) throw_python_error();
       if (!PyObject_CheckBuffer(array.object))
         raise<TypeMismatch>("tensor: __array__ of a ", Py_TYPE(data)->tp_name, " returned a ", Py_TYPE(array.object)->tp_name, "; expected an array");

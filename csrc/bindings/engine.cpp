@@ -144,9 +144,9 @@ class Task final : public engine::Work {
     nb::object result;
     if (completion) {
       nb::object on_complete = nb::cast(PyCompletion{completion});
-      result = nb::steal(PyObject_CallOneArg(function_, on_complete.ptr()));
+      result = nb::steal(call_with(function_, on_complete.ptr()));
     } else {
-      result = nb::steal(PyObject_CallNoArgs(function_));
+      result = nb::steal(call_with(function_));
     }
     if (!result.is_valid()) throw_failure();
     Py_CLEAR(function_);
@@ -273,7 +273,7 @@ void init_hooks() {
   engine::hooks.begin_thread = [] { thread_state = PyThreadState_New(PyInterpreterState_Main()); };
   engine::hooks.end_thread = [] {
     if (!thread_state || !Py_IsInitialized()) return;
-    PyEval_RestoreThread(thread_state);
+    take_gil(thread_state);
     PyThreadState_Clear(thread_state);
     PyThreadState_DeleteCurrent();
   };
@@ -284,10 +284,10 @@ void init_hooks() {
   engine::hooks.begin_blocking = []() -> void* {
     if (!PyGILState_Check()) return nullptr;
     note_source();
-    return PyEval_SaveThread();
+    return give_gil();
   };
   engine::hooks.end_blocking = [](void* state) {
-    if (state) PyEval_RestoreThread(static_cast<PyThreadState*>(state));
+    if (state) take_gil(static_cast<PyThreadState*>(state));
   };
   engine::hooks.describe_source = [](SourceId source) { return describe_source(source); };
 }

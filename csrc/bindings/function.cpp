@@ -28,7 +28,7 @@ void PyFunctionNode::apply(BackwardCall& call) {
     return wrap(materialize ? metas[i].materialize(call.in[i]) : call.in[i]);
   }));
   const Owned run(PyObject_GetAttrString(ctx_, "_run_backward"));
-  const Owned returned(run.object ? PyObject_Call(run.object, args.object, nullptr) : nullptr);
+  const Owned returned(run.object ? call_python(run.object, args.object) : nullptr);
   PyObject* result = returned.object;
   if (!result) throw PyException();
   if (!PyTuple_Check(result) || PyTuple_GET_SIZE(result) != static_cast<Py_ssize_t>(positions.size()))

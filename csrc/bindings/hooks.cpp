@@ -22,7 +22,7 @@ Tensor PyTensorHook::call(const Tensor& grad) {
   if (!fn.get()) return {};
   const nb::object callee = nb::borrow(fn.get());  // the hook may remove itself
   const Owned arg(wrap(grad));
-  const Owned result(PyObject_CallOneArg(callee.ptr(), arg.object));
+  const Owned result(call_with(callee.ptr(), arg.object));
   if (!result.object) throw PyException();
   if (is_tensor(result.object)) return tensor_of(result.object);
   if (result.object != Py_None && !ignore_result)
@@ -62,7 +62,7 @@ void PyNodeHook::before(std::vector<Tensor>& grads) {
   if (!fn.get()) return;
   const nb::object callee = nb::borrow(fn.get());
   const Owned args(tuple_of(grads));
-  const Owned result(PyObject_CallOneArg(callee.ptr(), args.object));
+  const Owned result(call_with(callee.ptr(), args.object));
   if (!result.object) throw PyException();
   replace(grads, result.object, "prehook");
 }
@@ -72,7 +72,7 @@ void PyNodeHook::after(std::vector<Tensor>& grad_inputs, const std::vector<Tenso
   if (!fn.get()) return;
   const nb::object callee = nb::borrow(fn.get());
   const Owned a(tuple_of(grad_inputs)), b(tuple_of(grad_outputs));
-  const Owned result(PyObject_CallFunctionObjArgs(callee.ptr(), a.object, b.object, nullptr));
+  const Owned result(call_with(callee.ptr(), a.object, b.object));
   if (!result.object) throw PyException();
   replace(grad_inputs, result.object, "hook");
 }
@@ -91,7 +91,7 @@ struct PyPacked final : Packed {
   }
   Tensor unpack() override {
     GilAcquire gil;
-    const Owned result(PyObject_CallOneArg(fn, packed));
+    const Owned result(call_with(fn, packed));
     if (!result.object) throw PyException();
     if (!is_tensor(result.object))
       raise<TypeMismatch>("saved_tensors_hooks: unpack returned a ", Py_TYPE(result.object)->tp_name, "; expected a Tensor");
@@ -117,7 +117,7 @@ struct PySavedHooks final : SavedHooks {
   Ref<Packed> pack(const Tensor& x) override {
     GilAcquire gil;
     const Owned arg(wrap(x));
-    PyObject* packed = PyObject_CallOneArg(pack_fn, arg.object);
+    PyObject* packed = call_with(pack_fn, arg.object);
     if (!packed) throw PyException();
     return make_ref<PyPacked>(packed, unpack_fn, x);
   }

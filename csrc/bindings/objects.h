@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/fork_mutex.h"
+#include "bindings/gil.h"
 
 namespace fl::py {
 
@@ -23,15 +24,6 @@ struct Owned {
   Owned& operator=(const Owned&) = delete;
   ~Owned() { Py_XDECREF(object); }
   PyObject* release() { return std::exchange(object, nullptr); }
-};
-
-// Waits for the GIL. Not while a mutex of the core is held, since who has the GIL may wait for that: Note [Locks].
-struct GilAcquire {
-  PyGILState_STATE state = (refuse_locked(), PyGILState_Ensure());
-  static void refuse_locked() {
-    if (locks::any_held() && !PyGILState_Check()) [[unlikely]] Py_FatalError("flambeau: the GIL is wanted while a mutex of the core is held");
-  }
-  ~GilAcquire() { PyGILState_Release(state); }
 };
 
 // Gives a reference back on any thread, with or without the GIL, once this thread holds no mutex of the core. Where Python

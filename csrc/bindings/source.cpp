@@ -136,16 +136,12 @@ std::string source_text(SourceId id) {
   }
   std::string out = text(file, ":", line, ", in ", function);
   // The line itself, where linecache has it.
-  PyObject* linecache = PyImport_ImportModule("linecache");
-  PyObject* got = linecache ? PyObject_CallMethod(linecache, "getline", "Oi", code->co_filename, line) : nullptr;
-  if (got) {
-    PyObject* stripped = PyObject_CallMethod(got, "strip", nullptr);
-    const char* s = stripped ? PyUnicode_AsUTF8(stripped) : nullptr;
-    if (s && *s) out += std::string(" (`") + s + "`)";
-    Py_XDECREF(stripped);
-  }
-  Py_XDECREF(got);
-  Py_XDECREF(linecache);
+  const Owned linecache(PyImport_ImportModule("linecache"));
+  const Owned number(PyLong_FromLong(line));
+  const Owned got(linecache.object && number.object ? call_method(linecache.object, "getline", code->co_filename, number.object) : nullptr);
+  const Owned stripped(got.object ? call_method(got.object, "strip") : nullptr);
+  const char* s = stripped.object ? PyUnicode_AsUTF8(stripped.object) : nullptr;
+  if (s && *s) out += std::string(" (`") + s + "`)";
   PyErr_Clear();
   return out;
 }

@@ -61,7 +61,7 @@ PyObject* tensor_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
     const Owned with_type(make_tuple(PyTuple_GET_SIZE(args) + 1, [&](Py_ssize_t i) {
       return Py_NewRef(i == 0 ? reinterpret_cast<PyObject*>(type) : PyTuple_GET_ITEM(args, i - 1));
     }));
-    return PyObject_Call(make.object, with_type.object, kwargs);
+    return call_python(make.object, with_type.object, kwargs);
   });
 }
 
