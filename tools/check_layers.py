@@ -1,6 +1,6 @@
 """Checks that files of csrc include only their own layer and lower ones.
 
-    base < engine < storage < tensor < dispatch < ops, backend < autograd < wrappers < bindings < tests
+    base < engine < storage < tensor < dispatch < graph < ops, backend < autograd < wrappers < bindings < tests
 
 A layer is a folder, but for these:
 
@@ -30,6 +30,7 @@ ORDER = (
     ("storage",),
     ("tensor",),
     ("dispatch",),
+    ("graph",),
     ("ops", "backend"),
     ("autograd",),
     ("wrappers",),

@@ -78,7 +78,7 @@ void add_to(Tensor& sum, Tensor grad) {
     sum = std::move(grad);
     return;
   }
-  if (!grad_enabled() && sum.ref()->use_count() == 1 && sum.storage().use_count() == 1 && sum.is_contiguous() &&
+  if (!grad_enabled() && sum.ref()->use_count() == 1 && sum.storage().owners() == 1 && sum.is_contiguous() &&
       sum.sizes() == grad.sizes() && sum.dtype() == grad.dtype())
     op::add_(sum, grad);
   else
@@ -105,7 +105,7 @@ Tensor run_hook(TensorHook& hook, Tensor grad) {
 
 // g itself if nobody else can see it, else a copy.
 Tensor owned(Tensor g) {
-  if (g.ref()->use_count() == 1 && g.storage().use_count() == 1 && g.is_contiguous()) return g;
+  if (g.ref()->use_count() == 1 && g.storage().owners() == 1 && g.is_contiguous()) return g;
   return op::clone(g);
 }
 

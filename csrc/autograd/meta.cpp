@@ -226,6 +226,7 @@ void track_view(const Tensor& view, const Tensor& x) {
 
 void check_inplace(const char* op, const Tensor& x) {
   TensorImpl& impl = *x.impl();
+  before_write(*impl.storage);
   if (!impl.storage->writable())
     raise<ArgumentError>(op, ": the tensor's memory is read-only (it came from a read-only array); clone() it first");
   for (int i = 0; i < x.ndim(); ++i)

@@ -46,12 +46,13 @@ struct ForkHandlers {
   static void add(ForkGate* g) { link(all.gates, g, &ForkGate::next_, &ForkGate::previous_); }
   static void remove(ForkGate* g) { unlink(all.gates, g, &ForkGate::next_, &ForkGate::previous_); }
 
-  // What holds Accumulation enters a gate, and what is inside of one takes the mutexes below.
+  // What holds one of the first two ranks enters a gate, and what is inside of one takes the mutexes below.
   static void before() {
     all.mutex.lock();
-    take(LockRank::Accumulation);
+    constexpr int kOutside = static_cast<int>(LockRank::Recorder) + 1;
+    for (int r = 0; r < kOutside; ++r) take(static_cast<LockRank>(r));
     for (ForkGate* g = all.gates; g; g = g->next_) g->close();
-    for (int r = 1; r < kRanks; ++r) take(static_cast<LockRank>(r));
+    for (int r = kOutside; r < kRanks; ++r) take(static_cast<LockRank>(r));
   }
   static void in_parent() {
     release();

@@ -27,7 +27,9 @@ namespace fl {
 // The outermost first.
 enum class LockRank : uint8_t {
   Accumulation,    // one thread at a time adds to a leaf's gradient
+  Recorder,        // Note [Recording ops]; held while recorded ops run
   PrimitiveCache,  // oneDNN's primitives
+  Pending,         // Note [Pending bytes]
   Leaf,            // gradient and accumulator of a leaf
   WeakTensor,
   Recording,       // the profiler's list of buffers
@@ -71,7 +73,7 @@ class ForkMutex {
 
   void lock() {
 #if FL_CHECK_LOCKS
-    if (locks::held.ranks >= bit() || (locks::held.gates && rank_ == LockRank::Accumulation)) locks::wrong_order(rank_);
+    if (locks::held.ranks >= bit() || (locks::held.gates && rank_ <= LockRank::Recorder)) locks::wrong_order(rank_);
 #endif
     mutex_.lock();
     locks::held.ranks |= bit();
@@ -154,7 +156,7 @@ class StripedMutex {
 };
 
 // A room that any number of threads may be in at once, and that is empty whenever the process forks: for libraries that have
-// locks of their own. A thread enters with nothing locked but LockRank::Accumulation, and may enter again.
+// locks of their own. A thread enters with nothing locked below LockRank::Recorder, and may enter again.
 class ForkGate {
  public:
   ForkGate();

@@ -13,6 +13,7 @@
 #include "bindings/source.h"
 #include "bindings/data.h"
 #include "bindings/engine.h"
+#include "bindings/graph.h"
 #include "bindings/optim.h"
 #include "bindings/profiler.h"
 #include "bindings/types.h"
@@ -294,4 +295,6 @@ NB_MODULE(_C, m) {
   init_profiler(profiler);
   nb::module_ engine = m.def_submodule("engine", "The dependency engine behind flambeau.engine.");
   init_engine(engine);
+  nb::module_ graph = m.def_submodule("graph", "Recording of ops behind flambeau.lazy and flambeau.compile.");
+  init_graph(graph);
 }

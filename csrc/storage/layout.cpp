@@ -60,15 +60,23 @@ Storage::Deferred* Storage::deferred_here() const {
     d->generation = locks::fork_generation();
     d->holders = d->writers = 0;
     if (!d->now) {
-      delete d;
-      const_cast<Storage*>(this)->deferred_.store(nullptr, std::memory_order_release);
+      const_cast<Storage*>(this)->end_deferred();
       return nullptr;
     }
   }
   return d;
 }
 
-void Storage::defer(const ChannelsLast& layout) { deferred_.store(new Deferred{.layout = layout, .retired = {}}, std::memory_order_release); }
+void Storage::defer(const ChannelsLast& layout) {
+  settle();
+  deferred_.store(new Deferred{.layout = layout, .retired = {}}, std::memory_order_release);
+  attention_.fetch_or(kDeferred, std::memory_order_acq_rel);
+}
+// Under the layout's lock.
+void Storage::end_deferred() {
+  delete deferred_.exchange(nullptr, std::memory_order_acq_rel);
+  attention_.fetch_and(static_cast<uint8_t>(~kDeferred), std::memory_order_acq_rel);
+}
 
 void Storage::forget_deferred() { delete deferred_.load(std::memory_order_relaxed); }
 
@@ -82,7 +90,7 @@ void Storage::make_plain() const {
   });
   if (!d || !d->now) return;
   const ChannelsLast& l = d->layout;
-  Ref<Storage> other = allocate(size_bytes_, device_);
+  Ref<Storage> other = allocate_now(size_bytes_, device_);
   transpose_bytes(data_, other->data_, l.n, l.s, l.c, l.item);
   count_reorder();
   std::swap(self.data_, other->data_);
@@ -92,12 +100,12 @@ void Storage::make_plain() const {
   if (d->holders > 0) {
     d->retired = std::move(other);
   } else {
-    delete d;
-    self.deferred_.store(nullptr, std::memory_order_release);
+    self.end_deferred();
   }
 }
 
 RawBytes::RawBytes(Storage& storage, Use use) : use_(use) {
+  storage.settle();
   if (storage.deferred_.load(std::memory_order_acquire)) {
     const std::lock_guard lock(mutex);
     if (Storage::Deferred* d = storage.deferred_here(); d && d->now) {
@@ -129,8 +137,7 @@ RawBytes::~RawBytes() {
   if (use_ == Write && --d->writers == 0) written.notify_all();
   if (--d->holders > 0 || d->now) return;
   retired = std::move(d->retired);
-  delete d;
-  storage_->deferred_.store(nullptr, std::memory_order_release);
+  storage_->end_deferred();
 }
 
 }  // namespace fl

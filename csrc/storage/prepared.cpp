@@ -16,7 +16,7 @@ constexpr size_t kEntries = 512, kForms = 4;
 
 ForkMutex mutex(LockRank::Prepared);  // of every storage's `prepared_`, and of what is below
 PreparedStats counts{};
-auto& owners = *new std::unordered_set<Storage*>;  // storages may outlive every destructor
+auto& kept_by = *new std::unordered_set<Storage*>;  // storages may outlive every destructor
 
 }  // namespace
 
@@ -43,7 +43,7 @@ struct Storage::Prepared {
   static bool touch(Storage& s, const void* from, const std::string& form, std::vector<Ref<Storage>>& garbage) {
     if (!s.prepared_.load(std::memory_order_relaxed)) {
       s.prepared_.store(new Prepared, std::memory_order_release);
-      owners.insert(&s);
+      kept_by.insert(&s);
     }
     auto& entries = s.prepared_.load(std::memory_order_relaxed)->entries;
     const uint32_t version = s.var_.version();
@@ -84,6 +84,18 @@ void Storage::drop_kept() {
     for (auto& e : p->entries) Prepared::drop(e, garbage);
 }
 
+void Storage::rewritten() {
+  if (!prepared_.load(std::memory_order_acquire)) return;
+  std::vector<Ref<Storage>> garbage;
+  const std::lock_guard lock(mutex);
+  keeps_.store(false, std::memory_order_relaxed);
+  if (Prepared* p = prepared_.load(std::memory_order_relaxed))
+    for (auto& e : p->entries) {
+      Prepared::drop(e, garbage);
+      e.version = ~var_.version();  // none that there is
+    }
+}
+
 void Storage::forget_prepared() {
   std::vector<Ref<Storage>> garbage;
   const std::lock_guard lock(mutex);
@@ -91,7 +103,7 @@ void Storage::forget_prepared() {
   Prepared* p = prepared_.exchange(nullptr, std::memory_order_acq_rel);
   if (!p) return;
   for (auto& e : p->entries) Prepared::drop(e, garbage);
-  owners.erase(this);
+  kept_by.erase(this);
   delete p;
 }
 
@@ -133,7 +145,7 @@ Ref<Storage> prepared(Storage& source, const void* from, const std::string& form
 void drop_prepared() {
   std::vector<Ref<Storage>> garbage;
   const std::lock_guard lock(mutex);
-  for (Storage* s : owners)
+  for (Storage* s : kept_by)
     for (auto& e : s->prepared_.load(std::memory_order_relaxed)->entries) Storage::Prepared::drop(e, garbage);
 }
 

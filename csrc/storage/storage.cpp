@@ -94,7 +94,7 @@ AllocatorStats host_stats() {
   return stats;
 }
 
-Ref<Storage> Storage::allocate(size_t size_bytes, Device device) {
+Ref<Storage> Storage::allocate_now(size_t size_bytes, Device device) {
   require_device(device);
   auto storage = make_ref<Storage>();
   storage->size_bytes_ = size_bytes;
@@ -137,6 +137,7 @@ bool Storage::owned() const { return drop_ == drop_host_block; }
 void Storage::grow(size_t size_bytes) {
   if (size_bytes <= size_bytes_) return;
   (void)data();
+  before_write(*this);
   if (device_.kind == DeviceKind::CPU) {
     if (!owned())
       raise<ArgumentError>("resize_: the memory belongs to somebody else (NumPy or DLPack) and can not grow; clone() it first");

@@ -9,6 +9,7 @@
 #include "base/refcount.h"
 #include "engine/var.h"
 #include "storage/layout.h"
+#include "storage/pending.h"
 
 namespace fl {
 
@@ -16,8 +17,13 @@ class Storage final : public RefCounted {
  public:
   FL_SMALL_OBJECT
 
-  // Bytes from the device's caching allocator, not initialised. Throws OutOfMemory.
-  static Ref<Storage> allocate(size_t size_bytes, Device device);
+  // Bytes from the device's caching allocator, not initialised; while the thread records, only where they are wanted:
+  // Note [Pending bytes]. Throws OutOfMemory.
+  static Ref<Storage> allocate(size_t size_bytes, Device device) {
+    if (recorder_here) [[unlikely]] return promise(size_bytes, device);
+    return allocate_now(size_bytes, device);
+  }
+  static Ref<Storage> allocate_now(size_t size_bytes, Device device);
 
   // Somebody else's bytes; `drop(owner)` is called once when the last reference goes, on any thread.
   static Ref<Storage> borrow(void* data, size_t size_bytes, Device device, void* owner, void (*drop)(void*),
@@ -25,11 +31,14 @@ class Storage final : public RefCounted {
 
   // In row-major order: Note [Deferred layout].
   void* data() const {
-    if (deferred_.load(std::memory_order_acquire)) [[unlikely]] make_plain();
+    if (attention_.load(std::memory_order_acquire)) [[unlikely]] attend();
     return data_;
   }
   // False: the bytes are row-major, and stay so.
-  bool maybe_deferred() const { return deferred_.load(std::memory_order_acquire) != nullptr; }
+  bool maybe_deferred() const {
+    settle();
+    return deferred_.load(std::memory_order_acquire) != nullptr;
+  }
   // Says that the bytes, which nobody else has seen, will be written with channels last.
   void defer(const ChannelsLast& layout);
   size_t size_bytes() const { return size_bytes_; }
@@ -41,6 +50,32 @@ class Storage final : public RefCounted {
     var_.written_by(op);
     if (keeps_.load(std::memory_order_relaxed)) [[unlikely]] drop_kept();
   }
+
+  // ---- Note [Pending bytes]
+
+  // Makes sure that the bytes exist and have been computed.
+  void settle() const {
+    if (attention_.load(std::memory_order_acquire) & ~kDeferred) [[unlikely]] settle_pending();
+  }
+  // Who will write the bytes, and under which number it knows this storage. Only the recording itself asks for the number.
+  void set_pending(Ref<Recording> recording, uint32_t place);
+  void end_pending();
+  bool pending_in(const Recording* r) const { return pending_.get() == r; }
+  uint32_t place() const { return place_; }
+  bool is_pending() const { return (attention_.load(std::memory_order_acquire) & kPending) != 0; }
+  bool is_promised() const { return (attention_.load(std::memory_order_acquire) & kPromised) != 0; }
+  // A recording holds references that count as nobody's.
+  void hold_for_recording() { recorded_.fetch_add(1, std::memory_order_relaxed); }
+  void drop_for_recording() { recorded_.fetch_sub(1, std::memory_order_relaxed); }
+  uint32_t owners() const { return use_count() - recorded_.load(std::memory_order_relaxed); }
+  // Recordings that will read the bytes as they are now: whoever writes them settles those first.
+  std::atomic<uint32_t>& readers() { return readers_; }
+  // Others read or write the bytes without asking us.
+  bool shared_outside() const;
+  // Takes the bytes of `other`, which nobody else has seen.
+  void adopt(Storage& other);
+  // Bytes were written later than written_by() said: what is kept of them is old.
+  void rewritten();
 
   // Enlarges the bytes in place of the old ones (Tensor.resize_). Throws for bytes that are borrowed or lent.
   void grow(size_t size_bytes);
@@ -69,9 +104,14 @@ class Storage final : public RefCounted {
   bool keeps_prepared() const;
   void forget_prepared();
   void drop_kept();
+  void attend() const;
+  void settle_pending() const;
+  static Ref<Storage> promise(size_t size_bytes, Device device);
+  void provide();
   void make_plain() const;
   Deferred* deferred_here() const;  // under the layout's lock
   void forget_deferred();
+  void end_deferred();
   Storage() = default;
   ~Storage() override;
   // Lent memory may be that of an array, which is a view of a tensor's, and so on.
@@ -89,7 +129,13 @@ class Storage final : public RefCounted {
   Device device_;
   bool writable_ = true;
   std::atomic<bool> exposed_{false};
+  // Why data() is not to be had at once.
+  static constexpr uint8_t kDeferred = 1, kPending = 2, kPromised = 4;
+  mutable std::atomic<uint8_t> attention_{0};
   std::atomic<Deferred*> deferred_{nullptr};
+  Ref<Recording> pending_;  // written under the lock of all
+  uint32_t place_ = 0;
+  std::atomic<uint32_t> recorded_{0}, readers_{0};
   // Note [Prepared bytes]
   std::atomic<Prepared*> prepared_{nullptr};
   std::atomic<bool> keeps_{false};

@@ -14,6 +14,7 @@ std::atomic<DType> default_float{DType::Float32};
 DType default_dtype() { return default_float.load(std::memory_order_relaxed); }
 void set_default_dtype(DType dtype) {
   if (!is_float(dtype)) raise<DTypeError>("set_default_dtype: dtype = ", dtype, "; expected a floating point type");
+  graph::settle_here();  // its ops look at the type again
   default_float.store(dtype);
 }
 
@@ -305,6 +306,23 @@ Tensor broadcast_output(const Dims& shape, const Operand* in, int n, DType type,
 
 }  // namespace
 
+// Writes y, which nobody has seen.
+static void run_fresh(const TileLoops& loops, DType compute, const Operand* in, int n, const Scalar* params, const Tensor& y) {
+  if (y.ndim() >= 3 && any_deferred(in, n)) [[unlikely]] {
+    const RawOperands raw(in, n);
+    bool last = false;
+    for (const RawTensor& r : raw.raws) last = last || (r.channels_last() && r.tensor().sizes() == y.sizes());
+    if (last && may_defer(y.sizes())) {
+      defer(y);
+      run_general(loops, compute, raw.operands.data(), n, params, RawTensor(y).tensor());
+    } else {
+      run_general(loops, compute, raw.operands.data(), n, params, y);
+    }
+    return;
+  }
+  if (!run_small(loops, compute, in, n, params, y)) run_general(loops, compute, in, n, params, y);
+}
+
 Tensor run_each(const EachKernel& kernel, const char* op, DType result, DType type, const Operand* in, int n, const Scalar* params) {
   const DType compute = loop_type(kernel, op, type, in, n, params);
   const TileLoops loops = kernel.get(compute);
@@ -326,21 +344,24 @@ Tensor run_each(const EachKernel& kernel, const char* op, DType result, DType ty
   if (same && is_dense(*first)) y = empty_dense_like(*first, result, device);
   else y = broadcast_output(broadcast_shape(op, in, n), in, n, result, device);
   y.impl()->inference = thread_modes().inference;
-  if (meta || y.numel() == 0) return y;
-  if (y.ndim() >= 3 && any_deferred(in, n)) [[unlikely]] {
-    const RawOperands raw(in, n);
-    bool last = false;
-    for (const RawTensor& r : raw.raws) last = last || (r.channels_last() && r.tensor().sizes() == y.sizes());
-    if (last && may_defer(y.sizes())) {
-      defer(y);
-      run_general(loops, compute, raw.operands.data(), n, params, RawTensor(y).tensor());
-    } else {
-      run_general(loops, compute, raw.operands.data(), n, params, y);
-    }
-    return y;
-  }
-  if (!run_small(loops, compute, in, n, params, y)) run_general(loops, compute, in, n, params, y);
+  if (!meta && y.numel() != 0 && !graph::recording()) run_fresh(loops, compute, in, n, params, y);
   return y;
+}
+
+void run_recorded_each(const graph::Frame& frame, void (*each)(const graph::Frame&, graph::OpInfo::EachCall, void*), const char* op, bool inplace) {
+  struct Context {
+    const Tensor& out;
+    const char* op;
+    bool inplace;
+  } context{inplace ? frame.tensor(0) : frame.out(0), op, inplace};
+  each(frame,
+       [](void* to, const EachKernel& kernel, DType result, DType type, const Operand* in, int n, const Scalar* params) {
+         const auto& [out, name, over] = *static_cast<Context*>(to);
+         if (over) return run_each_into(kernel, name, result, type, in, n, params, out);
+         const DType compute = loop_type(kernel, name, type, in, n, params);
+         if (out.numel() != 0) run_fresh(kernel.get(compute), compute, in, n, params, out);
+       },
+       &context);
 }
 
 void run_each_into(const EachKernel& kernel, const char* op, DType result, DType type, const Operand* in, int n,
@@ -354,7 +375,7 @@ void run_each_into(const EachKernel& kernel, const char* op, DType result, DType
   auto kind = [](DType t) { return t == DType::Bool ? 0 : is_float(t) ? 2 : 1; };
   if (kind(result) > kind(out.dtype()))
     raise<DTypeError>(op, ": the result is ", result, ", which can not be stored in x of ", out.dtype(), "; cast x first");
-  if (out.is_meta() || out.numel() == 0) return;
+  if (out.is_meta() || out.numel() == 0 || graph::recording()) return;
   std::vector<Tensor> copies;
   std::vector<Operand> safe(in, in + n);
   copies.reserve(static_cast<size_t>(n));

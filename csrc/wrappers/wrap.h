@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "dispatch/each.h"
 #include "dispatch/op_types.h"
+#include "graph/recorder.h"
 
 namespace fl {
 
@@ -151,6 +152,9 @@ Tensor run_each(const EachKernel& kernel, const char* op, DType result, DType ty
                 const Scalar* params);
 void run_each_into(const EachKernel& kernel, const char* op, DType result, DType type, const Operand* in, int n,
                    const Scalar* params, const Tensor& out);
+
+// Runs a recorded element-wise op, whose loop and operands `each` finds: over its first argument, or into its output.
+void run_recorded_each(const graph::Frame& frame, void (*each)(const graph::Frame&, graph::OpInfo::EachCall, void*), const char* op, bool inplace);
 
 // ---- autograd
 

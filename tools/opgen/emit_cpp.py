@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .checks import emit_check
+from . import emit_graph
 from .emit_loop import each_args, each_compute, scalar_params
 from .emit_node import NodeWriter, Table
 from .formula import differentiable, translate
@@ -77,7 +78,8 @@ def _devices(op: Op, inplace: bool = False) -> list[str]:
     ]
 
 
-def _each_call(op: Op, target: str | None) -> list[str]:
+def _each_head(op: Op) -> tuple[list[str], str, str]:
+    """Statements, and what a loop is called with: the kernel, and the rest."""
     operands, scalars = each_args(op)
     out = [f"  const Operand each_in[] = {{{', '.join(a.name for a in operands)}}};"]
     given = ", ".join(p for a in scalars for p in scalar_params(a)) or "Scalar()"
@@ -85,15 +87,32 @@ def _each_call(op: Op, target: str | None) -> list[str]:
     compute = each_compute(op, operands)
     result = "DType::Bool" if str(op.get("dtype")) == "bool" else "each_type"
     out.append(f"  const DType each_type = {compute};")
-    head = f'kernels::each_{op.ident}, "{op.name}{"_" if target else ""}", {result}, each_type, each_in, {len(operands)}, each_params'
+    return out, f"kernels::each_{op.ident}", f"{result}, each_type, each_in, {len(operands)}, each_params"
+
+
+def _each_call(op: Op, target: str | None) -> list[str]:
+    out, kernel, rest = _each_head(op)
     if target:
-        out.append(f"  run_each_into({head}, {target});")
+        out.append(f'  run_each_into({kernel}, "{op.name}_", {rest}, {target});')
+        y = target
     else:
-        out.append(f"  Tensor {op.sig.outs[0][1]} = run_each({head});")
+        y = op.sig.outs[0][1]
+        out.append(f'  Tensor {y} = run_each({kernel}, "{op.name}", {rest});')
+    out += ["  if (graph::recording()) [[unlikely]]", f"    if (!{y}.is_meta()) {emit_graph.record(op, target)}"]
     return out
 
 
-def _kernel_call(op: Op) -> list[str]:
+def graph_infos(op: Op) -> list[str]:
+    if not emit_graph.is_recorded(op):
+        return []
+    if "each" in op.keys:
+        head, kernel, rest = _each_head(op)
+        return emit_graph.infos(op, [*head, f"  call_(context_, {kernel}, {rest});"], [])
+    return emit_graph.infos(op, [], _kernel_body(op, "frame"))
+
+
+def _kernel_body(op: Op, makes: str) -> list[str]:
+    """The kernel's call and what it wants of its inputs. What a kernel makes goes to new variables, or to a recorded call's outputs (`frame`)."""
     out, names = [], []
     inplace = is_inplace_op(op)
     contiguous = op.get("layout", "contiguous") == "contiguous" and not op.get("view")
@@ -103,35 +122,53 @@ def _kernel_call(op: Op) -> list[str]:
         tensor = a.type.spelling in ("Tensor", "Tensor?")
         if tensor and contiguous and a.name not in mutated and not (inplace and i == 0):
             source = a.name
-            if cast and a.name == op.first_tensor:
-                source = f"cast_for_kernel({a.name}, {op.sig.outs[0][1]}.dtype())" if not op.makes_output else a.name
+            if cast and a.name == op.first_tensor and not op.makes_output:
+                source = f"cast_for_kernel({a.name}, {op.sig.outs[0][1]}.dtype())"
             out.append(f"  const Tensor {a.name}_k = contiguous_for_kernel({source});")
             names.append(f"{a.name}_k")
         elif a.type.spelling == "Tensor[]" and contiguous:
             out.append(f"  const std::vector<Tensor> {a.name}_k = contiguous_for_kernel({a.name});")
             names.append(f"{a.name}_k")
-        elif a.type.spelling == "Operand":
-            names.append(a.name)
         else:
             names.append(a.name)
     if op.makes_output or op.get("view"):
+        call = f"kernels::{op.get('kernel')}({', '.join(names)})"
         outs = [n for _, n in op.sig.outs] + list(op.aux)
+        if makes == "frame":
+            return [*out, f"  graph::adopt(frame_.out(0), {call});"]
         target = f"auto {outs[0]}" if len(outs) == 1 else f"auto [{', '.join(outs)}]"
         if op.sig.is_list and len(outs) == 1:
             target = f"std::vector<Tensor> {outs[0]}"
-        out.append(f"  {target} = kernels::{op.get('kernel')}({', '.join(names)});")
-        if op.get("view"):
-            first = op.first_tensor
-            if op.sig.is_list:
-                out.append(f"  for (Tensor& view : {outs[0]}) track_view(view, {first});")
-            else:
-                out.append(f"  track_view({outs[0]}, {first});")
-        return out
+        return [*out, f"  {target} = {call};"]
     outs = [] if inplace else [n for _, n in op.sig.outs]
-    call = f"kernels::{op.get('kernel')}({', '.join([*names, *op.aux, *outs])});"
-    guard = f"if (!{(outs[0] if outs else op.sig.args[0].name)}.is_meta()) " if op.sig.outs else ""
-    out.append(f"  {guard}{call}")
-    return out
+    return [*out, f"  kernels::{op.get('kernel')}({', '.join([*names, *op.aux, *outs])});"]
+
+
+def _kernel_call(op: Op) -> list[str]:
+    if op.get("view"):
+        first, y = op.first_tensor, op.sig.outs[0][1]
+        each = f"  for (Tensor& view : {y}) track_view(view, {first});" if op.sig.is_list else f"  track_view({y}, {first});"
+        return [*_kernel_body(op, "new"), each]
+    if op.makes_output:
+        if not emit_graph.is_recorded(op):
+            return _kernel_body(op, "new")
+        y = op.sig.outs[0][1]
+        tensors = [a.name for a in op.sig.args if a.is_tensor]
+        asked = ", ".join(f"graph::meta_like({a.name})" if a.is_tensor else a.name for a in op.sig.args)
+        return [
+            f"  Tensor {y};",
+            f"  if (graph::recording() && !any_meta({', '.join(tensors)})) [[unlikely]] {{",
+            f"    {y} = graph::promised_like(kernels::{op.get('kernel')}({asked}));",
+            f"    {emit_graph.record(op)}",
+            "  } else {",
+            *("  " + line.replace(f"auto {y} = ", f"{y} = ") for line in _kernel_body(op, "new")),
+            "  }",
+        ]
+    outs = emit_graph.outs_of(op)
+    shown = outs[0] if outs and not is_inplace_op(op) else op.sig.args[0].name
+    guard = f"if (!{shown}.is_meta()) " if op.sig.outs else ""
+    body = _kernel_body(op, "new")
+    return ["  if (graph::recording()) [[unlikely]] {", f"    {guard}{emit_graph.record(op)}", "  } else {", *(f"  {line}" for line in body[:-1]), f"    {guard}{body[-1].strip()}", "  }"]
 
 
 def _allocate(op: Op) -> list[str]:
@@ -199,6 +236,7 @@ def wrapper(op: Op, table: Table) -> tuple[list[str], list[str]]:
     body: list[str] = [f"{result} {op.name}({params(op, False)}) {{", *_autocast(op), *_recorded(op, op.name), *_devices(op), *_shortcut(op)]
     body += wrap_dims(op)
     body += [emit_check(op, c) for c in op.get("check", [])]
+    body += [f"  if ({n}.defined()) before_write({n}.storage());" for n in op.get("mutates", [])]
     outs = [n for _, n in op.sig.outs]
     struct = node.struct() if node.exists else []
     ret = f"  return {outs[0]};" if len(outs) == 1 else f"  return {{{', '.join(outs)}}};" if outs else ""

@@ -102,7 +102,7 @@ def _wrappers(table: Table, headers: Files) -> Files:
         for name in names:
             for op in table[name]:
                 struct, body = emit_cpp.wrapper(op, table)
-                structs += struct
+                structs += [*struct, *emit_cpp.graph_infos(op)]
                 bodies += [*body, ""]
                 if "each" in op.keys:
                     loops.append(emit_loop.each_declaration(op))

@@ -1,0 +1,35 @@
+#include "bindings/graph.h"
+
+#include <nanobind/stl/string.h>
+
+#include "bindings/args.h"
+#include "graph/recorder.h"
+
+namespace nb = nanobind;
+
+namespace fl::py {
+namespace {
+
+// What was recorded runs without the GIL.
+template <class F>
+void without(F&& f) {
+  note_source();
+  const GilRelease release;
+  f();
+}
+
+}  // namespace
+
+void init_graph(nb::module_& m) {
+  m.def("begin_recording", [] { graph::begin_recording(); });
+  m.def("end_recording", [] { without([] { graph::end_recording(); }); });
+  m.def("settle", [] { without([] { graph::settle_here(); }); });
+  m.def("recording", [] { return graph::recording(); });
+  m.def("op_names", [] {
+    nb::dict out;
+    for (const graph::OpInfo* op = graph::all_ops; op; op = op->next) out[op->ident] = op->signature;
+    return out;
+  });
+}
+
+}  // namespace fl::py

@@ -1,0 +1,163 @@
+// The recorder: what ops become on a thread that records.
+//
+// Note [Recording ops]
+// A generated wrapper does its checks, its shapes and types and its autograd node as always. Where it would call its kernel it
+// asks whether the thread records, and if so appends a node here: the op, its arguments, the outputs, which have no bytes yet.
+// So errors come at the same line with the same text, and whatever does not come this way reads bytes, which runs what was
+// recorded first (Note [Pending bytes]). Nothing can be stale, because nothing is remembered from one recording to the next
+// but how to run it.
+//
+// What was recorded runs in the order in which it was recorded, but for
+//   * nodes that nobody can see: their outputs have no owner, and no node that runs reads them;
+//   * nodes that were put together (graph/fuse.h).
+// A buffer is one storage. It is let go after its last node, so memory is held as in eager mode, or shorter.
+//
+// What would not stay as it is until it is read is not put off: an op that takes bytes that others may write without asking us
+// (NumPy's, DLPack's, shared memory) runs at once, after all before it. Draws take their place in the generator's sequence
+// when they are recorded. A recording belongs to the thread that makes it and may be settled by any; its lock is held meanwhile.
+#pragma once
+
+#include <mutex>
+#include <unordered_map>
+
+#include "base/fork_mutex.h"
+#include "engine/var.h"
+#include "graph/op_info.h"
+#include "storage/pending.h"
+#include "tensor/tensor.h"
+
+namespace fl::graph {
+
+inline bool recording() { return recorder_here != nullptr; }
+
+struct NodeRecord {
+  const OpInfo* op;
+  uint32_t args;           // the first of its boxes
+  uint32_t n_args;
+  uint32_t outs;           // the first of its fresh outputs, a value
+  uint32_t first, last;    // its values, arguments before outputs: [first, last)
+  SourceId source;
+};
+
+class Recorder final : public Recording {
+ public:
+  Recorder();
+  ~Recorder() override;
+  static Recorder& here() { return *static_cast<Recorder*>(recorder_here); }
+  void settle() override;
+
+  template <class... Args>
+  void record(const OpInfo& op, std::initializer_list<const Tensor*> outs, const Args&... args) {
+    (settle_others(args), ...);
+    {
+      const std::lock_guard lock(mutex_);
+      begin(op);
+      (add(args), ...);
+      finish(outs);
+    }
+    if (at_once_) settle();
+  }
+  // Whether a buffer of it is this storage, with bytes of before.
+  bool reads(const Storage& storage);
+
+  struct Stats {
+    int64_t recorded = 0, run = 0, pruned = 0, fused = 0, settled = 0;
+  };
+  Stats stats();
+
+ private:
+  friend class Settling;
+  struct Buffer {
+    Storage* storage;         // held by the values
+    uint32_t value;           // the first of its values; the others follow by `next_`
+    bool input;               // had bytes before
+    bool written = false;     // by a node
+    uint32_t last = 0;        // node that uses it
+  };
+  // Whoever else has an argument pending computes it first.
+  void settle_others(const Tensor& x) {
+    if (x.defined() && x.storage().is_pending() && !x.storage().pending_in(this)) x.storage().settle();
+  }
+  void settle_others(const Operand& x) {
+    if (x.is_tensor()) settle_others(x.tensor());
+  }
+  void settle_others(TensorList xs) {
+    for (const Tensor& x : xs) settle_others(x);
+  }
+  void settle_others(const std::vector<Tensor>& xs) { settle_others(TensorList(xs)); }
+  template <class T>
+  void settle_others(const T&) {}
+
+  void begin(const OpInfo& op);
+  void finish(std::initializer_list<const Tensor*> outs);
+
+  void add(const Tensor& x);
+  void add(const Operand& x);
+  void add(TensorList xs);
+  void add(const std::vector<Tensor>& xs) { add(TensorList(xs)); }
+  void add(int64_t v) { boxes_.emplace_back(Box::Kind::Int, v); }
+  void add(double v) { boxes_.emplace_back(v); }
+  void add(bool v) { boxes_.emplace_back(Box::Kind::Bool, v); }
+  void add(Scalar v);
+  void add(IntList v);
+  void add(const Dims& v) { add(IntList(v)); }
+  void add(std::string_view v);
+  void add(DType v) { boxes_.emplace_back(Box::Kind::Type, static_cast<int64_t>(v)); }
+  void add(Device v) { boxes_.emplace_back(Box::Kind::Place, static_cast<int64_t>(v.kind) << 32 | static_cast<uint8_t>(v.index)); }
+  void add(Generator* v);
+  template <class T>
+  void add(const std::optional<T>& v) {
+    if (v) add(*v);
+    else boxes_.emplace_back();
+  }
+
+  void drop_part();
+  uint32_t value(const Tensor& x);
+  uint32_t buffer(Storage& storage);
+  void run(const NodeRecord& node);
+  void let_go(Buffer& buffer);
+  void clear();
+
+  ForkMutex mutex_{LockRank::Recorder};
+  std::vector<NodeRecord> nodes_;
+  std::vector<Tensor> tensors_;       // the values: aliases without history
+  std::vector<uint32_t> buffer_of_;   // of each value; kNone for an argument that was not given
+  std::vector<uint32_t> next_;        // the value of the same buffer that was recorded before
+  std::vector<Buffer> buffers_;
+  std::vector<Box> boxes_;
+  std::vector<int64_t> ints_;
+  std::string text_;
+  std::vector<Ref<Generator>> generators_;
+  std::unordered_map<const Storage*, uint32_t> inputs_;  // concrete storages to buffers
+  bool whole_ = true;      // the last node has all that belongs to it
+  bool at_once_ = false;  // the node that is being appended reads what others may write
+  Stats stats_;
+};
+
+// Begins and ends recording on this thread; scopes nest, and what was recorded is settled at the end of the outermost.
+void begin_recording();
+void end_recording();
+// Runs what this thread recorded so far, if it records.
+void settle_here();
+// While it lives the thread does not record.
+class Pause {
+ public:
+  Pause() : paused_(std::exchange(recorder_here, nullptr)) {}
+  ~Pause() { recorder_here = paused_; }
+  Pause(const Pause&) = delete;
+  Pause& operator=(const Pause&) = delete;
+
+ private:
+  Recording* paused_;
+};
+
+// Called by generated wrappers.
+template <class... Args>
+[[gnu::cold, gnu::noinline]] void record(const OpInfo& op, std::initializer_list<const Tensor*> outs, const Args&... args) {
+  Recorder::here().record(op, outs, args...);
+}
+// What a kernel that makes its outputs would make, without bytes: `make` is called with tensors on meta.
+Tensor meta_like(const Tensor& x);
+Tensor promised_like(const Tensor& meta);
+
+}  // namespace fl::graph
