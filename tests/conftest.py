@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import sys
 
@@ -30,7 +31,12 @@ def _known_state():
     """Every test starts from the same seed and leaves modes, threads and the default type as they were."""
     fl.manual_seed(0)
     threads, dtype = fl.get_num_threads(), fl.get_default_dtype()
-    yield
+    # With FLAMBEAU_TEST_LAZY=1 every test runs while its thread records: nobody should notice (`make variants`).
+    if os.environ.get("FLAMBEAU_TEST_LAZY") == "1":
+        with fl.lazy():
+            yield
+    else:
+        yield
     if fl.get_num_threads() != threads:
         fl.set_num_threads(threads)
     fl.set_default_dtype(dtype)

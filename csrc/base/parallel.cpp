@@ -87,7 +87,7 @@ ForkGate regions;
 class Inside {
  public:
   // Whoever holds a mutex is waited for by the fork itself.
-  Inside() { regions.enter(locks::held.ranks >= 1u << (static_cast<int>(LockRank::Accumulation) + 1)); }
+  Inside() { regions.enter(locks::held.ranks >= 1u << (static_cast<int>(LockRank::Recorder) + 1)); }
   ~Inside() { regions.leave(); }
   Inside(const Inside&) = delete;
   Inside& operator=(const Inside&) = delete;
@@ -97,6 +97,7 @@ struct Region {
   int64_t begin, total, ranges;
   detail::RangeFn fn;
   void* context;
+  void* inherited;
   CallMutex mutex;
   std::exception_ptr failure;  // the first one, guarded by mutex
 };
@@ -104,6 +105,7 @@ struct Region {
 // One thread's ranges. Its team may be smaller than was asked for, so it may have several.
 void run_share(void* data) {
   Region& region = *static_cast<Region*>(data);
+  void* const before = std::exchange(region_context, region.inherited);
   for (int64_t r = omp_get_thread_num(); r < region.ranges; r += omp_get_num_threads()) {
     const int64_t b = region.begin + region.total * r / region.ranges;
     const int64_t e = region.begin + region.total * (r + 1) / region.ranges;
@@ -114,6 +116,7 @@ void run_share(void* data) {
       if (!region.failure) region.failure = std::current_exception();
     }
   }
+  region_context = before;
 }
 
 int current() {
@@ -138,6 +141,8 @@ FL_AT_LOAD(current())
 namespace {
 FL_HOT_THREAD_LOCAL constinit int one_core = 0;  // how many OneCores live
 }
+
+FL_HOT_THREAD_LOCAL constinit void* region_context = nullptr;
 
 int num_threads() { return one_core ? 1 : current(); }
 
@@ -176,7 +181,7 @@ void parallel_run(int64_t begin, int64_t end, int64_t grain, RangeFn fn, void* c
     fn(context, begin, end);
     return;
   }
-  Region region{begin, total, ranges, fn, context, {}, {}};
+  Region region{begin, total, ranges, fn, context, region_context, {}, {}};
   // All threads, also where there are fewer ranges: libgomp ends the threads that a smaller team leaves out, and the
   // next larger one would have to start them again.
   {

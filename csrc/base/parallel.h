@@ -10,11 +10,16 @@
 #include <string>
 #include <type_traits>
 
+#include "base/refcount.h"
+
 namespace fl {
 
 int num_threads();
 void set_num_threads(int n);  // throws ArgumentError for n < 1
 bool in_parallel_region();
+
+// What the threads of a region take over from the thread that made it, while it lasts: an address whose meaning the layers above know.
+extern FL_HOT_THREAD_LOCAL constinit void* region_context;
 
 // While it lives, num_threads() is 1 for the calling thread, whose loops then run where they are called.
 class OneCore {

@@ -79,6 +79,7 @@ void run(const std::vector<Written*>& lists, F&& f) {
   }
   {
     GilRelease release;
+    graph::settle_here();  // it may read what is written here
     f();
     for (Written* w : lists)
       for (size_t i = 0; i < w->originals.size(); ++i)

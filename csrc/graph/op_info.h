@@ -120,7 +120,7 @@ struct OpInfo {
   int outs;              // fresh outputs, those kept for backward included
   void (*run)(const Frame&);
   // Of an element-wise op: calls `f` with what its loop is called with; null for the others.
-  using EachCall = void (*)(void* context, const EachKernel& kernel, DType result, DType type, const Operand* in, int n, const Scalar* params);
+  using EachCall = void (*)(void* context, const EachKernel& kernel, DType result, DType type, const Operand* in, int n, const Scalar* params, int n_params);
   void (*each)(const Frame&, EachCall f, void* context);
   const OpInfo* next;
 

@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint32_t kNone = ~uint32_t{0};
 
-ForkMutex all_mutex(LockRank::Pending);
+ForkMutex all_mutex(LockRank::Pending);  // of the list
 auto& all_recorders = *new std::vector<Recorder*>;
 
 thread_local int depth = 0;
@@ -30,7 +30,7 @@ void settle_readers(Storage& storage) {
   {
     const std::lock_guard lock(all_mutex);
     for (Recorder* r : all_recorders)
-      if (r != recorder_here && r != settling_here && r->try_retain()) readers.push_back(Ref<Recorder>::adopt(r));
+      if (r != recorder_here && r != settling_here() && r->try_retain()) readers.push_back(Ref<Recorder>::adopt(r));
   }
   for (auto& r : readers)
     if (r->reads(storage)) r->settle();
@@ -38,6 +38,8 @@ void settle_readers(Storage& storage) {
 [[maybe_unused]] const bool hooked = (settle_readers_of = settle_readers, true);
 
 }  // namespace
+
+size_t (*run_linked)(std::span<const Link>) = nullptr;
 
 Recorder::Recorder() {
   hold_weakly();
@@ -163,11 +165,47 @@ void Recorder::add(Generator* v) {
 
 // ---- running
 
+Frame Recorder::frame_of(const NodeRecord& node) const {
+  return {boxes_.data() + node.args, tensors_.data(), ints_.data(), text_.data(), tensors_.data() + node.outs, generators_.data()};
+}
+
+// What an element-wise op writes.
+const Tensor& Recorder::written_by(const NodeRecord& node) const {
+  return node.op->writes ? tensors_[static_cast<size_t>(boxes_[node.args].integer)] : tensors_[node.outs];
+}
+
+// Runs node k, and with it those behind it that go into one pass; returns how many nodes are done, with those that nobody wants.
+size_t Recorder::run_some(size_t k, const std::vector<char>& runs) {
+  if (nodes_[k].op->each && run_linked) {
+    std::vector<Link> links;
+    const Dims& sizes = written_by(nodes_[k]).sizes();
+    for (size_t j = k; j < nodes_.size() && links.size() < 24; ++j) {
+      if (!runs[j]) continue;
+      const NodeRecord& node = nodes_[j];
+      if (!node.op->each) break;
+      const Tensor& y = written_by(node);
+      if (!(y.sizes() == sizes) || y.numel() == 0) break;
+      const Buffer& b = buffers_[y.storage().place()];
+      links.push_back({frame_of(node), node.op, static_cast<uint32_t>(j), b.last, b.input || b.storage->owners() > 0});
+    }
+    if (links.size() > 1)
+      if (const size_t done = run_linked(links); done > 0) {
+        stats_.run += static_cast<int64_t>(done);
+        stats_.fused += static_cast<int64_t>(done);
+        for (size_t i = 0; i < done; ++i)
+          if (links[i].op->writes) written_by(nodes_[links[i].node]).storage().rewritten();
+        return links[done - 1].node + 1 - k;
+      }
+  }
+  run(nodes_[k]);
+  ++stats_.run;
+  return 1;
+}
+
 void Recorder::run(const NodeRecord& node) {
   for (uint32_t v = node.first; v < node.last; ++v)
     if (buffer_of_[v] != kNone) buffers_[buffer_of_[v]].storage->settle();
-  const Frame frame{boxes_.data() + node.args, tensors_.data(), ints_.data(), text_.data(), tensors_.data() + node.outs, generators_.data()};
-  node.op->run(frame);
+  node.op->run(frame_of(node));
   for (uint32_t i = 0; i < node.n_args; ++i)
     if (const Box& box = boxes_[node.args + i]; (node.op->writes >> i & 1) && box.kind == Box::Kind::Tensor)
       tensors_[static_cast<size_t>(box.integer)].storage().rewritten();
@@ -202,11 +240,11 @@ void Recorder::clear() {
 // Marks the thread as the one that runs a recording.
 class Settling {
  public:
-  explicit Settling(Recorder& r) : recording_(std::exchange(settling_here, &r)) {}
-  ~Settling() { settling_here = recording_; }
+  explicit Settling(Recorder& r) : recording_(std::exchange(region_context, static_cast<Recording*>(&r))) {}
+  ~Settling() { region_context = recording_; }
 
  private:
-  Recording* recording_;
+  void* recording_;
   const Pause pause_;
 };
 
@@ -239,14 +277,13 @@ void Recorder::settle() {
 
   size_t k = 0;
   try {
-    for (; k < nodes_.size(); ++k) {
-      if (runs[k]) {
-        run(nodes_[k]);
-        ++stats_.run;
-      } else {
-        ++stats_.pruned;
+    for (size_t done = 1; k < nodes_.size(); k += done) {
+      done = 1;
+      if (runs[k]) done = run_some(k, runs);
+      for (size_t j = k; j < k + done; ++j) {
+        stats_.pruned += !runs[j];
+        for (const uint32_t b : ends[j]) let_go(buffers_[b]);
       }
-      for (const uint32_t b : ends[k]) let_go(buffers_[b]);
     }
   } catch (...) {
     const auto failure = make_ref<Failure>(std::current_exception());

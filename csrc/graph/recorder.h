@@ -18,6 +18,7 @@
 #pragma once
 
 #include <mutex>
+#include <span>
 #include <unordered_map>
 
 #include "base/fork_mutex.h"
@@ -38,6 +39,17 @@ struct NodeRecord {
   uint32_t first, last;    // its values, arguments before outputs: [first, last)
   SourceId source;
 };
+
+// A recorded element-wise op on its way into a chain.
+struct Link {
+  Frame frame;
+  const OpInfo* op;
+  uint32_t node;      // its place in the recording
+  uint32_t last;      // the last node that uses what it writes
+  bool stays;         // somebody sees it after the recording
+};
+// Runs the first of these, two or more, in one pass over memory; returns how many. 0: the first goes alone. Set by the wrappers.
+extern size_t (*run_linked)(std::span<const Link> links);
 
 class Recorder final : public Recording {
  public:
@@ -114,7 +126,10 @@ class Recorder final : public Recording {
   void drop_part();
   uint32_t value(const Tensor& x);
   uint32_t buffer(Storage& storage);
+  Frame frame_of(const NodeRecord& node) const;
+  const Tensor& written_by(const NodeRecord& node) const;
   void run(const NodeRecord& node);
+  size_t run_some(size_t k, const std::vector<char>& runs);
   void let_go(Buffer& buffer);
   void clear();
 

@@ -9,7 +9,6 @@
 namespace fl {
 
 FL_HOT_THREAD_LOCAL constinit Recording* recorder_here = nullptr;
-FL_HOT_THREAD_LOCAL constinit Recording* settling_here = nullptr;
 void (*settle_readers_of)(Storage&) = nullptr;
 
 void before_write(Storage& storage) {
@@ -49,7 +48,7 @@ void Storage::end_pending() {
 
 void Storage::settle_pending() const {
   auto& self = const_cast<Storage&>(*this);
-  if (is_pending() && !(settling_here && pending_in(settling_here)) && !in_parallel_region()) {
+  if (is_pending() && !(settling_here() && pending_in(settling_here()))) {
     Ref<Recording> recording;
     {
       const std::lock_guard lock(mutex);

@@ -13,6 +13,7 @@
 // An op that failed leaves its recording behind at what it should have written: whoever asks for that gets the error.
 #pragma once
 
+#include "base/parallel.h"
 #include "base/refcount.h"
 
 namespace fl {
@@ -26,8 +27,8 @@ class Recording : public RefCounted {
 
 // The calling thread's, while it records; null while it runs what was recorded.
 extern FL_HOT_THREAD_LOCAL constinit Recording* recorder_here;
-// What the calling thread is running.
-extern FL_HOT_THREAD_LOCAL constinit Recording* settling_here;
+// What the calling thread is running, or the thread in whose parallel region it is.
+inline Recording* settling_here() { return static_cast<Recording*>(region_context); }
 
 class Storage;
 // Settles what other threads recorded and will read the bytes. Set by the recorder.

@@ -178,7 +178,7 @@ setattr(Tensor, "nanquantile", nanquantile)  # noqa: B010
 
 # Imported when they are first used.
 _LAZY = {
-    "autograd", "backends", "cpu", "cuda", "datasets", "engine", "nn", "optim", "profiler", "random", "serialization", "testing", "utils",
+    "autograd", "backends", "compiler", "cpu", "cuda", "datasets", "engine", "nn", "optim", "profiler", "random", "serialization", "testing", "utils",
 }  # fmt: skip
 _LAZY_NAMES = {
     "save": "serialization",
@@ -186,6 +186,7 @@ _LAZY_NAMES = {
     "cosine_similarity": "nn.functional",
     "is_anomaly_check_nan_enabled": "autograd.anomaly_mode",
     "is_anomaly_enabled": "autograd.anomaly_mode",
+    "lazy": "compiler",
     "memory_summary": "_memory",
     "pairwise_distance": "nn.functional",
 }
@@ -194,6 +195,7 @@ if _typing.TYPE_CHECKING:
     from flambeau import (
         autograd,
         backends,
+        compiler,
         cuda,
         datasets,
         engine,
@@ -204,6 +206,7 @@ if _typing.TYPE_CHECKING:
         utils,
     )
     from flambeau._memory import memory_summary
+    from flambeau.compiler import lazy
     from flambeau.autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled
     from flambeau.nn.functional import cosine_similarity, pairwise_distance
     from flambeau.serialization import load, save

@@ -18,6 +18,7 @@ TIMES = 3
 
 def alive() -> tuple[int, int]:
     """Bytes that tensors hold, and how many tensors, storages and nodes there are."""
+    _C.graph.settle()
     return fl.memory_stats()["allocated_bytes"], _C.live_objects()
 
 

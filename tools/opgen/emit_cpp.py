@@ -107,7 +107,7 @@ def graph_infos(op: Op) -> list[str]:
         return []
     if "each" in op.keys:
         head, kernel, rest = _each_head(op)
-        return emit_graph.infos(op, [*head, f"  call_(context_, {kernel}, {rest});"], [])
+        return emit_graph.infos(op, [*head, f"  call_(context_, {kernel}, {rest}, static_cast<int>(std::size(each_params)));"], [])
     return emit_graph.infos(op, [], _kernel_body(op, "frame"))
 
 

@@ -1,0 +1,159 @@
+// Recorded element-wise ops that follow each other, as one pass over memory: dispatch/chain.h.
+#include "dispatch/chain.h"
+
+#include <algorithm>
+
+#include "graph/recorder.h"
+#include "tensor/raw.h"
+#include "wrappers/run_each.h"
+#include "wrappers/wrap.h"
+
+namespace fl {
+namespace {
+
+bool same_place(const Tensor& a, const Tensor& b) {
+  return &a.storage() == &b.storage() && a.offset() == b.offset() && a.dtype() == b.dtype() && a.sizes() == b.sizes() && a.strides() == b.strides();
+}
+
+class Builder {
+ public:
+  // False: the op has to wait for those before it, or does not fit in.
+  bool add(const graph::Link& link) {
+    inplace_ = link.op->writes != 0;
+    out_ = inplace_ ? &link.frame.tensor(0) : &link.frame.out(0);
+    if (chain_.steps.empty()) chain_.sizes = out_->sizes();
+    if (chain_.steps.size() == Chain::kMaxSteps) return false;
+    const size_t operands = memory_.size();
+    fits_ = true;
+    op_ = link.op->name;
+    chain_.steps.emplace_back();
+    link.op->each(
+        link.frame,
+        [](void* self, const EachKernel& kernel, DType, DType type, const Operand* in, int n, const Scalar* params, int n_params) {
+          static_cast<Builder*>(self)->take(kernel, type, in, n, params, n_params);
+        },
+        this);
+    // What is written is read, if at all, in the same place.
+    for (const Tensor* m : memory_) fits_ = fits_ && (&m->storage() != &out_->storage() || same_place(*m, *out_));
+    for (const Tensor* w : written_) fits_ = fits_ && (&w->storage() != &out_->storage() || same_place(*w, *out_));
+    if (!fits_ || memory_.size() + written_.size() + 1 > kMaxOperands) {
+      chain_.steps.pop_back();
+      memory_.resize(operands);
+      return false;
+    }
+    written_.push_back(out_);
+    inplaces_.push_back(inplace_);
+    return true;
+  }
+
+  size_t size() const { return chain_.steps.size(); }
+
+  // False, and nothing was changed, where one by one is better.
+  bool run(std::span<const graph::Link> links) {
+    const size_t n = size();
+    const uint32_t end = links[n - 1].node;
+    // What is written again needs to be stored once.
+    std::vector<char> stores(n);
+    for (size_t s = 0; s < n; ++s) {
+      stores[s] = links[s].stays || links[s].last > end;
+      for (size_t later = s + 1; later < n; ++later) stores[s] = stores[s] && &written_[later]->storage() != &written_[s]->storage();
+    }
+    std::vector<RawTensor> raws;
+    raws.reserve(memory_.size() + n);
+    bool last = false, rows = false;
+    for (const Tensor* m : memory_) {
+      const RawTensor& raw = raws.emplace_back(*m);
+      if (!(m->sizes() == chain_.sizes)) continue;
+      (raw.channels_last() ? last : rows) = true;
+    }
+    if (last && (rows || !may_defer(chain_.sizes))) return false;
+    for (size_t k = 0; k < memory_.size(); ++k) {
+      const Tensor& m = raws[k].tensor();
+      ChainOperand& o = chain_.operands.emplace_back(ChainOperand{m.data(), m.dtype(), {}});
+      each::expanded_strides(m, chain_.sizes, o.strides);
+    }
+    for (size_t s = 0; s < n; ++s) {
+      if (!stores[s]) continue;
+      const Tensor& y = *written_[s];
+      if (last && (inplaces_[s] ? !is_deferred(y) : !y.is_contiguous())) return false;
+      chain_.steps[s].store = static_cast<int>(chain_.operands.size());
+      chain_.operands.push_back({nullptr, y.dtype(), last ? channels_last_strides(y.sizes()) : y.strides()});
+    }
+    if (!chain_fits(chain_)) return false;
+    for (size_t s = 0; s < n; ++s) {
+      if (!stores[s]) continue;
+      const Tensor& y = *written_[s];
+      y.storage().settle();
+      if (last && !inplaces_[s]) defer(y);
+      raws.emplace_back(y, RawBytes::Write);
+      chain_.operands[static_cast<size_t>(chain_.steps[s].store)].data = raws.back().tensor().data();
+    }
+    run_chain(chain_);
+    return true;
+  }
+
+ private:
+  static Dims channels_last_strides(const Dims& sizes) {
+    Dims strides(sizes.size());
+    strides[1] = 1;
+    int64_t step = sizes[1];
+    for (int i = sizes.size() - 1; i >= 2; step *= sizes[i], --i) strides[i] = step;
+    strides[0] = step;
+    return strides;
+  }
+
+  void take(const EachKernel& kernel, DType type, const Operand* in, int n, const Scalar* params, int n_params) {
+    ChainStep& step = chain_.steps.back();
+    step.compute = each::loop_type(kernel, op_, type, in, n, params);
+    step.loops = kernel.get(step.compute);
+    step.result = out_->dtype();
+    step.n = n;
+    step.params.assign(params, params + n_params);
+    for (int k = 0; k < n; ++k) {
+      ChainStep::Source& source = step.in[static_cast<size_t>(k)];
+      if (!in[k].is_tensor()) {
+        source.kind = ChainStep::Source::Number;
+        each::box(source.number, in[k].number(), step.compute, *out_, step.loops.bool_out);
+        continue;
+      }
+      const Tensor& x = in[k].tensor();
+      if (!x.defined() || each::narrowed(x, *out_)) {
+        fits_ = false;
+        return;
+      }
+      // The last step that wrote there is what it reads.
+      size_t made = written_.size();
+      while (made > 0 && &written_[made - 1]->storage() != &x.storage()) --made;
+      if (made > 0) {
+        fits_ = fits_ && same_place(*written_[made - 1], x);
+        source.kind = ChainStep::Source::Value;
+        source.index = static_cast<int>(made - 1);
+        continue;
+      }
+      source.kind = ChainStep::Source::Memory;
+      const auto found = std::find_if(memory_.begin(), memory_.end(), [&](const Tensor* m) { return same_place(*m, x); });
+      source.index = static_cast<int>(found - memory_.begin());
+      if (found == memory_.end()) memory_.push_back(&x);
+    }
+  }
+
+  Chain chain_;
+  std::vector<const Tensor*> memory_;   // operands that are read from memory
+  std::vector<const Tensor*> written_;  // by each step
+  std::vector<char> inplaces_;
+  const Tensor* out_ = nullptr;
+  const char* op_ = "";
+  bool inplace_ = false, fits_ = true;
+};
+
+size_t run_linked(std::span<const graph::Link> links) {
+  Builder builder;
+  for (const graph::Link& link : links)
+    if (!builder.add(link)) break;
+  if (builder.size() < 2 || !builder.run(links)) return 0;
+  return builder.size();
+}
+[[maybe_unused]] const bool hooked = (graph::run_linked = run_linked, true);
+
+}  // namespace
+}  // namespace fl

@@ -1,0 +1,288 @@
+// Element-wise ops between wrapper and loop: broadcasting, the type that is computed in, numbers, deferred layouts.
+#include "wrappers/run_each.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "tensor/raw.h"
+#include "wrappers/checks.h"
+#include "wrappers/wrap.h"
+
+namespace fl {
+namespace {
+
+// The broadcast shape of the operands, with an error that names both.
+Dims broadcast_shape(const char* op, const Operand* in, int n) {
+  Dims out;
+  for (int k = 0; k < n; ++k) {
+    if (!in[k].is_tensor() || !in[k].tensor().defined()) continue;
+    const Dims& s = in[k].tensor().sizes();
+    while (out.size() < s.size()) out.insert(0, 1);
+    const int shift = out.size() - s.size();
+    for (int i = 0; i < s.size(); ++i) {
+      if (s[i] == out[i + shift] || s[i] == 1) continue;
+      if (out[i + shift] != 1) {
+        std::string shapes;
+        for (int j = 0; j < n; ++j)
+          if (in[j].is_tensor() && in[j].tensor().defined()) shapes += (shapes.empty() ? "" : " and ") + to_string(in[j].tensor().sizes());
+        raise<ShapeError>(op, ": shapes ", shapes, " do not broadcast: sizes ", out[i + shift], " and ", s[i], " at axis ", i - s.size(),
+                          "; expected equal sizes or 1");
+      }
+      out[i + shift] = s[i];
+    }
+  }
+  return out;
+}
+
+void no_such_type(const char* op, DType type) {
+  raise<DTypeError>(op, ": not defined for ", type, "; cast to ", is_float(type) ? "an integer type" : "a floating point type", " first");
+}
+
+constexpr int kMaxEach = 8;
+
+}  // namespace
+
+// Numbers do not wrap on their way into an integer loop: what the result's type can not hold is refused, but by
+// comparisons, which are made in a type that holds both sides. Integer loops have at most one parameter, a factor.
+DType each::loop_type(const EachKernel& kernel, const char* op, DType type, const Operand* in, int n, const Scalar* params) {
+  const DType compute = compute_type(type);
+  if (is_float(compute)) return compute;
+  DType wide = compute;
+  bool bytes = item_size(type) == 1 && (kernel.bytes == Bytes::All || (kernel.bytes == Bytes::Ints && type != DType::Bool));
+  for (int k = 0; k < n; ++k) {
+    if (in[k].is_tensor()) continue;
+    const Scalar v = in[k].number();
+    if (!kernel.bool_out) check::fits(op, "number", type, v);
+    else if (!holds(compute, v)) wide = DType::Int64;
+    bytes = bytes && holds(type, v);
+  }
+  if (!kernel.bool_out) {
+    check::fits(op, "factor", compute, *params);
+    bytes = bytes && holds(type, *params);
+  }
+  return bytes ? DType::UInt8 : wide;
+}
+
+// Strides of x in a broadcast shape: 0 where its axis is 1 or missing.
+void each::expanded_strides(const Tensor& x, const Dims& shape, Dims& out) {
+  out = Dims(shape.size());
+  const int shift = shape.size() - x.ndim();
+  for (int i = 0; i < x.ndim(); ++i) out[i + shift] = x.sizes()[i] == 1 ? 0 : x.strides()[i];
+}
+
+// A 0-d tensor beside tensors with axes does not widen an integer result: it is cast to the result's type first, and
+// wraps round there as any other cast does.
+bool each::narrowed(const Tensor& x, const Tensor& out) {
+  auto integer = [](DType t) { return t != DType::Bool && !is_float(t); };
+  return x.ndim() == 0 && out.ndim() > 0 && x.dtype() != out.dtype() && integer(x.dtype()) && integer(out.dtype()) &&
+         item_size(x.dtype()) >= item_size(out.dtype());
+}
+
+void each::box(char* to, Scalar number, DType compute, const Tensor& out, bool compares) {
+  // 0.5 and -inf are true, whatever integer they would be cut to.
+  if (out.dtype() == DType::Bool && !compares) number = Scalar(number.as<double>() != 0);
+  visit(compute, [&]<class T>(T) {
+    const T v = number.as<std::conditional_t<std::is_class_v<T>, float, T>>();
+    std::memcpy(to, &v, sizeof(v));
+  });
+}
+
+namespace {
+
+using namespace each;
+
+// Operands as the driver wants them; numbers are put into `boxes` in the compute type.
+struct Inputs {
+  EachInput inputs[kMaxEach];
+  Dims strides[kMaxEach];
+  alignas(8) char boxes[kMaxEach][8];
+
+  void boxed(int k, Scalar number, DType compute, const Tensor& out, bool compares) {
+    box(boxes[k], number, compute, out, compares);
+    inputs[k] = {boxes[k], compute, nullptr};
+  }
+
+  void set(int k, const Operand& x, DType compute, const Tensor& out, bool compares) {
+    if (!x.is_tensor()) return boxed(k, x.number(), compute, out, compares);
+    if (narrowed(x.tensor(), out)) {
+      const int64_t value = visit(x.tensor().dtype(), [&]<class T>(T) { return static_cast<int64_t>(*x.tensor().data<T>()); });
+      return boxed(k, Scalar(visit(out.dtype(), [&]<class T>(T) { return static_cast<int64_t>(static_cast<T>(value)); })), compute, out, true);
+    }
+    expanded_strides(x.tensor(), out.sizes(), strides[k]);
+    inputs[k] = {x.tensor().data(), x.tensor().dtype(), x.tensor().numel() == 1 ? nullptr : strides[k].data()};
+  }
+};
+
+void run_general(const TileLoops& loops, DType compute, const Operand* in, int n, const Scalar* params, const Tensor& out) {
+  Inputs inputs;
+  for (int k = 0; k < n; ++k) inputs.set(k, in[k], compute, out, loops.bool_out);
+  run_tiles(loops, compute, params, out, inputs.inputs, n);
+}
+
+// Small, contiguous, of the compute type throughout: one call of the loop.
+bool run_small(const TileLoops& loops, DType compute, const Operand* in, int n, const Scalar* params, const Tensor& out) {
+  constexpr int64_t kSmall = 64;
+  const int64_t count = out.numel();
+  if (count > kSmall || n > 3 || !out.is_contiguous() || (loops.bool_out ? out.dtype() != DType::Bool : seen_as(out.dtype(), compute) != compute)) return false;
+  alignas(64) char fills[3][kSmall * 8];
+  const void* pointers[3];
+  const bool single = loops.single && !in[n - 1].is_tensor();
+  const int64_t filled = single ? 1 : count;  // where the last operand is a number, the others are tensors
+  for (int k = 0; k < n; ++k) {
+    if (in[k].is_tensor()) {
+      const Tensor& x = in[k].tensor();
+      if (seen_as(x.dtype(), compute) != compute || !x.is_contiguous() || x.numel() != count) return false;
+      pointers[k] = x.data();
+    } else {
+      const Scalar s = in[k].number();
+      auto fill = [&]<class T>(T) {
+        auto* p = reinterpret_cast<T*>(fills[k]);
+        const T v = s.as<T>();
+        for (int64_t i = 0; i < filled; ++i) p[i] = v;
+      };
+      switch (compute) {
+        case DType::Float32: fill(float{}); break;
+        case DType::Float64: fill(double{}); break;
+        case DType::Int32: fill(int32_t{}); break;
+        case DType::UInt8: fill(uint8_t{}); break;
+        default: fill(int64_t{});
+      }
+      pointers[k] = fills[k];
+    }
+  }
+  (single ? loops.single : loops.all)(count, out.data(), pointers, params);
+  return true;
+}
+
+// Operands over their bytes as they lie, so that channels-last ones need no reordering.
+struct RawOperands {
+  std::vector<RawTensor> raws;
+  std::vector<Operand> operands;
+  RawOperands(const Operand* in, int n) {
+    raws.reserve(static_cast<size_t>(n));
+    for (int k = 0; k < n; ++k) {
+      if (in[k].is_tensor() && in[k].tensor().defined()) {
+        raws.emplace_back(in[k].tensor());
+        operands.emplace_back(raws.back().tensor());
+      } else {
+        operands.push_back(in[k]);
+      }
+    }
+  }
+};
+
+// Whether any operand's bytes lie with channels last.
+bool any_deferred(const Operand* in, int n) {
+  for (int k = 0; k < n; ++k)
+    if (in[k].is_tensor() && in[k].tensor().defined() && in[k].tensor().storage().maybe_deferred()) return true;
+  return false;
+}
+
+// Shares memory in another geometry: the written tensor must not change what is still to be read.
+bool overlaps(const Tensor& out, const Tensor& x) {
+  if (&out.storage() != &x.storage() || out.numel() == 0 || x.numel() == 0) return false;
+  return !(out.offset() == x.offset() && out.sizes() == x.sizes() && out.strides() == x.strides() && out.dtype() == x.dtype());
+}
+
+// In the order of the operands that have the whole shape, if they agree on one; else row-major.
+Tensor broadcast_output(const Dims& shape, const Operand* in, int n, DType type, Device device) {
+  const Tensor* whole = nullptr;
+  for (int k = 0; k < n; ++k) {
+    if (!in[k].is_tensor() || !in[k].tensor().defined() || !(in[k].tensor().sizes() == shape)) continue;
+    const Tensor& x = in[k].tensor();
+    if (whole ? !(x.strides() == whole->strides()) : x.is_contiguous() || !is_dense(x)) return empty(shape, type, device);
+    whole = &x;
+  }
+  return whole ? empty_strided(shape, whole->strides(), type, device) : empty(shape, type, device);
+}
+
+}  // namespace
+
+// Writes y, which nobody has seen.
+static void run_fresh(const TileLoops& loops, DType compute, const Operand* in, int n, const Scalar* params, const Tensor& y) {
+  if (y.ndim() >= 3 && any_deferred(in, n)) [[unlikely]] {
+    const RawOperands raw(in, n);
+    bool last = false;
+    for (const RawTensor& r : raw.raws) last = last || (r.channels_last() && r.tensor().sizes() == y.sizes());
+    if (last && may_defer(y.sizes())) {
+      defer(y);
+      run_general(loops, compute, raw.operands.data(), n, params, RawTensor(y).tensor());
+    } else {
+      run_general(loops, compute, raw.operands.data(), n, params, y);
+    }
+    return;
+  }
+  if (!run_small(loops, compute, in, n, params, y)) run_general(loops, compute, in, n, params, y);
+}
+
+Tensor run_each(const EachKernel& kernel, const char* op, DType result, DType type, const Operand* in, int n, const Scalar* params) {
+  const DType compute = loop_type(kernel, op, type, in, n, params);
+  const TileLoops loops = kernel.get(compute);
+  if (!loops.all) no_such_type(op, type);
+  // Equal shapes and strides (or numbers) need no broadcasting.
+  const Tensor* first = nullptr;
+  bool same = true;
+  bool meta = false;
+  for (int k = 0; k < n; ++k) {
+    if (!in[k].is_tensor() || !in[k].tensor().defined()) continue;
+    const Tensor& x = in[k].tensor();
+    meta = meta || x.is_meta();
+    if (!first) first = &x;
+    else same = same && x.sizes() == first->sizes() && x.strides() == first->strides();
+  }
+  if (!first) raise<TypeMismatch>(op, ": expected at least one tensor among the operands");
+  Tensor y;
+  const Device device = meta ? Device{DeviceKind::Meta} : first->device();
+  if (same && is_dense(*first)) y = empty_dense_like(*first, result, device);
+  else y = broadcast_output(broadcast_shape(op, in, n), in, n, result, device);
+  y.impl()->inference = thread_modes().inference;
+  if (!meta && y.numel() != 0 && !graph::recording()) run_fresh(loops, compute, in, n, params, y);
+  return y;
+}
+
+void run_recorded_each(const graph::Frame& frame, void (*each)(const graph::Frame&, graph::OpInfo::EachCall, void*), const char* op, bool inplace) {
+  struct Context {
+    const Tensor& out;
+    const char* op;
+    bool inplace;
+  } context{inplace ? frame.tensor(0) : frame.out(0), op, inplace};
+  each(frame,
+       [](void* to, const EachKernel& kernel, DType result, DType type, const Operand* in, int n, const Scalar* params, int) {
+         const auto& [out, name, over] = *static_cast<Context*>(to);
+         if (over) return run_each_into(kernel, name, result, type, in, n, params, out);
+         const DType compute = loop_type(kernel, name, type, in, n, params);
+         if (out.numel() != 0) run_fresh(kernel.get(compute), compute, in, n, params, out);
+       },
+       &context);
+}
+
+void run_each_into(const EachKernel& kernel, const char* op, DType result, DType type, const Operand* in, int n,
+                   const Scalar* params, const Tensor& out) {
+  const DType compute = loop_type(kernel, op, type, in, n, params);
+  const TileLoops loops = kernel.get(compute);
+  if (!loops.all) no_such_type(op, type);
+  const Dims shape = broadcast_shape(op, in, n);
+  if (!(shape == out.sizes()))
+    raise<ShapeError>(op, ": the result has shape ", shape, ", which does not fit into x of shape ", out.sizes(), "; write x = ... instead");
+  auto kind = [](DType t) { return t == DType::Bool ? 0 : is_float(t) ? 2 : 1; };
+  if (kind(result) > kind(out.dtype()))
+    raise<DTypeError>(op, ": the result is ", result, ", which can not be stored in x of ", out.dtype(), "; cast x first");
+  if (out.is_meta() || out.numel() == 0 || graph::recording()) return;
+  std::vector<Tensor> copies;
+  std::vector<Operand> safe(in, in + n);
+  copies.reserve(static_cast<size_t>(n));
+  for (int k = 0; k < n; ++k)
+    if (in[k].is_tensor() && overlaps(out, in[k].tensor())) {
+      copies.push_back(contiguous(in[k].tensor()));
+      safe[static_cast<size_t>(k)] = Operand(copies.back());
+    }
+  if (out.ndim() >= 3 && (out.storage().maybe_deferred() || any_deferred(safe.data(), n))) [[unlikely]] {
+    const RawOperands raw(safe.data(), n);  // first: a writer must not ask for data()
+    const RawTensor raw_out(out, RawBytes::Write);
+    return run_general(loops, compute, raw.operands.data(), n, params, raw_out.tensor());
+  }
+  if (!run_small(loops, compute, safe.data(), n, params, out))
+    run_general(loops, compute, safe.data(), n, params, out);
+}
+
+}  // namespace fl
