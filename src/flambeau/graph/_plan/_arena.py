@@ -7,14 +7,22 @@
           |  | a |    c    |       |
           +--+---+---------+-------+--> nodes
 
-The biggest is placed first, each at the smallest gap in which it fits, else on top. Ties are broken in several ways and the
-lowest pile is kept; the first that is as low as the bytes that are in use at once (no plan can do better) ends the search.
+Each box goes into the smallest gap in which it fits (tiny ones into the first), else on top. The biggest goes first; then
+the largest area, then the longest life are tried, and the lowest pile is kept. One that is as low as the bytes that are in use
+at once ends the search: no plan can do better.
 """
 
 from __future__ import annotations
 
 from bisect import insort
+from collections.abc import Callable
 from dataclasses import dataclass
+
+MAX_BYTES = 2**63
+
+
+def round_up(nbytes: int, align: int) -> int:
+    return -(-nbytes // align) * align
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +47,7 @@ def peak(boxes: list[Box]) -> int:
     return most
 
 
-def _pile(boxes: list[Box], order: list[int], limit: int | None) -> tuple[int, list[int]]:
+def _pile(boxes: list[Box], order: list[int], tiny: int, limit: int | None) -> tuple[int, list[int]]:
     """Height and offsets; gives up where the pile would be no lower than `limit`."""
     offsets = [0] * len(boxes)
     height = 0
@@ -47,14 +55,15 @@ def _pile(boxes: list[Box], order: list[int], limit: int | None) -> tuple[int, l
     for index in order:
         box = boxes[index]
         start, end, nbytes = box.start, box.end, box.nbytes
-        best, best_gap, top = -1, 0, 0
+        enough = box.nbytes if nbytes > tiny else MAX_BYTES  # a gap as small as this needs no better one
+        best, best_gap, top = -1, MAX_BYTES, 0
         for begin, until, other_start, other_end in placed:
             if other_start > end or other_end < start:
                 continue
             gap = begin - top
-            if gap >= nbytes and (best < 0 or gap < best_gap):
+            if nbytes <= gap < best_gap:
                 best, best_gap = top, gap
-                if gap == nbytes:
+                if gap <= enough:
                     break
             if until > top:
                 top = until
@@ -70,24 +79,19 @@ def _pile(boxes: list[Box], order: list[int], limit: int | None) -> tuple[int, l
 
 def place(boxes: list[Box], align: int) -> tuple[int, list[int]]:
     """Bytes of the arena and the offset of each box."""
-    rounded = [Box(box.start, box.end, -(-box.nbytes // align) * align) for box in boxes]
+    rounded = [Box(box.start, box.end, round_up(box.nbytes, align)) for box in boxes]
     filled = [index for index, box in enumerate(rounded) if box.nbytes]
-    if not filled:
-        return 0, [0] * len(boxes)
-    bound = peak([rounded[index] for index in filled])
-    orders = (
+    bound = peak(rounded)
+    life = [box.end - box.start + 1 for box in rounded]
+    orders: tuple[Callable[[int], tuple[int, int]], ...] = (
         lambda i: (-rounded[i].nbytes, rounded[i].start),
-        lambda i: (-rounded[i].nbytes, rounded[i].start - rounded[i].end),
-        lambda i: (-rounded[i].nbytes, -rounded[i].end),
-        lambda i: (-rounded[i].nbytes * (rounded[i].end - rounded[i].start + 1), rounded[i].start),
-        lambda i: (rounded[i].start - rounded[i].end, -rounded[i].nbytes),
-        lambda i: (rounded[i].start, -rounded[i].nbytes),
+        lambda i: (-rounded[i].nbytes * life[i], rounded[i].start),
+        lambda i: (-life[i], -rounded[i].nbytes),
     )
-    height, offsets = _pile(rounded, sorted(filled, key=orders[0]), None)
+    height, offsets = _pile(rounded, sorted(filled, key=orders[0]), bound >> 12, None)
     for order in orders[1:]:
-        if height == bound:
-            break
-        other, others = _pile(rounded, sorted(filled, key=order), height)
-        if other < height:
-            height, offsets = other, others
+        if height > bound:
+            other, others = _pile(rounded, sorted(filled, key=order), bound >> 12, height)
+            if other < height:
+                height, offsets = other, others
     return height, offsets
