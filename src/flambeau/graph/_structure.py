@@ -174,7 +174,7 @@ class Structure:
         for index, (reads, writes) in enumerate(self.touched()):
             before: set[int] = set()
             for buffer in reads:
-                if buffer in writer:
+                if buffer in writer and buffer not in writes:
                     before.add(writer[buffer])
             for buffer in writes:
                 since = readers.get(buffer, [])

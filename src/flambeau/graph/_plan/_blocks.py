@@ -85,17 +85,17 @@ def colour_nodes(graph: Structure, parallel: int) -> list[int]:
     before = graph.dependencies()
     weight = [1] * n
     for colour in range(parallel - 1):
-        best: list[int] = []
-        came_from: list[int] = []
-        for index in range(n):
-            previous = max(before[index], key=lambda p: (best[p], -p), default=-1)
-            came_from.append(previous)
-            best.append(weight[index] + (best[previous] if previous >= 0 else 0))
-        at = max(range(n), key=lambda i: (best[i], -i), default=-1)
-        if at < 0 or not best[at]:
-            break
+        longest, follows = [0] * n, [-1] * n  # of the nodes on a way that starts here, those without a colour; where it goes
+        most, at = 0, -1
+        for index in reversed(range(n)):
+            longest[index] += weight[index]
+            if longest[index] > most:
+                most, at = longest[index], index
+            for previous in before[index]:
+                if longest[index] > longest[previous]:
+                    longest[previous], follows[previous] = longest[index], index
         while at >= 0:
             if weight[at]:
                 colours[at], weight[at] = colour, 0
-            at = came_from[at]
+            at = follows[at]
     return colours
