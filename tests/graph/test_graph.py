@@ -12,7 +12,18 @@ from support.graphs import Maker, chain, random_dag, random_program
 from support.nets import net, rule_of
 
 import flambeau as fl
-from flambeau.graph import Buffer, DType, Graph, GraphError, Node, Ref, Value, elementwise, example, plan
+from flambeau.graph import (
+    Buffer,
+    DType,
+    Graph,
+    GraphError,
+    Node,
+    Ref,
+    Value,
+    elementwise,
+    example,
+    plan,
+)
 
 
 def test_it_is_loaded_when_it_is_used():

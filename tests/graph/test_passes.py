@@ -27,7 +27,7 @@ def test_results_stay_and_a_second_run_changes_nothing(name):
 
 
 def test_they_find_something():
-    before, after = 0, {name: 0 for name in PASSES}
+    before, after = 0, dict.fromkeys(PASSES, 0)
     for seed in range(60):
         graph = random_program(seed, n_nodes=40)
         before += len(graph.buffers)

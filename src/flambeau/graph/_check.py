@@ -9,7 +9,17 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from flambeau.graph._structure import BROUGHT, ITEM_BYTES, KINDS, Arg, DType, GraphError, Ref, Structure, refs_of
+from flambeau.graph._structure import (
+    BROUGHT,
+    ITEM_BYTES,
+    KINDS,
+    Arg,
+    DType,
+    GraphError,
+    Ref,
+    Structure,
+    refs_of,
+)
 
 MAX_BYTES = 2**63 - 1
 MAX_DIMS = 64

@@ -147,7 +147,8 @@ def svg(graph: Structure, plan: Plan) -> str:
         border = colours.line(box.buffers[0]) if box.buffers else "#8a8f98"
         out.append(f"<g><title>{escape(box.hint)}</title>")
         out.append(
-            f'<rect x="{left:.1f}" y="{top:.1f}" width="{w:.1f}" height="{h:.1f}" rx="{corner:.0f}" fill="{colours.fill(box)}" stroke="{border}"/>'
+            f'<rect x="{left:.1f}" y="{top:.1f}" width="{w:.1f}" height="{h:.1f}" rx="{corner:.0f}" '
+            f'fill="{colours.fill(box)}" stroke="{border}"/>'
         )
         for number, buffer in enumerate(box.buffers[1:6]):  # further outputs: a spot each
             out.append(f'<circle cx="{left + w - 8 - 11 * number:.1f}" cy="{top + h:.1f}" r="4" fill="{colours.line(buffer)}"/>')

@@ -25,7 +25,13 @@ from flambeau import _C
 from flambeau._tensor import as_tensor
 from flambeau.graph._check import MAX_DEPTH, check, short
 from flambeau.graph._structure import Arg, Buffer, DType, GraphError, Node, Ref, Structure, Value
-from flambeau.serialization._container import FileFormatError, container_of, parse_json, read_header, reader
+from flambeau.serialization._container import (
+    FileFormatError,
+    container_of,
+    parse_json,
+    read_header,
+    reader,
+)
 
 FORMAT, STRUCTURE = "flambeau.graph", "flambeau.structure"
 VERSION = "1"
@@ -86,7 +92,8 @@ def read(path: str, cls: type[S]) -> S:
             size = os.fstat(file.fileno()).st_size
             entries, metadata, start = read_header(file, size)
             if metadata.get(FORMAT) != VERSION or STRUCTURE not in metadata:
-                _fail(f"has {FORMAT} = {short(metadata.get(FORMAT))}; expected '{VERSION}', with {STRUCTURE} (no graph, or one of a later version)")
+                found = short(metadata.get(FORMAT))
+                _fail(f"has {FORMAT} = {found}; expected '{VERSION}', with {STRUCTURE} (no graph, or one of a later version)")
             fields = _fields(parse_json(metadata[STRUCTURE], "its structure"))
             names = _constants(entries, len(fields["buffers"]))
             made = reader(file, entries, start, size, lambda value: value, True)

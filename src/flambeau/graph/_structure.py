@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Union
+from typing import Any
 
 from flambeau.serialization._container import DTYPES
 
@@ -42,7 +42,7 @@ class DType:
 
 
 # A tensor, a number, or a tuple of these (a list of tensors, the sizes of a view).
-Arg = Union[Ref, DType, None, bool, int, float, str, tuple["Arg", ...]]
+Arg = Ref | DType | None | bool | int | float | str | tuple["Arg", ...]
 
 
 @dataclass(frozen=True, slots=True)
