@@ -8,8 +8,8 @@
           +--+---+---------+-------+--> nodes
 
 Each box goes into the smallest gap in which it fits (tiny ones into the first), else on top. The biggest goes first; then
-the largest area, then the longest life are tried, and the lowest pile is kept. One that is as low as the bytes that are in use
-at once ends the search: no plan can do better.
+those that are in use where most bytes are, then those of the longest life are tried first, and the lowest pile is kept. One that is
+as low as the bytes that are in use at once ends the search: no plan can do better.
 """
 
 from __future__ import annotations
@@ -34,17 +34,18 @@ class Box:
     nbytes: int
 
 
-def peak(boxes: list[Box]) -> int:
-    """The most bytes that are in use at one node: a lower bound of every plan."""
+def peak(boxes: list[Box]) -> tuple[int, int]:
+    """The most bytes that are in use at one node, a lower bound of every plan; and the node."""
     change: dict[int, int] = {}
     for box in boxes:
         change[box.start] = change.get(box.start, 0) + box.nbytes
         change[box.end + 1] = change.get(box.end + 1, 0) - box.nbytes
-    most = now = 0
+    most = now = node = 0
     for at in sorted(change):
         now += change[at]
-        most = max(most, now)
-    return most
+        if now > most:
+            most, node = now, at
+    return most, node
 
 
 def _pile(boxes: list[Box], order: list[int], tiny: int, limit: int | None) -> tuple[int, list[int]]:
@@ -81,11 +82,11 @@ def place(boxes: list[Box], align: int) -> tuple[int, list[int]]:
     """Bytes of the arena and the offset of each box."""
     rounded = [Box(box.start, box.end, round_up(box.nbytes, align)) for box in boxes]
     filled = [index for index, box in enumerate(rounded) if box.nbytes]
-    bound = peak(rounded)
+    bound, fullest = peak(rounded)
     life = [box.end - box.start + 1 for box in rounded]
-    orders: tuple[Callable[[int], tuple[int, int]], ...] = (
+    orders: tuple[Callable[[int], tuple[int, ...]], ...] = (
         lambda i: (-rounded[i].nbytes, rounded[i].start),
-        lambda i: (-rounded[i].nbytes * life[i], rounded[i].start),
+        lambda i: (not rounded[i].start <= fullest <= rounded[i].end, -rounded[i].nbytes, rounded[i].start),
         lambda i: (-life[i], -rounded[i].nbytes),
     )
     height, offsets = _pile(rounded, sorted(filled, key=orders[0]), bound >> 12, None)

@@ -137,10 +137,10 @@ def plan(
     took = merge(graph, planned, rule) if mode in ("inplace", "both", "arena") else {}
 
     boxes, members = _boxes(graph, planned, took)
-    bound = sum(peak([boxes[i] for i in group]) for group in _by_device(graph, members).values())
+    bound = sum(peak([boxes[i] for i in group])[0] for group in _by_device(graph, members).values())
     if mode == "arena":
         blocks, places = _arenas(graph, boxes, members, align)
-        least = sum(peak([_rounded(boxes[i], align) for i in group]) for group in _by_device(graph, members).values())
+        least = sum(peak([_rounded(boxes[i], align) for i in group])[0] for group in _by_device(graph, members).values())
         if sum(block.nbytes for block in blocks) > least:
             # Seldom, but then "both" may have found something lower.
             blocks, places = min((blocks, places), _stacked(graph, assign(graph, planned, took, 16, [0] * len(graph.nodes)), align),
