@@ -4,12 +4,15 @@ The tables' MiB are those of an independent simulation of the planner of Decembe
 with all that lies between arguments and gradients counted, the loss's output included.
 """
 
+import pathlib
+
 import pytest
 from support.graphs import Maker
 from support.nets import NETS, net, rule_of
 
 from flambeau.graph import Ref, plan
 
+DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs" / "graph.md"
 MIB = 2**20
 PLANNED = ("intermediate", "output")
 MODES = ("none", "inplace", "coshare", "both")
@@ -57,6 +60,11 @@ def test_known_networks(name, profile, train):
     planned.check()
     assert round(planned.lower_bound / MIB, 1) == bound
     assert planned.lower_bound <= planned.total <= (arena + 0.05) * MIB
+
+    row = [f"{plan(graph, mode, rule=rule, kinds=PLANNED).total / MIB:.1f}" for mode in MODES]
+    row += [f"{planned.total / MIB:.1f}", f"{planned.lower_bound / MIB:.1f}", f"{float(row[0]) / (planned.total / MIB):.2f}"]
+    title = {("native", True): "native", ("cudnn", True): "cuDNN", ("native", False): "prediction"}[profile, train]
+    assert f"| {name}, {title} | {' | '.join(row)} |" in DOCS.read_text()
 
 
 @pytest.mark.parametrize("name", ["AlexNet", "ResNet-50"])

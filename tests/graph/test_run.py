@@ -67,6 +67,18 @@ def test_poison_finds_what_is_read_unwritten():
     assert fl.isnan(found).tolist() == [False] * 4 + [True] * 4
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_empty_buffers(mode):
+    m = Maker()
+    x, a, b, out = m.buffer("argument", (0, 3)), m.buffer("intermediate", (0, 3)), m.buffer("intermediate", (3,)), m.buffer("output", (3,))
+    m.node("exp", Ref(x), outs=[a])
+    m.node("sum", Ref(a), (0,), outs=[b])
+    m.node("exp", Ref(b), outs=[out])
+    graph = m.graph([out]).validate()
+    (found,) = execute(graph, [fl.ones(0, 3)], run_node, plan(graph, mode, rule=elementwise({"exp"})), poison=True)
+    assert found.tolist() == [1, 1, 1]
+
+
 def test_outputs_of_two_runs_are_two():
     graph = chain("exp", 3, 3, 3)
     planned = plan(graph)

@@ -76,17 +76,17 @@ class Graph(Structure):
 
         >>> from flambeau import graph
         >>> print(graph.example().memory(rule=graph.elementwise({"relu"}), biggest=2))
-        arguments                    512 B
-        parameters                 1.1 KiB
-        constants                      0 B
-        intermediates              2.5 KiB
-        outputs                       64 B
-          planned (arena)          1.0 KiB
-          in use at once           1.0 KiB
-        total                      2.6 KiB
+        arguments            512 B
+        parameters         1.1 KiB
+        constants              0 B
+        intermediates      2.5 KiB
+        outputs               64 B
+          planned (arena)  1.0 KiB
+          in use at once   1.0 KiB
+        total              2.6 KiB
         biggest
-          w (parameter)            1.0 KiB
-          x (argument)               512 B
+          w (parameter)    1.0 KiB
+          x (argument)       512 B
         """
         return _memory.report(self, plan(self, mode, rule=rule), biggest)
 
