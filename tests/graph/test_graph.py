@@ -247,7 +247,8 @@ def test_memory_before_running():
 def test_memory_of_planned_outputs_is_counted_once():
     graph = chain("exp", 100, 100, 100, 100)
     whole = graph.plan("coshare", kinds=("intermediate", "output"))
-    assert graph.memory("coshare").total == 400 + 400 + 800 and whole.total == 800
+    assert graph.memory("coshare").total == 400 + 400 + 800
+    assert whole.total == 800 == graph.memory(whole).planned and graph.memory(whole).total == 400 + 800
 
 
 # ------------------------------------------------------------------------------------------ pictures

@@ -72,6 +72,20 @@ def test_prune_knows_what_is_overwritten_as_a_whole():
     assert ops_of(passes.prune(m.graph([w]))) == ["sin"]
 
 
+def test_memory_that_is_made_twice():
+    """Two fresh values that lie alike stay two."""
+    m = Maker()
+    x, w, y, unused = m.buffer("argument", (4,)), m.buffer("parameter", (4,)), m.buffer("output", (4,)), m.buffer("intermediate", (4,))
+    m.node("exp", Ref(x), outs=[unused])
+    first, second = (m.view(1, "float32", (4,), (1,), 0) for _ in range(2))
+    m.node("exp", Ref(x), outs=[first])
+    m.node("neg", Ref(w), outs=[y])
+    m.node("sin", Ref(x), outs=[second])
+    done = passes.prune(m.graph([y])).validate()
+    assert ops_of(done) == ["exp", "neg", "sin"] and passes.run(done) == done
+    assert all(map(same_bits, run_plainly(done, [fl.ones(4), fl.ones(4)]), run_plainly(m.graph([y]), [fl.ones(4), fl.ones(4)])))
+
+
 def test_prune_keeps_ops_with_effects():
     m = Maker()
     x, drawn, out = m.buffer("argument", (4,)), m.buffer("intermediate", (4,)), m.buffer("output", (4,))

@@ -240,6 +240,15 @@ def test_one_operand_serves_one_output():
     assert plan(m.graph([out]), "inplace", rule=elementwise({"sincos"})).took == {2: 1}
 
 
+def test_what_a_node_overwrites_gives_no_place():
+    m = Maker()
+    x, a, b, out = m.buffer("argument", (4,)), m.buffer("intermediate", (4,)), m.buffer("intermediate", (4,)), m.buffer("output", (4,))
+    m.node("exp", Ref(x), outs=[a])
+    m.node("old_and_new_", Ref(a), outs=[b], writes=[a])
+    m.node("exp", Ref(b), outs=[out])
+    assert plan(m.graph([out]), "inplace", rule={"old_and_new_": [(0, 0)]}).took == {}
+
+
 # ------------------------------------------------------------------------------- order, colours, errors
 
 

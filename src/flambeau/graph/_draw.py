@@ -122,7 +122,7 @@ def svg(graph: Structure, plan: Plan) -> str:
     picture, colours = picture_of(graph), Colours(graph, plan)
     sizes = [(max(map(len, box.lines)) * _WIDE + 20, len(box.lines) * _LINE + 12) for box in picture.boxes]
     edges = list(picture.edges)
-    at = lay_out(sizes, edges)
+    at = lay_out(sizes, edges, list(picture.edges.values()))
     title = (
         f"{len(graph.nodes)} nodes; intermediate memory {size_text(plan.total)} planned ({plan.mode}), "
         f"{size_text(plan.lower_bound)} in use at once"

@@ -71,7 +71,7 @@ class Graph(Structure):
         """`flambeau.graph.plan` of this graph."""
         return plan(self, mode, **options)
 
-    def memory(self, mode: str = "arena", *, rule: Rule = None, biggest: int = 5) -> _memory.Memory:
+    def memory(self, mode: str | Plan = "arena", *, rule: Rule = None, biggest: int = 5) -> _memory.Memory:
         """What the graph needs of memory: bytes by kind, planned, in use at once, and the biggest buffers.
 
         >>> from flambeau import graph
@@ -88,7 +88,7 @@ class Graph(Structure):
           w (parameter)    1.0 KiB
           x (argument)       512 B
         """
-        return _memory.report(self, plan(self, mode, rule=rule), biggest)
+        return _memory.report(self, self._plan_of(mode, rule), biggest)
 
     def draw(self, path: str | os.PathLike[str], mode: str | Plan = "arena", *, rule: Rule = None) -> None:
         """Writes a picture (SVG) with a box a node; buffers that share planned memory share a colour.

@@ -26,8 +26,9 @@ class Layout:
     height: float
 
 
-def lay_out(boxes: list[tuple[float, float]], edges: list[tuple[int, int]]) -> Layout:
-    """`boxes` are widths and heights; an edge leads from an earlier box to a later one."""
+def lay_out(boxes: list[tuple[float, float]], edges: list[tuple[int, int]], carried: list[int]) -> Layout:
+    """`boxes` are widths and heights; an edge leads from an earlier box to a later one. What is `carried` from one box along
+    several edges shares a lane."""
     n = len(boxes)
     layer = [0] * n
     for source, target in sorted(edges, key=lambda edge: edge[1]):
@@ -74,7 +75,7 @@ def lay_out(boxes: list[tuple[float, float]], edges: list[tuple[int, int]]) -> L
     xs = [x - left for x in xs]
     right = max((xs[i] + widths[i] / 2 for i in range(len(widths))), default=0.0)
 
-    lane_of, n_lanes = _lanes(edges, layer)
+    lane_of, n_lanes = _lanes(edges, carried, layer)
     lines: list[list[tuple[float, float]]] = []
     for index, ((source, target), chain) in enumerate(zip(edges, chains)):
         start = (xs[source], ys[layer[source]] + boxes[source][1])
@@ -155,18 +156,18 @@ def _spread(items: list[int], wish: list[float], widths: list[float], xs: list[f
             at += 1
 
 
-def _lanes(edges: list[tuple[int, int]], layer: list[int]) -> tuple[dict[int, int], int]:
-    """Lanes of long edges, the innermost that is free; edges of one source share theirs."""
+def _lanes(edges: list[tuple[int, int]], carried: list[int], layer: list[int]) -> tuple[dict[int, int], int]:
+    """Lanes of long edges, the innermost that is free."""
     ends: list[int] = []
     lane_of: dict[int, int] = {}
-    of_source: dict[int, int] = {}
+    shared: dict[tuple[int, int], int] = {}
     long = [index for index, (source, target) in enumerate(edges) if layer[target] - layer[source] > LONG]
-    for index in sorted(long, key=lambda i: (layer[edges[i][0]], edges[i])):
+    for index in sorted(long, key=lambda i: (layer[edges[i][0]], edges[i][0], carried[i], edges[i][1])):
         source, target = edges[index]
-        lane = of_source.get(source)
+        lane = shared.get((source, carried[index]))
         if lane is None:
             lane = next((at for at, end in enumerate(ends) if end <= layer[source]), len(ends))
-            of_source[source] = lane
+            shared[source, carried[index]] = lane
         if lane == len(ends):
             ends.append(0)
         ends[lane] = max(ends[lane], layer[target])

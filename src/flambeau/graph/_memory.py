@@ -30,14 +30,10 @@ class Memory:
 
     mode: str
     kinds: dict[str, int]  # bytes of all buffers of a kind
-    planned: int  # of the intermediate buffers, as planned
+    planned: int  # what the plan takes for the intermediate buffers
     lower_bound: int  # of them in use at once
+    total: int  # what is brought, what is returned, and what the plan takes
     biggest: tuple[tuple[str, str, int], ...]  # name, kind, bytes
-
-    @property
-    def total(self) -> int:
-        """All bytes: what is brought, what is returned, and what the plan takes."""
-        return sum(self.kinds.values()) - self.kinds["intermediate"] + self.planned
 
     def __str__(self) -> str:
         rows = [(_PLURAL[kind], size_text(self.kinds[kind])) for kind in KINDS]
@@ -66,7 +62,5 @@ def report(graph: Structure, plan: Plan, biggest: int) -> Memory:
     named = tuple(
         (graph.buffers[i].name or maker.get(i, f"buffer {i}"), graph.buffers[i].kind, graph.buffers[i].nbytes) for i in order
     )
-    # A plan may hold more than the intermediate buffers; they are counted where they lie.
-    elsewhere = sum(graph.buffers[buffer].nbytes for buffer in plan.places if graph.buffers[buffer].kind != "intermediate")
-    kinds["output"] -= elsewhere
-    return Memory(plan.mode, kinds, plan.total, plan.lower_bound, named)
+    alone = sum(buffer.nbytes for index, buffer in enumerate(graph.buffers) if index not in plan.places)
+    return Memory(plan.mode, kinds, plan.total, plan.lower_bound, alone + plan.total, named)

@@ -78,8 +78,8 @@ def merge(graph: Structure, planned: Collection[int], rule: InplaceRule | None) 
     if rule is None:
         return took
     lives, values, buffers = graph.lives(), graph.values, graph.buffers
-    for index in range(len(graph.nodes)):
-        taken: set[int] = set()
+    for index, (_, writes) in enumerate(graph.touched()):
+        taken = {*writes}  # what the node overwrites itself is no place for another result
         for operand, out in rule(graph, index):
             source, target = values[operand].buffer, values[out].buffer
             if (
