@@ -1,8 +1,8 @@
 """Six networks of MXNet's examples as graphs, forward and with gradients, for what is known of their memory.
 
-Layers are those of the example symbols (image-classification, v0.7; ResNet-50 v1 as of 1.9.1); pooling rounds up ("full"). An
-operator says what its backward reads and which pairs may be computed in place; there are two such profiles, `native` and
-`cudnn`. The order is MXNet's: forward, the layers as a depth-first search from the loss meets them; then the gradient nodes,
+Layers are those of the example symbols (image-classification, v0.7; ResNet-50 v1 as of 1.9.1); pooling rounds up ("full") but
+in ResNet. An operator says what its backward reads and which pairs may be computed in place; there are two such profiles,
+`native` and `cudnn`. The order is MXNet's: forward, the layers as a depth-first search from the loss meets them; then the gradient nodes,
 depth-first from those whose result no other node wants.
 """
 
@@ -201,18 +201,22 @@ def inception_bn(net):
     return net.softmax(net.fc(net.flatten(net.pool(x, 7)), 1000))
 
 
-def resnet50(net):
-    def unit(x, channels, stride, same):
+def resnet(*repeats):
+    def unit(net, x, channels, stride, same):
         inner = channels // 4
         y = net.conv_bn_relu(net.conv_bn_relu(x, inner, 1, stride), inner, 3, 1, 1)
         y = net.conv_bn(y, channels, 1)
         return net.relu(net.add(y, x if same else net.conv_bn(x, channels, 1, stride)))
 
-    x = net.pool(net.conv_bn_relu(net.identity(net.data), 64, 7, 2, 3), 3, 2, 1, full=False)
-    for stage, (repeat, channels) in enumerate(((3, 256), (4, 512), (6, 1024), (3, 2048))):
-        for index in range(repeat):
-            x = unit(x, channels, 2 if stage and not index else 1, bool(index))
-    return net.softmax(net.fc(net.flatten(net.global_pool(x)), 1000))
+    def build(net):
+        # The one that rounds down, as of 1.9.1.
+        x = net.pool(net.conv_bn_relu(net.identity(net.data), 64, 7, 2, 3), 3, 2, 1, full=False)
+        for stage, (repeat, channels) in enumerate(zip(repeats, (256, 512, 1024, 2048))):
+            for index in range(repeat):
+                x = unit(net, x, channels, 2 if stage and not index else 1, bool(index))
+        return net.softmax(net.fc(net.flatten(net.global_pool(x)), 1000))
+
+    return build
 
 
 NETS = {
@@ -221,7 +225,7 @@ NETS = {
     "VGG-11": vgg(1, 1, 2, 2, 2),
     "VGG-16": vgg(2, 2, 3, 3, 3),
     "Inception-BN": inception_bn,
-    "ResNet-50": resnet50,
+    "ResNet-50": resnet(3, 4, 6, 3),
 }
 
 

@@ -80,9 +80,10 @@ def _pile(boxes: list[Box], order: list[int], tiny: int, limit: int | None) -> t
 
 def place(boxes: list[Box], align: int) -> tuple[int, list[int]]:
     """Bytes of the arena and the offset of each box."""
-    rounded = [Box(box.start, box.end, round_up(box.nbytes, align)) for box in boxes]
+    whole = [Box(box.start, box.end, round_up(box.nbytes, align)) for box in boxes]
+    bound, fullest = peak(whole)
+    rounded, parts = _bundled(whole, bound >> 12)
     filled = [index for index, box in enumerate(rounded) if box.nbytes]
-    bound, fullest = peak(rounded)
     life = [box.end - box.start + 1 for box in rounded]
     orders: tuple[Callable[[int], tuple[int, ...]], ...] = (
         lambda i: (-rounded[i].nbytes, rounded[i].start),
@@ -95,4 +96,18 @@ def place(boxes: list[Box], align: int) -> tuple[int, list[int]]:
             other, others = _pile(rounded, sorted(filled, key=order), bound >> 12, height)
             if other < height:
                 height, offsets = other, others
-    return height, offsets
+    result = [0] * len(boxes)
+    for offset, members in zip(offsets, parts):
+        for index in members:
+            result[index] = offset
+            offset += whole[index].nbytes
+    return height, result
+
+
+def _bundled(boxes: list[Box], tiny: int) -> tuple[list[Box], list[list[int]]]:
+    """Tiny boxes of one time (the means and variances of a normalisation) as one, with the boxes that each is made of."""
+    bundles: dict[tuple[int, int, int], list[int]] = {}
+    for index, box in enumerate(boxes):
+        bundles.setdefault((box.start, box.end, -1 if box.nbytes <= tiny else index), []).append(index)
+    parts = list(bundles.values())
+    return [Box(boxes[p[0]].start, boxes[p[0]].end, sum([boxes[i].nbytes for i in p])) for p in parts], parts

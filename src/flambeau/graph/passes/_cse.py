@@ -53,8 +53,8 @@ def cse(graph: Graph, effects: Effects = ()) -> Graph:
     for node, (_, writes) in zip(graph.nodes, graph.touched()):
         made = owned(node)
         if node.outs and not node.writes and made is not None and not opaque(node.op):
-            shapes = tuple((replace(values[o], buffer=0), buffers[b].nbytes, buffers[b].device) for o, b in zip(node.outs, made))
-            key = (node.op, key_of(node.args), shapes)
+            shapes = [(v.dtype, v.sizes, v.strides, v.offset) for v in map(values.__getitem__, node.outs)]
+            key = (node.op, key_of(node.args), *shapes, *((buffers[b].nbytes, buffers[b].device) for b in made))
             twin = known.setdefault(key, node)
             if twin is not node:
                 theirs = [values[out].buffer for out in twin.outs]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 
 from flambeau.graph._graph import Graph
 from flambeau.graph._structure import Arg, Buffer, Node, Ref, Value, refs_of
@@ -16,16 +15,22 @@ def has_effects(effects: Effects) -> Callable[[str], bool]:
     return effects if callable(effects) else frozenset(effects).__contains__
 
 
+def _in(buffer: int, value: Value) -> Value:
+    return Value(buffer, value.dtype, value.sizes, value.strides, value.offset)
+
+
 def rebuild(graph: Graph, nodes: Sequence[Node], moved: Mapping[int, int], buffers: Sequence[Buffer] | None = None) -> Graph:
     """The graph of some nodes, with buffers replaced as `moved` says, values that became equal as one, and without what
     neither nodes nor inputs nor outputs use. Numbers are given in the old order."""
     buffers = graph.buffers if buffers is None else buffers
-    values = [replace(v, buffer=moved[v.buffer]) if v.buffer in moved else v for v in graph.values]
+    values = [_in(moved[v.buffer], v) if v.buffer in moved else v for v in graph.values]
     # Inputs and fresh outputs stay apart even where they are equal; others become the first of those, if one is.
     apart = [*graph.inputs, *(value for node in nodes for value in node.outs)]
     used = {*apart, *graph.outputs}
     for node in nodes:
-        used.update(node.writes, refs_of(node.args))
+        used.update(refs_of(node.args))
+    if len(used) == len(values) and len(nodes) == len(graph.nodes) and not moved:
+        return graph
     first: dict[Value, int] = {}
     for index in apart:
         first.setdefault(values[index], index)
@@ -33,8 +38,6 @@ def rebuild(graph: Graph, nodes: Sequence[Node], moved: Mapping[int, int], buffe
     for index in sorted(used - set(apart)):
         same[index] = first.setdefault(values[index], index)
     kept = sorted(set(same.values()))
-    if len(kept) == len(graph.values) and len(nodes) == len(graph.nodes) and not moved:
-        return graph
     number = {old: new for new, old in enumerate(kept)}
     number = {old: number[same[old]] for old in used}
     kept_buffers = sorted({values[index].buffer for index in kept})
@@ -50,7 +53,7 @@ def rebuild(graph: Graph, nodes: Sequence[Node], moved: Mapping[int, int], buffe
 
     return Graph(
         tuple(buffers[old] for old in kept_buffers),
-        tuple(replace(values[old], buffer=buffer_number[values[old].buffer]) for old in kept),
+        tuple(_in(buffer_number[values[old].buffer], values[old]) for old in kept),
         tuple(Node(n.op, tuple(map(argument, n.args)), numbers(n.outs), numbers(n.writes), n.source) for n in nodes),
         numbers(graph.inputs),
         numbers(graph.outputs),
