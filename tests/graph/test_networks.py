@@ -75,6 +75,14 @@ def test_twice_the_batch_is_twice_the_memory(name, mode):
     assert large == pytest.approx(2 * small, rel=2e-3)
 
 
+@pytest.mark.parametrize("profile, train, both, arena", [("native", True, 46.6, 35.2), ("cudnn", True, 75.0, 63.0), ("native", False, 15.7, 15.3)])
+def test_vgg_11_of_one_picture(profile, train, both, arena):
+    """Training takes more than 16 MiB at any batch; prediction does not."""
+    graph, rule = net("VGG-11", profile, train, batch=1), rule_of(profile)
+    assert plan(graph, "both", rule=rule, kinds=PLANNED).total / MIB == pytest.approx(both, abs=0.051)
+    assert plan(graph, "arena", rule=rule, kinds=PLANNED).total / MIB == pytest.approx(arena, abs=0.051)
+
+
 @pytest.mark.parametrize("name, parallel, more", [
     ("GoogLeNet", 2, 6.6), ("GoogLeNet", 4, 13), ("Inception-BN", 2, 4.2), ("Inception-BN", 4, 8.4), ("ResNet-50", 2, 3.5), ("VGG-16", 4, 0),
 ])  # fmt: skip

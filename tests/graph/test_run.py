@@ -1,5 +1,6 @@
 """What runs in planned memory gives what it gives without a plan, also where memory that is not in use holds NaN."""
 
+import gc
 from dataclasses import replace
 
 import pytest
@@ -99,6 +100,19 @@ def test_intermediates_lie_where_the_plan_says():
     execute(graph, [fl.zeros(100)], look, planned)
     offsets = [planned.places[graph.values[node.outs[0]].buffer].offset for node in graph.nodes[:-1]]
     assert [address - seen[0] for address in seen[:-1]] == [offset - offsets[0] for offset in offsets]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_planned_bytes_are_allocated_bytes(mode):
+    """As the allocator counts them, in pieces of 512 bytes; outputs come on top."""
+    graph = random_program(3, n_nodes=60)
+    planned = plan(graph, mode, rule=elementwise(EACH))
+    inputs, allocated = made_inputs(graph), []
+    gc.collect()
+    before = fl.memory_stats()["allocated_bytes"]
+    execute(graph, inputs, lambda op, args, outs: allocated.append(fl.memory_stats()["allocated_bytes"] - before), planned)
+    pieces = [block.nbytes for block in planned.blocks] + [buffer.nbytes for buffer in graph.buffers if buffer.kind == "output"]
+    assert set(allocated) == {sum(-(-nbytes // 512) * 512 for nbytes in pieces)}
 
 
 def test_inputs_and_parameters_are_written_where_they_lie():
