@@ -15,6 +15,10 @@ auto& all_recorders = *new std::vector<Recorder*>;
 
 thread_local int depth = 0;
 
+struct {
+  std::atomic<int64_t> recorded{0}, pruned{0}, joined{0}, passes{0}, settled{0};
+} counts;
+
 // What an op that failed leaves behind.
 class Failure final : public Recording {
  public:
@@ -57,9 +61,8 @@ bool Recorder::reads(const Storage& storage) {
   return inputs_.contains(&storage);
 }
 
-Recorder::Stats Recorder::stats() {
-  const std::lock_guard lock(mutex_);
-  return stats_;
+Stats stats() {
+  return {counts.recorded.load(), counts.pruned.load(), counts.joined.load(), counts.passes.load(), counts.settled.load()};
 }
 
 // ---- appending
@@ -90,7 +93,6 @@ void Recorder::finish(std::initializer_list<const Tensor*> outs) {
     if (const Box& box = boxes_[node.args + i]; (node.op->writes >> i & 1) && box.kind == Box::Kind::Tensor) writes(static_cast<uint32_t>(box.integer));
   for (uint32_t v = node.first; v < node.last; ++v)
     if (buffer_of_[v] != kNone) buffers_[buffer_of_[v]].last = index;
-  ++stats_.recorded;
   whole_ = true;
 }
 
@@ -190,15 +192,14 @@ size_t Recorder::run_some(size_t k, const std::vector<char>& runs) {
     }
     if (links.size() > 1)
       if (const size_t done = run_linked(links); done > 0) {
-        stats_.run += static_cast<int64_t>(done);
-        stats_.fused += static_cast<int64_t>(done);
+        counts.joined += static_cast<int64_t>(done);
+        ++counts.passes;
         for (size_t i = 0; i < done; ++i)
           if (links[i].op->writes) written_by(nodes_[links[i].node]).storage().rewritten();
         return links[done - 1].node + 1 - k;
       }
   }
   run(nodes_[k]);
-  ++stats_.run;
   return 1;
 }
 
@@ -254,7 +255,8 @@ void Recorder::settle() {
   drop_part();
   if (nodes_.empty()) return;
   const Settling settling(*this);
-  ++stats_.settled;
+  ++counts.settled;
+  counts.recorded += static_cast<int64_t>(nodes_.size());
 
   // From the end: a node runs if it writes what somebody owns or a later node that runs reads.
   std::vector<char> wanted(buffers_.size()), runs(nodes_.size());
@@ -281,7 +283,7 @@ void Recorder::settle() {
       done = 1;
       if (runs[k]) done = run_some(k, runs);
       for (size_t j = k; j < k + done; ++j) {
-        stats_.pruned += !runs[j];
+        counts.pruned += !runs[j];
         for (const uint32_t b : ends[j]) let_go(buffers_[b]);
       }
     }

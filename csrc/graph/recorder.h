@@ -72,11 +72,6 @@ class Recorder final : public Recording {
   // Whether a buffer of it is this storage, with bytes of before.
   bool reads(const Storage& storage);
 
-  struct Stats {
-    int64_t recorded = 0, run = 0, pruned = 0, fused = 0, settled = 0;
-  };
-  Stats stats();
-
  private:
   friend class Settling;
   struct Buffer {
@@ -146,8 +141,17 @@ class Recorder final : public Recording {
   std::unordered_map<const Storage*, uint32_t> inputs_;  // concrete storages to buffers
   bool whole_ = true;      // the last node has all that belongs to it
   bool at_once_ = false;  // the node that is being appended reads what others may write
-  Stats stats_;
 };
+
+// What all recorders did since the start.
+struct Stats {
+  int64_t recorded = 0;  // ops
+  int64_t pruned = 0;    // ... that nobody wanted
+  int64_t joined = 0;    // ... that ran together with others
+  int64_t passes = 0;    // in how many passes over memory
+  int64_t settled = 0;   // how often something recorded was run
+};
+Stats stats();
 
 // Begins and ends recording on this thread; scopes nest, and what was recorded is settled at the end of the outermost.
 void begin_recording();

@@ -178,7 +178,8 @@ setattr(Tensor, "nanquantile", nanquantile)  # noqa: B010
 
 # Imported when they are first used.
 _LAZY = {
-    "autograd", "backends", "compiler", "cpu", "cuda", "datasets", "engine", "nn", "optim", "profiler", "random", "serialization", "testing", "utils",
+    "autograd", "backends", "compiler", "cpu", "cuda", "datasets", "engine", "graph", "nn", "optim", "profiler", "random", "serialization",
+    "testing", "utils",
 }  # fmt: skip
 _LAZY_NAMES = {
     "save": "serialization",
@@ -199,6 +200,7 @@ if _typing.TYPE_CHECKING:
         cuda,
         datasets,
         engine,
+        graph,
         nn,
         optim,
         profiler,

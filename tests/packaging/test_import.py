@@ -10,7 +10,7 @@ import pytest
 HEAVY = (
     "torch", "matplotlib", "tqdm", "scipy", "safetensors", "pytest", "unittest", "multiprocessing",
     "concurrent.futures", "asyncio", "http", "urllib.request", "email", "doctest", "xml", "yaml",
-    "flambeau.datasets", "flambeau.utils.data", "flambeau._demo", "flambeau.engine", "flambeau.profiler",
+    "flambeau.datasets", "flambeau.utils.data", "flambeau._demo", "flambeau.engine", "flambeau.graph", "flambeau.profiler",
 )  # fmt: skip
 
 
@@ -38,7 +38,7 @@ def test_one_extension_module():
     assert len(json.loads(python(code))) == 1
 
 
-@pytest.mark.parametrize("name", ["nn", "optim", "utils", "datasets", "autograd", "engine", "profiler", "testing"])
+@pytest.mark.parametrize("name", ["nn", "optim", "utils", "datasets", "autograd", "engine", "graph", "profiler", "testing"])
 def test_submodules_are_reached_by_name(name):
     assert python(f"import flambeau\nprint(flambeau.{name}.__name__)").strip() == f"flambeau.{name}"
 

@@ -20,11 +20,11 @@ from typing import Any
 from flambeau import _C
 from flambeau._C import Tensor
 from flambeau.serialization._container import (
-    DTYPES,
     FileFormatError,
     container_of,
     parse_json,
     read_header,
+    reader,
 )
 from flambeau.serialization._files import path_of, write_file
 from flambeau.serialization._sharing import Entries
@@ -157,52 +157,6 @@ def _load(file: Any, path: str, size: int, move: Callable[[Tensor], Tensor], mma
                 )
             structure = parse_json(metadata[_STRUCTURE], "its structure")
             Checker(entries).check(structure)
-        return Decoder(_reader(file, entries, start, size, move, mmap)).decode(structure)
+        return Decoder(reader(file, entries, start, size, move, mmap)).decode(structure)
     except FileFormatError as error:
         raise FileFormatError(f"load: {path} {error}") from None
-
-
-def _reader(
-    file: Any,
-    entries: dict[str, Any],
-    start: int,
-    size: int,
-    move: Callable[[Tensor], Tensor],
-    mmap: bool,
-) -> Callable[[str], Tensor]:
-    import numpy as np
-
-    data: Any = None  # the whole file
-    if size > start and mmap:
-        data = np.asarray(np.memmap(file, dtype="u1", mode="c", offset=0, shape=(size,)))
-    elif size > start:
-        file.seek(0)
-        data = np.frombuffer(bytearray(file.read(size)), dtype="u1")
-        if len(data) != size:
-            raise FileFormatError(f"ended at byte {len(data)} of {size} while it was read")
-    loaded: dict[str, Tensor] = {}
-
-    def tensor(name: str) -> Tensor:
-        if name in loaded:
-            return loaded[name]
-        entry = entries[name]
-        dtype_name, numpy_name, item = DTYPES[entry["dtype"]]
-        begin, end = entry["data_offsets"]
-        if data is None or begin == end:
-            flat = np.zeros(0, dtype=numpy_name)
-        else:
-            flat = data[start + begin : start + end]
-            if (start + begin) % item:
-                flat = flat.copy()
-            if dtype_name == "bool" and flat.max() > 1:
-                raise FileFormatError(f"tensor {name!r} of dtype BOOL holds a byte {flat.max()}")
-            flat = flat.view(numpy_name)
-        if not flat.dtype.isnative:
-            flat = flat.astype(flat.dtype.newbyteorder("="))
-        value = _C.from_buffer(flat)
-        if dtype_name == "bfloat16":
-            value = value.view(_C.bfloat16)
-        loaded[name] = value = move(value.view(entry["shape"]))
-        return value
-
-    return tensor

@@ -202,3 +202,48 @@ def read_header(file: Any, size: int) -> tuple[dict[str, Any], dict[str, str], i
     return header, metadata, 8 + n
 
 
+def reader(
+    file: Any,
+    entries: dict[str, Any],
+    start: int,
+    size: int,
+    move: Callable[[Tensor], Tensor],
+    mmap: bool,
+) -> Callable[[str], Tensor]:
+    """What makes the tensor of an entry; `read_header` has checked them. `move` may put it elsewhere."""
+    import numpy as np
+
+    data: Any = None  # the whole file
+    if size > start and mmap:
+        data = np.asarray(np.memmap(file, dtype="u1", mode="c", offset=0, shape=(size,)))
+    elif size > start:
+        file.seek(0)
+        data = np.frombuffer(bytearray(file.read(size)), dtype="u1")
+        if len(data) != size:
+            raise FileFormatError(f"ended at byte {len(data)} of {size} while it was read")
+    loaded: dict[str, Tensor] = {}
+
+    def tensor(name: str) -> Tensor:
+        if name in loaded:
+            return loaded[name]
+        entry = entries[name]
+        dtype_name, numpy_name, item = DTYPES[entry["dtype"]]
+        begin, end = entry["data_offsets"]
+        if data is None or begin == end:
+            flat = np.zeros(0, dtype=numpy_name)
+        else:
+            flat = data[start + begin : start + end]
+            if (start + begin) % item:
+                flat = flat.copy()
+            if dtype_name == "bool" and flat.max() > 1:
+                raise FileFormatError(f"tensor {name!r} of dtype BOOL holds a byte {flat.max()}")
+            flat = flat.view(numpy_name)
+        if not flat.dtype.isnative:
+            flat = flat.astype(flat.dtype.newbyteorder("="))
+        value = _C.from_buffer(flat)
+        if dtype_name == "bfloat16":
+            value = value.view(_C.bfloat16)
+        loaded[name] = value = move(value.view(entry["shape"]))
+        return value
+
+    return tensor
