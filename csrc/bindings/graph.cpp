@@ -1,9 +1,14 @@
+// Recordings as Python sees them, and single ops of the registry.
 #include "bindings/graph.h"
 
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include "bindings/args.h"
+#include "bindings/errors.h"
+#include "bindings/source.h"
 #include "graph/recorder.h"
+#include "wrappers/wrap.h"
 
 namespace nb = nanobind;
 
@@ -16,6 +21,172 @@ void without(F&& f) {
   note_source();
   const GilRelease release;
   f();
+}
+
+nb::object tuple_of(IntList values) {
+  return nb::steal(make_tuple(static_cast<Py_ssize_t>(values.size()), [&](Py_ssize_t i) { return PyLong_FromLongLong(values[static_cast<size_t>(i)]); }));
+}
+
+// ("value", 3), ("values", (1, 2)), ("dtype", float32), ("device", "cpu"), ("draw",), or the number, text, tuple or None itself.
+nb::object argument(const graph::Recorder::View& view, const graph::Box& box) {
+  using Kind = graph::Box::Kind;
+  const auto first = static_cast<size_t>(box.integer);
+  switch (box.kind) {
+    case Kind::None: return nb::none();
+    case Kind::Tensor: return nb::make_tuple("value", box.integer);
+    case Kind::Tensors: {
+      nb::list values;
+      for (size_t i = 0; i < box.count; ++i) values.append(view.values[first + i].defined() ? nb::cast(first + i) : nb::none());
+      return nb::make_tuple("values", nb::tuple(values));
+    }
+    case Kind::Bool: return nb::bool_(box.integer != 0);
+    case Kind::Int: return nb::int_(box.integer);
+    case Kind::Float: return nb::float_(box.real);
+    case Kind::Ints: return tuple_of({view.ints + first, box.count});
+    case Kind::Text: return nb::str(view.text + first, box.count);
+    case Kind::Type: return nb::make_tuple("dtype", nb::borrow(dtype_object(static_cast<DType>(box.integer))));
+    case Kind::Place: {
+      const graph::Frame frame{&box, nullptr, nullptr, nullptr, nullptr, nullptr};
+      return nb::make_tuple("device", graph::Unbox<Device>::get(frame, 0).str());
+    }
+    case Kind::Draw: return nb::make_tuple("draw");
+  }
+  return nb::none();
+}
+
+// {"nodes": [(op, args, outs, writes, source)], "values": [(buffer, dtype, sizes, strides, offset) or None],
+//  "buffers": [(bytes, is it an input, does somebody own it, a tensor of its bytes)]}, of what is recorded and not run yet.
+nb::dict recorded() {
+  nb::list nodes, values, buffers;
+  nb::dict out;
+  out["nodes"] = nodes;
+  out["values"] = values;
+  out["buffers"] = buffers;
+  if (!graph::recording()) return out;
+  auto& recorder = graph::Recorder::here();
+  const graph::Recorder::View view = recorder.view();
+  std::vector<const Tensor*> of_buffer;
+  for (size_t v = 0; v < view.values.size(); ++v) {
+    const Tensor& x = view.values[v];
+    if (!x.defined()) {
+      values.append(nb::none());
+      continue;
+    }
+    const uint32_t b = view.buffer_of[v];
+    if (b >= of_buffer.size()) of_buffer.resize(b + 1);
+    of_buffer[b] = &x;
+    values.append(nb::make_tuple(b, nb::borrow(dtype_object(x.dtype())), tuple_of(x.sizes()), tuple_of(x.strides()), x.offset()));
+  }
+  for (uint32_t b = 0; b < of_buffer.size(); ++b) {
+    const Tensor& x = *of_buffer[b];
+    buffers.append(nb::make_tuple(x.storage().size_bytes(), recorder.is_input(b), recorder.is_owned(b), nb::steal(wrap(alias(x)))));
+  }
+  for (const graph::NodeRecord& node : view.nodes) {
+    nb::list args, outs, writes;
+    for (uint32_t i = 0; i < node.n_args; ++i) {
+      const graph::Box& box = view.boxes[node.args + i];
+      args.append(argument(view, box));
+      if ((node.op->writes >> i & 1) && box.kind == graph::Box::Kind::Tensor) writes.append(box.integer);
+    }
+    for (uint32_t v = node.outs; v < node.last; ++v)
+      if (view.values[v].defined()) outs.append(v);
+    nodes.append(nb::make_tuple(node.op->ident, nb::tuple(args), nb::tuple(outs), nb::tuple(writes), describe_source(node.source)));
+  }
+  return out;
+}
+
+// Arguments of one call, from Python's objects by the letters of the op.
+class Call {
+ public:
+  Call(const graph::OpInfo& op, nb::handle args, nb::handle outs) : op_(op) {
+    const auto given = nb::borrow<nb::tuple>(args);
+    const std::string_view kinds = op.kinds;
+    if (given.size() * 2 != kinds.size()) raise<ArgumentError>(op.ident, ": ", given.size(), " arguments; expected ", kinds.size() / 2, ": ", op.signature);
+    for (size_t i = 0; i < given.size(); ++i) add(kinds[2 * i], kinds[2 * i + 1] == '?', given[i].ptr());
+    n_args_ = tensors_.size();
+    for (nb::handle o : nb::borrow<nb::tuple>(outs)) tensors_.push_back(to_tensor(o.ptr(), op.ident, "out"));
+    if (tensors_.size() - n_args_ != static_cast<size_t>(op.outs))
+      raise<ArgumentError>(op.ident, ": ", tensors_.size() - n_args_, " outputs; expected ", op.outs);
+  }
+  void run() {
+    const graph::Frame frame{boxes_.data(), tensors_.data(), ints_.data(), text_.data(), tensors_.data() + n_args_, generators_.data()};
+    op_.run(frame);
+  }
+
+ private:
+  using Kind = graph::Box::Kind;
+  void add(char kind, bool may_lack, PyObject* o) {
+    const char* arg = "an argument";
+    if (o == Py_None && kind != 'g') {
+      if (!may_lack) raise<TypeMismatch>(op_.ident, ": an argument is None: ", op_.signature);
+      boxes_.emplace_back();
+      return;
+    }
+    switch (kind) {
+      case 'T': return tensor(to_tensor(o, op_.ident, arg));
+      case 'O':
+        if (is_tensor(o)) return tensor(to_tensor(o, op_.ident, arg));
+        return number(to_scalar(o, op_.ident, arg));
+      case 'L': {
+        const auto list = nb::borrow<nb::tuple>(o);
+        boxes_.emplace_back(Kind::Tensors, static_cast<int64_t>(tensors_.size()), static_cast<uint32_t>(list.size()));
+        for (nb::handle x : list) tensors_.push_back(x.is_none() ? Tensor() : to_tensor(x.ptr(), op_.ident, arg));
+        return;
+      }
+      case 'i': boxes_.emplace_back(Kind::Int, to_int(o, op_.ident, arg)); return;
+      case 'd': boxes_.emplace_back(to_double(o, op_.ident, arg)); return;
+      case 'b': boxes_.emplace_back(Kind::Bool, to_bool(o, op_.ident, arg)); return;
+      case 'n': return number(to_scalar(o, op_.ident, arg));
+      case 'l': {
+        const Dims dims = to_dims(o, op_.ident, arg);
+        boxes_.emplace_back(Kind::Ints, static_cast<int64_t>(ints_.size()), static_cast<uint32_t>(dims.size()));
+        ints_.insert(ints_.end(), dims.begin(), dims.end());
+        return;
+      }
+      case 's': {
+        const std::string_view s = to_string_view(o, op_.ident, arg);
+        boxes_.emplace_back(Kind::Text, static_cast<int64_t>(text_.size()), static_cast<uint32_t>(s.size()));
+        text_ += s;
+        return;
+      }
+      case 'y': boxes_.emplace_back(Kind::Type, static_cast<int64_t>(to_dtype(o, op_.ident, arg))); return;
+      case 'p': {
+        const Device device = to_optional_device(o, op_.ident, arg).value_or(Device{});
+        boxes_.emplace_back(Kind::Place, static_cast<int64_t>(device.kind) << 32 | static_cast<uint8_t>(device.index));
+        return;
+      }
+      default:
+        boxes_.emplace_back(Kind::Draw, static_cast<int64_t>(generators_.size()));
+        generators_.push_back(Ref<Generator>::share(to_generator(o, op_.ident, arg)));
+    }
+  }
+  void tensor(const Tensor& x) {
+    boxes_.emplace_back(Kind::Tensor, static_cast<int64_t>(tensors_.size()));
+    tensors_.push_back(x);
+  }
+  void number(Scalar v) {
+    if (v.is_float()) boxes_.emplace_back(v.as_double());
+    else boxes_.emplace_back(v.kind() == Scalar::Kind::Bool ? Kind::Bool : Kind::Int, v.as_int());
+  }
+
+  const graph::OpInfo& op_;
+  size_t n_args_ = 0;
+  std::vector<graph::Box> boxes_;
+  std::vector<Tensor> tensors_;
+  std::vector<int64_t> ints_;
+  std::string text_;
+  std::vector<Ref<Generator>> generators_;
+};
+
+void run_node(const std::string& ident, nb::handle args, nb::handle outs) {
+  const graph::OpInfo* op = graph::find_op(ident);
+  if (!op) raise<ArgumentError>("run_node: op '", ident, "' is not in the registry");
+  Call call(*op, args, outs);
+  without([&] {
+    graph::settle_here();
+    const graph::Pause pause;
+    call.run();
+  });
 }
 
 }  // namespace
@@ -40,6 +211,14 @@ void init_graph(nb::module_& m) {
     for (const graph::OpInfo* op = graph::all_ops; op; op = op->next) out[op->ident] = op->signature;
     return out;
   });
+  m.def("elementwise_names", [] {
+    nb::list out;
+    for (const graph::OpInfo* op = graph::all_ops; op; op = op->next)
+      if (op->each) out.append(op->ident);
+    return out;
+  });
+  m.def("recorded", recorded);
+  m.def("run_node", run_node, nb::arg("op"), nb::arg("args"), nb::arg("outs"));
 }
 
 }  // namespace fl::py

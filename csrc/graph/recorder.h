@@ -69,6 +69,19 @@ class Recorder final : public Recording {
     }
     if (at_once_) settle();
   }
+  // What has been recorded and not run yet, for who shows it.
+  struct View {
+    std::span<const NodeRecord> nodes;
+    std::span<const Tensor> values;
+    std::span<const uint32_t> buffer_of;  // of each value
+    std::span<const Box> boxes;
+    const int64_t* ints;
+    const char* text;
+  };
+  View view() const { return {nodes_, tensors_, buffer_of_, boxes_, ints_.data(), text_.data()}; }
+  bool is_input(uint32_t buffer) const { return buffers_[buffer].input; }
+  bool is_owned(uint32_t buffer) const { return buffers_[buffer].storage->owners() > 0; }
+
   // Whether a buffer of it is this storage, with bytes of before.
   bool reads(const Storage& storage);
 

@@ -146,14 +146,14 @@ class Builder {
   bool inplace_ = false, fits_ = true;
 };
 
-size_t run_linked(std::span<const graph::Link> links) {
+}  // namespace
+
+size_t each::run_linked(std::span<const graph::Link> links) {
   Builder builder;
   for (const graph::Link& link : links)
     if (!builder.add(link)) break;
   if (builder.size() < 2 || !builder.run(links)) return 0;
   return builder.size();
 }
-[[maybe_unused]] const bool hooked = (graph::run_linked = run_linked, true);
 
-}  // namespace
 }  // namespace fl

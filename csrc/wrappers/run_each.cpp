@@ -91,6 +91,8 @@ namespace {
 
 using namespace each;
 
+[[maybe_unused]] const bool hooked = (graph::run_linked = each::run_linked, true);
+
 // Operands as the driver wants them; numbers are put into `boxes` in the compute type.
 struct Inputs {
   EachInput inputs[kMaxEach];

@@ -3,6 +3,7 @@
 
 #include "dispatch/each.h"
 #include "dispatch/operand.h"
+#include "graph/recorder.h"
 
 namespace fl::each {
 
@@ -14,5 +15,8 @@ void expanded_strides(const Tensor& x, const Dims& shape, Dims& out);
 bool narrowed(const Tensor& x, const Tensor& out);
 // A number in the type that is computed in, in `to`. `compares`: the loop itself makes bools.
 void box(char* to, Scalar number, DType compute, const Tensor& out, bool compares);
+
+// Runs the first of these recorded ops in one pass; see graph::run_linked.
+size_t run_linked(std::span<const graph::Link> links);
 
 }  // namespace fl::each
