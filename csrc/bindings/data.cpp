@@ -139,6 +139,7 @@ PyObject* python_number(const Scalar& s) {
 PyObject* list_of(const Tensor& x, int dim, int64_t at) {
   if (dim == x.ndim())
     return visit(x.dtype(), [&]<class T>(T) {
+      graph::note_read("a value was read");
       const T* data = static_cast<T*>(x.storage().data());
       if constexpr (std::is_same_v<T, bool>) return PyBool_FromLong(reinterpret_cast<const uint8_t*>(data)[at] != 0);  // memory of others may hold any byte
       else if constexpr (std::is_class_v<T>) return python_number(Scalar(static_cast<float>(data[at])));
@@ -197,7 +198,7 @@ std::optional<DType> from_dl_type(DLDataType t) {
 }
 
 struct Exported {
-  explicit Exported(const Tensor& x) : lent(x), data(x.data()), dtype(x.dtype()), shape(x.sizes()), strides(x.strides()) {}
+  explicit Exported(const Tensor& x) : lent(x), data((graph::note_read("bytes were handed to another library"), x.data())), dtype(x.dtype()), shape(x.sizes()), strides(x.strides()) {}
   Lent lent;
   void* data;
   DType dtype;
@@ -293,6 +294,7 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
       dims[x.ndim() + i] = static_cast<Py_ssize_t>(x.strides()[i] * static_cast<int64_t>(x.item_bytes()));
     }
     static char empty_data[8];
+    graph::note_read("bytes were handed to another library");
     view->buf = x.data() ? x.data() : empty_data;
     Py_INCREF(self);
     view->obj = self;

@@ -1,13 +1,14 @@
 // Recordings as Python sees them, and single ops of the registry.
 #include "bindings/graph.h"
 
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include "bindings/args.h"
 #include "bindings/errors.h"
 #include "bindings/source.h"
-#include "graph/recorder.h"
+#include "graph/program.h"
 #include "wrappers/wrap.h"
 
 namespace nb = nanobind;
@@ -28,7 +29,7 @@ nb::object tuple_of(IntList values) {
 }
 
 // ("value", 3), ("values", (1, 2)), ("dtype", float32), ("device", "cpu"), ("draw",), or the number, text, tuple or None itself.
-nb::object argument(const graph::Recorder::View& view, const graph::Box& box) {
+nb::object argument(const graph::Tape& tape, const graph::Box& box) {
   using Kind = graph::Box::Kind;
   const auto first = static_cast<size_t>(box.integer);
   switch (box.kind) {
@@ -36,14 +37,14 @@ nb::object argument(const graph::Recorder::View& view, const graph::Box& box) {
     case Kind::Tensor: return nb::make_tuple("value", box.integer);
     case Kind::Tensors: {
       nb::list values;
-      for (size_t i = 0; i < box.count; ++i) values.append(view.values[first + i].defined() ? nb::cast(first + i) : nb::none());
+      for (size_t i = 0; i < box.count; ++i) values.append(tape.values[first + i].defined() ? nb::cast(first + i) : nb::none());
       return nb::make_tuple("values", nb::tuple(values));
     }
     case Kind::Bool: return nb::bool_(box.integer != 0);
     case Kind::Int: return nb::int_(box.integer);
     case Kind::Float: return nb::float_(box.real);
-    case Kind::Ints: return tuple_of({view.ints + first, box.count});
-    case Kind::Text: return nb::str(view.text + first, box.count);
+    case Kind::Ints: return tuple_of({tape.ints.data() + first, box.count});
+    case Kind::Text: return nb::str(tape.text.data() + first, box.count);
     case Kind::Type: return nb::make_tuple("dtype", nb::borrow(dtype_object(static_cast<DType>(box.integer))));
     case Kind::Place: {
       const graph::Frame frame{&box, nullptr, nullptr, nullptr, nullptr, nullptr};
@@ -64,15 +65,15 @@ nb::dict recorded() {
   out["buffers"] = buffers;
   if (!graph::recording()) return out;
   auto& recorder = graph::Recorder::here();
-  const graph::Recorder::View view = recorder.view();
+  const graph::Tape& tape = recorder.tape();
   std::vector<const Tensor*> of_buffer;
-  for (size_t v = 0; v < view.values.size(); ++v) {
-    const Tensor& x = view.values[v];
+  for (size_t v = 0; v < tape.values.size(); ++v) {
+    const Tensor& x = tape.values[v];
     if (!x.defined()) {
       values.append(nb::none());
       continue;
     }
-    const uint32_t b = view.buffer_of[v];
+    const uint32_t b = tape.buffer_of[v];
     if (b >= of_buffer.size()) of_buffer.resize(b + 1);
     of_buffer[b] = &x;
     values.append(nb::make_tuple(b, nb::borrow(dtype_object(x.dtype())), tuple_of(x.sizes()), tuple_of(x.strides()), x.offset()));
@@ -81,15 +82,15 @@ nb::dict recorded() {
     const Tensor& x = *of_buffer[b];
     buffers.append(nb::make_tuple(x.storage().size_bytes(), recorder.is_input(b), recorder.is_owned(b), nb::steal(wrap(alias(x)))));
   }
-  for (const graph::NodeRecord& node : view.nodes) {
+  for (const graph::NodeRecord& node : tape.nodes) {
     nb::list args, outs, writes;
     for (uint32_t i = 0; i < node.n_args; ++i) {
-      const graph::Box& box = view.boxes[node.args + i];
-      args.append(argument(view, box));
+      const graph::Box& box = tape.boxes[node.args + i];
+      args.append(argument(tape, box));
       if ((node.op->writes >> i & 1) && box.kind == graph::Box::Kind::Tensor) writes.append(box.integer);
     }
     for (uint32_t v = node.outs; v < node.last; ++v)
-      if (view.values[v].defined()) outs.append(v);
+      if (tape.values[v].defined()) outs.append(v);
     nodes.append(nb::make_tuple(node.op->ident, nb::tuple(args), nb::tuple(outs), nb::tuple(writes), describe_source(node.source)));
   }
   return out;
@@ -189,6 +190,38 @@ void run_node(const std::string& ident, nb::handle args, nb::handle outs) {
   });
 }
 
+struct PyProgram {
+  Ref<graph::Program> program;
+};
+
+std::vector<Tensor> tensors_of(nb::handle o, const char* arg) { return to_tensor_list(o.ptr(), "program", arg); }
+
+// [(buffer, bytes, first node, last node)] of internal buffers: what a planner needs to know.
+nb::list lives(const PyProgram& p) {
+  const auto& program = *p.program;
+  const graph::Tape& tape = program.tape();
+  const auto n = static_cast<uint32_t>(tape.nodes.size());
+  // Nodes that may go through memory together use their buffers at the same time: each counts from the first to the last of them.
+  std::vector<uint32_t> begin(n), end(n);
+  for (uint32_t k = 0; k < n; ++k) {
+    begin[k] = end[k] = k;
+    uint32_t before = k;
+    while (before > 0 && !program.runs()[before - 1]) --before;
+    if (before > 0 && program.runs()[k] && tape.may_join(tape.nodes[before - 1], tape.nodes[k])) begin[k] = begin[before - 1];
+  }
+  for (uint32_t k = n; k-- > 0;)
+    for (uint32_t j = begin[k]; j < k; ++j) end[j] = std::max(end[j], k);
+  std::vector<uint32_t> first(program.buffers().size(), graph::kNone), last(program.buffers().size(), 0);
+  for (uint32_t k = 0; k < n; ++k)
+    for (uint32_t v = tape.nodes[k].first; v < tape.nodes[k].last; ++v)
+      if (const uint32_t b = tape.buffer_of[v]; b != graph::kNone) first[b] = std::min(first[b], begin[k]), last[b] = std::max(last[b], end[k]);
+  nb::list out;
+  for (uint32_t b = 0; b < program.buffers().size(); ++b)
+    if (const auto& buffer = program.buffers()[b]; buffer.kind == graph::Program::Kind::Internal)
+      out.append(nb::make_tuple(b, buffer.size_bytes, first[b] == graph::kNone ? 0 : first[b], last[b]));
+  return out;
+}
+
 }  // namespace
 
 void init_graph(nb::module_& m) {
@@ -218,6 +251,31 @@ void init_graph(nb::module_& m) {
     return out;
   });
   m.def("recorded", recorded);
+  nb::class_<PyProgram>(m, "Program")
+      .def("lives", lives)
+      .def("__len__", [](const PyProgram& p) { return p.program->tape().nodes.size(); })
+      .def("place", [](PyProgram& p, const std::vector<std::pair<uint32_t, size_t>>& offsets, size_t total) { p.program->place(offsets, total); })
+      .def("run", [](PyProgram& p, nb::handle args) -> nb::object {
+        const std::vector<Tensor> given = tensors_of(args, "args");
+        std::optional<std::vector<Tensor>> out;
+        without([&] { out = p.program->run(given); });
+        return out ? nb::steal(wrap_list(std::move(*out))) : nb::none();
+      })
+      .def("takes", [](const PyProgram& p, nb::handle args) { return p.program->takes(tensors_of(args, "args")); })
+      .def("difference", [](const PyProgram& p, const PyProgram& other) -> nb::object {
+        const size_t k = p.program->difference(*other.program);
+        if (k == graph::Program::kSame) return nb::none();
+        const auto& nodes = p.program->tape().nodes;
+        return nb::make_tuple(k, k < nodes.size() ? nodes[k].op->name : "the end", k < nodes.size() ? describe_source(nodes[k].source) : "");
+      });
+  m.def("capture", [](nb::handle args, nb::handle outs) { return PyProgram{graph::Program::capture(tensors_of(args, "args"), tensors_of(outs, "outs"))}; },
+        nb::arg("args"), nb::arg("outs"));
+  m.def("interruption", []() -> nb::object {
+    if (!graph::recording()) return nb::none();
+    const auto& i = graph::Recorder::here().interruption();
+    if (!i.happened) return nb::none();
+    return nb::make_tuple(i.what, describe_source(i.source));
+  });
   m.def("run_node", run_node, nb::arg("op"), nb::arg("args"), nb::arg("outs"));
 }
 

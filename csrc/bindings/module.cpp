@@ -46,6 +46,7 @@ struct PyGenerator {
 PyTypeObject* generator_class = nullptr;
 
 Tensor state_tensor(Generator& g) {
+  graph::note_read("the state of a generator was read");
   const auto [seed, offset] = g.state();
   Tensor y = empty(Dims{16}, DType::UInt8);
   std::memcpy(y.data(), &seed, 8);
@@ -59,10 +60,12 @@ void set_state(Generator& g, const Tensor& state) {
   uint64_t seed, offset;
   std::memcpy(&seed, state.data(), 8);
   std::memcpy(&offset, state.data<char>() + 8, 8);
+  graph::note_read("the state of a generator was set");
   g.set_state(seed, offset);
 }
 
 uint64_t seed_of(nb::handle o) {
+  graph::note_read("a generator was seeded");
   PyObject* n = PyNumber_Index(o.ptr());
   if (!n) throw nb::python_error();
   const uint64_t v = PyLong_AsUnsignedLongLongMask(n);

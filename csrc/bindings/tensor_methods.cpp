@@ -54,6 +54,7 @@ PyObject* m_storage_offset(PyObject* self, PyObject*) { return PyLong_FromLongLo
 PyObject* m_data_ptr(PyObject* self, PyObject*) {
   const Tensor& t = tensor_of(self);
   if (!t.is_meta()) t.storage().expose();
+  graph::note_read("an address was read");
   return PyLong_FromVoidPtr(t.data());
 }
 PyObject* m_storage_ptr(PyObject* self, PyObject*) { return PyLong_FromVoidPtr(&tensor_of(self).storage()); }

@@ -122,10 +122,12 @@ struct OpInfo {
   // Of an element-wise op: calls `f` with what its loop is called with; null for the others.
   using EachCall = void (*)(void* context, const EachKernel& kernel, DType result, DType type, const Operand* in, int n, const Scalar* params, int n_params);
   void (*each)(const Frame&, EachCall f, void* context);
+  // Makes the checks of a call again that look at values; null: there are none.
+  void (*check)(const Frame&);
   const OpInfo* next;
 
   OpInfo(const char* name, const char* ident, const char* signature, const char* kinds, uint64_t writes, int outs,
-         void (*run)(const Frame&), void (*each)(const Frame&, EachCall, void*) = nullptr);
+         void (*run)(const Frame&), void (*check)(const Frame&), void (*each)(const Frame&, EachCall, void*) = nullptr);
 };
 // All of them, in no order.
 extern const OpInfo* all_ops;

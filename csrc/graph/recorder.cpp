@@ -8,12 +8,11 @@
 namespace fl::graph {
 namespace {
 
-constexpr uint32_t kNone = ~uint32_t{0};
-
 ForkMutex all_mutex(LockRank::Pending);  // of the list
 auto& all_recorders = *new std::vector<Recorder*>;
 
 thread_local int depth = 0;
+thread_local Ref<Recorder> mine;  // kept, with the room that it has
 
 struct {
   std::atomic<int64_t> recorded{0}, pruned{0}, joined{0}, passes{0}, settled{0};
@@ -43,8 +42,6 @@ void settle_readers(Storage& storage) {
 
 }  // namespace
 
-size_t (*run_linked)(std::span<const Link>) = nullptr;
-
 Recorder::Recorder() {
   hold_weakly();
   const std::lock_guard lock(all_mutex);
@@ -70,51 +67,47 @@ Stats stats() {
 void Recorder::begin(const OpInfo& op) {
   drop_part();
   whole_ = false;
-  const auto here = static_cast<uint32_t>(tensors_.size());
-  nodes_.push_back({&op, static_cast<uint32_t>(boxes_.size()), 0, here, here, here, current_source ? current_source() : 0});
+  const auto here = static_cast<uint32_t>(tape_.values.size());
+  tape_.nodes.push_back({&op, static_cast<uint32_t>(tape_.boxes.size()), 0, here, here, here, current_source ? current_source() : 0});
   at_once_ = false;
 }
 
 void Recorder::finish(std::initializer_list<const Tensor*> outs) {
-  NodeRecord& node = nodes_.back();
-  const auto index = static_cast<uint32_t>(nodes_.size() - 1);
-  node.n_args = static_cast<uint32_t>(boxes_.size()) - node.args;
-  node.outs = static_cast<uint32_t>(tensors_.size());
+  NodeRecord& node = tape_.nodes.back();
+  const auto index = static_cast<uint32_t>(tape_.nodes.size() - 1);
+  node.n_args = static_cast<uint32_t>(tape_.boxes.size()) - node.args;
+  node.outs = static_cast<uint32_t>(tape_.values.size());
   for (const Tensor* y : outs) value(*y);
-  node.last = static_cast<uint32_t>(tensors_.size());
-  auto writes = [&](uint32_t v) {
-    Buffer& b = buffers_[buffer_of_[v]];
-    if (!b.written) b.storage->set_pending(Ref<Recording>::share(this), buffer_of_[v]);
+  node.last = static_cast<uint32_t>(tape_.values.size());
+  tape_.for_written(node, [&](uint32_t v) {
+    Buffer& b = buffers_[tape_.buffer_of[v]];
+    if (!b.written) b.storage->set_pending(Ref<Recording>::share(this), tape_.buffer_of[v]);
     b.written = true;
-  };
-  for (uint32_t v = node.outs; v < node.last; ++v)
-    if (buffer_of_[v] != kNone) writes(v);
-  for (uint32_t i = 0; i < node.n_args; ++i)
-    if (const Box& box = boxes_[node.args + i]; (node.op->writes >> i & 1) && box.kind == Box::Kind::Tensor) writes(static_cast<uint32_t>(box.integer));
+  });
   for (uint32_t v = node.first; v < node.last; ++v)
-    if (buffer_of_[v] != kNone) buffers_[buffer_of_[v]].last = index;
+    if (tape_.buffer_of[v] != kNone) buffers_[tape_.buffer_of[v]].last = index;
   whole_ = true;
 }
 
 // Of a node whose recording threw: there was no memory.
 void Recorder::drop_part() {
-  if (!std::exchange(whole_, true)) nodes_.pop_back();
+  if (!std::exchange(whole_, true)) tape_.nodes.pop_back();
 }
 
 uint32_t Recorder::value(const Tensor& x) {
-  const auto v = static_cast<uint32_t>(tensors_.size());
+  const auto v = static_cast<uint32_t>(tape_.values.size());
   if (!x.defined()) {
-    tensors_.emplace_back();
-    buffer_of_.push_back(kNone);
-    next_.push_back(kNone);
+    tape_.values.emplace_back();
+    tape_.buffer_of.push_back(kNone);
+    tape_.next.push_back(kNone);
     return v;
   }
   Storage& storage = x.storage();
   const uint32_t b = buffer(storage);
-  tensors_.push_back(alias(x));
+  tape_.values.push_back(alias(x));
   storage.hold_for_recording();
-  buffer_of_.push_back(b);
-  next_.push_back(buffers_[b].value);
+  tape_.buffer_of.push_back(b);
+  tape_.next.push_back(buffers_[b].value);
   buffers_[b].value = v;
   return v;
 }
@@ -134,107 +127,57 @@ uint32_t Recorder::buffer(Storage& storage) {
 }
 
 void Recorder::add(const Tensor& x) {
-  if (x.defined()) boxes_.emplace_back(Box::Kind::Tensor, value(x));
-  else boxes_.emplace_back();
+  if (x.defined()) tape_.boxes.emplace_back(Box::Kind::Tensor, value(x));
+  else tape_.boxes.emplace_back();
 }
 void Recorder::add(const Operand& x) {
   if (x.is_tensor()) add(x.tensor());
   else add(x.number());
 }
 void Recorder::add(TensorList xs) {
-  boxes_.emplace_back(Box::Kind::Tensors, static_cast<int64_t>(tensors_.size()), static_cast<uint32_t>(xs.size()));
+  tape_.boxes.emplace_back(Box::Kind::Tensors, static_cast<int64_t>(tape_.values.size()), static_cast<uint32_t>(xs.size()));
   for (const Tensor& x : xs) value(x);
 }
 void Recorder::add(Scalar v) {
-  if (v.is_float()) boxes_.emplace_back(v.as_double());
-  else boxes_.emplace_back(v.kind() == Scalar::Kind::Bool ? Box::Kind::Bool : Box::Kind::Int, v.as_int());
+  if (v.is_float()) tape_.boxes.emplace_back(v.as_double());
+  else tape_.boxes.emplace_back(v.kind() == Scalar::Kind::Bool ? Box::Kind::Bool : Box::Kind::Int, v.as_int());
 }
 void Recorder::add(IntList v) {
-  boxes_.emplace_back(Box::Kind::Ints, static_cast<int64_t>(ints_.size()), static_cast<uint32_t>(v.size()));
-  ints_.insert(ints_.end(), v.begin(), v.end());
+  tape_.boxes.emplace_back(Box::Kind::Ints, static_cast<int64_t>(tape_.ints.size()), static_cast<uint32_t>(v.size()));
+  tape_.ints.insert(tape_.ints.end(), v.begin(), v.end());
 }
 void Recorder::add(std::string_view v) {
-  boxes_.emplace_back(Box::Kind::Text, static_cast<int64_t>(text_.size()), static_cast<uint32_t>(v.size()));
-  text_ += v;
+  tape_.boxes.emplace_back(Box::Kind::Text, static_cast<int64_t>(tape_.text.size()), static_cast<uint32_t>(v.size()));
+  tape_.text += v;
 }
 void Recorder::add(Generator* v) {
   const auto [seed, offset] = generator_or_default(v).next();
   auto draw = make_ref<Generator>();
   draw->set_state(seed, offset);
-  boxes_.emplace_back(Box::Kind::Draw, static_cast<int64_t>(generators_.size()));
-  generators_.push_back(std::move(draw));
+  tape_.boxes.emplace_back(Box::Kind::Draw, static_cast<int64_t>(tape_.generators.size()));
+  tape_.generators.push_back(std::move(draw));
+  drawn_from_.push_back(Ref<Generator>::share(v));
 }
 
 // ---- running
-
-Frame Recorder::frame_of(const NodeRecord& node) const {
-  return {boxes_.data() + node.args, tensors_.data(), ints_.data(), text_.data(), tensors_.data() + node.outs, generators_.data()};
-}
-
-// What an element-wise op writes.
-const Tensor& Recorder::written_by(const NodeRecord& node) const {
-  return node.op->writes ? tensors_[static_cast<size_t>(boxes_[node.args].integer)] : tensors_[node.outs];
-}
-
-// Runs node k, and with it those behind it that go into one pass; returns how many nodes are done, with those that nobody wants.
-size_t Recorder::run_some(size_t k, const std::vector<char>& runs) {
-  if (nodes_[k].op->each && run_linked) {
-    std::vector<Link> links;
-    const Dims& sizes = written_by(nodes_[k]).sizes();
-    for (size_t j = k; j < nodes_.size() && links.size() < 24; ++j) {
-      if (!runs[j]) continue;
-      const NodeRecord& node = nodes_[j];
-      if (!node.op->each) break;
-      const Tensor& y = written_by(node);
-      if (!(y.sizes() == sizes) || y.numel() == 0) break;
-      const Buffer& b = buffers_[y.storage().place()];
-      links.push_back({frame_of(node), node.op, static_cast<uint32_t>(j), b.last, b.input || b.storage->owners() > 0});
-    }
-    if (links.size() > 1)
-      if (const size_t done = run_linked(links); done > 0) {
-        counts.joined += static_cast<int64_t>(done);
-        ++counts.passes;
-        for (size_t i = 0; i < done; ++i)
-          if (links[i].op->writes) written_by(nodes_[links[i].node]).storage().rewritten();
-        return links[done - 1].node + 1 - k;
-      }
-  }
-  run(nodes_[k]);
-  return 1;
-}
-
-void Recorder::run(const NodeRecord& node) {
-  for (uint32_t v = node.first; v < node.last; ++v)
-    if (buffer_of_[v] != kNone) buffers_[buffer_of_[v]].storage->settle();
-  node.op->run(frame_of(node));
-  for (uint32_t i = 0; i < node.n_args; ++i)
-    if (const Box& box = boxes_[node.args + i]; (node.op->writes >> i & 1) && box.kind == Box::Kind::Tensor)
-      tensors_[static_cast<size_t>(box.integer)].storage().rewritten();
-}
 
 // Nothing recorded uses it any more.
 void Recorder::let_go(Buffer& buffer) {
   if (!buffer.storage) return;
   if (buffer.written) buffer.storage->end_pending();
   if (buffer.input) buffer.storage->readers().fetch_sub(1, std::memory_order_acq_rel);
-  for (uint32_t v = buffer.value; v != kNone; v = next_[v]) {
+  for (uint32_t v = buffer.value; v != kNone; v = tape_.next[v]) {
     buffer.storage->drop_for_recording();
-    tensors_[v] = Tensor();
+    tape_.values[v] = Tensor();
   }
   buffer.storage = nullptr;
 }
 
 void Recorder::clear() {
   for (Buffer& b : buffers_) let_go(b);
-  nodes_.clear();
-  tensors_.clear();
-  buffer_of_.clear();
-  next_.clear();
+  tape_.clear();
   buffers_.clear();
-  boxes_.clear();
-  ints_.clear();
-  text_.clear();
-  generators_.clear();
+  drawn_from_.clear();
   inputs_.clear();
 }
 
@@ -249,49 +192,55 @@ class Settling {
   const Pause pause_;
 };
 
+void Recorder::interrupted(const char* what) {
+  if (!interruption_.happened) interruption_ = {true, what, current_source ? current_source() : 0};
+}
+
 void Recorder::settle() {
   const Ref<Recorder> alive = Ref<Recorder>::share(this);
   const std::lock_guard lock(mutex_);
   drop_part();
-  if (nodes_.empty()) return;
+  if (tape_.nodes.empty()) return;
+  interrupted(recorder_here == this ? "a value was read" : "another thread read a value");
   const Settling settling(*this);
+  const auto n = static_cast<uint32_t>(tape_.nodes.size());
   ++counts.settled;
-  counts.recorded += static_cast<int64_t>(nodes_.size());
+  counts.recorded += n;
 
-  // From the end: a node runs if it writes what somebody owns or a later node that runs reads.
-  std::vector<char> wanted(buffers_.size()), runs(nodes_.size());
-  for (size_t b = 0; b < buffers_.size(); ++b) wanted[b] = buffers_[b].storage->owners() > 0;
-  auto for_written = [&](const NodeRecord& node, auto&& f) {
-    for (uint32_t v = node.outs; v < node.last; ++v)
-      if (buffer_of_[v] != kNone) f(buffer_of_[v]);
-    for (uint32_t i = 0; i < node.n_args; ++i)
-      if (const Box& box = boxes_[node.args + i]; (node.op->writes >> i & 1) && box.kind == Box::Kind::Tensor) f(buffer_of_[static_cast<size_t>(box.integer)]);
-  };
-  for (size_t k = nodes_.size(); k-- > 0;) {
-    const NodeRecord& node = nodes_[k];
-    for_written(node, [&](uint32_t b) { runs[k] |= wanted[b]; });
-    if (!runs[k]) continue;
-    for (uint32_t v = node.first; v < node.outs; ++v)
-      if (buffer_of_[v] != kNone) wanted[buffer_of_[v]] = 1;
+  wanted_.assign(buffers_.size(), 0);
+  ends_.assign(n, kNone);
+  for (uint32_t b = 0; b < buffers_.size(); ++b) {
+    wanted_[b] = buffers_[b].storage->owners() > 0;
+    buffers_[b].ends_too = std::exchange(ends_[buffers_[b].last], b);
   }
-  std::vector<std::vector<uint32_t>> ends(nodes_.size());
-  for (uint32_t b = 0; b < buffers_.size(); ++b) ends[buffers_[b].last].push_back(b);
-
-  size_t k = 0;
+  tape_.find_needed(wanted_, runs_);
+  auto use = [&](uint32_t b) { return Tape::Use{buffers_[b].last, buffers_[b].input || buffers_[b].storage->owners() > 0}; };
+  uint32_t k = 0;
   try {
-    for (size_t done = 1; k < nodes_.size(); k += done) {
+    for (uint32_t done = 1; k < n; k += done) {
       done = 1;
-      if (runs[k]) done = run_some(k, runs);
-      for (size_t j = k; j < k + done; ++j) {
-        counts.pruned += !runs[j];
-        for (const uint32_t b : ends[j]) let_go(buffers_[b]);
+      if (runs_[k]) {
+        const NodeRecord& node = tape_.nodes[k];
+        if (!node.op->each)
+          for (uint32_t v = node.first; v < node.last; ++v)
+            if (tape_.buffer_of[v] != kNone) buffers_[tape_.buffer_of[v]].storage->settle();
+        done = static_cast<uint32_t>(tape_.run_some(k, runs_, use));
+        if (done > 1) {
+          ++counts.passes;
+          for (uint32_t j = k; j < k + done; ++j) counts.joined += runs_[j];
+        }
+      }
+      for (uint32_t j = k; j < k + done; ++j) {
+        counts.pruned += !runs_[j];
+        if (runs_[j]) tape_.for_overwritten(tape_.nodes[j], [&](uint32_t v) { tape_.values[v].storage().rewritten(); });
+        for (uint32_t b = ends_[j]; b != kNone; b = buffers_[b].ends_too) let_go(buffers_[b]);
       }
     }
   } catch (...) {
     const auto failure = make_ref<Failure>(std::current_exception());
-    for (; k < nodes_.size(); ++k)
-      for_written(nodes_[k], [&](uint32_t b) {
-        Buffer& buffer = buffers_[b];
+    for (; k < n; ++k)
+      tape_.for_written(tape_.nodes[k], [&](uint32_t v) {
+        Buffer& buffer = buffers_[tape_.buffer_of[v]];
         if (!buffer.storage || buffer.input) return;
         buffer.storage->set_pending(failure, 0);
         buffer.written = false;  // so that it stays pending
@@ -305,12 +254,15 @@ void Recorder::settle() {
 // ---- scopes
 
 void begin_recording() {
-  if (depth++ == 0) recorder_here = make_ref<Recorder>().detach();
+  if (depth++ > 0) return;
+  if (!mine) mine = make_ref<Recorder>();
+  mine->interruption() = {};
+  recorder_here = mine.get();
 }
 
 void end_recording() {
   if (--depth > 0) return;
-  const auto recorder = Ref<Recorder>::adopt(&Recorder::here());
+  const Ref<Recorder> recorder = mine;
   recorder_here = nullptr;
   recorder->settle();
 }
@@ -338,8 +290,8 @@ void adopt(const Tensor& out, Tensor made) {
 const OpInfo* all_ops = nullptr;
 
 OpInfo::OpInfo(const char* n, const char* id, const char* s, const char* k, uint64_t w, int o, void (*r)(const Frame&),
-               void (*e)(const Frame&, EachCall, void*))
-    : name(n), ident(id), signature(s), kinds(k), writes(w), outs(o), run(r), each(e), next(all_ops) {
+               void (*ch)(const Frame&), void (*e)(const Frame&, EachCall, void*))
+    : name(n), ident(id), signature(s), kinds(k), writes(w), outs(o), run(r), each(e), check(ch), next(all_ops) {
   all_ops = this;
 }
 

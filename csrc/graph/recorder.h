@@ -18,38 +18,16 @@
 #pragma once
 
 #include <mutex>
-#include <span>
 #include <unordered_map>
 
 #include "base/fork_mutex.h"
-#include "engine/var.h"
-#include "graph/op_info.h"
+#include "graph/tape.h"
 #include "storage/pending.h"
 #include "tensor/tensor.h"
 
 namespace fl::graph {
 
 inline bool recording() { return recorder_here != nullptr; }
-
-struct NodeRecord {
-  const OpInfo* op;
-  uint32_t args;           // the first of its boxes
-  uint32_t n_args;
-  uint32_t outs;           // the first of its fresh outputs, a value
-  uint32_t first, last;    // its values, arguments before outputs: [first, last)
-  SourceId source;
-};
-
-// A recorded element-wise op on its way into a chain.
-struct Link {
-  Frame frame;
-  const OpInfo* op;
-  uint32_t node;      // its place in the recording
-  uint32_t last;      // the last node that uses what it writes
-  bool stays;         // somebody sees it after the recording
-};
-// Runs the first of these, two or more, in one pass over memory; returns how many. 0: the first goes alone. Set by the wrappers.
-extern size_t (*run_linked)(std::span<const Link> links);
 
 class Recorder final : public Recording {
  public:
@@ -67,20 +45,27 @@ class Recorder final : public Recording {
       (add(args), ...);
       finish(outs);
     }
-    if (at_once_) settle();
+    if (at_once_) {
+      interrupted("it uses memory that NumPy or another library shares");
+      settle();
+    }
   }
-  // What has been recorded and not run yet, for who shows it.
-  struct View {
-    std::span<const NodeRecord> nodes;
-    std::span<const Tensor> values;
-    std::span<const uint32_t> buffer_of;  // of each value
-    std::span<const Box> boxes;
-    const int64_t* ints;
-    const char* text;
-  };
-  View view() const { return {nodes_, tensors_, buffer_of_, boxes_, ints_.data(), text_.data()}; }
+  // What has been recorded and not run yet, for who shows or keeps it.
+  const Tape& tape() const { return tape_; }
   bool is_input(uint32_t buffer) const { return buffers_[buffer].input; }
-  bool is_owned(uint32_t buffer) const { return buffers_[buffer].storage->owners() > 0; }
+  bool is_owned(uint32_t buffer) const { return buffers_[buffer].storage && buffers_[buffer].storage->owners() > 0; }
+  size_t n_buffers() const { return buffers_.size(); }
+  Storage& storage(uint32_t buffer) const { return *buffers_[buffer].storage; }
+  // The generators that were asked for draws, in order; null is the thread's own.
+  const std::vector<Ref<Generator>>& drawn_from() const { return drawn_from_; }
+  // A value was read, or an op could not be put off, since the region began; where.
+  struct Interruption {
+    bool happened = false;
+    const char* what = "";
+    SourceId source = 0;
+  };
+  Interruption& interruption() { return interruption_; }
+  void interrupted(const char* what);
 
   // Whether a buffer of it is this storage, with bytes of before.
   bool reads(const Storage& storage);
@@ -93,6 +78,7 @@ class Recorder final : public Recording {
     bool input;               // had bytes before
     bool written = false;     // by a node
     uint32_t last = 0;        // node that uses it
+    uint32_t ends_too = kNone;
   };
   // Whoever else has an argument pending computes it first.
   void settle_others(const Tensor& x) {
@@ -115,42 +101,35 @@ class Recorder final : public Recording {
   void add(const Operand& x);
   void add(TensorList xs);
   void add(const std::vector<Tensor>& xs) { add(TensorList(xs)); }
-  void add(int64_t v) { boxes_.emplace_back(Box::Kind::Int, v); }
-  void add(double v) { boxes_.emplace_back(v); }
-  void add(bool v) { boxes_.emplace_back(Box::Kind::Bool, v); }
+  void add(int64_t v) { tape_.boxes.emplace_back(Box::Kind::Int, v); }
+  void add(double v) { tape_.boxes.emplace_back(v); }
+  void add(bool v) { tape_.boxes.emplace_back(Box::Kind::Bool, v); }
   void add(Scalar v);
   void add(IntList v);
   void add(const Dims& v) { add(IntList(v)); }
   void add(std::string_view v);
-  void add(DType v) { boxes_.emplace_back(Box::Kind::Type, static_cast<int64_t>(v)); }
-  void add(Device v) { boxes_.emplace_back(Box::Kind::Place, static_cast<int64_t>(v.kind) << 32 | static_cast<uint8_t>(v.index)); }
+  void add(DType v) { tape_.boxes.emplace_back(Box::Kind::Type, static_cast<int64_t>(v)); }
+  void add(Device v) { tape_.boxes.emplace_back(Box::Kind::Place, static_cast<int64_t>(v.kind) << 32 | static_cast<uint8_t>(v.index)); }
   void add(Generator* v);
   template <class T>
   void add(const std::optional<T>& v) {
     if (v) add(*v);
-    else boxes_.emplace_back();
+    else tape_.boxes.emplace_back();
   }
 
   void drop_part();
   uint32_t value(const Tensor& x);
   uint32_t buffer(Storage& storage);
-  Frame frame_of(const NodeRecord& node) const;
-  const Tensor& written_by(const NodeRecord& node) const;
-  void run(const NodeRecord& node);
-  size_t run_some(size_t k, const std::vector<char>& runs);
   void let_go(Buffer& buffer);
   void clear();
 
   ForkMutex mutex_{LockRank::Recorder};
-  std::vector<NodeRecord> nodes_;
-  std::vector<Tensor> tensors_;       // the values: aliases without history
-  std::vector<uint32_t> buffer_of_;   // of each value; kNone for an argument that was not given
-  std::vector<uint32_t> next_;        // the value of the same buffer that was recorded before
+  Tape tape_;
   std::vector<Buffer> buffers_;
-  std::vector<Box> boxes_;
-  std::vector<int64_t> ints_;
-  std::string text_;
-  std::vector<Ref<Generator>> generators_;
+  std::vector<Ref<Generator>> drawn_from_;
+  Interruption interruption_;
+  std::vector<char> wanted_, runs_;
+  std::vector<uint32_t> ends_;  // per node the last buffer that it is the last to use; the others follow by Buffer::ends_too
   std::unordered_map<const Storage*, uint32_t> inputs_;  // concrete storages to buffers
   bool whole_ = true;      // the last node has all that belongs to it
   bool at_once_ = false;  // the node that is being appended reads what others may write
@@ -171,6 +150,10 @@ void begin_recording();
 void end_recording();
 // Runs what this thread recorded so far, if it records.
 void settle_here();
+// Notes that Python is told something that depends on values, so that what follows may, too.
+inline void note_read(const char* what) {
+  if (recorder_here) [[unlikely]] static_cast<Recorder*>(recorder_here)->interrupted(what);
+}
 // While it lives the thread does not record.
 class Pause {
  public:

@@ -63,6 +63,8 @@ class Storage final : public RefCounted {
   bool pending_in(const Recording* r) const { return pending_.get() == r; }
   uint32_t place() const { return place_; }
   bool is_pending() const { return (attention_.load(std::memory_order_acquire) & kPending) != 0; }
+  // Somebody else's bytes at that address, as they were given.
+  bool borrows(const void* at) const { return data_ == at && !owned() && attention_.load(std::memory_order_acquire) == 0; }
   bool is_promised() const { return (attention_.load(std::memory_order_acquire) & kPromised) != 0; }
   // A recording holds references that count as nobody's.
   void hold_for_recording() { recorded_.fetch_add(1, std::memory_order_relaxed); }

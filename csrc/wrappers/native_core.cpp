@@ -40,6 +40,7 @@ Tensor make_contiguous(const Tensor& x) { return x.is_contiguous() ? x : op::con
 Scalar item_of(const Tensor& x) {
   if (x.numel() != 1) raise<ArgumentError>("item: the tensor has shape ", x.sizes(), " and ", x.numel(), " elements; expected exactly one");
   if (x.is_meta()) raise<DeviceError>("item: a meta tensor has no data");
+  graph::note_read("a value was read");
   return visit(x.dtype(), [&]<class T>(T) {
     if constexpr (std::is_same_v<T, bool>) return Scalar(*x.data<uint8_t>() != 0);  // memory of others may hold any byte
     const T v = *x.data<T>();

@@ -152,6 +152,7 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<i
     raise<ShapeError>("repeat_interleave: repeats have shape ", repeats.sizes(), ", but dim = ", *dim, " of x with shape ", x.sizes(), " has ", n, " elements");
   if (repeats.is_meta()) raise<DeviceError>("repeat_interleave: repeats is on meta; expected a tensor with elements, which decide the size of the result");
   const Tensor counts = contiguous_for_kernel(cast_for_kernel(repeats, DType::Int64));
+  graph::note_read("the size of a result follows from values");
   const int64_t* c = counts.data<int64_t>();
   int64_t total = 0;
   for (int64_t i = 0; i < counts.numel(); ++i) {

@@ -187,6 +187,7 @@ _LAZY_NAMES = {
     "cosine_similarity": "nn.functional",
     "is_anomaly_check_nan_enabled": "autograd.anomaly_mode",
     "is_anomaly_enabled": "autograd.anomaly_mode",
+    "compile": "compiler",
     "lazy": "compiler",
     "memory_summary": "_memory",
     "pairwise_distance": "nn.functional",
@@ -208,7 +209,7 @@ if _typing.TYPE_CHECKING:
         utils,
     )
     from flambeau._memory import memory_summary
-    from flambeau.compiler import lazy
+    from flambeau.compiler import compile, lazy
     from flambeau.autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled
     from flambeau.nn.functional import cosine_similarity, pairwise_distance
     from flambeau.serialization import load, save

@@ -1,18 +1,31 @@
-"""Recording instead of running: `lazy`, and what is known about it.
+"""Recording instead of running: `lazy`, `compile`, and what is known about them.
 
 While a thread records, an op checks its arguments as always, but is noted instead of run. Reading a value (`item`, `numpy`,
 `print`, `if x > 0`) runs what was noted, and so does the end of the region; a program can not tell, but by the time
-that it takes.
+that it takes. docs/lazy.md says more.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import types
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from itertools import repeat
+from typing import Any, TypeVar, overload
 
-from flambeau import _C
+from flambeau import _C, nn
+from flambeau._warn import warn
 
-__all__ = ["lazy"]
+__all__ = ["CompileError", "compile", "explain", "is_compiling", "lazy", "reset", "stats"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+Tensor = _C.Tensor
+
+
+class CompileError(RuntimeError):
+    """A function can not be compiled as a whole, though `fullgraph=True` asked for it."""
 
 
 class lazy(contextlib.ContextDecorator):
@@ -23,6 +36,7 @@ class lazy(contextlib.ContextDecorator):
     depends on it is read. Regions nest; each thread has its own.
 
     Example:
+        >>> import flambeau as fl
         >>> x = fl.ones(3)
         >>> with fl.lazy():
         ...     y = (x * 2 + 1).relu()
@@ -41,3 +55,314 @@ class lazy(contextlib.ContextDecorator):
             return
         with contextlib.suppress(Exception):  # what goes wrong now stays with its tensors, and `error` came first
             _C.graph.end_recording()
+
+
+def is_compiling() -> bool:
+    """Whether this thread records."""
+    return _C.graph.recording()
+
+
+def stats() -> dict[str, int]:
+    """What was recorded since the start, by all threads.
+
+    Returns:
+        recorded: ops that were recorded and have run or were dropped; pruned: those that nobody wanted; joined: those that went
+        through memory together with others, in `passes` passes; settled: how often something recorded was run; replayed: calls
+        of compiled functions that did not run Python; captured: programs that were made for them.
+
+    Example:
+        >>> import flambeau as fl
+        >>> sorted(fl.compiler.stats())
+        ['captured', 'joined', 'passes', 'pruned', 'recorded', 'replayed', 'settled']
+    """
+    return {**_C.graph.stats(), "captured": _counts["captured"], "replayed": _counts["replayed"]}
+
+
+_counts = {"captured": 0, "replayed": 0}
+
+
+# ---- arguments and results: nested tuples, lists and dicts of tensors and of what is part of the key
+
+
+class _Unfit(Exception):
+    """Why a call can not be replayed."""
+
+
+def _flatten(value: Any, tensors: list[Tensor]) -> Any:
+    """A hashable description of `value`, whose tensors are appended to a list."""
+    if isinstance(value, Tensor):
+        tensors.append(value)
+        return ("tensor", value.requires_grad)
+    if isinstance(value, (tuple, list)):
+        return (type(value), *(_flatten(v, tensors) for v in value))
+    if isinstance(value, dict):
+        return (dict, *((k, _flatten(v, tensors)) for k, v in value.items()))
+    if value is None or isinstance(value, (bool, int, float, complex, str, bytes, _C.dtype, _C.device)):
+        return (type(value), value, str(value))  # the text tells 0.0 from -0.0, and NaN from itself
+    if isinstance(value, nn.Module):
+        return ("module", id(value), tuple(m.training for m in value.modules()))
+    raise _Unfit(f"an argument or result of type {type(value).__name__} is neither a tensor nor a plain value")
+
+
+def _filled(value: Any, tensors: Iterator[Any]) -> Any:
+    """`value` with other things in the places of its tensors, in order."""
+    if isinstance(value, (Tensor, _Place)):
+        return next(tensors)
+    if isinstance(value, dict):
+        return {k: _filled(v, tensors) for k, v in value.items()}
+    if isinstance(value, (tuple, list)):
+        items = [_filled(v, tensors) for v in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    return value
+
+
+class _Place:
+    """Stands for a tensor in the form of a result."""
+
+    def __repr__(self) -> str:
+        return "<tensor>"
+
+
+def _modes() -> tuple[Any, ...]:
+    """What of this thread decides how ops behave."""
+    autocast = _C.is_autocast_enabled()
+    return (_C.is_grad_enabled(), _C.is_inference_mode_enabled(), autocast, autocast and _C.get_autocast_dtype(), _C.get_default_dtype())
+
+
+# ---- replay
+
+
+class _Entry:
+    """What is known about calls of one key and one geometry."""
+
+    __slots__ = ("calls", "confirmed", "form", "given", "program")
+
+    def __init__(self, program: _C.graph.Program, form: Any, given: list[int]) -> None:
+        self.program = program
+        self.form = form           # of the result
+        self.given = given         # per tensor of the result: which argument it is, or -1
+        self.confirmed = False
+        self.calls = 0
+
+
+def _place(program: _C.graph.Program) -> int:
+    """Puts the program's own buffers into an arena; returns its bytes."""
+    from flambeau.graph._plan._arena import Box, place
+
+    lives = program.lives()
+    boxes = [Box(first, last, -(-nbytes // 64) * 64) for _, nbytes, first, last in lives]
+    total, offsets = place(boxes, 64)
+    program.place([(life[0], offset) for life, offset in zip(lives, offsets, strict=True)], total)
+    return total
+
+
+class _Compiled:
+    """A function that is recorded, and in mode "replay" run again without Python."""
+
+    MOST = 64  # programs of one function that are kept
+
+    def __init__(self, function: Callable[..., Any], replay: bool, fullgraph: bool) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.replay = replay
+        self.fullgraph = fullgraph
+        self.entries: OrderedDict[Any, list[_Entry]] = OrderedDict()
+        self.refused: str | None = None
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not self.replay or self.refused or _C.graph.recording():
+            with lazy():
+                result = self.function(*args, **kwargs)
+                self._insist()
+                return result
+        tensors: list[Tensor] = []
+        try:
+            key = (_flatten(args, tensors), _flatten(kwargs, tensors), _modes())
+            known = self.entries.get(key)
+        except (_Unfit, TypeError) as fault:
+            self._refuse(str(fault))
+            return self(*args, **kwargs)
+        for entry in known or ():
+            if not entry.confirmed:
+                continue
+            entry.calls += 1
+            if entry.calls & (entry.calls - 1) == 0:
+                break  # recorded again and compared
+            out = entry.program.run(tensors)
+            if out is None:
+                entry.calls -= 1
+                continue
+            _counts["replayed"] += 1
+            return _filled(entry.form, iter([tensors[g] if g >= 0 else out[-1 - g] for g in entry.given]))
+        return self._record(key, tensors, args, kwargs)
+
+    def _insist(self) -> None:
+        if self.fullgraph and (why := _C.graph.interruption()):
+            raise CompileError(f"{self._name()}: {why[0]} at {why[1] or 'an unknown line'}; fullgraph=True allows no such thing")
+
+    def _name(self) -> str:
+        return getattr(self.function, "__qualname__", type(self.function).__name__)
+
+    def _refuse(self, why: str) -> None:
+        if self.fullgraph:
+            raise CompileError(f"{self._name()}: {why}")
+        self.refused = why
+        self.entries.clear()
+        warn(f"compile: {self._name()} is recorded at every call instead of replayed: {why}")
+
+    def _record(self, key: Any, tensors: list[Tensor], args: Any, kwargs: Any) -> Any:
+        """A call that Python runs, and whose recording is kept or compared."""
+        why = None
+        entry = None
+        with lazy():
+            result = self.function(*args, **kwargs)
+            try:
+                entry = self._capture(tensors, result)
+            except (_Unfit, ValueError) as fault:
+                at = _C.graph.interruption()
+                why = f"{fault}" + (f" ({at[1]})" if at and at[1] else "")
+        if entry is None:
+            self._refuse(why or "")
+            return result
+        entries = self.entries.setdefault(key, [])
+        self.entries.move_to_end(key)
+        for i, old in enumerate(entries):
+            other = old.program.difference(entry.program)
+            if other is not None and other[0] == 0 and not old.program.takes(tensors):
+                continue  # of other sizes
+            if other is not None or old.given != entry.given or repr(old.form) != repr(entry.form):
+                where = f"op {other[0]} ({other[1]}) at {other[2] or 'an unknown line'}" if other else "its result"
+                self._refuse(f"two calls with equal arguments differ in {where}")
+                return result
+            if not old.confirmed:
+                _place(entry.program)
+                entry.confirmed, entries[i] = True, entry
+                _counts["captured"] += 1
+            return result
+        entries.append(entry)
+        while sum(map(len, self.entries.values())) > self.MOST:
+            self.entries.popitem(last=False)
+        return result
+
+    def _capture(self, tensors: list[Tensor], result: Any) -> _Entry:
+        outs: list[Tensor] = []
+        _flatten(result, outs)
+        given = [next((i for i, t in enumerate(tensors) if t is y), -1) for y in outs]
+        program = _C.graph.capture(tensors, [y for y, g in zip(outs, given, strict=True) if g < 0])
+        places, made = [], 0
+        for g in given:
+            places.append(g if g >= 0 else -1 - made)
+            made += g < 0
+        return _Entry(program, _filled(result, repeat(_Place())), places)
+
+
+@overload
+def compile(model: F, /, **options: Any) -> F: ...
+@overload
+def compile(model: None = None, /, **options: Any) -> Callable[[F], F]: ...
+def compile(
+    model: Any = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: Any = "flambeau",
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+    disable: bool = False,
+) -> Any:
+    """A function or module whose calls are recorded and run together.
+
+    Args:
+        model: the function or module; None makes a decorator.
+        mode: "replay" keeps what two equal calls recorded and runs it without Python from then on, as long as arguments have the
+            same shapes, types and plain values; each time the number of calls is a power of two it is recorded and compared again. What
+            Python would do beside (counters, prints, branches on other things than arguments) does not happen in a replayed call.
+            A function that can not be replayed (it reads a value, what it makes lives on elsewhere, its result requires grad, two
+            recordings differ) is recorded at every call, after a warning that says why. Any other mode is recorded at every call,
+            which is always right.
+        fullgraph: raise CompileError where a value is read in the middle, or a call can not be replayed.
+        disable: return the model as it is.
+        dynamic, backend, options: taken for PyTorch's sake; shapes may always change, and there is one backend.
+
+    Example:
+        >>> import flambeau as fl
+        >>> @fl.compile
+        ... def f(x):
+        ...     return (x * 2 + 1).relu()
+        >>> f(fl.tensor([-1.0, 1.0]))
+        tensor([0., 3.])
+    """
+    if mode not in (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs", "lazy", "replay"):
+        raise ValueError(f"compile: mode = {mode!r}; expected None, 'default', 'replay' or one of PyTorch's modes")
+    if model is None:
+        return functools.partial(compile, fullgraph=fullgraph, mode=mode, disable=disable)
+    if not callable(model):
+        raise TypeError(f"compile: model is a {type(model).__name__}; expected a function or a module")
+    if disable:
+        return model
+    if isinstance(model, nn.Module):
+        return OptimizedModule(model, mode == "replay", fullgraph)
+    return _Compiled(model, mode == "replay", fullgraph)
+
+
+class OptimizedModule(nn.Module):
+    """A module whose forward is compiled. Parameters, attributes and modes are those of the module, which it keeps as `_orig_mod`."""
+
+    _orig_mod: nn.Module
+
+    def __init__(self, module: nn.Module, replay: bool, fullgraph: bool) -> None:
+        super().__init__()
+        self._orig_mod = module
+        self.training = module.training
+
+        def forward(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            return module(*args, **kwargs)
+
+        forward.__qualname__ = type(module).__qualname__
+        object.__setattr__(self, "_compiled", _Compiled(forward, replay, fullgraph))
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self._compiled(self._orig_mod, *args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_orig_mod":
+            return self._modules["_orig_mod"]
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(self._modules["_orig_mod"], name)
+
+
+def explain(function: Callable[..., Any]) -> str:
+    """What is known of a compiled function: programs that are kept, what they hold, and why it is not replayed.
+
+    Example:
+        >>> import flambeau as fl
+        >>> f = fl.compile(lambda x: x.exp(), mode="replay")
+        >>> with fl.no_grad():
+        ...     for _ in range(4):
+        ...         y = f(fl.ones(3))
+        >>> print(fl.compiler.explain(f))
+        <lambda>: replayed; 1 program
+          1 op, 3 calls
+    """
+    compiled = function._compiled if isinstance(function, OptimizedModule) else function
+    if not isinstance(compiled, _Compiled):
+        raise TypeError(f"explain: {function!r} is not compiled; expected what flambeau.compile() returned")
+    if not compiled.replay:
+        return f"{compiled._name()}: recorded at every call"
+    if compiled.refused:
+        return f"{compiled._name()}: recorded at every call, because {compiled.refused}"
+    entries = [e for known in compiled.entries.values() for e in known]
+    lines = [f"{compiled._name()}: replayed; {len(entries)} program{'s' * (len(entries) != 1)}"]
+    for e in entries:
+        n = len(e.program)
+        lines.append(f"  {n} op{'s' * (n != 1)}, " + (f"{e.calls} call{'s' * (e.calls != 1)}" if e.confirmed else "recorded once"))
+    return "\n".join(lines)
+
+
+def reset() -> None:
+    """Takes PyTorch's call; what is compiled belongs to the functions, and goes with them."""

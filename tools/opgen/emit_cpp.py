@@ -151,7 +151,8 @@ def _kernel_call(op: Op) -> list[str]:
         return [*_kernel_body(op, "new"), each]
     if op.makes_output:
         if not emit_graph.is_recorded(op):
-            return _kernel_body(op, "new")
+            read = ['  graph::note_read("the size of a result follows from values");'] if op.get("shape") == "by_value" else []
+            return [*read, *_kernel_body(op, "new")]
         y = op.sig.outs[0][1]
         tensors = [a.name for a in op.sig.args if a.is_tensor]
         asked = ", ".join(f"graph::meta_like({a.name})" if a.is_tensor else a.name for a in op.sig.args)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .checks import emit_check
 from .rules import is_inplace_op
 from .table import Op
 
@@ -70,9 +71,13 @@ def infos(op: Op, each: Sequence[str], kernel: Sequence[str]) -> list[str]:
         ident = op.ident + ("_" if inplace else "")
         outs = 0 if inplace else len(outs_of(op))
         return (
-            f'const graph::OpInfo info_{ident}{{"{name}", "{ident}", "{signature}", "{_kinds(op)}", {_writes(op, inplace)}, {outs}, {run}{extra}}};'
+            f'const graph::OpInfo info_{ident}{{"{name}", "{ident}", "{signature}", "{_kinds(op)}", {_writes(op, inplace)}, {outs}, {run}, {check}{extra}}};'
         )
 
+    check = "nullptr"
+    if op.get("check"):
+        check = f"check_{op.ident}"
+        out += [f"void {check}(const graph::Frame& frame_) {{", *_unboxed(op), *(emit_check(op, c) for c in op.get("check")), "}"]
     if each:
         out += [f"void loop_{op.ident}(const graph::Frame& frame_, graph::OpInfo::EachCall call_, void* context_) {{"]
         out += [*_unboxed(op), *each, "}"]

@@ -1,0 +1,229 @@
+#include "graph/program.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace fl::graph {
+
+Program::Geometry Program::geometry(const Tensor& x, uint32_t buffer) { return {buffer, x.dtype(), x.sizes(), x.strides(), x.offset()}; }
+
+Ref<Program> Program::capture(const std::vector<Tensor>& args, const std::vector<Tensor>& outs) {
+  if (!recording()) raise<ArgumentError>("capture: nothing is being recorded");
+  Recorder& recorder = Recorder::here();
+  if (const auto& i = recorder.interruption(); i.happened) raise<ArgumentError>(i.what);
+  const Tape& tape = recorder.tape();
+  auto program = make_ref<Program>();
+  Program& p = *program;
+  p.buffers_.resize(recorder.n_buffers());
+
+  auto buffer_of = [&](const Tensor& x) -> uint32_t {
+    for (uint32_t b = 0; b < recorder.n_buffers(); ++b)
+      if (&recorder.storage(b) == &x.storage()) return b;
+    return kNone;
+  };
+  for (uint32_t b = 0; b < p.buffers_.size(); ++b)
+    p.buffers_[b] = {recorder.is_input(b) ? Kind::Fixed : Kind::Internal, kNone, recorder.storage(b).size_bytes(), 0, {}, {}};
+  for (uint32_t i = 0; i < args.size(); ++i) {
+    const uint32_t b = buffer_of(args[i]);
+    p.args_.push_back(geometry(args[i], b));
+    if (b == kNone) continue;
+    if (p.buffers_[b].kind == Kind::Fixed) p.buffers_[b].kind = Kind::Argument, p.buffers_[b].index = i;
+  }
+  std::vector<uint32_t> held(p.buffers_.size());  // references that `outs` hold
+  for (uint32_t i = 0; i < outs.size(); ++i) {
+    const Tensor& y = outs[i];
+    const uint32_t b = buffer_of(y);
+    if (b == kNone) raise<ArgumentError>("it returns a tensor that it neither got nor made");
+    if (y.impl()->requires_grad || y.impl()->meta) raise<ArgumentError>("it returns a tensor that requires grad");
+    p.outs_.push_back(geometry(y, b));
+    Buffer& buffer = p.buffers_[b];
+    if (buffer.kind == Kind::Fixed) raise<ArgumentError>("it returns a tensor that it neither got nor made");
+    if (buffer.kind == Kind::Internal) buffer.kind = Kind::Output, buffer.index = i;
+  }
+
+  // Values again, over no memory yet, since memory differs from run to run.
+  p.tape_.nodes = tape.nodes;
+  p.tape_.buffer_of = tape.buffer_of;
+  p.tape_.next = tape.next;
+  p.tape_.boxes = tape.boxes;
+  p.tape_.ints = tape.ints;
+  p.tape_.text = tape.text;
+  p.tape_.generators = recorder.drawn_from();
+  for (uint32_t v = 0; v < tape.values.size(); ++v) {
+    const Tensor& x = tape.values[v];
+    p.tape_.values.push_back(x.defined() ? alias(x) : x);
+    if (x.defined()) p.buffers_[tape.buffer_of[v]].values.push_back(v);
+  }
+  std::vector<char> wanted(p.buffers_.size());
+  for (uint32_t b = 0; b < wanted.size(); ++b) wanted[b] = p.buffers_[b].kind != Kind::Internal;
+  p.tape_.find_needed(wanted, p.runs_);
+  for (uint32_t k = 0; k < p.tape_.nodes.size(); ++k) {
+    const NodeRecord& node = p.tape_.nodes[k];
+    for (uint32_t v = node.first; v < node.last; ++v)
+      if (tape.buffer_of[v] != kNone) p.buffers_[tape.buffer_of[v]].last = k;
+    p.tape_.for_overwritten(node, [&](uint32_t v) { p.buffers_[tape.buffer_of[v]].written = true; });
+  }
+
+  // Who else owns what was made? Values of ours are not known to the recorder: each holds one reference.
+  for (uint32_t b = 0; b < p.buffers_.size(); ++b) {
+    Buffer& buffer = p.buffers_[b];
+    Storage& storage = recorder.storage(b);
+    if (buffer.kind == Kind::Internal || buffer.kind == Kind::Output) {
+      std::vector<const TensorImpl*> ours;
+      for (const Tensor& y : outs)
+        for (const TensorImpl* x : {static_cast<const TensorImpl*>(y.impl()), static_cast<const TensorImpl*>(y.impl()->base.get())})
+          if (x && x->storage.get() == &storage && std::find(ours.begin(), ours.end(), x) == ours.end()) ours.push_back(x);
+      const auto known = static_cast<uint32_t>(buffer.values.size() + ours.size());
+      if (storage.owners() > known) {
+        for (const NodeRecord& node : p.tape_.nodes) {
+          bool here = false;
+          p.tape_.for_written(node, [&](uint32_t v) { here |= tape.buffer_of[v] == b; });
+          if (here) raise<ArgumentError>("a tensor that ", node.op->name, " made lives on, but is not returned");
+        }
+        raise<ArgumentError>("a tensor lives on that is not returned");
+      }
+    }
+    if (buffer.kind == Kind::Fixed) {
+      if (storage.shared_outside()) raise<ArgumentError>("it uses memory that NumPy or another library shares");
+      buffer.storage = Ref<Storage>::share(&storage);
+    } else {
+      for (const uint32_t v : buffer.values) p.tape_.values[v].impl()->storage = nullptr;
+    }
+  }
+  return program;
+}
+
+void Program::place(const std::vector<std::pair<uint32_t, size_t>>& offsets, size_t total) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [b, offset] : offsets) {
+    if (b >= buffers_.size() || buffers_[b].kind != Kind::Internal || offset % 64 != 0 || offset > total || buffers_[b].size_bytes > total - offset)
+      raise<ArgumentError>("place: buffer ", b, " at ", offset, " of ", total, " bytes; expected an internal buffer within the arena");
+    buffers_[b].offset = offset;
+    buffers_[b].index = 0;
+  }
+  for (const Buffer& b : buffers_)
+    if (b.kind == Kind::Internal && b.index == kNone) raise<ArgumentError>("place: not all internal buffers have a place");
+  const Pause pause;
+  arena_ = Storage::allocate_now(std::max<size_t>(total, 1), Device{});
+}
+
+bool Program::fits(const std::vector<Tensor>& args) const {
+  if (args.size() != args_.size()) return false;
+  for (size_t i = 0; i < args.size(); ++i) {
+    const Tensor& x = args[i];
+    const Geometry& g = args_[i];
+    if (x.dtype() != g.dtype || x.offset() != g.offset || !(x.sizes() == g.sizes) || !(x.strides() == g.strides) || x.is_meta()) return false;
+    if (g.buffer == kNone) continue;
+    const Buffer& b = buffers_[g.buffer];
+    if (x.storage().size_bytes() < b.size_bytes) return false;
+    if (b.kind == Kind::Fixed) {
+      if (&x.storage() != b.storage.get()) return false;
+    } else if (&x.storage() != &args[b.index].storage()) {
+      return false;  // what was one memory is two now
+    }
+  }
+  // What was apart must be apart, unless nobody writes it.
+  for (const Buffer& a : buffers_) {
+    if (a.kind != Kind::Argument) continue;
+    const Storage* storage = &args[a.index].storage();
+    for (const Buffer& b : buffers_) {
+      const Storage* other = b.kind == Kind::Argument ? &args[b.index].storage() : b.kind == Kind::Fixed ? b.storage.get() : nullptr;
+      if (&a != &b && storage == other && (a.written || b.written)) return false;
+    }
+  }
+  return true;
+}
+
+void Program::point(const Buffer& buffer, const Ref<Storage>& storage) {
+  for (const uint32_t v : buffer.values) tape_.values[v].impl()->storage = storage;
+}
+
+std::optional<std::vector<Tensor>> Program::run(const std::vector<Tensor>& args) {
+  const Pause pause;  // a run inside of a region happens at once
+  if (!arena_) raise<ArgumentError>("run: place() the internal buffers first");
+  if (!fits(args)) return std::nullopt;
+  for (const Buffer& b : buffers_) {
+    if (b.kind != Kind::Argument && b.kind != Kind::Fixed) continue;
+    Storage& storage = b.kind == Kind::Fixed ? *b.storage : args[b.index].storage();
+    if (b.written) before_write(storage);
+    storage.settle();
+  }
+  const std::lock_guard lock(mutex_);
+  struct Letting {  // what is given and what is returned is not kept
+    Program& p;
+    ~Letting() {
+      for (const Buffer& b : p.buffers_)
+        if (b.kind == Kind::Argument || b.kind == Kind::Output) p.point(b, nullptr);
+    }
+  } const letting{*this};
+  for (Buffer& b : buffers_) {
+    switch (b.kind) {
+      case Kind::Argument: point(b, args[b.index].impl()->storage); break;
+      case Kind::Output: point(b, Storage::allocate_now(b.size_bytes, Device{})); break;
+      case Kind::Internal: {
+        void* at = static_cast<char*>(arena_->data()) + b.offset;
+        if (!b.storage || !b.storage->borrows(at)) {
+          b.storage = Storage::borrow(at, b.size_bytes, Device{}, nullptr, nullptr, true);
+          point(b, b.storage);
+        }
+        break;
+      }
+      case Kind::Fixed: break;
+    }
+  }
+  const size_t n = tape_.nodes.size();
+  auto use = [&](uint32_t b) { return Tape::Use{buffers_[b].last, buffers_[b].kind != Kind::Internal}; };
+  for (size_t k = 0, done = 1; k < n; k += done) {
+    done = 1;
+    const NodeRecord& node = tape_.nodes[k];
+    if (!runs_[k]) {
+      for (uint32_t i = 0; i < node.n_args; ++i)  // its numbers are drawn all the same, so that those after it stay as they are
+        if (const Box& box = tape_.boxes[node.args + i]; box.kind == Box::Kind::Draw) generator_or_default(tape_.generators[static_cast<size_t>(box.integer)].get()).next();
+      continue;
+    }
+    if (node.op->check) node.op->check(tape_.frame_of(node));
+    done = tape_.run_some(k, runs_, use);
+    for (size_t j = k; j < k + done; ++j)
+      if (runs_[j])
+        tape_.for_overwritten(tape_.nodes[j], [&](uint32_t v) {
+          if (buffers_[tape_.buffer_of[v]].kind != Kind::Internal) tape_.values[v].storage().written_by(tape_.nodes[j].op->name);
+        });
+  }
+  std::vector<Tensor> out;
+  for (const Geometry& g : outs_) {
+    const Tensor& any = tape_.values[buffers_[g.buffer].values.front()];
+    out.push_back(Tensor(make_ref<TensorImpl>(any.impl()->storage, g.sizes, g.strides, g.offset, g.dtype)));
+  }
+  return out;
+}
+
+size_t Program::difference(const Program& other) const {
+  const size_t n = std::min(tape_.nodes.size(), other.tape_.nodes.size());
+  if (!(args_ == other.args_)) return 0;
+  for (size_t k = 0; k < n; ++k) {
+    const NodeRecord &a = tape_.nodes[k], &b = other.tape_.nodes[k];
+    if (a.op != b.op || a.n_args != b.n_args || a.last - a.first != b.last - b.first) return k;
+    for (uint32_t i = 0; i < a.n_args; ++i) {
+      const Box &x = tape_.boxes[a.args + i], &y = other.tape_.boxes[b.args + i];
+      if (!(x == y)) return k;
+      using K = Box::Kind;
+      if (x.kind == K::Ints && !std::equal(tape_.ints.data() + x.integer, tape_.ints.data() + x.integer + x.count, other.tape_.ints.data() + y.integer)) return k;
+      if (x.kind == K::Text && tape_.text.compare(static_cast<size_t>(x.integer), x.count, other.tape_.text, static_cast<size_t>(y.integer), y.count) != 0) return k;
+      if (x.kind == K::Draw && tape_.generators[static_cast<size_t>(x.integer)].get() != other.tape_.generators[static_cast<size_t>(y.integer)].get()) return k;
+    }
+    for (uint32_t v = a.first; v < a.last; ++v) {
+      const Tensor &x = tape_.values[v], &y = other.tape_.values[v];
+      if (x.defined() != y.defined()) return k;
+      if (!x.defined()) continue;
+      const Buffer &p = buffers_[tape_.buffer_of[v]], &q = other.buffers_[other.tape_.buffer_of[v]];
+      if (tape_.buffer_of[v] != other.tape_.buffer_of[v] || p.kind != q.kind || p.storage_of_fixed() != q.storage_of_fixed() || x.dtype() != y.dtype() ||
+          !(x.sizes() == y.sizes()) || !(x.strides() == y.strides()) || x.offset() != y.offset())
+        return k;
+    }
+  }
+  if (n != tape_.nodes.size() || n != other.tape_.nodes.size() || !(outs_ == other.outs_)) return n;
+  return kSame;
+}
+
+}  // namespace fl::graph

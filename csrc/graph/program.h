@@ -1,0 +1,73 @@
+// A recording that can be run again without the Python that made it.
+//
+// Note [Programs]
+// A program is a function of tensors: what one thread recorded between the beginning of a region and now. Its buffers are
+//
+//     argument   the memory of a tensor that is given; written where the recording wrote it
+//     fixed      memory that was there and was not given (parameters, statistics, constants): read, and written, where it lies
+//     internal   in an arena of the program's own, at places that a planner found; used again by every run
+//     output     fresh memory in every run
+//
+// A run does what the ops' wrappers did with values: it makes all their checks again, takes draws from the generators, and notes
+// writes. What it does not do is ask Python anything. So only that can be a program which Python could not notice: no value was
+// read while it was recorded, and nothing that was made lives on but what is returned. capture() says why something can not.
+#pragma once
+
+#include <memory>
+
+#include "base/fork_mutex.h"
+#include "graph/recorder.h"
+
+namespace fl::graph {
+
+class Program final : public RefCounted {
+ public:
+  // What this thread has recorded, as a function of `args` that returns `outs`. Throws ArgumentError that says why it can not be one.
+  static Ref<Program> capture(const std::vector<Tensor>& args, const std::vector<Tensor>& outs);
+
+  // Where internal buffers lie: offsets in an arena of `total` bytes, by buffer.
+  void place(const std::vector<std::pair<uint32_t, size_t>>& offsets, size_t total);
+  bool takes(const std::vector<Tensor>& args) const { return fits(args); }
+  // Nothing where the arguments are not of the sizes, types, strides and aliasing that were recorded.
+  std::optional<std::vector<Tensor>> run(const std::vector<Tensor>& args);
+  // The first node that is another in `other`; kSame where there is none.
+  static constexpr size_t kSame = ~size_t{0};
+  size_t difference(const Program& other) const;
+
+  enum class Kind : uint8_t { Argument, Fixed, Internal, Output };
+  struct Buffer {
+    Kind kind;
+    uint32_t index;          // of an argument or an output
+    size_t size_bytes;
+    uint32_t last;           // the last node that uses it
+    std::vector<uint32_t> values;
+    Ref<Storage> storage;    // fixed, and internal once it is placed
+    size_t offset = 0;
+    bool written = false;    // by an op, where it existed before
+    const Storage* storage_of_fixed() const { return kind == Kind::Fixed ? storage.get() : nullptr; }
+  };
+  const Tape& tape() const { return tape_; }
+  const std::vector<Buffer>& buffers() const { return buffers_; }
+  const std::vector<char>& runs() const { return runs_; }
+
+ private:
+  struct Geometry {
+    uint32_t buffer;
+    DType dtype;
+    Dims sizes, strides;
+    int64_t offset;
+    bool operator==(const Geometry&) const = default;
+  };
+  static Geometry geometry(const Tensor& x, uint32_t buffer);
+  bool fits(const std::vector<Tensor>& args) const;
+  void point(const Buffer& buffer, const Ref<Storage>& storage);
+
+  ForkMutex mutex_{LockRank::Recorder};
+  Tape tape_;
+  std::vector<Buffer> buffers_;
+  std::vector<char> runs_;
+  std::vector<Geometry> args_, outs_;
+  Ref<Storage> arena_;
+};
+
+}  // namespace fl::graph

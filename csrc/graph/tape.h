@@ -1,0 +1,112 @@
+// What was recorded: calls of ops over values, which are views of buffers.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/var.h"
+#include "graph/op_info.h"
+#include "tensor/tensor.h"
+
+namespace fl::graph {
+
+constexpr uint32_t kNone = ~uint32_t{0};
+
+struct NodeRecord {
+  const OpInfo* op;
+  uint32_t args;           // the first of its boxes
+  uint32_t n_args;
+  uint32_t outs;           // the first of its fresh outputs, a value
+  uint32_t first, last;    // its values, arguments before outputs: [first, last)
+  SourceId source;
+};
+
+// A recorded element-wise op on its way into a chain.
+struct Link {
+  Frame frame;
+  const OpInfo* op;
+  uint32_t node;      // its place on the tape
+  uint32_t last;      // the last node that uses what it writes
+  bool stays;         // somebody sees it afterwards
+};
+// Runs the first of these, two or more, in one pass over memory; returns how many. 0: the first goes alone. Set by the wrappers.
+extern size_t (*run_linked)(std::span<const Link> links);
+
+struct Tape {
+  std::vector<NodeRecord> nodes;
+  std::vector<Tensor> values;        // aliases without history; undefined: an argument that was not given
+  std::vector<uint32_t> buffer_of;   // of each value; kNone for those
+  std::vector<uint32_t> next;        // the value of the same buffer that was recorded before
+  std::vector<Box> boxes;
+  std::vector<int64_t> ints;
+  std::string text;
+  std::vector<Ref<Generator>> generators;
+
+  Frame frame_of(const NodeRecord& node) const {
+    return {boxes.data() + node.args, values.data(), ints.data(), text.data(), values.data() + node.outs, generators.data()};
+  }
+  // Calls f(value) for what a node overwrites among its arguments, and f(value) for its fresh outputs.
+  template <class F>
+  void for_overwritten(const NodeRecord& node, F&& f) const {
+    if (!node.op->writes) return;
+    for (uint32_t i = 0; i < node.n_args; ++i) {
+      const Box& box = boxes[node.args + i];
+      if (!(node.op->writes >> i & 1)) continue;
+      const auto v = static_cast<uint32_t>(box.integer);
+      const uint32_t n = box.kind == Box::Kind::Tensor ? 1 : box.kind == Box::Kind::Tensors ? box.count : 0;
+      for (uint32_t k = 0; k < n; ++k)
+        if (buffer_of[v + k] != kNone) f(v + k);
+    }
+  }
+  template <class F>
+  void for_written(const NodeRecord& node, F&& f) const {
+    for (uint32_t v = node.outs; v < node.last; ++v)
+      if (buffer_of[v] != kNone) f(v);
+    for_overwritten(node, f);
+  }
+  // What an element-wise op writes.
+  const Tensor& result_of(const NodeRecord& node) const {
+    return node.op->writes ? values[static_cast<size_t>(boxes[node.args].integer)] : values[node.outs];
+  }
+  // Whether b, which comes next, may go through memory together with a.
+  bool may_join(const NodeRecord& a, const NodeRecord& b) const {
+    return a.op->each && b.op->each && result_of(b).numel() >= kChained && result_of(a).sizes() == result_of(b).sizes();
+  }
+  // For each node whether it runs: it writes a buffer that is wanted, or that a later node which runs reads. `wanted` is
+  // changed along.
+  void find_needed(std::vector<char>& wanted, std::vector<char>& runs) const;
+
+  // Runs node k, and with it those behind it that go into one pass; returns how many nodes that was, with those that are not
+  // to run. `use(buffer)` tells the last node that uses a buffer and whether somebody sees it afterwards.
+  struct Use {
+    uint32_t last;
+    bool stays;
+  };
+  template <class F>
+  size_t run_some(size_t k, const std::vector<char>& runs, F&& use) const {
+    const NodeRecord& first = nodes[k];
+    if (first.op->each && run_linked && result_of(first).numel() >= kChained) {
+      links_.clear();
+      for (size_t j = k; j < nodes.size() && links_.size() < kMostLinks; ++j) {
+        if (!runs[j]) continue;
+        const NodeRecord& node = nodes[j];
+        if (j > k && !may_join(first, node)) break;
+        const Use u = use(buffer_of[node.op->writes ? static_cast<size_t>(boxes[node.args].integer) : node.outs]);
+        links_.push_back({frame_of(node), node.op, static_cast<uint32_t>(j), u.last, u.stays});
+      }
+      if (links_.size() > 1)
+        if (const size_t done = run_linked(links_); done > 0) return links_[done - 1].node + 1 - k;
+    }
+    first.op->run(frame_of(first));
+    return 1;
+  }
+  void clear();
+
+ private:
+  static constexpr int64_t kChained = 4096;   // elements from which on a pass over memory costs more than finding a chain
+  static constexpr size_t kMostLinks = 24;
+  mutable std::vector<Link> links_;
+};
+
+}  // namespace fl::graph
