@@ -25,6 +25,8 @@ struct Box {
   bool operator==(const Box& other) const { return kind == other.kind && count == other.count && integer == other.integer; }
 };
 
+extern const Tensor kNotGiven;  // undefined
+
 // What a recorded op reads its arguments from.
 struct Frame {
   const Box* args;
@@ -34,10 +36,7 @@ struct Frame {
   const Tensor* outs;
   const Ref<Generator>* generators;
 
-  const Tensor& tensor(int i) const {
-    static const Tensor none;
-    return args[i].kind == Box::Kind::None ? none : tensors[args[i].integer];
-  }
+  const Tensor& tensor(int i) const { return args[i].kind == Box::Kind::None ? kNotGiven : tensors[args[i].integer]; }
   TensorList list(int i) const { return {tensors + args[i].integer, args[i].count}; }
   Scalar scalar(int i) const {
     const Box& b = args[i];

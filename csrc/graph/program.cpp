@@ -1,6 +1,7 @@
 #include "graph/program.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/error.h"
 
@@ -23,12 +24,12 @@ Ref<Program> Program::capture(const std::vector<Tensor>& args, const std::vector
     return kNone;
   };
   for (uint32_t b = 0; b < p.buffers_.size(); ++b)
-    p.buffers_[b] = {recorder.is_input(b) ? Kind::Fixed : Kind::Internal, kNone, recorder.storage(b).size_bytes(), 0, {}, {}};
+    p.buffers_[b] = {!recorder.is_input(b) ? Kind::Internal : recorder.storage(b).made_recording() ? Kind::Constant : Kind::Fixed, kNone, recorder.storage(b).size_bytes(), 0, {}, {}};
   for (uint32_t i = 0; i < args.size(); ++i) {
     const uint32_t b = buffer_of(args[i]);
     p.args_.push_back(geometry(args[i], b));
     if (b == kNone) continue;
-    if (p.buffers_[b].kind == Kind::Fixed) p.buffers_[b].kind = Kind::Argument, p.buffers_[b].index = i;
+    if (p.buffers_[b].kind == Kind::Fixed || p.buffers_[b].kind == Kind::Constant) p.buffers_[b].kind = Kind::Argument, p.buffers_[b].index = i;
   }
   std::vector<uint32_t> held(p.buffers_.size());  // references that `outs` hold
   for (uint32_t i = 0; i < outs.size(); ++i) {
@@ -39,6 +40,7 @@ Ref<Program> Program::capture(const std::vector<Tensor>& args, const std::vector
     p.outs_.push_back(geometry(y, b));
     Buffer& buffer = p.buffers_[b];
     if (buffer.kind == Kind::Fixed) raise<ArgumentError>("it returns a tensor that it neither got nor made");
+    buffer.returned = true;
     if (buffer.kind == Kind::Internal) buffer.kind = Kind::Output, buffer.index = i;
   }
 
@@ -87,6 +89,12 @@ Ref<Program> Program::capture(const std::vector<Tensor>& args, const std::vector
     if (buffer.kind == Kind::Fixed) {
       if (storage.shared_outside()) raise<ArgumentError>("it uses memory that NumPy or another library shares");
       buffer.storage = Ref<Storage>::share(&storage);
+    } else if (buffer.kind == Kind::Constant) {
+      if (storage.lies_deferred()) raise<ArgumentError>("a constant's bytes lie channels-last");
+      const Pause pause;
+      buffer.storage = Storage::allocate_now(buffer.size_bytes, Device{});
+      std::memcpy(buffer.storage->data(), storage.bytes_now(), buffer.size_bytes);
+      p.point(buffer, buffer.storage);
     } else {
       for (const uint32_t v : buffer.values) p.tape_.values[v].impl()->storage = nullptr;
     }
@@ -154,7 +162,7 @@ std::optional<std::vector<Tensor>> Program::run(const std::vector<Tensor>& args)
     Program& p;
     ~Letting() {
       for (const Buffer& b : p.buffers_)
-        if (b.kind == Kind::Argument || b.kind == Kind::Output) p.point(b, nullptr);
+        if (b.kind == Kind::Argument || b.kind == Kind::Output || (b.kind == Kind::Constant && b.copied())) p.point(b, nullptr);
     }
   } const letting{*this};
   for (Buffer& b : buffers_) {
@@ -169,6 +177,13 @@ std::optional<std::vector<Tensor>> Program::run(const std::vector<Tensor>& args)
         }
         break;
       }
+      case Kind::Constant:
+        if (b.copied()) {
+          const Ref<Storage> copy = Storage::allocate_now(b.size_bytes, Device{});
+          std::memcpy(copy->data(), b.storage->data(), b.size_bytes);
+          point(b, copy);
+        }
+        break;
       case Kind::Fixed: break;
     }
   }
@@ -198,6 +213,12 @@ std::optional<std::vector<Tensor>> Program::run(const std::vector<Tensor>& args)
   return out;
 }
 
+bool Program::same_memory(const Buffer& a, const Buffer& b) {
+  if (a.kind != b.kind || a.size_bytes != b.size_bytes) return false;
+  if (a.kind == Kind::Fixed) return a.storage.get() == b.storage.get();
+  return a.kind != Kind::Constant || std::memcmp(a.storage->data(), b.storage->data(), a.size_bytes) == 0;
+}
+
 size_t Program::difference(const Program& other) const {
   const size_t n = std::min(tape_.nodes.size(), other.tape_.nodes.size());
   if (!(args_ == other.args_)) return 0;
@@ -217,7 +238,7 @@ size_t Program::difference(const Program& other) const {
       if (x.defined() != y.defined()) return k;
       if (!x.defined()) continue;
       const Buffer &p = buffers_[tape_.buffer_of[v]], &q = other.buffers_[other.tape_.buffer_of[v]];
-      if (tape_.buffer_of[v] != other.tape_.buffer_of[v] || p.kind != q.kind || p.storage_of_fixed() != q.storage_of_fixed() || x.dtype() != y.dtype() ||
+      if (tape_.buffer_of[v] != other.tape_.buffer_of[v] || !same_memory(p, q) || x.dtype() != y.dtype() ||
           !(x.sizes() == y.sizes()) || !(x.strides() == y.strides()) || x.offset() != y.offset())
         return k;
     }

@@ -5,6 +5,8 @@
 //
 //     argument   the memory of a tensor that is given; written where the recording wrote it
 //     fixed      memory that was there and was not given (parameters, statistics, constants): read, and written, where it lies
+//     constant   memory that was made in the region and filled by no op (tensor([1, 2]), zeros); its bytes are kept, and copied for every run
+//                if the run writes or returns them
 //     internal   in an arena of the program's own, at places that a planner found; used again by every run
 //     output     fresh memory in every run
 //
@@ -34,17 +36,18 @@ class Program final : public RefCounted {
   static constexpr size_t kSame = ~size_t{0};
   size_t difference(const Program& other) const;
 
-  enum class Kind : uint8_t { Argument, Fixed, Internal, Output };
+  enum class Kind : uint8_t { Argument, Fixed, Constant, Internal, Output };
   struct Buffer {
     Kind kind;
     uint32_t index;          // of an argument or an output
     size_t size_bytes;
     uint32_t last;           // the last node that uses it
     std::vector<uint32_t> values;
-    Ref<Storage> storage;    // fixed, and internal once it is placed
+    Ref<Storage> storage;    // fixed, constant, and internal once it is placed
     size_t offset = 0;
     bool written = false;    // by an op, where it existed before
-    const Storage* storage_of_fixed() const { return kind == Kind::Fixed ? storage.get() : nullptr; }
+    bool returned = false;
+    bool copied() const { return written || returned; }  // of a constant: for every run
   };
   const Tape& tape() const { return tape_; }
   const std::vector<Buffer>& buffers() const { return buffers_; }
@@ -58,6 +61,7 @@ class Program final : public RefCounted {
     int64_t offset;
     bool operator==(const Geometry&) const = default;
   };
+  static bool same_memory(const Buffer& a, const Buffer& b);
   static Geometry geometry(const Tensor& x, uint32_t buffer);
   bool fits(const std::vector<Tensor>& args) const;
   void point(const Buffer& buffer, const Ref<Storage>& storage);

@@ -1,7 +1,6 @@
 #include "graph/recorder.h"
 
 #include <algorithm>
-#include <mutex>
 
 #include "base/at_load.h"
 

@@ -17,7 +17,6 @@
 // when they are recorded. A recording belongs to the thread that makes it and may be settled by any; its lock is held meanwhile.
 #pragma once
 
-#include <mutex>
 #include <unordered_map>
 
 #include "base/fork_mutex.h"

@@ -1,7 +1,5 @@
 #include "storage/pending.h"
 
-#include <mutex>
-
 #include "base/fork_mutex.h"
 #include "base/parallel.h"
 #include "storage/storage.h"
@@ -26,6 +24,7 @@ Ref<Storage> Storage::promise(size_t size_bytes, Device device) {
   auto storage = make_ref<Storage>();
   storage->size_bytes_ = size_bytes;
   storage->device_ = device;
+  storage->made_recording_ = true;
   storage->attention_.store(kPromised, std::memory_order_release);
   return storage;
 }

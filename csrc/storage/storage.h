@@ -65,7 +65,12 @@ class Storage final : public RefCounted {
   bool is_pending() const { return (attention_.load(std::memory_order_acquire) & kPending) != 0; }
   // Somebody else's bytes at that address, as they were given.
   bool borrows(const void* at) const { return data_ == at && !owned() && attention_.load(std::memory_order_acquire) == 0; }
+  bool lies_deferred() const { return (attention_.load(std::memory_order_acquire) & kDeferred) != 0; }
+  // The bytes as they are before what is pending is run; not of promised ones.
+  const void* bytes_now() const { return data_; }
   bool is_promised() const { return (attention_.load(std::memory_order_acquire) & kPromised) != 0; }
+  // Made by a thread that recorded.
+  bool made_recording() const { return made_recording_; }
   // A recording holds references that count as nobody's.
   void hold_for_recording() { recorded_.fetch_add(1, std::memory_order_relaxed); }
   void drop_for_recording() { recorded_.fetch_sub(1, std::memory_order_relaxed); }
@@ -137,6 +142,7 @@ class Storage final : public RefCounted {
   std::atomic<Deferred*> deferred_{nullptr};
   Ref<Recording> pending_;  // written under the lock of all
   uint32_t place_ = 0;
+  bool made_recording_ = false;
   std::atomic<uint32_t> recorded_{0}, readers_{0};
   // Note [Prepared bytes]
   std::atomic<Prepared*> prepared_{nullptr};

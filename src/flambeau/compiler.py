@@ -13,14 +13,13 @@ import types
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from itertools import repeat
-from typing import Any, TypeVar, overload
+from typing import Any
 
 from flambeau import _C, nn
 from flambeau._warn import warn
 
 __all__ = ["CompileError", "compile", "explain", "is_compiling", "lazy", "reset", "stats"]
 
-F = TypeVar("F", bound=Callable[..., Any])
 Tensor = _C.Tensor
 
 
@@ -259,10 +258,6 @@ class _Compiled:
         return _Entry(program, _filled(result, repeat(_Place())), places)
 
 
-@overload
-def compile(model: F, /, **options: Any) -> F: ...
-@overload
-def compile(model: None = None, /, **options: Any) -> Callable[[F], F]: ...
 def compile(
     model: Any = None,
     *,
@@ -347,7 +342,7 @@ def explain(function: Callable[..., Any]) -> str:
         ...         y = f(fl.ones(3))
         >>> print(fl.compiler.explain(f))
         <lambda>: replayed; 1 program
-          1 op, 3 calls
+          1 op, 2 calls
     """
     compiled = function._compiled if isinstance(function, OptimizedModule) else function
     if not isinstance(compiled, _Compiled):

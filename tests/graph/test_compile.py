@@ -1,0 +1,344 @@
+"""compile: recorded calls and replayed programs give what eager mode gives, and what can not be replayed says so."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+
+import numpy as np
+import pytest
+
+import flambeau as fl
+import flambeau.nn.functional as F
+from flambeau import nn
+
+pytestmark = pytest.mark.filterwarnings("ignore:compile:UserWarning")
+CALLS = 9  # past several of the calls that are recorded again
+
+
+def same(a, b):
+    if isinstance(a, (tuple, list)):
+        return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, fl.Tensor):
+        return a.dtype is b.dtype and a.shape == b.shape and a.numpy().tobytes() == b.numpy().tobytes()
+    return a == b
+
+
+def replayed(f):
+    return "replayed" in fl.compiler.explain(f)
+
+
+PROGRAMS = {
+    "element-wise": (lambda x, y: (x * 2 + y).sigmoid() - 0.5, lambda: (fl.randn(4, 5), fl.randn(4, 5))),
+    "long chain": (lambda x, y: ((x * 2 + y).relu() * y - x).tanh(), lambda: (fl.randn(64, 128), fl.randn(64, 128))),
+    "broadcast": (lambda x, y: (x + y) * (x - y), lambda: (fl.randn(64, 128), fl.randn(128))),
+    "product": (lambda x, y: (x @ y).softmax(-1), lambda: (fl.randn(8, 6), fl.randn(6, 3))),
+    "views": (lambda x, y: (x.T[1:] * y.view(5, 4)[1:]).flatten(), lambda: (fl.randn(4, 5), fl.randn(20))),
+    "several results": (lambda x, y: {"max": x.max(1), "both": (x + y, [y * 2])}, lambda: (fl.randn(3, 4), fl.randn(3, 4))),
+    "an argument back": (lambda x, y: (y, x + y), lambda: (fl.randn(3), fl.randn(3))),
+    "in place": (lambda x, y: x.add_(y).mul_(2), lambda: (fl.randn(3), fl.randn(3))),
+    "zeros written": (lambda x, y: fl.zeros(3).add_(x).mul_(y), lambda: (fl.randn(3), fl.randn(3))),
+    "constants": (lambda x, y: x * fl.tensor([1.0, 2.0, 3.0]) + fl.arange(3) + y, lambda: (fl.randn(3), fl.randn(3))),
+    "draws": (lambda x, y: F.dropout(x, 0.5) + fl.rand(6) + fl.randn_like(y), lambda: (fl.randn(6), fl.randn(6))),
+    "draws that nobody wants": (lambda x, y: (fl.rand(6), x + fl.rand(6))[1], lambda: (fl.randn(6), fl.randn(6))),
+    "an index": (lambda x, i: x[i] + F.embedding(i, x), lambda: (fl.randn(5, 3), fl.randint(0, 5, (4,)))),
+    "half": (lambda x, y: ((x + y) * x).exp(), lambda: (fl.randn(100, 64).bfloat16(), fl.randn(100, 64).bfloat16())),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", [None, "replay"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs(name, mode):
+    function, make = PROGRAMS[name]
+    compiled = fl.compile(function, mode=mode)
+    for _ in range(CALLS):
+        args = make()
+        copies = tuple(a.clone() for a in args)
+        state = fl.get_rng_state()
+        expected = function(*copies)
+        after = fl.get_rng_state()
+        fl.set_rng_state(state)
+        assert same(compiled(*args), expected)
+        assert same(args, copies)  # written alike
+        assert same(fl.get_rng_state(), after)
+    if mode == "replay":
+        assert replayed(compiled)
+
+
+def test_a_training_step_that_writes_parameters():
+    def step(parameters, x, target):
+        for p in parameters:
+            p.requires_grad_()
+        loss = F.cross_entropy(F.relu(x @ parameters[0] + parameters[1]) @ parameters[2], target)
+        grads = fl.autograd.grad(loss, parameters)
+        with fl.no_grad():
+            for p, g in zip(parameters, grads, strict=True):
+                p.sub_(g * 0.1)
+        return loss.detach()
+
+    def train(f):
+        fl.manual_seed(3)
+        parameters = [fl.randn(6, 8), fl.randn(8), fl.randn(8, 4)]
+        for p in parameters:
+            p.requires_grad_()
+        return [f(parameters, fl.randn(5, 6), fl.randint(0, 4, (5,))) for _ in range(12)], [p.detach() for p in parameters]
+
+    compiled = fl.compile(step, mode="replay")
+    assert same(train(compiled), train(step))
+    assert replayed(compiled)
+
+
+def test_a_module_in_both_modes_follows_its_statistics():
+    def make():
+        fl.manual_seed(1)
+        return nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(inplace=True), nn.MaxPool2d(2), nn.Dropout(0.3), nn.Flatten(), nn.Linear(72, 5))
+
+    eager, module = make(), make()
+    compiled = fl.compile(module, mode="replay")
+    assert compiled.state_dict().keys() == {f"_orig_mod.{k}" for k in eager.state_dict()}
+    with fl.no_grad():
+        for training in (True, False, True):
+            eager.train(training)
+            compiled.train(training)
+            for _ in range(CALLS):
+                x = fl.randn(2, 3, 8, 8)
+                state = fl.get_rng_state()
+                expected = eager(x)
+                fl.set_rng_state(state)
+                assert same(compiled(x), expected)
+    assert all(same(a, b) for a, b in zip(eager.state_dict().values(), module.state_dict().values(), strict=True))
+    assert replayed(compiled)
+
+
+def test_other_shapes_types_and_modes_are_other_programs():
+    f = fl.compile(lambda x, k: (x * k).cumsum(0), mode="replay")
+    for _ in range(6):
+        for x in (fl.ones(3), fl.ones(4), fl.ones(3, dtype=fl.float64), fl.ones(6)[::2], fl.ones(2, 3).T):
+            for k in (2, 2.0, True, -0.0):
+                assert same(f(x, k), (x * k).cumsum(0))
+    with fl.autocast("cpu"):
+        assert same(f(fl.ones(3), 2), fl.ones(3).mul(2).cumsum(0))
+    assert replayed(f)
+
+
+def test_arguments_that_share_memory():
+    f = fl.compile(lambda x, y: x.add_(1) * y, mode="replay")
+    for _ in range(CALLS):
+        x, y = fl.ones(3), fl.ones(3)
+        assert same(f(x, y), fl.tensor([2.0, 2.0, 2.0]))
+        assert same(f(x, x), fl.tensor([9.0, 9.0, 9.0]))
+        z = fl.ones(4)
+        assert same(f(z[1:], z[:3]), fl.tensor([2.0, 4.0, 4.0]))
+
+
+def test_an_index_out_of_range_is_refused_in_a_replayed_call():
+    f = fl.compile(lambda x, i: F.embedding(i, x) * 2, mode="replay")
+    x = fl.randn(4, 2)
+    for _ in range(5):
+        f(x, fl.tensor([0, 3]))
+    for bad in (4, 10**12, -1):
+        with pytest.raises(IndexError, match=str(bad)):
+            f(x, fl.tensor([0, bad]))
+    assert same(f(x, fl.tensor([3, 1])), F.embedding(fl.tensor([3, 1]), x) * 2)
+    assert replayed(f)
+
+
+def counter():
+    calls = [0]
+
+    def f(x):
+        calls[0] += 1
+        return x * calls[0]
+
+    return f
+
+
+def growing():
+    kept = []
+
+    def f(x):
+        kept.append(1)
+        return x + len(kept)
+
+    return f
+
+
+def attribute():
+    class Scale(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.k = 1.0
+
+        def forward(self, x):
+            self.k += 1.0
+            return x * self.k
+
+    module = Scale()
+    return lambda x: module(x)
+
+
+LEFT = []
+
+
+def leaves(x):
+    y = x * 2
+    LEFT[:] = [y]
+    return y + 1
+
+
+def history():
+    total = [fl.zeros(3)]
+
+    def f(x):
+        total[0] = total[0] + x
+        return total[0] * 1
+
+    return f
+
+
+STALE = {
+    "a counter": counter,
+    "a list that grows": growing,
+    "an attribute": attribute,
+    "a branch on a value": lambda: lambda x: x * 2 if x.sum().item() > 0 else x * 3,
+    "a branch on an argument's element": lambda: lambda x: x * 2 if x[0] > 0 else x * 3,
+    "a list of values": lambda: lambda x: x + sum(x.tolist()),
+    "an array of values": lambda: lambda x: x + float(x.detach().numpy().sum()),
+    "positions of values": lambda: lambda x: x[x > 0].sum() + x,
+    "as many as values say": lambda: lambda x: x.repeat_interleave((x > 0).long() + 1)[:3],
+    "what lives on": lambda: leaves,
+    "a state of tensors": history,
+    "a seed": lambda: lambda x: (fl.manual_seed(int(x.numel())), x + fl.rand(3))[1],
+    "NumPy's memory": lambda: lambda x: x + fl.from_numpy(np.ones(3, np.float32)),
+    "a result with a history": lambda: lambda x: x.detach().requires_grad_() * 2,
+    "a leaf's gradient": lambda: lambda x: ((p := x.detach().requires_grad_()) * 2).sum().backward() or p.grad,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", [None, "replay"])
+@pytest.mark.parametrize("name", STALE)
+def test_what_would_go_stale_does_not(name, mode):
+    eager, compiled = STALE[name](), fl.compile(STALE[name](), mode=mode)
+    rng = np.random.default_rng(0)
+    for _ in range(CALLS):
+        x = fl.tensor(rng.normal(size=3).astype(np.float32).tolist())
+        state = fl.get_rng_state()
+        expected = eager(x.clone())
+        fl.set_rng_state(state)
+        assert same(compiled(x).detach(), expected.detach())
+
+
+def test_global_state_and_replaced_parameters_in_recorded_calls():
+    module = nn.Linear(3, 2)
+    f = fl.compile(lambda x: module(x))
+    x = fl.randn(4, 3)
+    for _ in range(3):
+        assert same(f(x), module(x))
+        module.weight = nn.Parameter(fl.randn(2, 3))
+        assert same(f(x), module(x))
+        module.weight.data = fl.randn(2, 3)
+        assert same(f(x), module(x))
+
+
+@pytest.mark.parametrize("name, why", [
+    ("a branch on a value", "a value was read"),
+    ("positions of values", "the size of a result follows from values"),
+    ("what lives on", "lives on, but is not returned"),
+    ("a counter", r"two calls with equal arguments differ in op 0 \(mul\) at .*test_compile.py:\d+"),
+    ("a result with a history", "requires grad"),
+    ("NumPy's memory", "NumPy or another library"),
+])  # fmt: skip
+def test_a_refusal_says_why_and_where(name, why):
+    f = fl.compile(STALE[name](), mode="replay")
+    with pytest.warns(UserWarning, match=why):
+        for _ in range(3):
+            f(fl.ones(3))
+    assert "recorded at every call" in fl.compiler.explain(f)
+    g = fl.compile(STALE[name](), mode="replay", fullgraph=True)
+    with pytest.raises(fl.compiler.CompileError, match=why):
+        for _ in range(3):
+            g(fl.ones(3))
+
+
+def test_fullgraph_refuses_a_value_in_the_middle():
+    f = fl.compile(lambda x: x * x.sum().item(), fullgraph=True)
+    with pytest.raises(fl.compiler.CompileError, match=r"a value was read at .*test_compile.py"):
+        f(fl.ones(3))
+    assert same(fl.compile(lambda x: x * x.sum(), fullgraph=True)(fl.ones(3)), fl.ones(3) * 3)
+
+
+def test_an_exception_inside():
+    def f(x, fail):
+        y = x * 2
+        if fail:
+            raise KeyError("inside")
+        return y
+
+    for mode in (None, "replay"):
+        g = fl.compile(f, mode=mode)
+        for _ in range(4):
+            assert same(g(fl.ones(2), False), fl.ones(2) * 2)
+            with pytest.raises(KeyError, match="inside"):
+                g(fl.ones(2), True)
+
+
+def test_gradients_flow_through_recorded_calls():
+    module = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 1))
+    compiled = fl.compile(module)
+    x = fl.randn(5, 4)
+    compiled(x).sum().backward()
+    got = [p.grad for p in module.parameters()]
+    module.zero_grad()
+    module(x).sum().backward()
+    assert same(got, [p.grad for p in module.parameters()])
+
+
+def test_threads_share_a_replayed_function():
+    weight = fl.randn(16, 16)
+    f = fl.compile(lambda x: (x @ weight).relu(), mode="replay")
+    wrong = []
+
+    def work(seed):
+        generator = fl.Generator()
+        generator.manual_seed(seed)
+        for _ in range(50):
+            x = fl.randn(4, 16, generator=generator)
+            if not same(f(x), (x @ weight).relu()):
+                wrong.append(seed)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+
+
+def test_programs_are_kept_up_to_a_number():
+    f = fl.compile(lambda x: x + 1, mode="replay")
+    for n in range(1, 200):
+        f(fl.ones(n))
+    assert int(fl.compiler.explain(f).split("replayed; ")[1].split()[0]) <= 64
+
+
+def test_options_of_others_are_taken_and_wrong_ones_refused():
+    def f(x):
+        return x + 1
+
+    assert fl.compile(f, disable=True) is f
+    assert same(fl.compile(dynamic=True, backend="inductor", options={"a": 1})(f)(fl.ones(2)), fl.ones(2) + 1)
+    with pytest.raises(ValueError, match="mode = 'fast'"):
+        fl.compile(f, mode="fast")
+    with pytest.raises(TypeError, match="expected a function or a module"):
+        fl.compile(3)
+    with pytest.raises(TypeError, match="is not compiled"):
+        fl.compiler.explain(f)
+
+
+def test_warnings_come_once():
+    f = fl.compile(counter(), mode="replay")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(6):
+            f(fl.ones(2))
+    assert len([w for w in caught if "compile:" in str(w.message)]) == 1
