@@ -14,7 +14,7 @@ from flambeau._C import Tensor
 from flambeau._tensor import as_tensor
 from flambeau.autograd.modes import no_grad
 from flambeau.graph._plan import Plan
-from flambeau.graph._structure import ITEM_BYTES, Arg, DType, GraphError, Ref, Structure, Value
+from flambeau.graph._structure import ITEM_BYTES, Arg, Draw, DType, GraphError, Ref, Structure, Value
 
 RunNode = Callable[[str, tuple[Any, ...], list[Tensor]], object]
 
@@ -94,6 +94,8 @@ class _Run:
             return self.tensor(arg.value)
         if isinstance(arg, DType):
             return getattr(_C, arg.name)
+        if isinstance(arg, Draw):
+            return _C.current_generator()
         if isinstance(arg, tuple):
             return tuple(map(self.argument, arg))
         return arg
