@@ -226,6 +226,7 @@ def test_hooks_still_run():
     assert seen == [layer]
 
 
+@pytest.mark.eager("memory")
 def test_memory(tmp_path):
     x = fl.rand(1000)
     with profile(profile_memory=True) as prof:
