@@ -36,6 +36,7 @@ def train(steps=2, **options):
 
 
 @pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
+@pytest.mark.eager("memory")
 def test_chrome_trace(tmp_path, name):
     prof = train(record_shapes=True, profile_memory=True, with_modules=True, with_stack=True)
     prof.export_chrome_trace(tmp_path / name)
