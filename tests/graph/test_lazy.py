@@ -11,6 +11,7 @@ from flambeau import _C, nn
 from flambeau.utils.checkpoint import checkpoint
 
 F = nn.functional
+pytestmark = pytest.mark.eager("has regions of its own")
 
 
 def network():

@@ -10,6 +10,7 @@ import flambeau as fl
 from flambeau import _C
 
 F = fl.nn.functional
+pytestmark = pytest.mark.eager("has regions of its own")
 
 
 def floats(dtype):

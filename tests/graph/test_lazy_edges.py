@@ -15,6 +15,7 @@ from flambeau import _C, nn
 from flambeau.autograd.graph import saved_tensors_hooks
 
 F = nn.functional
+pytestmark = pytest.mark.eager("has regions of its own")
 
 
 # ---------------------------------------------------------------- errors

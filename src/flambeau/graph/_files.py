@@ -6,7 +6,7 @@
     buffer   [kind, bytes, device, name or null]
     value    [buffer, dtype, [sizes], [strides], offset]
     node     [op, [args], [outs], [writes], "file:line" or null]
-    arg      {"v": value}, {"D": dtype}, {"f": "nan"}, {"G": "default"} for a draw, a list for a tuple; numbers, text and null are themselves
+    arg      {"v": value}, {"D": dtype}, {"f": "nan"}, {"G": "default"} (a draw), a list (a tuple); numbers, text, null
 
 What is read is checked in this order: the container against the file's size, the form of the JSON, then the graph as a whole
 (`_check.py`). No size is believed before, and nothing is allocated by one: constants are the file's bytes, mapped into memory.
@@ -24,7 +24,17 @@ from typing import Any, NoReturn, TypeVar
 from flambeau import _C
 from flambeau._tensor import as_tensor
 from flambeau.graph._check import MAX_DEPTH, check, short
-from flambeau.graph._structure import Arg, Buffer, Draw, DType, GraphError, Node, Ref, Structure, Value
+from flambeau.graph._structure import (
+    Arg,
+    Buffer,
+    Draw,
+    DType,
+    GraphError,
+    Node,
+    Ref,
+    Structure,
+    Value,
+)
 from flambeau.serialization._container import (
     FileFormatError,
     container_of,

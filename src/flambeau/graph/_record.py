@@ -18,7 +18,7 @@ import re
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple, NoReturn
 
 from flambeau import _C
 from flambeau._C import Tensor
@@ -26,7 +26,18 @@ from flambeau.autograd.modes import no_grad
 from flambeau.compiler import lazy
 from flambeau.graph._graph import Graph
 from flambeau.graph._replay import covered, keep_parameters
-from flambeau.graph._structure import ITEM_BYTES, Arg, Buffer, Draw, DType, GraphError, Node, Ref, Value
+from flambeau.graph._structure import (
+    EMPTY,
+    ITEM_BYTES,
+    Arg,
+    Buffer,
+    Draw,
+    DType,
+    GraphError,
+    Node,
+    Ref,
+    Value,
+)
 from flambeau.nn.module import Module
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -41,14 +52,15 @@ def record(function: Callable[..., Any], *inputs: Any) -> Graph:
         inputs: tensors become the graph's arguments, in order. Anything else is passed on, and what Python computes with it is a
             constant of the graph.
 
-    What modules hold, leaves that require gradients and other memory that is written are parameters: inputs too, behind the
-    arguments. Other tensors are constants. A draw of random numbers is a `Draw`: it is another one at each run.
+    What modules hold, and tensors of the function's that require gradients or are written, are parameters: inputs too, behind
+    the arguments. Other tensors are constants. A draw of random numbers is a `Draw`: it is another one at each run.
 
     The function is called as it would be otherwise: what it writes is written, draws are taken; only what it returns is not
     computed. A graph has one path: the branch of an `if` that was taken, a loop as often as it ran.
 
     Raises:
-        GraphError: the function reads a value (`item`, `bool`, `numpy`), or uses memory that it shares with NumPy.
+        GraphError: the function reads a value (`item`, `bool`, `numpy`), uses memory that is shared with NumPy, or writes to what
+            it made with `zeros` or `tensor`.
 
     >>> import flambeau as fl
     >>> from flambeau import graph
@@ -67,16 +79,14 @@ def record(function: Callable[..., Any], *inputs: Any) -> Graph:
             with no_grad():
                 x.clone()
             if not mark.stands():
-                raise GraphError(f"record: input {position} shares its memory with others (NumPy), who may write to it; pass a clone() of it")
+                raise GraphError(f"record: input {position} shares its memory with others (NumPy), who may write to it; pass a clone()")
         with _Watch(mark) as watch:
             outputs = list(_tensors(function(*inputs)))
         if not mark.stands():
             where = watch.line or "the function"
             raise GraphError(f"record: {where} reads a value, or uses memory that is shared with NumPy: a graph can not do that")
-        maker = _Maker(_C.graph.recorded(), mark, [*zip(names, arguments)], outputs)
-        graph = maker.graph()
-        # What nobody holds any more is not computed.
-        del maker, outputs
+        graph = _Maker(_C.graph.recorded(), [Held(name, x, True) for name, x in zip(names, arguments)], outputs, _held(function)).graph()
+        del outputs  # what nobody holds any more is not computed
     for buffer, constant in graph.constants.items():
         graph.constants[buffer] = constant.clone()
     return graph.validate()
@@ -157,9 +167,17 @@ class _Watch:
             self.settled = settled
             if self.at and not self.mark.stands():
                 frame, line = self.at
-                while frame.f_code.co_filename.startswith(_HERE) and frame.f_back:
-                    frame, line = frame.f_back, frame.f_back.f_lineno
+                while frame.f_code.co_filename.startswith(_HERE) and (back := frame.f_back):
+                    frame, line = back, back.f_lineno
                 self.line = f"{os.path.basename(frame.f_code.co_filename)}:{line} (in {frame.f_code.co_name})"
+
+
+class Held(NamedTuple):
+    """A tensor that was there before."""
+
+    name: str | None
+    tensor: Tensor
+    lasts: bool  # a parameter even if it is only read
 
 
 Spot = tuple[int, str, tuple[int, ...], tuple[int, ...], int]  # storage, dtype, sizes, strides, offset
@@ -168,17 +186,21 @@ Spot = tuple[int, str, tuple[int, ...], tuple[int, ...], int]  # storage, dtype,
 class _Maker:
     """A graph from a recording. Buffers are known by their storages until all are known."""
 
-    def __init__(self, recorded: dict[str, list[Any]], mark: _Mark, arguments: list[tuple[str | None, Tensor]], outputs: list[Tensor]) -> None:
-        self.arguments, self.outputs = arguments, outputs
+    def __init__(self, recorded: dict[str, list[Any]], arguments: list[Held], outputs: Sequence[Tensor], held: Iterable[Held]) -> None:
+        self.arguments, self.outputs = arguments, [_spot(y) for y in outputs]
+        self.held: dict[int, list[Held]] = {}
+        for one in held:
+            self.held.setdefault(one.tensor._storage_ptr(), []).append(one)
+        for leaf in _leaves(outputs):
+            self.held.setdefault(leaf._storage_ptr(), [Held(None, leaf, True)])
         storages = [tensor._storage_ptr() for _, _, _, tensor in recorded["buffers"]]
         self.spots: list[Spot | None] = [v and (storages[v[0]], _name(v[1]), *v[2:]) for v in recorded["values"]]
         # The mark, and a copy of each argument.
         self.nodes = recorded["nodes"][1 + len(arguments) :]
-        self.whole = {tensor._storage_ptr(): tensor for _, _, _, tensor in recorded["buffers"]}
-        for tensor in (*outputs, *(x for _, x in arguments)):
-            self.whole.setdefault(tensor._storage_ptr(), tensor)
+        self.whole = {x._storage_ptr(): x for x in (*outputs, *(one.tensor for one in arguments))}
+        self.whole.update(zip(storages, (tensor for _, _, _, tensor in recorded["buffers"])))
         self.fresh = {storage for storage, (_, given, _, _) in zip(storages, recorded["buffers"]) if not given}
-        self.inputs: list[tuple[Spot, str | None, Tensor]] = []
+        self.inputs: list[Held] = []
         self.kinds: dict[int, str] = {}
         self.values: dict[Spot, int] = {}
 
@@ -187,24 +209,36 @@ class _Maker:
         numbers = {storage: number for number, storage in enumerate(self.kinds)}
         names: dict[int, str | None] = {}
         rows: list[Spot] = []
-        for spot, name, _ in self.inputs:  # each has a value of its own
+        for one in self.inputs:  # each has a value of its own
+            spot = _spot(one.tensor)
             self.values.setdefault(spot, len(rows))
             rows.append(spot)
-            names.setdefault(spot[0], name)
-        inputs = range(len(rows))
-        nodes = [self._node(*node) for node in self.nodes]
-        outputs = [self._value(_spot(y)) for y in self.outputs]
-        rows += list(self.values)[len(set(rows)) :]
+            names.setdefault(spot[0], one.name)
+        inputs, self.surplus = range(len(rows)), len(rows) - len(self.values)
+        nodes: list[Node] = []
+        begun: set[int] = set()
+        for recorded in self.nodes:
+            node = self._node(*recorded)
+            made = {self.spots[v][0] for v in recorded[2]}  # type: ignore[index]
+            for storage in dict.fromkeys(self.spots[v][0] for v in _values_of(recorded[1])):  # type: ignore[index]
+                if storage in self.fresh and storage not in begun | made:
+                    flat = _spot(_flat(self.whole[storage]))
+                    nodes.append(Node(EMPTY, (flat[2], DType(flat[1])), (self._value(flat),), (), node.source))
+                begun.add(storage)
+            begun |= made
+            nodes.append(node)
+        outputs = [self._value(spot) for spot in self.outputs]
+        rows += list(self.values)[len(rows) - self.surplus :]
         constants = {numbers[s]: _flat(self.whole[s]) for s, kind in self.kinds.items() if kind == "constant"}
         graph = Graph(
             tuple(Buffer(kind, self.whole[s]._storage_bytes(), name=names.get(s)) for s, kind in self.kinds.items()),
-            tuple(Value(numbers[storage], *rest) for storage, *rest in rows),
+            tuple(Value(numbers[spot[0]], *spot[1:]) for spot in rows),
             tuple(nodes),
             tuple(inputs),
             tuple(outputs),
             constants,
         )
-        keep_parameters(graph, [tensor for _, _, tensor in self.inputs[len(self.arguments) :]])
+        keep_parameters(graph, [one.tensor for one in self.inputs[len(self.arguments) :]])
         return graph
 
     def _find_kinds(self) -> None:
@@ -215,54 +249,55 @@ class _Maker:
                 assert spot is not None
                 used.setdefault(spot[0], []).append(spot)
             written.update(self.spots[v][0] for v in writes)  # type: ignore[index]
-        for y in self.outputs:
-            used.setdefault(y._storage_ptr(), []).append(_spot(y))
-        of_argument: dict[int, list[tuple[Spot, str | None, Tensor]]] = {}
-        for name, x in self.arguments:
-            self.kinds[x._storage_ptr()] = "argument"
-            of_argument.setdefault(x._storage_ptr(), []).append((_spot(x), name, x))
-            self.inputs.append((_spot(x), name, x))
-        held = _held()
-        leaves = {leaf._storage_ptr(): leaf for leaf in _leaves(self.outputs)}
+        for spot in self.outputs:
+            used.setdefault(spot[0], []).append(spot)
+        of_argument: dict[int, list[Spot]] = {}
+        for argument in self.arguments:
+            spot = _spot(argument.tensor)
+            self.kinds[spot[0]] = "argument"
+            of_argument.setdefault(spot[0], []).append(spot)
+            self.inputs.append(argument)
         for storage, spots in used.items():
-            if storage in self.fresh:
+            found = [] if storage in of_argument else self.held.get(storage, [])
+            # What is only read is a parameter if it is a module's or can be trained.
+            if storage in self.fresh or not (storage in of_argument or storage in written or any(one.lasts for one in found)):
                 continue
-            found = [(_spot(tensor), name, tensor) for name, tensor in held.get(storage, ())]
             if storage not in of_argument:
-                if not found and storage in leaves:
-                    found = [(_spot(leaves[storage]), None, leaves[storage])]
-                if not found and storage not in written:
-                    continue
+                if not found:
+                    self._refuse(storage)
                 self.kinds[storage] = "parameter"
-            reachable = [_extent(spot) for spot, _, _ in of_argument.get(storage, found)]
+            reachable = [_extent(spot) for spot in of_argument.get(storage, [_spot(one.tensor) for one in found])]
             if not all(covered(_extent(spot), reachable) for spot in spots):
                 # Through another tensor the function reaches more of the memory than what it was given.
                 all_of_it = _flat(self.whole[storage])
-                found = [(_spot(all_of_it), None, all_of_it)]
-            elif storage in of_argument:
-                found = []
+                found = [Held(found[0].name if found else None, all_of_it, True)]
             self.inputs += found
         for storage in used:
             if storage not in self.fresh:
                 self.kinds.setdefault(storage, "constant")
-        out = {y._storage_ptr() for y in self.outputs}
+        out = {spot[0] for spot in self.outputs}
         for storage in used:
             if storage in self.fresh:
                 self.kinds[storage] = "output" if storage in out else "intermediate"
 
+    def _refuse(self, storage: int) -> NoReturn:
+        op, source = next((op, source) for op, _, _, writes, source in self.nodes if storage in {self.spots[v][0] for v in writes})  # type: ignore[index]
+        raise GraphError(
+            f"record: {op} ({_line(source)}) writes to memory that is neither an input nor held by a module or the function: made by "
+            "zeros() or tensor() in the function, it would not have their values at the next run; write to a clone() of it"
+        )
+
     def _value(self, spot: Spot | None) -> int:
         assert spot is not None
-        # Behind the inputs, of which two may be equal.
-        return self.values.setdefault(spot, len(self.inputs) + len(self.values) - len({spot for spot, _, _ in self.inputs}))
+        return self.values.setdefault(spot, self.surplus + len(self.values))
 
     def _node(self, op: str, args: tuple[Any, ...], outs: tuple[int, ...], writes: tuple[int, ...], source: str) -> Node:
-        match = _SOURCE.match(source)
         return Node(
             op,
             tuple(map(self._argument, args)),
             tuple(self._value(self.spots[v]) for v in outs),
             tuple(dict.fromkeys(self._value(self.spots[v]) for v in writes)),
-            f"{os.path.basename(match[1])}:{match[2]}" if match else None,
+            _line(source),
         )
 
     def _argument(self, arg: Any) -> Arg:
@@ -278,6 +313,11 @@ class _Maker:
             case ("draw",):
                 return Draw()
         return arg  # type: ignore[no-any-return]
+
+
+def _line(source: str) -> str | None:
+    match = _SOURCE.match(source)
+    return f"{os.path.basename(match[1])}:{match[2]}" if match else None
 
 
 def _values_of(args: Iterable[Any]) -> Iterator[int]:
@@ -307,20 +347,25 @@ def _flat(x: Tensor) -> Tensor:
     return x.detach().as_strided((x._storage_bytes() // x.element_size(),), (1,), 0)
 
 
-def _held() -> dict[int, list[tuple[str, Tensor]]]:
-    """What modules hold, by storage."""
+def _held(function: Any) -> Iterator[Held]:
+    """What modules hold, and what the function refers to by name."""
     modules = [thing for thing in gc.get_objects() if issubclass(type(thing), Module)]
     inner = {id(child) for module in modules for child in module.children()}
-    held: dict[int, list[tuple[str, Tensor]]] = {}
     seen: set[int] = set()
     for module in modules:
-        if id(module) in inner:
-            continue
-        for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        for name, tensor in () if id(module) in inner else (*module.named_parameters(), *module.named_buffers()):
             if id(tensor) not in seen:
                 seen.add(id(tensor))
-                held.setdefault(tensor._storage_ptr(), []).append((name, tensor))
-    return held
+                yield Held(name, tensor, True)
+    try:
+        named = inspect.getclosurevars(inspect.unwrap(function))
+    except (TypeError, ValueError):
+        return
+    for name, thing in (*named.nonlocals.items(), *named.globals.items()):
+        for tensor in thing if isinstance(thing, (list, tuple)) else (thing,):
+            if isinstance(tensor, Tensor) and id(tensor) not in seen:
+                seen.add(id(tensor))
+                yield Held(name, tensor, tensor.requires_grad)
 
 
 def _leaves(outputs: Iterable[Tensor]) -> Iterator[Tensor]:

@@ -18,7 +18,19 @@ from flambeau._tensor import as_tensor
 from flambeau.amp.autocast_mode import autocast
 from flambeau.autograd.modes import no_grad
 from flambeau.compiler import lazy
-from flambeau.graph._structure import ITEM_BYTES, Arg, Draw, DType, GraphError, Node, Ref, Structure, Value, refs_of
+from flambeau.graph._structure import (
+    EMPTY,
+    ITEM_BYTES,
+    Arg,
+    Draw,
+    DType,
+    GraphError,
+    Node,
+    Ref,
+    Structure,
+    Value,
+    refs_of,
+)
 
 _ARGUMENT = re.compile(r"[\w\[\]?]+ (\w+)")
 
@@ -32,7 +44,7 @@ class _Op(NamedTuple):
 @functools.cache
 def _ops() -> dict[str, _Op]:
     """By identifier, how an op is called."""
-    ops = {}
+    ops = {EMPTY: _Op(EMPTY, ("size", "dtype"), 1)}
     for ident, signature in _C.graph.op_names().items():
         head, _, tail = signature.partition(" -> ")
         name, _, inside = head.partition("(")
@@ -145,8 +157,8 @@ class _Replay:
         if more:
             _C.graph.settle()  # so that the recording is this node alone
         args = [self.argument(arg) for arg in node.args]
-        seen = {value: self.tensor(value) for value in dict.fromkeys(refs_of(node.args))}
-        versions = {value: x._version for value, x in seen.items()}
+        seen = {index: self.tensor(index) for index in dict.fromkeys(refs_of(node.args))}
+        versions = {index: x._version for index, x in seen.items()}
         result = getattr(_C.ops, op.name)(**dict(zip(op.arguments, args)))
         made = [x for x in (result if isinstance(result, (tuple, list)) else (result,)) if isinstance(x, Tensor)]
         if more:
@@ -154,17 +166,20 @@ class _Replay:
         elif not node.outs:
             made = []
         values, buffers = self.graph.values, self.graph.buffers
-        written = {values[value].buffer for value in node.writes}
-        for value, x in seen.items():
-            if (x._version != versions[value]) != (values[value].buffer in written):
-                raise GraphError(f"value %{value} is {'not ' if x._version == versions[value] else ''}written by the op; the graph says otherwise")
+        written = {values[index].buffer for index in node.writes}
+        for index, x in seen.items():
+            changed = x._version != versions[index]
+            if changed != (values[index].buffer in written):
+                raise GraphError(f"value %{index} is {'' if changed else 'not '}written by the op; the graph says otherwise")
         if len(made) != len(node.outs):
             raise GraphError(f"makes {len(made)} tensors; the graph has {len(node.outs)}")
+        storages = {x._storage_ptr() for x in seen.values()}
         for x, out in zip(made, node.outs):
             value = values[out]
             if not _fits(x, value):
                 raise GraphError(f"value %{out} is {_form(x)}; the graph says {_form_of(value)}")
-            if value.offset or value.buffer in self.memory or x.storage_offset() or x._storage_bytes() != buffers[value.buffer].nbytes:
+            known = value.buffer in self.memory or x._storage_ptr() in storages
+            if known or value.offset or x.storage_offset() or x._storage_bytes() != buffers[value.buffer].nbytes:
                 raise GraphError(f"value %{out} is not all of a new buffer")
             self.memory[value.buffer] = (x, 0)
 

@@ -23,6 +23,9 @@ BROUGHT = ("argument", "parameter", "constant")  # these hold bytes before the f
 ITEM_BYTES: dict[str, int] = {name: item for name, _, item in DTYPES.values()}
 
 
+EMPTY = "empty"  # the op that makes memory and writes nothing: (sizes, dtype)
+
+
 class GraphError(ValueError):
     """A graph, a plan or what was passed to one is not what it should be."""
 
