@@ -151,7 +151,7 @@ class _Replay:
         op = _ops().get(node.op)
         if op is None:
             raise GraphError("there is no such op")
-        if len(node.args) != len(op.arguments):
+        if len(node.args) > len(op.arguments):  # fewer is a matter of defaults
             raise GraphError(f"{len(node.args)} arguments; expected {len(op.arguments)}: {', '.join(op.arguments)}")
         more = len(node.outs) > op.results
         if more:
