@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import os
+import subprocess
+import sys
+import textwrap
 import threading
 
 import numpy as np
@@ -326,6 +329,95 @@ def test_threads_that_write_and_read_one_tensor():
         t.join(120)
         assert not t.is_alive()
     assert not torn and w.tolist() == [200] * 1000
+
+
+def test_a_thread_that_ends_inside_of_a_region():
+    def begin():
+        fl.lazy().__enter__()
+        return fl.ones(3) * 2
+
+    assert in_thread(begin).tolist() == [2, 2, 2]
+
+
+CROSSED = {
+    "generator": """
+        def f():
+            with fl.lazy():
+                x = fl.ones(3) * 2
+                yield
+        g = f()
+        next(g)
+        t = threading.Thread(target=lambda: next(g, None))
+        t.start()
+        t.join()
+        """,
+    "end without beginning": """
+        try:
+            _C.graph.end_recording()
+        except RuntimeError:
+            pass
+        """,
+}
+
+
+@pytest.mark.parametrize("program", CROSSED.values(), ids=CROSSED)
+@pytest.mark.xfail(strict=True, reason="ending a region on a thread that records nothing ends the process")
+def test_a_region_that_ends_on_another_thread(program):
+    lines = "import threading\nimport flambeau as fl\nfrom flambeau import _C\n" + textwrap.dedent(program)
+    done = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_memory_that_is_not_there():
+    with pytest.raises(MemoryError), fl.lazy():
+        before = fl.ones(3) * 2
+        huge = fl.ones(1).expand(2**45) + 1
+        kept = [before, huge]
+    assert kept[0].tolist() == [2, 2, 2]
+    with pytest.raises(MemoryError):
+        kept[1][0].item()
+    del huge, kept
+    with fl.lazy():
+        after = before + 1
+    assert after.tolist() == [3, 3, 3]
+
+
+def test_threads_that_write_share_and_read_what_others_have_pending():
+    """No order is lost and nobody waits for ever: sums of integers do not depend on who came first."""
+    shared, published = [fl.zeros(64) for _ in range(4)], [fl.zeros(64)] * 8
+    totals, wrong, lock = [0] * 4, [], threading.Lock()
+    interval = sys.getswitchinterval()
+
+    def work(seed):
+        rng = np.random.default_rng(seed)
+        for _ in range(100):
+            with fl.lazy():
+                for _ in range(rng.integers(1, 8)):
+                    j, k, what = rng.integers(4), rng.integers(8), rng.random()
+                    if what < 0.4:
+                        with lock:
+                            totals[j] += k
+                        shared[j].add_(int(k))
+                    elif what < 0.7:
+                        published[k] = shared[j] * 2 + 1
+                    elif what < 0.9:
+                        seen = published[k]
+                        if (seen - seen).abs().sum().item() != 0 or bool((seen != seen[0]).any()):
+                            wrong.append(seen)
+                    else:
+                        _C.graph.settle()
+
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=work, args=(seed,), daemon=True) for seed in range(4)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join(120)
+            assert not t.is_alive()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not wrong and [x.tolist() for x in shared] == [[total] * 64 for total in totals]
 
 
 # ---------------------------------------------------------------- fork
