@@ -1,10 +1,14 @@
-"""The same program in eager mode and while it is recorded: the same bits."""
+"""The same program in eager mode and while it is recorded: the same bits. And what tests of errors and threads share."""
 
 from __future__ import annotations
 
 import contextlib
+import threading
+
+import pytest
 
 import flambeau as fl
+from flambeau.autograd.graph import saved_tensors_hooks
 from support.compare import bits
 
 
@@ -34,3 +38,35 @@ def both(program, *args, seed=7):
         found.append(values if inside else forms(values))
         found[-1].append(fl.rand(2).tolist())  # the generator is where it was
     assert found[1] == found[0] and found[2] == found[0]
+
+
+def failing():
+    """A recorded tensor that can not be computed. Ops check their indices at once; only a gradient's may have changed since."""
+    weights = fl.rand(4, 3, requires_grad=True)
+    with saved_tensors_hooks(lambda x: x, lambda x: x if x.is_floating_point() else x + 10**6):
+        y = fl.nn.functional.embedding(fl.tensor([1, 2, 1]), weights)
+        (wrong,) = fl.autograd.grad(y.sum(), weights)
+    return wrong
+
+
+def late():
+    return pytest.raises(IndexError, match=r"an index became 1000\d{3} after the forward pass")
+
+
+def in_thread(function):
+    """Runs it in another thread and gives what it returned or raised."""
+    result = []
+
+    def run():
+        try:
+            result.append(function())
+        except BaseException as error:  # noqa: BLE001
+            result.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join(60)
+    assert result, "the other thread hangs"
+    if isinstance(result[0], BaseException):
+        raise result[0]
+    return result[0]
