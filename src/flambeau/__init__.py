@@ -208,8 +208,8 @@ if _typing.TYPE_CHECKING:
         utils,
     )
     from flambeau._memory import memory_summary
-    from flambeau.compiler import lazy
     from flambeau.autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled
+    from flambeau.compiler import lazy
     from flambeau.nn.functional import cosine_similarity, pairwise_distance
     from flambeau.serialization import load, save
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .checks import emit_check
 from . import emit_graph
+from .checks import emit_check
 from .emit_loop import each_args, each_compute, scalar_params
 from .emit_node import NodeWriter, Table
 from .formula import differentiable, translate
