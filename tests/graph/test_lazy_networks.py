@@ -73,3 +73,9 @@ def network(seed):
 def test_networks(first):
     for seed in range(first, first + 15):
         both(network, seed)
+
+
+@pytest.mark.xfail(strict=True, reason="layouts differ after a chain, and sums over them: test_a_sum_over_what_a_chain_made_of_a_convolution")
+@pytest.mark.parametrize("seed", [625, 655])
+def test_networks_that_differ(seed):
+    both(network, seed)
