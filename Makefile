@@ -4,7 +4,7 @@
 #   make demo      train a small network on handwritten digits
 #   make test      build, then the whole test suite
 #   make dev       editable build; run it again after a change of C++ or of the op table
-#   make variants  parts of the suite as on other machines: AVX2 alone, no AVX, eight threads, one, no deferred layout
+#   make variants  parts of the suite as on other machines: AVX2 alone, no AVX, eight threads, one, no deferred layout, recorded
 #   make fuzz      random calls in child processes: CALLS=100000 SEED=0 FUZZ="--replay 17"; fuzz-asan: under sanitizers
 #   make parity    compare with PyTorch, which is installed apart from everything else
 #   make bench     benchmarks
@@ -97,7 +97,8 @@ demo: $(VENV)/.built
 test: $(VENV)/.built
 	$(PY) -m pytest $(TESTS) --ignore=tests/parity $(PYTEST_ARGS)
 
-# What a processor, a number of threads or a layout could change. The build has all instruction sets (ISAS=auto).
+# What a processor, a number of threads, a layout or a recording could change. The build has all instruction sets (ISAS=auto).
+# The last line runs each test inside of flambeau.lazy(), without those of memory and moments (the marker `eager`).
 VARIANT_TESTS ?= tests/core tests/nn tests/ops tests/autograd tests/amp tests/optim
 
 variants: $(VENV)/.built
@@ -105,6 +106,7 @@ variants: $(VENV)/.built
 	  $(PY) -m pytest $(VARIANT_TESTS) $(PYTEST_ARGS)
 	FLAMBEAU_ISA=base ONEDNN_MAX_CPU_ISA=SSE41 FLAMBEAU_NUM_THREADS=1 FLAMBEAU_LAYOUT=plain \
 	  $(PY) -m pytest $(VARIANT_TESTS) $(PYTEST_ARGS)
+	FLAMBEAU_TEST_LAZY=1 $(PY) -m pytest $(VARIANT_TESTS) $(PYTEST_ARGS)
 
 # Random calls in child processes (tests/fuzz). The sanitized module has an environment of its own, since Python itself
 # is not instrumented and gets the sanitizer's runtime by preloading.

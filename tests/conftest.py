@@ -26,13 +26,22 @@ else:
     settings.load_profile("flambeau")
 
 
+LAZY = os.environ.get("FLAMBEAU_TEST_LAZY") == "1"
+
+
+def pytest_collection_modifyitems(items):
+    for item in items if LAZY else ():
+        if marker := item.get_closest_marker("eager"):
+            item.add_marker(pytest.mark.skip(reason=f"lazy() may change it: {marker.args[0]}"))
+
+
 @pytest.fixture(autouse=True)
 def _known_state():
     """Every test starts from the same seed and leaves modes, threads and the default type as they were."""
     fl.manual_seed(0)
     threads, dtype = fl.get_num_threads(), fl.get_default_dtype()
     # With FLAMBEAU_TEST_LAZY=1 every test runs while its thread records: nobody should notice (`make variants`).
-    if os.environ.get("FLAMBEAU_TEST_LAZY") == "1":
+    if LAZY:
         with fl.lazy():
             yield
     else:

@@ -80,7 +80,8 @@ nb::dict recorded() {
   }
   for (uint32_t b = 0; b < of_buffer.size(); ++b) {
     const Tensor& x = *of_buffer[b];
-    buffers.append(nb::make_tuple(x.storage().size_bytes(), recorder.is_input(b), recorder.is_owned(b), nb::steal(wrap(alias(x)))));
+    const bool owned = recorder.is_owned(b);  // by others than the tensor that is made here
+    buffers.append(nb::make_tuple(x.storage().size_bytes(), recorder.is_input(b), owned, nb::steal(wrap(alias(x)))));
   }
   for (const graph::NodeRecord& node : tape.nodes) {
     nb::list args, outs, writes;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/at_load.h"
+#include "base/error.h"
 
 namespace fl::graph {
 namespace {
@@ -260,6 +261,7 @@ void begin_recording() {
 }
 
 void end_recording() {
+  if (depth == 0) raise<ArgumentError>("lazy: a region ends on a thread on which none has begun; expected the thread that entered it");
   if (--depth > 0) return;
   const Ref<Recorder> recorder = mine;
   recorder_here = nullptr;

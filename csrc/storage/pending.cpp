@@ -9,6 +9,12 @@ namespace fl {
 FL_HOT_THREAD_LOCAL constinit Recording* recorder_here = nullptr;
 void (*settle_readers_of)(Storage&) = nullptr;
 
+// What was recorded reads the bytes as they are now, and nobody can be asked to wait.
+void Storage::settle_all_readers() {
+  if (recorder_here) recorder_here->settle();
+  before_write(*this);
+}
+
 void before_write(Storage& storage) {
   if (storage.readers().load(std::memory_order_acquire) && settle_readers_of) [[unlikely]] settle_readers_of(storage);
 }

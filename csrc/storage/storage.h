@@ -89,12 +89,14 @@ class Storage final : public RefCounted {
 
   // Somebody who knows only the address (a NumPy array, a DLPack consumer) reads or writes the bytes.
   void lend() {
+    before_others();
     lent_.fetch_add(1, std::memory_order_acq_rel);
     if (prepared_.load(std::memory_order_acquire)) forget_prepared();
   }
   void take_back() { lent_.fetch_sub(1, std::memory_order_acq_rel); }
   // ... and from now on nobody knows who.
   void expose() {
+    before_others();
     exposed_.store(true);
     if (prepared_.load()) forget_prepared();
   }
@@ -111,6 +113,10 @@ class Storage final : public RefCounted {
   bool keeps_prepared() const;
   void forget_prepared();
   void drop_kept();
+  void before_others() {
+    if (readers_.load(std::memory_order_acquire)) [[unlikely]] settle_all_readers();
+  }
+  void settle_all_readers();
   void attend() const;
   void settle_pending() const;
   static Ref<Storage> promise(size_t size_bytes, Device device);

@@ -67,6 +67,7 @@ class Builder {
       (raw.channels_last() ? last : rows) = true;
     }
     if (last && (rows || !may_defer(chain_.sizes))) return false;
+    if (last && !layouts_agree(raws, stores)) return false;
     for (size_t k = 0; k < memory_.size(); ++k) {
       const Tensor& m = raws[k].tensor();
       ChainOperand& o = chain_.operands.emplace_back(ChainOperand{m.data(), m.dtype(), {}});
@@ -93,6 +94,23 @@ class Builder {
   }
 
  private:
+  // Whether every result that is stored would lie channels-last if the ops ran one by one: where an operand of its size does.
+  bool layouts_agree(const std::vector<RawTensor>& raws, const std::vector<char>& stores) const {
+    std::vector<char> lies(size());
+    for (size_t s = 0; s < size(); ++s) {
+      const ChainStep& step = chain_.steps[s];
+      for (int k = 0; k < step.n; ++k) {
+        const ChainStep::Source& source = step.in[static_cast<size_t>(k)];
+        const auto i = static_cast<size_t>(source.index);
+        if (source.kind == ChainStep::Source::Value) lies[s] |= lies[i];
+        if (source.kind == ChainStep::Source::Memory) lies[s] |= raws[i].channels_last() && memory_[i]->sizes() == chain_.sizes;
+      }
+      if (inplaces_[s]) lies[s] = is_deferred(*written_[s]);
+      if (stores[s] && !lies[s]) return false;
+    }
+    return true;
+  }
+
   static Dims channels_last_strides(const Dims& sizes) {
     Dims strides(sizes.size());
     strides[1] = 1;

@@ -30,9 +30,9 @@ class CompileError(RuntimeError):
 class lazy(contextlib.ContextDecorator):
     """A region whose ops are recorded and run together: results that nobody reads are not computed.
 
-    Results, gradients, random numbers and errors are those of eager mode. An error that only shows when numbers are looked at
-    (an index out of range that an earlier op of the region computes) comes when the region is run, and again whenever something that
-    depends on it is read. Regions nest; each thread has its own.
+    Results, gradients, random numbers and errors are those of eager mode. Only an error that an op finds while it computes (an index
+    that was changed after it had been checked) comes when the region is run, and again whenever something that depends on it
+    is read. Regions nest; each thread has its own. docs/lazy.md says more.
 
     Example:
         >>> import flambeau as fl

@@ -384,6 +384,7 @@ def test_what_was_not_recorded_is_not_kept_for_what_is():
     assert w.grad.tolist() == [[2, 2], [2, 2]]
 
 
+@pytest.mark.eager("memory")
 def test_casts_are_dropped_at_the_end():
     w = fl.ones(1024, 1024, requires_grad=True)
     x = fl.ones(1, 1024)

@@ -168,6 +168,7 @@ def peak_bytes(function):
 @pytest.mark.parametrize("name, forward, backward", [
     ("batch norm", 2, 2), ("max pool", 10 / 4, 2), ("overlapping average pool", 2, 2), ("global pool", 0, 2),
 ])  # fmt: skip
+@pytest.mark.eager("memory")
 def test_images_are_not_copied_to_float32(layout, name, forward, backward):
     x = layout(half(fl.bfloat16, 64, 64, 32, 32)).detach().requires_grad_()
     n = x.numel()
@@ -317,6 +318,7 @@ def test_attention_sums_over_blocks_in_float32():
     np.testing.assert_allclose(values(y)[0, 0], values(v)[0].mean(0), rtol=2.0**-8)
 
 
+@pytest.mark.eager("memory")
 def test_attention_is_not_copied_to_float32():
     q, k, v = (half(fl.bfloat16, 16, 8, 128, 64).requires_grad_() for _ in range(3))
     y, n = F.scaled_dot_product_attention(q, k, v), q.numel()
@@ -406,6 +408,7 @@ def test_empty_losses(dtype):
     ("mse", lambda x: F.mse_loss(x, x.detach())),
     ("bce", lambda x: F.binary_cross_entropy_with_logits(x, x.detach())),
 ])  # fmt: skip
+@pytest.mark.eager("memory")
 def test_losses_are_not_copied_to_float32(name, loss):
     x = half(fl.bfloat16, 2048, 256).requires_grad_()
     y, n = loss(x), x.numel()

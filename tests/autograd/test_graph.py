@@ -37,6 +37,7 @@ def test_long_chain(n):
     assert x.grad.item() == 1.0
 
 
+@pytest.mark.eager("memory")
 def test_long_chain_is_freed_without_backward():
     before = fl.memory_stats()["allocated_bytes"]
     x = fl.ones(1, requires_grad=True)
@@ -75,6 +76,7 @@ def test_wide_graph():
 # ---------------------------------------------------------------- freeing
 
 
+@pytest.mark.eager("memory")
 def test_saved_tensors_go_with_backward():
     before = fl.memory_stats()["allocated_bytes"]
     x = fl.ones(1000, requires_grad=True)

@@ -302,6 +302,7 @@ def test_a_leaf_that_nobody_held_can_be_held_again():
     assert x.grad.tolist() == [9.0] and len(kept) == 2
 
 
+@pytest.mark.eager("live objects")
 def test_a_leaf_without_hooks_is_not_kept():
     live = _C.live_objects()
     x = leaf(2.0)

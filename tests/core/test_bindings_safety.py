@@ -143,6 +143,7 @@ def test_a_number_beside_an_empty_list_is_refused():
     ],
     ids=["zeros", "full", "rand", "randn", "randperm", "new_ones"],
 )
+@pytest.mark.eager("when numbers are drawn")
 def test_large_results_are_made_without_the_gil(make):
     lock, ran = threading.Lock(), []
     interval = sys.getswitchinterval()

@@ -238,6 +238,7 @@ class Residual(nn.Module):
         return F.relu(self.nb(self.b(F.relu(self.na(self.a(x))))) + self.skip(x))
 
 
+@pytest.mark.eager("when bytes are put in order")
 def test_a_residual_network_reorders_at_the_borders_alone(deferred):
     net = nn.Sequential(
         nn.Conv2d(3, 8, 7, 2, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(3, 2, 1),
@@ -271,6 +272,7 @@ def test_threads_may_read_while_others_put_the_bytes_in_order(deferred):
             assert_near(r, expected)
 
 
+@pytest.mark.eager("memory")
 def test_memory_goes_with_the_last_reference(deferred):
     conv_output()
     before = fl._C.memory_stats()["allocated_bytes"]

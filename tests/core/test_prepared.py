@@ -69,6 +69,7 @@ def test_kept_from_call_to_call(make):
 
 
 @pytest.mark.parametrize("make", PACKED)
+@pytest.mark.eager("memory")
 def test_gone_with_the_module(make):
     module, x = make()
     before = _C.prepared_stats()["bytes"]

@@ -58,3 +58,10 @@ def test_examples_in_docstrings(name, tmp_path, monkeypatch):
     module = importlib.import_module(name)
     failed, _ = doctest.testmod(module, optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
     assert failed == 0
+
+
+@pytest.mark.parametrize("path", sorted(p for p in (ROOT / "docs").glob("*.md") if ">>>" in p.read_text()), ids=lambda p: p.name)
+def test_examples_in_documents(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    failed, _ = doctest.testfile(str(path), module_relative=False, optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    assert failed == 0

@@ -20,7 +20,7 @@ def same(a, b):
     if isinstance(a, (tuple, list)):
         return len(a) == len(b) and all(map(same, a, b))
     if isinstance(a, fl.Tensor):
-        return a.dtype is b.dtype and a.shape == b.shape and a.numpy().tobytes() == b.numpy().tobytes()
+        return a.dtype is b.dtype and a.shape == b.shape and a.detach().double().numpy().tobytes() == b.detach().double().numpy().tobytes()
     return a == b
 
 

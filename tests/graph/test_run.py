@@ -103,6 +103,7 @@ def test_intermediates_lie_where_the_plan_says():
 
 
 @pytest.mark.parametrize("mode", MODES)
+@pytest.mark.eager("memory")
 def test_planned_bytes_are_allocated_bytes(mode):
     """As the allocator counts them, in pieces of 512 bytes; outputs come on top."""
     graph = random_program(3, n_nodes=60)

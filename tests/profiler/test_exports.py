@@ -36,6 +36,7 @@ def train(steps=2, **options):
 
 
 @pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
+@pytest.mark.eager("memory")
 def test_chrome_trace(tmp_path, name):
     prof = train(record_shapes=True, profile_memory=True, with_modules=True, with_stack=True)
     prof.export_chrome_trace(tmp_path / name)
@@ -226,6 +227,7 @@ def test_hooks_still_run():
     assert seen == [layer]
 
 
+@pytest.mark.eager("memory")
 def test_memory(tmp_path):
     x = fl.rand(1000)
     with profile(profile_memory=True) as prof:

@@ -17,11 +17,13 @@ from flambeau.graph._example import example
 from flambeau.graph._graph import Graph
 from flambeau.graph._memory import Memory
 from flambeau.graph._plan import MODES, Block, InplaceRule, Place, Plan, declared, elementwise, plan
+from flambeau.graph._record import record
 from flambeau.graph._run import execute
 from flambeau.graph._structure import (
     KINDS,
     Arg,
     Buffer,
+    Draw,
     DType,
     GraphError,
     Life,
@@ -37,6 +39,7 @@ __all__ = [
     "Arg",
     "Block",
     "Buffer",
+    "Draw",
     "DType",
     "Graph",
     "GraphError",
@@ -54,5 +57,6 @@ __all__ = [
     "execute",
     "passes",
     "plan",
+    "record",
     "refs_of",
 ]

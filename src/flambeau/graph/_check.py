@@ -14,6 +14,7 @@ from flambeau.graph._structure import (
     ITEM_BYTES,
     KINDS,
     Arg,
+    Draw,
     DType,
     GraphError,
     Ref,
@@ -110,9 +111,9 @@ def _argument(arg: Arg, n_values: int, depth: int = 0) -> str | None:
         return None
     if isinstance(arg, DType):
         return None if arg.name in ITEM_BYTES else f"dtype {short(arg.name)}; expected one of {', '.join(sorted(ITEM_BYTES))}"
-    if arg is None or kind in (bool, int, float, str):
+    if arg is None or kind in (bool, int, float, str) or (kind is Draw and depth == 0):
         return None
-    return f"{short(arg)} of type {kind.__name__}; expected a Ref, a number, a str, a DType, None or a tuple of these"
+    return f"{short(arg)} of type {kind.__name__}; expected a Ref, a number, a str, a DType, a Draw, None or a tuple of these"
 
 
 def _nodes(graph: Structure) -> Iterator[str]:

@@ -13,7 +13,7 @@ from html import escape
 from flambeau.graph._layout import lay_out
 from flambeau.graph._memory import size_text
 from flambeau.graph._plan import Plan
-from flambeau.graph._structure import Arg, DType, Ref, Structure, refs_of
+from flambeau.graph._structure import Arg, Draw, DType, Ref, Structure, refs_of
 from flambeau.graph._text import type_of
 
 _FONT = 12.0
@@ -88,7 +88,7 @@ def _numbers(args: tuple[Arg, ...]) -> str:
     def text(arg: Arg) -> str:
         if isinstance(arg, tuple):
             return f"[{', '.join(map(text, arg))}]"
-        return arg.name if isinstance(arg, DType) else repr(arg)
+        return arg.name if isinstance(arg, DType) else "draw" if isinstance(arg, Draw) else repr(arg)
 
     found = ", ".join(text(arg) for arg in args if not isinstance(arg, Ref) and not (type(arg) is tuple and refs_of(arg)))
     if not found:

@@ -6,7 +6,7 @@
     buffer   [kind, bytes, device, name or null]
     value    [buffer, dtype, [sizes], [strides], offset]
     node     [op, [args], [outs], [writes], "file:line" or null]
-    arg      {"v": value}, {"D": dtype}, {"f": "nan"}, a list for a tuple; numbers, text and null are themselves
+    arg      {"v": value}, {"D": dtype}, {"f": "nan"}, {"G": "default"} (a draw), a list (a tuple); numbers, text, null
 
 What is read is checked in this order: the container against the file's size, the form of the JSON, then the graph as a whole
 (`_check.py`). No size is believed before, and nothing is allocated by one: constants are the file's bytes, mapped into memory.
@@ -24,7 +24,17 @@ from typing import Any, NoReturn, TypeVar
 from flambeau import _C
 from flambeau._tensor import as_tensor
 from flambeau.graph._check import MAX_DEPTH, check, short
-from flambeau.graph._structure import Arg, Buffer, DType, GraphError, Node, Ref, Structure, Value
+from flambeau.graph._structure import (
+    Arg,
+    Buffer,
+    Draw,
+    DType,
+    GraphError,
+    Node,
+    Ref,
+    Structure,
+    Value,
+)
 from flambeau.serialization._container import (
     FileFormatError,
     container_of,
@@ -49,6 +59,8 @@ def _plain(arg: Arg) -> Any:
         return {"v": arg.value}
     if isinstance(arg, DType):
         return {"D": arg.name}
+    if isinstance(arg, Draw):
+        return {"G": "default"}
     if isinstance(arg, tuple):
         return [_plain(item) for item in arg]
     if isinstance(arg, float) and not math.isfinite(arg):
@@ -165,9 +177,11 @@ def _arg(where: str, arg: Any, depth: int) -> Arg:
                 return Ref(inner)
             if key == "D" and isinstance(inner, str):
                 return DType(inner)
+            if key == "G" and inner == "default":
+                return Draw()
             if key == "f" and isinstance(inner, str) and inner in _NOT_NUMBERS:
                 return _NOT_NUMBERS[inner]
-        _fail(f"{where} is {short(arg)}; expected {{'v': value}}, {{'D': dtype}}, {{'f': 'nan'}} or a plain one")
+        _fail(f"{where} is {short(arg)}; expected {{'v': value}}, {{'D': dtype}}, {{'f': 'nan'}}, {{'G': 'default'}} or a plain one")
     if isinstance(arg, float) and not math.isfinite(arg):
         _fail(f"{where} is a number beyond those of 64 bits")
     return arg  # type: ignore[no-any-return]

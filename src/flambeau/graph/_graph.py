@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from flambeau.graph import _check, _draw, _files, _memory, _text
+from flambeau._C import Tensor
+from flambeau.graph import _check, _draw, _files, _memory, _replay, _text
 from flambeau.graph._plan import InplaceRule, Plan, plan
 from flambeau.graph._structure import Structure
 from flambeau.serialization._files import path_of, write_file
@@ -66,6 +67,26 @@ class Graph(Structure):
     def __repr__(self) -> str:
         n = len(self.nodes)
         return f"Graph({n} node{'' if n == 1 else 's'}, {len(self.buffers)} buffers)"
+
+    def run(self, *inputs: Tensor) -> list[Tensor]:
+        """Runs the graph and returns its outputs: the bits that eager mode gives, without gradients.
+
+        Args:
+            inputs: a tensor for each of `inputs`: arguments, then parameters. A graph that `record` made knows the parameters
+                with which it was recorded, and takes them where it gets arguments alone.
+
+        A graph from a file is run no more trustingly than a program's calls are: each node is a call of its op, with all checks.
+        Random ops draw from the default generator. What the graph overwrites of its inputs is overwritten.
+
+        Raises:
+            GraphError: an input is not what the graph was made for, or a node is none; the error says which.
+
+        >>> import flambeau as fl
+        >>> from flambeau import graph
+        >>> graph.example().run(fl.ones(8, 16), fl.eye(16), fl.zeros(16))[0][:4]
+        tensor([16., 16., 16., 16.])
+        """
+        return _replay.run(self, inputs)
 
     def plan(self, mode: str = "arena", **options: Any) -> Plan:
         """`flambeau.graph.plan` of this graph."""

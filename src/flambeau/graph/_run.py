@@ -14,7 +14,17 @@ from flambeau._C import Tensor
 from flambeau._tensor import as_tensor
 from flambeau.autograd.modes import no_grad
 from flambeau.graph._plan import Plan
-from flambeau.graph._structure import ITEM_BYTES, Arg, DType, GraphError, Ref, Structure, Value
+from flambeau.graph._structure import (
+    EMPTY,
+    ITEM_BYTES,
+    Arg,
+    Draw,
+    DType,
+    GraphError,
+    Ref,
+    Structure,
+    Value,
+)
 
 RunNode = Callable[[str, tuple[Any, ...], list[Tensor]], object]
 
@@ -94,6 +104,8 @@ class _Run:
             return self.tensor(arg.value)
         if isinstance(arg, DType):
             return getattr(_C, arg.name)
+        if isinstance(arg, Draw):
+            return _C.current_generator()
         if isinstance(arg, tuple):
             return tuple(map(self.argument, arg))
         return arg
@@ -108,7 +120,8 @@ class _Run:
                     # What takes a place finds there the operand that is still to be read.
                     if lives[buffer].start == index and buffer in self.memory and buffer not in took:
                         self.memory[buffer].fill_(POISON)
-            run_node(node.op, tuple(map(self.argument, node.args)), [self.tensor(value) for value in node.outs])
+            if node.op != EMPTY:
+                run_node(node.op, tuple(map(self.argument, node.args)), [self.tensor(value) for value in node.outs])
             if self.poison:
                 for buffer in {*reads, *writes}:
                     own = graph.buffers[buffer].kind in ("intermediate", "output")

@@ -23,6 +23,9 @@ BROUGHT = ("argument", "parameter", "constant")  # these hold bytes before the f
 ITEM_BYTES: dict[str, int] = {name: item for name, _, item in DTYPES.values()}
 
 
+EMPTY = "empty"  # the op that makes memory and writes nothing: (sizes, dtype)
+
+
 class GraphError(ValueError):
     """A graph, a plan or what was passed to one is not what it should be."""
 
@@ -41,8 +44,13 @@ class DType:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """The generator among a node's arguments: each time that the node runs it takes the next draw of the default one."""
+
+
 # A tensor, a number, or a tuple of these (a list of tensors, the sizes of a view).
-Arg = Ref | DType | None | bool | int | float | str | tuple["Arg", ...]
+Arg = Ref | DType | Draw | None | bool | int | float | str | tuple["Arg", ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +103,11 @@ def refs_of(args: tuple[Arg, ...]) -> list[int]:
         elif type(arg) is tuple:
             found += refs_of(arg)
     return found
+
+
+def draws(node: Node) -> bool:
+    """Whether a node draws random numbers."""
+    return any(type(arg) is Draw for arg in node.args)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flambeau.graph._structure import Arg, DType, Node, Ref, Structure, Value
+from flambeau.graph._structure import Arg, Draw, DType, Node, Ref, Structure, Value
 
 SHORT = {
     "float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16",
@@ -41,6 +41,8 @@ def lines(graph: Structure) -> Iterator[str]:
             return whole(arg.value, "!" if arg.value in node.writes else "")
         if isinstance(arg, DType):
             return arg.name
+        if isinstance(arg, Draw):
+            return "draw"
         if isinstance(arg, tuple):
             return f"({', '.join(argument(item, node) for item in arg)}{',' if len(arg) == 1 else ''})"
         return repr(arg)

@@ -52,7 +52,7 @@ def cse(graph: Graph, effects: Effects = ()) -> Graph:
 
     for node, (_, writes) in zip(graph.nodes, graph.touched()):
         made = owned(node)
-        if node.outs and not node.writes and made is not None and not opaque(node.op):
+        if node.outs and not node.writes and made is not None and not opaque(node):
             shapes = [(v.dtype, v.sizes, v.strides, v.offset) for v in map(values.__getitem__, node.outs)]
             key = (node.op, key_of(node.args), *shapes, *((buffers[b].nbytes, buffers[b].device) for b in made))
             twin = known.setdefault(key, node)

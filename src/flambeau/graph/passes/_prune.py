@@ -32,7 +32,7 @@ def prune(graph: Graph, effects: Effects = ()) -> Graph:
     needed |= {index for index, buffer in enumerate(graph.buffers) if buffer.kind in ("argument", "parameter")}
     keep = []
     for node, (reads, writes) in zip(reversed(graph.nodes), reversed(graph.touched())):
-        if not stays(node.op) and not any(buffer in needed for buffer in writes):
+        if not stays(node) and not any(buffer in needed for buffer in writes):
             continue
         keep.append(node)
         for out in node.outs:

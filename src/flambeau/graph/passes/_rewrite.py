@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from flambeau.graph._graph import Graph
-from flambeau.graph._structure import Arg, Buffer, Node, Ref, Value, refs_of
+from flambeau.graph._structure import Arg, Buffer, Node, Ref, Value, draws, refs_of
 
-# Ops that a pass may neither leave out nor merge: those that draw random numbers, and opaque ones.
+# Ops that a pass may neither leave out nor merge, besides those that draw random numbers: opaque ones.
 Effects = Collection[str] | Callable[[str], bool]
 
 
-def has_effects(effects: Effects) -> Callable[[str], bool]:
-    return effects if callable(effects) else frozenset(effects).__contains__
+def has_effects(effects: Effects) -> Callable[[Node], bool]:
+    """Whether a node has effects: its op is named, or it draws random numbers and so moves the generator on."""
+    named = effects if callable(effects) else frozenset(effects).__contains__
+    return lambda node: draws(node) or named(node.op)
 
 
 def _in(buffer: int, value: Value) -> Value:
