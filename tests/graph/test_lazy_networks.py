@@ -73,8 +73,3 @@ def network(seed):
 def test_networks(first):
     for seed in range(first, first + 15):
         both(network, seed)
-
-
-@pytest.mark.parametrize("seed", [625, 655])
-def test_networks_that_differ(seed):
-    both(network, seed)

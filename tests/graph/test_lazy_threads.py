@@ -148,8 +148,10 @@ CROSSED = {
     "end without beginning": """
         try:
             _C.graph.end_recording()
-        except RuntimeError:
-            pass
+        except ValueError as error:
+            assert "a region ends on a thread" in str(error)
+        else:
+            raise AssertionError("no error")
         """,
 }
 
