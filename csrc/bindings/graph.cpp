@@ -65,7 +65,16 @@ nb::dict recorded() {
   out["buffers"] = buffers;
   if (!graph::recording()) return out;
   auto& recorder = graph::Recorder::here();
-  const graph::Tape& tape = recorder.tape();
+  graph::Tape tape;
+  std::vector<char> inputs, owned;
+  {
+    const std::lock_guard lock(recorder.mutex());
+    tape = recorder.tape();
+    for (uint32_t b = 0; b < recorder.n_buffers(); ++b) {
+      inputs.push_back(recorder.is_input(b));
+      owned.push_back(recorder.is_owned(b));
+    }
+  }
   std::vector<const Tensor*> of_buffer;
   for (size_t v = 0; v < tape.values.size(); ++v) {
     const Tensor& x = tape.values[v];
@@ -80,8 +89,7 @@ nb::dict recorded() {
   }
   for (uint32_t b = 0; b < of_buffer.size(); ++b) {
     const Tensor& x = *of_buffer[b];
-    const bool owned = recorder.is_owned(b);  // by others than the tensor that is made here
-    buffers.append(nb::make_tuple(x.storage().size_bytes(), recorder.is_input(b), owned, nb::steal(wrap(alias(x)))));
+    buffers.append(nb::make_tuple(x.storage().size_bytes(), inputs[b] != 0, owned[b] != 0, nb::steal(wrap(alias(x)))));
   }
   for (const graph::NodeRecord& node : tape.nodes) {
     nb::list args, outs, writes;

@@ -49,6 +49,8 @@ class Recorder final : public Recording {
       settle();
     }
   }
+  // Other threads may run what is recorded: who looks at it holds this meanwhile.
+  ForkMutex& mutex() { return mutex_; }
   // What has been recorded and not run yet, for who shows or keeps it.
   const Tape& tape() const { return tape_; }
   bool is_input(uint32_t buffer) const { return buffers_[buffer].input; }

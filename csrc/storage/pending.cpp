@@ -38,6 +38,7 @@ Ref<Storage> Storage::promise(size_t size_bytes, Device device) {
 void Storage::set_pending(Ref<Recording> recording, uint32_t place) {
   {
     const std::lock_guard lock(mutex);
+    pending_here_.store(recording.get(), std::memory_order_release);
     std::swap(pending_, recording);
     place_ = place;
   }
@@ -48,6 +49,7 @@ void Storage::end_pending() {
   attention_.fetch_and(static_cast<uint8_t>(~kPending), std::memory_order_acq_rel);
   Ref<Recording> old;
   const std::lock_guard lock(mutex);
+  pending_here_.store(nullptr, std::memory_order_release);
   std::swap(pending_, old);
 }
 

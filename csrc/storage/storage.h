@@ -60,7 +60,7 @@ class Storage final : public RefCounted {
   // Who will write the bytes, and under which number it knows this storage. Only the recording itself asks for the number.
   void set_pending(Ref<Recording> recording, uint32_t place);
   void end_pending();
-  bool pending_in(const Recording* r) const { return pending_.get() == r; }
+  bool pending_in(const Recording* r) const { return pending_here_.load(std::memory_order_acquire) == r; }
   uint32_t place() const { return place_; }
   bool is_pending() const { return (attention_.load(std::memory_order_acquire) & kPending) != 0; }
   // Somebody else's bytes at that address, as they were given.
@@ -146,7 +146,8 @@ class Storage final : public RefCounted {
   static constexpr uint8_t kDeferred = 1, kPending = 2, kPromised = 4;
   mutable std::atomic<uint8_t> attention_{0};
   std::atomic<Deferred*> deferred_{nullptr};
-  Ref<Recording> pending_;  // written under the lock of all
+  Ref<Recording> pending_;  // under the lock of all
+  std::atomic<const Recording*> pending_here_{nullptr};  // the same, to be compared without it
   uint32_t place_ = 0;
   bool made_recording_ = false;
   std::atomic<uint32_t> recorded_{0}, readers_{0};
