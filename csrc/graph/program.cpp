@@ -12,10 +12,10 @@ Program::Geometry Program::geometry(const Tensor& x, uint32_t buffer) { return {
 Ref<Program> Program::capture(const std::vector<Tensor>& args, const std::vector<Tensor>& outs) {
   if (!recording()) raise<ArgumentError>("capture: nothing is being recorded");
   Recorder& recorder = Recorder::here();
+  auto program = make_ref<Program>();  // before the lock, since it enters a mutex of its own in the list
   const std::lock_guard lock(recorder.mutex());
   if (const auto& i = recorder.interruption(); i.happened) raise<ArgumentError>(i.what);
   const Tape& tape = recorder.tape();
-  auto program = make_ref<Program>();
   Program& p = *program;
   p.buffers_.resize(recorder.n_buffers());
 
