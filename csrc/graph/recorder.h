@@ -4,12 +4,11 @@
 // A generated wrapper does its checks, its shapes and types and its autograd node as always. Where it would call its kernel it
 // asks whether the thread records, and if so appends a node here: the op, its arguments, the outputs, which have no bytes yet.
 // So errors come at the same line with the same text, and whatever does not come this way reads bytes, which runs what was
-// recorded first (Note [Pending bytes]). Nothing can be stale, because nothing is remembered from one recording to the next
-// but how to run it.
+// recorded first (Note [Pending bytes]). Nothing can be stale, because nothing is remembered from one recording to the next.
 //
 // What was recorded runs in the order in which it was recorded, but for
 //   * nodes that nobody can see: their outputs have no owner, and no node that runs reads them;
-//   * nodes that were put together (graph/fuse.h).
+//   * nodes that were put together (dispatch/chain.h).
 // A buffer is one storage. It is let go after its last node, so memory is held as in eager mode, or shorter.
 //
 // What would not stay as it is until it is read is not put off: an op that takes bytes that others may write without asking us
@@ -72,7 +71,6 @@ class Recorder final : public Recording {
   bool reads(const Storage& storage);
 
  private:
-  friend class Settling;
   struct Buffer {
     Storage* storage;         // held by the values
     uint32_t value;           // the first of its values; the others follow by `next_`

@@ -18,7 +18,7 @@ from typing import Any
 from flambeau import _C, nn
 from flambeau._warn import warn
 
-__all__ = ["CompileError", "compile", "explain", "is_compiling", "lazy", "reset", "stats"]
+__all__ = ["CompileError", "compile", "explain", "is_compiling", "lazy", "stats"]
 
 Tensor = _C.Tensor
 
@@ -144,15 +144,14 @@ class _Entry:
         self.calls = 0
 
 
-def _place(program: _C.graph.Program) -> int:
-    """Puts the program's own buffers into an arena; returns its bytes."""
-    from flambeau.graph._plan._arena import Box, place
+def _place(program: _C.graph.Program) -> None:
+    """Puts the program's own buffers into an arena."""
+    from flambeau.graph._plan._arena import Box, place, round_up
 
     lives = program.lives()
-    boxes = [Box(first, last, -(-nbytes // 64) * 64) for _, nbytes, first, last in lives]
+    boxes = [Box(first, last, round_up(nbytes, 64)) for _, nbytes, first, last in lives]
     total, offsets = place(boxes, 64)
     program.place([(life[0], offset) for life, offset in zip(lives, offsets, strict=True)], total)
-    return total
 
 
 class _Compiled:
@@ -357,7 +356,3 @@ def explain(function: Callable[..., Any]) -> str:
         n = len(e.program)
         lines.append(f"  {n} op{'s' * (n != 1)}, " + (f"{e.calls} call{'s' * (e.calls != 1)}" if e.confirmed else "recorded once"))
     return "\n".join(lines)
-
-
-def reset() -> None:
-    """Takes PyTorch's call; what is compiled belongs to the functions, and goes with them."""
