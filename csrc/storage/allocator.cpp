@@ -15,6 +15,7 @@ struct CachingAllocator::Block {
   static void operator delete(void* block, size_t bytes) noexcept { uncounted_free(block, bytes); }
   char* address;
   size_t size;
+  size_t asked = 0;  // rounded
   int64_t stream;
   Block* prev = nullptr;  // neighbours in the segment
   Block* next = nullptr;
@@ -72,7 +73,7 @@ CachingAllocator::Block* CachingAllocator::enter(void* memory, size_t size_bytes
 
 // True iff segments are cached and what is left after `size_bytes` more would be less than a sixteenth of what is held.
 bool CachingAllocator::no_room(size_t size_bytes) {
-  if (stats_.reserved - stats_.allocated < kSegment) return false;
+  if (cached() < kSegment) return false;
   const size_t left = raw_.available();
   return left < size_bytes || left - size_bytes < stats_.reserved / 16;
 }
@@ -93,7 +94,7 @@ CachingAllocator::Block* CachingAllocator::allocate(size_t size_bytes, int64_t s
   }
   if (!block)
     raise<OutOfMemory>("out of memory: ", size_bytes, " bytes were asked for; ", stats_.allocated, " bytes are in use and ",
-                       stats_.reserved - stats_.allocated, " were cached and given back before trying again");
+                       cached(), " were cached and given back before trying again");
   const size_t rest = exact_ ? 0 : block->size - rounded;
   if (!exact_ && rest >= (block->small ? kRound : kSmall)) {
     auto* tail = new Block(*block);
@@ -106,7 +107,9 @@ CachingAllocator::Block* CachingAllocator::allocate(size_t size_bytes, int64_t s
     set.insert(tail);
   }
   block->used = true;
-  stats_.allocated += block->size;
+  block->asked = rounded;
+  in_blocks_ += block->size;
+  stats_.allocated += rounded;
   stats_.peak_allocated = std::max(stats_.peak_allocated, stats_.allocated);
   ++stats_.allocations;
   return block;
@@ -114,7 +117,8 @@ CachingAllocator::Block* CachingAllocator::allocate(size_t size_bytes, int64_t s
 
 void CachingAllocator::free(Block* block) noexcept {
   std::lock_guard lock(mutex_);
-  stats_.allocated -= block->size;
+  in_blocks_ -= block->size;
+  stats_.allocated -= block->asked;
   ++stats_.frees;
   block->used = false;
   if (exact_) {

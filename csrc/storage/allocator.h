@@ -36,7 +36,9 @@ struct RawMemory {
 };
 
 struct AllocatorStats {  // bytes, and counts since the start
-  size_t allocated = 0, peak_allocated = 0;  // in live blocks, rounded
+  // What live blocks were asked for, rounded to 512: a block that is not worth cutting counts as if it had been cut, so that the
+  // same program has the same figures whatever ran before it.
+  size_t allocated = 0, peak_allocated = 0;
   size_t reserved = 0, peak_reserved = 0;    // in segments
   size_t allocations = 0, frees = 0, segments = 0, retries = 0;
 };
@@ -75,12 +77,14 @@ class CachingAllocator {
   Block* new_segment(size_t rounded, int64_t stream);
   size_t release_segments();
   bool no_room(size_t size_bytes);
+  size_t cached() const { return stats_.reserved - in_blocks_; }
 
   RawMemory& raw_;
   const bool exact_;
   ForkMutex mutex_{LockRank::Allocator};
   std::map<int64_t, Pool> pools_;
   AllocatorStats stats_;
+  size_t in_blocks_ = 0;  // bytes of live blocks
 };
 
 // The host's allocator, fronted by a per-thread list of 512-byte blocks.

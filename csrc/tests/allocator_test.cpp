@@ -127,6 +127,24 @@ TEST(allocator_statistics_are_bytes) {
   CHECK_EQ(alloc.stats().frees, size_t{2});
 }
 
+TEST(allocator_counts_what_was_asked_for_whatever_block_it_found) {
+  FakeMemory raw;
+  CachingAllocator alloc(raw);
+  auto* larger = alloc.allocate(9 * kMiB + 100 * 1024);
+  alloc.free(larger);
+  auto* a = alloc.allocate(9 * kMiB);  // the rest is not worth cutting off
+  CHECK_EQ(raw.takes, 1);
+  CHECK_EQ(alloc.stats().allocated, 9 * kMiB);
+  CHECK_EQ(alloc.stats().peak_allocated, 9 * kMiB + 100 * 1024);
+  alloc.reset_peak();
+  CHECK_EQ(alloc.stats().peak_allocated, 9 * kMiB);
+  auto* b = alloc.allocate(5 * kMiB);  // a segment of 6 MiB, whole
+  CHECK_EQ(alloc.stats().allocated, 14 * kMiB);
+  alloc.free(a);
+  alloc.free(b);
+  CHECK_EQ(alloc.stats().allocated, size_t{0});
+}
+
 TEST(allocator_gives_its_cache_back_before_it_fails) {
   FakeMemory raw(8 * kMiB);
   CachingAllocator alloc(raw);

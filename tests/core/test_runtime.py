@@ -41,6 +41,16 @@ def test_temporaries_are_returned():
     assert used() == before
 
 
+@pytest.mark.eager("memory")
+def test_memory_in_use_does_not_depend_on_what_was_cached():
+    fl.empty_cache()
+    larger = fl.empty(2_400_000)
+    del larger
+    before = used()
+    x = fl.empty(2_200_000)  # takes the whole of the cached block
+    assert used() - before == (x.nbytes + 511) // 512 * 512
+
+
 def test_peak():
     fl.reset_peak_memory_stats()
     base = fl.memory_stats()["peak_allocated_bytes"]
