@@ -322,6 +322,7 @@ void accumulate_grad(const Tensor& t, Tensor grad) {
       op::add_(seen, grad);
       return;
     }
+    note_grad_change(t, seen);
     Tensor next = seen.defined() ? op::add(seen, grad) : (grad = owned(std::move(grad)));
     const std::lock_guard lock(meta.mutex());
     if (meta.grad.ref().get() != seen.ref().get()) continue;  // replaced meanwhile

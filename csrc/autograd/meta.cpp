@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "graph/recorder.h"
 #include "op/as_strided_backward.h"
 #include "op/as_strided_gather.h"
 #include "op/as_strided_replace.h"
@@ -192,6 +193,13 @@ Edge gradient_edge(const Tensor& t) {
   return {Ref<AccumulateGrad>::share(sink), 0};
 }
 
+void note_grad_change(const Tensor& t, const Tensor& before) {
+  graph::note_change(t, "it gives a tensor that lives on another gradient", before.ref(), [](const TensorImpl& x, const RefCounted* old) {
+    const auto* meta = static_cast<const AutogradMeta*>(x.meta.get());
+    return (meta ? meta->grad.impl() : nullptr) == old;
+  });
+}
+
 void set_history(const Tensor& t, Ref<Node> node, uint32_t nr) {
   AutogradMeta& meta = ensure_meta(t);
   move_retain(t, meta.grad_fn.get(), *node, nr);
@@ -208,6 +216,7 @@ void set_requires_grad(const Tensor& t, bool on) {
     raise<AutogradError>("requires_grad: only leaf tensors can be changed; use y.detach() for a tensor that does not require grad");
   if (t.impl()->inference && on)
     raise<AutogradError>("requires_grad: a tensor made in inference_mode can not require gradients; clone() it outside first");
+  if (t.impl()->requires_grad != on) graph::note_change(t, "it changes whether a tensor requires grad");
   if (on && is_leaf(t)) {
     ensure_meta(t);  // now: later several threads may be first to use the leaf
     t.impl()->requires_grad = true;
@@ -255,9 +264,12 @@ void check_inplace(const char* op, const Tensor& x) {
 void bump_version(const char* op, const Tensor& x) { x.storage().written_by(op); }
 
 void rebase_history(const Tensor& x, Ref<Node> node) {
+  constexpr const char* kWhat = "it gives a tensor that lives on a history, by writing to it";
+  graph::note_change(x, kWhat);
   TensorImpl& impl = *x.impl();
   if (impl.base && follows_base(impl)) {
     const Tensor base(impl.base);
+    graph::note_change(base, kWhat);
     set_history(base, make_ref<CopySlices>(base, x, std::move(node)), 0);
     impl.requires_grad = true;
     if (AutogradMeta* meta = meta_of(x)) meta->view_version = x.storage().var().version() - 1;  // out of date

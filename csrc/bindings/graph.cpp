@@ -235,6 +235,9 @@ nb::list lives(const PyProgram& p) {
 
 void init_graph(nb::module_& m) {
   m.def("begin_recording", [] { graph::begin_recording(); });
+  m.def("watch", [] {
+    if (graph::recording()) graph::Recorder::here().watch();
+  });
   m.def("end_recording", [] { without([] { graph::end_recording(); }); });
   m.def("settle", [] { without([] { graph::settle_here(); }); });
   m.def("recording", [] { return graph::recording(); });

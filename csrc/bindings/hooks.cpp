@@ -3,6 +3,7 @@
 #include "autograd/saved_tensor.h"
 #include "bindings/args.h"
 #include "bindings/tensor_object.h"
+#include "graph/recorder.h"
 
 namespace nb = nanobind;
 
@@ -147,7 +148,10 @@ void drop_removed(List& list) {
 }
 
 // Of a leaf. Backward copies the lists under the lock.
+constexpr const char* kHooked = "it registers a hook of a tensor that lives on";
+
 HookRemover add_leaf_hook(const Tensor& x, LeafHooks AutogradMeta::*list, PyObject* fn) {
+  graph::note_change(x, kHooked);
   AutogradMeta& meta = ensure_meta(x);
   auto hook = make_ref<PyTensorHook>(fn, list == &AutogradMeta::post_accumulate);
   const std::lock_guard lock(meta.mutex());
@@ -163,6 +167,7 @@ HookRemover register_tensor_hook(nb::handle tensor, nb::callable fn) {
   track(tensor.ptr());
   const Ref<Node> node = grad_fn(x);
   if (!node) return add_leaf_hook(x, &AutogradMeta::hooks, fn.ptr());
+  graph::note_change(x, kHooked);
   auto hook = make_ref<PyTensorHook>(fn.ptr());
   NodeHooks& hooks = node->need_hooks();
   const std::lock_guard lock(node->mutex());
@@ -184,6 +189,7 @@ void retain_grad(nb::handle tensor) {
   if (!requires_grad(x)) raise<AutogradError>("retain_grad: the tensor ", x.sizes(), " does not require grad");
   const Ref<Node> node = grad_fn(x);
   if (!node || std::exchange(ensure_meta(x).retains_grad, true)) return;
+  graph::note_change(x, kHooked);
   auto weak = Ref<WeakTensor>::share(&weak_of(x));
   NodeHooks& hooks = node->need_hooks();
   const std::lock_guard lock(node->mutex());

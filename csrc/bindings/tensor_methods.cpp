@@ -4,6 +4,7 @@
 #include "bindings/tensor_object.h"
 #include "bindings/tensor_slots.h"
 #include "bindings/types.h"
+#include "graph/recorder.h"
 #include "wrappers/native.h"
 #include "wrappers/wrap.h"
 
@@ -82,6 +83,7 @@ PyObject* m_detach_(PyObject* self, PyObject*) {
     TensorImpl& x = *tensor_of(self).impl();
     if (x.base && x.view_tracks_base && x.base->requires_grad)
       raise<AutogradError>("detach_: a view can not be detached in place; use detach()");
+    if (x.requires_grad) graph::note_change(tensor_of(self), "it detaches a tensor that lives on");
     if (AutogradMeta* meta = static_cast<AutogradMeta*>(x.meta.get())) {
       meta->grad_fn = nullptr;
       meta->output_nr = 0;
@@ -159,6 +161,7 @@ PyObject* m_resize_(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObjec
     if (requires_grad(x)) raise<AutogradError>("resize_: a tensor that requires grad can not be resized");
     if (size.size() > kMaxAxes) raise<ShapeError>("resize_: size has ", size.size(), " axes; expected at most ", kMaxAxes);
     const int64_t numel = checked_numel("resize_", size);
+    graph::note_change(x, "it resizes a tensor that lives on");
     x.storage().grow(static_cast<size_t>(numel + x.offset()) * x.item_bytes());
     TensorImpl& impl = *x.impl();
     impl.strides = row_major(size);

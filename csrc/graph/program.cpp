@@ -12,6 +12,7 @@ Program::Geometry Program::geometry(const Tensor& x, uint32_t buffer) { return {
 Ref<Program> Program::capture(const std::vector<Tensor>& args, const std::vector<Tensor>& outs) {
   if (!recording()) raise<ArgumentError>("capture: nothing is being recorded");
   Recorder& recorder = Recorder::here();
+  recorder.judge_changes();
   auto program = make_ref<Program>();  // before the lock, since it enters a mutex of its own in the list
   const std::lock_guard lock(recorder.mutex());
   if (const auto& i = recorder.interruption(); i.happened) raise<ArgumentError>(i.what);
@@ -25,7 +26,7 @@ Ref<Program> Program::capture(const std::vector<Tensor>& args, const std::vector
     return kNone;
   };
   for (uint32_t b = 0; b < p.buffers_.size(); ++b)
-    p.buffers_[b] = {!recorder.is_input(b) ? Kind::Internal : recorder.storage(b).made_recording() ? Kind::Constant : Kind::Fixed, kNone, recorder.storage(b).size_bytes(), 0, {}, {}};
+    p.buffers_[b] = {!recorder.is_input(b) ? Kind::Internal : recorder.storage(b).made_in(recorder.region()) ? Kind::Constant : Kind::Fixed, kNone, recorder.storage(b).size_bytes(), 0, {}, {}};
   for (uint32_t i = 0; i < args.size(); ++i) {
     const uint32_t b = buffer_of(args[i]);
     p.args_.push_back(geometry(args[i], b));

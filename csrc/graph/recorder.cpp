@@ -11,6 +11,7 @@ namespace {
 ForkMutex all_mutex(LockRank::Pending);  // of the list
 auto& all_recorders = *new std::vector<Recorder*>;
 
+std::atomic<uint64_t> regions{0};
 thread_local int depth = 0;
 thread_local Ref<Recorder> mine;  // kept, with the room that it has
 
@@ -196,6 +197,33 @@ void Recorder::interrupted(const char* what) {
   if (!interruption_.happened) interruption_ = {true, what, current_source ? current_source() : 0};
 }
 
+void Recorder::changed(const Tensor& x, const char* what, Ref<RefCounted> before, Undone undone) {
+  if (!watched_) return;
+  for (const Change& c : changes_)
+    if (c.tensor.get() == x.impl() && c.what == what) return;  // as it was at first is what counts
+  changes_.push_back({x.ref(), what, std::move(before), undone, current_source ? current_source() : 0});
+}
+
+void Recorder::judge_changes() {
+  watched_ = false;
+  const std::vector<Change> changes = std::exchange(changes_, {});
+  for (const Change& c : changes) {
+    const auto ours = std::count_if(changes.begin(), changes.end(), [&](const Change& o) { return o.tensor.get() == c.tensor.get(); });
+    if (c.tensor->use_count() <= static_cast<uint32_t>(ours) || (c.undone && c.undone(*c.tensor, c.before.get()))) continue;
+    if (!interruption_.happened) interruption_ = {true, c.what, c.source};
+  }
+}
+
+void Recorder::enter_region() {
+  region_ = regions.fetch_add(1, std::memory_order_relaxed) + 1;
+  interruption_ = {};
+}
+
+void Recorder::leave_region() {
+  watched_ = false;
+  changes_.clear();
+}
+
 void Recorder::settle() {
   const Ref<Recorder> alive = Ref<Recorder>::share(this);
   const std::lock_guard lock(mutex_);
@@ -256,7 +284,7 @@ void Recorder::settle() {
 void begin_recording() {
   if (depth++ > 0) return;
   if (!mine) mine = make_ref<Recorder>();
-  mine->interruption() = {};
+  mine->enter_region();
   recorder_here = mine.get();
 }
 
@@ -265,6 +293,7 @@ void end_recording() {
   if (--depth > 0) return;
   const Ref<Recorder> recorder = mine;
   recorder_here = nullptr;
+  recorder->leave_region();
   recorder->settle();
 }
 

@@ -66,6 +66,13 @@ class Recorder final : public Recording {
   };
   Interruption& interruption() { return interruption_; }
   void interrupted(const char* what);
+  // Between watch() and judge_changes() what happens to tensors beside ops is noted; it is an interruption where a tensor that
+  // somebody still has is not as it was.
+  void watch() { watched_ = true; }
+  void changed(const Tensor& x, const char* what, Ref<RefCounted> before, bool (*undone)(const TensorImpl&, const RefCounted*));
+  void judge_changes();
+  void enter_region();
+  void leave_region();
 
   // Whether a buffer of it is this storage, with bytes of before.
   bool reads(const Storage& storage);
@@ -127,6 +134,15 @@ class Recorder final : public Recording {
   std::vector<Buffer> buffers_;
   std::vector<Ref<Generator>> drawn_from_;
   Interruption interruption_;
+  struct Change {
+    Ref<TensorImpl> tensor;
+    const char* what;
+    Ref<RefCounted> before;
+    bool (*undone)(const TensorImpl&, const RefCounted*);
+    SourceId source;
+  };
+  std::vector<Change> changes_;
+  bool watched_ = false;
   std::vector<char> wanted_, runs_;
   std::vector<uint32_t> ends_;  // per node the last buffer that it is the last to use; the others follow by Buffer::ends_too
   std::unordered_map<const Storage*, uint32_t> inputs_;  // concrete storages to buffers
@@ -152,6 +168,12 @@ void settle_here();
 // Notes that Python is told something that depends on values, so that what follows may, too.
 inline void note_read(const char* what) {
   if (recorder_here) [[unlikely]] static_cast<Recorder*>(recorder_here)->interrupted(what);
+}
+// Notes that something which Python sees of a tensor is being changed, and not by an op: its gradient, its history, its size. `undone` tells
+// whether it is as it was before again.
+using Undone = bool (*)(const TensorImpl& tensor, const RefCounted* before);
+inline void note_change(const Tensor& x, const char* what, Ref<RefCounted> before = {}, Undone undone = nullptr) {
+  if (recorder_here) [[unlikely]] static_cast<Recorder*>(recorder_here)->changed(x, what, std::move(before), undone);
 }
 // While it lives the thread does not record.
 class Pause {

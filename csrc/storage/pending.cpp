@@ -30,7 +30,7 @@ Ref<Storage> Storage::promise(size_t size_bytes, Device device) {
   auto storage = make_ref<Storage>();
   storage->size_bytes_ = size_bytes;
   storage->device_ = device;
-  storage->made_recording_ = true;
+  storage->region_ = recorder_here->region();
   storage->attention_.store(kPromised, std::memory_order_release);
   return storage;
 }

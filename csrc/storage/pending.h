@@ -23,6 +23,11 @@ class Recording : public RefCounted {
  public:
   // Runs what was recorded, or throws what came of it when it was run.
   virtual void settle() = 0;
+  // Of the region that is going on: no two in a process are alike.
+  uint64_t region() const { return region_; }
+
+ protected:
+  uint64_t region_ = 0;
 };
 
 // The calling thread's, while it records; null while it runs what was recorded.

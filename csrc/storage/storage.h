@@ -69,8 +69,8 @@ class Storage final : public RefCounted {
   // The bytes as they are before what is pending is run; not of promised ones.
   const void* bytes_now() const { return data_; }
   bool is_promised() const { return (attention_.load(std::memory_order_acquire) & kPromised) != 0; }
-  // Made by a thread that recorded.
-  bool made_recording() const { return made_recording_; }
+  // Made by a thread while it recorded that region.
+  bool made_in(uint64_t region) const { return region_ == region; }
   // A recording holds references that count as nobody's.
   void hold_for_recording() { recorded_.fetch_add(1, std::memory_order_relaxed); }
   void drop_for_recording() { recorded_.fetch_sub(1, std::memory_order_relaxed); }
@@ -149,7 +149,7 @@ class Storage final : public RefCounted {
   Ref<Recording> pending_;  // under the lock of all
   std::atomic<const Recording*> pending_here_{nullptr};  // the same, to be compared without it
   uint32_t place_ = 0;
-  bool made_recording_ = false;
+  uint64_t region_ = 0;
   std::atomic<uint32_t> recorded_{0}, readers_{0};
   // Note [Prepared bytes]
   std::atomic<Prepared*> prepared_{nullptr};

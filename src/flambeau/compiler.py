@@ -216,6 +216,7 @@ class _Compiled:
         why = None
         entry = None
         with lazy():
+            _C.graph.watch()
             result = self.function(*args, **kwargs)
             try:
                 entry = self._capture(tensors, result)

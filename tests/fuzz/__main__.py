@@ -102,7 +102,7 @@ def calls_of(options: argparse.Namespace) -> Calls:
 
 
 def order_of(options: argparse.Namespace, **more) -> dict:
-    return {"seed": options.seed, "only": options.only, "memory": 0 if options.sanitizer else MEMORY, "plans": not options.plain, "forks": options.forks, "skip": options.sanitizer, **more}
+    return {"seed": options.seed, "only": options.only, "memory": 0 if options.sanitizer else MEMORY, "plans": not options.plain, "forks": options.forks, "mode": options.mode, "skip": options.sanitizer, **more}
 
 
 def seconds_of(options: argparse.Namespace) -> float:
@@ -124,7 +124,7 @@ def report(seed: int, index: int, what: str, text: str, said: str = "") -> None:
 def watched(options: argparse.Namespace) -> bool:
     """Whether the sanitizer sees what it is for."""
     for text in OVERRUNS:
-        end, said = one(argparse.Namespace(**vars(options) | {"plain": True, "times": 1}), text, 0)
+        end, said = one(argparse.Namespace(**vars(options) | {"plain": True, "times": 1, "mode": "eager"}), text, 0)
         if "AddressSanitizer: heap-buffer-overflow" not in said:
             print(f"not sanitized: {text}\n{end or 'ended well'}\n{said}", flush=True)
             return False
@@ -178,6 +178,7 @@ def main() -> int:
     parse.add_argument("--findings", type=int, default=0, help="stop after that many")
     parse.add_argument("--only", default="", metavar="RE", help="call what this is found in (numbers then mean other calls)")
     parse.add_argument("--plain", action="store_true", help="no threads and no forks")
+    parse.add_argument("--mode", choices=("eager", "lazy", "replay"), default="eager", help="make each call eagerly and recorded, or compiled, and compare")
     parse.add_argument("--forks", action=argparse.BooleanOptionalAction, default=True)
     parse.add_argument("--sanitizer", action="store_true", help="the module was built with AddressSanitizer (else this fails): no limit on addresses")
     parse.add_argument("--replay", type=int, metavar="N", help="make call N alone")

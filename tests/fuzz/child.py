@@ -3,6 +3,9 @@
 What is called is written down before the call, in memory that the parent shares, so that nothing has to survive.
 A result that only looks wrong from the inside (an exception that nobody should see, a gradient of another shape) is
 written to the same memory, and the child goes on.
+
+With `--mode lazy` or `--mode replay` each call is made twice: eagerly, and recorded (or as a compiled function, some times). Both must end
+alike: the same error, or results, arguments and gradients of the same bits.
 """
 
 from __future__ import annotations
@@ -34,6 +37,9 @@ ALLOWED = (ValueError, TypeError, RuntimeError, IndexError, MemoryError, Overflo
            AttributeError, KeyError, ZeroDivisionError, RecursionError, StopIteration)  # fmt: skip
 NEVER = (UnboundLocalError, NameError)
 FORK_SECONDS = 20
+# Not compared between the modes: memory that nobody wrote, addresses, what asks for the mode itself, and errors for lack of memory.
+UNDEFINED = re.compile(r"empty|resize|\.set_\(|\.data_ptr|memory_stats|object\(\)|Generator|seed|rng_state|\.version|_version|storage|\bis_compiling")
+REPLAYS = 5
 
 
 class Wrong(Exception):
@@ -91,17 +97,73 @@ def backward(x, fl, rng) -> None:
         total.backward()
 
 
+def contents(value, fl) -> list:
+    """What two modes must agree on: shapes, types and bytes of tensors, and numbers; texts without addresses."""
+    if isinstance(value, fl.Tensor):
+        known = [tuple(value.shape), str(value.dtype), value.requires_grad, value.is_meta]
+        if value.is_meta or value.numel() > 1 << 20:
+            return known
+        x = value.detach()
+        return [*known, (x.view(fl.int16) if x.dtype == fl.bfloat16 else x).numpy().tobytes()]
+    if isinstance(value, (tuple, list)):
+        return [contents(v, fl) for v in value[:20]]
+    return [repr(value)] if isinstance(value, (int, float, str, bool, type(None))) else [type(value).__name__]
+
+
 class Caller:
-    def __init__(self, note) -> None:
+    def __init__(self, note, mode: str = "eager") -> None:
         import flambeau as fl
         from fuzz import values
 
-        self.fl, self.note = fl, note
+        self.fl, self.note, self.mode = fl, note, mode
         self.names = values.NAMES
 
-    def run(self, text: str, rng: random.Random) -> None:
-        """Executes a call, looks at what comes out, and goes backward. Raises what is not allowed."""
-        fl = self.fl
+    def run(self, text: str, seed: str, compared: bool = True) -> None:
+        """Makes a call eagerly and, where another mode is tried, in that. Raises what is not allowed."""
+        code = compile(text, "call", "exec")
+        expected = self.ended(code, seed, lambda names: exec(code, names))  # noqa: S102
+        if self.mode == "eager":
+            return
+        runs = {"lazy": self.lazily, "replay": self.replayed}[self.mode]
+        for i, got in enumerate(runs(code, seed)):
+            if compared and got != expected and not UNDEFINED.search(text) and "emory" not in f"{expected[-1]}{got[-1]}":
+                raise Wrong(f"{self.mode}, run {i}: {str(got)[:600]} not {str(expected)[:600]}")
+
+    def lazily(self, code, seed: str):
+        with self.fl.lazy():
+            yield self.ended(code, seed, lambda names: exec(code, names))  # noqa: S102
+
+    def replayed(self, code, seed: str):
+        """The same call as a compiled function of the tensors that it makes."""
+        wanted: list = []  # the arguments of each T
+        state: list = [None, None]  # the names of the run that is going on, and what is left of its tensors
+
+        def body(*tensors):
+            names, left = state[0], list(tensors)
+            made = names["T"]
+            names["T"] = lambda *args, **kwargs: left.pop(0) if left else made(*args, **kwargs)
+            exec(code, names)  # noqa: S102
+            return names.get("r")
+
+        function = self.fl.compile(body, mode="replay")
+
+        def first(names):
+            made = names["T"]
+            names["T"] = lambda *args, **kwargs: (wanted.append((args, kwargs)), made(*args, **kwargs))[1]
+            exec(code, names)  # noqa: S102
+
+        def again(names):
+            state[0] = names
+            tensors = [names["T"](*args, **kwargs) for args, kwargs in wanted]
+            names["r"] = function(*tensors)
+
+        yield self.ended(code, seed, first)
+        for _ in range(REPLAYS):
+            yield self.ended(code, seed, again)
+
+    def ended(self, code, seed: str, call) -> list:
+        """How a call ends: what it made, or its error. It is looked at, and goes backward."""
+        fl, rng = self.fl, random.Random(seed)
         scope = dict(self.names)
         made = []
 
@@ -111,8 +173,10 @@ class Caller:
             return x
 
         scope["T"] = tensor
+        if self.mode != "eager":
+            fl.manual_seed(0)
         try:
-            exec(compile(text, "call", "exec"), scope)  # noqa: S102
+            call(scope)
             for x in tensors_in(scope.get("r"), fl):
                 look(x, fl)
             for x in tensors_in(scope.get("r"), fl):
@@ -121,6 +185,9 @@ class Caller:
                 look(x, fl)
                 if x.is_leaf and x.grad is not None and tuple(x.grad.shape) != tuple(x.shape):
                     raise Wrong(f"a gradient has shape {tuple(x.grad.shape)}, its tensor {tuple(x.shape)}")
+            if self.mode == "eager":
+                return []
+            return [contents(scope.get("r"), fl), [contents(x, fl) for x in made], [contents(x.grad, fl) for x in made if x.is_leaf]]
         except Wrong:
             raise
         except NEVER as e:
@@ -128,40 +195,40 @@ class Caller:
         except ALLOWED as e:
             if INTERNAL.search(str(e)):
                 raise Wrong(f"{type(e).__name__}: {str(e)[:300]}") from e
+            return [type(e).__name__, re.sub(r"0x[0-9a-f]+", "0x", str(e))]
         except BaseException as e:
             raise Wrong(f"{type(e).__name__}: {str(e)[:300]}") from e
 
     def call(self, text: str, plan: str, seed: str, others: list[str]) -> None:
         self.fl.manual_seed(0)
-        rng = random.Random(seed)
         if plan == "alone":
-            self.run(text, rng)
+            self.run(text, seed)
             return
-        threads = [threading.Thread(target=self.quietly, args=(t, random.Random(seed))) for t in others]
+        threads = [threading.Thread(target=self.quietly, args=(t, seed)) for t in others]
         for t in threads:
             t.start()
         try:
             if plan == "fork":
-                self.forked(text, rng)
+                self.forked(text, seed)
             else:
-                self.run(text, rng)
+                self.run(text, seed, compared=False)
         finally:
             for t in threads:
                 t.join()
 
-    def quietly(self, text: str, rng: random.Random) -> None:
+    def quietly(self, text: str, seed: str) -> None:
         try:
-            self.run(text, rng)
+            self.run(text, seed, compared=False)
         except Wrong as e:
             self.note(text, str(e))
 
-    def forked(self, text: str, rng: random.Random) -> None:
+    def forked(self, text: str, seed: str) -> None:
         """The call in a forked child, while other threads of this process are inside of theirs."""
         pid = os.fork()
         if pid == 0:
             status = 0
             try:
-                self.run(text, rng)
+                self.run(text, seed, compared=False)
             except Wrong:
                 status = 3
             finally:
@@ -205,7 +272,7 @@ def main() -> None:
     from fuzz.calls import Calls, slow
     from fuzz.catalogue import catalogue
 
-    caller = Caller(note)
+    caller = Caller(note, order.get("mode", "eager"))
     # Threads exist and libraries are loaded before there is a limit, and before anything forks: a child that was forked
     # while another thread imports would wait for that for ever.
     np.random.default_rng()

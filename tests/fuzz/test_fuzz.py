@@ -35,6 +35,19 @@ def test_random_calls_neither_crash_nor_hang():
     assert "3000 calls, 0 findings" in done.stdout
 
 
+@pytest.mark.parametrize("mode, calls", [("lazy", "2000"), ("replay", "1000")])
+def test_recorded_calls_end_as_eager_ones(mode, calls):
+    done = fuzz("--mode", mode, "--seed", "20", "--calls", calls, "--batch", calls)
+    assert done.returncode == 0, done.stdout
+    assert f"{calls} calls, 0 findings" in done.stdout
+
+
+@pytest.mark.parametrize("mode", ["lazy", "replay"])
+def test_a_call_that_a_mode_changes_is_a_finding(mode):
+    done = fuzz("--mode", mode, "--plain", "--text", "r = 1.0 if getattr(fl.compiler, 'is_' + 'compiling')() else 2.0")
+    assert done.returncode == 1 and f"{mode}, run " in done.stdout, done.stdout
+
+
 def test_calls_depend_on_seed_and_number_alone(calls):
     again = Calls(catalogue(), seed=20)
     assert [calls.text(i) for i in range(60)] == [again.text(i) for i in range(60)]

@@ -242,6 +242,68 @@ def test_global_state_and_replaced_parameters_in_recorded_calls():
         assert same(f(x), module(x))
 
 
+def weight():
+    return fl.ones(3, requires_grad=True)
+
+
+# What changes something of an argument beside its bytes: f(x, another tensor like it), and what is looked at afterwards.
+CHANGES = {
+    "another gradient": (lambda x, y: setattr(x, "grad", y), lambda x: x.grad, "another gradient"),
+    "a gradient by backward": (lambda x, y: (x.detach() * weight()).sum().backward() or (x.requires_grad_() * 2).sum().backward(), lambda x: x.grad, "requires grad"),
+    "requires_grad_": (lambda x, y: x.requires_grad_(), lambda x: x.requires_grad, "requires grad"),
+    "a history": (lambda x, y: x.mul_(weight()), lambda x: x.grad_fn is not None, "a history"),
+    "a history through a view": (lambda x, y: x[1:].mul_(weight()[1:]), lambda x: x.grad_fn is not None, "a history"),
+    "other memory": (lambda x, y: setattr(x, "data", y), lambda x: x, "other memory"),
+    "another size": (lambda x, y: x.resize_(2), lambda x: x, "resizes"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_happens_to_an_argument_beside_its_bytes(name):
+    change, look, why = CHANGES[name]
+
+    def f(x, y):
+        change(x, y)
+        return y + 1
+
+    compiled = fl.compile(f, mode="replay")
+    with pytest.warns(UserWarning, match=why):
+        for k in range(CALLS):
+            x, y = fl.full((3,), float(k)), fl.ones(3) * k
+            other = x.clone()
+            f(other, y.clone())
+            assert same(compiled(x, y), y + 1)
+            assert same(look(x), look(other))
+
+
+def test_a_gradient_that_is_dropped_again_is_no_change():
+    w = weight()
+
+    @fl.compile(mode="replay")
+    def f(x):
+        (x * w).sum().backward()
+        g = w.grad * 1
+        w.grad = None
+        return g
+
+    for k in range(CALLS):
+        assert same(f(fl.full((3,), float(k))), fl.full((3,), float(k)))
+    assert replayed(f) and w.grad is None
+
+
+def test_tensors_of_an_earlier_region_are_no_constants():
+    with fl.lazy():
+        made, given, zeros = fl.ones(3) * 2, fl.tensor([1.0, 2.0, 3.0]), fl.zeros(3)
+    f = fl.compile(lambda x: x + made + given + zeros, mode="replay")
+    for k in range(CALLS):
+        if k > 4:
+            made.add_(1)
+            given.mul_(2)
+            zeros.add_(3)
+        assert same(f(fl.ones(3)), 1 + made + given + zeros)
+    assert replayed(f)
+
+
 @pytest.mark.parametrize("name, why", [
     ("a branch on a value", "a value was read"),
     ("positions of values", "the size of a result follows from values"),
