@@ -11,6 +11,7 @@
 #include "autograd/meta.h"
 #include "autograd/recorded.h"
 #include "base/error.h"
+#include "graph/recorder.h"
 #include "op/add.h"
 #include "op/any.h"
 #include "op/cast.h"
@@ -313,16 +314,12 @@ void accumulate_grad(const Tensor& t, Tensor grad) {
   // Whoever reads .grad has the GIL, and waits for no sum: the leaf's own lock is held to read and to swap alone.
   const std::lock_guard one_at_a_time(accumulation_locks.of(&meta));
   for (;;) {
-    Tensor seen;
-    {
-      const std::lock_guard lock(meta.mutex());
-      seen = meta.grad;
-    }
+    Tensor seen = gradient_of(t);
+    graph::note_gradient(t, seen, true);
     if (seen.defined() && !grad_enabled()) {
       op::add_(seen, grad);
       return;
     }
-    note_grad_change(t, seen);
     Tensor next = seen.defined() ? op::add(seen, grad) : (grad = owned(std::move(grad)));
     const std::lock_guard lock(meta.mutex());
     if (meta.grad.ref().get() != seen.ref().get()) continue;  // replaced meanwhile

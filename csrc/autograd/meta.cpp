@@ -4,7 +4,8 @@
 #include <thread>
 
 #include "base/error.h"
-#include "graph/recorder.h"
+#include "base/profile.h"
+#include "graph/program.h"
 #include "op/as_strided_backward.h"
 #include "op/as_strided_gather.h"
 #include "op/as_strided_replace.h"
@@ -156,6 +157,47 @@ void move_retain(const Tensor& t, Node* old, Node& node, uint32_t nr) {
 
 }  // namespace
 
+Tensor gradient_of(const Tensor& t) {
+  AutogradMeta* meta = meta_of(t);
+  if (!meta) return {};
+  const std::lock_guard lock(meta->mutex());
+  return meta->grad;
+}
+
+Tensor replace_gradient(const Tensor& t, Tensor grad) {
+  AutogradMeta& meta = ensure_meta(t);
+  const std::lock_guard lock(meta.mutex());
+  std::swap(meta.grad, grad);
+  return grad;
+}
+
+namespace {
+
+// The history of a result whose graph was used up before anybody could go through it again: what a program returns.
+class SpentNode final : public Node {
+ public:
+  explicit SpentNode(const char* name) : Node(1), name_(name) { released = true; }
+  const char* name() const override { return name_; }
+  void apply(BackwardCall&) override {
+    raise<AutogradError>(name_, ": the graph was already used by a backward and its saved tensors are gone; "
+                         "pass retain_graph=True to the first backward() to run it twice");
+  }
+
+ private:
+  const char* name_;
+};
+
+const graph::Autograd for_programs{
+    gradient_of, replace_gradient,
+    [](const Tensor& x) -> const char* {
+      const Ref<Node> node = grad_fn(x);
+      return node && node->released ? profile::interned(node->name()) : nullptr;
+    },
+    [](const Tensor& x, const char* name) { set_history(x, make_ref<SpentNode>(name), 0); }};
+[[maybe_unused]] const bool known = (graph::autograd = &for_programs, true);
+
+}  // namespace
+
 Ref<Node> grad_fn(const Tensor& t) {
   TensorImpl& impl = *t.impl();
   AutogradMeta* meta = static_cast<AutogradMeta*>(impl.meta.get());
@@ -193,13 +235,6 @@ Edge gradient_edge(const Tensor& t) {
   return {Ref<AccumulateGrad>::share(sink), 0};
 }
 
-void note_grad_change(const Tensor& t, const Tensor& before) {
-  graph::note_change(t, "it gives a tensor that lives on another gradient", before.ref(), [](const TensorImpl& x, const RefCounted* old) {
-    const auto* meta = static_cast<const AutogradMeta*>(x.meta.get());
-    return (meta ? meta->grad.impl() : nullptr) == old;
-  });
-}
-
 void set_history(const Tensor& t, Ref<Node> node, uint32_t nr) {
   AutogradMeta& meta = ensure_meta(t);
   move_retain(t, meta.grad_fn.get(), *node, nr);
@@ -216,7 +251,10 @@ void set_requires_grad(const Tensor& t, bool on) {
     raise<AutogradError>("requires_grad: only leaf tensors can be changed; use y.detach() for a tensor that does not require grad");
   if (t.impl()->inference && on)
     raise<AutogradError>("requires_grad: a tensor made in inference_mode can not require gradients; clone() it outside first");
-  if (t.impl()->requires_grad != on) graph::note_change(t, "it changes whether a tensor requires grad");
+  if (t.impl()->requires_grad != on) {
+    graph::note_change(t, "it changes whether a tensor requires grad");
+    graph::note_object_change(t);
+  }
   if (on && is_leaf(t)) {
     ensure_meta(t);  // now: later several threads may be first to use the leaf
     t.impl()->requires_grad = true;

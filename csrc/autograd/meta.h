@@ -108,8 +108,9 @@ WeakTensor& weak_of(const Tensor& t);
 // The node that made t (null for a leaf). For a view whose base was written to, a fresh one.
 Ref<Node> grad_fn(const Tensor& t);
 inline bool is_leaf(const Tensor& t) { return !grad_fn(t); }
-// To be called before t.grad, which is `before`, becomes another tensor.
-void note_grad_change(const Tensor& t, const Tensor& before);
+// t.grad, which others may replace meanwhile.
+Tensor gradient_of(const Tensor& t);
+[[nodiscard]] Tensor replace_gradient(const Tensor& t, Tensor grad);  // returns the old one, for after all locks
 // Adds to t.grad; `grad` has t's shape and type.
 void accumulate_grad(const Tensor& t, Tensor grad);
 // Where t's gradient goes: its grad_fn, or its accumulator, or nowhere.

@@ -93,11 +93,8 @@ nb::dict recorded() {
   }
   for (const graph::NodeRecord& node : tape.nodes) {
     nb::list args, outs, writes;
-    for (uint32_t i = 0; i < node.n_args; ++i) {
-      const graph::Box& box = tape.boxes[node.args + i];
-      args.append(argument(tape, box));
-      if ((node.op->writes >> i & 1) && box.kind == graph::Box::Kind::Tensor) writes.append(box.integer);
-    }
+    for (uint32_t i = 0; i < node.n_args; ++i) args.append(argument(tape, tape.boxes[node.args + i]));
+    tape.for_overwritten(node, [&](uint32_t v) { writes.append(v); });
     for (uint32_t v = node.outs; v < node.last; ++v)
       if (tape.values[v].defined()) outs.append(v);
     nodes.append(nb::make_tuple(node.op->ident, nb::tuple(args), nb::tuple(outs), nb::tuple(writes), describe_source(node.source)));
@@ -238,6 +235,10 @@ void init_graph(nb::module_& m) {
   m.def("watch", [] {
     if (graph::recording()) graph::Recorder::here().watch();
   });
+  m.def("watched", [] { return graph::recording() && graph::Recorder::here().watched(); });
+  m.def("interrupt", [](const std::string& what) { graph::note_read(profile::interned(what)); });
+  m.def("objects_version", [] { return graph::objects_version.load(std::memory_order_relaxed); });
+  m.def("objects_changed", [] { graph::objects_version.fetch_add(1, std::memory_order_relaxed); });
   m.def("end_recording", [] { without([] { graph::end_recording(); }); });
   m.def("settle", [] { without([] { graph::settle_here(); }); });
   m.def("recording", [] { return graph::recording(); });
@@ -273,6 +274,7 @@ void init_graph(nb::module_& m) {
         without([&] { out = p.program->run(given); });
         return out ? nb::steal(wrap_list(std::move(*out))) : nb::none();
       })
+      .def("is_gone", [](const PyProgram& p) { return p.program->is_gone(); })
       .def("takes", [](const PyProgram& p, nb::handle args) { return p.program->takes(tensors_of(args, "args")); })
       .def("difference", [](const PyProgram& p, const PyProgram& other) -> nb::object {
         const size_t k = p.program->difference(*other.program);

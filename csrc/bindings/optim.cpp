@@ -5,10 +5,17 @@
 #include "bindings/optim.h"
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+#include <cstring>
 
 #include "autograd/recorded.h"
 #include "bindings/args.h"
+#include "graph/program.h"
 #include "ops/optim/optim.h"
+#include "wrappers/native.h"
+#include "wrappers/optimizer.h"
 #include "wrappers/wrap.h"
 #include "op/cast.h"
 
@@ -51,7 +58,8 @@ Tensors gradients(const char* op, nb::handle list, const Tensors& params) {
     if (!(grads[i].sizes() == params[i].sizes()))
       raise<ShapeError>(op, ": grads[", i, "] has shape ", grads[i].sizes(), ", but its parameter has shape ", params[i].sizes(), "; expected equal shapes");
     one_device(op, "grads", i, grads[i], params[i]);
-    grads[i] = contiguous_for_kernel(cast_for_kernel(grads[i], params[i].dtype()));
+    if (!graph::recording()) grads[i] = contiguous_for_kernel(cast_for_kernel(grads[i], params[i].dtype()));
+    else if (!grads[i].is_contiguous() || grads[i].dtype() != params[i].dtype()) grads[i] = op::cast(make_contiguous(grads[i]), params[i].dtype());
   }
   return grads;
 }
@@ -94,76 +102,53 @@ void run(const std::vector<Written*>& lists, F&& f) {
     for (const Tensor& t : w->originals) bump_version(w->op, t);
 }
 
-// What a step gets: lists in the order of its rule, and its options as they came.
-struct Call {
-  const Tensors &params, &grads;
-  const std::vector<Written>& states;
-  const std::vector<int64_t>& counts;
-  const std::vector<double>& options;
-
-  const Tensors& state(size_t i) const { return states[i].used; }
-  double number(size_t i) const { return options[i]; }
-  bool flag(size_t i) const { return options[i] != 0; }
-};
-
-// A state list is there always, never checked to be (it switches a form of the step on), or where an option is not 0.
-constexpr int kAlways = -1, kOptional = -2;
-struct State {
-  const char* name;
-  int when;  // one of the two above, or the option's place
-};
-
-struct Rule {
-  const char* name;    // in Python
-  const char* op;      // in messages
-  std::vector<State> states;
-  const char* counts;  // what the integers per parameter are; null: there are none
-  std::vector<const char*> options;
-  void (*step)(const Call&);
-};
-
-void adam(const Call& c) {
-  optim::adam(c.params, c.grads, c.state(0), c.state(1), c.state(2), c.counts, c.number(0), c.number(1), c.number(2), c.number(3),
-              c.number(4), c.flag(7), c.flag(5), c.flag(6));
+// Whether the lists can be written where they are, by an op that is recorded.
+bool recorded(const std::vector<Written*>& lists) {
+  return graph::recording() && std::all_of(lists.begin(), lists.end(), [](const Written* w) {
+           return std::equal(w->used.begin(), w->used.end(), w->originals.begin(), [](const Tensor& a, const Tensor& b) { return a.same(b); });
+         });
 }
-const std::vector<State> kAdamStates = {{"exp_avgs", kAlways}, {"exp_avg_sqs", kAlways}, {"max_exp_avg_sqs", 5}};
-const std::vector<const char*> kAdamOptions = {"lr", "beta1", "beta2", "eps", "weight_decay", "amsgrad", "maximize", "decoupled"};
 
-const Rule kRules[] = {
-    {"sgd_", "SGD.step", {{"momentum_buffers", kOptional}}, "first-step flags",
-     {"lr", "momentum", "dampening", "weight_decay", "nesterov", "maximize"},
-     [](const Call& c) {
-       const std::vector<uint8_t> first(c.counts.begin(), c.counts.end());
-       optim::sgd(c.params, c.grads, c.state(0), first, c.number(0), c.number(1), c.number(2), c.number(3), c.flag(4), c.flag(5));
-     }},
-    {"adam_", "Adam.step", kAdamStates, "steps", kAdamOptions, adam},
-    {"adamw_", "AdamW.step", kAdamStates, "steps", kAdamOptions, adam},
-    {"rmsprop_", "RMSprop.step", {{"square_avgs", kAlways}, {"grad_avgs", kOptional}, {"momentum_buffers", 4}}, nullptr,
-     {"lr", "alpha", "eps", "weight_decay", "momentum", "maximize"},
-     [](const Call& c) {
-       optim::rmsprop(c.params, c.grads, c.state(0), c.state(1), c.state(2), c.number(0), c.number(1), c.number(2), c.number(3), c.number(4),
-                      c.flag(5));
-     }},
-    {"adagrad_", "Adagrad.step", {{"state_sums", kAlways}}, "steps", {"lr", "lr_decay", "weight_decay", "eps", "maximize"},
-     [](const Call& c) {
-       optim::adagrad(c.params, c.grads, c.state(0), c.counts, c.number(0), c.number(1), c.number(2), c.number(3), c.flag(4));
-     }},
+// Counts and options of a step that is recorded. A program reads them where they lie: who runs it again fills them anew.
+struct Cell {
+  Tensor counts, options;
+
+  void fill(const std::vector<int64_t>& n, const std::vector<double>& values) {
+    put(counts, DType::Int64, n.data(), n.size());
+    put(options, DType::Float64, values.data(), values.size());
+  }
+
+ private:
+  static void put(Tensor& to, DType dtype, const void* values, size_t count) {
+    const size_t size_bytes = count * 8;
+    // What was recorded and not run yet reads the old ones.
+    if (!to.defined() || to.numel() != static_cast<int64_t>(count) || to.storage().readers().load() > 0) {
+      const Dims sizes{static_cast<int64_t>(count)};
+      graph::objects_version.fetch_add(1, std::memory_order_relaxed);
+      to = Tensor(make_ref<TensorImpl>(Storage::allocate_now(size_bytes, Device{}), sizes, row_major(sizes), 0, dtype));
+    }
+    if (size_bytes > 0) std::memcpy(to.data(), values, size_bytes);
+  }
 };
 
-void step(const Rule& rule, nb::handle params, nb::handle grads, nb::sequence states, nb::handle counts, nb::sequence options) {
+std::vector<double> options_of(const OptimizerRule& rule, nb::sequence options) {
+  if (nb::len(options) != rule.options.size()) raise<ArgumentError>(rule.op, ": ", nb::len(options), " options; expected ", rule.options.size());
+  std::vector<double> numbers;
+  for (nb::handle o : options) numbers.push_back(to_double(o.ptr(), rule.op, rule.options[numbers.size()]));
+  return numbers;
+}
+
+void step(const OptimizerRule& rule, nb::handle params, nb::handle grads, nb::sequence states, nb::handle counts, nb::sequence options, Cell* cell) {
   NoGrad off;
   const char* op = rule.op;
-  if (nb::len(states) != rule.states.size() || nb::len(options) != rule.options.size())
-    raise<ArgumentError>(op, ": ", nb::len(states), " lists and ", nb::len(options), " options; expected ", rule.states.size(), " and ",
-                         rule.options.size());
-  std::vector<double> numbers;
-  for (nb::handle o : options) numbers.push_back(to_double(o.ptr(), op, rule.options[numbers.size()]));
+  if (nb::len(states) != rule.states.size()) raise<ArgumentError>(op, ": ", nb::len(states), " lists; expected ", rule.states.size());
+  const std::vector<double> numbers = options_of(rule, options);
   Written p(op, params, "params");
   const Tensors g = gradients(op, grads, p.used);
   std::vector<Written> written;
-  written.reserve(rule.states.size());
+  written.reserve(3);
   for (nb::handle list : states) {
-    const State& state = rule.states[written.size()];
+    const auto& state = rule.states[written.size()];
     written.emplace_back(op, list, state.name, &p.used);
     const bool wanted = state.when == kAlways || (state.when >= 0 && numbers[static_cast<size_t>(state.when)] != 0);
     if (wanted || !written.back().used.empty()) same_length(op, p.used, written.back().used.size(), state.name);
@@ -175,42 +160,68 @@ void step(const Rule& rule, nb::handle params, nb::handle grads, nb::sequence st
   }
   std::vector<Written*> lists = {&p};
   for (Written& w : written) lists.push_back(&w);
-  run(lists, [&] { rule.step({p.used, g, written, each, numbers}); });
+  auto used = [&](size_t i) { return i < written.size() ? TensorList(written[i].used) : TensorList(); };
+  if (recorded(lists)) {
+    Cell own;
+    if (!cell) cell = &own;
+    cell->fill(each, numbers);
+    note_source();
+    const GilRelease release;
+    return optimizer_step(rule.name, p.used, g, used(0), used(1), used(2), cell->counts, cell->options);
+  }
+  run(lists, [&] { rule.step({p.used, g, {used(0), used(1), used(2)}, each, numbers}); });
 }
 
 }  // namespace
 
 void init_optim(nb::module_& m) {
-  for (const Rule& rule : kRules)
-    m.def(rule.name, [&rule](nb::handle params, nb::handle grads, nb::sequence states, nb::handle counts, nb::sequence options) {
-      step(rule, params, grads, states, counts, options);
+  nb::class_<Cell>(m, "Cell").def(nb::init<>());
+  for (const OptimizerRule& rule : optimizer_rules()) {
+    m.def(rule.name, [&rule](nb::handle params, nb::handle grads, nb::sequence states, nb::handle counts, nb::sequence options, Cell* cell) {
+      step(rule, params, grads, states, counts, options, cell);
+    }, nb::arg("params"), nb::arg("grads"), nb::arg("states"), nb::arg("counts"), nb::arg("options"), nb::arg("cell").none() = nb::none());
+    // What such a step would put into its cell.
+    m.def((std::string("fill_") + rule.name).c_str(), [&rule](Cell& cell, nb::handle counts, nb::sequence options) {
+      cell.fill(rule.counts ? counts_of(rule.op, counts, rule.counts) : std::vector<int64_t>(), options_of(rule, options));
     });
+  }
+  m.def("optimizer_step", [](const std::string& rule, nb::handle params, nb::handle grads, nb::handle first, nb::handle second, nb::handle third, nb::handle counts, nb::handle options) {
+    const Tensors p = list_of(params, "params"), g = list_of(grads, "grads"), a = list_of(first, "first"), b = list_of(second, "second"), c = list_of(third, "third");
+    const Tensor n = to_tensor(counts.ptr(), "optimizer_step", "counts"), values = to_tensor(options.ptr(), "optimizer_step", "options");
+    note_source();
+    const GilRelease release;
+    optimizer_step(rule, p, g, a, b, c, n, values);
+  }, nb::arg("rule"), nb::arg("params"), nb::arg("grads"), nb::arg("first"), nb::arg("second"), nb::arg("third"), nb::arg("counts"), nb::arg("options"));
   m.def("total_norm", [](nb::handle tensors, double norm_type) {
     NoGrad off;
     Tensors ts = list_of(tensors, "tensors");
-    bool wide = false;
-    for (Tensor& t : ts) {
-      t = contiguous_for_kernel(t);
-      wide = wide || t.dtype() == DType::Float64;
-    }
-    Tensor out = empty(Dims{}, wide ? DType::Float64 : DType::Float32);
+    for (Tensor& t : ts) t = graph::recording() ? make_contiguous(t) : contiguous_for_kernel(t);
+    note_source();
+    Tensor out;
     {
-      GilRelease release;
-      optim::total_norm(ts, norm_type, out);
+      const GilRelease release;
+      out = total_norm(ts, norm_type);
     }
     return nb::steal(wrap(std::move(out)));
-  });
-  m.def("scale_", [](nb::handle tensors, nb::handle factor) {
+  }, nb::arg("tensors"), nb::arg("norm_type"));
+  auto scale = [](nb::handle tensors, nb::handle factor) {
     NoGrad off;
     Written t("clip_grad", tensors, "tensors");
-    if (is_tensor(factor.ptr())) {
-      const Tensor f = tensor_of(factor.ptr());
-      run({&t}, [&] { optim::scale(t.used, f); });
-    } else {
-      const double f = to_double(factor.ptr(), "clip_grad", "factor");
-      run({&t}, [&] { optim::scale(t.used, f); });
+    const Tensor by = is_tensor(factor.ptr()) ? tensor_of(factor.ptr()) : Tensor();
+    const double number = by.defined() ? 0 : to_double(factor.ptr(), "clip_grad", "factor");
+    const Operand operand = by.defined() ? Operand(by) : Operand(number);
+    if (recorded({&t})) {
+      note_source();
+      const GilRelease release;
+      return scale_all_(t.used, operand);
     }
-  });
+    run({&t}, [&] {
+      if (by.defined()) optim::scale(t.used, by);
+      else optim::scale(t.used, number);
+    });
+  };
+  m.def("scale_", scale, nb::arg("tensors"), nb::arg("factor"));
+  m.def("scale_all_", scale, nb::arg("tensors"), nb::arg("factor"));
 }
 
 }  // namespace fl::py

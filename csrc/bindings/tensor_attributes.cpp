@@ -5,7 +5,7 @@
 #include "bindings/tensor_object.h"
 #include "bindings/tensor_slots.h"
 #include "bindings/types.h"
-#include "graph/recorder.h"
+#include "graph/program.h"
 #include "wrappers/native.h"
 #include "op/permute.h"
 #include "op/transpose.h"
@@ -43,32 +43,20 @@ int set_requires_grad_attr(PyObject* self, PyObject* value, void*) {
   }
 }
 PyObject* get_grad(PyObject* self, void*) {
-  AutogradMeta* meta = meta_of(tensor_of(self));
-  if (!meta) return wrap(Tensor());
-  Tensor grad;
-  {
-    const std::lock_guard lock(meta->mutex());
-    grad = meta->grad;
-  }
+  const Tensor& x = tensor_of(self);
+  Tensor grad = gradient_of(x);
+  graph::note_gradient(x, grad, true);
   return wrap(std::move(grad));
 }
-void replace_grad(const Tensor& x, AutogradMeta& meta, Tensor grad) {
-  if (graph::recording()) [[unlikely]] {
-    Tensor before;
-    {
-      const std::lock_guard lock(meta.mutex());
-      before = meta.grad;
-    }
-    note_grad_change(x, before);
-  }
-  const std::lock_guard lock(meta.mutex());
-  std::swap(meta.grad, grad);  // the old one goes with the argument, after the lock
+void replace_grad(const Tensor& x, Tensor grad) {
+  if (graph::recording()) [[unlikely]] graph::note_gradient(x, gradient_of(x), false);
+  (void)replace_gradient(x, std::move(grad));
 }
 int set_grad_attr(PyObject* self, PyObject* value, void*) {
   try {
     const Tensor& x = tensor_of(self);
     if (!value || value == Py_None) {
-      if (AutogradMeta* meta = meta_of(x)) replace_grad(x, *meta, Tensor());
+      if (meta_of(x)) replace_grad(x, Tensor());
       return 0;
     }
     if (!is_tensor(value)) raise<TypeMismatch>("grad: got a ", Py_TYPE(value)->tp_name, "; expected a Tensor or None");
@@ -77,7 +65,7 @@ int set_grad_attr(PyObject* self, PyObject* value, void*) {
     if (!(g.sizes() == x.sizes()) || g.dtype() != x.dtype())
       raise<ShapeError>("grad: got ", g.dtype(), " ", g.sizes(), " for a tensor of ", x.dtype(), " ", x.sizes(), "; expected the same shape and type");
     if (g.device() != x.device()) raise<DeviceError>("grad: got a gradient on ", g.device(), " for a tensor on ", x.device(), "; expected one device");
-    replace_grad(x, ensure_meta(x), g);
+    replace_grad(x, g);
     track(self);  // the gradient may have a graph
     return 0;
   } catch (...) {
@@ -103,6 +91,7 @@ int set_data(PyObject* self, PyObject* value, void*) {
     if (x.requires_grad && x.dtype != y.dtype && !is_float(y.dtype))
       raise<DTypeError>("data: got ", y.dtype, " for a tensor that requires grad; expected a floating point type");
     graph::note_change(tensor_of(self), "it gives a tensor that lives on other memory");
+    graph::note_object_change(tensor_of(self));
     x.storage = y.storage;
     x.sizes = y.sizes;
     x.strides = y.strides;

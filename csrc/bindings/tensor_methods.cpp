@@ -4,7 +4,7 @@
 #include "bindings/tensor_object.h"
 #include "bindings/tensor_slots.h"
 #include "bindings/types.h"
-#include "graph/recorder.h"
+#include "graph/program.h"
 #include "wrappers/native.h"
 #include "wrappers/wrap.h"
 
@@ -162,6 +162,7 @@ PyObject* m_resize_(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObjec
     if (size.size() > kMaxAxes) raise<ShapeError>("resize_: size has ", size.size(), " axes; expected at most ", kMaxAxes);
     const int64_t numel = checked_numel("resize_", size);
     graph::note_change(x, "it resizes a tensor that lives on");
+    graph::note_object_change(x);
     x.storage().grow(static_cast<size_t>(numel + x.offset()) * x.item_bytes());
     TensorImpl& impl = *x.impl();
     impl.strides = row_major(size);

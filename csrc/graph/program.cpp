@@ -7,13 +7,19 @@
 
 namespace fl::graph {
 
+std::atomic<uint64_t> objects_version{0};
+
 Program::Geometry Program::geometry(const Tensor& x, uint32_t buffer) { return {buffer, x.dtype(), x.sizes(), x.strides(), x.offset()}; }
 
 Ref<Program> Program::capture(const std::vector<Tensor>& args, const std::vector<Tensor>& outs) {
   if (!recording()) raise<ArgumentError>("capture: nothing is being recorded");
   Recorder& recorder = Recorder::here();
-  recorder.judge_changes();
+  std::vector<Recorder::Gradient> watched = recorder.watched_gradients();
   auto program = make_ref<Program>();  // before the lock, since it enters a mutex of its own in the list
+  std::vector<Tensor> made = outs;     // what lives on of what was made
+  program->capture_histories(std::move(watched), args, outs);
+  for (const Gradient& g : program->gradients_)
+    if (g.end == Gradient::End::Fresh) made.push_back(g.now);
   const std::lock_guard lock(recorder.mutex());
   if (const auto& i = recorder.interruption(); i.happened) raise<ArgumentError>(i.what);
   const Tape& tape = recorder.tape();
@@ -38,12 +44,21 @@ Ref<Program> Program::capture(const std::vector<Tensor>& args, const std::vector
     const Tensor& y = outs[i];
     const uint32_t b = buffer_of(y);
     if (b == kNone) raise<ArgumentError>("it returns a tensor that it neither got nor made");
-    if (y.impl()->requires_grad || y.impl()->meta) raise<ArgumentError>("it returns a tensor that requires grad");
+    if (y.impl()->meta && !p.spent_[i]) raise<ArgumentError>("it returns a tensor that requires grad");
     p.outs_.push_back(geometry(y, b));
     Buffer& buffer = p.buffers_[b];
     if (buffer.kind == Kind::Fixed) raise<ArgumentError>("it returns a tensor that it neither got nor made");
     buffer.returned = true;
     if (buffer.kind == Kind::Internal) buffer.kind = Kind::Output, buffer.index = i;
+  }
+  for (Gradient& g : p.gradients_) {
+    const Tensor now = std::exchange(g.now, {});
+    if (g.end != Gradient::End::Fresh) continue;
+    const uint32_t b = buffer_of(now);
+    if (b == kNone || (p.buffers_[b].kind != Kind::Internal && p.buffers_[b].kind != Kind::Output) || now.impl()->requires_grad)
+      raise<ArgumentError>("it gives a tensor that lives on a gradient that it has not made, or that has a history");
+    p.buffers_[b].kind = Kind::Output;
+    g.geometry = geometry(now, b);
   }
 
   // Values again, over no memory yet, since memory differs from run to run.
@@ -75,7 +90,7 @@ Ref<Program> Program::capture(const std::vector<Tensor>& args, const std::vector
     Storage& storage = recorder.storage(b);
     if (buffer.kind == Kind::Internal || buffer.kind == Kind::Output) {
       std::vector<const TensorImpl*> ours;
-      for (const Tensor& y : outs)
+      for (const Tensor& y : made)
         for (const TensorImpl* x : {static_cast<const TensorImpl*>(y.impl()), static_cast<const TensorImpl*>(y.impl()->base.get())})
           if (x && x->storage.get() == &storage && std::find(ours.begin(), ours.end(), x) == ours.end()) ours.push_back(x);
       const auto known = static_cast<uint32_t>(buffer.values.size() + ours.size());
@@ -91,6 +106,7 @@ Ref<Program> Program::capture(const std::vector<Tensor>& args, const std::vector
     if (buffer.kind == Kind::Fixed) {
       if (storage.shared_outside()) raise<ArgumentError>("it uses memory that NumPy or another library shares");
       buffer.storage = Ref<Storage>::share(&storage);
+      storage.fix();
     } else if (buffer.kind == Kind::Constant) {
       if (storage.lies_deferred()) raise<ArgumentError>("a constant's bytes lie channels-last");
       const Pause pause;
@@ -102,6 +118,26 @@ Ref<Program> Program::capture(const std::vector<Tensor>& args, const std::vector
     }
   }
   return program;
+}
+
+// Before the recorder's lock is taken, since it takes those of autograd.
+void Program::capture_histories(std::vector<Recorder::Gradient> watched, const std::vector<Tensor>& args, const std::vector<Tensor>& outs) {
+  for (const Tensor& y : outs) spent_.push_back(y.impl()->requires_grad ? autograd->spent(y) : nullptr);
+  for (Recorder::Gradient& w : watched) {
+    Gradient g;
+    g.looked = w.looked;
+    if (w.looked) g.before = w.before;
+    for (uint32_t i = 0; i < args.size() && g.argument == kNone; ++i)
+      if (args[i].same(w.of)) g.argument = i;
+    g.now = autograd->grad(w.of);
+    if (g.argument == kNone) g.of = std::move(w.of);
+    if (w.looked && g.now.impl() == w.before.impl()) {
+      if (g.now.defined() && g.argument != kNone) raise<ArgumentError>("it uses the gradient of an argument");
+    } else {
+      g.end = g.now.defined() ? Gradient::End::Fresh : Gradient::End::None;
+    }
+    gradients_.push_back(std::move(g));
+  }
 }
 
 void Program::place(const std::vector<std::pair<uint32_t, size_t>>& offsets, size_t total) {
@@ -133,6 +169,8 @@ bool Program::fits(const std::vector<Tensor>& args) const {
       return false;  // what was one memory is two now
     }
   }
+  for (const Gradient& g : gradients_)
+    if (g.looked && autograd->grad(g.tensor(args)).impl() != g.before.impl()) return false;
   // What was apart must be apart, unless nobody writes it.
   for (const Buffer& a : buffers_) {
     if (a.kind != Kind::Argument) continue;
@@ -159,6 +197,7 @@ std::optional<std::vector<Tensor>> Program::run(const std::vector<Tensor>& args)
     if (b.written) before_write(storage);
     storage.settle();
   }
+  std::vector<Tensor> dropped;  // gradients of before; they go after the lock
   const std::lock_guard lock(mutex_);
   struct Letting {  // what is given and what is returned is not kept
     Program& p;
@@ -189,6 +228,8 @@ std::optional<std::vector<Tensor>> Program::run(const std::vector<Tensor>& args)
       case Kind::Fixed: break;
     }
   }
+  for (const Gradient& g : gradients_)
+    if (!g.looked) dropped.push_back(autograd->replace(g.tensor(args), Tensor()));  // as zero_grad() did
   const size_t n = tape_.nodes.size();
   auto use = [&](uint32_t b) { return Tape::Use{buffers_[b].last, buffers_[b].kind != Kind::Internal}; };
   for (size_t k = 0, done = 1; k < n; k += done) {
@@ -207,11 +248,17 @@ std::optional<std::vector<Tensor>> Program::run(const std::vector<Tensor>& args)
           if (buffers_[tape_.buffer_of[v]].kind != Kind::Internal) tape_.values[v].storage().written_by(tape_.nodes[j].op->name);
         });
   }
-  std::vector<Tensor> out;
-  for (const Geometry& g : outs_) {
+  auto fresh = [&](const Geometry& g) {
     const Tensor& any = tape_.values[buffers_[g.buffer].values.front()];
-    out.push_back(Tensor(make_ref<TensorImpl>(any.impl()->storage, g.sizes, g.strides, g.offset, g.dtype)));
+    return Tensor(make_ref<TensorImpl>(any.impl()->storage, g.sizes, g.strides, g.offset, g.dtype));
+  };
+  std::vector<Tensor> out;
+  for (size_t i = 0; i < outs_.size(); ++i) {
+    out.push_back(fresh(outs_[i]));
+    if (spent_[i]) autograd->set_spent(out.back(), spent_[i]);
   }
+  for (const Gradient& g : gradients_)
+    if (g.end != Gradient::End::Same) dropped.push_back(autograd->replace(g.tensor(args), g.end == Gradient::End::Fresh ? fresh(g.geometry) : Tensor()));
   return out;
 }
 
@@ -245,7 +292,7 @@ size_t Program::difference(const Program& other) const {
         return k;
     }
   }
-  if (n != tape_.nodes.size() || n != other.tape_.nodes.size() || !(outs_ == other.outs_)) return n;
+  if (n != tape_.nodes.size() || n != other.tape_.nodes.size() || !(outs_ == other.outs_) || spent_ != other.spent_ || !(gradients_ == other.gradients_)) return n;
   return kSame;
 }
 

@@ -12,15 +12,29 @@
 //
 // A run does what the ops' wrappers did with values: it makes all their checks again, takes draws from the generators, and notes
 // writes. What it does not do is ask Python anything. So only that can be a program which Python could not notice: no value was
-// read while it was recorded, and nothing that was made lives on but what is returned. capture() says why something can not.
+// read while it was recorded, and nothing that was made lives on but what is returned, or is the .grad of a tensor. capture() says why
+// something can not.
+//
+// Gradients: where the recording looked at the .grad of a tensor (to add to it, or as .grad), a run takes only the same one, or none where there was
+// none; where it replaced it unseen (zero_grad()), any. In the end .grad is what it was, is gone, or is fresh memory.
+// A result may have a history only where a backward has used that up: nobody can go through it again, here or there.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 
 #include "base/fork_mutex.h"
 #include "graph/recorder.h"
 
 namespace fl::graph {
+
+// Changes whenever a tensor got other memory or an object another tensor, in a way that recordings do not see: programs are then to be
+// compared with a new recording.
+extern std::atomic<uint64_t> objects_version;
+// To be called before x becomes one that ops treat otherwise: other memory, another size, with or without gradients.
+inline void note_object_change(const Tensor& x) {
+  if (x.storage().is_fixed()) objects_version.fetch_add(1, std::memory_order_relaxed);
+}
 
 class Program final : public RefCounted {
  public:
@@ -30,6 +44,10 @@ class Program final : public RefCounted {
   // Where internal buffers lie: offsets in an arena of `total` bytes, by buffer.
   void place(const std::vector<std::pair<uint32_t, size_t>>& offsets, size_t total);
   bool takes(const std::vector<Tensor>& args) const { return fits(args); }
+  // Whether it looks at a gradient that nobody else has any more: it will never fit again.
+  bool is_gone() const {
+    return std::any_of(gradients_.begin(), gradients_.end(), [](const Gradient& g) { return g.before.defined() && g.before.impl()->use_count() == 1; });
+  }
   // Nothing where the arguments are not of the sizes, types, strides and aliasing that were recorded.
   std::optional<std::vector<Tensor>> run(const std::vector<Tensor>& args);
   // The first node that is another in `other`; kSame where there is none.
@@ -55,12 +73,27 @@ class Program final : public RefCounted {
 
  private:
   struct Geometry {
-    uint32_t buffer;
-    DType dtype;
+    uint32_t buffer = kNone;
+    DType dtype = DType::Float32;
     Dims sizes, strides;
-    int64_t offset;
+    int64_t offset = 0;
     bool operator==(const Geometry&) const = default;
   };
+  // What happens to the .grad of a tensor.
+  struct Gradient {
+    Tensor of;              // undefined: that of an argument
+    uint32_t argument = kNone;
+    bool looked = false;
+    Tensor before;          // where it was looked at: which one it was
+    Tensor now;             // while it is captured
+    enum class End : uint8_t { Same, None, Fresh } end = End::Same;
+    Geometry geometry{};    // of a fresh one
+    const Tensor& tensor(const std::vector<Tensor>& args) const { return of.defined() ? of : args[argument]; }
+    bool operator==(const Gradient& o) const {
+      return of.impl() == o.of.impl() && argument == o.argument && looked == o.looked && before.impl() == o.before.impl() && end == o.end && geometry == o.geometry;
+    }
+  };
+  void capture_histories(std::vector<Recorder::Gradient> watched, const std::vector<Tensor>& args, const std::vector<Tensor>& outs);
   static bool same_memory(const Buffer& a, const Buffer& b);
   static Geometry geometry(const Tensor& x, uint32_t buffer);
   bool fits(const std::vector<Tensor>& args) const;
@@ -71,6 +104,8 @@ class Program final : public RefCounted {
   std::vector<Buffer> buffers_;
   std::vector<char> runs_;
   std::vector<Geometry> args_, outs_;
+  std::vector<const char*> spent_;  // per result the name of its history, or null
+  std::vector<Gradient> gradients_;
   Ref<Storage> arena_;
 };
 

@@ -197,21 +197,29 @@ void Recorder::interrupted(const char* what) {
   if (!interruption_.happened) interruption_ = {true, what, current_source ? current_source() : 0};
 }
 
-void Recorder::changed(const Tensor& x, const char* what, Ref<RefCounted> before, Undone undone) {
-  if (!watched_) return;
-  for (const Change& c : changes_)
-    if (c.tensor.get() == x.impl() && c.what == what) return;  // as it was at first is what counts
-  changes_.push_back({x.ref(), what, std::move(before), undone, current_source ? current_source() : 0});
+void Recorder::changed(const Tensor& x, const char* what) {
+  if (watched_) changes_.push_back({x, what, current_source ? current_source() : 0});
 }
 
-void Recorder::judge_changes() {
+void Recorder::gradient(const Tensor& x, const Tensor& grad, bool looked) {
+  if (!watched_) return;
+  for (const Gradient& g : gradients_)
+    if (g.of.same(x)) return;  // what it was at first is what counts
+  gradients_.push_back({x, grad, looked, current_source ? current_source() : 0});
+}
+
+std::vector<Recorder::Gradient> Recorder::watched_gradients() {
   watched_ = false;
+  std::vector<Gradient> gradients = std::exchange(gradients_, {});
   const std::vector<Change> changes = std::exchange(changes_, {});
-  for (const Change& c : changes) {
-    const auto ours = std::count_if(changes.begin(), changes.end(), [&](const Change& o) { return o.tensor.get() == c.tensor.get(); });
-    if (c.tensor->use_count() <= static_cast<uint32_t>(ours) || (c.undone && c.undone(*c.tensor, c.before.get()))) continue;
-    if (!interruption_.happened) interruption_ = {true, c.what, c.source};
-  }
+  std::unordered_map<const TensorImpl*, uint32_t> ours;
+  for (const Change& c : changes) ++ours[c.tensor.impl()];
+  for (const Gradient& g : gradients) ++ours[g.of.impl()];
+  auto lives_on = [&](const Tensor& x) { return x.impl()->use_count() > ours[x.impl()]; };
+  for (const Change& c : changes)
+    if (lives_on(c.tensor) && !interruption_.happened) interruption_ = {true, c.what, c.source};
+  std::erase_if(gradients, [&](const Gradient& g) { return !lives_on(g.of); });
+  return gradients;
 }
 
 void Recorder::enter_region() {
@@ -222,6 +230,7 @@ void Recorder::enter_region() {
 void Recorder::leave_region() {
   watched_ = false;
   changes_.clear();
+  gradients_.clear();
 }
 
 void Recorder::settle() {
@@ -317,6 +326,7 @@ void adopt(const Tensor& out, Tensor made) {
   else copy_elements(out, made);
 }
 
+const Autograd* autograd = nullptr;
 const OpInfo* all_ops = nullptr;
 
 OpInfo::OpInfo(const char* n, const char* id, const char* s, const char* k, uint64_t w, int o, void (*r)(const Frame&),

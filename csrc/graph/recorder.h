@@ -66,11 +66,19 @@ class Recorder final : public Recording {
   };
   Interruption& interruption() { return interruption_; }
   void interrupted(const char* what);
-  // Between watch() and judge_changes() what happens to tensors beside ops is noted; it is an interruption where a tensor that
-  // somebody still has is not as it was.
+  // Between watch() and watched_gradients() what happens to tensors beside ops is noted.
   void watch() { watched_ = true; }
-  void changed(const Tensor& x, const char* what, Ref<RefCounted> before, bool (*undone)(const TensorImpl&, const RefCounted*));
-  void judge_changes();
+  bool watched() const { return watched_; }
+  void changed(const Tensor& x, const char* what);
+  void gradient(const Tensor& x, const Tensor& grad, bool looked);
+  // The gradients of tensors that somebody still has: what they were before the region, where that mattered. Other changes of
+  // such tensors are an interruption.
+  struct Gradient {
+    Tensor of, before;
+    bool looked;  // before it was replaced
+    SourceId source;
+  };
+  std::vector<Gradient> watched_gradients();
   void enter_region();
   void leave_region();
 
@@ -135,13 +143,12 @@ class Recorder final : public Recording {
   std::vector<Ref<Generator>> drawn_from_;
   Interruption interruption_;
   struct Change {
-    Ref<TensorImpl> tensor;
+    Tensor tensor;
     const char* what;
-    Ref<RefCounted> before;
-    bool (*undone)(const TensorImpl&, const RefCounted*);
     SourceId source;
   };
   std::vector<Change> changes_;
+  std::vector<Gradient> gradients_;
   bool watched_ = false;
   std::vector<char> wanted_, runs_;
   std::vector<uint32_t> ends_;  // per node the last buffer that it is the last to use; the others follow by Buffer::ends_too
@@ -169,12 +176,22 @@ void settle_here();
 inline void note_read(const char* what) {
   if (recorder_here) [[unlikely]] static_cast<Recorder*>(recorder_here)->interrupted(what);
 }
-// Notes that something which Python sees of a tensor is being changed, and not by an op: its gradient, its history, its size. `undone` tells
-// whether it is as it was before again.
-using Undone = bool (*)(const TensorImpl& tensor, const RefCounted* before);
-inline void note_change(const Tensor& x, const char* what, Ref<RefCounted> before = {}, Undone undone = nullptr) {
-  if (recorder_here) [[unlikely]] static_cast<Recorder*>(recorder_here)->changed(x, what, std::move(before), undone);
+// Notes that something which Python sees of a tensor is being changed, and not by an op: its history, its memory, its size.
+inline void note_change(const Tensor& x, const char* what) {
+  if (recorder_here) [[unlikely]] static_cast<Recorder*>(recorder_here)->changed(x, what);
 }
+// ... and that x.grad, which is `grad`, is looked at, or is being replaced whatever it is.
+inline void note_gradient(const Tensor& x, const Tensor& grad, bool looked) {
+  if (recorder_here) [[unlikely]] static_cast<Recorder*>(recorder_here)->gradient(x, grad, looked);
+}
+// What a program needs of autograd, which lies above it and sets this.
+struct Autograd {
+  Tensor (*grad)(const Tensor& x);
+  Tensor (*replace)(const Tensor& x, Tensor grad);  // x.grad; returns what it was
+  const char* (*spent)(const Tensor& x);  // the name of x's history, where a backward has used it up; otherwise null
+  void (*set_spent)(const Tensor& x, const char* name);
+};
+extern const Autograd* autograd;
 // While it lives the thread does not record.
 class Pause {
  public:

@@ -15,7 +15,7 @@ struct CachingAllocator::Block {
   static void operator delete(void* block, size_t bytes) noexcept { uncounted_free(block, bytes); }
   char* address;
   size_t size;
-  size_t asked = 0;  // rounded
+  size_t asked = 0;  // rounded, where blocks are
   int64_t stream;
   Block* prev = nullptr;  // neighbours in the segment
   Block* next = nullptr;
@@ -107,9 +107,9 @@ CachingAllocator::Block* CachingAllocator::allocate(size_t size_bytes, int64_t s
     set.insert(tail);
   }
   block->used = true;
-  block->asked = rounded;
+  block->asked = exact_ ? size_bytes : rounded;
   in_blocks_ += block->size;
-  stats_.allocated += rounded;
+  stats_.allocated += block->asked;
   stats_.peak_allocated = std::max(stats_.peak_allocated, stats_.allocated);
   ++stats_.allocations;
   return block;

@@ -71,6 +71,9 @@ class Storage final : public RefCounted {
   bool is_promised() const { return (attention_.load(std::memory_order_acquire) & kPromised) != 0; }
   // Made by a thread while it recorded that region.
   bool made_in(uint64_t region) const { return region_ == region; }
+  // Somewhere there is a program that uses the bytes where they lie.
+  void fix() { fixed_.store(true, std::memory_order_relaxed); }
+  bool is_fixed() const { return fixed_.load(std::memory_order_relaxed); }
   // A recording holds references that count as nobody's.
   void hold_for_recording() { recorded_.fetch_add(1, std::memory_order_relaxed); }
   void drop_for_recording() { recorded_.fetch_sub(1, std::memory_order_relaxed); }
@@ -150,6 +153,7 @@ class Storage final : public RefCounted {
   std::atomic<const Recording*> pending_here_{nullptr};  // the same, to be compared without it
   uint32_t place_ = 0;
   uint64_t region_ = 0;
+  std::atomic<bool> fixed_{false};
   std::atomic<uint32_t> recorded_{0}, readers_{0};
   // Note [Prepared bytes]
   std::atomic<Prepared*> prepared_{nullptr};

@@ -1,16 +1,43 @@
-"""What a `register_*_hook` returns, and the tables that hooks are kept in."""
+"""The tables that modules keep parts and hooks in, and what a `register_*_hook` returns."""
 
 from __future__ import annotations
 
+import functools
 import itertools
 import weakref
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from flambeau._C import graph
 
 _next_id = itertools.count()
+F = TypeVar("F", bound=Callable[..., Any])
 
 
-class HookTable(dict):  # type: ignore[type-arg]
-    """A dict that can be weakly referenced, so that a handle does not keep its owner alive."""
+def _announced(method: F) -> F:
+    @functools.wraps(method)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        graph.objects_changed()
+        return method(*args, **kwargs)
+
+    return wrapper  # type: ignore[return-value]
+
+
+class Table(dict):  # type: ignore[type-arg]
+    """A dict whose changes compiled functions hear of: what they recorded may be something else now."""
+
+    __setitem__ = _announced(dict.__setitem__)
+    __delitem__ = _announced(dict.__delitem__)
+    __ior__ = _announced(dict.__ior__)  # type: ignore[assignment]
+    clear = _announced(dict.clear)
+    pop = _announced(dict.pop)
+    popitem = _announced(dict.popitem)
+    setdefault = _announced(dict.setdefault)
+    update = _announced(dict.update)
+
+
+class HookTable(Table):
+    """One that can be weakly referenced, so that a handle does not keep its owner alive."""
 
     def prepend(self, key: int, hook: Any) -> None:
         """Puts `hook` before all others."""

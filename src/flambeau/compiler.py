@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from itertools import repeat
 from typing import Any
 
-from flambeau import _C, nn
+from flambeau import _C, _replay, nn
 from flambeau._warn import warn
 
 __all__ = ["CompileError", "compile", "explain", "is_compiling", "lazy", "stats"]
@@ -134,14 +134,39 @@ def _modes() -> tuple[Any, ...]:
 class _Entry:
     """What is known about calls of one key and one geometry."""
 
-    __slots__ = ("calls", "confirmed", "form", "given", "program")
+    __slots__ = ("again", "calls", "confirmed", "form", "given", "program", "version")
 
-    def __init__(self, program: _C.graph.Program, form: Any, given: list[int]) -> None:
+    def __init__(self, program: _C.graph.Program, form: Any, given: list[int], again: list[_replay.Again], version: int) -> None:
         self.program = program
         self.form = form           # of the result
         self.given = given         # per tensor of the result: which argument it is, or -1
+        self.again = again         # what Python does beside at each call
+        self.version = version     # of objects that ops were given by: another one means to look again
         self.confirmed = False
         self.calls = 0
+
+    def run(self, tensors: list[Tensor]) -> list[Tensor] | None:
+        """The results of a replay; None where the call has to be recorded."""
+        if not self.again:
+            return self.program.run(tensors)
+        if not self.program.takes(tensors) or not all(a.ready() for a in self.again):
+            return None
+        begun = []
+        out = None
+        try:
+            for a in self.again:
+                begun.append(a)
+                if not a.begin():
+                    break
+            else:
+                out = self.program.run(tensors)
+        finally:
+            for a in begun:
+                if out is None:
+                    a.undo()
+                else:
+                    a.end()
+        return out
 
 
 def _place(program: _C.graph.Program) -> None:
@@ -157,7 +182,9 @@ def _place(program: _C.graph.Program) -> None:
 class _Compiled:
     """A function that is recorded, and in mode "replay" run again without Python."""
 
-    MOST = 64  # programs of one function that are kept
+    MOST = 64   # programs of one function that are kept
+    TRIES = 3   # calls that may differ, or leave something behind, before it is believed: state is often made by the first
+    APART = 8   # programs that no call can fit again
 
     def __init__(self, function: Callable[..., Any], replay: bool, fullgraph: bool) -> None:
         functools.update_wrapper(self, function)
@@ -166,6 +193,7 @@ class _Compiled:
         self.fullgraph = fullgraph
         self.entries: OrderedDict[Any, list[_Entry]] = OrderedDict()
         self.refused: str | None = None
+        self.failures = self.gone = 0
 
     def __get__(self, instance: Any, owner: type) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -183,13 +211,16 @@ class _Compiled:
         except (_Unfit, TypeError) as fault:
             self._refuse(str(fault))
             return self(*args, **kwargs)
+        version = _C.graph.objects_version()
         for entry in known or ():
             if not entry.confirmed:
                 continue
+            if entry.version != version:
+                break  # recorded again and compared
             entry.calls += 1
             if entry.calls & (entry.calls - 1) == 0:
-                break  # recorded again and compared
-            out = entry.program.run(tensors)
+                break  # likewise
+            out = entry.run(tensors)
             if out is None:
                 entry.calls -= 1
                 continue
@@ -213,40 +244,56 @@ class _Compiled:
 
     def _record(self, key: Any, tensors: list[Tensor], args: Any, kwargs: Any) -> Any:
         """A call that Python runs, and whose recording is kept or compared."""
-        why = None
-        entry = None
-        with lazy():
+        why, final, entry = "", False, None
+        entries = self.entries.setdefault(key, [])
+        self.entries.move_to_end(key)
+        version = _C.graph.objects_version()
+        fitting = [e for e in entries if e.program.takes(tensors)]  # now: the call may change what they look at
+        with lazy(), _replay.noting() as again:
             _C.graph.watch()
             result = self.function(*args, **kwargs)
             try:
-                entry = self._capture(tensors, result)
+                entry = self._capture(tensors, result, again, version)
             except (_Unfit, ValueError) as fault:
                 at = _C.graph.interruption()
                 why = f"{fault}" + (f" ({at[1]})" if at and at[1] else "")
+                final = at is not None or isinstance(fault, _Unfit)
         if entry is None:
-            self._refuse(why or "")
+            self._fail(why, final)
             return result
-        entries = self.entries.setdefault(key, [])
-        self.entries.move_to_end(key)
-        for i, old in enumerate(entries):
+        for old in fitting:
             other = old.program.difference(entry.program)
-            if other is not None and other[0] == 0 and not old.program.takes(tensors):
-                continue  # of other sizes
-            if other is not None or old.given != entry.given or repr(old.form) != repr(entry.form):
-                where = f"op {other[0]} ({other[1]}) at {other[2] or 'an unknown line'}" if other else "its result"
-                self._refuse(f"two calls with equal arguments differ in {where}")
+            if other is None and old.given == entry.given and repr(old.form) == repr(entry.form):
+                if not old.confirmed:
+                    _place(entry.program)
+                    entry.confirmed, entries[entries.index(old)] = True, entry
+                    _counts["captured"] += 1
+                else:
+                    old.version = version
                 return result
-            if not old.confirmed:
-                _place(entry.program)
-                entry.confirmed, entries[i] = True, entry
-                _counts["captured"] += 1
-            return result
+            entries.remove(old)
+            if old.version == version:
+                where = f"op {other[0]} ({other[1]}) at {other[2] or 'an unknown line'}" if other else "its result"
+                self._fail(f"two calls with equal arguments differ in {where}", final=old.confirmed)
+                if self.refused:
+                    return result
         entries.append(entry)
+        gone = [e for e in entries if e.program.is_gone()]
+        entries[:] = [e for e in entries if e not in gone]
+        self.gone += len(gone)
+        if self.gone > self.APART:
+            self._fail("it looks at gradients that are other ones in each call", final=True)
         while sum(map(len, self.entries.values())) > self.MOST:
             self.entries.popitem(last=False)
         return result
 
-    def _capture(self, tensors: list[Tensor], result: Any) -> _Entry:
+    def _fail(self, why: str, final: bool) -> None:
+        """A recording that can not be kept."""
+        self.failures += 1
+        if final or self.failures >= self.TRIES:
+            self._refuse(why)
+
+    def _capture(self, tensors: list[Tensor], result: Any, again: list[_replay.Again], version: int) -> _Entry:
         outs: list[Tensor] = []
         _flatten(result, outs)
         given = [next((i for i, t in enumerate(tensors) if t is y), -1) for y in outs]
@@ -255,7 +302,7 @@ class _Compiled:
         for g in given:
             places.append(g if g >= 0 else -1 - made)
             made += g < 0
-        return _Entry(program, _filled(result, repeat(_Place())), places)
+        return _Entry(program, _filled(result, repeat(_Place())), places, again, version)
 
 
 def compile(

@@ -39,6 +39,7 @@ from flambeau.graph._structure import (
     Value,
 )
 from flambeau.nn.module import Module
+from flambeau.optim.optimizer import Optimizer
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _SOURCE = re.compile(r"(.*):(\d+), in ", re.DOTALL)
@@ -348,8 +349,9 @@ def _flat(x: Tensor) -> Tensor:
 
 
 def _held(function: Any) -> Iterator[Held]:
-    """What modules hold, and what the function refers to by name."""
-    modules = [thing for thing in gc.get_objects() if issubclass(type(thing), Module)]
+    """What modules and optimizers hold, and what the function refers to by name."""
+    things = gc.get_objects()
+    modules = [thing for thing in things if issubclass(type(thing), Module)]
     inner = {id(child) for module in modules for child in module.children()}
     seen: set[int] = set()
     for module in modules:
@@ -357,6 +359,12 @@ def _held(function: Any) -> Iterator[Held]:
             if id(tensor) not in seen:
                 seen.add(id(tensor))
                 yield Held(name, tensor, True)
+    for optimizer in (thing for thing in things if issubclass(type(thing), Optimizer)):
+        for i, state in enumerate(optimizer.state.values()):
+            for name, tensor in state.items():
+                if isinstance(tensor, Tensor) and id(tensor) not in seen:
+                    seen.add(id(tensor))
+                    yield Held(f"{name}.{i}", tensor, True)
     try:
         named = inspect.getclosurevars(inspect.unwrap(function))
     except (TypeError, ValueError):

@@ -35,6 +35,9 @@ from flambeau.graph._structure import (
 _ARGUMENT = re.compile(r"[\w\[\]?]+ (\w+)")
 
 
+_OF_LISTS = ("optimizer_step", "scale_all_", "total_norm")  # ops over all parameters
+
+
 class _Op(NamedTuple):
     name: str
     arguments: tuple[str, ...]
@@ -159,7 +162,7 @@ class _Replay:
         args = [self.argument(arg) for arg in node.args]
         seen = {index: self.tensor(index) for index in dict.fromkeys(refs_of(node.args))}
         versions = {index: x._version for index, x in seen.items()}
-        result = getattr(_C.ops, op.name)(**dict(zip(op.arguments, args)))
+        result = getattr(_C.optim if op.name in _OF_LISTS else _C.ops, op.name)(**dict(zip(op.arguments, args)))
         made = [x for x in (result if isinstance(result, (tuple, list)) else (result,)) if isinstance(x, Tensor)]
         if more:
             made = _made_by(node.op, [x for x in args if isinstance(x, Tensor)])

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from flambeau._C import Tensor
-from flambeau._handles import HookTable
+from flambeau._C import Tensor, graph
+from flambeau._handles import HookTable, Table
 from flambeau.nn._changes import ChangeMixin
 from flambeau.nn._errors import annotate, kind_of
 from flambeau.nn._hooks import TABLES, HookMixin
@@ -50,10 +50,10 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
             raise TypeError(f"{type(self).__name__}.__init__: Module takes no arguments, got {got}")
         put = super().__setattr__
         put("training", True)
-        put("_parameters", {})
-        put("_buffers", {})
+        put("_parameters", Table())
+        put("_buffers", Table())
         put("_non_persistent_buffers_set", set())
-        put("_modules", {})
+        put("_modules", Table())
         put("_hooked", False)
         for table in TABLES:
             put(table, HookTable())
@@ -212,6 +212,8 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
             else:
                 buffers[name] = value
             return
+        if own.get(name, own) is not value:
+            graph.objects_changed()
         super().__setattr__(name, value)
 
     def _forget(self, name: str, *tables: dict[str, Any]) -> None:
@@ -228,6 +230,7 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
         elif name in self._modules:
             del self._modules[name]
         else:
+            graph.objects_changed()
             super().__delattr__(name)
 
     def __dir__(self) -> list[str]:
@@ -240,6 +243,8 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        for name in ("_parameters", "_buffers", "_modules"):
+            self.__dict__[name] = Table(self.__dict__.get(name, ()))
         for table in TABLES:
             self.__dict__.setdefault(table, HookTable())
         self.__dict__.setdefault("_hooked", False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau.optim.optimizer import (
     Entries,
@@ -58,8 +57,8 @@ class Adagrad(Optimizer):
             state["sum"] = ops.full_like(param.detach(), group["initial_accumulator_value"])
 
     def _update(self, group: Entries, plan: _Plan, grads: list[Tensor]) -> None:
-        _C.optim.adagrad_(
-            plan.params,
+        plan.step(
+            "adagrad_",
             grads,
             [plan.tensors("sum")],
             plan.count(),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from flambeau import _C
 from flambeau._C import Tensor
 from flambeau.optim.optimizer import (
     Entries,
@@ -65,9 +64,8 @@ class Adam(Optimizer):
         amsgrad = group["amsgrad"]
         beta1, beta2 = group["betas"]
         decoupled = group.get("decoupled_weight_decay", self._decoupled)
-        step = _C.optim.adamw_ if decoupled else _C.optim.adam_
-        step(
-            plan.params,
+        plan.step(
+            "adamw_" if decoupled else "adam_",
             grads,
             [
                 plan.tensors("exp_avg"),

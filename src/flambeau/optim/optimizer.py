@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable
 from copy import deepcopy
 from typing import Any
 
+from flambeau import _C, _replay
 from flambeau._C import Tensor, ops
 from flambeau._C import profiler as _recorder
 from flambeau._handles import HookTable, RemovableHandle
@@ -48,7 +49,21 @@ class _Plan:
         self.states = [optimizer.state.setdefault(param, {}) for param in self.params]
         self._optimizer = weakref.ref(optimizer)
         self._group = group
+        self.cells: list[Any] = []  # for the steps over it in one call
+        self.key = (0, 0)  # of the optimizer's plans
         self.fill()
+
+    def step(self, rule: str, grads: list[Tensor], states: list[list[Tensor]], counts: list[int], options: tuple[Any, ...]) -> None:
+        """Does a fused step; while one is replayed, tells it the numbers that it is to go on with."""
+        optimizer = self._optimizer()
+        stepped = optimizer._stepped if optimizer is not None else None
+        if stepped is None:
+            getattr(_C.optim, rule)(self.params, grads, states, counts, options)
+        elif stepped.again:
+            stepped.refill(self, rule, states, counts, options)
+        else:
+            cell = stepped.part(self, rule, states)
+            getattr(_C.optim, rule)(self.params, grads, states, counts, options, cell)
 
     def fits(self, params: Any, mask: list[bool], state: Any) -> bool:
         """True if the group and the optimizer's state still hold the objects of the plan."""
@@ -82,9 +97,78 @@ class _Plan:
         return steps
 
 
+class _Stepped:
+    """A step in a call that may be replayed: a recorded step reads its numbers from cells, which are filled anew each time."""
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        self._optimizer = weakref.ref(optimizer)
+        self._parts: list[tuple[_Plan, str, list[Tensor], Any]] = []
+        self._counts: list[list[tuple[dict[str, Any], Any]]] = []
+        self._same = True
+        self.again = False
+
+    def part(self, plan: _Plan, rule: str, states: list[list[Tensor]]) -> Any:
+        """The cell for the step over one plan: the same in each call."""
+        k = sum(p is plan for again in _replay.noted() if isinstance(again, _Stepped) for p, *_ in again._parts)
+        if k == len(plan.cells):
+            plan.cells.append(_C.optim.Cell())
+        cell = plan.cells[k]
+        self._parts.append((plan, rule, [s for each in states for s in each], cell))
+        return cell
+
+    def has(self, plan: _Plan) -> bool:
+        return any(p is plan for p, *_ in self._parts)
+
+    def refill(self, plan: _Plan, rule: str, states: list[list[Tensor]], counts: list[int], options: tuple[Any, ...]) -> None:
+        for own, name, before, cell in self._parts:
+            if own is plan:
+                now = [s for each in states for s in each]
+                self._same = self._same and name == rule and len(now) == len(before) and all(map(operator.is_, now, before))
+                if self._same:
+                    getattr(_C.optim, "fill_" + rule)(cell, counts, options)
+                return
+        self._same = False
+
+    def ready(self) -> bool:
+        optimizer = self._optimizer()
+        if optimizer is None or optimizer._step_pre_hooks or optimizer._step_post_hooks:
+            return False
+        return sum(bool(p.params) for p in optimizer._plans.values()) == len(self._parts) and all(
+            optimizer._plans.get(plan.key) is plan
+            and len(params := plan._group["params"]) == len(plan.every)
+            and plan.fits(params, plan.mask, optimizer.state)
+            for plan, *_ in self._parts
+        )
+
+    def begin(self) -> bool:
+        optimizer = self._optimizer()
+        if optimizer is None:
+            return False
+        self._counts = [[(state, state["step"]) for state in plan.states if "step" in state] for plan, *_ in self._parts]
+        self._same = self.again = True
+        optimizer._stepped = self
+        try:
+            for plan, *_ in self._parts:
+                optimizer._update(plan._group, plan, [])
+        finally:
+            optimizer._stepped = None
+        return self._same
+
+    def undo(self) -> None:
+        for counts in self._counts:
+            for state, step in counts:
+                state["step"] = step
+
+    def end(self) -> None:
+        if (optimizer := self._optimizer()) is not None:
+            optimizer._n_steps += 1
+
+
 def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(step)
     def wrapper(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        if _C.graph.watched() and (self._step_pre_hooks or self._step_post_hooks or wrapper is not Optimizer.step):
+            _C.graph.interrupt("an optimizer has a step, or hooks of it, in Python")
         if self._step_pre_hooks:
             for hook in tuple(self._step_pre_hooks.values()):
                 changed = hook(self, args, kwargs)
@@ -120,7 +204,6 @@ class Optimizer:
         ValueError: no parameters, or one that is in two groups or is no leaf.
     """
 
-    param_groups: list[dict[str, Any]]
     state: dict[Any, dict[str, Any]]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -131,7 +214,7 @@ class Optimizer:
     def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
         self.defaults = defaults
         self.state = defaultdict(dict)
-        self.param_groups = []
+        self._groups: list[dict[str, Any]] = []
         self._reset_private()
         if isinstance(params, Tensor):
             raise TypeError(
@@ -146,7 +229,19 @@ class Optimizer:
         for group in groups:
             self.add_param_group(dict(group))
 
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        """The groups: dicts of options, with the parameters under 'params'."""
+        if _C.graph.watched():
+            _C.graph.interrupt("the options of an optimizer were looked at")
+        return self._groups
+
+    @param_groups.setter
+    def param_groups(self, groups: list[dict[str, Any]]) -> None:
+        self._groups = groups
+
     def _reset_private(self) -> None:
+        self._stepped: _Stepped | None = None  # in a step that may be replayed
         self._plans: dict[tuple[int, int], _Plan] = {}  # by group and round
         self._n_steps = 0
         self._step_pre_hooks = HookTable()
@@ -160,23 +255,25 @@ class Optimizer:
         return {
             "defaults": self.defaults,
             "state": dict(self.state),
-            "param_groups": self.param_groups,
+            "param_groups": self._groups,
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        state = dict(state)
+        self._groups = state.pop("param_groups")
         self.__dict__.update(state)
         self.state = defaultdict(dict, self.state)
         self._reset_private()
         self._set_defaults()
 
     def _set_defaults(self) -> None:
-        for group in self.param_groups:
+        for group in self._groups:
             for name, default in self.defaults.items():
                 group.setdefault(name, default)
 
     def __repr__(self) -> str:
         text = f"{type(self).__name__} ("
-        for i, group in enumerate(self.param_groups):
+        for i, group in enumerate(self._groups):
             text += f"\nParameter Group {i}\n"
             for key in sorted(group):
                 if key != "params":
@@ -210,7 +307,7 @@ class Optimizer:
             param_group["param_names"] = [name for name, _ in params]
             params = [param for _, param in params]
         param_group["params"] = params
-        known = {id(p) for group in self.param_groups for p in group["params"]}
+        known = {id(p) for group in self._groups for p in group["params"]}
         own: set[int] = set()
         for i, param in enumerate(params):
             if not isinstance(param, Tensor):
@@ -241,12 +338,12 @@ class Optimizer:
                     f"{type(self).__name__}: a parameter group lacks the option '{name}'"
                 )
             param_group.setdefault(name, default)
-        self.param_groups.append(param_group)
+        self._groups.append(param_group)
         self._plans.clear()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drops all gradients, or with `set_to_none=False` fills them with zeros."""
-        for group in self.param_groups:
+        for group in self._groups:
             for param in group["params"]:
                 if set_to_none:
                     param.grad = None
@@ -265,9 +362,15 @@ class Optimizer:
         if closure is not None:
             with enable_grad():
                 loss = closure()
-        for i, group in enumerate(self.param_groups):
-            for k, params in enumerate(_rounds(group["params"])):
-                self._step_over((i, k), group, params)
+        if _C.graph.watched():
+            self._stepped = _Stepped(self)
+            _replay.noted().append(self._stepped)
+        try:
+            for i, group in enumerate(self._groups):
+                for k, params in enumerate(_rounds(group["params"])):
+                    self._step_over((i, k), group, params)
+        finally:
+            self._stepped = None
         return loss
 
     step = _with_hooks(step)
@@ -278,8 +381,11 @@ class Optimizer:
         plan = self._plans.get(key)
         if plan is None or plan._group is not group or not plan.fits(params, mask, self.state):
             plan = self._plans[key] = _Plan(self, group, list(params), mask)
+            plan.key = key
         if plan.params:
             self._update(group, plan, [grad for grad in grads if grad is not None])
+            if self._stepped and not (key[1] == 0 and self._stepped.has(plan)):
+                _C.graph.interrupt("an optimizer's step is not one op")
 
     def _init_state(self, group: Entries, param: Tensor, state: Entries) -> None:
         """Puts the missing entries into a parameter's state."""
@@ -296,7 +402,7 @@ class Optimizer:
             hook(self)
         index: dict[int, int] = {}
         groups = []
-        for group in self.param_groups:
+        for group in self._groups:
             packed = {key: value for key, value in group.items() if key != "params"}
             for param in group["params"]:
                 index.setdefault(id(param), len(index))
@@ -328,14 +434,14 @@ class Optimizer:
             if changed is not None:
                 state_dict = changed
         saved_groups = deepcopy(state_dict["param_groups"])
-        if len(saved_groups) != len(self.param_groups):
+        if len(saved_groups) != len(self._groups):
             raise ValueError(
                 f"load_state_dict: the state has {len(saved_groups)} parameter groups, the "
                 "optimizer "
-                f"{len(self.param_groups)}"
+                f"{len(self._groups)}"
             )
         by_index: dict[Any, Tensor] = {}
-        for i, (mine, saved) in enumerate(zip(self.param_groups, saved_groups)):
+        for i, (mine, saved) in enumerate(zip(self._groups, saved_groups)):
             if len(mine["params"]) != len(saved["params"]):
                 raise ValueError(
                     f"load_state_dict: group {i} has {len(saved['params'])} parameters in the "
@@ -350,12 +456,12 @@ class Optimizer:
                 state[key] = deepcopy(value)
             else:
                 state[param] = {name: _cast(param, name, entry) for name, entry in value.items()}
-        for mine, saved in zip(self.param_groups, saved_groups):
+        for mine, saved in zip(self._groups, saved_groups):
             saved["params"] = mine["params"]
             if "param_names" in mine:
                 saved.setdefault("param_names", mine["param_names"])
         self.state = state
-        self.param_groups = saved_groups
+        self._groups = saved_groups
         self._set_defaults()
         self._plans.clear()
         for hook in tuple(self._load_post_hooks.values()):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from flambeau import _C
 from flambeau._C import Tensor
 from flambeau.optim.optimizer import (
     Entries,
@@ -56,8 +55,8 @@ class RMSprop(Optimizer):
 
     def _update(self, group: Entries, plan: _Plan, grads: list[Tensor]) -> None:
         plan.count()
-        _C.optim.rmsprop_(
-            plan.params,
+        plan.step(
+            "rmsprop_",
             grads,
             [
                 plan.tensors("square_avg"),

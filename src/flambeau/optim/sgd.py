@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau.optim.optimizer import Entries, Optimizer, Params, _Plan, check_hints, non_negative
 
@@ -66,8 +65,8 @@ class SGD(Optimizer):
                     first[i] = 1
                     buffer = state["momentum_buffer"] = ops.zeros_like(param.detach())
                 buffers.append(buffer)
-        _C.optim.sgd_(
-            plan.params,
+        plan.step(
+            "sgd_",
             grads,
             [buffers],
             first,

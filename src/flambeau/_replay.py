@@ -1,0 +1,47 @@
+"""What Python does beside ops in a call that may be replayed (flambeau.compiler), and has to do again at each replay."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from typing import Protocol
+
+
+class Again(Protocol):
+    """Something that happens at each replay as it happened in the call that was recorded."""
+
+    def ready(self) -> bool:
+        """Whether it would do the same. Changes nothing."""
+
+    def begin(self) -> bool:
+        """Does it; false: it would not be the same after all."""
+
+    def undo(self) -> None:
+        """Takes back what begin() did, since the replay failed or is not to be."""
+
+    def end(self) -> None:
+        """The replay is done."""
+
+
+class _Here(threading.local):
+    noted: list[Again] | None = None
+
+
+_here = _Here()
+
+
+@contextlib.contextmanager
+def noting() -> Iterator[list[Again]]:
+    """While a call is recorded to be replayed: the list of what happens in it."""
+    before = _here.noted
+    _here.noted = []
+    try:
+        yield _here.noted
+    finally:
+        _here.noted = before
+
+
+def noted() -> list[Again]:
+    """What happened so far in the call that is going on, to be added to."""
+    return _here.noted if _here.noted is not None else []

@@ -1,0 +1,405 @@
+"""Whole training steps as compiled functions: gradients, optimizers, schedules and clipping come out as in eager mode, replayed or not."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+import flambeau as fl
+import flambeau.nn.functional as F
+from flambeau import nn
+
+pytestmark = pytest.mark.filterwarnings("ignore:compile:UserWarning")
+STEPS = 12  # past the 8th, which is recorded again
+
+OPTIMIZERS = {
+    "sgd": lambda p: fl.optim.SGD(p, 0.1),
+    "momentum": lambda p: fl.optim.SGD(p, 0.1, momentum=0.9, nesterov=True, weight_decay=1e-3),
+    "adam": lambda p: fl.optim.Adam(p, 1e-2),
+    "adamw": lambda p: fl.optim.AdamW(p, 1e-2, amsgrad=True),
+    "rmsprop": lambda p: fl.optim.RMSprop(p, 1e-2, centered=True, momentum=0.5),
+    "adagrad": lambda p: fl.optim.Adagrad(p, 1e-1, lr_decay=0.1),
+    "two groups": lambda p: (lambda ps: fl.optim.Adam([{"params": ps[:2]}, {"params": ps[2:], "lr": 3e-3}], 1e-2))(list(p)),
+    "an empty group": lambda p: fl.optim.Adam([{"params": list(p)}, {"params": [], "lr": 3e-3}], 1e-2),
+    "written in Python": lambda p: fl.optim.NAdam(p, 1e-2),
+}  # fmt: skip
+REPLAYED = OPTIMIZERS.keys() - {"written in Python"}
+
+
+def network():
+    fl.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.2), nn.Linear(8, 3))
+
+
+def batch(i):
+    fl.manual_seed(100 + i)
+    return fl.randn(5, 6), fl.randint(0, 3, (5,))
+
+
+def plain(net, optimizer):
+    def step(x, y):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(net(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step
+
+
+def everything(net, optimizer):
+    """All that a training step leaves behind, as bytes."""
+    grads = [None if p.grad is None else p.grad.numpy().tobytes() for p in net.parameters()]
+    state = [[v.numpy().tobytes() if isinstance(v, fl.Tensor) else v for v in entry.values()] for entry in optimizer.state_dict()["state"].values()]
+    return [v.detach().numpy().tobytes() for v in net.state_dict().values()], grads, state, optimizer._n_steps
+
+
+def train(make, build, beside=lambda i, net, optimizer: None, mode=None, steps=STEPS):
+    """The losses, what is left, and the step; `mode` False is eager."""
+    net = network()
+    optimizer = make(net.parameters())
+    step = build(net, optimizer)
+    if mode is not False:
+        step = fl.compile(step, mode=mode)
+    losses = []
+    for i in range(steps):
+        x, y = batch(i)
+        loss = step(x, y)
+        losses.append([loss.requires_grad, loss.is_leaf, loss.item()] if isinstance(loss, fl.Tensor) else loss)
+        optimizer = beside(i, net, optimizer) or optimizer
+    return (losses, everything(net, optimizer)), step
+
+
+def same_everywhere(make, build, beside=lambda i, net, optimizer: None, replayed=True):
+    expected, _ = train(make, build, beside, False)
+    for mode in (None, "replay"):
+        before = fl.compiler.stats()["replayed"]
+        got, step = train(make, build, beside, mode)
+        assert got == expected
+        if mode == "replay":
+            assert (fl.compiler.stats()["replayed"] > before) == replayed, fl.compiler.explain(step)
+    return step
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_optimizers(name):
+    same_everywhere(OPTIMIZERS[name], plain, replayed=name in REPLAYED)
+
+
+def clipped(net, optimizer):
+    def step(x, y):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(net(x), y)
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(net.parameters(), 0.1)
+        nn.utils.clip_grad_value_(net.parameters(), 0.05)
+        optimizer.step()
+        return loss.detach() + norm
+
+    return step
+
+
+def zeroed_in_place(net, optimizer):
+    def step(x, y):
+        optimizer.zero_grad(set_to_none=False)
+        loss = F.cross_entropy(net(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step
+
+
+def zeroed_at_the_end(net, optimizer):
+    def step(x, y):
+        loss = F.cross_entropy(net(x), y)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss
+
+    return step
+
+
+def accumulated(net, optimizer):
+    def step(x, y):
+        optimizer.zero_grad()
+        for part in range(2):
+            (F.cross_entropy(net(x[part::2]), y[part::2]) / 2).backward()
+        optimizer.step()
+        return x[0, 0] * 1
+
+    return step
+
+
+def two_steps(net, optimizer):
+    def step(x, y):
+        for part in range(2):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(net(x), y) * (part + 1)
+            loss.backward()
+            optimizer.step()
+        return loss
+
+    return step
+
+
+def with_a_closure(net, optimizer):
+    def step(x, y):
+        def closure():
+            optimizer.zero_grad()
+            loss = F.cross_entropy(net(x), y)
+            loss.backward()
+            return loss
+
+        return optimizer.step(closure)
+
+    return step
+
+
+def autocast(net, optimizer):
+    def step(x, y):
+        optimizer.zero_grad()
+        with fl.autocast("cpu", dtype=fl.bfloat16):
+            loss = F.cross_entropy(net(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step
+
+
+def frozen(net, optimizer):
+    net[0].requires_grad_(False)
+    return plain(net, optimizer)
+
+
+SHAPES = [clipped, zeroed_in_place, zeroed_at_the_end, accumulated, two_steps, with_a_closure, autocast, frozen]
+
+
+@pytest.mark.parametrize("optimizer", ["momentum", "adam"])
+@pytest.mark.parametrize("build", SHAPES, ids=lambda f: f.__name__)
+def test_shapes_of_steps(build, optimizer):
+    same_everywhere(OPTIMIZERS[optimizer], build)
+
+
+def test_gradients_that_others_drop_keep_or_look_at():
+    def build(net, optimizer):
+        def step(x, y):
+            loss = F.cross_entropy(net(x), y)
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        return step
+
+    def beside(i, net, optimizer):
+        if i not in (4, 5, 9):  # there they are added to
+            optimizer.zero_grad()
+        if i == 7:
+            net[0].weight.grad = fl.ones(8, 6)
+
+    same_everywhere(OPTIMIZERS["adam"], build, beside)
+
+
+def scheduled(i, net, optimizer):
+    optimizer.param_groups[0]["lr"] *= 0.9
+
+
+def other_options(i, net, optimizer):
+    if i == 5:
+        optimizer.param_groups[0].update(betas=(0.5, 0.9), weight_decay=0.1)
+
+
+def loaded(i, net, optimizer):
+    if i == 5:
+        optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+
+
+def other_count(i, net, optimizer):
+    if i == 6:
+        optimizer.state[net[0].weight]["step"] = 40
+
+
+def other_state(i, net, optimizer):
+    if i == 6:
+        optimizer.state[net[0].weight]["exp_avg"] = fl.ones(8, 6)
+
+
+def no_state(i, net, optimizer):
+    if i == 6:
+        optimizer.state.clear()
+
+
+def hooked(i, net, optimizer):
+    if i == 6:
+        optimizer.register_step_post_hook(lambda o, args, kwargs: o.param_groups[0].update(lr=0.5))
+
+
+def module_hooked(i, net, optimizer):
+    if i == 6:
+        net[0].register_forward_hook(lambda m, args, out: out * 0.5)
+
+
+def halved(i, net, optimizer):
+    if i == 6:
+        net[0].register_full_backward_hook(lambda m, gin, gout: (None,))
+        net[4].weight.register_hook(lambda g: g * 0.5)
+
+
+def other_weights(i, net, optimizer):
+    if i == 6:
+        net[4].weight.data = fl.ones(3, 8) / 8
+
+
+def written_weights(i, net, optimizer):
+    if i == 6:
+        with fl.no_grad():
+            net[4].weight.copy_(fl.ones(3, 8) / 8)
+            net[1].running_mean.fill_(0.5)
+
+
+def other_parameter(i, net, optimizer):
+    if i == 6:
+        net[4].weight = nn.Parameter(fl.ones(3, 8) / 8)  # which the optimizer does not know
+
+
+def other_layer(i, net, optimizer):
+    if i == 6:
+        net[2] = nn.Tanh()
+
+
+def in_eval(i, net, optimizer):
+    net.train(i not in (6, 9))
+
+
+def frozen_later(i, net, optimizer):
+    if i == 6:
+        net[0].weight.requires_grad_(False)
+
+
+def more_parameters(i, net, optimizer):
+    if i == 6:
+        optimizer.add_param_group({"params": [nn.Parameter(fl.ones(2))], "lr": 1.0})
+
+
+def attribute(i, net, optimizer):
+    if i == 6:
+        net[3].p = 0.7
+
+
+BESIDE = [scheduled, other_options, loaded, other_count, other_state, no_state, hooked, module_hooked, halved, other_weights, written_weights, other_parameter,
+          other_layer, in_eval, frozen_later, more_parameters, attribute]  # fmt: skip
+
+
+@pytest.mark.parametrize("beside", BESIDE, ids=lambda f: f.__name__)
+def test_what_happens_between_steps_is_followed(beside):
+    same_everywhere(OPTIMIZERS["adam"], plain, beside)
+
+
+def test_a_schedule_inside_is_not_replayed():
+    def build(net, optimizer):
+        schedule = fl.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+
+        def step(x, y):
+            loss = plain(net, optimizer)(x, y)
+            schedule.step()
+            return loss
+
+        return step
+
+    step = same_everywhere(OPTIMIZERS["sgd"], build, replayed=False)
+    assert "options of an optimizer" in fl.compiler.explain(step)
+
+
+def test_a_step_that_fails_counts_nothing():
+    net, x = nn.Embedding(5, 3), fl.tensor([0, 1])
+    optimizer = fl.optim.Adam(net.parameters())
+
+    @fl.compile(mode="replay")
+    def step(x):
+        optimizer.zero_grad()
+        loss = net(x).square().sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    for _ in range(6):
+        step(x)
+    assert "replayed" in fl.compiler.explain(step)
+    counts = [s["step"] for s in optimizer.state.values()]
+    weights = net.weight.detach().clone()
+    with pytest.raises(IndexError, match="7"):
+        step(fl.tensor([0, 7]))
+    assert [s["step"] for s in optimizer.state.values()] == counts and fl.equal(net.weight, weights)
+    step(x)
+    assert [s["step"] for s in optimizer.state.values()] == [c + 1 for c in counts]
+
+
+def test_a_returned_loss_has_been_gone_through():
+    net = network()
+    step = fl.compile(plain(net, fl.optim.SGD(net.parameters(), 0.1)), mode="replay")
+    for i in range(7):
+        loss = step(*batch(i))
+        assert loss.grad_fn.name() == F.cross_entropy(net(fl.ones(2, 6)), fl.tensor([0, 1])).grad_fn.name()
+        with pytest.raises(RuntimeError, match="already used by a backward"):
+            loss.backward()
+    assert "replayed" in fl.compiler.explain(step)
+
+
+def test_memory_of_gradients_goes_with_them():
+    net = nn.Linear(200, 200)
+    optimizer = fl.optim.SGD(net.parameters(), 0.1)
+
+    @fl.compile(mode="replay")
+    def step(x):
+        optimizer.zero_grad()
+        loss = net(x).sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    for _ in range(4):
+        step(fl.ones(2, 200))
+    used = fl.memory_stats()["allocated_bytes"]
+    kept = net.weight.grad
+    step(fl.ones(2, 200) * 2)
+    assert net.weight.grad is not kept and kept[0, 0].item() == 2 and net.weight.grad[0, 0].item() == 4
+    assert fl.memory_stats()["allocated_bytes"] - used >= kept.nbytes
+    del kept
+    assert abs(fl.memory_stats()["allocated_bytes"] - used) < 2048
+
+
+@pytest.mark.parametrize("name", sorted(REPLAYED - {"sgd"}))
+def test_a_step_as_a_graph(name, tmp_path):
+    """It has the step's numbers (rates, counts) as constants: running it does that step."""
+    from flambeau.graph import Graph, record
+
+    net = network().eval()
+    optimizer = OPTIMIZERS[name](net.parameters())
+    step = clipped(net, optimizer)
+    for i in range(2):
+        step(*batch(i))
+    before = copy.deepcopy((net.state_dict(), optimizer.state_dict()))
+    graph = record(step, *batch(2))
+    assert [n.op for n in graph.nodes].count("optimizer_step") == 1 + (name == "two groups")
+    graph.save(tmp_path / "step.safetensors")
+    ends = []
+    for run in (None, graph, Graph.load(tmp_path / "step.safetensors")):
+        net.load_state_dict(before[0])
+        for state, old in zip(optimizer.state.values(), before[1]["state"].values()):
+            for key, value in old.items():
+                if isinstance(value, fl.Tensor):
+                    state[key].copy_(value)
+                else:
+                    state[key] = value
+        if run is None:
+            step(*batch(2))
+        else:
+            held = {v._storage_ptr(): v for v in (*net.parameters(), *net.buffers(), *(t for s in optimizer.state.values() for t in s.values() if isinstance(t, fl.Tensor)))}
+            kept = graph._kept["parameters"]
+            assert {k._storage_ptr() for k in kept} <= held.keys()
+            run.run(*batch(2), *kept)
+        ends.append([v.detach().numpy().tobytes() for v in net.state_dict().values()])
+    assert ends[0] == ends[1] == ends[2]
