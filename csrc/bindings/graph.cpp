@@ -6,6 +6,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings/args.h"
+#include "bindings/call_key.h"
 #include "bindings/errors.h"
 #include "bindings/source.h"
 #include "graph/program.h"
@@ -241,6 +242,7 @@ void init_graph(nb::module_& m) {
   m.def("objects_changed", [] { graph::objects_version.fetch_add(1, std::memory_order_relaxed); });
   m.def("end_recording", [] { without([] { graph::end_recording(); }); });
   m.def("settle", [] { without([] { graph::settle_here(); }); });
+  m.def("call_key", call_key);
   m.def("recording", [] { return graph::recording(); });
   m.def("stats", [] {
     const graph::Stats s = graph::stats();

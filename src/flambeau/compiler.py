@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import types
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from itertools import repeat
@@ -87,20 +89,37 @@ class _Unfit(Exception):
     """Why a call can not be replayed."""
 
 
-def _flatten(value: Any, tensors: list[Tensor]) -> Any:
-    """A hashable description of `value`, whose tensors are appended to a list."""
+def _tensors(value: Any, found: list[Tensor]) -> list[Tensor]:
+    """The tensors of a result, in order."""
     if isinstance(value, Tensor):
-        tensors.append(value)
-        return ("tensor", value.requires_grad)
-    if isinstance(value, (tuple, list)):
-        return (type(value), *(_flatten(v, tensors) for v in value))
-    if isinstance(value, dict):
-        return (dict, *((k, _flatten(v, tensors)) for k, v in value.items()))
-    if value is None or isinstance(value, (bool, int, float, complex, str, bytes, _C.dtype, _C.device)):
-        return (type(value), value, str(value))  # the text tells 0.0 from -0.0, and NaN from itself
-    if isinstance(value, nn.Module):
-        return ("module", id(value), tuple(m.training for m in value.modules()))
-    raise _Unfit(f"an argument or result of type {type(value).__name__} is neither a tensor nor a plain value")
+        found.append(value)
+    elif isinstance(value, (tuple, list)):
+        for v in value:
+            _tensors(v, found)
+    elif isinstance(value, dict):
+        for v in value.values():
+            _tensors(v, found)
+    elif not (value is None or isinstance(value, (bool, int, float, complex, str, bytes, _C.dtype, _C.device))):
+        raise _Unfit(f"a result of type {type(value).__name__} is neither a tensor nor a plain value")
+    return found
+
+
+_modules: weakref.WeakKeyDictionary[nn.Module, tuple[int, int, tuple[bool, ...]]] = weakref.WeakKeyDictionary()
+_numbers = itertools.count()
+
+
+def _described(value: Any) -> Any:
+    """What tells an argument that is no plain value: of a module which one it is, and the modes of its parts."""
+    if isinstance(value, _C.device):
+        return str(value)
+    if not isinstance(value, nn.Module):
+        raise _Unfit(f"an argument of type {type(value).__name__} is neither a tensor nor a plain value")
+    version = _C.graph.objects_version()
+    known = _modules.get(value)
+    if known is None or known[1] != version:
+        known = (known[0] if known else next(_numbers), version, tuple(m.training for m in value.modules()))
+        _modules[value] = known
+    return (known[0], known[2])
 
 
 def _filled(value: Any, tensors: Iterator[Any]) -> Any:
@@ -122,12 +141,6 @@ class _Place:
         return "<tensor>"
 
 
-def _modes() -> tuple[Any, ...]:
-    """What of this thread decides how ops behave."""
-    autocast = _C.is_autocast_enabled()
-    return (_C.is_grad_enabled(), _C.is_inference_mode_enabled(), autocast, autocast and _C.get_autocast_dtype(), _C.get_default_dtype())
-
-
 # ---- replay
 
 
@@ -144,6 +157,13 @@ class _Entry:
         self.version = version     # of objects that ops were given by: another one means to look again
         self.confirmed = False
         self.calls = 0
+
+    def result(self, tensors: list[Tensor], made: list[Tensor]) -> Any:
+        """What the function returns, of its arguments and what a run made."""
+        if type(self.form) is _Place:
+            g = self.given[0]
+            return tensors[g] if g >= 0 else made[-1 - g]
+        return _filled(self.form, iter([tensors[g] if g >= 0 else made[-1 - g] for g in self.given]))
 
     def run(self, tensors: list[Tensor]) -> list[Tensor] | None:
         """The results of a replay; None where the call has to be recorded."""
@@ -204,15 +224,13 @@ class _Compiled:
                 result = self.function(*args, **kwargs)
                 self._insist()
                 return result
-        tensors: list[Tensor] = []
         try:
-            key = (_flatten(args, tensors), _flatten(kwargs, tensors), _modes())
-            known = self.entries.get(key)
-        except (_Unfit, TypeError) as fault:
+            key, tensors = _C.graph.call_key(args, kwargs, _described)
+        except (_Unfit, TypeError, RecursionError) as fault:
             self._refuse(str(fault))
             return self(*args, **kwargs)
         version = _C.graph.objects_version()
-        for entry in known or ():
+        for entry in self.entries.get(key, ()):
             if not entry.confirmed:
                 continue
             if entry.version != version:
@@ -225,7 +243,7 @@ class _Compiled:
                 entry.calls -= 1
                 continue
             _counts["replayed"] += 1
-            return _filled(entry.form, iter([tensors[g] if g >= 0 else out[-1 - g] for g in entry.given]))
+            return entry.result(tensors, out)
         return self._record(key, tensors, args, kwargs)
 
     def _insist(self) -> None:
@@ -294,8 +312,7 @@ class _Compiled:
             self._refuse(why)
 
     def _capture(self, tensors: list[Tensor], result: Any, again: list[_replay.Again], version: int) -> _Entry:
-        outs: list[Tensor] = []
-        _flatten(result, outs)
+        outs = _tensors(result, [])
         given = [next((i for i, t in enumerate(tensors) if t is y), -1) for y in outs]
         program = _C.graph.capture(tensors, [y for y, g in zip(outs, given, strict=True) if g < 0])
         places, made = [], 0

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import copy
+import enum
 import threading
 import warnings
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 import flambeau as fl
 import flambeau.nn.functional as F
-from flambeau import nn
+from flambeau import _C, nn
 
 pytestmark = pytest.mark.filterwarnings("ignore:compile:UserWarning")
 CALLS = 9  # past several of the calls that are recorded again
@@ -121,6 +124,52 @@ def test_other_shapes_types_and_modes_are_other_programs():
     with fl.autocast("cpu"):
         assert same(f(fl.ones(3), 2), fl.ones(3).mul(2).cumsum(0))
     assert replayed(f)
+
+
+class Pair(NamedTuple):
+    a: object
+    b: object
+
+
+class Few(enum.IntEnum):
+    ONE = 1
+
+
+def test_what_makes_two_calls_alike():
+    def key(*args, **kwargs):
+        return _C.graph.call_key(args, kwargs, lambda x: repr(x))[0]
+
+    x = fl.ones(3)
+    loop = []
+    loop.append(loop)
+    values = [1, True, 1.0, 0.0, -0.0, float("nan"), 1j, "a", "\N{EURO SIGN}", "\ud800", b"a", None, 2**70, -(2**70), fl.float32, fl.float64, fl.device("cpu"), (), [], {}, (1,), [1], (1, 2),
+              ((1,), 2), (1, (2,)), {"a": 1}, {1: "a"}, Pair(1, 2), Pair(1, Pair(2, 3)), Few.ONE, np.float64(1.0), x, x.clone().requires_grad_(), [x], (x, x)]  # fmt: skip
+    keys = [key(v) for v in values]
+    assert len(set(keys)) == len(values)
+    assert keys == [key(v) for v in copy.deepcopy(values)]
+    assert key(1, 2) != key((1, 2)) != key(1, b=2) != key(1, c=2)
+    assert _C.graph.call_key((x, [x * 1, {"a": x}]), {"b": x}, repr)[1][3] is x
+    with fl.no_grad():
+        assert key(1) != keys[0]
+    with fl.autocast("cpu", dtype=fl.bfloat16):
+        low = key(1)
+        with fl.autocast("cpu", dtype=fl.float16):
+            assert len({low, key(1), keys[0]}) == 3
+    with pytest.raises(RecursionError):
+        key(loop)
+    with pytest.raises(ZeroDivisionError):
+        _C.graph.call_key((object(),), {}, lambda x: 1 / 0)
+
+
+def test_a_module_that_went_is_not_taken_for_another():
+    f = fl.compile(lambda module, x: module(x), mode="replay")
+    x = fl.randn(2, 3)
+    with fl.no_grad():
+        for _ in range(40):
+            module = nn.Linear(3, 2)
+            for _ in range(3):
+                assert same(f(module, x), module(x))
+            del module
 
 
 def test_arguments_that_share_memory():
