@@ -130,7 +130,7 @@ StripedMutex<LockRank::Accumulation, 16> accumulation_locks;
     const Tensor& g = call.out[i];
     if (!g.defined() || g.is_meta() || !is_float(g.dtype())) continue;
     NoGrad off;
-    if (!*op::any(op::isnan(g)).data<bool>()) continue;
+    if (!*op::any(op::isnan(g)).data<Truth>()) continue;
     const uint32_t stack = node.hooks() ? node.hooks()->made_at : 0;
     const std::string where = stack && describe_stack ? describe_stack(stack) : "";
     raise<AutogradError>("Function '", node.name(), "' returned nan values in its ", i, "th output", where.empty() ? "" : "; the forward call was at\n", where);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <ostream>
+#include <type_traits>
 
 namespace fl {
 
@@ -37,6 +38,15 @@ constexpr DType promote(DType a, DType b) {
   if (a == DType::UInt8 && b == DType::Int8) return DType::Int16;
   return b;
 }
+
+// An element of a bool tensor. Memory may be somebody else's, or have been written as bytes: any byte but 0 is true. A C++ bool is read by
+// the compiler as 0 or 1, so that others become other numbers, places outside of a table, and branches that are taken twice.
+struct Truth {
+  uint8_t byte = 0;
+  Truth() = default;
+  constexpr Truth(bool v) : byte(v) {}
+  constexpr operator bool() const { return byte != 0; }
+};
 
 // Arithmetic of 16-bit floats is done in float; these only convert (round to nearest even).
 struct BFloat16 {
@@ -86,7 +96,7 @@ struct Float16 {
 template <class T>
 struct DTypeOf;
 template <>
-struct DTypeOf<bool> {
+struct DTypeOf<Truth> {
   static constexpr DType value = DType::Bool;
 };
 template <>
@@ -126,13 +136,15 @@ struct DTypeOf<double> {
   static constexpr DType value = DType::Float64;
 };
 template <class T>
+constexpr bool is_half_type = std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>;
+template <class T>
 constexpr DType dtype_of = DTypeOf<T>::value;
 
 // Calls f with a value-initialised object of the C++ type of `t`: visit(t, [&](auto zero) { using T = ... }).
 template <class F>
 decltype(auto) visit(DType t, F&& f) {
   switch (t) {
-    case DType::Bool: return f(bool{});
+    case DType::Bool: return f(Truth{});
     case DType::UInt8: return f(uint8_t{});
     case DType::Int8: return f(int8_t{});
     case DType::Int16: return f(int16_t{});

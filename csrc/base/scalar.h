@@ -33,7 +33,7 @@ class Scalar {
   int64_t as_int() const { return is_float() ? static_cast<int64_t>(d_) : i_; }
   template <class T>
   T as() const {
-    if constexpr (std::is_same_v<T, bool>) return is_float() ? d_ != 0 : i_ != 0;
+    if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, Truth>) return is_float() ? d_ != 0 : i_ != 0;
     else if constexpr (std::is_integral_v<T>) return static_cast<T>(as_int());
     else return static_cast<T>(as_double());
   }

@@ -126,7 +126,7 @@ void write_numbers(PyObject* o, int depth, const Dims& shape, T*& out) {
   if (is_tensor(o)) s = item_of(tensor_of(o));
   else if (!try_scalar(o, s)) changed_while_read();
   check::fits("tensor", "element", dtype_of<T>, s);
-  if constexpr (std::is_class_v<T>) *out++ = T(static_cast<float>(s.as_double()));
+  if constexpr (is_half_type<T>) *out++ = T(static_cast<float>(s.as_double()));
   else *out++ = s.as<T>();
 }
 
@@ -141,8 +141,8 @@ PyObject* list_of(const Tensor& x, int dim, int64_t at) {
     return visit(x.dtype(), [&]<class T>(T) {
       graph::note_read("a value was read");
       const T* data = static_cast<T*>(x.storage().data());
-      if constexpr (std::is_same_v<T, bool>) return PyBool_FromLong(reinterpret_cast<const uint8_t*>(data)[at] != 0);  // memory of others may hold any byte
-      else if constexpr (std::is_class_v<T>) return python_number(Scalar(static_cast<float>(data[at])));
+      if constexpr (std::is_same_v<T, Truth>) return PyBool_FromLong(data[at]);
+      else if constexpr (is_half_type<T>) return python_number(Scalar(static_cast<float>(data[at])));
       else return python_number(Scalar(data[at]));
     });
   const int64_t step = x.strides()[dim];

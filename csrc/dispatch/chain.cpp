@@ -66,7 +66,7 @@ void run_range(const Plan& plan, int64_t begin, int64_t end) {
       if (source.kind == ChainStep::Source::Memory) {
         const Operand& o = plan.operands[static_cast<size_t>(source.index)];
         value = o.data;
-        if (seen_as(o.dtype, step.compute) != step.compute) {
+        if (read_as(o.dtype, step.compute) != step.compute) {
           convert_elements(&converted, step.compute, value, o.dtype, 1);
           value = &converted;
         }
@@ -101,12 +101,12 @@ void run_range(const Plan& plan, int64_t begin, int64_t end) {
           if (o.flat) {
             from = o.data + i * o.item;
           } else {
-            char* to = seen_as(type, step.compute) == step.compute ? room.in[k] : room.raw;
+            char* to = read_as(type, step.compute) == step.compute ? room.in[k] : room.raw;
             gather_flat(to, o.data, static_cast<size_t>(o.item), plan.axes, o.strides, i, m);
             from = to;
           }
         }
-        if (seen_as(type, step.compute) != step.compute) {
+        if (read_as(type, step.compute) != step.compute) {
           convert_elements(room.in[k], step.compute, from, type, m);
           from = room.in[k];
         }
@@ -114,7 +114,7 @@ void run_range(const Plan& plan, int64_t begin, int64_t end) {
       }
       const TileFn fn = single(step) ? step.loops.single : step.loops.all;
       const DType made = step.loops.bool_out ? DType::Bool : step.compute;
-      const bool same = seen_as(step.result, made) == made || (step.loops.bool_out && item_size(step.result) == 1);
+      const bool same = written_as(step.result, made) == made || (step.loops.bool_out && item_size(step.result) == 1);
       char* to;
       if (plan.straight[static_cast<size_t>(s)]) {
         const Operand& o = plan.operands[static_cast<size_t>(step.store)];

@@ -10,8 +10,8 @@ FL_SIMD_KERNEL(void, convert_loop, void* dst, DType to, const void* src, DType f
 FL_SIMD_KERNEL(void, fill_loop, void* dst, size_t item_bytes, const void* value, int64_t n)
 // dst[i] = src[-i], n elements of 1, 2, 4 or 8 bytes.
 FL_SIMD_KERNEL(void, reverse_loop, void* dst, const void* src, size_t item_bytes, int64_t n)
-// dst[i] = src[i] ^ mask for bytes.
-FL_SIMD_KERNEL(void, flip_loop, uint8_t* dst, const uint8_t* src, uint8_t mask, int64_t n)
+// dst[i] = ~src[i] for bytes, or of bools !src[i].
+FL_SIMD_KERNEL(void, flip_loop, uint8_t* dst, const uint8_t* src, bool truths, int64_t n)
 // memcpy past the caches: the lines of dst are neither read first nor kept. Whoever hands dst to another thread
 // calls stream_end() first.
 FL_SIMD_KERNEL(void, stream_loop, void* dst, const void* src, size_t bytes)

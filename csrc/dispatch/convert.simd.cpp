@@ -133,9 +133,14 @@ void reverse_loop(void* dst, const void* src, size_t item_bytes, int64_t n) {
   }
 }
 
-void flip_loop(uint8_t* dst, const uint8_t* src, uint8_t mask, int64_t n) {
+void flip_loop(uint8_t* dst, const uint8_t* src, bool truths, int64_t n) {
+  if (truths) {
 #pragma omp simd
-  for (int64_t i = 0; i < n; ++i) dst[i] = src[i] ^ mask;
+    for (int64_t i = 0; i < n; ++i) dst[i] = src[i] == 0;
+  } else {
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) dst[i] = static_cast<uint8_t>(~src[i]);
+  }
 }
 
 void stream_loop(void* dst, const void* src, size_t bytes) {
@@ -166,7 +171,7 @@ void stream_end() {
 
 void convert_loop(void* dst, DType to, const void* src, DType from, int64_t n) {
   switch (from) {
-    case DType::Bool:
+    case DType::Bool: return from_plain(dst, to, static_cast<const Truth*>(src), n);
     case DType::UInt8: return from_plain(dst, to, static_cast<const uint8_t*>(src), n);
     case DType::Int8: return from_plain(dst, to, static_cast<const int8_t*>(src), n);
     case DType::Int16: return from_plain(dst, to, static_cast<const int16_t*>(src), n);

@@ -314,7 +314,7 @@ void run_tiles(const TileLoops& loops, DType compute, const Scalar* params, cons
     Operand& o = nest.op[k];
     o.data = k == 0 ? static_cast<char*>(out.data()) : const_cast<char*>(static_cast<const char*>(inputs[k - 1].data));
     o.tile_type = k == 0 && bool_out ? DType::Bool : compute;
-    o.dtype = seen_as(k == 0 ? out.dtype() : inputs[k - 1].dtype, o.tile_type);
+    o.dtype = k == 0 ? written_as(out.dtype(), o.tile_type) : read_as(inputs[k - 1].dtype, o.tile_type);
     // An 8-bit output of 0s and 1s needs no conversion.
     if (k == 0 && bool_out && (o.dtype == DType::UInt8 || o.dtype == DType::Int8)) o.tile_type = o.dtype;
     o.item = static_cast<int64_t>(item_size(o.dtype));

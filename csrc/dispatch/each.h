@@ -40,8 +40,10 @@ struct EachKernel {
   }
 };
 
-// The type as which a loop sees elements of type t: in loops over uint8 every byte is one.
-constexpr DType seen_as(DType t, DType compute) {
+// The type as which a loop reads and writes elements of type t without converting them. Loops over uint8 take every byte but that of a bool, which is
+// read as 0 or 1; what they make of those is 0 or 1 again.
+constexpr DType read_as(DType t, DType compute) { return compute == DType::UInt8 && t == DType::Int8 ? DType::UInt8 : t; }
+constexpr DType written_as(DType t, DType compute) {
   return compute == DType::UInt8 && (t == DType::Bool || t == DType::Int8) ? DType::UInt8 : t;
 }
 

@@ -43,6 +43,8 @@ TensorImpl::TensorImpl(Ref<Storage> s, IntList sz, int64_t n, DType t)
 
 TensorImpl::~TensorImpl() = default;
 
+void Tensor::no_axis(int i) const { raise<ShapeError>("the tensor has shape ", sizes(), "; expected an axis ", i); }
+
 void TensorImpl::refresh() {
   const int n = sizes.size();
   if (n > kMaxAxes) too_many_axes(n);

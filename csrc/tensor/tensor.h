@@ -82,8 +82,8 @@ class Tensor {
 
   const Dims& sizes() const { return impl_->sizes; }
   const Dims& strides() const { return impl_->strides; }
-  int64_t size(int i) const { return impl_->sizes[i < 0 ? i + ndim() : i]; }
-  int64_t stride(int i) const { return impl_->strides[i < 0 ? i + ndim() : i]; }
+  int64_t size(int i) const { return impl_->sizes[axis(i)]; }
+  int64_t stride(int i) const { return impl_->strides[axis(i)]; }
   int ndim() const { return impl_->sizes.size(); }
   int64_t numel() const { return impl_->numel; }
   int64_t offset() const { return impl_->offset; }
@@ -101,12 +101,21 @@ class Tensor {
   }
   template <class T>
   T* data() const {
+    static_assert(!std::is_same_v<std::remove_const_t<T>, bool>, "the memory of a bool tensor is Truth: any byte but 0 is true");
     return static_cast<T*>(data());
   }
 
   bool same(const Tensor& other) const { return impl_.get() == other.impl_.get(); }
 
  private:
+  // A tensor without axes has no first one either, which code that takes `dim` is apt to forget.
+  int axis(int i) const {
+    const int k = i < 0 ? i + ndim() : i;
+    if (static_cast<unsigned>(k) >= static_cast<unsigned>(ndim())) [[unlikely]] no_axis(i);
+    return k;
+  }
+  [[noreturn]] void no_axis(int i) const;
+
   Ref<TensorImpl> impl_;
 };
 

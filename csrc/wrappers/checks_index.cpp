@@ -51,7 +51,7 @@ void no_zero_divisor(const char* op, const Operand& a, const Operand& b) {
   }
   const Tensor all = empty(IntList(), DType::Bool);
   kernels::reduce({.fold = Fold::All}, DType::Int64, x, {}, all);
-  if (*all.data<bool>()) return;
+  if (*all.data<Truth>()) return;
   if (narrowed) raise<ArgumentError>(op, ": integer division by a divisor of ", b.tensor().dtype(), " that is 0 as ", type, "; cast the other operand to a wider type");
   raise<ArgumentError>(op, ": integer division by a divisor that holds 0");
 }

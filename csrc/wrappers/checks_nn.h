@@ -290,18 +290,22 @@ inline void class_targets(const char* op, const Tensor& x, const Tensor& target,
   }
 }
 
-inline void embedding_arguments(const char* op, const Tensor& weight, const Tensor& indices, int64_t padding_idx) {
-  axes(op, "weight", weight, 2);
-  if (indices.dtype() != DType::Int64 && indices.dtype() != DType::Int32)
-    raise<DTypeError>(op, ": indices is ", indices.dtype(), "; expected int64 or int32");
-  if (padding_idx >= weight.size(0)) raise<ArgumentError>(op, ": padding_idx = ", padding_idx, ", but weight has ", weight.size(0), " rows");
+// Refuses values of integers outside of [0, n).
+inline void indices_below(const char* op, const Tensor& indices, int64_t n) {
   if (indices.is_meta()) return;
-  const int64_t n = weight.size(0);
+  auto value = [&](int64_t i) -> int64_t {
+    switch (indices.dtype()) {
+      case DType::UInt8: return indices.data<uint8_t>()[i];
+      case DType::Int8: return indices.data<int8_t>()[i];
+      case DType::Int16: return indices.data<int16_t>()[i];
+      case DType::Int32: return indices.data<int32_t>()[i];
+      default: return indices.data<int64_t>()[i];
+    }
+  };
   Dims at(indices.ndim());
   int64_t offset = 0;
   for (int64_t i = 0; i < indices.numel(); ++i) {
-    const int64_t o = indices.is_contiguous() ? i : offset;
-    const int64_t v = indices.dtype() == DType::Int64 ? indices.data<int64_t>()[o] : indices.data<int32_t>()[o];
+    const int64_t v = value(indices.is_contiguous() ? i : offset);
     if (static_cast<uint64_t>(v) >= static_cast<uint64_t>(n))
       raise<IndexError>(op, ": indices has the value ", v, " at element ", i, "; expected 0 <= index < ", n);
     if (indices.is_contiguous()) continue;
@@ -314,9 +318,18 @@ inline void embedding_arguments(const char* op, const Tensor& weight, const Tens
   }
 }
 
+inline void embedding_arguments(const char* op, const Tensor& weight, const Tensor& indices, int64_t padding_idx) {
+  axes(op, "weight", weight, 2);
+  if (indices.dtype() != DType::Int64 && indices.dtype() != DType::Int32)
+    raise<DTypeError>(op, ": indices is ", indices.dtype(), "; expected int64 or int32");
+  if (padding_idx >= weight.size(0)) raise<ArgumentError>(op, ": padding_idx = ", padding_idx, ", but weight has ", weight.size(0), " rows");
+  indices_below(op, indices, weight.size(0));
+}
+
 inline void one_hot_arguments(const char* op, const Tensor& indices, int64_t num_classes) {
   if (!is_integral(indices.dtype())) raise<DTypeError>(op, ": indices is ", indices.dtype(), "; expected integers");
   if (num_classes < 1) raise<ArgumentError>(op, ": num_classes = ", num_classes, "; expected at least 1");
+  indices_below(op, indices, num_classes);
 }
 inline void attention_arguments(const char* op, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool is_causal) {
   float_input(op, q);

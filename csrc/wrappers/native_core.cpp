@@ -42,9 +42,9 @@ Scalar item_of(const Tensor& x) {
   if (x.is_meta()) raise<DeviceError>("item: a meta tensor has no data");
   graph::note_read("a value was read");
   return visit(x.dtype(), [&]<class T>(T) {
-    if constexpr (std::is_same_v<T, bool>) return Scalar(*x.data<uint8_t>() != 0);  // memory of others may hold any byte
     const T v = *x.data<T>();
-    if constexpr (std::is_class_v<T>) return Scalar(static_cast<double>(static_cast<float>(v)));
+    if constexpr (std::is_same_v<T, Truth>) return Scalar(static_cast<bool>(v));
+    else if constexpr (is_half_type<T>) return Scalar(static_cast<double>(static_cast<float>(v)));
     else return Scalar(v);
   });
 }
@@ -186,7 +186,7 @@ Tensor arange(Scalar start, Scalar end, Scalar step, OptType dtype, OptDevice de
       using V = std::conditional_t<std::is_integral_v<T>, int64_t, double>;
       const V a = start.as<V>(), s = step.as<V>();
       for (int64_t i = 0; i < n; ++i) {
-        if constexpr (std::is_class_v<T>) out[i] = T(static_cast<float>(a + static_cast<V>(i) * s));
+        if constexpr (is_half_type<T>) out[i] = T(static_cast<float>(a + static_cast<V>(i) * s));
         else if constexpr (std::is_integral_v<T>) out[i] = static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(i) * static_cast<uint64_t>(s));
         else out[i] = static_cast<T>(a + static_cast<V>(i) * s);
       }
@@ -207,7 +207,7 @@ Tensor spaced(const char* op, Scalar start, Scalar end, int64_t steps, OptType d
       T* out = y.data<T>();
       for (int64_t i = 0; i < steps; ++i) {  // from both ends, so that the last element is `end`
         const double v = value(i < steps / 2 || steps == 1 ? a + step * static_cast<double>(i) : b - step * static_cast<double>(steps - 1 - i));
-        if constexpr (std::is_class_v<T>) out[i] = T(static_cast<float>(v));
+        if constexpr (is_half_type<T>) out[i] = T(static_cast<float>(v));
         else out[i] = static_cast<T>(v);
       }
     });
@@ -267,6 +267,7 @@ Tensor flatten(const Tensor& x, int64_t start_dim, int64_t end_dim) {
 }
 
 Tensor unflatten(const Tensor& x, int64_t dim, IntList sizes) {
+  if (x.ndim() == 0) raise<ShapeError>("unflatten: the tensor has no axes; expected at least one");
   dim = wrap_dim("unflatten", "dim", dim, x);
   const Dims part = infer_size("unflatten", sizes, x.size(static_cast<int>(dim)));
   Dims shape;

@@ -168,6 +168,7 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<i
 
 Tensor diff(const Tensor& x, int64_t n, int64_t dim) {
   if (n < 0) raise<ArgumentError>("diff: n = ", n, "; expected at least 0");
+  if (x.ndim() == 0) raise<ShapeError>("diff: the tensor has no axes; expected at least one");
   Tensor y = x;
   for (int64_t i = 0; i < n; ++i) {
     const int64_t size = y.size(static_cast<int>(dim));

@@ -82,7 +82,7 @@ void each::box(char* to, Scalar number, DType compute, const Tensor& out, bool c
   // 0.5 and -inf are true, whatever integer they would be cut to.
   if (out.dtype() == DType::Bool && !compares) number = Scalar(number.as<double>() != 0);
   visit(compute, [&]<class T>(T) {
-    const T v = number.as<std::conditional_t<std::is_class_v<T>, float, T>>();
+    const T v = number.as<std::conditional_t<is_half_type<T>, float, T>>();
     std::memcpy(to, &v, sizeof(v));
   });
 }
@@ -125,7 +125,7 @@ void run_general(const TileLoops& loops, DType compute, const Operand* in, int n
 bool run_small(const TileLoops& loops, DType compute, const Operand* in, int n, const Scalar* params, const Tensor& out) {
   constexpr int64_t kSmall = 64;
   const int64_t count = out.numel();
-  if (count > kSmall || n > 3 || !out.is_contiguous() || (loops.bool_out ? out.dtype() != DType::Bool : seen_as(out.dtype(), compute) != compute)) return false;
+  if (count > kSmall || n > 3 || !out.is_contiguous() || (loops.bool_out ? out.dtype() != DType::Bool : written_as(out.dtype(), compute) != compute)) return false;
   alignas(64) char fills[3][kSmall * 8];
   const void* pointers[3];
   const bool single = loops.single && !in[n - 1].is_tensor();
@@ -133,7 +133,7 @@ bool run_small(const TileLoops& loops, DType compute, const Operand* in, int n, 
   for (int k = 0; k < n; ++k) {
     if (in[k].is_tensor()) {
       const Tensor& x = in[k].tensor();
-      if (seen_as(x.dtype(), compute) != compute || !x.is_contiguous() || x.numel() != count) return false;
+      if (read_as(x.dtype(), compute) != compute || !x.is_contiguous() || x.numel() != count) return false;
       pointers[k] = x.data();
     } else {
       const Scalar s = in[k].number();

@@ -269,6 +269,7 @@ def main() -> None:
     import numpy as np
 
     import flambeau as fl
+    import flambeau.compiler  # noqa: F401  (loaded when it is first used)
     from fuzz.calls import Calls, slow
     from fuzz.catalogue import catalogue
 

@@ -63,3 +63,17 @@ def test_a_warning_names_the_line_that_called(call):
         call()
     assert record[0].filename == __file__
     assert record[0].lineno == call.__code__.co_firstlineno
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "int32", "int64"])
+def test_one_hot_refuses_what_is_no_class(dtype):
+    i = fl.tensor([[0, 3], [1, 2]], dtype=getattr(fl, dtype))
+    np.testing.assert_array_equal(F.one_hot(i, 4).numpy(), np.eye(4, dtype=np.int64)[i.numpy()])
+    np.testing.assert_array_equal(F.one_hot(i.T).numpy(), np.eye(4, dtype=np.int64)[i.numpy().T])
+    with pytest.raises(IndexError, match="has the value 3 at element 1; expected 0 <= index < 3"):
+        F.one_hot(i, 3)
+    with pytest.raises(IndexError, match="has the value 3 at element 2; expected 0 <= index < 3"):
+        F.one_hot(i.T, 3)
+    if dtype != "uint8":
+        with pytest.raises(IndexError, match="has the value -1"):
+            F.one_hot(i - 1, 4)

@@ -147,3 +147,10 @@ def test_a_huge_alpha_has_the_gradients_of_the_other_form(name):
 def test_diff_of_a_negative_order_is_refused():
     with pytest.raises(ValueError, match="diff: n = -1"):
         fl.tensor([1, 2, 3]).diff(n=-1)
+
+
+@pytest.mark.parametrize("function", [fl.diff, lambda x: fl.diff(x, 7), lambda x: x.unflatten(0, (1,)), lambda x: fl.unflatten(x, -1, (1, 1))])
+def test_what_needs_an_axis_says_so(function):
+    """A tensor without axes has no size at any; what lay there was whatever memory held."""
+    with pytest.raises(ValueError, match="has no axes"):
+        function(fl.tensor(2.0))

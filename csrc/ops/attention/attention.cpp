@@ -60,7 +60,7 @@ class Mask {
       batch /= sizes_[d];
     }
     if (is_bool_) {
-      const bool* m = mask_.data<bool>() + at;
+      const Truth* m = mask_.data<Truth>() + at;
       for (int64_t j = 0; j < n; ++j) s[j] = m[j * col_] ? s[j] : -std::numeric_limits<T>::infinity();
     } else {
       visit_memory(mask_.dtype(), [&](auto element) {

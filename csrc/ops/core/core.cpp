@@ -284,7 +284,7 @@ Tensor as_strided_backward(const Tensor& g, IntList base_sizes, IntList base_str
   copy_elements(shared, y);
   copy_elements(one, count);
   visit(g.dtype(), [&]<class T>(T) {
-    if constexpr (std::is_floating_point_v<T> || std::is_class_v<T>)
+    if constexpr (std::is_floating_point_v<T> || is_half_type<T>)
       for (int64_t i = 0; i < shared.numel(); ++i) shared.data<T>()[i] = static_cast<T>(shared.data<T>()[i] / one.data<T>()[i]);
   });
   return shared;

@@ -73,6 +73,7 @@ void one_hot(const Tensor& indices, int64_t num_classes, const Tensor& y) {
   std::memset(to, 0, sizeof(int64_t) * y.numel());
   for (int64_t i = 0; i < wide.numel(); ++i) {
     const int64_t c = wide.data<int64_t>()[i];
+    // The wrapper has looked, but another thread may have written since.
     if (static_cast<uint64_t>(c) < static_cast<uint64_t>(num_classes)) to[i * num_classes + c] = 1;
   }
 }

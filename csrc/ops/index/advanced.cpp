@@ -133,8 +133,8 @@ void index_put(const Tensor& x, TensorList indices, const Tensor& values, bool a
   visit(y.dtype(), [&](auto zero) {
     using T = decltype(zero);
     over(y.data<T>(), static_cast<const T*>(values.data<T>()), [](T& to, T from) {
-      if constexpr (std::is_same_v<T, bool>) to = to || from;
-      else if constexpr (std::is_class_v<T>) to = T(static_cast<float>(to) + static_cast<float>(from));
+      if constexpr (std::is_same_v<T, Truth>) to = to || from;
+      else if constexpr (is_half_type<T>) to = T(static_cast<float>(to) + static_cast<float>(from));
       else to = static_cast<T>(to + from);
     });
   });
@@ -189,7 +189,7 @@ Tensor nonzero(const Tensor& x) {
   const int64_t* sizes = x.sizes().data();
   visit(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    using W = std::conditional_t<std::is_class_v<T>, float, T>;
+    using W = std::conditional_t<is_half_type<T>, float, T>;
     const T* v = x.data<T>();
     int64_t* to = nullptr;
     compact(
@@ -221,7 +221,7 @@ Tensor nonzero(const Tensor& x) {
 
 Tensor masked_select(const Tensor& x, const Tensor& mask) {
   Tensor out;
-  const bool* m = mask.data<bool>();
+  const Truth* m = mask.data<Truth>();
   by_size(x.item_bytes(), [&](auto unit) {
     using U = decltype(unit);
     const U* v = static_cast<const U*>(x.data());
@@ -239,7 +239,7 @@ Tensor masked_select(const Tensor& x, const Tensor& mask) {
 
 void masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source, const Tensor& y) {
   start_from(x, y);
-  const bool* m = mask.data<bool>();
+  const Truth* m = mask.data<Truth>();
   by_size(x.item_bytes(), [&](auto unit) {
     using U = decltype(unit);
     const U* from = static_cast<const U*>(source.data());
@@ -251,7 +251,7 @@ void masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source, c
 // The elements of dy where mask is True, then zeros: the gradient of masked_scatter's source.
 void masked_scatter_source(const Tensor& dy, const Tensor& mask, IntList, const Tensor& ds) {
   fill_elements(ds, Scalar(0));
-  const bool* m = mask.data<bool>();
+  const Truth* m = mask.data<Truth>();
   by_size(dy.item_bytes(), [&](auto unit) {
     using U = decltype(unit);
     const U* from = static_cast<const U*>(dy.data());

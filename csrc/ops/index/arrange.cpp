@@ -123,8 +123,7 @@ void bitwise_not(const Tensor& x, const Tensor& y) {
   const int64_t bytes = x.numel() * static_cast<int64_t>(x.item_bytes());
   const uint8_t* s = static_cast<const uint8_t*>(x.data());
   uint8_t* d = static_cast<uint8_t*>(y.data());
-  const uint8_t mask = logical ? 1 : 0xff;
-  parallel_for(0, bytes, 1 << 18, [&](int64_t b, int64_t e) { flip_loop(d + b, s + b, mask, e - b); });
+  parallel_for(0, bytes, 1 << 18, [&](int64_t b, int64_t e) { flip_loop(d + b, s + b, logical, e - b); });
 }
 
 // [2, n] row and column numbers of a triangle of a rows x cols matrix.

@@ -59,7 +59,7 @@ void searchsorted(const Tensor& sorted, const Tensor& values, bool, bool right, 
   const int64_t n = a.ndim() ? a.size(-1) : 1, per_row = a.ndim() > 1 ? v.size(-1) : v.numel();
   visit(type, [&](auto zero) {
     using T = decltype(zero);
-    using W = std::conditional_t<std::is_class_v<T>, float, T>;
+    using W = std::conditional_t<is_half_type<T>, float, T>;
     const T* data = a.data<T>();
     const T* at = v.data<T>();
     const bool narrow = y.dtype() == DType::Int32;
@@ -98,7 +98,7 @@ std::tuple<Tensor, Tensor, Tensor> groups(const Tensor& v, const Dims& shape, co
   int64_t k = 0;
   visit(v.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    using W = std::conditional_t<std::is_class_v<T>, float, T>;
+    using W = std::conditional_t<is_half_type<T>, float, T>;
     const T* in = v.data<T>();
     T* out = found.data<T>();
     int64_t* group = inverse.data<int64_t>();

@@ -62,10 +62,10 @@ enum class Combine { Sum, Prod, Max, Min };
 
 template <Combine C, class T>
 T combined(T a, T b) {
-  if constexpr (std::is_same_v<T, bool>) {
+  if constexpr (std::is_same_v<T, Truth>) {
     return C == Combine::Sum || C == Combine::Max ? a || b : a && b;
   } else {
-    using W = std::conditional_t<std::is_class_v<T>, float, T>;
+    using W = std::conditional_t<is_half_type<T>, float, T>;
     const W x = static_cast<W>(a), y = static_cast<W>(b);
     if constexpr (C == Combine::Sum) return static_cast<T>(x + y);
     else if constexpr (C == Combine::Prod) return static_cast<T>(x * y);
@@ -185,7 +185,7 @@ void scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index_in, const 
         if (k > 1) {
           const double mean = static_cast<double>(d[i]) / k;
           if constexpr (std::is_integral_v<T>) d[i] = static_cast<T>(std::floor(mean));
-          else if constexpr (std::is_class_v<T>) d[i] = T(static_cast<float>(mean));
+          else if constexpr (is_half_type<T>) d[i] = T(static_cast<float>(mean));
           else d[i] = static_cast<T>(mean);
         }
       }
@@ -275,12 +275,12 @@ void index_add(const Tensor& x, int64_t dim, const Tensor& index_in, const Tenso
     using T = decltype(zero);
     T* d = y.data<T>();
     const T* s = source.data<T>();
-    if constexpr (std::is_same_v<T, bool>) {
+    if constexpr (std::is_same_v<T, Truth>) {
       over_rows(lines_of(y, dim), index.data<int64_t>(), index.numel(), [&](int64_t to, int64_t from, auto m) {
         for (int64_t j = 0; j < m; ++j) d[to + j] = d[to + j] || s[from + j];
       });
     } else {
-      using W = std::conditional_t<std::is_class_v<T>, float, T>;
+      using W = std::conditional_t<is_half_type<T>, float, T>;
       const W a = alpha.as<W>();
       over_rows(lines_of(y, dim), index.data<int64_t>(), index.numel(), [&](int64_t to, int64_t from, auto m) {
         T* out = d + to;

@@ -159,11 +159,11 @@ void matmul_batches(DType t, const Dims& batch, int64_t m, int64_t n, int64_t k,
       const int64_t total = product(batch);
       for (int64_t i = 0; i < total; ++i) {
         const Offsets o = offsets_at(i, batch, a, b, out);
-        const bool *pa = reinterpret_cast<const bool*>(a.data) + o.a, *pb = reinterpret_cast<const bool*>(b.data) + o.b;
-        bool* pc = reinterpret_cast<bool*>(out.data) + o.out;
+        const Truth *pa = reinterpret_cast<const Truth*>(a.data) + o.a, *pb = reinterpret_cast<const Truth*>(b.data) + o.b;
+        Truth* pc = reinterpret_cast<Truth*>(out.data) + o.out;
         for (int64_t r = 0; r < m; ++r)
           for (int64_t c = 0; c < n; ++c) {
-            bool v = (beta != 0 && pc[r * out.row + c]) || (bias && static_cast<const bool*>(bias)[c]);
+            bool v = (beta != 0 && pc[r * out.row + c]) || (bias && static_cast<const Truth*>(bias)[c]);
             for (int64_t p = 0; p < k && !v; ++p) v = pa[r * a.row + p * a.col] && pb[p * b.row + c * b.col];
             pc[r * out.row + c] = v;
           }

@@ -36,7 +36,7 @@ void into(const Tensor& y, F&& body) {
 
 template <class T>
 T narrow_to(double v) {
-  if constexpr (std::is_class_v<T>) return T(static_cast<float>(v));
+  if constexpr (is_half_type<T>) return T(static_cast<float>(v));
   else return static_cast<T>(v);
 }
 
@@ -66,7 +66,7 @@ void fill_random(const Tensor& y, Generator* generator, ChunkFn chunk_fn, bool n
         chunk_fn(draws, s, o, chunk);
         // A uniform draw has as many bits as the type can tell apart below 1: it never rounds up to 1.
         constexpr float kLevels = std::is_same_v<T, Float16> ? 0x1p11f : 0x1p8f;
-        if (std::is_class_v<T> && !normal)
+        if (is_half_type<T> && !normal)
           for (int64_t i = 0; i < count; ++i) draws[i] = std::floor(draws[i] * kLevels) / kLevels;
         for (int64_t i = 0; i < count; ++i) out[first + i] = narrow_to<T>(map(draws[i]));
       }
@@ -244,7 +244,7 @@ void multinomial(const Tensor& weights, int64_t k, bool replacement, Generator* 
     std::vector<double> left(static_cast<size_t>(n));
     for (int64_t row = 0; row < m; ++row) {
       for (int64_t j = 0; j < n; ++j) {
-        if constexpr (std::is_class_v<T>) left[static_cast<size_t>(j)] = static_cast<double>(static_cast<float>(in[row * n + j]));
+        if constexpr (is_half_type<T>) left[static_cast<size_t>(j)] = static_cast<double>(static_cast<float>(in[row * n + j]));
         else left[static_cast<size_t>(j)] = static_cast<double>(in[row * n + j]);
       }
       for (int64_t draw = 0; draw < k; ++draw) {

@@ -13,7 +13,7 @@ namespace fl::kernels {
 namespace {
 
 template <class T>
-using Wide = std::conditional_t<std::is_same_v<T, float> || std::is_class_v<T>, double, T>;
+using Wide = std::conditional_t<std::is_same_v<T, float> || is_half_type<T>, double, T>;
 
 // Calls f(first element, stride along the scan, columns) for pieces of neighbouring columns.
 template <class F>
@@ -98,7 +98,7 @@ void scan_weighted(const Tensor& h, const Tensor& x, const Tensor& y, int64_t di
   const Lines l = lines_of(x, dim);
   visit(out.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    if constexpr (std::is_floating_point_v<T> || std::is_class_v<T>) {
+    if constexpr (std::is_floating_point_v<T> || is_half_type<T>) {
       const T *hs = h.data<T>(), *xs = x.data<T>(), *ys = y.data<T>();
       T* o = out.data<T>();
       auto weight = [](T from, T to) {  // exp(from - to), 1 for equal infinities

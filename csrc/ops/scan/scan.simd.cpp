@@ -16,7 +16,7 @@ constexpr int64_t kSteps = 64;  // of a block of rows
 // What an element is computed as.
 template <class T>
 FL_VM auto value_of(T x) {
-  if constexpr (std::is_class_v<T>) return vm::wide(x);
+  if constexpr (is_half_type<T>) return vm::wide(x);
   else return x;
 }
 
@@ -32,7 +32,7 @@ struct Carried {
     for (int64_t j = 0; j < m; ++j) {
       const A y = step(carry[j], static_cast<A>(value_of(in[j])));
       carry[j] = y;
-      if constexpr (std::is_class_v<T>) out[j] = vm::narrow<T>(static_cast<float>(y));
+      if constexpr (is_half_type<T>) out[j] = vm::narrow<T>(static_cast<float>(y));
       else out[j] = static_cast<T>(y);
     }
   }

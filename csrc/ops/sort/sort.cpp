@@ -112,7 +112,7 @@ void mode(const Tensor& x, int64_t dim, bool, const Tensor& values, const Tensor
     int64_t best = 0, best_count = 0;
     visit(x.dtype(), [&](auto zero) {
       using T = decltype(zero);
-      using W = std::conditional_t<std::is_class_v<T>, float, T>;
+      using W = std::conditional_t<is_half_type<T>, float, T>;
       const T* s = reinterpret_cast<const T*>(sorted.data());
       for (int64_t i = 0; i < n;) {
         int64_t j = i + 1;

@@ -53,6 +53,9 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
 
     Shape:
         tensor int64 [*] -> int64 [*, num_classes].
+
+    Raises:
+        IndexError: an index is negative, or not below num_classes.
     """
     if num_classes == -1:
         if tensor.numel() == 0:
