@@ -1,103 +1,187 @@
-"""Eager, recorded and replayed: the same functions in turn, the least time of each.
+"""Compiled functions beside eager ones, and beside PyTorch's: the same programs, in processes of their own, in turn.
 
-    python benchmarks/compile.py [--rounds 5]
+    python benchmarks/compile.py [--torch PYTHON] [--programs mlp,lstm] [--rounds 5] [--markdown]
+
+Each program is written once. flambeau runs it eagerly, recorded at every call (`compile`), and replayed (`mode="replay"`); PyTorch
+eagerly and by `torch.compile`. A number is the median over the rounds of the least time of a call in each.
 """
 
 from __future__ import annotations
 
 import argparse
-import platform
+import importlib
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
-import flambeau as fl
-import flambeau.nn.functional as F
-from flambeau import nn
+Program = tuple[Callable[..., Any], tuple[Any, ...]]
+OURS = ("eager", "compile", "replay")
+THEIRS = ("eager", "compile")
 
 
-def chain() -> tuple[Callable[..., Any], tuple[Any, ...]]:
+def chain(tl: Any) -> Program:
     """Ten element-wise ops over 16 M elements."""
 
-    def f(x: fl.Tensor, y: fl.Tensor) -> fl.Tensor:
+    def f(x: Any, y: Any) -> Any:
         for _ in range(5):
             x = x * 1.0001 + y
         return x
 
-    return f, (fl.randn(1 << 24), fl.randn(1 << 24))
+    return f, (tl.randn(1 << 24), tl.randn(1 << 24))
 
 
-def mlp() -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """A training step of a network 64 wide, whose update is written with tensor ops."""
+def mlp(tl: Any) -> Program:
+    """A training step of a network 64 wide with Adam."""
+    nn = tl.nn
     model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
-    parameters = list(model.parameters())
+    optimizer = tl.optim.Adam(model.parameters(), 1e-3)
 
-    def f(x: fl.Tensor, target: fl.Tensor) -> fl.Tensor:
-        loss = F.cross_entropy(model(x), target)
-        grads = fl.autograd.grad(loss, parameters)
-        with fl.no_grad():
-            for p, g in zip(parameters, grads, strict=True):
-                p.sub_(g * 0.01)
-        return loss.detach()
+    def f(x: Any, target: Any) -> Any:
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(x), target)
+        loss.backward()
+        optimizer.step()
+        return loss
 
-    return f, (fl.randn(16, 64), fl.randint(0, 10, (16,)))
+    return f, (tl.randn(16, 64), tl.randint(0, 10, (16,)))
 
 
-def lstm() -> tuple[Callable[..., Any], tuple[Any, ...]]:
+def lstm(tl: Any) -> Program:
     """Twenty steps of an LSTM cell in a loop of Python."""
-    cell = nn.LSTMCell(32, 32)
+    cell = tl.nn.LSTMCell(32, 32)
 
-    def f(xs: fl.Tensor) -> fl.Tensor:
-        h, c = fl.zeros(8, 32), fl.zeros(8, 32)
-        with fl.no_grad():
+    def f(xs: Any) -> Any:
+        h, c = tl.zeros(8, 32), tl.zeros(8, 32)
+        with tl.no_grad():
             for x in xs:
                 h, c = cell(x, (h, c))
         return h
 
-    return f, (fl.randn(20, 8, 32),)
+    return f, (tl.randn(20, 8, 32),)
 
 
-def resnet_block() -> tuple[Callable[..., Any], tuple[Any, ...]]:
+def actor_critic(tl: Any) -> Program:
+    """A step of an actor and a critic that share a layer, on a batch of transitions."""
+    nn, functional = tl.nn, tl.nn.functional
+    shared, actor, critic = nn.Linear(8, 128), nn.Linear(128, 4), nn.Linear(128, 1)
+    optimizer = tl.optim.Adam([*shared.parameters(), *actor.parameters(), *critic.parameters()], 3e-3)
+
+    def f(states: Any, actions: Any, returns: Any) -> Any:
+        optimizer.zero_grad()
+        h = functional.relu(shared(states))
+        log_p = functional.log_softmax(actor(h), -1).gather(1, actions).squeeze(1)
+        value = critic(h).squeeze(1)
+        advantage = returns - value.detach()
+        loss = -(log_p * advantage).mean() + functional.smooth_l1_loss(value, returns)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return f, (tl.randn(32, 8), tl.randint(0, 4, (32, 1)), tl.randn(32))
+
+
+def sgd(tl: Any) -> Program:
+    """SGD with momentum over 100 parameters, written with tensor ops."""
+    parameters = [tl.randn(32, 32) for _ in range(100)]
+    momenta = [tl.zeros(32, 32) for _ in range(100)]
+
+    def f(scale: Any) -> Any:
+        with tl.no_grad():
+            for p, m in zip(parameters, momenta, strict=True):
+                m.mul_(0.9).add_(p * scale)
+                p.sub_(m * 0.01)
+        return scale * 1
+
+    return f, (tl.ones(()),)
+
+
+def resnet_block(tl: Any) -> Program:
     """Prediction by two convolutions with batch norm and a shortcut."""
+    nn = tl.nn
     body = nn.Sequential(
         nn.Conv2d(64, 64, 3, padding=1), nn.BatchNorm2d(64), nn.ReLU(inplace=True), nn.Conv2d(64, 64, 3, padding=1), nn.BatchNorm2d(64)
     ).eval()
 
-    def f(x: fl.Tensor) -> fl.Tensor:
-        with fl.no_grad():
+    def f(x: Any) -> Any:
+        with tl.no_grad():
             return (body(x) + x).relu()
 
-    return f, (fl.randn(4, 64, 28, 28),)
+    return f, (tl.randn(4, 64, 28, 28),)
 
 
-def least(f: Callable[..., Any], args: tuple[Any, ...], seconds: float) -> float:
+PROGRAMS: dict[str, Callable[[Any], Program]] = {f.__name__: f for f in (chain, mlp, lstm, actor_critic, sgd, resnet_block)}
+
+
+def measure(library: str, variant: str, name: str, seconds: float, threads: int) -> float:
+    """Milliseconds of a call, the least in that time; in this process."""
+    tl = importlib.import_module(library)
+    tl.set_num_threads(threads)
+    tl.manual_seed(0)
+    f, args = PROGRAMS[name](tl)
+    if variant != "eager":
+        f = tl.compile(f, mode="replay") if variant == "replay" else tl.compile(f)
+    for _ in range(5):
+        f(*args)
+    if variant == "replay" and "replayed" not in tl.compiler.explain(f):
+        raise SystemExit(tl.compiler.explain(f))
     best, end = float("inf"), time.perf_counter() + seconds
     while time.perf_counter() < end:
         start = time.perf_counter()
         f(*args)
         best = min(best, time.perf_counter() - start)
-    return best
+    return best * 1e3
+
+
+def in_process(python: str, library: str, variant: str, name: str, options: argparse.Namespace) -> float:
+    """The same, in a process of its own; NaN where it fails."""
+    order = json.dumps([library, variant, name, options.seconds, options.threads])
+    count = {key: str(options.threads) for key in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
+    done = subprocess.run([python, __file__, "--measure", order], capture_output=True, text=True, env=os.environ | count)
+    if done.returncode != 0:
+        print(f"{library}, {variant}, {name}: {done.stderr.strip().splitlines()[-1:]}", file=sys.stderr)
+        return float("nan")
+    return float(done.stdout.splitlines()[-1])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--torch", metavar="PYTHON", help="an interpreter that has PyTorch")
+    parser.add_argument("--programs", default=",".join(PROGRAMS))
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=0.5, help="of each variant in each round")
+    parser.add_argument("--seconds", type=float, default=1.0, help="of each variant in each round")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--markdown", action="store_true")
+    parser.add_argument("--measure", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    print(f"{platform.machine()}, {fl.get_num_threads()} threads; milliseconds, least of {options.rounds} rounds in turn")
-    print(f"{'':14}{'eager':>10}{'compile':>10}{'replay':>10}{'eager/compile':>15}{'eager/replay':>14}")
-    for make in (chain, mlp, lstm, resnet_block):
-        function, args = make()
-        variants = (function, fl.compile(function), fl.compile(function, mode="replay"))
-        for _ in range(4):
-            variants[2](*args)
-        times = [float("inf")] * 3
-        for _ in range(options.rounds):
-            for i, variant in enumerate(variants):
-                times[i] = min(times[i], least(variant, args, options.seconds))
-        eager, recorded, replayed = times
-        shown = "".join(f"{t * 1e3:10.3f}" for t in times)
-        print(f"{make.__name__:14}{shown}{eager / recorded:15.2f}{eager / replayed:14.2f}")
+    if options.measure:
+        print(measure(*json.loads(options.measure)))
+        return
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+    import harness
+
+    variants = [(sys.executable, "flambeau", v) for v in OURS]
+    if options.torch:
+        variants += [(options.torch, "torch", v) for v in THEIRS]
+    heads = ["", *(f"{library} {v}, ms" for _, library, v in variants), "eager / compile", "eager / replay"]
+    if options.torch:
+        heads += ["PyTorch / replay", "torch.compile / replay"]
+    print(f"{harness.machine()}; {options.threads} threads; median of {options.rounds} rounds (least, most)")
+    line = "| {} |" if options.markdown else "{}"
+    print(line.format((" | " if options.markdown else "  ").join(heads)))
+    if options.markdown:
+        print("|" + "---|" * len(heads))
+    for name in options.programs.split(","):
+        rounds = [[in_process(python, library, v, name, options) for python, library, v in variants] for _ in range(options.rounds)]
+        times = [statistics.median(column) for column in zip(*rounds, strict=True)]
+        spread = [f"{t:.4g} ({min(c):.4g}, {max(c):.4g})" for t, c in zip(times, zip(*rounds, strict=True), strict=True)]
+        ratios = [times[0] / times[1], times[0] / times[2], *(t / times[2] for t in times[3:])]
+        print(line.format((" | " if options.markdown else "  ").join([name, *spread, *(f"{r:.2f}" for r in ratios)])), flush=True)
 
 
 if __name__ == "__main__":

@@ -76,7 +76,6 @@ class Recorder final : public Recording {
   struct Gradient {
     Tensor of, before;
     bool looked;  // before it was replaced
-    SourceId source;
   };
   std::vector<Gradient> watched_gradients();
   void enter_region();
