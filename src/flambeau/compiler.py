@@ -152,7 +152,7 @@ class _Entry:
     def __init__(self, program: _C.graph.Program, form: Any, given: list[int], again: list[_replay.Again], version: int) -> None:
         self.program = program
         self.form = form           # of the result
-        self.given = given         # per tensor of the result: which argument it is, or -1
+        self.given = given         # per tensor of the result: which argument it is, or -1 - k for the k-th that a run makes
         self.again = again         # what Python does beside at each call
         self.version = version     # of objects that ops were given by: another one means to look again
         self.confirmed = False
@@ -286,6 +286,7 @@ class _Compiled:
                     _place(entry.program)
                     entry.confirmed, entries[entries.index(old)] = True, entry
                     _counts["captured"] += 1
+                    self.failures = 0
                 else:
                     old.version = version
                 return result
@@ -339,8 +340,8 @@ def compile(
         mode: "replay" keeps what two equal calls recorded and runs it without Python from then on, as long as arguments have the
             same shapes, types and plain values; each time the number of calls is a power of two it is recorded and compared again. What
             Python would do beside (counters, prints, branches on other things than arguments) does not happen in a replayed call.
-            A function that can not be replayed (it reads a value, what it makes lives on elsewhere, its result requires grad, two
-            recordings differ) is recorded at every call, after a warning that says why. Any other mode is recorded at every call,
+            A function that can not be replayed (it reads a value, what it makes lives on elsewhere, its result has a history that no backward
+            has gone through, recordings keep differing) is recorded at every call, after a warning that says why. Any other mode is recorded at every call,
             which is always right.
         fullgraph: raise CompileError where a value is read in the middle, or a call can not be replayed.
         disable: return the model as it is.
