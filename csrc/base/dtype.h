@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <ostream>
 #include <type_traits>
 
@@ -138,6 +139,8 @@ struct DTypeOf<double> {
 template <class T>
 constexpr bool is_half_type = std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>;
 template <class T>
+constexpr bool is_integer_type = std::is_integral_v<T> || std::is_same_v<T, Truth>;
+template <class T>
 constexpr DType dtype_of = DTypeOf<T>::value;
 
 // Calls f with a value-initialised object of the C++ type of `t`: visit(t, [&](auto zero) { using T = ... }).
@@ -164,3 +167,7 @@ constexpr DType compute_type(DType t) {
 }
 
 }  // namespace fl
+
+// Not those of a type that nobody knows, which are 0.
+template <>
+struct std::numeric_limits<fl::Truth> : std::numeric_limits<bool> {};

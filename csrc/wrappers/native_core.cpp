@@ -183,11 +183,11 @@ Tensor arange(Scalar start, Scalar end, Scalar step, OptType dtype, OptDevice de
   if (!y.is_meta())
     visit(type, [&]<class T>(T) {
       T* out = y.data<T>();
-      using V = std::conditional_t<std::is_integral_v<T>, int64_t, double>;
+      using V = std::conditional_t<is_integer_type<T>, int64_t, double>;
       const V a = start.as<V>(), s = step.as<V>();
       for (int64_t i = 0; i < n; ++i) {
         if constexpr (is_half_type<T>) out[i] = T(static_cast<float>(a + static_cast<V>(i) * s));
-        else if constexpr (std::is_integral_v<T>) out[i] = static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(i) * static_cast<uint64_t>(s));
+        else if constexpr (is_integer_type<T>) out[i] = static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(i) * static_cast<uint64_t>(s));
         else out[i] = static_cast<T>(a + static_cast<V>(i) * s);
       }
     });

@@ -98,3 +98,22 @@ def test_many_elements():
     assert o.sum().item() == m.sum().item() == fl.count_nonzero(o).item()
     for f in (lambda m: m.nonzero(), lambda m: m.cumsum(0), lambda m: m & ~m, lambda m: m.float().mean(), lambda m: fl.arange(300_007)[m], lambda m: m ^ m.flip(0)):
         assert seen([f(o)]) == seen([f(m)])
+
+
+@pytest.mark.parametrize("how, expected", [("amin", [False, True, True]), ("amax", [True, True, True]), ("prod", [False, True, True]), ("sum", [True, True, True])])
+def test_where_a_reduction_of_bools_starts(how, expected):
+    """Without the element itself: from the other end of the type, which for a bool is False or True."""
+    x = fl.tensor([True, False, True])
+    source = fl.tensor([True, False, True, True])
+    index = fl.tensor([0, 0, 1, 1])
+    for s in (source, odd(source)):
+        assert x.scatter_reduce(0, index, s, how, include_self=False).tolist() == expected
+    assert fl.tensor([False] * 2).scatter_reduce(0, fl.tensor([1]), fl.tensor([False]), "amax", include_self=False).tolist() == [False, False]
+    assert fl.tensor([False] * 2).scatter_reduce(0, fl.tensor([1]), fl.tensor([True]), "amin", include_self=False).tolist() == [False, True]
+
+
+def test_bools_are_made():
+    assert fl.arange(2, dtype=fl.bool).tolist() == [False, True]
+    assert fl.full((2,), 0.5, dtype=fl.bool).tolist() == [True, True]
+    drawn = fl.randint(0, 2, (1000,), dtype=fl.bool)
+    assert 400 < drawn.sum().item() < 600 and set(drawn.view(fl.uint8).tolist()) == {0, 1}

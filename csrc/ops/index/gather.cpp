@@ -159,7 +159,7 @@ void scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index_in, const 
       if (is_float(y.dtype())) return Scalar(low ? -INFINITY : INFINITY);
       return visit(y.dtype(), [&](auto zero) {
         using T = decltype(zero);
-        if constexpr (std::is_integral_v<T>) return Scalar(low ? std::numeric_limits<T>::lowest() : std::numeric_limits<T>::max());
+        if constexpr (is_integer_type<T>) return Scalar(low ? std::numeric_limits<T>::lowest() : std::numeric_limits<T>::max());
         else return Scalar(0);
       });
     };
@@ -184,7 +184,7 @@ void scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index_in, const 
         const double k = static_cast<double>(c[i]);
         if (k > 1) {
           const double mean = static_cast<double>(d[i]) / k;
-          if constexpr (std::is_integral_v<T>) d[i] = static_cast<T>(std::floor(mean));
+          if constexpr (is_integer_type<T>) d[i] = static_cast<T>(std::floor(mean));
           else if constexpr (is_half_type<T>) d[i] = T(static_cast<float>(mean));
           else d[i] = static_cast<T>(mean);
         }

@@ -194,7 +194,7 @@ void random_(const Tensor& x, int64_t from, int64_t to, Generator* generator) {
       random_wide(bits, s, o, chunk);
       for (int64_t i = 0; i < count; ++i) {
         const int64_t v = static_cast<int64_t>(below(bits[i], span) + static_cast<uint64_t>(from));
-        if constexpr (std::is_integral_v<T>) out[first + i] = static_cast<T>(v);
+        if constexpr (is_integer_type<T>) out[first + i] = static_cast<T>(v);
         else out[first + i] = narrow_to<T>(static_cast<double>(v));
       }
     });
@@ -225,7 +225,7 @@ void randperm(const Tensor& y, Generator* generator) {
     visit(y.dtype(), [&]<class T>(T) {
       T* out = y.data<T>();
       for (size_t i = 0; i < order.size(); ++i) {
-        if constexpr (std::is_integral_v<T>) out[i] = static_cast<T>(order[i]);
+        if constexpr (is_integer_type<T>) out[i] = static_cast<T>(order[i]);
         else out[i] = narrow_to<T>(static_cast<double>(order[i]));
       }
     });
