@@ -340,9 +340,9 @@ def compile(
         mode: "replay" keeps what two equal calls recorded and runs it without Python from then on, as long as arguments have the
             same shapes, types and plain values; each time the number of calls is a power of two it is recorded and compared again. What
             Python would do beside (counters, prints, branches on other things than arguments) does not happen in a replayed call.
-            A function that can not be replayed (it reads a value, what it makes lives on elsewhere, its result has a history that no backward
-            has gone through, recordings keep differing) is recorded at every call, after a warning that says why. Any other mode is recorded at every call,
-            which is always right.
+            A function that can not be replayed (it reads a value, what it makes lives on elsewhere, its result has a history that
+            no backward has gone through, recordings keep differing) is recorded at every call, after a warning that says why. Any
+            other mode is recorded at every call, which is always right.
         fullgraph: raise CompileError where a value is read in the middle, or a call can not be replayed.
         disable: return the model as it is.
         dynamic, backend, options: taken for PyTorch's sake; shapes may always change, and there is one backend.
