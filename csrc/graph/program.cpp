@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "tensor/raw.h"
 
 namespace fl::graph {
 
@@ -74,8 +75,10 @@ Ref<Program> Program::capture(const std::vector<Tensor>& args, const std::vector
     p.tape_.values.push_back(x.defined() ? alias(x) : x);
     if (x.defined()) p.buffers_[tape.buffer_of[v]].values.push_back(v);
   }
+  for (Buffer& b : p.buffers_)
+    if (b.kind == Kind::Internal && std::any_of(b.values.begin(), b.values.end(), [&](uint32_t v) { return may_defer(tape.values[v].sizes()); })) b.kind = Kind::Image;
   std::vector<char> wanted(p.buffers_.size());
-  for (uint32_t b = 0; b < wanted.size(); ++b) wanted[b] = p.buffers_[b].kind != Kind::Internal;
+  for (uint32_t b = 0; b < wanted.size(); ++b) wanted[b] = !p.buffers_[b].inside();
   p.tape_.find_needed(wanted, p.runs_);
   for (uint32_t k = 0; k < p.tape_.nodes.size(); ++k) {
     const NodeRecord& node = p.tape_.nodes[k];
@@ -84,11 +87,27 @@ Ref<Program> Program::capture(const std::vector<Tensor>& args, const std::vector
     p.tape_.for_overwritten(node, [&](uint32_t v) { p.buffers_[tape.buffer_of[v]].written = true; });
   }
 
+  p.begins_.resize(p.tape_.nodes.size());
+  p.ends_.resize(p.tape_.nodes.size());
+  for (uint32_t b = 0; b < p.buffers_.size(); ++b) {
+    if (p.buffers_[b].kind != Kind::Image) continue;
+    uint32_t first = 0;
+    auto uses = [&](const NodeRecord& node) {
+      for (uint32_t v = node.first; v < node.last; ++v)
+        if (tape.buffer_of[v] == b) return true;
+      return false;
+    };
+    while (first < p.tape_.nodes.size() && !uses(p.tape_.nodes[first])) ++first;
+    if (first == p.tape_.nodes.size()) continue;
+    p.begins_[first].push_back(b);
+    p.ends_[p.buffers_[b].last].push_back(b);
+  }
+
   // Who else owns what was made? Values of ours are not known to the recorder: each holds one reference.
   for (uint32_t b = 0; b < p.buffers_.size(); ++b) {
     Buffer& buffer = p.buffers_[b];
     Storage& storage = recorder.storage(b);
-    if (buffer.kind == Kind::Internal || buffer.kind == Kind::Output) {
+    if (buffer.inside() || buffer.kind == Kind::Output) {
       std::vector<const TensorImpl*> ours;
       for (const Tensor& y : made)
         for (const TensorImpl* x : {static_cast<const TensorImpl*>(y.impl()), static_cast<const TensorImpl*>(y.impl()->base.get())})
@@ -203,7 +222,7 @@ std::optional<std::vector<Tensor>> Program::run(const std::vector<Tensor>& args)
     Program& p;
     ~Letting() {
       for (const Buffer& b : p.buffers_)
-        if (b.kind == Kind::Argument || b.kind == Kind::Output || (b.kind == Kind::Constant && b.copied())) p.point(b, nullptr);
+        if (b.kind == Kind::Argument || b.kind == Kind::Output || b.kind == Kind::Image || (b.kind == Kind::Constant && b.copied())) p.point(b, nullptr);
     }
   } const letting{*this};
   for (Buffer& b : buffers_) {
@@ -225,27 +244,43 @@ std::optional<std::vector<Tensor>> Program::run(const std::vector<Tensor>& args)
           point(b, copy);
         }
         break;
-      case Kind::Fixed: break;
+      case Kind::Fixed:
+      case Kind::Image: break;
     }
   }
   for (const Gradient& g : gradients_)
     if (!g.looked) dropped.push_back(autograd->replace(g.tensor(args), Tensor()));  // as zero_grad() did
   const size_t n = tape_.nodes.size();
-  auto use = [&](uint32_t b) { return Tape::Use{buffers_[b].last, buffers_[b].kind != Kind::Internal}; };
+  auto use = [&](uint32_t b) { return Tape::Use{buffers_[b].last, !buffers_[b].inside()}; };
+  // Nodes that go through memory together do so at the first of them.
+  size_t begun = 0;
+  auto begin = [&](size_t end) {
+    for (; begun < end; ++begun)
+      for (const uint32_t b : begins_[begun]) point(buffers_[b], Storage::allocate_now(buffers_[b].size_bytes, Device{}));
+  };
   for (size_t k = 0, done = 1; k < n; k += done) {
     done = 1;
     const NodeRecord& node = tape_.nodes[k];
+    begin(k + 1);
     if (!runs_[k]) {
       for (uint32_t i = 0; i < node.n_args; ++i)  // its numbers are drawn all the same, so that those after it stay as they are
         if (const Box& box = tape_.boxes[node.args + i]; box.kind == Box::Kind::Draw) generator_or_default(tape_.generators[static_cast<size_t>(box.integer)].get()).next();
+      for (const uint32_t b : ends_[k]) point(buffers_[b], nullptr);
       continue;
     }
     if (node.op->check) node.op->check(tape_.frame_of(node));
+    if (node.op->each) {
+      size_t end = k + 1;
+      while (end < n && (!runs_[end] || tape_.may_join(node, tape_.nodes[end]))) ++end;
+      begin(end);
+    }
     done = tape_.run_some(k, runs_, use);
+    for (size_t j = k; j < k + done; ++j)
+      for (const uint32_t b : ends_[j]) point(buffers_[b], nullptr);
     for (size_t j = k; j < k + done; ++j)
       if (runs_[j])
         tape_.for_overwritten(tape_.nodes[j], [&](uint32_t v) {
-          if (buffers_[tape_.buffer_of[v]].kind != Kind::Internal) tape_.values[v].storage().written_by(tape_.nodes[j].op->name);
+          if (!buffers_[tape_.buffer_of[v]].inside()) tape_.values[v].storage().written_by(tape_.nodes[j].op->name);
         });
   }
   auto fresh = [&](const Geometry& g) {

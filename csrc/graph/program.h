@@ -8,6 +8,7 @@
 //     constant   memory that was made in the region and filled by no op (tensor([1, 2]), zeros); its bytes are kept, and copied for every run
 //                if the run writes or returns them
 //     internal   in an arena of the program's own, at places that a planner found; used again by every run
+//     image      internal, but of memory of its own while it is used: its bytes may lie channels-last, which those of an arena can not
 //     output     fresh memory in every run
 //
 // A run does what the ops' wrappers did with values: it makes all their checks again, takes draws from the generators, and notes
@@ -54,7 +55,7 @@ class Program final : public RefCounted {
   static constexpr size_t kSame = ~size_t{0};
   size_t difference(const Program& other) const;
 
-  enum class Kind : uint8_t { Argument, Fixed, Constant, Internal, Output };
+  enum class Kind : uint8_t { Argument, Fixed, Constant, Internal, Image, Output };
   struct Buffer {
     Kind kind;
     uint32_t index;          // of an argument or an output
@@ -66,6 +67,7 @@ class Program final : public RefCounted {
     bool written = false;    // by an op, where it existed before
     bool returned = false;
     bool copied() const { return written || returned; }  // of a constant: for every run
+    bool inside() const { return kind == Kind::Internal || kind == Kind::Image; }  // nobody sees it after a run
   };
   const Tape& tape() const { return tape_; }
   const std::vector<Buffer>& buffers() const { return buffers_; }
@@ -103,6 +105,7 @@ class Program final : public RefCounted {
   Tape tape_;
   std::vector<Buffer> buffers_;
   std::vector<char> runs_;
+  std::vector<std::vector<uint32_t>> begins_, ends_;  // per node the images that it is the first, or the last, to use
   std::vector<Geometry> args_, outs_;
   std::vector<const char*> spent_;  // per result the name of its history, or null
   std::vector<Gradient> gradients_;

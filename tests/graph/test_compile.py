@@ -47,6 +47,8 @@ PROGRAMS = {
     "draws": (lambda x, y: F.dropout(x, 0.5) + fl.rand(6) + fl.randn_like(y), lambda: (fl.randn(6), fl.randn(6))),
     "draws that nobody wants": (lambda x, y: (fl.rand(6), x + fl.rand(6))[1], lambda: (fl.randn(6), fl.randn(6))),
     "an index": (lambda x, i: x[i] + F.embedding(i, x), lambda: (fl.randn(5, 3), fl.randint(0, 5, (4,)))),
+    "images": (lambda x, w: F.max_pool2d((F.conv2d(F.conv2d(x, w, padding=1).relu(), w, padding=1) + x).relu_().mul_(2) + 1, 2).sum((2, 3)), lambda: (fl.randn(2, 16, 12, 12), fl.randn(16, 16, 3, 3))),
+    "images that nobody wants": (lambda x, w: (F.conv2d(x, w) * 2, F.conv2d(x, w).relu().sum())[1], lambda: (fl.randn(2, 16, 12, 12), fl.randn(16, 16, 3, 3))),
     "half": (lambda x, y: ((x + y) * x).exp(), lambda: (fl.randn(100, 64).bfloat16(), fl.randn(100, 64).bfloat16())),
 }  # fmt: skip
 

@@ -371,6 +371,23 @@ def test_memory_of_gradients_goes_with_them():
     assert abs(fl.memory_stats()["allocated_bytes"] - used) < 2048
 
 
+def test_a_network_of_images():
+    x, y = fl.randn(4, 3, 16, 16), fl.tensor([0, 1, 2, 0])
+    ends = []
+    for mode in (False, None, "replay"):
+        fl.manual_seed(0)
+        net = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(inplace=True), nn.Conv2d(16, 32, 3, stride=2), nn.BatchNorm2d(32), nn.ReLU6(inplace=True),
+                            nn.MaxPool2d(2), nn.Conv2d(32, 32, 3, groups=32), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 3))  # fmt: skip
+        optimizer = fl.optim.SGD(net.parameters(), 0.1, momentum=0.9)
+        step = plain(net, optimizer)
+        step = fl.compile(step, mode=mode) if mode is not False else step
+        losses = [step(x * (1 + 0.1 * i), y).item() for i in range(STEPS)]
+        ends.append((losses, everything(net, optimizer)))
+        if mode == "replay":
+            assert "replayed" in fl.compiler.explain(step)
+    assert ends[0] == ends[1] == ends[2]
+
+
 @pytest.mark.parametrize("name", sorted(REPLAYED - {"sgd"}))
 def test_a_step_as_a_graph(name, tmp_path):
     """It has the step's numbers (rates, counts) as constants: running it does that step."""
