@@ -124,7 +124,7 @@ struct Cell {
     // What was recorded and not run yet reads the old ones.
     if (!to.defined() || to.numel() != static_cast<int64_t>(count) || to.storage().readers().load() > 0) {
       const Dims sizes{static_cast<int64_t>(count)};
-      graph::objects_version.fetch_add(1, std::memory_order_relaxed);
+      if (to.defined()) graph::objects_version.fetch_add(1, std::memory_order_relaxed);  // programs may read it
       to = Tensor(make_ref<TensorImpl>(Storage::allocate_now(size_bytes, Device{}), sizes, row_major(sizes), 0, dtype));
     }
     if (size_bytes > 0) std::memcpy(to.data(), values, size_bytes);

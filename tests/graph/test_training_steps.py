@@ -313,6 +313,19 @@ def test_a_schedule_inside_is_not_replayed():
     assert "options of an optimizer" in fl.compiler.explain(step)
 
 
+def test_a_recorded_step_beside_does_not_disturb_replays():
+    net = network()
+    optimizer = fl.optim.Adam(net.parameters())
+    beside = plain(net, optimizer)
+    f = fl.compile(lambda x: x * 2 + 1, mode="replay")
+    before = fl.compiler.stats()["replayed"]
+    for i in range(STEPS):
+        f(fl.ones(3))
+        with fl.lazy():
+            beside(*batch(i))
+    assert fl.compiler.stats()["replayed"] - before >= STEPS - 6
+
+
 def test_a_step_that_fails_counts_nothing():
     net, x = nn.Embedding(5, 3), fl.tensor([0, 1])
     optimizer = fl.optim.Adam(net.parameters())
