@@ -9,6 +9,7 @@
 #   make parity    compare with PyTorch, which is installed apart from everything else
 #   make bench     benchmarks
 #   make lint      style, layers, types        make stubs     write src/flambeau/_C.pyi again
+#   make core      the core's own tests (csrc/tests), in a build without oneDNN; plain: that build's suite, too
 #   make asan      the core's own tests under AddressSanitizer and UndefinedBehaviorSanitizer
 #   make tsan      ... and under ThreadSanitizer
 #   make wheel     a wheel in dist/            make clean     remove all of this
@@ -21,6 +22,7 @@ VENV   ?= .venv
 ISAS   ?= auto
 ONEDNN ?= ON
 SANITIZE ?=
+CORE   ?= OFF
 BUILD  ?= build/editable
 TESTS  ?= tests
 PYTEST_ARGS ?= -q
@@ -54,7 +56,7 @@ CXX_SOURCES := CMakeLists.txt $(shell find csrc ops cmake tools/opgen -type f -n
 BEGIN = @mkdir -p $(@D) && touch $@.begun
 DONE  = @mv -f $@.begun $@
 
-.PHONY: demo test variants dev fuzz fuzz-asan parity bench lint types stubs asan tsan wheel installs clean help
+.PHONY: demo test variants dev fuzz fuzz-asan parity bench lint types stubs core plain asan tsan wheel installs clean help
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
@@ -79,7 +81,7 @@ $(VENV)/.installed: $(VENV)/.deps
 	$(BEGIN)
 	$(PY) -m pip install -v --no-build-isolation --no-deps -e . -C build-dir=$(BUILD) \
 	  -C cmake.define.FLAMBEAU_ISAS="$(ISAS)" -C cmake.define.FLAMBEAU_ONEDNN=$(ONEDNN) \
-	  -C cmake.define.FLAMBEAU_SANITIZE="$(SANITIZE)"
+	  -C cmake.define.FLAMBEAU_SANITIZE="$(SANITIZE)" -C cmake.define.FLAMBEAU_TESTS=$(CORE)
 	$(DONE)
 
 # After the first time ninja builds what changed, and only the module is copied.
@@ -107,6 +109,19 @@ variants: $(VENV)/.built
 	FLAMBEAU_ISA=base ONEDNN_MAX_CPU_ISA=SSE41 FLAMBEAU_NUM_THREADS=1 FLAMBEAU_LAYOUT=plain \
 	  $(PY) -m pytest $(VARIANT_TESTS) $(PYTEST_ARGS)
 	FLAMBEAU_TEST_LAZY=1 $(PY) -m pytest $(VARIANT_TESTS) $(PYTEST_ARGS)
+
+# Our own kernels alone, with the order of locks insisted on, and the core's tests. Those that fork beside threads run here
+# only: no sanitizer bears them.
+PLAIN := VENV=.venv-plain BUILD=build/plain ONEDNN=OFF ISAS=native CORE=ON
+PLAIN_TESTS ?= tests/ops tests/nn tests/autograd tests/core/test_thread_counts.py
+
+core:
+	$(MAKE) $(PLAIN) dev
+	cmake --build build/plain --target core_tests
+	build/plain/core_tests
+
+plain: core
+	$(MAKE) $(PLAIN) test TESTS="$(PLAIN_TESTS)"
 
 # Random calls in child processes (tests/fuzz). The sanitized module has an environment of its own, since Python itself
 # is not instrumented and gets the sanitizer's runtime by preloading.

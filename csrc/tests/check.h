@@ -66,6 +66,16 @@ void on_threads(int n, F f) {
 #ifndef FL_TSAN
 #define FL_TSAN 0
 #endif
+#if defined(__SANITIZE_ADDRESS__)
+#define FL_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define FL_ASAN 1
+#endif
+#endif
+#ifndef FL_ASAN
+#define FL_ASAN 0
+#endif
 
 #define TEST(name)                                             \
   static void name();                                          \

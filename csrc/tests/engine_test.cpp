@@ -1,8 +1,5 @@
 #include "engine/engine.h"
 
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <numeric>
@@ -12,6 +9,7 @@
 #include "base/parallel.h"
 #include "engine/op.h"
 #include "tests/engine_helpers.h"
+#include "tests/forks.h"
 
 using namespace fl;
 using namespace fl::engine;
@@ -341,22 +339,7 @@ TEST(engine_reports_what_is_pending) {
   CHECK_EQ(pending_report(), "");
 }
 
-#if !FL_TSAN
-namespace {
-template <class F>
-bool ends_in_child(const F& work) {
-  const pid_t pid = fork();
-  if (pid == 0) {
-    alarm(20);
-    work();
-    _exit(0);
-  }
-  int status = 0;
-  waitpid(pid, &status, 0);
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
-}  // namespace
-
+#if !FL_TSAN && !FL_ASAN
 TEST(engine_works_in_children_that_are_forked_meanwhile) {
   const Limit limit;
   const Ref<Resource> x = resource("x"), idle = resource("idle");

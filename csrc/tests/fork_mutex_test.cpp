@@ -1,33 +1,16 @@
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <chrono>
-#include <csignal>
 
 #include "base/fork_mutex.h"
 #include "base/parallel.h"
 #include "dispatch/generator.h"
 #include "storage/allocator.h"
 #include "storage/storage.h"
-#include "tests/check.h"
+#include "tests/forks.h"
 
 using namespace fl;
+using test::ends_in_child;
 
 namespace {
-
-// True iff work() ends in a forked child, within a time that no lock needs.
-template <class F>
-bool ends_in_child(const F& work) {
-  const pid_t pid = fork();
-  if (pid == 0) {
-    alarm(20);
-    work();
-    _exit(0);
-  }
-  int status = 0;
-  waitpid(pid, &status, 0);
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
 
 // Runs `busy` on other threads while `check` runs on this one.
 template <class Busy, class Check>
@@ -45,8 +28,7 @@ void meanwhile(const Busy& busy, const Check& check) {
 
 }  // namespace
 
-// ThreadSanitizer allows no threads beside a fork.
-#if !FL_TSAN
+#if !FL_TSAN && !FL_ASAN
 TEST(fork_mutex_is_free_in_a_child) {
   ForkMutex mutex(LockRank::Leaf);
   int64_t a = 0, b = 0;  // equal whenever nobody holds the mutex
@@ -139,16 +121,12 @@ TEST(fork_while_threads_use_storages) {
 }
 
 TEST(locks_out_of_order_are_refused) {
-  const pid_t pid = fork();
-  if (pid == 0) {
+  const int status = test::status_in_child([] {
     fclose(stderr);
     ForkMutex inner(LockRank::Allocator), outer(LockRank::Layout);
     const std::lock_guard first(inner);
     const std::lock_guard second(outer);
-    _exit(0);
-  }
-  int status = 0;
-  waitpid(pid, &status, 0);
+  });
   CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
 }
 #endif
