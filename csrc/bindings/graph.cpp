@@ -277,6 +277,7 @@ void init_graph(nb::module_& m) {
         return out ? nb::steal(wrap_list(std::move(*out))) : nb::none();
       })
       .def("is_gone", [](const PyProgram& p) { return p.program->is_gone(); })
+      .def("foreign", [](const PyProgram& p, nb::handle args) { return p.program->foreign(tensors_of(args, "args")); })
       .def("takes", [](const PyProgram& p, nb::handle args) { return p.program->takes(tensors_of(args, "args")); })
       .def("difference", [](const PyProgram& p, const PyProgram& other) -> nb::object {
         const size_t k = p.program->difference(*other.program);

@@ -23,6 +23,7 @@ Ref<Program> Program::capture(const std::vector<Tensor>& args, const std::vector
     if (g.end == Gradient::End::Fresh) made.push_back(g.now);
   const std::lock_guard lock(recorder.mutex());
   if (const auto& i = recorder.interruption(); i.happened) raise<ArgumentError>(i.what);
+  if (!recorder.copies_hold()) raise<ArgumentError>("memory that NumPy or another library shares changed while it ran");
   const Tape& tape = recorder.tape();
   Program& p = *program;
   p.buffers_.resize(recorder.n_buffers());
@@ -123,10 +124,11 @@ Ref<Program> Program::capture(const std::vector<Tensor>& args, const std::vector
       }
     }
     if (buffer.kind == Kind::Fixed) {
-      if (storage.shared_outside()) raise<ArgumentError>("it uses memory that NumPy or another library shares");
       buffer.storage = Ref<Storage>::share(&storage);
+      p.point(buffer, buffer.storage);
       storage.fix();
     } else if (buffer.kind == Kind::Constant) {
+      if (storage.shared_outside()) raise<ArgumentError>("it takes memory of NumPy or another library in");
       if (storage.lies_deferred()) raise<ArgumentError>("a constant's bytes lie channels-last");
       const Pause pause;
       buffer.storage = Storage::allocate_now(buffer.size_bytes, Device{});
@@ -184,8 +186,8 @@ bool Program::fits(const std::vector<Tensor>& args) const {
     if (x.storage().size_bytes() < b.size_bytes) return false;
     if (b.kind == Kind::Fixed) {
       if (&x.storage() != b.storage.get()) return false;
-    } else if (&x.storage() != &args[b.index].storage()) {
-      return false;  // what was one memory is two now
+    } else if (&x.storage() != &args[b.index].storage() || (b.written && x.storage().shared_outside())) {
+      return false;  // what was one memory is two now, or others read along
     }
   }
   for (const Gradient& g : gradients_)
@@ -200,6 +202,23 @@ bool Program::fits(const std::vector<Tensor>& args) const {
     }
   }
   return true;
+}
+
+uint64_t Program::foreign(const std::vector<Tensor>& args) const {
+  uint64_t sum = 0;
+  for (const Buffer& b : buffers_) {
+    if (b.kind != Kind::Argument && b.kind != Kind::Fixed) continue;
+    const Storage& storage = b.kind == Kind::Fixed ? *b.storage : args[b.index].storage();
+    if (!storage.shared_outside() || storage.is_pending()) continue;
+    const char* const bytes = static_cast<const char*>(storage.bytes_now());
+    uint64_t word = 0;
+    for (size_t i = 0; i < storage.size_bytes(); i += sizeof word) {
+      std::memcpy(&word, bytes + i, std::min(sizeof word, storage.size_bytes() - i));
+      sum = (sum ^ word) * 0x9E3779B97F4A7C15u;
+      sum ^= sum >> 29;
+    }
+  }
+  return sum;
 }
 
 void Program::point(const Buffer& buffer, const Ref<Storage>& storage) {

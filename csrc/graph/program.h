@@ -4,7 +4,8 @@
 // A program is a function of tensors: what one thread recorded between the beginning of a region and now. Its buffers are
 //
 //     argument   the memory of a tensor that is given; written where the recording wrote it
-//     fixed      memory that was there and was not given (parameters, statistics, constants): read, and written, where it lies
+//     fixed      memory that was there and was not given (parameters, statistics, constants): read, and written, where it lies;
+//                read only, where NumPy or another library shares it
 //     constant   memory that was made in the region and filled by no op (tensor([1, 2]), zeros); its bytes are kept, and copied for every run
 //                if the run writes or returns them
 //     internal   in an arena of the program's own, at places that a planner found; used again by every run
@@ -49,6 +50,8 @@ class Program final : public RefCounted {
   bool is_gone() const {
     return std::any_of(gradients_.begin(), gradients_.end(), [](const Gradient& g) { return g.before.defined() && g.before.impl()->use_count() == 1; });
   }
+  // A sum over the bytes among those it reads that NumPy or another library shares.
+  uint64_t foreign(const std::vector<Tensor>& args) const;
   // Nothing where the arguments are not of the sizes, types, strides and aliasing that were recorded.
   std::optional<std::vector<Tensor>> run(const std::vector<Tensor>& args);
   // The first node that is another in `other`; kSame where there is none.

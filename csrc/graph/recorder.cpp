@@ -1,6 +1,7 @@
 #include "graph/recorder.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/at_load.h"
 #include "base/error.h"
@@ -28,6 +29,21 @@ class Failure final : public Recording {
  private:
   std::exception_ptr error_;
 };
+
+// A file that is mapped is not copied.
+constexpr size_t kMostCopied = size_t{256} << 20;
+
+Ref<Storage> copied(const Storage& storage) {
+  if (storage.size_bytes() > kMostCopied || storage.lies_deferred() || storage.is_pending()) return nullptr;
+  const Pause pause;
+  Ref<Storage> copy = Storage::allocate_now(storage.size_bytes(), Device{});
+  if (storage.size_bytes()) std::memcpy(copy->data(), storage.bytes_now(), storage.size_bytes());
+  return copy;
+}
+
+bool same_bytes(const Storage& copy, const Storage& now) {
+  return copy.size_bytes() == now.size_bytes() && std::memcmp(copy.bytes_now(), now.bytes_now(), copy.size_bytes()) == 0;
+}
 
 void settle_readers(Storage& storage) {
   std::vector<Ref<Recorder>> readers;
@@ -106,7 +122,8 @@ uint32_t Recorder::value(const Tensor& x) {
   Storage& storage = x.storage();
   const uint32_t b = buffer(storage);
   tape_.values.push_back(alias(x));
-  storage.hold_for_recording();
+  if (buffers_[b].copy) [[unlikely]] tape_.values.back().impl()->storage = buffers_[b].copy;
+  buffers_[b].storage->hold_for_recording();
   tape_.buffer_of.push_back(b);
   tape_.next.push_back(buffers_[b].value);
   buffers_[b].value = v;
@@ -115,16 +132,31 @@ uint32_t Recorder::value(const Tensor& x) {
 
 uint32_t Recorder::buffer(Storage& storage) {
   if (storage.pending_in(this)) return storage.place();
-  if (const auto found = inputs_.find(&storage); found != inputs_.end()) return found->second;
-  const auto b = static_cast<uint32_t>(buffers_.size());
-  const bool input = !storage.is_promised();
-  if (input) {
-    at_once_ = at_once_ || storage.shared_outside();
-    storage.readers().fetch_add(1, std::memory_order_acq_rel);
+  if (const auto found = inputs_.find(&storage); found != inputs_.end()) {
+    const Buffer& known = buffers_[found->second];
+    if (!known.copy || (may_copy() && same_bytes(*known.copy, storage))) return found->second;
   }
-  inputs_.emplace(&storage, b);
-  buffers_.push_back({&storage, kNone, input});
+  const auto b = static_cast<uint32_t>(buffers_.size());
+  Buffer fresh{&storage, kNone, !storage.is_promised()};
+  if (fresh.input) {
+    if (storage.shared_outside()) {
+      if (may_copy()) fresh.copy = copied(storage);
+      if (fresh.copy) {
+        fresh.original = Ref<Storage>::share(&storage);
+        fresh.storage = fresh.copy.get();
+      } else {
+        at_once_ = true;
+      }
+    }
+    fresh.storage->readers().fetch_add(1, std::memory_order_acq_rel);
+  }
+  inputs_[&storage] = b;
+  buffers_.push_back(std::move(fresh));
   return b;
+}
+
+bool Recorder::copies_hold() const {
+  return std::all_of(buffers_.begin(), buffers_.end(), [](const Buffer& b) { return !b.copy || same_bytes(*b.copy, *b.original); });
 }
 
 void Recorder::add(const Tensor& x) {
@@ -172,6 +204,7 @@ void Recorder::let_go(Buffer& buffer) {
     tape_.values[v] = Tensor();
   }
   buffer.storage = nullptr;
+  buffer.copy = buffer.original = nullptr;
 }
 
 void Recorder::clear() {

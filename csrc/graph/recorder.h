@@ -12,7 +12,8 @@
 // A buffer is one storage. It is let go after its last node, so memory is held as in eager mode, or shorter.
 //
 // What would not stay as it is until it is read is not put off: an op that takes bytes that others may write without asking us
-// (NumPy's, DLPack's, shared memory) runs at once, after all before it. Draws take their place in the generator's sequence
+// (NumPy's, DLPack's, shared memory) runs at once, after all before it; where a program is to be made of the recording it gets a copy
+// of such bytes instead, as long as it does not write them. Draws take their place in the generator's sequence
 // when they are recorded. A recording belongs to the thread that makes it and may be settled by any; its lock is held meanwhile.
 #pragma once
 
@@ -55,7 +56,10 @@ class Recorder final : public Recording {
   bool is_input(uint32_t buffer) const { return buffers_[buffer].input; }
   bool is_owned(uint32_t buffer) const { return buffers_[buffer].storage && buffers_[buffer].storage->owners() > 0; }
   size_t n_buffers() const { return buffers_.size(); }
-  Storage& storage(uint32_t buffer) const { return *buffers_[buffer].storage; }
+  // What it was where it was recorded: of a copy, the storage that was copied.
+  Storage& storage(uint32_t buffer) const { return buffers_[buffer].original ? *buffers_[buffer].original : *buffers_[buffer].storage; }
+  // Whether what was copied is still as each of its readers saw it.
+  bool copies_hold() const;
   // The generators that were asked for draws, in order; null is the thread's own.
   const std::vector<Ref<Generator>>& drawn_from() const { return drawn_from_; }
   // A value was read, or an op could not be put off, since the region began; where.
@@ -92,6 +96,7 @@ class Recorder final : public Recording {
     bool written = false;     // by a node
     uint32_t last = 0;        // node that uses it
     uint32_t ends_too = kNone;
+    Ref<Storage> copy = nullptr, original = nullptr;  // `storage` is a copy of memory that others may write
   };
   // Whoever else has an argument pending computes it first.
   void settle_others(const Tensor& x) {
@@ -133,6 +138,7 @@ class Recorder final : public Recording {
   void drop_part();
   uint32_t value(const Tensor& x);
   uint32_t buffer(Storage& storage);
+  bool may_copy() const { return watched_ && tape_.nodes.back().op->writes == 0; }
   void let_go(Buffer& buffer);
   void clear();
 

@@ -122,6 +122,7 @@ Ref<Storage> Storage::borrow(void* data, size_t size_bytes, Device device, void*
   storage->owner_ = owner;
   storage->drop_ = drop;
   storage->writable_ = writable;
+  if (recorder_here) storage->region_ = recorder_here->region();
   return storage;
 }
 

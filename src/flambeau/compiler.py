@@ -267,6 +267,7 @@ class _Compiled:
         self.entries.move_to_end(key)
         version = _C.graph.objects_version()
         fitting = [e for e in entries if e.program.takes(tensors)]  # now: the call may change what they look at
+        foreign = [e.program.foreign(tensors) for e in fitting]
         with lazy(), _replay.noting() as again:
             _C.graph.watch()
             result = self.function(*args, **kwargs)
@@ -279,7 +280,10 @@ class _Compiled:
         if entry is None:
             self._fail(why, final)
             return result
-        for old in fitting:
+        for old, before in zip(fitting, foreign, strict=True):
+            if old.program.foreign(tensors) != before:
+                self._fail("memory that NumPy or another library shares changed while it ran", final=True)
+                return result
             other = old.program.difference(entry.program)
             if other is None and old.given == entry.given and repr(old.form) == repr(entry.form):
                 if not old.confirmed:
