@@ -55,9 +55,14 @@ struct ExportedBuffer {
   std::vector<Py_ssize_t> dims;  // sizes, then strides in bytes
 };
 
+// Elements lie at multiples of their size: kernels read them as what they are, and compilers rely on it.
+bool is_aligned(const void* data, DType dtype) { return reinterpret_cast<uintptr_t>(data) % item_size(dtype) == 0; }
+
 // How much of somebody's memory a geometry is the proof of: from its first element to its last.
-size_t lent_bytes(const char* op, IntList sizes, IntList strides, DType dtype) {
+size_t lent_bytes(const char* op, const void* data, IntList sizes, IntList strides, DType dtype) {
   const std::optional<Reach> reached = reach(sizes, strides, 0);
+  if (reached && reached->end > 0 && !is_aligned(data, dtype))
+    raise<ArgumentError>(op, ": the memory begins at an address that is no multiple of the size of ", dtype, " (", item_size(dtype), " bytes); copy it first (array.copy())");
   if (!reached) raise<ShapeError>(op, ": shape ", sizes, " and strides ", strides, " reach past what memory can address");
   return static_cast<size_t>(reached->end) * item_size(dtype);
 }
@@ -237,8 +242,8 @@ Tensor import(Managed* m, bool writable) {
   Dims strides = t.strides ? Dims(IntList(t.strides, static_cast<size_t>(t.ndim))) : row_major(sizes);
   for (int i = 0; i < sizes.size(); ++i)
     if (strides[i] < 0 && sizes[i] > 1) raise<ArgumentError>("from_dlpack: strides ", strides, "; negative strides are not supported, copy the array first");
-  const size_t bytes = lent_bytes("from_dlpack", sizes, strides, *dtype);
   char* data = static_cast<char*>(t.data) + t.byte_offset;
+  const size_t bytes = lent_bytes("from_dlpack", data, sizes, strides, *dtype);
   auto storage = Storage::borrow(data, bytes, Device{}, m, drop_imported<Managed>, writable);
   return Tensor(make_ref<TensorImpl>(std::move(storage), std::move(sizes), std::move(strides), 0, *dtype));
 }
@@ -317,7 +322,7 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
 
 void release_buffer(PyObject*, Py_buffer* view) { delete static_cast<ExportedBuffer*>(view->internal); }
 
-Tensor tensor_from_buffer(PyObject* exporter) {
+Tensor tensor_from_buffer(PyObject* exporter, bool or_copy) {
   auto view = std::make_unique<Py_buffer>();
   bool writable = true;
   if (PyObject_GetBuffer(exporter, view.get(), PyBUF_STRIDED | PyBUF_FORMAT) != 0) {
@@ -336,6 +341,15 @@ Tensor tensor_from_buffer(PyObject* exporter) {
   if (!dtype)
     raise<DTypeError>("from_numpy: elements of format '", view->format ? view->format : "", "' have no flambeau type; expected bool, (u)int8, int16, int32, int64, float16, float32 or float64 in native byte order");
   Dims sizes, strides;
+  bool can_lie = view->len == 0 || is_aligned(view->buf, *dtype);
+  for (int i = 0; i < view->ndim; ++i) can_lie = can_lie && (view->shape[i] < 2 || (view->strides[i] >= 0 && view->strides[i] % view->itemsize == 0));
+  if (or_copy && !can_lie) {
+    for (int i = 0; i < view->ndim; ++i) sizes.push_back(view->shape[i]);
+    checked_numel("tensor", sizes);
+    Tensor y = empty(sizes, *dtype);
+    if (view->len > 0 && PyBuffer_ToContiguous(y.data(), view.get(), view->len, 'C') != 0) throw_python_error();
+    return y;
+  }
   for (int i = 0; i < view->ndim; ++i) {
     const int64_t n = view->shape[i], s = view->strides[i];
     sizes.push_back(n);
@@ -346,7 +360,7 @@ Tensor tensor_from_buffer(PyObject* exporter) {
     strides.push_back(n > 1 ? s / view->itemsize : 1);
   }
   checked_numel("from_numpy", sizes);
-  const size_t bytes = lent_bytes("from_numpy", sizes, strides, *dtype);
+  const size_t bytes = lent_bytes("from_numpy", view->buf, sizes, strides, *dtype);
   Py_buffer* held = view.release();
   guard.v = nullptr;
   auto storage = Storage::borrow(held->buf, bytes, Device{}, held, drop_buffer, writable);
@@ -362,7 +376,7 @@ Tensor tensor_from(PyObject* data, std::optional<DType> dtype) {
   }
   if (!is_list(data) && PyObject_CheckBuffer(data)) {
     NoGrad off;
-    const Tensor shared = tensor_from_buffer(data);
+    const Tensor shared = tensor_from_buffer(data, true);
     const DType type = dtype.value_or(shared.dtype());
     Tensor y = empty(shared.sizes(), type);
     copy_elements(y, shared);

@@ -13,7 +13,8 @@ void release_buffer(PyObject* self, Py_buffer* view);
 // Copies numbers, nested sequences, buffers or tensors into a new tensor.
 Tensor tensor_from(PyObject* data, std::optional<DType> dtype);
 // Shares the memory of an object with the buffer protocol; `size_bytes` etc. are its own.
-Tensor tensor_from_buffer(PyObject* exporter);
+// On the exporter's memory; with `or_copy` in memory of ours where its elements lie as those of no tensor can.
+Tensor tensor_from_buffer(PyObject* exporter, bool or_copy = false);
 // Nested lists of Python numbers.
 PyObject* to_list(const Tensor& x);
 PyObject* to_dlpack(PyObject* self, bool versioned, bool copy);

@@ -36,7 +36,7 @@ namespace {
 bool array_operand(PyObject* o, Operand& out, Tensor& keep) {
   if (try_operand(o, out)) return true;
   if (!PyObject_CheckBuffer(o) || PyBytes_Check(o) || !PyObject_HasAttrString(o, "__array_interface__")) return false;
-  keep = tensor_from_buffer(o);
+  keep = tensor_from_buffer(o, true);
   out = Operand(keep);
   return true;
 }

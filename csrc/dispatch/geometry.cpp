@@ -58,6 +58,13 @@ std::optional<Dims> view_strides(IntList old_sizes, IntList old_strides, IntList
   return strides;
 }
 
+std::vector<bool> axes_named(const Tensor& x, const std::optional<IntList>& dim) {
+  std::vector<bool> named(static_cast<size_t>(x.ndim()), !dim);
+  if (dim && x.ndim() > 0)
+    for (const int64_t d : *dim) named.at(static_cast<size_t>(d < 0 ? d + x.ndim() : d)) = true;
+  return named;
+}
+
 SliceRange slice_range(int64_t n, std::optional<int64_t> start, std::optional<int64_t> end, int64_t step) {
   auto clip = [n](int64_t v) { return std::clamp(v < 0 ? v + n : v, int64_t{0}, n); };
   const int64_t from = clip(start.value_or(0)), to = clip(end.value_or(n));

@@ -110,12 +110,15 @@ inline void conv_arguments(const char* op, int spatial, const Tensor& x, const T
   for (int d = 0; d < spatial; ++d) {
     if (weight.size(d + 2) < 1) raise<ShapeError>(op, ": weight has shape ", weight.sizes(), "; expected a kernel without empty axes");
   }
-  const int64_t out = transposed ? weight.size(1) * groups : weight.size(0);
+  int64_t of_groups;  // an axis of the weight that is one group's alone, for all of them
+  if (__builtin_mul_overflow(weight.size(1), groups, &of_groups))
+    raise<ArgumentError>(op, ": groups = ", groups, " with a weight of shape ", weight.sizes(), "; expected at most as many as channels");
+  const int64_t out = transposed ? of_groups : weight.size(0);
   if (transposed) {
     if (x.size(1) != weight.size(0)) two_shapes(op, "x", x, "weight", weight, "x.shape[1] == weight.shape[0]");
     if (weight.size(0) % groups) raise<ShapeError>(op, ": weight has shape ", weight.sizes(), ", groups = ", groups, "; expected weight.shape[0] to be a multiple of groups");
   } else {
-    if (x.size(1) != weight.size(1) * groups) {
+    if (x.size(1) != of_groups) {
       if (groups == 1) two_shapes(op, "x", x, "weight", weight, "x.shape[1] == weight.shape[1]");
       raise<ShapeError>(op, ": x has shape ", x.sizes(), ", weight has shape ", weight.sizes(), ", groups = ", groups,
                         "; expected x.shape[1] == weight.shape[1] * groups");

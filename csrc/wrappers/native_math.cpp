@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "dispatch/geometry.h"
 #include "wrappers/native.h"
 #include "wrappers/wrap.h"
 #include "op/amax.h"
@@ -170,9 +171,7 @@ Tensor prod_backward(const Tensor& dy, const Tensor& x, std::optional<IntList> d
   if (!differentiated_again(dy, x)) return op::prod_gradient(dy, x, dim, keepdim);
   const Tensor dy_wide = op::expand_reduced(dy, x.sizes(), dim, keepdim);
   Dims order, flat;
-  std::vector<bool> reduced(static_cast<size_t>(x.ndim()), !dim);
-  if (dim)
-    for (const int64_t d : *dim) reduced[static_cast<size_t>(d)] = true;
+  const std::vector<bool> reduced = axes_named(x, dim);
   int64_t n = 1;
   for (int d = 0; d < x.ndim(); ++d)
     if (!reduced[static_cast<size_t>(d)]) order.push_back(d), flat.push_back(x.size(d));

@@ -210,16 +210,41 @@ def test_read_only_arrays_give_tensors_that_refuse_writes():
     [
         (lambda: np.arange(3)[::-1], ValueError, "negative stride"),
         (lambda: np.zeros(3, [("a", "i1"), ("b", "f8")])["b"], ValueError, "multiple"),
+        (lambda: np.zeros(9, np.uint8)[1:].view(np.int32), ValueError, r"no multiple of the size of int32 \(4 bytes\); copy it first"),
         (lambda: np.array(["a"]), TypeError, ""),
         (lambda: np.zeros(2, complex), TypeError, ""),
         (lambda: np.zeros(2, ">f4"), (TypeError, ValueError), ""),
         (lambda: [1, 2], TypeError, "list"),
     ],
-    ids=["negative", "odd_stride", "text", "complex", "big_endian", "list"],
+    ids=["negative", "odd_stride", "misaligned", "text", "complex", "big_endian", "list"],
 )
 def test_from_numpy_refuses(make, kind, text):
     with pytest.raises(kind, match=text):
         fl.from_numpy(make())
+
+
+@pytest.mark.parametrize("array", [
+    np.arange(12.0)[::-1],
+    np.arange(12.0).reshape(3, 4)[:, ::-2],
+    np.array([(1, 2.5), (3, 4.5)], [("a", "i1"), ("b", "f8")])["b"],
+    np.frombuffer(bytes(range(41)), np.uint8)[1:].view(np.int32),
+    np.frombuffer(bytes(range(41)), np.uint8)[1:].view(np.int16).reshape(4, 5).T,
+    np.zeros((0, 3))[::-1],
+], ids=["reversed", "steps back", "a field", "misaligned", "misaligned and turned", "empty"])  # fmt: skip
+def test_copies_take_arrays_as_they_lie(array):
+    """What no tensor can be a view of is copied where a copy is made anyway, and where it is an operand."""
+    assert fl.tensor(array).tolist() == array.tolist()
+    assert fl.tensor(array, dtype=fl.float64).tolist() == array.tolist()
+    assert (fl.zeros(array.shape, dtype=fl.float64) + array).tolist() == array.tolist()
+
+
+@pytest.mark.parametrize("make", [
+    lambda b: fl.frombuffer(b, dtype=fl.int16, count=3, offset=1), lambda b: fl.frombuffer(b, dtype=fl.float64, count=1, offset=4),
+    lambda b: fl.from_dlpack(np.frombuffer(b, np.uint8)[1:9].view(np.float32)), lambda b: fl.as_tensor(np.frombuffer(b, np.uint8)[2:10].view(np.int64)),
+], ids=["frombuffer", "frombuffer of doubles", "dlpack", "as_tensor"])  # fmt: skip
+def test_memory_that_is_shared_is_aligned(make):
+    with pytest.raises(ValueError, match="no multiple of the size"):
+        make(bytearray(16))
 
 
 def test_numpy_refuses():

@@ -205,3 +205,9 @@ def test_window_errors():
         F.unfold(fl.ones(1, 1, 4, 5), 9)
     with pytest.raises(ValueError, match=r"fold: input has shape \[1, 4, 3\]; expected \[N, C \* 4, 9\]"):
         F.fold(fl.ones(1, 4, 3), (4, 4), 2)
+
+
+@pytest.mark.parametrize("f", [F.conv1d, F.conv_transpose1d])
+def test_more_groups_than_numbers(f):
+    with pytest.raises(ValueError, match="groups = 9223372036854775807"):
+        f(fl.zeros(2, 4, 9), fl.zeros(4, 2, 3), groups=2**63 - 1)

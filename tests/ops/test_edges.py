@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import flambeau as fl
+from support.table import arrays, call, cases, map_arrays, tensors
 
 NAN = float("nan")
 
@@ -31,6 +32,35 @@ def test_products_scattered_over_zeros_have_gradients(src, x, include_self):
         return a.scatter_reduce(0, index, b, "prod", include_self=include_self)
 
     assert fl.autograd.gradcheck(f, [fl.tensor(v, dtype=fl.float64, requires_grad=True) for v in (x, src)])
+
+
+@pytest.mark.parametrize("op, index", cases(lambda op: any(a.name == "dim" for a in op.sig.args) and op.sig.args[0].is_tensor))
+@pytest.mark.parametrize("dim", [0, -1])
+def test_scalars_have_an_axis_in_name_alone(op, index, dim):
+    """Forward, backward and second derivatives of scalars along their axis: no access beyond sizes that are not there."""
+    given = map_arrays(arrays(op, index), lambda a: a.reshape(-1)[0])
+    if given.get("dim") is not None:
+        given["dim"] = [dim] if isinstance(given["dim"], list) else dim
+    given = {name: v.requires_grad_() if isinstance(v, fl.Tensor) and v.is_floating_point() else v for name, v in tensors(op, given).items()}
+    leaves = [v for v in given.values() if isinstance(v, fl.Tensor) and v.requires_grad]
+    try:
+        results = [r for r in call(op, given) if r.requires_grad]
+        first = fl.autograd.grad(results, leaves, [fl.ones_like(r) for r in results], create_graph=True, allow_unused=True)
+        again = [g for g in first if g is not None and g.requires_grad]
+        fl.autograd.grad(again, leaves, [fl.ones_like(g) for g in again], allow_unused=True)
+    except (TypeError, ValueError, RuntimeError, IndexError, NotImplementedError):
+        pass  # refused: what is asked is that the process lives
+
+
+def test_integers_wrap_where_they_are_accumulated():
+    most = np.iinfo(np.int32).max
+    x = fl.tensor([most, 1], dtype=fl.int32)
+    one = fl.tensor([0, 0])
+    two = fl.tensor([2, 2], dtype=fl.int32)
+    expected = [most + 4 - 2**32, 1]
+    assert x.clone().index_put_([one], two, accumulate=True).tolist() == expected
+    assert x.clone().index_add_(0, one, two).tolist() == expected
+    assert x.clone().scatter_add_(0, one, two).tolist() == expected
 
 
 def test_the_angle_of_the_origin_has_slope_zero():

@@ -7,6 +7,7 @@
 #include "base/parallel.h"
 #include "base/scalar.h"
 #include "dispatch/each.h"
+#include "dispatch/geometry.h"
 #include "ops/index/bounds.h"
 #include "ops/reduce/factors.h"
 #include "ops/reduce/reduce.h"
@@ -152,9 +153,7 @@ Tensor expand_reduced(const Tensor& g, IntList shape, Dimensions dims, bool keep
 void prod_gradient(const Tensor& dy, const Tensor& x, Dimensions dim, bool, const Tensor& dx) {
   constexpr int64_t kBlock = 4096;
   Dims order;  // the reduced axes last
-  std::vector<bool> reduced(static_cast<size_t>(x.ndim()), !dim);
-  if (dim)
-    for (const int64_t d : *dim) reduced[static_cast<size_t>(d)] = true;
+  const std::vector<bool> reduced = axes_named(x, dim);
   int64_t n = 1;
   for (const bool last : {false, true})
     for (int d = 0; d < x.ndim(); ++d)
