@@ -59,7 +59,7 @@ std::optional<Dims> view_strides(IntList old_sizes, IntList old_strides, IntList
 }
 
 std::vector<bool> axes_named(const Tensor& x, const std::optional<IntList>& dim) {
-  std::vector<bool> named(static_cast<size_t>(x.ndim()), !dim);
+  std::vector<bool> named(static_cast<size_t>(x.ndim()), !dim || dim->empty());
   if (dim && x.ndim() > 0)
     for (const int64_t d : *dim) named.at(static_cast<size_t>(d < 0 ? d + x.ndim() : d)) = true;
   return named;

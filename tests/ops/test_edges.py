@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from support.table import arrays, call, cases, map_arrays, tensors
 
 import flambeau as fl
-from support.table import arrays, call, cases, map_arrays, tensors
 
 NAN = float("nan")
 
@@ -50,6 +50,21 @@ def test_scalars_have_an_axis_in_name_alone(op, index, dim):
         fl.autograd.grad(again, leaves, [fl.ones_like(g) for g in again], allow_unused=True)
     except (TypeError, ValueError, RuntimeError, IndexError, NotImplementedError):
         pass  # refused: what is asked is that the process lives
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "amax", "amin", "mean", "var", "std", "norm", "logsumexp", "nansum"])
+@pytest.mark.parametrize("keepdim", [False, True])
+def test_no_axis_is_every_axis(name, keepdim):
+    values = np.random.default_rng(0).uniform(0.5, 2, (2, 3, 4))
+    results = []
+    for dim in ((), (0, 1, 2)):
+        x = fl.tensor(values, requires_grad=True)
+        y = getattr(fl, name)(x, dim=dim, keepdim=keepdim) if name != "prod" or not dim else x.prod()
+        first, = fl.autograd.grad(y.sum(), x, create_graph=True)
+        results.append((y.tolist() if name != "prod" else y.item(), first.tolist(), fl.autograd.grad(first.square().sum(), x)[0].tolist() if first.requires_grad else 0))
+    np.testing.assert_allclose(np.array(results[0][1]), np.array(results[1][1]), rtol=1e-12)
+    np.testing.assert_allclose(np.array(results[0][2]), np.array(results[1][2]), rtol=1e-12)
+    assert results[0][0] == pytest.approx(results[1][0]) if not isinstance(results[0][0], list) else results[0][0] == results[1][0]
 
 
 def test_integers_wrap_where_they_are_accumulated():
