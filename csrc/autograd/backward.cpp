@@ -140,8 +140,9 @@ StripedMutex<LockRank::Accumulation, 16> accumulation_locks;
 class Backward {
  public:
   std::vector<Tensor> run(const std::vector<Tensor>& roots, std::vector<Tensor> grads, bool retain,
-                          const std::vector<Tensor>& inputs, bool accumulate, bool allow_unused) {
+                          const std::vector<Tensor>& inputs, bool accumulate, bool allow_unused, bool leaf_hooks) {
     retain_ = retain;
+    leaf_hooks_ = leaf_hooks;
     std::vector<Edge> starts;
     for (size_t i = 0; i < roots.size(); ++i) {
       Edge edge = gradient_edge(roots[i]);
@@ -251,7 +252,7 @@ class Backward {
         if (Tensor t = weak->lock(); t.defined() && call.in[nr].defined()) accumulate_grad(t, call.in[nr]);
     }
     // A leaf whose gradient is to be returned is not accumulated into, but its hooks see it.
-    if (!p.captures.empty() && node.is_leaf() && call.in[0].defined()) call.in[0] = static_cast<AccumulateGrad&>(node).hooked(call.in[0]);
+    if (leaf_hooks_ && !p.captures.empty() && node.is_leaf() && call.in[0].defined()) call.in[0] = static_cast<AccumulateGrad&>(node).hooked(call.in[0]);
     for (auto& [nr, which] : p.captures)
       if (call.in[nr].defined()) results_[which] = call.in[nr];
     for (auto& g : call.in) any = any || g.defined();
@@ -297,7 +298,7 @@ class Backward {
   std::vector<Node*> order_;
   std::vector<Ref<Node>> keep_;
   std::vector<Tensor> results_;
-  bool retain_ = false;
+  bool retain_ = false, leaf_hooks_ = true;
   bool restricted_ = false;
 };
 
@@ -346,7 +347,7 @@ void AccumulateGrad::apply(BackwardCall& call) {
 }
 
 std::vector<Tensor> run_backward(const std::vector<Tensor>& roots, std::vector<Tensor> grads, bool retain_graph,
-                                 bool create_graph, const std::vector<Tensor>& inputs, bool accumulate, bool allow_unused) {
+                                 bool create_graph, const std::vector<Tensor>& inputs, bool accumulate, bool allow_unused, bool leaf_hooks) {
   if (grads.size() != roots.size())
     raise<AutogradError>("backward: ", roots.size(), " tensors but ", grads.size(), " gradients; expected one gradient (or None) per tensor");
   for (size_t i = 0; i < roots.size(); ++i) {
@@ -369,7 +370,7 @@ std::vector<Tensor> run_backward(const std::vector<Tensor>& roots, std::vector<T
   WithGrad mode(create_graph);
   // Gradients are computed in the types of the forward, wherever backward is called.
   const WithoutAutocast types_stay;
-  return Backward().run(roots, std::move(grads), retain_graph, inputs, accumulate, allow_unused);
+  return Backward().run(roots, std::move(grads), retain_graph, inputs, accumulate, allow_unused, leaf_hooks);
 }
 
 }  // namespace fl

@@ -132,8 +132,9 @@ void rebase_history(const Tensor& x, Ref<Node> node);
 
 // Runs the graph backwards from `roots`. Without `inputs` leaves accumulate into .grad and the result is
 // empty; with them the gradients of exactly these tensors are returned (undefined where unreachable), or
-// accumulated into their .grad if `accumulate`.
+// accumulated into their .grad if `accumulate`. Without `leaf_hooks` those of returned leaves do not run: what is returned is a part, and who
+// adds the parts up runs them.
 std::vector<Tensor> run_backward(const std::vector<Tensor>& roots, std::vector<Tensor> grads, bool retain_graph,
-                                 bool create_graph, const std::vector<Tensor>& inputs, bool accumulate, bool allow_unused);
+                                 bool create_graph, const std::vector<Tensor>& inputs, bool accumulate, bool allow_unused, bool leaf_hooks = true);
 
 }  // namespace fl

@@ -97,15 +97,17 @@ void init_autograd(nb::module_& m) {
       .def("__hash__", [](const PyNodeRef& n) { return reinterpret_cast<uintptr_t>(n.node.get()) >> 4; })
       .def("__repr__", [](const PyNodeRef& n) { return text("<", n.node->name(), " at ", static_cast<const void*>(n.node.get()), ">"); });
 
-  m.def("run_backward", [](nb::handle roots, nb::handle grads, bool retain, bool create, nb::handle inputs, bool accumulate, bool unused) {
+  m.def("run_backward", [](nb::handle roots, nb::handle grads, bool retain, bool create, nb::handle inputs, bool accumulate, bool unused, bool leaf_hooks) {
     std::vector<Tensor> r = tensors_of(roots, false), g = tensors_of(grads, true), in = tensors_of(inputs, false), out;
     {
       note_source();
       GilRelease release;
-      out = run_backward(r, std::move(g), retain, create, in, accumulate, unused);
+      out = run_backward(r, std::move(g), retain, create, in, accumulate, unused, leaf_hooks);
     }
     return nb::steal(wrap_list(std::move(out)));
-  });
+  },
+        nb::arg("roots"), nb::arg("grads"), nb::arg("retain"), nb::arg("create"), nb::arg("inputs"), nb::arg("accumulate"), nb::arg("unused"),
+        nb::arg("leaf_hooks") = true);
 
   m.def("is_grad_enabled", [] { return thread_modes().grad; });
   m.def("set_grad_enabled", [](bool on) { return std::exchange(thread_modes().grad, on); });

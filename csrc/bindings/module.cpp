@@ -205,6 +205,7 @@ void init_functions(nb::module_& m) {
   },
         nb::arg("generator").none());
   m.def("current_generator", [] { return PyGenerator{Ref<Generator>::share(&default_generator())}; });
+  m.def("draws_of", [](PyGenerator& g) { return g.generator->state().second; });  // since it was seeded
   m.def("manual_seed", [](nb::handle seed) { default_generator().seed(seed_of(seed)); });
   m.def("memory_stats", [] { return stats_dict(host_stats()); });
   m.def("live_objects", &live_objects);

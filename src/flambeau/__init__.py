@@ -178,8 +178,8 @@ setattr(Tensor, "nanquantile", nanquantile)  # noqa: B010
 
 # Imported when they are first used.
 _LAZY = {
-    "autograd", "backends", "compiler", "cpu", "cuda", "datasets", "engine", "graph", "nn", "optim", "profiler", "random", "serialization",
-    "testing", "utils",
+    "autograd", "backends", "compat", "compiler", "cpu", "cuda", "datasets", "engine", "graph", "nn", "optim", "pipeline", "profiler",
+    "random", "serialization", "testing", "utils",
 }  # fmt: skip
 _LAZY_NAMES = {
     "save": "serialization",
@@ -204,6 +204,7 @@ if _typing.TYPE_CHECKING:
         graph,
         nn,
         optim,
+        pipeline,
         profiler,
         serialization,
         utils,

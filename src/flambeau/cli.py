@@ -1,8 +1,9 @@
-"""The command line: `flambeau demo`, `flambeau bench` and `flambeau info` (also `python -m flambeau`)."""
+"""The command line: `flambeau demo`, `bench`, `info` and `pipeline plan` (also `python -m flambeau`)."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Sequence
 
 from flambeau import __version__
@@ -58,7 +59,40 @@ def _parser() -> argparse.ArgumentParser:
         "--seconds", type=_seconds, default=1.0, help="time for each row (%(default)s)"
     )
     commands.add_parser("info", help="print versions, processor features, threads and libraries")
+    pipeline = commands.add_parser("pipeline", help="plan a training step in stages")
+    plan = pipeline.add_subparsers(dest="task", required=True).add_parser(
+        "plan", help="measure a model's layers, simulate all schedules, and say which to take"
+    )
+    plan.add_argument("model", metavar="FILE:FUNCTION", help="gives a Sequential and a sample batch, as model.py:make")
+    plan.add_argument("--ranks", type=_at_least(1), required=True, help="how many work at the same time")
+    plan.add_argument("--micro-batches", type=_at_least(1), default=8, help="parts of the batch (%(default)s)")
+    plan.add_argument("--memory", metavar="SIZE", help="what each rank has, as 2GiB")
+    plan.add_argument(
+        "--param-scale", type=float, default=2.0, help="bytes held per byte of parameters, with gradients and optimizer (%(default)s)"
+    )
+    plan.add_argument("--seconds", type=_seconds, default=1.0, help="time for measuring (%(default)s)")
+    plan.add_argument("--draw", metavar="FILE", help="write the timeline of what should be taken, as SVG")
     return parser
+
+
+def _plan(args: argparse.Namespace) -> int:
+    from flambeau.pipeline import _planner
+
+    try:
+        memory = None if args.memory is None else _planner.bytes_of(args.memory)
+        model, batch = _planner.load(args.model)
+        layers, choices = _planner.plan(
+            model, batch, ranks=args.ranks, micro_batches=args.micro_batches, memory=memory,
+            param_scale=args.param_scale, seconds=args.seconds,
+        )  # fmt: skip
+    except (TypeError, ValueError) as fault:
+        print(f"flambeau pipeline plan: {fault}", file=sys.stderr)
+        return 2
+    for line in _planner.report(layers, choices, args.micro_batches, memory):
+        print(line)
+    if args.draw:
+        next((c for c in choices if c.executed), choices[0]).timeline.draw(args.draw)
+    return 0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -74,6 +108,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         _bench.run(args.seconds)
         return 0
+    if args.command == "pipeline":
+        return _plan(args)
     from flambeau._demo import run
 
     result = run(epochs=args.epochs, seed=args.seed, folder=args.out, quiet=args.quiet)

@@ -211,3 +211,20 @@ def test_window_errors():
 def test_more_groups_than_numbers(f):
     with pytest.raises(ValueError, match="groups = 9223372036854775807"):
         f(fl.zeros(2, 4, 9), fl.zeros(4, 2, 3), groups=2**63 - 1)
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: F.avg_pool2d(x, 3, stride=2, padding=1), lambda x: F.adaptive_avg_pool2d(x, (2**30, 4)), lambda x: F.adaptive_max_pool2d(x, (2**30, 4)),
+], ids=["avg_pool2d", "adaptive_avg_pool2d", "adaptive_max_pool2d"])  # fmt: skip
+def test_no_planes_of_any_size(f):
+    """Nothing is laid out for planes that are not there: it would be 24 bytes a row of theirs."""
+    x = fl.zeros(2, 0, 2**31 - 1, 8, requires_grad=True)
+    y = f(x)
+    assert y.numel() == 0
+    y.sum().backward()
+    assert x.grad.shape == x.shape
+
+
+def test_a_norm_over_windows_of_a_number():
+    with pytest.raises(TypeError):
+        F.lp_pool2d(-2, 2**62, 3)

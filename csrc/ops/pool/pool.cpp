@@ -156,10 +156,13 @@ std::vector<PoolWindow> adaptive_windows(int64_t n, int64_t out) {
   return w;
 }
 
+// Of nothing where there are no planes, however large those would be.
 struct Windows {
   std::vector<PoolWindow> h, w;
 };
+bool no_planes(IntList in) { return in[0] == 0 || in[1] == 0; }
 Windows average_windows(IntList in, IntList out, IntList kernel, IntList stride, IntList padding, bool include_pad) {
+  if (no_planes(in)) return {};
   const int spatial = static_cast<int>(in.size()) - 2;
   const auto axis = [&](int d, int64_t n, int64_t m) {
     const int64_t k = given(kernel, spatial, d, 1);
@@ -168,6 +171,7 @@ Windows average_windows(IntList in, IntList out, IntList kernel, IntList stride,
   return {spatial == 1 ? windows(1, 1, 1, 1, 0, true) : axis(0, in[2], out[2]), axis(spatial - 1, in.back(), out.back())};
 }
 Windows adaptive(IntList in, IntList out) {
+  if (no_planes(in)) return {};
   return {in.size() == 3 ? adaptive_windows(1, 1) : adaptive_windows(in[2], out[2]), adaptive_windows(in.back(), out.back())};
 }
 

@@ -299,7 +299,7 @@ def lp_pool2d(
     Shape: [N, C, H, W] or [C, H, W].
     """
     kh, kw = (kernel_size, kernel_size) if isinstance(kernel_size, int) else kernel_size
-    mean = avg_pool2d(input**norm_type, (kh, kw), stride, 0, ceil_mode)
+    mean = avg_pool2d(ops.pow(input, norm_type), (kh, kw), stride, 0, ceil_mode)
     # relu stops the root's infinite slope at 0, where the gradient is 0.
     signed = mean.sign() * ops.relu(mean.abs())
     return (signed * (kh * kw)) ** (1.0 / norm_type)

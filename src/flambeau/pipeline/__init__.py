@@ -1,0 +1,12 @@
+"""Pipeline parallelism: schedules as data, and what follows them."""
+
+from __future__ import annotations
+
+from flambeau.pipeline._actions import Action, ScheduleError
+from flambeau.pipeline._flags import is_checkpointing, is_recomputing
+from flambeau.pipeline._pipeline import Pipeline
+from flambeau.pipeline.gpipe import GPipe
+from flambeau.pipeline.schedule import Schedule
+from flambeau.pipeline.simulate import Costs, Timeline
+
+__all__ = ["Action", "Costs", "GPipe", "Pipeline", "Schedule", "ScheduleError", "Timeline", "is_checkpointing", "is_recomputing"]

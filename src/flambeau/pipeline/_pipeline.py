@@ -1,0 +1,260 @@
+"""`Pipeline`: a training step through a Sequential that is cut into stages, by any schedule.
+
+Schedules such as 1F1B begin backwards while forwards are still to come, so the loss has to be computed inside: `step` takes the batch, the
+target and the loss. What comes out is what one backward of the whole batch's loss leaves: `.grad` of the parameters and of the inputs.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from flambeau import _C
+from flambeau._C import Tensor, ops
+from flambeau.autograd import Function
+from flambeau.nn import Module, Sequential
+from flambeau.nn._errors import kind_of
+from flambeau.pipeline._executor import Run, check_ops, draw, seed_here
+from flambeau.pipeline._lower import MODES
+from flambeau.pipeline._microbatch import gather, scatter
+from flambeau.pipeline._stage import Grads, Packet, Settings
+from flambeau.pipeline.gpipe import committing, packets_of, partitions_of, schedule_of
+from flambeau.pipeline.schedule import Schedule
+from flambeau.pipeline.skip import layout
+from flambeau.utils.checkpoint import _tensors
+
+Loss = Callable[[Any, Any], Tensor]
+
+
+class _Result(Function):
+    """The loss, and as its gradients what the stages have computed already."""
+
+    @staticmethod
+    def forward(ctx: Any, loss: Tensor, grads: Grads, *inputs: Tensor) -> Tensor:
+        ctx.grads = grads
+        return loss.detach()
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
+        return (None, None, *ctx.grads)
+
+
+class Pipeline(Module):
+    """Trains a Sequential in stages that work at the same time.
+
+    Args:
+        module: the Sequential. Its layers are used, not copied; its state dict is this module's. A parameter may be in several stages.
+        ranks: how many threads work on it.
+        schedule: "gpipe", "1f1b", "eager-1f1b", "interleaved", "looped-bfs", or a `Schedule`.
+        micro_batches: into how many parts a batch is cut, as even as can be. There are fewer where there are fewer samples.
+        checkpoint: whose activations are computed again in backward instead of kept: "always", "except_last" or "never". A `Schedule` that
+            has recomputes says it itself.
+        balance: how many layers each stage has; by default as even as can be. With "interleaved" and "looped-bfs" there may be several
+            stages per rank: as many as `balance` says, by default two.
+        devices: where ranks are; by default the CPU.
+
+    Raises:
+        TypeError, ValueError: something about the arguments; nothing was changed.
+
+    Example:
+        >>> import flambeau as fl
+        >>> from flambeau.pipeline._pipeline import Pipeline
+        >>> model = fl.nn.Sequential(fl.nn.Linear(4, 8), fl.nn.ReLU(), fl.nn.Linear(8, 2))
+        >>> pipe = Pipeline(model, ranks=2, micro_batches=4)
+        >>> loss = pipe.step(fl.ones(8, 4), fl.zeros(8, 2), fl.nn.functional.mse_loss)
+        >>> model[2].weight.grad.shape
+        flambeau.Size([2, 8])
+        >>> pipe(fl.ones(3, 4)).shape
+        flambeau.Size([3, 2])
+    """
+
+    module: Sequential
+
+    def __init__(
+        self,
+        module: Sequential,
+        ranks: int,
+        *,
+        schedule: str | Schedule = "1f1b",
+        micro_batches: int,
+        checkpoint: str = "never",
+        balance: Iterable[int] | None = None,
+        devices: Iterable[Any] | None = None,
+    ) -> None:
+        super().__init__()
+        _check_model(module)
+        self.ranks, self.micro_batches = _positive("ranks", ranks), _positive("micro_batches", micro_batches)
+        if checkpoint not in MODES:
+            raise ValueError(f"Pipeline: checkpoint = {checkpoint!r}; expected 'always', 'except_last' or 'never'")
+        self.checkpoint = checkpoint
+        wanted = None if balance is None else [operator.index(n) for n in balance]
+        self.schedule = schedule
+        self._chunks = _chunks(schedule, self.ranks, wanted)
+        full = self._schedule_of(self.micro_batches)
+        _check_schedule(full, schedule, self)
+        self.balance = _balance(len(module), full.stages, wanted)
+        parts = partitions_of(module, self.balance)
+        self._skips = layout(parts)
+        places = None if devices is None else [_C.device(d) for d in devices]
+        if places is not None and len(places) < self.ranks:
+            raise ValueError(f"Pipeline: there are {len(places)} devices for {self.ranks} ranks; expected one for each")
+        for s, part in enumerate(parts):
+            if places is not None:
+                part.to(places[full.rank_of[s]])
+        self.module = module
+
+    def _schedule_of(self, micro_batches: int) -> Schedule:
+        if isinstance(self.schedule, str):
+            return schedule_of(self.schedule, self.ranks, micro_batches, self._chunks, self.checkpoint)
+        return self.schedule if self.checkpoint == "never" else self.schedule.with_recompute(self.checkpoint)
+
+    def extra_repr(self) -> str:
+        name = self.schedule if isinstance(self.schedule, str) else self.schedule.name
+        how = f"micro_batches={self.micro_batches}, checkpoint={self.checkpoint!r}, balance={self.balance}"
+        return f"ranks={self.ranks}, schedule={name!r}, {how}"
+
+    # ---- running
+
+    def forward(self, x: Any) -> Any:
+        """The model's output for a batch. It has no history: gradients are what `step` is for.
+
+        Args:
+            x: a tensor, or a nest of tuples, lists and dicts with tensors in it, with the batch in dim 0.
+        """
+        pieces = scatter(x, self.micro_batches)
+        run = Run(self._schedule_of(len(pieces)), self._layers(), packets_of(x, pieces), Settings(seed_here(), False, self._skips))
+        with committing(self):
+            run.run("F")
+        draw(run)
+        return gather([run.outputs[i].value for i in range(len(pieces))])
+
+    def step(self, x: Any, target: Any, loss_fn: Loss) -> Tensor:
+        """Forward, loss and backward of a batch; adds to `.grad` what `loss.backward()` would.
+
+        Args:
+            x: as for `forward`. Gradients go on into what it was computed from.
+            target: what `loss_fn` is given of it; its tensors are cut as those of `x`.
+            loss_fn: called with output and target of a micro-batch; gives the mean of their samples' losses, a 0-d tensor. It is
+                called in a thread of its own, as layers are.
+
+        Returns:
+            The loss of the batch, the mean over its samples, without a history.
+
+        Raises:
+            BaseException: what a layer or the loss raised, with a note that says where. No `.grad` has changed then.
+        """
+        if not _C.is_grad_enabled():
+            raise RuntimeError("Pipeline.step: gradients are switched off here (no_grad); call it outside, or pipe(x) for outputs alone")
+        if any(t.requires_grad for t in _tensors(target)):
+            raise ValueError("Pipeline.step: a tensor of target requires grad, but gets none; pass target.detach(), or make it part of x")
+        extra = list(loss_fn.parameters()) if isinstance(loss_fn, Module) else []
+        if not any(t.requires_grad for t in (*_tensors(x), *self.parameters(), *extra)):
+            raise RuntimeError("Pipeline.step: neither a parameter nor x requires grad, so there is nothing to train; use pipe(x)")
+        pairs = scatter((x, target), self.micro_batches)
+        pieces = [piece for piece, _ in pairs]
+        weights = _weights(pieces)
+        run = Run(
+            self._schedule_of(len(pieces)), self._layers(), packets_of(x, pieces), Settings(seed_here(), True, self._skips),
+            lambda i, y: _checked(loss_fn(y, pairs[i][1])), extra,
+        )  # fmt: skip
+        run.seed_backward = lambda i, loss: [ops.full_like(loss, weights[i])]
+        with committing(self):
+            run.run("FRB")
+        draw(run)
+        losses = [run.outputs[i] for i in range(len(pieces))]
+        return _finish(run, x, losses, weights)
+
+    def _layers(self) -> list[list[tuple[str, Module]]]:
+        children = iter(self.module.named_children())
+        return [[next(children) for _ in range(n)] for n in self.balance]
+
+    # ---- state: the wrapped model's
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """The state of the wrapped model, under its names."""
+        return self.module.state_dict(*args, **kwargs)
+
+    def load_state_dict(self, state_dict: Any, strict: bool = True, assign: bool = False) -> Any:
+        """Loads a state of the wrapped model."""
+        return self.module.load_state_dict(state_dict, strict, assign)
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
+        # As a part of a larger model, whose loading does not come through load_state_dict.
+        for key in [key for key in state_dict if key.startswith(prefix)]:
+            state_dict[f"{prefix}module.{key[len(prefix) :]}"] = state_dict.pop(key)
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+def _weights(pieces: Sequence[Any]) -> list[float]:
+    """The share of each micro-batch in the batch's samples. Micro-batches may differ by a sample, so their mean is not the batch's."""
+    sizes = [int(next(_tensors(piece)).shape[0]) for piece in pieces]
+    return [n / sum(sizes) if sum(sizes) else 1 / len(sizes) for n in sizes]
+
+
+def _checked(loss: Any) -> Tensor:
+    if not isinstance(loss, Tensor):
+        raise TypeError(f"loss_fn returned {kind_of(loss)}; expected a 0-d Tensor, the mean over the samples")
+    if loss.dim() != 0 or not loss.is_floating_point():
+        raise ValueError(f"loss_fn returned {loss.dtype} {list(loss.shape)}; expected 0-d floating point, the mean over the samples")
+    return loss
+
+
+def _finish(run: Run, x: Any, losses: Sequence[Packet], weights: Sequence[float]) -> Tensor:
+    total: Tensor = losses[0].value * weights[0]
+    for packet, weight in zip(losses[1:], weights[1:]):
+        total = total + packet.value * weight
+    if not any(packet.wanted[0] for packet in losses):
+        raise RuntimeError("Pipeline.step: the loss does not depend on anything that requires grad")
+    _Result.apply(total, [*run.batch_grads(), *run.grads], *_tensors(x), *run.parameters).backward()
+    return total
+
+
+# ------------------------------------------------------------------------------------------------------------------------------ checks
+
+
+def _positive(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"Pipeline: {name} = {value!r}; expected an integer >= 1")
+    return value
+
+
+def _check_model(module: Any) -> None:
+    if not isinstance(module, Sequential):
+        raise TypeError(f"Pipeline: module is a {kind_of(module)}; expected an nn.Sequential, whose layers are put into stages")
+    if len(list(module.named_children())) != len(module):
+        raise ValueError("Pipeline: a layer is in the module twice; expected each once")
+
+
+def _chunks(schedule: str | Schedule, ranks: int, balance: Sequence[int] | None) -> int:
+    """Stages per rank where the schedule leaves it open."""
+    if schedule not in ("interleaved", "looped-bfs") or balance is None:
+        return 2
+    if not balance or len(balance) % ranks:
+        raise ValueError(f"Pipeline: balance has {len(balance)} stages for {ranks} ranks of {schedule!r}; expected a multiple of {ranks}")
+    return len(balance) // ranks
+
+
+def _check_schedule(full: Schedule, given: str | Schedule, pipe: Pipeline) -> None:
+    check_ops(full)
+    if not isinstance(given, str) and (len(given.ranks), given.micro_batches) != (pipe.ranks, pipe.micro_batches):
+        raise ValueError(
+            f"Pipeline: the schedule has {len(given.ranks)} ranks and {given.micro_batches} micro-batches, but ranks = {pipe.ranks} and "
+            f"micro_batches = {pipe.micro_batches}; expected the same"
+        )
+    if "B" not in full.ops:
+        raise ValueError(f"Pipeline: schedule {full.name!r} has no backwards; expected one of a training step (pipe(x) leaves them out)")
+
+
+def _balance(layers: int, stages: int, balance: list[int] | None) -> list[int]:
+    if balance is None:
+        if layers < stages:
+            raise ValueError(f"Pipeline: the module has {layers} layers for {stages} stages; expected at least one for each")
+        return [layers * (s + 1) // stages - layers * s // stages for s in range(stages)]
+    if len(balance) != stages or sum(balance) != layers or min(balance) < 1:
+        raise ValueError(
+            f"Pipeline: balance = {balance} (sum {sum(balance)}) for {stages} stages and {layers} layers; expected a positive number of "
+            "layers for each stage, together all of them"
+        )
+    return balance
+

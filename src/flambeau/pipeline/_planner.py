@@ -1,0 +1,171 @@
+"""`flambeau pipeline plan`: which schedule a model should take, by measured layers and simulated schedules."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flambeau.graph._memory import size_text
+from flambeau.nn import Sequential
+from flambeau.pipeline._executor import check_ops
+from flambeau.pipeline._measure import LayerCost, measure
+from flambeau.pipeline._microbatch import scatter
+from flambeau.pipeline._rules import NAMES
+from flambeau.pipeline.balance import balance_cost
+from flambeau.pipeline.schedule import Schedule
+from flambeau.pipeline.simulate import Costs, Timeline
+
+_UNITS = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "kb": 10**3, "mb": 10**6, "gb": 10**9}
+
+
+def bytes_of(text: str) -> int:
+    """`2GiB`, `500MB` or `1000000` as a number.
+
+    >>> bytes_of("1.5 KiB")
+    1536
+    """
+    match = re.fullmatch(r"([0-9.]+)\s*([a-zA-Z]*)", text.strip())
+    if not match or match[2].lower() not in _UNITS or match[1].count(".") > 1 or match[1] == ".":
+        raise ValueError(f"{text!r} is no amount of memory; expected a number with KiB, MiB, GiB, KB, MB or GB, as 2GiB")
+    return int(float(match[1]) * _UNITS[match[2].lower()])
+
+
+def load(place: str) -> tuple[Sequential, Any]:
+    """Calls a function of a file, `model.py:make`, which gives a Sequential and a sample batch.
+
+    Raises:
+        ValueError, TypeError: there is no such file or function, or it gives something else.
+    """
+    path, colon, name = place.rpartition(":")
+    if not colon or not name.isidentifier() or not os.path.isfile(path):
+        raise ValueError(f"{place!r}; expected a file and a function in it, as model.py:make")
+    spec = importlib.util.spec_from_file_location("__flambeau_model__", path)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"{path!r} can not be imported; expected a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # classes of it can be copied
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+    spec.loader.exec_module(module)
+    make: Callable[[], Any] | None = getattr(module, name, None)
+    if make is None:
+        raise ValueError(f"{path} has no {name!r}; expected a function that returns a Sequential and a sample batch")
+    made = make()
+    if not (isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], Sequential)):
+        raise TypeError(f"{place} returned {type(made).__name__}; expected a pair of a Sequential and a sample batch")
+    return made
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A schedule with what it would take."""
+
+    schedule: Schedule
+    checkpoint: str
+    balance: list[int]
+    timeline: Timeline
+    memory: list[int]  # per rank
+    executed: bool
+
+    @property
+    def title(self) -> str:
+        chunks = self.schedule.stages // len(self.schedule.ranks)
+        return self.schedule.name + (f", {chunks} stages per rank" if chunks > 1 else "")
+
+
+def _choices(layers: Sequence[LayerCost], ranks: int, micro_batches: int, param_scale: float, schedules: Sequence[str]) -> Iterator[Choice]:
+    for name in schedules:
+        for chunks in (2, 4) if name in ("interleaved", "looped-bfs") else (0,):
+            try:
+                made = Schedule.make(name, ranks, micro_batches, **({"chunks": chunks} if chunks else {}))
+            except ValueError:  # too few micro-batches for it
+                continue
+            if made.stages > len(layers):
+                continue
+            balance = balance_cost([c.forward_s + c.backward_s for c in layers], made.stages)
+            for checkpoint in ("never", "except_last", "always"):
+                yield _choice(made, checkpoint, balance, layers, param_scale)
+
+
+def _choice(made: Schedule, checkpoint: str, balance: list[int], layers: Sequence[LayerCost], param_scale: float) -> Choice:
+    schedule = made.with_recompute(checkpoint)
+    parts, first = [], 0
+    for n in balance:
+        parts.append(layers[first : first + n])
+        first += n
+    backward = [sum(c.backward_s for c in part) for part in parts]
+    costs = Costs(
+        F=[sum(c.forward_s for c in part) for part in parts],
+        B=backward,
+        I=[b / 2 for b in backward],  # nobody has measured the parts; of products they are equal
+        W=[b / 2 for b in backward],
+        activation=[float(sum(c.activation for c in part)) for part in parts],
+        boundary=[float(part[0].boundary) for part in parts],
+    )
+    timeline = schedule.simulate(costs)
+    held = [0.0] * len(schedule.ranks)
+    for stage, part in enumerate(parts):
+        held[schedule.rank_of[stage]] += param_scale * sum(c.parameters for c in part)
+    try:
+        check_ops(schedule)
+        executed = True
+    except ValueError:
+        executed = False
+    return Choice(schedule, checkpoint, balance, timeline, [int(p + h) for p, h in zip(timeline.peak, held)], executed)
+
+
+def plan(
+    model: Sequential, batch: Any, *, ranks: int, micro_batches: int, memory: int | None = None, param_scale: float = 2.0,
+    seconds: float = 1.0, schedules: Sequence[str] = NAMES,
+) -> tuple[list[LayerCost], list[Choice]]:  # fmt: skip
+    """Measures the layers with one micro-batch, and simulates all schedules; those that fit into `memory` first, the fastest of them."""
+    layers = measure(model, scatter(batch, micro_batches)[0], seconds)
+    choices = list(_choices(layers, ranks, micro_batches, param_scale, schedules))
+    if not choices:
+        raise ValueError(f"no schedule has at most {len(layers)} stages, as there are layers, for {ranks} ranks; expected fewer ranks")
+    return layers, sorted(choices, key=lambda c: (memory is not None and max(c.memory) > memory, c.timeline.makespan, max(c.memory)))
+
+
+def report(layers: Sequence[LayerCost], choices: Sequence[Choice], micro_batches: int, memory: int | None, most: int = 12) -> Iterator[str]:
+    """The text that the command prints, line by line."""
+    alone = micro_batches * sum(c.forward_s + c.backward_s for c in layers)
+    yield f"{len(layers)} layers, {1e3 * alone:.1f} ms on one rank for {micro_batches} micro-batches"
+    yield f"{'schedule':<34} {'recompute':<12} {'step':>10} {'speed-up':>9} {'bubble':>7} {'most memory':>12}"
+    for c in choices[:most]:
+        notes = [] if c.executed else ["simulated only"]
+        if memory is not None and max(c.memory) > memory:
+            notes.append("does not fit")
+        step = c.timeline.makespan
+        yield (
+            f"{c.title:<34} {c.checkpoint:<12} {1e3 * step:>7.1f} ms {alone / step if step else 1:>9.2f} {c.timeline.bubble:>7.1%} "
+            f"{size_text(max(c.memory)):>12}  {', '.join(notes)}".rstrip()
+        )
+    yield ""
+    best = next((c for c in choices if c.executed and (memory is None or max(c.memory) <= memory)), None)
+    if best is None:
+        least = min((c for c in choices if c.executed), key=lambda c: max(c.memory))
+        yield (
+            f"Nothing that is executed fits into {size_text(memory or 0)}; {least.title} takes least, {size_text(max(least.memory))} "
+            f"with checkpoint={least.checkpoint!r}. Take more ranks or smaller micro-batches."
+        )
+        return
+    yield f"Take {best.title}, checkpoint={best.checkpoint!r}, balance={best.balance}:"
+    yield best.timeline.grid(max(1e-9, best.timeline.makespan / 48))
+    first = 0
+    for stage, n in enumerate(best.balance):
+        part = layers[first : first + n]
+        spent = 1e3 * sum(c.forward_s + c.backward_s for c in part)
+        names = part[0].name if n == 1 else f"{part[0].name} to {part[-1].name}"
+        first += n
+        there = f"stage {stage} on rank {best.schedule.rank_of[stage]}: layers {names}"
+        yield f"{there}, {spent:.2f} ms a micro-batch; hands on {_next(layers, first)}"
+    for rank, held in enumerate(best.memory):
+        yield f"rank {rank}: {size_text(held)} at most, idle {best.timeline.idle[rank] / best.timeline.makespan:.0%}"
+
+
+def _next(layers: Sequence[LayerCost], at: int) -> str:
+    return size_text(layers[at].boundary) if at < len(layers) else "the output"

@@ -1,0 +1,338 @@
+"""A stage of a pipeline during one call: its layers, and per micro-batch an autograd graph of its own.
+
+    from the stage before                                             to the next stage
+        value -- detached leaf -- layer -- layer -- ... -- output -- detached value
+    grad  <----- of the leaf  <----- autograd.grad ----- output <---- its gradient
+
+Graphs of stages are not connected; gradients travel as messages. So a backward is a call in the stage's own thread, and the order of
+backwards is that of the schedule. A skip tensor that another stage pops is one more output here and one more leaf there.
+
+A checkpointed forward keeps its inputs alone, and `recompute` makes the graph from them.
+
+Note [Random numbers of a pipeline]
+-----------------------------------
+Before each layer its thread's generator is seeded by a mix of a number that the call took from the caller's generator, the index of the
+layer in the whole model, and the micro-batch. So a layer draws the same for any cut into stages, any schedule and when it is recomputed,
+whatever other threads do meanwhile. The number is what the caller's generator is at; it makes a draw if some layer made one, so that the
+next call has another number, and a model without random layers leaves it alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from flambeau import _C
+from flambeau._C import Tensor
+from flambeau.amp.autocast_mode import autocast
+from flambeau.autograd import Function, inference_mode, set_grad_enabled
+from flambeau.nn import Module, Parameter
+from flambeau.nn._errors import _write
+from flambeau.pipeline._flags import use_flags
+from flambeau.pipeline.skip import Key, Namespace, use_store
+from flambeau.utils.checkpoint import _tensors, _with
+
+Layers = Sequence[tuple[str, Module]]
+Grads = list["Tensor | None"]
+SkipGrads = dict[Key, "Tensor | None"]
+_MASK = 2**64 - 1
+
+
+class Packet(NamedTuple):
+    """What goes from stage to stage: a value whose tensors have no history, and for each of them whether a gradient is wanted."""
+
+    value: Any
+    wanted: tuple[bool, ...]
+
+
+@dataclass
+class Settings:
+    """What all stages of a call have in common; most of it is what held in the calling thread.
+
+    Args:
+        seed: drawn once per call.
+        skips: where skip tensors are stashed and popped.
+        check: called with what a layer of a partition returned and where, at the ends of stages.
+    """
+
+    seed: int
+    records: bool  # whether there will be a backward
+    skips: dict[Key, tuple[int, int]]
+    check: Callable[[Any, str], None] | None = None
+    inference: bool = field(default_factory=_C.is_inference_mode_enabled)
+    autocast: tuple[bool, Any, bool] = field(
+        default_factory=lambda: (_C.is_autocast_enabled(), _C.get_autocast_dtype(), _C.is_autocast_cache_enabled())
+    )
+
+    @contextmanager
+    def entered(self, records: bool) -> Iterator[None]:
+        """The modes of the calling thread, and recording as it is wanted."""
+        enabled, dtype, cache = self.autocast
+        with ExitStack() as stack:
+            if self.inference:
+                stack.enter_context(inference_mode())
+            stack.enter_context(set_grad_enabled(records))
+            if enabled:
+                # Entered anew for each micro-batch: a kept cast of a weight would connect their graphs.
+                stack.enter_context(autocast("cpu", dtype, cache_enabled=cache))
+            yield
+
+    def seed_of(self, layer: int, micro: int) -> int:
+        """See Note [Random numbers of a pipeline]."""
+        return _mixed(_mixed(_mixed(self.seed) + layer) + micro)
+
+
+def _mixed(x: int) -> int:
+    """splitmix64: every bit of the result depends on all of x's."""
+    x = (x + 0x9E3779B97F4A7C15) & _MASK
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
+    return x ^ (x >> 31)
+
+
+class _Enter(Function):
+    """The leaf under another identity, so that a layer may write it in place, as it may without a pipeline."""
+
+    @staticmethod
+    def forward(ctx: Any, leaf: Tensor) -> Tensor:
+        return leaf.detach()
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> Tensor:
+        return dy
+
+
+def _leaf(x: Tensor, wanted: bool) -> Tensor:
+    return x.detach().requires_grad_() if wanted else x
+
+
+@dataclass
+class _Graph:
+    """What a backward starts from, and where it ends."""
+
+    inputs: list[Tensor]  # leaves, or what needs no gradient
+    outputs: list[Tensor] = field(default_factory=list)
+    popped: dict[Key, Tensor] = field(default_factory=dict)
+    stashed: dict[Key, Tensor] = field(default_factory=dict)
+
+
+@dataclass
+class _Kept:
+    """What a checkpointed forward leaves for its recompute."""
+
+    packet: Packet
+    versions: list[tuple[Tensor, int]]  # of what came in when it did
+    popped: dict[Key, tuple[Tensor | None, bool]] = field(default_factory=dict)
+
+
+class SkipPost(Protocol):
+    """How skip tensors come and go, each with whether its gradient is wanted."""
+
+    def send_skip(self, key: Key, micro: int, tensor: Tensor | None, wanted: bool, /) -> None:
+        """Sends one to the stage that pops it."""
+
+    def take_skip(self, key: Key, micro: int, /) -> tuple[Tensor | None, bool]:
+        """Waits for the one that this stage pops."""
+
+
+class _Store:
+    """Where skippable layers of one run of a stage stash and pop; see `Stage`."""
+
+    def __init__(self, stage: Stage, micro: int, graph: _Graph, kept: _Kept | None, again: bool) -> None:
+        self.stage, self.micro, self.graph, self.kept, self.again = stage, micro, graph, kept, again
+        self.here: dict[Key, Tensor | None] = {}
+
+    def stash(self, namespace: Namespace | None, name: str, tensor: Tensor | None, /) -> None:
+        key = (namespace, name)
+        here = self.stage.index
+        if self.stage.settings.skips.get(key, (here, here))[1] == here:
+            self.here[key] = tensor
+            return
+        if tensor is not None:
+            self.graph.stashed[key] = tensor
+        if not self.again:
+            wanted = tensor is not None and self.stage.wants_grad(tensor, self.kept is not None, self.graph)
+            self.stage.post.send_skip(key, self.micro, None if tensor is None else tensor.detach(), wanted)
+
+    def pop(self, namespace: Namespace | None, name: str, /) -> Tensor | None:
+        key = (namespace, name)
+        here = self.stage.index
+        if self.stage.settings.skips.get(key, (here, here))[0] == here:
+            return self.here.pop(key)
+        tensor, wanted = self._arrived(key)
+        if tensor is None:
+            return None
+        leaf = self.graph.popped[key] = _leaf(tensor, wanted)
+        return _Enter.apply(leaf) if wanted and _C.is_grad_enabled() else leaf  # type: ignore[no-any-return]
+
+    def _arrived(self, key: Key) -> tuple[Tensor | None, bool]:
+        if self.kept and self.again:
+            return self.kept.popped[key]
+        arrived = self.stage.post.take_skip(key, self.micro)
+        if self.kept:
+            self.kept.popped[key] = arrived
+            if arrived[0] is not None:
+                self.kept.versions.append((arrived[0], arrived[0]._version))
+        return arrived
+
+
+class Stage:
+    """Consecutive layers of a model, and what they leave in one call.
+
+    Args:
+        index: of the stage.
+        first: index of its first layer in the model.
+        layers: names and modules.
+        checkpointed: the micro-batches whose forward keeps its inputs alone.
+        loss: of the last stage: called with micro-batch and output, what it returns takes the output's place.
+        extra: parameters that the loss has.
+        post: carries skip tensors between stages.
+
+    Attributes:
+        grads: of `parameters`, summed in the order of the backwards.
+        drew: whether a layer drew a random number.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        first: int,
+        layers: Layers,
+        settings: Settings,
+        post: SkipPost,
+        checkpointed: frozenset[int] = frozenset(),
+        loss: Callable[[int, Any], Tensor] | None = None,
+        extra: Sequence[Parameter] = (),
+    ) -> None:
+        self.index, self.first, self.layers, self.settings, self.loss = index, first, layers, settings, loss
+        self.post, self.checkpointed = post, checkpointed
+        every = [*(p for _, layer in layers for p in layer.parameters()), *extra]
+        self.parameters = list({id(p): p for p in every if p.requires_grad}.values())
+        self.drew = False
+        self.grads: Grads = [None] * len(self.parameters)
+        self._owned = [False] * len(self.parameters)  # sums, which nobody else has
+        self._graphs: dict[int, _Graph] = {}
+        self._kept: dict[int, _Kept] = {}
+
+    def wants_grad(self, output: Tensor, checkpointing: bool, graph: _Graph) -> bool:
+        """Whether what made this tensor has a use for its gradient. Where nothing is recorded: whether it might have."""
+        if not self.settings.records or not checkpointing:
+            return bool(self.settings.records and output.requires_grad)
+        if not output.is_floating_point():
+            return False
+        return bool(self.parameters) or any(x.requires_grad for x in (*graph.inputs, *graph.popped.values()))
+
+    def forward(self, micro: int, packet: Packet) -> Packet:
+        """The outputs for a micro-batch."""
+        checkpointing = micro in self.checkpointed
+        records = self.settings.records and not checkpointing
+        kept = _Kept(packet, [(x, x._version) for x in _tensors(packet.value)]) if checkpointing and self.settings.records else None
+        graph = _Graph([_leaf(x, wanted and self.settings.records) for x, wanted in zip(_tensors(packet.value), packet.wanted)])
+        with self.settings.entered(records), use_flags(checkpointing=checkpointing):
+            output = self._run(packet.value, micro, graph, _Store(self, micro, graph, kept, again=False))
+        outputs = list(_tensors(output))
+        wanted = tuple(self.wants_grad(y, kept is not None, graph) for y in outputs)
+        if kept is not None:
+            self._kept[micro] = kept
+        elif records:
+            graph.outputs = outputs
+            self._graphs[micro] = graph
+        return Packet(_with(output, iter([y.detach() for y in outputs])), wanted)
+
+    def recompute(self, micro: int) -> None:
+        """Makes the graph of a micro-batch whose forward was checkpointed."""
+        kept = self._kept.pop(micro, None)
+        if kept is None:
+            raise RuntimeError(f"stage {self.index} keeps nothing of micro-batch {micro}; expected a checkpointed forward before")
+        self._check_versions(kept, micro)
+        graph = _Graph([_leaf(x, wanted) for x, wanted in zip(_tensors(kept.packet.value), kept.packet.wanted)])
+        with self.settings.entered(records=True), use_flags(recomputing=True):
+            output = self._run(kept.packet.value, micro, graph, _Store(self, micro, graph, kept, again=True))
+        graph.outputs = list(_tensors(output))
+        self._graphs[micro] = graph
+
+    def _check_versions(self, kept: _Kept, micro: int) -> None:
+        if all(x._version == version for x, version in kept.versions):
+            return
+        raise _C.AutogradError(
+            f"stage {self.index}, micro-batch {micro}: its input was changed by an in-place operation after the forward began, so it can "
+            "not be recomputed; have the stage's first layer not work in-place, put it at the end of the stage before, or use "
+            "checkpoint='never'"
+        )
+
+    def _run(self, value: Any, micro: int, graph: _Graph, store: _Store) -> Any:
+        if _C.is_grad_enabled():
+            value = _with(value, iter([_Enter.apply(x) if x.requires_grad else x for x in graph.inputs]))
+        generator = _C.current_generator()
+        name = "input"
+        with use_store(store):
+            for at, (name, layer) in enumerate(self.layers, self.first):
+                generator.manual_seed(self.settings.seed_of(at, micro))
+                with _at(f"layer '{name}'"):
+                    value = layer(value)
+                self.drew = self.drew or _C.draws_of(generator) > 0
+        if self.settings.check is not None:
+            self.settings.check(value, f"output of partition {self.index}, layer '{name}'")
+        if self.loss is not None:
+            generator.manual_seed(self.settings.seed_of(self.first + len(self.layers), micro))
+            with _at("the loss"):
+                value = self.loss(micro, value)
+            self.drew = self.drew or _C.draws_of(generator) > 0
+        return value
+
+    def backward(self, micro: int, grads: Grads, skip_grads: SkipGrads) -> tuple[Grads, SkipGrads]:
+        """Adds a micro-batch's gradients of the parameters; returns those of its inputs and of the skip tensors that it popped."""
+        graph = self._graphs.pop(micro)
+        pairs = [(y, dy) for y, dy in zip(graph.outputs, grads) if dy is not None and y.requires_grad]
+        pairs += [(y, dy) for key, y in graph.stashed.items() if y.requires_grad and (dy := skip_grads.get(key)) is not None]
+        leaves = [x for x in graph.inputs if x.requires_grad]
+        skips = [(key, x) for key, x in graph.popped.items() if x.requires_grad]
+        wanted = [*leaves, *(x for _, x in skips), *self.parameters]
+        found: Sequence[Tensor | None] = [None] * len(wanted)
+        if pairs and wanted:
+            # Hooks of parameters run where the micro-batches' gradients have been added up.
+            roots, of_roots = [y for y, _ in pairs], [dy for _, dy in pairs]
+            found = _C.run_backward(roots, of_roots, False, False, wanted, False, True, leaf_hooks=False)
+        arrived = iter(found)
+        of_inputs: Grads = [next(arrived) if x.requires_grad else None for x in graph.inputs]
+        of_skips: SkipGrads = {key: next(arrived) for key, _ in skips}
+        self._add(list(arrived))
+        return of_inputs, of_skips
+
+    def _add(self, grads: Grads) -> None:
+        for k, dp in enumerate(grads):
+            total = self.grads[k]
+            if dp is None:
+                continue
+            if total is None:
+                self.grads[k] = dp
+            elif self._owned[k]:
+                total.add_(dp)
+            else:  # the first may be shared: the gradient of a sum is one tensor for both of its terms
+                self.grads[k], self._owned[k] = total + dp, True
+
+
+class Cancelled(BaseException):
+    """Another rank has failed; ends a worker from inside of its action."""
+
+
+def annotate(error: BaseException, note: str) -> None:
+    """Says where an error happened; never raises."""
+    try:
+        _write(error, note, None, error.args)
+    except Exception:
+        return
+
+
+@contextmanager
+def _at(what: str) -> Iterator[None]:
+    try:
+        yield
+    except Cancelled:
+        raise
+    except BaseException as error:
+        annotate(error, f"in {what}")
+        raise
+

@@ -1,0 +1,111 @@
+"""`flambeau pipeline plan`: measured layers, simulated schedules, and what is said of them."""
+
+from __future__ import annotations
+
+import pytest
+
+import flambeau as fl
+from flambeau import cli, nn
+from flambeau.pipeline import _planner
+from flambeau.pipeline._measure import LayerCost, measure
+
+MODEL = """
+import flambeau as fl
+from flambeau import nn
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(8, 8)
+
+    def forward(self, x):
+        return self.inner(x).relu()
+
+def make():
+    return nn.Sequential(*[Block() for _ in range(6)]), fl.rand(16, 8)
+
+def nothing():
+    return Block()
+"""
+
+
+@pytest.fixture
+def model(tmp_path):
+    path = tmp_path / "model.py"
+    path.write_text(MODEL)
+    return path
+
+
+@pytest.fixture
+def layers(monkeypatch):
+    """Layers of one cost, in place of measured ones."""
+    costs = [LayerCost(str(k), 0.01, 0.02, 1000, 50, 10) for k in range(8)]
+    monkeypatch.setattr(_planner, "measure", lambda *args: costs)
+    return costs
+
+
+def test_the_command(model, tmp_path, capsys):
+    picture = tmp_path / "plan.svg"
+    assert cli.main(["pipeline", "plan", f"{model}:make", "--ranks", "2", "--seconds", "0.01", "--draw", str(picture)]) == 0
+    text = capsys.readouterr().out
+    assert "6 layers" in text and "Take " in text and "stage 0 on rank 0: layers 0" in text
+    assert picture.read_text().startswith("<svg")
+
+
+@pytest.mark.parametrize("place, more, message", [
+    ("{}:gone", [], "has no 'gone'"),
+    ("{}:nothing", [], "returned Block; expected a pair"),
+    ("{}", [], "expected a file and a function"),
+    ("other.py:make", [], "expected a file and a function"),
+    ("{}:make", ["--memory", "2 cows"], "is no amount of memory"),
+    ("{}:make", ["--ranks", "9"], "expected fewer ranks"),
+])  # fmt: skip
+def test_bad_requests(place, more, message, model, capsys):
+    assert cli.main(["pipeline", "plan", place.format(model), "--ranks", "2", "--seconds", "0.01", *more]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_the_fastest_comes_first(layers):
+    _, choices = _planner.plan(nn.Sequential(nn.Linear(2, 2)), fl.rand(8, 2), ranks=4, micro_batches=8)
+    spans = [c.timeline.makespan for c in choices]
+    assert spans == sorted(spans)
+    best = choices[0]
+    assert best.schedule.name in ("zb-v", "dualpipe-v") and not best.executed
+    assert best.timeline.makespan == pytest.approx(8 * 0.06 * (1 + 1.5 / 24))
+    assert {sum(c.balance) for c in choices} == {8}
+
+
+def test_memory_decides(layers):
+    def chosen(memory):
+        found, choices = _planner.plan(nn.Sequential(nn.Linear(2, 2)), fl.rand(8, 2), ranks=4, micro_batches=8, memory=memory)
+        return list(_planner.report(found, choices, 8, memory)), next(c for c in choices if c.executed)
+
+    ample, fast = chosen(10**6)
+    tight, small = chosen(3000)
+    assert max(small.memory) <= 3000 < max(fast.memory)
+    assert small.checkpoint != "never" and fast.checkpoint == "never"
+    assert any("does not fit" in line for line in tight) and not any("does not fit" in line for line in ample)
+    assert any(line.startswith("Nothing that is executed fits into 10 B") for line in chosen(10)[0])
+
+
+def test_measured_layers():
+    model = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Dropout(0.5), nn.Linear(64, 4))
+    sample = fl.rand(10, 32)
+    state = fl.get_rng_state().tolist()
+    found = measure(model, sample, seconds=0.0)
+    assert [c.name for c in found] == ["0", "1", "2", "3"]
+    assert [c.parameters for c in found] == [4 * (32 * 64 + 64), 0, 0, 4 * (64 * 4 + 4)]
+    assert [c.boundary for c in found] == [4 * 10 * n for n in (32, 64, 64, 64)]
+    assert all(c.forward_s > 0 and c.backward_s > 0 for c in found)
+    assert fl.get_rng_state().tolist() == state and all(p.grad is None for p in model.parameters())
+
+
+@pytest.mark.parametrize("text, expected", [("2GiB", 2**31), ("500 MB", 5 * 10**8), ("1.5kib", 1536), ("17", 17)])
+def test_amounts_of_memory(text, expected):
+    assert _planner.bytes_of(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "GiB", "1..5MB", "-1GB", "1 TBB", "."])
+def test_amounts_that_are_none(text):
+    with pytest.raises(ValueError, match="is no amount of memory"):
+        _planner.bytes_of(text)
