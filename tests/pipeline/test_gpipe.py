@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import faulthandler
 import gc
 import pickle
 import threading
@@ -22,17 +21,6 @@ from flambeau.pipeline.skip import Namespace, pop, skippable, stash
 
 MODES = ("always", "except_last", "never")
 modes = pytest.mark.parametrize("mode", MODES)
-
-
-@pytest.fixture(autouse=True)
-def watchdog():
-    """A hang ends the tests with the stacks of all threads."""
-    fl.manual_seed(0)
-    threads = threading.active_count()
-    faulthandler.dump_traceback_later(120, exit=True)
-    yield
-    faulthandler.cancel_dump_traceback_later()
-    assert threading.active_count() == threads
 
 
 def mlp(layers=4, width=6):

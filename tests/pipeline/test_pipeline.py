@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import faulthandler
 import gc
 import random
 import threading
@@ -20,17 +19,6 @@ from flambeau.pipeline.skip import Namespace, pop, skippable, stash
 SCHEDULES = ["gpipe", "1f1b", "eager-1f1b", "interleaved", "looped-bfs"]
 MODES = ["never", "except_last", "always"]
 mse = nn.functional.mse_loss
-
-
-@pytest.fixture(autouse=True)
-def watchdog():
-    """A hang ends the tests with the stacks of all threads."""
-    fl.manual_seed(0)
-    threads = threading.active_count()
-    faulthandler.dump_traceback_later(120, exit=True)
-    yield
-    faulthandler.cancel_dump_traceback_later()
-    assert threading.active_count() == threads
 
 
 def mlp(layers=8, width=5):
