@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextvars
-import faulthandler
 import random
 import signal
 import threading
@@ -17,16 +16,6 @@ from flambeau.pipeline._executor import Mail, check_ops, run_ranks, seed_here
 from flambeau.pipeline._stage import Settings
 
 COMPUTE = ["gpipe", "1f1b", "eager-1f1b", "interleaved", "looped-bfs"]
-
-
-@pytest.fixture(autouse=True)
-def watchdog():
-    """A hang ends the tests with the stacks of all threads."""
-    threads = threading.active_count()
-    faulthandler.dump_traceback_later(120, exit=True)
-    yield
-    faulthandler.cancel_dump_traceback_later()
-    assert threading.active_count() == threads
 
 
 def forward_only(ranks, micro_batches):
