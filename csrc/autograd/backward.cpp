@@ -5,6 +5,14 @@
 //
 //   count how many gradients each reachable node will get  ->  heap of ready nodes, latest first  ->
 //   take one, run it, hand its results to the nodes at its edges, push those that became ready
+//
+// Note [A backward in two parts]
+// What some tensors want (a stage's inputs) may be asked for first, and what others want (its parameters) later: pipelines
+// put the second part where a rank would wait. A node that lies on paths to the first runs at once, for the edges on such
+// paths; if it has edges that lead to the others alone, it stays with the gradients that it got and runs for these
+// edges in the second part, as do all nodes below them. A node that has one formula for several gradients, hooks, or a
+// body in Python runs once, in the first part, and only what it gave is handed on later. Nodes of one thread run in the
+// order of their numbers in either part, so sums have the order, and the bits, that they have in one go.
 #include <algorithm>
 #include <unordered_map>
 
@@ -22,12 +30,16 @@
 namespace fl {
 namespace {
 
+// Note [A backward in two parts]
+constexpr uint8_t kNow = 1, kLater = 2;
+
 struct Pending {
   Node* node = nullptr;
   int waiting = 0;     // gradients still to come
   bool seen = false;   // by the counting pass
-  bool wanted = true;  // lies on a path to an input that was asked for
+  uint8_t wanted = kNow;  // lies on a path to an input that was asked for: bits of kNow and kLater
   bool target = false;  // a leaf that was asked to accumulate
+  bool whole = true;    // ran for all its edges at once; what some of them get later is in `grads`
   std::vector<Tensor> grads;
   std::vector<std::pair<uint32_t, size_t>> captures;  // gradient nr -> which input asked for it
 };
@@ -137,62 +149,78 @@ StripedMutex<LockRank::Accumulation, 16> accumulation_locks;
   }
 }
 
+}  // namespace
+
 class Backward {
  public:
-  std::vector<Tensor> run(const std::vector<Tensor>& roots, std::vector<Tensor> grads, bool retain,
-                          const std::vector<Tensor>& inputs, bool accumulate, bool allow_unused, bool leaf_hooks) {
-    retain_ = retain;
-    leaf_hooks_ = leaf_hooks;
-    std::vector<Edge> starts;
+  struct Options {
+    bool retain = false;
+    bool accumulate = false;  // into the inputs' .grad
+    bool leaf_hooks = true;
+    bool restricted = true;  // to what the inputs want; else all leaves accumulate
+  };
+
+  // The inputs from `later` on are those of the second part.
+  Backward(const std::vector<Tensor>& roots, std::vector<Tensor> grads, const std::vector<Tensor>& inputs, size_t later, Options options)
+      : options_(options), restricted_(options.restricted), split_(later < inputs.size()) {
     for (size_t i = 0; i < roots.size(); ++i) {
-      Edge edge = gradient_edge(roots[i]);
+      starts_.push_back(gradient_edge(roots[i]));
+      const Edge& edge = starts_.back();
       Pending& p = table_[edge.fn.get()];
       if (p.grads.size() < edge.fn->outputs) p.grads.resize(edge.fn->outputs);
       add_to(p.grads[edge.nr], std::move(grads[i]));
-      starts.push_back(std::move(edge));
     }
     results_.resize(inputs.size());
     for (size_t i = 0; i < inputs.size(); ++i) {
       const Edge edge = gradient_edge(inputs[i]);
       keep_.push_back(edge.fn);
       Pending& p = table_[edge.fn.get()];
-      if (accumulate && edge.fn->is_leaf()) p.target = true;
+      if (options.accumulate && edge.fn->is_leaf()) p.target = true;
       else p.captures.emplace_back(edge.nr, i);
     }
-    restricted_ = !inputs.empty();
-    count(starts);
-    if (restricted_) mark_wanted();
-    std::vector<Pending*> heap;
-    for (auto& start : starts) {
-      Pending* p = table_.get(start.fn.get());
-      if (p->waiting == 0 && !queued(heap, p)) push(heap, p);
+    count();
+    if (restricted_) mark_wanted(later);
+  }
+
+  // What the inputs got, undefined where nothing arrived. In two parts, only the first is there.
+  std::vector<Tensor>& run() {
+    for (auto& start : starts_)
+      if (Pending* p = table_.get(start.fn.get()); p->waiting == 0 && !only_later(*p) && !queued(p)) push(p);
+    while (Pending* p = pop()) step(*p);
+    return results_;
+  }
+
+  // The second part.
+  std::vector<Tensor>& run_later() {
+    now_ = kLater;
+    for (Pending* p : postponed_) push(p);
+    for (auto& start : starts_)
+      if (Pending* p = table_.get(start.fn.get()); p->waiting == 0 && only_later(*p) && !queued(p)) push(p);
+    while (Pending* p = pop()) {
+      if (only_later(*p)) step(*p);
+      else finish(*p);
     }
-    while (!heap.empty()) {
-      std::pop_heap(heap.begin(), heap.end(), Later{});
-      Pending* p = heap.back();
-      heap.pop_back();
-      step(*p, heap);
-    }
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      if (!results_[i].defined() && !allow_unused && !accumulate)
-        raise<AutogradError>("grad: inputs[", i, "] ", inputs[i].sizes(), " was not used in the graph of the outputs; pass allow_unused=True to get None for it");
-      if (accumulate && results_[i].defined()) accumulate_grad(inputs[i], std::move(results_[i]));
-    }
-    return accumulate ? std::vector<Tensor>{} : std::move(results_);
+    return results_;
   }
 
  private:
-  static bool queued(const std::vector<Pending*>& heap, Pending* p) {
-    return std::find(heap.begin(), heap.end(), p) != heap.end();
+  bool only_later(const Pending& p) const { return split_ && p.wanted == kLater; }
+  bool queued(Pending* p) const { return std::find(heap_.begin(), heap_.end(), p) != heap_.end(); }
+  void push(Pending* p) {
+    heap_.push_back(p);
+    std::push_heap(heap_.begin(), heap_.end(), Later{});
   }
-  static void push(std::vector<Pending*>& heap, Pending* p) {
-    heap.push_back(p);
-    std::push_heap(heap.begin(), heap.end(), Later{});
+  Pending* pop() {
+    if (heap_.empty()) return nullptr;
+    std::pop_heap(heap_.begin(), heap_.end(), Later{});
+    Pending* p = heap_.back();
+    heap_.pop_back();
+    return p;
   }
 
-  void count(const std::vector<Edge>& starts) {
+  void count() {
     std::vector<Node*> stack;
-    for (auto& start : starts) {
+    for (auto& start : starts_) {
       Pending& p = table_[start.fn.get()];
       if (!std::exchange(p.seen, true)) stack.push_back(start.fn.get());
     }
@@ -212,8 +240,11 @@ class Backward {
 
   // A node is wanted if it was asked for, or an edge of it leads to a wanted one. Sequence numbers are not
   // a topological order across threads, so this iterates over a depth-first post-order.
-  void mark_wanted() {
-    for (auto& e : table_.entries()) e->wanted = e->target || !e->captures.empty();
+  void mark_wanted(size_t later) {
+    for (auto& e : table_.entries()) {
+      e->wanted = e->target ? kNow : 0;
+      for (auto& [nr, which] : e->captures) e->wanted |= which < later ? kNow : kLater;
+    }
     std::vector<std::pair<Node*, size_t>> stack;
     std::unordered_map<Node*, int> state;
     for (Node* root : order_) {
@@ -224,8 +255,8 @@ class Backward {
         auto& [node, i] = stack.back();
         if (i == node->edges.size()) {
           Pending& p = table_[node];
-          for (size_t k = 0; k < node->edges.size() && !p.wanted; ++k)
-            if (Node* next = node->edges[k].fn.get()) p.wanted = table_[next].wanted;
+          for (size_t k = 0; k < node->edges.size(); ++k)
+            if (Node* next = node->edges[k].fn.get()) p.wanted |= table_[next].wanted;
           stack.pop_back();
           continue;
         }
@@ -238,13 +269,11 @@ class Backward {
     }
   }
 
-  void step(Pending& p, std::vector<Pending*>& heap) {
+  // Hooks of the tensors that a node made; what hooks and callers see is handed on.
+  void arrive(Pending& p, BackwardCall& call) {
     Node& node = *p.node;
-    const Ref<Node> alive = Ref<Node>::share(&node);
-    BackwardCall call;
     call.in = std::move(p.grads);
     call.in.resize(node.outputs);
-    bool any = false;
     if (node.hooks()) {
       for (const auto hooks = copy_of(node, &NodeHooks::tensor); auto& h : hooks)
         if (call.in[h.output_nr].defined()) call.in[h.output_nr] = run_hook(*h.hook, call.in[h.output_nr]);
@@ -252,57 +281,116 @@ class Backward {
         if (Tensor t = weak->lock(); t.defined() && call.in[nr].defined()) accumulate_grad(t, call.in[nr]);
     }
     // A leaf whose gradient is to be returned is not accumulated into, but its hooks see it.
-    if (leaf_hooks_ && !p.captures.empty() && node.is_leaf() && call.in[0].defined()) call.in[0] = static_cast<AccumulateGrad&>(node).hooked(call.in[0]);
+    if (options_.leaf_hooks && !p.captures.empty() && node.is_leaf() && call.in[0].defined())
+      call.in[0] = static_cast<AccumulateGrad&>(node).hooked(call.in[0]);
     for (auto& [nr, which] : p.captures)
       if (call.in[nr].defined()) results_[which] = call.in[nr];
-    for (auto& g : call.in) any = any || g.defined();
+  }
+
+  // Whether edge i is worked on in this part.
+  bool due(const Node& node, size_t i) {
+    if (!split_) return true;
+    return only_later(table_[node.edges[i].fn.get()]) == (now_ == kLater);
+  }
+  bool wants(Node* next) { return !restricted_ || table_[next].wanted; }
+
+  void step(Pending& p) {
+    Node& node = *p.node;
+    const Ref<Node> alive = Ref<Node>::share(&node);
+    BackwardCall call;
+    arrive(p, call);
+    const bool any = std::any_of(call.in.begin(), call.in.end(), [](const Tensor& g) { return g.defined(); });
     const size_t n = node.edges.size();
     call.out.resize(n);
-    const bool run_it = any && p.wanted && (n > 0 || !restricted_ || p.target);
-    if (run_it) {
-      call.wanted = 0;
-      for (size_t i = 0; i < n; ++i) {
-        Node* next = node.edges[i].fn.get();
-        if (next && (!restricted_ || table_[next].wanted)) call.wanted |= uint64_t{1} << (i < 63 ? i : 63);
-      }
-      if (call.wanted || n == 0) {
-        decltype(NodeHooks::node) around;
-        if (node.hooks()) around = copy_of(node, &NodeHooks::node);
-        for (auto& [id, h] : around) h->before(call.in);
-        std::vector<Tensor> seen;
-        if (!around.empty()) seen = call.in;
-        if (profile::on()) [[unlikely]] apply_recorded(node, call);
-        else node.apply(call);
-        if (anomaly.on.load(std::memory_order_relaxed) && anomaly.check_nan) [[unlikely]] refuse_nan(node, call);
-        for (auto& [id, h] : around) h->after(call.out, seen);
-        call.in.clear();
-        if (!retain_) {
-          node.release_saved();
-          if (n) node.released = true;
-        }
-      }
-    }
+    uint64_t now = 0, all = 0;
+    bool postponed = false;
     for (size_t i = 0; i < n; ++i) {
       Node* next = node.edges[i].fn.get();
-      if (!next) continue;
+      if (!next || !wants(next)) continue;
+      all |= bit(i);
+      if (due(node, i)) now |= bit(i);
+      else postponed = true;
+    }
+    decltype(NodeHooks::node) around;
+    if (node.hooks()) around = copy_of(node, &NodeHooks::node);
+    p.whole = !postponed || !node.divisible() || !around.empty();
+    call.wanted = p.whole ? all : now;
+    if (postponed) postponed_.push_back(&p);
+    if (!p.whole) p.grads = call.in;
+    if (any && p.wanted && (n > 0 || !restricted_ || p.target) && (call.wanted || n == 0)) {
+      for (auto& [id, h] : around) h->before(call.in);
+      std::vector<Tensor> seen;
+      if (!around.empty()) seen = call.in;
+      apply(node, call);
+      for (auto& [id, h] : around) h->after(call.out, seen);
+      call.in.clear();
+      if (p.whole) release(node);
+    }
+    hand_on(node, call);
+    if (postponed && p.whole) p.grads = std::move(call.out);
+  }
+
+  // The second part of a node that ran in the first.
+  void finish(Pending& p) {
+    Node& node = *p.node;
+    const Ref<Node> alive = Ref<Node>::share(&node);
+    BackwardCall call;
+    const size_t n = node.edges.size();
+    if (p.whole) {
+      call.out = std::move(p.grads);
+    } else {
+      call.in = std::move(p.grads);
+      call.out.resize(n);
+      call.wanted = 0;
+      for (size_t i = 0; i < n; ++i)
+        if (Node* next = node.edges[i].fn.get(); next && wants(next) && due(node, i)) call.wanted |= bit(i);
+      if (std::any_of(call.in.begin(), call.in.end(), [](const Tensor& g) { return g.defined(); })) {
+        apply(node, call);
+        release(node);
+      }
+    }
+    hand_on(node, call);
+  }
+
+  static uint64_t bit(size_t i) { return uint64_t{1} << (i < 63 ? i : 63); }
+
+  static void apply(Node& node, BackwardCall& call) {
+    if (profile::on()) [[unlikely]] apply_recorded(node, call);
+    else node.apply(call);
+    if (anomaly.on.load(std::memory_order_relaxed) && anomaly.check_nan) [[unlikely]] refuse_nan(node, call);
+  }
+
+  void release(Node& node) const {
+    if (options_.retain) return;
+    node.release_saved();
+    if (node.edges.size()) node.released = true;
+  }
+
+  // Gives the results for the edges that are due to the nodes there; they stay in call.out for others.
+  void hand_on(Node& node, BackwardCall& call) {
+    for (size_t i = 0; i < node.edges.size(); ++i) {
+      Node* next = node.edges[i].fn.get();
+      if (!next || !due(node, i)) continue;
       Pending& q = table_[next];
       if (call.out[i].defined()) {
         if (q.grads.size() < next->outputs) q.grads.resize(next->outputs);
         add_to(q.grads[node.edges[i].nr], std::move(call.out[i]));
       }
-      if (--q.waiting == 0) push(heap, &q);
+      if (--q.waiting == 0) push(&q);
     }
   }
 
+  const Options options_;
+  const bool restricted_, split_;
+  uint8_t now_ = kNow;
   NodeTable table_;
+  std::vector<Edge> starts_;
   std::vector<Node*> order_;
+  std::vector<Pending*> heap_;
+  std::vector<Pending*> postponed_;
   std::vector<Ref<Node>> keep_;
   std::vector<Tensor> results_;
-  bool retain_ = false, leaf_hooks_ = true;
-  bool restricted_ = false;
 };
-
-}  // namespace
 
 Tensor AccumulateGrad::hooked(Tensor grad) {
   if (const Tensor leaf = leaf_->lock(); leaf.defined())
@@ -346,8 +434,10 @@ void AccumulateGrad::apply(BackwardCall& call) {
   for (const auto hooks = copy_of(leaf, &AutogradMeta::post_accumulate); auto& [id, hook] : hooks) (void)hook->call(leaf);
 }
 
-std::vector<Tensor> run_backward(const std::vector<Tensor>& roots, std::vector<Tensor> grads, bool retain_graph,
-                                 bool create_graph, const std::vector<Tensor>& inputs, bool accumulate, bool allow_unused, bool leaf_hooks) {
+namespace {
+
+// Raises unless a backward can begin at these, and fills in gradients that were left out.
+void check_roots(const std::vector<Tensor>& roots, std::vector<Tensor>& grads) {
   if (grads.size() != roots.size())
     raise<AutogradError>("backward: ", roots.size(), " tensors but ", grads.size(), " gradients; expected one gradient (or None) per tensor");
   for (size_t i = 0; i < roots.size(); ++i) {
@@ -364,13 +454,59 @@ std::vector<Tensor> run_backward(const std::vector<Tensor>& roots, std::vector<T
       grads[i] = like_gradient("backward", std::move(grads[i]), root);
     }
   }
+}
+
+void check_inputs(const std::vector<Tensor>& inputs) {
   for (size_t i = 0; i < inputs.size(); ++i)
     if (!requires_grad(inputs[i]))
       raise<AutogradError>("grad: inputs[", i, "] ", inputs[i].sizes(), " does not require grad");
+}
+
+}  // namespace
+
+std::vector<Tensor> run_backward(const std::vector<Tensor>& roots, std::vector<Tensor> grads, bool retain_graph,
+                                 bool create_graph, const std::vector<Tensor>& inputs, bool accumulate, bool allow_unused, bool leaf_hooks) {
+  check_roots(roots, grads);
+  check_inputs(inputs);
   WithGrad mode(create_graph);
   // Gradients are computed in the types of the forward, wherever backward is called.
   const WithoutAutocast types_stay;
-  return Backward().run(roots, std::move(grads), retain_graph, inputs, accumulate, allow_unused, leaf_hooks);
+  Backward backward(roots, std::move(grads), inputs, inputs.size(), {retain_graph, accumulate, leaf_hooks, !inputs.empty()});
+  std::vector<Tensor>& results = backward.run();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!results[i].defined() && !allow_unused && !accumulate)
+      raise<AutogradError>("grad: inputs[", i, "] ", inputs[i].sizes(), " was not used in the graph of the outputs; pass allow_unused=True to get None for it");
+    if (accumulate && results[i].defined()) accumulate_grad(inputs[i], std::move(results[i]));
+  }
+  return accumulate ? std::vector<Tensor>{} : std::move(results);
+}
+
+SplitBackward::SplitBackward(const std::vector<Tensor>& roots, std::vector<Tensor> grads, const std::vector<Tensor>& first, const std::vector<Tensor>& second)
+    : first_(first.size()) {
+  check_roots(roots, grads);
+  check_inputs(first);
+  check_inputs(second);
+  std::vector<Tensor> inputs = first;
+  inputs.insert(inputs.end(), second.begin(), second.end());
+  backward_ = std::make_unique<Backward>(roots, std::move(grads), inputs, first_, Backward::Options{.leaf_hooks = false});
+}
+SplitBackward::~SplitBackward() = default;
+
+std::vector<Tensor> SplitBackward::first() {
+  const NoGrad off;
+  const WithoutAutocast types_stay;
+  if (!backward_ || std::exchange(begun_, true)) raise<AutogradError>("SplitBackward: the first part was run already");
+  const std::vector<Tensor>& results = backward_->run();
+  return {results.begin(), results.begin() + static_cast<ptrdiff_t>(first_)};
+}
+
+std::vector<Tensor> SplitBackward::second() {
+  const NoGrad off;
+  const WithoutAutocast types_stay;
+  if (!backward_ || !begun_) raise<AutogradError>("SplitBackward: expected the first part, then the second, each once");
+  const std::unique_ptr<Backward> ending = std::move(backward_);
+  const std::vector<Tensor>& results = ending->run_later();
+  return {results.begin() + static_cast<ptrdiff_t>(first_), results.end()};
 }
 
 }  // namespace fl

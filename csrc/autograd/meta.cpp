@@ -117,6 +117,7 @@ class CopySlices final : public Node {
     for (size_t i = 1; i < inner.out.size(); ++i) call.set(i, inner.out[i]);
   }
   void release_saved() override { inner_->release_saved(); inner_->released = true; }
+  bool divisible() const override { return inner_->divisible(); }
 
  private:
   Dims base_sizes_, base_strides_;

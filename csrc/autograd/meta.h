@@ -137,4 +137,20 @@ void rebase_history(const Tensor& x, Ref<Node> node);
 std::vector<Tensor> run_backward(const std::vector<Tensor>& roots, std::vector<Tensor> grads, bool retain_graph,
                                  bool create_graph, const std::vector<Tensor>& inputs, bool accumulate, bool allow_unused, bool leaf_hooks = true);
 
+// The gradients of `first` when first() runs, those of `second` when second() does: Note [A backward in two parts] in backward.cpp. Both
+// are undefined where unreachable; hooks of leaves do not run. Holds the graph until the second part.
+class Backward;
+class SplitBackward {
+ public:
+  SplitBackward(const std::vector<Tensor>& roots, std::vector<Tensor> grads, const std::vector<Tensor>& first, const std::vector<Tensor>& second);
+  ~SplitBackward();
+  std::vector<Tensor> first();
+  std::vector<Tensor> second();
+
+ private:
+  std::unique_ptr<Backward> backward_;
+  const size_t first_;
+  bool begun_ = false;
+};
+
 }  // namespace fl

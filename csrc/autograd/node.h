@@ -126,6 +126,8 @@ class Node : public RefCounted {
   virtual bool is_leaf() const { return false; }
   // Drops saved tensors; apply() afterwards raises.
   virtual void release_saved() {}
+  // Whether apply() for some edges now and others later does no work twice and shows nobody anything twice.
+  virtual bool divisible() const { return true; }
 
   // Null until somebody wanted them; then they stay.
   NodeHooks* hooks() const { return hooks_.load(std::memory_order_acquire); }

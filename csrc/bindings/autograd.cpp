@@ -67,6 +67,20 @@ std::vector<Tensor> tensors_of(nb::handle list, bool none_allowed) {
   return out;
 }
 
+namespace {
+
+nb::object run_part(SplitBackward& split, std::vector<Tensor> (SplitBackward::*part)()) {
+  std::vector<Tensor> out;
+  {
+    note_source();
+    GilRelease release;
+    out = (split.*part)();
+  }
+  return nb::steal(wrap_list(std::move(out)));
+}
+
+}  // namespace
+
 void init_autograd(nb::module_& m) {
   init_hooks(m);
   init_functions(m);
@@ -108,6 +122,13 @@ void init_autograd(nb::module_& m) {
   },
         nb::arg("roots"), nb::arg("grads"), nb::arg("retain"), nb::arg("create"), nb::arg("inputs"), nb::arg("accumulate"), nb::arg("unused"),
         nb::arg("leaf_hooks") = true);
+
+  nb::class_<SplitBackward>(m, "SplitBackward")
+      .def("__init__", [](SplitBackward* self, nb::handle roots, nb::handle grads, nb::handle first, nb::handle second) {
+        new (self) SplitBackward(tensors_of(roots, false), tensors_of(grads, true), tensors_of(first, false), tensors_of(second, false));
+      }, nb::arg("roots"), nb::arg("grads"), nb::arg("first"), nb::arg("second"))
+      .def("first", [](SplitBackward& self) { return run_part(self, &SplitBackward::first); })
+      .def("second", [](SplitBackward& self) { return run_part(self, &SplitBackward::second); });
 
   m.def("is_grad_enabled", [] { return thread_modes().grad; });
   m.def("set_grad_enabled", [](bool on) { return std::exchange(thread_modes().grad, on); });

@@ -33,6 +33,8 @@ class PyFunctionNode final : public Node {
     for (auto& s : saved->saved) s.clear();
   }
 
+  bool divisible() const override { return false; }
+
   PyObject* ctx() const { return ctx_; }
   void drop_ctx() { Py_CLEAR(ctx_); }  // with the GIL
 

@@ -118,6 +118,8 @@ class NodeWriter:
         elif len(self.outs()) > 1:
             out += [f"  OutMeta {n}_out;" for n in self.outs()]
         out.append(f"  const char* name() const override {{ return {self._shown_name()}; }}")
+        if any(len(names) > 1 for names, _ in self.grads):
+            out.append("  bool divisible() const override { return false; }  // one formula for several gradients")
         out.append("  void apply([[maybe_unused]] BackwardCall& call) override {")
         out += self._apply()
         out.append("  }")

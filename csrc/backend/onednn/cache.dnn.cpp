@@ -34,6 +34,7 @@ std::shared_ptr<const Primitive>* find(Cache& c, const Key& key) {
 Tensor bytes(size_t n) { return empty(Dims{static_cast<int64_t>(n)}, DType::UInt8); }
 
 const dnnl::cpu_isa effective_isa = dnnl::get_effective_cpu_isa();
+bool at_least(dnnl::cpu_isa wanted) { return (static_cast<int>(effective_isa) & static_cast<int>(wanted)) == static_cast<int>(wanted); }
 
 }  // namespace
 
@@ -46,8 +47,9 @@ dnnl::memory::data_type data_type(DType t) {
   }
 }
 
+bool has_avx512() { return at_least(dnnl::cpu_isa::avx512_core); }
+
 bool has_native(DType t) {
-  const auto at_least = [](dnnl::cpu_isa wanted) { return (static_cast<int>(effective_isa) & static_cast<int>(wanted)) == static_cast<int>(wanted); };
   switch (t) {
     case DType::Float32: return true;
     case DType::BFloat16: return at_least(dnnl::cpu_isa::avx512_core_bf16);

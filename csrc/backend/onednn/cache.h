@@ -60,6 +60,7 @@ struct Primitive {
 dnnl::memory::data_type data_type(DType t);
 // True iff this processor multiplies this type itself: float32 always, float64 never (oneDNN has none).
 bool has_native(DType t);
+bool has_avx512();
 dnnl::primitive_attr default_attr();  // scratchpad given by the user
 
 // The primitive of `key`, made by `make` when it is new; null where oneDNN cannot make it.
