@@ -13,16 +13,22 @@ import flambeau as fl
 from flambeau import nn
 from flambeau.pipeline import Schedule
 from flambeau.pipeline._pipeline import Pipeline
+from flambeau.pipeline._rules import NAMES
 from flambeau.pipeline.gpipe import GPipe
 from flambeau.pipeline.skip import Namespace, pop, skippable, stash
 
-SCHEDULES = ["gpipe", "1f1b", "eager-1f1b", "interleaved", "looped-bfs"]
+SCHEDULES = list(NAMES)
 MODES = ["never", "except_last", "always"]
 mse = nn.functional.mse_loss
 
 
 def mlp(layers=8, width=5):
     return nn.Sequential(*(layer for _ in range(layers // 2) for layer in (nn.Linear(width, width), nn.Tanh())))
+
+
+def enough(schedule, ranks, micro_batches):
+    """As many, or as many as a schedule needs."""
+    return max(micro_batches, 2 * ranks) if schedule == "dualpipe-v" else micro_batches
 
 
 def plain(model, x, target, loss_fn=mse):
@@ -71,7 +77,7 @@ class Call(nn.Module):
 @pytest.mark.parametrize("ranks, micro_batches, samples", [(1, 3, 6), (2, 1, 3), (2, 4, 7), (4, 2, 5), (4, 8, 9), (3, 5, 4)])
 def test_a_step_is_a_backward_of_the_batch(schedule, mode, ranks, micro_batches, samples):
     model, x, target = mlp(), fl.randn(samples, 5), fl.randn(samples, 5)
-    pipe = Pipeline(model, ranks, schedule=schedule, micro_batches=micro_batches, checkpoint=mode)
+    pipe = Pipeline(model, ranks, schedule=schedule, micro_batches=enough(schedule, ranks, micro_batches), checkpoint=mode)
     expected = plain(model, x, target)
     found = results(model, x, lambda x: pipe.step(x, target, mse))
     assert_close(found, expected)
@@ -83,7 +89,8 @@ def test_bits_are_the_same_for_any_cut_schedule_and_recompute():
     """Of schedules that go backwards in one order."""
     model = nn.Sequential(*mlp(6), nn.Dropout(0.3), nn.Linear(5, 5))
     x, target = fl.randn(7, 5), fl.randn(7, 5)
-    for names in (["1f1b", "eager-1f1b", "interleaved"], ["gpipe", "looped-bfs"]):
+    reverse = ["gpipe", "looped-bfs"]
+    for names in ([name for name in SCHEDULES if name not in ("dualpipe-v", *reverse)], reverse):
         found = []
         for name in names:
             for ranks in (1, 2, 4):
@@ -204,7 +211,7 @@ def test_parameters_may_be_shared(ranks, schedule):
     model = mlp()
     model[2].weight = model[6].weight = model[0].weight
     x, target = fl.randn(6, 5), fl.randn(6, 5)
-    pipe = Pipeline(model, ranks, schedule=schedule, micro_batches=6)
+    pipe = Pipeline(model, ranks, schedule=schedule, micro_batches=enough(schedule, ranks, 6))
     for _ in range(5):
         assert_close(results(model, x, lambda x: pipe.step(x, target, mse)), plain(model, x, target))
 
@@ -260,7 +267,9 @@ def test_balance_says_how_many_stages_a_rank_has():
         ({"micro_batches": 2.0}, ValueError, "micro_batches = 2.0; expected an integer >= 1"),
         ({"checkpoint": "some"}, ValueError, "checkpoint = 'some'; expected 'always', 'except_last' or 'never'"),
         ({"schedule": "1f2b"}, ValueError, "there is no schedule '1f2b'; did you mean '1f1b'"),
-        ({"schedule": "zb-h1"}, ValueError, "whole backwards"),
+        ({"schedule": Schedule.make("gpipe", 2, 4).with_communication()}, ValueError, "REDUCE, SEND.*expected computations alone"),
+        ({"schedule": "dualpipe-v", "micro_batches": 3}, ValueError, "micro_batches = 3 with 2 ranks; expected at least 4"),
+        ({"schedule": "zb-v", "ranks": 5}, ValueError, "8 layers for 10 stages"),
         ({"schedule": Schedule.make("1f1b", 2, 3)}, ValueError, "2 ranks and 3 micro-batches, but ranks = 2 and micro_batches = 4"),
         ({"schedule": Schedule.parse("rank 0: 0F0 0F1 0F2 0F3\nrank 1: 1F0 1F1 1F2 1F3")}, ValueError, "has no backwards"),
         ({"ranks": 9}, ValueError, "8 layers for 9 stages"),
@@ -400,12 +409,13 @@ def test_random_models_schedules_and_modes(seed):
     fl.manual_seed(seed)
     model = random_model(r)
     name, ranks = r.choice(SCHEDULES), r.choice([1, 2])
-    stages = ranks * 2 if name in ("interleaved", "looped-bfs") else r.randint(1, 4)
-    ranks = ranks if name in ("interleaved", "looped-bfs") else stages
+    twice = name in ("interleaved", "looped-bfs", "zb-v", "dualpipe-v")
+    stages = ranks * 2 if twice else r.randint(1, 4)
+    ranks = ranks if twice else stages
     samples, micro_batches, mode = r.randint(1, 9), r.randint(1, 6), r.choice(MODES)
     balance = random_cut(r, len(model), stages)
     x, target = fl.randn(samples, 5), fl.randn(samples, 5)
-    pipe = Pipeline(model, ranks, schedule=name, micro_batches=micro_batches, checkpoint=mode, balance=balance)
+    pipe = Pipeline(model, ranks, schedule=name, micro_batches=enough(name, ranks, micro_batches), checkpoint=mode, balance=balance)
     expected = plain(model, x, target)
     assert_close(results(model, x, lambda x: pipe.step(x, target, mse)), expected)
     gpipe = GPipe(model, balance, chunks=micro_batches, checkpoint=mode)
@@ -413,13 +423,14 @@ def test_random_models_schedules_and_modes(seed):
 
 
 @pytest.mark.eager("how much memory there is")
-@pytest.mark.parametrize("step", ["pipeline", "gpipe"])
+@pytest.mark.parametrize("step", ["1f1b", "zb-h1", "gpipe"])
 def test_steps_leave_no_memory_behind(step):
     model, x = nn.Sequential(Stash(KINDS[0]), nn.Linear(5, 5), Pop()), fl.randn(8, 5)
-    pipe, gpipe = Pipeline(model, 3, micro_batches=4, checkpoint="always"), GPipe(model, [1, 1, 1], chunks=4)
+    pipe = Pipeline(model, 3, schedule=step, micro_batches=4, checkpoint="always")
+    gpipe = GPipe(model, [1, 1, 1], chunks=4)
 
     def once():
-        if step == "pipeline":
+        if step != "gpipe":
             pipe.step(x, x, mse)
         else:
             mse(gpipe(x), x).backward()
@@ -432,3 +443,66 @@ def test_steps_leave_no_memory_behind(step):
         assert len({once() for _ in range(5)}) == 1
     finally:
         gc.enable()
+
+
+# ---- what happened
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_the_timeline_of_a_step_is_that_of_its_schedule(schedule):
+    model, x = mlp(), fl.randn(8, 5)
+    pipe = Pipeline(model, 2, schedule=schedule, micro_batches=4, checkpoint="except_last")
+    assert pipe.timeline is None
+    pipe.step(x, x, mse)
+    made = pipe._schedule_of(4)
+    assert [list(actions) for actions in pipe.timeline.schedule.ranks] == [list(actions) for actions in made.ranks]
+    ready = {}
+    for actions, begins, ends in zip(made.ranks, pipe.timeline.begin, pipe.timeline.end):
+        assert all(b <= e for b, e in zip(begins, ends)) and all(e <= b for e, b in zip(ends, begins[1:]))
+        ready |= {(a.op, a.stage, a.micro): (b, e) for a, b, e in zip(actions, begins, ends)}
+    for (op, stage, micro), (begin, _) in ready.items():
+        if op == "F" and stage > 0:
+            assert begin >= ready["F", stage - 1, micro][0]
+    assert 0 <= pipe.timeline.bubble < 1 and pipe.timeline.peak == made.simulate().peak
+    assert pipe.timeline.grid().count("\n") == 1
+
+
+def test_gradients_of_parameters_are_made_where_the_schedule_says():
+    """The second half of a backward is work, and the first does not do it."""
+    fl.manual_seed(0)
+    model = nn.Sequential(*(nn.Linear(256, 256) for _ in range(4)))
+    x = fl.randn(1024, 256, requires_grad=True)
+    pipe = Pipeline(model, 2, schedule="zb-h1", micro_batches=2)
+    with fl.profiler.profile() as seen:
+        pipe.step(x, x.detach(), mse)
+    counts = {e.key: e.count for e in seen.key_averages()}
+    assert counts["matmul_grad_b"] == 8 and counts["LinearBackward0"] == 16
+
+
+def test_a_failure_in_the_second_half_says_where():
+    class Written(nn.Module):
+        """Writes into what its product saved, once the first half is done."""
+
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(5, 5)
+
+        def forward(self, x):
+            h = x * 1
+            y = self.linear(h)
+            seen.append(h)
+            return y
+
+    seen = []
+    model = nn.Sequential(nn.Linear(5, 5), Written())
+    pipe = Pipeline(model, 1, schedule=Schedule.parse("rank 0: 0F0 0I0 0W0"), micro_batches=1)
+
+    def spoil(grad):
+        with fl.no_grad():
+            seen[0].add_(1)
+
+    model[0].register_full_backward_pre_hook(lambda module, grad: spoil(grad))
+    with pytest.raises(RuntimeError, match="was saved for backward, but add_") as caught:
+        pipe.step(fl.randn(2, 5, requires_grad=True), fl.randn(2, 5), mse)
+    assert "in rank 0, stage 0, micro-batch 0, backward of the parameters (0W0)" in caught.value.__notes__
+    assert all(p.grad is None for p in model.parameters())

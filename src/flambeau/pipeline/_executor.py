@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextvars
 import threading
+import time
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
@@ -24,7 +25,8 @@ from flambeau.pipeline.schedule import Schedule
 from flambeau.pipeline.skip import Key
 from flambeau.utils.checkpoint import _tensors
 
-Perform = Callable[[int, Action], None]
+Perform = Callable[[int, Action], "float | None"]
+Trace = list[list[tuple[Action, float, float]]]
 
 
 class Mail:
@@ -65,6 +67,7 @@ class _Call:
 
     def __init__(self, lists: Sequence[Sequence[Action]], perform: Perform, mail: Mail) -> None:
         self.lists, self.perform, self.mail = lists, perform, mail
+        self.trace: Trace = [[] for _ in lists]
         self.lock = threading.Lock()
         self.failure: BaseException | None = None
         self.started = [False] * len(lists)
@@ -101,7 +104,9 @@ class _Call:
             for action in self.lists[rank]:
                 if self.mail.cancelled:
                     return
-                self.perform(rank, action)
+                begin = self.perform(rank, action)
+                if begin is not None:
+                    self.trace[rank].append((action, begin, time.perf_counter()))
         except Cancelled:
             pass
         except BaseException as error:
@@ -130,30 +135,34 @@ class _Call:
                 thread.join()
 
 
-_MEANING = {"F": "forward", "R": "recompute", "B": "backward"}
+_MEANING = {"F": "forward", "R": "recompute", "B": "backward", "I": "backward of the inputs", "W": "backward of the parameters"}
 
 
 def check_ops(schedule: Schedule) -> None:
-    """Refuses schedules whose actions are others than forwards, recomputes and whole backwards.
+    """Refuses schedules with sends and receives, which ranks here do by themselves.
 
     Raises:
-        ValueError: there are others.
+        ValueError: there are some.
     """
     others = sorted(schedule.ops - set(_MEANING))
     if others:
         raise ValueError(
-            f"schedule {schedule.name!r} has actions {', '.join(others)}; executed are schedules of F, R and whole backwards (B), "
-            "which are 'gpipe', '1f1b', 'eager-1f1b', 'interleaved' and 'looped-bfs'"
+            f"schedule {schedule.name!r} has actions {', '.join(others)}; expected computations alone ({', '.join(_MEANING)}): values are "
+            "sent as soon as they are there"
         )
 
 
-def run_ranks(lists: Sequence[Sequence[Action]], perform: Perform, mail: Mail) -> None:
+def run_ranks(lists: Sequence[Sequence[Action]], perform: Perform, mail: Mail) -> Trace:
     """Performs all actions, each rank's in their order in a thread of its own.
 
     Args:
         lists: per rank its actions.
-        perform: called with rank and action in the rank's thread; takes and puts what it needs.
+        perform: called with rank and action in the rank's thread; takes and puts what it needs. It may return when its data were there, by
+            `time.perf_counter()`.
         mail: that of this run; it is of no use after a failure.
+
+    Returns:
+        Per rank its actions, from when to when, as far as `perform` says it.
 
     Raises:
         BaseException: the first that an action raised, with a note that says where; Ctrl-C of the calling thread.
@@ -168,6 +177,7 @@ def run_ranks(lists: Sequence[Sequence[Action]], perform: Perform, mail: Mail) -
         ...     else:
         ...         mail.put(1, action.micro, str(action))
         >>> run_ranks(Schedule.parse("rank 0: 0F0 0F1\\nrank 1: 1F0 1F1").ranks, perform, mail)
+        [[], []]
         >>> done
         ['0F0', '0F1']
     """
@@ -186,6 +196,7 @@ def run_ranks(lists: Sequence[Sequence[Action]], perform: Perform, mail: Mail) -
             raise failure
         finally:
             del failure  # the traceback holds this frame
+    return call.trace
 
 
 def _join(call: _Call) -> None:
@@ -234,6 +245,7 @@ class Run:
         output_grads: those of the outputs, which the backwards start from.
         seed_backward: makes them of micro-batch and output instead, where forwards and backwards are one run.
         input_grads: those of the micro-batches, as the backwards give them.
+        trace: per rank the actions of the last `run`, from when to when, waiting for data of neighbours left out.
     """
 
     def __init__(
@@ -251,6 +263,7 @@ class Run:
         self.output_grads: dict[int, Grads] = {}
         self.input_grads: dict[int, Grads] = {}
         self.seed_backward: Callable[[int, Any], Grads] | None = None
+        self.trace: Trace = []
         again: dict[int, set[int]] = {}
         for _, a in schedule:
             if a.op == "R":
@@ -280,37 +293,44 @@ class Run:
         """Performs the actions whose op is among these letters, of the micro-batches that there are."""
         lists = [[a for a in actions if a.op in ops and a.micro < len(self.packets)] for actions in self.schedule.ranks]
         self._post.mail = Mail(len(lists))
-        run_ranks(lists, self._perform, self._post.mail)
+        self.trace = run_ranks(lists, self._perform, self._post.mail)
 
-    def _perform(self, rank: int, a: Action) -> None:
+    def _perform(self, rank: int, a: Action) -> float:
         if a.op == "F":
-            self._forward(a.stage, a.micro)
-        elif a.op == "R":
-            self.stages[a.stage].recompute(a.micro)
-        else:
-            self._backward(a.stage, a.micro)
+            return self._forward(a.stage, a.micro)
+        if a.op in ("B", "I"):
+            return self._backward(a.stage, a.micro, whole=a.op == "B")
+        begin = time.perf_counter()
+        stage = self.stages[a.stage]
+        (stage.recompute if a.op == "R" else stage.backward_parameters)(a.micro)
+        return begin
 
-    def _forward(self, s: int, i: int) -> None:
+    def _forward(self, s: int, i: int) -> float:
         packet = self.packets[i] if s == 0 else self._post.take("F", s, i)
+        begin = time.perf_counter()
         output = self.stages[s].forward(i, packet)
         if s + 1 == len(self.stages):
             self.outputs[i] = output
         else:
             self._post.put("F", s + 1, i, output)
+        return begin
 
-    def _backward(self, s: int, i: int) -> None:
+    def _backward(self, s: int, i: int, whole: bool) -> float:
         if s + 1 < len(self.stages):
             dy = self._post.take("B", s, i)
         else:
             dy = self.output_grads.pop(i) if self.seed_backward is None else self.seed_backward(i, self.outputs[i].value)
         skips = {key: self._post.take("SB", s, i, key) for key in self._sent[s]}
-        dx, popped = self.stages[s].backward(i, dy, skips)
+        begin = time.perf_counter()
+        backward = self.stages[s].backward if whole else self.stages[s].backward_inputs
+        dx, popped = backward(i, dy, skips)
         for key in self._got[s]:
             self._post.put("SB", self.settings.skips[key][0], i, popped.get(key), key)
         if s == 0:
             self.input_grads[i] = dx
         else:
             self._post.put("B", s - 1, i, dx)
+        return begin
 
     def batch_grads(self) -> Grads:
         """Gradients of the batch's tensors: those of the micro-batches, put together."""

@@ -21,6 +21,7 @@ from flambeau.pipeline._microbatch import gather, scatter
 from flambeau.pipeline._stage import Grads, Packet, Settings
 from flambeau.pipeline.gpipe import committing, packets_of, partitions_of, schedule_of
 from flambeau.pipeline.schedule import Schedule
+from flambeau.pipeline.simulate import Timeline, happened
 from flambeau.pipeline.skip import layout
 from flambeau.utils.checkpoint import _tensors
 
@@ -46,13 +47,17 @@ class Pipeline(Module):
     Args:
         module: the Sequential. Its layers are used, not copied; its state dict is this module's. A parameter may be in several stages.
         ranks: how many threads work on it.
-        schedule: "gpipe", "1f1b", "eager-1f1b", "interleaved", "looped-bfs", or a `Schedule`.
+        schedule: "gpipe", "1f1b", "eager-1f1b", "interleaved", "looped-bfs", "zb-h1", "zb-h2", "zb-v", "dualpipe-v", or a `Schedule`.
         micro_batches: into how many parts a batch is cut, as even as can be. There are fewer where there are fewer samples.
         checkpoint: whose activations are computed again in backward instead of kept: "always", "except_last" or "never". A `Schedule` that
             has recomputes says it itself.
         balance: how many layers each stage has; by default as even as can be. With "interleaved" and "looped-bfs" there may be several
-            stages per rank: as many as `balance` says, by default two.
+            stages per rank: as many as `balance` says, by default two. With "zb-v" and "dualpipe-v" there are two.
         devices: where ranks are; by default the CPU.
+
+    Attributes:
+        timeline: what the last `step` did and when, in seconds: its `bubble`, `grid()` and `draw("run.svg")` stand beside those of
+            `Schedule.simulate()`. None before the first step.
 
     Raises:
         TypeError, ValueError: something about the arguments; nothing was changed.
@@ -103,10 +108,13 @@ class Pipeline(Module):
             if places is not None:
                 part.to(places[full.rank_of[s]])
         self.module = module
+        self.timeline: Timeline | None = None
 
     def _schedule_of(self, micro_batches: int) -> Schedule:
         if isinstance(self.schedule, str):
-            return schedule_of(self.schedule, self.ranks, micro_batches, self._chunks, self.checkpoint)
+            # A rule that needs more micro-batches than a small batch gives is followed without those that are not there.
+            most = self.micro_batches if self.schedule == "dualpipe-v" else micro_batches
+            return schedule_of(self.schedule, self.ranks, most, self._chunks, self.checkpoint)
         return self.schedule if self.checkpoint == "never" else self.schedule.with_recompute(self.checkpoint)
 
     def extra_repr(self) -> str:
@@ -160,7 +168,8 @@ class Pipeline(Module):
         )  # fmt: skip
         run.seed_backward = lambda i, loss: [ops.full_like(loss, weights[i])]
         with committing(self):
-            run.run("FRB")
+            run.run("FRBIW")
+        self.timeline = happened(run.schedule.name, run.trace)
         draw(run)
         losses = [run.outputs[i] for i in range(len(pieces))]
         return _finish(run, x, losses, weights)
@@ -242,7 +251,7 @@ def _check_schedule(full: Schedule, given: str | Schedule, pipe: Pipeline) -> No
             f"Pipeline: the schedule has {len(given.ranks)} ranks and {given.micro_batches} micro-batches, but ranks = {pipe.ranks} and "
             f"micro_batches = {pipe.micro_batches}; expected the same"
         )
-    if "B" not in full.ops:
+    if not full.ops & {"B", "I"}:
         raise ValueError(f"Pipeline: schedule {full.name!r} has no backwards; expected one of a training step (pipe(x) leaves them out)")
 
 

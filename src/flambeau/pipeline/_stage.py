@@ -7,7 +7,8 @@
 Graphs of stages are not connected; gradients travel as messages. So a backward is a call in the stage's own thread, and the order of
 backwards is that of the schedule. A skip tensor that another stage pops is one more output here and one more leaf there.
 
-A checkpointed forward keeps its inputs alone, and `recompute` makes the graph from them.
+A checkpointed forward keeps its inputs alone, and `recompute` makes the graph from them. A backward may come in two halves: what other
+stages wait for, and the gradients of the parameters.
 
 Note [Random numbers of a pipeline]
 -----------------------------------
@@ -127,6 +128,23 @@ class _Kept:
     popped: dict[Key, tuple[Tensor | None, bool]] = field(default_factory=dict)
 
 
+class _Ends:
+    """Where a backward through a graph begins, and the leaves where it ends, besides parameters."""
+
+    def __init__(self, graph: _Graph, grads: Grads, skip_grads: SkipGrads) -> None:
+        pairs = [(y, dy) for y, dy in zip(graph.outputs, grads) if dy is not None and y.requires_grad]
+        pairs += [(y, dy) for key, y in graph.stashed.items() if y.requires_grad and (dy := skip_grads.get(key)) is not None]
+        self.roots, self.of_roots = [y for y, _ in pairs], [dy for _, dy in pairs]
+        self.wanted = [x.requires_grad for x in graph.inputs]
+        self.keys = [key for key, x in graph.popped.items() if x.requires_grad]
+        self.leaves = [*(x for x in graph.inputs if x.requires_grad), *(graph.popped[key] for key in self.keys)]
+
+    def sorted(self, found: Sequence[Tensor | None]) -> tuple[Grads, SkipGrads]:
+        """Gradients of `leaves` as those of the inputs and those of skip tensors."""
+        arrived = iter(found)
+        return [next(arrived) if wanted else None for wanted in self.wanted], {key: next(arrived) for key in self.keys}
+
+
 class SkipPost(Protocol):
     """How skip tensors come and go, each with whether its gradient is wanted."""
 
@@ -215,6 +233,7 @@ class Stage:
         self._owned = [False] * len(self.parameters)  # sums, which nobody else has
         self._graphs: dict[int, _Graph] = {}
         self._kept: dict[int, _Kept] = {}
+        self._later: dict[int, Any] = {}  # backwards whose first half is done
 
     def wants_grad(self, output: Tensor, checkpointing: bool, graph: _Graph) -> bool:
         """Whether what made this tensor has a use for its gradient. Where nothing is recorded: whether it might have."""
@@ -285,23 +304,32 @@ class Stage:
     def backward(self, micro: int, grads: Grads, skip_grads: SkipGrads) -> tuple[Grads, SkipGrads]:
         """Adds a micro-batch's gradients of the parameters; returns those of its inputs and of the skip tensors that it popped."""
         graph = self._graphs.pop(micro)
-        pairs = [(y, dy) for y, dy in zip(graph.outputs, grads) if dy is not None and y.requires_grad]
-        pairs += [(y, dy) for key, y in graph.stashed.items() if y.requires_grad and (dy := skip_grads.get(key)) is not None]
-        leaves = [x for x in graph.inputs if x.requires_grad]
-        skips = [(key, x) for key, x in graph.popped.items() if x.requires_grad]
-        wanted = [*leaves, *(x for _, x in skips), *self.parameters]
-        found: Sequence[Tensor | None] = [None] * len(wanted)
-        if pairs and wanted:
+        ends = _Ends(graph, grads, skip_grads)
+        found: Sequence[Tensor | None] = [None] * (len(ends.leaves) + len(self.parameters))
+        if ends.roots and found:
             # Hooks of parameters run where the micro-batches' gradients have been added up.
-            roots, of_roots = [y for y, _ in pairs], [dy for _, dy in pairs]
-            found = _C.run_backward(roots, of_roots, False, False, wanted, False, True, leaf_hooks=False)
-        arrived = iter(found)
-        of_inputs: Grads = [next(arrived) if x.requires_grad else None for x in graph.inputs]
-        of_skips: SkipGrads = {key: next(arrived) for key, _ in skips}
-        self._add(list(arrived))
-        return of_inputs, of_skips
+            wanted = [*ends.leaves, *self.parameters]
+            found = _C.run_backward(ends.roots, ends.of_roots, False, False, wanted, False, True, leaf_hooks=False)
+        self._add(found[len(ends.leaves) :])
+        return ends.sorted(found)
 
-    def _add(self, grads: Grads) -> None:
+    def backward_inputs(self, micro: int, grads: Grads, skip_grads: SkipGrads) -> tuple[Grads, SkipGrads]:
+        """The first half of `backward`: what it returns. `backward_parameters` adds the rest."""
+        graph = self._graphs.pop(micro)
+        ends = _Ends(graph, grads, skip_grads)
+        found: Sequence[Tensor | None] = [None] * len(ends.leaves)
+        if ends.roots:
+            self._later[micro] = _C.SplitBackward(ends.roots, ends.of_roots, ends.leaves, self.parameters)
+            found = self._later[micro].first()
+        return ends.sorted(found)
+
+    def backward_parameters(self, micro: int) -> None:
+        """The second half of `backward`."""
+        later = self._later.pop(micro, None)
+        if later is not None:
+            self._add(later.second())
+
+    def _add(self, grads: Sequence[Tensor | None]) -> None:
         for k, dp in enumerate(grads):
             total = self.grads[k]
             if dp is None:

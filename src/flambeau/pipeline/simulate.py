@@ -166,6 +166,15 @@ def simulate(schedule: Ranks, costs: Costs) -> Timeline:
     return Timeline(schedule, begin, end, [_peak(actions, costs) for actions in schedule.ranks])
 
 
+def happened(name: str, trace: Sequence[Sequence[tuple[Action, float, float]]]) -> Timeline:
+    """The timeline of a run: per rank its actions with their begin and end in seconds. Times begin with the first; `peak` counts activations."""
+    first = min((begin for rank in trace for _, begin, _ in rank), default=0.0)
+    schedule = Ranks([[a for a, _, _ in rank] for rank in trace], name)
+    begin = [[b - first for _, b, _ in rank] for rank in trace]
+    end = [[e - first for _, _, e in rank] for rank in trace]
+    return Timeline(schedule, begin, end, [_peak(actions, Costs()) for actions in schedule.ranks])
+
+
 def _peak(actions: Sequence[Action], costs: Costs) -> float:
     """The most that a rank holds: a forward's activations until its last backward; its input alone until a recompute."""
     again = {(a.stage, a.micro) for a in actions if a.op == "R"}
