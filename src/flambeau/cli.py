@@ -71,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
         "--param-scale", type=float, default=2.0, help="bytes held per byte of parameters, with gradients and optimizer (%(default)s)"
     )
     plan.add_argument("--seconds", type=_seconds, default=1.0, help="time for measuring (%(default)s)")
+    plan.add_argument("--run", action="store_true", help="make some steps by it, and print what they took beside what was predicted")
     plan.add_argument("--draw", metavar="FILE", help="write the timeline of what should be taken, as SVG")
     return parser
 
@@ -91,7 +92,11 @@ def _plan(args: argparse.Namespace) -> int:
     for line in _planner.report(layers, choices, args.micro_batches, memory):
         print(line)
     if args.draw:
-        next((c for c in choices if c.executed), choices[0]).timeline.draw(args.draw)
+        choices[0].timeline.draw(args.draw)
+    if args.run:
+        print()
+        for line in _planner.try_out(model, batch, choices[0], args.micro_batches):
+            print(line)
     return 0
 
 

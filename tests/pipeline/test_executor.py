@@ -17,7 +17,6 @@ from flambeau.pipeline._rules import NAMES
 from flambeau.pipeline._stage import Settings
 
 
-
 def forward_only(ranks, micro_batches):
     return [[a for a in actions if a.op == "F"] for actions in Schedule.make("gpipe", ranks, micro_batches).ranks]
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from flambeau import _C
+from flambeau._C import Tensor
 from flambeau.nn import Module, Sequential
 from flambeau.pipeline._microbatch import map_tensors, tensors_of
 from flambeau.pipeline.balance import (
     _allocated,
-    _begun,
     _check,
     _copies,
     _Detaching,
@@ -24,11 +25,14 @@ from flambeau.pipeline.balance import (
 
 @dataclass(frozen=True)
 class LayerCost:
-    """Of one layer and one micro-batch: seconds forward and backward; bytes that the forward leaves, of parameters, and of its input."""
+    """Of one layer and one micro-batch: seconds of the forward, of a whole backward, and of one in two parts, gradients of the inputs and
+    of the parameters; bytes that the forward leaves, of parameters, and of its input."""
 
     name: str
     forward_s: float
     backward_s: float
+    inputs_s: float
+    parameters_s: float
     activation: int
     parameters: int
     boundary: int
@@ -38,26 +42,58 @@ def _bytes(value: Any) -> int:
     return sum(x.numel() * x.itemsize for x in tensors_of(value))
 
 
-def _measured(layers: Sequence[Module], value: Any, store: _Detaching) -> list[tuple[float, float, int, int]]:
-    """One sweep: forward and backward seconds, activations, input bytes per layer."""
+class _Seen(NamedTuple):
+    """Of one layer in one sweep. A sweep goes back as a whole, with one time, or in two parts, with two."""
+
+    forward: float
+    backward: tuple[float, ...]
+    activation: int
+    boundary: int
+
+
+def _timed(work: Callable[[], Any]) -> float:
+    begin = time.perf_counter()
+    work()
+    _C.graph.settle()
+    return time.perf_counter() - begin
+
+
+def _back(outputs: Sequence[Tensor], leaves: Sequence[Tensor], parameters: Sequence[Tensor]) -> tuple[float, float]:
+    """Seconds of a backward's two parts."""
+    roots = list({id(y): y for y in outputs if y.requires_grad}.values())
+    if not roots:
+        return 0.0, 0.0
+    grads = [y.detach().new_ones(y.shape) for y in roots]
+    begin = time.perf_counter()
+    both = _C.SplitBackward(roots, grads, leaves, parameters)
+    begun = time.perf_counter() - begin
+    return begun + _timed(both.first), _timed(both.second)
+
+
+def _sweep(layers: Sequence[Module], value: Any, store: _Detaching, halves: bool) -> list[_Seen]:
+    """Forward and backward of all layers, once."""
     found = []
     for layer in layers:
-        value = _begun(value)
+        leaves = map_tensors(value, lambda x: x.detach().requires_grad_(x.requires_grad))
+        value = map_tensors(leaves, lambda x: x.clone())  # a layer may work in place
         boundary = _bytes(value)
         store.begin_layer()
         before = _allocated()  # runs what is recorded, so that it is not this layer's time
-        start = time.perf_counter()
+        begin = time.perf_counter()
         output = layer(value)
         _C.graph.settle()
-        middle = time.perf_counter()
+        forward = time.perf_counter() - begin
         activation = max(0, _allocated() - before)
-        again = time.perf_counter()
-        _pass_back(tensors_of(output) + store.stashed)
-        _C.graph.settle()
-        found.append((middle - start, time.perf_counter() - again, activation, boundary))
+        outputs = tensors_of(output) + store.stashed
+        if halves:
+            wanted = [p for p in layer.parameters() if p.requires_grad]
+            backward: tuple[float, ...] = _back(outputs, [x for x in tensors_of(leaves) if x.requires_grad], wanted)
+        else:
+            backward = (_timed(partial(_pass_back, outputs)),)
+        found.append(_Seen(forward, backward, activation, boundary))
         layer.zero_grad(set_to_none=True)
         value = output
-        del output
+        del output, outputs
     return found
 
 
@@ -75,19 +111,23 @@ def measure(module: Sequential, sample: Any, seconds: float = 1.0) -> list[Layer
     with _untouched() as store:
         layers = list(_copies(module, "cpu"))
         sample = map_tensors(sample, lambda x: x.detach().requires_grad_(x.requires_grad))
-        _measured(layers, sample, store)  # the first run makes kernels and takes memory
-        sweeps = [_measured(layers, sample, store)]
+        for halves in (False, True):
+            _sweep(layers, sample, store, halves)  # the first run makes kernels and takes memory
+        whole, parts = [_sweep(layers, sample, store, False)], [_sweep(layers, sample, store, True)]
         end = time.perf_counter() + seconds
         while time.perf_counter() < end:
-            sweeps.append(_measured(layers, sample, store))
+            whole.append(_sweep(layers, sample, store, False))
+            parts.append(_sweep(layers, sample, store, True))
     return [
         LayerCost(
             name,
-            statistics.median(sweep[k][0] for sweep in sweeps),
-            statistics.median(sweep[k][1] for sweep in sweeps),
-            max(sweep[k][2] for sweep in sweeps),
+            statistics.median(sweep[k].forward for sweep in whole + parts),
+            statistics.median(sweep[k].backward[0] for sweep in whole),
+            statistics.median(sweep[k].backward[0] for sweep in parts),
+            statistics.median(sweep[k].backward[1] for sweep in parts),
+            max(sweep[k].activation for sweep in whole),
             sum(p.numel() * p.itemsize for p in layer.parameters()),
-            sweeps[0][k][3],
+            whole[0][k].boundary,
         )
         for k, (name, layer) in enumerate(module.named_children())
     ]

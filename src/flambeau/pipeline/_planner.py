@@ -7,14 +7,17 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from flambeau import get_num_threads, memory_stats, reset_peak_memory_stats, set_num_threads
+from flambeau._C import Tensor
 from flambeau.graph._memory import size_text
 from flambeau.nn import Sequential
-from flambeau.pipeline._executor import check_ops
 from flambeau.pipeline._measure import LayerCost, measure
-from flambeau.pipeline._microbatch import scatter
+from flambeau.pipeline._microbatch import scatter, tensors_of
+from flambeau.pipeline._pipeline import Pipeline
 from flambeau.pipeline._rules import NAMES
 from flambeau.pipeline.balance import balance_cost
 from flambeau.pipeline.schedule import Schedule
@@ -69,7 +72,6 @@ class Choice:
     balance: list[int]
     timeline: Timeline
     memory: list[int]  # per rank
-    executed: bool
 
     @property
     def title(self) -> str:
@@ -97,12 +99,11 @@ def _choice(made: Schedule, checkpoint: str, balance: list[int], layers: Sequenc
     for n in balance:
         parts.append(layers[first : first + n])
         first += n
-    backward = [sum(c.backward_s for c in part) for part in parts]
     costs = Costs(
         F=[sum(c.forward_s for c in part) for part in parts],
-        B=backward,
-        I=[b / 2 for b in backward],  # nobody has measured the parts; of products they are equal
-        W=[b / 2 for b in backward],
+        B=[sum(c.backward_s for c in part) for part in parts],
+        I=[sum(c.inputs_s for c in part) for part in parts],
+        W=[sum(c.parameters_s for c in part) for part in parts],
         activation=[float(sum(c.activation for c in part)) for part in parts],
         boundary=[float(part[0].boundary) for part in parts],
     )
@@ -110,12 +111,7 @@ def _choice(made: Schedule, checkpoint: str, balance: list[int], layers: Sequenc
     held = [0.0] * len(schedule.ranks)
     for stage, part in enumerate(parts):
         held[schedule.rank_of[stage]] += param_scale * sum(c.parameters for c in part)
-    try:
-        check_ops(schedule)
-        executed = True
-    except ValueError:
-        executed = False
-    return Choice(schedule, checkpoint, balance, timeline, [int(p + h) for p, h in zip(timeline.peak, held)], executed)
+    return Choice(schedule, checkpoint, balance, timeline, [int(p + h) for p, h in zip(timeline.peak, held)])
 
 
 def plan(
@@ -123,11 +119,54 @@ def plan(
     seconds: float = 1.0, schedules: Sequence[str] = NAMES,
 ) -> tuple[list[LayerCost], list[Choice]]:  # fmt: skip
     """Measures the layers with one micro-batch, and simulates all schedules; those that fit into `memory` first, the fastest of them."""
-    layers = measure(model, scatter(batch, micro_batches)[0], seconds)
+    with threads_each(ranks):
+        layers = measure(model, scatter(batch, micro_batches)[0], seconds)
     choices = list(_choices(layers, ranks, micro_batches, param_scale, schedules))
     if not choices:
         raise ValueError(f"no schedule has at most {len(layers)} stages, as there are layers, for {ranks} ranks; expected fewer ranks")
     return layers, sorted(choices, key=lambda c: (memory is not None and max(c.memory) > memory, c.timeline.makespan, max(c.memory)))
+
+
+def try_out(model: Sequential, batch: Any, choice: Choice, micro_batches: int, steps: int = 3) -> Iterator[str]:
+    """Makes steps by a choice, after one that does not count, and yields the lines that stand beside what was predicted.
+
+    The loss is the mean square of the outputs, and nothing is updated. Ranks have the processor's threads in equal parts.
+    """
+    ranks = len(choice.schedule.ranks)
+    made = Pipeline(model, ranks, schedule=choice.schedule, micro_batches=micro_batches, balance=choice.balance)
+    with threads_each(ranks):
+        made.step(batch, (), _mean_square)
+        before, timelines = memory_stats()["allocated_bytes"], []
+        reset_peak_memory_stats()
+        for _ in range(steps):
+            made.step(batch, (), _mean_square)
+            timelines.append(made.timeline)
+        peak = memory_stats()["peak_allocated_bytes"] - before
+    ran = sorted((t for t in timelines if t is not None), key=lambda t: t.makespan)[steps // 2]
+    gradients = sum(p.numel() * p.itemsize for p in model.parameters() if p.requires_grad)
+    predicted = int(sum(choice.timeline.peak)) + gradients
+    yield f"{'':<12} {'step':>10} {'bubble':>7} {'activations and gradients':>26}"
+    yield f"{'predicted':<12} {1e3 * choice.timeline.makespan:>7.1f} ms {choice.timeline.bubble:>7.1%} {size_text(predicted):>26}"
+    yield f"{'run':<12} {1e3 * ran.makespan:>7.1f} ms {ran.bubble:>7.1%} {size_text(peak):>26}"
+
+
+def _mean_square(output: Any, target: Any) -> Tensor:
+    found = [y.square().mean() for y in tensors_of(output) if y.is_floating_point()]
+    total: Tensor = found[0]
+    for y in found[1:]:
+        total = total + y
+    return total
+
+
+@contextmanager
+def threads_each(ranks: int) -> Iterator[None]:
+    """The threads of this process, in equal parts for as many ranks that work at the same time; at least one for each."""
+    whole = get_num_threads()
+    set_num_threads(max(1, whole // ranks))
+    try:
+        yield
+    finally:
+        set_num_threads(whole)
 
 
 def report(layers: Sequence[LayerCost], choices: Sequence[Choice], micro_batches: int, memory: int | None, most: int = 12) -> Iterator[str]:
@@ -136,20 +175,18 @@ def report(layers: Sequence[LayerCost], choices: Sequence[Choice], micro_batches
     yield f"{len(layers)} layers, {1e3 * alone:.1f} ms on one rank for {micro_batches} micro-batches"
     yield f"{'schedule':<34} {'recompute':<12} {'step':>10} {'speed-up':>9} {'bubble':>7} {'most memory':>12}"
     for c in choices[:most]:
-        notes = [] if c.executed else ["simulated only"]
-        if memory is not None and max(c.memory) > memory:
-            notes.append("does not fit")
+        note = "  does not fit" if memory is not None and max(c.memory) > memory else ""
         step = c.timeline.makespan
         yield (
             f"{c.title:<34} {c.checkpoint:<12} {1e3 * step:>7.1f} ms {alone / step if step else 1:>9.2f} {c.timeline.bubble:>7.1%} "
-            f"{size_text(max(c.memory)):>12}  {', '.join(notes)}".rstrip()
+            f"{size_text(max(c.memory)):>12}{note}"
         )
     yield ""
-    best = next((c for c in choices if c.executed and (memory is None or max(c.memory) <= memory)), None)
+    best = next((c for c in choices if memory is None or max(c.memory) <= memory), None)
     if best is None:
-        least = min((c for c in choices if c.executed), key=lambda c: max(c.memory))
+        least = min(choices, key=lambda c: max(c.memory))
         yield (
-            f"Nothing that is executed fits into {size_text(memory or 0)}; {least.title} takes least, {size_text(max(least.memory))} "
+            f"Nothing fits into {size_text(memory or 0)}; {least.title} takes least, {size_text(max(least.memory))} "
             f"with checkpoint={least.checkpoint!r}. Take more ranks or smaller micro-batches."
         )
         return

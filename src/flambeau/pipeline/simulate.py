@@ -167,7 +167,7 @@ def simulate(schedule: Ranks, costs: Costs) -> Timeline:
 
 
 def happened(name: str, trace: Sequence[Sequence[tuple[Action, float, float]]]) -> Timeline:
-    """The timeline of a run: per rank its actions with their begin and end in seconds. Times begin with the first; `peak` counts activations."""
+    """The timeline of a run: per rank its actions with their begin and end in seconds. The first begins at 0; `peak` counts activations."""
     first = min((begin for rank in trace for _, begin, _ in rank), default=0.0)
     schedule = Ranks([[a for a, _, _ in rank] for rank in trace], name)
     begin = [[b - first for _, b, _ in rank] for rank in trace]
