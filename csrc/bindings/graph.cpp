@@ -269,6 +269,7 @@ void init_graph(nb::module_& m) {
   nb::class_<PyProgram>(m, "Program")
       .def("lives", lives)
       .def("__len__", [](const PyProgram& p) { return p.program->tape().nodes.size(); })
+      .def("n_kept", [](const PyProgram& p) { return p.program->n_kept(); })
       .def("place", [](PyProgram& p, const std::vector<std::pair<uint32_t, size_t>>& offsets, size_t total) { p.program->place(offsets, total); })
       .def("run", [](PyProgram& p, nb::handle args) -> nb::object {
         const std::vector<Tensor> given = tensors_of(args, "args");
@@ -285,8 +286,8 @@ void init_graph(nb::module_& m) {
         const auto& nodes = p.program->tape().nodes;
         return nb::make_tuple(k, k < nodes.size() ? nodes[k].op->name : "the end", k < nodes.size() ? describe_source(nodes[k].source) : "");
       });
-  m.def("capture", [](nb::handle args, nb::handle outs) { return PyProgram{graph::Program::capture(tensors_of(args, "args"), tensors_of(outs, "outs"))}; },
-        nb::arg("args"), nb::arg("outs"));
+  m.def("capture", [](nb::handle args, nb::handle outs, bool fold) { return PyProgram{graph::Program::capture(tensors_of(args, "args"), tensors_of(outs, "outs"), fold)}; },
+        nb::arg("args"), nb::arg("outs"), nb::arg("fold") = false);
   m.def("interruption", []() -> nb::object {
     if (!graph::recording()) return nb::none();
     const auto& i = graph::Recorder::here().interruption();

@@ -12,7 +12,7 @@ std::atomic<uint64_t> objects_version{0};
 
 Program::Geometry Program::geometry(const Tensor& x, uint32_t buffer) { return {buffer, x.dtype(), x.sizes(), x.strides(), x.offset()}; }
 
-Ref<Program> Program::capture(const std::vector<Tensor>& args, const std::vector<Tensor>& outs) {
+Ref<Program> Program::capture(const std::vector<Tensor>& args, const std::vector<Tensor>& outs, bool fold) {
   if (!recording()) raise<ArgumentError>("capture: nothing is being recorded");
   Recorder& recorder = Recorder::here();
   std::vector<Recorder::Gradient> watched = recorder.watched_gradients();
@@ -76,17 +76,21 @@ Ref<Program> Program::capture(const std::vector<Tensor>& args, const std::vector
     p.tape_.values.push_back(x.defined() ? alias(x) : x);
     if (x.defined()) p.buffers_[tape.buffer_of[v]].values.push_back(v);
   }
+  if (fold) p.fold_batch_norms();
   for (Buffer& b : p.buffers_)
-    if (b.kind == Kind::Internal && std::any_of(b.values.begin(), b.values.end(), [&](uint32_t v) { return may_defer(tape.values[v].sizes()); })) b.kind = Kind::Image;
+    if (b.kind == Kind::Internal && std::any_of(b.values.begin(), b.values.end(), [&](uint32_t v) { return may_defer(p.tape_.values[v].sizes()); })) b.kind = Kind::Image;
   std::vector<char> wanted(p.buffers_.size());
   for (uint32_t b = 0; b < wanted.size(); ++b) wanted[b] = !p.buffers_[b].inside();
   p.tape_.find_needed(wanted, p.runs_);
   for (uint32_t k = 0; k < p.tape_.nodes.size(); ++k) {
     const NodeRecord& node = p.tape_.nodes[k];
     for (uint32_t v = node.first; v < node.last; ++v)
-      if (tape.buffer_of[v] != kNone) p.buffers_[tape.buffer_of[v]].last = k;
-    p.tape_.for_overwritten(node, [&](uint32_t v) { p.buffers_[tape.buffer_of[v]].written = true; });
+      if (p.tape_.buffer_of[v] != kNone) p.buffers_[p.tape_.buffer_of[v]].last = k;
+    p.tape_.for_overwritten(node, [&](uint32_t v) { p.buffers_[p.tape_.buffer_of[v]].written = true; });
   }
+  for (uint32_t b = 0; b < recorder.n_buffers(); ++b)
+    if (p.buffers_[b].kind == Kind::Fixed) p.buffers_[b].storage = Ref<Storage>::share(&recorder.storage(b));
+  p.find_once();
 
   p.begins_.resize(p.tape_.nodes.size());
   p.ends_.resize(p.tape_.nodes.size());
@@ -95,7 +99,7 @@ Ref<Program> Program::capture(const std::vector<Tensor>& args, const std::vector
     uint32_t first = 0;
     auto uses = [&](const NodeRecord& node) {
       for (uint32_t v = node.first; v < node.last; ++v)
-        if (tape.buffer_of[v] == b) return true;
+        if (p.tape_.buffer_of[v] == b) return true;
       return false;
     };
     while (first < p.tape_.nodes.size() && !uses(p.tape_.nodes[first])) ++first;
@@ -105,7 +109,7 @@ Ref<Program> Program::capture(const std::vector<Tensor>& args, const std::vector
   }
 
   // Who else owns what was made? Values of ours are not known to the recorder: each holds one reference.
-  for (uint32_t b = 0; b < p.buffers_.size(); ++b) {
+  for (uint32_t b = 0; b < recorder.n_buffers(); ++b) {
     Buffer& buffer = p.buffers_[b];
     Storage& storage = recorder.storage(b);
     if (buffer.inside() || buffer.kind == Kind::Output) {
@@ -117,14 +121,13 @@ Ref<Program> Program::capture(const std::vector<Tensor>& args, const std::vector
       if (storage.owners() > known) {
         for (const NodeRecord& node : p.tape_.nodes) {
           bool here = false;
-          p.tape_.for_written(node, [&](uint32_t v) { here |= tape.buffer_of[v] == b; });
+          p.tape_.for_written(node, [&](uint32_t v) { here |= p.tape_.buffer_of[v] == b; });
           if (here) raise<ArgumentError>("a tensor that ", node.op->name, " made lives on, but is not returned");
         }
         raise<ArgumentError>("a tensor lives on that is not returned");
       }
     }
     if (buffer.kind == Kind::Fixed) {
-      buffer.storage = Ref<Storage>::share(&storage);
       p.point(buffer, buffer.storage);
       storage.fix();
     } else if (buffer.kind == Kind::Constant) {
@@ -139,6 +142,143 @@ Ref<Program> Program::capture(const std::vector<Tensor>& args, const std::vector
     }
   }
   return program;
+}
+
+uint32_t Program::new_value(uint32_t buffer, const Tensor& like) {
+  const auto v = static_cast<uint32_t>(tape_.values.size());
+  tape_.values.push_back(like.defined() ? alias(like) : like);
+  tape_.buffer_of.push_back(like.defined() ? buffer : kNone);
+  tape_.next.push_back(kNone);
+  if (like.defined()) buffers_[buffer].values.push_back(v);
+  return v;
+}
+
+// x -> convolution -> batch_norm by running statistics -> y   becomes   fold_batch_norm -> weight, bias;  x -> convolution -> y
+// in the places of the two nodes. The new weight and bias depend on parameters and statistics alone, so they are computed once.
+void Program::fold_batch_norms() {
+  static const OpInfo *const convolution = find_op("convolution"), *const norm = find_op("batch_norm"), *const folding = find_op("fold_batch_norm");
+  enum { X, Weight, Bias };                                   // arguments of a convolution
+  enum { NormX, Mean, Var, NormWeight, NormBias, Training, Momentum, Eps };  // ... and of a batch norm
+  std::vector<std::vector<uint32_t>> users(buffers_.size());
+  for (uint32_t k = 0; k < tape_.nodes.size(); ++k)
+    for (uint32_t v = tape_.nodes[k].first; v < tape_.nodes[k].last; ++v)
+      if (const uint32_t b = tape_.buffer_of[v]; b != kNone && (users[b].empty() || users[b].back() != k)) users[b].push_back(k);
+  const auto value_of = [&](const NodeRecord& node, int i) {
+    const Box& box = tape_.boxes[node.args + static_cast<uint32_t>(i)];
+    return box.kind == Box::Kind::Tensor ? static_cast<uint32_t>(box.integer) : kNone;
+  };
+  const auto stands = [&](uint32_t v) {  // a parameter or statistic
+    if (v == kNone) return true;
+    const Tensor& x = tape_.values[v];
+    return buffers_[tape_.buffer_of[v]].kind == Kind::Fixed && x.dtype() == DType::Float32 && x.is_contiguous();
+  };
+  for (uint32_t k = 0; k < tape_.nodes.size(); ++k) {
+    const NodeRecord after = tape_.nodes[k];
+    if (after.op != norm || tape_.boxes[after.args + Training].integer != 0) continue;
+    const uint32_t x = value_of(after, NormX), mean = value_of(after, Mean), var = value_of(after, Var), y = after.outs;
+    if (mean == kNone || var == kNone || !stands(mean) || !stands(var) || !stands(value_of(after, NormWeight)) || !stands(value_of(after, NormBias))) continue;
+    const uint32_t between = tape_.buffer_of[x];
+    if (buffers_[between].kind != Kind::Internal || users[between].size() != 2 || users[between][1] != k) continue;
+    const uint32_t c = users[between][0];
+    const NodeRecord conv = tape_.nodes[c];
+    if (conv.op != convolution || !stands(value_of(conv, Weight)) || !stands(value_of(conv, Bias))) continue;
+    const Tensor made = tape_.values[conv.outs], normed = tape_.values[x], out = tape_.values[y];
+    if (made.dtype() != DType::Float32 || !(made.sizes() == normed.sizes()) || !(made.strides() == normed.strides()) || !(made.strides() == out.strides())) continue;
+    bool alone = true;  // the statistics that it keeps for a backward are nobody's, and nobody writes what is read
+    for (uint32_t v = y + 1; v < after.last; ++v) alone &= tape_.buffer_of[v] == kNone || users[tape_.buffer_of[v]].size() == 1;
+    const uint32_t in = value_of(conv, X);
+    for (uint32_t j = c + 1; j < k; ++j) tape_.for_overwritten(tape_.nodes[j], [&](uint32_t v) { alone &= tape_.buffer_of[v] != tape_.buffer_of[in]; });
+    for (const uint32_t j : users[tape_.buffer_of[value_of(conv, Weight)]])
+      tape_.for_overwritten(tape_.nodes[j], [&](uint32_t v) { alone &= tape_.buffer_of[v] != tape_.buffer_of[value_of(conv, Weight)]; });
+    if (!alone) continue;
+
+    const Tensor weight = tape_.values[value_of(conv, Weight)], channels = tape_.values[mean];
+    const auto fresh = [&](const Tensor& like) {  // a buffer for a tensor of this geometry
+      buffers_.push_back({Kind::Internal, kNone, static_cast<size_t>(like.numel()) * like.item_bytes(), 0, {}, {}});
+      return static_cast<uint32_t>(buffers_.size() - 1);
+    };
+    const uint32_t w = fresh(weight), b = fresh(channels);
+    const auto shape = [](const Tensor& x) { return Tensor(make_ref<TensorImpl>(Storage::allocate_now(static_cast<size_t>(x.numel()) * x.item_bytes(), Device{}), x.sizes(), x.strides(), 0, x.dtype())); };
+    // The one becomes fold_batch_norm(weight, bias, mean, var, norm's weight, norm's bias, eps) -> w, b
+    NodeRecord fold{folding, static_cast<uint32_t>(tape_.boxes.size()), 7, 0, 0, 0, after.source};
+    fold.first = static_cast<uint32_t>(tape_.values.size());
+    for (const uint32_t v : {value_of(conv, Weight), value_of(conv, Bias), mean, var, value_of(after, NormWeight), value_of(after, NormBias)}) {
+      if (v == kNone) {
+        tape_.boxes.emplace_back();
+      } else {
+        const Tensor same = tape_.values[v];
+        tape_.boxes.emplace_back(Box::Kind::Tensor, new_value(tape_.buffer_of[v], same));
+      }
+    }
+    tape_.boxes.push_back(Box(tape_.boxes[after.args + Eps]));
+    fold.outs = new_value(w, shape(weight));
+    new_value(b, shape(channels));
+    fold.last = static_cast<uint32_t>(tape_.values.size());
+    // The other becomes convolution(x, w, b, ...) -> y
+    NodeRecord then{convolution, static_cast<uint32_t>(tape_.boxes.size()), conv.n_args, 0, 0, 0, conv.source};
+    for (uint32_t i = 0; i < conv.n_args; ++i) tape_.boxes.push_back(Box(tape_.boxes[conv.args + i]));
+    then.first = static_cast<uint32_t>(tape_.values.size());
+    const Tensor given = tape_.values[in], new_w = tape_.values[fold.outs], new_b = tape_.values[fold.outs + 1];
+    tape_.boxes[then.args + X] = Box(Box::Kind::Tensor, new_value(tape_.buffer_of[in], given));
+    tape_.boxes[then.args + Weight] = Box(Box::Kind::Tensor, new_value(w, new_w));
+    tape_.boxes[then.args + Bias] = Box(Box::Kind::Tensor, new_value(b, new_b));
+    then.outs = new_value(tape_.buffer_of[y], out);
+    then.last = static_cast<uint32_t>(tape_.values.size());
+    tape_.nodes[c] = fold;
+    tape_.nodes[k] = then;
+    for (const uint32_t fresh_buffer : {w, b})
+      for (const uint32_t v : buffers_[fresh_buffer].values) tape_.values[v].impl()->storage = nullptr;
+  }
+}
+
+// Note [What is computed once]. No more is kept than was read, but for small things.
+void Program::find_once() {
+  constexpr size_t kSmall = 4096;
+  const auto stands = [&](uint32_t b) {
+    const Buffer& buffer = buffers_[b];
+    return buffer.kind == Kind::Kept || (buffer.kind == Kind::Fixed && !buffer.written && !buffer.storage->shared_outside()) || (buffer.kind == Kind::Constant && !buffer.written);
+  };
+  std::vector<char> read(buffers_.size());
+  for (uint32_t k = 0; k < tape_.nodes.size(); ++k) {
+    const NodeRecord& node = tape_.nodes[k];
+    bool once = runs_[k] && node.op->writes == 0 && node.outs > node.first;
+    for (uint32_t i = 0; i < node.n_args; ++i) once &= tape_.boxes[node.args + i].kind != Box::Kind::Draw;
+    size_t given = 0, made = 0;
+    for (uint32_t v = node.first; v < node.last && once; ++v) {
+      const uint32_t b = tape_.buffer_of[v];
+      if (b == kNone) continue;
+      (v < node.outs ? given : made) += buffers_[b].size_bytes;
+      once = v < node.outs ? stands(b) : (buffers_[b].kind == Kind::Internal || buffers_[b].kind == Kind::Image) && !buffers_[b].written;
+    }
+    if (!once || given == 0 || made > std::max(kSmall, given)) continue;
+    once_.push_back(k);
+    runs_[k] = 0;
+    for (uint32_t v = node.first; v < node.last; ++v) {
+      const uint32_t b = tape_.buffer_of[v];
+      if (b == kNone) continue;
+      if (v >= node.outs) buffers_[b].kind = Kind::Kept;
+      else if (buffers_[b].kind == Kind::Fixed && !std::exchange(read[b], 1)) once_read_.emplace_back(b, 0);
+    }
+  }
+}
+
+void Program::compute_once() {
+  bool holds = once_done_;
+  for (const auto& [b, version] : once_read_) holds &= buffers_[b].storage->var().version() == version && !buffers_[b].storage->shared_outside();
+  if (holds) return;
+  once_done_ = false;
+  for (auto& [b, version] : once_read_) version = buffers_[b].storage->var().version();
+  for (const uint32_t k : once_) {
+    const NodeRecord& node = tape_.nodes[k];
+    if (node.op->check) node.op->check(tape_.frame_of(node));
+    for (uint32_t v = node.outs; v < node.last; ++v)
+      if (const uint32_t b = tape_.buffer_of[v]; b != kNone) {
+        buffers_[b].storage = Storage::allocate_now(buffers_[b].size_bytes, Device{});
+        point(buffers_[b], buffers_[b].storage);
+      }
+    node.op->run(tape_.frame_of(node));
+  }
+  once_done_ = true;
 }
 
 // Before the recorder's lock is taken, since it takes those of autograd.
@@ -264,9 +404,11 @@ std::optional<std::vector<Tensor>> Program::run(const std::vector<Tensor>& args)
         }
         break;
       case Kind::Fixed:
-      case Kind::Image: break;
+      case Kind::Image:
+      case Kind::Kept: break;
     }
   }
+  if (!once_.empty()) compute_once();
   for (const Gradient& g : gradients_)
     if (!g.looked) dropped.push_back(autograd->replace(g.tensor(args), Tensor()));  // as zero_grad() did
   const size_t n = tape_.nodes.size();

@@ -10,12 +10,18 @@
 //                if the run writes or returns them
 //     internal   in an arena of the program's own, at places that a planner found; used again by every run
 //     image      internal, but of memory of its own while it is used: its bytes may lie channels-last, which those of an arena can not
+//     kept       made of fixed memory that the program does not write, and of constants: Note [What is computed once]
 //     output     fresh memory in every run
 //
 // A run does what the ops' wrappers did with values: it makes all their checks again, takes draws from the generators, and notes
 // writes. What it does not do is ask Python anything. So only that can be a program which Python could not notice: no value was
 // read while it was recorded, and nothing that was made lives on but what is returned, or is the .grad of a tensor. capture() says why
 // something can not.
+//
+// Note [What is computed once]
+// A node whose arguments are all fixed or constant and unwritten, or kept, gives the same in every run until somebody writes the fixed
+// memory, which its version tells. So it runs in the first run and in those behind a write, and what it gave is kept. Memory that
+// NumPy sees has no versions: a run that finds some among what was read computes all again, and nothing of it is kept when the program is made.
 //
 // Gradients: where the recording looked at the .grad of a tensor (to add to it, or as .grad), a run takes only the same one, or none where there was
 // none; where it replaced it unseen (zero_grad()), any. In the end .grad is what it was, is gone, or is fresh memory.
@@ -41,7 +47,8 @@ inline void note_object_change(const Tensor& x) {
 class Program final : public RefCounted {
  public:
   // What this thread has recorded, as a function of `args` that returns `outs`. Throws ArgumentError that says why it can not be one.
-  static Ref<Program> capture(const std::vector<Tensor>& args, const std::vector<Tensor>& outs);
+  // With `fold`, batch norms with standing statistics become part of the convolutions before them, which changes the last bits.
+  static Ref<Program> capture(const std::vector<Tensor>& args, const std::vector<Tensor>& outs, bool fold = false);
 
   // Where internal buffers lie: offsets in an arena of `total` bytes, by buffer.
   void place(const std::vector<std::pair<uint32_t, size_t>>& offsets, size_t total);
@@ -58,7 +65,7 @@ class Program final : public RefCounted {
   static constexpr size_t kSame = ~size_t{0};
   size_t difference(const Program& other) const;
 
-  enum class Kind : uint8_t { Argument, Fixed, Constant, Internal, Image, Output };
+  enum class Kind : uint8_t { Argument, Fixed, Constant, Internal, Image, Output, Kept };
   struct Buffer {
     Kind kind;
     uint32_t index;          // of an argument or an output
@@ -70,11 +77,12 @@ class Program final : public RefCounted {
     bool written = false;    // by an op, where it existed before
     bool returned = false;
     bool copied() const { return written || returned; }  // of a constant: for every run
-    bool inside() const { return kind == Kind::Internal || kind == Kind::Image; }  // nobody sees it after a run
+    bool inside() const { return kind == Kind::Internal || kind == Kind::Image || kind == Kind::Kept; }  // nobody sees it after a run
   };
   const Tape& tape() const { return tape_; }
   const std::vector<Buffer>& buffers() const { return buffers_; }
   const std::vector<char>& runs() const { return runs_; }
+  size_t n_kept() const { return once_.size(); }
 
  private:
   struct Geometry {
@@ -103,6 +111,10 @@ class Program final : public RefCounted {
   static Geometry geometry(const Tensor& x, uint32_t buffer);
   bool fits(const std::vector<Tensor>& args) const;
   void point(const Buffer& buffer, const Ref<Storage>& storage);
+  void fold_batch_norms();
+  void find_once();
+  void compute_once();
+  uint32_t new_value(uint32_t buffer, const Tensor& like);
 
   ForkMutex mutex_{LockRank::Recorder};
   Tape tape_;
@@ -113,6 +125,9 @@ class Program final : public RefCounted {
   std::vector<const char*> spent_;  // per result the name of its history, or null
   std::vector<Gradient> gradients_;
   Ref<Storage> arena_;
+  std::vector<uint32_t> once_;                                 // nodes that run before the others, and seldom
+  std::vector<std::pair<uint32_t, uint32_t>> once_read_;       // fixed buffers that they read, and the versions that they saw
+  bool once_done_ = false;
 };
 
 }  // namespace fl::graph

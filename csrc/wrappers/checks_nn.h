@@ -196,6 +196,16 @@ inline void batch_norm_arguments(const char* op, const Tensor& x, const Tensor& 
   if (training && x.size(1) > 0 && x.numel() == x.size(1))
     raise<ShapeError>(op, ": x has shape ", x.sizes(), "; expected more than one value per channel when training");
 }
+inline void fold_batch_norm_arguments(const char* op, const Tensor& weight, const Tensor& bias, const Tensor& mean, const Tensor& var,
+                                      const Tensor& norm_weight, const Tensor& norm_bias) {
+  float_input(op, weight);
+  if (weight.ndim() < 1) raise<ShapeError>(op, ": weight has shape ", weight.sizes(), "; expected [O, ...]");
+  const auto fits = [&](const char* name, const Tensor& x) {
+    if (x.defined() && (x.ndim() != 1 || x.size(0) != weight.size(0) || x.dtype() != weight.dtype()))
+      raise<ShapeError>(op, ": ", name, " is ", x.dtype(), " ", x.sizes(), "; expected ", weight.dtype(), " [", weight.size(0), "] for weight ", weight.sizes());
+  };
+  fits("bias", bias), fits("mean", mean), fits("var", var), fits("norm_weight", norm_weight), fits("norm_bias", norm_bias);
+}
 inline void instance_norm_arguments(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias) {
   float_input(op, x);
   if (x.ndim() < 3) raise<ShapeError>(op, ": x has shape ", x.sizes(), "; expected [N, C, ...] with at least one axis to normalise over");

@@ -206,11 +206,12 @@ class _Compiled:
     TRIES = 3   # calls that may differ, or leave something behind, before it is believed: state is often made by the first
     APART = 8   # programs that no call can fit again
 
-    def __init__(self, function: Callable[..., Any], replay: bool, fullgraph: bool) -> None:
+    def __init__(self, function: Callable[..., Any], replay: bool, fullgraph: bool, fold: bool) -> None:
         functools.update_wrapper(self, function)
         self.function = function
         self.replay = replay
         self.fullgraph = fullgraph
+        self.fold = fold
         self.entries: OrderedDict[Any, list[_Entry]] = OrderedDict()
         self.refused: str | None = None
         self.failures = self.gone = 0
@@ -319,7 +320,7 @@ class _Compiled:
     def _capture(self, tensors: list[Tensor], result: Any, again: list[_replay.Again], version: int) -> _Entry:
         outs = _tensors(result, [])
         given = [next((i for i, t in enumerate(tensors) if t is y), -1) for y in outs]
-        program = _C.graph.capture(tensors, [y for y, g in zip(outs, given, strict=True) if g < 0])
+        program = _C.graph.capture(tensors, [y for y, g in zip(outs, given, strict=True) if g < 0], self.fold)
         places, made = [], 0
         for g in given:
             places.append(g if g >= 0 else -1 - made)
@@ -345,8 +346,10 @@ def compile(
             same shapes, types and plain values; each time the number of calls is a power of two it is recorded and compared again. What
             Python would do beside (counters, prints, branches on other things than arguments) does not happen in a replayed call.
             A function that can not be replayed (it reads a value, what it makes lives on elsewhere, its result has a history that
-            no backward has gone through, recordings keep differing) is recorded at every call, after a warning that says why. Any
-            other mode is recorded at every call, which is always right.
+            no backward has gone through, recordings keep differing) is recorded at every call, after a warning that says why.
+            "predict" is "replay" for networks whose training is over: batch norms that use their running statistics become part of the
+            convolutions before them, so that results differ from eager mode's by rounding (float32: about 1e-6 of the largest), and those
+            of calls that are recorded again have its bits. Any other mode is recorded at every call, which is always right.
         fullgraph: raise CompileError where a value is read in the middle, or a call can not be replayed.
         disable: return the model as it is.
         dynamic, backend, options: taken for PyTorch's sake; shapes may always change, and there is one backend.
@@ -359,17 +362,16 @@ def compile(
         >>> f(fl.tensor([-1.0, 1.0]))
         tensor([0., 3.])
     """
-    if mode not in (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs", "lazy", "replay"):
-        raise ValueError(f"compile: mode = {mode!r}; expected None, 'default', 'replay' or one of PyTorch's modes")
+    if mode not in (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs", "lazy", "replay", "predict"):
+        raise ValueError(f"compile: mode = {mode!r}; expected None, 'default', 'replay', 'predict' or one of PyTorch's modes")
     if model is None:
         return functools.partial(compile, fullgraph=fullgraph, mode=mode, disable=disable)
     if not callable(model):
         raise TypeError(f"compile: model is a {type(model).__name__}; expected a function or a module")
     if disable:
         return model
-    if isinstance(model, nn.Module):
-        return OptimizedModule(model, mode == "replay", fullgraph)
-    return _Compiled(model, mode == "replay", fullgraph)
+    how = {"replay": mode in ("replay", "predict"), "fullgraph": fullgraph, "fold": mode == "predict"}
+    return OptimizedModule(model, **how) if isinstance(model, nn.Module) else _Compiled(model, **how)
 
 
 class OptimizedModule(nn.Module):
@@ -377,7 +379,7 @@ class OptimizedModule(nn.Module):
 
     _orig_mod: nn.Module
 
-    def __init__(self, module: nn.Module, replay: bool, fullgraph: bool) -> None:
+    def __init__(self, module: nn.Module, **how: bool) -> None:
         super().__init__()
         self._orig_mod = module
         self.training = module.training
@@ -386,7 +388,7 @@ class OptimizedModule(nn.Module):
             return module(*args, **kwargs)
 
         forward.__qualname__ = type(module).__qualname__
-        object.__setattr__(self, "_compiled", _Compiled(forward, replay, fullgraph))
+        object.__setattr__(self, "_compiled", _Compiled(forward, **how))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self._compiled(self._orig_mod, *args, **kwargs)
@@ -423,6 +425,7 @@ def explain(function: Callable[..., Any]) -> str:
     entries = [e for known in compiled.entries.values() for e in known]
     lines = [f"{compiled._name()}: replayed; {len(entries)} program{'s' * (len(entries) != 1)}"]
     for e in entries:
-        n = len(e.program)
-        lines.append(f"  {n} op{'s' * (n != 1)}, " + (f"{e.calls} call{'s' * (e.calls != 1)}" if e.confirmed else "recorded once"))
+        n, once = len(e.program), e.program.n_kept()
+        ops = f"{n} op{'s' * (n != 1)}" + (f" ({once} computed once)" if once else "")
+        lines.append(f"  {ops}, " + (f"{e.calls} call{'s' * (e.calls != 1)}" if e.confirmed else "recorded once"))
     return "\n".join(lines)

@@ -327,6 +327,25 @@ Rows group_rows(const Tensor& x, int64_t groups) {
 
 }  // namespace
 
+void fold_batch_norm(const Tensor& weight, const Tensor& bias, const Tensor& mean, const Tensor& var, const Tensor& norm_weight,
+                     const Tensor& norm_bias, double eps, const Tensor& w, const Tensor& b) {
+  const WideOutput out_w(w), out_b(b);
+  const DType t = out_w.wide.dtype();
+  const Tensor from = converted(weight, t), add = converted(bias, t), mu = converted(mean, t), v = converted(var, t), scale = converted(norm_weight, t),
+               shift = converted(norm_bias, t);
+  visit_float(t, [&](auto zero) {
+    using T = decltype(zero);
+    const int64_t rows = weight.size(0), each = rows ? weight.numel() / rows : 0;
+    const T *pf = from.data<T>(), *pm = mu.data<T>(), *pv = v.data<T>(), *pa = pointer<T>(add), *ps = pointer<T>(scale), *ph = pointer<T>(shift);
+    T *pw = out_w.wide.data<T>(), *pb = out_b.wide.data<T>();
+    for (int64_t o = 0; o < rows; ++o) {
+      const double s = (ps ? ps[o] : 1.0) / std::sqrt(pv[o] + eps);
+      for (int64_t i = o * each; i < (o + 1) * each; ++i) pw[i] = static_cast<T>(pf[i] * s);
+      pb[o] = static_cast<T>((ph ? ph[o] : 0.0) + ((pa ? pa[o] : 0.0) - pm[o]) * s);
+    }
+  });
+}
+
 void batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight, const Tensor& bias, bool training,
                 double momentum, double eps, const Tensor& mean, const Tensor& rstd, const Tensor& y) {
   if (x.storage().maybe_deferred() && is_deferred(x)) {  // [n * s, c] is the same normalisation
