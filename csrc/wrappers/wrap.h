@@ -124,6 +124,11 @@ Device device_of(const Args&... args) {
 }
 
 Tensor contiguous(const Tensor& x);  // row-major, no history
+// Whether a kernel has anything to write.
+template <class... Ts>
+bool any_elements(const Ts&... outs) {
+  return ((outs.defined() && outs.numel() > 0) || ...);
+}
 inline Tensor contiguous_for_kernel(const Tensor& x) { return !x.defined() || x.is_contiguous() ? x : contiguous(x); }
 std::vector<Tensor> contiguous_for_kernel(TensorList xs);
 // x in another type, without history.

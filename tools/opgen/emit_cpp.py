@@ -141,7 +141,10 @@ def _kernel_body(op: Op, makes: str) -> list[str]:
             target = f"std::vector<Tensor> {outs[0]}"
         return [*out, f"  {target} = {call};"]
     outs = [] if inplace else [n for _, n in op.sig.outs]
-    return [*out, f"  kernels::{op.get('kernel')}({', '.join([*names, *op.aux, *outs])});"]
+    call = f"kernels::{op.get('kernel')}({', '.join([*names, *op.aux, *outs])});"
+    if outs and not mutated and not any(a.type.spelling.startswith("Generator") for a in op.sig.args):
+        call = f"if (any_elements({', '.join([*op.aux, *outs])})) {call}"  # a long axis beside one of none is no work
+    return [*out, f"  {call}"]
 
 
 def _kernel_call(op: Op) -> list[str]:

@@ -29,13 +29,13 @@ const T* pointer(const Tensor& t) {
   return t.defined() ? t.data<T>() : nullptr;
 }
 
-// x seen as [n, c, plane].
+// x seen as [n, c, plane]. Without elements it has no samples, however long its axes are.
 struct Channels {
   int64_t n, c, plane;
 };
 Channels channels_of(const Tensor& x) {
-  const int64_t n = x.size(0), c = x.size(1);
-  return {n, c, n > 0 && c > 0 ? x.numel() / (n * c) : 0};
+  if (x.numel() == 0) return {0, x.size(1), 0};
+  return {x.size(0), x.size(1), x.numel() / (x.size(0) * x.size(1))};
 }
 
 // A matrix [n, c] cut into bands of rows and strips of 64 columns, whatever the number of threads.
