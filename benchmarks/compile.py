@@ -3,7 +3,8 @@
     python benchmarks/compile.py [--torch PYTHON] [--programs mlp,lstm] [--rounds 5] [--markdown]
 
 Each program is written once. flambeau runs it eagerly, recorded at every call (`compile`), and replayed (`mode="replay"`); PyTorch
-eagerly and by `torch.compile`. A number is the median over the rounds of the least time of a call in each.
+eagerly and by `torch.compile`. Predictions of whole models (`resnet50-32`: for 32 samples) are replayed with batch norms folded
+(`mode="predict"`). A number is the median over the rounds of the least time of a call in each.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any
 
 Program = tuple[Callable[..., Any], tuple[Any, ...]]
 OURS = ("eager", "compile", "replay")
+PREDICTING = ("eager", "replay", "predict")
 THEIRS = ("eager", "compile")
 
 
@@ -115,7 +117,30 @@ def resnet_block(tl: Any) -> Program:
     return f, (tl.randn(4, 64, 28, 28),)
 
 
+def prediction(model: str, batch: int) -> Callable[[Any], Program]:
+    """Of a model of `models/`, with statistics of one training step."""
+
+    def make(tl: Any) -> Program:
+        sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+        from models import program_named
+        from models.program import Settings
+
+        program = program_named(model)(tl, batch, Settings())
+        program.step()
+        program.train(False)
+        network = next(iter(program.modules.values()))
+
+        def f(*inputs: Any) -> Any:
+            with tl.no_grad():
+                return network(*inputs)
+
+        return f, program.inputs
+
+    return make
+
+
 PROGRAMS: dict[str, Callable[[Any], Program]] = {f.__name__: f for f in (chain, mlp, lstm, actor_critic, sgd, resnet_block)}
+PREDICTIONS = {f"{model}-{batch}": prediction(model, batch) for model in ("resnet50", "mobilenet", "unet", "gpt") for batch in (1, 32)}
 
 
 def measure(library: str, variant: str, name: str, seconds: float, threads: int) -> float:
@@ -123,12 +148,12 @@ def measure(library: str, variant: str, name: str, seconds: float, threads: int)
     tl = importlib.import_module(library)
     tl.set_num_threads(threads)
     tl.manual_seed(0)
-    f, args = PROGRAMS[name](tl)
+    f, args = (PROGRAMS | PREDICTIONS)[name](tl)
     if variant != "eager":
-        f = tl.compile(f, mode="replay") if variant == "replay" else tl.compile(f)
+        f = tl.compile(f, mode=variant) if variant in ("replay", "predict") else tl.compile(f)
     for _ in range(5):
         f(*args)
-    if variant == "replay" and "replayed" not in tl.compiler.explain(f):
+    if variant in ("replay", "predict") and "replayed" not in tl.compiler.explain(f):
         raise SystemExit(tl.compiler.explain(f))
     best, end = float("inf"), time.perf_counter() + seconds
     while time.perf_counter() < end:
@@ -165,18 +190,29 @@ def main() -> None:
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
     import harness
 
-    variants = [(sys.executable, "flambeau", v) for v in OURS]
+    names = options.programs.split(",")
+    if unknown := [name for name in names if name not in PROGRAMS | PREDICTIONS]:
+        parser.error(f"there is no program {unknown[0]!r}; there are {', '.join(PROGRAMS | PREDICTIONS)}")
+    print(f"{harness.machine()}; {options.threads} threads; median of {options.rounds} rounds (least, most)")
+    table([name for name in names if name in PROGRAMS], OURS, options)
+    table([name for name in names if name in PREDICTIONS], PREDICTING, options)
+
+
+def table(names: list[str], ours: tuple[str, ...], options: argparse.Namespace) -> None:
+    """A line a program; the last of our variants is compared with PyTorch's."""
+    if not names:
+        return
+    variants = [(sys.executable, "flambeau", v) for v in ours]
     if options.torch:
         variants += [(options.torch, "torch", v) for v in THEIRS]
-    heads = ["", *(f"{library} {v}, ms" for _, library, v in variants), "eager / compile", "eager / replay"]
+    heads = ["", *(f"{library} {v}, ms" for _, library, v in variants), *(f"eager / {v}" for v in ours[1:])]
     if options.torch:
-        heads += ["PyTorch / replay", "torch.compile / replay"]
-    print(f"{harness.machine()}; {options.threads} threads; median of {options.rounds} rounds (least, most)")
+        heads += [f"PyTorch / {ours[-1]}", f"torch.compile / {ours[-1]}"]
     line = "| {} |" if options.markdown else "{}"
-    print(line.format((" | " if options.markdown else "  ").join(heads)))
+    print("\n" + line.format((" | " if options.markdown else "  ").join(heads)))
     if options.markdown:
         print("|" + "---|" * len(heads))
-    for name in options.programs.split(","):
+    for name in names:
         rounds = [[in_process(python, library, v, name, options) for python, library, v in variants] for _ in range(options.rounds)]
         times = [statistics.median(column) for column in zip(*rounds, strict=True)]
         spread = [f"{t:.4g} ({min(c):.4g}, {max(c):.4g})" for t, c in zip(times, zip(*rounds, strict=True), strict=True)]
