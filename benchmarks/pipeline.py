@@ -1,10 +1,14 @@
-"""Pipelines over virtual devices: what the executor takes beside the simulation of its schedule.
+"""Pipelines beside what they should take: time, and memory.
 
-    python benchmarks/pipeline.py
-    python benchmarks/pipeline.py --ranks 2,4 --unit 0.02 --rounds 3
+    python benchmarks/pipeline.py sleep --ranks 2,4,8 --rounds 5      stages that sleep, beside the simulation of their schedule
+    python benchmarks/pipeline.py compute --rounds 9                  GPT and ResNet-50 on two ranks, beside the model without a pipeline
+    python benchmarks/pipeline.py memory                              bytes of each rank beside the plan; the largest U-Net under a cap
 
-A stage sleeps in its forward and in its backward, so the number of processors does not matter: what is measured is threads, queues,
-autograd and the order of actions. The last column is the time over that of the simulation, which knows no overhead at all.
+`--quick` makes each of them short, `--markdown` prints tables for a document.
+
+sleep: a stage sleeps in its forward and in its backward, so the number of processors does not matter: what is measured is threads,
+queues, autograd and the order of actions. `ideal` is a simulation that knows no overhead at all, `predicted` one by what the stages take
+when they run one after the other.
 """
 
 from __future__ import annotations
@@ -12,83 +16,156 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import harness
+import pipeline_compute
+import pipeline_memory
+from pipeline_cases import Table, one_after_the_other, spread
 
 import flambeau as fl
 from flambeau import nn
 from flambeau.pipeline import Pipeline, Schedule
 
-HEAD = ["ranks", "micro-batches", "schedule", "checkpoint", "simulated", "measured, of it"]
 CASES = [
     ("gpipe", {}, "never"), ("gpipe", {}, "except_last"), ("1f1b", {}, "never"), ("eager-1f1b", {}, "never"),
-    ("interleaved", {"chunks": 2}, "never"), ("looped-bfs", {"chunks": 2}, "never"),
+    ("interleaved", {"chunks": 2}, "never"), ("looped-bfs", {"chunks": 2}, "never"), ("zb-h1", {}, "never"), ("zb-h2", {}, "never"),
+    ("zb-v", {}, "never"), ("dualpipe-v", {}, "never"),
 ]  # fmt: skip
+# Of others, as times of the ideal: torch.distributed.pipelining 2.13 over gloo, a process per rank, and torchgpipe 0.0.7, on devices of one
+# processor; stages of 10 ms for each of forward and both parts of the backward, 8 micro-batches, least of 4.
+OTHERS = {
+    (2, "gpipe", "never"): "1.07, torchgpipe 1.87", (2, "1f1b", "never"): "1.09", (2, "interleaved", "never"): "1.17",
+    (2, "zb-h1", "never"): "1.07", (2, "zb-v", "never"): "1.14", (2, "dualpipe-v", "never"): "1.16",
+    (4, "gpipe", "never"): "1.11, torchgpipe 3.04", (4, "gpipe", "except_last"): "torchgpipe 3.30", (4, "1f1b", "never"): "1.09",
+    (4, "interleaved", "never"): "1.16", (4, "zb-h1", "never"): "1.12", (4, "zb-v", "never"): "1.18", (4, "dualpipe-v", "never"): "1.22",
+}  # fmt: skip
 
 
-class _Sleep(fl.autograd.Function):
+class _Forward(fl.autograd.Function):
+    """Sleeps forward, and for the gradient of its input."""
+
     @staticmethod
-    def forward(ctx: Any, x: fl.Tensor, forward_s: float, backward_s: float) -> fl.Tensor:
+    def forward(ctx: Any, x: fl.Tensor, forward_s: float, inputs_s: float) -> fl.Tensor:
         time.sleep(forward_s)
-        ctx.backward_s = backward_s
+        ctx.inputs_s = inputs_s
         return x * 1
 
     @staticmethod
     def backward(ctx: Any, dy: fl.Tensor) -> tuple[Any, ...]:
-        time.sleep(ctx.backward_s)
+        time.sleep(ctx.inputs_s)
         return dy, None, None
 
 
-class Stage(nn.Module):
-    """Takes `forward_s` forward and `backward_s` back, and has a parameter."""
+class _Weight(fl.autograd.Function):
+    """Sleeps for the gradient of a parameter."""
 
-    def __init__(self, forward_s: float, backward_s: float) -> None:
+    @staticmethod
+    def forward(ctx: Any, weight: fl.Tensor, parameters_s: float) -> fl.Tensor:
+        ctx.parameters_s = parameters_s
+        return weight * 1
+
+    @staticmethod
+    def backward(ctx: Any, dy: fl.Tensor) -> tuple[Any, ...]:
+        time.sleep(ctx.parameters_s)
+        return dy, None
+
+
+class Stage(nn.Module):
+    """Takes as long forward as for each part of the backward, and has a parameter."""
+
+    def __init__(self, seconds: float) -> None:
         super().__init__()
         self.weight = nn.Parameter(fl.ones(4))
-        self.times = forward_s, backward_s
+        self.seconds = seconds
 
     def forward(self, x: fl.Tensor) -> fl.Tensor:
-        return _Sleep.apply(x * self.weight, *self.times)
+        return _Forward.apply(x, self.seconds, self.seconds) * _Weight.apply(self.weight, self.seconds)
 
 
-def measure(schedule: Schedule, checkpoint: str, unit: float, chunks: int, rounds: int) -> list[float]:
-    """Seconds of training steps; a backward takes two units, a forward one, of the rank's whole share."""
-    stages = [Stage(unit / chunks, 2 * unit / chunks) for _ in range(schedule.stages)]
-    pipe = Pipeline(
-        nn.Sequential(*stages), len(schedule.ranks), schedule=schedule, micro_batches=schedule.micro_batches, checkpoint=checkpoint
-    )
-    x, y = fl.ones(schedule.micro_batches, 4, requires_grad=True), fl.zeros(schedule.micro_batches, 4)
+def overshoot(seconds: float) -> float:
+    """How much longer `time.sleep` takes than it is told."""
+    took = []
+    for _ in range(20):
+        start = time.perf_counter()
+        time.sleep(seconds)
+        took.append(time.perf_counter() - start)
+    return max(0.0, statistics.median(took) - seconds)
+
+
+def times(step: Callable[[], Any], rounds: int) -> list[float]:
+    """Seconds of each call, after one that does not count."""
     took = []
     for _ in range(rounds + 1):
         start = time.perf_counter()
-        pipe.step(x, y, nn.functional.mse_loss)
+        step()
         took.append(time.perf_counter() - start)
     return took[1:]
 
 
+def sleeping(chosen: argparse.Namespace) -> Iterator[Sequence[str]]:
+    """A row per case."""
+    for ranks in map(int, chosen.ranks.split(",")):
+        m = chosen.micro_batches or 2 * ranks
+        for name, options, checkpoint in CASES:
+            schedule = Schedule.make(name, ranks, m, **options)
+            part = chosen.unit * ranks / schedule.stages
+            model = nn.Sequential(*(Stage(part - overshoot(part)) for _ in range(schedule.stages)))
+            x, y = fl.ones(m, 4, requires_grad=True), fl.zeros(m, 4)
+            pipe = Pipeline(model, ranks, schedule=schedule, micro_batches=m, checkpoint=checkpoint)
+            full = schedule.with_recompute(checkpoint)
+            ideal = full.simulate(F=part, I=part, W=part).makespan
+            seconds = one_after_the_other(pipe, schedule, x, y, nn.functional.mse_loss)
+            predicted = full.simulate(**seconds).makespan
+            took = times(lambda: pipe.step(x, y, nn.functional.mse_loss), chosen.rounds)  # noqa: B023 (called at once)
+            beside = [OTHERS.get((ranks, name, checkpoint), "")] if m == 8 else []
+            yield (
+                f"{ranks}", f"{m}", name, checkpoint, f"{ideal:.3f} s", spread([t / ideal for t in took]),
+                spread([t / predicted for t in took]), *beside,
+            )  # fmt: skip
+
+
+def sleep(chosen: argparse.Namespace) -> None:
+    """The rig of stages that sleep."""
+    print(f"{harness.machine()}; sleeping stages, forward {chosen.unit} s; median of {chosen.rounds} steps (least..most)")
+    head = ["ranks", "micro-batches", "schedule", "checkpoint", "ideal", "measured, of it", "measured, of predicted"]
+    table = Table([*head, *(["others, of the ideal"] if chosen.micro_batches == 8 else [])], chosen.markdown)
+    for row in sleeping(chosen):
+        table.row(row)
+
+
+RIGS = {"sleep": sleep, "compute": pipeline_compute.main, "memory": pipeline_memory.main}
+QUICK = {
+    "sleep": {"ranks": "2", "unit": 0.005, "rounds": 1},
+    "compute": {"rounds": 1, "batch": 4, "micro_batches": 2, "seconds": 0.0, "models": "gpt"},
+    "memory": {"ranks": "1,2", "cap": "16MiB"},
+}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--ranks", default="2,4,8", help="numbers of ranks (%(default)s)")
-    parser.add_argument("--unit", type=float, default=0.02, help="seconds of a forward (%(default)s)")
-    parser.add_argument("--rounds", type=int, default=3, help="steps of each case (%(default)s)")
+    parser.add_argument("rig", nargs="?", choices=list(RIGS), default="sleep")
+    parser.add_argument("--ranks", help="numbers of ranks (sleep: 2,4,8; memory: 1,2,4,8)")
+    parser.add_argument("--micro-batches", type=int, help="how many (sleep: twice the ranks; compute: 4; memory: 16)")
+    parser.add_argument("--rounds", type=int, help="steps of each case (sleep: 3; compute: 9)")
+    parser.add_argument("--unit", type=float, help="sleep: seconds of a forward (0.02)")
+    parser.add_argument("--batch", type=int, help="compute: samples of a step (8)")
+    parser.add_argument("--seconds", type=float, help="compute: of measuring the layers (5)")
+    parser.add_argument("--models", help="compute: which (gpt,resnet50)")
+    parser.add_argument("--cap", help="memory: of a rank (32MiB)")
+    parser.add_argument("--quick", action="store_true", help="some seconds, for a look whether it runs")
     parser.add_argument("--markdown", action="store_true")
     chosen = parser.parse_args()
-    line, between = ("| {} |", " | ") if chosen.markdown else ("{}", "  ")
-    print(f"{harness.machine()}; sleeping stages, forward {chosen.unit} s; median of {chosen.rounds} steps (least..most)")
-    print(line.format(between.join(HEAD)))
-    if chosen.markdown:
-        print("|" + "---|" * len(HEAD))
-    for ranks in map(int, chosen.ranks.split(",")):
-        for name, options, checkpoint in CASES:
-            chunks = options.get("chunks", 1)
-            schedule = Schedule.make(name, ranks, 2 * ranks, **options)
-            part = chosen.unit / chunks
-            ideal = schedule.with_recompute(checkpoint).simulate(F=part, B=2 * part).makespan
-            took = measure(schedule, checkpoint, chosen.unit, chunks, chosen.rounds)
-            ratios = [seconds / ideal for seconds in took]
-            spread = f"{statistics.median(ratios):.3f} ({min(ratios):.3f}..{max(ratios):.3f})"
-            print(line.format(between.join([str(ranks), str(2 * ranks), name, checkpoint, f"{ideal:.3f} s", spread])), flush=True)
+    defaults = {
+        "ranks": "1,2,4,8" if chosen.rig == "memory" else "2,4,8", "micro_batches": {"compute": 4, "memory": 16}.get(chosen.rig),
+        "rounds": 9 if chosen.rig == "compute" else 3, "unit": 0.02, "batch": 8, "seconds": 5.0, "cap": "32MiB",
+        "models": "gpt,resnet50",
+    }  # fmt: skip
+    for name, value in {**defaults, **(QUICK[chosen.rig] if chosen.quick else {})}.items():
+        if getattr(chosen, name) is None:
+            setattr(chosen, name, value)
+    RIGS[chosen.rig](chosen)
 
 
 if __name__ == "__main__":

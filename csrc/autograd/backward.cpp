@@ -496,8 +496,9 @@ std::vector<Tensor> SplitBackward::first() {
   const NoGrad off;
   const WithoutAutocast types_stay;
   if (!backward_ || std::exchange(begun_, true)) raise<AutogradError>("SplitBackward: the first part was run already");
-  const std::vector<Tensor>& results = backward_->run();
-  return {results.begin(), results.begin() + static_cast<ptrdiff_t>(first_)};
+  std::vector<Tensor>& results = backward_->run();
+  const auto end = results.begin() + static_cast<ptrdiff_t>(first_);
+  return {std::make_move_iterator(results.begin()), std::make_move_iterator(end)};
 }
 
 std::vector<Tensor> SplitBackward::second() {

@@ -31,6 +31,15 @@ def test_runs_for_a_few_steps(name, tmp_path):
     assert run(ROOT / "examples" / f"{name}.py", "--steps", "5", cwd=tmp_path)
 
 
+@pytest.mark.parametrize("schedule", ["1f1b", "zb-h1"])
+def test_pipeline_gpt_draws_its_run_and_its_plan(schedule, tmp_path):
+    out = run(ROOT / "examples" / "pipeline_gpt.py", "--steps", "2", "--width", "16", "--schedule", schedule, cwd=tmp_path)
+    first, last = re.findall(r"loss ([\d.]+)$", out, re.MULTILINE)
+    assert float(last) < float(first)
+    for name in ("run", "plan"):
+        assert "rank 3</text>" in (tmp_path / f"pipeline_gpt_{name}.svg").read_text()
+
+
 def test_fashion_mnist_on_made_up_pictures(tmp_path):
     rng = np.random.default_rng(0)
     for prefix, n in (("train", 300), ("t10k", 60)):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import copy
 import gc
-import random
 import threading
 
 import pytest
+from support import pipelines
+from support.pipelines import Call, Pop, Stash, assert_close
 
 import flambeau as fl
 from flambeau import nn
@@ -15,15 +16,14 @@ from flambeau.pipeline import Schedule
 from flambeau.pipeline._pipeline import Pipeline
 from flambeau.pipeline._rules import NAMES
 from flambeau.pipeline.gpipe import GPipe
-from flambeau.pipeline.skip import Namespace, pop, skippable, stash
 
 SCHEDULES = list(NAMES)
 MODES = ["never", "except_last", "always"]
 mse = nn.functional.mse_loss
 
 
-def mlp(layers=8, width=5):
-    return nn.Sequential(*(layer for _ in range(layers // 2) for layer in (nn.Linear(width, width), nn.Tanh())))
+def mlp(layers=8):
+    return pipelines.mlp(layers, width=5)
 
 
 def enough(schedule, ranks, micro_batches):
@@ -46,27 +46,6 @@ def results(model, x, step):
     x = x.clone().requires_grad_()
     loss = step(x)
     return [loss, x.grad, *(None if p.grad is None else p.grad.clone() for p in model.parameters())]
-
-
-def assert_close(a, b, tol=1e-6):
-    assert len(a) == len(b)
-    for x, y in zip(a, b):
-        if x is None or y is None:
-            assert x is y
-        else:
-            assert x.shape == y.shape
-            assert float((x - y).abs().max()) <= tol * max(1.0, float(y.abs().max()))
-
-
-class Call(nn.Module):
-    """A layer that is a function."""
-
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, x):
-        return self.function(x)
 
 
 # ---- what a step leaves
@@ -352,80 +331,10 @@ def test_a_failing_backward_raises_its_error():
     assert "in rank 1, stage 1, micro-batch 0, backward (1B0)" in "\n".join(caught.value.__notes__)
 
 
-# ---- at random
-
-
-@skippable(stash=["skip"])
-class Stash(nn.Module):
-    def __init__(self, what):
-        super().__init__()
-        self.layer, self.what = nn.Linear(5, 5), what
-
-    def forward(self, x):
-        yield stash("skip", self.what(x))
-        return self.layer(x)
-
-
-@skippable(pop=["skip"])
-class Pop(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layer = nn.Linear(5, 5)
-
-    def forward(self, x):
-        skip = yield pop("skip")
-        return self.layer(x) if skip is None else self.layer(x) * skip
-
-
-KINDS = [lambda x: x.sin(), lambda x: x.detach(), lambda x: x.argmax(1, keepdim=True), lambda x: None, lambda x: x]
-
-
-def random_model(r):
-    """Layers with skips between any of them, some frozen."""
-    layers = []
-    for _ in range(r.randint(4, 9)):
-        layers.append(r.choice([lambda: nn.Linear(5, 5), nn.Tanh, nn.Identity, lambda: nn.Dropout(0.0)])())
-    for _ in range(r.randint(0, 3)):
-        space = Namespace()
-        at = r.randrange(len(layers) + 1)
-        layers.insert(at, Stash(r.choice(KINDS)).isolate(space))
-        layers.insert(r.randint(at + 1, len(layers)), Pop().isolate(space))
-    layers.append(nn.Linear(5, 5))
-    model = nn.Sequential(*layers)
-    for layer in model:
-        layer.requires_grad_(r.random() < 0.8)
-    model[-1].requires_grad_(True)
-    return model
-
-
-def random_cut(r, layers, stages):
-    cuts = [0, *sorted(r.sample(range(1, layers), stages - 1)), layers]
-    return [b - a for a, b in zip(cuts, cuts[1:])]
-
-
-@pytest.mark.parametrize("seed", range(100))
-def test_random_models_schedules_and_modes(seed):
-    r = random.Random(seed)
-    fl.manual_seed(seed)
-    model = random_model(r)
-    name, ranks = r.choice(SCHEDULES), r.choice([1, 2])
-    twice = name in ("interleaved", "looped-bfs", "zb-v", "dualpipe-v")
-    stages = ranks * 2 if twice else r.randint(1, 4)
-    ranks = ranks if twice else stages
-    samples, micro_batches, mode = r.randint(1, 9), r.randint(1, 6), r.choice(MODES)
-    balance = random_cut(r, len(model), stages)
-    x, target = fl.randn(samples, 5), fl.randn(samples, 5)
-    pipe = Pipeline(model, ranks, schedule=name, micro_batches=enough(name, ranks, micro_batches), checkpoint=mode, balance=balance)
-    expected = plain(model, x, target)
-    assert_close(results(model, x, lambda x: pipe.step(x, target, mse)), expected)
-    gpipe = GPipe(model, balance, chunks=micro_batches, checkpoint=mode)
-    assert_close(results(model, x, lambda x: backward(mse(gpipe(x), target))), expected)
-
-
 @pytest.mark.eager("how much memory there is")
 @pytest.mark.parametrize("step", ["1f1b", "zb-h1", "gpipe"])
 def test_steps_leave_no_memory_behind(step):
-    model, x = nn.Sequential(Stash(KINDS[0]), nn.Linear(5, 5), Pop()), fl.randn(8, 5)
+    model, x = nn.Sequential(Stash(lambda x: x.sin()), nn.Linear(5, 5), Pop()), fl.randn(8, 5)
     pipe = Pipeline(model, 3, schedule=step, micro_batches=4, checkpoint="always")
     gpipe = GPipe(model, [1, 1, 1], chunks=4)
 

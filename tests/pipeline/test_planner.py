@@ -39,7 +39,7 @@ def model(tmp_path):
 @pytest.fixture
 def layers(monkeypatch):
     """Layers of one cost, in place of measured ones."""
-    costs = [LayerCost(str(k), 0.01, 0.02, 0.01, 0.01, 1000, 50, 10) for k in range(8)]
+    costs = [LayerCost(str(k), 0.01, 0.02, 0.01, 0.01, 1000, 1000, 50, 10) for k in range(8)]
     monkeypatch.setattr(_planner, "measure", lambda *args: costs)
     return costs
 
@@ -100,6 +100,8 @@ def test_measured_layers():
     assert [c.parameters for c in found] == [4 * (32 * 64 + 64), 0, 0, 4 * (64 * 4 + 4)]
     assert [c.boundary for c in found] == [4 * 10 * n for n in (32, 64, 64, 64)]
     assert all(c.forward_s > 0 and c.backward_s > 0 for c in found)
+    # Between its parts a linear layer holds the gradient of its output, too, and one without parameters nothing more.
+    assert found[3].waiting >= found[3].activation + 4 * 10 * 4 and found[1].waiting <= found[1].activation
     assert [c.inputs_s > 0 for c in found] == [True] * 4 and [c.parameters_s > 0 for c in found] == [True] * 4
     assert fl.get_rng_state().tolist() == state and all(p.grad is None for p in model.parameters())
 

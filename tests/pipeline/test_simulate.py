@@ -131,3 +131,11 @@ def test_pictures(tmp_path):
     assert "bubble" in text
     with pytest.raises(ValueError, match="unit = 0"):
         timeline.grid(0)
+
+
+def test_what_is_held_between_both_parts_of_a_backward():
+    schedule = Schedule.parse("rank 0: 0F0 0F1 0I0 0I1 0W0 0W1")
+    assert schedule.simulate(activation=3).peak == [6]
+    assert schedule.simulate(activation=3, waiting=5).peak == [10]
+    assert schedule.simulate(activation=3, waiting=1).peak == [6]
+    assert Schedule.make("zb-h1", 4, 8).simulate(waiting=2).peak[3] > 4

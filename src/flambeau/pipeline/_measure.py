@@ -26,7 +26,7 @@ from flambeau.pipeline.balance import (
 @dataclass(frozen=True)
 class LayerCost:
     """Of one layer and one micro-batch: seconds of the forward, of a whole backward, and of one in two parts, gradients of the inputs and
-    of the parameters; bytes that the forward leaves, of parameters, and of its input."""
+    of the parameters; bytes that the forward leaves, that both it and the first part leave, of parameters, and of its input."""
 
     name: str
     forward_s: float
@@ -34,6 +34,7 @@ class LayerCost:
     inputs_s: float
     parameters_s: float
     activation: int
+    waiting: int
     parameters: int
     boundary: int
 
@@ -48,6 +49,7 @@ class _Seen(NamedTuple):
     forward: float
     backward: tuple[float, ...]
     activation: int
+    waiting: int
     boundary: int
 
 
@@ -58,16 +60,19 @@ def _timed(work: Callable[[], Any]) -> float:
     return time.perf_counter() - begin
 
 
-def _back(outputs: Sequence[Tensor], leaves: Sequence[Tensor], parameters: Sequence[Tensor]) -> tuple[float, float]:
-    """Seconds of a backward's two parts."""
+def _back(outputs: Sequence[Tensor], leaves: Sequence[Tensor], parameters: Sequence[Tensor]) -> tuple[float, float, int]:
+    """Seconds of a backward's two parts, and by how many bytes more is held between them than before."""
     roots = list({id(y): y for y in outputs if y.requires_grad}.values())
     if not roots:
-        return 0.0, 0.0
+        return 0.0, 0.0, 0
+    before = _allocated()
     grads = [y.detach().new_ones(y.shape) for y in roots]
     begin = time.perf_counter()
     both = _C.SplitBackward(roots, grads, leaves, parameters)
     begun = time.perf_counter() - begin
-    return begun + _timed(both.first), _timed(both.second)
+    del grads
+    first, held = begun + _timed(both.first), _allocated() - before
+    return first, _timed(both.second), held
 
 
 def _sweep(layers: Sequence[Module], value: Any, store: _Detaching, halves: bool) -> list[_Seen]:
@@ -87,10 +92,10 @@ def _sweep(layers: Sequence[Module], value: Any, store: _Detaching, halves: bool
         outputs = tensors_of(output) + store.stashed
         if halves:
             wanted = [p for p in layer.parameters() if p.requires_grad]
-            backward: tuple[float, ...] = _back(outputs, [x for x in tensors_of(leaves) if x.requires_grad], wanted)
+            *backward, held = _back(outputs, [x for x in tensors_of(leaves) if x.requires_grad], wanted)
         else:
-            backward = (_timed(partial(_pass_back, outputs)),)
-        found.append(_Seen(forward, backward, activation, boundary))
+            backward, held = [_timed(partial(_pass_back, outputs))], 0
+        found.append(_Seen(forward, tuple(backward), activation, max(0, activation + held), boundary))
         layer.zero_grad(set_to_none=True)
         value = output
         del output, outputs
@@ -126,6 +131,7 @@ def measure(module: Sequential, sample: Any, seconds: float = 1.0) -> list[Layer
             statistics.median(sweep[k].backward[0] for sweep in parts),
             statistics.median(sweep[k].backward[1] for sweep in parts),
             max(sweep[k].activation for sweep in whole),
+            max(sweep[k].waiting for sweep in parts),
             sum(p.numel() * p.itemsize for p in layer.parameters()),
             whole[0][k].boundary,
         )

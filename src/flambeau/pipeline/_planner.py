@@ -105,6 +105,7 @@ def _choice(made: Schedule, checkpoint: str, balance: list[int], layers: Sequenc
         I=[sum(c.inputs_s for c in part) for part in parts],
         W=[sum(c.parameters_s for c in part) for part in parts],
         activation=[float(sum(c.activation for c in part)) for part in parts],
+        waiting=[float(sum(c.waiting for c in part)) for part in parts],
         boundary=[float(part[0].boundary) for part in parts],
     )
     timeline = schedule.simulate(costs)

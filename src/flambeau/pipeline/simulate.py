@@ -22,7 +22,8 @@ class Costs:
         B: the whole backward; None is I + W.
         R: recompute; None is F.
         latency: of sending to another rank. Sends block nobody.
-        activation: memory of a micro-batch's activations in a stage, in any unit. boundary: of its input alone.
+        activation: memory of a micro-batch's activations in a stage, in any unit. boundary: of its input alone. waiting: what is held of a
+            micro-batch between I and W, activations and gradients that W needs; None is `activation`.
         late_recompute: a recompute waits for the gradient, as where both are one node.
 
     Example:
@@ -39,14 +40,17 @@ class Costs:
     latency: float = 0.0
     activation: Cost = 1.0
     boundary: Cost = 0.0
+    waiting: Cost | None = None
     late_recompute: bool = False
 
     def of(self, op: str, stage: int) -> float:
-        """The cost of an op (or of `activation`, `boundary`) at a stage; of sends, receives and REDUCE none."""
+        """The cost of an op (or of `activation`, `boundary`, `waiting`) at a stage; of sends, receives and REDUCE none."""
         if op == "B" and self.B is None:
             return self.of("I", stage) + self.of("W", stage)
         if op == "R" and self.R is None:
             return self.of("F", stage)
+        if op == "waiting" and self.waiting is None:
+            return self.of("activation", stage)
         value = getattr(self, op, 0.0)
         if isinstance(value, Sequence):
             if not 0 <= stage < len(value):
@@ -191,8 +195,10 @@ def _peak(actions: Sequence[Action], costs: Costs) -> float:
             held += here
         elif a.op == "R":
             held += costs.of("activation", a.stage)
+        elif a.op == "I":
+            held += costs.of("waiting", a.stage) - costs.of("activation", a.stage)
         elif a.op in ("B", "W"):
-            held -= costs.of("activation", a.stage)
+            held -= costs.of("activation" if a.op == "B" else "waiting", a.stage)
             if (a.stage, a.micro) in again:
                 held -= costs.of("boundary", a.stage)
         peak = max(peak, held)
