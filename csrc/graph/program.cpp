@@ -156,7 +156,7 @@ uint32_t Program::new_value(uint32_t buffer, const Tensor& like) {
 // x -> convolution -> batch_norm by running statistics -> y   becomes   fold_batch_norm -> weight, bias;  x -> convolution -> y
 // in the places of the two nodes. The new weight and bias depend on parameters and statistics alone, so they are computed once.
 void Program::fold_batch_norms() {
-  static const OpInfo *const convolution = find_op("convolution"), *const norm = find_op("batch_norm"), *const folding = find_op("fold_batch_norm");
+  const OpInfo *const convolution = find_op("convolution"), *const norm = find_op("batch_norm"), *const folding = find_op("fold_batch_norm");
   enum { X, Weight, Bias };                                   // arguments of a convolution
   enum { NormX, Mean, Var, NormWeight, NormBias, Training, Momentum, Eps };  // ... and of a batch norm
   std::vector<std::vector<uint32_t>> users(buffers_.size());

@@ -21,6 +21,7 @@ from flambeau._C import Tensor, ops
 from flambeau.nn import Parameter
 from flambeau.pipeline._actions import Action
 from flambeau.pipeline._stage import Cancelled, Grads, Layers, Packet, Settings, Stage, annotate
+from flambeau.pipeline._transport import Call
 from flambeau.pipeline.schedule import Schedule
 from flambeau.pipeline.skip import Key
 from flambeau.utils.checkpoint import _tensors
@@ -62,8 +63,35 @@ class Mail:
                 arrived.notify_all()
 
 
-class _Call:
-    """One run of all ranks."""
+def follow(rank: int, actions: Sequence[Action], perform: Perform, call: Call, trace: list[tuple[Action, float, float]]) -> None:
+    """Performs a rank's actions in this thread.
+
+    Raises:
+        Cancelled: another rank has failed.
+        BaseException: what an action raised, with a note that says where.
+    """
+    before = _C.current_generator()
+    # The thread draws from a generator of its own meanwhile: see Note [Random numbers of a pipeline].
+    _C.set_thread_generator(_C.Generator())
+    try:
+        for action in actions:
+            if call.cancelled:
+                raise Cancelled
+            try:
+                begin = perform(rank, action)
+            except Cancelled:
+                raise
+            except BaseException as error:
+                annotate(error, f"in rank {rank}, stage {action.stage}, micro-batch {action.micro}, {_MEANING[action.op]} ({action})")
+                raise
+            if begin is not None:
+                trace.append((action, begin, time.perf_counter()))
+    finally:
+        _C.set_thread_generator(None if before is _C.default_generator else before)
+
+
+class _Run:
+    """One run of all ranks by threads."""
 
     def __init__(self, lists: Sequence[Sequence[Action]], perform: Perform, mail: Mail) -> None:
         self.lists, self.perform, self.mail = lists, perform, mail
@@ -96,25 +124,14 @@ class _Call:
 
     def work(self, rank: int) -> None:
         """A thread's whole life."""
-        action: Action | None = None
         try:
             self.start(rank + 1)
-            # The thread draws from a generator of its own: see Note [Random numbers of a pipeline].
-            _C.set_thread_generator(_C.Generator())
-            for action in self.lists[rank]:
-                if self.mail.cancelled:
-                    return
-                begin = self.perform(rank, action)
-                if begin is not None:
-                    self.trace[rank].append((action, begin, time.perf_counter()))
+            follow(rank, self.lists[rank], self.perform, self.mail, self.trace[rank])
         except Cancelled:
             pass
         except BaseException as error:
-            if action is not None:
-                annotate(error, f"in rank {rank}, stage {action.stage}, micro-batch {action.micro}, {_MEANING[action.op]} ({action})")
             self.fail(error)
         finally:
-            _C.set_thread_generator(None)
             self.ended[rank] = True
             self.gates[rank].release()
 
@@ -181,7 +198,7 @@ def run_ranks(lists: Sequence[Sequence[Action]], perform: Perform, mail: Mail) -
         >>> done
         ['0F0', '0F1']
     """
-    call = _Call(lists, perform, mail)
+    call = _Run(lists, perform, mail)
     try:
         call.start(0)
         call.wait()
@@ -199,7 +216,7 @@ def run_ranks(lists: Sequence[Sequence[Action]], perform: Perform, mail: Mail) -
     return call.trace
 
 
-def _join(call: _Call) -> None:
+def _join(call: _Run) -> None:
     """Waits for the end of all threads, however often Ctrl-C comes."""
     while True:
         try:
@@ -211,15 +228,16 @@ def _join(call: _Call) -> None:
 class _Post:
     """Mail by stages instead of ranks. Stages know it and not the run, which would be a circle that holds on to memory."""
 
-    def __init__(self, rank_of: dict[int, int], skips: dict[Key, tuple[int, int]]) -> None:
+    def __init__(self, rank_of: dict[int, int], skips: dict[Key, tuple[int, int]], mail: Call | None = None) -> None:
         self.rank_of, self.skips = rank_of, skips
-        self.mail = Mail(0)
+        self.mail: Call = Mail(0) if mail is None else mail
+        self._index = {key: k for k, key in enumerate(skips)}  # a namespace is another object in each process
 
     def put(self, kind: str, stage: int, micro: int, value: Any, key: Key | None = None) -> None:
-        self.mail.put(self.rank_of[stage], (kind, stage, micro, key), value)
+        self.mail.put(self.rank_of[stage], (kind, stage, micro, None if key is None else self._index[key]), value)
 
     def take(self, kind: str, stage: int, micro: int, key: Key | None = None) -> Any:
-        return self.mail.take(self.rank_of[stage], (kind, stage, micro, key))
+        return self.mail.take(self.rank_of[stage], (kind, stage, micro, None if key is None else self._index[key]))
 
     def send_skip(self, key: Key, micro: int, tensor: Tensor | None, wanted: bool) -> None:
         self.put("SF", self.skips[key][1], micro, (tensor, wanted), key)
@@ -292,8 +310,8 @@ class Run:
     def run(self, ops: str) -> None:
         """Performs the actions whose op is among these letters, of the micro-batches that there are."""
         lists = [[a for a in actions if a.op in ops and a.micro < len(self.packets)] for actions in self.schedule.ranks]
-        self._post.mail = Mail(len(lists))
-        self.trace = run_ranks(lists, self._perform, self._post.mail)
+        self._post.mail = mail = Mail(len(lists))
+        self.trace = run_ranks(lists, self._perform, mail)
 
     def _perform(self, rank: int, a: Action) -> float:
         if a.op == "F":

@@ -54,6 +54,7 @@ class Pipeline(Module):
         balance: how many layers each stage has; by default as even as can be. With "interleaved" and "looped-bfs" there may be several
             stages per rank: as many as `balance` says, by default two. With "zb-v" and "dualpipe-v" there are two.
         devices: where ranks are; by default the CPU.
+        transport: ranks that are processes, as `MPITransport()`: what is made then is a `DistributedPipeline`.
 
     Attributes:
         timeline: what the last `step` did and when, in seconds: its `bubble`, `grid()` and `draw("run.svg")` stand beside those of
@@ -76,6 +77,13 @@ class Pipeline(Module):
 
     module: Sequential
 
+    def __new__(cls, *args: Any, transport: Any = None, **kwargs: Any) -> Pipeline:
+        if cls is Pipeline and transport is not None:
+            from flambeau.pipeline._processes import DistributedPipeline
+
+            cls = DistributedPipeline
+        return super().__new__(cls)
+
     def __init__(
         self,
         module: Sequential,
@@ -86,6 +94,7 @@ class Pipeline(Module):
         checkpoint: str = "never",
         balance: Iterable[int] | None = None,
         devices: Iterable[Any] | None = None,
+        transport: None = None,
     ) -> None:
         super().__init__()
         _check_model(module)
