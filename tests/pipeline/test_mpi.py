@@ -19,8 +19,7 @@ from pathlib import Path
 import pytest
 
 from flambeau import nn
-from flambeau.pipeline._mpi import MPITransport
-from flambeau.pipeline._processes import DistributedPipeline
+from flambeau.pipeline import DistributedPipeline, MPITransport, Pipeline
 
 PROGRAMS = Path(__file__).parents[1] / "support" / "mpi_programs.py"
 LIMIT_S = 90
@@ -169,3 +168,20 @@ def test_without_mpi_the_error_says_what_to_install(monkeypatch):
         MPITransport()
 
 
+
+
+def test_pipeline_with_a_transport_is_distributed():
+    class Alone:
+        """The only rank."""
+
+        rank, size = 0, 1
+
+        def open(self, what):
+            raise NotImplementedError(what)
+
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    pipe = Pipeline(model, 1, transport=Alone(), micro_batches=2)
+    assert type(pipe) is DistributedPipeline and len(list(pipe.local_parameters())) == 4
+    assert type(Pipeline(model, 1, micro_batches=2)) is Pipeline
+    with pytest.raises(ValueError, match="ranks = 2 on 1 processes"):
+        Pipeline(model, 2, transport=Alone(), micro_batches=2)
