@@ -415,3 +415,31 @@ def test_a_failure_in_the_second_half_says_where():
         pipe.step(fl.randn(2, 5, requires_grad=True), fl.randn(2, 5), mse)
     assert "in rank 0, stage 0, micro-batch 0, backward of the parameters (0W0)" in caught.value.__notes__
     assert all(p.grad is None for p in model.parameters())
+
+
+# ---- modules of any kind
+
+
+class Residual(nn.Module):
+    """No Sequential, with a way around."""
+
+    def __init__(self, width=5):
+        super().__init__()
+        self.a, self.b, self.c = (nn.Linear(width, width) for _ in range(3))
+
+    def forward(self, x):
+        h = self.a(x).tanh()
+        return self.c(self.b(h).tanh() + h) + x
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "zb-v"])
+def test_a_module_of_any_kind_is_split(schedule):
+    model, x, target = Residual(), fl.randn(8, 5), fl.randn(8, 5)
+    pipe = Pipeline(model, 2, schedule=schedule, micro_batches=4, sample=fl.randn(2, 5))
+    assert_close(results(model, x, lambda x: pipe.step(x, target, mse)), plain(model, x, target))
+    assert_close([pipe(x)], [model(x)])
+    assert list(pipe.state_dict()) == list(model.state_dict())
+    with pytest.raises(ValueError, match="both sample and balance"):
+        Pipeline(model, 2, micro_batches=4, sample=fl.randn(2, 5), balance=[1, 1])
+    with pytest.raises(TypeError, match="is a .*Residual; expected an nn.Sequential, .*or sample="):
+        Pipeline(model, 2, micro_batches=4)

@@ -15,6 +15,7 @@ from flambeau._C import Tensor, ops
 from flambeau.autograd import Function
 from flambeau.nn import Module, Sequential
 from flambeau.nn._errors import kind_of
+from flambeau.pipeline._cut import split
 from flambeau.pipeline._executor import Run, check_ops, draw, seed_here
 from flambeau.pipeline._lower import MODES
 from flambeau.pipeline._microbatch import gather, scatter
@@ -45,7 +46,8 @@ class Pipeline(Module):
     """Trains a Sequential in stages that work at the same time.
 
     Args:
-        module: the Sequential. Its layers are used, not copied; its state dict is this module's. A parameter may be in several stages.
+        module: the Sequential. Its layers are used, not copied; its state dict is this module's. A parameter may be in several stages. With
+            `sample`, a module of any kind, which `split` cuts into as many stages as the schedule has.
         ranks: how many threads work on it.
         schedule: "gpipe", "1f1b", "eager-1f1b", "interleaved", "looped-bfs", "zb-h1", "zb-h2", "zb-v", "dualpipe-v", or a `Schedule`.
         micro_batches: into how many parts a batch is cut, as even as can be. There are fewer where there are fewer samples.
@@ -54,6 +56,7 @@ class Pipeline(Module):
         balance: how many layers each stage has; by default as even as can be. With "interleaved" and "looped-bfs" there may be several
             stages per rank: as many as `balance` says, by default two. With "zb-v" and "dualpipe-v" there are two.
         devices: where ranks are; by default the CPU.
+        sample: an input as large as a micro-batch, of a module that is to be split.
         transport: ranks that are processes, as `MPITransport()`: what is made then is a `DistributedPipeline`.
 
     Attributes:
@@ -94,10 +97,14 @@ class Pipeline(Module):
         checkpoint: str = "never",
         balance: Iterable[int] | None = None,
         devices: Iterable[Any] | None = None,
+        sample: Any = None,
         transport: None = None,
     ) -> None:
         super().__init__()
-        _check_model(module)
+        if sample is None:
+            _check_model(module)
+        elif balance is not None:
+            raise ValueError("Pipeline: both sample and balance are given; expected one of them, since a module that is split is balanced")
         self.ranks, self.micro_batches = _positive("ranks", ranks), _positive("micro_batches", micro_batches)
         if checkpoint not in MODES:
             raise ValueError(f"Pipeline: checkpoint = {checkpoint!r}; expected 'always', 'except_last' or 'never'")
@@ -107,6 +114,8 @@ class Pipeline(Module):
         self._chunks = _chunks(schedule, self.ranks, wanted)
         full = self._schedule_of(self.micro_batches)
         _check_schedule(full, schedule, self)
+        if sample is not None:
+            module = split(module, sample, full.stages)
         self.balance = _balance(len(module), full.stages, wanted)
         parts = partitions_of(module, self.balance)
         self._skips = layout(parts)
@@ -239,7 +248,7 @@ def _positive(name: str, value: Any) -> int:
 
 def _check_model(module: Any) -> None:
     if not isinstance(module, Sequential):
-        raise TypeError(f"Pipeline: module is a {kind_of(module)}; expected an nn.Sequential, whose layers are put into stages")
+        raise TypeError(f"Pipeline: module is a {kind_of(module)}; expected an nn.Sequential, whose layers are put into stages, or sample=, so that it is split")
     if len(list(module.named_children())) != len(module):
         raise ValueError("Pipeline: a layer is in the module twice; expected each once")
 

@@ -39,6 +39,7 @@ Layers = Sequence[tuple[str, Module]]
 Grads = list["Tensor | None"]
 SkipGrads = dict[Key, "Tensor | None"]
 _MASK = 2**64 - 1
+_LOSS = -1  # its place among the layers, whose number depends on the cut where a module is split
 
 
 class Packet(NamedTuple):
@@ -295,7 +296,7 @@ class Stage:
         if self.settings.check is not None:
             self.settings.check(value, f"output of partition {self.index}, layer '{name}'")
         if self.loss is not None:
-            generator.manual_seed(self.settings.seed_of(self.first + len(self.layers), micro))
+            generator.manual_seed(self.settings.seed_of(_LOSS, micro))
             with _at("the loss"):
                 value = self.loss(micro, value)
             self.drew = self.drew or _C.draws_of(generator) > 0

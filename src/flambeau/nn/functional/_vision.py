@@ -6,8 +6,8 @@ import functools
 import math
 from typing import Any
 
-from flambeau import _C
 from flambeau._C import ShapeError, Tensor, ops
+from flambeau._tensor import tensor
 from flambeau.nn.functional import _pooling
 
 __all__ = [
@@ -60,39 +60,59 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     return x.reshape(*lead, c * r * r, h // r, w // r)
 
 
-def _places(n_in: int, n_out: int, scale: float | None, align_corners: bool) -> Tensor:
-    """Where on the input's axis each output element lies, as a float64 vector."""
-    i = ops.arange(n_out).to(_C.float64)
+# Which elements are mixed is arithmetic of sizes alone, so it is no op of a graph. Arrays are NumPy's, and kept.
+_Taps = list[tuple[Any, Any]]  # (index, weight) of elements that are mixed; int64 and float64
+
+
+def _places(n_in: int, n_out: int, scale: float | None, align_corners: bool) -> Any:
+    """Where on the input's axis each output element lies."""
+    import numpy as np
+
+    i = np.arange(n_out, dtype=np.float64)
     if align_corners:
         return i * ((n_in - 1) / (n_out - 1) if n_out > 1 else 0.0)
     return (i + 0.5) * (1.0 / scale if scale else n_in / n_out) - 0.5
 
 
-def _linear_taps(at: Tensor, n_in: int) -> list[tuple[Tensor, Tensor]]:
-    """(index, weight) of the two elements that linear interpolation mixes."""
-    at = at.clamp(min=0)
-    low = at.floor().clamp(max=n_in - 1)
+def _linear_taps(at: Any, n_in: int) -> _Taps:
+    """The two elements that linear interpolation mixes."""
+    at = at.clip(0)
+    low = (at // 1).clip(None, n_in - 1)
     weight = at - low
-    return [(low, 1 - weight), ((low + 1).clamp(max=n_in - 1), weight)]
+    return [(low, 1 - weight), ((low + 1).clip(None, n_in - 1), weight)]
 
 
-def _cubic_taps(at: Tensor, n_in: int) -> list[tuple[Tensor, Tensor]]:
-    """... of the four that cubic convolution mixes (Keys 1981, with a = -0.75); outside of the axis stand its ends."""
+def _cubic_taps(at: Any, n_in: int) -> _Taps:
+    """The four that cubic convolution mixes (Keys 1981, with a = -0.75); outside of the axis stand its ends."""
     a = -0.75
-    low = at.floor()
+    low = at // 1
     t = at - low
 
-    def near(x: Tensor) -> Tensor:  # |x| <= 1
+    def near(x: Any) -> Any:  # |x| <= 1
         return ((a + 2) * x - (a + 3)) * x * x + 1
 
-    def far(x: Tensor) -> Tensor:  # 1 < |x| < 2
+    def far(x: Any) -> Any:  # 1 < |x| < 2
         return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
 
     weights = [far(t + 1), near(t), near(1 - t), far(2 - t)]
-    return [((low + k - 1).clamp(0, n_in - 1), w) for k, w in enumerate(weights)]
+    return [((low + k - 1).clip(0, n_in - 1), w) for k, w in enumerate(weights)]
 
 
 _TAPS = {"linear": _linear_taps, "bilinear": _linear_taps, "trilinear": _linear_taps, "bicubic": _cubic_taps}
+
+
+@functools.lru_cache(maxsize=256)
+def _taps(mode: str, n_in: int, n_out: int, scale: float | None, align_corners: bool) -> _Taps:
+    """What each output element of an axis is mixed of; of nearest ones the weight is None."""
+    import numpy as np
+
+    if mode in _TAPS:
+        return [(index.astype(np.int64), weight) for index, weight in _TAPS[mode](_places(n_in, n_out, scale, align_corners), n_in)]
+    half = 0.5 if mode == "nearest-exact" else 0.0
+    index = ((np.arange(n_out, dtype=np.float64) + half) * (1.0 / scale if scale else n_in / n_out)) // 1
+    return [(index.clip(None, n_in - 1).astype(np.int64), None)]
+
+
 _MODES = {
     1: ("nearest", "nearest-exact", "linear", "area"),
     2: ("nearest", "nearest-exact", "bilinear", "bicubic", "area"),
@@ -102,17 +122,12 @@ _MODES = {
 
 def _resized(x: Tensor, dim: int, n_out: int, scale: float | None, mode: str, align_corners: bool) -> Tensor:
     """x with axis `dim` interpolated to n_out elements."""
-    n_in = x.shape[dim]
-    if mode in _TAPS:
-        column = (n_out,) + (1,) * (x.ndim - 1 - dim)
-        parts = [
-            x.index_select(dim, index.to(_C.int64)) * weight.to(x.dtype).reshape(column)
-            for index, weight in _TAPS[mode](_places(n_in, n_out, scale, align_corners), n_in)
-        ]
-        return functools.reduce(ops.add, parts)
-    half = 0.5 if mode == "nearest-exact" else 0.0
-    index = ((ops.arange(n_out).to(_C.float64) + half) * (1.0 / scale if scale else n_in / n_out)).floor()
-    return x.index_select(dim, index.clamp(max=n_in - 1).to(_C.int64))
+    column = (n_out,) + (1,) * (x.ndim - 1 - dim)
+    parts = []
+    for index, weight in _taps(mode, x.shape[dim], n_out, scale, align_corners):
+        part = x.index_select(dim, tensor(index, device=x.device))
+        parts.append(part if weight is None else part * tensor(weight, dtype=x.dtype, device=x.device).reshape(column))
+    return functools.reduce(ops.add, parts)
 
 
 def interpolate(
