@@ -248,7 +248,10 @@ def _positive(name: str, value: Any) -> int:
 
 def _check_model(module: Any) -> None:
     if not isinstance(module, Sequential):
-        raise TypeError(f"Pipeline: module is a {kind_of(module)}; expected an nn.Sequential, whose layers are put into stages, or sample=, so that it is split")
+        raise TypeError(
+            f"Pipeline: module is a {kind_of(module)}; expected an nn.Sequential, whose layers are put into stages, or sample=, so that it "
+            "is split"
+        )
     if len(list(module.named_children())) != len(module):
         raise ValueError("Pipeline: a layer is in the module twice; expected each once")
 
