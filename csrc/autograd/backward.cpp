@@ -492,19 +492,26 @@ SplitBackward::SplitBackward(const std::vector<Tensor>& roots, std::vector<Tenso
 }
 SplitBackward::~SplitBackward() = default;
 
+// Raises unless this is the part that comes next; another thread that asks meanwhile is refused.
+void SplitBackward::go(State from, State to) {
+  if (!state_.compare_exchange_strong(from, to)) raise<AutogradError>("SplitBackward: expected the first part, then the second, each once");
+}
+
 std::vector<Tensor> SplitBackward::first() {
+  go(State::New, State::Busy);
   const NoGrad off;
   const WithoutAutocast types_stay;
-  if (!backward_ || std::exchange(begun_, true)) raise<AutogradError>("SplitBackward: the first part was run already");
   std::vector<Tensor>& results = backward_->run();
   const auto end = results.begin() + static_cast<ptrdiff_t>(first_);
-  return {std::make_move_iterator(results.begin()), std::make_move_iterator(end)};
+  std::vector<Tensor> out{std::make_move_iterator(results.begin()), std::make_move_iterator(end)};
+  state_ = State::Halfway;
+  return out;
 }
 
 std::vector<Tensor> SplitBackward::second() {
+  go(State::Halfway, State::Busy);
   const NoGrad off;
   const WithoutAutocast types_stay;
-  if (!backward_ || !begun_) raise<AutogradError>("SplitBackward: expected the first part, then the second, each once");
   const std::unique_ptr<Backward> ending = std::move(backward_);
   const std::vector<Tensor>& results = ending->run_later();
   return {results.begin() + static_cast<ptrdiff_t>(first_), results.end()};

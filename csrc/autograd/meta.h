@@ -148,9 +148,11 @@ class SplitBackward {
   std::vector<Tensor> second();
 
  private:
+  enum class State : uint8_t { New, Busy, Halfway };
+  void go(State from, State to);
   std::unique_ptr<Backward> backward_;
   const size_t first_;
-  bool begun_ = false;
+  std::atomic<State> state_{State::New};
 };
 
 }  // namespace fl
