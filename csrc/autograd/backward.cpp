@@ -41,6 +41,7 @@ struct Pending {
   bool target = false;  // a leaf that was asked to accumulate
   bool whole = true;    // ran for all its edges at once; what some of them get later is in `grads`
   std::vector<Tensor> grads;
+  std::vector<uint32_t> versions;  // of `grads`, where they wait for the second part
   std::vector<std::pair<uint32_t, size_t>> captures;  // gradient nr -> which input asked for it
 };
 
@@ -185,7 +186,7 @@ class Backward {
   // What the inputs got, undefined where nothing arrived. In two parts, only the first is there.
   std::vector<Tensor>& run() {
     for (auto& start : starts_)
-      if (Pending* p = table_.get(start.fn.get()); p->waiting == 0 && !only_later(*p) && !queued(p)) push(p);
+      if (Pending* p = table_.get(start.fn.get()); p->waiting == 0 && p->wanted && !only_later(*p) && !queued(p)) push(p);
     while (Pending* p = pop()) step(*p);
     return results_;
   }
@@ -289,8 +290,9 @@ class Backward {
 
   // Whether edge i is worked on in this part.
   bool due(const Node& node, size_t i) {
-    if (!split_) return true;
-    return only_later(table_[node.edges[i].fn.get()]) == (now_ == kLater);
+    if (!restricted_) return true;
+    const Pending& next = table_[node.edges[i].fn.get()];
+    return next.wanted && only_later(next) == (now_ == kLater);
   }
   bool wants(Node* next) { return !restricted_ || table_[next].wanted; }
 
@@ -316,7 +318,7 @@ class Backward {
     p.whole = !postponed || !node.divisible() || !around.empty();
     call.wanted = p.whole ? all : now;
     if (postponed) postponed_.push_back(&p);
-    if (!p.whole) p.grads = call.in;
+    if (!p.whole) keep(p, call.in);
     if (any && p.wanted && (n > 0 || !restricted_ || p.target) && (call.wanted || n == 0)) {
       for (auto& [id, h] : around) h->before(call.in);
       std::vector<Tensor> seen;
@@ -327,7 +329,12 @@ class Backward {
       if (p.whole) release(node);
     }
     hand_on(node, call);
-    if (postponed && p.whole) p.grads = std::move(call.out);
+    if (postponed && p.whole) keep(p, std::move(call.out));
+  }
+
+  static void keep(Pending& p, std::vector<Tensor> grads) {
+    p.grads = std::move(grads);
+    for (const Tensor& g : p.grads) p.versions.push_back(g.defined() ? g.storage().var().version() : 0);
   }
 
   // The second part of a node that ran in the first.
@@ -336,6 +343,10 @@ class Backward {
     const Ref<Node> alive = Ref<Node>::share(&node);
     BackwardCall call;
     const size_t n = node.edges.size();
+    for (size_t i = 0; i < p.grads.size(); ++i)
+      if (const Tensor& g = p.grads[i]; g.defined() && g.storage().var().version() != p.versions[i])
+        raise<AutogradError>(node.name(), ": a gradient ", g.sizes(), " was written by ", g.storage().var().writer(),
+                             " between both parts of the backward; clone() it before writing");
     if (p.whole) {
       call.out = std::move(p.grads);
     } else {
@@ -501,9 +512,11 @@ std::vector<Tensor> SplitBackward::first() {
   go(State::New, State::Busy);
   const NoGrad off;
   const WithoutAutocast types_stay;
-  std::vector<Tensor>& results = backward_->run();
+  std::unique_ptr<Backward> running = std::move(backward_);  // goes if it fails
+  std::vector<Tensor>& results = running->run();
   const auto end = results.begin() + static_cast<ptrdiff_t>(first_);
   std::vector<Tensor> out{std::make_move_iterator(results.begin()), std::make_move_iterator(end)};
+  backward_ = std::move(running);
   state_ = State::Halfway;
   return out;
 }

@@ -187,9 +187,13 @@ void Program::fold_batch_norms() {
     bool alone = true;  // the statistics that it keeps for a backward are nobody's, and nobody writes what is read
     for (uint32_t v = y + 1; v < after.last; ++v) alone &= tape_.buffer_of[v] == kNone || users[tape_.buffer_of[v]].size() == 1;
     const uint32_t in = value_of(conv, X);
-    for (uint32_t j = c + 1; j < k; ++j) tape_.for_overwritten(tape_.nodes[j], [&](uint32_t v) { alone &= tape_.buffer_of[v] != tape_.buffer_of[in]; });
-    for (const uint32_t j : users[tape_.buffer_of[value_of(conv, Weight)]])
-      tape_.for_overwritten(tape_.nodes[j], [&](uint32_t v) { alone &= tape_.buffer_of[v] != tape_.buffer_of[value_of(conv, Weight)]; });
+    for (uint32_t j = c + 1; j < k; ++j) {
+      if (tape_.nodes[j].op == norm && tape_.boxes[tape_.nodes[j].args + Training].integer == 0) continue;  // its statistics are only read
+      tape_.for_overwritten(tape_.nodes[j], [&](uint32_t v) {
+        for (const uint32_t other : {in, value_of(conv, Weight), value_of(conv, Bias), mean, var, value_of(after, NormWeight), value_of(after, NormBias)})
+          alone &= other == kNone || tape_.buffer_of[v] != tape_.buffer_of[other];
+      });
+    }
     if (!alone) continue;
 
     const Tensor weight = tape_.values[value_of(conv, Weight)], channels = tape_.values[mean];
@@ -257,17 +261,38 @@ void Program::find_once() {
       const uint32_t b = tape_.buffer_of[v];
       if (b == kNone) continue;
       if (v >= node.outs) buffers_[b].kind = Kind::Kept;
-      else if (buffers_[b].kind == Kind::Fixed && !std::exchange(read[b], 1)) once_read_.emplace_back(b, 0);
+      else if (buffers_[b].kind == Kind::Fixed && !std::exchange(read[b], 1)) once_read_.push_back({b});
     }
   }
+  std::vector<char> wanted(buffers_.size());
+  for (uint32_t k = 0; k < tape_.nodes.size(); ++k)
+    for (uint32_t v = tape_.nodes[k].first; runs_[k] && v < tape_.nodes[k].last; ++v)
+      if (tape_.buffer_of[v] != kNone) wanted[tape_.buffer_of[v]] = 1;
+  for (uint32_t b = 0; b < buffers_.size(); ++b)
+    if (buffers_[b].kind == Kind::Kept && !wanted[b]) once_only_.push_back(b);
 }
 
 void Program::compute_once() {
   bool holds = once_done_;
-  for (const auto& [b, version] : once_read_) holds &= buffers_[b].storage->var().version() == version && !buffers_[b].storage->shared_outside();
+  for (const Read& r : once_read_) {
+    Storage& storage = *buffers_[r.buffer].storage;
+    holds &= storage.var().version() == r.version && storage.outsiders() == r.outsiders && !storage.shared_outside();
+  }
   if (holds) return;
   once_done_ = false;
-  for (auto& [b, version] : once_read_) version = buffers_[b].storage->var().version();
+  for (Read& r : once_read_) {
+    r.version = buffers_[r.buffer].storage->var().version();
+    r.outsiders = buffers_[r.buffer].storage->outsiders();
+  }
+  struct Letting {  // what was on the way is not kept
+    Program& p;
+    ~Letting() {
+      for (const uint32_t b : p.once_only_) {
+        p.buffers_[b].storage = nullptr;
+        p.point(p.buffers_[b], nullptr);
+      }
+    }
+  } const letting{*this};
   for (const uint32_t k : once_) {
     const NodeRecord& node = tape_.nodes[k];
     if (node.op->check) node.op->check(tape_.frame_of(node));

@@ -20,8 +20,9 @@
 //
 // Note [What is computed once]
 // A node whose arguments are all fixed or constant and unwritten, or kept, gives the same in every run until somebody writes the fixed
-// memory, which its version tells. So it runs in the first run and in those behind a write, and what it gave is kept. Memory that
-// NumPy sees has no versions: a run that finds some among what was read computes all again, and nothing of it is kept when the program is made.
+// memory, which its version tells. So it runs in the first run and in those behind a write, and what other nodes read of what it gave is
+// kept. Memory that NumPy sees has no versions: a run that finds that somebody got some of what was read, or has it, computes all again, and
+// nothing of it is kept when the program is made.
 //
 // Gradients: where the recording looked at the .grad of a tensor (to add to it, or as .grad), a run takes only the same one, or none where there was
 // none; where it replaced it unseen (zero_grad()), any. In the end .grad is what it was, is gone, or is fresh memory.
@@ -126,7 +127,12 @@ class Program final : public RefCounted {
   std::vector<Gradient> gradients_;
   Ref<Storage> arena_;
   std::vector<uint32_t> once_;                                 // nodes that run before the others, and seldom
-  std::vector<std::pair<uint32_t, uint32_t>> once_read_;       // fixed buffers that they read, and the versions that they saw
+  struct Read {  // of a fixed buffer: as what it was read
+    uint32_t buffer;
+    uint32_t version = 0, outsiders = 0;
+  };
+  std::vector<Read> once_read_;
+  std::vector<uint32_t> once_only_;  // buffers that only those nodes read
   bool once_done_ = false;
 };
 

@@ -94,12 +94,16 @@ class Storage final : public RefCounted {
   void lend() {
     before_others();
     lent_.fetch_add(1, std::memory_order_acq_rel);
+    outsiders_.fetch_add(1, std::memory_order_acq_rel);
     if (prepared_.load(std::memory_order_acquire)) forget_prepared();
   }
+  // How often somebody got the bytes like that: who took them back may have written them.
+  uint32_t outsiders() const { return outsiders_.load(std::memory_order_acquire); }
   void take_back() { lent_.fetch_sub(1, std::memory_order_acq_rel); }
   // ... and from now on nobody knows who.
   void expose() {
     before_others();
+    outsiders_.fetch_add(1, std::memory_order_acq_rel);
     exposed_.store(true);
     if (prepared_.load()) forget_prepared();
   }
@@ -142,6 +146,7 @@ class Storage final : public RefCounted {
   void (*drop_)(void*) = nullptr;
   Var var_;
   std::atomic<int32_t> lent_{0};
+  std::atomic<uint32_t> outsiders_{0};
   Device device_;
   bool writable_ = true;
   std::atomic<bool> exposed_{false};

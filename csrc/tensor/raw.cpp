@@ -55,6 +55,25 @@ Tensor contiguous_rows(const Tensor& m) {
   return y;
 }
 
+// A row-major copy of a tensor of any strides.
+Tensor row_major_copy(const Tensor& x) {
+  const Tensor y = empty(x.sizes(), x.dtype(), x.device());
+  const size_t item = x.item_bytes();
+  const int last = x.ndim() - 1;
+  const int64_t n = last < 0 ? 1 : x.size(last), step = last < 0 ? 0 : x.stride(last) * static_cast<int64_t>(item);
+  const char* const from = x.data<char>();
+  char* const to = y.data<char>();
+  parallel_for(0, n ? x.numel() / n : 0, std::max<int64_t>(1, 16384 / (n + 1)), [&](int64_t r0, int64_t r1) {
+    for (int64_t r = r0; r < r1; ++r) {
+      int64_t at = 0, rest = r;
+      for (int i = last; i-- > 0; rest /= x.size(i)) at += rest % x.size(i) * x.stride(i);
+      const char* row = from + at * static_cast<int64_t>(item);
+      for (int64_t j = 0; j < n; ++j) std::memcpy(to + static_cast<size_t>(r * n + j) * item, row + j * step, item);
+    }
+  });
+  return y;
+}
+
 // [N, C] and [N, 1, ...] are the same bytes in either order.
 bool same_either_way(const Tensor& x) { return x.size(1) == 1 || positions_of(x) == 1; }
 
@@ -92,7 +111,8 @@ ChannelRows::ChannelRows(const Tensor& x) : bytes_(x.storage()) {
     return;
   }
   matrix_ = empty(sizes, x.dtype(), x.device());
-  transpose_bytes(x.data(), matrix_.data(), l.n, l.c, l.s, l.item);
+  const Tensor plain = x.is_contiguous() ? x : row_major_copy(x);
+  transpose_bytes(plain.data(), matrix_.data(), l.n, l.c, l.s, l.item);
   count_reorder();
 }
 

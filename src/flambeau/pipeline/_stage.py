@@ -320,8 +320,9 @@ class Stage:
         ends = _Ends(graph, grads, skip_grads)
         found: Sequence[Tensor | None] = [None] * len(ends.leaves)
         if ends.roots:
-            self._later[micro] = _C.SplitBackward(ends.roots, ends.of_roots, ends.leaves, self.parameters)
-            found = self._later[micro].first()
+            both = _C.SplitBackward(ends.roots, ends.of_roots, ends.leaves, self.parameters)
+            found = both.first()
+            self._later[micro] = both
         return ends.sorted(found)
 
     def backward_parameters(self, micro: int) -> None:
