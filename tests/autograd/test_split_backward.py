@@ -279,3 +279,50 @@ def test_the_graph_goes_with_the_second_part():
         assert marks[0]() is None
     finally:
         gc.enable()
+
+
+def test_a_first_part_that_failed_has_no_second():
+    def bad(grad):
+        raise ValueError("boom")
+
+    x, w = fl.ones(3, requires_grad=True), fl.ones(3, requires_grad=True)
+    many = fl.cat([x * float(i) for i in range(200)] + [w])
+    z = (x * 2).exp()
+    z.register_hook(bad)
+    both = _C.SplitBackward([fl.addcmul(x * 1.0, x * 2.0, w), many, z], [fl.ones(3), fl.ones(603), fl.ones(3)], [x], [w])
+    with pytest.raises(ValueError, match="boom"):
+        both.first()
+    with pytest.raises(RuntimeError, match="expected the first part, then the second"):
+        both.second()
+
+
+def test_the_second_part_is_not_asked_for_inside_of_the_first():
+    x, w = fl.ones(3, requires_grad=True), fl.ones(3, requires_grad=True)
+    h = x * 2
+    h.register_hook(lambda grad: both.second() and None)
+    both = _C.SplitBackward([h * w], [fl.ones(3)], [x], [w])
+    with pytest.raises(RuntimeError, match="expected the first part, then the second"):
+        both.first()
+
+
+def test_gradients_that_wait_may_not_be_written():
+    x, w = fl.ones(3, requires_grad=True), fl.ones(3, requires_grad=True)
+    dy = fl.ones(3)
+    both = _C.SplitBackward([x * w], [dy], [x], [w])
+    both.first()
+    dy.zero_()
+    with pytest.raises(RuntimeError, match="was written by zero_ between both parts"):
+        both.second()
+
+
+def test_what_nobody_wants_is_left_alone():
+    """As in one backward: no hooks on the way to a leaf that was not asked for."""
+    x, w, q = (fl.ones(3, requires_grad=True) for _ in range(3))
+    seen = []
+    h = q * 2
+    h.register_hook(lambda grad: seen.append(1))
+    y = x * w + h
+    assert bits(split([y], [fl.ones(3)], [x], [w])) == bits([fl.ones(3), fl.ones(3)])
+    y = x * w + h
+    whole([y], [fl.ones(3)], [x, w])
+    assert seen == [] and h.grad_fn is not None

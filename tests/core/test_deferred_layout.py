@@ -399,3 +399,11 @@ def test_layers_that_write_over_their_input_keep_the_layout(deferred, layer):
         return _C.layout_reorders() - before
 
     assert reorders(layer) == reorders(nn.Identity())
+
+
+@pytest.mark.parametrize("how", [lambda x: x[:, :2], lambda x: x[:, 1:3], lambda x: x.transpose(2, 3), lambda x: x.flip(2)[:, ::2], lambda x: x[:1].expand(2, 4, 4, 4)])
+def test_cat_of_any_strides_beside_a_convolution(how):
+    x, w = fl.randn(2, 4, 4, 4), fl.randn(4, 4, 3, 3)
+    parts = [how(x), F.conv2d(x, w, padding=1), how(x)]
+    y = fl.cat(parts, 1)
+    np.testing.assert_array_equal(y.numpy(), np.concatenate([p.numpy() for p in parts], 1))

@@ -312,3 +312,59 @@ def test_what_is_kept_goes_with_the_program():
     assert once(compiled) == 1 and used() >= before + w.numel() * 4
     del compiled
     assert used() <= before + 4096
+
+
+# What NumPy, DLPack or a buffer wrote between two runs, and let go of again.
+OUTSIDERS = {
+    "numpy": lambda w: w.numpy().fill(5),
+    "asarray": lambda w: np.asarray(w).fill(5),
+    "a view's": lambda w: w[3:5].numpy().fill(5),
+    "buffer": lambda w: np.frombuffer(memoryview(w), dtype=np.float32).copy() is None or memoryview(w).cast("B").__setitem__(slice(0, 64), bytes(64)),
+    "dlpack": lambda w: fl.from_dlpack(w).mul_(3),
+}
+
+
+@pytest.mark.parametrize("name", OUTSIDERS)
+def test_who_saw_the_memory_and_let_go_may_have_written_it(name):
+    w, x = fl.randn(16, 16), fl.randn(16, 5)
+    compiled = fl.compile(lambda x: (w * 2) @ x, mode="replay")
+    with fl.no_grad():
+        for _ in range(8):  # so that the next call is replayed
+            before = compiled(x)
+        OUTSIDERS[name](w)
+        assert bits(compiled(x)) == bits((w * 2) @ x) != bits(before)
+
+
+@pytest.mark.parametrize("which", ["running_mean", "running_var", "weight", "bias"])
+def test_statistics_written_between_are_those_of_the_norm(which):
+    conv, norm = trained(nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4))
+    other_conv, other = trained(nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4))
+    other_conv.load_state_dict(conv.state_dict())
+    other.load_state_dict(norm.state_dict())
+    x = fl.randn(2, 4, 9, 9)
+
+    def step(conv, norm, x):
+        h = conv(x)
+        getattr(norm, which)[:2].mul_(1.1)
+        return norm(h)
+
+    compiled = fl.compile(lambda x: step(conv, norm, x), mode="predict")
+    with fl.no_grad():
+        for _ in range(9):
+            assert_near(compiled(x), step(other_conv, other, x))
+
+
+@pytest.mark.eager("how much memory there is")
+def test_what_is_on_the_way_is_not_kept():
+    w, x = fl.randn(128, 128), fl.randn(128)
+
+    def deep(x):
+        h = w
+        for _ in range(20):
+            h = (h * 1.01).t().contiguous()
+        return h @ x
+
+    compiled = fl.compile(deep, mode="replay")
+    before = fl.memory_stats()["allocated_bytes"]
+    assert bits(called(compiled, x)) == bits(deep(x))
+    assert once(compiled) == 40 and fl.memory_stats()["allocated_bytes"] - before < 3 * w.numel() * 4
