@@ -39,9 +39,9 @@ struct Pending {
   bool seen = false;   // by the counting pass
   uint8_t wanted = kNow;  // lies on a path to an input that was asked for: bits of kNow and kLater
   bool target = false;  // a leaf that was asked to accumulate
-  bool whole = true;    // ran for all its edges at once; what some of them get later is in `grads`
+  bool whole = true;    // of one that waits: ran for all its edges at once, and what some of them get later is in `grads`
   std::vector<Tensor> grads;
-  std::vector<uint32_t> versions;  // of `grads`, where they wait for the second part
+  std::unique_ptr<std::vector<uint32_t>> versions;  // of `grads`, where they wait for the second part
   std::vector<std::pair<uint32_t, size_t>> captures;  // gradient nr -> which input asked for it
 };
 
@@ -304,21 +304,17 @@ class Backward {
     const bool any = std::any_of(call.in.begin(), call.in.end(), [](const Tensor& g) { return g.defined(); });
     const size_t n = node.edges.size();
     call.out.resize(n);
-    uint64_t now = 0, all = 0;
     bool postponed = false;
+    call.wanted = 0;
     for (size_t i = 0; i < n; ++i) {
       Node* next = node.edges[i].fn.get();
       if (!next || !wants(next)) continue;
-      all |= bit(i);
-      if (due(node, i)) now |= bit(i);
+      if (due(node, i)) call.wanted |= bit(i);
       else postponed = true;
     }
     decltype(NodeHooks::node) around;
     if (node.hooks()) around = copy_of(node, &NodeHooks::node);
-    p.whole = !postponed || !node.divisible() || !around.empty();
-    call.wanted = p.whole ? all : now;
-    if (postponed) postponed_.push_back(&p);
-    if (!p.whole) keep(p, call.in);
+    if (postponed) [[unlikely]] postpone(p, call, !node.divisible() || !around.empty());
     if (any && p.wanted && (n > 0 || !restricted_ || p.target) && (call.wanted || n == 0)) {
       for (auto& [id, h] : around) h->before(call.in);
       std::vector<Tensor> seen;
@@ -329,12 +325,22 @@ class Backward {
       if (p.whole) release(node);
     }
     hand_on(node, call);
-    if (postponed && p.whole) keep(p, std::move(call.out));
+    if (postponed && p.whole) [[unlikely]] keep(p, std::move(call.out));
+  }
+
+  // Edges of a node wait for the second part: it runs for them now (`whole`) or again then.
+  [[gnu::cold, gnu::noinline]] void postpone(Pending& p, BackwardCall& call, bool whole) {
+    postponed_.push_back(&p);
+    p.whole = whole;
+    if (!whole) return keep(p, call.in);
+    for (size_t i = 0; i < p.node->edges.size(); ++i)
+      if (Node* next = p.node->edges[i].fn.get(); next && wants(next)) call.wanted |= bit(i);
   }
 
   static void keep(Pending& p, std::vector<Tensor> grads) {
     p.grads = std::move(grads);
-    for (const Tensor& g : p.grads) p.versions.push_back(g.defined() ? g.storage().var().version() : 0);
+    p.versions = std::make_unique<std::vector<uint32_t>>();
+    for (const Tensor& g : p.grads) p.versions->push_back(g.defined() ? g.storage().var().version() : 0);
   }
 
   // The second part of a node that ran in the first.
@@ -344,7 +350,7 @@ class Backward {
     BackwardCall call;
     const size_t n = node.edges.size();
     for (size_t i = 0; i < p.grads.size(); ++i)
-      if (const Tensor& g = p.grads[i]; g.defined() && g.storage().var().version() != p.versions[i])
+      if (const Tensor& g = p.grads[i]; g.defined() && g.storage().var().version() != (*p.versions)[i])
         raise<AutogradError>(node.name(), ": a gradient ", g.sizes(), " was written by ", g.storage().var().writer(),
                              " between both parts of the backward; clone() it before writing");
     if (p.whole) {
