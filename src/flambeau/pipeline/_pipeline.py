@@ -19,7 +19,7 @@ from flambeau.pipeline._cut import split
 from flambeau.pipeline._executor import Run, check_ops, draw, seed_here
 from flambeau.pipeline._lower import MODES
 from flambeau.pipeline._microbatch import gather, scatter
-from flambeau.pipeline._stage import Grads, Packet, Settings
+from flambeau.pipeline._stage import Grads, Settings
 from flambeau.pipeline.gpipe import committing, packets_of, partitions_of, schedule_of
 from flambeau.pipeline.schedule import Schedule
 from flambeau.pipeline.simulate import Timeline, happened
@@ -170,16 +170,13 @@ class Pipeline(Module):
         Raises:
             BaseException: what a layer or the loss raised, with a note that says where. No `.grad` has changed then.
         """
-        if not _C.is_grad_enabled():
-            raise RuntimeError("Pipeline.step: gradients are switched off here (no_grad); call it outside, or pipe(x) for outputs alone")
-        if any(t.requires_grad for t in _tensors(target)):
-            raise ValueError("Pipeline.step: a tensor of target requires grad, but gets none; pass target.detach(), or make it part of x")
+        _check_step(target)
         extra = list(loss_fn.parameters()) if isinstance(loss_fn, Module) else []
         if not any(t.requires_grad for t in (*_tensors(x), *self.parameters(), *extra)):
             raise RuntimeError("Pipeline.step: neither a parameter nor x requires grad, so there is nothing to train; use pipe(x)")
         pairs = scatter((x, target), self.micro_batches)
         pieces = [piece for piece, _ in pairs]
-        weights = _weights(pieces)
+        weights = _weights([int(next(_tensors(piece)).shape[0]) for piece in pieces])
         run = Run(
             self._schedule_of(len(pieces)), self._layers(), packets_of(x, pieces), Settings(seed_here(), True, self._skips),
             lambda i, y: _checked(loss_fn(y, pairs[i][1])), extra,
@@ -189,8 +186,9 @@ class Pipeline(Module):
             run.run("FRBIW")
         self.timeline = happened(run.schedule.name, run.trace)
         draw(run)
-        losses = [run.outputs[i] for i in range(len(pieces))]
-        return _finish(run, x, losses, weights)
+        total = _total(run, weights)
+        _Result.apply(total, [*run.batch_grads(), *run.grads], *_tensors(x), *run.parameters).backward()
+        return total
 
     def _layers(self) -> list[list[tuple[str, Module]]]:
         children = iter(self.module.named_children())
@@ -213,9 +211,8 @@ class Pipeline(Module):
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 
-def _weights(pieces: Sequence[Any]) -> list[float]:
+def _weights(sizes: Sequence[int]) -> list[float]:
     """The share of each micro-batch in the batch's samples. Micro-batches may differ by a sample, so their mean is not the batch's."""
-    sizes = [int(next(_tensors(piece)).shape[0]) for piece in pieces]
     return [n / sum(sizes) if sum(sizes) else 1 / len(sizes) for n in sizes]
 
 
@@ -227,13 +224,14 @@ def _checked(loss: Any) -> Tensor:
     return loss
 
 
-def _finish(run: Run, x: Any, losses: Sequence[Packet], weights: Sequence[float]) -> Tensor:
+def _total(run: Run, weights: Sequence[float]) -> Tensor:
+    """The loss of the batch, of the losses of its micro-batches."""
+    losses = [run.outputs[i] for i in range(len(weights))]
+    if not any(packet.wanted[0] for packet in losses):
+        raise RuntimeError("Pipeline.step: the loss does not depend on anything that requires grad")
     total: Tensor = losses[0].value * weights[0]
     for packet, weight in zip(losses[1:], weights[1:]):
         total = total + packet.value * weight
-    if not any(packet.wanted[0] for packet in losses):
-        raise RuntimeError("Pipeline.step: the loss does not depend on anything that requires grad")
-    _Result.apply(total, [*run.batch_grads(), *run.grads], *_tensors(x), *run.parameters).backward()
     return total
 
 
@@ -244,6 +242,13 @@ def _positive(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(f"Pipeline: {name} = {value!r}; expected an integer >= 1")
     return value
+
+
+def _check_step(target: Any) -> None:
+    if not _C.is_grad_enabled():
+        raise RuntimeError("Pipeline.step: gradients are switched off here (no_grad); call it outside, or pipe(x) for outputs alone")
+    if any(t.requires_grad for t in _tensors(target)):
+        raise ValueError("Pipeline.step: a tensor of target requires grad, but gets none; pass target.detach(), or make it part of x")
 
 
 def _check_model(module: Any) -> None:

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau.autograd import no_grad
 from flambeau.nn import Module, Parameter, Sequential
@@ -25,7 +24,15 @@ from flambeau.nn.utils.clip_grad import _grads, clip_grads_with_norm_, get_total
 from flambeau.pipeline._actions import Action
 from flambeau.pipeline._executor import Run, _Post, follow, seed_here
 from flambeau.pipeline._microbatch import gather, scatter
-from flambeau.pipeline._pipeline import Loss, Pipeline, _checked, _Result, _weights
+from flambeau.pipeline._pipeline import (
+    Loss,
+    Pipeline,
+    _check_step,
+    _checked,
+    _Result,
+    _total,
+    _weights,
+)
 from flambeau.pipeline._stage import Cancelled, Packet, Settings, annotate
 from flambeau.pipeline._transport import ProcessCall, Transport
 from flambeau.pipeline.gpipe import committing, packets_of
@@ -223,7 +230,7 @@ class DistributedPipeline(Pipeline):
             self._check_step(target, loss_fn)
             packets, sizes, seed = self._begin(call, x)
             run = self._run_of(packets, sizes, seed, target, loss_fn)
-            weights = _shares(sizes)
+            weights = _weights(sizes)
             run.seed_backward = lambda i, loss: [ops.full_like(loss, weights[i])]
             with committing(self):
                 run.perform(self.transport.rank, call, _ALL_OPS)
@@ -234,10 +241,7 @@ class DistributedPipeline(Pipeline):
         return total
 
     def _check_step(self, target: Any, loss_fn: Any) -> None:
-        if not _C.is_grad_enabled():
-            raise RuntimeError("Pipeline.step: gradients are switched off here (no_grad); call it outside, or pipe(x) for outputs alone")
-        if any(t.requires_grad for t in _tensors(target)):
-            raise ValueError("Pipeline.step: a tensor of target requires grad, but gets none; pass target.detach(), or make it part of x")
+        _check_step(target)
         if self._has_loss() and not callable(loss_fn):
             rank = self.transport.rank
             raise TypeError(f"Pipeline.step: loss_fn = {loss_fn!r} in rank {rank}, where the last stage is; expected a function")
@@ -336,19 +340,3 @@ def _to_meta(module: Module, kept: set[int]) -> None:
     for name, buffer in module._buffers.items():
         if buffer is not None:
             module._buffers[name] = buffer.to("meta")
-
-
-def _shares(sizes: Sequence[int]) -> list[float]:
-    """The share of each micro-batch in the batch's samples."""
-    return _weights([ops.empty((n, 0)) for n in sizes])
-
-
-def _total(run: Run, weights: Sequence[float]) -> Tensor:
-    """The loss of the batch, of the losses of its micro-batches."""
-    losses = [run.outputs[i] for i in range(len(weights))]
-    if not any(packet.wanted[0] for packet in losses):
-        raise RuntimeError("Pipeline.step: the loss does not depend on anything that requires grad")
-    total: Tensor = losses[0].value * weights[0]
-    for packet, weight in zip(losses[1:], weights[1:]):
-        total = total + packet.value * weight
-    return total
