@@ -84,9 +84,10 @@ WAYS = (
         "the number of threads is num_threads(), and OpenMP's is set by OpenMPThreads, of base/parallel.h",
     ),
     (
-        re.compile(r"\bPy(?:Eval_(?:RestoreThread|SaveThread|AcquireThread)|GILState_Ensure|Object_(?:Vectorcall|Call)\w*)\s*\(|\bPy_(?:BEGIN|END)_ALLOW"),
+        re.compile(r"\bPy(?:Eval_(?:RestoreThread|SaveThread|AcquireThread)|GILState_(?:Ensure|Check)|Object_(?:Vectorcall|Call)\w*)\s*\(|\bPy_(?:BEGIN|END)_ALLOW"),
         ("bindings/gil.h",),
-        "a thread may end in it: use GilRelease, GilAcquire, call_python or from_python of bindings/gil.h: "
+        "a thread may end in it, or it lies to threads that outlive the interpreter: use GilRelease, GilAcquire, has_gil, "
+        "call_python or from_python of bindings/gil.h: "
         "Note [Threads that outlive the interpreter]",
     ),
 )

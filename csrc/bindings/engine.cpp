@@ -282,7 +282,7 @@ void init_hooks() {
     if (PyErr_CheckSignals() != 0) throw_python_error();
   };
   engine::hooks.begin_blocking = []() -> void* {
-    if (!PyGILState_Check()) return nullptr;
+    if (!has_gil()) return nullptr;
     note_source();
     return give_gil();
   };

@@ -8,6 +8,10 @@
 // is soon, as CPython itself does from 3.14 on. The wait can begin in three calls: when the GIL is taken back (`take_gil`),
 // when it is taken by a thread without it (`GilAcquire`), and in Python's code that we call (`from_python`), which gives
 // it up and takes it at any line. tools/check_layers.py refuses those calls elsewhere.
+//
+// A thread that is inside of a kernel at that time does not notice: it comes back beside an interpreter that is gone, where
+// PyGILState_Check() says yes to everyone (it does so, too, once there was a second interpreter). So `has_gil` asks in
+// another way, and who wants the GIL of an interpreter that has ended sleeps as well.
 #pragma once
 
 #include <Python.h>
@@ -17,13 +21,28 @@
 
 namespace fl::py {
 
+// Whether this thread holds the GIL: the state that Python keeps for it, none before its first call or when the interpreter
+// has ended, is the one that runs.
+inline bool has_gil() {
+  PyThreadState* own = PyGILState_GetThisThreadState();
+#if PY_VERSION_HEX >= 0x030D0000
+  return own && own == PyThreadState_GetUnchecked();
+#else
+  return own && own == _PyThreadState_UncheckedGet();
+#endif
+}
+
+[[noreturn]] inline void sleep_for_ever() {
+  for (;;) pause();
+}
+
 // What `call`, which does nothing but call Python, returns. Only the end of a thread unwinds C code.
 template <class F>
 auto from_python(F&& call) {
   try {
     return call();
   } catch (...) {
-    for (;;) pause();
+    sleep_for_ever();
   }
 }
 
@@ -43,12 +62,16 @@ struct GilRelease {
 
 // Waits for the GIL. Not while a mutex of the core is held, since who has the GIL may wait for that: Note [Locks].
 struct GilAcquire {
-  PyGILState_STATE state = (refuse_locked(), from_python([] { return PyGILState_Ensure(); }));
+  PyGILState_STATE state = acquire();
   GilAcquire() = default;
   GilAcquire(const GilAcquire&) = delete;
   GilAcquire& operator=(const GilAcquire&) = delete;
-  static void refuse_locked() {
-    if (locks::any_held() && !PyGILState_Check()) [[unlikely]] Py_FatalError("flambeau: the GIL is wanted while a mutex of the core is held");
+  static PyGILState_STATE acquire() {
+    if (!has_gil()) {
+      if (locks::any_held()) [[unlikely]] Py_FatalError("flambeau: the GIL is wanted while a mutex of the core is held");
+      if (!Py_IsInitialized()) [[unlikely]] sleep_for_ever();
+    }
+    return from_python([] { return PyGILState_Ensure(); });
   }
   ~GilAcquire() { PyGILState_Release(state); }
 };

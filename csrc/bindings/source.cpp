@@ -110,10 +110,10 @@ uint32_t stack_with_gil() {
   return id;
 }
 
-uint32_t find_stack() { return PyGILState_Check() ? stack_with_gil() : stack_before_release; }
+uint32_t find_stack() { return has_gil() ? stack_with_gil() : stack_before_release; }
 
 SourceId find_source() {
-  if (!PyGILState_Check()) return source_before_release;
+  if (!has_gil()) return source_before_release;
   return source_with_gil();
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -218,6 +219,19 @@ SCRIPTS = {
             threading.Thread(target=work, daemon=True).start()
         time.sleep(0.1)
     """,
+    "backward_beside_a_second_interpreter": """
+        import flambeau as fl
+        try:
+            import _xxsubinterpreters as interpreters
+        except ImportError:
+            import _interpreters as interpreters
+        other = interpreters.create()
+        x = y = fl.ones(30_000, requires_grad=True)
+        for _ in range(50):
+            y = y.sin() + y
+        y.sum().backward()
+        interpreters.destroy(other)
+    """,
     "import_is_quiet_and_light": """
         import sys, flambeau
         assert "torch" not in sys.modules and "matplotlib" not in sys.modules
@@ -233,6 +247,35 @@ def test_in_a_process_of_its_own(name):
     for _ in range(8 if "exit" in name else 1):  # what ends while others run ends in many ways
         done = subprocess.run([sys.executable, "-W", "ignore", "-c", textwrap.dedent(SCRIPTS[name])], env=env, timeout=60, capture_output=True, text=True)
         assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="on_exit() is the C library's of Linux")
+def test_a_backward_goes_on_when_python_has_ended():
+    import textwrap
+
+    script = """
+        import ctypes, threading, time, flambeau as fl
+        libc = ctypes.CDLL(None)
+        libc.on_exit(libc.getchar, None)  # behind the end of Python, until standard input is closed
+        ready = threading.Barrier(3)
+        def work():
+            x = y = fl.ones(300_000, requires_grad=True)
+            for _ in range(150):
+                y = y.sin() + y  # two gradients, whose sum is noted as a write, by its line
+            loss = y.sum()
+            ready.wait()
+            loss.backward()
+        for _ in range(2):
+            threading.Thread(target=work, daemon=True).start()
+        ready.wait()
+        time.sleep(0.02)
+    """
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    program = subprocess.Popen([sys.executable, "-W", "ignore", "-c", textwrap.dedent(script)], env=env, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        program.wait(timeout=2)  # the backward takes a tenth of that
+    _, stderr = program.communicate("", timeout=60)
+    assert (program.returncode, stderr) == (0, "")
 
 
 # ---------------------------------------------------------------- errors
