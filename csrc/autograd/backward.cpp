@@ -150,7 +150,22 @@ StripedMutex<LockRank::Accumulation, 16> accumulation_locks;
   }
 }
 
+thread_local bool keeping = false;
+
+class Keeping {
+ public:
+  explicit Keeping(bool on) : before_(std::exchange(keeping, on)) {}
+  Keeping(const Keeping&) = delete;
+  Keeping& operator=(const Keeping&) = delete;
+  ~Keeping() { keeping = before_; }
+
+ private:
+  const bool before_;
+};
+
 }  // namespace
+
+bool keeps_graph() { return keeping; }
 
 class Backward {
  public:
@@ -185,6 +200,7 @@ class Backward {
 
   // What the inputs got, undefined where nothing arrived. In two parts, only the first is there.
   std::vector<Tensor>& run() {
+    const Keeping scope(options_.retain);
     for (auto& start : starts_)
       if (Pending* p = table_.get(start.fn.get()); p->waiting == 0 && p->wanted && !only_later(*p) && !queued(p)) push(p);
     while (Pending* p = pop()) step(*p);
@@ -193,6 +209,7 @@ class Backward {
 
   // The second part.
   std::vector<Tensor>& run_later() {
+    const Keeping scope(options_.retain);
     now_ = kLater;
     for (Pending* p : postponed_) push(p);
     for (auto& start : starts_)

@@ -136,6 +136,8 @@ void rebase_history(const Tensor& x, Ref<Node> node);
 // adds the parts up runs them.
 std::vector<Tensor> run_backward(const std::vector<Tensor>& roots, std::vector<Tensor> grads, bool retain_graph,
                                  bool create_graph, const std::vector<Tensor>& inputs, bool accumulate, bool allow_unused, bool leaf_hooks = true);
+// Whether the innermost backward that runs on this thread leaves the graph for another one.
+bool keeps_graph();
 
 // The gradients of `first` when first() runs, those of `second` when second() does: Note [A backward in two parts] in backward.cpp. Both
 // are undefined where unreachable; hooks of leaves do not run. Holds the graph until the second part.

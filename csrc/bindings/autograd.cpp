@@ -123,6 +123,8 @@ void init_autograd(nb::module_& m) {
         nb::arg("roots"), nb::arg("grads"), nb::arg("retain"), nb::arg("create"), nb::arg("inputs"), nb::arg("accumulate"), nb::arg("unused"),
         nb::arg("leaf_hooks") = true);
 
+  m.def("keeps_graph", &keeps_graph);
+
   nb::class_<SplitBackward>(m, "SplitBackward")
       .def("__init__", [](SplitBackward* self, nb::handle roots, nb::handle grads, nb::handle first, nb::handle second) {
         new (self) SplitBackward(tensors_of(roots, false), tensors_of(grads, true), tensors_of(first, false), tensors_of(second, false));

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 
 import pytest
 from support.pipelines import Call, Pop, Stash, assert_close, gradients, mlp, modes
@@ -175,12 +176,43 @@ def test_chunks_and_checkpoint_may_be_changed():
 
 
 @modes
-def test_a_second_backward_and_gradients_of_gradients_are_refused(mode):
+def test_backward_of_a_retained_graph_gives_the_same_again(mode):
+    fl.manual_seed(3)
+    layers = [nn.Linear(6, 8), nn.Dropout(0.3), Stash(), nn.Tanh(), Pop(), nn.Linear(8, 2)]
+    pipe, x = GPipe(nn.Sequential(*layers), [2, 2, 2], chunks=3, checkpoint=mode), fl.randn(7, 6, requires_grad=True)
+    y = pipe(x)
+    wanted = [x, *pipe.parameters()]
+    ones, other = fl.ones(7, 2), fl.randn(7, 2)
+    first = fl.autograd.grad(y, wanted, ones, retain_graph=True)
+    halves = fl.autograd.grad(y, wanted, other, retain_graph=True)
+    again = fl.autograd.grad(y, wanted, ones, retain_graph=True)
+    last = fl.autograd.grad(y, wanted, other)
+    for a, b in [*zip(first, again), *zip(halves, last)]:
+        assert fl.equal(a, b)
+    assert not any(fl.equal(a, b) for a, b in zip(first, halves) if a.numel() > 2)
+    with pytest.raises(RuntimeError, match="already used"):
+        fl.autograd.grad(y, wanted, ones)
+
+
+@modes
+def test_a_retained_graph_that_is_gone_frees_its_memory(mode):
     pipe, x = GPipe(mlp(), [2, 2], chunks=2, checkpoint=mode), fl.randn(4, 6)
-    y = pipe(x).sum()
-    y.backward(retain_graph=True)
-    with pytest.raises(RuntimeError, match="call forward again"):
+    pipe(x).sum().backward()
+    gc.disable()
+    try:
+        before = fl.memory_stats()["allocated_bytes"]
+        y = pipe(x).sum()
+        y.backward(retain_graph=True)
         y.backward()
+        del y
+        assert fl.memory_stats()["allocated_bytes"] == before
+    finally:
+        gc.enable()
+
+
+@modes
+def test_gradients_of_gradients_and_of_a_freed_graph_are_refused(mode):
+    pipe, x = GPipe(mlp(), [2, 2], chunks=2, checkpoint=mode), fl.randn(4, 6)
     y = pipe(x).sum()
     y.backward()
     with pytest.raises(RuntimeError, match="already used"):

@@ -313,6 +313,14 @@ class Run:
         self._post.mail = mail = Mail(len(lists))
         self.trace = run_ranks(lists, self._perform, mail)
 
+    def run_backward(self, keep: bool) -> None:
+        """Performs recomputes and backwards; they can be performed again if what they need is kept."""
+        self.input_grads.clear()
+        for stage in self.stages:
+            stage.keeps = keep
+            stage.forget_grads()
+        self.run("RB")
+
     def _perform(self, rank: int, a: Action) -> float:
         if a.op == "F":
             return self._forward(a.stage, a.micro)

@@ -212,6 +212,7 @@ class Stage:
     Attributes:
         grads: of `parameters`, summed in the order of the backwards.
         drew: whether a layer drew a random number.
+        keeps: whether backwards leave what another one needs.
     """
 
     def __init__(
@@ -229,12 +230,16 @@ class Stage:
         self.post, self.checkpointed = post, checkpointed
         every = [*(p for _, layer in layers for p in layer.parameters()), *extra]
         self.parameters = list({id(p): p for p in every if p.requires_grad}.values())
-        self.drew = False
-        self.grads: Grads = [None] * len(self.parameters)
-        self._owned = [False] * len(self.parameters)  # sums, which nobody else has
+        self.drew = self.keeps = False
+        self.forget_grads()
         self._graphs: dict[int, _Graph] = {}
         self._kept: dict[int, _Kept] = {}
         self._later: dict[int, Any] = {}  # backwards whose first half is done
+
+    def forget_grads(self) -> None:
+        """Lets the sums of gradients begin anew."""
+        self.grads: Grads = [None] * len(self.parameters)
+        self._owned = [False] * len(self.parameters)  # sums, which nobody else has
 
     def wants_grad(self, output: Tensor, checkpointing: bool, graph: _Graph) -> bool:
         """Whether what made this tensor has a use for its gradient. Where nothing is recorded: whether it might have."""
@@ -263,7 +268,7 @@ class Stage:
 
     def recompute(self, micro: int) -> None:
         """Makes the graph of a micro-batch whose forward was checkpointed."""
-        kept = self._kept.pop(micro, None)
+        kept = self._kept.get(micro) if self.keeps else self._kept.pop(micro, None)
         if kept is None:
             raise RuntimeError(f"stage {self.index} keeps nothing of micro-batch {micro}; expected a checkpointed forward before")
         self._check_versions(kept, micro)
@@ -304,13 +309,14 @@ class Stage:
 
     def backward(self, micro: int, grads: Grads, skip_grads: SkipGrads) -> tuple[Grads, SkipGrads]:
         """Adds a micro-batch's gradients of the parameters; returns those of its inputs and of the skip tensors that it popped."""
-        graph = self._graphs.pop(micro)
+        again = self.keeps and micro not in self.checkpointed  # else it is made from what is kept
+        graph = self._graphs[micro] if again else self._graphs.pop(micro)
         ends = _Ends(graph, grads, skip_grads)
         found: Sequence[Tensor | None] = [None] * (len(ends.leaves) + len(self.parameters))
         if ends.roots and found:
             # Hooks of parameters run where the micro-batches' gradients have been added up.
             wanted = [*ends.leaves, *self.parameters]
-            found = _C.run_backward(ends.roots, ends.of_roots, False, False, wanted, False, True, leaf_hooks=False)
+            found = _C.run_backward(ends.roots, ends.of_roots, again, False, wanted, False, True, leaf_hooks=False)
         self._add(found[len(ends.leaves) :])
         return ends.sorted(found)
 

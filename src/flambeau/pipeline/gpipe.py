@@ -6,7 +6,7 @@
 
 What ranks do is in `_executor.py`, what a partition does with a micro-batch in `_stage.py`.
 
-The node can be run once, and not be differentiated itself. Gradients go to parameters and to the batch: another tensor that a layer uses
+The node can be run again where the graph was retained, and not be differentiated itself. Gradients go to parameters and to the batch: another tensor that a layer uses
 and that requires grad gets none.
 """
 
@@ -152,10 +152,12 @@ class _Pipelined(Function):
             raise NotImplementedError("GPipe: gradients of gradients (create_graph=True) are not supported; use the model without it")
         if run is None:
             raise _C.AutogradError("GPipe: backward of this output was called before and left nothing for a second one; call forward again")
-        ctx.run = None
+        keep = _C.keeps_graph()
+        if not keep:
+            ctx.run = None
         columns = [_split(dy, sizes) for dy, sizes in zip(grads, ctx.sizes)]
         run.output_grads = {i: [column[i] for column in columns] for i in range(len(run.packets))}
-        run.run("RB")
+        run.run_backward(keep)
         return (None, None, None, None, *run.batch_grads(), *run.grads)
 
 
