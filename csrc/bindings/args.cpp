@@ -36,11 +36,13 @@ bool is_number(PyObject* o) {
   return try_scalar(o, ignored);
 }
 
-bool fits_list(PyObject* o) {
+bool fits_list(PyObject* o, bool may_lack) {
   if (!PyTuple_Check(o) && !PyList_Check(o)) return false;
   const Py_ssize_t n = PySequence_Size(o);
-  for (Py_ssize_t i = 0; i < n; ++i)
-    if (!is_tensor(PyTuple_Check(o) ? PyTuple_GET_ITEM(o, i) : PyList_GET_ITEM(o, i))) return false;
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyObject* item = PyTuple_Check(o) ? PyTuple_GET_ITEM(o, i) : PyList_GET_ITEM(o, i);
+    if (!is_tensor(item) && !(may_lack && item == Py_None)) return false;
+  }
   return true;
 }
 
@@ -50,7 +52,8 @@ bool fits(Kind kind, PyObject* o) {
   switch (kind) {
     case Kind::Tensor: return is_tensor(o);
     case Kind::OptTensor: return none || is_tensor(o);
-    case Kind::TensorList: return fits_list(o);
+    case Kind::TensorList:
+    case Kind::OptTensorList: return fits_list(o, kind == Kind::OptTensorList);
     case Kind::Operand: return is_tensor(o) || is_number(o);
     case Kind::Int: return (is_int(o) && !PyBool_Check(o)) || is_int_tensor(o);
     case Kind::OptInt: return none || (is_int(o) && !PyBool_Check(o)) || is_int_tensor(o);
@@ -195,7 +198,7 @@ const Tensor& to_optional_tensor(PyObject* o, const char* op, const char* arg) {
   return to_tensor(o, op, arg);
 }
 
-std::vector<Tensor> to_tensor_list(PyObject* o, const char* op, const char* arg) {
+std::vector<Tensor> to_tensor_list(PyObject* o, const char* op, const char* arg, bool may_lack) {
   std::vector<Tensor> out;
   const Owned list(PySequence_Check(o) ? PySequence_Fast(o, "") : nullptr);
   PyObject* fast = list.object;
@@ -207,11 +210,12 @@ std::vector<Tensor> to_tensor_list(PyObject* o, const char* op, const char* arg)
   out.reserve(static_cast<size_t>(n));
   for (Py_ssize_t i = 0; i < n; ++i) {
     PyObject* item = PySequence_Fast_GET_ITEM(fast, i);
-    if (!is_tensor(item)) {
+    const bool lacks = may_lack && item == Py_None;
+    if (!lacks && !is_tensor(item)) {
       const std::string which = text(arg, "[", i, "]");
-      wrong_type(item, op, which.c_str(), "a Tensor");
+      wrong_type(item, op, which.c_str(), may_lack ? "a Tensor or None" : "a Tensor");
     }
-    out.push_back(tensor_of(item));
+    out.push_back(lacks ? Tensor() : tensor_of(item));
   }
   return out;
 }

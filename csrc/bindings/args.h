@@ -13,7 +13,7 @@
 namespace fl::py {
 
 enum class Kind : uint8_t {
-  Tensor, OptTensor, TensorList, Operand, Int, OptInt, IntList, DimList, OptIntList, Float, OptFloat, Bool, OptBool,
+  Tensor, OptTensor, TensorList, OptTensorList, Operand, Int, OptInt, IntList, DimList, OptIntList, Float, OptFloat, Bool, OptBool,
   Number, OptNumber, Str, OptStr, DType, OptDType, OptDevice, OptGenerator,
 };
 
@@ -59,7 +59,8 @@ class Signature {
 // Conversions: (object or null, op, argument). Optional forms take null and None.
 const Tensor& to_tensor(PyObject* o, const char* op, const char* arg);
 const Tensor& to_optional_tensor(PyObject* o, const char* op, const char* arg);
-std::vector<Tensor> to_tensor_list(PyObject* o, const char* op, const char* arg);
+// Where items may lack, an undefined tensor stands for None.
+std::vector<Tensor> to_tensor_list(PyObject* o, const char* op, const char* arg, bool may_lack = false);
 Operand to_operand(PyObject* o, const char* op, const char* arg);
 // False, without an error, where o is neither tensor nor number.
 bool try_operand(PyObject* o, Operand& out);
@@ -89,7 +90,7 @@ inline int64_t work_of(const Tensor& x) { return x.defined() ? x.numel() : 0; }
 inline int64_t work_of(const Operand& x) { return x.is_tensor() ? x.tensor().numel() : 0; }
 inline int64_t work_of(const std::vector<Tensor>& xs) {
   int64_t sum = 0;
-  for (auto& x : xs) sum += x.numel();
+  for (const Tensor& x : xs) sum += work_of(x);
   return sum;
 }
 inline int64_t work_of(int64_t elements) { return elements; }

@@ -8,14 +8,12 @@
 #include "wrappers/native.h"
 #include "wrappers/wrap.h"
 #include "op/cast.h"
-#include "op/contiguous_copy.h"
 #include "op/copy_.h"
 #include "op/fill_.h"
 #include "op/full.h"
 #include "op/index.h"
 #include "op/index_put_.h"
 #include "op/ne.h"
-#include "op/nonzero.h"
 #include "op/select.h"
 #include "op/slice.h"
 #include "op/unsqueeze.h"
@@ -94,31 +92,15 @@ void add_index(Parsed& out, int64_t& dim, const Tensor& given) {
   const Tensor index = given.dtype() == DType::UInt8 ? mask_of_bytes(given) : given;
   out.advanced = true;
   while (static_cast<int64_t>(out.indices.size()) < dim) out.indices.emplace_back();
-  if (index.dtype() == DType::Bool) {
-    if (index.ndim() > out.view.ndim() - dim)
-      raise<IndexError>("index: a mask of shape ", index.sizes(), " has more axes than are left of shape ", out.view.sizes());
-    for (int i = 0; i < index.ndim(); ++i)
-      if (index.sizes()[i] != out.view.size(static_cast<int>(dim) + i))
-        raise<IndexError>("index: a mask of shape ", index.sizes(), " does not fit shape ", out.view.sizes(), " at axis ", dim + i);
-    if (index.ndim() == 0) {  // a new axis of size 1 or 0
-      out.view = op::unsqueeze(out.view, dim);
-      Tensor one = op::zeros(Dims{item_of(index).as<bool>() ? 1 : 0}, DType::Int64);
-      out.indices.push_back(one);
-      ++dim;
-      return;
-    }
-    const Tensor where = op::nonzero(index);
-    for (int i = 0; i < index.ndim(); ++i) {
-      out.indices.push_back(op::contiguous_copy(op::select(where, 1, i)));
-      ++dim;
-    }
-    return;
+  if (index.dtype() == DType::Bool && index.ndim() == 0) {  // a new axis of size 1 or 0
+    out.view = op::unsqueeze(out.view, dim);
+    out.indices.push_back(op::zeros(Dims{item_of(index).as<bool>() ? 1 : 0}, DType::Int64));
+  } else {
+    if (index.dtype() != DType::Bool && !is_float(index.dtype()) && dim >= out.view.ndim())
+      raise<IndexError>("index: too many indices for shape ", out.view.sizes());
+    add_positions("index", out.indices, out.view, index);
   }
-  if (is_float(index.dtype()))
-    raise<IndexError>("index: a tensor of ", index.dtype(), " can not be an index; expected integers or bool");
-  if (dim >= out.view.ndim()) raise<IndexError>("index: too many indices for shape ", out.view.sizes());
-  out.indices.push_back(index.dtype() == DType::Int64 ? index : op::cast(index, DType::Int64));
-  ++dim;
+  dim = static_cast<int64_t>(out.indices.size());
 }
 
 Parsed parse(const Tensor& x, PyObject* index) {

@@ -5,6 +5,7 @@
 #include "wrappers/wrap.h"
 #include "op/cast.h"
 #include "op/clamp_min.h"
+#include "op/contiguous_copy.h"
 #include "op/div.h"
 #include "op/eq.h"
 #include "op/expand.h"
@@ -21,6 +22,7 @@
 #include "op/nanmedian.h"
 #include "op/narrow.h"
 #include "op/new_zeros.h"
+#include "op/nonzero.h"
 #include "op/put.h"
 #include "op/repeat.h"
 #include "op/reshape.h"
@@ -35,6 +37,25 @@
 #include "op/sub.h"
 #include "op/where.h"
 #include "op/zeros_like.h"
+
+namespace fl {
+
+void add_positions(const char* name, std::vector<Tensor>& to, const Tensor& x, const Tensor& index) {
+  const int axis = static_cast<int>(to.size());
+  if (!index.defined() || index.dtype() == DType::Int64) return to.push_back(index);
+  if (is_float(index.dtype())) raise<IndexError>(name, ": a tensor of ", index.dtype(), " can not be an index; expected integers or bool");
+  if (index.dtype() != DType::Bool && index.dtype() != DType::UInt8) return to.push_back(op::cast(index, DType::Int64));
+  if (index.ndim() == 0) raise<IndexError>(name, ": a mask without axes; expected one with the sizes of the axes that it stands for");
+  if (index.ndim() > x.ndim() - axis)
+    raise<IndexError>(name, ": a mask of shape ", index.sizes(), " has more axes than are left of shape ", x.sizes());
+  for (int i = 0; i < index.ndim(); ++i)
+    if (index.size(i) != x.size(axis + i))
+      raise<IndexError>(name, ": a mask of shape ", index.sizes(), " does not fit shape ", x.sizes(), " at axis ", axis + i);
+  const Tensor where = op::nonzero(index);
+  for (int i = 0; i < index.ndim(); ++i) to.push_back(op::contiguous_copy(op::select(where, 1, i)));
+}
+
+}  // namespace fl
 
 namespace fl::native {
 namespace {
@@ -82,9 +103,10 @@ Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source)
 
 namespace {
 
-std::vector<Tensor> broadcast_indices(const char* name, TensorList indices) {
-  const Dims common = common_shape(name, indices);
-  std::vector<Tensor> at(indices.begin(), indices.end());
+std::vector<Tensor> broadcast_indices(const char* name, const Tensor& x, TensorList indices) {
+  std::vector<Tensor> at;
+  for (const Tensor& index : indices) add_positions(name, at, x, index);
+  const Dims common = common_shape(name, at);
   for (Tensor& i : at)
     if (i.defined() && !(i.sizes() == common)) i = op::expand(i, common);
   return at;
@@ -98,13 +120,13 @@ Tensor values_for(const Tensor& x, TensorList at, const Tensor& values) {
 
 }  // namespace
 
-Tensor index(const Tensor& x, TensorList indices) { return op::index_get(x, broadcast_indices("index", indices)); }
+Tensor index(const Tensor& x, TensorList indices) { return op::index_get(x, broadcast_indices("index", x, indices)); }
 Tensor index_put(const Tensor& x, TensorList indices, const Tensor& values, bool accumulate) {
-  const std::vector<Tensor> at = broadcast_indices("index_put", indices);
+  const std::vector<Tensor> at = broadcast_indices("index_put", x, indices);
   return op::index_put_full(x, at, values_for(x, at, values), accumulate);
 }
 Tensor index_put_(const Tensor& x, TensorList indices, const Tensor& values, bool accumulate) {
-  const std::vector<Tensor> at = broadcast_indices("index_put_", indices);
+  const std::vector<Tensor> at = broadcast_indices("index_put_", x, indices);
   return op::index_put_full_(x, at, values_for(x, at, values), accumulate);
 }
 Tensor index_put_backward(const Tensor& dy, TensorList indices, bool accumulate) {

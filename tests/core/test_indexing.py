@@ -242,6 +242,43 @@ def test_accumulating_writes():
     assert x.tolist() == [3.0, 0.0, 1.0]
 
 
+POSITIONS = {
+    "none_before": (None, [2, 0]), "none_alone": (None,), "none_behind": ([1, 0], None), "nothing": (), "int32": (np.array([1, 2], np.int32),),
+    "mask": (np.arange(12).reshape(3, 4) % 3 == 0,), "mask_of_an_axis": (None, np.array([True, False, True, True])),
+    "mask_beside_positions": (np.array([True, False, True]), [3, 1]), "empty_mask": (np.zeros((3, 4), bool),),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("at", POSITIONS.values(), ids=list(POSITIONS))
+def test_writing_at_positions_masks_and_all(at):
+    x = np.arange(12.0).reshape(3, 4)
+    where = tuple(slice(None) if i is None else i for i in at)
+    given = tuple(None if i is None else fl.tensor(i) for i in at)
+    value = np.full(x[where].shape, 50.0)
+    expected, added = x.copy(), x.copy()
+    expected[where], added[where] = value, added[where] + value
+    assert np.array_equal(fl.index_put(fl.from_numpy(x), given, fl.from_numpy(value)), expected)
+    assert np.array_equal(fl.from_numpy(x).clone().index_put_(given, fl.tensor(50.0), accumulate=True), added)
+    leaf = fl.from_numpy(x).requires_grad_()
+    fl.index_put(leaf, given, fl.from_numpy(value)).sum().backward()
+    assert np.array_equal(leaf.grad, np.where(expected == 50.0, 0.0, 1.0))
+
+
+@pytest.mark.parametrize(
+    "at, error",
+    [
+        ((None, None, [0]), "3 indices for x with shape"), (([[True, False]],), "does not fit shape"), ((None, [[True]]), "has more axes than are left"),
+        (([0.5],), "can not be an index"), ((True,), "a mask without axes"), ((None, [4]), "index 4 is out of range for axis 1"), (("a",), "a Tensor or None"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_positions_that_are_refused(at, error):
+    x = fl.zeros(3, 4)
+    with pytest.raises((IndexError, TypeError), match=error):
+        x.index_put_(tuple(i if i is None or isinstance(i, str) else fl.tensor(i) for i in at), fl.tensor(1.0))
+    assert x.sum().item() == 0
+
+
 def test_augmented_assignment_through_an_index():
     x = fl.zeros(2, 3)
     x[0] += 1

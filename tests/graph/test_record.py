@@ -108,6 +108,20 @@ def test_views_and_writes_in_place():
     assert found[3]._storage_ptr() == x._storage_ptr()
 
 
+def test_positions_of_some_axes(tmp_path):
+    def f(x, at):
+        x[:, at] += 1
+        return x[:, at] * 2, x[..., [0]], x[[1, 0], :, None]
+
+    g = record(f, fl.ones(2, 3), fl.tensor([2, 0]))
+    g.save(tmp_path / "g.json")
+    for graph in (g, Graph.load(tmp_path / "g.json")):
+        x, at = fl.rand(2, 3), fl.tensor([1, 2])
+        other = x.clone()
+        found, expected = graph.run(x, at), f(other, at)
+        assert forms([*found, x]) == forms([*expected, other])
+
+
 def test_an_input_twice():
     g = record(lambda x, y: x * y, *([fl.ones(2)] * 2))
     x = fl.rand(2)

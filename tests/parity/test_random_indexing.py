@@ -162,7 +162,10 @@ def putting(rng):
     axes = rng.randint(1, len(shape))
     count = rng.randint(0 if rng.random() < 0.1 else 1, 4)
     dtype = rng.choice(["float32", "float64", "int64", "int32", "uint8", "bool"])
-    at = [f"L.tensor({[integer(rng, n, 0.01) for _ in range(count)]}, dtype=L.int64)" for n in shape[:axes]]
+    at = [f"L.tensor({[integer(rng, n, 0.01) for _ in range(count)]}, dtype=L.{rng.choice(['int64', 'int64', 'int32'])})" for n in shape[:axes]]
+    if rng.random() < 0.2:
+        k = rng.randrange(axes)
+        at[k] = f"L.tensor({[rng.random() < 0.5 for _ in range(shape[k])]})"
     value = f"L.ones({(count, *shape[axes:]) if rng.random() < 0.6 else (1,) if rng.random() < 0.7 else (count + 1, *shape[axes:])}, dtype=L.{dtype if rng.random() < 0.9 else 'float32'})"
     name = rng.choice(["index_put_", "index_put"])
     return f"x = L.arange({shape[0]}, dtype=L.float32).to(L.{dtype}).reshape({(-1,) + (1,) * (len(shape) - 1)}).expand({shape}).clone()\nout.append(x.{name}(({', '.join(at)},), {value}, accumulate={rng.random() < 0.8 or count > 1}))\nout.append(x)"

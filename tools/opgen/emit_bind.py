@@ -28,8 +28,8 @@ def _spec(op: Op, index: int, inplace: bool) -> str:
         if a.keyword_only:
             flags.append("kKeywordOnly")
         also = "nullptr"
-        if first and a.type.spelling in ("Tensor", "Operand", "Tensor[]"):
-            also = '"tensors"' if a.type.spelling == "Tensor[]" else '"input"'
+        if first and (a.type.spelling in ("Tensor", "Operand") or a.type.many):
+            also = '"tensors"' if a.type.many else '"input"'
         elif a.name.endswith("_"):
             also = f'"{a.name[:-1]}"'
         elif a.name in _OTHER:
@@ -74,8 +74,9 @@ def _convert(op: Op, i: int, a: Arg) -> tuple[str, str]:
         if a.default is not None:
             value = f"{slot} ? {value} : Operand({default})"
         return f"const Operand {a.name} = {value};", a.name
-    if t == "Tensor[]":
-        return f"const std::vector<Tensor> {a.name} = to_tensor_list({slot}, {n});", a.name
+    if a.type.many:
+        lacking = ", true" if kind == "OptTensorList" else ""
+        return f"const std::vector<Tensor> {a.name} = to_tensor_list({slot}, {n}{lacking});", a.name
     if t in ("int[]", "dim[]") or (t.startswith("int[") and not t.endswith("?")):
         length = t[4:-1] if t.startswith("int[") and t != "int[]" else "0"
         fallback = f" : Dims({default})" if a.default is not None else ""
@@ -102,7 +103,7 @@ def _call(op: Op, inplace: bool) -> list[str]:
         statement, expression = _convert(op, i, a)
         out.append("      " + statement)
         args.append(expression)
-        if a.type.spelling in ("Tensor", "Tensor?", "Operand", "Tensor[]"):
+        if a.is_tensor or a.type.many:
             tensors.append(a.name)
     # What is made of nothing, or is only like its tensor, is as much work as it has elements.
     made = not tensors or op.name.startswith("new_")

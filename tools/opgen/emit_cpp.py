@@ -63,10 +63,10 @@ def _devices(op: Op, inplace: bool = False) -> list[str]:
 
     An op whose result's size depends on elements (`shape: by_value`) takes no meta tensor at all.
     """
-    args = [a for a in op.sig.args if a.is_tensor or a.type.spelling == "Tensor[]"]
+    args = [a for a in op.sig.args if a.is_tensor or a.type.many]
     by_value = op.get("shape") == "by_value"
     formula = "composite" in op.keys and op.get("composite") != "native"  # its ops have the rule
-    if not args or (len(args) == 1 and args[0].type.spelling != "Tensor[]" and not by_value) or (formula and not inplace):
+    if not args or (len(args) == 1 and not args[0].type.many and not by_value) or (formula and not inplace):
         return []
     written = {args[0].name} if inplace or is_inplace_op(op) else set(op.get("mutates", []))
     rule = "ByValue" if by_value else "Copies" if op.get("devices") == "any" else "One"
@@ -126,7 +126,7 @@ def _kernel_body(op: Op, makes: str) -> list[str]:
                 source = f"cast_for_kernel({a.name}, {op.sig.outs[0][1]}.dtype())"
             out.append(f"  const Tensor {a.name}_k = contiguous_for_kernel({source});")
             names.append(f"{a.name}_k")
-        elif a.type.spelling == "Tensor[]" and contiguous:
+        elif a.type.many and contiguous:
             out.append(f"  const std::vector<Tensor> {a.name}_k = contiguous_for_kernel({a.name});")
             names.append(f"{a.name}_k")
         else:
@@ -196,7 +196,7 @@ def _allocate(op: Op) -> list[str]:
 def _recorded(op: Op, name: str) -> list[str]:
     """The way round through the profiler: the wrapper calls itself inside of an event."""
     call = f"[&] {{ return op::{name}({', '.join(a.name for a in op.sig.args)}); }}"
-    tensors = "".join(f", {a.name}" for a in op.sig.args if a.is_tensor or a.type.spelling == "Tensor[]")
+    tensors = "".join(f", {a.name}" for a in op.sig.args if a.is_tensor or a.type.many)
     kind, work = "recorded", ""
     if op.get("flops"):
         kind = "recorded_work"
@@ -224,7 +224,7 @@ def _autocast(op: Op) -> list[str]:
         given = {"dtype": f"dtype ? dtype : cast.result({tensors[0]})", tensors[0]: tensors[0]}
         args = ", ".join(given.get(a.name, f"cast({a.name})" if a.is_tensor else a.name) for a in op.sig.args)
     else:
-        args = ", ".join(f"cast({a.name})" if a.is_tensor or a.type.spelling == "Tensor[]" else a.name for a in op.sig.args)
+        args = ", ".join(f"cast({a.name})" if a.is_tensor or a.type.many else a.name for a in op.sig.args)
     return [
         "  if (thread_modes().autocast) [[unlikely]] {",
         f"    const AutocastCall cast{how};",

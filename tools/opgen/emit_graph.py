@@ -10,8 +10,8 @@ from .table import Op
 
 # One letter per argument type, `?` behind it where it may lack (csrc/graph/op_info.h).
 _LETTERS = {
-    "Tensor": "T", "Tensor[]": "L", "Operand": "O", "int": "i", "dim": "i", "int[]": "l", "dim[]": "l", "float": "d", "bool": "b",
-    "number": "n", "str": "s", "dtype": "y", "device": "p", "Generator": "g",
+    "Tensor": "T", "Tensor[]": "L", "Tensor?[]": "L", "Operand": "O", "int": "i", "dim": "i", "int[]": "l", "dim[]": "l", "float": "d",
+    "bool": "b", "number": "n", "str": "s", "dtype": "y", "device": "p", "Generator": "g",
 }  # fmt: skip
 
 

@@ -35,7 +35,7 @@ class NodeWriter:
                 self.refused.append(a)
             if a.name in self.named or refused or (i == 0 and writes):
                 self.inputs.append(a)
-        self.inputs.sort(key=lambda a: a.type.spelling == "Tensor[]")
+        self.inputs.sort(key=lambda a: a.type.many)
         self.lets = {k: str(v) for k, v in op.get("let", {}).items()}
         self.uses: dict[str, set[str]] = {}  # saved name -> inputs whose gradient needs it
         self.metas: dict[tuple[str, str], set[str]] = {}
@@ -81,7 +81,7 @@ class NodeWriter:
     def fits(self, name: str) -> str | None:
         """How a gradient is fitted to its argument: `note` (shape and type), `note_type`, or not at all."""
         a = self.op.sig.arg(name)
-        if name not in self.named or a is None or a.type.spelling == "Tensor[]":
+        if name not in self.named or a is None or a.type.many:
             return None
         if self.needs_fit():
             return "note"
@@ -93,7 +93,7 @@ class NodeWriter:
             return f"SavedTensor {name}_;"
         if a.type.spelling == "Operand":
             return f"SavedOperand {name}_;"
-        if a.type.spelling == "Tensor[]":
+        if a.type.many:
             return f"std::vector<SavedTensor> {name}_;"
         return f"{a.type.store} {name}_{{}};"
 
@@ -128,7 +128,7 @@ class NodeWriter:
             out.append("  void release_saved() override {")
             for n in cleared:
                 a = op.sig.arg(n)
-                out.append(f"    {n}_.clear();" if not (a and a.type.spelling == "Tensor[]") else f"    for (auto& s : {n}_) s.clear();")
+                out.append(f"    {n}_.clear();" if not (a and a.type.many) else f"    for (auto& s : {n}_) s.clear();")
             out.append("  }")
         out.append("};")
         return out
@@ -155,7 +155,7 @@ class NodeWriter:
                 out.append(f'{indent}[[maybe_unused]] const Tensor {n} = {n}_.unpack(*this, "{n}");')
             elif a.type.spelling == "Operand":
                 out.append(f'{indent}Tensor {n}_keep; const Operand {n} = {n}_.unpack(*this, "{n}", {n}_keep);')
-            elif a.type.spelling == "Tensor[]":
+            elif a.type.many:
                 out.append(f"{indent}std::vector<Tensor> {n};")
                 out.append(f'{indent}for (auto& s : {n}_) {n}.push_back(s.unpack(*this, "{n}"));')
             else:
@@ -177,9 +177,9 @@ class NodeWriter:
         for a in self.inputs:
             i = self.index(a.name)
             if a in self.refused:
-                many = a.type.spelling == "Tensor[]"
+                many = a.type.many
                 out.append(f'    refuse_gradient(call, {i}, {"edges.size()" if many else i + 1}, "{op.name}", "{a.name}");')
-            elif a.type.spelling == "Tensor[]":
+            elif a.type.many:
                 out.append(f"    [[maybe_unused]] const bool needs_{a.name} = edges.size() > {i};")
             else:
                 out.append(f"    [[maybe_unused]] const bool needs_{a.name} = call.needs({i}) && edges[{i}].fn;")
@@ -219,7 +219,7 @@ class NodeWriter:
     def _store(self, name: str, code: str) -> list[str]:
         i = self.index(name)
         a = self.op.sig.arg(name)
-        if a is not None and a.type.spelling == "Tensor[]":
+        if a is not None and a.type.many:
             return [f"      auto grads = {code};",
                     f"      for (size_t k = 0; k < grads.size(); ++k) if (edges[{i} + k].fn) call.set({i} + k, std::move(grads[k]));"]  # fmt: skip
         return [f"      call.set({i}, {name}_fit.apply({code}));" if self.fits(name) else f"      call.set({i}, {code});"]
@@ -236,7 +236,7 @@ class NodeWriter:
             when = op_inplace(op).get("when")
             out.append(f"    node->by_output = {emit_condition(op, when) if when else 'true'};")
         for a in self.inputs:
-            if a.type.spelling == "Tensor[]":
+            if a.type.many:
                 out.append(f"    for (const Tensor& t : {a.name}) node->edges.push_back(edge_of(t));")
             else:
                 out.append(f"    node->edges.push_back(edge_of({a.name}));")
@@ -251,7 +251,7 @@ class NodeWriter:
             if a.type.spelling in ("Tensor", "Tensor?", "Operand"):
                 how = "save_copy" if inplace and n == op.sig.args[0].name else "save"
                 out.append(f"    {guard}node->{n}_.{how}({n});")
-            elif a.type.spelling == "Tensor[]":
+            elif a.type.many:
                 out.append(f"    for (const Tensor& t : {n}) node->{n}_.emplace_back().save(t);")
             elif a.type.spelling in ("int[]?", "dim[]?"):
                 out.append(f"    if ({n}) node->{n}_ = Dims(*{n});")

@@ -175,4 +175,4 @@ def translate(op: Op, ops: Mapping[str, Sequence[Op]], formula: str, lets: Mappi
 
 
 def differentiable(arg: Arg) -> bool:
-    return arg.type.spelling in ("Tensor", "Tensor?", "Operand", "Tensor[]")
+    return arg.is_tensor or arg.type.many

@@ -86,7 +86,7 @@ def wrap_dims(op: Op) -> list[str]:
         of = op.first_tensor or ""
         first = op.sig.arg(of) if of else None
         if first is None:
-            lists = [x.name for x in op.sig.args if x.type.spelling == "Tensor[]"]
+            lists = [x.name for x in op.sig.args if x.type.many]
             of = f"first_of({lists[0]})"
         elif first.type.spelling == "Operand":
             of = f"{of}.tensor()"

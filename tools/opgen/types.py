@@ -16,11 +16,17 @@ class ArgType:
     stub: str  # in _C.pyi
     store: str | None = None  # member type in a node, when not saved as a tensor
 
+    @property
+    def many(self) -> bool:
+        """Whether it is a list of tensors."""
+        return self.param == "TensorList"
+
 
 _TYPES = [
     ArgType("Tensor", "const Tensor&", "Tensor", "Tensor"),
     ArgType("Tensor?", "const Tensor&", "OptTensor", "Tensor | None"),
     ArgType("Tensor[]", "TensorList", "TensorList", "Sequence[Tensor]"),
+    ArgType("Tensor?[]", "TensorList", "OptTensorList", "Sequence[Tensor | None]"),
     ArgType("Operand", "const Operand&", "Operand", "Tensor | Number"),
     ArgType("int", "int64_t", "Int", "int", "int64_t"),
     ArgType("int?", "std::optional<int64_t>", "OptInt", "int | None", "std::optional<int64_t>"),
