@@ -232,7 +232,7 @@ def _deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
 
 
 def _rebuild(cls: type, data: bytes, dtype: Any, shape: tuple[int, ...], requires_grad: bool, attributes: dict[str, Any]) -> Tensor:
-    out = frombuffer(bytearray(data), dtype=dtype).view(shape) if data else ops.empty(shape, dtype=dtype)
+    out = frombuffer(data, dtype=dtype).clone().view(shape) if data else ops.empty(shape, dtype=dtype)
     if cls is not Tensor:
         out = Tensor._make_subclass(cls, out, False)
     for key, value in attributes.items():

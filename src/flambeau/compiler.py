@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import sys
 import types
 import weakref
 from collections import OrderedDict
@@ -219,6 +220,15 @@ class _Compiled:
     def __get__(self, instance: Any, owner: type) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 
+    def __reduce__(self) -> Any:
+        # As functions are copied and pickled: by name where it has one, so that it stays what it is. Programs belong to the original.
+        found: Any = sys.modules.get(getattr(self, "__module__", ""))
+        for name in self._name().split("."):
+            found = getattr(found, name, None)
+        if found is self:
+            return self._name()
+        return _Compiled, (self.function, self.replay, self.fullgraph, self.fold)
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not self.replay or self.refused or _C.graph.recording():
             with lazy():
@@ -374,6 +384,16 @@ def compile(
     return OptimizedModule(model, **how) if isinstance(model, nn.Module) else _Compiled(model, **how)
 
 
+class _Forward:
+    """What is compiled of a module: the call of one that is an argument, so that it is copied with its module."""
+
+    def __init__(self, name: str) -> None:
+        self.__qualname__ = name
+
+    def __call__(self, module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        return module(*args, **kwargs)
+
+
 class OptimizedModule(nn.Module):
     """A module whose forward is compiled. Parameters, attributes and modes are those of the module, which it keeps as `_orig_mod`."""
 
@@ -384,11 +404,7 @@ class OptimizedModule(nn.Module):
         self._orig_mod = module
         self.training = module.training
 
-        def forward(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-            return module(*args, **kwargs)
-
-        forward.__qualname__ = type(module).__qualname__
-        object.__setattr__(self, "_compiled", _Compiled(forward, **how))
+        object.__setattr__(self, "_compiled", _Compiled(_Forward(type(module).__qualname__), **how))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self._compiled(self._orig_mod, *args, **kwargs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import enum
+import pickle
 import threading
 import warnings
 from typing import NamedTuple
@@ -457,3 +458,37 @@ def test_warnings_come_once():
         for _ in range(6):
             f(fl.ones(2))
     assert len([w for w in caught if "compile:" in str(w.message)]) == 1
+
+
+# ---------------------------------------------------------------- copies
+
+
+@fl.compile(mode="replay")
+def named(x):
+    return x + 1
+
+
+@pytest.mark.parametrize("mode", [None, "replay", "predict"])
+@pytest.mark.parametrize("again", [copy.deepcopy, copy.copy, lambda m: pickle.loads(pickle.dumps(m))], ids=["deepcopy", "copy", "pickle"])
+def test_a_compiled_module_is_copied_and_its_programs_are_not(mode, again):
+    model = fl.compile(nn.Sequential(nn.Conv2d(2, 3, 1), nn.BatchNorm2d(3)).eval(), mode=mode)
+    x = fl.randn(2, 2, 4, 4)
+    with fl.no_grad():
+        first = [model(x) for _ in range(3)][-1]
+        other = again(model)
+        found = [other(x) for _ in range(3)]
+        assert fl.allclose(found[0], first, 1e-5, 1e-6) and fl.equal(found[2], first)
+        if again is not copy.copy:
+            for p in other.parameters():
+                p.zero_()
+            assert other(x).count_nonzero() == 0 and fl.equal(model(x), first)
+    assert "at every call" in fl.compiler.explain(other) or mode is not None
+    if mode is not None:
+        assert "replayed; 1 program" in fl.compiler.explain(other)
+
+
+def test_a_compiled_function_is_copied_as_functions_are():
+    assert copy.deepcopy(named) is named and pickle.loads(pickle.dumps(named)) is named
+    inner = fl.compile(lambda x: x * 2, mode="replay")
+    other = copy.deepcopy(inner)
+    assert other is not inner and other(fl.ones(2)).tolist() == [2, 2]
