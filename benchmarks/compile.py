@@ -89,7 +89,7 @@ def actor_critic(tl: Any) -> Program:
 
 
 def sgd(tl: Any) -> Program:
-    """SGD with momentum over 100 parameters, written with tensor ops."""
+    """SGD with momentum over 100 parameters, written with tensor ops. Gradients are so small that no number becomes denormal."""
     parameters = [tl.randn(32, 32) for _ in range(100)]
     momenta = [tl.zeros(32, 32) for _ in range(100)]
 
@@ -100,7 +100,7 @@ def sgd(tl: Any) -> Program:
                 p.sub_(m * 0.01)
         return scale * 1
 
-    return f, (tl.ones(()),)
+    return f, (tl.tensor(1e-6),)
 
 
 def resnet_block(tl: Any) -> Program:

@@ -27,7 +27,7 @@ from pipeline_cases import Table, one_after_the_other, spread
 import flambeau as fl
 from flambeau import nn
 from flambeau.pipeline import Pipeline, Schedule
-from flambeau.pipeline._measure import LayerCost, measure
+from flambeau.pipeline._measure import LayerCost, costs_of, measure
 from flambeau.pipeline._microbatch import scatter
 from flambeau.pipeline.balance import balance_cost
 
@@ -130,8 +130,8 @@ def by_layers(layers: Sequence[LayerCost], balance: Sequence[int]) -> dict[str, 
     """Seconds of each op of each stage."""
     ends = np.cumsum([0, *balance])
     parts = [layers[a:b] for a, b in zip(ends, ends[1:])]
-    names = {"F": "forward_s", "B": "backward_s", "I": "inputs_s", "W": "parameters_s"}
-    return {op: [sum(getattr(c, name) for c in part) for part in parts] for op, name in names.items()}
+    costs = costs_of(parts)
+    return {op: [costs.of(op, stage) for stage in range(len(parts))] for op in "FBIW"}
 
 
 def measured(rig: Rig, variants: Variants, rounds: int) -> dict[str, list[float]]:

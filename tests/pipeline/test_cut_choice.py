@@ -15,6 +15,7 @@ from support.cuts import (
 
 import flambeau as fl
 from flambeau import nn
+from flambeau.pipeline import Schedule
 from flambeau.pipeline._choose import Bill, Limits, choose
 from flambeau.pipeline._cut import Split, split
 from flambeau.pipeline._trace import CutError
@@ -53,7 +54,7 @@ def test_the_choice_is_the_best_of_all(seed):
     costs, tolerance = [rng.randint(0, 9) for _ in range(n)], rng.choice([0.0, 0.05, 0.5])
     crossing = [0, *(rng.randint(1, 9) for _ in inner), 0]
     pairs = itertools.combinations(range(len(positions)), 2)
-    memory = {pair: (rng.randint(0, 9), rng.randint(0, 9)) for pair in pairs}
+    memory = {pair: tuple(rng.randint(0, 9) for _ in range(4)) for pair in pairs}
     limit = rng.choice([None, rng.randint(5, 60)])
     bill, limits = Bill(positions, costs, crossing, memory), Limits(tuple(range(k, 0, -1)), limit, 2.0)
     expected = brute(bill, limits, tolerance)
@@ -95,6 +96,18 @@ def test_memory_limits_stages_and_the_least_limit_will_do():
     assert max(stage.total for stage in parts.report.stages) == least
     with pytest.raises(CutError, match=f"expected at least {least}"):
         quick(model, x, 3, memory=least - 1)
+
+
+@pytest.mark.parametrize("name", ["1f1b", "eager-1f1b"])
+def test_bytes_of_stages_are_those_of_the_simulation(name):
+    """Which knows when each input and each gradient arrives."""
+    schedule, rng = Schedule.make(name, 4, 8), random.Random(0)
+    held = tuple(map(int, schedule.simulate().peak))
+    inputs, activations = [0, *(rng.randint(1, 99) for _ in range(3))], [rng.randint(1, 99) for _ in range(4)]
+    messages = {pair: inputs[s] for s in (1, 2, 3) for pair in ((s - 1, s), (s, s - 1))}
+    peak = schedule.simulate(activation=activations, messages=messages).peak
+    limits = Limits(held, None, 2.0)
+    assert peak == [limits.bytes_of(s, 0, activations[s] + inputs[s], inputs[s], [*inputs, 0][s + 1]) for s in range(4)]
 
 
 @pytest.mark.eager("it looks at memory")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 import flambeau as fl
 from flambeau import cli, nn
 from flambeau.pipeline import _planner
-from flambeau.pipeline._measure import LayerCost, measure
+from flambeau.pipeline._measure import LayerCost, costs_of, measure
+from flambeau.pipeline.skip import pop, skippable, stash
 
 MODEL = """
 import flambeau as fl
@@ -104,6 +107,54 @@ def test_measured_layers():
     assert found[3].waiting >= found[3].activation + 4 * 10 * 4 and found[1].waiting <= found[1].activation
     assert [c.inputs_s > 0 for c in found] == [True] * 4 and [c.parameters_s > 0 for c in found] == [True] * 4
     assert fl.get_rng_state().tolist() == state and all(p.grad is None for p in model.parameters())
+
+
+def layer(name, **bytes_):
+    return LayerCost(name, 1.0, 3.0, 1.0, 2.0, **{"activation": 0, "waiting": 0, "parameters": 0, "boundary": 0, **bytes_})
+
+
+def test_stages_of_layers():
+    """An output that neither its layer nor the next needs goes, but for a stage's own; skips go straight to where they are popped."""
+    a = layer("a", activation=100, output=30, waiting=60, boundary=7, stashed={(None, "x"): (11, 13), (None, "y"): (1, 1)})
+    b = layer("b", activation=50, output=20, waiting=40, boundary=30, gradient=30, kept=10, popped=frozenset({(None, "y")}))
+    c = layer("c", activation=80, output=5, waiting=90, boundary=20, gradient=20, kept=20)
+    d = layer("d", activation=9, waiting=8, boundary=5, gradient=4, popped=frozenset({(None, "x")}))
+    costs = costs_of([[a, b], [c], [d]])
+    assert costs.activation == [100 + 50 - 20, 80, 9]
+    assert costs.messages == {(0, 1): 20, (1, 0): 20, (1, 2): 5, (2, 1): 4, (0, 2): 11, (2, 0): 13}
+    # Nobody waits for a gradient of the first stage, so its first part does nothing, and keeps what has come.
+    assert costs.waiting == [130 - 20 + 20 + 13, 90, 8]
+    assert (costs.I, costs.W, costs.B) == ([0.0, 1.0, 1.0], [6.0, 2.0, 2.0], [6.0, 3.0, 3.0])
+    assert costs_of([[dataclasses.replace(a, gradient=7), b], [c], [d]]).waiting[0] == 100
+
+
+@pytest.mark.eager("it looks at memory")
+def test_skips_of_measured_layers():
+    @skippable(stash=["x"])
+    class Keep(nn.Module):
+        def forward(self, x):
+            yield stash("x", x)
+            return x.sum(1)
+
+    @skippable(pop=["x"])
+    class Join(nn.Module):
+        def forward(self, y):
+            x = yield pop("x")
+            return x.add_(y.unsqueeze(1))  # in place, as in a stage
+
+    layers = measure(nn.Sequential(nn.Linear(8, 16), Keep(), nn.ReLU(), Join()), fl.rand(32, 8), 0.0)
+    assert [c.stashed for c in layers] == [{}, {(None, "x"): (2048, 2048)}, {}, {}]
+    assert [c.popped for c in layers] == [frozenset()] * 3 + [{(None, "x")}]
+    assert [c.gradient for c in layers] == [0, 2048, 128, 128]
+
+
+@pytest.mark.eager("it looks at memory")
+def test_memory_of_a_run_is_the_predicted():
+    model, x = nn.Sequential(*(nn.Linear(256, 256) for _ in range(4))), fl.rand(1024, 256)
+    _, choices = _planner.plan(model, x, ranks=2, micro_batches=4, seconds=0.0, schedules=["gpipe"])
+    (choice,) = (c for c in choices if c.checkpoint == "never")
+    _, predicted, run = (line.split()[-2:] for line in _planner.try_out(model, x, choice, 4))
+    assert predicted[1] == run[1] == "MiB" and 0.75 <= float(run[0]) / float(predicted[0]) <= 1.25  # ranks may be late for each other
 
 
 @pytest.mark.parametrize("text, expected", [("2GiB", 2**31), ("500 MB", 5 * 10**8), ("1.5kib", 1536), ("17", 17)])

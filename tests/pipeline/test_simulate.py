@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flambeau.pipeline import Costs, Schedule
+from flambeau.pipeline.simulate import in_turn
 
 EXACT = 1e-9
 
@@ -139,3 +140,53 @@ def test_what_is_held_between_both_parts_of_a_backward():
     assert schedule.simulate(activation=3, waiting=5).peak == [10]
     assert schedule.simulate(activation=3, waiting=1).peak == [6]
     assert Schedule.make("zb-h1", 4, 8).simulate(waiting=2).peak[3] > 4
+
+
+def test_messages_wait_for_the_backward():
+    """From stage 0 straight to the last, which the first three stages of 1F1B are ahead of."""
+    plain, skip = Schedule.make("1f1b", 4, 8), {(0, 3): 10, (3, 0): 100}
+    assert plain.simulate(messages=skip).peak == [4 + 3 * 100, 3, 2, 1 + 4 * 10]
+    assert Schedule.make("gpipe", 4, 8).simulate(messages={(0, 3): 10}).peak == [8, 8, 8, 8 + 8 * 10]
+    # The value of the stage before is there once more than the stage works on, and a gradient comes back while it works on another.
+    chain = {(s, s + 1): 10 for s in range(3)} | {(s + 1, s): 100 for s in range(3)}
+    assert plain.simulate(messages=chain).peak == [104, 3 + 40 + 100, 2 + 30 + 100, 1 + 20]
+
+
+def test_messages_arrive_after_a_latency():
+    schedule = Schedule.parse("rank 0: 0F0 0F1 0B0 0B1\nrank 1: 1F0 1B0 1F1 1B1")
+    assert schedule.simulate(activation=0, messages={(0, 1): 1}).peak == [0, 2]
+    assert schedule.simulate(activation=0, messages={(0, 1): 1}, W=0, I=0, latency=5).peak == [0, 2]
+    assert schedule.simulate(F=[9, 1], activation=0, messages={(0, 1): 1}, latency=5).peak == [0, 1]
+
+
+def test_messages_within_a_rank():
+    """A value is one tensor with the output that its sender keeps; a forward that is computed again keeps none."""
+    schedule = Schedule.parse("rank 0: 0F0 0F1 1F0 1F1 1B1 0B1 1B0 0B0")
+    assert schedule.simulate(messages={(0, 1): 10}).peak == [4]
+    assert schedule.simulate(messages={(0, 1): 10, (1, 0): 100}).peak == [3 + 100]
+    assert schedule.with_recompute("always").simulate(messages={(0, 1): 10}).peak == [2 * 10 + 1]
+
+
+def test_what_waits_for_w_includes_messages():
+    schedule = Schedule.parse("rank 0: 0F0 0I0 0W0\nrank 1: 1F0 1I0 1W0")
+    assert schedule.simulate(messages={(0, 1): 10, (1, 0): 100}, waiting=5).peak == [101, 11]
+    assert schedule.simulate(messages={(0, 1): 10, (1, 0): 100}, waiting=500).peak == [500, 500]
+
+
+def test_forwards_alone_hold_one_micro_batch():
+    schedule = Schedule.parse("rank 0: 0F0 0F1\nrank 1: 1F0 1F1")
+    assert schedule.simulate(F=[1, 9], messages={(0, 1): 10}).peak == [1, 21]
+
+
+@pytest.mark.parametrize("messages, message", [({(0, 5): 1}, r"messages from stage 0 to 5; expected two of the stages 0 to 1"),
+    ({(1, 1): 1}, "from stage 1 to 1; expected two"), ({(0, 1): -1}, "messages from stage 0 to 1 take -1; expected a number >= 0")])  # fmt: skip
+def test_bad_messages(messages, message):
+    with pytest.raises(ValueError, match=message):
+        Schedule.make("gpipe", 2, 2).simulate(messages=messages)
+
+
+def test_all_actions_in_turn():
+    schedule = Schedule.make("zb-v", 3, 6).with_recompute("always")
+    flat = in_turn(schedule.simulate())
+    assert sorted(map(str, flat)) == sorted(str(a) for _, a in schedule)
+    assert Schedule([flat]).simulate(I=0, W=0).makespan == 2 * 6 * 6  # an order that can be followed

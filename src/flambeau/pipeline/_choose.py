@@ -25,18 +25,21 @@ class Bill:
         positions: where a cut may lie, with both ends.
         costs: of each op: nanoseconds, or bytes.
         crossing: bytes that a cut at a position hands on.
-        memory: (start, stop) -> bytes of parameters, and bytes that one micro-batch leaves. Indices of `positions`.
+        memory: (start, stop) -> bytes of parameters, that one micro-batch leaves, of its input, and of its output. Indices of `positions`.
     """
 
     positions: list[int]
     costs: list[int]
     crossing: list[int]
-    memory: dict[tuple[int, int], tuple[int, int]]
+    memory: dict[tuple[int, int], tuple[int, int, int, int]]
 
 
 @dataclass(frozen=True)
 class Limits:
     """How segments are judged.
+
+    Besides the micro-batches that it holds, a segment holds the inputs of those by which the one before is ahead of it, and a gradient
+    that comes back while it is busy. With 1F1B that is exact.
 
     Args:
         held: per segment, how many micro-batches it holds at once.
@@ -48,8 +51,14 @@ class Limits:
     memory: int | None
     param_scale: float
 
-    def bytes_of(self, segment: int, parameters: int, activations: int) -> int:
-        return math.ceil(parameters * self.param_scale) + activations * self.held[segment]
+    def factors(self, segment: int) -> tuple[int, int, int]:
+        """How often a segment has what a micro-batch leaves, inputs and outputs."""
+        held = self.held[segment]
+        return held, max(0, self.held[segment - 1] - held) if segment else 0, int(segment + 1 < len(self.held))
+
+    def bytes_of(self, segment: int, parameters: int, activations: int, inputs: int, outputs: int) -> int:
+        held, waiting, back = self.factors(segment)
+        return math.ceil(parameters * self.param_scale) + activations * held + inputs * waiting + outputs * back
 
 
 class _Chooser:
@@ -64,23 +73,23 @@ class _Chooser:
         for cost in bill.costs:
             sums.append(sums[-1] + cost)
         self.sums = [sums[p] for p in bill.positions]
-        self.rows: list[list[tuple[int, int]]] = []  # by stop and start: bytes of parameters with what belongs to them, of activations
+        self.rows: list[list[tuple[int, int, int, int]]] = []  # by stop and start, as in the bill, parameters with what belongs to them
         if limits.memory is not None:
             taken = [[bill.memory[start, stop] for start in range(stop)] for stop in range(self.m + 1)]
-            self.rows = [[(limits.bytes_of(0, p, 0), a) for p, a in row] for row in taken]
+            self.rows = [[(math.ceil(p * limits.param_scale), a, x, y) for p, a, x, y in row] for row in taken]
         self.fits = [[self._starts(s, stop) for stop in range(self.m + 1)] for s in range(self.k)]
 
     def _starts(self, s: int, stop: int) -> int:
         """From where segment s may reach to a position without more than the limit of memory."""
-        limit, held = self.limits.memory, self.limits.held[s]
+        limit, (held, waiting, back) = self.limits.memory, self.limits.factors(s)
         if limit is None or not stop:
             return (1 << stop) - 1
-        fits = ["1" if parameters + held * activations <= limit else "0" for parameters, activations in self.rows[stop]]
+        fits = ["1" if p + held * a + waiting * x + back * y <= limit else "0" for p, a, x, y in self.rows[stop]]
         return int("".join(reversed(fits)), 2)
 
     def _bytes(self, s: int, start: int, stop: int) -> int:
-        parameters, activations = self.rows[stop][start]
-        return parameters + self.limits.held[s] * activations
+        p, *of_micro_batch = self.rows[stop][start]
+        return p + sum(n * size for n, size in zip(self.limits.factors(s), of_micro_batch))
 
     def _window(self, reached: int, s: int, stop: int, limit: int) -> int:
         """The starts from which segment s may reach to a position within the limit."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import operator
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from flambeau._C import ops
 from flambeau.nn import Module, Parameter, Sequential
 from flambeau.nn._errors import kind_of
 from flambeau.pipeline._choose import Bill, Limits, choose
+from flambeau.pipeline._homes import Owners
 from flambeau.pipeline._probe import Cost
 from flambeau.pipeline._segments import Program, Recordings, Segment, check
 from flambeau.pipeline._trace import Call, CutError
@@ -56,11 +58,12 @@ class _Ledger:
             seen |= parameters | saved
         return rows
 
-    def segments(self, start: int, stops: Sequence[int]) -> list[tuple[int, int]]:
-        """Bytes of parameters and activations of the segments from a position to others that ascend."""
+    def segments(self, start: int, stops: Sequence[int]) -> list[tuple[int, int, int, int]]:
+        """Bytes of parameters, activations, input and output of the segments from a position to others that ascend."""
         parameters: set[int] = set()
         kept = set(self.program.crossing(start))  # a stage holds its inputs
-        owned, left, at = 0, self._sum(kept), start
+        inputs = left = self._sum(kept)
+        owned, at = 0, start
         rows = []
         for stop in stops:
             for k in range(at, stop):
@@ -69,7 +72,8 @@ class _Ledger:
                 parameters |= self.parameters[k]
                 kept |= self.saved[k]
             at = stop
-            rows.append((owned, left + self._sum(set(self.program.crossing(stop)) - kept)))
+            handed_on = set(self.program.crossing(stop))
+            rows.append((owned, left + self._sum(handed_on - kept), inputs, self._sum(handed_on)))
         return rows
 
     def _sum(self, buffers: set[int]) -> int:
@@ -156,9 +160,9 @@ class _Reporter:
         return _ms(price) if self.by == "time" else _size(price)
 
     def _stage(self, s: int, start: int, stop: int) -> StageReport:
-        ((parameters, activations),) = self.ledger.segments(start, [stop])
+        (taken,) = self.ledger.segments(start, [stop])
         seconds = sum(cost.seconds for cost in self.costs[start:stop])
-        return StageReport(stop - start, seconds, parameters, activations, self.limits.bytes_of(s, parameters, activations))
+        return StageReport(stop - start, seconds, *taken[:2], self.limits.bytes_of(s, *taken))
 
     def report(self) -> Report:
         stages = [self._stage(s, a, b) for s, (a, b) in enumerate(self._spans(self.cuts))]
@@ -234,13 +238,37 @@ class Split(Sequential):
             ops.rand((1,))  # see Note [Random numbers of segments]
         return input
 
+    @property
+    def recordings(self) -> Recordings:
+        """What all segments perform parts of."""
+        segments: list[Segment] = list(self)  # type: ignore[arg-type]
+        return segments[0].recordings
+
     def prepare(self, *samples: Any) -> None:
         """Records the forward for further sizes of micro-batches, in the mode that the module is in.
 
-        Otherwise the first segment does when it meets one. Where segments are in several processes, each has to do it before.
+        Otherwise the first segment does when it meets one. Copies of segments that are in several processes each have to do it before; a
+        `DistributedPipeline` sees to it.
         """
         for sample in samples:
-            self[0].recordings.index_of(sample)
+            self.recordings.index_of(sample)
+
+    def prepare_modes(self, sample: Any) -> None:
+        """Records the forward in training and in eval mode, as far as it can be cut there."""
+        parts = list(self.original.modules())
+        modes = [part.training for part in parts]
+        try:
+            for mode in (True, False):
+                self.original.train(mode)
+                with suppress(CutError):  # raised where it is used
+                    self.prepare(sample)
+        finally:
+            for part, mode in zip(parts, modes):
+                part.training = mode
+
+    def keep(self, segments: Collection[int]) -> Owners:
+        """Keeps the bytes of these segments alone, as a process does; says which tensors are whose."""
+        return self.recordings.keep(segments)
 
     def _apply(self, fn: Any, recurse: bool = True) -> Split:
         self.original._apply(fn, recurse)
@@ -300,7 +328,8 @@ def split(
         at: where to cut instead: indices of ops, or names of submodules, before whose first op a cut is.
         call: `call(module, sample)` calls the module; by default with the sample as its one argument.
         by: "time", forward and backward measured op by op, or "size", bytes of parameters and activations.
-        memory: bytes that a stage may take. Parameters count `param_scale` times, what a micro-batch leaves as often as `held` says.
+        memory: bytes that a stage may take. Parameters count `param_scale` times, what a micro-batch leaves as often as `held` says, and
+            inputs and a gradient that wait there.
         param_scale: bytes that training takes per byte of parameters, gradients and the optimizer's state included.
         held: per stage the micro-batches that it holds at once; by default those of schedule "1f1b", stages, ..., 2, 1.
         tolerance: how much slower than possible the slowest stage may be if fewer bytes cross then.

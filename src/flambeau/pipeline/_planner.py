@@ -15,13 +15,13 @@ from flambeau import get_num_threads, memory_stats, reset_peak_memory_stats, set
 from flambeau._C import Tensor
 from flambeau.graph._memory import size_text
 from flambeau.nn import Sequential
-from flambeau.pipeline._measure import LayerCost, measure
+from flambeau.pipeline._measure import LayerCost, costs_of, measure
 from flambeau.pipeline._microbatch import scatter, tensors_of
 from flambeau.pipeline._pipeline import Pipeline
 from flambeau.pipeline._rules import NAMES
 from flambeau.pipeline.balance import balance_cost
 from flambeau.pipeline.schedule import Schedule
-from flambeau.pipeline.simulate import Costs, Timeline
+from flambeau.pipeline.simulate import Costs, Timeline, in_turn
 
 _UNITS = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "kb": 10**3, "mb": 10**6, "gb": 10**9}
 
@@ -72,6 +72,7 @@ class Choice:
     balance: list[int]
     timeline: Timeline
     memory: list[int]  # per rank
+    costs: Costs
 
     @property
     def title(self) -> str:
@@ -99,20 +100,12 @@ def _choice(made: Schedule, checkpoint: str, balance: list[int], layers: Sequenc
     for n in balance:
         parts.append(layers[first : first + n])
         first += n
-    costs = Costs(
-        F=[sum(c.forward_s for c in part) for part in parts],
-        B=[sum(c.backward_s for c in part) for part in parts],
-        I=[sum(c.inputs_s for c in part) for part in parts],
-        W=[sum(c.parameters_s for c in part) for part in parts],
-        activation=[float(sum(c.activation for c in part)) for part in parts],
-        waiting=[float(sum(c.waiting for c in part)) for part in parts],
-        boundary=[float(part[0].boundary) for part in parts],
-    )
+    costs = costs_of(parts)
     timeline = schedule.simulate(costs)
     held = [0.0] * len(schedule.ranks)
     for stage, part in enumerate(parts):
         held[schedule.rank_of[stage]] += param_scale * sum(c.parameters for c in part)
-    return Choice(schedule, checkpoint, balance, timeline, [int(p + h) for p, h in zip(timeline.peak, held)])
+    return Choice(schedule, checkpoint, balance, timeline, [int(p + h) for p, h in zip(timeline.peak, held)], costs)
 
 
 def plan(
@@ -145,7 +138,8 @@ def try_out(model: Sequential, batch: Any, choice: Choice, micro_batches: int, s
         peak = memory_stats()["peak_allocated_bytes"] - before
     ran = sorted((t for t in timelines if t is not None), key=lambda t: t.makespan)[steps // 2]
     gradients = sum(p.numel() * p.itemsize for p in model.parameters() if p.requires_grad)
-    predicted = int(sum(choice.timeline.peak)) + gradients
+    together = Schedule([in_turn(choice.timeline)]).simulate(choice.costs)  # ranks that share a memory, and what they send each other
+    predicted = int(together.peak[0]) + gradients
     yield f"{'':<12} {'step':>10} {'bubble':>7} {'activations and gradients':>26}"
     yield f"{'predicted':<12} {1e3 * choice.timeline.makespan:>7.1f} ms {choice.timeline.bubble:>7.1%} {size_text(predicted):>26}"
     yield f"{'run':<12} {1e3 * ran.makespan:>7.1f} ms {ran.bubble:>7.1%} {size_text(peak):>26}"

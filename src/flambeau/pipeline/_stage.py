@@ -129,6 +129,11 @@ class _Kept:
     popped: dict[Key, tuple[Tensor | None, bool]] = field(default_factory=dict)
 
 
+def _alone(dx: Tensor | None) -> Tensor | None:
+    """A gradient that holds no more than itself: those of `cat` are views of one tensor, which would wait with each of them."""
+    return dx.clone() if dx is not None and dx._storage_bytes() > dx.nbytes + 512 else dx
+
+
 class _Ends:
     """Where a backward through a graph begins, and the leaves where it ends, besides parameters."""
 
@@ -142,7 +147,7 @@ class _Ends:
 
     def sorted(self, found: Sequence[Tensor | None]) -> tuple[Grads, SkipGrads]:
         """Gradients of `leaves` as those of the inputs and those of skip tensors."""
-        arrived = iter(found)
+        arrived = map(_alone, found)
         return [next(arrived) if wanted else None for wanted in self.wanted], {key: next(arrived) for key in self.keys}
 
 

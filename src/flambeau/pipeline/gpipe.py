@@ -6,8 +6,8 @@
 
 What ranks do is in `_executor.py`, what a partition does with a micro-batch in `_stage.py`.
 
-The node can be run again where the graph was retained, and not be differentiated itself. Gradients go to parameters and to the batch: another tensor that a layer uses
-and that requires grad gets none.
+The node can be run again where the graph was retained, and not be differentiated itself. Gradients go to parameters and to the batch:
+another tensor that a layer uses and that requires grad gets none.
 """
 
 from __future__ import annotations
