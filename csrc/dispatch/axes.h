@@ -26,22 +26,32 @@ inline Axes simplify(IntList sizes, Dims* strides, int n_operands) {
     if (sizes[i] != 1) order[n++] = i;
   }
   const int64_t* lead = strides[0].data();
+  bool sorted = true;
   for (int i = 1; i < n; ++i)  // insertion sort, stable: usually in order already
-    for (int j = i; j > 0 && lead[order[j]] > lead[order[j - 1]]; --j) std::swap(order[j], order[j - 1]);
-  std::array<Dims, kMaxOperands> merged;
-  for (int i = 0; i < n; ++i) {
-    const int axis = order[i], last = axes.sizes.size() - 1;
-    bool joins = last >= 0;
-    for (int k = 0; k < n_operands && joins; ++k)
-      joins = merged[k][last] == strides[k][axis] * sizes[axis];
-    if (joins) axes.sizes[last] *= sizes[axis];
-    else axes.sizes.push_back(sizes[axis]);
-    for (int k = 0; k < n_operands; ++k) {
-      if (joins) merged[k][last] = strides[k][axis];
-      else merged[k].push_back(strides[k][axis]);
+    for (int j = i; j > 0 && lead[order[j]] > lead[order[j - 1]]; --j) {
+      std::swap(order[j], order[j - 1]);
+      sorted = false;
     }
+  if (!sorted)
+    for (int k = 0; k < n_operands; ++k) {
+      const Dims before = strides[k];
+      for (int i = 0; i < n; ++i) strides[k][i] = before[order[i]];
+    }
+  int last = -1;
+  for (int i = 0; i < n; ++i) {  // in place: what is merged is no further than what is read
+    const int from = sorted ? order[i] : i;
+    const int64_t size = sizes[order[i]];
+    bool joins = last >= 0;
+    for (int k = 0; k < n_operands && joins; ++k) joins = strides[k][last] == strides[k][from] * size;
+    if (joins) {
+      axes.sizes[last] *= size;
+    } else {
+      axes.sizes.push_back(size);
+      ++last;
+    }
+    for (int k = 0; k < n_operands; ++k) strides[k][last] = strides[k][from];
   }
-  for (int k = 0; k < n_operands; ++k) strides[k] = std::move(merged[k]);
+  for (int k = 0; k < n_operands; ++k) strides[k].resize(last + 1);
   return axes;
 }
 

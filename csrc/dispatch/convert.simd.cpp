@@ -20,7 +20,11 @@ constexpr int64_t kTile = 512;
 template <class To, class From>
 void plain(To* dst, const From* src, int64_t n) {
 #pragma omp simd
-  for (int64_t i = 0; i < n; ++i) dst[i] = static_cast<To>(src[i]);
+  for (int64_t i = 0; i < n; ++i) {
+    // The least of a byte and 1: conversions of comparisons are not vectorized.
+    if constexpr (std::is_same_v<From, Truth>) dst[i] = static_cast<To>(src[i].byte > 1 ? 1 : src[i].byte);
+    else dst[i] = static_cast<To>(src[i]);
+  }
 }
 
 // Through int64, so that negative numbers wrap in narrow and unsigned types on every processor.

@@ -300,7 +300,11 @@ void run_tiles(const TileLoops& loops, DType compute, const Scalar* params, cons
                const EachInput* inputs, int n_inputs) {
   if (out.numel() == 0) return;
   const bool bool_out = loops.bool_out;
-  Nest nest{.fn = loops.all, .single = false, .params = params, .axes = {}, .n = n_inputs + 1, .stream = false, .op = {}};
+  Nest nest;  // whose operands are filled as far as there are some: clearing all of them costs more than a short op
+  nest.fn = loops.all;
+  nest.single = false;
+  nest.params = params;
+  nest.n = n_inputs + 1;
   std::array<Dims, kMaxInputs + 1> strides;
   strides[0] = out.strides();
   for (int k = 1; k <= n_inputs; ++k) {

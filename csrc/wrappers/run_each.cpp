@@ -2,8 +2,11 @@
 #include "wrappers/run_each.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
+#include "base/parallel.h"
+#include "dispatch/walks.h"
 #include "tensor/raw.h"
 #include "wrappers/checks.h"
 #include "wrappers/wrap.h"
@@ -121,38 +124,41 @@ void run_general(const TileLoops& loops, DType compute, const Operand* in, int n
   run_tiles(loops, compute, params, out, inputs.inputs, n);
 }
 
-// Small, contiguous, of the compute type throughout: one call of the loop.
-bool run_small(const TileLoops& loops, DType compute, const Operand* in, int n, const Scalar* params, const Tensor& out) {
+// Contiguous, of the compute type throughout and not so large that it is streamed: the loop runs over the operands' own memory. A
+// number is read by the loops that read one element of their last operand, else filled into memory where there is little of it.
+bool run_direct(const TileLoops& loops, DType compute, const Operand* in, int n, const Scalar* params, const Tensor& out) {
   constexpr int64_t kSmall = 64;
   const int64_t count = out.numel();
-  if (count > kSmall || n > 3 || !out.is_contiguous() || (loops.bool_out ? out.dtype() != DType::Bool : written_as(out.dtype(), compute) != compute)) return false;
+  const int64_t item = static_cast<int64_t>(item_size(compute)), out_item = static_cast<int64_t>(out.item_bytes());
+  if (n > 3 || count * out_item >= kStreamBytes || !out.is_contiguous()) return false;
+  if (loops.bool_out ? out.dtype() != DType::Bool : written_as(out.dtype(), compute) != compute) return false;
+  const Operand& last = in[n - 1];
+  const bool single = loops.single && (!last.is_tensor() || (last.tensor().numel() == 1 && count != 1));
   alignas(64) char fills[3][kSmall * 8];
-  const void* pointers[3];
-  const bool single = loops.single && !in[n - 1].is_tensor();
-  const int64_t filled = single ? 1 : count;  // where the last operand is a number, the others are tensors
+  std::array<const char*, 3> from;
+  std::array<int64_t, 3> step;
   for (int k = 0; k < n; ++k) {
+    const bool one = single && k == n - 1;
+    step[k] = one ? 0 : item;
     if (in[k].is_tensor()) {
       const Tensor& x = in[k].tensor();
-      if (read_as(x.dtype(), compute) != compute || !x.is_contiguous() || x.numel() != count) return false;
-      pointers[k] = x.data();
+      if (read_as(x.dtype(), compute) != compute || !(one || (x.numel() == count && x.is_contiguous()))) return false;
+      from[k] = static_cast<const char*>(x.data());
     } else {
-      const Scalar s = in[k].number();
-      auto fill = [&]<class T>(T) {
-        auto* p = reinterpret_cast<T*>(fills[k]);
-        const T v = s.as<T>();
-        for (int64_t i = 0; i < filled; ++i) p[i] = v;
-      };
-      switch (compute) {
-        case DType::Float32: fill(float{}); break;
-        case DType::Float64: fill(double{}); break;
-        case DType::Int32: fill(int32_t{}); break;
-        case DType::UInt8: fill(uint8_t{}); break;
-        default: fill(int64_t{});
-      }
-      pointers[k] = fills[k];
+      if (!one && count > kSmall) return false;
+      const Scalar number = in[k].number();
+      visit(compute, [&]<class T>(T) {
+        if constexpr (!is_half_type<T>) std::fill_n(reinterpret_cast<T*>(fills[k]), one ? 1 : count, number.as<T>());
+      });
+      from[k] = fills[k];
     }
   }
-  (single ? loops.single : loops.all)(count, out.data(), pointers, params);
+  const TileFn fn = single ? loops.single : loops.all;
+  parallel_for(0, count, kGrain, [&](int64_t begin, int64_t end) {
+    const void* at[3];
+    for (int k = 0; k < n; ++k) at[k] = from[k] + begin * step[k];
+    fn(end - begin, static_cast<char*>(out.data()) + begin * out_item, at, params);
+  });
   return true;
 }
 
@@ -214,7 +220,7 @@ static void run_fresh(const TileLoops& loops, DType compute, const Operand* in, 
     }
     return;
   }
-  if (!run_small(loops, compute, in, n, params, y)) run_general(loops, compute, in, n, params, y);
+  if (!run_direct(loops, compute, in, n, params, y)) run_general(loops, compute, in, n, params, y);
 }
 
 Tensor run_each(const EachKernel& kernel, const char* op, DType result, DType type, const Operand* in, int n, const Scalar* params) {
@@ -258,33 +264,41 @@ void run_recorded_each(const graph::Frame& frame, void (*each)(const graph::Fram
        &context);
 }
 
+static void check_fits_into(const char* op, const Operand* in, int n, const Tensor& out) {
+  bool same = true;  // a tensor of the shape, or nothing that could be another
+  for (int k = 0; k < n; ++k) same = same && (!in[k].is_tensor() || (in[k].tensor().defined() && in[k].tensor().sizes() == out.sizes()));
+  if (same) return;
+  const Dims shape = broadcast_shape(op, in, n);
+  if (!(shape == out.sizes()))
+    raise<ShapeError>(op, ": the result has shape ", shape, ", which does not fit into x of shape ", out.sizes(), "; write x = ... instead");
+}
+
 void run_each_into(const EachKernel& kernel, const char* op, DType result, DType type, const Operand* in, int n,
                    const Scalar* params, const Tensor& out) {
   const DType compute = loop_type(kernel, op, type, in, n, params);
   const TileLoops loops = kernel.get(compute);
   if (!loops.all) no_such_type(op, type);
-  const Dims shape = broadcast_shape(op, in, n);
-  if (!(shape == out.sizes()))
-    raise<ShapeError>(op, ": the result has shape ", shape, ", which does not fit into x of shape ", out.sizes(), "; write x = ... instead");
+  check_fits_into(op, in, n, out);
   auto kind = [](DType t) { return t == DType::Bool ? 0 : is_float(t) ? 2 : 1; };
   if (kind(result) > kind(out.dtype()))
     raise<DTypeError>(op, ": the result is ", result, ", which can not be stored in x of ", out.dtype(), "; cast x first");
   if (out.is_meta() || out.numel() == 0 || graph::recording()) return;
   std::vector<Tensor> copies;
-  std::vector<Operand> safe(in, in + n);
-  copies.reserve(static_cast<size_t>(n));
+  std::vector<Operand> safe;
   for (int k = 0; k < n; ++k)
     if (in[k].is_tensor() && overlaps(out, in[k].tensor())) {
+      if (safe.empty()) safe.assign(in, in + n);
+      copies.reserve(static_cast<size_t>(n));
       copies.push_back(contiguous(in[k].tensor()));
       safe[static_cast<size_t>(k)] = Operand(copies.back());
     }
-  if (out.ndim() >= 3 && (out.storage().maybe_deferred() || any_deferred(safe.data(), n))) [[unlikely]] {
-    const RawOperands raw(safe.data(), n);  // first: a writer must not ask for data()
+  if (!safe.empty()) in = safe.data();
+  if (out.ndim() >= 3 && (out.storage().maybe_deferred() || any_deferred(in, n))) [[unlikely]] {
+    const RawOperands raw(in, n);  // first: a writer must not ask for data()
     const RawTensor raw_out(out, RawBytes::Write);
     return run_general(loops, compute, raw.operands.data(), n, params, raw_out.tensor());
   }
-  if (!run_small(loops, compute, safe.data(), n, params, out))
-    run_general(loops, compute, safe.data(), n, params, out);
+  if (!run_direct(loops, compute, in, n, params, out)) run_general(loops, compute, in, n, params, out);
 }
 
 }  // namespace fl
