@@ -19,8 +19,8 @@ class Dims {
 
   Dims() = default;
   explicit Dims(int size, int64_t value = 0) {
-    resize_uninitialized(size);
-    std::fill_n(data(), size, value);
+    std::fill_n(room_for(size), size, value);
+    size_ = size;
   }
   Dims(IntList values) { assign(values.data(), static_cast<int>(values.size())); }
   Dims(std::initializer_list<int64_t> values) { assign(values.begin(), static_cast<int>(values.size())); }
@@ -56,8 +56,8 @@ class Dims {
   operator IntList() const { return {data(), static_cast<size_t>(size_)}; }
 
   void push_back(int64_t value) {
-    reserve(size_ + 1);
-    data()[size_++] = value;
+    room_for(size_ + 1)[size_] = value;
+    ++size_;
   }
   void pop_back() { --size_; }
   void insert(int at, int64_t value) {
@@ -69,9 +69,9 @@ class Dims {
     --size_;
   }
   void resize(int size, int64_t value = 0) {
-    const int old = size_;
-    resize_uninitialized(size);
-    if (size > old) std::fill(begin() + old, end(), value);
+    int64_t* to = room_for(size);
+    if (size > size_) std::fill(to + size_, to + size, value);
+    size_ = size;
   }
   void clear() { size_ = 0; }
 
@@ -80,23 +80,20 @@ class Dims {
   }
 
  private:
-  void reserve(int n) {
-    if (n <= capacity_) return;
+  // The elements, with room for n: who makes the room knows where it is, and data() need not ask again.
+  int64_t* room_for(int n) {
+    if (n <= capacity_) return data();
     const int grown = std::max(n, 2 * capacity_);
     auto* bigger = new int64_t[grown];
     std::copy(begin(), end(), bigger);
     if (capacity_ > kInline) delete[] heap_;
     heap_ = bigger;
     capacity_ = grown;
-  }
-  void resize_uninitialized(int n) {
-    reserve(n);
-    size_ = n;
+    return bigger;
   }
   void assign(const int64_t* values, int n) {
-    reserve(n);
+    std::copy_n(values, n, room_for(n));
     size_ = n;
-    std::copy_n(values, n, data());
   }
   void steal(Dims& other) noexcept {
     size_ = other.size_;

@@ -5,7 +5,7 @@
 //
 //   own code in both types  exp expm1 exp2 log log2 log10 log1p tanh sigmoid softplus sin cos erfinv
 //   float in double lanes   pow tan asin .. atanh sinh cosh erfc hypot sinc lgamma: nearly correctly rounded; the double
-//                           versions are libm's, but for pow (vmath_pow.h)
+//                           versions are libm's, but for pow (vmath_pow.h) and lgamma (vmath_special.h)
 //   not vectorised          digamma i0 nextafter
 //
 // Below this file: vmath_basic.h. Beside it: vmath_angles.h, vmath_division.h, vmath_normal.h, vmath_special.h and
@@ -156,8 +156,9 @@ template <class T>
 struct LogParts {
   T k, f, half_sq, tail;  // log x = k ln 2 + f - (half_sq - tail)
 };
+template <bool kDenormals = true>
 FL_VM LogParts<float> log_parts(float x) {
-  const bool small = x < 1.17549435e-38f;
+  const bool small = kDenormals && x < 1.17549435e-38f;
   const float n = small ? x * 33554432.0f : x;
   const int32_t i = bits<int32_t>(n) - 0x3f3504f3;
   const float k = static_cast<float>((i >> 23) - (small ? 25 : 0));
@@ -166,8 +167,9 @@ FL_VM LogParts<float> log_parts(float x) {
   const float q = z * poly(z, 0.6666666655f, 0.40000125595f, 0.2855039696f, 0.23341943389f);
   return {k, f, h, s * (h + q)};
 }
+template <bool kDenormals = true>
 FL_VM LogParts<double> log_parts(double x) {
-  const bool small = x < 2.2250738585072014e-308;
+  const bool small = kDenormals && x < 2.2250738585072014e-308;
   const double n = small ? x * 18014398509481984.0 : x;  // 2^54
   const uint64_t i = bits<uint64_t>(n) - 0x3fe6a09e667f3bcdull + (uint64_t{1024} << 52);
   const double e = bits<double>((i >> 52) | 0x4330000000000000ull) - 4503599627371520.0;  // 2^52 + 1024
@@ -187,12 +189,17 @@ FL_VM T log_edges(T x, T y) {
   return x == kInf<T> ? x : r;
 }
 template <class T>
-FL_VM T log(T x) {
+FL_VM T log_of(const LogParts<T>& parts) {
   constexpr T hi = sizeof(T) == 4 ? T(0.693359375) : T(6.93147180369123816490e-01);
   constexpr T lo = sizeof(T) == 4 ? T(-2.12194440e-4) : T(1.90821492927058770002e-10);
-  const auto [k, f, h, tail] = log_parts(x);
-  return log_edges(x, k * hi + (f - (h - (tail + k * lo))));
+  const auto [k, f, h, tail] = parts;
+  return k * hi + (f - (h - (tail + k * lo)));
 }
+template <class T>
+FL_VM T log(T x) { return log_edges(x, log_of(log_parts(x))); }
+// Of finite x > 0 that are no denormals.
+template <class T>
+FL_VM T log_inside(T x) { return log_of(log_parts<false>(x)); }
 template <class T>
 FL_VM T log2(T x) {
   const auto [k, f, h, tail] = log_parts(x);
@@ -337,26 +344,22 @@ FL_VM bool isclose(T a, T b, T rtol, T atol, bool equal_nan) {
   return near | (a == b) | (equal_nan & (a != a) & (b != b));
 }
 
-// Vector norms: d|x|_p / dx times v, with y = |x|_p.
+// Vector norms: d|x|_p / dx times v, with y = |x|_p and finite p but 0.
 template <class T>
 FL_VM T norm_slope(T v, T x, T y, T p) {
-  if (p == 0) return T(0);
-  if (p == 1) return v * (x == 0 ? T(0) : sign(x));
-  if (p == 2) return y == 0 ? T(0) : v * x / y;
-  if (p == kInf<T> || p == -kInf<T>) return abs(x) == y ? v * (x == 0 ? T(0) : sign(x)) : T(0);
-  return (x == 0) | (y == 0) ? T(0) : v * sign(x) * pow(abs(x) / y, p - T(1));
+  const T slope = v * copysign(pow(abs(x) / y, p - T(1)), x);
+  return (x == 0) | (y == 0) ? T(0) : slope;
 }
 // The part of the second derivative that does not go through y.
 template <class T>
 FL_VM T norm_curvature(T v, T x, T y, T p) {
-  if (p == 0 || p == 1 || p == kInf<T> || p == -kInf<T>) return T(0);
-  if (p == 2) return y == 0 ? T(0) : v / y;
-  return (x == 0) | (y == 0) ? T(0) : v * (p - T(1)) * pow(abs(x) / y, p - T(2)) / y;
+  const T curvature = v * (p - T(1)) * pow(abs(x) / y, p - T(2)) / y;
+  return (x == 0) | (y == 0) ? T(0) : curvature;
 }
 template <class T>
 FL_VM T norm_fade(T v, T y, T p) {
-  if (p == 0 || p == kInf<T> || p == -kInf<T>) return T(0);
-  return y == 0 ? T(0) : v * (T(1) - p) / y;
+  const T fade = v * (T(1) - p) / y;
+  return y == 0 ? T(0) : fade;
 }
 
 }  // namespace FL_ISA

@@ -8,31 +8,43 @@ namespace fl::vm {
 inline namespace FL_ISA {
 
 // erf^-1(x) = x P(w), w = -log(1 - x^2): polynomials in w up to 6, for floats of (P(w) - P(0)) / w, and in its root above,
-// on [-1, 1] each.
+// on [-1, 1] each. Nearly all arguments are near: for those alone see erfinv_near.
 template <class T>
 FL_VM T erfinv_edges(T x, T w, T y) {
   y = w < kInf<T> ? y : copysign(kInf<T>, x);
   return w == w ? y : w;  // |x| > 1
 }
-FL_VM float erfinv(float x) {
-  const float a = abs(x), w = -log((1.0f - a) * (1.0f + a)), s = sqrt(w);
-  const float near = poly((w - 3.0f) * 0.333333333f,
+FL_VM float erfinv_middle(float w) {
+  return plus_product(0.88622692545f, w, poly((w - 3.0f) * 0.333333333f,
               0.245771694f, -0.00414132344f, -0.0130731115f, 0.00554816301f, -0.00028091897f, -0.000753089846f,
-              0.000325004475f, 1.2750939e-5f, -5.68520075e-5f, 9.79289673e-6f, 4.14152477e-6f);
-  const float far = poly((s - 3.27474487f) * 1.21174648f,
-              3.10876385f, 0.829808464f, 0.00347445439f, -0.00196943542f, 0.00105997677f, -0.000614813842f,
-              0.000291713512f, -6.40326918e-5f, -5.3219849e-6f);
-  return erfinv_edges(x, w, x * (w < 6.0f ? plus_product(0.88622692545f, w, near) : far));
+              0.000325004475f, 1.2750939e-5f, -5.68520075e-5f, 9.79289673e-6f, 4.14152477e-6f));
 }
-FL_VM double erfinv(double x) {
-  const double w = -log((1.0 - x) * (1.0 + x)), s = sqrt(w);
-  const double near = poly((w - 3.0) * 0.33333333333333333,
+FL_VM double erfinv_middle(double w) {
+  return poly((w - 3.0) * 0.33333333333333333,
               1.6235420064648299, 0.72489121249847715, -0.051643216989051103, -0.022576907976752251,
               0.015799967277408936, -0.0030900906960069145, -0.0012742935269051566, 0.00098411806321472223,
               -0.00015542174564679535, -0.0001076100698424784, 6.5591535513905159e-5, -5.5686252192731671e-6,
               -9.209264951016122e-6, 4.3074162898403177e-6, 2.9924225986895651e-8, -7.6700393794674806e-7,
               2.7249848831772915e-7, 4.3784914749303779e-8, -6.2696188030389166e-8, 9.0814289305955078e-9,
               7.0004130724063137e-9, -1.7464278707660834e-9, -2.9924124499656108e-10);
+}
+// Of |x| <= 0.9986, where w is below 6.
+template <class T>
+FL_VM bool far_erfinv(T x) { return !(abs(x) <= T(0.9986)); }
+template <class T>
+FL_VM T erfinv_near(T x) {
+  const T a = abs(x);
+  return x * erfinv_middle(-log_inside((T(1) - a) * (T(1) + a)));
+}
+FL_VM float erfinv(float x) {
+  const float a = abs(x), w = -log((1.0f - a) * (1.0f + a)), s = sqrt(w);
+  const float far = poly((s - 3.27474487f) * 1.21174648f,
+              3.10876385f, 0.829808464f, 0.00347445439f, -0.00196943542f, 0.00105997677f, -0.000614813842f,
+              0.000291713512f, -6.40326918e-5f, -5.3219849e-6f);
+  return erfinv_edges(x, w, x * (w < 6.0f ? erfinv_middle(w) : far));
+}
+FL_VM double erfinv(double x) {
+  const double a = abs(x), w = -log((1.0 - a) * (1.0 + a)), s = sqrt(w);
   const double far = poly((s - 3.024744871391589) * 1.738359121489419,
               2.8577687944848211, 0.57647986404080976, 0.0029446589733791192, -0.00135203709753902,
               0.00057583333267897065, -0.00021044250311445318, 5.2666341659344741e-5, -4.1796807583365689e-6,
@@ -47,10 +59,45 @@ FL_VM double erfinv(double x) {
               -1.0437110181098691e-9, 5.0135045724390529e-9, -2.7190357607838798e-9, 1.8416806866635803e-10,
               1.7125493644319987e-10);
   const double tail = s < 3.6 ? far : end;
-  return erfinv_edges(x, w, x * (w < 6.0 ? near : tail));
+  return erfinv_edges(x, w, x * (w < 6.0 ? erfinv_middle(w) : tail));
 }
 
-inline double lgamma(double x) {
+// Below zero by reflection: log |Gamma(x)| = log(pi / s) - log Gamma(a) with a = 1 - x and s = |sin(pi x)|, which is 0 at the poles.
+// a in [0, 9) goes by steps of one to b in [1.25, 2.25) with log Gamma(b) = (b - 2) P(b - 2), and what the steps multiply by has
+// one logarithm with pi / s. Integers are taken from |x|, which is exact, and not from a. For larger a Stirling's series, of which
+// (a - 1/2) (log a - 1) is the whole but for a small rest, with what a lost as 1 - x.
+FL_VM double lgamma(double x) {
+  const bool low = x < 0.0;
+  const double a = low ? 1.0 - x : x, lost = low ? (1.0 - a) - x : 0.0, z = abs(x), one = low ? 1.0 : 0.0;
+  const bool far = a >= 9.0;
+  const double steps = far ? 0.0 : floor(a - 0.25) - 1.0, t = z - (steps + 2.0 - one);
+  double down = 1.0;
+  for (int k = 1; k <= 7; ++k) down *= k <= steps ? z - (k - one) : 1.0;
+  const double up = (steps < 0.0 ? a : 1.0) * (steps < -1.0 ? a + 1.0 : 1.0);
+  const double near = t * poly(t,
+              0.42278433509846713, 0.3224670334241132, -0.06735230105319823, 0.02058080842778444, -0.007385551028649568,
+              0.0028905103307947477, -0.001192753913439862, 0.0005096695185614742, -0.00022315470468798278,
+              9.945780353777825e-05, -4.492679365957888e-05, 2.0500993799998817e-05, -9.445886656193155e-06,
+              4.426760701307675e-06, -1.8662273006662246e-06, 1.0097988830992574e-06, -1.2200711395016354e-06,
+              -1.8113133156469553e-06, -2.578971781823122e-06, -1.5632566725962541e-06, -4.938973877783741e-07);
+  const double r = 1.0 / a;
+  const double series = 0.41893853320467274178 + r * poly(r * r, 1.0 / 12, -1.0 / 360, 1.0 / 1260, -1.0 / 1680, 1.0 / 1188, -691.0 / 360360,
+                                                          1.0 / 156, -3617.0 / 122400);
+  const double s = abs(sin((low ? x - round(x) : 0.5) * kPi));
+  const double turned = low ? kPi / s : 1.0;
+  const double rest = log(far ? turned : low ? turned * up / down : steps < 0.0 ? up : down);
+  const double l = log(a), y = far ? (a - 0.5) * (l - 1.0) + (series + lost * l) : near;
+  const double whole = low ? rest - y : steps < 0.0 ? y - rest : y + rest;
+  const double finite = abs(x) < kInf<double> ? (s == 0 ? kInf<double> : whole) : kInf<double>;
+  return x == x ? finite : x;
+}
+// Where both terms of the reflection are large and their difference is not: 1/n! beside -n.
+FL_VM bool lgamma_cancels(double x) {
+  const double whole = abs(x - round(x)), inside = x < -7.5 ? whole : 1.0, beside = inside == 0 ? 1.0 : inside;
+  return (x > -25.0 ? beside : 1.0) < 1.5e-3;
+}
+FL_VM bool lgamma_cancels(float) { return false; }
+inline double exact_lgamma(double x) {
 #if defined(__GLIBC__)
   int sign;  // std::lgamma writes a global
   return ::lgamma_r(x, &sign);
@@ -75,6 +122,7 @@ FL_VM float lgamma(float xf) {
   const double finite = abs(x) < kInf<double> ? y : kInf<double>;
   return static_cast<float>(x == x ? finite : x);
 }
+inline float exact_lgamma(float x) { return lgamma(x); }
 // On [1, 2] (x - zero) P(2 x - 3), where zero = 1.46 is given in two parts; recurrence to there below 10, the
 // asymptotic series above; reflection below 0.
 inline double digamma(double x) {

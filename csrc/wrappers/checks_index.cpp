@@ -34,6 +34,30 @@ bool index_range(const Tensor& index, int64_t& low, int64_t& high) {
   return true;
 }
 
+std::optional<Misfit> first_misfit(const Tensor& indices, int64_t size, std::optional<int64_t> ignored) {
+  Tensor x = indices;
+  if (!x.is_contiguous()) {
+    x = empty(indices.sizes(), indices.dtype());
+    copy_elements(x, indices);
+  }
+  const char* data = x.data<char>();
+  const int64_t n = x.numel(), item = static_cast<int64_t>(x.item_bytes());
+  int64_t first = n;
+  CallMutex merging;
+  parallel_for(0, n, 32768, [&](int64_t begin, int64_t end) {
+    // To ignore what fits anyway is to ignore nothing.
+    int64_t at = begin;
+    if (size > 0 || ignored) at += kernels::first_outside(data + begin * item, x.dtype(), end - begin, size, ignored.value_or(0));
+    if (at == end) return;
+    const std::lock_guard lock(merging);
+    first = std::min(first, at);
+  });
+  if (first == n) return {};
+  int64_t value;
+  convert_elements(&value, DType::Int64, data + first * item, x.dtype(), 1);
+  return Misfit{first, value};
+}
+
 void no_zero_divisor(const char* op, const Operand& a, const Operand& b) {
   if (!b.is_tensor()) {  // with a float on either side the result is inf or nan
     const bool whole = !b.number().is_float() && a.is_tensor() && !is_float(a.tensor().dtype());

@@ -26,6 +26,11 @@ inline void integer(const char* op, const char* arg, const Tensor& x) {
   if (x.defined() && !is_integral(x.dtype())) raise<DTypeError>(op, ": ", arg, " is ", x.dtype(), "; expected integers");
 }
 
+// The first of integers of any type and strides, in row-major order, that is outside of [0, size) and not `ignored`.
+struct Misfit {
+  int64_t at, value;
+};
+std::optional<Misfit> first_misfit(const Tensor& indices, int64_t size, std::optional<int64_t> ignored);
 // Smallest and largest of integers of any type and strides. False for none.
 bool index_range(const Tensor& index, int64_t& low, int64_t& high);
 // Refuses integer division by a 0 in b, as the type that is divided in has it.

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "tensor/tensor.h"
+#include "wrappers/checks_index.h"
 
 namespace fl::check {
 
@@ -284,51 +285,16 @@ inline void class_targets(const char* op, const Tensor& x, const Tensor& target,
     if (weight.ndim() != 1 || weight.size(0) != classes) raise<ShapeError>(op, ": weight has shape ", weight.sizes(), "; expected [", classes, "], one per class");
   }
   if (target.is_meta()) return;
-  const auto value = [&](int64_t at) -> int64_t {
-    return target.dtype() == DType::Int64 ? target.data<int64_t>()[at] : target.dtype() == DType::Int32 ? target.data<int32_t>()[at] : target.data<uint8_t>()[at];
-  };
-  Dims at(target.ndim());
-  int64_t offset = 0;
-  for (int64_t i = 0; i < target.numel(); ++i) {
-    const int64_t t = value(target.is_contiguous() ? i : offset);
-    if (static_cast<uint64_t>(t) >= static_cast<uint64_t>(classes) && t != ignore_index)
-      raise<IndexError>(op, ": target has the value ", t, " at element ", i, "; expected 0 <= target < ", classes, " or ignore_index = ", ignore_index);
-    if (target.is_contiguous()) continue;
-    for (int d = target.ndim() - 1; d >= 0; --d) {
-      offset += target.stride(d);
-      if (++at[d] < target.size(d)) break;
-      offset -= at[d] * target.stride(d);
-      at[d] = 0;
-    }
-  }
+  if (const auto misfit = first_misfit(target, classes, ignore_index))
+    raise<IndexError>(op, ": target has the value ", misfit->value, " at element ", misfit->at, "; expected 0 <= target < ", classes,
+                      " or ignore_index = ", ignore_index);
 }
 
 // Refuses values of integers outside of [0, n).
 inline void indices_below(const char* op, const Tensor& indices, int64_t n) {
   if (indices.is_meta()) return;
-  auto value = [&](int64_t i) -> int64_t {
-    switch (indices.dtype()) {
-      case DType::UInt8: return indices.data<uint8_t>()[i];
-      case DType::Int8: return indices.data<int8_t>()[i];
-      case DType::Int16: return indices.data<int16_t>()[i];
-      case DType::Int32: return indices.data<int32_t>()[i];
-      default: return indices.data<int64_t>()[i];
-    }
-  };
-  Dims at(indices.ndim());
-  int64_t offset = 0;
-  for (int64_t i = 0; i < indices.numel(); ++i) {
-    const int64_t v = value(indices.is_contiguous() ? i : offset);
-    if (static_cast<uint64_t>(v) >= static_cast<uint64_t>(n))
-      raise<IndexError>(op, ": indices has the value ", v, " at element ", i, "; expected 0 <= index < ", n);
-    if (indices.is_contiguous()) continue;
-    for (int d = indices.ndim() - 1; d >= 0; --d) {
-      offset += indices.stride(d);
-      if (++at[d] < indices.size(d)) break;
-      offset -= at[d] * indices.stride(d);
-      at[d] = 0;
-    }
-  }
+  if (const auto misfit = first_misfit(indices, n, {}))
+    raise<IndexError>(op, ": indices has the value ", misfit->value, " at element ", misfit->at, "; expected 0 <= index < ", n);
 }
 
 inline void embedding_arguments(const char* op, const Tensor& weight, const Tensor& indices, int64_t padding_idx) {

@@ -1,4 +1,5 @@
 // Element-wise ops with a choice in them.
+#include <algorithm>
 #include <limits>
 #include <vector>
 
@@ -189,6 +190,29 @@ Tensor cumprod_backward(const Tensor& dy, const Tensor& x, int64_t dim) {
   const Tensor running = op::cumprod(all_but_one(op::transpose(x, dim, -1)), -1);
   const Tensor terms = op::mul(running, op::unsqueeze(op::cast(op::transpose(dy, dim, -1), x.dtype()), -2));
   return op::transpose(op::sum(op::triu(terms), Dims{-1}), dim, -1);
+}
+
+Tensor kron(const Tensor& a, const Tensor& b) {
+  const int n = std::max(a.ndim(), b.ndim());
+  if (n == 0) return op::mul(a, b);
+  // Both with two axes in place of each of the result's: a's elements in the first, b's in the second.
+  Dims sizes_a, sizes_b, sizes;
+  for (int d = 0; d < n; ++d) {
+    const int in_a = d - n + a.ndim(), in_b = d - n + b.ndim();
+    const Extent from_a = in_a < 0 ? 1 : a.size(in_a), from_b = in_b < 0 ? 1 : b.size(in_b);
+    sizes_a.push_back(from_a), sizes_a.push_back(1);
+    sizes_b.push_back(1), sizes_b.push_back(from_b);
+    sizes.push_back(from_a * from_b);
+  }
+  const Tensor apart_a = op::reshape(a, sizes_a), apart_b = op::reshape(b, sizes_b);
+  constexpr int64_t kLong = 128;
+  const int last = 2 * n - 1;
+  // Rows of one of them, if they are long: a column of the other is read as the last operand.
+  if (sizes_b[last] == 1) return op::reshape(op::mul(apart_a, apart_b), sizes);
+  if (sizes_b[last] >= kLong || n == 1) return op::reshape(op::mul(apart_b, apart_a), sizes);
+  // Both in rows of the result's length first, which is little work: their product has long rows then.
+  sizes_a[last] = sizes_b[last], sizes_b[last - 1] = sizes_a[last - 1];
+  return op::reshape(op::mul(op::clone(op::expand(apart_b, sizes_b)), op::clone(op::expand(apart_a, sizes_a))), sizes);
 }
 
 Tensor gelu(const Tensor& x, std::string_view approximate) {

@@ -91,7 +91,6 @@ from flambeau._functions import (  # noqa: E402
     is_floating_point,
     is_nonzero,
     isin,
-    kron,
     meshgrid,
     movedim,
     numel,
@@ -170,7 +169,7 @@ newaxis = None
 
 _tensor.attach()
 for _name in ("allclose", "equal", "movedim", "diag", "diag_embed", "tensor_split", "unique", "unique_consecutive", "argwhere", "cross",
-    "dist", "dsplit", "hsplit", "kron", "rot90", "vsplit"):
+    "dist", "dsplit", "hsplit", "rot90", "vsplit"):
     setattr(Tensor, _name, getattr(_functions, _name))
 setattr(Tensor, "moveaxis", movedim)  # noqa: B010
 setattr(Tensor, "quantile", quantile)  # noqa: B010

@@ -450,21 +450,6 @@ def cross(input: Tensor, other: Tensor, dim: int = -1) -> Tensor:
     return ops.stack([a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]], dim)
 
 
-def kron(input: Tensor, other: Tensor) -> Tensor:
-    """The Kronecker product."""
-    n = max(input.ndim, other.ndim)
-    if n == 0:
-        return input * other
-    a = input.reshape([1] * (n - input.ndim) + list(input.shape))
-    b = other.reshape([1] * (n - other.ndim) + list(other.shape))
-    # Both in rows of the result's length first, which is little work: their product has long rows then.
-    row = a.shape[-1] * b.shape[-1]
-    rows_a = a.unsqueeze(-1).expand(*a.shape, b.shape[-1]).reshape([s for size in a.shape[:-1] for s in (size, 1)] + [row])
-    rows_b = b.unsqueeze(-2).expand(*b.shape[:-1], a.shape[-1], b.shape[-1])
-    wide = rows_a * rows_b.reshape([s for size in b.shape[:-1] for s in (1, size)] + [row])
-    return wide.reshape([i * j for i, j in zip(a.shape, b.shape, strict=True)])
-
-
 def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     """Turned by k quarter turns from the first axis towards the second."""
     i, j = dims

@@ -436,28 +436,37 @@ def test_folds_of_rows_of_any_length(name, n):
     np.testing.assert_allclose(array(getattr(x, name)(dim=1)), want, rtol=1e-12)
 
 
+def _halved(lane, n):
+    while len(lane) > n:
+        lane = lane[: len(lane) // 2] + lane[len(lane) // 2 :]
+    return lane
+
+
 def _in_64_lanes(row):
-    """The sum of a row of float32: blocks of 2048, of which whole 64s are added in lanes of float32, the rest in double."""
+    """The sum of a row of float32: blocks of 2048, of which whole 64s, and then whole eights, are added in lanes of float32, the rest in double."""
     total = 0.0
     for i in range(0, len(row), 2048):
         block = row[i : i + 2048]
-        whole = len(block) // 64 * 64
+        many, few = len(block) // 64 * 64, len(block) // 8 * 8
         rest = 0.0
-        for v in block[whole:]:
+        for v in block[few:]:
             rest += float(v)
-        if whole:
-            lane = np.zeros(64, np.float32)
-            for k in range(0, whole, 64):
-                lane += block[k : k + 64]
-            while len(lane) > 1:
-                lane = lane[: len(lane) // 2] + lane[len(lane) // 2 :]
-            rest += float(lane[0])
+        if few:
+            lane = np.zeros(8, np.float32)
+            for k in range(many, few, 8):
+                lane += block[k : k + 8]
+            if many:
+                wide = np.zeros(64, np.float32)
+                for k in range(0, many, 64):
+                    wide += block[k : k + 64]
+                lane += _halved(wide, 8)
+            rest += float(_halved(lane, 1)[0])
         total += rest
     return total
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 7, 31, 63, 64, 66, 127, 130, 191, 1000, 2048, 2111, 4103])
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 7, 8, 15, 31, 63, 64, 66, 72, 127, 130, 191, 1000, 2048, 2111, 4103])
 def test_sums_of_rows_add_in_an_order_of_their_own(dtype, n):
     rng = np.random.default_rng(n)
     kind = getattr(fl, dtype)

@@ -62,11 +62,12 @@ def each_loop(op: Op) -> list[str]:
         values[-1] = f"    [[maybe_unused]] const T {last} = kSingle ? {last}_first : {last}_in[i_];"
     result = f"    out_[i_] = static_cast<{out_type}>({op.get('each')});"
     if rare := op.get("rare"):
-        # A thousand at a time; looked for first, since the result may lie where an operand does.
+        # Looked for first, since the result may lie where an operand does.
         loop = ["  for (int64_t i_ = from_; i_ < to_; ++i_) {", *values]
-        out += ["  for (int64_t from_ = 0; from_ < n_; from_ += 1024) {", "  const int64_t to_ = from_ + 1024 < n_ ? from_ + 1024 : n_;"]
+        block, vectors = rare.get("block", 1024), ["#pragma omp simd"] if "block" in rare else []
+        out += [f"  for (int64_t from_ = 0; from_ < n_; from_ += {block}) {{", f"  const int64_t to_ = from_ + {block} < n_ ? from_ + {block} : n_;"]
         out += ["  int rare_ = 0;", "#pragma omp simd reduction(| : rare_)", *loop, f"    rare_ |= ({rare['when']}) ? 1 : 0;", "  }"]
-        out += ["  if (rare_) {", *loop]
+        out += ["  if (rare_) {", *vectors, *loop]
         out += [f"    out_[i_] = static_cast<{out_type}>(({rare['when']}) ? ({rare['each']}) : ({op.get('each')}));", "  }", "  continue;", "  }"]
         out += ["#pragma omp simd", *loop, result, "  }", "  }"]
     else:

@@ -102,8 +102,8 @@ def _check_entry(entry: dict[str, Any], where: str) -> Signature:
     bodies = [b for b in BODIES if b in entry]
     if len(bodies) != 1:
         raise TableError(f"{where}: {sig.name}: {len(bodies)} bodies; expected exactly one of each, kernel, composite")
-    if "rare" in entry and ("each" not in entry or not isinstance(entry["rare"], dict) or set(entry["rare"]) != {"when", "each"}):
-        raise TableError(f"{where}: {sig.name}: rare; expected `when` and `each` below it, and an `each` beside it")
+    if "rare" in entry and ("each" not in entry or not isinstance(entry["rare"], dict) or set(entry["rare"]) - {"block"} != {"when", "each"}):
+        raise TableError(f"{where}: {sig.name}: rare; expected `when`, `each` and perhaps `block` below it, and an `each` beside it")
     if "shortcut" in entry and (entry["shortcut"] is not True or "composite" in entry):
         raise TableError(f"{where}: {sig.name}: shortcut; expected true, beside an each or a kernel")
     if "bytes" in entry and ("each" not in entry or entry["bytes"] not in BYTES):

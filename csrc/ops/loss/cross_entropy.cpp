@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "ops/index/bounds.h"
 #include "ops/matmul/half.h"
 #include "ops/softmax/softmax.h"
 
@@ -34,9 +35,39 @@ Axes axes_of(IntList shape) {
 // Where x has the first class of element i. Most losses have an inner of 1, and a division takes longer than the rest.
 int64_t first_class(const Axes& a, int64_t i) { return a.inner == 1 ? i * a.classes : i / a.inner * a.classes * a.inner + i % a.inner; }
 
+// The same for elements one after another from `first` on: a division for each image and none for each element.
+class FirstClasses {
+ public:
+  FirstClasses(const Axes& a, int64_t first)
+      : a_(a), at_(first_class(a, first)), left_(a.inner - first % a.inner), step_(1) {
+    if (a.inner == 1) left_ = INT64_MAX, step_ = a.classes;
+  }
+  int64_t next() {
+    const int64_t at = at_;
+    at_ += step_;
+    if (--left_ == 0) at_ += (a_.classes - 1) * a_.inner, left_ = a_.inner;
+    return at;
+  }
+
+ private:
+  const Axes& a_;
+  int64_t at_, left_, step_;
+};
+
 class Targets {
  public:
   explicit Targets(const Tensor& t) : data_(t.data()), type_(t.dtype()) {}
+  // The first of n that is no class and not ignored; n where there is none.
+  int64_t first_outside(int64_t n, int64_t classes, int64_t ignored) const {
+    return kernels::first_outside(data_, type_, n, classes, ignored);
+  }
+  // f(targets as they lie)
+  template <class F>
+  void visit(const F& f) const {
+    if (type_ == DType::Int64) f(static_cast<const int64_t*>(data_));
+    else if (type_ == DType::Int32) f(static_cast<const int32_t*>(data_));
+    else f(static_cast<const uint8_t*>(data_));
+  }
   int64_t operator[](int64_t i) const {
     switch (type_) {
       case DType::Int64: return static_cast<const int64_t*>(data_)[i];
@@ -52,10 +83,9 @@ class Targets {
 
 // Before a gradient: a NumPy array that shares the memory may have written other targets since they were checked.
 void require_classes(const char* op, const Targets& targets, const Axes& a, int64_t ignore_index) {
-  for (int64_t i = 0; i < a.elements(); ++i)
-    if (const int64_t t = targets[i]; static_cast<uint64_t>(t) >= static_cast<uint64_t>(a.classes) && t != ignore_index)
-      raise<IndexError>(op, ": target became ", t, " at element ", i, " after the forward pass; expected 0 <= target < ", a.classes,
-                        " or ignore_index = ", ignore_index);
+  if (const int64_t i = targets.first_outside(a.elements(), a.classes, ignore_index); i < a.elements())
+    raise<IndexError>(op, ": target became ", targets[i], " at element ", i, " after the forward pass; expected 0 <= target < ", a.classes,
+                      " or ignore_index = ", ignore_index);
 }
 
 #define FL_PICK(name) ([] { if constexpr (std::is_same_v<T, float>) return name##_f32; else return name##_f64; }())
@@ -117,8 +147,8 @@ struct Weights {
   T operator[](int64_t c) const { return w ? w[c] : T(1); }
 };
 
-// Sums losses and target weights over fixed chunks, in order; writes y and returns the weight. `elements(end)` gives the
-// function of the elements up to there; one takes as long as reading `cost` numbers.
+// Sums losses and target weights over fixed chunks, in order and in four lanes each; writes y and returns the weight.
+// `elements(begin, end)` gives the function of these elements, called in order; one takes as long as reading `cost` numbers.
 template <class T, class F>
 double reduce(const Axes& a, int64_t cost, int64_t reduction, T* y, const F& elements) {
   const int64_t chunk = std::clamp<int64_t>(16384 / (cost + 1), 1, 1024);
@@ -126,14 +156,17 @@ double reduce(const Axes& a, int64_t cost, int64_t reduction, T* y, const F& ele
   std::vector<double> loss(chunks), weight(chunks);
   const int64_t grain = std::max<int64_t>(1, 16384 / (cost * chunk + 1));
   const auto run = [&](int64_t c, int64_t i0, int64_t i1) {
-    double l = 0, w = 0;
-    auto element = elements(i1);
-    for (int64_t i = i0; i < i1; ++i) {
+    double l[4] = {}, w[4] = {};
+    auto element = elements(i0, i1);
+    const auto add = [&](int64_t i, int lane) {
       const auto [value, target_weight] = element(i);
       if (reduction == 0) y[i] = static_cast<T>(value);
-      l += value, w += target_weight;
-    }
-    loss[c] = l, weight[c] = w;
+      l[lane] += value, w[lane] += target_weight;
+    };
+    int64_t i = i0;
+    for (; i + 4 <= i1; i += 4) add(i, 0), add(i + 1, 1), add(i + 2, 2), add(i + 3, 3);
+    for (; i < i1; ++i) add(i, 0);
+    loss[c] = (l[0] + l[2]) + (l[1] + l[3]), weight[c] = (w[0] + w[2]) + (w[1] + w[3]);
   };
   parallel_for(0, chunks, grain, [&](int64_t c0, int64_t c1) {
     for (int64_t c = c0; c < c1; ++c) run(c, c * chunk, std::min(n, (c + 1) * chunk));
@@ -164,7 +197,7 @@ void cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight, 
     T* pl = lse.data<T>();
     const Weights<T> w(ww, a.classes);
     const double smooth = label_smoothing / static_cast<double>(a.classes);
-    const double sum = reduce<T>(a, a.classes, reduction, out.wide.data<T>(), [&](int64_t end) {
+    const double sum = reduce<T>(a, a.classes, reduction, out.wide.data<T>(), [&](int64_t, int64_t end) {
       return [&, rows = std::make_unique<Classes<T>>(x, a, Classes<T>::Use::Read, end)](int64_t i) -> std::pair<double, double> {
         const T* row = rows->at(i);
         const int64_t step = rows->step();
@@ -271,15 +304,20 @@ void nll_loss(const Tensor& x, const Tensor& target, const Tensor& weight, int64
     using T = Computed<S>;
     const S* px = x.data<S>();
     const Weights<T> w(ww, a.classes);
-    const double sum = reduce<T>(a, 8, reduction, out.wide.data<T>(), [&](int64_t) {
-      return [&](int64_t i) -> std::pair<double, double> {
-        const int64_t t = targets[i];
-        if (t == ignore_index) return {0.0, 0.0};
-        const double wt = w[t];
-        return {-wt * static_cast<T>(px[first_class(a, i) + t * a.inner]), wt};
-      };
+    const T one = 1;
+    const S none{};
+    targets.visit([&](const auto* of) {
+      const double sum = reduce<T>(a, 8, reduction, out.wide.data<T>(), [&](int64_t begin, int64_t) {
+        // What does not count is read as well, elsewhere: which elements do is not to be foreseen.
+        return [&, at = FirstClasses(a, begin)](int64_t i) mutable -> std::pair<double, double> {
+          const int64_t t = of[i], first = at.next();
+          const bool counts = t != ignore_index;
+          const double wt = *(counts && w.w ? w.w + t : &one), loss = -wt * static_cast<T>(*(counts ? px + first + t * a.inner : &none));
+          return {counts ? loss : 0.0, counts ? wt : 0.0};
+        };
+      });
+      *total.data<T>() = static_cast<T>(reduction == 1 ? sum : 1);
     });
-    *total.data<T>() = static_cast<T>(reduction == 1 ? sum : 1);
   });
 }
 
@@ -297,10 +335,14 @@ void nll_loss_backward(const Tensor& dy, const Tensor& target, const Tensor& wei
     const T scale = T(1) / *total.data<T>();
     fill_elements(dx, 0.0);
     S* to = dx.data<S>();
-    parallel_for(0, a.elements(), 8192, [&](int64_t i0, int64_t i1) {
-      for (int64_t i = i0; i < i1; ++i)
-        if (const int64_t t = targets[i]; t != ignore_index)
-          to[first_class(a, i) + t * a.inner] = S(-(reduction == 0 ? pd[i] : *pd) * scale * w[t]);
+    targets.visit([&](const auto* of) {
+      parallel_for(0, a.elements(), 8192, [&](int64_t i0, int64_t i1) {
+        FirstClasses at(a, i0);
+        for (int64_t i = i0; i < i1; ++i) {
+          const int64_t t = of[i], first = at.next();
+          if (t != ignore_index) to[first + t * a.inner] = S(-(reduction == 0 ? pd[i] : *pd) * scale * w[t]);
+        }
+      });
     });
   });
 }

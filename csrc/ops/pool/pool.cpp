@@ -11,6 +11,7 @@
 #include "dispatch/axes.h"
 #include "ops/index/kept.h"
 #include "ops/matmul/half.h"
+#include "ops/reduce/reduce.h"
 #include "tensor/raw.h"
 
 namespace fl::kernels {
@@ -307,7 +308,15 @@ void avg_pool_backward(const Tensor& dy, IntList shape, IntList kernel, IntList 
   spread(dy, average_windows(shape, dy.sizes(), kernel, stride, padding, count_include_pad), static_cast<double>(divisor.value_or(0)), dx);
 }
 
-void adaptive_avg_pool(const Tensor& x, IntList, const Tensor& y) { mean(x, adaptive(x.sizes(), y.sizes()), 0, y); }
+void adaptive_avg_pool(const Tensor& x, IntList, const Tensor& y) {
+  const Planes p = planes_of(x.sizes());
+  if (y.numel() != p.count || deferred(x)) return mean(x, adaptive(x.sizes(), y.sizes()), 0, y);
+  // Of whole planes, which are rows.
+  const Tensor rows = alias(x, Dims{p.count, p.h * p.w}, Dims{p.h * p.w, 1}, x.offset());
+  const int64_t along[] = {1};
+  const double n = static_cast<double>(p.h * p.w);
+  reduce({.fold = Fold::Sum, .finish = Finish::Divide, .q = n}, compute_float(x), rows, IntList(along), y);
+}
 void adaptive_avg_pool_backward(const Tensor& dy, IntList shape, IntList, const Tensor& dx) { spread(dy, adaptive(shape, dy.sizes()), 0, dx); }
 
 void adaptive_max_pool(const Tensor& x, IntList, const Tensor& y, const Tensor& indices) {

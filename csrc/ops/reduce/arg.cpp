@@ -16,7 +16,7 @@ void extreme(bool max, const Tensor& x, std::optional<int64_t> dim, const Tensor
   const Lines l = dim ? lines_of(x, *dim) : Lines{1, x.numel(), 1};
   const int64_t outer = l.outer, n = l.n, inner = l.inner;
   if (indices.numel() == 0) return;
-  const DType type = compute_type(x.dtype());
+  const DType type = is_float(x.dtype()) ? compute_type(x.dtype()) : x.dtype() == DType::Bool ? DType::UInt8 : x.dtype();
   const int64_t item = static_cast<int64_t>(item_size(type));
   const char* data = static_cast<const char*>(x.data());
   std::vector<char> converted;
@@ -35,14 +35,19 @@ void extreme(bool max, const Tensor& x, std::optional<int64_t> dim, const Tensor
       std::vector<int64_t> at(static_cast<size_t>(pieces));
       parallel_for(0, pieces, 1, [&](int64_t b, int64_t e) {
         for (int64_t p = b; p < e; ++p)
-          at[static_cast<size_t>(p)] = p * kPiece + arg_row(max, type, data + p * kPiece * item, std::min(kPiece, n - p * kPiece));
+          arg_rows(max, type, data + p * kPiece * item, std::min(kPiece, n - p * kPiece), 1, &at[static_cast<size_t>(p)]);
       });
       std::vector<char> bests(static_cast<size_t>(pieces * item));
-      for (int64_t p = 0; p < pieces; ++p) std::memcpy(bests.data() + p * item, data + at[static_cast<size_t>(p)] * item, static_cast<size_t>(item));
-      where[0] = at[static_cast<size_t>(arg_row(max, type, bests.data(), pieces))];
+      for (int64_t p = 0; p < pieces; ++p) {
+        at[static_cast<size_t>(p)] += p * kPiece;
+        std::memcpy(bests.data() + p * item, data + at[static_cast<size_t>(p)] * item, static_cast<size_t>(item));
+      }
+      int64_t best;
+      arg_rows(max, type, bests.data(), pieces, 1, &best);
+      where[0] = at[static_cast<size_t>(best)];
     } else {
       parallel_for(0, outer, std::max<int64_t>(1, 32768 / n), [&](int64_t b, int64_t e) {
-        for (int64_t o = b; o < e; ++o) where[o] = arg_row(max, type, data + o * n * item, n);
+        arg_rows(max, type, data + b * n * item, n, e - b, where + b);
       });
     }
   } else {

@@ -1,5 +1,6 @@
-// Sums along rows of floats, 16-bit ones as they lie. A block of 2048 is added in 64 lanes of floats, which are folded
-// onto one, and in double what is left of it; eight rows go together, so that those parts are vectors of rows.
+// Sums along rows of floats, 16-bit ones as they lie. A block of 2048 is added in 64 lanes of floats, what is left of it in
+// eight, and these are folded onto one; fewer than eight are added in double. Eight rows go together, so that those parts
+// are vectors of rows.
 #include <cstring>
 
 #include "base/element.h"
@@ -14,7 +15,7 @@
 namespace fl::kernels::FL_ISA {
 namespace {
 
-constexpr int64_t kLanes = 64, kBlock = 2048;
+constexpr int64_t kLanes = 64, kFew = 8, kBlock = 2048;
 constexpr int64_t kRows = 8;
 
 typedef float Four __attribute__((vector_size(16)));
@@ -75,15 +76,23 @@ FL_VM Eight load(const S* a, const S* b) {
   else return wide<S>(Halves{read<uint64_t>(a), read<uint64_t>(b)});
 }
 
-// The sums of the lanes over n elements, a multiple of kLanes, with lane l folded onto lane l % 4.
+// The sums of the lanes over n elements, a multiple of kLanes, with lane l folded onto lane l % 8.
 template <class S>
-FL_VM Four lanes(const S* x, int64_t n) {
+FL_VM Eight many_lanes(const S* x, int64_t n) {
   Eight a = {}, b = {}, c = {}, d = {}, e = {}, f = {}, g = {}, h = {};
   for (int64_t k = 0; k < n; k += kLanes, x += kLanes) {
     a += load(x), b += load(x + 8), c += load(x + 16), d += load(x + 24);
     e += load(x + 32), f += load(x + 40), g += load(x + 48), h += load(x + 56);
   }
-  const Eight v = ((a + e) + (c + g)) + ((b + f) + (d + h));
+  return ((a + e) + (c + g)) + ((b + f) + (d + h));
+}
+// The same over n elements, a multiple of kFew, with lane l folded onto lane l % 4.
+template <class S>
+FL_VM Four lanes(const S* x, int64_t n) {
+  const int64_t many = n / kLanes * kLanes;
+  Eight v = {};
+  for (int64_t k = many; k < n; k += kFew) v += load(x + k);
+  if (many != 0) v += many_lanes(x, many);
   return low(v) + high(v);
 }
 
@@ -141,7 +150,7 @@ FL_VM Sums in_order(const S* x, int64_t stride, int64_t begin, int64_t end) {
 template <class S>
 void eight_rows(const S* x, int64_t stride, int64_t n, double* acc) {
   for (int64_t i = 0; i < n; i += kBlock) {
-    const int64_t end = std::min(n, i + kBlock), whole = (end - i) / kLanes * kLanes;
+    const int64_t end = std::min(n, i + kBlock), whole = (end - i) / kFew * kFew;
     Sums s = in_order(x, stride, i + whole, end);
     if (whole != 0) {
       Eight v[4];
@@ -159,7 +168,7 @@ template <class S>
 void one_row(const S* x, int64_t n, double* acc) {
   double total = *acc;
   for (int64_t i = 0; i < n; i += kBlock) {
-    const int64_t end = std::min(n, i + kBlock), whole = (end - i) / kLanes * kLanes;
+    const int64_t end = std::min(n, i + kBlock), whole = (end - i) / kFew * kFew;
     double s = 0;
     for (int64_t k = i + whole; k < end; ++k) s += vm::wide(x[k]);
     if (whole != 0) {
