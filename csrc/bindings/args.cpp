@@ -159,8 +159,11 @@ bool Signature::try_bind(PyObject* self, PyObject* const* args, Py_ssize_t nargs
 }
 
 std::string Signature::text() const {
-  static constexpr const char* kNames[] = {"Tensor", "Tensor?", "Tensor[]", "Tensor|number", "int", "int?", "int[]", "int[]", "int[]?", "float", "float?",
-                                           "bool", "bool?", "number", "number?", "str", "str?", "dtype", "dtype?", "device?", "Generator?"};
+  static constexpr const char* kNames[] = {
+#define FL_KIND_NAME(name, text) text,
+      FL_KINDS(FL_KIND_NAME)
+#undef FL_KIND_NAME
+  };
   std::string out = std::string(name_) + "(";
   bool star = false;
   for (int k = 0; k < count_; ++k) {

@@ -12,9 +12,17 @@
 
 namespace fl::py {
 
+// Argument types, and what messages call them.
+#define FL_KINDS(X) \
+  X(Tensor, "Tensor") X(OptTensor, "Tensor?") X(TensorList, "Tensor[]") X(OptTensorList, "Tensor?[]") X(Operand, "Tensor|number") \
+  X(Int, "int") X(OptInt, "int?") X(IntList, "int[]") X(DimList, "int[]") X(OptIntList, "int[]?") X(Float, "float") \
+  X(OptFloat, "float?") X(Bool, "bool") X(OptBool, "bool?") X(Number, "number") X(OptNumber, "number?") X(Str, "str") \
+  X(OptStr, "str?") X(DType, "dtype") X(OptDType, "dtype?") X(OptDevice, "device?") X(OptGenerator, "Generator?")
+
 enum class Kind : uint8_t {
-  Tensor, OptTensor, TensorList, OptTensorList, Operand, Int, OptInt, IntList, DimList, OptIntList, Float, OptFloat, Bool, OptBool,
-  Number, OptNumber, Str, OptStr, DType, OptDType, OptDevice, OptGenerator,
+#define FL_KIND(name, text) name,
+  FL_KINDS(FL_KIND)
+#undef FL_KIND
 };
 
 constexpr int kOptional = 1;
