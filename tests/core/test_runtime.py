@@ -180,6 +180,30 @@ SCRIPTS = {
         assert os.waitstatus_to_exitcode(status) == 0, status
         assert abs(train() - want) < 1e-3
     """,
+    "fork_while_kernels_are_made": """
+        import os, flambeau as fl
+        fl.set_num_threads(4)
+        layer = fl.nn.Linear(64, 64)
+        children = []
+        for _ in range(3):
+            pid = os.fork()
+            if pid == 0:
+                x = fl.randn(64, 64)
+                same = fl.allclose(x @ layer.weight, (x[:, :, None] * layer.weight).sum(1), 1e-4, 1e-4)
+                if len(children) == 1:
+                    raise SystemExit(0 if same else 3)
+                os._exit(0 if same else 3)
+            children.append(pid)
+        for pid in children:
+            assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        x = fl.randn(64, 64)
+        assert fl.allclose(x @ layer.weight, (x[:, :, None] * layer.weight).sum(1), 1e-4, 1e-4)
+    """,
+    "exit_while_kernels_are_made": """
+        import flambeau as fl
+        fl.set_num_threads(2)
+        fl.nn.Linear(4, 4)
+    """,
     "fork_in_a_pool": """
         import multiprocessing, flambeau as fl
         x = fl.randn(300, 300)

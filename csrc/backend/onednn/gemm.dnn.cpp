@@ -1,5 +1,12 @@
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <thread>
+#include <vector>
 
 #include "backend/onednn/cache.h"
 #include "backend/onednn/onednn.h"
@@ -96,6 +103,50 @@ bool sgemm(const Gemm<float>& g) {
     beta = 1;
   }
   return Entry().sgemm(ta, tb, g.m, g.n, g.k, g.alpha, g.a.data, lda, g.b.data, ldb, beta, g.c, g.ldc);
+}
+
+// Note [Kernels that are made ahead]
+// The first sgemm of a process makes the kernels for all of them, which takes about 25 ms: half of the first training step of
+// a small network. A layer whose gradients need them is made long before it is used, and what makes layers runs on one
+// processor. So a thread of its own does a product then. It is inside of an Entry, for which forks wait; who needs sgemm
+// meanwhile waits for it there. Who ends the process waits for the thread (await_products): oneDNN's data would be gone under its feet.
+namespace {
+
+struct Ahead {
+  std::atomic<bool> begun{false}, inside{false};
+  std::thread* thread = nullptr;  // never deleted: in a forked child there is no such thread
+  pid_t process = 0;
+};
+Ahead ahead;
+
+void first_product() {
+  const Entry entry(1);
+  ahead.inside = true;
+  ahead.inside.notify_one();
+  constexpr int64_t n = 64;
+  std::vector<float> zeros(3 * n * n);
+  entry.sgemm('N', 'N', n, n, n, 1, zeros.data(), n, zeros.data() + n * n, n, 0, zeros.data() + 2 * n * n, n);
+}
+
+}  // namespace
+
+bool make_products_ahead() {
+  if (ahead.begun.load(std::memory_order_relaxed) || num_threads() < 2 || ahead.begun.exchange(true)) return false;
+  sigset_t all, before;  // signals are the other threads' business
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    ahead.thread = new std::thread(first_product);
+    ahead.process = getpid();
+    ahead.inside.wait(false);  // until a fork would wait for it
+  } catch (const std::system_error&) {  // no thread to be had: the first product makes them
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return ahead.thread != nullptr;
+}
+
+void await_products() {
+  if (ahead.thread && ahead.process == getpid() && ahead.thread->joinable()) ahead.thread->join();
 }
 
 PackedProduct::PackedProduct(DType t, int64_t m, int64_t n, int64_t k, const void* b, int64_t b_row, int64_t b_col, Storage* owner) {

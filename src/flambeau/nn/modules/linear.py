@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau.nn import functional as F
 from flambeau.nn import init
@@ -51,6 +52,8 @@ class Linear(Module):
         self.in_features = in_features
         self.out_features = out_features
         self.weight = Parameter(ops.empty(out_features, in_features, device=device, dtype=dtype))
+        if self.weight.dtype == _C.float32 and not self.weight.is_meta:
+            _C.make_products_ahead()
         if bias:
             self.bias = Parameter(ops.empty(out_features, device=device, dtype=dtype))
         else:
