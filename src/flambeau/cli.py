@@ -63,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     plan = pipeline.add_subparsers(dest="task", required=True).add_parser(
         "plan", help="measure a model's layers, simulate all schedules, and say which to take"
     )
-    plan.add_argument("model", metavar="FILE:FUNCTION", help="gives a Sequential and a sample batch, as model.py:make")
+    plan.add_argument("model", metavar="FILE:FUNCTION", help="gives a module and a sample batch, as model.py:make")
     plan.add_argument("--ranks", type=_at_least(1), required=True, help="how many work at the same time")
     plan.add_argument("--micro-batches", type=_at_least(1), default=8, help="parts of the batch (%(default)s)")
     plan.add_argument("--memory", metavar="SIZE", help="what each rank has, as 2GiB")

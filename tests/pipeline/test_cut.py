@@ -15,6 +15,7 @@ from support.cuts import (
     MODELS,
     Call,
     ResNet,
+    Tangle,
     UNet,
     assert_same,
     backward_of,
@@ -27,6 +28,7 @@ import flambeau as fl
 from flambeau import nn
 from flambeau.pipeline import Pipeline
 from flambeau.pipeline._cut import split
+from flambeau.pipeline._probe import Probe
 from flambeau.pipeline._trace import CutError
 from flambeau.pipeline.gpipe import GPipe
 
@@ -403,45 +405,115 @@ def test_the_recorded_copy_is_let_go():
     assert seen and all(ref() is None for ref in seen)
 
 
-# ---- at random
+# ---- segments in several processes
 
 
-class Tangle(nn.Module):
-    """Random layers over random earlier values, with writes, views, stops and dropout."""
+class Kept(nn.Module):
+    """Constants, buffers and a weight that two segments use; one buffer is used in eval mode alone."""
 
-    def __init__(self, seed):
+    def __init__(self):
         super().__init__()
-        self.seed = seed
-        self.linears = nn.ModuleList(nn.Linear(4, 4) for _ in range(3))
-        self.norm = nn.BatchNorm1d(4)
+        self.ends, self.middle = nn.Linear(4, 4), nn.Linear(4, 4)
+        for name in ("first", "last", "spare", "sometimes"):
+            self.register_buffer(name, fl.rand(4))
+        self.row = fl.rand(4)
 
     def forward(self, x):
-        rng = random.Random(self.seed)
-        values = [x, self.linears[0](x)]
-        for _ in range(10):
-            a, b = rng.choice(values), rng.choice(values)
-            kind = rng.randrange(9)
-            if kind == 0:
-                y = self.linears[rng.randrange(3)](a)
-            elif kind == 1:
-                y = a * 0.5 + b.tanh()
-            elif kind == 2:
-                y = self.norm(a)
-            elif kind == 3:
-                y = F.dropout(a, 0.3, self.training)
-            elif kind == 4:
-                y = fl.cat([a[:, 2:], b[:, :2]], 1)
-            elif kind == 5:
-                y = (a + b).relu_()
-            elif kind == 6:
-                y = a.clone()
-                y[:, 1:3] = b[:, :2].sigmoid()
-            elif kind == 7:
-                y = a.detach() * b
-            else:
-                y = a.t().reshape(4, -1).t() - b.max(1, keepdim=True)[0]
-            values.append(y)
-        return values[-1] + values[-2], values[-3]
+        x = self.ends(x) * self.first + fl.tensor([1.0, 2.0, 3.0, 4.0])
+        x = self.middle(x).tanh()
+        if not self.training:
+            x = x + self.sometimes
+        x = (x + self.row) * fl.tensor([4.0, 3.0, 2.0, 1.0]) + self.last
+        return F.linear(x, self.ends.weight)
+
+
+def kept(segment, modes=True):
+    model, x = Kept(), fl.rand(3, 4)
+    parts = quick(model, x, at=["middle"])
+    if modes:
+        parts.prepare_modes(x)
+    parts.keep([segment])
+    return model, parts
+
+
+@pytest.mark.parametrize("segment, modes, expected", [
+    (0, True, {"ends.weight", "ends.bias", "first", "spare"}),
+    (1, True, {"ends.weight", "middle.weight", "middle.bias", "last", "sometimes"}),
+    (0, False, {"ends.weight", "ends.bias", "first", "spare", "sometimes"}),
+])  # fmt: skip
+def test_a_process_keeps_what_its_segments_use(segment, modes, expected):
+    model, parts = kept(segment, modes)
+    assert {key for key, x in model.state_dict().items() if not x.is_meta} == expected
+    for program, cuts in zip(parts.recordings.programs, parts.recordings.cuts):
+        used = program.buffers(*cuts[segment : segment + 2])
+        assert 0 < len(program.graph.constants) and set(program.graph.constants) <= used
+        for buffer, x in program.found.held.items():
+            assert x.is_meta or buffer in used
+    assert len(parts.recordings.programs) == 1 + modes
+
+
+@pytest.mark.parametrize("samples", [3, 5, 1])
+@pytest.mark.parametrize("training", [True, False])
+def test_processes_with_segments_do_what_the_module_does(samples, training):
+    """Of sizes, too, that are met when the bytes are gone."""
+    fl.manual_seed(0)
+    expected = Kept()
+    found = []
+    for segment in (0, 1):
+        fl.manual_seed(0)
+        found.append(kept(segment)[1].train(training))
+        found[-1].prepare(fl.rand(samples, 4))
+    x = fl.rand(samples, 4)
+    expected.train(training)
+    assert fl.equal(found[1][1](found[0][0](x)), expected(x))
+
+
+def test_recordings_of_other_sizes_perform_no_op_of_what_is_elsewhere(monkeypatch):
+    _, parts = kept(1)
+
+    def performed(*args):
+        raise AssertionError
+
+    monkeypatch.setattr(Probe, "derivatives", performed)
+    for mode in (True, False):
+        parts.train(mode).prepare(fl.rand(5, 4))
+    assert len(parts.recordings.programs) == 4
+    monkeypatch.undo()
+    parts.original.added = 1  # another mode
+    parts.prepare(fl.rand(5, 4))
+    assert len(parts.recordings.programs) == 5
+
+
+def test_what_no_process_has_kept_is_an_error_that_says_who_has_it():
+    model, parts = kept(1, modes=False)
+    parts.eval()
+    with pytest.raises(CutError, match="in this mode segment 1 uses 'sometimes', which is in the process of segment 0; make the pipeline"):
+        parts.prepare(fl.rand(3, 4))
+    parts.train()
+    parts.prepare(fl.rand(5, 4))
+    assert len(parts.recordings.programs) == 2
+
+
+def test_modes_are_as_they_were_after_both_are_recorded():
+    model = ResNet()
+    model.blocks[1].bn1.eval()
+    before = [part.training for part in model.modules()]
+    parts = quick(model, fl.randn(2, 3, 6, 6), 2)
+    parts.prepare_modes(fl.randn(2, 3, 6, 6))
+    assert [part.training for part in model.modules()] == before
+    assert len(parts.recordings.programs) == 3  # with the mixed one
+
+
+def test_a_mode_in_which_the_forward_fails_is_not_recorded():
+    model, x = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)).eval(), fl.rand(1, 3)
+    parts = quick(model, x, 2)
+    parts.prepare_modes(x)
+    assert len(parts.recordings.programs) == 1 and not model[1].training
+    with pytest.raises(fl.ShapeError, match="more than one value per channel"):
+        parts.train()(x)
+
+
+# ---- at random
 
 
 @pytest.mark.parametrize("seed", range(40))

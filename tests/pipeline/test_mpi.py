@@ -113,9 +113,21 @@ def test_what_users_do(processes):
 
 
 @needs_mpi
+@pytest.mark.parametrize("processes", [2, 3])
+def test_any_module_has_the_bits_of_threads(processes):
+    Job(processes, "any_module", "any_models", "random_modules").succeeded()
+
+
+@needs_mpi
+@pytest.mark.parametrize("processes", [1, 2, 4])
+def test_what_users_do_with_any_module(processes):
+    Job(processes, "training_of_any_module", "each_process_has_its_own_bytes").succeeded()
+
+
+@needs_mpi
 @pytest.mark.parametrize("processes", [2, 4])
 def test_failures_that_are_caught(processes):
-    Job(processes, "failures", "different_calls", "writes_while_it_is_sent", "random_failures", "closes").succeeded()
+    Job(processes, "failures", "failures_of_splits", "different_calls", "writes_while_it_is_sent", "random_failures", "closes").succeeded()
 
 
 @needs_mpi

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+from itertools import pairwise
 
 import pytest
 
 import flambeau as fl
 from flambeau import cli, nn
-from flambeau.pipeline import _planner
+from flambeau.pipeline import _planner, split
 from flambeau.pipeline._measure import LayerCost, costs_of, measure
 from flambeau.pipeline.skip import pop, skippable, stash
 
@@ -27,8 +29,28 @@ class Block(nn.Module):
 def make():
     return nn.Sequential(*[Block() for _ in range(6)]), fl.rand(16, 8)
 
+class Residual(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(Block() for _ in range(6))
+        self.norm = nn.BatchNorm1d(8)
+
+    def forward(self, x):
+        start = x
+        for block in self.blocks:
+            x = x + block(x)
+        return self.norm(x) + start
+
+def residual():
+    return Residual(), fl.rand(16, 8)
+
 def nothing():
     return Block()
+
+def reads():
+    module = Residual()
+    module.blocks[2].forward = lambda x: x * float(x.sum())
+    return module, fl.rand(16, 8)
 """
 
 
@@ -58,7 +80,25 @@ def test_the_command(model, tmp_path, capsys):
     assert predicted.startswith("predicted") and run.startswith("run") and run.count("%") == 1 and run.endswith("KiB")
 
 
+def test_the_command_cuts_modules_of_any_kind(model, tmp_path, capsys):
+    picture = tmp_path / "plan.svg"
+    options = ["--ranks", "2", "--seconds", "0.01", "--draw", str(picture), "--run", "--memory", "1GiB"]
+    assert cli.main(["pipeline", "plan", f"{model}:residual", *options]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert re.match(r"\d+ ops, .* ms on one rank for 8 micro-batches", lines[0])
+    assert picture.read_text().startswith("<svg") and lines[-2].startswith("predicted") and lines[-1].startswith("run")
+    (taken,) = (line for line in lines if line.startswith("Take "))
+    at = [int(n) for n in re.search(r"split\(model, sample, at=\[(.*)\]\):$", taken)[1].split(", ")]
+    stages = [re.match(r"stage \d on rank \d: ops (\d+) to (\d+), .*model.py:\d+ to .*model.py:\d+, .* ms", line) for line in lines]
+    spans = [(int(found[1]), int(found[2]) + 1) for found in stages if found]
+    assert spans == list(pairwise([0, *at, int(lines[0].split()[0])]))
+    module, batch = _planner.load(f"{model}:residual")
+    assert [cut.position for cut in split(module, batch[:2], at=at).report.cuts] == at
+
+
 @pytest.mark.parametrize("place, more, message", [
+    ("{}:reads", [], "the forward can not be recorded"),
+    ("{}:residual", ["--ranks", "99"], "as many stages as the ops can be cut into; expected fewer ranks"),
     ("{}:gone", [], "has no 'gone'"),
     ("{}:nothing", [], "returned Block; expected a pair"),
     ("{}", [], "expected a file and a function"),
@@ -148,9 +188,41 @@ def test_skips_of_measured_layers():
     assert [c.gradient for c in layers] == [0, 2048, 128, 128]
 
 
+class Residual(nn.Module):
+    """A skip over each block, and one over all."""
+
+    def __init__(self, width, blocks):
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.Linear(width, width) for _ in range(blocks))
+
+    def forward(self, x):
+        first = x = self.blocks[0](x)
+        for block in self.blocks[1:]:
+            x = x + block(x).tanh()
+        return x * first
+
+
+def test_stages_of_segments():
+    """All choices have the same measured segments; for each number of stages these are put together where it is cut best."""
+    model = Residual(16, 9)
+    layers, choices = _planner.plan(model, fl.rand(64, 16), ranks=2, micro_batches=8, seconds=0.0)
+    assert {c.schedule.name for c in choices} == set(_planner.NAMES)
+    assert {c.schedule.stages for c in choices} == {2, 4, 8}
+    (module,) = {id(c.module): c.module for c in choices}.values()
+    assert len(module) == len(layers) and 8 <= len(layers) <= 12
+    assert sum(c.parameters for c in layers) == sum(p.numel() * p.itemsize for p in model.parameters())
+    x = 4 * 8 * 16
+    assert layers[0].boundary == x and all(c.boundary in (16 + x, 16 + 2 * x, 16 + 3 * x) for c in layers[1:])  # a tag, x, what skips
+    for c in choices:
+        assert sum(c.balance) == len(layers) and len(c.balance) == len(c.costs.F) == c.schedule.stages
+        assert sum(c.costs.F) == pytest.approx(sum(layer.forward_s for layer in layers))
+    assert model.training and all(p.grad is None for p in model.parameters())
+
+
 @pytest.mark.eager("it looks at memory")
-def test_memory_of_a_run_is_the_predicted():
-    model, x = nn.Sequential(*(nn.Linear(256, 256) for _ in range(4))), fl.rand(1024, 256)
+@pytest.mark.parametrize("model", [nn.Sequential(*(nn.Linear(256, 256) for _ in range(4))), Residual(256, 5)], ids=["layers", "segments"])
+def test_memory_of_a_run_is_the_predicted(model):
+    x = fl.rand(1024, 256)
     _, choices = _planner.plan(model, x, ranks=2, micro_batches=4, seconds=0.0, schedules=["gpipe"])
     (choice,) = (c for c in choices if c.checkpoint == "never")
     _, predicted, run = (line.split()[-2:] for line in _planner.try_out(model, x, choice, 4))

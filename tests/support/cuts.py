@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import flambeau as fl
 from flambeau import nn
 from flambeau.pipeline._cut import split
@@ -133,6 +135,44 @@ class Stopped(nn.Module):
         e[:, ::2] = w[:, 1::2]
         e[:, 1::2] = w[:, ::2].exp().clamp(max=3.0)
         return self.b(e) + self.a.weight.detach().sum(), y.detach()
+
+
+class Tangle(nn.Module):
+    """Random layers over random earlier values, with writes, views, stops and dropout."""
+
+    def __init__(self, seed):
+        super().__init__()
+        self.seed = seed
+        self.linears = nn.ModuleList(nn.Linear(4, 4) for _ in range(3))
+        self.norm = nn.BatchNorm1d(4)
+
+    def forward(self, x):
+        rng = random.Random(self.seed)
+        values = [x, self.linears[0](x)]
+        for _ in range(10):
+            a, b = rng.choice(values), rng.choice(values)
+            kind = rng.randrange(9)
+            if kind == 0:
+                y = self.linears[rng.randrange(3)](a)
+            elif kind == 1:
+                y = a * 0.5 + b.tanh()
+            elif kind == 2:
+                y = self.norm(a)
+            elif kind == 3:
+                y = F.dropout(a, 0.3, self.training)
+            elif kind == 4:
+                y = fl.cat([a[:, 2:], b[:, :2]], 1)
+            elif kind == 5:
+                y = (a + b).relu_()
+            elif kind == 6:
+                y = a.clone()
+                y[:, 1:3] = b[:, :2].sigmoid()
+            elif kind == 7:
+                y = a.detach() * b
+            else:
+                y = a.t().reshape(4, -1).t() - b.max(1, keepdim=True)[0]
+            values.append(y)
+        return values[-1] + values[-2], values[-3]
 
 
 MODELS = {

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import operator
 from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from flambeau._C import ops
@@ -254,13 +255,13 @@ class Split(Sequential):
             self.recordings.index_of(sample)
 
     def prepare_modes(self, sample: Any) -> None:
-        """Records the forward in training and in eval mode, as far as it can be cut there."""
+        """Records the forward in training and in eval mode, if it works there."""
         parts = list(self.original.modules())
         modes = [part.training for part in parts]
         try:
             for mode in (True, False):
                 self.original.train(mode)
-                with suppress(CutError):  # raised where it is used
+                with suppress(Exception):  # raised where the mode is used
                     self.prepare(sample)
         finally:
             for part, mode in zip(parts, modes):
@@ -370,6 +371,49 @@ def split(
         cuts = choose(bill_of(program, costs, by, param_scale, memory is not None), limits, tolerance)
     recordings.begin(program, sample, cuts)
     return Split(recordings, _Reporter(program, costs, limits, cuts, by).report())
+
+
+def split_for(module: Module, sample: Any, counts: Iterable[int], seconds: float = 1.0) -> tuple[Split, dict[int, list[int]]]:
+    """Segments of which any of several numbers of stages can be made, measured once.
+
+    Args:
+        module, sample, seconds: as of `split`.
+        counts: numbers of stages.
+
+    Returns:
+        The segments, and for each number of stages how many segments each stage has: with that as its `balance` a `Pipeline` has the stages
+        that `split` would have made. Numbers for which there are too few places to cut are left out.
+
+    Raises:
+        CutError: the forward can not be recorded.
+
+    Example:
+        >>> import flambeau as fl
+        >>> from flambeau.pipeline._cut import split_for
+        >>> model = fl.nn.Sequential(*(fl.nn.Linear(4, 4) for _ in range(4)))
+        >>> parts, balances = split_for(model, fl.ones(2, 4), [1, 4, 9], seconds=0.0)
+        >>> len(parts), balances
+        (4, {1: [4], 4: [1, 1, 1, 1]})
+    """
+    recordings = Recordings(module, _called)
+    program, probe = recordings.record(sample)
+    check(program, recordings.call, sample)
+    costs = probe.costs(seconds)
+    bill = bill_of(program, costs, "time", 2.0, False)
+    found: dict[int, list[int]] = {}
+    for n in counts:
+        with suppress(CutError):
+            found[n] = choose(bill, _limits(n), 0.05)
+    every = sorted({cut for cuts in found.values() for cut in cuts})
+    recordings.begin(program, sample, every)
+    report = _Reporter(program, costs, _limits(len(every) + 1), every, "time").report()
+    at = {position: k for k, position in enumerate([0, *every, len(program.graph.nodes)])}
+    ends = {n: [0, *(at[cut] for cut in cuts), len(every) + 1] for n, cuts in found.items()}
+    return Split(recordings, report), {n: [b - a for a, b in pairwise(row)] for n, row in ends.items()}
+
+
+def _limits(stages: int) -> Limits:
+    return Limits(tuple(range(stages, 0, -1)), None, 2.0)
 
 
 def _called(module: Module, value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +19,6 @@ from flambeau.pipeline._stage import _Enter
 from flambeau.pipeline.balance import (
     _allocated,
     _check,
-    _copies,
     _Detaching,
     _pass_back,
     _untouched,
@@ -253,7 +253,7 @@ def measure(module: Sequential, sample: Any, seconds: float = 1.0) -> list[Layer
     """
     _check(module, sample, 1)
     with _untouched() as store:
-        layers = list(_copies(module, "cpu"))
+        layers = list(copy.deepcopy(module).to("cpu").train())  # at once: segments share a recording
         sample = map_tensors(sample, lambda x: x.detach().requires_grad_(x.requires_grad))
         for halves in (False, True):
             _sweep(layers, sample, store, halves)  # the first run makes kernels and takes memory

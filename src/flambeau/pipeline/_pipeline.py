@@ -15,7 +15,7 @@ from flambeau._C import Tensor, ops
 from flambeau.autograd import Function
 from flambeau.nn import Module, Sequential
 from flambeau.nn._errors import kind_of
-from flambeau.pipeline._cut import split
+from flambeau.pipeline._cut import Split, split
 from flambeau.pipeline._executor import Run, check_ops, draw, seed_here
 from flambeau.pipeline._lower import MODES
 from flambeau.pipeline._microbatch import gather, scatter
@@ -43,7 +43,7 @@ class _Result(Function):
 
 
 class Pipeline(Module):
-    """Trains a Sequential in stages that work at the same time.
+    """Trains a model in stages that work at the same time.
 
     Args:
         module: the Sequential. Its layers are used, not copied; its state dict is this module's. A parameter may be in several stages. With
@@ -56,7 +56,7 @@ class Pipeline(Module):
         balance: how many layers each stage has; by default as even as can be. With "interleaved" and "looped-bfs" there may be several
             stages per rank: as many as `balance` says, by default two. With "zb-v" and "dualpipe-v" there are two.
         devices: where ranks are; by default the CPU.
-        sample: an input as large as a micro-batch, of a module that is to be split.
+        sample: an input as large as a micro-batch, of a module that is to be split. With a `transport` each process gives one.
         transport: ranks that are processes, as `MPITransport()`: what is made then is a `DistributedPipeline`.
 
     Attributes:
@@ -89,7 +89,7 @@ class Pipeline(Module):
 
     def __init__(
         self,
-        module: Sequential,
+        module: Module,
         ranks: int,
         *,
         schedule: str | Schedule = "1f1b",
@@ -102,7 +102,7 @@ class Pipeline(Module):
     ) -> None:
         super().__init__()
         if sample is None:
-            _check_model(module)
+            _sequential(module)
         elif balance is not None:
             raise ValueError("Pipeline: both sample and balance are given; expected one of them, since a module that is split is balanced")
         self.ranks, self.micro_batches = _positive("ranks", ranks), _positive("micro_batches", micro_batches)
@@ -114,10 +114,9 @@ class Pipeline(Module):
         self._chunks = _chunks(schedule, self.ranks, wanted)
         full = self._schedule_of(self.micro_batches)
         _check_schedule(full, schedule, self)
-        if sample is not None:
-            module = split(module, sample, full.stages)
-        self.balance = _balance(len(module), full.stages, wanted)
-        parts = partitions_of(module, self.balance)
+        layers = self._split(module, sample, full) if sample is not None else _sequential(module)
+        self.balance = _balance(len(layers), full.stages, wanted)
+        parts = partitions_of(layers, self.balance)
         self._skips = layout(parts)
         places = None if devices is None else [_C.device(d) for d in devices]
         if places is not None and len(places) < self.ranks:
@@ -125,8 +124,12 @@ class Pipeline(Module):
         for s, part in enumerate(parts):
             if places is not None:
                 part.to(places[full.rank_of[s]])
-        self.module = module
+        self.module = layers
         self.timeline: Timeline | None = None
+
+    def _split(self, module: Module, sample: Any, full: Schedule) -> Split:
+        """Segments of the module, as many as the schedule has stages."""
+        return split(module, sample, full.stages)
 
     def _schedule_of(self, micro_batches: int) -> Schedule:
         if isinstance(self.schedule, str):
@@ -251,7 +254,7 @@ def _check_step(target: Any) -> None:
         raise ValueError("Pipeline.step: a tensor of target requires grad, but gets none; pass target.detach(), or make it part of x")
 
 
-def _check_model(module: Any) -> None:
+def _sequential(module: Any) -> Sequential:
     if not isinstance(module, Sequential):
         raise TypeError(
             f"Pipeline: module is a {kind_of(module)}; expected an nn.Sequential, whose layers are put into stages, or sample=, so that it "
@@ -259,6 +262,7 @@ def _check_model(module: Any) -> None:
         )
     if len(list(module.named_children())) != len(module):
         raise ValueError("Pipeline: a layer is in the module twice; expected each once")
+    return module
 
 
 def _chunks(schedule: str | Schedule, ranks: int, balance: Sequence[int] | None) -> int:

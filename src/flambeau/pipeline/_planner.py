@@ -7,14 +7,16 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 from flambeau import get_num_threads, memory_stats, reset_peak_memory_stats, set_num_threads
 from flambeau._C import Tensor
 from flambeau.graph._memory import size_text
-from flambeau.nn import Sequential
+from flambeau.nn import Module, Sequential
+from flambeau.pipeline._cut import Split, split_for
 from flambeau.pipeline._measure import LayerCost, costs_of, measure
 from flambeau.pipeline._microbatch import scatter, tensors_of
 from flambeau.pipeline._pipeline import Pipeline
@@ -38,8 +40,8 @@ def bytes_of(text: str) -> int:
     return int(float(match[1]) * _UNITS[match[2].lower()])
 
 
-def load(place: str) -> tuple[Sequential, Any]:
-    """Calls a function of a file, `model.py:make`, which gives a Sequential and a sample batch.
+def load(place: str) -> tuple[Module, Any]:
+    """Calls a function of a file, `model.py:make`, which gives a module and a sample batch.
 
     Raises:
         ValueError, TypeError: there is no such file or function, or it gives something else.
@@ -56,17 +58,22 @@ def load(place: str) -> tuple[Sequential, Any]:
     spec.loader.exec_module(module)
     make: Callable[[], Any] | None = getattr(module, name, None)
     if make is None:
-        raise ValueError(f"{path} has no {name!r}; expected a function that returns a Sequential and a sample batch")
+        raise ValueError(f"{path} has no {name!r}; expected a function that returns a module and a sample batch")
     made = make()
-    if not (isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], Sequential)):
-        raise TypeError(f"{place} returned {type(made).__name__}; expected a pair of a Sequential and a sample batch")
+    if not (isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], Module)):
+        raise TypeError(f"{place} returned {type(made).__name__}; expected a pair of a module and a sample batch")
     return made
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A schedule with what it would take."""
+    """A schedule with what it would take.
 
+    Attributes:
+        module: the layers, or segments, of which `balance` makes stages.
+    """
+
+    module: Sequential
     schedule: Schedule
     checkpoint: str
     balance: list[int]
@@ -80,21 +87,18 @@ class Choice:
         return self.schedule.name + (f", {chunks} stages per rank" if chunks > 1 else "")
 
 
-def _choices(layers: Sequence[LayerCost], ranks: int, micro_batches: int, param_scale: float, schedules: Sequence[str]) -> Iterator[Choice]:
-    for name in schedules:
+def _schedules(names: Sequence[str], ranks: int, micro_batches: int) -> list[Schedule]:
+    made = []
+    for name in names:
         for chunks in (2, 4) if name in ("interleaved", "looped-bfs") else (0,):
-            try:
-                made = Schedule.make(name, ranks, micro_batches, **({"chunks": chunks} if chunks else {}))
-            except ValueError:  # too few micro-batches for it
-                continue
-            if made.stages > len(layers):
-                continue
-            balance = balance_cost([c.forward_s + c.backward_s for c in layers], made.stages)
-            for checkpoint in ("never", "except_last", "always"):
-                yield _choice(made, checkpoint, balance, layers, param_scale)
+            with suppress(ValueError):  # too few micro-batches for it
+                made.append(Schedule.make(name, ranks, micro_batches, **({"chunks": chunks} if chunks else {})))
+    return made
 
 
-def _choice(made: Schedule, checkpoint: str, balance: list[int], layers: Sequence[LayerCost], param_scale: float) -> Choice:
+def _choice(
+    module: Sequential, made: Schedule, checkpoint: str, balance: list[int], layers: Sequence[LayerCost], param_scale: float
+) -> Choice:  # fmt: skip
     schedule = made.with_recompute(checkpoint)
     parts, first = [], 0
     for n in balance:
@@ -105,29 +109,49 @@ def _choice(made: Schedule, checkpoint: str, balance: list[int], layers: Sequenc
     held = [0.0] * len(schedule.ranks)
     for stage, part in enumerate(parts):
         held[schedule.rank_of[stage]] += param_scale * sum(c.parameters for c in part)
-    return Choice(schedule, checkpoint, balance, timeline, [int(p + h) for p, h in zip(timeline.peak, held)], costs)
+    return Choice(module, schedule, checkpoint, balance, timeline, [int(p + h) for p, h in zip(timeline.peak, held)], costs)
+
+
+def _measured(model: Module, piece: Any, counts: Sequence[int], seconds: float) -> tuple[Sequential, list[LayerCost], dict[int, list[int]]]:
+    """Layers in a row, what they take, and for each number of stages how many of them each stage has, if there are enough."""
+    if not isinstance(model, Sequential):
+        parts, balances = split_for(model, piece, counts, seconds)
+        return parts, measure(parts, piece, seconds), balances
+    layers = measure(model, piece, seconds)
+    times = [c.forward_s + c.backward_s for c in layers]
+    return model, layers, {n: balance_cost(times, n) for n in counts if n <= len(layers)}
 
 
 def plan(
-    model: Sequential, batch: Any, *, ranks: int, micro_batches: int, memory: int | None = None, param_scale: float = 2.0,
+    model: Module, batch: Any, *, ranks: int, micro_batches: int, memory: int | None = None, param_scale: float = 2.0,
     seconds: float = 1.0, schedules: Sequence[str] = NAMES,
 ) -> tuple[list[LayerCost], list[Choice]]:  # fmt: skip
-    """Measures the layers with one micro-batch, and simulates all schedules; those that fit into `memory` first, the fastest of them."""
+    """Measures the layers with one micro-batch, and simulates all schedules; those that fit into `memory` first, the fastest of them.
+
+    What is no Sequential is split: its layers are segments.
+    """
+    found = _schedules(schedules, ranks, micro_batches)
     with threads_each(ranks):
-        layers = measure(model, scatter(batch, micro_batches)[0], seconds)
-    choices = list(_choices(layers, ranks, micro_batches, param_scale, schedules))
+        module, layers, balances = _measured(model, scatter(batch, micro_batches)[0], sorted({s.stages for s in found}), seconds)
+    choices = [
+        _choice(module, made, checkpoint, balances[made.stages], layers, param_scale)
+        for made in found
+        if made.stages in balances
+        for checkpoint in ("never", "except_last", "always")
+    ]
     if not choices:
-        raise ValueError(f"no schedule has at most {len(layers)} stages, as there are layers, for {ranks} ranks; expected fewer ranks")
+        most = "as many stages as the ops can be cut into" if isinstance(module, Split) else f"{len(layers)} stages, as there are layers,"
+        raise ValueError(f"no schedule for {ranks} ranks has at most {most}; expected fewer ranks")
     return layers, sorted(choices, key=lambda c: (memory is not None and max(c.memory) > memory, c.timeline.makespan, max(c.memory)))
 
 
-def try_out(model: Sequential, batch: Any, choice: Choice, micro_batches: int, steps: int = 3) -> Iterator[str]:
+def try_out(model: Module, batch: Any, choice: Choice, micro_batches: int, steps: int = 3) -> Iterator[str]:
     """Makes steps by a choice, after one that does not count, and yields the lines that stand beside what was predicted.
 
     The loss is the mean square of the outputs, and nothing is updated. Ranks have the processor's threads in equal parts.
     """
     ranks = len(choice.schedule.ranks)
-    made = Pipeline(model, ranks, schedule=choice.schedule, micro_batches=micro_batches, balance=choice.balance)
+    made = Pipeline(choice.module, ranks, schedule=choice.schedule, micro_batches=micro_batches, balance=choice.balance)
     with threads_each(ranks):
         made.step(batch, (), _mean_square)
         before, timelines = memory_stats()["allocated_bytes"], []
@@ -167,7 +191,7 @@ def threads_each(ranks: int) -> Iterator[None]:
 def report(layers: Sequence[LayerCost], choices: Sequence[Choice], micro_batches: int, memory: int | None, most: int = 12) -> Iterator[str]:
     """The text that the command prints, line by line."""
     alone = micro_batches * sum(c.forward_s + c.backward_s for c in layers)
-    yield f"{len(layers)} layers, {1e3 * alone:.1f} ms on one rank for {micro_batches} micro-batches"
+    yield f"{_size_of(choices[0].module)}, {1e3 * alone:.1f} ms on one rank for {micro_batches} micro-batches"
     yield f"{'schedule':<34} {'recompute':<12} {'step':>10} {'speed-up':>9} {'bubble':>7} {'most memory':>12}"
     for c in choices[:most]:
         note = "  does not fit" if memory is not None and max(c.memory) > memory else ""
@@ -185,18 +209,37 @@ def report(layers: Sequence[LayerCost], choices: Sequence[Choice], micro_batches
             f"with checkpoint={least.checkpoint!r}. Take more ranks or smaller micro-batches."
         )
         return
-    yield f"Take {best.title}, checkpoint={best.checkpoint!r}, balance={best.balance}:"
+    yield f"Take {best.title}, checkpoint={best.checkpoint!r}, {_cut(best)}:"
     yield best.timeline.grid(max(1e-9, best.timeline.makespan / 48))
     first = 0
     for stage, n in enumerate(best.balance):
         part = layers[first : first + n]
         spent = 1e3 * sum(c.forward_s + c.backward_s for c in part)
-        names = part[0].name if n == 1 else f"{part[0].name} to {part[-1].name}"
+        there = f"stage {stage} on rank {best.schedule.rank_of[stage]}: {_names(best.module, part, first)}"
         first += n
-        there = f"stage {stage} on rank {best.schedule.rank_of[stage]}: layers {names}"
         yield f"{there}, {spent:.2f} ms a micro-batch; hands on {_next(layers, first)}"
     for rank, held in enumerate(best.memory):
         yield f"rank {rank}: {size_text(held)} at most, idle {best.timeline.idle[rank] / best.timeline.makespan:.0%}"
+
+
+def _size_of(module: Sequential) -> str:
+    return f"{len(module.recordings.programs[0].graph.nodes)} ops" if isinstance(module, Split) else f"{len(module)} layers"
+
+
+def _cut(choice: Choice) -> str:
+    """How a user asks for the stages."""
+    if not isinstance(choice.module, Split):
+        return f"balance={choice.balance}"
+    ends = choice.module.recordings.cuts[0]
+    return f"split(model, sample, at={[ends[k] for k in accumulate(choice.balance[:-1])]})"
+
+
+def _names(module: Sequential, part: Sequence[LayerCost], first: int) -> str:
+    if isinstance(module, Split):
+        program, cuts = module.recordings.programs[0], module.recordings.cuts[0]
+        start, last = cuts[first], cuts[first + len(part)] - 1
+        return f"ops {start} to {last}, {program.found.places[start]} to {program.found.places[last]}"
+    return f"layers {part[0].name}" + (f" to {part[-1].name}" if len(part) > 1 else "")
 
 
 def _next(layers: Sequence[LayerCost], at: int) -> str:

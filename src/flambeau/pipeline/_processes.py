@@ -12,18 +12,21 @@ What ranks do is `Run` of `_executor.py`, as with threads: it does not know wher
 from __future__ import annotations
 
 import contextvars
+import dataclasses
+import hashlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from flambeau._C import Tensor, ops
-from flambeau.autograd import no_grad
-from flambeau.nn import Module, Parameter, Sequential
+from flambeau.nn import Module, Parameter
 from flambeau.nn.utils.clip_grad import _grads, clip_grads_with_norm_, get_total_norm
 from flambeau.pipeline._actions import Action
+from flambeau.pipeline._cut import CutReport, Report, Split, StageReport, split
 from flambeau.pipeline._executor import Run, _Post, follow, seed_here
-from flambeau.pipeline._microbatch import gather, scatter
+from flambeau.pipeline._homes import to_meta
+from flambeau.pipeline._microbatch import gather, map_tensors, scatter
 from flambeau.pipeline._pipeline import (
     Loss,
     Pipeline,
@@ -33,7 +36,9 @@ from flambeau.pipeline._pipeline import (
     _total,
     _weights,
 )
+from flambeau.pipeline._segments import form_of
 from flambeau.pipeline._stage import Cancelled, Packet, Settings, annotate
+from flambeau.pipeline._trace import CutError
 from flambeau.pipeline._transport import ProcessCall, Transport
 from flambeau.pipeline.gpipe import committing, packets_of
 from flambeau.pipeline.schedule import Schedule
@@ -80,17 +85,73 @@ class _RankRun(Run):
                     stage.grads[k] = call.take(rank, ("shared", stage.index, k))
 
 
+class _Recorder:
+    """Sees to it that processes with parts of one module have the same recordings, under the numbers of the first segment's process.
+
+    That one meets a micro-batch of a new size or mode, and gives it to the others until a call has shown that all have recorded it.
+    """
+
+    def __init__(self, parts: Split) -> None:
+        self.parts = parts
+        self._new: set[str] = set()
+        self._common: set[str] = set()
+
+    def announced(self, pieces: Sequence[Any]) -> list[tuple[str, str, int, Any]]:
+        """Where the first segment is, of each kind of micro-batch: form, mode, number of the recording, and one if it may be new."""
+        recordings, rows = self.parts.recordings, []
+        kinds = {form_of(piece): piece for piece in pieces}
+        self._new = {recordings.key(form) for form in kinds}
+        for form, piece in kinds.items():
+            key = recordings.key(form)
+            shown = None if key in self._common else map_tensors(piece, lambda x: x.detach())
+            rows.append((form, _digest(key), recordings.index_of(piece), shown))
+        return rows
+
+    def follow(self, rows: Sequence[tuple[str, str, int, Any]], rank: int, first: int) -> None:
+        """Elsewhere: records what is new.
+
+        Raises:
+            CutError: the module is in another mode than the first segment's.
+        """
+        recordings = self.parts.recordings
+        for form, digest, number, piece in rows:
+            if _digest(recordings.key(form)) != digest:
+                raise CutError(
+                    f"the module of rank {rank} is in another mode than that of rank {first}: train or eval, autocast, or a number that a "
+                    "submodule has as an attribute; expected the same in all processes"
+                )
+            known = recordings.known(form)
+            recordings.numbers[number] = recordings.index_of(piece) if known is None else known
+
+    def commit(self) -> None:
+        """Takes note that all ranks have come through the call."""
+        self._common |= self._new
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _cut_of(parts: Split) -> tuple[str, list[int]]:
+    """What has to be the same in all processes: the ops, and where they are cut."""
+    program, cuts = parts.recordings.programs[0], parts.recordings.cuts[0]
+    return _digest(repr([(node.op, place.path) for node, place in zip(program.graph.nodes, program.found.places)])), cuts
+
+
 class DistributedPipeline(Pipeline):
-    """Trains a Sequential in stages that processes work on.
+    """Trains a model in stages that processes work on.
 
     Every process makes the same model and calls the same methods; each waits for the others there. The model's parameters and buffers of
     other ranks' stages are moved to the meta device: they keep names and shapes, and no bytes.
 
     Args:
-        module: the Sequential, made in each process with the same seed. A parameter may be in stages of several ranks.
+        module: the Sequential, made in each process with the same seed. A parameter may be in stages of several ranks. With `sample`, a
+            module of any kind: the first stage's rank measures it and chooses the cuts, which are those of all.
         ranks: how many processes work on it: all of `transport`.
         transport: the ranks, as `MPITransport()`.
         schedule, micro_batches, checkpoint, balance: as of `Pipeline`.
+        sample: likewise, given in every process. It is recorded in training and in eval mode. Micro-batches of other sizes are recorded
+            when the first stage meets them, in all processes at once.
 
     Attributes:
         timeline: as of `Pipeline`, in every process that of all ranks. Clocks of machines differ, so each rank's times count from when it
@@ -109,7 +170,7 @@ class DistributedPipeline(Pipeline):
 
     def __init__(
         self,
-        module: Sequential,
+        module: Module,
         ranks: int | None = None,
         *,
         transport: Transport,
@@ -117,18 +178,55 @@ class DistributedPipeline(Pipeline):
         micro_batches: int,
         checkpoint: str = "never",
         balance: Iterable[int] | None = None,
+        sample: Any = None,
     ) -> None:
         if not hasattr(transport, "open"):
             kind = type(transport).__qualname__
             raise TypeError(f"DistributedPipeline: transport is a {kind}; expected ranks that are processes, as MPITransport()")
         if ranks not in (None, transport.size):
             raise ValueError(f"DistributedPipeline: ranks = {ranks} on {transport.size} processes; expected a rank for each")
-        super().__init__(
-            module, transport.size, schedule=schedule, micro_batches=micro_batches, checkpoint=checkpoint, balance=balance
-        )  # fmt: skip
         self.transport = transport
+        super().__init__(
+            module, transport.size, schedule=schedule, micro_batches=micro_batches, checkpoint=checkpoint, balance=balance, sample=sample
+        )
         self._rank_of = self._schedule_of(self.micro_batches).rank_of
+        self._recorder = _Recorder(self.module) if isinstance(self.module, Split) else None
+        if self._recorder is not None and sample is None:
+            with self._call("split") as call:
+                self._check_cut(call, self._recorder.parts)
         self._release()
+
+    # ---- a module that is split
+
+    def _split(self, module: Module, sample: Any, full: Schedule) -> Split:
+        """Segments of the module, cut where the first stage's rank cuts it."""
+        self._rank_of = full.rank_of
+        rank, first = self.transport.rank, self._rank_of[0]
+        with self._call("split") as call:
+            if rank == first:
+                parts = split(module, sample, full.stages)
+                for other in range(self.transport.size):
+                    if other != rank:
+                        call.put(other, ("cut",), (_cut_of(parts)[1], dataclasses.astuple(parts.report)))
+            else:
+                cuts, (stages, crossings, held) = call.take(rank, ("cut",))
+                parts = split(module, sample, at=cuts[1:-1])
+                parts.report = Report([StageReport(*s) for s in stages], [CutReport(*c) for c in crossings], held)
+            parts.prepare_modes(sample)
+            self._check_cut(call, parts)
+        return parts
+
+    def _check_cut(self, call: ProcessCall, parts: Split) -> None:
+        """Returns when all ranks have cut at the same places."""
+        mine, first = _cut_of(parts), self._rank_of[0]
+        theirs = self._exchange(call, "cut_of", mine)[first]
+        if mine != theirs:
+            raise CutError(
+                f"rank {self.transport.rank} has cut its module at {mine[1][1:-1]} of {mine[1][-1]} ops, rank {first} at "
+                f"{theirs[1][1:-1]} of {theirs[1][-1]}; expected the same module and the same cuts in all processes, as "
+                "Pipeline(sample=) or split(at=) makes them"
+            )
+        self._exchange(call, "same_cut", True)
 
     # ---- what is here
 
@@ -144,6 +242,9 @@ class DistributedPipeline(Pipeline):
     def _release(self) -> None:
         """Gives the bytes of other ranks' stages back."""
         layers = self._rank_of_layers()
+        if self._recorder is not None:
+            self._owners = self._recorder.parts.keep([s for s, (_, _, rank) in enumerate(layers) if rank == self.transport.rank])
+            return
         mine = [module for _, layer, rank in layers if rank == self.transport.rank for module in layer.modules()]
         kept = {id(module) for module in mine} | {id(p) for module in mine for p in module.parameters(recurse=False)}
         for _, layer, _ in layers:
@@ -174,14 +275,17 @@ class DistributedPipeline(Pipeline):
         """The micro-batches where the first stage is, as many places elsewhere; their sizes; the number that seeds layers."""
         rank, first = self.transport.rank, self._rank_of[0]
         if rank != first:
-            sizes, seed = call.take(rank, ("begin",))
+            sizes, seed, rows = call.take(rank, ("begin",))
+            if self._recorder is not None:
+                self._recorder.follow(rows, rank, first)
             return [Packet(None, ())] * len(sizes), sizes, seed
         pieces = scatter(x, self.micro_batches)
         sizes = [int(next(_tensors(piece)).shape[0]) for piece in pieces]
+        rows = [] if self._recorder is None else self._recorder.announced(pieces)
         seed = seed_here()
         for other in range(self.transport.size):
             if other != rank:
-                call.put(other, ("begin",), (sizes, seed))
+                call.put(other, ("begin",), (sizes, seed, rows))
         return packets_of(x, pieces), sizes, seed
 
     def _end(self, call: ProcessCall, run: _RankRun, result: Callable[[], Any]) -> Any:
@@ -194,6 +298,8 @@ class DistributedPipeline(Pipeline):
             for other in range(self.transport.size):
                 call.put(other, ("result",), (value, done))
         value, done = call.take(rank, ("result",))
+        if self._recorder is not None:
+            self._recorder.commit()
         run.trace = [trace for _, trace in done]
         if any(drew for drew, _ in done):
             ops.rand((1,))
@@ -286,19 +392,31 @@ class DistributedPipeline(Pipeline):
     def _everywhere(self, what: str, value: Any) -> list[Any]:
         """What each rank gives, by rank."""
         with self._call(what) as call:
-            rank = self.transport.rank
-            for other in range(self.transport.size):
-                call.put(other, (what, rank), value)
-            return [call.take(rank, (what, other)) for other in range(self.transport.size)]
+            return self._exchange(call, what, value)
+
+    def _exchange(self, call: ProcessCall, what: str, value: Any) -> list[Any]:
+        rank = self.transport.rank
+        for other in range(self.transport.size):
+            call.put(other, (what, rank), value)
+        return [call.take(rank, (what, other)) for other in range(self.transport.size)]
+
+    def _homes(self) -> dict[str, int]:
+        """By the name of a tensor of the model, or of a layer, the rank whose value counts."""
+        ranks = {name: rank for name, _, rank in self._rank_of_layers()}
+        if self._recorder is None:
+            return ranks
+        order = list(ranks.values())
+        return {key: order[min(segments)] for key, segments in self._owners.segments.items()}
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
         """The complete state of the wrapped model, under its names, in every process: all processes call it."""
         state = super().state_dict(*args, **kwargs)
         prefix = kwargs.get("prefix", args[1] if len(args) > 1 else "")
-        ranks = {prefix + name: rank for name, _, rank in self._rank_of_layers()}
+        ranks = self._homes()
 
         def home(key: str) -> int | None:
-            return ranks.get(prefix + key[len(prefix) :].partition(".")[0]) if key.startswith(prefix) else None
+            name = key[len(prefix) :] if key.startswith(prefix) else ""
+            return ranks.get(name, ranks.get(name.partition(".")[0]))
 
         mine = {key: value for key, value in state.items() if home(key) == self.transport.rank}
         for rank, part in enumerate(self._everywhere("state_dict", mine)):
@@ -332,11 +450,9 @@ class DistributedPipeline(Pipeline):
 
 def _to_meta(module: Module, kept: set[int]) -> None:
     """Drops the bytes of a module's own tensors, but for parameters that are kept; objects stay."""
-    with no_grad():
-        for p in module.parameters(recurse=False):
-            if id(p) not in kept:
-                p.grad = None
-                p.data = p.detach().to("meta")
+    for p in module.parameters(recurse=False):
+        if id(p) not in kept:
+            to_meta(p)
     for name, buffer in module._buffers.items():
         if buffer is not None:
-            module._buffers[name] = buffer.to("meta")
+            module._buffers[name] = to_meta(buffer)

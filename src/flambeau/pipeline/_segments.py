@@ -15,8 +15,9 @@ not change what is drawn. The thread's generator makes one draw, so that the nex
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 from flambeau import _C
@@ -30,20 +31,19 @@ from flambeau.graph._structure import draws
 from flambeau.nn import Module, Parameter
 from flambeau.pipeline._executor import seed_here
 from flambeau.pipeline._flags import is_recomputing
+from flambeau.pipeline._homes import Home, Owners, Uses, homes_of
 from flambeau.pipeline._microbatch import leaves, map_tensors, tensors_of
 from flambeau.pipeline._probe import Probe, Step, Values, read
 from flambeau.pipeline._stage import _mixed, annotate
-from flambeau.pipeline._trace import Call, CutError, Slot, Trace, begun, flows, trace
+from flambeau.pipeline._trace import Call, CutError, Derivative, Slot, Trace, begun, flows, trace
 from flambeau.random import fork_rng
-
-Home = tuple[dict[str, Any], str]  # the table of a module in which a tensor is, and its name
 
 
 class Program:
     """A recorded forward that can be performed in parts."""
 
-    def __init__(self, found: Trace, homes: Mapping[int, Home]) -> None:
-        self.found, self.graph = found, found.graph
+    def __init__(self, found: Trace, homes: Mapping[int, Home], derivatives: Sequence[Derivative | None]) -> None:
+        self.found, self.graph, self.derivatives = found, found.graph, derivatives
         self.refs = [refs_of(node.args) for node in self.graph.nodes]
         self.homes = {buffer: homes.get(id(x)) for buffer, x in found.held.items()}
         self.random = {k for k, node in enumerate(self.graph.nodes) if draws(node)}
@@ -106,6 +106,22 @@ class Program:
             tensors[buffer] = x.detach().clone() if buffer in self.changed and is_recomputing() else x
         return tensors
 
+    def uses(self, cuts: Sequence[int]) -> Uses:
+        """Segments, and the module's tensors that they use."""
+        return [(s, x) for s, (start, stop) in enumerate(pairwise(cuts)) for x in self.held(start, stop).values()]
+
+    def shed(self, cuts: Sequence[int], kept: Collection[int]) -> None:
+        """Lets go of tensors that other segments alone need: constants, and those that are in no table of the module."""
+        used = {b for s, (start, stop) in enumerate(pairwise(cuts)) if s in kept for b in self.buffers(start, stop)}
+        for buffer in set(self.graph.constants) - used:
+            del self.graph.constants[buffer]
+        for buffer, x in self.found.held.items():
+            home = self.homes[buffer]
+            if home is not None:
+                self.found.held[buffer] = home[0][home[1]]
+            elif buffer not in used:
+                self.found.held[buffer] = x.to("meta")
+
     def run(self, start: int, stop: int, values: Values, seed: int | None = None) -> None:
         """Performs the nodes from `start` to `stop`.
 
@@ -165,9 +181,9 @@ def _with_slots(output: Any, tensors: Sequence[Tensor]) -> Any:
 # ------------------------------------------------------------------------------------------------------------------------------ recordings
 
 
-def _form(value: Any) -> Any:
-    """What must be the same for a recording to serve."""
-    return type(value), [(path, (x.dtype, tuple(x.shape)) if isinstance(x, Tensor) else repr(x)) for path, x in leaves(value)]
+def form_of(value: Any) -> str:
+    """What must be the same of micro-batches for a recording to serve."""
+    return repr((type(value), [(path, (x.dtype, tuple(x.shape)) if isinstance(x, Tensor) else repr(x)) for path, x in leaves(value)]))
 
 
 def _settings(module: Module) -> str:
@@ -189,6 +205,8 @@ class Recordings:
         self.programs: list[Program] = []
         self.cuts: list[list[int]] = []  # per program where segments begin, with the end
         self.modes: list[Any] = []
+        self.owners: Owners | None = None  # where segments are in several processes
+        self.numbers: dict[int, int] = {}  # by the number that the process of the first segment has for a recording, where it is another
         self._known: dict[str, int] = {}
         self._lock = threading.Lock()
         self._version, self._state = -1, ""
@@ -199,8 +217,13 @@ class Recordings:
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, _lock=threading.Lock())
 
-    def _key(self, value: Any) -> str:
-        return repr((_form(value), self._mode()))
+    def key(self, form: str) -> str:
+        """What a recording is found by: what `form_of` says of a micro-batch, and the module's mode."""
+        return repr((form, self._mode()))
+
+    def known(self, form: str) -> int | None:
+        """The recording for micro-batches of a form, in this mode."""
+        return self._known.get(self.key(form))
 
     def _mode(self) -> Any:
         """What, beside sizes, decides which ops there are."""
@@ -209,22 +232,28 @@ class Recordings:
             self._version, self._state = version, _settings(self.module)
         return [part.training for part in self.module.modules()], _C.is_autocast_enabled(), str(_C.get_autocast_dtype()), self._state
 
-    def homes(self) -> dict[int, Home]:
-        """By id of a tensor where the module has it."""
-        return {
-            id(x): (table, name)
-            for part in self.module.modules()
-            for table in (part._parameters, part._buffers)
-            for name, x in table.items()
-            if x is not None
-        }
-
     def record(self, value: Any) -> tuple[Program, Probe]:
         """A program of a forward, with the probe that knows its derivatives."""
         found = trace(self.module, self.call, value)
+        derivatives = self._derivatives_of(found)
+        if derivatives is None:
+            for buffer, x in found.twins.items():
+                if found.held[buffer].is_meta:  # in another process; zeros do, where ops have to be called
+                    x.detach().zero_()
         probe = Probe(found, tensors_of(value))
-        flows(found, probe.derivatives())
-        return Program(found, self.homes()), probe
+        if derivatives is None:
+            derivatives = probe.derivatives()
+        flows(found, derivatives)
+        return Program(found, {id(table[name]): (table, name) for _, (table, name) in homes_of(self.module)}, derivatives), probe
+
+    def _derivatives_of(self, found: Trace) -> Sequence[Derivative | None] | None:
+        """Those of a recording of the same ops, where this process does not have the tensors to call them."""
+        mode = self._mode()
+        if self.owners is not None:
+            for program, other in zip(self.programs, self.modes):
+                if other == mode and _calls_of(program.found) == _calls_of(found):
+                    return program.derivatives
+        return None
 
     def begin(self, program: Program, value: Any, cuts: Sequence[int]) -> None:
         """Takes the first recording, whose cuts the others follow."""
@@ -232,11 +261,24 @@ class Recordings:
 
     def _take(self, program: Program, value: Any, cuts: list[int]) -> int:
         program.found.release()
+        if self.owners is not None:
+            self.owners.check(program.uses(cuts))
+            program.shed(cuts, self.owners.kept)
         self.programs.append(program)
         self.cuts.append(cuts)
         self.modes.append(self._mode())
-        self._known[self._key(value)] = len(self.programs) - 1
+        self._known[self.key(form_of(value))] = len(self.programs) - 1
         return len(self.programs) - 1
+
+    def keep(self, segments: Collection[int]) -> Owners:
+        """Keeps the bytes of these segments alone; those of others move to the meta device, now and in recordings to come."""
+        if self.owners is None:
+            uses = [use for program, cuts in zip(self.programs, self.cuts) for use in program.uses(cuts)]
+            self.owners = Owners(self.module, uses, segments)
+        self.owners.release()
+        for program, cuts in zip(self.programs, self.cuts):
+            program.shed(cuts, self.owners.kept)
+        return self.owners
 
     def parameters(self, segment: int) -> list[Parameter]:
         """Those that a segment of the first recording uses."""
@@ -250,16 +292,16 @@ class Recordings:
             CutError: the ops of this one are others than those that were cut.
         """
         with self._lock:
-            key = self._key(value)
-            if key not in self._known:
+            index = self.known(form_of(value))
+            if index is None:
                 program, _ = self.record(value)
-                return self._take(program, value, self._placed(program))
-            return self._known[key]
+                index = self._take(program, value, self._placed(program))
+            return index
 
     def _placed(self, program: Program) -> list[int]:
         """Where a program is cut: at the same ops as the first one. In another mode (eval) some may be missing."""
         first, cuts = self.programs[0], self.cuts[0]
-        old, new = _ops_of(first), _ops_of(program)
+        old, new = _ops_of(first.found), _ops_of(program.found)
         if old == new:
             return cuts
         if self.modes[0] == self._mode():
@@ -326,8 +368,14 @@ def _is_close(x: Tensor, y: Tensor, scale: float) -> bool:
     return not bool((apart & (x == x)).any()) and bool(((x == x) == (y == y)).all())
 
 
-def _ops_of(program: Program) -> list[tuple[str, str, str | None]]:
-    return [(node.op, place.path, node.source) for node, place in zip(program.graph.nodes, program.found.places)]
+def _ops_of(found: Trace) -> list[tuple[str, str, str | None]]:
+    return [(node.op, place.path, node.source) for node, place in zip(found.graph.nodes, found.places)]
+
+
+def _calls_of(found: Trace) -> list[Any]:
+    """The ops, with the types of what they read."""
+    values, nodes = found.graph.values, found.graph.nodes
+    return [(op, [values[i].dtype for i in refs_of(node.args)]) for op, node in zip(_ops_of(found), nodes)]
 
 
 def _aligned(old: Sequence[Any], new: Sequence[Any]) -> list[int]:
@@ -392,6 +440,7 @@ class Segment(Module):
             seed, which = seed_here(), recordings.index_of(value)
         else:
             which, seed = (int(n) for n in value[0].tolist())
+            which = recordings.numbers.get(which, which)
         if which >= len(recordings.programs):
             raise CutError(f"segment {s} has no recording {which} that segment 0 has; expected prepare(sample) in each process")
         program, cuts = recordings.programs[which], recordings.cuts[which]

@@ -27,7 +27,7 @@ from flambeau._C import Tensor, ops
 from flambeau.autograd import enable_grad, inference_mode, no_grad
 from flambeau.graph import Graph, GraphError, Node, Value, record, refs_of
 from flambeau.graph._replay import _ops
-from flambeau.nn import Module
+from flambeau.nn import Module, Parameter
 from flambeau.nn._errors import kind_of
 from flambeau.pipeline._microbatch import map_tensors, tensors_of
 from flambeau.pipeline.batchnorm import DeferredBatchNorm
@@ -234,6 +234,7 @@ def _copied(module: Module) -> tuple[Module, dict[int, Any]]:
     """A copy whose parameters all require gradients, so that the recording shows where gradients could go; and copies' ids to originals."""
     memo: dict[int, Any] = {}
     twin = copy.deepcopy(module, memo)
+    _materialize(twin)
     for p in twin.parameters():
         if p.is_floating_point():
             p.requires_grad_(True)
@@ -242,6 +243,19 @@ def _copied(module: Module) -> tuple[Module, dict[int, Any]]:
         for mine, its in ((m._parameters, t._parameters), (m._buffers, t._buffers)):
             originals.update((id(its[name]), x) for name, x in mine.items() if x is not None)
     return twin, originals
+
+
+def _materialize(twin: Module) -> None:
+    """Gives memory to tensors whose bytes are in other processes: ops are recorded of sizes, not of values."""
+    for part in twin.modules():
+        for table in (part._parameters, part._buffers):
+            for name, x in table.items():
+                if x is not None and x.is_meta:
+                    there = ops.empty_strided(x.shape, x.stride(), dtype=x.dtype)
+                    if isinstance(x, Parameter):
+                        x.data = there
+                    else:
+                        table[name] = there
 
 
 def trace(module: Module, call: Call, sample: Any) -> Trace:
