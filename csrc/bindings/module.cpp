@@ -19,6 +19,7 @@
 #include "bindings/types.h"
 #include "storage/allocator.h"
 #include "storage/prepared.h"
+#include "tensor/raw.h"
 #include "wrappers/autocast.h"
 #include "wrappers/native.h"
 
@@ -213,6 +214,13 @@ void init_functions(nb::module_& m) {
   m.def("memory_stats", [] { return stats_dict(host_stats()); });
   m.def("live_objects", &live_objects);
   m.def("layout_reorders", &layout_reorders);
+  m.def("channel_rows", [](nb::handle x) -> nb::object {
+    Tensor rows = channel_rows(to_tensor(x.ptr(), "channel_rows", "x"));
+    return rows.defined() ? nb::steal(wrap(std::move(rows))) : nb::none();
+  });
+  m.def("from_channel_rows", [](nb::handle rows, nb::handle sizes) {
+    return nb::steal(wrap(from_channel_rows(to_tensor(rows.ptr(), "from_channel_rows", "rows"), to_dims(sizes.ptr(), "from_channel_rows", "sizes", 0))));
+  });
   m.def("set_deferred_layout", [](bool on) { set_layout_mode(on ? LayoutMode::Deferred : LayoutMode::Plain); });
   m.def("get_deferred_layout", [] { return layout_mode() == LayoutMode::Deferred; });
   m.def("prepared_stats", [] {

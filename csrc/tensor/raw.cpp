@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "base/error.h"
 #include "base/parallel.h"
 
 namespace fl {
@@ -136,6 +137,21 @@ Tensor channel_slice_copy(const Tensor& x) {
   const ChannelRows from(x);
   const Tensor y = empty(x.sizes(), x.dtype(), x.device());
   std::memcpy(ChannelRows::fresh(y).data(), from.data(), static_cast<size_t>(x.numel()) * x.item_bytes());
+  return y;
+}
+
+Tensor channel_rows(const Tensor& x) {
+  if (!is_deferred(x)) return {};
+  const ChannelRows from(x);
+  const Tensor y = empty(from.matrix().sizes(), x.dtype(), x.device());
+  std::memcpy(y.data(), from.data(), static_cast<size_t>(x.numel()) * x.item_bytes());
+  return y;
+}
+Tensor from_channel_rows(const Tensor& rows, IntList sizes) {
+  const Tensor y = empty(sizes, rows.dtype(), rows.device());
+  if (!may_defer(sizes) || y.numel() != rows.numel() || !rows.is_contiguous())
+    raise<ShapeError>("from_channel_rows: rows have shape ", rows.sizes(), ", which are no channels of a tensor of shape ", y.sizes());
+  std::memcpy(ChannelRows::fresh(y).data(), rows.data(), static_cast<size_t>(y.numel()) * y.item_bytes());
   return y;
 }
 

@@ -41,6 +41,9 @@ ChannelsLast channels_last_layout(IntList sizes, size_t item);
 bool is_deferred(const Tensor& x);
 // For some channels of a deferred storage: a copy of them, deferred too; else undefined.
 Tensor channel_slice_copy(const Tensor& x);
+// The bytes of a deferred tensor as a row-major [n * s, c], copied; undefined for others. And the deferred tensor of such rows.
+Tensor channel_rows(const Tensor& x);
+Tensor from_channel_rows(const Tensor& rows, IntList sizes);
 // Makes a fresh tensor's bytes channels-last.
 void defer(const Tensor& fresh);
 

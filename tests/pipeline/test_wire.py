@@ -9,6 +9,7 @@ from collections import OrderedDict, namedtuple
 import pytest
 
 import flambeau as fl
+from flambeau import _C
 from flambeau.pipeline._stage import Packet
 from flambeau.pipeline._wire import Packed, empty, unpack
 
@@ -105,3 +106,27 @@ def test_a_tensor_without_bytes_is_refused():
 def test_only_named_tuples_are_made(module, name):
     with pytest.raises(TypeError, match="which this process does not have"):
         unpack({"n": [module, name, [1]]}, [], [])
+
+
+@pytest.mark.parametrize("sizes", [(2, 5, 4, 3), (3, 4, 7), (2, 3, 2, 4, 5), (1, 2, 1, 3)], ids=str)
+def test_channels_that_lie_last_do_so_there(sizes):
+    """A kernel may add in another order where bytes lie in another one."""
+    conv = {3: fl.nn.Conv1d, 4: fl.nn.Conv2d, 5: fl.nn.Conv3d}[len(sizes)](sizes[1], sizes[1], 1)
+    with fl.no_grad():
+        x = conv(fl.randn(*sizes))
+        before = _C.channel_rows(x)
+        y = over(x)
+        after = _C.channel_rows(y)
+    assert (before is None) == (after is None) and fl.equal(x, y) and (before is None or fl.equal(before, after))
+    if before is not None:
+        _C.set_deferred_layout(False)
+        try:
+            assert fl.equal(over(x), x)  # to a process that has all tensors row-major
+        finally:
+            _C.set_deferred_layout(True)
+
+
+def test_rows_of_channels_have_to_fit():
+    for rows, sizes in ((fl.ones(6, 2), (2, 3, 3)), (fl.ones(6, 2), (12,)), (fl.ones(2, 6).t(), (3, 2, 2))):
+        with pytest.raises(ValueError, match="which are no channels of a tensor of shape"):
+            _C.from_channel_rows(rows, sizes)

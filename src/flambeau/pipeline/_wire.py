@@ -8,7 +8,8 @@ None, bool, int, float, str and list stand for themselves; everything else is an
     {"T": k}                                      the k-th tensor
 
 What is sent of a tensor whose axes are another order of a contiguous tensor's is that tensor, so that strides arrive as they were: a
-kernel may add in another order where they differ. Of others (slices, expanded ones) a contiguous copy is sent.
+kernel may add in another order where they differ. So may one whose bytes lie with channels last (outputs of convolutions), of which
+these are sent: positions by channels. Of others (slices, expanded ones) a contiguous copy is sent.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Packed:
     Attributes:
         structure: JSON.
         tensors: contiguous, each once.
-        specs: of the tensors: dtype, shape, order of axes.
+        specs: of the tensors: dtype, shape, and the order of axes, or what the shape is if channels come last.
 
     Raises:
         TypeError: something else is in it.
@@ -79,15 +80,32 @@ class Packed:
             return self._known[id(x)]
         if x.device.type != "cpu":
             raise TypeError(f"a tensor on {x.device} can not be sent to another process; expected one on the CPU, as x.cpu() is")
-        axes = sorted(range(x.dim()), key=lambda axis: -x.stride(axis))
-        whole = x.detach().permute(axes)
-        if not whole.is_contiguous():
-            axes, whole = list(range(x.dim())), x.detach().contiguous()
+        whole, how = _plain(x.detach())
         self._known[id(x)] = len(self.tensors)
         self._given.append(x)
         self.tensors.append(whole)
-        self.specs.append([whole.dtype.name, [int(n) for n in whole.shape], axes])
+        self.specs.append([whole.dtype.name, [int(n) for n in whole.shape], how])
         return len(self.tensors) - 1
+
+
+def _plain(x: Tensor) -> tuple[Tensor, Any]:
+    """A contiguous tensor with the elements of x, and how x is had from it."""
+    rows = _C.channel_rows(x)
+    if rows is not None:
+        return rows, {"last": [int(n) for n in x.shape]}
+    axes = sorted(range(x.dim()), key=lambda axis: -x.stride(axis))
+    whole = x.permute(axes)
+    return (whole, axes) if whole.is_contiguous() else (x.contiguous(), list(range(x.dim())))
+
+
+def _as_it_was(x: Tensor, how: Any) -> Tensor:
+    if isinstance(how, list):
+        return x.permute([how.index(axis) for axis in range(len(how))])
+    n, c, *others = how["last"]
+    if _C.get_deferred_layout():
+        laid: Tensor = _C.from_channel_rows(x, [n, c, *others])
+        return laid
+    return x.view(n, -1, c).transpose(1, 2).reshape([n, c, *others])
 
 
 def empty(spec: Sequence[Any]) -> Tensor:
@@ -110,8 +128,7 @@ def unpack(structure: Any, tensors: Sequence[Tensor], specs: Sequence[Sequence[A
         >>> unpack(packed.structure, packed.tensors, packed.specs)
         [tensor([1., 1.]), (None, 1.5)]
     """
-    whole = [x.permute([axes.index(axis) for axis in range(len(axes))]) for x, (_, _, axes) in zip(tensors, specs)]
-    return _unpacked(structure, whole)
+    return _unpacked(structure, [_as_it_was(x, how) for x, (_, _, how) in zip(tensors, specs)])
 
 
 def _unpacked(node: Any, tensors: Sequence[Tensor]) -> Any:
