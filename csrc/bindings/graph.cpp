@@ -241,6 +241,7 @@ void init_graph(nb::module_& m) {
   m.def("objects_version", [] { return graph::objects_version.load(std::memory_order_relaxed); });
   m.def("objects_changed", [] { graph::objects_version.fetch_add(1, std::memory_order_relaxed); });
   m.def("end_recording", [] { without([] { graph::end_recording(); }); });
+  m.def("check_later", [](bool on) { return recorder_here && recorder_here->check_later(on); });
   m.def("settle", [] { without([] { graph::settle_here(); }); });
   m.def("call_key", call_key);
   m.def("recording", [] { return graph::recording(); });

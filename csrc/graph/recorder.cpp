@@ -213,6 +213,7 @@ void Recorder::clear() {
   buffers_.clear();
   drawn_from_.clear();
   inputs_.clear();
+  unchecked_ = checks_later_;
 }
 
 // Marks the thread as the one that runs a recording.
@@ -291,6 +292,7 @@ void Recorder::settle() {
       done = 1;
       if (runs_[k]) {
         const NodeRecord& node = tape_.nodes[k];
+        if (unchecked_ && node.op->check && !node.op->each) node.op->check(tape_.frame_of(node));
         if (!node.op->each)
           for (uint32_t v = node.first; v < node.last; ++v)
             if (tape_.buffer_of[v] != kNone) buffers_[tape_.buffer_of[v]].storage->settle();

@@ -13,6 +13,8 @@
 // An op that failed leaves its recording behind at what it should have written: whoever asks for that gets the error.
 #pragma once
 
+#include <utility>
+
 #include "base/parallel.h"
 #include "base/refcount.h"
 
@@ -25,8 +27,15 @@ class Recording : public RefCounted {
   virtual void settle() = 0;
   // Of the region that is going on: no two in a process are alike.
   uint64_t region() const { return region_; }
+  // Whether values that are not computed yet are checked when they are, as those of indices; else who checks them settles.
+  bool checks_later() const { return checks_later_; }
+  bool check_later(bool on) {
+    unchecked_ |= on;
+    return std::exchange(checks_later_, on);
+  }
 
  protected:
+  bool checks_later_ = false, unchecked_ = false;  // now; something that is recorded
   uint64_t region_ = 0;
 };
 

@@ -1,4 +1,5 @@
 #include "wrappers/checks.h"
+#include "wrappers/checks_index.h"
 
 #include "dispatch/geometry.h"
 #include "wrappers/wrap.h"
@@ -117,7 +118,7 @@ void probability(const char* op, const char* arg, double p) {
 }
 
 void not_negative(const char* op, const char* arg, const Tensor& x) {
-  if (x.is_meta() || x.numel() == 0) return;
+  if (!has_values(x) || x.numel() == 0) return;
   const Tensor rows = contiguous_for_kernel(is_float(x.dtype()) && item_size(x.dtype()) < 4 ? cast_for_kernel(x, DType::Float32) : x);
   visit(rows.dtype(), [&]<class T>(T) {
     if constexpr (std::is_arithmetic_v<T>)
@@ -127,7 +128,7 @@ void not_negative(const char* op, const char* arg, const Tensor& x) {
 }
 
 void probabilities(const char* op, const char* arg, const Tensor& x, bool or_nan) {
-  if (x.is_meta() || x.numel() == 0) return;
+  if (!has_values(x) || x.numel() == 0) return;
   const Tensor rows = contiguous_for_kernel(is_float(x.dtype()) && item_size(x.dtype()) < 4 ? cast_for_kernel(x, DType::Float32) : x);
   visit(rows.dtype(), [&]<class T>(T) {
     if constexpr (std::is_floating_point_v<T>) {
@@ -195,7 +196,7 @@ void multinomial(const char* op, const Tensor& x, int64_t k, bool replacement) {
   if (k < 1 || n == 0 || (!replacement && k > n))
     raise<ArgumentError>(op, ": num_samples = ", k, " from ", n, " categories", replacement ? "" : " without replacement", "; expected 1 <= num_samples",
                          replacement ? "" : " <= categories");
-  if (x.is_meta()) return;
+  if (!has_values(x)) return;
   const Tensor rows = contiguous_for_kernel(x);
   visit(x.dtype(), [&]<class T>(T) {
     const T* p = rows.data<T>();

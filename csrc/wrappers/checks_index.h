@@ -12,6 +12,10 @@
 
 namespace fl::check {
 
+// Whether the values of x can be looked at: not those of a meta tensor, nor those that a region checks later.
+inline bool has_values(const Tensor& x) {
+  return !x.is_meta() && !(recorder_here && recorder_here->checks_later() && x.storage().is_pending());
+}
 inline void one_number(const char* op, const Operand& value) {
   if (value.is_tensor() && value.tensor().ndim() != 0)
     raise<ShapeError>(op, ": value has shape ", value.tensor().sizes(), "; expected a number or a tensor without axes");
@@ -58,7 +62,7 @@ inline void index_values(const char* op, const Tensor& index, int64_t size, int6
   if (index.dtype() != DType::Int64 && index.dtype() != DType::Int32)
     raise<DTypeError>(op, ": index is ", index.dtype(), "; expected int64");
   int64_t low, high;
-  if (index.is_meta() || !index_range(index, low, high)) return;
+  if (!has_values(index) || !index_range(index, low, high)) return;
   const int64_t least = negative ? -size : 0;
   if (low < least || high >= size)
     raise<IndexError>(op, ": index ", low < least ? low : high, " is out of range for axis ", axis, " with size ", size);
@@ -105,7 +109,7 @@ inline void axis_source(const char* op, const Tensor& x, int64_t dim, const Tens
 inline void flat_index(const char* op, const Tensor& x, const Tensor& index) {
   int64_t low, high;
   if (index.dtype() != DType::Int64) raise<DTypeError>(op, ": index is ", index.dtype(), "; expected int64");
-  if (index.is_meta() || !index_range(index, low, high)) return;
+  if (!has_values(index) || !index_range(index, low, high)) return;
   if (low < -x.numel() || high >= x.numel())
     raise<IndexError>(op, ": index ", low < -x.numel() ? low : high, " is out of range for ", x.numel(), " elements");
 }

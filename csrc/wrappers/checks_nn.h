@@ -284,7 +284,7 @@ inline void class_targets(const char* op, const Tensor& x, const Tensor& target,
     if (weight.dtype() != compute_type(x.dtype())) one_dtype(op, "x", x, "weight", weight);
     if (weight.ndim() != 1 || weight.size(0) != classes) raise<ShapeError>(op, ": weight has shape ", weight.sizes(), "; expected [", classes, "], one per class");
   }
-  if (target.is_meta()) return;
+  if (!has_values(target)) return;
   if (const auto misfit = first_misfit(target, classes, ignore_index))
     raise<IndexError>(op, ": target has the value ", misfit->value, " at element ", misfit->at, "; expected 0 <= target < ", classes,
                       " or ignore_index = ", ignore_index);
@@ -292,7 +292,7 @@ inline void class_targets(const char* op, const Tensor& x, const Tensor& target,
 
 // Refuses values of integers outside of [0, n).
 inline void indices_below(const char* op, const Tensor& indices, int64_t n) {
-  if (indices.is_meta()) return;
+  if (!has_values(indices)) return;
   if (const auto misfit = first_misfit(indices, n, {}))
     raise<IndexError>(op, ": indices has the value ", misfit->value, " at element ", misfit->at, "; expected 0 <= index < ", n);
 }

@@ -400,3 +400,46 @@ def test_recorded_says_whether_a_buffer_has_an_owner():
         z = y + 1  # noqa: F841
         del y
         assert [owned for _, _, owned, _ in _C.graph.recorded()["buffers"]] == [True, False, True]
+
+
+# ---- indices that are computed
+
+
+ROUTED = {
+    "index": lambda x, at: x[at],
+    "embedding": lambda x, at: nn.functional.embedding(at, x),
+    "gather": lambda x, at: x.gather(0, at[:, None].expand(-1, x.shape[1])),
+    "put": lambda x, at: x.clone().index_add_(0, at, x[: at.shape[0]]),
+    "loss": lambda x, at: nn.functional.nll_loss(x[: at.shape[0]], at),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ROUTED)
+def test_indices_that_the_graph_computes(name):
+    def f(x, bias):
+        return ROUTED[name](x, x.sum(1).argsort()[:2] + bias)
+
+    x, none = fl.randn(4, 4), fl.zeros(2, dtype=fl.int64)
+    g = record(f, x, none)
+    for _ in range(2):
+        x = fl.randn(4, 4)
+        assert forms(g.run(x, none)) == forms([f(x, none)])
+    with pytest.raises(GraphError, match=r"node \d+ .*(out of range|expected 0 <= )"):
+        g.run(x, none + 4)
+
+
+@pytest.mark.parametrize("name", ["index", "embedding", "gather", "put"])
+def test_indices_are_checked_before_they_are_used_where_the_recorded_call_runs(name):
+    """What is written is computed when the function has been recorded; a wrong index is found there, before memory is read or written."""
+    wrong = fl.full((2,), 1 << 40)
+    written = fl.zeros(4)
+
+    def f(x, at):
+        written.copy_(ROUTED[name](x, at + 1)[0])
+        return x
+
+    with pytest.raises((GraphError, IndexError)):
+        record(f, fl.randn(4, 4), wrong)
+        written.tolist()
+    with pytest.raises(IndexError), fl.lazy():
+        ROUTED[name](fl.randn(4, 4), wrong + 1)

@@ -23,6 +23,7 @@ from support.cuts import (
     places,
     quick,
 )
+from support.pipelines import gradients
 
 import flambeau as fl
 from flambeau import nn
@@ -545,3 +546,30 @@ def test_random_modules_with_random_cuts(seed):
     parts.eval()
     for a, b in zip(parts(x), model(x)):
         assert fl.allclose(a, b, atol=1e-6)
+
+
+class Routed(nn.Module):
+    """Indices that its own ops compute."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate, self.table, self.out = nn.Linear(6, 4), nn.Embedding(4, 6), nn.Linear(6, 3)
+        self.experts = nn.Parameter(fl.randn(4, 6))
+
+    def forward(self, x):
+        scores = self.gate(x)
+        best = scores.argmax(1)
+        x = x * self.experts[best] * scores.gather(1, best[:, None]) + self.table(best + 0)
+        return self.out(x.tanh())
+
+
+def test_indices_that_are_computed():
+    fl.manual_seed(5)
+    model, x = Routed(), fl.randn(7, 6)
+    y, dx, _ = gradients(model, x)
+    expected = [y, dx, *(p.grad.clone() for p in model.parameters())]
+    parts = split(model, x, 3, seconds=0.0)
+    y, dx, _ = gradients(parts, x)
+    for found, wanted in zip([y, dx, *(p.grad for p in model.parameters())], expected):
+        assert fl.equal(found, wanted)
+    assert fl.allclose(Pipeline(model, 2, sample=x[:2], micro_batches=3)(x), expected[0], 1e-5, 1e-6)

@@ -11,6 +11,7 @@ Buffers are told apart by their storages. A tensor does not know that it is a mo
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import inspect
 import os
@@ -74,7 +75,7 @@ def record(function: Callable[..., Any], *inputs: Any) -> Graph:
     arguments = [x for x in inputs if isinstance(x, Tensor)]
     names = _names(function, inputs)
     _C.graph.settle()
-    with lazy():
+    with lazy(), _checks_later():
         mark = _Mark()
         for position, x in enumerate(arguments):
             with no_grad():
@@ -91,6 +92,16 @@ def record(function: Callable[..., Any], *inputs: Any) -> Graph:
     for buffer, constant in graph.constants.items():
         graph.constants[buffer] = constant.clone()
     return graph.validate()
+
+
+@contextlib.contextmanager
+def _checks_later() -> Iterator[None]:
+    """Indices that are computed are checked when they have been, here and in each run of the graph."""
+    before = _C.graph.check_later(True)
+    try:
+        yield
+    finally:
+        _C.graph.check_later(before)
 
 
 def _names(function: Any, inputs: Sequence[Any]) -> list[str | None]:
