@@ -77,10 +77,11 @@ void conv::add_channel_bias(const Tensor& y, const Tensor& bias) {
 
 namespace kernels {
 
-// Sums over everything but axis 1.
+// Sums over everything but axis 1. Where bytes may lie channels-last they are added in that order however they lie: that
+// depends on who has read them, and the sum should not.
 void channel_sums(const Tensor& x, const Tensor& y) {
   const WideOutput out(y);
-  if (x.storage().maybe_deferred() && is_deferred(x)) {
+  if (layout_mode() == LayoutMode::Deferred && may_defer(x.sizes()) && x.numel() > 0) {
     const ChannelRows rows(x);
     return column_sums(widened(rows.matrix()), out.wide);
   }
