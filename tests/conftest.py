@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import signal
 import sys
 
 import pytest
@@ -25,6 +26,10 @@ else:
     )
     settings.load_profile("flambeau")
 
+
+# A job in the background is started with Ctrl-C ignored, and so would be the programs that tests interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 LAZY = os.environ.get("FLAMBEAU_TEST_LAZY") == "1"
 
