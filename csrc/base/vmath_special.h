@@ -94,7 +94,7 @@ FL_VM double lgamma(double x) {
 // Where both terms of the reflection are large and their difference is not: 1/n! beside -n.
 FL_VM bool lgamma_cancels(double x) {
   const double whole = abs(x - round(x)), inside = x < -7.5 ? whole : 1.0, beside = inside == 0 ? 1.0 : inside;
-  return (x > -25.0 ? beside : 1.0) < 1.5e-3;
+  return ((x > -25.0 ? beside : 1.0) < 1.5e-3) | ((x < 0.0) & (x > -1e-300));  // or where pi / s is beyond what a double holds
 }
 FL_VM bool lgamma_cancels(float) { return false; }
 inline double exact_lgamma(double x) {

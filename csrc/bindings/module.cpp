@@ -186,8 +186,8 @@ void init_functions(nb::module_& m) {
   });
 
   m.def("get_num_threads", &num_threads);
-  m.def("make_products_ahead", [] {
-    if (onednn::make_products_ahead()) nb::module_::import_("atexit").attr("register")(nb::cpp_function(&onednn::await_products));
+  m.def("make_products_ahead", [awaited = Py_AtExit(&onednn::await_products) == 0] {
+    if (awaited) onednn::make_products_ahead();
   });
   m.def("set_num_threads", [](int64_t n) { set_num_threads(static_cast<int>(std::clamp<int64_t>(n, 0, 4096))); });
   m.def("threads_origin", &threads_origin);

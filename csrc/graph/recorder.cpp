@@ -259,6 +259,7 @@ std::vector<Recorder::Gradient> Recorder::watched_gradients() {
 void Recorder::enter_region() {
   region_ = regions.fetch_add(1, std::memory_order_relaxed) + 1;
   interruption_ = {};
+  checks_later_ = unchecked_ = false;  // nothing is recorded yet
 }
 
 void Recorder::leave_region() {

@@ -106,6 +106,8 @@ namespace {
 std::vector<Tensor> broadcast_indices(const char* name, const Tensor& x, TensorList indices) {
   std::vector<Tensor> at;
   for (const Tensor& index : indices) add_positions(name, at, x, index);
+  if (static_cast<int>(at.size()) > x.ndim())
+    raise<IndexError>(name, ": ", at.size(), " indices for x with shape ", x.sizes(), "; expected at most ", x.ndim());
   const Dims common = common_shape(name, at);
   for (Tensor& i : at)
     if (i.defined() && !(i.sizes() == common)) i = op::expand(i, common);

@@ -154,10 +154,11 @@ bool run_direct(const TileLoops& loops, DType compute, const Operand* in, int n,
     }
   }
   const TileFn fn = single ? loops.single : loops.all;
+  char* const to = static_cast<char*>(out.data());  // may be promised memory, which is given here once
   parallel_for(0, count, kGrain, [&](int64_t begin, int64_t end) {
     const void* at[3];
     for (int k = 0; k < n; ++k) at[k] = from[k] + begin * step[k];
-    fn(end - begin, static_cast<char*>(out.data()) + begin * out_item, at, params);
+    fn(end - begin, to + begin * out_item, at, params);
   });
   return true;
 }

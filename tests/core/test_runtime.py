@@ -204,6 +204,14 @@ SCRIPTS = {
         fl.set_num_threads(2)
         fl.nn.Linear(4, 4)
     """,
+    "exit_while_kernels_are_made_at_the_exit": """
+        import atexit
+        def late():
+            import flambeau as fl
+            fl.set_num_threads(2)
+            fl.nn.Linear(3, 3)
+        atexit.register(late)
+    """,
     "fork_in_a_pool": """
         import multiprocessing, flambeau as fl
         x = fl.randn(300, 300)

@@ -443,3 +443,15 @@ def test_indices_are_checked_before_they_are_used_where_the_recorded_call_runs(n
         written.tolist()
     with pytest.raises(IndexError), fl.lazy():
         ROUTED[name](fl.randn(4, 4), wrong + 1)
+
+
+def test_regions_check_at_once_after_a_recording_that_ended_within():
+    def f(x):
+        _C.graph.end_recording()
+        return x + 1
+
+    with pytest.raises(Exception):  # noqa: B017 (whatever a region that ended too early gives)
+        record(f, fl.ones(2))
+    _C.graph.settle()
+    with fl.lazy(), pytest.raises(IndexError):
+        fl.ones(3)[fl.tensor([1]) + 100]

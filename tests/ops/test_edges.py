@@ -199,3 +199,8 @@ def test_what_needs_an_axis_says_so(function):
     """A tensor without axes has no size at any; what lay there was whatever memory held."""
     with pytest.raises(ValueError, match="has no axes"):
         function(fl.tensor(2.0))
+
+
+def test_lgamma_of_the_smallest_numbers():
+    x = np.array([-5e-324, -1e-310, -1e-305, -1e-299, 5e-324, 1e-310])
+    assert np.allclose(fl.lgamma(fl.from_numpy(x)).numpy(), -np.log(np.abs(x)), 1e-14)

@@ -573,3 +573,27 @@ def test_indices_that_are_computed():
     for found, wanted in zip([y, dx, *(p.grad for p in model.parameters())], expected):
         assert fl.equal(found, wanted)
     assert fl.allclose(Pipeline(model, 2, sample=x[:2], micro_batches=3)(x), expected[0], 1e-5, 1e-6)
+
+
+class Placed(nn.Module):
+    """Positions, and chances, that are buffers."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.first, self.last = nn.Embedding(12, 6), nn.Linear(6, 6), nn.Linear(6, 6)
+        self.register_buffer("positions", fl.arange(12))
+        self.register_buffer("chances", fl.full((6,), 0.5))
+
+    def forward(self, x):
+        x = self.first(x + self.table(self.positions[: x.shape[1]])) * self.chances.bernoulli()
+        return self.last(x.relu())
+
+
+def test_sizes_are_recorded_where_buffers_are_elsewhere():
+    parts = split(Placed(), fl.randn(2, 4, 6), 2, seconds=0.0)
+    parts.keep([1])
+    junk = [fl.full((n,), 10**12) for n in (6, 12) for _ in range(50)]
+    del junk  # what memory holds that is not written
+    parts.prepare(fl.randn(2, 5, 6))
+    with pytest.raises(CutError, match=r"segments \[0\] are to be kept in a process that has kept \[1\]"):
+        parts.keep([0])

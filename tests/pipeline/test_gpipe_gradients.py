@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import threading
 
 import pytest
 from support.pipelines import Call, Pop, Stash, assert_close, gradients, mlp, modes
@@ -192,6 +193,25 @@ def test_backward_of_a_retained_graph_gives_the_same_again(mode):
     assert not any(fl.equal(a, b) for a, b in zip(first, halves) if a.numel() > 2)
     with pytest.raises(RuntimeError, match="already used"):
         fl.autograd.grad(y, wanted, ones)
+
+
+@modes
+def test_backwards_of_a_retained_graph_from_several_threads(mode):
+    pipe, x = GPipe(mlp(), [2, 2], chunks=3, checkpoint=mode), fl.randn(6, 6)
+    y = pipe(x)
+    wanted, ones = list(pipe.parameters()), fl.ones_like(y)
+    expected = fl.autograd.grad(y, wanted, ones, retain_graph=True)
+    found = []
+
+    def work():
+        found.append(fl.autograd.grad(y, wanted, ones, retain_graph=True))
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert len(found) == 6 and all(fl.equal(a, b) for grads in found for a, b in zip(grads, expected))
 
 
 @modes

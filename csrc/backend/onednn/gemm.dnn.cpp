@@ -109,7 +109,8 @@ bool sgemm(const Gemm<float>& g) {
 // The first sgemm of a process makes the kernels for all of them, which takes about 25 ms: half of the first training step of
 // a small network. A layer whose gradients need them is made long before it is used, and what makes layers runs on one
 // processor. So a thread of its own does a product then. It is inside of an Entry, for which forks wait; who needs sgemm
-// meanwhile waits for it there. Who ends the process waits for the thread (await_products): oneDNN's data would be gone under its feet.
+// meanwhile waits for it there. When Python ends it waits for the thread (await_products), since oneDNN's data would be gone under
+// its feet when the process does. A C program that calls exit() within those 25 ms without ending Python is not helped.
 namespace {
 
 struct Ahead {
@@ -119,19 +120,22 @@ struct Ahead {
 };
 Ahead ahead;
 
-void first_product() {
+void first_product() try {
   const Entry entry(1);
   ahead.inside = true;
   ahead.inside.notify_one();
   constexpr int64_t n = 64;
   std::vector<float> zeros(3 * n * n);
   entry.sgemm('N', 'N', n, n, n, 1, zeros.data(), n, zeros.data() + n * n, n, 0, zeros.data() + 2 * n * n, n);
+} catch (...) {  // no memory: who wants a product will say so
+  ahead.inside = true;
+  ahead.inside.notify_one();
 }
 
 }  // namespace
 
-bool make_products_ahead() {
-  if (ahead.begun.load(std::memory_order_relaxed) || num_threads() < 2 || ahead.begun.exchange(true)) return false;
+void make_products_ahead() {
+  if (ahead.begun.load(std::memory_order_relaxed) || num_threads() < 2 || ahead.begun.exchange(true)) return;
   sigset_t all, before;  // signals are the other threads' business
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -139,10 +143,9 @@ bool make_products_ahead() {
     ahead.thread = new std::thread(first_product);
     ahead.process = getpid();
     ahead.inside.wait(false);  // until a fork would wait for it
-  } catch (const std::system_error&) {  // no thread to be had: the first product makes them
+  } catch (...) {  // no thread to be had: the first product makes them
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return ahead.thread != nullptr;
 }
 
 void await_products() {

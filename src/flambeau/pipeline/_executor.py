@@ -282,6 +282,7 @@ class Run:
         self.input_grads: dict[int, Grads] = {}
         self.seed_backward: Callable[[int, Any], Grads] | None = None
         self.trace: Trace = []
+        self.lock = threading.Lock()  # of backwards, which may come from several threads
         again: dict[int, set[int]] = {}
         for _, a in schedule:
             if a.op == "R":

@@ -64,9 +64,9 @@ class Owners:
         self.segments = {key: frozenset(users.get(id(table[name]), _FIRST)) for key, (table, name) in homes_of(module)}
 
     def release(self) -> None:
-        """Gives the bytes of tensors back that no segment of this process uses."""
+        """Gives the bytes of tensors back that no segment of this process uses; not those of integers, which may be positions."""
         for key, (table, name) in list(homes_of(self.module)):
-            if not self.segments.get(key, _FIRST) & self.kept:
+            if table[name].is_floating_point() and not self.segments.get(key, _FIRST) & self.kept:
                 table[name] = to_meta(table[name])
 
     def check(self, uses: Uses) -> None:

@@ -271,7 +271,13 @@ class Recordings:
         return len(self.programs) - 1
 
     def keep(self, segments: Collection[int]) -> Owners:
-        """Keeps the bytes of these segments alone; those of others move to the meta device, now and in recordings to come."""
+        """Keeps the bytes of these segments alone; those of others move to the meta device, now and in recordings to come.
+
+        Raises:
+            CutError: others were kept before, so that bytes of these may be gone.
+        """
+        if self.owners is not None and self.owners.kept != frozenset(segments):
+            raise CutError(f"split: segments {sorted(segments)} are to be kept in a process that has kept {sorted(self.owners.kept)} before")
         if self.owners is None:
             uses = [use for program, cuts in zip(self.programs, self.cuts) for use in program.uses(cuts)]
             self.owners = Owners(self.module, uses, segments)

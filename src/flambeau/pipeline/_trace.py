@@ -246,12 +246,13 @@ def _copied(module: Module) -> tuple[Module, dict[int, Any]]:
 
 
 def _materialize(twin: Module) -> None:
-    """Gives memory to tensors whose bytes are in other processes: ops are recorded of sizes, not of values."""
+    """Gives zeros to tensors whose bytes are in other processes: ops are recorded of sizes, but checks of probabilities look at values."""
     for part in twin.modules():
         for table in (part._parameters, part._buffers):
             for name, x in table.items():
                 if x is not None and x.is_meta:
                     there = ops.empty_strided(x.shape, x.stride(), dtype=x.dtype)
+                    there.zero_()
                     if isinstance(x, Parameter):
                         x.data = there
                     else:

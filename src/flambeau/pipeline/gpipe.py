@@ -6,8 +6,8 @@
 
 What ranks do is in `_executor.py`, what a partition does with a micro-batch in `_stage.py`.
 
-The node can be run again where the graph was retained, and not be differentiated itself. Gradients go to parameters and to the batch:
-another tensor that a layer uses and that requires grad gets none.
+The node can be run again where the graph was retained (what is recomputed takes parameters as they are then), and not be differentiated
+itself. Gradients go to parameters and to the batch: another tensor that a layer uses and that requires grad gets none.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import lru_cache
 from typing import Any
 
@@ -147,18 +147,19 @@ class _Pipelined(Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
-        run: Run | None = ctx.run
         if _C.is_grad_enabled():
             raise NotImplementedError("GPipe: gradients of gradients (create_graph=True) are not supported; use the model without it")
-        if run is None:
-            raise _C.AutogradError("GPipe: backward of this output was called before and left nothing for a second one; call forward again")
-        keep = _C.keeps_graph()
-        if not keep:
-            ctx.run = None
-        columns = [_split(dy, sizes) for dy, sizes in zip(grads, ctx.sizes)]
-        run.output_grads = {i: [column[i] for column in columns] for i in range(len(run.packets))}
-        run.run_backward(keep)
-        return (None, None, None, None, *run.batch_grads(), *run.grads)
+        run: Run | None = ctx.run
+        with run.lock if run is not None else nullcontext():
+            if run is None or ctx.run is None:  # or while this thread waited
+                raise _C.AutogradError("GPipe: backward of this output was called before and left nothing for a second one; call forward again")
+            keep = _C.keeps_graph()
+            if not keep:
+                ctx.run = None
+            columns = [_split(dy, sizes) for dy, sizes in zip(grads, ctx.sizes)]
+            run.output_grads = {i: [column[i] for column in columns] for i in range(len(run.packets))}
+            run.run_backward(keep)
+            return (None, None, None, None, *run.batch_grads(), *run.grads)
 
 
 def _split(dy: Tensor | None, sizes: list[int]) -> Grads:
