@@ -277,7 +277,8 @@ class Recordings:
             CutError: others were kept before, so that bytes of these may be gone.
         """
         if self.owners is not None and self.owners.kept != frozenset(segments):
-            raise CutError(f"split: segments {sorted(segments)} are to be kept in a process that has kept {sorted(self.owners.kept)} before")
+            kept = sorted(self.owners.kept)
+            raise CutError(f"split: segments {sorted(segments)} are to be kept in a process that has kept {kept} before")
         if self.owners is None:
             uses = [use for program, cuts in zip(self.programs, self.cuts) for use in program.uses(cuts)]
             self.owners = Owners(self.module, uses, segments)

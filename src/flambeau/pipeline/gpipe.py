@@ -152,7 +152,7 @@ class _Pipelined(Function):
         run: Run | None = ctx.run
         with run.lock if run is not None else nullcontext():
             if run is None or ctx.run is None:  # or while this thread waited
-                raise _C.AutogradError("GPipe: backward of this output was called before and left nothing for a second one; call forward again")
+                raise _C.AutogradError("GPipe: backward of this output was called before and left nothing for another; call forward again")
             keep = _C.keeps_graph()
             if not keep:
                 ctx.run = None
