@@ -14,6 +14,7 @@ import faulthandler
 import json
 import mmap
 import os
+import pickle
 import random
 import re
 import resource
@@ -34,7 +35,7 @@ INTERNAL = re.compile(
     re.IGNORECASE,
 )
 ALLOWED = (ValueError, TypeError, RuntimeError, IndexError, MemoryError, OverflowError, NotImplementedError, BufferError,
-           AttributeError, KeyError, ZeroDivisionError, RecursionError, StopIteration)  # fmt: skip
+           AttributeError, KeyError, ZeroDivisionError, RecursionError, StopIteration, pickle.PicklingError)  # fmt: skip
 NEVER = (UnboundLocalError, NameError)
 FORK_SECONDS = 20
 # Not compared between the modes: memory that nobody wrote, addresses, what asks for the mode itself, and errors for lack of memory.
