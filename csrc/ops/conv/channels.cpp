@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "backend/onednn/onednn.h"
 #include "base/parallel.h"
 #include "ops/matmul/half.h"
 #include "ops/reduce/fold.h"
@@ -77,11 +78,12 @@ void conv::add_channel_bias(const Tensor& y, const Tensor& bias) {
 
 namespace kernels {
 
-// Sums over everything but axis 1. Where bytes may lie channels-last they are added in that order however they lie: that
-// depends on who has read them, and the sum should not.
+// Sums over everything but axis 1. Where convolutions leave bytes channels-last they are added in that order however they lie:
+// that depends on who has read them, and the sum should not.
 void channel_sums(const Tensor& x, const Tensor& y) {
   const WideOutput out(y);
-  if (layout_mode() == LayoutMode::Deferred && may_defer(x.sizes()) && x.numel() > 0) {
+  const bool may_lie_last = layout_mode() == LayoutMode::Deferred && onednn::convolves(x.dtype()) && may_defer(x.sizes()) && x.numel() > 0;
+  if (may_lie_last || (x.storage().maybe_deferred() && is_deferred(x))) {
     const ChannelRows rows(x);
     return column_sums(widened(rows.matrix()), out.wide);
   }
