@@ -148,6 +148,22 @@ def same(found, expected, what):
         assert found.shape == expected.shape and found.dtype == expected.dtype and bool((found == expected).all()), what
 
 
+def check_state(processes, threads, name):
+    """Gradients of this process's parameters, and the whole state, are those of threads."""
+    ours, theirs = (getattr(pipe.module, "original", pipe.module) for pipe in (processes, threads))
+    grads = {key: p.grad for key, p in theirs.named_parameters(remove_duplicate=False)}
+    mine = {id(p) for p in processes.local_parameters()}
+    for key, p in ours.named_parameters(remove_duplicate=False):
+        if id(p) in mine:
+            same(p.grad, grads[key], f"{name}: gradient of {key}")
+        else:
+            assert p.is_meta and p.grad is None, f"{name}: {key} of another rank"
+    state, expected = processes.state_dict(), threads.state_dict()
+    assert list(state) == list(expected)
+    for key, value in expected.items():
+        same(state[key], value, f"{name}: {key} of the state")
+
+
 def compare(transport, make, x, target, loss_fn=mse, steps=2, **options):
     """A pipeline of processes leaves the bits of one of threads."""
     fl.manual_seed(3)
@@ -166,17 +182,7 @@ def compare(transport, make, x, target, loss_fn=mse, steps=2, **options):
     if transport.rank == 0:
         same(found["processes"][1], found["threads"][1], f"{name}: gradient of x")
     assert processes.timeline.schedule.ranks == threads.timeline.schedule.ranks, f"{name}: what ranks did"
-    grads = {key: p.grad for key, p in threads.module.named_parameters(remove_duplicate=False)}
-    mine = {id(p) for p in processes.local_parameters()}
-    for key, p in processes.module.named_parameters(remove_duplicate=False):
-        if id(p) in mine:
-            same(p.grad, grads[key], f"{name}: gradient of {key}")
-        else:
-            assert p.is_meta and p.grad is None, f"{name}: {key} of another rank"
-    state, expected = processes.state_dict(), threads.state_dict()
-    assert list(state) == list(expected)
-    for key, value in expected.items():
-        same(state[key], value, f"{name}: {key} of the state")
+    check_state(processes, threads, name)
 
 
 # ----------------------------------------------------------------------------------------------------------------------- the same bits
@@ -267,21 +273,6 @@ def compare_any(transport, make, sample, x, target, loss_fn=mse, **options):
         same(found["processes"][1], found["threads"][1], f"{name}: gradient of x")
     assert processes.timeline.schedule.ranks == threads.timeline.schedule.ranks, f"{name}: what ranks did"
     check_state(processes, threads, name)
-
-
-def check_state(processes, threads, name):
-    """Gradients of this process's parameters, and the whole state, are those of threads."""
-    grads = {key: p.grad for key, p in threads.module.original.named_parameters()}
-    mine = {id(p) for p in processes.local_parameters()}
-    for key, p in processes.module.original.named_parameters():
-        if id(p) in mine:
-            same(p.grad, grads[key], f"{name}: gradient of {key}")
-        else:
-            assert p.is_meta and p.grad is None, f"{name}: {key} of another rank"
-    state, expected = processes.state_dict(), threads.state_dict()
-    assert list(state) == list(expected)
-    for key, value in expected.items():
-        same(state[key], value, f"{name}: {key} of the state")
 
 
 @program
