@@ -40,6 +40,7 @@ ORDER = (
 LEVEL = {layer: level for level, layers in enumerate(ORDER) for layer in layers}
 GENERATED = {"kernel": "ops", "op": "autograd", "native": "wrappers"}
 SIMD_MAY_INCLUDE = {
+    "base/complex.h",
     "base/dtype.h",
     "base/element.h",
     "base/isa.h",
@@ -49,8 +50,11 @@ SIMD_MAY_INCLUDE = {
     "base/vmath_activations.h",
     "base/vmath_angles.h",
     "base/vmath_basic.h",
+    "base/vmath_bessel.h",
     "base/vmath_division.h",
+    "base/vmath_gamma.h",
     "base/vmath_normal.h",
+    "base/vmath_polynomials.h",
     "base/vmath_special.h",
     "dispatch/convert.h",
     "dispatch/each.h",

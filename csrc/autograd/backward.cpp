@@ -26,6 +26,7 @@
 #include "op/clone.h"
 #include "op/isnan.h"
 #include "op/ones_like.h"
+#include "op/real.h"
 
 namespace fl {
 namespace {
@@ -92,8 +93,7 @@ void add_to(Tensor& sum, Tensor grad) {
     sum = std::move(grad);
     return;
   }
-  if (!grad_enabled() && sum.ref()->use_count() == 1 && sum.storage().owners() == 1 && sum.is_contiguous() &&
-      sum.sizes() == grad.sizes() && sum.dtype() == grad.dtype())
+  if (!grad_enabled() && is_unseen(sum) && sum.is_contiguous() && sum.sizes() == grad.sizes() && sum.dtype() == grad.dtype())
     op::add_(sum, grad);
   else
     sum = op::add(sum, grad);
@@ -119,7 +119,7 @@ Tensor run_hook(TensorHook& hook, Tensor grad) {
 
 // g itself if nobody else can see it, else a copy.
 Tensor owned(Tensor g) {
-  if (g.ref()->use_count() == 1 && g.storage().owners() == 1 && g.is_contiguous()) return g;
+  if (is_unseen(g) && g.is_contiguous()) return g;
   return op::clone(g);
 }
 
@@ -141,7 +141,7 @@ StripedMutex<LockRank::Accumulation, 16> accumulation_locks;
 [[gnu::cold]] void refuse_nan(const Node& node, const BackwardCall& call) {
   for (size_t i = 0; i < call.out.size(); ++i) {
     const Tensor& g = call.out[i];
-    if (!g.defined() || g.is_meta() || !is_float(g.dtype())) continue;
+    if (!g.defined() || g.is_meta() || !is_inexact(g.dtype())) continue;
     NoGrad off;
     if (!*op::any(op::isnan(g)).data<Truth>()) continue;
     const uint32_t stack = node.hooks() ? node.hooks()->made_at : 0;
@@ -455,6 +455,7 @@ Tensor like_gradient(const char* what, Tensor grad, const Tensor& like) {
   if (!(grad.sizes() == like.sizes()) || grad.device() != like.device())
     raise<AutogradError>(what, ": a gradient of shape ", grad.sizes(), " on ", grad.device(), " for a tensor of shape ", like.sizes(), " on ",
                          like.device(), "; expected equal shapes and devices");
+  if (is_complex(grad.dtype()) && !is_complex(like.dtype())) grad = op::real(grad);
   if (grad.dtype() != like.dtype()) return op::cast(grad, like.dtype());
   return grad;  // moved: a second reference would make accumulate_grad copy it
 }
@@ -483,6 +484,9 @@ void check_roots(const std::vector<Tensor>& roots, std::vector<Tensor>& grads) {
       if (root.numel() != 1)
         raise<AutogradError>("backward: grad can only be left out for a tensor with one element, but tensors[", i, "] has shape ",
                              root.sizes(), "; reduce it first (for example .sum()), or pass gradient=");
+      if (is_complex(root.dtype()))
+        raise<AutogradError>("backward: grad can only be left out for a real tensor, but tensors[", i, "] is ", root.dtype(),
+                             "; make it real first (for example .abs() or .real), or pass gradient=");
       grads[i] = op::ones_like(root);
     } else {
       grads[i] = like_gradient("backward", std::move(grads[i]), root);

@@ -9,6 +9,8 @@
 #include "op/as_strided_backward.h"
 #include "op/as_strided_gather.h"
 #include "op/as_strided_replace.h"
+#include "op/complex_of_pairs.h"
+#include "op/view_as_real.h"
 #include "op/zeros_like.h"
 
 namespace fl {
@@ -65,24 +67,56 @@ AccumulateGrad::AccumulateGrad(Ref<WeakTensor> leaf) : Node(~uint64_t{0}, 1), le
 
 namespace {
 
-// Gradient of the view with the given geometry, put back into a zero gradient of the base.
-class AsStridedBackward final : public Node {
- public:
-  AsStridedBackward(const Tensor& base, const Tensor& view)
-      : base_sizes_(base.sizes()), base_strides_(base.strides()), base_offset_(base.offset()), sizes_(view.sizes()),
-        strides_(view.strides()), offset_(view.offset()) {
-    edges.push_back(gradient_edge(base));
-  }
-  const char* name() const override { return "AsStridedBackward0"; }
-  void apply(BackwardCall& call) override {
-    call.set(0, op::as_strided_backward(call.in[0], base_sizes_, base_strides_, base_offset_, sizes_, strides_, offset_));
-  }
-
- private:
+// A base and a view of it. Where one of them is complex and the other one sees its parts, the complex one counts as pairs of real numbers,
+// so that both have one kind of element.
+struct Geometry {
   Dims base_sizes_, base_strides_;
   int64_t base_offset_;
   Dims sizes_, strides_;
   int64_t offset_;
+  bool base_pairs_, view_pairs_;
+
+  Geometry(const Tensor& base, const Tensor& view)
+      : base_sizes_(base.sizes()), base_strides_(base.strides()), base_offset_(base.offset()), sizes_(view.sizes()),
+        strides_(view.strides()), offset_(view.offset()), base_pairs_(is_complex(base.dtype()) && !is_complex(view.dtype())),
+        view_pairs_(is_complex(view.dtype()) && !is_complex(base.dtype())) {
+    if (base_pairs_) split(base_sizes_, base_strides_, base_offset_);
+    if (view_pairs_) split(sizes_, strides_, offset_);
+  }
+  static void split(Dims& sizes, Dims& strides, int64_t& offset) {
+    for (int i = 0; i < strides.size(); ++i) strides[i] *= 2;
+    sizes.push_back(2);
+    strides.push_back(1);
+    offset *= 2;
+  }
+  // Gradients as the geometry has them, and as the base or the view has them.
+  static Tensor in(const Tensor& g, bool pairs) { return pairs ? op::view_as_real(g) : g; }
+  static Tensor out(const Tensor& g, bool pairs) { return pairs ? op::complex_of_pairs(g) : g; }
+  Tensor of_base(const Tensor& g) const {
+    return out(op::as_strided_backward(in(g, view_pairs_), base_sizes_, base_strides_, base_offset_, sizes_, strides_, offset_), base_pairs_);
+  }
+  Tensor of_view(const Tensor& g) const {
+    return out(op::as_strided_gather(in(g, base_pairs_), base_sizes_, base_strides_, base_offset_, sizes_, strides_, offset_), view_pairs_);
+  }
+  Tensor replaced(const Tensor& g, const Tensor& part) const {
+    return out(op::as_strided_replace(in(g, base_pairs_), in(part, view_pairs_), base_sizes_, base_strides_, base_offset_, sizes_, strides_, offset_),
+               base_pairs_);
+  }
+};
+
+// Gradient of the view with the given geometry, put back into a zero gradient of the base.
+class AsStridedBackward final : public Node {
+ public:
+  AsStridedBackward(const Tensor& base, const Tensor& view) : geometry_(base, view) {
+    edges.push_back(gradient_edge(base));
+  }
+  const char* name() const override { return "AsStridedBackward0"; }
+  void apply(BackwardCall& call) override {
+    call.set(0, geometry_.of_base(call.in[0]));
+  }
+
+ private:
+  Geometry geometry_;
 };
 
 // Note [Writing to a view]
@@ -94,8 +128,7 @@ class AsStridedBackward final : public Node {
 class CopySlices final : public Node {
  public:
   CopySlices(const Tensor& base, const Tensor& view, Ref<Node> inner)
-      : base_sizes_(base.sizes()), base_strides_(base.strides()), base_offset_(base.offset()), sizes_(view.sizes()),
-        strides_(view.strides()), offset_(view.offset()), inner_(std::move(inner)) {
+      : geometry_(base, view), inner_(std::move(inner)) {
     edges.push_back(gradient_edge(base));
     for (size_t i = 1; i < inner_->edges.size(); ++i) edges.push_back(inner_->edges[i]);
     through_self_ = inner_->edges.size() > 0;
@@ -104,7 +137,7 @@ class CopySlices final : public Node {
   void apply(BackwardCall& call) override {
     if (released)
       raise<AutogradError>("CopySlices: the graph was already used by a backward; pass retain_graph=True to the first backward()");
-    const Tensor slice = op::as_strided_gather(call.in[0], base_sizes_, base_strides_, base_offset_, sizes_, strides_, offset_);
+    const Tensor slice = geometry_.of_view(call.in[0]);
     BackwardCall inner;
     inner.in.push_back(slice);
     inner.out.resize(inner_->edges.size());
@@ -112,7 +145,7 @@ class CopySlices final : public Node {
     inner_->apply(inner);
     if (call.needs(0)) {
       Tensor part = through_self_ && inner.out[0].defined() ? inner.out[0] : op::zeros_like(slice);
-      call.set(0, op::as_strided_replace(call.in[0], part, base_sizes_, base_strides_, base_offset_, sizes_, strides_, offset_));
+      call.set(0, geometry_.replaced(call.in[0], part));
     }
     for (size_t i = 1; i < inner.out.size(); ++i) call.set(i, inner.out[i]);
   }
@@ -120,10 +153,7 @@ class CopySlices final : public Node {
   bool divisible() const override { return inner_->divisible(); }
 
  private:
-  Dims base_sizes_, base_strides_;
-  int64_t base_offset_;
-  Dims sizes_, strides_;
-  int64_t offset_;
+  Geometry geometry_;
   Ref<Node> inner_;
   bool through_self_;
 };
@@ -246,8 +276,8 @@ void set_history(const Tensor& t, Ref<Node> node, uint32_t nr) {
 }
 
 void set_requires_grad(const Tensor& t, bool on) {
-  if (on && !is_float(t.dtype()))
-    raise<AutogradError>("requires_grad: a tensor of ", t.dtype(), " can not require gradients; only floating point tensors can");
+  if (on && !is_inexact(t.dtype()))
+    raise<AutogradError>("requires_grad: a tensor of ", t.dtype(), " can not require gradients; only floating point and complex tensors can");
   if (!on && !is_leaf(t))
     raise<AutogradError>("requires_grad: only leaf tensors can be changed; use y.detach() for a tensor that does not require grad");
   if (t.impl()->inference && on)

@@ -74,6 +74,7 @@ struct ThreadModes {
   bool inference = false;
   bool autocast = false;  // of the op that is called next; see wrappers/autocast.h
   SavedHooks* saved_hooks = nullptr;  // of the innermost saved_tensors_hooks; see Note [Saved tensors]
+  const TensorImpl* given = nullptr;  // Note [Gradients that are given up]
 };
 extern FL_HOT_THREAD_LOCAL constinit ThreadModes current_modes;
 inline ThreadModes& thread_modes() { return current_modes; }
@@ -87,6 +88,24 @@ struct WithGrad {
   bool saved;
   explicit WithGrad(bool on) : saved(std::exchange(thread_modes().grad, on)) {}
   ~WithGrad() { thread_modes().grad = saved; }
+};
+
+// Note [Gradients that are given up]
+// Most gradients are seen by the node that they were handed to alone, and there an op reads them once. Where that op goes element by
+// element it writes its result over them: no memory is taken, and what the gradient left in the cache is used. A node that
+// reads its gradient in one such op says so around it (the generator finds these nodes), and the op takes it if nobody else owns
+// the tensor or its bytes. Nothing is given while a second derivative is recorded, nor in a recording, which plans its memory itself.
+inline bool is_unseen(const Tensor& x) {
+  return x.ref()->use_count() == 1 && x.storage().owners() == 1 && !x.storage().shared_outside();
+}
+class Giving {
+ public:
+  explicit Giving(const Tensor& grad, int reads = 1) {
+    if (reads == 1 && !grad_enabled() && grad.defined() && is_unseen(grad)) thread_modes().given = grad.impl();
+  }
+  Giving(const Giving&) = delete;
+  Giving& operator=(const Giving&) = delete;
+  ~Giving() { thread_modes().given = nullptr; }
 };
 
 struct WithoutAutocast {

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "op/cast.h"
 #include "op/clone.h"
+#include "op/real.h"
 #include "op/sum_to.h"
 
 namespace fl {
@@ -37,7 +38,7 @@ void SavedTensor::save_copy(const Tensor& x) {
 }
 
 void SavedTensor::save_output(const Tensor& y, uint32_t nr) {
-  output_ = is_float(y.dtype());  // indices are outputs too, and have no history
+  output_ = is_inexact(y.dtype());  // indices are outputs too, and have no history
   nr_ = nr;
   if (SavedHooks* hooks = thread_modes().saved_hooks) [[unlikely]] return pack(*hooks, y);
   version_ = y.storage().var().version();
@@ -93,6 +94,7 @@ Tensor SavedTensor::unpack(Node& node, const char* what) const {
 
 Tensor Fit::fitted(Tensor grad) const {
   if (!any_shape && !(grad.sizes() == sizes)) grad = op::sum_to(grad, sizes);
+  if (is_complex(grad.dtype()) && !is_complex(dtype)) grad = op::real(grad);
   if (grad.dtype() != dtype) grad = op::cast(grad, dtype);
   return grad;
 }

@@ -77,7 +77,8 @@ class SavedOperand {
   bool is_tensor_ = false;
 };
 
-// How a broadcast, promoted input's gradient has to be fitted back: summed to its shape, cast to its type.
+// How a broadcast, promoted input's gradient has to be fitted back: summed to its shape, cast to its type. Of a complex gradient a real
+// input gets the real part.
 struct Fit {
   bool needed = false;
   bool any_shape = false;

@@ -1,4 +1,4 @@
-// Element types, their promotion, and the two 16-bit floats.
+// Element types, their promotion, the two 16-bit floats, and complex numbers as they lie in memory.
 #pragma once
 
 #include <bit>
@@ -7,24 +7,34 @@
 #include <limits>
 #include <ostream>
 #include <type_traits>
+#include <utility>
 
 namespace fl {
 
-enum class DType : uint8_t { Bool, UInt8, Int8, Int16, Int32, Int64, Float16, BFloat16, Float32, Float64 };
-constexpr int kDTypes = 10;
+enum class DType : uint8_t { Bool, UInt8, Int8, Int16, Int32, Int64, Float16, BFloat16, Float32, Float64, Complex64, Complex128 };
+constexpr int kDTypes = 12;
 
-constexpr size_t kItemSize[kDTypes] = {1, 1, 1, 2, 4, 8, 2, 2, 4, 8};
+constexpr size_t kItemSize[kDTypes] = {1, 1, 1, 2, 4, 8, 2, 2, 4, 8, 8, 16};
 constexpr const char* kDTypeName[kDTypes] = {"bool",  "uint8",   "int8",     "int16",   "int32",
-                                             "int64", "float16", "bfloat16", "float32", "float64"};
+                                             "int64", "float16", "bfloat16", "float32", "float64", "complex64", "complex128"};
 
 constexpr size_t item_size(DType t) { return kItemSize[static_cast<int>(t)]; }
 constexpr const char* name(DType t) { return kDTypeName[static_cast<int>(t)]; }
-constexpr bool is_float(DType t) { return t >= DType::Float16; }
+constexpr bool is_complex(DType t) { return t >= DType::Complex64; }
+constexpr bool is_float(DType t) { return t >= DType::Float16 && !is_complex(t); }
+constexpr bool is_inexact(DType t) { return t >= DType::Float16; }  // what gradients exist for
 constexpr bool is_integral(DType t) { return t < DType::Float16 && t != DType::Bool; }  // bool is neither
 inline std::ostream& operator<<(std::ostream& out, DType t) { return out << name(t); }
 
+// bool, integers, floats, complex numbers: what a number or a 0-d tensor has to exceed before it counts in promotion.
+constexpr int kind_of(DType t) { return t == DType::Bool ? 0 : is_complex(t) ? 3 : is_float(t) ? 2 : 1; }
+// The type of the parts of a complex type; a real type itself.
+constexpr DType to_real(DType t) { return t == DType::Complex64 ? DType::Float32 : t == DType::Complex128 ? DType::Float64 : t; }
+// The complex type that holds a float; what is no float of 32 or 64 bits gives complex64.
+constexpr DType to_complex(DType t) { return t == DType::Float64 || t == DType::Complex128 ? DType::Complex128 : DType::Complex64; }
+
 // The type that holds both, by PyTorch's lattice (bool < integers < floats; uint8 with a signed integer
-// gives the next wider signed one; float16 with bfloat16 gives float32).
+// gives the next wider signed one; float16 with bfloat16 gives float32; a complex type has parts that hold the float).
 constexpr DType promote(DType a, DType b) {
   if (a == b) return a;
   if (a > b) {
@@ -32,6 +42,7 @@ constexpr DType promote(DType a, DType b) {
     a = b;
     b = t;
   }  // a < b from here on
+  if (is_complex(b)) return is_float(a) ? to_complex(promote(a, to_real(b))) : b;
   if (b >= DType::Float16) {
     if (a == DType::Float16 && b == DType::BFloat16) return DType::Float32;
     return b;
@@ -94,6 +105,15 @@ struct Float16 {
   }
 };
 
+// A complex number as it lies in memory, its real part first. Arithmetic is in base/complex.h.
+template <class R>
+struct Complex {
+  using Real = R;
+  R re, im;
+  Complex() = default;
+  constexpr explicit Complex(R real, R imaginary = R(0)) : re(real), im(imaginary) {}
+};
+
 template <class T>
 struct DTypeOf;
 template <>
@@ -136,6 +156,16 @@ template <>
 struct DTypeOf<double> {
   static constexpr DType value = DType::Float64;
 };
+template <>
+struct DTypeOf<Complex<float>> {
+  static constexpr DType value = DType::Complex64;
+};
+template <>
+struct DTypeOf<Complex<double>> {
+  static constexpr DType value = DType::Complex128;
+};
+template <class T>
+constexpr bool is_complex_type = std::is_same_v<T, Complex<float>> || std::is_same_v<T, Complex<double>>;
 template <class T>
 constexpr bool is_half_type = std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>;
 template <class T>
@@ -143,7 +173,10 @@ constexpr bool is_integer_type = std::is_integral_v<T> || std::is_same_v<T, Trut
 template <class T>
 constexpr DType dtype_of = DTypeOf<T>::value;
 
-// Calls f with a value-initialised object of the C++ type of `t`: visit(t, [&](auto zero) { using T = ... }).
+// Raises: the code at hand is for real types. What is generated from the op table refuses such tensors before it is asked.
+[[noreturn]] void refuse_complex(DType t);
+
+// Calls f with a value-initialised object of the C++ type of `t`, which is real: visit(t, [&](auto zero) { using T = ... }).
 template <class F>
 decltype(auto) visit(DType t, F&& f) {
   switch (t) {
@@ -156,13 +189,21 @@ decltype(auto) visit(DType t, F&& f) {
     case DType::Float16: return f(Float16{});
     case DType::BFloat16: return f(BFloat16{});
     case DType::Float32: return f(float{});
-    default: return f(double{});
+    case DType::Float64: return f(double{});
+    default: refuse_complex(t);
   }
 }
+// The same for any type.
+template <class F>
+decltype(auto) visit_any(DType t, F&& f) {
+  if (t == DType::Complex64) return f(Complex<float>{});
+  if (t == DType::Complex128) return f(Complex<double>{});
+  return visit(t, std::forward<F>(f));
+}
 
-// Element-wise loops exist for four types; the others are converted tile by tile (see dispatch/each.h).
+// Element-wise loops exist for four real types and, of some ops, for complex ones; the others are converted tile by tile (see dispatch/each.h).
 constexpr DType compute_type(DType t) {
-  if (t == DType::Float64 || t == DType::Int64 || t == DType::Int32 || t == DType::Float32) return t;
+  if (is_complex(t) || t == DType::Float64 || t == DType::Int64 || t == DType::Int32 || t == DType::Float32) return t;
   return is_float(t) ? DType::Float32 : DType::Int32;
 }
 

@@ -1,7 +1,7 @@
 // The library's exceptions. The bindings translate each into the Python class of the same name.
 //
 //   ShapeError(ValueError)  DTypeError(TypeError)  IndexError  DeviceError(RuntimeError)
-//   AutogradError(RuntimeError)  ArgumentError -> ValueError  TypeMismatch -> TypeError
+//   AutogradError(RuntimeError)  LinAlgError(RuntimeError)  ArgumentError -> ValueError  TypeMismatch -> TypeError
 //
 // Text: `op: argument = got; expected what`, with a way out where there is one.
 #pragma once
@@ -30,6 +30,9 @@ struct DeviceError : Error {
   using Error::Error;
 };
 struct AutogradError : Error {
+  using Error::Error;
+};
+struct LinAlgError : Error {
   using Error::Error;
 };
 struct ArgumentError : Error {

@@ -1,6 +1,7 @@
-// A Python number on its way into an op: bool, int or float. It never becomes a tensor.
+// A Python number on its way into an op: bool, int, float or complex. It never becomes a tensor.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <ostream>
@@ -12,7 +13,7 @@ namespace fl {
 
 class Scalar {
  public:
-  enum class Kind : uint8_t { Bool, Int, Float };
+  enum class Kind : uint8_t { Bool, Int, Float, Complex };
   Scalar() : i_(0), kind_(Kind::Int) {}
   template <class T, class = std::enable_if_t<std::is_arithmetic_v<T>>>
   Scalar(T v) {
@@ -27,19 +28,31 @@ class Scalar {
       d_ = static_cast<double>(v);
     }
   }
+  static Scalar complex(double real, double imaginary) {
+    Scalar s(real);
+    s.imaginary_ = imaginary;
+    s.kind_ = Kind::Complex;
+    return s;
+  }
   Kind kind() const { return kind_; }
   bool is_float() const { return kind_ == Kind::Float; }
-  double as_double() const { return is_float() ? d_ : static_cast<double>(i_); }
-  int64_t as_int() const { return is_float() ? static_cast<int64_t>(d_) : i_; }
+  bool is_complex() const { return kind_ == Kind::Complex; }
+  // Of a complex number, its real part: who does not want that asks is_complex() first, as the bindings of ops for real numbers do.
+  double as_double() const { return kind_ >= Kind::Float ? d_ : static_cast<double>(i_); }
+  double imaginary() const { return is_complex() ? imaginary_ : 0.0; }
+  int64_t as_int() const { return kind_ >= Kind::Float ? static_cast<int64_t>(d_) : i_; }
+  Scalar conj() const { return is_complex() ? complex(d_, -imaginary_) : *this; }
   template <class T>
   T as() const {
-    if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, Truth>) return is_float() ? d_ != 0 : i_ != 0;
+    if constexpr (is_complex_type<T>) return T(static_cast<typename T::Real>(as_double()), static_cast<typename T::Real>(imaginary()));
+    else if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, Truth>) return kind_ >= Kind::Float ? d_ != 0 || imaginary() != 0 : i_ != 0;
     else if constexpr (std::is_integral_v<T>) return static_cast<T>(as_int());
     else return static_cast<T>(as_double());
   }
-  Scalar operator-() const { return is_float() ? Scalar(-d_) : Scalar(-i_); }
+  Scalar operator-() const { return is_complex() ? complex(-d_, -imaginary_) : is_float() ? Scalar(-d_) : Scalar(-i_); }
   friend std::ostream& operator<<(std::ostream& out, const Scalar& s) {
     if (s.kind_ == Kind::Bool) return out << (s.i_ ? "True" : "False");
+    if (s.is_complex()) return out << '(' << s.d_ << (std::signbit(s.imaginary_) ? "" : "+") << s.imaginary_ << "j)";
     return s.is_float() ? out << s.d_ : out << s.i_;
   }
 
@@ -48,6 +61,7 @@ class Scalar {
     double d_;
     int64_t i_;
   };
+  double imaginary_;  // of complex numbers alone
   Kind kind_;
 };
 
@@ -64,8 +78,9 @@ constexpr IntRange int_range(DType t) {
     default: return {std::numeric_limits<int64_t>::lowest(), std::numeric_limits<int64_t>::max()};
   }
 }
-// Whether the number, rounded towards 0, is a value of t. Floats and bool take any number.
+// Whether the number, rounded towards 0, is a value of t. Floats and bool take any real number, complex types any.
 inline bool holds(DType t, const Scalar& s) {
+  if (s.is_complex() && !is_complex(t)) return false;
   if (!is_integral(t)) return true;
   const IntRange range = int_range(t);
   if (!s.is_float()) return s.as_int() >= range.low && s.as_int() <= range.high;

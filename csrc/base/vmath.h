@@ -322,6 +322,17 @@ inline T pow(T base, T exponent) {
 template <class T>
 FL_VM T heaviside(T x, T at_zero) { return x == 0 ? at_zero : x < 0 ? T(0) : x == x ? T(1) : x; }
 template <class T>
+inline T mantissa(T x) {
+  int e;
+  return isfinite(x) ? std::frexp(x, &e) : x;
+}
+template <class T>
+inline T exponent(T x) {
+  int e = 0;
+  if (isfinite(x)) static_cast<void>(std::frexp(x, &e));
+  return static_cast<T>(e);
+}
+template <class T>
 inline T nextafter(T a, T b) { return std::nextafter(a, b); }
 // Rounds to `decimals` digits after the point (before it where negative).
 template <class T>

@@ -21,7 +21,7 @@ std::string describe(PyObject* o) {
 }
 
 bool is_int(PyObject* o) { return PyLong_Check(o) || (PyIndex_Check(o) && !is_tensor(o)); }
-bool is_int_tensor(PyObject* o) { return is_tensor(o) && tensor_of(o).numel() == 1 && tensor_of(o).ndim() == 0 && !is_float(tensor_of(o).dtype()); }
+bool is_int_tensor(PyObject* o) { return is_tensor(o) && tensor_of(o).numel() == 1 && tensor_of(o).ndim() == 0 && !is_inexact(tensor_of(o).dtype()); }
 
 bool fits_dims(PyObject* o) {
   if (PyTuple_Check(o) || PyList_Check(o)) {
@@ -247,6 +247,11 @@ bool try_scalar(PyObject* o, Scalar& out) {
     out = Scalar(PyFloat_AS_DOUBLE(o));
     return true;
   }
+  if (PyComplex_Check(o)) {
+    const Py_complex c = PyComplex_AsCComplex(o);
+    out = Scalar::complex(c.real, c.imag);
+    return true;
+  }
   if (is_tensor(o) || PySequence_Check(o)) return false;
   // NumPy's scalars and the like.
   if (PyIndex_Check(o)) {
@@ -254,6 +259,16 @@ bool try_scalar(PyObject* o, Scalar& out) {
     if (n.object) return try_scalar(n.object, out);
     PyErr_Clear();
     return false;
+  }
+  // numpy.complex64; numpy.complex128 is a Python complex. Real scalars of NumPy have __complex__, too, but in a class of their own.
+  if (std::string_view(Py_TYPE(o)->tp_name).find("complex") != std::string_view::npos && PyObject_HasAttrString(o, "__complex__")) {
+    const Py_complex c = PyComplex_AsCComplex(o);
+    if (c.real == -1 && PyErr_Occurred()) {
+      PyErr_Clear();
+      return false;
+    }
+    out = Scalar::complex(c.real, c.imag);
+    return true;
   }
   if (Py_TYPE(o)->tp_as_number && Py_TYPE(o)->tp_as_number->nb_float) {
     const Owned made(PyNumber_Float(o));
@@ -296,7 +311,7 @@ Scalar to_scalar(PyObject* o, const char* op, const char* arg) {
 
 int64_t to_int(PyObject* o, const char* op, const char* arg) {
   if (is_tensor(o)) {
-    if (is_float(tensor_of(o).dtype())) wrong_type(o, op, arg, "an int");
+    if (is_inexact(tensor_of(o).dtype())) wrong_type(o, op, arg, "an int");
     return item_scalar(o).as_int();
   }
   const Owned n(PyNumber_Index(o));
@@ -354,9 +369,14 @@ std::optional<Dims> to_optional_dims(PyObject* o, const char* op, const char* ar
   return to_dims(o, op, arg);
 }
 
+static Scalar real_number(PyObject* o, const char* op, const char* arg) {
+  const Scalar v = to_scalar(o, op, arg);
+  if (v.is_complex()) raise<TypeMismatch>(op, ": ", arg, " = ", v, " is complex; expected a real number");
+  return v;
+}
 double to_double(PyObject* o, const char* op, const char* arg) {
   if (PyFloat_CheckExact(o)) return PyFloat_AS_DOUBLE(o);
-  return to_scalar(o, op, arg).as_double();
+  return real_number(o, op, arg).as_double();
 }
 std::optional<double> to_optional_double(PyObject* o, const char* op, const char* arg) {
   if (!o || o == Py_None) return std::nullopt;
@@ -365,7 +385,7 @@ std::optional<double> to_optional_double(PyObject* o, const char* op, const char
 bool to_bool(PyObject* o, const char* op, const char* arg) {
   if (o == Py_True) return true;
   if (o == Py_False) return false;
-  return to_scalar(o, op, arg).as<bool>();
+  return real_number(o, op, arg).as<bool>();
 }
 std::optional<bool> to_optional_bool(PyObject* o, const char* op, const char* arg) {
   if (!o || o == Py_None) return std::nullopt;

@@ -16,11 +16,13 @@ namespace {
 
 // ---- the buffer protocol
 
-constexpr const char* kFormats[kDTypes] = {"?", "B", "b", "h", "i", "q", "e", nullptr, "f", "d"};
+constexpr const char* kFormats[kDTypes] = {"?", "B", "b", "h", "i", "q", "e", nullptr, "f", "d", "Zf", "Zd"};
 
 std::optional<DType> type_of_format(const char* format, Py_ssize_t itemsize) {
   std::string_view f = format ? format : "B";
   if (!f.empty() && (f[0] == '<' || f[0] == '=' || f[0] == '@' || f[0] == '|')) f.remove_prefix(1);
+  if (f == "Zf" || f == "F") return DType::Complex64;
+  if (f == "Zd" || f == "D") return DType::Complex128;
   if (f.size() != 1) return std::nullopt;
   switch (f[0]) {
     case '?': return DType::Bool;
@@ -55,8 +57,8 @@ struct ExportedBuffer {
   std::vector<Py_ssize_t> dims;  // sizes, then strides in bytes
 };
 
-// Elements lie at multiples of their size: kernels read them as what they are, and compilers rely on it.
-bool is_aligned(const void* data, DType dtype) { return reinterpret_cast<uintptr_t>(data) % item_size(dtype) == 0; }
+// Elements, of complex types their parts, lie at multiples of their size: kernels read them as what they are, and compilers rely on it.
+bool is_aligned(const void* data, DType dtype) { return reinterpret_cast<uintptr_t>(data) % item_size(to_real(dtype)) == 0; }
 
 // How much of somebody's memory a geometry is the proof of: from its first element to its last.
 size_t lent_bytes(const char* op, const void* data, IntList sizes, IntList strides, DType dtype) {
@@ -80,7 +82,7 @@ void drop_buffer(void* owner) {
 
 struct Found {
   Dims shape;
-  bool any_float = false, any_int = false, any_bool = false;
+  bool any_complex = false, any_float = false, any_int = false, any_bool = false;
 };
 
 bool is_list(PyObject* o) { return PyList_Check(o) || PyTuple_Check(o); }
@@ -114,7 +116,8 @@ void survey(PyObject* o, int depth, Found& found) {
   } else if (!try_scalar(o, s)) {
     raise<TypeMismatch>("tensor: data holds a ", Py_TYPE(o)->tp_name, "; expected numbers, lists of numbers, arrays or tensors");
   }
-  if (s.is_float()) found.any_float = true;
+  if (s.is_complex()) found.any_complex = true;
+  else if (s.is_float()) found.any_float = true;
   else if (s.kind() == Scalar::Kind::Bool) found.any_bool = true;
   else found.any_int = true;
 }
@@ -130,12 +133,14 @@ void write_numbers(PyObject* o, int depth, const Dims& shape, T*& out) {
   if (depth != shape.size()) changed_while_read();
   if (is_tensor(o)) s = item_of(tensor_of(o));
   else if (!try_scalar(o, s)) changed_while_read();
+  if (s.is_complex() && !is_complex_type<T>) raise<DTypeError>("tensor: element ", s, " is complex; expected a complex dtype, not ", dtype_of<T>);
   check::fits("tensor", "element", dtype_of<T>, s);
   if constexpr (is_half_type<T>) *out++ = T(static_cast<float>(s.as_double()));
   else *out++ = s.as<T>();
 }
 
 PyObject* python_number(const Scalar& s) {
+  if (s.is_complex()) return PyComplex_FromDoubles(s.as_double(), s.imaginary());
   if (s.is_float()) return PyFloat_FromDouble(s.as_double());
   if (s.kind() == Scalar::Kind::Bool) return PyBool_FromLong(s.as_int() != 0);
   return PyLong_FromLongLong(s.as_int());
@@ -143,11 +148,12 @@ PyObject* python_number(const Scalar& s) {
 
 PyObject* list_of(const Tensor& x, int dim, int64_t at) {
   if (dim == x.ndim())
-    return visit(x.dtype(), [&]<class T>(T) {
+    return visit_any(x.dtype(), [&]<class T>(T) {
       graph::note_read("a value was read");
       const T* data = static_cast<T*>(x.storage().data());
       if constexpr (std::is_same_v<T, Truth>) return PyBool_FromLong(data[at]);
       else if constexpr (is_half_type<T>) return python_number(Scalar(static_cast<float>(data[at])));
+      else if constexpr (is_complex_type<T>) return PyComplex_FromDoubles(data[at].re, data[at].im);
       else return python_number(Scalar(data[at]));
     });
   const int64_t step = x.strides()[dim];
@@ -189,7 +195,7 @@ constexpr uint64_t kReadOnly = 1, kCopied = 2;
 
 DLDataType dl_type(DType t) {
   const uint8_t bits = static_cast<uint8_t>(8 * item_size(t));
-  const uint8_t code = t == DType::Bool ? 6 : t == DType::BFloat16 ? 4 : is_float(t) ? 2 : t == DType::UInt8 ? 1 : 0;
+  const uint8_t code = t == DType::Bool ? 6 : t == DType::BFloat16 ? 4 : is_complex(t) ? 5 : is_float(t) ? 2 : t == DType::UInt8 ? 1 : 0;
   return {code, bits, 1};
 }
 
@@ -298,7 +304,7 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
       dims[i] = static_cast<Py_ssize_t>(x.sizes()[i]);
       dims[x.ndim() + i] = static_cast<Py_ssize_t>(x.strides()[i] * static_cast<int64_t>(x.item_bytes()));
     }
-    static char empty_data[8];
+    alignas(16) static char empty_data[16];
     graph::note_read("bytes were handed to another library");
     view->buf = x.data() ? x.data() : empty_data;
     Py_INCREF(self);
@@ -339,7 +345,7 @@ Tensor tensor_from_buffer(PyObject* exporter, bool or_copy) {
   writable = writable && !view->readonly;
   const auto dtype = type_of_format(view->format, view->itemsize);
   if (!dtype)
-    raise<DTypeError>("from_numpy: elements of format '", view->format ? view->format : "", "' have no flambeau type; expected bool, (u)int8, int16, int32, int64, float16, float32 or float64 in native byte order");
+    raise<DTypeError>("from_numpy: elements of format '", view->format ? view->format : "", "' have no flambeau type; expected bool, (u)int8, int16, int32, int64, float16, float32, float64, complex64 or complex128 in native byte order");
   Dims sizes, strides;
   bool can_lie = view->len == 0 || is_aligned(view->buf, *dtype);
   for (int i = 0; i < view->ndim; ++i) can_lie = can_lie && (view->shape[i] < 2 || (view->strides[i] >= 0 && view->strides[i] % view->itemsize == 0));
@@ -412,10 +418,10 @@ Tensor tensor_from(PyObject* data, std::optional<DType> dtype) {
   }
   Found found;
   survey(data, 0, found);
-  const DType type = dtype.value_or(found.any_float ? default_dtype() : found.any_int ? DType::Int64 : found.any_bool ? DType::Bool : default_dtype());
+  const DType type = dtype.value_or(found.any_complex ? to_complex(default_dtype()) : found.any_float ? default_dtype() : found.any_int ? DType::Int64 : found.any_bool ? DType::Bool : default_dtype());
   checked_numel("tensor", found.shape);
   Tensor y = empty(found.shape, type);
-  visit(type, [&]<class T>(T) {
+  visit_any(type, [&]<class T>(T) {
     T* out = y.data<T>();
     write_numbers(data, 0, found.shape, out);
   });

@@ -28,6 +28,8 @@ PyObject* translate_exception() {
     set(error_types.device, e);
   } catch (const AutogradError& e) {
     set(error_types.autograd, e);
+  } catch (const LinAlgError& e) {
+    set(error_types.linalg, e);
   } catch (const IndexError& e) {
     set(PyExc_IndexError, e);
   } catch (const ArgumentError& e) {

@@ -113,7 +113,7 @@ nb::object finish_function(nb::handle ctx, const std::string& name, nb::handle a
         raise<AutogradError>(name, ": mark_dirty on a view is not supported; clone() the view and return the clone");
       bump_version(node->name(), outs[i]);
     }
-    if (is_float(outs[i].dtype()) && !contains(fixed, outs[i])) set_history(outs[i], node, static_cast<uint32_t>(i));
+    if (is_inexact(outs[i].dtype()) && !contains(fixed, outs[i])) set_history(outs[i], node, static_cast<uint32_t>(i));
   }
   for (size_t i = 0; i < to_save.size(); ++i)
     if (const int nr = output_nr(to_save[i]); nr >= 0) saved->saved[i].save_output(to_save[i], static_cast<uint32_t>(nr));

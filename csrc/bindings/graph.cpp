@@ -51,6 +51,11 @@ nb::object argument(const graph::Tape& tape, const graph::Box& box) {
       const graph::Frame frame{&box, nullptr, nullptr, nullptr, nullptr, nullptr};
       return nb::make_tuple("device", graph::Unbox<Device>::get(frame, 0).str());
     }
+    case Kind::Complex: {
+      const graph::Frame frame{&box, nullptr, tape.ints.data(), nullptr, nullptr, nullptr};
+      const Scalar v = frame.scalar(0);
+      return nb::steal(PyComplex_FromDoubles(v.as_double(), v.imaginary()));
+    }
     case Kind::Draw: return nb::make_tuple("draw");
   }
   return nb::none();
@@ -173,7 +178,10 @@ class Call {
     tensors_.push_back(x);
   }
   void number(Scalar v) {
-    if (v.is_float()) boxes_.emplace_back(v.as_double());
+    if (v.is_complex()) {
+      boxes_.emplace_back(Kind::Complex, static_cast<int64_t>(ints_.size()), 2);
+      for (double part : {v.as_double(), v.imaginary()}) ints_.push_back(std::bit_cast<int64_t>(part));
+    } else if (v.is_float()) boxes_.emplace_back(v.as_double());
     else boxes_.emplace_back(v.kind() == Scalar::Kind::Bool ? Kind::Bool : Kind::Int, v.as_int());
   }
 
@@ -222,9 +230,17 @@ nb::list lives(const PyProgram& p) {
   for (uint32_t k = 0; k < n; ++k)
     for (uint32_t v = tape.nodes[k].first; v < tape.nodes[k].last; ++v)
       if (const uint32_t b = tape.buffer_of[v]; b != graph::kNone) first[b] = std::min(first[b], begin[k]), last[b] = std::max(last[b], end[k]);
+  for (uint32_t b = 0; b < program.buffers().size(); ++b)  // one that is written over another is in that one's place
+    if (program.buffers()[b].over != graph::kNone) {
+      uint32_t under = b;
+      while (program.buffers()[under].over != graph::kNone) under = program.buffers()[under].over;
+      last[under] = std::max(last[under], last[b]);
+    }
   nb::list out;
   for (uint32_t b = 0; b < program.buffers().size(); ++b)
-    if (const auto& buffer = program.buffers()[b]; buffer.kind == graph::Program::Kind::Internal)
+    if (program.buffers()[b].kind == graph::Program::Kind::Gradient) last[b] = n;  // and afterwards
+  for (uint32_t b = 0; b < program.buffers().size(); ++b)
+    if (const auto& buffer = program.buffers()[b]; buffer.placed() && buffer.over == graph::kNone)
       out.append(nb::make_tuple(b, buffer.size_bytes, first[b] == graph::kNone ? 0 : first[b], last[b]));
   return out;
 }
@@ -278,6 +294,13 @@ void init_graph(nb::module_& m) {
         without([&] { out = p.program->run(given); });
         return out ? nb::steal(wrap_list(std::move(*out))) : nb::none();
       })
+      .def("nodes", [](const PyProgram& p) {  // each node's op, and whether it runs with every call
+        nb::list out;
+        const graph::Tape& tape = p.program->tape();
+        for (size_t k = 0; k < tape.nodes.size(); ++k) out.append(nb::make_tuple(tape.nodes[k].op->name, p.program->runs()[k] != 0));
+        return out;
+      })
+      .def("rest", [](PyProgram& p) { p.program->rest(); })
       .def("is_gone", [](const PyProgram& p) { return p.program->is_gone(); })
       .def("foreign", [](const PyProgram& p, nb::handle args) { return p.program->foreign(tensors_of(args, "args")); })
       .def("takes", [](const PyProgram& p, nb::handle args) { return p.program->takes(tensors_of(args, "args")); })

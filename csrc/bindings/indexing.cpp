@@ -96,7 +96,7 @@ void add_index(Parsed& out, int64_t& dim, const Tensor& given) {
     out.view = op::unsqueeze(out.view, dim);
     out.indices.push_back(op::zeros(Dims{item_of(index).as<bool>() ? 1 : 0}, DType::Int64));
   } else {
-    if (index.dtype() != DType::Bool && !is_float(index.dtype()) && dim >= out.view.ndim())
+    if (index.dtype() != DType::Bool && !is_inexact(index.dtype()) && dim >= out.view.ndim())
       raise<IndexError>("index: too many indices for shape ", out.view.sizes());
     add_positions("index", out.indices, out.view, index);
   }
@@ -139,7 +139,7 @@ Parsed parse(const Tensor& x, PyObject* index) {
       ++dim;
     } else if (is_tensor(o) || made[i].defined()) {
       const Tensor& t = made[i].defined() ? made[i] : tensor_of(o);
-      if (t.ndim() == 0 && t.dtype() != DType::Bool && t.dtype() != DType::UInt8 && !is_float(t.dtype()))
+      if (t.ndim() == 0 && t.dtype() != DType::Bool && t.dtype() != DType::UInt8 && !is_inexact(t.dtype()))
         out.view = op::select(out.view, dim, item_of(t).as_int());
       else add_index(out, dim, t);
     } else if (PyBool_Check(o)) {

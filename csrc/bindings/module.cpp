@@ -17,11 +17,13 @@
 #include "bindings/optim.h"
 #include "bindings/profiler.h"
 #include "bindings/types.h"
+#include "ops/linalg/lapack.h"
 #include "storage/allocator.h"
 #include "storage/prepared.h"
 #include "tensor/raw.h"
 #include "wrappers/autocast.h"
 #include "wrappers/native.h"
+#include "wrappers/warn.h"
 
 #if FLAMBEAU_ONEDNN
 #include <oneapi/dnnl/dnnl.h>
@@ -79,7 +81,9 @@ void init_types(nb::module_& m) {
   nb::class_<PyDType> dtype(m, "dtype");
   dtype.def_prop_ro("itemsize", [](const PyDType& t) { return item_size(t.value); })
       .def_prop_ro("is_floating_point", [](const PyDType& t) { return is_float(t.value); })
-      .def_prop_ro("is_complex", [](const PyDType&) { return false; })
+      .def_prop_ro("is_complex", [](const PyDType& t) { return is_complex(t.value); })
+      .def("to_real", [](const PyDType& t) { return nb::borrow(dtype_objects[static_cast<int>(to_real(t.value))]); })
+      .def("to_complex", [](const PyDType& t) { return nb::borrow(dtype_objects[static_cast<int>(to_complex(t.value))]); })
       .def_prop_ro("is_signed", [](const PyDType& t) { return t.value != DType::Bool && t.value != DType::UInt8; })
       .def_prop_ro("name", [](const PyDType& t) { return std::string(name(t.value)); })
       .def("__repr__", [](const PyDType& t) { return std::string("flambeau.") + name(t.value); })
@@ -93,7 +97,8 @@ void init_types(nb::module_& m) {
     dtype_objects[i] = o.release().ptr();
   }
   constexpr std::pair<const char*, DType> kAliases[] = {{"float", DType::Float32}, {"double", DType::Float64}, {"half", DType::Float16},
-                                                        {"long", DType::Int64},    {"int", DType::Int32},      {"short", DType::Int16}};
+                                                        {"long", DType::Int64},    {"int", DType::Int32},      {"short", DType::Int16},
+                                                        {"cfloat", DType::Complex64}, {"cdouble", DType::Complex128}};
   for (auto& [alias, t] : kAliases) m.attr(alias) = nb::borrow(dtype_objects[static_cast<int>(t)]);
 
   nb::class_<Device>(m, "device")
@@ -175,6 +180,7 @@ void init_functions(nb::module_& m) {
 
   m.def("get_autocast_dtype", [] { return nb::borrow(dtype_objects[static_cast<int>(autocast_settings().dtype)]); });
   m.def("set_autocast_dtype", [](nb::handle t) { autocast_settings().dtype = to_dtype(t.ptr(), "set_autocast_dtype", "dtype"); });
+  m.def("get_default_complex_dtype", [] { return nb::borrow(dtype_objects[static_cast<int>(to_complex(default_dtype()))]); });
   m.def("get_default_dtype", [] { return nb::borrow(dtype_objects[static_cast<int>(default_dtype())]); });
   m.def("set_default_dtype", [](nb::handle t) { set_default_dtype(to_dtype(t.ptr(), "set_default_dtype", "dtype")); });
   m.def("promote_types", [](nb::handle a, nb::handle b) {
@@ -190,6 +196,10 @@ void init_functions(nb::module_& m) {
     if (awaited) onednn::make_products_ahead();
   });
   m.def("set_num_threads", [](int64_t n) { set_num_threads(static_cast<int>(std::clamp<int64_t>(n, 0, 4096))); });
+  m.def("use_lapack", [](const std::string& path, const std::string& prefix, const std::string& suffix) {
+    return linalg::use_lapack(path.c_str(), prefix.c_str(), suffix.c_str());
+  }, nb::arg("path"), nb::arg("prefix"), nb::arg("suffix"));
+  m.def("has_lapack", &linalg::has_lapack);
   m.def("threads_origin", &threads_origin);
   m.def("isa_name", &isa_name);
   m.def("onednn_version", []() -> nb::object {
@@ -293,6 +303,11 @@ NB_MODULE(_C, m) {
   error_types.dtype = new_error(m, "DTypeError", PyExc_TypeError, "An element type that an op is not defined for.");
   error_types.device = new_error(m, "DeviceError", PyExc_RuntimeError, "A device that is not there, or data that is not on it.");
   error_types.autograd = new_error(m, "AutogradError", PyExc_RuntimeError, "A gradient that can not be computed.");
+  error_types.linalg = new_error(m, "LinAlgError", PyExc_RuntimeError, "A matrix that can not be factored, inverted or solved with.");
+  fl::warn = [](const char* text) {
+    const GilAcquire gil;
+    if (PyErr_WarnEx(PyExc_UserWarning, text, 1) < 0) throw_python_error();
+  };
   init_types(m);
   if (!init_tensor_type(m.ptr())) throw nb::python_error();
   init_functions(m);

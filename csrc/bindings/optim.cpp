@@ -17,7 +17,9 @@
 #include "wrappers/native.h"
 #include "wrappers/optimizer.h"
 #include "wrappers/wrap.h"
+#include "op/abs.h"
 #include "op/cast.h"
+#include "op/view_as_real.h"
 
 namespace nb = nanobind;
 
@@ -26,7 +28,13 @@ namespace {
 
 using Tensors = std::vector<Tensor>;
 
-Tensors list_of(nb::handle o, const char* what) { return to_tensor_list(o.ptr(), "optim", what); }
+// A complex parameter is stepped over as the real numbers that it is made of, and so are its gradient and its state.
+Tensors list_of(nb::handle o, const char* what) {
+  Tensors list = to_tensor_list(o.ptr(), "optim", what);
+  for (Tensor& t : list)
+    if (is_complex(t.dtype())) t = op::view_as_real(t);
+  return list;
+}
 
 void one_device(const char* op, const char* what, size_t i, const Tensor& t, const Tensor& param) {
   if (t.is_meta() || t.device() != param.device())
@@ -194,7 +202,9 @@ void init_optim(nb::module_& m) {
   }, nb::arg("rule"), nb::arg("params"), nb::arg("grads"), nb::arg("first"), nb::arg("second"), nb::arg("third"), nb::arg("counts"), nb::arg("options"));
   m.def("total_norm", [](nb::handle tensors, double norm_type) {
     NoGrad off;
-    Tensors ts = list_of(tensors, "tensors");
+    Tensors ts = to_tensor_list(tensors.ptr(), "total_norm", "tensors");
+    for (Tensor& t : ts)
+      if (is_complex(t.dtype())) t = op::abs(t);
     for (Tensor& t : ts) t = graph::recording() ? make_contiguous(t) : contiguous_for_kernel(t);
     note_source();
     Tensor out;

@@ -7,7 +7,13 @@
 #include "bindings/types.h"
 #include "graph/program.h"
 #include "wrappers/native.h"
+#include "op/adjoint.h"
+#include "op/conj.h"
+#include "op/copy_.h"
+#include "op/fill_.h"
+#include "op/imag.h"
 #include "op/permute.h"
+#include "op/real.h"
 #include "op/transpose.h"
 
 namespace fl::py {
@@ -88,8 +94,8 @@ int set_data(PyObject* self, PyObject* value, void*) {
     if (!value || !is_tensor(value)) raise<TypeMismatch>("data: expected a Tensor");
     TensorImpl& x = *tensor_of(self).impl();
     const TensorImpl& y = *tensor_of(value).impl();
-    if (x.requires_grad && x.dtype != y.dtype && !is_float(y.dtype))
-      raise<DTypeError>("data: got ", y.dtype, " for a tensor that requires grad; expected a floating point type");
+    if (x.requires_grad && x.dtype != y.dtype && !is_inexact(y.dtype))
+      raise<DTypeError>("data: got ", y.dtype, " for a tensor that requires grad; expected a floating point or complex type");
     graph::note_change(tensor_of(self), "it gives a tensor that lives on other memory");
     graph::note_object_change(tensor_of(self));
     x.storage = y.storage;
@@ -121,6 +127,41 @@ PyObject* get_mT(PyObject* self, void*) {
     return wrap(op::transpose(x, -2, -1));
   });
 }
+PyObject* get_H(PyObject* self, void*) {
+  return guarded([&] {
+    const Tensor& x = tensor_of(self);
+    if (x.ndim() != 2 && x.ndim() != 0) raise<ShapeError>("H: the tensor has shape ", x.sizes(), "; expected two axes (mH takes more)");
+    return wrap(x.ndim() == 0 ? op::conj(x) : op::adjoint(x));
+  });
+}
+PyObject* get_mH(PyObject* self, void*) {
+  return guarded([&] { return wrap(op::adjoint(tensor_of(self))); });
+}
+PyObject* get_real(PyObject* self, void*) {
+  return guarded([&] {
+    const Tensor& x = tensor_of(self);
+    return is_complex(x.dtype()) ? wrap(op::real(x)) : Py_NewRef(self);
+  });
+}
+PyObject* get_imag(PyObject* self, void*) {
+  return guarded([&] { return wrap(op::imag(tensor_of(self))); });
+}
+// x.real = y writes into x.
+int write_part(Tensor (*part)(const Tensor&), const char* name, PyObject* self, PyObject* value) {
+  try {
+    Operand given{Scalar()};
+    if (!value || !try_operand(value, given)) raise<TypeMismatch>(name, ": expected a tensor or a number");
+    const Tensor to = part(tensor_of(self));
+    if (given.is_tensor()) op::copy_(to, given.tensor());
+    else op::fill_(to, given);
+    return 0;
+  } catch (...) {
+    translate_exception();
+    return -1;
+  }
+}
+int set_real(PyObject* self, PyObject* value, void*) { return write_part(op::real, "real", self, value); }
+int set_imag(PyObject* self, PyObject* value, void*) { return write_part(op::imag, "imag", self, value); }
 PyObject* get_retains_grad(PyObject* self, void*) {
   AutogradMeta* meta = meta_of(tensor_of(self));
   return PyBool_FromLong(meta && meta->retains_grad);
@@ -167,9 +208,11 @@ PyGetSetDef tensor_attributes[] = {
     {"is_leaf", get_is_leaf, nullptr, nullptr, nullptr},
     {"data", get_data, set_data, nullptr, nullptr},
     {"T", get_T, nullptr, nullptr, nullptr},
-    {"H", get_mT, nullptr, nullptr, nullptr},
+    {"H", get_H, nullptr, nullptr, nullptr},
     {"mT", get_mT, nullptr, nullptr, nullptr},
-    {"mH", get_mT, nullptr, nullptr, nullptr},
+    {"real", get_real, set_real, nullptr, nullptr},
+    {"imag", get_imag, set_imag, nullptr, nullptr},
+    {"mH", get_mH, nullptr, nullptr, nullptr},
     {"retains_grad", get_retains_grad, nullptr, nullptr, nullptr},
     {"_version", get_version, nullptr, nullptr, nullptr},
     {"_base", get_base, nullptr, nullptr, nullptr},

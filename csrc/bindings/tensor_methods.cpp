@@ -18,6 +18,7 @@ PyObject* m_item(PyObject* self, PyObject*) {
   return guarded([&]() -> PyObject* {
     const Tensor& x = tensor_of(self);
     const Scalar s = item_of(x);
+    if (s.is_complex()) return PyComplex_FromDoubles(s.as_double(), s.imaginary());
     if (s.is_float()) return PyFloat_FromDouble(s.as_double());
     if (s.kind() == Scalar::Kind::Bool) return PyBool_FromLong(s.as_int() != 0);
     return PyLong_FromLongLong(s.as_int());
@@ -68,6 +69,7 @@ PyObject* m_is_contiguous(PyObject* self, PyObject* const* args, Py_ssize_t n, P
   });
 }
 PyObject* m_is_floating_point(PyObject* self, PyObject*) { return PyBool_FromLong(is_float(tensor_of(self).dtype())); }
+PyObject* m_is_complex(PyObject* self, PyObject*) { return PyBool_FromLong(is_complex(tensor_of(self).dtype())); }
 PyObject* m_is_inference(PyObject* self, PyObject*) { return PyBool_FromLong(tensor_of(self).impl()->inference); }
 PyObject* m_contiguous(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* kw) {
   return guarded([&] {
@@ -192,6 +194,7 @@ PyMethodDef tensor_methods[] = {
     {"_storage_bytes", m_storage_bytes, METH_NOARGS, nullptr},
     FL_FAST("is_contiguous", m_is_contiguous),
     {"is_floating_point", m_is_floating_point, METH_NOARGS, nullptr},
+    {"is_complex", m_is_complex, METH_NOARGS, nullptr},
     {"is_inference", m_is_inference, METH_NOARGS, nullptr},
     FL_FAST("contiguous", m_contiguous),
     {"detach", m_detach, METH_NOARGS, nullptr},

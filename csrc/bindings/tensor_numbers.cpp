@@ -133,26 +133,31 @@ int nb_bool(PyObject* self) {
     if (x.numel() != 1)
       raise<ArgumentError>("bool: a tensor of shape ", x.sizes(), " has no single truth value; use .any() or .all()");
     const Scalar s = item_of(x);
-    return s.is_float() ? s.as_double() != 0 : s.as_int() != 0;
+    return s.as<bool>();
   } catch (...) {
     translate_exception();
     return -1;
   }
 }
 
+Scalar real_item(PyObject* self, const char* what) {
+  const Scalar s = item_of(tensor_of(self));
+  if (s.is_complex()) raise<TypeMismatch>(what, ": the tensor is ", tensor_of(self).dtype(), "; expected a real number, such as x.real or x.abs()");
+  return s;
+}
 PyObject* nb_float(PyObject* self) {
-  return guarded([&] { return PyFloat_FromDouble(item_of(tensor_of(self)).as_double()); });
+  return guarded([&] { return PyFloat_FromDouble(real_item(self, "float").as_double()); });
 }
 PyObject* nb_int(PyObject* self) {
   return guarded([&]() -> PyObject* {
-    const Scalar s = item_of(tensor_of(self));
+    const Scalar s = real_item(self, "int");
     return s.is_float() ? PyLong_FromDouble(s.as_double()) : PyLong_FromLongLong(s.as_int());
   });
 }
 PyObject* nb_index(PyObject* self) {
   return guarded([&]() -> PyObject* {
     const Tensor& x = tensor_of(self);
-    if (is_float(x.dtype()) || x.numel() != 1)
+    if (is_inexact(x.dtype()) || x.numel() != 1)
       raise<TypeMismatch>("a tensor of ", x.dtype(), " and shape ", x.sizes(), " can not be used as an index; expected one integer");
     return PyLong_FromLongLong(item_of(x).as_int());
   });

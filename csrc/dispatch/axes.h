@@ -56,12 +56,18 @@ inline Axes simplify(IntList sizes, Dims* strides, int n_operands) {
 }
 
 // Calls f with an unsigned integer of that many bytes: data movement needs no dtypes.
+// An element of complex128, to copy.
+struct Bytes16 {
+  uint64_t half[2];
+};
+
 template <class F>
 inline void by_size(size_t item_bytes, F&& f) {
   switch (item_bytes) {
     case 1: return f(uint8_t{});
     case 2: return f(uint16_t{});
     case 4: return f(uint32_t{});
+    case 16: return f(Bytes16{});
     default: return f(uint64_t{});
   }
 }

@@ -4,11 +4,11 @@
 #include "base/dtype.h"
 #include "base/isa.h"
 
-// dst[i] = src[i], converted: convert_elements in each.h.
+// dst[i] = src[i], converted: convert_elements in each.h. Of real types alone.
 FL_SIMD_KERNEL(void, convert_loop, void* dst, DType to, const void* src, DType from, int64_t n)
-// n times the element at `value`, of 1, 2, 4 or 8 bytes.
+// n times the element at `value`, of 1, 2, 4, 8 or 16 bytes.
 FL_SIMD_KERNEL(void, fill_loop, void* dst, size_t item_bytes, const void* value, int64_t n)
-// dst[i] = src[-i], n elements of 1, 2, 4 or 8 bytes.
+// dst[i] = src[-i], n elements of 1, 2, 4, 8 or 16 bytes.
 FL_SIMD_KERNEL(void, reverse_loop, void* dst, const void* src, size_t item_bytes, int64_t n)
 // dst[i] = ~src[i] for bytes, or of bools !src[i].
 FL_SIMD_KERNEL(void, flip_loop, uint8_t* dst, const uint8_t* src, bool truths, int64_t n)

@@ -100,6 +100,10 @@ void from_plain(void* dst, DType to, const From* src, int64_t n) {
   }
 }
 
+struct Pair {
+  uint64_t half[2];
+};
+
 template <class U>
 void fill(void* dst, const void* value, int64_t n) {
   U v;
@@ -124,6 +128,7 @@ void fill_loop(void* dst, size_t item_bytes, const void* value, int64_t n) {
     case 1: return fill<uint8_t>(dst, value, n);
     case 2: return fill<uint16_t>(dst, value, n);
     case 4: return fill<uint32_t>(dst, value, n);
+    case 16: return fill<Pair>(dst, value, n);
     default: return fill<uint64_t>(dst, value, n);
   }
 }
@@ -133,6 +138,7 @@ void reverse_loop(void* dst, const void* src, size_t item_bytes, int64_t n) {
     case 1: return reverse<uint8_t>(dst, src, n);
     case 2: return reverse<uint16_t>(dst, src, n);
     case 4: return reverse<uint32_t>(dst, src, n);
+    case 16: return reverse<Pair>(dst, src, n);
     default: return reverse<uint64_t>(dst, src, n);
   }
 }

@@ -6,12 +6,49 @@
 
 namespace fl {
 
+namespace {
+
+constexpr int64_t kParts = 512;  // complex numbers whose parts are converted at a time
+
+// Their parts are converted, through a tile where an imaginary part comes or goes.
+template <class R>
+void from_complex(void* dst, DType to, const Complex<R>* src, int64_t n) {
+  if (is_complex(to)) return kernels::convert_loop(dst, to_real(to), src, dtype_of<R>, 2 * n);
+  if (to == DType::Bool) {
+    auto* y = static_cast<uint8_t*>(dst);
+    for (int64_t i = 0; i < n; ++i) y[i] = src[i].re != 0 || src[i].im != 0;
+    return;
+  }
+  R tile[kParts];
+  for (int64_t i = 0; i < n; i += kParts) {
+    const int64_t m = std::min(kParts, n - i);
+    for (int64_t j = 0; j < m; ++j) tile[j] = src[i + j].re;
+    convert_elements(bytes_at(dst, i * static_cast<int64_t>(item_size(to))), to, tile, dtype_of<R>, m);
+  }
+}
+
+template <class R>
+void to_complex_type(Complex<R>* dst, const void* src, DType from, int64_t n) {
+  R tile[kParts];
+  for (int64_t i = 0; i < n; i += kParts) {
+    const int64_t m = std::min(kParts, n - i);
+    convert_elements(tile, dtype_of<R>, bytes_at(src, i * static_cast<int64_t>(item_size(from))), from, m);
+    for (int64_t j = 0; j < m; ++j) dst[i + j] = Complex<R>(tile[j]);
+  }
+}
+
+}  // namespace
+
 void convert_elements(void* dst, DType to, const void* src, DType from, int64_t n) {
   if (n == 0) return;  // of nothing there may be no address
   if (to == from) {
     std::memcpy(dst, src, static_cast<size_t>(n) * item_size(to));
     return;
   }
+  if (from == DType::Complex64) return from_complex(dst, to, static_cast<const Complex<float>*>(src), n);
+  if (from == DType::Complex128) return from_complex(dst, to, static_cast<const Complex<double>*>(src), n);
+  if (to == DType::Complex64) return to_complex_type(static_cast<Complex<float>*>(dst), src, from, n);
+  if (to == DType::Complex128) return to_complex_type(static_cast<Complex<double>*>(dst), src, from, n);
   kernels::convert_loop(dst, to, src, from, n);
 }
 
@@ -28,8 +65,8 @@ void copy_flat(void* dst, DType to, const void* src, DType from, int64_t n) {
       alignas(64) char tile[kTileBytes];
       int64_t m;
       for (int64_t i = begin; i < end; i += m) {
-        m = std::min(next_piece(true, d + i * to_item, to_item, kTile), end - i);
-        kernels::convert_loop(tile, to, s + i * from_item, from, m);
+        m = std::min(next_piece(true, d + i * to_item, to_item, std::min(kTile, kTileBytes / to_item)), end - i);
+        convert_elements(tile, to, s + i * from_item, from, m);
         kernels::stream_loop(d + i * to_item, tile, static_cast<size_t>(m * to_item));
       }
     }
@@ -50,9 +87,10 @@ void copy_elements(const Tensor& dst, const Tensor& src) {
   if (dst_flat && src_flat) return copy_flat(to, dst.dtype(), from, src.dtype(), n);
   if (dst.dtype() != src.dtype()) {
     parallel_for(0, n, kGrain, [&](int64_t begin, int64_t end) {
-      alignas(64) char gathered[kTile * 8], converted[kTile * 8];
-      for (int64_t i = begin; i < end; i += kTile) {
-        const int64_t m = std::min(kTile, end - i);
+      alignas(64) char gathered[kTileBytes], converted[kTileBytes];
+      const int64_t piece = std::min(kTile, kTileBytes / std::max(to_item, from_item));
+      for (int64_t i = begin; i < end; i += piece) {
+        const int64_t m = std::min(piece, end - i);
         const void* values = from + i * from_item;
         if (!src_flat) {
           gather_flat(gathered, from, src.item_bytes(), axes, strides[1], i, m);
@@ -137,8 +175,11 @@ void fill_elements(const Tensor& dst, const Scalar& value) {
   if (dst.numel() == 0) return;
   Dims strides[1] = {dst.strides()};
   const Axes axes = simplify(dst.sizes(), strides, 1);
-  uint64_t item = 0;
-  if (value.is_float()) {
+  uint64_t item[2] = {};
+  if (value.is_complex()) {
+    const auto v = value.as<Complex<double>>();
+    convert_elements(&item, dst.dtype(), &v, DType::Complex128, 1);
+  } else if (value.is_float()) {
     const double v = value.as_double();
     convert_elements(&item, dst.dtype(), &v, DType::Float64, 1);
   } else {

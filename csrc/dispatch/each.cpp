@@ -58,7 +58,7 @@ struct Scratch {
 };
 
 void fill_tile(const Operand& o, void* tile, const void* value, int64_t n) {
-  uint64_t item;
+  uint64_t item[2];
   if (o.dtype != o.tile_type) {
     convert_elements(&item, o.tile_type, value, o.dtype, 1);
     value = &item;
@@ -127,12 +127,11 @@ struct Sources {
 
 // How many elements a call of the loop gets: all where nothing goes through tiles, else what fits into them.
 int64_t piece_of(const Nest& nest, const Sources& sources, bool write_direct, bool stream, int64_t n) {
-  if (!sources.all) return kTile;
-  if (write_direct && !sources.constants) return n;
-  if (stream && nest.op[0].dtype == nest.op[0].tile_type) return kStreamTile;
+  if (sources.all && write_direct && !sources.constants) return n;
+  if (sources.all && stream && nest.op[0].dtype == nest.op[0].tile_type) return kStreamTile;
   int64_t item = 1;
   for (int k = 0; k < nest.n; ++k) item = std::max({item, nest.op[k].item, nest.op[k].tile_item});
-  return kTileBytes / item;
+  return sources.all ? kTileBytes / item : std::min(kTile, kTileBytes / item);
 }
 
 // Flat elements [begin, end): every operand is contiguous, constant, or gathered.
@@ -256,7 +255,9 @@ void run_blocks(const Nest& nest, int axis) {
   const Dims* strides[kMaxInputs + 1];
   for (int k = 0; k < nest.n; ++k) strides[k] = &nest.op[k].strides;
   static_assert(kBlockRows * kBlockCols <= kTile);
-  walk_blocks(nest.axes, axis, strides, nest.n, kBlockRows, kBlockCols,
+  bool wide = false;  // elements of 16 bytes, of which a tile holds half as many
+  for (int k = 0; k < nest.n; ++k) wide = wide || nest.op[k].item == 16 || nest.op[k].tile_item == 16;
+  walk_blocks(nest.axes, axis, strides, nest.n, wide ? kBlockRows / 2 : kBlockRows, kBlockCols,
               [&](const std::array<int64_t, kMaxInputs + 1>& offset, int64_t rows, int64_t cols) {
     Scratch s;
     const void* in[kMaxInputs];

@@ -1,6 +1,6 @@
 // Element-wise execution: one driver for every op whose table entry has an `each:` body.
 //
-// A body becomes, per instruction set and compute type (float, double, int32, int64), one loop over
+// A body becomes, per instruction set and compute type (float, double, int32, int64, of some ops complex), one loop over
 // contiguous tiles: TileFn. The driver broadcasts, converts and gathers operands into tiles where they
 // are not already contiguous in the compute type, so that the loops know nothing of strides or dtypes:
 //
@@ -31,11 +31,17 @@ enum class Bytes : uint8_t { None, Ints, All };  // All: bool too
 
 // The loops of one op for the processor at hand.
 struct EachKernel {
-  TileFn all[5], single[5];  // float, double, int32, int64, uint8
+  TileFn all[7], single[7];  // float, double, int32, int64, uint8, complex of float, of double
   bool bool_out;
   Bytes bytes;
   TileLoops get(DType compute) const {
-    const int i = compute == DType::Float32 ? 0 : compute == DType::Float64 ? 1 : compute == DType::Int32 ? 2 : compute == DType::Int64 ? 3 : 4;
+    const int i = compute == DType::Float32     ? 0
+                  : compute == DType::Float64   ? 1
+                  : compute == DType::Int32     ? 2
+                  : compute == DType::Int64     ? 3
+                  : compute == DType::Complex64 ? 5
+                  : is_complex(compute)         ? 6
+                                                : 4;
     return {all[i], single[i], bool_out};
   }
 };

@@ -1,6 +1,7 @@
 // The registry of ops that can be recorded and run: one OpInfo per entry of the op table that has a kernel, generated.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <string_view>
 
@@ -12,9 +13,9 @@ namespace fl::graph {
 
 // An argument of a recorded op, whatever its type. Tensors, lists and texts are kept beside it, in a Frame's tables.
 struct Box {
-  enum class Kind : uint8_t { None, Tensor, Tensors, Bool, Int, Float, Ints, Text, Type, Place, Draw };
+  enum class Kind : uint8_t { None, Tensor, Tensors, Bool, Int, Float, Ints, Text, Type, Place, Draw, Complex };
   Kind kind = Kind::None;
-  uint32_t count = 0;  // of Tensors, Ints and Text
+  uint32_t count = 0;  // of Tensors, Ints, Text and Complex, which lies with the ints as two doubles
   union {
     int64_t integer;    // Bool and Int; Type and Place as numbers; otherwise where the first one lies
     double real;
@@ -40,6 +41,7 @@ struct Frame {
   TensorList list(int i) const { return {tensors + args[i].integer, args[i].count}; }
   Scalar scalar(int i) const {
     const Box& b = args[i];
+    if (b.kind == Box::Kind::Complex) return Scalar::complex(std::bit_cast<double>(ints[b.integer]), std::bit_cast<double>(ints[b.integer + 1]));
     return b.kind == Box::Kind::Float ? Scalar(b.real) : b.kind == Box::Kind::Bool ? Scalar(b.integer != 0) : Scalar(b.integer);
   }
   const Tensor& out(int i) const { return outs[i]; }
@@ -123,10 +125,12 @@ struct OpInfo {
   void (*each)(const Frame&, EachCall f, void* context);
   // Makes the checks of a call again that look at values; null: there are none.
   void (*check)(const Frame&);
+  // A kernel's output that may lie where that argument does, as `over` says in the op table; -1: none.
+  int over_out, over_arg;
   const OpInfo* next;
 
   OpInfo(const char* name, const char* ident, const char* signature, const char* kinds, uint64_t writes, int outs,
-         void (*run)(const Frame&), void (*check)(const Frame&), void (*each)(const Frame&, EachCall, void*) = nullptr);
+         void (*run)(const Frame&), void (*check)(const Frame&), void (*each)(const Frame&, EachCall, void*) = nullptr, int over_out = -1, int over_arg = -1);
 };
 // All of them, in no order.
 extern const OpInfo* all_ops;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "storage/allocator.h"
 #include "tensor/raw.h"
 
 namespace fl::graph {
@@ -57,9 +58,9 @@ Ref<Program> Program::capture(const std::vector<Tensor>& args, const std::vector
     const Tensor now = std::exchange(g.now, {});
     if (g.end != Gradient::End::Fresh) continue;
     const uint32_t b = buffer_of(now);
-    if (b == kNone || (p.buffers_[b].kind != Kind::Internal && p.buffers_[b].kind != Kind::Output) || now.impl()->requires_grad)
+    if (b == kNone || (p.buffers_[b].kind != Kind::Internal && p.buffers_[b].kind != Kind::Output && p.buffers_[b].kind != Kind::Gradient) || now.impl()->requires_grad)
       raise<ArgumentError>("it gives a tensor that lives on a gradient that it has not made, or that has a history");
-    p.buffers_[b].kind = Kind::Output;
+    if (p.buffers_[b].kind == Kind::Internal) p.buffers_[b].kind = Kind::Gradient;
     g.geometry = geometry(now, b);
   }
 
@@ -77,8 +78,7 @@ Ref<Program> Program::capture(const std::vector<Tensor>& args, const std::vector
     if (x.defined()) p.buffers_[tape.buffer_of[v]].values.push_back(v);
   }
   if (fold) p.fold_batch_norms();
-  for (Buffer& b : p.buffers_)
-    if (b.kind == Kind::Internal && std::any_of(b.values.begin(), b.values.end(), [&](uint32_t v) { return may_defer(p.tape_.values[v].sizes()); })) b.kind = Kind::Image;
+  p.clamp_batch_norms();
   std::vector<char> wanted(p.buffers_.size());
   for (uint32_t b = 0; b < wanted.size(); ++b) wanted[b] = !p.buffers_[b].inside();
   p.tape_.find_needed(wanted, p.runs_);
@@ -92,27 +92,19 @@ Ref<Program> Program::capture(const std::vector<Tensor>& args, const std::vector
     if (p.buffers_[b].kind == Kind::Fixed) p.buffers_[b].storage = Ref<Storage>::share(&recorder.storage(b));
   p.find_once();
 
-  p.begins_.resize(p.tape_.nodes.size());
+  p.find_overwriters();
   p.ends_.resize(p.tape_.nodes.size());
   for (uint32_t b = 0; b < p.buffers_.size(); ++b) {
-    if (p.buffers_[b].kind != Kind::Image) continue;
-    uint32_t first = 0;
-    auto uses = [&](const NodeRecord& node) {
-      for (uint32_t v = node.first; v < node.last; ++v)
-        if (p.tape_.buffer_of[v] == b) return true;
-      return false;
-    };
-    while (first < p.tape_.nodes.size() && !uses(p.tape_.nodes[first])) ++first;
-    if (first == p.tape_.nodes.size()) continue;
-    p.begins_[first].push_back(b);
-    p.ends_[p.buffers_[b].last].push_back(b);
+    const Buffer& buffer = p.buffers_[b];
+    if (buffer.kind == Kind::Internal && std::any_of(buffer.values.begin(), buffer.values.end(), [&](uint32_t v) { return may_defer(p.tape_.values[v].sizes()); }))
+      p.ends_[buffer.last].push_back(b);
   }
 
   // Who else owns what was made? Values of ours are not known to the recorder: each holds one reference.
   for (uint32_t b = 0; b < recorder.n_buffers(); ++b) {
     Buffer& buffer = p.buffers_[b];
     Storage& storage = recorder.storage(b);
-    if (buffer.inside() || buffer.kind == Kind::Output) {
+    if (buffer.inside() || buffer.kind == Kind::Gradient || buffer.kind == Kind::Output) {
       std::vector<const TensorImpl*> ours;
       for (const Tensor& y : made)
         for (const TensorImpl* x : {static_cast<const TensorImpl*>(y.impl()), static_cast<const TensorImpl*>(y.impl()->base.get())})
@@ -144,97 +136,6 @@ Ref<Program> Program::capture(const std::vector<Tensor>& args, const std::vector
   return program;
 }
 
-uint32_t Program::new_value(uint32_t buffer, const Tensor& like) {
-  const auto v = static_cast<uint32_t>(tape_.values.size());
-  tape_.values.push_back(like.defined() ? alias(like) : like);
-  tape_.buffer_of.push_back(like.defined() ? buffer : kNone);
-  tape_.next.push_back(kNone);
-  if (like.defined()) buffers_[buffer].values.push_back(v);
-  return v;
-}
-
-// x -> convolution -> batch_norm by running statistics -> y   becomes   fold_batch_norm -> weight, bias;  x -> convolution -> y
-// in the places of the two nodes. The new weight and bias depend on parameters and statistics alone, so they are computed once.
-void Program::fold_batch_norms() {
-  const OpInfo *const convolution = find_op("convolution"), *const norm = find_op("batch_norm"), *const folding = find_op("fold_batch_norm");
-  enum { X, Weight, Bias };                                   // arguments of a convolution
-  enum { NormX, Mean, Var, NormWeight, NormBias, Training, Momentum, Eps };  // ... and of a batch norm
-  std::vector<std::vector<uint32_t>> users(buffers_.size());
-  for (uint32_t k = 0; k < tape_.nodes.size(); ++k)
-    for (uint32_t v = tape_.nodes[k].first; v < tape_.nodes[k].last; ++v)
-      if (const uint32_t b = tape_.buffer_of[v]; b != kNone && (users[b].empty() || users[b].back() != k)) users[b].push_back(k);
-  const auto value_of = [&](const NodeRecord& node, int i) {
-    const Box& box = tape_.boxes[node.args + static_cast<uint32_t>(i)];
-    return box.kind == Box::Kind::Tensor ? static_cast<uint32_t>(box.integer) : kNone;
-  };
-  const auto stands = [&](uint32_t v) {  // a parameter or statistic
-    if (v == kNone) return true;
-    const Tensor& x = tape_.values[v];
-    return buffers_[tape_.buffer_of[v]].kind == Kind::Fixed && x.dtype() == DType::Float32 && x.is_contiguous();
-  };
-  for (uint32_t k = 0; k < tape_.nodes.size(); ++k) {
-    const NodeRecord after = tape_.nodes[k];
-    if (after.op != norm || tape_.boxes[after.args + Training].integer != 0) continue;
-    const uint32_t x = value_of(after, NormX), mean = value_of(after, Mean), var = value_of(after, Var), y = after.outs;
-    if (mean == kNone || var == kNone || !stands(mean) || !stands(var) || !stands(value_of(after, NormWeight)) || !stands(value_of(after, NormBias))) continue;
-    const uint32_t between = tape_.buffer_of[x];
-    if (buffers_[between].kind != Kind::Internal || users[between].size() != 2 || users[between][1] != k) continue;
-    const uint32_t c = users[between][0];
-    const NodeRecord conv = tape_.nodes[c];
-    if (conv.op != convolution || !stands(value_of(conv, Weight)) || !stands(value_of(conv, Bias))) continue;
-    const Tensor made = tape_.values[conv.outs], normed = tape_.values[x], out = tape_.values[y];
-    if (made.dtype() != DType::Float32 || !(made.sizes() == normed.sizes()) || !(made.strides() == normed.strides()) || !(made.strides() == out.strides())) continue;
-    bool alone = true;  // the statistics that it keeps for a backward are nobody's, and nobody writes what is read
-    for (uint32_t v = y + 1; v < after.last; ++v) alone &= tape_.buffer_of[v] == kNone || users[tape_.buffer_of[v]].size() == 1;
-    const uint32_t in = value_of(conv, X);
-    for (uint32_t j = c + 1; j < k; ++j) {
-      if (tape_.nodes[j].op == norm && tape_.boxes[tape_.nodes[j].args + Training].integer == 0) continue;  // its statistics are only read
-      tape_.for_overwritten(tape_.nodes[j], [&](uint32_t v) {
-        for (const uint32_t other : {in, value_of(conv, Weight), value_of(conv, Bias), mean, var, value_of(after, NormWeight), value_of(after, NormBias)})
-          alone &= other == kNone || tape_.buffer_of[v] != tape_.buffer_of[other];
-      });
-    }
-    if (!alone) continue;
-
-    const Tensor weight = tape_.values[value_of(conv, Weight)], channels = tape_.values[mean];
-    const auto fresh = [&](const Tensor& like) {  // a buffer for a tensor of this geometry
-      buffers_.push_back({Kind::Internal, kNone, static_cast<size_t>(like.numel()) * like.item_bytes(), 0, {}, {}});
-      return static_cast<uint32_t>(buffers_.size() - 1);
-    };
-    const uint32_t w = fresh(weight), b = fresh(channels);
-    const auto shape = [](const Tensor& x) { return Tensor(make_ref<TensorImpl>(Storage::allocate_now(static_cast<size_t>(x.numel()) * x.item_bytes(), Device{}), x.sizes(), x.strides(), 0, x.dtype())); };
-    // The one becomes fold_batch_norm(weight, bias, mean, var, norm's weight, norm's bias, eps) -> w, b
-    NodeRecord fold{folding, static_cast<uint32_t>(tape_.boxes.size()), 7, 0, 0, 0, after.source};
-    fold.first = static_cast<uint32_t>(tape_.values.size());
-    for (const uint32_t v : {value_of(conv, Weight), value_of(conv, Bias), mean, var, value_of(after, NormWeight), value_of(after, NormBias)}) {
-      if (v == kNone) {
-        tape_.boxes.emplace_back();
-      } else {
-        const Tensor same = tape_.values[v];
-        tape_.boxes.emplace_back(Box::Kind::Tensor, new_value(tape_.buffer_of[v], same));
-      }
-    }
-    tape_.boxes.push_back(Box(tape_.boxes[after.args + Eps]));
-    fold.outs = new_value(w, shape(weight));
-    new_value(b, shape(channels));
-    fold.last = static_cast<uint32_t>(tape_.values.size());
-    // The other becomes convolution(x, w, b, ...) -> y
-    NodeRecord then{convolution, static_cast<uint32_t>(tape_.boxes.size()), conv.n_args, 0, 0, 0, conv.source};
-    for (uint32_t i = 0; i < conv.n_args; ++i) tape_.boxes.push_back(Box(tape_.boxes[conv.args + i]));
-    then.first = static_cast<uint32_t>(tape_.values.size());
-    const Tensor given = tape_.values[in], new_w = tape_.values[fold.outs], new_b = tape_.values[fold.outs + 1];
-    tape_.boxes[then.args + X] = Box(Box::Kind::Tensor, new_value(tape_.buffer_of[in], given));
-    tape_.boxes[then.args + Weight] = Box(Box::Kind::Tensor, new_value(w, new_w));
-    tape_.boxes[then.args + Bias] = Box(Box::Kind::Tensor, new_value(b, new_b));
-    then.outs = new_value(tape_.buffer_of[y], out);
-    then.last = static_cast<uint32_t>(tape_.values.size());
-    tape_.nodes[c] = fold;
-    tape_.nodes[k] = then;
-    for (const uint32_t fresh_buffer : {w, b})
-      for (const uint32_t v : buffers_[fresh_buffer].values) tape_.values[v].impl()->storage = nullptr;
-  }
-}
-
 // Note [What is computed once]. No more is kept than was read, but for small things.
 void Program::find_once() {
   constexpr size_t kSmall = 4096;
@@ -252,7 +153,7 @@ void Program::find_once() {
       const uint32_t b = tape_.buffer_of[v];
       if (b == kNone) continue;
       (v < node.outs ? given : made) += buffers_[b].size_bytes;
-      once = v < node.outs ? stands(b) : (buffers_[b].kind == Kind::Internal || buffers_[b].kind == Kind::Image) && !buffers_[b].written;
+      once = v < node.outs ? stands(b) : buffers_[b].kind == Kind::Internal && !buffers_[b].written;
     }
     if (!once || given == 0 || made > std::max(kSmall, given)) continue;
     once_.push_back(k);
@@ -326,18 +227,85 @@ void Program::capture_histories(std::vector<Recorder::Gradient> watched, const s
   }
 }
 
+// Note [Written over]
+void Program::find_overwriters() {
+  const auto n = static_cast<uint32_t>(tape_.nodes.size());
+  over_.assign(n, kNone);
+  uint32_t before = kNone;
+  std::vector<char> alone(n, 1);
+  for (uint32_t k = 0; k < n; ++k) {
+    if (!runs_[k]) continue;
+    if (before != kNone && tape_.may_join(tape_.nodes[before], tape_.nodes[k])) alone[before] = alone[k] = 0;
+    before = k;
+  }
+  for (uint32_t k = 0; k < n; ++k) {
+    const NodeRecord& node = tape_.nodes[k];
+    if (!runs_[k] || !alone[k] || node.op->writes || (!node.op->each && node.op->over_out < 0)) continue;
+    const uint32_t out = node.outs + static_cast<uint32_t>(node.op->each ? 0 : node.op->over_out), o = tape_.buffer_of[out];
+    if (o == kNone || buffers_[o].kind != Kind::Internal) continue;
+    const Tensor& y = tape_.values[out];
+    const auto fits = [&](uint32_t i) {
+      const Box& box = tape_.boxes[node.args + i];
+      if (box.kind != Box::Kind::Tensor) return false;
+      const auto v = static_cast<uint32_t>(box.integer);
+      const uint32_t b = tape_.buffer_of[v];
+      if (b == kNone || b == o || buffers_[b].kind != Kind::Internal || buffers_[b].last != k || buffers_[b].size_bytes != buffers_[o].size_bytes) return false;
+      const Tensor& x = tape_.values[v];
+      if (x.dtype() != y.dtype() || x.offset() != 0 || y.offset() != 0 || !x.is_contiguous() || !y.is_contiguous() || !(x.sizes() == y.sizes())) return false;
+      for (uint32_t u = node.first; u < node.outs; ++u)  // read as nothing else
+        if (u != v && tape_.buffer_of[u] == b && (!node.op->each || !(tape_.values[u].sizes() == x.sizes()) || !(tape_.values[u].strides() == x.strides()))) return false;
+      return true;
+    };
+    for (uint32_t i = 0; i < node.n_args && over_[k] == kNone; ++i)
+      if ((node.op->each || static_cast<int>(i) == node.op->over_arg) && fits(i)) {
+        over_[k] = o;
+        buffers_[o].over = tape_.buffer_of[static_cast<size_t>(tape_.boxes[node.args + i].integer)];
+      }
+  }
+}
+
+// Before node k runs: its result takes the storage of what it is written over, or gets its own.
+void Program::write_over(uint32_t k) {
+  Buffer& out = buffers_[over_[k]];
+  const NodeRecord& node = tape_.nodes[k];
+  Ref<Storage> there = tape_.values[buffers_[out.over].values.front()].impl()->storage;
+  bool in_order = false;  // whether the one lies otherwise than another argument
+  if (!there->lies_deferred())
+    for (uint32_t v = node.first; v < node.outs; ++v)
+      in_order |= tape_.buffer_of[v] != kNone && tape_.values[v].ndim() >= 3 && tape_.values[v].storage().lies_deferred();
+  out.storage = in_order ? Storage::allocate_now(out.size_bytes, Device{}) : std::move(there);
+  point(out, out.storage);
+}
+
 void Program::place(const std::vector<std::pair<uint32_t, size_t>>& offsets, size_t total) {
   const std::lock_guard lock(mutex_);
   for (const auto& [b, offset] : offsets) {
-    if (b >= buffers_.size() || buffers_[b].kind != Kind::Internal || offset % 64 != 0 || offset > total || buffers_[b].size_bytes > total - offset)
-      raise<ArgumentError>("place: buffer ", b, " at ", offset, " of ", total, " bytes; expected an internal buffer within the arena");
+    if (b >= buffers_.size() || !buffers_[b].placed() || offset % 64 != 0 || offset > total || buffers_[b].size_bytes > total - offset)
+      raise<ArgumentError>("place: buffer ", b, " at ", offset, " of ", total, " bytes; expected an internal buffer or a gradient within the arena");
     buffers_[b].offset = offset;
     buffers_[b].index = 0;
   }
   for (const Buffer& b : buffers_)
-    if (b.kind == Kind::Internal && b.index == kNone) raise<ArgumentError>("place: not all internal buffers have a place");
-  const Pause pause;
-  arena_ = Storage::allocate_now(std::max<size_t>(total, 1), Device{});
+    if (b.placed() && b.over == kNone && b.index == kNone) raise<ArgumentError>("place: not all internal buffers have a place");
+  arena_bytes_ = std::max<size_t>(total, 1);
+  placed_ = true;
+}
+
+// Large memory goes back to the system between the arena's use and others': kept blocks of one would lie beside those of the other.
+constexpr size_t kLargeArena = size_t{32} << 20;
+
+void Program::rest() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!arena_) return;
+    arena_ = nullptr;
+  }
+  if (arena_bytes_ >= kLargeArena) host_allocator().empty_cache();
+}
+
+void Program::take_arena() {
+  if (arena_bytes_ >= kLargeArena) host_allocator().empty_cache();
+  arena_ = Storage::allocate_now(arena_bytes_, Device{});
 }
 
 bool Program::fits(const std::vector<Tensor>& args) const {
@@ -392,7 +360,7 @@ void Program::point(const Buffer& buffer, const Ref<Storage>& storage) {
 
 std::optional<std::vector<Tensor>> Program::run(const std::vector<Tensor>& args) {
   const Pause pause;  // a run inside of a region happens at once
-  if (!arena_) raise<ArgumentError>("run: place() the internal buffers first");
+  if (!placed_) raise<ArgumentError>("run: place() the internal buffers first");
   if (!fits(args)) return std::nullopt;
   for (const Buffer& b : buffers_) {
     if (b.kind != Kind::Argument && b.kind != Kind::Fixed) continue;
@@ -400,20 +368,36 @@ std::optional<std::vector<Tensor>> Program::run(const std::vector<Tensor>& args)
     if (b.written) before_write(storage);
     storage.settle();
   }
+  for (const Gradient& g : gradients_)
+    if (!g.looked) autograd->replace(g.tensor(args), Tensor());  // as zero_grad() did
   std::vector<Tensor> dropped;  // gradients of before; they go after the lock
   const std::lock_guard lock(mutex_);
   struct Letting {  // what is given and what is returned is not kept
     Program& p;
     ~Letting() {
-      for (const Buffer& b : p.buffers_)
-        if (b.kind == Kind::Argument || b.kind == Kind::Output || b.kind == Kind::Image || (b.kind == Kind::Constant && b.copied())) p.point(b, nullptr);
+      for (Buffer& b : p.buffers_) {
+        if (b.over != kNone) b.storage = nullptr;
+        if (b.over != kNone || b.kind == Kind::Argument || b.kind == Kind::Gradient || b.kind == Kind::Output || (b.kind == Kind::Constant && b.copied())) p.point(b, nullptr);
+      }
     }
   } const letting{*this};
+  if (arena_ && !gradients_apart_ && arena_->use_count() > 1) {  // a gradient of the run before is in somebody's hands
+    gradients_apart_ = true;
+    arena_ = nullptr;
+  }
+  if (!arena_) take_arena();
   for (Buffer& b : buffers_) {
     switch (b.kind) {
       case Kind::Argument: point(b, args[b.index].impl()->storage); break;
+      case Kind::Gradient:
+        if (!gradients_apart_) {
+          point(b, Storage::part_of(arena_, b.offset, b.size_bytes));
+          break;
+        }
+        [[fallthrough]];
       case Kind::Output: point(b, Storage::allocate_now(b.size_bytes, Device{})); break;
       case Kind::Internal: {
+        if (b.over != kNone) break;
         void* at = static_cast<char*>(arena_->data()) + b.offset;
         if (!b.storage || !b.storage->borrows(at)) {
           b.storage = Storage::borrow(at, b.size_bytes, Device{}, nullptr, nullptr, true);
@@ -429,40 +413,31 @@ std::optional<std::vector<Tensor>> Program::run(const std::vector<Tensor>& args)
         }
         break;
       case Kind::Fixed:
-      case Kind::Image:
       case Kind::Kept: break;
     }
   }
   if (!once_.empty()) compute_once();
-  for (const Gradient& g : gradients_)
-    if (!g.looked) dropped.push_back(autograd->replace(g.tensor(args), Tensor()));  // as zero_grad() did
   const size_t n = tape_.nodes.size();
   auto use = [&](uint32_t b) { return Tape::Use{buffers_[b].last, !buffers_[b].inside()}; };
-  // Nodes that go through memory together do so at the first of them.
-  size_t begun = 0;
-  auto begin = [&](size_t end) {
-    for (; begun < end; ++begun)
-      for (const uint32_t b : begins_[begun]) point(buffers_[b], Storage::allocate_now(buffers_[b].size_bytes, Device{}));
+  auto end = [&](size_t k) {  // bytes that moved, to lie in order, lie outside of the arena
+    for (const uint32_t b : ends_[k])
+      if (Buffer& buffer = buffers_[b]; buffer.storage && (buffer.over != kNone || !buffer.storage->borrows(static_cast<char*>(arena_->data()) + buffer.offset))) {
+        point(buffer, nullptr);
+        buffer.storage = nullptr;
+      }
   };
   for (size_t k = 0, done = 1; k < n; k += done) {
     done = 1;
     const NodeRecord& node = tape_.nodes[k];
-    begin(k + 1);
     if (!runs_[k]) {
       for (uint32_t i = 0; i < node.n_args; ++i)  // its numbers are drawn all the same, so that those after it stay as they are
         if (const Box& box = tape_.boxes[node.args + i]; box.kind == Box::Kind::Draw) generator_or_default(tape_.generators[static_cast<size_t>(box.integer)].get()).next();
-      for (const uint32_t b : ends_[k]) point(buffers_[b], nullptr);
       continue;
     }
     if (node.op->check) node.op->check(tape_.frame_of(node));
-    if (node.op->each) {
-      size_t end = k + 1;
-      while (end < n && (!runs_[end] || tape_.may_join(node, tape_.nodes[end]))) ++end;
-      begin(end);
-    }
+    if (over_[k] != kNone) write_over(static_cast<uint32_t>(k));
     done = tape_.run_some(k, runs_, use);
-    for (size_t j = k; j < k + done; ++j)
-      for (const uint32_t b : ends_[j]) point(buffers_[b], nullptr);
+    for (size_t j = k; j < k + done; ++j) end(j);
     for (size_t j = k; j < k + done; ++j)
       if (runs_[j])
         tape_.for_overwritten(tape_.nodes[j], [&](uint32_t v) {

@@ -9,8 +9,8 @@
 //     constant   memory that was made in the region and filled by no op (tensor([1, 2]), zeros); its bytes are kept, and copied for every run
 //                if the run writes or returns them
 //     internal   in an arena of the program's own, at places that a planner found; used again by every run
-//     image      internal, but of memory of its own while it is used: its bytes may lie channels-last, which those of an arena can not
 //     kept       made of fixed memory that the program does not write, and of constants: Note [What is computed once]
+//     gradient   becomes the .grad of a tensor, and nothing else: in the arena, too, until somebody keeps one from a run to the next
 //     output     fresh memory in every run
 //
 // A run does what the ops' wrappers did with values: it makes all their checks again, takes draws from the generators, and notes
@@ -23,6 +23,11 @@
 // memory, which its version tells. So it runs in the first run and in those behind a write, and what other nodes read of what it gave is
 // kept. Memory that NumPy sees has no versions: a run that finds that somebody got some of what was read, or has it, computes all again, and
 // nothing of it is kept when the program is made.
+//
+// Note [Written over]
+// A result of the form of an argument that nobody reads afterwards lies where that did, if the op goes element by element or says that it may
+// (`over` in the op table), and runs alone. Both are then one storage, and the planner sees one life. Whether bytes lie channels-last is known
+// when the op runs: where the argument's lie in order and another's do not, the result gets memory of its own.
 //
 // Gradients: where the recording looked at the .grad of a tensor (to add to it, or as .grad), a run takes only the same one, or none where there was
 // none; where it replaced it unseen (zero_grad()), any. In the end .grad is what it was, is gone, or is fresh memory.
@@ -53,6 +58,8 @@ class Program final : public RefCounted {
 
   // Where internal buffers lie: offsets in an arena of `total` bytes, by buffer.
   void place(const std::vector<std::pair<uint32_t, size_t>>& offsets, size_t total);
+  // Gives the arena back until the next run.
+  void rest();
   bool takes(const std::vector<Tensor>& args) const { return fits(args); }
   // Whether it looks at a gradient that nobody else has any more: it will never fit again.
   bool is_gone() const {
@@ -66,7 +73,7 @@ class Program final : public RefCounted {
   static constexpr size_t kSame = ~size_t{0};
   size_t difference(const Program& other) const;
 
-  enum class Kind : uint8_t { Argument, Fixed, Constant, Internal, Image, Output, Kept };
+  enum class Kind : uint8_t { Argument, Fixed, Constant, Internal, Gradient, Output, Kept };
   struct Buffer {
     Kind kind;
     uint32_t index;          // of an argument or an output
@@ -75,10 +82,12 @@ class Program final : public RefCounted {
     std::vector<uint32_t> values;
     Ref<Storage> storage;    // fixed, constant, and internal once it is placed
     size_t offset = 0;
+    uint32_t over = kNone;   // the buffer that it is written over: Note [Written over]
     bool written = false;    // by an op, where it existed before
     bool returned = false;
     bool copied() const { return written || returned; }  // of a constant: for every run
-    bool inside() const { return kind == Kind::Internal || kind == Kind::Image || kind == Kind::Kept; }  // nobody sees it after a run
+    bool placed() const { return kind == Kind::Internal || kind == Kind::Gradient; }  // has a place in the arena
+    bool inside() const { return kind == Kind::Internal || kind == Kind::Kept; }  // nobody sees it after a run
   };
   const Tape& tape() const { return tape_; }
   const std::vector<Buffer>& buffers() const { return buffers_; }
@@ -112,7 +121,17 @@ class Program final : public RefCounted {
   static Geometry geometry(const Tensor& x, uint32_t buffer);
   bool fits(const std::vector<Tensor>& args) const;
   void point(const Buffer& buffer, const Ref<Storage>& storage);
+  // What is rewritten before it is planned: rewrite.cpp.
   void fold_batch_norms();
+  void clamp_batch_norms();
+  std::vector<std::vector<uint32_t>> users() const;
+  uint32_t value_of(const NodeRecord& node, uint32_t argument) const;
+  bool is_written(uint32_t buffer, uint32_t after, uint32_t before) const;
+  bool same_place(uint32_t v, uint32_t u) const;
+  NodeRecord node_of(const OpInfo* op, SourceId source, std::initializer_list<Box> args, std::initializer_list<uint32_t> outs);
+  void take_arena();
+  void find_overwriters();
+  void write_over(uint32_t node);
   void find_once();
   void compute_once();
   uint32_t new_value(uint32_t buffer, const Tensor& like);
@@ -121,11 +140,15 @@ class Program final : public RefCounted {
   Tape tape_;
   std::vector<Buffer> buffers_;
   std::vector<char> runs_;
-  std::vector<std::vector<uint32_t>> begins_, ends_;  // per node the images that it is the first, or the last, to use
+  std::vector<uint32_t> over_;                // per node its result that is written over an argument, a buffer, or kNone
+  std::vector<std::vector<uint32_t>> ends_;   // per node the internal buffers that it is the last to use and whose bytes may move
   std::vector<Geometry> args_, outs_;
   std::vector<const char*> spent_;  // per result the name of its history, or null
   std::vector<Gradient> gradients_;
   Ref<Storage> arena_;
+  size_t arena_bytes_ = 0;
+  bool placed_ = false;
+  bool gradients_apart_ = false;  // somebody kept one: they get memory of their own
   std::vector<uint32_t> once_;                                 // nodes that run before the others, and seldom
   struct Read {  // of a fixed buffer: as what it was read
     uint32_t buffer;

@@ -172,7 +172,11 @@ void Recorder::add(TensorList xs) {
   for (const Tensor& x : xs) value(x);
 }
 void Recorder::add(Scalar v) {
-  if (v.is_float()) tape_.boxes.emplace_back(v.as_double());
+  if (v.is_complex()) {
+    const int64_t parts[] = {std::bit_cast<int64_t>(v.as_double()), std::bit_cast<int64_t>(v.imaginary())};
+    tape_.boxes.emplace_back(Box::Kind::Complex, static_cast<int64_t>(tape_.ints.size()), 2);
+    tape_.ints.insert(tape_.ints.end(), parts, parts + 2);
+  } else if (v.is_float()) tape_.boxes.emplace_back(v.as_double());
   else tape_.boxes.emplace_back(v.kind() == Scalar::Kind::Bool ? Box::Kind::Bool : Box::Kind::Int, v.as_int());
 }
 void Recorder::add(IntList v) {
@@ -366,8 +370,8 @@ const Autograd* autograd = nullptr;
 const OpInfo* all_ops = nullptr;
 
 OpInfo::OpInfo(const char* n, const char* id, const char* s, const char* k, uint64_t w, int o, void (*r)(const Frame&),
-               void (*ch)(const Frame&), void (*e)(const Frame&, EachCall, void*))
-    : name(n), ident(id), signature(s), kinds(k), writes(w), outs(o), run(r), each(e), check(ch), next(all_ops) {
+               void (*ch)(const Frame&), void (*e)(const Frame&, EachCall, void*), int over_o, int over_a)
+    : name(n), ident(id), signature(s), kinds(k), writes(w), outs(o), run(r), each(e), check(ch), over_out(over_o), over_arg(over_a), next(all_ops) {
   all_ops = this;
 }
 

@@ -95,7 +95,7 @@ void Storage::attend() const {
 
 bool Storage::shared_outside() const {
   if (attention_.load(std::memory_order_acquire) & kPromised) return false;
-  return !owned() || lent_.load(std::memory_order_acquire) > 0 || exposed_.load(std::memory_order_acquire);
+  return !ours() || lent_.load(std::memory_order_acquire) > 0 || exposed_.load(std::memory_order_acquire);
 }
 
 }  // namespace fl

@@ -84,6 +84,7 @@ void drop_block(CachingAllocator::Block* block) {
 }
 
 void drop_host_block(void* block) { drop_block(static_cast<CachingAllocator::Block*>(block)); }
+void drop_part(void* whole) { (void)Ref<Storage>::adopt(static_cast<Storage*>(whole)); }
 
 }  // namespace
 
@@ -134,21 +135,28 @@ Storage::~Storage() {
 }
 
 bool Storage::owned() const { return drop_ == drop_host_block; }
+bool Storage::ours() const { return owned() || drop_ == drop_part; }
+
+Ref<Storage> Storage::part_of(const Ref<Storage>& whole, size_t offset, size_t size_bytes) {
+  whole->retain();
+  return borrow(static_cast<char*>(whole->data()) + offset, size_bytes, whole->device(), whole.get(), drop_part, true);
+}
 
 void Storage::grow(size_t size_bytes) {
   if (size_bytes <= size_bytes_) return;
   (void)data();
   before_write(*this);
   if (device_.kind == DeviceKind::CPU) {
-    if (!owned())
+    if (!ours())
       raise<ArgumentError>("resize_: the memory belongs to somebody else (NumPy or DLPack) and can not grow; clone() it first");
     if (lent_.load(std::memory_order_relaxed) > 0)
       raise<ArgumentError>("resize_: a NumPy array, buffer or DLPack export shares the memory, which would have to move to grow from ", size_bytes_,
                            " to ", size_bytes, " bytes; delete the export or clone() the tensor first");
     auto* block = take_block(size_bytes);
     std::memcpy(CachingAllocator::address(block), data_, size_bytes_);
-    drop_block(static_cast<CachingAllocator::Block*>(owner_));
+    drop_(owner_);
     owner_ = block;
+    drop_ = drop_host_block;
     data_ = CachingAllocator::address(block);
   }
   size_bytes_ = size_bytes;

@@ -29,6 +29,9 @@ class Storage final : public RefCounted {
   static Ref<Storage> borrow(void* data, size_t size_bytes, Device device, void* owner, void (*drop)(void*),
                              bool writable);
 
+  // Some of the bytes of `whole`, which live on with them. They are ours: others see no difference to allocated ones.
+  static Ref<Storage> part_of(const Ref<Storage>& whole, size_t offset, size_t size_bytes);
+
   // In row-major order: Note [Deferred layout].
   void* data() const {
     if (attention_.load(std::memory_order_acquire)) [[unlikely]] attend();
@@ -116,7 +119,8 @@ class Storage final : public RefCounted {
   friend void drop_prepared();
   struct Deferred;
   struct Prepared;
-  bool owned() const;  // from our allocator
+  bool owned() const;  // a block of our allocator
+  bool ours() const;   // ... or a part of one
   bool keeps_prepared() const;
   void forget_prepared();
   void drop_kept();

@@ -68,6 +68,10 @@ void block(const T* from, int64_t from_stride, T* to, int64_t to_stride, int64_t
   }
 }
 
+struct Pair {  // of 16 bytes: a line of the cache holds four
+  uint64_t half[2];
+};
+
 template <class T>
 void typed(const void* from, int64_t from_stride, void* to, int64_t to_stride, int64_t rows, int64_t cols) {
   block(static_cast<const T*>(from), from_stride, static_cast<T*>(to), to_stride, rows, cols);
@@ -80,6 +84,7 @@ void transpose_block(const void* from, int64_t from_stride, void* to, int64_t to
     case 1: return typed<uint8_t>(from, from_stride, to, to_stride, rows, cols);
     case 2: return typed<uint16_t>(from, from_stride, to, to_stride, rows, cols);
     case 4: return typed<uint32_t>(from, from_stride, to, to_stride, rows, cols);
+    case 16: return edge(static_cast<const Pair*>(from), from_stride, static_cast<Pair*>(to), to_stride, rows, cols);
     default: return typed<uint64_t>(from, from_stride, to, to_stride, rows, cols);
   }
 }

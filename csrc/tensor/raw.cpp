@@ -96,7 +96,7 @@ RawTensor::RawTensor(const Tensor& x, RawBytes::Use use) : bytes_(x.storage(), u
   tensor_ = stand_in(bytes_.data(), x, x.sizes(), strides, first);
 }
 
-ChannelRows::ChannelRows(const Tensor& x) : bytes_(x.storage()) {
+ChannelRows::ChannelRows(const Tensor& x, RawBytes::Use use) : bytes_(x.storage(), use) {
   const ChannelsLast l = channels_last_layout(x.sizes(), x.item_bytes());
   const Dims sizes{l.n * l.s, l.c};
   if (bytes_.channels_last()) {

@@ -22,7 +22,7 @@ class RawTensor {
 // x as a row-major matrix [n * s, c]: its bytes as they lie where that is their order, else a copy.
 class ChannelRows {
  public:
-  explicit ChannelRows(const Tensor& x);
+  explicit ChannelRows(const Tensor& x, RawBytes::Use use = RawBytes::Read);
   // Makes a fresh y channels-last, to be written as this matrix.
   static ChannelRows fresh(const Tensor& y);
   const Tensor& matrix() const { return matrix_; }

@@ -123,7 +123,8 @@ TEST(promotion_is_a_lattice) {
       const DType both = promote(at(a), at(b));
       CHECK_EQ(both, promote(at(b), at(a)));
       CHECK_EQ(promote(both, at(a)), both);  // an upper bound...
-      CHECK_EQ(is_float(both), is_float(at(a)) || is_float(at(b)));
+      CHECK_EQ(is_inexact(both), is_inexact(at(a)) || is_inexact(at(b)));
+      CHECK_EQ(is_complex(both), is_complex(at(a)) || is_complex(at(b)));
       for (int c = 0; c < kDTypes; ++c) {
         const DType top = at(c);
         if (promote(top, at(a)) == top && promote(top, at(b)) == top) CHECK_EQ(promote(top, both), top);  // ...the least
@@ -135,6 +136,8 @@ TEST(promotion_is_a_lattice) {
   CHECK_EQ(promote(DType::Int64, DType::Float16), DType::Float16);
   CHECK_EQ(promote(DType::Float16, DType::BFloat16), DType::Float32);
   CHECK_EQ(promote(DType::Float32, DType::Float64), DType::Float64);
+  CHECK_EQ(promote(DType::Complex64, DType::Float64), DType::Complex128);
+  CHECK_EQ(promote(DType::Float16, DType::Complex64), DType::Complex64);
 }
 
 // ---- Philox

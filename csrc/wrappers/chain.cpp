@@ -123,6 +123,10 @@ class Builder {
   void take(const EachKernel& kernel, DType type, const Operand* in, int n, const Scalar* params, int n_params) {
     ChainStep& step = chain_.steps.back();
     step.compute = each::loop_type(kernel, op_, type, in, n, params);
+    if (is_complex(step.compute)) {  // tiles of a chain hold elements of up to 8 bytes
+      fits_ = false;
+      return;
+    }
     step.loops = kernel.get(step.compute);
     step.result = out_->dtype();
     step.n = n;

@@ -2,7 +2,14 @@
 #include "wrappers/checks_index.h"
 
 #include "dispatch/geometry.h"
+#include "wrappers/warn.h"
 #include "wrappers/wrap.h"
+
+namespace fl {
+
+void (*warn)(const char* text) = nullptr;
+
+}  // namespace fl
 
 namespace fl::check {
 
@@ -16,6 +23,7 @@ void copyable(const char* op, const Tensor& x, const Tensor& src) {
   for (int i = std::max(0, -shift); fits && i < src.ndim(); ++i)
     fits = src.sizes()[i] == 1 || src.sizes()[i] == x.sizes()[i + shift];
   if (!fits) raise<ShapeError>(op, ": src has shape ", src.sizes(), ", which does not broadcast to x of shape ", x.sizes());
+  if (is_complex(src.dtype()) && !is_complex(x.dtype()) && x.dtype() != DType::Bool) warn_of_lost_parts();
 }
 
 void single_element(const char* op, const char* arg, const Operand& value) {
@@ -155,6 +163,7 @@ void probabilities(const char* op, const char* arg, const Tensor& x, bool or_nan
 }
 
 void does_not_fit(const char* op, const char* arg, DType type, const Scalar& value) {
+  if (value.is_complex()) raise<DTypeError>(op, ": ", arg, " = ", value, " is complex; expected a real number for ", type, ", or a complex tensor");
   const IntRange range = int_range(type);
   raise<ArgumentError>(op, ": ", arg, " = ", value, " does not fit into ", type, "; expected ", range.low, " <= ", arg, " <= ", range.high,
                        ", or a wider type");
@@ -169,6 +178,20 @@ bool exact(const Tensor& x, double v) {
   if (wide(x)) return true;
   const auto computed = static_cast<float>(v);
   return visit(x.dtype(), [&]<class T>(T) { return static_cast<float>(static_cast<T>(computed)) == computed; });
+}
+
+void of_complex(const char* op, const Tensor& x) {
+  if (!is_complex(x.dtype())) raise<DTypeError>(op, ": x is ", x.dtype(), "; expected complex64 or complex128");
+}
+
+void pairs(const char* op, const Tensor& x) {
+  if (x.dtype() != DType::Float32 && x.dtype() != DType::Float64) raise<DTypeError>(op, ": x is ", x.dtype(), "; expected float32 or float64");
+  if (x.ndim() == 0 || x.size(-1) != 2) raise<ShapeError>(op, ": x has shape ", x.sizes(), "; expected a last axis of size 2, real and imaginary parts");
+  bool fits = x.stride(-1) == 1 && x.offset() % 2 == 0;
+  for (int i = 0; i + 1 < x.ndim(); ++i) fits = fits && x.stride(i) % 2 == 0;
+  if (!fits)
+    raise<ShapeError>(op, ": x has strides ", x.strides(), " and begins at element ", x.offset(),
+                      "; expected a last stride of 1, others that are even, and an even begin; call contiguous() first");
 }
 
 void floating(const char* op, const Tensor& x) {

@@ -5,7 +5,9 @@
 #include "dispatch/op_types.h"
 
 #include "wrappers/checks_index.h"
+#include "wrappers/checks_linalg.h"
 #include "wrappers/checks_nn.h"
+#include "wrappers/checks_sequences.h"
 
 namespace fl::check {
 
@@ -29,13 +31,25 @@ void probabilities(const char* op, const char* arg, const Tensor& x, bool or_nan
 inline void fits(const char* op, const char* arg, DType type, const Scalar& value) {
   if (!holds(type, value)) does_not_fit(op, arg, type, value);
 }
+// Real tensors hold no complex values.
+inline void not_complex_for(const char* op, const char* arg, const Tensor& x, const Tensor& value) {
+  if (is_complex(value.dtype()) && !is_complex(x.dtype()))
+    raise<DTypeError>(op, ": ", arg, " is ", value.dtype(), ", which can not be stored in ", x.dtype(), "; expected a real tensor, such as ", arg, ".real");
+}
+inline void not_complex_for(const char* op, const char* arg, const Tensor& x, const Operand& value) {
+  if (value.is_tensor()) not_complex_for(op, arg, x, value.tensor());
+  else if (value.number().is_complex()) fits(op, arg, x.dtype(), value.number());
+}
 inline void fits(const char* op, const char* arg, const Tensor& x, const Operand& value) {
-  if (!value.is_tensor()) fits(op, arg, x.dtype(), value.number());
+  if (value.is_tensor()) not_complex_for(op, arg, x, value.tensor());
+  else fits(op, arg, x.dtype(), value.number());
 }
 // Every element is 0 or more, and none is NaN.
 void not_negative(const char* op, const char* arg, const Tensor& x);
 void draws_fit(const char* op, const Tensor& x, int64_t from, int64_t to);
 void floating(const char* op, const Tensor& x);
+void of_complex(const char* op, const Tensor& x);
+void pairs(const char* op, const Tensor& x);  // whose last axis can be the parts of complex numbers
 void range(const char* op, const char* low_name, double low, const char* high_name, double high);
 
 // Predicates of conditions (`when`): they throw nothing.

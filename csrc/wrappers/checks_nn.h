@@ -104,7 +104,7 @@ inline void window_argument(const char* op, const char* name, IntList values, in
 inline void conv_arguments(const char* op, int spatial, const Tensor& x, const Tensor& weight, const Tensor& bias, IntList stride,
                            IntList padding, IntList dilation, int64_t groups, bool transposed) {
   axes(op, "x", x, spatial + 2), axes(op, "weight", weight, spatial + 2);
-  if (!is_float(x.dtype())) raise<DTypeError>(op, ": x is ", x.dtype(), "; expected a float");
+  if (!is_inexact(x.dtype())) raise<DTypeError>(op, ": x is ", x.dtype(), "; expected a float");
   one_dtype(op, "x", x, "weight", weight), one_dtype(op, "x", x, "bias", bias);
   if (groups < 1) raise<ArgumentError>(op, ": groups = ", groups, "; expected at least 1");
   window_argument(op, "stride", stride, 1), window_argument(op, "padding", padding, 0), window_argument(op, "dilation", dilation, 1);

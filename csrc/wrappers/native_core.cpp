@@ -2,6 +2,7 @@
 #include "wrappers/checks.h"
 #include "dispatch/geometry.h"
 #include "wrappers/native.h"
+#include "wrappers/warn.h"
 #include "wrappers/wrap.h"
 #include "native/arange.h"
 #include "native/cat.h"
@@ -31,6 +32,7 @@ Tensor to(const Tensor& x, std::optional<DType> dtype, std::optional<Device> dev
       raise<DeviceError>("to: a meta tensor has no data to move to '", where, "'; use empty_like(x, device='", where, "')");
     return op::empty_like(x, type, where);
   }
+  if (is_complex(x.dtype()) && !is_complex(type) && type != DType::Bool) warn_of_lost_parts();
   if (type != x.dtype()) return op::cast(x, type);
   return copy ? op::clone(x) : x;
 }
@@ -41,10 +43,11 @@ Scalar item_of(const Tensor& x) {
   if (x.numel() != 1) raise<ArgumentError>("item: the tensor has shape ", x.sizes(), " and ", x.numel(), " elements; expected exactly one");
   if (x.is_meta()) raise<DeviceError>("item: a meta tensor has no data");
   graph::note_read("a value was read");
-  return visit(x.dtype(), [&]<class T>(T) {
+  return visit_any(x.dtype(), [&]<class T>(T) {
     const T v = *x.data<T>();
     if constexpr (std::is_same_v<T, Truth>) return Scalar(static_cast<bool>(v));
     else if constexpr (is_half_type<T>) return Scalar(static_cast<double>(static_cast<float>(v)));
+    else if constexpr (is_complex_type<T>) return Scalar::complex(v.re, v.im);
     else return Scalar(v);
   });
 }
@@ -89,6 +92,7 @@ DType type_of(Scalar value) {
   switch (value.kind()) {
     case Scalar::Kind::Bool: return DType::Bool;
     case Scalar::Kind::Int: return DType::Int64;
+    case Scalar::Kind::Complex: return to_complex(default_dtype());
     default: return default_dtype();
   }
 }

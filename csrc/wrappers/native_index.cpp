@@ -1,5 +1,6 @@
 // Indexing, sorting and counting ops that are compositions with a choice in them.
 #include "base/error.h"
+#include "wrappers/checks.h"
 #include "wrappers/native.h"
 #include "wrappers/shapes.h"
 #include "wrappers/wrap.h"
@@ -43,7 +44,7 @@ namespace fl {
 void add_positions(const char* name, std::vector<Tensor>& to, const Tensor& x, const Tensor& index) {
   const int axis = static_cast<int>(to.size());
   if (!index.defined() || index.dtype() == DType::Int64) return to.push_back(index);
-  if (is_float(index.dtype())) raise<IndexError>(name, ": a tensor of ", index.dtype(), " can not be an index; expected integers or bool");
+  if (is_inexact(index.dtype())) raise<IndexError>(name, ": a tensor of ", index.dtype(), " can not be an index; expected integers or bool");
   if (index.dtype() != DType::Bool && index.dtype() != DType::UInt8) return to.push_back(op::cast(index, DType::Int64));
   if (index.ndim() == 0) raise<IndexError>(name, ": a mask without axes; expected one with the sizes of the axes that it stands for");
   if (index.ndim() > x.ndim() - axis)
@@ -124,10 +125,12 @@ Tensor values_for(const Tensor& x, TensorList at, const Tensor& values) {
 
 Tensor index(const Tensor& x, TensorList indices) { return op::index_get(x, broadcast_indices("index", x, indices)); }
 Tensor index_put(const Tensor& x, TensorList indices, const Tensor& values, bool accumulate) {
+  check::not_complex_for("index_put", "values", x, values);
   const std::vector<Tensor> at = broadcast_indices("index_put", x, indices);
   return op::index_put_full(x, at, values_for(x, at, values), accumulate);
 }
 Tensor index_put_(const Tensor& x, TensorList indices, const Tensor& values, bool accumulate) {
+  check::not_complex_for("index_put_", "values", x, values);
   const std::vector<Tensor> at = broadcast_indices("index_put_", x, indices);
   return op::index_put_full_(x, at, values_for(x, at, values), accumulate);
 }

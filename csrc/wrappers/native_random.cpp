@@ -5,6 +5,8 @@
 #include "native/rand.h"
 #include "native/randn.h"
 #include "op/add.h"
+#include "op/binomial_draws.h"
+#include "op/broadcast_to.h"
 #include "op/dropout_mask.h"
 #include "op/empty.h"
 #include "op/empty_like.h"
@@ -90,6 +92,13 @@ Tensor normal(double mean, const Tensor& std, Generator* g) {
 }
 Tensor normal(double mean, double std, IntList size, Generator* g, OptType dtype, OptDevice device, bool grad) {
   return drawn(size, dtype.value_or(default_dtype()), device, grad, [&](const Tensor& y) { op::normal_(y, mean, std, g); });
+}
+
+Tensor binomial(const Tensor& count, const Tensor& prob, Generator* g) {
+  if (count.dtype() != prob.dtype())
+    raise<DTypeError>("binomial: count is ", count.dtype(), ", but prob is ", prob.dtype(), "; expected one type");
+  const Tensor both = op::add(op::zeros_like(count), op::zeros_like(prob));
+  return op::binomial_draws(op::broadcast_to(count, both.sizes()), op::broadcast_to(prob, both.sizes()), g);
 }
 
 Tensor dropout(const Tensor& x, double p, bool training, bool inplace) {

@@ -12,7 +12,6 @@
 #include "wrappers/wrap.h"
 
 namespace fl {
-namespace {
 
 // The broadcast shape of the operands, with an error that names both.
 Dims broadcast_shape(const char* op, const Operand* in, int n) {
@@ -37,7 +36,10 @@ Dims broadcast_shape(const char* op, const Operand* in, int n) {
   return out;
 }
 
+namespace {
+
 void no_such_type(const char* op, DType type) {
+  if (is_complex(type)) refuse_complex(op, type);
   raise<DTypeError>(op, ": not defined for ", type, "; cast to ", is_float(type) ? "an integer type" : "a floating point type", " first");
 }
 
@@ -49,7 +51,7 @@ constexpr int kMaxEach = 8;
 // comparisons, which are made in a type that holds both sides. Integer loops have at most one parameter, a factor.
 DType each::loop_type(const EachKernel& kernel, const char* op, DType type, const Operand* in, int n, const Scalar* params) {
   const DType compute = compute_type(type);
-  if (is_float(compute)) return compute;
+  if (is_inexact(compute)) return compute;
   DType wide = compute;
   bool bytes = item_size(type) == 1 && (kernel.bytes == Bytes::All || (kernel.bytes == Bytes::Ints && type != DType::Bool));
   for (int k = 0; k < n; ++k) {
@@ -76,15 +78,15 @@ void each::expanded_strides(const Tensor& x, const Dims& shape, Dims& out) {
 // A 0-d tensor beside tensors with axes does not widen an integer result: it is cast to the result's type first, and
 // wraps round there as any other cast does.
 bool each::narrowed(const Tensor& x, const Tensor& out) {
-  auto integer = [](DType t) { return t != DType::Bool && !is_float(t); };
+  auto integer = [](DType t) { return kind_of(t) == 1; };
   return x.ndim() == 0 && out.ndim() > 0 && x.dtype() != out.dtype() && integer(x.dtype()) && integer(out.dtype()) &&
          item_size(x.dtype()) >= item_size(out.dtype());
 }
 
 void each::box(char* to, Scalar number, DType compute, const Tensor& out, bool compares) {
   // 0.5 and -inf are true, whatever integer they would be cut to.
-  if (out.dtype() == DType::Bool && !compares) number = Scalar(number.as<double>() != 0);
-  visit(compute, [&]<class T>(T) {
+  if (out.dtype() == DType::Bool && !compares) number = Scalar(number.as<bool>());
+  visit_any(compute, [&]<class T>(T) {
     const T v = number.as<std::conditional_t<is_half_type<T>, float, T>>();
     std::memcpy(to, &v, sizeof(v));
   });
@@ -100,7 +102,7 @@ using namespace each;
 struct Inputs {
   EachInput inputs[kMaxEach];
   Dims strides[kMaxEach];
-  alignas(8) char boxes[kMaxEach][8];
+  alignas(16) char boxes[kMaxEach][16];
 
   void boxed(int k, Scalar number, DType compute, const Tensor& out, bool compares) {
     box(boxes[k], number, compute, out, compares);
@@ -134,7 +136,7 @@ bool run_direct(const TileLoops& loops, DType compute, const Operand* in, int n,
   if (loops.bool_out ? out.dtype() != DType::Bool : written_as(out.dtype(), compute) != compute) return false;
   const Operand& last = in[n - 1];
   const bool single = loops.single && (!last.is_tensor() || (last.tensor().numel() == 1 && count != 1));
-  alignas(64) char fills[3][kSmall * 8];
+  alignas(64) char fills[3][kSmall * 16];
   std::array<const char*, 3> from;
   std::array<int64_t, 3> step;
   for (int k = 0; k < n; ++k) {
@@ -147,7 +149,7 @@ bool run_direct(const TileLoops& loops, DType compute, const Operand* in, int n,
     } else {
       if (!one && count > kSmall) return false;
       const Scalar number = in[k].number();
-      visit(compute, [&]<class T>(T) {
+      visit_any(compute, [&]<class T>(T) {
         if constexpr (!is_half_type<T>) std::fill_n(reinterpret_cast<T*>(fills[k]), one ? 1 : count, number.as<T>());
       });
       from[k] = fills[k];
@@ -224,6 +226,30 @@ static void run_fresh(const TileLoops& loops, DType compute, const Operand* in, 
   if (!run_direct(loops, compute, in, n, params, y)) run_general(loops, compute, in, n, params, y);
 }
 
+// Over its operands, of which y may be one in the same geometry.
+static void run_over(const TileLoops& loops, DType compute, const Operand* in, int n, const Scalar* params, const Tensor& y) {
+  if (y.ndim() >= 3 && (y.storage().maybe_deferred() || any_deferred(in, n))) [[unlikely]] {
+    const RawOperands raw(in, n);  // first: a writer must not ask for data()
+    const RawTensor raw_out(y, RawBytes::Write);
+    return run_general(loops, compute, raw.operands.data(), n, params, raw_out.tensor());
+  }
+  if (!run_direct(loops, compute, in, n, params, y)) run_general(loops, compute, in, n, params, y);
+}
+
+// The operand that the node gives up, if the result can lie there as it would elsewhere: Note [Gradients that are given up]
+static const Tensor* given_among(const Operand* in, int n, DType result) {
+  const TensorImpl* const given = std::exchange(thread_modes().given, nullptr);
+  for (int k = 0; k < n; ++k) {
+    if (!in[k].is_tensor() || in[k].tensor().impl() != given) continue;
+    const Tensor& x = in[k].tensor();
+    if (x.dtype() != result || x.numel() == 0 || graph::recording()) return nullptr;
+    const bool plain = x.ndim() < 3 || is_deferred(x) || !any_deferred(in, n);
+    return plain ? &x : nullptr;
+  }
+  thread_modes().given = given;
+  return nullptr;
+}
+
 Tensor run_each(const EachKernel& kernel, const char* op, DType result, DType type, const Operand* in, int n, const Scalar* params) {
   const DType compute = loop_type(kernel, op, type, in, n, params);
   const TileLoops loops = kernel.get(compute);
@@ -242,6 +268,13 @@ Tensor run_each(const EachKernel& kernel, const char* op, DType result, DType ty
   if (!first) raise<TypeMismatch>(op, ": expected at least one tensor among the operands");
   Tensor y;
   const Device device = meta ? Device{DeviceKind::Meta} : first->device();
+  if (thread_modes().given && same && !meta && is_dense(*first)) [[unlikely]] {
+    if (const Tensor* over = given_among(in, n, result)) {
+      y = *over;
+      run_over(loops, compute, in, n, params, y);
+      return y;
+    }
+  }
   if (same && is_dense(*first)) y = empty_dense_like(*first, result, device);
   else y = broadcast_output(broadcast_shape(op, in, n), in, n, result, device);
   y.impl()->inference = thread_modes().inference;
@@ -260,7 +293,11 @@ void run_recorded_each(const graph::Frame& frame, void (*each)(const graph::Fram
          const auto& [out, name, over] = *static_cast<Context*>(to);
          if (over) return run_each_into(kernel, name, result, type, in, n, params, out);
          const DType compute = loop_type(kernel, name, type, in, n, params);
-         if (out.numel() != 0) run_fresh(kernel.get(compute), compute, in, n, params, out);
+         if (out.numel() == 0) return;
+         bool shared = false;  // written over an argument
+         for (int k = 0; k < n; ++k) shared |= in[k].is_tensor() && in[k].tensor().defined() && &in[k].tensor().storage() == &out.storage();
+         if (shared) run_over(kernel.get(compute), compute, in, n, params, out);
+         else run_fresh(kernel.get(compute), compute, in, n, params, out);
        },
        &context);
 }
@@ -280,8 +317,7 @@ void run_each_into(const EachKernel& kernel, const char* op, DType result, DType
   const TileLoops loops = kernel.get(compute);
   if (!loops.all) no_such_type(op, type);
   check_fits_into(op, in, n, out);
-  auto kind = [](DType t) { return t == DType::Bool ? 0 : is_float(t) ? 2 : 1; };
-  if (kind(result) > kind(out.dtype()))
+  if (kind_of(result) > kind_of(out.dtype()))
     raise<DTypeError>(op, ": the result is ", result, ", which can not be stored in x of ", out.dtype(), "; cast x first");
   if (out.is_meta() || out.numel() == 0 || graph::recording()) return;
   std::vector<Tensor> copies;
@@ -294,12 +330,7 @@ void run_each_into(const EachKernel& kernel, const char* op, DType result, DType
       safe[static_cast<size_t>(k)] = Operand(copies.back());
     }
   if (!safe.empty()) in = safe.data();
-  if (out.ndim() >= 3 && (out.storage().maybe_deferred() || any_deferred(in, n))) [[unlikely]] {
-    const RawOperands raw(in, n);  // first: a writer must not ask for data()
-    const RawTensor raw_out(out, RawBytes::Write);
-    return run_general(loops, compute, raw.operands.data(), n, params, raw_out.tensor());
-  }
-  if (!run_direct(loops, compute, in, n, params, out)) run_general(loops, compute, in, n, params, out);
+  run_over(loops, compute, in, n, params, out);
 }
 
 }  // namespace fl

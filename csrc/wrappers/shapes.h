@@ -6,6 +6,7 @@
 #include "wrappers/wrap.h"
 
 #include "wrappers/shapes_index.h"
+#include "wrappers/shapes_linalg.h"
 #include "wrappers/shapes_nn.h"
 #include "wrappers/shapes_reduce.h"
 

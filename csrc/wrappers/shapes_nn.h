@@ -70,6 +70,14 @@ inline Dims adaptive_pool(const Tensor& x, IntList output_size) {
   return out;
 }
 
+inline Dims ctc_losses(const Tensor& log_probs) { return {log_probs.size(1)}; }
+inline Dims grid_sample(const Tensor& x, const Tensor& grid) {
+  Dims out{x.size(0), x.size(1)};
+  const int axes = x.ndim() - 2;
+  for (int d = 0; d < axes; ++d) out.push_back(grid.size(d + 1));
+  return out;
+}
+
 // A loss: one number, or one per element of x (reduction 0).
 inline Dims reduced(const Tensor& x, int64_t reduction) { return reduction == 0 ? x.sizes() : Dims(); }
 inline Dims reduced2(const Tensor& a, const Tensor& b, int64_t reduction) {

@@ -1,6 +1,12 @@
 #include "wrappers/wrap.h"
 
+#include <algorithm>
+
 #include "tensor/raw.h"
+#include "op/conj_physical.h"
+#include "op/imag.h"
+#include "op/mul.h"
+#include "op/real.h"
 #include "op/zeros_like.h"
 #include "wrappers/checks.h"
 
@@ -42,11 +48,10 @@ WrappedOptionalDims::WrappedOptionalDims(const char* op, const char* arg, std::o
 }
 
 DType dt::promote_operands(const Operand* const* operands, int n) {
-  // Tensors with dims decide within their kind (bool < integer < float); 0-d tensors and then Python
-  // numbers only count where they are of a higher kind, as in PyTorch.
+  // Tensors with dims decide within their kind (bool < integer < float < complex); 0-d tensors and then Python
+  // numbers only count where they are of a higher kind, as in PyTorch. A complex one keeps the precision of floats.
   const auto plain = [&](int i) { return operands[i]->is_tensor() && operands[i]->tensor().defined(); };
   if (n == 2 && plain(0) && plain(1) && operands[0]->tensor().dtype() == operands[1]->tensor().dtype()) return operands[0]->tensor().dtype();
-  auto kind = [](DType t) { return t == DType::Bool ? 0 : is_float(t) ? 2 : 1; };
   std::optional<DType> by_rank[3];  // tensors, 0-d tensors, numbers
   for (int i = 0; i < n; ++i) {
     const Operand& x = *operands[i];
@@ -61,6 +66,7 @@ DType dt::promote_operands(const Operand* const* operands, int n) {
       switch (x.number().kind()) {
         case Scalar::Kind::Bool: t = DType::Bool; break;
         case Scalar::Kind::Int: t = DType::Int64; break;
+        case Scalar::Kind::Complex: t = to_complex(default_dtype()); break;
         default: t = default_dtype();
       }
     }
@@ -69,10 +75,31 @@ DType dt::promote_operands(const Operand* const* operands, int n) {
   std::optional<DType> result;
   for (auto& t : by_rank) {
     if (!t) continue;
-    if (!result || kind(*t) > kind(*result)) result = t;
+    if (!result || kind_of(*t) > kind_of(*result)) result = result && is_complex(*t) && is_float(*result) ? to_complex(*result) : *t;
   }
   return result.value_or(default_dtype());
 }
+
+void refuse_complex(const char* op, DType type) {
+  raise<DTypeError>(op, ": not defined for ", type, "; expected real numbers, such as x.real, x.imag, x.abs() or view_as_real(x)");
+}
+
+void check_stored(const char* op, const Tensor& x, const Tensor& value) {
+  if (is_complex(value.dtype()) && !is_complex(x.dtype()))
+    raise<DTypeError>(op, ": the result is ", value.dtype(), ", which can not be stored in x of ", x.dtype(), "; cast x first");
+}
+
+void check_real(const char* op, const char* arg, Scalar value) {
+  if (value.is_complex()) raise<DTypeError>(op, ": ", arg, " = ", value, " is complex; expected a real number (multiply the tensor instead)");
+}
+
+Tensor Part::of(const Tensor& x) const {
+  if (!x.defined()) return x;
+  if (is_complex(x.dtype())) return imaginary ? op::imag(x) : op::real(x);
+  return imaginary ? op::zeros_like(x) : x;
+}
+
+Tensor Conjugate::conjugated(const Tensor& x) { return op::conj_physical(x); }
 
 Tensor new_output(const char* op, IntList sizes, DType dtype, Device device) {
   Tensor y = empty(sizes, dtype, device, op);
@@ -127,8 +154,18 @@ Tensor as_tensor(const Operand& x) {
   return y;
 }
 
+bool takes_given(const Tensor& x, IntList sizes, DType dtype, std::initializer_list<const Tensor*> others) {
+  if (!thread_modes().given || x.impl() != thread_modes().given) return false;
+  thread_modes().given = nullptr;
+  if (x.dtype() != dtype || !std::ranges::equal(x.sizes(), sizes) || !x.is_contiguous() || x.numel() == 0 || x.is_meta() || graph::recording()) return false;
+  if (x.ndim() < 3 || is_deferred(x)) return true;
+  return std::none_of(others.begin(), others.end(), [](const Tensor* o) { return o->defined() && o->storage().maybe_deferred(); });
+}
+
+Tensor times(const Tensor& x, Scalar k) { return k.kind() != Scalar::Kind::Complex && k.as_double() == 1 ? x : op::mul(x, k); }
+
 Tensor OutMeta::materialize(const Tensor& grad) const {
-  if (grad.defined() || !is_float(dtype)) return grad;
+  if (grad.defined() || !is_inexact(dtype)) return grad;
   Tensor zero = empty(sizes, dtype, device);
   if (!zero.is_meta()) fill_elements(zero, Scalar(0.0));
   return zero;

@@ -53,7 +53,7 @@ DType promote(const Args&... args) {
   for (size_t i = 0; i < sizeof...(args); ++i) pointers[i] = &operands[i];
   return promote_operands(pointers, sizeof...(args));
 }
-inline DType as_float(DType t) { return is_float(t) ? t : default_dtype(); }
+inline DType as_float(DType t) { return is_inexact(t) ? t : default_dtype(); }
 template <class... Args>
 DType promote_float(const Args&... args) {
   return as_float(promote(args...));
@@ -64,16 +64,110 @@ inline DType given(DType dtype, const Tensor&) { return dtype; }
 inline DType given_or_float(std::optional<DType> dtype, const Tensor& x) { return dtype.value_or(as_float(x.dtype())); }
 inline DType number_of(const Tensor& x) { return x.dtype() == DType::Bool ? DType::Int64 : x.dtype(); }
 // Sums of integers and bools are int64.
-inline DType sum_of(const Tensor& x) { return is_float(x.dtype()) ? x.dtype() : DType::Int64; }
+inline DType sum_of(const Tensor& x) { return is_inexact(x.dtype()) ? x.dtype() : DType::Int64; }
 inline DType given_or_sum(std::optional<DType> dtype, const Tensor& x) { return dtype.value_or(sum_of(x)); }
+inline DType real_of(const Tensor& x) { return to_real(x.dtype()); }
+inline DType complex_of(const Tensor& x) { return to_complex(x.dtype()); }
 // Statistics kept for backward: double for double, else float.
 inline DType aux_of(const Tensor& y) { return y.dtype() == DType::Float64 ? DType::Float64 : DType::Float32; }
 inline DType aux_of(const std::vector<Tensor>& ys) { return aux_of(ys.at(0)); }
 }  // namespace dt
 
+// ---- complex numbers
+
+// Note [Ops that take no complex numbers]
+// An op works for complex tensors, numbers and `dtype=` only if its entry says how (`complex`). The generator begins the wrapper of every other one
+// with refuse_complex() where any argument is_complex_argument(), so that a new op refuses them before anything is computed. Kernels
+// that are reached all the same raise in visit().
+inline bool is_complex_argument(const Tensor& x) { return x.defined() && is_complex(x.dtype()); }
+inline bool is_complex_argument(Scalar v) { return v.is_complex(); }
+inline bool is_complex_argument(const Operand& x) { return x.is_tensor() ? is_complex_argument(x.tensor()) : x.number().is_complex(); }
+inline bool is_complex_argument(DType t) { return is_complex(t); }
+inline bool is_complex_argument(TensorList xs) {
+  for (const Tensor& x : xs)
+    if (is_complex_argument(x)) return true;
+  return false;
+}
+template <class T>
+bool is_complex_argument(const std::optional<T>& v) {
+  return v && is_complex_argument(*v);
+}
+template <class... Args>
+bool any_complex(const Args&... args) {
+  return (is_complex_argument(args) || ...);
+}
+inline DType complex_type(const Tensor& x) { return x.dtype(); }
+inline DType complex_type(Scalar) { return DType::Complex128; }
+inline DType complex_type(const Operand& x) { return x.is_tensor() ? x.tensor().dtype() : DType::Complex128; }
+inline DType complex_type(DType t) { return t; }
+inline DType complex_type(TensorList xs) {
+  for (const Tensor& x : xs)
+    if (is_complex_argument(x)) return x.dtype();
+  return DType::Complex64;
+}
+template <class T>
+DType complex_type(const std::optional<T>& v) {
+  return complex_type(*v);
+}
+[[noreturn]] void refuse_complex(const char* op, DType type);
+template <class... Args>
+[[noreturn, gnu::cold, gnu::noinline]] void refuse_complex_arguments(const char* op, const Args&... args) {
+  DType type{};
+  ((is_complex_argument(args) && (type = complex_type(args), true)) || ...);
+  refuse_complex(op, type);
+}
+// A complex result is not stored in a real tensor: PyTorch's rule, too.
+void check_stored(const char* op, const Tensor& x, const Tensor& value);
+
+// Note [Gradients of complex functions]
+// The gradient of a real loss L by z = x + i y is dL/dx + i dL/dy, PyTorch's convention. For a function f that has a complex derivative it is
+// dz = dy conj(f'(z)), so a formula of the table is right as it stands once what it saved is conjugate: every formula is made of functions that
+// are real for real numbers, for which f'(conj z) = conj f'(z). The generator wraps what a node unpacks in Conjugate, which does so where dy is
+// complex: functions with real results (abs, angle, norms) have formulas that hold for complex z as they are. Others (sgn) say `conjugate: false`.
+// A real input gets the real part (Fit), since it has no imaginary part to change.
+
+// A factor that goes to both parts.
+void check_real(const char* op, const char* arg, Scalar value);
+
+// An argument's real or imaginary part, for ops that treat both alike (`complex: parts`): zeros for the imaginary part of what is real.
+struct Part {
+  bool imaginary;
+  Tensor of(const Tensor& x) const;
+  // Integers and bools beside what is complex say where, and stay as they are.
+  Tensor operator()(const Tensor& x) const { return x.defined() && !is_inexact(x.dtype()) ? x : of(x); }
+  std::optional<DType> operator()(std::optional<DType> t) const { return t ? to_real(*t) : t; }
+};
+// Saved tensors and numbers of a formula: conjugate where the gradient is complex, so that a formula by the derivative f' becomes PyTorch's,
+// dx = dy conj(f'(x)): f'(conj x) is conj f'(x) for what is real for real numbers. See Note [Gradients of complex functions].
+struct Conjugate {
+  bool on;
+  explicit Conjugate(const Tensor& dy) : on(is_complex_argument(dy)) {}
+  explicit Conjugate(const std::vector<Tensor>& dys) : on(is_complex_argument(TensorList(dys))) {}
+  Tensor operator()(Tensor x) const { return on && is_complex_argument(x) ? conjugated(x) : x; }
+  Operand operator()(const Operand& x, Tensor& keep) const {
+    if (!on || !is_complex_argument(x)) return x;
+    if (!x.is_tensor()) return Operand(x.number().conj());
+    keep = conjugated(x.tensor());
+    return Operand(keep);
+  }
+  std::vector<Tensor> operator()(std::vector<Tensor> xs) const {
+    for (Tensor& x : xs) x = (*this)(std::move(x));
+    return xs;
+  }
+  Scalar operator()(Scalar v) const { return on ? v.conj() : v; }
+  std::optional<Scalar> operator()(const std::optional<Scalar>& v) const { return on && v ? std::optional<Scalar>(v->conj()) : v; }
+  template <class T>
+  const T& operator()(const T& v) const { return v; }
+
+ private:
+  static Tensor conjugated(const Tensor& x);
+};
+
 // ---- outputs and operands
 
 Tensor new_output(const char* op, IntList sizes, DType dtype, Device device);
+// Whether the op gets x from its node to write a result of that form there: Note [Gradients that are given up]
+bool takes_given(const Tensor& x, IntList sizes, DType dtype, std::initializer_list<const Tensor*> others);
 
 inline bool on_meta(const Tensor& x) { return x.defined() && x.is_meta(); }
 inline bool on_meta(const Operand& x) { return x.is_tensor() && on_meta(x.tensor()); }
@@ -153,6 +247,7 @@ Scalar scalar_of(const std::optional<T>& v) {
 
 // ---- element-wise ops
 
+Dims broadcast_shape(const char* op, const Operand* in, int n);
 Tensor run_each(const EachKernel& kernel, const char* op, DType result, DType type, const Operand* in, int n,
                 const Scalar* params);
 void run_each_into(const EachKernel& kernel, const char* op, DType result, DType type, const Operand* in, int n,
@@ -208,6 +303,8 @@ Dims sizes_along(TensorList xs, int64_t dim);
 // x[from:to] of a shape, by Python's rules.
 IntList slice_of(IntList sizes, int64_t from, int64_t to);
 
+// x * k; x itself where k is 1.
+Tensor times(const Tensor& x, Scalar k);
 inline double number(Scalar s) { return s.as_double(); }
 inline double number(double v) { return v; }
 inline int64_t number(int64_t v) { return v; }

@@ -29,6 +29,10 @@ from flambeau._C import (
     Size,
     Tensor,
     bfloat16,
+    cdouble,
+    cfloat,
+    complex64,
+    complex128,
     default_generator,
     device,
     double,
@@ -88,7 +92,9 @@ from flambeau._functions import (  # noqa: E402
     hsplit,
     hstack,
     is_complex,
+    is_conj,
     is_floating_point,
+    is_neg,
     is_nonzero,
     isin,
     meshgrid,
@@ -177,8 +183,8 @@ setattr(Tensor, "nanquantile", nanquantile)  # noqa: B010
 
 # Imported when they are first used.
 _LAZY = {
-    "autograd", "backends", "compat", "compiler", "cpu", "cuda", "datasets", "engine", "graph", "nn", "optim", "pipeline", "profiler",
-    "random", "serialization", "testing", "utils",
+    "autograd", "backends", "compat", "compiler", "cpu", "cuda", "datasets", "distributions", "engine", "fft", "graph", "linalg", "nn",
+    "optim", "pipeline", "profiler", "random", "serialization", "special", "testing", "utils",
 }  # fmt: skip
 _LAZY_NAMES = {
     "save": "serialization",
@@ -187,10 +193,58 @@ _LAZY_NAMES = {
     "is_anomaly_check_nan_enabled": "autograd.anomaly_mode",
     "is_anomaly_enabled": "autograd.anomaly_mode",
     "compile": "compiler",
+    "istft": "_stft",
     "lazy": "compiler",
     "memory_summary": "_memory",
     "pairwise_distance": "nn.functional",
+    "pixel_shuffle": "nn.functional",
+    "pixel_unshuffle": "nn.functional",
+    **dict.fromkeys(("bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window"), "_windows"),
+    **dict.fromkeys(("corrcoef", "cov", "cumulative_trapezoid", "gradient", "histogram", "trapezoid", "trapz"), "_statistics"),
+    **dict.fromkeys(
+        ("as_strided_scatter", "combinations", "diagflat", "diagonal_scatter", "fill", "float_power", "frexp", "get_device",
+         "get_num_interop_threads", "index_reduce", "is_same_size", "is_signed", "mvlgamma", "polygamma", "range", "select_scatter",
+         "set_num_interop_threads", "slice_scatter", "unravel_index"),
+        "_more_functions",
+    ),
+    **dict.fromkeys(
+        ("chain_matmul", "cholesky", "cholesky_inverse", "cholesky_solve", "det", "geqrf", "inverse", "logdet", "lu", "lu_solve",
+         "lu_unpack", "matrix_exp", "matrix_power", "orgqr", "ormqr", "pinverse", "qr", "slogdet", "svd", "triangular_solve", "vander"),
+        "linalg._old",
+    ),
+    "stft": "_stft",
 }
+# Of these the ones that are methods, too, with the tensor as their first argument.
+_LAZY_METHODS = (
+    "as_strided_scatter", "cholesky", "cholesky_inverse", "cholesky_solve", "corrcoef", "cov", "det", "diagflat", "diagonal_scatter",
+    "float_power", "frexp", "geqrf", "histogram", "index_reduce", "inverse", "logdet", "lu", "lu_solve", "matrix_exp", "matrix_power",
+    "mvlgamma", "orgqr", "ormqr", "pinverse", "qr", "select_scatter", "slice_scatter", "slogdet", "svd", "triangular_solve",
+)  # fmt: skip
+
+
+def _lazy_method(name: str) -> _typing.Any:
+    def method(self: Tensor, *args: _typing.Any, **kwargs: _typing.Any) -> _typing.Any:
+        return __getattr__(name)(self, *args, **kwargs)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"`flambeau.{name}` of this tensor."
+    return method
+
+
+def _lazy_inplace(name: str) -> _typing.Any:
+    def method(self: Tensor, *args: _typing.Any, **kwargs: _typing.Any) -> Tensor:
+        before = self.clone() if is_grad_enabled() and self.requires_grad else self
+        return _C.ops.copy_(self, getattr(before, name)(*args, **kwargs))
+
+    method.__name__ = method.__qualname__ = name + "_"
+    method.__doc__ = f"`{name}` in place."
+    return method
+
+
+for _name in _LAZY_METHODS:
+    setattr(Tensor, _name, _lazy_method(_name))
+for _name in ("float_power", "index_reduce"):
+    setattr(Tensor, _name + "_", _lazy_inplace(_name))
 
 if _typing.TYPE_CHECKING:
     from flambeau import (
@@ -199,19 +253,89 @@ if _typing.TYPE_CHECKING:
         compiler,
         cuda,
         datasets,
+        distributions,
         engine,
+        fft,
         graph,
+        linalg,
         nn,
         optim,
         pipeline,
         profiler,
         serialization,
+        special,
         utils,
     )
     from flambeau._memory import memory_summary
+    from flambeau._more_functions import (
+        as_strided_scatter,
+        combinations,
+        diagflat,
+        diagonal_scatter,
+        fill,
+        float_power,
+        frexp,
+        get_device,
+        get_num_interop_threads,
+        index_reduce,
+        is_same_size,
+        is_signed,
+        mvlgamma,
+        polygamma,
+        range,
+        select_scatter,
+        set_num_interop_threads,
+        slice_scatter,
+        unravel_index,
+    )
+    from flambeau._statistics import (
+        corrcoef,
+        cov,
+        cumulative_trapezoid,
+        gradient,
+        histogram,
+        trapezoid,
+        trapz,
+    )
+    from flambeau._stft import istft, stft
+    from flambeau._windows import (
+        bartlett_window,
+        blackman_window,
+        hamming_window,
+        hann_window,
+        kaiser_window,
+    )
     from flambeau.autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled
     from flambeau.compiler import compile, lazy
-    from flambeau.nn.functional import cosine_similarity, pairwise_distance
+    from flambeau.linalg._old import (
+        chain_matmul,
+        cholesky,
+        cholesky_inverse,
+        cholesky_solve,
+        det,
+        geqrf,
+        inverse,
+        logdet,
+        lu,
+        lu_solve,
+        lu_unpack,
+        matrix_exp,
+        matrix_power,
+        orgqr,
+        ormqr,
+        pinverse,
+        qr,
+        slogdet,
+        svd,
+        triangular_solve,
+        vander,
+    )
+    from flambeau.nn.functional import (
+        cosine_similarity,
+        pairwise_distance,
+        pixel_shuffle,
+        pixel_unshuffle,
+    )
     from flambeau.serialization import load, save
 
 

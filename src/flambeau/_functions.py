@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -283,7 +284,8 @@ def cartesian_prod(*tensors: Tensor) -> Tensor:
 def block_diag(*tensors: Tensor) -> Tensor:
     """A matrix with the given matrices along its diagonal."""
     parts = atleast_2d(list(tensors))
-    out = ops.zeros((sum(p.shape[0] for p in parts), sum(p.shape[1] for p in parts)), dtype=parts[0].dtype)
+    dtype = functools.reduce(_C.promote_types, (p.dtype for p in parts))
+    out = ops.zeros((sum(p.shape[0] for p in parts), sum(p.shape[1] for p in parts)), dtype=dtype)
     row = column = 0
     for p in parts:
         out[row : row + p.shape[0], column : column + p.shape[1]] = p
@@ -302,10 +304,10 @@ def is_floating_point(input: Tensor) -> bool:
 
 
 def can_cast(from_: Any, to: Any) -> bool:
-    """True if values keep their kind: bool to anything, integers to integers and floats, floats to floats."""
+    """True if values keep their kind: bool to anything, integers to all but bool, floats to floats and complex, complex to complex."""
 
     def kind(t: Any) -> int:
-        return 0 if t is _C.bool else 2 if t.is_floating_point else 1
+        return 0 if t is _C.bool else 3 if t.is_complex else 2 if t.is_floating_point else 1
 
     return kind(from_) <= kind(to)
 
@@ -438,8 +440,18 @@ def is_nonzero(input: Tensor) -> bool:
 
 
 def is_complex(input: Tensor) -> bool:
-    """False: there are no complex element types."""
-    return False
+    """True for complex64 and complex128."""
+    return input.is_complex()
+
+
+def is_conj(input: Tensor) -> bool:
+    """False: a conjugate is computed when it is asked for, and no view that says so."""
+    return input.is_conj()  # type: ignore[attr-defined,no-any-return]
+
+
+def is_neg(input: Tensor) -> bool:
+    """False: a negative is computed when it is asked for, and no view that says so."""
+    return input.is_neg()  # type: ignore[attr-defined,no-any-return]
 
 
 def cross(input: Tensor, other: Tensor, dim: int = -1) -> Tensor:

@@ -40,10 +40,12 @@ _FLOATS = {  # bits, eps, max, tiny
 
 
 class finfo:
-    """Limits of a floating point type: bits, eps, max, min, tiny, smallest_normal, resolution."""
+    """Limits of a floating point type: bits, eps, max, min, tiny, smallest_normal, resolution; of a complex one, of its parts."""
 
     def __init__(self, dtype: Any = None) -> None:
         self._type = _C.get_default_dtype() if dtype is None else dtype
+        if self._type.is_complex:
+            self._type = self._type.to_real()
         if self._type.name not in _FLOATS:
             raise TypeError(f"finfo: {self._type} is no floating point type; use iinfo")
         self.bits, self.eps, self.max, self.tiny = _FLOATS[self._type.name]
@@ -60,7 +62,7 @@ class iinfo:
     """Limits of an integer type: bits, min, max."""
 
     def __init__(self, dtype: Any) -> None:
-        if dtype.is_floating_point or dtype is _C.bool:
+        if dtype.is_floating_point or dtype.is_complex or dtype is _C.bool:
             raise TypeError(f"iinfo: {dtype} is no integer type; use finfo")
         self.bits = 8 * dtype.itemsize
         self.min = -(2 ** (self.bits - 1)) if dtype.is_signed else 0

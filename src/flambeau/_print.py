@@ -71,6 +71,18 @@ def _shown(x: Tensor, summarise: bool) -> list[Any]:
     return [v for i in _ends(x.shape[0]) for v in _shown(x[i], True)]
 
 
+class _ComplexFormatter:
+    """Both parts, each as its own numbers ask for; the imaginary ones with a sign and without a column."""
+
+    def __init__(self, x: Tensor, summarise: bool) -> None:
+        self.real, self.imag = _Formatter(x.real, summarise), _Formatter(x.imag, summarise)
+        self.width = self.real.width + self.imag.width + 1
+
+    def __call__(self, v: complex) -> str:
+        imag = self.imag._text(v.imag)
+        return f"{self.real(v.real)}{'' if imag[0] in '+-' else '+'}{imag}j"
+
+
 class _Formatter:
     """How one element of this tensor is written: common width, and scientific where the range asks for it."""
 
@@ -104,7 +116,7 @@ class _Formatter:
         return self._text(v).rjust(self.width)
 
 
-def _body(x: Tensor, indent: int, form: _Formatter, summarise: bool) -> str:
+def _body(x: Tensor, indent: int, form: _Formatter | _ComplexFormatter, summarise: bool) -> str:
     if x.ndim == 0:
         return form(x.item())
     n, e = x.shape[0], _options.edgeitems
@@ -146,7 +158,7 @@ def tensor_text(x: Tensor) -> str:
     grad_fn = x.grad_fn
     plain = x.detach()
     default = _C.get_default_dtype()
-    known = x.dtype in (default, _C.int64, _C.bool)  # by how the elements look
+    known = x.dtype in (default, _C.get_default_complex_dtype(), _C.int64, _C.bool)  # by how the elements look
     if x.is_meta:
         body, known = "...", x.dtype is default
         suffixes += ["device='meta'", f"size={tuple(x.shape)}"]
@@ -156,7 +168,8 @@ def tensor_text(x: Tensor) -> str:
             suffixes.append(f"size={tuple(x.shape)}")
     else:
         summarise = x.numel() > _options.threshold
-        body = _body(plain, len(prefix), _Formatter(plain, summarise), summarise)
+        form = _ComplexFormatter(plain, summarise) if plain.is_complex() else _Formatter(plain, summarise)
+        body = _body(plain, len(prefix), form, summarise)
         if not _options.edgeitems:
             suffixes.append(f"size={tuple(x.shape)}")
     if not known:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
     """A new tensor with a copy of `data`: numbers, nested lists, arrays or tensors.
 
-    Floats become the default dtype (float32), integers int64, bools bool, unless `dtype` is given.
+    Floats become the default dtype (float32), complex numbers the complex type of two of these (complex64), integers int64,
+    bools bool, unless `dtype` is given.
 
     Raises:
         ValueError: nested lists of unequal lengths.
@@ -87,7 +88,7 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, req
         "bool": "?", "uint8": "B", "int8": "b", "int16": "h", "int32": "i", "int64": "q", "float32": "f", "float64": "d",
     }  # fmt: skip
     part = view[offset : offset + count * size]
-    if dtype.name in ("float16", "bfloat16"):
+    if dtype.name not in formats:  # memoryviews can not be cast to these
         return _C.from_buffer(part).view(dtype)
     out = _C.from_buffer(part.cast(formats[dtype.name]))
     return out.requires_grad_(requires_grad) if requires_grad else out
@@ -258,7 +259,7 @@ def _iter(self: Tensor) -> Iterator[Tensor]:
 
 
 def _contains(self: Tensor, item: Any) -> bool:
-    if not isinstance(item, (Tensor, int, float, bool)):
+    if not isinstance(item, (Tensor, int, float, bool, complex)):
         raise TypeError(f"in: a {type(item).__name__} can not be searched for in a tensor; expected a number or a tensor")
     return bool((self == item).any().item())
 
@@ -297,7 +298,8 @@ def _retain_grad(self: Tensor) -> None:
 def _type(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     if dtype is None:
         names = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long", "int32": "Int",
-                 "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool"}  # fmt: skip
+                 "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool", "complex64": "ComplexFloat",
+                 "complex128": "ComplexDouble"}  # fmt: skip
         return f"flambeau.{names[self.dtype.name]}Tensor"
     return self.to(dtype)
 
@@ -340,6 +342,34 @@ def _fill_diagonal_(self: Tensor, fill_value: float, wrap: bool = False) -> Tens
     return self
 
 
+def _resize(self: Tensor, *sizes: Any) -> Tensor:
+    """The elements in another shape: what PyTorch's deprecated `resize` without _ is."""
+    from flambeau._warn import warn
+
+    warn("resize: is deprecated in PyTorch; use reshape, or resize_")
+    size = sizes[0] if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes
+    return self.reshape(size)
+
+
+def _record_stream(self: Tensor, stream: Any) -> None:
+    """Refused: there are streams on a GPU alone, and a tensor on the CPU is finished when a call returns."""
+    raise _C.DeviceError(f"record_stream: the tensor is on {self.device}; expected a tensor on a GPU")
+
+
+def _stft(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """`flambeau.stft(self, ...)`."""
+    from flambeau._stft import stft
+
+    return stft(self, *args, **kwargs)
+
+
+def _istft(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """`flambeau.istft(self, ...)`."""
+    from flambeau._stft import istft
+
+    return istft(self, *args, **kwargs)
+
+
 def _new_tensor(self: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     return tensor(data, dtype=self.dtype if dtype is None else dtype, device=device, requires_grad=requires_grad)
 
@@ -369,14 +399,14 @@ def attach() -> None:
         "__contains__": _contains, "__format__": _format, "__repr__": _repr, "register_hook": _register_hook,
         "register_post_accumulate_grad_hook": _register_post_accumulate_grad_hook, "retain_grad": _retain_grad,
         "type": _type, "cuda": _cuda, "cpu": _cpu, "random_": _random_, "new_tensor": _new_tensor,
-        "share_memory_": _share_memory_,
+        "share_memory_": _share_memory_, "stft": _stft, "istft": _istft,
         "type_as": lambda self, other: self.to(other.dtype),
         "view_as": lambda self, other: self.view(other.shape),
         "reshape_as": lambda self, other: self.reshape(other.shape),
         "expand_as": lambda self, other: self.expand(other.shape),
         "is_same_size": lambda self, other: self.shape == other.shape,
-        "is_complex": lambda self: False,
         "is_conj": lambda self: False,
+        "is_neg": lambda self: False,
         "is_signed": lambda self: self.dtype.is_signed,
         "is_nonzero": lambda self: bool(self),
         "is_pinned": lambda self: False,
@@ -389,12 +419,18 @@ def attach() -> None:
         "new_empty_strided": lambda self, size, stride, **kw: ops.empty_strided(size, stride, **{"dtype": self.dtype, **kw}),
         "resize_as_": lambda self, other: self.resize_(other.shape),
         "fill_diagonal_": _fill_diagonal_,
+        "index": lambda self, indices: ops.index(self, indices),
+        "polygamma": lambda self, n: ops.polygamma_of(self, n),
+        "polygamma_": lambda self, n: ops.polygamma_of_(self, n),
+        "record_stream": _record_stream,
+        "resize": _resize,
+        "__complex__": lambda self: complex(self.item()),
         "__array_priority__": 1000,
         "__bool__": Tensor.__bool__,
     }  # fmt: skip
     for name, dtype in {
         "float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16", "long": "int64", "int": "int32",
-        "short": "int16", "char": "int8", "byte": "uint8", "bool": "bool",
+        "short": "int16", "char": "int8", "byte": "uint8", "bool": "bool", "cfloat": "complex64", "cdouble": "complex128",
     }.items():  # fmt: skip
         methods[name] = _cast_method(dtype)
     for name in ("t", "transpose", "squeeze", "unsqueeze", "swapaxes", "swapdims", "as_strided"):

@@ -279,6 +279,8 @@ class _Compiled:
         version = _C.graph.objects_version()
         fitting = [e for e in entries if e.program.takes(tensors)]  # now: the call may change what they look at
         foreign = [e.program.foreign(tensors) for e in fitting]
+        for e in entries:
+            e.program.rest()  # the call needs the memory
         with lazy(), _replay.noting() as again:
             _C.graph.watch()
             result = self.function(*args, **kwargs)

@@ -8,7 +8,8 @@ from flambeau import _C
 from flambeau._C import Tensor, ops
 
 # rtol, atol per type.
-_TOLERANCES = {"float16": (1e-3, 1e-5), "bfloat16": (1.6e-2, 1e-5), "float32": (1.3e-6, 1e-5), "float64": (1e-7, 1e-7)}
+_TOLERANCES = {"float16": (1e-3, 1e-5), "bfloat16": (1.6e-2, 1e-5), "float32": (1.3e-6, 1e-5), "float64": (1e-7, 1e-7),
+               "complex64": (1.3e-6, 1e-5), "complex128": (1e-7, 1e-7)}  # fmt: skip
 
 
 def assert_close(
@@ -36,11 +37,12 @@ def assert_close(
     if rtol is None or atol is None:
         pairs = [_TOLERANCES.get(t.dtype.name, (0.0, 0.0)) for t in (a, b)]
         rtol, atol = max(p[0] for p in pairs), max(p[1] for p in pairs)
-    x, y = a.detach().to(_C.float64), b.detach().to(_C.float64)
+    wide = _C.complex128 if a.is_complex() or b.is_complex() else _C.float64
+    x, y = a.detach().to(wide), b.detach().to(wide)
     wrong = ops.logical_not(ops.isclose(x, y, rtol=rtol, atol=atol, equal_nan=equal_nan))
     count = int(ops.sum(wrong).item())
     if count:
-        difference = ops.where(wrong, ops.abs(ops.sub(x, y)), ops.zeros_like(x)).reshape(-1)
+        difference = ops.where(wrong, ops.abs(ops.sub(x, y)), 0.0).reshape(-1)
         worst = int(ops.argmax(difference).item())
         raise AssertionError(
             msg

@@ -25,6 +25,9 @@ MAKERS = {
     "normal_": lambda g: fl.empty(N).normal_(2, 3, generator=g),
     "exponential_": lambda g: fl.empty(N).exponential_(2.0, generator=g),
     "normal": lambda g: fl.normal(fl.zeros(N), 1.0, generator=g),
+    "binomial": lambda g: fl.binomial(fl.full((N,), 30.0), fl.tensor(0.3), generator=g),
+    "gamma": lambda g: fl._C.ops.standard_gamma(fl.full((N,), 0.7), generator=g),
+    "dirichlet": lambda g: fl._C.ops.dirichlet_draw(fl.full((N, 3), 0.7), generator=g),
     "poisson": lambda g: fl.poisson(fl.full((N,), 3.5), generator=g),
     "poisson_large": lambda g: fl.poisson(fl.full((N,), 250.0, dtype=fl.float64), generator=g),
 }

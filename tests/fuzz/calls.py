@@ -254,7 +254,9 @@ class Values:
             keywords = keywords or p.keyword_only or rng.random() < 0.1
             parts.append(f"{p.name}={self.of(p)}" if keywords else self.of(p))
         if rng.random() < 0.01:
-            parts.append(rng.choice(("axis=0", "out=None", "nonsense=1", "keepdims=True")))
+            more = rng.choice(("axis=0", "out=None", "nonsense=1", "keepdims=True"))
+            if not any(part.startswith(more.partition("=")[0] + "=") for part in parts):
+                parts.append(more)
         return f"{name}({', '.join(parts)})"
 
     def index(self) -> str:

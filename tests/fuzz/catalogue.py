@@ -88,7 +88,11 @@ def _from_stub(catalogue: Catalogue) -> None:
 
 
 def _from_python(catalogue: Catalogue) -> None:
-    for prefix, module in (("fl", fl), ("F", fl.nn.functional), ("fl.nn.init", fl.nn.init)):
+    for name, module in fl._LAZY_NAMES.items():
+        if module in ("_more_functions", "_statistics", "_windows", "linalg._old"):
+            getattr(fl, name)  # it is in the module from then on
+    modules = (("fl", fl), ("F", fl.nn.functional), ("fl.nn.init", fl.nn.init), ("fl.linalg", fl.linalg), ("fl.special", fl.special))
+    for prefix, module in modules:
         for name, function in sorted(vars(module).items()):
             if name.startswith("_") or name in LEFT_OUT or not isinstance(function, types.FunctionType):
                 continue

@@ -16,7 +16,7 @@ import numpy as np
 import flambeau as fl
 from flambeau import _C
 
-DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64")
+DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64", "complex64", "complex128")
 HOWS = ("", "meta", "transposed", "strided", "offset", "expanded", "overlap", "deferred", "numpy", "read-only", "view", "written", "half of numpy")
 FILLS = ("normal", "positive", "zeros", "nan", "inf", "extreme", "index", "negative")
 
@@ -25,6 +25,9 @@ _MOST = 1 << 22
 
 def _numbers(count, dtype, fill):
     rng = np.random.default_rng(count + len(fill))
+    if dtype.startswith("complex"):
+        parts = [_numbers(count, "float64", fill) for _ in range(2)]
+        return parts[0] + 1j * np.roll(parts[1], 1)
     floating = dtype in ("float16", "bfloat16", "float32", "float64")
     if fill.startswith("below "):
         return rng.integers(0, int(fill[6:]), count)

@@ -392,10 +392,27 @@ def test_arrays_come_back_as_tensors(path):
     assert got["twin"][1].tolist() == [[7, 7, 7], [7, 7, 7]] and got["one"] == 2.0
 
 
-@pytest.mark.parametrize("a", [np.array(["a"]), np.array([object()]), np.ones(2, complex), np.ones(2, "M8[s]")], ids=lambda a: str(a.dtype))
+@pytest.mark.parametrize("a", [np.array(["a"]), np.array([object()]), np.ones(2, "M8[s]")], ids=lambda a: str(a.dtype))
 def test_arrays_without_counterpart_are_named_by_place(a, path):
     with pytest.raises(TypeError, match=r"save: x\[1\] is an array of dtype"):
         fl.save({"x": [1, a]}, path)
+
+
+@pytest.mark.parametrize("dtype", [fl.complex64, fl.complex128])
+@pytest.mark.parametrize("shape", [(2, 3), (), (0, 4)], ids=str)
+def test_complex_tensors_come_back(dtype, shape, path):
+    x = fl.randn(shape, dtype=dtype)
+    got = again({"x": x, "parts": x.real.clone(), "twin": x}, path)
+    assert got["x"].dtype is dtype and got["x"].shape == x.shape and got["twin"].data_ptr() == got["x"].data_ptr()
+    np.testing.assert_array_equal(got["x"].numpy(), x.numpy())
+
+
+def test_another_reader_sees_complex128_as_pairs(path):
+    x = fl.tensor([1 + 2j, 3 - 4j], dtype=fl.complex128)
+    fl.save({"x": x, "y": x.to(fl.complex64)}, path)
+    read = pytest.importorskip("safetensors.numpy").load(path.read_bytes())
+    pairs = [v for v in read.values() if v.dtype == np.float64]
+    assert len(pairs) == 1 and pairs[0].tolist() == [[1, 2], [3, -4]]
 
 
 # ----------------------------------------------------------------------------------- hostile files
@@ -436,7 +453,9 @@ BAD = {
     "bool size": (container({"x": entry(shape=(True, 2))}, EIGHT), "expected sizes >= 0"),
     "float size": (container({"x": entry(shape=(2.0,))}, EIGHT), "expected sizes >= 0"),
     "huge and empty": (container({"x": entry(shape=(2**62, 2**62, 0), offsets=(0, 0))}), "needs more"),
-    "complex": (container({"x": entry("C64", (1,))}, EIGHT), "dtype 'C64'; expected one of F64"),
+    "complex": (container({"x": entry("C128", (1,), (0, 16))}, 2 * EIGHT), "dtype 'C128'; expected one of F64"),
+    "complex without pairs": (container({"x": entry(shape=(2,)), "__metadata__": {"flambeau.complex128": '["x"]'}}, EIGHT), "no F64 tensor"),
+    "complex of nothing": (container({"x": entry(shape=(2,)), "__metadata__": {"flambeau.complex128": '["y"]'}}, EIGHT), "names 'y'"),
     "no bool": (container({"x": entry("BOOL", (8,))}, b"\0\1\2\0\0\0\0\0"), "BOOL holds a byte 2"),
     "huge size": (container({"x": entry(shape=(2**62, 2**62))}, EIGHT), "needs"),
     "many dims": (container({"x": entry(shape=(1,) * 100)}, EIGHT), "has shape"),

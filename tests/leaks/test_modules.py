@@ -64,11 +64,22 @@ CASES = {
     "TransformerDecoderLayer": ((8, 2, 16), (seq, seq)), "Transformer": ((8, 2, 1, 1, 16), (seq, seq)),
     "TransformerEncoder": (lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16), 2, enable_nested_tensor=False), (seq,)),
     "TransformerDecoder": (lambda: nn.TransformerDecoder(nn.TransformerDecoderLayer(8, 2, 16), 2), (seq, seq)),
+    "AdaptiveLogSoftmaxWithLoss": ((6, 10, [3, 7], 2.0), (rows, lambda: fl.tensor([0, 4, 8, 1]))), "ChannelShuffle": ((2,), (plane,)),
+    "CTCLoss": ((), (lambda: fl.zeros(5, 2, 3, requires_grad=True).log_softmax(-1), lambda: fl.ones(2, 2, dtype=fl.int64), lambda: [5, 4], lambda: [2, 1])),
+    "EmbeddingBag": ((10, 3), (classes(4, 2),)), "FeatureAlphaDropout": ((), (plane,)), "FractionalMaxPool2d": ((2, 3), (plane,)),
+    "FractionalMaxPool3d": ((2, 2), (x(1, 2, 4, 4, 4),)), "LPPool1d": ((2, 2), (line,)), "LPPool3d": ((2, 2), (x(1, 2, 4, 4, 4),)),
+    "MaxUnpool1d": ((2,), (line, classes(2, 4, 8))), "MaxUnpool2d": ((2,), (plane, classes(2, 4, 8, 8))), "MaxUnpool3d": ((2,), (x(1, 2, 2, 2, 2), classes(1, 2, 2, 2, 2))),
+    "MultiLabelMarginLoss": ((), (rows, classes(4, 6))), "MultiLabelSoftMarginLoss": ((), (rows, labels(4, 6))), "MultiMarginLoss": ((), (rows, classes(4))),
+    "TripletMarginWithDistanceLoss": ((), (rows, rows, rows)), "LazyLinear": ((3,), (rows,)),
+    "LazyConv1d": ((2, 3), (line,)), "LazyConv2d": ((2, 3), (plane,)), "LazyConv3d": ((2, 2), (x(1, 2, 4, 4, 4),)),
+    "LazyConvTranspose1d": ((2, 3), (line,)), "LazyConvTranspose2d": ((2, 3), (plane,)), "LazyConvTranspose3d": ((2, 2), (x(1, 2, 4, 4, 4),)),
+    "LazyBatchNorm1d": ((), (line,)), "LazyBatchNorm2d": ((), (plane,)), "LazyBatchNorm3d": ((), (x(2, 2, 3, 3, 3),)),
+    "LazyInstanceNorm1d": ((), (line,)), "LazyInstanceNorm2d": ((), (plane,)), "LazyInstanceNorm3d": ((), (x(2, 2, 3, 3, 3),)),
     "Sequential": (lambda: nn.Sequential(nn.Linear(6, 3), nn.ReLU(inplace=True)), (rows,)),
     "ModuleList": (lambda: nn.ModuleList([nn.Linear(6, 3)]), None), "ModuleDict": (lambda: nn.ModuleDict({"a": nn.Linear(6, 3)}), None),
     "ParameterList": (lambda: nn.ParameterList([fl.ones(3)]), None), "ParameterDict": (lambda: nn.ParameterDict({"a": fl.ones(3)}), None),
 }  # fmt: skip
-NO_LAYERS = {"Module", "RNNBase"}  # bases
+NO_LAYERS = {"Module", "RNNBase", "RNNCellBase"}  # bases
 NAMES = sorted(
     name for name, kind in vars(nn).items() if inspect.isclass(kind) and issubclass(kind, nn.Module) and name not in NO_LAYERS
 )

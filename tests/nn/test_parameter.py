@@ -26,7 +26,7 @@ def test_operations_give_plain_tensors():
 def test_wrong_data():
     with pytest.raises(TypeError, match="expected a Tensor"):
         nn.Parameter([1.0])
-    with pytest.raises(RuntimeError, match="only floating-point"):
+    with pytest.raises(RuntimeError, match="only floating point and complex"):
         nn.Parameter(fl.zeros(2, dtype=fl.int64))
     assert nn.Parameter(fl.zeros(2, dtype=fl.int64), requires_grad=False).dtype == fl.int64
 

@@ -32,6 +32,7 @@ from flambeau import _C
 # Entries without a reference, by file: where they are tested instead.
 NO_REFERENCE = {
     "ops/core.yaml": "creation, views, joining and copying: tests/core",
+    "ops/complex.yaml": "complex numbers: tests/ops/test_complex.py",
     "ops/random.yaml": "random numbers: tests/core/test_random.py",
 }
 NO_REFERENCE_OPS = {
@@ -56,6 +57,26 @@ NO_SPECIAL_VALUES = {
     "lerp": "computed from the nearer end, the reference always from a",
     "lgamma": "+inf at -inf, as in C; SciPy gives -inf",
     "trigamma": "SciPy's polygamma is for x > 0",
+    "polygamma_of": "SciPy's polygamma is for x > 0",
+    **dict.fromkeys(
+        (f"special_{kind}" for kind in (
+            *(f"{shifted}chebyshev_polynomial_{letter}" for shifted in ("", "shifted_") for letter in "tuvw"),
+            "hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polynomial_l", "legendre_polynomial_p",
+        )),
+        "SciPy's recurrences of infinite arguments are NaN or depend on the way; test_special.py has the edges",
+    ),
+    "special_zeta": "infinite arguments have the limit, where SciPy has NaN",
+    "special_airy_ai": "NaN of infinity, as PyTorch has it",
+    "special_bessel_j0": "NaN of infinity, as PyTorch has it",
+    "special_bessel_j1": "NaN of infinity, as PyTorch has it",
+    "special_bessel_y0": "NaN of infinity, as PyTorch has it",
+    "special_bessel_y1": "-inf at 0 and NaN of infinity, as PyTorch has it",
+    "special_i1e_slope": "0 / 0 at 0 in the reference",
+    "special_ndtri": "tested beside PyTorch",
+    "i1_curvature": "0 / 0 at 0 in the reference",
+    "igamma": "limits of infinite and zero arguments are PyTorch's",
+    "igammac": "limits of infinite and zero arguments are PyTorch's",
+    "igamma_density": "limits are taken",
     "addcdiv": "0/0 of several operands: covered by div and add",
     "pow": "compared with PyTorch in tests/parity",
     "logit_1": "np.clip keeps NaN, as the op does, but infinities meet eps first",
@@ -63,11 +84,12 @@ NO_SPECIAL_VALUES = {
 
 NO_SECOND_DERIVATIVE = {
     # Backward through the gradient of these is refused: there is no formula (test_no_second_derivative).
+    "batch_norm_clamp": "what programs make of a batch norm, which differentiate nothing",
     "gelu_tanh_backward": "third derivative of gelu",
     "mish_backward": "third derivative of mish",
     "silu_backward": "third derivative of silu",
-    "digamma": "trigamma has no derivative",
-    "i1": "third derivative of i0",
+    "i1_slope": "fourth derivative of i0",
+    "special_i1e": "third derivative of i0e",
     "sinc_backward": "third derivative of sinc",
     "scaled_dot_product_attention": "the fused backward is not differentiable",
     "lstm_cell": "the fused backward is not differentiable",

@@ -105,7 +105,41 @@ def radam(p, g, s, t, lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, decouple
     return p - lr * m * r * np.sqrt(1 - b2**t) / (np.sqrt(s["v"]) + eps)
 
 
+def asgd(p, g, s, t, lr, lambd=1e-4, alpha=0.75, t0=1e6, weight_decay=0):
+    g = g + weight_decay * p
+    eta = s.get("eta", lr)
+    p = p * (1 - lambd * eta) - eta * g
+    s["eta"] = lr / (1 + lambd * lr * t) ** alpha
+    return p
+
+
+def rprop(p, g, s, t, lr, etas=(0.5, 1.2), step_sizes=(1e-6, 50)):
+    product = g * s.get("prev", 0)
+    factor = np.where(product > 0, etas[1], np.where(product < 0, etas[0], 1))
+    s["step"] = np.clip(s.get("step", lr) * factor, *step_sizes)
+    s["prev"] = np.where(product < 0, 0, g)
+    return p - np.sign(s["prev"]) * s["step"]
+
+
+def adafactor(p, g, s, t, lr, beta2_decay=-0.8, eps=(None, 1e-3), d=1.0, weight_decay=0.0):
+    eps1 = np.finfo(p.dtype).eps if eps[0] is None else eps[0]
+    weight = t**beta2_decay
+    alpha = max(eps[1], np.sqrt((p * p).mean())) * min(lr, 1 / np.sqrt(t))
+    p = p * (1 - lr * weight_decay)
+    s["row"] = (1 - weight) * s.get("row", 0) + weight * (g * g).mean(-1, keepdims=True)
+    s["col"] = (1 - weight) * s.get("col", 0) + weight * (g * g).mean(-2, keepdims=True)
+    moment = s["row"] * s["col"] / max(s["row"].mean(), eps1)
+    update = g / np.sqrt(np.maximum(moment, eps1**2))
+    return p - alpha / max(1, np.sqrt((update * update).mean()) / d) * update
+
+
 CASES = [
+    (optim.ASGD, asgd, {}),
+    (optim.ASGD, asgd, {"lambd": 0.1, "alpha": 0.5, "weight_decay": 0.1}),
+    (optim.Rprop, rprop, {}),
+    (optim.Rprop, rprop, {"etas": (0.3, 2.0), "step_sizes": (0.01, 0.1)}),
+    (optim.Adafactor, adafactor, {}),
+    (optim.Adafactor, adafactor, {"beta2_decay": -0.5, "eps": (1e-3, 0.1), "d": 2.0, "weight_decay": 0.1}),
     (optim.SGD, sgd, {}),
     (optim.SGD, sgd, {"momentum": 0.9, "dampening": 0.1, "weight_decay": 0.1}),
     (optim.SGD, sgd, {"momentum": 0.9, "nesterov": True}),
@@ -163,6 +197,9 @@ MAKERS = {
     "Adamax": lambda ps: optim.Adamax(ps, lr=0.1),
     "NAdam": lambda ps: optim.NAdam(ps, lr=0.1),
     "RAdam": lambda ps: optim.RAdam(ps, lr=0.1, betas=(0.5, 0.8)),
+    "ASGD": lambda ps: optim.ASGD(ps, lr=0.1, t0=2),
+    "Rprop": lambda ps: optim.Rprop(ps, lr=0.1),
+    "Adafactor": lambda ps: optim.Adafactor(ps, lr=0.1),
 }
 
 
@@ -210,6 +247,9 @@ def test_state_dict_layout(name):
         "Adamax": {"step", "exp_avg", "exp_inf"},
         "NAdam": {"step", "mu_product", "exp_avg", "exp_avg_sq"},
         "RAdam": {"step", "exp_avg", "exp_avg_sq"},
+        "ASGD": {"step", "eta", "mu", "ax"},
+        "Rprop": {"step", "prev", "step_size"},
+        "Adafactor": {"step", "row_var", "col_var"},
     }
     assert set(state["state"][0]) == keys[name]
 

@@ -200,6 +200,8 @@ OPTIMIZERS = {
     "rmsprop_centered": lambda lib, p: lib.optim.RMSprop(p, 0.01, centered=True, momentum=0.5), "adagrad": lambda lib, p: lib.optim.Adagrad(p, 0.05, lr_decay=0.1),
     "adadelta": lambda lib, p: lib.optim.Adadelta(p, 0.5, weight_decay=0.1), "adamax": lambda lib, p: lib.optim.Adamax(p, 0.05, weight_decay=0.1), "nadam": lambda lib, p: lib.optim.NAdam(p, 0.05, weight_decay=0.1),
     "nadam_decoupled": lambda lib, p: lib.optim.NAdam(p, 0.05, weight_decay=0.1, decoupled_weight_decay=True), "radam": lambda lib, p: lib.optim.RAdam(p, 0.05, betas=(0.8, 0.9), weight_decay=0.1, maximize=True),
+    "asgd": lambda lib, p: lib.optim.ASGD(p, 0.05, t0=5, weight_decay=0.1), "rprop": lambda lib, p: lib.optim.Rprop(p, 0.05), "rprop_ascent": lambda lib, p: lib.optim.Rprop(p, 0.02, etas=(0.3, 1.5), step_sizes=(1e-3, 0.1), maximize=True),
+    "adafactor": lambda lib, p: lib.optim.Adafactor(p, 0.05), "adafactor_decay": lambda lib, p: lib.optim.Adafactor(p, 0.05, weight_decay=0.1, d=2.0, eps=(1e-3, 1e-2), maximize=True),
     "radam_decoupled": lambda lib, p: lib.optim.RAdam(p, 0.05, weight_decay=0.1, decoupled_weight_decay=True),
 }  # fmt: skip
 

@@ -20,6 +20,8 @@ OPTIMIZERS = {
     "Adamax": {"betas": [(0.9, 0.999), (0.5, 0.9)], "weight_decay": [0, 0.1], "maximize": [False, True]},
     "Adagrad": {"lr_decay": [0, 0.1], "weight_decay": [0, 0.1], "initial_accumulator_value": [0, 0.5], "maximize": [False, True]},
     "Adadelta": {"rho": [0.9, 0.5], "weight_decay": [0, 0.1], "maximize": [False, True]},
+    "Rprop": {"etas": [(0.5, 1.2), (0.3, 2.0)], "step_sizes": [(1e-6, 50), (0.01, 0.1)], "maximize": [False, True]},
+    "Adafactor": {"beta2_decay": [-0.8, -0.5], "eps": [(None, 1e-3), (1e-3, 0.1)], "d": [1.0, 3.0], "weight_decay": [0, 0.1], "maximize": [False, True]},
     "RMSprop": {"alpha": [0.99, 0.5], "weight_decay": [0, 0.1], "momentum": [0, 0.9], "centered": [False, True], "maximize": [False, True]},
 }
 SCHEDULES = [

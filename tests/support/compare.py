@@ -12,10 +12,13 @@ TOLERANCES = {
     "float32": (2e-5, 2e-5),
     "float16": (4e-3, 4e-3),
     "bfloat16": (3e-2, 3e-2),
+    "complex128": (1e-9, 1e-10),
+    "complex64": (2e-5, 2e-5),
 }
 NUMPY_TYPES = {
     "bool": np.bool_, "uint8": np.uint8, "int8": np.int8, "int16": np.int16, "int32": np.int32, "int64": np.int64,
     "float16": np.float16, "float32": np.float32, "float64": np.float64,
+    "complex64": np.complex64, "complex128": np.complex128,
 }  # fmt: skip
 
 
@@ -34,8 +37,9 @@ def assert_near(actual, expected, dtype=None, scale=1.0, what=""):
     want = array(expected) if isinstance(expected, fl.Tensor) else np.asarray(expected)
     assert tuple(actual.shape) == want.shape, f"{what}: shape {tuple(actual.shape)}, expected {want.shape}"
     rtol, atol = TOLERANCES.get((dtype or actual.dtype).name, (0.0, 0.0))
+    wide = np.complex128 if got.dtype.kind == "c" or want.dtype.kind == "c" else np.float64
     np.testing.assert_allclose(
-        got.astype(np.float64), want.astype(np.float64), rtol=rtol * scale, atol=atol * scale, equal_nan=True, err_msg=what
+        got.astype(wide), want.astype(wide), rtol=rtol * scale, atol=atol * scale, equal_nan=True, err_msg=what
     )
 
 

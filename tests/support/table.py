@@ -22,8 +22,8 @@ from support.compare import NUMPY_TYPES
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OPS = load(ROOT / "ops")
-PREFIX = {"f": "float", "i": "int", "u": "uint"}
-SPEC = re.compile(r"^(bool|[fiu]\d+)\[([\d, ]*)\](?: +(pos|unit|prob|above1|< *(\d+)))?$")
+PREFIX = {"f": "float", "i": "int", "u": "uint", "c": "complex"}
+SPEC = re.compile(r"^(bool|[fiuc]\d+)\[([\d, ]*)\](?: +(pos|unit|prob|above1|< *(\d+)))?$")
 
 
 def seeded(*parts):
@@ -50,6 +50,9 @@ def make(spec, rng, shape=None, dtype=None):
     shape = shape_of(spec) if shape is None else shape
     if name == "bool":
         return np.asarray(rng.random(shape) < 0.5)
+    if name.startswith("complex"):
+        parts = [make(f"f64[] {kind or ''}".strip(), rng, shape) for _ in range(2)]
+        return np.asarray(parts[0] + 1j * parts[1]).astype(name)
     if not name.startswith("float"):
         low, high = (0, int(bound)) if bound else (0, 10) if name.startswith("u") else (-5, 6)
         return np.asarray(rng.integers(low, high, shape)).astype(NUMPY_TYPES[name])
@@ -115,6 +118,8 @@ def reference(op: Op, args, wide=True):
     """The entry's NumPy expression, computed in float64 when `wide`; a list, one array per result."""
 
     def widen(a):
+        if wide and a.dtype == np.complex64:
+            return a.astype(np.complex128)
         return a.astype(np.float64) if wide and a.dtype in (np.float16, np.float32) else a
 
     scope = {a.name: None for a in op.sig.args}

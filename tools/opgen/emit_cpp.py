@@ -30,11 +30,51 @@ def native_declarations(op: Op) -> list[str]:
     """What the op expects of csrc/wrappers/native*.cpp."""
     if op.get("composite") == "native":
         written = [f"Tensor {op.name}_({params(op, False)});"] if op.get("inplace") == "native" else []
-        return [f"{op.sig.cpp_result} {op.name}({params(op, False)});", *written]
+        return [f"{op.sig.cpp_result} {op.name}({params(op, False)});", *written, *_of_complex(op)]
     if not op.get("shortcut"):
-        return []
+        return _of_complex(op)
     kinds = ("", "_") if op.get("inplace") else ("",)
-    return [f"{op.sig.cpp_result} {op.name}_shortcut{kind}({params(op, False)});" for kind in kinds]
+    return [*(f"{op.sig.cpp_result} {op.name}_shortcut{kind}({params(op, False)});" for kind in kinds), *_of_complex(op)]
+
+
+def _of_complex(op: Op) -> list[str]:
+    return [f"{op.sig.cpp_result} {op.name}_complex({params(op, False)});"] if op.get("complex") == "native" else []
+
+
+_MAY_BE_COMPLEX = ("Tensor", "Tensor?", "Tensor[]", "Tensor?[]", "Operand", "number", "number?", "dtype", "dtype?")
+
+
+def _complex(op: Op, table: Table, target: str | None = None) -> list[str]:
+    """Where an argument is complex: Note [Ops that take no complex numbers]. `target` is what is written over, if anything."""
+    value = op.get("complex")
+    args = ", ".join(a.name for a in op.sig.args if a.type.spelling in _MAY_BE_COMPLEX)
+    if not args or op.takes_complex:
+        return []
+    if value is None:
+        return [f"  if (any_complex({args})) [[unlikely]] refuse_complex_arguments(\"{op.name}{'_' if target else ''}\", {args});"]
+    before = []
+    names = [a.name for a in op.sig.args]
+    if target:
+        recorded = " || ".join(f"requires_grad({a.name})" for a in op.sig.args if a.is_tensor)
+        before = [f"    const Tensor before = grad_enabled() && ({recorded}) ? op::clone({target}) : {target};"]
+        call = f"op::{op.name}({', '.join(['before', *names[1:]])})"
+    elif value == "native":
+        before = ["  " + line for line in wrap_dims(op)]
+        call = f"native::{op.name}_complex({', '.join(names)})"
+    elif value == "parts":
+        split = ("Tensor", "Tensor?", "dtype", "dtype?")
+        of = {op.first_tensor: "part.of"}  # others may be indices
+        parts = ", ".join(f"{of.get(a.name, 'part')}({n})" if a.type.spelling in split else n for n, a in zip(names, op.sig.args, strict=True))
+        numbers = [a.name for a in op.sig.args if a.type.spelling in ("number", "number?")]
+        before += [f'    check_real("{op.name}", "{n}", {n});' for n in numbers]
+        before.append(f"    const auto of_part = [&](Part part) {{ return op::{op.name}({parts}); }};")
+        call = "op::complex(of_part({false}), of_part({true}))"
+    else:
+        call, _ = translate(op, table, str(value), composite=True)
+    if not target:
+        return [f"  if (any_complex({args})) [[unlikely]] {{", *before, f"    return {call};", "  }"]
+    stored = [f"    const Tensor made_ = {call};", f'    check_stored("{op.name}_", {target}, made_);', f"    return op::copy_({target}, made_);"]
+    return [f"  if (any_complex({args})) [[unlikely]] {{", *before, *stored, "  }"]
 
 
 def _shortcut(op: Op, kind: str = "") -> list[str]:
@@ -184,7 +224,12 @@ def _allocate(op: Op) -> list[str]:
         device = "device.value_or(Device{})" if op.sig.arg("device") else "Device{}"
     out.append(f"  const Device out_device = {device};")
     for (_, n), shape, dtype in zip(op.sig.outs, shapes, dtypes, strict=True):
-        out.append(f"  Tensor {n} = new_output(\"{op.name}\", {rule_code(op, shape, 'shape')}, {dtype_code(op, dtype)}, out_device);")
+        form = f"{rule_code(op, shape, 'shape')}, {dtype_code(op, dtype)}"
+        new = f"new_output(\"{op.name}\", {form}, out_device)"
+        if over := op.get("over", {}).get(n):
+            others = ", ".join(f"&{a.name}" for a in op.sig.args if a.is_tensor and a.name != over)
+            new = f"takes_given({over}, {form}, {{{others}}}) ? {over} : {new}"
+        out.append(f"  Tensor {n} = {new};")
     for n, rule in op.aux.items():
         text = str(rule)
         shape, _, dtype = text.rpartition(", ") if text.rsplit(", ", 1)[-1] in DTYPES else (text, "", "")
@@ -237,7 +282,7 @@ def wrapper(op: Op, table: Table) -> tuple[list[str], list[str]]:
     """(node struct, function bodies)."""
     node = NodeWriter(op, table)
     result = op.sig.cpp_result
-    body: list[str] = [f"{result} {op.name}({params(op, False)}) {{", *_autocast(op), *_recorded(op, op.name), *_devices(op), *_shortcut(op)]
+    body: list[str] = [f"{result} {op.name}({params(op, False)}) {{", *_autocast(op), *_recorded(op, op.name), *_devices(op), *_complex(op, table), *_shortcut(op)]
     body += wrap_dims(op)
     body += [emit_check(op, c) for c in op.get("check", [])]
     body += [f"  if ({n}.defined()) before_write({n}.storage());" for n in op.get("mutates", [])]
@@ -270,17 +315,18 @@ def wrapper(op: Op, table: Table) -> tuple[list[str], list[str]]:
         body.append(ret)
     body.append("}")
     if op.get("inplace"):
-        body += _inplace(op, node)
+        body += _inplace(op, node, table)
     return struct, body
 
 
-def _inplace(op: Op, node: NodeWriter) -> list[str]:
+def _inplace(op: Op, node: NodeWriter, table: Table) -> list[str]:
     x = op.sig.args[0]
-    body = [f"Tensor {op.name}_({params(op, False)}) {{", *_recorded(op, f"{op.name}_"), *_devices(op, inplace=True), *_shortcut(op, "_")]
+    body = [f"Tensor {op.name}_({params(op, False)}) {{", *_recorded(op, f"{op.name}_"), *_devices(op, inplace=True)]
     target = x.name
     if x.type.spelling == "Operand":
         body.append(f'  const Tensor& self = target_of("{op.name}_", {x.name});')
         target = "self"
+    body += [*_complex(op, table, target), *_shortcut(op, "_")]
     if op.get("inplace") == "native":
         return [*body, f"  return native::{op.name}_({', '.join(a.name if a is not x else target for a in op.sig.args)});", "}"]
     if "each" not in op.keys:
@@ -292,6 +338,9 @@ def _inplace(op: Op, node: NodeWriter) -> list[str]:
             before = "before"
         args = ", ".join([before, *(a.name for a in op.sig.args[1:])])
         value = f"op::{op.name}({args})"
+        if op.takes_complex:
+            body += [f"  const Tensor made_ = {value};", f'  check_stored("{op.name}_", {target}, made_);']
+            value = "made_"
         return [*body, f"  return op::copy_({target}, {value});", "}"]
     body += wrap_dims(op)
     body += [emit_check(op, c) for c in op.get("check", [])]

@@ -6,6 +6,8 @@ from .rules import dtype_code
 from .signature import Arg
 from .table import Op
 
+COMPLEX_TYPES = ("Complex<float>", "Complex<double>")
+
 
 def each_args(op: Op) -> tuple[list[Arg], list[Arg]]:
     operands = [a for a in op.sig.args if a.is_tensor]
@@ -60,6 +62,7 @@ def each_loop(op: Op) -> list[str]:
         last = operands[-1].name
         out.append(f"  const T {last}_first = {last}_in[0];")
         values[-1] = f"    [[maybe_unused]] const T {last} = kSingle ? {last}_first : {last}_in[i_];"
+    start = len(out)
     result = f"    out_[i_] = static_cast<{out_type}>({op.get('each')});"
     if rare := op.get("rare"):
         # Looked for first, since the result may lie where an operand does.
@@ -72,11 +75,16 @@ def each_loop(op: Op) -> list[str]:
         out += ["#pragma omp simd", *loop, result, "  }", "  }"]
     else:
         out += ["#pragma omp simd", "  for (int64_t i_ = 0; i_ < n_; ++i_) {", *values, result, "  }"]
+    if op.takes_complex:
+        expression = op.get("each") if op.get("complex") is True else op.get("complex")
+        of_complex = [*values, f"    out_[i_] = static_cast<{out_type}>({expression});"]
+        out[start:] = ["  if constexpr (is_complex_type<T>) {", "  for (int64_t i_ = 0; i_ < n_; ++i_) {", *of_complex, "  }", "  } else {", *out[start:], "  }"]
     out += ["}", "}  // namespace"]
-    types = each_types(op) + (["uint8_t"] if "bytes" in op.keys else [])
+    types = each_types(op) + (["uint8_t"] if "bytes" in op.keys else []) + (list(COMPLEX_TYPES) if op.takes_complex else [])
 
     def cells(arguments: str) -> str:
-        return ", ".join(f"tile_{op.ident}<{t}{arguments}>" if t in types else "nullptr" for t in ("float", "double", "int32_t", "int64_t", "uint8_t"))
+        all_types = ("float", "double", "int32_t", "int64_t", "uint8_t", *COMPLEX_TYPES)
+        return ", ".join(f"tile_{op.ident}<{t}{arguments}>" if t in types else "nullptr" for t in all_types)
 
     boolean = "true" if out_type == "bool" else "false"
     loops = f"{{{cells(', false')}}}, {{{cells(', true')}}}" if single else f"{{{cells('')}}}, {{}}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from .checks import emit_condition
-from .formula import Context, differentiable, translate
+from .formula import Context, count_reads, differentiable, read_by_writer, translate
 from .rules import dtype_rules, float_result, is_inplace_op, op_inplace
 from .signature import Arg
 from .table import Op
@@ -45,6 +45,11 @@ class NodeWriter:
         self.by_output: tuple[str, Context] | None = None  # the first input's gradient once it is overwritten
         if self.grads:
             self._translate()
+
+    @property
+    def conjugates(self) -> bool:
+        """Whether formulas are by the derivative of a complex function, and not written for complex numbers (`conjugate: false`)."""
+        return self.op.takes_complex and self.op.get("conjugate") is None
 
     @property
     def exists(self) -> bool:
@@ -149,6 +154,8 @@ class NodeWriter:
 
     def _unpack(self, names: set[str], done: set[str], indent: str) -> list[str]:
         out = []
+        if self.conjugates:
+            return self._unpack_conjugate(sorted(names - done), indent)
         for n in sorted(names - done):
             a = self.op.sig.arg(n)
             if a is None or a.type.spelling in ("Tensor", "Tensor?"):
@@ -162,8 +169,27 @@ class NodeWriter:
                 out.append(f"{indent}const auto& {n} = {n}_;")
         return out
 
+    def _unpack_conjugate(self, names: Sequence[str], indent: str) -> list[str]:
+        """The same for an op of complex numbers: Note [Gradients of complex functions]."""
+        out = []
+        for n in names:
+            a = self.op.sig.arg(n)
+            if a is None or a.type.spelling in ("Tensor", "Tensor?"):
+                out.append(f'{indent}[[maybe_unused]] const Tensor {n} = conjugate_({n}_.unpack(*this, "{n}"));')
+            elif a.type.spelling == "Operand":
+                out.append(f"{indent}Tensor {n}_keep, {n}_conjugate;")
+                out.append(f'{indent}const Operand {n} = conjugate_({n}_.unpack(*this, "{n}", {n}_keep), {n}_conjugate);')
+            elif a.type.many:
+                out.append(f"{indent}std::vector<Tensor> {n};")
+                out.append(f'{indent}for (auto& s : {n}_) {n}.push_back(conjugate_(s.unpack(*this, "{n}")));')
+            else:
+                out.append(f"{indent}const auto& {n} = conjugate_({n}_);")
+        return out
+
     def _apply(self) -> list[str]:
-        op, out = self.op, []
+        op, out, given = self.op, [], False
+        if self.conjugates and (self.code or self.by_output):
+            out.append("    [[maybe_unused]] const Conjugate conjugate_(call.in);")
         if op.sig.is_list:
             name = self.outs()[0]
             out.append(f"    std::vector<Tensor> d{name} = materialize(call.in, out_metas);")
@@ -174,6 +200,7 @@ class NodeWriter:
                     out.append(f"    const Tensor d{n} = {n}_out.materialize(call.in[{i}]);")
         else:
             out.append(f"    [[maybe_unused]] const Tensor& d{self.outs()[0]} = call.in[0];")
+            given = self._reads_once(f"d{self.outs()[0]}")
         for a in self.inputs:
             i = self.index(a.name)
             if a in self.refused:
@@ -183,6 +210,8 @@ class NodeWriter:
                 out.append(f"    [[maybe_unused]] const bool needs_{a.name} = edges.size() > {i};")
             else:
                 out.append(f"    [[maybe_unused]] const bool needs_{a.name} = call.needs({i}) && edges[{i}].fn;")
+        if given:
+            out.append(f"    const Giving giving(call.in[0]{''.join(f', {t}' for t in [self._readers()] if t)});")
         done: set[str] = set()
         for let, (code, context) in self.let_code.items():
             if let not in self.let_for:
@@ -215,6 +244,21 @@ class NodeWriter:
                     out.append("      }")
             out.append("    }")
         return out
+
+    def _reads_once(self, grad: str) -> bool:
+        """Whether each formula reads the gradient in at most one place, where the op can write over it."""
+        texts = [text for _, text in self.grads]
+        if self.by_output:
+            texts.append(str(op_inplace(self.op)["grad"][self.op.sig.args[0].name]))
+        if (len(texts) > 1 and any(len(names) > 1 for names, _ in self.grads)) or any(count_reads(text, grad) for text in self.lets.values()):
+            return False
+        reads = [count_reads(text, grad) for text in texts]
+        return max(reads, default=0) == 1 and all(read_by_writer(text, grad, self.table) for text, n in zip(texts, reads, strict=True) if n)
+
+    def _readers(self) -> str:
+        """How many formulas read the gradient in this call, as C++; nothing where there is one."""
+        names = [names[0] for names, _ in self.grads]
+        return " + ".join(f"needs_{n}" for n in names) if len(names) > 1 else ""
 
     def _store(self, name: str, code: str) -> list[str]:
         i = self.index(name)
@@ -292,7 +336,7 @@ class NodeWriter:
             for i, n in enumerate(outs):
                 if len(outs) > 1:
                     out.append(f"    node->{n}_out = OutMeta({n});")
-                out.append(f"    if (is_float({n}.dtype())) set_history({n}, {'node' if i + 1 < len(outs) else 'std::move(node)'}, {i});")
+                out.append(f"    if (is_inexact({n}.dtype())) set_history({n}, {'node' if i + 1 < len(outs) else 'std::move(node)'}, {i});")
         out.append("  }")
         return out
 

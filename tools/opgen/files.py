@@ -31,7 +31,7 @@ _WRAPPER_INCLUDES = (
     "wrappers/shapes.h",
     "wrappers/wrap.h",
 )
-_VECTOR_MATH = tuple(f"base/vmath_{part}.h" for part in ("activations", "angles", "division", "normal", "special"))
+_VECTOR_MATH = tuple(f"base/vmath_{part}.h" for part in ("activations", "angles", "bessel", "division", "gamma", "normal", "polynomials", "special"))
 _USE = re.compile(r"\b(op|kernels|native)::(\w+)")
 
 Table = Mapping[str, Sequence[Op]]
@@ -87,8 +87,8 @@ def _used(text: str, headers: Files) -> set[str]:
     found = set()
     for space, name in _USE.findall(text):
         folder = {"op": "op", "kernels": "kernel", "native": "native"}[space]
-        # `add_` is declared beside `add`, a shortcut beside its op.
-        for known in (name, name.removesuffix("_"), re.sub(r"_shortcut_?$", "", name)):
+        # `add_` is declared beside `add`, a shortcut and what complex numbers take beside their op.
+        for known in (name, name.removesuffix("_"), re.sub(r"_(shortcut|complex)_?$", "", name)):
             if (path := f"{folder}/{known}.h") in headers:
                 found.add(path)
                 break
@@ -117,7 +117,7 @@ def _loops(table: Table) -> Files:
     named = {op.ident: op for ops in table.values() for op in ops if "each" in op.keys}
     for k, names in enumerate(_shards(named, EACH_SHARDS)):
         loops = [line for name in names for line in [*emit_loop.each_loop(named[name]), ""]]
-        includes = _include(["base/isa.h", *_VECTOR_MATH, "dispatch/each.h"])
+        includes = _include(["base/complex.h", "base/isa.h", *_VECTOR_MATH, "dispatch/each.h"])
         space = "fl::kernels::FL_ISA"
         files[f"each_{k}.simd.cpp"] = f"{_GENERATED}{includes}\nnamespace {space} {{\n\n" + "\n".join(loops) + f"\n}}  // namespace {space}\n"
     return files

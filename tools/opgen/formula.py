@@ -34,6 +34,9 @@ class Context:
     def fail(self, what: str) -> TableError:
         return TableError(f"{self.op.where}: {self.op.name}: {what}")
 
+    def is_gradient(self, node: ast.AST) -> bool:
+        return isinstance(node, ast.Name) and node.id.startswith("d") and node.id[1:] in self.outs and not self.is_composite
+
     def name(self, name: str) -> tuple[str, str]:
         if name in ("True", "False"):
             return name.lower(), "X"
@@ -151,6 +154,8 @@ class Context:
             return f"(!{self.emit(node.operand)[0]})", "X"
         if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
             (a, ka), (b, kb) = self.emit(node.left), self.emit(node.right)
+            if isinstance(node.op, ast.Mult) and (ka, kb) == ("T", "N") and self.is_gradient(node.left):
+                return f"times({a}, scalar_of({b}))", "T"
             if ka in ("T", "O") or kb in ("T", "O"):
                 return f"op::{_BINARY[type(node.op)]}({a}, {b})", "T"
             if isinstance(node.op, ast.Div):
@@ -167,11 +172,32 @@ class Context:
         raise self.fail(f"'{ast.unparse(node)}' is not part of the formula language")
 
 
-def translate(op: Op, ops: Mapping[str, Sequence[Op]], formula: str, lets: Mapping[str, str] | None = None) -> tuple[str, Context]:
-    """C++ text of one formula, and what it used."""
+def translate(
+    op: Op, ops: Mapping[str, Sequence[Op]], formula: str, lets: Mapping[str, str] | None = None, composite: bool = False
+) -> tuple[str, Context]:
+    """C++ text of one formula, and what it used. `composite`: of a body that stands in for the op's own."""
     context = Context(op, ops, lets)
+    context.is_composite = context.is_composite or composite
     code, _ = context.emit(ast.parse(str(formula), mode="eval"))
     return code, context
+
+
+def count_reads(formula: str, name: str) -> int:
+    return sum(isinstance(node, ast.Name) and node.id == name for node in ast.walk(ast.parse(formula, mode="eval")))
+
+
+def read_by_writer(formula: str, name: str, ops: Mapping[str, Sequence[Op]]) -> bool:
+    """Whether the name is a direct argument of an op that can write its result there: an element-wise one, or one that says so (`over`)."""
+    for node in ast.walk(ast.parse(formula, mode="eval")):
+        if isinstance(node, ast.BinOp) and any(isinstance(side, ast.Name) and side.id == name for side in (node.left, node.right)):
+            return True
+        if isinstance(node, ast.Call) and any(isinstance(a, ast.Name) and a.id == name for a in node.args):
+            place = [isinstance(a, ast.Name) and a.id == name for a in node.args].index(True)
+            called = ops.get(node.func.id, ()) if isinstance(node.func, ast.Name) else ()
+            return bool(called) and all("each" in op.keys or op.sig.args[place].name in op.get("over", {}).values() for op in called)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Name) and node.operand.id == name:
+            return True
+    return False
 
 
 def differentiable(arg: Arg) -> bool:

@@ -13,10 +13,11 @@ import yaml
 from .signature import Signature, parse
 
 KEYS = {
-    "op", "doc", "shape", "dtype", "check", "each", "rare", "types", "bytes", "shortcut", "kernel", "composite", "aux", "let", "grad",
-    "view", "inplace", "mutates", "layout", "flops", "methods", "autocast", "devices", "aliases", "node", "ref", "samples", "errors",
+    "op", "doc", "complex", "conjugate", "shape", "dtype", "check", "each", "rare", "types", "bytes", "shortcut", "kernel", "composite", "aux", "let", "grad",
+    "view", "inplace", "over", "mutates", "layout", "flops", "methods", "autocast", "devices", "aliases", "node", "ref", "samples", "errors",
 }  # fmt: skip
 BYTES = ("ints", "all")
+COMPLEX_WAYS = ("native", "parts")  # values of `complex` by which other ops are called
 AUTOCASTS = ("lower", "widen", "promote")
 BODIES = ("each", "kernel", "composite")
 
@@ -49,6 +50,12 @@ class Op:
 
     def get(self, key: str, default: Any = None) -> Any:
         return self.keys.get(key, default)
+
+    @property
+    def takes_complex(self) -> bool:
+        """Whether the body itself, and so its node, meets complex numbers, and not other ops in its place."""
+        value = self.get("complex")
+        return value is True or ("each" in self.keys and value is not None and value not in COMPLEX_WAYS)
 
     @property
     def makes_output(self) -> bool:
@@ -104,6 +111,10 @@ def _check_entry(entry: dict[str, Any], where: str) -> Signature:
         raise TableError(f"{where}: {sig.name}: {len(bodies)} bodies; expected exactly one of each, kernel, composite")
     if "rare" in entry and ("each" not in entry or not isinstance(entry["rare"], dict) or set(entry["rare"]) - {"block"} != {"when", "each"}):
         raise TableError(f"{where}: {sig.name}: rare; expected `when`, `each` and perhaps `block` below it, and an `each` beside it")
+    if "conjugate" in entry and (entry["conjugate"] is not False or "complex" not in entry):
+        raise TableError(f"{where}: {sig.name}: conjugate; expected false, beside `complex`")
+    if "complex" in entry and entry["complex"] in ("", False):
+        raise TableError(f"{where}: {sig.name}: complex; expected true, native, parts or an expression")
     if "shortcut" in entry and (entry["shortcut"] is not True or "composite" in entry):
         raise TableError(f"{where}: {sig.name}: shortcut; expected true, beside an each or a kernel")
     if "bytes" in entry and ("each" not in entry or entry["bytes"] not in BYTES):

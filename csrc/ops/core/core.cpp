@@ -15,6 +15,12 @@ namespace {
 
 int to_int(int64_t v) { return static_cast<int>(v); }
 
+template <class T>
+T plus(T a, T b) {
+  if constexpr (is_complex_type<T>) return T(a.re + b.re, a.im + b.im);
+  else return static_cast<T>(a + b);
+}
+
 // The stride of every step-th element. It overflows only where there is a single one, which has no neighbour.
 int64_t stepped(int64_t stride, int64_t step) {
   int64_t out;
@@ -204,12 +210,12 @@ void unfold_backward(const Tensor& g, IntList, int64_t dimension, int64_t size, 
     const Tensor from = select(g, g.ndim() - 1, k);
     Tensor sum = empty(into.sizes(), into.dtype(), into.device());
     copy_elements(sum, into);
-    visit(y.dtype(), [&]<class T>(T) {
+    visit_any(y.dtype(), [&]<class T>(T) {
       Tensor add = empty(from.sizes(), from.dtype(), from.device());
       copy_elements(add, from);
       T* a = sum.data<T>();
       const T* b = add.data<T>();
-      for (int64_t i = 0; i < sum.numel(); ++i) a[i] = static_cast<T>(a[i] + b[i]);
+      for (int64_t i = 0; i < sum.numel(); ++i) a[i] = plus(a[i], b[i]);
     });
     copy_elements(into, sum);
   }
@@ -253,14 +259,14 @@ bool may_overlap(IntList sizes, IntList strides) {
 // y += g, where elements of y may share places.
 void add_at(const Tensor& y, const Tensor& g) {
   if (!may_overlap(y.sizes(), y.strides())) return copy_elements(y, g);  // y holds zeros
-  visit(y.dtype(), [&]<class T>(T) {
+  visit_any(y.dtype(), [&]<class T>(T) {
     T* out = y.data<T>();
     const T* in = g.data<T>();
     Dims index(y.ndim());
     for (int64_t i = 0; i < g.numel(); ++i) {
       int64_t at = 0;
       for (int d = 0; d < index.size(); ++d) at += index[d] * y.strides()[d];
-      out[at] = static_cast<T>(out[at] + in[i]);
+      out[at] = plus(out[at], in[i]);
       for (int d = index.size() - 1; d >= 0 && ++index[d] == y.sizes()[d]; --d) index[d] = 0;
     }
   });
@@ -283,8 +289,10 @@ Tensor as_strided_backward(const Tensor& g, IntList base_sizes, IntList base_str
   add_at(count, one);
   copy_elements(shared, y);
   copy_elements(one, count);
-  visit(g.dtype(), [&]<class T>(T) {
-    if constexpr (std::is_floating_point_v<T> || is_half_type<T>)
+  visit_any(g.dtype(), [&]<class T>(T) {
+    if constexpr (is_complex_type<T>)
+      for (int64_t i = 0; i < shared.numel(); ++i) shared.data<T>()[i] = T(shared.data<T>()[i].re / one.data<T>()[i].re, shared.data<T>()[i].im / one.data<T>()[i].re);
+    else if constexpr (std::is_floating_point_v<T> || is_half_type<T>)
       for (int64_t i = 0; i < shared.numel(); ++i) shared.data<T>()[i] = static_cast<T>(shared.data<T>()[i] / one.data<T>()[i]);
   });
   return shared;

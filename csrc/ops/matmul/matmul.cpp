@@ -140,6 +140,62 @@ void half_batches(DType t, const Dims& batch, int64_t m, int64_t n, int64_t k, c
   copy_elements(over(out.data, sizes, strides, t), fo);
 }
 
+// The rows of a complex matrix are rows of real and imaginary parts, which a real product with
+//
+//     [ re  im ]
+//     [-im  re ]   for each element of b
+//
+// takes to the parts of the result, side by side again: one real product with twice the columns on either side.
+template <class R>
+Tensor paired(const Dims& batch, int64_t k, int64_t n, const MatrixBatch& b, DType t) {
+  Dims sizes = batch, strides = b.strides;
+  for (int d = 0; d < batch.size(); ++d)
+    if (strides[d] == 0) sizes[d] = 1;  // broadcast axes once
+  sizes.push_back(k), sizes.push_back(n);
+  strides.push_back(b.row), strides.push_back(b.col);
+  const Tensor rows = empty(sizes, t);
+  copy_elements(rows, over(b.data, sizes, strides, t));
+  sizes[sizes.size() - 2] *= 2, sizes[sizes.size() - 1] *= 2;
+  const Tensor pairs = empty(sizes, dtype_of<R>);
+  const Complex<R>* from = rows.data<Complex<R>>();
+  R* to = pairs.data<R>();
+  parallel_for(0, n ? rows.numel() / n : 0, std::max<int64_t>(1, 16384 / std::max<int64_t>(n, 1)), [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      R *upper = to + 4 * r * n, *lower = upper + 2 * n;
+      for (int64_t j = 0; j < n; ++j) {
+        const Complex<R> z = from[r * n + j];
+        upper[2 * j] = z.re, upper[2 * j + 1] = z.im;
+        lower[2 * j] = -z.im, lower[2 * j + 1] = z.re;
+      }
+    }
+  });
+  return pairs;
+}
+
+void complex_batches(DType t, const Dims& batch, int64_t m, int64_t n, int64_t k, MatrixBatch a, const MatrixBatch& b, MatrixBatch out,
+                     double alpha, double beta, const void* bias) {
+  Tensor rows;  // of a, if they do not lie side by side
+  if (a.col != 1 && k > 1) {
+    Dims sizes = batch, strides = a.strides;
+    for (int d = 0; d < batch.size(); ++d)
+      if (strides[d] == 0) sizes[d] = 1;
+    sizes.push_back(m), sizes.push_back(k);
+    strides.push_back(a.row), strides.push_back(a.col);
+    rows = empty(sizes, t);
+    copy_elements(rows, over(a.data, sizes, strides, t));
+    a = batch_of(rows, batch);
+  }
+  const auto halved = [](MatrixBatch& x) {
+    for (int d = 0; d < x.strides.size(); ++d) x.strides[d] *= 2;
+    x.row *= 2, x.col = 1, x.owner = nullptr;
+  };
+  halved(a), halved(out);
+  if (m == 1) a.row = 2 * k, out.row = 2 * n;
+  const bool wide = t == DType::Complex128;
+  const Tensor pairs = wide ? paired<double>(batch, k, n, b, t) : paired<float>(batch, k, n, b, t);
+  matmul_batches(to_real(t), batch, m, 2 * n, 2 * k, a, batch_of(pairs, batch), out, alpha, beta, bias);
+}
+
 }  // namespace
 
 void matmul_batches(DType t, const Dims& batch, int64_t m, int64_t n, int64_t k, const MatrixBatch& a, const MatrixBatch& b,
@@ -150,6 +206,8 @@ void matmul_batches(DType t, const Dims& batch, int64_t m, int64_t n, int64_t k,
     case DType::Float64: return batches<double>(batch, m, n, k, a, b, out, alpha, beta, bias);
     case DType::Float16:
     case DType::BFloat16: return half_batches(t, batch, m, n, k, a, b, out, alpha, beta, bias);
+    case DType::Complex64:
+    case DType::Complex128: return complex_batches(t, batch, m, n, k, a, b, out, alpha, beta, bias);
     case DType::Int64: return batches<int64_t>(batch, m, n, k, a, b, out, alpha, beta, bias);
     case DType::Int32: return batches<int32_t>(batch, m, n, k, a, b, out, alpha, beta, bias);
     case DType::Int16: return batches<int16_t>(batch, m, n, k, a, b, out, alpha, beta, bias);

@@ -96,11 +96,27 @@ void batch_stats(const Tensor& tensor, const Channels& s, double eps, T* mean, T
   });
 }
 
+// Scale and shift of each channel, with what follows: Limits.
+template <class T>
+struct ChannelLimits {
+  std::vector<T> scale, shift;
+  T lo, hi;
+  ChannelLimits(int64_t c, const T* mean, const T* rstd, const T* weight, const T* bias, double low, double high)
+      : scale(c), shift(c), lo(static_cast<T>(low)), hi(static_cast<T>(high)) {
+    for (int64_t i = 0; i < c; ++i) {
+      scale[i] = rstd[i] * (weight ? weight[i] : T(1));
+      shift[i] = (bias ? bias[i] : T(0)) - mean[i] * scale[i];
+    }
+  }
+  Limits<T> of(int64_t c) const { return {scale[c], shift[c], lo, hi}; }
+  ColumnLimits<T> from(int64_t c) const { return {scale.data() + c, shift.data() + c, lo, hi}; }
+};
+
 template <class S, class T>
-void batch_affine(const Tensor& from, const Tensor& to, const Channels& s, const T* scale, const T* shift) {
+void batch_affine(const Tensor& from, const Tensor& to, const Channels& s, const ChannelLimits<T>& limits) {
   if (s.plane == 1) {
     parallel_for(0, s.n, std::max<int64_t>(1, 16384 / (s.c + 1)), [&](int64_t n0, int64_t n1) {
-      FL_PICK_MEMORY(norm_col_affine)(from.data<S>() + n0 * s.c, to.data<S>() + n0 * s.c, n1 - n0, s.c, s.c, scale, shift);
+      FL_PICK_MEMORY(norm_col_affine)(from.data<S>() + n0 * s.c, to.data<S>() + n0 * s.c, n1 - n0, s.c, s.c, limits.from(0));
     });
     return;
   }
@@ -109,21 +125,22 @@ void batch_affine(const Tensor& from, const Tensor& to, const Channels& s, const
     const Tensor in = x.buffer(s.plane), out = y.buffer(s.plane);
     for (int64_t r = r0; r < r1; ++r) {
       const int64_t at = r * s.plane;
-      FL_PICK(norm_affine)(x.read(at, s.plane, in), y.place(at, out), s.plane, scale[r % s.c], shift[r % s.c]);
+      FL_PICK(norm_affine)(x.read(at, s.plane, in), y.place(at, out), s.plane, limits.of(r % s.c));
       y.write(at, s.plane, out);
     }
   });
 }
 
 template <class S, class T>
-void sums_of_gradients(const Tensor& grads, const Tensor& from, const Channels& s, const T* mean, double* sum_dy, double* sum_dot) {
+void sums_of_gradients(const Tensor& grads, const Tensor& from, const Channels& s, const T* mean, const ChannelLimits<T>& limits, double* sum_dy,
+                      double* sum_dot) {
   if (s.plane == 1) {
     const Bands bands(s);
     std::vector<double> parts(2 * bands.count * s.c);
     bands.each([&](int64_t band, int64_t row, int64_t rows, int64_t c, int64_t width) {
       double* to = parts.data() + 2 * band * s.c + c;
       const int64_t at = row * s.c + c;
-      FL_PICK_MEMORY(norm_col_dots)(grads.data<S>() + at, from.data<S>() + at, rows, s.c, width, mean + c, to, to + s.c);
+      FL_PICK_MEMORY(norm_col_dots)(grads.data<S>() + at, from.data<S>() + at, rows, s.c, width, mean + c, limits.from(c), to, to + s.c);
     });
     for (int64_t c = 0; c < s.c; ++c) {
       sum_dy[c] = sum_dot[c] = 0;
@@ -139,7 +156,7 @@ void sums_of_gradients(const Tensor& grads, const Tensor& from, const Channels& 
       for (int64_t n = 0; n < s.n; ++n) {
         double part[2];
         const int64_t at = (n * s.c + c) * s.plane;
-        FL_PICK(norm_dots)(dy.read(at, s.plane, wide_g), x.read(at, s.plane, wide), s.plane, mean[c], part);
+        FL_PICK(norm_dots)(dy.read(at, s.plane, wide_g), x.read(at, s.plane, wide), s.plane, mean[c], limits.of(c), part);
         sum_dy[c] += part[0];
         sum_dot[c] += part[1];
       }
@@ -228,7 +245,7 @@ void rows_forward(const Tensor& x, const Tensor& weight, const Tensor& bias, con
         for (int64_t k = 0; k < s.per_row; ++k) {
           const int64_t i = r % s.groups * s.per_row + k, at = k * s.span;
           const T f = static_cast<T>(scale * (pw ? pw[i] : T(1)));
-          FL_PICK(norm_affine)(px + at, py + at, s.span, f, (pb ? pb[i] : T(0)) - m * f);
+          FL_PICK(norm_affine)(px + at, py + at, s.span, Limits<T>{f, (pb ? pb[i] : T(0)) - m * f});
         }
         rows_out.write(r * s.m, s.m, result);
       }
@@ -268,7 +285,7 @@ void rows_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, cons
           for (int64_t c = 0; c < s.per_row; ++c) {
             double part[2];
             const int64_t i = r % s.groups * s.per_row + c, from = c * s.span;
-            FL_PICK(norm_dots)(pd + from, px + from, s.span, m, part);
+            FL_PICK(norm_dots)(pd + from, px + from, s.span, m, Limits<T>(), part);
             const double f = pw ? pw[i] : T(1);
             total[0] += f * part[0], total[1] += f * part[1];
             if (needs_w) to_b[i] += static_cast<T>(part[0]), to_w[i] += static_cast<T>(part[1] * rs);
@@ -277,7 +294,7 @@ void rows_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, cons
           const double n = static_cast<double>(s.m), b = -total[1] / n * rs * rs * rs, shift = -rs * total[0] / n;
           for (int64_t c = 0; c < s.per_row; ++c) {
             const int64_t i = r % s.groups * s.per_row + c, from = c * s.span;
-            FL_PICK(norm_combine)(pd + from, px + from, po + from, s.span, m, rs * (pw ? pw[i] : T(1)), static_cast<T>(b), static_cast<T>(shift));
+            FL_PICK(norm_combine)(pd + from, px + from, po + from, s.span, m, rs * (pw ? pw[i] : T(1)), static_cast<T>(b), static_cast<T>(shift), Limits<T>());
           }
           rows_out.write(r * s.m, s.m, result);
         }
@@ -346,11 +363,11 @@ void fold_batch_norm(const Tensor& weight, const Tensor& bias, const Tensor& mea
   });
 }
 
-void batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight, const Tensor& bias, bool training,
-                double momentum, double eps, const Tensor& mean, const Tensor& rstd, const Tensor& y) {
+void batch_norm_clamp(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight, const Tensor& bias, bool training,
+                      double momentum, double eps, double lo, double hi, const Tensor& mean, const Tensor& rstd, const Tensor& y) {
   if (x.storage().maybe_deferred() && is_deferred(x)) {  // [n * s, c] is the same normalisation
     const ChannelRows from(x), to = ChannelRows::fresh(y);
-    return batch_norm(from.matrix(), running_mean, running_var, weight, bias, training, momentum, eps, mean, rstd, to.matrix());
+    return batch_norm_clamp(from.matrix(), running_mean, running_var, weight, bias, training, momentum, eps, lo, hi, mean, rstd, to.matrix());
   }
   const DType t = compute_float(x);
   const Tensor ww = converted(weight, t), wb = converted(bias, t);
@@ -385,31 +402,31 @@ void batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& runni
         pr[c] = static_cast<T>(1 / std::sqrt(static_cast<double>(rv.data<T>()[c]) + eps));
       }
     }
-    std::vector<T> scale(s.c), shift(s.c);
-    const T *pw = pointer<T>(ww), *pb = pointer<T>(wb);
-    for (int64_t c = 0; c < s.c; ++c) {
-      scale[c] = pr[c] * (pw ? pw[c] : T(1));
-      shift[c] = (pb ? pb[c] : T(0)) - pm[c] * scale[c];
-    }
-    batch_affine<S>(x, y, s, scale.data(), shift.data());
+    batch_affine<S>(x, y, s, ChannelLimits<T>(s.c, pm, pr, pointer<T>(ww), pointer<T>(wb), lo, hi));
   });
 }
 
-void batch_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd, bool training,
-                         bool needs_x, const Tensor& dx, const Tensor& dw, const Tensor& db) {
+void batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight, const Tensor& bias, bool training,
+                double momentum, double eps, const Tensor& mean, const Tensor& rstd, const Tensor& y) {
+  batch_norm_clamp(x, running_mean, running_var, weight, bias, training, momentum, eps, NAN, NAN, mean, rstd, y);
+}
+
+void batch_norm_clamp_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& mean, const Tensor& rstd,
+                               bool training, bool needs_x, double lo, double hi, const Tensor& dx, const Tensor& dw, const Tensor& db) {
   if (x.ndim() > 2 && ((x.storage().maybe_deferred() && is_deferred(x)) || (dy.storage().maybe_deferred() && is_deferred(dy)))) {
-    const ChannelRows from(dy), at(x), to = ChannelRows::fresh(dx);
-    return batch_norm_backward(from.matrix(), at.matrix(), weight, mean, rstd, training, needs_x, to.matrix(), dw, db);
+    const ChannelRows at(x), from(dy), to = &dx.storage() == &dy.storage() ? ChannelRows(dx, RawBytes::Write) : ChannelRows::fresh(dx);
+    return batch_norm_clamp_backward(from.matrix(), at.matrix(), weight, bias, mean, rstd, training, needs_x, lo, hi, to.matrix(), dw, db);
   }
   const WideOutput out_w(dw), out_b(db);
-  const Tensor ww = converted(weight, compute_float(x));
+  const Tensor ww = converted(weight, compute_float(x)), wb = converted(bias, compute_float(x));
   const Channels s = channels_of(x);
   visit_memory(x.dtype(), [&](auto element) {
     using S = decltype(element);
     using T = Computed<S>;
     const T *pw = pointer<T>(ww), *pm = mean.data<T>(), *pr = rstd.data<T>();
+    const ChannelLimits<T> limits(s.c, pm, pr, pw, pointer<T>(wb), lo, hi);
     std::vector<double> sum_dy(s.c), sum_dot(s.c);
-    sums_of_gradients<S>(dy, x, s, pm, sum_dy.data(), sum_dot.data());
+    sums_of_gradients<S>(dy, x, s, pm, limits, sum_dy.data(), sum_dot.data());
     std::vector<T> a(s.c), b(s.c), c(s.c);
     const double n = static_cast<double>(s.n * s.plane);
     for (int64_t i = 0; i < s.c; ++i) {
@@ -425,7 +442,7 @@ void batch_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight
       parallel_for(0, s.n, std::max<int64_t>(1, 16384 / (s.c + 1)), [&](int64_t n0, int64_t n1) {
         const int64_t from = n0 * s.c;
         FL_PICK_MEMORY(norm_col_combine)(dy.data<S>() + from, x.data<S>() + from, dx.data<S>() + from, n1 - n0, s.c, s.c, pm, a.data(), b.data(),
-                                         c.data());
+                                         c.data(), limits.from(0));
       });
       return;
     }
@@ -434,11 +451,16 @@ void batch_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight
       const Tensor wide_g = pd.buffer(s.plane), wide = px.buffer(s.plane), result = po.buffer(s.plane);
       for (int64_t r = r0; r < r1; ++r) {
         const int64_t i = r % s.c, at = r * s.plane;
-        FL_PICK(norm_combine)(pd.read(at, s.plane, wide_g), px.read(at, s.plane, wide), po.place(at, result), s.plane, pm[i], a[i], b[i], c[i]);
+        FL_PICK(norm_combine)(pd.read(at, s.plane, wide_g), px.read(at, s.plane, wide), po.place(at, result), s.plane, pm[i], a[i], b[i], c[i], limits.of(i));
         po.write(at, s.plane, result);
       }
     });
   });
+}
+
+void batch_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd, bool training,
+                         bool needs_x, const Tensor& dx, const Tensor& dw, const Tensor& db) {
+  batch_norm_clamp_backward(dy, x, weight, Tensor(), mean, rstd, training, needs_x, NAN, NAN, dx, dw, db);
 }
 
 void batch_norm_double_backward(const Tensor& u, const Tensor& a, const Tensor& e, const Tensor& dy, const Tensor& x, const Tensor& weight,

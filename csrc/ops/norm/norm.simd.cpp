@@ -24,27 +24,40 @@ double squares(const T* x, int64_t n, T mean) {
 }
 
 template <class T>
-void dots(const T* dy, const T* x, int64_t n, T mean, double* sums) {
+T limited(T y, T lo, T hi) {
+  return y < lo ? lo : y > hi ? hi : y;
+}
+template <class T>
+T passed(T dy, T y, T lo, T hi) {
+  return (y <= lo) | (y >= hi) ? T(0) : dy;
+}
+
+template <class T>
+void dots(const T* dy, const T* x, int64_t n, T mean, const Limits<T>& limits, double* sums) {
+  const T scale = limits.scale, shift = limits.shift, lo = limits.lo, hi = limits.hi;
   T s = 0, d = 0;
 #pragma omp simd reduction(+ : s, d)
   for (int64_t i = 0; i < n; ++i) {
-    s += dy[i];
-    d += dy[i] * (x[i] - mean);
+    const T g = passed(dy[i], scale * x[i] + shift, lo, hi);
+    s += g;
+    d += g * (x[i] - mean);
   }
   sums[0] = s;
   sums[1] = d;
 }
 
 template <class T>
-void affine(const T* x, T* y, int64_t n, T scale, T shift) {
+void affine(const T* x, T* y, int64_t n, const Limits<T>& limits) {
+  const T scale = limits.scale, shift = limits.shift, lo = limits.lo, hi = limits.hi;
 #pragma omp simd
-  for (int64_t i = 0; i < n; ++i) y[i] = scale * x[i] + shift;
+  for (int64_t i = 0; i < n; ++i) y[i] = limited(scale * x[i] + shift, lo, hi);
 }
 
 template <class T>
-void combine(const T* dy, const T* x, T* dx, int64_t n, T mean, T a, T b, T c) {
+void combine(const T* dy, const T* x, T* dx, int64_t n, T mean, T a, T b, T c, const Limits<T>& limits) {
+  const T scale = limits.scale, shift = limits.shift, lo = limits.lo, hi = limits.hi;
 #pragma omp simd
-  for (int64_t i = 0; i < n; ++i) dx[i] = a * dy[i] + b * (x[i] - mean) + c;
+  for (int64_t i = 0; i < n; ++i) dx[i] = a * passed(dy[i], scale * x[i] + shift, lo, hi) + b * (x[i] - mean) + c;
 }
 
 constexpr int64_t kStrip = 64;  // columns; a full strip's sums stay in registers
@@ -92,28 +105,35 @@ void col_stats(const S* x, int64_t rows, int64_t ld, int64_t width, double* mean
 }
 
 template <class S, class T>
-void col_dots(const S* dy, const S* x, int64_t rows, int64_t ld, int64_t width, const T* mean, double* sum_dy, double* sum_dot) {
+void col_dots(const S* dy, const S* x, int64_t rows, int64_t ld, int64_t width, const T* mean, const ColumnLimits<T>& limits, double* sum_dy,
+              double* sum_dot) {
   double* sums[] = {sum_dy, sum_dot};
+  const T *scale = limits.scale, *shift = limits.shift, lo = limits.lo, hi = limits.hi;
   col_reduce<T, 2>(rows, width, sums, [&](int64_t r, int64_t j, T (*part)[kStrip]) {
-    const T g = vm::wide(dy[r * ld + j]);
+    const T v = vm::wide(x[r * ld + j]), g = passed<T>(vm::wide(dy[r * ld + j]), scale[j] * v + shift[j], lo, hi);
     part[0][j] += g;
-    part[1][j] += g * (vm::wide(x[r * ld + j]) - mean[j]);
+    part[1][j] += g * (v - mean[j]);
   });
 }
 
 template <class S, class T>
-void col_affine(const S* x, S* y, int64_t rows, int64_t ld, int64_t width, const T* scale, const T* shift) {
+void col_affine(const S* x, S* y, int64_t rows, int64_t ld, int64_t width, const ColumnLimits<T>& limits) {
+  const T *scale = limits.scale, *shift = limits.shift, lo = limits.lo, hi = limits.hi;
   for (int64_t i = 0; i < rows; ++i)
 #pragma omp simd
-    for (int64_t j = 0; j < width; ++j) y[i * ld + j] = vm::narrow<S>(scale[j] * vm::wide(x[i * ld + j]) + shift[j]);
+    for (int64_t j = 0; j < width; ++j) y[i * ld + j] = vm::narrow<S>(limited<T>(scale[j] * vm::wide(x[i * ld + j]) + shift[j], lo, hi));
 }
 
 template <class S, class T>
-void col_combine(const S* dy, const S* x, S* dx, int64_t rows, int64_t ld, int64_t width, const T* mean, const T* a, const T* b, const T* c) {
+void col_combine(const S* dy, const S* x, S* dx, int64_t rows, int64_t ld, int64_t width, const T* mean, const T* a, const T* b, const T* c,
+                 const ColumnLimits<T>& limits) {
+  const T *scale = limits.scale, *shift = limits.shift, lo = limits.lo, hi = limits.hi;
   for (int64_t i = 0; i < rows; ++i)
 #pragma omp simd
-    for (int64_t j = 0; j < width; ++j)
-      dx[i * ld + j] = vm::narrow<S>(a[j] * vm::wide(dy[i * ld + j]) + b[j] * (vm::wide(x[i * ld + j]) - mean[j]) + c[j]);
+    for (int64_t j = 0; j < width; ++j) {
+      const T v = vm::wide(x[i * ld + j]), g = passed<T>(vm::wide(dy[i * ld + j]), scale[j] * v + shift[j], lo, hi);
+      dx[i * ld + j] = vm::narrow<S>(a[j] * g + b[j] * (v - mean[j]) + c[j]);
+    }
 }
 
 template <class T>
@@ -177,9 +197,11 @@ void row_backward(const T* dy, const T* x, const T* w, T mean, T r, int64_t n, b
 #define FL_DEFINE(T, suffix)                                                                                                                     \
   double norm_sum_##suffix(const T* x, int64_t n) { return sum(x, n); }                                                                          \
   double norm_squares_##suffix(const T* x, int64_t n, T mean) { return squares(x, n, mean); }                                                    \
-  void norm_dots_##suffix(const T* dy, const T* x, int64_t n, T mean, double* sums) { dots(dy, x, n, mean, sums); }                               \
-  void norm_affine_##suffix(const T* x, T* y, int64_t n, T scale, T shift) { affine(x, y, n, scale, shift); }                                    \
-  void norm_combine_##suffix(const T* dy, const T* x, T* dx, int64_t n, T mean, T a, T b, T c) { combine(dy, x, dx, n, mean, a, b, c); }           \
+  void norm_dots_##suffix(const T* dy, const T* x, int64_t n, T mean, const Limits<T>& limits, double* sums) { dots(dy, x, n, mean, limits, sums); } \
+  void norm_affine_##suffix(const T* x, T* y, int64_t n, const Limits<T>& limits) { affine(x, y, n, limits); }                                    \
+  void norm_combine_##suffix(const T* dy, const T* x, T* dx, int64_t n, T mean, T a, T b, T c, const Limits<T>& limits) {                         \
+    combine(dy, x, dx, n, mean, a, b, c, limits);                                                                                                \
+  }                                                                                                                                              \
   void norm_row_##suffix(const T* x, const T* w, const T* b, T* y, int64_t n, double eps, bool centered, T* mean, T* rstd) {                      \
     row(x, w, b, y, n, eps, centered, mean, rstd);                                                                                               \
   }                                                                                                                                              \
@@ -195,15 +217,16 @@ FL_DEFINE(double, f64)
   void norm_col_stats_##suffix(const S* x, int64_t rows, int64_t ld, int64_t width, double* m, double* s) {                                       \
     col_stats(x, rows, ld, width, m, s);                                                                                                         \
   }                                                                                                                                              \
-  void norm_col_dots_##suffix(const S* dy, const S* x, int64_t rows, int64_t ld, int64_t width, const T* m, double* a, double* b) {               \
-    col_dots(dy, x, rows, ld, width, m, a, b);                                                                                                   \
+  void norm_col_dots_##suffix(const S* dy, const S* x, int64_t rows, int64_t ld, int64_t width, const T* m, const ColumnLimits<T>& limits,        \
+                              double* a, double* b) {                                                                                            \
+    col_dots(dy, x, rows, ld, width, m, limits, a, b);                                                                                           \
   }                                                                                                                                              \
-  void norm_col_affine_##suffix(const S* x, S* y, int64_t rows, int64_t ld, int64_t width, const T* scale, const T* shift) {                      \
-    col_affine(x, y, rows, ld, width, scale, shift);                                                                                             \
+  void norm_col_affine_##suffix(const S* x, S* y, int64_t rows, int64_t ld, int64_t width, const ColumnLimits<T>& limits) {                       \
+    col_affine(x, y, rows, ld, width, limits);                                                                                                   \
   }                                                                                                                                              \
   void norm_col_combine_##suffix(const S* dy, const S* x, S* dx, int64_t rows, int64_t ld, int64_t width, const T* m, const T* a, const T* b,     \
-                                 const T* c) {                                                                                                   \
-    col_combine(dy, x, dx, rows, ld, width, m, a, b, c);                                                                                         \
+                                 const T* c, const ColumnLimits<T>& limits) {                                                                    \
+    col_combine(dy, x, dx, rows, ld, width, m, a, b, c, limits);                                                                                 \
   }
 FL_DEFINE(float, float, f32)
 FL_DEFINE(double, double, f64)

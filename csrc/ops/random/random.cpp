@@ -9,6 +9,7 @@
 #include "base/philox.h"
 #include "dispatch/each.h"
 #include "dispatch/generator.h"
+#include "ops/random/uniforms.h"
 
 namespace fl {
 
@@ -117,26 +118,6 @@ void bernoulli_of(const Tensor& p, Generator* generator, const Tensor& y) {
 }
 
 namespace {
-
-// The uniforms of one element of a draw that needs a number of them that is not known before.
-class Uniforms {
- public:
-  Uniforms(uint64_t seed, uint64_t offset, int64_t element) : seed_(seed), offset_(offset), index_(static_cast<uint64_t>(element)) {}
-  double next() {  // in [0, 1)
-    if (used_ == 2) {
-      bits_ = philox(seed_, offset_, index_);
-      index_ += uint64_t{1} << 44;  // there are fewer elements
-      used_ = 0;
-    }
-    const int i = 2 * used_++;
-    return uniform_double(bits_[i], bits_[i + 1]);
-  }
-
- private:
-  uint64_t seed_, offset_, index_;
-  std::array<uint32_t, 4> bits_{};
-  int used_ = 2;
-};
 
 // A Poisson draw: by products of uniforms below 10 (Knuth), else by transformed rejection (Hoermann, "The transformed
 // rejection method for generating Poisson random variables", 1993, algorithm PTRS).

@@ -1,4 +1,8 @@
-"""Gradients against finite differences."""
+"""Gradients against finite differences.
+
+A complex number counts as two real ones, its parts: with respect to both of them the gradient of a real function f by z = x + i y is
+df/dx + i df/dy, and an output is two functions, its real part (which the gradient 1 asks for) and its imaginary part (i).
+"""
 
 from __future__ import annotations
 
@@ -18,11 +22,20 @@ class GradcheckError(RuntimeError):
 def _outputs(function: Callable[..., Any], inputs: Sequence[Any]) -> list[Tensor]:
     result = function(*inputs)
     every = list(result) if isinstance(result, (tuple, list)) else [result]
-    return [y for y in every if isinstance(y, Tensor) and y.is_floating_point()]
+    return [y for y in every if isinstance(y, Tensor) and (y.is_floating_point() or y.is_complex())]
+
+
+def _parts(x: Tensor) -> tuple[complex, ...]:
+    """Steps along the real numbers that an element is made of."""
+    return (1, 1j) if x.is_complex() else (1,)
+
+
+def _flat(x: Tensor) -> list[float]:
+    return list((flambeau.view_as_real(x) if x.is_complex() else x).reshape(-1).tolist())
 
 
 def _numeric(function: Callable[..., Any], inputs: Sequence[Any], x: Tensor, eps: float) -> list[list[list[float]]]:
-    """Per element of x and per output, the central differences of the output's elements."""
+    """Per part of an element of x and per output, the central differences of the output's elements."""
     rows = []
     with no_grad():
         # A copy is moved, so that what the graph has saved stays as it was.
@@ -30,12 +43,13 @@ def _numeric(function: Callable[..., Any], inputs: Sequence[Any], x: Tensor, eps
         args = [moved if a is x else a for a in inputs]
         for index in _indices(moved.shape):
             before = moved[index].item()
-            moved[index] = before + eps
-            high = [y.detach().clone() for y in _outputs(function, args)]
-            moved[index] = before - eps
-            low = [y.detach().clone() for y in _outputs(function, args)]
-            moved[index] = before
-            rows.append([((h - lo) / (2 * eps)).reshape(-1).tolist() for h, lo in zip(high, low, strict=True)])
+            for step in _parts(moved):
+                moved[index] = before + eps * step
+                high = [y.detach().clone() for y in _outputs(function, args)]
+                moved[index] = before - eps * step
+                low = [y.detach().clone() for y in _outputs(function, args)]
+                moved[index] = before
+                rows.append([_flat((h - lo) / (2 * eps)) for h, lo in zip(high, low, strict=True)])
     return rows
 
 
@@ -58,7 +72,7 @@ def gradcheck(
 ) -> bool:
     """Compares backward with central differences, for every input that requires grad and every output.
 
-    Use float64 inputs: float32 has too few digits for the default eps.
+    Use float64 or complex128 inputs: float32 has too few digits for the default eps.
 
     Raises:
         GradcheckError: with input, output and both values, unless `raise_exception` is False.
@@ -76,15 +90,16 @@ def gradcheck(
     outputs = _outputs(func, every)
     for k, x in enumerate(wanted):
         numeric = _numeric(func, every, x, eps)
-        places = _indices(x.shape)
+        places = [i for i in _indices(x.shape) for _ in _parts(x)]
         for j, y in enumerate(outputs):
-            for a, index in enumerate(_indices(y.shape)):
+            seeds = [(index, unit) for index in _indices(y.shape) for unit in _parts(y)]
+            for a, (index, unit) in enumerate(seeds):
                 row = [0.0] * len(places)
                 if y.requires_grad:
                     seed = flambeau.zeros_like(y)
-                    seed[index] = 1
+                    seed[index] = unit
                     (g,) = grad(y, x, seed, retain_graph=True, allow_unused=True)
-                    row = row if g is None else g.detach().reshape(-1).tolist()
+                    row = row if g is None else _flat(g.detach())
                 for b, got in enumerate(row):
                     expected = numeric[b][j][a]
                     if abs(got - expected) > atol + rtol * abs(expected) or (got != got) != (expected != expected):

@@ -10,7 +10,7 @@ from flambeau.nn.containers import (
 )
 from flambeau.nn.module import Module
 from flambeau.nn.modules import *
-from flambeau.nn.parameter import Buffer, Parameter
+from flambeau.nn.parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 
 __all__ = [
     "Buffer",
@@ -21,6 +21,8 @@ __all__ = [
     "ParameterDict",
     "ParameterList",
     "Sequential",
+    "UninitializedBuffer",
+    "UninitializedParameter",
     "functional",
     "init",
     "utils",

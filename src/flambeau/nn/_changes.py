@@ -52,17 +52,17 @@ class ChangeMixin(TreeMixin[M]):
 
         `to(device)`, `to(dtype)`, `to(device, dtype)`, `to(tensor)`. `memory_format=` is
         taken without effect. Only floating-point
-        tensors are cast.
+        and complex tensors are cast, complex ones to a complex type alone.
 
         Raises:
-            TypeError: the dtype is not floating point.
+            TypeError: the dtype is neither floating point nor complex.
         """
         device, dtype = _parse_to(args, kwargs)
-        if dtype is not None and not dtype.is_floating_point:
-            raise TypeError(f"Module.to: dtype = {dtype}; parameters can only become floating point")
+        if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
+            raise TypeError(f"Module.to: dtype = {dtype}; parameters can only become floating point or complex")
 
         def convert(t: Tensor) -> Tensor:
-            wanted = dtype if t.is_floating_point() else None
+            wanted = dtype if t.is_floating_point() or (t.is_complex() and dtype is not None and dtype.is_complex) else None
             options = {"device": device, "dtype": wanted}
             options = {key: value for key, value in options.items() if value is not None}
             return t.to(**options) if options else t  # type: ignore[no-any-return]

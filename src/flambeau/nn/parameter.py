@@ -28,9 +28,9 @@ def _alias(cls: type[Tensor], data: Tensor | None, requires_grad: bool) -> Any:
             f"{cls.__name__}: data = {type(data).__name__}; expected a Tensor (wrap it: "
             "flambeau.tensor(data))"
         )
-    if requires_grad and not data.is_floating_point():
+    if requires_grad and not (data.is_floating_point() or data.is_complex()):
         raise RuntimeError(
-            f"{cls.__name__}: data has dtype {data.dtype}; only floating-point tensors can require "
+            f"{cls.__name__}: data has dtype {data.dtype}; only floating point and complex tensors can require "
             "gradients (pass requires_grad=False)"
         )
     return Tensor._make_subclass(cls, data.detach(), requires_grad)
@@ -99,3 +99,87 @@ class Buffer(Tensor):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return _rebuild_buffer, (self.detach(), self.persistent), self.__dict__ or None
+
+
+class _Uninitialized:
+    """A tensor without a shape yet, on the meta device: what reads its shape is refused, and every op with a real tensor."""
+
+    _becomes: type[Tensor]
+
+    def materialize(self: Any, shape: Any, device: Any = None, dtype: Any = None) -> None:
+        """Gives it memory of this shape, without values, and makes it an ordinary one; the object stays."""
+        made = ops.empty(tuple(shape), device=device or self._device, dtype=dtype or self._dtype)
+        self.data = made
+        del self._device, self._dtype
+        self.__class__ = self._becomes
+
+    @property
+    def _no_shape(self: Any) -> Any:
+        raise RuntimeError(
+            f"{type(self).__name__}: there is no shape before the first forward; call the module once with an example input"
+        )
+
+    shape: Any = _no_shape
+
+    def _remember(self: Any, device: Any, dtype: Any) -> None:
+        self._device, self._dtype = device, dtype
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+
+class UninitializedParameter(_Uninitialized, Parameter):
+    """A Parameter whose shape the first input will say.
+
+    >>> import flambeau as fl
+    >>> p = fl.nn.UninitializedParameter()
+    >>> p.materialize((2, 3))
+    >>> type(p).__name__, p.shape
+    ('Parameter', flambeau.Size([2, 3]))
+    """
+
+    _becomes = Parameter
+
+    def __new__(cls, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> UninitializedParameter:
+        self: UninitializedParameter = _alias(cls, ops.empty(0, device="meta", dtype=dtype), requires_grad)
+        self._remember(device, dtype)
+        return self
+
+    def __init__(self, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> None:
+        pass
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        if id(self) not in memo:
+            memo[id(self)] = type(self)(self.requires_grad, self._device, self._dtype)
+        return memo[id(self)]
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return UninitializedParameter, (self.requires_grad, self._device, self._dtype)
+
+
+class UninitializedBuffer(_Uninitialized, Buffer):
+    """A Buffer whose shape the first input will say."""
+
+    _becomes = Buffer
+
+    def __new__(cls, requires_grad: bool = False, device: Any = None, dtype: Any = None, persistent: bool = True) -> UninitializedBuffer:
+        self: UninitializedBuffer = _alias(cls, ops.empty(0, device="meta", dtype=dtype), requires_grad)
+        self.persistent = persistent
+        self._remember(device, dtype)
+        return self
+
+    def __init__(self, requires_grad: bool = False, device: Any = None, dtype: Any = None, persistent: bool = True) -> None:
+        pass
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        if id(self) not in memo:
+            memo[id(self)] = type(self)(self.requires_grad, self._device, self._dtype, self.persistent)
+        return memo[id(self)]
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return UninitializedBuffer, (self.requires_grad, self._device, self._dtype, self.persistent)
+
+
+def is_lazy(value: Any) -> bool:
+    """True for a parameter or buffer without a shape."""
+    return isinstance(value, _Uninitialized)

@@ -7,6 +7,9 @@ from flambeau.optim import lr_scheduler
 from flambeau.optim.adagrad import Adagrad
 from flambeau.optim.adam import Adam, AdamW
 from flambeau.optim.adaptive import Adadelta, Adamax, NAdam, RAdam
+from flambeau.optim.averaged import ASGD, Rprop
+from flambeau.optim.lbfgs import LBFGS
+from flambeau.optim.matrices import Adafactor, Muon
 from flambeau.optim.optimizer import Optimizer
 from flambeau.optim.rmsprop import RMSprop
 from flambeau.optim.sgd import SGD
@@ -15,16 +18,21 @@ if _typing.TYPE_CHECKING:
     from flambeau.optim import swa_utils
 
 __all__ = [
+    "ASGD",
+    "LBFGS",
     "SGD",
     "Adadelta",
+    "Adafactor",
     "Adagrad",
     "Adam",
     "AdamW",
     "Adamax",
+    "Muon",
     "NAdam",
     "Optimizer",
     "RAdam",
     "RMSprop",
+    "Rprop",
     "lr_scheduler",
     "swa_utils",
 ]

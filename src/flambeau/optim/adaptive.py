@@ -22,6 +22,8 @@ class _ByParameter(Optimizer):
     """Steps one parameter after the other: a subclass defines `_move`."""
 
     _names: tuple[str, ...] = ()  # state tensors that start at zero
+    _counts = True  # whether the state has a 'step'
+    _decays = False  # whether `_move` does the weight decay, too
 
     def _init_state(self, group: Entries, param: Tensor, state: Entries) -> None:
         start_state(param, state, *self._names)
@@ -30,10 +32,11 @@ class _ByParameter(Optimizer):
         with no_grad():
             for name in self._names:
                 plan.tensors(name)
-            plan.count()
-            decay = group["weight_decay"]
+            if self._counts:
+                plan.count()
+            decay = 0 if self._decays else group.get("weight_decay", 0)
             for param, grad, state in zip(plan.params, grads, plan.states):
-                if group["maximize"]:
+                if group.get("maximize", False):
                     grad = -grad
                 if decay:
                     if group.get("decoupled_weight_decay", False):

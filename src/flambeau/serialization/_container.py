@@ -33,7 +33,11 @@ DTYPES: dict[str, tuple[str, str, int]] = {
     "I8": ("int8", "|i1", 1),
     "U8": ("uint8", "|u1", 1),
     "BOOL": ("bool", "|b1", 1),
+    "C64": ("complex64", "<c8", 8),
+    "C128": ("complex128", "<c16", 16),
 }
+# The format has no complex128. In a file such a tensor is F64 with its parts along a last axis, and named in this entry of the metadata.
+_COMPLEX128, _WIDE = "C128", "flambeau.complex128"
 
 
 class FileFormatError(ValueError):
@@ -75,12 +79,15 @@ def container_of(tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> Cal
     # Big elements first, so that every tensor is aligned to its element size.
     codes = {name: code_of(value.dtype) or "" for name, value in tensors.items()}
     order = sorted(tensors, key=lambda name: -DTYPES[codes[name]][2])
-    header: dict[str, Any] = {"__metadata__": metadata}
+    wide = [name for name in order if codes[name] == _COMPLEX128]
+    header: dict[str, Any] = {"__metadata__": {**metadata, _WIDE: json.dumps(wide)} if wide else metadata}
     offset = 0
     for name in order:
         end = offset + tensors[name].numel() * DTYPES[codes[name]][2]
-        shape = list(tensors[name].shape)
-        header[name] = {"dtype": codes[name], "shape": shape, "data_offsets": [offset, end]}
+        shape, code = list(tensors[name].shape), codes[name]
+        if code == _COMPLEX128:
+            shape, code = [*shape, 2], "F64"
+        header[name] = {"dtype": code, "shape": shape, "data_offsets": [offset, end]}
         offset = end
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
     text += b" " * (-len(text) % 8)
@@ -128,9 +135,9 @@ def _check_entry(name: str, entry: Any, n_data: int) -> None:
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
         raise FileFormatError(f"tensor {name!r} is not described by dtype, shape and data_offsets")
     code, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
-    if not isinstance(code, str) or code not in DTYPES:
+    if not isinstance(code, str) or code not in DTYPES or code == _COMPLEX128:
         raise FileFormatError(
-            f"tensor {name!r} has dtype {code!r}; expected one of {', '.join(DTYPES)}"
+            f"tensor {name!r} has dtype {code!r}; expected one of {', '.join(c for c in DTYPES if c != _COMPLEX128)}"
         )
     if not isinstance(shape, list) or len(shape) > MAX_DIMS or not all(map(is_count, shape)):
         raise FileFormatError(f"tensor {name!r} has shape {str(shape)[:80]}; expected sizes >= 0")
@@ -172,6 +179,18 @@ def _check_layout(entries: dict[str, Any], n_data: int) -> None:
         raise FileFormatError(f"the tensors end at byte {at}, but the file has {n_data} data bytes")
 
 
+def _find_complex128(entries: dict[str, Any], metadata: dict[str, str]) -> None:
+    """Makes complex numbers of the pairs that the metadata names."""
+    names = parse_json(metadata.pop(_WIDE, "[]"), f"its metadata {_WIDE}")
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
+        raise FileFormatError(f"its metadata {_WIDE} is no list of names: {str(names)[:80]}")
+    for name in names:
+        entry = entries.get(name)
+        if entry is None or entry["dtype"] != "F64" or entry["shape"][-1:] != [2]:
+            raise FileFormatError(f"its metadata {_WIDE} names {name!r}, which is no F64 tensor with a last axis of size 2: {entry}")
+        entries[name] = {**entry, "dtype": _COMPLEX128, "shape": entry["shape"][:-1]}
+
+
 def read_header(file: Any, size: int) -> tuple[dict[str, Any], dict[str, str], int]:
     """Returns (tensor entries, metadata, where the data starts), all checked."""
     if size < 8:
@@ -199,6 +218,7 @@ def read_header(file: Any, size: int) -> tuple[dict[str, Any], dict[str, str], i
     for name, entry in header.items():
         _check_entry(name, entry, size - 8 - n)
     _check_layout(header, size - 8 - n)
+    _find_complex128(header, metadata)
     return header, metadata, 8 + n
 
 

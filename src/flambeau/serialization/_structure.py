@@ -249,7 +249,7 @@ class Checker:
             raise FileFormatError(f"the structure has a view of tensor {name!r} {fault}")
         if node.get("c", "p") not in _CLASSES or node.get("g", 1) != 1:
             raise FileFormatError(f"the structure holds an unknown node {str(node)[:80]}")
-        if "g" in node and entry["dtype"] not in ("F64", "F32", "F16", "BF16"):
+        if "g" in node and entry["dtype"] not in ("F64", "F32", "F16", "BF16", "C64", "C128"):
             raise FileFormatError(f"tensor {name!r} of dtype {entry['dtype']} can not require grad")
         if "i" in node:
             if type(node["i"]) is not int or node["i"] in self._met:

@@ -7,15 +7,21 @@ silence: a loss between [N, 1] and [N] is an error here, not an [N, N] matrix. O
 
 from flambeau.nn.functional._activation import *
 from flambeau.nn.functional._attention import *
+from flambeau.nn.functional._bags import *
 from flambeau.nn.functional._convolution import *
 from flambeau.nn.functional._dropout import *
 from flambeau.nn.functional._embedding import *
+from flambeau.nn.functional._grid import *
 from flambeau.nn.functional._likelihood import *
 from flambeau.nn.functional._linear import *
 from flambeau.nn.functional._margin import *
+from flambeau.nn.functional._multihead import *
+from flambeau.nn.functional._multilabel import *
 from flambeau.nn.functional._norm import *
 from flambeau.nn.functional._pooling import *
 from flambeau.nn.functional._regression import *
+from flambeau.nn.functional._sequences import *
+from flambeau.nn.functional._unpooling import *
 from flambeau.nn.functional._vision import *
 
 for _value in list(globals().values()):  # pickles name a function by the package, not by its file

@@ -7,7 +7,7 @@ import math
 from flambeau._C import ShapeError, Tensor, ops
 from flambeau._warn import warn
 
-__all__ = ["dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout"]
+__all__ = ["dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"]
 
 
 def check_p(op: str, p: float) -> None:
@@ -74,6 +74,25 @@ def alpha_dropout(
     Source: Klambauer et al. 2017, section 3.
     """
     check_p("alpha_dropout", p)
+    return _alpha_dropout(input, p, training, inplace, input.shape)
+
+
+def feature_alpha_dropout(
+    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """`alpha_dropout` of whole channels of [N, C, *].
+
+    Raises:
+        ShapeError: an input without channels.
+    """
+    check_p("feature_alpha_dropout", p)
+    if input.ndim < 2:
+        raise ShapeError(f"feature_alpha_dropout: input has shape {list(input.shape)}; expected [N, C, *]")
+    return _alpha_dropout(input, p, training, inplace, (*input.shape[:2], *[1] * (input.ndim - 2)))
+
+
+def _alpha_dropout(input: Tensor, p: float, training: bool, inplace: bool, shape: tuple[int, ...]) -> Tensor:
+    """Drops by a mask of this shape, which broadcasts."""
     if not training or p == 0.0:
         return input
     if p == 1.0:
@@ -81,7 +100,7 @@ def alpha_dropout(
     saturated = -1.7580993408473766  # -lambda * alpha of SELU
     a = 1.0 / math.sqrt((1.0 - p) * (1.0 + p * saturated**2))
     b = -a * saturated * p
-    keep = (ops.rand_like(input) >= p).to(input.dtype)
+    keep = (ops.rand(shape, dtype=input.dtype, device=input.device) >= p).to(input.dtype)
     fill = (1.0 - keep) * saturated
     if inplace:
         return input.mul_(keep).add_(fill).mul_(a).add_(b)

@@ -2,7 +2,7 @@
 of unequal length.
 """
 
-from flambeau.nn.utils import rnn
+from flambeau.nn.utils import fusion, parametrizations, rnn
 from flambeau.nn.utils.clip_grad import (
     clip_grad_norm_,
     clip_grad_value_,
@@ -17,8 +17,10 @@ __all__ = [
     "clip_grad_norm_",
     "clip_grad_value_",
     "clip_grads_with_norm_",
+    "fusion",
     "get_total_norm",
     "parameters_to_vector",
+    "parametrizations",
     "remove_spectral_norm",
     "remove_weight_norm",
     "rnn",

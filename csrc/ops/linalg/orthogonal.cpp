@@ -1,0 +1,281 @@
+// QR, eigenvalues of symmetric matrices, singular values, and exponentials of matrices.
+#include <cmath>
+#include <cstring>
+#include <string_view>
+
+#include "ops/linalg/lapack.h"
+#include "ops/linalg/linalg.h"
+
+namespace fl::linalg {
+namespace {
+
+void reflect(float* a, int64_t m, int64_t n, float* tau, float* work) { kernels::reflect_f32(a, m, n, tau, work); }
+void reflect(double* a, int64_t m, int64_t n, double* tau, double* work) { kernels::reflect_f64(a, m, n, tau, work); }
+void reflector_product(const float* a, int64_t lda, const float* tau, int64_t m, int64_t k, int64_t columns, float* q, float* work) {
+  kernels::reflector_product_f32(a, lda, tau, m, k, columns, q, work);
+}
+void reflector_product(const double* a, int64_t lda, const double* tau, int64_t m, int64_t k, int64_t columns, double* q, double* work) {
+  kernels::reflector_product_f64(a, lda, tau, m, k, columns, q, work);
+}
+
+// Memory of one thread for the singular values of matrices of one shape.
+struct Singular {
+  int64_t m, n;  // of the matrix as it is used, with m >= n
+  bool vectors;
+  int64_t columns;  // of u
+  std::vector<double> a, tau, work, q, r, j, s, u;
+  Singular(int64_t rows, int64_t cols, bool full, bool with_vectors) : m(std::max(rows, cols)), n(std::min(rows, cols)), vectors(with_vectors), columns(full ? m : n) {
+    a.resize(static_cast<size_t>(m * n)), tau.resize(static_cast<size_t>(n)), work.resize(static_cast<size_t>(2 * m + n));
+    r.resize(static_cast<size_t>(n * n)), s.resize(static_cast<size_t>(n));
+    if (vectors) q.resize(static_cast<size_t>(m * columns)), u.resize(static_cast<size_t>(m * columns)), j.resize(static_cast<size_t>(n * n));
+  }
+  // a = u [m, columns] s r, with rows of r [n, n]: a = Q R, whose rows are turned until they are orthogonal.
+  bool run() {
+    reflect(a.data(), m, n, tau.data(), work.data());
+    for (int64_t i = 0; i < n; ++i)
+      for (int64_t k = 0; k < n; ++k) r[static_cast<size_t>(i * n + k)] = k < i ? 0 : a[static_cast<size_t>(i * n + k)];
+    if (!kernels::orthogonal_rows(r.data(), n, n, vectors ? j.data() : nullptr, s.data())) return false;
+    if (!vectors) return true;
+    reflector_product(a.data(), n, tau.data(), m, n, columns, q.data(), work.data());
+    kernels::rows_times_rows(q.data(), columns, m, n, j.data(), n, u.data(), columns);
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t k = n; k < columns; ++k) u[static_cast<size_t>(i * columns + k)] = q[static_cast<size_t>(i * columns + k)];
+    return true;
+  }
+};
+
+template <class T>
+bool svd_one(Singular& x, const T* in, int64_t m, int64_t n, T* u, T* s, T* vh) {
+  const bool wide = n > m;
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t k = 0; k < n; ++k) x.a[static_cast<size_t>(wide ? k * m + i : i * n + k)] = static_cast<double>(in[i * n + k]);
+  if (!x.run()) return false;
+  for (int64_t i = 0; i < x.n; ++i) s[i] = static_cast<T>(x.s[static_cast<size_t>(i)]);
+  if (!x.vectors) return true;
+  // Of a wide matrix the transpose was taken: the factors change places, and are transposed.
+  const int64_t small = x.n, c = x.columns;
+  if (!wide) {
+    for (int64_t i = 0; i < m * c; ++i) u[i] = static_cast<T>(x.u[static_cast<size_t>(i)]);
+    for (int64_t i = 0; i < n * n; ++i) vh[i] = static_cast<T>(x.r[static_cast<size_t>(i)]);
+  } else {
+    for (int64_t i = 0; i < small; ++i)
+      for (int64_t k = 0; k < small; ++k) u[i * small + k] = static_cast<T>(x.r[static_cast<size_t>(k * small + i)]);
+    for (int64_t i = 0; i < c; ++i)
+      for (int64_t k = 0; k < n; ++k) vh[i * n + k] = static_cast<T>(x.u[static_cast<size_t>(k * c + i)]);
+  }
+  return true;
+}
+
+// From this many rows or columns on LAPACK is faster, where there is one.
+constexpr int64_t kEigenRows = 96, kSingularRows = 24, kQrRows = 128;
+bool by_lapack(int64_t size, int64_t least) { return size >= least && has_lapack(); }
+template <class T>
+bool all_finite(const T* a, int64_t n) {
+  T sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += a[i] * T(0);
+  return sum == 0;
+}
+// Raises for the first that is set, whichever thread found one first.
+void refuse_unconverged(const char* op, const Tensor& A, const std::vector<char>& failed) {
+  for (size_t i = 0; i < failed.size(); ++i)
+    if (failed[i])
+      raise<LinAlgError>(op, ": ", A.ndim() > 2 ? text("(Batch element ", i, "): ") : std::string(),
+                         "The algorithm failed to converge because the input matrix is ill-conditioned or has elements that are not finite.");
+}
+
+// q r = a by LAPACK, whose matrices have their columns one after another. With no columns of q only r is wanted.
+template <class T>
+void large_qr(const T* a, int64_t m, int64_t n, int64_t columns, int64_t rows, T* q, T* r) {
+  const int64_t k = std::min(m, n), width = std::max(n, columns);
+  std::vector<T> turned(static_cast<size_t>(m * width)), tau(static_cast<size_t>(k));
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t c = 0; c < n; ++c) turned[static_cast<size_t>(c * m + i)] = a[i * n + c];
+  lapack_reflect(turned.data(), m, n, tau.data());
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t c = 0; c < n; ++c) r[i * n + c] = c < i ? T(0) : turned[static_cast<size_t>(c * m + i)];
+  if (!columns) return;
+  lapack_reflector_product(turned.data(), m, columns, k, tau.data());
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t c = 0; c < columns; ++c) q[i * columns + c] = turned[static_cast<size_t>(c * m + i)];
+}
+
+// c = a b of [n, n] doubles.
+void product(int64_t n, const double* a, const double* b, double* c) { gemm(Gemm<double>{n, n, n, {a, n, 1}, {b, n, 1}, c, n}); }
+
+// e^a: the Pade approximant of degree 13 of a / 2^k, squared k times (Higham, The scaling and squaring method for the matrix
+// exponential revisited, 2005).
+void exponential(std::vector<double>& a, int64_t n, std::vector<double>& y) {
+  constexpr double c[] = {64764752532480000., 32382376266240000., 7771770303897600., 1187353796428800., 129060195264000., 10559470521600.,
+                          670442572800., 33522128640., 1323241920., 40840800., 960960., 16380., 182., 1.};
+  const auto size = static_cast<size_t>(n * n);
+  double norm = 0;
+  for (int64_t k = 0; k < n; ++k) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; ++i) sum += std::fabs(a[static_cast<size_t>(i * n + k)]);
+    norm = sum > norm || sum != sum ? sum : norm;
+  }
+  if (!std::isfinite(norm)) return y.assign(size, NAN);
+  const int squarings = norm > 5.371920351148152 ? std::max(0, static_cast<int>(std::ceil(std::log2(norm / 5.371920351148152)))) : 0;
+  for (double& v : a) v = std::ldexp(v, -squarings);
+  std::vector<double> a2(size), a4(size), a6(size), t(size), u(size), v(size);
+  product(n, a.data(), a.data(), a2.data());
+  product(n, a2.data(), a2.data(), a4.data());
+  product(n, a4.data(), a2.data(), a6.data());
+  const auto odd_and_even = [&](size_t i, int first) { return c[first] * a2[i] + c[first + 2] * a4[i] + c[first + 4] * a6[i]; };
+  for (size_t i = 0; i < size; ++i) t[i] = odd_and_even(i, 9);
+  product(n, a6.data(), t.data(), v.data());
+  for (size_t i = 0; i < size; ++i) v[i] += odd_and_even(i, 3) + (i % static_cast<size_t>(n + 1) == 0 ? c[1] : 0);
+  product(n, a.data(), v.data(), u.data());
+  for (size_t i = 0; i < size; ++i) t[i] = odd_and_even(i, 8);
+  product(n, a6.data(), t.data(), v.data());
+  for (size_t i = 0; i < size; ++i) v[i] += odd_and_even(i, 2) + (i % static_cast<size_t>(n + 1) == 0 ? c[0] : 0);
+  y.resize(size);
+  for (size_t i = 0; i < size; ++i) t[i] = v[i] - u[i], y[i] = v[i] + u[i];
+  std::vector<int32_t> pivots(static_cast<size_t>(n));
+  lu_factor(t.data(), n, n, pivots.data());
+  lu_solve(t.data(), pivots.data(), n, n, false, y.data());
+  for (int k = 0; k < squarings; ++k) {
+    product(n, y.data(), y.data(), t.data());
+    std::swap(y, t);
+  }
+}
+
+}  // namespace
+}  // namespace fl::linalg
+
+namespace fl::kernels {
+
+using namespace linalg;
+
+void linalg_geqrf(const Tensor& A, const Tensor& a, const Tensor& tau) {
+  const Matrices x = matrices_of(A);
+  const int64_t k = std::min(x.m, x.n);
+  with_real(A.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    over_matrices(x.count, 4 * x.m * x.n * k, [&](int64_t b, int64_t e) {
+      std::vector<T> work(static_cast<size_t>(x.m + x.n));
+      for (int64_t i = b; i < e; ++i) {
+        T* out = a.data<T>() + i * x.m * x.n;
+        std::copy_n(A.data<T>() + i * x.m * x.n, x.m * x.n, out);
+        reflect(out, x.m, x.n, tau.data<T>() + i * k, work.data());
+      }
+    });
+  });
+}
+
+void linalg_reflectors(const Tensor& a, const Tensor& tau, int64_t columns, const Tensor& q) {
+  const Matrices x = matrices_of(a);
+  const int64_t k = tau.size(-1);
+  with_real(a.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    over_matrices(x.count, 4 * x.m * columns * std::max<int64_t>(k, 1), [&](int64_t b, int64_t e) {
+      std::vector<T> work(static_cast<size_t>(x.m + columns));
+      for (int64_t i = b; i < e; ++i)
+        reflector_product(a.data<T>() + i * x.m * x.n, x.n, tau.data<T>() + i * k, x.m, k, columns, q.data<T>() + i * x.m * columns, work.data());
+    });
+  });
+}
+
+void linalg_qr(const Tensor& A, std::string_view mode, const Tensor& Q, const Tensor& R) {
+  const Matrices x = matrices_of(A);
+  const int64_t k = std::min(x.m, x.n), columns = mode == "complete" ? x.m : k, rows = R.size(-2);
+  with_real(A.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    if (by_lapack(k, kQrRows)) {
+      for (int64_t i = 0; i < x.count; ++i)
+        large_qr(A.data<T>() + i * x.m * x.n, x.m, x.n, mode == "r" ? 0 : columns, rows, Q.data<T>() + i * x.m * columns, R.data<T>() + i * rows * x.n);
+      return;
+    }
+    over_matrices(x.count, 8 * x.m * std::max(x.n, columns) * std::max<int64_t>(k, 1), [&](int64_t b, int64_t e) {
+      std::vector<T> a(static_cast<size_t>(x.m * x.n)), tau(static_cast<size_t>(k)), work(static_cast<size_t>(2 * x.m + x.n));
+      for (int64_t i = b; i < e; ++i) {
+        std::copy_n(A.data<T>() + i * x.m * x.n, x.m * x.n, a.data());
+        reflect(a.data(), x.m, x.n, tau.data(), work.data());
+        T* r = R.data<T>() + i * rows * x.n;
+        for (int64_t p = 0; p < rows; ++p)
+          for (int64_t c = 0; c < x.n; ++c) r[p * x.n + c] = c < p ? T(0) : a[static_cast<size_t>(p * x.n + c)];
+        if (mode != "r") reflector_product(a.data(), x.n, tau.data(), x.m, k, columns, Q.data<T>() + i * x.m * columns, work.data());
+      }
+    });
+  });
+}
+
+void linalg_eigh(const Tensor& A, std::string_view UPLO, bool vectors, const Tensor& w, const Tensor& V) {
+  const Matrices x = matrices_of(A);
+  const int64_t n = x.n, size = n * n;
+  const bool upper = UPLO == "U" || UPLO == "u";
+  std::vector<char> failed(static_cast<size_t>(x.count));
+  with_real(A.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    if (by_lapack(n, kEigenRows)) {
+      std::vector<T> a(static_cast<size_t>(size));
+      for (int64_t i = 0; i < x.count; ++i) {
+        std::copy_n(A.data<T>() + i * size, size, a.data());
+        failed[static_cast<size_t>(i)] = !all_finite(a.data(), size) || lapack_eigen(a.data(), n, !upper, vectors, w.data<T>() + i * n);
+        for (int64_t r = 0; vectors && r < n; ++r)
+          for (int64_t c = 0; c < n; ++c) V.data<T>()[i * size + r * n + c] = a[static_cast<size_t>(c * n + r)];
+      }
+      return;
+    }
+    over_matrices(x.count, 8 * size * n, [&](int64_t b, int64_t e) {
+      std::vector<double> a(static_cast<size_t>(size)), z(static_cast<size_t>(vectors ? size : 0)), values(static_cast<size_t>(n)), work(static_cast<size_t>(3 * n));
+      for (int64_t i = b; i < e; ++i) {
+        const T* in = A.data<T>() + i * size;
+        for (int64_t r = 0; r < n; ++r)
+          for (int64_t c = 0; c < n; ++c) a[static_cast<size_t>(r * n + c)] = static_cast<double>((c > r) == upper ? in[r * n + c] : in[c * n + r]);
+        if (!symmetric_eigen(a.data(), n, values.data(), vectors ? z.data() : nullptr, work.data())) {
+          failed[static_cast<size_t>(i)] = 1;
+          continue;
+        }
+        for (int64_t k = 0; k < n; ++k) w.data<T>()[i * n + k] = static_cast<T>(values[static_cast<size_t>(k)]);
+        for (int64_t r = 0; vectors && r < n; ++r)
+          for (int64_t c = 0; c < n; ++c) V.data<T>()[i * size + r * n + c] = static_cast<T>(z[static_cast<size_t>(c * n + r)]);
+      }
+    });
+  });
+  refuse_unconverged("linalg.eigh", A, failed);
+}
+
+void linalg_svd(const Tensor& A, bool full_matrices, bool vectors, const Tensor& U, const Tensor& S, const Tensor& Vh) {
+  const Matrices x = matrices_of(A);
+  const int64_t k = std::min(x.m, x.n), u_size = vectors ? x.m * U.size(-1) : 0, v_size = vectors ? Vh.size(-2) * x.n : 0;
+  std::vector<char> failed(static_cast<size_t>(x.count));
+  with_real(A.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    if (by_lapack(k, kSingularRows)) {
+      std::vector<T> a(static_cast<size_t>(x.m * x.n));
+      for (int64_t i = 0; i < x.count; ++i) {
+        std::copy_n(A.data<T>() + i * x.m * x.n, x.m * x.n, a.data());
+        T *u = vectors ? U.data<T>() + i * u_size : nullptr, *vh = vectors ? Vh.data<T>() + i * v_size : nullptr;
+        failed[static_cast<size_t>(i)] = !all_finite(a.data(), x.m * x.n) || lapack_svd(a.data(), x.m, x.n, full_matrices, u, S.data<T>() + i * k, vh);
+      }
+      return;
+    }
+    over_matrices(x.count, 32 * x.m * x.n * std::max<int64_t>(k, 1), [&](int64_t b, int64_t e) {
+      Singular memory(x.m, x.n, full_matrices, vectors);
+      for (int64_t i = b; i < e; ++i)
+        failed[static_cast<size_t>(i)] = !svd_one(memory, A.data<T>() + i * x.m * x.n, x.m, x.n, U.data<T>() + i * u_size, S.data<T>() + i * k, Vh.data<T>() + i * v_size);
+    });
+  });
+  refuse_unconverged("linalg.svd", A, failed);
+}
+
+void linalg_matrix_exp(const Tensor& A, const Tensor& y) {
+  const Matrices x = matrices_of(A);
+  const int64_t size = x.n * x.n;
+  with_real(A.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const auto some = [&](int64_t b, int64_t e) {
+      std::vector<double> a, out;
+      for (int64_t i = b; i < e; ++i) {
+        a.assign(A.data<T>() + i * size, A.data<T>() + (i + 1) * size);
+        exponential(a, x.n, out);
+        for (int64_t k = 0; k < size; ++k) y.data<T>()[i * size + k] = static_cast<T>(out[static_cast<size_t>(k)]);
+      }
+    };
+    if (x.n > kBlock) some(0, x.count);
+    else over_matrices(x.count, 20 * size * x.n, some);
+  });
+}
+
+}  // namespace fl::kernels

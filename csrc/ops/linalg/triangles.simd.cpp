@@ -1,0 +1,250 @@
+// LU and Cholesky factors and triangular systems of matrices that fit into a cache.
+#include <cstdint>
+
+#include "base/vmath_basic.h"
+#include "ops/linalg/loops.h"
+
+namespace fl::kernels::FL_ISA {
+namespace {
+
+template <class T>
+FL_VM T dot(const T* x, const T* y, int64_t n) {
+  T sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < n; ++i) sum += x[i] * y[i];
+  return sum;
+}
+template <class T>
+FL_VM void subtract(T factor, const T* x, T* y, int64_t n) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) y[i] -= factor * x[i];
+}
+
+template <class T>
+FL_VM int64_t lu_columns(T* a, int64_t m, int64_t n, int64_t lda, int64_t first, int64_t last, int64_t until, int32_t* pivots) {
+  int64_t missing = 0;
+  for (int64_t k = first; k < last; ++k) {
+    int64_t at = k;
+    T best = vm::abs(a[k * lda + k]);
+    for (int64_t i = k + 1; i < m; ++i) {
+      const T v = vm::abs(a[i * lda + k]);
+      if (v > best) best = v, at = i;
+    }
+    pivots[k] = static_cast<int32_t>(at + 1);
+    if (at != k)
+      for (int64_t j = 0; j < n; ++j) {
+        const T v = a[k * lda + j];
+        a[k * lda + j] = a[at * lda + j];
+        a[at * lda + j] = v;
+      }
+    const T pivot = a[k * lda + k];
+    if (pivot == 0) {
+      if (!missing) missing = k + 1;
+      continue;
+    }
+    for (int64_t i = k + 1; i < m; ++i) {
+      const T factor = a[i * lda + k] / pivot;
+      a[i * lda + k] = factor;
+      subtract(factor, a + k * lda + k + 1, a + i * lda + k + 1, until - k - 1);
+    }
+  }
+  return missing;
+}
+template <class T, int kRows>
+void lu_fixed(T* a, int64_t count, int32_t* pivots, int32_t* info) {
+  for (int64_t i = 0; i < count; ++i, a += kRows * kRows, pivots += kRows)
+    info[i] = static_cast<int32_t>(lu_columns<T>(a, kRows, kRows, kRows, 0, kRows, kRows, pivots));
+}
+template <class T>
+void lu_many(T* a, int64_t count, int64_t n, int32_t* pivots, int32_t* info) {
+  switch (n) {
+    case 1: return lu_fixed<T, 1>(a, count, pivots, info);
+    case 2: return lu_fixed<T, 2>(a, count, pivots, info);
+    case 3: return lu_fixed<T, 3>(a, count, pivots, info);
+    case 4: return lu_fixed<T, 4>(a, count, pivots, info);
+    case 8: return lu_fixed<T, 8>(a, count, pivots, info);
+    default:
+      for (int64_t i = 0; i < count; ++i)
+        info[i] = static_cast<int32_t>(lu_columns<T>(a + i * n * n, n, n, n, 0, n, n, pivots + i * n));
+  }
+}
+
+template <class T, int kRows, int kColumns>
+FL_VM void exchange_rows(T* b, int64_t k, int64_t at) {
+  if (k == at) return;
+  for (int c = 0; c < kColumns; ++c) {
+    const T v = b[k * kColumns + c];
+    b[k * kColumns + c] = b[at * kColumns + c];
+    b[at * kColumns + c] = v;
+  }
+}
+// b [rows, columns] := T^-1 b for T(i, j) = a[i * row + j * col].
+template <class T, int kRows, int kColumns>
+FL_VM void solve_fixed(const T* a, int row, int col, bool lower, bool unit, T* b) {
+  for (int step = 0; step < kRows; ++step) {
+    const int i = lower ? step : kRows - 1 - step;
+    for (int j = lower ? 0 : i + 1; j < (lower ? i : kRows); ++j)
+      for (int c = 0; c < kColumns; ++c) b[i * kColumns + c] -= a[i * row + j * col] * b[j * kColumns + c];
+    if (!unit)
+      for (int c = 0; c < kColumns; ++c) b[i * kColumns + c] /= a[i * row + i * col];
+  }
+}
+template <class T, int kRows, int kColumns>
+void lu_solve_fixed(const T* lu, const int32_t* pivots, int64_t count, bool transposed, T* b) {
+  for (int64_t i = 0; i < count; ++i, lu += kRows * kRows, pivots += kRows, b += kRows * kColumns) {
+    if (!transposed) {
+      for (int k = 0; k < kRows; ++k) exchange_rows<T, kRows, kColumns>(b, k, pivots[k] - 1);
+      solve_fixed<T, kRows, kColumns>(lu, kRows, 1, true, true, b);
+      solve_fixed<T, kRows, kColumns>(lu, kRows, 1, false, false, b);
+    } else {
+      solve_fixed<T, kRows, kColumns>(lu, 1, kRows, true, false, b);
+      solve_fixed<T, kRows, kColumns>(lu, 1, kRows, false, true, b);
+      for (int k = kRows - 1; k >= 0; --k) exchange_rows<T, kRows, kColumns>(b, k, pivots[k] - 1);
+    }
+  }
+}
+template <class T, int kRows>
+bool lu_solve_rows(const T* lu, const int32_t* pivots, int64_t count, int64_t r, bool transposed, T* b) {
+  if (r == 1) lu_solve_fixed<T, kRows, 1>(lu, pivots, count, transposed, b);
+  else if (r == kRows) lu_solve_fixed<T, kRows, kRows>(lu, pivots, count, transposed, b);
+  else return false;
+  return true;
+}
+template <class T>
+bool lu_solve_many(const T* lu, const int32_t* pivots, int64_t count, int64_t n, int64_t r, bool transposed, T* b) {
+  switch (n) {
+    case 1: return lu_solve_rows<T, 1>(lu, pivots, count, r, transposed, b);
+    case 2: return lu_solve_rows<T, 2>(lu, pivots, count, r, transposed, b);
+    case 3: return lu_solve_rows<T, 3>(lu, pivots, count, r, transposed, b);
+    case 4: return lu_solve_rows<T, 4>(lu, pivots, count, r, transposed, b);
+    case 8: return lu_solve_rows<T, 8>(lu, pivots, count, r, transposed, b);
+    default: return false;
+  }
+}
+
+template <class T>
+FL_VM int64_t cholesky_lower(T* a, int64_t n, int64_t lda) {
+  for (int64_t j = 0; j < n; ++j) {
+    T* row = a + j * lda;
+    const T left = row[j] - dot(row, row, j);
+    if (!(left > 0)) return j + 1;
+    const T root = vm::sqrt(left);
+    row[j] = root;
+    for (int64_t i = j + 1; i < n; ++i) a[i * lda + j] = (a[i * lda + j] - dot(a + i * lda, row, j)) / root;
+  }
+  return 0;
+}
+template <class T, int kRows>
+void cholesky_fixed(T* a, int64_t count, int32_t* info) {
+  for (int64_t i = 0; i < count; ++i, a += kRows * kRows) info[i] = static_cast<int32_t>(cholesky_lower<T>(a, kRows, kRows));
+}
+template <class T>
+void cholesky_many(T* a, int64_t count, int64_t n, int32_t* info) {
+  switch (n) {
+    case 1: return cholesky_fixed<T, 1>(a, count, info);
+    case 2: return cholesky_fixed<T, 2>(a, count, info);
+    case 3: return cholesky_fixed<T, 3>(a, count, info);
+    case 4: return cholesky_fixed<T, 4>(a, count, info);
+    case 8: return cholesky_fixed<T, 8>(a, count, info);
+    default:
+      for (int64_t i = 0; i < count; ++i) info[i] = static_cast<int32_t>(cholesky_lower<T>(a + i * n * n, n, n));
+  }
+}
+
+// Row i of b is right once the rows that it needs have been taken from it.
+template <class T>
+FL_VM void triangle_solve(int64_t n, int64_t r, const T* a, int64_t row, int64_t col, bool lower, bool unit, T* b, int64_t ldb) {
+  for (int64_t step = 0; step < n; ++step) {
+    const int64_t i = lower ? step : n - 1 - step, from = lower ? 0 : i + 1, to = lower ? i : n;
+    T* mine = b + i * ldb;
+    if (r == 1) {
+      T sum = 0;
+      for (int64_t j = from; j < to; ++j) sum += a[i * row + j * col] * b[j * ldb];
+      mine[0] -= sum;
+    } else {
+      for (int64_t j = from; j < to; ++j) subtract(a[i * row + j * col], b + j * ldb, mine, r);
+    }
+    if (unit) continue;
+    const T pivot = a[i * row + i * col];
+#pragma omp simd
+    for (int64_t c = 0; c < r; ++c) mine[c] /= pivot;
+  }
+}
+
+// Scales before squaring, so that neither huge nor tiny numbers are lost.
+template <class T>
+FL_VM T norm_of(const T* x, int64_t n) {
+  T largest = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const T v = vm::abs(x[i]);
+    largest = v > largest || v != v ? v : largest;
+  }
+  if (!(largest > 0) || largest == vm::kInf<T>) return largest;
+  double sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < n; ++i) {
+    const double v = static_cast<double>(x[i]) / static_cast<double>(largest);
+    sum += v * v;
+  }
+  return static_cast<T>(static_cast<double>(largest) * vm::sqrt(sum));
+}
+// a -= tau v (v^T a), for a [m, n].
+template <class T>
+FL_VM void apply_reflector(T* a, int64_t m, int64_t n, int64_t lda, const T* v, T tau, T* work) {
+  if (tau == 0 || n == 0) return;
+  for (int64_t j = 0; j < n; ++j) work[j] = 0;
+  for (int64_t i = 0; i < m; ++i) subtract(-v[i], a + i * lda, work, n);
+  for (int64_t i = 0; i < m; ++i) subtract(tau * v[i], work, a + i * lda, n);
+}
+template <class T>
+FL_VM void reflect(T* a, int64_t m, int64_t n, T* tau, T* work) {
+  T* v = work + n;
+  for (int64_t k = 0; k < (m < n ? m : n); ++k) {
+    for (int64_t i = k; i < m; ++i) v[i - k] = a[i * n + k];
+    const T alpha = v[0], below = norm_of(v + 1, m - k - 1);
+    tau[k] = 0;
+    if (below == 0) continue;
+    T both[2] = {alpha, below};
+    const T beta = -vm::copysign(norm_of(both, 2), alpha);
+    tau[k] = (beta - alpha) / beta;
+    v[0] = 1;
+    for (int64_t i = k + 1; i < m; ++i) a[i * n + k] = v[i - k] = v[i - k] / (alpha - beta);
+    a[k * n + k] = beta;
+    apply_reflector(a + k * n + k + 1, m - k, n - k - 1, n, v, tau[k], work);
+  }
+}
+template <class T>
+FL_VM void reflector_product(const T* a, int64_t lda, const T* tau, int64_t m, int64_t k, int64_t columns, T* q, T* work) {
+  T* v = work + columns;
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t j = 0; j < columns; ++j) q[i * columns + j] = i == j ? T(1) : T(0);
+  for (int64_t h = k - 1; h >= 0; --h) {
+    v[0] = 1;
+    for (int64_t i = h + 1; i < m; ++i) v[i - h] = a[i * lda + h];
+    apply_reflector(q + h * columns + h, m - h, columns - h, columns, v, tau[h], work);
+  }
+}
+
+}  // namespace
+
+#define FL_LINALG_LOOPS(T, suffix)                                                                                                      \
+  int64_t lu_columns_##suffix(T* a, int64_t m, int64_t n, int64_t lda, int64_t first, int64_t last, int64_t until, int32_t* pivots) {   \
+    return lu_columns<T>(a, m, n, lda, first, last, until, pivots);                                                                     \
+  }                                                                                                                                     \
+  void lu_many_##suffix(T* a, int64_t count, int64_t n, int32_t* pivots, int32_t* info) { lu_many<T>(a, count, n, pivots, info); }      \
+  bool lu_solve_many_##suffix(const T* lu, const int32_t* pivots, int64_t count, int64_t n, int64_t r, bool transposed, T* b) {         \
+    return lu_solve_many<T>(lu, pivots, count, n, r, transposed, b);                                                                    \
+  }                                                                                                                                     \
+  int64_t cholesky_lower_##suffix(T* a, int64_t n, int64_t lda) { return cholesky_lower<T>(a, n, lda); }                                \
+  void cholesky_many_##suffix(T* a, int64_t count, int64_t n, int32_t* info) { cholesky_many<T>(a, count, n, info); }                   \
+  void triangle_solve_##suffix(int64_t n, int64_t r, const T* a, int64_t row, int64_t col, bool lower, bool unit, T* b, int64_t ldb) {  \
+    triangle_solve<T>(n, r, a, row, col, lower, unit, b, ldb);                                                                          \
+  }                                                                                                                                     \
+  void reflect_##suffix(T* a, int64_t m, int64_t n, T* tau, T* work) { reflect<T>(a, m, n, tau, work); }                                \
+  void reflector_product_##suffix(const T* a, int64_t lda, const T* tau, int64_t m, int64_t k, int64_t columns, T* q, T* work) {        \
+    reflector_product<T>(a, lda, tau, m, k, columns, q, work);                                                                          \
+  }
+FL_LINALG_LOOPS(float, f32)
+FL_LINALG_LOOPS(double, f64)
+
+}  // namespace fl::kernels::FL_ISA

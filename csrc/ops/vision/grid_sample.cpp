@@ -1,0 +1,203 @@
+// Pictures at places between their elements. A place is a sum of taps (an element, its weight, and how the weight moves
+// with each coordinate), which are the same for all channels.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+
+#include "base/parallel.h"
+#include "ops/matmul/half.h"
+
+namespace fl::kernels {
+namespace {
+
+enum class Mode { Linear, Nearest, Cubic };
+enum class Padding { Zeros, Border, Reflection };
+
+template <class T>
+struct Moved {
+  T at, slope;  // a coordinate in elements, and its derivative by the coordinate of the grid
+};
+
+template <class T>
+Moved<T> clipped(Moved<T> x, int64_t size) {
+  if (!(x.at > 0)) return {0, 0};
+  const T last = static_cast<T>(size - 1);
+  return x.at >= last ? Moved<T>{last, 0} : x;
+}
+
+// Mirrored at low and high until it lies between them; these are halves.
+template <class T>
+Moved<T> reflected(Moved<T> x, int64_t twice_low, int64_t twice_high) {
+  if (twice_low == twice_high) return {0, 0};
+  const T low = static_cast<T>(twice_low) / 2, span = static_cast<T>(twice_high - twice_low) / 2;
+  T at = x.at - low, sign = 1;
+  if (at < 0) at = -at, sign = -1;
+  const T rest = std::fmod(at, span);
+  const bool turned = static_cast<int64_t>(std::fmod(std::floor(at / span), T(2))) != 0;
+  return turned ? Moved<T>{span - rest + low, -sign * x.slope} : Moved<T>{rest + low, sign * x.slope};
+}
+
+template <class T>
+Moved<T> inside(Moved<T> x, int64_t size, Padding padding, bool align) {
+  if (padding == Padding::Reflection) x = align ? reflected(x, 0, 2 * (size - 1)) : reflected(x, -1, 2 * size - 1);
+  if (padding != Padding::Zeros) x = clipped(x, size);
+  return x;
+}
+
+// From -1 .. 1 to elements; what is no number, or too far to count, lies outside.
+template <class T>
+Moved<T> element_of(T v, int64_t size, bool align) {
+  const T slope = static_cast<T>(align ? size - 1 : size) / 2;
+  const T at = align ? (v + 1) * slope : ((v + 1) * static_cast<T>(size) - 1) / 2;
+  return std::fabs(at) < T(1e9) ? Moved<T>{at, slope} : Moved<T>{-100, 0};
+}
+
+constexpr int kTaps = 16;
+
+template <class T>
+struct Taps {
+  int count = 0;
+  std::array<int64_t, kTaps> index;
+  std::array<T, kTaps> weight;
+  std::array<std::array<T, 3>, kTaps> slope;  // by the grid's coordinates, of the last axis first
+};
+
+// Weights of one axis: which elements, and how weights move.
+template <class T>
+struct Axis {
+  int count = 0;
+  std::array<int64_t, 4> index;
+  std::array<T, 4> weight, slope;
+};
+
+template <class T>
+void add(Axis<T>& axis, int64_t index, T weight, T slope) {
+  axis.index[axis.count] = index;
+  axis.weight[axis.count] = weight;
+  axis.slope[axis.count++] = slope;
+}
+
+// Cubic convolution (Keys 1981) with a = -0.75: of four neighbours, and the derivatives.
+template <class T>
+void cubic(T t, T (&w)[4], T (&d)[4]) {
+  const T a = T(-0.75);
+  const T far = t + 1, near = t, near2 = 1 - t, far2 = 2 - t;
+  w[0] = ((a * far - 5 * a) * far + 8 * a) * far - 4 * a;
+  w[1] = ((a + 2) * near - (a + 3)) * near * near + 1;
+  w[2] = ((a + 2) * near2 - (a + 3)) * near2 * near2 + 1;
+  w[3] = ((a * far2 - 5 * a) * far2 + 8 * a) * far2 - 4 * a;
+  d[0] = (3 * a * far - 10 * a) * far + 8 * a;
+  d[1] = (3 * (a + 2) * near - 2 * (a + 3)) * near;
+  d[2] = -(3 * (a + 2) * near2 - 2 * (a + 3)) * near2;
+  d[3] = -((3 * a * far2 - 10 * a) * far2 + 8 * a);
+}
+
+template <class T>
+Axis<T> axis_taps(T v, int64_t size, Mode mode, Padding padding, bool align) {
+  Axis<T> out;
+  const auto put = [&](T index, T weight, T slope) {
+    if (index >= 0 && index <= static_cast<T>(size - 1)) add(out, static_cast<int64_t>(index), weight, slope);
+  };
+  Moved<T> x = element_of(v, size, align);
+  if (mode == Mode::Cubic) {  // the neighbours are padded, not the place
+    T w[4], d[4];
+    const T low = std::floor(x.at);
+    cubic(x.at - low, w, d);
+    for (int k = 0; k < 4; ++k) put(inside(Moved<T>{low + static_cast<T>(k - 1), 0}, size, padding, align).at, w[k], d[k] * x.slope);
+    return out;
+  }
+  x = inside(x, size, padding, align);
+  if (mode == Mode::Nearest) {
+    put(std::nearbyint(x.at), 1, 0);
+    return out;
+  }
+  const T low = std::floor(x.at), t = x.at - low;
+  put(low, 1 - t, -x.slope);
+  put(low + 1, t, x.slope);
+  return out;
+}
+
+template <class T>
+Taps<T> taps_at(const T* place, const Tensor& x, Mode mode, Padding padding, bool align) {
+  const int axes = x.ndim() - 2;
+  std::array<Axis<T>, 3> of;
+  for (int d = 0; d < axes; ++d) of[d] = axis_taps(place[d], x.size(-1 - d), mode, padding, align);
+  if (axes == 2) of[2].count = 1, of[2].index[0] = 0, of[2].weight[0] = 1, of[2].slope[0] = 0;
+  const int64_t w = x.size(-1), h = x.size(-2);
+  Taps<T> taps;
+  for (int k = 0; k < of[2].count; ++k)
+    for (int j = 0; j < of[1].count; ++j)
+      for (int i = 0; i < of[0].count; ++i) {
+        const int n = taps.count++;
+        taps.index[n] = (of[2].index[k] * h + of[1].index[j]) * w + of[0].index[i];
+        const T a = of[0].weight[i], b = of[1].weight[j], c = of[2].weight[k];
+        taps.weight[n] = a * b * c;
+        taps.slope[n] = {of[0].slope[i] * b * c, a * of[1].slope[j] * c, a * b * of[2].slope[k]};
+      }
+  return taps;
+}
+
+int64_t plane_of(const Tensor& x) {
+  int64_t n = 1;
+  for (int d = 2; d < x.ndim(); ++d) n *= x.size(d);
+  return n;
+}
+
+}  // namespace
+
+void grid_sample(const Tensor& x, const Tensor& grid, int64_t mode, int64_t padding, bool align, const Tensor& y) {
+  const Tensor in = widened(x), places = widened(grid);
+  const WideOutput out(y);
+  const int axes = x.ndim() - 2;
+  const int64_t c = x.size(1), plane = plane_of(x), points = plane_of(y);
+  visit_float(in.dtype(), [&]<class T>(T) {
+    parallel_for(0, x.size(0) * points, std::max<int64_t>(1, 2048 / std::max<int64_t>(1, c)), [&](int64_t begin, int64_t end) {
+      for (int64_t p = begin; p < end; ++p) {
+        const Taps<T> taps = taps_at(places.data<T>() + p * axes, in, static_cast<Mode>(mode), static_cast<Padding>(padding), align);
+        const int64_t n = p / points;
+        const T* from = in.data<T>() + n * c * plane;
+        T* to = out.wide.data<T>() + n * c * points + p % points;
+        for (int64_t k = 0; k < c; ++k) {
+          T sum = 0;
+          for (int i = 0; i < taps.count; ++i) sum += taps.weight[i] * from[k * plane + taps.index[i]];
+          to[k * points] = sum;
+        }
+      }
+    });
+  });
+}
+
+void grid_sample_backward(const Tensor& dy, const Tensor& x, const Tensor& grid, int64_t mode, int64_t padding, bool align, const Tensor& dx,
+                          const Tensor& dgrid) {
+  const Tensor in = widened(x), places = widened(grid), grads = widened(dy);
+  const WideOutput out_x(dx), out_grid(dgrid);
+  const int axes = x.ndim() - 2;
+  const int64_t c = x.size(1), plane = plane_of(x), points = plane_of(dy);
+  visit_float(in.dtype(), [&]<class T>(T) {
+    parallel_for(0, x.size(0), 1, [&](int64_t begin, int64_t end) {  // pictures: the places of one add up in order
+      for (int64_t n = begin; n < end; ++n) {
+        const T* from = in.data<T>() + n * c * plane;
+        T* to = out_x.wide.data<T>() + n * c * plane;
+        std::fill_n(to, c * plane, T(0));
+        for (int64_t p = 0; p < points; ++p) {
+          const int64_t at = (n * points + p) * axes;
+          const Taps<T> taps = taps_at(places.data<T>() + at, in, static_cast<Mode>(mode), static_cast<Padding>(padding), align);
+          const T* dys = grads.data<T>() + n * c * points + p;
+          std::array<T, 3> slope{};
+          for (int64_t k = 0; k < c; ++k) {
+            const T g = dys[k * points];
+            for (int i = 0; i < taps.count; ++i) {
+              to[k * plane + taps.index[i]] += taps.weight[i] * g;
+              const T v = g * from[k * plane + taps.index[i]];
+              for (int d = 0; d < axes; ++d) slope[d] += v * taps.slope[i][d];
+            }
+          }
+          for (int d = 0; d < axes; ++d) out_grid.wide.data<T>()[at + d] = slope[d];
+        }
+      }
+    });
+  });
+}
+
+}  // namespace fl::kernels

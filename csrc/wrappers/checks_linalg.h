@@ -1,0 +1,76 @@
+// Checks of linear algebra. Names of ops are said as users know them: linalg.inv, not linalg_inv_ex.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+#include "tensor/tensor.h"
+
+namespace fl::check {
+
+inline std::string linalg_name(std::string_view op) {
+  return op.starts_with("linalg_") ? "linalg." + std::string(op.substr(7)) : std::string(op);
+}
+// A batch of matrices of float32 or float64.
+inline void matrices(const char* op, const Tensor& A, const char* name = "A") {
+  if (A.ndim() < 2) raise<ShapeError>(linalg_name(op), ": ", name, " has shape ", A.sizes(), "; expected at least two axes, of which the last two are a matrix");
+  if (A.dtype() != DType::Float32 && A.dtype() != DType::Float64)
+    raise<DTypeError>(linalg_name(op), ": ", name, " is ", A.dtype(), "; expected float32 or float64");
+}
+inline void square_matrices(const char* op, const Tensor& A) {
+  matrices(op, A);
+  if (A.size(-1) != A.size(-2)) raise<ShapeError>(linalg_name(op), ": A has shape ", A.sizes(), "; expected square matrices, [..., n, n]");
+}
+// Two batches of matrices of one type and one batch shape, the first square, whose rows are as many.
+inline void system(const char* op, const Tensor& A, const Tensor& B) {
+  square_matrices(op, A);
+  matrices(op, B, "B");
+  if (A.dtype() != B.dtype()) raise<DTypeError>(linalg_name(op), ": A is ", A.dtype(), ", B is ", B.dtype(), "; expected one dtype");
+  bool fits = A.ndim() == B.ndim() && A.size(-1) == B.size(-2);
+  for (int i = 0; fits && i + 2 < A.ndim(); ++i) fits = A.size(i) == B.size(i);
+  if (!fits)
+    raise<ShapeError>(linalg_name(op), ": A has shape ", A.sizes(), ", B has shape ", B.sizes(), "; expected [..., n, n] and [..., n, k] of one batch shape");
+}
+inline void pivoting(const char* op, bool pivot) {
+  if (!pivot) raise<ArgumentError>(linalg_name(op), ": pivot = False; expected True, as LU without pivoting is not done on the CPU");
+}
+// The factors of A, and a row for each of its rows.
+inline void factors_of(const char* op, const Tensor& A, const Tensor& LU, const Tensor& pivots) {
+  const bool fits = LU.dtype() == A.dtype() && LU.sizes() == A.sizes() && pivots.dtype() == DType::Int32 && pivots.ndim() == A.ndim() - 1 &&
+                    std::equal(pivots.sizes().begin(), pivots.sizes().end(), A.sizes().begin());
+  if (!fits)
+    raise<ShapeError>(linalg_name(op), ": A is ", A.dtype(), " ", A.sizes(), ", LU ", LU.dtype(), " ", LU.sizes(), ", pivots ", pivots.dtype(), " ",
+                      pivots.sizes(), "; expected what linalg.lu_factor gives of A");
+}
+inline void pseudoinverse_of(const char* op, const Tensor& A, const Tensor& value) {
+  bool fits = value.dtype() == A.dtype() && value.ndim() == A.ndim() && value.size(-1) == A.size(-2) && value.size(-2) == A.size(-1);
+  for (int i = 0; fits && i + 2 < A.ndim(); ++i) fits = A.size(i) == value.size(i);
+  if (!fits)
+    raise<ShapeError>(linalg_name(op), ": A is ", A.dtype(), " ", A.sizes(), ", value ", value.dtype(), " ", value.sizes(), "; expected the shape of A^T");
+}
+inline void pivot_type(const char* op, const Tensor& pivots, int64_t rows) {
+  if (pivots.ndim() >= 1 && pivots.size(-1) > rows)
+    raise<ShapeError>(linalg_name(op), ": pivots have shape ", pivots.sizes(), "; expected at most one for each of the ", rows, " rows");
+  if (pivots.ndim() < 1 || pivots.dtype() != DType::Int32)
+    raise<DTypeError>(linalg_name(op), ": pivots are ", pivots.dtype(), " ", pivots.sizes(), "; expected int32 with at least one axis");
+}
+inline void triangle_name(const char* op, std::string_view UPLO) {
+  if (UPLO != "L" && UPLO != "U" && UPLO != "l" && UPLO != "u") raise<ArgumentError>(linalg_name(op), ": UPLO = '", UPLO, "'; expected 'L' or 'U'");
+}
+inline void qr_mode(const char* op, std::string_view mode) {
+  if (mode != "reduced" && mode != "complete" && mode != "r")
+    raise<ArgumentError>(linalg_name(op), ": mode = '", mode, "'; expected 'reduced', 'complete' or 'r'");
+}
+inline void reflectors(const char* op, const Tensor& a, const Tensor& tau, int64_t columns) {
+  matrices(op, a, "input");
+  if (tau.dtype() != a.dtype()) raise<DTypeError>(linalg_name(op), ": input is ", a.dtype(), ", tau is ", tau.dtype(), "; expected one dtype");
+  bool fits = tau.ndim() == a.ndim() - 1 && tau.size(-1) <= a.size(-1) && a.size(-1) <= a.size(-2) && columns >= tau.size(-1) && columns <= a.size(-2);
+  for (int i = 0; fits && i + 2 < a.ndim(); ++i) fits = a.size(i) == tau.size(i);
+  if (!fits)
+    raise<ShapeError>(linalg_name(op), ": input has shape ", a.sizes(), ", tau has shape ", tau.sizes(),
+                      "; expected [..., m, n] with m >= n and [..., k] with k <= n of one batch shape");
+}
+
+}  // namespace fl::check

@@ -1,0 +1,247 @@
+"""Compositions of ops that fewer programs use: copies with a part replaced, numbers taken apart, combinations."""
+
+from __future__ import annotations
+
+import builtins
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from flambeau import _C
+from flambeau._C import Tensor, ops
+from flambeau._out import deliver
+
+
+class Frexp(NamedTuple):
+    """What `frexp` returns."""
+
+    mantissa: Tensor
+    exponent: Tensor
+
+
+def _replaced(op: str, out: Tensor, part: Tensor, src: Tensor) -> Tensor:
+    if part.shape != src.shape:
+        raise _C.ShapeError(f"{op}: src has shape {list(src.shape)}; expected that of what it replaces, {list(part.shape)}")
+    ops.copy_(part, src)
+    return out
+
+
+def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
+    """A copy of input whose slice at `index` along `dim` is src.
+
+    Example:
+        >>> import flambeau as fl
+        >>> fl.select_scatter(fl.zeros(2, 2), fl.ones(2), 0, 1)
+        tensor([[0., 0.],
+                [1., 1.]])
+    """
+    out = ops.clone(input)
+    return _replaced("select_scatter", out, ops.select(out, dim, index), src)
+
+
+def slice_scatter(
+    input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Tensor:
+    """A copy of input whose slice start:end:step along `dim` is src."""
+    out = ops.clone(input)
+    return _replaced("slice_scatter", out, ops.slice(out, dim, start, end, step), src)
+
+
+def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """A copy of input whose diagonal is src."""
+    out = ops.clone(input)
+    return _replaced("diagonal_scatter", out, ops.diagonal(out, offset, dim1, dim2), src)
+
+
+def as_strided_scatter(
+    input: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+) -> Tensor:
+    """A copy of input, over a copy of its memory, in which what `as_strided` would give is src."""
+    if input.is_contiguous() and input.numel() * input.element_size() == input._storage_bytes():
+        out = ops.clone(input)
+    else:
+        every = input._storage_bytes() // input.element_size()
+        memory = ops.clone(ops.as_strided(input, (every,), (1,), 0))
+        out = ops.as_strided(memory, input.shape, input.stride(), input.storage_offset())
+    at = input.storage_offset() if storage_offset is None else storage_offset
+    return _replaced("as_strided_scatter", out, ops.as_strided(out, size, stride, at), src)
+
+
+def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
+    """All combinations of r elements of a vector, in the order of `itertools.combinations`, one row each.
+
+    Shape:
+        input [n] -> [how many, r]
+    """
+    if input.ndim != 1:
+        raise _C.ShapeError(f"combinations: input has shape {list(input.shape)}; expected one axis")
+    if r < 0:
+        raise ValueError(f"combinations: r = {r}; expected at least 0")
+    if r == 0:
+        return ops.empty((0,), dtype=input.dtype)
+    n = input.shape[0]
+    count = math.comb(n + r - 1 if with_replacement else n, r) if n else 0
+    if count * r > 1 << 28:
+        raise ValueError(f"combinations: {count} combinations of {r} elements; expected at most {(1 << 28) // r}")
+    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    flat = list(itertools.chain.from_iterable(choose(builtins.range(n), r)))
+    at = _C.tensor_from(flat, _C.int64) if flat else ops.empty((0,), dtype=_C.int64)
+    return ops.index_select(input, 0, at).reshape(count, r)
+
+
+
+
+
+def diagflat(input: Tensor, offset: int = 0) -> Tensor:
+    """A matrix with all elements of input on a diagonal.
+
+    Shape:
+        input [...] of n elements -> [n + |offset|, n + |offset|]
+    """
+    from flambeau._functions import diag_embed
+
+    return diag_embed(input.reshape(-1), offset)
+
+
+def fill(input: Tensor, value: Any) -> Tensor:
+    """A tensor of input's shape and type with `value`, a number or a 0-d tensor, everywhere."""
+    return ops.fill_(ops.clone(input), value)
+
+
+def float_power(input: Any, exponent: Any, *, out: Tensor | None = None) -> Tensor:
+    """`pow` in float64.
+
+    Shape:
+        input, exponent: tensors that broadcast, or one of them a number
+    """
+    if not isinstance(input, Tensor) and not isinstance(exponent, Tensor):
+        raise TypeError(f"float_power: input = {input!r}, exponent = {exponent!r}; expected a tensor among them")
+    a, b = (v.to(_C.float64) if isinstance(v, Tensor) else float(v) for v in (input, exponent))
+    return deliver("float_power", ops.pow(a, b), out)  # type: ignore[no-any-return]
+
+
+def frexp(input: Tensor, *, out: Any = None) -> Frexp:
+    """mantissa and exponent (int32) with input = mantissa * 2^exponent and 1/2 <= |mantissa| < 1, or 0.
+
+    Example:
+        >>> import flambeau as fl
+        >>> fl.frexp(fl.tensor([1.0, -6.0])).exponent
+        tensor([1, 3], dtype=flambeau.int32)
+    """
+    return deliver("frexp", Frexp(ops.frexp_mantissa(input), ops.frexp_exponent(input).to(_C.int32)), out)  # type: ignore[no-any-return]
+
+
+def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
+    """Slices of source, put together with those of input that `index` names along `dim`, by 'prod', 'mean', 'amax' or 'amin'.
+
+    Args:
+        include_self: whether what is in input takes part.
+
+    Shape:
+        index [k], source as input with k along dim -> input's
+    """
+    if reduce not in ("prod", "mean", "amax", "amin"):
+        raise ValueError(f"index_reduce: reduce = {reduce!r}; expected 'prod', 'mean', 'amax' or 'amin'")
+    if index.ndim > 1 or source.ndim != input.ndim:
+        given = f"index has shape {list(index.shape)}, source {list(source.shape)}"
+        raise _C.ShapeError(f"index_reduce: {given}; expected one axis, and {input.ndim} axes")
+    if input.ndim == 0:
+        return index_reduce(input.reshape(1), 0, index.reshape(-1), source.reshape(1), reduce, include_self=include_self).reshape([])
+    wanted = list(input.shape)
+    wanted[dim] = index.numel()
+    if list(source.shape) != wanted:
+        raise _C.ShapeError(
+            f"index_reduce: source has shape {list(source.shape)}; expected {wanted}, with the number of indices along dim = {dim}"
+        )
+    shape = [1] * input.ndim
+    shape[dim] = index.numel()
+    spread = index.to(_C.int64).reshape(shape).expand(wanted)
+    return ops.scatter_reduce(input, dim, spread, source, reduce, include_self=include_self)
+
+
+def is_same_size(input: Tensor, other: Tensor) -> bool:
+    """True if both have one shape."""
+    return input.shape == other.shape
+
+
+def is_signed(input: Tensor) -> bool:
+    """True for types that have negative numbers."""
+    return bool(input.dtype.is_signed)
+
+
+def polygamma(n: int, input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """`special.polygamma`: the n-th derivative of digamma."""
+    from flambeau.special import polygamma as of_special
+
+    return of_special(n, input, out=out)
+
+
+def mvlgamma(input: Tensor, p: int, *, out: Tensor | None = None) -> Tensor:
+    """`special.multigammaln`: logarithm of the multivariate gamma function."""
+    from flambeau.special import multigammaln
+
+    return multigammaln(input, p, out=out)
+
+
+def range(  # noqa: A001
+    start: float = 0, end: float | None = None, step: float = 1, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """start, start + step, ... up to end, which is included; `arange` leaves it out, and is what new programs use."""
+    from flambeau._warn import warn
+
+    warn("range: includes its end and is deprecated in PyTorch; use arange")
+    if end is None:
+        start, end = 0, start
+    if step == 0 or (end - start) * step < 0 or not all(map(math.isfinite, (start, end, step))):
+        raise ValueError(f"range: start = {start}, end = {end}, step = {step}; expected finite numbers, and a step from start towards end")
+    count = math.floor((end - start) / step) + 1
+    kind = _C.get_default_dtype() if dtype is None else dtype
+    wide = _C.float64 if kind.is_floating_point else _C.int64
+    found = (ops.arange(count, dtype=wide, device=device) * step + start).to(kind)
+    return found.requires_grad_() if requires_grad else found
+
+
+def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
+    """For positions in a flattened tensor of this shape, their indices along each axis.
+
+    Example:
+        >>> import flambeau as fl
+        >>> fl.unravel_index(fl.tensor([4, 5]), (2, 3))
+        (tensor([1, 1]), tensor([1, 2]))
+    """
+    if indices.is_floating_point() or indices.dtype is _C.bool:
+        raise _C.DTypeError(f"unravel_index: indices are {indices.dtype}; expected integers")
+    sizes = [shape] if isinstance(shape, int) else [int(s) for s in shape]
+    if any(s < 0 for s in sizes):
+        raise ValueError(f"unravel_index: shape = {sizes}; expected no negative size")
+    found: list[Tensor] = []
+    rest = indices
+    for size in reversed(sizes):
+        if size == 0:
+            found.insert(0, rest)
+            continue
+        found.insert(0, ops.remainder(rest, size))
+        rest = ops.floor_divide(rest, size)
+    return tuple(found)
+
+
+def get_device(input: Tensor) -> int:
+    """The number of the GPU that the tensor is on; -1 on the CPU."""
+    return int(input.get_device())
+
+
+def get_num_interop_threads() -> int:
+    """How many threads run functions of the dependency engine beside each other; ops share the threads of `get_num_threads`."""
+    return int(_C.engine.get_workers())
+
+
+def set_num_interop_threads(n: int) -> None:
+    """Sets how many threads run functions of the dependency engine beside each other.
+
+    Raises:
+        ValueError: n < 1.
+    """
+    if n < 1:
+        raise ValueError(f"set_num_interop_threads: n = {n}; expected at least 1")
+    _C.engine.set_workers(n)

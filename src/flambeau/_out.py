@@ -1,0 +1,52 @@
+"""`out=` of functions that are compositions: the result is written into tensors of the caller."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flambeau import _C
+from flambeau._C import Tensor, ops
+from flambeau._warn import warn
+
+
+def deliver(op: str, result: Any, out: Any) -> Any:
+    """`result`, or `out` with the values of `result`, a tensor or a tuple of tensors.
+
+    A tensor of another shape is resized, with a warning unless it is empty.
+
+    Raises:
+        TypeError: `out` is no tensor, or not as many as there are results.
+        DTypeError: its type does not hold the result's kind of numbers.
+        AutogradError: a gradient would have to be recorded.
+    """
+    if out is None:
+        return result
+    many = isinstance(result, tuple)
+    parts, targets = (tuple(result), tuple(out) if isinstance(out, (tuple, list)) else (out,)) if many else ((result,), (out,))
+    if len(parts) != len(targets) or not all(isinstance(t, Tensor) for t in targets):
+        raise TypeError(f"{op}: out = {type(out).__name__}; expected {f'a tuple of {len(parts)} tensors' if many else 'a tensor'}")
+    for part, target in zip(parts, targets, strict=True):
+        _check(op, part, target)
+    for part, target in zip(parts, targets, strict=True):
+        _write(op, part, target)
+    if not many:
+        return out
+    return result._make(targets) if hasattr(result, "_make") else type(result)(targets)
+
+
+def _check(op: str, part: Tensor, target: Tensor) -> None:
+    if part.requires_grad or target.requires_grad:
+        raise _C.AutogradError(f"{op}: out= records no gradient, but a tensor requires grad; assign the result, or use no_grad()")
+    from flambeau._functions import can_cast
+
+    if not can_cast(part.dtype, target.dtype):
+        raise _C.DTypeError(f"{op}: the result is {part.dtype}, out is {target.dtype}; expected a type that holds it")
+
+
+def _write(op: str, part: Tensor, target: Tensor) -> None:
+    if target.shape != part.shape:
+        if target.numel():
+            sizes = f"out has shape {list(target.shape)} and is resized to {list(part.shape)}"
+            warn(f"{op}: {sizes}; pass an empty tensor or one of that shape")
+        target.resize_(part.shape)
+    ops.copy_(target, part)

@@ -1,0 +1,259 @@
+"""Covariances, histograms, integrals and differences of samples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from flambeau import _C
+from flambeau._C import Tensor, ops
+from flambeau._out import deliver
+
+
+class Histogram(NamedTuple):
+    """What `histogram` returns."""
+
+    hist: Tensor
+    bin_edges: Tensor
+
+
+def _weights(op: str, name: str, w: Tensor | None, count: int, whole: bool) -> None:
+    if w is None:
+        return
+    if w.ndim > 1 or w.numel() != count:
+        raise _C.ShapeError(f"{op}: {name} has shape {list(w.shape)}; expected one for each of the {count} observations")
+    if whole == w.is_floating_point() or w.dtype is _C.bool:
+        raise _C.DTypeError(f"{op}: {name} is {w.dtype}; expected {'integers' if whole else 'a floating point type'}")
+    if not w.is_meta and w.numel() and bool((w < 0).any().item()):
+        raise ValueError(f"{op}: {name} has the negative element {w.min().item()}; expected none")
+
+
+def cov(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
+    """The covariance matrix of variables in rows, observations in columns.
+
+    Args:
+        correction: what is taken from the number of observations that the sums are divided by.
+        fweights: how often each observation was made, integers.
+        aweights: how much each observation counts.
+
+    Shape:
+        input [variables, observations] or [observations] -> [variables, variables] or []
+
+    Example:
+        >>> import flambeau as fl
+        >>> fl.cov(fl.tensor([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]]))
+        tensor([[ 1., -1.],
+                [-1.,  1.]])
+    """
+    if input.ndim > 2 or input.dtype is _C.bool:
+        raise _C.ShapeError(f"cov: input is {input.dtype} {list(input.shape)}; expected numbers with at most two axes")
+    x = input.reshape(1, -1) if input.ndim < 2 else input
+    if not x.is_floating_point():
+        x = x.to(_C.get_default_dtype())
+    count = x.shape[1]
+    _weights("cov", "fweights", fweights, count, True)
+    _weights("cov", "aweights", aweights, count, False)
+    w: Tensor | None = None
+    if fweights is not None:
+        w = fweights.to(x.dtype).reshape(-1)
+    if aweights is not None:
+        a = aweights.to(x.dtype).reshape(-1)
+        w = a if w is None else w * a
+    if w is None:
+        total: Any = float(count)
+        mean = x.mean(1, keepdim=True) if count else x.sum(1, keepdim=True) / float("nan")
+        norm: Any = total - correction
+    else:
+        total = w.sum()
+        mean = (x * w).sum(1, keepdim=True) / total
+        spread = (w * aweights.to(x.dtype).reshape(-1)).sum() / total if aweights is not None else 1.0
+        norm = total - spread * correction
+    norm = norm.clamp(min=0) if isinstance(norm, Tensor) else max(norm, 0.0)
+    centred = x - mean
+    products: Tensor = ops.mm(centred, (centred if w is None else centred * w).t()) / norm
+    return products.squeeze()
+
+
+def corrcoef(input: Tensor) -> Tensor:
+    """The matrix of correlation coefficients of variables in rows, within [-1, 1].
+
+    Shape:
+        input [variables, observations] or [observations] -> [variables, variables] or []
+    """
+    c = cov(input)
+    if c.ndim == 0:
+        return c / c
+    deviation = ops.diagonal(c).sqrt()
+    return (c / deviation.unsqueeze(1) / deviation.unsqueeze(0)).clamp(-1, 1)
+
+
+def _histogram_edges(input: Tensor, bins: Any, range: Any) -> Tensor:
+    if isinstance(bins, Tensor):
+        if bins.ndim != 1 or bins.dtype is not input.dtype:
+            raise _C.ShapeError(f"histogram: bins are {bins.dtype} {list(bins.shape)}; expected one axis of {input.dtype}")
+        return bins.detach()
+    if bins < 1:
+        raise ValueError(f"histogram: bins = {bins}; expected at least 1")
+    if range is not None:
+        low, high = float(range[0]), float(range[1])
+    elif input.numel():
+        low, high = float(input.min().item()), float(input.max().item())
+    else:
+        low, high = 0.0, 1.0
+    if not (low <= high and high - low < float("inf")):
+        raise ValueError(f"histogram: range = ({low}, {high}); expected finite numbers, the smaller one first")
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    return ops.linspace(low, high, bins + 1, dtype=input.dtype)
+
+
+def histogram(
+    input: Tensor, bins: Any, *, range: Sequence[float] | None = None, weight: Tensor | None = None, density: bool = False, out: Any = None
+) -> Histogram:
+    """How many elements are in each bin, or the sum of their weights; the last bin has its upper edge, too.
+
+    Args:
+        bins: how many bins of equal width, or their edges.
+        range: the outer edges of bins of equal width; those of the elements by default.
+        density: the sums are divided so that the integral is 1.
+
+    Shape:
+        hist [bins], bin_edges [bins + 1]
+    """
+    if input.dtype not in (_C.float32, _C.float64):
+        raise _C.DTypeError(f"histogram: input is {input.dtype}; expected float32 or float64")
+    if weight is not None and (weight.shape != input.shape or weight.dtype is not input.dtype):
+        raise _C.ShapeError(f"histogram: weight is {weight.dtype} {list(weight.shape)}; expected input's {input.dtype} {list(input.shape)}")
+    x = input.detach().reshape(-1)
+    edges = _histogram_edges(x, bins, range)
+    count = edges.shape[0] - 1
+    if count < 1:
+        raise ValueError(f"histogram: bins have {edges.shape[0]} edges; expected at least 2")
+    at = ops.searchsorted(edges, x, right=True) - 1
+    at = ops.where(x == edges[-1], count - 1, at)
+    inside = (at >= 0) & (at < count) & ~x.isnan()
+    amount = ops.ones_like(x) if weight is None else weight.detach().reshape(-1)
+    hist = ops.zeros((count + 1,), dtype=x.dtype).index_add(0, ops.where(inside, at, count), amount)[:count].clone()
+    if density:
+        hist = hist / hist.sum() / ops.diff(edges)
+    return deliver("histogram", Histogram(hist, edges.clone() if isinstance(bins, Tensor) else edges), out)  # type: ignore[no-any-return]
+
+
+def _steps(op: str, y: Tensor, x: Tensor | None, dx: Any, dim: int) -> Any:
+    """The widths between neighbours of y along its last axis."""
+    if x is None:
+        return dx
+    if x.ndim == 0 or (x.ndim == 1 and x.shape[0] != y.shape[dim]):
+        raise _C.ShapeError(f"{op}: y has shape {list(y.shape)}, x {list(x.shape)}; expected x of y's size along dim = {dim}")
+    along = x if x.ndim == 1 else x.transpose(dim if x.ndim == y.ndim else -1, -1)
+    return along.narrow(-1, 1, along.shape[-1] - 1) - along.narrow(-1, 0, along.shape[-1] - 1)
+
+
+def _panels(op: str, y: Tensor, x: Tensor | None, dx: Any, dim: int) -> Tensor:
+    if y.ndim == 0 or not -y.ndim <= dim < y.ndim:
+        raise IndexError(f"{op}: dim = {dim}, but y has shape {list(y.shape)}")
+    if y.dtype is _C.bool or (x is not None and x.dtype is _C.bool):
+        raise _C.DTypeError(f"{op}: an argument is bool; expected numbers")
+    n = y.shape[dim]
+    last = y.transpose(dim, -1)
+    pairs = last.narrow(-1, 1, n - 1) + last.narrow(-1, 0, n - 1) if n > 1 else last.narrow(-1, 0, 0)
+    widths = _steps(op, y, x, dx, dim) if n > 0 else 1.0
+    return pairs * widths * 0.5
+
+
+def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = -1) -> Tensor:
+    """The integral of y along `dim` by the trapezoidal rule.
+
+    Args:
+        x: where y was taken; else it is at equal distances dx, 1 by default.
+
+    Shape:
+        y [..., n, ...], x [n] or y's -> y's without dim
+    """
+    _one_of("trapezoid", x, dx)
+    return _panels("trapezoid", y, x, 1.0 if dx is None else dx, dim).sum(-1)
+
+
+trapz = trapezoid
+
+
+def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = -1) -> Tensor:
+    """The integrals of y from its first element to each of the others, by the trapezoidal rule.
+
+    Shape:
+        y [..., n, ...], x [n] or y's -> [..., n - 1, ...]
+    """
+    _one_of("cumulative_trapezoid", x, dx)
+    return _panels("cumulative_trapezoid", y, x, 1.0 if dx is None else dx, dim).cumsum(-1).transpose(-1, dim)
+
+
+def _one_of(op: str, x: Tensor | None, dx: Any) -> None:
+    if x is not None and dx is not None:
+        raise TypeError(f"{op}: x and dx are both given; expected one of them")
+
+
+def _gradient_along(y: Tensor, spacing: Any, dim: int, edge_order: int) -> Tensor:
+    f = y.transpose(dim, -1)
+    n = f.shape[-1]
+
+    def at(start: int, length: int) -> Tensor:
+        return f.narrow(-1, start, length)
+
+    if not isinstance(spacing, Tensor):
+        inner = (at(2, n - 2) - at(0, n - 2)) / (2 * spacing)
+        if edge_order == 1:
+            first, last = (at(1, 1) - at(0, 1)) / spacing, (at(n - 1, 1) - at(n - 2, 1)) / spacing
+        else:
+            first = (-1.5 * at(0, 1) + 2 * at(1, 1) - 0.5 * at(2, 1)) / spacing
+            last = (1.5 * at(n - 1, 1) - 2 * at(n - 2, 1) + 0.5 * at(n - 3, 1)) / spacing
+        return ops.cat([first, inner, last], -1).transpose(-1, dim)
+    h = ops.diff(spacing)
+    a, b = h[:-1], h[1:]
+    inner = -b / (a * (a + b)) * at(0, n - 2) + (b - a) / (a * b) * at(1, n - 2) + a / (b * (a + b)) * at(2, n - 2)
+    if edge_order == 1:
+        first, last = (at(1, 1) - at(0, 1)) / h[:1], (at(n - 1, 1) - at(n - 2, 1)) / h[-1:]
+    else:
+        p, q = h[:1], h[1:2]
+        first = -(2 * p + q) / (p * (p + q)) * at(0, 1) + (p + q) / (p * q) * at(1, 1) - p / (q * (p + q)) * at(2, 1)
+        p, q = h[-2:-1], h[-1:]
+        last = q / (p * (p + q)) * at(n - 3, 1) - (p + q) / (p * q) * at(n - 2, 1) + (2 * q + p) / (q * (p + q)) * at(n - 1, 1)
+    return ops.cat([first, inner, last], -1).transpose(-1, dim)
+
+
+def gradient(input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1) -> tuple[Tensor, ...]:
+    """The derivatives of sampled values along each axis, by central differences, of second order inside.
+
+    Args:
+        spacing: the distance of neighbours, a number for each axis, or a tensor of positions for each.
+        dim: the axes, all by default.
+        edge_order: the order at both ends, 1 or 2.
+
+    Shape:
+        a tensor of input's shape for each axis
+
+    Example:
+        >>> import flambeau as fl
+        >>> fl.gradient(fl.tensor([0.0, 1.0, 4.0, 9.0]))[0]
+        tensor([1., 2., 4., 5.])
+    """
+    if edge_order not in (1, 2):
+        raise ValueError(f"gradient: edge_order = {edge_order}; expected 1 or 2")
+    spacing = 1 if spacing is None else spacing
+    axes = list(range(input.ndim)) if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    for d in axes:
+        if not -input.ndim <= d < input.ndim:
+            raise IndexError(f"gradient: dim = {d}, but the tensor has shape {list(input.shape)}")
+        if input.shape[d] < edge_order + 1:
+            least = f"at least {edge_order + 1} elements along dim = {d}"
+            raise _C.ShapeError(f"gradient: input has shape {list(input.shape)}; expected {least}")
+    if len({d % input.ndim for d in axes}) != len(axes):
+        raise ValueError(f"gradient: dim = {dim}; expected every axis once")
+    spaces = list(spacing) if isinstance(spacing, (list, tuple)) else [spacing] * len(axes)
+    if len(spaces) != len(axes):
+        raise ValueError(f"gradient: {len(spaces)} spacings for {len(axes)} axes; expected one for each")
+    for space, d in zip(spaces, axes, strict=True):
+        if isinstance(space, Tensor) and space.ndim and list(space.shape) != [input.shape[d]]:
+            raise _C.ShapeError(f"gradient: spacing has shape {list(space.shape)}; expected [{input.shape[d]}] for dim = {d}")
+    x = input if input.is_floating_point() else input.to(_C.get_default_dtype())
+    plain = [s.item() if isinstance(s, Tensor) and not s.ndim else s for s in spaces]
+    return tuple(_gradient_along(x, s, d, edge_order) for s, d in zip(plain, axes, strict=True))

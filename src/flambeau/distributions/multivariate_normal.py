@@ -1,0 +1,127 @@
+"""`MultivariateNormal`: normal vectors with a covariance."""
+
+from __future__ import annotations
+
+import math
+
+import flambeau as fl
+from flambeau import Tensor
+from flambeau._C import ops
+from flambeau.distributions import constraints
+from flambeau.distributions._matrices import (
+    cholesky,
+    cholesky_solve,
+    half_log_det,
+    half_mahalanobis,
+    precision_to_scale_tril,
+)
+from flambeau.distributions.distribution import Distribution
+from flambeau.distributions.utils import Shape, lazy_property, size
+
+
+class MultivariateNormal(Distribution):
+    """The normal distribution of vectors [n] with the mean `loc` and one of three ways to say the covariance.
+
+    Args:
+        covariance_matrix: [.., n, n], positive definite.
+        precision_matrix: its inverse.
+        scale_tril: lower triangular with a positive diagonal; scale_tril @ scale_tril.mT is the covariance.
+
+    Raises:
+        ValueError: not exactly one of the three, or too few axes.
+
+    Example:
+        >>> import flambeau as fl
+        >>> from flambeau.distributions import MultivariateNormal
+        >>> MultivariateNormal(fl.zeros(2), covariance_matrix=fl.eye(2)).log_prob(fl.zeros(2))
+        tensor(-1.8379)
+    """
+
+    arg_constraints = {
+        "loc": constraints.real_vector,
+        "covariance_matrix": constraints.positive_definite,
+        "precision_matrix": constraints.positive_definite,
+        "scale_tril": constraints.lower_cholesky,
+    }
+    support = constraints.real_vector
+    has_rsample = True
+
+    def __init__(
+        self,
+        loc: Tensor,
+        covariance_matrix: Tensor | None = None,
+        precision_matrix: Tensor | None = None,
+        scale_tril: Tensor | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        if loc.ndim < 1:
+            raise ValueError("MultivariateNormal: loc has no axis; expected at least one")
+        name, matrix = one_matrix("MultivariateNormal", covariance_matrix, precision_matrix, scale_tril)
+        batch = fl.broadcast_shapes(tuple(matrix.shape[:-2]), tuple(loc.shape[:-1]))
+        self.loc = loc.expand(size(batch, loc.shape[-1:]))
+        self.__dict__[name] = matrix.expand(size(batch, matrix.shape[-2:]))
+        super().__init__(batch, self.loc.shape[-1:], validate_args=validate_args)
+        self._lower = {"scale_tril": lambda m: m, "covariance_matrix": cholesky, "precision_matrix": precision_to_scale_tril}[name](matrix)
+
+    def _expand_more(self, new: object, batch_shape: Shape) -> None:
+        new.__dict__["_lower"] = self._lower
+
+    def _whole(self, matrix: Tensor) -> Tensor:
+        return matrix.expand(size(self._batch_shape, self._event_shape, self._event_shape))
+
+    @lazy_property
+    def scale_tril(self) -> Tensor:
+        """The Cholesky factor of the covariance."""
+        return self._whole(self._lower)
+
+    @lazy_property
+    def covariance_matrix(self) -> Tensor:
+        """The covariance."""
+        return self._whole(self._lower @ self._lower.mT)
+
+    @lazy_property
+    def precision_matrix(self) -> Tensor:
+        """The inverse of the covariance."""
+        return self._whole(cholesky_solve(ops.eye(self._event_shape[0], dtype=self.loc.dtype), self._lower))
+
+    @property
+    def mean(self) -> Tensor:
+        return self.loc
+
+    @property
+    def mode(self) -> Tensor:
+        return self.loc
+
+    @property
+    def variance(self) -> Tensor:
+        return self._lower.square().sum(-1).expand(size(self._batch_shape, self._event_shape))
+
+    def rsample(self, sample_shape: Shape = ()) -> Tensor:
+        noise = ops.randn(self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
+        return self.loc + (self._lower @ noise.unsqueeze(-1)).squeeze(-1)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        if self._validate_args:
+            self._validate_sample(value)
+        norm = self._event_shape[0] * math.log(2 * math.pi) / 2 + half_log_det(self._lower)
+        return -half_mahalanobis(self._lower, value - self.loc) - norm
+
+    def entropy(self) -> Tensor:
+        entropy = self._event_shape[0] * (1.0 + math.log(2 * math.pi)) / 2 + half_log_det(self._lower)
+        return entropy.expand(self._batch_shape)
+
+
+def one_matrix(name: str, covariance: Tensor | None, precision: Tensor | None, scale_tril: Tensor | None) -> tuple[str, Tensor]:
+    """The one of the three that is given, with its name.
+
+    Raises:
+        ValueError: not exactly one, or one with less than two axes.
+    """
+    every = {"covariance_matrix": covariance, "precision_matrix": precision, "scale_tril": scale_tril}
+    given = [(key, value) for key, value in every.items() if value is not None]
+    if len(given) != 1:
+        raise ValueError(f"{name}: got {[key for key, _ in given]}; expected exactly one of {list(every)}")
+    key, value = given[0]
+    if value.ndim < 2:
+        raise ValueError(f"{name}: {key} has shape {list(value.shape)}; expected [.., n, n]")
+    return key, value

@@ -1,0 +1,135 @@
+"""What distributions share: parameters of one shape, lazily computed ones, probabilities and their logits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import flambeau as fl
+from flambeau import Tensor
+from flambeau._C import ops
+
+Shape = Sequence[int]
+
+
+def size(*parts: Shape) -> fl.Size:
+    """The shapes one after the other."""
+    return fl.Size([n for part in parts for n in part])
+
+
+def is_number(value: Any) -> bool:
+    """True for a Python number."""
+    return isinstance(value, (int, float))
+
+
+def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
+    """Tensors and numbers as tensors of one shape; numbers take the type of the tensors, or the default one.
+
+    Raises:
+        ValueError: something that is neither a number nor a tensor.
+
+    Example:
+        >>> import flambeau as fl
+        >>> from flambeau.distributions.utils import broadcast_all
+        >>> [x.shape for x in broadcast_all(fl.zeros(3), 1.0)]
+        [flambeau.Size([3]), flambeau.Size([3])]
+    """
+    for value in values:
+        if not isinstance(value, Tensor) and not is_number(value):
+            raise ValueError(f"broadcast_all: got a {type(value).__name__}; expected tensors and numbers")
+    like = next((value for value in values if isinstance(value, Tensor)), None)
+    dtype = like.dtype if like is not None else fl.get_default_dtype()
+    tensors = [value if isinstance(value, Tensor) else fl.tensor(value, dtype=dtype) for value in values]
+    return tuple(fl.broadcast_tensors(*tensors))
+
+
+def sum_rightmost(value: Tensor, dims: int) -> Tensor:
+    """The sum over the last `dims` axes."""
+    if dims == 0:
+        return value
+    return value.reshape(*value.shape[:-dims], -1).sum(-1)
+
+
+_sum_rightmost = sum_rightmost
+
+
+def all_true(valid: Tensor | bool) -> bool:
+    """True if every element is."""
+    return bool(valid.all()) if isinstance(valid, Tensor) else bool(valid)
+
+
+def clamp_probs(probs: Tensor) -> Tensor:
+    """Probabilities away from 0 and 1 by the rounding of their type, so that logarithms are finite."""
+    eps = fl.finfo(probs.dtype).eps
+    return probs.clamp(min=eps, max=1 - eps)
+
+
+def logits_to_probs(logits: Tensor, is_binary: bool = False) -> Tensor:
+    """Probabilities of log odds, or along the last axis of unnormalised logarithms."""
+    return ops.sigmoid(logits) if is_binary else ops.softmax(logits, dim=-1)
+
+
+def probs_to_logits(probs: Tensor, is_binary: bool = False) -> Tensor:
+    """The inverse of `logits_to_probs`."""
+    clamped = clamp_probs(probs)
+    return ops.log(clamped) - ops.log1p(-clamped) if is_binary else ops.log(clamped)
+
+
+class lazy_property(property):  # noqa: N801  (it is used like property)
+    """A property that is computed at its first use and then is an attribute of the object.
+
+    It is computed with gradients even inside of `no_grad`, since it stays.
+    """
+
+    def __init__(self, wrapped: Callable[[Any], Any]) -> None:
+        super().__init__(wrapped)
+        self.wrapped = wrapped
+        self.__doc__ = wrapped.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        if instance is None:
+            return self
+        if self.name not in instance.__dict__:
+            with fl.enable_grad():
+                instance.__dict__[self.name] = self.wrapped(instance)
+        return instance.__dict__[self.name]
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        instance.__dict__[self.name] = value
+
+
+def tril_matrix_to_vec(mat: Tensor, diag: int = 0) -> Tensor:
+    """The lower triangles of matrices [.., n, n] as vectors, row by row.
+
+    Raises:
+        ValueError: `diag` is outside of the matrix.
+    """
+    n = mat.shape[-1]
+    if not -n <= diag < n:
+        raise ValueError(f"tril_matrix_to_vec: diag = {diag}; expected {-n} <= diag <= {n - 1}")
+    rows, columns = ops.tril_indices(n, n, diag).unbind()
+    return mat[..., rows, columns]
+
+
+def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
+    """The inverse of `tril_matrix_to_vec`, with zeros above.
+
+    Raises:
+        ValueError: a length that no triangle has.
+    """
+    length = vec.shape[-1]
+    n = next((n for n in range(1, length + abs(diag) + 2) if _tril_count(n, diag) >= length), 0)
+    if _tril_count(n, diag) != length or not -n <= diag < n:
+        raise ValueError(f"vec_to_tril_matrix: no square matrix has {length} elements from diagonal {diag} down")
+    rows, columns = ops.tril_indices(n, n, diag).unbind()
+    out = vec.new_zeros(size(vec.shape[:-1], (n, n)))
+    out[..., rows, columns] = vec
+    return out
+
+
+def _tril_count(n: int, diag: int) -> int:
+    """Elements of an [n, n] matrix on and below a diagonal."""
+    return sum(min(max(row + diag + 1, 0), n) for row in range(n))

@@ -1,0 +1,87 @@
+"""What the transforms have in common before and behind the computation: types, axes, sizes, norms, `out`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from flambeau import _C
+from flambeau._C import Tensor, ops
+from flambeau.fft._linear import OTHER, resized
+
+
+def norm_of(op: str, norm: str | None) -> str:
+    if norm is None:
+        return "backward"
+    if norm not in OTHER:
+        raise ValueError(f"{op}: norm = '{norm}'; expected 'backward', 'ortho', 'forward' or None")
+    return norm
+
+
+def _tensor(op: str, x: object) -> None:
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{op}: input is a {type(x).__name__}; expected a Tensor")
+
+
+def floating(op: str, x: Tensor, *, complex: bool = False, real: bool = False) -> Tensor:
+    """x in a type that is computed in: complex, real, or either."""
+    _tensor(op, x)
+    if real and x.is_complex():
+        raise _C.DTypeError(f"{op}: input is {x.dtype}; expected real numbers")
+    if not x.is_complex() and not x.is_floating_point():
+        x = x.to(_C.get_default_dtype())
+    if x.dtype in (_C.float16, _C.bfloat16):
+        raise _C.DTypeError(f"{op}: input is {x.dtype}; expected float32, float64 or complex numbers (x.float())")
+    return x.to(x.dtype.to_complex()) if complex else x
+
+
+def axes_of(op: str, x: Tensor, n: Sequence[int] | None, dim: Sequence[int] | int | None) -> tuple[tuple[int, ...], list[int | None]]:
+    """The axes, wrapped, and a size for each, None where it stays: by PyTorch's rules for `s` and `dim`."""
+    given = [dim] if isinstance(dim, int) else None if dim is None else [int(d) for d in dim]
+    sizes = None if n is None else [int(v) for v in n]
+    if given is None:
+        count = x.ndim if sizes is None else len(sizes)
+        if count > x.ndim:
+            raise ValueError(f"{op}: s = {sizes} for a tensor of shape {list(x.shape)}; expected at most {x.ndim} sizes")
+        given = list(range(x.ndim - count, x.ndim))
+    if sizes is not None and len(sizes) != len(given):
+        raise ValueError(f"{op}: s = {sizes}, dim = {given}; expected one size per axis")
+    for d in given:
+        if not -x.ndim <= d < x.ndim:
+            raise IndexError(f"{op}: dim = {d}, but input has shape {list(x.shape)}; expected {-x.ndim} <= dim <= {x.ndim - 1}")
+    axes = tuple(d % x.ndim for d in given)
+    if len(set(axes)) != len(axes):
+        raise ValueError(f"{op}: dim = {given} names an axis twice; expected distinct axes")
+    wanted: list[int | None] = [None] * len(axes) if sizes is None else [None if v == -1 else v for v in sizes]
+    for v, d in zip(wanted, axes, strict=True):
+        if (x.shape[d] if v is None else v) < 1:
+            raise ValueError(f"{op}: {x.shape[d] if v is None else v} points along axis {d} of shape {list(x.shape)}; expected at least 1")
+    return axes, wanted
+
+
+def fitted(x: Tensor, axes: Sequence[int], sizes: Sequence[int | None]) -> Tensor:
+    """x with the wanted sizes: cut, or with zeros behind."""
+    for d, n in zip(axes, sizes, strict=True):
+        x = x if n is None else resized(x, d, n)
+    return x
+
+
+def single(op: str, x: Tensor, n: int | None, dim: int) -> tuple[list[int] | None, list[int]]:
+    """`s` and `dim` of a transform along one axis."""
+    _tensor(op, x)
+    if x.ndim == 0:
+        raise _C.ShapeError(f"{op}: a 0-d tensor has no axis to transform; expected at least one")
+    return None if n is None else [n], [dim]
+
+
+def given(op: str, y: Tensor, out: Tensor | None) -> Tensor:
+    """y, written into `out` where there is one."""
+    if out is None:
+        return y
+    if out.dtype is not y.dtype:
+        raise _C.DTypeError(f"{op}: out is {out.dtype}, the result {y.dtype}; expected one type")
+    if y.requires_grad or out.requires_grad:
+        raise _C.AutogradError(f"{op}: out= takes no part in gradients; expected tensors that do not require grad, or no_grad()")
+    if out.shape != y.shape:
+        out.resize_(y.shape)
+    ops.copy_(out, y)
+    return out

@@ -1,0 +1,110 @@
+"""The three transforms that all others are made of, and their gradients.
+
+Each is a linear map, whose gradient is its adjoint: the transform in the other direction with the same factor.
+
+    c2c   complex to complex (real to complex where the input is real)        adjoint: c2c
+    r2c   real to the non-redundant half of its transform                     adjoint: the real part of c2c of the half beside zeros
+    c2r   such a half to the real numbers that it is the transform of         adjoint: r2c, with what stands for two entries doubled
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from typing import Any
+
+from flambeau import _C
+from flambeau._C import Tensor, ops
+from flambeau.autograd import Function
+
+# The norm by which the other direction has the same factor.
+OTHER = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
+_MANY = 1 << 15  # elements from which on threads share the lines
+
+
+@functools.cache
+def _library() -> tuple[Any, bool]:
+    """The module that computes, and whether it takes `workers`."""
+    try:
+        return importlib.import_module("scipy.fft"), True
+    except ImportError:
+        import numpy.fft as plain
+
+        return plain, False
+
+
+def _computed(name: str, x: Tensor, dtype: Any, shape: tuple[int, ...], **options: Any) -> Tensor:
+    """`name` of the library for x, in the given type and shape."""
+    if x.is_meta or 0 in shape or x.numel() == 0:
+        return ops.zeros(shape, dtype=dtype, device=x.device)
+    module, threads = _library()
+    if threads and x.numel() >= _MANY:
+        options["workers"] = _C.get_num_threads()
+    array = getattr(module, name)(x.detach().numpy(), **options)
+    return _C.to(_C.from_buffer(array), dtype, None, False)
+
+
+def _direction(forward: bool, name: str) -> str:
+    return name if forward else f"i{name}"
+
+
+class C2C(Function):
+    """y = F x along `dims`, or its inverse."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, dims: tuple[int, ...], norm: str, forward: bool) -> Tensor:
+        ctx.args, ctx.real = (dims, norm, forward), not x.is_complex()
+        return _computed(_direction(forward, "fftn"), x, x.dtype.to_complex(), tuple(x.shape), axes=dims, norm=norm)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> Any:
+        dims, norm, forward = ctx.args
+        dx = C2C.apply(dy, dims, OTHER[norm], not forward)
+        return (dx.real if ctx.real else dx), None, None, None
+
+
+class R2C(Function):
+    """The transform of real x along `dims`: along the last of these the n // 2 + 1 entries that are not conjugates of others."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, dims: tuple[int, ...], norm: str) -> Tensor:
+        ctx.args, ctx.n = (dims, norm), x.shape[dims[-1]]
+        shape = [*x.shape]
+        shape[dims[-1]] = ctx.n // 2 + 1
+        return _computed("rfftn", x, x.dtype.to_complex(), tuple(shape), axes=dims, norm=norm)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> Any:
+        dims, norm = ctx.args
+        return C2C.apply(resized(dy, dims[-1], ctx.n), dims, OTHER[norm], False).real, None, None
+
+
+class C2R(Function):
+    """The real numbers, n along the last of `dims`, of whose transform x is the half."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, dims: tuple[int, ...], norm: str, n: int) -> Tensor:
+        ctx.args = dims, norm, n
+        shape = [*x.shape]
+        shape[dims[-1]] = n
+        sizes = [shape[d] for d in dims]
+        return _computed("irfftn", x, x.dtype.to_real(), tuple(shape), s=sizes, axes=dims, norm=norm)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> Any:
+        dims, norm, n = ctx.args
+        half = R2C.apply(dy, dims, OTHER[norm])
+        last, twice = dims[-1], (n - 1) // 2  # all but the first entry, and the one in the middle of an even number
+        parts = [ops.slice(half, last, 0, 1, 1), ops.slice(half, last, 1, 1 + twice, 1) * 2, ops.slice(half, last, 1 + twice, None, 1)]
+        return ops.cat(parts, last), None, None, None
+
+
+def resized(x: Tensor, dim: int, n: int) -> Tensor:
+    """x with n entries along an axis: the first ones, or zeros behind them."""
+    have = x.shape[dim]
+    if n < have:
+        return ops.slice(x, dim, 0, n, 1)
+    if n == have:
+        return x
+    behind = x.ndim - 1 - dim % x.ndim
+    return ops.constant_pad(x, [*([0, 0] * behind), 0, n - have])

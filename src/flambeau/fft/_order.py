@@ -1,0 +1,71 @@
+"""The frequencies of a transform's entries, and their order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from flambeau import _C
+from flambeau._C import Tensor, ops
+from flambeau.fft._arguments import given
+
+
+def _check(op: str, n: int) -> None:
+    if n < 1:
+        raise ValueError(f"{op}: n = {n}; expected at least 1 point")
+
+
+def fftfreq(
+    n: int, d: float = 1.0, *, out: Tensor | None = None, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """The frequencies of the entries of `fft`, in cycles per unit of the spacing d: 0, 1, ..., then the negative ones, over n d.
+
+    Example:
+        >>> import flambeau as fl
+        >>> fl.fft.fftfreq(4, 0.5)
+        tensor([ 0.0000,  0.5000, -1.0000, -0.5000])
+    """
+    _check("fftfreq", n)
+    dtype = _C.get_default_dtype() if dtype is None else dtype
+    half = (n + 1) // 2
+    steps = ops.cat([ops.arange(0, half, dtype=dtype, device=device), ops.arange(-(n // 2), 0, dtype=dtype, device=device)])
+    y = given("fftfreq", steps * (1.0 / (n * d)), out)
+    return y.requires_grad_() if requires_grad else y
+
+
+def rfftfreq(
+    n: int, d: float = 1.0, *, out: Tensor | None = None, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """The frequencies of the entries of `rfft`.
+
+    Example:
+        >>> import flambeau as fl
+        >>> fl.fft.rfftfreq(4)
+        tensor([0.0000, 0.2500, 0.5000])
+    """
+    _check("rfftfreq", n)
+    dtype = _C.get_default_dtype() if dtype is None else dtype
+    y = given("rfftfreq", ops.arange(0, n // 2 + 1, dtype=dtype, device=device) * (1.0 / (n * d)), out)
+    return y.requires_grad_() if requires_grad else y
+
+
+def _axes(x: Tensor, dim: int | Sequence[int] | None) -> list[int]:
+    return list(range(x.ndim)) if dim is None else [dim] if isinstance(dim, int) else list(dim)
+
+
+def fftshift(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
+    """Moves the frequency 0 to the middle of each axis.
+
+    Example:
+        >>> import flambeau as fl
+        >>> fl.fft.fftshift(fl.fft.fftfreq(4))
+        tensor([-0.5000, -0.2500,  0.0000,  0.2500])
+    """
+    axes = _axes(input, dim)
+    return ops.roll(input, [input.shape[d] // 2 for d in axes], axes) if axes else input.clone()
+
+
+def ifftshift(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
+    """The inverse of `fftshift`."""
+    axes = _axes(input, dim)
+    return ops.roll(input, [(input.shape[d] + 1) // 2 for d in axes], axes) if axes else input.clone()

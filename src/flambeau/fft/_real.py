@@ -1,0 +1,91 @@
+"""Transforms of real numbers, of which half of the entries are enough: y[n - k] is the conjugate of y[k]."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from flambeau import _C
+from flambeau._C import Tensor
+from flambeau.fft._arguments import axes_of, fitted, floating, given, norm_of, single
+from flambeau.fft._linear import C2R, R2C
+
+
+def r2c(op: str, x: Tensor, s: Any, dim: Any, norm: str) -> Tensor:
+    x = floating(op, x, real=True)
+    axes, sizes = axes_of(op, x, s, dim)
+    if not axes:
+        raise _C.ShapeError(f"{op}: no axis to transform; expected at least one")
+    return R2C.apply(fitted(x, axes, sizes), axes, norm)  # type: ignore[no-any-return]
+
+
+def c2r(op: str, x: Tensor, s: Any, dim: Any, norm: str) -> Tensor:
+    x = floating(op, x, complex=True)
+    axes, sizes = axes_of(op, x, s, dim)
+    if not axes:
+        raise _C.ShapeError(f"{op}: no axis to transform; expected at least one")
+    n = sizes[-1] if sizes[-1] is not None else 2 * (x.shape[axes[-1]] - 1)
+    if n < 1:
+        raise ValueError(f"{op}: {n} points along axis {axes[-1]} of shape {list(x.shape)}; expected at least 1, or n=")
+    x = fitted(x, axes, [*sizes[:-1], n // 2 + 1])
+    return C2R.apply(x, axes, norm, n)  # type: ignore[no-any-return]
+
+
+def rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None) -> Tensor:
+    """The first n // 2 + 1 entries of `fft` of real numbers.
+
+    Shape:
+        [..., m, ...] to [..., n // 2 + 1, ...], complex.
+
+    Raises:
+        DTypeError: complex input.
+        ValueError: n < 1, or an unknown norm.
+
+    Example:
+        >>> import flambeau as fl
+        >>> fl.fft.rfft(fl.tensor([1.0, 2.0, 3.0, 4.0]))
+        tensor([10.+0.j, -2.+2.j, -2.+0.j])
+    """
+    return given("rfft", r2c("rfft", input, *single("rfft", input, n, dim), norm_of("rfft", norm)), out)
+
+
+def irfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None) -> Tensor:
+    """The inverse of `rfft`, n real numbers.
+
+    Args:
+        n: how many; 2 (m - 1) of m entries if it is not given, so that an odd number has to be said.
+
+    Example:
+        >>> import flambeau as fl
+        >>> fl.fft.irfft(fl.tensor([10, -2 + 2j, -2]))
+        tensor([1., 2., 3., 4.])
+    """
+    return given("irfft", c2r("irfft", input, *single("irfft", input, n, dim), norm_of("irfft", norm)), out)
+
+
+def rfft2(
+    input: Tensor, s: Sequence[int] | None = None, dim: Sequence[int] = (-2, -1), norm: str | None = None, *, out: Tensor | None = None
+) -> Tensor:
+    """`fft2` of real numbers, of the last axis the non-redundant half."""
+    return given("rfft2", r2c("rfft2", input, s, dim, norm_of("rfft2", norm)), out)
+
+
+def irfft2(
+    input: Tensor, s: Sequence[int] | None = None, dim: Sequence[int] = (-2, -1), norm: str | None = None, *, out: Tensor | None = None
+) -> Tensor:
+    """The inverse of `rfft2`."""
+    return given("irfft2", c2r("irfft2", input, s, dim, norm_of("irfft2", norm)), out)
+
+
+def rfftn(
+    input: Tensor, s: Sequence[int] | None = None, dim: Sequence[int] | None = None, norm: str | None = None, *, out: Tensor | None = None
+) -> Tensor:
+    """`fftn` of real numbers, of the last axis the non-redundant half."""
+    return given("rfftn", r2c("rfftn", input, s, dim, norm_of("rfftn", norm)), out)
+
+
+def irfftn(
+    input: Tensor, s: Sequence[int] | None = None, dim: Sequence[int] | None = None, norm: str | None = None, *, out: Tensor | None = None
+) -> Tensor:
+    """The inverse of `rfftn`."""
+    return given("irfftn", c2r("irfftn", input, s, dim, norm_of("irfftn", norm)), out)

@@ -1,0 +1,152 @@
+"""Functions of linear algebra under their older names at the top level."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from flambeau import _C
+from flambeau._C import Tensor, ops
+from flambeau._out import deliver
+from flambeau.linalg import _factors, _products, _systems
+from flambeau.linalg._factors import geqrf, ormqr
+
+__all__ = [
+    "chain_matmul", "cholesky", "cholesky_inverse", "cholesky_solve", "det", "geqrf", "inverse", "logdet", "lu", "lu_solve", "lu_unpack",
+    "matrix_exp", "matrix_power", "orgqr", "ormqr", "pinverse", "qr", "slogdet", "svd", "triangular_solve", "vander",
+]  # fmt: skip
+
+det = _systems.det
+slogdet = _systems.slogdet
+inverse = _systems.inv
+matrix_exp = _products.matrix_exp
+matrix_power = _products.matrix_power
+orgqr = _factors.householder_product
+
+
+class SVD(NamedTuple):
+    """What `svd` returns: input = U diag(S) V^T."""
+
+    U: Tensor
+    S: Tensor
+    V: Tensor
+
+
+class TriangularSolve(NamedTuple):
+    """What `triangular_solve` returns."""
+
+    solution: Tensor
+    cloned_coefficient: Tensor
+
+
+def logdet(input: Tensor) -> Tensor:
+    """Logarithm of the determinant: -inf where it is 0, NaN where it is negative.
+
+    Shape:
+        input [..., n, n] -> [...]
+    """
+    sign, logabsdet = ops.linalg_slogdet(input)
+    return ops.where(sign < 0, float("nan"), logabsdet)
+
+
+def cholesky(input: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """`linalg.cholesky`."""
+    return deliver("cholesky", ops.linalg_cholesky_ex(input, upper=upper, check_errors=True)[0], out)  # type: ignore[no-any-return]
+
+
+def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """The X of A X = B by the Cholesky factor L of A, upper with `upper`.
+
+    Shape:
+        B [..., n, k], L [..., n, n] -> [..., n, k]; batches broadcast
+    """
+    if B.ndim < 2 or L.ndim < 2:
+        raise _C.ShapeError(f"cholesky_solve: B has shape {list(B.shape)}, L {list(L.shape)}; expected at least two axes")
+    lower = L.transpose(-2, -1) if upper else L
+    y = ops.linalg_solve_triangular(lower, B, upper=False)
+    return deliver("cholesky_solve", ops.linalg_solve_triangular(lower.transpose(-2, -1), y, upper=True), out)  # type: ignore[no-any-return]
+
+
+def cholesky_inverse(L: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """The inverse of A by its Cholesky factor L, upper with `upper`.
+
+    Shape:
+        L [..., n, n] -> [..., n, n]
+    """
+    if L.ndim < 2 or L.shape[-1] != L.shape[-2]:
+        raise _C.ShapeError(f"cholesky_inverse: L has shape {list(L.shape)}; expected square matrices, [..., n, n]")
+    return deliver("cholesky_inverse", cholesky_solve(ops.eye(L.shape[-1], dtype=L.dtype, device=L.device), L, upper), out)  # type: ignore[no-any-return]
+
+
+def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None) -> Any:
+    """`linalg.lu_factor_ex`: the factors and pivots, and with `get_infos` which pivot is 0.
+
+    Raises:
+        LinAlgError: a pivot is 0, and `get_infos` is False.
+    """
+    LU, pivots, info = ops.linalg_lu_factor_ex(A, pivot=pivot, check_errors=not get_infos)
+    return deliver("lu", (LU, pivots, info) if get_infos else (LU, pivots), out)
+
+
+def lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """`linalg.lu_solve` with its arguments in another order."""
+    return deliver("lu_solve", ops.linalg_lu_solve(LU_data, LU_pivots, b), out)  # type: ignore[no-any-return]
+
+
+def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True, *, out: Any = None) -> Any:
+    """P, L and U of what `lu` returned; what is not wanted is empty."""
+    none = ops.empty((0,), dtype=LU_data.dtype)
+    L, U = _factors.triangles(LU_data) if unpack_data else (none, none)
+    P = _factors.permutation(LU_pivots, LU_data.shape[-2], LU_data) if unpack_pivots else none
+    return deliver("lu_unpack", _factors.LU(P, L, U), out)
+
+
+def qr(input: Tensor, some: bool = True, *, out: Any = None) -> Any:
+    """`linalg.qr`, 'reduced' or 'complete'."""
+    return deliver("qr", ops.linalg_qr(input, "reduced" if some else "complete"), out)
+
+
+def svd(input: Tensor, some: bool = True, compute_uv: bool = True, *, out: Any = None) -> SVD:
+    """`linalg.svd` with V instead of its transpose; U and V are zeros without `compute_uv`."""
+    if not compute_uv:
+        m, n = input.shape[-2:]
+        S = ops.linalg_svd(input, False, False)[1]
+        zero = [ops.zeros([*input.shape[:-2], k, k], dtype=input.dtype) for k in (m, n)]
+        return deliver("svd", SVD(zero[0], S, zero[1]), out)  # type: ignore[no-any-return]
+    U, S, Vh = ops.linalg_svd(input, not some)
+    return deliver("svd", SVD(U, S, Vh.transpose(-2, -1)), out)  # type: ignore[no-any-return]
+
+
+def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
+    """`linalg.pinv` with its older tolerance."""
+    return _systems.pinv(input, rcond)
+
+
+def triangular_solve(
+    b: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False, *, out: Any = None
+) -> TriangularSolve:
+    """`linalg.solve_triangular` with its arguments in another order; with `transpose` of A^T."""
+    side = A.transpose(-2, -1) if transpose else A
+    x = ops.linalg_solve_triangular(side, b, upper=upper != transpose, unitriangular=unitriangular)
+    return deliver("triangular_solve", TriangularSolve(x, A.clone()), out)  # type: ignore[no-any-return]
+
+
+def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
+    """`linalg.multi_dot` of matrices as arguments."""
+    if len(matrices) == 1:
+        return deliver("chain_matmul", matrices[0], out)  # type: ignore[no-any-return]
+    return _products.multi_dot(matrices, out=out)
+
+
+def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
+    """A Vandermonde matrix: powers N - 1, ..., 0 of each element, or 0, ..., N - 1 with `increasing`.
+
+    Shape:
+        x [n] -> [n, N], N = n by default
+    """
+    if x.ndim != 1:
+        raise _C.ShapeError(f"vander: x has shape {list(x.shape)}; expected one axis")
+    count = x.shape[0] if N is None else N
+    if count < 0:
+        raise ValueError(f"vander: N = {N}; expected N >= 0")
+    found = _products.vander(x, N=count) if count > 1 else ops.ones([*x.shape, count], dtype=x.dtype if x.is_floating_point() else _C.int64)
+    return found if increasing else ops.flip(found, (-1,))

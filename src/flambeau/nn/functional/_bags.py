@@ -1,0 +1,111 @@
+"""Sums, means and maxima of rows of a table, bag by bag."""
+
+from __future__ import annotations
+
+from flambeau import _C
+from flambeau._C import ShapeError, Tensor, ops
+from flambeau._tensor import tensor
+from flambeau.nn.functional._embedding import embedding
+
+__all__ = ["embedding_bag"]
+
+
+def embedding_bag(
+    input: Tensor,
+    weight: Tensor,
+    offsets: Tensor | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Tensor:
+    """Reduces the rows of `weight` that the indices of each bag name; an empty bag gives zeros.
+
+    Args:
+        input: indices of bags of one size, [B, n], or of all bags one after the other, [n], which begin at `offsets`.
+        mode: 'sum', 'mean' or 'max'.
+        per_sample_weights: factors of the rows, of input's shape; with 'sum' alone.
+        include_last_offset: whether the last offset is the end.
+        padding_idx: a row that is left out.
+
+    Shape: weight [V, D] -> [B, D].
+
+    Raises:
+        ValueError: a wrong mode, offsets that do not fit, or options that exclude each other.
+        IndexError: an index that is no row.
+
+    Example:
+        >>> import flambeau as fl
+        >>> fl.nn.functional.embedding_bag(fl.tensor([0, 2, 1]), fl.eye(3), fl.tensor([0, 2]), mode="sum")
+        tensor([[1., 0., 1.],
+                [0., 1., 0.]])
+    """
+    name = "embedding_bag"
+    _check(name, input, weight, mode, scale_grad_by_freq, per_sample_weights)
+    if input.ndim == 2:
+        if offsets is not None:
+            raise ValueError(f"{name}: input has shape {list(input.shape)}, so that each row is a bag; expected no offsets")
+        bags, n = input.shape
+        bag = ops.arange(bags, device=input.device).repeat_interleave(n)
+    else:
+        starts = _starts(name, offsets, input.shape[0], include_last_offset)
+        bags = len(starts) - 1
+        sizes = tensor([b - a for a, b in zip(starts, starts[1:])], dtype=_C.int64)
+        bag = ops.arange(bags, device=input.device).repeat_interleave(sizes)
+    index = input.reshape(-1)
+    rows = embedding(index, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
+    used = None
+    if padding_idx is not None:
+        used = index != padding_idx % weight.shape[0]
+        rows, bag = rows[used], bag[used]
+    out = weight.new_zeros((bags, weight.shape[1]))
+    if mode == "max":
+        return out.scatter_reduce(0, bag.unsqueeze(1).expand(-1, weight.shape[1]), rows, "amax", include_self=False)
+    if per_sample_weights is not None:
+        factors = per_sample_weights.reshape(-1)
+        rows = rows * (factors if used is None else factors[used]).unsqueeze(1)
+    out = out.index_add(0, bag, rows)
+    if mode == "sum":
+        return out
+    return out / ops.bincount(bag, minlength=bags).clamp(min=1).to(out.dtype).unsqueeze(1)
+
+
+def _check(name: str, input: Tensor, weight: Tensor, mode: str, by_freq: bool, factors: Tensor | None) -> None:
+    if mode not in ("sum", "mean", "max"):
+        raise ValueError(f"{name}: mode = {mode!r}; expected 'sum', 'mean' or 'max'")
+    if weight.ndim != 2:
+        raise ShapeError(f"{name}: weight has shape {list(weight.shape)}; expected [V, D]")
+    if input.ndim not in (1, 2):
+        raise ShapeError(f"{name}: input has shape {list(input.shape)}; expected [n] or [B, n]")
+    if mode == "max" and by_freq:
+        raise ValueError(f"{name}: scale_grad_by_freq has no meaning with mode = 'max'")
+    if factors is not None:
+        if mode != "sum":
+            raise NotImplementedError(f"{name}: per_sample_weights with mode = {mode!r}; expected 'sum'")
+        if factors.shape != input.shape:
+            raise ValueError(f"{name}: per_sample_weights has shape {list(factors.shape)}; expected the input's {list(input.shape)}")
+
+
+def _starts(name: str, offsets: Tensor | None, n: int, include_last: bool) -> list[int]:
+    """Where bags begin, and where the last one ends."""
+    if offsets is None or offsets.ndim != 1:
+        given = "is None" if offsets is None else f"has shape {list(offsets.shape)}"
+        raise ValueError(f"{name}: offsets {given}; expected [B] with a 1-D input")
+    if offsets.is_floating_point():
+        raise TypeError(f"{name}: offsets is {offsets.dtype}; expected integers")
+    starts: list[int] = offsets.tolist()
+    if include_last and not starts:
+        raise ValueError(f"{name}: offsets is empty; expected at least one with include_last_offset")
+    if starts and starts[0] != 0:
+        raise ValueError(f"{name}: offsets[0] = {starts[0]}; expected 0")
+    ends = starts if include_last else [*starts, n]
+    for a, b in zip(ends, ends[1:]):
+        if b < a:
+            raise ValueError(f"{name}: offsets {starts} go back from {a} to {b}; expected each at or after the one before, up to {n}")
+    if ends and ends[-1] > n:
+        raise ValueError(f"{name}: the last bag ends at {ends[-1]}; expected at most {n}, the number of indices")
+    return ends if len(ends) > 1 or include_last else [0]

@@ -1,0 +1,95 @@
+"""Pictures at other places, and channels in another order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from flambeau._C import ShapeError, Tensor, ops
+
+__all__ = ["affine_grid", "channel_shuffle", "grid_sample"]
+
+_MODES = {"bilinear": 0, "nearest": 1, "bicubic": 2}
+_PADDINGS = {"zeros": 0, "border": 1, "reflection": 2}
+
+
+def grid_sample(
+    input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool | None = None
+) -> Tensor:
+    """Values at places between elements.
+
+    Args:
+        grid: places from -1 to 1, x first; with `align_corners` the ends are the centres of the outer elements, else their edges.
+        mode: 'bilinear' (of boxes, trilinear), 'nearest', or 'bicubic' of pictures.
+        padding_mode: what lies outside: 'zeros', 'border' (the nearest element) or 'reflection'.
+
+    Shape: input [N, C, H, W], grid [N, H', W', 2] -> [N, C, H', W']; input [N, C, D, H, W], grid [N, D', H', W', 3] -> [N, C, D', H', W'].
+
+    Raises:
+        ValueError: another mode or padding_mode.
+        ShapeError: shapes that do not fit.
+
+    Source: Jaderberg et al., "Spatial transformer networks", NeurIPS 2015.
+
+    Example:
+        >>> import flambeau as fl
+        >>> x = fl.tensor([[[[0.0, 1.0], [2.0, 3.0]]]])
+        >>> fl.nn.functional.grid_sample(x, fl.zeros(1, 1, 1, 2), align_corners=True).item()
+        1.5
+    """
+    if mode not in _MODES:
+        raise ValueError(f"grid_sample: mode = {mode!r}; expected one of {list(_MODES)}")
+    if padding_mode not in _PADDINGS:
+        raise ValueError(f"grid_sample: padding_mode = {padding_mode!r}; expected one of {list(_PADDINGS)}")
+    return ops.grid_sample(input, grid, _MODES[mode], _PADDINGS[padding_mode], bool(align_corners))
+
+
+def _base(n: int, like: Tensor, align_corners: bool) -> Tensor:
+    """Places of n elements between -1 and 1, [n]."""
+    if n <= 1:
+        return ops.zeros(n, dtype=like.dtype, device=like.device)
+    ends = ops.linspace(-1, 1, n, dtype=like.dtype, device=like.device)
+    return ends if align_corners else ends * ((n - 1) / n)
+
+
+def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
+    """Grids for `grid_sample`: where affine maps `theta` send the elements of pictures of this size.
+
+    Shape: theta [N, 2, 3], size (N, C, H, W) -> [N, H, W, 2]; theta [N, 3, 4], size (N, C, D, H, W) -> [N, D, H, W, 3].
+
+    Raises:
+        ValueError: theta holds no floating point numbers, or has another shape; or a size below 1.
+    """
+    size, axes = tuple(size), len(size) - 2
+    if not theta.is_floating_point():
+        raise ValueError(f"affine_grid: theta is {theta.dtype}; expected floating point numbers")
+    if axes not in (2, 3):
+        raise NotImplementedError(f"affine_grid: size = {size}; expected (N, C, H, W) or (N, C, D, H, W)")
+    if tuple(theta.shape) != (size[0], axes, axes + 1):
+        raise ValueError(f"affine_grid: theta has shape {list(theta.shape)}; expected {[size[0], axes, axes + 1]} for size {size}")
+    if min(size) < 1:
+        raise ValueError(f"affine_grid: size = {size}; expected nothing below 1")
+    places = ops.ones((*size[2:], axes + 1), dtype=theta.dtype, device=theta.device)
+    for d in range(axes):
+        shape = [1] * axes
+        shape[d] = size[2 + d]
+        places[..., axes - 1 - d] = _base(size[2 + d], theta, bool(align_corners)).reshape(shape)
+    flat = places.reshape(1, -1, axes + 1).expand(size[0], -1, -1)
+    return ops.bmm(flat, theta.transpose(1, 2)).reshape(size[0], *size[2:], axes)
+
+
+def channel_shuffle(input: Tensor, groups: int) -> Tensor:
+    """Channels in the order of a transposed [groups, C / groups] table.
+
+    Shape: [N, C, *].
+
+    Raises:
+        ShapeError: the channels do not divide by groups.
+
+    Source: Zhang et al., "ShuffleNet", CVPR 2018.
+    """
+    if input.ndim < 3:
+        raise ShapeError(f"channel_shuffle: input has shape {list(input.shape)}; expected at least 3 axes")
+    n, c = input.shape[:2]
+    if groups < 1 or c % groups:
+        raise ShapeError(f"channel_shuffle: {c} channels do not divide by groups = {groups}")
+    return input.reshape(n, groups, c // groups, -1).transpose(1, 2).reshape(input.shape)

@@ -1,0 +1,171 @@
+"""Layers that put maxima back, pool random windows, or take norms of windows; and channels in another order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flambeau._C import Tensor
+from flambeau.nn import functional as F
+from flambeau.nn.module import Module
+
+
+class _MaxUnpool(Module):
+    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
+        super().__init__()
+        n = self._axes
+        self.kernel_size = (kernel_size,) * n if isinstance(kernel_size, int) else tuple(kernel_size)
+        stride = self.kernel_size if stride is None else stride
+        self.stride = (stride,) * n if isinstance(stride, int) else tuple(stride)
+        self.padding = (padding,) * n if isinstance(padding, int) else tuple(padding)
+
+    _axes = 0
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class MaxUnpool1d(_MaxUnpool):
+    """Puts the maxima of `MaxPool1d(..., return_indices=True)` where they were, among zeros.
+
+    Shape: [N, C, L] or [C, L], and indices of the same shape.
+    """
+
+    _axes = 1
+
+    def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
+        return F.max_unpool1d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+
+
+class MaxUnpool2d(_MaxUnpool):
+    """Puts the maxima of `MaxPool2d(..., return_indices=True)` where they were, among zeros.
+
+    Shape: [N, C, H, W] or [C, H, W], and indices of the same shape.
+
+    >>> import flambeau as fl
+    >>> x = fl.tensor([[[[1.0, 2.0], [4.0, 3.0]]]])
+    >>> top, at = fl.nn.MaxPool2d(2, return_indices=True)(x)
+    >>> fl.nn.MaxUnpool2d(2)(top, at)
+    tensor([[[[0., 0.],
+              [4., 0.]]]])
+    """
+
+    _axes = 2
+
+    def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
+        return F.max_unpool2d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+
+
+class MaxUnpool3d(_MaxUnpool):
+    """Puts the maxima of `MaxPool3d(..., return_indices=True)` where they were, among zeros.
+
+    Shape: [N, C, D, H, W] or [C, D, H, W], and indices of the same shape.
+    """
+
+    _axes = 3
+
+    def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
+        return F.max_unpool3d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+
+
+class _LPPool(Module):
+    def __init__(self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> None:
+        super().__init__()
+        self.norm_type = norm_type
+        self.kernel_size = kernel_size
+        self.stride = stride
+        self.ceil_mode = ceil_mode
+
+    def extra_repr(self) -> str:
+        return f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}, ceil_mode={self.ceil_mode}"
+
+
+class LPPool1d(_LPPool):
+    """Power mean over windows.
+
+    Shape: [N, C, L] or [C, L].
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.lp_pool1d(input, self.norm_type, self.kernel_size, self.stride, self.ceil_mode)
+
+
+class LPPool3d(_LPPool):
+    """Power mean over windows.
+
+    Shape: [N, C, D, H, W] or [C, D, H, W].
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.lp_pool3d(input, self.norm_type, self.kernel_size, self.stride, self.ceil_mode)
+
+
+class _FractionalMaxPool(Module):
+    _axes = 0
+
+    def __init__(
+        self,
+        kernel_size: Any,
+        output_size: Any = None,
+        output_ratio: Any = None,
+        return_indices: bool = False,
+        _random_samples: Tensor | None = None,
+    ) -> None:
+        super().__init__()
+        name, n = type(self).__name__, self._axes
+        if (output_size is None) == (output_ratio is None):
+            given = "neither" if output_size is None else "both"
+            raise ValueError(f"{name}: got {given} of output_size and output_ratio; expected one of them")
+        self.kernel_size = (kernel_size,) * n if isinstance(kernel_size, int) else tuple(kernel_size)
+        self.return_indices = return_indices
+        self.register_buffer("_random_samples", _random_samples)
+        self.output_size = (output_size,) * n if isinstance(output_size, int) else output_size
+        self.output_ratio = (output_ratio,) * n if isinstance(output_ratio, float) else output_ratio
+        if self.output_ratio is not None and not all(0 < ratio < 1 for ratio in self.output_ratio):
+            raise ValueError(f"{name}: output_ratio = {output_ratio}; expected between 0 and 1")
+
+
+class FractionalMaxPool2d(_FractionalMaxPool):
+    """Maxima of windows that begin at random places, so that any size can be reached.
+
+    Shape: [N, C, H, W] or [C, H, W].
+
+    Source: Graham, "Fractional max-pooling", arXiv:1412.6071.
+    """
+
+    _axes = 2
+
+    def forward(self, input: Tensor) -> Any:
+        return F.fractional_max_pool2d(
+            input, self.kernel_size, self.output_size, self.output_ratio, self.return_indices, self._random_samples
+        )
+
+
+class FractionalMaxPool3d(_FractionalMaxPool):
+    """Maxima of boxes that begin at random places, so that any size can be reached.
+
+    Shape: [N, C, D, H, W] or [C, D, H, W].
+    """
+
+    _axes = 3
+
+    def forward(self, input: Tensor) -> Any:
+        return F.fractional_max_pool3d(
+            input, self.kernel_size, self.output_size, self.output_ratio, self.return_indices, self._random_samples
+        )
+
+
+class ChannelShuffle(Module):
+    """Channels in the order of a transposed [groups, C / groups] table (Zhang et al., "ShuffleNet", CVPR 2018).
+
+    Shape: [N, C, *].
+    """
+
+    def __init__(self, groups: int) -> None:
+        super().__init__()
+        self.groups = groups
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.channel_shuffle(input, self.groups)
+
+    def extra_repr(self) -> str:
+        return f"groups={self.groups}"

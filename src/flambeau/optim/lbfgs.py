@@ -1,0 +1,280 @@
+"""LBFGS: a quasi-Newton method with limited memory, and a line search for the strong Wolfe conditions.
+
+One step is many iterations: of each, a direction from the last changes of gradients (the two-loop recursion), then a
+length along it. All parameters are one vector.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from flambeau import _C
+from flambeau._C import Tensor, ops
+from flambeau.autograd import enable_grad, no_grad
+from flambeau.optim.optimizer import Entries, Optimizer, Params, non_negative
+
+
+class _Point(NamedTuple):
+    """A place along a direction d."""
+
+    t: float  # how far along
+    loss: float
+    grad: Tensor  # of all parameters, [n]
+    slope: float  # grad @ d
+
+
+class LBFGS(Optimizer):
+    """Minimises what the closure of `step` computes, which is called many times and must be deterministic.
+
+    Args:
+        max_iter: iterations in one step.
+        max_eval: calls of the closure in one step (default: 5 / 4 of `max_iter`).
+        tolerance_grad: a step ends where no element of the gradient is above.
+        tolerance_change: a step ends where neither loss nor parameters change by more.
+        history_size: how many changes of the gradient are kept.
+        line_search_fn: None, or 'strong_wolfe'.
+
+    Raises:
+        ValueError: a negative lr, another line search, or more than one group of parameters.
+
+    Source: Nocedal and Wright, "Numerical Optimization", 2006, algorithms 7.4, 7.5 (directions), 3.5 and 3.6 (lengths).
+
+    Example:
+        >>> import flambeau as fl
+        >>> x = fl.tensor([3.0, -2.0], requires_grad=True)
+        >>> optimizer = fl.optim.LBFGS([x], line_search_fn="strong_wolfe")
+        >>> def closure():
+        ...     optimizer.zero_grad()
+        ...     loss = ((x - 1) ** 2).sum()
+        ...     loss.backward()
+        ...     return loss
+        >>> _ = optimizer.step(closure)
+        >>> bool((abs(x - 1) < 1e-4).all())
+        True
+    """
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float | Tensor = 1,
+        max_iter: int = 20,
+        max_eval: int | None = None,
+        tolerance_grad: float = 1e-7,
+        tolerance_change: float = 1e-9,
+        history_size: int = 100,
+        line_search_fn: str | None = None,
+    ) -> None:
+        if line_search_fn not in (None, "strong_wolfe"):
+            raise ValueError(f"LBFGS: line_search_fn = {line_search_fn!r}; expected None or 'strong_wolfe'")
+        defaults = {
+            **non_negative("LBFGS", lr=lr),
+            "max_iter": max_iter,
+            "max_eval": max_iter * 5 // 4 if max_eval is None else max_eval,
+            "tolerance_grad": tolerance_grad,
+            "tolerance_change": tolerance_change,
+            "history_size": history_size,
+            "line_search_fn": line_search_fn,
+        }
+        super().__init__(params, defaults)
+        if len(self._groups) != 1:
+            raise ValueError(f"LBFGS: {len(self._groups)} groups of parameters; expected one, since all are one vector")
+
+    # ---------------------------------------------------------------- all parameters as one vector
+
+    def _flat_grad(self) -> Tensor:
+        params = self._groups[0]["params"]
+        return ops.cat([(ops.zeros_like(p) if p.grad is None else p.grad).reshape(-1) for p in params], 0).detach()
+
+    def _go(self, t: float, direction: Tensor) -> None:
+        at = 0
+        for p in self._groups[0]["params"]:
+            p.add_(direction[at : at + p.numel()].view(p.shape), alpha=t)
+            at += p.numel()
+
+    # ---------------------------------------------------------------- step
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Does up to `max_iter` iterations and returns the loss before them.
+
+        Raises:
+            TypeError: no closure.
+        """
+        if closure is None:
+            raise TypeError("LBFGS: step got no closure; expected a function that computes the loss and its gradients")
+        if _C.graph.watched():
+            _C.graph.interrupt("LBFGS calls a function that is in Python")
+        with no_grad():
+            return self._iterate(closure)
+
+    def _iterate(self, closure: Callable[[], Any]) -> Any:
+        group = self._groups[0]
+        state = self.state[group["params"][0]]
+        state.setdefault("func_evals", 0)
+        state.setdefault("n_iter", 0)
+
+        def evaluate() -> tuple[Any, Tensor]:
+            with enable_grad():
+                value = closure()
+            state["func_evals"] += 1
+            return value, self._flat_grad()
+
+        first, grad = evaluate()
+        loss, calls, change = float(first), 1, group["tolerance_change"]
+        small = _largest(grad) <= group["tolerance_grad"]
+        for k in range(1, group["max_iter"] + 1):
+            if small:
+                break
+            state["n_iter"] += 1
+            direction = self._direction(group, state, grad)
+            fresh = state["n_iter"] == 1
+            state["t"] = float(group["lr"]) * (min(1.0, 1.0 / grad.abs().sum().item()) if fresh else 1.0)
+            before = loss
+            here = _Point(0.0, loss, grad, grad.dot(direction).item())
+            state["prev_flat_grad"], state["prev_loss"], state["d"] = grad, loss, direction
+            if here.slope > -change:
+                break
+            if group["line_search_fn"] is not None:
+                point, made = self._search(evaluate, here, direction, state["t"], change, group["max_eval"] - calls)
+                state["t"], loss, grad = point.t, point.loss, point.grad
+                self._go(point.t, direction)
+            else:
+                self._go(state["t"], direction)
+                made = int(k < group["max_iter"])  # after the last iteration nobody wants to know
+                if made:
+                    value, grad = evaluate()
+                    loss = float(value)
+            calls += made
+            small = _largest(grad) <= group["tolerance_grad"]
+            moved = _largest(direction) * abs(state["t"])
+            if calls >= group["max_eval"] or moved <= change or abs(loss - before) < change:
+                break
+        return first
+
+    def _direction(self, group: Entries, state: Entries, grad: Tensor) -> Tensor:
+        """-H grad, where the inverse Hessian H follows from the last changes y of gradients by the steps s."""
+        if state["n_iter"] == 1:
+            state.update(old_dirs=[], old_stps=[], ro=[], H_diag=1.0)
+            return -grad
+        ys, ss, rhos = state["old_dirs"], state["old_stps"], state["ro"]
+        y, s = grad - state["prev_flat_grad"], state["d"] * state["t"]
+        curvature = y.dot(s).item()
+        if curvature > 1e-10:
+            if len(ys) == group["history_size"]:
+                for kept in (ys, ss, rhos):
+                    kept.pop(0)
+            ys.append(y)
+            ss.append(s)
+            rhos.append(1.0 / curvature)
+            state["H_diag"] = curvature / y.dot(y).item()
+        q, alphas = -grad, []
+        for y, s, rho in zip(reversed(ys), reversed(ss), reversed(rhos)):
+            alphas.append(s.dot(q).item() * float(rho))
+            q.add_(y, alpha=-alphas[-1])
+        q.mul_(float(state["H_diag"]))
+        for y, s, rho, alpha in zip(ys, ss, rhos, reversed(alphas)):
+            q.add_(s, alpha=alpha - y.dot(q).item() * float(rho))
+        return q
+
+    def _search(
+        self, evaluate: Callable[[], Any], start: _Point, direction: Tensor, t: float, change: float, max_calls: int
+    ) -> tuple[_Point, int]:
+        """A point along the direction for the strong Wolfe conditions, and how often the closure was called."""
+        kept = [p.clone() for p in self._groups[0]["params"]]
+
+        def at(t: float) -> _Point:
+            self._go(t, direction)
+            value, grad = evaluate()
+            for p, old in zip(self._groups[0]["params"], kept):
+                p.copy_(old)
+            return _Point(t, float(value), grad, grad.dot(direction).item())
+
+        return _strong_wolfe(at, start, t, _largest(direction), change, max_calls)
+
+
+def _largest(x: Tensor) -> float:
+    return float(x.abs().max().item()) if x.numel() else 0.0
+
+
+def _cubic(a: _Point, b: _Point, low: float, high: float) -> float:
+    """Where between two bounds the cubic through losses and slopes of two points is least (Nocedal and Wright, eq. 3.59)."""
+    if a.t > b.t:
+        a, b = b, a
+    d1 = a.slope + b.slope - 3 * (a.loss - b.loss) / (a.t - b.t)
+    square: float = d1 * d1 - a.slope * b.slope
+    if not square >= 0:
+        return (low + high) / 2
+    d2 = math.sqrt(square)
+    below = b.slope - a.slope + 2 * d2
+    if below == 0:
+        return (low + high) / 2
+    t = b.t - (b.t - a.t) * ((b.slope + d2 - d1) / below)
+    return min(max(t, low), high)
+
+
+_DECREASE, _CURVATURE = 1e-4, 0.9  # the two constants of the Wolfe conditions
+
+
+def _strong_wolfe(
+    at: Callable[[float], _Point], start: _Point, t: float, largest: float, change: float, max_calls: int
+) -> tuple[_Point, int]:
+    def falls(point: _Point) -> bool:
+        return point.loss <= start.loss + _DECREASE * point.t * start.slope
+
+    def is_flat(point: _Point) -> bool:
+        return abs(point.slope) <= -_CURVATURE * start.slope
+
+    # Further and further, until a point is right or lies behind one.
+    last, point, calls = start, at(t), 1
+    tries = 0
+    while tries < max_calls:
+        if not falls(point) or (tries > 1 and point.loss >= last.loss):
+            break
+        if is_flat(point):
+            return point, calls
+        if point.slope >= 0:
+            break
+        t = _cubic(last, point, point.t + 0.01 * (point.t - last.t), point.t * 10)
+        last, point = point, at(t)
+        calls += 1
+        tries += 1
+    else:
+        last = start
+    low, high = (last, point) if last.loss <= point.loss else (point, last)
+    return _zoom(at, low, high, falls, is_flat, largest, change, max_calls - tries, calls)
+
+
+def _zoom(
+    at: Callable[[float], _Point], low: _Point, high: _Point, falls: Callable[[_Point], bool], is_flat: Callable[[_Point], bool],
+    largest: float, change: float, tries: int, calls: int,
+) -> tuple[_Point, int]:  # fmt: skip
+    """Shrinks the interval between two points, of which `low` has the lower loss, around one that is right."""
+    slow = False
+    for _ in range(tries):
+        width = abs(high.t - low.t)
+        if width * largest < change:
+            break
+        first, last = min(low.t, high.t), max(low.t, high.t)
+        t = _cubic(low, high, first, last)
+        if min(last - t, t - first) < 0.1 * width:  # next to an end: once may be, twice is no progress
+            if slow or t >= last or t <= first:
+                t = last - 0.1 * width if abs(t - last) < abs(t - first) else first + 0.1 * width
+                slow = False
+            else:
+                slow = True
+        else:
+            slow = False
+        point = at(t)
+        calls += 1
+        if not falls(point) or point.loss >= low.loss:
+            high = point
+            if high.loss < low.loss:
+                low, high = high, low
+            continue
+        if is_flat(point):
+            return point, calls
+        if point.slope * (high.t - low.t) >= 0:
+            high = low
+        low = point
+    return low, calls

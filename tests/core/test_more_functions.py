@@ -1,0 +1,197 @@
+"""Windows, statistics, copies with a part replaced, numbers taken apart: beside NumPy and SciPy."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.signal.windows as windows
+from support.compare import assert_near
+
+import flambeau as fl
+
+
+def draw(*shape, seed=0):
+    return np.random.default_rng([seed, *shape]).standard_normal(shape)
+
+
+WINDOWS = {
+    "bartlett_window": windows.bartlett,
+    "blackman_window": windows.blackman,
+    "hamming_window": windows.hamming,
+    "hann_window": windows.hann,
+    "kaiser_window": lambda n, sym: windows.kaiser(n, 12.0, sym=sym),
+}
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 8, 101])
+@pytest.mark.parametrize("periodic", [True, False])
+@pytest.mark.parametrize("name", WINDOWS)
+def test_windows(name, periodic, n):
+    got = getattr(fl, name)(n, periodic, dtype=fl.float64)
+    np.testing.assert_allclose(got.numpy(), WINDOWS[name](n, sym=not periodic) if n else [], atol=1e-14)
+    assert getattr(fl, name)(n).dtype is fl.float32
+    assert getattr(fl, name)(n, requires_grad=True).requires_grad
+
+
+def test_windows_refuse():
+    with pytest.raises(ValueError, match="window_length = -1; expected at least 0"):
+        fl.hann_window(-1)
+    with pytest.raises(fl.DTypeError, match="expected a floating point type"):
+        fl.kaiser_window(3, dtype=fl.int64)
+    np.testing.assert_allclose(fl.kaiser_window(9, beta=700.0, dtype=fl.float64).numpy(), windows.kaiser(9, 700.0, sym=False), atol=1e-12)
+
+
+def test_covariance():
+    x, f, a = draw(3, 20), np.arange(20) % 4, np.abs(draw(20, seed=1))
+    for kw in ({}, {"correction": 0}, {"fweights": f}, {"aweights": a}, {"fweights": f, "aweights": a, "correction": 0}):
+        ours = {k: fl.tensor(v) if isinstance(v, np.ndarray) else v for k, v in kw.items()}
+        theirs = {("ddof" if k == "correction" else k): v for k, v in kw.items()}
+        assert_near(fl.cov(fl.tensor(x), **ours), np.cov(x, **theirs))
+    assert_near(fl.tensor(x[0]).cov(), np.cov(x[0]))
+    assert_near(fl.corrcoef(fl.tensor(x)), np.corrcoef(x))
+    with pytest.raises(ValueError, match="negative element"):
+        fl.cov(fl.tensor(x), aweights=fl.tensor(-a))
+    with pytest.raises(fl.DTypeError, match="expected integers"):
+        fl.cov(fl.tensor(x), fweights=fl.tensor(a))
+
+
+def test_histogram():
+    x, w = draw(200), np.abs(draw(200, seed=1))
+    for kw in ({"bins": 7}, {"bins": 5, "range": (-1.0, 1.0)}, {"bins": np.array([-2.0, -0.5, 0.0, 3.0])}):
+        for density in (False, True):
+            ours = {k: fl.tensor(v) if isinstance(v, np.ndarray) else v for k, v in kw.items()}
+            got = fl.histogram(fl.tensor(x), **ours, weight=fl.tensor(w), density=density)
+            hist, edges = np.histogram(x, **kw, weights=w, density=density)
+            assert_near(got.hist, hist)
+            assert_near(got.bin_edges, edges)
+    assert fl.histogram(fl.zeros(0), 2).bin_edges.tolist() == [0.0, 0.5, 1.0]
+    assert fl.histogram(fl.tensor([1.0, 2.0, 2.0]), 2).hist.tolist() == [1, 2]  # the last edge belongs to the last bin
+    assert fl.histogram(fl.tensor([float("nan"), 1.0]), 1, range=(0.0, 2.0)).hist.tolist() == [1]
+    with pytest.raises(ValueError, match="bins = 0"):
+        fl.histogram(fl.ones(2), 0)
+    with pytest.raises(ValueError, match="expected finite numbers"):
+        fl.histogram(fl.tensor([float("inf")]), 3)
+
+
+def test_integrals():
+    y, x = draw(3, 6), np.sort(draw(6, seed=1))
+    for kw in ({}, {"dx": 0.5}, {"x": x}):
+        ours = {k: fl.tensor(v) if isinstance(v, np.ndarray) else v for k, v in kw.items()}
+        assert_near(fl.trapezoid(fl.tensor(y), **ours), np.trapezoid(y, **kw))
+        assert_near(fl.cumulative_trapezoid(fl.tensor(y), **ours)[:, -1], np.trapezoid(y, **kw))
+    assert_near(fl.trapz(fl.tensor(y), dim=0), np.trapezoid(y, axis=0))
+    assert_near(fl.trapezoid(fl.tensor(y), fl.tensor(draw(3, 6, seed=2)), dim=0), np.trapezoid(y, draw(3, 6, seed=2), axis=0))
+    assert fl.trapezoid(fl.zeros(2, 0)).tolist() == [0, 0]
+    with pytest.raises(TypeError, match="x and dx are both given"):
+        fl.trapezoid(fl.ones(2), fl.ones(2), dx=1.0)
+    with pytest.raises(fl.ShapeError, match="expected x of y's size"):
+        fl.trapezoid(fl.ones(2), fl.ones(3))
+
+
+def test_gradient():
+    y, x = draw(5, 6), np.sort(draw(6, seed=1))
+    for order in (1, 2):
+        for got, want in zip(fl.gradient(fl.tensor(y), edge_order=order), np.gradient(y, edge_order=order)):
+            assert_near(got, want)
+        assert_near(fl.gradient(fl.tensor(y), spacing=(fl.tensor(x),), dim=1, edge_order=order)[0], np.gradient(y, x, axis=1, edge_order=order))
+        assert_near(fl.gradient(fl.tensor(y), spacing=2.0, dim=0, edge_order=order)[0], np.gradient(y, 2.0, axis=0, edge_order=order))
+    with pytest.raises(fl.ShapeError, match="expected at least 2 elements along dim = 0"):
+        fl.gradient(fl.ones(1))
+    with pytest.raises(ValueError, match="edge_order = 3"):
+        fl.gradient(fl.ones(5), edge_order=3)
+
+
+def test_scatters_of_views():
+    x = draw(4, 5)
+    cases = [
+        (lambda t, s: fl.select_scatter(t, s, 1, 2), np.arange(20).reshape(4, 5)[:, 2]),
+        (lambda t, s: fl.slice_scatter(t, s, 0, 1, 4, 2), np.arange(20).reshape(4, 5)[1:4:2]),
+        (lambda t, s: t.diagonal_scatter(s, 1), np.diagonal(np.arange(20).reshape(4, 5), 1)),
+        (lambda t, s: t.as_strided_scatter(s, (2, 2), (5, 2), 1), np.array([[1, 3], [6, 8]])),
+    ]
+    for function, places in cases:
+        src = draw(*places.shape, seed=3)
+        want = x.copy()
+        want.reshape(-1)[places] = src
+        assert_near(function(fl.tensor(x), fl.tensor(src)), want)
+        fl.autograd.gradcheck(function, [fl.tensor(x).requires_grad_(), fl.tensor(src).requires_grad_()])
+        with pytest.raises(fl.ShapeError, match="expected that of what it replaces"):
+            function(fl.tensor(x), fl.ones(9, dtype=fl.float64))
+    turned = fl.tensor(draw(6, 4)).t()[1:]  # strides and an offset of its own
+    assert_near(fl.as_strided_scatter(turned, fl.zeros(2, dtype=fl.float64), (2,), (1,))[0, :1], np.zeros(1))
+    assert fl.as_strided_scatter(turned, fl.zeros(2, dtype=fl.float64), (2,), (1,)).stride() == turned.stride()
+
+
+def test_combinations():
+    for n, r, again in itertools.product((0, 1, 4), (0, 1, 2, 3), (False, True)):
+        x = np.arange(n) * 1.5
+        choose = itertools.combinations_with_replacement if again else itertools.combinations
+        want = np.array(list(choose(x, r))).reshape(-1, r) if r else np.zeros(0)
+        assert_near(fl.combinations(fl.tensor(x), r, again), want)
+    with pytest.raises(ValueError, match="expected at most"):
+        fl.combinations(fl.zeros(1000), 10)
+
+
+def test_numbers_apart():
+    x = np.array([0.0, 1.0, -6.0, 1e-310, 0.1, np.inf])
+    m, e = fl.frexp(fl.tensor(x))
+    want = np.frexp(x)
+    assert_near(m, want[0])
+    assert e.dtype is fl.int32 and e.tolist()[:-1] == want[1].tolist()[:-1]
+    assert_near(fl.ldexp(fl.tensor(x[:5]), fl.tensor([1, 2, 3, 4, -5])), np.ldexp(x[:5], [1, 2, 3, 4, -5]))
+    with pytest.raises(fl.DTypeError):
+        fl.frexp(fl.tensor([1, 2]))
+    assert fl.float_power(fl.tensor([2, 3]), 2).dtype is fl.float64
+    assert fl.float_power(2, fl.tensor([2, 3])).tolist() == [4, 8]
+    x = fl.tensor([2.0, 3.0], dtype=fl.float64)
+    assert x.float_power_(2) is x and x.tolist() == [4, 9]
+    with pytest.raises(TypeError, match="expected a tensor among them"):
+        fl.float_power(2, 3)
+
+
+@pytest.mark.parametrize("include_self", [True, False])
+@pytest.mark.parametrize("reduce, fold", [("prod", np.prod), ("amax", np.max), ("amin", np.min), ("mean", np.mean)])
+def test_index_reduce(reduce, fold, include_self):
+    x, source, index = draw(4, 3), draw(5, 3, seed=1), np.array([0, 2, 0, 3, 0])
+    want = x.copy()
+    for row in set(index):
+        want[row] = fold(np.concatenate([x[row : row + 1] if include_self else source[:0], source[index == row]]), axis=0)
+    got = fl.tensor(x).index_reduce(0, fl.tensor(index), fl.tensor(source), reduce, include_self=include_self)
+    assert_near(got, want)
+    target = fl.tensor(x)
+    assert target.index_reduce_(0, fl.tensor(index), fl.tensor(source), reduce, include_self=include_self) is target
+    assert_near(target, want)
+    with pytest.raises(fl.ShapeError, match="expected \\[5, 3\\]"):
+        fl.index_reduce(fl.tensor(x), 0, fl.tensor(index), fl.tensor(x), reduce)
+    with pytest.raises(ValueError, match="reduce = 'sum'"):
+        fl.index_reduce(fl.tensor(x), 0, fl.tensor(index), fl.tensor(source), "sum")
+
+
+def test_small_ones():
+    assert [t.tolist() for t in fl.unravel_index(fl.tensor([[5, 22]]), (4, 6))] == [[[0, 3]], [[5, 4]]]
+    assert fl.diagflat(fl.tensor([[1, 2]]), 1).tolist() == [[0, 1, 0], [0, 0, 2], [0, 0, 0]]
+    assert fl.fill(fl.zeros(2), 3).tolist() == [3, 3]
+    value = fl.tensor(2.0, requires_grad=True)
+    fl.fill(fl.zeros(3), value).sum().backward()
+    assert value.grad.item() == 3
+    assert fl.is_same_size(fl.zeros(2), fl.ones(2)) and not fl.is_signed(fl.zeros(1, dtype=fl.uint8))
+    with pytest.warns(UserWarning, match="use arange"):
+        assert fl.range(1, 4).tolist() == [1, 2, 3, 4]
+    with pytest.warns(UserWarning), pytest.raises(ValueError, match="a step from start towards end"):
+        fl.range(1, 4, -1)
+    a, b, c = draw(3, 4), draw(3), draw(4)
+    assert_near(fl.addr(fl.tensor(a), fl.tensor(b), fl.tensor(c), beta=2, alpha=3), 2 * a + 3 * np.outer(b, c))
+    assert fl.addr(fl.full((3, 4), float("nan")), fl.ones(3), fl.ones(4), beta=0).isfinite().all()  # what counts nothing is not read
+    m = fl.tensor(a)
+    assert m.addmm_(fl.tensor(draw(3, 2)), fl.tensor(draw(2, 4))) is m
+    assert_near(m, a + draw(3, 2) @ draw(2, 4))
+    with pytest.raises(fl.DeviceError, match="expected a tensor on a GPU"):
+        fl.zeros(1).record_stream(None)
+    workers = fl.get_num_interop_threads()
+    fl.set_num_interop_threads(3)
+    assert fl.get_num_interop_threads() == 3
+    fl.set_num_interop_threads(workers)
+    with pytest.raises(ValueError, match="n = 0"):
+        fl.set_num_interop_threads(0)

@@ -1,0 +1,136 @@
+"""Muon and LBFGS, which no formula of a line says: what their steps promise."""
+
+import numpy as np
+import pytest
+
+import flambeau as fl
+from flambeau import nn, optim
+from flambeau.optim.matrices import _orthogonal
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (20, 5), (5, 20), (1, 7)], ids=str)
+def test_muon_makes_updates_nearly_orthogonal(shape):
+    x = fl.randn(*shape)
+    y = _orthogonal(x, (3.4445, -4.7750, 2.0315), 5, 1e-7).float().numpy()
+    u, s, v = np.linalg.svd(x.numpy(), full_matrices=False)
+    singular = np.linalg.svd(y, compute_uv=False)
+    big = s > 0.05 * s[0]
+    assert (singular[: big.sum()] > 0.4).all() and singular.max() < 1.4
+    assert np.abs(np.sign((u * (u.T @ y @ v.T).diagonal()) @ v)).shape == shape
+    assert (np.diag(u.T @ y @ v.T)[big] > 0.4).all()  # the singular vectors stay
+
+
+@pytest.mark.parametrize("options", [{}, {"nesterov": False}, {"adjust_lr_fn": "match_rms_adamw"}], ids=str)
+def test_muon_learns(options):
+    fl.manual_seed(0)
+    x, w = fl.randn(64, 6), fl.randn(6, 4)
+    p = nn.Parameter(fl.zeros(6, 4))
+    optimizer = optim.Muon([p], lr=0.1, weight_decay=0.0, **options)
+    losses = []
+    for _ in range(100):
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(x @ p, x @ w)
+        loss.backward()
+        losses.append(loss.item())
+        optimizer.step()
+    assert losses[-1] < 0.05 * losses[0]
+    assert set(optimizer.state_dict()["state"][0]) == {"momentum_buffer"}
+
+
+def rosenbrock(x):
+    return 100 * ((x[1:] - x[:-1] ** 2) ** 2).sum() + ((1 - x[:-1]) ** 2).sum()
+
+
+def minimise(options, start, steps=60):
+    x = fl.tensor(start, dtype=fl.float64, requires_grad=True)
+    optimizer = optim.LBFGS([x], **options)
+    calls = []
+
+    def closure():
+        optimizer.zero_grad()
+        loss = rosenbrock(x)
+        loss.backward()
+        calls.append(loss.item())
+        return loss
+
+    for _ in range(steps):
+        optimizer.step(closure)
+    return x, calls, optimizer
+
+
+@pytest.mark.parametrize("start", [[-1.2, 1.0], [3.0, -3.0], [0.0, 0.0, 0.0, 0.0], [-1.0] * 6], ids=str)
+def test_lbfgs_with_a_line_search_finds_the_end_of_a_valley(start):
+    x, calls, optimizer = minimise({"line_search_fn": "strong_wolfe", "tolerance_change": 1e-14, "tolerance_grad": 1e-12}, start)
+    assert rosenbrock(x).item() < 1e-8 or abs(fl.autograd.grad(rosenbrock(x), x)[0]).max().item() < 1e-5
+    assert len(calls) < 400 and optimizer.state[x]["func_evals"] == len(calls)
+
+
+def test_lbfgs_steps_do_not_go_up_with_a_line_search():
+    x = fl.tensor([-1.2, 1.0], dtype=fl.float64, requires_grad=True)
+    optimizer = optim.LBFGS([x], line_search_fn="strong_wolfe", max_iter=1, max_eval=25)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = rosenbrock(x)
+        loss.backward()
+        return loss
+
+    losses = [optimizer.step(closure).item() for _ in range(40)]
+    assert all(b <= a + 1e-12 for a, b in zip(losses, losses[1:])) and losses[-1] < 0.01
+
+
+def test_lbfgs_keeps_only_its_history_and_goes_on_from_a_saved_one(tmp_path):
+    options = {"history_size": 3, "max_iter": 5, "line_search_fn": "strong_wolfe"}
+    x, _, optimizer = minimise(options, [-1.2, 1.0], 3)
+    assert len(optimizer.state[x]["old_dirs"]) == 3
+    fl.save({"x": x.detach(), "o": optimizer.state_dict()}, tmp_path / "state")
+    kept = fl.load(tmp_path / "state")
+    y = kept["x"].clone().requires_grad_()
+    again = optim.LBFGS([y], **options)
+    again.load_state_dict(kept["o"])
+    for o, v in ((optimizer, x), (again, y)):
+
+        def closure(o=o, v=v):
+            o.zero_grad()
+            loss = rosenbrock(v)
+            loss.backward()
+            return loss
+
+        o.step(closure)
+    assert fl.equal(x, y)
+
+
+def test_lbfgs_takes_parameters_of_any_shape_and_without_gradients():
+    a, b, c = fl.ones(2, 3, requires_grad=True), fl.ones(3, 2).T.requires_grad_(), fl.ones(4, requires_grad=True)
+    optimizer = optim.LBFGS([a, b, c], lr=0.5)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = ((a - 2) ** 2).sum() + ((b + 1) ** 2).sum()
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    assert fl.allclose(a, fl.full((2, 3), 2.0), atol=1e-3) and fl.allclose(b, fl.full((2, 3), -1.0), atol=1e-3) and c.tolist() == [1.0] * 4
+
+
+@pytest.mark.parametrize(
+    "call, error, text",
+    [
+        (lambda p: optim.LBFGS([p], line_search_fn="armijo"), ValueError, "expected None or 'strong_wolfe'"),
+        (lambda p: optim.LBFGS([p]).step(), TypeError, "step got no closure"),
+        (lambda p: optim.LBFGS([{"params": [p]}, {"params": [fl.ones(1, requires_grad=True)]}]), ValueError, "2 groups of parameters"),
+        (lambda p: optim.LBFGS([p], lr=-1), ValueError, "lr = -1; expected >= 0"),
+        (lambda p: optim.Muon([p]), ValueError, r"parameter 0 has shape \[3\]; expected matrices alone"),
+        (lambda p: optim.Muon([fl.ones(2, 2)], ns_steps=100), ValueError, "ns_steps = 100"),
+        (lambda p: optim.Muon([fl.ones(2, 2)], ns_coefficients=(1.0, 2.0)), ValueError, "expected three numbers"),
+        (lambda p: optim.Muon([fl.ones(2, 2)], adjust_lr_fn="x"), ValueError, "adjust_lr_fn = 'x'"),
+        (lambda p: optim.Rprop([p], etas=(1.5, 2)), ValueError, r"etas = \(1.5, 2\); expected 0 < etas"),
+        (lambda p: optim.Adafactor([p], d=0.5), ValueError, "d = 0.5; expected >= 1"),
+        (lambda p: optim.Adafactor([p], beta2_decay=0.5), ValueError, "beta2_decay = 0.5; expected <= 0"),
+        (lambda p: optim.Adafactor([p], eps=(None, -1.0)), ValueError, r"eps\[1\] = -1.0; expected >= 0"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(call, error, text):
+    with pytest.raises(error, match=text):
+        call(fl.ones(3, requires_grad=True))
