@@ -8,7 +8,8 @@
 namespace fl::vm {
 inline namespace FL_ISA {
 
-// p_{k+1} = step(k, p_k, p_{k-1}) from p_0 = 1 and p_1 = first; 0 for negative degrees. What is not finite once stays as it is.
+// p_{k+1} = step(k, p_k, p_{k-1}) from p_0 = 1 and p_1 = first; 0 for negative degrees. Steps are linear, so that large values
+// are scaled by a power of two and back at the end: two terms that overflow would otherwise cancel to NaN.
 // A degree beyond 2^20 is NaN: so many steps have no digits left, nor an end in reasonable time.
 template <class Step>
 inline double recurrence(double n, double first, Step step) {
@@ -17,12 +18,18 @@ inline double recurrence(double n, double first, Step step) {
   const int64_t degree = static_cast<int64_t>(n);
   double before = 1, now = first;
   if (degree == 0) return before;
+  int scaled = 0;
   for (int64_t k = 1; k < degree && isfinite(now); ++k) {
+    if (std::fabs(now) > 0x1p512) {
+      now *= 0x1p-512;
+      before *= 0x1p-512;
+      ++scaled;
+    }
     const double next = step(static_cast<double>(k), now, before);
     before = now;
     now = next;
   }
-  return now;
+  return scaled ? std::ldexp(now, 512 * scaled) : now;
 }
 // Chebyshev polynomials differ in their first one alone.
 inline double chebyshev(double x, double n, double first) {
