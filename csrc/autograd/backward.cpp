@@ -15,6 +15,7 @@
 // order of their numbers in either part, so sums have the order, and the bits, that they have in one go.
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "autograd/meta.h"
 #include "autograd/recorded.h"
@@ -501,6 +502,25 @@ void check_inputs(const std::vector<Tensor>& inputs) {
 }
 
 }  // namespace
+
+bool reaches_others(const std::vector<Tensor>& roots, const std::vector<Tensor>& leaves) {
+  std::vector<Node*> stack;
+  std::unordered_set<Node*> seen;
+  const auto visit = [&](Node* node) {
+    if (node && seen.insert(node).second) stack.push_back(node);
+  };
+  for (const Tensor& leaf : leaves)
+    if (requires_grad(leaf) && is_leaf(leaf)) seen.insert(gradient_edge(leaf).fn.get());
+  for (const Tensor& root : roots)
+    if (requires_grad(root)) visit(gradient_edge(root).fn.get());
+  while (!stack.empty()) {
+    Node* node = stack.back();
+    stack.pop_back();
+    if (node->is_leaf()) return true;
+    for (size_t i = 0; i < node->edges.size(); ++i) visit(node->edges[i].fn.get());
+  }
+  return false;
+}
 
 std::vector<Tensor> run_backward(const std::vector<Tensor>& roots, std::vector<Tensor> grads, bool retain_graph,
                                  bool create_graph, const std::vector<Tensor>& inputs, bool accumulate, bool allow_unused, bool leaf_hooks) {

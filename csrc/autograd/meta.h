@@ -157,6 +157,8 @@ std::vector<Tensor> run_backward(const std::vector<Tensor>& roots, std::vector<T
                                  bool create_graph, const std::vector<Tensor>& inputs, bool accumulate, bool allow_unused, bool leaf_hooks = true);
 // Whether the innermost backward that runs on this thread leaves the graph for another one.
 bool keeps_graph();
+// Whether the graph of the roots leads to a leaf other than these.
+bool reaches_others(const std::vector<Tensor>& roots, const std::vector<Tensor>& leaves);
 
 // The gradients of `first` when first() runs, those of `second` when second() does: Note [A backward in two parts] in backward.cpp. Both
 // are undefined where unreachable; hooks of leaves do not run. Holds the graph until the second part.

@@ -64,6 +64,12 @@ class Signature {
 [[noreturn]] void no_overload(std::initializer_list<const Signature*> signatures, PyObject* self, PyObject* const* args,
                               Py_ssize_t nargs, PyObject* kw);
 
+// What Python may ask about an entry of the op table; generated, ended by a row without a name.
+struct OpTraits {
+  const char *name, *signature, *body, *aliases, *linear, *batch;
+  bool draws, inplace;
+};
+
 // Conversions: (object or null, op, argument). Optional forms take null and None.
 const Tensor& to_tensor(PyObject* o, const char* op, const char* arg);
 const Tensor& to_optional_tensor(PyObject* o, const char* op, const char* arg);

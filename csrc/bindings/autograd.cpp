@@ -124,6 +124,7 @@ void init_autograd(nb::module_& m) {
         nb::arg("leaf_hooks") = true);
 
   m.def("keeps_graph", &keeps_graph);
+  m.def("reaches_others", [](nb::handle roots, nb::handle leaves) { return reaches_others(tensors_of(roots, false), tensors_of(leaves, false)); });
 
   nb::class_<SplitBackward>(m, "SplitBackward")
       .def("__init__", [](SplitBackward* self, nb::handle roots, nb::handle grads, nb::handle first, nb::handle second) {

@@ -12,6 +12,7 @@
 #include "bindings/autograd.h"
 #include "bindings/source.h"
 #include "bindings/data.h"
+#include "bindings/draws.h"
 #include "bindings/engine.h"
 #include "bindings/graph.h"
 #include "bindings/optim.h"
@@ -281,6 +282,7 @@ Generator* to_generator(PyObject* o, const char* op, const char* arg) {
 
 extern PyMethodDef* const op_function_tables[];
 extern const char* const public_op_names[];
+extern const OpTraits op_traits[];
 
 }  // namespace fl::py
 
@@ -311,6 +313,7 @@ NB_MODULE(_C, m) {
   init_types(m);
   if (!init_tensor_type(m.ptr())) throw nb::python_error();
   init_functions(m);
+  if (!init_draws(m.ptr())) throw nb::python_error();
   init_source();
   init_autograd(m);
   nb::module_ ops = m.def_submodule("ops", "Every op of the table by name.");
@@ -319,6 +322,11 @@ NB_MODULE(_C, m) {
   nb::list names;
   for (const char* const* n = public_op_names; *n; ++n) names.append(nb::str(*n));
   m.attr("public_op_names") = nb::tuple(names);
+  m.def("op_traits", [] {
+    nb::list rows;
+    for (const OpTraits* t = op_traits; t->name; ++t) rows.append(nb::make_tuple(t->name, t->signature, t->body, t->aliases, t->linear, t->batch, t->draws, t->inplace));
+    return rows;
+  });
   nb::module_ optim = m.def_submodule("optim", "One pass over all parameters per step.");
   init_optim(optim);
   nb::module_ profiler = m.def_submodule("profiler", "The recorder behind flambeau.profiler.");

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .emit_traits import draws
 from .rules import is_inplace_op
 from .signature import Arg
 from .table import Op
@@ -131,6 +132,8 @@ def function(name: str, ops: Sequence[Op], inplace: bool = False) -> list[str]:
     """The implementation and its entry points, `f_NAME` (module function) and, if it has one, `m_NAME` (method)."""
     shown = name + ("_" if inplace else "")
     out = [f"PyObject* impl_{shown}(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kw) {{", "  try {"]
+    if any(draws(op) for op in ops):
+        out.append(f'    if (draw_hook) [[unlikely]] return call_draw_hook("{shown}", self, args, nargs, kw);')
     biggest = max(len(op.sig.args) for op in ops) or 1
     out.append(f"    PyObject* s[{biggest}];")
     out.append("    Bound bound;")

@@ -14,7 +14,7 @@ import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 
-from . import emit_bind, emit_cpp, emit_loop
+from . import emit_bind, emit_cpp, emit_loop, emit_traits
 from .table import Op
 
 WRAPPER_SHARDS = 24
@@ -145,7 +145,7 @@ def _bindings(table: Table) -> Files:
             public += p
         body = ["namespace fl::py {", "namespace {", "", *lines, "", "}  // namespace", ""]
         body += [*_method_table("functions", k, functions), *_method_table("methods", k, methods), "", "}  // namespace fl::py", ""]
-        includes = _include(["bindings/args.h", *(f"op/{name}.h" for name in names)])
+        includes = _include(["bindings/args.h", "bindings/draws.h", *(f"op/{name}.h" for name in names)])
         files[f"bind_{k}.cpp"] = f"{_GENERATED}{includes}\n" + "\n".join(body)
     tables = [f"op_{kind}_{k}" for kind in ("functions", "methods") for k in range(BIND_SHARDS)]
     body = ["namespace fl::py {", "", *(f"extern PyMethodDef {t}[];" for t in tables)]
@@ -154,6 +154,8 @@ def _bindings(table: Table) -> Files:
         body += [f"extern PyMethodDef* const op_{kind}_tables[];", f"PyMethodDef* const op_{kind}_tables[] = {{{rows}, nullptr}};"]
     quoted = ", ".join(f'"{n}"' for n in sorted(set(public)))
     body += ["extern const char* const public_op_names[];", f"const char* const public_op_names[] = {{{quoted}, nullptr}};"]
+    rows = [emit_traits.row(op, table) for ops in table.values() for op in ops]
+    body += ["extern const OpTraits op_traits[];", "const OpTraits op_traits[] = {", *rows, "  {nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, false, false}};"]
     body += ["", "}  // namespace fl::py", ""]
     files["bind_tables.cpp"] = f'{_GENERATED}#include "bindings/args.h"\n\n' + "\n".join(body)
     return files

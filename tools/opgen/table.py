@@ -14,10 +14,11 @@ from .signature import Signature, parse
 
 KEYS = {
     "op", "doc", "complex", "conjugate", "shape", "dtype", "check", "each", "rare", "types", "bytes", "shortcut", "kernel", "composite", "aux", "let", "grad",
-    "view", "inplace", "over", "mutates", "layout", "flops", "methods", "autocast", "devices", "aliases", "node", "ref", "samples", "errors",
+    "view", "inplace", "over", "mutates", "layout", "flops", "methods", "autocast", "devices", "draws", "batch", "aliases", "node", "ref", "samples", "errors",
 }  # fmt: skip
 BYTES = ("ints", "all")
 COMPLEX_WAYS = ("native", "parts")  # values of `complex` by which other ops are called
+BATCHES = ("each", "axes", "leading")
 AUTOCASTS = ("lower", "widen", "promote")
 BODIES = ("each", "kernel", "composite")
 
@@ -123,6 +124,10 @@ def _check_entry(entry: dict[str, Any], where: str) -> Signature:
         raise TableError(f"{where}: {sig.name}: devices: '{entry['devices']}'; expected any, or no such key")
     if "inplace" in entry:
         _check_inplace(entry, sig, where)
+    if entry.get("batch", "each") not in BATCHES:
+        raise TableError(f"{where}: {sig.name}: batch: '{entry['batch']}'; expected one of {', '.join(BATCHES)}")
+    if entry.get("draws", True) is not True:
+        raise TableError(f"{where}: {sig.name}: draws: '{entry['draws']}'; expected true, or no such key")
     autocast = entry.get("autocast")
     if autocast is not None and autocast not in AUTOCASTS:
         raise TableError(f"{where}: {sig.name}: autocast: '{autocast}'; expected one of {', '.join(AUTOCASTS)}")

@@ -1,0 +1,309 @@
+"""A tensor with a direction: forward mode.
+
+    Dual x:  primal p, tangent t        f(x):  primal f(p), tangent J(p) t
+
+Three rules make tangents of all ops, and none is written for an op:
+
+* An op that is linear (the table's gradients tell: `tools/opgen/emit_traits.py`) is applied to the tangent.
+* The Jacobian of an element-wise op is diagonal, and so its own transpose: what the op's backward makes of the tangent.
+* For any other op, g(u) = J^T u is linear in u. Its transpose, by a backward through the backward, is J.
+
+The tangent of an output that has no derivative (a comparison, an index) is left out: the result is plain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from flambeau import _C
+from flambeau._C import Tensor, ops
+from flambeau.autograd.modes import enable_grad
+from flambeau.func._levels import Level, Wrapped, dtype_of, replaced, shape_of
+from flambeau.func._table import Overload, bound, call_of, overloads
+from flambeau.func._tree import flatten, tree_map
+
+# Methods and attributes that are no ops of the table, and linear in their tensor.
+_LINEAR = frozenset(("to", "contiguous", "__getitem__", "get:T", "get:mT", "get:H", "get:mH", "get:real", "get:imag"))
+_ASKED = frozenset(("requires_grad_", "set:requires_grad", "set:data", "set:grad", "detach_", "resize_"))
+
+
+class Dual(Wrapped):
+    """A tensor and its derivative along one direction."""
+
+    _primal: Tensor
+    _tangent: Tensor
+    _level: DualLevel
+    _family: bool  # a view, or a tensor with views: others see its tangent's memory
+    _owned: bool  # nobody else sees it
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        return f"Dual(level={self._level.number}, primal={self._primal!r}, tangent={self._tangent!r})"
+
+    def __bool__(self) -> bool:
+        return bool(self._primal)
+
+    def numpy(self, *, force: bool = False) -> Any:
+        """The primal as an array."""
+        return self._primal.numpy(force=force)
+
+    def tolist(self) -> Any:
+        """The primal as nested lists."""
+        return self._primal.tolist()
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._primal.__array__(*args, **kwargs)
+
+    def backward(self, *args: Any, **kwargs: Any) -> None:
+        """Backward from the primal."""
+        self._primal.backward(*args, **kwargs)
+
+    def __format__(self, spec: str) -> str:
+        return format(self._primal, spec)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        raise RuntimeError("deepcopy: a dual tensor belongs to its level; use clone(), or copy its primal")
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise RuntimeError("pickle: a dual tensor belongs to its level; pickle its primal and its tangent")
+
+
+class DualLevel(Level):
+    """A running `jvp`, or a `forward_ad.dual_level`."""
+
+    # ------------------------------------------------------------------------------------- values
+
+    def dual(self, primal: Tensor, tangent: Tensor) -> Dual:
+        """A tensor with a tangent of its shape."""
+        shape, dtype = shape_of(primal), dtype_of(primal)
+        out: Dual = Tensor._make_subclass(Dual, ops.empty(shape, dtype=dtype, device="meta"), False)
+        out._level, out._primal, out._tangent, out._sizes, out._kind = self, primal, tangent, shape, dtype
+        out._family = out._owned = False
+        return out
+
+    def holds(self, x: Any) -> bool:
+        """True if x has a tangent of this level."""
+        return isinstance(x, Dual) and x._level is self
+
+    def primal(self, x: Any) -> Any:
+        """x without its tangent of this level."""
+        return x._primal if isinstance(x, Dual) and x._level is self else x
+
+    def tangent(self, x: Any) -> Tensor | None:
+        """The tangent of x, None for zero."""
+        return x._tangent if isinstance(x, Dual) and x._level is self else None
+
+    # ------------------------------------------------------------------------------------- calls
+
+    def run(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        if name == "__setitem__":
+            return self._written_at(args)
+        if name.endswith("_") and not name.endswith("__") and name not in _ASKED:
+            return self._in_place(name, args, kwargs)
+        if name in _LINEAR:
+            return self._linear_method(name, args, kwargs)
+        known = overloads(name)
+        found = bound(name, args, kwargs) if known else None
+        if found is None or not _differentiates(self, found[1]):
+            return call_of(name)(*replaced(args, self.primal), **self._primals(kwargs))
+        return self._op(name, *found)
+
+    def ended(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Without its level a dual tensor is its primal."""
+        return call_of(name)(*replaced(args, self.primal), **self._primals(kwargs))
+
+    def _primals(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        return dict(zip(kwargs, replaced(kwargs.values(), self.primal), strict=True))
+
+    def _op(self, name: str, entry: Overload, given: dict[str, Any]) -> Any:
+        duals = [key for key, value in given.items() if self._within(value)]
+        if entry.linear and all(key in entry.linear for key in duals):
+            return self._linear(name, entry, given, duals)
+        if entry.body == "each" and not any(dtype_of(x).is_complex for x in given.values() if isinstance(x, Tensor)):
+            return self._diagonal(name, given, duals)
+        return self._transposed(name, given)
+
+    def _within(self, value: Any) -> bool:
+        return self.holds(value) or (type(value) in (tuple, list) and any(self.holds(v) for v in value))
+
+    def _linear(self, name: str, entry: Overload, given: dict[str, Any], duals: list[str]) -> Any:
+        """The op of each tangent, with what its gradient does not read at zero."""
+        if entry.body == "view":
+            self._own(given[entry.args[0].name])
+        call = call_of(name)
+        plain = {key: replaced([value], self.primal)[0] for key, value in given.items()}
+        result = call(**plain)
+        tangents = []
+        for key in duals:
+            read = entry.linear[key]
+            around = {k: v if k in read else _zero(entry, k, v) for k, v in plain.items() if k != key}
+            if isinstance(given[key], (tuple, list)):
+                along: Any = [ops.zeros_like(v) if (t := self.tangent(v)) is None else t for v in given[key]]
+            else:
+                along = self.tangent(given[key])
+            tangents.append(call(**{**around, key: along}))
+        total = tangents[0]
+        for more in tangents[1:]:
+            total = tree_map(ops.add, total, more)
+        return self._joined(result, total, family=entry.body == "view")
+
+    def _linear_method(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        x, *others = args
+        call = call_of(name)
+        others, keywords = replaced(others, self.primal), self._primals(kwargs)
+        if not self.holds(x):
+            return call(x, *others, **keywords)
+        if name != "to":
+            self._own(x)
+        return self._joined(call(x._primal, *others, **keywords), call(x._tangent, *others, **keywords), family=name != "to")
+
+    def _own(self, x: Dual) -> None:
+        """Before a view of x is made: what is written to one tangent, the other has to see, and nobody else."""
+        if not x._family and not x._owned:
+            x._tangent = ops.clone(x._tangent)
+        x._family = True
+
+    def _joined(self, result: Any, tangent: Any, family: bool = False) -> Any:
+        def join(p: Any, t: Any) -> Any:
+            if not isinstance(p, Tensor) or not (dtype_of(p).is_floating_point or dtype_of(p).is_complex):
+                return p
+            out = self.dual(p, t)
+            out._family = family
+            return out
+
+        return tree_map(join, result, tangent)
+
+    def _diagonal(self, name: str, given: dict[str, Any], duals: list[str]) -> Any:
+        """Element-wise: what backward makes of tangents. Operands are as large as the result, so that nothing is summed."""
+        from flambeau.func._pullback import batches_of, finished, plain_parts, pullback, stand_in
+
+        plain = {key: self.primal(value) for key, value in given.items()}
+        keep = _C.is_grad_enabled()
+        shape = _broadcast([shape_of(v) for v in plain.values() if isinstance(v, Tensor)])
+        tangents = [self.tangent(given[key]) for key in duals]
+        # A batch of tangents of one primal: the derivative is computed once.
+        once = bool(set(batches_of(tangents)) - set(batches_of(plain.values())))
+        levels = batches_of(plain.values())
+        with enable_grad():
+            xs = []
+            for key in duals:
+                x = plain[key] if shape_of(plain[key]) == shape else ops.expand(plain[key], shape)
+                xs.append(stand_in(x, levels, keep))
+            y = call_of(name)(**{**plain, **dict(zip(duals, xs, strict=True))})
+            if not _has_gradient(y):
+                return finished(y, xs, keep)
+            own = list(plain_parts(xs))
+            total = None
+            for x, t in zip(xs, tangents, strict=True):
+                assert t is not None
+                if dtype_of(t) is not dtype_of(y):
+                    t = ops.cast(t, dtype_of(y))
+                if once:
+                    (slope,) = pullback([y], [x], [ops.ones_like(y)], keep, others=own)
+                    part = ops.mul(slope, t)
+                else:
+                    t = t if shape_of(t) == shape else ops.expand(t, shape)
+                    (part,) = pullback([y], [x], [t], keep, others=own)
+                total = part if total is None else ops.add(total, part)
+            assert total is not None
+            if dtype_of(total) is not dtype_of(y):
+                total = ops.cast(total, dtype_of(y))
+        return self.dual(finished(y, xs, keep), total)
+
+    def _transposed(self, name: str, given: dict[str, Any]) -> Any:
+        """Any op: J t is the gradient of J^T u by u, in the direction t."""
+        from flambeau.func._pullback import batches_of, finished, plain_parts, pullback, stand_in
+
+        keep = _C.is_grad_enabled()
+        keys = list(given)
+        leaves, build = flatten([list(v) if type(v) in (tuple, list) else v for v in given.values()])
+        levels = batches_of(leaves)
+        with enable_grad():
+            xs, tangents = [], []
+            for i, leaf in enumerate(leaves):
+                if self.holds(leaf):
+                    xs.append(stand_in(leaf._primal, levels, keep))
+                    tangents.append(leaf._tangent)
+                    leaves[i] = xs[-1]
+            result = call_of(name)(**dict(zip(keys, build(leaves), strict=True)))
+            outs, remake = flatten(result)
+            at = [i for i, y in enumerate(outs) if _has_gradient(y)]
+            ys = [outs[i] for i in at]
+            us = [stand_in(ops.zeros_like(y), levels, False) for y in ys]
+            rows = pullback(ys, xs, us, True)
+            found = pullback(rows, us, tangents, keep, others=list(plain_parts(xs)))
+        outs = [finished(y, xs, keep) for y in outs]
+        for i, t in zip(at, found, strict=True):
+            outs[i] = self.dual(outs[i], t)
+        return remake(outs)
+
+    # ------------------------------------------------------------------------------------- writes
+
+    def _in_place(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """What the form that returns a new tensor gives is written to both parts."""
+        x = args[0]
+        if not self.holds(x):
+            self._refuse_plain(name, x)
+        if name in ("copy_", "fill_", "zero_"):
+            source = args[1] if len(args) > 1 else next((v for k, v in kwargs.items() if k in ("src", "value")), 0.0)
+            t = self.tangent(source)
+            call_of(name)(x._primal, *replaced(args[1:], self.primal), **self._primals(kwargs))
+            tangent = ops.zeros_like(x._tangent) if t is None else ops.expand(t.to(x._kind), shape_of(x))
+        elif (entries := overloads(name)) and entries[0].draws:
+            call_of(name)(x._primal, *args[1:], **kwargs)
+            tangent = ops.zeros_like(x._tangent)
+        else:
+            result = dispatch_form(name[:-1], args, kwargs)
+            ops.copy_(x._primal, self.primal(result))
+            t = self.tangent(result)
+            tangent = ops.zeros_like(x._tangent) if t is None else t
+        if x._family:
+            ops.copy_(x._tangent, tangent)
+        else:
+            x._tangent = tangent
+        return x
+
+    def _written_at(self, args: Sequence[Any]) -> None:
+        x, index, value = args
+        if not self.holds(x):
+            self._refuse_plain("x[...] = ...", x)
+        self._own(x)
+        index = replaced([index], self.primal)[0]
+        x._primal[index] = self.primal(value)
+        t = self.tangent(value)
+        x._tangent[index] = 0 if t is None else t
+
+    def _refuse_plain(self, name: str, x: Any) -> None:
+        raise RuntimeError(
+            f"jvp: {name} would write a value with a tangent to a tensor of shape {list(shape_of(x))} that has none; use the form that returns a "
+            "new tensor, or write to one that is computed of an input (zeros_like of it, plus 0 times it)"
+        )
+
+
+def dispatch_form(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """A call by name."""
+    return call_of(name)(*args, **kwargs)
+
+
+def _differentiates(level: DualLevel, given: Mapping[str, Any]) -> bool:
+    return any(level._within(value) for value in given.values())
+
+
+def _has_gradient(y: Any) -> bool:
+    return isinstance(y, Tensor) and bool(y.requires_grad)
+
+
+def _broadcast(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    from flambeau._tensor import broadcast_shapes
+
+    return tuple(broadcast_shapes(*shapes))
+
+
+def _zero(entry: Overload, key: str, value: Any) -> Any:
+    """What a linear op is given for an argument that the gradient in question does not read."""
+    kind = next(a.type for a in entry.args if a.name == key)
+    if kind.startswith("Tensor") and isinstance(value, (tuple, list)):
+        return [v if v is None else ops.zeros_like(v) for v in value]
+    if isinstance(value, Tensor):
+        return ops.zeros_like(value)
+    return 0 if kind in ("Operand", "number", "number?") and value is not None else value

@@ -1,0 +1,126 @@
+"""Transformations that run, and the tensors that stand for values inside of them.
+
+    vmap(jvp(f))      level 1: a batch       x = Batched(level 1, value)
+                      level 2: a direction   x = Dual(level 2, primal = Batched(level 1), tangent)
+
+Note [Levels]
+Each call of a transformation that wraps values opens a level, numbered in the order of opening; those further in have higher
+numbers. A `Wrapped` tensor belongs to one level and holds values that are plain, or wrapped for lower levels. Every native call that
+meets a wrapped tensor comes here (`__torch_function__`), and is handed to the highest level among its arguments. That level's
+rule calls ops on what its tensors hold, which are handed on in the same way until all values are plain. Tensors of lower levels are
+constants to it. So derivatives by different directions, and batches over different axes, do not mix.
+
+Reverse mode needs no level: it differentiates plain values by the graph that the core records (`_reverse.py`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from flambeau._C import Tensor
+from flambeau.func._table import call_of, name_of
+
+_numbers = itertools.count(1)
+_REFLECTED = {
+    f"__r{short}__": name
+    for short, name in {
+        "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "floordiv": "floor_divide", "mod": "remainder", "pow": "pow",
+        "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "lshift": "bitwise_left_shift", "rshift": "bitwise_right_shift",
+        "matmul": "matmul",
+    }.items()
+}  # fmt: skip
+
+
+class Level:
+    """One running transformation."""
+
+    def __init__(self) -> None:
+        self.number = next(_numbers)
+        self.open = True
+
+    def run(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """The result of a call that has tensors of this level among its arguments, and of no higher one."""
+        raise NotImplementedError
+
+    def ended(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """The same, once the transformation has returned."""
+        raise NotImplementedError
+
+
+class Wrapped(Tensor):
+    """A tensor that stands for another one while a transformation runs."""
+
+    _level: Level
+    _sizes: tuple[int, ...]
+    _kind: Any
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+        return dispatch(name_of(func), args, kwargs or {})
+
+
+class _Active(threading.local):
+    """What the thread is inside of, the innermost last."""
+
+    def __init__(self) -> None:
+        self.levels: list[Level] = []
+
+
+active = _Active()
+
+
+def wrapped_in(values: Iterable[Any]) -> Iterator[Wrapped]:
+    """The wrapped tensors among arguments, also those in tuples and lists."""
+    for value in values:
+        if isinstance(value, Wrapped):
+            yield value
+        elif type(value) in (tuple, list):
+            yield from wrapped_in(value)
+
+
+def highest(values: Iterable[Any]) -> Level | None:
+    """The innermost level whose tensors are among values."""
+    top: Level | None = None
+    for tensor in wrapped_in(values):
+        if top is None or tensor._level.number > top.number:
+            top = tensor._level
+    return top
+
+
+def dispatch(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Calls the op, method or attribute of this name: see Note [Levels]."""
+    top = highest(args)
+    if kwargs:
+        inner = highest(kwargs.values())
+        top = inner if top is None or (inner is not None and inner.number > top.number) else top
+    if top is None:
+        return call_of(name)(*args, **kwargs)
+    if name in _REFLECTED:
+        name, args = _REFLECTED[name], args[::-1]
+    return top.run(name, args, kwargs) if top.open else top.ended(name, args, kwargs)
+
+
+def shape_of(x: Tensor) -> tuple[int, ...]:
+    """The shape, without asking a rule."""
+    return x._sizes if isinstance(x, Wrapped) else tuple(x.shape)
+
+
+def dtype_of(x: Tensor) -> Any:
+    """The element type, without asking a rule."""
+    return x._kind if isinstance(x, Wrapped) else x.dtype
+
+
+def replaced(values: Iterable[Any], change: Any) -> list[Any]:
+    """Arguments with each tensor, also in tuples and lists, put through `change`."""
+    out: list[Any] = []
+    for value in values:
+        if isinstance(value, Tensor):
+            out.append(change(value))
+        elif type(value) in (tuple, list):
+            out.append(type(value)(replaced(value, change)))
+        else:
+            out.append(value)
+    return out

@@ -1,0 +1,125 @@
+"""`vmap`: attributes of a sample, and methods that are no ops of the table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from flambeau import _C
+from flambeau._C import Size, Tensor, ops
+from flambeau.func._batched import BatchLevel, has_batch, raw_rule
+from flambeau.func._levels import dtype_of, shape_of
+from flambeau.func._table import call_of
+
+
+def _of_sample(*names: str) -> Any:
+    """Registers what follows from shape and type: f(sample, *args, **kwargs)."""
+
+    def register(function: Any) -> Any:
+        raw_rule(*names)(lambda level, args, kwargs: function(*args, **kwargs))
+        return function
+
+    return register
+
+
+@_of_sample("get:shape")
+def _shape(x: Tensor) -> Any:
+    return Size(shape_of(x))
+
+
+@_of_sample("size")
+def _size(x: Tensor, dim: int | None = None) -> Any:
+    shape = shape_of(x)
+    if dim is None:
+        return Size(shape)
+    if not -len(shape) <= dim < len(shape):
+        raise IndexError(f"size: dim = {dim}, but a sample has shape {list(shape)}; expected {-len(shape)} <= dim < {len(shape)}")
+    return shape[dim]
+
+
+_of_sample("get:ndim", "dim", "ndimension")(lambda x: len(shape_of(x)))
+_of_sample("numel", "nelement")(lambda x: math.prod(shape_of(x)))
+_of_sample("get:dtype")(dtype_of)
+_of_sample("get:itemsize", "element_size")(lambda x: dtype_of(x).itemsize)
+_of_sample("get:nbytes")(lambda x: dtype_of(x).itemsize * math.prod(shape_of(x)))
+_of_sample("is_floating_point")(lambda x: dtype_of(x).is_floating_point)
+_of_sample("is_complex")(lambda x: dtype_of(x).is_complex)
+_of_sample("get:_base", "get:grad")(lambda x: None)
+
+
+def _value_attribute(name: str) -> None:
+    raw_rule(name)(lambda level, args, kwargs: call_of(name)(args[0]._value, *args[1:], **kwargs))
+
+
+for _name in ("get:device", "get:is_cpu", "get:is_cuda", "get:is_meta", "get:requires_grad", "get:grad_fn", "get:is_leaf", "is_inference",
+              "get:_version", "get:retains_grad", "is_contiguous", "get:output_nr"):  # fmt: skip
+    _value_attribute(_name)
+
+
+@raw_rule("stride")
+def _stride(level: BatchLevel, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    strides = tuple(args[0]._value.stride())[1:]
+    dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
+    return strides if dim is None else strides[dim]
+
+
+def _same_axes(name: str) -> None:
+    """A method whose result has the axes of its tensor."""
+
+    def run(level: BatchLevel, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        x, *others = args
+        if has_batch(level, (*others, *kwargs.values())):
+            return NotImplemented
+        value = call_of(name)(x._value, *others, **kwargs)
+        return x if value is x._value else level.wrap(value)
+
+    raw_rule(name)(run)
+
+
+for _name in ("detach", "to", "contiguous", "get:data"):
+    _same_axes(_name)
+
+
+def _axes_turned(name: str) -> None:
+    kind = name[-2:].lstrip(":")
+
+    def run(level: BatchLevel, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        value = args[0]._value
+        rank = len(shape_of(args[0]))
+        if kind.startswith("m") and rank < 2:
+            raise _C.ShapeError(f"{kind}: a sample has shape {list(shape_of(args[0]))}; expected at least 2 axes")
+        if kind.startswith("m"):
+            value = ops.transpose(value, -2, -1)
+        else:
+            value = ops.permute(value, (0, *range(rank, 0, -1)))
+        return level.wrap(ops.conj(value) if kind.endswith("H") and dtype_of(value).is_complex else value)
+
+    raw_rule(name)(run)
+
+
+for _name in ("get:T", "get:mT", "get:H", "get:mH"):
+    _axes_turned(_name)
+
+
+for _name in ("get:real", "get:imag"):
+    _same_axes(_name)
+
+
+def _refuse(names: Sequence[str], why: str) -> None:
+    def run(level: BatchLevel, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        raise RuntimeError(f"vmap: {why}")
+
+    raw_rule(*names)(run)
+
+
+_refuse(
+    ("item", "__bool__", "__float__", "__int__", "__index__"),
+    "the value of a tensor is read (item(), bool(), or an if or while on it), but inside of vmap it stands for one value per sample; "
+    "use where() and other ops on tensors",
+)
+_refuse(("data_ptr", "_storage_ptr", "_storage_bytes", "storage_offset"), "the memory of a sample is asked for, but a batch has no sample of its own")
+_refuse(
+    ("requires_grad_", "set:requires_grad", "set:grad", "set:data", "detach_", "resize_"),
+    "a tensor's gradient or memory is changed in place, which a batch does not take; use func.grad, or ops that return new tensors",
+)

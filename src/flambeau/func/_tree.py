@@ -1,0 +1,101 @@
+"""Nested tuples, lists and dicts of values, taken apart and put together again.
+
+A tree is a leaf, or a tuple, list, dict or named tuple of trees. Everything else, None too, is a leaf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+Make = Callable[[list[Any]], Any]  # of as many leaves as the tree had
+
+
+def children(tree: Any) -> tuple[list[Any], Make] | None:
+    """The trees in a container, and what makes such a container of others; None for a leaf."""
+    kind = type(tree)
+    if isinstance(tree, dict):
+        keys = list(tree)
+        if kind is dict:
+            return list(tree.values()), lambda items: dict(zip(keys, items, strict=True))
+        return list(tree.values()), lambda items: _like_dict(tree, keys, items)
+    if isinstance(tree, tuple):
+        if hasattr(tree, "_make"):
+            return list(tree), kind._make  # type: ignore[attr-defined]
+        if hasattr(tree, "n_sequence_fields"):  # what ops with several results return
+            return list(tree), kind
+        return (list(tree), tuple) if kind is tuple else None
+    return (list(tree), list) if kind is list else None
+
+
+def _like_dict(tree: Any, keys: list[Any], items: list[Any]) -> Any:
+    out = tree.copy()
+    for key, item in zip(keys, items, strict=True):
+        out[key] = item
+    return out
+
+
+def flatten(tree: Any) -> tuple[list[Any], Make]:
+    """The leaves from left to right, and what puts others in their places."""
+    found = children(tree)
+    if found is None:
+        return [tree], lambda leaves: leaves[0]
+    parts = [flatten(child) for child in found[0]]
+    leaves = [leaf for part, _ in parts for leaf in part]
+    make, sizes = found[1], [len(part) for part, _ in parts]
+
+    def build(given: list[Any]) -> Any:
+        items, at = [], 0
+        for (_, inner), size in zip(parts, sizes, strict=True):
+            items.append(inner(given[at : at + size]))
+            at += size
+        return make(items)
+
+    return leaves, build
+
+
+def tree_map(function: Callable[..., Any], tree: Any, *others: Any) -> Any:
+    """`function` of the leaves, and of those of trees with the same structure."""
+    leaves, build = flatten(tree)
+    columns = [flatten(other)[0] for other in others]
+    return build([function(*row) for row in zip(leaves, *columns, strict=True)])
+
+
+def spread(op: str, what: str, prefix: Any, tree: Any) -> list[Any]:
+    """The leaves of a tree that may end early, each repeated for the leaves that `tree` has below it."""
+    inner, outer = children(tree), children(prefix)
+    if outer is None:
+        return [prefix] * len(flatten(tree)[0])
+    if inner is None or len(inner[0]) != len(outer[0]) or not _same_keys(prefix, tree):
+        raise ValueError(f"{op}: {what} = {prefix!r} does not fit {_shape_of(tree)}; expected one value, or a structure that begins like it")
+    return [leaf for p, t in zip(outer[0], inner[0], strict=True) for leaf in spread(op, what, p, t)]
+
+
+def _same_keys(a: Any, b: Any) -> bool:
+    if isinstance(a, dict) or isinstance(b, dict):
+        return isinstance(a, dict) and isinstance(b, dict) and list(a) == list(b)
+    return True
+
+
+def _shape_of(tree: Any) -> str:
+    found = children(tree)
+    if found is None:
+        return f"a {type(tree).__name__}"
+    return f"a {type(tree).__name__} of {len(found[0])}"
+
+
+def chosen(op: str, argnums: int | Sequence[int], args: Sequence[Any]) -> tuple[list[int], bool]:
+    """The positions that `argnums` names, and whether they were several."""
+    many = not isinstance(argnums, int)
+    numbers = [argnums] if isinstance(argnums, int) else list(argnums)
+    if not numbers:
+        raise ValueError(f"{op}: argnums = {argnums}; expected at least one position")
+    for n in numbers:
+        if isinstance(n, bool) or not isinstance(n, int):
+            raise TypeError(f"{op}: argnums = {argnums!r}; expected an int or a tuple of ints")
+        if not -len(args) <= n < len(args):
+            raise ValueError(f"{op}: argnums = {argnums}, but there are {len(args)} positional arguments")
+    positive = [n % len(args) for n in numbers]
+    if len(set(positive)) != len(positive):
+        raise ValueError(f"{op}: argnums = {argnums}; expected no position twice")
+    return positive, many

@@ -1,0 +1,164 @@
+"""`vmap`: a function of one sample, called with a batch."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from flambeau import _C
+from flambeau._C import Tensor, ops
+from flambeau.func import _draws
+from flambeau.func._batched import BatchLevel
+from flambeau.func._levels import active, shape_of
+from flambeau.func._tree import flatten, spread
+
+RANDOMNESS = ("error", "different", "same")
+
+
+def vmap(
+    func: Callable[..., Any],
+    in_dims: Any = 0,
+    out_dims: Any = 0,
+    randomness: str = "error",
+    *,
+    chunk_size: int | None = None,
+) -> Callable[..., Any]:
+    """A function that calls `func` for each sample of a batch, by ops on whole batches.
+
+    Args:
+        func: of tensors, or tuples, lists and dicts of them; returns such.
+        in_dims: the axis of each positional argument along which the samples lie, None for what all share. One value for all, or
+            a structure that begins like the arguments. Keyword arguments have theirs along axis 0.
+        out_dims: where the samples are to lie in the results, one value for all or a structure that begins like them.
+        randomness: what a random op makes inside. 'error' refuses it, 'different' draws for every sample, 'same' draws once.
+        chunk_size: of how many samples is computed at once; None: all.
+
+    Returns:
+        The function, with the arguments of `func`.
+
+    Raises:
+        ValueError: `in_dims` or `out_dims` of another structure, axes that are not there, numbers of samples that differ, results
+            that are no tensors.
+        RuntimeError: a random op with 'error'; the value of a tensor decides what the function does.
+
+    Example:
+        >>> import flambeau as fl
+        >>> dots = fl.vmap(fl.dot)
+        >>> dots(fl.tensor([[1.0, 2.0], [3.0, 4.0]]), fl.ones(2, 2))
+        tensor([3., 7.])
+    """
+    if randomness not in RANDOMNESS:
+        raise RuntimeError(f"vmap: randomness = {randomness!r}; expected 'error', 'different' or 'same'")
+    if chunk_size is not None and (isinstance(chunk_size, bool) or not isinstance(chunk_size, int) or chunk_size < 1):
+        raise ValueError(f"vmap: chunk_size = {chunk_size!r}; expected None or at least 1")
+
+    @functools.wraps(func, updated=())
+    def mapped(*args: Any, **kwargs: Any) -> Any:
+        leaves, build = flatten((list(args), kwargs))
+        dims = _in_dims(in_dims, args, kwargs, leaves)
+        size = _batch_size(leaves, dims)
+        call = _Call(func, build, out_dims, randomness)
+        if chunk_size is None or size <= chunk_size:
+            return call(leaves, dims, size)
+        return call.in_chunks(leaves, dims, size, chunk_size)
+
+    return mapped
+
+
+def _in_dims(in_dims: Any, args: Sequence[Any], kwargs: Mapping[str, Any], leaves: Sequence[Any]) -> list[int | None]:
+    """For each leaf of the arguments its axis, counted from the front, or None."""
+    if not isinstance(in_dims, int) and not isinstance(in_dims, (tuple, list, dict)):
+        raise ValueError(f"vmap: in_dims = {in_dims!r}; expected an int, or a tuple with a value for each positional argument")
+    if not args and not kwargs:
+        raise ValueError("vmap: there are no arguments; expected at least one tensor to map over")
+    whole = list(in_dims) if isinstance(in_dims, tuple) else in_dims
+    dims = [*spread("vmap", "in_dims", whole, list(args)), *(0 if isinstance(leaf, Tensor) else None for leaf in flatten(kwargs)[0])]
+    found: list[int | None] = []
+    for leaf, dim in zip(leaves, dims, strict=True):
+        if dim is None:
+            found.append(None)
+        elif isinstance(dim, bool) or not isinstance(dim, int):
+            raise ValueError(f"vmap: in_dims has {dim!r}; expected an int or None for each argument")
+        elif not isinstance(leaf, Tensor):
+            raise ValueError(f"vmap: in_dims = {in_dims!r} maps over a {type(leaf).__name__}; expected None for what is no tensor")
+        else:
+            rank = len(shape_of(leaf))
+            if not -rank <= dim < rank:
+                expected = f"{-rank} <= dim <= {rank - 1}" if rank else "None"
+                raise ValueError(f"vmap: in_dims has {dim} for a tensor of shape {list(shape_of(leaf))}; expected {expected}")
+            found.append(dim % rank)
+    return found
+
+
+def _batch_size(leaves: Sequence[Any], dims: Sequence[int | None]) -> int:
+    sizes = [shape_of(leaf)[dim] for leaf, dim in zip(leaves, dims, strict=True) if dim is not None]
+    if not sizes:
+        raise ValueError("vmap: no argument is mapped over; expected an axis in in_dims for at least one tensor")
+    if len(set(sizes)) > 1:
+        raise ValueError(f"vmap: the arguments have {', '.join(map(str, sizes))} samples along their in_dims; expected equal numbers")
+    return int(sizes[0])
+
+
+class _Call:
+    """One call of a mapped function."""
+
+    def __init__(self, func: Callable[..., Any], build: Callable[[list[Any]], Any], out_dims: Any, randomness: str) -> None:
+        self.func, self.build, self.out_dims, self.randomness = func, build, out_dims, randomness
+
+    def __call__(self, leaves: Sequence[Any], dims: Sequence[int | None], size: int) -> Any:
+        results, build, _ = self._results(leaves, dims, size)
+        return build(results)
+
+    def in_chunks(self, leaves: Sequence[Any], dims: Sequence[int | None], size: int, chunk: int) -> Any:
+        parts = []
+        for start in range(0, size, chunk):
+            count = min(chunk, size - start)
+            some = [leaf if dim is None else ops.narrow(leaf, dim, start, count) for leaf, dim in zip(leaves, dims, strict=True)]
+            parts.append(self._results(some, dims, count))
+        columns = zip(*(results for results, _, _ in parts), strict=True)
+        outs = parts[0][2]
+        return parts[0][1]([column[0] if dim is None else ops.cat(list(column), dim) for column, dim in zip(columns, outs, strict=True)])
+
+    def _results(self, leaves: Sequence[Any], dims: Sequence[int | None], size: int) -> tuple[list[Any], Callable[[list[Any]], Any], list[Any]]:
+        level = BatchLevel(size, self.randomness)
+        inner = [leaf if dim is None else level.wrap(_front(leaf, dim)) for leaf, dim in zip(leaves, dims, strict=True)]
+        args, kwargs = self.build(inner)
+        active.levels.append(level)
+        before = _draws.take_over(level)
+        try:
+            out = self.func(*args, **kwargs)
+        finally:
+            _C.set_draw_hook(before)
+            active.levels.pop()
+            level.open = False
+        results, build = flatten(out)
+        for result in results:
+            if not isinstance(result, Tensor):
+                raise ValueError(f"vmap: the function returned a {type(result).__name__}; expected tensors, or tuples, lists and dicts of them")
+        outs = spread("vmap", "out_dims", self.out_dims, out)
+        return [_result(level, result, dim) for result, dim in zip(results, outs, strict=True)], build, outs
+
+
+def _front(x: Tensor, dim: int) -> Tensor:
+    """x with an axis moved to the front."""
+    if dim == 0:
+        return x
+    rank = len(shape_of(x))
+    return ops.permute(x, (dim, *(d for d in range(rank) if d != dim)))
+
+
+def _result(level: BatchLevel, x: Tensor, dim: Any) -> Tensor:
+    """What stands for a batch inside, outside."""
+    if dim is None:
+        if level.holds(x):
+            raise ValueError("vmap: out_dims has None for a result that differs between samples; expected an axis")
+        return x
+    if isinstance(dim, bool) or not isinstance(dim, int):
+        raise ValueError(f"vmap: out_dims has {dim!r}; expected an int, or None for a result that all samples share")
+    value = level.full(x)
+    rank = len(shape_of(value))
+    if not -rank <= dim < rank:
+        raise IndexError(f"vmap: out_dims has {dim}, but a result has {rank} axes with that of the samples; expected {-rank} <= dim <= {rank - 1}")
+    dim %= rank
+    return value if dim == 0 else ops.permute(value, (*range(1, dim + 1), 0, *range(dim + 1, rank)))
