@@ -183,8 +183,8 @@ setattr(Tensor, "nanquantile", nanquantile)  # noqa: B010
 
 # Imported when they are first used.
 _LAZY = {
-    "autograd", "backends", "compat", "compiler", "cpu", "cuda", "datasets", "distributions", "engine", "fft", "graph", "linalg", "nn",
-    "optim", "pipeline", "profiler", "random", "serialization", "special", "testing", "utils",
+    "autograd", "backends", "compat", "compiler", "cpu", "cuda", "datasets", "distributions", "engine", "fft", "func", "graph", "linalg", "nn",
+    "optim", "overrides", "pipeline", "profiler", "random", "serialization", "special", "testing", "utils",
 }  # fmt: skip
 _LAZY_NAMES = {
     "save": "serialization",
@@ -213,6 +213,7 @@ _LAZY_NAMES = {
         "linalg._old",
     ),
     "stft": "_stft",
+    "vmap": "func",
 }
 # Of these the ones that are methods, too, with the tensor as their first argument.
 _LAZY_METHODS = (
@@ -256,10 +257,12 @@ if _typing.TYPE_CHECKING:
         distributions,
         engine,
         fft,
+        func,
         graph,
         linalg,
         nn,
         optim,
+        overrides,
         pipeline,
         profiler,
         serialization,
@@ -307,6 +310,7 @@ if _typing.TYPE_CHECKING:
     )
     from flambeau.autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled
     from flambeau.compiler import compile, lazy
+    from flambeau.func import vmap
     from flambeau.linalg._old import (
         chain_matmul,
         cholesky,
