@@ -21,6 +21,7 @@ from flambeau.func._tree import tree_map
 
 Rule = Callable[..., Any]
 _rules: dict[str, Rule] = {}
+_composed: dict[str, Rule] = {}
 _raw_rules: dict[str, Rule] = {}
 _warned: set[str] = set()
 
@@ -30,6 +31,16 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 
     def register(function: Rule) -> Rule:
         _rules.update(dict.fromkeys(names, function))
+        return function
+
+    return register
+
+
+def composed(*names: str) -> Callable[[Rule], Rule]:
+    """Registers `f(**arguments)`, by the table's names, which computes the result of other ops on batches."""
+
+    def register(function: Rule) -> Rule:
+        _composed.update(dict.fromkeys(names, function))
         return function
 
     return register
@@ -144,6 +155,9 @@ class BatchLevel(Level):
             result = self.each(name, args, kwargs)
         else:
             found = bound(name, args, kwargs) if known else None
+            if found and not _in_place(name) and (other := _composed.get(found[0].name)):
+                result = other(**found[1])
+                return self.loop(name, args, kwargs) if result is NotImplemented else result
             result = NotImplemented if found is None else self._by_rule(name, *found)
         if result is NotImplemented:
             return self.loop(name, args, kwargs)
@@ -153,7 +167,8 @@ class BatchLevel(Level):
         raise RuntimeError(f"{name}: a tensor of a vmap that has returned; return what is needed from the function instead of storing it")
 
     def _by_rule(self, name: str, entry: Overload, given: dict[str, Any]) -> Any:
-        if own := _rules.get(name):
+        own = _rules.get(entry.name + "_" if _in_place(name) and not _in_place(entry.name) else entry.name)
+        if own:
             return own(self, **given)
         if _in_place(name):
             return NotImplemented

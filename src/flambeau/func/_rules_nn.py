@@ -1,0 +1,244 @@
+"""`vmap`: pooling, normalisation, losses, attention and embeddings."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from flambeau import _C
+from flambeau._C import Tensor, ops
+from flambeau.func._batched import BatchLevel, composed, rule
+from flambeau.func._levels import dtype_of, shape_of
+from flambeau.func._tree import tree_map
+
+
+def _register_fold(name: str, axes: int) -> None:
+    """Ops that take [N, C, *] or [C, *], with `axes` axes after C or N: samples become part of N."""
+
+    def fold(level: BatchLevel, x: Any, *args: Any, **given: Any) -> Any:
+        shape = shape_of(x._value) if level.holds(x) else ()
+        if len(shape) not in (axes + 1, axes + 2) or any(level.holds(v) for v in given.values()):
+            return NotImplemented
+        if len(shape) == axes + 1:
+            return getattr(ops, name)(x._value, **given)
+        merged = ops.reshape(x._value, (shape[0] * shape[1], *shape[2:]))
+        result = getattr(ops, name)(merged, **given)
+        return tree_map(lambda y: ops.view(y, (shape[0], shape[1], *shape_of(y)[1:])), result)
+
+    rule(name)(fold)
+
+
+for _name, _axes in {
+    "max_pool1d_with_indices": 2, "avg_pool1d": 2, "adaptive_avg_pool1d": 2, "adaptive_max_pool1d_with_indices": 2, "max_pool1d": 2,
+    "max_pool2d_with_indices": 3, "avg_pool2d": 3, "adaptive_avg_pool2d": 3, "adaptive_max_pool2d_with_indices": 3, "max_pool2d": 3,
+}.items():  # fmt: skip
+    _register_fold(_name, _axes)
+
+
+# ------------------------------------------------------------------------------------- normalisation
+
+
+def _scaled(y: Any, weight: Tensor | None, bias: Tensor | None, axes: tuple[int, ...] | None = None) -> Any:
+    """y * weight + bias, of which the axes are given another shape first."""
+    for part, op in ((weight, ops.mul), (bias, ops.add)):
+        if part is not None:
+            y = op(y, part if axes is None else ops.reshape(part, axes))
+    return y
+
+
+def _register_trailing(name: str) -> None:
+    """Norms over the last axes."""
+
+    def norm(x: Any, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: Any = None) -> Any:
+        options = {} if eps is None else {"eps": eps}
+        return _scaled(ops_of(name)(x, normalized_shape, **options), weight, bias)
+
+    def direct(level: BatchLevel, x: Any, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: Any = None) -> Any:
+        if level.holds(weight) or level.holds(bias):
+            full = level.wrap(level.full(x))
+            return level.full(norm(full, normalized_shape, weight, bias, eps))
+        options = {k: v for k, v in (("weight", weight), ("bias", bias), ("eps", eps)) if v is not None}
+        return ops_of(name)(x._value, normalized_shape, **options)
+
+    rule(name)(direct)
+
+
+def ops_of(name: str) -> Any:
+    return getattr(ops, name)
+
+
+for _name in ("layer_norm", "rms_norm"):
+    _register_trailing(_name)
+
+
+def _register_channels(name: str) -> None:
+    """Norms of each sample of N by itself, scaled by channel."""
+
+    def norm(level: BatchLevel, x: Any, num_groups: int | None = None, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
+        rank = len(shape_of(x))
+        if rank < 2:
+            return NotImplemented
+        value = level.full(x)
+        shape = shape_of(value)
+        groups = () if num_groups is None else (num_groups,)
+        own = not (level.holds(weight) or level.holds(bias))
+        y = ops_of(name)(ops.reshape(value, (shape[0] * shape[1], *shape[2:])), *groups, *((weight, bias) if own else ()), eps=eps)
+        y = ops.view(y, shape)
+        return y if own else level.full(_scaled(level.wrap(y), weight, bias, (-1, *(1,) * (rank - 2))))
+
+    rule(name)(norm)
+
+
+for _name in ("group_norm", "instance_norm"):
+    _register_channels(_name)
+
+
+@rule("batch_norm")
+def _batch_norm(
+    level: BatchLevel, x: Any, running_mean: Any, running_var: Any, weight: Any = None, bias: Any = None, training: bool = False,
+    momentum: float = 0.1, eps: float = 1e-5,
+) -> Any:  # fmt: skip
+    rank = len(shape_of(x))
+    if rank < 2:
+        return NotImplemented
+    value = level.full(x)
+    shape = shape_of(value)
+    shared = not any(level.holds(t) for t in (running_mean, running_var))
+    if training and running_mean is not None and shared:
+        raise RuntimeError(
+            "vmap: batch_norm would write each sample's statistics to running_mean and running_var, which all samples share; use eval(), "
+            "a BatchNorm with track_running_stats=False, or map over the buffers, too"
+        )
+    scale = (-1, *(1,) * (rank - 2))
+    if not training and shared:
+        own = not (level.holds(weight) or level.holds(bias))
+        merged = ops.reshape(value, (shape[0] * shape[1], *shape[2:]))
+        y = ops.view(ops.batch_norm(merged, running_mean, running_var, *((weight, bias) if own else (None, None)), False, momentum, eps), shape)
+        return y if own else level.full(_scaled(level.wrap(y), weight, bias, scale))
+    # [B, N, C, *] -> [N, B C, *]
+    wide = ops.reshape(ops.transpose(value, 0, 1), (shape[1], shape[0] * shape[2], *shape[3:]))
+    stats = [None if t is None else ops.view(level.full(t), (-1,)) for t in (running_mean, running_var)]
+    y = ops.batch_norm(wide, *stats, None, None, training, momentum, eps)
+    y = ops.transpose(ops.reshape(y, (shape[1], shape[0], *shape[2:])), 0, 1)
+    return level.full(_scaled(level.wrap(y), weight, bias, scale))
+
+
+# ------------------------------------------------------------------------------------- losses
+
+
+def _reduced(loss: Tensor, reduction: int, count: Any = None) -> Tensor:
+    """Elements' losses [batch, *], reduced for each sample: 0 none, 1 mean, 2 sum."""
+    rank = len(shape_of(loss))
+    if reduction == 0 or (rank == 1 and count is None):
+        return loss
+    axes = tuple(range(1, rank))
+    if reduction == 1 and count is None:
+        return ops.mean(loss, axes)
+    total = ops.sum(loss, axes) if axes else loss
+    return total if reduction == 2 else ops.div(total, count)
+
+
+def _register_loss(name: str) -> None:
+    """Losses of elements by elements."""
+
+    def loss(level: BatchLevel, x: Any, target: Any, *args: Any, reduction: int = 1, **given: Any) -> Any:
+        if any(isinstance(v, Tensor) for v in given.values()) or shape_of(x) != shape_of(target):
+            return NotImplemented
+        return _reduced(ops_of(name)(level.full(x), level.full(target), reduction=0, **given), reduction)
+
+    rule(name)(loss)
+
+
+for _name in ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div", "binary_cross_entropy", "binary_cross_entropy_with_logits"):
+    _register_loss(_name)
+
+
+def _register_classes(name: str) -> None:
+    """Losses of scores [N, C, *] or [C] by classes."""
+
+    def loss(
+        level: BatchLevel, x: Any, target: Any, weight: Any = None, reduction: int = 1, ignore_index: int = -100, **given: Any
+    ) -> Any:
+        if level.holds(weight):
+            return NotImplemented
+        rank = len(shape_of(x))
+        scores, wanted = level.full(x), level.full(target)
+        shape = shape_of(scores)
+        if rank > 1:
+            scores = ops.reshape(scores, (shape[0] * shape[1], *shape[2:]))
+            wanted = ops.reshape(wanted, (-1, *shape_of(wanted)[2:]))
+        loss = ops_of(name)(scores, wanted, weight, 0, ignore_index, **given)
+        if rank > 1:
+            loss = ops.view(loss, (shape[0], shape[1], *shape_of(loss)[1:]))
+        if reduction != 1:
+            return _reduced(loss, reduction)
+        if dtype_of(target).is_floating_point:  # probabilities
+            return _reduced(loss, 1, math.prod(shape_of(loss)[1:]))
+        classes = level.full(target)
+        counted = ops.ne(classes, ignore_index)
+        share = counted if weight is None else ops.mul(ops.index_select(weight, 0, ops.reshape(ops.mul(classes, counted), (-1,))).view_as(classes), counted)
+        share = share.to(dtype_of(loss))
+        return _reduced(loss, 1, ops.sum(share, tuple(range(1, len(shape_of(share))))) if len(shape_of(share)) > 1 else share)
+
+    rule(name)(loss)
+
+
+for _name in ("cross_entropy", "nll_loss"):
+    _register_classes(_name)
+
+
+# ------------------------------------------------------------------------------------- others
+
+
+@composed("scaled_dot_product_attention")
+def _attention(
+    q: Any, k: Any, v: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False, scale: float | None = None
+) -> Any:
+    if dropout_p != 0.0:
+        return NotImplemented
+    factor = 1.0 / math.sqrt(shape_of(q)[-1]) if scale is None else scale
+    scores = ops.mul(ops.matmul(q, ops.transpose(k, -2, -1)), factor)
+    if is_causal:
+        rows, columns = shape_of(scores)[-2:]
+        hidden = ops.triu(ops.ones((rows, columns), dtype=_C.bool), 1)
+        scores = ops.masked_fill(scores, hidden, -math.inf)
+    if attn_mask is not None:
+        scores = ops.masked_fill(scores, ops.logical_not(attn_mask), -math.inf) if dtype_of(attn_mask) is _C.bool else ops.add(scores, attn_mask)
+    return ops.matmul(ops.softmax(scores, -1), v)
+
+
+@composed("prelu")
+def _prelu(x: Any, weight: Any) -> Any:
+    rank = len(shape_of(x))
+    slope = ops.reshape(weight, (-1, *(1,) * (rank - 2))) if rank >= 2 and math.prod(shape_of(weight)) > 1 else weight
+    return ops.where(ops.gt(x, 0), x, ops.mul(x, slope))
+
+
+@rule("embedding")
+def _embedding(level: BatchLevel, weight: Any, indices: Any, padding_idx: int = -1) -> Any:
+    if not level.holds(weight):
+        return ops.embedding(weight, indices._value, padding_idx)
+    if padding_idx != -1:
+        return NotImplemented
+    count, width = shape_of(weight)
+    at = level.full(indices)
+    first = ops.view(ops.arange(level.size, dtype=dtype_of(at)) * count, (level.size, *(1,) * len(shape_of(indices))))
+    return ops.embedding(ops.reshape(weight._value, (level.size * count, width)), ops.add(at, first))
+
+
+def _register_rows(name: str) -> None:
+    """Recurrent cells: every tensor is [N, *], and rows do not mix."""
+
+    def rows(level: BatchLevel, **given: Any) -> Any:
+        tensors = [v for v in given.values() if isinstance(v, Tensor)]
+        if any(len(shape_of(t)) != 2 for t in tensors):
+            return NotImplemented
+        count = shape_of(tensors[0])[0]
+        flat = {k: ops.reshape(level.full(v), (level.size * count, -1)) if isinstance(v, Tensor) else v for k, v in given.items()}
+        return tree_map(lambda y: ops.view(y, (level.size, count, *shape_of(y)[1:])), ops_of(name)(**flat))
+
+    rule(name)(rows)
+
+
+for _name in ("lstm_cell", "gru_cell"):
+    _register_rows(_name)
