@@ -19,6 +19,7 @@ from typing import Any
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau.autograd.modes import enable_grad
+from flambeau.func._attention import attention
 from flambeau.func._levels import Level, Wrapped, dtype_of, replaced, shape_of
 from flambeau.func._table import Overload, bound, call_of, overloads
 from flambeau.func._tree import flatten, tree_map
@@ -116,6 +117,8 @@ class DualLevel(Level):
         return dict(zip(kwargs, replaced(kwargs.values(), self.primal), strict=True))
 
     def _op(self, name: str, entry: Overload, given: dict[str, Any]) -> Any:
+        if name == "scaled_dot_product_attention" and (result := attention(**given)) is not NotImplemented:
+            return result
         duals = [key for key, value in given.items() if self._within(value)]
         if entry.linear and all(key in entry.linear for key in duals):
             return self._linear(name, entry, given, duals)

@@ -107,8 +107,10 @@ def _gather(level: BatchLevel, x: Any, dim: Any = None, index: Any = None, indic
     rank = len(shape_of(x))
     if rank == 0 or len(shape_of(at)) != rank or dim is None:
         return NotImplemented
-    op = ops.gather if indices is None else ops.take_along_dim
-    return op(level.full(x), level.axis("gather", "dim", dim, rank), level.full(at))
+    along = level.axis("gather", "dim", dim, rank)
+    if indices is None:
+        return ops.gather(level.full(x), along, level.full(at))
+    return ops.take_along_dim(level.full(x), level.full(at), along)
 
 
 def _register_scatter(name: str, in_place: bool) -> None:

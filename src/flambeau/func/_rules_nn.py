@@ -7,6 +7,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau.func._attention import attention
 from flambeau.func._batched import BatchLevel, composed, rule
 from flambeau.func._levels import dtype_of, shape_of
 from flambeau.func._tree import tree_map
@@ -190,21 +191,7 @@ for _name in ("cross_entropy", "nll_loss"):
 # ------------------------------------------------------------------------------------- others
 
 
-@composed("scaled_dot_product_attention")
-def _attention(
-    q: Any, k: Any, v: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False, scale: float | None = None
-) -> Any:
-    if dropout_p != 0.0:
-        return NotImplemented
-    factor = 1.0 / math.sqrt(shape_of(q)[-1]) if scale is None else scale
-    scores = ops.mul(ops.matmul(q, ops.transpose(k, -2, -1)), factor)
-    if is_causal:
-        rows, columns = shape_of(scores)[-2:]
-        hidden = ops.triu(ops.ones((rows, columns), dtype=_C.bool), 1)
-        scores = ops.masked_fill(scores, hidden, -math.inf)
-    if attn_mask is not None:
-        scores = ops.masked_fill(scores, ops.logical_not(attn_mask), -math.inf) if dtype_of(attn_mask) is _C.bool else ops.add(scores, attn_mask)
-    return ops.matmul(ops.softmax(scores, -1), v)
+composed("scaled_dot_product_attention")(attention)
 
 
 @composed("prelu")

@@ -82,8 +82,8 @@ def _with_rank(x: Tensor, rank: int) -> Tensor:
 
 
 def _register_matmul(name: str, ra: int, rb: int) -> None:
-    def product(**given: Any) -> Any:
-        a, b = given.values()
+    def product(a: Any, b: Any = None, x: Any = None) -> Any:
+        b = x if b is None else b
         if len(shape_of(a)) != ra or len(shape_of(b)) != rb:
             return NotImplemented
         return ops.matmul(a, b)
