@@ -1,4 +1,4 @@
-"""Reverse-mode automatic differentiation: running it, switching it off, extending it, checking it."""
+"""Automatic differentiation: running it, switching it off, extending it, checking it."""
 
 from __future__ import annotations
 
@@ -22,10 +22,13 @@ from flambeau.autograd.modes import (
 
 Variable = Tensor
 
+if _typing.TYPE_CHECKING:
+    from flambeau.autograd import forward_ad
+
 
 def __getattr__(name: str) -> _typing.Any:
-    if name == "profiler":
-        return _importlib.import_module("flambeau.autograd.profiler")
+    if name in ("forward_ad", "profiler"):
+        return _importlib.import_module(f"flambeau.autograd.{name}")
     raise AttributeError(f"module 'flambeau.autograd' has no attribute '{name}'")
 
 
@@ -36,6 +39,7 @@ __all__ = [
     "backward",
     "detect_anomaly",
     "enable_grad",
+    "forward_ad",
     "functional",
     "grad",
     "gradcheck",

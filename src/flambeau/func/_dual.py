@@ -107,6 +107,9 @@ class DualLevel(Level):
         found = bound(name, args, kwargs) if known else None
         if found is None or not _differentiates(self, found[1]):
             return call_of(name)(*replaced(args, self.primal), **self._primals(kwargs))
+        if name.startswith("new_") or name.endswith("_like"):  # may be written to, so that it needs a tangent
+            made = call_of(name)(*replaced(args, self.primal), **self._primals(kwargs))
+            return self._joined(made, ops.zeros_like(made))
         return self._op(name, *found)
 
     def ended(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -279,7 +282,7 @@ class DualLevel(Level):
     def _refuse_plain(self, name: str, x: Any) -> None:
         raise RuntimeError(
             f"jvp: {name} would write a value with a tangent to a tensor of shape {list(shape_of(x))} that has none; use the form that returns a "
-            "new tensor, or write to one that is computed of an input (zeros_like of it, plus 0 times it)"
+            "new tensor, or write to one that is made of an input (zeros_like, new_zeros)"
         )
 
 

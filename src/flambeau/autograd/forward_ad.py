@@ -1,0 +1,123 @@
+"""Forward mode by dual tensors: a tensor and its derivative along a direction go through a computation together.
+
+>>> import flambeau as fl
+>>> from flambeau.autograd import forward_ad as fwd
+>>> with fwd.dual_level():
+...     x = fwd.make_dual(fl.tensor([1.0, 2.0]), fl.tensor([1.0, 0.0]))
+...     y = fwd.unpack_dual(x * x)
+>>> y.tangent
+tensor([2., 0.])
+
+`flambeau.func.jvp` is the same for functions, and composes with the other transformations. Levels nest: a tangent of an inner level
+can have one of an outer level, which is how second derivatives are made. When its level ends a dual tensor is its primal.
+"""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+from typing import NamedTuple
+
+from flambeau import _C
+from flambeau._C import Tensor
+from flambeau.func._dual import DualLevel
+from flambeau.func._levels import active, dtype_of, shape_of
+
+__all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
+
+
+class _Entered(threading.local):
+    def __init__(self) -> None:
+        self.levels: list[DualLevel] = []
+
+
+_entered = _Entered()
+
+
+class UnpackedDualTensor(NamedTuple):
+    """What `unpack_dual` returns."""
+
+    primal: Tensor
+    tangent: Tensor | None
+
+
+def enter_dual_level() -> int:
+    """Begins a level, and returns its number, 0 for the outermost; levels end in the opposite order."""
+    level = DualLevel()
+    _entered.levels.append(level)
+    active.levels.append(level)
+    return len(_entered.levels) - 1
+
+
+def exit_dual_level(*, level: int | None = None) -> None:
+    """Ends the innermost level.
+
+    Raises:
+        RuntimeError: there is none, or `level` is another one.
+    """
+    innermost = len(_entered.levels) - 1
+    if innermost < 0 or (level is not None and level != innermost):
+        raise RuntimeError(f"exit_dual_level: level = {level}, but {_there_are()}; expected the innermost")
+    ended = _entered.levels.pop()
+    active.levels.remove(ended)
+    ended.open = False
+
+
+def _there_are() -> str:
+    count = len(_entered.levels)
+    return "no level was entered" if count == 0 else f"the innermost level is {count - 1}"
+
+
+def _level(op: str, level: int | None) -> DualLevel:
+    if level is None:
+        level = len(_entered.levels) - 1
+    if not 0 <= level < len(_entered.levels):
+        raise RuntimeError(f"{op}: level = {level}, but {_there_are()}; use `with dual_level():`")
+    return _entered.levels[level]
+
+
+def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
+    """A tensor with the values of `tensor` and the derivative `tangent`, in the innermost level.
+
+    Raises:
+        RuntimeError: no level was entered, or `tensor` has a tangent already.
+        DTypeError: types that are no floating point or complex ones, or two types.
+        ShapeError: other shapes.
+    """
+    for what, x in (("tensor", tensor), ("tangent", tangent)):
+        if not isinstance(x, Tensor):
+            raise TypeError(f"make_dual: {what} is a {type(x).__name__}; expected a Tensor")
+    found = _level("make_dual", level)
+    dtype = dtype_of(tensor)
+    if not (dtype.is_floating_point or dtype.is_complex) or dtype is not dtype_of(tangent):
+        raise _C.DTypeError(f"make_dual: tensor is {dtype}, tangent {dtype_of(tangent)}; expected one floating point or complex type")
+    if shape_of(tensor) != shape_of(tangent):
+        raise _C.ShapeError(f"make_dual: tensor has shape {list(shape_of(tensor))}, tangent {list(shape_of(tangent))}; expected equal shapes")
+    if found.holds(tensor):
+        raise RuntimeError("make_dual: tensor has a tangent in this level; pass its primal (unpack_dual)")
+    return found.dual(tensor.view_as(tensor), tangent)
+
+
+def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:
+    """The primal and the tangent, None where there is none, of a tensor in the innermost level."""
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"unpack_dual: tensor is a {type(tensor).__name__}; expected a Tensor")
+    if not _entered.levels:
+        return UnpackedDualTensor(tensor, None)
+    found = _level("unpack_dual", level)
+    return UnpackedDualTensor(found.primal(tensor), found.tangent(tensor))
+
+
+class dual_level:
+    """A level for as long as the `with` block runs; `as` gives its number.
+
+    Raises:
+        RuntimeError: where it ends, a level that was entered inside of it has not ended.
+    """
+
+    def __enter__(self) -> int:
+        self._number = enter_dual_level()
+        return self._number
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        exit_dual_level(level=self._number)

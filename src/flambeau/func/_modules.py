@@ -1,0 +1,130 @@
+"""Modules as functions of their parameters."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from flambeau._C import Tensor, ops
+from flambeau.nn.module import Module
+
+Tensors = Mapping[str, Tensor]
+
+
+def functional_call(
+    module: Module,
+    parameter_and_buffer_dicts: Tensors | Sequence[Tensors],
+    args: Any = None,
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    tie_weights: bool = True,
+    strict: bool = False,
+) -> Any:
+    """Calls a module with other tensors in the places of its parameters and buffers, which stay as they are.
+
+    Args:
+        parameter_and_buffer_dicts: path -> tensor, or several such dicts.
+        args: the call's positional arguments: a tuple, or the only one.
+        tie_weights: a parameter that the module has under several paths is replaced under all of them.
+        strict: every parameter and buffer has to be given, and nothing else.
+
+    Raises:
+        TypeError: a value that is no tensor.
+        ValueError: one path in two of the dicts; two tensors for what is tied.
+        RuntimeError: a path that the module does not have; with `strict` one that is missing.
+
+    Example:
+        >>> import flambeau as fl
+        >>> layer = fl.nn.Linear(2, 1)
+        >>> fl.func.functional_call(layer, {"weight": fl.ones(1, 2), "bias": fl.zeros(1)}, fl.tensor([1.0, 2.0]))
+        tensor([3.])
+    """
+    given: dict[str, Tensor] = {}
+    dicts = (parameter_and_buffer_dicts,) if isinstance(parameter_and_buffer_dicts, Mapping) else tuple(parameter_and_buffer_dicts)
+    for tensors in dicts:
+        if twice := sorted(given.keys() & tensors.keys()):
+            raise ValueError(f"functional_call: '{twice[0]}' is in two of the dicts; expected each path once")
+        given.update(tensors)
+    positional = () if args is None else args if isinstance(args, tuple) else (args,)
+    with _replaced(module, given, tie_weights, strict):
+        return module(*positional, **(kwargs or {}))
+
+
+@contextlib.contextmanager
+def _replaced(module: Module, given: Mapping[str, Tensor], tie_weights: bool, strict: bool) -> Iterator[None]:
+    places = {
+        f"{prefix}.{key}" if prefix else key: (table, key)
+        for prefix, part in module.named_modules(remove_duplicate=False)
+        for table in (part._parameters, part._buffers)
+        for key in table
+        if table[key] is not None
+    }
+    for path, tensor in given.items():
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"functional_call: '{path}' is a {type(tensor).__name__}; expected a Tensor")
+    surplus, missing = sorted(given.keys() - places.keys()), sorted(places.keys() - given.keys())
+    tied: dict[int, list[str]] = {}
+    for path, (table, key) in places.items():
+        tied.setdefault(id(table[key]), []).append(path)
+    wanted = dict(given)
+    if tie_weights:
+        for group in tied.values():
+            values = {id(given[path]): given[path] for path in group if path in given}
+            if len(values) > 1:
+                raise ValueError(f"functional_call: {' and '.join(group)} are one tensor of the module, but get different ones; pass tie_weights=False")
+            for value in values.values():
+                wanted.update(dict.fromkeys(group, value))
+        missing = [path for path in missing if path not in wanted]
+    if surplus or (strict and missing):
+        faults = [f"'{p}' is not in the module" for p in surplus] + [f"'{p}' is missing" for p in missing if strict]
+        raise RuntimeError(f"functional_call: {'; '.join(faults)}; expected the paths of {type(module).__name__}'s parameters and buffers")
+    before = {path: places[path][0][places[path][1]] for path in wanted}
+    try:
+        for path, tensor in wanted.items():
+            table, key = places[path]
+            table[key] = tensor
+        yield
+    finally:
+        for path, tensor in before.items():
+            table, key = places[path]
+            table[key] = tensor
+
+
+def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The parameters and the buffers of several models of one kind, each stacked along a new first axis, for `vmap` over models.
+
+    Returns:
+        (parameters, buffers): path -> tensor [models, *shape]. Parameters are leaves, and require grad if the models' do.
+
+    Raises:
+        ValueError: no models, some in training and others not, or parameters of which only some require grad.
+        TypeError: models of different classes.
+
+    Example:
+        >>> import flambeau as fl
+        >>> models = [fl.nn.Linear(2, 3) for _ in range(4)]
+        >>> parameters, buffers = fl.func.stack_module_state(models)
+        >>> parameters["weight"].shape
+        flambeau.Size([4, 3, 2])
+    """
+    if not models:
+        raise ValueError("stack_module_state: there are no models; expected at least one")
+    kinds = sorted({type(m).__name__ for m in models})
+    if len({type(m) for m in models}) > 1:
+        raise TypeError(f"stack_module_state: the models are {', '.join(kinds)}; expected one class")
+    if len({m.training for m in models}) > 1:
+        raise ValueError("stack_module_state: some models are in training and others are not; call train() or eval() on all of them")
+    return _stacked([dict(m.named_parameters()) for m in models]), _stacked([dict(m.named_buffers()) for m in models])
+
+
+def _stacked(states: Sequence[Mapping[str, Tensor]]) -> dict[str, Any]:
+    out = {}
+    for path in states[0]:
+        column = [state[path] for state in states]
+        wants = {x.requires_grad for x in column}
+        if len(wants) > 1:
+            raise ValueError(f"stack_module_state: '{path}' requires grad in some models and not in others; expected the same in all")
+        stacked = ops.stack([x.detach() for x in column])
+        out[path] = stacked.requires_grad_() if wants == {True} else stacked
+    return out
