@@ -77,6 +77,9 @@ class Function:
     """Base of functions with static `forward(ctx, *args)` and `backward(ctx, *grad_outputs)`.
 
     Alternatively `forward(*args)` beside `setup_context(ctx, inputs, output)`. `apply` calls it.
+
+    Inside of `vmap` it is called once per sample, unless it has a static `vmap(info, in_dims, *args)` that takes whole batches and
+    returns (output, out_dims). `info` has `batch_size` and `randomness`. Forward mode differentiates `backward`.
     """
 
     @staticmethod
@@ -103,6 +106,12 @@ class Function:
 
     @classmethod
     def _apply(cls, *args: Any) -> Any:
+        if _C.has_override(*args):  # inside of vmap or jvp
+            from flambeau.func._functions import apply_wrapped
+
+            result = apply_wrapped(cls, args)
+            if result is not NotImplemented:
+                return result
         ctx = FunctionCtx()
         ctx._function = cls
         tensors = [a for a in args if isinstance(a, Tensor)]

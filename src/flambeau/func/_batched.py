@@ -248,8 +248,10 @@ class BatchLevel(Level):
             return NotImplemented
         return call_of(name)(**{k: self.full(v) if isinstance(v, Tensor) else v for k, v in given.items()})
 
-    def loop(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], before: Callable[[], None] | None = None) -> Any:
-        """One call per sample."""
+    def loop(
+        self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], before: Callable[[], None] | None = None, call: Any = None
+    ) -> Any:
+        """One call per sample, of `call` or what has the name; `before` each, where that is meant to be so."""
         if _in_place(name) or name == "__setitem__":
             self.check_written(name, args[0])
         if self.size == 0:
@@ -257,7 +259,7 @@ class BatchLevel(Level):
         if before is None and name not in _warned:
             _warned.add(name)
             warn(f"vmap: there is no batching rule for {name}, so it is called once for each of the samples, which is slow")
-        call = call_of(name)
+        call = call or call_of(name)
         results = []
         for i in range(self.size):
             if before is not None:

@@ -127,7 +127,7 @@ class DualLevel(Level):
             return self._linear(name, entry, given, duals)
         if entry.body == "each" and not any(dtype_of(x).is_complex for x in given.values() if isinstance(x, Tensor)):
             return self._diagonal(name, given, duals)
-        return self._transposed(name, given)
+        return self.transposed(call_of(name), given)
 
     def _within(self, value: Any) -> bool:
         return self.holds(value) or (type(value) in (tuple, list) and any(self.holds(v) for v in value))
@@ -216,7 +216,7 @@ class DualLevel(Level):
                 total = ops.cast(total, dtype_of(y))
         return self.dual(finished(y, xs, keep), total)
 
-    def _transposed(self, name: str, given: dict[str, Any]) -> Any:
+    def transposed(self, call: Any, given: dict[str, Any]) -> Any:
         """Any op: J t is the gradient of J^T u by u, in the direction t."""
         from flambeau.func._pullback import batches_of, finished, plain_parts, pullback, stand_in
 
@@ -231,7 +231,7 @@ class DualLevel(Level):
                     xs.append(stand_in(leaf._primal, levels, keep))
                     tangents.append(leaf._tangent)
                     leaves[i] = xs[-1]
-            result = call_of(name)(**dict(zip(keys, build(leaves), strict=True)))
+            result = call(**dict(zip(keys, build(leaves), strict=True)))
             outs, remake = flatten(result)
             at = [i for i, y in enumerate(outs) if _has_gradient(y)]
             ys = [outs[i] for i in at]

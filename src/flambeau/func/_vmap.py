@@ -162,3 +162,8 @@ def _result(level: BatchLevel, x: Tensor, dim: Any) -> Tensor:
         raise IndexError(f"vmap: out_dims has {dim}, but a result has {rank} axes with that of the samples; expected {-rank} <= dim <= {rank - 1}")
     dim %= rank
     return value if dim == 0 else ops.permute(value, (*range(1, dim + 1), 0, *range(dim + 1, rank)))
+
+
+def batch_result(level: BatchLevel, x: Tensor, dim: int | None) -> Tensor:
+    """A result that a rule of the user's computed of values, as a batch along `dim`."""
+    return x if dim is None else level.wrap(_front(x, dim % len(shape_of(x))))
