@@ -255,10 +255,14 @@ bool set_to(const Tensor& out, const Tensor& input) {  // out = input, broadcast
   return true;
 }
 
-// True iff the leading axes of x can be seen as one: rows at one stride.
+// True iff the leading axes of x can be seen as one: rows at one stride. Axes of size 1, whose strides say nothing, do not count.
 bool leading_axes_fold(const Tensor& x) {
-  for (int d = x.ndim() - 3; d >= 0; --d)
-    if (x.size(d) != 1 && x.stride(d) != x.stride(d + 1) * x.size(d + 1)) return false;
+  int inner = -1;
+  for (int d = x.ndim() - 2; d >= 0; --d) {
+    if (x.size(d) == 1) continue;
+    if (inner >= 0 && x.stride(d) != x.stride(inner) * x.size(inner)) return false;
+    inner = d;
+  }
   return true;
 }
 int64_t leading(const Tensor& x) { return x.size(-1) ? x.numel() / x.size(-1) : product(IntList(x.sizes().data(), x.ndim() - 1)); }

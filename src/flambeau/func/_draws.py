@@ -66,7 +66,8 @@ def _is_random(name: str, given: Mapping[str, Any]) -> bool:
     """False where the arguments say that nothing is drawn."""
     if name == "scaled_dot_product_attention":
         return bool(given.get("dropout_p", 0.0) != 0.0)
-    return bool(given.get("training", True)) and given.get("p") != 0.0
+    p = given.get("p")
+    return bool(given.get("training", True)) and not (isinstance(p, (int, float)) and p == 0)
 
 
 def _each(level: BatchLevel, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

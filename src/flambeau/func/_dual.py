@@ -13,7 +13,7 @@ The tangent of an output that has no derivative (a comparison, an index) is left
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from flambeau import _C
@@ -109,7 +109,7 @@ class DualLevel(Level):
             return call_of(name)(*replaced(args, self.primal), **self._primals(kwargs))
         if name.startswith("new_") or name.endswith("_like"):  # may be written to, so that it needs a tangent
             made = call_of(name)(*replaced(args, self.primal), **self._primals(kwargs))
-            return self._joined(made, ops.zeros_like(made))
+            return self._joined(made, ops.new_zeros(next(self._tangents(args)), shape_of(made), dtype=dtype_of(made)))
         return self._op(name, *found)
 
     def ended(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -119,6 +119,9 @@ class DualLevel(Level):
     def _primals(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
         return dict(zip(kwargs, replaced(kwargs.values(), self.primal), strict=True))
 
+    def _tangents(self, values: Sequence[Any]) -> Iterator[Tensor]:
+        return (x._tangent for x in values if isinstance(x, Dual) and x._level is self)
+
     def _op(self, name: str, entry: Overload, given: dict[str, Any]) -> Any:
         if name == "scaled_dot_product_attention" and (result := attention(**given)) is not NotImplemented:
             return result
@@ -127,7 +130,7 @@ class DualLevel(Level):
             return self._linear(name, entry, given, duals)
         if entry.body == "each" and not any(dtype_of(x).is_complex for x in given.values() if isinstance(x, Tensor)):
             return self._diagonal(name, given, duals)
-        return self.transposed(call_of(name), given)
+        return self.transposed(call_of(name), given, again=not entry.draws)
 
     def _within(self, value: Any) -> bool:
         return self.holds(value) or (type(value) in (tuple, list) and any(self.holds(v) for v in value))
@@ -216,14 +219,19 @@ class DualLevel(Level):
                 total = ops.cast(total, dtype_of(y))
         return self.dual(finished(y, xs, keep), total)
 
-    def transposed(self, call: Any, given: dict[str, Any]) -> Any:
-        """Any op: J t is the gradient of J^T u by u, in the direction t."""
+    def transposed(self, call: Any, given: dict[str, Any], again: bool = True) -> Any:
+        """Any op: J t is the gradient of J^T u by u, in the direction t. `again` says that a second call gives the same."""
         from flambeau.func._pullback import batches_of, finished, plain_parts, pullback, stand_in
 
         keep = _C.is_grad_enabled()
         keys = list(given)
         leaves, build = flatten([list(v) if type(v) in (tuple, list) else v for v in given.values()])
-        levels = batches_of(leaves)
+        own = batches_of(self.primal(leaf) for leaf in leaves)
+        # Of one primal with a batch of directions the op is called for a batch, too, if it may be called twice.
+        levels = batches_of(leaves) if again else own
+        values = None
+        if len(levels) > len(own):
+            values = call(**dict(zip(keys, build([self.primal(leaf) for leaf in leaves]), strict=True)))
         with enable_grad():
             xs, tangents = [], []
             for i, leaf in enumerate(leaves):
@@ -238,7 +246,7 @@ class DualLevel(Level):
             us = [stand_in(ops.zeros_like(y), levels, False) for y in ys]
             rows = pullback(ys, xs, us, True)
             found = pullback(rows, us, tangents, keep, others=list(plain_parts(xs)))
-        outs = [finished(y, xs, keep) for y in outs]
+        outs = [finished(y, xs, keep) for y in outs] if values is None else flatten(values)[0]
         for i, t in zip(at, found, strict=True):
             outs[i] = self.dual(outs[i], t)
         return remake(outs)
@@ -273,11 +281,26 @@ class DualLevel(Level):
         x, index, value = args
         if not self.holds(x):
             self._refuse_plain("x[...] = ...", x)
+        t = self.tangent(value)
+        self._widen(x, t)
         self._own(x)
         index = replaced([index], self.primal)[0]
         x._primal[index] = self.primal(value)
-        t = self.tangent(value)
         x._tangent[index] = 0 if t is None else t
+
+    def _widen(self, x: Dual, tangent: Tensor | None) -> None:
+        """Gives the tangent of x the batches of one that is to be written to it."""
+        from flambeau.func._pullback import batches_of
+
+        missing = [level for level in batches_of([tangent]) if level not in batches_of([x._tangent])]
+        if not missing:
+            return
+        if x._family:
+            raise RuntimeError(
+                "jvp: a batch of directions (jacfwd, or jvp inside of vmap) would be written to a view whose base has one; write to a tensor that is "
+                "made of an input (zeros_like, new_zeros)"
+            )
+        x._tangent = ops.add(x._tangent, ops.new_zeros(tangent, ()))
 
     def _refuse_plain(self, name: str, x: Any) -> None:
         raise RuntimeError(

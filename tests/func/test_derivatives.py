@@ -1,0 +1,304 @@
+"""grad, vjp, jvp, Jacobians and Hessians: against differences and each other, nested, and what they refuse."""
+
+from __future__ import annotations
+
+import pytest
+from support.compare import assert_near
+from support.leaks import assert_nothing_stays
+
+import flambeau as fl
+from flambeau import func
+from flambeau.func import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, linearize, vjp, vmap
+
+
+def numbers(*shape, seed=0):
+    return fl.randn(shape, dtype=fl.float64, generator=fl.Generator().manual_seed(seed))
+
+
+def differences(f, x, step=1e-6):
+    """[*output, *input] by differences."""
+    columns = []
+    for k in range(x.numel()):
+        e = fl.zeros(x.numel(), dtype=x.dtype)
+        e[k] = step
+        e = e.reshape(x.shape)
+        columns.append((f(x + e) - f(x - e)) / (2 * step))
+    y = columns[0]
+    return fl.stack(columns, -1).reshape(*y.shape, *x.shape)
+
+
+def mixed(x):
+    """Element-wise ops, a product, a reduction, views and an op that is none of these."""
+    y = fl.softmax(x.sin() * x.t()[:1].sum() + x @ x.t(), 1)
+    return fl.cat([y[0] * 2, y.cumprod(0)[1].exp()]) / (1 + x.square().sum())
+
+
+def written(x):
+    """In place, through views."""
+    y = x.clone()
+    y[0] = x[1] * 2
+    y += 1
+    y[1:].mul_(x[:1])
+    z = fl.zeros_like(x)
+    z[0, 0] = x.prod()
+    return (y + z).sum(0)
+
+
+def branches(x):
+    return x.exp() if x.sum() > 0 else x.sin()
+
+
+FUNCTIONS = [mixed, written, branches]
+
+
+@pytest.mark.parametrize("f", FUNCTIONS)
+@pytest.mark.parametrize("jacobian", [jacrev, jacfwd])
+def test_jacobian_equals_differences(f, jacobian):
+    x = numbers(3, 3)
+    assert_near(jacobian(f)(x), differences(f, x), scale=1e3)
+
+
+@pytest.mark.parametrize("f", FUNCTIONS)
+def test_vjp_and_jvp_and_linearize(f):
+    x, t = numbers(3, 3), numbers(3, 3, seed=1)
+    jacobian = differences(f, x)
+    value, pull = vjp(f, x)
+    v = numbers(*value.shape, seed=2)
+    assert_near(value, f(x))
+    (found,) = pull(v)
+    assert_near(found, (v.reshape(-1) @ jacobian.reshape(v.numel(), 9)).reshape(3, 3), scale=1e3)
+    again = pull(2 * v)[0]
+    assert_near(again, 2 * found)
+    expected = (jacobian.reshape(-1, 9) @ t.reshape(9)).reshape(value.shape)
+    primal, tangent = jvp(f, (x,), (t,))
+    assert_near(primal, value)
+    assert_near(tangent, expected, scale=1e3)
+    primal, push = linearize(f, x)
+    assert_near(push(t), expected, scale=1e3)
+    assert_near(push(3 * t), 3 * expected, scale=1e3)
+    for result in (value, found, primal, tangent, push(t)):
+        assert not result.requires_grad
+
+
+def smooth(x):
+    return (fl.tanh(x @ x.t()) * x.sum()).sum() + x.prod()
+
+
+@pytest.mark.parametrize(
+    "second",
+    [hessian, lambda f: jacfwd(jacrev(f)), lambda f: jacrev(jacfwd(f)), lambda f: jacrev(jacrev(f)), lambda f: jacfwd(jacfwd(f)), lambda f: jacrev(grad(f))],
+    ids=["hessian", "fwd-rev", "rev-fwd", "rev-rev", "fwd-fwd", "rev-grad"],
+)
+def test_second_derivatives(second):
+    x = numbers(2, 3)
+    found = second(smooth)(x)
+    assert_near(found, differences(lambda a: differences(smooth, a, 1e-4), x, 1e-4), scale=1e5)
+    assert not found.requires_grad
+
+
+def test_a_hessian_of_several_inputs_and_outputs_is_nested_as_they_are():
+    def f(a, scale, b):
+        return {"x": (a["w"].sin() * b.sum() * scale).cumsum(0), "y": (a["w"] @ b) ** 2}
+
+    a, b = {"w": numbers(3)}, numbers(3, seed=1)
+    found = hessian(f, argnums=(0, 2))(a, 2.0, b)
+    outer = jacrev(jacrev(f, argnums=(0, 2)), argnums=(0, 2))(a, 2.0, b)
+    for key, shape in (("x", (3,)), ("y", ())):
+        assert found[key][0]["w"][0]["w"].shape == (*shape, 3, 3)
+        assert_near(found[key][0]["w"][1], outer[key][0]["w"][1])
+        assert_near(found[key][1][0]["w"], outer[key][1][0]["w"])
+        assert_near(found[key][1][1], outer[key][1][1])
+
+
+def test_powers_of_grad():
+    third = grad(grad(grad(lambda x: x**4)))
+    assert third(fl.tensor(2.0)).item() == pytest.approx(48)
+    assert not third(fl.tensor(2.0)).requires_grad
+
+
+def test_levels_do_not_mix():
+    """d/dx (x * d/dy (x + y)) at y = 1 is 1: the inner derivative does not see x."""
+    outer = grad(lambda x: x * grad(lambda y: x + y)(fl.tensor(1.0)))
+    assert outer(fl.tensor(3.0)).item() == 1
+    forward = jvp(lambda x: x * jvp(lambda y: x + y, (fl.tensor(1.0),), (fl.tensor(1.0),))[1], (fl.tensor(3.0),), (fl.tensor(1.0),))
+    assert forward[1].item() == 1
+    mixed_modes = jvp(lambda x: x * grad(lambda y: x * y)(fl.tensor(1.0)), (fl.tensor(3.0),), (fl.tensor(1.0),))
+    assert mixed_modes[1].item() == 6
+    other_way = grad(lambda x: x * jvp(lambda y: x * y, (fl.tensor(1.0),), (fl.tensor(1.0),))[1])
+    assert other_way(fl.tensor(3.0)).item() == 6
+
+
+def test_a_function_may_be_differentiated_by_what_it_captures():
+    w = numbers(3).requires_grad_()
+    found = grad(lambda x: (x * w).exp().sum())(fl.zeros(3, dtype=fl.float64))
+    found.sum().backward()
+    assert_near(w.grad, fl.ones(3, dtype=fl.float64))
+    with fl.no_grad():
+        assert not grad(lambda x: (x * w).exp().sum())(fl.zeros(3, dtype=fl.float64)).requires_grad
+
+
+@pytest.mark.parametrize("transform", [lambda f: grad(f), lambda f: lambda x: vjp(f, x)[1](fl.ones((), dtype=fl.float64))[0],
+                                       lambda f: lambda x: jvp(f, (x,), (fl.ones_like(x),))[1]])  # fmt: skip
+def test_inputs_that_require_grad_stay_in_their_graph(transform):
+    x = numbers(3).requires_grad_()
+    transform(lambda a: (a**3).sum())(x).sum().backward()
+    assert_near(x.grad, 6 * x.detach())
+
+
+def test_no_grad_inside_holds_and_outside_does_not_matter():
+    def f(x):
+        with fl.no_grad():
+            y = x * x
+        return (y * x).sum()
+
+    x = numbers(3)
+    assert_near(grad(f)(x), x * x)
+    with fl.no_grad():
+        assert_near(grad(lambda a: (a * a).sum())(x), 2 * x)
+    assert_near(grad(lambda a: (a.detach() * a).sum())(x), x)
+    assert_near(jvp(lambda a: a.detach() * a, (x,), (fl.ones_like(x),))[1], x)
+
+
+def test_aux_and_argnums():
+    def f(a, b):
+        return (a * b).sum(), {"kept": a + 1, "text": "t"}
+
+    a, b = numbers(3), numbers(3, seed=1)
+    found, aux = grad(f, argnums=1, has_aux=True)(a, b)
+    assert_near(found, a)
+    assert aux["text"] == "t"
+    assert not aux["kept"].requires_grad
+    (da, db), (value, _) = grad_and_value(f, argnums=(0, -1), has_aux=True)(a, b)
+    assert_near(da, b)
+    assert_near(db, a)
+    assert_near(value, a @ b)
+    assert jacrev(lambda x: (x * 2, "aux"), has_aux=True)(a)[1] == "aux"
+    y, pull, aux = vjp(lambda x: (x * 2, x), a, has_aux=True)
+    assert_near(aux, a)
+    y, t, aux = jvp(lambda x: (x * 2, x), (a,), (b,), has_aux=True)
+    assert_near(aux, a)
+
+
+def test_structures_go_in_and_come_out():
+    p = {"layers": [(numbers(2, 3), numbers(2)), (numbers(1, 2), numbers(1))]}
+
+    def f(p, x):
+        for w, b in p["layers"]:
+            x = (w @ x + b).tanh()
+        return x.sum()
+
+    found = grad(f)(p, numbers(3, seed=5))
+    assert [tuple(t.shape) for layer in found["layers"] for t in layer] == [(2, 3), (2,), (1, 2), (1,)]
+
+
+def test_outputs_that_do_not_depend_give_zeros():
+    x = numbers(3)
+    assert_near(grad(lambda a: fl.ones((), dtype=fl.float64))(x), fl.zeros(3, dtype=fl.float64))
+    assert_near(jvp(lambda a: fl.ones(2), (x,), (x,))[1], fl.zeros(2))
+    assert_near(jacrev(lambda a: fl.ones(2, dtype=fl.float64))(x), fl.zeros(2, 3, dtype=fl.float64))
+    with pytest.raises(RuntimeError, match="output 0 does not depend on the primals"):
+        jvp(lambda a: fl.ones(2), (x,), (x,), strict=True)
+
+
+@pytest.mark.parametrize("shape", [(0,), (), (2, 0)])
+def test_empty_and_zero_dimensional(shape):
+    x = numbers(*shape)
+    assert grad(lambda a: (a * a).sum())(x).shape == shape
+    assert jacrev(lambda a: a * a)(x).shape == (*shape, *shape)
+    assert jacfwd(lambda a: a * a)(x).shape == (*shape, *shape)
+    assert hessian(lambda a: (a * a).sum())(x).shape == (*shape, *shape)
+
+
+def test_complex_directions_are_those_of_real_and_imaginary_part():
+    z = fl.randn(4, dtype=fl.complex128)
+    t = fl.randn(4, dtype=fl.complex128)
+    for f, expected in [
+        (lambda a: a * a * a, 3 * z * z * t),
+        (lambda a: a.exp(), z.exp() * t),
+        (lambda a: a.conj(), t.conj()),
+        (lambda a: a.abs(), (z.conj() * t).real / z.abs()),
+        (lambda a: a.real, t.real),
+    ]:
+        assert_near(jvp(f, (z,), (t,))[1], expected)
+
+
+ERRORS = [
+    (lambda x: grad(lambda a: a)(x), fl.ShapeError, r"grad: the function returned shape \[3\]; expected a number"),
+    (lambda x: grad(lambda a: 1.0)(x), TypeError, "grad: the function returned a float"),
+    (lambda x: grad(lambda a: a.sum())(x.long()), fl.DTypeError, r"grad: input 0 is flambeau.int64; expected a floating point"),
+    (lambda x: grad(lambda a: a.sum(), argnums=1)(x), ValueError, "argnums = 1, but there are 1 positional"),
+    (lambda x: grad(lambda a, b: a.sum(), argnums=(0, 0))(x, x), ValueError, "expected no position twice"),
+    (lambda x: grad(lambda a: a.sum(), has_aux=True)(x), TypeError, r"has_aux=True, but the function returned a Tensor"),
+    (lambda x: grad(lambda a: a)("text"), TypeError, "grad: input 0 is a str"),
+    (lambda x: vjp(lambda a: a * 2, x)[1](x[:2]), fl.ShapeError, r"vjp_fn: v has shape \[2\] at 0; expected \[3\]"),
+    (lambda x: vjp(lambda a: (a, a), x)[1](x), ValueError, "v has 1 tensors; expected 2"),
+    (lambda x: vjp(lambda a: a), ValueError, "vjp: there are no primals"),
+    (lambda x: jvp(lambda a: a, x, x), TypeError, "jvp: primals is a Tensor; expected a tuple"),
+    (lambda x: jvp(lambda a: a, (x,), (x[:1],)), fl.ShapeError, r"jvp: tangents has shape \[1\] at 0"),
+    (lambda x: jvp(lambda a: "no", (x,), (x,)), TypeError, "jvp: output 0 is a str"),
+    (lambda x: jvp(lambda a: fl.zeros(3).add_(a), (x,), (x,)), RuntimeError, r"add_ would write a value with a tangent to a tensor of shape \[3\]"),
+    (lambda x: jacrev(lambda a: a, chunk_size=0)(x), ValueError, "chunk_size = 0"),
+]
+
+
+@pytest.mark.parametrize("call, error, text", ERRORS)
+def test_errors(call, error, text):
+    with pytest.raises(error, match=text):
+        call(fl.ones(3))
+
+
+def test_inputs_are_left_as_they_are():
+    x, t = numbers(3), numbers(3, seed=1)
+    before, direction = x.clone(), t.clone()
+
+    def f(a):
+        b = a * 1
+        b[0].mul_(5)
+        return b.sum()
+
+    grad(f)(x)
+    jvp(f, (x,), (t,))
+    jvp(lambda a: a[1:].mul_(2) if False else a.clone()[1:].mul_(2), (x,), (t,))
+    assert_near(x, before)
+    assert_near(t, direction)
+    assert x.grad is None
+    assert not x.requires_grad
+
+
+PROGRAMS = [
+    lambda x: grad(lambda a: (a * a).sum())(x),
+    lambda x: hessian(smooth)(x),
+    lambda x: jacfwd(mixed)(x),
+    lambda x: jacrev(mixed)(x),
+    lambda x: linearize(mixed, x)[1](x),
+    lambda x: vmap(grad(lambda a: (a.softmax(0) ** 2).sum()))(x),
+]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_nothing_stays(program):
+    x = numbers(3, 3)
+    program(x)
+    assert_nothing_stays(lambda: program(x))
+
+
+@pytest.mark.parametrize("around", ["lazy", "compile", "replay"])
+def test_inside_of_lazy_and_compile(around):
+    def f(x):
+        return vmap(grad(lambda a: (a.sin() * a).sum()))(x) + hessian(lambda a: (a**3).sum())(x[0]).sum()
+
+    x = numbers(4, 3)
+    expected = f(x)
+    if around == "lazy":
+        with fl.lazy():
+            result = f(x)
+    else:
+        run = fl.compile(f) if around == "compile" else fl.compile(f, mode="replay")
+        for _ in range(3):
+            result = run(x)
+    assert_near(result, expected)
+
+
+def test_every_name_is_public():
+    assert set(func.__all__) <= set(dir(func))
+    assert fl.vmap is func.vmap

@@ -1,0 +1,81 @@
+"""functional_call and stack_module_state."""
+
+from __future__ import annotations
+
+import pytest
+from support.compare import assert_near
+
+import flambeau as fl
+from flambeau import nn
+from flambeau.func import functional_call, stack_module_state
+
+
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(3, 3)
+        self.second = nn.Linear(3, 3)
+        self.second.weight = self.first.weight
+        self.register_buffer("scale", fl.tensor(2.0))
+
+    def forward(self, x, *, shift=0.0):
+        return self.second(self.first(x)) * self.scale + shift
+
+
+def test_other_tensors_take_the_places_for_one_call():
+    net = Tied()
+    before = {k: v for k, v in (*net.named_parameters(), *net.named_buffers())}
+    x = fl.randn(2, 3)
+    w = fl.eye(3)
+    found = functional_call(net, ({"first.weight": w, "first.bias": fl.zeros(3)}, {"second.bias": fl.ones(3), "scale": fl.tensor(3.0)}), (x,), {"shift": 1.0})
+    assert_near(found, (x + 1) * 3 + 1)
+    assert all(v is before[k] for k, v in (*net.named_parameters(), *net.named_buffers()))
+    apart = functional_call(net, {"first.weight": w, "second.weight": w * 2, "first.bias": fl.zeros(3), "second.bias": fl.zeros(3)}, x, tie_weights=False)
+    assert_near(apart, x * 4)
+
+
+def test_the_module_is_as_before_after_an_error():
+    net = nn.Linear(3, 2)
+    weight = net.weight
+    with pytest.raises(fl.ShapeError):
+        functional_call(net, {"weight": fl.ones(2, 5)}, fl.ones(3))
+    assert net.weight is weight
+
+
+@pytest.mark.parametrize(
+    "given, strict, error, text",
+    [
+        ({"third.bias": fl.ones(3)}, False, RuntimeError, "'third.bias' is not in the module"),
+        ({"first.bias": fl.ones(3)}, True, RuntimeError, "'first.weight' is missing"),
+        ({"first.bias": 1.0}, False, TypeError, "'first.bias' is a float"),
+        ({"first.weight": fl.ones(3, 3), "second.weight": fl.zeros(3, 3)}, False, ValueError, "are one tensor of the module"),
+        (({"scale": fl.ones(())}, {"scale": fl.ones(())}), False, ValueError, "in two of the dicts"),
+    ],
+)
+def test_errors(given, strict, error, text):
+    with pytest.raises(error, match=text):
+        functional_call(Tied(), given, (fl.ones(3),), strict=strict)
+
+
+def test_stacked_state():
+    models = [nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)) for _ in range(3)]
+    parameters, buffers = stack_module_state(models)
+    assert parameters["0.weight"].shape == (3, 2, 3)
+    assert parameters["0.weight"].requires_grad
+    assert parameters["0.weight"].is_leaf
+    assert buffers["1.running_mean"].shape == (3, 2)
+    assert not buffers["1.running_mean"].requires_grad
+
+
+@pytest.mark.parametrize(
+    "models, error, text",
+    [
+        ([], ValueError, "there are no models"),
+        ([nn.Linear(1, 1), nn.ReLU()], TypeError, "the models are Linear, ReLU"),
+        ([nn.Linear(1, 1), nn.Linear(1, 1).eval()], ValueError, "some models are in training"),
+        ([nn.Linear(1, 1), nn.Linear(1, 1).requires_grad_(False)], ValueError, "'weight' requires grad in some models"),
+    ],
+)
+def test_models_that_do_not_stack(models, error, text):
+    with pytest.raises(error, match=text):
+        stack_module_state(models)
