@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from flambeau import _C
@@ -29,7 +29,7 @@ def vmap(
     Args:
         func: of tensors, or tuples, lists and dicts of them; returns such.
         in_dims: the axis of each positional argument along which the samples lie, None for what all share. One value for all, or
-            a structure that begins like the arguments. Keyword arguments have theirs along axis 0.
+            a structure that begins like the arguments. Keyword arguments are shared by all.
         out_dims: where the samples are to lie in the results, one value for all or a structure that begins like them.
         randomness: what a random op makes inside. 'error' refuses it, 'different' draws for every sample, 'same' draws once.
         chunk_size: of how many samples is computed at once; None: all.
@@ -55,10 +55,10 @@ def vmap(
 
     @functools.wraps(func, updated=())
     def mapped(*args: Any, **kwargs: Any) -> Any:
-        leaves, build = flatten((list(args), kwargs))
-        dims = _in_dims(in_dims, args, kwargs, leaves)
+        leaves, build = flatten(list(args))
+        dims = _in_dims(in_dims, args, leaves)
         size = _batch_size(leaves, dims)
-        call = _Call(func, build, out_dims, randomness)
+        call = _Call(functools.partial(func, **kwargs), build, out_dims, randomness)
         if chunk_size is None or size <= chunk_size:
             return call(leaves, dims, size)
         return call.in_chunks(leaves, dims, size, chunk_size)
@@ -66,14 +66,14 @@ def vmap(
     return mapped
 
 
-def _in_dims(in_dims: Any, args: Sequence[Any], kwargs: Mapping[str, Any], leaves: Sequence[Any]) -> list[int | None]:
+def _in_dims(in_dims: Any, args: Sequence[Any], leaves: Sequence[Any]) -> list[int | None]:
     """For each leaf of the arguments its axis, counted from the front, or None."""
     if not isinstance(in_dims, int) and not isinstance(in_dims, (tuple, list, dict)):
         raise ValueError(f"vmap: in_dims = {in_dims!r}; expected an int, or a tuple with a value for each positional argument")
-    if not args and not kwargs:
-        raise ValueError("vmap: there are no arguments; expected at least one tensor to map over")
+    if not args:
+        raise ValueError("vmap: there are no positional arguments; expected at least one tensor to map over")
     whole = list(in_dims) if isinstance(in_dims, tuple) else in_dims
-    dims = [*spread("vmap", "in_dims", whole, list(args)), *(0 if isinstance(leaf, Tensor) else None for leaf in flatten(kwargs)[0])]
+    dims = spread("vmap", "in_dims", whole, list(args))
     found: list[int | None] = []
     for leaf, dim in zip(leaves, dims, strict=True):
         if dim is None:
@@ -123,11 +123,11 @@ class _Call:
     def _results(self, leaves: Sequence[Any], dims: Sequence[int | None], size: int) -> tuple[list[Any], Callable[[list[Any]], Any], list[Any]]:
         level = BatchLevel(size, self.randomness)
         inner = [leaf if dim is None else level.wrap(_front(leaf, dim)) for leaf, dim in zip(leaves, dims, strict=True)]
-        args, kwargs = self.build(inner)
+        args = self.build(inner)
         active.levels.append(level)
         before = _draws.take_over(level)
         try:
-            out = self.func(*args, **kwargs)
+            out = self.func(*args)
         finally:
             _C.set_draw_hook(before)
             active.levels.pop()
