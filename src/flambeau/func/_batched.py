@@ -15,7 +15,8 @@ from typing import Any
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._warn import warn
-from flambeau.func._levels import Level, Wrapped, dtype_of, replaced, shape_of, wrapped_in
+from flambeau.func._levels import Level, Tensors, Wrapped, dtype_of, replaced, shape_of, wrapped_in
+from flambeau.func._pullback import pullback
 from flambeau.func._table import Overload, bound, call_of, overloads
 from flambeau.func._tree import tree_map
 
@@ -61,6 +62,12 @@ class Batched(Wrapped):
 
     _value: Tensor  # [batch, *shape]
     _level: BatchLevel
+
+    def _parts(self) -> list[Tensor]:
+        return [self._value]
+
+    def _of(self, parts: Sequence[Tensor]) -> Batched:
+        return self._level.wrap(parts[0])
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
         return f"Batched(level={self._level.number}, samples={self._level.size}, value={self._value!r})"
@@ -116,6 +123,8 @@ def _refused(what: str, instead: str) -> RuntimeError:
 class BatchLevel(Level):
     """A running `vmap`."""
 
+    size: int
+
     def __init__(self, size: int, randomness: str) -> None:
         super().__init__()
         self.size, self.randomness = size, randomness
@@ -143,6 +152,20 @@ class BatchLevel(Level):
         if isinstance(result, Tensor):
             return self.wrap(result)
         return tree_map(lambda v: self.wrap(v) if isinstance(v, Tensor) else v, result)
+
+    def pullback(self, ys: Tensors, xs: Tensors, vs: Tensors, keep: bool, retain: bool, others: Tensors) -> list[Tensor]:
+        """One backward for the batch, whose stand-ins have a part for each sample; or one per sample where they were made outside."""
+        if any(self.holds(x) for x in xs):
+            inner = [x._value if isinstance(x, Batched) and self.holds(x) else x for x in xs]
+            found = pullback([self.full(y) for y in ys], inner, [self.full(v) for v in vs], keep, retain, others)
+            return [self.wrap(g) if self.holds(x) else g for g, x in zip(found, xs, strict=True)]
+        rows = []
+        for i in range(self.size):
+            sample = _Sample(self, i)
+            rows.append(pullback([sample(y) for y in ys], xs, [sample(v) for v in vs], keep, others=others))
+        if not rows:
+            return [self.wrap(ops.empty((0, *shape_of(x)), dtype=dtype_of(x))) for x in xs]
+        return [self.wrap(ops.stack(list(column))) for column in zip(*rows, strict=True)]
 
     # ------------------------------------------------------------------------------------- calls
 

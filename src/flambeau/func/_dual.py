@@ -18,9 +18,11 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._tensor import broadcast_shapes
 from flambeau.autograd.modes import enable_grad
 from flambeau.func._attention import attention
-from flambeau.func._levels import Level, Wrapped, dtype_of, replaced, shape_of
+from flambeau.func._levels import Level, Tensors, Wrapped, dtype_of, replaced, shape_of
+from flambeau.func._pullback import batches_of, finished, plain_parts, pullback, stand_in
 from flambeau.func._table import Overload, bound, call_of, overloads
 from flambeau.func._tree import flatten, tree_map
 
@@ -37,6 +39,12 @@ class Dual(Wrapped):
     _level: DualLevel
     _family: bool  # a view, or a tensor with views: others see its tangent's memory
     _owned: bool  # nobody else sees it
+
+    def _parts(self) -> list[Tensor]:
+        return [self._primal, self._tangent]
+
+    def _of(self, parts: Sequence[Tensor]) -> Dual:
+        return self._level.dual(*parts)
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
         return f"Dual(level={self._level.number}, primal={self._primal!r}, tangent={self._tangent!r})"
@@ -94,6 +102,23 @@ class DualLevel(Level):
         """The tangent of x, None for zero."""
         return x._tangent if isinstance(x, Dual) and x._level is self else None
 
+    def pullback(self, ys: Tensors, xs: Tensors, vs: Tensors, keep: bool, retain: bool, others: Tensors) -> list[Tensor]:
+        """The tangent of a gradient v J is the gradient of v times the tangent of y, plus the tangent of v times J."""
+        inner = [self.primal(x) for x in xs]
+        found = pullback([self.primal(y) for y in ys], inner, [self.primal(v) for v in vs], keep, others=others)
+        tops: list[Tensor] = []
+        weights: list[Tensor] = []
+        for y, v in zip(ys, vs, strict=True):
+            if (t := self.tangent(y)) is not None:
+                tops.append(t)
+                weights.append(self.primal(v))
+            if (t := self.tangent(v)) is not None:
+                tops.append(self.primal(y))
+                weights.append(t)
+        if not tops:
+            return found
+        return [self.dual(g, t) for g, t in zip(found, pullback(tops, inner, weights, keep, others=others), strict=True)]
+
     # ------------------------------------------------------------------------------------- calls
 
     def run(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -105,7 +130,7 @@ class DualLevel(Level):
             return self._linear_method(name, args, kwargs)
         known = overloads(name)
         found = bound(name, args, kwargs) if known else None
-        if found is None or not _differentiates(self, found[1]):
+        if found is None or not any(map(self._within, found[1].values())):
             return call_of(name)(*replaced(args, self.primal), **self._primals(kwargs))
         if name.startswith("new_") or name.endswith("_like"):  # may be written to, so that it needs a tangent
             made = call_of(name)(*replaced(args, self.primal), **self._primals(kwargs))
@@ -184,11 +209,9 @@ class DualLevel(Level):
 
     def _diagonal(self, name: str, given: dict[str, Any], duals: list[str]) -> Any:
         """Element-wise: what backward makes of tangents. Operands are as large as the result, so that nothing is summed."""
-        from flambeau.func._pullback import batches_of, finished, plain_parts, pullback, stand_in
-
         plain = {key: self.primal(value) for key, value in given.items()}
         keep = _C.is_grad_enabled()
-        shape = _broadcast([shape_of(v) for v in plain.values() if isinstance(v, Tensor)])
+        shape = tuple(broadcast_shapes(*(shape_of(v) for v in plain.values() if isinstance(v, Tensor))))
         tangents = [self.tangent(given[key]) for key in duals]
         # A batch of tangents of one primal: the derivative is computed once.
         once = bool(set(batches_of(tangents)) - set(batches_of(plain.values())))
@@ -221,8 +244,6 @@ class DualLevel(Level):
 
     def transposed(self, call: Any, given: dict[str, Any], again: bool = True) -> Any:
         """Any op: J t is the gradient of J^T u by u, in the direction t. `again` says that a second call gives the same."""
-        from flambeau.func._pullback import batches_of, finished, plain_parts, pullback, stand_in
-
         keep = _C.is_grad_enabled()
         keys = list(given)
         leaves, build = flatten([list(v) if type(v) in (tuple, list) else v for v in given.values()])
@@ -267,7 +288,7 @@ class DualLevel(Level):
             call_of(name)(x._primal, *args[1:], **kwargs)
             tangent = ops.zeros_like(x._tangent)
         else:
-            result = dispatch_form(name[:-1], args, kwargs)
+            result = call_of(name[:-1])(*args, **kwargs)
             ops.copy_(x._primal, self.primal(result))
             t = self.tangent(result)
             tangent = ops.zeros_like(x._tangent) if t is None else t
@@ -290,8 +311,6 @@ class DualLevel(Level):
 
     def _widen(self, x: Dual, tangent: Tensor | None) -> None:
         """Gives the tangent of x the batches of one that is to be written to it."""
-        from flambeau.func._pullback import batches_of
-
         missing = [level for level in batches_of([tangent]) if level not in batches_of([x._tangent])]
         if not missing:
             return
@@ -309,23 +328,8 @@ class DualLevel(Level):
         )
 
 
-def dispatch_form(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """A call by name."""
-    return call_of(name)(*args, **kwargs)
-
-
-def _differentiates(level: DualLevel, given: Mapping[str, Any]) -> bool:
-    return any(level._within(value) for value in given.values())
-
-
 def _has_gradient(y: Any) -> bool:
     return isinstance(y, Tensor) and bool(y.requires_grad)
-
-
-def _broadcast(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    from flambeau._tensor import broadcast_shapes
-
-    return tuple(broadcast_shapes(*shapes))
 
 
 def _zero(entry: Overload, key: str, value: Any) -> Any:

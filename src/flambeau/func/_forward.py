@@ -13,7 +13,16 @@ from flambeau.autograd.modes import enable_grad
 from flambeau.func._dual import DualLevel
 from flambeau.func._levels import active, dtype_of, shape_of
 from flambeau.func._pullback import plain_parts, pullback, running_batches, stand_in
-from flambeau.func._reverse import Argnums, Inputs, called, check_leaf, jacrev, matching, units, with_aux
+from flambeau.func._reverse import (
+    Argnums,
+    Inputs,
+    called,
+    check_leaf,
+    jacrev,
+    matching,
+    units,
+    with_aux,
+)
 from flambeau.func._tree import Make, chosen, flatten, tree_map
 from flambeau.func._vmap import vmap
 

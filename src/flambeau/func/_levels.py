@@ -23,6 +23,7 @@ from typing import Any
 from flambeau._C import Tensor
 from flambeau.func._table import call_of, name_of
 
+Tensors = Sequence[Tensor]
 _numbers = itertools.count(1)
 _REFLECTED = {
     f"__r{short}__": name
@@ -37,6 +38,8 @@ _REFLECTED = {
 class Level:
     """One running transformation."""
 
+    size: int | None = None  # of a batch
+
     def __init__(self) -> None:
         self.number = next(_numbers)
         self.open = True
@@ -47,6 +50,14 @@ class Level:
 
     def ended(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """The same, once the transformation has returned."""
+        raise NotImplementedError
+
+    def wrap(self, value: Tensor) -> Wrapped:
+        """The batch along axis 0 of value, where the level is one of batches."""
+        raise NotImplementedError
+
+    def pullback(self, ys: Tensors, xs: Tensors, vs: Tensors, keep: bool, retain: bool, others: Tensors) -> list[Tensor]:
+        """`_pullback.pullback` where tensors of this level are among the arguments, and of no higher one."""
         raise NotImplementedError
 
 
@@ -60,6 +71,14 @@ class Wrapped(Tensor):
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         return dispatch(name_of(func), args, kwargs or {})
+
+    def _parts(self) -> list[Tensor]:
+        """What it holds: first what is differentiated."""
+        raise NotImplementedError
+
+    def _of(self, parts: Sequence[Tensor]) -> Wrapped:
+        """The like of it that holds others."""
+        raise NotImplementedError
 
 
 class _Active(threading.local):

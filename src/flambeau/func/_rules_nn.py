@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau.func._attention import attention
 from flambeau.func._batched import BatchLevel, composed, rule
