@@ -183,8 +183,8 @@ setattr(Tensor, "nanquantile", nanquantile)  # noqa: B010
 
 # Imported when they are first used.
 _LAZY = {
-    "autograd", "backends", "compat", "compiler", "cpu", "cuda", "datasets", "distributions", "engine", "fft", "func", "graph", "linalg", "nn",
-    "optim", "overrides", "pipeline", "profiler", "random", "serialization", "special", "testing", "utils",
+    "autograd", "backends", "compat", "compiler", "cpu", "cuda", "datasets", "distributions", "engine", "fft", "func", "graph", "linalg",
+    "nn", "optim", "overrides", "pipeline", "profiler", "random", "serialization", "special", "testing", "utils",
 }  # fmt: skip
 _LAZY_NAMES = {
     "save": "serialization",

@@ -10,7 +10,7 @@ from support.compare import assert_near
 from support.table import arrays, call, cases, map_arrays, seeded, tensors
 
 import flambeau as fl
-from flambeau.func import jvp, vmap
+from flambeau.func import grad, jvp, vmap
 
 SAMPLES = 3
 
@@ -147,3 +147,36 @@ def test_jvp_equals_differences(op, index):
         assert_near(y, call(op, {k: v.clone() if isinstance(v, fl.Tensor) else v for k, v in args.items()})[i])
         if smooth[i]:
             assert_near(t, (high - low) / (2 * STEP), dtype=fl.float64, scale=1e4, what=f"{op.where}: {op.ident} result {i}")
+
+
+# The derivative of their backward has none.
+NO_SECOND_DIRECTION = {
+    **NO_DIRECTION,
+    "gelu_tanh_backward": "fourth derivative of gelu",
+    "silu_backward": "fourth derivative of silu",
+    "mish_backward": "fourth derivative of mish",
+    "i1_slope": "fourth derivative of i0",
+    "special_i1e": "third derivative of i0e",
+    "sinc_backward": "fourth derivative of sinc",
+}
+
+
+@pytest.mark.parametrize("op, index", cases(lambda op: _is_smooth(op) and op.ident not in NO_SECOND_DIRECTION and not op.name.endswith("_")))
+def test_hessian_times_a_direction(op, index):
+    """Forward over reverse is reverse over forward: a Hessian is symmetric."""
+    args, names = _inputs(op, index)
+    if not names or not any(smooth := _has_derivative(op, args, names)):
+        pytest.skip("nothing has a derivative")
+    rng = seeded(op.ident, "direction")
+    primals = {k: args[k] for k in names}
+    along = {k: [fl.tensor(rng.uniform(-1, 1, tuple(x.shape))) for x in _listed(args[k])] for k in names}
+    tangents = {k: along[k] if isinstance(args[k], list) else along[k][0] for k in names}
+
+    def total(some):
+        return sum((y * y).sum() for y, keep in zip(call(op, {**args, **some}), smooth) if keep)
+
+    one = jvp(grad(total), (primals,), (tangents,))[1]
+    other = grad(lambda some: jvp(total, (some,), (tangents,))[1])(primals)
+    for k in names:
+        for a, b in zip(_listed(one[k]), _listed(other[k])):
+            assert_near(a, b, scale=1e3, what=f"{op.where}: {op.ident} by {k}")

@@ -92,7 +92,8 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
     if not (dtype.is_floating_point or dtype.is_complex) or dtype is not dtype_of(tangent):
         raise _C.DTypeError(f"make_dual: tensor is {dtype}, tangent {dtype_of(tangent)}; expected one floating point or complex type")
     if shape_of(tensor) != shape_of(tangent):
-        raise _C.ShapeError(f"make_dual: tensor has shape {list(shape_of(tensor))}, tangent {list(shape_of(tangent))}; expected equal shapes")
+        shapes = f"tensor has shape {list(shape_of(tensor))}, tangent {list(shape_of(tangent))}"
+        raise _C.ShapeError(f"make_dual: {shapes}; expected equal shapes")
     if found.holds(tensor):
         raise RuntimeError("make_dual: tensor has a tangent in this level; pass its primal (unpack_dual)")
     return found.dual(tensor.view_as(tensor), tangent)

@@ -218,9 +218,9 @@ class BatchLevel(Level):
         aligned = {id(t): self.aligned(t, rank, dtype if r == 0 else None) for t, r in zip(tensors, ranks, strict=True) if self.holds(t)}
         return call(*(aligned.get(id(a), a) for a in args), **{k: aligned.get(id(v), v) for k, v in kwargs.items()})
 
-    def aligned(self, x: Batched, rank: int, dtype: Any = None) -> Tensor:
-        """The value as [batch, 1, ..., 1, *shape] with `rank` axes after the first."""
-        value = x._value
+    def aligned(self, x: Tensor, rank: int, dtype: Any = None) -> Tensor:
+        """[batch, 1, ..., 1, *shape] with `rank` axes after the first."""
+        value = self.full(x)
         shape = shape_of(value)
         if dtype is not None and dtype_of(value) not in (dtype, _C.bool):
             value = ops.cast(value, dtype)
@@ -278,7 +278,7 @@ class BatchLevel(Level):
         if _in_place(name) or name == "__setitem__":
             self.check_written(name, args[0])
         if self.size == 0:
-            raise RuntimeError(f"vmap: {name} has no batching rule, and without samples there is nothing to call it on; expected a batch of at least 1")
+            raise RuntimeError(f"vmap: {name} has no batching rule, and there is no sample to call it on; expected a batch of at least 1")
         if before is None and name not in _warned:
             _warned.add(name)
             warn(f"vmap: there is no batching rule for {name}, so it is called once for each of the samples, which is slow")
@@ -299,10 +299,11 @@ class BatchLevel(Level):
             if isinstance(first, Tensor):
                 if any(shape_of(o) != shape_of(first) for o in others):
                     shapes = sorted({str(list(shape_of(o))) for o in (first, *others)})
-                    raise RuntimeError(f"vmap: {name} gives results of different shapes for the samples: {', '.join(shapes)}; expected one shape")
+                    raise RuntimeError(f"vmap: {name} gives the samples results of shapes {', '.join(shapes)}; expected one shape")
                 return self.wrap(ops.stack([first, *others]))
             if any(o != first for o in others):
-                raise RuntimeError(f"vmap: {name} gives other values for other samples: {first!r} and {next(o for o in others if o != first)!r}")
+                other = next(o for o in others if o != first)
+                raise RuntimeError(f"vmap: {name} gives other values for other samples: {first!r} and {other!r}; expected one value")
             return first
 
         return tree_map(together, *results)
@@ -311,8 +312,8 @@ class BatchLevel(Level):
         """Raises where a tensor that all samples share would be written to."""
         if not self.holds(x):
             raise RuntimeError(
-                f"vmap: {name} would write one value per sample to a tensor of shape {list(shape_of(x))} that all {self.size} samples share; "
-                "use the form that returns a new tensor, or make it of a batched one (new_zeros, zeros_like)"
+                f"vmap: {name} would write one value per sample to a tensor of shape {list(shape_of(x))} that all {self.size} samples "
+                "share; use the form that returns a new tensor, or make it of a batched one (new_zeros, zeros_like)"
             )
 
 

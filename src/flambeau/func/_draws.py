@@ -76,7 +76,7 @@ def _each(level: BatchLevel, name: str, args: Sequence[Any], kwargs: Mapping[str
     rank = max(len(shape_of(t)) for t in tensors)
 
     def whole(x: Tensor) -> Tensor:
-        return level.aligned(x if level.holds(x) else level.wrap(level.full(x)), rank)  # type: ignore[arg-type]
+        return level.aligned(x, rank)
 
     result = call_of(name)(*replaced(args, whole), **dict(zip(kwargs, replaced(kwargs.values(), whole), strict=True)))
     return args[0] if name.endswith("_") else level.wrap(result)

@@ -20,7 +20,7 @@ from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._tensor import broadcast_shapes
 from flambeau.autograd.modes import enable_grad
-from flambeau.func._attention import attention
+from flambeau.func._compositions import COMPOSITIONS
 from flambeau.func._levels import Level, Tensors, Wrapped, dtype_of, replaced, shape_of
 from flambeau.func._pullback import batches_of, finished, plain_parts, pullback, stand_in
 from flambeau.func._table import Overload, bound, call_of, overloads
@@ -148,7 +148,7 @@ class DualLevel(Level):
         return (x._tangent for x in values if isinstance(x, Dual) and x._level is self)
 
     def _op(self, name: str, entry: Overload, given: dict[str, Any]) -> Any:
-        if name == "scaled_dot_product_attention" and (result := attention(**given)) is not NotImplemented:
+        if (composed := COMPOSITIONS.get(name)) and (result := composed(**given)) is not NotImplemented:
             return result
         duals = [key for key, value in given.items() if self._within(value)]
         if entry.linear and all(key in entry.linear for key in duals):
@@ -312,19 +312,19 @@ class DualLevel(Level):
     def _widen(self, x: Dual, tangent: Tensor | None) -> None:
         """Gives the tangent of x the batches of one that is to be written to it."""
         missing = [level for level in batches_of([tangent]) if level not in batches_of([x._tangent])]
-        if not missing:
+        if tangent is None or not missing:
             return
         if x._family:
             raise RuntimeError(
-                "jvp: a batch of directions (jacfwd, or jvp inside of vmap) would be written to a view whose base has one; write to a tensor that is "
-                "made of an input (zeros_like, new_zeros)"
+                "jvp: a batch of directions (jacfwd, or jvp inside of vmap) would be written to a view whose base has one; write to one "
+                "that is made of an input (zeros_like, new_zeros)"
             )
         x._tangent = ops.add(x._tangent, ops.new_zeros(tangent, ()))
 
     def _refuse_plain(self, name: str, x: Any) -> None:
         raise RuntimeError(
-            f"jvp: {name} would write a value with a tangent to a tensor of shape {list(shape_of(x))} that has none; use the form that returns a "
-            "new tensor, or write to one that is made of an input (zeros_like, new_zeros)"
+            f"jvp: {name} would write a value with a tangent to a tensor of shape {list(shape_of(x))} that has none; use the form that "
+            "returns a new tensor, or write to one that is made of an input (zeros_like, new_zeros)"
         )
 
 

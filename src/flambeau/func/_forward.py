@@ -206,7 +206,9 @@ def hessian(func: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any
         results = []
         for columns in vmap(row)(*_basis(leaves)):
             # columns[j]: [all elements of the inputs, *output, *input j]
-            table = [[_moved(p, w, width) for p, w in zip(_parted(c, leaves), widths, strict=True)] for c, width in zip(columns, widths, strict=True)]
+            table = []
+            for c, width in zip(columns, widths, strict=True):
+                table.append([_moved(p, w, width) for p, w in zip(_parted(c, leaves), widths, strict=True)])
             results.append(shaped([shaped([table[j][i] for j in everything]) for i in everything]))
         return made[0](results)
 

@@ -72,7 +72,8 @@ def _replaced(module: Module, given: Mapping[str, Tensor], tie_weights: bool, st
         for group in tied.values():
             values = {id(given[path]): given[path] for path in group if path in given}
             if len(values) > 1:
-                raise ValueError(f"functional_call: {' and '.join(group)} are one tensor of the module, but get different ones; pass tie_weights=False")
+                names = " and ".join(group)
+                raise ValueError(f"functional_call: {names} are one tensor of the module, but get different ones; pass tie_weights=False")
             for value in values.values():
                 wanted.update(dict.fromkeys(group, value))
         missing = [path for path in missing if path not in wanted]

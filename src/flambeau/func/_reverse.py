@@ -87,7 +87,8 @@ def grad_and_value(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool
             if not isinstance(value, Tensor):
                 raise TypeError(f"grad: the function returned a {type(value).__name__}; expected a tensor of shape []")
             if shape_of(value) != ():
-                raise _C.ShapeError(f"grad: the function returned shape {list(shape_of(value))}; expected a number, shape [] (or use vjp or jacrev)")
+                got = f"the function returned shape {list(shape_of(value))}"
+                raise _C.ShapeError(f"grad: {got}; expected a number, shape [] (or use vjp or jacrev)")
             check_leaf("grad", "output", 0, value)
             found = pullback([value], inputs.stands, [ops.ones_like(value)], inputs.keep, retain=has_aux)
         value, aux = inputs.finished((value, aux))
@@ -228,4 +229,5 @@ def _rows(y: Tensor, inputs: Inputs) -> list[Tensor]:
         found = pullback([y], inputs.stands, [ops.ones_like(y)], inputs.keep)
         return [ops.reshape(g, (*shape, *shape_of(x))) if shape else g for g, x in zip(found, inputs.given, strict=True)]
     rows = [pullback([y], inputs.stands, [v], inputs.keep) for v in units(y).unbind(0)]
-    return [ops.reshape(ops.stack(list(column)), (*shape, *shape_of(x))) for column, x in zip(zip(*rows, strict=True), inputs.given, strict=True)]
+    columns = zip(*rows, strict=True)
+    return [ops.reshape(ops.stack(list(column)), (*shape, *shape_of(x))) for column, x in zip(columns, inputs.given, strict=True)]

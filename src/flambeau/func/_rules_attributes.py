@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from flambeau import _C
 from flambeau._C import Size, Tensor, ops
@@ -12,11 +12,13 @@ from flambeau.func._batched import BatchLevel, has_batch, raw_rule
 from flambeau.func._levels import dtype_of, shape_of
 from flambeau.func._table import call_of
 
+F = TypeVar("F", bound=Callable[..., Any])
 
-def _of_sample(*names: str) -> Any:
+
+def _of_sample(*names: str) -> Callable[[F], F]:
     """Registers what follows from shape and type: f(sample, *args, **kwargs)."""
 
-    def register(function: Any) -> Any:
+    def register(function: F) -> F:
         raw_rule(*names)(lambda level, args, kwargs: function(*args, **kwargs))
         return function
 
@@ -118,7 +120,10 @@ _refuse(
     "the value of a tensor is read (item(), bool(), or an if or while on it), but inside of vmap it stands for one value per sample; "
     "use where() and other ops on tensors",
 )
-_refuse(("data_ptr", "_storage_ptr", "_storage_bytes", "storage_offset"), "the memory of a sample is asked for, but a batch has no sample of its own")
+_refuse(
+    ("data_ptr", "_storage_ptr", "_storage_bytes", "storage_offset"),
+    "the memory of a tensor is asked for, but inside of vmap it stands for one value per sample; use ops on tensors",
+)
 _refuse(
     ("requires_grad_", "set:requires_grad", "set:grad", "set:data", "detach_", "resize_"),
     "a tensor's gradient or memory is changed in place, which a batch does not take; use func.grad, or ops that return new tensors",

@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 from flambeau._C import Tensor, ops
-from flambeau.func._attention import attention
 from flambeau.func._batched import BatchLevel, composed, rule
+from flambeau.func._compositions import attention
 from flambeau.func._levels import dtype_of, shape_of
 from flambeau.func._tree import tree_map
 
@@ -113,12 +113,13 @@ def _batch_norm(
     if not training and shared:
         own = not (level.holds(weight) or level.holds(bias))
         merged = ops.reshape(value, (shape[0] * shape[1], *shape[2:]))
-        y = ops.view(ops.batch_norm(merged, running_mean, running_var, *((weight, bias) if own else (None, None)), False, momentum, eps), shape)
+        affine = (weight, bias) if own else (None, None)
+        y = ops.view(ops.batch_norm(merged, running_mean, running_var, affine[0], affine[1], False, momentum, eps), shape)
         return y if own else level.full(_scaled(level.wrap(y), weight, bias, scale))
     # [B, N, C, *] -> [N, B C, *]
     wide = ops.reshape(ops.transpose(value, 0, 1), (shape[1], shape[0] * shape[2], *shape[3:]))
     stats = [None if t is None else ops.view(level.full(t), (-1,)) for t in (running_mean, running_var)]
-    y = ops.batch_norm(wide, *stats, None, None, training, momentum, eps)
+    y = ops.batch_norm(wide, stats[0], stats[1], None, None, training, momentum, eps)
     y = ops.transpose(ops.reshape(y, (shape[1], shape[0], *shape[2:])), 0, 1)
     return level.full(_scaled(level.wrap(y), weight, bias, scale))
 
@@ -176,9 +177,13 @@ def _register_classes(name: str) -> None:
             return _reduced(loss, 1, math.prod(shape_of(loss)[1:]))
         classes = level.full(target)
         counted = ops.ne(classes, ignore_index)
-        share = counted if weight is None else ops.mul(ops.index_select(weight, 0, ops.reshape(ops.mul(classes, counted), (-1,))).view_as(classes), counted)
+        share = counted
+        if weight is not None:
+            flat = ops.reshape(ops.mul(classes, counted), (-1,))
+            share = ops.mul(ops.view(ops.index_select(weight, 0, flat), shape_of(classes)), counted)
         share = share.to(dtype_of(loss))
-        return _reduced(loss, 1, ops.sum(share, tuple(range(1, len(shape_of(share))))) if len(shape_of(share)) > 1 else share)
+        axes = tuple(range(1, len(shape_of(share))))
+        return _reduced(loss, 1, ops.sum(share, axes) if axes else share)
 
     rule(name)(loss)
 

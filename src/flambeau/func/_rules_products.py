@@ -107,7 +107,11 @@ def _outer(a: Tensor, b: Tensor) -> Any:
 
 @composed("inner")
 def _inner(a: Tensor, b: Tensor) -> Any:
-    return ops.mul(a, b) if not shape_of(a) or not shape_of(b) else ops.matmul(a, ops.transpose(b, -2, -1)) if len(shape_of(b)) == 2 else ops.matmul(a, b)
+    if not shape_of(a) or not shape_of(b):
+        return ops.mul(a, b)
+    if len(shape_of(b)) > 2:
+        return NotImplemented
+    return ops.matmul(a, ops.transpose(b, 0, 1) if len(shape_of(b)) == 2 else b)
 
 
 def _sum_of(input: Tensor, product: Tensor, beta: Any, alpha: Any) -> Tensor:

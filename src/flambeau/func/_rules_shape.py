@@ -65,8 +65,11 @@ def _unsqueeze(level: BatchLevel, x: Any, dim: int) -> Any:
 @rule("squeeze")
 def _squeeze(level: BatchLevel, x: Any, dim: Any = ()) -> Any:
     shape = shape_of(x)
-    dims = [d + 1 for d, s in enumerate(shape) if s == 1] if dim == () else [level.axis("squeeze", "dim", d, max(len(shape), 1)) for d in _sizes(dim)]
-    return ops.squeeze(x._value, tuple(d for d in dims if shape)) if dims and shape else ops.view(x._value, shape_of(x._value))
+    if dim == ():
+        dims = [d + 1 for d, s in enumerate(shape) if s == 1]
+    else:
+        dims = [level.axis("squeeze", "dim", d, max(len(shape), 1)) for d in _sizes(dim)]
+    return ops.squeeze(x._value, tuple(dims)) if dims and shape else ops.view(x._value, shape_of(x._value))
 
 
 @rule("t")
@@ -216,7 +219,9 @@ def _roll(level: BatchLevel, x: Any, shifts: Any, dims: Any = None) -> Any:
 def _register_spread(name: str) -> None:
     """Variance: the old forms say `unbiased`."""
 
-    def spread(level: BatchLevel, x: Any, dim: Any = None, unbiased: bool | None = None, correction: float = 1.0, keepdim: bool = False) -> Any:
+    def spread(
+        level: BatchLevel, x: Any, dim: Any = None, unbiased: bool | None = None, correction: float = 1.0, keepdim: bool = False
+    ) -> Any:
         rank = len(shape_of(x))
         if rank == 0:
             return NotImplemented

@@ -11,7 +11,7 @@ from flambeau._C import Tensor, ops
 from flambeau.func import _draws
 from flambeau.func._batched import BatchLevel
 from flambeau.func._levels import active, shape_of
-from flambeau.func._tree import flatten, spread
+from flambeau.func._tree import Make, flatten, spread
 
 RANDOMNESS = ("error", "different", "same")
 
@@ -103,7 +103,7 @@ def _batch_size(leaves: Sequence[Any], dims: Sequence[int | None]) -> int:
 class _Call:
     """One call of a mapped function."""
 
-    def __init__(self, func: Callable[..., Any], build: Callable[[list[Any]], Any], out_dims: Any, randomness: str) -> None:
+    def __init__(self, func: Callable[..., Any], build: Make, out_dims: Any, randomness: str) -> None:
         self.func, self.build, self.out_dims, self.randomness = func, build, out_dims, randomness
 
     def __call__(self, leaves: Sequence[Any], dims: Sequence[int | None], size: int) -> Any:
@@ -120,7 +120,7 @@ class _Call:
         outs = parts[0][2]
         return parts[0][1]([column[0] if dim is None else ops.cat(list(column), dim) for column, dim in zip(columns, outs, strict=True)])
 
-    def _results(self, leaves: Sequence[Any], dims: Sequence[int | None], size: int) -> tuple[list[Any], Callable[[list[Any]], Any], list[Any]]:
+    def _results(self, leaves: Sequence[Any], dims: Sequence[int | None], size: int) -> tuple[list[Any], Make, list[Any]]:
         level = BatchLevel(size, self.randomness)
         inner = [leaf if dim is None else level.wrap(_front(leaf, dim)) for leaf, dim in zip(leaves, dims, strict=True)]
         args = self.build(inner)
@@ -135,7 +135,8 @@ class _Call:
         results, build = flatten(out)
         for result in results:
             if not isinstance(result, Tensor):
-                raise ValueError(f"vmap: the function returned a {type(result).__name__}; expected tensors, or tuples, lists and dicts of them")
+                kind = type(result).__name__
+                raise ValueError(f"vmap: the function returned a {kind}; expected tensors, or tuples, lists and dicts of them")
         outs = spread("vmap", "out_dims", self.out_dims, out)
         return [_result(level, result, dim) for result, dim in zip(results, outs, strict=True)], build, outs
 
@@ -159,7 +160,8 @@ def _result(level: BatchLevel, x: Tensor, dim: Any) -> Tensor:
     value = level.full(x)
     rank = len(shape_of(value))
     if not -rank <= dim < rank:
-        raise IndexError(f"vmap: out_dims has {dim}, but a result has {rank} axes with that of the samples; expected {-rank} <= dim <= {rank - 1}")
+        expected = f"{-rank} <= dim <= {rank - 1}"
+        raise IndexError(f"vmap: out_dims has {dim}, but a result has {rank} axes with that of the samples; expected {expected}")
     dim %= rank
     return value if dim == 0 else ops.permute(value, (*range(1, dim + 1), 0, *range(dim + 1, rank)))
 
