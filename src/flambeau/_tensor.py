@@ -31,6 +31,9 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
         >>> fl.tensor([[1, 2], [3, 4]]).shape
         flambeau.Size([2, 2])
     """
+    if _C.has_override(data) and _is_wrapped(data):
+        copied = _moved(data, dtype, device).clone().detach()
+        return copied.requires_grad_() if requires_grad else copied
     out = _C.tensor_from(data, dtype)
     if device is not None:
         out = _C.to(out, None, device, False)
@@ -39,9 +42,24 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
     return out
 
 
+def _is_wrapped(data: Any) -> bool:
+    """True for what stands for a value inside of `vmap` or `jvp`."""
+    from flambeau.func._levels import Wrapped
+
+    return isinstance(data, Wrapped)
+
+
+def _moved(data: Tensor, dtype: Any, device: Any) -> Tensor:
+    """`data` in another type and on another device, by methods, which it takes over."""
+    data = data if dtype is None else data.to(dtype)
+    return data if device is None else data.to(device)
+
+
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """`data` as a tensor, sharing memory where it is a tensor or an array of the right type."""
     if isinstance(data, Tensor):
+        if _C.has_override(data) and _is_wrapped(data):
+            return _moved(data, dtype, device)
         return data if dtype is None and device is None else _C.to(data, dtype, device, False)
     if type(data).__module__ == "numpy" and hasattr(data, "ndim") and data.ndim > 0:
         return _C.to(_C.from_buffer(data), dtype, device, False)

@@ -73,3 +73,21 @@ def test_third_derivatives():
 def test_strict(call):
     with pytest.raises(RuntimeError, match="strict"):
         call()
+
+
+def test_vectorized_forward_mode():
+    x, y = vector(1.0, 2.0), vector(3.0, 4.0)
+    f = lambda a, b: (a * b, (a @ b).exp())  # noqa: E731
+    rows = A.jacobian(f, (x, y))
+    columns = A.jacobian(f, (x, y), vectorize=True, strategy="forward-mode")
+    for row, column in zip(rows, columns):
+        for a, b in zip(row, column):
+            np.testing.assert_allclose(a.numpy(), b.numpy())
+            assert not b.requires_grad
+    leaf = vector(1.0, 2.0).requires_grad_()
+    A.jacobian(lambda t: t**3, leaf, create_graph=True, vectorize=True, strategy="forward-mode").sum().backward()
+    np.testing.assert_allclose(leaf.grad.numpy(), [6, 12])
+    for strategy in ("reverse-mode", "forward-mode"):
+        np.testing.assert_allclose(A.hessian(lambda t: (t**3).sum(), x, vectorize=True, outer_jacobian_strategy=strategy).numpy(), [[6, 0], [0, 12]])
+    crossed = A.hessian(lambda a, b: (a @ b) ** 2, (x, y), vectorize=True)
+    np.testing.assert_allclose(crossed[0][1].numpy(), A.hessian(lambda a, b: (a @ b) ** 2, (x, y))[0][1].numpy())

@@ -35,6 +35,7 @@ FUNCTIONS = {
     "linalg": lambda a: fl.linalg.solve(a @ a.t() + fl.eye(2, dtype=a.dtype), a) + fl.linalg.inv(a @ a.t() + fl.eye(2, dtype=a.dtype)).sum(),
     "where": lambda a: fl.where(a > 0, a, a.sum()).clamp(min=-1).masked_fill(a > 1, 0.5),
     "types": lambda a: a.float().to(fl.float64).type_as(a) + a.long().double(),
+    "conversion": lambda a: fl.as_tensor(a, dtype=fl.float32).double() + fl.tensor(a) + fl.asarray(a),
     "iteration": lambda a: sum(row * i for i, row in enumerate(a)) * len(a) + a.size(0) + a.ndim + a.numel(),
 }
 
@@ -199,7 +200,7 @@ def test_losses(reduction):
         (lambda a, b: F.mse_loss(a, b, reduction=reduction), (x, y)),
         (lambda a, b: F.smooth_l1_loss(a, b, reduction=reduction), (x, y)),
         (lambda a, b: F.binary_cross_entropy_with_logits(a, b.sigmoid(), reduction=reduction), (x, y)),
-        (lambda a, b: F.kl_div(a, b.softmax(-1), reduction=reduction), (x, y)),
+        (lambda a, b: F.kl_div(a, b.softmax(-1), reduction="batchmean" if reduction == "mean" else reduction), (x, y)),
         (lambda a, c: F.cross_entropy(a, c, reduction=reduction), (x, classes)),
         (lambda a, c: F.cross_entropy(a, c, weight, reduction=reduction, label_smoothing=0.1), (x, classes)),
         (lambda a, b: F.cross_entropy(a, b.softmax(-1), reduction=reduction), (x, y)),
@@ -309,6 +310,8 @@ ERRORS = [
     (lambda x: vmap(lambda a: a[a > 0].sum())(x), RuntimeError, "a mask that differs between samples"),
     (lambda x: vmap(lambda a: a.requires_grad_())(x), RuntimeError, "changed in place, which a batch does not take"),
     (lambda x: vmap(lambda a: a.sum().backward())(x), fl.AutogradError, r"backward\(\) inside of the function"),
+    (lambda x: vmap(lambda a: nn.Parameter(a))(x), TypeError, "data stands for a value inside of vmap"),
+    (lambda x: vmap(lambda a: fl.tensor([a[0], a[1]]))(x), fl.DeviceError, "a meta tensor has no data"),
     (lambda x: vmap(lambda a: 1.0)(x), ValueError, "the function returned a float"),
     (lambda x: vmap(lambda a, b: a)(x, fl.ones(5)), ValueError, "the arguments have 4, 5 samples"),
     (lambda x: vmap(lambda a: a, in_dims=2)(x), ValueError, r"in_dims has 2 for a tensor of shape \[4, 3\]"),

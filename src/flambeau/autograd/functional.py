@@ -10,7 +10,7 @@ from typing import Any
 
 from flambeau._C import Tensor, ops
 from flambeau.autograd.backward import grad
-from flambeau.autograd.modes import enable_grad
+from flambeau.autograd.modes import enable_grad, set_grad_enabled
 
 Tensors = tuple[Tensor, ...]
 
@@ -141,7 +141,7 @@ def jacobian(
         inputs: a tensor or a tuple of tensors.
         create_graph: the result can be differentiated.
         strict: raises where an output does not depend on an input, instead of returning zeros.
-        vectorize: accepted; the rows are computed one by one all the same.
+        vectorize: with 'forward-mode', all columns in one run of func (`func.jacfwd`), which is called inside of `vmap` then.
         strategy: 'reverse-mode' computes a row per element of the outputs, 'forward-mode' a column per element of the
             inputs, which is less work where the outputs are more.
 
@@ -161,6 +161,8 @@ def jacobian(
     """
     if strategy not in ("reverse-mode", "forward-mode"):
         raise ValueError(f"jacobian: strategy = {strategy!r}; expected 'reverse-mode' or 'forward-mode'")
+    if vectorize and strategy == "forward-mode" and not strict:
+        return _by_directions(func, inputs, create_graph)
     with enable_grad():
         x, many_in = _inputs("jacobian", inputs, create_graph)
         y, many_out = _called("jacobian", func, x, strict)
@@ -187,6 +189,21 @@ def _by_rows(y: Tensors, x: Tensors, create_graph: bool, strict: bool) -> list[l
             columns.append(flat.reshape(out.shape + given.shape))
         blocks.append(columns)
     return blocks
+
+
+def _by_directions(func: Callable[..., Any], inputs: Any, create_graph: bool) -> Any:
+    """By forward mode, along all directions in one run."""
+    from flambeau.func import jacfwd
+
+    x, many_in = _listed("jacobian", "inputs", inputs)
+
+    def checked(*given: Tensor) -> Any:
+        out = func(*given)
+        _listed("jacobian", "outputs", out)
+        return out
+
+    with set_grad_enabled(create_graph):
+        return jacfwd(checked, tuple(range(len(x))) if many_in else 0)(*x)
 
 
 def _by_columns(y: Tensors, x: Tensors, create_graph: bool, strict: bool) -> list[list[Tensor]]:
@@ -224,6 +241,8 @@ def hessian(
 ) -> Any:
     """The second derivatives of func, which returns one element: [*input.shape, *input.shape], by inputs as of `jacobian`.
 
+    With `vectorize` it is `func.hessian`, which calls func inside of `vmap`.
+
     Example:
         >>> import flambeau as fl
         >>> fl.autograd.functional.hessian(lambda x: (x ** 3).sum(), fl.tensor([1.0, 2.0]))
@@ -237,7 +256,13 @@ def hessian(
         return _gradients("hessian", y, x, [ops.ones_like(y[0])], True, strict)
 
     items, many = _listed("hessian", "inputs", inputs)
-    blocks = jacobian(slope, items, create_graph, strict, vectorize, outer_jacobian_strategy)
+    if vectorize and not strict:
+        from flambeau.func import hessian as of_func
+
+        with set_grad_enabled(create_graph):
+            found = of_func(scalar, tuple(range(len(items))))(*items)
+        return found if many else found[0][0]
+    blocks = jacobian(slope, items, create_graph, strict, False, outer_jacobian_strategy)
     return blocks if many else blocks[0][0]
 
 

@@ -29,6 +29,11 @@ def _alias(cls: type[Tensor], data: Tensor | None, requires_grad: bool) -> Any:
             f"{cls.__name__}: data = {type(data).__name__}; expected a Tensor (wrap it: "
             "flambeau.tensor(data))"
         )
+    if _C.has_override(data) and hasattr(data, "_level"):
+        raise TypeError(
+            f"{cls.__name__}: data stands for a value inside of vmap or jvp; expected a tensor from outside (pass tensors "
+            "to a module by func.functional_call)"
+        )
     if requires_grad and not (data.is_floating_point() or data.is_complex()):
         raise RuntimeError(
             f"{cls.__name__}: data has dtype {data.dtype}; only floating point and complex tensors can require "
