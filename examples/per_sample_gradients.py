@@ -45,7 +45,8 @@ def main():
             parameters[name].grad = (clipped + args.noise * fl.randn_like(clipped)) / args.batch
         optimizer.step()
         if step % 50 == 0:
-            print(f"step {step:4}: loss {losses.mean().item():.3f}, norms of gradients {norms.min().item():.2f} to {norms.max().item():.2f}")
+            low, high = norms.min().item(), norms.max().item()
+            print(f"step {step:4}: loss {losses.mean().item():.3f}, norms of gradients {low:.2f} to {high:.2f}")
     with fl.no_grad():
         accuracy = (model(x_test).argmax(1) == y_test).float().mean().item()
     print(f"test accuracy {100 * accuracy:.1f} % with noise of {args.noise}")

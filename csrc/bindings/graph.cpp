@@ -276,6 +276,12 @@ void init_graph(nb::module_& m) {
     for (const graph::OpInfo* op = graph::all_ops; op; op = op->next) out[op->ident] = op->signature;
     return out;
   });
+  m.def("trusting_names", [] {
+    nb::list out;
+    for (const graph::OpInfo* op = graph::all_ops; op; op = op->next)
+      if (op->trusts) out.append(op->ident);
+    return out;
+  });
   m.def("elementwise_names", [] {
     nb::list out;
     for (const graph::OpInfo* op = graph::all_ops; op; op = op->next)

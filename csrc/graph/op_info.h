@@ -127,10 +127,13 @@ struct OpInfo {
   void (*check)(const Frame&);
   // A kernel's output that may lie where that argument does, as `over` says in the op table; -1: none.
   int over_out, over_arg;
+  // A part of ops, whose kernel takes for granted that arguments are what these ops call it with. Files may not ask for it.
+  bool trusts;
   const OpInfo* next;
 
   OpInfo(const char* name, const char* ident, const char* signature, const char* kinds, uint64_t writes, int outs,
-         void (*run)(const Frame&), void (*check)(const Frame&), void (*each)(const Frame&, EachCall, void*) = nullptr, int over_out = -1, int over_arg = -1);
+         void (*run)(const Frame&), void (*check)(const Frame&), void (*each)(const Frame&, EachCall, void*) = nullptr, int over_out = -1, int over_arg = -1,
+         bool trusts = false);
 };
 // All of them, in no order.
 extern const OpInfo* all_ops;

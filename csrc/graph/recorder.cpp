@@ -370,8 +370,9 @@ const Autograd* autograd = nullptr;
 const OpInfo* all_ops = nullptr;
 
 OpInfo::OpInfo(const char* n, const char* id, const char* s, const char* k, uint64_t w, int o, void (*r)(const Frame&),
-               void (*ch)(const Frame&), void (*e)(const Frame&, EachCall, void*), int over_o, int over_a)
-    : name(n), ident(id), signature(s), kinds(k), writes(w), outs(o), run(r), each(e), check(ch), over_out(over_o), over_arg(over_a), next(all_ops) {
+               void (*ch)(const Frame&), void (*e)(const Frame&, EachCall, void*), int over_o, int over_a, bool t)
+    : name(n), ident(id), signature(s), kinds(k), writes(w), outs(o), run(r), each(e), check(ch), over_out(over_o), over_arg(over_a), trusts(t),
+      next(all_ops) {
   all_ops = this;
 }
 

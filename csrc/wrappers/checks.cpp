@@ -43,6 +43,17 @@ void permutation(const char* op, const Tensor& x, IntList dims) {
     raise<ShapeError>(op, ": dims = ", dims, " has ", dims.size(), " axes, but x has shape ", x.sizes(), "; expected every axis once");
 }
 
+void sums_to(const char* op, const Tensor& x, IntList shape) {
+  const int lead = x.ndim() - static_cast<int>(shape.size());
+  for (int i = 0; i < static_cast<int>(shape.size()); ++i) {
+    const int64_t want = shape[static_cast<size_t>(i)];
+    if (lead < 0 || (want != 1 && want != x.size(i + lead)))
+      raise<ShapeError>(op, ": shape = ", shape, ", but x has shape ", x.sizes(), "; expected a shape that can be broadcast to that of x");
+  }
+}
+void axis(const char* op, const Tensor& x, int64_t dim) {
+  if (dim < 0 || dim >= std::max(x.ndim(), 1)) raise<IndexError>(op, ": dim = ", dim, "; expected 0 <= dim < ", std::max(x.ndim(), 1));
+}
 void expandable(const char* op, const Tensor& x, IntList size) {
   const int shift = static_cast<int>(size.size()) - x.ndim();
   if (shift < 0) raise<ShapeError>(op, ": size = ", size, " has fewer axes than x of shape ", x.sizes());
@@ -111,6 +122,7 @@ void splits_axis(const char* op, const Tensor& x, IntList sizes, int64_t dim) {
 }
 
 void joinable(const char* op, TensorList xs, int64_t dim) {
+  if (xs.empty()) raise<ArgumentError>(op, ": got no tensors; expected at least one");
   for (size_t k = 1; k < xs.size(); ++k) {
     bool fits = xs[k].ndim() == xs[0].ndim();
     for (int i = 0; fits && i < xs[0].ndim(); ++i) fits = i == dim || xs[k].sizes()[i] == xs[0].sizes()[i];
@@ -119,6 +131,7 @@ void joinable(const char* op, TensorList xs, int64_t dim) {
                         "; expected equal sizes but for axis ", dim);
   }
   if (xs[0].ndim() == 0) raise<ShapeError>(op, ": 0-d tensors can not be joined; use stack()");
+  axis(op, xs[0], dim);
 }
 
 void probability(const char* op, const char* arg, double p) {

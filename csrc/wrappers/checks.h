@@ -16,6 +16,10 @@ void single_element(const char* op, const char* arg, const Operand& value);
 void viewable(const char* op, const Tensor& x, IntList size);
 void permutation(const char* op, const Tensor& x, IntList dims);
 void expandable(const char* op, const Tensor& x, IntList size);
+// x has the shape of something that `shape` was broadcast to.
+void sums_to(const char* op, const Tensor& x, IntList shape);
+// An axis that is counted from the front already.
+void axis(const char* op, const Tensor& x, int64_t dim);
 void insertable(const char* op, const Tensor& x, int64_t dim);
 void index_in_axis(const char* op, const Tensor& x, int64_t dim, int64_t index);
 void positive_step(const char* op, int64_t step);

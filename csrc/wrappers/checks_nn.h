@@ -133,9 +133,21 @@ inline void conv_arguments(const char* op, int spatial, const Tensor& x, const T
   if (bias.defined() && (bias.ndim() != 1 || bias.size(0) != out))
     raise<ShapeError>(op, ": bias has shape ", bias.sizes(), "; expected [", out, "]");
 }
+// How many spatial axes there are, where no public op has said it: for the parts of these, which a graph from a file may call.
+inline int64_t spatial_axes(const char* op, const Tensor& x, std::initializer_list<IntList> arguments) {
+  const int64_t spatial = x.ndim() - 2;
+  if (spatial < 1 || spatial > 3) raise<ShapeError>(op, ": x has shape ", x.sizes(), "; expected 3 to 5 axes");
+  for (const IntList a : arguments)
+    if (static_cast<int64_t>(a.size()) != spatial) raise<ArgumentError>(op, ": an argument is ", a, "; expected ", spatial, " ints");
+  return spatial;
+}
 inline void conv_operands(const char* op, int64_t spatial, const Tensor& x, const Tensor& weight, const Tensor& bias, IntList stride,
                           IntList padding, IntList dilation, int64_t groups) {
   conv_arguments(op, static_cast<int>(spatial), x, weight, bias, stride, padding, dilation, groups, false);
+}
+inline void convolution(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias, IntList stride, IntList padding,
+                        IntList dilation, int64_t groups) {
+  conv_operands(op, spatial_axes(op, x, {stride, padding, dilation}), x, weight, bias, stride, padding, dilation, groups);
 }
 inline void conv_transpose_operands(const char* op, int64_t spatial, const Tensor& x, const Tensor& weight, const Tensor& bias, IntList stride,
                                     IntList padding, IntList output_padding, IntList dilation, int64_t groups) {
@@ -150,6 +162,11 @@ inline void conv_transpose_operands(const char* op, int64_t spatial, const Tenso
     if ((x.size(d + 2) - 1) * stride[d] - 2 * padding[d] + dilation[d] * (weight.size(d + 2) - 1) + output_padding[d] + 1 < 0)
       raise<ShapeError>(op, ": x has shape ", x.sizes(), ", padding = ", padding, "; the output would be empty");
   }
+}
+inline void conv_transposed(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias, IntList stride, IntList padding,
+                            IntList output_padding, IntList dilation, int64_t groups) {
+  const int64_t spatial = spatial_axes(op, x, {stride, padding, output_padding, dilation});
+  conv_transpose_operands(op, spatial, x, weight, bias, stride, padding, output_padding, dilation, groups);
 }
 
 inline void pool_arguments(const char* op, int64_t spatial, const Tensor& x, IntList kernel, IntList stride, IntList padding, IntList dilation) {

@@ -64,6 +64,7 @@ def test_the_gradient_is_what_it_is_where_somebody_keeps_it(name: str, deferred:
     assert all(fl.equal(a, b) for a, b in zip(seen, seen_again, strict=True))
 
 
+@pytest.mark.eager("memory that a recording plans")
 @pytest.mark.parametrize("name", [name for name in OPS if name not in ("relu in place", "batch_norm of standing statistics")])
 def test_it_is_written_over(name: str) -> None:
     x = images().requires_grad_()

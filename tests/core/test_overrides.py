@@ -274,6 +274,7 @@ def test_bad_calls(arguments):
         fl._C.no_torch_function(*arguments)
 
 
+@pytest.mark.eager("objects that live")
 def test_nothing_is_left_behind():
     class Kept(fl.Tensor):
         pass

@@ -21,9 +21,9 @@ def path(tmp_path):
     return tmp_path / "x.graph"
 
 
-def again(graph, path):
+def again(graph, path, **how):
     graph.save(path)
-    return Graph.load(path)
+    return Graph.load(path, **how)
 
 
 def with_constants():
@@ -61,7 +61,7 @@ def test_random_graphs_come_back_and_run_alike(seed, path):
 
 def test_a_network(path):
     graph = net("ResNet-50")
-    assert again(graph, path) == graph
+    assert again(graph, path, trusted=True) == graph  # a training step
 
 
 def test_other_readers_see_the_constants(path):
@@ -114,6 +114,39 @@ def refused(path, text):
     with pytest.raises(FileFormatError, match=text) as caught:
         Graph.load(path)
     assert str(caught.value).startswith(f"load: {path} ")
+
+
+def test_parts_that_trust_their_callers_are_refused(tmp_path):
+    """Their kernels would read beyond what a forged node gives them."""
+    x = fl.rand(4)
+    graph = fl.graph.record(lambda x: fl._C.ops.cumprod_gradient(x, x, 0), x)
+    path = tmp_path / "graph"
+    graph.save(path)
+    refused(path, r"node 0 \(cumprod_gradient\) is a part of an op.*load\(..., trusted=True\)")
+    (got,) = Graph.load(path, trusted=True).run(x)
+    assert got.equal(fl._C.ops.cumprod_gradient(x, x, 0))
+
+
+def test_parts_that_files_may_name_are_checked():
+    ops, x = fl._C.ops, fl.rand(2, 4, 6)
+    with pytest.raises(fl.ShapeError):
+        ops.convolution(x, fl.rand(6, 3, 3), None, [1], [0], [1], 1)
+    with pytest.raises(ValueError):
+        ops.convolution(x, fl.rand(6, 4, 3), None, [1, 1], [0], [1], 1)
+    with pytest.raises(fl.ShapeError):
+        ops.convolution(fl.rand(2, 4), fl.rand(6, 4), None, [], [], [], 1)
+    with pytest.raises(fl.ShapeError):
+        ops.conv_transposed(x, fl.rand(3, 4, 3), None, [1], [0], [0], [1], 1)
+    for shape in ([3], [1, 1, 1, 1], [2, 4, 5]):
+        with pytest.raises(fl.ShapeError):
+            ops.sum_to(x, shape)
+    for dim in (-1, 3):
+        with pytest.raises(IndexError):
+            ops.reverse_cumsum(x, dim)
+        with pytest.raises(IndexError):
+            ops.cat_same([x, x], dim)
+    with pytest.raises(ValueError):
+        ops.cat_same([], 0)
 
 
 # (what is replaced: a path into the structure, by what) -> the text

@@ -416,7 +416,7 @@ def test_a_step_as_a_graph(name, tmp_path):
     assert [n.op for n in graph.nodes].count("optimizer_step") == 1 + (name == "two groups")
     graph.save(tmp_path / "step.safetensors")
     ends = []
-    for run in (None, graph, Graph.load(tmp_path / "step.safetensors")):
+    for run in (None, graph, Graph.load(tmp_path / "step.safetensors", trusted=True)):
         net.load_state_dict(before[0])
         for state, old in zip(optimizer.state.values(), before[1]["state"].values()):
             for key, value in old.items():

@@ -90,9 +90,9 @@ def infos(op: Op, each: Sequence[str], kernel: Sequence[str]) -> list[str]:
     out += _unboxed(op)
     if not op.makes_output:
         out += [f"  [[maybe_unused]] const Tensor& {n} = frame_.out({i});" for i, n in enumerate(outs_of(op))]
-    over = ""
+    over = "-1, -1"
     if over_pairs := op.get("over"):
         (y, x), = over_pairs.items()
-        over = f", nullptr, {outs_of(op).index(y)}, {[a.name for a in op.sig.args].index(x)}"
-    out += [*kernel, "}", info(op.name, f"run_{op.ident}", False, over)]
+        over = f"{outs_of(op).index(y)}, {[a.name for a in op.sig.args].index(x)}"
+    out += [*kernel, "}", info(op.name, f"run_{op.ident}", False, f", nullptr, {over}, {'true' if op.trusts else 'false'}")]
     return out

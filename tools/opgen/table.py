@@ -14,7 +14,8 @@ from .signature import Signature, parse
 
 KEYS = {
     "op", "doc", "complex", "conjugate", "shape", "dtype", "check", "each", "rare", "types", "bytes", "shortcut", "kernel", "composite", "aux", "let", "grad",
-    "view", "inplace", "over", "mutates", "layout", "flops", "methods", "autocast", "devices", "draws", "batch", "aliases", "node", "ref", "samples", "errors",
+    "view", "inplace", "over", "mutates", "layout", "flops", "methods", "total", "autocast", "devices", "draws", "batch", "aliases", "node", "ref", "samples",
+    "errors",
 }  # fmt: skip
 BYTES = ("ints", "all")
 COMPLEX_WAYS = ("native", "parts")  # values of `complex` by which other ops are called
@@ -66,6 +67,11 @@ class Op:
     @property
     def methods(self) -> list[str]:
         return self.keys.get("methods", ["function", "method"])
+
+    @property
+    def trusts(self) -> bool:
+        """Whether its kernel is safe by what calls it alone."""
+        return "internal" in self.methods and "kernel" in self.keys and "check" not in self.keys and "total" not in self.keys
 
     @property
     def aux(self) -> dict[str, str]:
@@ -120,6 +126,8 @@ def _check_entry(entry: dict[str, Any], where: str) -> Signature:
         raise TableError(f"{where}: {sig.name}: shortcut; expected true, beside an each or a kernel")
     if "bytes" in entry and ("each" not in entry or entry["bytes"] not in BYTES):
         raise TableError(f"{where}: {sig.name}: bytes; expected one of {', '.join(BYTES)} beside an `each`")
+    if "total" in entry and (entry["total"] is not True or "kernel" not in entry or "internal" not in entry.get("methods", [])):
+        raise TableError(f"{where}: {sig.name}: total; expected true, beside the kernel of an internal op")
     if entry.get("devices", "any") != "any":
         raise TableError(f"{where}: {sig.name}: devices: '{entry['devices']}'; expected any, or no such key")
     if "inplace" in entry:

@@ -150,13 +150,17 @@ class Graph(Structure):
         write_file(path_of("save", path), _files.writer(self))
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Graph:
+    def load(cls, path: str | os.PathLike[str], *, trusted: bool = False) -> Graph:
         """Reads what `save` wrote. Nothing of the file is executed, and it is checked as a whole before it is believed.
+
+        Args:
+            trusted: take nodes that are parts of ops, too: most gradients. Their kernels do not check what they are called with,
+                so that a file made to harm could read or write memory beyond its tensors when the graph is run.
 
         Raises:
             FileFormatError: (a ValueError) what is wrong, and with which node, value or buffer.
         """
-        return _files.read(path_of("load", path), cls)
+        return _files.read(path_of("load", path), cls, trusted)
 
     def fingerprint(self) -> str:
         """A hash of what the graph computes: the same for graphs that differ in names and lines of sources alone.
