@@ -197,3 +197,25 @@ def test_lazy_modules_keep_the_type_they_are_moved_to():
 @pytest.mark.parametrize("a, b, shape", [((), (2, 3), (2, 3)), ((2, 1, 3), (4, 5, 3), (2, 1, 4, 5)), ((1, 3, 0), (0,), (1, 3))])
 def test_inner_of_any_axes(a, b, shape):
     assert fl.inner(fl.ones(a), fl.ones(b)).shape == shape
+
+
+def test_index_add_of_bools_looks_at_alpha():
+    x = fl.tensor([False, False])
+    assert x.index_add(0, fl.tensor([0]), fl.tensor([True]), alpha=False).tolist() == [False, False]
+
+
+def test_gradient_of_put_has_the_shape_of_its_source():
+    source = fl.tensor(2.0, requires_grad=True)
+    fl.ones(3).put(fl.tensor([1]), source).sum().backward()
+    assert source.grad.shape == () and source.grad.item() == 1.0
+
+
+def test_gradient_of_copysign_with_a_number():
+    x = fl.tensor([2.0, -3.0], requires_grad=True)
+    fl.copysign(x, -1.0).sum().backward()
+    assert x.grad.tolist() == [-1.0, 1.0]
+
+
+def test_muon_refuses_complex_parameters():
+    with pytest.raises(fl.DTypeError, match="Muon: parameter 0 is flambeau.complex64; expected real numbers"):
+        fl.optim.Muon([fl.nn.Parameter(fl.ones(2, 2, dtype=fl.complex64))])
