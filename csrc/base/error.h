@@ -1,7 +1,7 @@
 // The library's exceptions. The bindings translate each into the Python class of the same name.
 //
-//   ShapeError(ValueError)  DTypeError(TypeError)  IndexError  DeviceError(RuntimeError)
-//   AutogradError(RuntimeError)  LinAlgError(RuntimeError)  ArgumentError -> ValueError  TypeMismatch -> TypeError
+//   ShapeError, ArgumentError (ValueError)  DTypeError (TypeError)  IndexError -> RangeError (IndexError)  TypeMismatch -> TypeError
+//   AutogradError, DeviceError, LinAlgError; of all but TypeMismatch also RuntimeError, which PyTorch's callers catch
 //
 // Text: `op: argument = got; expected what`, with a way out where there is one.
 #pragma once

@@ -87,6 +87,14 @@ const char* spelled(PyObject* key) {
   return nullptr;
 }
 
+bool is_ignored(PyObject* key, std::string_view ignored) {
+  const std::string_view name = PyUnicode_AsUTF8(key);
+  const size_t at = ignored.find(name);
+  if (at == std::string_view::npos) return false;
+  const size_t end = at + name.size();
+  return (at == 0 || ignored[at - 1] == ' ') && (end == ignored.size() || ignored[end] == ' ');
+}
+
 }  // namespace
 
 bool Signature::bind_slots(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kw, PyObject** slots, Bound& bound, std::string* why) const {
@@ -130,6 +138,7 @@ bool Signature::bind_slots(PyObject* self, PyObject* const* args, Py_ssize_t nar
         if (std::string_view(args_[a].name) == other) found = a;
     if (found < 0) {
       if (same_text(key, "out") && value == Py_None) continue;
+      if (is_ignored(key, ignored_)) continue;
       if (why) *why = fl::text("got an unexpected keyword argument '", PyUnicode_AsUTF8(key), "'");
       return false;
     }
@@ -424,6 +433,31 @@ DType to_dtype(PyObject* o, const char* op, const char* arg) {
   if (o == reinterpret_cast<PyObject*>(&PyLong_Type)) return DType::Int64;
   if (o == reinterpret_cast<PyObject*>(&PyBool_Type)) return DType::Bool;
   wrong_type(o, op, arg, "a flambeau dtype such as flambeau.float32");
+}
+
+static Py_ssize_t place_of_out(PyObject* kw) {
+  const Py_ssize_t n = kw ? PyTuple_GET_SIZE(kw) : 0;
+  Py_ssize_t at = 0;
+  while (at < n && !same_text(PyTuple_GET_ITEM(kw, at), "out")) ++at;
+  return at < n ? at : -1;
+}
+
+bool gives_out(PyObject* const* args, Py_ssize_t nargs, PyObject* kw) {
+  const Py_ssize_t at = place_of_out(kw);
+  return at >= 0 && args[nargs + at] != Py_None;
+}
+
+PyObject* with_out(const char* op, Function function, PyObject* const* args, Py_ssize_t nargs, PyObject* kw) {
+  const Py_ssize_t at = place_of_out(kw), n = PyTuple_GET_SIZE(kw);
+  std::vector<PyObject*> values(args, args + nargs + n);
+  values.erase(values.begin() + nargs + at);
+  const Owned names(make_tuple(n - 1, [&](Py_ssize_t k) { return Py_NewRef(PyTuple_GET_ITEM(kw, k < at ? k : k + 1)); }));
+  const Owned result(function(nullptr, values.data(), nargs, names.object));
+  if (!result.object) return nullptr;
+  const Owned module(PyImport_ImportModule("flambeau._out"));
+  const Owned deliver(module.object ? PyObject_GetAttrString(module.object, "deliver") : nullptr);
+  const Owned name(PyUnicode_FromString(op));
+  return deliver.object && name.object ? call_with(deliver.object, name.object, result.object, args[nargs + at]) : nullptr;
 }
 
 // `flambeau.return_types.max(`, then a field on each line.

@@ -45,8 +45,9 @@ struct Bound {
 
 class Signature {
  public:
-  Signature(const char* name, ArgSpec* args, int count, int varargs)
-      : name_(name), args_(args), count_(count), varargs_(varargs) {}
+  // ignored: keywords, separated by spaces, that are taken and change nothing.
+  Signature(const char* name, ArgSpec* args, int count, int varargs, const char* ignored = "")
+      : name_(name), args_(args), count_(count), varargs_(varargs), ignored_(ignored) {}
   // Fills slots (null: not given) or throws TypeMismatch.
   void bind(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kw, PyObject** slots, Bound& bound) const;
   // False where the call does not fit, by number, names or types of its arguments.
@@ -60,6 +61,7 @@ class Signature {
   ArgSpec* args_;
   int count_;
   int varargs_;
+  std::string_view ignored_;
 };
 
 [[noreturn]] void no_overload(std::initializer_list<const Signature*> signatures, PyObject* self, PyObject* const* args,
@@ -128,6 +130,11 @@ auto without_gil(int64_t work, F&& f) {
 }
 
 // ---- results
+// A call with `out=` of a function that knows none: computed without it, then written into it (flambeau/_out.py).
+using Function = PyObject* (*)(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kw);
+bool gives_out(PyObject* const* args, Py_ssize_t nargs, PyObject* kw);
+PyObject* with_out(const char* op, Function function, PyObject* const* args, Py_ssize_t nargs, PyObject* kw);
+
 class ResultType {
  public:
   ResultType(const char* op, std::initializer_list<const char*> fields);

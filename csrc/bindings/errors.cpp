@@ -31,9 +31,9 @@ PyObject* translate_exception() {
   } catch (const LinAlgError& e) {
     set(error_types.linalg, e);
   } catch (const IndexError& e) {
-    set(PyExc_IndexError, e);
+    set(error_types.range, e);
   } catch (const ArgumentError& e) {
-    set(PyExc_ValueError, e);
+    set(error_types.argument, e);
   } catch (const TypeMismatch& e) {
     set(PyExc_TypeError, e);
   } catch (const OutOfMemory& e) {

@@ -111,7 +111,7 @@ PyObject* m_to(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* kw
   return guarded([&]() -> PyObject* {
     std::optional<DType> dtype;
     std::optional<Device> device;
-    bool copy = false;
+    bool copy = false, blocking_given = false;
     auto take = [&](PyObject* o) {
       if (o == Py_None) return;
       if (is_tensor(o)) {
@@ -120,7 +120,8 @@ PyObject* m_to(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* kw
       } else if (PyUnicode_Check(o)) {
         device = device_value(o, "to", "device");
       } else if (PyBool_Check(o)) {
-        return;  // non_blocking
+        if (blocking_given) copy = o == Py_True;  // the second of to(..., non_blocking, copy)
+        blocking_given = true;
       } else if (is_dtype(o) || PyType_Check(o)) {
         dtype = to_dtype(o, "to", "dtype");
       } else {

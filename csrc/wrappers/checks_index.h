@@ -69,6 +69,7 @@ inline void index_values(const char* op, const Tensor& index, int64_t size, int6
 }
 // gather and its kin: index has as many axes as x and is no larger than it off `dim`.
 inline void gather_index(const char* op, const Tensor& x, int64_t dim, const Tensor& index) {
+  if (index.numel() == 0 && !is_inexact(index.dtype())) return;
   if (x.ndim() != index.ndim() && !(x.ndim() <= 1 && index.ndim() <= 1))
     raise<ShapeError>(op, ": x has shape ", x.sizes(), ", index has shape ", index.sizes(), "; expected the same number of axes");
   for (int i = 0; i < std::min(x.ndim(), index.ndim()); ++i)

@@ -173,6 +173,7 @@ Tensor mean_complex(const Tensor& x, std::optional<IntList> dim, bool keepdim, s
 Tensor prod_complex(const Tensor& x, std::optional<IntList> dim, bool keepdim, std::optional<DType> dtype) {
   if (dtype && !is_complex(*dtype)) check_stored_type("prod", *dtype, x);
   const Tensor values = dtype ? op::cast(x, *dtype) : x;
+  if (x.ndim() == 0) return op::clone(values);
   const std::vector<bool> reduced = axes_named(values, dim);
   Dims order, kept, shape;
   int64_t n = 1;

@@ -161,8 +161,12 @@ Tensor eye(int64_t n, std::optional<int64_t> m, OptType dtype, OptDevice device,
 Tensor arange(Scalar end, OptType dtype, OptDevice device, bool grad) { return native::arange(Scalar(0), end, Scalar(1), dtype, device, grad); }
 
 Tensor arange(Scalar start, Scalar end, Scalar step, OptType dtype, OptDevice device, bool grad) {
-  const bool whole = !start.is_float() && !end.is_float() && !step.is_float();
+  bool whole = !start.is_float() && !end.is_float() && !step.is_float();
   const DType type = dtype.value_or(whole ? DType::Int64 : default_dtype());
+  if (!whole && type == DType::Int64) {  // counted in the type of the result
+    for (Scalar* v : {&start, &end, &step}) *v = Scalar(v->as_int());
+    whole = true;
+  }
   if (step.as_double() == 0) raise<ArgumentError>("arange: step = 0; expected a step other than zero");
   if ((end.as_double() - start.as_double()) * step.as_double() < 0)
     raise<ArgumentError>("arange: start = ", start, ", end = ", end, ", step = ", step, "; expected a step towards end");
@@ -295,6 +299,7 @@ Tensor as_strided(const Tensor& x, IntList size, IntList stride, std::optional<i
 Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length) {
   dim = wrap_dim("narrow", "dim", dim, x);
   const int64_t n = x.ndim() ? x.size(static_cast<int>(dim)) : 0;
+  if (start < -n || start > n) raise<IndexError>("narrow: start = ", start, ", but axis ", dim, " has size ", n, "; expected ", -n, " <= start <= ", n);
   if (start < 0) start += n;
   if (start < 0 || length < 0 || start > n || length > n - start)
     raise<ArgumentError>("narrow: start = ", start, ", length = ", length, ", but axis ", dim, " has size ", n, "; expected start + length <= ", n);

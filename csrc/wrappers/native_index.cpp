@@ -4,18 +4,25 @@
 #include "wrappers/native.h"
 #include "wrappers/shapes.h"
 #include "wrappers/wrap.h"
+#include "op/add.h"
 #include "op/cast.h"
+#include "op/cat.h"
 #include "op/clamp_min.h"
+#include "op/clone.h"
 #include "op/contiguous_copy.h"
 #include "op/div.h"
 #include "op/eq.h"
 #include "op/expand.h"
+#include "op/full.h"
 #include "op/gather.h"
 #include "op/index_get.h"
 #include "op/index_put_full.h"
 #include "op/index_put_full_.h"
 #include "op/index_select.h"
+#include "op/logical_and.h"
+#include "op/lt.h"
 #include "op/logical_xor.h"
+#include "op/masked_fill.h"
 #include "op/masked_scatter_same.h"
 #include "op/masked_select_same.h"
 #include "op/median.h"
@@ -31,11 +38,10 @@
 #include "op/scatter.h"
 #include "op/scatter_add.h"
 #include "op/scatter_reduce.h"
-#include "op/masked_fill.h"
-#include "op/logical_and.h"
 #include "op/select.h"
 #include "op/sort.h"
 #include "op/sub.h"
+#include "op/unbind.h"
 #include "op/where.h"
 #include "op/zeros_like.h"
 
@@ -82,13 +88,15 @@ Tensor int64_tensor(IntList sizes, const Tensor& like) { return new_output("inde
 }  // namespace
 
 Tensor take_along_dim(const Tensor& x, const Tensor& indices, std::optional<int64_t> dim) {
-  if (!dim) return op::gather(op::reshape(x, Dims{-1}), 0, op::reshape(indices, Dims{-1}));
+  // From the end where below 0, as in indexing.
+  auto counted = [&](const Tensor& index, int64_t n) { return is_inexact(index.dtype()) ? index : op::where(op::lt(index, 0), op::add(index, n), index); };
+  if (!dim) return op::gather(op::reshape(x, Dims{-1}), 0, counted(op::reshape(indices, Dims{-1}), x.numel()));
   if (x.ndim() != indices.ndim())
     raise<ShapeError>("take_along_dim: x has shape ", x.sizes(), ", indices have shape ", indices.sizes(), "; expected the same number of axes");
   Dims xs = x.sizes(), is = indices.sizes();
   for (int i = 0; i < x.ndim(); ++i)
     if (i != *dim) xs[i] = is[i] = std::max(xs[i], is[i]);
-  return op::gather(op::expand(x, xs), *dim, op::expand(indices, is));
+  return op::gather(op::expand(x, xs), *dim, counted(op::expand(indices, is), xs[static_cast<int>(*dim)]));
 }
 
 Tensor masked_select(const Tensor& x, const Tensor& mask) {
@@ -139,6 +147,19 @@ Tensor index_put_backward(const Tensor& dy, TensorList indices, bool accumulate)
   return op::index_put_full(dy, indices, op::new_zeros(dy, fl::shape::index_get(dy, indices)), false);
 }
 
+std::string_view reduction_of_scatter(std::string_view reduce) {
+  if (reduce == "add") return "sum";
+  if (reduce == "multiply") return "prod";
+  raise<ArgumentError>("scatter: reduce = '", reduce, "'; expected 'add' or 'multiply'");
+}
+Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, std::string_view reduce) {
+  return op::scatter_reduce(x, dim, index, src, reduction_of_scatter(reduce), true);
+}
+Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, Scalar value, std::string_view reduce) {
+  check::fits("scatter", "value", x.dtype(), value);
+  return native::scatter(x, dim, index, op::full(index.sizes(), value, x.dtype(), x.device(), false), reduce);
+}
+
 Tensor put_backward(const Tensor& dy, const Tensor& index, const Tensor& source, bool accumulate) {
   return accumulate ? dy : op::put(dy, index, op::zeros_like(source), false);
 }
@@ -158,22 +179,26 @@ namespace {
 [[noreturn]] void too_many_repeats(const Tensor& x, int64_t repeats) {
   raise<ShapeError>("repeat_interleave: repeats = ", repeats, " of x with shape ", x.sizes(), " give more elements than memory can address");
 }
+void expect_total(int64_t total, std::optional<int64_t> output_size) {
+  if (output_size && *output_size != total) raise<ArgumentError>("repeat_interleave: output_size = ", *output_size, ", but repeats give ", total);
+}
 
 }  // namespace
 
-Tensor repeat_interleave(const Tensor& x, int64_t repeats, std::optional<int64_t> dim) {
+Tensor repeat_interleave(const Tensor& x, int64_t repeats, std::optional<int64_t> dim, std::optional<int64_t> output_size) {
   if (repeats < 0) raise<ArgumentError>("repeat_interleave: repeats = ", repeats, "; expected none below 0");
-  if (!dim) return repeat_interleave(op::reshape(x, Dims{-1}), repeats, 0);
+  if (!dim) return repeat_interleave(op::reshape(x, Dims{-1}), repeats, 0, output_size);
   const int64_t n = x.ndim() ? x.size(static_cast<int>(*dim)) : 1;
   int64_t total;
   if (__builtin_mul_overflow(n, repeats, &total)) too_many_repeats(x, repeats);
+  expect_total(total, output_size);
   Tensor index = int64_tensor(Dims{total}, x);
   if (!index.is_meta())
     for (int64_t i = 0; i < total; ++i) index.data<int64_t>()[i] = i / repeats;
   return op::index_select(x, *dim, index);
 }
-Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<int64_t> dim) {
-  if (!dim) return repeat_interleave(op::reshape(x, Dims{-1}), repeats, 0);
+Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<int64_t> dim, std::optional<int64_t> output_size) {
+  if (!dim) return repeat_interleave(op::reshape(x, Dims{-1}), repeats, 0, output_size);
   const int64_t n = x.ndim() ? x.size(static_cast<int>(*dim)) : 1;
   if (repeats.ndim() > 1 || (repeats.numel() != 1 && repeats.numel() != n))
     raise<ShapeError>("repeat_interleave: repeats have shape ", repeats.sizes(), ", but dim = ", *dim, " of x with shape ", x.sizes(), " has ", n, " elements");
@@ -186,17 +211,22 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<i
     if (c[i] < 0) raise<ArgumentError>("repeat_interleave: repeats hold ", c[i], "; expected none below 0");
     if (__builtin_add_overflow(total, c[i], &total)) too_many_repeats(x, c[i]);
   }
-  if (counts.numel() == 1) return repeat_interleave(x, c[0], dim);
+  if (counts.numel() == 1) return repeat_interleave(x, c[0], dim, output_size);
+  expect_total(total, output_size);
   Tensor index = int64_tensor(Dims{total}, x);
   if (!index.is_meta())
     for (int64_t *to = index.data<int64_t>(), i = 0; i < n; ++i) to = std::fill_n(to, c[i], i);
   return op::index_select(x, *dim, index);
 }
 
-Tensor diff(const Tensor& x, int64_t n, int64_t dim) {
+Tensor diff(const Tensor& x, int64_t n, int64_t dim, const Tensor& prepend, const Tensor& append) {
   if (n < 0) raise<ArgumentError>("diff: n = ", n, "; expected at least 0");
   if (x.ndim() == 0) raise<ShapeError>("diff: the tensor has no axes; expected at least one");
-  Tensor y = x;
+  std::vector<Tensor> parts;
+  for (const Tensor& part : {prepend, x, append})
+    if (part.defined()) parts.push_back(part);
+  if (n == 0) return op::clone(x);
+  Tensor y = parts.size() == 1 ? x : op::cat(parts, dim);
   for (int64_t i = 0; i < n; ++i) {
     const int64_t size = y.size(static_cast<int>(dim));
     if (size < 2) return op::narrow(y, dim, 0, 0);
@@ -204,6 +234,10 @@ Tensor diff(const Tensor& x, int64_t n, int64_t dim) {
     y = y.dtype() == DType::Bool ? op::logical_xor(later, earlier) : op::sub(later, earlier);
   }
   return y;
+}
+
+std::vector<Tensor> where(const Tensor& cond) {
+  return op::unbind(op::nonzero(cond.ndim() ? cond : op::reshape(cond, Dims{1})), 1);
 }
 
 Tensor median(const Tensor& x) { return std::get<0>(op::median(op::reshape(x, Dims{-1}), 0)); }

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "wrappers/checks_linalg.h"
 #include "wrappers/native.h"
+#include "op/reshape.h"
 #include "op/add.h"
 #include "op/argsort.h"
 #include "op/cat.h"
@@ -99,15 +100,31 @@ Tensor over_differences(const Tensor& x, const Tensor& v, bool squares) {
 
 }  // namespace
 
+Tensor inner(const Tensor& a, const Tensor& b) {
+  if (a.ndim() == 0 || b.ndim() == 0) return op::mul(a, b);
+  Dims shape;
+  auto as_rows = [&](const Tensor& x) {
+    int64_t n = 1;
+    for (int i = 0; i + 1 < x.ndim(); ++i) {
+      n *= x.size(i);
+      shape.push_back(x.size(i));
+    }
+    return op::reshape(x, Dims{n, x.size(-1)});
+  };
+  const Tensor rows = as_rows(a), columns = as_rows(b);
+  return op::reshape(op::matmul(rows, op::transpose(columns, 0, 1)), shape);
+}
+
 Tensor addr(const Tensor& input, const Tensor& vec1, const Tensor& vec2, Scalar beta, Scalar alpha) {
   const Tensor product = op::outer(vec1, vec2);
   Dims shape = product.sizes();
   bool fits = input.ndim() <= 2;
   for (int i = 1; fits && i <= input.ndim(); ++i) fits = input.size(-i) == 1 || input.size(-i) == shape[2 - i];
   if (!fits) raise<ShapeError>("addr: input has shape ", input.sizes(), "; expected a shape that broadcasts to ", shape);
-  const Tensor scaled = alpha.as_double() == 1 ? product : op::mul(product, alpha);
-  if (beta.as_double() == 0) return op::add(scaled, op::mul(op::zeros_like(input), beta));
-  return op::add(beta.as_double() == 1 ? input : op::mul(input, beta), scaled);
+  auto is = [](const Scalar& v, double value) { return !v.is_complex() && v.as_double() == value; };
+  const Tensor scaled = is(alpha, 1) ? product : op::mul(product, alpha);
+  if (is(beta, 0)) return op::add(scaled, op::mul(op::zeros_like(input), beta));
+  return op::add(is(beta, 1) ? input : op::mul(input, beta), scaled);
 }
 
 Tensor linalg_cholesky_backward(const Tensor& dL, const Tensor& L, bool upper) {

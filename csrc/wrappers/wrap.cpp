@@ -85,7 +85,8 @@ void refuse_complex(const char* op, DType type) {
 }
 
 void check_stored(const char* op, const Tensor& x, const Tensor& value) {
-  if (is_complex(value.dtype()) && !is_complex(x.dtype()))
+  auto kind = [](DType t) { return t == DType::Bool ? 0 : !is_inexact(t) ? 1 : is_float(t) ? 2 : 3; };
+  if (kind(value.dtype()) > kind(x.dtype()))
     raise<DTypeError>(op, ": the result is ", value.dtype(), ", which can not be stored in x of ", x.dtype(), "; cast x first");
 }
 

@@ -21,10 +21,12 @@ from flambeau import (
     _tensor,
 )
 from flambeau._C import (
+    ArgumentError,
     AutogradError,
     DeviceError,
     DTypeError,
     Generator,
+    RangeError,
     ShapeError,
     Size,
     Tensor,
@@ -99,11 +101,14 @@ from flambeau._functions import (  # noqa: E402
     isin,
     meshgrid,
     movedim,
+    nonzero,
     numel,
     ravel,
     rot90,
     tensor_split,
     tensordot,
+    tril_indices,
+    triu_indices,
     unique,
     unique_consecutive,
     use_deterministic_algorithms,
@@ -175,7 +180,7 @@ newaxis = None
 
 _tensor.attach()
 for _name in ("allclose", "equal", "movedim", "diag", "diag_embed", "tensor_split", "unique", "unique_consecutive", "argwhere", "cross",
-    "dist", "dsplit", "hsplit", "rot90", "vsplit"):
+    "dist", "dsplit", "hsplit", "nonzero", "rot90", "vsplit"):
     setattr(Tensor, _name, getattr(_functions, _name))
 setattr(Tensor, "moveaxis", movedim)  # noqa: B010
 setattr(Tensor, "quantile", quantile)  # noqa: B010
@@ -208,6 +213,12 @@ _LAZY_NAMES = {
         "_more_functions",
     ),
     **dict.fromkeys(
+        ("alias_copy", "as_strided_copy", "diagonal_copy", "empty_permuted", "expand_copy", "narrow_copy", "nonzero_static", "permute_copy",
+         "renorm", "resize_as_", "split_with_sizes_copy", "squeeze_copy", "t_copy", "transpose_copy", "unbind_copy", "unfold_copy",
+         "unsafe_chunk", "unsafe_split", "unsqueeze_copy", "view_copy", "cauchy_", "geometric_", "log_normal_"),
+        "_copies",
+    ),
+    **dict.fromkeys(
         ("chain_matmul", "cholesky", "cholesky_inverse", "cholesky_solve", "det", "geqrf", "inverse", "logdet", "lu", "lu_solve",
          "lu_unpack", "matrix_exp", "matrix_power", "orgqr", "ormqr", "pinverse", "qr", "slogdet", "svd", "triangular_solve", "vander"),
         "linalg._old",
@@ -219,7 +230,8 @@ _LAZY_NAMES = {
 _LAZY_METHODS = (
     "as_strided_scatter", "cholesky", "cholesky_inverse", "cholesky_solve", "corrcoef", "cov", "det", "diagflat", "diagonal_scatter",
     "float_power", "frexp", "geqrf", "histogram", "index_reduce", "inverse", "logdet", "lu", "lu_solve", "matrix_exp", "matrix_power",
-    "mvlgamma", "orgqr", "ormqr", "pinverse", "qr", "select_scatter", "slice_scatter", "slogdet", "svd", "triangular_solve",
+    "mvlgamma", "orgqr", "ormqr", "pinverse", "qr", "select_scatter", "slice_scatter", "slogdet", "svd", "triangular_solve", "cauchy_",
+    "geometric_", "log_normal_", "narrow_copy", "nonzero_static", "renorm", "unsafe_chunk", "unsafe_split",
 )  # fmt: skip
 
 
@@ -235,7 +247,10 @@ def _lazy_method(name: str) -> _typing.Any:
 def _lazy_inplace(name: str) -> _typing.Any:
     def method(self: Tensor, *args: _typing.Any, **kwargs: _typing.Any) -> Tensor:
         before = self.clone() if is_grad_enabled() and self.requires_grad else self
-        return _C.ops.copy_(self, getattr(before, name)(*args, **kwargs))
+        made = getattr(before, name)(*args, **kwargs)
+        if promote_types(made.dtype, self.dtype) != self.dtype:
+            raise DTypeError(f"{name}_: the result is {made.dtype}, which can not be stored in {self.dtype}; cast the tensor first")
+        return _C.ops.copy_(self, made)
 
     method.__name__ = method.__qualname__ = name + "_"
     method.__doc__ = f"`{name}` in place."
@@ -244,7 +259,7 @@ def _lazy_inplace(name: str) -> _typing.Any:
 
 for _name in _LAZY_METHODS:
     setattr(Tensor, _name, _lazy_method(_name))
-for _name in ("float_power", "index_reduce"):
+for _name in ("float_power", "index_reduce", "mvlgamma", "renorm"):
     setattr(Tensor, _name + "_", _lazy_inplace(_name))
 
 if _typing.TYPE_CHECKING:

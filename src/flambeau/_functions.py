@@ -8,6 +8,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._out import takes_out
 from flambeau.amp.autocast_mode import widens
 
 
@@ -21,6 +22,7 @@ def equal(input: Tensor, other: Tensor) -> bool:
     return input.shape == other.shape and bool(ops.all(ops.eq(input, other)).item())
 
 
+@takes_out
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     """Sum of products over several axes of both tensors.
 
@@ -35,6 +37,11 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     else:
         left, right = ([d] if isinstance(d, int) else list(d) for d in dims)
     left, right = [d % a.ndim for d in left], [d % b.ndim for d in right]
+    for i, j in zip(left, right):  # an axis of one element meets any
+        if a.shape[i] == 1 != b.shape[j]:
+            b = b.sum(j, keepdim=True, dtype=b.dtype)
+        elif b.shape[j] == 1 != a.shape[i]:
+            a = a.sum(i, keepdim=True, dtype=a.dtype)
     if [a.shape[i] for i in left] != [b.shape[j] for j in right]:
         raise _C.ShapeError(
             f"tensordot: axes {left} of a {list(a.shape)} and {right} of b {list(b.shape)} have different sizes; expected equal sizes"
@@ -77,16 +84,16 @@ def einsum(equation: str, *operands: Any) -> Tensor:
     left, arrow, out = text.partition("->")
     terms = left.split(",")
     if len(terms) != len(operands):
-        raise ValueError(f"einsum: '{equation}' names {len(terms)} operands, but {len(operands)} were given")
+        raise _C.ArgumentError(f"einsum: '{equation}' names {len(terms)} operands, but {len(operands)} were given")
     dots = 0
     parsed: list[list[str]] = []
     for term, x in zip(terms, operands, strict=True):
         head, ellipsis, tail = term.partition("...")
         if not all(c.isalpha() for c in head + tail):
-            raise ValueError(f"einsum: '{term}' in '{equation}' is no list of letters")
+            raise _C.ArgumentError(f"einsum: '{term}' in '{equation}' is no list of letters")
         free = x.ndim - len(head) - len(tail)
         if free < 0 or (free and not ellipsis):
-            raise ValueError(f"einsum: '{term}' names {len(head) + len(tail)} axes, but the operand has shape {list(x.shape)}")
+            raise _C.ArgumentError(f"einsum: '{term}' names {len(head) + len(tail)} axes, but the operand has shape {list(x.shape)}")
         dots = max(dots, free)
         parsed.append([*head, *[f"...{k}" for k in range(free, 0, -1)], *tail])
     ellipsis_labels = [f"...{k}" for k in range(dots, 0, -1)]
@@ -99,7 +106,7 @@ def einsum(equation: str, *operands: Any) -> Tensor:
     known = {c for term in parsed for c in term}
     for c in result:
         if c not in known or result.count(c) > 1:
-            raise ValueError(f"einsum: output label '{c}' of '{equation}' is repeated or in no operand")
+            raise _C.ArgumentError(f"einsum: output label '{c}' of '{equation}' is repeated or in no operand")
     size: dict[str, int] = {}
     tensors: list[tuple[Tensor, list[str]]] = []
     for x, labels in zip(operands, parsed, strict=True):
@@ -111,7 +118,7 @@ def einsum(equation: str, *operands: Any) -> Tensor:
                 labels = [*(v for k, v in enumerate(labels) if k not in (i, j)), c]
         for c, n in zip(labels, x.shape, strict=True):
             if size.get(c, 1) not in (1, n) and n != 1:
-                raise ValueError(f"einsum: label '{c}' of '{equation}' has size {size[c]} in one operand and {n} in another")
+                raise _C.ArgumentError(f"einsum: label '{c}' of '{equation}' has size {size[c]} in one operand and {n} in another")
             size[c] = n if size.get(c, 1) == 1 else size[c]
         tensors.append((x, labels))
     x, labels = tensors[0]
@@ -159,14 +166,13 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
     """Coordinate grids of 1-d tensors; `indexing` is 'ij' (matrix) or 'xy' (Cartesian)."""
     every = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else list(tensors)
     if indexing not in ("ij", "xy"):
-        raise ValueError(f"meshgrid: indexing = '{indexing}'; expected 'ij' or 'xy'")
+        raise _C.ArgumentError(f"meshgrid: indexing = '{indexing}'; expected 'ij' or 'xy'")
     swap = indexing == "xy" and len(every) > 1
     if swap:
         every[0], every[1] = every[1], every[0]
     shape = [t.numel() for t in every]
     grids = [t.reshape([-1 if k == i else 1 for k in range(len(every))]).expand(shape) for i, t in enumerate(every)]
     if swap:
-        grids = [g.transpose(0, 1) for g in grids]
         grids[0], grids[1] = grids[1], grids[0]
     return tuple(grids)
 
@@ -188,10 +194,10 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     for name, axes in (("source", sources), ("destination", targets)):
         for d in axes:
             if not -n <= d < n:
-                raise IndexError(f"movedim: {name} = {d}, but the tensor has shape {list(input.shape)}")
+                raise _C.RangeError(f"movedim: {name} = {d}, but the tensor has shape {list(input.shape)}")
     sources, targets = [d % n for d in sources], [d % n for d in targets]
     if len(set(sources)) != len(sources) or len(set(targets)) != len(targets) or len(sources) != len(targets):
-        raise ValueError(f"movedim: source = {source}, destination = {destination}; expected as many distinct axes in both")
+        raise _C.ArgumentError(f"movedim: source = {source}, destination = {destination}; expected as many distinct axes in both")
     order: list[int] = [-1] * input.ndim
     if not order:
         return input.permute([])
@@ -222,22 +228,26 @@ def _at_least(dims: int) -> Any:
 atleast_1d, atleast_2d, atleast_3d = _at_least(1), _at_least(2), _at_least(3)
 
 
+@takes_out
 def hstack(tensors: Sequence[Tensor]) -> Tensor:
     """Joins along the second axis (the first for vectors)."""
     parts = atleast_1d(list(tensors))
-    return ops.cat(parts, 0 if parts[0].ndim == 1 else 1)
+    return ops.cat(parts, 1 if parts and parts[0].ndim > 1 else 0)
 
 
+@takes_out
 def vstack(tensors: Sequence[Tensor]) -> Tensor:
     """Joins along the first axis, vectors as rows."""
     return ops.cat(atleast_2d(list(tensors)), 0)
 
 
+@takes_out
 def dstack(tensors: Sequence[Tensor]) -> Tensor:
     """Joins along the third axis."""
     return ops.cat(atleast_3d(list(tensors)), 2)
 
 
+@takes_out
 def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     """The diagonal of a matrix, or the matrix with this diagonal."""
     if input.ndim == 2:
@@ -260,13 +270,23 @@ _MOST_PARTS = 1 << 20  # of tensors in one result
 
 def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Parts of an axis: that many of nearly equal size, or cut at the given indices."""
+    if isinstance(indices_or_sections, Tensor):
+        if indices_or_sections.dtype != _C.int64 or indices_or_sections.ndim > 1:
+            given = f"{indices_or_sections.dtype} {list(indices_or_sections.shape)}"
+            raise _C.ArgumentError(f"tensor_split: indices_or_sections is {given}; expected int64 with at most one axis")
+        indices_or_sections = indices_or_sections.tolist()
+    if not isinstance(indices_or_sections, (int, tuple, list)):
+        given = type(indices_or_sections).__name__
+        raise TypeError(f"tensor_split: indices_or_sections is a {given}; expected an int, a list of ints or a tensor")
+    if not -input.ndim <= dim < input.ndim:
+        raise _C.RangeError(f"tensor_split: dim = {dim}, but the tensor has shape {list(input.shape)}")
     n = input.shape[dim]
     if isinstance(indices_or_sections, int):
         k = indices_or_sections
         if k < 1:
-            raise ValueError(f"tensor_split: sections = {k}; expected at least 1")
+            raise _C.ArgumentError(f"tensor_split: sections = {k}; expected at least 1")
         if k > _MOST_PARTS:
-            raise ValueError(f"tensor_split: sections = {k}; expected at most {_MOST_PARTS}")
+            raise _C.ArgumentError(f"tensor_split: sections = {k}; expected at most {_MOST_PARTS}")
         cuts = [(i + 1) * (n // k) + min(i + 1, n % k) for i in range(k - 1)]
     else:
         cuts = [int(c) for c in indices_or_sections]
@@ -329,7 +349,7 @@ def unique(
 def unique_consecutive(input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:
     """`unique` of neighbours only: each run of equal elements gives one."""
     if dim is not None and input.ndim != 1:
-        raise ValueError("unique_consecutive: dim is supported for 1-d tensors only")
+        return _unique_slices(input, return_inverse, return_counts, dim, neighbours=True)
     values, inverse, counts = ops.unique_runs(input, return_inverse, return_counts)
     return _chosen(values, inverse, counts, return_inverse, return_counts)
 
@@ -339,11 +359,11 @@ def _chosen(values: Tensor, inverse: Tensor, counts: Tensor, return_inverse: boo
     return tuple(out) if len(out) > 1 else values
 
 
-def _unique_slices(input: Tensor, return_inverse: bool, return_counts: bool, dim: int) -> Any:
+def _unique_slices(input: Tensor, return_inverse: bool, return_counts: bool, dim: int, neighbours: bool = False) -> Any:
     rows = movedim(input, dim, 0)
-    flat = rows.reshape(rows.shape[0], -1)
+    flat = rows.reshape(rows.shape[0], -1) if rows.numel() else rows.new_zeros((rows.shape[0], 0))
     order = ops.arange(flat.shape[0])
-    for column in range(flat.shape[1] - 1, -1, -1):  # stable sorts from the least significant column on
+    for column in range(flat.shape[1] - 1, -1, -1) if not neighbours else ():  # stable sorts from the least significant column on
         keys = ops.index_select(flat[:, column], 0, order)
         order = ops.index_select(order, 0, ops.argsort(keys, 0, False, True))
     ranked = ops.index_select(flat, 0, order)
@@ -357,6 +377,7 @@ def _unique_slices(input: Tensor, return_inverse: bool, return_counts: bool, dim
     return _chosen(values, inverse, ops.bincount(group), return_inverse, return_counts)
 
 
+@takes_out
 def column_stack(tensors: Sequence[Tensor]) -> Tensor:
     """Joins along the second axis, vectors as columns."""
     return ops.cat([t.reshape(-1, 1) if t.ndim < 2 else t for t in tensors], 1)
@@ -378,13 +399,39 @@ def dsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
 
 
 def ravel(input: Tensor) -> Tensor:
-    """All elements along one axis."""
-    return input.reshape(-1)
+    """All elements along one axis: a view where they lie in order, else a copy."""
+    return input.contiguous().view(-1)
 
 
 def detach(input: Tensor) -> Tensor:
     """The same memory without history."""
     return input.detach()
+
+
+@takes_out
+def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
+    """The positions of the elements that are not zero: one row each, or with `as_tuple` one vector for each axis.
+
+    Shape:
+        input [...] -> [how many, input.ndim]
+    """
+    return ops.where(input) if as_tuple else ops.nonzero(input)
+
+
+@takes_out
+def tril_indices(
+    row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, layout: Any = None, pin_memory: bool = False
+) -> Tensor:
+    """Row and column numbers of the lower triangle, [2, how many]."""
+    return ops.tril_indices(row, col, offset).to(device or "cpu", dtype or _C.int64)  # type: ignore[call-overload,no-any-return]
+
+
+@takes_out
+def triu_indices(
+    row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, layout: Any = None, pin_memory: bool = False
+) -> Tensor:
+    """Row and column numbers of the upper triangle, [2, how many]."""
+    return ops.triu_indices(row, col, offset).to(device or "cpu", dtype or _C.int64)  # type: ignore[call-overload,no-any-return]
 
 
 def argwhere(input: Tensor) -> Tensor:
@@ -417,9 +464,9 @@ def cdist(
     """
     modes = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist")
     if compute_mode not in modes:
-        raise ValueError(f"cdist: compute_mode = {compute_mode!r}; expected one of {', '.join(modes)}")
+        raise _C.ArgumentError(f"cdist: compute_mode = {compute_mode!r}; expected one of {', '.join(modes)}")
     if p < 0:
-        raise ValueError(f"cdist: p = {p}; expected p >= 0")
+        raise _C.ArgumentError(f"cdist: p = {p}; expected p >= 0")
     if x1.ndim < 2 or x2.ndim < 2 or x1.shape[-1] != x2.shape[-1]:
         raise _C.ShapeError(f"cdist: x1 has shape {list(x1.shape)}, x2 {list(x2.shape)}; expected [*, P, M] and [*, R, M]")
     many = x1.shape[-2] > 25 or x2.shape[-2] > 25
@@ -454,6 +501,7 @@ def is_neg(input: Tensor) -> bool:
     return input.is_neg()  # type: ignore[attr-defined,no-any-return]
 
 
+@takes_out
 def cross(input: Tensor, other: Tensor, dim: int = -1) -> Tensor:
     """The vector product along an axis of size 3."""
     if input.shape[dim] != 3 or other.shape[dim] != 3:
@@ -464,7 +512,14 @@ def cross(input: Tensor, other: Tensor, dim: int = -1) -> Tensor:
 
 def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     """Turned by k quarter turns from the first axis towards the second."""
+    if len(dims) != 2 or input.ndim < 2:
+        raise _C.ArgumentError(f"rot90: dims = {list(dims)} of a tensor with shape {list(input.shape)}; expected two of its axes")
     i, j = dims
+    for d in (i, j):
+        if not -input.ndim <= d < input.ndim:
+            raise _C.RangeError(f"rot90: dims = {[i, j]}, but the tensor has shape {list(input.shape)}")
+    if i % input.ndim == j % input.ndim:
+        raise _C.ArgumentError(f"rot90: dims = {[i, j]}; expected two different axes")
     k %= 4
     if k == 0:
         return input.clone()
@@ -473,6 +528,7 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     return ops.flip(input, (j,) if k == 1 else (i,)).transpose(i, j)
 
 
+@takes_out
 def isin(elements: Tensor, test_elements: Tensor, *, invert: bool = False) -> Tensor:
     """True where an element is among the test elements."""
     found = (elements.unsqueeze(-1) == test_elements.reshape(-1)).any(-1)

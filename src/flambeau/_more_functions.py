@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
-from flambeau._out import deliver
+from flambeau._out import deliver, takes_out
 
 
 class Frexp(NamedTuple):
@@ -40,6 +40,7 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     return _replaced("select_scatter", out, ops.select(out, dim, index), src)
 
 
+@takes_out
 def slice_scatter(
     input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Tensor:
@@ -77,13 +78,13 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     if input.ndim != 1:
         raise _C.ShapeError(f"combinations: input has shape {list(input.shape)}; expected one axis")
     if r < 0:
-        raise ValueError(f"combinations: r = {r}; expected at least 0")
+        raise _C.ArgumentError(f"combinations: r = {r}; expected at least 0")
     if r == 0:
         return ops.empty((0,), dtype=input.dtype)
     n = input.shape[0]
     count = math.comb(n + r - 1 if with_replacement else n, r) if n else 0
     if count * r > 1 << 28:
-        raise ValueError(f"combinations: {count} combinations of {r} elements; expected at most {(1 << 28) // r}")
+        raise _C.ArgumentError(f"combinations: {count} combinations of {r} elements; expected at most {(1 << 28) // r}")
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     flat = list(itertools.chain.from_iterable(choose(builtins.range(n), r)))
     at = _C.tensor_from(flat, _C.int64) if flat else ops.empty((0,), dtype=_C.int64)
@@ -110,14 +111,16 @@ def fill(input: Tensor, value: Any) -> Tensor:
 
 
 def float_power(input: Any, exponent: Any, *, out: Tensor | None = None) -> Tensor:
-    """`pow` in float64.
+    """`pow` in float64, or complex128 where one of them is complex.
 
     Shape:
         input, exponent: tensors that broadcast, or one of them a number
     """
     if not isinstance(input, Tensor) and not isinstance(exponent, Tensor):
         raise TypeError(f"float_power: input = {input!r}, exponent = {exponent!r}; expected a tensor among them")
-    a, b = (v.to(_C.float64) if isinstance(v, Tensor) else float(v) for v in (input, exponent))
+    is_complex = any(v.is_complex() if isinstance(v, Tensor) else isinstance(v, complex) for v in (input, exponent))
+    wide: Any = _C.complex128 if is_complex else _C.float64
+    a, b = (v.to(wide) if isinstance(v, Tensor) else v if isinstance(v, complex) else float(v) for v in (input, exponent))
     return deliver("float_power", ops.pow(a, b), out)  # type: ignore[no-any-return]
 
 
@@ -132,6 +135,7 @@ def frexp(input: Tensor, *, out: Any = None) -> Frexp:
     return deliver("frexp", Frexp(ops.frexp_mantissa(input), ops.frexp_exponent(input).to(_C.int32)), out)  # type: ignore[no-any-return]
 
 
+@takes_out
 def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
     """Slices of source, put together with those of input that `index` names along `dim`, by 'prod', 'mean', 'amax' or 'amin'.
 
@@ -142,12 +146,13 @@ def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce:
         index [k], source as input with k along dim -> input's
     """
     if reduce not in ("prod", "mean", "amax", "amin"):
-        raise ValueError(f"index_reduce: reduce = {reduce!r}; expected 'prod', 'mean', 'amax' or 'amin'")
+        raise _C.ArgumentError(f"index_reduce: reduce = {reduce!r}; expected 'prod', 'mean', 'amax' or 'amin'")
     if index.ndim > 1 or source.ndim != input.ndim:
         given = f"index has shape {list(index.shape)}, source {list(source.shape)}"
         raise _C.ShapeError(f"index_reduce: {given}; expected one axis, and {input.ndim} axes")
     if input.ndim == 0:
-        return index_reduce(input.reshape(1), 0, index.reshape(-1), source.reshape(1), reduce, include_self=include_self).reshape([])
+        found = index_reduce(input.reshape(1), 0, index.reshape(-1), source.reshape(1), reduce, include_self=include_self)
+        return found.reshape([])  # type: ignore[no-any-return]
     wanted = list(input.shape)
     wanted[dim] = index.numel()
     if list(source.shape) != wanted:
@@ -194,7 +199,8 @@ def range(  # noqa: A001
     if end is None:
         start, end = 0, start
     if step == 0 or (end - start) * step < 0 or not all(map(math.isfinite, (start, end, step))):
-        raise ValueError(f"range: start = {start}, end = {end}, step = {step}; expected finite numbers, and a step from start towards end")
+        given = f"start = {start}, end = {end}, step = {step}"
+        raise _C.ArgumentError(f"range: {given}; expected finite numbers, and a step from start towards end")
     count = math.floor((end - start) / step) + 1
     kind = _C.get_default_dtype() if dtype is None else dtype
     wide = _C.float64 if kind.is_floating_point else _C.int64
@@ -214,9 +220,9 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
         raise _C.DTypeError(f"unravel_index: indices are {indices.dtype}; expected integers")
     sizes = [shape] if isinstance(shape, int) else [int(s) for s in shape]
     if any(s < 0 for s in sizes):
-        raise ValueError(f"unravel_index: shape = {sizes}; expected no negative size")
+        raise _C.ArgumentError(f"unravel_index: shape = {sizes}; expected no negative size")
     found: list[Tensor] = []
-    rest = indices
+    rest = indices.to(_C.int64)
     for size in reversed(sizes):
         if size == 0:
             found.insert(0, rest)
@@ -243,5 +249,5 @@ def set_num_interop_threads(n: int) -> None:
         ValueError: n < 1.
     """
     if n < 1:
-        raise ValueError(f"set_num_interop_threads: n = {n}; expected at least 1")
+        raise _C.ArgumentError(f"set_num_interop_threads: n = {n}; expected at least 1")
     _C.engine.set_workers(n)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 from flambeau import _C
@@ -34,8 +36,19 @@ def deliver(op: str, result: Any, out: Any) -> Any:
     return result._make(targets) if hasattr(result, "_make") else type(result)(targets)
 
 
+def takes_out(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives a composition the keyword `out`."""
+
+    @functools.wraps(function)
+    def with_out(*args: Any, out: Any = None, **kwargs: Any) -> Any:
+        result = function(*args, **kwargs)
+        return result if out is None else deliver(function.__name__, result, out)
+
+    return with_out
+
+
 def _check(op: str, part: Tensor, target: Tensor) -> None:
-    if part.requires_grad or target.requires_grad:
+    if (part.requires_grad or target.requires_grad) and _C.is_grad_enabled():
         raise _C.AutogradError(f"{op}: out= records no gradient, but a tensor requires grad; assign the result, or use no_grad()")
     from flambeau._functions import can_cast
 

@@ -7,10 +7,12 @@ from typing import Any
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._functions import movedim
+from flambeau._out import takes_out
 
 _INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
+@takes_out
 def quantile(
     input: Tensor,
     q: float | Tensor,
@@ -41,6 +43,7 @@ def quantile(
     return _quantile("quantile", input, q, dim, keepdim, interpolation, False)
 
 
+@takes_out
 def nanquantile(
     input: Tensor,
     q: float | Tensor,
@@ -56,7 +59,7 @@ def nanquantile(
 def _checked(op: str, input: Tensor, q: Any, interpolation: str) -> Tensor:
     """q as a tensor of 0 or 1 axes."""
     if interpolation not in _INTERPOLATIONS:
-        raise ValueError(f"{op}: interpolation = {interpolation!r}; expected one of {', '.join(_INTERPOLATIONS)}")
+        raise _C.ArgumentError(f"{op}: interpolation = {interpolation!r}; expected one of {', '.join(_INTERPOLATIONS)}")
     if input.dtype not in (_C.float32, _C.float64):
         raise _C.DTypeError(f"{op}: input is {input.dtype}; expected float32 or float64")
     if isinstance(q, Tensor):
@@ -66,7 +69,7 @@ def _checked(op: str, input: Tensor, q: Any, interpolation: str) -> Tensor:
             )
     ranks: Tensor = q if isinstance(q, Tensor) else ops.full((), float(q), dtype=input.dtype, device=input.device)
     if not ranks.is_meta and not bool(((ranks >= 0) & (ranks <= 1)).all().item()):
-        raise ValueError(f"{op}: q = {ranks.tolist()}; expected numbers between 0 and 1")
+        raise _C.ArgumentError(f"{op}: q = {ranks.tolist()}; expected numbers between 0 and 1")
     return ranks
 
 
@@ -75,7 +78,7 @@ def _quantile(
 ) -> Tensor:
     q = _checked(op, input, q, interpolation)
     if dim is not None and not -max(input.ndim, 1) <= dim < max(input.ndim, 1):
-        raise IndexError(f"{op}: dim = {dim}, but the tensor has shape {list(input.shape)}")
+        raise _C.RangeError(f"{op}: dim = {dim}, but the tensor has shape {list(input.shape)}")
     if dim is None or input.ndim == 0:
         rows, lead = input.reshape(-1), []
         kept = [1] * input.ndim
@@ -85,7 +88,7 @@ def _quantile(
         kept = list(input.shape)
         kept[dim] = 1
     if rows.shape[-1] == 0:
-        raise ValueError(f"{op}: input has shape {list(input.shape)}; expected elements to choose from")
+        raise _C.ArgumentError(f"{op}: input has shape {list(input.shape)}; expected elements to choose from")
     ordered, _ = rows.sort(-1)  # NaN last
     bad = ops.isnan(ordered)
     last = rows.shape[-1] - 1

@@ -25,7 +25,7 @@ def _weights(op: str, name: str, w: Tensor | None, count: int, whole: bool) -> N
     if whole == w.is_floating_point() or w.dtype is _C.bool:
         raise _C.DTypeError(f"{op}: {name} is {w.dtype}; expected {'integers' if whole else 'a floating point type'}")
     if not w.is_meta and w.numel() and bool((w < 0).any().item()):
-        raise ValueError(f"{op}: {name} has the negative element {w.min().item()}; expected none")
+        raise _C.ArgumentError(f"{op}: {name} has the negative element {w.min().item()}; expected none")
 
 
 def cov(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
@@ -48,16 +48,17 @@ def cov(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, a
     if input.ndim > 2 or input.dtype is _C.bool:
         raise _C.ShapeError(f"cov: input is {input.dtype} {list(input.shape)}; expected numbers with at most two axes")
     x = input.reshape(1, -1) if input.ndim < 2 else input
-    if not x.is_floating_point():
+    if not (x.is_floating_point() or x.is_complex()):
         x = x.to(_C.get_default_dtype())
+    real = x.dtype.to_real()
     count = x.shape[1]
     _weights("cov", "fweights", fweights, count, True)
     _weights("cov", "aweights", aweights, count, False)
     w: Tensor | None = None
     if fweights is not None:
-        w = fweights.to(x.dtype).reshape(-1)
+        w = fweights.to(real).reshape(-1)
     if aweights is not None:
-        a = aweights.to(x.dtype).reshape(-1)
+        a = aweights.to(real).reshape(-1)
         w = a if w is None else w * a
     if w is None:
         total: Any = float(count)
@@ -66,11 +67,11 @@ def cov(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, a
     else:
         total = w.sum()
         mean = (x * w).sum(1, keepdim=True) / total
-        spread = (w * aweights.to(x.dtype).reshape(-1)).sum() / total if aweights is not None else 1.0
+        spread = (w * aweights.to(real).reshape(-1)).sum() / total if aweights is not None else 1.0
         norm = total - spread * correction
     norm = norm.clamp(min=0) if isinstance(norm, Tensor) else max(norm, 0.0)
     centred = x - mean
-    products: Tensor = ops.mm(centred, (centred if w is None else centred * w).t()) / norm
+    products: Tensor = ops.mm(centred, (centred if w is None else centred * w).t().conj()) / norm
     return products.squeeze()
 
 
@@ -83,8 +84,12 @@ def corrcoef(input: Tensor) -> Tensor:
     c = cov(input)
     if c.ndim == 0:
         return c / c
-    deviation = ops.diagonal(c).sqrt()
-    return (c / deviation.unsqueeze(1) / deviation.unsqueeze(0)).clamp(-1, 1)
+    variance = ops.diagonal(c)
+    deviation = (ops.real(variance) if c.is_complex() else variance).sqrt()
+    found = c / deviation.unsqueeze(1) / deviation.unsqueeze(0)
+    if found.is_complex():
+        return ops.complex(ops.real(found).clamp(-1, 1), ops.imag(found).clamp(-1, 1))
+    return found.clamp(-1, 1)
 
 
 def _histogram_edges(input: Tensor, bins: Any, range: Any) -> Tensor:
@@ -93,7 +98,7 @@ def _histogram_edges(input: Tensor, bins: Any, range: Any) -> Tensor:
             raise _C.ShapeError(f"histogram: bins are {bins.dtype} {list(bins.shape)}; expected one axis of {input.dtype}")
         return bins.detach()
     if bins < 1:
-        raise ValueError(f"histogram: bins = {bins}; expected at least 1")
+        raise _C.ArgumentError(f"histogram: bins = {bins}; expected at least 1")
     if range is not None:
         low, high = float(range[0]), float(range[1])
     elif input.numel():
@@ -101,7 +106,7 @@ def _histogram_edges(input: Tensor, bins: Any, range: Any) -> Tensor:
     else:
         low, high = 0.0, 1.0
     if not (low <= high and high - low < float("inf")):
-        raise ValueError(f"histogram: range = ({low}, {high}); expected finite numbers, the smaller one first")
+        raise _C.ArgumentError(f"histogram: range = ({low}, {high}); expected finite numbers, the smaller one first")
     if low == high:
         low, high = low - 0.5, high + 0.5
     return ops.linspace(low, high, bins + 1, dtype=input.dtype)
@@ -128,7 +133,7 @@ def histogram(
     edges = _histogram_edges(x, bins, range)
     count = edges.shape[0] - 1
     if count < 1:
-        raise ValueError(f"histogram: bins have {edges.shape[0]} edges; expected at least 2")
+        raise _C.ArgumentError(f"histogram: bins have {edges.shape[0]} edges; expected at least 2")
     at = ops.searchsorted(edges, x, right=True) - 1
     at = ops.where(x == edges[-1], count - 1, at)
     inside = (at >= 0) & (at < count) & ~x.isnan()
@@ -151,7 +156,7 @@ def _steps(op: str, y: Tensor, x: Tensor | None, dx: Any, dim: int) -> Any:
 
 def _panels(op: str, y: Tensor, x: Tensor | None, dx: Any, dim: int) -> Tensor:
     if y.ndim == 0 or not -y.ndim <= dim < y.ndim:
-        raise IndexError(f"{op}: dim = {dim}, but y has shape {list(y.shape)}")
+        raise _C.RangeError(f"{op}: dim = {dim}, but y has shape {list(y.shape)}")
     if y.dtype is _C.bool or (x is not None and x.dtype is _C.bool):
         raise _C.DTypeError(f"{op}: an argument is bool; expected numbers")
     n = y.shape[dim]
@@ -237,23 +242,23 @@ def gradient(input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: in
         tensor([1., 2., 4., 5.])
     """
     if edge_order not in (1, 2):
-        raise ValueError(f"gradient: edge_order = {edge_order}; expected 1 or 2")
+        raise _C.ArgumentError(f"gradient: edge_order = {edge_order}; expected 1 or 2")
     spacing = 1 if spacing is None else spacing
     axes = list(range(input.ndim)) if dim is None else [dim] if isinstance(dim, int) else list(dim)
     for d in axes:
         if not -input.ndim <= d < input.ndim:
-            raise IndexError(f"gradient: dim = {d}, but the tensor has shape {list(input.shape)}")
+            raise _C.RangeError(f"gradient: dim = {d}, but the tensor has shape {list(input.shape)}")
         if input.shape[d] < edge_order + 1:
             least = f"at least {edge_order + 1} elements along dim = {d}"
             raise _C.ShapeError(f"gradient: input has shape {list(input.shape)}; expected {least}")
     if len({d % input.ndim for d in axes}) != len(axes):
-        raise ValueError(f"gradient: dim = {dim}; expected every axis once")
+        raise _C.ArgumentError(f"gradient: dim = {dim}; expected every axis once")
     spaces = list(spacing) if isinstance(spacing, (list, tuple)) else [spacing] * len(axes)
     if len(spaces) != len(axes):
-        raise ValueError(f"gradient: {len(spaces)} spacings for {len(axes)} axes; expected one for each")
+        raise _C.ArgumentError(f"gradient: {len(spaces)} spacings for {len(axes)} axes; expected one for each")
     for space, d in zip(spaces, axes, strict=True):
         if isinstance(space, Tensor) and space.ndim and list(space.shape) != [input.shape[d]]:
             raise _C.ShapeError(f"gradient: spacing has shape {list(space.shape)}; expected [{input.shape[d]}] for dim = {d}")
-    x = input if input.is_floating_point() else input.to(_C.get_default_dtype())
+    x = input if input.is_floating_point() or input.is_complex() else input.to(_C.get_default_dtype())
     plain = [s.item() if isinstance(s, Tensor) and not s.ndim else s for s in spaces]
     return tuple(_gradient_along(x, s, d, edge_order) for s, d in zip(plain, axes, strict=True))

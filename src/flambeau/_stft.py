@@ -10,7 +10,7 @@ def _window(op: str, window: Tensor | None, n_fft: int, win_length: int | None, 
     """The window, in the middle of n_fft points."""
     length = n_fft if win_length is None else win_length
     if not 0 < length <= n_fft:
-        raise ValueError(f"{op}: win_length = {length}; expected 0 < win_length <= n_fft = {n_fft}")
+        raise _C.ArgumentError(f"{op}: win_length = {length}; expected 0 < win_length <= n_fft = {n_fft}")
     if window is None:
         window = ops.ones((length,), dtype=like.dtype.to_real(), device=like.device)
     if tuple(window.shape) != (length,):
@@ -21,10 +21,10 @@ def _window(op: str, window: Tensor | None, n_fft: int, win_length: int | None, 
 
 def _hop(op: str, n_fft: int, hop_length: int | None) -> int:
     if n_fft < 1:
-        raise ValueError(f"{op}: n_fft = {n_fft}; expected at least 1 point")
+        raise _C.ArgumentError(f"{op}: n_fft = {n_fft}; expected at least 1 point")
     hop = n_fft // 4 if hop_length is None else hop_length
     if hop < 1:
-        raise ValueError(f"{op}: hop_length = {hop}; expected at least 1 (n_fft = {n_fft})")
+        raise _C.ArgumentError(f"{op}: hop_length = {hop}; expected at least 1 (n_fft = {n_fft})")
     return hop
 
 
@@ -74,16 +74,16 @@ def stft(
 
     signal, hop = _batch("stft", input, 1), _hop("stft", n_fft, hop_length)
     if align_to_window is not None and center:
-        raise ValueError("stft: align_to_window is for center=False; expected None")
+        raise _C.ArgumentError("stft: align_to_window is for center=False; expected None")
     if not (signal.is_complex() or signal.is_floating_point()):
         raise _C.DTypeError(f"stft: input is {input.dtype}; expected floating point or complex numbers")
     factors, length = _window("stft", window, n_fft, win_length, signal)
     is_complex = signal.is_complex() or factors.is_complex()
     if return_complex is None and not is_complex:
-        raise ValueError("stft: return_complex is not given for a real signal; expected True, or False for real and imaginary parts")
+        raise _C.ArgumentError("stft: return_complex is not given for a real signal; expected True, or False for real and imaginary parts")
     half = not is_complex if onesided is None else onesided
     if half and is_complex:
-        raise ValueError("stft: onesided = True for complex numbers, whose transform has no redundant half; expected False")
+        raise _C.ArgumentError("stft: onesided = True for complex numbers, whose transform has no redundant half; expected False")
     if center:
         signal = functional.pad(signal.unsqueeze(1), (n_fft // 2, n_fft // 2), mode=pad_mode).squeeze(1)
     elif align_to_window:
@@ -143,12 +143,12 @@ def istft(
             f"istft: input has shape {list(input.shape)}; expected {entries} frequencies (n_fft = {n_fft}) and at least one window"
         )
     if half and return_complex:
-        raise ValueError("istft: return_complex with onesided frequencies, whose signal is real; expected onesided=False")
+        raise _C.ArgumentError("istft: return_complex with onesided frequencies, whose signal is real; expected onesided=False")
     factors, _ = _window("istft", window, n_fft, win_length, frames)
     norm = "ortho" if normalized else "backward"
     parts = frames.transpose(1, 2)
     if not return_complex and factors.is_complex():
-        raise ValueError("istft: a complex window for a real signal; expected a real window, or return_complex=True")
+        raise _C.ArgumentError("istft: a complex window for a real signal; expected a real window, or return_complex=True")
     parts = fft.ifft(parts, norm=norm) if return_complex else fft.irfft(parts, n=n_fft, norm=norm)  # of all frequencies, it reads half
     total = n_fft + hop * (frames.shape[2] - 1)
     y = ops.unfold_backward(parts * factors, (frames.shape[0], total), 1, n_fft, hop)
@@ -158,7 +158,9 @@ def istft(
     end = start + length if length is not None else total - (n_fft // 2 if center else 0)
     y, weight = y[:, start : min(end, total)], weight[start : min(end, total)]
     if not weight.is_meta and weight.numel() and (least := float(weight.detach().abs().min())) < 1e-11:
-        raise ValueError(f"istft: the windows weigh some point by {least}; expected windows that cover every point (hop_length = {hop})")
+        raise _C.ArgumentError(
+            f"istft: the windows weigh some point by {least}; expected windows that cover every point (hop_length = {hop})"
+        )
     y = y / weight
     if end > total:
         y = ops.constant_pad(y, [0, end - total])

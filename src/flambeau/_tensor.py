@@ -123,9 +123,11 @@ def from_dlpack(source: Any) -> Tensor:
     return _C.from_dlpack(source)
 
 
-def scalar_tensor(value: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
+def scalar_tensor(
+    value: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: bool = False, requires_grad: bool = False
+) -> Tensor:
     """A 0-d tensor, of the default float type unless `dtype` is given."""
-    return tensor(value, dtype=_C.get_default_dtype() if dtype is None else dtype, device=device)
+    return tensor(value, dtype=_C.get_default_dtype() if dtype is None else dtype, device=device, requires_grad=requires_grad)
 
 
 def is_tensor(obj: Any) -> bool:
@@ -349,6 +351,19 @@ def _random_(self: Tensor, *bounds: int, generator: Any = None) -> Tensor:
     return ops.random_between_(self, low, high, generator=generator)
 
 
+def _sum_to_size(self: Tensor, *size: Any) -> Tensor:
+    """Sums over the axes along which a tensor of `size` would be repeated to become this one.
+
+    Raises:
+        ShapeError: no such tensor broadcasts to this one's shape.
+    """
+    wanted = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
+    last = self.shape[self.ndim - len(wanted) :]
+    if len(wanted) > self.ndim or any(w not in (1, n) for w, n in zip(wanted, last)):
+        raise _C.ShapeError(f"sum_to_size: size = {list(wanted)} does not broadcast to the shape {list(self.shape)}")
+    return self if wanted == tuple(self.shape) else ops.sum_to(self, wanted)
+
+
 def _fill_diagonal_(self: Tensor, fill_value: float, wrap: bool = False) -> Tensor:
     """Writes one value along the main diagonal; `wrap` starts it anew below a tall matrix."""
     if self.ndim < 2 or (self.ndim > 2 and len(set(self.shape)) > 1):
@@ -450,9 +465,9 @@ def attach() -> None:
         "is_shared": lambda self: False,
         "pin_memory": lambda self: self,
         "get_device": lambda self: -1,
-        "ravel": lambda self: self.reshape(-1),
+        "ravel": lambda self: self.contiguous().view(-1),
         "where": lambda self, condition, other: ops.where(condition, self, other),
-        "sum_to_size": lambda self, *size: ops.sum_to(self, size[0] if len(size) == 1 and not isinstance(size[0], int) else size),
+        "sum_to_size": _sum_to_size,
         "new_empty_strided": lambda self, size, stride, **kw: ops.empty_strided(size, stride, **{"dtype": self.dtype, **kw}),
         "resize_as_": lambda self, other: self.resize_(other.shape),
         "fill_diagonal_": _fill_diagonal_,

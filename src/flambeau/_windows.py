@@ -13,7 +13,7 @@ def _positions(name: str, length: int, periodic: bool, dtype: Any, device: Any) 
     if isinstance(length, bool) or not isinstance(length, int):
         raise TypeError(f"{name}: window_length = {length!r}; expected an int")
     if length < 0:
-        raise ValueError(f"{name}: window_length = {length}; expected at least 0")
+        raise _C.ArgumentError(f"{name}: window_length = {length}; expected at least 0")
     if dtype is not None and not dtype.is_floating_point:
         raise _C.DTypeError(f"{name}: dtype = {dtype}; expected a floating point type")
     if length < 2:

@@ -240,6 +240,9 @@ def _gru_sequence(gates_x, h, weight, bias=None, reverse=False):
     return [np.stack(ys), h]
 
 
+FOLDS = {None: lambda old, new: new, "add": lambda old, new: old + new, "multiply": lambda old, new: old * new}
+
+
 def _scatter(x, dim, index, src=None, value=None, fold=lambda old, new: new):
     y = x.copy()
     for at in np.ndindex(*index.shape):
@@ -364,7 +367,7 @@ REFERENCES = {
     "cross_entropy": _cross_entropy, "nll_loss": _nll_loss, "smooth_l1_loss": _smooth_l1, "huber_loss": _huber,
     "binary_cross_entropy": _bce, "binary_cross_entropy_with_logits": _bce_with_logits, "kl_div": _kl_div,
     "lstm_cell": _lstm_cell, "gru_cell": _gru_cell, "lstm_sequence": _lstm_sequence, "gru_sequence": _gru_sequence,
-    "scatter": _scatter,
+    "scatter": lambda x, dim, index, src=None, value=None, reduce=None: _scatter(x, dim, index, src, value, FOLDS[reduce]),
     "scatter_add": lambda x, dim, index, src: _scatter(x, dim, index, src, fold=lambda old, new: old + new),
     "scatter_reduce": _scatter_reduce,
     "index_add": _index_add, "index_copy": _index_copy, "index_fill": _index_fill, "put": _put,

@@ -40,6 +40,7 @@ NO_REFERENCE_OPS = {
     "index_put_": "writing through an index: tests/core/test_indexing.py",
     "max_pool1d": "max_pool1d_with_indices, and tests/parity",
     "max_pool2d": "max_pool2d_with_indices, and tests/parity",
+    "where_1": "nonzero: tests/ops/test_call_forms.py",
     "norm_1": "'fro' is the 2-norm: tests/parity",
 }
 

@@ -1,142 +1,234 @@
-"""PyTorch's own sample inputs: each op's samples, as arguments of both libraries, and what both make of them.
+"""Reads PyTorch's sample database (`op_db`, 700 entries), and says the same call in both libraries.
 
-    for case in samples_of("linalg.solve", "", torch.float64): compare(case)
+An entry names a function of PyTorch, or is a few lines of Python around one. `translated` gives ours: what has a name in
+`torch` is looked up by it in `flambeau`, what is Python of PyTorch's tests runs again with our modules in place of PyTorch's.
 """
 
 from __future__ import annotations
 
-import operator
+import functools
+import itertools
 import sys
 import types
 import unittest
-from dataclasses import dataclass
 from functools import reduce
-from typing import Any
 
 import numpy as np
-from beside import TOLERANCES, assert_same, dtype_name, torch, values
+from beside import dtype_name, torch
 
 import flambeau as fl
 
-
-def _op_db():
-    if "expecttest" not in sys.modules:  # imported by PyTorch's test helpers for the sake of one base class
-        try:
-            import expecttest  # noqa: F401
-        except ImportError:
-            sys.modules["expecttest"] = types.ModuleType("expecttest")
-            sys.modules["expecttest"].TestCase = unittest.TestCase
-    from torch.testing._internal.common_methods_invocations import op_db
-
-    return op_db
+MOST_SAMPLES = 10
+MOST_GENERATED = 200
+MOST_ELEMENTS = 20_000
 
 
-@dataclass
-class Case:
-    """One sample: the names of its op, and PyTorch's arguments."""
-
-    name: str
-    op: Any
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-
-    def __str__(self) -> str:
-        def shown(v):
-            return f"{dtype_name(v)}{list(v.shape)}" if isinstance(v, torch.Tensor) else repr(v)
-
-        return f"{self.name}({', '.join([*map(shown, self.args), *(f'{k}={shown(v)}' for k, v in self.kwargs.items())])})"
+def load(module):
+    """A module of torch.testing._internal. Its helpers import expecttest for the sake of one base class, which is not needed."""
+    try:
+        import expecttest  # noqa: F401
+    except ImportError:
+        stub = sys.modules.setdefault("expecttest", types.ModuleType("expecttest"))
+        stub.TestCase = unittest.TestCase
+    return __import__(f"torch.testing._internal.{module}", fromlist=["*"])
 
 
-def entries(*prefixes):
-    """(name, variant) of the entries whose names begin with one of these."""
-    return [(op.name, op.variant_test_name) for op in _op_db() if any(op.name == p or op.name.startswith(p + ".") for p in prefixes)]
+@functools.cache
+def op_db():
+    """Entries by name, `add` or `div/floor_rounding`."""
+    out = {}
+    for op in load("common_methods_invocations").op_db:
+        out.setdefault(f"{op.name}/{op.variant_test_name}" if op.variant_test_name else op.name, op)
+    return out
 
 
-def samples_of(name, variant, dtype, most=60):
-    for op in _op_db():
-        if (op.name, op.variant_test_name) != (name, variant) or dtype not in op.supported_dtypes("cpu"):
-            continue
-        torch.manual_seed(0)
-        for k, sample in enumerate(op.sample_inputs("cpu", dtype, requires_grad=False)):
-            if k == most:
-                return
-            yield Case(name, op, (sample.input, *sample.args), dict(sample.kwargs))
+def spread(generator):
+    """Some of what a generator gives: all kinds of samples are there, none of them large."""
+    made = [s for s in itertools.islice(generator, MOST_GENERATED) if elements(s) <= MOST_ELEMENTS]
+    step = max(1.0, len(made) / MOST_SAMPLES)
+    return [made[int(i * step)] for i in range(min(len(made), MOST_SAMPLES))]
 
 
-def errors_of(name, variant):
-    for op in _op_db():
-        if (op.name, op.variant_test_name) == (name, variant) and op.error_inputs_func is not None:
-            for error in op.error_inputs("cpu"):
-                sample = error.sample_input
-                yield Case(name, op, (sample.input, *sample.args), dict(sample.kwargs))
+def elements(sample):
+    return sum(t.numel() for t in tensors([sample.input, sample.args, sample.kwargs]))
 
 
-def ours_of(v, grad):
-    """The same argument of this library: tensors with their strides, types by name."""
-    if isinstance(v, torch.Tensor):
-        plain = v.detach()
-        base = torch.empty(0, dtype=plain.dtype).set_(plain.untyped_storage()) if plain.numel() else plain
-        x = fl.tensor(base.numpy().copy()) if plain.numel() else fl.zeros(tuple(v.shape), dtype=getattr(fl, dtype_name(v)))
-        x = fl.as_strided(x, tuple(plain.shape), plain.stride(), plain.storage_offset()) if plain.numel() else x
-        return x.detach().requires_grad_() if grad and x.is_floating_point() else x
-    if isinstance(v, torch.dtype):
-        return getattr(fl, str(v).removeprefix("torch."))
-    if isinstance(v, torch.Size):
-        return tuple(v)
+def tensors(v):
     if isinstance(v, (list, tuple)):
-        return type(v)(ours_of(e, grad) for e in v)
-    return v
-
-
-def theirs_of(v, grad):
-    if isinstance(v, torch.Tensor):
-        return v.detach().clone(memory_format=torch.preserve_format).requires_grad_(grad and v.is_floating_point())
-    if isinstance(v, (list, tuple)) and not isinstance(v, torch.Size):
-        return type(v)(theirs_of(e, grad) for e in v)
-    return v
-
-
-def leaves(v):
-    if isinstance(v, (list, tuple)):
-        return [x for e in v for x in leaves(e)]
+        return [t for e in v for t in tensors(e)]
     if isinstance(v, dict):
-        return leaves(list(v.values()))
+        return tensors(list(v.values()))
     return [v] if hasattr(v, "requires_grad") else []
 
 
-def flat(result):
-    return [x for e in result for x in flat(e)] if isinstance(result, (tuple, list)) else [result]
+# ---- functions
 
 
-def function_of(lib, name):
-    return reduce(getattr, name.split("."), lib)
+class Missing(Exception):
+    """A name of PyTorch's that this library does not have."""
 
 
-def compare(case, shown=lambda lib, case, result: result, gradients=True, scale=1.0, call=None):
-    """Results of both, as `shown` makes them comparable, and the gradients of the sum of all with fixed weights."""
-    what = str(case)
-    theirs, theirs_kw = theirs_of(case.args, gradients), {k: theirs_of(v, gradients) for k, v in case.kwargs.items()}
-    ours, ours_kw = ours_of(case.args, gradients), {k: ours_of(v, gradients) for k, v in case.kwargs.items()}
-    want = flat(shown(torch, case, case.op.op(*theirs, **theirs_kw)))
-    got = flat(shown(fl, case, (call or function_of(fl, case.name))(*ours, **ours_kw)))
-    assert len(got) == len(want), what
-    for a, b in zip(got, want):
-        assert_same(a, b, scale=scale, what=what)
-    pairs = [(a, b) for a, b in zip(got, want) if isinstance(b, torch.Tensor) and b.requires_grad]
-    if not gradients or not pairs:
-        return
-    pairs = [(a, b) for a, b in pairs if a.requires_grad]  # what follows from nothing has the gradient 0 there
-    if not pairs:
-        return
-    rng = np.random.default_rng(7)
-    weights = [rng.standard_normal(tuple(b.shape)) for _, b in pairs]
-    sum((b * torch.as_tensor(w).to(b.dtype)).sum() for (_, b), w in zip(pairs, weights)).backward()
-    total = [(a * fl.tensor(w).to(a.dtype)).sum() for (a, _), w in zip(pairs, weights)]
-    reduce(operator.add, total).backward()
-    for k, (a, b) in enumerate(zip(leaves([ours, ours_kw]), leaves([theirs, theirs_kw]))):
-        if not b.requires_grad:
+def named(path):
+    try:
+        return reduce(getattr, path.split("."), fl)
+    except AttributeError as error:
+        raise Missing(path) from error
+
+
+def _path_of(f):
+    """Where `f` is found in torch, or None."""
+    name = getattr(f, "__name__", None)
+    for place in ("", "nn.functional", "Tensor", "linalg", "special", "fft", "nn", "signal.windows"):
+        try:
+            if name and getattr(reduce(getattr, place.split(".") if place else [], torch), name) is f:
+                return f"{place}.{name}" if place else name
+        except AttributeError:
             continue
-        g, w = (np.zeros(tuple(x.shape)) if x.grad is None else values(x.grad).astype(np.float64) for x in (a, b))
-        rtol, atol = TOLERANCES[dtype_name(b)]
-        size = max(1.0, float(np.nanmax(np.abs(w)))) if w.size and np.isfinite(w).any() else 1.0
-        np.testing.assert_allclose(g, w, rtol=rtol * scale * 10, atol=atol * scale * 10 * size, equal_nan=True, err_msg=f"{what}: gradient {k}")
+    return None
+
+
+def _module_of(module):
+    name = module.__name__
+    if name != "torch" and not name.startswith("torch."):
+        return module
+    return fl if name == "torch" else named(name.removeprefix("torch."))
+
+
+def translated(f, path=None):
+    """The function of this library that PyTorch's `f` corresponds to; `path` is its name in torch, where that is known."""
+    if isinstance(f, functools.partial):
+        return functools.partial(translated(f.func), *map(ours_of, f.args), **{k: ours_of(v) for k, v in f.keywords.items()})
+    if isinstance(f, types.FunctionType) and f.__module__.startswith("torch.testing."):
+        return _seedless if f.__name__ == "wrapper_set_seed" else _swapped(f)
+    if path is not None:
+        try:
+            if reduce(getattr, path.split("."), torch) is f:
+                return named(path)
+        except AttributeError:
+            pass
+    if found := _path_of(f):
+        return named(found)
+    if not getattr(f, "__module__", None) or not f.__module__.startswith("torch"):
+        return f
+    raise Missing(getattr(f, "__name__", str(f)))
+
+
+def _seedless(op, *args, **kwargs):
+    """What draws, draws other numbers here: no seed makes it the same."""
+    return op(*args, **kwargs)
+
+
+def _swapped(f):
+    """Python of PyTorch's tests with this library's modules and functions in place of PyTorch's."""
+    names, codes = set(), [f.__code__]
+    while codes:
+        code = codes.pop()
+        names |= set(code.co_names)
+        codes += [c for c in code.co_consts if isinstance(c, types.CodeType)]
+    scope = dict(f.__globals__)
+    for name in names & scope.keys():
+        scope[name] = _swap(scope[name])
+    cells = tuple(types.CellType(_swap(c.cell_contents)) for c in f.__closure__ or ())
+    made = types.FunctionType(f.__code__, scope, f.__name__, f.__defaults__, cells)
+    made.__kwdefaults__ = f.__kwdefaults__
+    return made
+
+
+def _swap(v):
+    if isinstance(v, types.ModuleType):
+        return _module_of(v)
+    if v is torch.Tensor:
+        return fl.Tensor
+    if isinstance(v, (types.FunctionType, types.BuiltinFunctionType, functools.partial)) and not isinstance(v, type):
+        return translated(v)
+    return ours_of(v)
+
+
+# ---- arguments
+
+
+def ours_of(v, grad=False):
+    """The same argument of this library: tensors with their strides, types and functions by name."""
+    if isinstance(v, torch.Tensor):
+        return tensor_of(v, grad)
+    if isinstance(v, (torch.dtype, torch.memory_format)):
+        return named(str(v).removeprefix("torch."))
+    if isinstance(v, torch.layout):
+        return None if v is torch.strided else named(str(v).removeprefix("torch."))
+    if isinstance(v, torch.device):
+        return fl.device(str(v))
+    if isinstance(v, torch.Size):
+        return tuple(v)
+    if isinstance(v, slice):
+        return slice(ours_of(v.start), ours_of(v.stop), ours_of(v.step))
+    if isinstance(v, (list, tuple)):
+        return type(v)(ours_of(e, grad) for e in v) if not hasattr(v, "_fields") else type(v)(*(ours_of(e, grad) for e in v))
+    if isinstance(v, dict):
+        return {k: ours_of(e, grad) for k, e in v.items()}
+    if isinstance(v, (types.FunctionType, types.BuiltinFunctionType)) or isinstance(v, torch.nn.Module):
+        return _module(v) if isinstance(v, torch.nn.Module) else translated(v)
+    return v
+
+
+def _module(m):
+    """A layer without parameters, by its class."""
+    return named(f"nn.{type(m).__name__}")()
+
+
+def tensor_of(v, grad=False):
+    """Bytes, sizes, strides and offset of a tensor of PyTorch's; `grad`: also whether it requires grad."""
+    plain = v.detach().resolve_conj().resolve_neg()
+    dtype = ours_of(plain.dtype)
+    if plain.device.type == "meta":
+        return fl.empty(tuple(plain.shape), dtype=dtype, device="meta")
+    if plain.layout is not torch.strided:
+        raise Missing(str(plain.layout))
+    if not plain.numel():
+        x = fl.zeros(tuple(v.shape), dtype=dtype)
+    else:
+        memory = torch.empty(0, dtype=torch.uint8).set_(plain.untyped_storage()).numpy()
+        size = memory.nbytes // plain.element_size() * plain.element_size()
+        x = fl.tensor(memory[:size].copy()).view(dtype) if dtype != fl.uint8 else fl.tensor(memory.copy())
+        x = fl.as_strided(x, tuple(plain.shape), plain.stride(), plain.storage_offset()).detach()
+    return x.requires_grad_() if grad and v.requires_grad else x
+
+
+def theirs_of(v, grad=False):
+    """A copy over memory of its own, with the same strides."""
+    if isinstance(v, torch.Tensor):
+        plain = v.detach()
+        if plain.device.type == "meta" or plain.layout is not torch.strided:
+            return plain
+        if plain.numel() and not plain.is_conj() and not plain.is_neg():
+            memory = torch.empty(0, dtype=plain.dtype).set_(plain.untyped_storage()).clone()
+            plain = memory.as_strided(plain.shape, plain.stride(), plain.storage_offset())
+        else:
+            plain = plain.clone()
+        return plain.requires_grad_() if grad and v.requires_grad else plain
+    if isinstance(v, (list, tuple)) and not isinstance(v, torch.Size):
+        return type(v)(theirs_of(e, grad) for e in v) if not hasattr(v, "_fields") else type(v)(*(theirs_of(e, grad) for e in v))
+    if isinstance(v, dict):
+        return {k: theirs_of(e, grad) for k, e in v.items()}
+    return v
+
+
+def shown(sample):
+    def one(v):
+        if isinstance(v, torch.Tensor):
+            return f"{dtype_name(v)}{list(v.shape)}"
+        if isinstance(v, (list, tuple)):
+            return "[" + ", ".join(map(one, v)) + "]"
+        return f"<{getattr(v, '__name__', 'function')}>" if callable(v) else repr(v)
+
+    args = [one(sample.input), *map(one, sample.args), *(f"{k}={one(v)}" for k, v in sample.kwargs.items())]
+    return f"({', '.join(args)})"
+
+
+def values(x):
+    """NumPy's array of a tensor of either library, in float64 or complex128 (integers stay)."""
+    x = x.detach()
+    if isinstance(x, torch.Tensor):
+        x = x.resolve_conj().resolve_neg()
+    array = (x.float() if dtype_name(x) in ("bfloat16",) else x).numpy()
+    kind = np.asarray(array).dtype.kind
+    return np.asarray(array, dtype={"f": np.float64, "c": np.complex128}.get(kind))

@@ -11,6 +11,8 @@ from .table import Op
 
 # PyTorch calls the first argument `input` (or `self`) and the second of a binary op `other`.
 _OTHER = {"b": "other"}
+# What says how memory is taken, of ops that make a tensor from nothing: here there is one way.
+_IGNORED = ("memory_format", "layout", "pin_memory")
 # Arguments that say how large the result is.
 _SIZES = {("int[]", "size"), ("int", "n"), ("int", "steps")}
 
@@ -29,7 +31,9 @@ def _spec(op: Op, index: int, inplace: bool) -> str:
         if a.keyword_only:
             flags.append("kKeywordOnly")
         also = "nullptr"
-        if first and (a.type.spelling in ("Tensor", "Operand") or a.type.many):
+        if a.name in op.get("keywords", {}):
+            also = f'"{op.get("keywords")[a.name]}"'
+        elif first and (a.type.spelling in ("Tensor", "Operand") or a.type.many) and "input" not in op.get("keywords", {}).values():
             also = '"tensors"' if a.type.many else '"input"'
         elif a.name.endswith("_"):
             also = f'"{a.name[:-1]}"'
@@ -37,9 +41,10 @@ def _spec(op: Op, index: int, inplace: bool) -> str:
             also = f'"{_OTHER[a.name]}"'
         first = False
         args.append(f'{{"{a.name}", {also}, Kind::{_base_kind(a)}, {" | ".join(flags) or "0"}}}')
+    ignores = [*op.get("ignores", []), *(n for n in _IGNORED if any(a.name == "device" for a in op.sig.args))]
     return (
         f"ArgSpec spec_{op.ident}[] = {{{', '.join(args) or '{nullptr, nullptr, Kind::Int, 0}'}}};\n"
-        f'Signature sig_{op.ident}{{"{op.name}", spec_{op.ident}, {len(op.sig.args)}, {_varargs(op)}}};'
+        f'Signature sig_{op.ident}{{"{op.name}", spec_{op.ident}, {len(op.sig.args)}, {_varargs(op)}, "{" ".join(ignores)}"}};'
     )
 
 
@@ -128,6 +133,12 @@ def _is_method(ops: Sequence[Op], inplace: bool = False) -> bool:
     return (takes_tensor or inplace) and any("method" in op.methods for op in ops)
 
 
+def _tensors_first(ops: Sequence[Op]) -> Sequence[Op]:
+    """Overloads as they are tried: an integer tensor of no axes fits an int, so what takes a tensor in its place comes first."""
+    second = [op.sig.args[1].type.kind if len(op.sig.args) > 1 else "" for op in ops]
+    return sorted(ops, key=lambda op: second[ops.index(op)] == "Int") if "Tensor" in second else ops
+
+
 def function(name: str, ops: Sequence[Op], inplace: bool = False) -> list[str]:
     """The implementation and its entry points, `f_NAME` (module function) and, if it has one, `m_NAME` (method)."""
     shown = name + ("_" if inplace else "")
@@ -137,8 +148,8 @@ def function(name: str, ops: Sequence[Op], inplace: bool = False) -> list[str]:
     biggest = max(len(op.sig.args) for op in ops) or 1
     out.append(f"    PyObject* s[{biggest}];")
     out.append("    Bound bound;")
-    for op in ops:
-        last = op is ops[-1] and len(ops) == 1
+    for op in _tensors_first(ops):
+        last = len(ops) == 1
         test = "bind" if last else "try_bind"
         if last:
             out.append(f"    sig_{op.ident}.bind(self, args, nargs, kw, s, bound);")
@@ -151,7 +162,9 @@ def function(name: str, ops: Sequence[Op], inplace: bool = False) -> list[str]:
         sigs = ", ".join(f"&sig_{op.ident}" for op in ops)
         out.append(f"    no_overload({{{sigs}}}, self, args, nargs, kw);")
     out += ["  } catch (...) {", f'    return overridden_or_error("{shown}", self, args, nargs, kw);', "  }", "}"]
-    out.append(f"PyObject* f_{shown}(PyObject*, PyObject* const* a, Py_ssize_t n, PyObject* k) {{ return impl_{shown}(nullptr, a, n, k); }}")
+    knows_out = inplace or any(a.name == "out" for op in ops for a in op.sig.args)
+    written = "" if knows_out else f'if (gives_out(a, n, k)) return with_out("{shown}", impl_{shown}, a, n, k); '
+    out.append(f"PyObject* f_{shown}(PyObject*, PyObject* const* a, Py_ssize_t n, PyObject* k) {{ {written}return impl_{shown}(nullptr, a, n, k); }}")
     if _is_method(ops, inplace):
         out.append(f"PyObject* m_{shown}(PyObject* self, PyObject* const* a, Py_ssize_t n, PyObject* k) {{ return impl_{shown}(self, a, n, k); }}")
     return out

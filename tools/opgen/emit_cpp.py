@@ -337,11 +337,8 @@ def _inplace(op: Op, node: NodeWriter, table: Table) -> list[str]:
             body.append(f"  const Tensor before = grad_enabled() && ({recorded}) ? op::clone({target}) : {target};")
             before = "before"
         args = ", ".join([before, *(a.name for a in op.sig.args[1:])])
-        value = f"op::{op.name}({args})"
-        if op.takes_complex:
-            body += [f"  const Tensor made_ = {value};", f'  check_stored("{op.name}_", {target}, made_);']
-            value = "made_"
-        return [*body, f"  return op::copy_({target}, {value});", "}"]
+        body += [f"  const Tensor made_ = op::{op.name}({args});", f'  check_stored("{op.name}_", {target}, made_);']
+        return [*body, f"  return op::copy_({target}, made_);", "}"]
     body += wrap_dims(op)
     body += [emit_check(op, c) for c in op.get("check", [])]
     body += _written(f"{op.name}_", target, node, node.before(inplace=True) if node.exists else [], _each_call(op, target))

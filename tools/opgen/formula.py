@@ -194,6 +194,7 @@ def read_by_writer(formula: str, name: str, ops: Mapping[str, Sequence[Op]]) -> 
         if isinstance(node, ast.Call) and any(isinstance(a, ast.Name) and a.id == name for a in node.args):
             place = [isinstance(a, ast.Name) and a.id == name for a in node.args].index(True)
             called = ops.get(node.func.id, ()) if isinstance(node.func, ast.Name) else ()
+            called = [op for op in called if len(op.sig.args) > place]
             return bool(called) and all("each" in op.keys or op.sig.args[place].name in op.get("over", {}).values() for op in called)
         if isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Name) and node.operand.id == name:
             return True

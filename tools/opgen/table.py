@@ -14,8 +14,8 @@ from .signature import Signature, parse
 
 KEYS = {
     "op", "doc", "complex", "conjugate", "shape", "dtype", "check", "each", "rare", "types", "bytes", "shortcut", "kernel", "composite", "aux", "let", "grad",
-    "view", "inplace", "over", "mutates", "layout", "flops", "methods", "total", "autocast", "devices", "draws", "batch", "aliases", "node", "ref", "samples",
-    "errors",
+    "view", "inplace", "over", "mutates", "keywords", "ignores", "layout", "flops", "methods", "total", "autocast", "devices", "draws", "batch", "aliases", "node",
+    "ref", "samples", "errors",
 }  # fmt: skip
 BYTES = ("ints", "all")
 COMPLEX_WAYS = ("native", "parts")  # values of `complex` by which other ops are called
@@ -148,6 +148,9 @@ def _check_entry(entry: dict[str, Any], where: str) -> Signature:
     for name in node if isinstance(node, dict) else ():
         if name != "else" and name not in known:
             raise TableError(f"{where}: {sig.name}: node names '{name}', which is no argument")
+    for name in entry.get("keywords", {}):
+        if name not in known:
+            raise TableError(f"{where}: {sig.name}: keywords names '{name}', which is no argument")
     for key in entry.get("grad", {}):
         for name in key.split(","):
             if name.strip() not in known:

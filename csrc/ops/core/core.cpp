@@ -36,6 +36,8 @@ Tensor expanded(const Tensor& x, IntList size) {
     if (sizes[k] == -1) sizes[k] = x.sizes()[i];
     strides[k] = x.sizes()[i] == 1 && sizes[k] != 1 ? 0 : x.strides()[i];
   }
+  for (int k = shift - 1; k >= 0; --k)  // a new axis of one element has the stride of a row-major one
+    if (sizes[k] == 1) strides[k] = stepped(strides[k + 1], sizes[k + 1]);
   return alias(x, std::move(sizes), std::move(strides), x.offset());
 }
 

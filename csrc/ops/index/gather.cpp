@@ -276,6 +276,7 @@ void index_add(const Tensor& x, int64_t dim, const Tensor& index_in, const Tenso
     T* d = y.data<T>();
     const T* s = source.data<T>();
     if constexpr (std::is_same_v<T, Truth>) {
+      if (!alpha.as<bool>()) return;
       over_rows(lines_of(y, dim), index.data<int64_t>(), index.numel(), [&](int64_t to, int64_t from, auto m) {
         for (int64_t j = 0; j < m; ++j) d[to + j] = d[to + j] || s[from + j];
       });

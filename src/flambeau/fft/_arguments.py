@@ -13,7 +13,7 @@ def norm_of(op: str, norm: str | None) -> str:
     if norm is None:
         return "backward"
     if norm not in OTHER:
-        raise ValueError(f"{op}: norm = '{norm}'; expected 'backward', 'ortho', 'forward' or None")
+        raise _C.ArgumentError(f"{op}: norm = '{norm}'; expected 'backward', 'ortho', 'forward' or None")
     return norm
 
 
@@ -41,20 +41,21 @@ def axes_of(op: str, x: Tensor, n: Sequence[int] | None, dim: Sequence[int] | in
     if given is None:
         count = x.ndim if sizes is None else len(sizes)
         if count > x.ndim:
-            raise ValueError(f"{op}: s = {sizes} for a tensor of shape {list(x.shape)}; expected at most {x.ndim} sizes")
+            raise _C.ArgumentError(f"{op}: s = {sizes} for a tensor of shape {list(x.shape)}; expected at most {x.ndim} sizes")
         given = list(range(x.ndim - count, x.ndim))
     if sizes is not None and len(sizes) != len(given):
-        raise ValueError(f"{op}: s = {sizes}, dim = {given}; expected one size per axis")
+        raise _C.ArgumentError(f"{op}: s = {sizes}, dim = {given}; expected one size per axis")
     for d in given:
         if not -x.ndim <= d < x.ndim:
-            raise IndexError(f"{op}: dim = {d}, but input has shape {list(x.shape)}; expected {-x.ndim} <= dim <= {x.ndim - 1}")
+            raise _C.RangeError(f"{op}: dim = {d}, but input has shape {list(x.shape)}; expected {-x.ndim} <= dim <= {x.ndim - 1}")
     axes = tuple(d % x.ndim for d in given)
     if len(set(axes)) != len(axes):
-        raise ValueError(f"{op}: dim = {given} names an axis twice; expected distinct axes")
+        raise _C.ArgumentError(f"{op}: dim = {given} names an axis twice; expected distinct axes")
     wanted: list[int | None] = [None] * len(axes) if sizes is None else [None if v == -1 else v for v in sizes]
     for v, d in zip(wanted, axes, strict=True):
         if (x.shape[d] if v is None else v) < 1:
-            raise ValueError(f"{op}: {x.shape[d] if v is None else v} points along axis {d} of shape {list(x.shape)}; expected at least 1")
+            points = x.shape[d] if v is None else v
+            raise _C.ArgumentError(f"{op}: {points} points along axis {d} of shape {list(x.shape)}; expected at least 1")
     return axes, wanted
 
 
@@ -69,7 +70,7 @@ def single(op: str, x: Tensor, n: int | None, dim: int) -> tuple[list[int] | Non
     """`s` and `dim` of a transform along one axis."""
     _tensor(op, x)
     if x.ndim == 0:
-        raise _C.ShapeError(f"{op}: a 0-d tensor has no axis to transform; expected at least one")
+        raise _C.RangeError(f"{op}: a 0-d tensor has no axis to transform; expected at least one")
     return None if n is None else [n], [dim]
 
 

@@ -12,7 +12,7 @@ from flambeau.fft._arguments import given
 
 def _check(op: str, n: int) -> None:
     if n < 1:
-        raise ValueError(f"{op}: n = {n}; expected at least 1 point")
+        raise _C.ArgumentError(f"{op}: n = {n}; expected at least 1 point")
 
 
 def fftfreq(

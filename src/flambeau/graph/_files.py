@@ -122,7 +122,8 @@ def _refuse_parts(graph: Structure) -> None:
     trusting = set(_C.graph.trusting_names())
     for index, node in enumerate(graph.nodes):
         if node.op in trusting:
-            _fail(f"node {index} ({node.op}) is a part of an op, which checks nothing; expected ops, or load(..., trusted=True) for a file of your own")
+            advice = "expected ops, or load(..., trusted=True) for a file of your own"
+            _fail(f"node {index} ({node.op}) is a part of an op, which checks nothing; {advice}")
 
 
 def _fail(text: str) -> NoReturn:

@@ -117,7 +117,7 @@ class _Uninitialized:
 
     def materialize(self: Any, shape: Any, device: Any = None, dtype: Any = None) -> None:
         """Gives it memory of this shape, without values, and makes it an ordinary one; the object stays."""
-        made = ops.empty(tuple(shape), device=device or self._device, dtype=dtype or self._dtype)
+        made = ops.empty(tuple(shape), device=device or self._device, dtype=dtype or self.dtype)
         self.data = made
         del self._device, self._dtype
         self.__class__ = self._becomes

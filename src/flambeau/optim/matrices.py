@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from flambeau._C import Tensor, bfloat16, ops
+from flambeau._C import DTypeError, Tensor, bfloat16, ops
 from flambeau._info import finfo
 from flambeau.optim.adaptive import _ByParameter
 from flambeau.optim.optimizer import Entries, Params, non_negative, start_state
@@ -127,6 +127,8 @@ class Muon(_ByParameter):
         param_group = {**param_group, "params": given}
         for i, item in enumerate(given):
             tensor = item[1] if isinstance(item, tuple) else item
+            if isinstance(tensor, Tensor) and tensor.is_complex():
+                raise DTypeError(f"Muon: parameter {i} is {tensor.dtype}; expected real numbers")
             if isinstance(tensor, Tensor) and tensor.ndim != 2:
                 raise ValueError(f"Muon: parameter {i} has shape {list(tensor.shape)}; expected matrices alone")
         super().add_param_group(param_group)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from flambeau._C import Tensor, ops
+from flambeau._C import ArgumentError, Tensor, ops
 from flambeau._warn import warn
 
 __all__ = [
@@ -107,7 +107,7 @@ def rrelu(
     Source: Xu et al. 2015.
     """
     if not lower <= upper:
-        raise ValueError(f"rrelu: lower = {lower}, upper = {upper}; expected lower <= upper")
+        raise ArgumentError(f"rrelu: lower = {lower}, upper = {upper}; expected lower <= upper")
     if not training:
         return leaky_relu(input, (lower + upper) / 2, inplace)
     plain = input.detach()
@@ -150,6 +150,8 @@ def hardtanh(
     input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
 ) -> Tensor:
     """Clamps to [min_val, max_val]."""
+    if min_val > max_val:
+        raise ArgumentError(f"hardtanh: min_val = {min_val}, max_val = {max_val}; expected min_val <= max_val")
     return (ops.hardtanh_ if inplace else ops.hardtanh)(input, min_val, max_val)
 
 

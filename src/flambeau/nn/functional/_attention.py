@@ -32,7 +32,7 @@ def scaled_dot_product_attention(
     if not composed:
         return ops.scaled_dot_product_attention(query, key, value, attn_mask, 0.0, is_causal, scale)
     if is_causal and attn_mask is not None:
-        raise ValueError("scaled_dot_product_attention: is_causal=True with an attn_mask; expected one of them")
+        raise _C.ArgumentError("scaled_dot_product_attention: is_causal=True with an attn_mask; expected one of them")
     factor = query.shape[-1] ** -0.5 if scale is None else scale
     scores = ops.matmul(query * factor, key.transpose(-2, -1))
     if is_causal:

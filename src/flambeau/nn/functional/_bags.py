@@ -48,7 +48,7 @@ def embedding_bag(
     _check(name, input, weight, mode, scale_grad_by_freq, per_sample_weights)
     if input.ndim == 2:
         if offsets is not None:
-            raise ValueError(f"{name}: input has shape {list(input.shape)}, so that each row is a bag; expected no offsets")
+            raise _C.ArgumentError(f"{name}: input has shape {list(input.shape)}, so that each row is a bag; expected no offsets")
         bags, n = input.shape
         bag = ops.arange(bags, device=input.device).repeat_interleave(n)
     else:
@@ -76,36 +76,36 @@ def embedding_bag(
 
 def _check(name: str, input: Tensor, weight: Tensor, mode: str, by_freq: bool, factors: Tensor | None) -> None:
     if mode not in ("sum", "mean", "max"):
-        raise ValueError(f"{name}: mode = {mode!r}; expected 'sum', 'mean' or 'max'")
+        raise _C.ArgumentError(f"{name}: mode = {mode!r}; expected 'sum', 'mean' or 'max'")
     if weight.ndim != 2:
         raise ShapeError(f"{name}: weight has shape {list(weight.shape)}; expected [V, D]")
     if input.ndim not in (1, 2):
         raise ShapeError(f"{name}: input has shape {list(input.shape)}; expected [n] or [B, n]")
     if mode == "max" and by_freq:
-        raise ValueError(f"{name}: scale_grad_by_freq has no meaning with mode = 'max'")
+        raise _C.ArgumentError(f"{name}: scale_grad_by_freq has no meaning with mode = 'max'")
     if factors is not None:
         if mode != "sum":
             raise NotImplementedError(f"{name}: per_sample_weights with mode = {mode!r}; expected 'sum'")
         if factors.shape != input.shape:
-            raise ValueError(f"{name}: per_sample_weights has shape {list(factors.shape)}; expected the input's {list(input.shape)}")
+            raise _C.ArgumentError(f"{name}: per_sample_weights has shape {list(factors.shape)}; expected the input's {list(input.shape)}")
 
 
 def _starts(name: str, offsets: Tensor | None, n: int, include_last: bool) -> list[int]:
     """Where bags begin, and where the last one ends."""
     if offsets is None or offsets.ndim != 1:
         given = "is None" if offsets is None else f"has shape {list(offsets.shape)}"
-        raise ValueError(f"{name}: offsets {given}; expected [B] with a 1-D input")
+        raise _C.ArgumentError(f"{name}: offsets {given}; expected [B] with a 1-D input")
     if offsets.is_floating_point():
         raise TypeError(f"{name}: offsets is {offsets.dtype}; expected integers")
     starts: list[int] = offsets.tolist()
     if include_last and not starts:
-        raise ValueError(f"{name}: offsets is empty; expected at least one with include_last_offset")
+        raise _C.ArgumentError(f"{name}: offsets is empty; expected at least one with include_last_offset")
     if starts and starts[0] != 0:
-        raise ValueError(f"{name}: offsets[0] = {starts[0]}; expected 0")
+        raise _C.ArgumentError(f"{name}: offsets[0] = {starts[0]}; expected 0")
     ends = starts if include_last else [*starts, n]
     for a, b in zip(ends, ends[1:]):
         if b < a:
-            raise ValueError(f"{name}: offsets {starts} go back from {a} to {b}; expected each at or after the one before, up to {n}")
+            raise _C.ArgumentError(f"{name}: offsets {starts} go back from {a} to {b}; expected each at or after the one before, up to {n}")
     if ends and ends[-1] > n:
-        raise ValueError(f"{name}: the last bag ends at {ends[-1]}; expected at most {n}, the number of indices")
+        raise _C.ArgumentError(f"{name}: the last bag ends at {ends[-1]}; expected at most {n}, the number of indices")
     return ends if len(ends) > 1 or include_last else [0]

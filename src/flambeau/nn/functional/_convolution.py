@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from flambeau._C import ShapeError, Tensor, ops
+from flambeau._C import ArgumentError, ShapeError, Tensor, ops
 from flambeau.nn.functional._calls import batched
 
 __all__ = [
@@ -38,11 +38,13 @@ def _convolution(op: Callable[..., Tensor], axes: int) -> Callable[..., Tensor]:
             return conv(input.unsqueeze(0), weight, bias, stride, padding, dilation, groups).squeeze(0)
         if isinstance(padding, str):
             if padding not in ("same", "valid"):
-                raise ValueError(f"{name}: padding = '{padding}'; expected 'same', 'valid' or ints")
+                raise ArgumentError(f"{name}: padding = '{padding}'; expected 'same', 'valid' or ints")
             if padding == "valid":
                 return op(input, weight, bias, stride, 0, dilation, groups)
             if any(s != 1 for s in ([stride] if isinstance(stride, int) else stride)):
-                raise ValueError(f"{name}: padding = 'same' with stride = {stride}; expected stride 1")
+                raise ArgumentError(f"{name}: padding = 'same' with stride = {stride}; expected stride 1")
+            if weight.ndim != axes + 2:
+                raise ShapeError(f"{name}: weight has shape {list(weight.shape)}; expected {axes + 2} axes")
             steps = [dilation] * axes if isinstance(dilation, int) else list(dilation)
             totals = [d * (k - 1) for d, k in zip(steps, weight.shape[2:], strict=True)]
             if any(t % 2 for t in totals):  # one element more at the end
@@ -102,20 +104,20 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = N
         ValueError: `mode` is unknown.
     """
     if mode not in ("constant", "reflect", "replicate", "circular"):
-        raise ValueError(
+        raise ArgumentError(
             f"pad: mode = {mode!r}; expected 'constant', 'reflect', 'replicate' or 'circular'"
         )
     if mode == "constant":
         return ops.pad(input, tuple(pad), "constant", 0 if value is None else value)
     if value is not None and value != 0:
-        raise ValueError(f"pad: value = {value} has no meaning with mode = '{mode}'")
+        raise ArgumentError(f"pad: value = {value} has no meaning with mode = '{mode}'")
     return ops.pad(input, tuple(pad), mode)
 
 
 def _pair(op: str, name: str, value: Any) -> tuple[int, int]:
     pair = (value, value) if isinstance(value, int) else tuple(value)
     if len(pair) != 2:
-        raise ValueError(f"{op}: {name} = {value}; expected one int or two")
+        raise ArgumentError(f"{op}: {name} = {value}; expected one int or two")
     return pair
 
 

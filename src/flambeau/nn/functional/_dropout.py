@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from flambeau._C import ShapeError, Tensor, ops
+from flambeau._C import ArgumentError, ShapeError, Tensor, ops
 from flambeau._warn import warn
 
 __all__ = ["dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"]
@@ -13,7 +13,7 @@ __all__ = ["dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "f
 def check_p(op: str, p: float) -> None:
     """Refuses what is no probability."""
     if not 0.0 <= p <= 1.0:
-        raise ValueError(f"{op}: p = {p}; expected a probability, 0 <= p <= 1")
+        raise ArgumentError(f"{op}: p = {p}; expected a probability, 0 <= p <= 1")
 
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
@@ -86,7 +86,7 @@ def feature_alpha_dropout(
         ShapeError: an input without channels.
     """
     check_p("feature_alpha_dropout", p)
-    if input.ndim < 2:
+    if input.ndim < 2 and training:
         raise ShapeError(f"feature_alpha_dropout: input has shape {list(input.shape)}; expected [N, C, *]")
     return _alpha_dropout(input, p, training, inplace, (*input.shape[:2], *[1] * (input.ndim - 2)))
 

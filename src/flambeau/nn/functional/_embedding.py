@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flambeau._C import Tensor, ops
+from flambeau._C import ArgumentError, ShapeError, Tensor, ops
 from flambeau.autograd import no_grad
 
 __all__ = ["embedding", "one_hot"]
@@ -25,14 +25,16 @@ def embedding(
         ValueError: `padding_idx` is out of range, or `sparse=True`.
     """
     if sparse:
-        raise ValueError("embedding: sparse = True; gradients are dense here, use sparse=False")
+        raise ArgumentError("embedding: sparse = True; gradients are dense here, use sparse=False")
+    if weight.ndim != 2:
+        raise ShapeError(f"embedding: weight has shape {list(weight.shape)}; expected [V, D]")
     n = weight.shape[0]
     if padding_idx is None:
         row = -1
     elif -n <= padding_idx < n:
         row = padding_idx % n
     else:
-        raise ValueError(f"embedding: padding_idx = {padding_idx}, but weight has {n} rows")
+        raise ArgumentError(f"embedding: padding_idx = {padding_idx}, but weight has {n} rows")
     if max_norm is not None and not weight.is_meta:
         with no_grad():
             used = ops.unique_sorted(input.reshape(-1))[0]
@@ -59,6 +61,6 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """
     if num_classes == -1:
         if tensor.numel() == 0:
-            raise ValueError("one_hot: num_classes can not be inferred from an empty tensor; give it")
+            raise ArgumentError("one_hot: num_classes can not be inferred from an empty tensor; give it")
         num_classes = int(tensor.max().item()) + 1
     return ops.one_hot(tensor, num_classes)

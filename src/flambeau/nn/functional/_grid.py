@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from flambeau._C import ShapeError, Tensor, ops
+from flambeau._C import ArgumentError, ShapeError, Tensor, ops
 
 __all__ = ["affine_grid", "channel_shuffle", "grid_sample"]
 
@@ -37,9 +37,9 @@ def grid_sample(
         1.5
     """
     if mode not in _MODES:
-        raise ValueError(f"grid_sample: mode = {mode!r}; expected one of {list(_MODES)}")
+        raise ArgumentError(f"grid_sample: mode = {mode!r}; expected one of {list(_MODES)}")
     if padding_mode not in _PADDINGS:
-        raise ValueError(f"grid_sample: padding_mode = {padding_mode!r}; expected one of {list(_PADDINGS)}")
+        raise ArgumentError(f"grid_sample: padding_mode = {padding_mode!r}; expected one of {list(_PADDINGS)}")
     return ops.grid_sample(input, grid, _MODES[mode], _PADDINGS[padding_mode], bool(align_corners))
 
 
@@ -61,13 +61,13 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     """
     size, axes = tuple(size), len(size) - 2
     if not theta.is_floating_point():
-        raise ValueError(f"affine_grid: theta is {theta.dtype}; expected floating point numbers")
+        raise ArgumentError(f"affine_grid: theta is {theta.dtype}; expected floating point numbers")
     if axes not in (2, 3):
         raise NotImplementedError(f"affine_grid: size = {size}; expected (N, C, H, W) or (N, C, D, H, W)")
     if tuple(theta.shape) != (size[0], axes, axes + 1):
-        raise ValueError(f"affine_grid: theta has shape {list(theta.shape)}; expected {[size[0], axes, axes + 1]} for size {size}")
+        raise ArgumentError(f"affine_grid: theta has shape {list(theta.shape)}; expected {[size[0], axes, axes + 1]} for size {size}")
     if min(size) < 1:
-        raise ValueError(f"affine_grid: size = {size}; expected nothing below 1")
+        raise ArgumentError(f"affine_grid: size = {size}; expected nothing below 1")
     places = ops.ones((*size[2:], axes + 1), dtype=theta.dtype, device=theta.device)
     for d in range(axes):
         shape = [1] * axes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from flambeau._C import ShapeError, Tensor, ops
+from flambeau._C import ArgumentError, ShapeError, Tensor, ops
 from flambeau._warn import warn
 from flambeau.amp.autocast_mode import widens
 from flambeau.autograd import no_grad
@@ -47,9 +47,11 @@ def cross_entropy(
     """
     kind = reduction_kind("cross_entropy", reduction_word(size_average, reduce, reduction))
     if not 0.0 <= label_smoothing <= 1.0:
-        raise ValueError(f"cross_entropy: label_smoothing = {label_smoothing}; expected 0 to 1")
+        raise ArgumentError(f"cross_entropy: label_smoothing = {label_smoothing}; expected 0 to 1")
     if not target.is_floating_point():
         return ops.cross_entropy(input, target, weight, kind, ignore_index, label_smoothing)
+    if ignore_index >= 0:
+        raise ArgumentError(f"cross_entropy: ignore_index = {ignore_index} with a target of {target.dtype}, which has no indices to ignore")
     return _cross_entropy_of_shares(input, target, weight, kind, label_smoothing)
 
 
@@ -148,14 +150,14 @@ def kl_div(
     if log_target:
         loss = target.exp() * (target - input)
     else:
-        positive = target > 0
-        safe = ops.where(positive, target, ops.ones_like(target))
-        entropy = ops.where(positive, target * safe.log(), ops.zeros_like(target))
+        some = target != 0
+        safe = ops.where(some, target, ops.ones_like(target))
+        entropy = ops.where(some, target * safe.log(), ops.zeros_like(target))
         loss = entropy - target * input
     if reduction == "batchmean":
-        return loss.sum() / input.shape[0]
+        return loss.sum() / (input.shape[0] if input.ndim else 1)
     if reduction not in REDUCTIONS:
-        raise ValueError(
+        raise ArgumentError(
             f"kl_div: reduction = {reduction!r}; expected 'none', 'batchmean', 'mean' or 'sum'"
         )
     if reduction == "mean":
@@ -196,7 +198,7 @@ def gaussian_nll_loss(
 ) -> Tensor:
     """(log var + (input - target)^2 / var) / 2; no variance counts as less than `eps`.
 
-    Shape: input and target [N, *]; var the same, with 1 or without an axis in the last place, or
+    Shape: input and target [N, *]; var the same, with 1 in some places or without the last axis, or
     a number.
 
     Raises:
@@ -209,15 +211,14 @@ def gaussian_nll_loss(
     elif var.shape != input.shape:
         if tuple(var.shape) == tuple(input.shape[:-1]):
             var = var.unsqueeze(-1)
-        elif tuple(var.shape) != (*input.shape[:-1], 1):
+        elif var.ndim != input.ndim or any(v not in (1, n) for v, n in zip(var.shape, input.shape)):
             raise ShapeError(
-                f"{op}: var has shape {list(var.shape)}; expected {list(input.shape)}, 1 in the "
-                "last dimension, or no last dimension"
+                f"{op}: var has shape {list(var.shape)}; expected {list(input.shape)} with 1 in some places, or no last dimension"
             )
     if var.numel() and not var.is_meta:
         low = var.detach().amin().item()
         if low < 0:
-            raise ValueError(f"{op}: var has an element {low:g}; expected variances >= 0")
+            raise ArgumentError(f"{op}: var has an element {low:g}; expected variances >= 0")
     with no_grad():
         floor = var.detach().clamp(min=eps) - var.detach()
     var = var + floor

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from flambeau._C import ShapeError, Tensor, ops
+from flambeau._C import ArgumentError, ShapeError, Tensor, ops
+from flambeau._functions import broadcast_tensors
 from flambeau.amp.autocast_mode import widens
 from flambeau.nn.functional._reduction import check_same_shape, reduced, reduction_word
 
@@ -19,6 +20,7 @@ __all__ = [
 
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """x1 . x2 / (max(|x1|, eps) max(|x2|, eps)) along `dim`; the shapes broadcast."""
+    x1, x2 = broadcast_tensors(x1, x2)
     n1 = ops.norm(x1, 2, dim, keepdim=True).clamp(min=eps)
     n2 = ops.norm(x2, 2, dim, keepdim=True).clamp(min=eps)
     return ((x1 / n1) * (x2 / n2)).sum(dim)
@@ -84,11 +86,11 @@ def margin_ranking_loss(
 def hinge_embedding_loss(
     input: Tensor, target: Tensor, margin: float = 1.0, reduction: str = "mean"
 ) -> Tensor:
-    """x where target is 1, max(0, margin - x) where it is -1."""
+    """x where target is 1, max(0, margin - x) where it is -1; both where it is neither."""
     check_same_shape("hinge_embedding_loss", input, target)
     zero = ops.zeros_like(input)
-    loss = ops.where(target == 1, input, zero)
-    loss = loss + ops.where(target == -1, (margin - input).clamp(min=0), zero)
+    loss = ops.where(target != -1, input, zero)
+    loss = loss + ops.where(target != 1, (margin - input).clamp(min=0), zero)
     return reduced("hinge_embedding_loss", loss, reduction)
 
 
@@ -116,6 +118,8 @@ def triplet_margin_loss(
 
     Source: Balntas et al. 2016 (with `swap`, section 3.3).
     """
+    if margin <= 0:
+        raise ArgumentError(f"triplet_margin_loss: margin = {margin}; expected a margin above 0")
     check_same_shape("triplet_margin_loss", anchor, positive, ("anchor", "positive"))
     check_same_shape("triplet_margin_loss", anchor, negative, ("anchor", "negative"))
     near = pairwise_distance(anchor, positive, p, eps)

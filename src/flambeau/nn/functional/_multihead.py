@@ -64,11 +64,11 @@ def multi_head_attention_forward(
     if query.ndim not in (2, 3) or key.ndim != query.ndim or value.ndim != query.ndim:
         raise ShapeError(f"{op}: query {list(query.shape)}, key {list(key.shape)}, value {list(value.shape)}; expected all 2-D or 3-D")
     if is_causal and attn_mask is None:
-        raise ValueError(f"{op}: is_causal=True is a hint and needs the mask itself in attn_mask")
+        raise _C.ArgumentError(f"{op}: is_causal=True is a hint and needs the mask itself in attn_mask")
     if query.shape[-1] != embed_dim_to_check:
         raise ShapeError(f"{op}: query has {query.shape[-1]} features; expected {embed_dim_to_check}")
     if embed_dim_to_check % num_heads:
-        raise ValueError(f"{op}: {embed_dim_to_check} features do not divide by num_heads = {num_heads}")
+        raise _C.ArgumentError(f"{op}: {embed_dim_to_check} features do not divide by num_heads = {num_heads}")
     if not batched:
         query, key, value = query.unsqueeze(1), key.unsqueeze(1), value.unsqueeze(1)
         key_padding_mask = None if key_padding_mask is None else key_padding_mask.unsqueeze(0)
@@ -100,7 +100,7 @@ def multi_head_attention_forward(
 def _weights(op: str, separate: bool, whole: Tensor | None, parts: tuple[Tensor | None, ...]) -> tuple[Tensor, ...]:
     given = parts if separate else (whole,)
     if any(w is None for w in given):
-        raise ValueError(f"{op}: a weight is None; expected {'q_, k_ and v_proj_weight' if separate else 'in_proj_weight'}")
+        raise _C.ArgumentError(f"{op}: a weight is None; expected {'q_, k_ and v_proj_weight' if separate else 'in_proj_weight'}")
     return tuple(w for w in parts if w is not None) if separate else tuple(whole.chunk(3))  # type: ignore[union-attr]
 
 

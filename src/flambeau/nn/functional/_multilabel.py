@@ -38,7 +38,7 @@ def multi_margin_loss(
     """
     name = "multi_margin_loss"
     if p not in (1, 2):
-        raise ValueError(f"{name}: p = {p}; expected 1 or 2")
+        raise _C.ArgumentError(f"{name}: p = {p}; expected 1 or 2")
     single = input.ndim <= 1
     x = input.reshape(1, -1) if single else input
     if x.ndim != 2 or x.shape[-1] == 0 or target.numel() != x.shape[0] or target.ndim > 1:
@@ -83,7 +83,7 @@ def multilabel_margin_loss(
     y = target.reshape(x.shape)
     c = x.shape[1]
     if y.numel() and not y.is_meta and bool(((y < -1) | (y >= c)).any()):
-        raise IndexError(f"{name}: targets go from {int(y.min())} to {int(y.max())}; expected -1 to {c - 1}")
+        raise _C.RangeError(f"{name}: targets go from {int(y.min())} to {int(y.max())}; expected -1 to {c - 1}")
     valid = (y >= 0).to(_C.int64).cumprod(1)  # up to the first -1
     safe = y * valid
     named = ops.zeros_like(y).scatter_add(1, safe, valid) > 0
@@ -139,7 +139,7 @@ def triplet_margin_with_distance_loss(
     """
     name = "triplet_margin_with_distance_loss"
     if margin <= 0:
-        raise ValueError(f"{name}: margin = {margin}; expected > 0")
+        raise _C.ArgumentError(f"{name}: margin = {margin}; expected > 0")
     if not anchor.ndim == positive.ndim == negative.ndim:
         raise ShapeError(
             f"{name}: anchor, positive and negative have {anchor.ndim}, {positive.ndim} and {negative.ndim} axes; expected as many"
@@ -163,7 +163,7 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     if input.ndim != 2:
         raise ShapeError(f"pdist: input has shape {list(input.shape)}; expected [N, M]")
     if p < 0:
-        raise ValueError(f"pdist: p = {p}; expected >= 0")
+        raise _C.ArgumentError(f"pdist: p = {p}; expected >= 0")
     n = input.shape[0]
     i, j = ops.triu_indices(n, n, 1).unbind()
     return ops.norm(input[i] - input[j], p, -1) if input.shape[1] else input.new_zeros(i.shape[0])

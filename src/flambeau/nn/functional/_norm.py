@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from flambeau._C import Tensor, ops
+from flambeau._C import ArgumentError, ShapeError, Tensor, ops
+from flambeau._out import takes_out
 from flambeau.autograd import no_grad
 
 __all__ = [
@@ -17,6 +18,12 @@ __all__ = [
     "normalize",
     "local_response_norm",
 ]
+
+
+def check_eps(op: str, eps: float, training: bool) -> None:
+    """Refuses an eps under which a variance of 0 would be divided by, or a root of a negative number taken."""
+    if eps < 0 or (training and eps == 0):
+        raise ArgumentError(f"{op}: eps = {eps}; expected eps > 0")
 
 
 def batch_norm(
@@ -38,8 +45,11 @@ def batch_norm(
 
     Source: Ioffe and Szegedy 2015, algorithm 1.
     """
+    check_eps("batch_norm", eps, training)
+    if input.ndim < 2:
+        raise ShapeError(f"batch_norm: input has shape {list(input.shape)}; expected [N, C, *]")
     if training and input.numel() == input.shape[1] and input.numel() > 0:
-        raise ValueError(
+        raise ArgumentError(
             f"batch_norm: training needs more than one value per channel, but input has shape "
             f"{list(input.shape)} (use a larger batch or .eval())"
         )
@@ -67,7 +77,7 @@ def instance_norm(
     n, c = input.shape[:2]
     positions = math.prod(input.shape[2:])
     if positions == 1:
-        raise ValueError(
+        raise ArgumentError(
             f"instance_norm: needs more than one position per channel, but input has shape "
             f"{list(input.shape)}"
         )
@@ -121,6 +131,7 @@ def rms_norm(
     return ops.rms_norm(input, tuple(normalized_shape), weight, eps)
 
 
+@takes_out
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
     """x / max(norm(x), eps) along `dim`."""
     return input / ops.norm(input, p, dim, keepdim=True).clamp(min=eps)

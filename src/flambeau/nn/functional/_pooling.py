@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from flambeau._C import Tensor, ops
+from flambeau._C import ArgumentError, Tensor, ops
+from flambeau._out import takes_out
 from flambeau.nn.functional._calls import batched
 
 __all__ = [
@@ -72,7 +73,7 @@ def _three(op: str, name: str, value: Any) -> tuple[int, int, int]:
     if len(values) == 1:
         values *= 3
     if len(values) != 3:
-        raise ValueError(f"{op}: {name} = {value}; expected one int or 3 of them")
+        raise ArgumentError(f"{op}: {name} = {value}; expected one int or 3 of them")
     return values
 
 
@@ -152,6 +153,7 @@ def avg_pool1d(
     )  # fmt: skip
 
 
+@takes_out
 def avg_pool2d(
     input: Tensor,
     kernel_size: Any,
@@ -167,12 +169,15 @@ def avg_pool2d(
     """
     stride = kernel_size if stride is None else stride
     rest = () if divisor_override is None else (divisor_override,)
+    if divisor_override == 0:
+        raise ArgumentError("avg_pool2d: divisor_override = 0; expected another divisor")
     return batched(  # type: ignore[no-any-return]
         "avg_pool2d", ops.avg_pool2d, 2, input,
         kernel_size, stride, padding, ceil_mode, count_include_pad, *rest,
     )  # fmt: skip
 
 
+@takes_out
 def avg_pool3d(
     input: Tensor,
     kernel_size: Any,
@@ -190,8 +195,8 @@ def avg_pool3d(
     k = _three(name, "kernel_size", kernel_size)
     s = k if stride is None else _three(name, "stride", stride)
     p = _three(name, "padding", padding)
-    if divisor_override is not None and divisor_override < 1:
-        raise ValueError(f"{name}: divisor_override = {divisor_override}; expected > 0")
+    if divisor_override == 0:
+        raise ArgumentError(f"{name}: divisor_override = 0; expected another divisor")
     # With an own divisor the planes are summed, and the sums of columns divided by it.
     whole, last = (None, None) if divisor_override is None else (1, divisor_override)
 
@@ -209,7 +214,7 @@ def avg_pool3d(
 def _adaptive_size(op: str, input: Tensor, output_size: Any, axes: int) -> tuple[int, ...]:
     sizes = (output_size,) * axes if isinstance(output_size, int) or output_size is None else tuple(output_size)
     if len(sizes) != axes:
-        raise ValueError(f"{op}: output_size = {output_size}; expected one int or {axes}")
+        raise ArgumentError(f"{op}: output_size = {output_size}; expected one int or {axes}")
     return tuple(s if o is None else o for o, s in zip(sizes, input.shape[-axes:]))
 
 
@@ -302,4 +307,4 @@ def lp_pool2d(
     mean = avg_pool2d(ops.pow(input, norm_type), (kh, kw), stride, 0, ceil_mode)
     # relu stops the root's infinite slope at 0, where the gradient is 0.
     signed = mean.sign() * ops.relu(mean.abs())
-    return (signed * (kh * kw)) ** (1.0 / norm_type)
+    return (signed * (kh * kw)) ** (1.0 / norm_type)  # type: ignore[no-any-return]

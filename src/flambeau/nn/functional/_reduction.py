@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flambeau._C import ShapeError, Tensor
+from flambeau._C import ArgumentError, ShapeError, Tensor
 
 REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
 
@@ -12,7 +12,7 @@ def reduction_kind(op: str, reduction: str) -> int:
     try:
         return REDUCTIONS[reduction]
     except (KeyError, TypeError):
-        raise ValueError(
+        raise ArgumentError(
             f"{op}: reduction = {reduction!r}; expected 'none', 'mean' or 'sum'"
         ) from None
 

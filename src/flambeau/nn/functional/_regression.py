@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flambeau._C import Tensor, ops, result_type
+from flambeau._C import ArgumentError, Tensor, ops, result_type
 from flambeau.amp.autocast_mode import widens
 from flambeau.nn.functional._reduction import (
     check_same_shape,
@@ -81,7 +81,7 @@ def smooth_l1_loss(
     """
     input, target = _operands("smooth_l1_loss", input, target)
     if beta < 0:
-        raise ValueError(f"smooth_l1_loss: beta = {beta}; expected beta >= 0")
+        raise ArgumentError(f"smooth_l1_loss: beta = {beta}; expected beta >= 0")
     reduction = reduction_word(size_average, reduce, reduction)
     kind = reduction_kind("smooth_l1_loss", reduction)
     if beta == 0:
@@ -103,7 +103,7 @@ def huber_loss(
     """
     input, target = _operands("huber_loss", input, target)
     if delta <= 0:
-        raise ValueError(f"huber_loss: delta = {delta}; expected delta > 0")
+        raise ArgumentError(f"huber_loss: delta = {delta}; expected delta > 0")
     if weight is None:
         return ops.huber_loss(input, target, reduction_kind("huber_loss", reduction), delta)
     loss = ops.huber_loss(input, target, reduction_kind("huber_loss", "none"), delta)

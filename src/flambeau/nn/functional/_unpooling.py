@@ -6,7 +6,7 @@ import functools
 import math
 from typing import Any
 
-from flambeau._C import ShapeError, Tensor, int64, ops
+from flambeau._C import ArgumentError, RangeError, ShapeError, Tensor, int64, ops
 from flambeau.nn.functional import _pooling
 from flambeau.nn.functional._calls import batched
 
@@ -41,7 +41,7 @@ adaptive_max_pool3d_with_indices = _with_indices("adaptive_max_pool3d")
 def _several(op: str, name: str, value: Any, axes: int) -> tuple[Any, ...]:
     values = (value,) * axes if isinstance(value, (int, float)) else tuple(value)
     if len(values) != axes:
-        raise ValueError(f"{op}: {name} = {value}; expected one number or {axes}")
+        raise ArgumentError(f"{op}: {name} = {value}; expected one number or {axes}")
     return values
 
 
@@ -86,14 +86,14 @@ def _unpooled_sizes(op: str, x: Tensor, kernel: Any, stride: Any, padding: Any, 
     else:
         sizes = list(output_size)[-axes:]
         if len(output_size) not in (axes, axes + 2):
-            raise ValueError(f"{op}: output_size = {list(output_size)}; expected {axes} or {axes + 2} numbers")
+            raise ArgumentError(f"{op}: output_size = {list(output_size)}; expected {axes} or {axes + 2} numbers")
         for d in range(axes):
             if not usual[d] - s[d] < sizes[d] < usual[d] + s[d]:
-                raise ValueError(
+                raise ArgumentError(
                     f"{op}: output_size = {list(output_size)}; expected {usual[d] - s[d]} < output_size[{d}] < {usual[d] + s[d]}"
                 )
     if min(sizes) < 0:
-        raise ValueError(f"{op}: the result would have positions {sizes}; expected none below 0")
+        raise ArgumentError(f"{op}: the result would have positions {sizes}; expected none below 0")
     return sizes
 
 
@@ -107,7 +107,7 @@ def _unpool(axes: int, x: Tensor, indices: Tensor, kernel: Any, stride: Any, pad
     lead, room = x.shape[:-axes], math.prod(sizes)
     flat = indices.reshape(*lead, -1)
     if flat.numel() and not flat.is_meta and bool(((flat < 0) | (flat >= room)).any()):
-        raise IndexError(f"{op}: indices go from {int(flat.min())} to {int(flat.max())}; expected 0 to {room - 1}, positions in {sizes}")
+        raise RangeError(f"{op}: indices go from {int(flat.min())} to {int(flat.max())}; expected 0 to {room - 1}, positions in {sizes}")
     places = x.new_zeros((*lead, room)).scatter(-1, flat, x.reshape(*lead, -1))
     return places.reshape(*lead, *sizes)
 
@@ -185,7 +185,7 @@ def _fractional_max_pool(
 ) -> tuple[Tensor, Tensor]:
     op = f"fractional_max_pool{axes}d"
     if (output_size is None) and (output_ratio is None):
-        raise ValueError(f"{op}: got neither output_size nor output_ratio; expected one of them")
+        raise ArgumentError(f"{op}: got neither output_size nor output_ratio; expected one of them")
     kernel = _several(op, "kernel_size", kernel_size, axes)
     if input.ndim not in (axes + 1, axes + 2):
         raise ShapeError(f"{op}: input has shape {list(input.shape)}; expected {axes + 1} or {axes + 2} axes")

@@ -6,7 +6,7 @@ import functools
 import math
 from typing import Any
 
-from flambeau._C import ShapeError, Tensor, ops
+from flambeau._C import ArgumentError, ShapeError, Tensor, float32, ops, uint8
 from flambeau._tensor import tensor
 from flambeau.nn.functional import _pooling
 
@@ -149,14 +149,14 @@ def interpolate(
     """
     n = input.dim() - 2
     if (size is None) == (scale_factor is None):
-        raise ValueError("interpolate: give exactly one of size and scale_factor")
+        raise ArgumentError("interpolate: give exactly one of size and scale_factor")
     if n not in _MODES or mode not in _MODES[n]:
-        raise ValueError(
+        raise ArgumentError(
             f"interpolate: mode = {mode!r} with input shape {list(input.shape)}; expected "
             f"{_MODES.get(n, 'a 3-D, 4-D or 5-D input')}"
         )
     if align_corners is not None and mode not in _TAPS:
-        raise ValueError(f"interpolate: align_corners has no meaning with mode = '{mode}'")
+        raise ArgumentError(f"interpolate: align_corners has no meaning with mode = '{mode}'")
     scales: list[float | None] = [None] * n
     if size is None:
         factors = [scale_factor] * n if isinstance(scale_factor, (int, float)) else scale_factor
@@ -173,10 +173,10 @@ def interpolate(
     if mode == "area":
         pool = (_pooling.adaptive_avg_pool1d, _pooling.adaptive_avg_pool2d, _pooling.adaptive_avg_pool3d)[n - 1]
         return pool(input, tuple(sizes))
-    x = input
+    x = input.to(float32) if input.dtype == uint8 and mode in _TAPS else input
     for k in range(n):
         x = _resized(x, k + 2, sizes[k], scales[k], mode, bool(align_corners))
-    return x
+    return x if x.dtype == input.dtype else x.round().clamp(0, 255).to(uint8)
 
 
 def upsample(

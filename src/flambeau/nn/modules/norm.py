@@ -8,6 +8,7 @@ from flambeau import _C
 from flambeau._C import ShapeError, Tensor, ops
 from flambeau.nn import functional as F
 from flambeau.nn import init
+from flambeau.nn.functional._norm import check_eps
 from flambeau.nn.module import Module
 from flambeau.nn.parameter import Parameter
 
@@ -127,6 +128,7 @@ class _BatchNorm(_NormBase):
         elif mean is None or var is None:
             training = True
         weight, bias = params["weight"], params["bias"]
+        check_eps(type(self).__name__, self.eps, training)
         return ops.batch_norm(input, mean, var, weight, bias, training, momentum or 0.0, self.eps)
 
 

@@ -1,0 +1,181 @@
+"""What is not here, and what differs from PyTorch on purpose, by entry and property (those of compare.py), each with its reason.
+
+A key `div` stands for all variants that have none of their own, `values uint8 bool` for these element types alone. An item
+that is here, or does not differ, fails its test, so that these lists stay true.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Rule(NamedTuple):
+    """Differences of a property (or of all, "") whose text matches, of whatever entry; `example` is one that has them."""
+
+    prop: str
+    pattern: str
+    example: str
+    reason: str
+
+
+EVERYWHERE = [
+    Rule("out", r"^out (of \w+|empty): refused there", "mm", "out= of any type that holds the result is filled; half of PyTorch's functions want the very type"),
+    Rule("errors", r"accepted here, RuntimeError there: (Expected out tensor to have dtype|Expected object of scalar type|multinomial expects)", "gather",
+         "out= of any type that holds the result is filled"),
+    Rule("errors", r"accepted here, RuntimeError there: (unsupported operation|the written-to tensor)", "cat", "out= may share memory with an argument: the result is computed first"),
+    Rule("", r"not defined for complex(64|128)|is flambeau.complex(64|128); expected a floating point type", "ldexp", "complex numbers: not there yet"),
+    Rule("", r"does not fit into \w+; expected", "full_like", "numbers that do not fit are refused; PyTorch wraps them round"),
+    Rule("alias", r"memory_format=torch.channels_last", "float", "memory formats change no strides, so that there is nothing to copy"),
+    Rule("errors", r"accepted here, Exception there:", "eq", "a number may stand in either place"),
+    Rule("", r"cast to a floating point type first|x is int64; expected a float", "nn.functional.relu6", "defined for floats alone"),
+    Rule("", r"losses do not broadcast", "nn.functional.gaussian_nll_loss", "losses do not broadcast"),
+    Rule("", r"correction=NoneType", "std", "correction=None says nothing; leave it out"),
+    Rule("errors", r"param groups should be with/without names", "optimizer SGD", "parameters with and without names may be mixed"),
+    Rule("", r"sparse = True; gradients are dense", "nn.functional.embedding", "no sparse gradients"),
+]  # fmt: skip
+
+RANDOM = dict.fromkeys(
+    "bernoulli cauchy empty empty_like empty_permuted empty_strided exponential geometric log_normal multinomial new_empty new_empty_strided "
+    "nn.functional.alpha_dropout nn.functional.dropout nn.functional.dropout2d nn.functional.dropout3d nn.functional.feature_alpha_dropout "
+    "nn.functional.fractional_max_pool2d nn.functional.fractional_max_pool3d nn.functional.multi_head_attention_forward nn.functional.rrelu normal "
+    "pca_lowrank rand_like randint randint_like randn randn_like resize_ resize_as_ svd_lowrank uniform "
+    "nn.AlphaDropout nn.Dropout nn.Dropout1d nn.Dropout2d nn.Dropout3d nn.FeatureAlphaDropout nn.FractionalMaxPool2d nn.FractionalMaxPool3d nn.RReLU".split(),
+    True,
+)
+
+# Factors of the tolerance, where PyTorch's own error is larger than it, or a function magnifies that of its argument.
+SCALE = {
+    "cov": 1e4,  # weights of float32 are used in float32 there
+    "nn.functional.hardsigmoid": 100.0,  # 1/6 of float32 there
+    "special.airy_ai": 1e4,
+    "special.bessel_j0": 1e4,
+    "special.bessel_j1": 1e4,
+    "special.bessel_y0": 1e4,
+    "special.bessel_y1": 1e4,
+}
+
+NOT_HERE = {
+    "sparse tensors: not there yet": "sparse.mm sparse.sampled_addmm to_sparse _segment_reduce SparseAdam",
+    "complex linear algebra: not there yet": "linalg.eig linalg.eigvals",
+    "factors of symmetric, indefinite matrices: not there yet": "linalg.ldl_factor linalg.ldl_factor_ex linalg.ldl_solve",
+    "complex numbers of 16 bits: no such type": "chalf",
+    "a prototype of PyTorch's": "masked.amax masked.amin masked.argmax masked.argmin masked.cumprod masked.cumsum masked.log_softmax masked.logaddexp "
+    "masked.logsumexp masked.mean masked.median masked.norm masked.normalize masked.prod masked.softmax masked.softmin masked.std masked.sum masked.var hash_tensor "
+    "nn.functional.linear_cross_entropy nn.LinearCrossEntropyLoss",
+    "not there yet": "histogramdd pca_lowrank svd_lowrank signal.windows.bartlett signal.windows.blackman signal.windows.cosine signal.windows.exponential "
+    "signal.windows.gaussian signal.windows.general_cosine signal.windows.general_hamming signal.windows.hamming signal.windows.hann signal.windows.kaiser "
+    "signal.windows.nuttall",
+    "an inner function of PyTorch's, which no documentation names": "__rdiv__ _batch_norm_with_update _chunk_cat _native_batch_norm_legit _softmax_backward_data "
+    "_unsafe_masked_index _unsafe_masked_index_put_accumulate _upsample_bilinear2d_aa grid_sampler_2d grid_sampler_3d max_pool2d_with_indices_backward native_batch_norm "
+    "native_dropout_backward native_group_norm native_layer_norm slice torch._scaled_mm torch._scaled_mm_v2 torch.ops.aten._efficient_attention_forward "
+    "torch.ops.aten._flash_attention_forward torch.ops.aten._safe_softmax.default",
+    "compiles CUDA's C++": "jiterator_2inputs_2outputs jiterator_4inputs_with_extra_args jiterator_binary jiterator_binary_return_by_ref jiterator_unary",
+}
+
+NUMBERS = "beta and alpha make the result a float, or an integer, as elsewhere; PyTorch rounds them to the type of the tensors"
+CONJUGATES = "a conjugate is computed when it is asked for"
+EQUALS = "which of equal elements is found, and in which order they stand, is not said"
+SIGNS = "vectors are right with either sign"
+COPIES = "a new tensor, for real numbers too"
+CASTS = "the result is not cast from floats to integers, or from complex to real numbers"
+BOOLS = "the answer is bool for all types"
+BF16 = "intermediate values are not rounded to bfloat16"
+REAL = "complex numbers: not there yet"
+FFT = "out= has the type of the result"
+VIEWS = "there is nothing to compute, and nothing is copied"
+LISTS = "out= is returned; PyTorch returns None"
+NUCLEAR = "linalg.matrix_norm has the nuclear norm"
+
+# Keys: properties, joined by commas, then element types.
+DIFFERENT = {
+    "H": {"alias complex64": CONJUGATES},
+    "addbmm": {"inplace,method,out,strided,values int32 int64 uint8": NUMBERS},
+    "addr": {"inplace,method,out,strided,values bool": NUMBERS},
+    "all": {"method,strided,values uint8": BOOLS},
+    "any": {"method,strided,values uint8": BOOLS},
+    "arange": {"errors": "out= of a type that does not hold the result is a TypeError"},
+    "argsort": {"method,strided,values bfloat16 bool uint8": EQUALS},
+    "as_strided_scatter": {"gradient complex128 float64": "PyTorch keeps the gradient of a replaced element where size is ()"},
+    "bernoulli": {"out bfloat16 float32 float64": CASTS},
+    "conj": {"alias complex64": CONJUGATES},
+    "conj_physical": {"alias bfloat16 bool float32 float64 int32 int64 uint8": COPIES},
+    "cov": {"method,strided,values bfloat16": "the weights' type does not widen the result's"},
+    "cumprod": {"out bfloat16 complex64 float32 float64": CASTS},
+    "cumsum": {"out bfloat16 complex64 float32 float64": CASTS},
+    "fft.hfft": {"out bool complex64 float32 int32 int64 uint8": FFT},
+    "fft.hfft2": {"out bool complex64 float32 int32 int64 uint8": FFT},
+    "fft.hfftn": {"out bool complex64 float32 int32 int64 uint8": FFT},
+    "fft.ihfftn": {"out bool float32 float64 int32 int64 uint8": "PyTorch leaves out= as it was"},
+    "fft.irfft": {"out bool complex64 float32 int32 int64 uint8": FFT},
+    "fft.irfft2": {"out bool complex64 float32 int32 int64 uint8": FFT},
+    "fft.irfftn": {"out bool complex64 float32 int32 int64 uint8": FFT},
+    "histc": {"values bfloat16": BF16},
+    "kthvalue": {"method,out,strided,values int32 int64 uint8": EQUALS},
+    "linalg.eigh": {"out float32 float64": SIGNS},
+    "linalg.householder_product": {"gradient float64": "what depends on nothing has no history"},
+    "linalg.lstsq": {"out complex64 float32 float64": "no out= of results that depend on the driver"},
+    "linalg.lstsq/grad_oriented": {},
+    "linalg.matrix_power": {"gradient complex128 float64": "what depends on nothing has no history"},
+    "linalg.norm/subgradients_at_zero": {"second complex128 float64": "the second derivative of a norm at zero is 0 here and NaN there"},
+    "linalg.svd": {"out float32 float64": SIGNS},
+    "linalg.vander": {"gradient complex128": REAL, "strided,values complex64": REAL},
+    "linalg.vecdot": {"gradient complex128": REAL, "out,strided,values complex64": REAL},
+    "linspace/tensor_overload": {"values uint8": "computed in float64 and rounded once"},
+    "logsumexp": {"out complex64": CASTS},
+    "lu": {"out float32 float64": CASTS, "strided,values float32 float64": "a plain tuple"},
+    "mH": {"alias complex64": CONJUGATES},
+    "masked_fill": {"errors": "a value with axes broadcasts"},
+    "matrix_exp": {"method,strided,values bfloat16": "matrices of 16 bits are cast by the caller"},
+    "mean": {"errors": "the mean of integers is a float", "out complex64": CASTS},
+    "mode": {"values bfloat16 bool int32 int64 uint8": EQUALS},
+    "module nn.CircularPad1d": {"errors": "any leading axes are kept"},
+    "module nn.FractionalMaxPool3d": {"values float32 float64": "samples of a batch do not go with an input without one"},
+    "module nn.GRU": {"errors": "bias is true or false; a wrong type is a TypeError"},
+    "module nn.HuberLoss": {"errors": "refused when it is used"},
+    "module nn.LSTM": {"errors": "bias is true or false; a wrong type is a TypeError"},
+    "module nn.NLLLoss": {"errors": "an empty weight of another type is looked at last"},
+    "module nn.RNN": {"errors": "bias is true or false; a wrong type is a TypeError"},
+    "module nn.TransformerEncoder": {"values float32 float64": "the database passes a layer of PyTorch's; test_nn.py compares the class"},
+    "narrow": {"errors": "a bool counts as 0 or 1"},
+    "nextafter": {"gradient float64": "no derivative"},
+    "nn.functional.batch_norm": {
+        "gradient float64": "an input without channels is refused",
+        "values bfloat16 float32 float64": "an input without channels is refused",
+    },
+    "nn.functional.batch_norm/without_cudnn": {},
+    "nn.functional.bilinear": {"strided,values int32 uint8": "sums of integers are int64"},
+    "nn.functional.fractional_max_pool3d": {"values bfloat16 float32 float64": "an empty batch is refused"},
+    "nn.functional.grid_sample": {"gradient float64": "first derivatives only", "values bfloat16": BF16},
+    "nn.functional.hinge_embedding_loss": {"strided,values bfloat16": BF16},
+    "nn.functional.interpolate/bicubic": {"strided,values uint8": "bytes are rounded once, at the end; PyTorch computes in fixed point"},
+    "nn.functional.interpolate/bilinear": {"strided,values uint8": "bytes are rounded once, at the end; PyTorch computes in fixed point"},
+    "nn.functional.margin_ranking_loss": {"strided,values uint8": "PyTorch wraps the bytes of -target round"},
+    "nn.functional.max_pool1d": {"errors": "no batch gives no batch"},
+    "nn.functional.max_pool3d": {"errors": "no batch gives no batch"},
+    "nn.functional.multi_margin_loss": {"errors": "the type is looked at first"},
+    "nn.functional.multilabel_margin_loss": {"errors": "the type is looked at first"},
+    "nn.functional.pad/replicate_negative": {"alias bfloat16 complex64 float32 float64 int32 int64 uint8": VIEWS},
+    "nn.functional.pixel_shuffle": {"alias bfloat16 bool complex64 float32 float64 int32 int64 uint8": VIEWS},
+    "nn.functional.pixel_unshuffle": {"alias bfloat16 bool complex64 float32 float64 int32 int64 uint8": VIEWS},
+    "nn.functional.scaled_dot_product_attention": {
+        "gradient float64": "first derivatives only; leading axes do not broadcast",
+        "values bfloat16 float32 float64": "leading axes do not broadcast",
+    },
+    "nn.functional.upsample_bilinear": {"strided,values uint8": "bytes are rounded once, at the end; PyTorch computes in fixed point"},
+    "norm/nuc": {"gradient complex128": NUCLEAR, "gradient,method,out,strided,values float64": NUCLEAR, "method,out,strided,values complex64 float32": NUCLEAR},
+    "optimizer Adafactor": {"errors": "complex parameters are refused when a step is made"},
+    "optimizer Adam": {"errors": "numbers and tensors may be mixed; foreach is a matter of speed"},
+    "optimizer AdamW": {"errors": "numbers and tensors may be mixed; foreach is a matter of speed"},
+    "optimizer LBFGS": {"state float32": "'al' is no state: it is computed anew in each step"},
+    "ormqr": {"errors": "an IndexError"},
+    "positive": {"alias bfloat16 complex64 float32 float64 int32 int64 uint8": COPIES},
+    "roll": {"errors": "a 0-d tensor counts as one axis"},
+    "sort": {"method,out,strided,values bfloat16 bool uint8": EQUALS},
+    "special.i1e": {"gradient float64": "first derivatives only"},
+    "split_with_sizes_copy": {"out bfloat16 bool complex64 float32 float64 int32 int64 uint8": LISTS},
+    "sum_to_size": {"alias bfloat16 complex64 float32 float64 int64": VIEWS, "method,strided,values bool int32 uint8": "the type stays"},
+    "svd": {"out float32 float64": SIGNS},
+    "topk": {"method,out,strided,values bfloat16 int32 int64 uint8": EQUALS},
+    "unbind": {"errors": "a ShapeError"},
+    "unbind_copy": {"errors": "a ShapeError", "out bfloat16 bool complex64 float32 float64 int32 int64 uint8": LISTS},
+}
