@@ -110,14 +110,17 @@ def fill(input: Tensor, value: Any) -> Tensor:
 
 
 def float_power(input: Any, exponent: Any, *, out: Tensor | None = None) -> Tensor:
-    """`pow` in float64.
+    """`pow` in float64, or complex128 where a number is complex.
 
     Shape:
         input, exponent: tensors that broadcast, or one of them a number
     """
     if not isinstance(input, Tensor) and not isinstance(exponent, Tensor):
         raise TypeError(f"float_power: input = {input!r}, exponent = {exponent!r}; expected a tensor among them")
-    a, b = (v.to(_C.float64) if isinstance(v, Tensor) else float(v) for v in (input, exponent))
+    a, b = (
+        v.to(_C.complex128 if v.is_complex() else _C.float64) if isinstance(v, Tensor) else v if isinstance(v, complex) else float(v)
+        for v in (input, exponent)
+    )
     return deliver("float_power", ops.pow(a, b), out)  # type: ignore[no-any-return]
 
 

@@ -14,7 +14,7 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
-from beside import TOLERANCES, assert_same, dtype_name, torch, values
+from beside import TOLERANCES, assert_same, dtype_name, torch, values, wide
 
 import flambeau as fl
 
@@ -78,7 +78,7 @@ def ours_of(v, grad):
         base = torch.empty(0, dtype=plain.dtype).set_(plain.untyped_storage()) if plain.numel() else plain
         x = fl.tensor(base.numpy().copy()) if plain.numel() else fl.zeros(tuple(v.shape), dtype=getattr(fl, dtype_name(v)))
         x = fl.as_strided(x, tuple(plain.shape), plain.stride(), plain.storage_offset()) if plain.numel() else x
-        return x.detach().requires_grad_() if grad and x.is_floating_point() else x
+        return x.detach().requires_grad_() if grad and (x.is_floating_point() or x.is_complex()) else x
     if isinstance(v, torch.dtype):
         return getattr(fl, str(v).removeprefix("torch."))
     if isinstance(v, torch.Size):
@@ -90,7 +90,7 @@ def ours_of(v, grad):
 
 def theirs_of(v, grad):
     if isinstance(v, torch.Tensor):
-        return v.detach().clone(memory_format=torch.preserve_format).requires_grad_(grad and v.is_floating_point())
+        return v.detach().clone(memory_format=torch.preserve_format).requires_grad_(grad and (v.is_floating_point() or v.is_complex()))
     if isinstance(v, (list, tuple)) and not isinstance(v, torch.Size):
         return type(v)(theirs_of(e, grad) for e in v)
     return v
@@ -112,6 +112,13 @@ def function_of(lib, name):
     return reduce(getattr, name.split("."), lib)
 
 
+def _weighted(x, weights):
+    """A real number, to which real and imaginary parts contribute."""
+    if not x.is_complex():
+        return (x * weights.to(x.dtype)).sum()
+    return (x.real * weights.to(x.real.dtype)).sum() + (x.imag * weights.flip(-1).to(x.real.dtype) if x.ndim else x.imag * 0.5).sum()
+
+
 def compare(case, shown=lambda lib, case, result: result, gradients=True, scale=1.0, call=None):
     """Results of both, as `shown` makes them comparable, and the gradients of the sum of all with fixed weights."""
     what = str(case)
@@ -130,13 +137,12 @@ def compare(case, shown=lambda lib, case, result: result, gradients=True, scale=
         return
     rng = np.random.default_rng(7)
     weights = [rng.standard_normal(tuple(b.shape)) for _, b in pairs]
-    sum((b * torch.as_tensor(w).to(b.dtype)).sum() for (_, b), w in zip(pairs, weights)).backward()
-    total = [(a * fl.tensor(w).to(a.dtype)).sum() for (a, _), w in zip(pairs, weights)]
-    reduce(operator.add, total).backward()
+    reduce(operator.add, [_weighted(b, torch.as_tensor(w)) for (_, b), w in zip(pairs, weights)]).backward()
+    reduce(operator.add, [_weighted(a, fl.tensor(w)) for (a, _), w in zip(pairs, weights)]).backward()
     for k, (a, b) in enumerate(zip(leaves([ours, ours_kw]), leaves([theirs, theirs_kw]))):
         if not b.requires_grad:
             continue
-        g, w = (np.zeros(tuple(x.shape)) if x.grad is None else values(x.grad).astype(np.float64) for x in (a, b))
+        g, w = (np.zeros(tuple(x.shape)) if x.grad is None else wide(values(x.grad)) for x in (a, b))
         rtol, atol = TOLERANCES[dtype_name(b)]
         size = max(1.0, float(np.nanmax(np.abs(w)))) if w.size and np.isfinite(w).any() else 1.0
         np.testing.assert_allclose(g, w, rtol=rtol * scale * 10, atol=atol * scale * 10 * size, equal_nan=True, err_msg=f"{what}: gradient {k}")

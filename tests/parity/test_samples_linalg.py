@@ -16,8 +16,6 @@ OTHERS = (
 )  # fmt: skip
 # Not here, and why.
 LEFT_OUT = {
-    "linalg.eig": "complex results",
-    "linalg.eigvals": "complex results",
     "linalg.ldl_factor": "not there",
     "linalg.ldl_factor_ex": "not there",
     "linalg.ldl_solve": "not there",
@@ -46,7 +44,7 @@ CALLS = {
 
 def _vectors_without_signs(lib, case, result):
     name = case.name
-    if name == "linalg.eigh":
+    if name in ("linalg.eigh", "linalg.eig"):
         return result[0], lib.abs(result[1])
     if name in ("svd", "linalg.svd"):
         k = result[1].shape[-1]
@@ -82,6 +80,28 @@ def test_sample(name, variant, dtype):
         count += 1
         call = CALLS.get(where, CALLS.get(name))
         compare(case, _vectors_without_signs, gradients and case.op.supports_autograd, _loose(name, dtype), call)
+    if count == 0:
+        pytest.skip("PyTorch has no samples of that type")
+
+
+# Complex matrices: the same, for what is linear algebra.
+ELSEWHERE = {"addr", "corrcoef", "cov", "gradient", "ldexp"}
+# The weights meet the imaginary part of L's diagonal, which is 0. Ours is Hermitian all the same, as A is; PyTorch's is not.
+NOT_HERMITIAN = {"cholesky", "linalg.cholesky", "linalg.cholesky_ex"}
+COMPLEX = [e for e in ENTRIES if e[0].startswith("linalg.") or e[0] in OTHERS and e[0] not in ELSEWHERE]
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
+@pytest.mark.parametrize("name, variant", COMPLEX, ids=[f"{n}/{v}" if v else n for n, v in COMPLEX])
+def test_complex_sample(name, variant, dtype):
+    where = f"{name}/{variant}" if variant else name
+    gradients = dtype is torch.complex128 and not {name, where} & (NO_GRADIENT.keys() | NOT_HERMITIAN)
+    count = 0
+    for case in samples_of(name, variant, dtype):
+        count += 1
+        call = CALLS.get(where, CALLS.get(name))
+        scale = _loose(name, torch.float32 if dtype is torch.complex64 else torch.float64)
+        compare(case, _vectors_without_signs, gradients and case.op.supports_autograd, scale, call)
     if count == 0:
         pytest.skip("PyTorch has no samples of that type")
 
