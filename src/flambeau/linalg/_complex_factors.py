@@ -16,7 +16,6 @@ from flambeau.linalg._complex_ops import (
     as_tensor,
     beside,
     check_gauge,
-    eye_like,
     gaps_of,
     halved_hermitian,
     over,
@@ -64,7 +63,7 @@ class _QR(Function):
     """Q and R with a real diagonal of R."""
 
     @staticmethod
-    def forward(ctx: Any, A: Tensor, mode: str) -> Any:
+    def forward(ctx: Any, A: Tensor, mode: Any) -> Any:
         ctx.mode, ctx.columns = mode, A.shape[-1]
         if mode == "r":
             q, r = np.empty(0, as_array(A).dtype), np.linalg.qr(as_array(A), "r")

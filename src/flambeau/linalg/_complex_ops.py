@@ -17,6 +17,7 @@ from flambeau._C import AutogradError, LinAlgError, Tensor, ops
 from flambeau.autograd import Function
 from flambeau.linalg import _lapack_arrays as arrays
 
+
 def beside(*complex_results: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Makes the op of the function's name serve real arguments, and its checks complex ones.
 

@@ -9,7 +9,17 @@ import numpy as np
 from flambeau._C import Tensor, ops
 from flambeau.autograd import Function
 from flambeau.linalg import _lapack_arrays as arrays
-from flambeau.linalg._complex_ops import as_array, as_column, as_tensor, beside, broadcast, eye_like, refuse, scaled, solved
+from flambeau.linalg._complex_ops import (
+    as_array,
+    as_column,
+    as_tensor,
+    beside,
+    broadcast,
+    eye_like,
+    refuse,
+    scaled,
+    solved,
+)
 
 _SINGULAR = "The diagonal element {} is zero, the inversion could not be completed because the input matrix is singular."
 _UNSOLVED = "The solver failed because the input matrix is singular."

@@ -11,7 +11,15 @@ from flambeau._C import Tensor, ops
 from flambeau._out import deliver
 from flambeau.autograd import Function
 from flambeau.linalg import _lapack_arrays as arrays
-from flambeau.linalg._complex_ops import as_array, as_tensor, check_gauge, gaps_of, over, solved, with_diagonal
+from flambeau.linalg._complex_ops import (
+    as_array,
+    as_tensor,
+    check_gauge,
+    gaps_of,
+    over,
+    solved,
+    with_diagonal,
+)
 
 
 class Eig(NamedTuple):

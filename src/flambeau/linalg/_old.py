@@ -46,7 +46,7 @@ def logdet(input: Tensor) -> Tensor:
     """
     sign, logabsdet = _complex_systems.linalg_slogdet(input)
     if sign.is_complex():
-        return sign.log() + logabsdet
+        return sign.log() + logabsdet  # type: ignore[no-any-return]
     return ops.where(sign < 0, float("nan"), logabsdet)
 
 
@@ -150,5 +150,6 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     count = x.shape[0] if N is None else N
     if count < 0:
         raise ValueError(f"vander: N = {N}; expected N >= 0")
-    found = _products.vander(x, N=count) if count > 1 else ops.ones([*x.shape, count], dtype=x.dtype if x.is_floating_point() or x.is_complex() else _C.int64)
+    kind: Any = x.dtype if x.is_floating_point() or x.is_complex() else _C.int64
+    found = _products.vander(x, N=count) if count > 1 else ops.ones([*x.shape, count], dtype=kind)
     return found if increasing else ops.flip(found, (-1,))

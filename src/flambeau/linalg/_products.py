@@ -59,7 +59,7 @@ def matrix_exp(A: Tensor) -> Tensor:
         tensor([[1., 1.],
                 [0., 1.]])
     """
-    return _complex_factors.linalg_matrix_exp(A)
+    return _complex_factors.linalg_matrix_exp(A)  # type: ignore[no-any-return]
 
 
 def matrix_power(A: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
