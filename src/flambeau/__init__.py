@@ -183,8 +183,8 @@ setattr(Tensor, "nanquantile", nanquantile)  # noqa: B010
 
 # Imported when they are first used.
 _LAZY = {
-    "autograd", "backends", "compat", "compiler", "cpu", "cuda", "datasets", "distributions", "engine", "fft", "graph", "linalg", "nn",
-    "optim", "pipeline", "profiler", "random", "serialization", "special", "testing", "utils",
+    "array_api", "autograd", "backends", "compat", "compiler", "cpu", "cuda", "datasets", "distributions", "engine", "fft", "graph",
+    "linalg", "nn", "optim", "pipeline", "profiler", "random", "serialization", "special", "testing", "utils",
 }  # fmt: skip
 _LAZY_NAMES = {
     "save": "serialization",
@@ -248,6 +248,7 @@ for _name in ("float_power", "index_reduce"):
 
 if _typing.TYPE_CHECKING:
     from flambeau import (
+        array_api,
         autograd,
         backends,
         compiler,

@@ -166,7 +166,6 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
     shape = [t.numel() for t in every]
     grids = [t.reshape([-1 if k == i else 1 for k in range(len(every))]).expand(shape) for i, t in enumerate(every)]
     if swap:
-        grids = [g.transpose(0, 1) for g in grids]
         grids[0], grids[1] = grids[1], grids[0]
     return tuple(grids)
 

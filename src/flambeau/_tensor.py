@@ -181,6 +181,14 @@ def _array(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndar
     return out.copy() if copy else out
 
 
+def _array_wrap(self: Tensor, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+    """What NumPy's functions return of a tensor: a tensor, where it has the element type."""
+    try:
+        return _C.from_buffer(array)
+    except TypeError:
+        return array
+
+
 def _tolist(self: Tensor) -> Any:
     """Nested lists of Python numbers; a number for a 0-d tensor."""
     return _C.to_list(self)
@@ -194,6 +202,27 @@ def _dlpack(
     if stream is not None:
         raise BufferError("__dlpack__: stream has no meaning on the CPU; expected None")
     return _C.to_dlpack(self, max_version is not None and max_version[0] >= 1, bool(copy))
+
+
+def _array_namespace(self: Tensor, *, api_version: str | None = None) -> Any:
+    """`flambeau.array_api`, the functions of the Python array API standard for this tensor.
+
+    Raises:
+        ValueError: a version that it does not follow.
+    """
+    known = ("2021.12", "2022.12", "2023.12", "2024.12")
+    if api_version is not None and api_version not in known:
+        raise ValueError(f"__array_namespace__: api_version = {api_version!r}; expected None or one of {', '.join(known)}")
+    from flambeau import array_api
+
+    return array_api
+
+
+def _to_device(self: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
+    """The tensor on a device, itself where it is there already; the array API's name of `to`."""
+    if stream is not None:
+        raise ValueError("to_device: stream has no meaning on the CPU; expected None")
+    return self.to(device)
 
 
 def _dlpack_device(self: Tensor) -> tuple[int, int]:
@@ -394,7 +423,8 @@ def _storage_view_method(op: Callable[..., Tensor]) -> Callable[..., Tensor]:
 def attach() -> None:
     """Puts the methods of this file on the type. Called once, by the package."""
     methods: dict[str, Any] = {
-        "backward": _backward, "numpy": _numpy, "__array__": _array, "tolist": _tolist, "__dlpack__": _dlpack,
+        "backward": _backward, "numpy": _numpy, "__array__": _array, "__array_wrap__": _array_wrap, "tolist": _tolist, "__dlpack__": _dlpack,
+        "__array_namespace__": _array_namespace, "to_device": _to_device,
         "__dlpack_device__": _dlpack_device, "__deepcopy__": _deepcopy, "__reduce_ex__": _reduce_ex, "__iter__": _iter,
         "__contains__": _contains, "__format__": _format, "__repr__": _repr, "register_hook": _register_hook,
         "register_post_accumulate_grad_hook": _register_post_accumulate_grad_hook, "retain_grad": _retain_grad,
