@@ -423,8 +423,8 @@ def _storage_view_method(op: Callable[..., Tensor]) -> Callable[..., Tensor]:
 def attach() -> None:
     """Puts the methods of this file on the type. Called once, by the package."""
     methods: dict[str, Any] = {
-        "backward": _backward, "numpy": _numpy, "__array__": _array, "__array_wrap__": _array_wrap, "tolist": _tolist, "__dlpack__": _dlpack,
-        "__array_namespace__": _array_namespace, "to_device": _to_device,
+        "backward": _backward, "numpy": _numpy, "__array__": _array, "__array_wrap__": _array_wrap, "tolist": _tolist,
+        "__dlpack__": _dlpack, "__array_namespace__": _array_namespace, "to_device": _to_device,
         "__dlpack_device__": _dlpack_device, "__deepcopy__": _deepcopy, "__reduce_ex__": _reduce_ex, "__iter__": _iter,
         "__contains__": _contains, "__format__": _format, "__repr__": _repr, "register_hook": _register_hook,
         "register_post_accumulate_grad_hook": _register_post_accumulate_grad_hook, "retain_grad": _retain_grad,
