@@ -17,11 +17,12 @@ std::string describe(PyObject* o) {
 }
 
 [[noreturn]] void wrong_type(PyObject* o, const char* op, const char* arg, const char* expected) {
+  if (o) maybe_overridden(o);
   raise<TypeMismatch>(op, ": ", arg, " is a ", describe(o), "; expected ", expected);
 }
 
 bool is_int(PyObject* o) { return PyLong_Check(o) || (PyIndex_Check(o) && !is_tensor(o)); }
-bool is_int_tensor(PyObject* o) { return is_tensor(o) && tensor_of(o).numel() == 1 && tensor_of(o).ndim() == 0 && !is_inexact(tensor_of(o).dtype()); }
+bool is_int_tensor(PyObject* o) { return is_tensor(o) && seen(o).numel() == 1 && tensor_of(o).ndim() == 0 && !is_inexact(tensor_of(o).dtype()); }
 
 bool fits_dims(PyObject* o) {
   if (PyTuple_Check(o) || PyList_Check(o)) {
@@ -41,7 +42,7 @@ bool fits_list(PyObject* o, bool may_lack) {
   const Py_ssize_t n = PySequence_Size(o);
   for (Py_ssize_t i = 0; i < n; ++i) {
     PyObject* item = PyTuple_Check(o) ? PyTuple_GET_ITEM(o, i) : PyList_GET_ITEM(o, i);
-    if (!is_tensor(item) && !(may_lack && item == Py_None)) return false;
+    if (!is_tensor(item) && !(may_lack && item == Py_None)) return maybe_overridden(item), false;
   }
   return true;
 }
@@ -49,6 +50,7 @@ bool fits_list(PyObject* o, bool may_lack) {
 // Whether the object could be converted: how overloads are told apart.
 bool fits(Kind kind, PyObject* o) {
   const bool none = o == Py_None;
+  maybe_overridden(o);
   switch (kind) {
     case Kind::Tensor: return is_tensor(o);
     case Kind::OptTensor: return none || is_tensor(o);
@@ -88,6 +90,7 @@ const char* spelled(PyObject* key) {
 }  // namespace
 
 bool Signature::bind_slots(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kw, PyObject** slots, Bound& bound, std::string* why) const {
+  if (override_flags & kModeOn) [[unlikely]] throw Overridden{};
   int at = 0;
   if (self) slots[at++] = self;
   const Py_ssize_t given = nargs + at;
@@ -191,7 +194,12 @@ void no_overload(std::initializer_list<const Signature*> signatures, PyObject* s
 }
 
 const Tensor& to_tensor(PyObject* o, const char* op, const char* arg) {
-  if (Py_TYPE(o) == tensor_type || is_tensor(o)) return tensor_of(o);
+  if (Py_TYPE(o) == tensor_type || is_tensor(o)) return seen(o);
+  wrong_type(o, op, arg, "a Tensor");
+}
+
+const Tensor& plain_tensor(PyObject* o, const char* op, const char* arg) {
+  if (is_tensor(o)) return tensor_of(o);
   wrong_type(o, op, arg, "a Tensor");
 }
 
@@ -218,7 +226,7 @@ std::vector<Tensor> to_tensor_list(PyObject* o, const char* op, const char* arg,
       const std::string which = text(arg, "[", i, "]");
       wrong_type(item, op, which.c_str(), may_lack ? "a Tensor or None" : "a Tensor");
     }
-    out.push_back(lacks ? Tensor() : tensor_of(item));
+    out.push_back(lacks ? Tensor() : seen(item));
   }
   return out;
 }
@@ -287,7 +295,7 @@ bool try_scalar(PyObject* o, Scalar& out) {
 
 bool try_operand(PyObject* o, Operand& out) {
   if (Py_TYPE(o) == tensor_type || is_tensor(o)) {
-    out = Operand(tensor_of(o));
+    out = Operand(seen(o));
     return true;
   }
   Scalar s;
@@ -305,13 +313,13 @@ Operand to_operand(PyObject* o, const char* op, const char* arg) {
 Scalar to_scalar(PyObject* o, const char* op, const char* arg) {
   Scalar s;
   if (try_scalar(o, s)) return s;
-  if (is_tensor(o)) return item_scalar(o);
+  if (is_tensor(o)) return seen(o), item_scalar(o);
   wrong_type(o, op, arg, "a number");
 }
 
 int64_t to_int(PyObject* o, const char* op, const char* arg) {
   if (is_tensor(o)) {
-    if (is_inexact(tensor_of(o).dtype())) wrong_type(o, op, arg, "an int");
+    if (is_inexact(seen(o).dtype())) wrong_type(o, op, arg, "an int");
     return item_scalar(o).as_int();
   }
   const Owned n(PyNumber_Index(o));

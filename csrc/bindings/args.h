@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "bindings/errors.h"
 #include "bindings/objects.h"
+#include "bindings/overrides.h"
 #include "bindings/tensor_object.h"
 #include "dispatch/op_types.h"
 
@@ -64,8 +65,10 @@ class Signature {
 [[noreturn]] void no_overload(std::initializer_list<const Signature*> signatures, PyObject* self, PyObject* const* args,
                               Py_ssize_t nargs, PyObject* kw);
 
-// Conversions: (object or null, op, argument). Optional forms take null and None.
+// Conversions: (object or null, op, argument). Optional forms take null and None. Subclasses may take the call over
+// (Overridden, bindings/overrides.h) but for plain_tensor, which is for what is no op.
 const Tensor& to_tensor(PyObject* o, const char* op, const char* arg);
+const Tensor& plain_tensor(PyObject* o, const char* op, const char* arg);
 const Tensor& to_optional_tensor(PyObject* o, const char* op, const char* arg);
 // Where items may lack, an undefined tensor stands for None.
 std::vector<Tensor> to_tensor_list(PyObject* o, const char* op, const char* arg, bool may_lack = false);

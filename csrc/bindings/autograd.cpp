@@ -62,7 +62,7 @@ std::vector<Tensor> tensors_of(nb::handle list, bool none_allowed) {
   std::vector<Tensor> out;
   for (nb::handle o : nb::borrow<nb::sequence>(list)) {
     if (none_allowed && o.is_none()) out.emplace_back();
-    else out.push_back(to_tensor(o.ptr(), "autograd", "tensor"));
+    else out.push_back(plain_tensor(o.ptr(), "autograd", "tensor"));
   }
   return out;
 }
@@ -151,7 +151,7 @@ void init_autograd(nb::module_& m) {
 
   m.def("gradient_node", [](nb::handle tensor) {
     if (is_tensor(tensor.ptr())) track(tensor.ptr());  // the node may get hooks
-    return nb::steal(wrap_node(node_of(to_tensor(tensor.ptr(), "gradient_node", "x"))));
+    return nb::steal(wrap_node(node_of(plain_tensor(tensor.ptr(), "gradient_node", "x"))));
   });
 }
 

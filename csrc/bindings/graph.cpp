@@ -117,7 +117,7 @@ class Call {
     if (given.size() * 2 != kinds.size()) raise<ArgumentError>(op.ident, ": ", given.size(), " arguments; expected ", kinds.size() / 2, ": ", op.signature);
     for (size_t i = 0; i < given.size(); ++i) add(kinds[2 * i], kinds[2 * i + 1] == '?', given[i].ptr());
     n_args_ = tensors_.size();
-    for (nb::handle o : nb::borrow<nb::tuple>(outs)) tensors_.push_back(to_tensor(o.ptr(), op.ident, "out"));
+    for (nb::handle o : nb::borrow<nb::tuple>(outs)) tensors_.push_back(plain_tensor(o.ptr(), op.ident, "out"));
     if (tensors_.size() - n_args_ != static_cast<size_t>(op.outs))
       raise<ArgumentError>(op.ident, ": ", tensors_.size() - n_args_, " outputs; expected ", op.outs);
   }
@@ -136,14 +136,14 @@ class Call {
       return;
     }
     switch (kind) {
-      case 'T': return tensor(to_tensor(o, op_.ident, arg));
+      case 'T': return tensor(plain_tensor(o, op_.ident, arg));
       case 'O':
-        if (is_tensor(o)) return tensor(to_tensor(o, op_.ident, arg));
+        if (is_tensor(o)) return tensor(plain_tensor(o, op_.ident, arg));
         return number(to_scalar(o, op_.ident, arg));
       case 'L': {
         const auto list = nb::borrow<nb::tuple>(o);
         boxes_.emplace_back(Kind::Tensors, static_cast<int64_t>(tensors_.size()), static_cast<uint32_t>(list.size()));
-        for (nb::handle x : list) tensors_.push_back(x.is_none() ? Tensor() : to_tensor(x.ptr(), op_.ident, arg));
+        for (nb::handle x : list) tensors_.push_back(x.is_none() ? Tensor() : plain_tensor(x.ptr(), op_.ident, arg));
         return;
       }
       case 'i': boxes_.emplace_back(Kind::Int, to_int(o, op_.ident, arg)); return;

@@ -51,7 +51,7 @@ void replace(std::vector<Tensor>& ts, PyObject* result, const char* what) {
     raise<TypeMismatch>(what, ": expected None or a tuple of ", ts.size(), " gradients");
   for (size_t i = 0; i < ts.size(); ++i) {
     PyObject* o = PyTuple_GET_ITEM(result, static_cast<Py_ssize_t>(i));
-    ts[i] = o == Py_None ? Tensor() : checked(what, to_tensor(o, what, "gradient"), ts[i]);
+    ts[i] = o == Py_None ? Tensor() : checked(what, plain_tensor(o, what, "gradient"), ts[i]);
   }
 }
 
@@ -162,7 +162,7 @@ HookRemover add_leaf_hook(const Tensor& x, LeafHooks AutogradMeta::*list, PyObje
 }
 
 HookRemover register_tensor_hook(nb::handle tensor, nb::callable fn) {
-  const Tensor& x = to_tensor(tensor.ptr(), "register_hook", "self");
+  const Tensor& x = plain_tensor(tensor.ptr(), "register_hook", "self");
   if (!requires_grad(x)) raise<AutogradError>("register_hook: the tensor ", x.sizes(), " does not require grad, so no gradient will arrive");
   track(tensor.ptr());
   const Ref<Node> node = grad_fn(x);
@@ -177,7 +177,7 @@ HookRemover register_tensor_hook(nb::handle tensor, nb::callable fn) {
 }
 
 HookRemover register_post_accumulate_hook(nb::handle tensor, nb::callable fn) {
-  const Tensor& x = to_tensor(tensor.ptr(), "register_post_accumulate_grad_hook", "self");
+  const Tensor& x = plain_tensor(tensor.ptr(), "register_post_accumulate_grad_hook", "self");
   if (!requires_grad(x) || !is_leaf(x))
     raise<AutogradError>("register_post_accumulate_grad_hook: expected a leaf tensor that requires grad");
   track(tensor.ptr());
@@ -185,7 +185,7 @@ HookRemover register_post_accumulate_hook(nb::handle tensor, nb::callable fn) {
 }
 
 void retain_grad(nb::handle tensor) {
-  const Tensor& x = to_tensor(tensor.ptr(), "retain_grad", "self");
+  const Tensor& x = plain_tensor(tensor.ptr(), "retain_grad", "self");
   if (!requires_grad(x)) raise<AutogradError>("retain_grad: the tensor ", x.sizes(), " does not require grad");
   const Ref<Node> node = grad_fn(x);
   if (!node || std::exchange(ensure_meta(x).retains_grad, true)) return;

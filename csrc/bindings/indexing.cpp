@@ -153,9 +153,22 @@ Parsed parse(const Tensor& x, PyObject* index) {
   return out;
 }
 
+// An index, or an item of one, may be of a type that takes the call over.
+bool index_taken_over(PyObject* index) {
+  if (PyLong_Check(index) || PySlice_Check(index)) return false;
+  if (PyTuple_Check(index) || PyList_Check(index)) {
+    const Py_ssize_t n = PySequence_Fast_GET_SIZE(index);
+    for (Py_ssize_t i = 0; i < n; ++i)
+      if (taken_over(PySequence_Fast_GET_ITEM(index, i))) return true;
+    return false;
+  }
+  return taken_over(index);
+}
+
 }  // namespace
 
 PyObject* get_item(PyObject* self, PyObject* index) {
+  if (taken_over(self) || index_taken_over(index)) [[unlikely]] return call_overridden("__getitem__", self, &index, 1, nullptr);
   try {
     const Tensor& x = tensor_of(self);
     if (is_integer(index)) return wrap(op::select(x, 0, index_of(index, x, 0)));
@@ -174,6 +187,10 @@ PyObject* get_item(PyObject* self, PyObject* index) {
 }
 
 int set_item(PyObject* self, PyObject* index, PyObject* value) {
+  if (value && (taken_over(self) || index_taken_over(index) || taken_over(value))) [[unlikely]] {
+    PyObject* const args[] = {index, value};
+    return Owned(call_overridden("__setitem__", self, args, 2, nullptr)).object ? 0 : -1;
+  }
   try {
     const Tensor& x = tensor_of(self);
     if (!value) raise<TypeMismatch>("index: elements of a tensor can not be deleted");

@@ -136,7 +136,7 @@ void init_types(nb::module_& m) {
       .def("initial_seed", [](PyGenerator& g) { return g.generator->state().first; })
       .def("get_state", [](PyGenerator& g) { return nb::steal(wrap(state_tensor(*g.generator))); })
       .def("set_state", [](nb::handle self, nb::handle state) {
-        set_state(*nb::cast<PyGenerator&>(self).generator, to_tensor(state.ptr(), "set_state", "state"));
+        set_state(*nb::cast<PyGenerator&>(self).generator, plain_tensor(state.ptr(), "set_state", "state"));
         return nb::borrow(self);
       });
   generator_class = reinterpret_cast<PyTypeObject*>(generator.ptr());
@@ -170,13 +170,13 @@ void init_functions(nb::module_& m) {
   m.def("tensor_from", [](nb::handle data, nb::handle dtype) { return wrapped(tensor_from(data.ptr(), to_optional_dtype(dtype.ptr(), "tensor", "dtype"))); },
         nb::arg("data").none(), nb::arg("dtype").none());
   m.def("from_buffer", [](nb::handle o) { return wrapped(tensor_from_buffer(o.ptr())); }, nb::arg("exporter").none());
-  m.def("to_list", [](nb::handle t) { return nb::steal(to_list(to_tensor(t.ptr(), "tolist", "self"))); });
+  m.def("to_list", [](nb::handle t) { return nb::steal(to_list(plain_tensor(t.ptr(), "tolist", "self"))); });
   m.def("to_dlpack", [](nb::handle t, bool versioned, bool copy) { return nb::steal(to_dlpack(t.ptr(), versioned, copy)); });
   m.def("from_dlpack", [](nb::handle c) { return wrapped(from_dlpack(c.ptr())); });
   m.def("to", [](nb::handle t, nb::handle dtype, nb::handle device, bool copy) {
-    return wrapped(to(to_tensor(t.ptr(), "to", "x"), to_optional_dtype(dtype.ptr(), "to", "dtype"), to_optional_device(device.ptr(), "to", "device"), copy));
+    return wrapped(to(plain_tensor(t.ptr(), "to", "x"), to_optional_dtype(dtype.ptr(), "to", "dtype"), to_optional_device(device.ptr(), "to", "device"), copy));
   }, nb::arg("x"), nb::arg("dtype").none(), nb::arg("device").none(), nb::arg("copy"));
-  m.def("bump_version", [](nb::handle t) { bump_version("numpy", to_tensor(t.ptr(), "bump_version", "t")); });
+  m.def("bump_version", [](nb::handle t) { bump_version("numpy", plain_tensor(t.ptr(), "bump_version", "t")); });
 
   m.def("get_autocast_dtype", [] { return nb::borrow(dtype_objects[static_cast<int>(autocast_settings().dtype)]); });
   m.def("set_autocast_dtype", [](nb::handle t) { autocast_settings().dtype = to_dtype(t.ptr(), "set_autocast_dtype", "dtype"); });
@@ -225,11 +225,11 @@ void init_functions(nb::module_& m) {
   m.def("live_objects", &live_objects);
   m.def("layout_reorders", &layout_reorders);
   m.def("channel_rows", [](nb::handle x) -> nb::object {
-    Tensor rows = channel_rows(to_tensor(x.ptr(), "channel_rows", "x"));
+    Tensor rows = channel_rows(plain_tensor(x.ptr(), "channel_rows", "x"));
     return rows.defined() ? nb::steal(wrap(std::move(rows))) : nb::none();
   });
   m.def("from_channel_rows", [](nb::handle rows, nb::handle sizes) {
-    return nb::steal(wrap(from_channel_rows(to_tensor(rows.ptr(), "from_channel_rows", "rows"), to_dims(sizes.ptr(), "from_channel_rows", "sizes", 0))));
+    return nb::steal(wrap(from_channel_rows(plain_tensor(rows.ptr(), "from_channel_rows", "rows"), to_dims(sizes.ptr(), "from_channel_rows", "sizes", 0))));
   });
   m.def("set_deferred_layout", [](bool on) { set_layout_mode(on ? LayoutMode::Deferred : LayoutMode::Plain); });
   m.def("get_deferred_layout", [] { return layout_mode() == LayoutMode::Deferred; });

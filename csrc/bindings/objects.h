@@ -21,6 +21,10 @@ struct Owned {
   explicit Owned(PyObject* o) : object(o) {}
   Owned(Owned&& other) noexcept : object(std::exchange(other.object, nullptr)) {}
   Owned(const Owned&) = delete;
+  Owned& operator=(Owned&& other) noexcept {
+    std::swap(object, other.object);
+    return *this;
+  }
   Owned& operator=(const Owned&) = delete;
   ~Owned() { Py_XDECREF(object); }
   PyObject* release() { return std::exchange(object, nullptr); }

@@ -195,7 +195,7 @@ void init_optim(nb::module_& m) {
   }
   m.def("optimizer_step", [](const std::string& rule, nb::handle params, nb::handle grads, nb::handle first, nb::handle second, nb::handle third, nb::handle counts, nb::handle options) {
     const Tensors p = list_of(params, "params"), g = list_of(grads, "grads"), a = list_of(first, "first"), b = list_of(second, "second"), c = list_of(third, "third");
-    const Tensor n = to_tensor(counts.ptr(), "optimizer_step", "counts"), values = to_tensor(options.ptr(), "optimizer_step", "options");
+    const Tensor n = plain_tensor(counts.ptr(), "optimizer_step", "counts"), values = plain_tensor(options.ptr(), "optimizer_step", "options");
     note_source();
     const GilRelease release;
     optimizer_step(rule, p, g, a, b, c, n, values);

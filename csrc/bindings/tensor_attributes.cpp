@@ -194,10 +194,12 @@ int set_dict(PyObject* self, PyObject* value, void* context) {
   return PyObject_GenericSetDict(self, value, context);
 }
 
+PyGetSetDef dict_attribute = {"__dict__", get_dict, set_dict, nullptr, nullptr};
+
 }  // namespace
 
+const PyGetSetDef* const tensor_dict = &dict_attribute;
 PyGetSetDef tensor_attributes[] = {
-    {"__dict__", get_dict, set_dict, nullptr, nullptr},
     {"shape", get_shape, nullptr, nullptr, nullptr},
     {"ndim", get_ndim, nullptr, nullptr, nullptr},
     {"dtype", get_dtype, nullptr, nullptr, nullptr},

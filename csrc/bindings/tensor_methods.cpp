@@ -7,6 +7,7 @@
 #include "graph/program.h"
 #include "wrappers/native.h"
 #include "wrappers/wrap.h"
+#include "op/view.h"
 
 namespace fl::py {
 namespace {
@@ -148,6 +149,16 @@ PyObject* m_make_subclass(PyObject*, PyObject* const* args, Py_ssize_t n) {
     return wrap_as(reinterpret_cast<PyTypeObject*>(args[0]), std::move(t));
   });
 }
+// An alias with the same history, as an object of the subclass.
+PyObject* m_as_subclass(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* kw) {
+  return guarded([&]() -> PyObject* {
+    PyObject* type = only_argument("as_subclass", "cls", args, n, kw);
+    if (!type || !PyType_Check(type) || !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(type), tensor_type))
+      raise<TypeMismatch>("as_subclass: expected a subclass of Tensor");
+    const Tensor& x = tensor_of(self);
+    return wrap_as(reinterpret_cast<PyTypeObject*>(type), op::view(x, x.sizes()));
+  });
+}
 PyObject* m_resize_(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* kw) {
   return guarded([&] {
     Dims size;
@@ -179,29 +190,31 @@ PyObject* m_resize_(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObjec
 }  // namespace
 
 PyMethodDef tensor_methods[] = {
-#define FL_FAST(name, fn) {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(fn)), METH_FASTCALL | METH_KEYWORDS, nullptr}
-    {"dim", m_dim, METH_NOARGS, nullptr},
-    {"ndimension", m_dim, METH_NOARGS, nullptr},
-    {"numel", m_numel, METH_NOARGS, nullptr},
-    {"nelement", m_numel, METH_NOARGS, nullptr},
-    {"element_size", m_element_size, METH_NOARGS, nullptr},
-    {"item", m_item, METH_NOARGS, nullptr},
+#define FL_NONE(name, fn) {name, no_arguments<name, fn>, METH_NOARGS, nullptr}
+#define FL_FAST(name, fn) {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(any_arguments<name, fn>)), METH_FASTCALL | METH_KEYWORDS, nullptr}
+    FL_NONE("dim", m_dim),
+    FL_NONE("ndimension", m_dim),
+    FL_NONE("numel", m_numel),
+    FL_NONE("nelement", m_numel),
+    FL_NONE("element_size", m_element_size),
+    FL_NONE("item", m_item),
     FL_FAST("size", m_size),
     FL_FAST("stride", m_stride),
-    {"storage_offset", m_storage_offset, METH_NOARGS, nullptr},
-    {"data_ptr", m_data_ptr, METH_NOARGS, nullptr},
-    {"_storage_ptr", m_storage_ptr, METH_NOARGS, nullptr},
-    {"_storage_bytes", m_storage_bytes, METH_NOARGS, nullptr},
+    FL_NONE("storage_offset", m_storage_offset),
+    FL_NONE("data_ptr", m_data_ptr),
+    FL_NONE("_storage_ptr", m_storage_ptr),
+    FL_NONE("_storage_bytes", m_storage_bytes),
     FL_FAST("is_contiguous", m_is_contiguous),
-    {"is_floating_point", m_is_floating_point, METH_NOARGS, nullptr},
-    {"is_complex", m_is_complex, METH_NOARGS, nullptr},
-    {"is_inference", m_is_inference, METH_NOARGS, nullptr},
+    FL_NONE("is_floating_point", m_is_floating_point),
+    FL_NONE("is_complex", m_is_complex),
+    FL_NONE("is_inference", m_is_inference),
     FL_FAST("contiguous", m_contiguous),
-    {"detach", m_detach, METH_NOARGS, nullptr},
-    {"detach_", m_detach_, METH_NOARGS, nullptr},
+    FL_NONE("detach", m_detach),
+    FL_NONE("detach_", m_detach_),
     FL_FAST("requires_grad_", m_requires_grad_),
     FL_FAST("to", m_to),
     FL_FAST("resize_", m_resize_),
+    {"as_subclass", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(m_as_subclass)), METH_FASTCALL | METH_KEYWORDS, nullptr},
     {"_make_subclass", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(m_make_subclass)), METH_FASTCALL | METH_STATIC, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };

@@ -41,8 +41,14 @@ bool array_operand(PyObject* o, Operand& out, Tensor& keep) {
   return true;
 }
 
+// Names of the method for `a + b` and of what computes `b + a`.
+struct Operator {
+  const char *name, *reflected;
+};
+
 template <class F>
-PyObject* binary(PyObject* a, PyObject* b, F&& f) {
+PyObject* binary(Operator op, PyObject* a, PyObject* b, F&& f) {
+  if (taken_over(a) || taken_over(b)) [[unlikely]] return call_overridden_operator(op.name, op.reflected, a, b);
   return guarded([&]() -> PyObject* {
     Operand x{Scalar()}, y{Scalar()};
     Tensor keep_x, keep_y;
@@ -52,7 +58,11 @@ PyObject* binary(PyObject* a, PyObject* b, F&& f) {
 }
 
 template <class F>
-PyObject* inplace(PyObject* a, PyObject* b, F&& f) {
+PyObject* inplace(const char* name, PyObject* a, PyObject* b, F&& f) {
+  if (taken_over(a) || taken_over(b)) [[unlikely]] {
+    if (!is_tensor(a)) Py_RETURN_NOTIMPLEMENTED;
+    return call_overridden_operator(name, name, a, b);
+  }
   return guarded([&]() -> PyObject* {
     Operand y{Scalar()};
     if (!is_tensor(a) || !try_operand(b, y)) Py_RETURN_NOTIMPLEMENTED;
@@ -63,48 +73,51 @@ PyObject* inplace(PyObject* a, PyObject* b, F&& f) {
   });
 }
 
-#define FL_BINARY(slot, fn) \
-  PyObject* slot(PyObject* a, PyObject* b) { return binary(a, b, [](const Operand& x, const Operand& y) { return fn(x, y); }); }
-#define FL_INPLACE(slot, fn) \
-  PyObject* slot(PyObject* a, PyObject* b) { return inplace(a, b, [](const Tensor& x, const Operand& y) { return fn(x, y); }); }
+#define FL_BINARY(slot, reflected, name)                                                                            \
+  PyObject* slot(PyObject* a, PyObject* b) {                                                                         \
+    return binary({#name, reflected}, a, b, [](const Operand& x, const Operand& y) { return op::name(x, y); });      \
+  }
+#define FL_INPLACE(slot, name) \
+  PyObject* slot(PyObject* a, PyObject* b) { return inplace(#name, a, b, [](const Tensor& x, const Operand& y) { return op::name(x, y); }); }
 
-FL_BINARY(nb_add, op::add)
+FL_BINARY(nb_add, "__radd__", add)
 PyObject* nb_sub(PyObject* a, PyObject* b) {
-  return binary(a, b, [](const Operand& x, const Operand& y) { return x.is_tensor() ? op::sub(x, y) : op::rsub(y.tensor(), x); });
+  return binary({"sub", "__rsub__"}, a, b, [](const Operand& x, const Operand& y) { return x.is_tensor() ? op::sub(x, y) : op::rsub(y.tensor(), x); });
 }
-FL_BINARY(nb_mul, op::mul)
-FL_BINARY(nb_div, op::div)
-FL_BINARY(nb_floordiv, op::floor_divide)
-FL_BINARY(nb_mod, op::remainder)
-FL_BINARY(nb_and, op::bitwise_and)
-FL_BINARY(nb_or, op::bitwise_or)
-FL_BINARY(nb_xor, op::bitwise_xor)
-FL_BINARY(nb_lshift, op::bitwise_left_shift)
-FL_BINARY(nb_rshift, op::bitwise_right_shift)
-FL_INPLACE(nb_iadd, op::add_)
-FL_INPLACE(nb_isub, op::sub_)
-FL_INPLACE(nb_imul, op::mul_)
-FL_INPLACE(nb_idiv, op::div_)
-FL_INPLACE(nb_ifloordiv, op::floor_divide_)
-FL_INPLACE(nb_imod, op::remainder_)
-FL_INPLACE(nb_iand, op::bitwise_and_)
-FL_INPLACE(nb_ior, op::bitwise_or_)
-FL_INPLACE(nb_ixor, op::bitwise_xor_)
-FL_INPLACE(nb_ilshift, op::bitwise_left_shift_)
-FL_INPLACE(nb_irshift, op::bitwise_right_shift_)
+FL_BINARY(nb_mul, "__rmul__", mul)
+FL_BINARY(nb_div, "__rtruediv__", div)
+FL_BINARY(nb_floordiv, "__rfloordiv__", floor_divide)
+FL_BINARY(nb_mod, "__rmod__", remainder)
+FL_BINARY(nb_and, "__rand__", bitwise_and)
+FL_BINARY(nb_or, "__ror__", bitwise_or)
+FL_BINARY(nb_xor, "__rxor__", bitwise_xor)
+FL_BINARY(nb_lshift, "__rlshift__", bitwise_left_shift)
+FL_BINARY(nb_rshift, "__rrshift__", bitwise_right_shift)
+FL_INPLACE(nb_iadd, add_)
+FL_INPLACE(nb_isub, sub_)
+FL_INPLACE(nb_imul, mul_)
+FL_INPLACE(nb_idiv, div_)
+FL_INPLACE(nb_ifloordiv, floor_divide_)
+FL_INPLACE(nb_imod, remainder_)
+FL_INPLACE(nb_iand, bitwise_and_)
+FL_INPLACE(nb_ior, bitwise_or_)
+FL_INPLACE(nb_ixor, bitwise_xor_)
+FL_INPLACE(nb_ilshift, bitwise_left_shift_)
+FL_INPLACE(nb_irshift, bitwise_right_shift_)
 
 PyObject* nb_pow(PyObject* a, PyObject* b, PyObject* modulus) {
   if (modulus != Py_None) {
     PyErr_SetString(PyExc_TypeError, "pow: a tensor takes no third argument");
     return nullptr;
   }
-  return binary(a, b, op::pow);
+  return binary({"pow", "__rpow__"}, a, b, op::pow);
 }
 PyObject* nb_ipow(PyObject* a, PyObject* b, PyObject*) {
-  return inplace(a, b, [](const Tensor& x, const Operand& y) { return op::pow_(x, y); });
+  return inplace("pow_", a, b, [](const Tensor& x, const Operand& y) { return op::pow_(x, y); });
 }
 
 PyObject* nb_matmul(PyObject* a, PyObject* b) {
+  if (taken_over(a) || taken_over(b)) [[unlikely]] return call_overridden_operator("matmul", "__rmatmul__", a, b);
   return guarded([&]() -> PyObject* {
     if (!is_tensor(a) || !is_tensor(b)) Py_RETURN_NOTIMPLEMENTED;
     const Tensor &x = tensor_of(a), &y = tensor_of(b);
@@ -113,21 +126,27 @@ PyObject* nb_matmul(PyObject* a, PyObject* b) {
 }
 
 template <class F>
-PyObject* unary(PyObject* a, F&& f) {
+PyObject* unary(const char* name, PyObject* a, F&& f) {
+  if (taken_over(a)) [[unlikely]] return call_overridden_operator(name, name, a, nullptr);
   return guarded([&] {
     const Tensor& x = tensor_of(a);
     return wrap_here(without_gil(work_of(x), [&] { return f(x); }));
   });
 }
-PyObject* nb_neg(PyObject* a) { return unary(a, [](const Tensor& x) { return op::neg(x); }); }
-PyObject* nb_abs(PyObject* a) { return unary(a, [](const Tensor& x) { return op::abs(x); }); }
+PyObject* nb_neg(PyObject* a) { return unary("neg", a, [](const Tensor& x) { return op::neg(x); }); }
+PyObject* nb_abs(PyObject* a) { return unary("abs", a, [](const Tensor& x) { return op::abs(x); }); }
 PyObject* nb_pos(PyObject* a) {
+  if (taken_over(a)) [[unlikely]] return call_overridden_operator("positive", "positive", a, nullptr);
   Py_INCREF(a);
   return a;
 }
-PyObject* nb_invert(PyObject* a) { return unary(a, [](const Tensor& x) { return op::bitwise_not(x); }); }
+PyObject* nb_invert(PyObject* a) { return unary("bitwise_not", a, [](const Tensor& x) { return op::bitwise_not(x); }); }
 
 int nb_bool(PyObject* self) {
+  if (taken_over(self)) [[unlikely]] {
+    const Owned answer(call_overridden_operator("__bool__", "__bool__", self, nullptr));
+    return answer.object ? PyObject_IsTrue(answer.object) : -1;
+  }
   try {
     const Tensor& x = tensor_of(self);
     if (x.numel() != 1)
@@ -146,15 +165,18 @@ Scalar real_item(PyObject* self, const char* what) {
   return s;
 }
 PyObject* nb_float(PyObject* self) {
+  if (taken_over(self)) [[unlikely]] return call_overridden_operator("__float__", "__float__", self, nullptr);
   return guarded([&] { return PyFloat_FromDouble(real_item(self, "float").as_double()); });
 }
 PyObject* nb_int(PyObject* self) {
+  if (taken_over(self)) [[unlikely]] return call_overridden_operator("__int__", "__int__", self, nullptr);
   return guarded([&]() -> PyObject* {
     const Scalar s = real_item(self, "int");
     return s.is_float() ? PyLong_FromDouble(s.as_double()) : PyLong_FromLongLong(s.as_int());
   });
 }
 PyObject* nb_index(PyObject* self) {
+  if (taken_over(self)) [[unlikely]] return call_overridden_operator("__index__", "__index__", self, nullptr);
   return guarded([&]() -> PyObject* {
     const Tensor& x = tensor_of(self);
     if (is_inexact(x.dtype()) || x.numel() != 1)
@@ -164,7 +186,8 @@ PyObject* nb_index(PyObject* self) {
 }
 
 PyObject* richcompare(PyObject* a, PyObject* b, int how) {
-  return binary(a, b, [how](const Operand& x, const Operand& y) {
+  static constexpr Operator kNames[] = {{"lt", "gt"}, {"le", "ge"}, {"eq", "eq"}, {"ne", "ne"}, {"gt", "lt"}, {"ge", "le"}};  // Py_LT to Py_GE
+  return binary(kNames[how], a, b, [how](const Operand& x, const Operand& y) {
     switch (how) {
       case Py_EQ: return op::eq(x, y);
       case Py_NE: return op::ne(x, y);

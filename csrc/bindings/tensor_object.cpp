@@ -68,12 +68,29 @@ PyObject* tensor_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
 Py_hash_t tensor_hash(PyObject* self) { return static_cast<Py_hash_t>(reinterpret_cast<uintptr_t>(self) >> 4); }
 
 Py_ssize_t tensor_length(PyObject* self) {
+  if (taken_over(self)) [[unlikely]] {
+    const Owned n(call_overridden("__len__", self, nullptr, 0, nullptr));
+    return n.object ? PyLong_AsSsize_t(n.object) : -1;
+  }
   const Tensor& x = tensor_of(self);
   if (x.ndim() == 0) {
     PyErr_SetString(PyExc_TypeError, "len: a 0-d tensor has no length");
     return -1;
   }
   return static_cast<Py_ssize_t>(x.sizes()[0]);
+}
+
+// Attributes go through these two, whose context is the entry of `tensor_attributes`.
+PyObject* read_attribute(PyObject* self, void* context) {
+  const auto& a = *static_cast<const PyGetSetDef*>(context);
+  if (taken_over(self)) [[unlikely]] return call_overridden_attribute(a.name, "__get__", self);
+  return a.get(self, a.closure);
+}
+int write_attribute(PyObject* self, PyObject* value, void* context) {
+  const auto& a = *static_cast<const PyGetSetDef*>(context);
+  if (taken_over(self)) [[unlikely]]
+    return Owned(call_overridden_attribute(a.name, value ? "__set__" : "__delete__", self, value)).object ? 0 : -1;
+  return a.set(self, value, a.closure);
 }
 
 PyMemberDef members[] = {
@@ -133,10 +150,15 @@ bool init_tensor_type(PyObject* module) {
   for (PyMethodDef* const* table = op_method_tables; *table; ++table)
     for (PyMethodDef* m = *table; m->ml_name; ++m) all.push_back(*m);
   all.push_back({nullptr, nullptr, 0, nullptr});
+  static std::vector<PyGetSetDef> attributes;
+  for (PyGetSetDef* a = tensor_attributes; a->name; ++a)
+    attributes.push_back({a->name, read_attribute, a->set ? write_attribute : nullptr, a->doc, a});
+  attributes.push_back(*tensor_dict);
+  attributes.push_back({nullptr, nullptr, nullptr, nullptr, nullptr});
   std::vector<PyType_Slot> slots{
       slot(Py_tp_dealloc, tensor_dealloc), slot(Py_tp_traverse, tensor_traverse), slot(Py_tp_clear, tensor_clear),
       slot(Py_tp_setattro, tensor_setattro), slot(Py_tp_new, tensor_new), slot(Py_tp_hash, tensor_hash),
-      {Py_tp_methods, all.data()}, {Py_tp_getset, tensor_attributes}, {Py_tp_members, members},
+      {Py_tp_methods, all.data()}, {Py_tp_getset, attributes.data()}, {Py_tp_members, members},
       slot(Py_mp_length, tensor_length), slot(Py_mp_subscript, get_item), slot(Py_mp_ass_subscript, set_item),
       slot(Py_bf_getbuffer, get_buffer), slot(Py_bf_releasebuffer, release_buffer)};
   for (const PyType_Slot* s = tensor_number_slots; s->slot; ++s) slots.push_back(*s);
@@ -144,7 +166,7 @@ bool init_tensor_type(PyObject* module) {
   PyType_Spec spec{"flambeau.Tensor", sizeof(TensorObject), 0,
                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots.data()};
   tensor_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
-  if (!tensor_type || PyModule_AddObjectRef(module, "Tensor", reinterpret_cast<PyObject*>(tensor_type)) < 0) return false;
+  if (!tensor_type || PyModule_AddObjectRef(module, "Tensor", reinterpret_cast<PyObject*>(tensor_type)) < 0 || !init_overrides(module)) return false;
   PyType_Slot size_slots[] = {slot(Py_tp_repr, size_repr), {Py_tp_methods, size_methods}, {0, nullptr}};
   PyType_Spec size_spec{"flambeau.Size", 0, 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, size_slots};
   size_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpecWithBases(&size_spec, reinterpret_cast<PyObject*>(&PyTuple_Type)));

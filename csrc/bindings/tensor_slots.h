@@ -14,6 +14,7 @@ namespace fl::py {
 // Each ends with an empty entry.
 extern const PyType_Slot tensor_number_slots[];
 extern PyGetSetDef tensor_attributes[];
+extern const PyGetSetDef* const tensor_dict;  // x.__dict__, which nothing takes over
 extern PyMethodDef tensor_methods[];
 
 // Objects of tensors that have gone, for the next ones. Used with the GIL.

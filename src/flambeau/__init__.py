@@ -184,7 +184,7 @@ setattr(Tensor, "nanquantile", nanquantile)  # noqa: B010
 # Imported when they are first used.
 _LAZY = {
     "array_api", "autograd", "backends", "compat", "compiler", "cpu", "cuda", "datasets", "distributions", "engine", "fft", "graph",
-    "linalg", "nn", "optim", "pipeline", "profiler", "random", "serialization", "special", "testing", "utils",
+    "linalg", "nn", "optim", "overrides", "pipeline", "profiler", "random", "serialization", "sparse", "special", "testing", "utils",
 }  # fmt: skip
 _LAZY_NAMES = {
     "save": "serialization",
@@ -261,6 +261,7 @@ if _typing.TYPE_CHECKING:
         linalg,
         nn,
         optim,
+        overrides,
         pipeline,
         profiler,
         serialization,

@@ -306,7 +306,8 @@ def _format(self: Tensor, spec: str) -> str:
 def _repr(self: Tensor, *, tensor_contents: Any = None) -> str:
     from flambeau._print import tensor_text
 
-    return tensor_text(self)
+    text: str = _C.no_torch_function(tensor_text, (), (self,))
+    return text
 
 
 def _register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Any:
@@ -420,13 +421,31 @@ def _storage_view_method(op: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return method
 
 
+def _torch_function(cls: type, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+    """Calls `func` with subclasses taken as plain tensors; tensors among its results are made of the subclass."""
+    if not all(issubclass(cls, t) for t in types):
+        return NotImplemented
+    result = _C.no_torch_function(func, types, args, kwargs)
+    owner = getattr(func, "__self__", None)
+    return result if owner is Tensor.grad or owner is Tensor._base else _of_subclass(result, cls)
+
+
+def _of_subclass(result: Any, cls: type) -> Any:
+    if isinstance(result, Tensor):
+        return result if isinstance(result, cls) else result.as_subclass(cls)
+    if isinstance(result, (tuple, list)) and any(isinstance(r, (Tensor, tuple, list)) for r in result):
+        parts = [_of_subclass(r, cls) for r in result]
+        return result._make(parts) if hasattr(result, "_make") else type(result)(parts)
+    return result
+
+
 def attach() -> None:
     """Puts the methods of this file on the type. Called once, by the package."""
     methods: dict[str, Any] = {
-        "backward": _backward, "numpy": _numpy, "__array__": _array, "__array_wrap__": _array_wrap, "tolist": _tolist,
-        "__dlpack__": _dlpack, "__array_namespace__": _array_namespace, "to_device": _to_device,
-        "__dlpack_device__": _dlpack_device, "__deepcopy__": _deepcopy, "__reduce_ex__": _reduce_ex, "__iter__": _iter,
-        "__contains__": _contains, "__format__": _format, "__repr__": _repr, "register_hook": _register_hook,
+        "__torch_function__": classmethod(_torch_function), "backward": _backward, "numpy": _numpy, "__array__": _array,
+        "__array_wrap__": _array_wrap, "tolist": _tolist, "__dlpack__": _dlpack, "__dlpack_device__": _dlpack_device,
+        "__array_namespace__": _array_namespace, "to_device": _to_device, "__deepcopy__": _deepcopy, "__reduce_ex__": _reduce_ex,
+        "__iter__": _iter, "__contains__": _contains, "__format__": _format, "__repr__": _repr, "register_hook": _register_hook,
         "register_post_accumulate_grad_hook": _register_post_accumulate_grad_hook, "retain_grad": _retain_grad,
         "type": _type, "cuda": _cuda, "cpu": _cpu, "random_": _random_, "new_tensor": _new_tensor,
         "share_memory_": _share_memory_, "stft": _stft, "istft": _istft,

@@ -147,7 +147,7 @@ def function(name: str, ops: Sequence[Op], inplace: bool = False) -> list[str]:
     if len(ops) > 1:
         sigs = ", ".join(f"&sig_{op.ident}" for op in ops)
         out.append(f"    no_overload({{{sigs}}}, self, args, nargs, kw);")
-    out += ["  } catch (...) {", "    return translate_exception();", "  }", "}"]
+    out += ["  } catch (...) {", f'    return overridden_or_error("{shown}", self, args, nargs, kw);', "  }", "}"]
     out.append(f"PyObject* f_{shown}(PyObject*, PyObject* const* a, Py_ssize_t n, PyObject* k) {{ return impl_{shown}(nullptr, a, n, k); }}")
     if _is_method(ops, inplace):
         out.append(f"PyObject* m_{shown}(PyObject* self, PyObject* const* a, Py_ssize_t n, PyObject* k) {{ return impl_{shown}(self, a, n, k); }}")

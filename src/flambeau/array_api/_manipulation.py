@@ -110,7 +110,7 @@ def repeat(x: Tensor, repeats: int | Tensor, /, *, axis: int | None = None) -> T
     if isinstance(repeats, Tensor):
         repeats = repeats.reshape(-1)
         repeats = repeats.expand((x.shape[axis],)) if repeats.numel() == 1 else repeats
-    return fl.repeat_interleave(x, repeats, axis)
+    return ops.repeat_interleave(x, repeats, axis)
 
 
 def tile(x: Tensor, repetitions: tuple[int, ...], /) -> Tensor:

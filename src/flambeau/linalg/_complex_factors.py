@@ -66,10 +66,9 @@ class _QR(Function):
     def forward(ctx: Any, A: Tensor, mode: Any) -> Any:
         ctx.mode, ctx.columns = mode, A.shape[-1]
         if mode == "r":
-            q, r = np.empty(0, as_array(A).dtype), np.linalg.qr(as_array(A), "r")
+            Q, R = ops.empty((0,), dtype=A.dtype), as_tensor(np.linalg.qr(as_array(A), "r"))
         else:
-            q, r = np.linalg.qr(as_array(A), mode)
-        Q, R = as_tensor(q), as_tensor(r)
+            Q, R = map(as_tensor, np.linalg.qr(as_array(A), mode))
         ctx.save_for_backward(Q, R)
         return Q, R
 

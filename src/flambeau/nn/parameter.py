@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from flambeau import _C
 from flambeau._C import Tensor, ops
 
 
@@ -50,6 +51,8 @@ class Parameter(Tensor):
     True
     """
 
+    __torch_function__ = _C.no_torch_function  # results are plain tensors
+
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:
         self: Parameter = _alias(cls, data, requires_grad)
         return self
@@ -80,6 +83,7 @@ class Buffer(Tensor):
     ['mean']
     """
 
+    __torch_function__ = _C.no_torch_function
     persistent: bool
 
     def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Buffer:

@@ -1,0 +1,299 @@
+"""Tensor subclasses and other libraries' objects in place of tensors, and modes: PyTorch's `__torch_function__` protocol.
+
+A type with a `__torch_function__(cls, func, types, args=(), kwargs=None)` is called in place of every native function, method,
+operator, index and attribute that gets an object of it; `func` is what was called. `Tensor` has one, which computes and keeps
+the subclass, so that results of a subclass are of the subclass. Functions that are written in Python take no part as a whole:
+what they call does. The protocol is NumPy's NEP 18 for tensors.
+
+>>> import flambeau as fl
+>>> class Logged(fl.Tensor):
+...     @classmethod
+...     def __torch_function__(cls, func, types, args=(), kwargs=None):
+...         print(func.__name__)
+...         return super().__torch_function__(func, types, args, kwargs)
+>>> x = fl.ones(2).as_subclass(Logged)
+>>> y = x + 1
+add
+>>> type(y).__name__
+'Logged'
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Any
+
+import flambeau
+from flambeau import _C
+from flambeau._C import Tensor
+
+__all__ = [
+    "BaseTorchFunctionMode",
+    "DisableTorchFunction",
+    "DisableTorchFunctionSubclass",
+    "TorchFunctionMode",
+    "get_overridable_functions",
+    "handle_torch_function",
+    "has_torch_function",
+    "has_torch_function_unary",
+    "has_torch_function_variadic",
+    "is_tensor_like",
+    "is_tensor_method_or_property",
+    "resolve_name",
+    "wrap_torch_function",
+]
+
+
+class _Flags:
+    """What the thread looks at while the region runs."""
+
+    _subclasses_off: bool
+    _mode_on: bool | None  # None leaves it as it is
+
+    def __init__(self) -> None:
+        self._before: list[tuple[bool, bool]] = []
+
+    def __enter__(self) -> None:
+        before = _C.set_override_flags(self._subclasses_off, False)
+        self._before.append(before)
+        _C.set_override_flags(
+            self._subclasses_off, before[1] if self._mode_on is None else self._mode_on
+        )
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        _C.set_override_flags(*self._before.pop())
+
+
+class DisableTorchFunctionSubclass(_Flags):
+    """A region in which subclasses are taken as plain tensors; modes still see every call."""
+
+    _subclasses_off, _mode_on = True, None
+
+
+class DisableTorchFunction(_Flags):
+    """A region in which neither subclasses nor modes take calls over."""
+
+    _subclasses_off, _mode_on = True, False
+
+
+# ---------------------------------------------------------------- functions in Python
+
+
+def has_torch_function(relevant_args: Iterable[Any]) -> bool:
+    """Whether an object among them takes calls over."""
+    return _C.has_override(*relevant_args)
+
+
+def has_torch_function_variadic(*args: Any) -> bool:
+    """`has_torch_function` of its arguments."""
+    return _C.has_override(*args)
+
+
+def has_torch_function_unary(arg: Any) -> bool:
+    """`has_torch_function` of one argument."""
+    return _C.has_override(arg)
+
+
+def handle_torch_function(
+    public_api: Callable[..., Any], relevant_args: Iterable[Any], *args: Any, **kwargs: Any
+) -> Any:
+    """What the `__torch_function__` of an argument makes of a call; for functions that are written in Python.
+
+    Raises:
+        TypeError: none of those asked takes the call.
+    """
+    return _C.call_override(public_api, args, kwargs)
+
+
+def wrap_torch_function(
+    dispatcher: Callable[..., Iterable[Any]],
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator of a function in Python which arguments may take over; `dispatcher` returns these from the call's.
+
+    >>> import flambeau as fl
+    >>> @fl.overrides.wrap_torch_function(lambda x: (x,))
+    ... def double(x):
+    ...     return x + x
+    >>> double(fl.ones(2))
+    tensor([2., 2.])
+    """
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            if _C.has_override(*dispatcher(*args, **kwargs)):
+                return _C.call_override(wrapped, args, kwargs)
+            return function(*args, **kwargs)
+
+        return wrapped
+
+    return decorate
+
+
+# ---------------------------------------------------------------- modes
+
+_modes = threading.local()
+
+
+def _stack() -> list[TorchFunctionMode]:
+    stack: list[TorchFunctionMode] = _modes.__dict__.setdefault("stack", [])
+    return stack
+
+
+class TorchFunctionMode:
+    """A region in which every native call goes to `self.__torch_function__(func, types, args, kwargs)` first.
+
+    Inside of it the mode is off, so that it may compute. Regions nest, the innermost is asked first, and `NotImplemented`
+    passes the call on to the subclasses among its arguments.
+
+    >>> import flambeau as fl
+    >>> class Count(fl.overrides.TorchFunctionMode):
+    ...     calls = 0
+    ...     def __torch_function__(self, func, types, args=(), kwargs=None):
+    ...         self.calls += 1
+    ...         return func(*args, **(kwargs or {}))
+    >>> with Count() as count:
+    ...     y = fl.ones(2) * 2
+    >>> count.calls
+    2
+    """
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        raise NotImplementedError(
+            f"{type(self).__name__}: a mode defines __torch_function__(self, func, types, args, kwargs)"
+        )
+
+    def __enter__(self) -> TorchFunctionMode:
+        _stack().append(self)
+        _mode_is(True)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        stack = _stack()
+        stack.pop()
+        _mode_is(bool(stack))
+
+
+class BaseTorchFunctionMode(TorchFunctionMode):
+    """A mode that calls what was called."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+def _mode_is(on: bool) -> None:
+    before = _C.set_override_flags(False, on)
+    if before[0]:
+        _C.set_override_flags(True, on)
+
+
+def _run_mode(
+    func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    stack = _stack()
+    mode = stack.pop()
+    _mode_is(bool(stack))
+    try:
+        return mode.__torch_function__(func, types, args, kwargs)
+    finally:
+        stack.append(mode)
+        _mode_is(True)
+
+
+# ---------------------------------------------------------------- names
+
+
+def _namespaces() -> Iterable[tuple[str, Any]]:
+    yield "flambeau", flambeau
+    yield "flambeau.nn.functional", flambeau.nn.functional
+    for name in ("linalg", "fft", "special"):
+        yield f"flambeau.{name}", getattr(flambeau, name)
+
+
+@functools.cache
+def _public(name: str) -> Callable[..., Any]:
+    """What users call the native op: the public function where that is the op, or only adds arguments to it."""
+    native: Callable[..., Any] = getattr(_C.ops, name)
+    for _, space in _namespaces():
+        found = getattr(space, name, None)
+        if found is not None and inspect.unwrap(found) is native:
+            return found  # type: ignore[no-any-return]
+    return native
+
+
+def is_tensor_like(obj: Any) -> bool:
+    """A Tensor, or an object whose type has a `__torch_function__`."""
+    return type(obj) is Tensor or hasattr(obj, "__torch_function__")
+
+
+@functools.cache
+def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
+    """Native functions that arguments may take over, by the namespace that they are public in; methods under `Tensor`."""
+    found: dict[Any, list[Callable[..., Any]]] = {}
+    for _, space in _namespaces():
+        functions = [
+            f
+            for name, f in sorted(vars(space).items())
+            if f is not None and inspect.unwrap(f) is getattr(_C.ops, name, ...)
+        ]
+        if functions:
+            found[space] = functions
+    descriptors = [
+        (name, getattr(Tensor, name))
+        for name in sorted(vars(Tensor))
+        if name not in ("__dict__", "__weakref__")
+    ]
+    found[Tensor] = [f for _, f in descriptors if inspect.ismethoddescriptor(f)]
+    found[Tensor] += [f.__get__ for _, f in descriptors if inspect.isgetsetdescriptor(f)]
+    return found
+
+
+@functools.cache
+def _tensor_functions() -> set[Callable[..., Any]]:
+    return set(get_overridable_functions()[Tensor])
+
+
+def is_tensor_method_or_property(func: Callable[..., Any]) -> bool:
+    """Whether `func` is a method of Tensor or the `__get__` of one of its attributes."""
+    return func in _tensor_functions() or getattr(func, "__name__", "") in (
+        "__get__",
+        "__set__",
+        "__delete__",
+    )
+
+
+def resolve_name(func: Callable[..., Any]) -> str | None:
+    """`flambeau.Tensor.add` and the like; None for what arguments can not take over.
+
+    >>> import flambeau as fl
+    >>> fl.overrides.resolve_name(fl.softmax), fl.overrides.resolve_name(fl.Tensor.shape.__get__)
+    ('flambeau.softmax', 'flambeau.Tensor.shape.__get__')
+    """
+    owner = getattr(func, "__self__", None)
+    if inspect.isgetsetdescriptor(owner):
+        return f"flambeau.Tensor.{owner.__name__}.{func.__name__}"
+    name = getattr(func, "__name__", "")
+    if func in _tensor_functions():
+        return f"flambeau.Tensor.{name}"
+    return next(
+        (f"{where}.{name}" for where, space in _namespaces() if getattr(space, name, None) is func),
+        None,
+    )

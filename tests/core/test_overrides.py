@@ -1,0 +1,293 @@
+"""Subclasses, foreign objects and modes take calls over; plain tensors and parameters do not notice."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import threading
+import weakref
+
+import numpy as np
+import pytest
+
+import flambeau as fl
+from flambeau import overrides
+from flambeau.nn import functional as F
+
+
+class Logged(fl.Tensor):
+    log: list[str] = []
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        cls.log.append(overrides.resolve_name(func) or func.__name__)
+        return super().__torch_function__(func, types, args, kwargs)
+
+
+def calls(f):
+    Logged.log = []
+    f()
+    return Logged.log
+
+
+def logged(*shape: int) -> Logged:
+    return fl.ones(shape).as_subclass(Logged)
+
+
+class Foreign:
+    """No tensor at all: answers what it was called with."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        return func.__name__, types, len(args), sorted(kwargs)
+
+
+CALLS = {
+    "function": (lambda x: fl.softmax(x, dim=1), "flambeau.softmax"),
+    "functional": (lambda x: F.linear(fl.ones(2, 3), x), "flambeau.linear"),
+    "method": (lambda x: x.softmax(1), "flambeau.Tensor.softmax"),
+    "method that is no op": (lambda x: x.size(0), "flambeau.Tensor.size"),
+    "overloads": (lambda x: x.sum(dim=0), "flambeau.Tensor.sum"),
+    "second argument": (lambda x: fl.add(fl.ones(2, 3), x), "flambeau.add"),
+    "keyword": (lambda x: fl.add(fl.ones(2, 3), other=x), "flambeau.add"),
+    "list": (lambda x: fl.cat([fl.ones(2, 3), x]), "flambeau.cat"),
+    "operator": (lambda x: x + 1, "flambeau.Tensor.add"),
+    "second operand": (lambda x: fl.ones(2, 3) * x, "flambeau.Tensor.mul"),
+    "reflected": (lambda x: 2 - x, "flambeau.Tensor.__rsub__"),
+    "of one operand": (lambda x: -x, "flambeau.Tensor.neg"),
+    "comparison": (lambda x: x >= 0, "flambeau.Tensor.ge"),
+    "product": (lambda x: x @ fl.ones(3, 2), "flambeau.Tensor.matmul"),
+    "in place": (lambda x: x.__imul__(2), "flambeau.Tensor.mul_"),
+    "index": (lambda x: x[0, 1:], "flambeau.Tensor.__getitem__"),
+    "index by one": (lambda x: fl.ones(2, 3)[x.to(fl.int64)], "flambeau.Tensor.to"),
+    "written": (lambda x: x.__setitem__(0, 1), "flambeau.Tensor.__setitem__"),
+    "written from one": (
+        lambda x: fl.ones(2, 3).__setitem__(0, x[0]),
+        "flambeau.Tensor.__getitem__",
+    ),
+    "attribute": (lambda x: x.shape, "flambeau.Tensor.shape.__get__"),
+    "attribute with a tensor": (lambda x: x.T, "flambeau.Tensor.T.__get__"),
+    "attribute written": (
+        lambda x: setattr(x, "requires_grad", True),
+        "flambeau.Tensor.requires_grad.__set__",
+    ),
+    "length": (len, "flambeau.Tensor.__len__"),
+    "truth": (lambda x: bool(x[0, 0]), "flambeau.Tensor.__getitem__"),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_subclass_is_asked(name):
+    call, expected = CALLS[name]
+    x = logged(2, 3)
+    assert calls(lambda: call(x))[0] == expected
+
+
+def test_numbers_of_a_subclass():
+    x = logged()
+    names = calls(lambda: (bool(x), float(x), int(x), x.to(fl.int64).__index__()))
+    assert names == [
+        f"flambeau.Tensor.{n}" for n in ("__bool__", "__float__", "__int__", "to", "__index__")
+    ]
+
+
+def test_results_keep_the_subclass_and_the_history():
+    class Kept(fl.Tensor):
+        pass
+
+    x = fl.arange(6.0).view(2, 3).requires_grad_().as_subclass(Kept)
+    values, indices = x.max(dim=1)
+    assert [type(t) for t in (x * 2, x[0], x.T, values, indices, *x.split(1))] == [Kept] * 7
+    assert type(x.shape) is fl.Size and type(x.tolist()) is list and type(x.sum().item()) is float
+    base = fl.ones(2, requires_grad=True)
+    (base.as_subclass(Kept) * 3).sum().backward()
+    assert base.grad.tolist() == [3, 3] and type(base.grad) is fl.Tensor
+    y = fl.ones(2).as_subclass(Kept)
+    assert y.add_(1) is y
+    assert type(copy.deepcopy(y)) is Kept and np.asarray(y).tolist() == [2, 2]
+    assert repr(y) == "Kept([2., 2.])"
+
+
+def test_parameters_take_nothing_over():
+    p = fl.nn.Parameter(fl.ones(2))
+    assert type(p * 2) is fl.Tensor and not overrides.has_torch_function_unary(p)
+
+    class Named(fl.nn.Parameter):
+        pass
+
+    assert type(Named(fl.ones(2)) * 2) is fl.Tensor
+
+    class Asking(fl.nn.Parameter):  # unless they say so
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return func.__name__
+
+    assert Asking(fl.ones(2)) * 2 == "mul"
+    Asking.__torch_function__ = fl._C.no_torch_function
+    assert type(Asking(fl.ones(2)) * 2) is fl.Tensor  # a type that changed is looked at again
+    del Asking.__torch_function__
+
+
+def test_foreign_objects():
+    f = Foreign()
+    one = (Foreign,)
+    assert fl.add(fl.ones(2), f) == ("add", one, 2, [])
+    assert fl.ones(2) * f == ("mul", one, 2, [])
+    assert fl.sum(f, dim=0) == ("sum", one, 1, ["dim"])
+    assert fl.stack([f, fl.ones(2)]) == ("stack", one, 1, [])
+    assert fl.ones(2)[f] == ("__getitem__", one, 2, [])
+    assert fl.where(fl.ones(2) > 0, f, 1.0)[0] == "where"
+    assert F.linear(f, fl.ones(1, 1))[0] == "linear"
+    with pytest.raises(TypeError, match="expected a Tensor"):
+        fl.softmax(object(), dim=0)
+
+
+def test_order_and_refusal():
+    asked = []
+
+    class Base(fl.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            asked.append((cls.__name__, [t.__name__ for t in types]))
+            return NotImplemented
+
+    class Derived(Base):
+        pass
+
+    class Other(Foreign):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            asked.append(("Other", [t.__name__ for t in types]))
+            return 7
+
+    base, derived = fl.ones(2).as_subclass(Base), fl.ones(2).as_subclass(Derived)
+    assert fl.stack([base, base, derived, Other()]) == 7
+    order = ["Derived", "Base", "Other"]
+    assert asked == [(name, order) for name in order]
+    with pytest.raises(TypeError, match="add.*no __torch_function__"):
+        base + derived
+    with pytest.raises(ZeroDivisionError):  # what they raise goes on
+
+        class Failing:
+            def __torch_function__(self, *args):
+                return 1 / 0
+
+        fl.exp(Failing())
+
+
+def test_unrelated_subclasses_do_not_mix():
+    class A(fl.Tensor):
+        pass
+
+    class B(fl.Tensor):
+        pass
+
+    with pytest.raises(TypeError, match="no __torch_function__"):
+        fl.ones(2).as_subclass(A) + fl.ones(2).as_subclass(B)
+
+
+def test_switched_off():
+    x = logged(2)
+    with overrides.DisableTorchFunctionSubclass():
+        assert calls(lambda: x + 1) == [] and type(x + 1) is fl.Tensor
+        assert not overrides.has_torch_function((x,))
+        with pytest.raises(TypeError):
+            fl.exp(Foreign())
+    assert calls(lambda: x + 1) == ["flambeau.Tensor.add"]
+    with pytest.raises(ValueError), overrides.DisableTorchFunction():
+        raise ValueError
+    assert overrides.has_torch_function((1, x)) and overrides.has_torch_function_variadic(1, x)
+
+
+def test_modes():
+    seen = []
+
+    class Mode(overrides.TorchFunctionMode):
+        def __init__(self, name):
+            self.name = name
+
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            seen.append((self.name, func.__name__))
+            return func(*args, **(kwargs or {}))
+
+    with Mode("outer"), Mode("inner"):
+        x = fl.ones(2)
+        x[0] = 2 - x.shape[0]
+        assert type(fl.nn.Parameter(x)) is fl.nn.Parameter
+        with overrides.DisableTorchFunction():
+            x * 2
+        with overrides.DisableTorchFunctionSubclass():
+            x / 2
+    names = [name for who, name in seen if who == "inner"]
+    assert names[:3] == ["ones", "__get__", "__setitem__"] and "div" in names and "mul" not in names
+    assert [n for who, n in seen if who == "outer"] == names
+    assert seen[0] == ("inner", "ones") and seen[1] == ("outer", "ones")
+    seen.clear()
+    x * 2
+    assert not seen
+    with pytest.raises(NotImplementedError), overrides.TorchFunctionMode():
+        x * 2
+    other = []
+    with Mode("here"):
+        thread = threading.Thread(target=lambda: other.append(x + 1))
+        thread.start()
+        thread.join()
+    assert other and not seen or {who for who, _ in seen} == {"here"}
+
+
+def test_functions_in_python():
+    @overrides.wrap_torch_function(lambda x, y=None: (x, y))
+    def double(x, y=None):
+        """Twice x."""
+        return x + x
+
+    assert double.__doc__ == "Twice x." and double(fl.ones(1)).item() == 2
+    assert double(1, y=Foreign()) == ("double", (Foreign,), 1, ["y"])
+
+    def mean(x):
+        if overrides.has_torch_function_unary(x):
+            return overrides.handle_torch_function(mean, (x,), x)
+        return x.mean()
+
+    assert mean(Foreign())[0] == "mean" and mean(fl.ones(3)).item() == 1
+
+
+def test_names():
+    assert overrides.resolve_name(fl.Tensor.add) == "flambeau.Tensor.add"
+    assert overrides.resolve_name(fl.special.erfcx) == "flambeau.special.erfcx"
+    assert overrides.resolve_name(len) is None
+    found = overrides.get_overridable_functions()
+    assert fl.softmax in found[fl] and fl.Tensor.add in found[fl.Tensor]
+    assert overrides.is_tensor_method_or_property(
+        fl.Tensor.T.__get__
+    ) and not overrides.is_tensor_method_or_property(fl.softmax)
+    assert (
+        overrides.is_tensor_like(Foreign())
+        and overrides.is_tensor_like(fl.ones(1))
+        and not overrides.is_tensor_like(1)
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments", [(), (1,), (len, (), 3), (len, (), (), 4), (len, (), (), {}, 5)]
+)
+def test_bad_calls(arguments):
+    with pytest.raises(TypeError, match="no_torch_function"):
+        fl._C.no_torch_function(*arguments)
+
+
+def test_nothing_is_left_behind():
+    class Kept(fl.Tensor):
+        pass
+
+    x = fl.ones(3).as_subclass(Kept)
+    x.mark = "x"
+    gone = weakref.ref(x)
+    before = fl._C.live_objects()
+    for _ in range(20):
+        y = fl.softmax(x * 2, dim=0)[0]
+        with pytest.raises(TypeError):
+            x + Kept
+    del y
+    assert fl._C.live_objects() == before
+    del x
+    assert gone() is None
+    gc.collect()
