@@ -121,8 +121,12 @@ from flambeau._memory_format import (  # noqa: E402
     channels_last,
     channels_last_3d,
     contiguous_format,
+    layout,
     memory_format,
     preserve_format,
+    sparse_coo,
+    sparse_csr,
+    strided,
 )
 from flambeau._print import set_printoptions  # noqa: E402
 from flambeau._quantile import nanquantile, quantile  # noqa: E402
@@ -213,6 +217,9 @@ _LAZY_NAMES = {
         "linalg._old",
     ),
     "stft": "_stft",
+    "segment_reduce": "_segments",
+    "sparse_coo_tensor": "sparse._construct",
+    "sparse_csr_tensor": "sparse._construct",
 }
 # Of these the ones that are methods, too, with the tensor as their first argument.
 _LAZY_METHODS = (
@@ -265,6 +272,7 @@ if _typing.TYPE_CHECKING:
         pipeline,
         profiler,
         serialization,
+        sparse,
         special,
         utils,
     )
@@ -290,6 +298,7 @@ if _typing.TYPE_CHECKING:
         slice_scatter,
         unravel_index,
     )
+    from flambeau._segments import segment_reduce
     from flambeau._statistics import (
         corrcoef,
         cov,

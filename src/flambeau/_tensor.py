@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._memory_format import strided
 
 if TYPE_CHECKING:
     import numpy as np
@@ -409,6 +410,24 @@ def _share_memory_(self: Tensor) -> Tensor:
     return self
 
 
+def _to_dense(self: Tensor, dtype: Any = None, *, masked_grad: bool | None = None) -> Tensor:
+    """This tensor, which is dense already."""
+    return self if dtype is None else self.to(dtype)
+
+
+def _sparse_method(name: str) -> Callable[..., Any]:
+    """A method of dense tensors that gives a sparse one."""
+
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        from flambeau.sparse import _construct
+
+        return getattr(_construct, name)(self, *args, **kwargs)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"`flambeau.sparse`'s `{name}` of this tensor."
+    return method
+
+
 def _storage_view_method(op: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """An in-place geometry method (`transpose_`, `squeeze_`, ...): takes the view's geometry over."""
 
@@ -474,6 +493,10 @@ def attach() -> None:
         "record_stream": _record_stream,
         "resize": _resize,
         "__complex__": lambda self: complex(self.item()),
+        "layout": property(lambda self: strided),
+        "is_sparse": property(lambda self: False),
+        "is_sparse_csr": property(lambda self: False),
+        "to_dense": _to_dense,
         "__array_priority__": 1000,
         "__bool__": Tensor.__bool__,
     }  # fmt: skip
@@ -482,6 +505,9 @@ def attach() -> None:
         "short": "int16", "char": "int8", "byte": "uint8", "bool": "bool", "cfloat": "complex64", "cdouble": "complex128",
     }.items():  # fmt: skip
         methods[name] = _cast_method(dtype)
+    for name in ("to_sparse", "to_sparse_csr", "sparse_mask"):
+        methods[name] = _sparse_method(name)
+    methods["to_sparse_coo"] = methods["to_sparse"]
     for name in ("t", "transpose", "squeeze", "unsqueeze", "swapaxes", "swapdims", "as_strided"):
         methods[name + "_"] = _storage_view_method(getattr(ops, name))
     for name, value in methods.items():
