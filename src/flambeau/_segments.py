@@ -59,9 +59,9 @@ def segment_reduce(
     if reduce == "mean" and initial is not None:  # it counts as a part of the sum, not of the number
         begin = ops.full(shape, initial, dtype=data.dtype, device=data.device)
         size = counts.clamp(min=1).to(data.dtype).reshape((-1, *(1,) * (x.ndim - 1)))
-        return (ops.scatter_reduce(begin, 0, where, x, "sum") / size).movedim(0, axis)
+        return (ops.scatter_reduce(begin, 0, where, x, "sum") / size).movedim(0, axis)  # type: ignore[no-any-return]
     begin = ops.full(shape, _OF_NONE[reduce] if initial is None else initial, dtype=data.dtype, device=data.device)
-    return ops.scatter_reduce(begin, 0, where, x, _SCATTER[reduce], include_self=initial is not None).movedim(0, axis)
+    return ops.scatter_reduce(begin, 0, where, x, _SCATTER[reduce], include_self=initial is not None).movedim(0, axis)  # type: ignore[no-any-return]
 
 
 def _counts(lengths: Tensor | None, offsets: Tensor | None, size: int) -> Tensor:
@@ -76,4 +76,4 @@ def _counts(lengths: Tensor | None, offsets: Tensor | None, size: int) -> Tensor
         given = given[1:] - given[:-1]
     if int(given.sum().item()) != size or bool((given < 0).any().item()):
         raise ValueError(f"segment_reduce: the segments' lengths add up to {int(given.sum().item())}; expected {size}, none below 0")
-    return given
+    return given  # type: ignore[no-any-return]

@@ -138,6 +138,11 @@ def test_products_of_sparse(m, n, k, how):
     near(y, a @ b)
 
 
+def test_linear_layers_take_sparse_inputs():
+    layer, a = fl.nn.Linear(4, 3), matrix(5, 4, dtype=np.float32)
+    near(layer(sparse(a)).detach(), layer(fl.tensor(a)).detach().numpy(), 1e-5)
+
+
 def test_sum_with_a_product():
     a, b, c = matrix(3, 4), dense(4, 2), dense(3, 2)
     near(fl.sparse.addmm(fl.tensor(c), sparse(a), fl.tensor(b), beta=0.5, alpha=2.0), 0.5 * c + 2 * (a @ b))
@@ -375,10 +380,14 @@ ERRORS = [
     (lambda: fl.ones(2).sparse_mask(fl.ones(2)), fl.ShapeError, "expected a sparse mask"),
     (lambda: fl.cat([X, fl.ones(2, 3)]), TypeError, "cat: an argument is a dense tensor"),
     (lambda: fl.sparse.sum(fl.ones(2)), TypeError, "input is a dense tensor"),
-    (lambda: fl.sin(fl.ones(2), X), TypeError, ""),
-    (lambda: np.asarray(X), Exception, ""),
-    (lambda: X.numpy(), Exception, ""),
-    (lambda: X.tolist(), Exception, ""),
+    (lambda: np.asarray(X), TypeError, "__array__: is not there for sparse tensors"),
+    (lambda: X.numpy(), TypeError, "numpy: is not there for sparse tensors"),
+    (lambda: X.tolist(), TypeError, "tolist: is not there for sparse tensors"),
+    (lambda: bool(X), TypeError, "__bool__: is not there for sparse tensors"),
+    (lambda: X.add_(X), TypeError, "add_: is not there for sparse tensors"),
+    (lambda: fl.ones(2, 3).copy_(X), TypeError, "copy_: is not there for sparse tensors"),
+    (lambda: fl.nn.Parameter(X), TypeError, r"Parameter: data is a sparse tensor \(flambeau.sparse_coo\); expected a dense one"),
+    (lambda: fl.nn.functional.linear(fl.ones(1, 3), X), TypeError, "weight or bias is a sparse tensor"),
 ]  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._memory_format import strided
 
 
 def _rebuild_parameter(data: Tensor, requires_grad: bool) -> Parameter:
@@ -29,6 +30,8 @@ def _alias(cls: type[Tensor], data: Tensor | None, requires_grad: bool) -> Any:
             f"{cls.__name__}: data = {type(data).__name__}; expected a Tensor (wrap it: "
             "flambeau.tensor(data))"
         )
+    if data.layout is not strided:
+        raise TypeError(f"{cls.__name__}: data is a sparse tensor ({data.layout}); expected a dense one, for example its values()")
     if requires_grad and not (data.is_floating_point() or data.is_complex()):
         raise RuntimeError(
             f"{cls.__name__}: data has dtype {data.dtype}; only floating point and complex tensors can require "

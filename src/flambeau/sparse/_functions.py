@@ -23,7 +23,7 @@ def _product_with_dense(a: SparseTensor, b: Tensor) -> Tensor:
         raise _C.ShapeError(f"sparse.mm: {given}; expected [m, n] and [n, k] or [n]")
     column = b.unsqueeze(-1) if b.ndim == 1 else b
     y = ops.sparse_mm(*a.rows(), column)
-    return y.squeeze(-1) if b.ndim == 1 else y
+    return y.squeeze(-1) if b.ndim == 1 else y  # type: ignore[no-any-return]
 
 
 def _product_of_dense(a: Tensor, b: SparseTensor) -> Tensor:
@@ -32,7 +32,7 @@ def _product_of_dense(a: Tensor, b: SparseTensor) -> Tensor:
         raise _C.ShapeError(f"sparse.mm: {given}; expected [k, m] or [m], and [m, n]")
     rows = a.unsqueeze(0) if a.ndim == 1 else a
     y = ops.sparse_mm_transposed(*b.rows(), rows.t(), (b.shape[1], rows.shape[0])).t()
-    return y.squeeze(0) if a.ndim == 1 else y
+    return y.squeeze(0) if a.ndim == 1 else y  # type: ignore[no-any-return]
 
 
 def _product_of_sparse(a: SparseTensor, b: SparseTensor) -> SparseTensor:
@@ -89,6 +89,14 @@ def addmm(mat: Any, mat1: Any, mat2: Any, *, beta: float = 1.0, alpha: float = 1
         mat that broadcasts to [m, k], mat1 [m, n], mat2 [n, k] -> [m, k]
     """
     return mat * beta + mm(mat1, mat2) * alpha
+
+
+@answers("linear")
+def _linear(input: Any, weight: Any, bias: Any = None) -> Any:
+    if isinstance(weight, SparseTensor) or isinstance(bias, SparseTensor):
+        raise TypeError("linear: weight or bias is a sparse tensor; expected dense ones and a sparse input")
+    y = mm(input, weight.t())
+    return y if bias is None else y + bias
 
 
 def sampled_addmm(input: SparseTensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1.0, alpha: float = 1.0) -> SparseTensor:

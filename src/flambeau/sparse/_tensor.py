@@ -20,6 +20,17 @@ _GEOMETRY = {
     "__len__", "dim", "dtype", "element_size", "is_complex", "is_floating_point", "itemsize", "ndim", "ndimension", "nelement", "numel",
     "shape", "size",
 }  # fmt: skip
+_MISSING = "{}: is not there for sparse tensors; call .to_dense() first"
+
+
+def _missing(name: str) -> Callable[..., Any]:
+    """A method of Tensor that is written in Python, refused as native ones are."""
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError(_MISSING.format(name))
+
+    method.__name__ = method.__qualname__ = name
+    return method
 
 
 class SparseTensor(Tensor):
@@ -37,7 +48,7 @@ class SparseTensor(Tensor):
                 return func(*args, **(kwargs or {}))
         known = SparseTensor.functions.get(name)
         if known is None:
-            raise TypeError(f"{name}: is not there for sparse tensors; call .to_dense() first")
+            raise TypeError(_MISSING.format(name))
         return known(*args, **(kwargs or {}))
 
     def _with(self, values: Tensor) -> SparseTensor:
@@ -64,11 +75,23 @@ class SparseTensor(Tensor):
         return self.layout is sparse_csr
 
     @property
-    def device(self) -> Any:
+    def data(self) -> SparseTensor:  # type: ignore[override]
+        return self._with(self._val.detach())
+
+    @property
+    def device(self) -> Any:  # type: ignore[override]
         return self._val.device
 
     @property
-    def is_meta(self) -> bool:
+    def is_cpu(self) -> bool:  # type: ignore[override]
+        return self._val.is_cpu
+
+    @property
+    def is_cuda(self) -> bool:  # type: ignore[override]
+        return self._val.is_cuda
+
+    @property
+    def is_meta(self) -> bool:  # type: ignore[override]
         return self._val.is_meta
 
     @property
@@ -80,14 +103,14 @@ class SparseTensor(Tensor):
         self._val.requires_grad = value
 
     @property
-    def is_leaf(self) -> bool:
+    def is_leaf(self) -> bool:  # type: ignore[override]
         return self._val.is_leaf
 
     @property
     def grad_fn(self) -> Any:
         return self._val.grad_fn
 
-    @property
+    @property  # type: ignore[override]
     def grad(self) -> SparseTensor | None:
         """The gradient by the values, at the places of this tensor."""
         return None if self._val.grad is None else self._with(self._val.grad)
@@ -170,6 +193,10 @@ class SparseTensor(Tensor):
         memo[id(self)] = found = self._with(values)
         return found
 
+    numpy, tolist, __array__, __dlpack__, backward, register_hook, retain_grad = map(
+        _missing, ("numpy", "tolist", "__array__", "__dlpack__", "backward", "register_hook", "retain_grad")
+    )
+
     def __format__(self, spec: str) -> str:
         return format(repr(self), spec)
 
@@ -208,7 +235,7 @@ class SparseCOO(SparseTensor):
         """Of parts that fit."""
         x = ops.empty(tuple(size), dtype=values.dtype, device="meta").as_subclass(SparseCOO)
         x._idx, x._val, x._in_order, x._merge = indices, values, in_order or indices.shape[1] < 2, None
-        return x
+        return x  # type: ignore[no-any-return]
 
     def _with(self, values: Tensor) -> SparseCOO:
         found = SparseCOO.make(self._idx, values, (*self.shape[: self._idx.shape[0]], *values.shape[1:]), self._in_order)
@@ -298,7 +325,7 @@ class SparseCSR(SparseTensor):
         """Of parts that fit."""
         x = ops.empty(tuple(size), dtype=values.dtype, device="meta").as_subclass(SparseCSR)
         x._crow, x._col, x._val = crow, col, values
-        return x
+        return x  # type: ignore[no-any-return]
 
     def _with(self, values: Tensor) -> SparseCSR:
         return SparseCSR.make(self._crow, self._col, values, self.shape)
