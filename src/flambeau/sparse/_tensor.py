@@ -67,11 +67,11 @@ class SparseTensor(Tensor):
     layout: layout
 
     @property
-    def is_sparse(self) -> bool:
+    def is_sparse(self) -> bool:  # type: ignore[override]
         return self.layout is sparse_coo
 
     @property
-    def is_sparse_csr(self) -> bool:
+    def is_sparse_csr(self) -> bool:  # type: ignore[override]
         return self.layout is sparse_csr
 
     @property
