@@ -8,6 +8,7 @@
 #include "wrappers/checks_linalg.h"
 #include "wrappers/checks_nn.h"
 #include "wrappers/checks_sequences.h"
+#include "wrappers/checks_sparse.h"
 
 namespace fl::check {
 

@@ -9,6 +9,7 @@
 #include "wrappers/shapes_linalg.h"
 #include "wrappers/shapes_nn.h"
 #include "wrappers/shapes_reduce.h"
+#include "wrappers/shapes_sparse.h"
 
 namespace fl::shape {
 

@@ -126,8 +126,12 @@ from flambeau._memory_format import (  # noqa: E402
     channels_last,
     channels_last_3d,
     contiguous_format,
+    layout,
     memory_format,
     preserve_format,
+    sparse_coo,
+    sparse_csr,
+    strided,
 )
 from flambeau._print import set_printoptions  # noqa: E402
 from flambeau._quantile import nanquantile, quantile  # noqa: E402
@@ -188,8 +192,8 @@ setattr(Tensor, "nanquantile", nanquantile)  # noqa: B010
 
 # Imported when they are first used.
 _LAZY = {
-    "autograd", "backends", "compat", "compiler", "cpu", "cuda", "datasets", "distributions", "engine", "fft", "func", "graph", "linalg",
-    "nn", "optim", "overrides", "pipeline", "profiler", "random", "serialization", "special", "testing", "utils",
+    "array_api", "autograd", "backends", "compat", "compiler", "cpu", "cuda", "datasets", "distributions", "engine", "fft", "func", "graph",
+    "linalg", "nn", "optim", "overrides", "pipeline", "profiler", "random", "serialization", "sparse", "special", "testing", "utils",
 }  # fmt: skip
 _LAZY_NAMES = {
     "save": "serialization",
@@ -225,6 +229,9 @@ _LAZY_NAMES = {
     ),
     "stft": "_stft",
     "vmap": "func",
+    "segment_reduce": "_segments",
+    "sparse_coo_tensor": "sparse._construct",
+    "sparse_csr_tensor": "sparse._construct",
 }
 # Of these the ones that are methods, too, with the tensor as their first argument.
 _LAZY_METHODS = (
@@ -264,6 +271,7 @@ for _name in ("float_power", "index_reduce", "mvlgamma", "renorm"):
 
 if _typing.TYPE_CHECKING:
     from flambeau import (
+        array_api,
         autograd,
         backends,
         compiler,
@@ -281,6 +289,7 @@ if _typing.TYPE_CHECKING:
         pipeline,
         profiler,
         serialization,
+        sparse,
         special,
         utils,
     )
@@ -306,6 +315,7 @@ if _typing.TYPE_CHECKING:
         slice_scatter,
         unravel_index,
     )
+    from flambeau._segments import segment_reduce
     from flambeau._statistics import (
         corrcoef,
         cov,

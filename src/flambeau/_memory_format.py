@@ -1,4 +1,4 @@
-"""The names of memory layouts. Results are row-major whichever is asked for."""
+"""The names of memory formats and layouts. Dense results are row-major whichever format is asked for."""
 
 from __future__ import annotations
 
@@ -31,3 +31,21 @@ def check_memory_format(op: str, value: Any) -> None:
             f"{op}: memory_format = {value!r}; expected flambeau.contiguous_format, preserve_format, "
             "channels_last or channels_last_3d"
         )
+
+
+class layout:
+    """How a tensor holds its elements: one of `strided`, `sparse_coo` and `sparse_csr`."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"flambeau.{self._name}"
+
+    def __reduce__(self) -> str:
+        return self._name
+
+
+strided = layout("strided")
+sparse_coo = layout("sparse_coo")
+sparse_csr = layout("sparse_csr")

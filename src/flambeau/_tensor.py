@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._memory_format import strided
 
 if TYPE_CHECKING:
     import numpy as np
@@ -201,6 +202,14 @@ def _array(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndar
     return out.copy() if copy else out
 
 
+def _array_wrap(self: Tensor, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+    """What NumPy's functions return of a tensor: a tensor, where it has the element type."""
+    try:
+        return _C.from_buffer(array)
+    except TypeError:
+        return array
+
+
 def _tolist(self: Tensor) -> Any:
     """Nested lists of Python numbers; a number for a 0-d tensor."""
     return _C.to_list(self)
@@ -214,6 +223,27 @@ def _dlpack(
     if stream is not None:
         raise BufferError("__dlpack__: stream has no meaning on the CPU; expected None")
     return _C.to_dlpack(self, max_version is not None and max_version[0] >= 1, bool(copy))
+
+
+def _array_namespace(self: Tensor, *, api_version: str | None = None) -> Any:
+    """`flambeau.array_api`, the functions of the Python array API standard for this tensor.
+
+    Raises:
+        ValueError: a version that it does not follow.
+    """
+    known = ("2021.12", "2022.12", "2023.12", "2024.12")
+    if api_version is not None and api_version not in known:
+        raise ValueError(f"__array_namespace__: api_version = {api_version!r}; expected None or one of {', '.join(known)}")
+    from flambeau import array_api
+
+    return array_api
+
+
+def _to_device(self: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
+    """The tensor on a device, itself where it is there already; the array API's name of `to`."""
+    if stream is not None:
+        raise ValueError("to_device: stream has no meaning on the CPU; expected None")
+    return self.to(device)
 
 
 def _dlpack_device(self: Tensor) -> tuple[int, int]:
@@ -413,6 +443,24 @@ def _share_memory_(self: Tensor) -> Tensor:
     return self
 
 
+def _to_dense(self: Tensor, dtype: Any = None, *, masked_grad: bool | None = None) -> Tensor:
+    """This tensor, which is dense already."""
+    return self if dtype is None else self.to(dtype)
+
+
+def _sparse_method(name: str) -> Callable[..., Any]:
+    """A method of dense tensors that gives a sparse one."""
+
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        from flambeau.sparse import _construct
+
+        return getattr(_construct, name)(self, *args, **kwargs)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"`flambeau.sparse`'s `{name}` of this tensor."
+    return method
+
+
 def _storage_view_method(op: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """An in-place geometry method (`transpose_`, `squeeze_`, ...): takes the view's geometry over."""
 
@@ -446,8 +494,9 @@ def _of_subclass(result: Any, cls: type) -> Any:
 def attach() -> None:
     """Puts the methods of this file on the type. Called once, by the package."""
     methods: dict[str, Any] = {
-        "__torch_function__": classmethod(_torch_function), "backward": _backward, "numpy": _numpy, "__array__": _array, "tolist": _tolist,
-        "__dlpack__": _dlpack, "__dlpack_device__": _dlpack_device, "__deepcopy__": _deepcopy, "__reduce_ex__": _reduce_ex,
+        "__torch_function__": classmethod(_torch_function), "backward": _backward, "numpy": _numpy, "__array__": _array,
+        "__array_wrap__": _array_wrap, "tolist": _tolist, "__dlpack__": _dlpack, "__dlpack_device__": _dlpack_device,
+        "__array_namespace__": _array_namespace, "to_device": _to_device, "__deepcopy__": _deepcopy, "__reduce_ex__": _reduce_ex,
         "__iter__": _iter, "__contains__": _contains, "__format__": _format, "__repr__": _repr, "register_hook": _register_hook,
         "register_post_accumulate_grad_hook": _register_post_accumulate_grad_hook, "retain_grad": _retain_grad,
         "type": _type, "cuda": _cuda, "cpu": _cpu, "random_": _random_, "new_tensor": _new_tensor,
@@ -477,6 +526,10 @@ def attach() -> None:
         "record_stream": _record_stream,
         "resize": _resize,
         "__complex__": lambda self: complex(self.item()),
+        "layout": property(lambda self: strided),
+        "is_sparse": property(lambda self: False),
+        "is_sparse_csr": property(lambda self: False),
+        "to_dense": _to_dense,
         "__array_priority__": 1000,
         "__bool__": Tensor.__bool__,
     }  # fmt: skip
@@ -485,6 +538,9 @@ def attach() -> None:
         "short": "int16", "char": "int8", "byte": "uint8", "bool": "bool", "cfloat": "complex64", "cdouble": "complex128",
     }.items():  # fmt: skip
         methods[name] = _cast_method(dtype)
+    for name in ("to_sparse", "to_sparse_csr", "sparse_mask"):
+        methods[name] = _sparse_method(name)
+    methods["to_sparse_coo"] = methods["to_sparse"]
     for name in ("t", "transpose", "squeeze", "unsqueeze", "swapaxes", "swapdims", "as_strided"):
         methods[name + "_"] = _storage_view_method(getattr(ops, name))
     for name, value in methods.items():

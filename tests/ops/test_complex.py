@@ -398,3 +398,9 @@ def test_modules_hold_complex_parameters():
     y = layer(fl.randn(4, 3, dtype=fl.complex64))
     y.abs().sum().backward()
     assert y.dtype is fl.complex64 and layer.weight.grad.dtype is fl.complex64 and _C.complex64 is layer.bias.dtype
+
+
+def test_float_power_keeps_imaginary_parts():
+    x = fl.tensor(made(3, dtype=np.complex64))
+    assert_near(fl.float_power(x, 2), x.numpy().astype(np.complex128) ** 2)
+    assert fl.float_power(x, fl.tensor(2)).dtype is fl.complex128 and fl.float_power(fl.ones(1), 2j).dtype is fl.complex128

@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed; `make parit
 
 # rtol, atol by the type of the result.
 TOLERANCES = {"float64": (1e-9, 1e-10), "float32": (3e-5, 3e-5), "float16": (4e-3, 4e-3), "bfloat16": (3e-2, 3e-2)}
+TOLERANCES |= {"complex128": TOLERANCES["float64"], "complex64": TOLERANCES["float32"]}
 
 
 def randn(*shape, seed=0, dtype=np.float64):
@@ -41,7 +42,12 @@ def dtype_name(x):
 
 def values(x):
     x = x.detach()
-    return (x.float() if dtype_name(x) == "bfloat16" else x).numpy()
+    return (x.float() if dtype_name(x) == "bfloat16" else x).resolve_conj().numpy()
+
+
+def wide(x):
+    """An array in the widest type of its kind."""
+    return x.astype(np.complex128 if np.iscomplexobj(x) else np.float64)
 
 
 def assert_same(ours, theirs, strides=False, scale=1.0, what=""):
@@ -60,7 +66,7 @@ def assert_same(ours, theirs, strides=False, scale=1.0, what=""):
         assert ours.stride() == theirs.stride(), what
     rtol, atol = TOLERANCES.get(dtype_name(theirs), (0.0, 0.0))
     np.testing.assert_allclose(
-        values(ours).astype(np.float64), values(theirs).astype(np.float64), rtol=rtol * scale, atol=atol * scale, equal_nan=True, err_msg=what
+        wide(values(ours)), wide(values(theirs)), rtol=rtol * scale, atol=atol * scale, equal_nan=True, err_msg=what
     )
 
 

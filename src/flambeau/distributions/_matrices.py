@@ -1,4 +1,4 @@
-"""Factors of small positive definite matrices, by ops, so that gradients go through them in any order."""
+"""Factors of positive definite matrices, their quadratic forms, and functions of several dimensions."""
 
 from __future__ import annotations
 
@@ -9,53 +9,22 @@ from flambeau import Tensor
 from flambeau._C import ops
 
 
-def cholesky(a: Tensor) -> Tensor:
-    """Lower triangular L with L @ L.mT = a, of matrices [.., n, n]; NaN where a matrix is not positive definite.
-
-    Column by column (Cholesky and Banachiewicz). The gradient is that of symmetric matrices.
-    """
-    n = a.shape[-1]
-    a = (a + a.mT) / 2
-    columns: list[Tensor] = []
-    for j in range(n):
-        rest = a[..., j:, j]  # [.., n - j]
-        if columns:
-            done = ops.stack([column[..., j - i :] for i, column in enumerate(columns)], -1)  # [.., n - j, j]
-            rest = rest - (done * done[..., :1, :]).sum(-1)
-        columns.append(rest / rest[..., :1].sqrt())
-    padded = [fl.nn.functional.pad(column, (i, 0)) for i, column in enumerate(columns)]
-    return ops.stack(padded, -1) if padded else a.clone()
-
-
 def solve_lower(lower: Tensor, b: Tensor) -> Tensor:
-    """x with lower @ x = b, of a lower triangular `lower` [.., n, n] and b [.., n, k], row by row."""
-    rows: list[Tensor] = []
-    for i in range(lower.shape[-1]):
-        rest = b[..., i, :]
-        if rows:
-            rest = rest - (lower[..., i, :i].unsqueeze(-1) * ops.stack(rows, -2)).sum(-2)
-        rows.append(rest / lower[..., i, i].unsqueeze(-1))
-    return ops.stack(fl.broadcast_tensors(*rows), -2) if rows else b.clone()
-
-
-def solve_upper(upper: Tensor, b: Tensor) -> Tensor:
-    """x with upper @ x = b, of an upper triangular `upper` [.., n, n] and b [.., n, k]."""
-    return solve_lower(upper.flip(-2, -1), b.flip(-2)).flip(-2)
-
-
-def cholesky_solve(b: Tensor, lower: Tensor) -> Tensor:
-    """x with lower @ lower.mT @ x = b."""
-    return solve_upper(lower.mT, solve_lower(lower, b))
+    """x with lower @ x = b, of a lower triangular `lower` [.., n, n] and b [.., n, k]."""
+    return fl.linalg.solve_triangular(lower, b, upper=False)
 
 
 def precision_to_scale_tril(precision: Tensor) -> Tensor:
     """Lower triangular L with L @ L.mT the inverse of a positive definite matrix."""
-    flipped = cholesky(precision.flip(-2, -1))
+    flipped = fl.linalg.cholesky(precision.flip(-2, -1))
     return solve_lower(flipped.flip(-2, -1).mT, ops.eye(precision.shape[-1], dtype=precision.dtype, device=precision.device))
 
 
 def half_mahalanobis(lower: Tensor, x: Tensor) -> Tensor:
     """Half of the squared length of the solutions y of lower @ y = x, for x [.., n] and lower [.., n, n], broadcast."""
+    if lower.ndim == 2:  # one matrix: one system with many right sides
+        y = solve_lower(lower, x.reshape(-1, x.shape[-1]).mT)
+        return y.square().sum(-2).reshape(x.shape[:-1]) / 2
     return solve_lower(lower, x.unsqueeze(-1)).squeeze(-1).square().sum(-1) / 2
 
 
@@ -66,16 +35,12 @@ def half_log_det(lower: Tensor) -> Tensor:
 
 def is_positive_definite(a: Tensor) -> Tensor:
     """For each matrix whether it has a Cholesky factor."""
-    with fl.no_grad():
-        return cholesky(a).isfinite().all(-1).all(-1)
+    return fl.linalg.cholesky_ex(a.detach()).info == 0  # type: ignore[no-any-return]
 
 
 def smallest_eigenvalue(a: Tensor) -> Tensor:
     """Of symmetric matrices [.., n, n]; for checks, without gradients."""
-    import numpy as np
-
-    values = np.linalg.eigvalsh(a.detach().numpy())[..., 0]
-    return fl.from_numpy(np.array(values))
+    return fl.linalg.eigvalsh(a.detach())[..., 0]
 
 
 def log_multigamma(a: Tensor, p: int) -> Tensor:

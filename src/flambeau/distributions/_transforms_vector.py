@@ -6,10 +6,10 @@ import flambeau as fl
 from flambeau import Tensor
 from flambeau._C import ops
 from flambeau.distributions import constraints
-from flambeau.distributions._matrices import cholesky
 from flambeau.distributions._transforms_base import check_event
 from flambeau.distributions._transforms_elementwise import _Plain
 from flambeau.distributions.utils import Shape, size, tril_matrix_to_vec, vec_to_tril_matrix
+from flambeau.linalg import cholesky
 from flambeau.nn import functional as F
 
 

@@ -8,9 +8,10 @@ import flambeau as fl
 from flambeau import Tensor
 from flambeau._C import ops
 from flambeau.distributions import constraints
-from flambeau.distributions._matrices import cholesky, half_log_det, half_mahalanobis, solve_lower
+from flambeau.distributions._matrices import half_log_det, half_mahalanobis, solve_lower
 from flambeau.distributions.distribution import Distribution
 from flambeau.distributions.utils import Shape, lazy_property, size
+from flambeau.linalg import cholesky
 
 
 class LowRankMultivariateNormal(Distribution):

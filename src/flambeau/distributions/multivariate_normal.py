@@ -9,14 +9,14 @@ from flambeau import Tensor
 from flambeau._C import ops
 from flambeau.distributions import constraints
 from flambeau.distributions._matrices import (
-    cholesky,
-    cholesky_solve,
     half_log_det,
     half_mahalanobis,
     precision_to_scale_tril,
 )
 from flambeau.distributions.distribution import Distribution
 from flambeau.distributions.utils import Shape, lazy_property, size
+from flambeau.linalg import cholesky
+from flambeau.linalg._old import cholesky_solve
 
 
 class MultivariateNormal(Distribution):

@@ -11,8 +11,6 @@ from flambeau._C import ops
 from flambeau._warn import warn
 from flambeau.distributions import constraints
 from flambeau.distributions._matrices import (
-    cholesky,
-    cholesky_solve,
     half_log_det,
     log_multigamma,
     multidigamma,
@@ -22,6 +20,8 @@ from flambeau.distributions.chi2 import Chi2
 from flambeau.distributions.exp_family import ExponentialFamily
 from flambeau.distributions.multivariate_normal import one_matrix
 from flambeau.distributions.utils import Shape, is_number, lazy_property, size
+from flambeau.linalg import cholesky
+from flambeau.linalg._old import cholesky_solve
 
 
 class Wishart(ExponentialFamily):

@@ -1,7 +1,8 @@
-"""`flambeau.linalg`: linear algebra of float32 and float64 matrices and batches of them.
+"""`flambeau.linalg`: linear algebra of real and complex matrices of 32 and 64 bits, and batches of them.
 
 The last two axes are a matrix, those before it a batch. Factors, systems, determinants and spectra are ops of the table with
-kernels in C++ and gradients by formula; what is here gives them their public signatures, and composes the rest. A matrix that
+kernels in C++ and gradients by formula; what is here gives them their public signatures, and composes the rest. Complex matrices, and
+`eig`, are NumPy's LAPACK's, with gradients by formula too. A matrix that
 can not be factored or inverted raises `LinAlgError` with its number in the batch; the functions whose names end in `_ex` return
 that as `info` instead.
 
@@ -16,6 +17,7 @@ Example:
 
 from flambeau._C import LinAlgError
 from flambeau.linalg import _lapack
+from flambeau.linalg._eig import eig, eigvals
 from flambeau.linalg._factors import (
     cholesky,
     cholesky_ex,
@@ -56,10 +58,10 @@ from flambeau.linalg._systems import (
 )
 
 __all__ = [
-    "LinAlgError", "cholesky", "cholesky_ex", "cond", "cross", "det", "diagonal", "eigh", "eigvalsh", "householder_product", "inv",
-    "inv_ex", "lstsq", "lu", "lu_factor", "lu_factor_ex", "lu_solve", "matmul", "matrix_exp", "matrix_norm", "matrix_power",
-    "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet", "solve", "solve_ex", "solve_triangular", "svd", "svdvals", "tensorinv",
-    "tensorsolve", "vander", "vecdot", "vector_norm",
+    "LinAlgError", "cholesky", "cholesky_ex", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh",
+    "householder_product", "inv", "inv_ex", "lstsq", "lu", "lu_factor", "lu_factor_ex", "lu_solve", "matmul", "matrix_exp",
+    "matrix_norm", "matrix_power", "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet", "solve", "solve_ex", "solve_triangular",
+    "svd", "svdvals", "tensorinv", "tensorsolve", "vander", "vecdot", "vector_norm",
 ]  # fmt: skip
 
 for _name in __all__:  # pickles name a function by the package, not by its file

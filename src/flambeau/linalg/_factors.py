@@ -1,4 +1,4 @@
-"""Factors of matrices: Cholesky, LU, QR, eigenvectors of symmetric matrices, singular values."""
+"""Factors of matrices: Cholesky, LU, QR, eigenvectors of symmetric and Hermitian matrices, singular values."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._out import deliver
+from flambeau.linalg import _complex_factors, _complex_systems
 
 
 class LU(NamedTuple):
@@ -25,7 +26,7 @@ class LUFactor(NamedTuple):
 
 
 def cholesky(A: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Tensor:
-    """The lower triangle L of A = L L^T for symmetric positive-definite A; with `upper` the upper one of A = U^T U.
+    """The lower triangle L of A = L L^H for Hermitian positive-definite A (real ones: symmetric); with `upper` the upper one of A = U^H U.
 
     Only that triangle of A is read.
 
@@ -41,7 +42,7 @@ def cholesky(A: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Te
         tensor([[2., 0.],
                 [1., 2.]])
     """
-    return deliver("linalg.cholesky", ops.linalg_cholesky_ex(A, upper=upper, check_errors=True)[0], out)  # type: ignore[no-any-return]
+    return deliver("linalg.cholesky", _complex_factors.linalg_cholesky_ex(A, upper=upper, check_errors=True)[0], out)  # type: ignore[no-any-return]
 
 
 def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False, out: Any = None) -> Any:
@@ -50,7 +51,7 @@ def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False, o
     Shape:
         A [..., n, n] -> L [..., n, n], info [...]
     """
-    return deliver("linalg.cholesky_ex", ops.linalg_cholesky_ex(A, upper=upper, check_errors=check_errors), out)
+    return deliver("linalg.cholesky_ex", _complex_factors.linalg_cholesky_ex(A, upper=upper, check_errors=check_errors), out)
 
 
 def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False, out: Any = None) -> Any:
@@ -59,7 +60,7 @@ def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False, o
     Shape:
         A [..., m, n] -> LU [..., m, n], pivots [..., min(m, n)], info [...]
     """
-    return deliver("linalg.lu_factor_ex", ops.linalg_lu_factor_ex(A, pivot=pivot, check_errors=check_errors), out)
+    return deliver("linalg.lu_factor_ex", _complex_systems.linalg_lu_factor_ex(A, pivot=pivot, check_errors=check_errors), out)
 
 
 def lu_factor(A: Tensor, *, pivot: bool = True, out: Any = None) -> LUFactor:
@@ -71,7 +72,7 @@ def lu_factor(A: Tensor, *, pivot: bool = True, out: Any = None) -> LUFactor:
     Raises:
         LinAlgError: a pivot is 0.
     """
-    factors = ops.linalg_lu_factor_ex(A, pivot=pivot, check_errors=True)
+    factors = _complex_systems.linalg_lu_factor_ex(A, pivot=pivot, check_errors=True)
     return deliver("linalg.lu_factor", LUFactor(factors[0], factors[1]), out)  # type: ignore[no-any-return]
 
 
@@ -102,7 +103,7 @@ def lu(A: Tensor, *, pivot: bool = True, out: Any = None) -> LU:
         tensor([[0., 2.],
                 [1., 3.]])
     """
-    factors = ops.linalg_lu_factor_ex(A, pivot=pivot)
+    factors = _complex_systems.linalg_lu_factor_ex(A, pivot=pivot)
     L, U = triangles(factors[0])
     return deliver("linalg.lu", LU(permutation(factors[1], A.shape[-2], A), L, U), out)  # type: ignore[no-any-return]
 
@@ -119,13 +120,14 @@ def qr(A: Tensor, mode: str = "reduced", *, out: Any = None) -> Any:
     Raises:
         AutogradError: backward with mode 'r', or 'complete' and m > n.
     """
-    return deliver("linalg.qr", ops.linalg_qr(A, mode), out)
+    return deliver("linalg.qr", _complex_factors.linalg_qr(A, mode), out)
 
 
 def eigh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Any:
-    """Eigenvalues of symmetric matrices in ascending order, and eigenvectors in columns. One triangle of A is read.
+    """Eigenvalues of symmetric (complex: Hermitian) matrices in ascending order, and eigenvectors in columns. One triangle of A is read.
 
-    The gradient by eigenvectors divides by differences of eigenvalues: it is not finite where two are equal.
+    The gradient by eigenvectors divides by differences of eigenvalues: it is not finite where two are equal. Complex eigenvectors
+    have arbitrary phases, and backward refuses a loss that depends on them.
 
     Args:
         UPLO: which triangle is read, 'L' or 'U'.
@@ -141,7 +143,7 @@ def eigh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Any:
         >>> fl.linalg.eigh(fl.tensor([[2.0, 1.0], [1.0, 2.0]])).eigenvalues
         tensor([1., 3.])
     """
-    return deliver("linalg.eigh", ops.linalg_eigh(A, UPLO), out)
+    return deliver("linalg.eigh", _complex_factors.linalg_eigh(A, UPLO), out)
 
 
 def eigvalsh(A: Tensor, UPLO: str = "L", *, out: Tensor | None = None) -> Tensor:
@@ -150,7 +152,7 @@ def eigvalsh(A: Tensor, UPLO: str = "L", *, out: Tensor | None = None) -> Tensor
     Shape:
         A [..., n, n] -> [..., n]
     """
-    return deliver("linalg.eigvalsh", ops.linalg_eigh(A, UPLO, _wants_gradient(A))[0], out)  # type: ignore[no-any-return]
+    return deliver("linalg.eigvalsh", _complex_factors.linalg_eigh(A, UPLO, _wants_gradient(A))[0], out)  # type: ignore[no-any-return]
 
 
 def _wants_gradient(A: Tensor) -> bool:
@@ -167,7 +169,8 @@ def _check_driver(op: str, driver: str | None) -> None:
 def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None, out: Any = None) -> Any:
     """A = U diag(S) Vh with orthonormal columns of U, orthonormal rows of Vh, and S descending.
 
-    The gradient by U and Vh divides by differences of squared singular values: it is not finite where two are equal.
+    The gradient by U and Vh divides by differences of squared singular values: it is not finite where two are equal. Complex
+    vectors have arbitrary phases, and backward refuses a loss that depends on them.
 
     Shape:
         A [..., m, n] -> U [..., m, m], S [..., min(m, n)], Vh [..., n, n]; without full_matrices U has min(m, n) columns
@@ -182,7 +185,7 @@ def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None, out
         tensor([3., 2.])
     """
     _check_driver("linalg.svd", driver)
-    return deliver("linalg.svd", ops.linalg_svd(A, full_matrices), out)
+    return deliver("linalg.svd", _complex_factors.linalg_svd(A, full_matrices), out)
 
 
 def svdvals(A: Tensor, *, driver: str | None = None, out: Tensor | None = None) -> Tensor:
@@ -192,16 +195,16 @@ def svdvals(A: Tensor, *, driver: str | None = None, out: Tensor | None = None) 
         A [..., m, n] -> [..., min(m, n)]
     """
     _check_driver("linalg.svdvals", driver)
-    return deliver("linalg.svdvals", ops.linalg_svd(A, False, _wants_gradient(A))[1], out)  # type: ignore[no-any-return]
+    return deliver("linalg.svdvals", _complex_factors.linalg_svd(A, False, _wants_gradient(A))[1], out)  # type: ignore[no-any-return]
 
 
 def householder_product(input: Tensor, tau: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The first n columns of H_1 H_2 ... H_k with H_i = 1 - tau_i v_i v_i^T, v_i below the diagonal of `input`, with 1 on it.
+    """The first n columns of H_1 H_2 ... H_k with H_i = 1 - tau_i v_i v_i^H, v_i below the diagonal of `input`, with 1 on it.
 
     Shape:
         input [..., m, n], tau [..., k], k <= n <= m -> [..., m, n]
     """
-    return deliver("linalg.householder_product", ops.linalg_householder_product(input, tau), out)  # type: ignore[no-any-return]
+    return deliver("linalg.householder_product", _complex_factors.linalg_householder_product(input, tau), out)  # type: ignore[no-any-return]
 
 
 def geqrf(input: Tensor, *, out: Any = None) -> Any:
@@ -210,11 +213,11 @@ def geqrf(input: Tensor, *, out: Any = None) -> Any:
     Shape:
         input [..., m, n] -> a [..., m, n], tau [..., min(m, n)]
     """
-    return deliver("geqrf", ops.linalg_geqrf(input), out)
+    return deliver("geqrf", _complex_factors.linalg_geqrf(input), out)
 
 
 def ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False, *, out: Tensor | None = None) -> Tensor:
-    """Q @ other, or other @ Q without `left`, for the whole square Q of `householder_product`; Q^T with `transpose`.
+    """Q @ other, or other @ Q without `left`, for the whole square Q of `householder_product`; Q^H with `transpose`.
 
     Shape:
         input [..., s, at least k], tau [..., k], other [..., m, n], where s is m, or n without left -> [..., m, n]
@@ -229,7 +232,7 @@ def ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpos
         raise _C.ShapeError(f"ormqr: input has shape {list(input.shape)}, tau {list(tau.shape)}; expected {wanted}")
     rest = ops.zeros([*input.shape[:-1], size - k], dtype=input.dtype, device=input.device)
     square = ops.cat([input.narrow(-1, 0, k), rest], -1)
-    q = ops.linalg_householder_product(square, tau)
+    q = _complex_factors.linalg_householder_product(square, tau)
     if transpose:
-        q = q.transpose(-2, -1)
+        q = q.mH
     return deliver("ormqr", q @ other if left else other @ q, out)  # type: ignore[no-any-return]

@@ -8,6 +8,7 @@ from typing import Any
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._out import deliver
+from flambeau.linalg import _complex_systems
 from flambeau.linalg._factors import eigvalsh, svdvals
 from flambeau.linalg._systems import tolerance
 
@@ -28,8 +29,8 @@ def vector_norm(
 def _check_matrices(op: str, A: Tensor) -> None:
     if A.ndim < 2:
         raise _C.ShapeError(f"{op}: A has shape {list(A.shape)}; expected at least two axes")
-    if not A.is_floating_point():
-        raise _C.DTypeError(f"{op}: A is {A.dtype}; expected a floating point type")
+    if not A.is_floating_point() and not A.is_complex():
+        raise _C.DTypeError(f"{op}: A is {A.dtype}; expected a floating point or complex type")
 
 
 def matrix_norm(
@@ -120,16 +121,16 @@ def cond(A: Tensor, p: Any = None, *, out: Tensor | None = None) -> Tensor:
     if p is None or p in (2, -2):
         s = svdvals(A)
         if A.numel() == 0:
-            value = ops.zeros(A.shape[:-2], dtype=A.dtype, device=A.device)
+            value = ops.zeros(A.shape[:-2], dtype=s.dtype, device=A.device)
         else:
             most, least = s.select(-1, 0), s.select(-1, -1)
             value = least / most if p == -2 else most / least
         return deliver("linalg.cond", value, out)  # type: ignore[no-any-return]
     if p not in ("fro", "nuc", 1, -1, _INF, -_INF):
         raise ValueError(f"linalg.cond: p = {p!r}; expected None, 'fro', 'nuc', 1, -1, 2, -2, inf or -inf")
-    inverse, info = ops.linalg_inv_ex(A)
+    inverse, info = _complex_systems.linalg_inv_ex(A)
     if A.numel() == 0:
-        return deliver("linalg.cond", ops.zeros(A.shape[:-2], dtype=A.dtype, device=A.device), out)  # type: ignore[no-any-return]
+        return deliver("linalg.cond", ops.zeros(A.shape[:-2], dtype=A.dtype.to_real(), device=A.device), out)  # type: ignore[no-any-return]
     singular = info != 0
     shown = ops.where(singular.unsqueeze(-1).unsqueeze(-1), 0.0, inverse)
     value = ops.where(singular, _INF, matrix_norm(A, p) * matrix_norm(shown, p))
@@ -143,7 +144,7 @@ def matrix_rank(
 
     Args:
         tol: what atol was called, with rtol = 0.
-        hermitian: A is symmetric, and its lower triangle is read.
+        hermitian: A is symmetric (complex: Hermitian), and its lower triangle is read.
 
     Shape:
         A [..., m, n] -> [...] of int64

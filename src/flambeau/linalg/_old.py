@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._out import deliver
-from flambeau.linalg import _factors, _products, _systems
+from flambeau.linalg import _complex_factors, _complex_systems, _factors, _products, _systems
 from flambeau.linalg._factors import geqrf, ormqr
 
 __all__ = [
@@ -24,7 +24,7 @@ orgqr = _factors.householder_product
 
 
 class SVD(NamedTuple):
-    """What `svd` returns: input = U diag(S) V^T."""
+    """What `svd` returns: input = U diag(S) V^H."""
 
     U: Tensor
     S: Tensor
@@ -39,18 +39,20 @@ class TriangularSolve(NamedTuple):
 
 
 def logdet(input: Tensor) -> Tensor:
-    """Logarithm of the determinant: -inf where it is 0, NaN where it is negative.
+    """Logarithm of the determinant: -inf where it is 0, NaN where it is negative, complex for complex matrices.
 
     Shape:
         input [..., n, n] -> [...]
     """
-    sign, logabsdet = ops.linalg_slogdet(input)
+    sign, logabsdet = _complex_systems.linalg_slogdet(input)
+    if sign.is_complex():
+        return sign.log() + logabsdet  # type: ignore[no-any-return]
     return ops.where(sign < 0, float("nan"), logabsdet)
 
 
 def cholesky(input: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
     """`linalg.cholesky`."""
-    return deliver("cholesky", ops.linalg_cholesky_ex(input, upper=upper, check_errors=True)[0], out)  # type: ignore[no-any-return]
+    return deliver("cholesky", _complex_factors.linalg_cholesky_ex(input, upper=upper, check_errors=True)[0], out)  # type: ignore[no-any-return]
 
 
 def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
@@ -61,9 +63,9 @@ def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False, *, out: Tensor | N
     """
     if B.ndim < 2 or L.ndim < 2:
         raise _C.ShapeError(f"cholesky_solve: B has shape {list(B.shape)}, L {list(L.shape)}; expected at least two axes")
-    lower = L.transpose(-2, -1) if upper else L
-    y = ops.linalg_solve_triangular(lower, B, upper=False)
-    return deliver("cholesky_solve", ops.linalg_solve_triangular(lower.transpose(-2, -1), y, upper=True), out)  # type: ignore[no-any-return]
+    lower = L.mH if upper else L
+    y = _complex_systems.linalg_solve_triangular(lower, B, upper=False)
+    return deliver("cholesky_solve", _complex_systems.linalg_solve_triangular(lower.mH, y, upper=True), out)  # type: ignore[no-any-return]
 
 
 def cholesky_inverse(L: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
@@ -83,13 +85,13 @@ def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None) 
     Raises:
         LinAlgError: a pivot is 0, and `get_infos` is False.
     """
-    LU, pivots, info = ops.linalg_lu_factor_ex(A, pivot=pivot, check_errors=not get_infos)
+    LU, pivots, info = _complex_systems.linalg_lu_factor_ex(A, pivot=pivot, check_errors=not get_infos)
     return deliver("lu", (LU, pivots, info) if get_infos else (LU, pivots), out)
 
 
 def lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor | None = None) -> Tensor:
     """`linalg.lu_solve` with its arguments in another order."""
-    return deliver("lu_solve", ops.linalg_lu_solve(LU_data, LU_pivots, b), out)  # type: ignore[no-any-return]
+    return deliver("lu_solve", _complex_systems.linalg_lu_solve(LU_data, LU_pivots, b), out)  # type: ignore[no-any-return]
 
 
 def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True, *, out: Any = None) -> Any:
@@ -102,18 +104,18 @@ def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpa
 
 def qr(input: Tensor, some: bool = True, *, out: Any = None) -> Any:
     """`linalg.qr`, 'reduced' or 'complete'."""
-    return deliver("qr", ops.linalg_qr(input, "reduced" if some else "complete"), out)
+    return deliver("qr", _complex_factors.linalg_qr(input, "reduced" if some else "complete"), out)
 
 
 def svd(input: Tensor, some: bool = True, compute_uv: bool = True, *, out: Any = None) -> SVD:
     """`linalg.svd` with V instead of its transpose; U and V are zeros without `compute_uv`."""
     if not compute_uv:
         m, n = input.shape[-2:]
-        S = ops.linalg_svd(input, False, False)[1]
+        S = _complex_factors.linalg_svd(input, False, False)[1]
         zero = [ops.zeros([*input.shape[:-2], k, k], dtype=input.dtype) for k in (m, n)]
         return deliver("svd", SVD(zero[0], S, zero[1]), out)  # type: ignore[no-any-return]
-    U, S, Vh = ops.linalg_svd(input, not some)
-    return deliver("svd", SVD(U, S, Vh.transpose(-2, -1)), out)  # type: ignore[no-any-return]
+    U, S, Vh = _complex_factors.linalg_svd(input, not some)
+    return deliver("svd", SVD(U, S, Vh.mH), out)  # type: ignore[no-any-return]
 
 
 def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
@@ -126,7 +128,7 @@ def triangular_solve(
 ) -> TriangularSolve:
     """`linalg.solve_triangular` with its arguments in another order; with `transpose` of A^T."""
     side = A.transpose(-2, -1) if transpose else A
-    x = ops.linalg_solve_triangular(side, b, upper=upper != transpose, unitriangular=unitriangular)
+    x = _complex_systems.linalg_solve_triangular(side, b, upper=upper != transpose, unitriangular=unitriangular)
     return deliver("triangular_solve", TriangularSolve(x, A.clone()), out)  # type: ignore[no-any-return]
 
 
@@ -148,5 +150,6 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     count = x.shape[0] if N is None else N
     if count < 0:
         raise ValueError(f"vander: N = {N}; expected N >= 0")
-    found = _products.vander(x, N=count) if count > 1 else ops.ones([*x.shape, count], dtype=x.dtype if x.is_floating_point() else _C.int64)
+    kind: Any = x.dtype if x.is_floating_point() or x.is_complex() else _C.int64
+    found = _products.vander(x, N=count) if count > 1 else ops.ones([*x.shape, count], dtype=kind)
     return found if increasing else ops.flip(found, (-1,))

@@ -8,6 +8,7 @@ from typing import Any
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._out import deliver
+from flambeau.linalg import _complex_factors, _complex_systems
 
 
 def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -21,14 +22,14 @@ def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> T
 
 
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out: Tensor | None = None) -> Tensor:
-    """The sum of x * y along `dim`; x and y broadcast.
+    """The sum of conj(x) * y along `dim`; x and y broadcast.
 
     Example:
         >>> import flambeau as fl
         >>> fl.linalg.vecdot(fl.tensor([[1.0, 2.0], [3.0, 4.0]]), fl.tensor([1.0, 1.0]))
         tensor([3., 7.])
     """
-    return deliver("linalg.vecdot", (x * y).sum(dim), out)  # type: ignore[no-any-return]
+    return deliver("linalg.vecdot", (ops.conj(x) * y).sum(dim), out)  # type: ignore[no-any-return]
 
 
 def cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Tensor | None = None) -> Tensor:
@@ -58,7 +59,7 @@ def matrix_exp(A: Tensor) -> Tensor:
         tensor([[1., 1.],
                 [0., 1.]])
     """
-    return ops.linalg_matrix_exp(A)
+    return _complex_factors.linalg_matrix_exp(A)  # type: ignore[no-any-return]
 
 
 def matrix_power(A: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
@@ -75,7 +76,7 @@ def matrix_power(A: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
     if isinstance(n, bool) or not isinstance(n, int):
         raise TypeError(f"linalg.matrix_power: n = {n!r}; expected an int")
     if n < 0:
-        A, n = ops.linalg_inv_ex(A, check_errors=True)[0], -n
+        A, n = _complex_systems.linalg_inv_ex(A, check_errors=True)[0], -n
     if n == 0:
         return deliver("linalg.matrix_power", ops.eye(A.shape[-1], dtype=A.dtype, device=A.device).expand(A.shape).clone(), out)  # type: ignore[no-any-return]
     found: Tensor | None = None
@@ -150,7 +151,7 @@ def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     count = x.shape[-1] if N is None else N
     if N is not None and N <= 1:
         raise ValueError(f"linalg.vander: N = {N}; expected N > 1")
-    kind: Any = _C.int64 if not x.is_floating_point() else x.dtype
+    kind: Any = x.dtype if x.is_floating_point() or x.is_complex() else _C.int64
     columns = x.to(kind).unsqueeze(-1)
     ones = ops.ones([*x.shape, 1], dtype=kind, device=x.device)
     if count <= 1:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._out import deliver
+from flambeau.linalg import _complex_factors, _complex_systems
 
 
 class LeastSquares(NamedTuple):
@@ -35,12 +36,12 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True, out: Tensor | None = None)
         tensor([[1.0000],
                 [0.5000]])
     """
-    return deliver("linalg.solve", ops.linalg_solve_ex(A, B, left=left, check_errors=True)[0], out)  # type: ignore[no-any-return]
+    return deliver("linalg.solve", _complex_systems.linalg_solve_ex(A, B, left=left, check_errors=True)[0], out)  # type: ignore[no-any-return]
 
 
 def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False, out: Any = None) -> Any:
     """`solve`, and for each matrix the number of the first pivot that is 0, or 0, as `info`."""
-    return deliver("linalg.solve_ex", ops.linalg_solve_ex(A, B, left=left, check_errors=check_errors), out)
+    return deliver("linalg.solve_ex", _complex_systems.linalg_solve_ex(A, B, left=left, check_errors=check_errors), out)
 
 
 def solve_triangular(
@@ -54,17 +55,17 @@ def solve_triangular(
     Shape:
         A [..., n, n], B [..., n, k] ([..., k, n] without left) -> as B; batches broadcast
     """
-    x = ops.linalg_solve_triangular(A, B, upper=upper, left=left, unitriangular=unitriangular)
+    x = _complex_systems.linalg_solve_triangular(A, B, upper=upper, left=left, unitriangular=unitriangular)
     return deliver("linalg.solve_triangular", x, out)  # type: ignore[no-any-return]
 
 
 def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False, out: Tensor | None = None) -> Tensor:
-    """`solve` with the factors of A that `lu_factor` gave; with `adjoint` of A^T.
+    """`solve` with the factors of A that `lu_factor` gave; with `adjoint` of A^H.
 
     Shape:
         LU [..., n, n], pivots [..., n], B [..., n, k] ([..., k, n] without left) -> as B; batches broadcast
     """
-    return deliver("linalg.lu_solve", ops.linalg_lu_solve(LU, pivots, B, left=left, adjoint=adjoint), out)  # type: ignore[no-any-return]
+    return deliver("linalg.lu_solve", _complex_systems.linalg_lu_solve(LU, pivots, B, left=left, adjoint=adjoint), out)  # type: ignore[no-any-return]
 
 
 def inv(A: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -76,12 +77,12 @@ def inv(A: Tensor, *, out: Tensor | None = None) -> Tensor:
     Raises:
         LinAlgError: A is singular.
     """
-    return deliver("linalg.inv", ops.linalg_inv_ex(A, check_errors=True)[0], out)  # type: ignore[no-any-return]
+    return deliver("linalg.inv", _complex_systems.linalg_inv_ex(A, check_errors=True)[0], out)  # type: ignore[no-any-return]
 
 
 def inv_ex(A: Tensor, *, check_errors: bool = False, out: Any = None) -> Any:
     """`inv`, and for each matrix the number of the first pivot that is 0, or 0, as `info`."""
-    return deliver("linalg.inv_ex", ops.linalg_inv_ex(A, check_errors=check_errors), out)
+    return deliver("linalg.inv_ex", _complex_systems.linalg_inv_ex(A, check_errors=check_errors), out)
 
 
 def det(A: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -90,16 +91,16 @@ def det(A: Tensor, *, out: Tensor | None = None) -> Tensor:
     Shape:
         A [..., n, n] -> [...]
     """
-    return deliver("linalg.det", ops.linalg_det(A), out)  # type: ignore[no-any-return]
+    return deliver("linalg.det", _complex_systems.linalg_det(A), out)  # type: ignore[no-any-return]
 
 
 def slogdet(A: Tensor, *, out: Any = None) -> Any:
-    """The sign of the determinant, and the logarithm of its absolute value, which does not overflow.
+    """The sign of the determinant (complex: a number of modulus 1), and the logarithm of its absolute value, which does not overflow.
 
     Shape:
         A [..., n, n] -> sign [...], logabsdet [...]
     """
-    return deliver("linalg.slogdet", ops.linalg_slogdet(A), out)
+    return deliver("linalg.slogdet", _complex_systems.linalg_slogdet(A), out)
 
 
 def tolerance(op: str, S: Tensor, size: int, atol: Any, rtol: Any) -> Tensor:
@@ -131,7 +132,7 @@ def pinv(
 
     Args:
         rcond: the older name of rtol.
-        hermitian: A is symmetric, and its lower triangle is read.
+        hermitian: A is symmetric (complex: Hermitian), and its lower triangle is read.
         atol, rtol: numbers, or tensors that broadcast to the batch. rtol is max(m, n) eps unless atol is given.
 
     Shape:
@@ -143,15 +144,15 @@ def pinv(
     _check_matrix("linalg.pinv", A, hermitian)
     with no_grad():
         if hermitian:
-            w, v = ops.linalg_eigh(A)
+            w, v = _complex_factors.linalg_eigh(A)
             size = w.abs()
             least = tolerance("linalg.pinv", size.sort(-1, True)[0], A.shape[-1], atol, rtol).unsqueeze(-1)
-            value = (v * _inverse_above(w, size, least).unsqueeze(-2)) @ v.transpose(-2, -1)
+            value = (v * _inverse_above(w, size, least).unsqueeze(-2)) @ v.mH
         else:
-            u, s, vh = ops.linalg_svd(A, False)
+            u, s, vh = _complex_factors.linalg_svd(A, False)
             least = tolerance("linalg.pinv", s, max(A.shape[-2:]), atol, rtol).unsqueeze(-1)
-            value = (vh.transpose(-2, -1) * _inverse_above(s, s, least).unsqueeze(-2)) @ u.transpose(-2, -1)
-    return deliver("linalg.pinv", ops.linalg_pinv_value(A, value), out)  # type: ignore[no-any-return]
+            value = (vh.mH * _inverse_above(s, s, least).unsqueeze(-2)) @ u.mH
+    return deliver("linalg.pinv", _complex_factors.linalg_pinv_value(A, value), out)  # type: ignore[no-any-return]
 
 
 def _inverse_above(v: Tensor, size: Tensor, least: Tensor) -> Tensor:
@@ -198,12 +199,12 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
         given = f"A is {A.dtype} {list(A.shape)}, B {B.dtype} {list(B.shape)}"
         raise _C.ShapeError(f"linalg.lstsq: {given}; expected [..., m, n] and [..., m, k] of one dtype")
     x = pinv(A, rtol=rcond) @ b
-    S = ops.linalg_svd(A.detach(), False, False)[1]
+    S = _complex_factors.linalg_svd(A.detach(), False, False)[1]
     least = tolerance("linalg.lstsq", S, max(m, n), None, rcond).unsqueeze(-1)
     rank = (S > least).sum(-1)
-    none = ops.empty((0,), dtype=A.dtype, device=A.device)
+    none = ops.empty((0,), dtype=S.dtype, device=A.device)
     full = m > n and kind != "gelsy" and (kind == "gels" or bool((rank == n).all().item()))
-    residuals = ops.square(A @ x - b).sum(-2) if full else none
+    residuals = ops.square(ops.abs(A @ x - b) if A.is_complex() else A @ x - b).sum(-2) if full else none
     return LeastSquares(
         x.squeeze(-1) if vector else x,
         residuals,

@@ -11,6 +11,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._memory_format import strided
 
 
 def _rebuild_parameter(data: Tensor, requires_grad: bool) -> Parameter:
@@ -34,6 +35,8 @@ def _alias(cls: type[Tensor], data: Tensor | None, requires_grad: bool) -> Any:
             f"{cls.__name__}: data stands for a value inside of vmap or jvp; expected a tensor from outside (pass tensors "
             "to a module by func.functional_call)"
         )
+    if data.layout is not strided:
+        raise TypeError(f"{cls.__name__}: data is a sparse tensor ({data.layout}); expected a dense one, for example its values()")
     if requires_grad and not (data.is_floating_point() or data.is_complex()):
         raise RuntimeError(
             f"{cls.__name__}: data has dtype {data.dtype}; only floating point and complex tensors can require "

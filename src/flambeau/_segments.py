@@ -1,0 +1,79 @@
+"""Reductions of segments: runs of neighbouring slices along an axis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flambeau import _C
+from flambeau._C import Tensor, ops
+
+_SCATTER = {"sum": "sum", "mean": "mean", "max": "amax", "min": "amin", "prod": "prod"}
+_OF_NONE = {"sum": 0.0, "mean": float("nan"), "max": float("-inf"), "min": float("inf"), "prod": 1.0}
+
+
+def segment_reduce(
+    data: Tensor,
+    reduce: str,
+    *,
+    lengths: Tensor | None = None,
+    indices: Tensor | None = None,
+    offsets: Tensor | None = None,
+    axis: int = 0,
+    unsafe: bool = False,
+    initial: float | None = None,
+) -> Tensor:
+    """Each segment's sum, mean, max, min or prod.
+
+    Args:
+        lengths: how many slices each segment has; they add up to the size of the axis.
+        offsets: where each segment begins, and where the last ends; in place of lengths.
+        indices: not there; expected None.
+        unsafe: lengths are checked in any case.
+        initial: what the reduction begins with, and the result of empty segments; by default these are 0, NaN, -inf, inf and 1.
+
+    Shape:
+        data [n, ...], lengths [s] or offsets [s + 1] -> [s, ...], with `axis` in the place of the first axis
+
+    Raises:
+        ValueError: an unknown reduction, both or none of lengths and offsets, or lengths that do not add up.
+
+    Example:
+        >>> import flambeau as fl
+        >>> fl.segment_reduce(fl.tensor([1.0, 2.0, 3.0]), "sum", lengths=fl.tensor([1, 0, 2]))
+        tensor([1., 0., 5.])
+    """
+    if reduce not in _SCATTER:
+        raise ValueError(f"segment_reduce: reduce = {reduce!r}; expected one of {', '.join(map(repr, _SCATTER))}")
+    if indices is not None or (lengths is None) == (offsets is None):
+        raise ValueError("segment_reduce: expected either lengths or offsets, and no indices")
+    if not -data.ndim <= axis < data.ndim:
+        given = f"axis = {axis}, but data has shape {list(data.shape)}"
+        raise IndexError(f"segment_reduce: {given}; expected {-data.ndim} <= axis < {data.ndim}")
+    axis %= data.ndim
+    counts = _counts(lengths, offsets, data.shape[axis])
+    segments = counts.shape[0]
+    x = data.movedim(axis, 0)
+    at = ops.repeat_interleave(ops.arange(segments, device=data.device), counts)
+    where = at.reshape((-1, *(1,) * (x.ndim - 1))).expand(x.shape)
+    shape = (segments, *x.shape[1:])
+    if reduce == "mean" and initial is not None:  # it counts as a part of the sum, not of the number
+        begin = ops.full(shape, initial, dtype=data.dtype, device=data.device)
+        size = counts.clamp(min=1).to(data.dtype).reshape((-1, *(1,) * (x.ndim - 1)))
+        return (ops.scatter_reduce(begin, 0, where, x, "sum") / size).movedim(0, axis)  # type: ignore[no-any-return]
+    begin = ops.full(shape, _OF_NONE[reduce] if initial is None else initial, dtype=data.dtype, device=data.device)
+    return ops.scatter_reduce(begin, 0, where, x, _SCATTER[reduce], include_self=initial is not None).movedim(0, axis)  # type: ignore[no-any-return]
+
+
+def _counts(lengths: Tensor | None, offsets: Tensor | None, size: int) -> Tensor:
+    given: Any = lengths if offsets is None else offsets
+    if given.ndim != 1 or given.is_floating_point() or given.dtype == _C.bool:
+        name = "lengths" if offsets is None else "offsets"
+        raise _C.DTypeError(f"segment_reduce: {name} are {given.dtype} of shape {list(given.shape)}; expected integers with one axis")
+    given = given.to(_C.int64)
+    if offsets is not None:
+        if given.shape[0] < 1 or int(given[0].item()) != 0:
+            raise ValueError("segment_reduce: offsets do not begin with 0; expected 0, ..., the size of the axis")
+        given = given[1:] - given[:-1]
+    if int(given.sum().item()) != size or bool((given < 0).any().item()):
+        raise ValueError(f"segment_reduce: the segments' lengths add up to {int(given.sum().item())}; expected {size}, none below 0")
+    return given  # type: ignore[no-any-return]

@@ -1,0 +1,171 @@
+"""Sparse tensors from indices and values, and of dense ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from flambeau import _C
+from flambeau._C import Tensor, ops
+from flambeau._memory_format import sparse_coo, sparse_csr
+from flambeau.sparse._tensor import SparseCOO, SparseCSR, SparseTensor
+
+
+def _index_part(op: str, name: str, data: Any, ndim: int) -> Tensor:
+    from flambeau._tensor import as_tensor
+
+    x = as_tensor(data)
+    if x.numel() == 0 and x.ndim == ndim:
+        x = x.to(_C.int64)
+    if x.is_floating_point() or x.is_complex() or x.dtype == _C.bool or x.ndim != ndim:
+        raise _C.DTypeError(f"{op}: {name} are {x.dtype} of shape {list(x.shape)}; expected integers with {ndim} axes")
+    return x.detach().to(_C.int64)
+
+
+def _value_part(values: Any, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
+    from flambeau._tensor import as_tensor
+
+    x = as_tensor(values, dtype=dtype, device=device)
+    if requires_grad:  # a leaf of its own
+        return x.detach().clone().requires_grad_()
+    return x
+
+
+def sparse_coo_tensor(
+    indices: Any,
+    values: Any,
+    size: Sequence[int] | None = None,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+    is_coalesced: bool | None = None,
+) -> SparseCOO:
+    """A sparse tensor with values[k] at the place indices[:, k]; what stands at one place several times is added up.
+
+    Args:
+        size: by default the smallest that holds all places.
+        is_coalesced: the caller knows that places are in order and none is there twice.
+        check_invariants: indices are checked in any case.
+
+    Shape:
+        indices [sparse_dim, nnz], values [nnz, ...] -> the sizes of the axes with indices, then those of a value
+
+    Raises:
+        ShapeError: sizes that do not fit.
+        IndexError: a place outside of `size`.
+
+    Example:
+        >>> import flambeau as fl
+        >>> fl.sparse_coo_tensor([[0, 1], [1, 0]], [2.0, 3.0]).to_dense()
+        tensor([[0., 2.],
+                [3., 0.]])
+    """
+    op = "sparse_coo_tensor"
+    at, held = _index_part(op, "indices", indices, 2), _value_part(values, dtype, device, requires_grad)
+    if held.ndim < 1 or held.shape[0] != at.shape[1]:
+        given = f"indices have shape {list(at.shape)}, values {list(held.shape)}"
+        raise _C.ShapeError(f"{op}: {given}; expected [sparse_dim, nnz] and [nnz, ...]")
+    if size is None:
+        if at.shape[1] == 0 and at.shape[0]:
+            raise _C.ShapeError(f"{op}: size = None, and there are no indices; expected a size")
+        size = ([int(n) + 1 for n in at.amax(1).tolist()] if at.shape[0] else []) + list(held.shape[1:])
+    size = tuple(int(n) for n in size)
+    if len(size) != at.shape[0] + held.ndim - 1 or size[at.shape[0] :] != tuple(held.shape[1:]):
+        given = f"size = {list(size)}, indices have shape {list(at.shape)}, values {list(held.shape)}"
+        raise _C.ShapeError(f"{op}: {given}; expected a size for each of {at.shape[0]} rows of indices, then {list(held.shape[1:])}")
+    if at.numel():
+        low, high = at.amin(1).tolist(), at.amax(1).tolist()
+        for d, (a, b) in enumerate(zip(low, high, strict=True)):
+            if a < 0 or b >= size[d]:
+                raise IndexError(f"{op}: indices[{d}] go from {a} to {b}; expected 0 to {size[d] - 1}, for size {list(size)}")
+    return SparseCOO.make(at, held, size, bool(is_coalesced))
+
+
+def sparse_csr_tensor(
+    crow_indices: Any,
+    col_indices: Any,
+    values: Any,
+    size: Sequence[int] | None = None,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+) -> SparseCSR:
+    """A sparse matrix by compressed rows: row r has values[crow[r]] ... values[crow[r + 1] - 1], in the columns col.
+
+    Args:
+        size: by default as many rows as crow says, and as many columns as col needs.
+        check_invariants: indices are checked in any case.
+
+    Shape:
+        crow_indices [m + 1], col_indices [nnz], values [nnz] -> [m, n]
+
+    Raises:
+        ShapeError: sizes that do not fit.
+        IndexError: a column outside of `size`.
+        ValueError: crow_indices do not ascend from 0 to nnz.
+
+    Example:
+        >>> import flambeau as fl
+        >>> fl.sparse_csr_tensor([0, 1, 2], [1, 0], [2.0, 3.0]).to_dense()
+        tensor([[0., 2.],
+                [3., 0.]])
+    """
+    op = "sparse_csr_tensor"
+    crow, col = _index_part(op, "crow_indices", crow_indices, 1), _index_part(op, "col_indices", col_indices, 1)
+    held = _value_part(values, dtype, device, requires_grad)
+    if size is None:
+        size = (crow.shape[0] - 1, int(col.amax().item()) + 1 if col.numel() else 0)
+    size = tuple(int(n) for n in size)
+    if len(size) != 2 or crow.shape[0] != size[0] + 1 or held.ndim != 1 or held.shape[0] != col.shape[0]:
+        given = f"size = {list(size)}, crow_indices {list(crow.shape)}, col_indices {list(col.shape)}, values {list(held.shape)}"
+        raise _C.ShapeError(f"{op}: {given}; expected [m, n], [m + 1], [nnz] and [nnz]")
+    ops.sparse_transpose(crow, col, size[1])  # checks the structure
+    return SparseCSR.make(crow, col, held, size)
+
+
+def to_sparse(x: Tensor, sparse_dim: int | None = None, *, layout: Any = None) -> Any:
+    """The places of a dense tensor that are not 0 (of whose values one is not, with fewer than all axes), with gradients.
+
+    Args:
+        sparse_dim: how many axes get indices; all by default.
+        layout: flambeau.sparse_coo or flambeau.sparse_csr.
+
+    Example:
+        >>> import flambeau as fl
+        >>> fl.tensor([[0.0, 2.0], [3.0, 0.0]]).to_sparse().indices()
+        tensor([[0, 1],
+                [1, 0]])
+    """
+    if layout not in (None, sparse_coo, sparse_csr):
+        raise ValueError(f"to_sparse: layout = {layout!r}; expected None, flambeau.sparse_coo or flambeau.sparse_csr")
+    if layout is sparse_csr:
+        return to_sparse_csr(x)
+    axes = x.ndim if sparse_dim is None else sparse_dim
+    if not (0 < axes <= x.ndim or axes == x.ndim == 0):
+        raise ValueError(f"to_sparse: sparse_dim = {sparse_dim}, and the tensor has shape {list(x.shape)}; expected 1 to {x.ndim}")
+    held = x.detach() != 0
+    if axes < x.ndim:
+        held = held.reshape((*x.shape[:axes], -1)).any(-1)
+    indices = ops.nonzero(held).t().contiguous()
+    values = ops.index(x, list(indices.unbind(0))) if axes else x.reshape(1)[: indices.shape[1]]
+    return SparseCOO.make(indices, values, x.shape, True)
+
+
+def to_sparse_csr(x: Tensor, dense_dim: int | None = None) -> SparseCSR:
+    """The elements of a dense matrix that are not 0, by compressed rows, with gradients."""
+    if x.ndim != 2 or dense_dim:
+        raise _C.ShapeError(f"to_sparse_csr: the tensor has shape {list(x.shape)}, dense_dim = {dense_dim}; expected a matrix")
+    return to_sparse(x).to_sparse_csr()  # type: ignore[no-any-return]
+
+
+def sparse_mask(x: Tensor, mask: SparseCOO) -> SparseCOO:
+    """The elements of a dense tensor at the places of a sparse one, with gradients."""
+    if not isinstance(mask, SparseTensor) or x.shape != mask.shape:
+        given = f"the tensor has shape {list(x.shape)}, mask {list(mask.shape)}"
+        raise _C.ShapeError(f"sparse_mask: {given}; expected a sparse mask of that shape")
+    places = mask.to_coo().coalesce()
+    return SparseCOO.make(places._idx, ops.index(x, list(places._idx.unbind(0))), x.shape, True)

@@ -1,0 +1,298 @@
+"""What can be done with sparse tensors: the functions and methods that `__torch_function__` finds, and those of `flambeau.sparse`.
+
+All of it is made of ops on indices and values, so that gradients follow. Places of a result follow from places of the arguments, never
+from values: a value that becomes 0 keeps its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from flambeau import _C
+from flambeau._C import Tensor, ops
+from flambeau.sparse._answers import answers, coalesced, in_layout_of, pairs, rows_of, wrapped
+from flambeau.sparse._tensor import SparseCOO, SparseCSR, SparseTensor, linear
+
+# ---------------------------------------------------------------------------------------- products
+
+
+def _product_with_dense(a: SparseTensor, b: Tensor) -> Tensor:
+    if b.ndim not in (1, 2) or a.ndim != 2 or b.shape[0] != a.shape[1]:
+        given = f"the sparse matrix has shape {list(a.shape)}, the dense one {list(b.shape)}"
+        raise _C.ShapeError(f"sparse.mm: {given}; expected [m, n] and [n, k] or [n]")
+    column = b.unsqueeze(-1) if b.ndim == 1 else b
+    y = ops.sparse_mm(*a.rows(), column)
+    return y.squeeze(-1) if b.ndim == 1 else y  # type: ignore[no-any-return]
+
+
+def _product_of_dense(a: Tensor, b: SparseTensor) -> Tensor:
+    if a.ndim not in (1, 2) or b.ndim != 2 or a.shape[-1] != b.shape[0]:
+        given = f"the dense matrix has shape {list(a.shape)}, the sparse one {list(b.shape)}"
+        raise _C.ShapeError(f"sparse.mm: {given}; expected [k, m] or [m], and [m, n]")
+    rows = a.unsqueeze(0) if a.ndim == 1 else a
+    y = ops.sparse_mm_transposed(*b.rows(), rows.t(), (b.shape[1], rows.shape[0])).t()
+    return y.squeeze(0) if a.ndim == 1 else y  # type: ignore[no-any-return]
+
+
+def _product_of_sparse(a: SparseTensor, b: SparseTensor) -> SparseTensor:
+    """Each element of a meets the row of b that its column says (Gustavson, 1978); what meets at one place is added up."""
+    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
+        raise _C.ShapeError(f"sparse.mm: the matrices have shapes {list(a.shape)} and {list(b.shape)}; expected [m, n] and [n, k]")
+    crow, col, values = b.rows()
+    left = coalesced("sparse.mm", a)
+    if left.dense_dim():
+        raise _C.ShapeError(f"sparse.mm: the sparse tensor has {left.dense_dim()} dense axes; expected none")
+    mine, theirs = pairs(left._idx[1], crow)
+    places = ops.stack([ops.index_select(left._idx[0], 0, mine), ops.index_select(col, 0, theirs)])
+    found = ops.index_select(left._val, 0, mine) * ops.index_select(values, 0, theirs)
+    return in_layout_of(SparseCOO.make(places, found, (a.shape[0], b.shape[1])).coalesce(), a)
+
+
+@answers("mm", "matmul", "mv", "spmm", "__matmul__")
+def mm(mat1: Any, mat2: Any) -> Any:
+    """The product of two matrices, of which one or both are sparse; that of two sparse ones is sparse.
+
+    Gradients by the values of a sparse matrix are computed at its places alone.
+
+    Shape:
+        [m, n], [n, k] or [n] -> [m, k] or [m]
+
+    Raises:
+        ShapeError: sizes that do not meet.
+        DTypeError: different types, or others than float32 and float64, of a sparse and a dense matrix.
+
+    Example:
+        >>> import flambeau as fl
+        >>> A = fl.tensor([[0.0, 2.0], [3.0, 0.0]]).to_sparse()
+        >>> fl.sparse.mm(A, fl.tensor([[1.0], [10.0]]))
+        tensor([[20.],
+                [ 3.]])
+    """
+    if isinstance(mat1, SparseTensor):
+        return _product_of_sparse(mat1, mat2) if isinstance(mat2, SparseTensor) else _product_with_dense(mat1, mat2)
+    if isinstance(mat2, SparseTensor):
+        return _product_of_dense(mat1, mat2)
+    return ops.mm(mat1, mat2)
+
+
+@answers("__rmatmul__")
+def _reflected_mm(mat2: Any, mat1: Any) -> Any:
+    return mm(mat1, mat2)
+
+
+@answers("addmm")
+def addmm(mat: Any, mat1: Any, mat2: Any, *, beta: float = 1.0, alpha: float = 1.0) -> Any:
+    """beta * mat + alpha * (mat1 @ mat2) with a sparse mat1 or mat2.
+
+    Shape:
+        mat that broadcasts to [m, k], mat1 [m, n], mat2 [n, k] -> [m, k]
+    """
+    return mat * beta + mm(mat1, mat2) * alpha
+
+
+@answers("linear")
+def _linear(input: Any, weight: Any, bias: Any = None) -> Any:
+    if isinstance(weight, SparseTensor) or isinstance(bias, SparseTensor):
+        raise TypeError("linear: weight or bias is a sparse tensor; expected dense ones and a sparse input")
+    y = mm(input, weight.t())
+    return y if bias is None else y + bias
+
+
+def sampled_addmm(input: SparseTensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1.0, alpha: float = 1.0) -> SparseTensor:
+    """beta * input + alpha * (mat1 @ mat2) at the places of the sparse matrix `input`; the other elements are not computed.
+
+    Shape:
+        input [m, n], mat1 [m, k], mat2 [k, n] -> [m, n], sparse
+    """
+    if not isinstance(input, SparseTensor):
+        raise TypeError("sampled_addmm: input is no sparse tensor; expected one, whose places say what is computed")
+    crow, col, values = input.rows()
+    if mat1.ndim != 2 or mat2.ndim != 2 or tuple(input.shape) != (mat1.shape[0], mat2.shape[1]) or mat1.shape[1] != mat2.shape[0]:
+        given = f"input has shape {list(input.shape)}, mat1 {list(mat1.shape)}, mat2 {list(mat2.shape)}"
+        raise _C.ShapeError(f"sampled_addmm: {given}; expected [m, n], [m, k] and [k, n]")
+    found = SparseCSR.make(crow, col, values * beta + ops.sparse_sampled(crow, col, mat1, mat2.t()) * alpha, input.shape)
+    return found if isinstance(input, SparseCSR) else found.to_coo()
+
+
+# ---------------------------------------------------------------------------------------- element by element
+
+# f(0) = 0: places stay.
+_ZERO_TO_ZERO = (
+    "abs", "absolute", "asin", "arcsin", "asinh", "arcsinh", "atan", "arctan", "atanh", "arctanh", "ceil", "conj", "deg2rad", "erf",
+    "erfinv", "expm1", "floor", "log1p", "neg", "negative", "positive", "rad2deg", "relu", "round", "sgn", "sign", "sin", "sinh", "sqrt",
+    "square", "tan", "tanh", "trunc", "nan_to_num",
+)  # fmt: skip
+# Functions of the values, whatever these are.
+_OF_VALUES = ("clone", "contiguous", "detach", "to")
+
+
+def _of_values(name: str, merge: bool) -> Callable[..., Any]:
+    def call(x: Any, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(x, SparseTensor):
+            raise TypeError(f"{name}: an argument is a sparse tensor; expected dense ones, by .to_dense()")
+        x = x.coalesce() if merge else x
+        return x._with(getattr(x._val, name)(*args, **kwargs))
+
+    return call
+
+
+for _name in (*_ZERO_TO_ZERO, *_OF_VALUES):
+    answers(_name)(_of_values(_name, _name in _ZERO_TO_ZERO))
+
+
+def _number(x: Any) -> bool:
+    return not isinstance(x, Tensor) or (not isinstance(x, SparseTensor) and x.ndim == 0)
+
+
+def _at_places(op: str, x: SparseCOO, other: Tensor) -> Tensor:
+    """The elements of a dense tensor that broadcasts to x, where x has values."""
+    if other.ndim > x.ndim:
+        given = f"the sparse tensor has shape {list(x.shape)}, the dense one {list(other.shape)}"
+        raise _C.ShapeError(f"{op}: {given}; expected one that broadcasts")
+    return ops.index(other.expand(x.shape), list(x._idx.unbind(0)))
+
+
+@answers("mul", "multiply", "__mul__", "__rmul__")
+def _mul(a: Any, b: Any) -> Any:
+    if not isinstance(a, SparseTensor):
+        a, b = b, a
+    if _number(b):
+        return a._with(a._val * b)
+    x = coalesced("mul", a)
+    if isinstance(b, SparseTensor):
+        return in_layout_of(_intersection(x, coalesced("mul", b)), a)
+    return in_layout_of(x._with(x._val * _at_places("mul", x, b)), a)
+
+
+def _intersection(a: SparseCOO, b: SparseCOO) -> SparseCOO:
+    """Products at the places that both have."""
+    if a.shape != b.shape or a.sparse_dim() != b.sparse_dim():
+        raise _C.ShapeError(f"mul: the sparse tensors have shapes {list(a.shape)} and {list(b.shape)}; expected one shape")
+    mine, theirs = linear(a._idx, a.shape), linear(b._idx, b.shape)
+    if theirs.shape[0] == 0:
+        return b._with(b._val * ops.ones((), dtype=a._val.dtype))
+    at = ops.searchsorted(theirs, mine).clamp(max=theirs.shape[0] - 1)
+    both = ops.nonzero(ops.index_select(theirs, 0, at) == mine).reshape(-1)
+    values = ops.index_select(a._val, 0, both) * ops.index_select(b._val, 0, ops.index_select(at, 0, both))
+    return SparseCOO.make(ops.index_select(a._idx, 1, both), values, a.shape, True)
+
+
+@answers("div", "divide", "true_divide", "__truediv__")
+def _div(a: Any, b: Any, *, rounding_mode: str | None = None) -> Any:
+    if not isinstance(a, SparseTensor) or isinstance(b, SparseTensor):
+        raise TypeError("div: the divisor is a sparse tensor, whose other elements are 0; expected a number or a dense tensor")
+    if rounding_mode is not None:
+        raise ValueError(f"div: rounding_mode = {rounding_mode!r}; expected None for sparse tensors")
+    if _number(b):
+        return a._with(a._val / b)
+    x = coalesced("div", a)
+    return in_layout_of(x._with(x._val / _at_places("div", x, b)), a)
+
+
+@answers("pow", "__pow__")
+def _pow(a: Any, exponent: Any) -> Any:
+    if not isinstance(a, SparseTensor) or isinstance(exponent, Tensor) or exponent <= 0:
+        raise TypeError(f"pow: exponent = {exponent!r}; expected a number above 0 and a sparse tensor as its base, so that 0 stays 0")
+    x = a.coalesce()
+    return x._with(x._val**exponent)
+
+
+@answers("add", "__add__", "__radd__")
+def _add(a: Any, b: Any, *, alpha: float = 1) -> Any:
+    if not isinstance(a, Tensor) or not isinstance(b, Tensor):
+        raise TypeError("add: a number added to a sparse tensor makes all elements non-zero; call .to_dense() first")
+    if not isinstance(a, SparseTensor):
+        return a + b.to_dense() * alpha
+    if not isinstance(b, SparseTensor):
+        return a.to_dense() + b * alpha
+    x, y = a.to_coo(), b.to_coo()
+    if x.shape != y.shape or x.sparse_dim() != y.sparse_dim():
+        raise _C.ShapeError(f"add: the sparse tensors have shapes {list(a.shape)} and {list(b.shape)}; expected one shape")
+    kind = _C.promote_types(x._val.dtype, y._val.dtype)
+    values = ops.cat([x._val.to(kind), (y._val * alpha).to(kind)])
+    return in_layout_of(SparseCOO.make(ops.cat([x._idx, y._idx], 1), values, x.shape), a)
+
+
+@answers("sub", "subtract", "__sub__")
+def _sub(a: Any, b: Any, *, alpha: float = 1) -> Any:
+    return _add(a, b, alpha=-alpha)
+
+
+@answers("__rsub__", "rsub")
+def _reflected_sub(a: Any, b: Any) -> Any:
+    return _add(b, a, alpha=-1)
+
+
+# ---------------------------------------------------------------------------------------- sums and softmax
+
+
+@answers("sum")
+def sum(input: Any, dim: int | Sequence[int] | None = None, dtype: Any = None) -> Any:
+    """The sum of all elements, or over axes: a sparse tensor while axes with indices remain, else a dense one.
+
+    Example:
+        >>> import flambeau as fl
+        >>> A = fl.tensor([[0.0, 2.0], [3.0, 4.0]]).to_sparse()
+        >>> fl.sparse.sum(A, 1).to_dense()
+        tensor([2., 7.])
+    """
+    if not isinstance(input, SparseTensor):
+        raise TypeError("sparse.sum: input is a dense tensor; expected a sparse one")
+    values = input._val if dtype is None else input._val.to(dtype)
+    if dim is None or (not isinstance(dim, int) and not dim):
+        return values.sum()
+    x = input.to_coo()
+    values = x._val if dtype is None else x._val.to(dtype)
+    axes, k = wrapped("sparse.sum", x, dim), x.sparse_dim()
+    kept = [d for d in range(k) if d not in axes]
+    dense = [d - k + 1 for d in axes if d >= k]
+    values = values.sum(dense) if dense else values
+    if not kept:
+        return values.sum(0)
+    size = [n for d, n in enumerate(x.shape) if d not in axes]
+    return SparseCOO.make(rows_of(x._idx, kept), values, size).coalesce()
+
+
+def _softmax(op: str, input: Any, dim: int, dtype: Any, logarithm: bool) -> SparseTensor:
+    x = coalesced(op, input)
+    values = x._val if dtype is None else x._val.to(dtype)
+    (axis,), k = wrapped(op, x, dim), x.sparse_dim()
+    if axis >= k:
+        inner = (ops.log_softmax if logarithm else ops.softmax)(values, axis - k + 1)
+        return in_layout_of(x._with(inner), input)
+    others = [d for d in range(k) if d != axis]
+    keys = linear(rows_of(x._idx, others), [x.shape[d] for d in others]) if others else ops.zeros((x._nnz(),), dtype=_C.int64)
+    lines, line, _ = ops.unique_sorted(keys, True)
+    empty = ops.zeros((lines.shape[0], *values.shape[1:]), dtype=values.dtype)
+    where = line.reshape((-1, *(1,) * (values.ndim - 1))).expand(values.shape)
+    top = ops.scatter_reduce(empty, 0, where, values.detach(), "amax", include_self=False)
+    shifted = values - ops.index_select(top, 0, line)
+    total = ops.index_select(ops.index_add(empty, 0, line, shifted.exp()), 0, line)
+    return in_layout_of(x._with(shifted - total.log() if logarithm else shifted.exp() / total), input)
+
+
+@answers("softmax")
+def softmax(input: Any, dim: int, *, dtype: Any = None) -> SparseTensor:
+    """Softmax along an axis over the elements that have places; the others count as -inf and stay without.
+
+    Example:
+        >>> import flambeau as fl
+        >>> A = fl.sparse_coo_tensor([[0, 1, 1], [2, 0, 2]], [3.0, 4.0, 4.0], (2, 3))
+        >>> fl.sparse.softmax(A, 1).values()
+        tensor([1.0000, 0.5000, 0.5000])
+    """
+    return _softmax("sparse.softmax", input, dim, dtype, False)
+
+
+@answers("log_softmax")
+def log_softmax(input: Any, dim: int, *, dtype: Any = None) -> SparseTensor:
+    """The logarithm of `softmax`."""
+    return _softmax("sparse.log_softmax", input, dim, dtype, True)
+
+
+@answers("norm", "vector_norm")
+def _norm(x: SparseTensor, p: Any = 2, dim: Any = None) -> Tensor:
+    if dim is not None or p not in (2, 2.0, "fro", None):
+        raise ValueError(f"norm: p = {p!r}, dim = {dim}; expected the 2-norm of all elements of a sparse tensor")
+    return ops.vector_norm(x.coalesce()._val, 2.0)

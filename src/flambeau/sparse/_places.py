@@ -1,0 +1,149 @@
+"""Functions of sparse tensors that choose, move and join places: transposes, indices, `cat`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from flambeau import _C
+from flambeau._C import Tensor, ops
+from flambeau.sparse._answers import answers, coalesced, in_layout_of, pairs, rows_of, wrapped
+from flambeau.sparse._tensor import SparseCOO, SparseCSR, SparseTensor
+
+
+@answers("transpose", "swapaxes", "swapdims")
+def _transpose(x: SparseTensor, dim0: int, dim1: int) -> SparseTensor:
+    if isinstance(x, SparseCSR):
+        if (dim0 % 2) == (dim1 % 2):
+            return x
+        starts, rows, order = ops.sparse_transpose(x._crow, x._col, x.shape[1])
+        return SparseCSR.make(starts, rows, ops.index_select(x._val, 0, order), (x.shape[1], x.shape[0]))
+    coo = x.to_coo()
+    axes = [wrapped("transpose", x, d)[0] for d in (dim0, dim1)]
+    if max(axes) >= coo.sparse_dim():
+        raise _C.ShapeError(f"transpose: dim0 = {dim0}, dim1 = {dim1}; expected axes with indices, the first {coo.sparse_dim()}")
+    order_of = list(range(coo.sparse_dim()))
+    size = list(coo.shape)
+    i, j = axes
+    order_of[i], order_of[j], size[i], size[j] = j, i, size[j], size[i]
+    return SparseCOO.make(rows_of(coo._idx, order_of), coo._val, size, coo._in_order and i == j)
+
+
+@answers("t", "T", "mT", "adjoint")
+def _t(x: SparseTensor) -> SparseTensor:
+    if x.ndim > 2:
+        raise _C.ShapeError(f"t: the sparse tensor has shape {list(x.shape)}; expected at most two axes")
+    return _transpose(x, 0, 1) if x.ndim == 2 else x
+
+
+@answers("index_select")
+def _index_select(x: SparseTensor, dim: int, index: Tensor) -> SparseTensor:
+    coo, (d,) = coalesced("index_select", x), wrapped("index_select", x, dim)
+    if index.ndim != 1 or index.is_floating_point() or index.dtype == _C.bool:
+        raise _C.DTypeError(f"index_select: index is {index.dtype} of shape {list(index.shape)}; expected integers with one axis")
+    index = index.to(_C.int64)
+    size = [*coo.shape]
+    if d >= coo.sparse_dim():
+        return in_layout_of(coo._with(ops.index_select(coo._val, d - coo.sparse_dim() + 1, index)), x)
+    if index.numel() and (int(index.amin().item()) < 0 or int(index.amax().item()) >= size[d]):
+        low, high = int(index.amin().item()), int(index.amax().item())
+        raise IndexError(f"index_select: index goes from {low} to {high}; expected 0 to {size[d] - 1}")
+    order = ops.argsort(coo._idx[d], 0, False, True)  # elements by their place along the axis
+    starts = ops.sparse_compress(ops.index_select(coo._idx[d], 0, order), size[d])
+    place, element = pairs(index, starts)
+    element = ops.index_select(order, 0, element)
+    indices = [place if k == d else ops.index_select(coo._idx[k], 0, element) for k in range(coo.sparse_dim())]
+    size[d] = index.shape[0]
+    return in_layout_of(SparseCOO.make(ops.stack(indices), ops.index_select(coo._val, 0, element), size).coalesce(), x)
+
+
+@answers("select")
+def _select(x: SparseTensor, dim: int, index: int) -> Any:
+    coo, (d,) = coalesced("select", x), wrapped("select", x, dim)
+    if not -x.shape[d] <= index < x.shape[d]:
+        raise IndexError(f"select: index = {index}, but axis {d} of the sparse tensor has size {x.shape[d]}")
+    index %= x.shape[d]
+    size = [n for k, n in enumerate(coo.shape) if k != d]
+    if d >= coo.sparse_dim():
+        return SparseCOO.make(coo._idx, ops.select(coo._val, d - coo.sparse_dim() + 1, index), size, True)
+    kept = ops.nonzero(coo._idx[d] == index).reshape(-1)
+    values = ops.index_select(coo._val, 0, kept)
+    if coo.sparse_dim() == 1:
+        return values.sum(0)
+    places = rows_of(ops.index_select(coo._idx, 1, kept), [k for k in range(coo.sparse_dim()) if k != d])
+    return SparseCOO.make(places, values, size, True)
+
+
+@answers("narrow")
+def _narrow(x: SparseTensor, dim: int, start: int, length: int) -> SparseTensor:
+    coo, (d,) = coalesced("narrow", x), wrapped("narrow", x, dim)
+    start = start + x.shape[d] if start < 0 else start
+    if not 0 <= start <= start + length <= x.shape[d]:
+        raise IndexError(f"narrow: start = {start}, length = {length}, but axis {d} of the sparse tensor has size {x.shape[d]}")
+    size = [*coo.shape]
+    size[d] = length
+    if d >= coo.sparse_dim():
+        return in_layout_of(SparseCOO.make(coo._idx, ops.narrow(coo._val, d - coo.sparse_dim() + 1, start, length), size, True), x)
+    at = coo._idx[d]
+    kept = ops.nonzero((at >= start) & (at < start + length)).reshape(-1)
+    places = ops.index_select(coo._idx, 1, kept)
+    shift = ops.stack([ops.full((kept.shape[0],), start if k == d else 0, dtype=_C.int64) for k in range(coo.sparse_dim())])
+    return in_layout_of(SparseCOO.make(places - shift, ops.index_select(coo._val, 0, kept), size, True), x)
+
+
+@answers("__getitem__")
+def _getitem(x: Any, index: Any) -> Any:
+    if not isinstance(x, SparseTensor):
+        raise TypeError("[]: the index is a sparse tensor; expected a dense one, by .to_dense()")
+    parts = list(index) if isinstance(index, tuple) else [index]
+    if any(p is Ellipsis for p in parts):
+        at = next(k for k, p in enumerate(parts) if p is Ellipsis)
+        parts[at : at + 1] = [slice(None)] * (x.ndim - len(parts) + 1)
+    if len(parts) > x.ndim:
+        raise IndexError(f"[]: {len(parts)} indices for a sparse tensor of shape {list(x.shape)}; expected at most {x.ndim}")
+    axis = 0
+    for part in parts:
+        if isinstance(part, slice):
+            start, stop, step = part.indices(x.shape[axis])
+            if step != 1:
+                raise ValueError(f"[]: a slice with step {step}; expected 1 for sparse tensors")
+            if (start, stop) != (0, x.shape[axis]):
+                x = _narrow(x, axis, start, max(0, stop - start))
+            axis += 1
+        elif isinstance(part, int) and not isinstance(part, bool):
+            x = _select(x, axis, part)
+        elif isinstance(part, (list, Tensor)) and not isinstance(part, SparseTensor):
+            chosen = part if isinstance(part, Tensor) else ops.stack([ops.full((), int(v), dtype=_C.int64) for v in part])
+            chosen = ops.nonzero(chosen).reshape(-1) if chosen.dtype == _C.bool else ops.where(chosen < 0, chosen + x.shape[axis], chosen)
+            x = _index_select(x, axis, chosen)
+            axis += 1
+        else:
+            raise TypeError(f"[]: {part!r}; expected integers, slices, and lists or tensors of integers or bools for sparse tensors")
+    return x
+
+
+@answers("cat", "concat", "concatenate")
+def _cat(tensors: Sequence[Any], dim: int = 0) -> SparseTensor:
+    parts = [coalesced("cat", t) for t in tensors]
+    (d,), k = wrapped("cat", parts[0], dim), parts[0].sparse_dim()
+    for p in parts:
+        if p.sparse_dim() != k or p.ndim != parts[0].ndim or any(a != b for i, (a, b) in enumerate(zip(p.shape, parts[0].shape)) if i != d):
+            shapes = ", ".join(str(list(q.shape)) for q in parts)
+            raise _C.ShapeError(f"cat: the sparse tensors have shapes {shapes}; expected one shape but for axis {d}")
+    if d >= k:
+        raise _C.ShapeError(f"cat: dim = {dim} is a dense axis; expected one of the first {k}, which have indices")
+    indices, size, begin = [], [*parts[0].shape], 0
+    for p in parts:
+        shift = ops.stack([ops.full((p._nnz(),), begin if i == d else 0, dtype=_C.int64) for i in range(k)])
+        indices.append(p._idx + shift)
+        begin += p.shape[d]
+    size[d] = begin
+    found = SparseCOO.make(ops.cat(indices, 1), ops.cat([p._val for p in parts]), size, d == 0)
+    return in_layout_of(found, tensors[0])
+
+
+@answers("zeros_like")
+def _zeros_like(x: SparseTensor, *, dtype: Any = None) -> SparseTensor:
+    none = x.to_coo()
+    values = ops.zeros((0, *none._val.shape[1:]), dtype=none._val.dtype if dtype is None else dtype)
+    return in_layout_of(SparseCOO.make(ops.zeros((none.sparse_dim(), 0), dtype=_C.int64), values, x.shape, True), x)

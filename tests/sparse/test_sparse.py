@@ -1,0 +1,436 @@
+"""Sparse tensors beside SciPy's and dense ones: products, sums, element-wise functions, places, gradients, refusals."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse
+import scipy.special
+
+import flambeau as fl
+from flambeau.autograd import gradcheck, gradgradcheck
+
+SHAPES = [(5, 7), (1, 1), (4, 0), (0, 3), (30, 20), (3, 200)]
+LAYOUTS = ["coo", "csr"]
+
+
+def matrix(m, n, seed=0, dtype=np.float64, density=0.3):
+    rng = np.random.default_rng([seed, m, n])
+    return ((rng.random((m, n)) < density) * rng.standard_normal((m, n))).astype(dtype)
+
+
+def dense(*shape, seed=1, dtype=np.float64):
+    return np.random.default_rng([seed, *shape]).standard_normal(shape).astype(dtype)
+
+
+def sparse(a, how="coo", grad=False):
+    x = fl.tensor(a).to_sparse()
+    x = x if how == "coo" else x.to_sparse_csr()
+    return x.requires_grad_() if grad else x
+
+
+def near(got, want, eps=1e-12):
+    got = got.to_dense().numpy()
+    assert got.shape == np.shape(want)
+    np.testing.assert_allclose(got, want, rtol=eps, atol=eps)
+
+
+# ---------------------------------------------------------------------------------------- making and showing
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_there_and_back(shape):
+    a = matrix(*shape)
+    x = fl.tensor(a).to_sparse()
+    want = scipy.sparse.coo_array(a)
+    assert x.shape == shape and x._nnz() == want.nnz and x.is_coalesced() and x.sparse_dim() == 2 and x.dense_dim() == 0
+    assert x.layout is fl.sparse_coo and x.is_sparse and x.dtype is fl.float64 and x.device == fl.ones(1).device
+    near(x, a), near(x.to_sparse_csr(), a), near(x.to_sparse_csr().to_sparse(), a)
+    rows = scipy.sparse.csr_array(a)
+    csr = fl.tensor(a).to_sparse_csr()
+    assert csr.layout is fl.sparse_csr and csr.is_sparse_csr and not csr.is_sparse
+    assert csr.crow_indices().tolist() == rows.indptr.tolist() and csr.col_indices().tolist() == rows.indices.tolist()
+    np.testing.assert_array_equal(csr.values().numpy(), rows.data)
+
+
+def test_dense_tensors_have_a_layout():
+    x = fl.ones(2)
+    assert x.layout is fl.strided and not x.is_sparse and not x.is_sparse_csr and x.to_dense() is x
+    assert repr(fl.strided) == "flambeau.strided" and pickle.loads(pickle.dumps(fl.sparse_coo)) is fl.sparse_coo
+
+
+def test_coalesce():
+    x = fl.sparse_coo_tensor([[1, 0, 1, 1], [0, 2, 0, 1]], [1.0, 2.0, 3.0, 4.0], (2, 3))
+    assert not x.is_coalesced() and x._nnz() == 4
+    with pytest.raises(RuntimeError, match="indices: the sparse tensor is not coalesced"):
+        x.indices()
+    with pytest.raises(RuntimeError, match="call .coalesce"):
+        x.values()
+    y = x.coalesce()
+    assert y.is_coalesced() and y.indices().tolist() == [[0, 1, 1], [2, 0, 1]] and y.values().tolist() == [2.0, 4.0, 4.0]
+    assert y.coalesce() is y
+    near(x, [[0, 0, 2], [4, 4, 0]])
+    assert x._indices().shape == (2, 4) and x._values().tolist() == [1.0, 2.0, 3.0, 4.0]
+
+
+def test_dense_axes():
+    x = fl.sparse_coo_tensor([[0, 2, 0]], [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], (3, 2))
+    assert x.sparse_dim() == 1 and x.dense_dim() == 1
+    near(x, [[6, 8], [0, 0], [3, 4]])
+    near(fl.tensor([[0.0, 0.0], [1.0, 0.0]]).to_sparse(1), [[0, 0], [1, 0]])
+    near(fl.sparse.sum(x, 1), [14, 0, 7])
+    near(fl.sparse.sum(x, 0), [9, 12])
+
+
+def test_printing():
+    x = fl.sparse_coo_tensor([[0, 1, 1], [2, 0, 2]], [3.0, 4.0, 5.0], (2, 3), requires_grad=True)
+    assert repr(x).splitlines() == [
+        "tensor(indices=tensor([[0, 1, 1],",
+        "                       [2, 0, 2]]),",
+        "       values=tensor([3., 4., 5.]),",
+        "       size=(2, 3), nnz=3, layout=flambeau.sparse_coo, requires_grad=True)",
+    ]
+    text = str(x.detach().to_sparse_csr())
+    assert "crow_indices=tensor([0, 1, 3])" in text and "layout=flambeau.sparse_csr" in text
+
+
+@pytest.mark.parametrize("how", LAYOUTS)
+def test_copies(how):
+    x = sparse(matrix(3, 4), how, True)
+    for y in (copy.deepcopy(x), pickle.loads(pickle.dumps(x)), x.clone()):
+        near(y.detach(), x.detach().to_dense().numpy())
+        assert y.requires_grad and y.layout is x.layout and y.values().data_ptr() != x.values().data_ptr()
+    assert x.detach().values().data_ptr() == x.values().data_ptr() and not x.detach().requires_grad
+    half = x.to(fl.float32)
+    assert half.dtype is fl.float32 and half.layout is x.layout and x.float().dtype is fl.float32 and x.double().dtype is fl.float64
+
+
+# ---------------------------------------------------------------------------------------- products
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=lambda t: t.__name__)
+@pytest.mark.parametrize("how", LAYOUTS)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("k", [0, 1, 3, 32, 33, 70])
+def test_products_with_dense(shape, how, k, dtype):
+    a, b, c = matrix(*shape, dtype=dtype), dense(shape[1], k, dtype=dtype), dense(k, shape[0], dtype=dtype)
+    x, eps = sparse(a, how), 1e-4 if dtype is np.float32 else 1e-12
+    near(x @ fl.tensor(b), scipy.sparse.csr_array(a) @ b, eps)
+    near(fl.sparse.mm(x, fl.tensor(b)), a @ b, eps)
+    near(fl.tensor(c) @ x, c @ a, eps)
+    near(x.t() @ fl.tensor(c).t(), a.T @ c.T, eps)
+    near(fl.mm(x, fl.tensor(b.T.copy()).t()), a @ b, eps)  # strided
+    if k == 1:
+        near(x @ fl.tensor(b[:, 0]), a @ b[:, 0], eps)
+        near(fl.mv(x, fl.tensor(b[:, 0])), a @ b[:, 0], eps)
+        near(fl.tensor(c[0]) @ x, c[0] @ a, eps)
+
+
+@pytest.mark.parametrize("how", LAYOUTS)
+@pytest.mark.parametrize("m, n, k", [(5, 7, 4), (30, 20, 30), (0, 3, 2), (3, 0, 2)])
+def test_products_of_sparse(m, n, k, how):
+    a, b = matrix(m, n), matrix(n, k, 1)
+    y = sparse(a, how) @ sparse(b, how)
+    assert y.layout is sparse(a, how).layout
+    near(y, a @ b)
+
+
+def test_linear_layers_take_sparse_inputs():
+    layer, a = fl.nn.Linear(4, 3), matrix(5, 4, dtype=np.float32)
+    near(layer(sparse(a)).detach(), layer(fl.tensor(a)).detach().numpy(), 1e-5)
+
+
+def test_sum_with_a_product():
+    a, b, c = matrix(3, 4), dense(4, 2), dense(3, 2)
+    near(fl.sparse.addmm(fl.tensor(c), sparse(a), fl.tensor(b), beta=0.5, alpha=2.0), 0.5 * c + 2 * (a @ b))
+    near(fl.addmm(fl.tensor(c), sparse(a), fl.tensor(b)), c + a @ b)
+    u, v = dense(3, 5), dense(5, 4)
+    for how in LAYOUTS:
+        near(fl.sparse.sampled_addmm(sparse(a, how), fl.tensor(u), fl.tensor(v), beta=0.5, alpha=2.0), (a != 0) * (0.5 * a + 2 * (u @ v)))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_products_do_not_depend_on_threads(threads):
+    a, b = matrix(900, 800, dtype=np.float32, density=0.05), dense(800, 40, dtype=np.float32)
+    a[3] = 1.0  # one long row
+    before = fl.get_num_threads()
+    x = sparse(a, "csr").requires_grad_()
+    y = fl.tensor(b).requires_grad_()
+    want = x @ y
+    want.square().sum().backward()
+    kept = want.detach().clone(), x.grad.values().clone(), y.grad.clone()
+    near(kept[0], a @ b, 1e-3)
+    x.grad = y.grad = None
+    try:
+        fl.set_num_threads(threads)
+        found = x @ y
+        found.square().sum().backward()
+        for got, was in zip((found, x.grad.values(), y.grad), kept):
+            assert fl.equal(got.detach(), was)
+    finally:
+        fl.set_num_threads(before)
+
+
+# ---------------------------------------------------------------------------------------- gradients
+
+INDICES = fl.tensor([[0, 1, 1, 3, 0], [2, 0, 2, 1, 2]])  # one place twice
+
+
+def coo(values):
+    return fl.sparse_coo_tensor(INDICES, values, (4, 3))
+
+
+def csr(values):
+    return fl.sparse_csr_tensor([0, 1, 3, 3, 5], [2, 0, 2, 1, 0], values, (4, 3))
+
+
+GRADIENTS = {
+    "mm": (lambda s, v, b: s(v) @ b, [(3, 2)]),
+    "mv": (lambda s, v, b: s(v) @ b, [(3,)]),
+    "dense @ sparse": (lambda s, v, b: b @ s(v), [(2, 4)]),
+    "sparse @ sparse": (lambda s, v: (s(v) @ s(v).t()).to_dense(), []),
+    "to_dense": (lambda s, v: s(v).to_dense(), []),
+    "sum": (lambda s, v: s(v).sum(), []),
+    "sum over rows": (lambda s, v: fl.sparse.sum(s(v), 1).to_dense(), []),
+    "softmax": (lambda s, v: fl.sparse.softmax(s(v), 1).to_dense(), []),
+    "log_softmax": (lambda s, v: fl.sparse.log_softmax(s(v), 0).to_dense(), []),
+    "mul": (lambda s, v, b: (s(v) * b).to_dense(), [(4, 3)]),
+    "mul sparse": (lambda s, v: (s(v) * s(v)).to_dense(), []),
+    "add": (lambda s, v, b: (s(v) + s(2 * v)).to_dense() + (b - s(v)), [(4, 3)]),
+    "sampled_addmm": (lambda s, v, a, b: fl.sparse.sampled_addmm(s(v), a, b).to_dense(), [(4, 2), (2, 3)]),
+    "tanh of what is coalesced": (lambda s, v: s(v).tanh().to_dense(), []),
+    "index_select": (lambda s, v: s(v).index_select(0, fl.tensor([3, 0, 0])).to_dense(), []),
+    "t": (lambda s, v, b: s(v).t() @ b, [(4, 2)]),
+    "values": (lambda s, v: s(v).coalesce().values(), []),
+}
+
+
+@pytest.mark.parametrize("make", [coo, csr], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_gradient(name, make):
+    f, shapes = GRADIENTS[name]
+    inputs = [fl.tensor(dense(5)).requires_grad_(), *(fl.tensor(dense(*s)).requires_grad_() for s in shapes)]
+    assert gradcheck(lambda *args: f(make, *args), inputs)
+    assert gradgradcheck(lambda *args: f(make, *args), inputs)
+
+
+@pytest.mark.parametrize("make", ["to_sparse", "to_sparse_csr"])
+def test_gradient_of_a_dense_tensor_made_sparse(make):
+    a = fl.tensor(matrix(4, 3)).requires_grad_()
+    b = fl.tensor(dense(3, 2)).requires_grad_()
+    (getattr(a, make)() @ b).sum().backward()
+    np.testing.assert_allclose(a.grad.numpy(), (a.detach().numpy() != 0) * b.detach().numpy().sum(1))
+    mask = sparse(matrix(4, 3, 5))
+    a.grad = None
+    (a.sparse_mask(mask) @ b).sum().backward()
+    np.testing.assert_allclose(a.grad.numpy(), (mask.to_dense().numpy() != 0) * b.detach().numpy().sum(1))
+
+
+@pytest.mark.parametrize("how", LAYOUTS)
+def test_leaf(how):
+    x = sparse(matrix(4, 3), how, True)
+    assert x.requires_grad and x.is_leaf and x.grad is None and x.grad_fn is None
+    b = fl.tensor(dense(3, 2))
+    (x @ b).sum().backward()
+    assert x.grad.layout is x.layout and x.grad._nnz() == x._nnz()
+    near(x.grad, (x.detach().to_dense().numpy() != 0) * b.numpy().sum(1))
+    (x @ b).sum().backward()  # twice: they add up
+    near(x.grad, 2 * (x.detach().to_dense().numpy() != 0) * b.numpy().sum(1))
+    x.grad = None
+    assert x.grad is None and (x * 2).grad_fn is not None
+    with pytest.raises(TypeError, match="expected None or a sparse tensor"):
+        x.grad = b
+
+
+def test_a_graph_layer_learns():
+    """A convolution on a ring: neighbours' means, then a linear map."""
+    n = 12
+    ring = fl.arange(n)
+    A = fl.sparse_coo_tensor(fl.stack([fl.cat([ring, ring]), fl.cat([(ring + 1) % n, (ring - 1) % n])]), fl.full((2 * n,), 0.5), (n, n))
+    x = fl.tensor(dense(n, 3, dtype=np.float32))
+    want = A @ x @ fl.tensor(dense(3, 2, dtype=np.float32))
+    layer = fl.nn.Linear(3, 2)
+    optimizer = fl.optim.Adam(layer.parameters(), lr=0.1)
+    for _ in range(200):
+        loss = (layer(A @ x) - want).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert loss.item() < 1e-4
+
+
+# ---------------------------------------------------------------------------------------- element by element
+
+
+@pytest.mark.parametrize("how", LAYOUTS)
+def test_arithmetic(how):
+    a, b, d = matrix(5, 4), matrix(5, 4, 1), dense(5, 4)
+    x, y, z = sparse(a, how), sparse(b, how), fl.tensor(d)
+    for got, want in (
+        (x + y, a + b), (x - y, a - b), (x + z, a + d), (z + x, a + d), (z - x, d - a), (x - z, a - d), (x * y, a * b), (x * z, a * d),
+        (z * x, a * d), (x * 2, a * 2), (2 * x, a * 2), (x / 2, a / 2), (x / z, a / d), (-x, -a), (x * fl.tensor(3.0), a * 3), (x**2, a**2),
+        (x * z[0], a * d[0]), (fl.add(x, y, alpha=3), a + 3 * b), (x.mul(y), a * b), (fl.zeros_like(x), a * 0),
+    ):  # fmt: skip
+        near(got, want)
+    for got in (x + y, x - y, x * y, x * z, x * 2, x / 2, -x):
+        assert got.layout is x.layout
+
+
+@pytest.mark.parametrize("name", ["abs", "relu", "sin", "tanh", "sqrt", "square", "sign", "expm1", "log1p", "floor", "neg", "atan"])
+def test_functions_that_keep_zero(name):
+    x = fl.sparse_coo_tensor([[0, 1, 1, 1], [0, 1, 0, 1]], [0.5, 2.0, 3.0, -1.0], (2, 2), dtype=fl.float64)
+    near(getattr(x, name)(), getattr(x.to_dense(), name)().numpy())
+    near(getattr(fl, name)(x), getattr(x.to_dense(), name)().numpy())
+
+
+@pytest.mark.parametrize("how", LAYOUTS)
+def test_sums(how):
+    a = matrix(5, 4)
+    x = sparse(a, how)
+    near(x.sum(), a.sum()), near(fl.sparse.sum(x), a.sum()), near(x.sum(0), a.sum(0)), near(x.sum(-1), a.sum(1)), near(x.sum((0, 1)), a.sum())
+    assert x.sum(0).layout is fl.sparse_coo and fl.sparse.sum(x, 0, dtype=fl.float32).dtype is fl.float32
+    near(x.norm(), np.linalg.norm(a))
+
+
+@pytest.mark.parametrize("how", LAYOUTS)
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_softmax(dim, how):
+    a = matrix(5, 4)
+    masked = np.where(a != 0, a, -np.inf)
+    with np.errstate(all="ignore"):
+        want = np.nan_to_num(scipy.special.softmax(masked, dim))
+        near(fl.sparse.softmax(sparse(a, how), dim), want)
+        near(fl.sparse.log_softmax(sparse(a, how), dim), np.where(a != 0, np.log(want), 0))
+
+
+# ---------------------------------------------------------------------------------------- places
+
+PLACES = {
+    "row": lambda x: x[1], "last row": lambda x: x[-1], "element": lambda x: x[1, 2], "column": lambda x: x[:, 2], "slice": lambda x: x[1:3],
+    "slices": lambda x: x[1:, :2], "rows": lambda x: x[[2, 0, 2]], "columns": lambda x: x[:, [3, 3, 0]], "ellipsis": lambda x: x[..., 1],
+    "transpose": lambda x: x.swapaxes(0, 1), "T": lambda x: x.T, "empty": lambda x: x[3:1],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", LAYOUTS)
+@pytest.mark.parametrize("name", PLACES)
+def test_places(name, how):
+    a = matrix(5, 4)
+    near(PLACES[name](sparse(a, how)), PLACES[name](a))
+
+
+def test_index_by_tensors():
+    a = matrix(5, 4)
+    x = sparse(a)
+    near(x[fl.tensor([4, -1, 0])], a[[4, -1, 0]])
+    near(x[fl.tensor([True, False, True, False, True])], a[[0, 2, 4]])
+    near(x.index_select(1, fl.tensor([3, 1])), a[:, [3, 1]])
+    near(fl.index_select(x, 0, fl.tensor([], dtype=fl.int64)), a[[]])
+    near(x.narrow(1, 1, 2), a[:, 1:3])
+
+
+@pytest.mark.parametrize("how", LAYOUTS)
+def test_cat(how):
+    a, b = matrix(3, 4), matrix(2, 4, 1)
+    near(fl.cat([sparse(a, how), sparse(b, how)]), np.concatenate([a, b]))
+    near(fl.cat([sparse(a, how), sparse(a, how)], 1), np.concatenate([a, a], 1))
+
+
+# ---------------------------------------------------------------------------------------- refusals
+
+X = fl.sparse_coo_tensor([[0, 1], [1, 0]], [1.0, 2.0], (2, 3))
+ERRORS = [
+    (lambda: X.exp(), TypeError, r"exp: is not there for sparse tensors; call .to_dense\(\) first"),
+    (lambda: fl.exp(X), TypeError, "exp: is not there for sparse tensors"),
+    (lambda: X + 1, TypeError, "a number added to a sparse tensor"),
+    (lambda: X > 0, TypeError, "gt: is not there for sparse tensors"),
+    (lambda: X.view(6), TypeError, "view: is not there"),
+    (lambda: X.item(), TypeError, "is not there for sparse tensors"),
+    (lambda: X.__setitem__(0, 1.0), TypeError, "__setitem__: is not there"),
+    (lambda: 1 / X, TypeError, "sparse tensor"),
+    (lambda: fl.ones(2, 3) / X, TypeError, "divisor is a sparse tensor"),
+    (lambda: X @ fl.ones(2, 2), fl.ShapeError, r"the sparse matrix has shape \[2, 3\], the dense one \[2, 2\]; expected \[m, n\]"),
+    (lambda: fl.ones(3, 3) @ X, fl.ShapeError, r"the dense matrix has shape \[3, 3\]"),
+    (lambda: X @ X, fl.ShapeError, "the matrices have shapes"),
+    (lambda: X @ fl.ones(3, 1, dtype=fl.float64), fl.DTypeError, "the sparse matrix is float32, the dense one float64"),
+    (lambda: X.int() @ fl.ones(3, 1, dtype=fl.int32), fl.DTypeError, "expected both float32 or both float64"),
+    (lambda: X * X.t(), fl.ShapeError, "expected one shape"),
+    (lambda: X[0, 0, 0], IndexError, "3 indices for a sparse tensor"),
+    (lambda: X[5], IndexError, "select: index = 5"),
+    (lambda: X[::2], ValueError, "step 2"),
+    (lambda: X[None], TypeError, "expected integers, slices"),
+    (lambda: X.index_select(0, fl.tensor([2])), IndexError, "index goes from 2 to 2; expected 0 to 1"),
+    (lambda: X.sum(2), IndexError, "dim = 2"),
+    (lambda: X**-1, TypeError, "exponent = -1; expected a number above 0"),
+    (lambda: fl.sparse_coo_tensor([[0, 5]], [1.0, 2.0], (3,)), IndexError, r"indices\[0\] go from 0 to 5; expected 0 to 2"),
+    (lambda: fl.sparse_coo_tensor([[0, -1]], [1.0, 2.0]), IndexError, "go from -1 to 0"),
+    (lambda: fl.sparse_coo_tensor([[0, 1]], [1.0]), fl.ShapeError, r"indices have shape \[1, 2\], values \[1\]"),
+    (lambda: fl.sparse_coo_tensor([[0.5]], [1.0]), fl.DTypeError, "indices are flambeau.float32"),
+    (lambda: fl.sparse_coo_tensor([[0]], [1.0], (2, 2)), fl.ShapeError, "expected a size for each of 1 rows"),
+    (lambda: fl.sparse_csr_tensor([0, 2, 1], [0, 1], [1.0, 2.0], (2, 2)), ValueError, "crow"),
+    (lambda: fl.sparse_csr_tensor([0, 1, 3], [0, 1], [1.0, 2.0], (2, 2)), ValueError, "crow goes from 0 to 3; expected 0 to 2"),
+    (lambda: fl.sparse_csr_tensor([0, 1, 2], [0, 2], [1.0, 2.0], (2, 2)), IndexError, r"col\[1\] = 2; expected 0 <= col < 2"),
+    (lambda: fl.sparse_csr_tensor([0, 1], [0, 1], [1.0, 2.0], (2, 2)), fl.ShapeError, r"expected \[m, n\], \[m \+ 1\]"),
+    (lambda: fl.ones(2).to_sparse_csr(), fl.ShapeError, "expected a matrix"),
+    (lambda: fl.ones(2).to_sparse(2), ValueError, "sparse_dim = 2"),
+    (lambda: fl.ones(2).to_sparse(layout="csr"), ValueError, "layout = 'csr'"),
+    (lambda: fl.ones(2).sparse_mask(fl.ones(2)), fl.ShapeError, "expected a sparse mask"),
+    (lambda: fl.cat([X, fl.ones(2, 3)]), TypeError, "cat: an argument is a dense tensor"),
+    (lambda: fl.sparse.sum(fl.ones(2)), TypeError, "input is a dense tensor"),
+    (lambda: np.asarray(X), TypeError, "__array__: is not there for sparse tensors"),
+    (lambda: X.numpy(), TypeError, "numpy: is not there for sparse tensors"),
+    (lambda: X.tolist(), TypeError, "tolist: is not there for sparse tensors"),
+    (lambda: bool(X), TypeError, "__bool__: is not there for sparse tensors"),
+    (lambda: X.add_(X), TypeError, "add_: is not there for sparse tensors"),
+    (lambda: fl.ones(2, 3).copy_(X), TypeError, "copy_: is not there for sparse tensors"),
+    (lambda: fl.nn.Parameter(X), TypeError, r"Parameter: data is a sparse tensor \(flambeau.sparse_coo\); expected a dense one"),
+    (lambda: fl.nn.functional.linear(fl.ones(1, 3), X), TypeError, "weight or bias is a sparse tensor"),
+]  # fmt: skip
+
+
+@pytest.mark.eager("the moment at which an error is raised")
+@pytest.mark.parametrize("call, kind, text", ERRORS, ids=range(len(ERRORS)))
+def test_refused(call, kind, text):
+    with pytest.raises(kind, match=text):
+        call()
+
+
+# ---------------------------------------------------------------------------------------- segments
+
+
+SEGMENTS = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min, "prod": np.prod}
+
+
+@pytest.mark.parametrize("reduce", SEGMENTS)
+def test_segment_reduce(reduce):
+    a, lengths = dense(7, 3), [2, 0, 4, 1]
+    bounds = np.cumsum([0, *lengths])
+    none = {"sum": 0, "mean": np.nan, "max": -np.inf, "min": np.inf, "prod": 1}[reduce]
+    want = np.stack([SEGMENTS[reduce](a[i:j], 0) if j > i else np.full(3, none) for i, j in zip(bounds, bounds[1:])])
+    got = fl.segment_reduce(fl.tensor(a), reduce, lengths=fl.tensor(lengths))
+    np.testing.assert_allclose(got.numpy(), want, rtol=1e-12)
+    by_offsets = fl.segment_reduce(fl.tensor(a.T.copy()), reduce, offsets=fl.tensor(bounds), axis=1)
+    np.testing.assert_allclose(by_offsets.numpy(), want.T, rtol=1e-12)
+    full = fl.tensor([2, 1, 4])
+    assert gradcheck(lambda x: fl.segment_reduce(x, reduce, lengths=full), [fl.tensor(a).requires_grad_()])
+
+
+SEGMENT_ERRORS = [
+    (lambda: fl.segment_reduce(fl.ones(3), "median", lengths=fl.tensor([3])), ValueError, "reduce = 'median'"),
+    (lambda: fl.segment_reduce(fl.ones(3), "sum"), ValueError, "expected either lengths or offsets"),
+    (lambda: fl.segment_reduce(fl.ones(3), "sum", lengths=fl.tensor([2])), ValueError, "add up to 2; expected 3"),
+    (lambda: fl.segment_reduce(fl.ones(3), "sum", lengths=fl.tensor([4, -1])), ValueError, "none below 0"),
+    (lambda: fl.segment_reduce(fl.ones(3), "sum", offsets=fl.tensor([1, 3])), ValueError, "do not begin with 0"),
+    (lambda: fl.segment_reduce(fl.ones(3), "sum", lengths=fl.ones(3)), fl.DTypeError, "expected integers"),
+    (lambda: fl.segment_reduce(fl.ones(3), "sum", lengths=fl.tensor([3]), axis=1), IndexError, "axis = 1"),
+]
+
+
+@pytest.mark.eager("the moment at which an error is raised")
+@pytest.mark.parametrize("call, kind, text", SEGMENT_ERRORS, ids=range(len(SEGMENT_ERRORS)))
+def test_segment_errors(call, kind, text):
+    with pytest.raises(kind, match=text):
+        call()
