@@ -67,7 +67,8 @@ def matmul(x1: Tensor, x2: Tensor, /) -> Tensor:
 def tensordot(x1: Tensor, x2: Tensor, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:
     """Sums of products over several axes of both."""
     a, b = together(x1, x2)
-    return fl.tensordot(a, b, dims=axes)
+    result: Tensor = fl.tensordot(a, b, dims=axes)
+    return result
 
 
 def vecdot(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
