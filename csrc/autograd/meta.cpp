@@ -308,7 +308,7 @@ void check_inplace(const char* op, const Tensor& x) {
   if (!impl.storage->writable())
     raise<ArgumentError>(op, ": the tensor's memory is read-only (it came from a read-only array); clone() it first");
   for (int i = 0; i < x.ndim(); ++i)
-    if (x.strides()[i] == 0 && x.sizes()[i] > 1)
+    if (x.strides()[i] == 0 && x.sizes()[i] > 1 && x.numel() > 0)
       raise<ArgumentError>(op, ": more than one element of the written tensor lies at the same place (shape ", x.sizes(), ", strides ",
                            x.strides(), ", from expand?); clone() it first");
   if (impl.inference && !thread_modes().inference)

@@ -235,3 +235,8 @@ def test_write_to_a_detached_alias_is_noticed():
     d.add_(1)
     with pytest.raises(fl.AutogradError, match="ExpBackward.*add_"):
         y.sum().backward()
+
+
+def test_an_expanded_tensor_without_elements_is_written() -> None:
+    x = fl.zeros(1, 0).expand(2, 0)
+    assert x.add_(1) is x

@@ -55,8 +55,7 @@ SCALE = {
 }
 
 NOT_HERE = {
-    "sparse tensors: not there yet": "sparse.mm sparse.sampled_addmm to_sparse _segment_reduce SparseAdam",
-    "complex linear algebra: not there yet": "linalg.eig linalg.eigvals",
+    "sparse tensors: not there yet": "sparse.mm sparse.sampled_addmm _segment_reduce SparseAdam",
     "factors of symmetric, indefinite matrices: not there yet": "linalg.ldl_factor linalg.ldl_factor_ex linalg.ldl_solve",
     "complex numbers of 16 bits: no such type": "chalf",
     "a prototype of PyTorch's": "masked.amax masked.amin masked.argmax masked.argmin masked.cumprod masked.cumsum masked.log_softmax masked.logaddexp "
@@ -80,7 +79,6 @@ COPIES = "a new tensor, for real numbers too"
 CASTS = "the result is not cast from floats to integers, or from complex to real numbers"
 BOOLS = "the answer is bool for all types"
 BF16 = "intermediate values are not rounded to bfloat16"
-REAL = "complex numbers: not there yet"
 FFT = "out= has the type of the result"
 VIEWS = "there is nothing to compute, and nothing is copied"
 LISTS = "out= is returned; PyTorch returns None"
@@ -111,18 +109,17 @@ DIFFERENT = {
     "fft.irfftn": {"out bool complex64 float32 int32 int64 uint8": FFT},
     "histc": {"values bfloat16": BF16},
     "kthvalue": {"method,out,strided,values int32 int64 uint8": EQUALS},
-    "linalg.eigh": {"out float32 float64": SIGNS},
-    "linalg.householder_product": {"gradient float64": "what depends on nothing has no history"},
+    "linalg.eig": {"out float32 float64": SIGNS},
+    "linalg.eigh": {"out float32 float64 complex64": SIGNS},
+    "linalg.householder_product": {"gradient float64 complex128": "what depends on nothing has no history"},
     "linalg.lstsq": {"out complex64 float32 float64": "no out= of results that depend on the driver"},
     "linalg.lstsq/grad_oriented": {},
     "linalg.matrix_power": {"gradient complex128 float64": "what depends on nothing has no history"},
     "linalg.norm/subgradients_at_zero": {"second complex128 float64": "the second derivative of a norm at zero is 0 here and NaN there"},
     "linalg.svd": {"out float32 float64": SIGNS},
-    "linalg.vander": {"gradient complex128": REAL, "strided,values complex64": REAL},
-    "linalg.vecdot": {"gradient complex128": REAL, "out,strided,values complex64": REAL},
     "linspace/tensor_overload": {"values uint8": "computed in float64 and rounded once"},
     "logsumexp": {"out complex64": CASTS},
-    "lu": {"out float32 float64": CASTS, "strided,values float32 float64": "a plain tuple"},
+    "lu": {"out float32 float64 complex64": CASTS, "strided,values float32 float64 complex64": "a plain tuple"},
     "mH": {"alias complex64": CONJUGATES},
     "masked_fill": {"errors": "a value with axes broadcasts"},
     "matrix_exp": {"method,strided,values bfloat16": "matrices of 16 bits are cast by the caller"},
