@@ -69,6 +69,16 @@ EXAMPLES = (
     "fl.full((2, 3), 7)", "fl.arange(0, 10, 3)", "fl.randint(0, 10, (3, 4))", "fl.randperm(5)", "fl.empty_strided((2, 3), (1, 2))", "fl.normal(0.0, 1.0, (3,))", "fl.multinomial(T((4,), fill='positive'), 3, True)",
     "fl.nn.GRU(3, 4, bidirectional=True)(T((5, 2, 3), grad=True))", "fl.nn.LSTM(3, 4, batch_first=True)(T((2, 5, 3)))", "fl.nn.RNNCell(3, 4)(T((2, 3)), T((2, 4)))", "fl.nn.Conv2d(3, 4, 3, padding=1)(T((2, 3, 6, 6), 'float32', 'deferred'))",
     "fl.nn.MultiheadAttention(4, 2)(T((5, 2, 4)), T((5, 2, 4)), T((5, 2, 4)))", "fl.nn.BatchNorm2d(3)(T((2, 3, 4, 4)))", "fl.nn.Embedding(5, 3)(T((2,), 'int64', fill='index'))", "fl.nn.Linear(3, 4)(T((2, 3)))", "fl.nn.TransformerEncoderLayer(4, 2, 8)(T((5, 2, 4)))",
+    *(f"fl.optim.{name}([T((3, 4), grad=True), T((2, 3), grad=True)], lr=0.1).step()" for name in ("Adadelta", "Adagrad", "Adamax", "AdamW", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop", "Adafactor")),
+    "fl.sparse_coo_tensor(T((2, 4), 'int64', fill='index'), T((4,), grad=True), (3, 3))", "fl.sparse_coo_tensor(T((1, 4), 'int64', fill='index'), T((4, 2)))", "fl.sparse_csr_tensor([0, 1, 2], [0, 1], [1.0, 2.0], (2, 2))",
+    "T((3, 4), how='sparse') @ T((4, 2), grad=True)", "T((3, 4), how='rows') @ T((4,))", "fl.sparse.mm(T((3, 4), how='uncoalesced', grad=True), T((4, 2)))", "T((3, 4), how='sparse') + T((3, 4), how='uncoalesced')", "T((3, 4), how='sparse').sum(1)",
+    "T((3, 4), how='uncoalesced').coalesce()", "T((3, 4), how='sparse').t().to_sparse_csr()", "T((3, 4), how='sparse', grad=True).to_dense()", "T((3, 4, 2), how='sparse').transpose(0, 2)", "T((3, 4)).sparse_mask(T((3, 4), how='sparse'))",
+    "fl.sparse.sampled_addmm(T((3, 4), how='rows'), T((3, 2)), T((2, 4)))", "fl.sparse.softmax(T((3, 4), how='sparse'), 1)", "T((3, 4), how='sparse').index_select(0, T((2,), 'int64', fill='index'))",
+    "fl.fft.fftn(T((2, 3, 4), 'complex64', grad=True), (3, 5), (0, 2), 'ortho')", "fl.fft.irfft(T((3, 4), 'complex64'), 7)", "fl.fft.rfft2(T((3, 4, 5), grad=True))", "fl.fft.hfft(T((3, 4), 'complex128'), 6)", "fl.stft(T((2, 64), grad=True), 16, 4, window=fl.hann_window(16), return_complex=True)",
+    "fl.func.jvp(lambda a: (a * a).sin(), (T((2, 3)),), (T((2, 3)),))", "fl.func.vjp(lambda a, b: a @ b, T((2, 3)), T((3,)))", "fl.func.jacrev(lambda a: a.sum(0))(T((2, 3)))", "fl.func.jacfwd(lambda a: a.cumsum(0))(T((4,)))", "fl.func.hessian(lambda a: (a ** 3).sum())(T((3,)))",
+    "fl.vmap(lambda a, b: a * b, in_dims=(0, 1), out_dims=1)(T((2, 3)), T((3, 2)))", "fl.vmap(lambda a: a[0], in_dims=-1, chunk_size=2)(T((2, 3)))", "fl.vmap(lambda a: F.conv2d(a, T((2, 3, 2, 2))))(T((2, 1, 3, 4, 4)))", "fl.vmap(fl.vmap(lambda a: a.softmax(0)))(T((2, 3, 4)))",
+    "fl.vmap(lambda a: a + fl.rand(3), randomness='same')(T((2, 3)))", "fl.vmap(lambda a: fl.where(a > 0, a, 0 * a).scatter(0, T((2,), 'int64', fill='index'), a[:2]))(T((2, 3)))", "fl.vmap(fl.func.grad(lambda a: (a * a).sum()))(T((2, 3)))",
+    "fl.autograd.functional.jacobian(lambda a: a * 2, T((3,)))", "fl.autograd.functional.hvp(lambda a: (a ** 3).sum(), T((3,)), T((3,)))", "fl.array_api.astype(T((3,)), fl.int32, copy=False)",
     "fl.nn.utils.clip_grad_norm_([T((3,), grad=True)], 1.0)", "fl.nn.utils.rnn.pack_padded_sequence(T((5, 2, 3)), [5, 3])", "fl.optim.SGD([T((3,), grad=True)], lr=0.1, momentum=0.9).step()", "fl.optim.Adam([T((3,), grad=True)], lr=0.1).step()",
 )  # fmt: skip
 
@@ -84,6 +94,9 @@ def slow(text: str) -> bool:
 def checked_parts() -> list[str]:
     """Parts of ops that graphs from files may name, and so are right for any arguments."""
     return sorted(set(_C.graph.op_names()) - set(_C.graph.trusting_names()) - set(_C.public_op_names))
+
+
+INSIDE = ("batched", "batched", "dual", "graded")
 
 
 class Calls:
@@ -105,12 +118,22 @@ class Calls:
         rng = random.Random(f"{self.seed}:{index}")
         kind = rng.random()
         if self.examples and (kind < 0.5 or not self.targets):
-            return "r = " + Mutation(rng).of(rng.choice(self.examples))
+            return "r = " + self.inside(rng, Mutation(rng).of(rng.choice(self.examples)))
         if kind < 0.6 and not self.only:
             return Values(rng).indexing()
         if kind < 0.63 and not self.only:
             return Values(rng).buffer()
-        return "r = " + Values(rng).call(rng.choice(self.targets))
+        return "r = " + self.inside(rng, Values(rng).call(rng.choice(self.targets)))
+
+    @staticmethod
+    def inside(rng: random.Random, text: str) -> str:
+        """Now and then the call inside of a transformation, of batched or dual tensors."""
+        kind = rng.random()
+        if kind > 0.09 or "T(" not in text:
+            return text
+        if kind < 0.01:
+            return f"batched(lambda T: {rng.choice(INSIDE)}(lambda T: {text}, T), T)"
+        return f"{rng.choice(INSIDE)}(lambda T: {text}, T)"
 
     def plan(self, index: int) -> str:
         """How the call is made: alone, beside others on threads, or with a fork in the middle."""

@@ -1,6 +1,6 @@
 """What can be called: the ops and methods of the stub, public Python functions, and samples of the op table.
 
-Nothing is listed by hand but what must not be called, since it changes the process for all later calls.
+Modules and distributions come with the arguments that tests/support knows. Nothing is listed by hand but what must not be called, since it changes the process for all later calls.
 """
 
 from __future__ import annotations
@@ -12,9 +12,16 @@ import pathlib
 import types
 from dataclasses import dataclass, field
 
+import numpy as np
 from opgen.table import load
+from support import distributions, modules
 
 import flambeau as fl
+import flambeau.array_api
+import flambeau.distributions
+import flambeau.fft
+import flambeau.func
+import flambeau.sparse  # noqa: F401
 from flambeau import _C
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -88,11 +95,13 @@ def _from_stub(catalogue: Catalogue) -> None:
 
 
 def _from_python(catalogue: Catalogue) -> None:
-    for name, module in fl._LAZY_NAMES.items():
-        if module in ("_more_functions", "_statistics", "_windows", "linalg._old"):
-            getattr(fl, name)  # it is in the module from then on
-    modules = (("fl", fl), ("F", fl.nn.functional), ("fl.nn.init", fl.nn.init), ("fl.linalg", fl.linalg), ("fl.special", fl.special))
-    for prefix, module in modules:
+    for name in fl._LAZY_NAMES:
+        getattr(fl, name)  # it is in the module from then on
+    modules = {
+        "fl": fl, "F": fl.nn.functional, "fl.nn.init": fl.nn.init, "fl.linalg": fl.linalg, "fl.special": fl.special, "fl.fft": fl.fft, "fl.sparse": fl.sparse,
+        "fl.array_api": fl.array_api, "fl.nn.utils": fl.nn.utils, "fl.nn.utils.rnn": fl.nn.utils.rnn,
+    }  # fmt: skip
+    for prefix, module in modules.items():
         for name, function in sorted(vars(module).items()):
             if name.startswith("_") or name in LEFT_OUT or not isinstance(function, types.FunctionType):
                 continue
@@ -138,10 +147,26 @@ def _from_table(catalogue: Catalogue) -> None:
             catalogue.examples.append(f"{where}.{op.name}({args})")
 
 
+def _from_modules(catalogue: Catalogue) -> None:
+    for name in modules.NAMES:
+        catalogue.examples.append(modules.called(name))
+
+
+def _from_distributions(catalogue: Catalogue) -> None:
+    """A distribution, asked for what it can tell of its own samples."""
+    for name, make in distributions.PARAMETERS.items():
+        given = make(np.random.default_rng(0), (2,))
+        args = ", ".join(f"{k}=fl.tensor({v.tolist()!r}, requires_grad=True)" if isinstance(v, np.ndarray) else f"{k}={v!r}" for k, v in given.items())
+        made = f"fl.distributions.{name.partition(':')[0]}({args})"
+        catalogue.examples += [f"(lambda d: d.log_prob(d.sample()))({made})", f"{made}.sample((3,))", f"(lambda d: [d.mean, d.variance])({made})"]
+
+
 @functools.cache
 def catalogue() -> Catalogue:
     out = Catalogue()
     _from_stub(out)
     _from_python(out)
     _from_table(out)
+    _from_modules(out)
+    _from_distributions(out)
     return out

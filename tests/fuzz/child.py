@@ -64,6 +64,14 @@ def tensors_in(value, fl, depth=0):
 
 def look(x, fl) -> None:
     """Uses a result as a caller would."""
+    if x.layout is not fl.strided:
+        repr(x)
+        if x.numel() > 1 << 20:
+            return
+        dense = x.to_dense()
+        if tuple(dense.shape) != tuple(x.shape):
+            raise Wrong(f"to_dense has shape {tuple(dense.shape)}, not {tuple(x.shape)}")
+        x = dense
     shape, strides = tuple(x.shape), tuple(x.stride())
     if x.is_meta or x.numel() == 0:
         repr(x)
@@ -102,6 +110,8 @@ def contents(value, fl) -> list:
     """What two modes must agree on: shapes, types and bytes of tensors, and numbers; texts without addresses."""
     if isinstance(value, fl.Tensor):
         known = [tuple(value.shape), str(value.dtype), value.requires_grad, value.is_meta]
+        if value.layout is not fl.strided and value.numel() <= 1 << 20:
+            value = value.to_dense()
         if value.is_meta or value.numel() > 1 << 20:
             return known
         x = value.detach()

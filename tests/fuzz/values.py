@@ -17,7 +17,8 @@ import flambeau as fl
 from flambeau import _C
 
 DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64", "complex64", "complex128")
-HOWS = ("", "meta", "transposed", "strided", "offset", "expanded", "overlap", "deferred", "numpy", "read-only", "view", "written", "half of numpy")
+HOWS = ("", "meta", "transposed", "strided", "offset", "expanded", "overlap", "deferred", "numpy", "read-only", "view", "written", "half of numpy",
+        "sparse", "rows", "uncoalesced")
 FILLS = ("normal", "positive", "zeros", "nan", "inf", "extreme", "index", "negative")
 
 _MOST = 1 << 22
@@ -97,7 +98,60 @@ def T(shape=(), dtype="float32", how="", fill="normal", grad=False):
             x = (x * 1).view(shape)
     if how == "written":
         x.add_(0)
-    return x
+    return _sparse(x, how) if how in ("sparse", "rows", "uncoalesced") else x
+
+
+def _sparse(x, how):
+    """The same numbers as a sparse tensor: by places, by rows, or by places that stand there twice."""
+    if not 0 < x.dim() or x.is_meta or (how == "rows" and x.dim() != 2):
+        return x
+    if how == "rows":
+        return x.to_sparse_csr()
+    y = x.to_sparse()
+    return fl.sparse_coo_tensor(fl.cat([y.indices()] * 2, 1), fl.cat([y.values()] * 2), y.shape) if how == "uncoalesced" else y
+
+
+def _tensors(value):
+    leaves = value if isinstance(value, (tuple, list)) else [value]
+    return [x for x in leaves if isinstance(x, fl.Tensor)]
+
+
+def batched(call, make=T, count=3):
+    """What `vmap` makes of a call: each tensor has another axis inside."""
+
+    def one(i):
+        def tensor(*args, **kwargs):
+            x = make(*args, **kwargs)
+            return fl.where(i >= 0, x, x)
+
+        return call(tensor)
+
+    return fl.func.vmap(one, randomness="different")(fl.arange(count))
+
+
+def dual(call, make=T):
+    """Results of a call with their forward derivatives: each floating tensor has a tangent."""
+    ad = fl.autograd.forward_ad
+
+    def tensor(*args, **kwargs):
+        x = make(*args, **kwargs)
+        return ad.make_dual(x, fl.ones_like(x)) if x.is_floating_point() or x.is_complex() else x
+
+    with ad.dual_level():
+        return [part for x in _tensors(call(tensor)) for part in ad.unpack_dual(x) if part is not None]
+
+
+def graded(call, make=T):
+    """The gradient of a call by a number that its tensors are multiplied with, by `func.grad`."""
+
+    def total(scale):
+        def tensor(*args, **kwargs):
+            x = make(*args, **kwargs)
+            return x * scale.to(x.dtype) if x.is_floating_point() else x
+
+        return sum((x.sum().to(fl.float64) for x in _tensors(call(tensor)) if x.is_floating_point()), 0.0 * scale)
+
+    return fl.func.grad(total)(fl.ones((), dtype=fl.float64))
 
 
 class Itself:
@@ -193,4 +247,5 @@ def memory(x, flags):
 NAMES = {
     "fl": fl, "ops": _C.ops, "ctypes": ctypes, "F": fl.nn.functional, "np": np, "T": T, "inf": math.inf, "nan": math.nan, "pickled": pickled, "copy": copy,
     "Itself": Itself, "Liar": Liar, "Endless": Endless, "shrinking": shrinking, "cyclic": cyclic, "memory": memory,
+    "batched": batched, "dual": dual, "graded": graded,
 }  # fmt: skip
