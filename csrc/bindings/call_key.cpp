@@ -8,6 +8,7 @@
 #include "autograd/meta.h"
 #include "bindings/args.h"
 #include "bindings/objects.h"
+#include "bindings/overrides.h"
 #include "bindings/tensor_object.h"
 #include "bindings/types.h"
 #include "wrappers/autocast.h"
@@ -29,9 +30,10 @@ class Key {
     put(modes.autocast);
     if (modes.autocast) put(autocast_settings().dtype);
     put(default_dtype());
+    put(override_flags);
   }
   void add(PyObject* v) {
-    if (is_tensor(v)) {
+    if (is_tensor(v) && !taken_over(v)) {
       put('T');
       put(requires_grad(tensor_of(v)));
       tensors_.append(nb::handle(v));
@@ -130,6 +132,7 @@ class Key {
 
 nb::tuple call_key(nb::handle args, nb::handle kwargs, nb::handle describe) {
   nb::list tensors;
+  if (override_flags & kModeOn) return nb::make_tuple(nb::none(), tensors);
   Key key(describe, tensors);
   key.add(args.ptr());
   key.add(kwargs.ptr());

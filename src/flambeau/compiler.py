@@ -93,6 +93,8 @@ class _Unfit(Exception):
 def _tensors(value: Any, found: list[Tensor]) -> list[Tensor]:
     """The tensors of a result, in order."""
     if isinstance(value, Tensor):
+        if _C.has_override(value):
+            raise _Unfit(f"a result is a {type(value).__name__}, which takes calls over (__torch_function__)")
         found.append(value)
     elif isinstance(value, (tuple, list)):
         for v in value:
@@ -113,6 +115,8 @@ def _described(value: Any) -> Any:
     """What tells an argument that is no plain value: of a module which one it is, and the modes of its parts."""
     if isinstance(value, _C.device):
         return str(value)
+    if isinstance(value, Tensor):
+        raise _Unfit(f"an argument is a {type(value).__name__}, which takes calls over (__torch_function__)")
     if not isinstance(value, nn.Module):
         raise _Unfit(f"an argument of type {type(value).__name__} is neither a tensor nor a plain value")
     version = _C.graph.objects_version()
@@ -231,15 +235,14 @@ class _Compiled:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not self.replay or self.refused or _C.graph.recording():
-            with lazy():
-                result = self.function(*args, **kwargs)
-                self._insist()
-                return result
+            return self._recorded(args, kwargs)
         try:
             key, tensors = _C.graph.call_key(args, kwargs, _described)
         except (_Unfit, TypeError, RecursionError) as fault:
             self._refuse(str(fault))
             return self(*args, **kwargs)
+        if key is None:  # a TorchFunctionMode has to see every op
+            return self._recorded(args, kwargs)
         version = _C.graph.objects_version()
         for entry in self.entries.get(key, ()):
             if not entry.confirmed:
@@ -256,6 +259,12 @@ class _Compiled:
             _counts["replayed"] += 1
             return entry.result(tensors, out)
         return self._record(key, tensors, args, kwargs)
+
+    def _recorded(self, args: Any, kwargs: Any) -> Any:
+        with lazy():
+            result = self.function(*args, **kwargs)
+            self._insist()
+            return result
 
     def _insist(self) -> None:
         if self.fullgraph and (why := _C.graph.interruption()):

@@ -113,6 +113,14 @@ def test_angles_of_what_is_no_number_are_none():
     assert d.sample().isnan().tolist() == [True, False]
 
 
+def test_von_mises_of_any_concentration_ends():
+    """The proposal's width vanishes beside 1 where the concentration is huge: nothing would ever be taken."""
+    fl.manual_seed(0)
+    concentration = fl.tensor([2.0**62, 9e8, float("inf"), 0.99e8], dtype=fl.float64)
+    draws = D.VonMises(fl.zeros(4, dtype=fl.float64), concentration).sample((20_000,))
+    np.testing.assert_allclose(draws.std(0).numpy(), concentration.rsqrt().numpy(), rtol=0.03)
+
+
 @pytest.mark.parametrize("a", [1e-3, 0.03, 0.4, 1.0, 1.7, 30.0, 1e4])
 def test_gamma_draws_fit(a):
     fl.manual_seed(8)

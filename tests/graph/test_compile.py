@@ -376,6 +376,50 @@ def test_a_refusal_says_why_and_where(name, why):
             g(fl.ones(3))
 
 
+class Kept(fl.Tensor):
+    """Results are of this type, too."""
+
+
+@pytest.mark.parametrize(
+    "f, args, why",
+    [
+        (lambda x, y: x @ y, lambda: (fl.eye(3).to_sparse(), fl.ones(3, 2)), "an argument is a SparseCOO, which takes calls over"),
+        (lambda x: x.to_sparse_csr(), lambda: (fl.eye(3),), "a result is a SparseCSR, which takes calls over"),
+        (lambda x: x * 2, lambda: (fl.ones(3).as_subclass(Kept),), "an argument is a Kept, which takes calls over"),
+        (lambda x: x.as_subclass(Kept), lambda: (fl.ones(3),), "a result is a Kept, which takes calls over"),
+    ],
+    ids=["sparse argument", "sparse result", "subclass argument", "subclass result"],
+)
+def test_what_takes_calls_over_is_recorded_at_each_call(f, args, why):
+    compiled = fl.compile(f, mode="replay")
+    for _ in range(CALLS):
+        given = args()
+        expected, result = f(*given), compiled(*given)
+        assert type(result) is type(expected)
+        assert not isinstance(result, Kept) or result.tolist() == expected.tolist()
+        assert isinstance(result, Kept) or fl.allclose(result.to_dense(), expected.to_dense())
+    assert why in fl.compiler.explain(compiled)
+
+
+def test_a_mode_sees_the_ops_of_a_replayed_function():
+    class Counts(fl.overrides.TorchFunctionMode):
+        seen = 0
+
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            self.seen += 1
+            return func(*args, **(kwargs or {}))
+
+    compiled = fl.compile(lambda x: x * 2 + 1, mode="replay")
+    x = fl.ones(3)
+    for _ in range(CALLS):
+        compiled(x)
+    with Counts() as counts:
+        for _ in range(CALLS):
+            compiled(x)
+    assert counts.seen == 2 * CALLS
+    assert replayed(compiled)
+
+
 def test_fullgraph_refuses_a_value_in_the_middle():
     f = fl.compile(lambda x: x * x.sum().item(), fullgraph=True)
     with pytest.raises(fl.compiler.CompileError, match=r"a value was read at .*test_compile.py"):
