@@ -54,7 +54,8 @@ class VonMises(Distribution):
     def sample(self, sample_shape: Shape = ()) -> Tensor:
         """Draws by rejection from a wrapped Cauchy distribution (Best and Fisher, Applied Statistics 28, 1979).
 
-        A concentration above 1e8 is drawn as the normal distribution that it tends to; there the two differ by about 1 part in the concentration.
+        A concentration above 1e8 is drawn as the normal distribution that it tends to; the two differ by about 1 part in the
+        concentration.
         """
         shape = self._extended_shape(sample_shape)
         with fl.no_grad():
