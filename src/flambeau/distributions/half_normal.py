@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
-import flambeau as fl
 from flambeau import Tensor
-from flambeau._C import ops
-from flambeau.distributions import constraints
+from flambeau.distributions._half import HalfDistribution
 from flambeau.distributions.normal import Normal
-from flambeau.distributions.transformed_distribution import TransformedDistribution
-from flambeau.distributions.transforms import AbsTransform
-from flambeau.distributions.utils import Shape
 
 
-class HalfNormal(TransformedDistribution):
+class HalfNormal(HalfDistribution):
     """|x| for x drawn of Normal(0, scale).
 
     Example:
@@ -25,21 +19,7 @@ class HalfNormal(TransformedDistribution):
         tensor(0.6745)
     """
 
-    arg_constraints = {"scale": constraints.positive}
-    support = constraints.nonnegative  # type: ignore[assignment]
-    has_rsample = True  # type: ignore[assignment]
-
-    def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
-        super().__init__(Normal(0, scale, validate_args=False), AbsTransform(), validate_args=validate_args)
-
-    def expand(self, batch_shape: Shape, _instance: Any = None) -> Any:
-        new = self._get_checked_instance(HalfNormal, _instance)
-        return super().expand(batch_shape, _instance=new)
-
-    @property
-    def scale(self) -> Tensor:
-        """The scale of the distribution with both halves."""
-        return self.base_dist.scale
+    whole = Normal
 
     @property
     def mean(self) -> Tensor:
@@ -48,23 +28,3 @@ class HalfNormal(TransformedDistribution):
     @property
     def variance(self) -> Tensor:
         return self.scale.square() * (1 - 2 / math.pi)
-
-    @property
-    def mode(self) -> Tensor:
-        return ops.zeros_like(self.scale)
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        return ops.where(value >= 0, self.base_dist.log_prob(value) + math.log(2), -fl.inf)
-
-    def cdf(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        return 2 * self.base_dist.cdf(value) - 1
-
-    def icdf(self, value: Tensor) -> Tensor:
-        return self.base_dist.icdf((value + 1) / 2)
-
-    def entropy(self) -> Tensor:
-        return self.base_dist.entropy() - math.log(2)
