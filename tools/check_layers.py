@@ -14,7 +14,7 @@ shared header that is not inlined there could be the copy that the linker keeps,
 without those instructions. They include only what is listed in SIMD_MAY_INCLUDE and headers of their family.
 
 And, for what every file of the core may do only in one way (WAYS): mutexes, entering oneDNN, OpenMP's count of
-threads, the GIL, statics inside of functions.
+threads, the GIL, texts and truth of Python objects, statics inside of functions.
 """
 
 from __future__ import annotations
@@ -93,6 +93,11 @@ WAYS = (
         "a thread may end in it, or it lies to threads that outlive the interpreter: use GilRelease, GilAcquire, has_gil, "
         "call_python or from_python of bindings/gil.h: "
         "Note [Threads that outlive the interpreter]",
+    ),
+    (
+        re.compile(r"\bPy(?:Unicode_AsUTF8|Object_IsTrue)\s*\("),
+        ("bindings/objects.h",),
+        "it fails, of a str with a lone surrogate or an object whose __bool__ raises: use utf8, name_of or truth of bindings/objects.h",
     ),
 )
 # A static that is made at its function's first call: indented, and neither a constant nor a function. One without an

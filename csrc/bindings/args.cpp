@@ -88,7 +88,7 @@ const char* spelled(PyObject* key) {
 }
 
 bool is_ignored(PyObject* key, std::string_view ignored) {
-  const std::string_view name = PyUnicode_AsUTF8(key);
+  const std::string_view name = name_of(key);
   const size_t at = ignored.find(name);
   if (at == std::string_view::npos) return false;
   const size_t end = at + name.size();
@@ -139,7 +139,7 @@ bool Signature::bind_slots(PyObject* self, PyObject* const* args, Py_ssize_t nar
     if (found < 0) {
       if (same_text(key, "out") && value == Py_None) continue;
       if (is_ignored(key, ignored_)) continue;
-      if (why) *why = fl::text("got an unexpected keyword argument '", PyUnicode_AsUTF8(key), "'");
+      if (why) *why = fl::text("got an unexpected keyword argument '", utf8(key), "'");
       return false;
     }
     if (slots[found]) {
@@ -196,7 +196,7 @@ void no_overload(std::initializer_list<const Signature*> signatures, PyObject* s
   if (self) add(describe(self));
   for (Py_ssize_t i = 0; i < nargs; ++i) add(describe(args[i]));
   for (Py_ssize_t k = 0; kw && k < PyTuple_GET_SIZE(kw); ++k)
-    add(std::string(PyUnicode_AsUTF8(PyTuple_GET_ITEM(kw, k))) + "=" + describe(args[nargs + k]));
+    add(utf8(PyTuple_GET_ITEM(kw, k)) + "=" + describe(args[nargs + k]));
   for (const Signature* s : signatures) expected += "\n  " + s->text();
   const std::string first = (*signatures.begin())->text();
   raise<TypeMismatch>(first.substr(0, first.find('(')), ": no form of it takes (", got, "); expected one of", expected);
@@ -466,9 +466,8 @@ static PyObject* show_fields(PyObject* self) {
   std::string out = std::string(type->tp_name) + "(";
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(self); ++i) {
     const Owned shown(PyObject_Repr(PyTuple_GET_ITEM(self, i)));
-    const char* characters = shown.object ? PyUnicode_AsUTF8(shown.object) : nullptr;
-    if (!characters) return nullptr;
-    out += std::string(i ? ",\n" : "\n") + type->tp_members[i].name + "=" + characters;
+    if (!shown.object) return nullptr;
+    out += std::string(i ? ",\n" : "\n") + type->tp_members[i].name + "=" + utf8(shown.object);
   }
   return PyUnicode_FromString((out + ")").c_str());
 }

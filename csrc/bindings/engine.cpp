@@ -40,12 +40,6 @@ struct TaskFailure final : std::exception {
   std::shared_ptr<Held> held;
 };
 
-std::string utf8(nb::handle o) {
-  const char* s = PyUnicode_AsUTF8(o.ptr());
-  if (!s) PyErr_Clear();
-  return s ? s : "?";
-}
-
 // The exception itself, and those that it names as its causes, lose their frames.
 void forget_frames(nb::object value) {
   for (int depth = 0; value.is_valid() && PyExceptionInstance_Check(value.ptr()) && depth < 100; ++depth) {
@@ -175,7 +169,7 @@ void collect(std::vector<engine::Use>& uses, std::vector<nb::object>& held, nb::
 std::string name_of(nb::handle function) {
   const nb::object name = nb::steal(PyObject_GetAttrString(function.ptr(), "__qualname__"));
   if (!name.is_valid()) PyErr_Clear();
-  return name.is_valid() && PyUnicode_Check(name.ptr()) ? utf8(name) : Py_TYPE(function.ptr())->tp_name;
+  return name.is_valid() && PyUnicode_Check(name.ptr()) ? utf8(name.ptr()) : Py_TYPE(function.ptr())->tp_name;
 }
 
 void push(const char* op, bool asynchronous, nb::handle function, nb::handle reads, nb::handle writes, nb::handle partial_writes,

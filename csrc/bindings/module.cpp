@@ -258,7 +258,7 @@ Scalar item_scalar(PyObject* tensor) { return item_of(tensor_of(tensor)); }
 DType default_float_type() { return default_dtype(); }
 
 Device device_value(PyObject* o, const char* op, const char* arg) {
-  if (PyUnicode_Check(o)) return Device::parse(PyUnicode_AsUTF8(o));
+  if (PyUnicode_Check(o)) return Device::parse(utf8(o));
   Device d;
   if (nb::try_cast<Device>(nb::handle(o), d)) return d;
   if (PyLong_Check(o)) {

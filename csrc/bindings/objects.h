@@ -4,6 +4,8 @@
 
 #include <Python.h>
 
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/fork_mutex.h"
@@ -29,6 +31,29 @@ struct Owned {
   ~Owned() { Py_XDECREF(object); }
   PyObject* release() { return std::exchange(object, nullptr); }
 };
+
+// What `bool(o)` is. Throws PythonError where that raises.
+inline bool truth(PyObject* o) {
+  const int answer = PyObject_IsTrue(o);
+  if (answer < 0) throw PythonError{};
+  return answer;
+}
+// The text of a str; lone surrogates, of which names of files are made that are no UTF-8, by backslashes. "?" for anything else.
+inline std::string utf8(PyObject* o) {
+  Py_ssize_t n = 0;
+  if (const char* s = o && PyUnicode_Check(o) ? PyUnicode_AsUTF8AndSize(o, &n) : nullptr) return {s, static_cast<size_t>(n)};
+  PyErr_Clear();
+  const Owned bytes(o && PyUnicode_Check(o) ? PyUnicode_AsEncodedString(o, "utf-8", "backslashreplace") : nullptr);
+  PyErr_Clear();
+  return bytes.object ? std::string(PyBytes_AS_STRING(bytes.object), static_cast<size_t>(PyBytes_GET_SIZE(bytes.object))) : "?";
+}
+// The same to compare names with, and without a copy: a str with lone surrogates is none.
+inline std::string_view name_of(PyObject* o) {
+  Py_ssize_t n = 0;
+  if (const char* s = PyUnicode_AsUTF8AndSize(o, &n)) return {s, static_cast<size_t>(n)};
+  PyErr_Clear();
+  return "\xff";
+}
 
 // Gives a reference back on any thread, with or without the GIL, once this thread holds no mutex of the core. Where Python
 // has ended the object is left alone.

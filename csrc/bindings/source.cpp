@@ -32,9 +32,7 @@ std::string own_folder;  // of the package
 
 bool is_own(PyFrameObject* frame) {
   PyCodeObject* code = PyFrame_GetCode(frame);
-  const char* file = PyUnicode_AsUTF8(code->co_filename);
-  const bool own = file && !own_folder.empty() && std::strncmp(file, own_folder.data(), own_folder.size()) == 0;
-  if (!file) PyErr_Clear();
+  const bool own = !own_folder.empty() && name_of(code->co_filename).starts_with(own_folder);
   Py_DECREF(code);
   return own;
 }
@@ -128,20 +126,13 @@ std::string source_text(SourceId id) {
 #else
   const int line = place.lasti;
 #endif
-  const char* file = PyUnicode_AsUTF8(code->co_filename);
-  const char* function = PyUnicode_AsUTF8(code->co_name);
-  if (!file || !function) {
-    PyErr_Clear();
-    return "";
-  }
-  std::string out = text(file, ":", line, ", in ", function);
+  std::string out = text(utf8(code->co_filename), ":", line, ", in ", utf8(code->co_name));
   // The line itself, where linecache has it.
   const Owned linecache(PyImport_ImportModule("linecache"));
   const Owned number(PyLong_FromLong(line));
   const Owned got(linecache.object && number.object ? call_method(linecache.object, "getline", code->co_filename, number.object) : nullptr);
   const Owned stripped(got.object ? call_method(got.object, "strip") : nullptr);
-  const char* s = stripped.object ? PyUnicode_AsUTF8(stripped.object) : nullptr;
-  if (s && *s) out += std::string(" (`") + s + "`)";
+  if (stripped.object && PyObject_Size(stripped.object) > 0) out += " (`" + utf8(stripped.object) + "`)";
   PyErr_Clear();
   return out;
 }

@@ -39,9 +39,7 @@ PyObject* get_device(PyObject* self, void*) { return make_device(tensor_of(self)
 PyObject* get_requires_grad(PyObject* self, void*) { return PyBool_FromLong(requires_grad(tensor_of(self))); }
 int set_requires_grad_attr(PyObject* self, PyObject* value, void*) {
   try {
-    const int on = value ? PyObject_IsTrue(value) : 0;
-    if (on < 0) return -1;
-    set_requires_grad(tensor_of(self), on);
+    set_requires_grad(tensor_of(self), value && truth(value));
     return 0;
   } catch (...) {
     translate_exception();

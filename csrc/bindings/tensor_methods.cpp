@@ -30,7 +30,7 @@ PyObject* only_argument(const char* op, const char* name, PyObject* const* args,
   const Py_ssize_t nkw = kw ? PyTuple_GET_SIZE(kw) : 0;
   for (Py_ssize_t k = 0; k < nkw; ++k)
     if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kw, k), name) != 0)
-      raise<TypeMismatch>(op, ": got an unexpected keyword argument '", PyUnicode_AsUTF8(PyTuple_GET_ITEM(kw, k)), "'; expected ", op, "(", name, "=...)");
+      raise<TypeMismatch>(op, ": got an unexpected keyword argument '", utf8(PyTuple_GET_ITEM(kw, k)), "'; expected ", op, "(", name, "=...)");
   if (n + nkw > 1) raise<TypeMismatch>(op, ": got ", n + nkw, " arguments; expected ", op, "(", name, "=...)");
   return n + nkw ? args[0] : nullptr;
 }
@@ -99,9 +99,7 @@ PyObject* m_detach_(PyObject* self, PyObject*) {
 PyObject* m_requires_grad_(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* kw) {
   return guarded([&] {
     PyObject* value = only_argument("requires_grad_", "requires_grad", args, n, kw);
-    const int on = value ? PyObject_IsTrue(value) : 1;
-    if (on < 0) throw PythonError{};
-    set_requires_grad(tensor_of(self), on);
+    set_requires_grad(tensor_of(self), !value || truth(value));
     Py_INCREF(self);
     return self;
   });
@@ -130,12 +128,12 @@ PyObject* m_to(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* kw
     };
     for (Py_ssize_t i = 0; i < n; ++i) take(args[i]);
     for (Py_ssize_t k = 0; kw && k < PyTuple_GET_SIZE(kw); ++k) {
-      const std::string_view key = PyUnicode_AsUTF8(PyTuple_GET_ITEM(kw, k));
+      const std::string_view key = name_of(PyTuple_GET_ITEM(kw, k));
       PyObject* value = args[n + k];
-      if (key == "copy") copy = PyObject_IsTrue(value) == 1;
+      if (key == "copy") copy = truth(value);
       else if (key == "dtype" || key == "device" || key == "other") take(value);
       else if (key != "non_blocking" && key != "memory_format")
-        raise<TypeMismatch>("to: got an unexpected keyword argument '", key, "'; expected dtype, device, other, copy or non_blocking");
+        raise<TypeMismatch>("to: got an unexpected keyword argument '", utf8(PyTuple_GET_ITEM(kw, k)), "'; expected dtype, device, other, copy or non_blocking");
     }
     const Tensor& x = tensor_of(self);
     return wrap(without_gil(work_of(x), [&] { return to(x, dtype, device, copy); }));
@@ -146,7 +144,7 @@ PyObject* m_make_subclass(PyObject*, PyObject* const* args, Py_ssize_t n) {
     if (n < 2 || !PyType_Check(args[0]) || !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(args[0]), tensor_type) || !is_tensor(args[1]))
       raise<TypeMismatch>("_make_subclass: expected (subclass of Tensor, Tensor, requires_grad=False)");
     Tensor t = alias(tensor_of(args[1]));
-    if (n > 2 && PyObject_IsTrue(args[2]) == 1) set_requires_grad(t, true);
+    if (n > 2 && truth(args[2])) set_requires_grad(t, true);
     return wrap_as(reinterpret_cast<PyTypeObject*>(args[0]), std::move(t));
   });
 }

@@ -143,11 +143,12 @@ PyObject* nb_pos(PyObject* a) {
 PyObject* nb_invert(PyObject* a) { return unary("bitwise_not", a, [](const Tensor& x) { return op::bitwise_not(x); }); }
 
 int nb_bool(PyObject* self) {
-  if (taken_over(self)) [[unlikely]] {
-    const Owned answer(call_overridden_operator("__bool__", "__bool__", self, nullptr));
-    return answer.object ? PyObject_IsTrue(answer.object) : -1;
-  }
   try {
+    if (taken_over(self)) [[unlikely]] {
+      const Owned answer(call_overridden_operator("__bool__", "__bool__", self, nullptr));
+      if (!answer.object) return -1;
+      return truth(answer.object);
+    }
     const Tensor& x = tensor_of(self);
     if (x.numel() != 1)
       raise<ArgumentError>("bool: a tensor of shape ", x.sizes(), " has no single truth value; use .any() or .all()");

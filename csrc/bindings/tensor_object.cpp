@@ -107,8 +107,12 @@ PyObject* size_repr(PyObject* self) {
 }
 PyObject* size_numel(PyObject* self, PyObject*) {
   int64_t n = 1;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(self); ++i) n *= PyLong_AsLongLong(PyTuple_GET_ITEM(self, i));
-  return PyErr_Occurred() ? nullptr : PyLong_FromLongLong(n);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(self); ++i) {
+    const int64_t size = PyLong_AsLongLong(PyTuple_GET_ITEM(self, i));
+    if (size == -1 && PyErr_Occurred()) return nullptr;
+    n *= size;
+  }
+  return PyLong_FromLongLong(n);
 }
 PyMethodDef size_methods[] = {
     {"numel", size_numel, METH_NOARGS, nullptr},

@@ -290,3 +290,55 @@ def test_a_hook_may_remove_itself(kind):
     y.backward(retain_graph=True)
     y.backward()
     assert seen == ["Once"]
+
+
+LONE = "\ud800"  # no UTF-8 can say it; names of files that are no UTF-8 become such
+
+
+@pytest.mark.parametrize(
+    "call, error",
+    [
+        (lambda: fl.ones(1).sum(**{LONE: 1}), TypeError),
+        (lambda: fl.ones(1).to(**{LONE: 1}), TypeError),
+        (lambda: fl.ones(1).squeeze(**{LONE: 1}), TypeError),
+        (lambda: fl.ones(1).requires_grad_(**{LONE: True}), TypeError),
+        (lambda: fl.max(fl.ones(2), 0, **{LONE: 1}), TypeError),
+        (lambda: fl.device(LONE), ValueError),
+        (lambda: fl.ones(1, device=LONE), ValueError),
+        (lambda: fl.ones(1).to(LONE), ValueError),
+    ],
+)
+def test_texts_that_are_no_utf8(call, error):
+    with pytest.raises(error, match=r"\\ud800"):
+        call()
+
+
+def test_lines_of_files_whose_names_are_no_utf8():
+    """The name stands in the error, with backslashes."""
+    code = compile("y = x.exp()\nx.grad = None\ny.add_(1)\ny.sum().backward()", "/tmp/caf\udce9.py", "exec")
+    with pytest.raises(fl.AutogradError, match=r"caf\\udce9\.py:3"):
+        exec(code, {"x": fl.ones(2, requires_grad=True)})
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: fl.ones(3).to(fl.int32, copy=fl.ones(2).bool()),
+        lambda: fl.ones(3).requires_grad_(fl.ones(2)),
+        lambda: setattr(fl.ones(3), "requires_grad", fl.ones(2)),
+        lambda: fl.Tensor._make_subclass(fl.nn.Parameter, fl.ones(2), fl.ones(2)),
+    ],
+)
+def test_what_has_no_truth_is_refused(call):
+    with pytest.raises(ValueError, match=r"\[2\] has no single truth value"):
+        call()
+
+
+class NoIndex:
+    def __index__(self):
+        raise ZeroDivisionError("no index")
+
+
+def test_sizes_of_other_things_than_integers():
+    with pytest.raises(ZeroDivisionError, match="no index"):
+        fl.Size([NoIndex(), NoIndex(), 2]).numel()

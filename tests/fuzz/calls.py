@@ -19,13 +19,13 @@ INTS = ("0", "1", "-1", "2", "3", "-2", "4", "5", "7", "-3", "17", "64")
 HUGE = ("2**31", "2**31 - 1", "-2**31", "2**32", "2**40", "2**58", "2**59", "2**61", "2**62", "2**63 - 1", "-2**63", "-2**63 + 1", "2**63", "2**64", "10**30")
 FLOATS = ("0.5", "1.0", "0.0", "-0.0", "-1.5", "1e-8", "1e30", "1e308", "inf", "-inf", "nan", "2.0", "5e-324")
 ODD = (
-    "None", "'text'", "''", "b'bytes'", "()", "[]", "{}", "object()", "Ellipsis", "1j", "True", "lambda *a: None", "fl.float32", "fl.device('meta')",
+    "None", "'text'", "''", "'\\ud800'", "b'bytes'", "()", "[]", "{}", "object()", "Ellipsis", "1j", "True", "lambda *a: None", "fl.float32", "fl.device('meta')",
     "np.zeros((2, 3))", "np.float32(2)", "np.array(['a'])", "np.zeros((0, 2**40))", "Itself()", "Liar()", "Endless()", "shrinking()", "cyclic()", "[[1, 2], [3]]",
     "slice(None)", "range(3)", "set()", "float", "'cpu'", "'cuda'", "'meta'", "fl.Generator()", "'sum'", "'mean'", "'none'",
 )  # fmt: skip
 DEVICES = ("None", "'cpu'", "'meta'", "'cuda'", "fl.device('cpu')", "'cpu:1'", "'nonsense'", "0")
 STRINGS = ("'sum'", "'mean'", "'none'", "'constant'", "'reflect'", "'replicate'", "'circular'", "'bilinear'", "'nearest'", "'linear'", "'area'", "'bicubic'", "'tanh'",
-           "'prod'", "'amax'", "'amin'", "'ij,jk->ik'", "'ii->i'", "'...'", "'a,b->ab'", "'xy'", "'valid'", "'same'", "''", "'\\x00'", "'trunc'", "'floor'", "'fro'", "'nuc'")  # fmt: skip
+           "'prod'", "'amax'", "'amin'", "'ij,jk->ik'", "'ii->i'", "'...'", "'a,b->ab'", "'xy'", "'valid'", "'same'", "''", "'\\x00'", "'\\udcff'", "'trunc'", "'floor'", "'fro'", "'nuc'")  # fmt: skip
 
 # Calls that work, of what the op table has no samples for.
 EXAMPLES = (
@@ -285,7 +285,7 @@ class Values:
             keywords = keywords or p.keyword_only or rng.random() < 0.1
             parts.append(f"{p.name}={self.of(p)}" if keywords else self.of(p))
         if rng.random() < 0.01:
-            more = rng.choice(("axis=0", "out=None", "nonsense=1", "keepdims=True"))
+            more = rng.choice(("axis=0", "out=None", "nonsense=1", "keepdims=True", "**{'\\ud800': 1}"))
             if not any(part.startswith(more.partition("=")[0] + "=") for part in parts):
                 parts.append(more)
         return f"{name}({', '.join(parts)})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import flambeau as fl
@@ -21,7 +22,7 @@ class HalfDistribution(TransformedDistribution):
     arg_constraints = {"scale": constraints.positive}
     support = constraints.nonnegative  # type: ignore[assignment]
     has_rsample = True  # type: ignore[assignment]
-    whole: type[Distribution]
+    whole: Callable[..., Distribution]
 
     def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
         super().__init__(self.whole(0, scale, validate_args=False), AbsTransform(), validate_args=validate_args)
