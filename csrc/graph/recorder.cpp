@@ -243,7 +243,7 @@ void Recorder::gradient(const Tensor& x, const Tensor& grad, bool looked) {
   if (!watched_) return;
   for (const Gradient& g : gradients_)
     if (g.of.same(x)) return;  // what it was at first is what counts
-  gradients_.push_back({x, grad, looked});
+  gradients_.push_back({x, looked ? grad : Tensor(), looked});  // one that nobody looked at goes
 }
 
 std::vector<Recorder::Gradient> Recorder::watched_gradients() {

@@ -175,7 +175,29 @@ def frozen(net, optimizer):
     return plain(net, optimizer)
 
 
-SHAPES = [clipped, zeroed_in_place, zeroed_at_the_end, accumulated, two_steps, with_a_closure, autocast, frozen]
+def two_networks(net, optimizer):
+    """Each step leaves gradients behind in the critic, which Module.zero_grad drops in the next."""
+    critic = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+    critic_optimizer = fl.optim.Adam(critic.parameters(), 1e-2)
+
+    def step(x, y):
+        critic.zero_grad()
+        real = F.softplus(-critic(x[:, :3])).mean()
+        real.backward()
+        made = net(x)
+        fake = F.softplus(critic(made.detach())).mean()
+        fake.backward()
+        critic_optimizer.step()
+        net.zero_grad()
+        loss = F.softplus(-critic(made)).mean()
+        loss.backward()
+        optimizer.step()
+        return real.detach() + fake.detach() + loss.detach()
+
+    return step
+
+
+SHAPES = [two_networks, clipped, zeroed_in_place, zeroed_at_the_end, accumulated, two_steps, with_a_closure, autocast, frozen]
 
 
 @pytest.mark.parametrize("optimizer", ["momentum", "adam"])
@@ -382,6 +404,22 @@ def test_memory_of_gradients_goes_with_them():
     assert fl.memory_stats()["allocated_bytes"] - used >= kept.nbytes
     del kept
     assert abs(fl.memory_stats()["allocated_bytes"] - used) < 2048
+
+
+def test_a_gradient_that_is_dropped_goes_while_a_call_is_recorded():
+    net = nn.Linear(300, 300)
+    freed = []
+
+    @fl.compile(mode="replay")
+    def step(x):
+        before = fl.memory_stats()["allocated_bytes"]
+        net.zero_grad()
+        freed.append(before - fl.memory_stats()["allocated_bytes"])
+        net(x).sum().backward()
+
+    for _ in range(3):
+        step(fl.ones(2, 300))
+    assert freed[0] == 0 and freed[1] >= 300 * 300 * 4, freed
 
 
 def test_a_network_of_images():

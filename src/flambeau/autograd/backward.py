@@ -82,3 +82,15 @@ def grad(
     if materialize_grads:
         found = tuple(_C.ops.zeros_like(x).requires_grad_(create_graph) if g is None else g for g, x in zip(found, wanted, strict=True))
     return tuple(found)
+
+
+def zero_gradient(param: Tensor, set_to_none: bool) -> None:
+    """Drops the gradient of a leaf, or fills it with zeros where it is. One that is dropped is not looked at: a replayed step takes any."""
+    if set_to_none:
+        param.grad = None
+    elif (grad := param.grad) is not None:
+        if grad.grad_fn is not None:
+            grad.detach_()
+        else:
+            grad.requires_grad_(False)
+        grad.zero_()

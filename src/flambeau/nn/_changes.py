@@ -9,6 +9,7 @@ from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._memory_format import check_memory_format
 from flambeau.autograd import no_grad
+from flambeau.autograd.backward import zero_gradient
 from flambeau.nn._errors import kind_of
 from flambeau.nn._tree import M, TreeMixin
 
@@ -137,11 +138,7 @@ class ChangeMixin(TreeMixin[M]):
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drops all gradients, or with `set_to_none=False` fills them with zeros."""
         for param in self.parameters():
-            if param.grad is not None:
-                if set_to_none:
-                    param.grad = None
-                else:
-                    param.grad = param.grad.detach().zero_()
+            zero_gradient(param, set_to_none)
 
 
 def _parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:

@@ -25,6 +25,7 @@ from flambeau._C import profiler as _recorder
 from flambeau._handles import HookTable, RemovableHandle
 from flambeau._warn import warn
 from flambeau.autograd import enable_grad, no_grad
+from flambeau.autograd.backward import zero_gradient
 
 Entries = dict[str, Any]  # the options of a group, or the state of a parameter
 
@@ -345,14 +346,7 @@ class Optimizer:
         """Drops all gradients, or with `set_to_none=False` fills them with zeros."""
         for group in self._groups:
             for param in group["params"]:
-                if set_to_none:
-                    param.grad = None
-                elif (grad := param.grad) is not None:
-                    if grad.grad_fn is not None:
-                        grad.detach_()
-                    else:
-                        grad.requires_grad_(False)
-                    grad.zero_()
+                zero_gradient(param, set_to_none)
 
     # ---------------------------------------------------------------------------------------- step
 
