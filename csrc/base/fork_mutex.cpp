@@ -133,8 +133,11 @@ struct Later {
 };
 
 void when_unlocked(void* what, void (*drop)(void*)) {
-  if (any_held()) held.later = new Later{what, drop, held.later};
-  else drop(what);
+  if (!any_held()) return drop(what);
+  try {
+    held.later = new Later{what, drop, held.later};
+  } catch (const std::bad_alloc&) {  // without memory to note it, it stays for ever
+  }
 }
 
 void do_later() {

@@ -57,9 +57,13 @@ void register_exit() {
 // A result and its node are the usual chain, so a few need no memory.
 class Dying {
  public:
-  void push(RefCounted* object) {
+  // False: there is no memory to note it.
+  bool push(RefCounted* object) noexcept try {
     if (count_ < kFew) few_[count_++] = object;
     else rest_.push_back(object);
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
   }
   RefCounted* pop() {
     if (!rest_.empty()) {
@@ -82,7 +86,7 @@ FL_HOT_THREAD_LOCAL Dying* dying = nullptr;
 
 void RefCounted::destroy_flat() noexcept {
   if (dying) {
-    dying->push(this);
+    if (!dying->push(this)) delete this;  // on this stack, after all
     return;
   }
   Dying mine;

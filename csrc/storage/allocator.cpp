@@ -13,14 +13,26 @@ namespace fl {
 struct CachingAllocator::Block {
   static void* operator new(size_t bytes) { return uncounted_alloc(bytes); }
   static void operator delete(void* block, size_t bytes) noexcept { uncounted_free(block, bytes); }
-  char* address;
-  size_t size;
+  char* address = nullptr;
+  size_t size = 0;
   size_t asked = 0;  // rounded, where blocks are
-  int64_t stream;
+  int64_t stream = 0;
   Block* prev = nullptr;  // neighbours in the segment
   Block* next = nullptr;
   bool used = false;
   bool small = false;  // from which of the pool's sets
+  FreeSet::node_type place;  // in that set, while it is in use: it is put back without memory for that
+
+  // Throws bad_alloc.
+  static std::unique_ptr<Block> make(size_t size_bytes, int64_t stream, bool small) {
+    std::unique_ptr<Block> block(new Block);
+    block->size = size_bytes;
+    block->stream = stream;
+    block->small = small;
+    FreeSet set;
+    block->place = set.extract(set.insert(block.get()).first);
+    return block;
+  }
 };
 
 bool CachingAllocator::Smaller::operator()(const Block* a, const Block* b) const {
@@ -34,14 +46,13 @@ CachingAllocator::~CachingAllocator() { release_segments(); }
 
 CachingAllocator::Block* CachingAllocator::find(FreeSet& set, size_t rounded) {
   Block key;
-  key.address = nullptr;
   key.size = rounded;
   auto it = set.lower_bound(&key);
   if (it == set.end()) return nullptr;
   Block* block = *it;
   // A block far larger than the request stays whole for requests of its own kind.
   if (!block->small && rounded < block->size / 8 && block->size > 16 * kSegment) return nullptr;
-  set.erase(it);
+  block->place = set.extract(it);
   return block;
 }
 
@@ -49,26 +60,35 @@ CachingAllocator::Block* CachingAllocator::new_segment(size_t rounded, int64_t s
   const bool small = rounded <= kSmall;
   const size_t size = small ? kSegment : (rounded + kSegment - 1) / kSegment * kSegment;
   if (no_room(size) && release_segments()) ++stats_.retries;
-  void* p = raw_.take(size);
-  if (!p && release_segments()) {
+  Block* block = take(size, stream, small);
+  if (!block && release_segments()) {
     ++stats_.retries;
-    p = raw_.take(size);
+    block = take(size, stream, small);
   }
-  if (!p) return nullptr;
-  Block* block = enter(p, size, stream);
-  block->small = small;
   return block;
 }
 
-CachingAllocator::Block* CachingAllocator::enter(void* memory, size_t size_bytes, int64_t stream) {
-  auto* block = new Block;
-  block->address = static_cast<char*>(memory);
-  block->size = size_bytes;
-  block->stream = stream;
+CachingAllocator::Block* CachingAllocator::take(size_t size_bytes, int64_t stream, bool small) {
+  std::unique_ptr<Block> block = Block::make(size_bytes, stream, small);
+  block->address = static_cast<char*>(raw_.take(size_bytes));
+  if (!block->address) return nullptr;
   stats_.reserved += size_bytes;
   stats_.peak_reserved = std::max(stats_.peak_reserved, stats_.reserved);
   ++stats_.segments;
-  return block;
+  return block.release();
+}
+
+// What is behind the first `rounded` bytes becomes a block of its own. Where there is no memory for that it stays whole.
+void CachingAllocator::cut(Block* block, size_t rounded, FreeSet& set) try {
+  Block* tail = Block::make(block->size - rounded, block->stream, block->small).release();
+  tail->address = block->address + rounded;
+  tail->prev = block;
+  tail->next = block->next;
+  if (tail->next) tail->next->prev = tail;
+  block->next = tail;
+  block->size = rounded;
+  set.insert(std::move(tail->place));
+} catch (const std::bad_alloc&) {
 }
 
 // True iff segments are cached and what is left after `size_bytes` more would be less than a sixteenth of what is held.
@@ -86,7 +106,7 @@ CachingAllocator::Block* CachingAllocator::allocate(size_t size_bytes, int64_t s
   FreeSet& set = rounded <= kSmall ? pool.small : pool.large;
   Block* block = nullptr;
   if (exact_) {
-    if (void* p = raw_.take(size_bytes)) block = enter(p, size_bytes, stream);
+    block = take(size_bytes, stream, false);
   } else if (!(block = find(set, rounded))) {
     block = new_segment(rounded, stream);
   } else if (!block->small) {
@@ -95,17 +115,7 @@ CachingAllocator::Block* CachingAllocator::allocate(size_t size_bytes, int64_t s
   if (!block)
     raise<OutOfMemory>("out of memory: ", size_bytes, " bytes were asked for; ", stats_.allocated, " bytes are in use and ",
                        cached(), " were cached and given back before trying again");
-  const size_t rest = exact_ ? 0 : block->size - rounded;
-  if (!exact_ && rest >= (block->small ? kRound : kSmall)) {
-    auto* tail = new Block(*block);
-    tail->address = block->address + rounded;
-    tail->size = rest;
-    tail->prev = block;
-    if (tail->next) tail->next->prev = tail;
-    block->next = tail;
-    block->size = rounded;
-    set.insert(tail);
-  }
+  if (!exact_ && block->size - rounded >= (block->small ? kRound : kSmall)) cut(block, rounded, set);
   block->used = true;
   block->asked = exact_ ? size_bytes : rounded;
   in_blocks_ += block->size;
@@ -141,11 +151,11 @@ void CachingAllocator::free(Block* block) noexcept {
     absorb(block, next);
   }
   if (Block* prev = block->prev; prev && !prev->used) {
-    set.erase(prev);
+    prev->place = set.extract(prev);
     absorb(prev, block);
     block = prev;
   }
-  set.insert(block);
+  set.insert(std::move(block->place));
 }
 
 size_t CachingAllocator::release_segments() {

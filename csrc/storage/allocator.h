@@ -73,7 +73,8 @@ class CachingAllocator {
     FreeSet small, large;
   };
   Block* find(FreeSet& set, size_t rounded);
-  Block* enter(void* memory, size_t size_bytes, int64_t stream);
+  Block* take(size_t size_bytes, int64_t stream, bool small);
+  static void cut(Block* block, size_t rounded, FreeSet& set);
   Block* new_segment(size_t rounded, int64_t stream);
   size_t release_segments();
   bool no_room(size_t size_bytes);

@@ -52,9 +52,11 @@ Front::~Front() {
   for (int i = 0; i < count; ++i) host_allocator().free(blocks[i]);
 }
 
-Front* open_front() {
+// Null where there is no memory for one, too.
+Front* open_front() noexcept {
   if (front_gone || !host_allocator().caches()) return nullptr;
-  static thread_local auto mine = std::make_unique<Front>();  // on the heap: thread-local space is scarce
+  static thread_local std::unique_ptr<Front> mine;  // on the heap: thread-local space is scarce
+  if (!mine) mine.reset(new (std::nothrow) Front);
   return front = mine.get();
 }
 
