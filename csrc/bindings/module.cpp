@@ -223,6 +223,7 @@ void init_functions(nb::module_& m) {
   m.def("draws_of", [](PyGenerator& g) { return g.generator->state().second; });  // since it was seeded
   m.def("manual_seed", [](nb::handle seed) { default_generator().seed(seed_of(seed)); });
   m.def("memory_stats", [] { return stats_dict(host_stats()); });
+  m.def("available_memory", &available_memory);
   m.def("live_objects", &live_objects);
   m.def("layout_reorders", &layout_reorders);
   m.def("channel_rows", [](nb::handle x) -> nb::object {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flambeau import _C
+from flambeau._units import bytes_text
 
 if TYPE_CHECKING:
     from flambeau.nn import Module
@@ -23,7 +24,7 @@ def memory_summary(model: Module | None = None, row_limit: int = 20) -> str:
     Raises:
         TypeError: `model` is no Module.
     """
-    from flambeau.profiler._averages import bytes_text, layout
+    from flambeau.profiler._averages import layout
 
     stats = _C.memory_stats()
     rows = [

@@ -161,3 +161,17 @@ def test_projections_against_numpy(bias):
         np.testing.assert_allclose(out[-1].detach().numpy(), h, rtol=1e-9)
     np.testing.assert_allclose(h_n[0].detach().numpy(), h, rtol=1e-9)
     np.testing.assert_allclose(c_n[0].detach().numpy(), c, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda n: nn.LSTM(3, 4, n),
+        lambda n: nn.RNN(3, 4, num_layers=n, device="meta"),
+        lambda n: nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, 8), n, enable_nested_tensor=False),
+        lambda n: nn.Transformer(4, 2, 1, n, 8),
+    ],
+)
+def test_more_layers_than_there_is_memory_for_are_refused_at_once(make):
+    with pytest.raises(MemoryError, match=r"num_layers = 2305843009213693952 take more than .* GiB, and .* are left"):
+        make(2**61)

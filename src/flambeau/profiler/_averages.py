@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flambeau._units import bytes_text
 from flambeau.profiler._events import BACKWARD, KINDS, MODULE, Recording
 
 if TYPE_CHECKING:
@@ -98,14 +99,6 @@ def amount_text(value: float, unit: str) -> str:
         if abs(value) >= size:
             return f"{value / size:.2f} {prefix}{unit}"
     return f"{value:.0f} {unit}"
-
-
-def bytes_text(value: float) -> str:
-    """1536 -> '1.50 KiB'."""
-    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if abs(value) >= size:
-            return f"{value / size:.2f} {unit}"
-    return f"{value:.0f} B"
 
 
 def layout(head: Sequence[str], rows: Sequence[Sequence[str]], title: str | None, foot: Sequence[str]) -> str:

@@ -147,7 +147,8 @@ _PAGE = """<!doctype html><meta charset="utf-8"><title>Allocated memory</title>
 
 def memory_page(timeline: dict[str, Any]) -> str:
     """The timeline as a page with a curve."""
-    from flambeau.profiler._averages import bytes_text, time_text
+    from flambeau._units import bytes_text
+    from flambeau.profiler._averages import time_text
 
     times, used = timeline["times_us"], timeline["allocated_bytes"]
     high, span = max(used, default=0) or 1, (times[-1] if times else 0.0) or 1.0

@@ -19,6 +19,7 @@ from typing import Any
 from flambeau._C import ShapeError, Tensor, ops
 from flambeau._warn import warn
 from flambeau.nn import init
+from flambeau.nn._room import check_room
 from flambeau.nn.functional._dropout import check_p
 from flambeau.nn.module import Module
 from flambeau.nn.parameter import Parameter
@@ -126,6 +127,7 @@ class RNNBase(Module):
         self.bidirectional = bidirectional
         self.proj_size = proj_size
         rows = _GATES[mode] * hidden_size
+        check_room(f"{name}: num_layers", num_layers)
         self._names: list[list[str]] = []
         for layer in range(num_layers):
             n_in = input_size if layer == 0 else self._state_size * self._directions

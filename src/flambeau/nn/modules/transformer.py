@@ -13,6 +13,7 @@ from typing import Any
 from flambeau._C import ShapeError, Tensor, ops
 from flambeau.nn import functional as F
 from flambeau.nn import init
+from flambeau.nn._room import check_room
 from flambeau.nn.containers import ModuleList
 from flambeau.nn.module import Module
 from flambeau.nn.modules.attention import MultiheadAttention
@@ -32,6 +33,8 @@ def _activation(given: Any) -> Callable[[Tensor], Tensor]:
 
 
 def _clones(module: Module, n: int) -> ModuleList:
+    nbytes = sum(p.nbytes for p in module.parameters() if not p.is_meta)
+    check_room(f"{type(module).__name__}: num_layers", n, nbytes)
     return ModuleList([copy.deepcopy(module) for _ in range(n)])
 
 
