@@ -118,8 +118,6 @@ def _refused(what: str, instead: str) -> RuntimeError:
     return RuntimeError(f"vmap: {what}, but inside of vmap it stands for one value per sample; use {instead} instead")
 
 
-
-
 class BatchLevel(Level):
     """A running `vmap`."""
 
