@@ -327,6 +327,8 @@ def test_index_by_tensors():
     x = sparse(a)
     near(x[fl.tensor([4, -1, 0])], a[[4, -1, 0]])
     near(x[fl.tensor([True, False, True, False, True])], a[[0, 2, 4]])
+    near(x[[True, False, True, False, True]], a[[0, 2, 4]])
+    near(x[[]], a[[]])
     near(x.index_select(1, fl.tensor([3, 1])), a[:, [3, 1]])
     near(fl.index_select(x, 0, fl.tensor([], dtype=fl.int64)), a[[]])
     near(x.narrow(1, 1, 2), a[:, 1:3])
@@ -363,6 +365,8 @@ ERRORS = [
     (lambda: X[::2], ValueError, "step 2"),
     (lambda: X[None], TypeError, "expected integers, slices"),
     (lambda: X.index_select(0, fl.tensor([2])), IndexError, "index goes from 2 to 2; expected 0 to 1"),
+    (lambda: X[fl.tensor([True])], IndexError, r"a mask of shape \[1\]; expected \[2\], as long as axis 0"),
+    (lambda: fl.eye(2).to_sparse_csr().transpose(5, 0), IndexError, "dim = 5"),
     (lambda: X.sum(2), IndexError, "dim = 2"),
     (lambda: X**-1, TypeError, "exponent = -1; expected a number above 0"),
     (lambda: fl.sparse_coo_tensor([[0, 5]], [1.0, 2.0], (3,)), IndexError, r"indices\[0\] go from 0 to 5; expected 0 to 2"),

@@ -13,20 +13,20 @@ from flambeau.sparse._tensor import SparseCOO, SparseCSR, SparseTensor
 
 @answers("transpose", "swapaxes", "swapdims")
 def _transpose(x: SparseTensor, dim0: int, dim1: int) -> SparseTensor:
+    axes = [wrapped("transpose", x, d)[0] for d in (dim0, dim1)]
+    if axes[0] == axes[1]:
+        return x
     if isinstance(x, SparseCSR):
-        if (dim0 % 2) == (dim1 % 2):
-            return x
         starts, rows, order = ops.sparse_transpose(x._crow, x._col, x.shape[1])
         return SparseCSR.make(starts, rows, ops.index_select(x._val, 0, order), (x.shape[1], x.shape[0]))
     coo = x.to_coo()
-    axes = [wrapped("transpose", x, d)[0] for d in (dim0, dim1)]
     if max(axes) >= coo.sparse_dim():
         raise _C.ShapeError(f"transpose: dim0 = {dim0}, dim1 = {dim1}; expected axes with indices, the first {coo.sparse_dim()}")
     order_of = list(range(coo.sparse_dim()))
     size = list(coo.shape)
     i, j = axes
     order_of[i], order_of[j], size[i], size[j] = j, i, size[j], size[i]
-    return SparseCOO.make(rows_of(coo._idx, order_of), coo._val, size, coo._in_order and i == j)
+    return SparseCOO.make(rows_of(coo._idx, order_of), coo._val, size)
 
 
 @answers("t", "T", "mT", "adjoint")
@@ -93,6 +93,8 @@ def _narrow(x: SparseTensor, dim: int, start: int, length: int) -> SparseTensor:
 
 @answers("__getitem__")
 def _getitem(x: Any, index: Any) -> Any:
+    from flambeau._tensor import as_tensor
+
     if not isinstance(x, SparseTensor):
         raise TypeError("[]: the index is a sparse tensor; expected a dense one, by .to_dense()")
     parts = list(index) if isinstance(index, tuple) else [index]
@@ -113,8 +115,13 @@ def _getitem(x: Any, index: Any) -> Any:
         elif isinstance(part, int) and not isinstance(part, bool):
             x = _select(x, axis, part)
         elif isinstance(part, (list, Tensor)) and not isinstance(part, SparseTensor):
-            chosen = part if isinstance(part, Tensor) else ops.stack([ops.full((), int(v), dtype=_C.int64) for v in part])
-            chosen = ops.nonzero(chosen).reshape(-1) if chosen.dtype == _C.bool else ops.where(chosen < 0, chosen + x.shape[axis], chosen)
+            chosen = as_tensor(part, dtype=None if len(part) else _C.int64)
+            if chosen.dtype == _C.bool:
+                if tuple(chosen.shape) != (x.shape[axis],):
+                    raise IndexError(f"[]: a mask of shape {list(chosen.shape)}; expected [{x.shape[axis]}], as long as axis {axis}")
+                chosen = ops.nonzero(chosen).reshape(-1)
+            else:
+                chosen = ops.where(chosen < 0, chosen + x.shape[axis], chosen)
             x = _index_select(x, axis, chosen)
             axis += 1
         else:
