@@ -6,6 +6,7 @@
 #   make dev       editable build; run it again after a change of C++ or of the op table
 #   make variants  parts of the suite as on other machines: AVX2 alone, no AVX, eight threads, one, no deferred layout, recorded
 #   make fuzz      random calls in child processes: CALLS=100000 SEED=0 FUZZ="--replay 17"; fuzz-asan: under sanitizers
+#   make large     tensors of more than 2^31 elements: minutes, and up to 20 GiB
 #   make parity    compare with PyTorch, which is installed apart from everything else
 #   make bench     benchmarks
 #   make lint      style, layers, types        make stubs     write src/flambeau/_C.pyi again
@@ -56,7 +57,7 @@ CXX_SOURCES := CMakeLists.txt $(shell find csrc ops cmake tools/opgen -type f -n
 BEGIN = @mkdir -p $(@D) && touch $@.begun
 DONE  = @mv -f $@.begun $@
 
-.PHONY: demo test variants dev fuzz fuzz-asan parity bench lint types stubs core plain asan tsan wheel installs clean help
+.PHONY: demo test large variants dev fuzz fuzz-asan parity bench lint types stubs core plain asan tsan wheel installs clean help
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
@@ -122,6 +123,9 @@ core:
 
 plain: core
 	$(MAKE) $(PLAIN) test TESTS="$(PLAIN_TESTS)"
+
+large: $(VENV)/.built
+	$(PY) -m pytest tests/large -m large $(PYTEST_ARGS)
 
 # Random calls in child processes (tests/fuzz). The sanitized module has an environment of its own, since Python itself
 # is not instrumented and gets the sanitizer's runtime by preloading.

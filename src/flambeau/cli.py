@@ -1,4 +1,4 @@
-"""The command line: `flambeau demo`, `bench`, `info` and `pipeline plan` (also `python -m flambeau`)."""
+"""The command line: `flambeau demo`, `bench`, `info`, `doctor` and `pipeline plan` (also `python -m flambeau`)."""
 
 from __future__ import annotations
 
@@ -59,6 +59,7 @@ def _parser() -> argparse.ArgumentParser:
         "--seconds", type=_seconds, default=1.0, help="time for each row (%(default)s)"
     )
     commands.add_parser("info", help="print versions, processor features, threads and libraries")
+    commands.add_parser("doctor", help="look for what makes programs slow or wrong on this machine, and say what to do")
     pipeline = commands.add_parser("pipeline", help="plan a training step in stages")
     plan = pipeline.add_subparsers(dest="task", required=True).add_parser(
         "plan", help="measure a model's layers, simulate all schedules, and say which to take"
@@ -108,6 +109,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         print(show_config())
         return 0
+    if args.command == "doctor":
+        from flambeau import _doctor
+
+        return _doctor.main()
     if args.command == "bench":
         from flambeau import _bench
 
