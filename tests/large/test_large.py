@@ -184,11 +184,11 @@ def test_a_sum_over_a_long_axis_in_a_product():
     assert y[-1].item() == 2**11
 
 
-@pytest.mark.gib(12)
+@pytest.mark.gib(16)
 def test_convolution():
-    x = fl.zeros(1, 1, 2**16 + 2, 2**15, dtype=fl.bfloat16)
+    x = fl.zeros(1, 1, 2**16 + 2, 2**15)
     x[0, 0, -1, -1] = 3
-    weight = fl.ones(1, 1, 2, 2, dtype=fl.bfloat16)
+    weight = fl.ones(1, 1, 2, 2)
     y = F.conv2d(x, weight, stride=2)
     assert y.shape == (1, 1, 2**15 + 1, 2**14) and y[0, 0, -1, -1].item() == 3 and y[0, 0, -2].sum().item() == 0
     pooled = F.max_pool2d(x, 2)
@@ -197,10 +197,10 @@ def test_convolution():
 
 @pytest.mark.gib(10)
 def test_softmax_and_norms():
-    x = fl.zeros(2, 2**30 + 8, dtype=fl.float16)
-    x[1, -1] = 30
+    x = fl.zeros(2**20 + 1, 2**11, dtype=fl.bfloat16)
+    x[-1, -1] = 30
     y = x.softmax(1)
-    assert y[1, -1].item() == pytest.approx(1.0, abs=1e-3) and y[0, 0].item() < 1e-6
+    assert y[-1, -1].item() == 1.0 and y[-1, 0].item() < 1e-6 and y[-2, -1].item() == 2.0**-11
     del y
     y = F.layer_norm(x.view(-1, 8), (8,))
     assert y[-1, -1].item() == pytest.approx(2.6458, rel=1e-2) and y[0, 0].item() == 0
@@ -220,10 +220,9 @@ def test_embedding():
     assert F.embedding(fl.tensor([0, 2**22]), weight).sum(1).tolist() == [0, 2048]
 
 
-def test_sort_and_top(x):
+def test_top_and_runs(x):
     assert x.topk(2).values.tolist() == [5, 0] and x.topk(1).indices.item() == FAR
-    values, counts = fl.unique(x, return_counts=True)
-    assert values.tolist() == [-7, 0, 5] and counts.tolist() == [1, N - 2, 1]
+    assert x.unique_consecutive().tolist() == [0, 5, 0, -7]
 
 
 def test_other_libraries(x):
