@@ -1,6 +1,7 @@
 """`import flambeau` is light: what it loads, not how long that took on this machine."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -57,3 +58,16 @@ def test_one_openmp_runtime():
     code += "print(*runtimes, sep='\\n')"
     (runtime,) = python(code).split()
     assert "libgomp" in runtime
+
+
+@pytest.mark.parametrize("first", ["import flambeau", "import flambeau._C", "from flambeau import nn"])
+def test_threads_that_wait_spin_for_a_short_time(first):
+    """On a busy machine the thread that is waited for may not be running: spinning as long as OpenMP does made training ten times slower there."""
+    plain = {k: v for k, v in os.environ.items() if k not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
+    code = f"import os\n{first}\nprint('GOMP_SPINCOUNT' in os.environ)"
+    for given, spins in (({}, "2000"), ({"GOMP_SPINCOUNT": "77"}, "77")):
+        done = subprocess.run(
+            [sys.executable, "-c", code], env={**plain, **given, "OMP_DISPLAY_ENV": "verbose"}, capture_output=True, text=True, check=True
+        )
+        assert f"GOMP_SPINCOUNT = '{spins}'" in done.stderr
+        assert done.stdout.strip() == str(bool(given))  # the environment is left as it was found
