@@ -1,4 +1,4 @@
-"""The ops that programs spend their time in, at three sizes, and strided at the middle one.
+"""The ops that programs spend their time in, at three sizes, and strided at the middle one; other families at two.
 
 A size is that of the op's main operand: n = 32, 256 or 1024 for matrices [n, n], and what comes near it for
 images, sequences and tables. Strided operands are transposed matrices.
@@ -37,6 +37,54 @@ OTHERS = {
     "max_pool2d": "F.max_pool2d(image, 2)", "avg_pool2d": "F.avg_pool2d(image, 2)",
     "batch_norm": "F.batch_norm(image, None, None, training=True)", "attention": "F.scaled_dot_product_attention(q, q, q)",
 }  # fmt: skip
+# Families that programs meet less often, at the first two sizes: complex matrices u, v, a positive definite one s, many small ones t (4 x 4),
+# integers k, l, signals and pictures as above, a sparse matrix a by coordinates and rows.
+FAMILIES = {
+    "special": {
+        "erfinv": "x01.erfinv()", "lgamma": "x01.lgamma()", "digamma": "x01.digamma()", "log1p": "x01.log1p()", "expm1": "x.expm1()", "logit": "x01.logit()",
+        "xlogy": "tl.xlogy(x, x01)", "i0": "x.i0()", "i1e": "tl.special.i1e(x)", "erfcx": "tl.special.erfcx(x)", "ndtri": "tl.special.ndtri(x01)", "sinc": "x.sinc()",
+    },
+    "element by element": {
+        "atan2": "tl.atan2(x, y)", "hypot": "tl.hypot(x, y)", "tan": "x.tan()", "asin": "x01.asin()", "floor_divide": "x // 0.3", "remainder": "x % 0.3",
+        "round": "x.round()", "lerp": "tl.lerp(x, y, 0.3)", "addcmul": "tl.addcmul(x, y, z)", "logaddexp": "tl.logaddexp(x, y)", "nan_to_num": "x.nan_to_num()",
+        "isnan": "x.isnan()", "sign": "x.sign()", "bitwise_and": "k & l", "logical_and": "m.logical_and(m)", "integer add": "k + l", "to bfloat16": "x.bfloat16()",
+    },
+    "reductions": {
+        "prod rows": "x.prod(1)", "all": "m.all()", "any rows": "m.any(1)", "count_nonzero": "tl.count_nonzero(x)", "logsumexp": "x.logsumexp(1)", "std": "x.std()",
+        "median rows": "x.median(1)", "cummax": "x.cummax(1)", "cumprod": "x01.cumprod(1)", "logcumsumexp": "x.logcumsumexp(1)", "aminmax": "tl.aminmax(x)",
+        "kthvalue": "x.kthvalue(3, 1)", "quantile": "x.quantile(0.3, 1)", "unique": "k.unique()", "bincount": "i.bincount()", "histc": "x.histc(20, -3, 3)",
+        "searchsorted": "tl.searchsorted(e, x)", "cdist": "tl.cdist(x, y)", "norm 1 rows": "tl.linalg.vector_norm(x, 1, 1)", "argsort": "x.argsort(1)",
+    },
+    "places": {
+        "flip": "x.flip(1)", "roll": "x.roll(3, 1)", "repeat": "x.repeat(2, 2)", "tril": "x.tril()", "diag": "x.diag()", "kron": "tl.kron(x[:8, :8], y[:8, :8])",
+        "outer": "tl.outer(r, r)", "einsum": "tl.einsum('ij,kj->ik', x, y)", "nonzero": "m.nonzero()", "masked_select": "x.masked_select(m)",
+        "index_put": "x.index_put((i,), r)", "index_add": "x.index_add(0, i, y)", "scatter": "x.scatter(1, g, y)", "take_along_dim": "tl.take_along_dim(x, g, 1)",
+        "pad reflect": "F.pad(image, (1, 1, 1, 1), mode='reflect')", "one_hot": "F.one_hot(i, n)", "meshgrid": "tl.meshgrid(r, r, indexing='ij')",
+    },
+    "layers": {
+        "conv1d": "F.conv1d(signal, w1d, padding=1)", "conv3d": "F.conv3d(volume, w3d, padding=1)", "conv_transpose2d": "F.conv_transpose2d(image, w3, stride=2)",
+        "adaptive_avg_pool2d": "F.adaptive_avg_pool2d(image, 2)", "group_norm": "F.group_norm(image, 4)", "instance_norm": "F.instance_norm(image)",
+        "rms_norm": "F.rms_norm(x, (n,))", "interpolate bilinear": "F.interpolate(image, scale_factor=2, mode='bilinear')", "pixel_shuffle": "F.pixel_shuffle(image, 2)",
+        "grid_sample": "F.grid_sample(image, grid, align_corners=False)", "unfold": "F.unfold(image, 3)", "nll_loss": "F.nll_loss(x, i)", "kl_div": "F.kl_div(x, x01)",
+        "bce": "F.binary_cross_entropy(x01, x01)", "embedding_bag": "F.embedding_bag(g, x)", "hardswish": "F.hardswish(x)", "elu": "F.elu(x)", "mish": "F.mish(x)",
+    },
+    "complex numbers": {
+        "complex add": "u + v", "complex mul": "u * v", "complex abs": "u.abs()", "complex exp": "u.exp()", "complex matmul": "u @ v", "angle": "u.angle()",
+        "complex": "tl.complex(x, y)", "polar": "tl.polar(x01, y)",
+    },
+    "fft": {"fft rows": "tl.fft.fft(u)", "rfft rows": "tl.fft.rfft(x)", "irfft rows": "tl.fft.irfft(u)", "fft2": "tl.fft.fft2(u)", "fftshift": "tl.fft.fftshift(x)"},
+    "linalg": {
+        "solve": "tl.linalg.solve(s, x)", "inv": "tl.linalg.inv(s)", "det": "tl.linalg.det(s)", "cholesky": "tl.linalg.cholesky(s)", "qr": "tl.linalg.qr(x)",
+        "svdvals": "tl.linalg.svdvals(x)", "eigh": "tl.linalg.eigh(s)", "solve_triangular": "tl.linalg.solve_triangular(x.tril() + s, y, upper=False)",
+        "matrix_power": "tl.linalg.matrix_power(x, 3)", "lstsq": "tl.linalg.lstsq(x, y).solution", "many solve": "tl.linalg.solve(t, t)", "many inv": "tl.linalg.inv(t)",
+        "many det": "tl.linalg.det(t)", "many cholesky": "tl.linalg.cholesky(t)",
+    },
+    "sparse": {"coo product": "coo @ x", "csr product": "csr @ x", "to_sparse": "(x * (x > 2)).to_sparse()", "coalesce": "(coo + coo).coalesce()"},
+    "distributions": {
+        "Normal.log_prob": "tl.distributions.Normal(x, x01).log_prob(y)", "Categorical.sample": "tl.distributions.Categorical(logits=x).sample()",
+        "Gamma.sample": "tl.distributions.Gamma(x01, x01).sample()", "multinomial": "tl.multinomial(x01, 4, True)", "randperm": "tl.randperm(n)", "bernoulli": "tl.bernoulli(x01)",
+    },
+}  # fmt: skip
 
 
 def operands(n: int, strided: bool) -> Callable[[Any], dict[str, Any]]:
@@ -49,12 +97,24 @@ def operands(n: int, strided: bool) -> Callable[[Any], dict[str, Any]]:
             m = tl.randn(n, n)
             return m.t() if strided else m
 
+        def pairs() -> Any:
+            return tl.complex(matrix(), matrix())
+
+        def sparse() -> Any:
+            return tl.randn(n, n) * (tl.rand(n, n) < 0.05)
+
+        small = tl.randn(n * n // 4, 4, 4)
+        square = tl.randn(n, n)
         c, side = max(8, n // 16), {32: 4, 256: 16, 1024: 32}[n]
         x = matrix()
         return {
             "tl": tl, "F": tl.nn.functional, "n": n, "x": x, "y": matrix(), "z": matrix(), "r": tl.randn(n), "m": matrix() > 0,
             "x01": x.sigmoid() * 0.8 + 0.1, "i": tl.randint(0, n, (n,)), "g": tl.randint(0, n, (n, n)), "b": tl.randn(8, n // 4, n // 4),
             "c": c, "image": tl.randn(8, c, side, side), "w3": tl.randn(c, c, 3, 3), "w1": tl.randn(c, c, 1, 1), "wd": tl.randn(c, 1, 3, 3),
+            "u": pairs(), "v": pairs(), "s": square @ square.t() / n + tl.eye(n), "t": small @ small.mT + tl.eye(4), "e": tl.randn(n).sort()[0],
+            "k": tl.randint(0, 100, (n, n)), "l": tl.randint(0, 100, (n, n)), "signal": tl.randn(8, c, side * side), "w1d": tl.randn(c, c, 3),
+            "volume": tl.randn(2, c, side, side, 4), "w3d": tl.randn(c, c, 3, 3, 3), "grid": tl.rand(8, side, side, 2) * 2 - 1,
+            "coo": sparse().to_sparse(), "csr": sparse().to_sparse_csr(),
             "q": tl.randn(4, 4, max(8, n // 8), 32),
         }  # fmt: skip
 
@@ -69,6 +129,10 @@ def _cases() -> list[Case]:
             layouts.append(("middle, strided", SIZES["middle"], True))
         for size, n, strided in layouts:
             cases.append(Case(f"{name}, {size}", "us", operands(n, strided), statement, max_ratio=1.15, headline=False))
+    for statements in FAMILIES.values():
+        for name, statement in statements.items():
+            for size in ("small", "middle"):
+                cases.append(Case(f"{name}, {size}", "us", operands(SIZES[size], False), statement, max_ratio=1.15, headline=False))
     return cases
 
 
