@@ -51,6 +51,7 @@ SIMD_MAY_INCLUDE = {
     "base/vmath_angles.h",
     "base/vmath_basic.h",
     "base/vmath_bessel.h",
+    "base/vmath_bessel_i.h",
     "base/vmath_division.h",
     "base/vmath_gamma.h",
     "base/vmath_normal.h",

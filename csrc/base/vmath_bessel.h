@@ -120,8 +120,6 @@ inline double airy_ai(double x) {
 
 #define FL_VM_FLOAT_BY_DOUBLE(name) \
   inline float name(float x) { return static_cast<float>(name(static_cast<double>(x))); }
-FL_VM_FLOAT_BY_DOUBLE(i0e)
-FL_VM_FLOAT_BY_DOUBLE(i1e)
 FL_VM_FLOAT_BY_DOUBLE(bessel_k0)
 FL_VM_FLOAT_BY_DOUBLE(bessel_k1)
 FL_VM_FLOAT_BY_DOUBLE(scaled_bessel_k0)

@@ -3,6 +3,7 @@
 
 #include "base/vmath.h"
 #include "base/vmath_angles.h"
+#include "base/vmath_bessel_i.h"
 
 namespace fl::vm {
 inline namespace FL_ISA {
@@ -206,9 +207,7 @@ inline double bessel_i(double x, int order) {
   return order && x < 0 ? -y : y;
 }
 inline double i0(double x) { return bessel_i(x, 0); }
-inline float i0(float x) { return static_cast<float>(i0(static_cast<double>(x))); }
 inline double i1(double x) { return bessel_i(x, 1); }
-inline float i1(float x) { return static_cast<float>(i1(static_cast<double>(x))); }
 
 }  // namespace FL_ISA
 }  // namespace fl::vm

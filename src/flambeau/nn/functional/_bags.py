@@ -57,6 +57,9 @@ def embedding_bag(
         sizes = tensor([b - a for a, b in zip(starts, starts[1:])], dtype=_C.int64)
         bag = ops.arange(bags, device=input.device).repeat_interleave(sizes)
     index = input.reshape(-1)
+    plain = not (max_norm or scale_grad_by_freq or sparse or weight.is_meta or _C.has_override(input, weight, per_sample_weights))
+    if mode != "max" and plain and weight.dtype in (_C.float32, _C.float64):
+        return _product(weight, index, bag, bags, mode, padding_idx, per_sample_weights)
     rows = embedding(index, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
     used = None
     if padding_idx is not None:
@@ -72,6 +75,27 @@ def embedding_bag(
     if mode == "sum":
         return out
     return out / ops.bincount(bag, minlength=bags).clamp(min=1).to(out.dtype).unsqueeze(1)
+
+
+def _product(
+    weight: Tensor, index: Tensor, bag: Tensor, bags: int, mode: str, padding_idx: int | None, factors: Tensor | None
+) -> Tensor:
+    """Sums or means of rows, as the product of a sparse matrix, which has a row for each bag, with the weight."""
+    embedding(index[:0], weight, padding_idx)  # checks the arguments
+    index = index.to(_C.int64)
+    given = None if factors is None else factors.reshape(-1)
+    if padding_idx is not None:
+        used = index != padding_idx % weight.shape[0]
+        index, bag, given = index[used], bag[used], None if given is None else given[used]
+    counts = ops.bincount(bag, minlength=bags)
+    ends = ops.cat([ops.zeros((1,), dtype=_C.int64), ops.cumsum(counts, 0)])
+    if given is None:
+        sizes = ops.ones_like(counts, dtype=weight.dtype) if mode == "sum" else 1 / counts.clamp(min=1).to(weight.dtype)
+        given = sizes.repeat_interleave(counts)
+    try:
+        return ops.sparse_mm(ends, index, given.to(weight.dtype), weight)  # type: ignore[no-any-return]
+    except _C.RangeError as fault:
+        raise _C.RangeError(str(fault).replace("sparse.mm: col", "embedding_bag: index")) from None
 
 
 def _check(name: str, input: Tensor, weight: Tensor, mode: str, by_freq: bool, factors: Tensor | None) -> None:
