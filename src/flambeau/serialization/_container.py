@@ -16,6 +16,8 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor
+from flambeau.serialization._errors import FileFormatError
+from flambeau.serialization._source import Source, flat_of
 
 MAX_HEADER_BYTES = 100_000_000
 MAX_DIMS = 64
@@ -40,10 +42,6 @@ DTYPES: dict[str, tuple[str, str, int]] = {
 _COMPLEX128, _WIDE = "C128", "flambeau.complex128"
 
 
-class FileFormatError(ValueError):
-    """The file is not what it should be; nothing was loaded from it."""
-
-
 def code_of(dtype: Any) -> str | None:
     for code, (name, _, _) in DTYPES.items():
         if getattr(_C, name) == dtype:
@@ -51,7 +49,7 @@ def code_of(dtype: Any) -> str | None:
     return None
 
 
-def _array_of(value: Tensor) -> Any:
+def array_of(value: Tensor) -> Any:
     """A contiguous little-endian NumPy array with the tensor's bytes."""
     import numpy as np
 
@@ -62,7 +60,7 @@ def _array_of(value: Tensor) -> Any:
     return array.astype(array.dtype.newbyteorder("<"), copy=False).reshape(tuple(value.shape))
 
 
-def _write_all(file: Any, data: Any) -> None:
+def write_all(file: Any, data: Any) -> None:
     """Raw files may take less than they are given, and say how much."""
     rest = memoryview(data)
     while True:
@@ -95,9 +93,9 @@ def container_of(tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> Cal
         raise ValueError(f"save: the structure needs {len(text)} bytes; at most {MAX_HEADER_BYTES}")
 
     def write(file: Any) -> None:
-        _write_all(file, len(text).to_bytes(8, "little") + text)
+        write_all(file, len(text).to_bytes(8, "little") + text)
         for name in order:
-            _write_all(file, _array_of(tensors[name]).reshape(-1).view("u1").data)
+            write_all(file, array_of(tensors[name]).reshape(-1).view("u1").data)
 
     return write
 
@@ -191,20 +189,19 @@ def _find_complex128(entries: dict[str, Any], metadata: dict[str, str]) -> None:
         entries[name] = {**entry, "dtype": _COMPLEX128, "shape": entry["shape"][:-1]}
 
 
-def read_header(file: Any, size: int) -> tuple[dict[str, Any], dict[str, str], int]:
+def read_header(source: Source) -> tuple[dict[str, Any], dict[str, str], int]:
     """Returns (tensor entries, metadata, where the data starts), all checked."""
+    size = source.size
     if size < 8:
         raise FileFormatError(f"has {size} bytes; a safetensors file has at least 8")
-    n = int.from_bytes(file.read(8), "little")
+    n = int.from_bytes(source.read(0, 8, "its length"), "little")
     if n > min(size - 8, MAX_HEADER_BYTES):
         raise FileFormatError(
             f"announces a header of {n} bytes, but has {size - 8} bytes behind the length (and "
             "at most "
             f"{MAX_HEADER_BYTES} are allowed): truncated, or not a safetensors file"
         )
-    raw = file.read(n)
-    if len(raw) != n:
-        raise FileFormatError(f"ended while its header of {n} bytes was read")
+    raw = source.read(8, n, "its header")
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -223,47 +220,24 @@ def read_header(file: Any, size: int) -> tuple[dict[str, Any], dict[str, str], i
 
 
 def reader(
-    file: Any,
-    entries: dict[str, Any],
-    start: int,
-    size: int,
-    move: Callable[[Tensor], Tensor],
-    mmap: bool,
+    source: Source, entries: dict[str, Any], start: int, move: Callable[[Tensor], Tensor], keep: bool = True
 ) -> Callable[[str], Tensor]:
-    """What makes the tensor of an entry; `read_header` has checked them. `move` may put it elsewhere."""
-    import numpy as np
+    """What makes the tensor of an entry; `read_header` has checked them. `move` may put it elsewhere.
 
-    data: Any = None  # the whole file
-    if size > start and mmap:
-        data = np.asarray(np.memmap(file, dtype="u1", mode="c", offset=0, shape=(size,)))
-    elif size > start:
-        file.seek(0)
-        data = np.frombuffer(bytearray(file.read(size)), dtype="u1")
-        if len(data) != size:
-            raise FileFormatError(f"ended at byte {len(data)} of {size} while it was read")
+    With `keep` it is the same tensor each time.
+    """
     loaded: dict[str, Tensor] = {}
 
     def tensor(name: str) -> Tensor:
         if name in loaded:
             return loaded[name]
         entry = entries[name]
-        dtype_name, numpy_name, item = DTYPES[entry["dtype"]]
+        dtype_name, _, item = DTYPES[entry["dtype"]]
         begin, end = entry["data_offsets"]
-        if data is None or begin == end:
-            flat = np.zeros(0, dtype=numpy_name)
-        else:
-            flat = data[start + begin : start + end]
-            if (start + begin) % item:
-                flat = flat.copy()
-            if dtype_name == "bool" and flat.max() > 1:
-                raise FileFormatError(f"tensor {name!r} of dtype BOOL holds a byte {flat.max()}")
-            flat = flat.view(numpy_name)
-        if not flat.dtype.isnative:
-            flat = flat.astype(flat.dtype.newbyteorder("="))
-        value = _C.from_buffer(flat)
-        if dtype_name == "bfloat16":
-            value = value.view(_C.bfloat16)
-        loaded[name] = value = move(value.view(entry["shape"]))
+        raw = source.tensor(start + begin, end - begin, f"tensor {name!r}", item)
+        value = move(flat_of(raw, getattr(_C, dtype_name), what=f"tensor {name!r}").view(entry["shape"]))
+        if keep:
+            loaded[name] = value
         return value
 
     return tensor

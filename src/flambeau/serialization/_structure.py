@@ -22,7 +22,8 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor
-from flambeau.serialization._container import DTYPES, FileFormatError, code_of
+from flambeau.serialization._container import DTYPES, code_of
+from flambeau.serialization._errors import FileFormatError
 from flambeau.serialization._sharing import Met, check_place, placed
 
 MAX_DEPTH = 200
