@@ -24,12 +24,10 @@ from typing import Any, NoReturn, Protocol
 
 from flambeau import _C
 from flambeau.serialization._errors import FileFormatError, short
+from flambeau.serialization._keys import Keys
 
 MAX_LINE = 1000  # bytes of a name, or of a number in text
 MAX_LONG = 1000  # bytes of an integer
-MAX_KEY_PARTS = 1000
-MAX_ODD_KEYS = 10_000
-_COLLIDING = (1 << 61) - 1  # integers from here on may have one hash
 
 
 class Global:
@@ -90,41 +88,6 @@ _RENAMED_NAMES = {"builtins.xrange": "builtins.range", "builtins.unicode": "buil
 def full_name(module: str, name: str) -> str:
     joined = f"{_RENAMED.get(module, module)}.{name}"
     return _RENAMED_NAMES.get(joined, joined)
-
-
-class Keys:
-    """Looks at keys of dicts and elements of sets before they are hashed.
-
-    Tuples are hashed by recursion and each time anew, so a few bytes could make a key that takes for ever, or the stack; and numbers
-    with one hash can be made up. Text and small integers are not touched by that.
-    """
-
-    def __init__(self) -> None:
-        self._odd = 0
-
-    def check(self, keys: list[Any], allowed: Callable[[Any], bool]) -> None:
-        for key in keys:
-            kind = type(key)
-            if kind is str or kind is bytes or kind is bool or key is None or (kind is int and -_COLLIDING < key < _COLLIDING):
-                continue
-            self._odd += 1
-            if self._odd > MAX_ODD_KEYS:
-                raise FileFormatError(f"more than {MAX_ODD_KEYS} keys are neither text nor integers of 60 bits")
-            parts, n = [key], 0
-            while parts:
-                part = parts.pop()
-                n += 1
-                if n > MAX_KEY_PARTS:
-                    raise FileFormatError(f"a key has more than {MAX_KEY_PARTS} parts")
-                if type(part) is tuple or type(part) is _C.Size:
-                    if len(part) > MAX_KEY_PARTS:
-                        raise FileFormatError(f"a key has more than {MAX_KEY_PARTS} parts")
-                    parts += part
-                elif type(part) not in _KEYS and not allowed(part):
-                    raise FileFormatError(f"a key is a {type(part).__name__}; expected text, numbers, None or tuples of these")
-
-
-_KEYS = {str, bytes, bool, int, float, complex, type(None), frozenset, _C.dtype, _C.device}
 
 
 class Machine:

@@ -24,6 +24,7 @@ from flambeau import _C
 from flambeau._C import Tensor
 from flambeau.serialization._container import DTYPES, code_of
 from flambeau.serialization._errors import FileFormatError
+from flambeau.serialization._keys import Keys
 from flambeau.serialization._sharing import Met, check_place, placed
 
 MAX_DEPTH = 200
@@ -191,6 +192,7 @@ class Checker:
     def __init__(self, entries: dict[str, Any]) -> None:
         self.entries = entries
         self._met: set[int] = set()
+        self._keys = Keys()
 
     def check(self, node: Any, depth: int = 0) -> None:
         if depth > 2 * MAX_DEPTH:
@@ -223,14 +225,14 @@ class Checker:
                 raise FileFormatError(f"the structure holds a Size of {str(value)[:80]}")
             if kind == "s":
                 for entry in value:
-                    _check_key(entry)
+                    self._key(entry)
         elif kind in ("d", "o") and isinstance(value, list):
             for pair in value:
                 if not isinstance(pair, list) or len(pair) != 2:
                     raise FileFormatError(
                         "a dict of the structure has an entry that is no (key, value) pair"
                     )
-                _check_key(pair[0])
+                self._key(pair[0])
                 self.check(pair[1], depth + 1)
             if "m" in node:
                 self.check(node["m"], depth + 1)
@@ -238,6 +240,10 @@ class Checker:
                     raise FileFormatError("the metadata of a state dict is no dict")
         else:
             raise FileFormatError(f"the structure holds an unknown node {str(node)[:80]}")
+
+    def _key(self, key: Any) -> None:
+        self._keys.is_plain(key)
+        _check_key(key)
 
     def _tensor(self, node: dict[str, Any]) -> None:
         name = node["T"]

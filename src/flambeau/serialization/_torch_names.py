@@ -20,7 +20,8 @@ from flambeau._C import Tensor
 from flambeau._memory_format import sparse_coo, sparse_csr, strided
 from flambeau.serialization._allowed import allowed_by_name, is_never_allowed
 from flambeau.serialization._errors import FileFormatError, short
-from flambeau.serialization._pickle import Global, Inner, Keys, plain
+from flambeau.serialization._keys import Keys
+from flambeau.serialization._pickle import Global, Inner, plain
 from flambeau.serialization._sharing import check_place
 
 STORAGES = {
@@ -175,7 +176,7 @@ class TorchNames:
 
     def fill(self, target: Any, items: list[Any], pairs: bool) -> None:
         if not self.is_allowed(type(target)) or not isinstance(target, dict if pairs else list):
-            raise FileFormatError(f"items are added to {short(target)}; expected a {'dict' if pairs else 'list'}")
+            raise FileFormatError(f"items are added to {_kind(target)}; expected a {'dict' if pairs else 'list'}")
 
         def do() -> None:
             if pairs:
@@ -202,7 +203,7 @@ class TorchNames:
             plain((state,))
             self._run(type(target), lambda: _set_state(target, state))
         else:
-            raise FileFormatError(f"a state is given to {short(target)}, which takes none")
+            raise FileFormatError(f"a state is given to {_kind(target)}, which takes none")
 
     # ---- for the functions below
 
@@ -211,6 +212,10 @@ class TorchNames:
         self._budget -= n
         if self._budget < 0:
             raise FileFormatError(f"{what} would be copied often: more than the bytes of the file together")
+
+
+def _kind(value: Any) -> str:
+    return "None" if value is None else f"a {type(value).__name__}"
 
 
 def _set_state(target: Any, state: Any) -> None:

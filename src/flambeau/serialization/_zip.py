@@ -209,9 +209,10 @@ class Archive:
         if entry.method == _STORED and (self.source.mapped or n == entry.size):
             crc = entry.crc if n == entry.size and self._has_checksums else None
             return self.source.tensor(entry.at + begin, n, repr(name), item, crc)
+        raw = memoryview(self.read(name))[begin : begin + n]
         out = _C.ops.empty(n, dtype=_C.uint8)
         if n:
-            memoryview(out).cast("B")[:] = memoryview(self.read(name))[begin : begin + n]
+            memoryview(out).cast("B")[:] = raw
         return out
 
 
