@@ -398,6 +398,8 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "index: the folder": (index(x=".."), "expected a name in its own folder"),
     "index: nothing": (index(x=""), "expected a name in its own folder"),
     "index: a zero": (index(x="a\0b"), "expected a name in its own folder"),
+    "index: a long name": (index(x="a" * 256), "expected a name in its own folder"),
+    "index: half a character": (index(x="\ud800"), "expected a name in its own folder"),
     "index: numbers": (b'{"weight_map": {"x": 3}}', 'has no "weight_map"'),
     "index: a list": (b'{"weight_map": []}', 'has no "weight_map"'),
     "index: twice": (b'{"weight_map": {"x": "a", "x": "b"}}', "appears twice"),

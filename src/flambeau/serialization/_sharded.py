@@ -24,6 +24,14 @@ from flambeau.serialization._source import Source
 MAX_INDEX = 100_000_000
 
 
+def _is_plain(name: str) -> bool:
+    """Whether a name of a file is that alone, on any system."""
+    try:
+        return 0 < len(name.encode("utf-8")) <= 255 and name not in (".", "..") and not any(c in name for c in "\0/\\")
+    except UnicodeEncodeError:
+        return False
+
+
 def read_index(source: Source) -> tuple[dict[str, Any], dict[str, str]]:
     """(metadata, file by tensor name), checked."""
     if source.size > MAX_INDEX:
@@ -40,7 +48,7 @@ def read_index(source: Source) -> tuple[dict[str, Any], dict[str, str]]:
     if not isinstance(metadata, dict):
         raise FileFormatError(f"is an index whose metadata is {short(metadata)}; expected an object")
     for name in dict.fromkeys(files.values()):
-        if not name or name in (".", "..") or "\0" in name or "/" in name or "\\" in name or os.path.basename(name) != name:
+        if not _is_plain(name):
             raise FileFormatError(f"is an index that names the file {short(name)}; expected a name in its own folder")
     return metadata, files
 

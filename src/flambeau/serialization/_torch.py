@@ -82,6 +82,7 @@ class _InArchive(_Keyed):
             raise FileFormatError(f"says that its byte order is {short(order)}; expected little or big")
         self._swap = order == "big"
         self._bytes: dict[str, Tensor] = {}
+        self._types: dict[str, Any] = {}
 
     def _text(self, name: str, default: str) -> str:
         name = f"{self._folder}/{name}"
@@ -103,8 +104,8 @@ class _InArchive(_Keyed):
         if raw is None:
             raw = self._bytes[key] = self._archive.tensor(name, 16)
         whole = raw.numel() - raw.numel() % dtype.itemsize
-        if self._swap and storage.dtype not in (dtype, None):
-            raise FileFormatError(f"is big-endian, and shows {name!r} under two types; expected one")
+        if self._swap and self._types.setdefault(key, dtype) != dtype:  # swapped copies would not share memory
+            raise FileFormatError(f"{name!r} is big-endian and shown as {self._types[key]} and {dtype}; expected one type")
         return flat_of(raw[:whole], dtype, self._swap, repr(name))
 
 
