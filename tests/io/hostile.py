@@ -276,6 +276,9 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "a number of a million digits": (one(b"L" + b"9" * 10**6 + b"L\n"), "a line does not end within 1000 bytes"),
     "a number of a million bytes": (one(b"\x8b" + struct.pack("<I", 10**6) + bytes(10**6)), "expected at most 1000"),
     "a text that is not UTF-8": (one(b"X\2\0\0\0\xff\xfe"), "a text is not UTF-8"),
+    "states of one dict": (
+        one(b"}(" + b"".join(text(f"_{k}") + NONE for k in range(500)) + b"u" + put(0) + b"0" + HOOKS + (get(0) + b"b") * 1000), "would be copied often",
+    ),
     # ---- the machine
     "no value": (archive(b"\x80\x02."), "too few values on the stack"),
     "two values": (one(NONE + NONE), "stops with more than one value"),
@@ -322,6 +325,7 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "a name with backslashes": (raw_zip((b"a\\data.pkl", b"a\\data.pkl", pickle(NONE))), "which is no plain name"),
     "a name of another drive": (raw_zip((b"C:/data.pkl", b"C:/data.pkl", pickle(NONE))), "which is no plain name"),
     "a name with a zero": (raw_zip((b"a\0/data.pkl", b"a\0/data.pkl", pickle(NONE))), "which is no plain name"),
+    "a long name": (raw_zip((b"a" * 2000 + b"/data.pkl", b"a" * 2000 + b"/data.pkl", pickle(NONE))), "which is no plain name"),
     "a name of bytes": (raw_zip((b"\xff/data.pkl", b"\xff/data.pkl", pickle(NONE))), "not UTF-8"),
     "two names": (raw_zip((b"b/data.pkl", b"a/data.pkl", pickle(NONE))), "another name, method or flags"),
     "entries that overlap": (directory_field(GOOD_ZIP, 1, 42, struct.pack("<I", 4)), "overlaps|is no entry"),

@@ -73,7 +73,7 @@ class safe_open:
     >>> fl.save({"a": fl.ones(2, 3), "b": fl.zeros(1)}, path)
     >>> with fl.serialization.safe_open(path, "pt") as f:
     ...     f.keys(), f.get_tensor("a").shape, f.get_slice("a")[0, :2].tolist()
-    (['b', 'a'], flambeau.Size([2, 3]), [1.0, 1.0])
+    (['a', 'b'], flambeau.Size([2, 3]), [1.0, 1.0])
     """
 
     def __init__(self, filename: Any, framework: str = "flambeau", device: Any = "cpu", *, mmap: bool = True) -> None:

@@ -25,7 +25,9 @@ from flambeau._C import Tensor
 from flambeau.serialization._errors import FileFormatError, short
 from flambeau.serialization._pickle import Global, Machine, names_in
 from flambeau.serialization._source import Source, flat_of
-from flambeau.serialization._torch_names import Script, Storage, TorchNames
+from flambeau.serialization._torch_context import Storage
+from flambeau.serialization._torch_names import TorchNames
+from flambeau.serialization._torch_values import Script
 from flambeau.serialization._zip import Archive
 
 MAGIC = 0x1950A86A20F9469CFC6C

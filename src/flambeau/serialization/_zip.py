@@ -25,6 +25,7 @@ from flambeau.serialization._source import Source, check_crc
 
 MAX_INFLATED = 1 << 28  # bytes, or RATIO times the file's size where that is more
 RATIO = 100
+MAX_NAME = 1000
 _LOCAL, _CENTRAL, _END = b"PK\3\4", b"PK\1\2", b"PK\5\6"
 _END64, _LOCATOR = b"PK\6\6", b"PK\6\7"
 _STORED, _DEFLATED = 0, 8
@@ -133,7 +134,8 @@ class Archive:
         except UnicodeDecodeError:
             raise FileFormatError(f"holds an entry whose name is not UTF-8: {short(raw)}") from None
         parts = name.split("/")
-        if not name or "\0" in name or "\\" in name or name.startswith("/") or ".." in parts or "." in parts or ":" in parts[0]:
+        odd = any(c in name for c in "\0\\") or ":" in parts[0] or name.startswith("/") or ".." in parts or "." in parts
+        if odd or not name or len(raw) > MAX_NAME:
             raise FileFormatError(f"holds an entry named {short(name)}, which is no plain name")
         return name
 
