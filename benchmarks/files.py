@@ -4,7 +4,7 @@
     python benchmarks/files.py --torch PYTHON --rounds 5 --markdown benchmarks/RESULTS-files.md
 
 Both libraries read the same file, which PyTorch wrote where it is there, and then write one of their own; the files are in the page
-cache. In a round each library has a process of its own, in turn, that does each thing several times; a round's value is the median of these.
+cache. In a round each library has a process of its own, in turn, that does each thing several times; a round's value is their median.
 "Loaded and read" adds up all elements after loading, since what is mapped is read only then.
 """
 

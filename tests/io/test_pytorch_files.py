@@ -53,6 +53,11 @@ def test_a_checkpoint(how, compress, path):
     assert path.read_bytes() == content
 
 
+def test_a_view_of_something_empty_may_begin_anywhere():
+    got = loaded(m.archive(m.pickle(m.tensor(m.storage(count=0), offset=m.number(3), sizes=m.numbers(1, 0), strides=m.numbers(3, 1))), {"0": b""}))
+    assert got.shape == (1, 0) and got.dtype is fl.float32
+
+
 def test_big_endian_archives():
     storages = {"0": np.arange(4, dtype=">f4").tobytes(), "1": b"\0\1"}
     check_the_net(loaded(m.archive(m.state_of_a_net(), storages, byteorder=b"big")))
