@@ -122,7 +122,7 @@ def _is_dict_of_tensors(obj: Any) -> bool:
 
 
 def load(
-    f: Any, map_location: Any = None, *, weights_only: bool = True, mmap: bool | None = None
+    f: Any, map_location: Any = None, *, weights_only: bool | None = True, mmap: bool | None = None
 ) -> Any:
     """Reads a file of tensors: what `save` wrote, safetensors, PyTorch's `.pt`, NumPy's `.npz` and `.npy`, GGUF, or an index of shards.
 
@@ -134,7 +134,7 @@ def load(
         map_location: where the tensors go: a device; a function of (tensor, location) that returns
             the tensor to use, or None to leave it; or a dict from locations to devices. The location is 'cpu' but in PyTorch's files,
             where the tensor is a whole storage as one axis.
-        weights_only: True for PyTorch's files, unless classes are allowed by `serialization.add_safe_globals`. Of no account for
+        weights_only: True or None for PyTorch's files, unless classes are allowed by `serialization.add_safe_globals`. Of no account for
             others, which hold data only.
         mmap: True or None maps a file given by its path into memory, copy-on-write, so that a
             tensor's bytes are read when they are used (checksums of PyTorch's and NumPy's archives are compared only where it is False);
@@ -188,7 +188,7 @@ def get_unsafe_globals_in_checkpoint(f: Any) -> list[str]:
             raise FileFormatError(f"load: {source.path} {error}") from None
 
 
-def _load(source: Source, move: Move, weights_only: bool) -> Any:
+def _load(source: Source, move: Move, weights_only: bool | None) -> Any:
     try:
         kind = format_of(source)
         if kind in ("zip", "stream"):
@@ -216,7 +216,7 @@ def _load(source: Source, move: Move, weights_only: bool) -> Any:
         raise FileFormatError(text if text.startswith("load: ") else f"load: {source.path} {text}") from None
 
 
-def _load_foreign(source: Source, kind: str, move: Move, weights_only: bool) -> Any:
+def _load_foreign(source: Source, kind: str, move: Move, weights_only: bool | None) -> Any:
     archive = Archive(source) if kind == "zip" else None
     folder = _torch.find_objects(archive) if archive is not None else None
     if archive is not None and folder is None:
@@ -225,7 +225,7 @@ def _load_foreign(source: Source, kind: str, move: Move, weights_only: bool) -> 
                 f"is a zip archive of {len(archive.entries)} entries, but neither PyTorch's (NAME/data.pkl) nor NumPy's (NAME.npy)"
             )
         return {name: move(value, "cpu") for name, value in read_npz(archive).items()}
-    if not weights_only and not get_safe_globals():
+    if weights_only is not None and not weights_only and not get_safe_globals():
         raise ValueError(
             f"load: weights_only = False for {source.path}, which would run the code of the file; that is never done here. Leave it out, "
             "and allow classes that the file needs by flambeau.serialization.add_safe_globals"
@@ -235,7 +235,7 @@ def _load_foreign(source: Source, kind: str, move: Move, weights_only: bool) -> 
     return _torch.read_archive(archive, folder, move)
 
 
-def _load_shards(source: Source, move: Move, weights_only: bool) -> dict[str, Tensor]:
+def _load_shards(source: Source, move: Move, weights_only: bool | None) -> dict[str, Tensor]:
     """The tensors that an index names, in its order, whatever of the two formats its files have."""
     _, files = read_index(source)
     folder = os.path.dirname(source.path)

@@ -16,7 +16,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor
-from flambeau.serialization._errors import FileFormatError
+from flambeau.serialization._errors import FileFormatError, short
 from flambeau.serialization._source import Source, flat_of
 
 MAX_HEADER_BYTES = 100_000_000
@@ -106,7 +106,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
-                raise FileFormatError(f"the name {key!r} appears twice")
+                raise FileFormatError(f"the name {short(key)} appears twice")
             seen.add(key)
     return result
 
@@ -131,32 +131,32 @@ def is_count(value: Any) -> bool:
 
 def _check_entry(name: str, entry: Any, n_data: int) -> None:
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
-        raise FileFormatError(f"tensor {name!r} is not described by dtype, shape and data_offsets")
+        raise FileFormatError(f"tensor {short(name)} is not described by dtype, shape and data_offsets")
     code, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     if not isinstance(code, str) or code not in DTYPES or code == _COMPLEX128:
         raise FileFormatError(
-            f"tensor {name!r} has dtype {code!r}; expected one of {', '.join(c for c in DTYPES if c != _COMPLEX128)}"
+            f"tensor {short(name)} has dtype {code!r}; expected one of {', '.join(c for c in DTYPES if c != _COMPLEX128)}"
         )
     if not isinstance(shape, list) or len(shape) > MAX_DIMS or not all(map(is_count, shape)):
-        raise FileFormatError(f"tensor {name!r} has shape {str(shape)[:80]}; expected sizes >= 0")
+        raise FileFormatError(f"tensor {short(name)} has shape {str(shape)[:80]}; expected sizes >= 0")
     if not isinstance(offsets, list) or len(offsets) != 2 or not all(map(is_count, offsets)):
-        raise FileFormatError(f"tensor {name!r} has data_offsets {str(offsets)[:80]}; expected two")
+        raise FileFormatError(f"tensor {short(name)} has data_offsets {str(offsets)[:80]}; expected two")
     begin, end = offsets
     if begin > end or end > n_data:
         raise FileFormatError(
-            f"tensor {name!r} has data_offsets [{begin}, {end}], but the file has {n_data} data "
+            f"tensor {short(name)} has data_offsets [{begin}, {end}], but the file has {n_data} data "
             "bytes "
             "(truncated?)"
         )
     item = DTYPES[code][2]
     if item * math.prod(size for size in shape if size) > MAX_BYTES:
         raise FileFormatError(
-            f"tensor {name!r} of shape {str(shape)[:80]} needs more than {MAX_BYTES} bytes"
+            f"tensor {short(name)} of shape {str(shape)[:80]} needs more than {MAX_BYTES} bytes"
         )
     n = item * math.prod(shape)
     if n != end - begin:
         raise FileFormatError(
-            f"tensor {name!r} of dtype {code} and shape {shape} needs {n} bytes, but its "
+            f"tensor {short(name)} of dtype {code} and shape {shape} needs {n} bytes, but its "
             "data_offsets "
             f"[{begin}, {end}] hold {end - begin}"
         )
@@ -170,7 +170,7 @@ def _check_layout(entries: dict[str, Any], n_data: int) -> None:
         if begin != at:
             what = "overlaps" if begin < at else "leaves a gap after"
             raise FileFormatError(
-                f"tensor {name!r} at byte {begin} {what} {before!r}, which ends at {at}"
+                f"tensor {short(name)} at byte {begin} {what} {short(before)}, which ends at {at}"
             )
         at, before = end, name
     if at != n_data:
@@ -185,7 +185,7 @@ def _find_complex128(entries: dict[str, Any], metadata: dict[str, str]) -> None:
     for name in names:
         entry = entries.get(name)
         if entry is None or entry["dtype"] != "F64" or entry["shape"][-1:] != [2]:
-            raise FileFormatError(f"its metadata {_WIDE} names {name!r}, which is no F64 tensor with a last axis of size 2: {entry}")
+            raise FileFormatError(f"its metadata {_WIDE} names {short(name)}, which is no F64 tensor with a last axis of size 2: {entry}")
         entries[name] = {**entry, "dtype": _COMPLEX128, "shape": entry["shape"][:-1]}
 
 
@@ -234,8 +234,8 @@ def reader(
         entry = entries[name]
         dtype_name, _, item = DTYPES[entry["dtype"]]
         begin, end = entry["data_offsets"]
-        raw = source.tensor(start + begin, end - begin, f"tensor {name!r}", item)
-        value = move(flat_of(raw, getattr(_C, dtype_name), what=f"tensor {name!r}").view(entry["shape"]))
+        raw = source.tensor(start + begin, end - begin, f"tensor {short(name)}", item)
+        value = move(flat_of(raw, getattr(_C, dtype_name), what=f"tensor {short(name)}").view(entry["shape"]))
         if keep:
             loaded[name] = value
         return value

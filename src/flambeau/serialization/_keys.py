@@ -11,7 +11,8 @@ from flambeau.serialization._errors import FileFormatError
 MAX_KEY_PARTS = 1000
 MAX_ODD_KEYS = 10_000
 _COLLIDING = (1 << 61) - 1  # integers from here on may have one hash
-_KEYS = {str, bytes, bool, int, float, complex, type(None), frozenset, _C.dtype, _C.device}
+MAX_KEY_DEPTH = 20  # equal ones are compared by recursion
+_KEYS = {str, bytes, bool, int, float, complex, type(None), _C.dtype, _C.device}
 
 
 class Keys:
@@ -38,15 +39,17 @@ class Keys:
         for key in keys:
             if self.is_plain(key):
                 continue
-            parts, n = [key], 0
+            parts, n = [(key, 0)], 0
             while parts:
-                part = parts.pop()
+                part, depth = parts.pop()
                 n += 1
+                if depth > MAX_KEY_DEPTH:
+                    raise FileFormatError(f"a key is nested deeper than {MAX_KEY_DEPTH} levels")
                 if n > MAX_KEY_PARTS:
                     raise FileFormatError(f"a key has more than {MAX_KEY_PARTS} parts")
                 if type(part) is tuple or type(part) is _C.Size:
                     if len(part) > MAX_KEY_PARTS:
                         raise FileFormatError(f"a key has more than {MAX_KEY_PARTS} parts")
-                    parts += part
+                    parts += [(inner, depth + 1) for inner in part]
                 elif type(part) not in _KEYS and not allowed(part):
                     raise FileFormatError(f"a key is a {type(part).__name__}; expected text, numbers, None or tuples of these")

@@ -21,16 +21,31 @@ from flambeau.serialization._zip import Archive
 
 MAX_HEADER = 10_000
 _MAGIC = b"\x93NUMPY"
-_VALUE = r"(?:'[^'\\]*'|\[[^\]]*\]|True|False|\([\dL,\s]*\))"
-_HEADER = re.compile(rf"\{{(?:\s*'(?:descr|fortran_order|shape)'\s*:\s*{_VALUE}\s*,?){{3}}\s*\}}\s*")
-_DESCR = re.compile(r"'descr'\s*:\s*(?:'([^'\\]*)'|(\[))")
-_ORDER = re.compile(r"'fortran_order'\s*:\s*(True|False)")
-_SHAPE = re.compile(r"'shape'\s*:\s*\(([\dL,\s]*)\)")
+_TOKEN = re.compile(r"\s*('[A-Za-z0-9_<>|=]{0,40}'|True|False|\([0-9L,\s]*\)|\[|[{}:,])\s*")
+_SIZE = re.compile(r"[0-9]{1,19}L?")
 _DTYPES = {
     "b1": "bool", "i1": "int8", "i2": "int16", "i4": "int32", "i8": "int64", "u1": "uint8", "f2": "float16", "f4": "float32", "f8":
     "float64", "c8": "complex64", "c16": "complex128",
 }  # fmt: skip
 Part = Callable[[int, int, int], Tensor]  # (first byte, bytes, alignment) -> flat uint8
+
+
+def _fields(text: str) -> dict[str, str] | None:
+    """The text of each value of a header, or None for what is no header."""
+    tokens: list[str] = []
+    at = 0
+    while at < len(text) and len(tokens) < 20 and (found := _TOKEN.match(text, at)):
+        tokens.append(found[1])
+        at = found.end()
+        if found[1] == "[":  # several fields, which are refused whatever they are
+            return {"descr": "[", "fortran_order": "False", "shape": "()"}
+    if tokens[:1] != ["{"] or tokens[-1:] != ["}"] or at != len(text):
+        return None
+    inner = tokens[1:-1] + ([","] if tokens[-2:-1] != [","] else [])
+    fields = {inner[k]: inner[k + 2] for k in range(0, len(inner) - 3, 4) if inner[k + 1] == ":" and inner[k + 3] == ","}
+    if len(inner) != 12 or sorted(fields) != ["'descr'", "'fortran_order'", "'shape'"]:
+        return None
+    return {key.strip("'"): value for key, value in fields.items()}
 
 
 def _header(read: Callable[[int, int], bytes], size: int, what: str) -> tuple[Any, bool, list[int], bool, int]:
@@ -45,18 +60,21 @@ def _header(read: Callable[[int, int], bytes], size: int, what: str) -> tuple[An
             f"holds {what} with a header of {n} bytes; expected at most {MAX_HEADER}, and {size} bytes are there (truncated?)"
         )
     text = read(8 + wide, n).decode("latin1" if head[6] < 3 else "utf-8", "replace")
-    descr, order, shape = (pattern.search(text) for pattern in (_DESCR, _ORDER, _SHAPE))
-    if descr is None or order is None or shape is None or not _HEADER.fullmatch(text):
+    fields = _fields(text)
+    if fields is None or fields["fortran_order"] not in ("True", "False") or not fields["shape"].startswith("("):
         raise FileFormatError(f"holds {what} with the header {short(text)}; expected descr, fortran_order and shape")
-    kind = descr[1]
-    if kind is None or kind[:1] not in "<>|=" or kind[1:] not in _DTYPES:
-        given = "several fields" if kind is None else f"elements of type {short(kind)}"
-        why = " (pickles, which are never loaded)" if kind is not None and "O" in kind else ""
-        raise FileFormatError(f"holds {what} with {given}{why}, which have no counterpart here; expected one of {', '.join(_DTYPES)}")
-    sizes = [int(part.strip(" L\n")) for part in shape[1].split(",") if part.strip(" L\n").isdigit()]
-    if len(sizes) != len([part for part in shape[1].split(",") if part.strip()]):
-        raise FileFormatError(f"holds {what} with the shape {short(shape[1])}")
-    return getattr(_C, _DTYPES[kind[1:]]), kind[0] == ">", sizes, order[1] == "True", 8 + wide + n
+    descr = fields["descr"].strip("'")
+    if descr[:1] not in ("<", ">", "|", "=") or descr[1:] not in _DTYPES:
+        given = "several fields" if descr == "[" else f"elements of type {short(descr)}"
+        why = " (pickles, which are never loaded)" if "O" in descr else ""
+        raise FileFormatError(
+            f"holds {what} with {given}{why}, which have no counterpart here; expected one of {', '.join(_DTYPES)}"
+        )
+    sizes = [part.strip() for part in fields["shape"][1:-1].split(",") if part.strip()]
+    if not all(map(_SIZE.fullmatch, sizes)):
+        raise FileFormatError(f"holds {what} of shape {short(fields['shape'])}")
+    shape = [int(part.rstrip("L")) for part in sizes]
+    return getattr(_C, _DTYPES[descr[1:]]), descr[0] == ">", shape, fields["fortran_order"] == "True", 8 + wide + n
 
 
 def read_array(read: Callable[[int, int], bytes], part: Part, size: int, what: str) -> Tensor:

@@ -23,7 +23,7 @@ from typing import Any
 from flambeau import _C
 from flambeau._C import Tensor
 from flambeau.serialization._container import DTYPES, code_of
-from flambeau.serialization._errors import FileFormatError
+from flambeau.serialization._errors import FileFormatError, short
 from flambeau.serialization._keys import Keys
 from flambeau.serialization._sharing import Met, check_place, placed
 
@@ -250,14 +250,14 @@ class Checker:
         if not isinstance(name, str) or not node.keys() <= {"T", "as", "at", "g", "c", "i"}:
             raise FileFormatError(f"the structure holds an unknown node {str(node)[:80]}")
         if name not in self.entries:
-            raise FileFormatError(f"the structure names a tensor {name!r} that is not in the file")
+            raise FileFormatError(f"the structure names a tensor {short(name)} that is not in the file")
         entry = self.entries[name]
         if fault := check_place(node, entry["shape"], DTYPES[entry["dtype"]][2]):
-            raise FileFormatError(f"the structure has a view of tensor {name!r} {fault}")
+            raise FileFormatError(f"the structure has a view of tensor {short(name)} {fault}")
         if node.get("c", "p") not in _CLASSES or node.get("g", 1) != 1:
             raise FileFormatError(f"the structure holds an unknown node {str(node)[:80]}")
         if "g" in node and entry["dtype"] not in ("F64", "F32", "F16", "BF16", "C64", "C128"):
-            raise FileFormatError(f"tensor {name!r} of dtype {entry['dtype']} can not require grad")
+            raise FileFormatError(f"tensor {short(name)} of dtype {entry['dtype']} can not require grad")
         if "i" in node:
             if type(node["i"]) is not int or node["i"] in self._met:
                 raise FileFormatError(f"the structure holds an unknown node {str(node)[:80]}")

@@ -232,6 +232,8 @@ class _InStream(_Keyed):
     def elements(self, key: str, dtype: Any, storage: Storage) -> Tensor:
         if dtype != storage.dtype:
             raise FileFormatError(f"{storage.what} of {storage.dtype} is shown as {dtype}")
+        if key not in self._places:
+            raise FileFormatError(f"{storage.what} was not named before: the file changes while it is read")
         raw = self._source.tensor(self._places[key], storage.count * dtype.itemsize, storage.what, 16)
         return flat_of(raw, dtype, self._swap, storage.what)
 

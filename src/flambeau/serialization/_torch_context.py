@@ -18,7 +18,7 @@ class Storage(Inner):
     def __init__(self, key: str, dtype: Any, count: int, location: str, view: tuple[int, int] | None = None) -> None:
         self.key, self.dtype, self.count, self.location = key, dtype, count, location
         self.view = view  # the first element and the number of elements of a storage within another
-        self.what = f"the storage {key!r}"
+        self.what = f"the storage {short(key)}"
 
 
 class Context:

@@ -15,7 +15,7 @@ from typing import Any
 from flambeau import _C
 from flambeau.serialization._allowed import allowed_by_name, is_never_allowed
 from flambeau.serialization._errors import FileFormatError, short
-from flambeau.serialization._pickle import Global, Inner, plain
+from flambeau.serialization._pickle import MAX_LINE, Global, Inner, plain
 from flambeau.serialization._torch_context import Context, Storage, attributes, is_dict
 from flambeau.serialization._torch_tensors import TENSORS
 from flambeau.serialization._torch_values import (
@@ -71,6 +71,8 @@ class TorchNames(Context):
         raise NotImplementedError
 
     def find(self, name: str) -> Any:
+        if len(name) > 2 * MAX_LINE:
+            raise FileFormatError(f"it names {short(name)}, which is too long")
         if name in self._user:
             return self._user[name]
         if name in _FUNCTIONS:
@@ -156,7 +158,10 @@ class TorchNames(Context):
             target.attributes.update(state)
         elif type(target) is OrderedDict:
             plain((state,))
-            target.__dict__.update(attributes(state, "an OrderedDict", _OF_ORDERED_DICT))
+            new = attributes(state, "an OrderedDict", _OF_ORDERED_DICT)
+            if not is_dict(new.get("_metadata", {})):
+                raise FileFormatError(f"a state dict has the metadata {short(new['_metadata'])}; expected a dict")
+            target.__dict__.update(new)
         elif self.is_allowed(type(target)):
             plain((state,))
             self._run(type(target), lambda: _set_state(target, state))

@@ -180,11 +180,13 @@ def _rebuild_sparse(names: Context, args: tuple[Any, ...]) -> Any:
         if part.is_meta:
             raise FileFormatError("a sparse tensor has a part on meta")
         names.charge(part.numel() * part.element_size(), "a sparse tensor's parts")
+    # Indices are checked once, so they must not lie in a mapped file, which may change.
+    parts = [*(part.clone() for part in data[: n - 1]), *data[n - 1 : n + 1]]
     try:
         if is_coo:
-            made = _construct.sparse_coo_tensor(*data[:3])
+            made = _construct.sparse_coo_tensor(parts[0], parts[1], parts[2])
             return made.coalesce() if data[3:] == (True,) else made  # in order, as the file says it is
-        return _construct.sparse_csr_tensor(*data)
+        return _construct.sparse_csr_tensor(parts[0], parts[1], parts[2], parts[3])
     except (RuntimeError, IndexError, ValueError, TypeError) as error:
         raise FileFormatError(f"a sparse tensor does not fit together: {error}") from None
 
