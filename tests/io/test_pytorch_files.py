@@ -4,6 +4,7 @@ import collections
 import io
 import os
 import struct
+import threading
 import zipfile
 
 import makers as m
@@ -177,6 +178,22 @@ def test_checksums_are_compared_where_bytes_are_read(path):
     with pytest.raises(FileFormatError, match="has the checksum"):
         fl.load(io.BytesIO(raw))
     fl.load(path)
+
+
+@pytest.mark.parametrize("place", [None, 0, 1 << 20, (5 << 19) + 7, (3 << 20) + 11])
+def test_checksums_of_large_entries(place, path):
+    """They are computed in pieces, by another thread, which ends with loading."""
+    n = (3 << 20) + 12
+    fl.save({"x": fl.full((n,), 7, dtype=fl.uint8)}, path, format="pt")
+    if place is None:
+        assert fl.load(path, mmap=False)["x"].to(fl.int64).sum().item() == 7 * n
+    else:
+        raw = bytearray(path.read_bytes())
+        raw[raw.index(b"\7" * 64) + place] ^= 1
+        path.write_bytes(raw)
+        with pytest.raises(FileFormatError, match="'archive/data/0' has the checksum"):
+            fl.load(path, mmap=False)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("checksums")]
 
 
 # ------------------------------------------------------------------------------------------- writing

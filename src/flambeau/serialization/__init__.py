@@ -127,7 +127,7 @@ def load(
     """Reads a file of tensors: what `save` wrote, safetensors, PyTorch's `.pt`, NumPy's `.npz` and `.npy`, GGUF, or an index of shards.
 
     Which it is, its first bytes say. Nothing in the file is ever executed: a `.pt` file's pickle is run by a machine that makes
-    tensors and plain containers and refuses all else ([docs/files.md](../../../docs/files.md)).
+    tensors and plain containers and refuses all else: docs/files.md.
 
     Args:
         f: a path, or a binary file object, which is read to its end.

@@ -20,7 +20,7 @@ from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau.serialization._errors import FileFormatError
 
-_PIECE = 1 << 22  # bytes that are read at a time where a checksum is wanted: what was read is still in the cache
+_PIECE = 1 << 20  # bytes that are read at a time where a checksum is wanted, which another thread computes meanwhile
 
 
 class Source:
@@ -31,6 +31,7 @@ class Source:
         self.mapped = mapped is not None
         self._mapped, self._file, self._raw = mapped, file, raw
         self._pages: Any = None  # the mapping as an array of bytes
+        self._checker: Any = None  # a thread that computes checksums
 
     @classmethod
     def open(cls, path: str, mmap: bool, regular: bool = False) -> Source:
@@ -56,6 +57,9 @@ class Source:
         """Ends reading. Tensors over a mapping keep it."""
         if self._file is not None:
             self._file.close()
+        if self._checker is not None:
+            self._checker.shutdown()
+            self._checker = None
 
     def __enter__(self) -> Source:
         return self
@@ -94,6 +98,24 @@ class Source:
                 raise FileFormatError(f"ended at byte {at + done} while {what} was read")
             done += taken
 
+    def _fill_checked(self, into: memoryview, at: int, crc: int, what: str) -> None:
+        """Reads, and computes the checksum of one piece while the next is read."""
+        if len(into) <= _PIECE:
+            self._fill(into, at, what)
+            check_crc(zlib.crc32(into), crc, what)
+            return
+        if self._checker is None:
+            from concurrent.futures import ThreadPoolExecutor
+
+            self._checker = ThreadPoolExecutor(1, "checksums")
+        waiting = None
+        for begin in range(0, len(into), _PIECE):
+            piece = into[begin : begin + _PIECE]
+            self._fill(piece, at + begin, what)
+            waiting = self._checker.submit(zlib.crc32, piece, 0 if waiting is None else waiting.result())
+        if waiting is not None:
+            check_crc(waiting.result(), crc, what)
+
     def tensor(self, at: int, n: int, what: str, item: int = 1, crc: int | None = None) -> Tensor:
         """A flat uint8 tensor of these bytes, aligned for elements of `item` bytes.
 
@@ -113,12 +135,7 @@ class Source:
         elif crc is None:
             self._fill(into, at, what)
         else:
-            found = 0
-            for begin in range(0, n, _PIECE):
-                piece = into[begin : begin + _PIECE]
-                self._fill(piece, at + begin, what)
-                found = zlib.crc32(piece, found)
-            check_crc(found, crc, what)
+            self._fill_checked(into, at, crc, what)
             return out
         if crc is not None:
             check_crc(zlib.crc32(into), crc, what)

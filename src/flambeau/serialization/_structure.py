@@ -22,6 +22,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor
+from flambeau._memory_format import strided
 from flambeau.serialization._container import DTYPES, code_of
 from flambeau.serialization._errors import FileFormatError, short
 from flambeau.serialization._keys import Keys
@@ -57,6 +58,8 @@ class Encoder:
         if known is not None:
             self.met.append(Met(value, {}, name or path or "tensor"))  # for its name
             return self._again(known)
+        if value.layout is not strided:
+            raise TypeError(f"save: {path or 'the object'} is a sparse tensor; expected dense ones (use format='pt', or its to_dense())")
         if code_of(value.dtype) is None:
             raise TypeError(
                 f"save: {path or 'the object'} has dtype {value.dtype}, which the file format does "
@@ -113,6 +116,8 @@ class Encoder:
         if kind.__module__ == "numpy" and kind.__name__ == "ndarray":
             return self._array(value, path)
         is_dict = isinstance(value, dict)
+        if kind in (complex, bytes):
+            raise TypeError(f"save: {path or 'the object'} is {kind.__name__}, which safetensors' metadata does not know (use format='pt')")
         if not (is_dict or kind in (list, tuple, set, _C.Size)):
             raise TypeError(
                 f"save: {path or 'the object'} is a {kind}; expected tensors, arrays, dicts, lists, "
