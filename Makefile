@@ -7,6 +7,7 @@
 #   make variants  parts of the suite as on other machines: AVX2 alone, no AVX, eight threads, one, no deferred layout, recorded
 #   make fuzz      random calls in child processes: CALLS=100000 SEED=0 FUZZ="--replay 17"; fuzz-asan: under sanitizers
 #   make large     tensors of more than 2^31 elements: minutes, and up to 20 GiB
+#   make fuzz-files  files that are almost right, at random: CALLS=100000 SEED=0 FUZZ="--replay 17"
 #   make parity    compare with PyTorch, which is installed apart from everything else
 #   make bench     benchmarks
 #   make lint      style, layers, types        make stubs     write src/flambeau/_C.pyi again
@@ -57,7 +58,7 @@ CXX_SOURCES := CMakeLists.txt $(shell find csrc ops cmake tools/opgen -type f -n
 BEGIN = @mkdir -p $(@D) && touch $@.begun
 DONE  = @mv -f $@.begun $@
 
-.PHONY: demo test large variants dev fuzz fuzz-asan parity bench lint types stubs core plain asan tsan wheel installs clean help
+.PHONY: demo test large variants dev fuzz fuzz-files fuzz-asan parity bench lint types stubs core plain asan tsan wheel installs clean help
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
@@ -135,6 +136,10 @@ FUZZ  ?=
 
 fuzz: $(VENV)/.built
 	PYTHONPATH=tests:tools $(PY) -m fuzz --calls $(CALLS) --seed $(SEED) $(FUZZ)
+
+# Files of all formats, changed at random, in child processes (tests/io/mutations.py).
+fuzz-files: $(VENV)/.built
+	$(PY) tests/io/mutations.py --count $(CALLS) --seed $(SEED) $(FUZZ)
 
 # Blocks of tensors come from malloc, and what faults is the sanitizer's to report, so that a finding has a stack. A block of
 # more than 1 GiB is refused, in place of the limit on addresses that an ordinary run has. Leaks are tests/leaks' matter:

@@ -233,6 +233,9 @@ class Thing:
         ({"s": {Thing()}}, "the set s has an element"),
         ({"s": frozenset()}, "s is a <class 'frozenset'>"),
         ([nn.Linear(1, 1)], r"\[0\] is a .*state_dict"),
+        ({"z": 1j}, "z is complex, which safetensors' metadata does not know .use format='pt'"),
+        ({"z": [b"x"]}, r"z\[0\] is bytes"),
+        ({"s": fl.ones(2, 2).to_sparse()}, "s is a sparse tensor; expected dense ones .use format='pt'"),
     ],
 )
 def test_other_types_are_named_by_place(obj, place, path):
@@ -438,7 +441,7 @@ BAD = {
     "empty": (b"", "has 0 bytes"),
     "short": (b"abc", "has 3 bytes"),
     "huge header": (container(b"{}", length=2**60), "announces a header of 1152921504606846976"),
-    "pickle": (b"\x80\x04\x95\x10\x00\x00\x00\x00\x00\x00\x00}" * 3, "announces a header"),
+    "pickle": (b"\x80\x04\x95\x10\x00\x00\x00\x00\x00\x00\x00}" * 3, "is refused at its first pickle"),
     "truncated header": (container({"x": entry()}, EIGHT)[:30], "announces a header"),
     "truncated data": (container({"x": entry()}, bytes(7)), "the file has 7 data bytes"),
     "extra data": (container({"x": entry()}, bytes(9)), "the tensors end at byte 8"),

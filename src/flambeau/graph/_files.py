@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
@@ -36,12 +35,13 @@ from flambeau.graph._structure import (
     Value,
 )
 from flambeau.serialization._container import (
-    FileFormatError,
     container_of,
     parse_json,
     read_header,
     reader,
 )
+from flambeau.serialization._errors import FileFormatError
+from flambeau.serialization._source import Source
 
 FORMAT, STRUCTURE = "flambeau.graph", "flambeau.structure"
 VERSION = "1"
@@ -100,15 +100,14 @@ def writer(graph: Structure) -> Callable[[Any], None]:
 def read(path: str, cls: type[S], trusted: bool = False) -> S:
     """A graph from a file, checked."""
     try:
-        with open(path, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            entries, metadata, start = read_header(file, size)
+        with Source.open(path, mmap=True) as source:
+            entries, metadata, start = read_header(source)
             if metadata.get(FORMAT) != VERSION or STRUCTURE not in metadata:
                 found = short(metadata.get(FORMAT))
                 _fail(f"has {FORMAT} = {found}; expected '{VERSION}', with {STRUCTURE} (no graph, or one of a later version)")
             fields = _fields(parse_json(metadata[STRUCTURE], "its structure"))
             names = _constants(entries, len(fields["buffers"]))
-            made = reader(file, entries, start, size, lambda value: value, True)
+            made = reader(source, entries, start, lambda value: value)
             graph = cls(**fields, constants={index: made(name) for index, name in names.items()})
         check(graph)
         if not trusted:

@@ -1,4 +1,4 @@
-"""`save` and `load`: nested containers of tensors in one safetensors file.
+"""`save` and `load`: nested containers of tensors in one safetensors file, and the files of others.
 
 The tensors make an ordinary safetensors file (`_container.py`), and the structure around them is JSON in its metadata
 (`_structure.py`). So a dict of tensors written here opens in every safetensors reader and the other way round, and
@@ -6,6 +6,14 @@ loading runs no code from the file: everything is checked before the first tenso
 
 What comes back is what was saved: classes (`Parameter`, `OrderedDict` with a state dict's `_metadata`), `requires_grad`,
 objects that are met twice, and tensors that share memory (`_sharing.py`). NumPy arrays come back as tensors.
+
+    file's bytes         _source          mapped, read, or in memory
+    format               _recognize       by the first bytes
+    safetensors          _container, and the structure in its metadata: _structure, _sharing
+    PyTorch's            _torch: archives (_zip) and streams, whose pickles run on a machine (_pickle) that knows few names
+    (_torch_names, _allowed);
+                         written by _torch_write
+    others               _npy, _gguf, _sharded (an index of several files, and safe_open)
 """
 
 from __future__ import annotations
@@ -17,28 +25,44 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from flambeau import _C
 from flambeau._C import Tensor
-from flambeau.serialization._container import (
-    FileFormatError,
-    container_of,
-    parse_json,
-    read_header,
-    reader,
+from flambeau.serialization import _torch
+from flambeau.serialization._allowed import (
+    add_safe_globals,
+    clear_safe_globals,
+    get_safe_globals,
+    safe_globals,
 )
+from flambeau.serialization._container import container_of, parse_json, read_header, reader
+from flambeau.serialization._errors import FileFormatError, short
 from flambeau.serialization._files import path_of, write_file
+from flambeau.serialization._gguf import GGUF
+from flambeau.serialization._npy import is_npz, read_npy, read_npz
+from flambeau.serialization._place import mover
+from flambeau.serialization._recognize import format_of
+from flambeau.serialization._sharded import read_index, safe_open
 from flambeau.serialization._sharing import Entries
+from flambeau.serialization._source import Source
 from flambeau.serialization._structure import Checker, Decoder, Encoder
+from flambeau.serialization._torch import Move
+from flambeau.serialization._torch_write import archive_of
+from flambeau.serialization._zip import Archive
 
-__all__ = ["FileFormatError", "load", "save"]
+__all__ = [
+    "FileFormatError", "add_safe_globals", "clear_safe_globals", "get_safe_globals", "get_unsafe_globals_in_checkpoint", "load",
+    "safe_globals", "safe_open", "save",
+]  # fmt: skip
 
 _FORMAT = "flambeau.format"
 _STRUCTURE = "flambeau.structure"
 _WRITES, _READS = "2", ("1", "2")  # "1" is a subset
 
 
-def save(obj: Any, f: Any) -> None:
+def save(obj: Any, f: Any, format: str | None = None) -> None:
     """Writes a structure of tensors to `f`: a path, or a binary file object.
+
+    `format` is None or "safetensors" for a safetensors file with the structure in its metadata, which is written whatever the path
+    ends with; "pt" for an archive that PyTorch's `torch.load` reads.
 
     Tensors that share memory share it again after loading, also where one is a view of another; what is written is the
     memory that they reach, not their whole storages. A transposed tensor keeps its strides, one with gaps (`x[::2]`)
@@ -51,6 +75,7 @@ def save(obj: Any, f: Any) -> None:
         TypeError: something that is no tensor, array, container or plain value; the text names its
         place.
         DeviceError: a meta tensor, which has no data.
+        ValueError: a format that is not known.
 
     >>> import flambeau as fl, tempfile, os
     >>> path = os.path.join(tempfile.mkdtemp(), "state.fl")
@@ -62,6 +87,16 @@ def save(obj: Any, f: Any) -> None:
     path = "" if to_object else path_of("save", f)
     if isinstance(f, io.TextIOBase):
         raise TypeError("save: f is a text file; expected a binary one (open it with 'wb')")
+    if format not in (None, "safetensors", "pt"):
+        raise ValueError(f"save: format = {format!r}; expected None, 'safetensors' or 'pt'")
+    write = archive_of(obj) if format == "pt" else _our_format(obj)
+    if to_object:
+        write(f)
+    else:
+        write_file(path, write)
+
+
+def _our_format(obj: Any) -> Callable[[Any], None]:
     encoder = Encoder()
     plain = _is_dict_of_tensors(obj)
     if plain:  # a key is the entry's name, also where it looks like a path
@@ -74,11 +109,7 @@ def save(obj: Any, f: Any) -> None:
     entries = Entries(plain)
     entries.place(encoder.met)
     text = json.dumps(structure, separators=(",", ":"))
-    write = container_of(entries.tensors, {_FORMAT: _WRITES, _STRUCTURE: text})
-    if to_object:
-        write(f)
-    else:
-        write_file(path, write)
+    return container_of(entries.tensors, {_FORMAT: _WRITES, _STRUCTURE: text})
 
 
 def _is_dict_of_tensors(obj: Any) -> bool:
@@ -91,72 +122,134 @@ def _is_dict_of_tensors(obj: Any) -> bool:
 
 
 def load(
-    f: Any, map_location: Any = None, *, weights_only: bool = True, mmap: bool | None = None
+    f: Any, map_location: Any = None, *, weights_only: bool | None = True, mmap: bool | None = None
 ) -> Any:
-    """Reads what `save` wrote, or any safetensors file as a dict of tensors.
+    """Reads a file of tensors: what `save` wrote, safetensors, PyTorch's `.pt`, NumPy's `.npz` and `.npy`, GGUF, or an index of shards.
 
-    Nothing in the file is ever executed.
+    Which it is, its first bytes say. Nothing in the file is ever executed: a `.pt` file's pickle is run by a machine that makes
+    tensors and plain containers and refuses all else: docs/files.md.
 
     Args:
         f: a path, or a binary file object, which is read to its end.
-        map_location: where the tensors go: a device; a function of (tensor, 'cpu') that returns
-            the tensor to use, or None to leave it; or a dict from 'cpu' to a device.
-        weights_only: accepted; either way the file holds data only.
+        map_location: where the tensors go: a device; a function of (tensor, location) that returns
+            the tensor to use, or None to leave it; or a dict from locations to devices. The location is 'cpu' but in PyTorch's files,
+            where the tensor is a whole storage as one axis.
+        weights_only: True or None for PyTorch's files, unless classes are allowed by `serialization.add_safe_globals`. Of no account for
+            others, which hold data only.
         mmap: True or None maps a file given by its path into memory, copy-on-write, so that a
-            tensor's bytes are read when they are used; False reads the file.
+            tensor's bytes are read when they are used (checksums of PyTorch's and NumPy's archives are compared only where it is False);
+            False reads the file.
+
+    Returns:
+        What was saved. Of safetensors, `.npz`, GGUF and an index a dict of tensors by their names, of a TorchScript archive the
+        tensors of its state dict.
 
     Raises:
         FileNotFoundError: there is no such file.
-        FileFormatError: (a ValueError) the file is truncated, damaged or hostile; the text says
-        how.
+        FileFormatError: (a ValueError) the file is truncated, damaged or hostile, or holds what has no counterpart here; the text says
+            how, and where.
+        DeviceError: a PyTorch file's tensors were on a device that is not here, and there is no `map_location`.
+
+    >>> import flambeau as fl, io
+    >>> file = io.BytesIO()
+    >>> fl.save({"x": fl.arange(3)}, file, format="pt")
+    >>> fl.load(io.BytesIO(file.getvalue()))
+    {'x': tensor([0, 1, 2])}
     """
-    move = _mover(map_location)
+    move = mover(map_location)
     if hasattr(f, "read"):
         if mmap:
             raise ValueError("load: mmap = True with a file object; expected a path")
         if isinstance(f, io.TextIOBase):
             raise TypeError("load: f is a text file; expected a binary one (open it with 'rb')")
         raw = f.read()
-        return _load(io.BytesIO(raw), str(getattr(f, "name", type(f).__name__)), len(raw), move, False)
-    path = path_of("load", f)
-    with open(path, "rb") as file:
-        return _load(file, path, os.fstat(file.fileno()).st_size, move, mmap is not False)
+        return _load(Source(str(getattr(f, "name", type(f).__name__)), len(raw), raw=raw), move, weights_only)
+    with Source.open(path_of("load", f), mmap is not False) as source:
+        return _load(source, move, weights_only)
 
 
-def _mover(map_location: Any) -> Callable[[Tensor], Tensor]:
-    """What `map_location` means for a tensor; all are on the CPU in the file."""
-    if isinstance(map_location, dict):
-        map_location = map_location.get("cpu", map_location.get(_C.device("cpu")))
-    if map_location is None:
-        return lambda value: value
-    if not callable(map_location):
-        return lambda value: value.to(map_location)  # type: ignore[no-any-return]
+def get_unsafe_globals_in_checkpoint(f: Any) -> list[str]:
+    """Names in a PyTorch file that `load` would refuse, and that `add_safe_globals` could allow; nothing of the file is run.
 
-    def call(value: Tensor) -> Tensor:
-        result = map_location(value, "cpu")
-        if result is None:
-            return value
-        if not isinstance(result, Tensor):
-            raise TypeError(
-                f"load: map_location returned a {type(result).__name__}; expected a Tensor or None"
-            )
-        return result
-
-    return call
+    >>> import flambeau as fl, io
+    >>> file = io.BytesIO()
+    >>> fl.save({"x": fl.arange(3)}, file, format="pt")
+    >>> fl.serialization.get_unsafe_globals_in_checkpoint(io.BytesIO(file.getvalue()))
+    []
+    """
+    raw = f.read() if hasattr(f, "read") else None
+    with Source("the file", len(raw), raw=raw) if raw is not None else Source.open(path_of("load", f), True) as source:
+        try:
+            kind = format_of(source)
+            if kind not in ("zip", "stream"):
+                return []
+            return _torch.unknown_names(source, Archive(source) if kind == "zip" else None)
+        except FileFormatError as error:
+            raise FileFormatError(f"load: {source.path} {error}") from None
 
 
-def _load(file: Any, path: str, size: int, move: Callable[[Tensor], Tensor], mmap: bool) -> Any:
+def _load(source: Source, move: Move, weights_only: bool | None) -> Any:
     try:
-        entries, metadata, start = read_header(file, size)
+        kind = format_of(source)
+        if kind in ("zip", "stream"):
+            return _load_foreign(source, kind, move, weights_only)
+        if kind == "npy":
+            return move(read_npy(source), "cpu")
+        if kind == "gguf":
+            gguf = GGUF(source)
+            return {name: move(gguf.tensor(name), "cpu") for name in gguf.tensors}
+        if kind == "index" and source.path.endswith(".json"):
+            return _load_shards(source, move, weights_only)
+        entries, metadata, start = read_header(source)
         structure: Any = {"d": [[name, {"T": name}] for name in entries]}
         if _STRUCTURE in metadata:
             if metadata.get(_FORMAT) not in _READS:
                 raise FileFormatError(
-                    f"has {_FORMAT} = {metadata.get(_FORMAT)!r}; this version reads "
+                    f"has {_FORMAT} = {short(metadata.get(_FORMAT))}; this version reads "
                     f"{' and '.join(map(repr, _READS))} (upgrade?)"
                 )
             structure = parse_json(metadata[_STRUCTURE], "its structure")
             Checker(entries).check(structure)
-        return Decoder(reader(file, entries, start, size, move, mmap)).decode(structure)
+        return Decoder(reader(source, entries, start, lambda value: move(value, "cpu"))).decode(structure)
     except FileFormatError as error:
-        raise FileFormatError(f"load: {path} {error}") from None
+        text = str(error)
+        raise FileFormatError(text if text.startswith("load: ") else f"load: {source.path} {text}") from None
+
+
+def _load_foreign(source: Source, kind: str, move: Move, weights_only: bool | None) -> Any:
+    archive = Archive(source) if kind == "zip" else None
+    folder = _torch.find_objects(archive) if archive is not None else None
+    if archive is not None and folder is None:
+        if not is_npz(archive):
+            raise FileFormatError(
+                f"is a zip archive of {len(archive.entries)} entries, but neither PyTorch's (NAME/data.pkl) nor NumPy's (NAME.npy)"
+            )
+        return {name: move(value, "cpu") for name, value in read_npz(archive).items()}
+    if weights_only is not None and not weights_only and not get_safe_globals():
+        raise ValueError(
+            f"load: weights_only = False for {source.path}, which would run the code of the file; that is never done here. Leave it out, "
+            "and allow classes that the file needs by flambeau.serialization.add_safe_globals"
+        )
+    if archive is None or folder is None:
+        return _torch.read_stream(source, move)
+    return _torch.read_archive(archive, folder, move)
+
+
+def _load_shards(source: Source, move: Move, weights_only: bool | None) -> dict[str, Tensor]:
+    """The tensors that an index names, in its order, whatever of the two formats its files have."""
+    _, files = read_index(source)
+    folder = os.path.dirname(source.path)
+    found: dict[str, Any] = {}
+    for file in dict.fromkeys(files.values()):
+        path = os.path.join(folder, file)
+        with Source.open(path, source.mapped, regular=True) as shard:
+            if format_of(shard) not in ("safetensors", "zip", "stream"):
+                raise FileFormatError(f"is an index that names {short(file)}, which is no file of tensors")
+            found[file] = _load(shard, move, weights_only)
+    result = {}
+    for name, file in files.items():
+        value = found[file].get(name) if isinstance(found[file], dict) else None
+        if not isinstance(value, Tensor):
+            raise FileFormatError(f"is an index that names a tensor {short(name)} in {short(file)}, which has none")
+        result[name] = value
+    return result

@@ -16,6 +16,8 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor
+from flambeau.serialization._errors import FileFormatError, short
+from flambeau.serialization._source import Source, flat_of
 
 MAX_HEADER_BYTES = 100_000_000
 MAX_DIMS = 64
@@ -40,10 +42,6 @@ DTYPES: dict[str, tuple[str, str, int]] = {
 _COMPLEX128, _WIDE = "C128", "flambeau.complex128"
 
 
-class FileFormatError(ValueError):
-    """The file is not what it should be; nothing was loaded from it."""
-
-
 def code_of(dtype: Any) -> str | None:
     for code, (name, _, _) in DTYPES.items():
         if getattr(_C, name) == dtype:
@@ -51,7 +49,7 @@ def code_of(dtype: Any) -> str | None:
     return None
 
 
-def _array_of(value: Tensor) -> Any:
+def array_of(value: Tensor) -> Any:
     """A contiguous little-endian NumPy array with the tensor's bytes."""
     import numpy as np
 
@@ -62,7 +60,7 @@ def _array_of(value: Tensor) -> Any:
     return array.astype(array.dtype.newbyteorder("<"), copy=False).reshape(tuple(value.shape))
 
 
-def _write_all(file: Any, data: Any) -> None:
+def write_all(file: Any, data: Any) -> None:
     """Raw files may take less than they are given, and say how much."""
     rest = memoryview(data)
     while True:
@@ -95,9 +93,9 @@ def container_of(tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> Cal
         raise ValueError(f"save: the structure needs {len(text)} bytes; at most {MAX_HEADER_BYTES}")
 
     def write(file: Any) -> None:
-        _write_all(file, len(text).to_bytes(8, "little") + text)
+        write_all(file, len(text).to_bytes(8, "little") + text)
         for name in order:
-            _write_all(file, _array_of(tensors[name]).reshape(-1).view("u1").data)
+            write_all(file, array_of(tensors[name]).reshape(-1).view("u1").data)
 
     return write
 
@@ -108,7 +106,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
-                raise FileFormatError(f"the name {key!r} appears twice")
+                raise FileFormatError(f"the name {short(key)} appears twice")
             seen.add(key)
     return result
 
@@ -133,32 +131,32 @@ def is_count(value: Any) -> bool:
 
 def _check_entry(name: str, entry: Any, n_data: int) -> None:
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
-        raise FileFormatError(f"tensor {name!r} is not described by dtype, shape and data_offsets")
+        raise FileFormatError(f"tensor {short(name)} is not described by dtype, shape and data_offsets")
     code, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     if not isinstance(code, str) or code not in DTYPES or code == _COMPLEX128:
         raise FileFormatError(
-            f"tensor {name!r} has dtype {code!r}; expected one of {', '.join(c for c in DTYPES if c != _COMPLEX128)}"
+            f"tensor {short(name)} has dtype {code!r}; expected one of {', '.join(c for c in DTYPES if c != _COMPLEX128)}"
         )
     if not isinstance(shape, list) or len(shape) > MAX_DIMS or not all(map(is_count, shape)):
-        raise FileFormatError(f"tensor {name!r} has shape {str(shape)[:80]}; expected sizes >= 0")
+        raise FileFormatError(f"tensor {short(name)} has shape {str(shape)[:80]}; expected sizes >= 0")
     if not isinstance(offsets, list) or len(offsets) != 2 or not all(map(is_count, offsets)):
-        raise FileFormatError(f"tensor {name!r} has data_offsets {str(offsets)[:80]}; expected two")
+        raise FileFormatError(f"tensor {short(name)} has data_offsets {str(offsets)[:80]}; expected two")
     begin, end = offsets
     if begin > end or end > n_data:
         raise FileFormatError(
-            f"tensor {name!r} has data_offsets [{begin}, {end}], but the file has {n_data} data "
+            f"tensor {short(name)} has data_offsets [{begin}, {end}], but the file has {n_data} data "
             "bytes "
             "(truncated?)"
         )
     item = DTYPES[code][2]
     if item * math.prod(size for size in shape if size) > MAX_BYTES:
         raise FileFormatError(
-            f"tensor {name!r} of shape {str(shape)[:80]} needs more than {MAX_BYTES} bytes"
+            f"tensor {short(name)} of shape {str(shape)[:80]} needs more than {MAX_BYTES} bytes"
         )
     n = item * math.prod(shape)
     if n != end - begin:
         raise FileFormatError(
-            f"tensor {name!r} of dtype {code} and shape {shape} needs {n} bytes, but its "
+            f"tensor {short(name)} of dtype {code} and shape {shape} needs {n} bytes, but its "
             "data_offsets "
             f"[{begin}, {end}] hold {end - begin}"
         )
@@ -172,7 +170,7 @@ def _check_layout(entries: dict[str, Any], n_data: int) -> None:
         if begin != at:
             what = "overlaps" if begin < at else "leaves a gap after"
             raise FileFormatError(
-                f"tensor {name!r} at byte {begin} {what} {before!r}, which ends at {at}"
+                f"tensor {short(name)} at byte {begin} {what} {short(before)}, which ends at {at}"
             )
         at, before = end, name
     if at != n_data:
@@ -187,24 +185,23 @@ def _find_complex128(entries: dict[str, Any], metadata: dict[str, str]) -> None:
     for name in names:
         entry = entries.get(name)
         if entry is None or entry["dtype"] != "F64" or entry["shape"][-1:] != [2]:
-            raise FileFormatError(f"its metadata {_WIDE} names {name!r}, which is no F64 tensor with a last axis of size 2: {entry}")
+            raise FileFormatError(f"its metadata {_WIDE} names {short(name)}, which is no F64 tensor with a last axis of size 2: {entry}")
         entries[name] = {**entry, "dtype": _COMPLEX128, "shape": entry["shape"][:-1]}
 
 
-def read_header(file: Any, size: int) -> tuple[dict[str, Any], dict[str, str], int]:
+def read_header(source: Source) -> tuple[dict[str, Any], dict[str, str], int]:
     """Returns (tensor entries, metadata, where the data starts), all checked."""
+    size = source.size
     if size < 8:
         raise FileFormatError(f"has {size} bytes; a safetensors file has at least 8")
-    n = int.from_bytes(file.read(8), "little")
+    n = int.from_bytes(source.read(0, 8, "its length"), "little")
     if n > min(size - 8, MAX_HEADER_BYTES):
         raise FileFormatError(
             f"announces a header of {n} bytes, but has {size - 8} bytes behind the length (and "
             "at most "
             f"{MAX_HEADER_BYTES} are allowed): truncated, or not a safetensors file"
         )
-    raw = file.read(n)
-    if len(raw) != n:
-        raise FileFormatError(f"ended while its header of {n} bytes was read")
+    raw = source.read(8, n, "its header")
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -223,47 +220,24 @@ def read_header(file: Any, size: int) -> tuple[dict[str, Any], dict[str, str], i
 
 
 def reader(
-    file: Any,
-    entries: dict[str, Any],
-    start: int,
-    size: int,
-    move: Callable[[Tensor], Tensor],
-    mmap: bool,
+    source: Source, entries: dict[str, Any], start: int, move: Callable[[Tensor], Tensor], keep: bool = True
 ) -> Callable[[str], Tensor]:
-    """What makes the tensor of an entry; `read_header` has checked them. `move` may put it elsewhere."""
-    import numpy as np
+    """What makes the tensor of an entry; `read_header` has checked them. `move` may put it elsewhere.
 
-    data: Any = None  # the whole file
-    if size > start and mmap:
-        data = np.asarray(np.memmap(file, dtype="u1", mode="c", offset=0, shape=(size,)))
-    elif size > start:
-        file.seek(0)
-        data = np.frombuffer(bytearray(file.read(size)), dtype="u1")
-        if len(data) != size:
-            raise FileFormatError(f"ended at byte {len(data)} of {size} while it was read")
+    With `keep` it is the same tensor each time.
+    """
     loaded: dict[str, Tensor] = {}
 
     def tensor(name: str) -> Tensor:
         if name in loaded:
             return loaded[name]
         entry = entries[name]
-        dtype_name, numpy_name, item = DTYPES[entry["dtype"]]
+        dtype_name, _, item = DTYPES[entry["dtype"]]
         begin, end = entry["data_offsets"]
-        if data is None or begin == end:
-            flat = np.zeros(0, dtype=numpy_name)
-        else:
-            flat = data[start + begin : start + end]
-            if (start + begin) % item:
-                flat = flat.copy()
-            if dtype_name == "bool" and flat.max() > 1:
-                raise FileFormatError(f"tensor {name!r} of dtype BOOL holds a byte {flat.max()}")
-            flat = flat.view(numpy_name)
-        if not flat.dtype.isnative:
-            flat = flat.astype(flat.dtype.newbyteorder("="))
-        value = _C.from_buffer(flat)
-        if dtype_name == "bfloat16":
-            value = value.view(_C.bfloat16)
-        loaded[name] = value = move(value.view(entry["shape"]))
+        raw = source.tensor(start + begin, end - begin, f"tensor {short(name)}", item)
+        value = move(flat_of(raw, getattr(_C, dtype_name), what=f"tensor {short(name)}").view(entry["shape"]))
+        if keep:
+            loaded[name] = value
         return value
 
     return tensor

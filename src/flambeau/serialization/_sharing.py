@@ -46,7 +46,20 @@ def _narrow(value: Tensor) -> Tensor:
     return value
 
 
-def _overlapping(tensors: list[Met]) -> list[list[Met]]:
+def _is_dense(value: Tensor) -> bool:
+    """Whether each element of its memory is shown, once or, along an expanded axis, more often."""
+    narrow = _narrow(value)
+    return value.numel() > 0 and _reach(narrow.shape, narrow.stride()) == narrow.numel()
+
+
+def dense_memory(value: Tensor) -> Tensor | None:
+    """The memory that a dense tensor shows, as one axis in the order in which it lies; None for one with gaps."""
+    if not _is_dense(value):
+        return None
+    return value.as_strided([_narrow(value).numel()], [1], value.storage_offset())
+
+
+def overlapping(tensors: list[Met]) -> list[list[Met]]:
     """Groups of tensors that reach into each other, each in the order in which they were met."""
 
     def span(i: int) -> tuple[int, int]:
@@ -78,9 +91,9 @@ class Entries:
     def place(self, tensors: list[Met]) -> None:
         """Decides what is written, and completes the nodes."""
         self._taken = {met.name for met in tensors} if self._keep_names else set()
-        for group in _overlapping(tensors):
+        for group in overlapping(tensors):
             views = {(m.value.data_ptr(), tuple(m.value.shape), tuple(m.value.stride()), m.value.dtype) for m in group}
-            cover = self._cover(group) if len(views) > 1 else None
+            cover = self.cover(group) if len(views) > 1 else None
             if cover is not None:
                 self._place_views(group, *cover)
             elif len(views) == 1:
@@ -100,8 +113,7 @@ class Entries:
         value = group[0].value
         sizes, strides = list(value.shape), list(value.stride())
         narrow = _narrow(value)
-        dense = value.numel() > 0 and _reach(narrow.shape, strides) == narrow.numel()
-        keeps = dense and not value.is_contiguous()
+        keeps = _is_dense(value) and not value.is_contiguous()
         written = self._add(group[0].name, narrow if keeps and not self._keep_names else value)
         for met in group:
             met.node["T"] = written
@@ -111,7 +123,7 @@ class Entries:
                 self.tensors[met.name] = value
 
     @staticmethod
-    def _cover(group: list[Met]) -> tuple[str, Tensor, bool] | None:
+    def cover(group: list[Met]) -> tuple[str, Tensor, bool] | None:
         """(name, row-major tensor that spans the whole group, whether it is one of them)."""
         first = group[0].value
         item = first.element_size()

@@ -22,7 +22,10 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor
-from flambeau.serialization._container import DTYPES, FileFormatError, code_of
+from flambeau._memory_format import strided
+from flambeau.serialization._container import DTYPES, code_of
+from flambeau.serialization._errors import FileFormatError, short
+from flambeau.serialization._keys import Keys
 from flambeau.serialization._sharing import Met, check_place, placed
 
 MAX_DEPTH = 200
@@ -55,6 +58,8 @@ class Encoder:
         if known is not None:
             self.met.append(Met(value, {}, name or path or "tensor"))  # for its name
             return self._again(known)
+        if value.layout is not strided:
+            raise TypeError(f"save: {path or 'the object'} is a sparse tensor; expected dense ones (use format='pt', or its to_dense())")
         if code_of(value.dtype) is None:
             raise TypeError(
                 f"save: {path or 'the object'} has dtype {value.dtype}, which the file format does "
@@ -111,6 +116,8 @@ class Encoder:
         if kind.__module__ == "numpy" and kind.__name__ == "ndarray":
             return self._array(value, path)
         is_dict = isinstance(value, dict)
+        if kind in (complex, bytes):
+            raise TypeError(f"save: {path or 'the object'} is {kind.__name__}, which safetensors' metadata does not know (use format='pt')")
         if not (is_dict or kind in (list, tuple, set, _C.Size)):
             raise TypeError(
                 f"save: {path or 'the object'} is a {kind}; expected tensors, arrays, dicts, lists, "
@@ -190,6 +197,7 @@ class Checker:
     def __init__(self, entries: dict[str, Any]) -> None:
         self.entries = entries
         self._met: set[int] = set()
+        self._keys = Keys()
 
     def check(self, node: Any, depth: int = 0) -> None:
         if depth > 2 * MAX_DEPTH:
@@ -222,14 +230,14 @@ class Checker:
                 raise FileFormatError(f"the structure holds a Size of {str(value)[:80]}")
             if kind == "s":
                 for entry in value:
-                    _check_key(entry)
+                    self._key(entry)
         elif kind in ("d", "o") and isinstance(value, list):
             for pair in value:
                 if not isinstance(pair, list) or len(pair) != 2:
                     raise FileFormatError(
                         "a dict of the structure has an entry that is no (key, value) pair"
                     )
-                _check_key(pair[0])
+                self._key(pair[0])
                 self.check(pair[1], depth + 1)
             if "m" in node:
                 self.check(node["m"], depth + 1)
@@ -238,19 +246,23 @@ class Checker:
         else:
             raise FileFormatError(f"the structure holds an unknown node {str(node)[:80]}")
 
+    def _key(self, key: Any) -> None:
+        self._keys.is_plain(key)
+        _check_key(key)
+
     def _tensor(self, node: dict[str, Any]) -> None:
         name = node["T"]
         if not isinstance(name, str) or not node.keys() <= {"T", "as", "at", "g", "c", "i"}:
             raise FileFormatError(f"the structure holds an unknown node {str(node)[:80]}")
         if name not in self.entries:
-            raise FileFormatError(f"the structure names a tensor {name!r} that is not in the file")
+            raise FileFormatError(f"the structure names a tensor {short(name)} that is not in the file")
         entry = self.entries[name]
         if fault := check_place(node, entry["shape"], DTYPES[entry["dtype"]][2]):
-            raise FileFormatError(f"the structure has a view of tensor {name!r} {fault}")
+            raise FileFormatError(f"the structure has a view of tensor {short(name)} {fault}")
         if node.get("c", "p") not in _CLASSES or node.get("g", 1) != 1:
             raise FileFormatError(f"the structure holds an unknown node {str(node)[:80]}")
         if "g" in node and entry["dtype"] not in ("F64", "F32", "F16", "BF16", "C64", "C128"):
-            raise FileFormatError(f"tensor {name!r} of dtype {entry['dtype']} can not require grad")
+            raise FileFormatError(f"tensor {short(name)} of dtype {entry['dtype']} can not require grad")
         if "i" in node:
             if type(node["i"]) is not int or node["i"] in self._met:
                 raise FileFormatError(f"the structure holds an unknown node {str(node)[:80]}")

@@ -1,0 +1,92 @@
+"""Classes and functions of the user that pickles may name: `add_safe_globals` and its kin, with PyTorch's names and meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Any
+
+Allowed = Callable[..., Any] | tuple[Callable[..., Any], str]
+
+_NEVER = ("sys", "os", "posix", "nt", "subprocess", "shutil")
+_allowed: list[Allowed] = []
+
+
+def _named(entry: Any) -> tuple[str, Any]:
+    if isinstance(entry, tuple):
+        if len(entry) != 2 or type(entry[1]) is not str or not callable(entry[0]):
+            raise TypeError(f"add_safe_globals: {entry!r}; expected a class or function, or (class or function, its name in the file)")
+        what, name = entry
+    elif callable(entry) and isinstance(getattr(entry, "__qualname__", None), str) and getattr(entry, "__module__", None):
+        what, name = entry, f"{entry.__module__}.{entry.__qualname__}"
+    else:
+        raise TypeError(f"add_safe_globals: {entry!r}; expected a class or function, or (class or function, its name in the file)")
+    for refused in (name, getattr(what, "__module__", None) or ""):
+        if refused.partition(".")[0] in _NEVER:
+            raise ValueError(f"add_safe_globals: {name} is of module {refused.partition('.')[0]}, which no file may use")
+    return name, what
+
+
+def add_safe_globals(safe_globals: Iterable[Allowed]) -> None:
+    """Lets pickles name these classes and functions, which are then called as the file says: allow what you know and trust.
+
+    Args:
+        safe_globals: classes or functions, or tuples of one and the full name that a file has for it.
+
+    Raises:
+        TypeError: something that is neither.
+        ValueError: what is of `os`, `sys` and the like, which is never allowed.
+
+    >>> import argparse
+    >>> from flambeau import serialization
+    >>> serialization.add_safe_globals([argparse.Namespace])
+    >>> serialization.get_safe_globals()
+    [<class 'argparse.Namespace'>]
+    >>> serialization.clear_safe_globals()
+    """
+    new = list(safe_globals)
+    for entry in new:
+        _named(entry)
+    _allowed.extend(entry for entry in new if entry not in _allowed)
+
+
+def get_safe_globals() -> list[Allowed]:
+    """What `add_safe_globals` has allowed."""
+    return list(_allowed)
+
+
+def clear_safe_globals() -> None:
+    """Allows nothing any more but what loading knows by itself."""
+    _allowed.clear()
+
+
+class safe_globals:
+    """Allows classes and functions inside of a `with` block: `add_safe_globals`, taken back at its end.
+
+    >>> from fractions import Fraction
+    >>> from flambeau import serialization
+    >>> with serialization.safe_globals([Fraction]):
+    ...     len(serialization.get_safe_globals())
+    1
+    >>> serialization.get_safe_globals()
+    []
+    """
+
+    def __init__(self, safe_globals: Iterable[Allowed]) -> None:
+        self.safe_globals = list(safe_globals)
+        self._before: list[list[Allowed]] = []
+
+    def __enter__(self) -> None:
+        self._before.append(get_safe_globals())
+        add_safe_globals(self.safe_globals)
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        _allowed[:] = self._before.pop()
+
+
+def allowed_by_name() -> dict[str, Any]:
+    return dict(_named(entry) for entry in _allowed)
+
+
+def is_never_allowed(name: str) -> bool:
+    return name.partition(".")[0] in _NEVER

@@ -1,0 +1,39 @@
+"""Where the tensors of a file go: what `map_location` means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from flambeau import _C
+from flambeau._C import Tensor
+
+
+def mover(map_location: Any) -> Callable[[Tensor, str], Tensor]:
+    """A function of (tensor, its location in the file)."""
+
+    def here(value: Tensor, location: str) -> Tensor:
+        if location not in ("cpu", "meta"):
+            raise _C.DeviceError(
+                f"load: a tensor was saved on {location[:40]!r}, which is not here; pass map_location='cpu' to load it into memory"
+            )
+        return value
+
+    if map_location is None:
+        return here
+    if isinstance(map_location, dict):
+        places = {str(key): place for key, place in map_location.items()}
+        return lambda value, location: value.to(places[location]) if location in places else here(value, location)
+    if not callable(map_location):
+        device = _C.device(map_location)
+        return lambda value, location: value.to(device)
+
+    def call(value: Tensor, location: str) -> Tensor:
+        result = map_location(value, location)
+        if result is None:
+            return here(value, location)
+        if not isinstance(result, Tensor):
+            raise TypeError(f"load: map_location returned a {type(result).__name__}; expected a Tensor or None")
+        return result
+
+    return call

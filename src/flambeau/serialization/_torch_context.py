@@ -1,0 +1,65 @@
+"""What the functions of PyTorch's pickles share: storages, what may be copied, and looks at arguments."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from flambeau._C import Tensor
+from flambeau.serialization._errors import FileFormatError, short
+from flambeau.serialization._keys import Keys
+from flambeau.serialization._pickle import Inner
+
+
+class Storage(Inner):
+    """Bytes of the file, by their key; `count` elements of a type, or bytes where that is None."""
+
+    def __init__(self, key: str, dtype: Any, count: int, location: str, view: tuple[int, int] | None = None) -> None:
+        self.key, self.dtype, self.count, self.location = key, dtype, count, location
+        self.view = view  # the first element and the number of elements of a storage within another
+        self.what = f"the storage {short(key)}"
+
+
+class Context:
+    """A pickle that is being run. A reader of a format says where the bytes of a storage are, by `flat`."""
+
+    def __init__(self, size: int) -> None:
+        self._budget = size + 10_000
+        self.keys = Keys()
+
+    def flat(self, storage: Storage, dtype: Any) -> Tensor:
+        """All of a storage as elements of a type."""
+        raise NotImplementedError
+
+    def charge(self, n: int, what: str) -> None:
+        """Counts n bytes or elements that are copied."""
+        self._budget -= n
+        if self._budget < 0:
+            raise FileFormatError(f"{what} would be copied often: more than the bytes of the file together")
+
+
+Function = Callable[[Context, tuple[Any, ...]], Any]
+
+
+def expect(name: str, args: tuple[Any, ...], *kinds: type | tuple[type, ...], optional: int = 0) -> None:
+    """The arguments' number and their types, to the letter: bool is no int."""
+    fits = len(kinds) - optional <= len(args) <= len(kinds)
+    for arg, kind in zip(args, kinds):
+        fits = fits and (kind is object or type(arg) in (kind if isinstance(kind, tuple) else (kind,)))
+    if not fits:
+        raise FileFormatError(f"{name} is called with {short(args)}, which are not its arguments")
+
+
+def is_dict(value: Any) -> bool:
+    return type(value) in (dict, OrderedDict)
+
+
+def attributes(state: Any, what: str, taken: frozenset[str]) -> dict[str, Any]:
+    """Attributes that an object may get from a file: none that would hide what its class has."""
+    if not is_dict(state):
+        raise FileFormatError(f"{what} has the state {short(state)}; expected attributes by names")
+    for key in state:
+        if type(key) is not str or not key.isidentifier() or key in taken or key.startswith("__"):
+            raise FileFormatError(f"{what} has an attribute {short(key)}, which no file may set")
+    return dict(state)

@@ -1,0 +1,230 @@
+"""Plain values of PyTorch's pickles, NumPy's arrays, and objects of TorchScript: what stands for the functions that make them."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from flambeau import _C
+from flambeau.serialization._errors import FileFormatError, short
+from flambeau.serialization._pickle import Global, Inner, plain
+from flambeau.serialization._torch_context import Context, Function, expect
+
+
+def _size(names: Context, args: tuple[Any, ...]) -> Any:
+    expect("torch.Size", args, (tuple, list, _C.Size))
+    names.charge(len(args[0]), "a Size")
+    if not all(type(n) is int and 0 <= n < 2**63 for n in args[0]):
+        raise FileFormatError(f"a Size of {short(args[0])}")
+    return _C.Size(args[0])
+
+
+def _device(names: Context, args: tuple[Any, ...]) -> Any:
+    expect("torch.device", args, str, int, optional=1)
+    if args[0] not in ("cpu", "meta") or (len(args) > 1 and args[1] != 0):
+        raise FileFormatError(f"the device {short(args)} is not here; expected cpu or meta")
+    return _C.device(args[0])
+
+
+def _check_elements(names: Context, items: Any) -> None:
+    """Elements of a set, or keys, that a function is given in a list."""
+    names.charge(len(items), "a container")
+    plain(items)
+    names.keys.check(list(items), lambda key: False)
+
+
+def _ordered_dict(names: Context, args: tuple[Any, ...]) -> Any:
+    """Empty, or Python 2's list of pairs."""
+    expect("OrderedDict", args, list, optional=1)
+    pairs = args[0] if args else []
+    if not all(type(pair) in (list, tuple) and len(pair) == 2 for pair in pairs):
+        raise FileFormatError("an OrderedDict is made of something that is no list of pairs")
+    _check_elements(names, [pair[0] for pair in pairs])
+    plain([pair[1] for pair in pairs])
+    return OrderedDict(pairs)
+
+
+def _counter(names: Context, args: tuple[Any, ...]) -> Any:
+    expect("Counter", args, dict, optional=1)
+    names.charge(len(args[0]) if args else 0, "a Counter")
+    counter: Counter[Any] = Counter()
+    dict.update(counter, args[0] if args else {})
+    return counter
+
+
+def _set_of(kind: type) -> Callable[[Context, tuple[Any, ...]], Any]:
+    def make(names: Context, args: tuple[Any, ...]) -> Any:
+        expect(kind.__name__, args, list, optional=1)
+        _check_elements(names, args[0] if args else [])
+        return kind(*args)
+
+    return make
+
+
+def _complex(names: Context, args: tuple[Any, ...]) -> complex:
+    expect("complex", args, float, float)
+    return complex(*args)
+
+
+def _bytearray(names: Context, args: tuple[Any, ...]) -> bytearray:
+    expect("bytearray", args, bytes, optional=1)
+    names.charge(len(args[0]) if args else 0, "a bytearray")
+    return bytearray(*args)
+
+
+def _empty_bytes(names: Context, args: tuple[Any, ...]) -> bytes:
+    """How protocols 0 to 2 write no bytes."""
+    expect("bytes", args)
+    return b""
+
+
+def _encode(names: Context, args: tuple[Any, ...]) -> bytes:
+    """How protocols 0 to 2 write bytes."""
+    expect("_codecs.encode", args, str, str, optional=1)
+    names.charge(len(args[0]), "a text")
+    if len(args) > 1 and args[1] not in ("latin1", "latin-1"):
+        raise FileFormatError(f"_codecs.encode is called for {short(args[1])}; expected latin1")
+    try:
+        return bytes(args[0].encode("latin1"))
+    except UnicodeEncodeError:
+        raise FileFormatError("bytes are written as text with characters beyond latin1") from None
+
+
+def _range(kind: Callable[..., Any]) -> Callable[[Context, tuple[Any, ...]], Any]:
+    def make(names: Context, args: tuple[Any, ...]) -> Any:
+        fits = 1 <= len(args) <= 3 and all(type(n) is int or (n is None and kind is slice) for n in args)
+        if not fits or (kind is range and args[2:] == (0,)):
+            raise FileFormatError(f"{kind} is called with {short(args)}, which are not its arguments")
+        return kind(*args)
+
+    return make
+
+
+def _version(names: Context, args: tuple[Any, ...]) -> str:
+    expect("TorchVersion", args, str)
+    return str(args[0])
+
+
+# ------------------------------------------------------------------------------------------- NumPy
+
+
+class NumpyType(Inner):
+    """numpy.dtype, which BUILD completes."""
+
+    what = "a NumPy dtype"
+
+    def __init__(self, code: str) -> None:
+        self.code, self.order = code, "="
+
+    def dtype(self) -> Any:
+        import numpy as np
+
+        return np.dtype(self.code).newbyteorder(self.order if self.order != "|" else "=")  # type: ignore[arg-type]
+
+
+_NUMPY_CODES = {"b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16"}
+
+
+def _numpy_type(names: Context, args: tuple[Any, ...]) -> NumpyType:
+    expect("numpy.dtype", args, str, (bool, int), (bool, int), optional=2)
+    if args[0] not in _NUMPY_CODES:
+        raise FileFormatError(f"a NumPy dtype {short(args[0])}; expected one of {', '.join(sorted(_NUMPY_CODES))}")
+    return NumpyType(args[0])
+
+
+def build_dtype(target: NumpyType, state: Any) -> None:
+    fits = isinstance(state, tuple) and len(state) in (8, 9) and state[2:5] == (None, None, None)
+    if not fits or type(state[1]) is not str or state[1] not in ("<", ">", "|", "="):
+        raise FileFormatError(f"a NumPy dtype has the state {short(state)}; expected a byte order and nothing else")
+    target.order = state[1]
+
+
+def _numpy_scalar(names: Context, args: tuple[Any, ...]) -> Any:
+    expect("numpy scalar", args, NumpyType, (bytes, str))
+    import numpy as np
+
+    dtype, raw = args[0].dtype(), args[1].encode("latin1", "replace") if type(args[1]) is str else args[1]
+    if len(raw) != dtype.itemsize:
+        raise FileFormatError(f"a NumPy number of {dtype} has {len(raw)} bytes; expected {dtype.itemsize}")
+    return np.frombuffer(raw, dtype)[0]
+
+
+def _numpy_array(names: Context, args: tuple[Any, ...]) -> Any:
+    import numpy as np
+
+    fits = len(args) == 3 and isinstance(args[0], Global) and args[0].name == "numpy.ndarray"
+    if not fits or args[1] != (0,) or args[2] not in (b"b", "b"):
+        raise FileFormatError(f"numpy's _reconstruct is called with {short(args)}, which are not its arguments")
+    return np.zeros(0, np.int8)
+
+
+def build_array(names: Context, target: Any, state: Any) -> None:
+    fits = isinstance(state, tuple) and len(state) == 5 and isinstance(state[1], tuple) and isinstance(state[2], NumpyType)
+    if not fits or type(state[4]) not in (bytes, str):
+        raise FileFormatError(f"a NumPy array has the state {short(state)}; expected shape, dtype, order and bytes")
+    _, shape, kind, fortran, raw = state
+    if type(fortran) is not bool or len(shape) > 32 or not all(type(n) is int and 0 <= n < 2**63 for n in shape):
+        raise FileFormatError(f"a NumPy array has shape {short(shape)}")
+    if type(raw) is str:  # Python 2's
+        raw = raw.encode("latin1", "replace")
+    dtype = kind.dtype()
+    if math.prod(shape) * dtype.itemsize != len(raw) or math.prod(n for n in shape if n) * dtype.itemsize >= 2**59:
+        raise FileFormatError(f"a NumPy array of {dtype} and shape {short(shape)} has {len(raw)} bytes")
+    names.charge(len(raw), "an array")
+    target.__setstate__((1, shape, dtype, fortran, raw))
+
+
+# ------------------------------------------------------------------------------------------- TorchScript
+
+
+class Script:
+    """An object of a TorchScript archive: its attributes, by name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.attributes: dict[str, Any] = {}
+
+
+def script_object(name: str, args: tuple[Any, ...]) -> Script:
+    expect(name, args)
+    return Script(name)
+
+
+def _script_list(names: Context, args: tuple[Any, ...]) -> Any:
+    expect("a TorchScript list", args, list)
+    return args[0]
+
+
+def _script_tagged(names: Context, args: tuple[Any, ...]) -> Any:
+    expect("restore_type_tag", args, object, str)
+    return args[0]
+
+
+# ------------------------------------------------------------------------------------------- the table
+
+VALUES: dict[str, Function] = {
+    "torch.Size": _size,
+    "torch.device": _device,
+    "collections.OrderedDict": _ordered_dict,
+    "collections.Counter": _counter,
+    "builtins.set": _set_of(set),
+    "builtins.frozenset": _set_of(frozenset),
+    "builtins.complex": _complex,
+    "builtins.bytearray": _bytearray,
+    "builtins.bytes": _empty_bytes,
+    "builtins.slice": _range(slice),
+    "builtins.range": _range(range),
+    "_codecs.encode": _encode,
+    "numpy.dtype": _numpy_type,
+    "numpy._core.multiarray.scalar": _numpy_scalar,
+    "numpy._core.multiarray._reconstruct": _numpy_array,
+    "torch.jit._pickle.build_intlist": _script_list,
+    "torch.jit._pickle.build_doublelist": _script_list,
+    "torch.jit._pickle.build_boollist": _script_list,
+    "torch.jit._pickle.build_tensorlist": _script_list,
+    "torch.jit._pickle.restore_type_tag": _script_tagged,
+}
+# Classes of which NEWOBJ makes an instance.
+MADE: dict[str, Function] = {"torch.torch_version.TorchVersion": _version}

@@ -1,0 +1,270 @@
+"""Writes what `torch.load(weights_only=True)` reads: a zip archive with the objects as a pickle and the storages as entries.
+
+What may be saved, and how objects that share memory are found, is the same as in our own format: `Encoder` describes the structure as
+nodes, and this file says the nodes in opcodes of protocol 2. A storage is the memory that tensors which overlap reach together; a tensor
+alone is
+written without the elements that it skips.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from flambeau import _C
+from flambeau._C import Tensor
+from flambeau._memory_format import sparse_coo, sparse_csr
+from flambeau.serialization._container import array_of, write_all
+from flambeau.serialization._sharing import Entries, Met, dense_memory, overlapping
+from flambeau.serialization._structure import Encoder
+from flambeau.serialization._torch_names import STORAGES
+from flambeau.serialization._zip import write_archive
+
+_FOLDER = "archive"
+_STORAGE_OF = {getattr(_C, dtype): f"{kind}Storage" for kind, dtype in STORAGES.items()}
+_SPARSE = {sparse_coo: "torch.sparse_coo", sparse_csr: "torch.sparse_csr"}
+_ORDERED = "collections OrderedDict"
+
+
+class _Encoder(Encoder):
+    """Knows some values more than our own format: complex numbers, bytes, sparse tensors."""
+
+    def encode(self, value: Any, path: str = "", depth: int = 0) -> Any:
+        if type(value) is complex:
+            return {"C": value}
+        if type(value) is bytes:
+            return {"B": value}
+        return super().encode(value, path, depth)
+
+    def tensor(self, value: Tensor, path: str, name: str | None = None) -> dict[str, Any]:
+        if value.layout not in _SPARSE:
+            return super().tensor(value, path, name)
+        held = value.detach()
+        coo = held.layout is sparse_coo
+        parts = [held._indices(), held._values()] if coo else [held.crow_indices(), held.col_indices(), held.values()]
+        nodes = [super(_Encoder, self).tensor(part.detach(), path) for part in parts]
+        rest = [{"z": list(value.shape)}, *([bool(held.is_coalesced())] if coo else [])]
+        return {"S": _SPARSE[value.layout], "parts": [*nodes, *rest]}
+
+
+class _Storages:
+    """The archive's storages: flat tensors, by number."""
+
+    def __init__(self) -> None:
+        self.flat: list[Tensor] = []
+
+    def place(self, tensors: list[Met]) -> None:
+        """Notes in each node where its tensor lies: "P" is [storage, offset, sizes, strides]."""
+        for group in overlapping(tensors):
+            views = {(m.value.data_ptr(), tuple(m.value.shape), tuple(m.value.stride()), m.value.dtype) for m in group}
+            cover = Entries.cover(group) if len(views) > 1 else None
+            if cover is not None:
+                flat = cover[1].detach().reshape(-1)
+                for met in group:
+                    self._note(met, flat, (met.value.data_ptr() - flat.data_ptr()) // met.value.element_size(), met.value)
+                self.flat.append(flat)
+            elif len(views) == 1:
+                self._place_one(group)
+            else:
+                for met in group:
+                    self._place_one([met])
+
+    def _place_one(self, group: list[Met]) -> None:
+        value = group[0].value.detach()
+        flat = dense_memory(value)
+        if flat is None:
+            value = value.contiguous()
+            flat = value.reshape(-1)
+        for met in group:
+            self._note(met, flat, 0, value)
+        self.flat.append(flat)
+
+    def _note(self, met: Met, flat: Tensor, offset: int, value: Tensor) -> None:
+        if "P" not in met.node:
+            met.node["P"] = [len(self.flat), offset, list(value.shape), list(value.stride())]
+
+
+class _Pickler:
+    """Opcodes of encoded nodes."""
+
+    def __init__(self, flat: list[Tensor]) -> None:
+        self._flat = flat
+        self._out = [b"\x80\x02"]
+        self._memo: dict[Any, int] = {}  # names and texts by themselves, tensors by their number
+
+    def bytes_of(self, node: Any) -> bytes:
+        self._any(node)
+        return b"".join([*self._out, b"."])
+
+    def _put(self, key: Any) -> None:
+        self._memo[key] = len(self._memo)
+        self._out.append(b"r" + struct.pack("<I", self._memo[key]))
+
+    def _known(self, key: Any) -> bool:
+        if key not in self._memo:
+            return False
+        self._out.append(b"j" + struct.pack("<I", self._memo[key]))
+        return True
+
+    def _global(self, name: str) -> None:
+        if not self._known(("global", name)):
+            self._out.append(b"c" + name.replace(" ", "\n").encode("ascii") + b"\n")
+            self._put(("global", name))
+
+    def _text(self, text: str) -> None:
+        if not self._known(("text", text)):
+            raw = text.encode("utf-8", "surrogatepass")
+            self._out.append(b"X" + struct.pack("<I", len(raw)) + raw)
+            self._put(("text", text))
+
+    def _int(self, n: int) -> None:
+        if 0 <= n < 256:
+            self._out.append(b"K" + bytes([n]))
+        elif -(2**31) <= n < 2**31:
+            self._out.append(b"J" + struct.pack("<i", n))
+        else:
+            raw = n.to_bytes(n.bit_length() // 8 + 1, "little", signed=True)
+            if len(raw) > 255:
+                raise ValueError(f"save: an integer of {n.bit_length()} bits; at most 2039 can be written as 'pt'")
+            self._out.append(b"\x8a" + bytes([len(raw)]) + raw)
+
+    def _call(self, name: str, *args: Any) -> None:
+        """A function's call; arguments are nodes, or functions that write one."""
+        self._global(name)
+        self._tuple(args)
+        self._out.append(b"R")
+
+    def _tuple(self, items: Any) -> None:
+        if not items:
+            self._out.append(b")")
+            return
+        if len(items) > 3:
+            self._out.append(b"(")
+        for item in items:
+            if callable(item):
+                item()
+            else:
+                self._any(item)
+        self._out.append({1: b"\x85", 2: b"\x86", 3: b"\x87"}.get(len(items), b"t"))
+
+    def _ints(self, numbers: list[int]) -> Callable[[], None]:
+        return lambda: self._tuple(numbers)
+
+    def _any(self, node: Any) -> None:
+        if node is None:
+            self._out.append(b"N")
+        elif node is True or node is False:
+            self._out.append(b"\x88" if node else b"\x89")
+        elif type(node) is int:
+            self._int(node)
+        elif type(node) is float:
+            self._out.append(b"G" + struct.pack(">d", node))
+        elif type(node) is str:
+            self._text(node)
+        elif type(node) is list:
+            self._items(b"]", b"e", node)
+        elif "P" in node:
+            self._tensor(node)
+        else:
+            self._object(node)
+
+    def _items(self, empty: bytes, add: bytes, items: list[Any]) -> None:
+        self._out.append(empty)
+        if items:
+            self._out.append(b"(")
+            for item in items:
+                self._any(item)
+            self._out.append(add)
+
+    def _pairs(self, pairs: list[Any]) -> None:
+        if pairs:
+            self._out.append(b"(")
+            for key, value in pairs:
+                self._any(key)
+                self._any(value)
+            self._out.append(b"u")
+
+    def _object(self, node: dict[str, Any]) -> None:
+        if "o" in node:
+            self._call(_ORDERED)
+            self._pairs(node["o"])
+            if "m" in node:
+                self._out.append(b"}")
+                self._text("_metadata")
+                self._any(node["m"])
+                self._out.append(b"sb")
+            return
+        if "S" in node:
+            layout, parts = node["S"], node["parts"]
+            self._call(
+                "torch._utils _rebuild_sparse_tensor",
+                lambda: self._call("torch.serialization _get_layout", layout), lambda: self._tuple(parts),
+            )  # fmt: skip
+            return
+        kind, value = next(iter(node.items()))
+        if kind == "d":
+            self._out.append(b"}")
+            self._pairs(value)
+        elif kind == "t":
+            self._tuple(value)
+        elif kind == "s":
+            self._call("__builtin__ set", lambda: self._items(b"]", b"e", value))
+        elif kind == "z":
+            self._call("torch Size", lambda: self._tuple(value))
+        elif kind == "f":
+            self._any(float(value))
+        elif kind == "D":
+            self._global(f"torch {value}")
+        elif kind == "V":
+            self._call("torch device", value)
+        elif kind == "C":
+            self._call("__builtin__ complex", value.real, value.imag)
+        elif kind == "B":
+            self._call("_codecs encode", value.decode("latin1"), "latin1")
+        else:  # {"=": k}: a tensor that was met before
+            self._known(("tensor", value))
+
+    def _tensor(self, node: dict[str, Any]) -> None:
+        kind, grad = node.get("c"), "g" in node
+
+        def plain(grad: bool) -> tuple[Any, ...]:
+            storage, offset, sizes, strides = node["P"]
+            return (lambda: self._storage(storage), offset, self._ints(sizes), self._ints(strides), grad, {"o": []})
+
+        rebuild = "torch._utils _rebuild_tensor_v2"
+        if kind is None:
+            self._call(rebuild, *plain(grad))
+        elif kind == "p":
+            self._call("torch._utils _rebuild_parameter", lambda: self._call(rebuild, *plain(False)), grad, {"o": []})
+        else:
+            state = {"d": [["persistent", kind == "b"], ["_is_buffer", True]]}
+            self._call(
+                "torch._tensor _rebuild_from_type_v2",
+                lambda: self._global(rebuild), lambda: self._global("torch Tensor"), lambda: self._tuple(plain(grad)), state,
+            )  # fmt: skip
+        if "i" in node:
+            self._put(("tensor", node["i"]))
+
+    def _storage(self, number: int) -> None:
+        flat = self._flat[number]
+        self._tuple(("storage", lambda: self._global(f"torch {_STORAGE_OF[flat.dtype]}"), str(number), "cpu", flat.numel()))
+        self._out.append(b"Q")
+
+
+def archive_of(obj: Any) -> Callable[[Any], None]:
+    """What writes the archive into a binary file; what can not be written is refused here."""
+    encoder = _Encoder()
+    structure = encoder.encode(obj)
+    storages = _Storages()
+    storages.place(encoder.met)
+    pickled = _Pickler(storages.flat).bytes_of(structure)
+
+    def entries() -> Iterator[tuple[str, Any]]:
+        yield f"{_FOLDER}/data.pkl", pickled
+        yield f"{_FOLDER}/byteorder", b"little"
+        for number, flat in enumerate(storages.flat):
+            yield f"{_FOLDER}/data/{number}", array_of(flat).reshape(-1).view("u1")
+        yield f"{_FOLDER}/version", b"3\n"
+
+    return lambda file: write_archive(lambda data: write_all(file, data), entries())

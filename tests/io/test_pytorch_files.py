@@ -1,0 +1,260 @@
+"""PyTorch's files without PyTorch: bytes as it writes them. tests/parity/test_files.py asks PyTorch itself."""
+
+import collections
+import io
+import os
+import struct
+import threading
+import zipfile
+
+import makers as m
+import numpy as np
+import pytest
+
+import flambeau as fl
+from flambeau import nn
+from flambeau.serialization import FileFormatError, _zip
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "x.pt"
+
+
+def loaded(content, *args, **how):
+    return fl.load(io.BytesIO(content), *args, **how)
+
+
+def again(obj, path=None, **how):
+    out = path or io.BytesIO()
+    fl.save(obj, out, format="pt")
+    return fl.load(path or io.BytesIO(out.getvalue()), **how)
+
+
+# ------------------------------------------------------------------------------------------- reading
+
+
+def check_the_net(got):
+    net = got["net"]
+    assert type(net) is collections.OrderedDict and net._metadata == {"version": 1}
+    assert net["w"].tolist() == [[0, 1], [2, 3]] and net["view"].tolist() == [1, 2, 3] and net["tied"] is net["w"]
+    assert type(net["p"]) is nn.Parameter and net["p"].requires_grad and not net["w"].requires_grad
+    net["w"][0, 1] = 9
+    assert net["view"].tolist() == [9, 2, 3] and net["p"].detach().tolist() == [[0, 9], [2, 3]]
+    assert got["lr"] == 0.1 and got["b"].tolist() == [False, True]
+    assert got["plain"] == [-5, 2**70, None, True, "x", {1, 2}, 0j, b"ab", fl.float32, fl.Size([2, 3]), fl.device("cpu")]
+
+
+@pytest.mark.parametrize("compress", [False, True], ids=["stored", "deflated"])
+@pytest.mark.parametrize("how", ["mapped", "read", "object"])
+def test_a_checkpoint(how, compress, path):
+    content = m.archive(m.state_of_a_net(), {"0": m.FOUR, "1": b"\0\1"}, compress)
+    path.write_bytes(content)
+    check_the_net(loaded(content) if how == "object" else fl.load(path, mmap=how == "mapped"))
+    assert path.read_bytes() == content
+
+
+def test_a_view_of_something_empty_may_begin_anywhere():
+    got = loaded(m.archive(m.pickle(m.tensor(m.storage(count=0), offset=m.number(3), sizes=m.numbers(1, 0), strides=m.numbers(3, 1))), {"0": b""}))
+    assert got.shape == (1, 0) and got.dtype is fl.float32
+
+
+def test_big_endian_archives():
+    storages = {"0": np.arange(4, dtype=">f4").tobytes(), "1": b"\0\1"}
+    check_the_net(loaded(m.archive(m.state_of_a_net(), storages, byteorder=b"big")))
+
+
+@pytest.mark.parametrize("kind, dtype, raw", [
+    ("ComplexFloatStorage", "complex64", np.array([1 + 2j, 3 - 4j], ">c8")), ("HalfStorage", "float16", np.array([1, 2], ">f2")),
+    ("ComplexDoubleStorage", "complex128", np.array([1 + 2j, 3 - 4j], ">c16")), ("ByteStorage", "uint8", np.array([1, 2], "u1")),
+    ("LongStorage", "int64", np.array([1, -(2**40)], ">i8")),
+])  # fmt: skip
+def test_big_endian_types(kind, dtype, raw):
+    pickled = m.pickle(m.tensor(m.storage("0", 2, kind), sizes=m.numbers(2), strides=m.numbers(1)))
+    got = loaded(m.archive(pickled, {"0": raw.tobytes()}, byteorder=b"big"))
+    assert got.dtype is getattr(fl, dtype) and got.tolist() == raw.tolist()
+    stream = m.stream(m.pickle(m.tensor(m.stream_storage(count=2, kind=kind), sizes=m.numbers(2), strides=m.numbers(1))), {"7": (2, raw.tobytes())}, order=">")
+    assert loaded(stream).tolist() == raw.tolist()
+
+
+def test_a_big_endian_storage_under_two_types():
+    two = m.tup(m.tensor(), m.tensor(m.storage(kind="IntStorage")))
+    with pytest.raises(FileFormatError, match="is big-endian and shown as flambeau.float32 and flambeau.int32"):
+        loaded(m.archive(m.pickle(two), byteorder=b"big"))
+
+
+def test_a_storage_under_two_types_is_one_memory():
+    a, b = loaded(m.archive(m.pickle(m.tup(m.tensor(), m.tensor(m.storage(kind="IntStorage"))))))
+    assert b.dtype is fl.int32 and b[0, 1].item() == 0x3F800000
+    b.zero_()
+    assert a.tolist() == [[0, 0], [0, 0]]
+
+
+@pytest.mark.parametrize("how", ["mapped", "read"])
+def test_streams_with_parts(how, path):
+    part = m.tensor(m.stream_storage(view=m.tup(m.text("v"), m.number(1), m.number(2))), sizes=m.numbers(2), strides=m.numbers(1))
+    path.write_bytes(m.stream(m.pickle(m.tup(m.tensor(m.stream_storage()), part))))
+    whole, part = fl.load(path, mmap=how == "mapped")
+    assert part.tolist() == [1, 2]
+    part.zero_()
+    assert whole.tolist() == [[0, 0], [0, 3]]
+
+
+def test_functions_of_the_user_run_once_in_streams():
+    calls = []
+
+    def note(*args):
+        calls.append(args[0].tolist())
+        return len(calls)
+
+    content = m.stream(m.pickle(m.call(m.name("lib", "note"), m.tensor(m.stream_storage()))))
+    with fl.serialization.safe_globals([(note, "lib.note")]):
+        assert loaded(content) == 1
+    assert calls == [[[0, 1], [2, 3]]]
+
+
+def test_old_dicts_and_texts():
+    pairs = b"](" + b"](" + m.text("a") + b"K\1e" + b"](" + m.text("b") + b"K\2ee"
+    assert loaded(m.archive(m.pickle(m.call(m.name("collections", "OrderedDict"), pairs)))) == collections.OrderedDict(a=1, b=2)
+    assert loaded(m.archive(b"(S'old'\nI01\nI00\nI7\nL8L\nF2.5\nVtext\nl.")) == ["old", True, False, 7, 8, 2.5, "text"]
+    assert loaded(m.archive(m.pickle(b"U\3abcU\2\xff\xfe\x86"))) == ("abc", b"\xff\xfe")
+    assert loaded(m.archive(m.pickle(m.call(m.name("collections", "Counter"), m.dictionary(a=m.number(3)))))) == collections.Counter(a=3)
+
+
+def test_torchscript():
+    module = m.name("__torch__", "Net") + b")\x81" + b"}(" + m.text("weight") + m.tensor(grad=m.TRUE) + m.text("inner") + m.name("__torch__.sub", "Inner") + b")\x81"
+    module += m.dictionary(bias=m.tensor(sizes=m.numbers(2), strides=m.numbers(1)), training=m.TRUE) + b"b" + m.text("training") + m.TRUE + b"ub"
+    got = loaded(m.archive(m.pickle(module), **{"constants.pkl": m.pickle(b")"), "code/__torch__.py": b"import os\n"}))
+    assert list(got) == ["weight", "inner.bias"] and got["inner.bias"].tolist() == [0, 1] and not got["weight"].requires_grad
+    with pytest.raises(FileFormatError, match="names '__torch__.Net'"):
+        loaded(m.archive(m.pickle(module)))  # no archive of TorchScript
+
+
+# ------------------------------------------------------------------------------------------- places
+
+CUDA = m.archive(m.pickle(m.tup(m.tensor(m.storage(location="cuda:1")), m.tensor(m.storage("1", 4)))), {"0": m.FOUR, "1": m.FOUR})
+
+
+def test_what_lay_on_a_device_wants_a_place():
+    with pytest.raises(fl._C.DeviceError, match="saved on 'cuda:1', which is not here; pass map_location='cpu'"):
+        loaded(CUDA)
+    for where in ("cpu", fl.device("cpu"), {"cuda:1": "cpu"}, lambda storage, location: storage):
+        assert [x.tolist() for x in loaded(CUDA, where)] == [[[0, 1], [2, 3]]] * 2
+    assert [x.device.type for x in loaded(CUDA, {"cuda:1": "meta"})] == ["meta", "cpu"]
+    assert all(x.is_meta and x.shape == (2, 2) for x in loaded(CUDA, "meta"))
+
+
+def test_a_function_gets_storages_and_places():
+    seen = []
+
+    def place(storage, location):
+        seen.append((storage.shape, location))
+        return storage.clone().mul_(2)
+
+    a, b = loaded(CUDA, place)
+    assert seen == [((4,), "cuda:1"), ((4,), "cpu")] and a.tolist() == [[0, 2], [4, 6]]
+    with pytest.raises(TypeError, match="expected another place for the same elements"):
+        loaded(CUDA, lambda storage, location: storage[:2])
+    with pytest.raises(TypeError, match="returned a int"):
+        loaded(CUDA, lambda storage, location: 3)
+
+
+def test_mapped_bytes_are_read_when_they_are_used(path):
+    fl.save({"x": fl.zeros(1 << 20)}, path, format="pt")
+    before = fl.memory_stats()["allocated_bytes"]
+    got = fl.load(path)
+    assert fl.memory_stats()["allocated_bytes"] == before
+    got["x"][0] = 1  # this page alone
+    assert fl.load(path)["x"][0].item() == 0 and fl.load(path, mmap=False)["x"].sum().item() == 0
+
+
+def test_checksums_are_compared_where_bytes_are_read(path):
+    fl.save({"x": fl.full((5000,), 0.5)}, path, format="pt")
+    raw = bytearray(path.read_bytes())
+    raw[raw.index(struct.pack("<f", 0.5)) + 400] ^= 1
+    path.write_bytes(raw)
+    with pytest.raises(FileFormatError, match="'archive/data/0' has the checksum"):
+        fl.load(path, mmap=False)
+    with pytest.raises(FileFormatError, match="has the checksum"):
+        fl.load(io.BytesIO(raw))
+    fl.load(path)
+
+
+@pytest.mark.parametrize("place", [None, 0, 1 << 20, (5 << 19) + 7, (3 << 20) + 11])
+def test_checksums_of_large_entries(place, path):
+    """They are computed in pieces, by another thread, which ends with loading."""
+    n = (3 << 20) + 12
+    fl.save({"x": fl.full((n,), 7, dtype=fl.uint8)}, path, format="pt")
+    if place is None:
+        assert fl.load(path, mmap=False)["x"].to(fl.int64).sum().item() == 7 * n
+    else:
+        raw = bytearray(path.read_bytes())
+        raw[raw.index(b"\7" * 64) + place] ^= 1
+        path.write_bytes(raw)
+        with pytest.raises(FileFormatError, match="'archive/data/0' has the checksum"):
+            fl.load(path, mmap=False)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("checksums")]
+
+
+# ------------------------------------------------------------------------------------------- writing
+
+
+def test_what_is_written_comes_back():
+    x, p = fl.arange(6.0).reshape(2, 3), nn.Parameter(fl.ones(2))
+    obj = {"x": x, "t": x.t(), "row": x[1], "p": p, "tied": [p], "half": fl.ones(2).to(fl.bfloat16), "empty": fl.zeros(0, 3), "number": fl.tensor(3), "z": 1 - 2j,
+           "raw": b"\0\xff", "buffer": nn.Buffer(fl.ones(1), persistent=False), "dtype": fl.int8, "set": {1}, "gaps": fl.arange(1000.0)[::100]}  # fmt: skip
+    got = again(obj)
+    assert list(got) == list(obj) and got["p"] is got["tied"][0] and type(got["p"]) is nn.Parameter
+    for key in ("x", "t", "row", "half", "empty", "number", "gaps"):
+        assert fl.equal(got[key], obj[key]) and got[key].dtype == obj[key].dtype
+    assert got["t"].stride() == (1, 3) and type(got["buffer"]) is nn.Buffer and not got["buffer"].persistent
+    assert (got["z"], got["raw"], got["dtype"], got["set"]) == (1 - 2j, b"\0\xff", fl.int8, {1})
+    got["x"].fill_(7)
+    assert got["row"].tolist() == [7, 7, 7] and got["t"][0].tolist() == [7, 7]
+
+
+def test_entries_are_stored_and_aligned(path):
+    fl.save([fl.ones(3), fl.ones(5, dtype=fl.int8)], path, format="pt")
+    with zipfile.ZipFile(path) as z:
+        assert z.testzip() is None and z.namelist() == [f"archive/{name}" for name in ("data.pkl", "byteorder", "data/0", "data/1", "version")]
+    raw = path.read_bytes()
+    assert raw.index(struct.pack("<3f", 1, 1, 1)) % 64 == 0 and raw.index(b"\1" * 5) % 64 == 0
+
+
+def test_views_cost_their_own_size(path):
+    fl.save(fl.arange(100_000.0)[:3], path, format="pt")
+    assert os.path.getsize(path) < 2000
+
+
+def test_the_ending_does_not_choose_the_format(path):
+    fl.save({"x": fl.ones(1)}, path)
+    assert path.read_bytes()[8:9] == b"{" and fl.load(path)["x"].tolist() == [1]
+
+
+def test_errors_of_saving(path):
+    with pytest.raises(ValueError, match="format = 'onnx'; expected None, 'safetensors' or 'pt'"):
+        fl.save({}, path, format="onnx")
+    with pytest.raises(TypeError, match=r"save: a\[0\] is a <class 'object'>"):
+        fl.save({"a": [object()]}, path, format="pt")
+    with pytest.raises(RuntimeError, match="a is on the meta device"):
+        fl.save({"a": fl.empty(1, device="meta")}, path, format="pt")
+    with pytest.raises(ValueError, match="an integer of 8001 bits"):
+        fl.save({"a": 1 << 8000}, path, format="pt")
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("make", [lambda x: x.to_sparse(), lambda x: x.to_sparse_csr()], ids=["coo", "csr"])
+def test_sparse_tensors(make):
+    x = fl.tensor([[0.0, 2.0, 0.0], [3.0, 0.0, 4.0]])
+    got = again({"x": make(x)})["x"]
+    assert got.layout is make(x).layout and fl.equal(got.to_dense(), x)
+
+
+def test_numbers_of_eight_bytes(path, monkeypatch):
+    """Archives beyond 4 GiB, with 100 bytes in place of 4 GiB."""
+    monkeypatch.setattr(_zip, "_FULL", 100)
+    x = fl.arange(1000.0)
+    fl.save({"x": x, "y": x[3:7].clone()}, path, format="pt")
+    assert b"PK\6\6" in path.read_bytes()
+    got = fl.load(path)
+    assert fl.equal(got["x"], x) and got["y"].tolist() == [3, 4, 5, 6]
