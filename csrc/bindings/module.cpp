@@ -177,7 +177,7 @@ void init_functions(nb::module_& m) {
   m.def("to", [](nb::handle t, nb::handle dtype, nb::handle device, bool copy) {
     return wrapped(to(plain_tensor(t.ptr(), "to", "x"), to_optional_dtype(dtype.ptr(), "to", "dtype"), to_optional_device(device.ptr(), "to", "device"), copy));
   }, nb::arg("x"), nb::arg("dtype").none(), nb::arg("device").none(), nb::arg("copy"));
-  m.def("bump_version", [](nb::handle t) { bump_version("numpy", plain_tensor(t.ptr(), "bump_version", "t")); });
+  m.def("bump_version", [](nb::handle t, const std::string& op) { bump_version(profile::interned(op), plain_tensor(t.ptr(), "bump_version", "t")); });
 
   m.def("get_autocast_dtype", [] { return nb::borrow(dtype_objects[static_cast<int>(autocast_settings().dtype)]); });
   m.def("set_autocast_dtype", [](nb::handle t) { autocast_settings().dtype = to_dtype(t.ptr(), "set_autocast_dtype", "dtype"); });

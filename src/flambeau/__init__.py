@@ -193,7 +193,8 @@ setattr(Tensor, "nanquantile", nanquantile)  # noqa: B010
 # Imported when they are first used.
 _LAZY = {
     "array_api", "autograd", "backends", "compat", "compiler", "cpu", "cuda", "datasets", "distributions", "engine", "fft", "func", "graph",
-    "linalg", "nn", "optim", "overrides", "pipeline", "profiler", "random", "serialization", "sparse", "special", "testing", "utils",
+    "library", "linalg", "nn", "ops", "optim", "overrides", "pipeline", "profiler", "random", "serialization", "sparse", "special",
+    "testing", "utils",
 }  # fmt: skip
 _LAZY_NAMES = {
     "save": "serialization",
@@ -282,8 +283,10 @@ if _typing.TYPE_CHECKING:
         fft,
         func,
         graph,
+        library,
         linalg,
         nn,
+        ops,
         optim,
         overrides,
         pipeline,
