@@ -28,7 +28,7 @@ from flambeau.serialization._container import (
 )
 from flambeau.serialization._files import path_of, write_file
 from flambeau.serialization._sharing import Entries
-from flambeau.serialization._structure import Checker, Decoder, Encoder
+from flambeau.serialization._structure import Checker, Decoder, Encoder, is_sparse
 
 __all__ = ["FileFormatError", "load", "save"]
 
@@ -85,7 +85,7 @@ def _is_dict_of_tensors(obj: Any) -> bool:
     return (
         isinstance(obj, dict)
         and bool(obj)
-        and all(type(k) is str and isinstance(v, Tensor) for k, v in obj.items())
+        and all(type(k) is str and isinstance(v, Tensor) and not is_sparse(v) for k, v in obj.items())
         and "__metadata__" not in obj
     )
 
