@@ -12,6 +12,7 @@
 #include "op/eq.h"
 #include "op/exp.h"
 #include "op/index_add.h"
+#include "op/linalg_svd.h"
 #include "op/masked_fill.h"
 #include "op/matmul.h"
 #include "op/max_pool1d_with_indices.h"
@@ -20,6 +21,7 @@
 #include "op/narrow.h"
 #include "op/new_zeros.h"
 #include "op/pad_within.h"
+#include "op/permute.h"
 #include "op/sigmoid.h"
 #include "op/slice.h"
 #include "op/sub.h"
@@ -120,8 +122,28 @@ Tensor attention_mask_backward(const Tensor& dy, const Tensor& q, const Tensor& 
   return op::sum_to(op::mul(p, op::sub(dp, op::sum(op::mul(dy, y), Dims{-1}, true))), attn_mask.sizes());
 }
 
+// The sum of the singular values of the matrices in two axes.
+static Tensor nuclear_norm(const Tensor& x, std::optional<IntList> dim, bool keepdim, std::optional<DType> dtype) {
+  if (dtype) return nuclear_norm(op::cast(x, *dtype), dim, keepdim, std::nullopt);
+  const bool all = !dim || dim->empty();
+  if (is_complex(x.dtype())) raise<DTypeError>("norm: p = 'nuc' of ", x.dtype(), "; expected a real type, or linalg.matrix_norm(x, 'nuc')");
+  if (all ? x.ndim() != 2 : dim->size() != 2)
+    raise<ShapeError>("norm: p = 'nuc' and dim = ", all ? Dims{} : Dims(*dim), " of a tensor of shape ", x.sizes(), "; expected two axes, or a matrix");
+  const int64_t i = wrap_dim("norm", "dim", all ? 0 : (*dim)[0], x), j = wrap_dim("norm", "dim", all ? 1 : (*dim)[1], x);
+  Dims order;
+  for (int64_t d = 0; d < x.ndim(); ++d)
+    if (d != i && d != j) order.push_back(d);
+  order.push_back(i);
+  order.push_back(j);
+  const bool vectors = grad_enabled() && requires_grad(x);  // of which the gradient is made
+  Tensor y = op::sum(std::get<1>(op::linalg_svd(op::permute(x, order), false, vectors)), Dims{-1});
+  if (keepdim) y = op::unsqueeze(op::unsqueeze(y, std::min(i, j)), std::max(i, j));
+  return y;
+}
+
 Tensor norm(const Tensor& x, std::string_view p, std::optional<IntList> dim, bool keepdim, std::optional<DType> dtype) {
-  if (p != "fro") raise<ArgumentError>("norm: p = '", p, "'; expected a number or 'fro'");
+  if (p == "nuc") return nuclear_norm(x, dim, keepdim, dtype);
+  if (p != "fro") raise<ArgumentError>("norm: p = '", p, "'; expected a number, 'fro' or 'nuc'");
   return op::vector_norm(x, 2.0, dim, keepdim, dtype);
 }
 

@@ -33,6 +33,8 @@ from flambeau._C import (
     bfloat16,
     cdouble,
     cfloat,
+    chalf,
+    complex32,
     complex64,
     complex128,
     default_generator,
@@ -59,6 +61,9 @@ from flambeau._C import (
     set_num_threads,
     short,
     uint8,
+    uint16,
+    uint32,
+    uint64,
 )
 
 # Every public op of the table under its own name.
@@ -193,8 +198,8 @@ setattr(Tensor, "nanquantile", nanquantile)  # noqa: B010
 # Imported when they are first used.
 _LAZY = {
     "array_api", "autograd", "backends", "compat", "compiler", "cpu", "cuda", "datasets", "distributions", "engine", "fft", "func", "graph",
-    "library", "linalg", "nn", "ops", "optim", "overrides", "pipeline", "profiler", "random", "serialization", "sparse", "special",
-    "testing", "utils",
+    "library", "linalg", "nn", "ops", "optim", "overrides", "pipeline", "profiler", "random", "serialization", "signal", "sparse",
+    "special", "testing", "utils",
 }  # fmt: skip
 _LAZY_NAMES = {
     "save": "serialization",
@@ -229,6 +234,9 @@ _LAZY_NAMES = {
         "linalg._old",
     ),
     "stft": "_stft",
+    "histogramdd": "_statistics",
+    "pca_lowrank": "_lowrank",
+    "svd_lowrank": "_lowrank",
     "vmap": "func",
     "segment_reduce": "_segments",
     "sparse_coo_tensor": "sparse._construct",
@@ -292,10 +300,12 @@ if _typing.TYPE_CHECKING:
         pipeline,
         profiler,
         serialization,
+        signal,
         sparse,
         special,
         utils,
     )
+    from flambeau._lowrank import pca_lowrank, svd_lowrank
     from flambeau._memory import memory_summary
     from flambeau._more_functions import (
         as_strided_scatter,
@@ -325,6 +335,7 @@ if _typing.TYPE_CHECKING:
         cumulative_trapezoid,
         gradient,
         histogram,
+        histogramdd,
         trapezoid,
         trapz,
     )

@@ -56,14 +56,9 @@ SCALE = {
 
 NOT_HERE = {
     "sparse tensors: not there yet": "sparse.mm sparse.sampled_addmm _segment_reduce SparseAdam",
-    "factors of symmetric, indefinite matrices: not there yet": "linalg.ldl_factor linalg.ldl_factor_ex linalg.ldl_solve",
-    "complex numbers of 16 bits: no such type": "chalf",
     "a prototype of PyTorch's": "masked.amax masked.amin masked.argmax masked.argmin masked.cumprod masked.cumsum masked.log_softmax masked.logaddexp "
     "masked.logsumexp masked.mean masked.median masked.norm masked.normalize masked.prod masked.softmax masked.softmin masked.std masked.sum masked.var hash_tensor "
     "nn.functional.linear_cross_entropy nn.LinearCrossEntropyLoss",
-    "not there yet": "histogramdd pca_lowrank svd_lowrank signal.windows.bartlett signal.windows.blackman signal.windows.cosine signal.windows.exponential "
-    "signal.windows.gaussian signal.windows.general_cosine signal.windows.general_hamming signal.windows.hamming signal.windows.hann signal.windows.kaiser "
-    "signal.windows.nuttall",
     "an inner function of PyTorch's, which no documentation names": "__rdiv__ _batch_norm_with_update _chunk_cat _native_batch_norm_legit _softmax_backward_data "
     "_unsafe_masked_index _unsafe_masked_index_put_accumulate _upsample_bilinear2d_aa grid_sampler_2d grid_sampler_3d max_pool2d_with_indices_backward native_batch_norm "
     "native_dropout_backward native_group_norm native_layer_norm slice torch._scaled_mm torch._scaled_mm_v2 torch.ops.aten._efficient_attention_forward "
