@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flambeau.library._op import registry
+from flambeau.library._op import RESERVED, registry
 
 
 class Namespace:
@@ -36,7 +36,7 @@ class Namespace:
 
 
 def __getattr__(name: str) -> Any:
-    if name.startswith("__"):
+    if name.startswith("__") or name in RESERVED:
         raise AttributeError(f"module 'flambeau.ops' has no attribute '{name}'")
     return Namespace(name)
 

@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from flambeau import _C
-from flambeau.library._op import CustomOpDef, registry
+from flambeau.library._op import RESERVED, CustomOpDef, registry
 from flambeau.library._schema import infer_schema, parse
 
 _QUALNAME = re.compile(r"([A-Za-z_]\w*)::([A-Za-z_]\w*)$")
-_RESERVED = ("flambeau", "aten", "prim", "prims")
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
@@ -29,7 +28,7 @@ def _check_name(qualname: str) -> str:
     match = _QUALNAME.match(qualname) if isinstance(qualname, str) else None
     if match is None:
         raise ValueError(f"custom op {qualname!r}: expected 'namespace::name'")
-    if match[1] in _RESERVED:
+    if match[1] in RESERVED:
         raise ValueError(f"custom op {qualname!r}: the namespace '{match[1]}' is taken; expected another one")
     return qualname
 

@@ -29,6 +29,7 @@ from flambeau.library._schema import Schema
 
 # By qualified name.
 registry: dict[str, CustomOpDef] = {}
+RESERVED = ("flambeau", "aten", "prim", "prims")  # namespaces that are no user's
 KINDS = ("cpu", "cuda", "meta")
 
 

@@ -35,7 +35,7 @@ class _Window:
         if M < 0:
             raise _C.ArgumentError(f"{name}: M = {M}; expected at least 0")
         if self.dtype not in (_C.float32, _C.float64):
-            raise _C.DTypeError(f"{name}: dtype = {self.dtype}; expected float32 or float64")
+            raise _C.ArgumentError(f"{name}: dtype = {self.dtype}; expected float32 or float64")
         if layout is not None and str(layout).rpartition(".")[2] != "strided":
             raise _C.ArgumentError(f"{name}: layout = {layout}; expected a strided one")
         self.M, self.n = M, M - 1 if sym else M  # n: steps of a period
