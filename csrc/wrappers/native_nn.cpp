@@ -11,7 +11,6 @@
 #include "op/convolution.h"
 #include "op/empty.h"
 #include "op/eq.h"
-#include "op/exp.h"
 #include "op/index_add.h"
 #include "op/linalg_svd.h"
 #include "op/logical_not.h"
@@ -117,12 +116,12 @@ Tensor max_pool2d(const Tensor& x, IntList kernel_size, IntList stride, IntList 
 }
 
 Tensor attention_mask_backward(const Tensor& dy, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& attn_mask, const Tensor& y,
-                               const Tensor& lse, std::optional<double> scale) {
+                               const Tensor&, std::optional<double> scale) {
   const double factor = scale.value_or(1.0 / std::sqrt(static_cast<double>(q.size(-1))));
   const Tensor scores = op::add(op::mul(op::matmul(q, op::transpose(k, -2, -1)), factor), attn_mask);
-  const Tensor norm = op::cast(op::unsqueeze(lse, -1), q.dtype());
-  // A row that may look at nothing has lse = -inf and no gradient.
-  const Tensor p = op::masked_fill(op::exp(op::sub(scores, norm)), op::eq(norm, -INFINITY), Scalar(0.0));
+  // Not by lse, which has no history and is a function of the scores. A row that may look at nothing has no gradient.
+  const Tensor empty = scores.size(-1) == 0 ? op::new_ones(scores, Dims{1}, DType::Bool) : op::eq(op::amax(scores, Dims{-1}, true), -INFINITY);
+  const Tensor p = op::masked_fill(op::softmax(op::masked_fill(scores, empty, Scalar(0.0)), -1), empty, Scalar(0.0));
   const Tensor dp = op::matmul(dy, op::transpose(v, -2, -1));
   return op::sum_to(op::mul(p, op::sub(dp, op::sum(op::mul(dy, y), Dims{-1}, true))), attn_mask.sizes());
 }
