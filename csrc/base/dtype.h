@@ -11,30 +11,43 @@
 
 namespace fl {
 
-enum class DType : uint8_t { Bool, UInt8, Int8, Int16, Int32, Int64, Float16, BFloat16, Float32, Float64, Complex64, Complex128 };
-constexpr int kDTypes = 12;
+enum class DType : uint8_t {
+  Bool, UInt8, Int8, Int16, Int32, Int64, UInt16, UInt32, UInt64, Float16, BFloat16, Float32, Float64, Complex32, Complex64, Complex128
+};
+constexpr int kDTypes = 16;
 
-constexpr size_t kItemSize[kDTypes] = {1, 1, 1, 2, 4, 8, 2, 2, 4, 8, 8, 16};
-constexpr const char* kDTypeName[kDTypes] = {"bool",  "uint8",   "int8",     "int16",   "int32",
-                                             "int64", "float16", "bfloat16", "float32", "float64", "complex64", "complex128"};
+constexpr size_t kItemSize[kDTypes] = {1, 1, 1, 2, 4, 8, 2, 4, 8, 2, 2, 4, 8, 4, 8, 16};
+constexpr const char* kDTypeName[kDTypes] = {"bool",   "uint8",   "int8",     "int16",   "int32",   "int64",     "uint16",    "uint32",
+                                             "uint64", "float16", "bfloat16", "float32", "float64", "complex32", "complex64", "complex128"};
 
 constexpr size_t item_size(DType t) { return kItemSize[static_cast<int>(t)]; }
 constexpr const char* name(DType t) { return kDTypeName[static_cast<int>(t)]; }
-constexpr bool is_complex(DType t) { return t >= DType::Complex64; }
+constexpr bool is_complex(DType t) { return t >= DType::Complex32; }
 constexpr bool is_float(DType t) { return t >= DType::Float16 && !is_complex(t); }
 constexpr bool is_inexact(DType t) { return t >= DType::Float16; }  // what gradients exist for
 constexpr bool is_integral(DType t) { return t < DType::Float16 && t != DType::Bool; }  // bool is neither
+// Unsigned integers of more than a byte.
+constexpr bool is_wide_unsigned(DType t) { return t >= DType::UInt16 && t <= DType::UInt64; }
+// Types that are stored, cast and moved, and that loops over elements compute in another one: Note [Types without kernels].
+constexpr bool is_rare(DType t) { return is_wide_unsigned(t) || t == DType::Complex32; }
+// The integers of as many bits, with a sign.
+constexpr DType with_sign(DType t) { return t == DType::UInt16 ? DType::Int16 : t == DType::UInt32 ? DType::Int32 : t == DType::UInt64 ? DType::Int64 : t; }
 inline std::ostream& operator<<(std::ostream& out, DType t) { return out << name(t); }
 
 // bool, integers, floats, complex numbers: what a number or a 0-d tensor has to exceed before it counts in promotion.
 constexpr int kind_of(DType t) { return t == DType::Bool ? 0 : is_complex(t) ? 3 : is_float(t) ? 2 : 1; }
 // The type of the parts of a complex type; a real type itself.
-constexpr DType to_real(DType t) { return t == DType::Complex64 ? DType::Float32 : t == DType::Complex128 ? DType::Float64 : t; }
+constexpr DType to_real(DType t) {
+  return t == DType::Complex64 ? DType::Float32 : t == DType::Complex128 ? DType::Float64 : t == DType::Complex32 ? DType::Float16 : t;
+}
 // The complex type that holds a float; what is no float of 32 or 64 bits gives complex64.
 constexpr DType to_complex(DType t) { return t == DType::Float64 || t == DType::Complex128 ? DType::Complex128 : DType::Complex64; }
 
 // The type that holds both, by PyTorch's lattice (bool < integers < floats; uint8 with a signed integer
-// gives the next wider signed one; float16 with bfloat16 gives float32; a complex type has parts that hold the float).
+// gives the next wider signed one; float16 with bfloat16 gives float32; a complex type has parts that hold the float). Wider unsigned
+// integers follow the array API standard, where PyTorch refuses: uint16 with a signed integer of up to 16 bits gives int32.
+// Nothing holds uint64 and negative numbers.
+[[noreturn]] void refuse_promotion(DType a, DType b);
 constexpr DType promote(DType a, DType b) {
   if (a == b) return a;
   if (a > b) {
@@ -42,12 +55,21 @@ constexpr DType promote(DType a, DType b) {
     a = b;
     b = t;
   }  // a < b from here on
-  if (is_complex(b)) return is_float(a) ? to_complex(promote(a, to_real(b))) : b;
+  if (is_complex(b)) {
+    if (!is_float(a)) return b;
+    const DType part = promote(a, to_real(b));
+    return part == DType::Float16 ? DType::Complex32 : to_complex(part);
+  }
   if (b >= DType::Float16) {
     if (a == DType::Float16 && b == DType::BFloat16) return DType::Float32;
     return b;
   }
   if (a == DType::UInt8 && b == DType::Int8) return DType::Int16;
+  if (is_wide_unsigned(b) && a != DType::Bool && a != DType::UInt8 && !is_wide_unsigned(a)) {  // a has a sign
+    if (item_size(a) > item_size(b)) return a;
+    if (b == DType::UInt64) refuse_promotion(a, b);
+    return b == DType::UInt16 ? DType::Int32 : DType::Int64;
+  }
   return b;
 }
 
@@ -141,6 +163,18 @@ struct DTypeOf<int64_t> {
   static constexpr DType value = DType::Int64;
 };
 template <>
+struct DTypeOf<uint16_t> {
+  static constexpr DType value = DType::UInt16;
+};
+template <>
+struct DTypeOf<uint32_t> {
+  static constexpr DType value = DType::UInt32;
+};
+template <>
+struct DTypeOf<uint64_t> {
+  static constexpr DType value = DType::UInt64;
+};
+template <>
 struct DTypeOf<Float16> {
   static constexpr DType value = DType::Float16;
 };
@@ -173,10 +207,16 @@ constexpr bool is_integer_type = std::is_integral_v<T> || std::is_same_v<T, Trut
 template <class T>
 constexpr DType dtype_of = DTypeOf<T>::value;
 
-// Raises: the code at hand is for real types. What is generated from the op table refuses such tensors before it is asked.
-[[noreturn]] void refuse_complex(DType t);
+// Raises: the code at hand is not for such a type. What is generated from the op table refuses such tensors before it is asked.
+[[noreturn]] void refuse_type(DType t);
 
-// Calls f with a value-initialised object of the C++ type of `t`, which is real: visit(t, [&](auto zero) { using T = ... }).
+// Note [Types without kernels]
+// uint16, uint32, uint64 and complex32 are stored, cast, made, moved, printed and exchanged. No loop is compiled for them: conversions go through tiles
+// of a wider type, element-wise ops compute in int32, int64 and complex64 as they do for other narrow types, and kernels that only move elements
+// go by their size. uint64 is computed as int64, whose bits are the same for what depends on bits alone (`bytes` in the op table: sums,
+// products, equality); other element-wise ops refuse it. Kernels refuse all of these types, unless their entry says `any_type`.
+
+// Calls f with a value-initialised object of the C++ type of `t`, which is real and has kernels: visit(t, [&](auto zero) { using T = ... }).
 template <class F>
 decltype(auto) visit(DType t, F&& f) {
   switch (t) {
@@ -190,12 +230,15 @@ decltype(auto) visit(DType t, F&& f) {
     case DType::BFloat16: return f(BFloat16{});
     case DType::Float32: return f(float{});
     case DType::Float64: return f(double{});
-    default: refuse_complex(t);
+    default: refuse_type(t);
   }
 }
-// The same for any type.
+// The same for any type but complex32, which C++ has no numbers for.
 template <class F>
 decltype(auto) visit_any(DType t, F&& f) {
+  if (t == DType::UInt16) return f(uint16_t{});
+  if (t == DType::UInt32) return f(uint32_t{});
+  if (t == DType::UInt64) return f(uint64_t{});
   if (t == DType::Complex64) return f(Complex<float>{});
   if (t == DType::Complex128) return f(Complex<double>{});
   return visit(t, std::forward<F>(f));
@@ -203,6 +246,8 @@ decltype(auto) visit_any(DType t, F&& f) {
 
 // Element-wise loops exist for four real types and, of some ops, for complex ones; the others are converted tile by tile (see dispatch/each.h).
 constexpr DType compute_type(DType t) {
+  if (t == DType::Complex32) return DType::Complex64;
+  if (t == DType::UInt32 || t == DType::UInt64) return DType::Int64;
   if (is_complex(t) || t == DType::Float64 || t == DType::Int64 || t == DType::Int32 || t == DType::Float32) return t;
   return is_float(t) ? DType::Float32 : DType::Int32;
 }

@@ -73,6 +73,9 @@ constexpr IntRange int_range(DType t) {
   switch (t) {
     case DType::UInt8: return {0, 255};
     case DType::Int8: return {-128, 127};
+    case DType::UInt16: return {0, 65535};
+    case DType::UInt32: return {0, 4294967295};
+    case DType::UInt64: return {0, std::numeric_limits<int64_t>::max()};  // as far as a number here goes
     case DType::Int16: return {-32768, 32767};
     case DType::Int32: return {std::numeric_limits<int32_t>::lowest(), std::numeric_limits<int32_t>::max()};
     default: return {std::numeric_limits<int64_t>::lowest(), std::numeric_limits<int64_t>::max()};

@@ -16,7 +16,7 @@ namespace {
 
 // ---- the buffer protocol
 
-constexpr const char* kFormats[kDTypes] = {"?", "B", "b", "h", "i", "q", "e", nullptr, "f", "d", "Zf", "Zd"};
+constexpr const char* kFormats[kDTypes] = {"?", "B", "b", "h", "i", "q", "H", "I", "Q", "e", nullptr, "f", "d", nullptr, "Zf", "Zd"};
 
 std::optional<DType> type_of_format(const char* format, Py_ssize_t itemsize) {
   std::string_view f = format ? format : "B";
@@ -29,6 +29,10 @@ std::optional<DType> type_of_format(const char* format, Py_ssize_t itemsize) {
     case 'B': return DType::UInt8;
     case 'b': return DType::Int8;
     case 'h': return DType::Int16;
+    case 'H': return DType::UInt16;
+    case 'I': return DType::UInt32;
+    case 'L':
+    case 'Q': return itemsize == 8 ? DType::UInt64 : DType::UInt32;
     case 'i': return DType::Int32;
     case 'l':
     case 'q': return itemsize == 8 ? DType::Int64 : DType::Int32;
@@ -110,6 +114,10 @@ void survey(PyObject* o, int depth, Found& found) {
   }
   if (depth != found.shape.size())
     raise<ArgumentError>("tensor: a number at depth ", depth, " beside lists of depth ", found.shape.size(), "; expected a regular nesting");
+  if (PyLong_CheckExact(o)) {  // it may be one of uint64
+    found.any_int = true;
+    return;
+  }
   Scalar s;
   if (is_tensor(o)) {
     s = item_of(tensor_of(o));
@@ -131,6 +139,18 @@ void write_numbers(PyObject* o, int depth, const Dims& shape, T*& out) {
   }
   Scalar s;
   if (depth != shape.size()) changed_while_read();
+  if constexpr (std::is_same_v<T, uint64_t>) {
+    if (PyLong_CheckExact(o)) {
+      *out = PyLong_AsUnsignedLongLong(o);
+      if (*out == ~uint64_t{0} && PyErr_Occurred()) {
+        PyErr_Clear();
+        const Owned text(PyObject_Str(o));
+        raise<ArgumentError>("tensor: element = ", text.object ? PyUnicode_AsUTF8(text.object) : "a number", " does not fit into uint64; expected 0 to 18446744073709551615");
+      }
+      ++out;
+      return;
+    }
+  }
   if (is_tensor(o)) s = item_of(tensor_of(o));
   else if (!try_scalar(o, s)) changed_while_read();
   if (s.is_complex() && !is_complex_type<T>) raise<DTypeError>("tensor: element ", s, " is complex; expected a complex dtype, not ", dtype_of<T>);
@@ -154,6 +174,7 @@ PyObject* list_of(const Tensor& x, int dim, int64_t at) {
       if constexpr (std::is_same_v<T, Truth>) return PyBool_FromLong(data[at]);
       else if constexpr (is_half_type<T>) return python_number(Scalar(static_cast<float>(data[at])));
       else if constexpr (is_complex_type<T>) return PyComplex_FromDoubles(data[at].re, data[at].im);
+      else if constexpr (std::is_same_v<T, uint64_t>) return PyLong_FromUnsignedLongLong(data[at]);
       else return python_number(Scalar(data[at]));
     });
   const int64_t step = x.strides()[dim];
@@ -195,7 +216,7 @@ constexpr uint64_t kReadOnly = 1, kCopied = 2;
 
 DLDataType dl_type(DType t) {
   const uint8_t bits = static_cast<uint8_t>(8 * item_size(t));
-  const uint8_t code = t == DType::Bool ? 6 : t == DType::BFloat16 ? 4 : is_complex(t) ? 5 : is_float(t) ? 2 : t == DType::UInt8 ? 1 : 0;
+  const uint8_t code = t == DType::Bool ? 6 : t == DType::BFloat16 ? 4 : is_complex(t) ? 5 : is_float(t) ? 2 : t == DType::UInt8 || is_wide_unsigned(t) ? 1 : 0;
   return {code, bits, 1};
 }
 
@@ -420,6 +441,7 @@ Tensor tensor_from(PyObject* data, std::optional<DType> dtype) {
   survey(data, 0, found);
   const DType type = dtype.value_or(found.any_complex ? to_complex(default_dtype()) : found.any_float ? default_dtype() : found.any_int ? DType::Int64 : found.any_bool ? DType::Bool : default_dtype());
   checked_numel("tensor", found.shape);
+  if (type == DType::Complex32) return cast_for_kernel(tensor_from(data, DType::Complex64), type);
   Tensor y = empty(found.shape, type);
   visit_any(type, [&]<class T>(T) {
     T* out = y.data<T>();
@@ -430,6 +452,7 @@ Tensor tensor_from(PyObject* data, std::optional<DType> dtype) {
 
 PyObject* to_list(const Tensor& x) {
   if (x.is_meta()) raise<DeviceError>("tolist: a meta tensor has no data");
+  if (x.dtype() == DType::Complex32) return to_list(cast_for_kernel(x, DType::Complex64));
   return list_of(x, 0, x.offset());
 }
 

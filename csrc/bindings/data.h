@@ -20,4 +20,9 @@ PyObject* to_list(const Tensor& x);
 PyObject* to_dlpack(PyObject* self, bool versioned, bool copy);
 Tensor from_dlpack(PyObject* capsule);
 
+// The integer that item_of() read from a tensor of this type, of uint64 by its bits.
+inline PyObject* python_int(DType type, const Scalar& s) {
+  return type == DType::UInt64 ? PyLong_FromUnsignedLongLong(static_cast<uint64_t>(s.as_int())) : PyLong_FromLongLong(s.as_int());
+}
+
 }  // namespace fl::py

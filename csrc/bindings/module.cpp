@@ -85,7 +85,7 @@ void init_types(nb::module_& m) {
       .def_prop_ro("is_complex", [](const PyDType& t) { return is_complex(t.value); })
       .def("to_real", [](const PyDType& t) { return nb::borrow(dtype_objects[static_cast<int>(to_real(t.value))]); })
       .def("to_complex", [](const PyDType& t) { return nb::borrow(dtype_objects[static_cast<int>(to_complex(t.value))]); })
-      .def_prop_ro("is_signed", [](const PyDType& t) { return t.value != DType::Bool && t.value != DType::UInt8; })
+      .def_prop_ro("is_signed", [](const PyDType& t) { return t.value != DType::Bool && t.value != DType::UInt8 && !is_wide_unsigned(t.value); })
       .def_prop_ro("name", [](const PyDType& t) { return std::string(name(t.value)); })
       .def("__repr__", [](const PyDType& t) { return std::string("flambeau.") + name(t.value); })
       .def("__reduce__", [](const PyDType& t) { return std::string(name(t.value)); })
@@ -99,7 +99,7 @@ void init_types(nb::module_& m) {
   }
   constexpr std::pair<const char*, DType> kAliases[] = {{"float", DType::Float32}, {"double", DType::Float64}, {"half", DType::Float16},
                                                         {"long", DType::Int64},    {"int", DType::Int32},      {"short", DType::Int16},
-                                                        {"cfloat", DType::Complex64}, {"cdouble", DType::Complex128}};
+                                                        {"chalf", DType::Complex32},  {"cfloat", DType::Complex64}, {"cdouble", DType::Complex128}};
   for (auto& [alias, t] : kAliases) m.attr(alias) = nb::borrow(dtype_objects[static_cast<int>(t)]);
 
   nb::class_<Device>(m, "device")
@@ -177,7 +177,7 @@ void init_functions(nb::module_& m) {
   m.def("to", [](nb::handle t, nb::handle dtype, nb::handle device, bool copy) {
     return wrapped(to(plain_tensor(t.ptr(), "to", "x"), to_optional_dtype(dtype.ptr(), "to", "dtype"), to_optional_device(device.ptr(), "to", "device"), copy));
   }, nb::arg("x"), nb::arg("dtype").none(), nb::arg("device").none(), nb::arg("copy"));
-  m.def("bump_version", [](nb::handle t) { bump_version("numpy", plain_tensor(t.ptr(), "bump_version", "t")); });
+  m.def("bump_version", [](nb::handle t, const std::string& op) { bump_version(profile::interned(op), plain_tensor(t.ptr(), "bump_version", "t")); });
 
   m.def("get_autocast_dtype", [] { return nb::borrow(dtype_objects[static_cast<int>(autocast_settings().dtype)]); });
   m.def("set_autocast_dtype", [](nb::handle t) { autocast_settings().dtype = to_dtype(t.ptr(), "set_autocast_dtype", "dtype"); });

@@ -1,6 +1,7 @@
 // Methods of a tensor that are not ops: x.size(), x.item(), x.detach(), x.to(), ... Those that are come from the op table.
 #include "autograd/meta.h"
 #include "bindings/args.h"
+#include "bindings/data.h"
 #include "bindings/tensor_object.h"
 #include "bindings/tensor_slots.h"
 #include "bindings/types.h"
@@ -22,7 +23,7 @@ PyObject* m_item(PyObject* self, PyObject*) {
     if (s.is_complex()) return PyComplex_FromDoubles(s.as_double(), s.imaginary());
     if (s.is_float()) return PyFloat_FromDouble(s.as_double());
     if (s.kind() == Scalar::Kind::Bool) return PyBool_FromLong(s.as_int() != 0);
-    return PyLong_FromLongLong(s.as_int());
+    return python_int(x.dtype(), s);
   });
 }
 // The only argument of a method, by position or by its name; null where it is not given.

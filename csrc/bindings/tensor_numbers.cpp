@@ -167,13 +167,17 @@ Scalar real_item(PyObject* self, const char* what) {
 }
 PyObject* nb_float(PyObject* self) {
   if (taken_over(self)) [[unlikely]] return call_overridden_operator("__float__", "__float__", self, nullptr);
-  return guarded([&] { return PyFloat_FromDouble(real_item(self, "float").as_double()); });
+  return guarded([&] {
+    const Scalar s = real_item(self, "float");
+    const bool bits = tensor_of(self).dtype() == DType::UInt64;
+    return PyFloat_FromDouble(bits ? static_cast<double>(static_cast<uint64_t>(s.as_int())) : s.as_double());
+  });
 }
 PyObject* nb_int(PyObject* self) {
   if (taken_over(self)) [[unlikely]] return call_overridden_operator("__int__", "__int__", self, nullptr);
   return guarded([&]() -> PyObject* {
     const Scalar s = real_item(self, "int");
-    return s.is_float() ? PyLong_FromDouble(s.as_double()) : PyLong_FromLongLong(s.as_int());
+    return s.is_float() ? PyLong_FromDouble(s.as_double()) : python_int(tensor_of(self).dtype(), s);
   });
 }
 PyObject* nb_index(PyObject* self) {
@@ -182,7 +186,7 @@ PyObject* nb_index(PyObject* self) {
     const Tensor& x = tensor_of(self);
     if (is_inexact(x.dtype()) || x.numel() != 1)
       raise<TypeMismatch>("a tensor of ", x.dtype(), " and shape ", x.sizes(), " can not be used as an index; expected one integer");
-    return PyLong_FromLongLong(item_of(x).as_int());
+    return python_int(x.dtype(), item_of(x));
   });
 }
 

@@ -37,6 +37,63 @@ void to_complex_type(Complex<R>* dst, const void* src, DType from, int64_t n) {
   }
 }
 
+// f(where, m) for pieces of a tile: where they begin, and how many.
+template <class F>
+void by_parts(int64_t n, F&& f) {
+  for (int64_t i = 0; i < n; i += kParts) f(i, std::min(kParts, n - i));
+}
+
+// Types without loops go through a tile of a type that holds them: Note [Types without kernels] in base/dtype.h.
+template <class Wide, class S>
+void from_unsigned(void* dst, DType to, const S* src, int64_t n) {
+  Wide tile[kParts];
+  by_parts(n, [&](int64_t i, int64_t m) {
+    for (int64_t j = 0; j < m; ++j) tile[j] = static_cast<Wide>(src[i + j]);
+    convert_elements(bytes_at(dst, i * static_cast<int64_t>(item_size(to))), to, tile, dtype_of<Wide>, m);
+  });
+}
+
+void from_uint64(void* dst, DType to, const uint64_t* src, int64_t n) {
+  if (!is_inexact(to)) return convert_elements(dst, to, src, DType::Int64, n);  // the same bits
+  if (to_real(to) == DType::Float64) from_unsigned<double>(dst, to, src, n);
+  else from_unsigned<float>(dst, to, src, n);
+}
+
+void to_unsigned(void* dst, DType to, const void* src, DType from, int64_t n) {
+  if (!is_float(from) || to == DType::UInt16) return convert_elements(dst, with_sign(to), src, from, n);
+  const auto source = [&](int64_t i) { return bytes_at(src, i * static_cast<int64_t>(item_size(from))); };
+  if (to == DType::UInt32) {
+    int64_t tile[kParts];
+    return by_parts(n, [&](int64_t i, int64_t m) {
+      convert_elements(tile, DType::Int64, source(i), from, m);
+      convert_elements(static_cast<uint32_t*>(dst) + i, DType::Int32, tile, DType::Int64, m);
+    });
+  }
+  double tile[kParts];
+  by_parts(n, [&](int64_t i, int64_t m) {
+    convert_elements(tile, DType::Float64, source(i), from, m);
+    auto* y = static_cast<uint64_t*>(dst) + i;
+    for (int64_t j = 0; j < m; ++j) y[j] = tile[j] >= 0x1p63 ? static_cast<uint64_t>(static_cast<int64_t>(tile[j] - 0x1p63)) + (uint64_t{1} << 63) : static_cast<uint64_t>(static_cast<int64_t>(tile[j]));
+  });
+}
+
+void from_complex32(void* dst, DType to, const void* src, int64_t n) {
+  if (is_complex(to)) return kernels::convert_loop(dst, to_real(to), src, DType::Float16, 2 * n);
+  Complex<float> tile[kParts];
+  by_parts(n, [&](int64_t i, int64_t m) {
+    kernels::convert_loop(tile, DType::Float32, bytes_at(src, 4 * i), DType::Float16, 2 * m);
+    from_complex(bytes_at(dst, i * static_cast<int64_t>(item_size(to))), to, tile, m);
+  });
+}
+
+void to_complex32(void* dst, const void* src, DType from, int64_t n) {
+  Complex<float> tile[kParts];
+  by_parts(n, [&](int64_t i, int64_t m) {
+    to_complex_type(tile, bytes_at(src, i * static_cast<int64_t>(item_size(from))), from, m);
+    kernels::convert_loop(bytes_at(dst, 4 * i), DType::Float16, tile, DType::Float32, 2 * m);
+  });
+}
+
 }  // namespace
 
 void convert_elements(void* dst, DType to, const void* src, DType from, int64_t n) {
@@ -45,10 +102,16 @@ void convert_elements(void* dst, DType to, const void* src, DType from, int64_t 
     std::memcpy(dst, src, static_cast<size_t>(n) * item_size(to));
     return;
   }
+  if (from == DType::Complex32) return from_complex32(dst, to, src, n);
   if (from == DType::Complex64) return from_complex(dst, to, static_cast<const Complex<float>*>(src), n);
   if (from == DType::Complex128) return from_complex(dst, to, static_cast<const Complex<double>*>(src), n);
+  if (to == DType::Complex32) return to_complex32(dst, src, from, n);
   if (to == DType::Complex64) return to_complex_type(static_cast<Complex<float>*>(dst), src, from, n);
   if (to == DType::Complex128) return to_complex_type(static_cast<Complex<double>*>(dst), src, from, n);
+  if (from == DType::UInt16) return from_unsigned<int32_t>(dst, to, static_cast<const uint16_t*>(src), n);
+  if (from == DType::UInt32) return from_unsigned<int64_t>(dst, to, static_cast<const uint32_t*>(src), n);
+  if (from == DType::UInt64) return from_uint64(dst, to, static_cast<const uint64_t*>(src), n);
+  if (is_wide_unsigned(to)) return to_unsigned(dst, to, src, from, n);
   kernels::convert_loop(dst, to, src, from, n);
 }
 

@@ -27,7 +27,12 @@ struct TileLoops {
 };
 
 // Which types of one byte a loop over uint8 computes without widening them.
-enum class Bytes : uint8_t { None, Ints, All };  // All: bool too
+enum class Bytes : uint8_t {
+  None,
+  Ints,
+  All,  // bool, too
+  Bits  // none; but what is made of uint64 depends on its bits alone, or on nothing
+};
 
 // The loops of one op for the processor at hand.
 struct EachKernel {

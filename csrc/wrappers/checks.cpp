@@ -198,7 +198,8 @@ void of_complex(const char* op, const Tensor& x) {
 }
 
 void pairs(const char* op, const Tensor& x) {
-  if (x.dtype() != DType::Float32 && x.dtype() != DType::Float64) raise<DTypeError>(op, ": x is ", x.dtype(), "; expected float32 or float64");
+  if (x.dtype() != DType::Float16 && x.dtype() != DType::Float32 && x.dtype() != DType::Float64)
+    raise<DTypeError>(op, ": x is ", x.dtype(), "; expected float16, float32 or float64");
   if (x.ndim() == 0 || x.size(-1) != 2) raise<ShapeError>(op, ": x has shape ", x.sizes(), "; expected a last axis of size 2, real and imaginary parts");
   bool fits = x.stride(-1) == 1 && x.offset() % 2 == 0;
   for (int i = 0; i + 1 < x.ndim(); ++i) fits = fits && x.stride(i) % 2 == 0;

@@ -50,5 +50,9 @@ inline void grid_gradients(const char* op, const Tensor& dy, const Tensor& x, co
   for (int d = 2; ok && d < x.ndim(); ++d) ok = dy.size(d) == grid.size(d - 1);
   if (!ok) two_shapes(op, "dy", dy, "grid", grid, "one gradient for each place and channel");
 }
+inline void grid_second_gradients(const char* op, const Tensor& gx, const Tensor& ggrid, const Tensor& x, const Tensor& grid) {
+  if (!(gx.sizes() == x.sizes()) || gx.dtype() != x.dtype()) two_shapes(op, "gx", gx, "input", x, "one form");
+  if (!(ggrid.sizes() == grid.sizes()) || ggrid.dtype() != grid.dtype()) two_shapes(op, "ggrid", ggrid, "grid", grid, "one form");
+}
 
 }  // namespace fl::check

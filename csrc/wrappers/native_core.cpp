@@ -43,6 +43,11 @@ Scalar item_of(const Tensor& x) {
   if (x.numel() != 1) raise<ArgumentError>("item: the tensor has shape ", x.sizes(), " and ", x.numel(), " elements; expected exactly one");
   if (x.is_meta()) raise<DeviceError>("item: a meta tensor has no data");
   graph::note_read("a value was read");
+  if (x.dtype() == DType::Complex32) {
+    Complex<float> v;
+    convert_elements(&v, DType::Complex64, x.data(), x.dtype(), 1);
+    return Scalar::complex(v.re, v.im);
+  }
   return visit_any(x.dtype(), [&]<class T>(T) {
     const T v = *x.data<T>();
     if constexpr (std::is_same_v<T, Truth>) return Scalar(static_cast<bool>(v));

@@ -5,27 +5,33 @@
 #include "wrappers/native.h"
 #include "wrappers/wrap.h"
 #include "op/add.h"
+#include "op/amax.h"
 #include "op/cast.h"
 #include "op/constant_pad.h"
 #include "op/convolution.h"
 #include "op/empty.h"
 #include "op/eq.h"
-#include "op/exp.h"
 #include "op/index_add.h"
+#include "op/linalg_svd.h"
+#include "op/logical_not.h"
 #include "op/masked_fill.h"
 #include "op/matmul.h"
 #include "op/max_pool1d_with_indices.h"
 #include "op/max_pool2d_with_indices.h"
 #include "op/mul.h"
 #include "op/narrow.h"
+#include "op/new_ones.h"
 #include "op/new_zeros.h"
 #include "op/pad_within.h"
+#include "op/permute.h"
 #include "op/sigmoid.h"
 #include "op/slice.h"
+#include "op/softmax.h"
 #include "op/sub.h"
 #include "op/sum.h"
 #include "op/sum_to.h"
 #include "op/transpose.h"
+#include "op/tril.h"
 #include "op/unsqueeze.h"
 #include "op/vector_norm.h"
 
@@ -110,18 +116,98 @@ Tensor max_pool2d(const Tensor& x, IntList kernel_size, IntList stride, IntList 
 }
 
 Tensor attention_mask_backward(const Tensor& dy, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& attn_mask, const Tensor& y,
-                               const Tensor& lse, std::optional<double> scale) {
+                               const Tensor&, std::optional<double> scale) {
   const double factor = scale.value_or(1.0 / std::sqrt(static_cast<double>(q.size(-1))));
   const Tensor scores = op::add(op::mul(op::matmul(q, op::transpose(k, -2, -1)), factor), attn_mask);
-  const Tensor norm = op::cast(op::unsqueeze(lse, -1), q.dtype());
-  // A row that may look at nothing has lse = -inf and no gradient.
-  const Tensor p = op::masked_fill(op::exp(op::sub(scores, norm)), op::eq(norm, -INFINITY), Scalar(0.0));
+  // Not by lse, which has no history and is a function of the scores. A row that may look at nothing has no gradient.
+  const Tensor empty = scores.size(-1) == 0 ? op::new_ones(scores, Dims{1}, DType::Bool) : op::eq(op::amax(scores, Dims{-1}, true), -INFINITY);
+  const Tensor p = op::masked_fill(op::softmax(op::masked_fill(scores, empty, Scalar(0.0)), -1), empty, Scalar(0.0));
   const Tensor dp = op::matmul(dy, op::transpose(v, -2, -1));
   return op::sum_to(op::mul(p, op::sub(dp, op::sum(op::mul(dy, y), Dims{-1}, true))), attn_mask.sizes());
 }
 
+namespace {
+
+// What the derivatives of attention's gradients have in common: with s = f q k^T + mask, p = softmax(s), y = p v the gradients are
+//
+//     dv = p^T dy      dp = dy v^T      ds = p (dp - rows(p dp))      dq = f ds k      dk = f ds^T q
+//
+// and a loss by (dq, dk, dv) with gradients (gq, gk, gv) goes back through these lines, to dy, q, k, v and s. rows: sums of rows, which stay.
+struct AttentionGradients {
+  Tensor q, k, v, dy, gq, gk, gv;
+  double f;
+  Tensor p, dp, ds, dp_bar, s_bar;
+
+  static Tensor turned(const Tensor& x) { return op::transpose(x, -2, -1); }
+  static Tensor rows(const Tensor& x) { return op::sum(x, Dims{-1}, true); }
+  static Tensor wide(const Tensor& x) { return item_size(x.dtype()) < 4 ? op::cast(x, DType::Float32) : x; }
+
+  AttentionGradients(const Tensor& gq_, const Tensor& gk_, const Tensor& gv_, const Tensor& dy_, const Tensor& q_, const Tensor& k_, const Tensor& v_,
+                     const Tensor& mask, bool causal, std::optional<double> scale)
+      : q(wide(q_)), k(wide(k_)), v(wide(v_)), dy(wide(dy_)), gq(wide(gq_)), gk(wide(gk_)), gv(wide(gv_)),
+        f(scale.value_or(1.0 / std::sqrt(static_cast<double>(q_.size(-1))))) {
+    Tensor s = op::mul(op::matmul(q, turned(k)), f);
+    if (causal) {
+      const Tensor shown = op::tril(op::new_ones(s, Dims{s.size(-2), s.size(-1)}, DType::Bool));
+      s = op::masked_fill(s, op::logical_not(shown), Scalar(-INFINITY));
+    }
+    if (mask.defined()) s = mask.dtype() == DType::Bool ? op::masked_fill(s, op::logical_not(mask), Scalar(-INFINITY)) : op::add(s, wide(mask));
+    // Rows that may look at nothing have neither weights nor gradients.
+    const Tensor empty = s.size(-1) == 0 ? op::new_ones(s, Dims{1}, DType::Bool) : op::eq(op::amax(s, Dims{-1}, true), -INFINITY);
+    p = op::masked_fill(op::softmax(op::masked_fill(s, empty, Scalar(0.0)), -1), empty, Scalar(0.0));
+    dp = op::matmul(dy, turned(v));
+    const Tensor centred = op::sub(dp, rows(op::mul(p, dp)));
+    ds = op::mul(p, centred);
+    const Tensor ds_bar = op::mul(op::add(op::matmul(gq, turned(k)), op::matmul(q, turned(gk))), f);
+    const Tensor mean = rows(op::mul(p, ds_bar));
+    dp_bar = op::mul(p, op::sub(ds_bar, mean));
+    const Tensor p_bar = op::add(op::sub(op::mul(ds_bar, centred), op::mul(mean, dp)), op::matmul(dy, turned(gv)));
+    s_bar = op::mul(p, op::sub(p_bar, rows(op::mul(p, p_bar))));
+  }
+};
+
+}  // namespace
+
+std::tuple<Tensor, Tensor, Tensor, Tensor> attention_double_backward(const Tensor& gq, const Tensor& gk, const Tensor& gv, const Tensor& dy, const Tensor& q,
+                                                                     const Tensor& k, const Tensor& v, const Tensor& attn_mask, bool is_causal,
+                                                                     std::optional<double> scale) {
+  const AttentionGradients a(gq, gk, gv, dy, q, k, v, attn_mask, is_causal, scale);
+  const auto turned = AttentionGradients::turned;
+  const auto back = [&](const Tensor& x) { return x.dtype() == q.dtype() ? x : op::cast(x, q.dtype()); };
+  return {back(op::add(op::matmul(a.dp_bar, a.v), op::matmul(a.p, a.gv))),
+          back(op::mul(op::add(op::matmul(a.ds, a.gk), op::matmul(a.s_bar, a.k)), a.f)),
+          back(op::mul(op::add(op::matmul(turned(a.ds), a.gq), op::matmul(turned(a.s_bar), a.q)), a.f)), back(op::matmul(turned(a.dp_bar), a.dy))};
+}
+
+Tensor attention_mask_double_backward(const Tensor& gq, const Tensor& gk, const Tensor& gv, const Tensor& dy, const Tensor& q, const Tensor& k, const Tensor& v,
+                                      const Tensor& attn_mask, std::optional<double> scale) {
+  const AttentionGradients a(gq, gk, gv, dy, q, k, v, attn_mask, false, scale);
+  const Tensor sum = op::sum_to(a.s_bar, attn_mask.sizes());
+  return sum.dtype() == attn_mask.dtype() ? sum : op::cast(sum, attn_mask.dtype());
+}
+
+// The sum of the singular values of the matrices in two axes.
+static Tensor nuclear_norm(const Tensor& x, std::optional<IntList> dim, bool keepdim, std::optional<DType> dtype) {
+  if (dtype) return nuclear_norm(op::cast(x, *dtype), dim, keepdim, std::nullopt);
+  const bool all = !dim || dim->empty();
+  if (is_complex(x.dtype())) raise<DTypeError>("norm: p = 'nuc' of ", x.dtype(), "; expected a real type, or linalg.matrix_norm(x, 'nuc')");
+  if (all ? x.ndim() != 2 : dim->size() != 2)
+    raise<ShapeError>("norm: p = 'nuc' and dim = ", all ? Dims{} : Dims(*dim), " of a tensor of shape ", x.sizes(), "; expected two axes, or a matrix");
+  const int64_t i = wrap_dim("norm", "dim", all ? 0 : (*dim)[0], x), j = wrap_dim("norm", "dim", all ? 1 : (*dim)[1], x);
+  Dims order;
+  for (int64_t d = 0; d < x.ndim(); ++d)
+    if (d != i && d != j) order.push_back(d);
+  order.push_back(i);
+  order.push_back(j);
+  const bool vectors = grad_enabled() && requires_grad(x);  // of which the gradient is made
+  Tensor y = op::sum(std::get<1>(op::linalg_svd(op::permute(x, order), false, vectors)), Dims{-1});
+  if (keepdim) y = op::unsqueeze(op::unsqueeze(y, std::min(i, j)), std::max(i, j));
+  return y;
+}
+
 Tensor norm(const Tensor& x, std::string_view p, std::optional<IntList> dim, bool keepdim, std::optional<DType> dtype) {
-  if (p != "fro") raise<ArgumentError>("norm: p = '", p, "'; expected a number or 'fro'");
+  if (p == "nuc") return nuclear_norm(x, dim, keepdim, dtype);
+  if (p != "fro") raise<ArgumentError>("norm: p = '", p, "'; expected a number, 'fro' or 'nuc'");
   return op::vector_norm(x, 2.0, dim, keepdim, dtype);
 }
 

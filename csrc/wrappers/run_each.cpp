@@ -52,12 +52,13 @@ constexpr int kMaxEach = 8;
 DType each::loop_type(const EachKernel& kernel, const char* op, DType type, const Operand* in, int n, const Scalar* params) {
   const DType compute = compute_type(type);
   if (is_inexact(compute)) return compute;
+  if (type == DType::UInt64 && kernel.bytes == Bytes::None) raise<DTypeError>(op, ": not defined for uint64; cast to int64 (numbers below 2**63) or float64 first");
   DType wide = compute;
   bool bytes = item_size(type) == 1 && (kernel.bytes == Bytes::All || (kernel.bytes == Bytes::Ints && type != DType::Bool));
   for (int k = 0; k < n; ++k) {
     if (in[k].is_tensor()) continue;
     const Scalar v = in[k].number();
-    if (!kernel.bool_out) check::fits(op, "number", type, v);
+    if (!kernel.bool_out || type == DType::UInt64) check::fits(op, "number", type, v);
     else if (!holds(compute, v)) wide = DType::Int64;
     bytes = bytes && holds(type, v);
   }
@@ -112,8 +113,11 @@ struct Inputs {
   void set(int k, const Operand& x, DType compute, const Tensor& out, bool compares) {
     if (!x.is_tensor()) return boxed(k, x.number(), compute, out, compares);
     if (narrowed(x.tensor(), out)) {
-      const int64_t value = visit(x.tensor().dtype(), [&]<class T>(T) { return static_cast<int64_t>(*x.tensor().data<T>()); });
-      return boxed(k, Scalar(visit(out.dtype(), [&]<class T>(T) { return static_cast<int64_t>(static_cast<T>(value)); })), compute, out, true);
+      int64_t value = 0, wrapped = 0;
+      convert_elements(&value, DType::Int64, x.tensor().data(), x.tensor().dtype(), 1);
+      convert_elements(&wrapped, out.dtype(), &value, DType::Int64, 1);
+      convert_elements(&value, DType::Int64, &wrapped, out.dtype(), 1);
+      return boxed(k, Scalar(value), compute, out, true);
     }
     expanded_strides(x.tensor(), out.sizes(), strides[k]);
     inputs[k] = {x.tensor().data(), x.tensor().dtype(), x.tensor().numel() == 1 ? nullptr : strides[k].data()};

@@ -80,6 +80,10 @@ DType dt::promote_operands(const Operand* const* operands, int n) {
   return result.value_or(default_dtype());
 }
 
+void refuse_rare(const char* op, DType type) {
+  raise<DTypeError>(op, ": not defined for ", type, ", which is stored, cast and moved; cast to ", type == DType::UInt64 ? DType::Float64 : compute_type(type), " first");
+}
+
 void refuse_complex(const char* op, DType type) {
   raise<DTypeError>(op, ": not defined for ", type, "; expected real numbers, such as x.real, x.imag, x.abs() or view_as_real(x)");
 }

@@ -102,7 +102,7 @@ inline DType complex_type(const Operand& x) { return x.is_tensor() ? x.tensor().
 inline DType complex_type(DType t) { return t; }
 inline DType complex_type(TensorList xs) {
   for (const Tensor& x : xs)
-    if (is_complex_argument(x)) return x.dtype();
+    if (is_complex_argument(x) || (x.defined() && is_rare(x.dtype()))) return x.dtype();
   return DType::Complex64;
 }
 template <class T>
@@ -115,6 +115,31 @@ template <class... Args>
   DType type{};
   ((is_complex_argument(args) && (type = complex_type(args), true)) || ...);
   refuse_complex(op, type);
+}
+// Note [Types without kernels]: what the wrapper of every kernel begins with whose entry does not say `any_type`.
+inline bool is_rare_argument(const Tensor& x) { return x.defined() && is_rare(x.dtype()); }
+inline bool is_rare_argument(const Operand& x) { return x.is_tensor() && is_rare_argument(x.tensor()); }
+inline bool is_rare_argument(DType t) { return is_rare(t); }
+inline bool is_rare_argument(Scalar) { return false; }
+inline bool is_rare_argument(TensorList xs) {
+  for (const Tensor& x : xs)
+    if (is_rare_argument(x)) return true;
+  return false;
+}
+template <class T>
+bool is_rare_argument(const std::optional<T>& v) {
+  return v && is_rare_argument(*v);
+}
+template <class... Args>
+bool any_rare(const Args&... args) {
+  return (is_rare_argument(args) || ...);
+}
+[[noreturn]] void refuse_rare(const char* op, DType type);
+template <class... Args>
+[[noreturn, gnu::cold, gnu::noinline]] void refuse_rare_arguments(const char* op, const Args&... args) {
+  DType type{};
+  ((is_rare_argument(args) && (type = complex_type(args), true)) || ...);
+  refuse_rare(op, type);
 }
 // A complex result is not stored in a real tensor: PyTorch's rule, too.
 void check_stored(const char* op, const Tensor& x, const Tensor& value);

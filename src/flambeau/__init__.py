@@ -31,6 +31,8 @@ from flambeau._C import (
     bfloat16,
     cdouble,
     cfloat,
+    chalf,
+    complex32,
     complex64,
     complex128,
     default_generator,
@@ -57,6 +59,9 @@ from flambeau._C import (
     set_num_threads,
     short,
     uint8,
+    uint16,
+    uint32,
+    uint64,
 )
 
 # Every public op of the table under its own name.
@@ -191,7 +196,8 @@ setattr(Tensor, "nanquantile", nanquantile)  # noqa: B010
 # Imported when they are first used.
 _LAZY = {
     "array_api", "autograd", "backends", "compat", "compiler", "cpu", "cuda", "datasets", "distributions", "engine", "fft", "func", "graph",
-    "linalg", "nn", "optim", "overrides", "pipeline", "profiler", "random", "serialization", "sparse", "special", "testing", "utils",
+    "library", "linalg", "nn", "ops", "optim", "overrides", "pipeline", "profiler", "random", "serialization", "signal", "sparse",
+    "special", "testing", "utils",
 }  # fmt: skip
 _LAZY_NAMES = {
     "save": "serialization",
@@ -226,6 +232,9 @@ _LAZY_NAMES = {
         "linalg._old",
     ),
     "stft": "_stft",
+    "histogramdd": "_statistics",
+    "pca_lowrank": "_lowrank",
+    "svd_lowrank": "_lowrank",
     "vmap": "func",
     "segment_reduce": "_segments",
     "sparse_coo_tensor": "sparse._construct",
@@ -280,17 +289,21 @@ if _typing.TYPE_CHECKING:
         fft,
         func,
         graph,
+        library,
         linalg,
         nn,
+        ops,
         optim,
         overrides,
         pipeline,
         profiler,
         serialization,
+        signal,
         sparse,
         special,
         utils,
     )
+    from flambeau._lowrank import pca_lowrank, svd_lowrank
     from flambeau._memory import memory_summary
     from flambeau._more_functions import (
         as_strided_scatter,
@@ -320,6 +333,7 @@ if _typing.TYPE_CHECKING:
         cumulative_trapezoid,
         gradient,
         histogram,
+        histogramdd,
         trapezoid,
         trapz,
     )

@@ -9,6 +9,8 @@ from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._out import deliver
 
+_indices = range  # which is the name of an argument below
+
 
 class Histogram(NamedTuple):
     """What `histogram` returns."""
@@ -142,6 +144,72 @@ def histogram(
     if density:
         hist = hist / hist.sum() / ops.diff(edges)
     return deliver("histogram", Histogram(hist, edges.clone() if isinstance(bins, Tensor) else edges), out)  # type: ignore[no-any-return]
+
+
+class HistogramDD(NamedTuple):
+    """What `histogramdd` returns."""
+
+    hist: Tensor
+    bin_edges: tuple[Tensor, ...]
+
+
+def histogramdd(
+    input: Tensor, bins: Any, *, range: Sequence[float] | None = None, weight: Tensor | None = None, density: bool | None = False
+) -> HistogramDD:
+    """Counts of points in boxes, the product of an interval's bins for each coordinate.
+
+    Args:
+        bins: their number for all coordinates, or for each; or edges, an increasing vector for each coordinate.
+        range: two numbers for each coordinate, one after the other; by default the smallest and largest of the points.
+        weight: how much each point counts.
+        density: divides by the sum of all and by the volume of each box.
+
+    Shape:
+        input [..., coordinates], weight [...] -> hist of an axis for each coordinate, and edges for each
+
+    Raises:
+        ShapeError, ArgumentError: as many bins, or numbers of range, as coordinates are expected.
+
+    Example:
+        >>> import flambeau as fl
+        >>> fl.histogramdd(fl.tensor([[0.0, 1.0], [1.0, 0.0], [2.0, 2.0]]), [2, 2]).hist
+        tensor([[0., 1.],
+                [1., 1.]])
+    """
+    if input.ndim < 2 or not input.is_floating_point():
+        raise _C.ShapeError(f"histogramdd: input is {input.dtype} {list(input.shape)}; expected floating point [..., coordinates]")
+    n = input.shape[-1]
+    each = [bins] * n if isinstance(bins, int) else list(bins)
+    if len(each) != n:
+        raise _C.ArgumentError(f"histogramdd: {len(each)} bins for {n} coordinates; expected one for each")
+    if range is not None and len(range) != 2 * n:
+        raise _C.ArgumentError(f"histogramdd: range has {len(range)} numbers; expected {2 * n}, two for each coordinate")
+    if weight is not None and (weight.shape != input.shape[:-1] or weight.dtype is not input.dtype):
+        raise _C.ShapeError(f"histogramdd: weight is {weight.dtype} {list(weight.shape)}; expected {input.dtype} {list(input.shape[:-1])}")
+    points = input.detach().reshape(-1, n)
+    edges = [_histogram_edges(points[:, d], each[d], None if range is None else range[2 * d : 2 * d + 2]) for d in _indices(n)]
+    counts = [e.shape[0] - 1 for e in edges]
+    if any(count < 1 for count in counts):
+        raise _C.ArgumentError(f"histogramdd: bins have {[e.shape[0] for e in edges]} edges; expected at least 2 for each coordinate")
+    flat: Any = 0
+    inside = ops.ones((points.shape[0],), dtype=_C.bool, device=input.device)
+    for d in _indices(n):
+        x = points[:, d].contiguous()
+        at = ops.searchsorted(edges[d], x, right=True) - 1
+        at = ops.where(x == edges[d][-1], counts[d] - 1, at)
+        inside = inside & (at >= 0) & (at < counts[d]) & ~x.isnan()
+        flat = flat * counts[d] + at
+    total = 1
+    for count in counts:
+        total *= count
+    amount = ops.ones((points.shape[0],), dtype=points.dtype, device=input.device) if weight is None else weight.detach().reshape(-1)
+    hist = ops.zeros((total + 1,), dtype=points.dtype, device=input.device).index_add(0, ops.where(inside, flat, total), amount)
+    hist = hist[:total].clone().view(counts)
+    if density:
+        hist = hist / hist.sum()
+        for d in _indices(n):
+            hist = hist / ops.diff(edges[d]).view([-1 if e == d else 1 for e in _indices(n)])
+    return HistogramDD(hist, tuple(edges))
 
 
 def _steps(op: str, y: Tensor, x: Tensor | None, dx: Any, dim: int) -> Any:

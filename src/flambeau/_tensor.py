@@ -105,6 +105,7 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, req
         raise ValueError(f"frombuffer: {count} elements of {size} bytes from {offset} reach past the buffer's {len(view)} bytes")
     formats: dict[str, Any] = {
         "bool": "?", "uint8": "B", "int8": "b", "int16": "h", "int32": "i", "int64": "q", "float32": "f", "float64": "d",
+        "uint16": "H", "uint32": "I", "uint64": "Q",
     }  # fmt: skip
     part = view[offset : offset + count * size]
     if dtype.name not in formats:  # memoryviews can not be cast to these
@@ -348,9 +349,11 @@ def _retain_grad(self: Tensor) -> None:
 
 def _type(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     if dtype is None:
-        names = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long", "int32": "Int",
-                 "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool", "complex64": "ComplexFloat",
-                 "complex128": "ComplexDouble"}  # fmt: skip
+        names = {
+            "float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long", "int32": "Int",
+            "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool", "complex64": "ComplexFloat",
+            "complex128": "ComplexDouble", "complex32": "ComplexHalf", "uint16": "UInt16", "uint32": "UInt32", "uint64": "UInt64",
+        }  # fmt: skip
         return f"flambeau.{names[self.dtype.name]}Tensor"
     return self.to(dtype)
 
@@ -376,7 +379,8 @@ def _cpu(self: Tensor, *args: Any) -> Tensor:
 def _random_(self: Tensor, *bounds: int, generator: Any = None) -> Tensor:
     """Fills with integers: all the dtype can hold exactly, [0, to), or [from, to)."""
     limit = {"bool": 2, "uint8": 256, "int8": 128, "int16": 2**15, "int32": 2**31, "int64": 2**63 - 1,
-             "float16": 2**11 + 1, "bfloat16": 2**8 + 1, "float32": 2**24 + 1, "float64": 2**53 + 1}  # fmt: skip
+             "uint16": 2**16, "uint32": 2**32, "uint64": 2**63 - 1, "float16": 2**11 + 1, "bfloat16": 2**8 + 1, "float32": 2**24 + 1,
+             "float64": 2**53 + 1}  # fmt: skip
     low, high = (0, limit[self.dtype.name]) if not bounds else (0, bounds[0]) if len(bounds) == 1 else bounds
     return ops.random_between_(self, low, high, generator=generator)
 
@@ -536,6 +540,7 @@ def attach() -> None:
     for name, dtype in {
         "float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16", "long": "int64", "int": "int32",
         "short": "int16", "char": "int8", "byte": "uint8", "bool": "bool", "cfloat": "complex64", "cdouble": "complex128",
+        "chalf": "complex32",
     }.items():  # fmt: skip
         methods[name] = _cast_method(dtype)
     for name in ("to_sparse", "to_sparse_csr", "sparse_mask"):

@@ -115,3 +115,67 @@ def test_encoder_copies_its_layer():
     encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16), 3, nn.LayerNorm(8))
     assert len({id(p) for p in encoder.parameters()}) == 3 * 12 + 2
     assert encoder(fl.zeros(3, 2, 8)).shape == (3, 2, 8)
+
+
+# ---------------------------------------------------------------- second derivatives
+
+
+def parts(*shapes):
+    generator = fl.Generator().manual_seed(1)
+    return [fl.randn(*shape, dtype=fl.float64, generator=generator).requires_grad_() for shape in shapes]
+
+
+HIDDEN = fl.tensor([[True, False, True, True], [False, False, False, False], [True, True, True, False]])
+SECOND = {
+    "plain": {},
+    "causal": {"is_causal": True},
+    "bool mask": {"attn_mask": HIDDEN},  # a row may look at nothing
+    "float mask": {"attn_mask": fl.randn(1, 4, dtype=fl.float64, generator=fl.Generator().manual_seed(2))},
+    "scale": {"scale": 0.3},
+}
+
+
+@pytest.mark.parametrize("how", SECOND)
+def test_second_derivatives(how):
+    def f(q, k, v):
+        return fl.nn.functional.scaled_dot_product_attention(q, k, v, **SECOND[how])
+
+    assert fl.autograd.gradgradcheck(f, parts((2, 3, 2), (2, 4, 2), (2, 4, 3)))
+
+
+def test_second_derivatives_by_a_mask():
+    q, k, v, mask = parts((2, 3, 2), (2, 4, 2), (2, 4, 2), (3, 1))
+    assert fl.autograd.gradgradcheck(fl.nn.functional.scaled_dot_product_attention, (q, k, v, mask))
+
+
+def test_third_derivatives():
+    q, k, v = parts((1, 2, 2), (1, 2, 2), (1, 2, 2))
+
+    def first(q):
+        y = fl.nn.functional.scaled_dot_product_attention(q, k.detach(), v.detach())
+        return fl.autograd.grad(y.pow(2).sum(), q, create_graph=True)[0]
+
+    assert fl.autograd.gradgradcheck(first, (q,))
+
+
+def test_second_derivatives_of_halves_and_of_nothing():
+    q, k, v = (x.detach().bfloat16().requires_grad_() for x in parts((2, 3, 4), (2, 3, 4), (2, 3, 4)))
+    (g,) = fl.autograd.grad(fl.nn.functional.scaled_dot_product_attention(q, k, v).sum(), q, create_graph=True)
+    (h,) = fl.autograd.grad(g.float().pow(2).sum(), k)
+    assert h.dtype == fl.bfloat16 and h.isfinite().all()
+    q, k, v = parts((2, 0, 4), (2, 3, 4), (2, 3, 4))
+    (g,) = fl.autograd.grad(fl.nn.functional.scaled_dot_product_attention(q, k, v).sum(), k, create_graph=True)
+    assert fl.autograd.grad(g.sum(), v)[0].tolist() == fl.zeros(2, 3, 4).tolist()
+
+
+def test_a_penalty_of_an_attention_layers_gradient():
+    """Beside the same layer by ops."""
+    fl.manual_seed(0)
+    x = fl.randn(2, 5, 8, requires_grad=True)
+    layer = fl.nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def penalty(need_weights):
+        (g,) = fl.autograd.grad(layer(x, x, x, need_weights=need_weights)[0].pow(2).sum(), x, create_graph=True)
+        return fl.autograd.grad(g.pow(2).sum(), layer.in_proj_weight)[0]
+
+    assert fl.allclose(penalty(False), penalty(True), rtol=1e-3, atol=1e-3)

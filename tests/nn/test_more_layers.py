@@ -54,6 +54,27 @@ def test_gradients_of_samples(mode, shape, places, padding):
     assert fl.autograd.gradcheck(lambda a, b: F.grid_sample(a, b, mode=mode, padding_mode=padding, align_corners=False), (x, grid), atol=1e-5)
 
 
+@pytest.mark.parametrize("shape, places", [((2, 2, 4, 5), (2, 3, 2, 2)), ((1, 2, 3, 4, 3), (1, 2, 2, 2, 3))])
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+def test_second_derivatives_of_grid_sample(shape, places, mode, padding):
+    if mode == "bicubic" and len(shape) == 5:
+        pytest.skip("pictures with two axes alone")
+    generator = fl.Generator().manual_seed(0)
+    x = fl.randn(*shape, dtype=fl.float64, generator=generator).requires_grad_()
+    grid = (fl.rand(*places, dtype=fl.float64, generator=generator) * 1.8 - 0.9).requires_grad_()
+    assert fl.autograd.gradgradcheck(lambda a, b: F.grid_sample(a, b, mode, padding, False), (x, grid))
+
+
+def test_what_grid_samples_second_gradient_refuses():
+    x, grid, dy = fl.ones(1, 1, 2, 2), fl.zeros(1, 3, 3, 2), fl.ones(1, 1, 3, 3)
+    call = fl._C.ops.grid_sample_double_backward
+    with pytest.raises(fl.ShapeError, match="gx has shape"):
+        call(fl.ones(1, 1, 2, 3), grid, dy, x, grid, 0, 0, True)
+    with pytest.raises(fl.ShapeError, match="ggrid has shape"):
+        call(x, fl.zeros(1, 2, 3, 2), dy, x, grid, 0, 0, True)
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e30])
 def test_places_that_are_nowhere_have_nothing(value):
     x = fl.ones(1, 2, 3, 3)

@@ -92,7 +92,6 @@ NO_SECOND_DERIVATIVE = {
     "i1_slope": "fourth derivative of i0",
     "special_i1e": "third derivative of i0e",
     "sinc_backward": "third derivative of sinc",
-    "scaled_dot_product_attention": "the fused backward is not differentiable",
     "lstm_cell": "the fused backward is not differentiable",
     "gru_cell": "the fused backward is not differentiable",
     "lstm_sequence": "the fused backward is not differentiable",

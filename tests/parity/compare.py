@@ -269,6 +269,8 @@ class Entry(Comparison):
             want, refused = _call(self.op.op, *theirs_of([sample.input, *sample.args]), **theirs_of(sample.kwargs))
             if refused is not None or not all(isinstance(w, torch.Tensor) for w in flat(want)) or not flat(want):
                 continue
+            if not isinstance(want, torch.Tensor) and any(isinstance(w, (tuple, list)) for w in want):
+                continue  # tensors in tuples of tuples
             if isinstance(want, torch.Tensor):
                 shape = lambda make: make(want)  # noqa: E731
             else:

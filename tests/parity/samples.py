@@ -229,6 +229,6 @@ def values(x):
     x = x.detach()
     if isinstance(x, torch.Tensor):
         x = x.resolve_conj().resolve_neg()
-    array = (x.float() if dtype_name(x) in ("bfloat16",) else x).numpy()
+    array = (x.float() if dtype_name(x) == "bfloat16" else x.cfloat() if dtype_name(x) == "complex32" else x).numpy()
     kind = np.asarray(array).dtype.kind
     return np.asarray(array, dtype={"f": np.float64, "c": np.complex128}.get(kind))

@@ -388,8 +388,8 @@ ERRORS = [
     (lambda: X.numpy(), TypeError, "numpy: is not there for sparse tensors"),
     (lambda: X.tolist(), TypeError, "tolist: is not there for sparse tensors"),
     (lambda: bool(X), TypeError, "__bool__: is not there for sparse tensors"),
-    (lambda: X.add_(X), TypeError, "add_: is not there for sparse tensors"),
-    (lambda: fl.ones(2, 3).copy_(X), TypeError, "copy_: is not there for sparse tensors"),
+    (lambda: X.exp_(), TypeError, "exp_: is not there for sparse tensors"),
+    (lambda: fl.ones(2, 3).mul_(X), TypeError, "mul_: a sparse tensor is written to a dense one"),
     (lambda: fl.nn.Parameter(X), TypeError, r"Parameter: data is a sparse tensor \(flambeau.sparse_coo\); expected a dense one"),
     (lambda: fl.nn.functional.linear(fl.ones(1, 3), X), TypeError, "weight or bias is a sparse tensor"),
 ]  # fmt: skip

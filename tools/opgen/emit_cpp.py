@@ -77,6 +77,14 @@ def _complex(op: Op, table: Table, target: str | None = None) -> list[str]:
     return [f"  if (any_complex({args})) [[unlikely]] {{", *before, *stored, "  }"]
 
 
+def _rare(op: Op, written: bool = False) -> list[str]:
+    """Kernels refuse types that have none, unless the entry says that it takes any: Note [Types without kernels] in csrc/base/dtype.h."""
+    args = ", ".join(a.name for a in op.sig.args if a.type.spelling in _MAY_BE_COMPLEX and not a.type.spelling.startswith("number"))
+    if not args or not op.get("kernel") or op.get("view") or op.get("any_type"):
+        return []
+    return [f"  if (any_rare({args})) [[unlikely]] refuse_rare_arguments(\"{op.name}{'_' if written else ''}\", {args});"]
+
+
 def _shortcut(op: Op, kind: str = "") -> list[str]:
     if not op.get("shortcut"):
         return []
@@ -282,7 +290,7 @@ def wrapper(op: Op, table: Table) -> tuple[list[str], list[str]]:
     """(node struct, function bodies)."""
     node = NodeWriter(op, table)
     result = op.sig.cpp_result
-    body: list[str] = [f"{result} {op.name}({params(op, False)}) {{", *_autocast(op), *_recorded(op, op.name), *_devices(op), *_complex(op, table), *_shortcut(op)]
+    body: list[str] = [f"{result} {op.name}({params(op, False)}) {{", *_autocast(op), *_recorded(op, op.name), *_devices(op), *_rare(op), *_complex(op, table), *_shortcut(op)]
     body += wrap_dims(op)
     body += [emit_check(op, c) for c in op.get("check", [])]
     body += [f"  if ({n}.defined()) before_write({n}.storage());" for n in op.get("mutates", [])]
@@ -326,7 +334,7 @@ def _inplace(op: Op, node: NodeWriter, table: Table) -> list[str]:
     if x.type.spelling == "Operand":
         body.append(f'  const Tensor& self = target_of("{op.name}_", {x.name});')
         target = "self"
-    body += [*_complex(op, table, target), *_shortcut(op, "_")]
+    body += [*_rare(op, True), *_complex(op, table, target), *_shortcut(op, "_")]
     if op.get("inplace") == "native":
         return [*body, f"  return native::{op.name}_({', '.join(a.name if a is not x else target for a in op.sig.args)});", "}"]
     if "each" not in op.keys:

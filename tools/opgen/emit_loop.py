@@ -80,7 +80,7 @@ def each_loop(op: Op) -> list[str]:
         of_complex = [*values, f"    out_[i_] = static_cast<{out_type}>({expression});"]
         out[start:] = ["  if constexpr (is_complex_type<T>) {", "  for (int64_t i_ = 0; i_ < n_; ++i_) {", *of_complex, "  }", "  } else {", *out[start:], "  }"]
     out += ["}", "}  // namespace"]
-    types = each_types(op) + (["uint8_t"] if "bytes" in op.keys else []) + (list(COMPLEX_TYPES) if op.takes_complex else [])
+    types = each_types(op) + (["uint8_t"] if op.get("bytes") in ("ints", "all") else []) + (list(COMPLEX_TYPES) if op.takes_complex else [])
 
     def cells(arguments: str) -> str:
         all_types = ("float", "double", "int32_t", "int64_t", "uint8_t", *COMPLEX_TYPES)
@@ -89,7 +89,7 @@ def each_loop(op: Op) -> list[str]:
     boolean = "true" if out_type == "bool" else "false"
     loops = f"{{{cells(', false')}}}, {{{cells(', true')}}}" if single else f"{{{cells('')}}}, {{}}"
     out.append(f"extern const EachKernel table_{op.ident};")
-    narrow = {"ints": "Bytes::Ints", "all": "Bytes::All"}.get(str(op.get("bytes")), "Bytes::None")
+    narrow = {"ints": "Bytes::Ints", "all": "Bytes::All", "bits": "Bytes::Bits"}.get(str(op.get("bytes")), "Bytes::None")
     out.append(f"const EachKernel table_{op.ident} = {{{loops}, {boolean}, {narrow}}};")
     return out
 

@@ -13,11 +13,11 @@ import yaml
 from .signature import Signature, parse
 
 KEYS = {
-    "op", "doc", "complex", "conjugate", "shape", "dtype", "check", "each", "rare", "types", "bytes", "shortcut", "kernel", "composite", "aux", "let", "grad",
+    "op", "doc", "complex", "conjugate", "shape", "dtype", "check", "each", "rare", "types", "bytes", "any_type", "shortcut", "kernel", "composite", "aux", "let", "grad",
     "view", "inplace", "over", "mutates", "keywords", "ignores", "layout", "flops", "methods", "total", "autocast", "devices", "draws", "batch", "aliases", "node",
     "ref", "samples", "errors",
 }  # fmt: skip
-BYTES = ("ints", "all")
+BYTES = ("ints", "all", "bits")
 COMPLEX_WAYS = ("native", "parts")  # values of `complex` by which other ops are called
 BATCHES = ("each", "axes", "leading")
 AUTOCASTS = ("lower", "widen", "promote")
@@ -126,6 +126,8 @@ def _check_entry(entry: dict[str, Any], where: str) -> Signature:
         raise TableError(f"{where}: {sig.name}: shortcut; expected true, beside an each or a kernel")
     if "bytes" in entry and ("each" not in entry or entry["bytes"] not in BYTES):
         raise TableError(f"{where}: {sig.name}: bytes; expected one of {', '.join(BYTES)} beside an `each`")
+    if "any_type" in entry and (entry["any_type"] is not True or "kernel" not in entry):
+        raise TableError(f"{where}: {sig.name}: any_type; expected true, beside a kernel")
     if "total" in entry and (entry["total"] is not True or "kernel" not in entry or "internal" not in entry.get("methods", [])):
         raise TableError(f"{where}: {sig.name}: total; expected true, beside the kernel of an internal op")
     if entry.get("devices", "any") != "any":

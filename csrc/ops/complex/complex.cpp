@@ -45,7 +45,7 @@ Tensor view_as_complex(const Tensor& x) {
   sizes.erase(sizes.size() - 1);
   strides.erase(strides.size() - 1);
   for (int i = 0; i < strides.size(); ++i) strides[i] /= 2;
-  return seen_as(x, std::move(sizes), std::move(strides), x.offset() / 2, to_complex(x.dtype()));
+  return seen_as(x, std::move(sizes), std::move(strides), x.offset() / 2, x.dtype() == DType::Float16 ? DType::Complex32 : to_complex(x.dtype()));
 }
 
 void complex(const Tensor& real, const Tensor& imag, const Tensor& y) {

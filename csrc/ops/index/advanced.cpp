@@ -130,7 +130,7 @@ void index_put(const Tensor& x, TensorList indices, const Tensor& values, bool a
     });
     return;
   }
-  visit(y.dtype(), [&](auto zero) {
+  visit(with_sign(y.dtype()), [&](auto zero) {  // sums of unsigned numbers have the same bits
     using T = decltype(zero);
     over(y.data<T>(), static_cast<const T*>(values.data<T>()), [](T& to, T from) {
       if constexpr (std::is_same_v<T, Truth>) to = to || from;
@@ -184,6 +184,11 @@ void compact(int64_t n, Chosen&& chosen, Room&& room, Place&& place) {
 }  // namespace
 
 Tensor nonzero(const Tensor& x) {
+  if (is_rare(x.dtype())) {
+    const Tensor truths = empty(x.sizes(), DType::Bool);
+    copy_elements(truths, x);
+    return nonzero(truths);
+  }
   Tensor out;
   const int d = x.ndim();
   const int64_t* sizes = x.sizes().data();

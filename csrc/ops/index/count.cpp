@@ -3,6 +3,7 @@
 #include <tuple>
 #include <vector>
 
+#include "dispatch/unsigned.h"
 #include "ops/index/bounds.h"
 #include "ops/index/lines.h"
 #include "ops/sort/keys.h"
@@ -123,6 +124,11 @@ std::tuple<Tensor, Tensor, Tensor> groups(const Tensor& v, const Dims& shape, co
 }  // namespace
 
 std::tuple<Tensor, Tensor, Tensor> unique_sorted(const Tensor& x, bool return_inverse, bool return_counts) {
+  if (is_wide_unsigned(x.dtype())) {
+    auto [values, inverse, counts] = unique_sorted(in_signed_order(x), return_inverse, return_counts);
+    flip_top_bits(values);
+    return {seen_as(values, x.dtype()), inverse, counts};
+  }
   Buffer<int64_t> order;
   order.resize(static_cast<size_t>(x.numel()));
   const Tensor sorted = empty(Dims{x.numel()}, x.dtype());
@@ -131,6 +137,10 @@ std::tuple<Tensor, Tensor, Tensor> unique_sorted(const Tensor& x, bool return_in
   return groups(sorted, x.sizes(), order.data(), return_inverse, return_counts);
 }
 std::tuple<Tensor, Tensor, Tensor> unique_consecutive(const Tensor& x, bool return_inverse, bool return_counts) {
+  if (is_wide_unsigned(x.dtype())) {
+    auto [values, inverse, counts] = unique_consecutive(with_sign(x), return_inverse, return_counts);
+    return {seen_as(values, x.dtype()), inverse, counts};
+  }
   return groups(x, x.sizes(), nullptr, return_inverse, return_counts);
 }
 

@@ -77,7 +77,7 @@ T combined(T a, T b) {
 template <Combine C>
 void scatter_combine(const Tensor& y, int64_t dim, const Tensor& index, const Tensor& src) {
   const int64_t* at = index.data<int64_t>();
-  visit(y.dtype(), [&](auto zero) {
+  visit(C == Combine::Sum ? with_sign(y.dtype()) : y.dtype(), [&](auto zero) {
     using T = decltype(zero);
     T* d = y.data<T>();
     const T* s = src.data<T>();
@@ -271,7 +271,7 @@ void over_rows(const Lines& l, const int64_t* at, int64_t k, F&& f) {
 void index_add(const Tensor& x, int64_t dim, const Tensor& index_in, const Tensor& source, Scalar alpha, const Tensor& y) {
   start_from(x, y);
   const Tensor index = as_int64(index_in);
-  visit(y.dtype(), [&](auto zero) {
+  visit(with_sign(y.dtype()), [&](auto zero) {  // sums of unsigned numbers have the same bits
     using T = decltype(zero);
     T* d = y.data<T>();
     const T* s = source.data<T>();

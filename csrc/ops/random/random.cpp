@@ -30,8 +30,9 @@ void for_chunks(int64_t n, F&& f) {
 // Calls body(T* out) on row-major memory of y's type, then copies where y itself is not row-major.
 template <class F>
 void into(const Tensor& y, F&& body) {
-  Tensor target = y.is_contiguous() ? y : empty(y.sizes(), y.dtype());
-  visit(y.dtype(), [&]<class T>(T) { body(target.data<T>()); });
+  const DType type = is_wide_unsigned(y.dtype()) ? DType::Int64 : y.dtype();
+  Tensor target = y.is_contiguous() && type == y.dtype() ? y : empty(y.sizes(), type);
+  visit(type, [&]<class T>(T) { body(target.data<T>()); });
   if (!target.same(y)) copy_elements(y, target);
 }
 

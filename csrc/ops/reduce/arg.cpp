@@ -1,4 +1,5 @@
 // argmax, argmin, and max and min along one axis with positions. x is row-major: [outer, n, inner].
+#include "dispatch/unsigned.h"
 #include "ops/reduce/arg.h"
 
 #include <optional>
@@ -72,10 +73,15 @@ void extreme(bool max, const Tensor& x, std::optional<int64_t> dim, const Tensor
 
 }  // namespace
 
-void argmax(const Tensor& x, std::optional<int64_t> dim, bool, const Tensor& y) { extreme(true, x, dim, nullptr, y); }
-void argmin(const Tensor& x, std::optional<int64_t> dim, bool, const Tensor& y) { extreme(false, x, dim, nullptr, y); }
-void max_dim(const Tensor& x, int64_t dim, bool, const Tensor& values, const Tensor& indices) { extreme(true, x, dim, &values, indices); }
-void min_dim(const Tensor& x, int64_t dim, bool, const Tensor& values, const Tensor& indices) { extreme(false, x, dim, &values, indices); }
+static void extreme_of_any(bool max, const Tensor& x, std::optional<int64_t> dim, const Tensor* values, const Tensor& indices) {
+  if (!is_wide_unsigned(x.dtype())) return extreme(max, x, dim, values, indices);
+  if (!values) return extreme(max, in_signed_order(x), dim, nullptr, indices);
+  with_order(x, *values, [&](const Tensor& a, const Tensor& v) { extreme(max, a, dim, &v, indices); });
+}
+void argmax(const Tensor& x, std::optional<int64_t> dim, bool, const Tensor& y) { extreme_of_any(true, x, dim, nullptr, y); }
+void argmin(const Tensor& x, std::optional<int64_t> dim, bool, const Tensor& y) { extreme_of_any(false, x, dim, nullptr, y); }
+void max_dim(const Tensor& x, int64_t dim, bool, const Tensor& values, const Tensor& indices) { extreme_of_any(true, x, dim, &values, indices); }
+void min_dim(const Tensor& x, int64_t dim, bool, const Tensor& values, const Tensor& indices) { extreme_of_any(false, x, dim, &values, indices); }
 
 // dx[..., indices, ...] = dy, else 0: the gradient of picking one element per line along `dim`.
 void scatter_picked(const Tensor& dy, IntList, int64_t dim, const Tensor& indices, bool, const Tensor& dx) {

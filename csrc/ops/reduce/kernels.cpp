@@ -4,6 +4,7 @@
 #include <limits>
 #include <vector>
 
+#include "dispatch/unsigned.h"
 #include "base/parallel.h"
 #include "base/scalar.h"
 #include "dispatch/each.h"
@@ -74,13 +75,16 @@ void prod(const Tensor& x, Dimensions dim, bool, std::optional<DType>, const Ten
 void mean(const Tensor& x, Dimensions dim, bool, std::optional<DType>, const Tensor& y) {
   reduce({.fold = Fold::Sum, .finish = Finish::Divide, .q = count_of(x, y)}, float_type(y.dtype()), x, dim, y);
 }
-void amax(const Tensor& x, Dimensions dim, bool, const Tensor& y) { reduce({.fold = Fold::Max}, fold_type(x.dtype()), x, dim, y); }
-void amin(const Tensor& x, Dimensions dim, bool, const Tensor& y) { reduce({.fold = Fold::Min}, fold_type(x.dtype()), x, dim, y); }
+static void bound(Fold fold, const Tensor& x, Dimensions dim, const Tensor& y) {
+  with_order(x, y, [&](const Tensor& a, const Tensor& b) { reduce({.fold = fold}, fold_type(a.dtype()), a, dim, b); });
+}
+void amax(const Tensor& x, Dimensions dim, bool, const Tensor& y) { bound(Fold::Max, x, dim, y); }
+void amin(const Tensor& x, Dimensions dim, bool, const Tensor& y) { bound(Fold::Min, x, dim, y); }
 void max_all(const Tensor& x, const Tensor& y) {
-  if (!bound_of(x, Fold::Max, y)) amax(x, {}, false, y);
+  if (is_wide_unsigned(x.dtype()) || !bound_of(x, Fold::Max, y)) amax(x, {}, false, y);
 }
 void min_all(const Tensor& x, const Tensor& y) {
-  if (!bound_of(x, Fold::Min, y)) amin(x, {}, false, y);
+  if (is_wide_unsigned(x.dtype()) || !bound_of(x, Fold::Min, y)) amin(x, {}, false, y);
 }
 void any(const Tensor& x, Dimensions dim, bool, const Tensor& y) { reduce({.fold = Fold::Any}, fold_type(x.dtype()), x, dim, y); }
 void all(const Tensor& x, Dimensions dim, bool, const Tensor& y) { reduce({.fold = Fold::All}, fold_type(x.dtype()), x, dim, y); }

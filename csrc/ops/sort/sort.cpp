@@ -3,6 +3,7 @@
 #include <cmath>
 #include <vector>
 
+#include "dispatch/unsigned.h"
 #include "ops/index/lines.h"
 #include "ops/sort/keys.h"
 
@@ -47,18 +48,22 @@ void over_lines(const Tensor& x, int64_t dim, int64_t k, const Tensor* values, c
 }  // namespace
 
 void sort(const Tensor& x, int64_t dim, bool descending, bool, const Tensor& values, const Tensor& indices) {
+  if (is_wide_unsigned(x.dtype())) return with_order(x, values, [&](const Tensor& a, const Tensor& v) { sort(a, dim, descending, false, v, indices); });
   const int64_t n = lines_of(x, dim).n;
   over_lines(x, dim, n, &values, indices, [&](Scratch& scratch, const char* row, int64_t stride, char* v, int64_t* at) {
     sort_row(scratch.sort, {row, x.dtype(), n, stride}, descending, v, at);
   });
 }
 void argsort(const Tensor& x, int64_t dim, bool descending, bool, const Tensor& y) {
+  if (is_wide_unsigned(x.dtype())) return argsort(in_signed_order(x), dim, descending, false, y);
   const int64_t n = lines_of(x, dim).n;
   over_lines(x, dim, n, nullptr, y, [&](Scratch& scratch, const char* row, int64_t stride, char*, int64_t* at) {
     sort_row(scratch.sort, {row, x.dtype(), n, stride}, descending, nullptr, at);
   });
 }
 void topk(const Tensor& x, int64_t k, int64_t dim, bool largest, bool sorted, const Tensor& values, const Tensor& indices) {
+  if (is_wide_unsigned(x.dtype()))
+    return with_order(x, values, [&](const Tensor& a, const Tensor& v) { topk(a, k, dim, largest, sorted, v, indices); });
   const int64_t n = lines_of(x, dim).n;
   if (x.ndim() == 0) k = 1;  // without an axis to make shorter the results have one element for k = 0, too
   over_lines(x, dim, k, &values, indices, [&](Scratch& scratch, const char* row, int64_t stride, char* v, int64_t* at) {

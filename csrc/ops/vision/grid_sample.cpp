@@ -1,5 +1,5 @@
 // Pictures at places between their elements. A place is a sum of taps (an element, its weight, and how the weight moves
-// with each coordinate), which are the same for all channels.
+// with each coordinate), which are the same for all channels. Second derivatives need how weights bend, too.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -61,6 +61,7 @@ struct Taps {
   std::array<int64_t, kTaps> index;
   std::array<T, kTaps> weight;
   std::array<std::array<T, 3>, kTaps> slope;  // by the grid's coordinates, of the last axis first
+  std::array<std::array<std::array<T, 3>, 3>, kTaps> bend;  // second derivatives, if they are wanted
 };
 
 // Weights of one axis: which elements, and how weights move.
@@ -68,19 +69,20 @@ template <class T>
 struct Axis {
   int count = 0;
   std::array<int64_t, 4> index;
-  std::array<T, 4> weight, slope;
+  std::array<T, 4> weight, slope, bend;
 };
 
 template <class T>
-void add(Axis<T>& axis, int64_t index, T weight, T slope) {
+void add(Axis<T>& axis, int64_t index, T weight, T slope, T bend) {
   axis.index[axis.count] = index;
   axis.weight[axis.count] = weight;
+  axis.bend[axis.count] = bend;
   axis.slope[axis.count++] = slope;
 }
 
 // Cubic convolution (Keys 1981) with a = -0.75: of four neighbours, and the derivatives.
 template <class T>
-void cubic(T t, T (&w)[4], T (&d)[4]) {
+void cubic(T t, T (&w)[4], T (&d)[4], T (&b)[4]) {
   const T a = T(-0.75);
   const T far = t + 1, near = t, near2 = 1 - t, far2 = 2 - t;
   w[0] = ((a * far - 5 * a) * far + 8 * a) * far - 4 * a;
@@ -91,20 +93,24 @@ void cubic(T t, T (&w)[4], T (&d)[4]) {
   d[1] = (3 * (a + 2) * near - 2 * (a + 3)) * near;
   d[2] = -(3 * (a + 2) * near2 - 2 * (a + 3)) * near2;
   d[3] = -((3 * a * far2 - 10 * a) * far2 + 8 * a);
+  b[0] = 6 * a * far - 10 * a;
+  b[1] = 6 * (a + 2) * near - 2 * (a + 3);
+  b[2] = 6 * (a + 2) * near2 - 2 * (a + 3);
+  b[3] = 6 * a * far2 - 10 * a;
 }
 
 template <class T>
 Axis<T> axis_taps(T v, int64_t size, Mode mode, Padding padding, bool align) {
   Axis<T> out;
-  const auto put = [&](T index, T weight, T slope) {
-    if (index >= 0 && index <= static_cast<T>(size - 1)) add(out, static_cast<int64_t>(index), weight, slope);
+  const auto put = [&](T index, T weight, T slope, T bend = 0) {
+    if (index >= 0 && index <= static_cast<T>(size - 1)) add(out, static_cast<int64_t>(index), weight, slope, bend);
   };
   Moved<T> x = element_of(v, size, align);
   if (mode == Mode::Cubic) {  // the neighbours are padded, not the place
-    T w[4], d[4];
+    T w[4], d[4], b[4];
     const T low = std::floor(x.at);
-    cubic(x.at - low, w, d);
-    for (int k = 0; k < 4; ++k) put(inside(Moved<T>{low + static_cast<T>(k - 1), 0}, size, padding, align).at, w[k], d[k] * x.slope);
+    cubic(x.at - low, w, d, b);
+    for (int k = 0; k < 4; ++k) put(inside(Moved<T>{low + static_cast<T>(k - 1), 0}, size, padding, align).at, w[k], d[k] * x.slope, b[k] * x.slope * x.slope);
     return out;
   }
   x = inside(x, size, padding, align);
@@ -119,11 +125,11 @@ Axis<T> axis_taps(T v, int64_t size, Mode mode, Padding padding, bool align) {
 }
 
 template <class T>
-Taps<T> taps_at(const T* place, const Tensor& x, Mode mode, Padding padding, bool align) {
+Taps<T> taps_at(const T* place, const Tensor& x, Mode mode, Padding padding, bool align, bool bends = false) {
   const int axes = x.ndim() - 2;
   std::array<Axis<T>, 3> of;
   for (int d = 0; d < axes; ++d) of[d] = axis_taps(place[d], x.size(-1 - d), mode, padding, align);
-  if (axes == 2) of[2].count = 1, of[2].index[0] = 0, of[2].weight[0] = 1, of[2].slope[0] = 0;
+  if (axes == 2) of[2].count = 1, of[2].index[0] = 0, of[2].weight[0] = 1, of[2].slope[0] = of[2].bend[0] = 0;
   const int64_t w = x.size(-1), h = x.size(-2);
   Taps<T> taps;
   for (int k = 0; k < of[2].count; ++k)
@@ -133,7 +139,11 @@ Taps<T> taps_at(const T* place, const Tensor& x, Mode mode, Padding padding, boo
         taps.index[n] = (of[2].index[k] * h + of[1].index[j]) * w + of[0].index[i];
         const T a = of[0].weight[i], b = of[1].weight[j], c = of[2].weight[k];
         taps.weight[n] = a * b * c;
-        taps.slope[n] = {of[0].slope[i] * b * c, a * of[1].slope[j] * c, a * b * of[2].slope[k]};
+        const T da = of[0].slope[i], db = of[1].slope[j], dc = of[2].slope[k];
+        taps.slope[n] = {da * b * c, a * db * c, a * b * dc};
+        if (!bends) continue;
+        const T ab = da * db * c, ac = da * b * dc, bc = a * db * dc;
+        taps.bend[n] = {{{of[0].bend[i] * b * c, ab, ac}, {ab, a * of[1].bend[j] * c, bc}, {ac, bc, a * b * of[2].bend[k]}}};
       }
   return taps;
 }
@@ -192,6 +202,53 @@ void grid_sample_backward(const Tensor& dy, const Tensor& x, const Tensor& grid,
               const T v = g * from[k * plane + taps.index[i]];
               for (int d = 0; d < axes; ++d) slope[d] += v * taps.slope[i][d];
             }
+          }
+          for (int d = 0; d < axes; ++d) out_grid.wide.data<T>()[at + d] = slope[d];
+        }
+      }
+    });
+  });
+}
+
+// Of a loss by (dx, dgrid) with gradients (gx, ggrid): sums over taps i of w_i dy (to x at i) and of dy x_i dw_i (to the grid), turned round.
+void grid_sample_double_backward(const Tensor& gx, const Tensor& ggrid, const Tensor& dy, const Tensor& x, const Tensor& grid, int64_t mode, int64_t padding,
+                                 bool align, const Tensor& ddy, const Tensor& dx, const Tensor& dgrid) {
+  const Tensor in = widened(x), places = widened(grid), grads = widened(dy), by_x = widened(gx), by_grid = widened(ggrid);
+  const WideOutput out_y(ddy), out_x(dx), out_grid(dgrid);
+  const int axes = x.ndim() - 2;
+  const int64_t c = x.size(1), plane = plane_of(x), points = plane_of(dy);
+  visit_float(in.dtype(), [&]<class T>(T) {
+    parallel_for(0, x.size(0), 1, [&](int64_t begin, int64_t end) {  // pictures, as in the gradient
+      for (int64_t n = begin; n < end; ++n) {
+        const T *from = in.data<T>() + n * c * plane, *moved = by_x.data<T>() + n * c * plane;
+        T* to = out_x.wide.data<T>() + n * c * plane;
+        std::fill_n(to, c * plane, T(0));
+        for (int64_t p = 0; p < points; ++p) {
+          const int64_t at = (n * points + p) * axes;
+          const Taps<T> taps = taps_at(places.data<T>() + at, in, static_cast<Mode>(mode), static_cast<Padding>(padding), align, true);
+          const T* along = by_grid.data<T>() + at;
+          std::array<T, kTaps> change;  // of each weight, along the gradient by the grid
+          std::array<std::array<T, 3>, kTaps> change_slope;
+          for (int i = 0; i < taps.count; ++i) {
+            change[i] = 0, change_slope[i] = {};
+            for (int d = 0; d < axes; ++d) {
+              change[i] += along[d] * taps.slope[i][d];
+              for (int e = 0; e < axes; ++e) change_slope[i][e] += along[d] * taps.bend[i][d][e];
+            }
+          }
+          const T* dys = grads.data<T>() + n * c * points + p;
+          T* ddys = out_y.wide.data<T>() + n * c * points + p;
+          std::array<T, 3> slope{};
+          for (int64_t k = 0; k < c; ++k) {
+            const T g = dys[k * points];
+            T sum = 0;
+            for (int i = 0; i < taps.count; ++i) {
+              const int64_t here = k * plane + taps.index[i];
+              sum += moved[here] * taps.weight[i] + from[here] * change[i];
+              to[here] += g * change[i];
+              for (int d = 0; d < axes; ++d) slope[d] += g * (moved[here] * taps.slope[i][d] + from[here] * change_slope[i][d]);
+            }
+            ddys[k * points] = sum;
           }
           for (int d = 0; d < axes; ++d) out_grid.wide.data<T>()[at + d] = slope[d];
         }

@@ -2,8 +2,9 @@
 
 Libraries that are written for the standard (SciPy, scikit-learn, einops) find the functions of a tensor's own library by this
 namespace. Its functions have the standard's names, arguments and types, and are ours underneath, gradients included. The extensions
-`linalg` and `fft` are there. What differs: there are no uint16, uint32 and uint64, so that sums of uint8 are int64; the operators and
-attributes of a tensor are PyTorch's (`x.size` is a method, and 0-d tensors stay weak in `x + y`, not in `add(x, y)`).
+`linalg` and `fft` are there. What differs: functions of uint64 that depend on an order (`less`, `maximum`, `floor_divide`, ...) and
+products of matrices of uint16 to uint64 are refused; the operators and attributes of a tensor are PyTorch's (`x.size` is a method, and
+0-d tensors stay weak in `x + y`, not in `add(x, y)`).
 
 Example:
     >>> import flambeau as fl
@@ -26,6 +27,9 @@ from flambeau._C import (
     int32,
     int64,
     uint8,
+    uint16,
+    uint32,
+    uint64,
 )
 from flambeau.array_api import fft, linalg
 from flambeau.array_api._creation import (
@@ -199,6 +203,6 @@ __all__ = [
     "nonzero", "not_equal", "ones", "ones_like", "permute_dims", "pi", "positive", "pow", "prod", "real", "reciprocal", "remainder",
     "repeat", "reshape", "result_type", "roll", "round", "searchsorted", "sign", "signbit", "sin", "sinh", "sort", "sqrt", "square",
     "squeeze", "stack", "std", "subtract", "sum", "take", "take_along_axis", "tan", "tanh", "tensordot", "tile", "tril", "triu",
-    "trunc", "uint8", "unique_all", "unique_counts", "unique_inverse", "unique_values", "unstack", "var", "vecdot", "where", "zeros",
-    "zeros_like",
+    "trunc", "uint16", "uint32", "uint64", "uint8", "unique_all", "unique_counts", "unique_inverse", "unique_values", "unstack", "var",
+    "vecdot", "where", "zeros", "zeros_like",
 ]  # fmt: skip

@@ -9,7 +9,7 @@ from flambeau import _C
 from flambeau._C import Tensor
 
 SIGNED = (_C.int8, _C.int16, _C.int32, _C.int64)
-UNSIGNED = (_C.uint8,)
+UNSIGNED = (_C.uint8, _C.uint16, _C.uint32, _C.uint64)
 FLOATS = (_C.float32, _C.float64)
 COMPLEX = (_C.complex64, _C.complex128)
 KINDS: dict[str, tuple[Any, ...]] = {

@@ -29,7 +29,15 @@ def _axes(x: Tensor, axis: Axis) -> tuple[int, ...]:
 
 
 def _sum_type(x: Tensor, dtype: Any) -> Any:
-    return dtype if dtype is not None else _C.int64 if isdtype(x.dtype, ("bool", "integral")) else x.dtype
+    """The type of a sum: int64 of integers, uint64 of unsigned ones."""
+    if dtype is not None:
+        return dtype
+    return _C.uint64 if isdtype(x.dtype, "unsigned integer") else _C.int64 if isdtype(x.dtype, ("bool", "integral")) else x.dtype
+
+
+def _computed_in(kind: Any) -> Any:
+    """uint64 is computed as int64, which has the same bits."""
+    return _C.int64 if kind == _C.uint64 else kind
 
 
 def _as_last(x: Tensor, axes: tuple[int, ...], keepdims: bool) -> tuple[Tensor, list[int]]:
@@ -47,17 +55,17 @@ def _count(x: Tensor, axes: tuple[int, ...]) -> int:
 
 
 def sum(x: Tensor, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
-    """The sum over axes; integers in int64 by default."""
+    """The sum over axes; integers in int64 or uint64 by default."""
     axes = _axes(x, axis)
-    x = x.to(kind := _sum_type(x, dtype))
-    return ops.sum(x, axes, keepdims).to(kind) if axes else x.clone()
+    kind = _sum_type(x, dtype)
+    return ops.sum(x.to(_computed_in(kind)), axes, keepdims).to(kind) if axes else x.to(kind).clone()
 
 
 def prod(x: Tensor, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
-    """The product over axes; integers in int64 by default."""
+    """The product over axes; integers in int64 or uint64 by default."""
     axes = _axes(x, axis)
     kind = _sum_type(x, dtype)
-    moved, shape = _as_last(x.to(kind), axes, keepdims)
+    moved, shape = _as_last(x.to(_computed_in(kind)), axes, keepdims)
     return ops.prod(moved, -1).to(kind).reshape(shape)
 
 
@@ -118,7 +126,7 @@ def _scan(name: str, x: Tensor, axis: int | None, dtype: Any, include_initial: b
         axis = 0
     (axis,) = _axes(x, axis)
     kind = _sum_type(x, dtype)
-    found = (ops.cumsum if name == "cumulative_sum" else ops.cumprod)(x.to(kind), axis).to(kind)
+    found = (ops.cumsum if name == "cumulative_sum" else ops.cumprod)(x.to(_computed_in(kind)), axis).to(kind)
     if not include_initial:
         return found
     shape = list(x.shape)

@@ -9,6 +9,7 @@ from flambeau.graph._structure import Arg, Draw, DType, Node, Ref, Structure, Va
 SHORT = {
     "float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16",
     "int64": "i64", "int32": "i32", "int16": "i16", "int8": "i8", "uint8": "u8", "bool": "bool",
+    "uint16": "u16", "uint32": "u32", "uint64": "u64", "complex64": "c64", "complex128": "c128", "complex32": "c32",
 }  # fmt: skip
 
 

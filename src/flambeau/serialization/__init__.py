@@ -43,7 +43,7 @@ from flambeau.serialization._recognize import format_of
 from flambeau.serialization._sharded import read_index, safe_open
 from flambeau.serialization._sharing import Entries
 from flambeau.serialization._source import Source
-from flambeau.serialization._structure import Checker, Decoder, Encoder
+from flambeau.serialization._structure import Checker, Decoder, Encoder, is_sparse
 from flambeau.serialization._torch import Move
 from flambeau.serialization._torch_write import archive_of
 from flambeau.serialization._zip import Archive
@@ -116,7 +116,7 @@ def _is_dict_of_tensors(obj: Any) -> bool:
     return (
         isinstance(obj, dict)
         and bool(obj)
-        and all(type(k) is str and isinstance(v, Tensor) for k, v in obj.items())
+        and all(type(k) is str and isinstance(v, Tensor) and not is_sparse(v) for k, v in obj.items())
         and "__metadata__" not in obj
     )
 

@@ -34,12 +34,17 @@ DTYPES: dict[str, tuple[str, str, int]] = {
     "I16": ("int16", "<i2", 2),
     "I8": ("int8", "|i1", 1),
     "U8": ("uint8", "|u1", 1),
+    "U16": ("uint16", "<u2", 2),
+    "U32": ("uint32", "<u4", 4),
+    "U64": ("uint64", "<u8", 8),
     "BOOL": ("bool", "|b1", 1),
     "C64": ("complex64", "<c8", 8),
     "C128": ("complex128", "<c16", 16),
+    "C32": ("complex32", "<i4", 4),
 }
-# The format has no complex128. In a file such a tensor is F64 with its parts along a last axis, and named in this entry of the metadata.
-_COMPLEX128, _WIDE = "C128", "flambeau.complex128"
+# The format has neither complex128 nor complex32. In a file such a tensor is F64 or F16 with its parts along a last axis, and named in an
+# entry of the metadata: code -> (the code of its parts, the entry).
+_PAIRS = {"C128": ("F64", "flambeau.complex128"), "C32": ("F16", "flambeau.complex32")}
 
 
 def code_of(dtype: Any) -> str | None:
@@ -56,6 +61,8 @@ def array_of(value: Tensor) -> Any:
     value = value.detach().cpu().contiguous()
     if value.dtype == _C.bfloat16:
         value = value.view(_C.int16)
+    elif value.dtype == _C.complex32:
+        value = value.view(_C.int32)
     array = np.ascontiguousarray(value.numpy())
     return array.astype(array.dtype.newbyteorder("<"), copy=False).reshape(tuple(value.shape))
 
@@ -77,14 +84,14 @@ def container_of(tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> Cal
     # Big elements first, so that every tensor is aligned to its element size.
     codes = {name: code_of(value.dtype) or "" for name, value in tensors.items()}
     order = sorted(tensors, key=lambda name: -DTYPES[codes[name]][2])
-    wide = [name for name in order if codes[name] == _COMPLEX128]
-    header: dict[str, Any] = {"__metadata__": {**metadata, _WIDE: json.dumps(wide)} if wide else metadata}
+    pairs = {entry: [name for name in order if codes[name] == code] for code, (_, entry) in _PAIRS.items()}
+    header: dict[str, Any] = {"__metadata__": {**metadata, **{entry: json.dumps(names) for entry, names in pairs.items() if names}}}
     offset = 0
     for name in order:
         end = offset + tensors[name].numel() * DTYPES[codes[name]][2]
         shape, code = list(tensors[name].shape), codes[name]
-        if code == _COMPLEX128:
-            shape, code = [*shape, 2], "F64"
+        if code in _PAIRS:
+            shape, code = [*shape, 2], _PAIRS[code][0]
         header[name] = {"dtype": code, "shape": shape, "data_offsets": [offset, end]}
         offset = end
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
@@ -133,9 +140,9 @@ def _check_entry(name: str, entry: Any, n_data: int) -> None:
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
         raise FileFormatError(f"tensor {short(name)} is not described by dtype, shape and data_offsets")
     code, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
-    if not isinstance(code, str) or code not in DTYPES or code == _COMPLEX128:
+    if not isinstance(code, str) or code not in DTYPES or code in _PAIRS:
         raise FileFormatError(
-            f"tensor {short(name)} has dtype {code!r}; expected one of {', '.join(c for c in DTYPES if c != _COMPLEX128)}"
+            f"tensor {short(name)} has dtype {code!r}; expected one of {', '.join(c for c in DTYPES if c not in _PAIRS)}"
         )
     if not isinstance(shape, list) or len(shape) > MAX_DIMS or not all(map(is_count, shape)):
         raise FileFormatError(f"tensor {short(name)} has shape {str(shape)[:80]}; expected sizes >= 0")
@@ -177,16 +184,18 @@ def _check_layout(entries: dict[str, Any], n_data: int) -> None:
         raise FileFormatError(f"the tensors end at byte {at}, but the file has {n_data} data bytes")
 
 
-def _find_complex128(entries: dict[str, Any], metadata: dict[str, str]) -> None:
+def _find_pairs(entries: dict[str, Any], metadata: dict[str, str]) -> None:
     """Makes complex numbers of the pairs that the metadata names."""
-    names = parse_json(metadata.pop(_WIDE, "[]"), f"its metadata {_WIDE}")
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
-        raise FileFormatError(f"its metadata {_WIDE} is no list of names: {str(names)[:80]}")
-    for name in names:
-        entry = entries.get(name)
-        if entry is None or entry["dtype"] != "F64" or entry["shape"][-1:] != [2]:
-            raise FileFormatError(f"its metadata {_WIDE} names {short(name)}, which is no F64 tensor with a last axis of size 2: {entry}")
-        entries[name] = {**entry, "dtype": _COMPLEX128, "shape": entry["shape"][:-1]}
+    for code, (part, key) in _PAIRS.items():
+        names = parse_json(metadata.pop(key, "[]"), f"its metadata {key}")
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
+            raise FileFormatError(f"its metadata {key} is no list of names: {str(names)[:80]}")
+        for name in names:
+            entry = entries.get(name)
+            if entry is None or entry["dtype"] != part or entry["shape"][-1:] != [2]:
+                what = f"no {part} tensor with a last axis of size 2"
+                raise FileFormatError(f"its metadata {key} names {short(name)}, which is {what}: {entry}")
+            entries[name] = {**entry, "dtype": code, "shape": entry["shape"][:-1]}
 
 
 def read_header(source: Source) -> tuple[dict[str, Any], dict[str, str], int]:
@@ -215,7 +224,7 @@ def read_header(source: Source) -> tuple[dict[str, Any], dict[str, str], int]:
     for name, entry in header.items():
         _check_entry(name, entry, size - 8 - n)
     _check_layout(header, size - 8 - n)
-    _find_complex128(header, metadata)
+    _find_pairs(header, metadata)
     return header, metadata, 8 + n
 
 

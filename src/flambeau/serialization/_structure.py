@@ -9,6 +9,7 @@ None, bool, int, finite float, str and list stand for themselves; everything els
         "g": 1                                           requires grad
         "c": "p", "b", "n"                               Parameter, Buffer, Buffer that is not persistent
         "i": k                                           the object is met again, as {"=": k}
+    {"P": [layout, sizes, [tensors], in order]}      sparse tensor, "coo": indices and values; "csr": rows, columns and values. Also "i"
 
 Writing turns objects into that, reading checks all of it before anything is made, and then makes it.
 """
@@ -55,6 +56,8 @@ class Encoder:
 
     def tensor(self, value: Tensor, path: str, name: str | None = None) -> dict[str, Any]:
         known = self._nodes.get(id(value))
+        if is_sparse(value):
+            return self._sparse(value, path) if known is None else self._again(known)
         if known is not None:
             self.met.append(Met(value, {}, name or path or "tensor"))  # for its name
             return self._again(known)
@@ -78,6 +81,16 @@ class Encoder:
         self._nodes[id(value)] = node
         self._keep.append(value)
         self.met.append(Met(value, node, name or path or "tensor"))
+        return node
+
+    def _sparse(self, value: Any, path: str) -> dict[str, Any]:
+        by_rows = value.is_sparse_csr
+        named = {"crow_indices": value.crow_indices(), "col_indices": value.col_indices()} if by_rows else {"indices": value._indices()}
+        parts = [self.tensor(part, f"{path}.{name}" if path else name) for name, part in {**named, "values": value._values()}.items()]
+        self._keep += named.values()  # parts are known by their identity
+        node = {"P": ["csr" if by_rows else "coo", list(value.shape), parts, value.is_coalesced()]}
+        self._nodes[id(value)] = node
+        self._keep.append(value)
         return node
 
     def _array(self, value: Any, path: str) -> dict[str, Any]:
@@ -162,6 +175,11 @@ class Encoder:
         return {next(key for key, made in _SEQUENCES.items() if made is kind): items}
 
 
+def is_sparse(value: Tensor) -> bool:
+    """Whether it is a sparse tensor, of any layout."""
+    return type(value) is not Tensor and bool(value.is_sparse or value.is_sparse_csr)
+
+
 def _class_of(value: Tensor) -> str | None:
     if type(value) is Tensor:
         return None
@@ -211,6 +229,9 @@ class Checker:
         if "T" in node:
             self._tensor(node)
             return
+        if "P" in node:
+            self._sparse(node, depth)
+            return
         allowed = {"o", "m"} if "o" in node else None
         kind, value = next(iter(node.items())) if len(node) == 1 else ("o", node.get("o"))
         if allowed is None and len(node) != 1 or allowed is not None and not node.keys() <= allowed:
@@ -249,6 +270,24 @@ class Checker:
     def _key(self, key: Any) -> None:
         self._keys.is_plain(key)
         _check_key(key)
+    def _sparse(self, node: dict[str, Any], depth: int) -> None:
+        """That the parts belong together is looked at when they are there."""
+        match node["P"]:
+            case ["coo" | "csr" as layout, list(sizes), list(parts), bool()] if node.keys() <= {"P", "i"}:
+                whole = len(sizes) <= 64 and all(type(n) is int and 0 <= n < 2**59 for n in sizes)
+                tensors = all(isinstance(part, dict) and part.keys() & {"T", "="} for part in parts)
+                if whole and tensors and len(parts) == (2 if layout == "coo" else 3):
+                    for part in parts:
+                        self.check(part, depth + 1)
+                    self._meet(node)
+                    return
+        raise FileFormatError(f"the structure holds an unknown node {str(node)[:80]}")
+
+    def _meet(self, node: dict[str, Any]) -> None:
+        if "i" in node:
+            if type(node["i"]) is not int or node["i"] in self._met:
+                raise FileFormatError(f"the structure holds an unknown node {str(node)[:80]}")
+            self._met.add(node["i"])
 
     def _tensor(self, node: dict[str, Any]) -> None:
         name = node["T"]
@@ -261,12 +300,9 @@ class Checker:
             raise FileFormatError(f"the structure has a view of tensor {short(name)} {fault}")
         if node.get("c", "p") not in _CLASSES or node.get("g", 1) != 1:
             raise FileFormatError(f"the structure holds an unknown node {str(node)[:80]}")
-        if "g" in node and entry["dtype"] not in ("F64", "F32", "F16", "BF16", "C64", "C128"):
+        if "g" in node and entry["dtype"] not in ("F64", "F32", "F16", "BF16", "C64", "C128", "C32"):
             raise FileFormatError(f"tensor {short(name)} of dtype {entry['dtype']} can not require grad")
-        if "i" in node:
-            if type(node["i"]) is not int or node["i"] in self._met:
-                raise FileFormatError(f"the structure holds an unknown node {str(node)[:80]}")
-            self._met.add(node["i"])
+        self._meet(node)
 
 
 def _check_key(key: Any, depth: int = 0) -> None:
@@ -300,6 +336,8 @@ class Decoder:
             return node
         if "T" in node:
             return self._tensor(node)
+        if "P" in node:
+            return self._sparse(node)
         if "o" in node:
             result = OrderedDict((self.decode(key), self.decode(value)) for key, value in node["o"])
             if "m" in node:
@@ -317,6 +355,31 @@ class Decoder:
         if kind == "d":
             return {self.decode(key): self.decode(entry) for key, entry in value}
         return _SEQUENCES[kind]([self.decode(entry) for entry in value])
+
+    def _sparse(self, node: dict[str, Any]) -> Any:
+        from flambeau.sparse._construct import sparse_coo_tensor, sparse_csr_tensor
+        from flambeau.sparse._tensor import linear
+
+        layout, sizes, nodes, in_order = node["P"]
+        *indices, values = parts = [self.decode(part) for part in nodes]
+        if not all(isinstance(part, Tensor) for part in parts):
+            raise FileFormatError(f"the structure holds an unknown node {str(node)[:80]}")
+        try:
+            made: Any
+            if layout == "csr":
+                made = sparse_csr_tensor(indices[0], indices[1], values, sizes)
+            else:
+                made = sparse_coo_tensor(indices[0], values, sizes, is_coalesced=in_order)
+            if layout == "coo" and in_order and indices[0].shape[1] > 1:
+                keys = linear(indices[0], sizes)
+                if not bool((keys[1:] > keys[:-1]).all().item()):
+                    raise ValueError("indices are not in order, as the file says")
+        except (TypeError, ValueError, IndexError, RuntimeError) as error:
+            raise FileFormatError(f"the structure holds a sparse tensor that is none: {error}") from error
+        made._val = values  # the object itself, which may be met elsewhere
+        if "i" in node:
+            self._met[node["i"]] = made
+        return made
 
     def _tensor(self, node: dict[str, Any]) -> Tensor:
         value = placed(node, self._entry(node["T"]), self._strided).detach()  # another tensor over the same memory

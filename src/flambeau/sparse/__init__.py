@@ -18,7 +18,7 @@ Example:
             [9., 9.]])
 """
 
-from flambeau.sparse import _places
+from flambeau.sparse import _inplace, _places
 from flambeau.sparse._functions import addmm, log_softmax, mm, sampled_addmm, softmax, sum
 from flambeau.sparse._tensor import SparseCOO, SparseCSR, SparseTensor
 

@@ -1,0 +1,105 @@
+"""What is written to sparse tensors: numbers go to the values where they lie, sums and copies give the tensor other places.
+
+A result that can not be stored is refused before anything is written. Where autograd follows the values it follows the write, too, as
+it does for dense tensors; a leaf that requires grad is refused.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flambeau import _C
+from flambeau._C import Tensor, ops
+from flambeau.sparse._answers import answers, in_layout_of
+from flambeau.sparse._functions import _add
+from flambeau.sparse._tensor import SparseCOO, SparseCSR, SparseTensor
+
+
+def _target(op: str, x: Any) -> SparseTensor:
+    if not isinstance(x, SparseTensor):
+        raise TypeError(f"{op}: a sparse tensor is written to a dense one; expected a dense one there, by .to_dense()")
+    if x.requires_grad and x.is_leaf and _C.is_grad_enabled():
+        raise _C.AutogradError(f"{op}: a leaf tensor that requires grad can not be written in place; use no_grad(), or a copy")
+    return x
+
+
+def _number(op: str, value: Any) -> Any:
+    if isinstance(value, Tensor) and not isinstance(value, SparseTensor) and value.ndim == 0:
+        return value
+    if isinstance(value, (int, float, complex)):
+        return value
+    raise TypeError(f"{op}: got a {type(value).__name__}; expected a number, so that no other elements than those with places are written")
+
+
+def _becomes(op: str, x: SparseTensor, made: SparseTensor) -> SparseTensor:
+    """x is what `made` is, in its own layout and type."""
+    if _C.promote_types(made._val.dtype, x._val.dtype) != x._val.dtype:
+        raise _C.DTypeError(f"{op}: the result is {made._val.dtype}, which can not be stored in {x._val.dtype}; cast the tensor first")
+    found = in_layout_of(made.to_coo(), x)
+    if isinstance(x, SparseCOO) and isinstance(found, SparseCOO):
+        x._idx, x._in_order, x._merge = found._idx, found._in_order, found._merge
+    elif isinstance(x, SparseCSR) and isinstance(found, SparseCSR):
+        x._crow, x._col = found._crow, found._col
+    x._val = found._val.to(x._val.dtype)
+    return x
+
+
+@answers("mul_", "multiply_", "__imul__")
+def _mul_(x: Any, other: Any) -> SparseTensor:
+    """Times a number."""
+    _target("mul_", x)._val.mul_(_number("mul_", other))
+    return x  # type: ignore[no-any-return]
+
+
+@answers("div_", "divide_", "true_divide_", "__itruediv__")
+def _div_(x: Any, other: Any, *, rounding_mode: str | None = None) -> SparseTensor:
+    if rounding_mode is not None:
+        raise ValueError(f"div_: rounding_mode = {rounding_mode!r}; expected None for sparse tensors")
+    _target("div_", x)._val.div_(_number("div_", other))
+    return x  # type: ignore[no-any-return]
+
+
+@answers("neg_", "negative_")
+def _neg_(x: Any) -> SparseTensor:
+    _target("neg_", x)._val.neg_()
+    return x  # type: ignore[no-any-return]
+
+
+@answers("add_", "__iadd__")
+def _add_(x: Any, other: Any, *, alpha: Any = 1) -> Any:
+    if isinstance(other, SparseTensor) and not isinstance(x, SparseTensor):
+        if x.shape != other.shape:
+            raise _C.ShapeError(f"add_: the tensor has shape {list(x.shape)}, the sparse one {list(other.shape)}; expected one shape")
+        return ops.add_(x, other.to_dense(), alpha=alpha)
+    _target("add_", x)
+    if not isinstance(other, SparseTensor):
+        given = "dense tensor" if isinstance(other, Tensor) else type(other).__name__
+        raise TypeError(f"add_: a {given} is added to a sparse tensor in place; expected a sparse one, or x + y, which is dense")
+    return _becomes("add_", x, _add(x, other, alpha=alpha))
+
+
+@answers("sub_", "subtract_", "__isub__")
+def _sub_(x: Any, other: Any, *, alpha: Any = 1) -> Any:
+    return _add_(x, other, alpha=-alpha)
+
+
+@answers("zero_")
+def _zero_(x: Any) -> SparseTensor:
+    """No place is left."""
+    coo = _target("zero_", x).to_coo()
+    none = ops.zeros((0, *coo._val.shape[1:]), dtype=coo._val.dtype, device=coo._val.device)
+    return _becomes("zero_", x, SparseCOO.make(ops.zeros((coo.sparse_dim(), 0), dtype=_C.int64), none, x.shape, True))
+
+
+@answers("copy_")
+def _copy_(x: Any, src: Any, non_blocking: bool = False) -> Any:
+    if not isinstance(x, SparseTensor):
+        if x.shape != src.shape:
+            raise _C.ShapeError(f"copy_: the tensor has shape {list(x.shape)}, the sparse one {list(src.shape)}; expected one shape")
+        return ops.copy_(x, src.to_dense())
+    if not isinstance(src, SparseTensor) or src.shape != x.shape or src.to_coo().sparse_dim() != x.sparse_dim():
+        given = f"{list(src.shape)}" if isinstance(src, Tensor) else type(src).__name__
+        raise _C.ShapeError(f"copy_: the sparse tensor has shape {list(x.shape)}, src {given}; expected a sparse src like it")
+    made = src.to_coo()
+    values = made._val.to(x._val.dtype)
+    return _becomes("copy_", _target("copy_", x), made._with(values.clone() if values is made._val else values))
