@@ -16,6 +16,8 @@ from flambeau._memory_format import strided
 if TYPE_CHECKING:
     import numpy as np
 
+library = "flambeau"  # whose names texts say: `flambeau.compat.torch` changes it
+
 
 def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
     """A new tensor with a copy of `data`: numbers, nested lists, arrays or tensors.
@@ -346,13 +348,24 @@ def _retain_grad(self: Tensor) -> None:
     _C.retain_grad(self)
 
 
+# Names of tensor types in old programs: x.type(), x.type("torch.LongTensor").
+TYPE_NAMES = {
+    "float32": "FloatTensor", "float64": "DoubleTensor", "float16": "HalfTensor", "bfloat16": "BFloat16Tensor", "int64": "LongTensor",
+    "int32": "IntTensor", "int16": "ShortTensor", "int8": "CharTensor", "uint8": "ByteTensor", "bool": "BoolTensor",
+    "complex64": "ComplexFloatTensor", "complex128": "ComplexDoubleTensor",
+}  # fmt: skip
+
+
 def _type(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
+    """The old name of the tensor's type, or the tensor in another type: a dtype, or such a name."""
     if dtype is None:
-        names = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long", "int32": "Int",
-                 "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool", "complex64": "ComplexFloat",
-                 "complex128": "ComplexDouble"}  # fmt: skip
-        return f"flambeau.{names[self.dtype.name]}Tensor"
-    return self.to(dtype)
+        return f"{library}.{TYPE_NAMES.get(self.dtype.name, self.dtype.name)}"
+    if isinstance(dtype, str):
+        found = [name for name, text in TYPE_NAMES.items() if text == dtype.rpartition(".")[2]]
+        if not found or ".cuda." in dtype:
+            raise ValueError(f"type: dtype = {dtype!r}; expected a dtype or one of {', '.join(TYPE_NAMES.values())}")
+        dtype = getattr(_C, found[0])
+    return self.to(dtype if isinstance(dtype, _C.dtype) else getattr(dtype, "dtype", dtype))
 
 
 def _cast_method(name: str) -> Callable[..., Tensor]:

@@ -1,0 +1,42 @@
+"""What says who it is says `torch.` while the library answers for PyTorch: texts of types and shapes, and where classes are found.
+
+Pickles, `copyreg` and registries of packages find classes by `__module__` and name, so that must be a place from which they can
+be imported: `names.home_of` gives it.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+from flambeau import _C, _memory_format, _tensor
+from flambeau.compat._torch.names import home_of
+
+
+def adopt() -> None:
+    """Types and texts of the core. Done once, before the first facade is made."""
+    _tensor.library = "torch"
+    for kind in (_C.Tensor, _C.Size, _C.dtype, _C.device, _C.Generator):
+        _say(kind)
+    _C.dtype.__repr__ = lambda self: f"torch.{self.name}"
+    for constant in (_memory_format.memory_format, _memory_format.layout):
+        constant.__repr__ = lambda self: f"torch.{self._name}"
+    _C.Size.__repr__ = lambda self: f"torch.Size({list(self)})"
+
+
+def rename(module: types.ModuleType) -> None:
+    """Classes and functions that are reached through a facade say PyTorch's place."""
+    for source in module.__dict__["_sources"]:
+        for value in list(vars(source).values()):
+            if isinstance(value, (type, types.FunctionType)):
+                _say(value)
+
+
+def _say(value: Any) -> None:
+    place = home_of(getattr(value, "__module__", None) or "", value.__name__)
+    if place is None:
+        return
+    try:
+        value.__module__ = place
+    except (AttributeError, TypeError):  # types that can not be written to keep their name
+        return
