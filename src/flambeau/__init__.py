@@ -193,7 +193,7 @@ setattr(Tensor, "nanquantile", nanquantile)  # noqa: B010
 # Imported when they are first used.
 _LAZY = {
     "array_api", "autograd", "backends", "compat", "compiler", "cpu", "cuda", "datasets", "distributions", "engine", "fft", "func", "graph",
-    "linalg", "nn", "optim", "overrides", "pipeline", "profiler", "random", "serialization", "sparse", "special", "testing", "utils",
+    "linalg", "nn", "optim", "overrides", "pipeline", "profiler", "random", "serialization", "sparse", "special", "storage", "testing", "utils",
 }  # fmt: skip
 _LAZY_NAMES = {
     "save": "serialization",
@@ -229,6 +229,7 @@ _LAZY_NAMES = {
     ),
     "stft": "_stft",
     "vmap": "func",
+    **dict.fromkeys(("TypedStorage", "UntypedStorage"), "storage"),
     "segment_reduce": "_segments",
     "sparse_coo_tensor": "sparse._construct",
     "sparse_csr_tensor": "sparse._construct",

@@ -474,6 +474,17 @@ def _sparse_method(name: str) -> Callable[..., Any]:
     return method
 
 
+def _storage_method(name: str) -> Callable[..., Any]:
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        from flambeau import storage
+
+        return getattr(storage, name)(self, *args, **kwargs)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"`{name}` of `flambeau.storage`."
+    return method
+
+
 def _storage_view_method(op: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """An in-place geometry method (`transpose_`, `squeeze_`, ...): takes the view's geometry over."""
 
@@ -553,6 +564,8 @@ def attach() -> None:
         methods[name] = _cast_method(dtype)
     for name in ("to_sparse", "to_sparse_csr", "sparse_mask"):
         methods[name] = _sparse_method(name)
+    for name in ("storage", "untyped_storage", "set_"):
+        methods[name] = _storage_method(name)
     methods["to_sparse_coo"] = methods["to_sparse"]
     for name in ("t", "transpose", "squeeze", "unsqueeze", "swapaxes", "swapdims", "as_strided"):
         methods[name + "_"] = _storage_view_method(getattr(ops, name))

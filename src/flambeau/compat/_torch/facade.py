@@ -102,8 +102,8 @@ class Facade(types.ModuleType):
             from flambeau.compat._torch.names import torch_path
 
             path = torch_path(value.__name__)
-            if path is not None:
-                return importlib.import_module(path)
+            below = self._submodule(name)
+            return below if below is not None else value if path in (None, "torch") else importlib.import_module(str(path))
         if keeps(value):
             self.__dict__[name] = value
         return value

@@ -5,20 +5,27 @@ from __future__ import annotations
 # Whose surface is followed. The local part says who answers; version checks compare what is before it.
 FOLLOWS = "2.13.0+flambeau"
 
-# A module of PyTorch's, without `torch.`: the module of ours, or several, without `flambeau.`. An overlay comes before either.
-SOURCES: dict[str, str | tuple[str, ...]] = {
-    "_tensor": "",
+# Modules of PyTorch's, without `torch.`, and what they are here, without `flambeau.`. An overlay comes before either.
+MOVED: dict[str, str] = {
     "_tensor_str": "_print",
+    "autograd.grad_mode": "autograd.modes",
+    "nn.modules.container": "nn.containers",
+    "nn.modules.module": "nn.module",
+    "nn.utils.convert_parameters": "nn.utils.convert",
+    "utils.hooks": "_handles",
+}
+# The same for modules whose content lies here in one that is known under another name, too, or in several.
+PARTS: dict[str, str | tuple[str, ...]] = {
+    "_tensor": "",
     "_jit_internal": "jit",
     "functional": "",
-    "autograd.grad_mode": "autograd.modes",
     "autograd.variable": "autograd",
+    "cuda.graphs": "cuda",
     "cuda.memory": "cuda",
     "cuda.random": "cuda",
     "distributions.utils": "distributions._parameters",
     "nn.modules.batchnorm": ("nn.modules.norm", "nn.modules.lazy"),
     "nn.modules.channelshuffle": "nn.modules.unpooling",
-    "nn.modules.container": "nn.containers",
     "nn.modules.activation": ("nn.modules.activation", "nn.modules.attention"),
     "nn.modules.conv": ("nn.modules.conv", "nn.modules.lazy"),
     "nn.modules.distance": "nn.modules.loss",
@@ -26,14 +33,12 @@ SOURCES: dict[str, str | tuple[str, ...]] = {
     "nn.modules.instancenorm": ("nn.modules.norm", "nn.modules.lazy"),
     "nn.modules.linear": ("nn.modules.linear", "nn.modules.lazy"),
     "nn.modules.loss": ("nn.modules.loss", "nn.modules.class_losses"),
-    "nn.modules.module": "nn.module",
     "nn.modules.normalization": "nn.modules.norm",
     "nn.modules.padding": "nn.modules.flatten",
     "nn.modules.pixelshuffle": "nn.modules.flatten",
     "nn.modules.pooling": ("nn.modules.pooling", "nn.modules.unpooling"),
     "nn.modules.sparse": ("nn.modules.embedding", "nn.modules.bags"),
     "nn.modules.upsampling": "nn.modules.flatten",
-    "nn.utils.convert_parameters": "nn.utils.convert",
     "nn.utils.stateless": "func",
     "optim.adadelta": "optim.adaptive",
     "optim.adamax": "optim.adaptive",
@@ -46,8 +51,8 @@ SOURCES: dict[str, str | tuple[str, ...]] = {
     "optim._muon": "optim.matrices",
     "utils.data._utils.collate": "utils.data.collate",
     "utils.dlpack": "",
-    "utils.hooks": "_handles",
 }
+SOURCES: dict[str, str | tuple[str, ...]] = {**MOVED, **PARTS}
 
 # Classes of one module of ours that PyTorch keeps in several: (beginning of the name, module of PyTorch's), the first that fits.
 HOMES: dict[str, tuple[tuple[str, str], ...]] = {
@@ -65,7 +70,7 @@ HOMES: dict[str, tuple[tuple[str, str], ...]] = {
 }  # fmt: skip
 
 _OVERLAY = "flambeau.compat._torch.overlay"
-_BACK = {ours: path for path, ours in reversed(SOURCES.items()) if isinstance(ours, str) and ours}
+_BACK = {ours: path for path, ours in MOVED.items()}
 
 
 def torch_path(module: str) -> str | None:

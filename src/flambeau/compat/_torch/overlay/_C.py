@@ -54,4 +54,33 @@ def _cuda_getCurrentRawStream(device: int) -> int:
     raise _C.DeviceError("cuda: this build of flambeau has no CUDA backend")
 
 
+class _Keys(type):
+    def __getattr__(cls, name: str) -> str:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return name
 
+
+class DispatchKey(metaclass=_Keys):
+    """Names of PyTorch's ways to compute an operator, which can be named and not chosen: a call here has one way."""
+
+
+class DispatchKeySet:
+    """A set of such names."""
+
+    def __init__(self, *keys: str) -> None:
+        self._keys = frozenset(keys)
+
+    def __or__(self, other: DispatchKeySet) -> DispatchKeySet:
+        return DispatchKeySet(*self._keys, *other._keys)
+
+    def has(self, key: str) -> bool:
+        """Whether a name is among them."""
+        return key in self._keys
+
+
+class _ExcludeDispatchKeyGuard:
+    """A region without some ways to compute; refused, since there are no such ways."""
+
+    def __init__(self, keys: DispatchKeySet) -> None:
+        raise NotImplementedError("_ExcludeDispatchKeyGuard: operators have no dispatch keys here")

@@ -192,8 +192,59 @@ class Stream:
         raise _C.DeviceError("Stream: this build of flambeau computes on the CPU, where a call has finished when it returns")
 
 
+class PyTorchFileReader:
+    """PyTorch's reader of zip files; `torch.load` reads them here."""
+
+    def __init__(self, *args: Any) -> None:
+        raise NotImplementedError("PyTorchFileReader: use torch.load, which reads PyTorch's files")
+
+
 class Event(Stream):
     """A mark in a queue of a GPU; none can be made."""
+
+
+# ---- element types of PyTorch's that are not here: they can be named and compared, and no tensor has one
+
+# (bytes, largest, eps, smallest normal) of the floats.
+_ABSENT: dict[str, Any] = {
+    "float8_e4m3fn": (1, 448.0, 0.125, 2.0**-6), "float8_e5m2": (1, 57344.0, 0.25, 2.0**-14), "float8_e4m3fnuz": (1, 240.0, 0.125, 2.0**-7),
+    "float8_e5m2fnuz": (1, 57344.0, 0.125, 2.0**-15), "float8_e8m0fnu": (1, 2.0**127, 1.0, 2.0**-127), "float4_e2m1fn_x2": None,
+    "uint16": None, "uint32": None, "uint64": None, "complex32": None, "chalf": None, "qint8": None, "quint8": None, "qint32": None,
+    "quint4x2": None, "quint2x4": None, **{f"{kind}{bits}": None for kind in ("int", "uint") for bits in range(1, 8)},
+}  # fmt: skip
+
+
+class AbsentDType:
+    """The name of an element type that is not here."""
+
+    is_complex = False
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.is_floating_point = name.startswith("float")
+        self.is_signed = not name.startswith(("uint", "quint"))
+        self.itemsize = 1 if "8" in name or "4" in name or name[-1] in "1234567" else 2
+
+    def __repr__(self) -> str:
+        return f"torch.{self.name}"
+
+    def __reduce__(self) -> str:
+        return self.name
+
+
+_absent: dict[str, AbsentDType] = {}
+
+
+def finfo(type: Any = None) -> Any:  # noqa: A002
+    """`flambeau.finfo`, which for 8-bit floats, of which no tensor is made, tells their limits."""
+    from types import SimpleNamespace
+
+    import flambeau
+
+    if isinstance(type, AbsentDType) and _ABSENT[type.name] is not None:
+        size, largest, eps, tiny = _ABSENT[type.name]
+        return SimpleNamespace(bits=8 * size, max=largest, min=-largest, eps=eps, tiny=tiny, smallest_normal=tiny, resolution=1.0, dtype=type.name)
+    return flambeau.finfo() if type is None else flambeau.finfo(type)
 
 
 def _sample_dirichlet(concentration: Any, generator: Any = None) -> Any:
@@ -208,6 +259,12 @@ def __getattr__(name: str) -> Any:
         from flambeau.compat._torch.overlay import _foreach
 
         return getattr(_foreach, name)
+    if name in _ABSENT:
+        import flambeau
+
+        if name in vars(flambeau):
+            return getattr(flambeau, name)
+        return _absent.setdefault(name, AbsentDType(name))
     if name in ("legacy_contiguous_format",):
         from flambeau import contiguous_format
 

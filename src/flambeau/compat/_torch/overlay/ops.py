@@ -77,3 +77,9 @@ def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
     return _namespaces.setdefault(name, Namespace(name))
+
+
+def exists(qualname: str) -> bool:
+    """Whether `ns::name` is an operator here."""
+    space, _, name = qualname.partition("::")
+    return hasattr(_namespaces.setdefault(space, Namespace(space)), name.partition(".")[0])

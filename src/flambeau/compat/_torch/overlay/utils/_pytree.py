@@ -101,6 +101,18 @@ SUPPORTED_NODES[deque] = _Kind(lambda x: (list(x), x.maxlen), lambda values, max
 SUPPORTED_NODES[namedtuple] = _Kind(lambda x: (list(x), type(x)), lambda values, kind: kind(*values))  # type: ignore[index]
 
 
+def _dict_flatten(d: dict[Any, Any]) -> tuple[list[Any], Any]:
+    return list(d.values()), list(d)
+
+
+def _dict_flatten_with_keys(d: dict[Any, Any]) -> tuple[list[tuple[Any, Any]], Any]:
+    return [(MappingKey(k), v) for k, v in d.items()], list(d)
+
+
+def _dict_unflatten(values: Iterable[Any], keys: Any) -> dict[Any, Any]:
+    return dict(zip(keys, values))
+
+
 def _is_leaf(tree: Any, is_leaf: Any = None) -> bool:
     return (is_leaf is not None and is_leaf(tree)) or _kind_of(tree) not in SUPPORTED_NODES
 

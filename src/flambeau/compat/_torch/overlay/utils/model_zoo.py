@@ -2,4 +2,9 @@
 
 from flambeau.compat._torch.overlay.hub import load_state_dict_from_url as load_url
 
+try:
+    from tqdm.auto import tqdm
+except ImportError:
+    tqdm = None  # PyTorch has a small one of its own
+
 __all__ = ["load_url"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from flambeau.compat._torch.overlay.compiler import allow_in_graph, disable, is_compiling
+from flambeau.compat._torch.overlay.compiler import allow_in_graph, assume_constant_result, disable, is_compiling
 from flambeau.compiler import OptimizedModule
 
 __all__ = ["OptimizedModule", "allow_in_graph", "config", "disable", "is_compiling", "mark_static_address", "reset"]
@@ -16,7 +16,6 @@ class _Config(types.SimpleNamespace):
 
 
 config = _Config(suppress_errors=False, cache_size_limit=8, recompile_limit=8, accumulated_cache_size_limit=256, disable=False, verbose=False)
-eval_frame = types.SimpleNamespace(OptimizedModule=OptimizedModule)
 
 
 def reset() -> None:
