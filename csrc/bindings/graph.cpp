@@ -10,6 +10,7 @@
 #include "bindings/errors.h"
 #include "bindings/source.h"
 #include "graph/program.h"
+#include "wrappers/custom_call.h"
 #include "wrappers/wrap.h"
 
 namespace nb = nanobind;
@@ -289,6 +290,17 @@ void init_graph(nb::module_& m) {
     return out;
   });
   m.def("recorded", recorded);
+  m.def("discard", [] { if (graph::recording()) graph::Recorder::here().discard(); });
+  // Gives `out`, whose recording was discarded, the bytes of `made`.
+  m.def("adopt", [](nb::handle out, nb::handle made) {
+    const Tensor& to = plain_tensor(out.ptr(), "adopt", "out");
+    const Tensor& from = plain_tensor(made.ptr(), "adopt", "made");
+    if (!(to.sizes() == from.sizes()) || to.dtype() != from.dtype()) raise<ArgumentError>("adopt: ", from.dtype(), " ", from.sizes(), "; expected ", to.dtype(), " ", to.sizes());
+    copy_elements(to, from);
+  });
+  m.def("custom_call", [](const std::string& op, const std::string& arguments, nb::handle reads, nb::handle writes) {
+    custom_call(op, arguments, tensors_of(reads, "reads"), tensors_of(writes, "writes"));
+  });
   nb::class_<PyProgram>(m, "Program")
       .def("lives", lives)
       .def("__len__", [](const PyProgram& p) { return p.program->tape().nodes.size(); })

@@ -177,7 +177,7 @@ void init_functions(nb::module_& m) {
   m.def("to", [](nb::handle t, nb::handle dtype, nb::handle device, bool copy) {
     return wrapped(to(plain_tensor(t.ptr(), "to", "x"), to_optional_dtype(dtype.ptr(), "to", "dtype"), to_optional_device(device.ptr(), "to", "device"), copy));
   }, nb::arg("x"), nb::arg("dtype").none(), nb::arg("device").none(), nb::arg("copy"));
-  m.def("bump_version", [](nb::handle t) { bump_version("numpy", plain_tensor(t.ptr(), "bump_version", "t")); });
+  m.def("bump_version", [](nb::handle t, const std::string& op) { bump_version(profile::interned(op), plain_tensor(t.ptr(), "bump_version", "t")); });
 
   m.def("get_autocast_dtype", [] { return nb::borrow(dtype_objects[static_cast<int>(autocast_settings().dtype)]); });
   m.def("set_autocast_dtype", [](nb::handle t) { autocast_settings().dtype = to_dtype(t.ptr(), "set_autocast_dtype", "dtype"); });
@@ -274,6 +274,24 @@ std::optional<Device> to_optional_device(PyObject* o, const char* op, const char
   return device_value(o, op, arg);
 }
 
+static thread_local std::optional<Device> new_device;  // set_default_device, `with device(...)`
+
+std::optional<Device> to_new_device(PyObject* o, const char* op, const char* arg) {
+  if (!o || o == Py_None) return new_device;
+  return device_value(o, op, arg);
+}
+
+static void bind_default_device(nb::module_& m) {
+  m.def("new_device", [] { return new_device; }, "The device on which this thread makes tensors where none is given; None: the CPU.");
+  m.def("set_new_device", [](nb::handle device) {
+    const std::optional<Device> before = new_device;
+    const std::optional<Device> wanted = to_optional_device(device.ptr(), "set_default_device", "device");
+    if (wanted) require_device(*wanted);
+    new_device = wanted;
+    return before;
+  }, nb::arg("device").none(), "Changes it and returns what it was.");
+}
+
 Generator* to_generator(PyObject* o, const char* op, const char* arg) {
   if (!o || o == Py_None) return nullptr;
   if (!is_generator(o)) raise<TypeMismatch>(op, ": ", arg, " is a ", Py_TYPE(o)->tp_name, "; expected a Generator or None");
@@ -322,6 +340,7 @@ NB_MODULE(_C, m) {
   if (!init_draws(m.ptr())) throw nb::python_error();
   init_source();
   init_autograd(m);
+  bind_default_device(m);
   nb::module_ ops = m.def_submodule("ops", "Every op of the table by name.");
   for (PyMethodDef* const* table = op_function_tables; *table; ++table)
     if (PyModule_AddFunctions(ops.ptr(), *table) < 0) throw nb::python_error();

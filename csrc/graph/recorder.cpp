@@ -328,6 +328,12 @@ void Recorder::settle() {
   clear();
 }
 
+void Recorder::discard() {
+  const std::lock_guard lock(mutex_);
+  drop_part();
+  clear();
+}
+
 // ---- scopes
 
 void begin_recording() {

@@ -34,6 +34,8 @@ class Recorder final : public Recording {
   ~Recorder() override;
   static Recorder& here() { return *static_cast<Recorder*>(recorder_here); }
   void settle() override;
+  // Forgets what was recorded. What it would have written has no values; who asked for it gives them.
+  void discard();
 
   template <class... Args>
   void record(const OpInfo& op, std::initializer_list<const Tensor*> outs, const Args&... args) {

@@ -70,6 +70,7 @@ bool = _C.bool
 float = _C.float32
 int = _C.int32
 
+from flambeau._default_device import get_default_device, set_default_device  # noqa: E402
 from flambeau._functions import (  # noqa: E402
     allclose,
     argwhere,
@@ -193,7 +194,8 @@ setattr(Tensor, "nanquantile", nanquantile)  # noqa: B010
 # Imported when they are first used.
 _LAZY = {
     "array_api", "autograd", "backends", "compat", "compiler", "cpu", "cuda", "datasets", "distributions", "engine", "fft", "func", "graph",
-    "linalg", "nn", "optim", "overrides", "pipeline", "profiler", "random", "serialization", "sparse", "special", "storage", "testing", "utils",
+    "library", "linalg", "nn", "ops", "optim", "overrides", "pipeline", "profiler", "random", "serialization", "sparse", "special",
+    "storage", "testing", "utils",
 }  # fmt: skip
 _LAZY_NAMES = {
     "save": "serialization",
@@ -283,8 +285,10 @@ if _typing.TYPE_CHECKING:
         fft,
         func,
         graph,
+        library,
         linalg,
         nn,
+        ops,
         optim,
         overrides,
         pipeline,

@@ -38,6 +38,7 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
         copied = _moved(data, dtype, device).clone().detach()
         return copied.requires_grad_() if requires_grad else copied
     out = _C.tensor_from(data, dtype)
+    device = _C.new_device() if device is None else device
     if device is not None:
         out = _C.to(out, None, device, False)
     if requires_grad:
@@ -60,6 +61,7 @@ def _moved(data: Tensor, dtype: Any, device: Any) -> Tensor:
 
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """`data` as a tensor, sharing memory where it is a tensor or an array of the right type."""
+    device = _C.new_device() if device is None else device
     if isinstance(data, Tensor):
         if _C.has_override(data) and _is_wrapped(data):
             return _moved(data, dtype, device)

@@ -39,6 +39,7 @@ from flambeau.graph._structure import (
     Ref,
     Value,
 )
+from flambeau.library._graph import as_nodes
 from flambeau.nn.module import Module
 from flambeau.optim.optimizer import Optimizer
 
@@ -75,7 +76,9 @@ def record(function: Callable[..., Any], *inputs: Any) -> Graph:
     arguments = [x for x in inputs if isinstance(x, Tensor)]
     names = _names(function, inputs)
     _C.graph.settle()
-    with lazy(), _checks_later():
+    effects: Graph | None = None
+    wanted: list[Tensor] = []
+    with lazy(), _checks_later(), as_nodes():
         mark = _Mark()
         for position, x in enumerate(arguments):
             with no_grad():
@@ -87,11 +90,26 @@ def record(function: Callable[..., Any], *inputs: Any) -> Graph:
         if not mark.stands():
             where = watch.line or "the function"
             raise GraphError(f"record: {where} reads a value, or uses memory that is shared with NumPy: a graph can not do that")
-        graph = _Maker(_C.graph.recorded(), [Held(name, x, True) for name, x in zip(names, arguments)], outputs, _held(function)).graph()
+        given, held = [Held(name, x, True) for name, x in zip(names, arguments)], list(_held(function))
+        graph = _Maker(_C.graph.recorded(), given, outputs, held).graph()
         del outputs  # what nobody holds any more is not computed
+        if any(node.op == "custom_call" for node in graph.nodes):
+            # A custom op is not run where recordings are: the graph runs, and gives what somebody still sees its values.
+            seen = [x for _, before, seen, x in _C.graph.recorded()["buffers"] if seen and not before]
+            wanted = [_flat(x) for x in seen if x._storage_ptr() != mark.storage]
+            effects = _Maker(_C.graph.recorded(), given, wanted, held).graph()
+            _C.graph.discard()
+        del given, held
+    if effects is not None and (wanted or _writes_to_inputs(effects)):
+        for x, made in zip(wanted, effects.run(*arguments)):
+            _C.graph.adopt(x, made)
     for buffer, constant in graph.constants.items():
         graph.constants[buffer] = constant.clone()
     return graph.validate()
+
+
+def _writes_to_inputs(graph: Graph) -> bool:
+    return any(graph.buffers[graph.values[v].buffer].kind in ("argument", "parameter") for node in graph.nodes for v in node.writes)
 
 
 @contextlib.contextmanager

@@ -31,11 +31,16 @@ from flambeau.graph._structure import (
     Value,
     refs_of,
 )
+from flambeau.library._graph import run_call
 
 _ARGUMENT = re.compile(r"[\w\[\]?]+ (\w+)")
 
 
 _OF_LISTS = ("optimizer_step", "scale_all_", "total_norm")  # ops over all parameters
+
+
+def _function(name: str) -> Any:
+    return run_call if name == "custom_call" else getattr(_C.optim if name in _OF_LISTS else _C.ops, name)
 
 
 class _Op(NamedTuple):
@@ -162,7 +167,7 @@ class _Replay:
         args = [self.argument(arg) for arg in node.args]
         seen = {index: self.tensor(index) for index in dict.fromkeys(refs_of(node.args))}
         versions = {index: x._version for index, x in seen.items()}
-        result = getattr(_C.optim if op.name in _OF_LISTS else _C.ops, op.name)(**dict(zip(op.arguments, args)))
+        result = _function(op.name)(**dict(zip(op.arguments, args)))
         made = [x for x in (result if isinstance(result, (tuple, list)) else (result,)) if isinstance(x, Tensor)]
         if more:
             made = _made_by(node.op, [x for x in args if isinstance(x, Tensor)])

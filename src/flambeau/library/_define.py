@@ -1,0 +1,255 @@
+"""How ops come to be: `custom_op` from a function, `define` and `Library` from a schema."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from flambeau import _C
+from flambeau.library._op import CustomOpDef, registry
+from flambeau.library._schema import infer_schema, parse
+
+_QUALNAME = re.compile(r"([A-Za-z_]\w*)::([A-Za-z_]\w*)$")
+_RESERVED = ("flambeau", "aten", "prim", "prims")
+_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+def _here() -> str:
+    """The line outside of this package that makes an op."""
+    frame: Any = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
+        frame = frame.f_back
+    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+
+
+def _check_name(qualname: str) -> str:
+    match = _QUALNAME.match(qualname) if isinstance(qualname, str) else None
+    if match is None:
+        raise ValueError(f"custom op {qualname!r}: expected 'namespace::name'")
+    if match[1] in _RESERVED:
+        raise ValueError(f"custom op {qualname!r}: the namespace '{match[1]}' is taken; expected another one")
+    return qualname
+
+
+def custom_op(
+    name: str,
+    fn: Callable[..., Any] | None = None,
+    /,
+    *,
+    mutates_args: str | Iterable[str],
+    device_types: str | Sequence[str] | None = None,
+    schema: str | None = None,
+    tags: Any = None,
+) -> Any:
+    """Makes an op of a function; also a decorator.
+
+    Args:
+        name: "namespace::name". Another op of that name is replaced.
+        mutates_args: names of the tensors that the function writes to, or "unknown": any of them.
+        device_types: the kinds of device that the function is for; None: all.
+        schema: arguments and results, "(Tensor x, int n=1) -> Tensor"; without it they are read from the annotations.
+        tags: taken for PyTorch's sake.
+
+    The function computes; it may call anything. It is called without recording, with tensors that have no history. It returns new tensors,
+    no views of its arguments, and writes to none but those in `mutates_args`.
+
+    Raises:
+        ValueError: the name, an annotation or the schema is none.
+
+    Example:
+        >>> import flambeau as fl
+        >>> @fl.library.custom_op("docs::double_", mutates_args={"x"})
+        ... def double_(x: fl.Tensor) -> None:
+        ...     x.numpy()[...] *= 2
+        >>> x = fl.ones(2)
+        >>> double_(x)
+        >>> x, x._version
+        (tensor([2., 2.]), 1)
+    """
+    _check_name(name)
+
+    def make(function: Callable[..., Any]) -> CustomOpDef:
+        if schema is None:
+            text = infer_schema(function, mutates_args=mutates_args)
+        else:
+            text = schema
+        declared = parse(text)
+        if schema is not None and not isinstance(mutates_args, str):
+            written = {a.name for a in declared.arguments if a.mutated}
+            if written != set(mutates_args):
+                raise ValueError(
+                    f"custom op '{name}': mutates_args has {sorted(mutates_args)}, the schema {sorted(written)}; expected the same"
+                )
+        op = CustomOpDef(name, declared, _here())
+        op.register_kernel(device_types, function)
+        op.__doc__, op.__wrapped__ = function.__doc__, function  # type: ignore[attr-defined]
+        return op
+
+    return make if fn is None else make(fn)
+
+
+def define(qualname: str, schema: str, *, lib: Library | None = None, tags: Any = ()) -> None:
+    """Makes an op of a schema; kernels follow by `impl`.
+
+    Raises:
+        RuntimeError: there is an op of that name.
+
+    Example:
+        >>> import flambeau as fl
+        >>> fl.library.define("docs::cube", "(Tensor x) -> Tensor")
+        >>> @fl.library.impl("docs::cube", "cpu")
+        ... def cube(x):
+        ...     return x ** 3
+        >>> fl.ops.docs.cube(fl.tensor([2.0]))
+        tensor([8.])
+    """
+    if _check_name(qualname) in registry:
+        raise RuntimeError(f"define: '{qualname}' is there already, defined at {registry[qualname]._where}; expected another name")
+    CustomOpDef(qualname, parse(schema), _here())
+    if lib is not None:
+        lib._made.append(qualname)
+
+
+def find(op: Any) -> CustomOpDef:
+    """The op that is meant: itself, or by its qualified name."""
+    if isinstance(op, CustomOpDef):
+        return op
+    if isinstance(op, str) and op in registry:
+        return registry[op]
+    name = f"'{op}'" if isinstance(op, str) else f"a {type(op).__name__}"
+    raise RuntimeError(f"{name} is no custom op; expected one made by custom_op or define, or its 'namespace::name'")
+
+
+_KEYS = {
+    "CPU": "cpu", "CUDA": "cuda", "Meta": "meta", "CompositeExplicitAutograd": "",
+    "cpu": "cpu", "cuda": "cuda", "meta": "meta", "default": "",
+}  # fmt: skip
+
+
+def _implement(op: CustomOpDef, key: str, function: Callable[..., Any]) -> None:
+    if key == "CompositeImplicitAutograd":
+        op._composed = function
+    elif key in _KEYS:
+        op._kernels[_KEYS[key]] = function
+    else:
+        raise ValueError(
+            f"impl: '{key}'; expected one of {', '.join(_KEYS)}, CompositeImplicitAutograd (use register_autograd for gradients)"
+        )
+
+
+def impl(qualname: Any, types: Any, func: Any = None, *, lib: Library | None = None) -> Any:
+    """The function that computes an op on some kinds of device; also a decorator.
+
+    Args:
+        qualname: "namespace::name", or a `Library`; `types` is then the name of the op in it, and `func` a dispatch key.
+        types: "cpu", "meta", "default" (all), or several.
+    """
+    if isinstance(qualname, Library):
+        library, name, key = qualname, types, func or "CompositeImplicitAutograd"
+
+        def of_library(function: Callable[..., Any]) -> Callable[..., Any]:
+            library.impl(name, function, key)
+            return function
+
+        return of_library
+    kinds = [types] if isinstance(types, str) else list(types)
+    op = find(qualname)
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        for kind in kinds:
+            _implement(op, kind, function)
+        return function
+
+    return register if func is None else register(func)
+
+
+class Library:
+    """A namespace of ops, by PyTorch's older interface: `define` their schemas, then `impl` their kernels.
+
+    Args:
+        ns: the namespace.
+        kind: "DEF", "FRAGMENT" or "IMPL"; no difference is made.
+        dispatch_key: what `impl` takes for granted.
+
+    Example:
+        >>> import flambeau as fl
+        >>> lib = fl.library.Library("docs_shop", "DEF")
+        >>> name = lib.define("price(Tensor x, float tax=0.5) -> Tensor")
+        >>> lib.impl("price", lambda x, tax=0.5: x * (1 + tax), "CompositeImplicitAutograd")
+        >>> fl.ops.docs_shop.price(fl.ones(2))
+        tensor([1.5000, 1.5000])
+    """
+
+    def __init__(self, ns: str, kind: str, dispatch_key: str = "") -> None:
+        if kind not in ("DEF", "FRAGMENT", "IMPL"):
+            raise ValueError(f"Library: kind = {kind!r}; expected DEF, FRAGMENT or IMPL")
+        _check_name(f"{ns}::op")
+        self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
+        self._made: list[str] = []
+
+    def __repr__(self) -> str:
+        return f"Library(kind={self.kind}, ns={self.ns}, dispatch_key={self.dispatch_key})"
+
+    def define(self, schema: str, alias_analysis: str = "", *, tags: Any = ()) -> str:
+        """An op from "name(arguments) -> results"; returns its name."""
+        name, opening, rest = schema.strip().partition("(")
+        define(f"{self.ns}::{name.strip()}", opening + rest, lib=self)
+        return name.strip()
+
+    def impl(self, op_name: Any, fn: Callable[..., Any], dispatch_key: str = "", *, with_keyset: bool = False) -> None:
+        """The function that computes an op for a dispatch key: CPU, Meta, CompositeExplicitAutograd (all devices), or
+        CompositeImplicitAutograd (a composition of differentiable ops, which needs no gradient of its own)."""
+        name = op_name._qualname if isinstance(op_name, CustomOpDef) else op_name if "::" in op_name else f"{self.ns}::{op_name}"
+        _implement(find(name), dispatch_key or self.dispatch_key or "CompositeImplicitAutograd", fn)
+
+    def _destroy(self) -> None:
+        for name in self._made:
+            registry.pop(name, None)
+        self._made.clear()
+
+
+# ---------------------------------------------------------------- the methods as functions
+
+
+def register_kernel(op: Any, device_types: str | Sequence[str] | None, func: Any = None, /, *, lib: Any = None) -> Any:
+    """`CustomOpDef.register_kernel` of the op, or of the op of that name."""
+    return find(op).register_kernel(device_types, func)
+
+
+def register_fake(op: Any, func: Any = None, /, *, lib: Any = None, _stacklevel: int = 1, allow_override: bool = False) -> Any:
+    """`CustomOpDef.register_fake` of the op, or of the op of that name; also a decorator."""
+    found = find(op)
+    return found.register_fake if func is None else found.register_fake(func)
+
+
+def register_autograd(op: Any, backward: Callable[..., Any], /, *, setup_context: Any = None, lib: Any = None) -> None:
+    """`CustomOpDef.register_autograd` of the op, or of the op of that name."""
+    find(op).register_autograd(backward, setup_context=setup_context)
+
+
+def register_vmap(op: Any, func: Any = None, /, *, lib: Any = None) -> Any:
+    """`CustomOpDef.register_vmap` of the op, or of the op of that name; also a decorator."""
+    return find(op).register_vmap(func)
+
+
+def register_autocast(op: Any, device_type: str, cast_inputs: Any, /, *, lib: Any = None) -> None:
+    """`CustomOpDef.register_autocast` of the op, or of the op of that name."""
+    find(op).register_autocast(device_type, cast_inputs)
+
+
+class _FakeContext:
+    def new_dynamic_size(self, *, min: int = 0, max: int | None = None) -> int:
+        """Refused: shapes are numbers here."""
+        raise _C.ShapeError(
+            "get_ctx().new_dynamic_size(): the shape follows from numbers, which a fake does not have; call the op on real tensors"
+        )
+
+    new_unbacked_symint = create_unbacked_symint = new_dynamic_size
+
+
+def get_ctx() -> Any:
+    """Inside of a fake: what it may ask. A size that follows from numbers is refused."""
+    return _FakeContext()
