@@ -52,7 +52,7 @@ class Namespace:
                     self.__dict__[name] = packet
                     return packet
             raise AttributeError(f"torch.ops.{self.name}.{name} is not in flambeau")
-        registered = getattr(getattr(getattr(flambeau, "ops", None), self.name, None), name, None)  # those of flambeau.library
+        registered = getattr(getattr(flambeau.ops, self.name), name, None)  # those of flambeau.library
         if registered is not None:
             return registered
         raise AttributeError(
