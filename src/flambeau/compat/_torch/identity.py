@@ -6,6 +6,8 @@ be imported: `names.home_of` gives it.
 
 from __future__ import annotations
 
+import re
+import sys
 import types
 from typing import Any
 
@@ -25,11 +27,25 @@ def adopt() -> None:
 
 
 def rename(module: types.ModuleType) -> None:
-    """Classes and functions that are reached through a facade say PyTorch's place."""
+    """Classes and functions that are reached through a facade say PyTorch's place, where they can be found there."""
     for source in module.__dict__["_sources"]:
-        for value in list(vars(source).values()):
-            if isinstance(value, (type, types.FunctionType)):
+        for name, value in list(vars(source).items()):
+            if not isinstance(value, (type, types.FunctionType)) or name != value.__name__:
+                continue
+            place = home_of(value.__module__ or "", name)
+            home = module if place == module.__name__ else sys.modules.get(place or "")
+            if home is not None and vars(home).get(name) is value:
+                _lend(home, value)
                 _say(value)
+
+
+def _lend(home: types.ModuleType, kind: Any) -> None:
+    """`typing.get_type_hints` reads a class's annotations in its module, which is `home` from now on: the names in them are put there."""
+    own = vars(sys.modules.get(kind.__module__, home))
+    for text in getattr(kind, "__annotations__", {}).values():
+        for name in re.findall(r"[A-Za-z_]\w*", text) if isinstance(text, str) else ():
+            if name in own:
+                vars(home).setdefault(name, own[name])
 
 
 def _say(value: Any) -> None:

@@ -43,13 +43,15 @@ class GetAttrKey(NamedTuple):
         return f".{self.name}"
 
 
-class _Kind(NamedTuple):
-    flatten: Callable[[Any], tuple[list[Any], Any]]
-    unflatten: Callable[[Iterable[Any], Any], Any]
-    keys: Callable[[Any], tuple[list[tuple[Any, Any]], Any]] | None = None
+class NodeDef(NamedTuple):
+    """How objects of a type are taken apart and put together."""
+
+    flatten_fn: Callable[[Any], tuple[list[Any], Any]]
+    unflatten_fn: Callable[[Iterable[Any], Any], Any]
+    flatten_with_keys_fn: Callable[[Any], tuple[list[tuple[Any, Any]], Any]] | None = None
 
 
-SUPPORTED_NODES: dict[type, _Kind] = {}
+SUPPORTED_NODES: dict[type, NodeDef] = {}
 SUPPORTED_SERIALIZED_TYPES: dict[str, type] = {}
 BUILTIN_TYPES: set[type] = {tuple, list, dict, namedtuple, OrderedDict, defaultdict, deque}  # type: ignore[arg-type]
 
@@ -63,7 +65,7 @@ def register_pytree_node(cls: type, flatten_fn: Any, unflatten_fn: Any, *, seria
     """
     if cls in SUPPORTED_NODES:
         raise ValueError(f"register_pytree_node: {cls.__name__} is registered already")
-    SUPPORTED_NODES[cls] = _Kind(flatten_fn, unflatten_fn, flatten_with_keys_fn)
+    SUPPORTED_NODES[cls] = NodeDef(flatten_fn, unflatten_fn, flatten_with_keys_fn)
     SUPPORTED_SERIALIZED_TYPES[serialized_type_name or f"{cls.__module__}.{cls.__qualname__}"] = cls
 
 
@@ -85,20 +87,20 @@ def _is_namedtuple(x: Any) -> bool:
 is_namedtuple = is_namedtuple_class = is_namedtuple_instance = _is_namedtuple
 
 
-def _kind_of(tree: Any) -> Any:
+def _get_node_type(tree: Any) -> Any:
     kind = type(tree)
     if kind not in SUPPORTED_NODES and _is_namedtuple(tree):
         return namedtuple
     return kind
 
 
-SUPPORTED_NODES[tuple] = _Kind(lambda x: (list(x), None), lambda values, _: tuple(values))
-SUPPORTED_NODES[list] = _Kind(lambda x: (x, None), lambda values, _: list(values))
-SUPPORTED_NODES[dict] = _Kind(lambda x: (list(x.values()), list(x)), lambda values, keys: dict(zip(keys, values)))
-SUPPORTED_NODES[OrderedDict] = _Kind(lambda x: (list(x.values()), list(x)), lambda values, keys: OrderedDict(zip(keys, values)))
-SUPPORTED_NODES[defaultdict] = _Kind(lambda x: (list(x.values()), [x.default_factory, list(x)]), lambda values, c: defaultdict(c[0], zip(c[1], values)))
-SUPPORTED_NODES[deque] = _Kind(lambda x: (list(x), x.maxlen), lambda values, maxlen: deque(values, maxlen=maxlen))
-SUPPORTED_NODES[namedtuple] = _Kind(lambda x: (list(x), type(x)), lambda values, kind: kind(*values))  # type: ignore[index]
+SUPPORTED_NODES[tuple] = NodeDef(lambda x: (list(x), None), lambda values, _: tuple(values))
+SUPPORTED_NODES[list] = NodeDef(lambda x: (x, None), lambda values, _: list(values))
+SUPPORTED_NODES[dict] = NodeDef(lambda x: (list(x.values()), list(x)), lambda values, keys: dict(zip(keys, values)))
+SUPPORTED_NODES[OrderedDict] = NodeDef(lambda x: (list(x.values()), list(x)), lambda values, keys: OrderedDict(zip(keys, values)))
+SUPPORTED_NODES[defaultdict] = NodeDef(lambda x: (list(x.values()), [x.default_factory, list(x)]), lambda values, c: defaultdict(c[0], zip(c[1], values)))
+SUPPORTED_NODES[deque] = NodeDef(lambda x: (list(x), x.maxlen), lambda values, maxlen: deque(values, maxlen=maxlen))
+SUPPORTED_NODES[namedtuple] = NodeDef(lambda x: (list(x), type(x)), lambda values, kind: kind(*values))  # type: ignore[index]
 
 
 def _dict_flatten(d: dict[Any, Any]) -> tuple[list[Any], Any]:
@@ -114,7 +116,7 @@ def _dict_unflatten(values: Iterable[Any], keys: Any) -> dict[Any, Any]:
 
 
 def _is_leaf(tree: Any, is_leaf: Any = None) -> bool:
-    return (is_leaf is not None and is_leaf(tree)) or _kind_of(tree) not in SUPPORTED_NODES
+    return (is_leaf is not None and is_leaf(tree)) or _get_node_type(tree) not in SUPPORTED_NODES
 
 
 @dataclasses.dataclass(init=True, eq=True, repr=False)
@@ -154,9 +156,9 @@ class TreeSpec:
         """What of `tree` stands where this structure has leaves."""
         if self.type is None:
             return [tree]
-        if _kind_of(tree) != self.type:
+        if _get_node_type(tree) != self.type:
             raise ValueError(f"flatten_up_to: got a {type(tree).__name__}; expected a {self.type.__name__}")
-        children, context = SUPPORTED_NODES[self.type].flatten(tree)
+        children, context = SUPPORTED_NODES[self.type].flatten_fn(tree)
         if len(children) != self.num_children or (self.type is not dict and context != self.context):
             raise ValueError(f"flatten_up_to: the {type(tree).__name__} has another structure: {len(children)} children; expected {self.num_children}")
         if self.type is dict:
@@ -196,8 +198,8 @@ def tree_flatten(tree: Any, is_leaf: Any = None) -> tuple[list[Any], TreeSpec]:
     """The leaves, in order, and the structure."""
     if _is_leaf(tree, is_leaf):
         return [tree], LeafSpec()
-    kind = _kind_of(tree)
-    children, context = SUPPORTED_NODES[kind].flatten(tree)
+    kind = _get_node_type(tree)
+    children, context = SUPPORTED_NODES[kind].flatten_fn(tree)
     leaves: list[Any] = []
     specs = []
     for child in children:
@@ -224,7 +226,7 @@ def tree_unflatten(leaves: Iterable[Any], treespec: TreeSpec) -> Any:
 def _build(spec: TreeSpec, values: Any) -> Any:
     if spec.type is None:
         return next(values)
-    return SUPPORTED_NODES[spec.type].unflatten([_build(s, values) for s in spec.children_specs], spec.context)
+    return SUPPORTED_NODES[spec.type].unflatten_fn([_build(s, values) for s in spec.children_specs], spec.context)
 
 
 def tree_leaves(tree: Any, is_leaf: Any = None) -> list[Any]:
@@ -295,11 +297,11 @@ def tree_any_only(kind: Any, pred: Callable[[Any], bool], tree: Any, is_leaf: An
 
 
 def _keyed(tree: Any) -> list[tuple[Any, Any]]:
-    kind = _kind_of(tree)
-    keys = SUPPORTED_NODES[kind].keys
+    kind = _get_node_type(tree)
+    keys = SUPPORTED_NODES[kind].flatten_with_keys_fn
     if keys is not None:
         return keys(tree)[0]
-    children, context = SUPPORTED_NODES[kind].flatten(tree)
+    children, context = SUPPORTED_NODES[kind].flatten_fn(tree)
     if kind in (dict, OrderedDict):
         return [(MappingKey(k), v) for k, v in zip(context, children)]
     if kind is defaultdict:
@@ -345,9 +347,9 @@ def _broadcast_to_and_flatten(tree: Any, treespec: TreeSpec, is_leaf: Any = None
     """The leaves of a tree that may be coarser than a structure, each as often as it has leaves there; None where it does not fit."""
     if treespec.type is None or _is_leaf(tree, is_leaf):
         return [tree] * treespec.num_leaves
-    if _kind_of(tree) != treespec.type:
+    if _get_node_type(tree) != treespec.type:
         return None
-    children, context = SUPPORTED_NODES[treespec.type].flatten(tree)
+    children, context = SUPPORTED_NODES[treespec.type].flatten_fn(tree)
     if len(children) != treespec.num_children or context != treespec.context:
         return None
     out: list[Any] = []

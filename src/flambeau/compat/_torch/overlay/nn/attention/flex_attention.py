@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import flambeau
 from flambeau._C import Tensor
@@ -45,6 +45,20 @@ def or_masks(*mask_mods: Callable[..., Any]) -> Callable[..., Any]:
         return out
 
     return either
+
+
+class AuxRequest(NamedTuple):
+    """What `flex_attention` is to return beside its result."""
+
+    lse: bool = False
+    max_scores: bool = False
+
+
+class AuxOutput(NamedTuple):
+    """What it has returned."""
+
+    lse: Tensor | None = None
+    max_scores: Tensor | None = None
 
 
 def _indices(shape: tuple[int, ...], device: Any) -> list[Tensor]:
@@ -92,8 +106,8 @@ def create_block_mask(mask_mod: Callable[..., Any], B: int | None, H: int | None
 
 
 def flex_attention(query: Tensor, key: Tensor, value: Tensor, score_mod: Any = None, block_mask: BlockMask | None = None, scale: float | None = None,
-                   enable_gqa: bool = False, return_lse: bool = False, kernel_options: Any = None, **kwargs: Any) -> Any:  # fmt: skip
-    """softmax(score_mod(scale query key^T)) value, of [B, H, Q, E], [B, H, K, E] and [B, H, K, V]; with `return_lse` the logarithms of the sums, too.
+                   enable_gqa: bool = False, return_lse: bool = False, kernel_options: Any = None, *, return_aux: AuxRequest | None = None) -> Any:  # fmt: skip
+    """softmax(score_mod(scale query key^T)) value, of [B, H, Q, E], [B, H, K, E] and [B, H, K, V]; with `return_aux` (or `return_lse`) the logarithms of the sums, too.
 
     Raises:
         ValueError: query has other heads than key, and `enable_gqa` is False.
@@ -112,4 +126,6 @@ def flex_attention(query: Tensor, key: Tensor, value: Tensor, score_mod: Any = N
     lse = scores.logsumexp(-1, keepdim=True)
     weights = (scores - lse.masked_fill(lse == -math.inf, 0.0)).exp()
     out = weights.to(value.dtype) @ value
+    if return_aux is not None:
+        return out, AuxOutput(lse.squeeze(-1) if return_aux.lse else None, scores.amax(-1) if return_aux.max_scores else None)
     return (out, lse.squeeze(-1)) if return_lse else out

@@ -89,6 +89,9 @@ def script_if_tracing(fn: T) -> T:
     return fn
 
 
+_script_if_tracing = script_if_tracing
+
+
 def export(fn: T) -> T:
     """The method itself."""
     return fn
@@ -223,5 +226,3 @@ class _JitState:
 
 
 _state = _JitState()
-BroadcastingList1 = BroadcastingList2 = BroadcastingList3 = list
-boolean_dispatch = None
