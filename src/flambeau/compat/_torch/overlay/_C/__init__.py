@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from flambeau import _C, nn
+from flambeau import _C
 from flambeau.overrides import DisableTorchFunction, DisableTorchFunctionSubclass
 
 __all__ = ["DisableTorchFunction", "DisableTorchFunctionSubclass"]
 
 TensorBase = _TensorBase = _C.Tensor
 _TensorMeta = type(_C.Tensor)
-_nn = nn.functional
 BoolType = IntType = FloatType = type("JitType", (), {"__doc__": "A type of TorchScript's, of which there are none."})
 _disabled_torch_function_impl = _C.no_torch_function
 
