@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from flambeau import _C, _tensor
+from flambeau import _C as _core
+from flambeau import _tensor
 from flambeau.compat._torch.overlay.torch_version import __version__
 
 __all__ = ["typename"]
@@ -16,25 +17,25 @@ class _TypedTensors(type):
     dtype: Any
 
     def __instancecheck__(cls, value: Any) -> bool:
-        return isinstance(value, _C.Tensor) and value.dtype is cls.dtype and not value.is_meta
+        return isinstance(value, _core.Tensor) and value.dtype is cls.dtype and not value.is_meta
 
     def __call__(cls, *args: Any) -> Any:
-        if len(args) == 1 and not isinstance(args[0], (int, _C.Size)):
+        if len(args) == 1 and not isinstance(args[0], (int, _core.Size)):
             data = args[0]
-            return data.detach().to(cls.dtype) if isinstance(data, _C.Tensor) else _C.tensor_from(data, cls.dtype)
-        sizes = tuple(args[0]) if len(args) == 1 and isinstance(args[0], _C.Size) else args or (0,)
-        return _C.ops.empty(sizes, dtype=cls.dtype)
+            return data.detach().to(cls.dtype) if isinstance(data, _core.Tensor) else _core.tensor_from(data, cls.dtype)
+        sizes = tuple(args[0]) if len(args) == 1 and isinstance(args[0], _core.Size) else args or (0,)
+        return _core.ops.empty(sizes, dtype=cls.dtype)
 
 
 for _name, _text in _tensor.TYPE_NAMES.items():
     if not _name.startswith("complex"):
-        globals()[_text] = _TypedTensors(_text, (), {"dtype": getattr(_C, _name), "__module__": "torch", "__doc__": f"Tensors of {_name}, by their old name."})
+        globals()[_text] = _TypedTensors(_text, (), {"dtype": getattr(_core, _name), "__module__": "torch", "__doc__": f"Tensors of {_name}, by their old name."})
         __all__.append(_text)
 
 
 def typename(obj: Any) -> str:
     """`torch.FloatTensor` for a tensor, the qualified name of the class for other objects."""
-    if isinstance(obj, _C.Tensor):
+    if isinstance(obj, _core.Tensor):
         return str(obj.type())
     kind = obj if isinstance(obj, type) else type(obj)
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
@@ -128,7 +129,7 @@ def sym_sum(args: Any) -> Any:
 
 def _shape_as_tensor(x: Any) -> Any:
     """The shape as an int64 tensor."""
-    return _tensor.tensor(list(x.shape), dtype=_C.int64)
+    return _tensor.tensor(list(x.shape), dtype=_core.int64)
 
 
 # ---- settings that are questions here
@@ -178,7 +179,7 @@ def set_default_tensor_type(t: Any) -> None:
     found = [n for n, text in _tensor.TYPE_NAMES.items() if name == f"torch.{text}"]
     if not found:
         raise TypeError(f"set_default_tensor_type: t = {t!r}; expected torch.FloatTensor, torch.DoubleTensor or another type of floats on the CPU")
-    _C.set_default_dtype(getattr(_C, found[0]))
+    _core.set_default_dtype(getattr(_core, found[0]))
 
 
 class OutOfMemoryError(RuntimeError):
@@ -189,7 +190,7 @@ class Stream:
     """A queue of a GPU; none can be made."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise _C.DeviceError("Stream: this build of flambeau computes on the CPU, where a call has finished when it returns")
+        raise _core.DeviceError("Stream: this build of flambeau computes on the CPU, where a call has finished when it returns")
 
 
 class PyTorchFileReader:
