@@ -6,8 +6,8 @@
 >>> layer.weight.device
 device(type='meta')
 
-What makes a tensor of nothing (`zeros`, `arange`, `randn`, `tensor`, a layer) asks; what is made like a tensor (`zeros_like`, `x.new_ones`) is
-where that one is.
+What makes a tensor of nothing (`zeros`, `arange`, `randn`, `tensor`, a layer) asks; what is made like a tensor (`zeros_like`,
+`x.new_ones`) is where that one is.
 """
 
 from __future__ import annotations
@@ -62,6 +62,5 @@ def _decorate(self: Any, function: Callable[..., Any]) -> Callable[..., Any]:
     return inside
 
 
-_C.device.__enter__ = _enter
-_C.device.__exit__ = _exit
-_C.device.__call__ = _decorate
+for _name, _method in (("__enter__", _enter), ("__exit__", _exit), ("__call__", _decorate)):
+    setattr(_C.device, _name, _method)

@@ -135,7 +135,9 @@ class UntypedStorage:
         self._bytes[index] = value
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, UntypedStorage) and self._cdata == other._cdata and self.data_ptr() == other.data_ptr() and len(self) == len(other)
+        if not isinstance(other, UntypedStorage):
+            return False
+        return (self._cdata, self.data_ptr(), len(self)) == (other._cdata, other.data_ptr(), len(other))
 
     def __hash__(self) -> int:
         return hash(self._cdata)
@@ -186,7 +188,9 @@ def _rebuild(flat: Tensor) -> UntypedStorage:
 class TypedStorage:
     """A storage read as elements of one type; PyTorch's older form."""
 
-    def __init__(self, *args: Any, wrap_storage: UntypedStorage | None = None, dtype: Any = None, device: Any = None, _internal: bool = False) -> None:
+    def __init__(
+        self, *args: Any, wrap_storage: UntypedStorage | None = None, dtype: Any = None, device: Any = None, _internal: bool = False
+    ) -> None:
         self.dtype = _C.get_default_dtype() if dtype is None else dtype
         if wrap_storage is None:
             wrap_storage = UntypedStorage(int(args[0]) * self.dtype.itemsize if args else 0, device=device)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -11,7 +12,7 @@ import pathlib
 import re
 import sys
 import types
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -107,7 +108,7 @@ class Torch(importlib.metadata.Distribution):
         return {"METADATA": _METADATA, "top_level.txt": "torch\n", "INSTALLER": "flambeau\n"}.get(filename)
 
     def locate_file(self, path: Any) -> pathlib.Path:  # type: ignore[override]
-        return pathlib.Path(__file__).resolve().parents[3] / path
+        return pathlib.Path(__file__).resolve().parents[3] / str(path)
 
     @property
     def files(self) -> Any:
@@ -134,8 +135,9 @@ def install() -> None:
     if loaded is not None:
         where = getattr(loaded, "__file__", None) or "no file"
         raise ImportError(
-            f"flambeau.compat.torch: another `torch` is loaded already (version {getattr(loaded, '__version__', '?')}, {where}), and modules that "
-            "hold it would go on using it; start the program with `flambeau run`, or import flambeau.compat.torch before anything else",
+            f"flambeau.compat.torch: another `torch` is loaded already (version {getattr(loaded, '__version__', '?')}, {where}), and "
+            "modules that hold it would go on using it; start the program with `flambeau run`, or import flambeau.compat.torch before "
+            "anything else",
             name="torch",
         )
     sys.meta_path.insert(0, _finder)
@@ -143,6 +145,7 @@ def install() -> None:
         from flambeau.compat._torch import identity
 
         identity.adopt()
+        _tell_children()
         importlib.import_module("torch")
     except BaseException:
         sys.meta_path.remove(_finder)
@@ -150,6 +153,18 @@ def install() -> None:
         raise
 
 
-def modules_loaded() -> Iterable[str]:
-    """The names of PyTorch's modules that this process has loaded."""
-    return [name for name, module in sys.modules.items() if isinstance(module, Facade)]
+def _tell_children() -> None:
+    """Processes that multiprocessing starts anew (`spawn`) import the program's modules, and are to find these names, too."""
+    import multiprocessing.spawn as spawn
+
+    command_line = spawn.get_command_line
+
+    @functools.wraps(command_line)
+    def with_names(**kwargs: Any) -> list[str]:
+        words = command_line(**kwargs)
+        if "-c" in words:
+            code = words.index("-c") + 1
+            words[code] = f"import flambeau.compat.torch; {words[code]}"
+        return words
+
+    spawn.get_command_line = with_names

@@ -56,17 +56,18 @@ SOURCES: dict[str, str | tuple[str, ...]] = {**MOVED, **PARTS}
 
 # Classes of one module of ours that PyTorch keeps in several: (beginning of the name, module of PyTorch's), the first that fits.
 HOMES: dict[str, tuple[tuple[str, str], ...]] = {
-    "nn.modules.norm": (("BatchNorm", "batchnorm"), ("_BatchNorm", "batchnorm"), ("_NormBase", "batchnorm"), ("InstanceNorm", "instancenorm"),
-                        ("_InstanceNorm", "instancenorm"), ("", "normalization")),
-    "nn.modules.flatten": (("Flatten", "flatten"), ("Unflatten", "flatten"), ("Fold", "fold"), ("Unfold", "fold"), ("Upsampl", "upsampling"),
-                           ("Pixel", "pixelshuffle"), ("", "padding")),
+    "nn.modules.norm": (("BatchNorm", "batchnorm"), ("_BatchNorm", "batchnorm"), ("_NormBase", "batchnorm"),
+                        ("InstanceNorm", "instancenorm"), ("_InstanceNorm", "instancenorm"), ("", "normalization")),
+    "nn.modules.flatten": (("Flatten", "flatten"), ("Unflatten", "flatten"), ("Fold", "fold"), ("Unfold", "fold"),
+                           ("Upsampl", "upsampling"), ("Pixel", "pixelshuffle"), ("", "padding")),
     "nn.modules.unpooling": (("ChannelShuffle", "channelshuffle"), ("", "pooling")),
     "nn.modules.class_losses": (("", "loss"),),
     "nn.modules.attention": (("", "activation"),),
     "nn.modules.embedding": (("", "sparse"),),
     "nn.modules.bags": (("", "sparse"),),
     "nn.modules.loss": (("CosineSimilarity", "distance"), ("PairwiseDistance", "distance"), ("", "loss")),
-    "nn.modules.lazy": (("LazyConv", "conv"), ("LazyLinear", "linear"), ("LazyBatchNorm", "batchnorm"), ("LazyInstanceNorm", "instancenorm"), ("", "lazy")),
+    "nn.modules.lazy": (("LazyConv", "conv"), ("LazyLinear", "linear"), ("LazyBatchNorm", "batchnorm"),
+                        ("LazyInstanceNorm", "instancenorm"), ("", "lazy")),
 }  # fmt: skip
 
 _OVERLAY = "flambeau.compat._torch.overlay"

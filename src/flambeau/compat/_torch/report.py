@@ -139,7 +139,7 @@ class _Reader(ast.NodeVisitor):
     def visit_If(self, node: ast.If) -> None:
         self.visit(node.test)
         asked = {getattr(n, "id", getattr(n, "attr", "")) for n in ast.walk(node.test) if isinstance(n, (ast.Name, ast.Attribute))}
-        if any(name in ("hasattr", "TYPE_CHECKING", "is_available") or name.startswith("is_") and name.endswith("_available") for name in asked):
+        if asked & {"hasattr", "TYPE_CHECKING"} or any(name.startswith("is_") and name.endswith("available") for name in asked):
             self._guarded(node.body)
         else:
             for statement in node.body:
@@ -184,7 +184,8 @@ def missing_names(source: str, file: str = "<string>") -> list[Missing]:
     # Imports first, wherever they stand: a function may use what is imported below it.
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            reader.bound.update({a.asname or "torch": a.name if a.asname else "torch" for a in node.names if a.name.split(".")[0] == "torch"})
+            ours = [alias for alias in node.names if alias.name.split(".")[0] == "torch"]
+            reader.bound.update({alias.asname or "torch": alias.name if alias.asname else "torch" for alias in ours})
     reader.visit(tree)
     return sorted(reader.found.values(), key=lambda m: (m.line, m.name))
 

@@ -1,7 +1,7 @@
 """Pruning: a parameter times a mask of zeros and ones, which is applied before every forward.
 
-A pruned parameter `weight` is three things: the parameter `weight_orig`, the buffer `weight_mask`, and the attribute `weight`, their product. Pruning
-again goes on with what is left (`PruningContainer`); `remove` makes the product the parameter.
+A pruned parameter `weight` is three things: the parameter `weight_orig`, the buffer `weight_mask`, and the attribute `weight`, their
+product. Pruning again goes on with what is left (`PruningContainer`); `remove` makes the product the parameter.
 
 >>> import flambeau as fl
 >>> from flambeau.nn.utils import prune
@@ -22,9 +22,9 @@ from flambeau._C import Tensor, ops
 from flambeau.nn.module import Module
 
 __all__ = [
-    "BasePruningMethod", "CustomFromMask", "Identity", "L1Unstructured", "LnStructured", "PruningContainer", "RandomStructured", "RandomUnstructured",
-    "custom_from_mask", "global_unstructured", "identity", "is_pruned", "l1_unstructured", "ln_structured", "random_structured",
-    "random_unstructured", "remove",
+    "BasePruningMethod", "CustomFromMask", "Identity", "L1Unstructured", "LnStructured", "PruningContainer", "RandomStructured",
+    "RandomUnstructured", "custom_from_mask", "global_unstructured", "identity", "is_pruned", "l1_unstructured", "ln_structured",
+    "random_structured", "random_unstructured", "remove",
 ]  # fmt: skip
 
 
@@ -33,7 +33,7 @@ def _count(amount: Any, size: int) -> int:
     if isinstance(amount, bool) or not isinstance(amount, numbers.Real):
         raise TypeError(f"prune: amount = {amount!r}; expected a share between 0 and 1, or a number of parts")
     if isinstance(amount, numbers.Integral):
-        if not 0 <= amount <= size:
+        if not 0 <= int(amount) <= size:
             raise ValueError(f"prune: amount = {amount}; expected at most the {size} parts that there are, and at least 0")
         return int(amount)
     if not 0.0 <= float(amount) <= 1.0:
@@ -80,7 +80,8 @@ class BasePruningMethod:
         else:
             weight = module._parameters.get(name)
             if weight is None:
-                raise ValueError(f"prune: {type(module).__name__} has no parameter '{name}'; it has {', '.join(module._parameters) or 'none'}")
+                have = ", ".join(module._parameters) or "none"
+                raise ValueError(f"prune: {type(module).__name__} has no parameter '{name}'; it has {have}")
             orig, mask, made = weight, ops.ones_like(weight).detach(), method
         scores = orig if importance_scores is None else importance_scores
         if scores.shape != orig.shape:
@@ -138,7 +139,8 @@ class PruningContainer(BasePruningMethod):
         if not isinstance(method, BasePruningMethod):
             raise TypeError(f"PruningContainer: got a {type(method).__name__}; expected a BasePruningMethod")
         if self._pruning_methods and method._tensor_name != self._tensor_name:
-            raise ValueError(f"PruningContainer: the method prunes '{method._tensor_name}'; expected '{self._tensor_name}', as the others do")
+            name = self._tensor_name
+            raise ValueError(f"PruningContainer: the method prunes '{method._tensor_name}'; expected '{name}', as the others do")
         self._tensor_name = method._tensor_name
         self._pruning_methods += (method,)
 
@@ -198,7 +200,7 @@ class L1Unstructured(BasePruningMethod):
         mask = default_mask.clone()
         n = _count(self.amount, t.numel())
         if n:
-            mask.view(-1)[ops.topk(t.abs().reshape(-1), n, largest=False).indices] = 0
+            mask.view(-1)[ops.topk(t.abs().reshape(-1), n, largest=False)[1]] = 0
         return mask
 
 
@@ -212,7 +214,7 @@ class _Structured(BasePruningMethod):
         n = _count(self.amount, t.shape[self.dim])
         mask = default_mask.clone()
         if n:
-            mask.transpose(0, self.dim)[ops.topk(scores, n, largest=False).indices] = 0
+            mask.transpose(0, self.dim)[ops.topk(scores, n, largest=False)[1]] = 0
         return mask
 
     def _check(self, t: Tensor) -> None:
@@ -300,7 +302,9 @@ def custom_from_mask(module: Module, name: str, mask: Tensor) -> Module:
     return module
 
 
-def global_unstructured(parameters: Iterable[tuple[Module, str]], pruning_method: type[BasePruningMethod], importance_scores: Any = None, **kwargs: Any) -> None:
+def global_unstructured(
+    parameters: Iterable[tuple[Module, str]], pruning_method: type[BasePruningMethod], importance_scores: Any = None, **kwargs: Any
+) -> None:
     """Prunes several parameters as one vector: `amount` is a share, or a number, of all elements.
 
     Raises:
@@ -309,7 +313,8 @@ def global_unstructured(parameters: Iterable[tuple[Module, str]], pruning_method
     pairs = list(parameters)
     scores = {} if importance_scores is None else importance_scores
     if pruning_method.PRUNING_TYPE != "unstructured":
-        raise TypeError(f"global_unstructured: {pruning_method.__name__} prunes {pruning_method.PRUNING_TYPE} parts; expected an unstructured method")
+        what = f"{pruning_method.__name__} prunes {pruning_method.PRUNING_TYPE} parts"
+        raise TypeError(f"global_unstructured: {what}; expected an unstructured method")
     weights = [scores.get((m, n), getattr(m, n)).detach() for m, n in pairs]
     masks = [getattr(m, n + "_mask", ops.ones_like(w)) for (m, n), w in zip(pairs, weights)]
     method: Any = pruning_method(**kwargs)

@@ -80,15 +80,18 @@ class ProcessContext:
                 p.terminate()
             p.join()
         bad = self.processes[failed]
-        if self._errors[failed].poll():
-            text = f"process {failed} of spawn raised:\n{self._errors[failed].recv()}"
-            raise ProcessRaisedException(text, failed, bad.pid, bad.exitcode)
+        try:
+            told = self._errors[failed].recv()
+        except EOFError:  # it ended without a word
+            told = None
+        if told is not None:
+            raise ProcessRaisedException(f"process {failed} of spawn raised:\n{told}", failed, bad.pid, bad.exitcode)
         raise ProcessExitedException(f"process {failed} of spawn ended with status {bad.exitcode}", failed, bad.pid, bad.exitcode)
 
 
 def start_processes(fn: Any, args: Any = (), nprocs: int = 1, join: bool = True, daemon: bool = False, start_method: str = "spawn") -> ProcessContext | None:
     """Calls `fn(i, *args)` in `nprocs` processes, i from 0; what they raise is raised here."""
-    context = _multiprocessing.get_context(start_method)
+    context: Any = _multiprocessing.get_context(start_method)
     processes, errors = [], []
     for i in range(nprocs):
         reader, writer = context.Pipe(duplex=False)

@@ -5,7 +5,12 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from flambeau.compat._torch.overlay.compiler import allow_in_graph, assume_constant_result, disable, is_compiling
+from flambeau.compat._torch.overlay.compiler import (
+    allow_in_graph,
+    assume_constant_result,
+    disable,
+    is_compiling,
+)
 from flambeau.compiler import OptimizedModule
 
 __all__ = ["OptimizedModule", "allow_in_graph", "config", "disable", "is_compiling", "mark_static_address", "reset"]

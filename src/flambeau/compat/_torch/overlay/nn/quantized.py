@@ -35,7 +35,7 @@ class FloatFunctional(Module):
 
     def cat(self, x: Any, dim: int = 0) -> Tensor:
         """`torch.cat`."""
-        return flambeau.cat(x, dim)
+        return flambeau.cat(x, dim)  # type: ignore[no-any-return]
 
     def add_relu(self, x: Tensor, y: Tensor) -> Tensor:
         """relu(x + y)."""

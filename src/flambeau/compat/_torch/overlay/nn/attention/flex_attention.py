@@ -85,7 +85,7 @@ class BlockMask:
     def dense(self, shape: tuple[int, ...] | None = None, device: Any = None) -> Tensor:
         """The mask as a bool tensor."""
         full = tuple(shape or self.shape)
-        return flambeau.broadcast_to(self.mask_mod(*_indices(full, device)), full)
+        return flambeau.broadcast_to(self.mask_mod(*_indices(full, device)), full)  # type: ignore[no-any-return]
 
     to_dense = dense
 

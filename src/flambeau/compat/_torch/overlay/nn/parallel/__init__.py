@@ -21,7 +21,8 @@ class DataParallel(Module):
         super().__init__()
         if device_ids:
             raise DeviceError(f"DataParallel: device_ids = {device_ids!r}, but this build of flambeau has no CUDA backend; leave it out")
-        self.module, self.dim, self.device_ids, self.output_device = module, dim, [], None
+        self.module, self.dim, self.output_device = module, dim, None
+        self.device_ids: list[int] = []
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         return self.module(*inputs, **kwargs)
