@@ -14,12 +14,10 @@ from __future__ import annotations
 import importlib as _importlib
 import typing as _typing
 
-from flambeau import (
-    _C,
-    _functions,
-    _openmp,  # noqa: F401  (before the extension is loaded)
-    _tensor,
-)
+from flambeau import _openmp  # noqa: F401  (before the extension is loaded)
+
+# isort: split
+from flambeau import _C, _functions, _tensor
 from flambeau._C import (
     ArgumentError,
     AutogradError,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._memory_format import strided
+from flambeau._spelled import spelled
 
 if TYPE_CHECKING:
     import numpy as np
@@ -128,6 +129,7 @@ def from_dlpack(source: Any) -> Tensor:
     return _C.from_dlpack(source)
 
 
+@spelled(s="value")
 def scalar_tensor(
     value: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: bool = False, requires_grad: bool = False
 ) -> Tensor:
@@ -388,21 +390,25 @@ def _cpu(self: Tensor, *args: Any) -> Tensor:
     return self.to("cpu")
 
 
-def _random_(self: Tensor, *bounds: int, generator: Any = None) -> Tensor:
+def _random_(self: Tensor, *bounds: int, generator: Any = None, **named: int) -> Tensor:
     """Fills with integers: all the dtype can hold exactly, [0, to), or [from, to)."""
+    if named.keys() - {"from", "to"}:
+        raise TypeError(f"random_: got an unexpected keyword argument '{min(named.keys() - {'from', 'to'})}'; expected 'from' or 'to'")
+    bounds += tuple(named[key] for key in ("from", "to") if key in named)
     limit = {"bool": 2, "uint8": 256, "int8": 128, "int16": 2**15, "int32": 2**31, "int64": 2**63 - 1,
              "float16": 2**11 + 1, "bfloat16": 2**8 + 1, "float32": 2**24 + 1, "float64": 2**53 + 1}  # fmt: skip
     low, high = (0, limit[self.dtype.name]) if not bounds else (0, bounds[0]) if len(bounds) == 1 else bounds
     return ops.random_between_(self, low, high, generator=generator)
 
 
-def _sum_to_size(self: Tensor, *size: Any) -> Tensor:
+def _sum_to_size(self: Tensor, *sizes: Any, size: Any = ()) -> Tensor:
     """Sums over the axes along which a tensor of `size` would be repeated to become this one.
 
     Raises:
         ShapeError: no such tensor broadcasts to this one's shape.
     """
-    wanted = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
+    given = sizes or (size,)
+    wanted = tuple(given[0]) if len(given) == 1 and not isinstance(given[0], int) else given
     last = self.shape[self.ndim - len(wanted) :]
     if len(wanted) > self.ndim or any(w not in (1, n) for w, n in zip(wanted, last)):
         raise _C.ShapeError(f"sum_to_size: size = {list(wanted)} does not broadcast to the shape {list(self.shape)}")
@@ -544,7 +550,7 @@ def attach() -> None:
         "where": lambda self, condition, other: ops.where(condition, self, other),
         "sum_to_size": _sum_to_size,
         "new_empty_strided": lambda self, size, stride, **kw: ops.empty_strided(size, stride, **{"dtype": self.dtype, **kw}),
-        "resize_as_": lambda self, other: self.resize_(other.shape),
+        "resize_as_": spelled(the_template="other")(lambda self, other: self.resize_(other.shape)),
         "fill_diagonal_": _fill_diagonal_,
         "index": lambda self, indices: ops.index(self, indices),
         "polygamma": lambda self, n: ops.polygamma_of(self, n),
