@@ -330,6 +330,14 @@ def test_parametrizations():
 
 
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_antialiased_resizing_of_bytes(mode):
+    ours, theirs = (library.nn.functional.interpolate((library.arange(2 * 3 * 17 * 24) * 7 % 256).to(library.uint8).view(2, 3, 17, 24), size=(9, 12), mode=mode,
+                                                      antialias=True).numpy().astype(int) for library in (fl, torch))  # fmt: skip
+    assert abs(ours - theirs).max() <= 1  # weights of 16 bits there
+    assert (ours == theirs).mean() > 0.98
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
 @pytest.mark.parametrize("options", [
     {"size": (7, 9)}, {"size": (30, 11)}, {"scale_factor": 0.4}, {"scale_factor": (0.3, 1.7)}, {"size": (7, 9), "align_corners": True},
     {"scale_factor": 0.4, "recompute_scale_factor": True},

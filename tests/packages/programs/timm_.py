@@ -19,8 +19,8 @@ for name in sys.argv[1:] or ['resnet18', 'mobilenetv3_small_100', 'efficientnet_
             if p.ndim > 1:
                 value = torch.sin(torch.arange(p.numel(), dtype=torch.float64) * 1.37 + i).view(p.shape)
                 p.copy_(value * (4.0 / p[0].numel()) ** 0.5)
-            elif key.endswith('bias'):
-                p.copy_(torch.sin(torch.arange(p.numel()) * 0.7 + i) * 0.1)
+            else:
+                p.copy_(torch.sin(torch.arange(p.numel()) * 0.7 + i).view(p.shape) * 0.1 + (0 if key.endswith('bias') else 1))
     size = min(model.default_cfg['input_size'][-1], 224)
     x = torch.sin(torch.arange(3 * size * size).float() * 0.01).view(1, 3, size, size)
     y = model(x)

@@ -213,10 +213,12 @@ def interpolate(
         pool = (_pooling.adaptive_avg_pool1d, _pooling.adaptive_avg_pool2d, _pooling.adaptive_avg_pool3d)[n - 1]
         return pool(input, tuple(sizes))
     x = input.to(float32) if input.dtype == uint8 and mode in _TAPS else input
-    for k in range(n):
-        if antialias:
+    if antialias:
+        for k in (1, 0):  # rows, then columns; bytes are rounded after each, as Pillow and PyTorch do
             x = _filtered(x, k + 2, sizes[k], scales[k], mode, bool(align_corners))
-            continue
+            x = (x + 0.5).floor().clamp(0, 255) if input.dtype == uint8 else x
+        return x.to(input.dtype)
+    for k in range(n):
         x = _resized(x, k + 2, sizes[k], scales[k], mode, bool(align_corners))
     return x if x.dtype == input.dtype else x.round().clamp(0, 255).to(uint8)
 
