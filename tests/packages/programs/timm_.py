@@ -32,6 +32,8 @@ with torch.no_grad():
     for i, (key, p) in enumerate(sorted(model.named_parameters())):
         if p.ndim > 1:
             p.copy_(torch.sin(torch.arange(p.numel(), dtype=torch.float64) * 1.37 + i).view(p.shape) * (2.0 / p[0].numel()) ** 0.5)
+        elif key.endswith('bias'):
+            p.zero_()
 optimizer = create_optimizer_v2(model, opt='adamw', lr=1e-3, weight_decay=0.05)
 scheduler = CosineLRScheduler(optimizer, t_initial=5, warmup_t=1, warmup_lr_init=1e-4)
 ema = ModelEmaV3(model, decay=0.9)
