@@ -27,7 +27,7 @@ for name in sys.argv[1:] or ['resnet18', 'mobilenetv3_small_100', 'efficientnet_
     (y * 1e3).sum().backward()
     out[name] = [y[0].tolist(), sum(p.grad.double().abs().sum().item() for p in model.parameters() if p.grad is not None)]
 
-model = timm.create_model('test_resnet', num_classes=5)
+model = timm.create_model('test_resnet', num_classes=5).double()
 with torch.no_grad():
     for i, (key, p) in enumerate(sorted(model.named_parameters())):
         if p.ndim > 1:
@@ -37,7 +37,7 @@ with torch.no_grad():
 optimizer = create_optimizer_v2(model, opt='adamw', lr=1e-3, weight_decay=0.05)
 scheduler = CosineLRScheduler(optimizer, t_initial=5, warmup_t=1, warmup_lr_init=1e-4)
 ema = ModelEmaV3(model, decay=0.9)
-x = torch.sin(torch.arange(4 * 3 * 32 * 32).float() * 0.01).view(4, 3, 32, 32)
+x = torch.sin(torch.arange(4 * 3 * 32 * 32).double() * 0.01).view(4, 3, 32, 32)
 target = torch.tensor([0, 1, 2, 3])
 losses = []
 for step in range(4):
