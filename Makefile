@@ -9,6 +9,7 @@
 #   make large     tensors of more than 2^31 elements: minutes, and up to 20 GiB
 #   make fuzz-files  files that are almost right, at random: CALLS=100000 SEED=0 FUZZ="--replay 17"
 #   make parity    compare with PyTorch, which is installed apart from everything else
+#   make packages  packages that were written for PyTorch (transformers, Lightning, timm, ...), installed apart, and their tests
 #   make bench     benchmarks
 #   make lint      style, layers, types        make stubs     write src/flambeau/_C.pyi again
 #   make core      the core's own tests (csrc/tests), in a build without oneDNN; plain: that build's suite, too
@@ -58,7 +59,7 @@ CXX_SOURCES := CMakeLists.txt $(shell find csrc ops cmake tools/opgen -type f -n
 BEGIN = @mkdir -p $(@D) && touch $@.begun
 DONE  = @mv -f $@.begun $@
 
-.PHONY: demo test large variants dev fuzz fuzz-files fuzz-asan parity bench lint types stubs core plain asan tsan wheel installs clean help
+.PHONY: demo test large variants dev fuzz fuzz-files fuzz-asan parity packages bench lint types stubs core plain asan tsan wheel installs clean help
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
@@ -166,6 +167,19 @@ $(TORCH_DIR)/.stamp: $(VENV)/.deps
 
 parity: $(VENV)/.built $(TORCH_DIR)/.stamp
 	PYTHONPATH=$(TORCH_DIR) $(PY) -m pytest tests/parity $(PYTEST_ARGS)
+
+# Without PyTorch: what wants it is installed without its requirements, and these apart.
+PACKAGES_DIR ?= build/packages
+
+$(PACKAGES_DIR)/.stamp: tests/packages/requirements.txt tests/packages/needs.txt | $(VENV)/.deps
+	$(BEGIN)
+	$(PIP) install --upgrade --target $(PACKAGES_DIR) --no-deps -r tests/packages/requirements.txt
+	$(PIP) install --upgrade --target $(PACKAGES_DIR) -r tests/packages/needs.txt
+	test ! -e $(PACKAGES_DIR)/torch
+	$(DONE)
+
+packages: $(VENV)/.built $(PACKAGES_DIR)/.stamp
+	FLAMBEAU_PACKAGES=$(abspath $(PACKAGES_DIR)) $(PY) -m pytest tests/packages $(PYTEST_ARGS)
 
 bench: $(VENV)/.built
 	$(PY) -m benchmarks

@@ -100,6 +100,8 @@ std::optional<std::string_view> to_optional_string_view(PyObject* o, const char*
 DType to_dtype(PyObject* o, const char* op, const char* arg);
 std::optional<DType> to_optional_dtype(PyObject* o, const char* op, const char* arg);
 std::optional<Device> to_optional_device(PyObject* o, const char* op, const char* arg);
+// For what makes a tensor of nothing: the thread's default device where none is given.
+std::optional<Device> to_new_device(PyObject* o, const char* op, const char* arg);
 Generator* to_generator(PyObject* o, const char* op, const char* arg);
 PyObject* dtype_object(DType dtype);  // borrowed
 

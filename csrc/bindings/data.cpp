@@ -145,7 +145,7 @@ void write_numbers(PyObject* o, int depth, const Dims& shape, T*& out) {
       if (*out == ~uint64_t{0} && PyErr_Occurred()) {
         PyErr_Clear();
         const Owned text(PyObject_Str(o));
-        raise<ArgumentError>("tensor: element = ", text.object ? PyUnicode_AsUTF8(text.object) : "a number", " does not fit into uint64; expected 0 to 18446744073709551615");
+        raise<ArgumentError>("tensor: element = ", text.object ? utf8(text.object) : "a number", " does not fit into uint64; expected 0 to 18446744073709551615");
       }
       ++out;
       return;

@@ -275,6 +275,24 @@ std::optional<Device> to_optional_device(PyObject* o, const char* op, const char
   return device_value(o, op, arg);
 }
 
+static thread_local std::optional<Device> new_device;  // set_default_device, `with device(...)`
+
+std::optional<Device> to_new_device(PyObject* o, const char* op, const char* arg) {
+  if (!o || o == Py_None) return new_device;
+  return device_value(o, op, arg);
+}
+
+static void bind_default_device(nb::module_& m) {
+  m.def("new_device", [] { return new_device; }, "The device on which this thread makes tensors where none is given; None: the CPU.");
+  m.def("set_new_device", [](nb::handle device) {
+    const std::optional<Device> before = new_device;
+    const std::optional<Device> wanted = to_optional_device(device.ptr(), "set_default_device", "device");
+    if (wanted) require_device(*wanted);
+    new_device = wanted;
+    return before;
+  }, nb::arg("device").none(), "Changes it and returns what it was.");
+}
+
 Generator* to_generator(PyObject* o, const char* op, const char* arg) {
   if (!o || o == Py_None) return nullptr;
   if (!is_generator(o)) raise<TypeMismatch>(op, ": ", arg, " is a ", Py_TYPE(o)->tp_name, "; expected a Generator or None");
@@ -323,6 +341,7 @@ NB_MODULE(_C, m) {
   if (!init_draws(m.ptr())) throw nb::python_error();
   init_source();
   init_autograd(m);
+  bind_default_device(m);
   nb::module_ ops = m.def_submodule("ops", "Every op of the table by name.");
   for (PyMethodDef* const* table = op_function_tables; *table; ++table)
     if (PyModule_AddFunctions(ops.ptr(), *table) < 0) throw nb::python_error();

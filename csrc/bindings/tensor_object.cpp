@@ -114,6 +114,18 @@ PyObject* size_numel(PyObject* self, PyObject*) {
   }
   return PyLong_FromLongLong(n);
 }
+// A tuple that an operator of tuples has made of a Size, as a Size where it holds nothing but ints. Takes the reference over.
+PyObject* sized(PyObject* made) {
+  if (!made || !PyTuple_CheckExact(made)) return made;
+  const Owned tuple(made);
+  const Py_ssize_t n = PyTuple_GET_SIZE(made);
+  for (Py_ssize_t i = 0; i < n; ++i)
+    if (!PyLong_Check(PyTuple_GET_ITEM(made, i))) return Py_NewRef(made);
+  return fill_tuple(size_type->tp_alloc(size_type, n), n, [&](Py_ssize_t i) { return Py_NewRef(PyTuple_GET_ITEM(made, i)); });
+}
+PyObject* size_subscript(PyObject* self, PyObject* index) { return sized(PyTuple_Type.tp_as_mapping->mp_subscript(self, index)); }
+PyObject* size_concat(PyObject* self, PyObject* other) { return sized(PyTuple_Type.tp_as_sequence->sq_concat(self, other)); }
+PyObject* size_repeat(PyObject* self, Py_ssize_t times) { return sized(PyTuple_Type.tp_as_sequence->sq_repeat(self, times)); }
 PyMethodDef size_methods[] = {
     {"numel", size_numel, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
@@ -171,7 +183,8 @@ bool init_tensor_type(PyObject* module) {
                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots.data()};
   tensor_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
   if (!tensor_type || PyModule_AddObjectRef(module, "Tensor", reinterpret_cast<PyObject*>(tensor_type)) < 0 || !init_overrides(module)) return false;
-  PyType_Slot size_slots[] = {slot(Py_tp_repr, size_repr), {Py_tp_methods, size_methods}, {0, nullptr}};
+  PyType_Slot size_slots[] = {slot(Py_tp_repr, size_repr), slot(Py_mp_subscript, size_subscript), slot(Py_sq_concat, size_concat),
+                              slot(Py_sq_repeat, size_repeat), {Py_tp_methods, size_methods}, {0, nullptr}};
   PyType_Spec size_spec{"flambeau.Size", 0, 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, size_slots};
   size_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpecWithBases(&size_spec, reinterpret_cast<PyObject*>(&PyTuple_Type)));
   return size_type && PyModule_AddObjectRef(module, "Size", reinterpret_cast<PyObject*>(size_type)) == 0;

@@ -73,6 +73,7 @@ bool = _C.bool
 float = _C.float32
 int = _C.int32
 
+from flambeau._default_device import get_default_device, set_default_device  # noqa: E402
 from flambeau._functions import (  # noqa: E402
     allclose,
     argwhere,
@@ -197,7 +198,7 @@ setattr(Tensor, "nanquantile", nanquantile)  # noqa: B010
 _LAZY = {
     "array_api", "autograd", "backends", "compat", "compiler", "cpu", "cuda", "datasets", "distributions", "engine", "fft", "func", "graph",
     "library", "linalg", "nn", "ops", "optim", "overrides", "pipeline", "profiler", "random", "serialization", "signal", "sparse",
-    "special", "testing", "utils",
+    "special", "storage", "testing", "utils",
 }  # fmt: skip
 _LAZY_NAMES = {
     "save": "serialization",
@@ -236,6 +237,7 @@ _LAZY_NAMES = {
     "pca_lowrank": "_lowrank",
     "svd_lowrank": "_lowrank",
     "vmap": "func",
+    **dict.fromkeys(("TypedStorage", "UntypedStorage"), "storage"),
     "segment_reduce": "_segments",
     "sparse_coo_tensor": "sparse._construct",
     "sparse_csr_tensor": "sparse._construct",

@@ -9,6 +9,7 @@ from typing import Any
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._out import takes_out
+from flambeau._spelled import spelled
 from flambeau.amp.autocast_mode import widens
 
 
@@ -268,6 +269,7 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
 _MOST_PARTS = 1 << 20  # of tensors in one result
 
 
+@spelled(sections="indices_or_sections", indices="indices_or_sections", tensor_indices_or_sections="indices_or_sections")
 def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Parts of an axis: that many of nearly equal size, or cut at the given indices."""
     if isinstance(indices_or_sections, Tensor):
@@ -383,16 +385,19 @@ def column_stack(tensors: Sequence[Tensor]) -> Tensor:
     return ops.cat([t.reshape(-1, 1) if t.ndim < 2 else t for t in tensors], 1)
 
 
+@spelled(sections="indices_or_sections", indices="indices_or_sections")
 def hsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
     """`tensor_split` along the second axis (the first for vectors)."""
     return tensor_split(input, indices_or_sections, 0 if input.ndim == 1 else 1)
 
 
+@spelled(sections="indices_or_sections", indices="indices_or_sections")
 def vsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
     """`tensor_split` along the first axis."""
     return tensor_split(input, indices_or_sections, 0)
 
 
+@spelled(sections="indices_or_sections", indices="indices_or_sections")
 def dsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
     """`tensor_split` along the third axis."""
     return tensor_split(input, indices_or_sections, 2)
@@ -423,7 +428,7 @@ def tril_indices(
     row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, layout: Any = None, pin_memory: bool = False
 ) -> Tensor:
     """Row and column numbers of the lower triangle, [2, how many]."""
-    return ops.tril_indices(row, col, offset).to(device or "cpu", dtype or _C.int64)  # type: ignore[call-overload,no-any-return]
+    return ops.tril_indices(row, col, offset).to(device or _C.new_device() or "cpu", dtype or _C.int64)  # type: ignore[call-overload,no-any-return]
 
 
 @takes_out
@@ -431,7 +436,7 @@ def triu_indices(
     row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, layout: Any = None, pin_memory: bool = False
 ) -> Tensor:
     """Row and column numbers of the upper triangle, [2, how many]."""
-    return ops.triu_indices(row, col, offset).to(device or "cpu", dtype or _C.int64)  # type: ignore[call-overload,no-any-return]
+    return ops.triu_indices(row, col, offset).to(device or _C.new_device() or "cpu", dtype or _C.int64)  # type: ignore[call-overload,no-any-return]
 
 
 def argwhere(input: Tensor) -> Tensor:
@@ -529,8 +534,9 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
 
 
 @takes_out
-def isin(elements: Tensor, test_elements: Tensor, *, invert: bool = False) -> Tensor:
-    """True where an element is among the test elements."""
+@spelled(element="elements", test_element="test_elements")
+def isin(elements: Tensor, test_elements: Tensor, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
+    """True where an element is among the test elements. `assume_unique` promises that neither holds one twice, which is not made use of."""
     found = (elements.unsqueeze(-1) == test_elements.reshape(-1)).any(-1)
     return ~found if invert else found
 

@@ -36,8 +36,33 @@ class Table(dict):  # type: ignore[type-arg]
     update = _announced(dict.update)
 
 
+def _noticed(method: F) -> F:
+    @functools.wraps(method)
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        owner = self.owner() if self.owner is not None else None
+        if owner is not None:
+            owner.__dict__["_hooked"] = True
+        return method(self, *args, **kwargs)
+
+    return wrapper  # type: ignore[return-value]
+
+
 class HookTable(Table):
-    """One that can be weakly referenced, so that a handle does not keep its owner alive."""
+    """One that can be weakly referenced, so that a handle does not keep its owner alive.
+
+    `owner` refers weakly to a module, which hears of what is put into the table in whatever way: `module._forward_hooks[0] = f` is
+    called, too.
+    """
+
+    owner: weakref.ref[Any] | None = None
+
+    __setitem__ = _noticed(Table.__setitem__)
+    __ior__ = _noticed(Table.__ior__)  # type: ignore[assignment]
+    setdefault = _noticed(Table.setdefault)
+    update = _noticed(Table.update)
+
+    def __reduce__(self) -> Any:
+        return type(self), (), None, None, iter(self.items())
 
     def prepend(self, key: int, hook: Any) -> None:
         """Puts `hook` before all others."""

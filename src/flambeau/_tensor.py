@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING, Any
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._memory_format import strided
+from flambeau._spelled import spelled
 
 if TYPE_CHECKING:
     import numpy as np
+
+library = "flambeau"  # whose names texts say: `flambeau.compat.torch` changes it
 
 
 def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
@@ -36,6 +39,7 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
         copied = _moved(data, dtype, device).clone().detach()
         return copied.requires_grad_() if requires_grad else copied
     out = _C.tensor_from(data, dtype)
+    device = _C.new_device() if device is None else device
     if device is not None:
         out = _C.to(out, None, device, False)
     if requires_grad:
@@ -58,6 +62,7 @@ def _moved(data: Tensor, dtype: Any, device: Any) -> Tensor:
 
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """`data` as a tensor, sharing memory where it is a tensor or an array of the right type."""
+    device = _C.new_device() if device is None else device
     if isinstance(data, Tensor):
         if _C.has_override(data) and _is_wrapped(data):
             return _moved(data, dtype, device)
@@ -125,6 +130,7 @@ def from_dlpack(source: Any) -> Tensor:
     return _C.from_dlpack(source)
 
 
+@spelled(s="value")
 def scalar_tensor(
     value: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: bool = False, requires_grad: bool = False
 ) -> Tensor:
@@ -347,15 +353,25 @@ def _retain_grad(self: Tensor) -> None:
     _C.retain_grad(self)
 
 
+# Names of tensor types in old programs: x.type(), x.type("torch.LongTensor").
+TYPE_NAMES = {
+    "float32": "FloatTensor", "float64": "DoubleTensor", "float16": "HalfTensor", "bfloat16": "BFloat16Tensor", "int64": "LongTensor",
+    "int32": "IntTensor", "int16": "ShortTensor", "int8": "CharTensor", "uint8": "ByteTensor", "bool": "BoolTensor",
+    "complex64": "ComplexFloatTensor", "complex128": "ComplexDoubleTensor", "complex32": "ComplexHalfTensor", "uint16": "UInt16Tensor",
+    "uint32": "UInt32Tensor", "uint64": "UInt64Tensor",
+}  # fmt: skip
+
+
 def _type(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
+    """The old name of the tensor's type, or the tensor in another type: a dtype, or such a name."""
     if dtype is None:
-        names = {
-            "float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long", "int32": "Int",
-            "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool", "complex64": "ComplexFloat",
-            "complex128": "ComplexDouble", "complex32": "ComplexHalf", "uint16": "UInt16", "uint32": "UInt32", "uint64": "UInt64",
-        }  # fmt: skip
-        return f"flambeau.{names[self.dtype.name]}Tensor"
-    return self.to(dtype)
+        return f"{library}.{TYPE_NAMES.get(self.dtype.name, self.dtype.name)}"
+    if isinstance(dtype, str):
+        found = [name for name, text in TYPE_NAMES.items() if text == dtype.rpartition(".")[2]]
+        if not found or ".cuda." in dtype:
+            raise ValueError(f"type: dtype = {dtype!r}; expected a dtype or one of {', '.join(TYPE_NAMES.values())}")
+        dtype = getattr(_C, found[0])
+    return self.to(dtype if isinstance(dtype, _C.dtype) else getattr(dtype, "dtype", dtype))
 
 
 def _cast_method(name: str) -> Callable[..., Tensor]:
@@ -376,8 +392,11 @@ def _cpu(self: Tensor, *args: Any) -> Tensor:
     return self.to("cpu")
 
 
-def _random_(self: Tensor, *bounds: int, generator: Any = None) -> Tensor:
+def _random_(self: Tensor, *bounds: int, generator: Any = None, **named: int) -> Tensor:
     """Fills with integers: all the dtype can hold exactly, [0, to), or [from, to)."""
+    if named.keys() - {"from", "to"}:
+        raise TypeError(f"random_: got an unexpected keyword argument '{min(named.keys() - {'from', 'to'})}'; expected 'from' or 'to'")
+    bounds += tuple(named[key] for key in ("from", "to") if key in named)
     limit = {"bool": 2, "uint8": 256, "int8": 128, "int16": 2**15, "int32": 2**31, "int64": 2**63 - 1,
              "uint16": 2**16, "uint32": 2**32, "uint64": 2**63 - 1, "float16": 2**11 + 1, "bfloat16": 2**8 + 1, "float32": 2**24 + 1,
              "float64": 2**53 + 1}  # fmt: skip
@@ -385,13 +404,14 @@ def _random_(self: Tensor, *bounds: int, generator: Any = None) -> Tensor:
     return ops.random_between_(self, low, high, generator=generator)
 
 
-def _sum_to_size(self: Tensor, *size: Any) -> Tensor:
+def _sum_to_size(self: Tensor, *sizes: Any, size: Any = ()) -> Tensor:
     """Sums over the axes along which a tensor of `size` would be repeated to become this one.
 
     Raises:
         ShapeError: no such tensor broadcasts to this one's shape.
     """
-    wanted = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
+    given = sizes or (size,)
+    wanted = tuple(given[0]) if len(given) == 1 and not isinstance(given[0], int) else given
     last = self.shape[self.ndim - len(wanted) :]
     if len(wanted) > self.ndim or any(w not in (1, n) for w, n in zip(wanted, last)):
         raise _C.ShapeError(f"sum_to_size: size = {list(wanted)} does not broadcast to the shape {list(self.shape)}")
@@ -465,6 +485,17 @@ def _sparse_method(name: str) -> Callable[..., Any]:
     return method
 
 
+def _storage_method(name: str) -> Callable[..., Any]:
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        from flambeau import storage
+
+        return getattr(storage, name)(self, *args, **kwargs)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"`{name}` of `flambeau.storage`."
+    return method
+
+
 def _storage_view_method(op: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """An in-place geometry method (`transpose_`, `squeeze_`, ...): takes the view's geometry over."""
 
@@ -522,7 +553,7 @@ def attach() -> None:
         "where": lambda self, condition, other: ops.where(condition, self, other),
         "sum_to_size": _sum_to_size,
         "new_empty_strided": lambda self, size, stride, **kw: ops.empty_strided(size, stride, **{"dtype": self.dtype, **kw}),
-        "resize_as_": lambda self, other: self.resize_(other.shape),
+        "resize_as_": spelled(the_template="other")(lambda self, other: self.resize_(other.shape)),
         "fill_diagonal_": _fill_diagonal_,
         "index": lambda self, indices: ops.index(self, indices),
         "polygamma": lambda self, n: ops.polygamma_of(self, n),
@@ -545,6 +576,8 @@ def attach() -> None:
         methods[name] = _cast_method(dtype)
     for name in ("to_sparse", "to_sparse_csr", "sparse_mask"):
         methods[name] = _sparse_method(name)
+    for name in ("storage", "untyped_storage", "set_"):
+        methods[name] = _storage_method(name)
     methods["to_sparse_coo"] = methods["to_sparse"]
     for name in ("t", "transpose", "squeeze", "unsqueeze", "swapaxes", "swapdims", "as_strided"):
         methods[name + "_"] = _storage_view_method(getattr(ops, name))

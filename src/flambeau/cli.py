@@ -1,4 +1,4 @@
-"""The command line: `flambeau demo`, `bench`, `info`, `doctor` and `pipeline plan` (also `python -m flambeau`)."""
+"""The command line: `flambeau demo`, `bench`, `info`, `doctor`, `run` and `pipeline plan` (also `python -m flambeau`)."""
 
 from __future__ import annotations
 
@@ -60,6 +60,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands.add_parser("info", help="print versions, processor features, threads and libraries")
     commands.add_parser("doctor", help="look for what makes programs slow or wrong on this machine, and say what to do")
+    run = commands.add_parser(
+        "run", help="run a program that was written for PyTorch", usage="flambeau run [--report] {FILE | -m MODULE} [ARGUMENT ...]",
+        description="Runs a program with `torch` meaning flambeau. With --report it lists the names of PyTorch's that the program would "
+        "miss, by reading its source and without running it; FILE may then be a folder or an installed package, too.",
+    )  # fmt: skip
+    run.add_argument("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     pipeline = commands.add_parser("pipeline", help="plan a training step in stages")
     plan = pipeline.add_subparsers(dest="task", required=True).add_parser(
         "plan", help="measure a model's layers, simulate all schedules, and say which to take"
@@ -101,9 +107,34 @@ def _plan(args: argparse.Namespace) -> int:
     return 0
 
 
+def _run(words: list[str]) -> int:
+    """`flambeau run`, whose options end where the program's own arguments begin, as with Python itself."""
+    report = words[:1] == ["--report"]
+    rest = words[1:] if report else words
+    module = rest[:1] == ["-m"]
+    rest = rest[1:] if module else rest
+    if not rest or rest[0].startswith("-"):
+        _parser().error(f"run: got {rest[0] if rest else 'nothing'}; expected a Python file, or -m MODULE")
+    try:
+        if report:
+            from flambeau.compat._torch.report import report as write_report
+
+            return write_report(rest[0])
+        from flambeau.compat._torch import run as runner
+
+        runner.check(rest[0], module)
+    except FileNotFoundError as fault:
+        print(fault, file=sys.stderr)
+        return 2
+    return runner.run(rest[0], rest[1:], module)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line and returns the exit status."""
-    args = _parser().parse_args(argv)
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] == ["run"] and words[1:] and words[1] not in ("-h", "--help"):
+        return _run(words[1:])
+    args = _parser().parse_args(words)
     if args.command == "info":
         from flambeau import show_config
 
@@ -118,6 +149,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         _bench.run(args.seconds)
         return 0
+    if args.command == "run":
+        _parser().error("run: expected a Python file, or -m MODULE")
     if args.command == "pipeline":
         return _plan(args)
     from flambeau._demo import run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 
 import numpy as np
@@ -266,3 +267,87 @@ WRONG = {
 @pytest.mark.parametrize("case", list(WRONG))
 def test_wrong_calls(case):
     both_raise(lambda lib: WRONG[case](lib, lib.nn.functional))
+
+
+# ---- pruning, parametrizations, filters that are as wide as what a result stands for
+
+
+def _filled(library, module):
+    with library.no_grad():
+        for i, p in enumerate(module.parameters()):
+            p.copy_((library.arange(p.numel()) * 37 % 211 - 105.5 + i / 7).view(p.shape))  # no two of equal size
+    return module
+
+
+def _pruned(library):
+    prune = importlib.import_module(f"{library.__name__}.nn.utils.prune")
+    net = _filled(library, library.nn.Sequential(library.nn.Conv2d(3, 4, 3), library.nn.Linear(6, 5)))
+    prune.ln_structured(net[0], "weight", 2, 2, 0)
+    prune.l1_unstructured(net[0], "weight", 0.3)
+    masks = [net[0].weight_mask.flatten().tolist()]
+    prune.l1_unstructured(net[1], "bias", 2)
+    prune.global_unstructured([(net[0], "weight"), (net[1], "weight")], prune.L1Unstructured, amount=0.4)
+    prune.ln_structured(net[1], "weight", 1, 1, 1)
+    masks += [net[0].weight_mask.flatten().tolist(), net[1].weight_mask.flatten().tolist(), sorted(net.state_dict())]
+    prune.remove(net[1], "weight")
+    return masks + [[name for name, _ in net.named_parameters()], [v != 0 for v in net[1].weight.flatten().tolist()]]
+
+
+def test_pruning():
+    assert _pruned(fl) == _pruned(torch)
+
+
+def _parametrized(library):
+    class Symmetric(library.nn.Module):
+        def forward(self, w):
+            return w.triu() + w.triu(1).transpose(-1, -2)
+
+        def right_inverse(self, w):
+            return w.triu()
+
+    class Doubled(library.nn.Module):
+        def forward(self, w):
+            return w * 2
+
+        def right_inverse(self, w):
+            return w / 2
+
+    parametrize = library.nn.utils.parametrize
+    layer = parametrize.register_parametrization(_filled(library, library.nn.Linear(3, 3)), "weight", Symmetric())
+    parametrize.register_parametrization(layer, "weight", Doubled())
+    out = [layer.weight.flatten().tolist(), sorted(layer.state_dict()), type(layer).__name__]
+    layer.weight = library.ones(3, 3)
+    layer(library.ones(1, 3)).sum().backward()
+    out += [layer.parametrizations.weight.original.flatten().tolist(), layer.parametrizations.weight.original.grad.flatten().tolist()]
+    parametrize.remove_parametrizations(layer, "weight")
+    return out + [type(layer).__name__, sorted(layer.state_dict()), layer.weight.flatten().tolist()]
+
+
+def test_parametrizations():
+    ours, theirs = _parametrized(fl), _parametrized(torch)
+    for a, b in zip(ours, theirs, strict=True):
+        assert a == (pytest.approx(b) if isinstance(b[0], float) else b)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_antialiased_resizing_of_bytes(mode):
+    ours, theirs = (library.nn.functional.interpolate((library.arange(2 * 3 * 17 * 24) * 7 % 256).to(library.uint8).view(2, 3, 17, 24), size=(9, 12), mode=mode,
+                                                      antialias=True).numpy().astype(int) for library in (fl, torch))  # fmt: skip
+    assert abs(ours - theirs).max() <= 1  # weights of 16 bits there
+    assert (ours == theirs).mean() > 0.98
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("options", [
+    {"size": (7, 9)}, {"size": (30, 11)}, {"scale_factor": 0.4}, {"scale_factor": (0.3, 1.7)}, {"size": (7, 9), "align_corners": True},
+    {"scale_factor": 0.4, "recompute_scale_factor": True},
+], ids=str)  # fmt: skip
+def test_antialiased_resizing(mode, options):
+    results = []
+    for library in (fl, torch):
+        x = library.sin(library.arange(2 * 3 * 17 * 23, dtype=library.float64) * 0.31).view(2, 3, 17, 23).requires_grad_()
+        y = library.nn.functional.interpolate(x, mode=mode, antialias=True, **options)
+        y.square().sum().backward()
+        results.append((y.detach().numpy(), x.grad.numpy()))
+    for ours, theirs in zip(*results, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)

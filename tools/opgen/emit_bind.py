@@ -97,6 +97,8 @@ def _convert(op: Op, i: int, a: Arg) -> tuple[str, str]:
         "Str": "to_string_view", "OptStr": "to_optional_string_view", "DType": "to_dtype", "OptDType": "to_optional_dtype",
         "OptDevice": "to_optional_device", "OptGenerator": "to_generator",
     }[kind]  # fmt: skip
+    if kind == "OptDevice" and not any(b.is_tensor or b.type.many for b in op.sig.args):
+        convert = "to_new_device"  # made of nothing: the default device is asked
     value = f"{convert}({slot}, {n})"
     if a.default is not None and not kind.startswith("Opt"):
         value = f"{slot} ? {value} : {a.type.param}({default})" if kind != "Str" else f"{slot} ? {value} : std::string_view({default})"

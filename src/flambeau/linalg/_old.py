@@ -7,20 +7,22 @@ from typing import Any, NamedTuple
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._out import deliver
+from flambeau._spelled import spelled
 from flambeau.linalg import _complex_factors, _complex_systems, _factors, _products, _systems
-from flambeau.linalg._factors import geqrf, ormqr
+from flambeau.linalg._factors import geqrf
 
 __all__ = [
     "chain_matmul", "cholesky", "cholesky_inverse", "cholesky_solve", "det", "geqrf", "inverse", "logdet", "lu", "lu_solve", "lu_unpack",
     "matrix_exp", "matrix_power", "orgqr", "ormqr", "pinverse", "qr", "slogdet", "svd", "triangular_solve", "vander",
 ]  # fmt: skip
 
-det = _systems.det
-slogdet = _systems.slogdet
-inverse = _systems.inv
-matrix_exp = _products.matrix_exp
-matrix_power = _products.matrix_power
-orgqr = _factors.householder_product
+det = spelled(input="A")(_systems.det)
+slogdet = spelled(input="A")(_systems.slogdet)
+inverse = spelled(input="A")(_systems.inv)
+matrix_exp = spelled(input="A")(_products.matrix_exp)
+matrix_power = spelled(input="A")(_products.matrix_power)
+orgqr = spelled(input2="tau")(_factors.householder_product)
+ormqr = spelled(input2="tau", input3="other")(_factors.ormqr)
 
 
 class SVD(NamedTuple):
@@ -55,6 +57,7 @@ def cholesky(input: Tensor, upper: bool = False, *, out: Tensor | None = None) -
     return deliver("cholesky", _complex_factors.linalg_cholesky_ex(input, upper=upper, check_errors=True)[0], out)  # type: ignore[no-any-return]
 
 
+@spelled(input="B", input2="L")
 def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
     """The X of A X = B by the Cholesky factor L of A, upper with `upper`.
 
@@ -68,6 +71,7 @@ def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False, *, out: Tensor | N
     return deliver("cholesky_solve", _complex_systems.linalg_solve_triangular(lower.mH, y, upper=True), out)  # type: ignore[no-any-return]
 
 
+@spelled(input="L")
 def cholesky_inverse(L: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
     """The inverse of A by its Cholesky factor L, upper with `upper`.
 
@@ -89,6 +93,7 @@ def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None) 
     return deliver("lu", (LU, pivots, info) if get_infos else (LU, pivots), out)
 
 
+@spelled(input="b")
 def lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor | None = None) -> Tensor:
     """`linalg.lu_solve` with its arguments in another order."""
     return deliver("lu_solve", _complex_systems.linalg_lu_solve(LU_data, LU_pivots, b), out)  # type: ignore[no-any-return]
@@ -123,6 +128,7 @@ def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
     return _systems.pinv(input, rcond)
 
 
+@spelled(input="b")
 def triangular_solve(
     b: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False, *, out: Any = None
 ) -> TriangularSolve:

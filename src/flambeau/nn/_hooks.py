@@ -11,6 +11,7 @@ call:
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -48,6 +49,11 @@ class HookMixin:
     _forward_hooks_always_called: HookTable
     _backward_pre_hooks: HookTable
     _backward_hooks: HookTable
+
+    def _own_tables(self) -> None:
+        owner = weakref.ref(self)
+        for table in CALL_TABLES:
+            self.__dict__[table].owner = owner
 
     def _add_hook(self, table: HookTable, hook: Any, prepend: bool, *marks: HookTable) -> RemovableHandle:
         handle = RemovableHandle(table, *marks)

@@ -57,6 +57,7 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
         put("_hooked", False)
         for table in TABLES:
             put(table, HookTable())
+        self._own_tables()
         if self.call_super_init:
             super().__init__(*args, **kwargs)
 
@@ -248,6 +249,7 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
         for table in TABLES:
             self.__dict__.setdefault(table, HookTable())
         self.__dict__.setdefault("_hooked", False)
+        self._own_tables()
         self.__dict__.setdefault("_non_persistent_buffers_set", set())
 
     # ------------------------------------------------------------------------------------ printing

@@ -45,7 +45,16 @@ def _alias(cls: type[Tensor], data: Tensor | None, requires_grad: bool) -> Any:
     return Tensor._make_subclass(cls, data.detach(), requires_grad)
 
 
-class Parameter(Tensor):
+class _ParameterMeta(type):
+    """Tensors of other classes are parameters where their attribute `_is_param` says so, as in PyTorch."""
+
+    def __instancecheck__(cls, value: Any) -> bool:
+        if super().__instancecheck__(value):
+            return True
+        return cls is Parameter and isinstance(value, Tensor) and getattr(value, "_is_param", False) is True
+
+
+class Parameter(Tensor, metaclass=_ParameterMeta):
     """A trainable tensor; `requires_grad` is True unless told otherwise.
 
     Shares the memory of `data`.

@@ -6,7 +6,7 @@ import functools
 import math
 from typing import Any
 
-from flambeau._C import ArgumentError, ShapeError, Tensor, float32, ops, uint8
+from flambeau._C import ArgumentError, ShapeError, Tensor, float32, float64, ops, uint8
 from flambeau._tensor import tensor
 from flambeau.nn.functional import _pooling
 
@@ -130,6 +130,39 @@ def _resized(x: Tensor, dim: int, n_out: int, scale: float | None, mode: str, al
     return functools.reduce(ops.add, parts)
 
 
+def _antialiased(n_in: int, n_out: int, scale: float | None, mode: str, align_corners: bool) -> list[list[float]]:
+    """The weights of n_in positions for each of n_out, whose filter is as wide as what a result stands for."""
+    step = (n_in - 1) / max(n_out - 1, 1) if align_corners else n_in / n_out if scale is None else 1.0 / scale
+    width = max(step, 1.0)
+
+    def filtered(t: float) -> float:
+        t = abs(t) / width
+        if mode == "bilinear":
+            return max(0.0, 1.0 - t)
+        if t < 1.0:
+            return (1.5 * t - 2.5) * t * t + 1.0
+        return ((-0.5 * t + 2.5) * t - 4.0) * t + 2.0 if t < 2.0 else 0.0
+
+    reach = width * (1.0 if mode == "bilinear" else 2.0)
+    rows = []
+    for i in range(n_out):
+        center = step * (i + 0.5)
+        first, last = max(int(center - reach + 0.5), 0), min(int(center + reach + 0.5), n_in)
+        taps = [filtered(j - center + 0.5) for j in range(first, last)]
+        total = sum(taps) or 1.0
+        rows.append([0.0] * first + [t / total for t in taps] + [0.0] * (n_in - last))
+    return rows
+
+
+def _filtered(x: Tensor, dim: int, n_out: int, scale: float | None, mode: str, align_corners: bool) -> Tensor:
+    """One axis resized by a product with the weights of `_antialiased`."""
+    if n_out == x.shape[dim] and scale in (None, 1.0):
+        return x
+    dtype = x.dtype if x.dtype in (float32, float64) else float32
+    weight = tensor(_antialiased(x.shape[dim], n_out, scale, mode, align_corners), dtype=dtype, device=x.device)
+    return ops.matmul(x.to(dtype).transpose(dim, -1), weight.t()).transpose(dim, -1).to(x.dtype)
+
+
 def interpolate(
     input: Tensor,
     size: Any = None,
@@ -137,10 +170,14 @@ def interpolate(
     mode: str = "nearest",
     align_corners: bool | None = None,
     recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
 ) -> Tensor:
     """Resizes the positions of [N, C, L], [N, C, H, W] or [N, C, D, H, W] to `size` or by `scale_factor`.
 
     Modes: 'nearest', 'nearest-exact', 'linear' (3-D), 'bilinear' and 'bicubic' (4-D), 'trilinear' (5-D), 'area'.
+
+    `antialias` (for 'bilinear' and 'bicubic') widens the filter where the result is smaller, so that each of its positions is a mean over
+    all that it stands for, as Pillow does it; 'bicubic' then has a = -0.5.
 
     Raises:
         ValueError: neither or both of size and scale_factor, or a mode that does not fit.
@@ -155,6 +192,8 @@ def interpolate(
             f"interpolate: mode = {mode!r} with input shape {list(input.shape)}; expected "
             f"{_MODES.get(n, 'a 3-D, 4-D or 5-D input')}"
         )
+    if antialias and mode not in ("bilinear", "bicubic"):
+        raise ArgumentError(f"interpolate: antialias = True with mode = '{mode}'; expected 'bilinear' or 'bicubic'")
     if align_corners is not None and mode not in _TAPS:
         raise ArgumentError(f"interpolate: align_corners has no meaning with mode = '{mode}'")
     scales: list[float | None] = [None] * n
@@ -174,6 +213,11 @@ def interpolate(
         pool = (_pooling.adaptive_avg_pool1d, _pooling.adaptive_avg_pool2d, _pooling.adaptive_avg_pool3d)[n - 1]
         return pool(input, tuple(sizes))
     x = input.to(float32) if input.dtype == uint8 and mode in _TAPS else input
+    if antialias:
+        for k in (1, 0):  # rows, then columns; bytes are rounded after each, as Pillow and PyTorch do
+            x = _filtered(x, k + 2, sizes[k], scales[k], mode, bool(align_corners))
+            x = (x + 0.5).floor().clamp(0, 255) if input.dtype == uint8 else x
+        return x.to(input.dtype)
     for k in range(n):
         x = _resized(x, k + 2, sizes[k], scales[k], mode, bool(align_corners))
     return x if x.dtype == input.dtype else x.round().clamp(0, 255).to(uint8)

@@ -2,7 +2,7 @@
 of unequal length.
 """
 
-from flambeau.nn.utils import fusion, parametrizations, rnn
+from flambeau.nn.utils import fusion, parametrizations, parametrize, prune, rnn
 from flambeau.nn.utils.clip_grad import (
     clip_grad_norm_,
     clip_grad_value_,
@@ -21,6 +21,8 @@ __all__ = [
     "get_total_norm",
     "parameters_to_vector",
     "parametrizations",
+    "parametrize",
+    "prune",
     "remove_spectral_norm",
     "remove_weight_norm",
     "rnn",

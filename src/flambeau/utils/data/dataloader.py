@@ -153,6 +153,8 @@ class DataLoader(Generic[T]):
         self.generator = generator
         self.persistent_workers = persistent_workers
         self.in_order = in_order
+        self.multiprocessing_context = None  # workers are threads
+        self.pin_memory_device = pin_memory_device
         self.batch_size = batch_size
         self.drop_last = drop_last
         self.sampler: Any = None
@@ -179,6 +181,16 @@ class DataLoader(Generic[T]):
                 f"DataLoader: {name} can not be changed once the loader is made; make another one"
             )
         super().__setattr__(name, value)
+
+    @property
+    def _auto_collation(self) -> bool:
+        """Whether samples are put together; frameworks ask under this name."""
+        return self.batch_sampler is not None
+
+    @property
+    def _index_sampler(self) -> Any:
+        """What tasks come from; frameworks ask under this name."""
+        return self.batch_sampler if self._auto_collation else self.sampler
 
     def _fetch(self) -> Any:
         if self._iterable:

@@ -1,0 +1,66 @@
+"""On which device a thread makes tensors where none is given: `set_default_device`, and devices as regions.
+
+>>> import flambeau as fl
+>>> with fl.device("meta"):
+...     layer = fl.nn.Linear(2, 3)
+>>> layer.weight.device
+device(type='meta')
+
+What makes a tensor of nothing (`zeros`, `arange`, `randn`, `tensor`, a layer) asks; what is made like a tensor (`zeros_like`,
+`x.new_ones`) is where that one is.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from flambeau import _C
+
+__all__ = ["get_default_device", "set_default_device"]
+
+_regions = threading.local()
+
+
+def set_default_device(device: Any) -> None:
+    """Makes tensors of this thread on `device` where none is given; None is the CPU.
+
+    Raises:
+        DeviceError: there is no such device.
+    """
+    _C.set_new_device(device)
+
+
+def get_default_device() -> Any:
+    """The device on which this thread makes tensors where none is given.
+
+    >>> import flambeau as fl
+    >>> fl.get_default_device()
+    device(type='cpu')
+    """
+    return _C.new_device() or _C.device("cpu")
+
+
+def _enter(self: Any) -> Any:
+    before = _C.set_new_device(self)
+    _regions.__dict__.setdefault("before", []).append(before)
+    return self
+
+
+def _exit(self: Any, *exc: object) -> None:
+    _C.set_new_device(_regions.before.pop())
+
+
+def _decorate(self: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def inside(*args: Any, **kwargs: Any) -> Any:
+        with self:
+            return function(*args, **kwargs)
+
+    return inside
+
+
+for _name, _method in (("__enter__", _enter), ("__exit__", _exit), ("__call__", _decorate)):
+    setattr(_C.device, _name, _method)

@@ -1,0 +1,149 @@
+"""A module under PyTorch's name, made of modules of ours, and what is said where a name is missing.
+
+Names are looked up in the facade's sources in order. What can be called is kept in the facade, so that the next look is a plain
+one; plain values (switches, numbers) are asked for each time, since somebody may change them. What a program writes
+(`torch.nn.init.xavier_uniform_ = mine`) is written through to the source that has the name, so that our own layers see it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import dis
+import importlib
+import sys
+import types
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+_IMPORT_FROM = dis.opmap["IMPORT_FROM"]
+_PLAIN = (bool, int, float, complex, str, bytes, tuple, list, dict, set, type(None))
+
+
+def place_of_caller() -> str:
+    """`file.py:12`, the innermost line outside of this package and of the import system."""
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_globals.get("__name__", "")
+        if not name.startswith(("flambeau.compat._torch", "importlib")):
+            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        frame = frame.f_back
+    return "?"
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is most like `name`, or None where none is like it."""
+    found = difflib.get_close_matches(name, known, 1, 0.6)
+    return found[0] if found else None
+
+
+def missing_text(path: str, owner: str, name: str, known: Iterable[str], where: str) -> str:
+    """What is said of a name that is not here: its full name, the nearest one, and who asked."""
+    close = nearest(name, sorted(k for k in known if k.startswith("_") == name.startswith("_")))
+    hint = f"; the nearest name is {owner}.{close}" if close else ""
+    return f"{path} is not in flambeau{hint} (asked for at {where})"
+
+
+class MissingName(AttributeError):
+    """A name of PyTorch's that is not here. The text is made when it is read: most of these are caught by `hasattr`."""
+
+    def __init__(self, module: Facade, name: str) -> None:
+        super().__init__()
+        self.name, self.obj = name, module
+        self._module, self._where = module, place_of_caller()
+
+    def __str__(self) -> str:
+        owner = self._module.__name__
+        return missing_text(f"{owner}.{self.name}", owner, str(self.name), dir(self._module), self._where)
+
+
+class Facade(types.ModuleType):
+    """A module of PyTorch's name whose content lies in `_sources`."""
+
+    _sources: Sequence[types.ModuleType]
+
+    def __init__(self, name: str, doc: str | None, sources: Sequence[types.ModuleType]) -> None:
+        super().__init__(name, doc)
+        own = self.__dict__
+        own["_sources"] = tuple(sources)
+        own["__path__"] = []  # everything may have submodules, and none of them is found in a folder
+        for source in reversed(own["_sources"]):
+            own["__file__"] = getattr(source, "__file__", None)
+            for key, value in vars(source).items():
+                if not key.startswith("__") and keeps(value):
+                    own[key] = value
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "__all__":
+            return public_names(self)
+        for source in self.__dict__.get("_sources", ()):
+            try:
+                value = getattr(source, name)
+            except AttributeError:
+                continue
+            return self._shown(name, value)
+        if not name.startswith("__"):
+            submodule = self._submodule(name)
+            if submodule is not None:
+                return submodule
+        if _is_from_import(sys._getframe(1)):
+            text = missing_text(f"{self.__name__}.{name}", self.__name__, name, dir(self), place_of_caller())
+            raise ImportError(text, name=self.__name__)
+        raise MissingName(self, name)
+
+    def _submodule(self, name: str) -> Any:
+        from flambeau.compat._torch.finder import sources_of
+
+        path = f"{self.__name__}.{name}"
+        return importlib.import_module(path) if path in sys.modules or sources_of(path) else None
+
+    def _shown(self, name: str, value: Any) -> Any:
+        """A value as programs see it: a module of ours under PyTorch's name."""
+        if isinstance(value, types.ModuleType) and value.__name__.partition(".")[0] == "flambeau":
+            from flambeau.compat._torch.names import torch_path
+
+            path = torch_path(value.__name__)
+            below = self._submodule(name)
+            return below if below is not None else value if path in (None, "torch") else importlib.import_module(str(path))
+        if keeps(value):
+            self.__dict__[name] = value
+        return value
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self.__dict__[name] = value
+        if isinstance(value, Facade) or name.startswith("__"):
+            return
+        for source in self._sources:
+            if name in vars(source):
+                if not keeps(value):
+                    del self.__dict__[name]
+                setattr(source, name, value)
+                return
+
+    def __dir__(self) -> list[str]:
+        names = {name for name in self.__dict__ if not name.startswith("_sources")}
+        for source in self._sources:
+            names.update(dir(source))
+        return sorted(names)
+
+    def __repr__(self) -> str:
+        return f"<module {self.__name__!r} of flambeau>"
+
+
+def keeps(value: Any) -> bool:
+    """Whether a facade keeps a value: no plain one, which may change, and no module, which has a facade."""
+    return not isinstance(value, (types.ModuleType, *_PLAIN))
+
+
+def public_names(module: types.ModuleType) -> list[str]:
+    """What `from module import *` takes."""
+    names: set[str] = set()
+    for source in module._sources:
+        declared = getattr(source, "__all__", None)
+        names.update(declared if declared is not None else (n for n in dir(source) if not n.startswith("_")))
+    return sorted(n for n in names if n != "annotations")
+
+
+def _is_from_import(frame: types.FrameType) -> bool:
+    """Whether the frame stands at `from module import name`, which drops the text of an AttributeError."""
+    code = frame.f_code.co_code
+    return 0 <= frame.f_lasti < len(code) and code[frame.f_lasti] == _IMPORT_FROM

@@ -1,0 +1,170 @@
+"""The finder of `torch` and everything below it, and the distribution that `importlib.metadata` finds."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.metadata
+import importlib.util
+import pathlib
+import re
+import sys
+import types
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any
+
+from flambeau.compat._torch.facade import Facade, missing_text, place_of_caller
+from flambeau.compat._torch.names import FOLLOWS, SOURCES
+
+_OVERLAY = "flambeau.compat._torch.overlay"
+_METADATA = f"""\
+Metadata-Version: 2.1
+Name: torch
+Version: {FOLLOWS}
+Summary: PyTorch's names, answered by flambeau
+Requires-Dist: flambeau
+"""
+
+
+def _exists(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # nor is its parent
+        return False
+
+
+@cache
+def sources_of(fullname: str) -> tuple[str, ...]:
+    """The modules of ours that make up a module of PyTorch's: the overlay first, then what the map says, or the same name."""
+    path = fullname.partition(".")[2]
+    dot = "." if path else ""
+    found = [f"{_OVERLAY}{dot}{path}"] if _exists(f"{_OVERLAY}{dot}{path}") else []
+    named = SOURCES.get(path, path)
+    for source in (named,) if isinstance(named, str) else named:
+        module = f"flambeau.{source}" if source else "flambeau"
+        if not module.startswith("flambeau.compat") and _exists(module):
+            found.append(module)
+    return tuple(found)
+
+
+def known_modules(below: str) -> list[str]:
+    """Names of the modules directly below one: what an import that fails may have meant."""
+    import pkgutil
+
+    names: set[str] = set()
+    prefix = below.partition(".")[2]
+    for path in SOURCES:
+        parent, _, last = path.rpartition(".")
+        if parent == prefix:
+            names.add(last)
+    for source in sources_of(below):
+        module = importlib.import_module(source)
+        names.update(info.name for info in pkgutil.iter_modules(getattr(module, "__path__", [])))
+    return sorted(names)
+
+
+class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds and loads `torch` and what is below it, as facades."""
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
+        if fullname != "torch" and not fullname.startswith("torch."):
+            return None
+        if sources_of(fullname):
+            spec = importlib.machinery.ModuleSpec(fullname, self, origin=f"flambeau ({', '.join(sources_of(fullname))})", is_package=True)
+            spec.submodule_search_locations = []
+            return spec
+        if sys._getframe(2).f_code.co_name == "find_spec":  # somebody asks whether it exists
+            return None
+        owner, _, name = fullname.rpartition(".")
+        text = missing_text(f"the module {fullname}", owner, name, known_modules(owner), place_of_caller())
+        raise ModuleNotFoundError(text, name=fullname)
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
+        sources = [importlib.import_module(name) for name in sources_of(spec.name)]
+        return Facade(spec.name, sources[-1].__doc__, sources)
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        from flambeau.compat._torch import identity
+
+        identity.rename(module)
+
+    def find_distributions(self, context: Any = None) -> Iterator[importlib.metadata.Distribution]:
+        """What `importlib.metadata.version("torch")` finds."""
+        name = getattr(context, "name", None)
+        if name is None or re.sub(r"[-_.]+", "-", name).lower() == "torch":
+            yield Torch()
+
+    def invalidate_caches(self) -> None:
+        sources_of.cache_clear()
+
+
+class Torch(importlib.metadata.Distribution):
+    """The distribution `torch` of this process."""
+
+    def read_text(self, filename: str) -> str | None:
+        return {"METADATA": _METADATA, "top_level.txt": "torch\n", "INSTALLER": "flambeau\n"}.get(filename)
+
+    def locate_file(self, path: Any) -> pathlib.Path:  # type: ignore[override]
+        return pathlib.Path(__file__).resolve().parents[3] / str(path)
+
+    @property
+    def files(self) -> Any:
+        return None
+
+
+_finder = Finder()
+
+
+def is_installed() -> bool:
+    """Whether `torch` means this library in this process."""
+    return _finder in sys.meta_path
+
+
+def install() -> None:
+    """Makes `import torch` mean this library from now on, in this process.
+
+    Raises:
+        ImportError: PyTorch itself was imported before; two libraries can not have one name.
+    """
+    if is_installed():
+        return
+    loaded = sys.modules.get("torch")
+    if loaded is not None:
+        where = getattr(loaded, "__file__", None) or "no file"
+        raise ImportError(
+            f"flambeau.compat.torch: another `torch` is loaded already (version {getattr(loaded, '__version__', '?')}, {where}), and "
+            "modules that hold it would go on using it; start the program with `flambeau run`, or import flambeau.compat.torch before "
+            "anything else",
+            name="torch",
+        )
+    sys.meta_path.insert(0, _finder)
+    try:
+        from flambeau.compat._torch import identity
+
+        identity.adopt()
+        _tell_children()
+        importlib.import_module("torch")
+    except BaseException:
+        sys.meta_path.remove(_finder)
+        sys.modules.pop("torch", None)
+        raise
+
+
+def _tell_children() -> None:
+    """Processes that multiprocessing starts anew (`spawn`) import the program's modules, and are to find these names, too."""
+    import multiprocessing.spawn as spawn
+
+    command_line = spawn.get_command_line
+
+    @functools.wraps(command_line)
+    def with_names(**kwargs: Any) -> list[str]:
+        words = command_line(**kwargs)
+        if "-c" in words:
+            code = words.index("-c") + 1
+            words[code] = f"import flambeau.compat.torch; {words[code]}"
+        return words
+
+    spawn.get_command_line = with_names

@@ -1,0 +1,112 @@
+"""Where this library keeps what PyTorch has under another module's name. What has the same name needs no line here."""
+
+from __future__ import annotations
+
+# Whose surface is followed. The local part says who answers; version checks compare what is before it.
+FOLLOWS = "2.13.0+flambeau"
+
+# Modules of PyTorch's, without `torch.`, and what they are here, without `flambeau.`. An overlay comes before either.
+MOVED: dict[str, str] = {
+    "_tensor_str": "_print",
+    "autograd.grad_mode": "autograd.modes",
+    "nn.modules.container": "nn.containers",
+    "nn.modules.module": "nn.module",
+    "nn.utils.convert_parameters": "nn.utils.convert",
+    "utils.hooks": "_handles",
+}
+# The same for modules whose content lies here in one that is known under another name, too, or in several.
+PARTS: dict[str, str | tuple[str, ...]] = {
+    "_tensor": "",
+    "_jit_internal": "jit",
+    "functional": "",
+    "autograd.variable": "autograd",
+    "cuda.graphs": "cuda",
+    "cuda.memory": "cuda",
+    "cuda.random": "cuda",
+    "distributions.utils": "distributions._parameters",
+    "nn.modules.batchnorm": ("nn.modules.norm", "nn.modules.lazy"),
+    "nn.modules.channelshuffle": "nn.modules.unpooling",
+    "nn.modules.activation": ("nn.modules.activation", "nn.modules.attention"),
+    "nn.modules.conv": ("nn.modules.conv", "nn.modules.lazy"),
+    "nn.modules.distance": "nn.modules.loss",
+    "nn.modules.fold": "nn.modules.flatten",
+    "nn.modules.instancenorm": ("nn.modules.norm", "nn.modules.lazy"),
+    "nn.modules.linear": ("nn.modules.linear", "nn.modules.lazy"),
+    "nn.modules.loss": ("nn.modules.loss", "nn.modules.class_losses"),
+    "nn.modules.normalization": "nn.modules.norm",
+    "nn.modules.padding": "nn.modules.flatten",
+    "nn.modules.pixelshuffle": "nn.modules.flatten",
+    "nn.modules.pooling": ("nn.modules.pooling", "nn.modules.unpooling"),
+    "nn.modules.sparse": ("nn.modules.embedding", "nn.modules.bags"),
+    "nn.modules.upsampling": "nn.modules.flatten",
+    "nn.utils.stateless": "func",
+    "optim.adadelta": "optim.adaptive",
+    "optim.adamax": "optim.adaptive",
+    "optim.adamw": "optim.adam",
+    "optim.asgd": "optim.averaged",
+    "optim.nadam": "optim.adaptive",
+    "optim.radam": "optim.adaptive",
+    "optim.rprop": "optim.averaged",
+    "optim._adafactor": "optim.matrices",
+    "optim._muon": "optim.matrices",
+    "utils.data._utils.collate": "utils.data.collate",
+    "utils.dlpack": "",
+}
+SOURCES: dict[str, str | tuple[str, ...]] = {**MOVED, **PARTS}
+
+# Classes of one module of ours that PyTorch keeps in several: (beginning of the name, module of PyTorch's), the first that fits.
+HOMES: dict[str, tuple[tuple[str, str], ...]] = {
+    "nn.modules.norm": (("BatchNorm", "batchnorm"), ("_BatchNorm", "batchnorm"), ("_NormBase", "batchnorm"),
+                        ("InstanceNorm", "instancenorm"), ("_InstanceNorm", "instancenorm"), ("", "normalization")),
+    "nn.modules.flatten": (("Flatten", "flatten"), ("Unflatten", "flatten"), ("Fold", "fold"), ("Unfold", "fold"),
+                           ("Upsampl", "upsampling"), ("Pixel", "pixelshuffle"), ("", "padding")),
+    "nn.modules.unpooling": (("ChannelShuffle", "channelshuffle"), ("", "pooling")),
+    "nn.modules.class_losses": (("", "loss"),),
+    "nn.modules.attention": (("", "activation"),),
+    "nn.modules.embedding": (("", "sparse"),),
+    "nn.modules.bags": (("", "sparse"),),
+    "nn.modules.loss": (("CosineSimilarity", "distance"), ("PairwiseDistance", "distance"), ("", "loss")),
+    "nn.modules.lazy": (("LazyConv", "conv"), ("LazyLinear", "linear"), ("LazyBatchNorm", "batchnorm"),
+                        ("LazyInstanceNorm", "instancenorm"), ("", "lazy")),
+}  # fmt: skip
+
+_OVERLAY = "flambeau.compat._torch.overlay"
+_BACK = {ours: path for path, ours in MOVED.items()}
+
+
+def torch_path(module: str) -> str | None:
+    """PyTorch's name of a module of ours; None for what it has none of.
+
+    >>> torch_path("flambeau.nn.module"), torch_path("flambeau.nn.functional"), torch_path("flambeau")
+    ('torch.nn.modules.module', 'torch.nn.functional', 'torch')
+    """
+    for prefix in (_OVERLAY, "flambeau"):
+        if module == prefix:
+            return "torch"
+        if module.startswith(prefix + "."):
+            path = module[len(prefix) + 1 :]
+            if prefix != "flambeau":
+                return f"torch.{path}"
+            if path.startswith("compat"):
+                return None
+            if path in _BACK:
+                return f"torch.{_BACK[path]}"
+            return "torch" if path.startswith("_") else f"torch.{path}"
+    return None
+
+
+def home_of(module: str, name: str) -> str | None:
+    """The module in which PyTorch has a class or function that is defined in `module` of ours.
+
+    >>> home_of("flambeau.nn.modules.norm", "BatchNorm2d"), home_of("flambeau._C", "dtype"), home_of("numpy", "ndarray")
+    ('torch.nn.modules.batchnorm', 'torch', None)
+    """
+    for beginning, last in HOMES.get(module.partition(".")[2], ()):
+        if name.startswith(beginning):
+            return f"torch.nn.modules.{last}"
+    path = torch_path(module)
+    if path is None or module.startswith(_OVERLAY) or module.partition(".")[2] in _BACK:
+        return path
+    while path.rpartition(".")[2].startswith("_"):  # private files of a package are the package's: nn.functional._activation
+        path = path.rpartition(".")[0]
+    return path

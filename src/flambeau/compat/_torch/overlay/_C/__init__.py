@@ -1,0 +1,85 @@
+"""`torch._C`: what packages take from the extension module of PyTorch's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flambeau import _C
+from flambeau.overrides import DisableTorchFunction, DisableTorchFunctionSubclass
+
+__all__ = ["DisableTorchFunction", "DisableTorchFunctionSubclass"]
+
+TensorBase = _TensorBase = _C.Tensor
+_TensorMeta = type(_C.Tensor)
+BoolType = IntType = FloatType = type("JitType", (), {"__doc__": "A type of TorchScript's, of which there are none."})
+_disabled_torch_function_impl = _C.no_torch_function
+
+
+class Graph:
+    """A graph of TorchScript's, of which there are none."""
+
+
+class Value(Graph):
+    """A value of such a graph."""
+
+
+class Node(Graph):
+    """A node of such a graph."""
+
+
+def _log_api_usage_once(event: str) -> None:
+    """Usage is not logged."""
+
+
+def _get_tracing_state() -> Any:
+    """None: nothing is traced."""
+    return None
+
+
+def _is_tracing() -> bool:
+    return False
+
+
+def _get_privateuse1_backend_name() -> str:
+    return "privateuseone"
+
+
+def _get_accelerator(check: Any = None) -> Any:
+    """The CPU: there is no accelerator."""
+    return _C.device("cpu")
+
+
+def _cuda_getCurrentRawStream(device: int) -> int:
+    raise _C.DeviceError("cuda: this build of flambeau has no CUDA backend")
+
+
+class _Keys(type):
+    def __getattr__(cls, name: str) -> str:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return name
+
+
+class DispatchKey(metaclass=_Keys):
+    """Names of PyTorch's ways to compute an operator, which can be named and not chosen: a call here has one way."""
+
+
+class DispatchKeySet:
+    """A set of such names."""
+
+    def __init__(self, *keys: str) -> None:
+        self._keys = frozenset(keys)
+
+    def __or__(self, other: DispatchKeySet) -> DispatchKeySet:
+        return DispatchKeySet(*self._keys, *other._keys)
+
+    def has(self, key: str) -> bool:
+        """Whether a name is among them."""
+        return key in self._keys
+
+
+class _ExcludeDispatchKeyGuard:
+    """A region without some ways to compute; refused, since there are no such ways."""
+
+    def __init__(self, keys: DispatchKeySet) -> None:
+        raise NotImplementedError("_ExcludeDispatchKeyGuard: operators have no dispatch keys here")

@@ -1,0 +1,47 @@
+"""`torch._dynamo`: PyTorch's compiler of bytecode, which is not here; `torch.compile` records calls instead (docs/lazy.md)."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+from flambeau.compat._torch.overlay.compiler import (
+    allow_in_graph,
+    assume_constant_result,
+    disable,
+    is_compiling,
+)
+from flambeau.compiler import OptimizedModule
+
+__all__ = ["OptimizedModule", "allow_in_graph", "config", "disable", "is_compiling", "mark_static_address", "reset"]
+
+
+class _Config(types.SimpleNamespace):
+    """Settings of that compiler. They are kept and have no effect, since it is not here."""
+
+
+config = _Config(suppress_errors=False, cache_size_limit=8, recompile_limit=8, accumulated_cache_size_limit=256, disable=False, verbose=False)
+
+
+def reset() -> None:
+    """Nothing is kept between calls that would have to be forgotten."""
+
+
+def graph_break(msg: str = "") -> None:
+    """What was recorded runs whenever a value is read; nothing has to be cut by hand."""
+
+
+def mark_static_address(t: Any, guard: bool = True) -> None:
+    """Addresses are not part of what is recorded."""
+
+
+def mark_dynamic(t: Any, index: Any, **kwargs: Any) -> None:
+    """Every shape may change."""
+
+
+mark_static = maybe_mark_dynamic = mark_dynamic
+
+
+def list_backends(exclude_tags: Any = ()) -> list[str]:
+    """The one way to compile."""
+    return ["flambeau"]

@@ -1,0 +1,5 @@
+"""`torch._dynamo.eval_frame`."""
+
+from flambeau.compiler import OptimizedModule
+
+__all__ = ["OptimizedModule"]

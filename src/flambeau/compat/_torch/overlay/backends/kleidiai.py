@@ -1,0 +1,8 @@
+"""`torch.backends.kleidiai`: not a part of this library."""
+
+__all__ = ["is_available"]
+
+
+def is_available() -> bool:
+    """False."""
+    return False

@@ -1,0 +1,8 @@
+"""`torch.backends.miopen`: not a part of this library."""
+
+__all__ = ["is_available"]
+
+
+def is_available() -> bool:
+    """False."""
+    return False

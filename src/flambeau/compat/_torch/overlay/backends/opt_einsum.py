@@ -1,0 +1,11 @@
+"""`torch.backends.opt_einsum`: not a part of this library."""
+
+__all__ = ["is_available"]
+
+
+def is_available() -> bool:
+    """False."""
+    return False
+
+enabled = False
+strategy = None

@@ -1,0 +1,4 @@
+"""`torch.backends.quantized`: there are no quantised tensors."""
+
+engine = "none"
+supported_engines = ["none"]

@@ -1,0 +1,33 @@
+"""What `torch.library` does with operators of extensions that are not loaded: what is said of them is noted. The rest is `flambeau.library`."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__all__: list[str] = []
+
+_waiting: dict[tuple[str, str], Any] = {}  # (kind, operator) -> what was registered before the operator
+
+
+def _registrar(kind: str) -> Any:
+    def register(op: Any, *args: Any, **kwargs: Any) -> Any:
+        from flambeau.compat._torch.overlay.ops import exists
+
+        if not isinstance(op, str) or exists(op):
+            return getattr(importlib.import_module("flambeau.library"), kind)(op, *args, **kwargs)
+
+        def note(func: Any) -> Any:
+            _waiting[kind, op] = func
+            return func
+
+        functions = [a for a in args if callable(a)]
+        return note(functions[0]) if functions else note
+
+    register.__name__ = register.__qualname__ = kind
+    register.__doc__ = f"`{kind}` of an operator; one of an extension that is not loaded is noted, and calling it says that it is missing."
+    return register
+
+
+for _kind in ("register_fake", "register_autograd", "register_vmap", "register_kernel", "register_autocast"):
+    globals()[_kind] = _registrar(_kind)

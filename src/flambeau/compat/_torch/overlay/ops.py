@@ -1,0 +1,85 @@
+"""`torch.ops`: operators by namespace. `aten` and `prims` are PyTorch's own, of which those that are functions here can be called; another namespace
+is that of an extension, compiled against PyTorch's C++, which can not be loaded.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import flambeau
+
+__all__ = ["load_library", "loaded_libraries"]
+
+loaded_libraries: set[str] = set()
+
+
+class OpOverloadPacket:
+    """An operator of ATen's: `torch.ops.aten.add`. All its overloads (`.default`, `.Tensor`) are the one function, which tells them by its arguments."""
+
+    def __init__(self, namespace: str, name: str, function: Any) -> None:
+        self._name = f"{namespace}::{name}"
+        self.__name__ = name
+        self._function = function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._function(*args, **kwargs)
+
+    def __getattr__(self, overload: str) -> OpOverloadPacket:
+        if overload.startswith("_"):
+            raise AttributeError(overload)
+        return self
+
+    def __repr__(self) -> str:
+        return f"<operator {self._name}>"
+
+    __str__ = __repr__
+
+
+class Namespace:
+    """The operators of one namespace."""
+
+    def __init__(self, name: str) -> None:
+        self.name = self.__name__ = name
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if self.name in ("aten", "prims"):
+            for space in (flambeau, flambeau.nn.functional, flambeau.Tensor):
+                function = getattr(space, name, None)
+                if callable(function):
+                    packet = OpOverloadPacket(self.name, name, function)
+                    self.__dict__[name] = packet
+                    return packet
+            raise AttributeError(f"torch.ops.{self.name}.{name} is not in flambeau")
+        registered = getattr(getattr(flambeau.ops, self.name), name, None)  # those of flambeau.library
+        if registered is not None:
+            return registered
+        raise AttributeError(
+            f"torch.ops.{self.name}.{name}: no operator of this name is registered; those of the compiled extension {self.name!r} need PyTorch's C++ library "
+            "and can not be loaded"
+        )
+
+
+_namespaces: dict[str, Namespace] = {}
+
+
+def load_library(path: Any) -> NoReturn:
+    """Refused: an extension is compiled against PyTorch's C++ library.
+
+    Raises:
+        OSError: always.
+    """
+    raise OSError(f"ops.load_library: {path} is compiled against PyTorch's C++ library, which is not here; its operators are missing")
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return _namespaces.setdefault(name, Namespace(name))
+
+
+def exists(qualname: str) -> bool:
+    """Whether `ns::name` is an operator here."""
+    space, _, name = qualname.partition("::")
+    return hasattr(_namespaces.setdefault(space, Namespace(space)), name.partition(".")[0])

@@ -1,0 +1,361 @@
+"""`torch.utils._pytree`: nested containers as a list of leaves and a spec, with types that packages register."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections import OrderedDict, defaultdict, deque, namedtuple
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, TypeVar
+
+__all__ = ["LeafSpec", "PyTree", "TreeSpec", "register_pytree_node", "tree_all", "tree_any", "tree_flatten", "tree_flatten_with_path", "tree_iter", "tree_leaves",
+           "tree_map", "tree_map_", "tree_map_only", "tree_map_with_path", "tree_structure", "tree_unflatten", "treespec_dumps"]  # fmt: skip
+
+PyTree = Any
+Context = Any
+T = TypeVar("T")
+
+
+class MappingKey(NamedTuple):
+    """The place of a value in a dict."""
+
+    key: Any
+
+    def __str__(self) -> str:
+        return f"[{self.key!r}]"
+
+
+class SequenceKey(NamedTuple):
+    """The place of a value in a list or tuple."""
+
+    idx: int
+
+    def __str__(self) -> str:
+        return f"[{self.idx}]"
+
+
+class GetAttrKey(NamedTuple):
+    """The place of a value in an object."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f".{self.name}"
+
+
+class NodeDef(NamedTuple):
+    """How objects of a type are taken apart and put together."""
+
+    flatten_fn: Callable[[Any], tuple[list[Any], Any]]
+    unflatten_fn: Callable[[Iterable[Any], Any], Any]
+    flatten_with_keys_fn: Callable[[Any], tuple[list[tuple[Any, Any]], Any]] | None = None
+
+
+SUPPORTED_NODES: dict[type, NodeDef] = {}
+SUPPORTED_SERIALIZED_TYPES: dict[str, type] = {}
+BUILTIN_TYPES: set[type] = {tuple, list, dict, namedtuple, OrderedDict, defaultdict, deque}  # type: ignore[arg-type]
+
+
+def register_pytree_node(cls: type, flatten_fn: Any, unflatten_fn: Any, *, serialized_type_name: str | None = None, to_dumpable_context: Any = None,
+                         from_dumpable_context: Any = None, flatten_with_keys_fn: Any = None) -> None:  # fmt: skip
+    """Makes objects of a class containers: `flatten_fn(object)` gives (children, context), `unflatten_fn(children, context)` the object.
+
+    Raises:
+        ValueError: the class is one already.
+    """
+    if cls in SUPPORTED_NODES:
+        raise ValueError(f"register_pytree_node: {cls.__name__} is registered already")
+    SUPPORTED_NODES[cls] = NodeDef(flatten_fn, unflatten_fn, flatten_with_keys_fn)
+    SUPPORTED_SERIALIZED_TYPES[serialized_type_name or f"{cls.__module__}.{cls.__qualname__}"] = cls
+
+
+_register_pytree_node = _private_register_pytree_node = register_pytree_node
+
+
+def register_dataclass(cls: type, *, field_names: list[str] | None = None, drop_field_names: list[str] | None = None, serialized_type_name: str | None = None) -> None:
+    """Makes the fields of a dataclass its children."""
+    names = field_names or [f.name for f in dataclasses.fields(cls) if f.init and f.name not in (drop_field_names or ())]
+    register_pytree_node(cls, lambda x: ([getattr(x, n) for n in names], names), lambda values, n: cls(**dict(zip(n, values))),
+                         serialized_type_name=serialized_type_name)  # fmt: skip
+
+
+def _is_namedtuple(x: Any) -> bool:
+    kind = x if isinstance(x, type) else type(x)
+    return issubclass(kind, tuple) and hasattr(kind, "_fields")
+
+
+is_namedtuple = is_namedtuple_class = is_namedtuple_instance = _is_namedtuple
+
+
+def _get_node_type(tree: Any) -> Any:
+    kind = type(tree)
+    if kind not in SUPPORTED_NODES and _is_namedtuple(tree):
+        return namedtuple
+    return kind
+
+
+SUPPORTED_NODES[tuple] = NodeDef(lambda x: (list(x), None), lambda values, _: tuple(values))
+SUPPORTED_NODES[list] = NodeDef(lambda x: (x, None), lambda values, _: list(values))
+SUPPORTED_NODES[dict] = NodeDef(lambda x: (list(x.values()), list(x)), lambda values, keys: dict(zip(keys, values)))
+SUPPORTED_NODES[OrderedDict] = NodeDef(lambda x: (list(x.values()), list(x)), lambda values, keys: OrderedDict(zip(keys, values)))
+SUPPORTED_NODES[defaultdict] = NodeDef(lambda x: (list(x.values()), [x.default_factory, list(x)]), lambda values, c: defaultdict(c[0], zip(c[1], values)))
+SUPPORTED_NODES[deque] = NodeDef(lambda x: (list(x), x.maxlen), lambda values, maxlen: deque(values, maxlen=maxlen))
+SUPPORTED_NODES[namedtuple] = NodeDef(lambda x: (list(x), type(x)), lambda values, kind: kind(*values))  # type: ignore[index]
+
+
+def _dict_flatten(d: dict[Any, Any]) -> tuple[list[Any], Any]:
+    return list(d.values()), list(d)
+
+
+def _dict_flatten_with_keys(d: dict[Any, Any]) -> tuple[list[tuple[Any, Any]], Any]:
+    return [(MappingKey(k), v) for k, v in d.items()], list(d)
+
+
+def _dict_unflatten(values: Iterable[Any], keys: Any) -> dict[Any, Any]:
+    return dict(zip(keys, values))
+
+
+def _is_leaf(tree: Any, is_leaf: Any = None) -> bool:
+    return (is_leaf is not None and is_leaf(tree)) or _get_node_type(tree) not in SUPPORTED_NODES
+
+
+@dataclasses.dataclass(init=True, eq=True, repr=False)
+class TreeSpec:
+    """The structure of a tree, without its leaves."""
+
+    type: Any
+    context: Any
+    children_specs: list[TreeSpec]
+    num_nodes: int = dataclasses.field(init=False, compare=False)
+    num_leaves: int = dataclasses.field(init=False, compare=False)
+    num_children: int = dataclasses.field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        leaf = self.type is None
+        self.num_nodes = 1 + sum(s.num_nodes for s in self.children_specs)
+        self.num_leaves = 1 if leaf else sum(s.num_leaves for s in self.children_specs)
+        self.num_children = len(self.children_specs)
+
+    def is_leaf(self) -> bool:
+        """Whether it is the structure of one leaf."""
+        return self.type is None
+
+    def children(self) -> list[TreeSpec]:
+        """The structures of the children."""
+        return list(self.children_specs)
+
+    def child(self, index: int) -> TreeSpec:
+        """The structure of one child."""
+        return self.children_specs[index]
+
+    def unflatten(self, leaves: Iterable[Any]) -> Any:
+        """The tree of this structure with these leaves."""
+        return tree_unflatten(leaves, self)
+
+    def flatten_up_to(self, tree: Any) -> list[Any]:
+        """What of `tree` stands where this structure has leaves."""
+        if self.type is None:
+            return [tree]
+        if _get_node_type(tree) != self.type:
+            raise ValueError(f"flatten_up_to: got a {type(tree).__name__}; expected a {self.type.__name__}")
+        children, context = SUPPORTED_NODES[self.type].flatten_fn(tree)
+        if len(children) != self.num_children or (self.type is not dict and context != self.context):
+            raise ValueError(f"flatten_up_to: the {type(tree).__name__} has another structure: {len(children)} children; expected {self.num_children}")
+        if self.type is dict:
+            if set(context) != set(self.context):
+                raise ValueError(f"flatten_up_to: the keys are {context}; expected {self.context}")
+            children = [tree[key] for key in self.context]
+        return [leaf for child, spec in zip(children, self.children_specs) for leaf in spec.flatten_up_to(child)]
+
+    def __repr__(self) -> str:
+        if self.type is None:
+            return "*"
+        return f"TreeSpec({getattr(self.type, '__name__', self.type)}, {self.context}, {self.children_specs})"
+
+    def __hash__(self) -> int:
+        return hash((self.type, repr(self.context), tuple(self.children_specs)))
+
+
+class LeafSpec(TreeSpec):
+    """The structure of one leaf."""
+
+    def __init__(self) -> None:
+        super().__init__(None, None, [])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TreeSpec) and other.type is None
+
+    def __hash__(self) -> int:
+        return hash(None)
+
+
+def treespec_leaf() -> LeafSpec:
+    """The structure of one leaf."""
+    return LeafSpec()
+
+
+def tree_flatten(tree: Any, is_leaf: Any = None) -> tuple[list[Any], TreeSpec]:
+    """The leaves, in order, and the structure."""
+    if _is_leaf(tree, is_leaf):
+        return [tree], LeafSpec()
+    kind = _get_node_type(tree)
+    children, context = SUPPORTED_NODES[kind].flatten_fn(tree)
+    leaves: list[Any] = []
+    specs = []
+    for child in children:
+        below, spec = tree_flatten(child, is_leaf)
+        leaves += below
+        specs.append(spec)
+    return leaves, TreeSpec(kind, context, specs)
+
+
+def tree_unflatten(leaves: Iterable[Any], treespec: TreeSpec) -> Any:
+    """The tree of a structure with these leaves.
+
+    Raises:
+        ValueError: their number is another.
+    """
+    if not isinstance(treespec, TreeSpec):
+        raise TypeError(f"tree_unflatten: treespec is a {type(treespec).__name__}; expected a TreeSpec (the leaves come first)")
+    values = list(leaves)
+    if len(values) != treespec.num_leaves:
+        raise ValueError(f"tree_unflatten: got {len(values)} leaves; expected {treespec.num_leaves}")
+    return _build(treespec, iter(values))
+
+
+def _build(spec: TreeSpec, values: Any) -> Any:
+    if spec.type is None:
+        return next(values)
+    return SUPPORTED_NODES[spec.type].unflatten_fn([_build(s, values) for s in spec.children_specs], spec.context)
+
+
+def tree_leaves(tree: Any, is_leaf: Any = None) -> list[Any]:
+    """The leaves, in order."""
+    return tree_flatten(tree, is_leaf)[0]
+
+
+def tree_iter(tree: Any, is_leaf: Any = None) -> Any:
+    """The leaves, in order."""
+    return iter(tree_leaves(tree, is_leaf))
+
+
+def tree_structure(tree: Any, is_leaf: Any = None) -> TreeSpec:
+    """The structure."""
+    return tree_flatten(tree, is_leaf)[1]
+
+
+def tree_map(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Any = None) -> Any:
+    """The tree with `func` of its leaves, and of what stands at the same places in `rests`."""
+    leaves, spec = tree_flatten(tree, is_leaf)
+    return spec.unflatten([func(*column) for column in zip(leaves, *(spec.flatten_up_to(r) for r in rests))])
+
+
+def tree_map_(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Any = None) -> Any:
+    """Calls `func` for the leaves, and returns the tree."""
+    tree_map(func, tree, *rests, is_leaf=is_leaf)
+    return tree
+
+
+def map_only(kind: Any, /) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
+    """A decorator: the function for values of a type (or those that a predicate takes), nothing for others."""
+    fits = (lambda x: isinstance(x, kind)) if isinstance(kind, (type, tuple)) else kind
+
+    def decorate(func: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        return functools.wraps(func)(lambda x: func(x) if fits(x) else x)
+
+    return decorate
+
+
+def tree_map_only(kind: Any, func: Callable[[Any], Any], tree: Any, is_leaf: Any = None) -> Any:
+    """`tree_map` for leaves of a type."""
+    return tree_map(map_only(kind)(func), tree, is_leaf=is_leaf)
+
+
+def tree_map_only_(kind: Any, func: Callable[[Any], Any], tree: Any, is_leaf: Any = None) -> Any:
+    """`tree_map_` for leaves of a type."""
+    return tree_map_(map_only(kind)(func), tree, is_leaf=is_leaf)
+
+
+def tree_all(pred: Callable[[Any], bool], tree: Any, is_leaf: Any = None) -> bool:
+    """Whether all leaves fit."""
+    return all(map(pred, tree_leaves(tree, is_leaf)))
+
+
+def tree_any(pred: Callable[[Any], bool], tree: Any, is_leaf: Any = None) -> bool:
+    """Whether a leaf fits."""
+    return any(map(pred, tree_leaves(tree, is_leaf)))
+
+
+def tree_all_only(kind: Any, pred: Callable[[Any], bool], tree: Any, is_leaf: Any = None) -> bool:
+    """Whether all leaves of a type fit."""
+    return all(pred(x) for x in tree_leaves(tree, is_leaf) if isinstance(x, kind))
+
+
+def tree_any_only(kind: Any, pred: Callable[[Any], bool], tree: Any, is_leaf: Any = None) -> bool:
+    """Whether a leaf of a type fits."""
+    return any(pred(x) for x in tree_leaves(tree, is_leaf) if isinstance(x, kind))
+
+
+def _keyed(tree: Any) -> list[tuple[Any, Any]]:
+    kind = _get_node_type(tree)
+    keys = SUPPORTED_NODES[kind].flatten_with_keys_fn
+    if keys is not None:
+        return keys(tree)[0]
+    children, context = SUPPORTED_NODES[kind].flatten_fn(tree)
+    if kind in (dict, OrderedDict):
+        return [(MappingKey(k), v) for k, v in zip(context, children)]
+    if kind is defaultdict:
+        return [(MappingKey(k), v) for k, v in zip(context[1], children)]
+    if kind is namedtuple:
+        return [(GetAttrKey(n), v) for n, v in zip(type(tree)._fields, children)]
+    return [(SequenceKey(i), v) for i, v in enumerate(children)]
+
+
+def _with_paths(tree: Any, is_leaf: Any, path: tuple[Any, ...]) -> list[tuple[tuple[Any, ...], Any]]:
+    if _is_leaf(tree, is_leaf):
+        return [(path, tree)]
+    return [found for key, child in _keyed(tree) for found in _with_paths(child, is_leaf, (*path, key))]
+
+
+def tree_flatten_with_path(tree: Any, is_leaf: Any = None) -> tuple[list[tuple[tuple[Any, ...], Any]], TreeSpec]:
+    """The leaves with their places, and the structure."""
+    return _with_paths(tree, is_leaf, ()), tree_structure(tree, is_leaf)
+
+
+def tree_leaves_with_path(tree: Any, is_leaf: Any = None) -> list[tuple[tuple[Any, ...], Any]]:
+    """The leaves with their places."""
+    return _with_paths(tree, is_leaf, ())
+
+
+def tree_map_with_path(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Any = None) -> Any:
+    """`tree_map` of a function that gets each leaf's place first."""
+    placed, spec = tree_flatten_with_path(tree, is_leaf)
+    return spec.unflatten([func(path, leaf, *more) for (path, leaf), *more in zip(placed, *(spec.flatten_up_to(r) for r in rests))])
+
+
+def keystr(kp: Any) -> str:
+    """A place as text: `['a'][0].b`."""
+    return "".join(map(str, kp))
+
+
+def treespec_dumps(treespec: TreeSpec, protocol: int | None = None) -> str:
+    """The structure as text."""
+    return repr(treespec)
+
+
+def _broadcast_to_and_flatten(tree: Any, treespec: TreeSpec, is_leaf: Any = None) -> list[Any] | None:
+    """The leaves of a tree that may be coarser than a structure, each as often as it has leaves there; None where it does not fit."""
+    if treespec.type is None or _is_leaf(tree, is_leaf):
+        return [tree] * treespec.num_leaves
+    if _get_node_type(tree) != treespec.type:
+        return None
+    children, context = SUPPORTED_NODES[treespec.type].flatten_fn(tree)
+    if len(children) != treespec.num_children or context != treespec.context:
+        return None
+    out: list[Any] = []
+    for child, spec in zip(children, treespec.children_specs):
+        below = _broadcast_to_and_flatten(child, spec, is_leaf)
+        if below is None:
+            return None
+        out += below
+    return out

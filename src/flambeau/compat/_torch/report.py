@@ -1,0 +1,220 @@
+"""`flambeau run --report`: every `torch.*` name that a program would miss, found by reading its source.
+
+Nothing of the program is imported or run. What is looked at: imports of torch's modules and names from them, attributes of what
+these imports bind (`F.softmax`, `torch.cuda.amp.autocast`), and `getattr(torch, "name")`. What is not: methods of values whose type
+only a run would tell. A name inside of `try: ... except ImportError`, or behind `hasattr`, is one that the program can do without; it
+is listed as guarded.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import os
+import types
+import warnings
+from collections.abc import Iterator
+from functools import cache
+from typing import NamedTuple
+
+from flambeau.compat._torch.facade import Facade, nearest
+from flambeau.compat._torch.finder import known_modules
+
+_CATCHES = {"ImportError", "ModuleNotFoundError", "AttributeError", "Exception", "BaseException", "RuntimeError"}
+
+
+class Missing(NamedTuple):
+    """A name that is not here."""
+
+    file: str
+    line: int
+    name: str
+    nearest: str | None
+    guarded: bool
+
+    def __str__(self) -> str:
+        close = f"; the nearest name is {self.nearest}" if self.nearest else ""
+        return f"{self.file}:{self.line}: {self.name}{close}{' (guarded)' if self.guarded else ''}"
+
+
+@cache
+def missing_part(path: str) -> tuple[str, str | None] | None:
+    """None where all of `torch.a.b` is here; else the beginning that is not, and the nearest name.
+    """
+    here: object = importlib.import_module("torch")
+    parts = path.split(".")
+    for i, part in enumerate(parts[1:], 1):
+        if not isinstance(here, (types.ModuleType, type)):
+            return None  # what an object of ours answers is not looked into
+        try:
+            here = getattr(here, part)
+        except AttributeError:
+            owner = ".".join(parts[:i])
+            known = [n for n in dir(here) if n.startswith("_") == part.startswith("_")]
+            if isinstance(here, Facade):
+                known += known_modules(owner)
+            close = nearest(part, sorted(set(known)))
+            return f"{owner}.{part}", f"{owner}.{close}" if close else None
+    return None
+
+
+class _Reader(ast.NodeVisitor):
+    """Walks over one file."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.bound: dict[str, str] = {}  # a name of the file -> what of torch it is
+        self.guards = 0
+        self.found: dict[tuple[str, int], Missing] = {}
+
+    def _check(self, path: str, line: int) -> None:
+        lacking = missing_part(path)
+        if lacking is not None:
+            self.found.setdefault((lacking[0], line), Missing(self.file, line, lacking[0], lacking[1], self.guards > 0))
+
+    def _guarded(self, nodes: list[ast.stmt]) -> None:
+        self.guards += 1
+        for node in nodes:
+            self.visit(node)
+        self.guards -= 1
+
+    def visit_Import(self, node: ast.Import) -> None:
+        for alias in node.names:
+            if alias.name.split(".")[0] == "torch":
+                self._check(alias.name, node.lineno)
+                self.bound[alias.asname or "torch"] = alias.name if alias.asname else "torch"
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        if node.level or node.module is None or node.module.split(".")[0] != "torch":
+            return
+        if missing_part(node.module) is not None:
+            self._check(node.module, node.lineno)
+            return
+        for alias in node.names:
+            if alias.name != "*":
+                path = f"{node.module}.{alias.name}"
+                self._check(path, node.lineno)
+                self.bound[alias.asname or alias.name] = path
+
+    def _path(self, node: ast.expr) -> str | None:
+        """`torch.a.b` for an expression that is a chain of attributes of something bound."""
+        names: list[str] = []
+        while isinstance(node, ast.Attribute):
+            names.append(node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name) or node.id not in self.bound:
+            return None
+        return ".".join([self.bound[node.id], *reversed(names)])
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        path = self._path(node)
+        if path is None:
+            self.generic_visit(node)
+        elif isinstance(node.ctx, ast.Load):
+            self._check(path, node.lineno)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        if isinstance(node.func, ast.Name) and node.func.id == "getattr" and len(node.args) == 2:
+            owner, name = self._path(node.args[0]), node.args[1]
+            if owner is not None and isinstance(name, ast.Constant) and isinstance(name.value, str):
+                self._check(f"{owner}.{name.value}", node.lineno)
+        self.generic_visit(node)
+
+    def visit_Try(self, node: ast.Try) -> None:
+        caught: set[str] = set()
+        for handler in node.handlers:
+            kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+            caught.update("Exception" if kind is None else getattr(kind, "id", getattr(kind, "attr", "")) for kind in kinds)
+        if caught & _CATCHES:
+            self._guarded(node.body)
+        else:
+            for statement in node.body:
+                self.visit(statement)
+        for handler in node.handlers:
+            self.visit(handler)
+        for statement in (*node.orelse, *node.finalbody):
+            self.visit(statement)
+
+    def visit_If(self, node: ast.If) -> None:
+        self.visit(node.test)
+        asked = {getattr(n, "id", getattr(n, "attr", "")) for n in ast.walk(node.test) if isinstance(n, (ast.Name, ast.Attribute))}
+        if asked & {"hasattr", "TYPE_CHECKING"} or any(name.startswith("is_") and name.endswith("available") for name in asked):
+            self._guarded(node.body)
+        else:
+            for statement in node.body:
+                self.visit(statement)
+        for statement in node.orelse:
+            self.visit(statement)
+
+
+def files_of(target: str) -> Iterator[str]:
+    """The Python files of a script, a folder, or a package or module by name, which is found and not imported.
+
+    Raises:
+        FileNotFoundError: there is nothing of that name.
+    """
+    place = target
+    if not os.path.exists(place):
+        try:
+            spec = importlib.util.find_spec(target) if "." not in target.strip(".") else None
+        except (ImportError, ValueError):
+            spec = None
+        if spec is None or not (spec.submodule_search_locations or spec.origin):
+            raise FileNotFoundError(f"flambeau run --report: {target!r}; expected a Python file, a folder, or an installed package")
+        place = next(iter(spec.submodule_search_locations or [])) if spec.submodule_search_locations else str(spec.origin)
+    if os.path.isfile(place):
+        yield place
+        return
+    for folder, folders, names in sorted(os.walk(place)):
+        folders[:] = sorted(f for f in folders if not f.startswith(".") and f != "__pycache__")
+        yield from (os.path.join(folder, name) for name in sorted(names) if name.endswith(".py"))
+
+
+def missing_names(source: str, file: str = "<string>") -> list[Missing]:
+    """What one file would miss, by line.
+
+    Raises:
+        SyntaxError: the source is no Python.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SyntaxWarning)
+        tree = ast.parse(source, file)
+    reader = _Reader(file)
+    # Imports first, wherever they stand: a function may use what is imported below it.
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            ours = [alias for alias in node.names if alias.name.split(".")[0] == "torch"]
+            reader.bound.update({alias.asname or "torch": alias.name if alias.asname else "torch" for alias in ours})
+    reader.visit(tree)
+    return sorted(reader.found.values(), key=lambda m: (m.line, m.name))
+
+
+def report(target: str) -> int:
+    """Prints what a script, folder or package would miss.
+
+    Returns:
+        0 where nothing is missed that the program does not guard, else 1.
+    """
+    from flambeau.compat._torch import install
+
+    install()
+    found: list[Missing] = []
+    files = 0
+    for file in files_of(target):
+        try:
+            with open(file, "rb") as stream:
+                found += missing_names(stream.read().decode("utf-8", "replace"), os.path.relpath(file))
+        except (SyntaxError, ValueError) as fault:
+            print(f"{file}: not read: {fault}")
+            continue
+        files += 1
+    for entry in found:
+        print(entry)
+    needed = {m.name for m in found if not m.guarded}
+    guarded = {m.name for m in found} - needed
+    print(f"{target}: {files} file{'s' * (files != 1)}, {len(needed)} name{'s' * (len(needed) != 1)} missing, {len(guarded)} more guarded")
+    return 1 if needed else 0
+
+
+__all__ = ["Missing", "files_of", "missing_names", "report"]

@@ -1,0 +1,345 @@
+"""Pruning: a parameter times a mask of zeros and ones, which is applied before every forward.
+
+A pruned parameter `weight` is three things: the parameter `weight_orig`, the buffer `weight_mask`, and the attribute `weight`, their
+product. Pruning again goes on with what is left (`PruningContainer`); `remove` makes the product the parameter.
+
+>>> import flambeau as fl
+>>> from flambeau.nn.utils import prune
+>>> layer = fl.nn.Linear(4, 2)
+>>> layer = prune.l1_unstructured(layer, "weight", amount=0.5)
+>>> int((layer.weight == 0).sum()), sorted(name for name, _ in layer.named_parameters())
+(4, ['bias', 'weight_orig'])
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Iterable
+from typing import Any
+
+from flambeau import _C
+from flambeau._C import Tensor, ops
+from flambeau.nn.module import Module
+
+__all__ = [
+    "BasePruningMethod", "CustomFromMask", "Identity", "L1Unstructured", "LnStructured", "PruningContainer", "RandomStructured",
+    "RandomUnstructured", "custom_from_mask", "global_unstructured", "identity", "is_pruned", "l1_unstructured", "ln_structured",
+    "random_structured", "random_unstructured", "remove",
+]  # fmt: skip
+
+
+def _count(amount: Any, size: int) -> int:
+    """How many of `size` parts an amount is: a share, or a number."""
+    if isinstance(amount, bool) or not isinstance(amount, numbers.Real):
+        raise TypeError(f"prune: amount = {amount!r}; expected a share between 0 and 1, or a number of parts")
+    if isinstance(amount, numbers.Integral):
+        if not 0 <= int(amount) <= size:
+            raise ValueError(f"prune: amount = {amount}; expected at most the {size} parts that there are, and at least 0")
+        return int(amount)
+    if not 0.0 <= float(amount) <= 1.0:
+        raise ValueError(f"prune: amount = {amount}; expected a share between 0 and 1, or a number of parts")
+    return round(float(amount) * size)
+
+
+class BasePruningMethod:
+    """A way to choose what is pruned: derived classes define `compute_mask(t, default_mask)`, and in PRUNING_TYPE what it looks at."""
+
+    PRUNING_TYPE: str = "unstructured"  # or "structured" (whole slices), "global" (several parameters)
+    _tensor_name: str
+
+    def __call__(self, module: Module, inputs: Any) -> None:
+        """The hook: computes the product."""
+        setattr(module, self._tensor_name, self.apply_mask(module))
+
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
+        """The mask of scores `t`; zero wherever `default_mask` is."""
+        raise NotImplementedError(f"{type(self).__name__} has no compute_mask(): define it")
+
+    def apply_mask(self, module: Module) -> Tensor:
+        """orig x mask."""
+        mask = getattr(module, self._tensor_name + "_mask")
+        orig = getattr(module, self._tensor_name + "_orig")
+        return mask.to(orig.dtype) * orig  # type: ignore[no-any-return]
+
+    @classmethod
+    def apply(cls, module: Module, name: str, *args: Any, importance_scores: Tensor | None = None, **kwargs: Any) -> Any:
+        """Prunes the parameter `name`, further where it is pruned already.
+
+        Raises:
+            ValueError: there is no such parameter, or the scores have another shape.
+        """
+        before = _hooks_of(module, name)
+        method: Any = cls(*args, **kwargs)
+        method._tensor_name = name
+        if before:
+            key, old = before[0]
+            chain = old if isinstance(old, PruningContainer) else PruningContainer(old)
+            chain.add_pruning_method(method)
+            orig, mask = getattr(module, name + "_orig"), getattr(module, name + "_mask").clone()
+            made: BasePruningMethod = chain
+        else:
+            weight = module._parameters.get(name)
+            if weight is None:
+                have = ", ".join(module._parameters) or "none"
+                raise ValueError(f"prune: {type(module).__name__} has no parameter '{name}'; it has {have}")
+            orig, mask, made = weight, ops.ones_like(weight).detach(), method
+        scores = orig if importance_scores is None else importance_scores
+        if scores.shape != orig.shape:
+            raise ValueError(f"prune: importance_scores has shape {list(scores.shape)}; expected {list(orig.shape)}, as '{name}' has")
+        mask = made.compute_mask(scores.detach(), mask)
+        if before:
+            del module._forward_pre_hooks[key]
+            module._buffers[name + "_mask"] = mask
+        else:
+            del module._parameters[name]
+            module.register_parameter(name + "_orig", orig)
+            module.register_buffer(name + "_mask", mask)
+        setattr(module, name, made.apply_mask(module))
+        module.register_forward_pre_hook(made)
+        return made
+
+    def prune(self, t: Tensor, default_mask: Tensor | None = None, importance_scores: Tensor | None = None) -> Tensor:
+        """A tensor with zeros where it would be pruned."""
+        scores = t if importance_scores is None else importance_scores
+        if scores.shape != t.shape:
+            raise ValueError(f"prune: importance_scores has shape {list(scores.shape)}; expected {list(t.shape)}")
+        return t * self.compute_mask(scores, ops.ones_like(t) if default_mask is None else default_mask)
+
+    def remove(self, module: Module) -> None:
+        """Makes the product the parameter."""
+        name = self._tensor_name
+        weight = self.apply_mask(module).detach()
+        orig = module._parameters.pop(name + "_orig")
+        del module._buffers[name + "_mask"]
+        module.__dict__.pop(name, None)
+        orig.data = weight
+        module.register_parameter(name, orig)
+
+
+def _hooks_of(module: Module, name: str) -> list[tuple[int, BasePruningMethod]]:
+    hooks: Any = module._forward_pre_hooks
+    return [(key, hook) for key, hook in hooks.items() if isinstance(hook, BasePruningMethod) and hook._tensor_name == name]
+
+
+class PruningContainer(BasePruningMethod):
+    """Several methods for one parameter, one after the other: each chooses among what is left."""
+
+    def __init__(self, *methods: BasePruningMethod) -> None:
+        self._pruning_methods: tuple[BasePruningMethod, ...] = ()
+        for method in methods[0] if len(methods) == 1 and isinstance(methods[0], Iterable) else methods:
+            self.add_pruning_method(method)
+
+    def add_pruning_method(self, method: BasePruningMethod) -> None:
+        """Appends one.
+
+        Raises:
+            TypeError: it is no method of pruning.
+            ValueError: it prunes another parameter.
+        """
+        if not isinstance(method, BasePruningMethod):
+            raise TypeError(f"PruningContainer: got a {type(method).__name__}; expected a BasePruningMethod")
+        if self._pruning_methods and method._tensor_name != self._tensor_name:
+            name = self._tensor_name
+            raise ValueError(f"PruningContainer: the method prunes '{method._tensor_name}'; expected '{name}', as the others do")
+        self._tensor_name = method._tensor_name
+        self._pruning_methods += (method,)
+
+    def __len__(self) -> int:
+        return len(self._pruning_methods)
+
+    def __iter__(self) -> Any:
+        return iter(self._pruning_methods)
+
+    def __getitem__(self, index: int) -> BasePruningMethod:
+        return self._pruning_methods[index]
+
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
+        """What the last method leaves of what was left: slices that are not all pruned, or elements."""
+        method, mask = self._pruning_methods[-1], default_mask.to(t.dtype)
+        left: Any = mask == 1 if method.PRUNING_TYPE == "unstructured" else (slice(None),) * t.ndim
+        if method.PRUNING_TYPE == "structured":
+            dim = getattr(method, "dim", -1) % t.ndim
+            kept = [axis for axis in range(t.ndim) if axis != dim]
+            rows = (mask.sum(kept) if kept else mask) != 0
+            left = (slice(None),) * dim + (rows.nonzero().view(-1),)
+        part = method.compute_mask(t[left], mask[left])
+        out = mask.clone()
+        out[left] = part.to(mask.dtype)
+        return out
+
+
+class Identity(BasePruningMethod):
+    """Prunes nothing, and makes the module one that is pruned."""
+
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
+        return default_mask
+
+
+class RandomUnstructured(BasePruningMethod):
+    """Elements at random."""
+
+    def __init__(self, amount: Any) -> None:
+        _count(amount, 2**62)
+        self.amount = amount
+
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
+        mask = default_mask.clone()
+        n = _count(self.amount, t.numel())
+        mask.view(-1)[ops.randperm(t.numel())[:n]] = 0
+        return mask
+
+
+class L1Unstructured(BasePruningMethod):
+    """The elements next to zero."""
+
+    def __init__(self, amount: Any) -> None:
+        _count(amount, 2**62)
+        self.amount = amount
+
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
+        mask = default_mask.clone()
+        n = _count(self.amount, t.numel())
+        if n:
+            mask.view(-1)[ops.topk(t.abs().reshape(-1), n, largest=False)[1]] = 0
+        return mask
+
+
+class _Structured(BasePruningMethod):
+    PRUNING_TYPE = "structured"
+    dim: int
+    amount: Any
+
+    def _pruned(self, t: Tensor, default_mask: Tensor, scores: Tensor) -> Tensor:
+        """The mask without the slices along `dim` of the lowest scores."""
+        n = _count(self.amount, t.shape[self.dim])
+        mask = default_mask.clone()
+        if n:
+            mask.transpose(0, self.dim)[ops.topk(scores, n, largest=False)[1]] = 0
+        return mask
+
+    def _check(self, t: Tensor) -> None:
+        if t.ndim < 2:
+            raise ValueError(f"prune: whole slices of a tensor of {t.ndim} axes; expected at least 2, or an unstructured method")
+        if not -t.ndim <= self.dim < t.ndim:
+            raise _C.RangeError(f"prune: dim = {self.dim}, but the tensor has shape {list(t.shape)}; expected {-t.ndim} <= dim < {t.ndim}")
+
+
+class RandomStructured(_Structured):
+    """Slices along an axis at random."""
+
+    def __init__(self, amount: Any, dim: int = -1) -> None:
+        _count(amount, 2**62)
+        self.amount, self.dim = amount, dim
+
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
+        self._check(t)
+        return self._pruned(t, default_mask, ops.rand((t.shape[self.dim],)))
+
+
+class LnStructured(_Structured):
+    """The slices along an axis with the smallest n-norms."""
+
+    def __init__(self, amount: Any, n: Any, dim: int = -1) -> None:
+        _count(amount, 2**62)
+        self.amount, self.n, self.dim = amount, n, dim
+
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
+        self._check(t)
+        others = [axis for axis in range(t.ndim) if axis != self.dim % t.ndim]
+        return self._pruned(t, default_mask, ops.norm(t, self.n, others))
+
+
+class CustomFromMask(BasePruningMethod):
+    """What a mask says."""
+
+    PRUNING_TYPE = "global"
+
+    def __init__(self, mask: Tensor) -> None:
+        self.mask = mask
+
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
+        if self.mask.shape != default_mask.shape:
+            raise ValueError(f"prune: mask has shape {list(self.mask.shape)}; expected {list(default_mask.shape)}")
+        return default_mask * self.mask.to(default_mask.dtype)
+
+
+# ---- functions
+
+
+def identity(module: Module, name: str) -> Module:
+    """Makes `name` a pruned parameter of which nothing is pruned yet."""
+    Identity.apply(module, name)
+    return module
+
+
+def random_unstructured(module: Module, name: str, amount: Any) -> Module:
+    """Prunes elements at random: a share of them, or a number."""
+    RandomUnstructured.apply(module, name, amount)
+    return module
+
+
+def l1_unstructured(module: Module, name: str, amount: Any, importance_scores: Tensor | None = None) -> Module:
+    """Prunes the elements next to zero, or of the smallest scores."""
+    L1Unstructured.apply(module, name, amount, importance_scores=importance_scores)
+    return module
+
+
+def random_structured(module: Module, name: str, amount: Any, dim: int) -> Module:
+    """Prunes slices along `dim` at random."""
+    RandomStructured.apply(module, name, amount, dim)
+    return module
+
+
+def ln_structured(module: Module, name: str, amount: Any, n: Any, dim: int, importance_scores: Tensor | None = None) -> Module:
+    """Prunes the slices along `dim` with the smallest n-norms."""
+    LnStructured.apply(module, name, amount, n, dim, importance_scores=importance_scores)
+    return module
+
+
+def custom_from_mask(module: Module, name: str, mask: Tensor) -> Module:
+    """Prunes where a mask is zero."""
+    CustomFromMask.apply(module, name, mask)
+    return module
+
+
+def global_unstructured(
+    parameters: Iterable[tuple[Module, str]], pruning_method: type[BasePruningMethod], importance_scores: Any = None, **kwargs: Any
+) -> None:
+    """Prunes several parameters as one vector: `amount` is a share, or a number, of all elements.
+
+    Raises:
+        TypeError: the method prunes slices.
+    """
+    pairs = list(parameters)
+    scores = {} if importance_scores is None else importance_scores
+    if pruning_method.PRUNING_TYPE != "unstructured":
+        what = f"{pruning_method.__name__} prunes {pruning_method.PRUNING_TYPE} parts"
+        raise TypeError(f"global_unstructured: {what}; expected an unstructured method")
+    weights = [scores.get((m, n), getattr(m, n)).detach() for m, n in pairs]
+    masks = [getattr(m, n + "_mask", ops.ones_like(w)) for (m, n), w in zip(pairs, weights)]
+    method: Any = pruning_method(**kwargs)
+    method._tensor_name = "temporary"
+    chain = PruningContainer(method)
+    flat = chain.compute_mask(ops.cat([w.reshape(-1) for w in weights]), ops.cat([m.reshape(-1) for m in masks]))
+    start = 0
+    for (module, name), weight in zip(pairs, weights):
+        custom_from_mask(module, name, flat[start : start + weight.numel()].view(weight.shape))
+        start += weight.numel()
+
+
+def remove(module: Module, name: str) -> Module:
+    """Makes the pruned values the parameter.
+
+    Raises:
+        ValueError: `name` is not pruned.
+    """
+    for key, hook in _hooks_of(module, name):
+        hook.remove(module)
+        del module._forward_pre_hooks[key]
+        return module
+    raise ValueError(f"prune.remove: '{name}' of {type(module).__name__} is not pruned")
+
+
+def is_pruned(module: Module) -> bool:
+    """Whether a part of the module is pruned."""
+    return any(isinstance(hook, BasePruningMethod) for part in module.modules() for hook in part._forward_pre_hooks.values())

@@ -1,0 +1,310 @@
+"""Storages as objects: the memory that tensors are views of, as bytes (`UntypedStorage`) or as elements of one type (`TypedStorage`).
+
+A storage object holds a tensor of bytes over the whole memory; two objects of one memory are equal. `Tensor.untyped_storage()` makes one,
+`Tensor.set_` makes a tensor a view of one.
+
+>>> import flambeau as fl
+>>> x = fl.arange(6, dtype=fl.int32)
+>>> s = x[2:].untyped_storage()
+>>> len(s), s == x.untyped_storage(), s.data_ptr() == x.data_ptr()
+(24, True, True)
+>>> fl.empty(0, dtype=fl.int32).set_(s, 1, (2, 2), (1, 2))
+tensor([[1, 3],
+        [2, 4]], dtype=flambeau.int32)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from flambeau import _C
+from flambeau._C import Tensor, ops
+
+__all__ = ["TypedStorage", "UntypedStorage"]
+
+
+class UntypedStorage:
+    """Bytes that tensors are views of. `UntypedStorage(n)` makes n bytes without values.
+
+    Raises:
+        ValueError: n is negative.
+        TypeError: it is no int.
+    """
+
+    __slots__ = ("_bytes", "__weakref__")
+    is_cuda = is_hpu = is_sparse = is_sparse_csr = False
+    _bytes: Tensor  # 1-d, uint8, all of it
+
+    def __init__(self, size: int = 0, *, device: Any = None) -> None:
+        if isinstance(size, bool) or not isinstance(size, int):
+            raise TypeError(f"UntypedStorage: size is a {type(size).__name__}; expected a number of bytes")
+        if size < 0:
+            raise ValueError(f"UntypedStorage: size = {size}; expected at least 0")
+        self._bytes = ops.empty((size,), dtype=_C.uint8, device=device)
+
+    @classmethod
+    def _of(cls, flat: Tensor) -> UntypedStorage:
+        self = cls.__new__(cls)
+        self._bytes = flat
+        return self
+
+    @classmethod
+    def from_file(cls, filename: Any, shared: bool = False, nbytes: int = 0, **kwargs: Any) -> UntypedStorage:
+        """The first `nbytes` bytes of a file, mapped into memory: read when they are wanted. `shared` writes changes back to the file.
+
+        Raises:
+            ValueError: the file is shorter, unless `shared`, which makes it as long.
+        """
+        import mmap
+
+        nbytes = int(kwargs.get("size", nbytes))
+        path = os.fspath(filename)
+        if shared:
+            with open(path, "ab") as grown:
+                if grown.tell() < nbytes:
+                    grown.truncate(nbytes)
+        length = os.path.getsize(path)
+        nbytes = nbytes or length
+        if length < nbytes:
+            raise ValueError(f"UntypedStorage.from_file: {path} has {length} bytes; expected at least nbytes = {nbytes}")
+        if nbytes == 0:
+            return cls(0)
+        with open(path, "r+b" if shared else "rb") as file:
+            view = mmap.mmap(file.fileno(), nbytes, access=mmap.ACCESS_WRITE if shared else mmap.ACCESS_COPY)
+        return cls._of(_C.from_buffer(memoryview(view)))
+
+    # ---- questions
+
+    def nbytes(self) -> int:
+        """How many bytes it has."""
+        return self._bytes.numel()
+
+    size = __len__ = nbytes
+
+    def element_size(self) -> int:
+        """1."""
+        return 1
+
+    def data_ptr(self) -> int:
+        """The address of the first byte; 0 without bytes."""
+        return 0 if self._bytes.is_meta else int(self._bytes.data_ptr())
+
+    @property
+    def _cdata(self) -> int:
+        return int(self._bytes._storage_ptr())
+
+    @property
+    def device(self) -> Any:
+        """Where it lies."""
+        return self._bytes.device
+
+    def get_device(self) -> int:
+        """-1: the CPU."""
+        return -1
+
+    def is_shared(self) -> bool:
+        """False: no other process sees this memory."""
+        return False
+
+    def is_pinned(self, device: Any = None) -> bool:
+        """False: nothing is pinned without a GPU."""
+        return False
+
+    def resizable(self) -> bool:
+        """False: a storage has the size that it was made with."""
+        return False
+
+    def tolist(self) -> list[int]:
+        """The bytes as numbers."""
+        return self._bytes.tolist()  # type: ignore[no-any-return]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.tolist())
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            start, stop, step = index.indices(len(self))
+            if step != 1:
+                raise RuntimeError(f"UntypedStorage: a slice has step {step}; expected 1")
+            return UntypedStorage._of(self._bytes[start : max(start, stop)])
+        return int(self._bytes[index].item())
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._bytes[index] = value
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, UntypedStorage):
+            return False
+        return (self._cdata, self.data_ptr(), len(self)) == (other._cdata, other.data_ptr(), len(other))
+
+    def __hash__(self) -> int:
+        return hash(self._cdata)
+
+    def __repr__(self) -> str:
+        return f"[{type(self).__name__}(device={self.device}) of size {len(self)}]"
+
+    # ---- copies
+
+    def clone(self) -> UntypedStorage:
+        """A copy."""
+        return UntypedStorage._of(self._bytes.clone())
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> UntypedStorage:
+        copied: UntypedStorage = memo.setdefault(id(self), self.clone())
+        return copied
+
+    def cpu(self) -> UntypedStorage:
+        """Itself, on the CPU."""
+        return UntypedStorage._of(self._bytes.to("cpu"))
+
+    def copy_(self, source: UntypedStorage, non_blocking: bool = False) -> UntypedStorage:
+        """Takes the bytes of another of the same size."""
+        self._bytes.copy_(source._bytes)
+        return self
+
+    def fill_(self, value: int) -> UntypedStorage:
+        """Sets every byte."""
+        self._bytes.fill_(value)
+        return self
+
+    def share_memory_(self) -> UntypedStorage:
+        """Itself: tensors travel between processes by value."""
+        return self
+
+    def untyped(self) -> UntypedStorage:
+        """Itself."""
+        return self
+
+    def __reduce__(self) -> Any:
+        return _rebuild, (self._bytes,)
+
+
+def _rebuild(flat: Tensor) -> UntypedStorage:
+    return UntypedStorage._of(flat)
+
+
+class TypedStorage:
+    """A storage read as elements of one type; PyTorch's older form."""
+
+    def __init__(
+        self, *args: Any, wrap_storage: UntypedStorage | None = None, dtype: Any = None, device: Any = None, _internal: bool = False
+    ) -> None:
+        self.dtype = _C.get_default_dtype() if dtype is None else dtype
+        if wrap_storage is None:
+            wrap_storage = UntypedStorage(int(args[0]) * self.dtype.itemsize if args else 0, device=device)
+        self._untyped_storage = wrap_storage
+
+    def untyped(self) -> UntypedStorage:
+        """The bytes."""
+        return self._untyped_storage
+
+    def _elements(self) -> Tensor:
+        return self._untyped_storage._bytes.view(self.dtype)
+
+    def __len__(self) -> int:
+        return len(self._untyped_storage) // int(self.dtype.itemsize)
+
+    size = __len__
+
+    def __getitem__(self, index: Any) -> Any:
+        found = self._elements()[index]
+        return TypedStorage(wrap_storage=found.untyped_storage()[self._bytes_of(index)], dtype=self.dtype) if found.ndim else found.item()
+
+    def _bytes_of(self, index: slice) -> slice:
+        start, stop, _ = index.indices(len(self))
+        return slice(start * self.dtype.itemsize, stop * self.dtype.itemsize)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._elements()[index] = value
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.tolist())
+
+    def tolist(self) -> list[Any]:
+        """The elements."""
+        return self._elements().tolist()  # type: ignore[no-any-return]
+
+    def nbytes(self) -> int:
+        """How many bytes it has."""
+        return len(self._untyped_storage)
+
+    def element_size(self) -> int:
+        """Bytes of an element."""
+        return int(self.dtype.itemsize)
+
+    def data_ptr(self) -> int:
+        """The address of the first element."""
+        return self._untyped_storage.data_ptr()
+
+    _data_ptr = data_ptr
+
+    @property
+    def device(self) -> Any:
+        """Where it lies."""
+        return self._untyped_storage.device
+
+    @property
+    def _cdata(self) -> int:
+        return self._untyped_storage._cdata
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TypedStorage) and self.dtype is other.dtype and self._untyped_storage == other._untyped_storage
+
+    def __hash__(self) -> int:
+        return hash(self._untyped_storage)
+
+    def __repr__(self) -> str:
+        return f"[{type(self).__name__}(dtype={self.dtype}, device={self.device}) of size {len(self)}]"
+
+
+# ---- methods of tensors
+
+
+def untyped_storage(self: Tensor) -> UntypedStorage:
+    """The memory of this tensor, as bytes."""
+    size = self._storage_bytes()
+    if self.is_meta:
+        return UntypedStorage._of(ops.empty((size,), dtype=_C.uint8, device="meta"))
+    with_type = self.detach()
+    whole = with_type.as_strided((size // self.element_size(),), (1,), 0)
+    return UntypedStorage._of(whole if self.dtype is _C.uint8 else whole.view(_C.uint8))
+
+
+def storage(self: Tensor) -> TypedStorage:
+    """The memory of this tensor, as elements."""
+    return TypedStorage(wrap_storage=untyped_storage(self), dtype=self.dtype)
+
+
+def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None) -> Tensor:
+    """Makes this tensor a view of a storage, or of another tensor's memory, in place.
+
+    Raises:
+        TypeError: `source` is neither.
+        RuntimeError: this tensor requires grad and is no leaf, or the view would reach beyond the storage.
+    """
+    if source is None:
+        self.data = ops.empty((0,), dtype=self.dtype)
+        return self
+    if isinstance(source, Tensor):
+        if source.dtype is not self.dtype:
+            raise _C.DTypeError(f"set_: source is {source.dtype}; expected {self.dtype}, as this tensor is")
+        flat = source.detach()
+        if size is None:
+            self.data = flat
+            return self
+    elif isinstance(source, (UntypedStorage, TypedStorage)):
+        flat = source.untyped()._bytes
+        flat = flat if self.dtype is _C.uint8 else flat[: len(flat) // self.dtype.itemsize * self.dtype.itemsize].view(self.dtype)
+    else:
+        raise TypeError(f"set_: source is a {type(source).__name__}; expected a storage or a tensor")
+    shape = (flat.numel(),) if size is None else tuple(size) if not isinstance(size, int) else (size,)
+    if stride is None:
+        steps, step = [], 1
+        for n in reversed(shape):
+            steps.append(step)
+            step *= max(n, 1)
+        stride = tuple(reversed(steps))
+    self.data = flat.as_strided(shape, tuple(stride) if not isinstance(stride, int) else (stride,), storage_offset)
+    return self

@@ -1,0 +1,268 @@
+"""`torch` means flambeau in a process that asks for it: names, identity, refusals. Each test is a program in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+pytestmark = pytest.mark.eager("programs in processes of their own")
+
+
+def python(code, *arguments, status=0, cwd=None):
+    command = [sys.executable, "-c", textwrap.dedent(code), *arguments]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=cwd)
+    assert result.returncode == status, result.stderr[-3000:]
+    return result.stdout if status == 0 else result.stderr
+
+
+def says(code):
+    """Lines of what a program prints that has `torch` for flambeau."""
+    return python("import flambeau.compat.torch\n" + textwrap.dedent(code)).strip().splitlines()
+
+
+def test_the_surface_is_the_library():
+    lines = says("""
+        import torch, flambeau, torch.nn.functional as F, torch.nn as nn
+        from torch.optim.lr_scheduler import StepLR
+        from torch.utils.data import DataLoader
+        print(torch.Tensor is flambeau.Tensor, nn.Linear is flambeau.nn.Linear, F.relu is flambeau.nn.functional.relu)
+        print(torch.nn.functional is F, StepLR is flambeau.optim.lr_scheduler.StepLR)
+    """)
+    assert lines == ["True True True", "True True"]
+
+
+def test_the_version_is_one_that_can_be_compared():
+    lines = says("""
+        import importlib.metadata, importlib.util, torch
+        from torch.torch_version import TorchVersion
+        version = importlib.metadata.version("torch")
+        print(version == torch.__version__, torch.__version__ >= "2.1", torch.__version__ < (2, 5), isinstance(torch.__version__, TorchVersion))
+        print(version.split(".")[:2], torch.version.cuda, importlib.util.find_spec("torch") is not None, importlib.util.find_spec("torch.no") is None)
+        print("torch" in importlib.metadata.packages_distributions())
+    """)
+    assert lines == ["True True False True", "['2', '13'] None True True", "True"]
+
+
+@pytest.mark.parametrize(
+    ("module", "names"),
+    [
+        ("nn.modules.batchnorm", "_BatchNorm BatchNorm2d SyncBatchNorm"),
+        ("nn.modules.conv", "_ConvNd Conv2d LazyConv2d"),
+        ("nn.modules.container", "Sequential ModuleList"),
+        ("nn.modules.module", "Module _IncompatibleKeys _EXTRA_STATE_KEY_SUFFIX"),
+        ("nn.modules.loss", "_Loss CrossEntropyLoss CTCLoss"),
+        ("nn.modules.utils", "_pair _triple consume_prefix_in_state_dict_if_present"),
+        ("nn.utils.prune", "l1_unstructured BasePruningMethod"),
+        ("nn.attention", "SDPBackend sdpa_kernel"),
+        ("nn.attention.flex_attention", "flex_attention create_block_mask"),
+        ("nn.parallel", "DataParallel DistributedDataParallel"),
+        ("utils._pytree", "tree_map tree_flatten register_pytree_node"),
+        ("utils.hooks", "RemovableHandle"),
+        ("utils.data.dataloader", "DataLoader default_collate _BaseDataLoaderIter"),
+        ("utils.model_zoo", "load_url"),
+        ("autograd.grad_mode", "no_grad set_grad_enabled"),
+        ("optim.adamw", "AdamW"),
+        ("cuda.amp", "autocast GradScaler"),
+        ("jit.annotations", "BroadcastingList2"),
+        ("_C", "DisableTorchFunctionSubclass _log_api_usage_once"),
+        ("_dynamo.eval_frame", "OptimizedModule"),
+        ("library", "custom_op register_fake"),
+        ("backends.cpu", "get_cpu_capability"),
+        ("types", "Device Number"),
+        ("distributed", "is_available is_initialized"),
+    ],
+)  # fmt: skip
+def test_a_module_has_its_names(module, names):
+    code = f"import torch.{module} as m\nfrom torch.{module} import {', '.join(names.split())}\nprint(m.__name__)"
+    assert says(code) == [f"torch.{module}"]
+
+
+def test_what_is_missing_is_named_with_the_nearest_and_the_place(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text("import torch\ntry:\n    torch.nn.functional.sofmax\nexcept AttributeError as e:\n    print(e)\n"
+                       "try:\n    from torch.nn import Linaer\nexcept ImportError as e:\n    print(e)\n"
+                       "try:\n    import torch.nn.modules.bachnorm\nexcept ModuleNotFoundError as e:\n    print(e, e.name)\n"
+                       "print(hasattr(torch, 'zzz'), getattr(torch.nn, 'zzz', 3))\n")  # fmt: skip
+    result = subprocess.run([sys.executable, "-m", "flambeau", "run", str(program)], capture_output=True, text=True, check=True)
+    near, missing, module, asked = result.stdout.splitlines()
+    assert near == f"torch.nn.functional.sofmax is not in flambeau; the nearest name is torch.nn.functional.softmax (asked for at {program}:3)"
+    assert missing == f"torch.nn.Linaer is not in flambeau; the nearest name is torch.nn.Linear (asked for at {program}:7)"
+    assert module.endswith(f"the nearest name is torch.nn.modules.batchnorm (asked for at {program}:11) torch.nn.modules.bachnorm")
+    assert asked == "False 3"
+
+
+def test_texts_and_modules_say_torch():
+    lines = says("""
+        import torch
+        print(torch.float32, torch.Size([2]), torch.ones(2).type(), torch.nn.BatchNorm2d, torch.strided, torch.channels_last)
+        print(torch.Tensor.__module__, torch.nn.Linear.__module__, torch.nn.Sequential.__module__, torch.nn.functional.relu.__module__)
+        print(torch.typename(torch.ones(1)), torch.typename(torch.nn.Linear(1, 1)))
+    """)
+    assert lines == [
+        "torch.float32 torch.Size([2]) torch.FloatTensor <class 'torch.nn.modules.batchnorm.BatchNorm2d'> torch.strided torch.channels_last",
+        "torch torch.nn.modules.linear torch.nn.modules.container torch.nn.functional",
+        "torch.FloatTensor torch.nn.modules.linear.Linear",
+    ]
+
+
+def test_pickles_and_copies_find_classes_by_these_names():
+    lines = says("""
+        import copy, pickle, torch, collections
+        for value in (torch.nn.Linear, torch.float16, torch.nn.functional.gelu, torch.device("cpu"), torch.Size([1]), torch.optim.Adam, torch.channels_last):
+            back = pickle.loads(pickle.dumps(value))
+            assert back == value, value
+        model = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.BatchNorm2d(2))
+        data = pickle.dumps(model)
+        print(b"torch.nn.modules.batchnorm" in data, b"flambeau.nn.modules" in data)
+        print(torch.equal(pickle.loads(data)[0].weight, model[0].weight), copy.deepcopy(model))
+    """)
+    assert lines[0] == "True False"
+    assert lines[1].startswith("True Sequential(")
+
+
+def test_annotations_of_classes_can_be_read():
+    assert says("""
+        import torch, typing
+        print(typing.get_type_hints(torch.nn.Module)["training"], len(typing.get_type_hints(torch.optim.lr_scheduler.LRScheduler)) >= 0)
+    """) == ["<class 'bool'> True"]
+
+
+def test_what_a_program_writes_is_seen_by_our_layers():
+    assert says("""
+        import torch, flambeau
+        seen = []
+        torch.nn.init.kaiming_uniform_ = lambda t, *a, **k: seen.append(t.shape)
+        torch.nn.Linear(3, 2)
+        print(seen, flambeau.nn.init.kaiming_uniform_ is torch.nn.init.kaiming_uniform_)
+        torch.backends.cudnn.benchmark = True
+        print(flambeau.backends.cudnn.benchmark)
+        with torch.backends.cudnn.flags(enabled=False):
+            print(torch.backends.cudnn.enabled)
+        print(torch.backends.cudnn.enabled)
+    """) == ["[torch.Size([2, 3])] True", "True", "False", "True"]
+
+
+def test_another_torch_is_refused(tmp_path):
+    (tmp_path / "torch.py").write_text("__version__ = '1.0'\n")
+    error = python("import sys; sys.path.insert(0, sys.argv[1])\nimport torch, flambeau.compat.torch", str(tmp_path), status=1)
+    assert "another `torch` is loaded already (version 1.0" in error
+    assert "flambeau run" in error
+
+
+def test_importing_the_machinery_changes_nothing():
+    code = "import sys, flambeau.compat._torch as t, flambeau\nprint(t.is_installed(), 'torch' in sys.modules, flambeau.float32)"
+    assert python(code).split() == ["False", "False", "flambeau.float32"]
+
+
+def test_answers_are_true():
+    lines = says("""
+        import torch
+        print(torch.cuda.is_available(), torch.cuda.device_count(), torch.distributed.is_available(), torch.mps.is_available(), torch.xpu.is_available())
+        print(torch.accelerator.is_available(), torch.accelerator.current_accelerator(), torch.backends.mps.is_available(), torch.onnx.is_in_onnx_export())
+        f = torch.jit.script(lambda x: x + 1)
+        print(f(torch.ones(2)), torch.jit.is_scripting(), torch.compile(f)(torch.ones(1)), torch.compiler.is_compiling())
+        def refused(call):
+            try:
+                call()
+            except Exception as error:
+                print(type(error).__name__, str(error)[:60])
+        refused(lambda: torch.cuda.Stream())
+        refused(lambda: torch.distributed.init_process_group("gloo"))
+        refused(lambda: torch.distributed.all_reduce(torch.ones(1)))
+        refused(lambda: torch.jit.save(f, "x"))
+        refused(lambda: torch.ops.nowhere.something)
+        refused(lambda: torch.classes.nowhere.Something)
+        refused(lambda: torch.ops.load_library("x.so"))
+        refused(lambda: torch.hub.load("user/repository", "model"))
+        refused(lambda: torch.hub.load_state_dict_from_url("https://example.org/w.pth", "/nowhere"))
+        refused(lambda: torch.onnx.export(f, (), "x"))
+        refused(lambda: torch.zeros(2, dtype=torch.float8_e4m3fn))
+        print(torch.ops.aten.add(torch.ones(1), 2), torch.ops.aten.add.Tensor(torch.ones(1), torch.ones(1)))
+    """)
+    assert lines[:3] == ["False 0 False False False", "False None False False", "tensor([2., 2.]) False tensor([2.]) False"]
+    assert [line.split()[0] for line in lines[3:14]] == [
+        "DeviceError", "RuntimeError", "RuntimeError", "Error", "AttributeError", "AttributeError", "OSError", "DownloadRefused", "DownloadRefused",
+        "OnnxExporterError", "TypeError",
+    ]  # fmt: skip
+    assert lines[14] == "tensor([3.]) tensor([2.])"
+
+
+def test_hub_loads_local_folders(tmp_path):
+    (tmp_path / "hubconf.py").write_text("import torch\ndef small(n=2):\n    'A layer.'\n    return torch.nn.Linear(n, 1)\n")
+    code = f"import torch\nprint(torch.hub.load({str(tmp_path)!r}, 'small', source='local', n=3), torch.hub.list({str(tmp_path)!r}, source='local'))"
+    assert says(code) == ["Linear(in_features=3, out_features=1, bias=True) ['small']"]
+
+
+def test_old_tensor_types():
+    assert says("""
+        import torch
+        x = torch.LongTensor([1, 2])
+        print(x, isinstance(x, torch.LongTensor), isinstance(x, torch.FloatTensor), x.type("torch.DoubleTensor").dtype, torch.FloatTensor(2, 3).shape)
+        print(isinstance(x, torch.cuda.LongTensor), x.type(torch.FloatTensor).dtype)
+    """) == ["tensor([1, 2]) True False torch.float64 torch.Size([2, 3])", "False torch.float32"]
+
+
+def test_lists_of_tensors():
+    assert says("""
+        import torch
+        xs = [torch.ones(2), torch.full((1,), 4.0)]
+        torch._foreach_mul_(xs, 2)
+        torch._foreach_add_(xs, xs, alpha=0.5)
+        torch._foreach_addcmul_(xs, xs, xs, value=-1)
+        print(xs, torch._foreach_sqrt(torch._foreach_mul(xs, -1)), torch._foreach_norm(xs)[1], torch._foreach_div([torch.tensor([3])], 2)[0])
+    """) == ["[tensor([-6., -6.]), tensor([-132.])] (tensor([2.4495, 2.4495]), tensor([11.4891])) tensor(132.) tensor([1.5000])"]
+
+
+def test_processes_of_spawn_have_these_names(tmp_path):
+    program = tmp_path / "spawned.py"
+    program.write_text("import torch\nimport torch.multiprocessing as mp\n"
+                       "def work(rank, x):\n    if rank == 1:\n        raise ValueError('from one')\n    assert x.sum() == 3\n"
+                       "if __name__ == '__main__':\n    try:\n        mp.spawn(work, (torch.ones(3),), nprocs=2)\n"
+                       "    except mp.ProcessRaisedException as e:\n        print('from one' in str(e), e.error_index)\n")  # fmt: skip
+    result = subprocess.run([sys.executable, "-m", "flambeau", "run", str(program)], capture_output=True, text=True, timeout=300)
+    assert result.stdout.split() == ["True", "1"], result.stderr[-2000:]
+
+
+def test_a_program_gets_its_arguments_status_and_folder(tmp_path):
+    (tmp_path / "beside.py").write_text("value = 5\n")
+    (tmp_path / "main.py").write_text("import sys, beside, torch\nprint(sys.argv[1:], beside.value, __name__)\nsys.exit(3)\n")
+    run = [sys.executable, "-m", "flambeau", "run"]
+    result = subprocess.run([*run, str(tmp_path / "main.py"), "--report", "-m", "x"], capture_output=True, text=True)
+    assert (result.stdout, result.returncode) == ("['--report', '-m', 'x'] 5 __main__\n", 3)
+    result = subprocess.run([*run, "-m", "main", "a"], capture_output=True, text=True, cwd=tmp_path)
+    assert (result.stdout, result.returncode) == ("['a'] 5 __main__\n", 3)
+
+
+@pytest.mark.parametrize(("words", "text"), [
+    (["nowhere.py"], "nowhere.py does not exist"), (["-m", "no_such_module_here"], "there is no module of this name"), ([], "expected a Python file"),
+    (["--report", "no_such_package_here"], "expected a Python file, a folder, or an installed package"),
+])  # fmt: skip
+def test_what_can_not_be_run_is_said(words, text):
+    result = subprocess.run([sys.executable, "-m", "flambeau", "run", *words], capture_output=True, text=True)
+    assert result.returncode == 2
+    assert text in result.stderr
+
+
+def test_a_report_lists_what_a_program_would_miss(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text("raise SystemExit('it was run')\nimport torch\nimport torch.nn as nn\nfrom torch import optim as o, nowhere\n"
+                       "x = torch.nn.functional.relu6(1)\ny = nn.Linaer(2, 3)\nz = o.Adamm\n"
+                       "try:\n    from torch.utils import nothing_like_it\nexcept ImportError:\n    pass\n"
+                       "def f():\n    import torch.nn.functional as F\n    return F.sofmax(x)\n"
+                       "if hasattr(torch, 'zzz'):\n    torch.zzz()\ngetattr(torch, 'yyy')\nx.unknown()\ntorch.Tensor.no_method\n")  # fmt: skip
+    result = subprocess.run([sys.executable, "-m", "flambeau", "run", "--report", str(program)], capture_output=True, text=True, cwd=tmp_path)
+    assert result.returncode == 1, result.stderr
+    assert result.stdout.splitlines() == [
+        "program.py:4: torch.nowhere; the nearest name is torch.where",
+        "program.py:6: torch.nn.Linaer; the nearest name is torch.nn.Linear",
+        "program.py:7: torch.optim.Adamm; the nearest name is torch.optim.Adam",
+        "program.py:9: torch.utils.nothing_like_it (guarded)",
+        "program.py:14: torch.nn.functional.sofmax; the nearest name is torch.nn.functional.softmax",
+        "program.py:16: torch.zzz (guarded)",
+        "program.py:17: torch.yyy",
+        "program.py:19: torch.Tensor.no_method",
+        f"{program}: 1 file, 6 names missing, 2 more guarded",
+    ]

@@ -1,0 +1,74 @@
+"""Storages as objects, and tensors that are made views of them."""
+
+import copy
+import pickle
+
+import pytest
+
+import flambeau as fl
+
+pytestmark = pytest.mark.eager("looks at memory")
+
+
+def test_tensors_of_one_memory_have_equal_storages():
+    x = fl.arange(6, dtype=fl.float64).view(2, 3)
+    storage = x.untyped_storage()
+    assert storage == x.t()[1:].untyped_storage()
+    assert storage != x.clone().untyped_storage()
+    assert (len(storage), storage.nbytes(), storage.data_ptr()) == (48, 48, x.data_ptr())
+    assert x[1].storage_offset() == 3
+
+
+@pytest.mark.parametrize("dtype", [fl.float32, fl.int64, fl.bool, fl.bfloat16, fl.complex64], ids=str)
+def test_a_tensor_is_made_a_view(dtype):
+    x = fl.arange(8).to(dtype)
+    y = fl.empty(0, dtype=dtype).set_(x.untyped_storage(), 1, (2, 3), (3, 1))
+    assert fl.equal(y, x[1:7].view(2, 3))
+    y.zero_()
+    assert x[1:7].abs().sum() == 0
+    assert fl.equal(fl.empty(0, dtype=dtype).set_(x), x)
+    assert fl.empty(3, dtype=dtype).set_().shape == (0,)
+
+
+def test_elements_and_bytes():
+    x = fl.tensor([1.0, 2.0, 3.0])
+    storage = x.storage()
+    assert (storage.tolist(), len(storage), storage[1], list(storage[1:])) == ([1.0, 2.0, 3.0], 3, 2.0, [2.0, 3.0])
+    storage[0] = 5.0
+    assert x[0] == 5
+    raw = x.untyped_storage()
+    raw.fill_(0)
+    assert x.tolist() == [0, 0, 0]
+    assert raw[:4].tolist() == [0, 0, 0, 0]
+    assert raw.clone() != raw
+    assert pickle.loads(pickle.dumps(raw)).tolist() == copy.deepcopy(raw).tolist() == raw.tolist()
+
+
+def test_files_are_mapped(tmp_path):
+    path = tmp_path / "bytes"
+    path.write_bytes(bytes(range(16)))
+    storage = fl.UntypedStorage.from_file(path, False, 8)
+    assert storage.tolist() == list(range(8))
+    storage.fill_(9)
+    assert path.read_bytes() == bytes(range(16))
+    fl.UntypedStorage.from_file(path, True, 4).fill_(7)
+    assert path.read_bytes()[:5] == bytes([7, 7, 7, 7, 4])
+    with pytest.raises(ValueError, match="has 16 bytes; expected at least nbytes = 17"):
+        fl.UntypedStorage.from_file(path, False, 17)
+
+
+def test_bad_arguments():
+    x = fl.ones(2)
+    with pytest.raises(ValueError, match="size = -1"):
+        fl.UntypedStorage(-1)
+    with pytest.raises(TypeError, match="size is a str"):
+        fl.UntypedStorage("a")
+    with pytest.raises(TypeError, match="source is a list"):
+        x.set_([1])
+    with pytest.raises(fl.DTypeError, match="source is flambeau.int64"):
+        x.set_(fl.arange(3))
+    with pytest.raises((ValueError, RuntimeError)):
+        x.set_(x.untyped_storage(), 0, (3,), (1,))
+    with pytest.raises(RuntimeError, match="step 2"):
+        x.untyped_storage()[::2]
+    assert x.tolist() == [1, 1]

@@ -1,0 +1,94 @@
+"""Packages run on flambeau unmodified. That their numbers are PyTorch's, tests/parity/test_packages.py says."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.eager("programs in processes of their own")
+
+
+def numbers(value):
+    if isinstance(value, dict):
+        return [n for v in value.values() for n in numbers(v)]
+    if isinstance(value, list):
+        return [n for v in value for n in numbers(v)]
+    return [value] if isinstance(value, (int, float)) else []
+
+
+@pytest.mark.needs_package("einops")
+def test_einops(run):
+    out = run("einops_")
+    assert out["repeat"] == [2, 8, 3]
+    assert out["pack"] == [[2, 32, 8], [[3, 8], [8]], [2, 8, 8]]
+    assert out["mix"] == [2, 5, 4]
+
+
+@pytest.mark.needs_package("torchinfo")
+def test_torchinfo(run):
+    out = run("torchinfo_")
+    assert out["params"] == 8 * 9 + 8 + 16 + 4 * 16 * (32 + 16 + 2) + 170
+    assert any("LSTM" in line for line in out["text"])
+
+
+@pytest.mark.needs_package("torchmetrics")
+def test_torchmetrics(run):
+    out = run("torchmetrics_")
+    assert len(out) >= 30
+    assert all(math.isfinite(n) for n in numbers(out))
+    assert out["mean"] == pytest.approx((1 + 2 + 8) / 4)
+    assert out["wer"] == pytest.approx(2 / 6)
+
+
+@pytest.mark.needs_package("x_transformers", "einx", "torch_einops_utils")
+def test_x_transformers(run):
+    out = run("x_transformers_")
+    assert out["losses"][-1] < 0.75 * out["losses"][0]
+    assert len(out["tokens"][0]) == 8
+
+
+@pytest.mark.needs_package("transformers")
+def test_transformers_models(run):
+    out = run("transformers_models")
+    assert len(out) >= 25
+    assert all(math.isfinite(n) for n in numbers(out))
+
+
+@pytest.mark.needs_package("transformers", "accelerate")
+def test_transformers_trainer(run):
+    out = run("transformers_trainer")
+    assert len(out["losses"]) == 24
+    assert out["same"]
+
+
+@pytest.mark.needs_package("pytorch_lightning")
+def test_pytorch_lightning(run):
+    out = run("pytorch_lightning_")
+    assert out["resumed"][:2] == [5, 20]
+
+
+@pytest.mark.needs_package("timm", "torchvision")
+def test_timm(run):
+    out = run("timm_")
+    losses, rate = out["training"]
+    assert losses[-1] < losses[0]
+    assert rate == pytest.approx(1e-3 * 0.5 * (1 + math.cos(math.pi * 4 / 5)), rel=0.1)
+
+
+@pytest.mark.needs_package("torchvision", "PIL")
+def test_torchvision(run):
+    out = run("torchvision_")
+    assert out["v2"] == [3, 16, 16]
+    assert all(math.isfinite(n) for n in numbers(out))
+
+
+@pytest.mark.needs_package("transformers")
+def test_a_report_of_an_installed_package_runs_nothing_of_it(packages):
+    command = [sys.executable, "-X", "importtime", "-m", "flambeau", "run", "--report", "transformers"]
+    result = subprocess.run(command, env={**os.environ, "PYTHONPATH": packages}, capture_output=True, text=True, timeout=600)
+    assert "missing" in result.stdout.splitlines()[-1]
+    assert "transformers" not in {line.rpartition("|")[2].strip() for line in result.stderr.splitlines()}
