@@ -266,3 +266,20 @@ def test_a_report_lists_what_a_program_would_miss(tmp_path):
         "program.py:19: torch.Tensor.no_method",
         f"{program}: 1 file, 6 names missing, 2 more guarded",
     ]
+
+
+def test_files_are_pytorchs(tmp_path):
+    """What a program saves has PyTorch's format, and weights_only=False reads as much as can be read without running anything."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import sys, zipfile, torch\n"
+        "path = sys.argv[1]\n"
+        "torch.save({'w': torch.arange(3), 'step': 4}, path)\n"
+        "assert zipfile.is_zipfile(path)\n"
+        "for found in (torch.load(path), torch.load(path, weights_only=False), torch.serialization.load(path, map_location='cpu')):\n"
+        "    print(found['w'].tolist(), found['step'])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "flambeau", "run", program, tmp_path / "x.pt"], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert done.stdout == "[0, 1, 2] 4\n" * 3

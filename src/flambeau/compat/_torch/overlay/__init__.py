@@ -6,9 +6,10 @@ from typing import Any
 
 from flambeau import _C as _core
 from flambeau import _tensor
+from flambeau.compat._torch.overlay.serialization import load, save
 from flambeau.compat._torch.overlay.torch_version import __version__
 
-__all__ = ["typename"]
+__all__ = ["load", "save", "typename"]
 
 
 class _TypedTensors(type):

@@ -1,0 +1,28 @@
+"""`torch.serialization`: files are written as PyTorch writes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flambeau import serialization as _serialization
+
+__all__ = ["load", "save"]
+
+
+def save(
+    obj: Any, f: Any, pickle_module: Any = None, pickle_protocol: int = 2, _use_new_zipfile_serialization: bool = True,
+    _disable_byteorder_record: bool = False,
+) -> None:  # fmt: skip
+    """Writes a file that `torch.load(weights_only=True)` reads, here and in PyTorch; the other arguments say how PyTorch pickles."""
+    _serialization.save(obj, f, format="pt")
+
+
+def load(
+    f: Any, map_location: Any = None, pickle_module: Any = None, *, weights_only: bool | None = None, mmap: bool | None = None, **pickle_load_args: Any
+) -> Any:
+    """Reads any file that `flambeau.load` reads, among them PyTorch's.
+
+    Nothing is unpickled: `pickle_module` and its arguments have no say, and with `weights_only=False`, too, a file that needs a class is refused
+    until `serialization.add_safe_globals` allows it.
+    """
+    return _serialization.load(f, map_location, mmap=mmap)
