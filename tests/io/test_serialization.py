@@ -235,7 +235,6 @@ class Thing:
         ([nn.Linear(1, 1)], r"\[0\] is a .*state_dict"),
         ({"z": 1j}, "z is complex, which safetensors' metadata does not know .use format='pt'"),
         ({"z": [b"x"]}, r"z\[0\] is bytes"),
-        ({"s": fl.ones(2, 2).to_sparse()}, "s is a sparse tensor; expected dense ones .use format='pt'"),
     ],
 )
 def test_other_types_are_named_by_place(obj, place, path):

@@ -24,7 +24,7 @@ def mover(map_location: Any) -> Callable[[Tensor, str], Tensor]:
     if isinstance(map_location, dict):
         places = {str(key): place for key, place in map_location.items()}
         return lambda value, location: value.to(places[location]) if location in places else here(value, location)
-    if not callable(map_location):
+    if isinstance(map_location, _C.device) or not callable(map_location):
         device = _C.device(map_location)
         return lambda value, location: value.to(device)
 

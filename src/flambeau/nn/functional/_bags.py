@@ -94,8 +94,10 @@ def _product(
         given = sizes.repeat_interleave(counts)
     try:
         return ops.sparse_mm(ends, index, given.to(weight.dtype), weight)  # type: ignore[no-any-return]
-    except _C.RangeError as fault:
-        raise _C.RangeError(str(fault).replace("sparse.mm: col", "embedding_bag: index")) from None
+    except _C.RangeError:
+        low, high = (int(end) for end in index.aminmax())
+        bad = low if low < 0 else high
+        raise _C.RangeError(f"embedding_bag: input has the value {bad}; expected 0 <= value < {weight.shape[0]}") from None
 
 
 def _check(name: str, input: Tensor, weight: Tensor, mode: str, by_freq: bool, factors: Tensor | None) -> None:
