@@ -83,6 +83,11 @@ def _product(
     """Sums or means of rows, as the product of a sparse matrix, which has a row for each bag, with the weight."""
     embedding(index[:0], weight, padding_idx)  # checks the arguments
     index = index.to(_C.int64)
+    if index.numel():
+        low, high = (int(end) for end in index.aminmax())
+        if low < 0 or high >= weight.shape[0]:
+            bad = low if low < 0 else high
+            raise _C.RangeError(f"embedding_bag: input has the value {bad}; expected 0 <= value < {weight.shape[0]}")
     given = None if factors is None else factors.reshape(-1)
     if padding_idx is not None:
         used = index != padding_idx % weight.shape[0]
@@ -92,12 +97,7 @@ def _product(
     if given is None:
         sizes = ops.ones_like(counts, dtype=weight.dtype) if mode == "sum" else 1 / counts.clamp(min=1).to(weight.dtype)
         given = sizes.repeat_interleave(counts)
-    try:
-        return ops.sparse_mm(ends, index, given.to(weight.dtype), weight)  # type: ignore[no-any-return]
-    except _C.RangeError:
-        low, high = (int(end) for end in index.aminmax())
-        bad = low if low < 0 else high
-        raise _C.RangeError(f"embedding_bag: input has the value {bad}; expected 0 <= value < {weight.shape[0]}") from None
+    return ops.sparse_mm(ends, index, given.to(weight.dtype), weight)  # type: ignore[no-any-return]
 
 
 def _check(name: str, input: Tensor, weight: Tensor, mode: str, by_freq: bool, factors: Tensor | None) -> None:
