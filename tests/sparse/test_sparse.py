@@ -438,3 +438,9 @@ SEGMENT_ERRORS = [
 def test_segment_errors(call, kind, text):
     with pytest.raises(kind, match=text):
         call()
+
+
+@pytest.mark.parametrize("crow, col", [([0, 64, 2], [0, 1]), ([0, 1, 2], [0, -2]), ([0, 1, 2], [0, 2])])
+def test_wrong_rows_are_refused_while_somebody_records(crow, col):
+    with fl.lazy(), pytest.raises((ValueError, IndexError), match="crow|col"):
+        fl.sparse_csr_tensor(crow, col, [1.0, 2.0], (2, 2))

@@ -123,7 +123,9 @@ def sparse_csr_tensor(
     if len(size) != 2 or crow.shape[0] != size[0] + 1 or held.ndim != 1 or held.shape[0] != col.shape[0]:
         given = f"size = {list(size)}, crow_indices {list(crow.shape)}, col_indices {list(col.shape)}, values {list(held.shape)}"
         raise _C.ShapeError(f"{op}: {given}; expected [m, n], [m + 1], [nnz] and [nnz]")
-    ops.sparse_transpose(crow, col, size[1])  # checks the structure
+    checked = ops.sparse_transpose(crow, col, size[1])[0]  # the structure, whether or not somebody records
+    if not checked.is_meta:
+        checked[0].item()
     return SparseCSR.make(crow, col, held, size)
 
 
