@@ -23,7 +23,6 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor
-from flambeau._memory_format import strided
 from flambeau.serialization._container import DTYPES, code_of
 from flambeau.serialization._errors import FileFormatError, short
 from flambeau.serialization._keys import Keys
@@ -61,8 +60,6 @@ class Encoder:
         if known is not None:
             self.met.append(Met(value, {}, name or path or "tensor"))  # for its name
             return self._again(known)
-        if value.layout is not strided:
-            raise TypeError(f"save: {path or 'the object'} is a sparse tensor; expected dense ones (use format='pt', or its to_dense())")
         if code_of(value.dtype) is None:
             raise TypeError(
                 f"save: {path or 'the object'} has dtype {value.dtype}, which the file format does "
