@@ -18,7 +18,7 @@
 #   make wheel     a wheel in dist/            make clean     remove all of this
 #   make installs  every way to install it, each from nothing; leaves the wheel in dist/
 #
-# Variables: PYTHON, VENV, BUILD, ISAS (auto, native or a list), ONEDNN (ON, OFF), TESTS, PYTEST_ARGS.
+# Variables: PYTHON, VENV, BUILD, ISAS (auto, native or a list), ONEDNN (ON, OFF), TESTS, JOBS, PYTEST_ARGS.
 
 PYTHON ?= python3
 VENV   ?= .venv
@@ -28,7 +28,9 @@ SANITIZE ?=
 CORE   ?= OFF
 BUILD  ?= build/editable
 TESTS  ?= tests
-PYTEST_ARGS ?= -q
+# As many tests at once as there are processors, but no more than four: many use threads themselves.
+JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
+PYTEST_ARGS ?= -q -n $(JOBS)
 TORCH       ?= torch==2.13.0
 TORCH_DIR   ?= build/torch
 
@@ -127,7 +129,7 @@ plain: core
 	$(MAKE) $(PLAIN) test TESTS="$(PLAIN_TESTS)"
 
 large: $(VENV)/.built
-	$(PY) -m pytest tests/large -m large $(PYTEST_ARGS)
+	$(PY) -m pytest tests/large -m large $(PYTEST_ARGS) -n 0
 
 # Random calls in child processes (tests/fuzz). The sanitized module has an environment of its own, since Python itself
 # is not instrumented and gets the sanitizer's runtime by preloading.

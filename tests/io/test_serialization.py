@@ -75,6 +75,16 @@ def test_views_are_written_by_value(path):
     assert os.path.getsize(path) < 1000
 
 
+@pytest.mark.parametrize("name", ["x.safetensors", "x.pt"])
+def test_files_are_the_same_wherever_the_tensors_lie(name, tmp_path):
+    pieces = fl.zeros(64).chunk(8)  # in one memory, so that their order there is known
+    files = []
+    for order in (pieces, pieces[::-1]):
+        fl.save({str(i): value.clone() if i == 0 else value for i, value in enumerate(order)}, tmp_path / name)
+        files.append((tmp_path / name).read_bytes())
+    assert files[0] == files[1]
+
+
 def test_shared_tensors_are_shared_again(path):
     x = fl.zeros(3)
     got = again({"a": x, "b": x, "c": fl.zeros(3)}, path)

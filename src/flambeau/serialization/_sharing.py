@@ -60,7 +60,7 @@ def dense_memory(value: Tensor) -> Tensor | None:
 
 
 def overlapping(tensors: list[Met]) -> list[list[Met]]:
-    """Groups of tensors that reach into each other, each in the order in which they were met."""
+    """Groups of tensors that reach into each other, in the order in which they were met: addresses are not in the file."""
 
     def span(i: int) -> tuple[int, int]:
         value = tensors[i].value
@@ -76,7 +76,7 @@ def overlapping(tensors: list[Met]) -> list[list[Met]]:
         groups[-1].append(i)
         end = max(end, spans[i][1])
     groups += [[i] for i, (a, b) in enumerate(spans) if a >= b]
-    return [[tensors[i] for i in sorted(group)] for group in groups]
+    return [[tensors[i] for i in group] for group in sorted(map(sorted, groups))]
 
 
 class Entries:
