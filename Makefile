@@ -222,7 +222,7 @@ wheel: $(VENV)/.built
 	$(PIP) wheel --no-build-isolation --no-deps -w dist . -C build-dir=$(BUILD) \
 	  -C cmake.define.FLAMBEAU_ISAS=auto -C cmake.define.FLAMBEAU_ONEDNN=$(ONEDNN)
 
-WAYS ?= wheel,install,sdist,editable
+WAYS ?= wheel,sdist,install,editable
 installs: $(VENV)/.deps
 	$(PY) tools/check_install.py --ways $(WAYS) --wheel-to dist
 

@@ -2,14 +2,14 @@
 
     wheel    `pip wheel .` with build isolation; what it makes is installed into an environment without compiler and
              without sources in reach, with the extra `demo`, and `flambeau demo` runs there
-    install  `pip install .` with build isolation
-    sdist    a source distribution, unpacked nowhere near the repository, built and installed from
+    sdist    a source distribution, unpacked nowhere near the repository, and `pip install .` there, with build isolation
+    install  `pip install .` in the repository; what could go wrong with it, the two above would see
     editable `pip install -e .` with build isolation
 
 Files are what git tracks, in a folder of their own: nothing that an earlier build left can help. Each way ends with a
 program that trains a model, and with `flambeau info`.
 
-    python tools/check_install.py [--ways wheel,install,sdist,editable] [--isas native] [--wheel-to dist]
+    python tools/check_install.py [--ways wheel,sdist,install,editable] [--isas native] [--wheel-to dist]
 
 `--isas` shortens the compilations of all ways but `wheel`, whose result is the one that would be published.
 """
@@ -125,7 +125,9 @@ def way_sdist(machine: Machine, keep: pathlib.Path | None) -> None:
     machine.pip(python, "install", "build")
     machine.run(python, "-m", "build", "--sdist", "--outdir", machine.folder / "sdist", machine.source)
     (archive,) = (machine.folder / "sdist").glob("flambeau-*.tar.gz")
-    machine.pip(python, "install", archive, *machine.short())
+    shutil.unpack_archive(archive, machine.folder / "unpacked")
+    (source,) = (machine.folder / "unpacked").iterdir()
+    machine.pip(python, "install", ".", *machine.short(), cwd=source)
     machine.use(python)
 
 
@@ -135,7 +137,7 @@ def way_editable(machine: Machine, keep: pathlib.Path | None) -> None:
     machine.use(python)
 
 
-WAYS = {"wheel": way_wheel, "install": way_install, "sdist": way_sdist, "editable": way_editable}
+WAYS = {"wheel": way_wheel, "sdist": way_sdist, "install": way_install, "editable": way_editable}
 
 
 def main() -> int:
