@@ -110,3 +110,87 @@ def test_bad_arguments_change_nothing(call, text):
 def test_unsafe_lets_the_shape_change():
     layer = parametrize.register_parametrization(nn.Linear(2, 2, bias=False), "weight", Wider(), unsafe=True)
     assert layer(fl.ones(1, 2)).shape == (1, 4)
+
+
+# ---- ready ones
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (5, 3), (3, 5), (2, 4, 3), (2, 3, 4)], ids=str)
+@pytest.mark.parametrize("kind", ["matrix_exp", "cayley", "householder"])
+@pytest.mark.parametrize("trivialization", [True, False])
+def test_orthogonal_matrices(shape, kind, trivialization):
+    fl.manual_seed(0)
+    module = nn.Module()
+    module.weight = nn.Parameter(fl.randn(shape, dtype=fl.float64))
+    if not trivialization and kind != "householder":
+        with pytest.raises(NotImplementedError, match="use_trivialization=True"):
+            nn.utils.parametrizations.orthogonal(module, orthogonal_map=kind, use_trivialization=False)
+        return
+    nn.utils.parametrizations.orthogonal(module, orthogonal_map=kind, use_trivialization=trivialization)
+
+    def apart():
+        w = module.weight if shape[-2] >= shape[-1] else module.weight.mT
+        return (w.mT @ w - fl.eye(w.shape[-1], dtype=fl.float64)).abs().max().item()
+
+    assert apart() < 1e-12
+    before = module.weight.detach().clone()
+    optimizer = fl.optim.SGD(module.parameters(), lr=0.1)
+    (module.weight * fl.randn(shape, dtype=fl.float64)).sum().backward()
+    optimizer.step()
+    assert apart() < 1e-12 and (module.weight - before).abs().max() > 1e-3
+    other = fl.linalg.qr(fl.randn((*shape[:-2], max(shape[-2:]), min(shape[-2:])), dtype=fl.float64))[0]
+    other = other if shape[-2] >= shape[-1] else other.mT
+    module.weight = other
+    assert apart() < 1e-12
+    assert (module.weight - other).abs().max() < 1e-12
+
+
+def test_spectral_norm_finds_the_largest_singular_value():
+    fl.manual_seed(0)
+    layer = nn.utils.parametrizations.spectral_norm(nn.ConvTranspose2d(3, 4, 2).double(), n_power_iterations=100)
+    matrix = layer.weight.transpose(0, 1).flatten(1)
+    assert abs(fl.linalg.matrix_norm(matrix, 2).item() - 1) < 1e-6
+    layer.eval()
+    assert fl.equal(layer.weight, layer.weight)
+    assert sorted(layer.state_dict()) == [
+        "bias", "parametrizations.weight.0._u", "parametrizations.weight.0._v", "parametrizations.weight.original",
+    ]  # fmt: skip
+    layer(fl.ones(1, 3, 2, 2, dtype=fl.float64)).sum().backward()
+    assert layer.parametrizations.weight.original.grad.abs().max() > 0
+    vector = nn.utils.parametrizations.spectral_norm(nn.LayerNorm(4), "weight")
+    assert vector.weight.tolist() == [0.5] * 4
+
+
+def test_weight_norm_takes_part_in_the_mechanism():
+    layer = nn.utils.parametrizations.weight_norm(nn.Linear(3, 2))
+    value = fl.arange(6.0).reshape(2, 3)
+    layer.weight = value
+    assert layer.weight.allclose(value)
+    old = nn.utils.weight_norm(nn.Linear(3, 2))
+    layer.load_state_dict(old.state_dict())
+    assert layer(fl.ones(3)).allclose(old(fl.ones(3)))
+    parametrize.remove_parametrizations(layer, "weight")
+    assert type(layer) is nn.Linear and sorted(layer.state_dict()) == ["bias", "weight"]
+
+
+def test_transfer_to_another_module():
+    one = nn.utils.parametrizations.weight_norm(nn.Linear(3, 2))
+    other = nn.Linear(3, 2)
+    parametrize.transfer_parametrizations_and_params(one, other)
+    assert other.parametrizations.weight.original0 is one.parametrizations.weight.original0
+    assert fl.equal(one.weight, other.weight)
+    with pytest.raises(ValueError, match="nothing is parametrized in Linear"):
+        parametrize.transfer_parametrizations_and_params(nn.Linear(2, 2), other)
+
+
+@pytest.mark.parametrize(("do", "error", "text"), [
+    (lambda p: p.orthogonal(nn.Linear(2, 2), "wieght"), ValueError, "Linear has no parameter 'wieght'"),
+    (lambda p: p.orthogonal(nn.Linear(2, 2), "bias"), ValueError, r"has shape \[2\]; expected a matrix"),
+    (lambda p: p.orthogonal(nn.Linear(2, 2), orthogonal_map="qr"), ValueError, "'qr'; expected one of matrix_exp, cayley, householder"),
+    (lambda p: p.spectral_norm(nn.Linear(2, 2), n_power_iterations=0), ValueError, "n_power_iterations = 0"),
+    (lambda p: p.spectral_norm(nn.Linear(2, 2), dim=2), IndexError, "dim = 2"),
+    (lambda p: p.weight_norm(nn.Linear(2, 2), "nothing"), ValueError, "no parameter 'nothing'"),
+], ids=range(6))  # fmt: skip
+def test_ready_ones_refuse(do, error, text):
+    with pytest.raises(error, match=text):
+        do(nn.utils.parametrizations)

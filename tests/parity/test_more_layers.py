@@ -247,6 +247,38 @@ def test_weight_norm_and_fusion():
             assert_same(ours.weight, theirs.weight)
 
 
+_READY = {
+    "spectral": lambda p, m: p.spectral_norm(m, n_power_iterations=3), "spectral, axis": lambda p, m: p.spectral_norm(m, dim=1),
+    **{f"orthogonal, {kind}": lambda p, m, kind=kind: p.orthogonal(m, orthogonal_map=kind) for kind in (None, "matrix_exp", "cayley", "householder")},
+    "householder alone": lambda p, m: p.orthogonal(m, orthogonal_map="householder", use_trivialization=False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", _READY)
+@pytest.mark.parametrize("shape", [(4, 4), (4, 3), (3, 4)], ids=str)
+def test_ready_parametrizations(name, shape):
+    x = randn(2, shape[0])
+    theirs = _READY[name](torch.nn.utils.parametrizations, torch.nn.Linear(*shape).double())
+    ours = _READY[name](fl.nn.utils.parametrizations, fl.nn.Linear(*shape).double())
+    with torch.no_grad():
+        for p in theirs.parameters():
+            noise = torch.tensor(randn(*p.shape)) * 0.1
+            p.add_(noise if p.ndim < 2 else noise * (1 - torch.eye(*p.shape)))  # there the signs of a diagonal are its integers
+    assert sorted(ours.state_dict()) == sorted(theirs.state_dict())
+    ours.load_state_dict({k: fl.tensor(v.numpy().copy()) for k, v in theirs.state_dict().items()})
+    for _ in range(2):
+        a, b = ours(fl.tensor(x)), theirs(torch.tensor(x))
+        assert_same(a, b)
+        (a * a).sum().backward()
+        (b * b).sum().backward()
+    for n, p in theirs.named_parameters():
+        assert_same(dict(ours.named_parameters())[n].grad, p.grad)
+    for n, value in theirs.state_dict().items():
+        assert_same(ours.state_dict()[n], value)
+    ours.eval(), theirs.eval()
+    assert_same(ours.weight, theirs.weight)
+
+
 WRONG = {
     "grid_batch": lambda lib, F: F.grid_sample(lib.zeros(2, 1, 3, 3), lib.zeros(1, 2, 2, 2)), "grid_axes": lambda lib, F: F.grid_sample(lib.zeros(2, 1, 3, 3), lib.zeros(2, 2, 2, 3)), "grid_mode": lambda lib, F: F.grid_sample(lib.zeros(1, 1, 3, 3), lib.zeros(1, 2, 2, 2), mode="cubic"),
     "grid_padding": lambda lib, F: F.grid_sample(lib.zeros(1, 1, 3, 3), lib.zeros(1, 2, 2, 2), padding_mode="mirror"), "grid_types": lambda lib, F: F.grid_sample(lib.zeros(1, 1, 3, 3), lib.zeros(1, 2, 2, 2, dtype=lib.float64)), "grid_empty": lambda lib, F: F.grid_sample(lib.zeros(1, 1, 0, 3), lib.zeros(1, 2, 2, 2)),

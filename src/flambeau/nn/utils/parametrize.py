@@ -17,6 +17,7 @@ under which state dicts hold it. Writing `layer.weight = value` asks the paramet
 from __future__ import annotations
 
 import contextlib
+import copy
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -26,11 +27,10 @@ from flambeau.autograd import no_grad
 from flambeau.nn.containers import ModuleDict, ModuleList
 from flambeau.nn.module import Module
 from flambeau.nn.parameter import Parameter
-from flambeau.nn.utils.parametrizations import _copy, _no_pickle
 
 __all__ = [
     "ParametrizationList", "cached", "is_parametrized", "register_parametrization", "remove_parametrizations",
-    "type_before_parametrizations",
+    "transfer_parametrizations_and_params", "type_before_parametrizations",
 ]  # fmt: skip
 
 _cache = threading.local()
@@ -105,6 +105,18 @@ class ParametrizationList(ModuleList):
         return value  # type: ignore[no-any-return]
 
 
+def _no_pickle(module: Any, protocol: Any) -> Any:
+    raise RuntimeError(f"{type(module).__name__}: a parametrised module can not be pickled; save its state_dict()")
+
+
+def _copy(module: Any, memo: dict[int, Any]) -> Any:
+    cls: Any = type(module)
+    new = object.__new__(cls)
+    memo[id(module)] = new
+    new.__dict__.update(copy.deepcopy(module.__dict__, memo))
+    return new
+
+
 def _property(name: str) -> property:
     def read(module: Any) -> Tensor:
         values = getattr(_cache, "values", None)
@@ -141,8 +153,6 @@ def register_parametrization(module: Module, tensor_name: str, parametrization: 
     parametrization.train(module.training)
     if is_parametrized(module, tensor_name):
         chain: Any = module.parametrizations[tensor_name]  # type: ignore[index]
-        if not hasattr(chain, "is_tensor"):
-            raise ValueError(f"register_parametrization: '{tensor_name}' is computed by weight_norm, which takes no other beside it")
         before = getattr(module, tensor_name)
         _checked(tensor_name, before, parametrization(before), unsafe)
         chain.append(parametrization)
@@ -218,6 +228,33 @@ def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized
         module.__class__ = type(cls.__name__, (cls,), {"__module__": cls.__module__, tensor_name: plain})
     (module._parameters if is_parameter else module._buffers)[tensor_name] = value
     return module
+
+
+def transfer_parametrizations_and_params(from_module: Module, to_module: Module, tensor_name: str | None = None) -> Module:
+    """Gives `to_module` the parametrizations of another module, with what they compute of, or those of one tensor.
+
+    A tensor of which nothing is computed is handed over itself. Tensors that `to_module` lacks are made.
+
+    Raises:
+        ValueError: `from_module` has no parametrized tensor (of that name).
+    """
+    if not is_parametrized(from_module, tensor_name):
+        what = "nothing is parametrized" if tensor_name is None else f"'{tensor_name}' is not parametrized"
+        raise ValueError(f"transfer_parametrizations_and_params: {what} in {type(from_module).__name__}")
+    chains: Any = from_module.parametrizations
+    for name in [tensor_name] if tensor_name is not None else list(chains):
+        chain = chains[name]
+        if not hasattr(to_module, name):
+            setattr(to_module, name, Parameter(getattr(from_module, name).detach().clone()))
+        if not is_parametrized(to_module, name):
+            for step in chain:
+                register_parametrization(to_module, name, step, unsafe=chain.unsafe)
+        mine: Any = to_module.parametrizations[name]  # type: ignore[index]
+        for key in list(chain._parameters):
+            mine._parameters[key] = chain._parameters[key]
+        for key in list(chain._buffers):
+            mine._buffers[key] = chain._buffers[key]
+    return to_module
 
 
 def type_before_parametrizations(module: Module) -> type:
