@@ -85,11 +85,12 @@ EXAMPLES = (
 
 def slow(text: str) -> bool:
     """Whether a call may take long by what it was asked for: to walk over more elements than anybody waits for, to make as many
-    tensors, or NumPy over a sequence without a last level. Where memory has no limit such calls are left out: they take minutes, or all of it."""
+    tensors, to repeat itself as often, or NumPy over a sequence without a last level. Where memory has no limit such calls are left out: they take minutes, or all of it."""
     parts = re.search(r"T\(\(2 ?\*\* ?3\d", text) and re.search(r"iter\(|list\(|tuple\(|unbind|split|chunk", text)
     expanded = re.search(r"T\([^T]*2 ?\*\* ?[34]\d", text) and "expanded" in text
     jacobians = re.search(r"(jac\w+|hessian)\(", text) and re.search(r"T\([^T]*\d\d.*\d\d", text)  # as many backwards as elements
-    return bool(expanded or parts or jacobians or re.search(r"np\.\w+\(.*\)\[.*Endless", text)) or any(n in text.replace(" ", "") for n in ("expand(2**", "expand(1,2**", "empty((2**", "empty((0,2**"))
+    steps = re.search(r"(n_?iter|num_iterations|steps)=\(?2 ?\*\* ?[3-9]\d|(n_?iter|num_iterations|steps)=\d{6}", text) or re.search(r"lowrank\(.*(2 ?\*\* ?[3-9]\d|\d{6})", text)
+    return bool(expanded or parts or jacobians or steps or re.search(r"np\.\w+\(.*\)\[.*Endless", text)) or any(n in text.replace(" ", "") for n in ("expand(2**", "expand(1,2**", "empty((2**", "empty((0,2**"))
 
 
 def checked_parts() -> list[str]:

@@ -306,6 +306,60 @@ def test_full_backward_hooks_see_and_change_gradients():
     assert layer.weight.grad.tolist() == [[10.0, 10.0]]
 
 
+def test_hooks_of_all_modules():
+    from flambeau.nn.modules import module as everywhere
+
+    log = []
+    model = nn.Sequential(nn.Linear(1, 1), nn.ReLU())
+    model[0].register_forward_hook(lambda m, args, out: log.append("own"))
+    handles = [
+        everywhere.register_module_forward_pre_hook(lambda m, args: log.append(f"before {type(m).__name__}")),
+        everywhere.register_module_forward_hook(lambda m, args, out: log.append(f"after {type(m).__name__}")),
+        everywhere.register_module_forward_hook(lambda m, args, kwargs, out: out * 2 if isinstance(m, nn.ReLU) else None, with_kwargs=True),
+        everywhere.register_module_full_backward_pre_hook(lambda m, gout: log.append(f"back to {type(m).__name__}")),
+        everywhere.register_module_full_backward_hook(lambda m, gin, gout: log.append(f"through {type(m).__name__}")),
+    ]
+    x = fl.ones(1, 1, requires_grad=True)
+    y = model(x)
+    assert log == ["before Sequential", "before Linear", "after Linear", "own", "before ReLU", "after ReLU", "after Sequential"]
+    log.clear()
+    y.sum().backward()
+    assert log == ["back to Sequential", "back to ReLU", "through ReLU", "back to Linear", "through Linear", "through Sequential"]
+    for handle in handles:
+        handle.remove()
+    log.clear()
+    model(x)
+    assert log == ["own"]
+    assert nn.Linear(1, 1)(x)._version == 0 and not nn.Module._hooked and not log[1:]
+
+
+def test_hooks_of_all_modules_are_called_on_an_error():
+    from flambeau.nn.modules.module import register_module_forward_hook
+
+    log = []
+    with register_module_forward_hook(lambda m, args, out: log.append((type(m).__name__, out)), always_call=True):
+        with pytest.raises(RuntimeError):
+            nn.Linear(2, 2)(fl.ones(3))
+    assert log == [("Linear", None)]
+
+
+def test_hooks_of_registrations():
+    from flambeau.nn.modules import module as everywhere
+
+    log = []
+    with (
+        everywhere.register_module_parameter_registration_hook(lambda m, name, value: log.append(name)),
+        everywhere.register_module_buffer_registration_hook(lambda m, name, value: value + 1 if name == "mean" else None),
+        everywhere.register_module_module_registration_hook(lambda m, name, value: nn.Identity() if isinstance(value, nn.ReLU) else None),
+    ):
+        model = nn.Sequential(nn.Linear(1, 1, bias=False), nn.ReLU())
+        model.register_buffer("mean", fl.zeros(1))
+        model.other = nn.ReLU()
+    assert log == ["weight"] and model.mean.item() == 1.0
+    assert [type(m).__name__ for m in model] == ["Linear", "Identity", "Identity"]
+    assert type(nn.Sequential(nn.ReLU())[0]) is nn.ReLU
+
+
 def test_full_backward_hook_without_input_gradient():
     layer = nn.Linear(2, 1)
     seen = []

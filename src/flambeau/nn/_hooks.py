@@ -38,10 +38,39 @@ TABLES = (
 CALL_TABLES = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 
 
+# Hooks of all modules (`nn.modules.module`), called before a module's own.
+REGISTRATIONS = ("parameter", "buffer", "module")
+EVERYWHERE = {
+    table: HookTable() for table in (*CALL_TABLES, "_forward_hooks_with_kwargs", "_forward_hooks_always_called", *REGISTRATIONS)
+}
+
+
+def registered(kind: str, module: Any, name: str, value: Any) -> Any:
+    """What the hooks of registrations make of a part that `module` gets."""
+    for hook in tuple(EVERYWHERE[kind].values()):
+        changed = hook(module, name, value)
+        if changed is not None:
+            value = changed
+    return value
+
+
+def add_everywhere(table: str, hook: Any, *marks: str) -> RemovableHandle:
+    """Puts a hook of all modules into one of the tables."""
+    handle = RemovableHandle(EVERYWHERE[table], *(EVERYWHERE[mark] for mark in marks))
+    for mark in marks:
+        EVERYWHERE[mark][handle.id] = True
+    EVERYWHERE[table][handle.id] = hook
+    if table in CALL_TABLES:
+        HookMixin._hooked = True
+    return handle
+
+
 class HookMixin:
     """The half of Module that keeps hooks and calls them."""
 
-    _hooked: bool  # False: no hook that a call would have to look for
+    # Whether a call has to look for hooks: of modules with hooks of their own True in their dictionary, and of all others what
+    # the class has, which is True once there was a hook of all modules.
+    _hooked = False
     _forward_pre_hooks: HookTable
     _forward_pre_hooks_with_kwargs: HookTable
     _forward_hooks: HookTable
@@ -115,12 +144,12 @@ class HookMixin:
 
     def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not any(getattr(self, table) for table in CALL_TABLES):
-            self.__dict__["_hooked"] = False
-            return self.forward(*args, **kwargs)  # type: ignore[attr-defined]
+            if not self._look_again():
+                return self.forward(*args, **kwargs)  # type: ignore[attr-defined]
         called: set[int] = set()
         result: Any = None
         try:
-            for key, hook in tuple(self._forward_pre_hooks.items()):
+            for key, hook in self._all("_forward_pre_hooks"):
                 if key in self._forward_pre_hooks_with_kwargs:
                     changed = hook(self, args, kwargs)
                     if changed is not None:
@@ -136,21 +165,22 @@ class HookMixin:
                     if changed is not None:
                         args = changed if isinstance(changed, tuple) else (changed,)
             call = None
-            if self._backward_hooks or self._backward_pre_hooks:
+            if self._all("_backward_hooks") or self._all("_backward_pre_hooks"):
                 call, args = tap_inputs(self, args)
             result = self.forward(*args, **kwargs)  # type: ignore[attr-defined]
-            for key, hook in tuple(self._forward_hooks.items()):
+            for key, hook in self._all("_forward_hooks"):
                 called.add(key)
                 changed = self._call_forward_hook(key, hook, args, kwargs, result)
                 if changed is not None:
                     result = changed
             return result if call is None else tap_outputs(call, result)
         except Exception:
-            for key in tuple(self._forward_hooks_always_called):
-                if key in called or key not in self._forward_hooks:
+            always = {key for key, _ in self._all("_forward_hooks_always_called")}
+            for key, hook in self._all("_forward_hooks"):
+                if key in called or key not in always:
                     continue
                 try:
-                    self._call_forward_hook(key, self._forward_hooks[key], args, kwargs, result)
+                    self._call_forward_hook(key, hook, args, kwargs, result)
                 except Exception as second:
                     warn(f"an always_call forward hook raised as well: {second!r}")
             raise
@@ -158,9 +188,23 @@ class HookMixin:
     def _call_forward_hook(
         self, key: int, hook: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
     ) -> Any:
-        if key in self._forward_hooks_with_kwargs:
+        if key in self._forward_hooks_with_kwargs or key in EVERYWHERE["_forward_hooks_with_kwargs"]:
             return hook(self, args, kwargs, result)
         return hook(self, args, result)
+
+    def _look_again(self) -> bool:
+        """Lowers the flags and raises them again where there is a hook: one that a thread adds meanwhile raises its own."""
+        self.__dict__.pop("_hooked", None)
+        HookMixin._hooked = False
+        if any(getattr(self, table) for table in CALL_TABLES):
+            self.__dict__["_hooked"] = True
+        if any(EVERYWHERE[table] for table in CALL_TABLES):
+            HookMixin._hooked = True
+        return self._hooked
+
+    def _all(self, table: str) -> list[tuple[int, Any]]:
+        """The hooks of all modules, then the module's own; a copy, since a hook may take itself out."""
+        return [*EVERYWHERE[table].items(), *getattr(self, table).items()]
 
 
 class _Call:
@@ -191,7 +235,7 @@ def _checked(kind: str, module: Any, result: Any, given: tuple[Any, ...]) -> tup
 def _run_backward_hooks(
     call: _Call, grad_inputs: tuple[Tensor | None, ...]
 ) -> tuple[Tensor | None, ...]:
-    for hook in tuple(call.module._backward_hooks.values()):
+    for _, hook in call.module._all("_backward_hooks"):
         result = hook(call.module, grad_inputs, call.grad_outputs)
         if result is not None:
             grad_inputs = _checked("full_backward", call.module, result, grad_inputs)
@@ -212,7 +256,7 @@ class _OutputTap(Function):  # type: ignore[misc]
         for i, grad in zip(ctx.positions, grads):
             full[i] = grad
         grad_outputs = tuple(full)
-        for hook in tuple(call.module._backward_pre_hooks.values()):
+        for _, hook in call.module._all("_backward_pre_hooks"):
             result = hook(call.module, grad_outputs)
             if result is not None:
                 grad_outputs = _checked("full_backward_pre", call.module, result, grad_outputs)
@@ -247,7 +291,7 @@ def tap_inputs(module: Any, args: tuple[Any, ...]) -> tuple[_Call, tuple[Any, ..
     call.input_positions = [
         i for i, a in enumerate(args) if isinstance(a, Tensor) and a.requires_grad
     ]
-    if not (is_grad_enabled() and call.input_positions and module._backward_hooks):
+    if not (is_grad_enabled() and call.input_positions and module._all("_backward_hooks")):
         return call, args
     call.taps_inputs = True
     tapped = _InputTap.apply(call, *(args[i] for i in call.input_positions))

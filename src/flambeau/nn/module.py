@@ -19,7 +19,7 @@ from flambeau._C import Tensor, graph
 from flambeau._handles import HookTable, Table
 from flambeau.nn._changes import ChangeMixin
 from flambeau.nn._errors import annotate, kind_of
-from flambeau.nn._hooks import TABLES, HookMixin
+from flambeau.nn._hooks import EVERYWHERE, TABLES, HookMixin, registered
 from flambeau.nn._state import StateMixin
 from flambeau.nn.parameter import Buffer, Parameter
 
@@ -54,7 +54,6 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
         put("_buffers", Table())
         put("_non_persistent_buffers_set", set())
         put("_modules", Table())
-        put("_hooked", False)
         for table in TABLES:
             put(table, HookTable())
         self._own_tables()
@@ -115,7 +114,7 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
                     f"cannot assign the result of an operation to parameter '{name}': a parameter "
                     "must be a leaf; express it in forward() instead"
                 )
-        self._parameters[name] = param
+        self._parameters[name] = registered("parameter", self, name, param) if EVERYWHERE["parameter"] and param is not None else param
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Adds a buffer under `name`; `persistent=False` leaves it out of the state_dict.
@@ -133,7 +132,7 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
                 f"cannot assign '{kind_of(tensor)}' object to buffer '{name}' (Tensor or None "
                 "required)"
             )
-        self._buffers[name] = tensor
+        self._buffers[name] = registered("buffer", self, name, tensor) if EVERYWHERE["buffer"] else tensor
         if persistent:
             self._non_persistent_buffers_set.discard(name)
         else:
@@ -149,7 +148,7 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
         if not isinstance(module, Module) and module is not None:
             raise TypeError(f"add_module: '{name}' is {kind_of(module)}; expected a Module or None")
         self._check_name("module", name, self._modules)
-        self._modules[name] = module
+        self._modules[name] = registered("module", self, name, module) if EVERYWHERE["module"] else module
 
     def register_module(self, name: str, module: Module | None) -> None:
         """The same as `add_module`."""
@@ -188,7 +187,7 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
             if modules is None:
                 raise AttributeError("cannot assign module before super().__init__() was called")
             self._forget(name, own, own["_parameters"], own["_buffers"])
-            modules[name] = value
+            modules[name] = registered("module", self, name, value) if EVERYWHERE["module"] else value
             return
         if modules is not None and name in modules:
             if value is not None:
@@ -211,7 +210,7 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
                 self._forget(name, own, own["_parameters"], own["_modules"])
                 self.register_buffer(name, value, value.persistent)
             else:
-                buffers[name] = value
+                buffers[name] = registered("buffer", self, name, value) if EVERYWHERE["buffer"] else value
             return
         if own.get(name, own) is not value:
             graph.objects_changed()
@@ -248,7 +247,6 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
             self.__dict__[name] = Table(self.__dict__.get(name, ()))
         for table in TABLES:
             self.__dict__.setdefault(table, HookTable())
-        self.__dict__.setdefault("_hooked", False)
         self._own_tables()
         self.__dict__.setdefault("_non_persistent_buffers_set", set())
 

@@ -33,6 +33,7 @@ PARTS: dict[str, str | tuple[str, ...]] = {
     "nn.modules.instancenorm": ("nn.modules.norm", "nn.modules.lazy"),
     "nn.modules.linear": ("nn.modules.linear", "nn.modules.lazy"),
     "nn.modules.loss": ("nn.modules.loss", "nn.modules.class_losses"),
+    "nn.modules.module": ("nn.module", "nn.modules.module"),
     "nn.modules.normalization": "nn.modules.norm",
     "nn.modules.padding": "nn.modules.flatten",
     "nn.modules.pixelshuffle": "nn.modules.flatten",
