@@ -389,8 +389,13 @@ def __getattr__(name: str) -> _typing.Any:
         value = getattr(_importlib.import_module(f"flambeau.{_LAZY_NAMES[name]}"), name)
         globals()[name] = value
         return value
+    if not name.startswith("_"):
+        older = _importlib.import_module("flambeau._older")
+        if name in older.NAMES:
+            value = globals()[name] = getattr(older, name)
+            return value
     raise AttributeError(f"module 'flambeau' has no attribute '{name}'")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY, *_LAZY_NAMES})
+    return sorted({*globals(), *_LAZY, *_LAZY_NAMES, *_importlib.import_module("flambeau._older").NAMES})

@@ -485,6 +485,17 @@ def _sparse_method(name: str) -> Callable[..., Any]:
     return method
 
 
+def _older_method(name: str) -> Callable[..., Any]:
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        from flambeau import _older
+
+        return getattr(_older, name)(self, *args, **kwargs)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"`{name}` of `flambeau._older`."
+    return method
+
+
 def _storage_method(name: str) -> Callable[..., Any]:
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
         from flambeau import storage
@@ -576,6 +587,11 @@ def attach() -> None:
         methods[name] = _cast_method(dtype)
     for name in ("to_sparse", "to_sparse_csr", "sparse_mask"):
         methods[name] = _sparse_method(name)
+    # Kinds of tensors and devices that are not here.
+    for name in ("quantized", "nested", "mkldnn", "mps", "xpu", "xla", "ipu", "mtia", "maia", "vulkan"):
+        methods[f"is_{name}"] = property(lambda self: False)
+    for name in ("new", "apply_", "map_", "map2_", "hardshrink", "is_set_to", "dim_order", "dense_dim", "sparse_dim"):
+        methods[name] = _older_method(name)
     for name in ("storage", "untyped_storage", "set_"):
         methods[name] = _storage_method(name)
     methods["to_sparse_coo"] = methods["to_sparse"]

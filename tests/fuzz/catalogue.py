@@ -95,7 +95,7 @@ def _from_stub(catalogue: Catalogue) -> None:
 
 
 def _from_python(catalogue: Catalogue) -> None:
-    for name in fl._LAZY_NAMES:
+    for name in dir(fl):
         getattr(fl, name)  # it is in the module from then on
     modules = {
         "fl": fl, "F": fl.nn.functional, "fl.nn.init": fl.nn.init, "fl.linalg": fl.linalg, "fl.special": fl.special, "fl.fft": fl.fft, "fl.sparse": fl.sparse,

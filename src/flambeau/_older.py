@@ -1,0 +1,195 @@
+"""What older programs call: methods and functions under names that have newer ones, and Python functions over elements."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from flambeau import _C
+from flambeau._C import Tensor, ops
+from flambeau._tensor import tensor
+
+# In-place methods that are functions, too: `flambeau.relu_(x)` is `x.relu_()`.
+INPLACE = frozenset((
+    "abs_", "acos_", "acosh_", "addmv_", "arccos_", "arccosh_", "arcsin_", "arcsinh_", "arctan_", "arctanh_", "as_strided_", "asin_",
+    "asinh_", "atan_", "atanh_", "ceil_", "clamp_", "clamp_max_", "clamp_min_", "clip_", "conj_physical_", "cos_", "cosh_", "deg2rad_",
+    "detach_", "erf_", "erfc_", "exp2_", "exp_", "expm1_", "fix_", "floor_", "frac_", "gcd_", "i0_", "lcm_", "ldexp_", "log10_",
+    "log1p_", "log2_", "log_", "logit_", "nan_to_num_", "neg_", "negative_", "rad2deg_", "reciprocal_", "relu_", "round_", "rsqrt_",
+    "sigmoid_", "sin_", "sinc_", "sinh_", "sqrt_", "square_", "tan_", "tanh_", "trunc_", "xlogy_",
+))  # fmt: skip
+# Functions of `nn.functional` that are here, too, with the arguments in the same order.
+FUNCTIONAL = frozenset((
+    "alpha_dropout", "bilinear", "celu_", "channel_shuffle", "feature_alpha_dropout", "max_pool3d", "pdist", "rrelu", "rrelu_", "selu_",
+    "threshold_",
+))  # fmt: skip
+# Losses, whose `reduction` is a number here.
+LOSSES = frozenset((
+    "cosine_embedding_loss", "ctc_loss", "hinge_embedding_loss", "margin_ranking_loss", "poisson_nll_loss", "triplet_margin_loss",
+))  # fmt: skip
+REDUCTIONS = ("none", "mean", "sum")
+
+
+NAMES = INPLACE | FUNCTIONAL | LOSSES | {"adaptive_max_pool1d", "feature_dropout", "frobenius_norm", "norm_except_dim", "nuclear_norm"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in INPLACE:
+        made = getattr(ops, name, None) or _inplace(name)
+    elif name in FUNCTIONAL | LOSSES:
+        from flambeau.nn import functional as F
+
+        made = getattr(F, name) if name in FUNCTIONAL else _loss(name, getattr(F, name))
+    elif name == "norm_except_dim":
+        from flambeau.nn.utils.weight_norm import norm_except_dim as made
+    else:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    globals()[name] = made
+    return made
+
+
+def _inplace(name: str) -> Callable[..., Tensor]:
+    def function(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if not hasattr(input, name):
+            raise TypeError(f"{name}(): argument 'input' must be a Tensor, not {type(input).__name__}")
+        return getattr(input, name)(*args, **kwargs)  # type: ignore[no-any-return]
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"`input.{name}(...)`."
+    return function
+
+
+def _loss(name: str, found: Callable[..., Any]) -> Callable[..., Any]:
+    names = [p for p in inspect.signature(found).parameters if p not in ("size_average", "reduce")]
+
+    def loss(*args: Any, **kwargs: Any) -> Any:
+        if len(args) > len(names):
+            raise TypeError(f"{name}() takes at most {len(names)} arguments ({len(args)} given)")
+        named = dict(zip(names, args))
+        if twice := named.keys() & kwargs.keys():
+            raise TypeError(f"{name}() got multiple values for argument '{min(twice)}'")
+        named |= kwargs
+        reduction = named.pop("reduction", "mean")
+        if not isinstance(reduction, str):
+            if isinstance(reduction, bool) or reduction not in (0, 1, 2):
+                raise ValueError(f"{name}: reduction = {reduction!r}; expected 0 (none), 1 (mean), 2 (sum) or their names")
+            reduction = REDUCTIONS[reduction]
+        return found(**named, reduction=reduction)
+
+    loss.__name__ = loss.__qualname__ = name
+    loss.__doc__ = found.__doc__
+    return loss
+
+
+def adaptive_max_pool1d(input: Tensor, output_size: int) -> tuple[Tensor, Tensor]:
+    """The maxima, as of `nn.functional.adaptive_max_pool1d`, and where they lie."""
+    from flambeau.nn import functional as F
+
+    return F.adaptive_max_pool1d(input, output_size, return_indices=True)  # type: ignore[no-any-return]
+
+
+def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
+    """Sets whole channels to zero with probability p: input [N, C, ...]."""
+    from flambeau.nn import functional as F
+
+    if not train or input.ndim < 2:
+        return F.dropout(input, p, train)
+    kept = F.dropout(ops.ones((*input.shape[:2], *[1] * (input.ndim - 2)), dtype=input.dtype, device=input.device), p, True)
+    return input * kept  # type: ignore[no-any-return]
+
+
+def frobenius_norm(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
+    """The root of the sum of squares along `dim`, by default of all elements."""
+    from flambeau import linalg
+
+    return linalg.vector_norm(input, 2, dim if not isinstance(dim, (tuple, list)) or len(dim) else None, keepdim)
+
+
+def nuclear_norm(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """The sum of the singular values of a matrix, or of those along two axes `dim`."""
+    from flambeau import linalg
+
+    return linalg.matrix_norm(input, "nuc", (-2, -1) if dim is None else dim, keepdim)
+
+
+# ---- methods
+
+
+def new(self: Tensor, *args: Any, device: Any = None) -> Tensor:
+    """A tensor of this one's type: empty of the sizes given, or with the values of a sequence or tensor. `new_empty` and `new_tensor` say which.
+
+    >>> import flambeau as fl
+    >>> fl.ones(2, dtype=fl.float64).new([1, 2]).dtype, fl.ones(2).new(3, 4).shape
+    (flambeau.float64, flambeau.Size([3, 4]))
+    """
+    where = {"dtype": self.dtype, "device": self.device if device is None else device}
+    if len(args) == 1 and isinstance(args[0], Tensor):
+        return args[0].detach().to(**where)  # type: ignore[no-any-return]
+    if len(args) == 1 and not isinstance(args[0], (int, _C.Size)):
+        return tensor(args[0], **where)
+    sizes = args[0] if len(args) == 1 and isinstance(args[0], _C.Size) else args or (0,)
+    return ops.empty(tuple(sizes), **where)  # type: ignore[no-any-return]
+
+
+def _elements(name: str, self: Tensor, others: tuple[Tensor, ...], function: Callable[..., Any]) -> Tensor:
+    if not callable(function):
+        raise TypeError(f"{name}(): argument 'callable' must be callable, not {type(function).__name__}")
+    if self.requires_grad:
+        raise RuntimeError(f"{name}: a Python function has no derivative, and the tensor requires grad; call it under no_grad on a detached one")
+    lists = [x.detach().expand(self.shape).reshape(-1).tolist() for x in (self, *others)]
+    values = tensor([function(*row) for row in zip(*lists)], dtype=self.dtype).reshape(self.shape) if self.numel() else self
+    return self.copy_(values)  # type: ignore[no-any-return]
+
+
+def apply_(self: Tensor, callable: Callable[[Any], Any]) -> Tensor:
+    """Replaces each element by what a Python function returns for it. Slow: one call per element.
+
+    >>> import flambeau as fl
+    >>> fl.tensor([1.0, 2.0]).apply_(lambda x: x * 10)
+    tensor([10., 20.])
+    """
+    return _elements("apply_", self, (), callable)
+
+
+def map_(self: Tensor, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:
+    """Replaces each element a by `callable(a, b)` of the element b of another tensor, which broadcasts. Slow: one call per element."""
+    return _elements("map_", self, (tensor,), callable)
+
+
+def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any], Any]) -> Tensor:
+    """Replaces each element a by `callable(a, b, c)` of the elements of two other tensors, which broadcast. Slow: one call per element."""
+    return _elements("map2_", self, (x, y), callable)
+
+
+def hardshrink(self: Tensor, lambd: float = 0.5) -> Tensor:
+    """`nn.functional.hardshrink` of this tensor."""
+    from flambeau.nn import functional as F
+
+    return F.hardshrink(self, lambd)
+
+
+def is_set_to(self: Tensor, tensor: Tensor) -> bool:
+    """Whether both show the same memory in the same way: start, sizes and strides."""
+    return (self.data_ptr(), self.shape, self.stride()) == (tensor.data_ptr(), tensor.shape, tensor.stride())
+
+
+def dim_order(self: Tensor) -> tuple[int, ...]:
+    """The axes from the one with the largest stride to that with the smallest, as they lie in memory.
+
+    >>> import flambeau as fl
+    >>> fl.empty(2, 3, 4).transpose(0, 2).dim_order()
+    (2, 1, 0)
+    """
+    strides = self.stride()
+    return tuple(sorted(range(self.ndim), key=lambda d: -strides[d]))
+
+
+def dense_dim(self: Tensor) -> int:
+    """The number of axes: all of a dense tensor are dense."""
+    return self.ndim
+
+
+def sparse_dim(self: Tensor) -> int:
+    """0: no axis of a dense tensor is sparse."""
+    return 0
+
