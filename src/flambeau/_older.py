@@ -116,13 +116,15 @@ def nuclear_norm(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tenso
 
 
 def new(self: Tensor, *args: Any, device: Any = None) -> Tensor:
-    """A tensor of this one's type: empty of the sizes given, or with the values of a sequence or tensor. `new_empty` and `new_tensor` say which.
+    """A tensor of this one's type: empty of the sizes given, or with the values of a sequence or tensor.
+
+    `new_empty` and `new_tensor` say which.
 
     >>> import flambeau as fl
     >>> fl.ones(2, dtype=fl.float64).new([1, 2]).dtype, fl.ones(2).new(3, 4).shape
     (flambeau.float64, flambeau.Size([3, 4]))
     """
-    where = {"dtype": self.dtype, "device": self.device if device is None else device}
+    where: dict[str, Any] = {"dtype": self.dtype, "device": self.device if device is None else device}
     if len(args) == 1 and isinstance(args[0], Tensor):
         return args[0].detach().to(**where)  # type: ignore[no-any-return]
     if len(args) == 1 and not isinstance(args[0], (int, _C.Size)):
@@ -135,7 +137,7 @@ def _elements(name: str, self: Tensor, others: tuple[Tensor, ...], function: Cal
     if not callable(function):
         raise TypeError(f"{name}(): argument 'callable' must be callable, not {type(function).__name__}")
     if self.requires_grad:
-        raise RuntimeError(f"{name}: a Python function has no derivative, and the tensor requires grad; call it under no_grad on a detached one")
+        raise RuntimeError(f"{name}: a Python function has no derivative, and the tensor requires grad; call it on x.detach()")
     lists = [x.detach().expand(self.shape).reshape(-1).tolist() for x in (self, *others)]
     values = tensor([function(*row) for row in zip(*lists)], dtype=self.dtype).reshape(self.shape) if self.numel() else self
     return self.copy_(values)  # type: ignore[no-any-return]

@@ -22,6 +22,22 @@ def _reduce_generator(generator: Generator) -> Any:
     return _generator_of, (generator.get_state(),)
 
 
+def _seed(self: Generator) -> int:
+    """Restarts this generator from the system's entropy and returns the seed."""
+    import secrets
+
+    value = secrets.randbits(63)
+    self.manual_seed(value)
+    return value
+
+
+def _clone_state(self: Generator) -> Generator:
+    """A generator that will draw the same numbers."""
+    return _generator_of(self.get_state())
+
+
+Generator.seed = _seed  # type: ignore[method-assign]
+Generator.clone_state = _clone_state  # type: ignore[method-assign]
 copyreg.pickle(Generator, _reduce_generator)
 
 

@@ -1,11 +1,14 @@
-"""Comparison of tensors in tests."""
+"""Tensors in tests: compared, and made at random."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._info import finfo
+from flambeau._warn import warn
 
 # rtol, atol per type.
 _TOLERANCES = {"float16": (1e-3, 1e-5), "bfloat16": (1.6e-2, 1e-5), "float32": (1.3e-6, 1e-5), "float64": (1e-7, 1e-7),
@@ -49,3 +52,68 @@ def assert_close(
             or f"{count} of {a.numel()} elements differ; the largest by {difference[worst].item():.3e} at flat index {worst}: "
             f"{x.reshape(-1)[worst].item()} and {y.reshape(-1)[worst].item()} (rtol {rtol}, atol {atol})"
         )
+
+
+def assert_allclose(
+    actual: Any, expected: Any, rtol: float | None = None, atol: float | None = None, equal_nan: bool = True, msg: str = ""
+) -> None:
+    """`assert_close` under its older name, with a warning; the types may differ and NaN equals NaN."""
+    warn("testing.assert_allclose is the older name of testing.assert_close", FutureWarning)
+    a = actual if isinstance(actual, Tensor) else _C.tensor_from(actual, None)
+    b = expected if isinstance(expected, Tensor) else _C.tensor_from(expected, a.dtype)
+    if rtol is None and atol is None:
+        pairs = [_TOLERANCES.get(t.dtype.name, (0.0, 0.0)) for t in (a, b)]
+        rtol, atol = max(p[0] for p in pairs), max(p[1] for p in pairs)
+    assert_close(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan, check_dtype=False, msg=msg or None)
+
+
+# Where values lie unless bounds are given.
+_BOUNDS = {"bool": (0, 2), "uint8": (0, 10)}
+
+
+def make_tensor(
+    *shape: Any, dtype: Any, device: Any = "cpu", low: float | None = None, high: float | None = None, requires_grad: bool = False,
+    noncontiguous: bool = False, exclude_zero: bool = False, memory_format: Any = None,
+) -> Tensor:  # fmt: skip
+    """Random values for tests: uniform in [low, high), whole numbers for integer types.
+
+    Args:
+        low, high: the bounds, -9 to 9 unless given (whole numbers: to 9 inclusively; bool 0 to 1, uint8 0 to 9); of complex types
+            both parts'.
+        noncontiguous: every second element of a larger memory (of more than one element).
+        exclude_zero: zeros become the least number that differs from 1, or 1 of whole numbers.
+
+    Raises:
+        ValueError: low >= high, or a bound that is not finite.
+
+    >>> import flambeau as fl
+    >>> x = fl.testing.make_tensor((2, 3), dtype=fl.int32, low=1, high=5)
+    >>> x.shape, bool(((x >= 1) & (x < 5)).all())
+    (flambeau.Size([2, 3]), True)
+    """
+    sizes = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else shape
+    whole = not (dtype.is_floating_point or dtype.is_complex)
+    bounds = _BOUNDS.get(dtype.name, (-9 if dtype.is_signed else 0, 10 if whole else 9))
+    first, last = bounds[0] if low is None else low, bounds[1] if high is None else high
+    if not (math.isfinite(first) and math.isfinite(last)) or first >= last:
+        raise ValueError(f"make_tensor: low = {first}, high = {last}; expected finite bounds with low < high")
+    count = math.prod(sizes)
+    apart = 2 if noncontiguous and count > 1 else 1
+
+    def drawn() -> Tensor:
+        made = ops.empty((*sizes, apart), dtype=_C.float64)
+        made.uniform_(float(math.ceil(first)) if whole else first, float(math.ceil(last)) if whole else last)
+        return made.floor_() if whole else made  # type: ignore[no-any-return]
+
+    values = ops.complex(drawn(), drawn()) if dtype.is_complex else drawn()
+    if exclude_zero:
+        least = 1 if whole or dtype.name == "complex32" else finfo(dtype).tiny
+        values = ops.where(values == 0, least, values)
+    made = values.to(dtype).select(-1, 0) if apart == 2 else values.to(dtype).reshape(sizes)
+    if str(device) != "cpu":
+        made = made.to(device)
+    if memory_format is not None:
+        if noncontiguous:
+            raise ValueError("make_tensor: memory_format and noncontiguous exclude each other")
+        made = made.contiguous(memory_format=memory_format)
+    return made.requires_grad_() if requires_grad else made  # type: ignore[no-any-return]

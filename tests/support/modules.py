@@ -37,7 +37,7 @@ CASES = {
     "Softmin": ("1", (ROWS,)), "LogSoftmax": ("1", (ROWS,)), "Threshold": ("0.1, 0.0", (ROWS,)), "GLU": ("", (ROWS,)), "BCELoss": ("", (CHANCES, ONES)),
     "BCEWithLogitsLoss": ("", (ROWS, ONES)), "MSELoss": ("", (ROWS, ROWS)), "L1Loss": ("", (ROWS, ROWS)), "SmoothL1Loss": ("", (ROWS, ROWS)),
     "HuberLoss": ("", (ROWS, ROWS)), "KLDivLoss": ("reduction='batchmean'", (ROWS, CHANCES)), "CrossEntropyLoss": ("", (ROWS, CLASSES)),
-    "NLLLoss": ("", (ROWS, CLASSES)), "PoissonNLLLoss": ("", (ROWS, ONES)), "GaussianNLLLoss": ("", (ROWS, ONES, CHANCES)),
+    "NLLLoss": ("", (ROWS, CLASSES)), "NLLLoss2d": ("", (ROWS, CLASSES)), "PoissonNLLLoss": ("", (ROWS, ONES)), "GaussianNLLLoss": ("", (ROWS, ONES, CHANCES)),
     "SoftMarginLoss": ("", (ROWS, ONES)), "HingeEmbeddingLoss": ("", (ROWS, ONES)), "MarginRankingLoss": ("", (ROWS, ROWS, ONES)),
     "CosineEmbeddingLoss": ("", (ROWS, ROWS, "fl.ones(4)")), "TripletMarginLoss": ("", (ROWS, ROWS, ROWS)), "CosineSimilarity": ("", (ROWS, ROWS)),
     "PairwiseDistance": ("", (ROWS, ROWS)), "Fold": ("(4, 4), 2", ("T((1, 8, 9), grad=True)",)), "Unfold": ("2", (PLANE,)),

@@ -11,6 +11,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._warn import warn
 from flambeau.autograd import no_grad
 
 _GAINS = {
@@ -253,3 +254,23 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
         for col in range(cols):
             tensor[ops.randperm(rows, generator=generator)[:n_zeros], col] = 0
     return tensor
+
+
+# ---- the names before 0.4: the same functions, with a warning
+
+OLD_NAMES = ("uniform", "normal", "constant", "eye", "dirac", "xavier_uniform", "xavier_normal", "kaiming_uniform", "kaiming_normal",
+             "orthogonal", "sparse")  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in OLD_NAMES:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    present = globals()[name + "_"]
+
+    def older(*args: Any, **kwargs: Any) -> Tensor:
+        warn(f"nn.init.{name} is the older name of nn.init.{name}_, which writes into the tensor as it does", FutureWarning)
+        return present(*args, **kwargs)  # type: ignore[no-any-return]
+
+    older.__name__ = older.__qualname__ = name
+    older.__doc__ = f"`{name}_`, by its older name."
+    return older

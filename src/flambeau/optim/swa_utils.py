@@ -14,7 +14,7 @@ from flambeau.nn import Module
 from flambeau.optim.lr_scheduler import LRScheduler
 from flambeau.optim.optimizer import Optimizer
 
-__all__ = ["SWALR", "AveragedModel", "get_ema_avg_fn", "get_ema_multi_avg_fn", "get_swa_avg_fn", "update_bn"]
+__all__ = ["SWALR", "AveragedModel", "get_ema_avg_fn", "get_ema_multi_avg_fn", "get_swa_avg_fn", "get_swa_multi_avg_fn", "update_bn"]
 
 AvgFn = Callable[[Tensor, Tensor, Any], Tensor]
 
@@ -48,6 +48,20 @@ def get_swa_avg_fn() -> AvgFn:
 
     def average(mean: Tensor, value: Tensor, num_averaged: Any) -> Tensor:
         return mean + (value - mean) / (float(num_averaged) + 1)
+
+    return average
+
+
+def get_swa_multi_avg_fn() -> Callable[[list[Tensor], list[Tensor], Any], None]:
+    """The same for `AveragedModel(multi_avg_fn=...)`, in place."""
+
+    def average(means: list[Tensor], values: list[Tensor], num_averaged: Any) -> None:
+        share = 1.0 / (float(num_averaged) + 1)
+        for mean, value in zip(means, values):
+            if mean.is_floating_point():
+                mean.lerp_(value, share)
+            else:
+                mean.add_(((value - mean) * share).to(mean.dtype))
 
     return average
 

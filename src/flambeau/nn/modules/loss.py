@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from flambeau._C import Tensor
+from flambeau._warn import warn
 from flambeau.nn import functional as F
 from flambeau.nn.functional._reduction import reduction_word
 from flambeau.nn.module import Module
@@ -94,6 +95,18 @@ class NLLLoss(_WeightedLoss):
             ignore_index=self.ignore_index,
             reduction=self.reduction,
         )
+
+
+
+class NLLLoss2d(NLLLoss):
+    """The older name of `NLLLoss`, with a warning."""
+
+    def __init__(
+        self, weight: Tensor | None = None, size_average: bool | None = None, ignore_index: int = -100, reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None:  # fmt: skip
+        warn("NLLLoss2d is the older name of NLLLoss, which takes pictures, too", FutureWarning)
+        super().__init__(weight, size_average, ignore_index, reduce, reduction)
 
 
 class MSELoss(_Loss):

@@ -8,6 +8,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._warn import warn
 from flambeau.autograd import no_grad
 
 
@@ -79,3 +80,9 @@ def clip_grad_value_(parameters: Any, clip_value: float, foreach: bool | None = 
     with no_grad():
         for grad in _grads(parameters):
             grad.clamp_(min=-float(clip_value), max=float(clip_value))
+
+
+def clip_grad_norm(parameters: Any, max_norm: float, norm_type: float = 2.0, **kwargs: Any) -> Tensor:
+    """The older name of `clip_grad_norm_`, with a warning."""
+    warn("nn.utils.clip_grad_norm is the older name of nn.utils.clip_grad_norm_", FutureWarning)
+    return clip_grad_norm_(parameters, max_norm, norm_type, **kwargs)

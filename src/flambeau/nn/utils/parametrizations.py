@@ -241,7 +241,8 @@ def orthogonal(
 
     Args:
         orthogonal_map: how a matrix without constraint becomes an orthogonal one: "matrix_exp" (of A - A^H; the default for square and
-            complex ones), "cayley" ((I - A/2)^-1 (I + A/2), A as before) or "householder" (a product of reflections; the default otherwise).
+            complex ones), "cayley" ((I - A/2)^-1 (I + A/2), A as before) or "householder" (a product of reflections; the
+            default otherwise).
         use_trivialization: multiplies by a constant orthogonal matrix, which starts as what the weight was (nearly), and which
             an assignment replaces.
 

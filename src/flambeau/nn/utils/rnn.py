@@ -145,6 +145,12 @@ def pad_packed_sequence(
     return (padded.transpose(0, 1) if batch_first else padded), lengths
 
 
+def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
+    """The inverse of `pack_sequence`: the sequences [L_i, *]."""
+    padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
+    return unpad_sequence(padded, lengths, batch_first=True)
+
+
 def pack_sequence(sequences: Iterable[Tensor], enforce_sorted: bool = True) -> PackedSequence:
     """Packs a list of sequences [L_i, *]."""
     items = list(sequences)

@@ -1,0 +1,79 @@
+"""utils.benchmark: what is measured, and how tables look."""
+
+import pytest
+
+import flambeau as fl
+from flambeau.utils import benchmark
+
+
+class Clock:
+    """One that ticks a second at each look."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        self.now += 1.0
+        return self.now
+
+
+def test_a_statement_runs_with_its_names_and_threads():
+    seen = []
+    before = fl.get_num_threads()
+    timer = benchmark.Timer("seen.append(flambeau.get_num_threads())", setup="seen.append('setup')", global_setup="k = 3",
+                            globals={"seen": seen}, timer=Clock(), num_threads=2)  # fmt: skip
+    measured = timer.timeit(4)
+    assert seen == ["setup", 2, 2, "setup", 2, 2, 2, 2] and fl.get_num_threads() == before
+    assert measured.times == [0.25] and measured.median == measured.mean == 0.25 and measured.iqr == 0.0
+    with pytest.raises(ZeroDivisionError):
+        benchmark.Timer("1 / 0").timeit(1)
+    assert fl.get_num_threads() == before
+
+
+def test_ranges_end_and_tell():
+    told = []
+    measured = benchmark.Timer("x + 1", globals={"x": fl.ones(3)}).blocked_autorange(lambda n, t: told.append((n, t)), min_run_time=0.02)
+    assert sum(measured.raw_times) >= 0.02 and [t for _, t in told] == measured.raw_times and measured.number_per_run == told[0][0]
+    assert benchmark.Timer("pass").adaptive_autorange(min_run_time=0.001, max_run_time=0.05).median > 0
+
+
+def measured(times, **spec):
+    return benchmark.Measurement(1, times, benchmark.TaskSpec("f()", **spec))
+
+
+def test_tables():
+    results = [
+        measured([t * 1e-6] * 4, label="add", sub_label=size, description=name, num_threads=n)
+        for (t, size, name, n) in [(1.0, "small", "ours", 1), (2.0, "small", "theirs", 1), (30.0, "large", "ours", 1), (4.0, "small", "ours", 2)]
+    ]
+    table = benchmark.Compare(results)
+    table.colorize()
+    assert str(table) == """\
+[--------- add ---------]
+       |  ours  |  theirs
+1 threads: --------------
+ small |  1.0*  |     2.0
+ large |  30.0  |
+2 threads: --------------
+ small |   4.0  |
+
+Times are in microseconds (us)."""
+    with pytest.raises(ValueError, match="got a int"):
+        table.extend_results([3])
+
+
+def test_runs_of_one_task_are_merged_and_spread_is_told():
+    one, other = measured([1.0], label="a"), measured([3.0], label="a")
+    (merged,) = benchmark.Measurement.merge([one, other])
+    assert merged.times == [1.0, 3.0] and merged.median == 2.0 and merged.has_warnings and merged.label == "a"
+    assert "far apart" in repr(merged) and "2 runs, 1 per run, 1 thread" in repr(merged)
+    assert benchmark.select_unit(3e-9) == ("ns", 1e-9) and benchmark.trim_sigfig(1234.0, 2) == 1200.0
+
+
+@pytest.mark.parametrize(("make", "error", "text"), [
+    (lambda: benchmark.Timer(3), TypeError, "stmt is a int"), (lambda: benchmark.Timer("pass", num_threads=0), ValueError, "num_threads = 0"),
+    (lambda: benchmark.Timer("pass").repeat(), NotImplementedError, "blocked_autorange"), (lambda: benchmark.Timer("1 +"), SyntaxError, "invalid syntax"),
+], ids=range(4))  # fmt: skip
+def test_refusals(make, error, text):
+    with pytest.raises(error, match=text):
+        make()

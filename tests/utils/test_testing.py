@@ -1,0 +1,82 @@
+"""testing.make_tensor and the older comparison."""
+
+import pytest
+
+import flambeau as fl
+from flambeau.testing import assert_allclose, make_tensor
+
+DTYPES = ["bool", "uint8", "int8", "int64", "float16", "bfloat16", "float32", "float64", "complex64", "complex128", "uint16", "complex32"]
+
+
+@pytest.mark.parametrize("name", DTYPES)
+@pytest.mark.parametrize("apart", [False, True])
+def test_values_lie_within_their_bounds(name, apart):
+    dtype = getattr(fl, name)
+    x = make_tensor(3, 40, dtype=dtype, noncontiguous=apart)
+    assert x.shape == (3, 40) and x.dtype is dtype and x.is_contiguous() is not apart
+    values = (fl.view_as_real(x.to(fl.complex64)) if dtype.is_complex else x).double()
+    first, last = {"bool": (0, 1), "uint8": (0, 9), "uint16": (0, 9)}.get(name, (-9, 9))
+    assert first <= values.min().item() and values.max().item() <= last and len(values.unique()) > 1
+    assert make_tensor((2, 0), dtype=dtype).shape == (2, 0) and make_tensor((), dtype=dtype).shape == ()
+
+
+def test_options():
+    x = make_tensor((50,), dtype=fl.int32, low=-1, high=2, exclude_zero=True)
+    assert set(x.tolist()) == {-1, 1}
+    assert make_tensor((2,), dtype=fl.float32, requires_grad=True).requires_grad and make_tensor((2,), dtype=fl.float32, device="meta").is_meta
+    with pytest.raises(ValueError, match="low = 3, high = 3"):
+        make_tensor((2,), dtype=fl.float32, low=3, high=3)
+    with pytest.raises(ValueError, match="finite"):
+        make_tensor((2,), dtype=fl.float32, low=float("-inf"))
+
+
+def test_the_older_comparison():
+    with pytest.warns(FutureWarning, match="assert_close"):
+        assert_allclose(fl.tensor([1.0, float("nan")]), [1.0, float("nan")])
+    with pytest.warns(FutureWarning), pytest.raises(AssertionError, match="1 of 1 elements differ"):
+        assert_allclose(fl.tensor([1.0]), [1.1])
+
+
+def test_generators_can_be_seeded_and_cloned():
+    g = fl.Generator()
+    assert g.seed() == g.initial_seed()
+    other = g.clone_state()
+    assert fl.equal(fl.rand(3, generator=g), fl.rand(3, generator=other))
+
+
+def test_sequences_come_back():
+    sequences = [fl.randn(n, 2) for n in (2, 4, 1)]
+    packed = fl.nn.utils.rnn.pack_sequence(sequences, enforce_sorted=False)
+    for a, b in zip(fl.nn.utils.rnn.unpack_sequence(packed), sequences, strict=True):
+        assert fl.equal(a, b)
+
+
+def test_means_in_place():
+    model = fl.nn.Linear(2, 2)
+    one = fl.optim.swa_utils.AveragedModel(model)
+    other = fl.optim.swa_utils.AveragedModel(model, multi_avg_fn=fl.optim.swa_utils.get_swa_multi_avg_fn())
+    for _ in range(3):
+        with fl.no_grad():
+            model.weight.add_(1.0)
+        one.update_parameters(model), other.update_parameters(model)
+    assert fl.allclose(one.module.weight, other.module.weight)
+
+
+@pytest.mark.parametrize("name", fl.nn.init.OLD_NAMES)
+def test_older_names_of_initial_values(name):
+    more = {"constant": (2.0,), "sparse": (0.5,)}.get(name, ())
+    make = lambda: fl.zeros(3, 3, 3) if name == "dirac" else fl.zeros(3, 3)  # noqa: E731
+    fl.manual_seed(0)
+    with pytest.warns(FutureWarning, match=f"{name}_"):
+        one = getattr(fl.nn.init, name)(make(), *more)
+    fl.manual_seed(0)
+    assert fl.equal(one, getattr(fl.nn.init, name + "_")(make(), *more))
+
+
+def test_modules_without_initial_values():
+    layer = fl.nn.utils.skip_init(fl.nn.BatchNorm2d, 3)
+    assert type(layer) is fl.nn.BatchNorm2d and not layer.weight.is_meta and not layer.running_mean.is_meta
+    with pytest.raises(TypeError, match="no argument 'device'"):
+        fl.nn.utils.skip_init(fl.nn.ReLU)
+    with pytest.raises(TypeError, match="expected a class of modules"):
+        fl.nn.utils.skip_init(int)
