@@ -166,6 +166,13 @@ def test_bags_are_reduced_rows(mode):
     assert fl.autograd.gradcheck(lambda v: F.embedding_bag(index, v, offsets, mode=mode), (weight,))
 
 
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_what_lies_behind_the_last_bag_is_in_none(mode):
+    got = F.embedding_bag(fl.tensor([0, 1, 2, 3]), 2 * fl.eye(4), fl.tensor([0, 2, 3]), mode=mode, include_last_offset=True)
+    half = 1.0 if mode == "mean" else 2.0
+    assert got.tolist() == [[half, half, 0, 0], [0, 0, 2, 0]]
+
+
 def test_bags_with_weights_and_padding():
     weight, factors = double(4, 2), double(2, 3, seed=1)
     index = fl.tensor([[0, 1, 3], [3, 3, 3]])

@@ -50,16 +50,19 @@ def embedding_bag(
         if offsets is not None:
             raise _C.ArgumentError(f"{name}: input has shape {list(input.shape)}, so that each row is a bag; expected no offsets")
         bags, n = input.shape
-        bag = ops.arange(bags, device=input.device).repeat_interleave(n)
+        ends = ops.arange(0, (bags + 1) * n, n) if n else ops.zeros((bags + 1,), dtype=_C.int64)
     else:
         starts = _starts(name, offsets, input.shape[0], include_last_offset)
         bags = len(starts) - 1
-        sizes = tensor([b - a for a, b in zip(starts, starts[1:])], dtype=_C.int64)
-        bag = ops.arange(bags, device=input.device).repeat_interleave(sizes)
+        ends = tensor(starts, dtype=_C.int64)
+        if starts[-1] < input.shape[0]:  # what lies behind the last bag is in none
+            input = input[: starts[-1]]
+            per_sample_weights = None if per_sample_weights is None else per_sample_weights[: starts[-1]]
     index = input.reshape(-1)
     plain = not (max_norm or scale_grad_by_freq or sparse or weight.is_meta or _C.has_override(input, weight, per_sample_weights))
     if mode != "max" and plain and weight.dtype in (_C.float32, _C.float64):
-        return _product(weight, index, bag, bags, mode, padding_idx, per_sample_weights)
+        return _product(weight, index, ends, mode, padding_idx, per_sample_weights)
+    bag = ops.arange(bags, device=input.device).repeat_interleave(ends.diff())
     rows = embedding(index, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
     used = None
     if padding_idx is not None:
@@ -77,9 +80,7 @@ def embedding_bag(
     return out / ops.bincount(bag, minlength=bags).clamp(min=1).to(out.dtype).unsqueeze(1)
 
 
-def _product(
-    weight: Tensor, index: Tensor, bag: Tensor, bags: int, mode: str, padding_idx: int | None, factors: Tensor | None
-) -> Tensor:
+def _product(weight: Tensor, index: Tensor, ends: Tensor, mode: str, padding_idx: int | None, factors: Tensor | None) -> Tensor:
     """Sums or means of rows, as the product of a sparse matrix, which has a row for each bag, with the weight."""
     embedding(index[:0], weight, padding_idx)  # checks the arguments
     index = index.to(_C.int64)
@@ -91,12 +92,13 @@ def _product(
     given = None if factors is None else factors.reshape(-1)
     if padding_idx is not None:
         used = index != padding_idx % weight.shape[0]
-        index, bag, given = index[used], bag[used], None if given is None else given[used]
-    counts = ops.bincount(bag, minlength=bags)
-    ends = ops.cat([ops.zeros((1,), dtype=_C.int64), ops.cumsum(counts, 0)])
-    if given is None:
-        sizes = ops.ones_like(counts, dtype=weight.dtype) if mode == "sum" else 1 / counts.clamp(min=1).to(weight.dtype)
-        given = sizes.repeat_interleave(counts)
+        index, given = index[used], None if given is None else given[used]
+        ends = ops.cat([ends[:1], used.to(_C.int64).cumsum(0)])[ends]
+    if given is None and mode == "sum":
+        given = ops.ones((index.shape[0],), dtype=weight.dtype)
+    elif given is None:
+        counts = ends.diff()
+        given = (1 / counts.clamp(min=1).to(weight.dtype)).repeat_interleave(counts)
     return ops.sparse_mm(ends, index, given.to(weight.dtype), weight)  # type: ignore[no-any-return]
 
 
