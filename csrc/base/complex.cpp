@@ -88,7 +88,5 @@ double abs(Complex<double> z) {
   const double square = z.re * z.re + z.im * z.im;
   return square > 1e-280 && square < 1e300 ? std::sqrt(square) : std::hypot(z.re, z.im);
 }
-float angle(Complex<float> z) { return std::isnan(z.re) || std::isnan(z.im) ? vm::kNaN<float> : std::atan2(z.im, z.re); }
-double angle(Complex<double> z) { return std::isnan(z.re) || std::isnan(z.im) ? vm::kNaN<double> : std::atan2(z.im, z.re); }
 
 }  // namespace fl::cx

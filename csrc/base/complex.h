@@ -24,8 +24,6 @@ Complex<float> pow(Complex<float> z, Complex<float> w);
 Complex<double> pow(Complex<double> z, Complex<double> w);
 float abs(Complex<float> z);
 double abs(Complex<double> z);
-float angle(Complex<float> z);
-double angle(Complex<double> z);
 
 }  // namespace fl::cx
 

@@ -12,7 +12,7 @@
 #include "op/abs_of_complex.h"
 #include "op/add.h"
 #include "op/amax.h"
-#include "op/angle_of_complex.h"
+#include "op/atan2.h"
 #include "op/bmm.h"
 #include "op/cast.h"
 #include "op/cat.h"
@@ -106,7 +106,7 @@ Tensor conj(const Tensor& x) { return is_complex(x.dtype()) ? op::conj_physical(
 Tensor resolve_conj(const Tensor& x) { return x; }
 Tensor resolve_neg(const Tensor& x) { return x; }
 
-Tensor angle_complex(const Tensor& x) { return op::angle_of_complex(x); }
+Tensor angle_complex(const Tensor& x) { return op::atan2(op::imag(x), op::real(x)); }
 Tensor abs_complex(const Tensor& x) { return op::abs_of_complex(x); }
 
 Tensor isreal(const Tensor& x) { return op::ones_like(x, DType::Bool); }

@@ -61,8 +61,5 @@ void complex(const Tensor& real, const Tensor& imag, const Tensor& y) {
 void abs_of_complex(const Tensor& x, const Tensor& y) {
   to_real_each(x, y, [](auto z) { return cx::abs(z); });
 }
-void angle_of_complex(const Tensor& x, const Tensor& y) {
-  to_real_each(x, y, [](auto z) { return cx::angle(z); });
-}
 
 }  // namespace fl::kernels
