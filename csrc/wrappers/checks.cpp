@@ -237,13 +237,17 @@ void multinomial(const char* op, const Tensor& x, int64_t k, bool replacement) {
   const Tensor rows = contiguous_for_kernel(x);
   visit(x.dtype(), [&]<class T>(T) {
     const T* p = rows.data<T>();
+    const auto wrong = [](double v) { return !(v >= 0) || std::isinf(v); };
     for (int64_t r = 0; r < rows.numel() / n; ++r) {
-      int64_t positive = 0;
+      int64_t positive = 0, bad = 0;
       for (int64_t j = 0; j < n; ++j) {
         const double v = static_cast<double>(p[r * n + j]);
-        if (!(v >= 0) || std::isinf(v)) raise<ArgumentError>(op, ": x[", r, ", ", j, "] = ", v, "; expected finite weights >= 0");
+        bad += wrong(v);
         positive += v > 0;
       }
+      for (int64_t j = 0; bad && j < n; ++j)
+        if (const double v = static_cast<double>(p[r * n + j]); wrong(v))
+          raise<ArgumentError>(op, ": x[", r, ", ", j, "] = ", v, "; expected finite weights >= 0");
       if (positive == 0 || (!replacement && positive < k))
         raise<ArgumentError>(op, ": row ", r, " has ", positive, " positive weights; expected at least ", replacement ? 1 : k);
     }

@@ -109,6 +109,24 @@ def test_normal(dtype):
     assert scipy.stats.kstest((x.astype(np.float64) - 2) / 3, "norm").pvalue > 1e-4
 
 
+
+@pytest.mark.parametrize("n", [1, 2, 5, 8, 100])
+def test_draws_without_replacement_follow_the_weights_left(n):
+    weights = (fl.arange(n) % 4).double() + (0 if n > 4 else 1)  # with zeros, which are never drawn
+    k = int((weights > 0).sum())
+    drawn = fl.multinomial(weights.expand(4000, n), min(k, 3))
+    assert all(len(set(row)) == len(row) for row in drawn.tolist()) and bool((weights[drawn] > 0).all())
+    share = fl.bincount(drawn[:, 0], minlength=n) / 4000
+    assert (share - weights / weights.sum()).abs().max() < 0.05
+    if k > 1:
+        first = int(weights.argmax())
+        rest = weights.clone()
+        rest[first] = 0
+        second = drawn[drawn[:, 0] == first][:, 1]
+        apart = fl.bincount(second, minlength=n) / len(second) - rest / rest.sum()
+        assert apart.abs().max() < (0.2 if len(second) < 400 else 0.1)
+
+
 def test_other_distributions():
     assert scipy.stats.kstest(fl.empty(N, dtype=fl.float64).exponential_(2.0).numpy() * 2, "expon").pvalue > 1e-4
     k = fl.randint(-3, 5, (N,))

@@ -216,6 +216,38 @@ void randperm(const Tensor& y, Generator* generator) {
   else fill(int64_t{});
 }
 
+// A tree of the sums of a row's weights, of which a draw walks one path; without replacement it takes the leaf out.
+struct TreeOfSums {
+  size_t leaves = 1;
+  std::vector<double> sums;  // of node i those of 2 i and 2 i + 1
+
+  explicit TreeOfSums(int64_t n) {
+    while (leaves < static_cast<size_t>(n)) leaves *= 2;
+    sums.resize(2 * leaves);
+  }
+  void put(int64_t j, double weight) { sums[leaves + static_cast<size_t>(j)] = weight; }
+  void ready() {
+    for (size_t i = leaves - 1; i > 0; --i) sums[i] = sums[2 * i] + sums[2 * i + 1];
+  }
+  int64_t draw(double share, bool replacement) {
+    double at = share * sums[1];
+    size_t i = 1;
+    while (i < leaves) {
+      const double left = sums[2 * i];
+      i *= 2;
+      if (!(at < left) && sums[i + 1] > 0) {  // a part of sum 0 is not entered, however the sums were rounded
+        at -= left;
+        ++i;
+      }
+    }
+    if (!replacement) {
+      sums[i] = 0;
+      for (size_t up = i / 2; up > 0; up /= 2) sums[up] = sums[2 * up] + sums[2 * up + 1];
+    }
+    return static_cast<int64_t>(i - leaves);
+  }
+};
+
 // Rows [m, n] of weights -> [m, k] indices.
 void multinomial(const Tensor& weights, int64_t k, bool replacement, Generator* generator, const Tensor& y) {
   const auto [seed, offset] = generator_or_default(generator).next();
@@ -223,30 +255,20 @@ void multinomial(const Tensor& weights, int64_t k, bool replacement, Generator* 
   int64_t* out = y.data<int64_t>();
   visit(weights.dtype(), [&, seed = seed, offset = offset]<class T>(T) {
     const T* in = weights.data<T>();
-    std::vector<double> left(static_cast<size_t>(n));
-    for (int64_t row = 0; row < m; ++row) {
-      for (int64_t j = 0; j < n; ++j) {
-        if constexpr (is_half_type<T>) left[static_cast<size_t>(j)] = static_cast<double>(static_cast<float>(in[row * n + j]));
-        else left[static_cast<size_t>(j)] = static_cast<double>(in[row * n + j]);
-      }
-      for (int64_t draw = 0; draw < k; ++draw) {
-        const double total = std::accumulate(left.begin(), left.end(), 0.0);
-        const auto w = philox(seed, offset, static_cast<uint64_t>(row * k + draw));
-        const double at = uniform_double(w[0], w[1]) * total;
-        double sum = 0;
-        int64_t pick = n - 1;
+    parallel_for(0, m, std::max<int64_t>(1, 8192 / (n + k)), [&](int64_t first, int64_t last) {
+      TreeOfSums tree(n);
+      for (int64_t row = first; row < last; ++row) {
         for (int64_t j = 0; j < n; ++j) {
-          sum += left[static_cast<size_t>(j)];
-          if (at < sum) {
-            pick = j;
-            break;
-          }
+          if constexpr (is_half_type<T>) tree.put(j, static_cast<double>(static_cast<float>(in[row * n + j])));
+          else tree.put(j, static_cast<double>(in[row * n + j]));
         }
-        while (pick > 0 && left[static_cast<size_t>(pick)] == 0) --pick;
-        out[row * k + draw] = pick;
-        if (!replacement) left[static_cast<size_t>(pick)] = 0;
+        tree.ready();
+        for (int64_t i = row * k; i < (row + 1) * k; ++i) {
+          const auto w = philox(seed, offset, static_cast<uint64_t>(i));
+          out[i] = tree.draw(uniform_double(w[0], w[1]), replacement);
+        }
       }
-    }
+    });
   });
 }
 
