@@ -7,51 +7,12 @@
 
 #include "base/parallel.h"
 #include "ops/matmul/half.h"
+#include "ops/vision/places.h"
 
 namespace fl::kernels {
 namespace {
 
-enum class Mode { Linear, Nearest, Cubic };
-enum class Padding { Zeros, Border, Reflection };
-
-template <class T>
-struct Moved {
-  T at, slope;  // a coordinate in elements, and its derivative by the coordinate of the grid
-};
-
-template <class T>
-Moved<T> clipped(Moved<T> x, int64_t size) {
-  if (!(x.at > 0)) return {0, 0};
-  const T last = static_cast<T>(size - 1);
-  return x.at >= last ? Moved<T>{last, 0} : x;
-}
-
-// Mirrored at low and high until it lies between them; these are halves.
-template <class T>
-Moved<T> reflected(Moved<T> x, int64_t twice_low, int64_t twice_high) {
-  if (twice_low == twice_high) return {0, 0};
-  const T low = static_cast<T>(twice_low) / 2, span = static_cast<T>(twice_high - twice_low) / 2;
-  T at = x.at - low, sign = 1;
-  if (at < 0) at = -at, sign = -1;
-  const T rest = std::fmod(at, span);
-  const bool turned = static_cast<int64_t>(std::fmod(std::floor(at / span), T(2))) != 0;
-  return turned ? Moved<T>{span - rest + low, -sign * x.slope} : Moved<T>{rest + low, sign * x.slope};
-}
-
-template <class T>
-Moved<T> inside(Moved<T> x, int64_t size, Padding padding, bool align) {
-  if (padding == Padding::Reflection) x = align ? reflected(x, 0, 2 * (size - 1)) : reflected(x, -1, 2 * size - 1);
-  if (padding != Padding::Zeros) x = clipped(x, size);
-  return x;
-}
-
-// From -1 .. 1 to elements; what is no number, or too far to count, lies outside.
-template <class T>
-Moved<T> element_of(T v, int64_t size, bool align) {
-  const T slope = static_cast<T>(align ? size - 1 : size) / 2;
-  const T at = align ? (v + 1) * slope : ((v + 1) * static_cast<T>(size) - 1) / 2;
-  return std::fabs(at) < T(1e9) ? Moved<T>{at, slope} : Moved<T>{-100, 0};
-}
+using namespace places;
 
 constexpr int kTaps = 16;
 
@@ -154,6 +115,19 @@ int64_t plane_of(const Tensor& x) {
   return n;
 }
 
+// Of pictures, at places that fall on one element or between four.
+template <class T>
+void pictures(const Tensor& x, const Tensor& grid, Mode mode, Padding padding, bool align, const Tensor& y) {
+  const Places p{x.size(1), x.size(2), x.size(3), plane_of(y), mode == Mode::Nearest, padding, align};
+  const auto sample = [] {
+    if constexpr (std::is_same_v<T, float>) return sample_places_f32;
+    else return sample_places_f64;
+  }();
+  const int64_t blocks = (p.points + kPlaces - 1) / kPlaces;
+  parallel_for(0, x.size(0) * blocks, std::max<int64_t>(1, 2048 / (kPlaces * std::max<int64_t>(1, p.channels))),
+               [&](int64_t first, int64_t last) { sample(x.data<T>(), grid.data<T>(), y.data<T>(), p, first, last); });
+}
+
 }  // namespace
 
 void grid_sample(const Tensor& x, const Tensor& grid, int64_t mode, int64_t padding, bool align, const Tensor& y) {
@@ -162,6 +136,8 @@ void grid_sample(const Tensor& x, const Tensor& grid, int64_t mode, int64_t padd
   const int axes = x.ndim() - 2;
   const int64_t c = x.size(1), plane = plane_of(x), points = plane_of(y);
   visit_float(in.dtype(), [&]<class T>(T) {
+    if (axes == 2 && static_cast<Mode>(mode) != Mode::Cubic && plane < INT32_MAX)
+      return pictures<T>(in, places, static_cast<Mode>(mode), static_cast<Padding>(padding), align, out.wide);
     parallel_for(0, x.size(0) * points, std::max<int64_t>(1, 2048 / std::max<int64_t>(1, c)), [&](int64_t begin, int64_t end) {
       for (int64_t p = begin; p < end; ++p) {
         const Taps<T> taps = taps_at(places.data<T>() + p * axes, in, static_cast<Mode>(mode), static_cast<Padding>(padding), align);
