@@ -149,10 +149,15 @@ def pinv(
             least = tolerance("linalg.pinv", size.sort(-1, True)[0], A.shape[-1], atol, rtol).unsqueeze(-1)
             value = (v * _inverse_above(w, size, least).unsqueeze(-2)) @ v.mH
         else:
-            u, s, vh = _complex_factors.linalg_svd(A, False)
-            least = tolerance("linalg.pinv", s, max(A.shape[-2:]), atol, rtol).unsqueeze(-1)
-            value = (vh.mH * _inverse_above(s, s, least).unsqueeze(-2)) @ u.mH
+            value = _by_singular_values("linalg.pinv", A, atol, rtol)[0]
     return deliver("linalg.pinv", _complex_factors.linalg_pinv_value(A, value), out)  # type: ignore[no-any-return]
+
+
+def _by_singular_values(op: str, A: Tensor, atol: Any, rtol: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """The pseudoinverse, the singular values, and which of them count."""
+    u, s, vh = _complex_factors.linalg_svd(A, False)
+    least = tolerance(op, s, max(A.shape[-2:]), atol, rtol).unsqueeze(-1)
+    return (vh.mH * _inverse_above(s, s, least).unsqueeze(-2)) @ u.mH, s, s > least
 
 
 def _inverse_above(v: Tensor, size: Tensor, least: Tensor) -> Tensor:
@@ -188,6 +193,8 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
         tensor([[1.0000],
                 [2.0000]])
     """
+    from flambeau.autograd.modes import no_grad
+
     kind = "gelsy" if driver is None else driver
     if kind not in _DRIVERS:
         raise ValueError(f"linalg.lstsq: driver = {driver!r}; expected None or one of {', '.join(_DRIVERS)}")
@@ -198,10 +205,10 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     if b.ndim < 2 or b.shape[-2] != m or b.dtype is not A.dtype:
         given = f"A is {A.dtype} {list(A.shape)}, B {B.dtype} {list(B.shape)}"
         raise _C.ShapeError(f"linalg.lstsq: {given}; expected [..., m, n] and [..., m, k] of one dtype")
-    x = pinv(A, rtol=rcond) @ b
-    S = _complex_factors.linalg_svd(A.detach(), False, False)[1]
-    least = tolerance("linalg.lstsq", S, max(m, n), None, rcond).unsqueeze(-1)
-    rank = (S > least).sum(-1)
+    with no_grad():
+        inverse, S, counts = _by_singular_values("linalg.lstsq", A, None, rcond)
+    rank = counts.sum(-1)
+    x = _complex_factors.linalg_pinv_value(A, inverse) @ b
     none = ops.empty((0,), dtype=S.dtype, device=A.device)
     full = m > n and kind != "gelsy" and (kind == "gels" or bool((rank == n).all().item()))
     residuals = ops.square(ops.abs(A @ x - b) if A.is_complex() else A @ x - b).sum(-2) if full else none
