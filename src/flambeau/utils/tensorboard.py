@@ -72,7 +72,9 @@ class SummaryWriter:
         """One number: a float, or a tensor of one element."""
         self._add("scalar", tag, float(scalar_value), global_step, walltime)
 
-    def add_scalars(self, main_tag: str, tag_scalar_dict: Mapping[str, Any], global_step: int | None = None, walltime: float | None = None) -> None:
+    def add_scalars(
+        self, main_tag: str, tag_scalar_dict: Mapping[str, Any], global_step: int | None = None, walltime: float | None = None
+    ) -> None:
         """Several numbers in one diagram, by name."""
         self._add("scalars", main_tag, {key: float(value) for key, value in tag_scalar_dict.items()}, global_step, walltime)
 
@@ -88,11 +90,15 @@ class SummaryWriter:
         """A histogram that was counted already: the right end of each bucket and what is in it."""
         self._add("histogram_raw", tag, min, max, num, sum, sum_squares, bucket_limits, bucket_counts, global_step, walltime)
 
-    def add_image(self, tag: str, img_tensor: Any, global_step: int | None = None, walltime: float | None = None, dataformats: str = "CHW") -> None:
+    def add_image(
+        self, tag: str, img_tensor: Any, global_step: int | None = None, walltime: float | None = None, dataformats: str = "CHW"
+    ) -> None:
         """A picture: floats in 0..1 or bytes, its axes as `dataformats` names them."""
         self._add("image", tag, img_tensor, global_step, walltime, dataformats)
 
-    def add_images(self, tag: str, img_tensor: Any, global_step: int | None = None, walltime: float | None = None, dataformats: str = "NCHW") -> None:
+    def add_images(
+        self, tag: str, img_tensor: Any, global_step: int | None = None, walltime: float | None = None, dataformats: str = "NCHW"
+    ) -> None:
         """Pictures side by side."""
         self._add("images", tag, img_tensor, global_step, walltime, dataformats)
 
@@ -110,7 +116,9 @@ class SummaryWriter:
         """A film [N, T, C, H, W]; needs moviepy."""
         self._add("video", tag, vid_tensor, global_step, fps, walltime)
 
-    def add_audio(self, tag: str, snd_tensor: Any, global_step: int | None = None, sample_rate: int = 44100, walltime: float | None = None) -> None:
+    def add_audio(
+        self, tag: str, snd_tensor: Any, global_step: int | None = None, sample_rate: int = 44100, walltime: float | None = None
+    ) -> None:
         """A sound [1, L] in -1..1; needs soundfile."""
         self._add("audio", tag, snd_tensor, global_step, sample_rate, walltime)
 
@@ -152,7 +160,8 @@ class SummaryWriter:
         Raises:
             NotImplementedError: always.
         """
-        raise NotImplementedError("SummaryWriter.add_graph: graphs are not written for TensorBoard; Graph.draw of flambeau.graph draws one")
+        what = "graphs are not written for TensorBoard; Graph.draw of flambeau.graph draws one"
+        raise NotImplementedError(f"SummaryWriter.add_graph: {what}")
 
     def flush(self) -> None:
         """Writes what waits."""
