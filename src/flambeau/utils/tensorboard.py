@@ -102,8 +102,8 @@ class SummaryWriter:
         """Pictures side by side."""
         self._add("images", tag, img_tensor, global_step, walltime, dataformats)
 
-    def add_image_with_boxes(self, tag: str, img_tensor: Any, box_tensor: Any, global_step: int | None = None, walltime: float | None = None,
-                             rescale: int = 1, dataformats: str = "CHW", labels: Sequence[str] | None = None) -> None:  # fmt: skip
+    def add_image_with_boxes(self, tag: str, img_tensor: Any, box_tensor: Any, global_step: int | None = None,
+                             walltime: float | None = None, rescale: int = 1, dataformats: str = "CHW", labels: Sequence[str] | None = None) -> None:  # fmt: skip
         """A picture with boxes [n, 4] of (x0, y0, x1, y1) in pixels."""
         names = None if labels is None else list(labels)
         self._add("image_with_boxes", tag, img_tensor, box_tensor, global_step, walltime, dataformats, names, rescale=rescale)
@@ -132,13 +132,13 @@ class SummaryWriter:
         names = _plain(metadata)
         self._add("embedding", mat, None if names is None else list(names), label_img, global_step, tag, metadata_header)
 
-    def add_pr_curve(self, tag: str, labels: Any, predictions: Any, global_step: int | None = None, num_thresholds: int = 127, weights: Any = None,
-                     walltime: float | None = None) -> None:  # fmt: skip
+    def add_pr_curve(self, tag: str, labels: Any, predictions: Any, global_step: int | None = None, num_thresholds: int = 127,
+                     weights: Any = None, walltime: float | None = None) -> None:  # fmt: skip
         """Precision over recall of predictions in 0..1 for labels that are 0 or 1."""
         self._add("pr_curve", tag, labels, predictions, global_step, num_thresholds, weights, walltime)
 
-    def add_mesh(self, tag: str, vertices: Any, colors: Any = None, faces: Any = None, config_dict: Any = None, global_step: int | None = None,
-                 walltime: float | None = None) -> None:  # fmt: skip
+    def add_mesh(self, tag: str, vertices: Any, colors: Any = None, faces: Any = None, config_dict: Any = None,
+                 global_step: int | None = None, walltime: float | None = None) -> None:  # fmt: skip
         """Points [B, n, 3] with colours and triangles."""
         self._add("mesh", tag, vertices, colors, faces, config_dict, global_step, walltime)
 
@@ -147,8 +147,8 @@ class SummaryWriter:
         self._writer.add_custom_scalars(layout)
 
     def add_hparams(
-        self, hparam_dict: Mapping[str, Any], metric_dict: Mapping[str, Any], hparam_domain_discrete: Any = None, run_name: str | None = None,
-        global_step: int | None = None,
+        self, hparam_dict: Mapping[str, Any], metric_dict: Mapping[str, Any], hparam_domain_discrete: Any = None,
+        run_name: str | None = None, global_step: int | None = None,
     ) -> None:  # fmt: skip
         """What a run was made with and what came out, for the table of all runs."""
         plain = {key: value.item() if isinstance(value, Tensor) else value for key, value in hparam_dict.items()}
