@@ -103,7 +103,8 @@ class SummaryWriter:
         self._add("images", tag, img_tensor, global_step, walltime, dataformats)
 
     def add_image_with_boxes(self, tag: str, img_tensor: Any, box_tensor: Any, global_step: int | None = None,
-                             walltime: float | None = None, rescale: int = 1, dataformats: str = "CHW", labels: Sequence[str] | None = None) -> None:  # fmt: skip
+                             walltime: float | None = None, rescale: int = 1, dataformats: str = "CHW",
+                             labels: Sequence[str] | None = None) -> None:  # fmt: skip
         """A picture with boxes [n, 4] of (x0, y0, x1, y1) in pixels."""
         names = None if labels is None else list(labels)
         self._add("image_with_boxes", tag, img_tensor, box_tensor, global_step, walltime, dataformats, names, rescale=rescale)
