@@ -30,6 +30,13 @@ class Distribution:
     """
 
     has_rsample = False
+    _is_ours = False  # in a class of this package True
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        # Asked now: a class may say later that it lives elsewhere.
+        cls._is_ours = cls.__module__.startswith("flambeau.distributions.")
+
     has_enumerate_support = False
     _validate_args = __debug__
 
@@ -158,7 +165,7 @@ class Distribution:
         Raises:
             NotImplementedError: a subclass that has an `__init__` of its own and no `expand`.
         """
-        owner = next((c for c in type(self).__mro__ if c.__module__.startswith("flambeau.distributions.")), Distribution)
+        owner = next((c for c in type(self).__mro__ if c.__dict__.get("_is_ours")), Distribution)
         if owner is Distribution:
             raise NotImplementedError(f"{type(self).__name__} does not define expand")
         new = self._get_checked_instance(owner, _instance)
