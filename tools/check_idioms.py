@@ -1,8 +1,10 @@
-"""Checks that csrc does not write by hand what has a safe form.
+"""Checks that nobody writes by hand what has a safe form.
 
 * Shape rules compute sizes with Extent, whose arithmetic does not wrap: a rule that wrapped would make a small result
   of huge arguments, for a kernel to write past. Rules that the op table spells itself (`x.shape[0] * 2`) get their
   Extent from the generator.
+* Nothing goes by how a type or a class calls itself: while the library answers for PyTorch they say `torch.`. A dtype has `name`,
+  and what a class is, is asked for when it is made.
 * The bindings make tuples and lists with bindings/objects.h, which leaves no empty slot behind a failure.
 """
 
@@ -33,6 +35,15 @@ def raw_containers(source: str) -> list[str]:
         f"{source.count(chr(10), 0, m.start()) + 1}: {m[0]}; use make_tuple() or make_list() of {BUILDERS}"
         for m in CONTAINER.finditer(source)
     ]
+
+
+BY_NAME = re.compile(r"""(?:removeprefix|startswith|endswith|split|== )\(?f?["']flambeau\.""")
+ANY_NAME = {"nn/functional/__init__.py", "special/__init__.py", "linalg/__init__.py", "distributions/distribution.py"}  # while they are imported
+
+
+def told_by_name(source: str) -> list[str]:
+    """Decisions by a text that begins with the package's name, with their lines."""
+    return [f"{source.count(chr(10), 0, m.start()) + 1}: {m[0]}; ask for dtype.name, or for what the class is" for m in BY_NAME.finditer(source)]
 
 
 def wrapping_sizes(source: str) -> list[str]:
@@ -67,7 +78,14 @@ def main() -> int:
         if path != ROOT / BUILDERS
         for fault in raw_containers(path.read_text())
     ]
-    print("\n".join(faults) if faults else "csrc: sizes, tuples and lists are made by what checks them")
+    package = ROOT / "src" / "flambeau"
+    faults += [
+        f"{path.relative_to(ROOT)}:{fault}"
+        for path in sorted(package.rglob("*.py"))
+        if str(path.relative_to(package)) not in ANY_NAME and "compat" not in path.parts
+        for fault in told_by_name(path.read_text())
+    ]
+    print("\n".join(faults) if faults else "sizes, tuples and lists are made by what checks them; nothing is told by its name")
     return bool(faults)
 
 

@@ -130,7 +130,7 @@ def test_inputs_and_parameters_are_written_where_they_lie():
 def test_constants_of_every_layout_and_type():
     for constant in (fl.rand(3, 2).t(), fl.arange(4), fl.rand(3).to(fl.bfloat16), fl.tensor([True, False]), fl.zeros(0)):
         m = Maker()
-        dtype = str(constant.dtype).removeprefix("flambeau.")
+        dtype = constant.dtype.name
         c, out = m.constant(constant), m.buffer("output", tuple(constant.shape), dtype)
         m.node("clone", Ref(c), outs=[out])
         (found,) = execute(m.graph([out]).validate(), [], run_node, poison=True)

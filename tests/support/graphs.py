@@ -33,7 +33,7 @@ class Maker:
         return len(self.values) - 1
 
     def constant(self, array):
-        value = self.buffer("constant", array.shape, str(array.dtype).removeprefix("flambeau."))
+        value = self.buffer("constant", array.shape, array.dtype.name)
         self.constants[self.values[value].buffer] = array
         return value
 

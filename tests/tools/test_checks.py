@@ -191,3 +191,8 @@ def test_checked_arithmetic_is_fine(statement):
 
 def test_a_tuple_filled_by_hand_is_found():
     assert idioms.raw_containers("PyObject* f() {\n  return PyTuple_New(2);\n}")[0].startswith("2: PyTuple_New; use make_tuple()")
+
+
+@pytest.mark.parametrize("line", ['name = str(x.dtype).removeprefix("flambeau.")', "c.__module__.startswith('flambeau.nn')", 'if text == "flambeau.float32":'])
+def test_what_tells_by_a_name_is_found(line):
+    assert len(idioms.told_by_name(f"a = 1\n{line}\n")) == 1

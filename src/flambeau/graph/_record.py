@@ -360,7 +360,7 @@ def _values_of(args: Iterable[Any]) -> Iterator[int]:
 
 
 def _name(dtype: Any) -> str:
-    return str(dtype).removeprefix("flambeau.")
+    return dtype.name
 
 
 def _spot(x: Tensor) -> Spot:

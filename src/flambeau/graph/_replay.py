@@ -213,7 +213,7 @@ def _fits(x: Tensor, value: Value) -> bool:
 
 
 def _form(x: Tensor) -> str:
-    return f"{str(x.dtype).removeprefix('flambeau.')} of shape {list(x.shape)}, strides {list(x.stride())}, on {x.device}"
+    return f"{x.dtype.name} of shape {list(x.shape)}, strides {list(x.stride())}, on {x.device}"
 
 
 def _form_of(value: Value) -> str:

@@ -357,7 +357,7 @@ def _hold(found: Trace, tensors: Sequence[Tensor], arguments: int, originals: di
                 )
             found.held[value.buffer], found.twins[value.buffer] = original, tensor
     for buffer, constant in graph.constants.items():
-        dtype = str(constant.dtype).removeprefix("flambeau.")
+        dtype = constant.dtype.name
         found.bases[buffer] = Value(buffer, dtype, (constant.numel(),), (1,), 0)
 
 
