@@ -35,6 +35,9 @@ class SavedTensor {
     producer_ = {};
   }
   bool defined() const { return tensor_.defined() || packed_; }
+  void list(std::vector<Tensor>& out) const {
+    if (tensor_.defined()) out.push_back(tensor_);
+  }
 
  private:
   void note_producer(const Tensor& x);
@@ -70,6 +73,7 @@ class SavedOperand {
     return Operand(keep);
   }
   void clear() { tensor_.clear(); }
+  void list(std::vector<Tensor>& out) const { tensor_.list(out); }
 
  private:
   SavedTensor tensor_;
@@ -104,8 +108,5 @@ struct Fit {
  private:
   Tensor fitted(Tensor grad) const;
 };
-
-// "net.py:33, in forward", or an empty string; set by the bindings.
-extern std::string (*describe_source)(SourceId);
 
 }  // namespace fl

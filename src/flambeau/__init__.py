@@ -17,7 +17,12 @@ import typing as _typing
 from flambeau import _openmp  # noqa: F401  (before the extension is loaded)
 
 # isort: split
-from flambeau import _C, _functions, _tensor
+from flambeau import _C
+
+_C.profiler.set_own_folder(__file__.removesuffix("__init__.py"))  # errors and profiles name lines outside of it
+
+# isort: split
+from flambeau import _functions, _tensor  # noqa: E402
 from flambeau._C import (
     ArgumentError,
     AutogradError,
@@ -209,7 +214,7 @@ _LAZY_NAMES = {
     "compile": "compiler",
     "istft": "_stft",
     "lazy": "compiler",
-    "memory_summary": "_memory",
+    **dict.fromkeys(("graph_owners", "memory_owners", "memory_summary", "name_memory"), "_memory"),
     "pairwise_distance": "nn.functional",
     "pixel_shuffle": "nn.functional",
     "pixel_unshuffle": "nn.functional",
@@ -306,7 +311,7 @@ if _typing.TYPE_CHECKING:
         utils,
     )
     from flambeau._lowrank import pca_lowrank, svd_lowrank
-    from flambeau._memory import memory_summary
+    from flambeau._memory import graph_owners, memory_owners, memory_summary, name_memory
     from flambeau._more_functions import (
         as_strided_scatter,
         combinations,
