@@ -102,13 +102,13 @@ bool CachingAllocator::no_room(size_t size_bytes) {
   return left < size_bytes || left - size_bytes < stats_.reserved / 16;
 }
 
-// Texts of lines need Python's lock, which nobody waits for under ours: Note [Locks].
+// Texts of lines need Python's lock, which nobody waits for under one of ours: Note [Locks].
 void CachingAllocator::raise_out_of_memory(size_t size_bytes) {
   const AllocatorStats now = stats();
   std::string owned;
   size_t shown = 0;
-  for (const MemoryOwner& owner : owners()) {
-    const std::string where = owner.made_at && describe_source ? describe_source(owner.made_at) : "";
+  for (const MemoryOwner& owner : locks::any_held() ? std::vector<MemoryOwner>() : owners()) {
+    const std::string where = describe_source ? describe_source(owner.made_at) : "";
     owned += text("\n  ", owner.bytes, " bytes in ", owner.blocks, owner.blocks == 1 ? " block" : " blocks", ", made at ", where.empty() ? "an unknown line" : where);
     if (++shown == 5) break;
   }

@@ -135,10 +135,14 @@ class GraphOwner(NamedTuple):
 
 
 class GraphOwners(list[GraphOwner]):
-    """What `graph_owners` found; as text, a paragraph for each."""
+    """What `graph_owners` found; as text, a paragraph for each, and one for those of which the same is to be said."""
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self)) or "no tensor holds a graph"
+        paragraphs: dict[str, int] = {}
+        for owner in self:
+            paragraphs[str(owner)] = paragraphs.get(str(owner), 0) + 1
+        told = [text if count == 1 else f"{count} times: {text}" for text, count in paragraphs.items()]
+        return "\n".join(told) or "no tensor holds a graph"
 
 
 def graph_owners(limit: int = 10) -> GraphOwners:

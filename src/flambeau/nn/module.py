@@ -184,7 +184,7 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
                 raise TypeError(
                     f"cannot assign '{kind_of(value)}' as parameter '{name}' "
                     "(flambeau.nn.Parameter or None expected)"
-                    + ("; wrap it: nn.Parameter(value)" if isinstance(value, Tensor) else "")
+                    + (f"; wrap it: nn.Parameter(value), of {value.dtype} {list(value.shape)}" if isinstance(value, Tensor) else "")
                 )
             self.register_parameter(name, value)
             return

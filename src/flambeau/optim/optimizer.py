@@ -224,8 +224,8 @@ class Optimizer:
         self._reset_private()
         if isinstance(params, Tensor):
             raise TypeError(
-                f"{type(self).__name__}: params is one Tensor; expected an iterable (wrap it: "
-                "[param])"
+                f"{type(self).__name__}: params is one Tensor ({params.dtype} "
+                f"{list(params.shape)}); expected an iterable (wrap it: [param])"
             )
         if not isinstance(params, Iterable) or isinstance(params, str):
             way = "; pass its parameters()" if hasattr(params, "parameters") else ""

@@ -13,5 +13,5 @@ class Images(Dataset):
         return fl.zeros(3), labels[i]
 
 
-for images, labels in DataLoader(Images(), batch_size=2, num_workers=2):
+for images, labels in DataLoader(Images(), batch_size=2, num_workers=1):
     pass
