@@ -105,14 +105,25 @@ bool CachingAllocator::no_room(size_t size_bytes) {
 // Texts of lines need Python's lock, which nobody waits for under one of ours: Note [Locks].
 void CachingAllocator::raise_out_of_memory(size_t size_bytes) {
   const AllocatorStats now = stats();
-  std::string owned;
-  size_t shown = 0;
-  for (const MemoryOwner& owner : locks::any_held() ? std::vector<MemoryOwner>() : owners()) {
-    const std::string where = describe_source ? describe_source(owner.made_at) : "";
-    owned += text("\n  ", owner.bytes, " bytes in ", owner.blocks, owner.blocks == 1 ? " block" : " blocks", ", made at ", where.empty() ? "an unknown line" : where);
-    if (++shown == 5) break;
+  struct Line {
+    std::string where;
+    size_t bytes, blocks;
+  };
+  std::vector<Line> lines;
+  std::vector<MemoryOwner> most = locks::any_held() ? std::vector<MemoryOwner>() : owners();
+  if (most.size() > 100) most.resize(100);
+  for (const MemoryOwner& owner : most) {  // calls of one line are different places
+    std::string where = describe_source ? describe_source(owner.made_at) : "";
+    if (where.empty()) where = "an unknown line";
+    auto line = std::find_if(lines.begin(), lines.end(), [&](const Line& l) { return l.where == where; });
+    if (line == lines.end()) line = lines.insert(line, Line{std::move(where), 0, 0});
+    line->bytes += owner.bytes, line->blocks += owner.blocks;
   }
-  if (shown) owned = text("; the most is held by what these lines made:", owned);
+  std::stable_sort(lines.begin(), lines.end(), [](const Line& a, const Line& b) { return a.bytes > b.bytes; });
+  if (lines.size() > 5) lines.resize(5);
+  std::string owned = lines.empty() ? "" : "; the most is held by what these lines made:";
+  for (const Line& line : lines)
+    owned += text("\n  ", line.bytes, " bytes in ", line.blocks, line.blocks == 1 ? " block" : " blocks", ", made at ", line.where);
   raise<OutOfMemory>("out of memory: ", size_bytes, " bytes were asked for; ", now.allocated, " bytes are in use and ", cached_before_,
                      " were cached and given back before trying again", owned);
 }

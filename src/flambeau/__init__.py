@@ -17,12 +17,7 @@ import typing as _typing
 from flambeau import _openmp  # noqa: F401  (before the extension is loaded)
 
 # isort: split
-from flambeau import _C
-
-_C.profiler.set_own_folder(__file__.removesuffix("__init__.py"))  # errors and profiles name lines outside of it
-
-# isort: split
-from flambeau import _functions, _tensor  # noqa: E402
+from flambeau import _C, _functions, _tensor
 from flambeau._C import (
     ArgumentError,
     AutogradError,
@@ -68,6 +63,8 @@ from flambeau._C import (
     uint32,
     uint64,
 )
+
+_C.profiler.set_own_folder(__file__.removesuffix("__init__.py"))  # errors and profiles name lines outside of it
 
 # Every public op of the table under its own name.
 for _name in _C.public_op_names:

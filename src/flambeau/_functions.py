@@ -120,7 +120,8 @@ def einsum(equation: str, *operands: Any) -> Tensor:
                 labels = [*(v for k, v in enumerate(labels) if k not in (i, j)), c]
         for c, n in zip(labels, x.shape, strict=True):
             if size.get(c, 1) not in (1, n) and n != 1:
-                raise _C.ArgumentError(f"einsum: label '{c}' of '{equation}' has size {size[c]} in operand {first[c]} and {n} in operand {operand}")
+                where = f"size {size[c]} in operand {first[c]} and {n} in operand {operand}"
+                raise _C.ArgumentError(f"einsum: label '{c}' of '{equation}' has {where}")
             if size.get(c, 1) == 1:
                 size[c], first[c] = n, operand
         tensors.append((x, labels))

@@ -104,7 +104,12 @@ def memory_owners(limit: int = 10) -> list[MemoryOwner]:
         >>> any(owner.bytes >= 400 for owner in fl.memory_owners())
         True
     """
-    return [MemoryOwner(line or "an unknown line", blocks, size) for line, size, blocks in _C.memory_owners()[:limit]]
+    found: dict[str, MemoryOwner] = {}
+    for line, size, blocks in _C.memory_owners():  # calls of one line are different places
+        line = line or "an unknown line"
+        before = found.get(line, MemoryOwner(line, 0, 0))
+        found[line] = MemoryOwner(line, before.blocks + blocks, before.bytes + size)
+    return sorted(found.values(), key=lambda owner: -owner.bytes)[:limit]
 
 
 @contextlib.contextmanager
@@ -193,9 +198,11 @@ class _Holders:
     def __init__(self, wanted: Callable[[Any], bool], hidden: Iterable[int] = ()) -> None:
         self.values: dict[int, Any] = {}
         self.holders: dict[int, list[_Held]] = {}
-        frames = [frame for top in sys._current_frames().values() for frame in _stack(top) if frame.f_code.co_filename != __file__]
+        frames = [frame for top in sys._current_frames().values() for frame in _stack(top)]
+        frames = [frame for frame in frames if frame.f_code.co_filename != __file__]
         known = gc.get_objects()
-        own = {id(known), id(frames), id(self.__dict__), *hidden, *(id(frame.f_locals) for frame in frames if frame.f_code.co_name != "<module>")}
+        own = {id(known), id(frames), id(self.__dict__), *hidden}
+        own |= {id(frame.f_locals) for frame in frames if frame.f_code.co_name != "<module>"}
         for holder in known:
             if id(holder) in own or isinstance(holder, (types.FrameType, _Held, _Holders)):
                 continue
@@ -233,9 +240,10 @@ def _told(held: _Held, around: _Holders | None = None) -> str:
         return f"the global variable '{name}' of {by['__name__']}"
     if not isinstance(by, (list, tuple, set, dict)):
         return f"the attribute '{name}' of a {type(by).__qualname__}" if name else f"a {type(by).__qualname__}"
+    if isinstance(by, dict):
+        for owner in gc.get_referrers(by):
+            if getattr(owner, "__dict__", None) is by:
+                return f"the attribute '{name}' of a {type(owner).__qualname__}"
     outer = around.holders.get(id(by), []) if around else []
-    for holder in outer:
-        if getattr(holder.by, "__dict__", None) is by:
-            return f"the attribute '{name}' of a {type(holder.by).__qualname__}"
     what = f"the entry '{name}' of a dict" if isinstance(by, dict) else f"a {type(by).__name__} of {len(by)}"
     return ", ".join([what, *sorted(_told(holder) for holder in outer)[:1]])

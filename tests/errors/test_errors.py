@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 
 import pytest
-from errors.page import KINDS, PAGE, page
-from errors.running import PROGRAMS, mistake, run
 
 import flambeau as fl
+from errors.page import KINDS, PAGE, page
+from errors.running import PROGRAMS, mistake, run
 
 # Warned of, or found in what a tool prints.
 NOT_REFUSED = {"losses_softmax_without_dim", "memory_losses_listed", "memory_losses_summed", "optim_scheduler_order"}

@@ -37,7 +37,7 @@ class ChangeMixin(TreeMixin[M]):
             raise
         return self
 
-    def _apply_here(self, fn: Callable[[Tensor], Tensor], recurse: bool) -> None:
+    def _apply_here(self: T, fn: Callable[[Tensor], Tensor], recurse: bool) -> None:
         if recurse:
             for module in self.children():
                 module._apply(fn)

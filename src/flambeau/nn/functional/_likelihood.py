@@ -59,8 +59,8 @@ def cross_entropy(
 def _cross_entropy_of_shares(input: Tensor, target: Tensor, weight: Tensor | None, kind: int, label_smoothing: float) -> Tensor:
     if target.dim() == input.dim() - 1:
         raise DTypeError(
-            f"cross_entropy: target is {target.dtype} of shape {list(target.shape)}; expected class numbers of int64 (target.long()), int32 or uint8, "
-            f"or class probabilities of input's shape {list(input.shape)}"
+            f"cross_entropy: target is {target.dtype} of shape {list(target.shape)}; expected class numbers of int64 "
+            f"(target.long()), int32 or uint8, or class probabilities of input's shape {list(input.shape)}"
         )
     check_same_shape("cross_entropy (class probabilities)", input, target)
     dim = 0 if input.dim() == 1 else 1
