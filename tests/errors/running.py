@@ -54,7 +54,7 @@ def _plain(text: str, file: str, folder: str) -> str:
         elif not line.startswith("    "):
             hidden = False
         if not (hidden or re.fullmatch(r"\s*[\^~]+\s*", line) or re.match(r"  (/|<frozen ).*:\d+, in ", line)):
-            lines.append(line.rstrip())
+            lines.append(line.replace("\t", "    ").rstrip())
     return "\n".join(lines)
 
 
