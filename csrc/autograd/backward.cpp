@@ -115,7 +115,10 @@ LeafHooks copy_of(const Tensor& leaf, LeafHooks AutogradMeta::*list) {
 
 Tensor run_hook(TensorHook& hook, Tensor grad) {
   Tensor changed = hook.call(grad);
-  return changed.defined() ? like_gradient("hook", std::move(changed), grad) : grad;
+  if (!changed.defined()) return grad;
+  if (!(changed.sizes() == grad.sizes()) || changed.device() != grad.device()) [[unlikely]]
+    return like_gradient(hook.name().c_str(), std::move(changed), grad);
+  return like_gradient("hook", std::move(changed), grad);
 }
 
 // g itself if nobody else can see it, else a copy.
@@ -151,6 +154,15 @@ StripedMutex<LockRank::Accumulation, 16> accumulation_locks;
   }
 }
 
+thread_local std::string backward_note;
+
+// Says in whose backward an error happened, and which line of the forward pass that belongs to, unless the error names it itself.
+[[gnu::cold]] void note_failure(const Node& node, std::string_view error) {
+  const std::string where = place_text("", node.made_at);
+  if (where.empty() || error.find(where) != std::string_view::npos) backward_note.clear();
+  else backward_note = text("in the backward of ", node.name(), ", whose forward was at ", where);
+}
+
 thread_local bool keeping = false;
 
 class Keeping {
@@ -167,6 +179,7 @@ class Keeping {
 }  // namespace
 
 bool keeps_graph() { return keeping; }
+std::string take_backward_note() { return std::exchange(backward_note, {}); }
 
 class Backward {
  public:
@@ -197,6 +210,7 @@ class Backward {
     }
     count();
     if (restricted_) mark_wanted(later);
+    backward_note.clear();
   }
 
   // What the inputs got, undefined where nothing arrived. In two parts, only the first is there.
@@ -390,15 +404,22 @@ class Backward {
   static uint64_t bit(size_t i) { return uint64_t{1} << (i < 63 ? i : 63); }
 
   static void apply(Node& node, BackwardCall& call) {
-    if (profile::on()) [[unlikely]] apply_recorded(node, call);
-    else node.apply(call);
+    try {
+      if (profile::on()) [[unlikely]] apply_recorded(node, call);
+      else node.apply(call);
+    } catch (const std::exception& e) {
+      note_failure(node, e.what());
+      throw;
+    }
     if (anomaly.on.load(std::memory_order_relaxed) && anomaly.check_nan) [[unlikely]] refuse_nan(node, call);
   }
 
   void release(Node& node) const {
     if (options_.retain) return;
     node.release_saved();
-    if (node.edges.size()) node.released = true;
+    if (!node.edges.size()) return;
+    node.used_at = line_;
+    node.released = true;
   }
 
   // Gives the results for the edges that are due to the nodes there; they stay in call.out for others.
@@ -416,6 +437,7 @@ class Backward {
   }
 
   const Options options_;
+  const SourceId line_ = current_source ? current_source() : 0;  // that asked for it
   const bool restricted_, split_;
   uint8_t now_ = kNow;
   NodeTable table_;
@@ -498,10 +520,41 @@ void check_roots(const std::vector<Tensor>& roots, std::vector<Tensor>& grads) {
 void check_inputs(const std::vector<Tensor>& inputs) {
   for (size_t i = 0; i < inputs.size(); ++i)
     if (!requires_grad(inputs[i]))
-      raise<AutogradError>("grad: inputs[", i, "] ", inputs[i].sizes(), " does not require grad");
+      raise<AutogradError>("grad: inputs[", i, "] ", inputs[i].sizes(), " does not require grad; call requires_grad_() on it before the outputs are computed from it");
 }
 
 }  // namespace
+
+GraphSize graph_size(const Tensor& x) {
+  GraphSize out;
+  std::vector<Ref<Node>> stack;
+  std::unordered_set<const Node*> seen;
+  std::unordered_set<const Storage*> kept, leaves;
+  std::unordered_map<SourceId, size_t> lines;
+  std::vector<Tensor> saved;
+  const auto visit = [&](const Ref<Node>& node) {
+    if (node && seen.insert(node.get()).second) stack.push_back(node);
+  };
+  if (requires_grad(x)) visit(gradient_edge(x).fn);
+  if (!stack.empty()) out.made_at = stack.back()->made_at;
+  while (!stack.empty()) {
+    const Ref<Node> node = std::move(stack.back());
+    stack.pop_back();
+    if (node->is_leaf()) {
+      if (const Tensor leaf = static_cast<AccumulateGrad&>(*node).variable(); leaf.defined()) leaves.insert(&leaf.storage());
+      continue;
+    }
+    ++out.nodes;
+    ++lines[node->made_at];
+    node->list_saved(saved);
+    for (size_t i = 0; i < node->edges.size(); ++i) visit(node->edges[i].fn);
+  }
+  for (const Tensor& t : saved)
+    if (!leaves.count(&t.storage()) && kept.insert(&t.storage()).second) out.bytes += t.storage().size_bytes();
+  out.lines.assign(lines.begin(), lines.end());
+  std::sort(out.lines.begin(), out.lines.end(), [](auto& a, auto& b) { return a.second != b.second ? a.second > b.second : a.first < b.first; });
+  return out;
+}
 
 bool reaches_others(const std::vector<Tensor>& roots, const std::vector<Tensor>& leaves) {
   std::vector<Node*> stack;

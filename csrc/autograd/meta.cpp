@@ -135,8 +135,7 @@ class CopySlices final : public Node {
   }
   const char* name() const override { return "CopySlices"; }
   void apply(BackwardCall& call) override {
-    if (released)
-      raise<AutogradError>("CopySlices: the graph was already used by a backward; pass retain_graph=True to the first backward()");
+    if (released) raise_released(*this);
     const Tensor slice = geometry_.of_view(call.in[0]);
     BackwardCall inner;
     inner.in.push_back(slice);
@@ -150,6 +149,7 @@ class CopySlices final : public Node {
     for (size_t i = 1; i < inner.out.size(); ++i) call.set(i, inner.out[i]);
   }
   void release_saved() override { inner_->release_saved(); inner_->released = true; }
+  void list_saved(std::vector<Tensor>& out) const override { inner_->list_saved(out); }
   bool divisible() const override { return inner_->divisible(); }
 
  private:
@@ -209,10 +209,7 @@ class SpentNode final : public Node {
  public:
   explicit SpentNode(const char* name) : Node(1), name_(name) { released = true; }
   const char* name() const override { return name_; }
-  void apply(BackwardCall&) override {
-    raise<AutogradError>(name_, ": the graph was already used by a backward and its saved tensors are gone; "
-                         "pass retain_graph=True to the first backward() to run it twice");
-  }
+  void apply(BackwardCall&) override { raise_released(*this); }
 
  private:
   const char* name_;

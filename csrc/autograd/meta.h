@@ -67,6 +67,14 @@ struct AutogradMeta final : AutogradMetaBase {
   ForkMutex& mutex() { return leaf_locks.of(this); }
 };
 
+// What hangs from a tensor's history.
+struct GraphSize {
+  size_t nodes = 0, bytes = 0;
+  SourceId made_at = 0;
+  std::vector<std::pair<SourceId, size_t>> lines;  // and how many nodes each made, the most first
+};
+GraphSize graph_size(const Tensor& x);
+
 struct SavedHooks;
 
 struct ThreadModes {

@@ -14,10 +14,20 @@ Anomaly anomaly;
 uint32_t (*stack_of_call)() = nullptr;
 std::string (*describe_stack)(uint32_t) = nullptr;
 
-Node::Node(uint32_t n) : sequence(sequence_counter++), outputs(n) {
+Node::Node(uint32_t n) : sequence(sequence_counter++), outputs(n), made_at(current_source ? current_source() : 0) {
   if (anomaly.on.load(std::memory_order_relaxed)) [[unlikely]] {
     need_hooks().made_at = stack_of_call ? stack_of_call() : 0;
   }
+}
+
+std::string place_text(const char* before, SourceId place, const char* after) {
+  const std::string where = place && describe_source ? describe_source(place) : "";
+  return where.empty() ? "" : before + where + after;
+}
+
+void raise_released(const Node& node) {
+  raise<AutogradError>(node.name(), ": the graph was already used by a backward", place_text(" (", node.used_at, ")"),
+                       " and its saved tensors are gone; pass retain_graph=True to the first backward() to run it twice");
 }
 
 NodeHooks& Node::need_hooks() {

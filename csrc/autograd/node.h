@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/fork_mutex.h"
+#include "engine/var.h"
 #include "tensor/tensor.h"
 
 namespace fl {
@@ -48,6 +49,7 @@ class EdgeList {
 // Called with the gradient of one tensor; returns a replacement or an undefined tensor for "as it was".
 struct TensorHook : RefCounted {
   virtual Tensor call(const Tensor& grad) = 0;
+  virtual std::string name() const { return "hook"; }  // for errors
 };
 // Called around a node; each may replace gradients in the list that it is given to change.
 struct NodeHook : RefCounted {
@@ -98,6 +100,13 @@ extern std::string (*describe_stack)(uint32_t);  // ... as lines of text, the in
 // Guard what hangs from a leaf or a node, for as long as it takes to read or change it.
 extern StripedMutex<LockRank::Leaf, 8> leaf_locks;
 
+// A place in the user's program as text ("net.py:33, in forward (`y = x + 1`)") between `before` and `after`; nothing at all where it is unknown.
+std::string place_text(const char* before, SourceId place, const char* after = "");
+// What hinders a second backward through a node.
+[[noreturn]] void raise_released(const Node& node);
+// Where the backward was that an exception left last, for who makes a Python error of it; empty afterwards.
+std::string take_backward_note();
+
 uint64_t next_hook_id();
 uint64_t next_sequence();  // of the next node of this thread
 
@@ -126,6 +135,8 @@ class Node : public RefCounted {
   virtual bool is_leaf() const { return false; }
   // Drops saved tensors; apply() afterwards raises.
   virtual void release_saved() {}
+  // Appends the tensors that it keeps of the forward pass, for who asks what a graph holds.
+  virtual void list_saved(std::vector<Tensor>& out) const { (void)out; }
   // Whether apply() for some edges now and others later does no work twice and shows nobody anything twice.
   virtual bool divisible() const { return true; }
 
@@ -137,6 +148,8 @@ class Node : public RefCounted {
   EdgeList edges;
   const uint64_t sequence;   // later nodes run first
   uint32_t outputs;          // of the forward op
+  SourceId made_at = 0;      // the line of the forward call
+  SourceId used_at = 0;      // ... and of the backward that released it
   bool released = false;
   bool visited = false;  // Note [Two passes of the collector]
 

@@ -8,8 +8,6 @@
 
 namespace fl {
 
-std::string (*describe_source)(SourceId) = nullptr;
-
 void SavedTensor::save(const Tensor& x) {
   if (!x.defined()) return;
   if (x.impl()->inference)
@@ -76,18 +74,16 @@ Tensor SavedTensor::unpack(Node& node, const char* what) const {
     return with_history(unpacked(), node);
   }
   if (!tensor_.defined()) {
-    if (node.released)
-      raise<AutogradError>(node.name(), ": the graph was already used by a backward and its saved tensors are gone; "
-                           "pass retain_graph=True to the first backward() to run it twice");
+    if (node.released) raise_released(node);
     return {};
   }
   Var& var = tensor_.storage().var();
   if (var.version() != version_) {
-    std::string where = describe_source ? describe_source(var.source()) : "";
     std::string writer = var.writer() ? var.writer() : "an in-place operation";
-    raise<AutogradError>(node.name(), ": `", what, "` ", tensor_.dtype(), " ", tensor_.sizes(), " was saved for backward, but ", writer,
-                         where.empty() ? std::string() : " at " + where, " wrote to it afterwards (version ", var.version(),
-                         ", saved at ", version_, "); use the out-of-place form there, or clone() the tensor before writing");
+    raise<AutogradError>(node.name(), ": `", what, "` ", tensor_.dtype(), " ", tensor_.sizes(), " was saved for backward",
+                         place_text(" at ", node.made_at, ","), " but ", writer, place_text(" at ", var.source()),
+                         " wrote to it afterwards (version ", var.version(), ", saved at ", version_,
+                         "); use the out-of-place form there, or clone() the tensor before writing");
   }
   return with_history(tensor_, node);
 }

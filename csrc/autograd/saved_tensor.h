@@ -2,7 +2,7 @@
 //
 // Note [Saved tensors]
 // save() notes the storage's version; unpack() refuses when it moved, naming the op that saved, the op
-// that wrote, and the Python line of the write. What is kept is an alias of the same bytes plus, for inputs,
+// that wrote, and the Python lines of both. What is kept is an alias of the same bytes plus, for inputs,
 // the gradient edge, so that a node never owns the tensor that owns it. That holds for leaves, too: a write in
 // place may give one a history later, and its .grad may have one, and either may lead to this node.
 //
@@ -35,6 +35,9 @@ class SavedTensor {
     producer_ = {};
   }
   bool defined() const { return tensor_.defined() || packed_; }
+  void list(std::vector<Tensor>& out) const {
+    if (tensor_.defined()) out.push_back(tensor_);
+  }
 
  private:
   void note_producer(const Tensor& x);
@@ -70,6 +73,7 @@ class SavedOperand {
     return Operand(keep);
   }
   void clear() { tensor_.clear(); }
+  void list(std::vector<Tensor>& out) const { tensor_.list(out); }
 
  private:
   SavedTensor tensor_;
@@ -104,8 +108,5 @@ struct Fit {
  private:
   Tensor fitted(Tensor grad) const;
 };
-
-// "net.py:33, in forward", or an empty string; set by the bindings.
-extern std::string (*describe_source)(SourceId);
 
 }  // namespace fl

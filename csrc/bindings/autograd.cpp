@@ -150,6 +150,15 @@ void init_autograd(nb::module_& m) {
   m.def("is_inference_mode_enabled", [] { return thread_modes().inference; });
   m.def("set_inference_mode", [](bool on) { return std::exchange(thread_modes().inference, on); });
 
+  // How many nodes hang from a tensor, the bytes that they keep of the forward pass (leaves', which live anyway, left out), the
+  // line that made it, and the lines that made most nodes.
+  m.def("graph_size", [](nb::handle tensor) {
+    const Tensor x = plain_tensor(tensor.ptr(), "graph_size", "x");
+    const GraphSize size = graph_size(x);
+    nb::list lines;
+    for (const auto& [line, nodes] : size.lines) lines.append(nb::make_tuple(describe_source(line), nodes));
+    return nb::make_tuple(size.nodes, size.bytes, size.made_at ? describe_source(size.made_at) : std::string(), lines);
+  });
   m.def("gradient_node", [](nb::handle tensor) {
     if (is_tensor(tensor.ptr())) track(tensor.ptr());  // the node may get hooks
     return nb::steal(wrap_node(node_of(plain_tensor(tensor.ptr(), "gradient_node", "x"))));

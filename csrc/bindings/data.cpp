@@ -85,6 +85,7 @@ void drop_buffer(void* owner) {
 // ---- Python numbers and lists
 
 struct Found {
+  Dims at;  // of the element that is looked at
   Dims shape;
   bool any_complex = false, any_float = false, any_int = false, any_bool = false;
 };
@@ -109,7 +110,12 @@ void survey(PyObject* o, int depth, Found& found) {
     if (depth == found.shape.size()) found.shape.push_back(n);
     else if (found.shape[depth] != n)
       raise<ArgumentError>("tensor: a list of length ", n, " at depth ", depth, ", where the first has length ", found.shape[depth], "; expected equal lengths");
-    for (Py_ssize_t i = 0; i < n; ++i) survey(item_at(o, i).object, depth + 1, found);
+    found.at.push_back(0);
+    for (Py_ssize_t i = 0; i < n; ++i) {
+      found.at[depth] = i;
+      survey(item_at(o, i).object, depth + 1, found);
+    }
+    found.at.erase(depth);
     return;
   }
   if (depth != found.shape.size())
@@ -122,7 +128,7 @@ void survey(PyObject* o, int depth, Found& found) {
   if (is_tensor(o)) {
     s = item_of(tensor_of(o));
   } else if (!try_scalar(o, s)) {
-    raise<TypeMismatch>("tensor: data holds a ", Py_TYPE(o)->tp_name, "; expected numbers, lists of numbers, arrays or tensors");
+    raise<TypeMismatch>("tensor: data holds a ", Py_TYPE(o)->tp_name, found.at.size() ? text(" at ", found.at) : std::string(), "; expected numbers, lists of numbers, arrays or tensors");
   }
   if (s.is_complex()) found.any_complex = true;
   else if (s.is_float()) found.any_float = true;

@@ -22,7 +22,7 @@ Tensor SavedList::unpack(size_t i) const {
 
 void PyFunctionNode::apply(BackwardCall& call) {
   GilAcquire gil;
-  if (released || !ctx_) raise<AutogradError>(name_, ": the graph was already used by a backward; pass retain_graph=True to the first backward()");
+  if (released || !ctx_) raise_released(*this);
   const Owned args(make_tuple(static_cast<Py_ssize_t>(call.in.size()), [&](Py_ssize_t k) {
     const auto i = static_cast<size_t>(k);
     return wrap(materialize ? metas[i].materialize(call.in[i]) : call.in[i]);

@@ -33,6 +33,10 @@ class PyFunctionNode final : public Node {
     for (auto& s : saved->saved) s.clear();
   }
 
+  void list_saved(std::vector<Tensor>& out) const override {
+    if (!saved) return;
+    for (auto& s : saved->saved) s.list(out);
+  }
   bool divisible() const override { return false; }
 
   PyObject* ctx() const { return ctx_; }

@@ -31,6 +31,13 @@ Tensor PyTensorHook::call(const Tensor& grad) {
   return {};
 }
 
+std::string PyTensorHook::name() const {
+  GilAcquire gil;
+  const Owned name(fn.get() ? PyObject_GetAttrString(fn.get(), "__qualname__") : nullptr);
+  PyErr_Clear();
+  return name.object && PyUnicode_Check(name.object) ? "hook '" + utf8(name.object) + "'" : "hook";
+}
+
 namespace {
 
 PyObject* tuple_of(const std::vector<Tensor>& ts) {

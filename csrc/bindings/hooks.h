@@ -33,6 +33,7 @@ class HookCell {
 struct PyTensorHook final : TensorHook {
   explicit PyTensorHook(PyObject* f, bool ignore = false) : fn(f), ignore_result(ignore) {}
   Tensor call(const Tensor& grad) override;
+  std::string name() const override;
   HookCell fn;
   bool ignore_result;
 };

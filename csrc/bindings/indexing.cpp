@@ -128,7 +128,12 @@ Parsed parse(const Tensor& x, PyObject* index) {
   for (Py_ssize_t i = 0; i < n; ++i) {
     PyObject* o = items[i];
     if (is_integer(o)) {
-      out.view = op::select(out.view, dim, index_of(o, out.view, dim));
+      const int64_t at = index_of(o, out.view, dim), size = out.view.size(static_cast<int>(dim));
+      if (at < -size || at >= size) {
+        const int64_t axis = x.ndim() - (out.view.ndim() - dim);
+        raise<IndexError>("index: index ", at, " is out of range for axis ", axis, " of shape ", x.sizes(), "; expected ", -size, " <= index < ", size);
+      }
+      out.view = op::select(out.view, dim, at);
     } else if (PySlice_Check(o)) {
       out.view = apply_slice(out.view, dim, o);
       ++dim;

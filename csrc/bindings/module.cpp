@@ -128,7 +128,10 @@ void init_types(nb::module_& m) {
 
   nb::class_<PyGenerator> generator(m, "Generator");
   generator
-      .def("__init__", [](PyGenerator* self, nb::handle) { new (self) PyGenerator{make_ref<Generator>()}; }, nb::arg("device").none() = "cpu")
+      .def("__init__", [](PyGenerator* self, nb::handle device) {
+        if (!device.is_none()) require_device(device_value(device.ptr(), "Generator", "device"));
+        new (self) PyGenerator{make_ref<Generator>()};
+      }, nb::arg("device").none() = "cpu")
       .def_prop_ro("device", [](const PyGenerator&) { return Device{}; })
       .def("manual_seed", [](nb::handle self, nb::handle seed) {
         nb::cast<PyGenerator&>(self).generator->seed(seed_of(seed));
@@ -241,6 +244,16 @@ void init_functions(nb::module_& m) {
     d["bytes"] = s.bytes, d["made"] = s.made, d["reused"] = s.reused;
     return d;
   });
+  m.def("memory_owners", [] {  // (line, bytes, blocks), those of most bytes first
+    nb::list out;
+    for (const MemoryOwner& owner : host_allocator().owners()) out.append(nb::make_tuple(describe_source(owner.made_at), owner.bytes, owner.blocks));
+    return out;
+  });
+  m.def("name_all_memory", [](bool on) {
+    const bool before = host_allocator().names_all();
+    host_allocator().name_all(on);
+    return before;
+  });
   m.def("empty_cache", [] {
     drop_prepared();
     host_allocator().empty_cache();
@@ -313,6 +326,7 @@ NB_MODULE(_C, m) {
     try {
       std::rethrow_exception(p);
     } catch (nb::python_error&) {
+      (void)fl::take_backward_note();
       throw;
     } catch (nb::builtin_exception&) {
       throw;

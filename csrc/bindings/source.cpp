@@ -30,9 +30,10 @@ thread_local SourceId source_before_release = 0;
 
 std::string own_folder;  // of the package
 
+bool is_own(PyCodeObject* code) { return !own_folder.empty() && name_of(code->co_filename).starts_with(own_folder); }
 bool is_own(PyFrameObject* frame) {
   PyCodeObject* code = PyFrame_GetCode(frame);
-  const bool own = !own_folder.empty() && name_of(code->co_filename).starts_with(own_folder);
+  const bool own = is_own(code);
   Py_DECREF(code);
   return own;
 }
@@ -45,10 +46,23 @@ SourceId place_of(PyFrameObject* frame) {
 #else
   const int lasti = PyFrame_GetLineNumber(frame);
 #endif
+  // The lines that run now are few: most are found without the table.
+  struct Recent {
+    PyObject* code = nullptr;
+    int lasti = 0;
+    SourceId id = 0;
+  };
+  static Recent recent[512];
+  Recent& last = recent[((reinterpret_cast<uintptr_t>(code) >> 5) + static_cast<uintptr_t>(lasti)) % 512];
+  if (last.code == code && last.lasti == lasti) {  // the table keeps the code alive
+    Py_DECREF(code);
+    return last.id;
+  }
   const uint64_t key = reinterpret_cast<uintptr_t>(code) * 0x9E3779B97F4A7C15ull + static_cast<uint64_t>(lasti);
   auto it = sources->ids.find(key);
   if (it != sources->ids.end() && sources->places[it->second].code == code && sources->places[it->second].lasti == lasti) {
     Py_DECREF(code);
+    last = {code, lasti, it->second};
     return it->second;
   }
   if (sources->places.size() >= kMaxSources) {  // a program that makes code for ever: later writes stay unnamed
@@ -58,12 +72,41 @@ SourceId place_of(PyFrameObject* frame) {
   const SourceId id = static_cast<SourceId>(sources->places.size());
   sources->places.push_back({code, lasti});
   sources->ids[key] = id;
+  last = {code, lasti, id};
   return id;
 }
 
+// Whether a frame is one of the package's. What was found out is remembered: the line of an op is asked for each time.
+bool known_as_own(PyFrameObject* frame) {
+  struct Known {
+    PyCodeObject* code = nullptr;  // owned: another must not get its address
+    bool own = false;
+  };
+  static Known known[1024];
+  PyCodeObject* code = PyFrame_GetCode(frame);
+  Known& k = known[(reinterpret_cast<uintptr_t>(code) >> 5) % 1024];
+  if (k.code == code) {
+    Py_DECREF(code);
+    return k.own;
+  }
+  Py_XDECREF(std::exchange(k.code, code));
+  return k.own = is_own(code);
+}
+
+// The line of the user's program: the innermost that is none of the package, or the innermost of all.
 SourceId source_with_gil() {
   PyFrameObject* frame = PyEval_GetFrame();  // borrowed
-  return frame ? place_of(frame) : 0;
+  if (!frame) return 0;
+  Py_INCREF(frame);
+  while (known_as_own(frame)) {
+    PyFrameObject* back = PyFrame_GetBack(frame);
+    if (!back) break;  // a program of the package's
+    Py_DECREF(frame);
+    frame = back;
+  }
+  const SourceId place = place_of(frame);
+  Py_DECREF(frame);
+  return place;
 }
 
 // The calls around the running line, without the package's own frames, for the profiler. Equal stacks have one

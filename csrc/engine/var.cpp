@@ -3,5 +3,6 @@
 namespace fl {
 
 SourceId (*current_source)() = nullptr;
+std::string (*describe_source)(SourceId) = nullptr;
 
 }  // namespace fl

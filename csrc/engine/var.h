@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <string>
 
 namespace fl {
 
@@ -15,6 +16,8 @@ using SourceId = uint32_t;
 
 // Set by the bindings: the running Python line. Called with the GIL held or not at all.
 extern SourceId (*current_source)();
+// ... and what it says of one: "net.py:33, in forward (`h = x + 1`)", or nothing. Takes the GIL.
+extern std::string (*describe_source)(SourceId);
 
 class Var {
  public:

@@ -19,6 +19,9 @@ struct CachingAllocator::Block {
   int64_t stream = 0;
   Block* prev = nullptr;  // neighbours in the segment
   Block* next = nullptr;
+  Block* named_before = nullptr;  // neighbours in the list of those whose lines are known
+  Block* named_after = nullptr;
+  SourceId made_at = 0;
   bool used = false;
   bool small = false;  // from which of the pool's sets
   FreeSet::node_type place;  // in that set, while it is in use: it is put back without memory for that
@@ -59,6 +62,7 @@ CachingAllocator::Block* CachingAllocator::find(FreeSet& set, size_t rounded) {
 CachingAllocator::Block* CachingAllocator::new_segment(size_t rounded, int64_t stream) {
   const bool small = rounded <= kSmall;
   const size_t size = small ? kSegment : (rounded + kSegment - 1) / kSegment * kSegment;
+  cached_before_ = cached();
   if (no_room(size) && release_segments()) ++stats_.retries;
   Block* block = take(size, stream, small);
   if (!block && release_segments()) {
@@ -98,10 +102,54 @@ bool CachingAllocator::no_room(size_t size_bytes) {
   return left < size_bytes || left - size_bytes < stats_.reserved / 16;
 }
 
+// Texts of lines need Python's lock, which nobody waits for under one of ours: Note [Locks].
+void CachingAllocator::raise_out_of_memory(size_t size_bytes) {
+  const AllocatorStats now = stats();
+  struct Line {
+    std::string where;
+    size_t bytes, blocks;
+  };
+  std::vector<Line> lines;
+  std::vector<MemoryOwner> most = locks::any_held() ? std::vector<MemoryOwner>() : owners();
+  if (most.size() > 100) most.resize(100);
+  for (const MemoryOwner& owner : most) {  // calls of one line are different places
+    std::string where = describe_source ? describe_source(owner.made_at) : "";
+    if (where.empty()) where = "an unknown line";
+    auto line = std::find_if(lines.begin(), lines.end(), [&](const Line& l) { return l.where == where; });
+    if (line == lines.end()) line = lines.insert(line, Line{std::move(where), 0, 0});
+    line->bytes += owner.bytes, line->blocks += owner.blocks;
+  }
+  std::stable_sort(lines.begin(), lines.end(), [](const Line& a, const Line& b) { return a.bytes > b.bytes; });
+  if (lines.size() > 5) lines.resize(5);
+  std::string owned = lines.empty() ? "" : "; the most is held by what these lines made:";
+  for (const Line& line : lines)
+    owned += text("\n  ", line.bytes, " bytes in ", line.blocks, line.blocks == 1 ? " block" : " blocks", ", made at ", line.where);
+  raise<OutOfMemory>("out of memory: ", size_bytes, " bytes were asked for; ", now.allocated, " bytes are in use and ", cached_before_,
+                     " were cached and given back before trying again", owned);
+}
+
 CachingAllocator::Block* CachingAllocator::allocate(size_t size_bytes, int64_t stream) {
   if (size_bytes > (size_t{1} << 62)) raise<OutOfMemory>("out of memory: ", size_bytes, " bytes were asked for");
   const size_t rounded = std::max(kRound, (size_bytes + kRound - 1) / kRound * kRound);
-  std::lock_guard lock(mutex_);
+  // Before the lock is taken: asking for the line may run Python's collector, which frees tensors.
+  const SourceId line = (rounded >= kSmall || names_all()) && current_source ? current_source() : 0;
+  Block* block = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    block = allocate_locked(size_bytes, rounded, stream);
+    if (block && line) {
+      block->made_at = line;
+      block->named_before = nullptr;
+      block->named_after = named_;
+      if (named_) named_->named_before = block;
+      named_ = block;
+    }
+  }
+  if (!block) raise_out_of_memory(size_bytes);
+  return block;
+}
+
+CachingAllocator::Block* CachingAllocator::allocate_locked(size_t size_bytes, size_t rounded, int64_t stream) {
   Pool& pool = pools_[stream];
   FreeSet& set = rounded <= kSmall ? pool.small : pool.large;
   Block* block = nullptr;
@@ -112,9 +160,7 @@ CachingAllocator::Block* CachingAllocator::allocate(size_t size_bytes, int64_t s
   } else if (!block->small) {
     raw_.improve();
   }
-  if (!block)
-    raise<OutOfMemory>("out of memory: ", size_bytes, " bytes were asked for; ", stats_.allocated, " bytes are in use and ",
-                       cached(), " were cached and given back before trying again");
+  if (!block) return nullptr;
   if (!exact_ && block->size - rounded >= (block->small ? kRound : kSmall)) cut(block, rounded, set);
   block->used = true;
   block->asked = exact_ ? size_bytes : rounded;
@@ -125,12 +171,38 @@ CachingAllocator::Block* CachingAllocator::allocate(size_t size_bytes, int64_t s
   return block;
 }
 
+bool CachingAllocator::is_named(const Block* block) { return block->made_at != 0; }
+
+std::vector<MemoryOwner> CachingAllocator::owners() {
+  std::map<SourceId, MemoryOwner> by_line;
+  {
+    std::lock_guard lock(mutex_);
+    for (const Block* block = named_; block; block = block->named_after) {
+      MemoryOwner& owner = by_line[block->made_at];
+      owner.made_at = block->made_at;
+      owner.bytes += block->asked;
+      ++owner.blocks;
+    }
+  }
+  std::vector<MemoryOwner> out;
+  for (const auto& [line, owner] : by_line) out.push_back(owner);
+  std::sort(out.begin(), out.end(), [](const MemoryOwner& a, const MemoryOwner& b) {
+    return a.bytes != b.bytes ? a.bytes > b.bytes : a.made_at < b.made_at;
+  });
+  return out;
+}
+
 void CachingAllocator::free(Block* block) noexcept {
   std::lock_guard lock(mutex_);
   in_blocks_ -= block->size;
   stats_.allocated -= block->asked;
   ++stats_.frees;
   block->used = false;
+  if (block->made_at) {
+    block->made_at = 0;
+    (block->named_before ? block->named_before->named_after : named_) = block->named_after;
+    if (block->named_after) block->named_after->named_before = block->named_before;
+  }
   if (exact_) {
     raw_.give_back(block->address, block->size);
     stats_.reserved -= block->size;

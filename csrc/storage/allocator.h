@@ -11,14 +11,17 @@
 //              Block <-> Block <-> Block <-> Block      (address order, linked)
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "base/fork_mutex.h"
+#include "engine/var.h"
 
 namespace fl {
 
@@ -33,6 +36,12 @@ struct RawMemory {
   virtual size_t available() { return SIZE_MAX; }
   // Called now and then, when large blocks are reused: time for what was put off.
   virtual void improve() {}
+};
+
+// Live blocks of one line of the user's program.
+struct MemoryOwner {
+  SourceId made_at = 0;
+  size_t bytes = 0, blocks = 0;
 };
 
 struct AllocatorStats {  // bytes, and counts since the start
@@ -53,13 +62,20 @@ class CachingAllocator {
   ~CachingAllocator();
 
   struct Block;
-  // Throws OutOfMemory, with what is held, after giving cached segments back and trying again.
+  // Throws OutOfMemory, with what is held and by which lines, after giving cached segments back and trying again.
   Block* allocate(size_t size_bytes, int64_t stream = 0);
   void free(Block* block) noexcept;
   static void* address(const Block* block);
   static size_t size_of(const Block* block);
 
   bool caches() const { return !exact_; }
+  // Which lines made the live blocks of at least kSmall bytes, whose cost hides that of remembering it; those that many
+  // bytes were made at first. While name_all() is on, smaller ones that are made are remembered, too.
+  std::vector<MemoryOwner> owners();
+  void name_all(bool on) { name_all_.store(on, std::memory_order_relaxed); }
+  bool names_all() const { return name_all_.load(std::memory_order_relaxed); }
+  static bool is_named(const Block* block);
+
   void empty_cache();
   AllocatorStats stats();
   void reset_peak();
@@ -74,6 +90,8 @@ class CachingAllocator {
   };
   Block* find(FreeSet& set, size_t rounded);
   Block* take(size_t size_bytes, int64_t stream, bool small);
+  Block* allocate_locked(size_t size_bytes, size_t rounded, int64_t stream);
+  [[noreturn]] void raise_out_of_memory(size_t size_bytes);
   static void cut(Block* block, size_t rounded, FreeSet& set);
   Block* new_segment(size_t rounded, int64_t stream);
   size_t release_segments();
@@ -86,6 +104,9 @@ class CachingAllocator {
   std::map<int64_t, Pool> pools_;
   AllocatorStats stats_;
   size_t in_blocks_ = 0;  // bytes of live blocks
+  size_t cached_before_ = 0;  // the last time that a segment was wanted
+  Block* named_ = nullptr;  // live blocks whose lines are known, the latest first
+  std::atomic<bool> name_all_{false};
 };
 
 // The host's allocator, fronted by a per-thread list of 512-byte blocks.

@@ -61,7 +61,7 @@ Front* open_front() noexcept {
 }
 
 CachingAllocator::Block* take_block(size_t size_bytes) {
-  if (size_bytes <= CachingAllocator::kRound && front) {
+  if (size_bytes <= CachingAllocator::kRound && front && !host_allocator().names_all()) {
     const int n = front->count.load(std::memory_order_relaxed);
     if (n > 0) {
       front->count.store(n - 1, std::memory_order_relaxed);
@@ -72,7 +72,7 @@ CachingAllocator::Block* take_block(size_t size_bytes) {
 }
 
 void drop_block(CachingAllocator::Block* block) {
-  if (CachingAllocator::size_of(block) == CachingAllocator::kRound) {
+  if (CachingAllocator::size_of(block) == CachingAllocator::kRound && !CachingAllocator::is_named(block)) {
     if (Front* f = front ? front : open_front()) {
       const int n = f->count.load(std::memory_order_relaxed);
       if (n < kFront) {

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <map>
 #include <random>
+#include <utility>
 
 #include "base/error.h"
 #include "storage/allocator.h"
@@ -158,6 +159,43 @@ TEST(allocator_gives_its_cache_back_before_it_fails) {
   alloc.free(b);
   b = alloc.allocate(2 * kMiB);  // and it works again
   alloc.free(b);
+}
+
+TEST(allocator_remembers_the_lines_of_large_blocks) {
+  static SourceId line = 0;
+  struct Saved {
+    SourceId (*before)() = std::exchange(current_source, [] { return line; });
+    ~Saved() { current_source = before; }
+  } saved;
+  FakeMemory raw;
+  CachingAllocator alloc(raw);
+  line = 7;
+  auto* a = alloc.allocate(2 * kMiB);
+  auto* b = alloc.allocate(3 * kMiB);
+  auto* small = alloc.allocate(100);
+  line = 9;
+  auto* c = alloc.allocate(4 * kMiB);
+  CHECK(CachingAllocator::is_named(a) && !CachingAllocator::is_named(small));
+  std::vector<MemoryOwner> owners = alloc.owners();
+  CHECK_EQ(owners.size(), size_t{2});
+  CHECK_EQ(owners[0].made_at, SourceId{7});
+  CHECK_EQ(owners[0].bytes, 5 * kMiB);
+  CHECK_EQ(owners[0].blocks, size_t{2});
+  CHECK_EQ(owners[1].bytes, 4 * kMiB);
+  alloc.free(b);  // from the middle of the list
+  owners = alloc.owners();
+  CHECK_EQ(owners[0].made_at, SourceId{9});
+  CHECK_EQ(owners[1].blocks, size_t{1});
+  alloc.free(c);
+  alloc.free(a);
+  CHECK(alloc.owners().empty());
+  alloc.name_all(true);
+  auto* named = alloc.allocate(100);
+  alloc.name_all(false);
+  CHECK_EQ(alloc.owners().at(0).bytes, size_t{512});
+  alloc.free(named);
+  alloc.free(small);
+  CHECK(alloc.owners().empty());
 }
 
 TEST(allocator_stress_on_threads) {

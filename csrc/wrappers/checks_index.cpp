@@ -58,6 +58,29 @@ std::optional<Misfit> first_misfit(const Tensor& indices, int64_t size, std::opt
   return Misfit{first, value};
 }
 
+std::string place_of(const Misfit& misfit, const Tensor& indices) {
+  if (indices.ndim() == 0) return "";
+  if (indices.ndim() == 1) return text(" at element ", misfit.at);
+  Dims at = indices.sizes();
+  int64_t rest = misfit.at;
+  for (int i = indices.ndim() - 1; i >= 0; --i) {
+    at[i] = rest % indices.size(i);
+    rest /= indices.size(i);
+  }
+  return text(" at element ", at);
+}
+
+void refuse_index(const char* op, const Tensor& index, int64_t least, int64_t size, int64_t axis) {
+  Tensor x = empty(index.sizes(), DType::Int64);
+  copy_elements(x, index);
+  auto* values = x.data<int64_t>();
+  for (int64_t i = 0; i < x.numel(); ++i)
+    if (values[i] < least || values[i] >= size)
+      raise<IndexError>(op, ": index ", values[i], " is out of range for axis ", axis, " with size ", size, place_of({i, values[i]}, x), "; expected ",
+                        least, " <= index < ", size);
+  raise<IndexError>(op, ": an index is out of range for axis ", axis, " with size ", size);  // another thread wrote it
+}
+
 void no_zero_divisor(const char* op, const Operand& a, const Operand& b) {
   if (!b.is_tensor()) {  // with a float on either side the result is inf or nan
     const bool whole = !b.number().is_float() && a.is_tensor() && !is_float(a.tensor().dtype());

@@ -34,9 +34,13 @@ inline void integer(const char* op, const char* arg, const Tensor& x) {
 struct Misfit {
   int64_t at, value;
 };
+// Where that is: " at element 4", " at element [1, 1]".
+std::string place_of(const Misfit& misfit, const Tensor& indices);
 std::optional<Misfit> first_misfit(const Tensor& indices, int64_t size, std::optional<int64_t> ignored);
 // Smallest and largest of integers of any type and strides. False for none.
 bool index_range(const Tensor& index, int64_t& low, int64_t& high);
+// Raises for the first index outside of [least, size).
+[[noreturn]] void refuse_index(const char* op, const Tensor& index, int64_t least, int64_t size, int64_t axis);
 // Refuses integer division by a 0 in b, as the type that is divided in has it.
 void no_zero_divisor(const char* op, const Operand& a, const Operand& b);
 // Refuses negative numbers as exponents of integers, which would give 0. (Exponents in a tensor do, as in PyTorch.)
@@ -64,8 +68,7 @@ inline void index_values(const char* op, const Tensor& index, int64_t size, int6
   int64_t low, high;
   if (!has_values(index) || !index_range(index, low, high)) return;
   const int64_t least = negative ? -size : 0;
-  if (low < least || high >= size)
-    raise<IndexError>(op, ": index ", low < least ? low : high, " is out of range for axis ", axis, " with size ", size);
+  if (low < least || high >= size) refuse_index(op, index, least, size, axis);
 }
 // gather and its kin: index has as many axes as x and is no larger than it off `dim`.
 inline void gather_index(const char* op, const Tensor& x, int64_t dim, const Tensor& index) {

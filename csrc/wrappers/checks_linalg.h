@@ -11,6 +11,7 @@
 namespace fl::check {
 
 inline std::string linalg_name(std::string_view op) {
+  if (op.ends_with("_ex")) op.remove_suffix(3);  // mostly called for the function that raises
   return op.starts_with("linalg_") ? "linalg." + std::string(op.substr(7)) : std::string(op);
 }
 // A batch of matrices of float32 or float64.

@@ -58,7 +58,10 @@ inline void matmul_operands(const char* op, const Tensor& a, const Tensor& b) {
   if (a.ndim() < 1 || b.ndim() < 1) two_shapes(op, "a", a, "b", b, "at least one axis each (for numbers use *)");
   one_dtype(op, "a", a, "b", b);
   const int64_t inner = b.size(b.ndim() == 1 ? 0 : -2);
-  if (a.size(-1) != inner) two_shapes(op, "a", a, "b", b, b.ndim() == 1 ? "a.shape[-1] == b.shape[0]" : "a.shape[-1] == b.shape[-2]");
+  if (a.size(-1) != inner) {
+    const bool turned = b.ndim() > 1 && a.size(-1) == b.size(-1);
+    two_shapes(op, "a", a, "b", b, b.ndim() == 1 ? "a.shape[-1] == b.shape[0]" : turned ? "a.shape[-1] == b.shape[-2]; b.mT would fit" : "a.shape[-1] == b.shape[-2]");
+  }
   for (int i = 3; i <= std::min(a.ndim(), b.ndim()); ++i) {
     const int64_t x = a.size(-i), y = b.size(-i);
     if (x != y && x != 1 && y != 1) two_shapes(op, "a", a, "b", b, "leading axes that broadcast");
@@ -66,7 +69,10 @@ inline void matmul_operands(const char* op, const Tensor& a, const Tensor& b) {
 }
 inline void linear_operands(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias) {
   axes(op, "weight", weight, 2);
-  if (x.ndim() < 1 || x.size(-1) != weight.size(1)) two_shapes(op, "x", x, "weight", weight, "x.shape[-1] == weight.shape[1]");
+  if (x.ndim() < 1 || x.size(-1) != weight.size(1)) {
+    const bool flat = x.ndim() > 2 && x.size(0) > 0 && x.numel() / x.size(0) == weight.size(1);
+    two_shapes(op, "x", x, "weight", weight, flat ? "x.shape[-1] == weight.shape[1]; x.flatten(1) would fit" : "x.shape[-1] == weight.shape[1]");
+  }
   if (bias.defined() && (bias.ndim() != 1 || bias.size(0) != weight.size(0)))
     two_shapes(op, "bias", bias, "weight", weight, "bias.shape == [weight.shape[0]]");
   one_dtype(op, "x", x, "weight", weight), one_dtype(op, "x", x, "bias", bias);
@@ -103,7 +109,9 @@ inline void window_argument(const char* op, const char* name, IntList values, in
 // Convolution. `weight` is [out, in / groups, *] (transposed: [in, out / groups, *]).
 inline void conv_arguments(const char* op, int spatial, const Tensor& x, const Tensor& weight, const Tensor& bias, IntList stride,
                            IntList padding, IntList dilation, int64_t groups, bool transposed) {
-  axes(op, "x", x, spatial + 2), axes(op, "weight", weight, spatial + 2);
+  if (x.ndim() != spatial + 2)
+    raise<ShapeError>(op, ": x has shape ", x.sizes(), "; expected ", spatial + 2, " axes, or ", spatial + 1, " without a batch");
+  axes(op, "weight", weight, spatial + 2);
   if (!is_inexact(x.dtype())) raise<DTypeError>(op, ": x is ", x.dtype(), "; expected a float");
   one_dtype(op, "x", x, "weight", weight), one_dtype(op, "x", x, "bias", bias);
   if (groups < 1) raise<ArgumentError>(op, ": groups = ", groups, "; expected at least 1");
@@ -120,7 +128,10 @@ inline void conv_arguments(const char* op, int spatial, const Tensor& x, const T
     if (weight.size(0) % groups) raise<ShapeError>(op, ": weight has shape ", weight.sizes(), ", groups = ", groups, "; expected weight.shape[0] to be a multiple of groups");
   } else {
     if (x.size(1) != of_groups) {
-      if (groups == 1) two_shapes(op, "x", x, "weight", weight, "x.shape[1] == weight.shape[1]");
+      if (groups == 1) {
+        const bool last = x.size(-1) == weight.size(1);
+        two_shapes(op, "x", x, "weight", weight, last ? "x.shape[1] == weight.shape[1]; x.movedim(-1, 1) would fit" : "x.shape[1] == weight.shape[1]");
+      }
       raise<ShapeError>(op, ": x has shape ", x.sizes(), ", weight has shape ", weight.sizes(), ", groups = ", groups,
                         "; expected x.shape[1] == weight.shape[1] * groups");
     }
@@ -303,7 +314,7 @@ inline void class_targets(const char* op, const Tensor& x, const Tensor& target,
   }
   if (!has_values(target)) return;
   if (const auto misfit = first_misfit(target, classes, ignore_index))
-    raise<IndexError>(op, ": target has the value ", misfit->value, " at element ", misfit->at, "; expected 0 <= target < ", classes,
+    raise<IndexError>(op, ": target has the value ", misfit->value, place_of(*misfit, target), "; expected 0 <= target < ", classes,
                       " or ignore_index = ", ignore_index);
 }
 
@@ -311,7 +322,7 @@ inline void class_targets(const char* op, const Tensor& x, const Tensor& target,
 inline void indices_below(const char* op, const Tensor& indices, int64_t n) {
   if (!has_values(indices)) return;
   if (const auto misfit = first_misfit(indices, n, {}))
-    raise<IndexError>(op, ": indices has the value ", misfit->value, " at element ", misfit->at, "; expected 0 <= index < ", n);
+    raise<IndexError>(op, ": indices has the value ", misfit->value, place_of(*misfit, indices), "; expected 0 <= index < ", n);
 }
 
 inline void embedding_arguments(const char* op, const Tensor& weight, const Tensor& indices, int64_t padding_idx) {

@@ -29,7 +29,7 @@ Tensor to(const Tensor& x, std::optional<DType> dtype, std::optional<Device> dev
   const DType type = dtype.value_or(x.dtype());
   if (where.kind != x.device().kind) {
     if (!where.is_meta())
-      raise<DeviceError>("to: a meta tensor has no data to move to '", where, "'; use empty_like(x, device='", where, "')");
+      raise<DeviceError>("to: a meta tensor has no data to move to '", where, "'; use empty_like(x, device='", where, "'), of a module to_empty(device='", where, "')");
     return op::empty_like(x, type, where);
   }
   if (is_complex(x.dtype()) && !is_complex(type) && type != DType::Bool) warn_of_lost_parts();

@@ -64,6 +64,8 @@ from flambeau._C import (
     uint64,
 )
 
+_C.profiler.set_own_folder(__file__.removesuffix("__init__.py"))  # errors and profiles name lines outside of it
+
 # Every public op of the table under its own name.
 for _name in _C.public_op_names:
     globals()[_name] = getattr(_C.ops, _name)
@@ -209,7 +211,7 @@ _LAZY_NAMES = {
     "compile": "compiler",
     "istft": "_stft",
     "lazy": "compiler",
-    "memory_summary": "_memory",
+    **dict.fromkeys(("graph_owners", "memory_owners", "memory_summary", "name_memory"), "_memory"),
     "pairwise_distance": "nn.functional",
     "pixel_shuffle": "nn.functional",
     "pixel_unshuffle": "nn.functional",
@@ -306,7 +308,7 @@ if _typing.TYPE_CHECKING:
         utils,
     )
     from flambeau._lowrank import pca_lowrank, svd_lowrank
-    from flambeau._memory import memory_summary
+    from flambeau._memory import graph_owners, memory_owners, memory_summary, name_memory
     from flambeau._more_functions import (
         as_strided_scatter,
         combinations,

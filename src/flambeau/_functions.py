@@ -109,8 +109,9 @@ def einsum(equation: str, *operands: Any) -> Tensor:
         if c not in known or result.count(c) > 1:
             raise _C.ArgumentError(f"einsum: output label '{c}' of '{equation}' is repeated or in no operand")
     size: dict[str, int] = {}
+    first: dict[str, int] = {}  # the operand that a size is from
     tensors: list[tuple[Tensor, list[str]]] = []
-    for x, labels in zip(operands, parsed, strict=True):
+    for operand, (x, labels) in enumerate(zip(operands, parsed, strict=True)):
         for c in [c for c in dict.fromkeys(labels) if labels.count(c) > 1]:
             while labels.count(c) > 1:  # a repeated label is a diagonal
                 i = labels.index(c)
@@ -119,8 +120,10 @@ def einsum(equation: str, *operands: Any) -> Tensor:
                 labels = [*(v for k, v in enumerate(labels) if k not in (i, j)), c]
         for c, n in zip(labels, x.shape, strict=True):
             if size.get(c, 1) not in (1, n) and n != 1:
-                raise _C.ArgumentError(f"einsum: label '{c}' of '{equation}' has size {size[c]} in one operand and {n} in another")
-            size[c] = n if size.get(c, 1) == 1 else size[c]
+                where = f"size {size[c]} in operand {first[c]} and {n} in operand {operand}"
+                raise _C.ArgumentError(f"einsum: label '{c}' of '{equation}' has {where}")
+            if size.get(c, 1) == 1:
+                size[c], first[c] = n, operand
         tensors.append((x, labels))
     x, labels = tensors[0]
     for k, (y, other) in enumerate(tensors[1:], 1):

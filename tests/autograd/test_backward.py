@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+
 import pytest
 from support.compare import assert_near
 from support.tensors import leaf
@@ -320,3 +323,36 @@ def test_gradients_with_a_graph_are_each_leafs_own():
     (x + y).sum().backward(create_graph=True)
     x.sum().backward()
     assert (x.grad.tolist(), y.grad.tolist()) == ([2.0, 2.0], [1.0, 1.0])
+
+
+def test_a_second_backward_names_the_line_of_the_first_and_of_the_forward():
+    x = fl.ones(2, requires_grad=True)
+    y = x.exp()
+    first = inspect.currentframe().f_lineno + 1
+    y.sum().backward()
+    with pytest.raises(fl.AutogradError, match=rf"already used by a backward \(\S*test_backward.py:{first}, in .*`y.sum\(\).backward\(\)`\)\)") as caught:
+        y.sum().backward()
+    said = "\n".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
+    assert re.search(rf"in the backward of ExpBackward0, whose forward was at \S*test_backward.py:{first - 2}, ", said)
+
+
+class Failing(fl.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 1
+
+    @staticmethod
+    def backward(ctx, dy):
+        raise KeyError("x")
+
+
+def test_what_fails_in_a_backward_has_a_note_and_what_fails_later_has_none():
+    x = fl.ones(2, requires_grad=True)
+    line = inspect.currentframe().f_lineno + 1
+    y = Failing.apply(x).sum()
+    with pytest.raises(KeyError) as caught:
+        y.backward()
+    assert re.fullmatch(rf"in the backward of FailingBackward, whose forward was at \S*test_backward.py:{line}, .*", *caught.value.__notes__)
+    with pytest.raises(fl.ShapeError) as later:
+        fl.ones(2) + fl.ones(3)
+    assert not getattr(later.value, "__notes__", [])

@@ -39,7 +39,7 @@ def test_gradients_of_another_shape_or_device_are_refused():
     x = fl.ones(8, 4, requires_grad=True)
     z = F.layer_norm(x, (4,))
     z.register_hook(lambda g: fl.ones(1))
-    with pytest.raises(RuntimeError, match=r"hook: a gradient of shape \[1\]"):
+    with pytest.raises(RuntimeError, match=r"hook '.*<lambda>': a gradient of shape \[1\]"):
         z.sum().backward()
     with pytest.raises(RuntimeError, match="on meta for a tensor"):
         (x * 2).backward(fl.ones(8, 4, device="meta"))

@@ -81,7 +81,7 @@ def emit_check(op: Op, text: str) -> str:
     """One C++ statement for one condition, or a call of a fl::check function."""
     tree = ast.parse(str(text), mode="eval").body
     if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id != "len":
-        args = ", ".join([f'"{op.name}"', *(_argument(a) for a in tree.args)])
+        args = ", ".join([f'"{op.get("says", op.name)}"', *(_argument(a) for a in tree.args)])
         return f"  check::{tree.func.id}({args});"
     condition = _Condition(op, str(text))
     code = condition.emit(tree)

@@ -135,6 +135,11 @@ class NodeWriter:
                 a = op.sig.arg(n)
                 out.append(f"    {n}_.clear();" if not (a and a.type.many) else f"    for (auto& s : {n}_) s.clear();")
             out.append("  }")
+            out.append("  void list_saved(std::vector<Tensor>& out) const override {")
+            for n in cleared:
+                a = op.sig.arg(n)
+                out.append(f"    {n}_.list(out);" if not (a and a.type.many) else f"    for (auto& s : {n}_) s.list(out);")
+            out.append("  }")
         out.append("};")
         return out
 

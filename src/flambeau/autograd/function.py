@@ -88,7 +88,11 @@ class Function:
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
-        raise TypeError("Function: a subclass has to define the static method backward to be differentiable")
+        name = ctx._function.__name__ if isinstance(ctx, FunctionCtx) else "Function"
+        raise NotImplementedError(f"{name}: no backward to differentiate by; define the static method backward(ctx, *grad_outputs)")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError(f"{type(self).__name__}: a Function is not called; use {type(self).__name__}.apply(...), without making an object")
 
     @classmethod
     def apply(cls, *args: Any) -> Any:

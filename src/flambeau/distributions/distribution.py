@@ -14,7 +14,7 @@ import flambeau as fl
 from flambeau import Size, Tensor
 from flambeau._warn import warn
 from flambeau.distributions import constraints
-from flambeau.distributions.utils import Shape, all_true, lazy_property, size
+from flambeau.distributions.utils import Shape, all_true, first_outside, lazy_property, size
 
 
 class Distribution:
@@ -67,10 +67,11 @@ class Distribution:
             if name not in self.__dict__ and isinstance(getattr(type(self), name), lazy_property):
                 continue  # one that follows from another
             value = getattr(self, name)
-            if not all_true(constraint.check(value)):
+            inside = constraint.check(value)
+            if not all_true(inside):
                 raise ValueError(
-                    f"{type(self).__name__}: parameter {name} of shape {list(value.shape)} has values outside of {constraint!r}; "
-                    f"expected all inside, got {value}"
+                    f"{type(self).__name__}: parameter {name} of shape {list(value.shape)} has values outside of {constraint!r}"
+                    f"{first_outside(name, value, inside)}; expected all inside, got {value}"
                 )
 
     # ---------------------------------------------------------------- what a subclass defines
@@ -212,8 +213,12 @@ class Distribution:
         except NotImplementedError:
             warn(f"{name} does not define support, so that values are not checked; pass validate_args=False")
             return
-        if not all_true(support.check(value)):
-            raise ValueError(f"{name}: the value of shape {list(value.shape)} has elements outside of the support {support!r}: {value}")
+        inside = support.check(value)
+        if not all_true(inside):
+            raise ValueError(
+                f"{name}: the value of shape {list(value.shape)} has elements outside of the support {support!r}"
+                f"{first_outside('value', value, inside)}; expected all inside, got {value}"
+            )
 
     def __repr__(self) -> str:
         given = {name: self.__dict__[name] for name in self.arg_constraints if name in self.__dict__}

@@ -58,6 +58,19 @@ def all_true(valid: Tensor | bool) -> bool:
     return bool(valid.all()) if isinstance(valid, Tensor) else bool(valid)
 
 
+def first_outside(name: str, value: Tensor, inside: Tensor | bool) -> str:
+    """Which value a check failed for first, and how many more: ": scale[2] = -0.1 (1 of 4)"."""
+    if not isinstance(inside, Tensor) or inside.ndim == 0 or value.is_meta:
+        return ""
+    outside = (~inside.bool()).nonzero()
+    at = outside[0].tolist()
+    if len(at) > value.ndim or any(i >= n for i, n in zip(at, value.shape)):  # it was broadcast with others
+        return ""
+    first = value[tuple(at)]
+    shown = f"{first.item():.6g}" if first.ndim == 0 and not first.is_complex() else str(first.tolist())
+    return f": {name}{at} = {shown} ({len(outside)} of {inside.numel()})"
+
+
 def clamp_probs(probs: Tensor) -> Tensor:
     """Probabilities away from 0 and 1 by the rounding of their type, so that logarithms are finite."""
     eps = fl.finfo(probs.dtype).eps

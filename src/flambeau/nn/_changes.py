@@ -10,7 +10,7 @@ from flambeau._C import Tensor, ops
 from flambeau._memory_format import check_memory_format
 from flambeau.autograd import no_grad
 from flambeau.autograd.backward import zero_gradient
-from flambeau.nn._errors import kind_of
+from flambeau.nn._errors import annotate, kind_of
 from flambeau.nn._tree import M, TreeMixin
 
 T = TypeVar("T", bound="ChangeMixin[Any]")
@@ -30,6 +30,14 @@ class ChangeMixin(TreeMixin[M]):
 
     def _apply(self: T, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> T:
         """Replaces each tensor by `fn(tensor)`; a Parameter stays the same object."""
+        try:
+            self._apply_here(fn, recurse)
+        except Exception as error:
+            annotate(self, error)
+            raise
+        return self
+
+    def _apply_here(self: T, fn: Callable[[Tensor], Tensor], recurse: bool) -> None:
         if recurse:
             for module in self.children():
                 module._apply(fn)
@@ -46,7 +54,6 @@ class ChangeMixin(TreeMixin[M]):
         for name, buffer in self._buffers.items():
             if buffer is not None:
                 self._buffers[name] = fn(buffer)
-        return self
 
     def to(self: T, *args: Any, **kwargs: Any) -> T:
         """Moves and casts parameters and buffers in place and returns self.

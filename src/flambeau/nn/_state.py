@@ -7,6 +7,7 @@ every missing, unexpected and mismatched key and raises once.
 
 from __future__ import annotations
 
+import difflib
 import itertools
 from collections import OrderedDict, namedtuple
 from collections.abc import Callable, Mapping
@@ -136,6 +137,8 @@ class StateMixin:
 
         visit(self, state, "")
         if strict:
+            if near := _near_matches(missing, unexpected):
+                errors.insert(0, near)
             if unexpected:
                 errors.insert(0, _listing("unexpected key(s)", unexpected))
             if missing:
@@ -281,6 +284,29 @@ def _put(table: Any, hook: Callable[..., Any]) -> RemovableHandle:
     handle = RemovableHandle(table)
     table[handle.id] = hook
     return handle
+
+
+_MOST_COMPARED = 200  # names: comparing takes the square of their number
+
+
+def _near_matches(missing: list[str], unexpected: list[str]) -> str:
+    """What the names that nobody wanted may have been meant for, or an empty text."""
+    if not missing or not unexpected:
+        return ""
+    for many, few, cut in ((unexpected, missing, "removeprefix"), (missing, unexpected, "add")):
+        prefix = many[0].removesuffix(few[0]) if many[0].endswith(few[0]) else ""
+        if prefix and len(many) == len(few) and {prefix + key for key in few} == set(many):
+            if cut == "add":
+                way = f"{{'{prefix}' + k: v for k, v in state_dict.items()}}"
+                return f"all of them lack '{prefix}': pass {way}"
+            way = f"{{k.removeprefix('{prefix}'): v for k, v in state_dict.items()}}"
+            return f"all of them begin with '{prefix}': pass {way}"
+    pairs = []
+    for key in unexpected[:_MOST_COMPARED]:
+        close = difflib.get_close_matches(key, missing[:_MOST_COMPARED], n=1, cutoff=0.8)
+        if close:
+            pairs.append(f'"{key}" for "{close[0]}"')
+    return f"near matches: {', '.join(pairs)}" if pairs else ""
 
 
 def _listing(what: str, keys: list[str]) -> str:

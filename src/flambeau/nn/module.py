@@ -79,6 +79,12 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
 
     # ---------------------------------------------------------------------------------- registering
 
+    def _too_early(self, what: str, name: str) -> str:
+        return (
+            f"cannot assign {what} '{name}' before super().__init__() was called; call it first in "
+            f"{type(self).__name__}.__init__"
+        )
+
     def _check_name(self, what: str, name: Any, table: dict[str, Any]) -> None:
         if not isinstance(name, str):
             raise TypeError(f"{what} name = {name!r} ({kind_of(name)}); expected a str")
@@ -101,7 +107,7 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
             ValueError: `param` is the result of an operation, not a leaf.
         """
         if "_parameters" not in self.__dict__:
-            raise AttributeError("cannot assign parameter before super().__init__() was called")
+            raise AttributeError(self._too_early("parameter", name))
         self._check_name("parameter", name, self._parameters)
         if param is not None:
             if not isinstance(param, Parameter):
@@ -125,7 +131,7 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
             TypeError: `tensor` is no Tensor.
         """
         if "_buffers" not in self.__dict__:
-            raise AttributeError("cannot assign buffer before super().__init__() was called")
+            raise AttributeError(self._too_early("buffer", name))
         self._check_name("buffer", name, self._buffers)
         if tensor is not None and not isinstance(tensor, Tensor):
             raise TypeError(
@@ -168,9 +174,7 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
         params = own.get("_parameters")
         if isinstance(value, Parameter):
             if params is None:
-                raise AttributeError(
-                    "cannot assign parameters before super().__init__() was called"
-                )
+                raise AttributeError(self._too_early("parameter", name))
             self._forget(name, own, own["_buffers"], own["_modules"])
             self.register_parameter(name, value)
             return
@@ -179,13 +183,14 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
                 raise TypeError(
                     f"cannot assign '{kind_of(value)}' as parameter '{name}' "
                     "(flambeau.nn.Parameter or None expected)"
+                    + (f"; wrap it: nn.Parameter(value), of {value.dtype} {list(value.shape)}" if isinstance(value, Tensor) else "")
                 )
             self.register_parameter(name, value)
             return
         modules = own.get("_modules")
         if isinstance(value, Module):
             if modules is None:
-                raise AttributeError("cannot assign module before super().__init__() was called")
+                raise AttributeError(self._too_early("module", name))
             self._forget(name, own, own["_parameters"], own["_buffers"])
             modules[name] = registered("module", self, name, value) if EVERYWHERE["module"] else value
             return
@@ -200,7 +205,7 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
         buffers = own.get("_buffers")
         if isinstance(value, Buffer) or (buffers is not None and name in buffers):
             if buffers is None:
-                raise AttributeError("cannot assign buffer before super().__init__() was called")
+                raise AttributeError(self._too_early("buffer", name))
             if value is not None and not isinstance(value, Tensor):
                 raise TypeError(
                     f"cannot assign '{kind_of(value)}' as buffer '{name}' "

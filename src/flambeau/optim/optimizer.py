@@ -224,12 +224,21 @@ class Optimizer:
         self._reset_private()
         if isinstance(params, Tensor):
             raise TypeError(
-                f"{type(self).__name__}: params is one Tensor; expected an iterable (wrap it: "
-                "[param])"
+                f"{type(self).__name__}: params is one Tensor ({params.dtype} "
+                f"{list(params.shape)}); expected an iterable (wrap it: [param])"
+            )
+        if not isinstance(params, Iterable) or isinstance(params, str):
+            way = "; pass its parameters()" if hasattr(params, "parameters") else ""
+            raise TypeError(
+                f"{type(self).__name__}: params is a {type(params).__name__}; expected an iterable "
+                f"of Tensors or dicts{way}"
             )
         groups = list(params)
         if not groups:
-            raise ValueError(f"{type(self).__name__}: got an empty parameter list")
+            raise ValueError(
+                f"{type(self).__name__}: got an empty parameter list; a model whose layers are in "
+                "an ordinary list or dict has no parameters (use nn.ModuleList or nn.ModuleDict)"
+            )
         if not isinstance(groups[0], dict):
             groups = [{"params": groups}]
         for group in groups:
@@ -325,7 +334,8 @@ class Optimizer:
                 raise ValueError(
                     f"{type(self).__name__}: parameter {i} (shape {list(param.shape)}) is the "
                     "result of "
-                    "an operation; only leaf tensors can be optimized"
+                    "an operation; only leaf tensors can be optimized (compute first, then "
+                    "requires_grad_())"
                 )
             if id(param) in known:
                 raise ValueError(

@@ -27,10 +27,10 @@ from typing import Any, NamedTuple, Protocol
 
 from flambeau import _C
 from flambeau._C import Tensor
+from flambeau._notes import write_note
 from flambeau.amp.autocast_mode import autocast
 from flambeau.autograd import Function, inference_mode, set_grad_enabled
 from flambeau.nn import Module, Parameter
-from flambeau.nn._errors import _write
 from flambeau.pipeline._flags import use_flags
 from flambeau.pipeline.skip import Key, Namespace, use_store
 from flambeau.utils.checkpoint import _tensors, _with
@@ -362,7 +362,7 @@ class Cancelled(BaseException):
 def annotate(error: BaseException, note: str) -> None:
     """Says where an error happened; never raises."""
     try:
-        _write(error, note, None, error.args)
+        write_note(error, note, None, error.args)
     except Exception:
         return
 

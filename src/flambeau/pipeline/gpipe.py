@@ -24,6 +24,7 @@ from flambeau._C import Tensor, ops
 from flambeau.autograd import Function
 from flambeau.nn import Module, ModuleList, Sequential
 from flambeau.nn._changes import _parse_to
+from flambeau.nn._errors import kind_of
 from flambeau.pipeline._executor import Run, draw, seed_here
 from flambeau.pipeline._lower import MODES
 from flambeau.pipeline._microbatch import check, gather, scatter
@@ -86,7 +87,9 @@ def verify_module(module: Any) -> None:
         ValueError: a child or a parameter is in it twice.
     """
     if not isinstance(module, Sequential):
-        raise TypeError("module must be nn.Sequential to be partitioned")
+        raise TypeError(
+            f"module must be nn.Sequential to be partitioned, got {kind_of(module)}; flambeau.pipeline.Pipeline takes modules of any kind"
+        )
     if len(list(module.named_children())) != len(module):
         raise ValueError("module with duplicate children is not supported")
     of_children = [len(list(child.parameters())) for child in module.children()]

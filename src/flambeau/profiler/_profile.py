@@ -19,9 +19,6 @@ from flambeau.profiler._modules import ModuleCalls
 
 DEFAULT_MAX_EVENTS = 1_000_000
 
-# Calls of the package's own are not what `with_stack` is asked for.
-_recorder.set_own_folder(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), ""))
-
 
 class ProfilerActivity(enum.Enum):
     """What is profiled. There is a CPU only; other names are taken so that programs run."""

@@ -208,7 +208,8 @@ def read_header(source: Source) -> tuple[dict[str, Any], dict[str, str], int]:
         raise FileFormatError(
             f"announces a header of {n} bytes, but has {size - 8} bytes behind the length (and "
             "at most "
-            f"{MAX_HEADER_BYTES} are allowed): truncated, or not a safetensors file"
+            f"{MAX_HEADER_BYTES} are allowed): truncated, or not a safetensors file (it begins with "
+            f"{source.read(0, 8, 'its length')!r})"
         )
     raw = source.read(8, n, "its header")
     try:

@@ -8,6 +8,8 @@ from typing import Any
 class FileFormatError(ValueError):
     """The file is not what it should be, or wants what no file may have; nothing was loaded from it."""
 
+    __module__ = "flambeau.serialization"  # where users import it from
+
 
 def short(value: Any, limit: int = 80) -> str:
     """What stands in an error for something that a file says, which may be huge."""

@@ -23,6 +23,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor
+from flambeau.nn._errors import kind_of
 from flambeau.serialization._container import DTYPES, code_of
 from flambeau.serialization._errors import FileFormatError, short
 from flambeau.serialization._keys import Keys
@@ -130,7 +131,7 @@ class Encoder:
             raise TypeError(f"save: {path or 'the object'} is {kind.__name__}, which safetensors' metadata does not know (use format='pt')")
         if not (is_dict or kind in (list, tuple, set, _C.Size)):
             raise TypeError(
-                f"save: {path or 'the object'} is a {kind}; expected tensors, arrays, dicts, lists, "
+                f"save: {path or 'the object'} is a {kind_of(value)}; expected tensors, arrays, dicts, lists, "
                 "tuples, sets, numbers, str, bool or None (convert it, for a module save its "
                 "state_dict())"
             )

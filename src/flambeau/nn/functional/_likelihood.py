@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from flambeau._C import ArgumentError, ShapeError, Tensor, ops
+from flambeau._C import ArgumentError, DTypeError, ShapeError, Tensor, ops
 from flambeau._warn import warn
 from flambeau.amp.autocast_mode import widens
 from flambeau.autograd import no_grad
@@ -57,6 +57,11 @@ def cross_entropy(
 
 @widens
 def _cross_entropy_of_shares(input: Tensor, target: Tensor, weight: Tensor | None, kind: int, label_smoothing: float) -> Tensor:
+    if target.dim() == input.dim() - 1:
+        raise DTypeError(
+            f"cross_entropy: target is {target.dtype} of shape {list(target.shape)}; expected class numbers of int64 "
+            f"(target.long()), int32 or uint8, or class probabilities of input's shape {list(input.shape)}"
+        )
     check_same_shape("cross_entropy (class probabilities)", input, target)
     dim = 0 if input.dim() == 1 else 1
     n_classes = input.shape[dim]

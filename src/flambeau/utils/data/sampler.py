@@ -26,6 +26,19 @@ class Sampler(Generic[T]):
         raise NotImplementedError(f"{type(self).__name__} defines no __iter__")
 
 
+def size_of(data: Any, who: str) -> int:
+    """len(data), or an error that says who wants to know it."""
+    try:
+        return len(data)
+    except TypeError as error:
+        if hasattr(data, "__len__"):
+            raise  # of its own
+        raise TypeError(
+            f"{who}: the dataset has no length (object of type '{type(data).__name__}' has no len()); define __len__ in it, or make it an "
+            "IterableDataset"
+        ) from error
+
+
 class SequentialSampler(Sampler[int]):
     """0, 1, 2, ..."""
 
@@ -33,10 +46,10 @@ class SequentialSampler(Sampler[int]):
         self.data_source = data_source
 
     def __iter__(self) -> Iterator[int]:
-        return iter(range(len(self.data_source)))
+        return iter(range(size_of(self.data_source, "SequentialSampler")))
 
     def __len__(self) -> int:
-        return len(self.data_source)
+        return size_of(self.data_source, "SequentialSampler")
 
 
 class RandomSampler(Sampler[int]):
@@ -67,10 +80,10 @@ class RandomSampler(Sampler[int]):
     @property
     def num_samples(self) -> int:
         """How many indices one pass gives."""
-        return len(self.data_source) if self._num_samples is None else self._num_samples
+        return size_of(self.data_source, "RandomSampler") if self._num_samples is None else self._num_samples
 
     def __iter__(self) -> Iterator[int]:
-        n = len(self.data_source)
+        n = size_of(self.data_source, "RandomSampler")
         generator = self.generator
         if generator is None:  # one draw from the global stream, whatever the size
             generator = _C.Generator()

@@ -1,0 +1,1 @@
+"""Wrong programs, and what the library says to them."""

@@ -1,0 +1,5 @@
+"""A generator of another device."""
+
+import flambeau as fl
+
+fl.Generator(device="cuda")

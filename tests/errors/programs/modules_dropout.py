@@ -1,0 +1,5 @@
+"""A probability of more than one."""
+
+from flambeau import nn
+
+nn.Dropout(50)
