@@ -26,7 +26,7 @@ def run(*args, cwd):
     return result.stdout
 
 
-@pytest.mark.parametrize("name", ["custom_function", "gan", "hessian_vector", "neural_ode", "per_sample_gradients", "physics_informed"])
+@pytest.mark.parametrize("name", ["custom_function", "hessian_vector", "neural_ode", "per_sample_gradients", "physics_informed"])
 def test_runs_for_a_few_steps(name, tmp_path):
     assert run(ROOT / "examples" / f"{name}.py", "--steps", "5", cwd=tmp_path)
 
