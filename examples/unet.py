@@ -32,7 +32,7 @@ def make_pictures(n, size):
         shown = fl.where(inside[k], k + 1, shown)  # later ones cover earlier ones
     greys = fl.cat([fl.zeros(n, 1), 0.4 + 0.6 * fl.rand(n, 3)], dim=1)  # a grey each; the ground is black
     pictures = greys.gather(1, shown.flatten(1)).view(n, 1, size, size)
-    return pictures + 0.25 * fl.randn(n, 1, size, size), shown
+    return pictures + 0.15 * fl.randn(n, 1, size, size), shown
 
 
 class Convolutions(nn.Sequential):
@@ -74,7 +74,7 @@ def make_model(args):
 
 def train(model, args):
     """Returns the loss of every step."""
-    optimizer = fl.optim.AdamW(model.parameters(), lr=5e-3)
+    optimizer = fl.optim.AdamW(model.parameters(), lr=args.lr)
     schedule = fl.optim.lr_scheduler.CosineAnnealingLR(optimizer, args.steps)
     losses = []
     model.train()
@@ -123,8 +123,9 @@ def options():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=500)
     parser.add_argument("--batch-size", type=int, default=16)
-    parser.add_argument("--size", type=int, default=48, help="pixels along a side, a multiple of 8")
-    parser.add_argument("--width", type=int, default=8, help="channels of the finest size")
+    parser.add_argument("--size", type=int, default=32, help="pixels along a side, a multiple of 8")
+    parser.add_argument("--width", type=int, default=12, help="channels of the finest size")
+    parser.add_argument("--lr", type=float, default=4e-3, help="learning rate at the beginning")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--picture", default="unet.png", help="where to draw; '' for nowhere")
     return parser
