@@ -5,9 +5,10 @@
     python benchmarks/gallery.py --only vae,unet --pictures docs/pictures
 
 An example runs as it is; for PyTorch its line `import flambeau as fl` is changed. Each round gives each library a process of its own, in
-turn. Timed is `train` with the example's own settings, its data made inside: the processor's time, on one thread, since that depends
-less on what else the machine does. The memory is the largest resident size of the process until then. Nothing is drawn in these
-processes. The digits are flambeau's; in PyTorch's processes, which must not pay for a second library, a few lines of NumPy read them.
+turn. Timed is `train` with the example's own settings but for the number of steps, its data made inside: the processor's time, on one
+thread, since that depends less on what else the machine does. The memory is the largest resident size of the process until then. Nothing
+is drawn in these processes. The digits are flambeau's; in PyTorch's processes, which must not pay for a second library, a few lines of
+NumPy read them.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def lend_digits(lib: Any) -> None:
     sys.modules |= {"flambeau": package, "flambeau.datasets": datasets}
 
 
-def child(name: str, library: str, threads: int) -> dict[str, Any]:
+def child(name: str, library: str, threads: int, steps: int) -> dict[str, Any]:
     """One training in this process."""
     lib = __import__(library)
     lib.set_num_threads(threads)
@@ -81,6 +82,7 @@ def child(name: str, library: str, threads: int) -> dict[str, Any]:
         lend_digits(lib)
     example = load(name, library)
     args = example.options().parse_args([])
+    args.steps = min(args.steps, steps)
     lib.manual_seed(args.seed)
     with contextlib.redirect_stdout(sys.stderr):
         model = example.make_model(args)
@@ -97,11 +99,11 @@ def child(name: str, library: str, threads: int) -> dict[str, Any]:
     }
 
 
-def measure(name: str, library: harness.Library, threads: int) -> dict[str, Any]:
+def measure(name: str, library: harness.Library, threads: int, steps: int) -> dict[str, Any]:
     """One training in a process of its own."""
     count = {variable: str(threads) for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
     done = subprocess.run(
-        [library.python, __file__, "--child", library.module, "--only", name, "--threads", str(threads)],
+        [library.python, __file__, "--child", library.module, "--only", name, "--threads", str(threads), "--steps", str(steps)],
         capture_output=True, text=True, timeout=LIMIT_S, env=os.environ | count,
     )  # fmt: skip
     if done.returncode != 0:
@@ -144,9 +146,14 @@ def write(path: pathlib.Path, text: str) -> None:
 
 
 def draw(name: str, folder: pathlib.Path) -> None:
-    """Runs the example as a user does and keeps its picture."""
+    """Runs the example as a user does and keeps its picture, with few colours, so that it is small."""
     new = folder / f".{name}.png"
     subprocess.run([sys.executable, EXAMPLES / f"{name}.py", "--picture", new], check=True, timeout=LIMIT_S)
+    from PIL import Image  # matplotlib needs it, so it is there
+
+    with Image.open(new) as picture:
+        small = picture.convert("RGB").quantize(255)
+    small.save(new, optimize=True)
     new.replace(folder / f"{name}.png")
 
 
@@ -157,17 +164,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--torch", metavar="PYTHON", help="an interpreter that has PyTorch; this one without it")
     parser.add_argument("--rounds", type=int, default=1, help="processes per library and example (%(default)s)")
     parser.add_argument("--threads", type=int, default=1, help="for both (%(default)s)")
+    parser.add_argument("--steps", type=int, default=100, help="at most so many of each example (%(default)s)")
     parser.add_argument("--page", metavar="FILE", type=pathlib.Path, help="replace the table in it")
+    parser.add_argument("--keep", metavar="FILE", type=pathlib.Path, help="JSON; what other runs put there is in the table, too")
     parser.add_argument("--pictures", metavar="FOLDER", type=pathlib.Path, help="draw there, and measure nothing")
     parser.add_argument("--child", metavar="LIBRARY", help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
     chosen = args.only.split(",") if args.only else names()
     if unknown := sorted(set(chosen) - set(names())):
         parser.error(f"--only: no example {', '.join(unknown)}; there are {', '.join(names())}")
-    if args.rounds < 1 or args.threads < 1:
-        parser.error("--rounds and --threads must be at least 1")
+    if min(args.rounds, args.threads, args.steps) < 1:
+        parser.error("--rounds, --threads and --steps must be at least 1")
     if args.child:
-        print(json.dumps(child(chosen[0], args.child, args.threads)))
+        print(json.dumps(child(chosen[0], args.child, args.threads, args.steps)))
         return 0
     if args.pictures:
         args.pictures.mkdir(parents=True, exist_ok=True)
@@ -189,11 +198,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             for library in libraries:
                 print(f"round {k + 1} of {args.rounds}: {name}, {library.title}", file=sys.stderr, flush=True)
                 try:
-                    result = measure(name, library, args.threads)
+                    result = measure(name, library, args.threads, args.steps)
                 except harness.ChildError as error:
                     print(error, file=sys.stderr)
                     return 1
                 results.setdefault(name, {}).setdefault(library.module, []).append(result)
+    if args.keep:
+        earlier = json.loads(args.keep.read_text()) if args.keep.exists() else {}
+        results = dict(sorted((earlier | results).items()))
+        write(args.keep, json.dumps(results, indent=1) + "\n")
     versions = ", ".join(f"{lib.title} {results[chosen[0]][lib.module][0]['version']}" for lib in libraries)
     about = (
         f"{harness.machine()}; {datetime.date.today()}; {versions}; {args.threads} threads, rounds: {args.rounds}, "

@@ -112,7 +112,7 @@ def draw(model, lengths, args):
     for fallen in (-12, 12):
         right.axhline(fallen, color="firebrick", linestyle=":")
     right.set(xlabel="move", ylabel="the pole's angle, degrees", ylim=(-14, 14))
-    right.legend(fontsize=8)
+    right.legend(fontsize=8, loc="lower right")
     figure.savefig(args.picture, dpi=80)
     print(f"drew {args.picture}")
 

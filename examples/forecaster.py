@@ -37,14 +37,14 @@ class Forecaster(nn.Module):
     def __init__(self, width):
         super().__init__()
         self.gru = nn.GRU(1, width, batch_first=True)
-        self.head = nn.Sequential(nn.Linear(width + 24, 128), nn.ReLU(), nn.Linear(128, FUTURE * len(QUANTILES)))
+        self.head = nn.Sequential(nn.Linear(width + PAST, 128), nn.ReLU(), nn.Linear(128, FUTURE * len(QUANTILES)))
 
     def forward(self, past):
         # Relative to the last day's mean, so that the drift need not be learned.
         level = past[:, -24:].mean(1, keepdim=True)
         seen = past - level
         _, state = self.gru(seen.unsqueeze(2))  # [1, B, width]
-        change = self.head(fl.cat([state[0], seen[:, -24:]], dim=1)).view(-1, FUTURE, len(QUANTILES))
+        change = self.head(fl.cat([state[0], seen], dim=1)).view(-1, FUTURE, len(QUANTILES))
         # As a week ago, but for what the network knows better.
         return level[:, :, None] + seen[:, :FUTURE, None] + change
 

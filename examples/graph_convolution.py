@@ -17,7 +17,7 @@ N_GROUPS, N_FEATURES, N_LABELS = 4, 16, 5
 def make_graph(n):
     """Edges [2, E] (each in both directions), features [n, 16], groups [n], and which nodes have a label [n]."""
     groups = fl.arange(n) % N_GROUPS
-    chance = fl.where(groups[:, None] == groups, 12 / n, 2.2 / n)
+    chance = fl.where(groups[:, None] == groups, 22 / n, 2.6 / n)
     half = fl.triu(fl.rand(n, n) < chance, diagonal=1)
     edges = fl.nonzero(half).t()
     edges = fl.cat([edges, edges.flip(0)], dim=1)

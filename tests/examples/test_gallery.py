@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
 pytestmark = pytest.mark.eager("whole programs")
 
 # So short that the test takes seconds, and so long that the loss falls by more than batches differ.
@@ -24,7 +25,12 @@ SHORT = {
     "super_resolution": "--steps 40 --batch-size 4 --size 30 --width 12",
     "unet": "--steps 30 --batch-size 4 --size 24 --width 6",
     "vae": "--steps 60 --batch-size 32 --width 32",
+    "custom_function": "--steps 60",
+    "neural_ode": "--steps 25",
+    "per_sample_gradients": "--steps 40",
+    "physics_informed": "--steps 60 --points 64",
     # These have no loss that has to fall.
+    "hessian_vector": "--steps 12",
     "actor_critic": "--steps 80 --moves 100",
     "dcgan": "--steps 100 --batch-size 32",
 }
@@ -61,6 +67,8 @@ def test_trains_and_draws(name, tmp_path, monkeypatch, capsys):
     if name == "actor_critic":
         first, last = map(int, re.search(r"(\d+) in the first twenty, (\d+) in the last", out).groups())
         assert last > 1.5 * first
+    elif name == "hessian_vector":  # guesses at the largest eigenvalue grow
+        assert losses[-1] > losses[len(losses) // 2] > losses[0]
     elif name != "dcgan":
         n = max(1, len(losses) // 4)
         assert sum(losses[-n:]) < 0.95 * sum(losses[:n])
@@ -84,9 +92,25 @@ def test_what_the_gan_draws_comes_nearer_to_digits():
     assert distance() < 0.8 * before
 
 
+WITH_PICTURES = {path.stem for path in EXAMPLES.glob("*.py") if "--picture" in path.read_text()}
+
+
 def test_every_example_of_the_gallery_is_tested():
-    with_pictures = {path.stem for path in EXAMPLES.glob("*.py") if "--picture" in path.read_text()}
-    assert with_pictures == set(SHORT)
+    assert set(SHORT) == WITH_PICTURES
+
+
+def test_the_page_shows_every_example_once_and_its_pictures_are_small():
+    page = (ROOT / "docs" / "gallery.md").read_text()
+    assert set(re.findall(r"^## (\w+)$", page, re.MULTILINE)) == WITH_PICTURES
+    assert set(re.findall(r"^\| \[(\w+)\]\(#\1\)", page, re.MULTILINE)) == WITH_PICTURES
+    pictures = {path.stem: path.stat().st_size for path in (ROOT / "docs" / "pictures").glob("*.png")}
+    assert set(re.findall(r"\]\(pictures/(\w+)\.png\)", page)) == WITH_PICTURES == set(pictures)
+    assert max(pictures.values()) < 60_000 and sum(pictures.values()) < 700_000
+
+
+def test_the_list_of_examples_is_complete():
+    listed = set(re.findall(r"^\| \[(\w+)\.py\]\(\1\.py\)", (EXAMPLES / "README.md").read_text(), re.MULTILINE))
+    assert listed == {path.stem for path in EXAMPLES.glob("*.py")}
 
 
 def test_an_example_without_matplotlib_says_so(monkeypatch, capsys):

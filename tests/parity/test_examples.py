@@ -26,6 +26,11 @@ FREE = ("resnet18", "siamese")
 STEPS = 50
 SMALL = {
     "actor_critic": "--moves 40 --width 16",
+    "custom_function": "--width 8",
+    "hessian_vector": "",
+    "neural_ode": "--batch-size 4 --width 8",
+    "per_sample_gradients": "--batch-size 8",
+    "physics_informed": "--points 16 --width 8",
     "char_gpt": "--batch-size 4 --length 24 --width 32 --blocks 2",
     "dcgan": "--batch-size 16",
     "diffusion": "--batch-size 8 --width 16 --blocks 2",
