@@ -5,10 +5,10 @@
     python benchmarks/gallery.py --only vae,unet --pictures docs/pictures
 
 An example runs as it is; for PyTorch its line `import flambeau as fl` is changed. Each round gives each library a process of its own, in
-turn. Timed is `train` with the example's own settings but for the number of steps, its data made inside: the processor's time, on one
-thread, since that depends less on what else the machine does. The memory is the largest resident size of the process until then. Nothing
-is drawn in these processes. The digits are flambeau's; in PyTorch's processes, which must not pay for a second library, a few lines of
-NumPy read them.
+turn. Timed is `train` with the example's own settings but for the number of steps, its data made inside, after a few steps of another
+model: the processor's time, on one thread, since that depends less on what else the machine does. The memory is the largest resident size
+of the process until then. Nothing is drawn in these processes. The digits are flambeau's; in PyTorch's processes, which must not pay for
+a second library, a few lines of NumPy read them.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "examples"
 IMPORT = "import flambeau as fl\n"
 LIMIT_S = 900
+WARM_UP_STEPS = 5
 BEGIN, END = "<!-- table: from benchmarks/gallery.py -->", "<!-- end of the table -->"
 
 
@@ -85,6 +86,8 @@ def child(name: str, library: str, threads: int, steps: int) -> dict[str, Any]:
     args.steps = min(args.steps, steps)
     lib.manual_seed(args.seed)
     with contextlib.redirect_stdout(sys.stderr):
+        warm_up = argparse.Namespace(**vars(args) | {"steps": WARM_UP_STEPS})
+        example.train(example.make_model(warm_up), warm_up)
         model = example.make_model(args)
         begun = time.process_time()
         losses = example.train(model, args)
@@ -122,7 +125,7 @@ def table(results: dict[str, Rounds], about: str) -> str:
     ]
     for name, rounds in results.items():
         cells = [f"[{name}](#{name})", str(rounds["flambeau"][0]["steps"])]
-        for key, unit, digits in (("seconds", "s", 1), ("memory_mb", "MB", 0)):
+        for key, unit, digits in (("seconds", "s", 2), ("memory_mb", "MB", 0)):
             values = [statistics.median(r[key] for r in rounds[m]) for m in ("flambeau", "torch") if rounds.get(m)]
             cells += [f"{value:.{digits}f} {unit}" for value in values] + [""] * (2 - len(values))
             cells.append(f"{values[0] / values[1]:.2f}" if len(values) == 2 else "")
@@ -209,7 +212,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         write(args.keep, json.dumps(results, indent=1) + "\n")
     versions = ", ".join(f"{lib.title} {results[chosen[0]][lib.module][0]['version']}" for lib in libraries)
     about = (
-        f"{harness.machine()}; {datetime.date.today()}; {versions}; {args.threads} threads, rounds: {args.rounds}, "
+        f"{harness.machine()}; {datetime.date.today()}; {versions}; threads: {args.threads}, rounds: {args.rounds}, "
         f"load {load_before:.1f} before and {os.getloadavg()[0]:.1f} after."
     )
     text = table(results, about)

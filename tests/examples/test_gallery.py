@@ -15,7 +15,7 @@ pytestmark = pytest.mark.eager("whole programs")
 # So short that the test takes seconds, and so long that the loss falls by more than batches differ.
 SHORT = {
     "char_gpt": "--steps 25 --batch-size 4 --length 32 --width 32 --blocks 2",
-    "diffusion": "--steps 40 --batch-size 16 --width 16 --blocks 2",
+    "diffusion": "--steps 40 --batch-size 8 --width 16 --blocks 2",
     "forecaster": "--steps 60 --batch-size 16 --days 90 --width 16",
     "graph_convolution": "--steps 30 --nodes 200",
     "logistic_regression": "--steps 4",
@@ -32,7 +32,7 @@ SHORT = {
     # These have no loss that has to fall.
     "hessian_vector": "--steps 12",
     "actor_critic": "--steps 80 --moves 100",
-    "dcgan": "--steps 100 --batch-size 32",
+    "dcgan": "--steps 80 --batch-size 32",
 }
 
 
