@@ -88,6 +88,7 @@ def child(name: str, library: str, threads: int, steps: int) -> dict[str, Any]:
     with contextlib.redirect_stdout(sys.stderr):
         warm_up = argparse.Namespace(**vars(args) | {"steps": WARM_UP_STEPS})
         example.train(example.make_model(warm_up), warm_up)
+        lib.manual_seed(args.seed)
         model = example.make_model(args)
         begun = time.process_time()
         losses = example.train(model, args)

@@ -78,9 +78,11 @@ def train(model, args, lengths=None):
         returns = (1 - 0.99**left) / (1 - 0.99) / 50
 
         logits, values = model(fl.tensor(states))  # all states of the episode at once
-        chosen = logits.log_softmax(1).gather(1, fl.tensor(pushes)[:, None])[:, 0]
+        logs = logits.log_softmax(1)
+        chosen = logs.gather(1, fl.tensor(pushes)[:, None])[:, 0]
         better = returns - values.detach()
-        loss = -(chosen * better).mean() + F.smooth_l1_loss(values, returns)
+        entropy = -(logs.exp() * logs).sum(1).mean()  # without it an actor that is sure too early learns no more
+        loss = -(chosen * better).mean() + F.smooth_l1_loss(values, returns) - 0.02 * entropy
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
