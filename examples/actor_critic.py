@@ -50,13 +50,14 @@ def make_model(args):
     return ActorCritic(args.width)
 
 
-def play(model, cart, most):
-    """One episode: the states before each move, and the moves."""
+def play(model, cart, most, sure=False):
+    """One episode: the states before each move, and the moves, which are drawn, or the likelier ones if `sure`."""
     states, pushes = [cart.reset()], []
     with fl.no_grad():
         while len(pushes) < most:
             logits, _ = model(fl.tensor(states[-1]))
-            pushes.append(fl.multinomial(logits.softmax(0), 1).item())
+            push = logits.argmax(0) if sure else fl.multinomial(logits.softmax(0), 1)
+            pushes.append(push.item())
             state, fallen = cart.move(pushes[-1])
             if fallen:
                 break
@@ -109,7 +110,7 @@ def draw(model, lengths, args):
     left.plot(means, linewidth=1.5)
     left.set(xlabel="episode", ylabel="moves until the pole fell", ylim=(0, args.moves * 1.05))
     for name, actor in (("untrained", make_model(args)), ("trained", model)):
-        states, _ = play(actor, Cart(), args.moves)
+        states, _ = play(actor, Cart(), args.moves, sure=True)
         right.plot([math.degrees(angle) for _, _, angle, _ in states], linewidth=1, label=name)
     for fallen in (-12, 12):
         right.axhline(fallen, color="firebrick", linestyle=":")
