@@ -10,8 +10,9 @@ of the trained field, its Jacobian's trace, says how fast areas shrink along the
 import argparse
 
 import flambeau as fl
-from flambeau import nn
-from flambeau.func import functional_call, grad_and_value, jacfwd, vmap
+
+nn, func = fl.nn, fl.func
+DT, SEEN = 0.05, 10
 
 
 def solve(f, z, dt, count):
@@ -27,43 +28,93 @@ def solve(f, z, dt, count):
     return fl.stack(points)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=300)
-    parser.add_argument("--seed", type=int, default=0)
-    args = parser.parse_args()
+def make_spiral(count=200):
+    """What is to be learned: points [count, 2]."""
+    turn = fl.tensor([[-0.1, 2.0], [-2.0, -0.1]])
+    return solve(lambda z: turn @ z**3, fl.tensor([1.6, 0.0]), DT, count)
 
-    fl.manual_seed(args.seed)
-    spiral = fl.tensor([[-0.1, 2.0], [-2.0, -0.1]])
-    dt, seen = 0.05, 10
-    truth = solve(lambda z: spiral @ z**3, fl.tensor([2.0, 0.0]), dt, 200)
-    starts = truth[:-seen]
-    targets = fl.stack([truth[i : i + seen] for i in range(len(starts))])
 
-    model = nn.Sequential(nn.Linear(2, 48), nn.Tanh(), nn.Linear(48, 2))
+def make_model(args):
+    return nn.Sequential(nn.Linear(2, args.width), nn.Tanh(), nn.Linear(args.width, 2))
+
+
+def train(model, args):
+    """Returns the loss of every step."""
+    truth = make_spiral()
+    starts = truth[:-SEEN]
+    targets = fl.stack([truth[i : i + SEEN] for i in range(len(starts))])
     parameters = dict(model.named_parameters())
     optimizer = fl.optim.Adam(model.parameters(), lr=1e-2)
+    schedule = fl.optim.lr_scheduler.CosineAnnealingLR(optimizer, args.steps)
 
     def loss(p, start, target):
         """How far the solution from one point is from what was seen."""
-        return (solve(lambda z: functional_call(model, p, (z**3,)), start, dt, seen) - target).abs().mean()
+        return (solve(lambda z: func.functional_call(model, p, (z**3,)), start, DT, SEEN) - target).abs().mean()
 
-    whole = grad_and_value(lambda p, a, b: vmap(loss, in_dims=(None, 0, 0))(p, a, b).mean())
-    first = None
-    for step in range(args.steps):
-        at = fl.randint(0, len(starts), (32,))
+    whole = func.grad_and_value(lambda p, a, b: func.vmap(loss, in_dims=(None, 0, 0))(p, a, b).mean())
+    losses = []
+    for step in range(1, args.steps + 1):
+        at = fl.randint(0, len(starts), (args.batch_size,))
         gradients, value = whole({k: p.detach() for k, p in parameters.items()}, starts[at], targets[at])
         for name, parameter in parameters.items():
             parameter.grad = gradients[name]
         optimizer.step()
-        first = value.item() if first is None else first
-        if step % 50 == 0:
-            print(f"step {step:4}: {value.item():.4f}")
+        schedule.step()
+        losses.append(value.item())
+        if step % 100 == 0 or step == args.steps:
+            print(f"step {step:4}: {losses[-1]:.4f}")
+    return losses
+
+
+@fl.no_grad()
+def draw(model, path):
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return print("no picture: matplotlib is missing (pip install 'flambeau[demo]')")
+    truth = make_spiral().numpy()
+    learned = solve(lambda z: model(z**3), fl.tensor([1.6, 0.0]), DT, 200).numpy()
+    ticks = fl.linspace(-1.8, 1.8, 18)
+    x, y = fl.meshgrid(ticks, ticks, indexing="xy")
+    speeds = model(fl.stack([x, y], dim=-1) ** 3).numpy()
+    figure = Figure(figsize=(8, 3.6), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=(1, 1.3))
+    left.streamplot(ticks.numpy(), ticks.numpy(), speeds[..., 0], speeds[..., 1], color="silver", linewidth=0.6, density=0.9, arrowsize=0.6)
+    left.plot(*truth.T, ".", markersize=2.5, color="black", label="seen")
+    left.plot(*learned.T, linewidth=1, color="C0", label="learned")
+    left.set(aspect="equal")
+    left.legend(fontsize=8, loc="upper right")
+    for k, colour in enumerate(("C0", "C1")):
+        right.plot(truth[:, k], ".", markersize=2.5, color="black")
+        right.plot(learned[:, k], linewidth=1, color=colour)
+    right.set(xlabel="moment", ylabel="both coordinates, from the first point alone")
+    figure.savefig(path, dpi=72)
+    print(f"drew {path}")
+
+
+def options():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--width", type=int, default=48)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--picture", default="neural_ode.png", help="where to draw; '' for nowhere")
+    return parser
+
+
+def main():
+    args = options().parse_args()
+    fl.manual_seed(args.seed)
+    model = make_model(args)
+    losses = train(model, args)
     with fl.no_grad():
-        jacobians = vmap(jacfwd(lambda z: model(z**3)))(truth)  # [200, 2, 2]
+        jacobians = func.vmap(func.jacfwd(lambda z: model(z**3)))(make_spiral())  # [200, 2, 2]
     divergence = jacobians.diagonal(0, 1, 2).sum(1).mean().item()
     print(f"mean divergence along the spiral {divergence:.3f}")
-    print(f"mean distance {first:.4f} -> {value.item():.4f}")
+    last = losses[-20:]
+    print(f"mean distance {losses[0]:.4f} -> {sum(last) / len(last):.4f}")
+    if args.picture:
+        draw(model, args.picture)
 
 
 if __name__ == "__main__":
