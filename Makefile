@@ -11,7 +11,7 @@
 #   make parity    compare with PyTorch, which is installed apart from everything else
 #   make packages  packages that were written for PyTorch (transformers, Lightning, timm, ...), installed apart, and their tests
 #   make bench     benchmarks
-#   make lint      style, layers, types        make stubs     write src/flambeau/_C.pyi again
+#   make lint      style, layers, types        make stubs     write src/flambeau/*.pyi again
 #   make core      the core's own tests (csrc/tests), in a build without oneDNN; plain: that build's suite, too
 #   make asan      the core's own tests under AddressSanitizer and UndefinedBehaviorSanitizer
 #   make tsan      ... and under ThreadSanitizer
@@ -196,8 +196,9 @@ lint: $(VENV)/.lint
 	$(PY) tools/check_repo.py
 	PYTHONPATH=tools $(PY) -m opgen check
 
-types: $(VENV)/.lint
+types: $(VENV)/.lint $(VENV)/.built
 	$(BIN)/mypy
+	$(PY) -m pytest tests/typing $(PYTEST_ARGS) -n 0
 
 stubs: $(VENV)/.deps
 	PYTHONPATH=tools $(PY) -m opgen generate --out build/opgen --stub src/flambeau/_C.pyi

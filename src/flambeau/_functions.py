@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, Protocol, overload
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
@@ -24,7 +24,7 @@ def equal(input: Tensor, other: Tensor) -> bool:
 
 
 @takes_out
-def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
+def tensordot(a: Tensor, b: Tensor, dims: Any = 2, *, out: Tensor | None = None) -> Tensor:
     """Sum of products over several axes of both tensors.
 
     Args:
@@ -208,7 +208,18 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     return input.permute([next(rest) if i < 0 else i for i in order])
 
 
-def _at_least(dims: int) -> Any:
+class _AtLeast(Protocol):
+    @overload
+    def __call__(self, tensor: Tensor, /) -> Tensor: ...
+
+    @overload
+    def __call__(self, tensors: Sequence[Tensor], /) -> tuple[Tensor, ...]: ...
+
+    @overload
+    def __call__(self, first: Tensor, second: Tensor, /, *tensors: Tensor) -> tuple[Tensor, ...]: ...
+
+
+def _at_least(dims: int) -> _AtLeast:
     def function(*tensors: Any) -> Any:
         if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
             return tuple(function(t) for t in tensors[0])
@@ -230,26 +241,26 @@ atleast_1d, atleast_2d, atleast_3d = _at_least(1), _at_least(2), _at_least(3)
 
 
 @takes_out
-def hstack(tensors: Sequence[Tensor]) -> Tensor:
+def hstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Joins along the second axis (the first for vectors)."""
     parts = atleast_1d(list(tensors))
     return ops.cat(parts, 1 if parts and parts[0].ndim > 1 else 0)
 
 
 @takes_out
-def vstack(tensors: Sequence[Tensor]) -> Tensor:
+def vstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Joins along the first axis, vectors as rows."""
     return ops.cat(atleast_2d(list(tensors)), 0)
 
 
 @takes_out
-def dstack(tensors: Sequence[Tensor]) -> Tensor:
+def dstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Joins along the third axis."""
     return ops.cat(atleast_3d(list(tensors)), 2)
 
 
 @takes_out
-def diag(input: Tensor, diagonal: int = 0) -> Tensor:
+def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
     """The diagonal of a matrix, or the matrix with this diagonal."""
     if input.ndim == 2:
         return ops.diagonal(input, diagonal).clone()
@@ -334,6 +345,36 @@ def can_cast(from_: Any, to: Any) -> bool:
     return kind(from_) <= kind(to)
 
 
+@overload
+def unique(
+    input: Tensor, sorted: bool = ..., return_inverse: Literal[False] = ..., return_counts: Literal[False] = ..., dim: int | None = ...
+) -> Tensor: ...
+
+
+@overload
+def unique(
+    input: Tensor, sorted: bool = ..., *, return_inverse: Literal[True], return_counts: Literal[False] = ..., dim: int | None = ...
+) -> tuple[Tensor, Tensor]: ...
+
+
+@overload
+def unique(
+    input: Tensor, sorted: bool = ..., return_inverse: Literal[False] = ..., *, return_counts: Literal[True], dim: int | None = ...
+) -> tuple[Tensor, Tensor]: ...
+
+
+@overload
+def unique(
+    input: Tensor, sorted: bool = ..., *, return_inverse: Literal[True], return_counts: Literal[True], dim: int | None = ...
+) -> tuple[Tensor, Tensor, Tensor]: ...
+
+
+@overload
+def unique(
+    input: Tensor, sorted: bool = ..., return_inverse: bool = ..., return_counts: bool = ..., dim: int | None = ...
+) -> Any: ...
+
+
 def unique(
     input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
@@ -346,6 +387,16 @@ def unique(
         return _unique_slices(input, return_inverse, return_counts, dim)
     values, inverse, counts = ops.unique_sorted(input, return_inverse, return_counts)
     return _chosen(values, inverse, counts, return_inverse, return_counts)
+
+
+@overload
+def unique_consecutive(
+    input: Tensor, return_inverse: Literal[False] = ..., return_counts: Literal[False] = ..., dim: int | None = ...
+) -> Tensor: ...
+
+
+@overload
+def unique_consecutive(input: Tensor, return_inverse: bool = ..., return_counts: bool = ..., dim: int | None = ...) -> Any: ...
 
 
 def unique_consecutive(input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:
@@ -380,7 +431,7 @@ def _unique_slices(input: Tensor, return_inverse: bool, return_counts: bool, dim
 
 
 @takes_out
-def column_stack(tensors: Sequence[Tensor]) -> Tensor:
+def column_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Joins along the second axis, vectors as columns."""
     return ops.cat([t.reshape(-1, 1) if t.ndim < 2 else t for t in tensors], 1)
 
@@ -413,8 +464,20 @@ def detach(input: Tensor) -> Tensor:
     return input.detach()
 
 
+@overload
+def nonzero(input: Tensor, *, as_tuple: Literal[False] = ..., out: Tensor | None = ...) -> Tensor: ...
+
+
+@overload
+def nonzero(input: Tensor, *, as_tuple: Literal[True], out: None = ...) -> tuple[Tensor, ...]: ...
+
+
+@overload
+def nonzero(input: Tensor, *, as_tuple: bool, out: Tensor | None = ...) -> Tensor | tuple[Tensor, ...]: ...
+
+
 @takes_out
-def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
+def nonzero(input: Tensor, *, as_tuple: bool = False, out: Tensor | None = None) -> Any:
     """The positions of the elements that are not zero: one row each, or with `as_tuple` one vector for each axis.
 
     Shape:
@@ -507,7 +570,7 @@ def is_neg(input: Tensor) -> bool:
 
 
 @takes_out
-def cross(input: Tensor, other: Tensor, dim: int = -1) -> Tensor:
+def cross(input: Tensor, other: Tensor, dim: int = -1, *, out: Tensor | None = None) -> Tensor:
     """The vector product along an axis of size 3."""
     if input.shape[dim] != 3 or other.shape[dim] != 3:
         raise _C.ShapeError(f"cross: sizes {input.shape[dim]} and {other.shape[dim]} along axis {dim}; expected 3")
@@ -535,7 +598,9 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
 
 @takes_out
 @spelled(element="elements", test_element="test_elements")
-def isin(elements: Tensor, test_elements: Tensor, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
+def isin(
+    elements: Tensor, test_elements: Tensor, *, assume_unique: bool = False, invert: bool = False, out: Tensor | None = None
+) -> Tensor:
     """True where an element is among the test elements. `assume_unique` promises that neither holds one twice, which is not made use of."""
     found = (elements.unsqueeze(-1) == test_elements.reshape(-1)).any(-1)
     return ~found if invert else found

@@ -20,7 +20,14 @@ if TYPE_CHECKING:
 library = "flambeau"  # whose names texts say: `flambeau.compat.torch` changes it
 
 
-def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
+def tensor(
+    data: Any,
+    *,
+    dtype: _C.dtype | None = None,
+    device: _C.device | str | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
     """A new tensor with a copy of `data`: numbers, nested lists, arrays or tensors.
 
     Floats become the default dtype (float32), complex numbers the complex type of two of these (complex64), integers int64,
@@ -60,7 +67,7 @@ def _moved(data: Tensor, dtype: Any, device: Any) -> Tensor:
     return data if device is None else data.to(device)
 
 
-def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
+def as_tensor(data: Any, dtype: _C.dtype | None = None, device: _C.device | str | None = None) -> Tensor:
     """`data` as a tensor, sharing memory where it is a tensor or an array of the right type."""
     device = _C.new_device() if device is None else device
     if isinstance(data, Tensor):
@@ -585,7 +592,7 @@ def attach() -> None:
         setattr(Tensor, name, value)
 
 
-def broadcast_shapes(*shapes: Sequence[int] | int) -> Any:
+def broadcast_shapes(*shapes: Sequence[int] | int) -> _C.Size:
     """The shape that tensors of these shapes broadcast to."""
     out: list[int] = []
     for shape in shapes:

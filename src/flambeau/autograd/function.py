@@ -87,7 +87,7 @@ class Function:
         raise TypeError("Function: a subclass has to define the static method forward")
 
     @staticmethod
-    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+    def backward(*args: Any, **kwargs: Any) -> Any:
         raise TypeError("Function: a subclass has to define the static method backward to be differentiable")
 
     @classmethod

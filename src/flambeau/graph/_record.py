@@ -416,8 +416,9 @@ def _leaves(outputs: Iterable[Tensor]) -> Iterator[Tensor]:
     seen = set(pending)
     while pending:
         node = pending.pop()
-        if getattr(node, "variable", None) is not None:
-            yield node.variable
+        leaf: Tensor | None = getattr(node, "variable", None)
+        if leaf is not None:
+            yield leaf
         for below, _ in node.next_functions:
             if below is not None and below not in seen:
                 seen.add(below)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from flambeau._C import ArgumentError, Tensor, ops
 from flambeau._warn import warn
@@ -48,7 +48,11 @@ __all__ = [
 ]
 
 
-def _simple(name: str) -> Callable[..., Tensor]:
+class Activation(Protocol):
+    def __call__(self, input: Tensor, inplace: bool = False) -> Tensor: ...
+
+
+def _simple(name: str) -> Activation:
     op, op_ = getattr(ops, name), getattr(ops, name + "_")
 
     def activation(input: Tensor, inplace: bool = False) -> Tensor:
@@ -60,12 +64,12 @@ def _simple(name: str) -> Callable[..., Tensor]:
     return activation
 
 
-relu6 = _simple("relu6")
-selu = _simple("selu")
-silu = _simple("silu")
-mish = _simple("mish")
-hardswish = _simple("hardswish")
-hardsigmoid = _simple("hardsigmoid")
+relu6: Activation = _simple("relu6")
+selu: Activation = _simple("selu")
+silu: Activation = _simple("silu")
+mish: Activation = _simple("mish")
+hardswish: Activation = _simple("hardswish")
+hardsigmoid: Activation = _simple("hardsigmoid")
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:

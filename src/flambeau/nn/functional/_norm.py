@@ -132,7 +132,7 @@ def rms_norm(
 
 
 @takes_out
-def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
+def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, *, out: Tensor | None = None) -> Tensor:
     """x / max(norm(x), eps) along `dim`."""
     return input / ops.norm(input, p, dim, keepdim=True).clamp(min=eps)
 
