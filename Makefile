@@ -16,6 +16,7 @@
 #   make asan      the core's own tests under AddressSanitizer and UndefinedBehaviorSanitizer
 #   make tsan      ... and under ThreadSanitizer
 #   make wheel     a wheel in dist/            make clean     remove all of this
+#   make wheels    wheels for other machines, of every Python that is found (PYTHONS="3.10 3.13"), each installed and used
 #   make installs  every way to install it, each from nothing; leaves the wheel in dist/
 #
 # Variables: PYTHON, VENV, BUILD, ISAS (auto, native or a list), ONEDNN (ON, OFF), TESTS, JOBS, PYTEST_ARGS.
@@ -61,7 +62,7 @@ CXX_SOURCES := CMakeLists.txt $(shell find csrc ops cmake tools/opgen -type f -n
 BEGIN = @mkdir -p $(@D) && touch $@.begun
 DONE  = @mv -f $@.begun $@
 
-.PHONY: demo test large variants dev fuzz fuzz-files fuzz-asan parity packages bench lint types stubs core plain asan tsan wheel installs clean help
+.PHONY: demo test large variants dev fuzz fuzz-files fuzz-asan parity packages bench lint types stubs core plain asan tsan wheel wheels installs clean help
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
@@ -222,6 +223,17 @@ wheel: $(VENV)/.built
 	rm -f dist/flambeau-*.whl
 	$(PIP) wheel --no-build-isolation --no-deps -w dist . -C build-dir=$(BUILD) \
 	  -C cmake.define.FLAMBEAU_ISAS=auto -C cmake.define.FLAMBEAU_ONEDNN=$(ONEDNN)
+
+# Wheels that run on other machines: built in isolation, repaired by auditwheel, installed and used without a compiler.
+PYTHONS ?=
+
+$(VENV)/.wheels: $(VENV)/.deps
+	$(BEGIN)
+	$(PIP) install --group wheels
+	$(DONE)
+
+wheels: $(VENV)/.wheels
+	$(PY) tools/build_wheels.py --pythons "$(PYTHONS)" --to dist
 
 WAYS ?= wheel,install,sdist,editable
 installs: $(VENV)/.deps

@@ -19,7 +19,13 @@ def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e
 
 
 def equal(input: Tensor, other: Tensor) -> bool:
-    """True if both have one shape and the same elements."""
+    """True if both have one shape and the same elements.
+
+    Example:
+        >>> import flambeau as fl
+        >>> fl.equal(fl.ones(2), fl.ones(2)), fl.equal(fl.ones(2), fl.ones(3))
+        (True, False)
+    """
     return input.shape == other.shape and bool(ops.all(ops.eq(input, other)).item())
 
 
@@ -332,7 +338,13 @@ def numel(input: Tensor) -> int:
 
 
 def is_floating_point(input: Tensor) -> bool:
-    """True for float16, bfloat16, float32 and float64."""
+    """True for float16, bfloat16, float32 and float64.
+
+    Example:
+        >>> import flambeau as fl
+        >>> fl.is_floating_point(fl.ones(1)), fl.is_floating_point(fl.tensor(1))
+        (True, False)
+    """
     return input.is_floating_point()
 
 
@@ -382,6 +394,14 @@ def unique(
 
     Returns:
         The values, then, where asked for, the index of each input element among them, and how often each occurs.
+
+    Example:
+        >>> import flambeau as fl
+        >>> fl.unique(fl.tensor([3, 1, 3]))
+        tensor([1, 3])
+        >>> values, counts = fl.unique(fl.tensor([3, 1, 3]), return_counts=True)
+        >>> counts
+        tensor([1, 2])
     """
     if dim is not None:
         return _unique_slices(input, return_inverse, return_counts, dim)
@@ -482,6 +502,14 @@ def nonzero(input: Tensor, *, as_tuple: bool = False, out: Tensor | None = None)
 
     Shape:
         input [...] -> [how many, input.ndim]
+
+    Example:
+        >>> import flambeau as fl
+        >>> fl.nonzero(fl.tensor([0, 5, 7]))
+        tensor([[1],
+                [2]])
+        >>> fl.tensor([0, 5, 7]).nonzero(as_tuple=True)
+        (tensor([1, 2]),)
     """
     return ops.where(input) if as_tuple else ops.nonzero(input)
 
@@ -529,6 +557,11 @@ def cdist(
     Raises:
         ShapeError: fewer than two axes, or rows of different lengths.
         ValueError: p < 0, or an unknown compute_mode.
+
+    Example:
+        >>> import flambeau as fl
+        >>> fl.cdist(fl.zeros(1, 2), fl.tensor([[3.0, 4.0], [0.0, 1.0]]))
+        tensor([[5., 1.]])
     """
     modes = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist")
     if compute_mode not in modes:

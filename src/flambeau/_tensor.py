@@ -68,7 +68,17 @@ def _moved(data: Tensor, dtype: Any, device: Any) -> Tensor:
 
 
 def as_tensor(data: Any, dtype: _C.dtype | None = None, device: _C.device | str | None = None) -> Tensor:
-    """`data` as a tensor, sharing memory where it is a tensor or an array of the right type."""
+    """`data` as a tensor, sharing memory where it is a tensor or an array of the right type.
+
+    Example:
+        >>> import flambeau as fl
+        >>> import numpy as np
+        >>> array = np.ones(2, dtype=np.float32)
+        >>> x = fl.as_tensor(array)
+        >>> x[0] = 5
+        >>> array
+        array([5., 1.], dtype=float32)
+    """
     device = _C.new_device() if device is None else device
     if isinstance(data, Tensor):
         if _C.has_override(data) and _is_wrapped(data):
@@ -97,6 +107,15 @@ def from_numpy(array: np.ndarray) -> Tensor:
     Raises:
         TypeError: not an array, or an element type without counterpart.
         ValueError: negative strides, or strides that are no multiple of the element size.
+
+    Example:
+        >>> import flambeau as fl
+        >>> import numpy as np
+        >>> array = np.zeros(2)
+        >>> x = fl.from_numpy(array)
+        >>> x += 1
+        >>> array
+        array([1., 1.])
     """
     if not hasattr(array, "__array_interface__") or not hasattr(array, "flags"):
         raise TypeError(f"from_numpy: got a {type(array).__name__}; expected a NumPy array")
@@ -146,7 +165,13 @@ def scalar_tensor(
 
 
 def is_tensor(obj: Any) -> bool:
-    """True for a Tensor."""
+    """True for a Tensor.
+
+    Example:
+        >>> import flambeau as fl
+        >>> fl.is_tensor(fl.ones(1)), fl.is_tensor([1])
+        (True, False)
+    """
     return isinstance(obj, Tensor)
 
 

@@ -80,6 +80,20 @@ class Function:
 
     Inside of `vmap` it is called once per sample, unless it has a static `vmap(info, in_dims, *args)` that takes whole batches and
     returns (output, out_dims). `info` has `batch_size` and `randomness`. Forward mode differentiates `backward`.
+
+    Example:
+        >>> import flambeau as fl
+        >>> class Double(fl.autograd.Function):
+        ...     @staticmethod
+        ...     def forward(ctx, x):
+        ...         return x * 2
+        ...     @staticmethod
+        ...     def backward(ctx, dy):
+        ...         return dy * 2
+        >>> x = fl.ones(2, requires_grad=True)
+        >>> Double.apply(x).sum().backward()
+        >>> x.grad
+        tensor([2., 2.])
     """
 
     @staticmethod

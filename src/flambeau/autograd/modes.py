@@ -120,7 +120,16 @@ else:
             return self if function is None else self(function)
 
     class enable_grad(_GradMode):
-        """Operations are recorded inside, also within `no_grad`."""
+        """Operations are recorded inside, also within `no_grad`.
+
+        Example:
+            >>> import flambeau as fl
+            >>> w = fl.ones(1, requires_grad=True)
+            >>> with fl.no_grad(), fl.enable_grad():
+            ...     y = w * 2
+            >>> y.requires_grad
+            True
+        """
 
         _on = True
 

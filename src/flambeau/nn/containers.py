@@ -138,7 +138,14 @@ class Sequential(Module):
 
 
 class ModuleList(Module):
-    """A list whose modules are found by `parameters()` and `state_dict()`."""
+    """A list whose modules are found by `parameters()` and `state_dict()`.
+
+    Example:
+        >>> import flambeau as fl
+        >>> blocks = fl.nn.ModuleList([fl.nn.Linear(2, 2), fl.nn.ReLU()])
+        >>> len(blocks), blocks[-1]
+        (2, ReLU())
+    """
 
     _modules: dict[str, Module]
 
@@ -232,7 +239,15 @@ class ModuleList(Module):
 
 
 class ModuleDict(Module):
-    """An ordered dict whose modules are found by `parameters()` and `state_dict()`."""
+    """An ordered dict whose modules are found by `parameters()` and `state_dict()`.
+
+    Example:
+        >>> import flambeau as fl
+        >>> heads = fl.nn.ModuleDict({"a": fl.nn.ReLU()})
+        >>> heads["b"] = fl.nn.Tanh()
+        >>> list(heads)
+        ['a', 'b']
+    """
 
     _modules: dict[str, Module]
 

@@ -205,6 +205,17 @@ class Optimizer:
     Raises:
         TypeError: `params` is a single tensor, or holds something else.
         ValueError: no parameters, or one that is in two groups or is no leaf.
+
+    Example:
+        >>> import flambeau as fl
+        >>> w = fl.ones(1, requires_grad=True)
+        >>> optimizer = fl.optim.SGD([w], lr=0.5)
+        >>> (w * 2).sum().backward()
+        >>> isinstance(optimizer, fl.optim.Optimizer)
+        True
+        >>> optimizer.step()
+        >>> w
+        tensor([0.], requires_grad=True)
     """
 
     state: dict[Any, dict[str, Any]]

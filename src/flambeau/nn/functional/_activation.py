@@ -73,7 +73,13 @@ hardsigmoid: Activation = _simple("hardsigmoid")
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
-    """max(0, x); `inplace` writes the result into the input."""
+    """max(0, x); `inplace` writes the result into the input.
+
+    Example:
+        >>> import flambeau as fl
+        >>> fl.nn.functional.relu(fl.tensor([-1.0, 2.0]))
+        tensor([0., 2.])
+    """
     return input.relu_() if inplace else ops.relu(input)
 
 
@@ -192,7 +198,13 @@ def _softmax_dim(op: str, dim: int | None, ndim: int) -> int:
 
 
 def softmax(input: Tensor, dim: int | None = None, dtype: Any = None) -> Tensor:
-    """exp(x) / sum(exp(x)) along `dim`."""
+    """exp(x) / sum(exp(x)) along `dim`.
+
+    Example:
+        >>> import flambeau as fl
+        >>> fl.nn.functional.softmax(fl.zeros(2), dim=0)
+        tensor([0.5000, 0.5000])
+    """
     dim = _softmax_dim("softmax", dim, input.dim())
     return ops.softmax(input if dtype is None else input.to(dtype), dim)
 

@@ -115,6 +115,11 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = N
 
     Raises:
         ValueError: `mode` is unknown.
+
+    Example:
+        >>> import flambeau as fl
+        >>> fl.nn.functional.pad(fl.ones(1, 2), (1, 0), value=7.0)
+        tensor([[7., 1., 1.]])
     """
     if mode not in ("constant", "reflect", "replicate", "circular"):
         raise ArgumentError(

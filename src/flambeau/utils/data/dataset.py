@@ -17,6 +17,16 @@ class Dataset(Generic[T]):
     """Maps an index to a sample; a subclass defines `__getitem__` and usually `__len__`.
 
     `__getitems__(indices)` may be defined as well and then fetches a whole batch at once.
+
+    Example:
+        >>> import flambeau as fl
+        >>> class Squares(fl.utils.data.Dataset):
+        ...     def __len__(self):
+        ...         return 3
+        ...     def __getitem__(self, i):
+        ...         return i, i * i
+        >>> [pair for pair in fl.utils.data.DataLoader(Squares(), batch_size=3)]
+        [[tensor([0, 1, 2]), tensor([0, 1, 4])]]
     """
 
     def __getitem__(self, index: Any) -> T:
