@@ -12,6 +12,7 @@
 #   make packages  packages that were written for PyTorch (transformers, Lightning, timm, ...), installed apart, and their tests
 #   make bench     benchmarks
 #   make lint      style, layers, types        make stubs     write src/flambeau/*.pyi again
+#   make docs      the documentation site, in build/site; nothing is fetched
 #   make core      the core's own tests (csrc/tests), in a build without oneDNN; plain: that build's suite, too
 #   make asan      the core's own tests under AddressSanitizer and UndefinedBehaviorSanitizer
 #   make tsan      ... and under ThreadSanitizer
@@ -62,7 +63,7 @@ CXX_SOURCES := CMakeLists.txt $(shell find csrc ops cmake tools/opgen -type f -n
 BEGIN = @mkdir -p $(@D) && touch $@.begun
 DONE  = @mv -f $@.begun $@
 
-.PHONY: demo test large variants dev fuzz fuzz-files fuzz-asan parity packages bench lint types stubs core plain asan tsan wheel wheels installs clean help
+.PHONY: demo test large variants dev fuzz fuzz-files fuzz-asan parity packages bench lint types stubs docs core plain asan tsan wheel wheels installs clean help
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
@@ -215,6 +216,16 @@ tsan: $(VENV)/.deps
 	cmake --preset tsan -DPython_EXECUTABLE=$(PY)
 	cmake --build --preset tsan
 	TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 FLAMBEAU_NUM_THREADS=1 OMP_NUM_THREADS=1 build/tsan/core_tests
+
+# ---- documentation: a site in build/site, of docs/, docstrings, the op table and the benchmarks' results
+
+$(VENV)/.docs: $(VENV)/.deps
+	$(BEGIN)
+	$(PIP) install --group docs
+	$(DONE)
+
+docs: $(VENV)/.built $(VENV)/.docs
+	$(PY) tools/make_docs.py --out build/site
 
 # ---- packages
 

@@ -131,7 +131,7 @@ def names_of(module: str) -> list[str]:
         listed = [n for n in dir(fl) if not n.startswith("_") and n != "annotations"]
     elif listed is None:
         listed = [n for n, v in vars(value).items() if not n.startswith("_") and getattr(v, "__module__", "").startswith("flambeau")]
-    return sorted({n for n in listed if not inspect.ismodule(getattr(value, n))})
+    return sorted({n for n in listed if not n.startswith("_") and not inspect.ismodule(getattr(value, n))})
 
 
 def members_of_tensor() -> list[str]:
