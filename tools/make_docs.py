@@ -22,7 +22,7 @@ import shutil
 import subprocess
 import sys
 import urllib.parse
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from html.parser import HTMLParser
 from typing import Any
 
@@ -46,14 +46,14 @@ STYLE = """
 .md-typeset .doc-kind { color: var(--md-default-fg-color--light); font-size: .7rem; font-weight: normal; margin-left: .5rem; }
 .md-typeset h3 { overflow-wrap: anywhere; }
 .md-typeset table:not([class]) { font-size: .68rem; }
-.md-typeset .names { columns: 11rem; font-size: .7rem; line-height: 1.5; }
+.md-typeset .names { columns: 8.5rem; font-size: .7rem; line-height: 1.5; }
 .md-typeset .names a { display: block; overflow-wrap: anywhere; }
 .md-typeset img { background: white; }
 """
 
 # ------------------------------------------------------------------------------------- docstrings to Markdown
 
-_SECTION = re.compile(r"^(Args|Arguments|Shape|Raises|Returns|Yields|Example|Examples|Source|Note):(.*)$")
+_SECTION = re.compile(r"^(Args|Arguments|Shape|Raises|Returns|Yields|Example|Examples|Source|Note|Gradient):(.*)$")
 _FIELD = re.compile(r"^(\*{0,2}[\w.]+(?:, \*{0,2}[\w.]+)*): (.*)$")
 
 
@@ -120,7 +120,8 @@ def anchor(name: str) -> str:
 def entry(name: str) -> list[str]:
     """One name: its head, its call, what is said of it, and for a class its own methods."""
     value = reference.find(name)
-    lines = [f'### {name.removeprefix("flambeau.")} <span class="doc-kind">{kind_of(value)}</span> {{#{anchor(name)}}}', ""]
+    short = name.removeprefix("flambeau.")
+    lines = [f'### {short} <span class="doc-kind">{kind_of(value)}</span> {{#{anchor(name)} data-toc-label="{short}"}}', ""]
     said = reference.said(name)
     if not reference.is_op(name, value) and callable(value) and (call := call_of(value)):
         lines += ["```python", f"{name.removeprefix('flambeau.')}{call}", "```", ""]
@@ -172,6 +173,8 @@ def reference_pages(folder: pathlib.Path) -> list[Any]:
     index = ["# All names", "", "Every public name, by module. The search box finds them as well.", ""]
     for title, file, members in pages:
         head = [f"# {title}", ""]
+        if title.startswith("flambeau: ") or title == "flambeau.Tensor":
+            head += ["Shapes, types, conditions and gradients are as the [op table](../op-table.md) has them, in its names of arguments.", ""]
         if not title.startswith("flambeau: ") and title != "flambeau.Tensor":
             head += [markdown(inspect.getdoc(reference.find(title)) or ""), ""]
         head += names((n.rpartition(".")[2], f"#{anchor(n)}") for n in members)
@@ -185,38 +188,56 @@ def reference_pages(folder: pathlib.Path) -> list[Any]:
 # --------------------------------------------------------------------------------------------- benchmarks
 
 
-def rows_with_ratios(text: str) -> Iterator[tuple[str, float]]:
-    """(what, flambeau over PyTorch) of the tables of a file of results."""
+def rows_with_ratios(text: str) -> list[tuple[str, float, bool]]:
+    """(what, flambeau over PyTorch, whether that is better here) of the tables of a file of results."""
+    rows: list[tuple[str, float, bool]] = []
     columns: list[str] = []
+    heading, rate = "", False
     for line in text.splitlines():
+        heading = line.lstrip("# ") if line.startswith("#") else heading
         cells = [c.strip() for c in line.strip().strip("|").split("|")] if line.startswith("|") else []
         if "ratio" in cells:
             columns = cells
         elif columns and len(cells) == len(columns) and re.fullmatch(r"[\d.]+", cells[columns.index("ratio")]):
-            unit = f", {cells[1]}" if columns[1] == "" else ""
-            yield cells[0].strip("`") + unit, float(cells[columns.index("ratio")])
+            unit = cells[1] if columns[1] == "" else ""
+            rate = unit.endswith("/s") if unit or not columns[1] == "" else rate  # of the mean: as the rows above it
+            ratio = float(cells[columns.index("ratio")])
+            what = ", ".join(filter(None, (cells[0].replace("`", ""), unit)))
+            if any(what == other for other, _, _ in rows):  # measured in another way, too
+                what = f"{what} ({heading})"
+            rows.append((what, ratio, ratio > 1 if rate else ratio < 1))
         elif not line.startswith("|"):
             columns = []
+    return rows
 
 
-def plot(rows: list[tuple[str, float]], path: pathlib.Path) -> None:
-    """Bars of ratios on a logarithmic axis around 1; of many rows points in the order of the ratio."""
+def plot(rows: list[tuple[str, float, bool]], path: pathlib.Path) -> None:
+    """Bars of ratios on a logarithmic axis around 1; of many rows points in the order of the ratio. What is better here is orange."""
     import matplotlib
 
     matplotlib.use("svg")
     import matplotlib.pyplot as plt
+    import matplotlib.ticker
 
     many = len(rows) > 45
     rows = sorted(rows, key=lambda row: row[1]) if many else rows[::-1]
     figure, axes = plt.subplots(figsize=(8, 3.5 if many else 0.7 + 0.24 * len(rows)))
-    ratios = [ratio for _, ratio in rows]
+    ratios, colours = [ratio for _, ratio, _ in rows], ["#c2410c" if better else "#475569" for _, _, better in rows]
+    plain = matplotlib.ticker.FuncFormatter(lambda x, _: f"{x:g}")
     if many:
-        axes.semilogy(range(len(rows)), ratios, ".", color="#c2410c")
+        axes.set_yscale("log")
+        axes.scatter(range(len(rows)), ratios, s=6, color=colours)
         axes.axhline(1, color="black", linewidth=0.8)
+        axes.yaxis.set_major_formatter(plain)
         axes.set(xlabel=f"{len(rows)} measurements, by ratio", ylabel="flambeau over PyTorch")
     else:
-        axes.barh([name for name, _ in rows], [r - 1 for r in ratios], left=1, color=["#c2410c" if r < 1 else "#475569" for r in ratios])
+        axes.barh(range(len(rows)), [r - 1 for r in ratios], left=1, color=colours)
+        axes.set_yticks(range(len(rows)), [what for what, _, _ in rows])
         axes.set_xscale("log")
+        axes.set_xlim(min(0.5, *ratios) * 0.9, max(2, *ratios) * 1.1)
+        axes.xaxis.set_major_locator(matplotlib.ticker.FixedLocator([0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20]))
+        axes.xaxis.set_major_formatter(plain)
+        axes.xaxis.set_minor_locator(matplotlib.ticker.NullLocator())
         axes.axvline(1, color="black", linewidth=0.8)
         axes.set_xlabel("flambeau over PyTorch")
         axes.tick_params(axis="y", labelsize=8)
@@ -230,11 +251,12 @@ def benchmark_pages(folder: pathlib.Path) -> list[Any]:
     navigation: list[Any] = [{"Overview": "benchmarks.md"}]
     overview = [
         "# Benchmarks", "", "Both libraries run the same code, each in its own processes, in turn. Below 1 a time is shorter here than in",
-        "PyTorch; of rates (`image/s`, `token/s`) above 1 is faster. Each page says what was run, on what, and how to run it again.", "",
+        "PyTorch; of rates (`image/s`, `token/s`) above 1 is faster. What is better here is orange, what is",
+        "worse grey. Each page says what was run, on what, and how to run it again.", "",
     ]  # fmt: skip
     for path in sorted((ROOT / "benchmarks").glob("RESULTS*.md")):
         name = path.stem.removeprefix("RESULTS").strip("-") or "summary"
-        text, rows = path.read_text(), list(rows_with_ratios(path.read_text()))
+        text, rows = path.read_text(), rows_with_ratios(path.read_text())
         title = name.replace("-", " ")
         picture = []
         if len(rows) > 1:

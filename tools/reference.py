@@ -86,7 +86,7 @@ def said(name: str) -> str:
         method = name.startswith("flambeau.Tensor.")
         parts: list[str] = []
         for op in table()[short]:
-            parts += [f"`{signature(op, short, method)}`", sentence(op), *_conditions(op)]
+            parts += [f"`{signature(op, short, method)}`", sentence(op, gradients=False), *_conditions(op)]
         example = next((op.get("example") for op in table()[short] if op.get("example")), None)
         if example:
             parts += ["Example:\n" + "\n".join("    " + line for line in [">>> import flambeau as fl", *str(example).splitlines()])]

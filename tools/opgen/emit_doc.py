@@ -30,7 +30,7 @@ def shown_name(op: Op, index: int) -> str:
     return a.name if name is None or keyword.iskeyword(name) or any(b.name == name for b in op.sig.args) else name
 
 
-def sentence(op: Op) -> str:
+def sentence(op: Op, gradients: bool = True) -> str:
     """What the op does, in the names that are shown, and of what there are gradients."""
     text = " ".join(str(op.get("doc", "")).split())
     shown = {a.name: shown_name(op, i) for i, a in enumerate(op.sig.args)}
@@ -38,7 +38,7 @@ def sentence(op: Op) -> str:
     if other:
         text += f" ({', '.join(other)}.)"
     smooth = [f"`{shown.get(k, k)}`" for k, formula in (op.get("grad") or {}).items() if formula != "none"]
-    return text + (f" Gradients: {', '.join(smooth)}." if smooth else "")
+    return text + (f" Gradients: {', '.join(smooth)}." if smooth and gradients else "")
 
 
 def _default(a: Arg) -> str:
