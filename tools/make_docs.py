@@ -174,7 +174,7 @@ def reference_pages(folder: pathlib.Path) -> list[Any]:
     for title, file, members in pages:
         head = [f"# {title}", ""]
         if title.startswith("flambeau: ") or title == "flambeau.Tensor":
-            head += ["Shapes, types, conditions and gradients are as the [op table](../op-table.md) has them, in its names of arguments.", ""]
+            head += ["Shapes, types, conditions and gradients are as the [op table](../op-table.md) has them, with its names.", ""]
         if not title.startswith("flambeau: ") and title != "flambeau.Tensor":
             head += [markdown(inspect.getdoc(reference.find(title)) or ""), ""]
         head += names((n.rpartition(".")[2], f"#{anchor(n)}") for n in members)

@@ -370,6 +370,14 @@ def _repr(self: Tensor, *, tensor_contents: Any = None) -> str:
     return text
 
 
+def _repr_html(self: Tensor) -> str:
+    """What a notebook shows."""
+    from flambeau._rich import tensor_html
+
+    text: str = _C.no_torch_function(tensor_html, (), (self,))
+    return text
+
+
 def _register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Any:
     """Calls `hook(grad)` whenever a gradient of this tensor is computed; it may return a replacement."""
     return _C.register_tensor_hook(self, hook)
@@ -564,7 +572,8 @@ def attach() -> None:
         "__torch_function__": classmethod(_torch_function), "backward": _backward, "numpy": _numpy, "__array__": _array,
         "__array_wrap__": _array_wrap, "tolist": _tolist, "__dlpack__": _dlpack, "__dlpack_device__": _dlpack_device,
         "__array_namespace__": _array_namespace, "to_device": _to_device, "__deepcopy__": _deepcopy, "__reduce_ex__": _reduce_ex,
-        "__iter__": _iter, "__contains__": _contains, "__format__": _format, "__repr__": _repr, "register_hook": _register_hook,
+        "__iter__": _iter, "__contains__": _contains, "__format__": _format, "__repr__": _repr, "_repr_html_": _repr_html,
+        "register_hook": _register_hook,
         "register_post_accumulate_grad_hook": _register_post_accumulate_grad_hook, "retain_grad": _retain_grad,
         "type": _type, "cuda": _cuda, "cpu": _cpu, "random_": _random_, "new_tensor": _new_tensor,
         "share_memory_": _share_memory_, "stft": _stft, "istft": _istft,

@@ -1,6 +1,7 @@
 """The stubs say what there is: names of the extension, of Tensor and of the package, no more and no fewer."""
 
 import ast
+import inspect
 import pathlib
 
 import pytest
@@ -53,7 +54,8 @@ def test_the_package():
     said = {name for name in names_of(tree("__init__.pyi")) if not name.startswith("_")}
     have = {name for name in dir(fl) if not name.startswith("_")}
     assert said - have == set()
-    assert have - said == {"annotations"}
+    other = {name for name in have - said if not inspect.ismodule(getattr(fl, name))}  # modules that a test imported
+    assert other == {"annotations"}
 
 
 @pytest.mark.parametrize("name", ["relu", "max", "add_", "zeros"])

@@ -276,6 +276,12 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
         """What `repr` prints between the brackets; layers override it."""
         return ""
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the tree, with parameters and bytes."""
+        from flambeau._rich import module_html
+
+        return module_html(self)
+
     def __repr__(self) -> str:
         extra = self.extra_repr()
         lines = extra.split("\n") if extra else []
