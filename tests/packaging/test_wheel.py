@@ -38,7 +38,7 @@ def test_every_python_file_is_in_it(wheel):
 
 def test_contents(wheel):
     names = wheel.namelist()
-    assert {"flambeau/py.typed", "flambeau/_C.pyi", "flambeau/datasets/digits.bin"} <= set(names)
+    assert {"flambeau/py.typed", "flambeau/_C.pyi", "flambeau/_table.pyi", "flambeau/__init__.pyi", "flambeau/datasets/digits.bin"} <= set(names)
     assert len([n for n in names if n.startswith("flambeau/_C.") and n.endswith(".so")]) == 1
     assert len([n for n in names if "libdnnl" in n]) <= 1
     top = {n.split("/")[0] for n in names}
