@@ -11,11 +11,13 @@
 #   make parity    compare with PyTorch, which is installed apart from everything else
 #   make packages  packages that were written for PyTorch (transformers, Lightning, timm, ...), installed apart, and their tests
 #   make bench     benchmarks
-#   make lint      style, layers, types        make stubs     write src/flambeau/_C.pyi again
+#   make lint      style, layers, types        make stubs     write src/flambeau/*.pyi again
+#   make docs      the documentation site, in build/site; nothing is fetched
 #   make core      the core's own tests (csrc/tests), in a build without oneDNN; plain: that build's suite, too
 #   make asan      the core's own tests under AddressSanitizer and UndefinedBehaviorSanitizer
 #   make tsan      ... and under ThreadSanitizer
 #   make wheel     a wheel in dist/            make clean     remove all of this
+#   make wheels    wheels for other machines, of every Python that is found (PYTHONS="3.10 3.13"), each installed and used
 #   make installs  every way to install it, each from nothing; leaves the wheel in dist/
 #
 # Variables: PYTHON, VENV, BUILD, ISAS (auto, native or a list), ONEDNN (ON, OFF), TESTS, JOBS, PYTEST_ARGS.
@@ -61,7 +63,7 @@ CXX_SOURCES := CMakeLists.txt $(shell find csrc ops cmake tools/opgen -type f -n
 BEGIN = @mkdir -p $(@D) && touch $@.begun
 DONE  = @mv -f $@.begun $@
 
-.PHONY: demo test large variants dev fuzz fuzz-files fuzz-asan parity packages bench lint types stubs core plain asan tsan wheel installs clean help
+.PHONY: demo test large variants dev fuzz fuzz-files fuzz-asan parity packages bench lint types stubs docs core plain asan tsan wheel wheels installs clean help
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
@@ -196,8 +198,9 @@ lint: $(VENV)/.lint
 	$(PY) tools/check_repo.py
 	PYTHONPATH=tools $(PY) -m opgen check
 
-types: $(VENV)/.lint
+types: $(VENV)/.lint $(VENV)/.built
 	$(BIN)/mypy
+	$(PY) -m pytest tests/typing $(PYTEST_ARGS) -n 0
 
 stubs: $(VENV)/.deps
 	PYTHONPATH=tools $(PY) -m opgen generate --out build/opgen --stub src/flambeau/_C.pyi
@@ -214,6 +217,16 @@ tsan: $(VENV)/.deps
 	cmake --build --preset tsan
 	TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 FLAMBEAU_NUM_THREADS=1 OMP_NUM_THREADS=1 build/tsan/core_tests
 
+# ---- documentation: a site in build/site, of docs/, docstrings, the op table and the benchmarks' results
+
+$(VENV)/.docs: $(VENV)/.deps
+	$(BEGIN)
+	$(PIP) install --group docs
+	$(DONE)
+
+docs: $(VENV)/.built $(VENV)/.docs
+	$(PY) tools/make_docs.py --out build/site
+
 # ---- packages
 
 # Takes what the editable build compiled. `pip wheel .` does the same from nothing, in isolation.
@@ -221,6 +234,17 @@ wheel: $(VENV)/.built
 	rm -f dist/flambeau-*.whl
 	$(PIP) wheel --no-build-isolation --no-deps -w dist . -C build-dir=$(BUILD) \
 	  -C cmake.define.FLAMBEAU_ISAS=auto -C cmake.define.FLAMBEAU_ONEDNN=$(ONEDNN)
+
+# Wheels that run on other machines: built in isolation, repaired by auditwheel, installed and used without a compiler.
+PYTHONS ?=
+
+$(VENV)/.wheels: $(VENV)/.deps
+	$(BEGIN)
+	$(PIP) install --group wheels
+	$(DONE)
+
+wheels: $(VENV)/.wheels
+	$(PY) tools/build_wheels.py --pythons "$(PYTHONS)" --to dist
 
 WAYS ?= wheel,sdist,install,editable
 installs: $(VENV)/.deps

@@ -38,12 +38,14 @@ def raw_containers(source: str) -> list[str]:
 
 
 BY_NAME = re.compile(r"""(?:removeprefix|startswith|endswith|split|== )\(?f?["']flambeau\.""")
-ANY_NAME = {"nn/functional/__init__.py", "special/__init__.py", "linalg/__init__.py", "distributions/distribution.py"}  # while they are imported
+# These ask while they are imported.
+ANY_NAME = {"nn/functional/__init__.py", "special/__init__.py", "linalg/__init__.py", "distributions/distribution.py"}
 
 
 def told_by_name(source: str) -> list[str]:
     """Decisions by a text that begins with the package's name, with their lines."""
-    return [f"{source.count(chr(10), 0, m.start()) + 1}: {m[0]}; ask for dtype.name, or for what the class is" for m in BY_NAME.finditer(source)]
+    instead = "ask for dtype.name, or for what the class is"
+    return [f"{source.count(chr(10), 0, m.start()) + 1}: {m[0]}; {instead}" for m in BY_NAME.finditer(source)]
 
 
 def wrapping_sizes(source: str) -> list[str]:

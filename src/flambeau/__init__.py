@@ -234,6 +234,17 @@ _LAZY_NAMES = {
          "lu_unpack", "matrix_exp", "matrix_power", "orgqr", "ormqr", "pinverse", "qr", "slogdet", "svd", "triangular_solve", "vander"),
         "linalg._old",
     ),
+    **dict.fromkeys(
+        ("abs_", "acos_", "acosh_", "addmv_", "arccos_", "arccosh_", "arcsin_", "arcsinh_", "arctan_", "arctanh_", "as_strided_",
+         "asin_", "asinh_", "atan_", "atanh_", "ceil_", "clamp_", "clamp_max_", "clamp_min_", "clip_", "conj_physical_", "cos_", "cosh_",
+         "deg2rad_", "detach_", "erf_", "erfc_", "exp2_", "exp_", "expm1_", "fix_", "floor_", "frac_", "gcd_", "i0_", "lcm_", "ldexp_",
+         "log10_", "log1p_", "log2_", "log_", "logit_", "nan_to_num_", "neg_", "negative_", "rad2deg_", "reciprocal_", "relu_", "round_",
+         "rsqrt_", "sigmoid_", "sin_", "sinc_", "sinh_", "sqrt_", "square_", "tan_", "tanh_", "trunc_", "xlogy_", "alpha_dropout",
+         "bilinear", "celu_", "channel_shuffle", "feature_alpha_dropout", "max_pool3d", "pdist", "rrelu", "rrelu_", "selu_",
+         "threshold_", "cosine_embedding_loss", "ctc_loss", "hinge_embedding_loss", "margin_ranking_loss", "poisson_nll_loss",
+         "triplet_margin_loss", "adaptive_max_pool1d", "feature_dropout", "frobenius_norm", "norm_except_dim", "nuclear_norm"),
+        "_older",
+    ),
     "stft": "_stft",
     "histogramdd": "_statistics",
     "pca_lowrank": "_lowrank",
@@ -280,110 +291,6 @@ for _name in _LAZY_METHODS:
 for _name in ("float_power", "index_reduce", "mvlgamma", "renorm"):
     setattr(Tensor, _name + "_", _lazy_inplace(_name))
 
-if _typing.TYPE_CHECKING:
-    from flambeau import (
-        array_api,
-        autograd,
-        backends,
-        compiler,
-        cuda,
-        datasets,
-        distributions,
-        engine,
-        fft,
-        func,
-        graph,
-        library,
-        linalg,
-        nn,
-        ops,
-        optim,
-        overrides,
-        pipeline,
-        profiler,
-        serialization,
-        signal,
-        sparse,
-        special,
-        utils,
-    )
-    from flambeau._lowrank import pca_lowrank, svd_lowrank
-    from flambeau._memory import graph_owners, memory_owners, memory_summary, name_memory
-    from flambeau._more_functions import (
-        as_strided_scatter,
-        combinations,
-        diagflat,
-        diagonal_scatter,
-        fill,
-        float_power,
-        frexp,
-        get_device,
-        get_num_interop_threads,
-        index_reduce,
-        is_same_size,
-        is_signed,
-        mvlgamma,
-        polygamma,
-        range,
-        select_scatter,
-        set_num_interop_threads,
-        slice_scatter,
-        unravel_index,
-    )
-    from flambeau._segments import segment_reduce
-    from flambeau._statistics import (
-        corrcoef,
-        cov,
-        cumulative_trapezoid,
-        gradient,
-        histogram,
-        histogramdd,
-        trapezoid,
-        trapz,
-    )
-    from flambeau._stft import istft, stft
-    from flambeau._windows import (
-        bartlett_window,
-        blackman_window,
-        hamming_window,
-        hann_window,
-        kaiser_window,
-    )
-    from flambeau.autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled
-    from flambeau.compiler import compile, lazy
-    from flambeau.func import vmap
-    from flambeau.linalg._old import (
-        chain_matmul,
-        cholesky,
-        cholesky_inverse,
-        cholesky_solve,
-        det,
-        geqrf,
-        inverse,
-        logdet,
-        lu,
-        lu_solve,
-        lu_unpack,
-        matrix_exp,
-        matrix_power,
-        orgqr,
-        ormqr,
-        pinverse,
-        qr,
-        slogdet,
-        svd,
-        triangular_solve,
-        vander,
-    )
-    from flambeau.nn.functional import (
-        cosine_similarity,
-        pairwise_distance,
-        pixel_shuffle,
-        pixel_unshuffle,
-    )
-    from flambeau.serialization import load, save
-
-
 def __getattr__(name: str) -> _typing.Any:
     if name in _LAZY:
         return _importlib.import_module(f"flambeau.{name}")
@@ -391,13 +298,8 @@ def __getattr__(name: str) -> _typing.Any:
         value = getattr(_importlib.import_module(f"flambeau.{_LAZY_NAMES[name]}"), name)
         globals()[name] = value
         return value
-    if not name.startswith("_"):
-        older = _importlib.import_module("flambeau._older")
-        if name in older.NAMES:
-            value = globals()[name] = getattr(older, name)
-            return value
     raise AttributeError(f"module 'flambeau' has no attribute '{name}'")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY, *_LAZY_NAMES, *_importlib.import_module("flambeau._older").NAMES})
+    return sorted({*globals(), *_LAZY, *_LAZY_NAMES})

@@ -46,7 +46,7 @@ def resize_as_(input: Tensor, the_template: Tensor, *, memory_format: Any = None
 
 
 @takes_out
-def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
+def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out: Tensor | None = None) -> Tensor:
     """`nonzero` with `size` rows: those of the first elements that are not zero, then rows of `fill_value`.
 
     Shape:
@@ -61,7 +61,7 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
 
 
 @takes_out
-def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
+def renorm(input: Tensor, p: float, dim: int, maxnorm: float, *, out: Tensor | None = None) -> Tensor:
     """The slices along `dim`, those whose p-norm is above maxnorm scaled down to it.
 
     Raises:

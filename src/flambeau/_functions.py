@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, Protocol, overload
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
@@ -19,12 +19,18 @@ def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e
 
 
 def equal(input: Tensor, other: Tensor) -> bool:
-    """True if both have one shape and the same elements."""
+    """True if both have one shape and the same elements.
+
+    Example:
+        >>> import flambeau as fl
+        >>> fl.equal(fl.ones(2), fl.ones(2)), fl.equal(fl.ones(2), fl.ones(3))
+        (True, False)
+    """
     return input.shape == other.shape and bool(ops.all(ops.eq(input, other)).item())
 
 
 @takes_out
-def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
+def tensordot(a: Tensor, b: Tensor, dims: Any = 2, *, out: Tensor | None = None) -> Tensor:
     """Sum of products over several axes of both tensors.
 
     Args:
@@ -211,7 +217,18 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     return input.permute([next(rest) if i < 0 else i for i in order])
 
 
-def _at_least(dims: int) -> Any:
+class _AtLeast(Protocol):
+    @overload
+    def __call__(self, tensor: Tensor, /) -> Tensor: ...
+
+    @overload
+    def __call__(self, tensors: Sequence[Tensor], /) -> tuple[Tensor, ...]: ...
+
+    @overload
+    def __call__(self, first: Tensor, second: Tensor, /, *tensors: Tensor) -> tuple[Tensor, ...]: ...
+
+
+def _at_least(dims: int) -> _AtLeast:
     def function(*tensors: Any) -> Any:
         if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
             return tuple(function(t) for t in tensors[0])
@@ -233,26 +250,26 @@ atleast_1d, atleast_2d, atleast_3d = _at_least(1), _at_least(2), _at_least(3)
 
 
 @takes_out
-def hstack(tensors: Sequence[Tensor]) -> Tensor:
+def hstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Joins along the second axis (the first for vectors)."""
     parts = atleast_1d(list(tensors))
     return ops.cat(parts, 1 if parts and parts[0].ndim > 1 else 0)
 
 
 @takes_out
-def vstack(tensors: Sequence[Tensor]) -> Tensor:
+def vstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Joins along the first axis, vectors as rows."""
     return ops.cat(atleast_2d(list(tensors)), 0)
 
 
 @takes_out
-def dstack(tensors: Sequence[Tensor]) -> Tensor:
+def dstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Joins along the third axis."""
     return ops.cat(atleast_3d(list(tensors)), 2)
 
 
 @takes_out
-def diag(input: Tensor, diagonal: int = 0) -> Tensor:
+def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
     """The diagonal of a matrix, or the matrix with this diagonal."""
     if input.ndim == 2:
         return ops.diagonal(input, diagonal).clone()
@@ -324,7 +341,13 @@ def numel(input: Tensor) -> int:
 
 
 def is_floating_point(input: Tensor) -> bool:
-    """True for float16, bfloat16, float32 and float64."""
+    """True for float16, bfloat16, float32 and float64.
+
+    Example:
+        >>> import flambeau as fl
+        >>> fl.is_floating_point(fl.ones(1)), fl.is_floating_point(fl.tensor(1))
+        (True, False)
+    """
     return input.is_floating_point()
 
 
@@ -337,6 +360,36 @@ def can_cast(from_: Any, to: Any) -> bool:
     return kind(from_) <= kind(to)
 
 
+@overload
+def unique(
+    input: Tensor, sorted: bool = ..., return_inverse: Literal[False] = ..., return_counts: Literal[False] = ..., dim: int | None = ...
+) -> Tensor: ...
+
+
+@overload
+def unique(
+    input: Tensor, sorted: bool = ..., *, return_inverse: Literal[True], return_counts: Literal[False] = ..., dim: int | None = ...
+) -> tuple[Tensor, Tensor]: ...
+
+
+@overload
+def unique(
+    input: Tensor, sorted: bool = ..., return_inverse: Literal[False] = ..., *, return_counts: Literal[True], dim: int | None = ...
+) -> tuple[Tensor, Tensor]: ...
+
+
+@overload
+def unique(
+    input: Tensor, sorted: bool = ..., *, return_inverse: Literal[True], return_counts: Literal[True], dim: int | None = ...
+) -> tuple[Tensor, Tensor, Tensor]: ...
+
+
+@overload
+def unique(
+    input: Tensor, sorted: bool = ..., return_inverse: bool = ..., return_counts: bool = ..., dim: int | None = ...
+) -> Any: ...
+
+
 def unique(
     input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
@@ -344,11 +397,29 @@ def unique(
 
     Returns:
         The values, then, where asked for, the index of each input element among them, and how often each occurs.
+
+    Example:
+        >>> import flambeau as fl
+        >>> fl.unique(fl.tensor([3, 1, 3]))
+        tensor([1, 3])
+        >>> values, counts = fl.unique(fl.tensor([3, 1, 3]), return_counts=True)
+        >>> counts
+        tensor([1, 2])
     """
     if dim is not None:
         return _unique_slices(input, return_inverse, return_counts, dim)
     values, inverse, counts = ops.unique_sorted(input, return_inverse, return_counts)
     return _chosen(values, inverse, counts, return_inverse, return_counts)
+
+
+@overload
+def unique_consecutive(
+    input: Tensor, return_inverse: Literal[False] = ..., return_counts: Literal[False] = ..., dim: int | None = ...
+) -> Tensor: ...
+
+
+@overload
+def unique_consecutive(input: Tensor, return_inverse: bool = ..., return_counts: bool = ..., dim: int | None = ...) -> Any: ...
 
 
 def unique_consecutive(input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:
@@ -383,7 +454,7 @@ def _unique_slices(input: Tensor, return_inverse: bool, return_counts: bool, dim
 
 
 @takes_out
-def column_stack(tensors: Sequence[Tensor]) -> Tensor:
+def column_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Joins along the second axis, vectors as columns."""
     return ops.cat([t.reshape(-1, 1) if t.ndim < 2 else t for t in tensors], 1)
 
@@ -416,12 +487,32 @@ def detach(input: Tensor) -> Tensor:
     return input.detach()
 
 
+@overload
+def nonzero(input: Tensor, *, as_tuple: Literal[False] = ..., out: Tensor | None = ...) -> Tensor: ...
+
+
+@overload
+def nonzero(input: Tensor, *, as_tuple: Literal[True], out: None = ...) -> tuple[Tensor, ...]: ...
+
+
+@overload
+def nonzero(input: Tensor, *, as_tuple: bool, out: Tensor | None = ...) -> Tensor | tuple[Tensor, ...]: ...
+
+
 @takes_out
-def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
+def nonzero(input: Tensor, *, as_tuple: bool = False, out: Tensor | None = None) -> Any:
     """The positions of the elements that are not zero: one row each, or with `as_tuple` one vector for each axis.
 
     Shape:
         input [...] -> [how many, input.ndim]
+
+    Example:
+        >>> import flambeau as fl
+        >>> fl.nonzero(fl.tensor([0, 5, 7]))
+        tensor([[1],
+                [2]])
+        >>> fl.tensor([0, 5, 7]).nonzero(as_tuple=True)
+        (tensor([1, 2]),)
     """
     return ops.where(input) if as_tuple else ops.nonzero(input)
 
@@ -469,6 +560,11 @@ def cdist(
     Raises:
         ShapeError: fewer than two axes, or rows of different lengths.
         ValueError: p < 0, or an unknown compute_mode.
+
+    Example:
+        >>> import flambeau as fl
+        >>> fl.cdist(fl.zeros(1, 2), fl.tensor([[3.0, 4.0], [0.0, 1.0]]))
+        tensor([[5., 1.]])
     """
     modes = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist")
     if compute_mode not in modes:
@@ -510,7 +606,7 @@ def is_neg(input: Tensor) -> bool:
 
 
 @takes_out
-def cross(input: Tensor, other: Tensor, dim: int = -1) -> Tensor:
+def cross(input: Tensor, other: Tensor, dim: int = -1, *, out: Tensor | None = None) -> Tensor:
     """The vector product along an axis of size 3."""
     if input.shape[dim] != 3 or other.shape[dim] != 3:
         raise _C.ShapeError(f"cross: sizes {input.shape[dim]} and {other.shape[dim]} along axis {dim}; expected 3")
@@ -538,7 +634,9 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
 
 @takes_out
 @spelled(element="elements", test_element="test_elements")
-def isin(elements: Tensor, test_elements: Tensor, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
+def isin(
+    elements: Tensor, test_elements: Tensor, *, assume_unique: bool = False, invert: bool = False, out: Tensor | None = None
+) -> Tensor:
     """True where an element is among the test elements. `assume_unique` promises that neither holds one twice, which is not made use of."""
     found = (elements.unsqueeze(-1) == test_elements.reshape(-1)).any(-1)
     return ~found if invert else found

@@ -40,7 +40,13 @@ _FLOATS = {  # bits, eps, max, tiny
 
 
 class finfo:
-    """Limits of a floating point type: bits, eps, max, min, tiny, smallest_normal, resolution; of a complex one, of its parts."""
+    """Limits of a floating point type: bits, eps, max, min, tiny, smallest_normal, resolution; of a complex one, of its parts.
+
+    Example:
+        >>> import flambeau as fl
+        >>> fl.finfo(fl.float32).eps, fl.finfo(fl.float16).max
+        (1.1920928955078125e-07, 65504.0)
+    """
 
     def __init__(self, dtype: Any = None) -> None:
         self._type = _C.get_default_dtype() if dtype is None else dtype

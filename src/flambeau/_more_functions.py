@@ -42,7 +42,7 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
 
 @takes_out
 def slice_scatter(
-    input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+    input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1, *, out: Tensor | None = None
 ) -> Tensor:
     """A copy of input whose slice start:end:step along `dim` is src."""
     out = ops.clone(input)
@@ -136,7 +136,9 @@ def frexp(input: Tensor, *, out: Any = None) -> Frexp:
 
 
 @takes_out
-def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
+def index_reduce(
+    input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True, out: Tensor | None = None
+) -> Tensor:
     """Slices of source, put together with those of input that `index` names along `dim`, by 'prod', 'mean', 'amax' or 'amin'.
 
     Args:

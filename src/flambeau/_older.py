@@ -10,19 +10,6 @@ from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._tensor import tensor
 
-# In-place methods that are functions, too: `flambeau.relu_(x)` is `x.relu_()`.
-INPLACE = frozenset((
-    "abs_", "acos_", "acosh_", "addmv_", "arccos_", "arccosh_", "arcsin_", "arcsinh_", "arctan_", "arctanh_", "as_strided_", "asin_",
-    "asinh_", "atan_", "atanh_", "ceil_", "clamp_", "clamp_max_", "clamp_min_", "clip_", "conj_physical_", "cos_", "cosh_", "deg2rad_",
-    "detach_", "erf_", "erfc_", "exp2_", "exp_", "expm1_", "fix_", "floor_", "frac_", "gcd_", "i0_", "lcm_", "ldexp_", "log10_",
-    "log1p_", "log2_", "log_", "logit_", "nan_to_num_", "neg_", "negative_", "rad2deg_", "reciprocal_", "relu_", "round_", "rsqrt_",
-    "sigmoid_", "sin_", "sinc_", "sinh_", "sqrt_", "square_", "tan_", "tanh_", "trunc_", "xlogy_",
-))  # fmt: skip
-# Functions of `nn.functional` that are here, too, with the arguments in the same order.
-FUNCTIONAL = frozenset((
-    "alpha_dropout", "bilinear", "celu_", "channel_shuffle", "feature_alpha_dropout", "max_pool3d", "pdist", "rrelu", "rrelu_", "selu_",
-    "threshold_",
-))  # fmt: skip
 # Losses, whose `reduction` is a number here.
 LOSSES = frozenset((
     "cosine_embedding_loss", "ctc_loss", "hinge_embedding_loss", "margin_ranking_loss", "poisson_nll_loss", "triplet_margin_loss",
@@ -30,20 +17,19 @@ LOSSES = frozenset((
 REDUCTIONS = ("none", "mean", "sum")
 
 
-NAMES = INPLACE | FUNCTIONAL | LOSSES | {"adaptive_max_pool1d", "feature_dropout", "frobenius_norm", "norm_except_dim", "nuclear_norm"}
-
-
 def __getattr__(name: str) -> Any:
-    if name in INPLACE:
-        made = getattr(ops, name, None) or _inplace(name)
-    elif name in FUNCTIONAL | LOSSES:
-        from flambeau.nn import functional as F
+    """Names that `_LAZY_NAMES` of the package gives to this module: functions of `nn.functional`, and methods that write."""
+    import flambeau
+    from flambeau.nn import functional as F
 
-        made = getattr(F, name) if name in FUNCTIONAL else _loss(name, getattr(F, name))
+    if vars(flambeau)["_LAZY_NAMES"].get(name) != "_older":
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    if name in LOSSES:
+        made = _loss(name, getattr(F, name))
     elif name == "norm_except_dim":
         from flambeau.nn.utils.weight_norm import norm_except_dim as made
     else:
-        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+        made = getattr(F, name, None) or getattr(ops, name, None) or _inplace(name)
     globals()[name] = made
     return made
 

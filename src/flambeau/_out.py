@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._warn import warn
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def deliver(op: str, result: Any, out: Any) -> Any:
@@ -36,15 +38,15 @@ def deliver(op: str, result: Any, out: Any) -> Any:
     return result._make(targets) if hasattr(result, "_make") else type(result)(targets)
 
 
-def takes_out(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a composition the keyword `out`."""
+def takes_out(function: F) -> F:
+    """Gives a composition the keyword `out`, which stands in its signature and which it never sees."""
 
     @functools.wraps(function)
     def with_out(*args: Any, out: Any = None, **kwargs: Any) -> Any:
         result = function(*args, **kwargs)
         return result if out is None else deliver(function.__name__, result, out)
 
-    return with_out
+    return with_out  # type: ignore[return-value]
 
 
 def _check(op: str, part: Tensor, target: Tensor) -> None:

@@ -20,6 +20,7 @@ def quantile(
     keepdim: bool = False,
     *,
     interpolation: str = "linear",
+    out: Tensor | None = None,
 ) -> Tensor:
     """The q-th quantiles along `dim`, or of all elements; rows with a NaN give NaN.
 
@@ -51,6 +52,7 @@ def nanquantile(
     keepdim: bool = False,
     *,
     interpolation: str = "linear",
+    out: Tensor | None = None,
 ) -> Tensor:
     """`quantile` of the elements that are not NaN; NaN where there are none."""
     return _quantile("nanquantile", input, q, dim, keepdim, interpolation, True)

@@ -42,7 +42,15 @@ copyreg.pickle(Generator, _reduce_generator)
 
 
 def manual_seed(seed: int) -> Generator:
-    """Restarts the default generator: the same seed gives the same bits on any number of threads."""
+    """Restarts the default generator: the same seed gives the same bits on any number of threads.
+
+    Example:
+        >>> import flambeau as fl
+        >>> a = fl.manual_seed(3) and fl.rand(2)
+        >>> b = fl.manual_seed(3) and fl.rand(2)
+        >>> fl.equal(a, b)
+        True
+    """
     _C.manual_seed(seed)
     return _current()
 

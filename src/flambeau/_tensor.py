@@ -20,7 +20,14 @@ if TYPE_CHECKING:
 library = "flambeau"  # whose names texts say: `flambeau.compat.torch` changes it
 
 
-def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
+def tensor(
+    data: Any,
+    *,
+    dtype: _C.dtype | None = None,
+    device: _C.device | str | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
     """A new tensor with a copy of `data`: numbers, nested lists, arrays or tensors.
 
     Floats become the default dtype (float32), complex numbers the complex type of two of these (complex64), integers int64,
@@ -60,8 +67,18 @@ def _moved(data: Tensor, dtype: Any, device: Any) -> Tensor:
     return data if device is None else data.to(device)
 
 
-def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
-    """`data` as a tensor, sharing memory where it is a tensor or an array of the right type."""
+def as_tensor(data: Any, dtype: _C.dtype | None = None, device: _C.device | str | None = None) -> Tensor:
+    """`data` as a tensor, sharing memory where it is a tensor or an array of the right type.
+
+    Example:
+        >>> import flambeau as fl
+        >>> import numpy as np
+        >>> array = np.ones(2, dtype=np.float32)
+        >>> x = fl.as_tensor(array)
+        >>> x[0] = 5
+        >>> array
+        array([5., 1.], dtype=float32)
+    """
     device = _C.new_device() if device is None else device
     if isinstance(data, Tensor):
         if _C.has_override(data) and _is_wrapped(data):
@@ -90,6 +107,15 @@ def from_numpy(array: np.ndarray) -> Tensor:
     Raises:
         TypeError: not an array, or an element type without counterpart.
         ValueError: negative strides, or strides that are no multiple of the element size.
+
+    Example:
+        >>> import flambeau as fl
+        >>> import numpy as np
+        >>> array = np.zeros(2)
+        >>> x = fl.from_numpy(array)
+        >>> x += 1
+        >>> array
+        array([1., 1.])
     """
     if not hasattr(array, "__array_interface__") or not hasattr(array, "flags"):
         raise TypeError(f"from_numpy: got a {type(array).__name__}; expected a NumPy array")
@@ -139,7 +165,13 @@ def scalar_tensor(
 
 
 def is_tensor(obj: Any) -> bool:
-    """True for a Tensor."""
+    """True for a Tensor.
+
+    Example:
+        >>> import flambeau as fl
+        >>> fl.is_tensor(fl.ones(1)), fl.is_tensor([1])
+        (True, False)
+    """
     return isinstance(obj, Tensor)
 
 
@@ -335,6 +367,14 @@ def _repr(self: Tensor, *, tensor_contents: Any = None) -> str:
     from flambeau._print import tensor_text
 
     text: str = _C.no_torch_function(tensor_text, (), (self,))
+    return text
+
+
+def _repr_html(self: Tensor) -> str:
+    """What a notebook shows."""
+    from flambeau._rich import tensor_html
+
+    text: str = _C.no_torch_function(tensor_html, (), (self,))
     return text
 
 
@@ -543,7 +583,8 @@ def attach() -> None:
         "__torch_function__": classmethod(_torch_function), "backward": _backward, "numpy": _numpy, "__array__": _array,
         "__array_wrap__": _array_wrap, "tolist": _tolist, "__dlpack__": _dlpack, "__dlpack_device__": _dlpack_device,
         "__array_namespace__": _array_namespace, "to_device": _to_device, "__deepcopy__": _deepcopy, "__reduce_ex__": _reduce_ex,
-        "__iter__": _iter, "__contains__": _contains, "__format__": _format, "__repr__": _repr, "register_hook": _register_hook,
+        "__iter__": _iter, "__contains__": _contains, "__format__": _format, "__repr__": _repr, "_repr_html_": _repr_html,
+        "register_hook": _register_hook,
         "register_post_accumulate_grad_hook": _register_post_accumulate_grad_hook, "retain_grad": _retain_grad,
         "type": _type, "cuda": _cuda, "cpu": _cpu, "random_": _random_, "new_tensor": _new_tensor,
         "share_memory_": _share_memory_, "stft": _stft, "istft": _istft,
@@ -601,7 +642,7 @@ def attach() -> None:
         setattr(Tensor, name, value)
 
 
-def broadcast_shapes(*shapes: Sequence[int] | int) -> Any:
+def broadcast_shapes(*shapes: Sequence[int] | int) -> _C.Size:
     """The shape that tensors of these shapes broadcast to."""
     out: list[int] = []
     for shape in shapes:

@@ -16,7 +16,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from itertools import repeat
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from flambeau import _C, _replay, nn
 from flambeau._warn import warn
@@ -24,6 +24,7 @@ from flambeau._warn import warn
 __all__ = ["CompileError", "compile", "explain", "is_compiling", "lazy", "stats"]
 
 Tensor = _C.Tensor
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class CompileError(RuntimeError):
@@ -347,6 +348,32 @@ class _Compiled:
             places.append(g if g >= 0 else -1 - made)
             made += g < 0
         return _Entry(program, _filled(result, repeat(_Place())), places, again, version)
+
+
+@overload
+def compile(
+    model: F,
+    *,
+    fullgraph: bool = ...,
+    dynamic: bool | None = ...,
+    backend: Any = ...,
+    mode: str | None = ...,
+    options: dict[str, Any] | None = ...,
+    disable: bool = ...,
+) -> F: ...
+
+
+@overload
+def compile(
+    model: None = ...,
+    *,
+    fullgraph: bool = ...,
+    dynamic: bool | None = ...,
+    backend: Any = ...,
+    mode: str | None = ...,
+    options: dict[str, Any] | None = ...,
+    disable: bool = ...,
+) -> Callable[[F], F]: ...
 
 
 def compile(

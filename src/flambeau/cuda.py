@@ -18,7 +18,13 @@ def _none(name: str) -> NoReturn:
 
 
 def is_available() -> bool:
-    """False: this build has no CUDA backend."""
+    """False: this build has no CUDA backend.
+
+    Example:
+        >>> import flambeau as fl
+        >>> fl.cuda.is_available()
+        False
+    """
     return False
 
 

@@ -9,6 +9,7 @@ import ast
 import functools
 import inspect
 import pathlib
+import re
 import types
 from dataclasses import dataclass, field
 
@@ -63,7 +64,7 @@ class Catalogue:
 
 def _parameters(node: ast.FunctionDef) -> tuple[Parameter, ...]:
     def text(a: ast.arg) -> str:
-        return ast.unparse(a.annotation) if a.annotation else "Any"
+        return re.sub(r"\b_(int|float|bool)\b", r"\1", ast.unparse(a.annotation)) if a.annotation else "Any"
 
     args = node.args
     plain = [*args.posonlyargs, *args.args]
@@ -76,13 +77,15 @@ def _parameters(node: ast.FunctionDef) -> tuple[Parameter, ...]:
 
 
 def _from_stub(catalogue: Catalogue) -> None:
-    tree = ast.parse((ROOT / "src/flambeau/_C.pyi").read_text())
+    extension, functions = (ast.parse((ROOT / f"src/flambeau/{name}.pyi").read_text()) for name in ("_C", "_table"))
+    (tensor,) = (node for node in extension.body if isinstance(node, ast.ClassDef) and node.name == "Tensor")
     public = set(_C.public_op_names)
-    for node in tree.body:
-        if not isinstance(node, ast.ClassDef) or node.name not in ("Tensor", "_Ops"):
-            continue
-        method = node.name == "Tensor"
-        for item in node.body:
+    for body in (tensor.body, functions.body):
+        method = body is tensor.body
+        for item in body:
+            if isinstance(item, ast.FunctionDef) and any(isinstance(d, ast.Name) and d.id == "property" for d in item.decorator_list):
+                catalogue.targets.append(Target("." + item.name, (), attribute=True))
+                continue
             if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
                 catalogue.targets.append(Target("." + item.target.id, (), attribute=True))
             if not isinstance(item, ast.FunctionDef) or item.name in LEFT_OUT:

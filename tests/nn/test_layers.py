@@ -273,3 +273,14 @@ def test_loss_module_reduction_is_checked():
     with pytest.raises(ValueError, match="reduction = 'avg'"):
         nn.MSELoss(reduction="avg")
     assert nn.MSELoss(reduction="none")(fl.ones(2), fl.zeros(2)).tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("layer", ["Conv1d", "Conv2d", "Conv3d", "LazyConv2d"])
+def test_biases_of_layers_without_inputs_are_written(layer):
+    """They were memory that nobody had written: no number of inputs gives a bound to draw them in."""
+    for _ in range(4):
+        fl.full((2,), 7.0).add_(1)  # what the allocator hands out next
+        made = getattr(fl.nn, layer)(*(() if "Lazy" in layer else (0,)), 2, 1)
+        if "Lazy" in layer:
+            made(fl.ones(1, 0, 3, 3))
+        assert made.bias.tolist() == [0.0, 0.0]

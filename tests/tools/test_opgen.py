@@ -46,8 +46,9 @@ def test_the_committed_stub_is_up_to_date(tmp_path):
     stub = tmp_path / "_C.pyi"
     result = opgen("generate", "--out", tmp_path / "out", "--stub", stub)
     assert result.returncode == 0, result.stderr
-    committed = ROOT / "src" / "flambeau" / "_C.pyi"
-    assert committed.read_text() == stub.read_text(), "the op table changed; run `make stubs`"
+    for name in ("_C.pyi", "_table.pyi", "__init__.pyi"):
+        committed = ROOT / "src" / "flambeau" / name
+        assert committed.read_text() == (tmp_path / name).read_text(), "the op table or the package changed; run `make stubs`"
 
 
 HEAD = "# a comment\n\n- op: {signature}\n  doc: Says something.\n"
@@ -133,9 +134,10 @@ def test_one_entry_becomes_everything(table, tmp_path):
     assert "T(2) * sin(x)" in all_of("each_*.simd.cpp")
     assert "f_twice_sin(" in all_of("bind_*.cpp")
     assert '"twice_sin"' in (out / "bind_tables.cpp").read_text()
-    stub = (tmp_path / "_C.pyi").read_text()
-    assert re.search(r"^    def twice_sin\(x: Tensor\b.*\) -> Tensor", stub, re.MULTILINE)
-    assert re.search(r"^    def twice_sin_\(self\b.*\) -> Tensor", stub, re.MULTILINE)
+    functions = (tmp_path / "_table.pyi").read_text()
+    assert re.search(r"^def twice_sin\(input: Tensor\b.*\) -> Tensor", functions, re.MULTILINE)
+    assert re.search(r"^    def twice_sin_\(self\) -> Self", (tmp_path / "_C.pyi").read_text(), re.MULTILINE)
+    assert "import twice_sin as twice_sin" in (tmp_path / "__init__.pyi").read_text()
 
 
 def times(out):

@@ -1,7 +1,7 @@
 """Command line: `python -m opgen check|generate|show|new|docs`.
 
     check                     read the table and complain with file:line
-    generate --out DIR        write the C++ (and with --stub FILE the stub)
+    generate --out DIR        write the C++ (and with --stub FILE the stub, with `_table.pyi` and `__init__.pyi` beside it)
     show NAME                 print an entry and all that it becomes
     new NAME                  print a fresh entry to start from
     docs --out FILE           write the reference page
@@ -13,7 +13,7 @@ import argparse
 import pathlib
 import sys
 
-from . import emit_bind, emit_cpp, emit_loop, emit_stub
+from . import emit_bind, emit_cpp, emit_loop, emit_package, emit_stub
 from .files import generate as generate_cpp
 from .files import group, write
 from .table import Op, TableError, load
@@ -85,6 +85,9 @@ def main() -> int:
                 if args.stub:
                     members = (ROOT / "src" / "flambeau" / "_tensor.pyi.in").read_text()
                     write(args.stub, emit_stub.stub(table, members))
+                    write(args.stub.with_name("_table.pyi"), emit_stub.functions_stub(table))
+                    package = (ROOT / "src" / "flambeau" / "__init__.py").read_text()
+                    write(args.stub.with_name("__init__.pyi"), emit_package.stub(table, package))
             else:
                 print(f"{len(ops)} entries, {len(table)} ops: no complaints")
     except TableError as fault:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .emit_doc import also, documentation
 from .emit_traits import draws
 from .rules import is_inplace_op
 from .signature import Arg
 from .table import Op
 
-# PyTorch calls the first argument `input` (or `self`) and the second of a binary op `other`.
-_OTHER = {"b": "other"}
 # What says how memory is taken, of ops that make a tensor from nothing: here there is one way.
 _IGNORED = ("memory_format", "layout", "pin_memory")
 # Arguments that say how large the result is.
@@ -21,30 +20,25 @@ def _kind(arg: Arg) -> str:
     return arg.type.kind
 
 
+def ignored(op: Op) -> list[str]:
+    """Keywords that are taken and change nothing."""
+    return [*op.get("ignores", []), *(n for n in _IGNORED if any(a.name == "device" for a in op.sig.args))]
+
+
 def _spec(op: Op, index: int, inplace: bool) -> str:
     args = []
-    first = True
-    for a in op.sig.args:
+    for i, a in enumerate(op.sig.args):
         flags = []
         if a.default is not None:
             flags.append("kOptional")
         if a.keyword_only:
             flags.append("kKeywordOnly")
-        also = "nullptr"
-        if a.name in op.get("keywords", {}):
-            also = f'"{op.get("keywords")[a.name]}"'
-        elif first and (a.type.spelling in ("Tensor", "Operand") or a.type.many) and "input" not in op.get("keywords", {}).values():
-            also = '"tensors"' if a.type.many else '"input"'
-        elif a.name.endswith("_"):
-            also = f'"{a.name[:-1]}"'
-        elif a.name in _OTHER:
-            also = f'"{_OTHER[a.name]}"'
-        first = False
-        args.append(f'{{"{a.name}", {also}, Kind::{_base_kind(a)}, {" | ".join(flags) or "0"}}}')
-    ignores = [*op.get("ignores", []), *(n for n in _IGNORED if any(a.name == "device" for a in op.sig.args))]
+        other = also(op, i)
+        known = "nullptr" if other is None else f'"{other}"'
+        args.append(f'{{"{a.name}", {known}, Kind::{_base_kind(a)}, {" | ".join(flags) or "0"}}}')
     return (
         f"ArgSpec spec_{op.ident}[] = {{{', '.join(args) or '{nullptr, nullptr, Kind::Int, 0}'}}};\n"
-        f'Signature sig_{op.ident}{{"{op.name}", spec_{op.ident}, {len(op.sig.args)}, {_varargs(op)}, "{" ".join(ignores)}"}};'
+        f'Signature sig_{op.ident}{{"{op.name}", spec_{op.ident}, {len(op.sig.args)}, {varargs(op)}, "{" ".join(ignored(op))}"}};'
     )
 
 
@@ -53,7 +47,7 @@ def _base_kind(a: Arg) -> str:
     return "IntList" if kind.startswith("IntTuple") else kind
 
 
-def _varargs(op: Op) -> int:
+def varargs(op: Op) -> int:
     """Index of the int[] argument that also takes `f(2, 3)`, or -1."""
     positional = [i for i, a in enumerate(op.sig.args) if not a.keyword_only]
     if positional:
@@ -176,6 +170,12 @@ def specs(ops: Sequence[Op]) -> list[str]:
     return [_spec(op, i, False) for i, op in enumerate(ops)]
 
 
+def _literal(text: str) -> str:
+    """A C++ string; what is not ASCII is UTF-8, as Python wants it."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
 def table_rows(name: str, ops: Sequence[Op]) -> tuple[list[str], list[str], list[str]]:
     """(function rows, method rows, public names) of one op name with its aliases and in-place form."""
     functions, methods, public = [], [], []
@@ -183,7 +183,9 @@ def table_rows(name: str, ops: Sequence[Op]) -> tuple[list[str], list[str], list
     names = [name, *dict.fromkeys(a for op in ops for a in op.get("aliases", []))]
 
     def row(shown: str, impl: str, prefix: str) -> str:
-        return f'  {{"{shown}", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>({prefix}_{impl})), METH_FASTCALL | METH_KEYWORDS, nullptr}},'
+        said = [op for op in ops if op.get("inplace")] if impl != name else ops
+        doc = "nullptr" if kinds == {"internal"} else _literal(documentation(shown, said, prefix == "m"))
+        return f'  {{"{shown}", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>({prefix}_{impl})), METH_FASTCALL | METH_KEYWORDS, {doc}}},'
 
     inplace = any(op.get("inplace") for op in ops)
     for shown in names:

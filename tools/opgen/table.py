@@ -13,7 +13,7 @@ import yaml
 from .signature import Signature, parse
 
 KEYS = {
-    "op", "doc", "complex", "conjugate", "shape", "dtype", "check", "each", "rare", "types", "bytes", "any_type", "shortcut", "kernel", "composite", "aux", "let", "grad",
+    "op", "doc", "example", "complex", "conjugate", "shape", "dtype", "check", "each", "rare", "types", "bytes", "any_type", "shortcut", "kernel", "composite", "aux", "let", "grad",
     "view", "inplace", "over", "mutates", "keywords", "ignores", "layout", "flops", "methods", "total", "autocast", "devices", "draws", "batch", "aliases", "node",
     "says", "ref", "samples", "errors",
 }  # fmt: skip
@@ -116,6 +116,8 @@ def _check_entry(entry: dict[str, Any], where: str) -> Signature:
     bodies = [b for b in BODIES if b in entry]
     if len(bodies) != 1:
         raise TableError(f"{where}: {sig.name}: {len(bodies)} bodies; expected exactly one of each, kernel, composite")
+    if "example" in entry and not str(entry["example"]).startswith(">>> "):
+        raise TableError(f"{where}: {sig.name}: example; expected lines of Python's prompt, the first of them with >>>")
     if "rare" in entry and ("each" not in entry or not isinstance(entry["rare"], dict) or set(entry["rare"]) - {"block"} != {"when", "each"}):
         raise TableError(f"{where}: {sig.name}: rare; expected `when`, `each` and perhaps `block` below it, and an `each` beside it")
     if "conjugate" in entry and (entry["conjugate"] is not False or "complex" not in entry):

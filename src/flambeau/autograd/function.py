@@ -80,6 +80,20 @@ class Function:
 
     Inside of `vmap` it is called once per sample, unless it has a static `vmap(info, in_dims, *args)` that takes whole batches and
     returns (output, out_dims). `info` has `batch_size` and `randomness`. Forward mode differentiates `backward`.
+
+    Example:
+        >>> import flambeau as fl
+        >>> class Double(fl.autograd.Function):
+        ...     @staticmethod
+        ...     def forward(ctx, x):
+        ...         return x * 2
+        ...     @staticmethod
+        ...     def backward(ctx, dy):
+        ...         return dy * 2
+        >>> x = fl.ones(2, requires_grad=True)
+        >>> Double.apply(x).sum().backward()
+        >>> x.grad
+        tensor([2., 2.])
     """
 
     @staticmethod
@@ -87,8 +101,8 @@ class Function:
         raise TypeError("Function: a subclass has to define the static method forward")
 
     @staticmethod
-    def backward(ctx: Any, *grad_outputs: Any) -> Any:
-        name = ctx._function.__name__ if isinstance(ctx, FunctionCtx) else "Function"
+    def backward(*args: Any, **kwargs: Any) -> Any:
+        name = args[0]._function.__name__ if args and isinstance(args[0], FunctionCtx) else "Function"
         raise NotImplementedError(f"{name}: no backward to differentiate by; define the static method backward(ctx, *grad_outputs)")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

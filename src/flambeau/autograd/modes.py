@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from flambeau import _C
 
@@ -73,33 +73,95 @@ class _GradMode(_Mode):
         _C.set_grad_enabled(self._saved)
 
 
-class no_grad(_GradMode):
-    """Nothing is recorded inside.
+if TYPE_CHECKING:
+    # With a function they give the function, which type checkers do not believe of classes.
+    @overload
+    def no_grad(function: None = ...) -> _GradMode: ...
 
-    Example:
-        >>> import flambeau as fl
-        >>> w = fl.ones(2, requires_grad=True)
-        >>> with fl.no_grad():
-        ...     y = w * 2
-        >>> y.requires_grad
-        False
-    """
+    @overload
+    def no_grad(function: F) -> F: ...
 
-    _on = False
+    def no_grad(function: Any = ...) -> Any: ...
 
-    def __new__(cls, function: Any = None) -> Any:
-        self = super().__new__(cls)
-        return self if function is None else self(function)
+    @overload
+    def enable_grad(function: None = ...) -> _GradMode: ...
 
+    @overload
+    def enable_grad(function: F) -> F: ...
 
-class enable_grad(_GradMode):
-    """Operations are recorded inside, also within `no_grad`."""
+    def enable_grad(function: Any = ...) -> Any: ...
 
-    _on = True
+    @overload
+    def inference_mode(mode: bool = ...) -> _Mode: ...
 
-    def __new__(cls, function: Any = None) -> Any:
-        self = super().__new__(cls)
-        return self if function is None else self(function)
+    @overload
+    def inference_mode(mode: F) -> F: ...
+
+    def inference_mode(mode: Any = ...) -> Any: ...
+
+else:
+
+    class no_grad(_GradMode):
+        """Nothing is recorded inside.
+
+        Example:
+            >>> import flambeau as fl
+            >>> w = fl.ones(2, requires_grad=True)
+            >>> with fl.no_grad():
+            ...     y = w * 2
+            >>> y.requires_grad
+            False
+        """
+
+        _on = False
+
+        def __new__(cls, function: Any = None) -> Any:
+            self = super().__new__(cls)
+            return self if function is None else self(function)
+
+    class enable_grad(_GradMode):
+        """Operations are recorded inside, also within `no_grad`.
+
+        Example:
+            >>> import flambeau as fl
+            >>> w = fl.ones(1, requires_grad=True)
+            >>> with fl.no_grad(), fl.enable_grad():
+            ...     y = w * 2
+            >>> y.requires_grad
+            True
+        """
+
+        _on = True
+
+        def __new__(cls, function: Any = None) -> Any:
+            self = super().__new__(cls)
+            return self if function is None else self(function)
+
+    class inference_mode(_Mode):
+        """`no_grad`, and the tensors made inside can never take part in a recorded graph."""
+
+        mode: bool
+
+        def __new__(cls, mode: Any = True) -> Any:
+            self = super().__new__(cls)
+            if callable(mode):
+                self.mode = True
+                return self(mode)
+            self.mode = bool(mode)
+            return self
+
+        def __init__(self, mode: Any = True) -> None:
+            pass
+
+        def _fresh(self) -> inference_mode:
+            return inference_mode(self.mode)
+
+        def __enter__(self) -> None:
+            self._saved = (_C.set_inference_mode(self.mode), _C.set_grad_enabled(not self.mode and _C.is_grad_enabled()))
+
+        def __exit__(self, *exc: object) -> None:
+            _C.set_inference_mode(self._saved[0])
+            _C.set_grad_enabled(self._saved[1])
 
 
 class set_grad_enabled(_Mode):
@@ -121,30 +183,3 @@ class set_grad_enabled(_Mode):
 
     def __exit__(self, *exc: object) -> None:
         _C.set_grad_enabled(self._saved)
-
-
-class inference_mode(_Mode):
-    """`no_grad`, and the tensors made inside can never take part in a recorded graph."""
-
-    mode: bool
-
-    def __new__(cls, mode: Any = True) -> Any:
-        self = super().__new__(cls)
-        if callable(mode):
-            self.mode = True
-            return self(mode)
-        self.mode = bool(mode)
-        return self
-
-    def __init__(self, mode: Any = True) -> None:
-        pass
-
-    def _fresh(self) -> inference_mode:
-        return inference_mode(self.mode)
-
-    def __enter__(self) -> None:
-        self._saved = (_C.set_inference_mode(self.mode), _C.set_grad_enabled(not self.mode and _C.is_grad_enabled()))
-
-    def __exit__(self, *exc: object) -> None:
-        _C.set_inference_mode(self._saved[0])
-        _C.set_grad_enabled(self._saved[1])

@@ -202,7 +202,7 @@ class BatchLevel(Level):
     def each(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Element-wise: samples get axes of size 1 in front until all operands have as many axes."""
         call = call_of(name)
-        tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)]
+        tensors: list[Any] = [a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)]
         if len(tensors) == 1:
             values = [a._value if a is tensors[0] else a for a in args]
             return call(*values, **{k: v._value if v is tensors[0] else v for k, v in kwargs.items()})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal, ParamSpec, overload
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
@@ -15,6 +15,7 @@ from flambeau.func._pullback import finished, pullback, running_batches, stand_i
 from flambeau.func._tree import Make, chosen, flatten, tree_map
 
 Argnums = int | tuple[int, ...]
+P = ParamSpec("P")
 
 
 class Inputs:
@@ -95,6 +96,18 @@ def grad_and_value(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool
         return inputs.shaped(found), ((value, aux) if has_aux else value)
 
     return differentiated
+
+
+@overload
+def grad(func: Callable[P, Tensor], argnums: int = ..., has_aux: Literal[False] = ...) -> Callable[P, Tensor]: ...
+
+
+@overload
+def grad(func: Callable[P, Tensor], argnums: tuple[int, ...], has_aux: Literal[False] = ...) -> Callable[P, tuple[Tensor, ...]]: ...
+
+
+@overload
+def grad(func: Callable[P, Any], argnums: Argnums = ..., has_aux: bool = ...) -> Callable[P, Any]: ...
 
 
 def grad(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[..., Any]:

@@ -360,7 +360,7 @@ def _values_of(args: Iterable[Any]) -> Iterator[int]:
 
 
 def _name(dtype: Any) -> str:
-    return dtype.name
+    return str(dtype.name)
 
 
 def _spot(x: Tensor) -> Spot:
@@ -416,8 +416,9 @@ def _leaves(outputs: Iterable[Tensor]) -> Iterator[Tensor]:
     seen = set(pending)
     while pending:
         node = pending.pop()
-        if getattr(node, "variable", None) is not None:
-            yield node.variable
+        leaf: Tensor | None = getattr(node, "variable", None)
+        if leaf is not None:
+            yield leaf
         for below, _ in node.next_functions:
             if below is not None and below not in seen:
                 seen.add(below)

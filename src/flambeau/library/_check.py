@@ -87,7 +87,7 @@ def _copied(values: Sequence[Any]) -> list[Any]:
     return tree_map(copy, list(values))  # type: ignore[no-any-return]
 
 
-def _call(op: CustomOpDef, values: Sequence[Any]) -> Any:
+def _call(op: CustomOpDef[..., Any], values: Sequence[Any]) -> Any:
     args, kwargs = op._schema.split(values)
     return op(*args, **kwargs)
 
@@ -100,7 +100,7 @@ def _same(a: Tensor, b: Tensor) -> bool:
     return bool(_C.ops.all(_C.ops.isclose(a, b, rtol=0.0, atol=0.0, equal_nan=True)).item()) if a.numel() else True
 
 
-def _schema(op: CustomOpDef, values: list[Any], rtol: Any, atol: Any) -> None:
+def _schema(op: CustomOpDef[..., Any], values: list[Any], rtol: Any, atol: Any) -> None:
     given = _copied(values)
     before = _copied(given)
     with no_grad():
@@ -116,7 +116,7 @@ def _schema(op: CustomOpDef, values: list[Any], rtol: Any, atol: Any) -> None:
             raise OpCheckError(f"result {i} is a view of an argument; return a clone()")
 
 
-def _gradients(op: CustomOpDef, given: list[Any], result: Any) -> list[Any]:
+def _gradients(op: CustomOpDef[..., Any], given: list[Any], result: Any) -> list[Any]:
     wanted = [t for t in tensors_in(given) if t.requires_grad]
     roots = [y for y in _outputs(result) if y.requires_grad]
     if not wanted or not roots:
@@ -124,7 +124,7 @@ def _gradients(op: CustomOpDef, given: list[Any], result: Any) -> list[Any]:
     return list(grad(roots, wanted, [_C.ops.ones_like(y) for y in roots], allow_unused=True))
 
 
-def _autograd(op: CustomOpDef, values: list[Any], rtol: Any, atol: Any) -> None:
+def _autograd(op: CustomOpDef[..., Any], values: list[Any], rtol: Any, atol: Any) -> None:
     given = _copied(values)
     wanted = [t for t in tensors_in(given) if t.requires_grad]
     if not wanted or op._schema.is_mutable:
@@ -138,7 +138,7 @@ def _autograd(op: CustomOpDef, values: list[Any], rtol: Any, atol: Any) -> None:
             raise OpCheckError(f"the gradient has shape {list(g.shape)} and type {g.dtype}; expected {list(x.shape)} and {x.dtype}")
 
 
-def _fake(op: CustomOpDef, values: list[Any], rtol: Any, atol: Any) -> None:
+def _fake(op: CustomOpDef[..., Any], values: list[Any], rtol: Any, atol: Any) -> None:
     def on_meta(leaf: Any) -> Any:
         return _C.ops.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype, device="meta") if isinstance(leaf, Tensor) else leaf
 
@@ -157,7 +157,7 @@ def _fake(op: CustomOpDef, values: list[Any], rtol: Any, atol: Any) -> None:
             raise OpCheckError(f"the fake's result {i} has strides {tuple(y.stride())}; the kernel's {tuple(x.stride())}")
 
 
-def _recorded(op: CustomOpDef, values: list[Any], rtol: Any, atol: Any) -> None:
+def _recorded(op: CustomOpDef[..., Any], values: list[Any], rtol: Any, atol: Any) -> None:
     from flambeau.compiler import lazy
 
     gradients = op._backward is not None or op._composed is not None
@@ -188,7 +188,7 @@ class _Nothing:
         pass
 
 
-_TESTS: dict[str, Callable[[CustomOpDef, list[Any], Any, Any], None]] = {
+_TESTS: dict[str, Callable[[CustomOpDef[..., Any], list[Any], Any, Any], None]] = {
     "test_schema": _schema,
     "test_autograd_registration": _autograd,
     "test_faketensor": _fake,

@@ -6,10 +6,10 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, overload
 
 from flambeau import _C
-from flambeau.library._op import RESERVED, CustomOpDef, registry
+from flambeau.library._op import RESERVED, CustomOpDef, P, R, registry
 from flambeau.library._schema import infer_schema, parse
 
 _QUALNAME = re.compile(r"([A-Za-z_]\w*)::([A-Za-z_]\w*)$")
@@ -31,6 +31,32 @@ def _check_name(qualname: str) -> str:
     if match[1] in RESERVED:
         raise ValueError(f"custom op {qualname!r}: the namespace '{match[1]}' is taken; expected another one")
     return qualname
+
+
+@overload
+def custom_op(
+    name: str,
+    fn: None = ...,
+    /,
+    *,
+    mutates_args: str | Iterable[str],
+    device_types: str | Sequence[str] | None = ...,
+    schema: str | None = ...,
+    tags: Any = ...,
+) -> Callable[[Callable[P, R]], CustomOpDef[P, R]]: ...
+
+
+@overload
+def custom_op(
+    name: str,
+    fn: Callable[P, R],
+    /,
+    *,
+    mutates_args: str | Iterable[str],
+    device_types: str | Sequence[str] | None = ...,
+    schema: str | None = ...,
+    tags: Any = ...,
+) -> CustomOpDef[P, R]: ...
 
 
 def custom_op(
@@ -70,7 +96,7 @@ def custom_op(
     """
     _check_name(name)
 
-    def make(function: Callable[..., Any]) -> CustomOpDef:
+    def make(function: Callable[..., Any]) -> CustomOpDef[..., Any]:
         if schema is None:
             text = infer_schema(function, mutates_args=mutates_args)
         else:
@@ -82,7 +108,7 @@ def custom_op(
                 raise ValueError(
                     f"custom op '{name}': mutates_args has {sorted(mutates_args)}, the schema {sorted(written)}; expected the same"
                 )
-        op = CustomOpDef(name, declared, _here())
+        op: CustomOpDef[..., Any] = CustomOpDef(name, declared, _here())
         op.register_kernel(device_types, function)
         op.__doc__, op.__wrapped__ = function.__doc__, function  # type: ignore[attr-defined]
         return op
@@ -112,7 +138,7 @@ def define(qualname: str, schema: str, *, lib: Library | None = None, tags: Any 
         lib._made.append(qualname)
 
 
-def find(op: Any) -> CustomOpDef:
+def find(op: Any) -> CustomOpDef[..., Any]:
     """The op that is meant: itself, or by its qualified name."""
     if isinstance(op, CustomOpDef):
         return op
@@ -128,7 +154,7 @@ _KEYS = {
 }  # fmt: skip
 
 
-def _implement(op: CustomOpDef, key: str, function: Callable[..., Any]) -> None:
+def _implement(op: CustomOpDef[..., Any], key: str, function: Callable[..., Any]) -> None:
     if key == "CompositeImplicitAutograd":
         op._composed = function
     elif key in _KEYS:

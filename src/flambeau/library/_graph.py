@@ -33,7 +33,7 @@ def as_nodes() -> Iterator[None]:
         recording.on = before
 
 
-def record_call(op: CustomOpDef, values: Sequence[Any]) -> Any:
+def record_call(op: CustomOpDef[..., Any], values: Sequence[Any]) -> Any:
     """Notes the call, and returns tensors whose numbers are not there yet."""
     args, kwargs = op._schema.split(tree_map(_on_meta, list(values)))
     with no_grad():
@@ -75,7 +75,7 @@ def _on_meta(leaf: Any) -> Any:
     return _C.ops.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype, device="meta") if isinstance(leaf, Tensor) else leaf
 
 
-def _promised(op: CustomOpDef, y: Any) -> Tensor:
+def _promised(op: CustomOpDef[..., Any], y: Any) -> Tensor:
     if not isinstance(y, Tensor):
         raise RuntimeError(f"{op._qualname}: it returns a {type(y).__name__}, which a graph can not hold; expected tensors alone")
     return _C.ops.empty_strided(y.shape, y.stride(), dtype=y.dtype)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from flambeau import _C
 from flambeau._C import Tensor
@@ -27,8 +27,11 @@ from flambeau.autograd.modes import no_grad
 from flambeau.func._tree import flatten
 from flambeau.library._schema import Schema
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 # By qualified name.
-registry: dict[str, CustomOpDef] = {}
+registry: dict[str, CustomOpDef[..., Any]] = {}
 RESERVED = ("flambeau", "aten", "prim", "prims")  # namespaces that are no user's
 KINDS = ("cpu", "cuda", "meta")
 
@@ -64,7 +67,7 @@ def _listed(device_types: str | Sequence[str] | None) -> list[str]:
     return kinds
 
 
-class CustomOpDef:
+class CustomOpDef(Generic[P, R]):
     """An op that was made by `custom_op` or `define`: call it, or say more of it by its `register_` methods."""
 
     def __init__(self, qualname: str, schema: Schema, where: str) -> None:
@@ -90,7 +93,7 @@ class CustomOpDef:
         return _find, (self._qualname,)
 
     @property
-    def default(self) -> CustomOpDef:
+    def default(self) -> CustomOpDef[..., Any]:
         """The op itself: PyTorch's name for its only overload."""
         return self
 
@@ -171,14 +174,20 @@ class CustomOpDef:
 
     # ------------------------------------------------------------------------------------- a call
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        values = self._schema.bind(self._qualname, args, kwargs)
-        tensors = tensors_in(values)
-        if _C.has_override(*tensors):
-            from flambeau.library._transforms import taken_over
+    if TYPE_CHECKING:
 
-            return taken_over(self, values)
-        return self._apply(values, tensors)
+        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+    else:
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            values = self._schema.bind(self._qualname, args, kwargs)
+            tensors = tensors_in(values)
+            if _C.has_override(*tensors):
+                from flambeau.library._transforms import taken_over
+
+                return taken_over(self, values)
+            return self._apply(values, tensors)
 
     def _apply(self, values: list[Any], tensors: list[Tensor]) -> Any:
         if self._autocast and (cast := self._autocast.get(kind_of(tensors))) is not None and is_autocast_enabled():
@@ -272,13 +281,13 @@ def _without_history(value: Any) -> Any:
     return type(value)(map(_without_history, value)) if type(value) in (tuple, list) else value
 
 
-def _checked_function(op: CustomOpDef, what: str, function: Any) -> Callable[..., Any]:
+def _checked_function(op: CustomOpDef[..., Any], what: str, function: Any) -> Callable[..., Any]:
     if not callable(function):
         raise TypeError(f"{op._qualname}: {what} is given a {type(function).__name__}; expected a function")
     return function  # type: ignore[no-any-return]
 
 
-def _find(qualname: str) -> CustomOpDef:
+def _find(qualname: str) -> CustomOpDef[..., Any]:
     """What a pickle of an op names."""
     if qualname not in registry:
         raise RuntimeError(f"{qualname}: there is no such op; import what defines it first")
@@ -310,7 +319,7 @@ class _Call:
 class _Recorded(Function):
     """The node of an op; each op has a class of its own, whose name says which."""
 
-    op: CustomOpDef
+    op: CustomOpDef[..., Any]
 
     @classmethod
     def forward(cls, ctx: Any, call: _Call, *tensors: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
@@ -367,7 +376,7 @@ class _Recorded(Function):
 
 
 @contextlib.contextmanager
-def _user_needs(ctx: Any, op: CustomOpDef) -> Iterator[None]:
+def _user_needs(ctx: Any, op: CustomOpDef[..., Any]) -> Iterator[None]:
     """Meanwhile `ctx.needs_input_grad` has an entry for each argument of the op, and not for each tensor."""
     flat = ctx.needs_input_grad
     call: _Call = ctx.call

@@ -15,7 +15,7 @@ from flambeau.func._vmap import batch_result
 from flambeau.library._op import CustomOpDef
 
 
-def taken_over(op: CustomOpDef, values: list[Any]) -> Any:
+def taken_over(op: CustomOpDef[..., Any], values: list[Any]) -> Any:
     """The call, by what takes it over."""
     args, kwargs = op._schema.split(values)
     level = highest(values)
@@ -40,7 +40,7 @@ def taken_over(op: CustomOpDef, values: list[Any]) -> Any:
     return level.loop(op._qualname, args, kwargs, call=op)
 
 
-def _by_rule(op: CustomOpDef, level: BatchLevel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _by_rule(op: CustomOpDef[..., Any], level: BatchLevel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     def dim(value: Any) -> Any:
         if isinstance(value, (tuple, list)):
             return type(value)(map(dim, value))

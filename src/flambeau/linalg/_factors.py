@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._out import deliver
 from flambeau.linalg import _complex_factors, _complex_systems
+
+if TYPE_CHECKING:
+    from flambeau._C import (
+        _linalg_cholesky_ex_result,
+        _linalg_eigh_result,
+        _linalg_geqrf_result,
+        _linalg_lu_factor_ex_result,
+        _linalg_qr_result,
+        _linalg_svd_result,
+    )
 
 
 class LU(NamedTuple):
@@ -45,22 +55,22 @@ def cholesky(A: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Te
     return deliver("linalg.cholesky", _complex_factors.linalg_cholesky_ex(A, upper=upper, check_errors=True)[0], out)  # type: ignore[no-any-return]
 
 
-def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False, out: Any = None) -> Any:
+def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False, out: Any = None) -> _linalg_cholesky_ex_result:
     """`cholesky`, and for each matrix the order of the first minor that is not positive, or 0, as `info`.
 
     Shape:
         A [..., n, n] -> L [..., n, n], info [...]
     """
-    return deliver("linalg.cholesky_ex", _complex_factors.linalg_cholesky_ex(A, upper=upper, check_errors=check_errors), out)
+    return deliver("linalg.cholesky_ex", _complex_factors.linalg_cholesky_ex(A, upper=upper, check_errors=check_errors), out)  # type: ignore[no-any-return]
 
 
-def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False, out: Any = None) -> Any:
+def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False, out: Any = None) -> _linalg_lu_factor_ex_result:
     """`lu_factor`, and for each matrix the number of the first pivot that is 0, or 0, as `info`.
 
     Shape:
         A [..., m, n] -> LU [..., m, n], pivots [..., min(m, n)], info [...]
     """
-    return deliver("linalg.lu_factor_ex", _complex_systems.linalg_lu_factor_ex(A, pivot=pivot, check_errors=check_errors), out)
+    return deliver("linalg.lu_factor_ex", _complex_systems.linalg_lu_factor_ex(A, pivot=pivot, check_errors=check_errors), out)  # type: ignore[no-any-return]
 
 
 def lu_factor(A: Tensor, *, pivot: bool = True, out: Any = None) -> LUFactor:
@@ -108,7 +118,7 @@ def lu(A: Tensor, *, pivot: bool = True, out: Any = None) -> LU:
     return deliver("linalg.lu", LU(permutation(factors[1], A.shape[-2], A), L, U), out)  # type: ignore[no-any-return]
 
 
-def qr(A: Tensor, mode: str = "reduced", *, out: Any = None) -> Any:
+def qr(A: Tensor, mode: str = "reduced", *, out: Any = None) -> _linalg_qr_result:
     """A = Q R with orthonormal columns of Q and an upper triangle R, by Householder reflections.
 
     Args:
@@ -120,10 +130,10 @@ def qr(A: Tensor, mode: str = "reduced", *, out: Any = None) -> Any:
     Raises:
         AutogradError: backward with mode 'r', or 'complete' and m > n.
     """
-    return deliver("linalg.qr", _complex_factors.linalg_qr(A, mode), out)
+    return deliver("linalg.qr", _complex_factors.linalg_qr(A, mode), out)  # type: ignore[no-any-return]
 
 
-def eigh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Any:
+def eigh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> _linalg_eigh_result:
     """Eigenvalues of symmetric (complex: Hermitian) matrices in ascending order, and eigenvectors in columns. One triangle of A is read.
 
     The gradient by eigenvectors divides by differences of eigenvalues: it is not finite where two are equal. Complex eigenvectors
@@ -143,7 +153,7 @@ def eigh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Any:
         >>> fl.linalg.eigh(fl.tensor([[2.0, 1.0], [1.0, 2.0]])).eigenvalues
         tensor([1., 3.])
     """
-    return deliver("linalg.eigh", _complex_factors.linalg_eigh(A, UPLO), out)
+    return deliver("linalg.eigh", _complex_factors.linalg_eigh(A, UPLO), out)  # type: ignore[no-any-return]
 
 
 def eigvalsh(A: Tensor, UPLO: str = "L", *, out: Tensor | None = None) -> Tensor:
@@ -166,7 +176,7 @@ def _check_driver(op: str, driver: str | None) -> None:
         raise ValueError(f"{op}: driver = {driver!r}; expected None, as drivers are CUDA's")
 
 
-def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None, out: Any = None) -> Any:
+def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None, out: Any = None) -> _linalg_svd_result:
     """A = U diag(S) Vh with orthonormal columns of U, orthonormal rows of Vh, and S descending.
 
     The gradient by U and Vh divides by differences of squared singular values: it is not finite where two are equal. Complex
@@ -185,7 +195,7 @@ def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None, out
         tensor([3., 2.])
     """
     _check_driver("linalg.svd", driver)
-    return deliver("linalg.svd", _complex_factors.linalg_svd(A, full_matrices), out)
+    return deliver("linalg.svd", _complex_factors.linalg_svd(A, full_matrices), out)  # type: ignore[no-any-return]
 
 
 def svdvals(A: Tensor, *, driver: str | None = None, out: Tensor | None = None) -> Tensor:
@@ -207,13 +217,13 @@ def householder_product(input: Tensor, tau: Tensor, *, out: Tensor | None = None
     return deliver("linalg.householder_product", _complex_factors.linalg_householder_product(input, tau), out)  # type: ignore[no-any-return]
 
 
-def geqrf(input: Tensor, *, out: Any = None) -> Any:
+def geqrf(input: Tensor, *, out: Any = None) -> _linalg_geqrf_result:
     """R above the diagonal of `a` and the reflectors of `householder_product` below, with their factors `tau`.
 
     Shape:
         input [..., m, n] -> a [..., m, n], tau [..., min(m, n)]
     """
-    return deliver("geqrf", _complex_factors.linalg_geqrf(input), out)
+    return deliver("geqrf", _complex_factors.linalg_geqrf(input), out)  # type: ignore[no-any-return]
 
 
 def ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False, *, out: Tensor | None = None) -> Tensor:

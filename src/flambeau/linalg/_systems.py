@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._out import deliver
 from flambeau.linalg import _complex_factors, _complex_systems
+
+if TYPE_CHECKING:
+    from flambeau._C import _linalg_inv_ex_result, _linalg_slogdet_result, _linalg_solve_ex_result
 
 
 class LeastSquares(NamedTuple):
@@ -39,9 +42,9 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True, out: Tensor | None = None)
     return deliver("linalg.solve", _complex_systems.linalg_solve_ex(A, B, left=left, check_errors=True)[0], out)  # type: ignore[no-any-return]
 
 
-def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False, out: Any = None) -> Any:
+def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False, out: Any = None) -> _linalg_solve_ex_result:
     """`solve`, and for each matrix the number of the first pivot that is 0, or 0, as `info`."""
-    return deliver("linalg.solve_ex", _complex_systems.linalg_solve_ex(A, B, left=left, check_errors=check_errors), out)
+    return deliver("linalg.solve_ex", _complex_systems.linalg_solve_ex(A, B, left=left, check_errors=check_errors), out)  # type: ignore[no-any-return]
 
 
 def solve_triangular(
@@ -80,9 +83,9 @@ def inv(A: Tensor, *, out: Tensor | None = None) -> Tensor:
     return deliver("linalg.inv", _complex_systems.linalg_inv_ex(A, check_errors=True)[0], out)  # type: ignore[no-any-return]
 
 
-def inv_ex(A: Tensor, *, check_errors: bool = False, out: Any = None) -> Any:
+def inv_ex(A: Tensor, *, check_errors: bool = False, out: Any = None) -> _linalg_inv_ex_result:
     """`inv`, and for each matrix the number of the first pivot that is 0, or 0, as `info`."""
-    return deliver("linalg.inv_ex", _complex_systems.linalg_inv_ex(A, check_errors=check_errors), out)
+    return deliver("linalg.inv_ex", _complex_systems.linalg_inv_ex(A, check_errors=check_errors), out)  # type: ignore[no-any-return]
 
 
 def det(A: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -94,13 +97,13 @@ def det(A: Tensor, *, out: Tensor | None = None) -> Tensor:
     return deliver("linalg.det", _complex_systems.linalg_det(A), out)  # type: ignore[no-any-return]
 
 
-def slogdet(A: Tensor, *, out: Any = None) -> Any:
+def slogdet(A: Tensor, *, out: Any = None) -> _linalg_slogdet_result:
     """The sign of the determinant (complex: a number of modulus 1), and the logarithm of its absolute value, which does not overflow.
 
     Shape:
         A [..., n, n] -> sign [...], logabsdet [...]
     """
-    return deliver("linalg.slogdet", _complex_systems.linalg_slogdet(A), out)
+    return deliver("linalg.slogdet", _complex_systems.linalg_slogdet(A), out)  # type: ignore[no-any-return]
 
 
 def tolerance(op: str, S: Tensor, size: int, atol: Any, rtol: Any) -> Tensor:

@@ -1,4 +1,13 @@
-"""Neural network layers, losses and their helpers."""
+"""Neural network layers, losses and their helpers.
+
+Example:
+    >>> from flambeau import nn
+    >>> nn.Sequential(nn.Linear(2, 3), nn.ReLU())
+    Sequential(
+      (0): Linear(in_features=2, out_features=3, bias=True)
+      (1): ReLU()
+    )
+"""
 
 from flambeau.nn import functional, init, modules, utils
 from flambeau.nn.containers import (

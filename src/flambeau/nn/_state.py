@@ -47,7 +47,7 @@ class StateMixin:
 
     def state_dict(
         self, *args: Any, destination: Any = None, prefix: str = "", keep_vars: bool = False
-    ) -> Any:
+    ) -> dict[str, Any]:
         """Returns the parameters and persistent buffers under their dotted names.
 
         The tensors share memory with the module; `keep_vars=True` keeps their autograd history.
@@ -72,7 +72,7 @@ class StateMixin:
             changed = hook(self, destination, prefix, local_metadata)
             if changed is not None:
                 destination = changed
-        return destination
+        return destination  # type: ignore[no-any-return]
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         """Writes this node's own tensors; layers with other state override it."""

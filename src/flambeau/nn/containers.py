@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from itertools import islice
 from typing import Any, TypeVar, overload
 
@@ -27,7 +27,7 @@ def _index(what: Any, i: Any) -> int:
 class Sequential(Module):
     """Calls its modules one after the other.
 
-    Takes modules, or an OrderedDict from names to modules.
+    Takes modules, or an OrderedDict from names to modules. Type checkers take the result for a tensor, which it nearly always is.
 
     >>> import flambeau as fl
     >>> net = fl.nn.Sequential(fl.nn.Linear(4, 8), fl.nn.ReLU(), fl.nn.Linear(8, 2))
@@ -36,6 +36,12 @@ class Sequential(Module):
     """
 
     _modules: dict[str, Module]
+
+    @overload
+    def __init__(self, modules: OrderedDict[str, Module], /) -> None: ...
+
+    @overload
+    def __init__(self, *args: Module) -> None: ...
 
     def __init__(self, *args: Any) -> None:
         super().__init__()
@@ -46,15 +52,21 @@ class Sequential(Module):
             for i, module in enumerate(args):
                 self.add_module(str(i), module)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Any) -> Tensor:
         for module in self._modules.values():
             input = module(input)
-        return input
+        return input  # type: ignore[no-any-return]
 
     def _name(self, i: Any) -> str:
         return next(islice(self._modules, _index(self, i), None))
 
-    def __getitem__(self, i: Any) -> Any:
+    @overload
+    def __getitem__(self, i: int) -> Module: ...
+
+    @overload
+    def __getitem__(self, i: slice) -> Sequential: ...
+
+    def __getitem__(self, i: Any) -> Module:
         if isinstance(i, slice):
             return type(self)(OrderedDict(list(self._modules.items())[i]))
         return self._modules[self._name(i)]
@@ -126,7 +138,14 @@ class Sequential(Module):
 
 
 class ModuleList(Module):
-    """A list whose modules are found by `parameters()` and `state_dict()`."""
+    """A list whose modules are found by `parameters()` and `state_dict()`.
+
+    Example:
+        >>> import flambeau as fl
+        >>> blocks = fl.nn.ModuleList([fl.nn.Linear(2, 2), fl.nn.ReLU()])
+        >>> len(blocks), blocks[-1]
+        (2, ReLU())
+    """
 
     _modules: dict[str, Module]
 
@@ -135,7 +154,13 @@ class ModuleList(Module):
         if modules is not None:
             self.extend(modules)
 
-    def __getitem__(self, i: Any) -> Any:
+    @overload
+    def __getitem__(self, i: int) -> Module: ...
+
+    @overload
+    def __getitem__(self, i: slice) -> ModuleList: ...
+
+    def __getitem__(self, i: Any) -> Module:
         if isinstance(i, slice):
             return type(self)(list(self._modules.values())[i])
         return self._modules[str(_index(self, i))]
@@ -214,7 +239,15 @@ class ModuleList(Module):
 
 
 class ModuleDict(Module):
-    """An ordered dict whose modules are found by `parameters()` and `state_dict()`."""
+    """An ordered dict whose modules are found by `parameters()` and `state_dict()`.
+
+    Example:
+        >>> import flambeau as fl
+        >>> heads = fl.nn.ModuleDict({"a": fl.nn.ReLU()})
+        >>> heads["b"] = fl.nn.Tanh()
+        >>> list(heads)
+        ['a', 'b']
+    """
 
     _modules: dict[str, Module]
 
@@ -249,15 +282,15 @@ class ModuleDict(Module):
         """Removes and returns the module named `key`."""
         return self._modules.pop(key)
 
-    def keys(self) -> Any:
+    def keys(self) -> KeysView[str]:
         """The names."""
         return self._modules.keys()
 
-    def items(self) -> Any:
+    def items(self) -> ItemsView[str, Module]:
         """(name, module) pairs."""
         return self._modules.items()
 
-    def values(self) -> Any:
+    def values(self) -> ValuesView[Module]:
         """The modules."""
         return self._modules.values()
 

@@ -13,7 +13,7 @@ what changes a whole tree in `_changes.py`, saving and loading of state in `_sta
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from flambeau._C import Tensor, graph
 from flambeau._handles import HookTable, Table
@@ -22,6 +22,15 @@ from flambeau.nn._errors import annotate, kind_of
 from flambeau.nn._hooks import EVERYWHERE, TABLES, HookMixin, registered
 from flambeau.nn._state import StateMixin
 from flambeau.nn.parameter import Buffer, Parameter
+
+P = ParamSpec("P")
+R = TypeVar("R", covariant=True)
+
+
+class _Forward(Protocol[P, R]):
+    """By what type checkers know what a module is called with and gives: its own `forward`."""
+
+    def forward(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
 
 
 class Module(HookMixin, ChangeMixin["Module"], StateMixin):
@@ -68,14 +77,20 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
 
     # ------------------------------------------------------------------------------------- calling
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        try:
-            if self._hooked:
-                return self._call_with_hooks(args, kwargs)
-            return self.forward(*args, **kwargs)
-        except Exception as error:
-            annotate(self, error)
-            raise
+    if TYPE_CHECKING:
+
+        def __call__(self: _Forward[P, R], *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+    else:
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            try:
+                if self._hooked:
+                    return self._call_with_hooks(args, kwargs)
+                return self.forward(*args, **kwargs)
+            except Exception as error:
+                annotate(self, error)
+                raise
 
     # ---------------------------------------------------------------------------------- registering
 
@@ -263,6 +278,12 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
     def extra_repr(self) -> str:
         """What `repr` prints between the brackets; layers override it."""
         return ""
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the tree, with parameters and bytes."""
+        from flambeau._rich import module_html
+
+        return module_html(self)
 
     def __repr__(self) -> str:
         extra = self.extra_repr()

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau.autograd import enable_grad, no_grad
-from flambeau.optim.optimizer import Entries, Optimizer, Params, non_negative
+from flambeau.optim.optimizer import Entries, Optimizer, Params, R, non_negative
 
 
 class _Point(NamedTuple):
@@ -94,6 +94,12 @@ class LBFGS(Optimizer):
             at += p.numel()
 
     # ---------------------------------------------------------------- step
+
+    @overload
+    def step(self, closure: None = ...) -> None: ...
+
+    @overload
+    def step(self, closure: Callable[[], R]) -> R: ...
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Does up to `max_iter` iterations and returns the loss before them.

@@ -17,7 +17,7 @@ import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from copy import deepcopy
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from flambeau import _C, _replay
 from flambeau._C import Tensor, ops
@@ -27,6 +27,8 @@ from flambeau._warn import warn
 from flambeau.autograd import enable_grad, no_grad
 from flambeau.autograd.backward import zero_gradient
 
+R = TypeVar("R")
+Own = TypeVar("Own", bound="Optimizer")
 Entries = dict[str, Any]  # the options of a group, or the state of a parameter
 
 
@@ -203,6 +205,17 @@ class Optimizer:
     Raises:
         TypeError: `params` is a single tensor, or holds something else.
         ValueError: no parameters, or one that is in two groups or is no leaf.
+
+    Example:
+        >>> import flambeau as fl
+        >>> w = fl.ones(1, requires_grad=True)
+        >>> optimizer = fl.optim.SGD([w], lr=0.5)
+        >>> (w * 2).sum().backward()
+        >>> isinstance(optimizer, fl.optim.Optimizer)
+        True
+        >>> optimizer.step()
+        >>> w
+        tensor([0.], requires_grad=True)
     """
 
     state: dict[Any, dict[str, Any]]
@@ -212,7 +225,7 @@ class Optimizer:
         if "step" in cls.__dict__:
             cls.step = _with_hooks(cls.__dict__["step"])  # type: ignore[method-assign]
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __new__(cls: type[Own], *args: Any, **kwargs: Any) -> Own:
         self = super().__new__(cls)
         self._reset_private()  # a class that wraps another optimizer may leave __init__ out
         return self
@@ -365,6 +378,12 @@ class Optimizer:
 
     # ---------------------------------------------------------------------------------------- step
 
+    @overload
+    def step(self, closure: None = ...) -> None: ...
+
+    @overload
+    def step(self, closure: Callable[[], R]) -> R: ...
+
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Moves the parameters along their gradients; `closure` recomputes the loss first."""
         loss = None
@@ -382,7 +401,8 @@ class Optimizer:
             self._stepped = None
         return loss
 
-    step = _with_hooks(step)
+    if not TYPE_CHECKING:
+        step = _with_hooks(step)
 
     def _step_over(self, key: tuple[int, int], group: Entries, params: list[Tensor]) -> None:
         grads = [param.grad for param in params]

@@ -321,7 +321,7 @@ class GPipe(Module):
         """The state of the wrapped model, under its names."""
         if args:  # the older positional spelling
             destination, prefix, keep_vars = (*args, destination, prefix, keep_vars)[:3]
-        own = super().state_dict(prefix=prefix, keep_vars=keep_vars)
+        own: Any = super().state_dict(prefix=prefix, keep_vars=keep_vars)
         if destination is None:
             destination = OrderedDict()
             destination._metadata = OrderedDict()

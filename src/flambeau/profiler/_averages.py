@@ -163,6 +163,13 @@ class EventAverages(list[FunctionEventAvg]):
         Raises:
             ValueError: another `sort_by`.
         """
+        head, cells, foot = self._cells(sort_by, row_limit, max_name_column_width, max_shapes_column_width, max_src_column_width, limits)
+        return layout(head, cells, header, foot)
+
+    def _cells(
+        self, sort_by: str | None, row_limit: int, name_width: int | None, shapes_width: int | None, source_width: int | None, limits: bool
+    ) -> tuple[list[str], list[list[str]], list[str]]:
+        """Heads, rows and last lines of the table."""
         sort_by = "self_cpu_time_total" if sort_by is None else sort_by
         if sort_by not in SORT_KEYS:
             raise ValueError(f"table: sort_by = {sort_by!r}; expected one of {', '.join(SORT_KEYS)}")
@@ -186,7 +193,7 @@ class EventAverages(list[FunctionEventAvg]):
         cells = []
         for r in rows:
             row = [
-                _short(r.key, max_name_column_width),
+                _short(r.key, name_width),
                 f"{100 * r.self_cpu_time_total / busy:.2f}%",
                 time_text(r.self_cpu_time_total),
                 f"{100 * r.cpu_time_total / busy:.2f}%",
@@ -204,9 +211,9 @@ class EventAverages(list[FunctionEventAvg]):
             if self._memory:
                 row += [bytes_text(r.cpu_memory_usage), bytes_text(r.self_cpu_memory_usage)]
             if self._shapes:
-                row.append(_short(str(r.input_shapes), max_shapes_column_width))
+                row.append(_short(str(r.input_shapes), shapes_width))
             if self._stacks:
-                lines = [_short(line, max_src_column_width) for line in r.stack] or ["--"]
+                lines = [_short(line, source_width) for line in r.stack] or ["--"]
                 row.append(lines[0])
                 cells += [row, *([""] * (len(row) - 1) + [line] for line in lines[1:])]
                 continue
@@ -221,10 +228,17 @@ class EventAverages(list[FunctionEventAvg]):
             foot.append(f"{left_out} more rows; pass row_limit=-1 for all")
         if self._dropped:
             foot.append(f"{self._dropped} events were dropped at the limit; pass max_events= for a higher one")
-        return layout(head, cells, header, foot)
+        return head, cells, foot
 
     def __str__(self) -> str:
         return self.table()
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the table's first 30 rows."""
+        from flambeau._rich import table_html
+
+        head, cells, foot = self._cells(None, 30, 55, 80, 75, True)
+        return table_html(head, cells, "", foot)
 
 
 def averages(recording: Recording, by: str, with_shapes: bool, memory: bool, stack_n: int = 0) -> EventAverages:

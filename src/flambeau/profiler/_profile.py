@@ -308,6 +308,10 @@ class profile:
                 row.type = self._modules.types.get(row.key, "")
         return rows
 
+    def _repr_html_(self) -> str | None:
+        """What a notebook shows: `key_averages()`; before there are any, what `repr` says."""
+        return None if self._recording is None else self.key_averages()._repr_html_()
+
     def modules(self, row_limit: int = -1) -> str:
         """A table of modules in the order of their first calls: forward and backward time, FLOPs, bytes.
 

@@ -40,7 +40,7 @@ class _Encoder(Encoder):
     def tensor(self, value: Tensor, path: str, name: str | None = None) -> dict[str, Any]:
         if value.layout not in _SPARSE:
             return super().tensor(value, path, name)
-        held = value.detach()
+        held: Any = value.detach()
         coo = held.layout is sparse_coo
         parts = [held._indices(), held._values()] if coo else [held.crow_indices(), held.col_indices(), held.values()]
         nodes = [super(_Encoder, self).tensor(part.detach(), path) for part in parts]

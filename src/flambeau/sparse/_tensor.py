@@ -235,7 +235,7 @@ class SparseCOO(SparseTensor):
         """Of parts that fit."""
         x = ops.empty(tuple(size), dtype=values.dtype, device="meta").as_subclass(SparseCOO)
         x._idx, x._val, x._in_order, x._merge = indices, values, in_order or indices.shape[1] < 2, None
-        return x  # type: ignore[no-any-return]
+        return x
 
     def _with(self, values: Tensor) -> SparseCOO:
         found = SparseCOO.make(self._idx, values, (*self.shape[: self._idx.shape[0]], *values.shape[1:]), self._in_order)
@@ -325,7 +325,7 @@ class SparseCSR(SparseTensor):
         """Of parts that fit."""
         x = ops.empty(tuple(size), dtype=values.dtype, device="meta").as_subclass(SparseCSR)
         x._crow, x._col, x._val = crow, col, values
-        return x  # type: ignore[no-any-return]
+        return x
 
     def _with(self, values: Tensor) -> SparseCSR:
         return SparseCSR.make(self._crow, self._col, values, self.shape)

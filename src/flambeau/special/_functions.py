@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._out import deliver
 
 
-def _unary(name: str, op: str, doc: str) -> Callable[..., Tensor]:
+class Fn(Protocol):
+    def __call__(self, input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
+
+
+class Fn2(Protocol):
+    def __call__(self, input: Tensor | float, other: Tensor | float, *, out: Tensor | None = None) -> Tensor: ...
+
+
+class Poly(Protocol):
+    def __call__(self, input: Tensor | float, n: Tensor | float, *, out: Tensor | None = None) -> Tensor: ...
+
+
+def _unary(name: str, op: str, doc: str) -> Fn:
     compute = getattr(ops, op)
 
     def function(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -21,7 +32,7 @@ def _unary(name: str, op: str, doc: str) -> Callable[..., Tensor]:
     return function
 
 
-def _binary(name: str, op: str, doc: str) -> Callable[..., Tensor]:
+def _binary(name: str, op: str, doc: str) -> Fn2:
     compute = getattr(ops, op)
 
     def function(input: Tensor | float, other: Tensor | float, *, out: Tensor | None = None) -> Tensor:
@@ -35,7 +46,7 @@ def _binary(name: str, op: str, doc: str) -> Callable[..., Tensor]:
     return function
 
 
-def _polynomial(name: str, what: str) -> Callable[..., Tensor]:
+def _polynomial(name: str, what: str) -> Poly:
     compute = getattr(ops, f"special_{name}")
 
     def function(input: Tensor | float, n: Tensor | float, *, out: Tensor | None = None) -> Tensor:
@@ -52,55 +63,55 @@ def _polynomial(name: str, what: str) -> Callable[..., Tensor]:
     return function
 
 
-airy_ai = _unary("airy_ai", "special_airy_ai", "The Airy function Ai.")
-bessel_j0 = _unary("bessel_j0", "special_bessel_j0", "Bessel function of the first kind, order 0.")
-bessel_j1 = _unary("bessel_j1", "special_bessel_j1", "Bessel function of the first kind, order 1.")
-bessel_y0 = _unary("bessel_y0", "special_bessel_y0", "Bessel function of the second kind, order 0.")
-bessel_y1 = _unary("bessel_y1", "special_bessel_y1", "Bessel function of the second kind, order 1.")
-digamma = _unary("digamma", "digamma", "The derivative of gammaln.")
-entr = _unary("entr", "special_entr", "-x log(x), 0 at 0, and -inf below.")
-erf = _unary("erf", "erf", "The error function.")
-erfc = _unary("erfc", "erfc", "1 - erf(x), exact for large x.")
-erfcx = _unary("erfcx", "special_erfcx", "e^(x^2) erfc(x), which does not underflow for large x.")
-erfinv = _unary("erfinv", "erfinv", "The inverse of erf.")
-exp2 = _unary("exp2", "exp2", "2 to the power of x.")
-expit = _unary("expit", "sigmoid", "1 / (1 + e^-x).")
-expm1 = _unary("expm1", "expm1", "e^x - 1, exact near 0.")
-gammaln = _unary("gammaln", "lgamma", "Logarithm of the absolute value of the gamma function.")
-i0 = _unary("i0", "i0", "Modified Bessel function of the first kind, order 0.")
-i0e = _unary("i0e", "special_i0e", "e^-|x| i0(x), which does not overflow.")
-i1 = _unary("i1", "i1", "Modified Bessel function of the first kind, order 1.")
-i1e = _unary("i1e", "special_i1e", "e^-|x| i1(x), which does not overflow.")
-log1p = _unary("log1p", "log1p", "log(1 + x), exact near 0.")
-log_ndtr = _unary("log_ndtr", "special_log_ndtr", "Logarithm of ndtr, finite far below zero.")
-modified_bessel_i0 = _unary("modified_bessel_i0", "i0", "Modified Bessel function of the first kind, order 0: i0.")
-modified_bessel_i1 = _unary("modified_bessel_i1", "i1", "Modified Bessel function of the first kind, order 1: i1.")
-modified_bessel_k0 = _unary("modified_bessel_k0", "special_modified_bessel_k0", "Modified Bessel function of the second kind, order 0.")
-modified_bessel_k1 = _unary("modified_bessel_k1", "special_modified_bessel_k1", "Modified Bessel function of the second kind, order 1.")
-ndtr = _unary("ndtr", "special_ndtr", "The distribution function of the standard normal distribution.")
-ndtri = _unary("ndtri", "special_ndtri", "The inverse of ndtr; NaN outside of [0, 1].")
-psi = _unary("psi", "digamma", "The derivative of gammaln: digamma.")
-scaled_modified_bessel_k0 = _unary("scaled_modified_bessel_k0", "special_scaled_modified_bessel_k0", "e^x modified_bessel_k0(x).")
-scaled_modified_bessel_k1 = _unary("scaled_modified_bessel_k1", "special_scaled_modified_bessel_k1", "e^x modified_bessel_k1(x).")
-sinc = _unary("sinc", "sinc", "sin(pi x) / (pi x), 1 at 0.")
-spherical_bessel_j0 = _unary("spherical_bessel_j0", "special_spherical_bessel_j0", "sin(x) / x, 1 at 0.")
+airy_ai: Fn = _unary("airy_ai", "special_airy_ai", "The Airy function Ai.")
+bessel_j0: Fn = _unary("bessel_j0", "special_bessel_j0", "Bessel function of the first kind, order 0.")
+bessel_j1: Fn = _unary("bessel_j1", "special_bessel_j1", "Bessel function of the first kind, order 1.")
+bessel_y0: Fn = _unary("bessel_y0", "special_bessel_y0", "Bessel function of the second kind, order 0.")
+bessel_y1: Fn = _unary("bessel_y1", "special_bessel_y1", "Bessel function of the second kind, order 1.")
+digamma: Fn = _unary("digamma", "digamma", "The derivative of gammaln.")
+entr: Fn = _unary("entr", "special_entr", "-x log(x), 0 at 0, and -inf below.")
+erf: Fn = _unary("erf", "erf", "The error function.")
+erfc: Fn = _unary("erfc", "erfc", "1 - erf(x), exact for large x.")
+erfcx: Fn = _unary("erfcx", "special_erfcx", "e^(x^2) erfc(x), which does not underflow for large x.")
+erfinv: Fn = _unary("erfinv", "erfinv", "The inverse of erf.")
+exp2: Fn = _unary("exp2", "exp2", "2 to the power of x.")
+expit: Fn = _unary("expit", "sigmoid", "1 / (1 + e^-x).")
+expm1: Fn = _unary("expm1", "expm1", "e^x - 1, exact near 0.")
+gammaln: Fn = _unary("gammaln", "lgamma", "Logarithm of the absolute value of the gamma function.")
+i0: Fn = _unary("i0", "i0", "Modified Bessel function of the first kind, order 0.")
+i0e: Fn = _unary("i0e", "special_i0e", "e^-|x| i0(x), which does not overflow.")
+i1: Fn = _unary("i1", "i1", "Modified Bessel function of the first kind, order 1.")
+i1e: Fn = _unary("i1e", "special_i1e", "e^-|x| i1(x), which does not overflow.")
+log1p: Fn = _unary("log1p", "log1p", "log(1 + x), exact near 0.")
+log_ndtr: Fn = _unary("log_ndtr", "special_log_ndtr", "Logarithm of ndtr, finite far below zero.")
+modified_bessel_i0: Fn = _unary("modified_bessel_i0", "i0", "Modified Bessel function of the first kind, order 0: i0.")
+modified_bessel_i1: Fn = _unary("modified_bessel_i1", "i1", "Modified Bessel function of the first kind, order 1: i1.")
+modified_bessel_k0: Fn = _unary("modified_bessel_k0", "special_modified_bessel_k0", "Modified Bessel function of the second kind, order 0.")
+modified_bessel_k1: Fn = _unary("modified_bessel_k1", "special_modified_bessel_k1", "Modified Bessel function of the second kind, order 1.")
+ndtr: Fn = _unary("ndtr", "special_ndtr", "The distribution function of the standard normal distribution.")
+ndtri: Fn = _unary("ndtri", "special_ndtri", "The inverse of ndtr; NaN outside of [0, 1].")
+psi: Fn = _unary("psi", "digamma", "The derivative of gammaln: digamma.")
+scaled_modified_bessel_k0: Fn = _unary("scaled_modified_bessel_k0", "special_scaled_modified_bessel_k0", "e^x modified_bessel_k0(x).")
+scaled_modified_bessel_k1: Fn = _unary("scaled_modified_bessel_k1", "special_scaled_modified_bessel_k1", "e^x modified_bessel_k1(x).")
+sinc: Fn = _unary("sinc", "sinc", "sin(pi x) / (pi x), 1 at 0.")
+spherical_bessel_j0: Fn = _unary("spherical_bessel_j0", "special_spherical_bessel_j0", "sin(x) / x, 1 at 0.")
 
-xlog1py = _binary("xlog1py", "special_xlog1py", "input log(1 + other), 0 where input is 0 and other no NaN.")
-xlogy = _binary("xlogy", "xlogy", "input log(other), 0 where input is 0 and other no NaN.")
-zeta = _binary("zeta", "special_zeta", "Hurwitz' zeta function: the sum of (other + k)^-input over k >= 0; NaN for input < 1.")
+xlog1py: Fn2 = _binary("xlog1py", "special_xlog1py", "input log(1 + other), 0 where input is 0 and other no NaN.")
+xlogy: Fn2 = _binary("xlogy", "xlogy", "input log(other), 0 where input is 0 and other no NaN.")
+zeta: Fn2 = _binary("zeta", "special_zeta", "Hurwitz' zeta function: the sum of (other + k)^-input over k >= 0; NaN for input < 1.")
 
-chebyshev_polynomial_t = _polynomial("chebyshev_polynomial_t", "Chebyshev polynomial of the first kind")
-chebyshev_polynomial_u = _polynomial("chebyshev_polynomial_u", "Chebyshev polynomial of the second kind")
-chebyshev_polynomial_v = _polynomial("chebyshev_polynomial_v", "Chebyshev polynomial of the third kind")
-chebyshev_polynomial_w = _polynomial("chebyshev_polynomial_w", "Chebyshev polynomial of the fourth kind")
-shifted_chebyshev_polynomial_t = _polynomial("shifted_chebyshev_polynomial_t", "Chebyshev polynomial of the first kind at 2 x - 1")
-shifted_chebyshev_polynomial_u = _polynomial("shifted_chebyshev_polynomial_u", "Chebyshev polynomial of the second kind at 2 x - 1")
-shifted_chebyshev_polynomial_v = _polynomial("shifted_chebyshev_polynomial_v", "Chebyshev polynomial of the third kind at 2 x - 1")
-shifted_chebyshev_polynomial_w = _polynomial("shifted_chebyshev_polynomial_w", "Chebyshev polynomial of the fourth kind at 2 x - 1")
-hermite_polynomial_h = _polynomial("hermite_polynomial_h", "Physicists' Hermite polynomial")
-hermite_polynomial_he = _polynomial("hermite_polynomial_he", "Probabilists' Hermite polynomial")
-laguerre_polynomial_l = _polynomial("laguerre_polynomial_l", "Laguerre polynomial")
-legendre_polynomial_p = _polynomial("legendre_polynomial_p", "Legendre polynomial")
+chebyshev_polynomial_t: Poly = _polynomial("chebyshev_polynomial_t", "Chebyshev polynomial of the first kind")
+chebyshev_polynomial_u: Poly = _polynomial("chebyshev_polynomial_u", "Chebyshev polynomial of the second kind")
+chebyshev_polynomial_v: Poly = _polynomial("chebyshev_polynomial_v", "Chebyshev polynomial of the third kind")
+chebyshev_polynomial_w: Poly = _polynomial("chebyshev_polynomial_w", "Chebyshev polynomial of the fourth kind")
+shifted_chebyshev_polynomial_t: Poly = _polynomial("shifted_chebyshev_polynomial_t", "Chebyshev polynomial of the first kind at 2 x - 1")
+shifted_chebyshev_polynomial_u: Poly = _polynomial("shifted_chebyshev_polynomial_u", "Chebyshev polynomial of the second kind at 2 x - 1")
+shifted_chebyshev_polynomial_v: Poly = _polynomial("shifted_chebyshev_polynomial_v", "Chebyshev polynomial of the third kind at 2 x - 1")
+shifted_chebyshev_polynomial_w: Poly = _polynomial("shifted_chebyshev_polynomial_w", "Chebyshev polynomial of the fourth kind at 2 x - 1")
+hermite_polynomial_h: Poly = _polynomial("hermite_polynomial_h", "Physicists' Hermite polynomial")
+hermite_polynomial_he: Poly = _polynomial("hermite_polynomial_he", "Probabilists' Hermite polynomial")
+laguerre_polynomial_l: Poly = _polynomial("laguerre_polynomial_l", "Laguerre polynomial")
+legendre_polynomial_p: Poly = _polynomial("legendre_polynomial_p", "Legendre polynomial")
 
 
 def gammainc(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:

@@ -3,6 +3,12 @@
 Most names come straight from the op library; this package adds what is a composition of ops, turns
 `reduction` and padding words into what the ops take, and refuses what would otherwise broadcast in
 silence: a loss between [N, 1] and [N] is an error here, not an [N, N] matrix. One file is one family.
+
+Example:
+    >>> import flambeau as fl
+    >>> from flambeau.nn import functional as F
+    >>> F.mse_loss(fl.zeros(2), fl.tensor([1.0, 3.0]))
+    tensor(5.)
 """
 
 from flambeau.nn.functional._activation import *

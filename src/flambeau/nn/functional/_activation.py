@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from flambeau._C import ArgumentError, Tensor, ops
 from flambeau._warn import warn
@@ -48,7 +48,11 @@ __all__ = [
 ]
 
 
-def _simple(name: str) -> Callable[..., Tensor]:
+class Activation(Protocol):
+    def __call__(self, input: Tensor, inplace: bool = False) -> Tensor: ...
+
+
+def _simple(name: str) -> Activation:
     op, op_ = getattr(ops, name), getattr(ops, name + "_")
 
     def activation(input: Tensor, inplace: bool = False) -> Tensor:
@@ -60,16 +64,22 @@ def _simple(name: str) -> Callable[..., Tensor]:
     return activation
 
 
-relu6 = _simple("relu6")
-selu = _simple("selu")
-silu = _simple("silu")
-mish = _simple("mish")
-hardswish = _simple("hardswish")
-hardsigmoid = _simple("hardsigmoid")
+relu6: Activation = _simple("relu6")
+selu: Activation = _simple("selu")
+silu: Activation = _simple("silu")
+mish: Activation = _simple("mish")
+hardswish: Activation = _simple("hardswish")
+hardsigmoid: Activation = _simple("hardsigmoid")
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
-    """max(0, x); `inplace` writes the result into the input."""
+    """max(0, x); `inplace` writes the result into the input.
+
+    Example:
+        >>> import flambeau as fl
+        >>> fl.nn.functional.relu(fl.tensor([-1.0, 2.0]))
+        tensor([0., 2.])
+    """
     return input.relu_() if inplace else ops.relu(input)
 
 
@@ -188,7 +198,13 @@ def _softmax_dim(op: str, dim: int | None, ndim: int) -> int:
 
 
 def softmax(input: Tensor, dim: int | None = None, dtype: Any = None) -> Tensor:
-    """exp(x) / sum(exp(x)) along `dim`."""
+    """exp(x) / sum(exp(x)) along `dim`.
+
+    Example:
+        >>> import flambeau as fl
+        >>> fl.nn.functional.softmax(fl.zeros(2), dim=0)
+        tensor([0.5000, 0.5000])
+    """
     dim = _softmax_dim("softmax", dim, input.dim())
     return ops.softmax(input if dtype is None else input.to(dtype), dim)
 

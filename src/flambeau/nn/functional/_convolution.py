@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from flambeau._C import ArgumentError, ShapeError, Tensor, ops
 from flambeau.nn.functional._calls import batched
@@ -21,7 +21,20 @@ __all__ = [
 ]
 
 
-def _convolution(op: Callable[..., Tensor], axes: int) -> Callable[..., Tensor]:
+class Convolution(Protocol):
+    def __call__(
+        self,
+        input: Tensor,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+    ) -> Tensor: ...
+
+
+def _convolution(op: Callable[..., Tensor], axes: int) -> Convolution:
     """`op` with what the table's op leaves to Python: padding by name, and input without a batch axis."""
     name = f"conv{axes}d"
 
@@ -62,9 +75,9 @@ def _convolution(op: Callable[..., Tensor], axes: int) -> Callable[..., Tensor]:
     return conv
 
 
-conv1d = _convolution(ops.conv1d, 1)
-conv2d = _convolution(ops.conv2d, 2)
-conv3d = _convolution(ops.conv3d, 3)
+conv1d: Convolution = _convolution(ops.conv1d, 1)
+conv2d: Convolution = _convolution(ops.conv2d, 2)
+conv3d: Convolution = _convolution(ops.conv3d, 3)
 
 
 def _transposed(op: Callable[..., Tensor], axes: int) -> Callable[..., Tensor]:
@@ -102,6 +115,11 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = N
 
     Raises:
         ValueError: `mode` is unknown.
+
+    Example:
+        >>> import flambeau as fl
+        >>> fl.nn.functional.pad(fl.ones(1, 2), (1, 0), value=7.0)
+        tensor([[7., 1., 1.]])
     """
     if mode not in ("constant", "reflect", "replicate", "circular"):
         raise ArgumentError(

@@ -58,6 +58,12 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
 
     Raises:
         IndexError: an index is negative, or not below num_classes.
+
+    Example:
+        >>> import flambeau as fl
+        >>> fl.nn.functional.one_hot(fl.tensor([0, 2]), num_classes=3)
+        tensor([[1, 0, 0],
+                [0, 0, 1]])
     """
     if num_classes == -1:
         if tensor.numel() == 0:

@@ -132,8 +132,14 @@ def rms_norm(
 
 
 @takes_out
-def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
-    """x / max(norm(x), eps) along `dim`."""
+def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, *, out: Tensor | None = None) -> Tensor:
+    """x / max(norm(x), eps) along `dim`.
+
+    Example:
+        >>> import flambeau as fl
+        >>> fl.nn.functional.normalize(fl.tensor([[3.0, 4.0]]), dim=1)
+        tensor([[0.6000, 0.8000]])
+    """
     return input / ops.norm(input, p, dim, keepdim=True).clamp(min=eps)
 
 

@@ -5,7 +5,7 @@ Over three dimensions a window is a box, so maxima and means are taken over [H, 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, overload
 
 from flambeau._C import ArgumentError, Tensor, ops
 from flambeau._out import takes_out
@@ -28,6 +28,27 @@ __all__ = [
 ]
 
 
+@overload
+def max_pool1d(
+    input: Tensor, kernel_size: Any, stride: Any = ..., padding: Any = ..., dilation: Any = ..., ceil_mode: bool = ...,
+    return_indices: Literal[False] = ...,
+) -> Tensor: ...
+
+
+@overload
+def max_pool1d(
+    input: Tensor, kernel_size: Any, stride: Any = ..., padding: Any = ..., dilation: Any = ..., ceil_mode: bool = ...,
+    *, return_indices: Literal[True],
+) -> tuple[Tensor, Tensor]: ...
+
+
+@overload
+def max_pool1d(
+    input: Tensor, kernel_size: Any, stride: Any = ..., padding: Any = ..., dilation: Any = ..., ceil_mode: bool = ...,
+    *, return_indices: bool,
+) -> Any: ...
+
+
 def max_pool1d(
     input: Tensor,
     kernel_size: Any,
@@ -46,6 +67,27 @@ def max_pool1d(
     return batched(
         "max_pool1d", op, 1, input, kernel_size, stride, padding, dilation, ceil_mode
     )
+
+
+@overload
+def max_pool2d(
+    input: Tensor, kernel_size: Any, stride: Any = ..., padding: Any = ..., dilation: Any = ..., ceil_mode: bool = ...,
+    return_indices: Literal[False] = ...,
+) -> Tensor: ...
+
+
+@overload
+def max_pool2d(
+    input: Tensor, kernel_size: Any, stride: Any = ..., padding: Any = ..., dilation: Any = ..., ceil_mode: bool = ...,
+    *, return_indices: Literal[True],
+) -> tuple[Tensor, Tensor]: ...
+
+
+@overload
+def max_pool2d(
+    input: Tensor, kernel_size: Any, stride: Any = ..., padding: Any = ..., dilation: Any = ..., ceil_mode: bool = ...,
+    *, return_indices: bool,
+) -> Any: ...
 
 
 def max_pool2d(
@@ -105,6 +147,27 @@ def _max_of_boxes(x: Tensor, over_planes: Any, over_columns: Any) -> tuple[Tenso
     return _box(x, flat, values), _box(x, flat, place)
 
 
+@overload
+def max_pool3d(
+    input: Tensor, kernel_size: Any, stride: Any = ..., padding: Any = ..., dilation: Any = ..., ceil_mode: bool = ...,
+    return_indices: Literal[False] = ...,
+) -> Tensor: ...
+
+
+@overload
+def max_pool3d(
+    input: Tensor, kernel_size: Any, stride: Any = ..., padding: Any = ..., dilation: Any = ..., ceil_mode: bool = ...,
+    *, return_indices: Literal[True],
+) -> tuple[Tensor, Tensor]: ...
+
+
+@overload
+def max_pool3d(
+    input: Tensor, kernel_size: Any, stride: Any = ..., padding: Any = ..., dilation: Any = ..., ceil_mode: bool = ...,
+    *, return_indices: bool,
+) -> Any: ...
+
+
 def max_pool3d(
     input: Tensor,
     kernel_size: Any,
@@ -162,6 +225,7 @@ def avg_pool2d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
+    *, out: Tensor | None = None,
 ) -> Tensor:
     """Mean over windows.
 
@@ -186,6 +250,7 @@ def avg_pool3d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
+    *, out: Tensor | None = None,
 ) -> Tensor:
     """Mean over windows.
 
@@ -261,6 +326,18 @@ def _adaptive_max_pool(axes: int, input: Tensor, output_size: Any, return_indice
     return (values, indices) if return_indices else values
 
 
+@overload
+def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: Literal[False] = ...) -> Tensor: ...
+
+
+@overload
+def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: Literal[True]) -> tuple[Tensor, Tensor]: ...
+
+
+@overload
+def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool) -> Any: ...
+
+
 def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """Maximum over windows chosen so that the result has `output_size` positions.
 
@@ -269,12 +346,36 @@ def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = 
     return _adaptive_max_pool(1, input, output_size, return_indices)
 
 
+@overload
+def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: Literal[False] = ...) -> Tensor: ...
+
+
+@overload
+def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: Literal[True]) -> tuple[Tensor, Tensor]: ...
+
+
+@overload
+def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool) -> Any: ...
+
+
 def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """Maximum over windows chosen so that the result has `output_size`; None keeps an input size.
 
     Shape: [N, C, H, W] -> [N, C, *output_size], or both without N.
     """
     return _adaptive_max_pool(2, input, output_size, return_indices)
+
+
+@overload
+def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: Literal[False] = ...) -> Tensor: ...
+
+
+@overload
+def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: Literal[True]) -> tuple[Tensor, Tensor]: ...
+
+
+@overload
+def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool) -> Any: ...
 
 
 def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:

@@ -108,7 +108,13 @@ class GELU(Module):
 
 
 class Sigmoid(Module):
-    """1 / (1 + exp(-x))."""
+    """1 / (1 + exp(-x)).
+
+    Example:
+        >>> import flambeau as fl
+        >>> fl.nn.Sigmoid()(fl.zeros(2))
+        tensor([0.5000, 0.5000])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return ops.sigmoid(input)

@@ -116,6 +116,8 @@ class _ConvNd(Module):
             if fan_in:
                 bound = 1 / math.sqrt(fan_in)
                 init.uniform_(self.bias, -bound, bound)
+            else:  # memory that nobody wrote otherwise
+                init.zeros_(self.bias)
 
     def _padded(self, input: Tensor) -> Tensor:
         if not self._pads_itself:

@@ -26,6 +26,12 @@ class Dropout(_Dropout):
         ValueError: `p` is no probability.
 
     Source: Srivastava et al. 2014.
+
+    Example:
+        >>> import flambeau as fl
+        >>> layer = fl.nn.Dropout(0.5).eval()
+        >>> layer(fl.ones(2))
+        tensor([1., 1.])
     """
 
     def forward(self, input: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, TypeVar
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
@@ -13,6 +13,7 @@ from flambeau.nn.module import Module
 from flambeau.nn.parameter import Parameter
 
 _linear = ops.linear
+T = TypeVar("T")
 
 
 class Identity(Module):
@@ -21,7 +22,7 @@ class Identity(Module):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: T, *args: Any, **kwargs: Any) -> T:
         return input
 
 

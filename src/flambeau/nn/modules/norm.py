@@ -257,6 +257,11 @@ class LayerNorm(_Affine):
     Shape: [*, *normalized_shape].
 
     Source: Ba et al. 2016, eq. 4.
+
+    Example:
+        >>> import flambeau as fl
+        >>> fl.nn.LayerNorm(2)(fl.tensor([[1.0, 3.0]]))
+        tensor([[-1.0000,  1.0000]], grad_fn=<NativeLayerNormBackward0>)
     """
 
     def __init__(

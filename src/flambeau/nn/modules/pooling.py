@@ -30,10 +30,12 @@ class _MaxPool(Module):
         self.return_indices = return_indices
         self.ceil_mode = ceil_mode
 
-    def forward(self, input: Tensor) -> Any:
-        return self._function(
+    def forward(self, input: Tensor) -> Tensor:
+        # With return_indices a pair, which type checkers are not told: it is rare, and unpacked at once.
+        pooled: Tensor = self._function(
             input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, self.return_indices
         )
+        return pooled
 
     def extra_repr(self) -> str:
         return (
@@ -210,8 +212,9 @@ class AdaptiveMaxPool1d(_AdaptiveMaxPool):
     Shape: [N, C, L] -> [N, C, output_size], or both without N.
     """
 
-    def forward(self, input: Tensor) -> Any:
-        return F.adaptive_max_pool1d(input, self.output_size, self.return_indices)
+    def forward(self, input: Tensor) -> Tensor:
+        pooled: Tensor = F.adaptive_max_pool1d(input, self.output_size, self.return_indices)
+        return pooled
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPool):
@@ -220,8 +223,9 @@ class AdaptiveMaxPool2d(_AdaptiveMaxPool):
     Shape: [N, C, H, W] -> [N, C, *output_size], or both without N.
     """
 
-    def forward(self, input: Tensor) -> Any:
-        return F.adaptive_max_pool2d(input, self.output_size, self.return_indices)
+    def forward(self, input: Tensor) -> Tensor:
+        pooled: Tensor = F.adaptive_max_pool2d(input, self.output_size, self.return_indices)
+        return pooled
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPool):
@@ -230,8 +234,9 @@ class AdaptiveMaxPool3d(_AdaptiveMaxPool):
     Shape: [N, C, D, H, W] -> [N, C, *output_size], or both without N.
     """
 
-    def forward(self, input: Tensor) -> Any:
-        return F.adaptive_max_pool3d(input, self.output_size, self.return_indices)
+    def forward(self, input: Tensor) -> Tensor:
+        pooled: Tensor = F.adaptive_max_pool3d(input, self.output_size, self.return_indices)
+        return pooled
 
 
 class LPPool2d(Module):

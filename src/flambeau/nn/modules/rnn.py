@@ -14,7 +14,7 @@ when their last step comes.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 from flambeau._C import ShapeError, Tensor, ops
 from flambeau._warn import warn
@@ -179,6 +179,16 @@ class RNNBase(Module):
             )
         return given if batched else given.unsqueeze(1)
 
+    if TYPE_CHECKING:
+        # Packed sequences give packed sequences; the state is a tensor, of an LSTM a pair.
+        @overload
+        def __call__(self, input: Tensor, hx: Any = ...) -> tuple[Tensor, Any]: ...
+
+        @overload
+        def __call__(self, input: PackedSequence, hx: Any = ...) -> tuple[PackedSequence, Any]: ...
+
+        def __call__(self, input: Any, hx: Any = ...) -> Any: ...
+
     def forward(self, input: Any, hx: Any = None) -> Any:
         name = type(self).__name__
         packed = isinstance(input, PackedSequence)
@@ -288,15 +298,43 @@ class RNN(RNNBase):
     Source: Elman 1990.
     """
 
-    def __init__(self, *args: Any, nonlinearity: str = "tanh", **kwargs: Any) -> None:
-        if len(args) > 3 and isinstance(args[3], str):  # RNN(input, hidden, layers, nonlinearity)
-            nonlinearity = args[3]
-            args = (*args[:3], *args[4:])
-        if nonlinearity not in ("tanh", "relu"):
-            raise ValueError(f"RNN: nonlinearity = {nonlinearity!r}; expected 'tanh' or 'relu'")
-        self_nonlinearity = nonlinearity
-        super().__init__(f"RNN_{nonlinearity.upper()}", *args, **kwargs)
-        self.nonlinearity = self_nonlinearity
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            input_size: int,
+            hidden_size: int,
+            num_layers: int = ...,
+            bias: bool = ...,
+            batch_first: bool = ...,
+            dropout: float = ...,
+            bidirectional: bool = ...,
+            proj_size: int = ...,
+            device: Any = ...,
+            dtype: Any = ...,
+            *,
+            nonlinearity: str = ...,
+        ) -> None: ...
+
+        @overload
+        def __call__(self, input: Tensor, hx: Tensor | None = ...) -> tuple[Tensor, Tensor]: ...
+
+        @overload
+        def __call__(self, input: PackedSequence, hx: Tensor | None = ...) -> tuple[PackedSequence, Tensor]: ...
+
+        def __call__(self, input: Any, hx: Any = ...) -> Any: ...
+
+    else:
+
+        def __init__(self, *args: Any, nonlinearity: str = "tanh", **kwargs: Any) -> None:
+            if len(args) > 3 and isinstance(args[3], str):  # RNN(input, hidden, layers, nonlinearity)
+                nonlinearity = args[3]
+                args = (*args[:3], *args[4:])
+            if nonlinearity not in ("tanh", "relu"):
+                raise ValueError(f"RNN: nonlinearity = {nonlinearity!r}; expected 'tanh' or 'relu'")
+            self_nonlinearity = nonlinearity
+            super().__init__(f"RNN_{nonlinearity.upper()}", *args, **kwargs)
+            self.nonlinearity = self_nonlinearity
 
 
 class LSTM(RNNBase):
@@ -317,8 +355,36 @@ class LSTM(RNNBase):
     (flambeau.Size([2, 5, 6]), flambeau.Size([1, 2, 6]))
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__("LSTM", *args, **kwargs)
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            input_size: int,
+            hidden_size: int,
+            num_layers: int = ...,
+            bias: bool = ...,
+            batch_first: bool = ...,
+            dropout: float = ...,
+            bidirectional: bool = ...,
+            proj_size: int = ...,
+            device: Any = ...,
+            dtype: Any = ...,
+        ) -> None: ...
+
+        @overload
+        def __call__(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = ...) -> tuple[Tensor, tuple[Tensor, Tensor]]: ...
+
+        @overload
+        def __call__(
+            self, input: PackedSequence, hx: tuple[Tensor, Tensor] | None = ...
+        ) -> tuple[PackedSequence, tuple[Tensor, Tensor]]: ...
+
+        def __call__(self, input: Any, hx: Any = ...) -> Any: ...
+
+    else:
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__("LSTM", *args, **kwargs)
 
 
 class GRU(RNNBase):
@@ -329,8 +395,34 @@ class GRU(RNNBase):
     Source: Cho et al. 2014.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__("GRU", *args, **kwargs)
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            input_size: int,
+            hidden_size: int,
+            num_layers: int = ...,
+            bias: bool = ...,
+            batch_first: bool = ...,
+            dropout: float = ...,
+            bidirectional: bool = ...,
+            proj_size: int = ...,
+            device: Any = ...,
+            dtype: Any = ...,
+        ) -> None: ...
+
+        @overload
+        def __call__(self, input: Tensor, hx: Tensor | None = ...) -> tuple[Tensor, Tensor]: ...
+
+        @overload
+        def __call__(self, input: PackedSequence, hx: Tensor | None = ...) -> tuple[PackedSequence, Tensor]: ...
+
+        def __call__(self, input: Any, hx: Any = ...) -> Any: ...
+
+    else:
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__("GRU", *args, **kwargs)
 
 
 class RNNCellBase(Module):
@@ -367,6 +459,10 @@ class RNNCellBase(Module):
         bound = 1.0 / math.sqrt(self.hidden_size)
         for weight in self.parameters():
             init.uniform_(weight, -bound, bound)
+
+    if TYPE_CHECKING:
+
+        def __call__(self, input: Tensor, hx: Tensor | None = ...) -> Tensor: ...
 
     def forward(self, input: Tensor, hx: Any = None) -> Any:
         name = type(self).__name__
@@ -433,6 +529,12 @@ class LSTMCell(RNNCellBase):
     """
 
     _mode = "LSTM"
+
+    if TYPE_CHECKING:
+
+        def __call__(  # type: ignore[override]
+            self, input: Tensor, hx: tuple[Tensor, Tensor] | None = ...
+        ) -> tuple[Tensor, Tensor]: ...
 
 
 class GRUCell(RNNCellBase):

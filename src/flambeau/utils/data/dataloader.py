@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from flambeau.utils.data._workers import (
     OwnRandomness,
@@ -28,6 +28,14 @@ from flambeau.utils.data.sampler import (
 )
 
 T = TypeVar("T", covariant=True)
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from flambeau._C import Tensor
+    from flambeau.utils.data.dataset import Dataset
+
+    Leaf = Tensor | float | np.ndarray[Any, Any]  # what becomes a tensor in a batch
 
 # What batches are made by: an assignment after the fact would not reach the sampler that was made of it.
 _FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
@@ -97,6 +105,52 @@ class DataLoader(Generic[T]):
     >>> [batch.tolist() for (batch,) in fl.utils.data.DataLoader(data, batch_size=2)]
     [[0, 1], [2, 3], [4]]
     """
+
+    @overload
+    def __init__(
+        self: DataLoader[T],
+        dataset: Dataset[T],
+        batch_size: int | None = ...,
+        shuffle: bool | None = ...,
+        sampler: Any = ...,
+        batch_sampler: Any = ...,
+        num_workers: int = ...,
+        collate_fn: None = ...,
+        pin_memory: bool = ...,
+        drop_last: bool = ...,
+        timeout: float = ...,
+        worker_init_fn: Callable[[int], Any] | None = ...,
+        multiprocessing_context: Any = ...,
+        generator: Any = ...,
+        *,
+        prefetch_factor: int | None = ...,
+        persistent_workers: bool = ...,
+        pin_memory_device: str = ...,
+        in_order: bool = ...,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: DataLoader[Any],
+        dataset: Any,
+        batch_size: int | None = ...,
+        shuffle: bool | None = ...,
+        sampler: Any = ...,
+        batch_sampler: Any = ...,
+        num_workers: int = ...,
+        collate_fn: Callable[[Any], Any] | None = ...,
+        pin_memory: bool = ...,
+        drop_last: bool = ...,
+        timeout: float = ...,
+        worker_init_fn: Callable[[int], Any] | None = ...,
+        multiprocessing_context: Any = ...,
+        generator: Any = ...,
+        *,
+        prefetch_factor: int | None = ...,
+        persistent_workers: bool = ...,
+        pin_memory_device: str = ...,
+        in_order: bool = ...,
+    ) -> None: ...
 
     def __init__(
         self,
@@ -202,6 +256,24 @@ class DataLoader(Generic[T]):
             return None
         tasks: Iterator[Any] = iter(self.batch_sampler if self._batched else self.sampler)
         return tasks
+
+    @overload
+    def __iter__(self: DataLoader[Leaf]) -> Iterator[Tensor]: ...
+
+    @overload
+    def __iter__(self: DataLoader[tuple[Leaf, Leaf]]) -> Iterator[tuple[Tensor, Tensor]]: ...
+
+    @overload
+    def __iter__(self: DataLoader[tuple[Leaf, Leaf, Leaf]]) -> Iterator[tuple[Tensor, Tensor, Tensor]]: ...
+
+    @overload
+    def __iter__(self: DataLoader[tuple[Leaf, ...]]) -> Iterator[tuple[Tensor, ...]]: ...
+
+    @overload
+    def __iter__(self: DataLoader[dict[str, Tensor]]) -> Iterator[dict[str, Tensor]]: ...
+
+    @overload
+    def __iter__(self) -> Iterator[Any]: ...
 
     def __iter__(self) -> Iterator[Any]:
         # Drawn for any number of workers, so that the random stream does not depend on it.

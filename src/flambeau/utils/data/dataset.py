@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any, Generic, TypeVar
 
-from flambeau._C import Tensor, ops
+from flambeau._C import Generator, Tensor, ops
 
 T = TypeVar("T", covariant=True)
 
@@ -17,6 +17,16 @@ class Dataset(Generic[T]):
     """Maps an index to a sample; a subclass defines `__getitem__` and usually `__len__`.
 
     `__getitems__(indices)` may be defined as well and then fetches a whole batch at once.
+
+    Example:
+        >>> import flambeau as fl
+        >>> class Squares(fl.utils.data.Dataset):
+        ...     def __len__(self):
+        ...         return 3
+        ...     def __getitem__(self, i):
+        ...         return i, i * i
+        >>> [pair for pair in fl.utils.data.DataLoader(Squares(), batch_size=3)]
+        [[tensor([0, 1, 2]), tensor([0, 1, 4])]]
     """
 
     def __getitem__(self, index: Any) -> T:
@@ -105,7 +115,7 @@ class ConcatDataset(Dataset[T]):
         ValueError: none given, or one of them is iterable only.
     """
 
-    def __init__(self, datasets: Iterable[Dataset[Any]]) -> None:
+    def __init__(self, datasets: Iterable[Dataset[T]]) -> None:
         self.datasets = list(datasets)
         if not self.datasets:
             raise ValueError("ConcatDataset: got no datasets")
@@ -119,7 +129,7 @@ class ConcatDataset(Dataset[T]):
     def __len__(self) -> int:
         return self.cumulative_sizes[-1]
 
-    def __getitem__(self, index: int) -> Any:
+    def __getitem__(self, index: int) -> T:
         n = len(self)
         if not -n <= index < n:
             raise IndexError(f"ConcatDataset: index {index}, but it has {n} samples")
@@ -149,11 +159,11 @@ class ChainDataset(IterableDataset[T]):
 class Subset(Dataset[T]):
     """The samples of a dataset at the given indices."""
 
-    def __init__(self, dataset: Dataset[Any], indices: Sequence[int]) -> None:
+    def __init__(self, dataset: Dataset[T], indices: Sequence[int]) -> None:
         self.dataset = dataset
         self.indices = indices
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: Any) -> T:
         if isinstance(index, list):
             return self.dataset[[self.indices[i] for i in index]]
         return self.dataset[self.indices[index]]
@@ -163,8 +173,8 @@ class Subset(Dataset[T]):
 
 
 def random_split(
-    dataset: Dataset[Any], lengths: Sequence[float], generator: Any = None
-) -> list[Subset[Any]]:
+    dataset: Dataset[T], lengths: Sequence[float], generator: Generator | None = None
+) -> list[Subset[T]]:
     """Splits a dataset at random into parts of the given lengths, or shares that sum to 1.
 
     With shares the samples left over by rounding go to the parts in turn.

@@ -1,0 +1,46 @@
+"""What the reference shows is true: examples of the op table run, and each of the names that are used most has one."""
+
+import doctest
+import importlib.util
+import inspect
+import pathlib
+import re
+import sys
+
+import pytest
+
+import flambeau as fl
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+specification = importlib.util.spec_from_file_location("reference", ROOT / "tools" / "reference.py")
+reference = importlib.util.module_from_spec(specification)
+specification.loader.exec_module(reference)
+
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+WITH_EXAMPLES = sorted({op.name: op for ops in reference.table().values() for op in ops if op.get("example")}.items())
+
+
+@pytest.mark.parametrize("op", [op for _, op in WITH_EXAMPLES], ids=[name for name, _ in WITH_EXAMPLES])
+def test_examples_of_the_table(op):
+    test = doctest.DocTestParser().get_doctest(op.get("example"), {"fl": fl}, op.name, op.file, op.line)
+    assert test.examples
+    runner = doctest.DocTestRunner(optionflags=FLAGS)
+    said = []
+    runner.run(test, out=said.append)
+    assert runner.failures == 0, "".join(said)
+
+
+@pytest.mark.parametrize("name", reference.most_used())
+def test_the_most_used_names_have_examples(name):
+    """An example that the tests run (here, of docstrings or of docs/members.md), and that shows the name in use."""
+    example = reference.example(name)
+    assert ">>> " in example, f"{name} has no example"
+    short = name.rpartition(".")[2]
+    if name == "flambeau.Tensor.indices" or not inspect.ismodule(reference.find(name)):  # of sparse tensors alone
+        assert re.search(rf"\b{re.escape(short)}\b", example), f"the example of {name} does not show it: {example}"
+
+
+def test_the_list_of_names():
+    names = reference.most_used()
+    assert len(names) == len(set(names)) == 200

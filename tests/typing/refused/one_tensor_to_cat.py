@@ -1,0 +1,3 @@
+import flambeau as fl
+
+fl.cat(fl.ones(2))  # error: incompatible type "Tensor"; expected "Sequence[Tensor]"

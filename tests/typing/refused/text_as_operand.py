@@ -1,0 +1,3 @@
+import flambeau as fl
+
+fl.ones(2) + "1"  # error: Unsupported operand types

@@ -1,0 +1,3 @@
+from flambeau import nn
+
+nn.Lineer(2, 2)  # error: has no attribute "Lineer"

@@ -1,0 +1,143 @@
+"""What the documentation says of a public name: found by the name, from docstrings, the op table and docs/members.md.
+
+`make docs` makes pages of it, and tests/examples/test_reference.py runs its examples.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import pathlib
+import re
+import sys
+from typing import Any
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tools"))
+
+from opgen.emit_doc import sentence, signature  # noqa: E402
+from opgen.files import group  # noqa: E402
+from opgen.table import Op, load  # noqa: E402
+
+import flambeau as fl  # noqa: E402
+from flambeau import _C  # noqa: E402
+
+# Modules whose public names have a page, in the order of the pages.
+MODULES = (
+    "flambeau", "flambeau.nn", "flambeau.nn.functional", "flambeau.nn.init", "flambeau.nn.utils", "flambeau.nn.utils.rnn", "flambeau.optim",
+    "flambeau.optim.lr_scheduler", "flambeau.optim.swa_utils", "flambeau.autograd", "flambeau.autograd.functional",
+    "flambeau.autograd.forward_ad", "flambeau.func", "flambeau.amp", "flambeau.utils.data", "flambeau.utils.checkpoint",
+    "flambeau.linalg", "flambeau.fft", "flambeau.special", "flambeau.signal.windows", "flambeau.sparse", "flambeau.distributions",
+    "flambeau.compiler", "flambeau.graph", "flambeau.engine", "flambeau.pipeline", "flambeau.library", "flambeau.serialization",
+    "flambeau.profiler", "flambeau.datasets", "flambeau.testing", "flambeau.overrides", "flambeau.random", "flambeau.array_api",
+)  # fmt: skip
+
+
+@functools.cache
+def table() -> dict[str, list[Op]]:
+    """Entries by name, under aliases and in place, too."""
+    out: dict[str, list[Op]] = {}
+    for name, ops in group(load(ROOT / "ops")).items():
+        for shown in [name, *(a for op in ops for a in op.get("aliases", []))]:
+            out[shown] = list(ops)
+            written = [op for op in ops if op.get("inplace")]
+            if written:
+                out.setdefault(shown + "_", written)
+    return out
+
+
+@functools.cache
+def members() -> dict[str, str]:
+    """name without `flambeau.` -> what docs/members.md says, the example included."""
+    parts = re.split(r"^## (\S+)\n", (ROOT / "docs" / "members.md").read_text(), flags=re.MULTILINE)[1:]
+    return {name: text.strip() for name, text in zip(parts[::2], parts[1::2])}
+
+
+def find(name: str) -> Any:
+    """The object of a dotted name.
+
+    Raises:
+        AttributeError: there is none.
+    """
+    value: Any = importlib.import_module("flambeau")
+    for part in name.split(".")[1:]:
+        value = getattr(value, part)
+    return value
+
+
+def is_op(name: str, value: Any) -> bool:
+    """Whether the table says what it does."""
+    short = name.rpartition(".")[2]
+    own = value is getattr(_C.ops, short, None) or (name.startswith("flambeau.Tensor.") and type(value).__name__ == "method_descriptor")
+    return own and short in table()
+
+
+def said(name: str) -> str:
+    """All that is said of a name: plain text with examples, as in docstrings; empty where nothing is."""
+    in_members = members().get(name.removeprefix("flambeau."), "")
+    if in_members:
+        return in_members
+    value = find(name)
+    if isinstance(value, fl.dtype):  # `double` is `float64`
+        return members().get(value.name, f"`{value!r}`")
+    short = name.rpartition(".")[2]
+    if is_op(name, value):
+        method = name.startswith("flambeau.Tensor.")
+        parts: list[str] = []
+        for op in table()[short]:
+            parts += [f"`{signature(op, short, method)}`", sentence(op, gradients=False), *_conditions(op)]
+        example = next((op.get("example") for op in table()[short] if op.get("example")), None)
+        if example:
+            parts += ["Example:\n" + "\n".join("    " + line for line in [">>> import flambeau as fl", *str(example).splitlines()])]
+        return "\n\n".join(p for p in parts if p)
+    if isinstance(value, (str, int, float, bool, tuple)) or value is None or isinstance(value, (fl.dtype, fl.memory_format, fl.layout)):
+        return f"`{value!r}`"
+    return inspect.getdoc(value) or ""
+
+
+def _conditions(op: Op) -> list[str]:
+    """Shape and type of the result, and what is refused, as the table has them."""
+    out = []
+    if isinstance(op.get("shape"), str):
+        dtype = f", type: `{op.get('dtype')}`" if isinstance(op.get("dtype"), str) else ""
+        out.append(f"Shape: `{op.get('shape')}`{dtype}.")
+    checks = op.get("check") or []
+    if checks:
+        out.append("Refused unless " + ", ".join(f"`{check}`" for check in checks) + ".")
+    grad = {k: v for k, v in (op.get("grad") or {}).items() if v != "none"}
+    if grad:
+        out.append("Gradient: " + "; ".join(f"`d{k} = {' '.join(str(v).split())}`" for k, v in grad.items()) + ".")
+    return out
+
+
+def example(name: str) -> str:
+    """The example of a name, which mentions it; empty without one."""
+    lines = said(name).splitlines()
+    blocks: list[str] = []
+    shown = False
+    for line in lines:
+        shown = ">>>" in line or (shown and bool(line.strip()))
+        if shown:
+            blocks.append(line)
+    return "\n".join(blocks)
+
+
+def names_of(module: str) -> list[str]:
+    """Public names of a module: its `__all__`, or what it defines."""
+    value = importlib.import_module(module)
+    listed = getattr(value, "__all__", None)
+    if module == "flambeau":
+        listed = [n for n in dir(fl) if not n.startswith("_") and n != "annotations"]
+    elif listed is None:
+        listed = [n for n, v in vars(value).items() if not n.startswith("_") and getattr(v, "__module__", "").startswith("flambeau")]
+    return sorted({n for n in listed if not n.startswith("_") and not inspect.ismodule(getattr(value, n))})
+
+
+def members_of_tensor() -> list[str]:
+    return sorted(n for n in dir(fl.Tensor) if not n.startswith("_"))
+
+
+def most_used() -> list[str]:
+    """The 200 names that programs use most, in the order of use."""
+    return (ROOT / "docs" / "most_used.txt").read_text().split()
