@@ -53,7 +53,7 @@ def _plain(text: str, file: str, folder: str) -> str:
             hidden = frame[1] != file
         elif not line.startswith("    "):
             hidden = False
-        if not (hidden or re.fullmatch(r"\s*[\^~]+\s*", line) or re.match(r"  (/|<frozen ).*:\d+, in ", line)):
+        if not (hidden or re.fullmatch(r"\s*[\^~]+\s*", line) or re.match(r"  (/|<frozen |<string>).*:\d+, in ", line)):
             lines.append(line.replace("\t", "    ").rstrip())
     return "\n".join(lines)
 

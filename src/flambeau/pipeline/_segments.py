@@ -376,7 +376,7 @@ def _is_close(x: Tensor, y: Tensor, scale: float) -> bool:
 
 
 def _ops_of(found: Trace) -> list[tuple[str, str, str | None]]:
-    return [(node.op, place.path, node.source) for node, place in zip(found.graph.nodes, found.places)]
+    return [(node.op, place.path, node.source if place.inside else None) for node, place in zip(found.graph.nodes, found.places)]
 
 
 def _calls_of(found: Trace) -> list[Any]:

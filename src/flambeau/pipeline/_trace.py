@@ -49,6 +49,7 @@ class Place(NamedTuple):
 
     path: str
     line: str
+    inside: bool = True  # whether that line is of the module's own code, not of who calls it
 
     def __str__(self) -> str:
         return f"{self.path}, {self.line}" if self.path else self.line
@@ -64,7 +65,7 @@ class _Scribe:
         self.mark = ops.zeros((1,))
         self.paths = [""]
         self.lines: list[str | None] = [None]
-        self.noted: list[tuple[str, str | None]] = []  # in front of each copy
+        self.noted: list[tuple[str, str | None, bool]] = []  # in front of each copy
         self.settled = _C.graph.stats()["settled"]
         self.reader: tuple[str, str | None] | None = None  # where values were read
 
@@ -73,7 +74,7 @@ class _Scribe:
             self.reader = (self.paths[-1], self.lines[-1])
         with no_grad():
             self.mark.clone()
-        self.noted.append((self.paths[-1], self.lines[-1]))
+        self.noted.append((self.paths[-1], self.lines[-1], len(self.lines) > 1))
 
     @contextmanager
     def watching(self, module: Module) -> Iterator[None]:
@@ -324,17 +325,17 @@ def begun(x: Tensor) -> Tensor:
     return x.detach().contiguous().requires_grad_(x.is_floating_point()).clone()
 
 
-def _placed(graph: Graph, mark: int, noted: Sequence[tuple[str, str | None]]) -> tuple[Graph, list[Place]]:
+def _placed(graph: Graph, mark: int, noted: Sequence[tuple[str, str | None, bool]]) -> tuple[Graph, list[Place]]:
     """The graph without copies of the mark, and where each of its ops comes from."""
     nodes, places = [], []
-    at = iter([*noted, ("", None)])
-    path, line = next(at)
+    at = iter([*noted, ("", None, False)])
+    path, line, inside = next(at)
     for node in graph.nodes:
         if mark in refs_of(node.args):
-            path, line = next(at)
+            path, line, inside = next(at)
         else:
             nodes.append(node)
-            places.append(Place(path, line or node.source or "?"))
+            places.append(Place(path, line or node.source or "?", inside))
     inputs = [index for index in graph.inputs if index != mark]
     return Graph(graph.buffers, graph.values, tuple(nodes), tuple(inputs), graph.outputs, graph.constants), places
 
