@@ -2,6 +2,8 @@
 
 #include <structmember.h>  // PyMemberDef, before Python 3.12
 
+#include <cstring>
+
 #include "autograd/meta.h"
 #include "bindings/types.h"
 
@@ -460,10 +462,13 @@ PyObject* with_out(const char* op, Function function, PyObject* const* args, Py_
   return deliver.object && name.object ? call_with(deliver.object, name.object, result.object, args[nargs + at]) : nullptr;
 }
 
-// `flambeau.return_types.max(`, then a field on each line.
+// `flambeau.return_types.max(`, then a field on each line. While the library answers for PyTorch it says `torch.`.
 static PyObject* show_fields(PyObject* self) {
   const PyTypeObject* type = Py_TYPE(self);
-  std::string out = std::string(type->tp_name) + "(";
+  const Owned module(PyImport_ImportModule("flambeau._tensor"));
+  const Owned library(module.object ? PyObject_GetAttrString(module.object, "library") : nullptr);
+  if (!library.object) return nullptr;
+  std::string out = std::string(utf8(library.object)) + std::strchr(type->tp_name, '.') + "(";
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(self); ++i) {
     const Owned shown(PyObject_Repr(PyTuple_GET_ITEM(self, i)));
     if (!shown.object) return nullptr;

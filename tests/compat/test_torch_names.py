@@ -283,3 +283,12 @@ def test_files_are_pytorchs(tmp_path):
         [sys.executable, "-m", "flambeau", "run", program, tmp_path / "x.pt"], capture_output=True, text=True, timeout=120, check=True
     )
     assert done.stdout == "[0, 1, 2] 4\n" * 3
+
+
+def test_named_results_and_distributions_say_their_name():
+    assert says("""
+        import torch
+        print(torch.ones(1, 2).max(1))
+        base = torch.distributions.Independent(torch.distributions.Normal(torch.zeros(3, 2), torch.ones(3, 2)), 1)
+        print(torch.distributions.TransformedDistribution(base, [torch.distributions.TanhTransform()]).expand((4, 3)).batch_shape)
+    """) == ["torch.return_types.max(", "values=tensor([1.]),", "indices=tensor([0]))", "torch.Size([4, 3])"]  # fmt: skip

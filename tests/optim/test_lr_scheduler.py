@@ -248,3 +248,12 @@ def test_a_multiplicative_schedule_that_takes_over_multiplies_at_once():
         schedule.step()
         rates.append(opt.param_groups[0]["lr"])
     assert rates == [1.0, 0.5, 0.25, 0.125]
+
+
+def test_a_schedule_begins_with_what_a_plateau_has_left():
+    optimizer = fl.optim.SGD([fl.ones(1, requires_grad=True)], lr=0.1)
+    plateau = fl.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0)
+    plateau.step(1.0)
+    plateau.step(1.0)
+    assert "initial_lr" not in optimizer.param_groups[0]
+    assert fl.optim.lr_scheduler.ConstantLR(optimizer, 1.0).base_lrs == [pytest.approx(0.01)]

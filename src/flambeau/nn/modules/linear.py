@@ -22,7 +22,7 @@ class Identity(Module):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
 
-    def forward(self, input: T, *args: Any, **kwargs: Any) -> T:
+    def forward(self, input: T) -> T:
         return input
 
 

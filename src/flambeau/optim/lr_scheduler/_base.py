@@ -25,6 +25,13 @@ class LRScheduler:
                 "Optimizer"
             )
         self.optimizer = optimizer
+        self._note_rates(optimizer, last_epoch)
+        self.last_epoch = last_epoch
+        self._step_count = 0
+        self._start()
+
+    def _note_rates(self, optimizer: Optimizer, last_epoch: int) -> None:
+        """The rates that a schedule begins with stay in the groups, for those that come later."""
         for i, group in enumerate(optimizer.param_groups):
             if last_epoch == -1:
                 group.setdefault("initial_lr", float(group["lr"]))
@@ -35,9 +42,6 @@ class LRScheduler:
                     f"last_epoch = {last_epoch} needs"
                 )
         self.base_lrs: list[float] = [g["initial_lr"] for g in optimizer.param_groups]
-        self.last_epoch = last_epoch
-        self._step_count = 0
-        self._start()
 
     def _start(self) -> None:
         self._steps_before = self.optimizer._n_steps

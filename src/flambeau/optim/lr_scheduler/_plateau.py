@@ -45,6 +45,9 @@ class ReduceLROnPlateau(LRScheduler):
         self.cooldown_counter = 0
         super().__init__(optimizer, -1)
 
+    def _note_rates(self, optimizer: Optimizer, last_epoch: int) -> None:
+        """It goes by the rates as they are: a schedule that is made later begins with what this one has left."""
+
     def _start(self) -> None:
         self._steps_before = self.optimizer._n_steps
         self.last_epoch = 0
