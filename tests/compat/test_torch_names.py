@@ -292,3 +292,15 @@ def test_named_results_and_distributions_say_their_name():
         base = torch.distributions.Independent(torch.distributions.Normal(torch.zeros(3, 2), torch.ones(3, 2)), 1)
         print(torch.distributions.TransformedDistribution(base, [torch.distributions.TanhTransform()]).expand((4, 3)).batch_shape)
     """) == ["torch.return_types.max(", "values=tensor([1.]),", "indices=tensor([0]))", "torch.Size([4, 3])"]  # fmt: skip
+
+
+def test_variables_of_programs_before_0_4():
+    assert says("""
+        import torch
+        from torch.autograd import Variable
+        x = torch.ones(2, requires_grad=True)
+        v = Variable(x, requires_grad=True)
+        print(v.requires_grad, v.is_leaf, v.data_ptr() == x.data_ptr(), Variable(x).requires_grad, isinstance(x, Variable), isinstance(3, Variable))
+        print(torch.autograd.grad(v * 2, v, grad_outputs=Variable(torch.FloatTensor(v.size()).fill_(1.0), requires_grad=False))[0])
+        print(issubclass(torch.nn.Parameter, Variable), torch.autograd.variable.Variable is Variable)
+    """) == ["True True True False True False", "tensor([2., 2.])", "True True"]  # fmt: skip

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib as _importlib
 import typing as _typing
 
-from flambeau._C import Tensor
 from flambeau.autograd import functional, graph
 from flambeau.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
 from flambeau.autograd.backward import backward, grad
@@ -19,8 +18,8 @@ from flambeau.autograd.modes import (
     no_grad,
     set_grad_enabled,
 )
+from flambeau.autograd.variable import Variable
 
-Variable = Tensor
 
 if _typing.TYPE_CHECKING:
     from flambeau.autograd import forward_ad

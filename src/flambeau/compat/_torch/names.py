@@ -19,7 +19,6 @@ PARTS: dict[str, str | tuple[str, ...]] = {
     "_tensor": "",
     "_jit_internal": "jit",
     "functional": "",
-    "autograd.variable": "autograd",
     "cuda.graphs": "cuda",
     "cuda.memory": "cuda",
     "cuda.random": "cuda",
