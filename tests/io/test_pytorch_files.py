@@ -4,6 +4,7 @@ import collections
 import io
 import os
 import struct
+import sys
 import threading
 import zipfile
 
@@ -258,3 +259,79 @@ def test_numbers_of_eight_bytes(path, monkeypatch):
     assert b"PK\6\6" in path.read_bytes()
     got = fl.load(path)
     assert fl.equal(got["x"], x) and got["y"].tolist() == [3, 4, 5, 6]
+
+
+# ---- whole modules
+
+
+class Whole(fl.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one = fl.nn.Linear(3, 4)
+        self.body = fl.nn.Sequential(fl.nn.BatchNorm1d(4), fl.nn.ReLU(), fl.nn.TransformerEncoderLayer(4, 2, 8, batch_first=True))
+        self.again, self.act, self.options = self.one, fl.nn.functional.gelu, {"x": (1, 2.5, None), "names": {"b", "a"}}
+        self.register_buffer("count", fl.arange(3), persistent=False)
+
+    def forward(self, x):
+        return self.act(self.body(self.one(x))).sum(1)
+
+
+def whole(module):
+    file = io.BytesIO()
+    fl.save({"module": module, "epoch": 3}, file, format="pt")
+    return file.getvalue()
+
+
+def test_a_module_comes_back_whole():
+    module = Whole()
+    module(fl.randn(5, 3))
+    module.eval()
+    module.body[0].weight.requires_grad_(False)
+    raw = whole(module)
+    found = fl.load(io.BytesIO(raw), weights_only=False)["module"]
+    x = fl.randn(5, 3)
+    assert fl.equal(found(x), module(x)) and not found.training and found.again is found.one and found.act is fl.nn.functional.gelu
+    assert found.options == module.options and found.count.tolist() == [0, 1, 2] and "count" not in found.state_dict()
+    assert [(n, p.requires_grad) for n, p in found.named_parameters()] == [(n, p.requires_grad) for n, p in module.named_parameters()]
+    assert whole(found) == whole(module)
+    seen = []
+    found.register_forward_hook(lambda m, args, out: seen.append(1))
+    found._forward_pre_hooks[0] = lambda m, args: seen.append(0)  # tables are live
+    found(x)
+    assert seen == [0, 1]
+    with pytest.raises(FileFormatError, match=r"names '.*Whole', which is not among.*weights_only=False"):
+        fl.load(io.BytesIO(raw))
+
+
+def test_what_of_modules_is_refused():
+    class Local(fl.nn.Module):
+        pass
+
+    with pytest.raises(TypeError, match="Local, a class that can not be found by its name"):
+        whole(Local())
+    with pytest.raises(TypeError, match="ParametrizedLinear.*state_dict"):
+        whole(fl.nn.utils.parametrizations.weight_norm(fl.nn.Linear(1, 1)))
+    module = fl.nn.Linear(1, 1)
+    module.hook = lambda: 0
+    with pytest.raises(TypeError, match=r"save: module\.hook is a function"):
+        whole(module)
+    with pytest.raises(TypeError, match="for a module save its state_dict"):
+        fl.save(fl.nn.Linear(1, 1), io.BytesIO())
+
+
+@pytest.mark.parametrize("name", ["builtins eval", "pathlib Path", "collections deque", "flambeau.nn.modules.linear _linear", "no_such_module Net"])
+def test_files_name_no_other_classes(name):
+    from flambeau.serialization import _torch_write
+
+    class Names(_torch_write._Encoder):
+        def _module(self, value, path, depth):
+            return super()._module(value, path, depth) | {"N": name}
+
+    before, _torch_write._Encoder = _torch_write._Encoder, Names
+    try:
+        raw = whole(fl.nn.Linear(1, 1))
+    finally:
+        _torch_write._Encoder = before
+    with pytest.raises(FileFormatError, match="which"):
+        fl.load(io.BytesIO(raw), weights_only=False)
+    assert name.split()[0] != "no_such_module" or name.split()[0] not in sys.modules

@@ -20,7 +20,6 @@ from flambeau.autograd.modes import (
 )
 from flambeau.autograd.variable import Variable
 
-
 if _typing.TYPE_CHECKING:
     from flambeau.autograd import forward_ad
 

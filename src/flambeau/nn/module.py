@@ -266,7 +266,10 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
         for name in ("_parameters", "_buffers", "_modules"):
             self.__dict__[name] = Table(self.__dict__.get(name, ()))
         for table in TABLES:
-            self.__dict__.setdefault(table, HookTable())
+            hooks = self.__dict__.get(table, ())
+            if not isinstance(hooks, HookTable):  # a file has plain dicts
+                self.__dict__[table] = HookTable()
+                self.__dict__[table].update(hooks)
         self._own_tables()
         self.__dict__.setdefault("_non_persistent_buffers_set", set())
 

@@ -18,6 +18,7 @@ objects that are met twice, and tensors that share memory (`_sharing.py`). NumPy
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -31,6 +32,7 @@ from flambeau.serialization._allowed import (
     add_safe_globals,
     clear_safe_globals,
     get_safe_globals,
+    modules_allowed,
     safe_globals,
 )
 from flambeau.serialization._container import container_of, parse_json, read_header, reader
@@ -134,8 +136,9 @@ def load(
         map_location: where the tensors go: a device; a function of (tensor, location) that returns
             the tensor to use, or None to leave it; or a dict from locations to devices. The location is 'cpu' but in PyTorch's files,
             where the tensor is a whole storage as one axis.
-        weights_only: True or None for PyTorch's files, unless classes are allowed by `serialization.add_safe_globals`. Of no account for
-            others, which hold data only.
+        weights_only: False lets a PyTorch file name classes of modules, too, which the program has imported, and functions of `nn.functional`: whole
+            modules are made, without their `__init__`. Other classes are allowed by `serialization.add_safe_globals`. Of no account for
+            other files, which hold data only.
         mmap: True or None maps a file given by its path into memory, copy-on-write, so that a
             tensor's bytes are read when they are used (checksums of PyTorch's and NumPy's archives are compared only where it is False);
             False reads the file.
@@ -225,14 +228,10 @@ def _load_foreign(source: Source, kind: str, move: Move, weights_only: bool | No
                 f"is a zip archive of {len(archive.entries)} entries, but neither PyTorch's (NAME/data.pkl) nor NumPy's (NAME.npy)"
             )
         return {name: move(value, "cpu") for name, value in read_npz(archive).items()}
-    if weights_only is not None and not weights_only and not get_safe_globals():
-        raise ValueError(
-            f"load: weights_only = False for {source.path}, which would run the code of the file; that is never done here. Leave it out, "
-            "and allow classes that the file needs by flambeau.serialization.add_safe_globals"
-        )
-    if archive is None or folder is None:
-        return _torch.read_stream(source, move)
-    return _torch.read_archive(archive, folder, move)
+    with modules_allowed() if weights_only is False else contextlib.nullcontext():
+        if archive is None or folder is None:
+            return _torch.read_stream(source, move)
+        return _torch.read_archive(archive, folder, move)
 
 
 def _load_shards(source: Source, move: Move, weights_only: bool | None) -> dict[str, Tensor]:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import contextlib
+import importlib
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Any
 
@@ -84,8 +88,55 @@ class safe_globals:
         _allowed[:] = self._before.pop()
 
 
+_with_modules: ContextVar[bool] = ContextVar("flambeau_load_modules", default=False)
+
+
+@contextlib.contextmanager
+def modules_allowed() -> Iterator[None]:
+    """Inside, for the calling thread, a file may name classes of modules which the program has imported, and functions of `nn.functional`.
+
+    Instances are made without `__init__` and get their attributes; nothing is imported.
+    """
+    token = _with_modules.set(True)
+    try:
+        yield
+    finally:
+        _with_modules.reset(token)
+
+
+def found_by_name(kind: type) -> bool:
+    """Whether a class is what its module has under its name, so that a file can name it."""
+    home = sys.modules.get(kind.__module__)
+    if home is None:  # a place of PyTorch's that nobody has looked into yet
+        try:
+            home = importlib.import_module(kind.__module__)
+        except ImportError:
+            return False
+    return getattr(home, kind.__qualname__, None) is kind
+
+
+def functional_names() -> dict[int, str]:
+    """Functions of `nn.functional`, by their identity."""
+    from flambeau.nn import functional as F
+
+    return {id(value): f"flambeau.nn.functional.{name}" for name, value in vars(F).items() if not name.startswith("_") and callable(value)}
+
+
+def _modules() -> dict[str, Any]:
+    from flambeau.nn import functional as F
+    from flambeau.nn.module import Module
+
+    kinds, found = [Module], {}
+    while kinds:
+        kind = kinds.pop()
+        kinds += kind.__subclasses__()
+        if found_by_name(kind):
+            found[f"{kind.__module__}.{kind.__qualname__}"] = kind
+    return {**found, **{name: getattr(F, name.rpartition(".")[2]) for name in functional_names().values()}}
+
+
 def allowed_by_name() -> dict[str, Any]:
-    return dict(_named(entry) for entry in _allowed)
+    return (_modules() if _with_modules.get() else {}) | dict(_named(entry) for entry in _allowed)
 
 
 def is_never_allowed(name: str) -> bool:

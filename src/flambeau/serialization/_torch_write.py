@@ -8,6 +8,7 @@ written without the elements that it skips.
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,6 +16,8 @@ from typing import Any
 from flambeau import _C
 from flambeau._C import Tensor
 from flambeau._memory_format import sparse_coo, sparse_csr
+from flambeau.nn.module import Module
+from flambeau.serialization._allowed import found_by_name, functional_names
 from flambeau.serialization._container import array_of, write_all
 from flambeau.serialization._sharing import Entries, Met, dense_memory, overlapping
 from flambeau.serialization._structure import Encoder
@@ -35,7 +38,32 @@ class _Encoder(Encoder):
             return {"C": value}
         if type(value) is bytes:
             return {"B": value}
+        if isinstance(value, Module):
+            return self._module(value, path, depth)
+        if callable(value) and id(value) in self._functions:
+            return {"G": " ".join(self._functions[id(value)].rsplit(".", 1))}
         return super().encode(value, path, depth)
+
+    @functools.cached_property
+    def _functions(self) -> dict[int, str]:
+        return functional_names()
+
+    def _module(self, value: Module, path: str, depth: int) -> Any:
+        """Its class by name, and what it holds: what `load(weights_only=False)` makes a module of."""
+        known = self._nodes.get(id(value))
+        if known is not None:
+            return self._again(known)
+        kind, where = type(value), path or "the object"
+        if not found_by_name(kind):
+            what = f"of {kind.__module__}.{kind.__qualname__}, a class that can not be found by its name"
+            raise TypeError(f"save: {where} is a module {what} (define it at the top level of a file, or save the module's state_dict())")
+        if kind.__reduce_ex__ is not object.__reduce_ex__ or kind.__reduce__ is not object.__reduce__:
+            raise TypeError(f"save: {where} is a {kind.__name__}, which can not be written whole; save its state_dict()")
+        node: dict[str, Any] = {"N": f"{kind.__module__} {kind.__qualname__}"}
+        self._nodes[id(value)] = node
+        self._keep.append(value)
+        node["state"] = self.encode(value.__getstate__(), path, depth + 1)
+        return node
 
     def tensor(self, value: Tensor, path: str, name: str | None = None) -> dict[str, Any]:
         if value.layout not in _SPARSE:
@@ -109,7 +137,7 @@ class _Pickler:
 
     def _global(self, name: str) -> None:
         if not self._known(("global", name)):
-            self._out.append(b"c" + name.replace(" ", "\n").encode("ascii") + b"\n")
+            self._out.append(b"c" + name.replace(" ", "\n").encode("utf-8") + b"\n")
             self._put(("global", name))
 
     def _text(self, text: str) -> None:
@@ -195,6 +223,14 @@ class _Pickler:
                 self._any(node["m"])
                 self._out.append(b"sb")
             return
+        if "N" in node:
+            self._global(node["N"])
+            self._out.append(b")\x81")
+            if "i" in node:
+                self._put(("tensor", node["i"]))
+            self._any(node["state"])
+            self._out.append(b"b")
+            return
         if "S" in node:
             layout, parts = node["S"], node["parts"]
             self._call(
@@ -214,6 +250,8 @@ class _Pickler:
             self._call("torch Size", lambda: self._tuple(value))
         elif kind == "f":
             self._any(float(value))
+        elif kind == "G":
+            self._global(value)
         elif kind == "D":
             self._global(f"torch {value}")
         elif kind == "V":

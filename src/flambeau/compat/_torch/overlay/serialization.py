@@ -22,7 +22,7 @@ def load(
 ) -> Any:
     """Reads any file that `flambeau.load` reads, among them PyTorch's.
 
-    Nothing is unpickled: `pickle_module` and its arguments have no say, and with `weights_only=False`, too, a file that needs a class is refused
-    until `serialization.add_safe_globals` allows it.
+    Nothing is unpickled: `pickle_module` and its arguments have no say. With `weights_only=False` a file may name classes of modules that the program
+    has imported; any other class is refused until `serialization.add_safe_globals` allows it.
     """
-    return _serialization.load(f, map_location, mmap=mmap)
+    return _serialization.load(f, map_location, weights_only=weights_only, mmap=mmap)
