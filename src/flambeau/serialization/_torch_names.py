@@ -101,8 +101,8 @@ class TorchNames(Context):
             raise FileFormatError(f"it names {short(name)}, which no file may use: a hostile file, most likely")
         raise FileFormatError(
             f"it names {short(name)}, which is not among what a file may name; expected tensors in plain containers (if you trust the "
-            "file, allow it: flambeau.serialization.add_safe_globals([...]), with (what stands for it, its name) where it is another here; modules "
-            "whose classes the program has imported: weights_only=False)"
+            "file, allow it: flambeau.serialization.add_safe_globals([...]), with (what stands for it, its name) where it is another here; "
+            "modules whose classes the program has imported: weights_only=False)"
         )
 
     def is_allowed(self, cls: Any) -> bool:
