@@ -137,8 +137,8 @@ def load(
             the tensor to use, or None to leave it; or a dict from locations to devices. The location is 'cpu' but in PyTorch's files,
             where the tensor is a whole storage as one axis.
         weights_only: False lets a PyTorch file name classes of modules, too, which the program has imported, and functions of
-            `nn.functional`: whole modules are made, without their `__init__`. Other classes are allowed by `serialization.add_safe_globals`. Of no account for
-            other files, which hold data only.
+            `nn.functional`: whole modules are made, without their `__init__`. Other classes are allowed by
+            `serialization.add_safe_globals`. Of no account for other files, which hold data only.
         mmap: True or None maps a file given by its path into memory, copy-on-write, so that a
             tensor's bytes are read when they are used (checksums of PyTorch's and NumPy's archives are compared only where it is False);
             False reads the file.
