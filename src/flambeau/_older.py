@@ -74,6 +74,20 @@ def adaptive_max_pool1d(input: Tensor, output_size: int) -> tuple[Tensor, Tensor
     return F.adaptive_max_pool1d(input, output_size, return_indices=True)  # type: ignore[no-any-return]
 
 
+def alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
+    """`nn.functional.alpha_dropout`."""
+    from flambeau.nn import functional as F
+
+    return F.alpha_dropout(input, p, train)
+
+
+def feature_alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
+    """`nn.functional.feature_alpha_dropout`."""
+    from flambeau.nn import functional as F
+
+    return F.feature_alpha_dropout(input, p, train)
+
+
 def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
     """Sets whole channels to zero with probability p: input [N, C, ...]."""
     from flambeau.nn import functional as F
