@@ -304,3 +304,10 @@ def test_variables_of_programs_before_0_4():
         print(torch.autograd.grad(v * 2, v, grad_outputs=Variable(torch.FloatTensor(v.size()).fill_(1.0), requires_grad=False))[0])
         print(issubclass(torch.nn.Parameter, Variable), torch.autograd.variable.Variable is Variable)
     """) == ["True True True False True False", "tensor([2., 2.])", "True True"]  # fmt: skip
+
+
+def test_modules_are_facades_however_they_are_reached():
+    assert says("""
+        import torch
+        print(torch._C.__name__, hasattr(torch._C, "DispatchKeySet"), torch.autograd.__name__, torch.nn.functional.__name__)
+    """) == ["torch._C True torch.autograd torch.nn.functional"]  # fmt: skip

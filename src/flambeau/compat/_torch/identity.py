@@ -61,7 +61,9 @@ def _lend(home: types.ModuleType, kind: Any) -> None:
     own = vars(sys.modules[_origins[kind]])
     for text in getattr(kind, "__annotations__", {}).values():
         for name in re.findall(r"[A-Za-z_]\w*", text) if isinstance(text, str) else ():
-            if name in own:
+            if isinstance(own.get(name), types.ModuleType):
+                getattr(home, name, None)  # a module of ours has a facade there
+            elif name in own:
                 vars(home).setdefault(name, own[name])
 
 
