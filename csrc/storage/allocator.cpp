@@ -103,7 +103,7 @@ bool CachingAllocator::no_room(size_t size_bytes) {
 }
 
 // Texts of lines need Python's lock, which nobody waits for under one of ours: Note [Locks].
-void CachingAllocator::raise_out_of_memory(size_t size_bytes) {
+void CachingAllocator::raise_out_of_memory(size_t size_bytes, size_t cached_before) {
   const AllocatorStats now = stats();
   struct Line {
     std::string where;
@@ -124,7 +124,7 @@ void CachingAllocator::raise_out_of_memory(size_t size_bytes) {
   std::string owned = lines.empty() ? "" : "; the most is held by what these lines made:";
   for (const Line& line : lines)
     owned += text("\n  ", line.bytes, " bytes in ", line.blocks, line.blocks == 1 ? " block" : " blocks", ", made at ", line.where);
-  raise<OutOfMemory>("out of memory: ", size_bytes, " bytes were asked for; ", now.allocated, " bytes are in use and ", cached_before_,
+  raise<OutOfMemory>("out of memory: ", size_bytes, " bytes were asked for; ", now.allocated, " bytes are in use and ", cached_before,
                      " were cached and given back before trying again", owned);
 }
 
@@ -134,9 +134,11 @@ CachingAllocator::Block* CachingAllocator::allocate(size_t size_bytes, int64_t s
   // Before the lock is taken: asking for the line may run Python's collector, which frees tensors.
   const SourceId line = (rounded >= kSmall || names_all()) && current_source ? current_source() : 0;
   Block* block = nullptr;
+  size_t cached_before = 0;
   {
     std::lock_guard lock(mutex_);
     block = allocate_locked(size_bytes, rounded, stream);
+    cached_before = cached_before_;
     if (block && line) {
       block->made_at = line;
       block->named_before = nullptr;
@@ -145,7 +147,7 @@ CachingAllocator::Block* CachingAllocator::allocate(size_t size_bytes, int64_t s
       named_ = block;
     }
   }
-  if (!block) raise_out_of_memory(size_bytes);
+  if (!block) raise_out_of_memory(size_bytes, cached_before);
   return block;
 }
 

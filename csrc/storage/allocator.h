@@ -91,7 +91,7 @@ class CachingAllocator {
   Block* find(FreeSet& set, size_t rounded);
   Block* take(size_t size_bytes, int64_t stream, bool small);
   Block* allocate_locked(size_t size_bytes, size_t rounded, int64_t stream);
-  [[noreturn]] void raise_out_of_memory(size_t size_bytes);
+  [[noreturn]] void raise_out_of_memory(size_t size_bytes, size_t cached_before);
   static void cut(Block* block, size_t rounded, FreeSet& set);
   Block* new_segment(size_t rounded, int64_t stream);
   size_t release_segments();
