@@ -11,7 +11,7 @@ program that trains a model, and with `flambeau info`.
 
     python tools/check_install.py [--ways wheel,sdist,install,editable] [--isas native] [--wheel-to dist]
 
-`--isas` shortens the compilations of all ways but `wheel`, whose result is the one that would be published.
+`--isas` shortens the compilations, without a compiler cache, of all ways but `wheel`, whose result is the one that would be published.
 """
 
 from __future__ import annotations
@@ -83,8 +83,13 @@ class Machine:
     def pip(self, python: pathlib.Path, *words: object, cwd: pathlib.Path | None = None, path: str | None = None) -> None:
         self.run(python, "-m", "pip", "--disable-pip-version-check", "-q", *words, cwd=cwd, path=path)
 
-    def short(self) -> list[str]:
-        return [f"--config-settings=cmake.define.FLAMBEAU_ISAS={self.isas}"]
+    def settings(self, short: bool = True) -> list[str]:
+        """The build in a folder that lies as the editable one does, so that a compiler cache finds what that made; without a cache `short`
+        builds are for fewer instruction sets."""
+        out = ["--config-settings=build-dir=build/install"]
+        if short and not shutil.which("ccache"):
+            out.append(f"--config-settings=cmake.define.FLAMBEAU_ISAS={self.isas}")
+        return out
 
     def use(self, python: pathlib.Path, path: str | None = None) -> None:
         """What a user does first, away from the sources."""
@@ -96,7 +101,7 @@ class Machine:
 
 def way_wheel(machine: Machine, keep: pathlib.Path | None) -> None:
     build, wheels = machine.environment("wheel-build"), machine.folder / "wheels"
-    machine.pip(build, "wheel", "--no-deps", "-w", wheels, ".", cwd=machine.source)
+    machine.pip(build, "wheel", "--no-deps", "-w", wheels, ".", *machine.settings(short=False), cwd=machine.source)
     (wheel,) = wheels.glob("flambeau-*.whl")
     if keep:
         keep.mkdir(parents=True, exist_ok=True)
@@ -116,7 +121,7 @@ def way_wheel(machine: Machine, keep: pathlib.Path | None) -> None:
 
 def way_install(machine: Machine, keep: pathlib.Path | None) -> None:
     python = machine.environment("install")
-    machine.pip(python, "install", ".", *machine.short(), cwd=machine.source)
+    machine.pip(python, "install", ".", *machine.settings(), cwd=machine.source)
     machine.use(python)
 
 
@@ -127,13 +132,13 @@ def way_sdist(machine: Machine, keep: pathlib.Path | None) -> None:
     (archive,) = (machine.folder / "sdist").glob("flambeau-*.tar.gz")
     shutil.unpack_archive(archive, machine.folder / "unpacked")
     (source,) = (machine.folder / "unpacked").iterdir()
-    machine.pip(python, "install", ".", *machine.short(), cwd=source)
+    machine.pip(python, "install", ".", *machine.settings(), cwd=source)
     machine.use(python)
 
 
 def way_editable(machine: Machine, keep: pathlib.Path | None) -> None:
     python = machine.environment("editable")
-    machine.pip(python, "install", "-e", ".", *machine.short(), cwd=machine.source)
+    machine.pip(python, "install", "-e", ".", *machine.settings(), cwd=machine.source)
     machine.use(python)
 
 
