@@ -15,10 +15,10 @@
 // order of their numbers in either part, so sums have the order, and the bits, that they have in one go.
 #include <algorithm>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "autograd/meta.h"
 #include "autograd/recorded.h"
+#include "autograd/sparse.h"
 #include "base/error.h"
 #include "graph/recorder.h"
 #include "op/add.h"
@@ -94,6 +94,10 @@ void add_to(Tensor& sum, Tensor grad) {
     sum = std::move(grad);
     return;
   }
+  if (is_sparse(sum) || is_sparse(grad)) [[unlikely]] {
+    if (grad_enabled() || is_sparse(sum) || !is_unseen(sum) || !sum.is_contiguous() || !sparse_sum_into(sum, grad)) sum = sparse_sum(sum, grad);
+    return;
+  }
   if (!grad_enabled() && is_unseen(sum) && sum.is_contiguous() && sum.sizes() == grad.sizes() && sum.dtype() == grad.dtype())
     op::add_(sum, grad);
   else
@@ -116,6 +120,9 @@ LeafHooks copy_of(const Tensor& leaf, LeafHooks AutogradMeta::*list) {
 Tensor run_hook(TensorHook& hook, Tensor grad) {
   Tensor changed = hook.call(grad);
   if (!changed.defined()) return grad;
+  if (is_sparse(changed) != is_sparse(grad)) [[unlikely]]
+    raise<AutogradError>(hook.name(), ": returned a ", is_sparse(grad) ? "dense" : "sparse", " gradient of shape ", changed.sizes(), " for a ",
+                         is_sparse(grad) ? "sparse" : "dense", " one; expected the same layout");
   if (!(changed.sizes() == grad.sizes()) || changed.device() != grad.device()) [[unlikely]]
     return like_gradient(hook.name().c_str(), std::move(changed), grad);
   return like_gradient("hook", std::move(changed), grad);
@@ -144,8 +151,9 @@ StripedMutex<LockRank::Accumulation, 16> accumulation_locks;
 // In anomaly mode: raises for the first node that makes NaN, and names its forward call.
 [[gnu::cold]] void refuse_nan(const Node& node, const BackwardCall& call) {
   for (size_t i = 0; i < call.out.size(); ++i) {
-    const Tensor& g = call.out[i];
-    if (!g.defined() || g.is_meta() || !is_inexact(g.dtype())) continue;
+    if (!call.out[i].defined()) continue;
+    const Tensor g = is_sparse(call.out[i]) ? sparse_parts(call.out[i])->values : call.out[i];
+    if (g.is_meta() || !is_inexact(g.dtype())) continue;
     NoGrad off;
     if (!*op::any(op::isnan(g)).data<Truth>()) continue;
     const uint32_t stack = node.hooks() ? node.hooks()->made_at : 0;
@@ -161,6 +169,11 @@ thread_local std::string backward_note;
   const std::string where = place_text("", node.made_at);
   if (where.empty() || error.find(where) != std::string_view::npos) backward_note.clear();
   else backward_note = text("in the backward of ", node.name(), ", whose forward was at ", where);
+}
+
+[[gnu::cold, gnu::noinline]] void refuse_sparse(const Node& node, const Tensor& grad) {
+  raise<AutogradError>(node.name(), ": got a sparse gradient of shape ", grad.sizes(),
+                       ", which only leaves, products, quotients, sums and clones go on with; make the embedding's weight a leaf, or pass sparse=False");
 }
 
 thread_local bool keeping = false;
@@ -405,6 +418,8 @@ class Backward {
 
   static void apply(Node& node, BackwardCall& call) {
     try {
+      for (const Tensor& g : call.in)
+        if (g.defined() && is_sparse(g) && !node.takes_sparse()) [[unlikely]] refuse_sparse(node, g);
       if (profile::on()) [[unlikely]] apply_recorded(node, call);
       else node.apply(call);
     } catch (const std::exception& e) {
@@ -462,11 +477,15 @@ void accumulate_grad(const Tensor& t, Tensor grad) {
   for (;;) {
     Tensor seen = gradient_of(t);
     graph::note_gradient(t, seen, true);
+    const bool sparse = is_sparse(grad) || (seen.defined() && is_sparse(seen));
     if (seen.defined() && !grad_enabled()) {
-      op::add_(seen, grad);
-      return;
+      if (!sparse) {
+        op::add_(seen, grad);
+        return;
+      }
+      if (sparse_sum_into(seen, grad)) return;
     }
-    Tensor next = seen.defined() ? op::add(seen, grad) : (grad = owned(std::move(grad)));
+    Tensor next = seen.defined() ? (sparse ? sparse_sum(seen, grad) : op::add(seen, grad)) : (grad = sparse ? owned_sparse(std::move(grad)) : owned(std::move(grad)));
     const std::lock_guard lock(meta.mutex());
     if (meta.grad.ref().get() != seen.ref().get()) continue;  // replaced meanwhile
     std::swap(meta.grad, next);
@@ -475,6 +494,7 @@ void accumulate_grad(const Tensor& t, Tensor grad) {
 }
 
 Tensor like_gradient(const char* what, Tensor grad, const Tensor& like) {
+  if (is_sparse(grad) || is_sparse(like)) [[unlikely]] return like_sparse_gradient(what, grad, like);
   if (!(grad.sizes() == like.sizes()) || grad.device() != like.device())
     raise<AutogradError>(what, ": a gradient of shape ", grad.sizes(), " on ", grad.device(), " for a tensor of shape ", like.sizes(), " on ",
                          like.device(), "; expected equal shapes and devices");
@@ -524,56 +544,6 @@ void check_inputs(const std::vector<Tensor>& inputs) {
 }
 
 }  // namespace
-
-GraphSize graph_size(const Tensor& x) {
-  GraphSize out;
-  std::vector<Ref<Node>> stack;
-  std::unordered_set<const Node*> seen;
-  std::unordered_set<const Storage*> kept, leaves;
-  std::unordered_map<SourceId, size_t> lines;
-  std::vector<Tensor> saved;
-  const auto visit = [&](const Ref<Node>& node) {
-    if (node && seen.insert(node.get()).second) stack.push_back(node);
-  };
-  if (requires_grad(x)) visit(gradient_edge(x).fn);
-  if (!stack.empty()) out.made_at = stack.back()->made_at;
-  while (!stack.empty()) {
-    const Ref<Node> node = std::move(stack.back());
-    stack.pop_back();
-    if (node->is_leaf()) {
-      if (const Tensor leaf = static_cast<AccumulateGrad&>(*node).variable(); leaf.defined()) leaves.insert(&leaf.storage());
-      continue;
-    }
-    ++out.nodes;
-    ++lines[node->made_at];
-    node->list_saved(saved);
-    for (size_t i = 0; i < node->edges.size(); ++i) visit(node->edges[i].fn);
-  }
-  for (const Tensor& t : saved)
-    if (!leaves.count(&t.storage()) && kept.insert(&t.storage()).second) out.bytes += t.storage().size_bytes();
-  out.lines.assign(lines.begin(), lines.end());
-  std::sort(out.lines.begin(), out.lines.end(), [](auto& a, auto& b) { return a.second != b.second ? a.second > b.second : a.first < b.first; });
-  return out;
-}
-
-bool reaches_others(const std::vector<Tensor>& roots, const std::vector<Tensor>& leaves) {
-  std::vector<Node*> stack;
-  std::unordered_set<Node*> seen;
-  const auto visit = [&](Node* node) {
-    if (node && seen.insert(node).second) stack.push_back(node);
-  };
-  for (const Tensor& leaf : leaves)
-    if (requires_grad(leaf) && is_leaf(leaf)) seen.insert(gradient_edge(leaf).fn.get());
-  for (const Tensor& root : roots)
-    if (requires_grad(root)) visit(gradient_edge(root).fn.get());
-  while (!stack.empty()) {
-    Node* node = stack.back();
-    stack.pop_back();
-    if (node->is_leaf()) return true;
-    for (size_t i = 0; i < node->edges.size(); ++i) visit(node->edges[i].fn.get());
-  }
-  return false;
-}
 
 std::vector<Tensor> run_backward(const std::vector<Tensor>& roots, std::vector<Tensor> grads, bool retain_graph,
                                  bool create_graph, const std::vector<Tensor>& inputs, bool accumulate, bool allow_unused, bool leaf_hooks) {

@@ -139,6 +139,8 @@ class Node : public RefCounted {
   virtual void list_saved(std::vector<Tensor>& out) const { (void)out; }
   // Whether apply() for some edges now and others later does no work twice and shows nobody anything twice.
   virtual bool divisible() const { return true; }
+  // Whether apply() knows what to make of a sparse gradient: Note [Sparse gradients] in tensor/sparse.h.
+  virtual bool takes_sparse() const { return is_leaf(); }
 
   // Null until somebody wanted them; then they stay.
   NodeHooks* hooks() const { return hooks_.load(std::memory_order_acquire); }

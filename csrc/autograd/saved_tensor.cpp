@@ -1,5 +1,6 @@
 #include "autograd/saved_tensor.h"
 
+#include "autograd/sparse.h"
 #include "base/error.h"
 #include "op/cast.h"
 #include "op/clone.h"
@@ -89,6 +90,7 @@ Tensor SavedTensor::unpack(Node& node, const char* what) const {
 }
 
 Tensor Fit::fitted(Tensor grad) const {
+  if (is_sparse(grad)) [[unlikely]] grad = values_or_dense(grad, any_shape ? grad.sizes() : sizes);
   if (!any_shape && !(grad.sizes() == sizes)) grad = op::sum_to(grad, sizes);
   if (is_complex(grad.dtype()) && !is_complex(dtype)) grad = op::real(grad);
   if (grad.dtype() != dtype) grad = op::cast(grad, dtype);

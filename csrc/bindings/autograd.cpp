@@ -2,8 +2,12 @@
 
 #include <nanobind/stl/string.h>
 
+#include <string>
+#include <unordered_map>
+
 #include "autograd/meta.h"
 #include "autograd/recorded.h"
+#include "autograd/sparse.h"
 #include "bindings/args.h"
 #include "bindings/collector.h"
 #include "bindings/function.h"
@@ -116,7 +120,15 @@ void init_autograd(nb::module_& m) {
     {
       note_source();
       GilRelease release;
+      std::vector<std::pair<size_t, Tensor>> sparse;  // inputs, whose history is that of their values
+      for (size_t i = 0; i < in.size(); ++i)
+        if (is_sparse(in[i])) [[unlikely]] {
+          sparse.emplace_back(i, in[i]);
+          in[i] = Tensor(sparse_parts(in[i])->values);
+        }
       out = run_backward(r, std::move(g), retain, create, in, accumulate, unused, leaf_hooks);
+      for (const auto& [i, x] : sparse)
+        if (i < out.size() && out[i].defined()) out[i] = with_values(x, *sparse_parts(x), std::move(out[i]));
     }
     return nb::steal(wrap_list(std::move(out)));
   },

@@ -6,6 +6,7 @@
 #include "bindings/autograd.h"
 #include "bindings/errors.h"
 #include "bindings/tensor_object.h"
+#include "tensor/sparse.h"
 
 namespace nb = nanobind;
 
@@ -43,6 +44,13 @@ void PyFunctionNode::apply(BackwardCall& call) {
     if (!edges[static_cast<size_t>(edge)].fn) continue;
     Tensor g = tensor_of(o);
     const OutMeta& want = inputs[static_cast<size_t>(edge)];
+    if (is_sparse(g)) [[unlikely]] {
+      if (!(g.sizes() == want.sizes) || g.dtype() != want.dtype)
+        raise<AutogradError>(name_, ": backward returned a sparse gradient ", g.dtype(), " ", g.sizes(), " for argument ", i, ", which is ", want.dtype, " ", want.sizes,
+                             "; expected equal shapes and types");
+      call.set(static_cast<size_t>(edge), std::move(g));
+      continue;
+    }
     Fit fit;
     Tensor like = empty_strided(want.sizes, Dims(want.sizes.size()), want.dtype, Device{DeviceKind::Meta});
     if (!(g.sizes() == want.sizes)) {

@@ -38,6 +38,7 @@ class PyFunctionNode final : public Node {
     for (auto& s : saved->saved) s.list(out);
   }
   bool divisible() const override { return false; }
+  bool takes_sparse() const override { return true; }
 
   PyObject* ctx() const { return ctx_; }
   void drop_ctx() { Py_CLEAR(ctx_); }  // with the GIL

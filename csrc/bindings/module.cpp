@@ -17,6 +17,7 @@
 #include "bindings/graph.h"
 #include "bindings/optim.h"
 #include "bindings/profiler.h"
+#include "bindings/sparse.h"
 #include "bindings/types.h"
 #include "ops/linalg/lapack.h"
 #include "storage/allocator.h"
@@ -355,6 +356,7 @@ NB_MODULE(_C, m) {
   if (!init_draws(m.ptr())) throw nb::python_error();
   init_source();
   init_autograd(m);
+  init_sparse(m);
   bind_default_device(m);
   nb::module_ ops = m.def_submodule("ops", "Every op of the table by name.");
   for (PyMethodDef* const* table = op_function_tables; *table; ++table)

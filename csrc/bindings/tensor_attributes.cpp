@@ -6,6 +6,7 @@
 #include "bindings/tensor_slots.h"
 #include "bindings/types.h"
 #include "graph/program.h"
+#include "tensor/sparse.h"
 #include "wrappers/native.h"
 #include "op/adjoint.h"
 #include "op/conj.h"
@@ -68,7 +69,7 @@ int set_grad_attr(PyObject* self, PyObject* value, void*) {
     if (g.same(x)) raise<ArgumentError>("grad: a tensor can not be its own gradient");
     if (!(g.sizes() == x.sizes()) || g.dtype() != x.dtype())
       raise<ShapeError>("grad: got ", g.dtype(), " ", g.sizes(), " for a tensor of ", x.dtype(), " ", x.sizes(), "; expected the same shape and type");
-    if (g.device() != x.device()) raise<DeviceError>("grad: got a gradient on ", g.device(), " for a tensor on ", x.device(), "; expected one device");
+    if (place_of(g) != x.device()) raise<DeviceError>("grad: got a gradient on ", place_of(g), " for a tensor on ", x.device(), "; expected one device");
     replace_grad(x, g);
     track(self);  // the gradient may have a graph
     return 0;

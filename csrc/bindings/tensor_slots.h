@@ -7,6 +7,7 @@
 #include "base/sanitized.h"
 #include "bindings/args.h"
 #include "bindings/collector.h"
+#include "tensor/sparse.h"
 #include "tensor/tensor.h"
 
 namespace fl::py {
@@ -36,6 +37,9 @@ struct FreeObjects {
 };
 extern FreeObjects free_objects;
 
+// A new object of the Python class of sparse tensors.
+PyObject* wrap_sparse(Tensor tensor);
+
 // wrap() without a call, where a call shows.
 inline PyObject* wrap_here(Tensor&& tensor) {
   if (!tensor.defined()) Py_RETURN_NONE;
@@ -43,6 +47,7 @@ inline PyObject* wrap_here(Tensor&& tensor) {
     Py_INCREF(o);
     return o;
   }
+  if (is_sparse(tensor)) [[unlikely]] return wrap_sparse(std::move(tensor));
   TensorObject* o = free_objects.take();
   if (!o) return nullptr;
   tensor.impl()->pyobj = reinterpret_cast<PyObject*>(o);

@@ -198,11 +198,12 @@ setattr(Tensor, "nanquantile", nanquantile)  # noqa: B010
 
 # Imported when they are first used.
 _LAZY = {
-    "array_api", "autograd", "backends", "compat", "compiler", "cpu", "cuda", "datasets", "distributions", "engine", "fft", "func", "graph",
-    "library", "linalg", "nn", "ops", "optim", "overrides", "pipeline", "profiler", "random", "serialization", "signal", "sparse",
-    "special", "storage", "testing", "utils",
+    "array_api", "autograd", "backends", "compat", "compiler", "cpu", "cuda", "datasets", "distributions", "engine", "fft", "func",
+    "futures", "graph", "library", "linalg", "masked", "multiprocessing", "nn", "ops", "optim", "overrides", "pipeline", "profiler",
+    "random", "serialization", "signal", "sparse", "special", "storage", "testing", "utils",
 }  # fmt: skip
 _LAZY_NAMES = {
+    "Future": "futures",
     "save": "serialization",
     "load": "serialization",
     "cosine_similarity": "nn.functional",

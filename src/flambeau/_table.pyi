@@ -477,6 +477,10 @@ def embedding_backward(input: Tensor, indices: Tensor, shape: Sequence[_int] | _
     """Rows of dy added up at their indices, in order: a table of this shape. (dy is `input`.) Gradients: `input`."""
 def embedding_masked(input: Tensor, indices: Tensor, padding_idx: _int, *, out: Tensor | None = ...) -> Tensor:
     """embedding with zeros in the place of the row padding_idx. Gradients: `input`."""
+def embedding_sparse(input: Tensor, indices: Tensor, padding_idx: _int = ..., *, out: Tensor | None = ...) -> Tensor:
+    """embedding whose gradient is sparse: one place for each index, in their order, without those of padding_idx. Gradients: `input`."""
+def embedding_sparse_backward(input: Tensor, indices: Tensor, shape: Sequence[_int] | _int, padding_idx: _int, *, out: Tensor | None = ...) -> Tensor:
+    """Rows of dy at their indices as a sparse table of this shape. (dy is `input`.)"""
 @overload
 def empty(*size: _int, dtype: _dtype | None = ..., device: _device | str | None = ..., requires_grad: _bool = ..., pin_memory: _bool = ..., memory_format: Any = ..., layout: Any = ..., out: Tensor | None = ...) -> Tensor:
     """A tensor whose elements are not initialised."""
@@ -585,8 +589,10 @@ def full_like(input: Tensor, fill_value: Number, *, dtype: _dtype | None = ..., 
     """One value everywhere, in x's shape and type. (x is `input`.)"""
 def gamma_cdf(input: Tensor, x: Tensor, *, out: Tensor | None = ...) -> Tensor:
     """The probability of a draw of Gamma(concentration, 1) of at most x. (concentration is `input`.) Gradients: `input`, `x`."""
-def gather(input: Tensor, dim: _int, index: Tensor, *, sparse_grad: Any = ..., out: Tensor | None = ...) -> Tensor:
-    """y[i][j] = x[i][index[i][j]] for dim = 1. (x is `input`.) Gradients: `input`."""
+def gather(input: Tensor, dim: _int, index: Tensor, *, sparse_grad: _bool = ..., out: Tensor | None = ...) -> Tensor:
+    """y[i][j] = x[i][index[i][j]] for dim = 1. With sparse_grad the gradient of x is sparse, one place for each index. (x is `input`.) Gradients: `input`."""
+def gather_backward(input: Tensor, dim: _int, index: Tensor, shape: Sequence[_int] | _int, sparse: _bool, *, out: Tensor | None = ...) -> Tensor:
+    """Elements of dy added up where they were gathered from; sparse, one place for each index. (dy is `input`.)"""
 def gather_picked(input: Tensor, dim: _int, indices: Tensor, keepdim: _bool, *, out: Tensor | None = ...) -> Tensor:
     """The picked elements along dim. Gradients: `input`."""
 def gcd(input: Tensor, other: Tensor, *, out: Tensor | None = ...) -> Tensor:

@@ -30,8 +30,6 @@ def test_embedding_options():
     np.testing.assert_allclose(table.numpy(), [[0.6, 0.8], [0.3, 0.4]], rtol=1e-5)
     with pytest.raises(ValueError, match="padding_idx = 5"):
         F.embedding(index, table, padding_idx=5)
-    with pytest.raises(ValueError, match="sparse"):
-        F.embedding(index, table, sparse=True)
 
 
 @pytest.mark.parametrize("name", ["relu", "silu", "conv2d", "mse_loss", "scaled_dot_product_attention"])

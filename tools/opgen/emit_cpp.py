@@ -30,15 +30,19 @@ def native_declarations(op: Op) -> list[str]:
     """What the op expects of csrc/wrappers/native*.cpp."""
     if op.get("composite") == "native":
         written = [f"Tensor {op.name}_({params(op, False)});"] if op.get("inplace") == "native" else []
-        return [f"{op.sig.cpp_result} {op.name}({params(op, False)});", *written, *_of_complex(op)]
+        return [f"{op.sig.cpp_result} {op.name}({params(op, False)});", *written, *_of_complex(op), *_of_sparse(op)]
     if not op.get("shortcut"):
-        return _of_complex(op)
+        return [*_of_complex(op), *_of_sparse(op)]
     kinds = ("", "_") if op.get("inplace") else ("",)
-    return [*(f"{op.sig.cpp_result} {op.name}_shortcut{kind}({params(op, False)});" for kind in kinds), *_of_complex(op)]
+    return [*(f"{op.sig.cpp_result} {op.name}_shortcut{kind}({params(op, False)});" for kind in kinds), *_of_complex(op), *_of_sparse(op)]
 
 
 def _of_complex(op: Op) -> list[str]:
     return [f"{op.sig.cpp_result} {op.name}_complex({params(op, False)});"] if op.get("complex") == "native" else []
+
+
+def _of_sparse(op: Op) -> list[str]:
+    return [f"{op.sig.cpp_result} {op.name}_sparse({params(op, False)});"] if op.get("sparse") == "native" else []
 
 
 _MAY_BE_COMPLEX = ("Tensor", "Tensor?", "Tensor[]", "Tensor?[]", "Operand", "number", "number?", "dtype", "dtype?")
@@ -124,6 +128,15 @@ def _devices(op: Op, inplace: bool = False) -> list[str]:
         f"  if (any_meta({', '.join(a.name for a in args)})) [[unlikely]]",
         f'    check_devices("{name}", DeviceRule::{rule}, {{{listed}}});',
     ]
+
+
+def _sparse(op: Op) -> list[str]:
+    """Where an argument is sparse, of an op that takes such: Note [Sparse gradients] in csrc/tensor/sparse.h."""
+    if op.get("sparse") != "native":
+        return []
+    tensors = ", ".join(a.name for a in op.sig.args if a.is_tensor)
+    call = f"native::{op.name}_sparse({', '.join(a.name for a in op.sig.args)})"
+    return [f"  if (any_meta({tensors})) [[unlikely]]", f"    if (any_sparse({tensors})) return {call};"]
 
 
 def _each_head(op: Op) -> tuple[list[str], str, str]:
@@ -290,7 +303,7 @@ def wrapper(op: Op, table: Table) -> tuple[list[str], list[str]]:
     """(node struct, function bodies)."""
     node = NodeWriter(op, table)
     result = op.sig.cpp_result
-    body: list[str] = [f"{result} {op.name}({params(op, False)}) {{", *_autocast(op), *_recorded(op, op.name), *_devices(op), *_rare(op), *_complex(op, table), *_shortcut(op)]
+    body: list[str] = [f"{result} {op.name}({params(op, False)}) {{", *_autocast(op), *_recorded(op, op.name), *_sparse(op), *_devices(op), *_rare(op), *_complex(op, table), *_shortcut(op)]
     body += wrap_dims(op)
     body += [emit_check(op, c) for c in op.get("check", [])]
     body += [f"  if ({n}.defined()) before_write({n}.storage());" for n in op.get("mutates", [])]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from .checks import emit_condition
-from .formula import Context, count_reads, differentiable, read_by_writer, translate
+from .formula import Context, count_reads, differentiable, only_scaled, read_by_writer, translate
 from .rules import dtype_rules, float_result, is_inplace_op, op_inplace
 from .signature import Arg
 from .table import Op
@@ -125,6 +125,8 @@ class NodeWriter:
         out.append(f"  const char* name() const override {{ return {self._shown_name()}; }}")
         if any(len(names) > 1 for names, _ in self.grads):
             out.append("  bool divisible() const override { return false; }  // one formula for several gradients")
+        if self._takes_sparse():
+            out.append("  bool takes_sparse() const override { return true; }")
         out.append("  void apply([[maybe_unused]] BackwardCall& call) override {")
         out += self._apply()
         out.append("  }")
@@ -259,6 +261,16 @@ class NodeWriter:
             return False
         reads = [count_reads(text, grad) for text in texts]
         return max(reads, default=0) == 1 and all(read_by_writer(text, grad, self.table) for text, n in zip(texts, reads, strict=True) if n)
+
+    def _takes_sparse(self) -> bool:
+        """Whether formulas do nothing to the gradient that an op for sparse tensors would not do, too."""
+        if len(self.outs()) > 1 or self.op.sig.is_list or self.refused or not self.grads or any(len(names) > 1 for names, _ in self.grads):
+            return False
+        grad = f"d{self.outs()[0]}"
+        texts = [text for _, text in self.grads]
+        if self.by_output:
+            texts.append(str(op_inplace(self.op)["grad"][self.op.sig.args[0].name]))
+        return all(only_scaled(text, grad) for text in texts) and not any(count_reads(text, grad) for text in self.lets.values())
 
     def _readers(self) -> str:
         """How many formulas read the gradient in this call, as C++; nothing where there is one."""

@@ -87,8 +87,8 @@ def _used(text: str, headers: Files) -> set[str]:
     found = set()
     for space, name in _USE.findall(text):
         folder = {"op": "op", "kernels": "kernel", "native": "native"}[space]
-        # `add_` is declared beside `add`, a shortcut and what complex numbers take beside their op.
-        for known in (name, name.removesuffix("_"), re.sub(r"_(shortcut|complex)_?$", "", name)):
+        # `add_` is declared beside `add`, a shortcut and what complex numbers and sparse tensors take beside their op.
+        for known in (name, name.removesuffix("_"), re.sub(r"_(shortcut|complex|sparse)_?$", "", name)):
             if (path := f"{folder}/{known}.h") in headers:
                 found.add(path)
                 break
@@ -107,7 +107,8 @@ def _wrappers(table: Table, headers: Files) -> Files:
                 if "each" in op.keys:
                     loops.append(emit_loop.each_declaration(op))
         text = "\n".join([*loops, "", "namespace fl::op {", "namespace {", "", *structs, "", "}  // namespace", "", *bodies, "}  // namespace fl::op", ""])
-        includes = _include([*_WRAPPER_INCLUDES, *_used(text, headers), *(f"op/{name}.h" for name in names)])
+        sparse = ["wrappers/sparse.h"] if "any_sparse(" in text else []
+        includes = _include([*_WRAPPER_INCLUDES, *sparse, *_used(text, headers), *(f"op/{name}.h" for name in names)])
         files[f"ops_{k}.cpp"] = f"{_GENERATED}{includes}\n{text}"
     return files
 

@@ -201,5 +201,27 @@ def read_by_writer(formula: str, name: str, ops: Mapping[str, Sequence[Op]]) -> 
     return False
 
 
+def only_scaled(formula: str, name: str) -> bool:
+    """Whether the formula is the named gradient times, or divided by, what does not depend on it: `dy`, `neg(dy) * y / b`."""
+
+    def reads(node: ast.AST) -> bool:
+        return any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(node))
+
+    def scaled(node: ast.AST) -> bool:
+        if isinstance(node, ast.Name):
+            return node.id == name
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            return scaled(node.operand)
+        if isinstance(node, ast.Call):
+            return isinstance(node.func, ast.Name) and node.func.id == "neg" and len(node.args) == 1 and scaled(node.args[0])
+        if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Mult, ast.Div)):
+            if reads(node.left):
+                return scaled(node.left) and not reads(node.right)
+            return isinstance(node.op, ast.Mult) and scaled(node.right)
+        return False
+
+    return scaled(ast.parse(formula, mode="eval").body)
+
+
 def differentiable(arg: Arg) -> bool:
     return arg.is_tensor or arg.type.many

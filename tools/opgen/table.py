@@ -15,7 +15,7 @@ from .signature import Signature, parse
 KEYS = {
     "op", "doc", "example", "complex", "conjugate", "shape", "dtype", "check", "each", "rare", "types", "bytes", "any_type", "shortcut", "kernel", "composite", "aux", "let", "grad",
     "view", "inplace", "over", "mutates", "keywords", "ignores", "layout", "flops", "methods", "total", "autocast", "devices", "draws", "batch", "aliases", "node",
-    "says", "ref", "samples", "errors",
+    "says", "sparse", "ref", "samples", "errors",
 }  # fmt: skip
 BYTES = ("ints", "all", "bits")
 COMPLEX_WAYS = ("native", "parts")  # values of `complex` by which other ops are called

@@ -94,7 +94,7 @@ void scatter_combine(const Tensor& y, int64_t dim, const Tensor& index, const Te
 
 }  // namespace
 
-void gather(const Tensor& x, int64_t dim, const Tensor& index_in, const Tensor& y) {
+void gather(const Tensor& x, int64_t dim, const Tensor& index_in, bool, const Tensor& y) {
   const Tensor index = as_int64(index_in);
   const int64_t* at = index.data<int64_t>();
   by_size(x.item_bytes(), [&](auto unit) {

@@ -102,7 +102,7 @@ def _spread_index(level: BatchLevel, index: Any, at: int, shape: tuple[int, ...]
 
 
 @rule("gather", "take_along_dim")
-def _gather(level: BatchLevel, x: Any, dim: Any = None, index: Any = None, indices: Any = None) -> Any:
+def _gather(level: BatchLevel, x: Any, dim: Any = None, index: Any = None, indices: Any = None, sparse_grad: bool = False) -> Any:
     at = index if indices is None else indices
     rank = len(shape_of(x))
     if rank == 0 or len(shape_of(at)) != rank or dim is None:

@@ -13,6 +13,7 @@ from flambeau.optim.matrices import Adafactor, Muon
 from flambeau.optim.optimizer import Optimizer
 from flambeau.optim.rmsprop import RMSprop
 from flambeau.optim.sgd import SGD
+from flambeau.optim.sparse_adam import SparseAdam
 
 if _typing.TYPE_CHECKING:
     from flambeau.optim import swa_utils
@@ -33,6 +34,7 @@ __all__ = [
     "RAdam",
     "RMSprop",
     "Rprop",
+    "SparseAdam",
     "lr_scheduler",
     "swa_utils",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from flambeau._C import Tensor, ops
+from flambeau.optim._rows import Rows
 from flambeau.optim.optimizer import (
     Entries,
     Optimizer,
@@ -12,16 +13,22 @@ from flambeau.optim.optimizer import (
     non_negative,
     start_state,
 )
+from flambeau.sparse import SparseTensor
 
 
 class Adagrad(Optimizer):
     """s <- s + g^2; p <- p - lr / (1 + (t - 1) lr_decay) g / (sqrt(s) + eps).
 
+    A step over a sparse gradient costs by its rows.
+
     Raises:
         ValueError: a negative option.
+        RuntimeError: in a step, weight_decay with a gradient that is sparse.
 
     Source: Duchi et al. 2011.
     """
+
+    _sparse_gradients = "taken"
 
     def __init__(
         self,
@@ -37,7 +44,7 @@ class Adagrad(Optimizer):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        check_hints("Adagrad", differentiable)
+        hints = check_hints("Adagrad", foreach=foreach, differentiable=differentiable, fused=fused)
         options = non_negative(
             "Adagrad",
             lr=lr,
@@ -46,7 +53,7 @@ class Adagrad(Optimizer):
             initial_accumulator_value=initial_accumulator_value,
             eps=eps,
         )
-        super().__init__(params, {**options, "maximize": maximize})
+        super().__init__(params, {**options, "maximize": maximize, **hints})
         for group in self.param_groups:
             for param in group["params"]:
                 self._init_state(group, param, self.state[param])
@@ -55,6 +62,15 @@ class Adagrad(Optimizer):
         start_state(param, state)
         if "sum" not in state:
             state["sum"] = ops.full_like(param.detach(), group["initial_accumulator_value"])
+
+    def _update_sparse(self, group: Entries, param: Tensor, state: Entries, grad: SparseTensor) -> None:
+        self._init_state(group, param, state)
+        state["step"] = step = int(state["step"]) + 1
+        rows = Rows(grad, group["maximize"])
+        sums = rows.of(state["sum"]).add_(rows.values.square())
+        rows.put(state["sum"], sums)
+        rate = float(group["lr"]) / (1 + (step - 1) * group["lr_decay"])
+        rows.add(param, (rows.values / sums.sqrt_().add_(group["eps"])).mul_(-rate))
 
     def _update(self, group: Entries, plan: _Plan, grads: list[Tensor]) -> None:
         plan.step(

@@ -27,6 +27,7 @@ class Adam(Optimizer):
     """
 
     _decoupled = False
+    _instead = "SparseAdam"
 
     def __init__(
         self,
@@ -45,7 +46,7 @@ class Adam(Optimizer):
         decoupled_weight_decay: bool = False,
     ) -> None:
         name = type(self).__name__
-        check_hints(name, differentiable)
+        hints = check_hints(name, foreach=foreach, capturable=capturable, differentiable=differentiable, fused=fused)
         defaults = {
             **non_negative(name, lr=lr, eps=eps, weight_decay=weight_decay),
             "betas": decay_rates(name, betas),
@@ -53,7 +54,7 @@ class Adam(Optimizer):
             "maximize": maximize,
             "decoupled_weight_decay": decoupled_weight_decay or self._decoupled,
         }
-        super().__init__(params, defaults)
+        super().__init__(params, {**defaults, **hints})
 
     def _init_state(self, group: Entries, param: Tensor, state: Entries) -> None:
         start_state(param, state, "exp_avg", "exp_avg_sq")
@@ -122,5 +123,8 @@ class AdamW(Adam):
             weight_decay,
             amsgrad,
             maximize=maximize,
+            foreach=foreach,
+            capturable=capturable,
             differentiable=differentiable,
+            fused=fused,
         )

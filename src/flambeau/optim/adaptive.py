@@ -77,12 +77,12 @@ class Adadelta(_ByParameter):
     ) -> None:
         if not 0.0 <= rho <= 1.0:
             raise ValueError(f"Adadelta: rho = {rho}; expected 0 <= rho <= 1")
-        check_hints("Adadelta", differentiable)
+        hints = check_hints("Adadelta", foreach=foreach, capturable=capturable, differentiable=differentiable)
         defaults = {
             **non_negative("Adadelta", lr=lr, rho=rho, eps=eps, weight_decay=weight_decay),
             "maximize": maximize,
         }
-        super().__init__(params, defaults)
+        super().__init__(params, {**defaults, **hints})
 
     def _move(self, group: Entries, param: Tensor, grad: Tensor, state: Entries) -> None:
         rho, eps = group["rho"], group["eps"]
@@ -117,13 +117,13 @@ class Adamax(_ByParameter):
         differentiable: bool = False,
         capturable: bool = False,
     ) -> None:
-        check_hints("Adamax", differentiable)
+        hints = check_hints("Adamax", foreach=foreach, capturable=capturable, differentiable=differentiable)
         defaults = {
             **non_negative("Adamax", lr=lr, eps=eps, weight_decay=weight_decay),
             "betas": decay_rates("Adamax", betas),
             "maximize": maximize,
         }
-        super().__init__(params, defaults)
+        super().__init__(params, {**defaults, **hints})
 
     def _move(self, group: Entries, param: Tensor, grad: Tensor, state: Entries) -> None:
         beta1, beta2 = group["betas"]
@@ -159,7 +159,7 @@ class NAdam(_ByParameter):
         capturable: bool = False,
         differentiable: bool = False,
     ) -> None:
-        check_hints("NAdam", differentiable)
+        hints = check_hints("NAdam", foreach=foreach, capturable=capturable, differentiable=differentiable)
         options = non_negative(
             "NAdam", lr=lr, eps=eps, weight_decay=weight_decay, momentum_decay=momentum_decay
         )
@@ -169,7 +169,7 @@ class NAdam(_ByParameter):
             "decoupled_weight_decay": decoupled_weight_decay,
             "maximize": maximize,
         }
-        super().__init__(params, defaults)
+        super().__init__(params, {**defaults, **hints})
 
     def _init_state(self, group: Entries, param: Tensor, state: Entries) -> None:
         super()._init_state(group, param, state)
@@ -214,14 +214,14 @@ class RAdam(_ByParameter):
         capturable: bool = False,
         differentiable: bool = False,
     ) -> None:
-        check_hints("RAdam", differentiable)
+        hints = check_hints("RAdam", foreach=foreach, capturable=capturable, differentiable=differentiable)
         defaults = {
             **non_negative("RAdam", lr=lr, eps=eps, weight_decay=weight_decay),
             "betas": decay_rates("RAdam", betas),
             "decoupled_weight_decay": decoupled_weight_decay,
             "maximize": maximize,
         }
-        super().__init__(params, defaults)
+        super().__init__(params, {**defaults, **hints})
 
     def _move(self, group: Entries, param: Tensor, grad: Tensor, state: Entries) -> None:
         beta1, beta2 = group["betas"]

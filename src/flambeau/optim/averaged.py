@@ -29,9 +29,9 @@ class ASGD(_ByParameter):
         differentiable: bool = False,
         capturable: bool = False,
     ) -> None:
-        check_hints("ASGD", differentiable)
+        hints = check_hints("ASGD", foreach=foreach, capturable=capturable, differentiable=differentiable)
         options = non_negative("ASGD", lr=lr, weight_decay=weight_decay)
-        super().__init__(params, {**options, "lambd": lambd, "alpha": alpha, "t0": t0, "maximize": maximize})
+        super().__init__(params, {**options, "lambd": lambd, "alpha": alpha, "t0": t0, "maximize": maximize, **hints})
 
     def _init_state(self, group: Entries, param: Tensor, state: Entries) -> None:
         start_state(param, state, "ax")
@@ -80,11 +80,11 @@ class Rprop(_ByParameter):
         maximize: bool = False,
         differentiable: bool = False,
     ) -> None:
-        check_hints("Rprop", differentiable)
+        hints = check_hints("Rprop", foreach=foreach, capturable=capturable, differentiable=differentiable)
         if not 0.0 < etas[0] < 1.0 < etas[1]:
             raise ValueError(f"Rprop: etas = {tuple(etas)}; expected 0 < etas[0] < 1 < etas[1]")
         options = {**non_negative("Rprop", lr=lr), "etas": etas, "step_sizes": step_sizes}
-        super().__init__(params, {**options, "maximize": maximize})
+        super().__init__(params, {**options, "maximize": maximize, **hints})
 
     def _init_state(self, group: Entries, param: Tensor, state: Entries) -> None:
         start_state(param, state, "prev")

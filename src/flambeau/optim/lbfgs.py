@@ -85,7 +85,7 @@ class LBFGS(Optimizer):
 
     def _flat_grad(self) -> Tensor:
         params = self._groups[0]["params"]
-        return ops.cat([(ops.zeros_like(p) if p.grad is None else p.grad).reshape(-1) for p in params], 0).detach()
+        return ops.cat([(ops.zeros_like(p) if p.grad is None else p.grad.to_dense()).reshape(-1) for p in params], 0).detach()
 
     def _go(self, t: float, direction: Tensor) -> None:
         at = 0

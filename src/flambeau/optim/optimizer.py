@@ -134,7 +134,7 @@ class _Stepped:
 
     def ready(self) -> bool:
         optimizer = self._optimizer()
-        if optimizer is None or optimizer._step_pre_hooks or optimizer._step_post_hooks:
+        if optimizer is None or _of(optimizer, "_step_pre_hooks") or _of(optimizer, "_step_post_hooks"):
             return False
         return sum(bool(p.params) for p in optimizer._plans.values()) == len(self._parts) and all(
             optimizer._plans.get(plan.key) is plan
@@ -167,13 +167,41 @@ class _Stepped:
             optimizer._n_steps += 1
 
 
+# Hooks around the steps of every optimizer, beside each one's own.
+EVERYWHERE: dict[str, HookTable] = {"_step_pre_hooks": HookTable(), "_step_post_hooks": HookTable()}
+
+
+def _of(optimizer: Optimizer, table: str) -> tuple[Callable[..., Any], ...]:
+    """The optimizer's own hooks, around which are those of all optimizers."""
+    own, shared = getattr(optimizer, table), EVERYWHERE[table]
+    if not shared:
+        return tuple(own.values()) if own else ()
+    return (*shared.values(), *own.values()) if table == "_step_pre_hooks" else (*own.values(), *shared.values())
+
+
+def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Calls `hook(optimizer, args, kwargs)` before each step of every optimizer; it may return (args, kwargs)."""
+    return _put_everywhere("_step_pre_hooks", hook)
+
+
+def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Calls `hook(optimizer, args, kwargs)` after each step of every optimizer."""
+    return _put_everywhere("_step_post_hooks", hook)
+
+
+def _put_everywhere(table: str, hook: Callable[..., Any]) -> RemovableHandle:
+    handle = RemovableHandle(EVERYWHERE[table])
+    EVERYWHERE[table][handle.id] = hook
+    return handle
+
+
 def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(step)
     def wrapper(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
-        if _C.graph.watched() and (self._step_pre_hooks or self._step_post_hooks or wrapper is not Optimizer.step):
+        if _C.graph.watched() and (_of(self, "_step_pre_hooks") or _of(self, "_step_post_hooks") or wrapper is not Optimizer.step):
             _C.graph.interrupt("an optimizer has a step, or hooks of it, in Python")
-        if self._step_pre_hooks:
-            for hook in tuple(self._step_pre_hooks.values()):
+        if before := _of(self, "_step_pre_hooks"):
+            for hook in before:
                 changed = hook(self, args, kwargs)
                 if changed is not None:
                     args, kwargs = changed
@@ -188,9 +216,8 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
         else:
             result = step(self, *args, **kwargs)
         self._n_steps += 1
-        if self._step_post_hooks:
-            for hook in tuple(self._step_post_hooks.values()):
-                hook(self, args, kwargs)
+        for hook in _of(self, "_step_post_hooks"):
+            hook(self, args, kwargs)
         return result
 
     return wrapper
@@ -219,6 +246,8 @@ class Optimizer:
     """
 
     state: dict[Any, dict[str, Any]]
+    _sparse_gradients = "refused"  # or "taken", by `_update_sparse`, or "required"
+    _instead = "SparseAdam, SGD or Adagrad"
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -394,9 +423,13 @@ class Optimizer:
             self._stepped = _Stepped(self)
             _replay.noted().append(self._stepped)
         try:
-            for i, group in enumerate(self._groups):
-                for k, params in enumerate(_rounds(group["params"])):
-                    self._step_over((i, k), group, params)
+            # All gradients are looked at before anything is moved.
+            for work in [
+                self._gathered((i, k), group, params)
+                for i, group in enumerate(self._groups)
+                for k, params in enumerate(_rounds(group["params"]))
+            ]:
+                self._step_over(*work)
         finally:
             self._stepped = None
         return loss
@@ -404,8 +437,32 @@ class Optimizer:
     if not TYPE_CHECKING:
         step = _with_hooks(step)
 
-    def _step_over(self, key: tuple[int, int], group: Entries, params: list[Tensor]) -> None:
+    def _gathered(self, key: tuple[int, int], group: Entries, params: list[Tensor]) -> tuple[Any, ...]:
+        """What `_step_over` is called with; raises for gradients that the optimizer does not take."""
         grads = [param.grad for param in params]
+        sparse = _C.first_sparse(grads)
+        if self._sparse_gradients == "refused" and sparse >= 0:
+            self._refuse(key, sparse, grads, "is sparse", f"does not support sparse gradients, please consider {self._instead} instead")
+        if self._sparse_gradients == "required":
+            for i, grad in enumerate(grads):
+                if grad is not None and not grad.is_sparse:
+                    self._refuse(key, i, grads, "is dense", "does not support dense gradients, please consider Adam instead")
+        if sparse >= 0 and group.get("weight_decay", 0):
+            decay = f"weight_decay = {group['weight_decay']}, which is not compatible with sparse gradients"
+            self._refuse(key, sparse, grads, f"is sparse, but {decay}", "would have to move all rows at each step; use weight_decay=0")
+        return key, group, params, grads, sparse >= 0
+
+    def _refuse(self, key: tuple[int, int], i: int, grads: list[Any], what: str, why: str) -> None:
+        name = type(self).__name__
+        raise RuntimeError(f"{name}: the gradient of parameter {i} of group {key[0]} (shape {list(grads[i].shape)}) {what}; {name} {why}")
+
+    def _step_over(self, key: tuple[int, int], group: Entries, params: list[Tensor], grads: list[Any], sparse: bool) -> None:
+        if sparse:
+            with no_grad():
+                for param, grad in zip(params, grads, strict=True):
+                    if grad is not None and grad.is_sparse:
+                        self._update_sparse(group, param, self.state[param], grad)
+            grads = [None if grad is None or grad.is_sparse else grad for grad in grads]
         mask = [grad is not None for grad in grads]
         plan = self._plans.get(key)
         if plan is None or plan._group is not group or not plan.fits(params, mask, self.state):
@@ -418,6 +475,10 @@ class Optimizer:
 
     def _init_state(self, group: Entries, param: Tensor, state: Entries) -> None:
         """Puts the missing entries into a parameter's state."""
+
+    def _update_sparse(self, group: Entries, param: Tensor, state: Entries, grad: Any) -> None:
+        """Does one step over a parameter whose gradient is sparse."""
+        raise NotImplementedError(f"{type(self).__name__} does not define _update_sparse()")
 
     def _update(self, group: Entries, plan: _Plan, grads: list[Tensor]) -> None:
         """Does one fused step over the parameters of a plan."""
@@ -601,16 +662,17 @@ def start_state(param: Tensor, state: Entries, *names: str) -> None:
             state[name] = ops.zeros_like(param.detach())
 
 
-def check_hints(name: str, differentiable: bool) -> None:
-    """Refuses `differentiable=True`; `foreach`, `fused` and `capturable` are hints and always
-    on.
-    """
-    if differentiable:
+def check_hints(name: str, **hints: bool | None) -> dict[str, Any]:
+    """Options of a group that change nothing: `foreach`, `fused` and `capturable` are hints. Refuses `differentiable=True`."""
+    if hints.get("fused") and hints.get("foreach"):
+        raise RuntimeError(f"{name}: fused = True with foreach = True; expected one of them at most")
+    if hints.get("differentiable"):
         raise ValueError(
             f"{name}: differentiable = True; the step is done in place outside of autograd. "
             "Write the "
             "update with tensor operations to differentiate through it"
         )
+    return hints
 
 
 Params = Iterable[Any]

@@ -40,11 +40,11 @@ class RMSprop(Optimizer):
         maximize: bool = False,
         differentiable: bool = False,
     ) -> None:
-        check_hints("RMSprop", differentiable)
+        hints = check_hints("RMSprop", foreach=foreach, capturable=capturable, differentiable=differentiable)
         options = non_negative(
             "RMSprop", lr=lr, eps=eps, momentum=momentum, weight_decay=weight_decay, alpha=alpha
         )
-        super().__init__(params, {**options, "centered": centered, "maximize": maximize})
+        super().__init__(params, {**options, "centered": centered, "maximize": maximize, **hints})
 
     def _init_state(self, group: Entries, param: Tensor, state: Entries) -> None:
         start_state(param, state, "square_avg")

@@ -6,15 +6,18 @@ from typing import Any
 
 from flambeau._C import Tensor, ops
 from flambeau.optim.optimizer import Entries, Optimizer, Params, _Plan, check_hints, non_negative
+from flambeau.sparse import SparseTensor
 
 
 class SGD(Optimizer):
     """g <- grad + weight_decay p; b <- momentum b + (1 - dampening) g; p <- p - lr b.
 
-    The first step sets b = g. `nesterov` moves along g + momentum b.
+    The first step sets b = g. `nesterov` moves along g + momentum b. A step over a sparse gradient costs by its rows, and with momentum by
+    those that b, which is sparse then, has gathered.
 
     Raises:
         ValueError: a negative option, or nesterov without momentum or with dampening.
+        RuntimeError: in a step, weight_decay with a gradient that is sparse.
 
     Source: Sutskever et al. 2013, with the learning rate outside of the momentum.
 
@@ -25,6 +28,8 @@ class SGD(Optimizer):
     >>> p.tolist()
     [0.5]
     """
+
+    _sparse_gradients = "taken"
 
     def __init__(
         self,
@@ -46,13 +51,27 @@ class SGD(Optimizer):
             "nesterov": nesterov,
             "maximize": maximize,
         }
-        check_hints("SGD", differentiable)
+        hints = check_hints("SGD", foreach=foreach, differentiable=differentiable, fused=fused)
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ValueError(
                 f"SGD: nesterov with momentum = {momentum}, dampening = {dampening}; expected "
                 "momentum > 0 and dampening = 0"
             )
-        super().__init__(params, defaults)
+        super().__init__(params, {**defaults, **hints})
+
+    def _update_sparse(self, group: Entries, param: Tensor, state: Entries, grad: SparseTensor) -> None:
+        step: Any = -grad.detach() if group["maximize"] else grad.detach()
+        if momentum := group["momentum"]:
+            buffer = state.get("momentum_buffer")
+            if buffer is None:
+                buffer = step.coalesce().clone()
+            elif isinstance(buffer, SparseTensor):
+                buffer = (buffer * momentum).add(step, alpha=1 - group["dampening"]).coalesce()
+            else:
+                buffer.mul_(momentum).add_(step, alpha=1 - group["dampening"])
+            state["momentum_buffer"] = buffer
+            step = step.add(buffer, alpha=momentum) if group["nesterov"] else buffer
+        param.add_(step, alpha=-float(group["lr"]))
 
     def _update(self, group: Entries, plan: _Plan, grads: list[Tensor]) -> None:
         momentum = group["momentum"]

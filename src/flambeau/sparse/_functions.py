@@ -211,7 +211,8 @@ def _add(a: Any, b: Any, *, alpha: float = 1) -> Any:
         raise _C.ShapeError(f"add: the sparse tensors have shapes {list(a.shape)} and {list(b.shape)}; expected one shape")
     kind = _C.promote_types(x._val.dtype, y._val.dtype)
     values = ops.cat([x._val.to(kind), (y._val * alpha).to(kind)])
-    return in_layout_of(SparseCOO.make(ops.cat([x._idx, y._idx], 1), values, x.shape), a)
+    found = SparseCOO.make(ops.cat([x._idx, y._idx], 1), values, x.shape)
+    return in_layout_of(found.coalesce() if x._in_order and y._in_order else found, a)
 
 
 @answers("sub", "subtract", "__sub__")

@@ -36,11 +36,11 @@ def _becomes(op: str, x: SparseTensor, made: SparseTensor) -> SparseTensor:
     if _C.promote_types(made._val.dtype, x._val.dtype) != x._val.dtype:
         raise _C.DTypeError(f"{op}: the result is {made._val.dtype}, which can not be stored in {x._val.dtype}; cast the tensor first")
     found = in_layout_of(made.to_coo(), x)
+    values = found._val.to(x._val.dtype)
     if isinstance(x, SparseCOO) and isinstance(found, SparseCOO):
-        x._idx, x._in_order, x._merge = found._idx, found._in_order, found._merge
+        x.become(found, values)
     elif isinstance(x, SparseCSR) and isinstance(found, SparseCSR):
-        x._crow, x._col = found._crow, found._col
-    x._val = found._val.to(x._val.dtype)
+        x._crow, x._col, x._val = found._crow, found._col, values
     return x
 
 
@@ -70,7 +70,10 @@ def _add_(x: Any, other: Any, *, alpha: Any = 1) -> Any:
     if isinstance(other, SparseTensor) and not isinstance(x, SparseTensor):
         if x.shape != other.shape:
             raise _C.ShapeError(f"add_: the tensor has shape {list(x.shape)}, the sparse one {list(other.shape)}; expected one shape")
-        return ops.add_(x, other.to_dense(), alpha=alpha)
+        coo = other.to_coo()
+        if not coo.sparse_dim() or _C.promote_types(coo._val.dtype, x.dtype) != x.dtype:
+            return ops.add_(x, coo.to_dense(), alpha=alpha)
+        return ops.index_put_(x, list(coo._idx.unbind(0)), (coo._val if alpha == 1 else coo._val * alpha).to(x.dtype), True)
     _target("add_", x)
     if not isinstance(other, SparseTensor):
         given = "dense tensor" if isinstance(other, Tensor) else type(other).__name__
@@ -89,6 +92,13 @@ def _zero_(x: Any) -> SparseTensor:
     coo = _target("zero_", x).to_coo()
     none = ops.zeros((0, *coo._val.shape[1:]), dtype=coo._val.dtype, device=coo._val.device)
     return _becomes("zero_", x, SparseCOO.make(ops.zeros((coo.sparse_dim(), 0), dtype=_C.int64), none, x.shape, True))
+
+
+@answers("detach_")
+def _detach_(x: Any) -> SparseTensor:
+    """Without a history from now on."""
+    x._val = x._val.detach()
+    return x  # type: ignore[no-any-return]
 
 
 @answers("copy_")

@@ -191,6 +191,8 @@ class SparseTensor(Tensor):
             raise _C.AutogradError("deepcopy: the sparse tensor is the result of a computation; call .detach() first")
         values = self._val.detach().clone().requires_grad_(self.requires_grad)
         memo[id(self)] = found = self._with(values)
+        if isinstance(found, SparseCOO):
+            found.become(SparseCOO.make(found._idx.clone(), values, found.shape, found._in_order))
         return found
 
     numpy, tolist, __array__, __dlpack__, backward, register_hook, retain_grad = map(
@@ -226,19 +228,42 @@ class SparseCOO(SparseTensor):
     """Coordinates: value k stands at the place indices[:, k] of the first axes."""
 
     layout = sparse_coo
-    _idx: Tensor  # [sparse_dim, nnz]
-    _in_order: bool
-    _merge: tuple[Tensor | None, Tensor | None, Tensor] | None  # see _merged
+    _kept: Tensor | None = None  # values of a class of Python's, whose object the core would not keep
+    _merge: tuple[Tensor, tuple[Tensor | None, Tensor | None, Tensor]] | None = None  # see _merged
 
     @staticmethod
     def make(indices: Tensor, values: Tensor, size: Sequence[int], in_order: bool = False) -> SparseCOO:
         """Of parts that fit."""
-        x = ops.empty(tuple(size), dtype=values.dtype, device="meta").as_subclass(SparseCOO)
-        x._idx, x._val, x._in_order, x._merge = indices, values, in_order or indices.shape[1] < 2, None
+        x: SparseCOO = _C.make_sparse(SparseCOO, indices, values, tuple(size), in_order)
+        if type(values) is not Tensor:
+            x._kept = values
         return x
 
+    def become(self, other: SparseCOO, values: Tensor | None = None) -> None:
+        """From now on this tensor has the places of another one, and its values or these."""
+        held = other._val if values is None else values
+        _C.set_sparse_parts(self, other._idx, held, other._in_order)
+        self._kept, self._merge = None if type(held) is Tensor else held, other._merge
+
+    @property
+    def _idx(self) -> Tensor:  # [sparse_dim, nnz]
+        return _C.sparse_indices(self)
+
+    @property
+    def _val(self) -> Tensor:  # type: ignore[override]
+        return _C.sparse_values(self)
+
+    @_val.setter
+    def _val(self, values: Tensor) -> None:
+        self.become(self, values)
+
+    @property
+    def _in_order(self) -> bool:
+        return _C.sparse_is_coalesced(self)
+
     def _with(self, values: Tensor) -> SparseCOO:
-        found = SparseCOO.make(self._idx, values, (*self.shape[: self._idx.shape[0]], *values.shape[1:]), self._in_order)
+        indices = self._idx
+        found = SparseCOO.make(indices, values, (*self.shape[: indices.shape[0]], *values.shape[1:]), self._in_order)
         found._merge = self._merge
         return found
 
@@ -278,15 +303,16 @@ class SparseCOO(SparseTensor):
 
     def _merged(self) -> tuple[Tensor | None, Tensor | None, Tensor]:
         """How to coalesce: an order of the values, the place to which each is added then (None: its own), and all places."""
-        if self._merge is None:
-            keys = linear(self._idx, self.shape)
+        indices = self._idx
+        if self._merge is None or self._merge[0] is not indices:  # a gradient that was added to has others by now
+            keys = linear(indices, self.shape)
             order = ops.argsort(keys, 0, False, True)
             keys = ops.index_select(keys, 0, order)
             new = ops.cat([ops.ones((1,), dtype=_C.bool), keys[1:] != keys[:-1]])
             starts = ops.nonzero(new).reshape(-1)
             group = None if starts.shape[0] == keys.shape[0] else ops.cumsum(new.to(_C.int64), 0) - 1
-            self._merge = order, group, ops.index_select(self._idx, 1, ops.index_select(order, 0, starts))
-        return self._merge
+            self._merge = indices, (order, group, ops.index_select(indices, 1, ops.index_select(order, 0, starts)))
+        return self._merge[1]
 
     def coalesce(self) -> SparseCOO:
         if self._in_order:
@@ -366,3 +392,6 @@ def linear(indices: Tensor, size: Sequence[int]) -> Tensor:
     for d in range(indices.shape[0]):
         keys = keys * size[d] + indices[d]
     return keys
+
+
+_C.set_sparse_class(SparseCOO)  # what the core's sparse tensors are to Python

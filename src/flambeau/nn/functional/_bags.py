@@ -30,6 +30,7 @@ def embedding_bag(
         mode: 'sum', 'mean' or 'max'.
         per_sample_weights: factors of the rows, of input's shape; with 'sum' alone.
         include_last_offset: whether the last offset is the end.
+        sparse: the gradient of `weight` is a sparse tensor; see `embedding`. With 'sum' and 'mean' alone.
         padding_idx: a row that is left out.
 
     Shape: weight [V, D] -> [B, D].
@@ -45,7 +46,7 @@ def embedding_bag(
                 [0., 1., 0.]])
     """
     name = "embedding_bag"
-    _check(name, input, weight, mode, scale_grad_by_freq, per_sample_weights)
+    _check(name, input, weight, mode, scale_grad_by_freq, sparse, per_sample_weights)
     if input.ndim == 2:
         if offsets is not None:
             raise _C.ArgumentError(f"{name}: input has shape {list(input.shape)}, so that each row is a bag; expected no offsets")
@@ -102,7 +103,7 @@ def _product(weight: Tensor, index: Tensor, ends: Tensor, mode: str, padding_idx
     return ops.sparse_mm(ends, index, given.to(weight.dtype), weight)  # type: ignore[no-any-return]
 
 
-def _check(name: str, input: Tensor, weight: Tensor, mode: str, by_freq: bool, factors: Tensor | None) -> None:
+def _check(name: str, input: Tensor, weight: Tensor, mode: str, by_freq: bool, sparse: bool, factors: Tensor | None) -> None:
     if mode not in ("sum", "mean", "max"):
         raise _C.ArgumentError(f"{name}: mode = {mode!r}; expected 'sum', 'mean' or 'max'")
     if weight.ndim != 2:
@@ -111,6 +112,8 @@ def _check(name: str, input: Tensor, weight: Tensor, mode: str, by_freq: bool, f
         raise ShapeError(f"{name}: input has shape {list(input.shape)}; expected [n] or [B, n]")
     if mode == "max" and by_freq:
         raise _C.ArgumentError(f"{name}: scale_grad_by_freq has no meaning with mode = 'max'")
+    if mode == "max" and sparse:
+        raise _C.ArgumentError(f"{name}: sparse = True with mode = 'max'; expected mode = 'sum' or 'mean', or sparse=False")
     if factors is not None:
         if mode != "sum":
             raise NotImplementedError(f"{name}: per_sample_weights with mode = {mode!r}; expected 'sum'")

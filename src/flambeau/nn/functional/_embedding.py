@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flambeau._C import ArgumentError, ShapeError, Tensor, ops
+from flambeau._C import ArgumentError, ShapeError, Tensor, is_grad_enabled, ops
 from flambeau.autograd import no_grad
 
 __all__ = ["embedding", "one_hot"]
@@ -19,13 +19,24 @@ def embedding(
 ) -> Tensor:
     """Looks up rows of `weight`; the row `padding_idx` gets no gradient.
 
+    Args:
+        sparse: the gradient of `weight` is a sparse tensor, uncoalesced, with a place for each index that is not `padding_idx`.
+
     Shape: input [*] of int, weight [V, D] -> [*, D].
 
     Raises:
-        ValueError: `padding_idx` is out of range, or `sparse=True`.
+        ValueError: `padding_idx` is out of range, or `scale_grad_by_freq` with `sparse` where a gradient is wanted.
+
+    Example:
+        >>> import flambeau as fl
+        >>> table = fl.ones(1000, 2, requires_grad=True)
+        >>> fl.nn.functional.embedding(fl.tensor([7, 3, 7]), table, sparse=True).sum().backward()
+        >>> table.grad.coalesce()
+        tensor(indices=tensor([[3, 7]]),
+               values=tensor([[1., 1.],
+                              [2., 2.]]),
+               size=(1000, 2), nnz=2, layout=flambeau.sparse_coo)
     """
-    if sparse:
-        raise ArgumentError("embedding: sparse = True; gradients are dense here, use sparse=False")
     if weight.ndim != 2:
         raise ShapeError(f"embedding: weight has shape {list(weight.shape)}; expected [V, D]")
     n = weight.shape[0]
@@ -35,6 +46,11 @@ def embedding(
         row = padding_idx % n
     else:
         raise ArgumentError(f"embedding: padding_idx = {padding_idx}, but weight has {n} rows")
+    if sparse and scale_grad_by_freq and weight.requires_grad and is_grad_enabled():
+        raise ArgumentError(
+            "embedding: scale_grad_by_freq = True, sparse = True; scale_grad_by_freq is not supported with sparse gradients, "
+            "use sparse=False"
+        )
     if max_norm is not None and not weight.is_meta:
         with no_grad():
             used = ops.unique_sorted(input.reshape(-1))[0]
@@ -42,7 +58,7 @@ def embedding(
             norms = ops.norm(rows, norm_type, 1, keepdim=True)
             scale = ops.where(norms > max_norm, max_norm / (norms + 1e-7), ops.ones_like(norms))
             weight.detach()[used] = rows * scale
-    result = ops.embedding(weight, input, row)
+    result = (ops.embedding_sparse if sparse else ops.embedding)(weight, input, row)
     if scale_grad_by_freq and result.requires_grad:
         counts = ops.bincount(input.reshape(-1), minlength=n)[input].to(result.dtype)
         fixed = result.detach()

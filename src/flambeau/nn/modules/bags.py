@@ -18,7 +18,7 @@ class EmbeddingBag(Module):
     Shape: input [B, n], or [n] with offsets [B] -> [B, embedding_dim].
 
     Raises:
-        ValueError: `padding_idx` is out of range, or `sparse=True`.
+        ValueError: `padding_idx` is out of range.
 
     >>> import flambeau as fl
     >>> fl.nn.EmbeddingBag(10, 3)(fl.tensor([1, 2, 4, 5]), fl.tensor([0, 3])).shape
@@ -43,8 +43,6 @@ class EmbeddingBag(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        if sparse:
-            raise ValueError("EmbeddingBag: sparse = True; gradients are dense here, use sparse=False")
         if padding_idx is not None:
             if not -num_embeddings <= padding_idx < num_embeddings:
                 raise ValueError(f"EmbeddingBag: padding_idx = {padding_idx}, but there are {num_embeddings} rows")

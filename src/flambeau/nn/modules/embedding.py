@@ -17,10 +17,11 @@ class Embedding(Module):
 
     Shape: [*] of int -> [*, embedding_dim]; weight [num_embeddings, embedding_dim].
 
-    The row `padding_idx` starts as zeros and gets no gradient.
+    The row `padding_idx` starts as zeros and gets no gradient. With `sparse` the gradient is a sparse tensor, which `optim.SparseAdam`,
+    `optim.SGD` and `optim.Adagrad` take.
 
     Raises:
-        ValueError: `padding_idx` is out of range, or `sparse=True`.
+        ValueError: `padding_idx` is out of range.
 
     >>> import flambeau as fl
     >>> fl.nn.Embedding(10, 3)(fl.tensor([[1, 2], [3, 4]])).shape
@@ -44,8 +45,6 @@ class Embedding(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        if sparse:
-            raise ValueError("Embedding: sparse = True; gradients are dense here, use sparse=False")
         if padding_idx is not None:
             if not -num_embeddings <= padding_idx < num_embeddings:
                 raise ValueError(
@@ -96,7 +95,8 @@ class Embedding(Module):
     def forward(self, input: Tensor) -> Tensor:
         if self.max_norm is None and not self.scale_grad_by_freq:
             row = self.padding_idx
-            return ops.embedding(self.weight, input, -1 if row is None else row)
+            look_up = ops.embedding_sparse if self.sparse else ops.embedding
+            return look_up(self.weight, input, -1 if row is None else row)
         return F.embedding(
             input,
             self.weight,
@@ -104,6 +104,7 @@ class Embedding(Module):
             self.max_norm,
             self.norm_type,
             self.scale_grad_by_freq,
+            self.sparse,
         )
 
     def extra_repr(self) -> str:
@@ -116,4 +117,6 @@ class Embedding(Module):
             parts.append(f"norm_type={self.norm_type}")
         if self.scale_grad_by_freq:
             parts.append("scale_grad_by_freq=True")
+        if self.sparse:
+            parts.append("sparse=True")
         return ", ".join(parts)

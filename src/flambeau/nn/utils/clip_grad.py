@@ -15,7 +15,17 @@ from flambeau.autograd import no_grad
 def _grads(parameters: Any) -> list[Tensor]:
     if isinstance(parameters, Tensor):
         parameters = [parameters]
-    return [p.grad for p in parameters if p.grad is not None]
+    grads = [p.grad for p in parameters if p.grad is not None]
+    _refuse_sparse(grads)
+    return grads
+
+
+def _refuse_sparse(grads: list[Tensor]) -> None:
+    if (i := _C.first_sparse(grads)) >= 0:
+        raise NotImplementedError(
+            f"clip_grad: gradient {i} (shape {list(grads[i].shape)}) is sparse; expected dense gradients "
+            "(leave its parameter out, and bound the values of .grad.coalesce() instead)"
+        )
 
 
 def get_total_norm(
@@ -32,6 +42,7 @@ def get_total_norm(
     tensors = [tensors] if isinstance(tensors, Tensor) else list(tensors)
     if not tensors:
         return ops.zeros(())
+    _refuse_sparse(tensors)
     total: Tensor = _C.optim.total_norm(tensors, float(norm_type))
     if error_if_nonfinite and not math.isfinite(float(total.item())):
         raise RuntimeError(

@@ -75,9 +75,14 @@ class LRScheduler:
         """Goes to the next epoch (or to `epoch`) and writes the rates."""
         if self._step_count == 1 and self.optimizer._n_steps == self._steps_before:
             warn(
-                f"{type(self).__name__}.step() came before the first optimizer.step(), so the first "
-                "value of the schedule is skipped; call optimizer.step() first"
+                "Detected call of `lr_scheduler.step()` before `optimizer.step()`. "
+                f"The first value of the schedule ({type(self).__name__}) is skipped; call optimizer.step() first"
             )
+        if epoch is not None:
+            warn(f"{type(self).__name__}.step(epoch) is deprecated: the schedule counts its steps itself; call step() once for each epoch")
+        self._go_to(epoch)
+
+    def _go_to(self, epoch: int | None) -> None:
         self._step_count += 1
         if epoch is None:
             self.last_epoch += 1

@@ -77,7 +77,10 @@ class SequentialLR(_Combined):
         i = bisect_right(self._milestones, self.last_epoch)
         scheduler = self._schedulers[i]
         if i > 0 and self._milestones[i - 1] == self.last_epoch:
-            scheduler.step(0)
+            if type(scheduler).step is LRScheduler.step:
+                scheduler._go_to(0)
+            else:
+                scheduler.step(0)
         else:
             scheduler.step()
         self._last_lr = scheduler.get_last_lr()

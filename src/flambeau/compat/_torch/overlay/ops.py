@@ -35,6 +35,32 @@ class OpOverloadPacket:
     __str__ = __repr__
 
 
+def _to_copy(x: Any, *, dtype: Any = None, device: Any = None, memory_format: Any = None, **hints: Any) -> Any:
+    """A copy, in another type where one is given."""
+    how = {name: value for name, value in (("dtype", dtype), ("device", device), ("memory_format", memory_format)) if value is not None}
+    return x.to(copy=True, **how) if how else x.clone()
+
+
+def _slice(x: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Any:
+    """x[start:end:step] along an axis."""
+    return x[(slice(None),) * (dim % x.dim()) + (slice(start, end, step),)]
+
+
+def _sparse_mm_reduce(*args: Any, **kwargs: Any) -> Any:
+    raise NotImplementedError("aten::_sparse_mm_reduce_impl: a part of PyTorch's sparse.mm(reduce=); call flambeau.sparse.mm")
+
+
+# What ATen calls otherwise than users do.
+_ATEN: dict[str, Any] = {
+    "_to_copy": _to_copy,
+    "_pin_memory": flambeau.Tensor.pin_memory,
+    "_sparse_addmm": flambeau.sparse.addmm,
+    "_sparse_mm_reduce_impl": _sparse_mm_reduce,
+    "alias": lambda x: x.view_as(x),
+    "slice": _slice,
+}
+
+
 class Namespace:
     """The operators of one namespace."""
 
