@@ -400,6 +400,27 @@ Tensor tensor_from_buffer(PyObject* exporter, bool or_copy) {
   return Tensor(make_ref<TensorImpl>(std::move(storage), std::move(sizes), std::move(strides), 0, *dtype));
 }
 
+void move_to_buffer(const Tensor& x, PyObject* exporter) {
+  auto view = std::make_unique<Py_buffer>();
+  if (PyObject_GetBuffer(exporter, view.get(), PyBUF_WRITABLE) != 0) throw_python_error();
+  try {
+    if (x.is_meta() || static_cast<size_t>(view->len) < x.storage().size_bytes())
+      raise<ArgumentError>("share_memory_: a storage of ", x.storage().size_bytes(), " bytes on ", x.device(), " for ", view->len, " bytes of memory; expected room for them, and the CPU");
+    graph::note_change(x, "it moves a tensor that lives on to shared memory");
+    graph::note_object_change(x);
+    x.storage().move_to(view->buf, view.get(), drop_buffer);
+  } catch (...) {
+    PyBuffer_Release(view.get());
+    throw;
+  }
+  view.release();
+}
+
+PyObject* buffer_of(const Tensor& x) {
+  const void* owner = x.storage().owner_by(drop_buffer);
+  return owner ? static_cast<const Py_buffer*>(owner)->obj : nullptr;
+}
+
 Tensor tensor_from(PyObject* data, std::optional<DType> dtype) {
   const Nested call(" while data is made a tensor");
   if (is_tensor(data)) {

@@ -15,6 +15,10 @@ Tensor tensor_from(PyObject* data, std::optional<DType> dtype);
 // Shares the memory of an object with the buffer protocol; `size_bytes` etc. are its own.
 // On the exporter's memory; with `or_copy` in memory of ours where its elements lie as those of no tensor can.
 Tensor tensor_from_buffer(PyObject* exporter, bool or_copy = false);
+// Moves x's storage to the memory of an object with the buffer protocol, which has room for it.
+void move_to_buffer(const Tensor& x, PyObject* exporter);
+// The object with the buffer protocol whose memory x's storage is, borrowed; null where it is nobody's.
+PyObject* buffer_of(const Tensor& x);
 // Nested lists of Python numbers.
 PyObject* to_list(const Tensor& x);
 PyObject* to_dlpack(PyObject* self, bool versioned, bool copy);

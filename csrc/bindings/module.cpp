@@ -174,6 +174,11 @@ nb::object wrapped(Tensor t) { return nb::steal(wrap(std::move(t))); }
 void init_functions(nb::module_& m) {
   m.def("tensor_from", [](nb::handle data, nb::handle dtype) { return wrapped(tensor_from(data.ptr(), to_optional_dtype(dtype.ptr(), "tensor", "dtype"))); },
         nb::arg("data").none(), nb::arg("dtype").none());
+  m.def("move_to_buffer", [](nb::handle x, nb::handle exporter) { move_to_buffer(plain_tensor(x.ptr(), "share_memory_", "self"), exporter.ptr()); });
+  m.def("buffer_of", [](nb::handle x) {
+    PyObject* owner = is_tensor(x.ptr()) ? buffer_of(tensor_of(x.ptr())) : nullptr;
+    return owner ? nb::borrow(owner) : nb::none();
+  });
   m.def("from_buffer", [](nb::handle o) { return wrapped(tensor_from_buffer(o.ptr())); }, nb::arg("exporter").none());
   m.def("to_list", [](nb::handle t) { return nb::steal(to_list(plain_tensor(t.ptr(), "tolist", "self"))); });
   m.def("to_dlpack", [](nb::handle t, bool versioned, bool copy) { return nb::steal(to_dlpack(t.ptr(), versioned, copy)); });

@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "base/error.h"
 #include "base/fork_mutex.h"
@@ -162,6 +163,21 @@ void Storage::grow(size_t size_bytes) {
     data_ = CachingAllocator::address(block);
   }
   size_bytes_ = size_bytes;
+}
+
+void Storage::move_to(void* data, void* owner, void (*drop)(void*)) {
+  const void* bytes = this->data();  // computed, and in row-major order
+  before_write(*this);
+  if (lent_.load(std::memory_order_relaxed) > 0)
+    raise<ArgumentError>("share_memory_: a NumPy array, buffer or DLPack export shares the ", size_bytes_,
+                         " bytes, which would have to move; delete the export or clone() the tensor first");
+  std::memcpy(data, bytes, size_bytes_);
+  if (prepared_.load(std::memory_order_acquire)) forget_prepared();
+  void* const old = std::exchange(owner_, owner);
+  void (*const drop_old)(void*) = std::exchange(drop_, drop);
+  data_ = data;
+  if (drop_old == drop_host_block) drop_host_block(old);
+  else if (drop_old) locks::when_unlocked(old, drop_old);
 }
 
 }  // namespace fl

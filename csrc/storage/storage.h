@@ -93,6 +93,11 @@ class Storage final : public RefCounted {
   // Enlarges the bytes in place of the old ones (Tensor.resize_). Throws for bytes that are borrowed or lent.
   void grow(size_t size_bytes);
 
+  // Moves the bytes to `data`, which is dropped as borrowed ones are: other processes see them there. Throws for bytes that are lent.
+  void move_to(void* data, void* owner, void (*drop)(void*));
+  // Whose the bytes are, where they are dropped like that.
+  void* owner_by(void (*drop)(void*)) const { return drop_ == drop ? owner_ : nullptr; }
+
   // Somebody who knows only the address (a NumPy array, a DLPack consumer) reads or writes the bytes.
   void lend() {
     before_others();

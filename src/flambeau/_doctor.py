@@ -176,7 +176,7 @@ def memory(machine: Machine) -> Iterator[Finding]:
         yield Finding(
             "note", "memory",
             "the system promises no more memory than there is (overcommit_memory = 2), so that forks of large processes fail",
-            "DataLoader(multiprocessing_context='forkserver')",
+            "multiprocessing.set_start_method('forkserver')",
         )
     import resource
 

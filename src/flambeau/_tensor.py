@@ -503,8 +503,29 @@ def _new_tensor(self: Tensor, data: Any, *, dtype: Any = None, device: Any = Non
 
 
 def _share_memory_(self: Tensor) -> Tensor:
-    """Accepted for PyTorch's sake: tensors travel between processes by value."""
+    """Moves the storage, with all its views, to memory that other processes see: forked ones, and those to which the tensor is sent.
+
+    Raises:
+        ArgumentError: a NumPy array or another library looks at the memory, which would move; the tensor is on the meta device.
+
+    >>> import flambeau as fl
+    >>> x = fl.zeros(3)
+    >>> x.share_memory_().is_shared()
+    True
+    """
+    from flambeau.multiprocessing._sharing import share
+
+    share(self)
     return self
+
+
+def _is_shared(self: Tensor) -> bool:
+    """Whether other processes can see the memory (`share_memory_`)."""
+    if _C.buffer_of(self) is None:
+        return False
+    from flambeau.multiprocessing._sharing import segment_of
+
+    return segment_of(self) is not None
 
 
 def _to_dense(self: Tensor, dtype: Any = None, *, masked_grad: bool | None = None) -> Tensor:
@@ -598,7 +619,7 @@ def attach() -> None:
         "is_signed": lambda self: self.dtype.is_signed,
         "is_nonzero": lambda self: bool(self),
         "is_pinned": lambda self: False,
-        "is_shared": lambda self: False,
+        "is_shared": _is_shared,
         "pin_memory": lambda self: self,
         "get_device": lambda self: -1,
         "ravel": lambda self: self.contiguous().view(-1),

@@ -105,8 +105,8 @@ class UntypedStorage:
         return -1
 
     def is_shared(self) -> bool:
-        """False: no other process sees this memory."""
-        return False
+        """Whether other processes can see the memory (`share_memory_`)."""
+        return self._bytes.is_shared()  # type: ignore[no-any-return]
 
     def is_pinned(self, device: Any = None) -> bool:
         """False: nothing is pinned without a GPU."""
@@ -170,7 +170,8 @@ class UntypedStorage:
         return self
 
     def share_memory_(self) -> UntypedStorage:
-        """Itself: tensors travel between processes by value."""
+        """Moves it, with all tensors on it, to memory that other processes see."""
+        self._bytes.share_memory_()
         return self
 
     def untyped(self) -> UntypedStorage:

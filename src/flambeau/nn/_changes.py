@@ -116,7 +116,7 @@ class ChangeMixin(TreeMixin[M]):
         return self._apply(lambda t: ops.empty_like(t, device=device), recurse)
 
     def share_memory(self: T) -> T:
-        """Accepted for PyTorch's sake: tensors travel between processes by value."""
+        """Moves parameters and buffers to memory that other processes see: Tensor.share_memory_."""
         return self._apply(lambda t: t.share_memory_())
 
     def train(self: T, mode: bool = True) -> T:

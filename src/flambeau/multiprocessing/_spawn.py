@@ -1,15 +1,11 @@
-"""`torch.multiprocessing`: Python's own, through which tensors travel by value; and `spawn`."""
+"""Processes that call one function, and hand what they raise to who waits for them."""
 
 from __future__ import annotations
 
 import multiprocessing as _multiprocessing
 import traceback as _traceback
-from multiprocessing import *  # noqa: F403
 from multiprocessing import connection as _connection
 from typing import Any
-
-__all__ = ["ProcessContext", "ProcessRaisedException", "get_all_sharing_strategies", "get_sharing_strategy", "set_sharing_strategy", "spawn", "start_processes"]
-__all__ += _multiprocessing.__all__
 
 
 class ProcessRaisedException(Exception):
@@ -22,26 +18,6 @@ class ProcessRaisedException(Exception):
 
 class ProcessExitedException(ProcessRaisedException):
     """A process that `spawn` started ended with another status than 0."""
-
-
-def get_all_sharing_strategies() -> set[str]:
-    """How tensors travel: by value alone."""
-    return {"file_descriptor"}
-
-
-def get_sharing_strategy() -> str:
-    """The name that PyTorch gives to its default."""
-    return "file_descriptor"
-
-
-def set_sharing_strategy(new_strategy: str) -> None:
-    """Tensors travel by value, whichever way to share them is asked for.
-
-    Raises:
-        ValueError: PyTorch has no such way.
-    """
-    if new_strategy not in ("file_descriptor", "file_system"):
-        raise ValueError(f"set_sharing_strategy: {new_strategy!r}; expected 'file_descriptor' or 'file_system'")
 
 
 def _entry(fn: Any, index: int, args: tuple[Any, ...], errors: Any) -> None:
@@ -59,6 +35,7 @@ class ProcessContext:
 
     def __init__(self, processes: list[Any], errors: list[Any]) -> None:
         self.processes, self._errors = processes, errors
+        self._told: dict[int, str | None] = {}  # tracebacks that came; None from who ended without a word
 
     def pids(self) -> list[int]:
         """The numbers of the processes."""
@@ -70,8 +47,8 @@ class ProcessContext:
         Raises:
             ProcessRaisedException: one of them raised; the others are ended.
         """
-        running = {p.sentinel: i for i, p in enumerate(self.processes) if p.exitcode is None}
-        _connection.wait(running, timeout=timeout) if running else None
+        running = [p.sentinel for p in self.processes if p.exitcode is None]
+        self._listen(running, timeout)
         failed = next((i for i, p in enumerate(self.processes) if p.exitcode not in (None, 0)), None)
         if failed is None:
             return all(p.exitcode == 0 for p in self.processes)
@@ -79,17 +56,26 @@ class ProcessContext:
             if p.is_alive():
                 p.terminate()
             p.join()
-        bad = self.processes[failed]
-        try:
-            told = self._errors[failed].recv()
-        except EOFError:  # it ended without a word
-            told = None
+        self._listen([], 0.0)
+        bad, told = self.processes[failed], self._told.get(failed)
         if told is not None:
             raise ProcessRaisedException(f"process {failed} of spawn raised:\n{told}", failed, bad.pid, bad.exitcode)
         raise ProcessExitedException(f"process {failed} of spawn ended with status {bad.exitcode}", failed, bad.pid, bad.exitcode)
 
+    def _listen(self, ends: list[int], timeout: float | None) -> None:
+        """Waits for one of `ends` or for a traceback, which is taken: a long one fills its pipe, and who writes it would never end."""
+        silent = {reader: i for i, reader in enumerate(self._errors) if i not in self._told}
+        for ready in _connection.wait([*ends, *silent], timeout) if ends or silent else ():
+            if ready in silent:
+                try:
+                    self._told[silent[ready]] = ready.recv()
+                except (EOFError, OSError):  # it ended without a word, or in the middle of one
+                    self._told[silent[ready]] = None
 
-def start_processes(fn: Any, args: Any = (), nprocs: int = 1, join: bool = True, daemon: bool = False, start_method: str = "spawn") -> ProcessContext | None:
+
+def start_processes(
+    fn: Any, args: Any = (), nprocs: int = 1, join: bool = True, daemon: bool = False, start_method: str = "spawn"
+) -> ProcessContext | None:
     """Calls `fn(i, *args)` in `nprocs` processes, i from 0; what they raise is raised here."""
     context: Any = _multiprocessing.get_context(start_method)
     processes, errors = [], []
@@ -108,6 +94,8 @@ def start_processes(fn: Any, args: Any = (), nprocs: int = 1, join: bool = True,
     return None
 
 
-def spawn(fn: Any, args: Any = (), nprocs: int = 1, join: bool = True, daemon: bool = False, start_method: str = "spawn") -> ProcessContext | None:
+def spawn(
+    fn: Any, args: Any = (), nprocs: int = 1, join: bool = True, daemon: bool = False, start_method: str = "spawn"
+) -> ProcessContext | None:
     """See `start_processes`."""
     return start_processes(fn, args, nprocs, join, daemon, start_method)

@@ -1,0 +1,245 @@
+"""Tensors in memory that several processes see: `share_memory_`, and how they travel."""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+import flambeau as fl
+import flambeau.multiprocessing as mp
+from flambeau import nn
+from flambeau.multiprocessing._sharing import Segment
+
+METHODS = [m for m in ("fork", "spawn", "forkserver") if m in mp.get_all_start_methods()]
+
+
+# ---- what children do; at the top, so that spawned ones find it
+
+
+def write(x, value):
+    x.fill_(value)
+
+
+def answer(inbox, outbox):
+    for x in iter(inbox.get, None):
+        x.mul_(2)
+        outbox.put((x.is_shared(), x.requires_grad, tuple(x.shape), x.stride()))
+        outbox.put(x)
+        inbox.task_done()
+
+
+def descend(model, target, steps):
+    fl.set_num_threads(1)
+    optimizer = fl.optim.SGD(model.parameters(), lr=0.05)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        (model(fl.eye(3)) - target).square().sum().backward()
+        optimizer.step()
+
+
+def run_child(method, target, *args):
+    child = mp.get_context(method).Process(target=target, args=args)
+    child.start()
+    child.join(60)
+    assert child.exitcode == 0
+
+
+# ---- in this process
+
+
+def test_it_moves_with_all_views():
+    x = fl.arange(12.0).view(3, 4)
+    row, before = x[1], x.data_ptr()
+    assert not x.is_shared()
+    assert x.share_memory_() is x
+    assert x.is_shared() and row.is_shared() and x.untyped_storage().is_shared() and x.data_ptr() != before
+    row.fill_(7)
+    assert x[1].tolist() == [7] * 4 and x[2].tolist() == [8, 9, 10, 11]
+    at = x.data_ptr()
+    assert x.share_memory_().data_ptr() == at, "once is enough"
+    assert not x.clone().is_shared() and not (x + 1).is_shared()
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int16", "int64", "uint16", "float16", "bfloat16", "float32", "float64", "complex64"])
+def test_every_type(dtype):
+    x = fl.tensor([1, 0, 1, 1]).to(getattr(fl, dtype))
+    expected = x.tolist()
+    assert x.share_memory_().tolist() == expected and x.is_shared()
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (2, 0, 3)], ids=str)
+def test_one_and_no_elements(shape):
+    x = fl.zeros(shape).share_memory_()
+    assert x.is_shared() and x.shape == shape and x.sum().item() == 0
+
+
+def test_autograd_goes_on():
+    w = fl.ones(3, requires_grad=True)
+    y = (w * w).sum()  # saved before it moves
+    w.share_memory_()
+    y.backward()
+    assert w.grad.tolist() == [2, 2, 2] and w.requires_grad and w.is_leaf and not w.grad.is_shared()
+    (w.exp()).sum().backward()
+    with fl.no_grad():
+        w.sub_(w.grad)
+    assert w.is_shared()
+
+
+def test_layouts_and_recordings_are_settled_first():
+    x = nn.Conv2d(3, 16, 3)(fl.randn(1, 3, 9, 9)).detach()  # lies with channels last where that is quicker
+    expected = x.clone()
+    assert fl.equal(x.share_memory_(), expected)
+    with fl.lazy():
+        y = fl.ones(3) * 2
+        y.share_memory_()
+        z = y + 1
+    assert y.tolist() == [2, 2, 2] and z.tolist() == [3, 3, 3] and y.is_shared()
+
+
+def test_replayed_programs_see_that_it_moved():
+    w = fl.ones(3)
+    f = fl.compile(lambda x: x * w, mode="replay")
+    x = fl.tensor([1.0, 2.0, 3.0])
+    for _ in range(5):
+        assert f(x).tolist() == [1, 2, 3]
+    w.share_memory_()
+    w.fill_(2)
+    for _ in range(5):
+        assert f(x).tolist() == [2, 4, 6]
+
+
+def test_what_others_look_at_stays():
+    x = fl.zeros(3)
+    array = x.numpy()
+    with pytest.raises(RuntimeError, match="delete the export or clone"):
+        x.share_memory_()
+    assert not x.is_shared() and x.data_ptr() == array.ctypes.data
+    del array
+    assert x.share_memory_().is_shared()
+    x.numpy()[1] = 5  # afterwards it is as any memory
+    assert x.tolist() == [0, 5, 0]
+
+
+def test_a_tensor_of_numpys_memory_leaves_it():
+    array = np.zeros(3, np.float32)
+    x = fl.from_numpy(array).share_memory_()
+    x.fill_(1)
+    assert array.tolist() == [0, 0, 0] and x.is_shared()
+
+
+def test_meta_tensors_are_refused():
+    with pytest.raises(RuntimeError, match="on meta"):
+        fl.empty(3, device="meta").share_memory_()
+
+
+def test_memory_and_descriptors_go_with_the_last_tensor():
+    def descriptors():
+        return len(os.listdir("/proc/self/fd"))
+
+    gc.collect()
+    before = descriptors()
+    kept = [fl.zeros(1000).share_memory_() for _ in range(20)]
+    assert descriptors() > before
+    del kept
+    assert descriptors() == before
+    assert not [o for o in gc.get_objects() if isinstance(o, Segment)]
+
+
+def test_a_module_is_shared_with_its_buffers_and_stays_trainable():
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
+    parameters = list(model.parameters())
+    assert model.share_memory() is model
+    assert all(t.is_shared() for t in (*model.parameters(), *model.buffers()))
+    assert all(a is b for a, b in zip(parameters, model.parameters(), strict=True))
+    before = model[0].weight.detach().clone()
+    optimizer = fl.optim.Adam(model.parameters(), lr=0.1)
+    model(fl.randn(5, 3)).square().sum().backward()
+    optimizer.step()
+    assert model[0].weight.is_shared() and not fl.equal(model[0].weight, before)
+
+
+def test_files_and_pickles_hold_values():
+    x = fl.arange(3.0).share_memory_()
+    again = pickle.loads(pickle.dumps(x))
+    assert again.tolist() == [0, 1, 2] and not again.is_shared()
+
+
+# ---- between processes
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_a_child_writes_is_seen(method):
+    x = fl.zeros(2, 3).share_memory_()
+    run_child(method, write, x, 3.0)
+    assert x.tolist() == [[3, 3, 3], [3, 3, 3]]
+    run_child(method, write, x[1], 4.0)  # a view is sent with its place
+    assert x.tolist() == [[3, 3, 3], [4, 4, 4]]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_is_not_shared_is_a_childs_own(method):
+    x = fl.zeros(3)
+    run_child(method, write, x, 3.0)
+    assert x.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_through_queues_and_back(method):
+    context = mp.get_context(method)
+    inbox, outbox = context.JoinableQueue(), context.Queue()
+    child = context.Process(target=answer, args=(inbox, outbox), daemon=True)
+    child.start()
+    shared, own = fl.arange(6.0).view(2, 3).t().share_memory_(), fl.ones(2)
+    for x, is_shared in ((shared, True), (nn.Parameter(fl.ones(3)).share_memory_(), True), (own, False)):
+        requires = x.requires_grad
+        inbox.put(x.detach() if requires else x)
+        assert outbox.get(timeout=60) == (is_shared, False, tuple(x.shape), x.stride())
+        back = outbox.get(timeout=60)
+        assert (back.data_ptr() == x.data_ptr()) == is_shared, "what comes back is the same memory at the same place"
+        inbox.join()
+    assert shared.tolist() == [[0, 6], [2, 8], [4, 10]] and own.tolist() == [1, 1]
+    inbox.put(None)
+    child.join(60)
+    assert child.exitcode == 0
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_processes_train_one_model(method):
+    model = nn.Linear(3, 3).share_memory()
+    target = fl.eye(3) * 2
+    context = mp.get_context(method)
+    children = [context.Process(target=descend, args=(model, target, 200)) for _ in range(2)]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join(120)
+        assert child.exitcode == 0
+    with fl.no_grad():
+        assert (model(fl.eye(3)) - target).abs().max() < 1e-2
+    assert model.weight.grad is None, "gradients are each process's own"
+
+
+def test_plain_multiprocessing_carries_what_was_shared(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(textwrap.dedent("""
+        import multiprocessing
+        import flambeau as fl
+
+        def work(x):
+            x.add_(1)
+
+        if __name__ == "__main__":
+            x = fl.zeros(3).share_memory_()
+            child = multiprocessing.get_context("spawn").Process(target=work, args=(x,))
+            child.start(); child.join()
+            print(child.exitcode, x.tolist())
+    """))
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == "0 [1.0, 1.0, 1.0]", done.stderr
