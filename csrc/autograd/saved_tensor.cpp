@@ -17,7 +17,7 @@ void SavedTensor::save(const Tensor& x) {
     if (requires_grad(x)) note_producer(x);
     return pack(*hooks, x);
   }
-  version_ = x.storage().var().version();
+  version_ = x.storage().var().noticed();
   tensor_ = alias(x);
   if (requires_grad(x)) note_producer(x);
 }
@@ -33,14 +33,14 @@ void SavedTensor::save_copy(const Tensor& x) {
   if (!tensor_.defined()) return;
   WithGrad off(false);
   tensor_ = op::clone(x);
-  version_ = tensor_.storage().var().version();
+  version_ = tensor_.storage().var().noticed();
 }
 
 void SavedTensor::save_output(const Tensor& y, uint32_t nr) {
   output_ = is_inexact(y.dtype());  // indices are outputs too, and have no history
   nr_ = nr;
   if (SavedHooks* hooks = thread_modes().saved_hooks) [[unlikely]] return pack(*hooks, y);
-  version_ = y.storage().var().version();
+  version_ = y.storage().var().noticed();
   tensor_ = alias(y);
 }
 
@@ -79,11 +79,11 @@ Tensor SavedTensor::unpack(Node& node, const char* what) const {
     return {};
   }
   Var& var = tensor_.storage().var();
-  if (var.version() != version_) {
+  if (var.noticed() != version_) {
     std::string writer = var.writer() ? var.writer() : "an in-place operation";
     raise<AutogradError>(node.name(), ": `", what, "` ", tensor_.dtype(), " ", tensor_.sizes(), " was saved for backward",
                          place_text(" at ", node.made_at, ","), " but ", writer, place_text(" at ", var.source()),
-                         " wrote to it afterwards (version ", var.version(), ", saved at ", version_,
+                         " wrote to it afterwards (version ", var.noticed(), ", saved at ", version_,
                          "); use the out-of-place form there, or clone() the tensor before writing");
   }
   return with_history(tensor_, node);

@@ -22,6 +22,7 @@ namespace fl::py {
 Tensor detached(const Tensor& x) {
   Tensor y = alias(x);
   y.impl()->inference = x.impl()->inference;
+  y.impl()->unnoticed = x.impl()->unnoticed;
   return y;
 }
 
@@ -86,7 +87,11 @@ PyObject* get_grad_fn(PyObject* self, void*) {
   return guarded([&] { return wrap_node(grad_fn(tensor_of(self))); });
 }
 PyObject* get_data(PyObject* self, void*) {
-  return guarded([&] { return wrap(detached(tensor_of(self))); });
+  return guarded([&] {
+    Tensor y = detached(tensor_of(self));
+    y.impl()->unnoticed = true;
+    return wrap(std::move(y));
+  });
 }
 int set_data(PyObject* self, PyObject* value, void*) {
   try {
@@ -165,7 +170,7 @@ PyObject* get_retains_grad(PyObject* self, void*) {
   AutogradMeta* meta = meta_of(tensor_of(self));
   return PyBool_FromLong(meta && meta->retains_grad);
 }
-PyObject* get_version(PyObject* self, void*) { return PyLong_FromUnsignedLong(tensor_of(self).storage().var().version()); }
+PyObject* get_version(PyObject* self, void*) { return PyLong_FromUnsignedLong(tensor_of(self).storage().var().noticed()); }
 PyObject* get_output_nr(PyObject* self, void*) {
   AutogradMeta* meta = meta_of(tensor_of(self));
   return PyLong_FromUnsignedLong(meta ? meta->output_nr : 0);

@@ -21,17 +21,21 @@ extern std::string (*describe_source)(SourceId);
 
 class Var {
  public:
-  uint32_t version() const { return version_.load(std::memory_order_acquire); }
-  void written_by(const char* op) {
-    writer_ = op;
-    source_ = current_source ? current_source() : 0;
-    version_.fetch_add(1, std::memory_order_acq_rel);
+  // How many writes there were, and how many of them autograd is to notice: those through `x.data` are the user's own affair.
+  uint32_t version() const { return static_cast<uint32_t>(count_.load(std::memory_order_acquire)); }
+  uint32_t noticed() const { return static_cast<uint32_t>(count_.load(std::memory_order_acquire) >> 32); }
+  void written_by(const char* op, bool notice = true) {
+    if (notice) {
+      writer_ = op;
+      source_ = current_source ? current_source() : 0;
+    }
+    count_.fetch_add(notice ? (uint64_t{1} << 32) + 1 : 1, std::memory_order_acq_rel);
   }
   const char* writer() const { return writer_; }
   SourceId source() const { return source_; }
 
  private:
-  std::atomic<uint32_t> version_{0};
+  std::atomic<uint64_t> count_{0};  // of noticed writes in the upper half, of all in the lower
   SourceId source_ = 0;
   const char* writer_ = nullptr;  // static text
 };

@@ -49,8 +49,8 @@ class Storage final : public RefCounted {
   bool writable() const { return writable_; }
   Var& var() { return var_; }
   // Every write from outside of the op that made the bytes says so here.
-  void written_by(const char* op) {
-    var_.written_by(op);
+  void written_by(const char* op, bool notice = true) {
+    var_.written_by(op, notice);
     if (keeps_.load(std::memory_order_relaxed)) [[unlikely]] drop_kept();
   }
 

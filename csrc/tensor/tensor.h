@@ -63,6 +63,7 @@ class TensorImpl final : public RefCounted {
   bool contiguous = true;     // row-major without gaps
   bool requires_grad = false; // itself; see fl::requires_grad() in autograd/meta.h for views
   bool inference = false;     // made in inference_mode
+  bool unnoticed = false;     // what `x.data` is: autograd does not notice writes to it, nor to its views
   bool view_tracks_base = false;
   Ref<TensorImpl> base;       // of a view that autograd follows: the tensor it views, never itself a view
   std::unique_ptr<AutogradMetaBase> meta;
