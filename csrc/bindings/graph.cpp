@@ -262,6 +262,10 @@ void init_graph(nb::module_& m) {
   m.def("settle", [] { without([] { graph::settle_here(); }); });
   m.def("call_key", call_key);
   m.def("recording", [] { return graph::recording(); });
+  m.def("worth", [] {
+    const auto worth = graph::worth();
+    return nb::make_tuple(worth.ops, worth.spared);
+  });
   m.def("stats", [] {
     const graph::Stats s = graph::stats();
     nb::dict out;

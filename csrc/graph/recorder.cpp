@@ -263,6 +263,7 @@ std::vector<Recorder::Gradient> Recorder::watched_gradients() {
 void Recorder::enter_region() {
   region_ = regions.fetch_add(1, std::memory_order_relaxed) + 1;
   interruption_ = {};
+  worth_ = {};
   checks_later_ = unchecked_ = false;  // nothing is recorded yet
 }
 
@@ -282,6 +283,11 @@ void Recorder::settle() {
   const auto n = static_cast<uint32_t>(tape_.nodes.size());
   ++counts.settled;
   counts.recorded += n;
+  worth_.ops += n;
+  auto spare = [&](const NodeRecord& node) {
+    for (uint32_t v = node.outs; v < node.last; ++v)
+      if (const Tensor& y = tape_.values[v]; y.defined()) worth_.spared += static_cast<uint64_t>(y.numel()) * item_size(y.dtype());
+  };
 
   wanted_.assign(buffers_.size(), 0);
   ends_.assign(n, kNone);
@@ -305,10 +311,15 @@ void Recorder::settle() {
         if (done > 1) {
           ++counts.passes;
           for (uint32_t j = k; j < k + done; ++j) counts.joined += runs_[j];
+          for (uint32_t j = k; j + 1 < k + done; ++j)
+            if (runs_[j]) spare(tape_.nodes[j]);
         }
       }
       for (uint32_t j = k; j < k + done; ++j) {
-        counts.pruned += !runs_[j];
+        if (!runs_[j]) {
+          ++counts.pruned;
+          spare(tape_.nodes[j]);
+        }
         if (runs_[j]) tape_.for_overwritten(tape_.nodes[j], [&](uint32_t v) { tape_.values[v].storage().rewritten(); });
         for (uint32_t b = ends_[j]; b != kNone; b = buffers_[b].ends_too) let_go(buffers_[b]);
       }
@@ -351,6 +362,8 @@ void end_recording() {
   recorder->leave_region();
   recorder->settle();
 }
+
+Recorder::Worth worth() { return mine ? mine->worth() : Recorder::Worth{}; }
 
 void settle_here() {
   if (recorder_here) recorder_here->settle();

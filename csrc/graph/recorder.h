@@ -86,6 +86,11 @@ class Recorder final : public Recording {
   std::vector<Gradient> watched_gradients();
   void enter_region();
   void leave_region();
+  // What came of the region, or of the last one: ops that were recorded, and bytes of results that never went to memory.
+  struct Worth {
+    uint64_t ops = 0, spared = 0;
+  };
+  Worth worth() const { return worth_; }
 
   // Whether a buffer of it is this storage, with bytes of before.
   bool reads(const Storage& storage);
@@ -149,6 +154,7 @@ class Recorder final : public Recording {
   std::vector<Buffer> buffers_;
   std::vector<Ref<Generator>> drawn_from_;
   Interruption interruption_;
+  Worth worth_;
   struct Change {
     Tensor tensor;
     const char* what;
@@ -177,6 +183,8 @@ Stats stats();
 // Begins and ends recording on this thread; scopes nest, and what was recorded is settled at the end of the outermost.
 void begin_recording();
 void end_recording();
+// Of the region that this thread is in or left last.
+Recorder::Worth worth();
 // Runs what this thread recorded so far, if it records.
 void settle_here();
 // Notes that Python is told something that depends on values, so that what follows may, too.

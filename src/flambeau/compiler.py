@@ -11,6 +11,7 @@ import contextlib
 import functools
 import itertools
 import sys
+import threading
 import types
 import weakref
 from collections import OrderedDict
@@ -60,9 +61,16 @@ class lazy(contextlib.ContextDecorator):
             _C.graph.end_recording()
 
 
+class _Here(threading.local):
+    plain = False  # inside of a compiled function that is not recorded
+
+
+_here = _Here()
+
+
 def is_compiling() -> bool:
-    """Whether this thread records."""
-    return _C.graph.recording()
+    """Whether this thread records, or is inside of a compiled function that is not worth it."""
+    return _C.graph.recording() or _here.plain
 
 
 def stats() -> dict[str, int]:
@@ -205,19 +213,70 @@ def _place(program: _C.graph.Program) -> None:
     program.place([(life[0], offset) for life, offset in zip(lives, offsets, strict=True)], total)
 
 
+# Note [Recording that is not worth it]
+# To record an op costs a third of a microsecond more than to run it; what comes back is memory that joined and unwanted ops do not go
+# through. Where ops are small nothing comes back. So a function that is compiled without a mode is recorded, and as long as that
+# spares fewer bytes than an op's share it is called as it is, but for every 2^k-th call, which looks again, and calls with much larger
+# arguments. Counts decide and no clock, so that a program does the same each time; the results are the same either way.
+_BYTES_FOR_AN_OP = 4096
+
+
+def _size(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+    """Elements of the tensors among arguments."""
+    total = 0
+    for value in args:
+        if isinstance(value, Tensor):
+            total += value.numel()
+    for value in kwargs.values():
+        if isinstance(value, Tensor):
+            total += value.numel()
+    return total
+
+
+class _Weighed:
+    """Whether calls of one function are recorded: Note [Recording that is not worth it]."""
+
+    __slots__ = ("calls", "ops", "plain", "size", "spared")
+
+    def __init__(self) -> None:
+        self.plain = False
+        self.calls = self.size = self.ops = self.spared = 0
+
+    def skips(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether this call is not recorded."""
+        if not self.plain:
+            return False
+        self.calls += 1
+        return self.calls & (self.calls - 1) != 0 and _size(args, kwargs) <= 2 * self.size
+
+    def note(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """What came of a call that was recorded."""
+        self.ops, self.spared = _C.graph.worth()
+        plain = self.spared < self.ops * _BYTES_FOR_AN_OP
+        if not plain:
+            self.calls = 0
+        self.plain, self.size = plain, _size(args, kwargs)
+
+
 class _Compiled:
-    """A function that is recorded, and in mode "replay" run again without Python."""
+    """A function that is recorded, and in mode "replay" run again without Python.
+
+    Args:
+        always: record every call, whether it is worth it or not.
+    """
 
     MOST = 64   # programs of one function that are kept
     TRIES = 3   # calls that may differ, or leave something behind, before it is believed: state is often made by the first
     APART = 8   # programs that no call can fit again
 
-    def __init__(self, function: Callable[..., Any], replay: bool, fullgraph: bool, fold: bool) -> None:
+    def __init__(self, function: Callable[..., Any], replay: bool, fullgraph: bool, fold: bool, always: bool = False) -> None:
         functools.update_wrapper(self, function)
         self.function = function
         self.replay = replay
         self.fullgraph = fullgraph
         self.fold = fold
+        self.always = always
+        self.weighed = None if always or fullgraph or replay else _Weighed()
         self.entries: OrderedDict[Any, list[_Entry]] = OrderedDict()
         self.refused: str | None = None
         self.failures = self.gone = 0
@@ -232,7 +291,7 @@ class _Compiled:
             found = getattr(found, name, None)
         if found is self:
             return self._name()
-        return _Compiled, (self.function, self.replay, self.fullgraph, self.fold)
+        return _Compiled, (self.function, self.replay, self.fullgraph, self.fold, self.always)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not self.replay or self.refused or _C.graph.recording():
@@ -262,10 +321,19 @@ class _Compiled:
         return self._record(key, tensors, args, kwargs)
 
     def _recorded(self, args: Any, kwargs: Any) -> Any:
+        weighed = self.weighed if not _C.graph.recording() else None
+        if weighed and weighed.skips(args, kwargs):
+            before, _here.plain = _here.plain, True
+            try:
+                return self.function(*args, **kwargs)
+            finally:
+                _here.plain = before
         with lazy():
             result = self.function(*args, **kwargs)
             self._insist()
-            return result
+        if weighed:
+            weighed.note(args, kwargs)
+        return result
 
     def _insist(self) -> None:
         if self.fullgraph and (why := _C.graph.interruption()):
@@ -397,7 +465,8 @@ def compile(
             no backward has gone through, recordings keep differing) is recorded at every call, after a warning that says why.
             "predict" is "replay" for networks whose training is over: batch norms that use their running statistics become part of the
             convolutions before them, so that results differ from eager mode's by rounding (float32: about 1e-6 of the largest), and those
-            of calls that are recorded again have its bits. Any other mode is recorded at every call, which is always right.
+            of calls that are recorded again have its bits. "lazy" is recorded at every call, which is always right. Any other mode
+            is "lazy" where that spares memory traffic, and calls the function as it is where its ops are too small for that.
         fullgraph: raise CompileError where a value is read in the middle, or a call can not be replayed.
         disable: return the model as it is.
         dynamic, backend, options: taken for PyTorch's sake; shapes may always change, and there is one backend.
@@ -418,7 +487,7 @@ def compile(
         raise TypeError(f"compile: model is a {type(model).__name__}; expected a function or a module")
     if disable:
         return model
-    how = {"replay": mode in ("replay", "predict"), "fullgraph": fullgraph, "fold": mode == "predict"}
+    how = {"replay": mode in ("replay", "predict"), "fullgraph": fullgraph, "fold": mode == "predict", "always": mode == "lazy"}
     return OptimizedModule(model, **how) if isinstance(model, nn.Module) else _Compiled(model, **how)
 
 
@@ -430,6 +499,22 @@ class _Forward:
 
     def __call__(self, module: nn.Module, *args: Any, **kwargs: Any) -> Any:
         return module(*args, **kwargs)
+
+
+class _Body(_Forward):
+    """The same of a module that compiled itself: its call with hooks, past what is compiled."""
+
+    def __call__(self, module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        return module._call_uncompiled(args, kwargs)
+
+
+def compile_in_place(module: nn.Module, disable: bool = False, **options: Any) -> None:
+    """What `Module.compile` does: from now on calls of the module itself are compiled."""
+    if disable:
+        module.__dict__.pop("_compiled_call", None)
+        return
+    module.__dict__["_compiled_call"] = compile(_Body(type(module).__qualname__), **options)
+    module.__dict__["_hooked"] = True
 
 
 class OptimizedModule(nn.Module):
@@ -472,10 +557,12 @@ def explain(function: Callable[..., Any]) -> str:
     compiled = function._compiled if isinstance(function, OptimizedModule) else function
     if not isinstance(compiled, _Compiled):
         raise TypeError(f"explain: {function!r} is not compiled; expected what flambeau.compile() returned")
-    if not compiled.replay:
-        return f"{compiled._name()}: recorded at every call"
-    if compiled.refused:
-        return f"{compiled._name()}: recorded at every call, because {compiled.refused}"
+    if not compiled.replay or compiled.refused:
+        weighed = compiled.weighed
+        how = "recorded at every call"
+        if weighed and weighed.plain:
+            how = f"called as it is (recording {weighed.ops} op{'s' * (weighed.ops != 1)} spares {weighed.spared} bytes of memory traffic)"
+        return f"{compiled._name()}: {how}" + (f", because {compiled.refused}" if compiled.refused else "")
     entries = [e for known in compiled.entries.values() for e in known]
     lines = [f"{compiled._name()}: replayed; {len(entries)} program{'s' * (len(entries) != 1)}"]
     for e in entries:

@@ -54,7 +54,7 @@ PROGRAMS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("mode", [None, "replay"])
+@pytest.mark.parametrize("mode", ["lazy", "replay"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs(name, mode):
     function, make = PROGRAMS[name]
@@ -269,7 +269,7 @@ STALE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("mode", [None, "replay"])
+@pytest.mark.parametrize("mode", ["lazy", "replay"])
 @pytest.mark.parametrize("name", STALE)
 def test_what_would_go_stale_does_not(name, mode):
     eager, compiled = STALE[name](), fl.compile(STALE[name](), mode=mode)
@@ -504,6 +504,48 @@ def test_warnings_come_once():
     assert len([w for w in caught if "compile:" in str(w.message)]) == 1
 
 
+# ---------------------------------------------------------------- recording that is not worth it
+
+
+def test_small_ops_are_called_as_they_are():
+    seen = []
+
+    def f(x):
+        seen.append((_C.graph.recording(), fl.compiler.is_compiling()))
+        return (x * 2 + 1).tanh() * x
+
+    g = fl.compile(f)
+    small, large = fl.randn(8), fl.randn(300_000)
+    for _ in range(8):
+        assert same(g(small), f(small))
+    calls = seen[::2]
+    assert [recorded for recorded, _ in calls] == [True, True, True, False, True, False, False, False], "the first, and the 2^k-th after it"
+    assert all(compiling for _, compiling in calls) and not any(compiling for _, compiling in seen[1::2])
+    assert "called as it is (recording 4 ops spares" in fl.compiler.explain(g)
+    seen.clear()
+    assert same(g(large), f(large)) and seen[0][0], "much larger arguments are looked at at once"
+    assert "recorded at every call" in fl.compiler.explain(g)
+    seen.clear()
+    for _ in range(3):
+        g(large)
+    assert all(recorded for recorded, _ in seen)
+
+
+def test_an_error_in_a_call_as_it_is_leaves_nothing_behind():
+    def f(x, fail):
+        if fail:
+            raise ZeroDivisionError("in f")
+        return x + 1
+
+    g = fl.compile(f)
+    for _ in range(4):
+        g(fl.ones(3), False)
+    with pytest.raises(ZeroDivisionError, match="in f"):
+        g(fl.ones(3), True)
+    assert not fl.compiler.is_compiling()
+    assert same(g(fl.ones(3), False), fl.ones(3) + 1)
+
+
 # ---------------------------------------------------------------- copies
 
 
@@ -526,7 +568,7 @@ def test_a_compiled_module_is_copied_and_its_programs_are_not(mode, again):
             for p in other.parameters():
                 p.zero_()
             assert other(x).count_nonzero() == 0 and fl.equal(model(x), first)
-    assert "at every call" in fl.compiler.explain(other) or mode is not None
+    assert "called as it is (recording 2 ops" in fl.compiler.explain(other) or mode is not None
     if mode is not None:
         assert "replayed; 1 program" in fl.compiler.explain(other)
 
