@@ -15,6 +15,7 @@ import sys
 import pytest
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))  # for golden
 PACKAGES = os.environ.get("FLAMBEAU_PACKAGES", str(HERE.parent.parent / "build" / "packages"))
 
 

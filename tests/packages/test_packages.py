@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import subprocess
 import sys
 
 import pytest
+from golden import RELATIVE, differences, path_of
 
 pytestmark = pytest.mark.eager("programs in processes of their own")
 
@@ -18,6 +20,21 @@ def numbers(value):
     if isinstance(value, list):
         return [n for v in value for n in numbers(v)]
     return [value] if isinstance(value, (int, float)) else []
+
+
+def check_kept(program, said):
+    """Numbers are those that PyTorch had, as far as they were asked for."""
+    kept = json.loads(path_of(program).read_text())
+    assert set(said) <= set(kept)
+    assert not differences(said, {key: kept[key] for key in said}, RELATIVE.get(program, 1e-4))
+
+
+SMALL = ("entmax", "gpytorch", "kornia", "peft", "pytorch_msssim", "segmentation_models_pytorch", "torchdiffeq")
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.needs_package(name)) for name in SMALL])
+def test_a_package_says_what_it_says_in_pytorch(run, name):
+    check_kept(f"{name}_", run(f"{name}_"))
 
 
 @pytest.mark.needs_package("einops")
@@ -55,7 +72,7 @@ def test_x_transformers(run):
 def test_transformers_models(run):
     out = run("transformers_models")
     assert len(out) >= 25
-    assert all(math.isfinite(n) for n in numbers(out))
+    check_kept("transformers_models", out)
 
 
 @pytest.mark.needs_package("transformers", "accelerate")
@@ -74,16 +91,41 @@ def test_pytorch_lightning(run):
 @pytest.mark.needs_package("timm", "torchvision")
 def test_timm(run):
     out = run("timm_")
+    check_kept("timm_", out)
     losses, rate = out["training"]
     assert losses[-1] < losses[0]
     assert rate == pytest.approx(1e-3 * 0.5 * (1 + math.cos(math.pi * 4 / 5)), rel=0.1)
 
 
+TIMM = sorted(json.loads(path_of("timm_models").read_text()))
+
+
+@pytest.mark.needs_package("timm", "torchvision")
+@pytest.mark.parametrize("part", range(4))
+def test_timm_models(run, part):
+    check_kept("timm_models", run("timm_models", *TIMM[part::4]))
+
+
 @pytest.mark.needs_package("torchvision", "PIL")
 def test_torchvision(run):
     out = run("torchvision_")
+    check_kept("torchvision_", out)
     assert out["v2"] == [3, 16, 16]
     assert all(math.isfinite(n) for n in numbers(out))
+
+
+@pytest.mark.needs_package("torchvision")
+def test_torchvision_detection(run):
+    out = run("torchvision_detection")
+    for name in ("fasterrcnn", "maskrcnn", "retinanet", "ssdlite", "fcos"):
+        assert out[name]["steps"][1] < out[name]["steps"][0] and math.isfinite(out[name]["grad"])
+        assert len(out[name]["found"]) == 2
+    assert "loss_mask" in out["maskrcnn"]["losses"]
+    assert out["autocast"] == ["torch.bfloat16", [1]]
+    assert out["gradient"] == pytest.approx(8)
+    assert out["meta"] == [3, 2, 2, 2]
+    assert out["twice"] == "double backwards on roi_align not supported"
+    assert out["deform"] == [1, 3, 16, 16] and out["same"]
 
 
 @pytest.mark.needs_package("transformers")

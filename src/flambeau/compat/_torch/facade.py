@@ -71,6 +71,8 @@ class Facade(types.ModuleType):
             for key, value in vars(source).items():
                 if not key.startswith("__") and keeps(value):
                     own[key] = value
+        if name == "torch":
+            own["torch"] = self  # which imports itself: annotations say torch.torch.Tensor
 
     def __getattr__(self, name: str) -> Any:
         if name == "__all__":
@@ -81,7 +83,7 @@ class Facade(types.ModuleType):
             except AttributeError:
                 continue
             return self._shown(name, value)
-        if not name.startswith("__"):
+        if not name.startswith("__") or name == "__config__":
             submodule = self._submodule(name)
             if submodule is not None:
                 return submodule

@@ -17,12 +17,10 @@ MOVED: dict[str, str] = {
 # The same for modules whose content lies here in one that is known under another name, too, or in several.
 PARTS: dict[str, str | tuple[str, ...]] = {
     "_tensor": "",
-    "_jit_internal": "jit",
     "functional": "",
     "cuda.graphs": "cuda",
     "cuda.memory": "cuda",
     "cuda.random": "cuda",
-    "distributions.utils": "distributions._parameters",
     "nn.modules.batchnorm": ("nn.modules.norm", "nn.modules.lazy"),
     "nn.modules.channelshuffle": "nn.modules.unpooling",
     "nn.modules.activation": ("nn.modules.activation", "nn.modules.attention"),
@@ -39,7 +37,7 @@ PARTS: dict[str, str | tuple[str, ...]] = {
     "nn.modules.pooling": ("nn.modules.pooling", "nn.modules.unpooling"),
     "nn.modules.sparse": ("nn.modules.embedding", "nn.modules.bags"),
     "nn.modules.upsampling": "nn.modules.flatten",
-    "nn.utils.stateless": "func",
+    "nn.utils.stateless": ("func", "func._modules"),
     "optim.adadelta": "optim.adaptive",
     "optim.adamax": "optim.adaptive",
     "optim.adamw": "optim.adam",

@@ -1,12 +1,13 @@
 """`torch.ops`: operators by namespace. `aten` and `prims` are PyTorch's own, of which those that are functions here can be called; another namespace
-is that of an extension, compiled against PyTorch's C++, which can not be loaded.
+is that of an extension, compiled against PyTorch's C++, which can not be loaded; `extensions` has the operators of some.
 """
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any
 
 import flambeau
+from flambeau.compat._torch.extensions import provide
 
 __all__ = ["load_library", "loaded_libraries"]
 
@@ -71,8 +72,8 @@ class Namespace:
         if name.startswith("__"):
             raise AttributeError(name)
         if self.name in ("aten", "prims"):
-            for space in (flambeau, flambeau.nn.functional, flambeau.Tensor):
-                function = getattr(space, name, None)
+            for space in (flambeau, flambeau.nn.functional, flambeau.Tensor, None):
+                function = getattr(space, name, None) if space else _ATEN.get(name)
                 if callable(function):
                     packet = OpOverloadPacket(self.name, name, function)
                     self.__dict__[name] = packet
@@ -90,13 +91,15 @@ class Namespace:
 _namespaces: dict[str, Namespace] = {}
 
 
-def load_library(path: Any) -> NoReturn:
-    """Refused: an extension is compiled against PyTorch's C++ library.
+def load_library(path: Any) -> None:
+    """Registers the operators of an extension whose operators are ours (`extensions`). Others are compiled against PyTorch's C++ library.
 
     Raises:
-        OSError: always.
+        OSError: the extension is none of ours.
     """
-    raise OSError(f"ops.load_library: {path} is compiled against PyTorch's C++ library, which is not here; its operators are missing")
+    if not provide(str(path)):
+        raise OSError(f"ops.load_library: {path} is compiled against PyTorch's C++ library, which is not here; its operators are missing")
+    loaded_libraries.add(str(path))
 
 
 def __getattr__(name: str) -> Any:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from collections.abc import Callable
+from typing import IO, Any
 
 from flambeau import serialization as _serialization
+from flambeau._C import device
 
 __all__ = ["load", "save"]
+
+# What annotations of programs name.
+FILE_LIKE = str | os.PathLike[str] | IO[bytes]
+MAP_LOCATION = Callable[[Any, str], Any] | device | str | dict[str, str] | None
 
 
 def save(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from flambeau import _C
+from flambeau.amp.autocast_mode import autocast
 from flambeau.overrides import DisableTorchFunction, DisableTorchFunctionSubclass
 
 __all__ = ["DisableTorchFunction", "DisableTorchFunctionSubclass"]
@@ -38,6 +39,13 @@ def _get_tracing_state() -> Any:
 
 def _is_tracing() -> bool:
     return False
+
+
+def _are_functorch_transforms_active() -> bool:
+    """Whether this thread is inside of vmap, grad or another transformation of `func`."""
+    from flambeau.func._levels import active
+
+    return bool(active.levels)
 
 
 def _get_privateuse1_backend_name() -> str:
@@ -79,7 +87,19 @@ class DispatchKeySet:
 
 
 class _ExcludeDispatchKeyGuard:
-    """A region without some ways to compute; refused, since there are no such ways."""
+    """A region without some ways to compute. Autocast is the only one that a call here could leave out.
+
+    Raises:
+        NotImplementedError: another way is named.
+    """
 
     def __init__(self, keys: DispatchKeySet) -> None:
-        raise NotImplementedError("_ExcludeDispatchKeyGuard: operators have no dispatch keys here")
+        if other := sorted(key for key in keys._keys if not key.startswith("Autocast")):
+            raise NotImplementedError(f"_ExcludeDispatchKeyGuard: operators have no dispatch key {other[0]} here; expected those of autocast")
+        self._region = autocast("cpu", enabled=False)
+
+    def __enter__(self) -> None:
+        self._region.__enter__()
+
+    def __exit__(self, *args: Any) -> None:
+        self._region.__exit__(*args)

@@ -1,8 +1,8 @@
 """`torch.nn.modules.module`: what packages take from it beside `Module`."""
 
-from flambeau.nn._state import _EXTRA_STATE, IncompatibleKeys
+from flambeau.nn._state import _EXTRA_STATE
+from flambeau.nn._state import _IncompatibleKeys as _IncompatibleKeys
 
-_IncompatibleKeys = IncompatibleKeys
 _EXTRA_STATE_KEY_SUFFIX = _EXTRA_STATE
 
 

@@ -1,0 +1,1 @@
+"""`torch.utils.data._utils`: of it there is `collate`."""
