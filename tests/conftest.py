@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pathlib
 import signal
@@ -38,6 +39,12 @@ def pytest_collection_modifyitems(items):
     for item in items if LAZY else ():
         if marker := item.get_closest_marker("eager"):
             item.add_marker(pytest.mark.skip(reason=f"lazy() may change it: {marker.args[0]}"))
+
+
+def pytest_collection_finish(session):
+    """Tens of thousands of tests are millions of objects, through which every `gc.collect()` of a test would go."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

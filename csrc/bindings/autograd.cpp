@@ -55,9 +55,30 @@ HookRemover hooked_node(Node& node, nb::callable fn, bool pre) {
 
 }  // namespace
 
+namespace {
+
+// Nodes have types of their names, so that programs that print or draw graphs find them there: MulBackward0 is a Node.
+nb::handle type_of_node(const std::string& name) {
+  static std::unordered_map<std::string, PyObject*> types;  // under the GIL; made once for each name and kept
+  PyObject*& type = types[name];
+  if (!type) {
+    nb::handle base = nb::type<PyNodeRef>();
+    nb::dict members;
+    members["__module__"] = base.attr("__module__");
+    members["__slots__"] = nb::make_tuple();
+    type = nb::handle(reinterpret_cast<PyObject*>(&PyType_Type))(name, nb::make_tuple(base), members).release().ptr();
+  }
+  return type;
+}
+
+}  // namespace
+
 PyObject* wrap_node(Ref<Node> node) {
   if (!node) Py_RETURN_NONE;
-  return nb::cast(PyNodeRef{std::move(node)}).release().ptr();
+  nb::object object = nb::inst_alloc(type_of_node(node->name()));
+  new (nb::inst_ptr<PyNodeRef>(object)) PyNodeRef{std::move(node)};
+  nb::inst_mark_ready(object);
+  return object.release().ptr();
 }
 
 Ref<Node> node_of(const Tensor& x) { return requires_grad(x) ? gradient_edge(x).fn : Ref<Node>(); }
@@ -113,7 +134,7 @@ void init_autograd(nb::module_& m) {
         return nb::try_cast<PyNodeRef*>(b, other) && other && other->node.get() == a.node.get();
       }, nb::arg("other").none())
       .def("__hash__", [](const PyNodeRef& n) { return reinterpret_cast<uintptr_t>(n.node.get()) >> 4; })
-      .def("__repr__", [](const PyNodeRef& n) { return text("<", n.node->name(), " at ", static_cast<const void*>(n.node.get()), ">"); });
+      .def("__repr__", [](const PyNodeRef& n) { return text("<", n.node->name(), " object at ", static_cast<const void*>(n.node.get()), ">"); });
 
   m.def("run_backward", [](nb::handle roots, nb::handle grads, bool retain, bool create, nb::handle inputs, bool accumulate, bool unused, bool leaf_hooks) {
     std::vector<Tensor> r = tensors_of(roots, false), g = tensors_of(grads, true), in = tensors_of(inputs, false), out;

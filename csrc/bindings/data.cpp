@@ -4,6 +4,7 @@
 
 #include "bindings/args.h"
 #include "bindings/types.h"
+#include "graph/program.h"
 #include "wrappers/checks.h"
 #include "wrappers/native.h"
 #include "wrappers/wrap.h"
@@ -16,7 +17,8 @@ namespace {
 
 // ---- the buffer protocol
 
-constexpr const char* kFormats[kDTypes] = {"?", "B", "b", "h", "i", "q", "H", "I", "Q", "e", nullptr, "f", "d", nullptr, "Zf", "Zd"};
+constexpr bool kLong64 = sizeof(long) == 8;  // NumPy's int64 is C's long where that has 64 bits
+constexpr const char* kFormats[kDTypes] = {"?", "B", "b", "h", "i", kLong64 ? "l" : "q", "H", "I", kLong64 ? "L" : "Q", "e", nullptr, "f", "d", nullptr, "Zf", "Zd"};
 
 std::optional<DType> type_of_format(const char* format, Py_ssize_t itemsize) {
   std::string_view f = format ? format : "B";
@@ -87,8 +89,30 @@ void drop_buffer(void* owner) {
 struct Found {
   Dims at;  // of the element that is looked at
   Dims shape;
-  bool any_complex = false, any_float = false, any_int = false, any_bool = false;
+  std::optional<DType> type;  // of all elements so far
+
+  void meet(DType t) { type = type ? promote(*type, t) : t; }
 };
+
+DType type_of_number(const Scalar& s) {
+  if (s.is_complex()) return to_complex(default_dtype());
+  return s.is_float() ? default_dtype() : s.kind() == Scalar::Kind::Bool ? DType::Bool : DType::Int64;
+}
+
+// The type that a scalar of NumPy's brings along, float64 and complex128 included, which are Python's float and complex as well.
+std::optional<DType> type_of_numpy_scalar(PyObject* o) {
+  if (PyFloat_CheckExact(o) || PyComplex_CheckExact(o) || PyLong_Check(o)) return std::nullopt;
+  PyTypeObject* type = Py_TYPE(o);
+  if (!std::string_view(type->tp_name).starts_with("numpy.") || !PyObject_CheckBuffer(o)) return std::nullopt;
+  Py_buffer view;
+  if (PyObject_GetBuffer(o, &view, PyBUF_FORMAT) != 0) {
+    PyErr_Clear();
+    return std::nullopt;
+  }
+  const auto found = type_of_format(view.format, view.itemsize);
+  PyBuffer_Release(&view);
+  return found;
+}
 
 bool is_list(PyObject* o) { return PyList_Check(o) || PyTuple_Check(o); }
 Py_ssize_t list_size(PyObject* o) { return PyList_Check(o) ? PyList_GET_SIZE(o) : PyTuple_GET_SIZE(o); }
@@ -121,19 +145,23 @@ void survey(PyObject* o, int depth, Found& found) {
   if (depth != found.shape.size())
     raise<ArgumentError>("tensor: a number at depth ", depth, " beside lists of depth ", found.shape.size(), "; expected a regular nesting");
   if (PyLong_CheckExact(o)) {  // it may be one of uint64
-    found.any_int = true;
+    found.meet(DType::Int64);
+    return;
+  }
+  if (is_tensor(o)) {
+    item_of(tensor_of(o));
+    found.meet(tensor_of(o).dtype());
+    return;
+  }
+  if (const auto type = type_of_numpy_scalar(o)) {
+    found.meet(*type);
     return;
   }
   Scalar s;
-  if (is_tensor(o)) {
-    s = item_of(tensor_of(o));
-  } else if (!try_scalar(o, s)) {
+  if (!try_scalar(o, s)) {
     raise<TypeMismatch>("tensor: data holds a ", Py_TYPE(o)->tp_name, found.at.size() ? text(" at ", found.at) : std::string(), "; expected numbers, lists of numbers, arrays or tensors");
   }
-  if (s.is_complex()) found.any_complex = true;
-  else if (s.is_float()) found.any_float = true;
-  else if (s.kind() == Scalar::Kind::Bool) found.any_bool = true;
-  else found.any_int = true;
+  found.meet(type_of_number(s));
 }
 
 template <class T>
@@ -466,7 +494,7 @@ Tensor tensor_from(PyObject* data, std::optional<DType> dtype) {
   }
   Found found;
   survey(data, 0, found);
-  const DType type = dtype.value_or(found.any_complex ? to_complex(default_dtype()) : found.any_float ? default_dtype() : found.any_int ? DType::Int64 : found.any_bool ? DType::Bool : default_dtype());
+  const DType type = dtype.value_or(found.type.value_or(default_dtype()));
   checked_numel("tensor", found.shape);
   if (type == DType::Complex32) return cast_for_kernel(tensor_from(data, DType::Complex64), type);
   Tensor y = empty(found.shape, type);

@@ -143,6 +143,13 @@ void pop_saved_hooks() {
   hooks_of_saved.pop_back();
   thread_modes().saved_hooks = hooks_of_saved.empty() ? nullptr : hooks_of_saved.back().get();
 }
+// (pack, unpack) of the innermost block of this thread, or None: a worker that computes for it enters the same.
+nb::object saved_hooks() {
+  if (hooks_of_saved.empty()) return nb::none();
+  const auto& last = static_cast<const PySavedHooks&>(*hooks_of_saved.back());
+  return nb::make_tuple(nb::borrow(last.pack_fn), nb::borrow(last.unpack_fn));
+}
+
 // ---- lists of hooks
 
 // Removed hooks leave their lists when the next one is added: a list may be walked while one of its hooks removes itself.
@@ -221,7 +228,7 @@ void init_hooks(nb::module_& m) {
   m.def("retain_grad", &retain_grad);
   m.def("push_saved_hooks", &push_saved_hooks);
   m.def("pop_saved_hooks", &pop_saved_hooks);
-  m.def("saved_hooks_depth", [] { return hooks_of_saved.size(); });
+  m.def("saved_hooks", &saved_hooks);
 }
 
 }  // namespace fl::py

@@ -104,15 +104,15 @@ void init_types(nb::module_& m) {
   for (auto& [alias, t] : kAliases) m.attr(alias) = nb::borrow(dtype_objects[static_cast<int>(t)]);
 
   nb::class_<Device>(m, "device")
-      .def("__init__", [](Device* self, nb::handle spec, nb::object index) {
-        Device d = device_value(spec.ptr(), "device", "spec");
+      .def("__init__", [](Device* self, nb::handle type, nb::object index) {
+        Device d = device_value(type.ptr(), "device", "type");
         if (!index.is_none()) {
           const int64_t i = to_int(index.ptr(), "device", "index");
           if (d.index >= 0 || i < 0 || i > 127) raise<ArgumentError>("device: index = ", i, " for '", d, "'; expected one index from 0 to 127");
           if (d.kind == DeviceKind::CUDA) d.index = static_cast<int8_t>(i);
         }
         new (self) Device(d);
-      }, nb::arg("spec"), nb::arg("index") = nb::none())
+      }, nb::arg("type"), nb::arg("index") = nb::none())
       .def_prop_ro("type", [](const Device& d) { return Device{d.kind, -1}.str(); })
       .def_prop_ro("index", [](const Device& d) { return d.index < 0 ? std::optional<int>() : std::optional<int>(d.index); })
       .def("__str__", [](const Device& d) { return d.str(); })

@@ -152,6 +152,7 @@ from flambeau._tensor import (  # noqa: E402
     is_tensor,
     scalar_tensor,
     tensor,
+    to_dlpack,
 )
 from flambeau.amp.autocast_mode import (  # noqa: E402
     autocast,

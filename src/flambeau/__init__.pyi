@@ -16,9 +16,12 @@ from flambeau import distributions as distributions
 from flambeau import engine as engine
 from flambeau import fft as fft
 from flambeau import func as func
+from flambeau import futures as futures
 from flambeau import graph as graph
 from flambeau import library as library
 from flambeau import linalg as linalg
+from flambeau import masked as masked
+from flambeau import multiprocessing as multiprocessing
 from flambeau import nn as nn
 from flambeau import ops as ops
 from flambeau import optim as optim
@@ -625,6 +628,7 @@ from flambeau._tensor import frombuffer as frombuffer
 from flambeau._tensor import is_tensor as is_tensor
 from flambeau._tensor import scalar_tensor as scalar_tensor
 from flambeau._tensor import tensor as tensor
+from flambeau._tensor import to_dlpack as to_dlpack
 from flambeau._windows import bartlett_window as bartlett_window
 from flambeau._windows import blackman_window as blackman_window
 from flambeau._windows import hamming_window as hamming_window
@@ -655,6 +659,7 @@ from flambeau.autograd.modes import set_grad_enabled as set_grad_enabled
 from flambeau.compiler import compile as compile
 from flambeau.compiler import lazy as lazy
 from flambeau.func import vmap as vmap
+from flambeau.futures import Future as Future
 from flambeau.linalg._old import chain_matmul as chain_matmul
 from flambeau.linalg._old import cholesky as cholesky
 from flambeau.linalg._old import cholesky_inverse as cholesky_inverse

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import string
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol, overload
 
@@ -71,8 +72,30 @@ def _product(sizes: Sequence[int]) -> int:
     return out
 
 
-def einsum(equation: str, *operands: Any) -> Tensor:
+def _spelled(args: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
+    """`x, [0, 1], y, [1, 2], [0, 2]` as an equation and its operands: numbers from 0 to 51 are A to Z, a to z."""
+
+    def term(labels: Any) -> str:
+        letters = []
+        for label in labels:
+            if label is not Ellipsis and not (isinstance(label, int) and 0 <= label < 52):
+                raise _C.ArgumentError(f"einsum: {label!r} in the labels {list(labels)}; expected numbers from 0 to 51, or Ellipsis")
+            letters.append("..." if label is Ellipsis else (string.ascii_uppercase + string.ascii_lowercase)[label])
+        return "".join(letters)
+
+    pairs, out = (args[:-1], args[-1]) if len(args) % 2 else (args, None)
+    for labels in (*pairs[1::2], *([] if out is None else [out])):
+        if not isinstance(labels, (list, tuple)):
+            raise TypeError(f"einsum: a {type(labels).__name__} where a list of labels goes; expected tensors and lists of numbers in turn")
+    equation = ",".join(map(term, pairs[1::2]))
+    return equation if out is None else f"{equation}->{term(out)}", pairs[::2]
+
+
+def einsum(equation: Any, *operands: Any) -> Tensor:
     """Einstein summation: products of operands summed over the labels that are missing from the output.
+
+    Instead of an equation each operand may be followed by the list of its labels, numbers from 0 to 51 or Ellipsis, and the labels of
+    the result may end the call: `einsum(x, [0, 1], y, [1, 2], [0, 2])`.
 
     Supports `...`, repeated labels (diagonals) and an implicit output (labels that occur once, sorted).
     Operands are joined from left to right, each pair by one batched matrix product.
@@ -85,7 +108,9 @@ def einsum(equation: str, *operands: Any) -> Tensor:
         >>> fl.einsum("ij,jk->ik", fl.ones(2, 3), fl.ones(3, 4)).shape
         flambeau.Size([2, 4])
     """
-    if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
+    if not isinstance(equation, str):
+        equation, operands = _spelled((equation, *operands))
+    elif len(operands) == 1 and isinstance(operands[0], (list, tuple)):
         operands = tuple(operands[0])
     text = equation.replace(" ", "")
     left, arrow, out = text.partition("->")
@@ -459,22 +484,45 @@ def column_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Ten
     return ops.cat([t.reshape(-1, 1) if t.ndim < 2 else t for t in tensors], 1)
 
 
+def _evenly_split(name: str, input: Tensor, indices_or_sections: Any, dim: int, axes: int = 1) -> tuple[Tensor, ...]:
+    if input.ndim < axes:
+        raise _C.ShapeError(f"{name}: input has shape {list(input.shape)}; expected at least {axes} axes")
+    if isinstance(indices_or_sections, int) and (indices_or_sections < 1 or input.shape[dim] % indices_or_sections):
+        raise _C.ShapeError(
+            f"{name}: axis {dim} of shape {list(input.shape)} does not divide into {indices_or_sections} equal parts; "
+            "tensor_split takes unequal ones"
+        )
+    return tensor_split(input, indices_or_sections, dim)
+
+
 @spelled(sections="indices_or_sections", indices="indices_or_sections")
 def hsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
-    """`tensor_split` along the second axis (the first for vectors)."""
-    return tensor_split(input, indices_or_sections, 0 if input.ndim == 1 else 1)
+    """`tensor_split` along the second axis (the first for vectors); a number of parts has to divide its size.
+
+    Raises:
+        ValueError: it does not, or there is no axis.
+    """
+    return _evenly_split("hsplit", input, indices_or_sections, 0 if input.ndim == 1 else 1)
 
 
 @spelled(sections="indices_or_sections", indices="indices_or_sections")
 def vsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
-    """`tensor_split` along the first axis."""
-    return tensor_split(input, indices_or_sections, 0)
+    """`tensor_split` along the first axis of at least two; a number of parts has to divide its size.
+
+    Raises:
+        ValueError: it does not, or there are fewer axes.
+    """
+    return _evenly_split("vsplit", input, indices_or_sections, 0, 2)
 
 
 @spelled(sections="indices_or_sections", indices="indices_or_sections")
 def dsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
-    """`tensor_split` along the third axis."""
-    return tensor_split(input, indices_or_sections, 2)
+    """`tensor_split` along the third axis; a number of parts has to divide its size.
+
+    Raises:
+        ValueError: it does not, or there are fewer axes.
+    """
+    return _evenly_split("dsplit", input, indices_or_sections, 2, 3)
 
 
 def ravel(input: Tensor) -> Tensor:

@@ -61,7 +61,8 @@ class finfo:
         self.resolution = {"float16": 1e-3, "bfloat16": 1e-2, "float32": 1e-6, "float64": 1e-15}[self.dtype]
 
     def __repr__(self) -> str:
-        return f"finfo(resolution={self.resolution}, min={self.min}, max={self.max}, eps={self.eps}, tiny={self.tiny}, dtype={self.dtype})"
+        rows = {name: f"{getattr(self, name):g}" for name in ("resolution", "min", "max", "eps", "smallest_normal", "tiny")}
+        return f"finfo({', '.join(f'{name}={text}' for name, text in rows.items())}, dtype={self.dtype})"
 
 
 class iinfo:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
+from collections.abc import Iterator
 from typing import Any
 
 from flambeau import _C
@@ -19,7 +21,7 @@ class _Options:
     sci_mode: bool | None = None
 
 
-_options = _Options()
+_options = PRINT_OPTS = _Options()  # PyTorch's name is the second
 _PROFILES = {
     "default": _Options(),
     "short": _Options(precision=2, edgeitems=2),
@@ -54,6 +56,30 @@ def set_printoptions(
         if value is not None:
             setattr(_options, name, value)
     _options.sci_mode = sci_mode
+
+
+def get_printoptions() -> dict[str, Any]:
+    """What `set_printoptions` sets, by name."""
+    return dict(vars(_options))
+
+
+@contextlib.contextmanager
+def printoptions(**kwargs: Any) -> Iterator[None]:
+    """A region with other options of printing.
+
+    Example:
+        >>> import flambeau as fl
+        >>> from flambeau._print import printoptions
+        >>> with printoptions(precision=1):
+        ...     print(fl.tensor(0.25))
+        tensor(0.2)
+    """
+    before = get_printoptions()
+    set_printoptions(**kwargs)
+    try:
+        yield
+    finally:
+        vars(_options).update(before)
 
 
 def _ends(n: int) -> list[int]:
@@ -150,13 +176,20 @@ def _with_suffixes(text: str, suffixes: list[str], indent: int) -> str:
     return text + ")"
 
 
+def _tensor_str(self: Tensor, indent: int) -> str:
+    """The numbers alone, whose further lines are indented. Under this name PyTorch has it, and programs that write text files."""
+    if self.numel() == 0:
+        return "[]"
+    plain, summarise = self.detach(), self.numel() > _options.threshold
+    return _body(plain, indent, (_ComplexFormatter if plain.is_complex() else _Formatter)(plain, summarise), summarise)
+
+
 def tensor_text(x: Tensor) -> str:
     """`tensor([...], dtype=..., requires_grad=True)`."""
     prefix = "tensor(" if type(x).__name__ in ("Tensor", "Parameter", "Buffer") else f"{type(x).__name__}("
     heading = "Parameter containing:\n" if type(x).__name__ == "Parameter" else ""
     suffixes = []
     grad_fn = x.grad_fn
-    plain = x.detach()
     default = _C.get_default_dtype()
     known = x.dtype in (default, _C.get_default_complex_dtype(), _C.int64, _C.bool)  # by how the elements look
     if x.is_meta:
@@ -167,9 +200,7 @@ def tensor_text(x: Tensor) -> str:
         if x.ndim != 1:
             suffixes.append(f"size={tuple(x.shape)}")
     else:
-        summarise = x.numel() > _options.threshold
-        form = _ComplexFormatter(plain, summarise) if plain.is_complex() else _Formatter(plain, summarise)
-        body = _body(plain, len(prefix), form, summarise)
+        body = _tensor_str(x, len(prefix))
         if not _options.edgeitems:
             suffixes.append(f"size={tuple(x.shape)}")
     if not known:

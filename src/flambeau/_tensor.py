@@ -145,6 +145,17 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, req
     return out.requires_grad_(requires_grad) if requires_grad else out
 
 
+def to_dlpack(tensor: Tensor) -> Any:
+    """A DLPack capsule of a tensor's memory, which `from_dlpack` takes once.
+
+    Example:
+        >>> import flambeau as fl
+        >>> fl.from_dlpack(fl.to_dlpack(fl.ones(2)))
+        tensor([1., 1.])
+    """
+    return tensor.__dlpack__()
+
+
 def from_dlpack(source: Any) -> Tensor:
     """A tensor on the memory of any object with `__dlpack__` (NumPy, PyTorch, JAX, ...), or of a capsule."""
     if hasattr(source, "__dlpack__"):
@@ -321,6 +332,23 @@ def _deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
     return out
 
 
+def _copy(self: Tensor) -> Tensor:
+    """`copy.copy`: another tensor on the same memory, a leaf, with the attributes."""
+    out = self.detach()
+    if type(self) is not Tensor:
+        out = Tensor._make_subclass(type(self), out, False)
+    if self.requires_grad:
+        out.requires_grad_(True)
+    for key, value in getattr(self, "__dict__", {}).items():
+        setattr(out, key, value)
+    return out
+
+
+def _reversed(self: Tensor) -> Tensor:
+    """`reversed(x)`: along the first axis; a number as it is."""
+    return self.flip(0) if self.ndim else self
+
+
 def _rebuild(cls: type, data: bytes, dtype: Any, shape: tuple[int, ...], requires_grad: bool, attributes: dict[str, Any]) -> Tensor:
     out = frombuffer(data, dtype=dtype).clone().view(shape) if data else ops.empty(shape, dtype=dtype)
     if cls is not Tensor:
@@ -331,7 +359,7 @@ def _rebuild(cls: type, data: bytes, dtype: Any, shape: tuple[int, ...], require
 
 
 def _reduce_ex(self: Tensor, protocol: Any) -> Any:
-    """By value: what multiprocessing's queues send."""
+    """By value: what multiprocessing's queues send of tensors that are not in shared memory."""
     if self.requires_grad and not self.is_leaf:
         raise _C.AutogradError("pickle: only leaf tensors can be pickled; use .detach()")
     if self.is_meta:
@@ -603,7 +631,8 @@ def attach() -> None:
     methods: dict[str, Any] = {
         "__torch_function__": classmethod(_torch_function), "backward": _backward, "numpy": _numpy, "__array__": _array,
         "__array_wrap__": _array_wrap, "tolist": _tolist, "__dlpack__": _dlpack, "__dlpack_device__": _dlpack_device,
-        "__array_namespace__": _array_namespace, "to_device": _to_device, "__deepcopy__": _deepcopy, "__reduce_ex__": _reduce_ex,
+        "__array_namespace__": _array_namespace, "to_device": _to_device,
+        "__copy__": _copy, "__deepcopy__": _deepcopy, "__reversed__": _reversed, "__reduce_ex__": _reduce_ex,
         "__iter__": _iter, "__contains__": _contains, "__format__": _format, "__repr__": _repr, "_repr_html_": _repr_html,
         "register_hook": _register_hook,
         "register_post_accumulate_grad_hook": _register_post_accumulate_grad_hook, "retain_grad": _retain_grad,

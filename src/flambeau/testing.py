@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from flambeau import _C
@@ -17,24 +18,52 @@ _TOLERANCES = {"float16": (1e-3, 1e-5), "bfloat16": (1.6e-2, 1e-5), "float32": (
 
 def assert_close(
     actual: Any, expected: Any, *, rtol: float | None = None, atol: float | None = None, equal_nan: bool = False,
-    check_dtype: bool = True, msg: str | None = None,
+    check_dtype: bool = True, check_stride: bool = False, msg: str | Callable[[str], str] | None = None,
 ) -> None:  # fmt: skip
     """Raises AssertionError, with the largest difference and where it is, unless both are close.
 
-    |actual - expected| <= atol + rtol |expected|; the tolerances follow the type unless both are given.
+    |actual - expected| <= atol + rtol |expected|; the tolerances follow the type unless both are given. Sequences and mappings are
+    compared entry by entry, and the message names the entry. `msg` replaces the message, or is called with it.
+
+    >>> import flambeau as fl
+    >>> fl.testing.assert_close({"a": fl.ones(2)}, {"a": fl.ones(2) + 1e-7})
     """
-    if isinstance(actual, (list, tuple)) and isinstance(expected, (list, tuple)):
+    try:
+        _compare(actual, expected, rtol, atol, equal_nan, check_dtype, check_stride)
+    except AssertionError as error:
+        if msg is None:
+            raise
+        raise AssertionError(msg(str(error)) if callable(msg) else msg) from None
+
+
+def _compare(
+    actual: Any, expected: Any, rtol: float | None, atol: float | None, equal_nan: bool, check_dtype: bool, check_stride: bool
+) -> None:
+    entries: list[tuple[Any, Any, Any]] | None = None
+    if isinstance(actual, Mapping) and isinstance(expected, Mapping):
+        if actual.keys() != expected.keys():
+            apart = [sorted(map(repr, a.keys() - b.keys())) for a, b in ((actual, expected), (expected, actual))]
+            raise AssertionError(f"keys differ: only in the first [{', '.join(apart[0])}], only in the second [{', '.join(apart[1])}]")
+        entries = [(k, actual[k], expected[k]) for k in actual]
+    elif isinstance(actual, (list, tuple)) and isinstance(expected, (list, tuple)):
         if len(actual) != len(expected):
-            raise AssertionError(msg or f"lengths differ: {len(actual)} and {len(expected)}")
-        for a, b in zip(actual, expected, strict=True):
-            assert_close(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan, check_dtype=check_dtype, msg=msg)
+            raise AssertionError(f"lengths differ: {len(actual)} and {len(expected)}")
+        entries = [(i, a, b) for i, (a, b) in enumerate(zip(actual, expected, strict=True))]
+    if entries is not None:
+        for key, a, b in entries:
+            try:
+                _compare(a, b, rtol, atol, equal_nan, check_dtype, check_stride)
+            except AssertionError as error:
+                raise AssertionError(f"[{key!r}]: {error}") from None
         return
     a = actual if isinstance(actual, Tensor) else _C.tensor_from(actual, None)
     b = expected if isinstance(expected, Tensor) else _C.tensor_from(expected, None)
     if a.shape != b.shape:
-        raise AssertionError(msg or f"shapes differ: {list(a.shape)} and {list(b.shape)}")
+        raise AssertionError(f"shapes differ: {list(a.shape)} and {list(b.shape)}")
     if check_dtype and a.dtype is not b.dtype:
-        raise AssertionError(msg or f"types differ: {a.dtype} and {b.dtype}")
+        raise AssertionError(f"types differ: {a.dtype} and {b.dtype}")
+    if check_stride and a.stride() != b.stride():
+        raise AssertionError(f"strides differ: {a.stride()} and {b.stride()}")
     if (rtol is None) != (atol is None):
         raise ValueError("assert_close: give both rtol and atol, or neither")
     if rtol is None or atol is None:
@@ -48,8 +77,7 @@ def assert_close(
         difference = ops.where(wrong, ops.abs(ops.sub(x, y)), 0.0).reshape(-1)
         worst = int(ops.argmax(difference).item())
         raise AssertionError(
-            msg
-            or f"{count} of {a.numel()} elements differ; the largest by {difference[worst].item():.3e} at flat index {worst}: "
+            f"{count} of {a.numel()} elements differ; the largest by {difference[worst].item():.3e} at flat index {worst}: "
             f"{x.reshape(-1)[worst].item()} and {y.reshape(-1)[worst].item()} (rtol {rtol}, atol {atol})"
         )
 

@@ -57,6 +57,12 @@ def test_the_version_is_one_that_can_be_compared():
         ("nn.modules.utils", "_pair _triple consume_prefix_in_state_dict_if_present"),
         ("nn.utils.prune", "l1_unstructured BasePruningMethod"),
         ("nn.attention", "SDPBackend sdpa_kernel"),
+        ("nn.attention.bias", "CausalBias CausalVariant causal_lower_right causal_upper_left"),
+        ("nn.grad", "conv1d_input conv2d_weight"),
+        ("nn.utils.stateless", "functional_call _reparametrize_module"),
+        ("utils.data._utils.collate", "default_collate default_collate_fn_map collate"),
+        ("utils.dlpack", "from_dlpack to_dlpack"),
+        ("_tensor_str", "printoptions get_printoptions"),
         ("nn.attention.flex_attention", "flex_attention create_block_mask"),
         ("nn.parallel", "DataParallel DistributedDataParallel"),
         ("utils._pytree", "tree_map tree_flatten register_pytree_node"),
@@ -73,6 +79,19 @@ def test_the_version_is_one_that_can_be_compared():
         ("backends.cpu", "get_cpu_capability"),
         ("types", "Device Number"),
         ("distributed", "is_available is_initialized"),
+        ("distributions.utils", "broadcast_all lazy_property"),
+        ("__config__", "show parallel_info"),
+        ("futures", "Future collect_all wait_all"),
+        ("nn.parallel.scatter_gather", "scatter gather"),
+        ("distributed.nn", "all_reduce"),
+        ("distributed.optim", "ZeroRedundancyOptimizer"),
+        ("distributed.rpc", "is_available"),
+        ("utils.checkpoint", "checkpoint get_device_states set_device_states"),
+        ("_subclasses.fake_tensor", "is_fake FakeTensor"),
+        ("fx.experimental.proxy_tensor", "get_proxy_mode"),
+        ("_tensor_str", "PRINT_OPTS _tensor_str"),
+        ("serialization", "MAP_LOCATION FILE_LIKE load"),
+        ("nn.init", "_calculate_correct_fan _calculate_fan_in_and_fan_out"),
     ],
 )  # fmt: skip
 def test_a_module_has_its_names(module, names):
@@ -311,3 +330,12 @@ def test_modules_are_facades_however_they_are_reached():
         import torch
         print(torch._C.__name__, hasattr(torch._C, "DispatchKeySet"), torch.autograd.__name__, torch.nn.functional.__name__)
     """) == ["torch._C True torch.autograd torch.nn.functional"]  # fmt: skip
+
+
+def test_every_line_of_the_map_leads_somewhere():
+    from flambeau.compat._torch.finder import sources_of
+    from flambeau.compat._torch.names import SOURCES
+
+    for path, source in SOURCES.items():
+        wanted = 1 if isinstance(source, str) else len(source)
+        assert len(sources_of(f"torch.{path}")) >= wanted, f"torch.{path} is said to be {source}"

@@ -243,7 +243,8 @@ def test_tensors_come_out_stacked():
         ({"batch_size": None, "drop_last": True}, "drop_last"),
         ({"shuffle": True, "sampler": [1]}, "shuffle"),
         ({"batch_sampler": [[1]], "batch_size": 2}, "batch_sampler"),
-        ({"multiprocessing_context": "fork"}, "workers are threads"),
+        ({"multiprocessing_context": "fork"}, "needs num_workers > 0"),
+        ({"multiprocessing_context": "threads", "num_workers": 1}, "'threads'; expected one of"),
     ],
     ids=str,
 )

@@ -114,7 +114,7 @@ def test_plateau():
 def test_stepping_the_schedule_first_warns():
     opt = make()
     schedule = lrs.StepLR(opt, 1)
-    with pytest.warns(UserWarning, match="before the first optimizer.step"):
+    with pytest.warns(UserWarning, match="before `optimizer.step"):
         schedule.step()
     opt = make()
     schedule = lrs.StepLR(opt, 1)

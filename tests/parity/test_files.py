@@ -205,6 +205,19 @@ def test_bits_that_are_computed_later():
     assert theirs_to_ours(x.conj().imag).tolist() == [-2.0, 1.0]
 
 
+@pytest.mark.parametrize("name", ["uint16", "uint32", "uint64", "complex32"])
+def test_types_without_a_class_of_storages(name):
+    values = [1, 2, 3, 4, 5, 6]
+    theirs = torch.tensor(values).to(getattr(torch, name)).reshape(2, 3)
+    ours = fl.tensor(values).to(getattr(fl, name)).reshape(2, 3)
+    got = theirs_to_ours({"x": theirs, "column": theirs[:, 1]})
+    assert got["x"].dtype == getattr(fl, name) and got["x"].tolist() == theirs.tolist()
+    assert got["column"].stride() == (3,) and got["column"].data_ptr() == got["x"][:, 1].data_ptr()
+    back = ours_to_theirs({"x": ours, "column": ours[:, 1]})
+    assert back["x"].dtype == getattr(torch, name) and back["x"].tolist() == ours.tolist()
+    assert back["column"].untyped_storage().data_ptr() == back["x"].untyped_storage().data_ptr()
+
+
 def test_meta_tensors():
     got = theirs_to_ours(torch.empty(2, 3, device="meta").t())
     assert got.is_meta and got.shape == (3, 2) and got.stride() == (1, 3)
@@ -221,13 +234,12 @@ def test_without_checksums(tmp_path):
 
 
 @pytest.mark.parametrize("what, text", [
-    (lambda: torch.ones(2, dtype=torch.uint16), "torch.uint16 has no counterpart"),
     (lambda: torch.ones(2).to(torch.float8_e4m3fn), "float8_e4m3fn has no counterpart"),
     (lambda: torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8), "quantised tensors|no counterpart"),
     (lambda: torch.nn.Linear(1, 1), "torch.nn.modules.linear.Linear.*add_safe_globals"),
     (lambda: torch.ones(2).untyped_storage(), "the storage '0' stands where a value is expected"),
     (lambda: io.BytesIO, "_io.BytesIO"),
-], ids=["uint16", "float8", "quantised", "module", "storage", "class"])  # fmt: skip
+], ids=["float8", "quantised", "module", "storage", "class"])  # fmt: skip
 @pytest.mark.filterwarnings("ignore")
 def test_what_is_refused_by_name(what, text):
     with pytest.raises(fl.serialization.FileFormatError, match=text):

@@ -19,7 +19,7 @@ def rosenbrock(lib, x, y):
 
 
 def quadratic(lib, x, y):
-    return (x**4).sum() + ((x[0] - y) ** 2).sum() + (y - 0.5).abs().pow(1.5).sum()
+    return (x**4).sum() + ((x[0] - y) ** 2).sum() + (y - 0.5).abs().pow(2.5).sum()
 
 
 def saddle(lib, x, y):
@@ -30,9 +30,10 @@ def saddle(lib, x, y):
 @pytest.mark.parametrize("loss", [rosenbrock, quadratic, saddle])
 @pytest.mark.parametrize("options", LBFGS, ids=str)
 def test_lbfgs(options, loss, seed):
+    # In double precision: an end is found by differences that rounding decides in single precision, and so does the processor.
     values = []
     for lib in (fl, torch):
-        x, y = (lib.tensor(randn(3, seed=seed + i), requires_grad=True) for i in range(2))
+        x, y = (lib.tensor(randn(3, seed=seed + i).astype(np.float64), requires_grad=True) for i in range(2))
         optimizer = lib.optim.LBFGS([x, y], **options)
 
         def closure(optimizer=optimizer, lib=lib, x=x, y=y):
@@ -50,7 +51,7 @@ def test_lbfgs(options, loss, seed):
     (a, calls, iterations), (b, theirs, their_iterations) = values
     known = np.isfinite(b) & (np.abs(b) < 1e6)
     first = len(b) if known.all() else int(np.argmin(known))
-    np.testing.assert_allclose(a[:first], b[:first], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(a[:first], b[:first], rtol=1e-6, atol=1e-8)
     if first == len(b) and not np.allclose(a[-4:], a[-8:-4]):  # near an end, rounding decides on the last calls
         assert (calls, iterations) == (theirs, their_iterations)
 

@@ -362,3 +362,22 @@ def test_a_batch_that_failed_is_not_counted():
     fails[0], x = False, fl.randn(4, 4)
     pipe(x)
     assert_close(pipe[1].running_mean, pipe[0](x).mean(0) * 0.1)
+
+
+@modes
+def test_hooks_of_saved_tensors_hold_in_workers(mode):
+    model, x = mlp(), fl.randn(4, 6)
+    plain = gradients(GPipe(model, [2, 2], chunks=2, checkpoint=mode), x)
+    packed = []
+
+    def pack(t):
+        packed.append(threading.get_ident())
+        return t * 2
+
+    with fl.autograd.graph.saved_tensors_hooks(pack, lambda t: t / 2):
+        hooked = gradients(GPipe(model, [2, 2], chunks=2, checkpoint=mode), x)
+    assert_close(hooked, plain, tol=0)
+    assert len(set(packed)) >= 2, "layers save their tensors on the threads of the ranks"
+    count = len(packed)
+    gradients(GPipe(model, [2, 2], chunks=2, checkpoint=mode), x)
+    assert len(packed) == count, "outside of the block nothing is packed"

@@ -80,3 +80,18 @@ def test_modules_without_initial_values():
         fl.nn.utils.skip_init(fl.nn.ReLU)
     with pytest.raises(TypeError, match="expected a class of modules"):
         fl.nn.utils.skip_init(int)
+
+
+def test_assert_close_goes_through_mappings_and_names_the_entry():
+    a = {"w": fl.ones(2), "b": [fl.zeros(1), 3.0]}
+    fl.testing.assert_close(a, {"b": (fl.zeros(1), 3.0), "w": fl.ones(2)})
+    with pytest.raises(AssertionError, match=r"\['b'\]: \[1\]: 1 of 1 elements differ"):
+        fl.testing.assert_close(a, {"w": fl.ones(2), "b": [fl.zeros(1), 4.0]})
+    with pytest.raises(AssertionError, match=r"only in the first \['b'\], only in the second \['c'\]"):
+        fl.testing.assert_close(a, {"w": fl.ones(2), "c": 1})
+    with pytest.raises(AssertionError, match="^told: shapes differ"):
+        fl.testing.assert_close(fl.ones(2), fl.ones(3), msg=lambda text: f"told: {text}")
+    x = fl.ones(2, 3)
+    fl.testing.assert_close(x, fl.ones(3, 2).t())
+    with pytest.raises(AssertionError, match="strides differ"):
+        fl.testing.assert_close(x, fl.ones(3, 2).t(), check_stride=True)

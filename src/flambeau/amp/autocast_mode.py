@@ -35,6 +35,8 @@ __all__ = [
     "widens",
 ]
 
+# Devices of PyTorch's that are none here: nothing is cast for them.
+_ELSEWHERE = ("mps", "xpu", "hpu", "mtia", "xla", "ipu", "maia", "privateuseone")
 _LOWER = (_C.bfloat16, _C.float16)
 
 
@@ -60,6 +62,8 @@ def is_autocast_enabled(device_type: str = "cpu") -> bool:
         ...     fl.is_autocast_enabled("cpu")
         True
     """
+    if device_type in _ELSEWHERE:
+        return False
     return _device("is_autocast_enabled", device_type) == "cpu" and _C.is_autocast_enabled()
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from flambeau import _C
@@ -58,7 +59,11 @@ def grad(
 ) -> tuple[Tensor, ...]:
     """The gradients of `outputs` with respect to `inputs`, without touching any `.grad`.
 
+    Args:
+        is_grads_batched: each of `grad_outputs` has one more axis in front, and each gradient gets it: one backward for each entry.
+
     Raises:
+        ValueError: `is_grads_batched` without `grad_outputs`, or with axes of several sizes.
         AutogradError: an input was not used and `allow_unused` is False.
 
     Example:
@@ -69,7 +74,11 @@ def grad(
         (tensor(18.),)
     """
     if is_grads_batched:
-        raise ValueError("grad: is_grads_batched is not supported; loop over the gradients")
+        once = functools.partial(
+            grad, outputs, inputs, create_graph=create_graph,
+            only_inputs=only_inputs, allow_unused=allow_unused, materialize_grads=materialize_grads,
+        )
+        return _batched(once, grad_outputs, create_graph if retain_graph is None else retain_graph)
     if not only_inputs:
         raise ValueError("grad: only_inputs=False is not supported; use backward() to fill .grad")
     unused = materialize_grads if allow_unused is None else allow_unused
@@ -82,6 +91,20 @@ def grad(
     if materialize_grads:
         found = tuple(_C.ops.zeros_like(x).requires_grad_(create_graph) if g is None else g for g, x in zip(found, wanted, strict=True))
     return tuple(found)
+
+
+def _batched(once: Callable[..., tuple[Tensor, ...]], grad_outputs: Any, retain: bool) -> tuple[Tensor, ...]:
+    given = [] if grad_outputs is None else _as_list(grad_outputs)
+    sizes = {len(g) if g.ndim else 0 for g in given if g is not None}
+    if len(sizes) != 1 or 0 in sizes:
+        found = [None if g is None else list(g.shape) for g in given]
+        raise ValueError(f"grad: is_grads_batched with grad_outputs of shapes {found}; expected one first axis, of the batch, in all")
+    (n,) = sizes
+    rows = []
+    for i in range(n):
+        row = [None if g is None else g[i] for g in given]
+        rows.append(once(row, retain_graph=retain or i < n - 1))
+    return tuple(None if column[0] is None else _C.ops.stack(list(column), 0) for column in zip(*rows, strict=True))  # type: ignore[misc]
 
 
 def zero_gradient(param: Tensor, set_to_none: bool) -> None:

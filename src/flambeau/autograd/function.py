@@ -21,6 +21,7 @@ Example:
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -37,6 +38,12 @@ class FunctionCtx:
     def save_for_backward(self, *tensors: Tensor | None) -> None:
         """Keeps tensors (inputs, outputs or others) for backward; their versions are checked there."""
         self._to_save = tensors
+
+    def save_for_forward(self, *tensors: Tensor | None) -> None:
+        """Keeps tensors for a static `jvp`; forward mode differentiates `backward` here, and reads what was saved for that."""
+        for tensor in tensors:
+            if not isinstance(tensor, Tensor) and tensor is not None:
+                raise TypeError(f"save_for_forward: got a {type(tensor).__name__}; expected tensors or None")
 
     def mark_dirty(self, *tensors: Tensor) -> None:
         """Says which inputs forward wrote in place; each must be returned."""
@@ -109,7 +116,12 @@ class Function:
         raise TypeError(f"{type(self).__name__}: a Function is not called; use {type(self).__name__}.apply(...), without making an object")
 
     @classmethod
-    def apply(cls, *args: Any) -> Any:
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+        """Calls forward and records backward. What is given by name has its place among forward's arguments, and its gradient; with
+        `setup_context` so have defaults.
+        """
+        if kwargs or hasattr(cls, "setup_context"):
+            args = cls._positional(args, kwargs)
         if _C.profiler.recording():
             token = _C.profiler.begin(cls.__name__, 0)
             result = None
@@ -121,6 +133,17 @@ class Function:
                 _C.profiler.end(token, result is None, tensors[0] if tensors else None)
             return result
         return cls._apply(*args)
+
+    @classmethod
+    def _positional(cls, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        separate = hasattr(cls, "setup_context")
+        given = inspect.signature(cls.forward).bind(*(() if separate else (None,)), *args, **kwargs)
+        if separate:
+            given.apply_defaults()
+        if given.kwargs:
+            names = ", ".join(given.kwargs)
+            raise TypeError(f"{cls.__name__}.apply: forward takes {names} by name alone; expected arguments that have a place")
+        return given.args if separate else given.args[1:]
 
     @classmethod
     def _apply(cls, *args: Any) -> Any:

@@ -72,7 +72,7 @@ class save_on_cpu(saved_tensors_hooks):
 @contextlib.contextmanager
 def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
     """Entering `saved_tensors_hooks` inside raises RuntimeError with this message, as does entering this inside of hooks."""
-    if _C.saved_hooks_depth():
+    if _C.saved_hooks() is not None:
         raise RuntimeError(error_message)
     before = _disabled.message
     _disabled.message = error_message

@@ -29,11 +29,13 @@ _registry: dict[tuple[type, type], Divergence] = {}
 def register_kl(type_p: type, type_q: type) -> Callable[[Divergence], Divergence]:
     """A decorator that notes a function of p and q as the divergence between distributions of two types.
 
+    The types are most often subclasses of `Distribution`; a library's own base class may be one of them.
+
     Raises:
-        TypeError: something that is no class of distributions.
+        TypeError: something that is no class.
     """
     for name, kind in (("type_p", type_p), ("type_q", type_q)):
-        if not isinstance(kind, type) or not issubclass(kind, Distribution):
+        if not isinstance(kind, type):
             raise TypeError(f"register_kl: {name} = {kind!r}; expected a class of distributions")
 
     def note(function: Divergence) -> Divergence:

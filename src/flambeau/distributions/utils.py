@@ -43,6 +43,11 @@ def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
     return tuple(fl.broadcast_tensors(*tensors))
 
 
+def _standard_normal(shape: Shape, dtype: Any, device: Any) -> Tensor:
+    """Draws from N(0, 1); PyTorch's name, which libraries of distributions use."""
+    return fl.randn(shape, dtype=dtype, device=device)
+
+
 def sum_rightmost(value: Tensor, dims: int) -> Tensor:
     """The sum over the last `dims` axes."""
     if dims == 0:

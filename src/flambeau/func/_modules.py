@@ -47,12 +47,16 @@ def functional_call(
             raise ValueError(f"functional_call: '{twice[0]}' is in two of the dicts; expected each path once")
         given.update(tensors)
     positional = () if args is None else args if isinstance(args, tuple) else (args,)
-    with _replaced(module, given, tie_weights, strict):
+    with _reparametrize_module(module, given, tie_weights, strict):
         return module(*positional, **(kwargs or {}))
 
 
 @contextlib.contextmanager
-def _replaced(module: Module, given: Mapping[str, Tensor], tie_weights: bool, strict: bool) -> Iterator[None]:
+def _reparametrize_module(
+    module: Module, parameters_and_buffers: Mapping[str, Tensor], tie_weights: bool = False, strict: bool = False
+) -> Iterator[None]:
+    """A region in which a module has other tensors in the places of its parameters and buffers: see `functional_call`."""
+    given = parameters_and_buffers
     places = {
         f"{prefix}.{key}" if prefix else key: (table, key)
         for prefix, part in module.named_modules(remove_duplicate=False)

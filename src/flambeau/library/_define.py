@@ -157,11 +157,14 @@ _KEYS = {
 def _implement(op: CustomOpDef[..., Any], key: str, function: Callable[..., Any]) -> None:
     if key == "CompositeImplicitAutograd":
         op._composed = function
+    elif key.startswith("Autocast"):
+        op._autocast[key.removeprefix("Autocast").lower()] = function
     elif key in _KEYS:
         op._kernels[_KEYS[key]] = function
     else:
         raise ValueError(
-            f"impl: '{key}'; expected one of {', '.join(_KEYS)}, CompositeImplicitAutograd (use register_autograd for gradients)"
+            f"impl: '{key}'; expected one of {', '.join(_KEYS)}, CompositeImplicitAutograd, AutocastCPU "
+            "(use register_autograd for gradients)"
         )
 
 
@@ -225,8 +228,9 @@ class Library:
         return name.strip()
 
     def impl(self, op_name: Any, fn: Callable[..., Any], dispatch_key: str = "", *, with_keyset: bool = False) -> None:
-        """The function that computes an op for a dispatch key: CPU, Meta, CompositeExplicitAutograd (all devices), or
-        CompositeImplicitAutograd (a composition of differentiable ops, which needs no gradient of its own)."""
+        """The function that computes an op for a dispatch key: CPU, Meta, CompositeExplicitAutograd (all devices),
+        CompositeImplicitAutograd (a composition of differentiable ops, which needs no gradient of its own), or AutocastCPU
+        (called in place of the op inside of an autocast region; it calls the op again, with autocast off)."""
         name = op_name._qualname if isinstance(op_name, CustomOpDef) else op_name if "::" in op_name else f"{self.ns}::{op_name}"
         _implement(find(name), dispatch_key or self.dispatch_key or "CompositeImplicitAutograd", fn)
 

@@ -191,6 +191,9 @@ class CustomOpDef(Generic[P, R]):
 
     def _apply(self, values: list[Any], tensors: list[Tensor]) -> Any:
         if self._autocast and (cast := self._autocast.get(kind_of(tensors))) is not None and is_autocast_enabled():
+            if callable(cast):
+                args, kwargs = self._schema.split(values)
+                return cast(*args, **kwargs)
             values = [_cast(v, cast) for v in values]
             with autocast("cpu", enabled=False):
                 return self._apply_plain(values, tensors_in(values))

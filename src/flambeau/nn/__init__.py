@@ -9,7 +9,7 @@ Example:
     )
 """
 
-from flambeau.nn import functional, init, modules, utils
+from flambeau.nn import functional, grad, init, modules, utils
 from flambeau.nn.containers import (
     ModuleDict,
     ModuleList,

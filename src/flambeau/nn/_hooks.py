@@ -143,6 +143,11 @@ class HookMixin:
     register_backward_hook = register_full_backward_hook
 
     def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if (compiled := self.__dict__.get("_compiled_call")) is not None:
+            return compiled(self, *args, **kwargs)
+        return self._call_uncompiled(args, kwargs)
+
+    def _call_uncompiled(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not any(getattr(self, table) for table in CALL_TABLES):
             if not self._look_again():
                 return self.forward(*args, **kwargs)  # type: ignore[attr-defined]
@@ -196,7 +201,7 @@ class HookMixin:
         """Lowers the flags and raises them again where there is a hook: one that a thread adds meanwhile raises its own."""
         self.__dict__.pop("_hooked", None)
         HookMixin._hooked = False
-        if any(getattr(self, table) for table in CALL_TABLES):
+        if "_compiled_call" in self.__dict__ or any(getattr(self, table) for table in CALL_TABLES):
             self.__dict__["_hooked"] = True
         if any(EVERYWHERE[table] for table in CALL_TABLES):
             HookMixin._hooked = True

@@ -21,7 +21,7 @@ from flambeau.nn.parameter import Parameter
 _EXTRA_STATE = "_extra_state"
 
 
-class IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
+class _IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
     """What `load_state_dict` returns: the keys that were missing and those nobody wanted."""
 
     __slots__ = ()
@@ -97,7 +97,7 @@ class StateMixin:
 
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
-    ) -> IncompatibleKeys:
+    ) -> _IncompatibleKeys:
         """Copies the tensors of `state_dict` into this module and everything below it.
 
         With `strict` every key must match; `assign` takes the given tensors themselves instead of
@@ -127,7 +127,7 @@ class StateMixin:
                 if child is not None:
                     below = f"{prefix}{name}."
                     visit(child, {k: v for k, v in local.items() if k.startswith(below)}, below)
-            incompatible = IncompatibleKeys(missing, unexpected)
+            incompatible = _IncompatibleKeys(missing, unexpected)
             for hook in tuple(module._load_state_dict_post_hooks.values()):
                 if hook(module, incompatible) is not None:
                     raise RuntimeError(
@@ -148,7 +148,7 @@ class StateMixin:
                 f"load_state_dict: error(s) in loading state_dict for {type(self).__name__}:\n\t"
                 + "\n\t".join(errors)
             )
-        return IncompatibleKeys(missing, unexpected)
+        return _IncompatibleKeys(missing, unexpected)
 
     def _load_from_state_dict(
         self,

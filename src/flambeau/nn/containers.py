@@ -320,11 +320,11 @@ def _as_parameter(value: Any) -> Any:
     return value
 
 
-def _tensor_line(key: Any, value: Any) -> str:
+def _tensor_line(key: Any, value: Any, kind_of_elements: Any) -> str:
     if isinstance(value, Tensor):
         kind = "Parameter" if isinstance(value, Parameter) else "Tensor"
         size = "x".join(str(s) for s in value.shape)
-        return f"  ({key}): {kind} containing: [{value.dtype} of size {size}]"
+        return f"  ({key}): {kind} containing: [{kind_of_elements} of size {size}]"
     return f"  ({key}): Object of type: {type(value).__name__}"
 
 
@@ -378,7 +378,7 @@ class ParameterList(Module):
         return self
 
     def extra_repr(self) -> str:
-        return "\n".join(_tensor_line(i, value) for i, value in enumerate(self))
+        return "\n".join(_tensor_line(i, value, getattr(value, "dtype", None)) for i, value in enumerate(self))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError("ParameterList cannot be called: it only holds parameters")
@@ -490,7 +490,7 @@ class ParameterDict(Module):
             self[key] = value
 
     def extra_repr(self) -> str:
-        return "\n".join(_tensor_line(key, value) for key, value in self.items())
+        return "\n".join(_tensor_line(key, value, value.type() if isinstance(value, Tensor) else None) for key, value in self.items())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError("ParameterDict cannot be called: it only holds parameters")

@@ -92,6 +92,19 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
                 annotate(self, error)
                 raise
 
+    def compile(self, **options: Any) -> None:
+        """Compiles the module's own calls: `flambeau.compile` in place, with its options. Attributes and state dict stay.
+
+        >>> import flambeau as fl
+        >>> layer = fl.nn.Linear(2, 2)
+        >>> layer.compile()
+        >>> layer(fl.ones(1, 2)).shape
+        flambeau.Size([1, 2])
+        """
+        from flambeau.compiler import compile_in_place
+
+        compile_in_place(self, **options)
+
     # ---------------------------------------------------------------------------------- registering
 
     def _too_early(self, what: str, name: str) -> str:

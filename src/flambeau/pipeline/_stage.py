@@ -30,6 +30,7 @@ from flambeau._C import Tensor
 from flambeau._notes import write_note
 from flambeau.amp.autocast_mode import autocast
 from flambeau.autograd import Function, inference_mode, set_grad_enabled
+from flambeau.autograd.graph import saved_tensors_hooks
 from flambeau.nn import Module, Parameter
 from flambeau.pipeline._flags import use_flags
 from flambeau.pipeline.skip import Key, Namespace, use_store
@@ -67,6 +68,7 @@ class Settings:
     autocast: tuple[bool, Any, bool] = field(
         default_factory=lambda: (_C.is_autocast_enabled(), _C.get_autocast_dtype(), _C.is_autocast_cache_enabled())
     )
+    saved_hooks: tuple[Any, Any] | None = field(default_factory=_C.saved_hooks)
 
     @contextmanager
     def entered(self, records: bool) -> Iterator[None]:
@@ -79,6 +81,8 @@ class Settings:
             if enabled:
                 # Entered anew for each micro-batch: a kept cast of a weight would connect their graphs.
                 stack.enter_context(autocast("cpu", dtype, cache_enabled=cache))
+            if self.saved_hooks:
+                stack.enter_context(saved_tensors_hooks(*self.saved_hooks))
             yield
 
     def seed_of(self, layer: int, micro: int) -> int:

@@ -32,11 +32,13 @@ STORAGES = {
     "Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16", "Long": "int64", "Int": "int32", "Short": "int16",
     "Char": "int8", "Byte": "uint8", "Bool": "bool", "ComplexFloat": "complex64", "ComplexDouble": "complex128",
 }  # fmt: skip
-_DTYPES = {name: name for name in STORAGES.values()} | {
+# Types without a class of storages: their tensors name the type, and lie in untyped bytes.
+UNTYPED = ("uint16", "uint32", "uint64", "complex32")
+_DTYPES = {name: name for name in (*STORAGES.values(), *UNTYPED)} | {
     "float": "float32", "double": "float64", "half": "float16", "long": "int64", "int": "int32", "short": "int16", "cfloat": "complex64",
-    "cdouble": "complex128",
+    "cdouble": "complex128", "chalf": "complex32",
 }  # fmt: skip
-_OTHER_DTYPES = ("float8_", "float4_", "uint", "int", "complex32", "chalf", "bits", "quint", "qint")
+_OTHER_DTYPES = ("float8_", "float4_", "uint", "int", "bits", "quint", "qint")
 _NO_COUNTERPART = {
     "torch._utils._rebuild_qtensor": "quantised tensors (dequantize() them)",
     "torch._utils._rebuild_nested_tensor": "nested tensors (unbind() them)",

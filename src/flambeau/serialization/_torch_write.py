@@ -265,12 +265,15 @@ class _Pickler:
 
     def _tensor(self, node: dict[str, Any]) -> None:
         kind, grad = node.get("c"), "g" in node
+        dtype = self._flat[node["P"][0]].dtype
+        typed = dtype in _STORAGE_OF
 
         def plain(grad: bool) -> tuple[Any, ...]:
             storage, offset, sizes, strides = node["P"]
-            return (lambda: self._storage(storage), offset, self._ints(sizes), self._ints(strides), grad, {"o": []})
+            args: tuple[Any, ...] = (lambda: self._storage(storage), offset, self._ints(sizes), self._ints(strides), grad, {"o": []})
+            return args if typed else (*args, lambda: self._global(f"torch {dtype.name}"))
 
-        rebuild = "torch._utils _rebuild_tensor_v2"
+        rebuild = "torch._utils _rebuild_tensor_v2" if typed else "torch._utils _rebuild_tensor_v3"
         if kind is None:
             self._call(rebuild, *plain(grad))
         elif kind == "p":
@@ -286,7 +289,9 @@ class _Pickler:
 
     def _storage(self, number: int) -> None:
         flat = self._flat[number]
-        self._tuple(("storage", lambda: self._global(f"torch {_STORAGE_OF[flat.dtype]}"), str(number), "cpu", flat.numel()))
+        kind, count = _STORAGE_OF.get(flat.dtype), flat.numel()
+        name, count = (f"torch {kind}", count) if kind else ("torch.storage UntypedStorage", count * flat.itemsize)
+        self._tuple(("storage", lambda: self._global(name), str(number), "cpu", count))
         self._out.append(b"Q")
 
 

@@ -10,6 +10,7 @@ arguments do. So `backward`, `autograd.grad` and hooks see what they would see w
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -69,10 +70,11 @@ def _leaves(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> list[Tensor]
 class _Part:
     """One call: the function and its arguments, without their tensors' history."""
 
-    def __init__(self, function: Callable[..., Any], args: Any, kwargs: Any, rng: Any) -> None:
+    def __init__(self, function: Callable[..., Any], args: Any, kwargs: Any, rng: Any, contexts: tuple[Any, Any]) -> None:
         self.function = function
         self.arguments = (args, kwargs)
         self.rng = rng
+        self.contexts = contexts  # of the first run, and of the second
         self.autocast = None
         if _C.is_autocast_enabled():
             self.autocast = (_C.get_autocast_dtype(), _C.is_autocast_cache_enabled())
@@ -80,9 +82,9 @@ class _Part:
         self.leaves: list[Tensor] = []  # what else does
         self.recorded: list[int] = []  # which outputs have gradients
 
-    def run(self, inputs: Sequence[Tensor]) -> Any:
+    def run(self, inputs: Sequence[Tensor], again: bool = False) -> Any:
         args, kwargs = _with(self.arguments, iter(inputs))
-        with enable_grad():
+        with enable_grad(), self.contexts[again]:
             if self.autocast is None or _C.is_autocast_enabled():
                 return self.function(*args, **kwargs)
             dtype, cache = self.autocast  # in backward
@@ -108,7 +110,7 @@ class _Checkpoint(Function):
         try:
             if part.rng is not None:
                 set_rng_state(part.rng)
-            outputs = list(_tensors(part.run(fresh)))
+            outputs = list(_tensors(part.run(fresh, again=True)))
         finally:
             if part.rng is not None:
                 set_rng_state(now)
@@ -143,8 +145,10 @@ def checkpoint(
     *args: Any,
     use_reentrant: bool | None = None,
     preserve_rng_state: bool = True,
+    context_fn: Callable[[], tuple[Any, Any]] | None = None,
     determinism_check: str = "default",
     debug: bool = False,
+    early_stop: bool = True,
     **kwargs: Any,
 ) -> Any:
     """Calls `function(*args, **kwargs)` and keeps nothing of it for backward but its arguments.
@@ -153,8 +157,11 @@ def checkpoint(
         use_reentrant: accepted; either way the gradients are those of the plain call, also with
             `autograd.grad` and where no argument requires one.
         preserve_rng_state: whether the second run draws what the first one drew.
-        determinism_check: accepted.
-        debug: accepted.
+        context_fn: makes two context managers, one for each run.
+        determinism_check, debug, early_stop: accepted.
+
+    Raises:
+        ValueError: `use_reentrant=True` with keyword arguments or a `context_fn`, which PyTorch's older variant does not take.
 
     Example:
         >>> import flambeau as fl
@@ -164,9 +171,12 @@ def checkpoint(
         >>> net[0].weight.grad.shape
         flambeau.Size([64, 4])
     """
+    if use_reentrant and (kwargs or context_fn is not None):
+        raise ValueError(f"checkpoint: use_reentrant = True with {', '.join(kwargs) or 'context_fn'}; pass use_reentrant=False")
+    contexts = (contextlib.nullcontext(), contextlib.nullcontext()) if context_fn is None else context_fn()
     if not is_grad_enabled():
         return function(*args, **kwargs)
-    part = _Part(function, args, kwargs, get_rng_state() if preserve_rng_state else None)
+    part = _Part(function, args, kwargs, get_rng_state() if preserve_rng_state else None, contexts)
     inputs = list(_tensors((args, kwargs)))
     part.needed = [x.requires_grad for x in inputs]
     fresh = [_own(x, False) if needed else x for x, needed in zip(inputs, part.needed)]

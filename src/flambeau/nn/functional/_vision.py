@@ -196,6 +196,10 @@ def interpolate(
         raise ArgumentError(f"interpolate: antialias = True with mode = '{mode}'; expected 'bilinear' or 'bicubic'")
     if align_corners is not None and mode not in _TAPS:
         raise ArgumentError(f"interpolate: align_corners has no meaning with mode = '{mode}'")
+    for name, value in (("size", size), ("scale_factor", scale_factor)):
+        if isinstance(value, (tuple, list)) and len(value) != n:
+            got = f"{name} = {tuple(value)} with input shape {list(input.shape)}"
+            raise ArgumentError(f"interpolate: {got}; expected a number or {n} of them")
     scales: list[float | None] = [None] * n
     if size is None:
         factors = [scale_factor] * n if isinstance(scale_factor, (int, float)) else scale_factor

@@ -199,7 +199,7 @@ class MultiheadAttention(Module):
     ) -> tuple[Tensor, Tensor | None]:
         self._check(query, key, value)
         if is_causal and attn_mask is None:
-            raise ValueError(
+            raise _C.ArgumentError(
                 "MultiheadAttention: is_causal=True is a hint and needs the mask itself in "
                 "attn_mask "
                 "(Transformer.generate_square_subsequent_mask makes one)"

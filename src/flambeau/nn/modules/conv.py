@@ -77,13 +77,9 @@ class _ConvNd(Module):
                 raise ValueError(f"{name}: padding = 'same' needs stride 1, got {self.stride}")
         else:
             self.padding = _tuple(f"{name}: padding", padding, n)
-        # [left, right] per dimension, last dimension first, as F.pad takes it.
-        self._reversed_padding_repeated_twice = self._pad_amounts()
-        # "same" with an odd total pads one more at the end, which the op cannot say.
-        amounts = self._reversed_padding_repeated_twice
-        uneven = any(amounts[i] != amounts[i + 1] for i in range(0, 2 * n, 2))
-        self._pads_itself = padding_mode != "zeros" or uneven
-        self._op_padding = (0,) * n if self._pads_itself else tuple(amounts[::2][::-1])
+        # [left, right] per dimension, last dimension first, as F.pad takes it. For other modes than zeros alone, which read `padding`.
+        amounts = self._pad_amounts()
+        self._reversed_padding_repeated_twice: Any = amounts if isinstance(padding, str) else tuple(amounts)
         shape = (
             (in_channels, out_channels // groups)
             if self._transposed
@@ -119,13 +115,9 @@ class _ConvNd(Module):
             else:  # memory that nobody wrote otherwise
                 init.zeros_(self.bias)
 
-    def _padded(self, input: Tensor) -> Tensor:
-        if not self._pads_itself:
-            return input
-        mode = "constant" if self.padding_mode == "zeros" else self.padding_mode
-        if mode == "constant":
-            return ops.pad(input, tuple(self._reversed_padding_repeated_twice), mode, 0)
-        return ops.pad(input, tuple(self._reversed_padding_repeated_twice), mode)
+    def _padded(self, input: Tensor) -> tuple[Tensor, Any]:
+        """The input with its borders, in another mode than zeros, and the padding that is left to do."""
+        return ops.pad(input, tuple(self._reversed_padding_repeated_twice), self.padding_mode), (0,) * self._n
 
     def extra_repr(self) -> str:
         parts = [
@@ -182,9 +174,9 @@ class Conv1d(_Conv):
         p = self._parameters
         weight = p["weight"] if "weight" in p else self.weight
         bias = p["bias"] if "bias" in p else self.bias
-        x = self._padded(input) if self._pads_itself else input
-        conv = ops.conv1d if x.ndim == 3 else F.conv1d  # the op itself wants a batch axis
-        return conv(x, weight, bias, self.stride, self._op_padding, self.dilation, self.groups)
+        x, padding = (input, self.padding) if self.padding_mode == "zeros" else self._padded(input)
+        conv = ops.conv1d if x.ndim == 3 and type(padding) is tuple else F.conv1d  # the op itself wants a batch axis, and numbers
+        return conv(x, weight, bias, self.stride, padding, self.dilation, self.groups)
 
 
 class Conv2d(_Conv):
@@ -210,9 +202,9 @@ class Conv2d(_Conv):
         p = self._parameters
         weight = p["weight"] if "weight" in p else self.weight
         bias = p["bias"] if "bias" in p else self.bias
-        x = self._padded(input) if self._pads_itself else input
-        conv = ops.conv2d if x.ndim == 4 else F.conv2d  # the op itself wants a batch axis
-        return conv(x, weight, bias, self.stride, self._op_padding, self.dilation, self.groups)
+        x, padding = (input, self.padding) if self.padding_mode == "zeros" else self._padded(input)
+        conv = ops.conv2d if x.ndim == 4 and type(padding) is tuple else F.conv2d  # the op itself wants a batch axis, and numbers
+        return conv(x, weight, bias, self.stride, padding, self.dilation, self.groups)
 
 
 class Conv3d(_Conv):
@@ -227,9 +219,9 @@ class Conv3d(_Conv):
         p = self._parameters
         weight = p["weight"] if "weight" in p else self.weight
         bias = p["bias"] if "bias" in p else self.bias
-        x = self._padded(input) if self._pads_itself else input
-        conv = ops.conv3d if x.ndim == 5 else F.conv3d  # the op itself wants a batch axis
-        return conv(x, weight, bias, self.stride, self._op_padding, self.dilation, self.groups)
+        x, padding = (input, self.padding) if self.padding_mode == "zeros" else self._padded(input)
+        conv = ops.conv3d if x.ndim == 5 and type(padding) is tuple else F.conv3d  # the op itself wants a batch axis, and numbers
+        return conv(x, weight, bias, self.stride, padding, self.dilation, self.groups)
 
 
 class _ConvTransposeNd(_ConvNd):

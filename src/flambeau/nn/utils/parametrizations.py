@@ -41,9 +41,6 @@ class _WeightNorm(Module):
     def right_inverse(self, weight: Tensor) -> tuple[Tensor, Tensor]:
         return norm_except_dim(weight, 2, self.dim).clone(), weight
 
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}"
-
 
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
     """Replaces the parameter `name` by its lengths and directions, of which it is computed whenever it is read.

@@ -26,8 +26,65 @@ class PackedSequence(NamedTuple):
     unsorted_indices: Tensor | None = None
 
     def to(self, *args: Any, **kwargs: Any) -> PackedSequence:
-        """Moves or casts the data; the batch sizes stay."""
-        return self._replace(data=self.data.to(*args, **kwargs))
+        """Moves or casts the data, the sorting moves with it; the batch sizes stay. The object itself where nothing changes."""
+        data = self.data.to(*args, **kwargs)
+        if data is self.data:
+            return self
+        rest = (None if x is None else x.to(data.device) for x in (self.sorted_indices, self.unsorted_indices))
+        return type(self)(data, self.batch_sizes, *rest)
+
+    def cpu(self, *args: Any, **kwargs: Any) -> PackedSequence:
+        """On the CPU."""
+        return self.to("cpu", *args, **kwargs)
+
+    def cuda(self, device: Any = None, *args: Any, **kwargs: Any) -> PackedSequence:
+        """On a GPU, of which there is none: raises what `Tensor.cuda` raises."""
+        return self._replace(data=self.data.cuda(device, *args, **kwargs))
+
+    def double(self) -> PackedSequence:
+        """In float64."""
+        return self.to(dtype=_C.float64)
+
+    def float(self) -> PackedSequence:
+        """In float32."""
+        return self.to(dtype=_C.float32)
+
+    def half(self) -> PackedSequence:
+        """In float16."""
+        return self.to(dtype=_C.float16)
+
+    def long(self) -> PackedSequence:
+        """In int64."""
+        return self.to(dtype=_C.int64)
+
+    def int(self) -> PackedSequence:
+        """In int32."""
+        return self.to(dtype=_C.int32)
+
+    def short(self) -> PackedSequence:
+        """In int16."""
+        return self.to(dtype=_C.int16)
+
+    def char(self) -> PackedSequence:
+        """In int8."""
+        return self.to(dtype=_C.int8)
+
+    def byte(self) -> PackedSequence:
+        """In uint8."""
+        return self.to(dtype=_C.uint8)
+
+    def pin_memory(self) -> PackedSequence:
+        """With pinned data, as `Tensor.pin_memory`."""
+        return self._replace(data=self.data.pin_memory())
+
+    def is_pinned(self) -> bool:
+        """Whether the data are pinned."""
+        return self.data.is_pinned()
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether the data lie on a GPU."""
+        return self.data.is_cuda
 
 
 def invert_permutation(permutation: Tensor | None) -> Tensor | None:
@@ -88,14 +145,14 @@ def pack_padded_sequence(
     x = input.transpose(0, 1) if batch_first else input
     t, b = x.shape[:2]
     if len(counts) != b or not counts or min(counts) <= 0 or max(counts) > t:
-        raise ValueError(
+        raise _C.ArgumentError(
             f"pack_padded_sequence: lengths = {counts}; expected {b} numbers from 1 to {t} for an "
             f"input of shape {list(input.shape)}"
         )
     order = unorder = None
     if enforce_sorted:
         if any(a < z for a, z in zip(counts, counts[1:])):
-            raise ValueError(
+            raise _C.ArgumentError(
                 f"pack_padded_sequence: lengths = {counts} do not fall; sort the sequences or pass "
                 "enforce_sorted=False"
             )

@@ -5,18 +5,19 @@
 A fetch draws from a generator of its own, seeded by the pass and the task's number, so random samples
 (augmentation, say) are the same for any number of workers and leave the program's generator alone.
 
-Threads share the dataset and its memory, so nothing is forked, pickled or copied; decoding and
+Threads share what the dataset holds, so nothing is forked or pickled; decoding and
 array work run in parallel as far as they release the GIL. All state lives in `_Shared`, which
 refers to neither the loader nor its iterator: when the iterator is dropped, its finalizer stops
 the threads.
 
 At most `prefetch_factor * workers` batches are under way. Map-style tasks go to whichever worker is
-free, and an iterable dataset's task k to worker k mod workers, so the order does not depend on
-speed.
+free. Where workers have copies of the dataset, which may differ (an iterable one, or one beside a
+`worker_init_fn`), task k goes to worker k mod workers, so that nothing depends on speed.
 """
 
 from __future__ import annotations
 
+import copy
 import sys
 import threading
 import time
@@ -133,7 +134,7 @@ def _worker(
     queue: int,
     info: WorkerInfo,
     init_fn: Callable[[int], Any] | None,
-    make_fetch: Callable[[], Fetch],
+    make_fetch: Callable[[Any], Fetch],
 ) -> None:
     _local.info = info
     fetch: Fetch | None = None
@@ -143,7 +144,7 @@ def _worker(
         if init_fn is not None:
             with OwnRandomness(info.seed, 0):
                 init_fn(info.id)
-        fetch = make_fetch()
+        fetch = make_fetch(info.dataset)
     except BaseException as error:
         broken = WorkerError(error, f"{where}, while it started")
     while True:
@@ -187,7 +188,7 @@ class WorkerPool:
         dataset: Any,
         seed: int,
         init_fn: Callable[[int], Any] | None,
-        make_fetch: Callable[[], Fetch],
+        make_fetch: Callable[[Any], Fetch],
         timeout: float,
         own_queues: bool,
     ) -> None:
@@ -196,7 +197,7 @@ class WorkerPool:
         self.own_queues = own_queues
         self.shared = _Shared(n if own_queues else 1)
         for i in range(n):
-            info = WorkerInfo(i, n, seed + i, dataset, seed)
+            info = WorkerInfo(i, n, seed + i, copy.copy(dataset) if own_queues else dataset, seed)
             thread = threading.Thread(
                 target=_worker,
                 args=(self.shared, i if own_queues else 0, info, init_fn, make_fetch),

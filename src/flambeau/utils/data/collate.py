@@ -62,14 +62,36 @@ def default_collate(batch: Sequence[Any]) -> Any:
     >>> default_collate([(1, "a"), (2, "b")])
     [tensor([1, 2]), ['a', 'b']]
     """
-    return _collate(list(batch), "sample")
+    return _collate(list(batch), "sample", default_collate_fn_map)
+
+
+def collate(batch: Sequence[Any], *, collate_fn_map: dict[Any, Any] | None = None) -> Any:
+    """`default_collate` with a table of one's own: what makes a batch of leaves, by their class.
+
+    A function of the table is called as `fn(leaves, collate_fn_map=table)`. Entries of `default_collate_fn_map` are those that
+    `default_collate` uses, and may be added to.
+
+    >>> from flambeau.utils.data.collate import collate, default_collate_fn_map
+    >>> table = {**default_collate_fn_map, complex: lambda batch, *, collate_fn_map: len(batch)}
+    >>> collate([(1, 1j), (2, 2j)], collate_fn_map=table)
+    [tensor([1, 2]), 2]
+    """
+    return _collate(list(batch), "sample", {} if collate_fn_map is None else collate_fn_map)
+
+
+def _own(batch: list[Any], *, collate_fn_map: dict[Any, Any] | None = None) -> Any:
+    """Stands in the table for what `default_collate` does with a class of leaves."""
+    return default_collate(batch)
+
+
+default_collate_fn_map: dict[Any, Any] = dict.fromkeys((Tensor, float, int, str, bytes), _own)
 
 
 def _stack(tensors: list[Tensor], where: str) -> Tensor:
     first = tensors[0].shape
     for i, t in enumerate(tensors):
         if t.shape != first:
-            raise ValueError(
+            raise _C.ShapeError(
                 f"default_collate: {where} has shape {list(t.shape)} in sample {i} of the batch, "
                 "but "
                 f"{list(first)} in sample 0; pad them, or pass collate_fn="
@@ -77,8 +99,13 @@ def _stack(tensors: list[Tensor], where: str) -> Tensor:
     return ops.stack(tensors, 0)
 
 
-def _collate(batch: list[Any], where: str) -> Any:
+def _collate(batch: list[Any], where: str, table: dict[Any, Any]) -> Any:
     first = batch[0]
+    made = table.get(type(first)) or next((fn for kind, fn in table.items() if isinstance(first, kind)), None)
+    if made is not None and made is not _own:
+        return made(batch, collate_fn_map=table)
+    if made is None and isinstance(first, tuple(default_collate_fn_map)):
+        raise TypeError(f"collate: {where} is a {type(first).__name__}, for which collate_fn_map has no function")
     if isinstance(first, Tensor):
         return _stack(batch, where)
     if isinstance(first, bool):
@@ -105,17 +132,17 @@ def _collate(batch: list[Any], where: str) -> Any:
                     "of the "
                     f"batch, but {sorted(map(str, first))} in sample 0"
                 )
-        entries = {key: _collate([s[key] for s in batch], f"{where}[{key!r}]") for key in first}
+        entries = {key: _collate([s[key] for s in batch], f"{where}[{key!r}]", table) for key in first}
         return _rebuild_mapping(first, entries)
     if isinstance(first, Sequence):
         for i, sample in enumerate(batch):
             if len(sample) != len(first):
-                raise ValueError(
+                raise _C.ShapeError(
                     f"default_collate: {where} has {len(sample)} entries in sample {i} of the "
                     "batch, but "
                     f"{len(first)} in sample 0"
                 )
-        columns = [_collate(list(col), f"{where}[{i}]") for i, col in enumerate(zip(*batch))]
+        columns = [_collate(list(col), f"{where}[{i}]", table) for i, col in enumerate(zip(*batch))]
         return _rebuild(first, columns) if hasattr(first, "_fields") else columns
     raise TypeError(
         f"default_collate: {where} is a {type(first).__name__}; expected tensors, arrays, "

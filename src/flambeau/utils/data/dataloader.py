@@ -1,12 +1,14 @@
 """`DataLoader`: batches from a dataset, fetched ahead by threads if asked.
 
-Workers are threads: the dataset is shared, not copied or pickled. The order and the data, random draws
+Workers are threads: what the dataset holds is shared, not pickled. The order and the data, random draws
 of the dataset included, are the same for any number of workers. See `_workers.py` for how they work.
 """
 
 from __future__ import annotations
 
 import itertools
+import multiprocessing
+import multiprocessing.context
 import weakref
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
@@ -92,9 +94,13 @@ class DataLoader(Generic[T]):
 
     `num_workers` threads fetch `prefetch_factor` batches each ahead. An exception in a worker comes
     out of the iteration with its own type and the worker's traceback in its text. `timeout`
-    (seconds) bounds the wait for a batch. `pin_memory`, `pin_memory_device`, `persistent_workers`
-    and `in_order` are accepted without effect: on a CPU there is nothing to pin, threads cost too
-    little to keep, and batches always come in order.
+    (seconds) bounds the wait for a batch. `pin_memory`, `pin_memory_device`, `persistent_workers`,
+    `multiprocessing_context` and `in_order` are accepted without effect: on a CPU there is nothing to
+    pin, threads cost too little to keep and are not started as processes are, and batches always come
+    in order.
+
+    An iterable dataset, and any dataset beside a `worker_init_fn`, is copied for each worker
+    (`copy.copy`), so that what `worker_init_fn` writes to `get_worker_info().dataset` is that worker's.
 
     Raises:
         ValueError: options that exclude each other or are out of range, or an assignment to one of
@@ -207,7 +213,7 @@ class DataLoader(Generic[T]):
         self.generator = generator
         self.persistent_workers = persistent_workers
         self.in_order = in_order
-        self.multiprocessing_context = None  # workers are threads
+        self.multiprocessing_context = multiprocessing_context
         self.pin_memory_device = pin_memory_device
         self.batch_size = batch_size
         self.drop_last = drop_last
@@ -246,10 +252,10 @@ class DataLoader(Generic[T]):
         """What tasks come from; frameworks ask under this name."""
         return self.batch_sampler if self._auto_collation else self.sampler
 
-    def _fetch(self) -> Any:
+    def _fetch(self, dataset: Any) -> Any:
         if self._iterable:
-            return _StreamFetch(self.dataset, self.collate_fn, self.batch_size, self.drop_last)
-        return _MapFetch(self.dataset, self.collate_fn, self._batched)
+            return _StreamFetch(dataset, self.collate_fn, self.batch_size, self.drop_last)
+        return _MapFetch(dataset, self.collate_fn, self._batched)
 
     def _tasks(self) -> Iterator[Any] | None:
         if self._iterable:
@@ -283,7 +289,7 @@ class DataLoader(Generic[T]):
         return _Iterator(self, seed)
 
     def _iterate_here(self, seed: int) -> Iterator[Any]:
-        fetch, tasks = self._fetch(), self._tasks()
+        fetch, tasks = self._fetch(self.dataset), self._tasks()
 
         def never() -> bool:
             return False
@@ -339,7 +345,7 @@ class _Iterator:
             loader.worker_init_fn,
             loader._fetch,
             float(loader.timeout),
-            own_queues=loader._iterable,
+            own_queues=loader._iterable or loader.worker_init_fn is not None,
         )
         self._close = weakref.finalize(self, stop_and_join, self._pool.shared)
         ahead = loader.num_workers * (loader.prefetch_factor or 2)
@@ -373,6 +379,11 @@ def _check(num_workers: Any, timeout: Any, prefetch: Any, persistent: bool, cont
     if persistent and num_workers == 0:
         raise ValueError("DataLoader: persistent_workers = True needs num_workers > 0")
     if context is not None:
-        raise ValueError(
-            f"DataLoader: multiprocessing_context = {context!r}; workers are threads, leave it out"
-        )
+        if num_workers == 0:
+            raise ValueError(f"DataLoader: multiprocessing_context = {context!r} needs num_workers > 0, but num_workers = 0")
+        named = multiprocessing.get_all_start_methods()
+        if isinstance(context, str) and context not in named:
+            raise ValueError(f"DataLoader: multiprocessing_context = {context!r}; expected one of {named}")
+        if not isinstance(context, (str, multiprocessing.context.BaseContext)):
+            kind = type(context).__name__
+            raise TypeError(f"DataLoader: multiprocessing_context is a {kind}; expected a name or a context of multiprocessing")

@@ -1,0 +1,24 @@
+"""Causal masks of scores that are not square, as `torch.nn.attention.bias` has them."""
+
+from __future__ import annotations
+
+import pytest
+from beside import as_ours, as_theirs, randn, values
+
+torch = pytest.importorskip("torch")
+
+from torch.nn.attention import bias as theirs  # noqa: E402
+
+import flambeau as fl  # noqa: E402
+from flambeau.compat._torch.overlay.nn.attention import bias as ours  # noqa: E402
+
+
+@pytest.mark.parametrize("name", ["causal_upper_left", "causal_lower_right"])
+@pytest.mark.parametrize("queries, keys", [(3, 5), (4, 4)])
+def test_attention_takes_them(name, queries, keys):
+    arrays = randn(1, 2, queries, 8), randn(1, 2, keys, 8, seed=1), randn(1, 2, keys, 8, seed=2)
+    mine, other = getattr(ours, name)(queries, keys), getattr(theirs, name)(queries, keys)
+    assert isinstance(mine, fl.Tensor) and (mine.seq_len_q, mine.seq_len_kv, int(mine.variant)) == (other.seq_len_q, other.seq_len_kv, int(other.variant))
+    y = fl.nn.functional.scaled_dot_product_attention(*map(as_ours, arrays), attn_mask=mine)
+    z = torch.nn.functional.scaled_dot_product_attention(*map(as_theirs, arrays), attn_mask=other)
+    assert abs(values(y) - values(z)).max() < 1e-6
