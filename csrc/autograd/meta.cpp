@@ -231,7 +231,7 @@ Ref<Node> grad_fn(const Tensor& t) {
   AutogradMeta* meta = static_cast<AutogradMeta*>(impl.meta.get());
   if (!follows_base(impl)) return meta ? meta->grad_fn : Ref<Node>();
   if (!impl.base->requires_grad) return meta ? meta->grad_fn : Ref<Node>();
-  const uint32_t version = impl.storage->var().noticed();
+  const uint32_t version = noticed_var(impl).noticed();
   if (meta && meta->grad_fn && meta->view_version == version) return meta->grad_fn;
   const Tensor base(impl.base);
   AutogradMeta& own = ensure_meta(t);
@@ -268,7 +268,7 @@ void set_history(const Tensor& t, Ref<Node> node, uint32_t nr) {
   move_retain(t, meta.grad_fn.get(), *node, nr);
   replace_grad_fn(meta, std::move(node));
   meta.output_nr = nr;
-  meta.view_version = t.storage().var().noticed();
+  meta.view_version = noticed_var(*t.impl()).noticed();
   t.impl()->requires_grad = true;
 }
 
@@ -293,7 +293,7 @@ void set_requires_grad(const Tensor& t, bool on) {
 void track_view(const Tensor& view, const Tensor& x) {
   TensorImpl& impl = *view.impl();
   impl.inference = x.impl()->inference;
-  impl.unnoticed = x.impl()->unnoticed;
+  if (x.impl()->own_var) [[unlikely]] impl.own_var = x.impl()->own_var;
   const Ref<TensorImpl>& root = x.impl()->base ? x.impl()->base : x.ref();
   impl.base = root;
   // A view made without grad mode shares memory but not history.
@@ -328,8 +328,6 @@ void check_inplace(const char* op, const Tensor& x) {
     raise<AutogradError>(op, ": this view was made under no_grad, and its base requires grad; write to it under no_grad too, or make the view outside");
 }
 
-void bump_version(const char* op, const Tensor& x) { x.storage().written_by(op, !x.impl()->unnoticed); }
-
 void rebase_history(const Tensor& x, Ref<Node> node) {
   constexpr const char* kWhat = "it gives a tensor that lives on a history, by writing to it";
   graph::note_change(x, kWhat);
@@ -339,7 +337,7 @@ void rebase_history(const Tensor& x, Ref<Node> node) {
     graph::note_change(base, kWhat);
     set_history(base, make_ref<CopySlices>(base, x, std::move(node)), 0);
     impl.requires_grad = true;
-    if (AutogradMeta* meta = meta_of(x)) meta->view_version = x.storage().var().noticed() - 1;  // out of date
+    if (AutogradMeta* meta = meta_of(x)) meta->view_version = noticed_var(impl).noticed() - 1;  // out of date
     (void)grad_fn(x);
     return;
   }

@@ -152,8 +152,7 @@ void track_view(const Tensor& view, const Tensor& x);
 
 // In-place writes: raises before anything is changed where the write is not allowed...
 void check_inplace(const char* op, const Tensor& x);
-// ...then notes the write...
-void bump_version(const char* op, const Tensor& x);
+// ...then bump_version() notes the write...
 // ...and makes `node` the history of x and, through its base, of every view of it.
 void rebase_history(const Tensor& x, Ref<Node> node);
 

@@ -1,8 +1,8 @@
 // What a node keeps of the forward pass.
 //
 // Note [Saved tensors]
-// save() notes how many writes of the storage are to be noticed (not those through `x.data`); unpack() refuses when it moved, naming the op that saved, the op
-// that wrote, and the Python lines of both. What is kept is an alias of the same bytes plus, for inputs,
+// save() notes the tensor's version (its storage's, or that of `x.data`, which has its own); unpack() refuses when it moved, naming the op that
+// saved, the op that wrote, and the Python lines of both. What is kept is an alias of the same bytes plus, for inputs,
 // the gradient edge, so that a node never owns the tensor that owns it. That holds for leaves, too: a write in
 // place may give one a history later, and its .grad may have one, and either may lead to this node.
 //

@@ -22,7 +22,6 @@ namespace fl::py {
 Tensor detached(const Tensor& x) {
   Tensor y = alias(x);
   y.impl()->inference = x.impl()->inference;
-  y.impl()->unnoticed = x.impl()->unnoticed;
   return y;
 }
 
@@ -89,7 +88,7 @@ PyObject* get_grad_fn(PyObject* self, void*) {
 PyObject* get_data(PyObject* self, void*) {
   return guarded([&] {
     Tensor y = detached(tensor_of(self));
-    y.impl()->unnoticed = true;
+    y.impl()->own_var = make_ref<OwnVar>();
     return wrap(std::move(y));
   });
 }
@@ -98,6 +97,9 @@ int set_data(PyObject* self, PyObject* value, void*) {
     if (!value || !is_tensor(value)) raise<TypeMismatch>("data: expected a Tensor");
     TensorImpl& x = *tensor_of(self).impl();
     const TensorImpl& y = *tensor_of(value).impl();
+    if (is_sparse(tensor_of(value)) != is_sparse(tensor_of(self)))
+      raise<ArgumentError>("data: got a ", is_sparse(tensor_of(value)) ? "sparse" : "dense", " tensor ", y.sizes, " for a ",
+                           is_sparse(tensor_of(self)) ? "sparse" : "dense", " one ", x.sizes, "; expected the same layout (to_dense(), to_sparse())");
     if (x.requires_grad && x.dtype != y.dtype && !is_inexact(y.dtype))
       raise<DTypeError>("data: got ", y.dtype, " for a tensor that requires grad; expected a floating point or complex type");
     graph::note_change(tensor_of(self), "it gives a tensor that lives on other memory");
@@ -170,7 +172,7 @@ PyObject* get_retains_grad(PyObject* self, void*) {
   AutogradMeta* meta = meta_of(tensor_of(self));
   return PyBool_FromLong(meta && meta->retains_grad);
 }
-PyObject* get_version(PyObject* self, void*) { return PyLong_FromUnsignedLong(tensor_of(self).storage().var().noticed()); }
+PyObject* get_version(PyObject* self, void*) { return PyLong_FromUnsignedLong(noticed_var(*tensor_of(self).impl()).noticed()); }
 PyObject* get_output_nr(PyObject* self, void*) {
   AutogradMeta* meta = meta_of(tensor_of(self));
   return PyLong_FromUnsignedLong(meta ? meta->output_nr : 0);

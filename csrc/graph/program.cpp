@@ -77,6 +77,10 @@ Ref<Program> Program::capture(const std::vector<Tensor>& args, const std::vector
     p.tape_.values.push_back(x.defined() ? alias(x) : x);
     if (x.defined()) p.buffers_[tape.buffer_of[v]].values.push_back(v);
   }
+  for (const Buffer& b : p.buffers_)  // fits() refuses to write arguments that have a Var of their own
+    if (b.kind == Kind::Argument)
+      for (const uint32_t v : b.values)
+        if (auto& own = p.tape_.values[v].impl()->own_var; own.get() == args[b.index].impl()->own_var.get()) own = nullptr;
   if (fold) p.fold_batch_norms();
   p.clamp_batch_norms();
   std::vector<char> wanted(p.buffers_.size());
@@ -319,8 +323,8 @@ bool Program::fits(const std::vector<Tensor>& args) const {
     if (x.storage().size_bytes() < b.size_bytes) return false;
     if (b.kind == Kind::Fixed) {
       if (&x.storage() != b.storage.get()) return false;
-    } else if (&x.storage() != &args[b.index].storage() || (b.written && x.storage().shared_outside())) {
-      return false;  // what was one memory is two now, or others read along
+    } else if (&x.storage() != &args[b.index].storage() || (b.written && (x.storage().shared_outside() || x.impl()->own_var))) {
+      return false;  // what was one memory is two now, others read along, or its versions are counted elsewhere
     }
   }
   for (const Gradient& g : gradients_)
@@ -441,7 +445,7 @@ std::optional<std::vector<Tensor>> Program::run(const std::vector<Tensor>& args)
     for (size_t j = k; j < k + done; ++j)
       if (runs_[j])
         tape_.for_overwritten(tape_.nodes[j], [&](uint32_t v) {
-          if (!buffers_[tape_.buffer_of[v]].inside()) tape_.values[v].storage().written_by(tape_.nodes[j].op->name);
+          if (!buffers_[tape_.buffer_of[v]].inside()) bump_version(tape_.nodes[j].op->name, tape_.values[v]);
         });
   }
   auto fresh = [&](const Geometry& g) {

@@ -39,7 +39,7 @@ class TensorImpl final : public RefCounted {
   // The same elements as `like`, whose geometry is known to be right.
   explicit TensorImpl(const TensorImpl& like)
       : storage(like.storage), sizes(like.sizes), strides(like.strides), offset(like.offset), numel(like.numel), dtype(like.dtype),
-        contiguous(like.contiguous) {}
+        contiguous(like.contiguous), own_var(like.own_var) {}
   ~TensorImpl() override;
   void destroy() noexcept override {
     if (!meta) {
@@ -63,8 +63,8 @@ class TensorImpl final : public RefCounted {
   bool contiguous = true;     // row-major without gaps
   bool requires_grad = false; // itself; see fl::requires_grad() in autograd/meta.h for views
   bool inference = false;     // made in inference_mode
-  bool unnoticed = false;     // what `x.data` is: autograd does not notice writes to it, nor to its views
   bool view_tracks_base = false;
+  Ref<OwnVar> own_var;        // of x.data and what comes from it; else null
   Ref<TensorImpl> base;       // of a view that autograd follows: the tensor it views, never itself a view
   std::unique_ptr<AutogradMetaBase> meta;
   _object* pyobj = nullptr;   // the Python object of this tensor, which owns a reference to us
@@ -121,6 +121,15 @@ class Tensor {
 };
 
 using TensorList = std::span<const Tensor>;
+
+// Who wrote x, as far as autograd is to notice.
+inline Var& noticed_var(const TensorImpl& x) { return x.own_var ? x.own_var->var : x.storage->var(); }
+// Records a write to x.
+inline void bump_version(const char* op, const Tensor& x) {
+  OwnVar* const own = x.impl()->own_var.get();
+  x.storage().written_by(op, !own);
+  if (own) [[unlikely]] own->var.written_by(op);
+}
 
 // Row-major strides of a shape.
 Dims row_major(IntList sizes);

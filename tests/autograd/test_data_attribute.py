@@ -100,3 +100,80 @@ def test_scratch_memory_behind_autograd():
         total = total + (scratch[: i + 1] * 2).sum()
     total.backward()
     assert x.grad.tolist() == [20, 20]
+
+
+def test_who_saved_it_notices_writes_through_it():
+    w, y = fl.ones(3, requires_grad=True), fl.ones(3).data
+    out = (w * y).sum()
+    y.mul_(5)
+    assert y._version == 1
+    with pytest.raises(RuntimeError, match=r"mul_ at .*test_data_attribute.py.* wrote to it afterwards \(version 1, saved at 0"):
+        out.backward()
+    p = fl.ones(3).data.requires_grad_()
+    out = (p * p).sum()
+    with fl.no_grad():
+        p.mul_(5)
+    with pytest.raises(RuntimeError, match="wrote to it afterwards"):
+        out.backward()
+
+
+@pytest.mark.parametrize("derive", [lambda d: d.detach(), lambda d: d[:], lambda d: d.view(3, 1)], ids=["detach", "slice", "view"])
+def test_what_comes_from_it_has_its_version(derive):
+    x = fl.ones(3)
+    d = x.data
+    e = derive(d)
+    d.mul_(2)
+    assert (x._version, d._version, e._version) == (0, 1, 1)
+    e.mul_(2)
+    assert (x._version, d._version, e._version) == (0, 2, 2)
+    x.mul_(2)
+    assert (x._version, d._version, e._version) == (1, 2, 2)
+
+
+def test_who_saved_it_does_not_notice_writes_elsewhere():
+    x, w = fl.ones(3), fl.ones(3, requires_grad=True)
+    out = (w * x.data).sum()
+    x.add_(1)
+    out.backward()
+    assert w.grad.tolist() == [2, 2, 2]
+
+
+def test_views_of_it_have_the_history_that_its_writes_give():
+    w, d = fl.tensor(2.0, requires_grad=True), fl.ones(2).data
+    v = d[0]
+    d.mul_(w)
+    assert v.grad_fn is not None
+    d.mul_(w)
+    v.backward()
+    assert w.grad.item() == 4
+
+
+def test_a_replay_writes_through_it_as_the_call_did():
+    kept, w = fl.ones(3), fl.ones(3, requires_grad=True)
+
+    @fl.compile(mode="replay")
+    def f(x):
+        kept.data.add_(1)
+        return x * 2
+
+    for _ in range(6):
+        f(fl.ones(3))
+    version = kept._version
+    out = (w * kept).sum()
+    f(fl.ones(3))
+    assert kept._version == version == 0
+    out.backward()
+    assert w.grad.tolist() == [8, 8, 8]
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["recorded with x.data", "recorded with x"])
+def test_arguments_of_replays_have_the_versions_that_they_have(first):
+    f = fl.compile(lambda x: x.add_(1), mode="replay")
+    for _ in range(6):
+        f(fl.ones(3).data if first else fl.ones(3))
+    x = fl.ones(3)
+    f(x.data if not first else x)
+    assert x._version == (1 if first else 0)
+    d = fl.ones(3).data
+    f(d)
+    assert d._version == 1
