@@ -17,6 +17,7 @@
 #include "bindings/graph.h"
 #include "bindings/optim.h"
 #include "bindings/profiler.h"
+#include "bindings/shared_memory.h"
 #include "bindings/sparse.h"
 #include "bindings/types.h"
 #include "ops/linalg/lapack.h"
@@ -362,6 +363,7 @@ NB_MODULE(_C, m) {
   init_source();
   init_autograd(m);
   init_sparse(m);
+  init_shared_memory(m);
   bind_default_device(m);
   nb::module_ ops = m.def_submodule("ops", "Every op of the table by name.");
   for (PyMethodDef* const* table = op_function_tables; *table; ++table)

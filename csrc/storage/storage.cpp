@@ -151,7 +151,7 @@ void Storage::grow(size_t size_bytes) {
   before_write(*this);
   if (device_.kind == DeviceKind::CPU) {
     if (!ours())
-      raise<ArgumentError>("resize_: the memory belongs to somebody else (NumPy or DLPack) and can not grow; clone() it first");
+      raise<ArgumentError>("resize_: the memory belongs to somebody else (NumPy, DLPack or other processes) and can not grow; clone() it first");
     if (lent_.load(std::memory_order_relaxed) > 0)
       raise<ArgumentError>("resize_: a NumPy array, buffer or DLPack export shares the memory, which would have to move to grow from ", size_bytes_,
                            " to ", size_bytes, " bytes; delete the export or clone() the tensor first");
@@ -176,6 +176,7 @@ void Storage::move_to(void* data, void* owner, void (*drop)(void*)) {
   void* const old = std::exchange(owner_, owner);
   void (*const drop_old)(void*) = std::exchange(drop_, drop);
   data_ = data;
+  writable_ = true;
   if (drop_old == drop_host_block) drop_host_block(old);
   else if (drop_old) locks::when_unlocked(old, drop_old);
 }

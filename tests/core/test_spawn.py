@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 
 import pytest
@@ -12,43 +13,86 @@ import flambeau.multiprocessing as mp
 METHODS = [m for m in ("fork", "spawn", "forkserver") if m in mp.get_all_start_methods()]
 
 
-def _work(index, queue):
+# ---- what children do; at the top, so that spawned ones find it
+
+
+def put(index, queue):
     queue.put(index)
 
 
-def _fail(index, which, text):
+def fail(index, which, text):
     if index == which:
         raise ValueError(text)
     signal.pause()  # ended by who waits
 
 
-def _leave(index, status):
+def leave(index, status):
     os._exit(status)
+
+
+def die(index):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def complain(index, ready):
+    """The first fails; the second says much when it is told to end, the third does not listen."""
+
+    def say(*_):
+        raise RuntimeError("y" * (1 << 20))
+
+    if index == 0:
+        for _ in range(2):
+            ready.get()
+        raise ValueError("the first")
+    signal.signal(signal.SIGTERM, say if index == 1 else signal.SIG_IGN)
+    ready.put(index)
+    while True:
+        signal.pause()
+
+
+# ---- and what becomes of it
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_functions_get_their_index(method):
     queue = mp.get_context(method).SimpleQueue()
-    mp.start_processes(_work, (queue,), nprocs=2, start_method=method)
+    mp.start_processes(put, (queue,), nprocs=2, start_method=method)
     assert sorted((queue.get(), queue.get())) == [0, 1]
 
 
 @pytest.mark.parametrize("length", [10, 1 << 20], ids=["short", "longer than a pipe holds"])
 def test_the_first_exception_ends_the_others(length):
-    with pytest.raises(mp.ProcessRaisedException, match=f"process 1 of spawn raised(?s:.)*ValueError: x{{{min(length, 1000)}}}") as caught:
-        mp.start_processes(_fail, (1, "x" * length), nprocs=3, start_method="fork")
+    with pytest.raises(mp.ProcessRaisedException, match=f"Process 1 terminated(?s:.)*ValueError: x{{{min(length, 1000)}}}") as caught:
+        mp.start_processes(fail, (1, "x" * length), nprocs=3, start_method="fork")
     assert caught.value.error_index == 1
-    assert caught.value.exitcode == 1
+    assert caught.value.pid == caught.value.error_pid
 
 
-def test_a_process_that_says_nothing_is_named():
-    with pytest.raises(mp.ProcessExitedException, match="process 0 of spawn ended with status 7"):
-        mp.start_processes(_leave, (7,), nprocs=1, start_method="fork")
+def test_who_does_not_end_when_told_is_killed():
+    ready = mp.get_context("fork").SimpleQueue()
+    context = mp.start_processes(complain, (ready,), nprocs=3, join=False, start_method="fork")
+    with pytest.raises(mp.ProcessRaisedException, match="ValueError: the first"):
+        while not context.join(grace_period=0.5):
+            pass
+    assert [p.exitcode for p in context.processes] == [1, 1, -signal.SIGKILL]
+
+
+@pytest.mark.parametrize(
+    ("fn", "args", "said", "code", "name"),
+    [(leave, (7,), "exit code 7", 7, None), (die, (), "signal SIGKILL", -signal.SIGKILL, "SIGKILL")],
+    ids=["status", "signal"],
+)
+def test_a_process_that_says_nothing_is_named(fn, args, said, code, name):
+    with pytest.raises(mp.ProcessExitedException, match=f"process 0 terminated with {said}") as caught:
+        mp.start_processes(fn, args, nprocs=1, start_method="fork")
+    assert not isinstance(caught.value, mp.ProcessRaisedException)
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (again.exit_code, again.signal_name, again.pid, str(again)) == (code, name, caught.value.pid, str(caught.value))
 
 
 def test_join_says_whether_all_have_ended():
     queue = mp.get_context("fork").SimpleQueue()
-    context = mp.start_processes(_work, (queue,), nprocs=2, join=False, start_method="fork")
+    context = mp.start_processes(put, (queue,), nprocs=2, join=False, start_method="fork")
     assert len(context.pids()) == 2
     while not context.join(timeout=10):
         pass

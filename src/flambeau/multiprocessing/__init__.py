@@ -19,15 +19,17 @@ from multiprocessing import *  # noqa: F403
 from flambeau.multiprocessing import _sharing
 from flambeau.multiprocessing._spawn import (
     ProcessContext,
+    ProcessException,
     ProcessExitedException,
     ProcessRaisedException,
+    SpawnContext,
     spawn,
     start_processes,
 )
 
 __all__ = [
-    "ProcessContext", "ProcessExitedException", "ProcessRaisedException", "get_all_sharing_strategies", "get_sharing_strategy",
-    "set_sharing_strategy", "spawn", "start_processes",
+    "ProcessContext", "ProcessException", "ProcessExitedException", "ProcessRaisedException", "SpawnContext", "get_all_sharing_strategies",
+    "get_sharing_strategy", "set_sharing_strategy", "spawn", "start_processes",
 ]  # fmt: skip
 __all__ += _multiprocessing.__all__  # type: ignore[attr-defined]
 

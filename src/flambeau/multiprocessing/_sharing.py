@@ -9,7 +9,6 @@ with NumPy's memory. Tensors that were not moved travel by value: who receives o
 
 from __future__ import annotations
 
-import mmap
 import os
 import tempfile
 import weakref
@@ -17,68 +16,63 @@ from multiprocessing.reduction import DupFd, ForkingPickler
 from typing import Any
 
 from flambeau import _C
-from flambeau._C import Tensor
+from flambeau._C import SharedMemory, Tensor
 from flambeau._tensor import frombuffer
 
 
-class Segment(mmap.mmap):
-    """Memory of a file without a name, which is open as long as this lives."""
-
-    fd: int
-
-    @classmethod
-    def make(cls, size: int) -> Segment:
-        """A new one of `size` bytes.
-
-        Raises:
-            OSError: no memory or no descriptor is left.
-        """
-        if hasattr(os, "memfd_create"):
-            fd = os.memfd_create("flambeau", os.MFD_CLOEXEC)
-        else:
-            with tempfile.TemporaryFile() as file:
-                fd = os.dup(file.fileno())
-        try:
-            os.ftruncate(fd, size)
-            return cls.of(fd, size)
-        except BaseException:
-            os.close(fd)
-            raise
-
-    @classmethod
-    def of(cls, fd: int, size: int) -> Segment:
-        """The memory of a file that was made elsewhere; `fd` is closed with it."""
-        made = cls(fd, size)
-        made.fd = fd
-        weakref.finalize(made, os.close, fd).atexit = False
-        status = os.fstat(fd)
-        _known[status.st_dev, status.st_ino] = made
-        return made
-
-
 # By the file, so that what comes back, or comes twice, is the same memory at the same place.
-_known: weakref.WeakValueDictionary[tuple[int, int], Segment] = weakref.WeakValueDictionary()
+_known: weakref.WeakValueDictionary[tuple[int, int], SharedMemory] = weakref.WeakValueDictionary()
 
 
-def segment_of(x: Tensor) -> Segment | None:
+def _file(fd: int) -> tuple[int, int]:
+    status = os.fstat(fd)
+    return status.st_dev, status.st_ino
+
+
+def _made(size: int) -> SharedMemory:
+    """New memory.
+
+    Raises:
+        OSError: no memory or no descriptor is left.
+    """
+    if hasattr(os, "memfd_create"):
+        fd = os.memfd_create("flambeau", os.MFD_CLOEXEC)
+    else:
+        with tempfile.TemporaryFile() as file:
+            fd = os.dup(file.fileno())
+    try:
+        os.posix_fallocate(fd, 0, size)  # now: where there is none left, the first write would end the process
+        key = _file(fd)
+    except BaseException:
+        os.close(fd)
+        raise
+    memory = SharedMemory(fd, size)
+    _known[key] = memory
+    return memory
+
+
+def segment_of(x: Tensor) -> SharedMemory | None:
     """Where x's storage lies, if it is shared."""
     owner = _C.buffer_of(x)
     if isinstance(owner, memoryview):
         owner = owner.obj
-    return owner if isinstance(owner, Segment) else None
+    return owner if isinstance(owner, SharedMemory) else None
 
 
 def share(x: Tensor) -> None:
     """Moves x's storage into shared memory, unless it is there.
 
     Raises:
-        ArgumentError: a NumPy array or another library looks at the memory, which would move; x is a meta tensor.
+        ArgumentError: a NumPy array or another library looks at the memory, which would move; x is sparse, or on meta.
+        OSError: no memory or no descriptor is left.
     """
+    if x.is_sparse or x.is_sparse_csr:
+        raise _C.ArgumentError(f"share_memory_: the tensor {list(x.shape)} is sparse; share its indices and values, and make it of these")
     if segment_of(x) is None:
-        _C.move_to_buffer(x, Segment.make(max(1, x.untyped_storage().nbytes())))
+        _C.move_to_buffer(x, _made(max(1, x.untyped_storage().nbytes())))
 
 
-def _reduce(x: Tensor) -> Any:
+def reduce_tensor(x: Tensor) -> Any:
     segment = None if x.requires_grad and not x.is_leaf else segment_of(x)
     if segment is None:
         return x.__reduce_ex__(2)
@@ -91,10 +85,10 @@ def _rebuild(
     attributes: dict[str, Any],
 ) -> Tensor:  # fmt: skip
     fd = handle.detach()
-    status = os.fstat(fd)
-    segment = _known.get((status.st_dev, status.st_ino))
+    key = _file(fd)
+    segment = _known.get(key)
     if segment is None:
-        segment = Segment.of(fd, size)
+        segment = _known[key] = SharedMemory(fd, size)
     else:
         os.close(fd)
     x = frombuffer(segment, dtype=dtype, count=size // dtype.itemsize).as_strided(shape, stride, offset)
@@ -103,4 +97,4 @@ def _rebuild(
     return x.requires_grad_() if requires_grad else x
 
 
-ForkingPickler.register(Tensor, _reduce)
+ForkingPickler.register(Tensor, reduce_tensor)

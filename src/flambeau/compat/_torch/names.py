@@ -21,6 +21,8 @@ PARTS: dict[str, str | tuple[str, ...]] = {
     "cuda.graphs": "cuda",
     "cuda.memory": "cuda",
     "cuda.random": "cuda",
+    "multiprocessing.reductions": "multiprocessing._sharing",
+    "multiprocessing.spawn": "multiprocessing._spawn",
     "nn.modules.batchnorm": ("nn.modules.norm", "nn.modules.lazy"),
     "nn.modules.channelshuffle": "nn.modules.unpooling",
     "nn.modules.activation": ("nn.modules.activation", "nn.modules.attention"),
