@@ -485,7 +485,7 @@ void accumulate_grad(const Tensor& t, Tensor grad) {
       }
       if (sparse_sum_into(seen, grad)) return;
     }
-    Tensor next = seen.defined() ? (sparse ? sparse_sum(seen, grad) : op::add(seen, grad)) : (grad = sparse ? owned_sparse(std::move(grad)) : owned(std::move(grad)));
+    Tensor next = seen.defined() ? (sparse ? owned_sparse(sparse_sum(seen, grad)) : op::add(seen, grad)) : (grad = sparse ? owned_sparse(std::move(grad)) : owned(std::move(grad)));
     const std::lock_guard lock(meta.mutex());
     if (meta.grad.ref().get() != seen.ref().get()) continue;  // replaced meanwhile
     std::swap(meta.grad, next);

@@ -17,7 +17,7 @@ void SavedTensor::save(const Tensor& x) {
     if (requires_grad(x)) note_producer(x);
     return pack(*hooks, x);
   }
-  version_ = x.storage().var().noticed();
+  version_ = noticed_var(*x.impl()).noticed();
   tensor_ = alias(x);
   if (requires_grad(x)) note_producer(x);
 }
@@ -33,14 +33,14 @@ void SavedTensor::save_copy(const Tensor& x) {
   if (!tensor_.defined()) return;
   WithGrad off(false);
   tensor_ = op::clone(x);
-  version_ = tensor_.storage().var().noticed();
+  version_ = noticed_var(*tensor_.impl()).noticed();
 }
 
 void SavedTensor::save_output(const Tensor& y, uint32_t nr) {
   output_ = is_inexact(y.dtype());  // indices are outputs too, and have no history
   nr_ = nr;
   if (SavedHooks* hooks = thread_modes().saved_hooks) [[unlikely]] return pack(*hooks, y);
-  version_ = y.storage().var().noticed();
+  version_ = noticed_var(*y.impl()).noticed();
   tensor_ = alias(y);
 }
 
@@ -78,11 +78,10 @@ Tensor SavedTensor::unpack(Node& node, const char* what) const {
     if (node.released) raise_released(node);
     return {};
   }
-  Var& var = tensor_.storage().var();
+  Var& var = noticed_var(*tensor_.impl());
   if (var.noticed() != version_) {
-    std::string writer = var.writer() ? var.writer() : "an in-place operation";
     raise<AutogradError>(node.name(), ": `", what, "` ", tensor_.dtype(), " ", tensor_.sizes(), " was saved for backward",
-                         place_text(" at ", node.made_at, ","), " but ", writer, place_text(" at ", var.source()),
+                         place_text(" at ", node.made_at, ","), " but ", var.writer(), place_text(" at ", var.source()),
                          " wrote to it afterwards (version ", var.noticed(), ", saved at ", version_,
                          "); use the out-of-place form there, or clone() the tensor before writing");
   }
@@ -90,7 +89,10 @@ Tensor SavedTensor::unpack(Node& node, const char* what) const {
 }
 
 Tensor Fit::fitted(Tensor grad) const {
-  if (is_sparse(grad)) [[unlikely]] grad = values_or_dense(grad, any_shape ? grad.sizes() : sizes);
+  if (is_sparse(grad)) [[unlikely]] {
+    if (any_shape || grad.sizes() == sizes) return with_type(grad, dtype);
+    grad = values_or_dense(grad, sizes);
+  }
   if (!any_shape && !(grad.sizes() == sizes)) grad = op::sum_to(grad, sizes);
   if (is_complex(grad.dtype()) && !is_complex(dtype)) grad = op::real(grad);
   if (grad.dtype() != dtype) grad = op::cast(grad, dtype);

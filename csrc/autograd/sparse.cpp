@@ -1,6 +1,7 @@
 #include "autograd/sparse.h"
 
 #include "base/error.h"
+#include "graph/program.h"
 #include "op/add.h"
 #include "op/cast.h"
 #include "op/cat.h"
@@ -46,7 +47,16 @@ Tensor with_values(const Tensor& x, const SparseParts& parts, Tensor values) {
   return make_sparse(parts.indices, std::move(values), x.sizes(), parts.coalesced);
 }
 
+Tensor with_type(const Tensor& x, DType dtype) {
+  const Ref<SparseParts> parts = sparse_parts(x);
+  Tensor values = parts->values;
+  if (is_complex(values.dtype()) && !is_complex(dtype)) values = op::real(values);
+  if (values.dtype() != dtype) values = op::cast(values, dtype);
+  return values.same(parts->values) ? x : with_values(x, *parts, std::move(values));
+}
+
 Tensor owned_sparse(Tensor x) {
+  if (!is_sparse(x)) return x;  // a sum with a dense one is new
   const Ref<SparseParts> parts = sparse_parts(x);
   const bool unseen = x.ref()->use_count() == 1 && x.storage().owners() == 1 && is_unseen(parts->values);
   return unseen ? x : make_sparse(op::clone(parts->indices), op::clone(parts->values), x.sizes(), parts->coalesced);
@@ -67,6 +77,14 @@ Tensor sparse_sum(const Tensor& a, const Tensor& b) {
   return op::index_put(b, axes_of(*x), x->values, true);
 }
 
+void write_sparse(const char* op, const Tensor& x, Tensor indices, Tensor values, bool coalesced) {
+  const Ref<SparseParts> before = sparse_parts(x);
+  graph::note_object_change(before->indices);
+  graph::note_object_change(before->values);
+  set_sparse_parts(x, std::move(indices), std::move(values), coalesced);
+  bump_version(op, x);
+}
+
 bool sparse_sum_into(const Tensor& x, const Tensor& grad) {
   same_sizes(x, grad);
   if (!is_sparse(grad)) return false;
@@ -78,8 +96,7 @@ bool sparse_sum_into(const Tensor& x, const Tensor& grad) {
   }
   const Ref<SparseParts> mine = sparse_parts(x);
   same_axes(*mine, *y, x);
-  set_sparse_parts(x, joined(mine->indices, y->indices, 1), joined(mine->values, y->values, 0), mine->places() == 0 && y->coalesced);
-  bump_version("add_", x);
+  write_sparse("add_", x, joined(mine->indices, y->indices, 1), joined(mine->values, y->values, 0), mine->places() == 0 && y->coalesced);
   return true;
 }
 
@@ -95,11 +112,7 @@ Tensor like_sparse_gradient(const char* what, const Tensor& grad, const Tensor& 
   if (!(grad.sizes() == like.sizes()) || place_of(grad) != place_of(like))
     raise<AutogradError>(what, ": a sparse gradient of shape ", grad.sizes(), " on ", place_of(grad), " for a tensor of shape ", like.sizes(), " on ",
                          place_of(like), "; expected equal shapes and devices");
-  const Ref<SparseParts> parts = sparse_parts(grad);
-  Tensor values = parts->values;
-  if (is_complex(values.dtype()) && !is_complex(like.dtype())) values = op::real(values);
-  if (values.dtype() != like.dtype()) values = op::cast(values, like.dtype());
-  return values.same(parts->values) ? grad : with_values(grad, *parts, std::move(values));
+  return with_type(grad, like.dtype());
 }
 
 Tensor at_places(const Tensor& x, const SparseParts& parts, IntList sizes) {

@@ -2,6 +2,7 @@
 
 #include "bindings/errors.h"
 
+#include "autograd/sparse.h"
 #include "bindings/args.h"
 #include "bindings/types.h"
 #include "graph/program.h"
@@ -454,6 +455,7 @@ Tensor tensor_from(PyObject* data, std::optional<DType> dtype) {
   if (is_tensor(data)) {
     NoGrad off;
     const Tensor& x = tensor_of(data);
+    if (is_sparse(x)) [[unlikely]] return with_type(owned_sparse(x), dtype.value_or(x.dtype()));
     return dtype && *dtype != x.dtype() ? op::cast(x, *dtype) : op::clone(x);
   }
   if (!is_list(data) && PyObject_CheckBuffer(data)) {

@@ -1,5 +1,6 @@
 #include "bindings/sparse.h"
 
+#include "autograd/sparse.h"
 #include "bindings/args.h"
 #include "bindings/tensor_object.h"
 #include "bindings/tensor_slots.h"
@@ -52,8 +53,7 @@ void init_sparse(nb::module_& m) {
   m.def("set_sparse_parts", [](nb::handle x, nb::handle indices, nb::handle values, bool coalesced) {
     const Tensor t = sparse_of(x);
     graph::note_read("it writes a sparse tensor");
-    set_sparse_parts(t, plain_tensor(indices.ptr(), "sparse", "indices"), plain_tensor(values.ptr(), "sparse", "values"), coalesced);
-    t.storage().written_by("sparse");
+    write_sparse("sparse", t, plain_tensor(indices.ptr(), "sparse", "indices"), plain_tensor(values.ptr(), "sparse", "values"), coalesced);
   }, nb::arg("x"), nb::arg("indices"), nb::arg("values"), nb::arg("coalesced"));
   // The position of the first sparse tensor of a list of tensors, or -1.
   m.def("first_sparse", [](nb::list tensors) -> int64_t {

@@ -102,4 +102,6 @@ Tensor neg_sparse(const Tensor& x) {
   return with_values(x, *parts, op::neg(parts->values));
 }
 
+Tensor cast_sparse(const Tensor& x, DType dtype) { return with_type(x, dtype); }
+
 }  // namespace fl::native

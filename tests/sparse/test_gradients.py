@@ -552,3 +552,69 @@ def test_a_step_makes_no_second_table(name):
     before = fl.memory_stats()["allocated_bytes"]
     step()
     assert fl.memory_stats()["peak_allocated_bytes"] - before < 1_000_000
+
+
+# ---- replays
+
+
+def test_a_replayed_step_over_a_sparse_gradient_follows_its_options():
+    found = []
+    for mode in ("replay", None):
+        w = fl.ones(6, 2, requires_grad=True)
+        optimizer = fl.optim.Adagrad([w], lr=0.1)
+        w.grad = fl.sparse_coo_tensor([[1, 2]], fl.ones(2, 2), (6, 2)).coalesce()
+        step = fl.compile(lambda optimizer=optimizer: optimizer.step(), mode=mode) if mode else optimizer.step
+        for _ in range(7):
+            step()
+        optimizer.param_groups[0]["lr"] = 10.0
+        step(), step()
+        found.append((w.tolist(), optimizer.state[w]["step"]))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("layout", ["coo", "csr"])
+@pytest.mark.parametrize("write", [lambda s: s.add_(s), lambda s: s.copy_(s * 2)], ids=["add_", "copy_"])
+def test_a_replay_reads_the_parts_of_now(layout, write):
+    s = fl.eye(3).to_sparse_csr() if layout == "csr" else fl.eye(3).to_sparse()
+    read = (lambda: s.values()) if layout == "csr" else (lambda: s._values())
+    f = fl.compile(lambda x: x + read().sum(), mode="replay")
+    with fl.no_grad():
+        for _ in range(7):
+            assert f(fl.zeros(1)).item() == 3
+        write(s)
+        assert f(fl.zeros(1)).item() == 6
+
+
+# ---- types and layouts
+
+
+def test_casts_of_a_weight_go_on_with_sparse_gradients():
+    layer = nn.Embedding(5, 2, sparse=True)
+    F.embedding(fl.tensor([1, 1]), layer.weight.double(), sparse=True).sum().backward()
+    grad = layer.weight.grad
+    assert grad.is_sparse and grad.dtype is fl.float32
+    assert grad.to_dense().tolist() == [[0, 0], [2, 2], [0, 0], [0, 0], [0, 0]]
+
+
+def test_a_gradient_is_nobody_elses():
+    layer, kept = nn.Embedding(5, 2, sparse=True), []
+    layer.weight.grad = fl.sparse_coo_tensor(fl.empty((1, 0), dtype=fl.int64), fl.empty(0, 2), (5, 2))
+    layer.weight.register_hook(kept.append)
+    layer(fl.tensor([1])).sum().backward(create_graph=True)
+    assert layer.weight.grad is not kept[0]
+    kept[0].detach().zero_()
+    assert layer.weight.grad.to_dense()[1].tolist() == [1, 1]
+
+
+def test_data_of_another_layout_is_refused():
+    w, s = nn.Parameter(fl.ones(3, 3)), fl.eye(3).to_sparse()
+    with pytest.raises(RuntimeError, match=r"data: got a sparse tensor \[3, 3\] for a dense one"):
+        w.data = s
+
+
+def test_a_copy_of_a_sparse_tensor_is_sparse():
+    s = fl.eye(3).to_sparse()
+    t = fl.tensor(s)
+    t._values().zero_()
+    assert t.is_sparse and s.to_dense().tolist() == fl.eye(3).tolist()
+    assert fl.tensor(s, dtype=fl.float64).dtype is fl.float64

@@ -270,7 +270,7 @@ class NodeWriter:
         texts = [text for _, text in self.grads]
         if self.by_output:
             texts.append(str(op_inplace(self.op)["grad"][self.op.sig.args[0].name]))
-        return all(only_scaled(text, grad) for text in texts) and not any(count_reads(text, grad) for text in self.lets.values())
+        return all(only_scaled(text, grad, self.table) for text in texts) and not any(count_reads(text, grad) for text in self.lets.values())
 
     def _readers(self) -> str:
         """How many formulas read the gradient in this call, as C++; nothing where there is one."""

@@ -201,8 +201,10 @@ def read_by_writer(formula: str, name: str, ops: Mapping[str, Sequence[Op]]) -> 
     return False
 
 
-def only_scaled(formula: str, name: str) -> bool:
-    """Whether the formula is the named gradient times, or divided by, what does not depend on it: `dy`, `neg(dy) * y / b`."""
+def only_scaled(formula: str, name: str, ops: Mapping[str, Sequence[Op]]) -> bool:
+    """Whether the formula is the named gradient times, or divided by, what does not depend on it, or an op of it that takes sparse tensors:
+    `dy`, `neg(dy) * y / b`, `cast(dy, dtype(x))`.
+    """
 
     def reads(node: ast.AST) -> bool:
         return any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(node))
@@ -213,7 +215,8 @@ def only_scaled(formula: str, name: str) -> bool:
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             return scaled(node.operand)
         if isinstance(node, ast.Call):
-            return isinstance(node.func, ast.Name) and node.func.id == "neg" and len(node.args) == 1 and scaled(node.args[0])
+            takes = isinstance(node.func, ast.Name) and any(op.get("sparse") for op in ops.get(node.func.id, ()))
+            return takes and scaled(node.args[0]) and not any(map(reads, node.args[1:]))
         if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Mult, ast.Div)):
             if reads(node.left):
                 return scaled(node.left) and not reads(node.right)

@@ -226,7 +226,12 @@ void matmul_batches(DType t, const Dims& batch, int64_t m, int64_t n, int64_t k,
             pc[r * out.row + c] = v;
           }
       }
+      return;
     }
+    case DType::UInt16:
+    case DType::UInt32:
+    case DType::UInt64:
+    case DType::Complex32: return;  // Note [Types without kernels]
   }
 }
 

@@ -458,6 +458,8 @@ class Optimizer:
 
     def _step_over(self, key: tuple[int, int], group: Entries, params: list[Tensor], grads: list[Any], sparse: bool) -> None:
         if sparse:
+            if self._stepped:
+                _C.graph.interrupt("an optimizer steps over a sparse gradient in Python")
             with no_grad():
                 for param, grad in zip(params, grads, strict=True):
                     if grad is not None and grad.is_sparse:

@@ -41,6 +41,7 @@ def _becomes(op: str, x: SparseTensor, made: SparseTensor) -> SparseTensor:
         x.become(found, values)
     elif isinstance(x, SparseCSR) and isinstance(found, SparseCSR):
         x._crow, x._col, x._val = found._crow, found._col, values
+        _C.graph.objects_changed()  # programs read the parts of before
     return x
 
 
