@@ -68,7 +68,7 @@ def _moved(data: Tensor, dtype: Any, device: Any) -> Tensor:
 
 
 def as_tensor(data: Any, dtype: _C.dtype | None = None, device: _C.device | str | None = None) -> Tensor:
-    """`data` as a tensor, sharing memory where it is a tensor or an array of the right type.
+    """`data` as a tensor, sharing memory where it is a tensor, a storage or an array of the right type.
 
     Example:
         >>> import flambeau as fl
@@ -86,15 +86,18 @@ def as_tensor(data: Any, dtype: _C.dtype | None = None, device: _C.device | str 
         return data if dtype is None and device is None else _C.to(data, dtype, device, False)
     if type(data).__module__ == "numpy" and hasattr(data, "ndim") and data.ndim > 0:
         return _C.to(_C.from_buffer(data), dtype, device, False)
+    if hasattr(type(data), "_as_tensor"):  # a storage
+        return _C.to(data._as_tensor(), dtype, device, False)
     return tensor(data, dtype=dtype, device=device)
 
 
 def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False) -> Tensor:
     """`obj` as a tensor; `copy` True always copies, False raises where a copy would be needed."""
     if copy:
-        return tensor(obj, dtype=dtype, device=device, requires_grad=requires_grad)
+        whole = as_tensor(obj) if hasattr(type(obj), "_as_tensor") else obj
+        return tensor(whole, dtype=dtype, device=device, requires_grad=requires_grad)
     out = as_tensor(obj, dtype, device)
-    if copy is False and not isinstance(obj, Tensor) and not hasattr(obj, "__array_interface__"):
+    if copy is False and not isinstance(obj, Tensor) and not hasattr(obj, "__array_interface__") and not hasattr(type(obj), "_as_tensor"):
         raise ValueError(f"asarray: a {type(obj).__name__} can not be shared without a copy; pass copy=None")
     return out.requires_grad_(requires_grad) if requires_grad else out
 

@@ -116,6 +116,9 @@ class UntypedStorage:
         """False: a storage has the size that it was made with."""
         return False
 
+    def _as_tensor(self) -> Tensor:
+        return self._bytes[:]
+
     def tolist(self) -> list[int]:
         """The bytes as numbers."""
         return self._bytes.tolist()  # type: ignore[no-any-return]
@@ -203,6 +206,8 @@ class TypedStorage:
 
     def _elements(self) -> Tensor:
         return self._untyped_storage._bytes.view(self.dtype)
+
+    _as_tensor = _elements
 
     def __len__(self) -> int:
         return len(self._untyped_storage) // int(self.dtype.itemsize)

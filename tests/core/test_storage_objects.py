@@ -72,3 +72,18 @@ def test_bad_arguments():
     with pytest.raises(RuntimeError, match="step 2"):
         x.untyped_storage()[::2]
     assert x.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("function", [fl.as_tensor, fl.asarray], ids=["as_tensor", "asarray"])
+@pytest.mark.parametrize("typed", [False, True], ids=["untyped", "typed"])
+def test_a_storage_as_a_tensor_shares_its_memory(function, typed):
+    x = fl.arange(6, dtype=fl.uint8)
+    storage = x.storage() if typed else x.untyped_storage()
+    y = function(storage, dtype=fl.uint8)
+    assert y.untyped_storage().data_ptr() == x.untyped_storage().data_ptr() and y.tolist() == [0, 1, 2, 3, 4, 5]
+    y[0] = 9
+    assert x[0] == 9 and x._version == 1
+    part = function(x.untyped_storage()[2:4], dtype=fl.uint8)
+    assert part.tolist() == [2, 3] and part.data_ptr() == x.data_ptr() + 2
+    assert fl.asarray(storage, copy=True).data_ptr() != x.data_ptr()
+    assert fl.asarray(storage, copy=False).data_ptr() == x.data_ptr()
