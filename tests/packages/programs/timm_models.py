@@ -37,7 +37,7 @@ OTHERS = {
     'tnt_s_patch16_224': (64, SHORT), 'vitamin_small_224': (64, SMALL), 'botnet26t_256': (64, SMALL), 'halonet26t': (256, {}),
 }
 # With these weights their numbers grow to 1e5 and more, and rounding with them: in float64.
-DOUBLE = {'convformer_s18', 'repvit_m0_9'}
+DOUBLE = {'convformer_s18', 'convmixer_768_32', 'repvit_m0_9'}
 MODELS = {**{name: (64, {}) for name in ANY}, **OTHERS}
 
 out = {}
