@@ -300,6 +300,25 @@ void track_view(const Tensor& view, const Tensor& x) {
   impl.view_tracks_base = grad_enabled() && (x.impl()->base ? x.impl()->view_tracks_base : true);
 }
 
+namespace {
+
+struct StandIn final : Node {
+  const char* name() const override { return "StandInBackward0"; }
+  bool takes_sparse() const override { return true; }
+  void apply(BackwardCall& call) override { call.set(0, std::move(call.in[0])); }
+};
+
+}  // namespace
+
+Tensor stand_in(const Tensor& x) {
+  Tensor y = alias(x);
+  if (!grad_enabled() || !requires_grad(x)) return y;
+  auto node = make_ref<StandIn>();
+  node->edges.push_back(gradient_edge(x));
+  set_history(y, std::move(node), 0);
+  return y;
+}
+
 void check_inplace(const char* op, const Tensor& x) {
   TensorImpl& impl = *x.impl();
   before_write(*impl.storage);

@@ -149,6 +149,8 @@ void set_requires_grad(const Tensor& t, bool on);
 
 // Marks `view`, which shares x's storage, as a view that autograd follows.
 void track_view(const Tensor& view, const Tensor& x);
+// x's memory in a tensor that is no view of it and has x's gradient: who may not write to a leaf in place may write to this.
+Tensor stand_in(const Tensor& x);
 
 // In-place writes: raises before anything is changed where the write is not allowed...
 void check_inplace(const char* op, const Tensor& x);

@@ -157,6 +157,7 @@ void init_autograd(nb::module_& m) {
         nb::arg("leaf_hooks") = true);
 
   m.def("keeps_graph", &keeps_graph);
+  m.def("stand_in", [](nb::handle x) { return nb::steal(wrap(stand_in(plain_tensor(x.ptr(), "stand_in", "x")))); });
   m.def("reaches_others", [](nb::handle roots, nb::handle leaves) { return reaches_others(tensors_of(roots, false), tensors_of(leaves, false)); });
 
   nb::class_<SplitBackward>(m, "SplitBackward")

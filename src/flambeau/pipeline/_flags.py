@@ -7,8 +7,6 @@ executor sets the flags around each call of a partition. Every thread has its ow
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 
 class _Flags(threading.local):
@@ -44,8 +42,7 @@ def is_recomputing() -> bool:
     return _flags.recomputing
 
 
-@contextmanager
-def use_flags(*, checkpointing: bool = False, recomputing: bool = False) -> Iterator[None]:
+class use_flags:  # noqa: N801 (it is called as a function is)
     """Sets both flags of this thread within the scope, and restores them.
 
     Example:
@@ -54,9 +51,15 @@ def use_flags(*, checkpointing: bool = False, recomputing: bool = False) -> Iter
         ...     (is_checkpointing(), is_recomputing())
         (False, True)
     """
-    before = _flags.checkpointing, _flags.recomputing
-    _flags.checkpointing, _flags.recomputing = checkpointing, recomputing
-    try:
-        yield
-    finally:
-        _flags.checkpointing, _flags.recomputing = before
+
+    __slots__ = ("_before", "_flags")
+
+    def __init__(self, *, checkpointing: bool = False, recomputing: bool = False) -> None:
+        self._flags = checkpointing, recomputing
+
+    def __enter__(self) -> None:
+        self._before = _flags.checkpointing, _flags.recomputing
+        _flags.checkpointing, _flags.recomputing = self._flags
+
+    def __exit__(self, *error: object) -> None:
+        _flags.checkpointing, _flags.recomputing = self._before

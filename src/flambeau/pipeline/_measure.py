@@ -15,7 +15,6 @@ from flambeau import _C
 from flambeau._C import Tensor
 from flambeau.nn import Module, Sequential
 from flambeau.pipeline._microbatch import map_tensors, tensors_of
-from flambeau.pipeline._stage import _Enter
 from flambeau.pipeline.balance import (
     _allocated,
     _check,
@@ -174,7 +173,7 @@ class _Passing(_Detaching):
     def pop(self, namespace: Namespace | None, name: str, /) -> Tensor | None:
         found = self.kept.pop((namespace, name))
         self.popped.append(found)
-        return _Enter.apply(found) if found is not None and found.requires_grad else found
+        return _C.stand_in(found) if found is not None and found.requires_grad else found
 
 
 def _lent(leaves: Any, layer: Module) -> tuple[int, Any, Any]:

@@ -21,7 +21,7 @@ next call has another number, and a model without random layers leaves it alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -29,7 +29,7 @@ from flambeau import _C
 from flambeau._C import Tensor
 from flambeau._notes import write_note
 from flambeau.amp.autocast_mode import autocast
-from flambeau.autograd import Function, inference_mode, set_grad_enabled
+from flambeau.autograd import inference_mode, set_grad_enabled
 from flambeau.autograd.graph import saved_tensors_hooks
 from flambeau.nn import Module, Parameter
 from flambeau.pipeline._flags import use_flags
@@ -70,9 +70,13 @@ class Settings:
     )
     saved_hooks: tuple[Any, Any] | None = field(default_factory=_C.saved_hooks)
 
-    @contextmanager
-    def entered(self, records: bool) -> Iterator[None]:
+    def entered(self, records: bool) -> AbstractContextManager[Any]:
         """The modes of the calling thread, and recording as it is wanted."""
+        plain = not (self.inference or self.autocast[0] or self.saved_hooks)
+        return set_grad_enabled(records) if plain else self._entered(records)
+
+    @contextmanager
+    def _entered(self, records: bool) -> Iterator[None]:
         enabled, dtype, cache = self.autocast
         with ExitStack() as stack:
             if self.inference:
@@ -96,18 +100,6 @@ def _mixed(x: int) -> int:
     x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
     return x ^ (x >> 31)
-
-
-class _Enter(Function):
-    """The leaf under another identity, so that a layer may write it in place, as it may without a pipeline."""
-
-    @staticmethod
-    def forward(ctx: Any, leaf: Tensor) -> Tensor:
-        return leaf.detach()
-
-    @staticmethod
-    def backward(ctx: Any, dy: Tensor) -> Tensor:
-        return dy
 
 
 def _leaf(x: Tensor, wanted: bool) -> Tensor:
@@ -193,7 +185,7 @@ class _Store:
         if tensor is None:
             return None
         leaf = self.graph.popped[key] = _leaf(tensor, wanted)
-        return _Enter.apply(leaf) if wanted and _C.is_grad_enabled() else leaf  # type: ignore[no-any-return]
+        return _C.stand_in(leaf) if wanted else leaf  # a layer may work in place
 
     def _arrived(self, key: Key) -> tuple[Tensor | None, bool]:
         if self.kept and self.again:
@@ -298,21 +290,29 @@ class Stage:
 
     def _run(self, value: Any, micro: int, graph: _Graph, store: _Store) -> Any:
         if _C.is_grad_enabled():
-            value = _with(value, iter([_Enter.apply(x) if x.requires_grad else x for x in graph.inputs]))
+            value = _with(value, iter([_C.stand_in(x) if x.requires_grad else x for x in graph.inputs]))  # a layer may work in place
         generator = _C.current_generator()
         name = "input"
         with use_store(store):
-            for at, (name, layer) in enumerate(self.layers, self.first):
-                generator.manual_seed(self.settings.seed_of(at, micro))
-                with _at(f"layer '{name}'"):
+            try:
+                for at, (name, layer) in enumerate(self.layers, self.first):  # noqa: B007 (errors name it)
+                    generator.manual_seed(self.settings.seed_of(at, micro))
                     value = layer(value)
-                self.drew = self.drew or _C.draws_of(generator) > 0
+                    self.drew = self.drew or _C.draws_of(generator) > 0
+            except Cancelled:
+                raise
+            except BaseException as error:
+                annotate(error, f"in layer '{name}'")
+                raise
         if self.settings.check is not None:
             self.settings.check(value, f"output of partition {self.index}, layer '{name}'")
         if self.loss is not None:
             generator.manual_seed(self.settings.seed_of(_LOSS, micro))
-            with _at("the loss"):
+            try:
                 value = self.loss(micro, value)
+            except BaseException as error:
+                annotate(error, "in the loss")
+                raise
             self.drew = self.drew or _C.draws_of(generator) > 0
         return value
 
@@ -369,15 +369,3 @@ def annotate(error: BaseException, note: str) -> None:
         write_note(error, note, None, error.args)
     except Exception:
         return
-
-
-@contextmanager
-def _at(what: str) -> Iterator[None]:
-    try:
-        yield
-    except Cancelled:
-        raise
-    except BaseException as error:
-        annotate(error, f"in {what}")
-        raise
-

@@ -19,7 +19,7 @@ import functools
 import os
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from inspect import isgenerator
 from itertools import count
 from typing import Any, ClassVar, Protocol, TypeVar
@@ -110,8 +110,7 @@ class _Thread(threading.local):
 _thread = _Thread()
 
 
-@contextmanager
-def use_store(store: Store) -> Iterator[None]:
+class use_store:  # noqa: N801 (it is called as a function is)
     """Has this thread's skippable layers stash into and pop from `store` within the scope.
 
     Example:
@@ -130,12 +129,18 @@ def use_store(store: Store) -> Iterator[None]:
         ...     y = Keep()(fl.ones(2))
         None x tensor([1., 1.])
     """
-    before = _thread.store
-    _thread.store = store
-    try:
-        yield
-    finally:
-        _thread.store = before
+
+    __slots__ = ("_before", "_store")
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def __enter__(self) -> None:
+        self._before = _thread.store
+        _thread.store = self._store
+
+    def __exit__(self, *error: object) -> None:
+        _thread.store = self._before
 
 
 # -------------------------------------------------------------------------------------------- commands
