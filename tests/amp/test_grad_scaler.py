@@ -144,3 +144,32 @@ def test_state():
     s.set_backoff_factor(0.1)
     s.set_growth_interval(5)
     assert (s.get_growth_factor(), s.get_backoff_factor(), s.get_growth_interval()) == (3.0, 0.1, 5)
+
+
+def sparse_layer(index, factor=1.0):
+    """A table of ones whose gradient is sparse, with the place of an index that is there twice."""
+    layer = fl.nn.Embedding(5, 2, sparse=True, _weight=fl.ones(5, 2))
+    return layer, fl.optim.SGD(layer.parameters(), lr=1.0), (layer(fl.tensor(index)) * factor).sum()
+
+
+def test_sparse_gradients_are_unscaled():
+    layer, optimizer, loss = sparse_layer([1, 3, 1])
+    s = scaler()
+    s.scale(loss).backward()
+    grad = layer.weight.grad
+    s.unscale_(optimizer)
+    assert layer.weight.grad is grad and grad._values().tolist() == [[1, 1]] * 3
+    s.step(optimizer)
+    assert layer.weight.tolist() == [[1, 1], [-1, -1], [1, 1], [0, 0], [1, 1]]
+
+
+@pytest.mark.parametrize("bad", [float("inf"), float("nan")])
+def test_a_step_with_infinite_sparse_gradients_is_skipped(bad):
+    layer, optimizer, loss = sparse_layer([1, 3], fl.tensor([[1.0, 1.0], [1.0, bad]]))
+    dense = fl.ones(2, requires_grad=True)  # after the sparse one, and finite
+    optimizer.add_param_group({"params": [dense]})
+    s = scaler()
+    s.scale(loss + dense.sum()).backward()
+    s.step(optimizer)
+    s.update()
+    assert (layer.weight == 1).all() and (dense == 1).all() and s.get_scale() == 4.0

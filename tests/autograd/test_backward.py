@@ -356,3 +356,24 @@ def test_what_fails_in_a_backward_has_a_note_and_what_fails_later_has_none():
     with pytest.raises(fl.ShapeError) as later:
         fl.ones(2) + fl.ones(3)
     assert not getattr(later.value, "__notes__", [])
+
+
+def test_a_batch_of_no_gradients():
+    """Shapes, types and what is unused are as with rows."""
+    x, unused = leaf(1.0, 2.0), fl.ones(3, requires_grad=True)
+    (dx,) = grad(x * 3, x, fl.zeros(0, 2, dtype=fl.float64), is_grads_batched=True)
+    assert dx.shape == (0, 2) and dx.dtype == fl.float64
+    assert grad(x * 3, [x, unused], fl.zeros(0, 2, dtype=fl.float64), is_grads_batched=True, allow_unused=True)[1] is None
+    made = grad(x * 3, [x, unused], fl.zeros(0, 2, dtype=fl.float64), is_grads_batched=True, materialize_grads=True)
+    assert [list(g.shape) for g in made] == [[0, 2], [0, 3]]
+    with pytest.raises(fl.AutogradError):
+        grad(x * 3, unused, fl.zeros(0, 2, dtype=fl.float64), is_grads_batched=True)
+    with pytest.raises(ValueError, match=r"grad_outputs of shapes \[\[\]\]; expected one first axis"):
+        grad((x * 3).sum(), x, fl.ones((), dtype=fl.float64), is_grads_batched=True)
+
+
+@pytest.mark.parametrize("n", [0, 2])
+def test_a_batch_of_sparse_gradients_is_refused(n):
+    table = fl.nn.Embedding(5, 2, sparse=True)
+    with pytest.raises(TypeError, match=r"grad: is_grads_batched, and gradient 0 \(shape \[5, 2\]\) is sparse; expected dense ones, or a call for each row"):
+        grad(table(fl.tensor([1, 2])), table.weight, fl.ones(n, 2, 2), is_grads_batched=True)

@@ -91,3 +91,10 @@ def test_vectorized_forward_mode():
         np.testing.assert_allclose(A.hessian(lambda t: (t**3).sum(), x, vectorize=True, outer_jacobian_strategy=strategy).numpy(), [[6, 0], [0, 12]])
     crossed = A.hessian(lambda a, b: (a @ b) ** 2, (x, y), vectorize=True)
     np.testing.assert_allclose(crossed[0][1].numpy(), A.hessian(lambda a, b: (a @ b) ** 2, (x, y))[0][1].numpy())
+
+
+@pytest.mark.parametrize("of", [fl.autograd.functional.jacobian, lambda f, x: fl.func.jacrev(f)(x)], ids=["jacobian", "jacrev"])
+def test_a_jacobian_by_sparse_gradients_is_dense(of):
+    index, weight = fl.tensor([[1, 3], [1, 0]]), fl.ones(4, 2, dtype=fl.float64)
+    sparse, dense = (of(lambda w, kind=kind: fl.nn.functional.embedding(index, w, sparse=kind) ** 2, weight) for kind in (True, False))
+    assert sparse.shape == (2, 2, 2, 4, 2) and sparse.equal(dense)

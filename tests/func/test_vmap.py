@@ -393,3 +393,24 @@ def test_custom_functions(kind):
     x = numbers(4, 3)
     assert_near(vmap(grad(lambda a: kind.apply(a).sum()))(x), 3 * x**2)
     assert_near(jvp(kind.apply, (x,), (x,))[1], 3 * x**3)
+
+
+@pytest.mark.parametrize("padding", [None, 2])
+def test_embeddings_with_sparse_gradients_have_a_rule(padding):
+    index, weight = fl.tensor([[0, 1], [2, 2], [4, 0]]), numbers(5, 2).requires_grad_()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)  # no op is called once per sample
+        found = vmap(lambda i: F.embedding(i, weight, padding, sparse=True))(index)
+    assert_near(found, F.embedding(index, weight))
+    found.sum().backward()
+    assert weight.grad.is_sparse
+    assert_near(weight.grad.to_dense(), fl.autograd.grad(F.embedding(index, weight, padding).sum(), weight)[0])
+
+
+@pytest.mark.parametrize("per_sample", [False, True])
+def test_gradients_of_samples_by_an_embedding_with_sparse_ones(per_sample):
+    index, weight = fl.tensor([[0, 1], [2, 2], [4, 0]]), numbers(*(3,) * per_sample, 5, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        of = [vmap(grad(lambda w, i, kind=kind: (F.embedding(i, w, sparse=kind) ** 2).sum()), (0 if per_sample else None, 0))(weight, index) for kind in (True, False)]
+    assert_near(*of)

@@ -180,3 +180,22 @@ def test_weight_decay_is_refused(name):
     with pytest.raises(RuntimeError, match="weight_decay = 0.1, which is not compatible with sparse gradients"):
         optimizer.step()
     assert (net.weight == before).all()
+
+
+@pytest.mark.parametrize("kinds", ["sd", "sdd", "sds", "ds", "dss", "dsd"])
+@pytest.mark.parametrize("options", [{}, {"dampening": 0.25}, {"nesterov": True}, {"maximize": True}], ids=str)
+def test_momentum_of_sparse_and_dense_gradients(kinds, options):
+    """The momentum is sparse until there is a dense gradient, and goes on from what it was. (PyTorch refuses sparse before dense.)"""
+    params = [fl.ones(V, D, dtype=fl.float64, requires_grad=True) for _ in range(2)]
+    optimizers = [optim.SGD([p], lr=0.1, momentum=0.5, **options) for p in params]
+    rng = np.random.default_rng(1)
+    for k, kind in enumerate(kinds):
+        grad = rng.standard_normal((V, D))
+        if kind == "s":
+            grad[::2] = 0
+        for p, optimizer, sparse in zip(params, optimizers, (kind == "s", False)):
+            p.grad = fl.tensor(grad).to_sparse(1) if sparse else fl.tensor(grad)
+            optimizer.step()
+        buffer = optimizers[0].state[params[0]]["momentum_buffer"]
+        assert buffer.is_sparse == ("d" not in kinds[: k + 1])
+    np.testing.assert_allclose(params[0].detach().numpy(), params[1].detach().numpy(), rtol=1e-12)

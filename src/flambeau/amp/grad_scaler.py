@@ -16,6 +16,7 @@ from flambeau import _C, _tensor
 from flambeau._C import Tensor
 from flambeau._warn import warn
 from flambeau.autograd import no_grad
+from flambeau.sparse import SparseTensor
 
 __all__ = ["GradScaler", "OptState"]
 
@@ -119,8 +120,10 @@ class GradScaler:
         found = False
         with no_grad():
             for g in grads:
-                found = found or not bool(g.isfinite().all())
-                g.mul_(inverse)
+                # Of a sparse one what is there. A place may be there twice, as in PyTorch: what is float32 or wider has room for the sum.
+                values = g._values() if isinstance(g, SparseTensor) else g
+                found = found or not bool(values.isfinite().all())
+                values.mul_(inverse)
         if grads:
             self._found_inf[id(optimizer)] = found
         self._stages[id(optimizer)] = OptState.UNSCALED

@@ -60,10 +60,12 @@ def grad(
     """The gradients of `outputs` with respect to `inputs`, without touching any `.grad`.
 
     Args:
-        is_grads_batched: each of `grad_outputs` has one more axis in front, and each gradient gets it: one backward for each entry.
+        is_grads_batched: each of `grad_outputs` has one more axis in front, and each gradient gets it: one backward for each entry, and
+            one of zeros where there are none.
 
     Raises:
         ValueError: `is_grads_batched` without `grad_outputs`, or with axes of several sizes.
+        TypeError: `is_grads_batched`, and a gradient is sparse.
         AutogradError: an input was not used and `allow_unused` is False.
 
     Example:
@@ -95,16 +97,24 @@ def grad(
 
 def _batched(once: Callable[..., tuple[Tensor, ...]], grad_outputs: Any, retain: bool) -> tuple[Tensor, ...]:
     given = [] if grad_outputs is None else _as_list(grad_outputs)
-    sizes = {len(g) if g.ndim else 0 for g in given if g is not None}
-    if len(sizes) != 1 or 0 in sizes:
+    sizes = {len(g) if g.ndim else None for g in given if g is not None}
+    if len(sizes) != 1 or None in sizes:
         found = [None if g is None else list(g.shape) for g in given]
         raise ValueError(f"grad: is_grads_batched with grad_outputs of shapes {found}; expected one first axis, of the batch, in all")
-    (n,) = sizes
-    rows = []
-    for i in range(n):
-        row = [None if g is None else g[i] for g in given]
-        rows.append(once(row, retain_graph=retain or i < n - 1))
-    return tuple(None if column[0] is None else _C.ops.stack(list(column), 0) for column in zip(*rows, strict=True))  # type: ignore[misc]
+    n = sizes.pop() or 0
+    # Without rows one of zeros says which inputs have a gradient, and of which kind; nothing of it is taken.
+    inputs = [g if g is None or n else _C.ops.zeros((1, *g.shape[1:]), dtype=g.dtype, device=g.device) for g in given]
+    columns: list[list[Tensor]] = []
+    for i in range(n or 1):
+        row = once([None if g is None else g[i] for g in inputs], retain_graph=retain or i < n - 1)
+        for k, g in enumerate(row):
+            if g is not None and g.is_sparse:
+                what = f"is_grads_batched, and gradient {k} (shape {list(g.shape)}) is sparse"
+                raise TypeError(f"grad: {what}; expected dense ones, or a call for each row")
+        columns = columns or [[] for _ in row]
+        for column, g in zip(columns, row, strict=True):
+            column.append(g)
+    return tuple(None if column[0] is None else _C.ops.stack(column, 0)[:n] for column in columns)  # type: ignore[misc]
 
 
 def zero_gradient(param: Tensor, set_to_none: bool) -> None:

@@ -184,7 +184,7 @@ def _by_rows(y: Tensors, x: Tensors, create_graph: bool, strict: bool) -> list[l
         rows = [_gradients("jacobian", [out], x, [_unit(out, k)], create_graph, strict, True) for k in range(out.numel())]
         columns: list[Tensor] = []
         for i, given in enumerate(x):
-            parts = [row[i] for row in rows]
+            parts = [row[i].to_dense() if row[i].is_sparse else row[i] for row in rows]  # a sparse row could not be given out's axes
             flat = ops.stack(parts) if parts else ops.zeros((0, *given.shape), dtype=given.dtype, device=given.device)
             columns.append(flat.reshape(out.shape + given.shape))
         blocks.append(columns)

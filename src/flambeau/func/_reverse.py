@@ -242,5 +242,5 @@ def _rows(y: Tensor, inputs: Inputs) -> list[Tensor]:
         found = pullback([y], inputs.stands, [ops.ones_like(y)], inputs.keep)
         return [ops.reshape(g, (*shape, *shape_of(x))) if shape else g for g, x in zip(found, inputs.given, strict=True)]
     rows = [pullback([y], inputs.stands, [v], inputs.keep) for v in units(y).unbind(0)]
-    columns = zip(*rows, strict=True)
-    return [ops.reshape(ops.stack(list(column)), (*shape, *shape_of(x))) for column, x in zip(columns, inputs.given, strict=True)]
+    columns = [[g.to_dense() if g.is_sparse else g for g in column] for column in zip(*rows, strict=True)]
+    return [ops.reshape(ops.stack(column), (*shape, *shape_of(x))) for column, x in zip(columns, inputs.given, strict=True)]

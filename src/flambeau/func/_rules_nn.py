@@ -205,16 +205,23 @@ def _prelu(x: Any, weight: Any) -> Any:
     return ops.where(ops.gt(x, 0), x, ops.mul(x, slope))
 
 
-@rule("embedding")
-def _embedding(level: BatchLevel, weight: Any, indices: Any, padding_idx: int = -1) -> Any:
-    if not level.holds(weight):
-        return ops.embedding(weight, indices._value, padding_idx)
-    if padding_idx != -1:
-        return NotImplemented
-    count, width = shape_of(weight)
-    at = level.full(indices)
-    first = ops.view(ops.arange(level.size, dtype=dtype_of(at)) * count, (level.size, *(1,) * len(shape_of(indices))))
-    return ops.embedding(ops.reshape(weight._value, (level.size * count, width)), ops.add(at, first))
+def _register_embedding(name: str) -> None:
+    def embedding(level: BatchLevel, weight: Any, indices: Any, padding_idx: int = -1) -> Any:
+        if not level.holds(weight):
+            return ops_of(name)(weight, indices._value, padding_idx)
+        if padding_idx != -1:
+            return NotImplemented
+        count, width = shape_of(weight)
+        at = level.full(indices)
+        first = ops.view(ops.arange(level.size, dtype=dtype_of(at)) * count, (level.size, *(1,) * len(shape_of(indices))))
+        # The gradient of the table of all samples' rows goes on to their weights, which no sparse one does.
+        return ops.embedding(ops.reshape(weight._value, (level.size * count, width)), ops.add(at, first))
+
+    rule(name)(embedding)
+
+
+for _name in ("embedding", "embedding_sparse"):
+    _register_embedding(_name)
 
 
 def _register_rows(name: str) -> None:

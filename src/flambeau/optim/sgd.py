@@ -13,7 +13,7 @@ class SGD(Optimizer):
     """g <- grad + weight_decay p; b <- momentum b + (1 - dampening) g; p <- p - lr b.
 
     The first step sets b = g. `nesterov` moves along g + momentum b. A step over a sparse gradient costs by its rows, and with momentum by
-    those that b, which is sparse then, has gathered.
+    those that b, which is sparse then, has gathered. With the first dense gradient b becomes dense, and stays so.
 
     Raises:
         ValueError: a negative option, or nesterov without momentum or with dampening.
@@ -83,6 +83,8 @@ class SGD(Optimizer):
                 if buffer is None:
                     first[i] = 1
                     buffer = state["momentum_buffer"] = ops.zeros_like(param.detach())
+                elif isinstance(buffer, SparseTensor):  # of steps over sparse gradients
+                    buffer = state["momentum_buffer"] = buffer.to_dense()
                 buffers.append(buffer)
         plan.step(
             "sgd_",
