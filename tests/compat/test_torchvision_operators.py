@@ -272,3 +272,58 @@ def test_only_extensions_that_are_known_are_provided():
     assert provide("/any/where/torchvision/_C.so")
     assert not provide("/any/where/torchaudio/_C.so")
     assert not provide("_C.so")
+
+
+@pytest.mark.parametrize("values", [1, 40, 500, 2**20])
+@pytest.mark.parametrize(
+    ("forward", "backward", "channels", "options"),
+    [
+        (_regions.roi_align, _regions.roi_align_backward, 4, (2, False)),
+        (_regions.roi_align, _regions.roi_align_backward, 4, (-1, True)),
+        (_regions.ps_roi_align, _regions.ps_roi_align_backward, 8, (-1,)),
+        (_regions.ps_roi_pool, _regions.ps_roi_pool_backward, 8, ()),
+    ],
+    ids=["align", "align all points", "by position", "mean by position"],
+)
+def test_regions_part_by_part(rng, monkeypatch, forward, backward, channels, options, values):
+    """In parts that hold bins, regions or all: the same numbers forward, and backward the same up to the order of sums."""
+    x, rois, sizes = fl.tensor(rng.normal(size=(2, channels, H, W))), fl.tensor(ROIS), (2, channels, H, W)
+    largest = []
+    product = fl._C.ops.sparse_mm
+    order = (*options, *sizes) if forward is _regions.ps_roi_align else (*sizes, *options)
+
+    def both():
+        y = forward(x, rois, 0.75, 2, 2, *options)
+        y, kept = y if isinstance(y, tuple) else (y, None)
+        return y, backward(dy, rois, *(() if kept is None else (kept,)), 0.75, 2, 2, *order)
+
+    dy = fl.tensor(rng.normal(size=(len(ROIS), channels if channels == 4 else 2, 2, 2)))
+    whole, g = both()
+    monkeypatch.setattr(_regions, "VALUES", values)
+    monkeypatch.setattr(_regions.ops, "sparse_mm", lambda s, c, v, t: (largest.append((v.shape[0], s.shape[0] - 1)), product(s, c, v, t))[1])
+    parts, other = both()
+    assert parts.equal(whole)
+    np.testing.assert_allclose(other.numpy(), g.numpy(), atol=1e-12)
+    assert all(count <= values or bins == 1 for count, bins in largest) and sum(bins for _, bins in largest) == len(ROIS) * 4
+
+
+@pytest.mark.parametrize("pairs", [1, 50, 333])
+def test_nms_in_small_tables(rng, monkeypatch, pairs):
+    corner = rng.uniform(0, 20, size=(100, 2))
+    boxes = fl.tensor(np.concatenate([corner, corner + rng.uniform(2, 8, size=(100, 2))], 1))
+    scores, sizes = fl.tensor(rng.uniform(size=100)), []
+    want = _boxes.nms(boxes, scores, 0.3).tolist()
+    monkeypatch.setattr(_boxes, "BLOCK", 10)
+    monkeypatch.setattr(_boxes, "PAIRS", pairs)
+    whole = _boxes._overlaps
+    monkeypatch.setattr(_boxes, "_overlaps", lambda a, b, t: (sizes.append((len(a), len(b))), whole(a, b, t))[1])
+    assert _boxes.nms(boxes, scores, 0.3).tolist() == want
+    assert all(a * b <= pairs or b == 1 or a == b <= 10 for a, b in sizes)
+
+
+@pytest.mark.parametrize("pairs", [1, 7, 20])
+def test_rotated_boxes_in_small_tables(rng, monkeypatch, pairs):
+    boxes = fl.tensor(np.concatenate([rng.uniform(0, 6, (9, 2)), rng.uniform(1, 6, (9, 2)), rng.uniform(-180, 180, (9, 1))], 1))
+    want = _boxes.box_iou_rotated(boxes, boxes[:5])
+    monkeypatch.setattr(_boxes, "ROTATED", pairs)
+    assert _boxes.box_iou_rotated(boxes, boxes[:5]).equal(want)

@@ -8,14 +8,16 @@ import flambeau
 from flambeau import _C
 from flambeau._C import Tensor, ops
 
-BLOCK = 1024  # boxes that are compared with all that follow at once
+BLOCK = 1024  # boxes that are compared with those that follow at once
+PAIRS = 2**20  # of boxes in one table
+ROTATED = 2**16  # of rotated boxes, for each of which some 3 kilobytes are needed
 
 
 def nms(dets: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
     """Indices of the boxes that are kept, best first: none overlaps a better one that is kept by more than `iou_threshold`.
 
     Boxes are looked at in blocks. What those of a block do to each other is decided one by one, in NumPy's rows of bits; what is kept of
-    them then strikes out all that follow at once.
+    them then strikes out those that follow, as many at once as a table has room for.
     """
     if dets.ndim != 2 or dets.shape[1] != 4:
         raise _C.ShapeError(f"nms: boxes has shape {list(dets.shape)}; expected [N, 4]")
@@ -32,7 +34,8 @@ def nms(dets: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
         kept.append(order[:BLOCK][chosen])
         order, boxes = order[BLOCK:], rest
         if rest.shape[0]:
-            alive = ~_overlaps(head[chosen], rest, iou_threshold).any(0)
+            better = head[chosen]
+            alive = ops.cat([~_overlaps(better, part, iou_threshold).any(0) for part in rest.split(max(1, PAIRS // better.shape[0]))])
             order, boxes = order[alive], rest[alive]
     return ops.cat(kept) if kept else order.clone()
 
@@ -74,8 +77,8 @@ def box_iou_rotated(boxes1: Tensor, boxes2: Tensor) -> Tensor:
     n, m = boxes1.shape[0], boxes2.shape[0]
     if not n or not m:
         return ops.empty((n, m), dtype=_C.float32)
-    rows = max(1, 2**16 // m)
-    return ops.cat([_rotated(part, boxes2) for part in boxes1.split(rows)])
+    rows = [ops.cat([_rotated(a, b) for b in boxes2.split(ROTATED)], 1) for a in boxes1.split(max(1, ROTATED // m))]
+    return ops.cat(rows)
 
 
 def _corners(boxes: Tensor, centre: Tensor) -> Tensor:

@@ -3,20 +3,25 @@ it looks at a value in it, which says how much. Backward is the product with its
 
 The matrix acts on the picture with channels last, [N * H * W, C], so that a value moves a whole row of channels. Where each bin has
 channels of its own (position-sensitive) it acts on [N * PH * PW * H * W, C / (PH * PW)].
+
+A region that looks at each of its pixels has more values than the picture, so that the matrix is never there as a whole: it is made, used
+and dropped a few rows at a time.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
 
 LARGEST = 3.4028234663852886e38  # of float32: less is taken for nothing
+VALUES = 2**20  # of the matrix that are there at once. Each takes some 100 bytes while it is made
 
 
 class Matrix(NamedTuple):
-    """By compressed rows."""
+    """By compressed rows. Some rows of the whole one, the next that are wanted."""
 
     starts: Tensor
     columns: Tensor
@@ -67,30 +72,44 @@ def _taps(start: Tensor, size: Tensor, bins: int, points: Tensor, limit: int) ->
     return ops.stack([low, high], 1).flatten(), weights.flatten().to(start.dtype), count * 2
 
 
+def _parts(counts: Tensor, most: int) -> Iterator[slice]:
+    """Cuts what has these counts into runs of `most` at most, or of one alone that has more."""
+    ends, start, before = counts.cumsum(0), 0, 0
+    while start < counts.shape[0]:
+        end = max(start + 1, int(ops.searchsorted(ends, ops.full((), before + most, dtype=_C.int64), right=True)))
+        yield slice(start, end)
+        start, before = end, int(ends[end - 1])
+
+
 def _outer(
     rows: tuple[Tensor, Tensor, Tensor], columns: tuple[Tensor, Tensor, Tensor], rois: Tensor, size: Pooled, hw: tuple[int, int], share:
-    Tensor,
-) -> Matrix:  # fmt: skip
+    Tensor, most: int,
+) -> Iterator[Matrix]:  # fmt: skip
     """The matrix of bins from what they look at along both axes; `share` is by what each region's values are divided."""
     (y, wy, ny), (x, wx, nx) = rows, columns
-    k, high, wide = rois.shape[0], size.high, size.wide
+    high, wide = size.high, size.wide
     first_y, first_x = ny.cumsum(0) - ny, nx.cumsum(0) - nx
-    bins = ops.arange(k * high * wide)
-    region, row, column = bins // (high * wide), bins // wide, bins // (high * wide) * wide + bins % wide
-    counts = ny[row] * nx[column]
-    ends = ops.cat([ops.zeros((1,), dtype=_C.int64), counts.cumsum(0)])
-    bin_of = bins.repeat_interleave(counts)
-    within = ops.arange(bin_of.shape[0]) - ends[bin_of]
-    beside = nx[column][bin_of]
-    at_y, at_x = first_y[row][bin_of] + within // beside, first_x[column][bin_of] + within % beside
-    plane = rois[:, 0].long()[region]
-    if size.by_position:
-        plane = plane * (high * wide) + bins % (high * wide)
-    pixels = (plane[bin_of] * hw[0] + y[at_y]) * hw[1] + x[at_x]
-    return Matrix(ends, pixels, wy[at_y] * wx[at_x] / share[region][bin_of])
+    every = ops.arange(rois.shape[0] * high * wide)
+    for part in _parts(ny[every // wide] * nx[every // (high * wide) * wide + every % wide], most):
+        bins = every[part]
+        region, row, column = bins // (high * wide), bins // wide, bins // (high * wide) * wide + bins % wide
+        counts = ny[row] * nx[column]
+        ends = ops.cat([ops.zeros((1,), dtype=_C.int64), counts.cumsum(0)])
+        bin_of = ops.arange(bins.shape[0]).repeat_interleave(counts)
+        within = ops.arange(bin_of.shape[0]) - ends[bin_of]
+        beside = nx[column][bin_of]
+        at_y, at_x = first_y[row][bin_of] + within // beside, first_x[column][bin_of] + within % beside
+        plane = rois[:, 0].long()[region]
+        if size.by_position:
+            plane = plane * (high * wide) + bins % (high * wide)
+        pixels = (plane[bin_of] * hw[0] + y[at_y]) * hw[1] + x[at_x]
+        yield Matrix(ends, pixels, wy[at_y] * wx[at_x] / share[region][bin_of])
 
 
-def _align_matrix(rois: Tensor, size: Pooled, hw: tuple[int, int], ratio: int, offset: float, least: float | None) -> Matrix:
+Rows = Callable[[int], Iterator[Matrix]]  # the matrix, by how many values of it may be there at once
+
+
+def _align_matrix(rois: Tensor, size: Pooled, hw: tuple[int, int], ratio: int, offset: float, least: float | None) -> Rows:
     box = rois[:, 1:] * size.scale - offset
     start_w, start_h, width, height = box[:, 0], box[:, 1], box[:, 2] - box[:, 0], box[:, 3] - box[:, 1]
     if least is not None:
@@ -100,26 +119,37 @@ def _align_matrix(rois: Tensor, size: Pooled, hw: tuple[int, int], ratio: int, o
         return ops.full((rois.shape[0],), ratio, dtype=_C.int64) if ratio > 0 else (length / bins).ceil().long().clamp(min=0)
 
     down, across = points(height, size.high), points(width, size.wide)
-    share = (down * across).to(rois.dtype)
-    return _outer(
-        _taps(start_h, height, size.high, down, hw[0]), _taps(start_w, width, size.wide, across, hw[1]), rois, size, hw, share.clamp(min=1)
-    )
+    share = (down * across).to(rois.dtype).clamp(min=1)
+
+    def rows(most: int) -> Iterator[Matrix]:
+        for part in _parts(down * across * (4 * size.high * size.wide), most):
+            along_y = _taps(start_h[part], height[part], size.high, down[part], hw[0])
+            along_x = _taps(start_w[part], width[part], size.wide, across[part], hw[1])
+            yield from _outer(along_y, along_x, rois[part], size, hw, share[part], most)
+
+    return rows
 
 
-def _mean_matrix(rois: Tensor, size: Pooled, hw: tuple[int, int]) -> Matrix:
+def _mean_matrix(rois: Tensor, size: Pooled, hw: tuple[int, int]) -> Rows:
     """Of the mean over whole pixels."""
+    box = _rounded(rois[:, 1:] * size.scale)
+    top, bottom = _edges(box[:, 1], (box[:, 3] - box[:, 1]).clamp(min=1), size.high, hw[0] - 1, rois.dtype)
+    left, right = _edges(box[:, 0], (box[:, 2] - box[:, 0]).clamp(min=1), size.wide, hw[1] - 1, rois.dtype)
+    down, across = (bottom - top).clamp(min=0), (right - left).clamp(min=0)
 
-    def taps(start: Tensor, end: Tensor, bins: int, limit: int) -> tuple[tuple[Tensor, Tensor, Tensor], Tensor]:
-        low, high = _edges(start, (end - start).clamp(min=1), bins, limit - 1, rois.dtype)
-        count = (high - low).clamp(min=0).flatten()
+    def taps(low: Tensor, counts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        count = counts.flatten()
         bin_of = ops.arange(count.shape[0]).repeat_interleave(count)
         pixel = low.flatten()[bin_of] + ops.arange(bin_of.shape[0]) - (count.cumsum(0) - count)[bin_of]
-        return (pixel, 1 / count[bin_of].to(rois.dtype), count), count
+        return pixel, 1 / count[bin_of].to(rois.dtype), count
 
-    box = _rounded(rois[:, 1:] * size.scale)
-    rows, _ = taps(box[:, 1], box[:, 3], size.high, hw[0])
-    columns, _ = taps(box[:, 0], box[:, 2], size.wide, hw[1])
-    return _outer(rows, columns, rois, size, hw, ops.ones((rois.shape[0],), dtype=rois.dtype))
+    share = ops.ones((rois.shape[0],), dtype=rois.dtype)
+
+    def rows(most: int) -> Iterator[Matrix]:
+        for part in _parts(down.sum(1) * across.sum(1), most):
+            yield from _outer(taps(top[part], down[part]), taps(left[part], across[part]), rois[part], size, hw, share[part], most)
+
+    return rows
 
 
 def _rounded(x: Tensor) -> Tensor:
@@ -144,19 +174,31 @@ def _table(input: Tensor, size: Pooled) -> Tensor:
     return input.permute(0, 2, 3, 1).reshape(n * h * w, c)
 
 
-def _pooled(input: Tensor, matrix: Matrix, regions: int, size: Pooled) -> Tensor:
+def _pooled(input: Tensor, matrix: Rows, regions: int, size: Pooled) -> Tensor:
     dtype = input.dtype if input.dtype in (_C.float32, _C.float64) else _C.float32
-    out = ops.sparse_mm(matrix.starts, matrix.columns, matrix.values.to(dtype), _table(input, size).to(dtype))
+    table = _table(input, size).to(dtype)
+    found = [ops.sparse_mm(starts, columns, values.to(dtype), table) for starts, columns, values in matrix(VALUES)]
+    out = ops.cat(found) if found else table.new_zeros((0, table.shape[1]))
     return out.view(regions, size.high, size.wide, out.shape[1]).permute(0, 3, 1, 2).contiguous().to(input.dtype)
 
 
-def _spread(grad: Tensor, matrix: Matrix, shape: tuple[int, int, int, int], size: Pooled) -> Tensor:
-    """The gradient of the picture."""
+def _spread(grad: Tensor, matrix: Rows, shape: tuple[int, int, int, int], size: Pooled) -> Tensor:
+    """The gradient of the picture.
+
+    Each part of the matrix gives to all of the picture. So that it costs little beside the products, a part may be as large as the picture.
+    """
     n, c, h, w = shape
     dtype = grad.dtype if grad.dtype in (_C.float32, _C.float64) else _C.float32
     per_bin = size.high * size.wide if size.by_position else 1
     rows = grad.permute(0, 2, 3, 1).reshape(-1, grad.shape[1]).to(dtype)
-    table = ops.sparse_mm_transposed(matrix.starts, matrix.columns, matrix.values.to(dtype), rows, [n * per_bin * h * w, c // per_bin])
+    table, at = None, 0
+    for starts, columns, values in matrix(max(VALUES, n * c * h * w // 32)):
+        of_part = rows[at : at + starts.shape[0] - 1]
+        at += of_part.shape[0]
+        part = ops.sparse_mm_transposed(starts, columns, values.to(dtype), of_part, [n * per_bin * h * w, c // per_bin])
+        table = part if table is None else table.add_(part)
+    if table is None:
+        return grad.new_zeros(shape)
     if size.by_position:
         table = table.view(n, size.high, size.wide, h, w, -1).permute(0, 5, 1, 2, 3, 4)
     else:
