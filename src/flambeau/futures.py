@@ -29,6 +29,7 @@ class Future(Generic[T]):
 
     def __init__(self, *, devices: Any = None) -> None:
         self._inner: concurrent.futures.Future[T] = concurrent.futures.Future()
+        self._ended: dict[int, BaseException] = {}  # by thread, what its callbacks want to end it by
 
     def done(self) -> bool:
         """Whether there is a value or an exception."""
@@ -71,10 +72,29 @@ class Future(Generic[T]):
             do()
         except concurrent.futures.InvalidStateError:
             raise RuntimeError("Future: a result was set before; expected one") from None
+        self._end()
+
+    def _end(self) -> None:
+        """Raises what a callback ended this thread by, now that all of them have been called."""
+        if error := self._ended.pop(threading.get_ident(), None):
+            raise error
 
     def add_done_callback(self, callback: Callable[[Future[T]], Any]) -> None:
-        """Calls `callback(self)` when it is done, on the thread that makes it so; at once if it is."""
-        self._inner.add_done_callback(lambda _: callback(self))
+        """Calls `callback(self)` when it is done, on the thread that makes it so; at once if it is.
+
+        What it raises is logged; only a KeyboardInterrupt, a SystemExit and their like are raised on that thread, after the others.
+        """
+
+        def run(_: Any) -> None:
+            try:
+                callback(self)
+            except Exception:
+                raise  # concurrent.futures logs it
+            except BaseException as error:  # from here it would take the callbacks that wait along
+                self._ended[threading.get_ident()] = error
+
+        self._inner.add_done_callback(run)
+        self._end()
 
     def then(self, callback: Callable[[Future[T]], Any]) -> Future[Any]:
         """A future of what `callback(self)` returns, or raises, when this is done."""
@@ -83,12 +103,14 @@ class Future(Generic[T]):
         def run(_: Any) -> None:
             try:
                 result = callback(self)
-            except Exception as error:
+            except BaseException as error:
                 after.set_exception(error)
+                if not isinstance(error, Exception):
+                    raise
             else:
                 after.set_result(result)
 
-        self._inner.add_done_callback(run)
+        self.add_done_callback(run)
         return after
 
 

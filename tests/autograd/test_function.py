@@ -388,3 +388,68 @@ def test_lists_and_keywords_pass_as_they_are():
             return g * 3, None
 
     assert Any_.apply(leaf(1.0), {"k": 3}).item() == 3.0
+
+
+class Scaled(Function):
+    """x * a * b, whose gradients are as many as the arguments of apply."""
+
+    @staticmethod
+    def forward(ctx, x, a=1, b=2, *, c=3):
+        ctx.factor, ctx.count = a * b * c, len(ctx.needs_input_grad)
+        return x * ctx.factor
+
+    @staticmethod
+    def backward(ctx, g):
+        return (g * ctx.factor, *[None] * (ctx.count - 1))
+
+
+class ScaledApart(Function):
+    @staticmethod
+    def forward(x, a=1, b=2, *, c=3):
+        return x * (a * b * c)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.inputs = inputs
+
+    @staticmethod
+    def backward(ctx, g):
+        _, a, b = ctx.inputs
+        return g * (a * b * 3), None, None
+
+
+@pytest.mark.parametrize("kind", [Scaled, ScaledApart])
+@pytest.mark.parametrize("given, want, count", [({}, 6, 1), ({"a": 5}, 30, 2), ({"b": 5}, 15, 3), ({"b": 5, "a": 2}, 30, 3)], ids=str)
+def test_defaults_beside_keywords(kind, given, want, count):
+    x = leaf(1.0)
+    y = kind.apply(x, **given)
+    y.backward()
+    assert y.item() == x.grad.item() == want
+    if kind is Scaled:  # what stands behind the last argument is none of apply's
+        assert kind.apply(x, **given).grad_fn is not None and count_of_places(x, given) == count
+
+
+def count_of_places(x, given):
+    counts = []
+
+    class Counted(Scaled):
+        @staticmethod
+        def forward(ctx, x, a=1, b=2, *, c=3):
+            counts.append(len(ctx.needs_input_grad))
+            return x * a
+
+    Counted.apply(x, **given)
+    return counts[0]
+
+
+@pytest.mark.parametrize("kind", [Scaled, ScaledApart])
+def test_what_has_no_place_is_refused_where_it_is_given(kind):
+    with pytest.raises(TypeError, match=rf"{kind.__name__}.apply: forward takes c by name alone; expected arguments that have a place"):
+        kind.apply(leaf(1.0), b=1, c=4)
+
+
+def test_without_keywords_no_signature_is_looked_at(monkeypatch):
+    import inspect
+
+    monkeypatch.setattr(inspect, "signature", lambda *_: pytest.fail("a signature costs more than the call"))
+    assert Scaled.apply(leaf(1.0), 2).item() == 12

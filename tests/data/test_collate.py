@@ -63,3 +63,48 @@ def test_mappings_keep_their_type():
     samples = [defaultdict(list, a=1), defaultdict(list, a=2)]
     got = default_collate(samples)
     assert got["a"].tolist() == [1, 2] and got["new"] == [] and samples[0]["a"] == 1
+
+
+@pytest.fixture
+def table():
+    from flambeau.utils.data.collate import default_collate_fn_map
+
+    before = dict(default_collate_fn_map)
+    yield default_collate_fn_map
+    default_collate_fn_map.clear()
+    default_collate_fn_map.update(before)
+
+
+@pytest.mark.parametrize(
+    "kind, add, batch, want",
+    [
+        (fl.Tensor, lambda x: x + 1, [fl.ones(1)] * 2, [[2.0], [2.0]]),
+        (fl.Tensor, lambda x: x + 1, [np.ones(1)] * 2, [[2.0], [2.0]]),
+        (float, lambda x: x * 2, [1.0, 2.0], [2.0, 4.0]),
+        (int, lambda x: x * 2, [1, 2], [2, 4]),
+        (str, lambda x: x + "!", ["a", "b"], ["a!", "b!"]),
+        (bytes, lambda x: x + b"!", [b"a", b"b"], [b"a!", b"b!"]),
+    ],
+    ids=["tensor", "array", "float", "int", "str", "bytes"],
+)
+def test_what_replaces_a_function_of_the_table_can_call_it(table, kind, add, batch, want):
+    before = table[kind]
+    table[kind] = lambda leaves, *, collate_fn_map=None: before([add(x) for x in leaves], collate_fn_map=collate_fn_map)
+    got, nested = default_collate(batch), default_collate([{"a": (x, 1)} for x in batch])["a"][0]
+    for found in (got, nested):
+        assert (found.tolist() if isinstance(found, fl.Tensor) else found) == want
+
+
+def test_functions_of_the_table_alone(table):
+    assert table[fl.Tensor]((fl.ones(1), fl.zeros(1))).tolist() == [[1.0], [0.0]]
+    assert table[int]([True, False]).dtype == fl.bool and table[float]([1, 2]).dtype == fl.float64
+    with pytest.raises(ValueError, match=r"sample has shape \[2\] in sample 1"):
+        table[fl.Tensor]([fl.ones(1), fl.ones(2)])
+
+
+def test_a_class_of_the_table_may_be_a_container(table):
+    from flambeau.utils.data.collate import collate
+
+    table[Named] = lambda batch, *, collate_fn_map=None: len(batch)
+    assert default_collate([Named(a=1), Named(a=2)]) == 2
+    assert collate([Named(a=1), Named(a=2)], collate_fn_map={int: table[int]})["a"].tolist() == [1, 2]

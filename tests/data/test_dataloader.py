@@ -4,6 +4,7 @@ import gc
 import threading
 import time
 
+import numpy as np
 import pytest
 
 import flambeau as fl
@@ -291,3 +292,95 @@ def test_what_batches_are_made_by_is_fixed(name):
         setattr(loader, name, 4)
     loader.num_workers = 1  # is asked for anew by each pass
     assert [len(batch) for (batch,) in loader] == [2, 2]
+
+
+class Kept:
+    """A dataset that is as it is: what each test adds is how it would be copied."""
+
+    def __init__(self, n):
+        self.inner = list(range(n))
+
+    def __len__(self):
+        return len(self.inner)
+
+    def __getitem__(self, i):
+        return self.inner[i], getattr(get_worker_info().dataset, "mark", None)
+
+
+class Delegating(Kept):
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+
+class NotPickled(Kept):
+    def __reduce_ex__(self, protocol):
+        raise TypeError("holds an open file")
+
+
+class Slotted(Kept):
+    __slots__ = ("other",)
+
+    def __init__(self, n):
+        super().__init__(n)
+        self.other = n
+
+    def __len__(self):
+        return self.other
+
+
+class OnlySlots:
+    __slots__ = ("mark", "n")
+
+    def __init__(self, n):
+        self.n = n
+
+    def __len__(self):
+        return self.n
+
+    def __getitem__(self, i):
+        return i, get_worker_info().dataset.mark
+
+
+class OwnCopy(Kept):
+    def __copy__(self):
+        made = OwnCopy(0)
+        made.inner = self.inner
+        return made
+
+
+def mark(worker):
+    get_worker_info().dataset.mark = worker
+
+
+@pytest.mark.parametrize("kind", [Kept, Delegating, NotPickled, Slotted, OnlySlots, OwnCopy])
+def test_workers_have_a_dataset_object_of_their_own(kind):
+    dataset = kind(8)
+    loader = DataLoader(dataset, batch_size=None, num_workers=2, worker_init_fn=mark, collate_fn=tuple)
+    assert list(loader) == [(i, i % 2) for i in range(8)]
+    assert "mark" not in getattr(dataset, "__dict__", {})
+
+
+class Closing(Kept):
+    closed = False
+
+    def __del__(self):
+        self.inner.clear()
+
+
+class BrokenCopy(Kept):
+    def __copy__(self):
+        raise RuntimeError("no copies")
+
+
+class OwnMemory(list):
+    def __copy__(self):
+        raise AssertionError("its samples would be copied")
+
+
+@pytest.mark.parametrize("make", [Closing, BrokenCopy, lambda n: OwnMemory(range(n)), lambda n: list(range(n)), fl.arange, np.arange])
+def test_a_dataset_that_has_no_copies_is_shared(make):
+    dataset, seen = make(8), []
+    loader = DataLoader(dataset, batch_size=None, num_workers=2, worker_init_fn=lambda _: seen.append(get_worker_info().dataset), collate_fn=lambda x: x)
+    for _ in range(2):
+        assert len(list(loader)) == 8
+    assert len(seen) == 4 and all(each is dataset for each in seen)

@@ -54,3 +54,42 @@ def test_all_together():
     failing[0].set_result(0)
     with pytest.raises(ValueError, match="second"):
         wait_all(failing)
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_a_callback_that_ends_the_thread_ends_it_after_the_others(error, late):
+    """It is raised where the value is set (or the callback given), and what waits for a callback does not wait for ever."""
+
+    def end(_):
+        raise error("now")
+
+    future, seen, after = Future(), [], []
+    if late:
+        future.set_result(3)
+        with pytest.raises(error, match="now"):
+            future.then(end)
+        future.add_done_callback(lambda f: seen.append(f.value()))
+    else:
+        after = [future.then(end), future.then(lambda f: f.value() + 1)]
+        chained = after[0].then(lambda f: "not reached" if f.value() else None)
+        future.add_done_callback(lambda f: seen.append(f.value()))
+        with pytest.raises(error, match="now"):
+            future.set_result(3)
+        assert after[1].wait() == 4
+        for f in (after[0], chained):
+            assert f.done()
+            with pytest.raises(error, match="now"):
+                f.wait()
+    assert seen == [3] and future.wait() == 3
+    with pytest.raises(RuntimeError, match="was set before"):  # and it is raised once
+        future.set_result(4)
+
+
+def test_what_a_plain_callback_ends_the_thread_by():
+    future, seen = Future(), []
+    future.add_done_callback(lambda f: exec("raise SystemExit(3)"))
+    future.add_done_callback(seen.append)
+    with pytest.raises(SystemExit):
+        future.set_exception(ValueError("no"))
+    assert seen == [future]

@@ -117,8 +117,8 @@ class Function:
 
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
-        """Calls forward and records backward. What is given by name has its place among forward's arguments, and its gradient; with
-        `setup_context` so have defaults.
+        """Calls forward and records backward. What is given by name has its place among forward's arguments, and its gradient; so have
+        defaults before it, and with `setup_context` all that have a place.
         """
         if kwargs or hasattr(cls, "setup_context"):
             args = cls._positional(args, kwargs)
@@ -138,12 +138,16 @@ class Function:
     def _positional(cls, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         separate = hasattr(cls, "setup_context")
         given = inspect.signature(cls.forward).bind(*(() if separate else (None,)), *args, **kwargs)
+        named = set(given.arguments)
+        given.apply_defaults()  # those before an argument that was given by name, too: otherwise it would have no place
+        if names := [name for name in given.kwargs if name in kwargs]:
+            raise TypeError(f"{cls.__name__}.apply: forward takes {', '.join(names)} by name alone; expected arguments that have a place")
         if separate:
-            given.apply_defaults()
-        if given.kwargs:
-            names = ", ".join(given.kwargs)
-            raise TypeError(f"{cls.__name__}.apply: forward takes {names} by name alone; expected arguments that have a place")
-        return given.args if separate else given.args[1:]
+            return given.args
+        # Beside a context the defaults behind the last argument are none of apply's, and backward returns no gradients for them.
+        while (last := next(reversed(given.arguments))) not in named:
+            del given.arguments[last]
+        return given.args[1:]
 
     @classmethod
     def _apply(cls, *args: Any) -> Any:

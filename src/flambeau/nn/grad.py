@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from flambeau._C import Tensor, ops
-from flambeau.autograd import enable_grad, grad, is_grad_enabled
+from flambeau.autograd import enable_grad, grad, inference_mode, is_grad_enabled
 
 __all__ = ["conv1d_input", "conv1d_weight", "conv2d_input", "conv2d_weight", "conv3d_input", "conv3d_weight"]
 
@@ -25,10 +25,15 @@ def _shape(what: str, size: Any) -> tuple[int, ...]:
     return tuple(size)
 
 
-def _of(conv: Callable[..., Tensor], wanted: Tensor, other: Tensor, swapped: bool, dy: Tensor, options: tuple[Any, ...]) -> Tensor:
-    """A convolution is linear in each of its operands, so that its gradient does not depend on where it is taken."""
+def _of(conv: Callable[..., Tensor], shape: tuple[int, ...], other: Tensor, swapped: bool, dy: Tensor, options: tuple[Any, ...]) -> Tensor:
+    """A convolution is linear in each of its operands, so that its gradient does not depend on where it is taken.
+
+    It is recorded, whatever the mode is, and for that operands that were made in inference_mode are copied.
+    """
     create = is_grad_enabled() and (other.requires_grad or dy.requires_grad)
-    with enable_grad():
+    with inference_mode(False), enable_grad():
+        other, dy = (t.clone() if t.is_inference() else t for t in (other, dy))
+        wanted = ops.zeros(shape, dtype=other.dtype, device=other.device).requires_grad_()
         y = conv(other, wanted, None, *options) if swapped else conv(wanted, other, None, *options)
         return grad(y, wanted, dy, create_graph=create)[0]
 
@@ -41,8 +46,7 @@ def _input(n: int) -> Callable[..., Tensor]:
         groups: int = 1,
     ) -> Tensor:
         shape = _shape(f"conv{n}d_input: input_size", input_size)
-        x = ops.zeros(shape, dtype=weight.dtype, device=weight.device).requires_grad_()
-        return _of(conv, x, weight, False, grad_output, (stride, padding, dilation, groups))
+        return _of(conv, shape, weight, False, grad_output, (stride, padding, dilation, groups))
 
     gradient.__name__ = gradient.__qualname__ = f"conv{n}d_input"
     gradient.__doc__ = f"The gradient of `conv{n}d` with respect to an input of shape `input_size`; `grad_output` is its result's."
@@ -57,8 +61,7 @@ def _weight(n: int) -> Callable[..., Tensor]:
         groups: int = 1,
     ) -> Tensor:
         shape = _shape(f"conv{n}d_weight: weight_size", weight_size)
-        w = ops.zeros(shape, dtype=input.dtype, device=input.device).requires_grad_()
-        return _of(conv, w, input, True, grad_output, (stride, padding, dilation, groups))
+        return _of(conv, shape, input, True, grad_output, (stride, padding, dilation, groups))
 
     gradient.__name__ = gradient.__qualname__ = f"conv{n}d_weight"
     gradient.__doc__ = f"The gradient of `conv{n}d` with respect to a weight of shape `weight_size`; `grad_output` is its result's."

@@ -17,11 +17,11 @@ free. Where workers have copies of the dataset, which may differ (an iterable on
 
 from __future__ import annotations
 
-import copy
 import sys
 import threading
 import time
 import traceback
+import types
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -117,6 +117,38 @@ class _Shared:
             self.ready.notify_all()
 
 
+def _copied(dataset: Any) -> Any:
+    """A dataset object with the same attributes, or the dataset itself where there can be none.
+
+    It is not asked how it is copied or pickled: a wrapper that hands on what it does not have itself
+    would look for what it wraps in an object that has nothing yet.
+    """
+    kind = type(dataset)
+    if hasattr(kind, "__del__"):
+        return dataset  # the copy's end would close what the dataset still uses
+    try:
+        made = object.__new__(kind)  # refused for what is more than attributes: a Tensor, an array, a list
+        if hasattr(kind, "__copy__"):
+            return kind.__copy__(dataset)
+        for base in kind.__mro__:
+            for slot in vars(base).values():
+                if isinstance(slot, types.MemberDescriptorType):
+                    _copy_slot(slot, dataset, made)
+        if kind.__dictoffset__:
+            object.__getattribute__(made, "__dict__").update(object.__getattribute__(dataset, "__dict__"))
+    except Exception:
+        return dataset  # as it is beside any other worker
+    return made
+
+
+def _copy_slot(slot: types.MemberDescriptorType, source: Any, target: Any) -> None:
+    try:
+        value = slot.__get__(source)
+    except AttributeError:
+        return  # nothing was written to it
+    slot.__set__(target, value)
+
+
 def stop_and_join(shared: _Shared) -> None:
     """Ends the threads; a thread inside the dataset's code ends when that returns."""
     shared.stop()
@@ -197,7 +229,7 @@ class WorkerPool:
         self.own_queues = own_queues
         self.shared = _Shared(n if own_queues else 1)
         for i in range(n):
-            info = WorkerInfo(i, n, seed + i, copy.copy(dataset) if own_queues else dataset, seed)
+            info = WorkerInfo(i, n, seed + i, _copied(dataset) if own_queues else dataset, seed)
             thread = threading.Thread(
                 target=_worker,
                 args=(self.shared, i if own_queues else 0, info, init_fn, make_fetch),

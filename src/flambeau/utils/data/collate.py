@@ -69,7 +69,7 @@ def collate(batch: Sequence[Any], *, collate_fn_map: dict[Any, Any] | None = Non
     """`default_collate` with a table of one's own: what makes a batch of leaves, by their class.
 
     A function of the table is called as `fn(leaves, collate_fn_map=table)`. Entries of `default_collate_fn_map` are those that
-    `default_collate` uses, and may be added to.
+    `default_collate` uses, and may be added to, replaced and called from what replaces them.
 
     >>> from flambeau.utils.data.collate import collate, default_collate_fn_map
     >>> table = {**default_collate_fn_map, complex: lambda batch, *, collate_fn_map: len(batch)}
@@ -79,51 +79,69 @@ def collate(batch: Sequence[Any], *, collate_fn_map: dict[Any, Any] | None = Non
     return _collate(list(batch), "sample", {} if collate_fn_map is None else collate_fn_map)
 
 
-def _own(batch: list[Any], *, collate_fn_map: dict[Any, Any] | None = None) -> Any:
-    """Stands in the table for what `default_collate` does with a class of leaves."""
-    return default_collate(batch)
+# What the table has for leaves. These look nothing up in it, so that a function which replaces one of them can call it.
 
 
-default_collate_fn_map: dict[Any, Any] = dict.fromkeys((Tensor, float, int, str, bytes), _own)
-
-
-def _stack(tensors: list[Tensor], where: str) -> Tensor:
-    first = tensors[0].shape
-    for i, t in enumerate(tensors):
+def collate_tensor_fn(batch: Sequence[Tensor], *, collate_fn_map: dict[Any, Any] | None = None, where: str = "sample") -> Tensor:
+    """Tensors of one shape along a new first dimension."""
+    first = batch[0].shape
+    for i, t in enumerate(batch):
         if t.shape != first:
             raise _C.ShapeError(
                 f"default_collate: {where} has shape {list(t.shape)} in sample {i} of the batch, "
                 "but "
                 f"{list(first)} in sample 0; pad them, or pass collate_fn="
             )
-    return ops.stack(tensors, 0)
+    return ops.stack(list(batch), 0)
+
+
+def collate_float_fn(batch: Sequence[float], *, collate_fn_map: dict[Any, Any] | None = None) -> Tensor:
+    """Numbers as float64."""
+    return _C.tensor_from(list(batch), _C.float64)
+
+
+def collate_int_fn(batch: Sequence[int], *, collate_fn_map: dict[Any, Any] | None = None) -> Tensor:
+    """Whole numbers as int64, truth values as bool."""
+    return _C.tensor_from(list(batch), None)
+
+
+def collate_str_fn(batch: Any, *, collate_fn_map: dict[Any, Any] | None = None) -> Any:
+    """Texts as they are."""
+    return batch
+
+
+default_collate_fn_map: dict[Any, Any] = {
+    Tensor: collate_tensor_fn, float: collate_float_fn, int: collate_int_fn, str: collate_str_fn, bytes: collate_str_fn,
+}  # fmt: skip
+_LEAVES = tuple(default_collate_fn_map)
+
+
+def _function_for(leaf: Any, table: dict[Any, Any]) -> Any:
+    return table.get(type(leaf)) or next((fn for kind, fn in table.items() if isinstance(leaf, kind)), None)
+
+
+def _collate_leaves(made: Any, leaves: list[Any], where: str, table: dict[Any, Any]) -> Any:
+    if made is collate_tensor_fn:  # the one that can fail, and says where
+        return collate_tensor_fn(leaves, where=where)
+    return made(leaves, collate_fn_map=table)
 
 
 def _collate(batch: list[Any], where: str, table: dict[Any, Any]) -> Any:
     first = batch[0]
-    made = table.get(type(first)) or next((fn for kind, fn in table.items() if isinstance(first, kind)), None)
-    if made is not None and made is not _own:
-        return made(batch, collate_fn_map=table)
-    if made is None and isinstance(first, tuple(default_collate_fn_map)):
+    made = _function_for(first, table)
+    if made is not None:
+        return _collate_leaves(made, batch, where, table)
+    if isinstance(first, _LEAVES):
         raise TypeError(f"collate: {where} is a {type(first).__name__}, for which collate_fn_map has no function")
-    if isinstance(first, Tensor):
-        return _stack(batch, where)
-    if isinstance(first, bool):
-        return _C.tensor_from(batch, None)
     if _is_numpy(first):
-        if type(first).__name__ in ("str_", "bytes_", "string_"):
-            return batch
         import numpy as np
 
-        if type(first).__name__ == "ndarray" and first.dtype.kind in "SaUO":
+        is_array = isinstance(first, np.ndarray)
+        if is_array and first.dtype.kind in "SaUO":
             raise TypeError(f"default_collate: {where} is an array of dtype {first.dtype}")
-        return _stack([_C.from_buffer(np.array(value)) for value in batch], where)
-    if isinstance(first, float):
-        return _C.tensor_from(batch, _C.float64)
-    if isinstance(first, int):
-        return _C.tensor_from(batch, None)
-    if isinstance(first, (str, bytes)):
-        return batch
+        tensors = [_C.from_buffer(np.array(value)) for value in batch]
+        made = _function_for(tensors[0], table) if is_array else None
+        return _collate_leaves(made or collate_tensor_fn, tensors, where, table)
     if isinstance(first, Mapping):
         for i, sample in enumerate(batch):
             if sample.keys() != first.keys():

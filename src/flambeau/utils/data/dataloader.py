@@ -99,8 +99,10 @@ class DataLoader(Generic[T]):
     pin, threads cost too little to keep and are not started as processes are, and batches always come
     in order.
 
-    An iterable dataset, and any dataset beside a `worker_init_fn`, is copied for each worker
-    (`copy.copy`), so that what `worker_init_fn` writes to `get_worker_info().dataset` is that worker's.
+    An iterable dataset, and any dataset beside a `worker_init_fn`, is copied for each worker: not
+    what it holds, but the object (by its class's `__copy__`, if there is one), so that what
+    `worker_init_fn` writes to `get_worker_info().dataset` is that worker's. What can not be copied
+    so, a tensor or a list for example, is shared.
 
     Raises:
         ValueError: options that exclude each other or are out of range, or an assignment to one of
