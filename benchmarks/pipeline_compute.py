@@ -3,7 +3,8 @@
 The model alone has both threads, or one as a rank has. All variants take turns, in an order that is turned round from round to round, and
 ratios are those of one round. `capacity` is what two threads of products do beside one, before and after: two processors that share a
 memory, or have other work, are worth less than two. Predictions are simulations: by stages that run one after the other in this process,
-and by layers, as `flambeau pipeline plan` measures them; both with one thread.
+and by layers, as `flambeau pipeline plan` measures them; both with one thread, once in each round, since a machine that others use is not
+as fast in one minute as in the next.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import statistics
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -22,7 +24,7 @@ import numpy as np
 from models.gpt import Gpt
 from models.program import Program, Settings
 from models.resnet import ResNet50
-from pipeline_cases import Table, one_after_the_other, spread
+from pipeline_cases import Alone, Table, spread
 
 import flambeau as fl
 from flambeau import nn
@@ -117,6 +119,12 @@ class Rig:
             found[name] = Pipeline(self.model, RANKS, schedule=schedule, micro_batches=self.m, balance=balance), schedule
         return found
 
+    def layers(self, seconds: float) -> list[LayerCost]:
+        """What they take, of one micro-batch, with one thread."""
+        fl.set_num_threads(1)
+        self.model.zero_grad()
+        return measure(self.model, scatter(self.x, self.m)[0], seconds)
+
     def timed(self, step: Callable[[], Any], threads: int) -> tuple[float, float]:
         """Seconds of a step, and its loss."""
         fl.set_num_threads(threads)
@@ -126,16 +134,18 @@ class Rig:
         return time.perf_counter() - start, loss
 
 
-def by_layers(layers: Sequence[LayerCost], balance: Sequence[int]) -> dict[str, list[float]]:
-    """Seconds of each op of each stage."""
+def by_layers(rounds: Sequence[Sequence[LayerCost]], balance: Sequence[int]) -> dict[str, list[float]]:
+    """Seconds of each op of each stage, of medians over the rounds."""
     ends = np.cumsum([0, *balance])
+    names = ("forward_s", "backward_s", "inputs_s", "parameters_s")
+    layers = [replace(found[0], **{name: statistics.median(getattr(c, name) for c in found) for name in names}) for found in zip(*rounds)]
     parts = [layers[a:b] for a, b in zip(ends, ends[1:])]
     costs = costs_of(parts)
     return {op: [costs.of(op, stage) for stage in range(len(parts))] for op in "FBIW"}
 
 
-def measured(rig: Rig, variants: Variants, rounds: int) -> dict[str, list[float]]:
-    """Seconds of each variant by round, after a round that does not count.
+def measured(rig: Rig, variants: Variants, rounds: int, between: dict[str, Callable[[], Any]]) -> dict[str, list[float]]:
+    """Seconds of each variant by round, after a round that does not count; after a variant what is `between` is called.
 
     Raises:
         RuntimeError: a variant has another loss than the first.
@@ -147,6 +157,7 @@ def measured(rig: Rig, variants: Variants, rounds: int) -> dict[str, list[float]
             seconds, losses[name] = rig.timed(*variants[name])
             if n:
                 took[name].append(seconds)
+                between.get(name, int)()
         first = losses[next(iter(variants))]
         for name, loss in losses.items():
             if name != WHOLE and abs(loss - first) > TOLERANCE * abs(first):  # norms see other batches there
@@ -159,13 +170,15 @@ ONE, TWO, WHOLE = "model, 1 thread", "model, 2 threads", "model, 1 thread, whole
 
 def run(rig: Rig, chosen: argparse.Namespace) -> None:
     """Measures a model and prints its table."""
-    fl.set_num_threads(1)
-    layers = measure(rig.model, scatter(rig.x, rig.m)[0], chosen.seconds)
-    pipes = rig.pipelines(layers)
+    layers = [rig.layers(chosen.seconds)]
+    pipes = rig.pipelines(layers[0])
     variants: Variants = {ONE: (partial(rig.plain, rig.m), 1), TWO: (partial(rig.plain, rig.m), 2), WHOLE: (partial(rig.plain, 1), 1)}
+    alone = {name: Alone(pipe, schedule, rig.x, rig.target, rig.loss) for name, (pipe, schedule) in pipes.items()}
+    between: dict[str, Callable[[], Any]] = {ONE: lambda: layers.append(rig.layers(0.0))}
     for name, (pipe, _) in pipes.items():
         variants[name] = (partial(pipe.step, rig.x, rig.target, rig.loss), 1)
-    took = measured(rig, variants, chosen.rounds)
+        between[name] = alone[name].measure
+    took = measured(rig, variants, chosen.rounds, between)
     fl.set_num_threads(1)
     print(f"\n{rig.program.title}; here batch {len(rig.target)} in {rig.m} micro-batches, without optimizer")
     head = ["variant", "s", "speed-up over 1 thread", "over 2 threads", "bubble", "of predicted by stages", "of predicted by layers"]
@@ -176,7 +189,7 @@ def run(rig: Rig, chosen: argparse.Namespace) -> None:
             table.row([name, spread(seconds), *ratios, "", "", ""])
             continue
         pipe, schedule = pipes[name]
-        stages = schedule.simulate(**one_after_the_other(pipe, schedule, rig.x, rig.target, rig.loss)).makespan
+        stages = schedule.simulate(**alone[name].seconds()).makespan
         simulated = schedule.simulate(**by_layers(layers, pipe.balance)).makespan
         predicted = [f"{statistics.median(seconds) / p:.2f} ({p:.3f} s)" for p in (stages, simulated)]
         table.row([name, spread(seconds), *ratios, f"{pipe.timeline.bubble:.0%}", *predicted])
