@@ -125,7 +125,8 @@ class ProcessContext:
     def _listen(self, ends: list[int], timeout: float | None) -> None:
         """Waits for one of `ends` or for a traceback, which is taken: a long one fills its pipe, and who writes it would never end."""
         silent = {reader: i for i, reader in enumerate(self._errors) if i not in self._told}
-        for ready in connection.wait([*ends, *silent], timeout) if ends or silent else ():
+        some: list[Any] = connection.wait([*ends, *silent], timeout) if ends or silent else []
+        for ready in some:
             if ready in silent:
                 try:
                     self._told[silent[ready]] = ready.recv()
