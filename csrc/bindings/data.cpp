@@ -90,9 +90,12 @@ void drop_buffer(void* owner) {
 struct Found {
   Dims at;  // of the element that is looked at
   Dims shape;
-  std::optional<DType> type;  // of all elements so far
+  bool asked;                 // what type they have together
+  std::optional<DType> type;  // of all elements so far, then
 
-  void meet(DType t) { type = type ? promote(*type, t) : t; }
+  void meet(DType t) {
+    if (asked) type = type ? promote(*type, t) : t;
+  }
 };
 
 DType type_of_number(const Scalar& s) {
@@ -175,8 +178,10 @@ void write_numbers(PyObject* o, int depth, const Dims& shape, T*& out) {
   Scalar s;
   if (depth != shape.size()) changed_while_read();
   if constexpr (std::is_same_v<T, uint64_t>) {
-    if (PyLong_CheckExact(o)) {
-      *out = PyLong_AsUnsignedLongLong(o);
+    if (!is_tensor(o) && PyIndex_Check(o)) {
+      const Owned whole(PyNumber_Index(o));
+      if (!whole.object) throw_python_error();
+      *out = PyLong_AsUnsignedLongLong(whole.object);
       if (*out == ~uint64_t{0} && PyErr_Occurred()) {
         PyErr_Clear();
         const Owned text(PyObject_Str(o));
@@ -487,14 +492,14 @@ Tensor tensor_from(PyObject* data, std::optional<DType> dtype) {
     PyObject* first = head.object;
     const bool arrays = (is_tensor(first) && tensor_of(first).ndim() > 0) || (!is_tensor(first) && !is_list(first) && PyObject_CheckBuffer(first) && !PyBytes_Check(first));
     Scalar probe;
-    if (arrays && !(!is_tensor(first) && try_scalar(first, probe))) {
+    if (arrays && (is_tensor(first) || !(type_of_numpy_scalar(first) || try_scalar(first, probe)))) {
       NoGrad off;
       std::vector<Tensor> parts;
       for (Py_ssize_t i = 0; i < list_size(data); ++i) parts.push_back(tensor_from(item_at(data, i).object, dtype));
       return op::stack(parts, 0);
     }
   }
-  Found found;
+  Found found{{}, {}, !dtype, {}};
   survey(data, 0, found);
   const DType type = dtype.value_or(found.type.value_or(default_dtype()));
   checked_numel("tensor", found.shape);

@@ -265,3 +265,12 @@ def test_moves_and_sums_of_complex32():
         x @ x
     with pytest.raises(BufferError, match="complex32 has no buffer format"):
         memoryview(x)
+
+
+def test_numbers_of_numpy_that_have_no_sign():
+    most = 2**64 - 1
+    x = fl.tensor([[np.uint64(most), np.uint64(3)], [np.uint64(0), np.uint64(2**63)]])
+    assert x.dtype is fl.uint64 and x.tolist() == [[most, 3], [0, 2**63]]
+    assert fl.tensor([np.uint64(most), True, np.int8(5)], dtype=fl.uint64).tolist() == [most, 1, 5]
+    with pytest.raises(ValueError, match="element = -1 does not fit into uint64"):
+        fl.tensor([np.int64(-1)], dtype=fl.uint64)
