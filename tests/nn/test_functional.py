@@ -75,3 +75,38 @@ def test_one_hot_refuses_what_is_no_class(dtype):
     if dtype != "uint8":
         with pytest.raises(IndexError, match="has the value -1"):
             F.one_hot(i - 1, 4)
+
+
+def _convolved(n):
+    """Of a convolution over n axes: its operands, its options, and the gradient of its result."""
+    rng = np.random.default_rng(n)
+    x, weight = (doubles(rng.normal(size=size)) for size in ((2, 4, *[6] * n), (6, 2, *[3] * n)))
+    options = {"stride": 2, "padding": 1, "dilation": 1, "groups": 2}
+    return x, weight, options, fl.ones_like(getattr(F, f"conv{n}d")(x, weight, **options))
+
+
+@pytest.mark.parametrize("made_inside", [False, True], ids=["operands from outside", "operands from inside"])
+@pytest.mark.parametrize("called_inside", [False, True], ids=["outside", "inside"])
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_gradients_of_convolutions_and_inference_mode(n, called_inside, made_inside):
+    of_input, of_weight = (getattr(nn.grad, f"conv{n}d_{name}") for name in ("input", "weight"))
+    x, weight, options, dy = _convolved(n)
+    want = of_input(x.shape, weight, dy, **options), of_weight(x, weight.shape, dy, **options)
+    if made_inside:
+        with fl.inference_mode():
+            x, weight, dy = x.clone(), weight.clone(), dy.clone()
+    with fl.inference_mode(called_inside):
+        got = of_input(x.shape, weight, dy, **options), of_weight(x, weight.shape, dy, **options)
+        assert fl.is_inference_mode_enabled() == called_inside
+    for a, b in zip(got, want, strict=True):
+        assert a.equal(b) and not a.requires_grad
+
+
+def test_gradients_of_convolutions_are_differentiable_outside_of_inference_mode():
+    x, weight, options, dy = _convolved(2)
+    weight.requires_grad_()
+    with fl.inference_mode():
+        dy = dy.clone()
+        assert not nn.grad.conv2d_input(x.shape, weight, dy, **options).requires_grad
+    nn.grad.conv2d_input(x.shape, weight, dy, **options).sum().backward()
+    assert_near(weight.grad, nn.grad.conv2d_weight(fl.ones_like(x), weight.shape, dy, **options))
