@@ -91,6 +91,18 @@ def test_the_version_is_one_that_can_be_compared():
         ("fx.experimental.proxy_tensor", "get_proxy_mode"),
         ("_tensor_str", "PRINT_OPTS _tensor_str"),
         ("serialization", "MAP_LOCATION FILE_LIKE load"),
+        ("distributed.device_mesh", "DeviceMesh init_device_mesh"),
+        ("distributed.fsdp", "FSDPModule MixedPrecisionPolicy fully_shard"),
+        ("distributed._composable.fsdp", "FSDPModule"),
+        ("distributed._tensor", "DTensor"),
+        ("distributed._tensor.experimental", "implicit_replication"),
+        ("distributions.transforms", "_InverseTransform AffineTransform"),
+        ("random", "default_generator fork_rng"),
+        ("serialization", "DEFAULT_PROTOCOL"),
+        ("utils._contextlib", "_DecoratorContextManager"),
+        ("utils._foreach_utils", "_group_tensors_by_device_and_dtype _has_foreach_support"),
+        ("utils.data._utils.collate", "np_str_obj_array_pattern default_collate"),
+        ("utils.data.dataloader", "_collate_fn_t"),
         ("nn.init", "_calculate_correct_fan _calculate_fan_in_and_fan_out"),
     ],
 )  # fmt: skip
@@ -232,7 +244,8 @@ def test_lists_of_tensors():
         torch._foreach_add_(xs, xs, alpha=0.5)
         torch._foreach_addcmul_(xs, xs, xs, value=-1)
         print(xs, torch._foreach_sqrt(torch._foreach_mul(xs, -1)), torch._foreach_norm(xs)[1], torch._foreach_div([torch.tensor([3])], 2)[0])
-    """) == ["[tensor([-6., -6.]), tensor([-132.])] (tensor([2.4495, 2.4495]), tensor([11.4891])) tensor(132.) tensor([1.5000])"]
+        print(torch._foreach_mul([torch.ones(2, 1), torch.ones(3)], [torch.ones(1, 4), torch.ones(3)])[0].shape)  # these broadcast, as one by one
+    """) == ["[tensor([-6., -6.]), tensor([-132.])] (tensor([2.4495, 2.4495]), tensor([11.4891])) tensor(132.) tensor([1.5000])", "torch.Size([2, 4])"]
 
 
 def test_processes_of_spawn_have_these_names(tmp_path):
@@ -311,6 +324,94 @@ def test_named_results_and_distributions_say_their_name():
         base = torch.distributions.Independent(torch.distributions.Normal(torch.zeros(3, 2), torch.ones(3, 2)), 1)
         print(torch.distributions.TransformedDistribution(base, [torch.distributions.TanhTransform()]).expand((4, 3)).batch_shape)
     """) == ["torch.return_types.max(", "values=tensor([1.]),", "indices=tensor([0]))", "torch.Size([4, 3])"]  # fmt: skip
+
+
+def test_places_in_sorted_sequences():
+    # diffusers' schedulers look for a number, torch-geometric for the rows of a sparse matrix.
+    assert says("""
+        import torch
+        b = torch.tensor([1.0, 2.0, 3.0])
+        print(torch.searchsorted(b, 2.0).item(), torch.searchsorted(b, 2.0, side="right").item(), torch.bucketize(2.5, b).item(), torch.bucketize(2, b).dtype)
+        print(torch.searchsorted(torch.tensor([1, 2, 3]), 2.5).item(), torch.searchsorted(b.flip(0), b, sorter=torch.tensor([2, 1, 0])).tolist())
+        print(torch.searchsorted(b, input=b, right=True).tolist(), torch.searchsorted(b, values=b, out_int32=True).dtype)
+        for given in ({"side": "left", "right": True}, {"side": "up"}, {"sorter": torch.tensor([0])}):
+            try:
+                torch.searchsorted(b, b, **given)
+            except RuntimeError as error:
+                print(error)
+        rows = torch._convert_indices_from_coo_to_csr(torch.tensor([0, 0, 2]), 4)
+        print(rows.tolist(), torch._convert_indices_from_csr_to_coo(rows, torch.tensor([1, 0, 2])).tolist())
+        print(torch._convert_indices_from_csr_to_coo(rows, torch.tensor([1, 0, 2]), transpose=True, out_int32=True))
+    """) == [
+        "1 2 2 torch.int64",
+        "2 [0, 1, 2]",
+        "[1, 2, 3] torch.int32",
+        "searchsorted: side = 'left' and right = True contradict each other; give one of them",
+        "searchsorted: side = 'up'; expected 'left' or 'right'",
+        "searchsorted: sorter has shape [1]; expected that of sorted_sequence, [3]",
+        "[0, 2, 2, 3, 3] [[0, 0, 2], [1, 0, 2]]",
+        "tensor([[1, 0, 2],",
+        "        [0, 0, 2]], dtype=torch.int32)",
+    ]  # fmt: skip
+
+
+def test_what_is_spread_over_processes_can_be_named_and_not_made():
+    lines = says("""
+        import torch, torch.distributed.fsdp as fsdp
+        print(isinstance(torch.nn.Linear(1, 1), fsdp.FSDPModule), torch.distributed.device_mesh.DeviceMesh.__name__)
+        for make in (torch.distributed.device_mesh.DeviceMesh, fsdp.FullyShardedDataParallel, fsdp.MixedPrecisionPolicy):
+            try:
+                make()
+            except RuntimeError as error:
+                print(str(error).partition(";")[0])
+    """)
+    shard = "distributed.fsdp: there is no process group whose processes could have parts of a module"
+    assert lines == ["False DeviceMesh", "distributed.device_mesh: there is no process group whose processes could form a grid", shard, shard]
+
+
+def test_layouts_that_are_not_here_can_be_asked_for():
+    # Packages that miss a name put another layout in its place.
+    assert says("""
+        import torch
+        x = torch.eye(2).to_sparse()
+        print([x.layout == kind for kind in (torch.sparse_coo, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc, torch.jagged)], torch.sparse_csc)
+    """) == ["[True, False, False, False, False] torch.sparse_csc"]
+
+
+def test_what_packages_derive_from():
+    assert says("""
+        import torch
+        from torch.utils._contextlib import _DecoratorContextManager
+        from torch.utils._foreach_utils import _group_tensors_by_device_and_dtype
+
+        class named(_DecoratorContextManager):
+            def __init__(self, name): self.name = name
+            def clone(self): return named(self.name)
+            def __enter__(self): print("in", self.name)
+            def __exit__(self, *args): print("out", self.name)
+
+        @named("a")
+        def double(x):
+            return 2 * x
+
+        print(double(3))
+
+        class Wraps(torch.optim.Optimizer):
+            def __init__(self, optimizer):
+                self.optimizer = optimizer
+                self._patch_step_function()
+            def step(self, closure=None): self.optimizer.step()
+
+        w = torch.ones(1, requires_grad=True)
+        wraps = Wraps(torch.optim.SGD([w], lr=0.5))
+        wraps.register_step_post_hook(lambda *args: print("stepped"))
+        w.sum().backward()
+        wraps.step()
+        print(w.item())
+        a, b, c = torch.ones(1), torch.ones(1, dtype=torch.float64), torch.ones(2)
+        (first, one), (second, two) = _group_tensors_by_device_and_dtype([[a, b, c], [None, b, a], []], with_indices=True).values()
+        print(first[0][1] is c, first[1], one, second[0][0] is b, second[2], two)
+    """) == ["in a", "out a", "6", "stepped", "0.5", "True [None, tensor([1.])] [0, 2] True [] [1]"]
 
 
 def test_variables_of_programs_before_0_4():

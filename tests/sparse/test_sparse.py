@@ -444,3 +444,15 @@ def test_segment_errors(call, kind, text):
 def test_wrong_rows_are_refused_while_somebody_records(crow, col):
     with fl.lazy(), pytest.raises((ValueError, IndexError), match="crow|col"):
         fl.sparse_csr_tensor(crow, col, [1.0, 2.0], (2, 2))
+
+
+def test_a_caller_may_say_that_places_are_in_order():
+    # torch-geometric makes matrices of sorted edges and says so.
+    values = fl.tensor([1.0, 2.0], requires_grad=True)
+    x = fl.sparse_coo_tensor([[0, 1], [1, 0]], values, (2, 2))
+    assert not x.is_coalesced()
+    assert x._coalesced_(True) is x and x.is_coalesced()
+    assert x.indices().tolist() == [[0, 1], [1, 0]]
+    (x.to_dense() * fl.tensor([[1.0, 3.0], [5.0, 7.0]])).sum().backward()
+    assert values.grad.tolist() == [3.0, 5.0]
+    assert not x._coalesced_(False).is_coalesced()

@@ -15,6 +15,9 @@ Example:
 from __future__ import annotations
 
 from flambeau.distributions._transforms_base import ComposeTransform, Transform, identity_transform
+from flambeau.distributions._transforms_base import (
+    _InverseTransform as _InverseTransform,  # by which packages register
+)
 from flambeau.distributions._transforms_elementwise import (
     AbsTransform,
     AffineTransform,

@@ -308,6 +308,9 @@ class Optimizer:
         self._load_pre_hooks = HookTable()
         self._load_post_hooks = HookTable()
 
+    def _patch_step_function(self) -> None:
+        """What a class that wraps another optimizer calls in PyTorch to have its `step` run hooks: `__init_subclass__` has seen to it."""
+
     def __getstate__(self) -> dict[str, Any]:
         return {
             "defaults": self.defaults,

@@ -288,6 +288,13 @@ class SparseCOO(SparseTensor):
         self._require_order("values")
         return self._val
 
+    def _coalesced_(self, coalesced: bool) -> SparseCOO:
+        """Notes that places are in order and none is there twice, or that this is not known. The caller knows; nothing is looked at."""
+        held = self._val
+        _C.set_sparse_parts(self, self._idx, held, coalesced)
+        self._kept = None if type(held) is Tensor else held
+        return self
+
     def _require_order(self, name: str) -> None:
         if not self._in_order:
             raise RuntimeError(f"{name}: the sparse tensor is not coalesced, so that places may be there twice; call .coalesce() first")

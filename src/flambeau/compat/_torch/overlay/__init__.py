@@ -6,6 +6,7 @@ from typing import Any
 
 from flambeau import _C as _core
 from flambeau import _tensor
+from flambeau._memory_format import layout as _layout
 from flambeau.compat._torch.overlay.serialization import load, save
 from flambeau.compat._torch.overlay.torch_version import __version__
 
@@ -207,6 +208,9 @@ class Event(Stream):
 
 # ---- element types of PyTorch's that are not here: they can be named and compared, and no tensor has one
 
+# Layouts of PyTorch's that are not here: `x.layout == torch.sparse_csc` is a question that has an answer.
+sparse_csc, sparse_bsr, sparse_bsc, jagged = (_layout(name) for name in ("sparse_csc", "sparse_bsr", "sparse_bsc", "jagged"))
+
 # (bytes, largest, eps, smallest normal) of the floats.
 _ABSENT: dict[str, Any] = {
     "float8_e4m3fn": (1, 448.0, 0.125, 2.0**-6), "float8_e5m2": (1, 57344.0, 0.25, 2.0**-14), "float8_e4m3fnuz": (1, 240.0, 0.125, 2.0**-7),
@@ -254,6 +258,68 @@ def _sample_dirichlet(concentration: Any, generator: Any = None) -> Any:
     from flambeau.distributions import Dirichlet
 
     return Dirichlet(concentration).sample()
+
+
+# ---- places in sorted sequences, with the arguments that our ops have not
+
+
+def searchsorted(
+    sorted_sequence: Any, input: Any = None, *, out_int32: bool = False, right: bool = False, side: str | None = None, sorter: Any = None, **kwargs: Any  # noqa: A002
+) -> Any:  # fmt: skip
+    """`flambeau.searchsorted`, which takes a number, too, and `side` and `sorter`: indices that sort the last axis of the sequence.
+
+    Shape: sorted_sequence [..., N] or [N], input [..., M], result as input; no axes for a number.
+
+    Raises:
+        RuntimeError: `side` contradicts `right`, or is neither 'left' nor 'right'; `sorter` has another shape than the sequence.
+    """
+    if side not in (None, "left", "right"):
+        raise RuntimeError(f"searchsorted: side = {side!r}; expected 'left' or 'right'")
+    if right and side == "left":
+        raise RuntimeError("searchsorted: side = 'left' and right = True contradict each other; give one of them")
+    if sorter is not None:
+        if sorter.shape != sorted_sequence.shape:
+            raise RuntimeError(f"searchsorted: sorter has shape {list(sorter.shape)}; expected that of sorted_sequence, {list(sorted_sequence.shape)}")
+        sorted_sequence = _core.ops.gather(sorted_sequence, -1, sorter)
+    values = _with_number(input, sorted_sequence)
+    return _core.ops.searchsorted(sorted_sequence, *([] if values is None else [values]), out_int32=out_int32, right=right or side == "right", **kwargs)
+
+
+def bucketize(input: Any, boundaries: Any, *, out_int32: bool = False, right: bool = False, **kwargs: Any) -> Any:  # noqa: A002
+    """`flambeau.bucketize`, which takes a number, too.
+
+    Shape: input any, boundaries [N], result as input; no axes for a number.
+    """
+    return _core.ops.bucketize(_with_number(input, boundaries), boundaries, out_int32=out_int32, right=right, **kwargs)
+
+
+def _with_number(value: Any, other: Any) -> Any:
+    """A number as a tensor beside another one, of a type that holds the number as it is."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return value
+    return _tensor.tensor(value, device=other.device)
+
+
+# ---- the two ways to say in which row each element of a matrix lies
+
+
+def _convert_indices_from_coo_to_csr(input: Any, size: int, *, out_int32: bool = False) -> Any:  # noqa: A002
+    """Where each of `size` rows begins, and the last ends, among ascending row numbers.
+
+    Shape: input [N], result [size + 1].
+    """
+    return _core.ops.searchsorted(input, _core.ops.arange(size + 1, dtype=input.dtype), out_int32=out_int32)
+
+
+def _convert_indices_from_csr_to_coo(crow_indices: Any, col_indices: Any, *, out_int32: bool = False, transpose: bool = False) -> Any:
+    """Row and column numbers of elements, the columns first where `transpose`.
+
+    Shape: crow_indices [R + 1], col_indices [N], result [2, N].
+    """
+    rows = _core.ops.repeat_interleave(_core.ops.arange(crow_indices.shape[0] - 1), crow_indices.diff())
+    columns = col_indices.to(rows.dtype)
+    both = _core.ops.stack([columns, rows] if transpose else [rows, columns])
+    return both.to(_core.int32 if out_int32 else crow_indices.dtype)
 
 
 def __getattr__(name: str) -> Any:

@@ -71,7 +71,9 @@ def _made(op: str) -> Callable[..., Any]:
                 if isinstance(k, (flambeau.Tensor, int, float, complex)) and not isinstance(k, bool):
                     dtype = flambeau.promote_types(dtype, flambeau.result_type(x, k))
             floats = op in ("div", "reciprocal", "sqrt", "rsqrt", "exp", "log") and not (dtype.is_floating_point or dtype.is_complex)
-            copies.append(x.to(flambeau.get_default_dtype() if floats else dtype, copy=True))
+            shape = flambeau.broadcast_shapes(x.shape, *(k.shape for k in kinds if isinstance(k, flambeau.Tensor)))
+            room = x if shape == x.shape else x.expand(shape).contiguous()
+            copies.append(room.to(flambeau.get_default_dtype() if floats else dtype, copy=room is x))
         write(copies, *args, **kwargs)
         return tuple(copies)
 

@@ -11,6 +11,7 @@ from flambeau._C import device
 
 __all__ = ["load", "save"]
 
+DEFAULT_PROTOCOL = 2  # of the pickles that files contain
 # What annotations of programs name.
 FILE_LIKE = str | os.PathLike[str] | IO[bytes]
 MAP_LOCATION = Callable[[Any, str], Any] | device | str | dict[str, str] | None

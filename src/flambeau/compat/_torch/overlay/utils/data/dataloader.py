@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Callable
+from typing import Any
 
 from flambeau.utils.data.dataloader import _Iterator, _Pass
+
+# What annotations of programs name.
+_collate_fn_t = Callable[[list[Any]], Any]
 
 
 class _BaseDataLoaderIter(abc.ABC):  # noqa: B024
