@@ -69,6 +69,7 @@ def save(obj: Any, f: Any, format: str | None = None) -> None:
     Tensors that share memory share it again after loading, also where one is a view of another; what is written is the
     memory that they reach, not their whole storages. A transposed tensor keeps its strides, one with gaps (`x[::2]`)
     comes back row-major. `requires_grad`, `Parameter`, `Buffer` and `OrderedDict` are kept; attributes of tensors are not.
+    Other classes of dicts (`defaultdict`, `Counter`) come back as dicts.
 
     Under a path the file appears only when it is complete and on disk; a symbolic link there stays,
     and what it points to is replaced. A file object is written to from where it stands.
