@@ -13,7 +13,6 @@
 #include "op/index_select.h"
 #include "op/new_zeros.h"
 #include "op/real.h"
-#include "op/reshape.h"
 #include "op/select.h"
 #include "op/sum.h"
 

@@ -9,7 +9,6 @@
 #include "wrappers/wrap.h"
 #include "op/arange.h"
 #include "op/cast.h"
-#include "op/clone.h"
 #include "op/cat.h"
 #include "op/div.h"
 #include "op/expand.h"

@@ -31,6 +31,12 @@ def test_nothing_heavy_is_imported():
     assert not heavy, heavy
 
 
+def test_packages_are_loaded_when_they_are_used():
+    """All that `flambeau._LAZY` names, but for what functions of the top level come from."""
+    code = "import sys, flambeau as fl\nprint(*sorted(m for m in fl._LAZY if f'flambeau.{m}' in sys.modules))"
+    assert python(code).split() == ["autograd"]
+
+
 def test_one_extension_module():
     code = (
         "import json, sys, flambeau; print(json.dumps([m.__file__ for n, m in sys.modules.items()"

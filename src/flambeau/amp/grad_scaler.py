@@ -16,7 +16,6 @@ from flambeau import _C, _tensor
 from flambeau._C import Tensor
 from flambeau._warn import warn
 from flambeau.autograd import no_grad
-from flambeau.sparse import SparseTensor
 
 __all__ = ["GradScaler", "OptState"]
 
@@ -121,7 +120,7 @@ class GradScaler:
         with no_grad():
             for g in grads:
                 # Of a sparse one what is there. A place may be there twice, as in PyTorch: what is float32 or wider has room for the sum.
-                values = g._values() if isinstance(g, SparseTensor) else g
+                values = g._values() if g.is_sparse else g
                 found = found or not bool(values.isfinite().all())
                 values.mul_(inverse)
         if grads:
