@@ -38,6 +38,7 @@
 #include "op/scatter.h"
 #include "op/scatter_add.h"
 #include "op/scatter_reduce.h"
+#include "op/searchsorted_rows.h"
 #include "op/select.h"
 #include "op/sort.h"
 #include "op/sub.h"
@@ -274,6 +275,32 @@ std::tuple<Tensor, Tensor> scatter_reduce_backward(const Tensor& dy, const Tenso
   }
   if (!include_self) dx = op::scatter(dx, dim, index, Scalar(0));
   return {dx, ds};
+}
+
+// A number as a tensor of the type in which it is compared with x: it stays weak, as beside any op.
+static Tensor beside(const Tensor& x, const Operand& value) {
+  if (value.is_tensor()) return value.tensor();
+  return op::full(IntList(), value.number(), dt::promote(x, value), x.device(), false);
+}
+
+Tensor searchsorted(const Tensor& sorted_sequence, const Operand& values, bool out_int32, bool right,
+                    std::optional<std::string_view> side, const Tensor& sorter) {
+  if (side && *side != "left" && *side != "right")
+    raise<ArgumentError>("searchsorted: side = '", *side, "'; expected 'left' or 'right'");
+  if (right && side == "left")
+    raise<ArgumentError>("searchsorted: side = 'left' and right = True contradict each other; give one of them");
+  Tensor sorted = sorted_sequence;
+  if (sorter.defined()) {
+    if (!(sorter.sizes() == sorted.sizes()))
+      raise<ShapeError>("searchsorted: sorter has shape ", sorter.sizes(), "; expected that of sorted_sequence, ", sorted.sizes());
+    sorted = op::gather(sorted, -1, sorter);
+  }
+  return op::searchsorted_rows(sorted, beside(sorted, values), out_int32, right || side == "right");
+}
+
+Tensor bucketize(const Operand& x, const Tensor& boundaries, bool out_int32, bool right) {
+  check::one_row("bucketize", "boundaries", boundaries);
+  return op::searchsorted_rows(boundaries, beside(boundaries, x), out_int32, right);
 }
 
 }  // namespace fl::native

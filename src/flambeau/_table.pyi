@@ -238,8 +238,8 @@ def broadcast_to(input: Tensor, *size: _int, out: Tensor | None = ...) -> Tensor
 @overload
 def broadcast_to(input: Tensor, size: Sequence[_int] | _int, *, out: Tensor | None = ...) -> Tensor:
     """Repeats axes of size 1, and adds leading ones, without copying."""
-def bucketize(input: Tensor, boundaries: Tensor, *, out_int32: _bool = ..., right: _bool = ..., out: Tensor | None = ...) -> Tensor:
-    """The bucket of each element between sorted boundaries."""
+def bucketize(input: Tensor | Number, boundaries: Tensor, *, out_int32: _bool = ..., right: _bool = ..., out: Tensor | None = ...) -> Tensor:
+    """The bucket of each element between sorted boundaries [N]."""
 def cast(input: Tensor, dtype: _dtype, *, out: Tensor | None = ...) -> Tensor:
     """The same values in another element type, in new memory with the same strides where they are dense. Gradients: `input`."""
 def cat(tensors: Sequence[Tensor], dim: _int = ..., *, out: Tensor | None = ...) -> Tensor:
@@ -1404,8 +1404,10 @@ def scatter_reduce_(input: Tensor, dim: _int, index: Tensor, src: Tensor, reduce
     """x with src combined into it at index along dim by sum, prod, mean, amax or amin. (x is `input`.) Gradients: `x, src`."""
 def scatter_reduce_backward(input: Tensor, x: Tensor, dim: _int, index: Tensor, src: Tensor, reduce: str, include_self: _bool, count: Tensor, y: Tensor, *, out: Sequence[Tensor] | None = ...) -> _scatter_reduce_backward_result:
     """Gradients of scatter_reduce."""
-def searchsorted(sorted_sequence: Tensor, input: Tensor, *, out_int32: _bool = ..., right: _bool = ..., out: Tensor | None = ...) -> Tensor:
-    """Where values would be inserted to keep the last axis sorted: before equals, or after with right. (values is `input`.)"""
+def searchsorted(sorted_sequence: Tensor, input: Tensor | Number, *, out_int32: _bool = ..., right: _bool = ..., side: str | None = ..., sorter: Tensor | None = ..., out: Tensor | None = ...) -> Tensor:
+    """Where values would be inserted to keep the last axis sorted: before equals, or after with right (side='right'). sorter: what puts the last axis of an unsorted sequence in order, as argsort returns it. Shape: sorted_sequence [..., N] and values [..., M], or sorted_sequence [N] and any values; y as values. (values is `input`.)"""
+def searchsorted_rows(input: Tensor, values: Tensor, *, out_int32: _bool = ..., right: _bool = ..., out: Tensor | None = ...) -> Tensor:
+    """Where values would be inserted to keep the last axis sorted."""
 def select(input: Tensor, dim: _int, index: _int, *, out: Tensor | None = ...) -> Tensor:
     """The sub-tensor at one index of an axis, without that axis. Gradients: `input`."""
 def select_backward(input: Tensor, shape: Sequence[_int] | _int, dim: _int, index: _int, *, out: Tensor | None = ...) -> Tensor:

@@ -21,7 +21,7 @@ DTYPES = (
     "complex32", "complex64", "complex128",
 )  # fmt: skip
 HOWS = ("", "meta", "transposed", "strided", "offset", "expanded", "overlap", "deferred", "numpy", "read-only", "view", "written", "half of numpy",
-        "sparse", "rows", "uncoalesced")
+        "sparse", "rows", "uncoalesced", "shared")
 FILLS = ("normal", "positive", "zeros", "nan", "inf", "extreme", "index", "negative")
 
 _MOST = 1 << 22
@@ -95,6 +95,8 @@ def T(shape=(), dtype="float32", how="", fill="normal", grad=False):
         x = fl.from_numpy(array)
     else:
         x = _plain(shape, dtype, fill)
+    if how == "shared":
+        x = x.share_memory_()
     if grad and x.is_floating_point():
         x = x.detach().requires_grad_(True)
         if how in ("view", "written"):

@@ -82,9 +82,6 @@ void searchsorted(const Tensor& sorted, const Tensor& values, bool, bool right, 
     });
   });
 }
-void bucketize(const Tensor& values, const Tensor& boundaries, bool out_int32, bool right, const Tensor& y) {
-  searchsorted(boundaries, values, out_int32, right, y);
-}
 
 namespace {
 

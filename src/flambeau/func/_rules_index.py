@@ -175,8 +175,14 @@ def _bucketize(level: BatchLevel, x: Any, boundaries: Any, **given: Any) -> Any:
 
 @rule("searchsorted")
 def _searchsorted(level: BatchLevel, sorted_sequence: Any, values: Any, **given: Any) -> Any:
-    if not level.holds(sorted_sequence) and len(shape_of(sorted_sequence)) == 1:
+    sorter = given.pop("sorter", None)
+    if sorter is None and not level.holds(sorted_sequence) and len(shape_of(sorted_sequence)) == 1:
         return ops.searchsorted(sorted_sequence, values._value, **given)
-    if len(shape_of(sorted_sequence)) != len(shape_of(values)):
+    if not isinstance(values, Tensor) or len(shape_of(sorted_sequence)) != len(shape_of(values)):
         return NotImplemented
-    return ops.searchsorted(level.full(sorted_sequence), level.full(values), **given)
+    rows = level.full(sorted_sequence)
+    if sorter is not None:
+        if shape_of(sorter) != shape_of(sorted_sequence):
+            return NotImplemented  # a sample's error says it
+        rows = ops.gather(rows, -1, level.full(sorter))
+    return ops.searchsorted(rows, level.full(values), **given)

@@ -260,46 +260,6 @@ def _sample_dirichlet(concentration: Any, generator: Any = None) -> Any:
     return Dirichlet(concentration).sample()
 
 
-# ---- places in sorted sequences, with the arguments that our ops have not
-
-
-def searchsorted(
-    sorted_sequence: Any, input: Any = None, *, out_int32: bool = False, right: bool = False, side: str | None = None, sorter: Any = None, **kwargs: Any  # noqa: A002
-) -> Any:  # fmt: skip
-    """`flambeau.searchsorted`, which takes a number, too, and `side` and `sorter`: indices that sort the last axis of the sequence.
-
-    Shape: sorted_sequence [..., N] or [N], input [..., M], result as input; no axes for a number.
-
-    Raises:
-        RuntimeError: `side` contradicts `right`, or is neither 'left' nor 'right'; `sorter` has another shape than the sequence.
-    """
-    if side not in (None, "left", "right"):
-        raise RuntimeError(f"searchsorted: side = {side!r}; expected 'left' or 'right'")
-    if right and side == "left":
-        raise RuntimeError("searchsorted: side = 'left' and right = True contradict each other; give one of them")
-    if sorter is not None:
-        if sorter.shape != sorted_sequence.shape:
-            raise RuntimeError(f"searchsorted: sorter has shape {list(sorter.shape)}; expected that of sorted_sequence, {list(sorted_sequence.shape)}")
-        sorted_sequence = _core.ops.gather(sorted_sequence, -1, sorter)
-    values = _with_number(input, sorted_sequence)
-    return _core.ops.searchsorted(sorted_sequence, *([] if values is None else [values]), out_int32=out_int32, right=right or side == "right", **kwargs)
-
-
-def bucketize(input: Any, boundaries: Any, *, out_int32: bool = False, right: bool = False, **kwargs: Any) -> Any:  # noqa: A002
-    """`flambeau.bucketize`, which takes a number, too.
-
-    Shape: input any, boundaries [N], result as input; no axes for a number.
-    """
-    return _core.ops.bucketize(_with_number(input, boundaries), boundaries, out_int32=out_int32, right=right, **kwargs)
-
-
-def _with_number(value: Any, other: Any) -> Any:
-    """A number as a tensor beside another one, of a type that holds the number as it is."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return value
-    return _tensor.tensor(value, device=other.device)
-
-
 # ---- the two ways to say in which row each element of a matrix lies
 
 

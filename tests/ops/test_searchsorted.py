@@ -1,0 +1,52 @@
+"""Places in sorted sequences: numbers beside tensors, `side`, `sorter`, and both batched."""
+
+import numpy as np
+import pytest
+
+import flambeau as fl
+
+B = [1.0, 2.0, 4.0, 4.0]
+
+
+@pytest.mark.parametrize(
+    "call, want",
+    [
+        (lambda b: fl.searchsorted(b, 2.0), 1),
+        (lambda b: fl.searchsorted(b, 4, side="right"), 4),
+        (lambda b: fl.searchsorted(b, 4, side="left"), 2),
+        (lambda b: fl.searchsorted(b, 4, right=True), 4),
+        (lambda b: fl.bucketize(2, b), 1),
+        (lambda b: fl.bucketize(2.0, b, right=True), 2),
+        (lambda b: fl.searchsorted(b.to(fl.int64), 3.5), 2),  # not cut to 3, which 4 is not below either: see the next
+        (lambda b: fl.searchsorted(fl.tensor([1, 3, 4]), 3.5), 2),
+    ],
+)
+def test_numbers(call, want):
+    y = call(fl.tensor(B))
+    assert (y.item(), y.dtype, y.shape) == (want, fl.int64, ())
+
+
+def test_a_number_is_compared_in_the_type_of_the_sequence():
+    # 0.1 as float32 is more than 0.1: found at its place all the same, as beside any op.
+    assert fl.searchsorted(fl.tensor([0.1, 0.2]), 0.1, right=True).item() == 1
+    assert fl.searchsorted(fl.tensor([0.1, 0.2], dtype=fl.float64), 0.1, right=True).item() == 1
+
+
+def test_an_unsorted_sequence_with_what_sorts_it():
+    rng = np.random.default_rng(0)
+    a, v = rng.standard_normal((3, 7)).astype("f4"), rng.standard_normal((3, 5)).astype("f4")
+    x = fl.tensor(a)
+    for side in ("left", "right"):
+        got = fl.searchsorted(x, fl.tensor(v), side=side, sorter=x.argsort())
+        want = [np.searchsorted(row, value, side, np.argsort(row)) for row, value in zip(a, v, strict=True)]
+        np.testing.assert_array_equal(got.numpy(), want)
+
+
+@pytest.mark.filterwarnings("error")  # no rule: a call per sample, and a warning
+def test_batched():
+    x, v = fl.randn(3, 7).sort().values, fl.randn(3, 5)
+    want = fl.searchsorted(x, v)
+    assert fl.func.vmap(fl.searchsorted)(x, v).equal(want)
+    flipped = fl.func.vmap(lambda x, v, i: fl.searchsorted(x, v, sorter=i))(x.flip(-1), v, x.flip(-1).argsort())
+    assert flipped.equal(want)
+    assert fl.func.vmap(lambda v: fl.bucketize(v, x[0]))(v).equal(fl.bucketize(v, x[0]))
