@@ -6,6 +6,7 @@
 
 #include "autograd/meta.h"
 #include "bindings/types.h"
+#include "wrappers/warn.h"
 
 namespace fl::py {
 namespace {
@@ -119,6 +120,7 @@ bool Signature::bind_slots(PyObject* self, PyObject* const* args, Py_ssize_t nar
     }
     slots[at] = args[i];
   }
+  if (i == nargs - 1 && PyBool_Check(args[i]) && ignored_.starts_with("cudnn_enable")) ++i;  // it stands last in PyTorch
   if (i < nargs) {
     if (why) *why = fl::text("takes at most ", positional, " positional arguments, but ", given, " were given");
     return false;
@@ -160,9 +162,32 @@ bool Signature::bind_slots(PyObject* self, PyObject* const* args, Py_ssize_t nar
 
 void Signature::bind(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kw, PyObject** slots, Bound& bound) const {
   if (bind_slots(self, args, nargs, kw, slots, bound, nullptr)) return;
+  if (bind_numbers_first(self, args, nargs, kw, slots)) return;
   std::string why;
   bind_slots(self, args, nargs, kw, slots, bound, &why);
   raise<TypeMismatch>(name_, ": ", why, "; expected ", text());
+}
+
+bool Signature::bind_numbers_first(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kw, PyObject** slots) const {
+  int tensors = count_;
+  while (tensors > 0 && (args_[tensors - 1].flags & kKeywordOnly)) --tensors;
+  const int numbers = count_ - tensors, given = static_cast<int>(nargs) + (self ? 1 : 0), extra = given - tensors;
+  if (numbers == 0 || !(args_[tensors].flags & kNumberFirst) || extra < 1 || extra > numbers || (kw && PyTuple_GET_SIZE(kw))) return false;
+  // Of two, the first scales the first tensor: addmm(beta, x, alpha, a, b). Methods have that tensor before both.
+  const int first = numbers == 2 && !self ? 0 : 1;
+  int tensor = 0, number = tensors;
+  for (int k = count_; k-- > tensors;) slots[k] = nullptr;
+  for (int i = 0; i < given; ++i) {
+    PyObject* o = self ? (i ? args[i - 1] : self) : args[i];
+    const bool is_scale = i == first || (extra == 2 && i == 2);
+    const int at = is_scale ? number++ : tensor++;
+    if (!fits(args_[at].kind, o)) return false;
+    slots[at] = o;
+  }
+  std::string names;
+  for (int k = tensors; k < count_; ++k) names += fl::text(k > tensors ? ", " : "", args_[k].name, "=...");
+  warn(fl::text(name_, ": numbers in front of the tensors are an older form, which PyTorch deprecates; give them behind as ", names).c_str());
+  return true;
 }
 
 bool Signature::try_bind(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kw, PyObject** slots, Bound& bound) const {

@@ -28,6 +28,7 @@ enum class Kind : uint8_t {
 
 constexpr int kOptional = 1;
 constexpr int kKeywordOnly = 2;
+constexpr int kNumberFirst = 4;  // a keyword-only number that older programs give in front of the tensors
 
 struct ArgSpec {
   const char* name;
@@ -57,6 +58,8 @@ class Signature {
  private:
   // Null when bound, else what is wrong.
   bool bind_slots(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kw, PyObject** slots, Bound& bound, std::string* why) const;
+  // x.add_(2, y) as x.add_(y, alpha=2), with a warning; false where the call is not of that kind.
+  bool bind_numbers_first(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kw, PyObject** slots) const;
   const char* name_;
   ArgSpec* args_;
   int count_;

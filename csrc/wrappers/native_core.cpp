@@ -7,6 +7,7 @@
 #include "native/arange.h"
 #include "native/cat.h"
 #include "native/split.h"
+#include "op/fill_.h"
 #include "op/as_strided_view.h"
 #include "op/cast.h"
 #include "op/cat_same.h"
@@ -361,6 +362,8 @@ Tensor stack(TensorList tensors, int64_t dim) {
   if (dim < 0) dim += parts[0].ndim();
   return native::cat(parts, dim);
 }
+
+Tensor copy_(const Tensor& x, Scalar src, bool) { return op::fill_(x, src); }
 
 }  // namespace native
 }  // namespace fl

@@ -5,8 +5,11 @@
 #include "native/rand.h"
 #include "native/randn.h"
 #include "op/add.h"
+#include "op/bernoulli.h"
+#include "op/bernoulli_.h"
 #include "op/binomial_draws.h"
 #include "op/broadcast_to.h"
+#include "op/copy_.h"
 #include "op/dropout_mask.h"
 #include "op/empty.h"
 #include "op/empty_like.h"
@@ -106,6 +109,12 @@ Tensor dropout(const Tensor& x, double p, bool training, bool inplace) {
   if (!training || p == 0) return x;
   const Tensor mask = op::dropout_mask(x, p);
   return inplace ? op::mul_(x, mask) : op::mul(x, mask);
+}
+
+Tensor bernoulli(const Tensor& x, double p, Generator* g) { return op::bernoulli_(op::empty_like(x), p, g); }
+
+Tensor bernoulli_(const Tensor& x, const Tensor& p, Generator* g) {
+  return op::copy_(x, op::bernoulli(op::broadcast_to(p, x.sizes()), g), false);
 }
 
 }  // namespace fl::native

@@ -828,10 +828,18 @@ class Tensor:
         """beta * input + alpha * bmm(a, b); input broadcasts. (a is `batch1`, b is `batch2`.) Gradients: `input`, `batch1`, `batch2`."""
     def baddbmm_(self, batch1: Tensor, batch2: Tensor, *, beta: Number = ..., alpha: Number = ...) -> Self:
         """beta * input + alpha * bmm(a, b); input broadcasts. (a is `batch1`, b is `batch2`.) Gradients: `input`, `batch1`, `batch2`."""
+    @overload
     def bernoulli(self, *, generator: Generator | None = ...) -> Tensor:
         """Ones where a uniform draw is below p, zeros elsewhere. (p is `input`.) Gradients: `input`."""
+    @overload
+    def bernoulli(self, p: _float, *, generator: Generator | None = ...) -> Tensor:
+        """Ones with probability p, and zeros, in the shape and type of x, whose values do not matter. (x is `input`.)"""
+    @overload
     def bernoulli_(self, p: _float = ..., *, generator: Generator | None = ...) -> Self:
         """Fills x with ones with probability p, and zeros. (x is `input`.)"""
+    @overload
+    def bernoulli_(self, p: Tensor, *, generator: Generator | None = ...) -> Self:
+        """Fills x with ones with the probabilities p, which broadcast, and zeros. (x is `input`.)"""
     def bincount(self, weights: Tensor | None = ..., minlength: _int = ...) -> Tensor:
         """How often each number from 0 occurs, or the sum of its weights."""
     def bitwise_and(self, other: Tensor | Number) -> Tensor:
@@ -912,8 +920,12 @@ class Tensor:
         """The complex conjugate, in memory of its own. Gradients: `input`."""
     def conj_physical_(self) -> Self:
         """The complex conjugate, in memory of its own. Gradients: `input`."""
+    @overload
     def copy_(self, other: Tensor, non_blocking: _bool = ...) -> Self:
         """Writes src, broadcast and converted, into x. (x is `input`, src is `other`.) Gradients: `input`, `other`."""
+    @overload
+    def copy_(self, other: Number, non_blocking: _bool = ...) -> Self:
+        """Writes one number into every element of x. (x is `input`.)"""
     def copysign(self, other: Tensor | Number) -> Tensor:
         """The size of a with the sign of b. (a is `input`, b is `other`.) Gradients: `input`, `other`."""
     def copysign_(self, other: Tensor | Number) -> Self:
@@ -1188,7 +1200,7 @@ class Tensor:
         """Logarithm to base 2. Gradients: `input`."""
     def log2_(self) -> Self:
         """Logarithm to base 2. Gradients: `input`."""
-    def log_softmax(self, dim: _int, *, dtype: _dtype | None = ...) -> Tensor:
+    def log_softmax(self, dim: _int, dtype: _dtype | None = ...) -> Tensor:
         """log(softmax(x)), computed without leaving the range of the type. (x is `input`.) Gradients: `input`."""
     def logaddexp(self, other: Tensor) -> Tensor:
         """log(e^a + e^b). (a is `input`, b is `other`.) Gradients: `input`, `other`."""
@@ -1442,7 +1454,7 @@ class Tensor:
         """1 / sqrt(x). (x is `input`.) Gradients: `input`."""
     def rsqrt_(self) -> Self:
         """1 / sqrt(x). (x is `input`.) Gradients: `input`."""
-    def rsub(self, other: Tensor | Number, *, alpha: Number = ...) -> Tensor:
+    def rsub(self, other: Tensor | Number, alpha: Number = ...) -> Tensor:
         """b - alpha * a. (a is `input`, b is `other`.) Gradients: `input`, `other`."""
     @overload
     def scatter(self, dim: _int, index: Tensor, src: Tensor) -> Tensor:
@@ -1508,7 +1520,7 @@ class Tensor:
         """Hyperbolic sine. Gradients: `input`."""
     def sinh_(self) -> Self:
         """Hyperbolic sine. Gradients: `input`."""
-    def softmax(self, dim: _int, *, dtype: _dtype | None = ...) -> Tensor:
+    def softmax(self, dim: _int, dtype: _dtype | None = ...) -> Tensor:
         """Exponentials along an axis, scaled to sum to one. With dtype, x is converted first. (x is `input`.) Gradients: `input`."""
     def sort(self, dim: _int = ..., descending: _bool = ..., stable: _bool = ...) -> _sort_result:
         """x in order along dim, and where each element was. (x is `input`.) Gradients: `input`."""

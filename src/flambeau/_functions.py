@@ -683,11 +683,39 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
 @takes_out
 @spelled(element="elements", test_element="test_elements")
 def isin(
-    elements: Tensor, test_elements: Tensor, *, assume_unique: bool = False, invert: bool = False, out: Tensor | None = None
+    elements: Tensor | float, test_elements: Tensor | float, *, assume_unique: bool = False, invert: bool = False, out: Tensor | None = None
 ) -> Tensor:
-    """True where an element is among the test elements. `assume_unique` promises that neither holds one twice, which is not made use of."""
-    found = (elements.unsqueeze(-1) == test_elements.reshape(-1)).any(-1)
+    """True where an element is among the test elements. `assume_unique` promises that neither holds one twice, which is not made use of.
+
+    Shape: the result has that of elements, which is [] for a number.
+
+    >>> import flambeau as fl
+    >>> fl.isin(fl.tensor([1, 2, 3]), fl.tensor([2, 4])), fl.isin(2, fl.tensor([2, 4]))
+    (tensor([False,  True, False]), tensor(True))
+    """
+    if not isinstance(elements, Tensor) or not isinstance(test_elements, Tensor):
+        found = ops.eq(elements, test_elements)
+        found = found if isinstance(elements, Tensor) else found.any()
+    elif test_elements.numel() <= _FEW or elements.is_complex() or test_elements.is_complex():
+        found = (elements.unsqueeze(-1) == test_elements.reshape(-1)).any(-1)
+    else:
+        x, known = _comparable(elements, test_elements)
+        known = ops.sort(known.reshape(-1))[0]
+        found = known[ops.clamp(ops.searchsorted(known, x), max=known.shape[0] - 1)] == x
     return ~found if invert else found
+
+
+_FEW = 16  # so many comparisons with every element cost less than a sort and a search
+
+
+def _comparable(*tensors: Tensor) -> list[Tensor]:
+    """Tensors in one type that has an order: bool and unsigned integers as int64, which they are equal in where they were before."""
+    kind = tensors[0].dtype
+    for x in tensors[1:]:
+        kind = _C.promote_types(kind, x.dtype)
+    if kind in (_C.bool, _C.uint16, _C.uint32, _C.uint64):
+        return [x.to(kind).view(_C.int64) if kind is _C.uint64 else x.to(_C.int64) for x in tensors]
+    return [x.to(kind) for x in tensors]
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:

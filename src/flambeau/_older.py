@@ -10,7 +10,7 @@ from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._tensor import tensor
 
-# Losses, whose `reduction` is a number here.
+# Losses, whose `reduction` is a number here, and 0, none, where it is not given: the top level of PyTorch has that default.
 LOSSES = frozenset((
     "cosine_embedding_loss", "ctc_loss", "hinge_embedding_loss", "margin_ranking_loss", "poisson_nll_loss", "triplet_margin_loss",
 ))  # fmt: skip
@@ -55,7 +55,7 @@ def _loss(name: str, found: Callable[..., Any]) -> Callable[..., Any]:
         if twice := named.keys() & kwargs.keys():
             raise TypeError(f"{name}() got multiple values for argument '{min(twice)}'")
         named |= kwargs
-        reduction = named.pop("reduction", "mean")
+        reduction = named.pop("reduction", "none")
         if not isinstance(reduction, str):
             if isinstance(reduction, bool) or reduction not in (0, 1, 2):
                 raise ValueError(f"{name}: reduction = {reduction!r}; expected 0 (none), 1 (mean), 2 (sum) or their names")
@@ -109,6 +109,8 @@ def nuclear_norm(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tenso
     """The sum of the singular values of a matrix, or of those along two axes `dim`."""
     from flambeau import linalg
 
+    if isinstance(dim, bool):  # nuclear_norm(x, keepdim)
+        dim, keepdim = None, dim
     return linalg.matrix_norm(input, "nuc", (-2, -1) if dim is None else dim, keepdim)
 
 

@@ -188,16 +188,24 @@ def batch_norm_clamp_backward(input: Tensor, x: Tensor, weight: Tensor | None, b
     """Gradient of batch_norm_clamp; not differentiable itself. dx is not filled unless needs_x."""
 def batch_norm_double_backward(input: Tensor, a: Tensor, e: Tensor, dy: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, rstd: Tensor, training: _bool, *, out: Sequence[Tensor] | None = ...) -> _batch_norm_double_backward_result:
     """Gradient of batch_norm_backward, for gradients u, a, e of its outputs; not differentiable itself. (u is `input`.)"""
+@overload
 def bernoulli(input: Tensor, *, generator: Generator | None = ..., out: Tensor | None = ...) -> Tensor:
     """Ones where a uniform draw is below p, zeros elsewhere. (p is `input`.) Gradients: `input`."""
+@overload
+def bernoulli(input: Tensor, p: _float, *, generator: Generator | None = ..., out: Tensor | None = ...) -> Tensor:
+    """Ones with probability p, and zeros, in the shape and type of x, whose values do not matter. (x is `input`.)"""
+@overload
 def bernoulli_(input: Tensor, p: _float = ..., *, generator: Generator | None = ..., out: Tensor | None = ...) -> Tensor:
     """Fills x with ones with probability p, and zeros. (x is `input`.)"""
+@overload
+def bernoulli_(input: Tensor, p: Tensor, *, generator: Generator | None = ..., out: Tensor | None = ...) -> Tensor:
+    """Fills x with ones with the probabilities p, which broadcast, and zeros. (x is `input`.)"""
 def binary_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = ..., reduction: _int = ..., *, out: Tensor | None = ...) -> Tensor:
     """Cross entropy of probabilities x with targets between 0 and 1; logarithms are held above -100. (x is `input`.) Gradients: `input`, `target`."""
 def binary_cross_entropy_backward(input: Tensor, x: Tensor, target: Tensor, weight: Tensor | None, reduction: _int, *, out: Tensor | None = ...) -> Tensor:
     """Gradient of binary_cross_entropy. Gradients: `input`, `x`, `target`."""
 def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tensor | None = ..., pos_weight: Tensor | None = ..., reduction: _int = ..., *, out: Tensor | None = ...) -> Tensor:
-    """binary_cross_entropy of sigmoid(x), computed from x itself. pos_weight scales the positive part. (x is `input`.) Gradients: `input`, `target`."""
+    """binary_cross_entropy of sigmoid(x), computed from x itself. pos_weight scales the positive part. Not reduced unless reduction is 1 (mean) or 2 (sum), as in PyTorch at the top level. (x is `input`.) Gradients: `input`, `target`."""
 def binary_cross_entropy_with_logits_backward(input: Tensor, x: Tensor, target: Tensor, weight: Tensor | None, pos_weight: Tensor | None, reduction: _int, *, out: Tensor | None = ...) -> Tensor:
     """Gradient of binary_cross_entropy_with_logits. Gradients: `input`, `x`, `target`."""
 def bincount(input: Tensor, weights: Tensor | None = ..., minlength: _int = ..., *, out: Tensor | None = ...) -> Tensor:
@@ -354,8 +362,12 @@ def conv_transposed_backward(input: Tensor, weight: Tensor, shape: Sequence[_int
     """Gradient of conv_transposed for an x of this shape: a convolution, without the windows that an output_padding of stride or more adds."""
 def convolution(input: Tensor, weight: Tensor, bias: Tensor | None, stride: Sequence[_int] | _int, padding: Sequence[_int] | _int, dilation: Sequence[_int] | _int, groups: _int, *, out: Tensor | None = ...) -> Tensor:
     """Convolution of [N, C, ...] with [O, C / groups, ...] over all axes after the second. Gradients: `input`, `weight`, `bias`."""
+@overload
 def copy_(input: Tensor, other: Tensor, non_blocking: _bool = ..., *, out: Tensor | None = ...) -> Tensor:
     """Writes src, broadcast and converted, into x. (x is `input`, src is `other`.) Gradients: `input`, `other`."""
+@overload
+def copy_(input: Tensor, other: Number, non_blocking: _bool = ..., *, out: Tensor | None = ...) -> Tensor:
+    """Writes one number into every element of x. (x is `input`.)"""
 def copysign(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None = ...) -> Tensor:
     """The size of a with the sign of b. (a is `input`, b is `other`.) Gradients: `input`, `other`."""
 def copysign_(input: Tensor | Number, other: Tensor | Number) -> Tensor:
@@ -754,7 +766,7 @@ def isposinf(input: Tensor, *, out: Tensor | None = ...) -> Tensor:
 def isreal(input: Tensor, *, out: Tensor | None = ...) -> Tensor:
     """Whether the imaginary part is 0."""
 def kl_div(input: Tensor, target: Tensor, reduction: _int = ..., log_target: _bool = ..., *, out: Tensor | None = ...) -> Tensor:
-    """target * (log(target) - x) for log-probabilities x; with log_target, target is in logarithms too. (x is `input`.) Gradients: `input`, `target`."""
+    """target * (log(target) - x) for log-probabilities x; with log_target, target is in logarithms too. Not reduced unless reduction is 1 (mean) or 2 (sum), as in PyTorch at the top level. (x is `input`.) Gradients: `input`, `target`."""
 def kl_div_backward(input: Tensor, x: Tensor, target: Tensor, reduction: _int, log_target: _bool, *, out: Tensor | None = ...) -> Tensor:
     """Gradient of kl_div; constant in x. Gradients: `input`, `target`."""
 def kl_div_target_curvature(input: Tensor, target: Tensor, log_target: _bool, *, out: Tensor | None = ...) -> Tensor:
@@ -893,7 +905,7 @@ def log2(input: Tensor, *, out: Tensor | None = ...) -> Tensor:
     """Logarithm to base 2. Gradients: `input`."""
 def log2_(input: Tensor) -> Tensor:
     """Logarithm to base 2. Gradients: `input`."""
-def log_softmax(input: Tensor, dim: _int, *, dtype: _dtype | None = ..., out: Tensor | None = ...) -> Tensor:
+def log_softmax(input: Tensor, dim: _int, dtype: _dtype | None = ..., *, out: Tensor | None = ...) -> Tensor:
     """log(softmax(x)), computed without leaving the range of the type. (x is `input`.) Gradients: `input`."""
 def log_softmax_backward(input: Tensor, y: Tensor, dim: _int, dtype: _dtype, *, out: Tensor | None = ...) -> Tensor:
     """dy - exp(y) * sum(dy), the sum along dim. (dy is `input`.) Gradients: `input`, `y`."""
@@ -1362,7 +1374,7 @@ def rsqrt(input: Tensor, *, out: Tensor | None = ...) -> Tensor:
     """1 / sqrt(x). (x is `input`.) Gradients: `input`."""
 def rsqrt_(input: Tensor) -> Tensor:
     """1 / sqrt(x). (x is `input`.) Gradients: `input`."""
-def rsub(input: Tensor, other: Tensor | Number, *, alpha: Number = ..., out: Tensor | None = ...) -> Tensor:
+def rsub(input: Tensor, other: Tensor | Number, alpha: Number = ..., *, out: Tensor | None = ...) -> Tensor:
     """b - alpha * a. (a is `input`, b is `other`.) Gradients: `input`, `other`."""
 def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = ..., dropout_p: _float = ..., is_causal: _bool = ..., scale: _float | None = ..., *, out: Tensor | None = ...) -> Tensor:
     """softmax(scale * q k^T + mask) v over the last two axes, without keeping the scores. A bool mask says what may be looked at; rows that may look at nothing give zeros. Second derivatives hold the scores. (q is `query`, k is `key`, v is `value`.) Gradients: `q, k, v`, `attn_mask`."""
@@ -1470,7 +1482,7 @@ def smooth_l1_loss(input: Tensor, target: Tensor, reduction: _int = ..., beta: _
     """Squared differences below beta, absolute ones above. Gradients: `input`, `target`."""
 def smooth_l1_loss_backward(input: Tensor, x: Tensor, target: Tensor, reduction: _int, beta: _float, *, out: Tensor | None = ...) -> Tensor:
     """Gradient of smooth_l1_loss. Gradients: `input`, `x`, `target`."""
-def softmax(input: Tensor, dim: _int, *, dtype: _dtype | None = ..., out: Tensor | None = ...) -> Tensor:
+def softmax(input: Tensor, dim: _int, dtype: _dtype | None = ..., *, out: Tensor | None = ...) -> Tensor:
     """Exponentials along an axis, scaled to sum to one. With dtype, x is converted first. (x is `input`.) Gradients: `input`."""
 def softmax_backward(input: Tensor, y: Tensor, dim: _int, dtype: _dtype, *, out: Tensor | None = ...) -> Tensor:
     """(dy - sum(dy * y)) * y, sums along dim. (dy is `input`.) Gradients: `input`, `y`."""

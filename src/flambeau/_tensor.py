@@ -380,7 +380,7 @@ def _iter(self: Tensor) -> Iterator[Tensor]:
 
 def _contains(self: Tensor, item: Any) -> bool:
     if not isinstance(item, (Tensor, int, float, bool, complex)):
-        raise TypeError(f"in: a {type(item).__name__} can not be searched for in a tensor; expected a number or a tensor")
+        raise _C.DTypeError(f"in: a {type(item).__name__} can not be searched for in a tensor; expected a number or a tensor")
     return bool((self == item).any().item())
 
 

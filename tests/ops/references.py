@@ -191,13 +191,13 @@ def _bce(x, target, weight=None, reduction=1):
     return _reduced(losses if weight is None else losses * weight, reduction)
 
 
-def _bce_with_logits(x, target, weight=None, pos_weight=None, reduction=1):
+def _bce_with_logits(x, target, weight=None, pos_weight=None, reduction=0):
     p = 1 if pos_weight is None else pos_weight
     losses = target * p * np.logaddexp(0, -x) + (1 - target) * np.logaddexp(0, x)
     return _reduced(losses if weight is None else losses * weight, reduction)
 
 
-def _kl_div(x, target, reduction=1, log_target=False):
+def _kl_div(x, target, reduction=0, log_target=False):
     losses = np.exp(target) * (target - x) if log_target else sp.xlogy(target, target) - target * x
     return _reduced(losses, reduction)
 

@@ -3,12 +3,17 @@
 The schemas are asked of PyTorch (`torch._C._jit_get_schemas_for_operator`), and each is called with its required arguments, and with all of them, by
 keyword. What PyTorch does not bind itself is left out; what it binds and we refuse as a call (an unknown keyword, no such form) fails. Whether
 values fit is other tests' matter.
+
+Arguments by position are given in tensors of several shapes, each with values of its own; results are compared, so that an order that is another
+shows. What PyTorch refuses is left out, and draws are.
 """
 
 from __future__ import annotations
 
 import re
+import warnings
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -21,17 +26,10 @@ PLACES = {"device", "layout", "pin_memory", "memory_format", "generator", "names
 
 # Forms that are not taken, by function or method, each with its reason.
 KNOWN: dict[str, str] = {
-    "batch_norm": "the functional's arguments, whose order is another",
     "dropout": "the functional's arguments",
-    "embedding": "frequencies do not scale gradients at the top level; nn.functional.embedding has the argument",
-    "gru_cell": "a kernel of cells that are composed already",
-    "histogram": "bins are always said",
-    "instance_norm": "the functional's arguments",
-    "lstm_cell": "a kernel of cells that are composed already",
     "randint_like": "bounds are numbers",
     "repeat_interleave": "the form without a tensor to repeat",
     "sparse_coo_tensor": "the form without values",
-    "Tensor.histogram": "bins are always said",
 }
 
 
@@ -105,3 +103,116 @@ def test_a_function_takes_every_form(name):
 def test_a_method_takes_every_form(name):
     found = refusals(name, method=True)
     assert bool(found) == (f"Tensor.{name}" in KNOWN), "\n".join(found) or f"Tensor.{name} takes all forms; take it out of KNOWN"
+
+
+# ---- by position
+
+# Sizes of the first tensor, of the others, and whether the others are indices.
+SETS = (((2, 2), (2, 2), False), ((2, 2), (2,), False), ((1, 2, 2), (2,), False), ((2, 2), (2,), True), ((1, 2, 4), (1, 2, 2), False))
+DRAWS = re.compile(r"rand|normal|bernoulli|binomial|poisson|multinomial|dropout|cauchy|exponential|geometric|uniform|random|empty|rrelu|dirichlet")
+
+# As KNOWN, of forms by position.
+KNOWN_POSITIONS: dict[str, str] = {
+    "add": "two numbers make no tensor",
+    "div": "two numbers make no tensor",
+    "mul": "two numbers make no tensor",
+    "sub": "two numbers make no tensor",
+    "instance_norm": "one position per channel normalises to zeros there; here it is refused, as in training",
+    "hinge_embedding_loss": "losses do not broadcast",
+    "kl_div": "losses do not broadcast",
+    "margin_ranking_loss": "losses do not broadcast",
+    "max_pool1d_with_indices": "without a batch: an inner function there",
+    "rnn_relu_cell": "a bias for each sample",
+    "rnn_tanh_cell": "a bias for each sample",
+    "sparse_coo_tensor": "the form without values",
+    "sparse_csr_tensor": "indices that are no integers",
+    "svd": "signs of singular vectors are free",
+    "unique_consecutive": "an inverse that is asked for is empty there, unless counts are, too",
+    "Tensor.svd": "signs of singular vectors are free",
+    "Tensor.to": "a truth value is taken for the type bool there",
+    "Tensor.to_sparse_csr": "batches of matrices",
+}
+
+
+def given(library, kind, i, sizes, flag):
+    """The value of argument i."""
+    kind = kind.removesuffix("?")
+    first, others, indices = sizes
+    shape = others if i else first
+
+    def tensor(k):
+        if i and indices:
+            return library.tensor([1, 0])
+        return library.tensor(np.random.default_rng(10 * i + k).uniform(0.2, 0.9, shape).astype("f4"))
+
+    if kind in ("Tensor", "Tensor(a)", "Tensor(a!)"):
+        return tensor(0)
+    if kind in ("Tensor[]", "List[Tensor]"):
+        return [tensor(0), tensor(1)]
+    if kind.startswith(("int[", "SymInt[", "List[int]")):
+        return [1]
+    return {"int": int(flag) if i else 1, "SymInt": 1, "number": 2 + i / 4, "Scalar": 2 + i / 4, "float": 0.1 + i / 16, "bool": flag}.get(kind)
+
+
+def flat(value):
+    return [part for item in value for part in flat(item)] if isinstance(value, (tuple, list)) else [value]
+
+
+def arrays(values):
+    return [np.asarray(x.detach()) for x in flat(values) if hasattr(x, "detach") and str(x.layout).endswith("strided")]
+
+
+def positional(name, method):
+    """Forms by position that PyTorch takes, and that we refuse or that give something else here."""
+    found = []
+    for schema in torch._C._jit_get_schemas_for_operator(f"aten::{name}"):
+        arguments = list(schema.arguments)
+        if any(a.is_out for a in arguments) or not arguments or (method and (arguments[0].name != "self" or str(arguments[0].type) != "Tensor")):
+            continue
+        kinds = []
+        for a in arguments:
+            if a.kwarg_only or a.name in PLACES:
+                break
+            kinds.append(str(a.type).removeprefix("Optional[").removesuffix("]" if str(a.type).startswith("Optional[") else ""))
+        required = sum(not a.has_default_value() for a in arguments)
+        for count in range(required, len(kinds) + 1):
+            for sizes in SETS:
+                for flag in (False, True):
+                    answers = []
+                    for library in (torch, fl):
+                        values = [given(library, k, i, sizes, flag) for i, k in enumerate(kinds[:count])]
+                        if any(v is None for v in values):
+                            break
+                        function = getattr(values[0], name) if method else getattr(library, name)
+                        try:
+                            with torch.no_grad(), fl.no_grad():
+                                answers.append(arrays([function(*values[method:]), values]))
+                        except Exception as error:
+                            answers.append(f"{type(error).__name__}: {error}".splitlines()[0])
+                    if len(answers) < 2 or isinstance(answers[0], str):
+                        continue
+                    theirs, ours = answers
+                    if isinstance(ours, str) or [x.shape for x in ours] != [x.shape for x in theirs]:
+                        wrong = str(ours)[:200] if isinstance(ours, str) else f"shapes {[x.shape for x in ours]}, there {[x.shape for x in theirs]}"
+                    elif not all(np.allclose(a, b, 1e-4, 1e-5, equal_nan=True) for a, b in zip(ours, theirs, strict=True)):
+                        wrong = "other values"
+                    else:
+                        continue
+                    found.append(f"{name}({', '.join(kinds[:count])}) of {sizes}, {flag}: {wrong}")
+    return found
+
+
+@pytest.mark.parametrize("name", [n for n in FUNCTIONS if not DRAWS.search(n)])
+def test_a_function_by_position(name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = positional(name, False)
+    assert bool(found) == (name in KNOWN_POSITIONS), "\n".join(found[:5]) or f"{name} takes all forms; take it out of KNOWN_POSITIONS"
+
+
+@pytest.mark.parametrize("name", [n for n in METHODS if not DRAWS.search(n)])
+def test_a_method_by_position(name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = positional(name, True)
+    assert bool(found) == (f"Tensor.{name}" in KNOWN_POSITIONS), "\n".join(found[:5]) or f"Tensor.{name} takes all forms; take it out of KNOWN_POSITIONS"

@@ -33,6 +33,8 @@ def _spec(op: Op, index: int, inplace: bool) -> str:
             flags.append("kOptional")
         if a.keyword_only:
             flags.append("kKeywordOnly")
+            if op.get("numbers_first"):
+                flags.append("kNumberFirst")
         other = also(op, i)
         known = "nullptr" if other is None else f'"{other}"'
         args.append(f'{{"{a.name}", {known}, Kind::{_base_kind(a)}, {" | ".join(flags) or "0"}}}')

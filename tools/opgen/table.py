@@ -15,7 +15,7 @@ from .signature import Signature, parse
 KEYS = {
     "op", "doc", "example", "complex", "conjugate", "shape", "dtype", "check", "each", "rare", "types", "bytes", "any_type", "shortcut", "kernel", "composite", "aux", "let", "grad",
     "view", "inplace", "over", "mutates", "keywords", "ignores", "layout", "flops", "methods", "total", "autocast", "devices", "draws", "batch", "aliases", "node",
-    "says", "sparse", "ref", "samples", "errors",
+    "says", "sparse", "numbers_first", "ref", "samples", "errors",
 }  # fmt: skip
 BYTES = ("ints", "all", "bits")
 COMPLEX_WAYS = ("native", "parts")  # values of `complex` by which other ops are called
@@ -132,6 +132,9 @@ def _check_entry(entry: dict[str, Any], where: str) -> Signature:
         raise TableError(f"{where}: {sig.name}: any_type; expected true, beside a kernel")
     if "total" in entry and (entry["total"] is not True or "kernel" not in entry or "internal" not in entry.get("methods", [])):
         raise TableError(f"{where}: {sig.name}: total; expected true, beside the kernel of an internal op")
+    numbers = [a for a in sig.args if a.keyword_only]
+    if "numbers_first" in entry and (entry["numbers_first"] is not True or not 0 < len(numbers) < 3 or any(a.type.kind != "Number" for a in numbers)):
+        raise TableError(f"{where}: {sig.name}: numbers_first; expected true, beside one or two keyword-only numbers")
     if entry.get("devices", "any") != "any":
         raise TableError(f"{where}: {sig.name}: devices: '{entry['devices']}'; expected any, or no such key")
     if "inplace" in entry:

@@ -43,11 +43,19 @@ void histc(const Tensor& x, int64_t bins, double low, double high, const Tensor&
   }
   if (low == high) low -= 1, high += 1;
   std::vector<double> count(static_cast<size_t>(bins));
-  for (double e : v)
-    if (e >= low && e <= high) {
-      const int64_t b = static_cast<int64_t>((e - low) / (high - low) * static_cast<double>(bins));
-      ++count[static_cast<size_t>(std::min(b, bins - 1))];
-    }
+  const auto sort_in = [&](auto zero) {
+    using T = decltype(zero);
+    const T from = static_cast<T>(low), width = static_cast<T>(high) - from;
+    for (double e : v)
+      if (e >= low && e <= high) {
+        const T at = (static_cast<T>(e) - from) * static_cast<T>(bins) / width;
+        ++count[static_cast<size_t>(at < static_cast<T>(bins) ? std::min(static_cast<int64_t>(at), bins - 1) : bins - 1)];
+      }
+  };
+  // In the type of x, as PyTorch: whether 0.2 of 0 ... 0.6 begins the second third is a matter of rounding.
+  const float width = static_cast<float>(high) - static_cast<float>(low);
+  if (x.dtype() != DType::Float32 || width == 0 || !std::isfinite(width)) sort_in(double{});
+  else sort_in(float{});
   convert_elements(y.data(), y.dtype(), count.data(), DType::Float64, bins);
 }
 

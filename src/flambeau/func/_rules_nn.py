@@ -139,10 +139,10 @@ def _reduced(loss: Tensor, reduction: int, count: Any = None) -> Tensor:
     return total if reduction == 2 else ops.div(total, count)
 
 
-def _register_loss(name: str) -> None:
-    """Losses of elements by elements."""
+def _register_loss(name: str, default: int) -> None:
+    """Losses of elements by elements, reduced in the default way where none is said."""
 
-    def loss(level: BatchLevel, x: Any, target: Any, *args: Any, reduction: int = 1, **given: Any) -> Any:
+    def loss(level: BatchLevel, x: Any, target: Any, *args: Any, reduction: int = default, **given: Any) -> Any:
         if any(isinstance(v, Tensor) for v in given.values()) or shape_of(x) != shape_of(target):
             return NotImplemented
         return _reduced(ops_of(name)(level.full(x), level.full(target), reduction=0, **given), reduction)
@@ -150,8 +150,10 @@ def _register_loss(name: str) -> None:
     rule(name)(loss)
 
 
-for _name in ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div", "binary_cross_entropy", "binary_cross_entropy_with_logits"):
-    _register_loss(_name)
+for _name in ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy"):
+    _register_loss(_name, 1)
+for _name in ("kl_div", "binary_cross_entropy_with_logits"):  # public at the top level, where PyTorch does not reduce
+    _register_loss(_name, 0)
 
 
 def _register_classes(name: str) -> None:

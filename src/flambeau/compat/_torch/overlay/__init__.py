@@ -10,37 +10,7 @@ from flambeau._memory_format import layout as _layout
 from flambeau.compat._torch.overlay.serialization import load, save
 from flambeau.compat._torch.overlay.torch_version import __version__
 
-__all__ = ["load", "save", "typename"]
-
-
-class _TypedTensors(type):
-    """The class of `torch.FloatTensor` and its kin: calling one makes a tensor, and tensors of its element type are its instances."""
-
-    dtype: Any
-
-    def __instancecheck__(cls, value: Any) -> bool:
-        return isinstance(value, _core.Tensor) and value.dtype is cls.dtype and not value.is_meta
-
-    def __call__(cls, *args: Any) -> Any:
-        if len(args) == 1 and not isinstance(args[0], (int, _core.Size)):
-            data = args[0]
-            return data.detach().to(cls.dtype) if isinstance(data, _core.Tensor) else _core.tensor_from(data, cls.dtype)
-        sizes = tuple(args[0]) if len(args) == 1 and isinstance(args[0], _core.Size) else args or (0,)
-        return _core.ops.empty(sizes, dtype=cls.dtype)
-
-
-for _name, _text in _tensor.TYPE_NAMES.items():
-    if not _name.startswith("complex"):
-        globals()[_text] = _TypedTensors(_text, (), {"dtype": getattr(_core, _name), "__module__": "torch", "__doc__": f"Tensors of {_name}, by their old name."})
-        __all__.append(_text)
-
-
-def typename(obj: Any) -> str:
-    """`torch.FloatTensor` for a tensor, the qualified name of the class for other objects."""
-    if isinstance(obj, _core.Tensor):
-        return str(obj.type())
-    kind = obj if isinstance(obj, type) else type(obj)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+__all__ = ["load", "save"]
 
 
 # ---- checks that PyTorch's tracers understand
@@ -169,19 +139,6 @@ def get_device_module(device: Any = None) -> Any:
     if kind not in ("cpu", "cuda", "xpu", "mps", "mtia"):
         raise RuntimeError(f"get_device_module: device = {device!r}; expected 'cpu', 'cuda', 'xpu', 'mps' or 'mtia'")
     return importlib.import_module(f"torch.{kind}")
-
-
-def set_default_tensor_type(t: Any) -> None:
-    """Makes the element type of a tensor type the default one.
-
-    Raises:
-        TypeError: it is no type of floating point tensors on the CPU.
-    """
-    name = t if isinstance(t, str) else f"torch.{t.__name__}"
-    found = [n for n, text in _tensor.TYPE_NAMES.items() if name == f"torch.{text}"]
-    if not found:
-        raise TypeError(f"set_default_tensor_type: t = {t!r}; expected torch.FloatTensor, torch.DoubleTensor or another type of floats on the CPU")
-    _core.set_default_dtype(getattr(_core, found[0]))
 
 
 class OutOfMemoryError(RuntimeError):
