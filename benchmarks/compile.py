@@ -4,7 +4,9 @@
 
 Each program is written once. flambeau runs it eagerly, recorded at every call (`compile`), and replayed (`mode="replay"`); PyTorch
 eagerly and by `torch.compile`. Predictions of whole models (`resnet50-32`: for 32 samples) are replayed with batch norms folded
-(`mode="predict"`). A number is the median over the rounds of the least time of a call in each.
+(`mode="predict"`); training steps of whole models (`train-gpt`) have columns for memory and for the first call, too, and one for PyTorch
+as a careful user sets it (fused optimizers, channels_last for pictures). A number is the median over the rounds of the least time of a
+call in each.
 """
 
 from __future__ import annotations
@@ -25,6 +27,9 @@ Program = tuple[Callable[..., Any], tuple[Any, ...]]
 OURS = ("eager", "compile", "replay")
 PREDICTING = ("eager", "replay", "predict")
 THEIRS = ("eager", "compile")
+TRAINING = ("alexnet", "vgg19", "resnet50", "mobilenet", "unet", "dcgan", "mlp", "ncf", "gnmt", "lstm_lm", "gpt")
+THEIRS_IN_TRAINING = ("eager", "tuned", "compile")
+WARM_UP = {"train": 3}  # calls before those that are timed; five for other programs
 
 
 def chain(tl: Any) -> Program:
@@ -117,15 +122,21 @@ def resnet_block(tl: Any) -> Program:
     return f, (tl.randn(4, 64, 28, 28),)
 
 
+def whole_model(tl: Any, model: str, batch: int | None = None, tuned: bool = False) -> Any:
+    """A model of `models/`; without a batch, of the size that it is trained with."""
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+    from models import program_named
+    from models.program import Settings
+
+    kind = program_named(model)
+    return kind(tl, batch or kind.batch, Settings(channels_last=tuned and kind.images, fused=tuned))
+
+
 def prediction(model: str, batch: int) -> Callable[[Any], Program]:
     """Of a model of `models/`, with statistics of one training step."""
 
     def make(tl: Any) -> Program:
-        sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-        from models import program_named
-        from models.program import Settings
-
-        program = program_named(model)(tl, batch, Settings())
+        program = whole_model(tl, model, batch)
         program.step()
         program.train(False)
         network = next(iter(program.modules.values()))
@@ -143,15 +154,29 @@ PROGRAMS: dict[str, Callable[[Any], Program]] = {f.__name__: f for f in (chain, 
 PREDICTIONS = {f"{model}-{batch}": prediction(model, batch) for model in ("resnet50", "mobilenet", "unet", "gpt") for batch in (1, 32)}
 
 
-def measure(library: str, variant: str, name: str, seconds: float, threads: int) -> float:
-    """Milliseconds of a call, the least in that time; in this process."""
+def measure(library: str, variant: str, name: str, seconds: float, threads: int) -> list[float]:
+    """In this process: milliseconds of a call, the least in that time, and of the first one; MB that all of it took beyond the library."""
     tl = importlib.import_module(library)
     tl.set_num_threads(threads)
     tl.manual_seed(0)
-    f, args = (PROGRAMS | PREDICTIONS)[name](tl)
-    if variant != "eager":
-        f = tl.compile(f, mode=variant) if variant in ("replay", "predict") else tl.compile(f)
-    for _ in range(5):
+    before = resident_mb()
+    kind, _, model = name.partition("-")
+    if kind == "train":
+        program = whole_model(tl, model, tuned=variant == "tuned")
+        f, args = program.step, ()
+        if (library, variant) == ("torch", "compile"):  # as its documentation does: the model, not the step around it
+            for module in program.modules.values():
+                module.compile()
+    else:
+        f, args = (PROGRAMS | PREDICTIONS)[name](tl)
+    if variant in ("replay", "predict"):
+        f = tl.compile(f, mode=variant)
+    elif variant == "compile" and (library == "flambeau" or kind != "train"):
+        f = tl.compile(f)
+    start = time.perf_counter()
+    f(*args)
+    first = time.perf_counter() - start
+    for _ in range(WARM_UP.get(kind, 5)):
         f(*args)
     if variant in ("replay", "predict") and "replayed" not in tl.compiler.explain(f):
         raise SystemExit(tl.compiler.explain(f))
@@ -160,18 +185,26 @@ def measure(library: str, variant: str, name: str, seconds: float, threads: int)
         start = time.perf_counter()
         f(*args)
         best = min(best, time.perf_counter() - start)
-    return best * 1e3
+    return [best * 1e3, first * 1e3, resident_mb("VmHWM") - before]
 
 
-def in_process(python: str, library: str, variant: str, name: str, options: argparse.Namespace) -> float:
+def resident_mb(field: str = "VmRSS") -> float:
+    """Of this process, now or (VmHWM) at most."""
+    for line in pathlib.Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(f"{field}:"):
+            return int(line.split()[1]) * 1024 / 1e6
+    raise RuntimeError(f"/proc/self/status has no {field}")
+
+
+def in_process(python: str, library: str, variant: str, name: str, options: argparse.Namespace) -> list[float]:
     """The same, in a process of its own; NaN where it fails."""
     order = json.dumps([library, variant, name, options.seconds, options.threads])
     count = {key: str(options.threads) for key in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
     done = subprocess.run([python, __file__, "--measure", order], capture_output=True, text=True, env=os.environ | count)
     if done.returncode != 0:
         print(f"{library}, {variant}, {name}: {done.stderr.strip().splitlines()[-1:]}", file=sys.stderr)
-        return float("nan")
-    return float(done.stdout.splitlines()[-1])
+        return [float("nan")] * 3
+    return [float(number) for number in json.loads(done.stdout.splitlines()[-1])]
 
 
 def main() -> None:
@@ -185,17 +218,19 @@ def main() -> None:
     parser.add_argument("--measure", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:
-        print(measure(*json.loads(options.measure)))
+        print(json.dumps(measure(*json.loads(options.measure))))
         return
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
     import harness
 
     names = options.programs.split(",")
-    if unknown := [name for name in names if name not in PROGRAMS | PREDICTIONS]:
-        parser.error(f"there is no program {unknown[0]!r}; there are {', '.join(PROGRAMS | PREDICTIONS)}")
+    training = [f"train-{model}" for model in TRAINING]
+    if unknown := [name for name in names if name not in (*PROGRAMS, *PREDICTIONS, *training)]:
+        parser.error(f"there is no program {unknown[0]!r}; there are {', '.join((*PROGRAMS, *PREDICTIONS, *training))}")
     print(f"{harness.machine()}; {options.threads} threads; median of {options.rounds} rounds (least, most)")
     table([name for name in names if name in PROGRAMS], OURS, options)
     table([name for name in names if name in PREDICTIONS], PREDICTING, options)
+    training_table([name for name in names if name in training], options)
 
 
 def table(names: list[str], ours: tuple[str, ...], options: argparse.Namespace) -> None:
@@ -213,11 +248,40 @@ def table(names: list[str], ours: tuple[str, ...], options: argparse.Namespace) 
     if options.markdown:
         print("|" + "---|" * len(heads))
     for name in names:
-        rounds = [[in_process(python, library, v, name, options) for python, library, v in variants] for _ in range(options.rounds)]
+        rounds = [[in_process(python, library, v, name, options)[0] for python, library, v in variants] for _ in range(options.rounds)]
         times = [statistics.median(column) for column in zip(*rounds, strict=True)]
         spread = [f"{t:.4g} ({min(c):.4g}, {max(c):.4g})" for t, c in zip(times, zip(*rounds, strict=True), strict=True)]
         ratios = [times[0] / times[1], times[0] / times[2], *(t / times[2] for t in times[3:])]
         print(line.format((" | " if options.markdown else "  ").join([name, *spread, *(f"{r:.2f}" for r in ratios)])), flush=True)
+
+
+def training_table(names: list[str], options: argparse.Namespace) -> None:
+    """A line a model: times, and of our replay what it is beside eager mode and beside the best of PyTorch."""
+    if not names:
+        return
+    variants = [(sys.executable, "flambeau", v) for v in OURS]
+    if options.torch:
+        variants += [(options.torch, "torch", v) for v in THEIRS_IN_TRAINING]
+    heads = ["", *(f"{library} {v}, ms" for _, library, v in variants), "eager / compile", "eager / replay"]
+    heads += ["best of PyTorch / replay"] if options.torch else []
+    heads += ["memory, replay / eager", "first call of replay / of eager"]
+    line = "| {} |" if options.markdown else "{}"
+    between = " | " if options.markdown else "  "
+    print("\n" + line.format(between.join(heads)))
+    if options.markdown:
+        print("|" + "---|" * len(heads))
+    kept: list[list[float]] = []
+    for name in names:
+        rounds = [[in_process(python, library, v, name, options) for python, library, v in variants] for _ in range(options.rounds)]
+        times, firsts, memory = ([statistics.median(r[k][what] for r in rounds) for k in range(len(variants))] for what in range(3))
+        spread = [f"{t:.4g} ({min(r[k][0] for r in rounds):.4g}, {max(r[k][0] for r in rounds):.4g})" for k, t in enumerate(times)]
+        ratios = [times[0] / times[1], times[0] / times[2]]
+        ratios += [min(t for t in times[3:] if t == t) / times[2]] if options.torch else []
+        ratios += [memory[2] / memory[0], firsts[2] / firsts[0]]
+        kept.append(ratios)
+        print(line.format(between.join([name, *spread, *(f"{r:.2f}" for r in ratios)])), flush=True)
+    means = [statistics.geometric_mean(column) for column in zip(*kept, strict=True)]
+    print(line.format(between.join(["geometric mean", *[""] * len(variants), *(f"{m:.2f}" for m in means)])))
 
 
 if __name__ == "__main__":

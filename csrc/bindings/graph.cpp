@@ -217,20 +217,10 @@ nb::list lives(const PyProgram& p) {
   const auto& program = *p.program;
   const graph::Tape& tape = program.tape();
   const auto n = static_cast<uint32_t>(tape.nodes.size());
-  // Nodes that may go through memory together use their buffers at the same time: each counts from the first to the last of them.
-  std::vector<uint32_t> begin(n), end(n);
-  for (uint32_t k = 0; k < n; ++k) {
-    begin[k] = end[k] = k;
-    uint32_t before = k;
-    while (before > 0 && !program.runs()[before - 1]) --before;
-    if (before > 0 && program.runs()[k] && tape.may_join(tape.nodes[before - 1], tape.nodes[k])) begin[k] = begin[before - 1];
-  }
-  for (uint32_t k = n; k-- > 0;)
-    for (uint32_t j = begin[k]; j < k; ++j) end[j] = std::max(end[j], k);
   std::vector<uint32_t> first(program.buffers().size(), graph::kNone), last(program.buffers().size(), 0);
   for (uint32_t k = 0; k < n; ++k)
     for (uint32_t v = tape.nodes[k].first; v < tape.nodes[k].last; ++v)
-      if (const uint32_t b = tape.buffer_of[v]; b != graph::kNone) first[b] = std::min(first[b], begin[k]), last[b] = std::max(last[b], end[k]);
+      if (const uint32_t b = tape.buffer_of[v]; b != graph::kNone) first[b] = std::min(first[b], program.pass_begin(k)), last[b] = std::max(last[b], program.pass_end(k) - 1);
   for (uint32_t b = 0; b < program.buffers().size(); ++b)  // one that is written over another is in that one's place
     if (program.buffers()[b].over != graph::kNone) {
       uint32_t under = b;

@@ -97,10 +97,11 @@ Ref<Program> Program::capture(const std::vector<Tensor>& args, const std::vector
   p.find_once();
 
   p.find_overwriters();
+  p.find_passes();
   p.ends_.resize(p.tape_.nodes.size());
   for (uint32_t b = 0; b < p.buffers_.size(); ++b) {
     const Buffer& buffer = p.buffers_[b];
-    if (buffer.kind == Kind::Internal && std::any_of(buffer.values.begin(), buffer.values.end(), [&](uint32_t v) { return may_defer(p.tape_.values[v].sizes()); }))
+    if (buffer.kind == Kind::Internal && !buffer.between && std::any_of(buffer.values.begin(), buffer.values.end(), [&](uint32_t v) { return may_defer(p.tape_.values[v].sizes()); }))
       p.ends_[buffer.last].push_back(b);
   }
 
@@ -108,7 +109,8 @@ Ref<Program> Program::capture(const std::vector<Tensor>& args, const std::vector
   for (uint32_t b = 0; b < recorder.n_buffers(); ++b) {
     Buffer& buffer = p.buffers_[b];
     Storage& storage = recorder.storage(b);
-    if (buffer.inside() || buffer.kind == Kind::Gradient || buffer.kind == Kind::Output) {
+    // Of a constant that is written every run gets a copy: what lives on (an optimizer's new state) would not be what later calls write.
+    if (buffer.inside() || buffer.kind == Kind::Gradient || buffer.kind == Kind::Output || (buffer.kind == Kind::Constant && buffer.written)) {
       std::vector<const TensorImpl*> ours;
       for (const Tensor& y : made)
         for (const TensorImpl* x : {static_cast<const TensorImpl*>(y.impl()), static_cast<const TensorImpl*>(y.impl()->base.get())})
@@ -268,6 +270,42 @@ void Program::find_overwriters() {
   }
 }
 
+void Program::find_passes() {
+  const auto n = static_cast<uint32_t>(tape_.nodes.size());
+  pass_begin_.resize(n);
+  pass_end_.resize(n);
+  between_.resize(n);
+  std::vector<uint32_t> nowhere;  // buffers without memory, which are told apart by their storages
+  for (uint32_t b = 0; b < buffers_.size(); ++b) {
+    if (!buffers_[b].values.empty() && !tape_.values[buffers_[b].values.front()].impl()->storage) {
+      point(buffers_[b], Storage::borrow(nullptr, buffers_[b].size_bytes, Device{}, nullptr, nullptr, true));
+      nowhere.push_back(b);
+    }
+  }
+  const auto use = [&](uint32_t b) { return Tape::Use{buffers_[b].last, !buffers_[b].inside()}; };
+  for (uint32_t k = 0, done = 1; k < n; k += done) {
+    done = runs_[k] ? static_cast<uint32_t>(tape_.count_some(k, runs_, use)) : 1;
+    std::fill_n(pass_begin_.begin() + k, done, k);
+    std::fill_n(pass_end_.begin() + k, done, k + done);
+  }
+  for (const uint32_t b : nowhere) point(buffers_[b], nullptr);
+
+  std::vector<uint32_t> first(buffers_.size(), kNone);
+  for (uint32_t k = n; k-- > 0;)
+    if (runs_[k])
+      for (uint32_t v = tape_.nodes[k].first; v < tape_.nodes[k].last; ++v)
+        if (tape_.buffer_of[v] != kNone) first[tape_.buffer_of[v]] = k;
+  for (uint32_t b = 0; b < buffers_.size(); ++b) {
+    const Buffer& buffer = buffers_[b];
+    if (buffer.kind != Kind::Internal || buffer.over != kNone || first[b] == kNone) continue;
+    const uint32_t k = first[b];
+    const bool makes = tape_.nodes[k].outs < tape_.nodes[k].last && tape_.buffer_of[tape_.nodes[k].outs] == b;
+    if (pass_end_[k] - pass_begin_[k] > 1 && buffer.last < pass_end_[k] && makes) between_[pass_begin_[k]].push_back(b);
+  }
+  for (const auto& here : between_)
+    for (const uint32_t b : here) buffers_[b].between = true;
+}
+
 // Before node k runs: its result takes the storage of what it is written over, or gets its own.
 void Program::write_over(uint32_t k) {
   Buffer& out = buffers_[over_[k]];
@@ -296,20 +334,23 @@ void Program::place(const std::vector<std::pair<uint32_t, size_t>>& offsets, siz
 }
 
 // Large memory goes back to the system between the arena's use and others': kept blocks of one would lie beside those of the other.
+// Gradients that lie in the arena keep it until they are dropped, so that it goes when the last of them does.
 constexpr size_t kLargeArena = size_t{32} << 20;
 
 void Program::rest() {
   {
     const std::lock_guard lock(mutex_);
-    if (!arena_) return;
     arena_ = nullptr;
   }
-  if (arena_bytes_ >= kLargeArena) host_allocator().empty_cache();
 }
 
 void Program::take_arena() {
-  if (arena_bytes_ >= kLargeArena) host_allocator().empty_cache();
-  arena_ = Storage::allocate_now(arena_bytes_, Device{});
+  if (arena_bytes_ < kLargeArena) {
+    arena_ = Storage::allocate_now(arena_bytes_, Device{});
+    return;
+  }
+  host_allocator().empty_cache();
+  arena_ = Storage::allocate_apart(arena_bytes_, Device{});
 }
 
 bool Program::fits(const std::vector<Tensor>& args) const {
@@ -402,6 +443,13 @@ std::optional<std::vector<Tensor>> Program::run(const std::vector<Tensor>& args)
       case Kind::Output: point(b, Storage::allocate_now(b.size_bytes, Device{})); break;
       case Kind::Internal: {
         if (b.over != kNone) break;
+        if (b.between) {
+          if (!b.storage) {
+            b.storage = Storage::borrow(nullptr, b.size_bytes, Device{}, nullptr, nullptr, true);
+            point(b, b.storage);
+          }
+          break;
+        }
         void* at = static_cast<char*>(arena_->data()) + b.offset;
         if (!b.storage || !b.storage->borrows(at)) {
           b.storage = Storage::borrow(at, b.size_bytes, Device{}, nullptr, nullptr, true);
@@ -430,8 +478,23 @@ std::optional<std::vector<Tensor>> Program::run(const std::vector<Tensor>& args)
         buffer.storage = nullptr;
       }
   };
+  struct Between {  // the ops of the pass that runs, where they run one by one
+    Program& p;
+    const std::vector<uint32_t>* have = nullptr;
+    void take(size_t k) {
+      if (have || p.between_[p.pass_begin_[k]].empty()) return;
+      have = &p.between_[p.pass_begin_[k]];
+      for (const uint32_t b : *have) p.point(p.buffers_[b], Storage::allocate_now(p.buffers_[b].size_bytes, Device{}));
+    }
+    void drop() {
+      if (const auto* had = std::exchange(have, nullptr))
+        for (const uint32_t b : *had) p.point(p.buffers_[b], p.buffers_[b].storage);
+    }
+    ~Between() { drop(); }
+  } between{*this};
   for (size_t k = 0, done = 1; k < n; k += done) {
     done = 1;
+    if (k == pass_begin_[k]) between.drop();
     const NodeRecord& node = tape_.nodes[k];
     if (!runs_[k]) {
       for (uint32_t i = 0; i < node.n_args; ++i)  // its numbers are drawn all the same, so that those after it stay as they are
@@ -440,7 +503,7 @@ std::optional<std::vector<Tensor>> Program::run(const std::vector<Tensor>& args)
     }
     if (node.op->check) node.op->check(tape_.frame_of(node));
     if (over_[k] != kNone) write_over(static_cast<uint32_t>(k));
-    done = tape_.run_some(k, runs_, use);
+    done = tape_.run_some(k, pass_end_[k], runs_, use, [&] { between.take(k); });
     for (size_t j = k; j < k + done; ++j) end(j);
     for (size_t j = k; j < k + done; ++j)
       if (runs_[j])

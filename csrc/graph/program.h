@@ -32,6 +32,12 @@
 // Gradients: where the recording looked at the .grad of a tensor (to add to it, or as .grad), a run takes only the same one, or none where there was
 // none; where it replaced it unseen (zero_grad()), any. In the end .grad is what it was, is gone, or is fresh memory.
 // A result may have a history only where a backward has used that up: nobody can go through it again, here or there.
+//
+// Note [Between the ops of a pass]
+// Which element-wise ops go through memory in one pass follows from their operands, and is found when the program is made. What only the ops
+// of one pass use never gets to memory, and has no place in the arena. At run time the bytes may lie otherwise than the pass can go
+// (channels-last beside row-major): then its ops run one by one, and what lies between them gets memory for as long. No pass reaches beyond
+// what was found, so that what is in memory is in use from the first op of its pass to the last, whichever way they run.
 #pragma once
 
 #include <algorithm>
@@ -83,15 +89,19 @@ class Program final : public RefCounted {
     Ref<Storage> storage;    // fixed, constant, and internal once it is placed
     size_t offset = 0;
     uint32_t over = kNone;   // the buffer that it is written over: Note [Written over]
+    bool between = false;    // the ops of one pass: Note [Between the ops of a pass]
     bool written = false;    // by an op, where it existed before
     bool returned = false;
     bool copied() const { return written || returned; }  // of a constant: for every run
-    bool placed() const { return kind == Kind::Internal || kind == Kind::Gradient; }  // has a place in the arena
+    bool placed() const { return (kind == Kind::Internal && !between) || kind == Kind::Gradient; }  // has a place in the arena
     bool inside() const { return kind == Kind::Internal || kind == Kind::Kept; }  // nobody sees it after a run
   };
   const Tape& tape() const { return tape_; }
   const std::vector<Buffer>& buffers() const { return buffers_; }
   const std::vector<char>& runs() const { return runs_; }
+  // The node at which the pass begins in which node k runs, and the one behind its last.
+  uint32_t pass_begin(uint32_t k) const { return pass_begin_[k]; }
+  uint32_t pass_end(uint32_t k) const { return pass_end_[k]; }
   size_t n_kept() const { return once_.size(); }
 
  private:
@@ -132,6 +142,7 @@ class Program final : public RefCounted {
   void take_arena();
   void find_overwriters();
   void write_over(uint32_t node);
+  void find_passes();
   void find_once();
   void compute_once();
   uint32_t new_value(uint32_t buffer, const Tensor& like);
@@ -141,6 +152,8 @@ class Program final : public RefCounted {
   std::vector<Buffer> buffers_;
   std::vector<char> runs_;
   std::vector<uint32_t> over_;                // per node its result that is written over an argument, a buffer, or kNone
+  std::vector<uint32_t> pass_begin_, pass_end_;  // per node
+  std::vector<std::vector<uint32_t>> between_;   // per node at which a pass begins the buffers between its ops
   std::vector<std::vector<uint32_t>> ends_;   // per node the internal buffers that it is the last to use and whose bytes may move
   std::vector<Geometry> args_, outs_;
   std::vector<const char*> spent_;  // per result the name of its history, or null

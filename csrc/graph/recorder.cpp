@@ -307,7 +307,7 @@ void Recorder::settle() {
         if (!node.op->each)
           for (uint32_t v = node.first; v < node.last; ++v)
             if (tape_.buffer_of[v] != kNone) buffers_[tape_.buffer_of[v]].storage->settle();
-        done = static_cast<uint32_t>(tape_.run_some(k, runs_, use));
+        done = static_cast<uint32_t>(tape_.run_some(k, tape_.nodes.size(), runs_, use, [] {}));
         if (done > 1) {
           ++counts.passes;
           for (uint32_t j = k; j < k + done; ++j) counts.joined += runs_[j];

@@ -32,6 +32,8 @@ struct Link {
 };
 // Runs the first of these, two or more, in one pass over memory; returns how many. 0: the first goes alone. Set by the wrappers.
 extern size_t (*run_linked)(std::span<const Link> links);
+// How many that would be, or none at run time: by their operands, of which no byte is read.
+extern size_t (*count_linked)(std::span<const Link> links);
 
 struct Tape {
   std::vector<NodeRecord> nodes;
@@ -77,35 +79,50 @@ struct Tape {
   // changed along.
   void find_needed(std::vector<char>& wanted, std::vector<char>& runs) const;
 
-  // Runs node k, and with it those behind it that go into one pass; returns how many nodes that was, with those that are not
-  // to run. `use(buffer)` tells the last node that uses a buffer and whether somebody sees it afterwards.
+  static constexpr size_t kMostLinks = 24;  // nodes that go into one pass, at most
+
+  // Runs node k, and with it those behind it, before node `stop`, that go into one pass; returns how many nodes that was, with those that
+  // are not to run. `use(buffer)` tells the last node that uses a buffer and whether somebody sees it afterwards; `alone()` is called where
+  // the node goes alone though it might have gone with others.
   struct Use {
     uint32_t last;
     bool stays;
   };
-  template <class F>
-  size_t run_some(size_t k, const std::vector<char>& runs, F&& use) const {
-    const NodeRecord& first = nodes[k];
-    if (first.op->each && run_linked && result_of(first).numel() >= kChained) {
-      links_.clear();
-      for (size_t j = k; j < nodes.size() && links_.size() < kMostLinks; ++j) {
-        if (!runs[j]) continue;
-        const NodeRecord& node = nodes[j];
-        if (j > k && !may_join(first, node)) break;
-        const Use u = use(buffer_of[node.op->writes ? static_cast<size_t>(boxes[node.args].integer) : node.outs]);
-        links_.push_back({frame_of(node), node.op, static_cast<uint32_t>(j), u.last, u.stays});
-      }
-      if (links_.size() > 1)
-        if (const size_t done = run_linked(links_); done > 0) return links_[done - 1].node + 1 - k;
+  template <class F, class G>
+  size_t run_some(size_t k, size_t stop, const std::vector<char>& runs, F&& use, G&& alone) const {
+    if (link(k, stop, runs, use)) {
+      if (const size_t done = run_linked(links_); done > 0) return links_[done - 1].node + 1 - k;
+      alone();
     }
-    first.op->run(frame_of(first));
+    nodes[k].op->run(frame_of(nodes[k]));
     return 1;
+  }
+  // How many nodes that would be, unless they go alone at run time.
+  template <class F>
+  size_t count_some(size_t k, const std::vector<char>& runs, F&& use) const {
+    const size_t count = link(k, nodes.size(), runs, use) ? count_linked(links_) : 0;
+    return count > 1 ? links_[count - 1].node + 1 - k : 1;
   }
   void clear();
 
  private:
+  // Puts what may go together with node k into links_; whether there is anything.
+  template <class F>
+  bool link(size_t k, size_t stop, const std::vector<char>& runs, F&& use) const {
+    const NodeRecord& first = nodes[k];
+    if (!first.op->each || !run_linked || result_of(first).numel() < kChained) return false;
+    links_.clear();
+    for (size_t j = k; j < stop && links_.size() < kMostLinks; ++j) {
+      if (!runs[j]) continue;
+      const NodeRecord& node = nodes[j];
+      if (j > k && !may_join(first, node)) break;
+      const Use u = use(buffer_of[node.op->writes ? static_cast<size_t>(boxes[node.args].integer) : node.outs]);
+      links_.push_back({frame_of(node), node.op, static_cast<uint32_t>(j), u.last, u.stays});
+    }
+    return links_.size() > 1;
+  }
+
   static constexpr int64_t kChained = 4096;   // elements from which on a pass over memory costs more than finding a chain
-  static constexpr size_t kMostLinks = 24;
   mutable std::vector<Link> links_;
 };
 

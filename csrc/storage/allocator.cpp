@@ -24,6 +24,7 @@ struct CachingAllocator::Block {
   SourceId made_at = 0;
   bool used = false;
   bool small = false;  // from which of the pool's sets
+  bool apart = false;  // a segment that goes back to the system when it is freed
   FreeSet::node_type place;  // in that set, while it is in use: it is put back without memory for that
 
   // Throws bad_alloc.
@@ -128,7 +129,7 @@ void CachingAllocator::raise_out_of_memory(size_t size_bytes, size_t cached_befo
                      " were cached and given back before trying again", owned);
 }
 
-CachingAllocator::Block* CachingAllocator::allocate(size_t size_bytes, int64_t stream) {
+CachingAllocator::Block* CachingAllocator::allocate(size_t size_bytes, int64_t stream, bool apart) {
   if (size_bytes > (size_t{1} << 62)) raise<OutOfMemory>("out of memory: ", size_bytes, " bytes were asked for");
   const size_t rounded = std::max(kRound, (size_bytes + kRound - 1) / kRound * kRound);
   // Before the lock is taken: asking for the line may run Python's collector, which frees tensors.
@@ -137,7 +138,7 @@ CachingAllocator::Block* CachingAllocator::allocate(size_t size_bytes, int64_t s
   size_t cached_before = 0;
   {
     std::lock_guard lock(mutex_);
-    block = allocate_locked(size_bytes, rounded, stream);
+    block = allocate_locked(size_bytes, rounded, stream, apart);
     cached_before = cached_before_;
     if (block && line) {
       block->made_at = line;
@@ -151,19 +152,22 @@ CachingAllocator::Block* CachingAllocator::allocate(size_t size_bytes, int64_t s
   return block;
 }
 
-CachingAllocator::Block* CachingAllocator::allocate_locked(size_t size_bytes, size_t rounded, int64_t stream) {
+CachingAllocator::Block* CachingAllocator::allocate_locked(size_t size_bytes, size_t rounded, int64_t stream, bool apart) {
   Pool& pool = pools_[stream];
   FreeSet& set = rounded <= kSmall ? pool.small : pool.large;
   Block* block = nullptr;
   if (exact_) {
     block = take(size_bytes, stream, false);
+  } else if (apart) {
+    block = new_segment(std::max(rounded, kSegment), stream);
   } else if (!(block = find(set, rounded))) {
     block = new_segment(rounded, stream);
   } else if (!block->small) {
     raw_.improve();
   }
   if (!block) return nullptr;
-  if (!exact_ && block->size - rounded >= (block->small ? kRound : kSmall)) cut(block, rounded, set);
+  block->apart = exact_ || apart;
+  if (!block->apart && block->size - rounded >= (block->small ? kRound : kSmall)) cut(block, rounded, set);
   block->used = true;
   block->asked = exact_ ? size_bytes : rounded;
   in_blocks_ += block->size;
@@ -205,7 +209,7 @@ void CachingAllocator::free(Block* block) noexcept {
     (block->named_before ? block->named_before->named_after : named_) = block->named_after;
     if (block->named_after) block->named_after->named_before = block->named_before;
   }
-  if (exact_) {
+  if (block->apart) {
     raw_.give_back(block->address, block->size);
     stats_.reserved -= block->size;
     --stats_.segments;

@@ -63,7 +63,9 @@ class CachingAllocator {
 
   struct Block;
   // Throws OutOfMemory, with what is held and by which lines, after giving cached segments back and trying again.
-  Block* allocate(size_t size_bytes, int64_t stream = 0);
+  Block* allocate(size_t size_bytes, int64_t stream = 0) { return allocate(size_bytes, stream, false); }
+  // In a segment of its own, which is not cached: what it leaves behind would be far larger than what is asked for next.
+  Block* allocate_apart(size_t size_bytes, int64_t stream = 0) { return allocate(size_bytes, stream, true); }
   void free(Block* block) noexcept;
   static void* address(const Block* block);
   static size_t size_of(const Block* block);
@@ -88,9 +90,10 @@ class CachingAllocator {
   struct Pool {
     FreeSet small, large;
   };
+  Block* allocate(size_t size_bytes, int64_t stream, bool apart);
   Block* find(FreeSet& set, size_t rounded);
   Block* take(size_t size_bytes, int64_t stream, bool small);
-  Block* allocate_locked(size_t size_bytes, size_t rounded, int64_t stream);
+  Block* allocate_locked(size_t size_bytes, size_t rounded, int64_t stream, bool apart);
   [[noreturn]] void raise_out_of_memory(size_t size_bytes, size_t cached_before);
   static void cut(Block* block, size_t rounded, FreeSet& set);
   Block* new_segment(size_t rounded, int64_t stream);

@@ -98,18 +98,19 @@ AllocatorStats host_stats() {
   return stats;
 }
 
-Ref<Storage> Storage::allocate_now(size_t size_bytes, Device device) {
+Ref<Storage> Storage::allocate_now(size_t size_bytes, Device device, bool apart) {
   require_device(device);
   auto storage = make_ref<Storage>();
   storage->size_bytes_ = size_bytes;
   storage->device_ = device;
   if (device.kind == DeviceKind::CPU) {
+    const auto take = [&] { return apart ? host_allocator().allocate_apart(size_bytes) : take_block(size_bytes); };
     CachingAllocator::Block* block;
     try {
-      block = take_block(size_bytes);
+      block = take();
     } catch (const OutOfMemory&) {
       drop_prepared();
-      block = take_block(size_bytes);
+      block = take();
     }
     storage->data_ = CachingAllocator::address(block);
     storage->owner_ = block;

@@ -23,7 +23,9 @@ class Storage final : public RefCounted {
     if (recorder_here) [[unlikely]] return promise(size_bytes, device);
     return allocate_now(size_bytes, device);
   }
-  static Ref<Storage> allocate_now(size_t size_bytes, Device device);
+  static Ref<Storage> allocate_now(size_t size_bytes, Device device) { return allocate_now(size_bytes, device, false); }
+  // ... in memory that goes back to the system with it.
+  static Ref<Storage> allocate_apart(size_t size_bytes, Device device) { return allocate_now(size_bytes, device, true); }
 
   // Somebody else's bytes; `drop(owner)` is called once when the last reference goes, on any thread.
   static Ref<Storage> borrow(void* data, size_t size_bytes, Device device, void* owner, void (*drop)(void*),
@@ -135,6 +137,7 @@ class Storage final : public RefCounted {
   void settle_all_readers();
   void attend() const;
   void settle_pending() const;
+  static Ref<Storage> allocate_now(size_t size_bytes, Device device, bool apart);
   static Ref<Storage> promise(size_t size_bytes, Device device);
   void provide();
   void make_plain() const;

@@ -170,6 +170,13 @@ class Builder {
 
 }  // namespace
 
+size_t each::count_linked(std::span<const graph::Link> links) {
+  Builder builder;
+  for (const graph::Link& link : links)
+    if (!builder.add(link)) break;
+  return builder.size();
+}
+
 size_t each::run_linked(std::span<const graph::Link> links) {
   Builder builder;
   for (const graph::Link& link : links)
