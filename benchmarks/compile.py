@@ -280,7 +280,7 @@ def training_table(names: list[str], options: argparse.Namespace) -> None:
         ratios += [memory[2] / memory[0], firsts[2] / firsts[0]]
         kept.append(ratios)
         print(line.format(between.join([name, *spread, *(f"{r:.2f}" for r in ratios)])), flush=True)
-    means = [statistics.geometric_mean(column) for column in zip(*kept, strict=True)]
+    means = [statistics.geometric_mean([r for r in column if r == r]) for column in zip(*kept, strict=True)]
     print(line.format(between.join(["geometric mean", *[""] * len(variants), *(f"{m:.2f}" for m in means)])))
 
 

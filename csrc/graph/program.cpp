@@ -503,6 +503,7 @@ std::optional<std::vector<Tensor>> Program::run(const std::vector<Tensor>& args)
     }
     if (node.op->check) node.op->check(tape_.frame_of(node));
     if (over_[k] != kNone) write_over(static_cast<uint32_t>(k));
+    if (arena_bytes_ >= kLargeArena) host_allocator().improve();
     done = tape_.run_some(k, pass_end_[k], runs_, use, [&] { between.take(k); });
     for (size_t j = k; j < k + done; ++j) end(j);
     for (size_t j = k; j < k + done; ++j)

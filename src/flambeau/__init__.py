@@ -260,11 +260,12 @@ _LAZY_NAMES = {
         "_typed",
     ),
     **dict.fromkeys(
-        ("batch_norm", "embedding", "embedding_bag", "gru_cell", "instance_norm", "lstm_cell", "rnn_relu_cell", "rnn_tanh_cell"), "_top_level"
+        ("batch_norm", "embedding", "embedding_bag", "gru_cell", "instance_norm", "lstm_cell", "rnn_relu_cell", "rnn_tanh_cell"),
+        "_top_level",
     ),
     **dict.fromkeys(
-        ("adaptive_avg_pool1d", "avg_pool1d", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "max_pool1d",
-         "max_pool2d"),
+        ("adaptive_avg_pool1d", "avg_pool1d", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
+         "max_pool1d", "max_pool2d"),
         "nn.functional",
     ),
     "sparse_coo_tensor": "sparse._construct",

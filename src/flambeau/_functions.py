@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol, overload
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
-from flambeau._out import takes_out
+from flambeau._out import deliver, takes_out
 from flambeau._spelled import spelled
 from flambeau.amp.autocast_mode import widens
 
@@ -30,8 +30,7 @@ def equal(input: Tensor, other: Tensor) -> bool:
     return input.shape == other.shape and bool(ops.all(ops.eq(input, other)).item())
 
 
-@takes_out
-def tensordot(a: Tensor, b: Tensor, dims: Any = 2, *, out: Tensor | None = None) -> Tensor:
+def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) -> Tensor:
     """Sum of products over several axes of both tensors.
 
     Args:
@@ -62,7 +61,8 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, *, out: Tensor | None = None)
     outer_a, outer_b = [a.shape[i] for i in keep_a], [b.shape[j] for j in keep_b]
     x = a.permute([*keep_a, *left]).reshape(_product(outer_a), inner)
     y = b.permute([*right, *keep_b]).reshape(inner, _product(outer_b))
-    return ops.mm(x, y).reshape([*outer_a, *outer_b])
+    product: Tensor = deliver("tensordot", ops.mm(x, y).reshape([*outer_a, *outer_b]), out)
+    return product
 
 
 def _product(sizes: Sequence[int]) -> int:

@@ -74,6 +74,6 @@ def get_rng_state() -> Tensor:
     return _current().get_state()
 
 
-def set_rng_state(state: Tensor) -> Any:
+def set_rng_state(new_state: Tensor) -> Any:
     """Restores what `get_rng_state` returned."""
-    _current().set_state(state)
+    _current().set_state(new_state)

@@ -115,8 +115,9 @@ def _histogram_edges(input: Tensor, bins: Any, range: Any) -> Tensor:
 
 
 def histogram(
-    input: Tensor, bins: Any = 100, *, range: Sequence[float] | None = None, weight: Tensor | None = None, density: bool = False, out: Any = None
-) -> Histogram:
+    input: Tensor, bins: Any = 100, *, range: Sequence[float] | None = None, weight: Tensor | None = None, density: bool = False,
+    out: Any = None,
+) -> Histogram:  # fmt: skip
     """How many elements are in each bin, or the sum of their weights; the last bin has its upper edge, too.
 
     Args:

@@ -159,15 +159,43 @@ def to_dlpack(tensor: Tensor) -> Any:
     return tensor.__dlpack__()
 
 
-def from_dlpack(source: Any) -> Tensor:
-    """A tensor on the memory of any object with `__dlpack__` (NumPy, PyTorch, JAX, ...), or of a capsule."""
-    if hasattr(source, "__dlpack__"):
-        try:
-            capsule = source.__dlpack__(max_version=(1, 0))
-        except TypeError:  # a producer from before DLPack 1.0
-            capsule = source.__dlpack__()
-        return _C.from_dlpack(capsule)
-    return _C.from_dlpack(source)
+def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
+    """A tensor on the memory of any object with `__dlpack__` (NumPy, PyTorch, JAX, ...), or of a capsule.
+
+    Args:
+        device: where the tensor is wanted; None for where the object is.
+        copy: True for memory of its own, False for the object's in any case, None for a copy where there must be one.
+
+    Raises:
+        ArgumentError: a capsule with `device` or `copy`, as what it holds is settled already.
+        ValueError: another device with `copy=False`.
+
+    >>> import flambeau as fl, numpy as np
+    >>> a = np.zeros(2)
+    >>> shared, own = fl.from_dlpack(a), fl.from_dlpack(a, copy=True)
+    >>> a[0] = 1.0
+    >>> shared.tolist(), own.tolist()
+    ([1.0, 0.0], [0.0, 0.0])
+    """
+    if not hasattr(ext_tensor, "__dlpack__"):
+        if device is not None or copy is not None:
+            raise _C.ArgumentError(
+                f"from_dlpack: device = {device}, copy = {copy} with a {type(ext_tensor).__name__}; expected None: "
+                "pass the tensor that the capsule was made of, or call .to() or .clone() on the result"
+            )
+        return _C.from_dlpack(ext_tensor)
+    place = None if device is None else _C.device(device)
+    asked: dict[str, Any] = {} if copy is None else {"copy": copy}
+    if place is not None and place.type == "cpu":
+        asked["dl_device"] = (1, 0)
+    elif place is not None and copy is False:
+        raise ValueError(f"from_dlpack: device = {place} with copy = False; expected 'cpu', or copy = None")
+    try:
+        found = _C.from_dlpack(ext_tensor.__dlpack__(max_version=(1, 0), **asked))
+    except TypeError:  # a producer from before DLPack 1.0
+        found = _C.from_dlpack(ext_tensor.__dlpack__())
+        found = found.clone() if copy else found
+    return found if place is None else found.to(place)
 
 
 @spelled(s="value")
@@ -224,7 +252,7 @@ def _backward(
         return
     from flambeau.autograd import backward
 
-    backward(self, gradient, retain_graph, create_graph, inputs)
+    backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
 
 def _numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
@@ -425,7 +453,7 @@ def _retain_grad(self: Tensor) -> None:
 
 
 # Names of tensor types in old programs: x.type(), x.type("torch.LongTensor").
-TYPE_NAMES = {
+TYPE_NAMES: dict[str, str] = {
     "float32": "FloatTensor", "float64": "DoubleTensor", "float16": "HalfTensor", "bfloat16": "BFloat16Tensor", "int64": "LongTensor",
     "int32": "IntTensor", "int16": "ShortTensor", "int8": "CharTensor", "uint8": "ByteTensor", "bool": "BoolTensor",
     "complex64": "ComplexFloatTensor", "complex128": "ComplexDoubleTensor", "complex32": "ComplexHalfTensor", "uint16": "UInt16Tensor",

@@ -427,7 +427,11 @@ def compile(
     backend: Any = ...,
     mode: str | None = ...,
     options: dict[str, Any] | None = ...,
+    name: str | None = ...,
     disable: bool = ...,
+    recompile_limit: int | None = ...,
+    isolate_recompiles: bool = ...,
+    shapes_spec: None = ...,
 ) -> F: ...
 
 
@@ -440,7 +444,11 @@ def compile(
     backend: Any = ...,
     mode: str | None = ...,
     options: dict[str, Any] | None = ...,
+    name: str | None = ...,
     disable: bool = ...,
+    recompile_limit: int | None = ...,
+    isolate_recompiles: bool = ...,
+    shapes_spec: None = ...,
 ) -> Callable[[F], F]: ...
 
 
@@ -452,7 +460,11 @@ def compile(
     backend: Any = "flambeau",
     mode: str | None = None,
     options: dict[str, Any] | None = None,
+    name: str | None = None,
     disable: bool = False,
+    recompile_limit: int | None = None,
+    isolate_recompiles: bool = False,
+    shapes_spec: None = None,
 ) -> Any:
     """A function or module whose calls are recorded and run together.
 
@@ -470,6 +482,10 @@ def compile(
         fullgraph: raise CompileError where a value is read in the middle, or a call can not be replayed.
         disable: return the model as it is.
         dynamic, backend, options: taken for PyTorch's sake; shapes may always change, and there is one backend.
+        name, recompile_limit, isolate_recompiles: taken for PyTorch's sake, too; each compiled function keeps what it recorded for itself.
+
+    Raises:
+        ValueError: a mode that is not known, or `shapes_spec` is given, which nothing checks here.
 
     Example:
         >>> import flambeau as fl
@@ -481,6 +497,8 @@ def compile(
     """
     if mode not in (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs", "lazy", "replay", "predict"):
         raise ValueError(f"compile: mode = {mode!r}; expected None, 'default', 'replay', 'predict' or one of PyTorch's modes")
+    if shapes_spec is not None:
+        raise ValueError(f"compile: shapes_spec = {shapes_spec!r}; expected None: shapes may always change, and are not checked")
     if model is None:
         return functools.partial(compile, fullgraph=fullgraph, mode=mode, disable=disable)
     if not callable(model):

@@ -191,17 +191,17 @@ def std(
 
 def softmax(input: Tensor, dim: int, *, dtype: Any = None, mask: Tensor | None = None) -> Tensor:
     """exp(x) over its sum along an axis, of what the mask lets through; 0 elsewhere, and NaN in slices of which nothing is."""
-    return ops.softmax(_filled(_cast(input, dtype), mask, _lowest(input)), *_dims(dim, input.ndim))
+    return ops.softmax(_filled(_cast(input, dtype), mask, _lowest(input)), _dims(dim, input.ndim)[0])
 
 
 def log_softmax(input: Tensor, dim: int, *, dtype: Any = None, mask: Tensor | None = None) -> Tensor:
     """The logarithm of `softmax`."""
-    return ops.log_softmax(_filled(_cast(input, dtype), mask, _lowest(input)), *_dims(dim, input.ndim))
+    return ops.log_softmax(_filled(_cast(input, dtype), mask, _lowest(input)), _dims(dim, input.ndim)[0])
 
 
 def softmin(input: Tensor, dim: int, *, dtype: Any = None, mask: Tensor | None = None) -> Tensor:
     """`softmax` of -x."""
-    return ops.softmax(ops.neg(_filled(_cast(input, dtype), mask, _highest(input))), *_dims(dim, input.ndim))
+    return ops.softmax(ops.neg(_filled(_cast(input, dtype), mask, _highest(input))), _dims(dim, input.ndim)[0])
 
 
 def normalize(input: Tensor, ord: float, dim: int, *, eps: float = 1e-12, dtype: Any = None, mask: Tensor | None = None) -> Tensor:

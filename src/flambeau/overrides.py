@@ -239,9 +239,9 @@ def _public(name: str) -> Callable[..., Any]:
     return native
 
 
-def is_tensor_like(obj: Any) -> bool:
+def is_tensor_like(inp: Any) -> bool:
     """A Tensor, or an object whose type has a `__torch_function__`."""
-    return type(obj) is Tensor or hasattr(obj, "__torch_function__")
+    return type(inp) is Tensor or hasattr(inp, "__torch_function__")
 
 
 @functools.cache
@@ -280,20 +280,20 @@ def is_tensor_method_or_property(func: Callable[..., Any]) -> bool:
     )
 
 
-def resolve_name(func: Callable[..., Any]) -> str | None:
+def resolve_name(f: Callable[..., Any]) -> str | None:
     """`flambeau.Tensor.add` and the like; None for what arguments can not take over.
 
     >>> import flambeau as fl
     >>> fl.overrides.resolve_name(fl.softmax), fl.overrides.resolve_name(fl.Tensor.shape.__get__)
     ('flambeau.softmax', 'flambeau.Tensor.shape.__get__')
     """
-    owner = getattr(func, "__self__", None)
+    owner = getattr(f, "__self__", None)
     if inspect.isgetsetdescriptor(owner):
-        return f"flambeau.Tensor.{owner.__name__}.{func.__name__}"
-    name = getattr(func, "__name__", "")
-    if func in _tensor_functions():
+        return f"flambeau.Tensor.{owner.__name__}.{f.__name__}"
+    name = getattr(f, "__name__", "")
+    if f in _tensor_functions():
         return f"flambeau.Tensor.{name}"
     return next(
-        (f"{where}.{name}" for where, space in _namespaces() if getattr(space, name, None) is func),
+        (f"{where}.{name}" for where, space in _namespaces() if getattr(space, name, None) is f),
         None,
     )

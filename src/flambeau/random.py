@@ -12,11 +12,16 @@ __all__ = ["fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed", "
 
 
 @contextlib.contextmanager
-def fork_rng(devices: Any = None, enabled: bool = True) -> Iterator[None]:
-    """Restores the default generator at the end of the scope."""
+def fork_rng(
+    devices: Any = None, enabled: bool = True, _caller: str = "fork_rng", _devices_kw: str = "devices", device_type: str | None = None
+) -> Iterator[None]:
+    """Restores the default generator at the end of the scope, unless `enabled` is False or `device_type` is "meta".
+
+    It is the only generator there is: `devices` and the names for PyTorch's warning about them are ignored.
+    """
     state = get_rng_state()
     try:
         yield
     finally:
-        if enabled:
+        if enabled and device_type != "meta":
             set_rng_state(state)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from numbers import Number
+from typing import Any, NamedTuple
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._info import finfo
+from flambeau._memory_format import strided
 from flambeau._warn import warn
 
 # rtol, atol per type.
@@ -17,28 +19,70 @@ _TOLERANCES = {"float16": (1e-3, 1e-5), "bfloat16": (1.6e-2, 1e-5), "float32": (
 
 
 def assert_close(
-    actual: Any, expected: Any, *, rtol: float | None = None, atol: float | None = None, equal_nan: bool = False,
-    check_dtype: bool = True, check_stride: bool = False, msg: str | Callable[[str], str] | None = None,
+    actual: Any, expected: Any, *, allow_subclasses: bool = True, rtol: float | None = None, atol: float | None = None,
+    equal_nan: bool = False, check_device: bool = True, check_dtype: bool = True, check_layout: bool = True, check_stride: bool = False,
+    msg: str | Callable[[str], str] | None = None,
 ) -> None:  # fmt: skip
     """Raises AssertionError, with the largest difference and where it is, unless both are close.
 
     |actual - expected| <= atol + rtol |expected|; the tolerances follow the type unless both are given. Sequences and mappings are
     compared entry by entry, and the message names the entry. `msg` replaces the message, or is called with it.
 
+    Args:
+        allow_subclasses: False demands the same class, but of numbers.
+        check_device, check_dtype, check_layout, check_stride: what must be equal, too. Tensors of which one is on the meta device have
+            no values to compare; sparse tensors of two layouts are compared as dense ones.
+
+    Raises:
+        TypeError: the classes differ, without `allow_subclasses`.
+
     >>> import flambeau as fl
     >>> fl.testing.assert_close({"a": fl.ones(2)}, {"a": fl.ones(2) + 1e-7})
     """
     try:
-        _compare(actual, expected, rtol, atol, equal_nan, check_dtype, check_stride)
+        _compare(
+            actual, expected, rtol, atol, equal_nan, _Checks(allow_subclasses, check_device, check_dtype, check_layout, check_stride)
+        )
     except AssertionError as error:
         if msg is None:
             raise
         raise AssertionError(msg(str(error)) if callable(msg) else msg) from None
 
 
-def _compare(
-    actual: Any, expected: Any, rtol: float | None, atol: float | None, equal_nan: bool, check_dtype: bool, check_stride: bool
-) -> None:
+class _Checks(NamedTuple):
+    """What is compared beside the values."""
+
+    subclasses: bool
+    device: bool
+    dtype: bool
+    layout: bool
+    stride: bool
+
+    def of_classes(self, actual: Any, expected: Any) -> None:
+        if self.subclasses or type(actual) is type(expected) or (isinstance(actual, Number) and isinstance(expected, Number)):
+            return
+        names = [f"{type(v).__module__}.{type(v).__qualname__}" for v in (actual, expected)]
+        raise TypeError(f"assert_close: {names[0]} and {names[1]}; expected one class, or allow_subclasses=True")
+
+    def of_tensors(self, a: Tensor, b: Tensor) -> None:
+        if a.shape != b.shape:
+            raise AssertionError(f"shapes differ: {list(a.shape)} and {list(b.shape)}")
+        if self.layout and a.layout != b.layout:
+            raise AssertionError(f"layouts differ: {a.layout} and {b.layout}")
+        if self.device and a.device != b.device:
+            raise AssertionError(f"devices differ: {a.device} and {b.device}")
+        if self.dtype and a.dtype is not b.dtype:
+            raise AssertionError(f"types differ: {a.dtype} and {b.dtype}")
+        if a.layout == b.layout:
+            sparse: list[Any] = [] if a.layout is strided else [a, b]
+            stored = [t._nnz() for t in sparse]
+            if len(set(stored)) > 1:
+                raise AssertionError(f"numbers of elements that are stored differ: {stored[0]} and {stored[1]}")
+            if self.stride and a.layout is strided and a.stride() != b.stride():
+                raise AssertionError(f"strides differ: {a.stride()} and {b.stride()}")
+
+
+def _compare(actual: Any, expected: Any, rtol: float | None, atol: float | None, equal_nan: bool, checks: _Checks) -> None:
     entries: list[tuple[Any, Any, Any]] | None = None
     if isinstance(actual, Mapping) and isinstance(expected, Mapping):
         if actual.keys() != expected.keys():
@@ -52,25 +96,24 @@ def _compare(
     if entries is not None:
         for key, a, b in entries:
             try:
-                _compare(a, b, rtol, atol, equal_nan, check_dtype, check_stride)
+                _compare(a, b, rtol, atol, equal_nan, checks)
             except AssertionError as error:
                 raise AssertionError(f"[{key!r}]: {error}") from None
         return
+    checks.of_classes(actual, expected)
     a = actual if isinstance(actual, Tensor) else _C.tensor_from(actual, None)
     b = expected if isinstance(expected, Tensor) else _C.tensor_from(expected, None)
-    if a.shape != b.shape:
-        raise AssertionError(f"shapes differ: {list(a.shape)} and {list(b.shape)}")
-    if check_dtype and a.dtype is not b.dtype:
-        raise AssertionError(f"types differ: {a.dtype} and {b.dtype}")
-    if check_stride and a.stride() != b.stride():
-        raise AssertionError(f"strides differ: {a.stride()} and {b.stride()}")
+    checks.of_tensors(a, b)
     if (rtol is None) != (atol is None):
         raise ValueError("assert_close: give both rtol and atol, or neither")
     if rtol is None or atol is None:
         pairs = [_TOLERANCES.get(t.dtype.name, (0.0, 0.0)) for t in (a, b)]
         rtol, atol = max(p[0] for p in pairs), max(p[1] for p in pairs)
+    if "meta" in (a.device.type, b.device.type):
+        return
+    a, b = (t.detach() if t.layout is strided else t.detach().to_dense() for t in (a, b))
     wide = _C.complex128 if a.is_complex() or b.is_complex() else _C.float64
-    x, y = a.detach().to(wide), b.detach().to(wide)
+    x, y = a.to(wide), b.to(wide)
     wrong = ops.logical_not(ops.isclose(x, y, rtol=rtol, atol=atol, equal_nan=equal_nan))
     count = int(ops.sum(wrong).item())
     if count:

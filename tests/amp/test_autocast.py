@@ -430,3 +430,7 @@ def accuracy(dtype, scaler=None):
 @pytest.mark.parametrize("dtype", [BF16, F16])
 def test_digits_are_learnt_as_well(dtype):
     assert accuracy(dtype) > accuracy(F32) - 0.03
+
+
+def test_the_function_of_a_decorator_by_name():
+    assert fl.autocast("cpu")(func=lambda: fl.is_autocast_enabled("cpu"))()

@@ -377,3 +377,23 @@ def test_a_batch_of_sparse_gradients_is_refused(n):
     table = fl.nn.Embedding(5, 2, sparse=True)
     with pytest.raises(TypeError, match=r"grad: is_grads_batched, and gradient 0 \(shape \[5, 2\]\) is sparse; expected dense ones, or a call for each row"):
         grad(table(fl.tensor([1, 2])), table.weight, fl.ones(n, 2, 2), is_grads_batched=True)
+
+
+# ---------------------------------------------------------------- PyTorch's older arguments
+
+
+def test_inputs_come_after_the_older_name_of_gradients():
+    x, y = leaf(1.0), leaf(2.0)
+    backward((x * y).sum(), None, None, False, None, [y])
+    assert x.grad is None and y.grad.tolist() == [1.0]
+    with pytest.warns(FutureWarning, match="grad_variables is the older name of grad_tensors"):
+        backward(x * y, grad_variables=fl.tensor([3.0], dtype=x.dtype))
+    assert x.grad.tolist() == [6.0]
+    with pytest.warns(FutureWarning), pytest.raises(RuntimeError, match="grad_tensors and grad_variables, its older name, are both given"):
+        backward(x * y, fl.ones(1), grad_variables=fl.ones(1))
+
+
+def test_inputs_of_a_dict_are_its_values():
+    x, y = leaf(1.0), leaf(2.0)
+    backward((x * y).sum(), inputs={"weight": y})
+    assert x.grad is None and y.grad.tolist() == [1.0]

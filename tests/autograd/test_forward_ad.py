@@ -99,3 +99,13 @@ def test_levels_that_are_not_there():
     with pytest.raises(RuntimeError, match="has a tangent in this level"):
         fwd.make_dual(dual, fl.ones(2))
     fwd.exit_dual_level(level=number)
+
+
+def test_a_level_for_each_call():
+    @fwd.dual_level()
+    def derivative(x):
+        return fwd.unpack_dual(fwd.make_dual(x, fl.ones_like(x)) ** 2).tangent
+
+    assert derivative(fl.tensor([3.0])).tolist() == derivative(fl.tensor([3.0])).tolist() == [6.0]
+    with pytest.raises(RuntimeError):
+        fwd.make_dual(fl.ones(1), fl.ones(1))

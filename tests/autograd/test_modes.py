@@ -167,3 +167,12 @@ def test_optimizer_like_update_under_no_grad(x):
         x -= 0.1 * x.grad
     assert x.is_leaf and x.requires_grad
     assert fl.allclose(x.detach(), fl.full((2,), 0.8))
+
+
+def test_the_function_of_a_decorator_by_name():
+    def f(x):
+        return (x * 2).requires_grad
+
+    x = fl.ones(1, requires_grad=True)
+    assert not fl.no_grad(orig_func=f)(x) and not fl.no_grad()(orig_func=f)(x)
+    assert not fl.set_grad_enabled(False)(orig_func=f)(x) and fl.enable_grad()(orig_func=f)(x)

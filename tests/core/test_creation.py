@@ -476,3 +476,30 @@ def test_copies_made_apart_do_not_share():
     a, b = copy.deepcopy(x), copy.deepcopy(x[2:4])
     a.fill_(0)
     assert b.tolist() == [2, 3] and x.tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_from_dlpack_to_a_device_and_with_a_copy():
+    a = np.zeros(2)
+    shared, own = fl.from_dlpack(ext_tensor=a, copy=False), fl.from_dlpack(a, copy=True, device="cpu")
+    a[0] = 1
+    assert shared.tolist() == [1, 0] and own.tolist() == [0, 0]
+    assert fl.from_dlpack(a, device="meta").device.type == "meta"
+    with pytest.raises(ValueError, match="device = meta with copy = False"):
+        fl.from_dlpack(a, device="meta", copy=False)
+    for options in ({"copy": True}, {"device": "cpu"}):
+        with pytest.raises(ValueError, match="from_dlpack: .* with a PyCapsule; expected None"):
+            fl.from_dlpack(fl.to_dlpack(shared), **options)
+
+
+def test_from_dlpack_of_a_producer_that_knows_no_copies():
+    class Older:
+        def __init__(self, array):
+            self.array = array
+
+        def __dlpack__(self, stream=None):
+            return self.array.__dlpack__()
+
+    a = np.zeros(2)
+    shared, own = fl.from_dlpack(Older(a)), fl.from_dlpack(Older(a), copy=True)
+    a[0] = 1
+    assert shared.tolist() == [1, 0] and own.tolist() == [0, 0]

@@ -195,3 +195,8 @@ def test_small_ones():
     fl.set_num_interop_threads(workers)
     with pytest.raises(ValueError, match="n = 0"):
         fl.set_num_interop_threads(0)
+
+
+def test_tensordot_takes_out_by_position():
+    a, b, out = fl.ones(2, 3), fl.ones(3, 4), fl.empty(2, 4)
+    assert fl.tensordot(a, b, 1, out) is out and out.tolist() == [[3.0] * 4] * 2

@@ -292,3 +292,7 @@ def test_nothing_is_left_behind():
     del x
     assert gone() is None
     gc.collect()
+
+
+def test_names_of_arguments_are_those_of_pytorch():
+    assert overrides.is_tensor_like(inp=fl.ones(1)) and overrides.resolve_name(f=fl.softmax) == "flambeau.softmax"

@@ -249,3 +249,15 @@ def test_poisson_refuses_rates_below_zero(wrong):
 def test_poisson_refuses_integers():
     with pytest.raises(TypeError, match="poisson"):
         fl.poisson(fl.ones(3, dtype=fl.int64))
+
+
+def test_forks_by_the_arguments_of_pytorch():
+    state = fl.get_rng_state()
+    with fl.random.fork_rng([], True, "me", "devices", "cpu"):
+        fl.rand(2)
+    assert fl.equal(fl.get_rng_state(), state)
+    with fl.random.fork_rng(device_type="meta"):
+        fl.rand(2)
+    assert not fl.equal(fl.get_rng_state(), state)
+    fl.random.set_rng_state(new_state=state)
+    assert fl.equal(fl.get_rng_state(), state)

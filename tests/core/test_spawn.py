@@ -97,3 +97,10 @@ def test_join_says_whether_all_have_ended():
     while not context.join(timeout=10):
         pass
     assert context.join()
+
+
+def test_exceptions_by_the_names_of_pytorch():
+    raised = mp.ProcessRaisedException("text", error_index=1, error_pid=7)
+    ended = mp.ProcessExitedException("text", error_index=1, error_pid=7, exit_code=-9, signal_name="SIGKILL")
+    for error in (raised, ended, *pickle.loads(pickle.dumps((raised, ended)))):
+        assert (error.msg, error.error_index, error.error_pid, error.pid) == ("text", 1, 7, 7)

@@ -355,3 +355,18 @@ def test_checks_can_be_turned_off():
         assert D.Normal(0.0, -1.0).scale.item() == -1
     finally:
         D.Distribution.set_default_validate_args(True)
+
+
+def test_names_of_arguments_are_those_of_pytorch():
+    half = fl.tensor(0.5)
+    assert D.HalfNormal(1.0).icdf(prob=half).item() == pytest.approx(st.halfnorm.ppf(0.5), rel=1e-5)
+    assert D.HalfCauchy(1.0).icdf(prob=half).item() == pytest.approx(1.0)
+    two = D.MixtureSameFamily(D.Categorical(fl.ones(2)), D.Normal(fl.tensor([0.0, 0.0]), 1.0))
+    assert two.cdf(x=fl.tensor(0.0)).item() == pytest.approx(0.5)
+    assert two.log_prob(x=fl.tensor(0.0)).item() == pytest.approx(st.norm.logpdf(0.0), rel=1e-5)
+    assert D.constraints.multinomial(3).check(x=fl.tensor([1.0, 2.0])).item()
+    with pytest.raises(ValueError, match="depends on other variables"):
+        D.constraints.dependent.check(x=half)
+    transform, x = D.CorrCholeskyTransform(), fl.zeros(3)
+    y = transform(x)
+    assert transform.log_abs_det_jacobian(x, y, None).item() == transform.log_abs_det_jacobian(x, y).item()

@@ -302,3 +302,7 @@ def test_inside_of_lazy_and_compile(around):
 def test_every_name_is_public():
     assert set(func.__all__) <= set(dir(func))
     assert fl.vmap is func.vmap
+
+
+def test_jacrev_takes_how_pytorch_keeps_its_rows():
+    assert_near(jacrev(lambda x: x * x, _preallocate_and_copy=True, chunk_size=1)(fl.tensor([1.0, 3.0])), [[2.0, 0.0], [0.0, 6.0]])

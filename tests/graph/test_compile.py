@@ -578,3 +578,10 @@ def test_a_compiled_function_is_copied_as_functions_are():
     inner = fl.compile(lambda x: x * 2, mode="replay")
     other = copy.deepcopy(inner)
     assert other is not inner and other(fl.ones(2)).tolist() == [2, 2]
+
+
+def test_arguments_that_are_pytorchs():
+    f = fl.compile(name="f", recompile_limit=3, isolate_recompiles=True)(lambda x: x + 1)
+    assert f(fl.ones(1)).tolist() == [2.0]
+    with pytest.raises(ValueError, match="shapes_spec = 3; expected None"):
+        fl.compile(lambda x: x, shapes_spec=3)

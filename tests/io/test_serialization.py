@@ -558,3 +558,17 @@ def test_a_file_that_takes_little_at_a_time():
     raw, x = Raw(), fl.arange(500.0)
     fl.save({"x": x}, raw)
     assert fl.equal(fl.load(io.BytesIO(raw.bytes))["x"], x)
+
+
+def test_what_pickles_has_no_say():
+    import pickle
+
+    file = io.BytesIO()
+    fl.save({"x": fl.arange(3)}, file, pickle, 4, True, False, format="pt")
+    assert fl.load(io.BytesIO(file.getvalue()), None, pickle)["x"].tolist() == [0, 1, 2]
+    with pytest.raises(TypeError, match="save: pickle_module = 'pt'; pass format= by its name"):
+        fl.save({}, io.BytesIO(), "pt")
+    with pytest.raises(TypeError, match="load: pickle_module = False; expected None or a module"):
+        fl.load(file, "cpu", False)
+    with pytest.raises(ValueError, match="_use_new_zipfile_serialization = False; expected True"):
+        fl.save({}, io.BytesIO(), _use_new_zipfile_serialization=False)

@@ -639,3 +639,23 @@ def test_opcheck_finds():
     assert found["test_schema"] == "SUCCESS" and isinstance(found["test_faketensor"], library.OpCheckError)
     with pytest.raises(ValueError, match="test_utils has 'test_all'"):
         opcheck(sine, (x,), test_utils="test_all")
+
+
+def test_a_kernel_is_put_in_place_of_another_only_where_that_is_wanted():
+    lib = library.Library("t_once", "DEF")
+    name = lib.define("twice(Tensor x) -> Tensor")
+    for key in ("CPU", "Meta", "CompositeImplicitAutograd", "AutocastCPU"):
+        lib.impl(name, lambda x: x * 2, key, allow_override=False)
+        with pytest.raises(RuntimeError, match=f"t_once::twice has a function for '{key}' already"):
+            lib.impl(name, lambda x: x * 3, key, allow_override=False)
+    lib.impl(name, lambda x: x * 3, "CPU")
+    assert fl.ops.t_once.twice(fl.ones(1)).tolist() == [3.0]
+
+
+def test_tags_of_a_schema():
+    def f(x: fl.Tensor) -> fl.Tensor: ...
+
+    assert library.infer_schema(f, mutates_args=(), tags=("pt2_compliant_tag",)) == "(Tensor x) -> Tensor"
+    assert library.infer_schema(f, mutates_args=(), tags=None) == "(Tensor x) -> Tensor"
+    with pytest.raises(ValueError, match="tags has inplace; expected others"):
+        library.infer_schema(f, mutates_args=("x",), tags="inplace")

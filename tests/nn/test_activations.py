@@ -166,3 +166,12 @@ def test_modules_that_write_over_their_input_copy_nothing_back(name):
     with fl.profiler.profile() as prof:
         assert layer(x) is x
     assert "copy_" not in [e.name for e in prof.events()]
+
+
+def test_hardtanh_by_its_older_names():
+    with pytest.warns(FutureWarning, match="min_value is the older name of min_val"):
+        layer = nn.Hardtanh(min_value=-2.0)
+    assert layer(fl.tensor([-3.0, 3.0])).tolist() == [-2.0, 1.0]
+    with pytest.warns(FutureWarning, match="max_value is the older name of max_val"):
+        layer = nn.Hardtanh(-1.0, 1.0, False, None, 2.0)
+    assert layer(fl.tensor([-3.0, 3.0])).tolist() == [-1.0, 2.0]

@@ -87,3 +87,10 @@ def test_parameter_dict_registers():
 def test_the_order_of_a_parameter_dict(given, names):
     d = nn.ParameterDict(given())
     assert list(d) == names and [name for name, _ in d.named_parameters()] == names
+
+
+def test_names_of_arguments_are_those_of_pytorch():
+    net = nn.Sequential(nn.ReLU()).extend(sequential=[nn.Tanh(), nn.Sigmoid()])
+    assert isinstance(net.pop(key=1), nn.Tanh) and isinstance(net.pop(key=-1), nn.Sigmoid)
+    modules = nn.ModuleList([nn.ReLU(), nn.Tanh(), nn.Sigmoid()])
+    assert isinstance(modules.pop(key=0), nn.ReLU) and len(modules.pop(key=slice(0, 2))) == 2 and len(modules) == 0

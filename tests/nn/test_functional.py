@@ -110,3 +110,28 @@ def test_gradients_of_convolutions_are_differentiable_outside_of_inference_mode(
         assert not nn.grad.conv2d_input(x.shape, weight, dy, **options).requires_grad
     nn.grad.conv2d_input(x.shape, weight, dy, **options).sum().backward()
     assert_near(weight.grad, nn.grad.conv2d_weight(fl.ones_like(x), weight.shape, dy, **options))
+
+
+def test_softmax_takes_its_type_by_name_or_fourth():
+    x = doubles(np.random.default_rng(0).normal(size=(3, 4))).float()
+    for f in (F.softmax, F.log_softmax, F.softmin):
+        assert f(x, 1, 5).dtype == fl.float32
+        assert f(x, 1, 3, fl.float64).dtype == f(x, 1, dtype=fl.float64).dtype == fl.float64
+        with pytest.warns(UserWarning, match=f"{f.__name__}: _stacklevel = flambeau.float64 has no effect; pass dtype="):
+            assert f(x, 1, fl.float64).dtype == fl.float32
+
+
+def test_gumbel_softmax_takes_eps_before_dim():
+    x = fl.zeros(3, 4)
+    assert_near(F.gumbel_softmax(x, 1, False, 1e-10, 0).sum(0), np.ones(4))
+    assert_near(F.gumbel_softmax(x, dim=0).sum(0), np.ones(4))
+    with pytest.warns(UserWarning, match="gumbel_softmax: eps = 0 is deprecated and has no effect"):
+        assert_near(F.gumbel_softmax(x, 1.0, True, 0).sum(1), np.ones(3))
+    draws = [F.gumbel_softmax(x, generator=fl.Generator().manual_seed(3)) for _ in range(2)]
+    assert fl.equal(*draws)
+
+
+def test_normalize_takes_out_by_position():
+    x, out = fl.tensor([[3.0, 4.0]]), fl.empty(1, 2)
+    assert F.normalize(x, 2.0, 1, 1e-12, out) is out
+    assert_near(out, [[0.6, 0.8]])

@@ -284,3 +284,24 @@ def test_biases_of_layers_without_inputs_are_written(layer):
         if "Lazy" in layer:
             made(fl.ones(1, 0, 3, 3))
         assert made.bias.tolist() == [0.0, 0.0]
+
+
+def test_from_pretrained_takes_all_options_by_position():
+    table = fl.ones(3, 2)
+    layer = nn.Embedding.from_pretrained(table, False, 1, 0.5, 1.0, True, True)
+    options = layer.weight.requires_grad, layer.padding_idx, layer.max_norm, layer.norm_type, layer.scale_grad_by_freq, layer.sparse
+    assert options == (True, 1, 0.5, 1.0, True, True)
+    bag = nn.EmbeddingBag.from_pretrained(table, True, 0.5, 1.0, False, "sum", False, True, 2)
+    assert (bag.max_norm, bag.norm_type, bag.mode, bag.include_last_offset, bag.padding_idx) == (0.5, 1.0, "sum", True, 2)
+    assert not bag.weight.requires_grad
+
+
+def test_rms_norm_takes_x():
+    assert nn.RMSNorm(2)(x=fl.ones(1, 2)).shape == (1, 2)
+
+
+def test_modules_with_repetitions():
+    shared = nn.ReLU()
+    net = nn.Sequential(shared, shared)
+    assert len(list(net.modules())) == 2
+    assert len(list(net.modules(remove_duplicate=False))) == len(list(net.modules(False))) == 3

@@ -162,3 +162,24 @@ def test_l1_loss_of_integers():
 @pytest.mark.parametrize(("x", "beta", "want"), [(3e38, 2.0, 3e38), (1e30, 1e10, 1e30), (1e-3, 1e-40, 1e-3), (0.0, 0.0, 0.0), (4.0, 0.0, 4.0)])
 def test_smooth_l1_loss_far_from_its_beta(x, beta, want):
     assert F.smooth_l1_loss(fl.tensor([x]), fl.zeros(1), beta=beta).item() == pytest.approx(want, rel=1e-6)
+
+
+OLDER = {
+    "hinge_embedding_loss": (1.0,),
+    "poisson_nll_loss": (True, False),
+    "soft_margin_loss": (),
+}
+CLASSES = {"hinge_embedding_loss": "HingeEmbeddingLoss", "poisson_nll_loss": "PoissonNLLLoss"}
+
+
+@pytest.mark.parametrize("name", OLDER)
+def test_the_older_arguments_of_reductions_stand_where_they_always_stood(name):
+    x, y, before, f = doubles(X), doubles(np.sign(Y)), OLDER[name], getattr(F, name)
+    by_position = (False, 1e-8) if name == "poisson_nll_loss" else (False,)
+    assert f(x, y, *before, *by_position).item() == f(x, y, *before, reduction="sum").item()
+    assert f(x, y, *before, *by_position, False).shape == x.shape
+    assert f(x, y, reduce=False).shape == x.shape
+    if name in CLASSES:
+        layer = getattr(fl.nn, CLASSES[name])
+        assert layer(*before, *by_position)(x, y).item() == f(x, y, reduction="sum").item()
+        assert layer(*before, *by_position, False)(x, y).shape == x.shape

@@ -54,3 +54,7 @@ def test_attributes_survive_pickling(make):
     x.tag = {"a": 1}
     again = pickle.loads(pickle.dumps(x))
     assert type(again) is type(x) and again.tag == {"a": 1} and again.tolist() == [1, 1]
+
+
+def test_is_lazy_by_name():
+    assert nn.parameter.is_lazy(param=nn.UninitializedParameter()) and not nn.parameter.is_lazy(param=fl.ones(1))

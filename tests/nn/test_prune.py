@@ -71,3 +71,12 @@ def test_bad_arguments_change_nothing(layer, call, text):
         call(layer)
     assert sorted(layer.state_dict()) == ["bias", "weight"]
     assert not layer._forward_pre_hooks
+
+
+def test_scores_by_position():
+    layer = nn.Linear(4, 1)
+    prune.L1Unstructured.apply(layer, "weight", 2, fl.tensor([[4.0, 1.0, 3.0, 2.0]]))
+    assert layer.weight_mask.tolist() == [[1.0, 0.0, 1.0, 0.0]]
+    layer = nn.Linear(2, 2)
+    prune.LnStructured.apply(layer, "weight", 1, 1, 0, fl.tensor([[4.0, 4.0], [1.0, 1.0]]))
+    assert layer.weight_mask.tolist() == [[1.0, 1.0], [0.0, 0.0]]

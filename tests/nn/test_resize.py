@@ -64,3 +64,14 @@ def test_pads_below_zero_on_one_side():
     with pytest.raises(fl.ShapeError, match="^pad:"):
         F.pad(x, (-3, 4), mode="circular")
     assert F.pad(x, (-1, -1), mode="reflect").tolist() == [[[1, 2, 3]]]
+
+
+def test_upsample_can_compute_its_scale_again():
+    x = doubles(np.arange(10.0).reshape(1, 1, 10))
+    layer = nn.Upsample(None, 0.75, "linear", False, True)
+    assert fl.equal(layer(x), F.interpolate(x, scale_factor=0.75, mode="linear", recompute_scale_factor=True))
+    assert not fl.equal(layer(x), nn.Upsample(scale_factor=0.75, mode="linear", align_corners=False)(x))
+    del layer.__dict__["recompute_scale_factor"]  # as what was pickled before there was the argument
+    again = nn.Upsample.__new__(nn.Upsample)
+    again.__setstate__(layer.__dict__)
+    assert again.recompute_scale_factor is None

@@ -175,3 +175,19 @@ def test_projections_against_numpy(bias):
 def test_more_layers_than_there_is_memory_for_are_refused_at_once(make):
     with pytest.raises(MemoryError, match=r"num_layers = 2305843009213693952 take more than .* GiB, and .* are left"):
         make(2**61)
+
+
+def test_a_cell_of_ones_own_says_how_many_parts_it_has():
+    class Cell(nn.RNNCellBase):
+        def forward(self, input):
+            return input @ self.weight_ih.mT + self.bias_ih
+
+    cell = Cell(3, 4, True, 5, None, fl.float64)
+    assert cell(fl.ones(2, 3, dtype=fl.float64)).shape == (2, 20) and cell.weight_hh.shape == (20, 4)
+    assert nn.LSTMCell(3, 4, False, "cpu", fl.float64).weight_ih.shape == (16, 3)
+    assert nn.GRUCell(3, 4).weight_ih.shape == (12, 3) and nn.RNNCell(3, 4).weight_ih.shape == (4, 3)
+
+
+def test_unpad_sequence_by_name():
+    rows = packing.unpad_sequence(padded_sequences=fl.ones(2, 3), lengths=fl.tensor([1, 2]), batch_first=True)
+    assert [r.shape[0] for r in rows] == [1, 2]

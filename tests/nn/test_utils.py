@@ -121,3 +121,10 @@ def test_normalised_weights_errors(name):
     getattr(nn.utils, name)(layer)
     with pytest.raises(RuntimeError, match=f"{name}: 'weight' of Linear is normalised already"):
         getattr(nn.utils, name)(layer)
+
+
+def test_the_older_clip_grad_norm_passes_all_on():
+    x = nn.Parameter(fl.ones(2))
+    x.grad = fl.tensor([math.inf, 1.0])
+    with pytest.warns(FutureWarning, match="clip_grad_norm_"), pytest.raises(RuntimeError, match="inf"):
+        utils.clip_grad_norm([x], 1.0, 2.0, True)

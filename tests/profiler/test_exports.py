@@ -345,3 +345,14 @@ def test_bench(capsys):
     with pytest.raises(SystemExit):
         cli.main(["bench", "--seconds", "-1"])
     assert "expected a positive number" in capsys.readouterr().err
+
+
+def test_how_a_trace_is_written_has_no_say(tmp_path):
+    with profile() as prof:
+        fl.ones(2)
+    prof.export_chrome_trace(tmp_path / "trace.json", True)
+    tensorboard_trace_handler(tmp_path / "handler", "worker", True, True)(prof)
+    (name,) = (n for n in os.listdir(tmp_path / "handler") if n.startswith("worker"))
+    with gzip.open(tmp_path / "handler" / name) as file:
+        there = json.load(file)
+    assert "ones" in {e["name"] for e in there["traceEvents"]}

@@ -476,5 +476,45 @@ def test_events_hold_no_tensors():
 def test_aliases():
     from flambeau.autograd import profiler
 
-    assert profiler.profile is profile and profiler.record_function is record_function
+    assert issubclass(profiler.profile, profile) and profiler.record_function is record_function
     assert fl.autograd.profiler is profiler
+
+
+def test_arguments_that_are_pytorchs():
+    with pytest.warns(FutureWarning, match="use_cuda = True is deprecated"):
+        profile(use_cuda=True)
+    for options, text in (
+        ({"execution_trace_observer": 3}, "execution_trace_observer = 3; expected None"),
+        ({"custom_trace_id_callback": str}, "custom_trace_id_callback = .*; expected None"),
+        ({"acc_events": True, "schedule": lambda step: None}, "acc_events = True with a schedule"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            profile(**options)
+    with profile(acc_events=True, post_processing_timeout_s=1.0) as prof:
+        fl.ones(2)
+    assert [r.key for r in prof.key_averages(False, 0, True)] == ["ones"]
+    with pytest.raises(TypeError, match="group_by_overload_name = 'module'; expected a bool"):
+        prof.key_averages(False, 0, "module")
+
+
+def test_the_older_profile(tmp_path):
+    older = fl.autograd.profiler.profile
+    with older(True, record_shapes=True, use_kineto=True) as prof:
+        fl.ones(2) + 1
+    assert [r.key for r in prof.key_averages(group_by_input_shape=True)] == ["ones", "add"] and isinstance(prof, profile)
+    prof.export_chrome_trace(tmp_path / "trace.json", None, True)
+    assert (tmp_path / "trace.json").exists()
+    with older(False) as off:
+        fl.ones(2)
+    with pytest.raises(RuntimeError, match="has not run"):
+        off.events()
+    with pytest.warns(UserWarning, match="use_device = 'cuda' has no effect"):
+        older(use_device="cuda")
+    for make, kind, text in (
+        (lambda: older([ProfilerActivity.CPU]), TypeError, "enabled = "),
+        (lambda: older(use_cpu=False), ValueError, "use_cpu = False"),
+        (lambda: older(activity_filters={}), ValueError, "activity_filters = {}"),
+        (lambda: prof.export_chrome_trace(tmp_path / "trace.json", {"a": 1}), ValueError, "metadata = "),
+    ):
+        with pytest.raises(kind, match=text):
+            make()

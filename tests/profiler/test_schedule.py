@@ -15,6 +15,7 @@ N, W, R, S = ProfilerAction.NONE, ProfilerAction.WARMUP, ProfilerAction.RECORD, 
         (dict(wait=1, warmup=1, active=2), [N, W, R, S, N, W, R, S]),
         (dict(wait=0, warmup=0, active=1), [S, S, S]),
         (dict(wait=0, warmup=1, active=1, repeat=2, skip_first=2), [N, N, W, S, W, S, N]),
+        (dict(wait=2, warmup=1, active=1, repeat=2, skip_first=1, skip_first_wait=1), [N, W, S, N, N, W, S, N, N]),
     ],
 )
 def test_states(options, states):

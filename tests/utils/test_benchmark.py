@@ -77,3 +77,13 @@ def test_runs_of_one_task_are_merged_and_spread_is_told():
 def test_refusals(make, error, text):
     with pytest.raises(error, match=text):
         make()
+
+
+@pytest.mark.parametrize("language", ["python", "py", benchmark.Language.PYTHON])
+def test_statements_are_python(language):
+    assert benchmark.Timer("pass", language=language).timeit(1).number_per_run == 1
+
+
+def test_statements_are_not_compiled():
+    with pytest.raises(ValueError, match="language = 'c\\+\\+'; expected 'python'"):
+        benchmark.Timer("pass", language="c++")

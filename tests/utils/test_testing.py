@@ -3,7 +3,7 @@
 import pytest
 
 import flambeau as fl
-from flambeau.testing import assert_allclose, make_tensor
+from flambeau.testing import assert_allclose, assert_close, make_tensor
 
 DTYPES = ["bool", "uint8", "int8", "int64", "float16", "bfloat16", "float32", "float64", "complex64", "complex128", "uint16", "complex32"]
 
@@ -95,3 +95,38 @@ def test_assert_close_goes_through_mappings_and_names_the_entry():
     fl.testing.assert_close(x, fl.ones(3, 2).t())
     with pytest.raises(AssertionError, match="strides differ"):
         fl.testing.assert_close(x, fl.ones(3, 2).t(), check_stride=True)
+
+
+def test_classes_are_compared_where_subclasses_are_not_allowed():
+    a, b = fl.nn.Parameter(fl.ones(2)), fl.ones(2)
+    assert_close(a, b)
+    assert_close([1, True], [1, True], allow_subclasses=False)
+    assert_close(1, 1.0, allow_subclasses=False, check_dtype=False)
+    assert_close([b], (b.clone(),), allow_subclasses=False)
+    with pytest.raises(TypeError, match="Parameter and flambeau.*Tensor; expected one class, or allow_subclasses=True"):
+        assert_close({"a": a}, {"a": b}, allow_subclasses=False)
+
+
+def test_devices_are_compared():
+    a, meta = fl.ones(2), fl.ones(2, device="meta")
+    with pytest.raises(AssertionError, match="devices differ: cpu and meta"):
+        assert_close(a, meta)
+    assert_close(a, meta, check_device=False)
+    assert_close(meta, meta)
+    with pytest.raises(AssertionError, match="shapes differ"):
+        assert_close(fl.ones(3), meta, check_device=False)
+
+
+def test_layouts_are_compared():
+    dense = fl.eye(3)
+    sparse, rows = dense.to_sparse(), dense.to_sparse_csr()
+    for x in (sparse, rows):
+        assert_close(x, x)
+        with pytest.raises(AssertionError, match="layouts differ"):
+            assert_close(x, dense)
+        assert_close(x, dense, check_layout=False, check_stride=True)
+        with pytest.raises(AssertionError, match="1 of 9 elements differ"):
+            assert_close(x, fl.diag(fl.tensor([1.0, 2.0, 1.0])), check_layout=False)
+    assert_close(rows, sparse, check_layout=False)
+    with pytest.raises(AssertionError, match="numbers of elements that are stored differ: 3 and 2"):
+        assert_close(sparse, fl.diag(fl.tensor([1.0, 0.0, 1.0])).to_sparse())

@@ -185,6 +185,9 @@ class autocast(_Mode):
             _checked("autocast", self.fast_dtype)
         self._saved: list[tuple[bool, Any, bool]] = []
 
+    def __call__(self, func: F) -> F:
+        return super().__call__(func)
+
     def _fresh(self) -> autocast:
         return self
 

@@ -20,10 +20,7 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
     """A tensor on the memory of an object with `__dlpack__`, or with a copy of it."""
-    found = fl.from_dlpack(x)
-    if copy:
-        return found.clone()
-    return found if device is None else found.to(device)
+    return fl.from_dlpack(x, device=device, copy=copy)
 
 
 def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None) -> Tensor:

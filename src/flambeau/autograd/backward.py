@@ -8,6 +8,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor
+from flambeau._warn import warn
 
 
 def _as_list(value: Any) -> list[Any]:
@@ -19,11 +20,16 @@ def backward(
     grad_tensors: Tensor | Sequence[Tensor | None] | None = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
-    inputs: Tensor | Sequence[Tensor] | None = None,
+    grad_variables: Tensor | Sequence[Tensor | None] | None = None,
+    inputs: Tensor | Sequence[Tensor] | dict[str, Tensor] | None = None,
 ) -> None:
-    """Adds the gradients of `tensors` to the `.grad` of the leaves (or of `inputs` alone).
+    """Adds the gradients of `tensors` to the `.grad` of the leaves (or of `inputs` alone; of a dict its values).
+
+    Args:
+        grad_variables: the older name of `grad_tensors`.
 
     Raises:
+        ArgumentError: `grad_tensors` is given by both of its names.
         AutogradError: a tensor does not require grad, has more than one element and no gradient, or the
             graph was used up by an earlier backward.
 
@@ -34,10 +40,15 @@ def backward(
         >>> x.grad
         tensor([2., 4.])
     """
+    if grad_variables is not None:
+        warn("backward: grad_variables is the older name of grad_tensors", FutureWarning)
+        if grad_tensors is not None:
+            raise _C.ArgumentError("backward: grad_tensors and grad_variables, its older name, are both given; pass grad_tensors alone")
+        grad_tensors = grad_variables
     roots = _as_list(tensors)
     grads = [None] * len(roots) if grad_tensors is None else _as_list(grad_tensors)
     if inputs is not None:
-        wanted = _as_list(inputs)
+        wanted = list(inputs.values()) if isinstance(inputs, dict) else _as_list(inputs)
         if not wanted:
             raise ValueError("backward: inputs is empty; expected at least one tensor, or None for all leaves")
     else:

@@ -15,11 +15,11 @@ can have one of an outer level, which is how second derivatives are made. When i
 from __future__ import annotations
 
 import threading
-from types import TracebackType
 from typing import NamedTuple
 
 from flambeau import _C
 from flambeau._C import Tensor
+from flambeau.autograd.modes import _Mode
 from flambeau.func._dual import DualLevel
 from flambeau.func._levels import active, dtype_of, shape_of
 
@@ -109,8 +109,8 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
     return UnpackedDualTensor(found.primal(tensor), found.tangent(tensor))
 
 
-class dual_level:
-    """A level for as long as the `with` block runs; `as` gives its number.
+class dual_level(_Mode):
+    """A level for as long as the `with` block runs; `as` gives its number. As a decorator: one for each call.
 
     Raises:
         RuntimeError: where it ends, a level that was entered inside of it has not ended.
@@ -120,5 +120,5 @@ class dual_level:
         self._number = enter_dual_level()
         return self._number
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *exc: object) -> None:
         exit_dual_level(level=self._number)

@@ -18,13 +18,13 @@ is_inference_mode_enabled = _C.is_inference_mode_enabled
 class _Mode:
     """What the switches share: `with mode():`, `@mode()` and `@mode`."""
 
-    def __call__(self, function: F) -> F:
-        if inspect.isgeneratorfunction(function):
+    def __call__(self, orig_func: F) -> F:
+        if inspect.isgeneratorfunction(orig_func):
 
-            @functools.wraps(function)
+            @functools.wraps(orig_func)
             def generator(*args: Any, **kwargs: Any) -> Any:
                 # The mode holds while the generator runs, not while its consumer does.
-                running = function(*args, **kwargs)
+                running = orig_func(*args, **kwargs)
                 resume: Callable[[], Any] = lambda: running.send(None)  # noqa: E731
                 try:
                     while True:
@@ -46,10 +46,10 @@ class _Mode:
 
             return generator  # type: ignore[return-value]
 
-        @functools.wraps(function)
+        @functools.wraps(orig_func)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             with self._fresh():
-                return function(*args, **kwargs)
+                return orig_func(*args, **kwargs)
 
         return wrapper  # type: ignore[return-value]
 
@@ -76,20 +76,20 @@ class _GradMode(_Mode):
 if TYPE_CHECKING:
     # With a function they give the function, which type checkers do not believe of classes.
     @overload
-    def no_grad(function: None = ...) -> _GradMode: ...
+    def no_grad(orig_func: None = ...) -> _GradMode: ...
 
     @overload
-    def no_grad(function: F) -> F: ...
+    def no_grad(orig_func: F) -> F: ...
 
-    def no_grad(function: Any = ...) -> Any: ...
-
-    @overload
-    def enable_grad(function: None = ...) -> _GradMode: ...
+    def no_grad(orig_func: Any = ...) -> Any: ...
 
     @overload
-    def enable_grad(function: F) -> F: ...
+    def enable_grad(orig_func: None = ...) -> _GradMode: ...
 
-    def enable_grad(function: Any = ...) -> Any: ...
+    @overload
+    def enable_grad(orig_func: F) -> F: ...
+
+    def enable_grad(orig_func: Any = ...) -> Any: ...
 
     @overload
     def inference_mode(mode: bool = ...) -> _Mode: ...
@@ -115,9 +115,9 @@ else:
 
         _on = False
 
-        def __new__(cls, function: Any = None) -> Any:
+        def __new__(cls, orig_func: Any = None) -> Any:
             self = super().__new__(cls)
-            return self if function is None else self(function)
+            return self if orig_func is None else self(orig_func)
 
     class enable_grad(_GradMode):
         """Operations are recorded inside, also within `no_grad`.
@@ -133,9 +133,9 @@ else:
 
         _on = True
 
-        def __new__(cls, function: Any = None) -> Any:
+        def __new__(cls, orig_func: Any = None) -> Any:
             self = super().__new__(cls)
-            return self if function is None else self(function)
+            return self if orig_func is None else self(orig_func)
 
     class inference_mode(_Mode):
         """`no_grad`, and the tensors made inside can never take part in a recorded graph."""
@@ -171,9 +171,9 @@ class set_grad_enabled(_Mode):
         self.mode = bool(mode)
         self._saved = _C.set_grad_enabled(self.mode)
 
-    def __call__(self, function: F) -> F:
+    def __call__(self, orig_func: F) -> F:
         _C.set_grad_enabled(self._saved)
-        return super().__call__(function)
+        return super().__call__(orig_func)
 
     def _fresh(self) -> set_grad_enabled:
         return set_grad_enabled(self.mode)

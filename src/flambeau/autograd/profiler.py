@@ -2,6 +2,89 @@
 
 from __future__ import annotations
 
-from flambeau.profiler import profile, record_function
+import os
+from typing import Any
+
+from flambeau import profiler as _profiler
+from flambeau._warn import warn
+from flambeau.profiler import record_function
+from flambeau.profiler._profile import DEFAULT_MAX_EVENTS
 
 __all__ = ["profile", "record_function"]
+
+
+class profile(_profiler.profile):  # noqa: N801 (PyTorch's name)
+    """`flambeau.profiler.profile` with the arguments of its older name, without a schedule.
+
+    With `enabled=False` nothing is recorded. There is a CPU only: `use_cuda` and `use_device` have no effect, with a warning, and
+    `use_kineto` none without one. The other arguments are those of `flambeau.profiler.profile`.
+
+    Raises:
+        ValueError: `use_cpu` is False, or `activity_filters` is given.
+
+    Example:
+        >>> import flambeau as fl
+        >>> with fl.autograd.profiler.profile() as prof:
+        ...     y = fl.ones(3) * 2
+        >>> [e.name for e in prof.events()]
+        ['ones', 'mul']
+    """
+
+    def __init__(
+        self,
+        enabled: bool = True,
+        *,
+        use_cuda: bool = False,
+        use_device: str | None = None,
+        record_shapes: bool = False,
+        with_flops: bool = False,
+        profile_memory: bool = False,
+        with_stack: bool = False,
+        with_modules: bool = False,
+        use_kineto: bool = False,
+        use_cpu: bool = True,
+        experimental_config: Any = None,
+        acc_events: bool = False,
+        custom_trace_id_callback: Any = None,
+        post_processing_timeout_s: float | None = None,
+        activity_filters: Any = None,
+        max_events: int = DEFAULT_MAX_EVENTS,
+    ) -> None:
+        if not isinstance(enabled, (bool, int)):
+            raise TypeError(f"profile: enabled = {enabled!r}; expected a bool (activities are an argument of flambeau.profiler.profile)")
+        if use_cuda or use_device not in (None, "cpu"):
+            given = "use_cuda = True" if use_cuda else f"use_device = {use_device!r}"
+            warn(f"profile: {given} has no effect: there is a CPU only")
+        if not use_cpu:
+            raise ValueError(f"profile: use_cpu = {use_cpu}; expected True: there is a CPU only")
+        if activity_filters is not None:
+            raise ValueError(f"profile: activity_filters = {activity_filters!r}; expected None: choose among events()")
+        super().__init__(
+            record_shapes=record_shapes,
+            profile_memory=profile_memory,
+            with_stack=with_stack,
+            with_flops=with_flops,
+            with_modules=with_modules,
+            experimental_config=experimental_config,
+            acc_events=acc_events,
+            custom_trace_id_callback=custom_trace_id_callback,
+            post_processing_timeout_s=post_processing_timeout_s,
+            max_events=max_events,
+        )
+        self.enabled = bool(enabled)
+
+    def start(self) -> None:
+        if self.enabled:
+            super().start()
+
+    def export_chrome_trace(  # type: ignore[override]
+        self, path: str | os.PathLike[str], metadata: Any = None, use_python_export: bool = False
+    ) -> None:
+        """`flambeau.profiler.profile.export_chrome_trace`.
+
+        Raises:
+            ValueError: `metadata` is given.
+        """
+        if metadata is not None:
+            raise ValueError(f"export_chrome_trace: metadata = {metadata!r}; expected None: a trace holds events only")
+        super().export_chrome_trace(path, use_python_export)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import flambeau as fl
 from flambeau import Tensor
 from flambeau._C import ops
@@ -98,7 +100,7 @@ class CorrCholeskyTransform(_Plain):
         part = tril_matrix_to_vec(y, diag=-1) / tril_matrix_to_vec(shifted, diag=-1).sqrt()
         return (part.log1p() - part.neg().log1p()) / 2
 
-    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor, intermediates: Any = None) -> Tensor:
         left = 1 - y.square().cumsum(-1)
         of_sticks = tril_matrix_to_vec(left, diag=-2).log().sum(-1) / 2
         of_tanh = -2 * (x + F.softplus(-2 * x) - 0.6931471805599453).sum(-1)

@@ -79,7 +79,7 @@ class _Dependent(Constraint):
             event_dim=self._event_dim if event_dim is NotImplemented else event_dim,
         )
 
-    def check(self, value: Tensor) -> Tensor:
+    def check(self, x: Tensor) -> Tensor:  # type: ignore[override]
         raise ValueError("check: the constraint depends on other variables; ask the one of an instance")
 
 
@@ -281,8 +281,8 @@ class _Multinomial(_Below):
     is_discrete = True
     event_dim = 1
 
-    def check(self, value: Tensor) -> Tensor:
-        return (value >= 0).all(-1) & (value.sum(-1) <= self.upper_bound)
+    def check(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        return (x >= 0).all(-1) & (x.sum(-1) <= self.upper_bound)
 
 
 class _LowerTriangular(Constraint):

@@ -99,14 +99,14 @@ class MixtureSameFamily(Distribution):
         away = (self._component_distribution.mean - self.mean.unsqueeze(axis)).square()
         return inside + (self._weights() * away).sum(axis)
 
-    def cdf(self, value: Tensor) -> Tensor:
-        of_each = self._component_distribution.cdf(value.unsqueeze(-1 - self._event_ndims))
+    def cdf(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        of_each = self._component_distribution.cdf(x.unsqueeze(-1 - self._event_ndims))
         return (of_each * self._mixture_distribution.probs).sum(-1)
 
-    def log_prob(self, value: Tensor) -> Tensor:
+    def log_prob(self, x: Tensor) -> Tensor:  # type: ignore[override]
         if self._validate_args:
-            self._validate_sample(value)
-        of_each = self._component_distribution.log_prob(value.unsqueeze(-1 - self._event_ndims))  # [.., k]
+            self._validate_sample(x)
+        of_each = self._component_distribution.log_prob(x.unsqueeze(-1 - self._event_ndims))  # [.., k]
         return ops.logsumexp(of_each + ops.log_softmax(self._mixture_distribution.logits, dim=-1), dim=-1)
 
     def sample(self, sample_shape: Shape = ()) -> Tensor:

@@ -201,13 +201,14 @@ def jacrev(
     *,
     has_aux: bool = False,
     chunk_size: int | None = None,
+    _preallocate_and_copy: bool = False,
 ) -> Callable[..., Any]:
     """A function that returns the Jacobian of `func`, by a backward for each element of its outputs.
 
     Args:
         func: of tensors, or structures of them; returns such. With `has_aux` a tuple of them and anything else.
         argnums: by which positional arguments is differentiated: a position, or several, which makes the Jacobian a tuple.
-        chunk_size: accepted for PyTorch's sake; rows are computed one by one, and take no memory beside their own.
+        chunk_size, _preallocate_and_copy: accepted for PyTorch's sake; rows are computed one by one, and take no memory beside their own.
 
     Returns:
         The function. A Jacobian has the output's structure, in place of each tensor the structure of the arguments, and in place of

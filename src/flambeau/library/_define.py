@@ -168,6 +168,15 @@ def _implement(op: CustomOpDef[..., Any], key: str, function: Callable[..., Any]
         )
 
 
+def _implemented(op: CustomOpDef[..., Any], key: str) -> bool:
+    """Whether `_implement` was called with this key, or one that means the same."""
+    if key == "CompositeImplicitAutograd":
+        return op._composed is not None
+    if key.startswith("Autocast"):
+        return key.removeprefix("Autocast").lower() in op._autocast
+    return _KEYS.get(key) in op._kernels
+
+
 def impl(qualname: Any, types: Any, func: Any = None, *, lib: Library | None = None) -> Any:
     """The function that computes an op on some kinds of device; also a decorator.
 
@@ -227,12 +236,21 @@ class Library:
         define(f"{self.ns}::{name.strip()}", opening + rest, lib=self)
         return name.strip()
 
-    def impl(self, op_name: Any, fn: Callable[..., Any], dispatch_key: str = "", *, with_keyset: bool = False) -> None:
+    def impl(
+        self, op_name: Any, fn: Callable[..., Any], dispatch_key: str = "", *, with_keyset: bool = False, allow_override: bool = True
+    ) -> None:
         """The function that computes an op for a dispatch key: CPU, Meta, CompositeExplicitAutograd (all devices),
         CompositeImplicitAutograd (a composition of differentiable ops, which needs no gradient of its own), or AutocastCPU
-        (called in place of the op inside of an autocast region; it calls the op again, with autocast off)."""
+        (called in place of the op inside of an autocast region; it calls the op again, with autocast off).
+
+        Raises:
+            RuntimeError: the op has such a function, and `allow_override` is False.
+        """
         name = op_name._qualname if isinstance(op_name, CustomOpDef) else op_name if "::" in op_name else f"{self.ns}::{op_name}"
-        _implement(find(name), dispatch_key or self.dispatch_key or "CompositeImplicitAutograd", fn)
+        op, key = find(name), dispatch_key or self.dispatch_key or "CompositeImplicitAutograd"
+        if not allow_override and _implemented(op, key):
+            raise RuntimeError(f"impl: {op._qualname} has a function for '{key}' already; allow_override=True puts another in its place")
+        _implement(op, key, fn)
 
     def _destroy(self) -> None:
         for name in self._made:

@@ -297,14 +297,18 @@ def _annotated(annotation: Any) -> Kind | None:
     return None
 
 
-def infer_schema(prototype_function: Callable[..., Any], /, *, mutates_args: str | Iterable[str], op_name: str | None = None) -> str:
+def infer_schema(
+    prototype_function: Callable[..., Any], /, *, mutates_args: str | Iterable[str], op_name: str | None = None, tags: Any = ()
+) -> str:
     """The schema of a function, from the annotations of its arguments and its result.
 
     Args:
         mutates_args: the names of the tensors that it writes to, or "unknown": any of them.
         op_name: stands in front, if it is given.
+        tags: PyTorch's; two of them say which arguments results are, which a schema here does not hold.
 
     Raises:
+        ValueError: a tag is `inplace` or `out`.
         ValueError: an annotation is missing, or says nothing that an op can take or return.
 
     >>> import flambeau as fl
@@ -314,6 +318,9 @@ def infer_schema(prototype_function: Callable[..., Any], /, *, mutates_args: str
     """
     signature = inspect.signature(prototype_function)
     at = f"infer_schema({getattr(prototype_function, '__name__', 'func')})"
+    for tag in tags if isinstance(tags, (list, tuple, set, frozenset)) else () if tags is None else (tags,):
+        if getattr(tag, "name", tag) in ("inplace", "out"):
+            raise ValueError(f"{at}: tags has {tag}; expected others: results are tensors of their own, pass mutates_args")
     try:
         hints = typing.get_type_hints(prototype_function)
     except NameError as error:

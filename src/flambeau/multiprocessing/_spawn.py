@@ -22,15 +22,15 @@ class ProcessException(Exception):  # noqa: N818 (PyTorch's name)
     """A process did not end well.
 
     Attributes:
-        msg: what happened. error_index: of the process among those that were started. pid, error_pid: its number.
+        msg: what happened. error_index: of the process among those that were started. error_pid, pid: its number.
     """
 
-    def __init__(self, msg: str, error_index: int, pid: int) -> None:
+    def __init__(self, msg: str, error_index: int, error_pid: int) -> None:
         super().__init__(msg)
-        self.msg, self.error_index, self.pid, self.error_pid = msg, error_index, pid, pid
+        self.msg, self.error_index, self.error_pid, self.pid = msg, error_index, error_pid, error_pid
 
     def __reduce__(self) -> Any:
-        return type(self), (self.msg, self.error_index, self.pid)
+        return type(self), (self.msg, self.error_index, self.error_pid)
 
 
 class ProcessRaisedException(ProcessException):
@@ -40,12 +40,12 @@ class ProcessRaisedException(ProcessException):
 class ProcessExitedException(ProcessException):
     """A process ended by a signal, `signal_name`, or with another status than 0, `exit_code`."""
 
-    def __init__(self, msg: str, error_index: int, pid: int, exit_code: int, signal_name: str | None = None) -> None:
-        super().__init__(msg, error_index, pid)
+    def __init__(self, msg: str, error_index: int, error_pid: int, exit_code: int, signal_name: str | None = None) -> None:
+        super().__init__(msg, error_index, error_pid)
         self.exit_code, self.signal_name = exit_code, signal_name
 
     def __reduce__(self) -> Any:
-        return type(self), (self.msg, self.error_index, self.pid, self.exit_code, self.signal_name)
+        return type(self), (self.msg, self.error_index, self.error_pid, self.exit_code, self.signal_name)
 
 
 def _entry(fn: Any, index: int, args: tuple[Any, ...], errors: Any) -> None:

@@ -97,9 +97,9 @@ class TreeMixin(Generic[M]):
                 path = f"{prefix}.{name}" if prefix else name
                 yield from module.named_modules(memo, path, remove_duplicate)
 
-    def modules(self) -> Iterator[M]:
-        """Yields this module and all below it, each once."""
-        for _, module in self.named_modules():
+    def modules(self, remove_duplicate: bool = True) -> Iterator[M]:
+        """Yields this module and all below it, each once, or with `remove_duplicate=False` at each place."""
+        for _, module in self.named_modules(remove_duplicate=remove_duplicate):
             yield module
 
     def get_submodule(self, target: str) -> M:

@@ -124,16 +124,16 @@ class Sequential(Module):
         self._modules.update((str(i), m) for i, m in enumerate(modules))
         return self
 
-    def extend(self, modules: Iterable[Module]) -> Sequential:
+    def extend(self, sequential: Iterable[Module]) -> Sequential:
         """Adds several modules at the end and returns self."""
-        for module in list(modules):
+        for module in list(sequential):
             self.append(module)
         return self
 
-    def pop(self, index: Any) -> Module:
-        """Removes and returns the module at `index`."""
-        module: Module = self[index]
-        del self[index]
+    def pop(self, key: Any) -> Module:
+        """Removes and returns the module at the index `key`, or those of a slice."""
+        module: Module = self[key]
+        del self[key]
         return module
 
 
@@ -199,10 +199,10 @@ class ModuleList(Module):
         self.add_module(str(len(self)), module)
         return self
 
-    def pop(self, index: int) -> Module:
-        """Removes and returns the module at `index`."""
-        module: Module = self[index]
-        del self[index]
+    def pop(self, key: Any) -> Module:
+        """Removes and returns the module at the index `key`, or those of a slice."""
+        module: Module = self[key]
+        del self[key]
         return module
 
     def extend(self, modules: Iterable[Module]) -> ModuleList:

@@ -201,6 +201,6 @@ class UninitializedBuffer(_Uninitialized, Buffer):
         return UninitializedBuffer, (self.requires_grad, self._device, self._dtype, self.persistent)
 
 
-def is_lazy(value: Any) -> bool:
+def is_lazy(param: Any) -> bool:
     """True for a parameter or buffer without a shape."""
-    return isinstance(value, _Uninitialized)
+    return isinstance(param, _Uninitialized)

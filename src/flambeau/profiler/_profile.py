@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from flambeau._C import profiler as _recorder
+from flambeau._warn import warn
 from flambeau.profiler import _trace
 from flambeau.profiler._averages import EventAverages, ModuleRow, averages, modules_table
 from flambeau.profiler._events import RANGE, FunctionEvent, Recording
@@ -38,10 +39,11 @@ class ProfilerAction(enum.Enum):
 
 
 def schedule(
-    *, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0
+    *, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0, skip_first_wait: int = 0
 ) -> Callable[[int], ProfilerAction]:
     """A schedule for `profile`: after `skip_first` steps, cycles of `wait` steps without, `warmup` steps
     that are recorded and thrown away, and `active` steps that are kept; `repeat` cycles (0: for ever).
+    Unless `skip_first_wait` is 0, the first cycle begins with its `warmup` steps.
 
     Example:
         >>> from flambeau.profiler import schedule
@@ -63,7 +65,7 @@ def schedule(
             raise ValueError(f"schedule: step = {step}; expected at least 0")
         if step < skip_first:
             return ProfilerAction.NONE
-        cycle, at = divmod(step - skip_first, wait + warmup + active)
+        cycle, at = divmod(step - skip_first + (wait if skip_first_wait else 0), wait + warmup + active)
         if repeat and cycle >= repeat:
             return ProfilerAction.NONE
         if at < wait:
@@ -113,7 +115,8 @@ _lock = threading.Lock()
 class profile:
     """Records what runs inside of it: ops, backward, optimizers, modules and ranges, of all threads.
 
-    `activities` and `experimental_config` are taken for PyTorch's sake: there is a CPU only.
+    `activities` and `experimental_config` are taken for PyTorch's sake, as there is a CPU only, and so is `post_processing_timeout_s`, as
+    little is done afterwards. `use_cuda` is deprecated and has no effect.
     `schedule` maps a step's number to what is done in it (see `schedule()`), with `step()` called after
     every step; `on_trace_ready(prof)` is called whenever something to be kept is complete.
     `record_shapes` keeps the shapes of inputs, `profile_memory` the allocated bytes at the start and end
@@ -133,6 +136,8 @@ class profile:
 
     Raises:
         RuntimeError: another profile is running.
+        ValueError: `execution_trace_observer` or `custom_trace_id_callback` is given, or `acc_events` with a schedule: results are those
+            of the latest cycle, and are read in `on_trace_ready`.
     """
 
     def __init__(
@@ -147,8 +152,30 @@ class profile:
         with_flops: bool = False,
         with_modules: bool = False,
         experimental_config: Any = None,
+        execution_trace_observer: Any = None,
+        acc_events: bool = False,
+        use_cuda: bool | None = None,
+        custom_trace_id_callback: Callable[[], str] | None = None,
+        post_processing_timeout_s: float | None = None,
         max_events: int = DEFAULT_MAX_EVENTS,
     ) -> None:
+        if use_cuda is not None:
+            warn(f"profile: use_cuda = {use_cuda} is deprecated and has no effect; pass activities", FutureWarning)
+        if execution_trace_observer is not None:
+            raise ValueError(
+                f"profile: execution_trace_observer = {execution_trace_observer!r}; expected None: there are no execution traces, "
+                "export_chrome_trace() writes what ran"
+            )
+        if custom_trace_id_callback is not None:
+            raise ValueError(
+                f"profile: custom_trace_id_callback = {custom_trace_id_callback!r}; expected None: traces have no numbers, name their "
+                "files in on_trace_ready"
+            )
+        if acc_events and schedule is not None:
+            raise ValueError(
+                f"profile: acc_events = {acc_events} with a schedule; expected False: results are those of the latest cycle, "
+                "read each cycle's in on_trace_ready"
+            )
         for activity in activities or ():
             if not isinstance(activity, ProfilerActivity):
                 raise TypeError(f"profile: activities holds a {type(activity).__name__}; expected members of ProfilerActivity")
@@ -281,17 +308,27 @@ class profile:
         return self._recorded("events").events
 
     def key_averages(
-        self, group_by_input_shape: bool = False, group_by_stack_n: int = 0, group_by: str = "name"
+        self,
+        group_by_input_shape: bool = False,
+        group_by_stack_n: int = 0,
+        group_by_overload_name: bool = False,
+        *,
+        group_by: str = "name",
     ) -> EventAverages:
         """The events added up by name, or with `group_by="module"` by module.
 
         `group_by_input_shape` tells events of one name apart by the shapes of their inputs, `group_by_stack_n`
-        by the innermost n Python calls around them.
+        by the innermost n Python calls around them. Ops have no overloads, so that `group_by_overload_name` changes nothing.
 
         Raises:
+            TypeError: `group_by_overload_name` is not a bool.
             ValueError: shapes, stacks or modules were not recorded, or `group_by_stack_n` is negative.
         """
         recording = self._recorded("key_averages")
+        if not isinstance(group_by_overload_name, bool):
+            raise TypeError(
+                f"key_averages: group_by_overload_name = {group_by_overload_name!r}; expected a bool (group_by= is passed by its name)"
+            )
         if group_by not in ("name", "module"):
             raise ValueError(f"key_averages: group_by = {group_by!r}; expected 'name' or 'module'")
         if group_by_input_shape and not self.record_shapes:
@@ -325,8 +362,11 @@ class profile:
         """All events in one row."""
         return self.key_averages().total_average()
 
-    def export_chrome_trace(self, path: str | os.PathLike[str]) -> None:
-        """Writes a trace for Perfetto (ui.perfetto.dev) or chrome://tracing; compressed if `path` ends in .gz."""
+    def export_chrome_trace(self, path: str | os.PathLike[str], use_python_export: bool = False) -> None:
+        """Writes a trace for Perfetto (ui.perfetto.dev) or chrome://tracing; compressed if `path` ends in .gz.
+
+        Python writes it in any case, so that `use_python_export` changes nothing.
+        """
         recording = self._recorded("export_chrome_trace")
         steps = self._steps if self._schedule or len(self._steps) > 1 else []
         _trace.write_json(path, _trace.chrome_trace(recording, self._threads, steps))
@@ -363,10 +403,11 @@ class profile:
 
 
 def tensorboard_trace_handler(
-    dir_name: str, worker_name: str | None = None, use_gzip: bool = False
+    dir_name: str, worker_name: str | None = None, use_gzip: bool = False, use_python_export: bool = False
 ) -> Callable[[profile], None]:
     """An `on_trace_ready` that writes a trace per cycle into a folder for TensorBoard, and, where the
     package `tensorboard` is installed, the tables and the memory curve as well (`write_tensorboard`).
+    `use_python_export` is passed to `export_chrome_trace`.
     """
     import importlib.util
 
@@ -376,7 +417,7 @@ def tensorboard_trace_handler(
         os.makedirs(dir_name, exist_ok=True)
         worker = worker_name or f"{socket.gethostname()}_{os.getpid()}"
         ending = ".pt.trace.json.gz" if use_gzip else ".pt.trace.json"
-        prof.export_chrome_trace(os.path.join(dir_name, f"{worker}.{time.time_ns()}{ending}"))
+        prof.export_chrome_trace(os.path.join(dir_name, f"{worker}.{time.time_ns()}{ending}"), use_python_export)
         if has_tensorboard:
             from flambeau.profiler._tensorboard import write_tensorboard
 

@@ -60,7 +60,16 @@ _STRUCTURE = "flambeau.structure"
 _WRITES, _READS = "2", ("1", "2")  # "1" is a subset
 
 
-def save(obj: Any, f: Any, format: str | None = None) -> None:
+def save(
+    obj: Any,
+    f: Any,
+    pickle_module: Any = None,
+    pickle_protocol: int = 2,
+    _use_new_zipfile_serialization: bool = True,
+    _disable_byteorder_record: bool = False,
+    *,
+    format: str | None = None,
+) -> None:
     """Writes a structure of tensors to `f`: a path, or a binary file object.
 
     `format` is None or "safetensors" for a safetensors file with the structure in its metadata, which is written whatever the path
@@ -74,11 +83,13 @@ def save(obj: Any, f: Any, format: str | None = None) -> None:
     Under a path the file appears only when it is complete and on disk; a symbolic link there stays,
     and what it points to is replaced. A file object is written to from where it stands.
 
+    Nothing is pickled: `pickle_module`, `pickle_protocol` and `_disable_byteorder_record` are taken for PyTorch's sake, and have no say.
+
     Raises:
         TypeError: something that is no tensor, array, container or plain value; the text names its
         place.
         DeviceError: a meta tensor, which has no data.
-        ValueError: a format that is not known.
+        ValueError: a format that is not known, or `_use_new_zipfile_serialization=False`, which means PyTorch's older one.
 
     >>> import flambeau as fl, tempfile, os
     >>> path = os.path.join(tempfile.mkdtemp(), "state.fl")
@@ -86,6 +97,12 @@ def save(obj: Any, f: Any, format: str | None = None) -> None:
     >>> fl.load(path)["weights"][0].tolist()
     [1.0, 1.0]
     """
+    _check_pickle_module("save", pickle_module)
+    if not _use_new_zipfile_serialization:
+        raise ValueError(
+            f"save: _use_new_zipfile_serialization = {_use_new_zipfile_serialization}; expected True: PyTorch reads archives "
+            '(format="pt") since its version 1.6'
+        )
     to_object = hasattr(f, "write")
     path = "" if to_object else path_of("save", f)
     if isinstance(f, io.TextIOBase):
@@ -97,6 +114,13 @@ def save(obj: Any, f: Any, format: str | None = None) -> None:
         write(f)
     else:
         write_file(path, write)
+
+
+def _check_pickle_module(op: str, module: Any) -> None:
+    """What pickles has no say, but a string in its place was meant for another argument."""
+    if module is not None and not hasattr(module, "Unpickler"):
+        way = "pass format= by its name" if op == "save" else "expected None or a module, which is ignored"
+        raise TypeError(f"{op}: pickle_module = {module!r}; {way}")
 
 
 def _our_format(obj: Any) -> Callable[[Any], None]:
@@ -125,7 +149,7 @@ def _is_dict_of_tensors(obj: Any) -> bool:
 
 
 def load(
-    f: Any, map_location: Any = None, *, weights_only: bool | None = True, mmap: bool | None = None
+    f: Any, map_location: Any = None, pickle_module: Any = None, *, weights_only: bool | None = True, mmap: bool | None = None
 ) -> Any:
     """Reads a file of tensors: what `save` wrote, safetensors, PyTorch's `.pt`, NumPy's `.npz` and `.npy`, GGUF, or an index of shards.
 
@@ -137,6 +161,7 @@ def load(
         map_location: where the tensors go: a device; a function of (tensor, location) that returns
             the tensor to use, or None to leave it; or a dict from locations to devices. The location is 'cpu' but in PyTorch's files,
             where the tensor is a whole storage as one axis.
+        pickle_module: taken for PyTorch's sake; no module unpickles.
         weights_only: False lets a PyTorch file name classes of modules, too, which the program has imported, and functions of
             `nn.functional`: whole modules are made, without their `__init__`. Other classes are allowed by
             `serialization.add_safe_globals`. Of no account for other files, which hold data only.
@@ -160,6 +185,7 @@ def load(
     >>> fl.load(io.BytesIO(file.getvalue()))
     {'x': tensor([0, 1, 2])}
     """
+    _check_pickle_module("load", pickle_module)
     move = mover(map_location)
     if hasattr(f, "read"):
         if mmap:

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import statistics
 import timeit
 from collections.abc import Callable, Iterable, Sequence
@@ -18,7 +19,7 @@ from typing import Any
 
 from flambeau._C import get_num_threads, set_num_threads
 
-__all__ = ["Compare", "Measurement", "TaskSpec", "Timer", "select_unit", "trim_sigfig", "unit_to_english"]
+__all__ = ["Compare", "Language", "Measurement", "TaskSpec", "Timer", "select_unit", "trim_sigfig", "unit_to_english"]
 
 UNITS = {"ns": (1e-9, "nanosecond"), "us": (1e-6, "microsecond"), "ms": (1e-3, "millisecond"), "s": (1.0, "second")}
 
@@ -137,6 +138,13 @@ class Measurement:
         ]
 
 
+class Language(enum.Enum):
+    """Of a statement. `Timer` takes the first."""
+
+    PYTHON = 0
+    CPP = 1
+
+
 class Timer:
     """Measures a statement.
 
@@ -148,21 +156,24 @@ class Timer:
         globals: the names that the statement sees.
         label, sub_label, description: what `Compare` makes tables, rows and columns of.
         num_threads: the threads that the library uses meanwhile; 1 unless given.
+        language: of the statement, which is Python.
 
     Raises:
         TypeError: `stmt` is no text.
-        ValueError: fewer than one thread.
+        ValueError: fewer than one thread, or another language.
     """
 
     def __init__(
         self, stmt: str = "pass", setup: str = "pass", global_setup: str = "", timer: Callable[[], float] = timeit.default_timer,
         globals: dict[str, Any] | None = None, label: str | None = None, sub_label: str | None = None,
-        description: str | None = None, env: str | None = None, num_threads: int = 1,
+        description: str | None = None, env: str | None = None, num_threads: int = 1, language: Language | str = Language.PYTHON,
     ) -> None:  # fmt: skip
         import textwrap
 
         if not isinstance(stmt, str):
             raise TypeError(f"Timer: stmt is a {type(stmt).__name__}; expected the statement as text")
+        if language not in (Language.PYTHON, "py", "python"):
+            raise ValueError(f"Timer: language = {language!r}; expected 'python': statements are not compiled")
         if num_threads < 1:
             raise ValueError(f"Timer: num_threads = {num_threads}; expected at least 1")
         stmt, setup = textwrap.dedent(stmt).strip(), textwrap.dedent(setup).strip()

@@ -197,36 +197,51 @@ def _softmax_dim(op: str, dim: int | None, ndim: int) -> int:
     return dim
 
 
-def softmax(input: Tensor, dim: int | None = None, dtype: Any = None) -> Tensor:
+def _check_stacklevel(op: str, stacklevel: Any) -> None:
+    """The third position is a number that only warnings would read; a type there was meant for `dtype`, and would be ignored."""
+    if not isinstance(stacklevel, int):
+        warn(f"{op}: _stacklevel = {stacklevel} has no effect; pass dtype= by its name")
+
+
+def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
     """exp(x) / sum(exp(x)) along `dim`.
+
+    `_stacklevel` is ignored, as warnings name the user's line by themselves.
 
     Example:
         >>> import flambeau as fl
         >>> fl.nn.functional.softmax(fl.zeros(2), dim=0)
         tensor([0.5000, 0.5000])
     """
+    _check_stacklevel("softmax", _stacklevel)
     dim = _softmax_dim("softmax", dim, input.dim())
     return ops.softmax(input if dtype is None else input.to(dtype), dim)
 
 
-def log_softmax(input: Tensor, dim: int | None = None, dtype: Any = None) -> Tensor:
-    """log(softmax(x)) along `dim`, computed without the detour."""
+def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+    """log(softmax(x)) along `dim`, computed without the detour; `_stacklevel` is ignored."""
+    _check_stacklevel("log_softmax", _stacklevel)
     dim = _softmax_dim("log_softmax", dim, input.dim())
     return ops.log_softmax(input if dtype is None else input.to(dtype), dim)
 
 
-def softmin(input: Tensor, dim: int | None = None, dtype: Any = None) -> Tensor:
-    """softmax(-x) along `dim`."""
-    return softmax(-input, dim, dtype)
+def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+    """softmax(-x) along `dim`; `_stacklevel` is ignored."""
+    _check_stacklevel("softmin", _stacklevel)
+    return softmax(-input, dim, dtype=dtype)
 
 
 def gumbel_softmax(
-    logits: Tensor, tau: float = 1.0, hard: bool = False, dim: int = -1, generator: Any = None
+    logits: Tensor, tau: float = 1.0, hard: bool = False, eps: float = 1e-10, dim: int = -1, *, generator: Any = None
 ) -> Tensor:
     """Draws from the Gumbel-softmax distribution; `hard` gives one-hot with the soft gradient.
 
+    `eps` is deprecated and has no effect.
+
     Source: Jang et al. 2016, eq. 1.
     """
+    if eps != 1e-10:
+        warn(f"gumbel_softmax: eps = {eps} is deprecated and has no effect; dim is the fifth argument, or dim=")
     uniform = ops.empty_like(logits).exponential_(generator=generator)
     soft = ops.softmax((logits - uniform.log()) / tau, dim)
     if not hard:

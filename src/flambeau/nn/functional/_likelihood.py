@@ -176,7 +176,9 @@ def poisson_nll_loss(
     target: Tensor,
     log_input: bool = True,
     full: bool = False,
+    size_average: bool | None = None,
     eps: float = 1e-8,
+    reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
     """Negative log likelihood of a Poisson distribution with rate exp(input) (or input)."""
@@ -190,7 +192,7 @@ def poisson_nll_loss(
         safe = ops.where(big, target, ops.ones_like(target))
         stirling = safe * safe.log() - safe + 0.5 * (safe * (2 * math.pi)).log()
         loss = loss + ops.where(big, stirling, ops.zeros_like(target))
-    return reduced("poisson_nll_loss", loss, reduction)
+    return reduced("poisson_nll_loss", loss, reduction_word(size_average, reduce, reduction))
 
 
 def gaussian_nll_loss(

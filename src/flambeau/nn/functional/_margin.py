@@ -84,21 +84,29 @@ def margin_ranking_loss(
 
 @widens
 def hinge_embedding_loss(
-    input: Tensor, target: Tensor, margin: float = 1.0, reduction: str = "mean"
+    input: Tensor,
+    target: Tensor,
+    margin: float = 1.0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
 ) -> Tensor:
     """x where target is 1, max(0, margin - x) where it is -1; both where it is neither."""
     check_same_shape("hinge_embedding_loss", input, target)
     zero = ops.zeros_like(input)
     loss = ops.where(target != -1, input, zero)
     loss = loss + ops.where(target != 1, (margin - input).clamp(min=0), zero)
-    return reduced("hinge_embedding_loss", loss, reduction)
+    return reduced("hinge_embedding_loss", loss, reduction_word(size_average, reduce, reduction))
 
 
 @widens
-def soft_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
+def soft_margin_loss(
+    input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
+) -> Tensor:
     """log(1 + exp(-target * x))."""
     check_same_shape("soft_margin_loss", input, target)
-    return reduced("soft_margin_loss", ops.softplus(-target * input), reduction)
+    loss = ops.softplus(-target * input)
+    return reduced("soft_margin_loss", loss, reduction_word(size_average, reduce, reduction))
 
 
 @widens

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from flambeau._C import ArgumentError, ShapeError, Tensor, ops
-from flambeau._out import takes_out
+from flambeau._out import deliver
 from flambeau.autograd import no_grad
 
 __all__ = [
@@ -131,8 +131,7 @@ def rms_norm(
     return ops.rms_norm(input, tuple(normalized_shape), weight, eps)
 
 
-@takes_out
-def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, *, out: Tensor | None = None) -> Tensor:
+def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Tensor | None = None) -> Tensor:
     """x / max(norm(x), eps) along `dim`.
 
     Example:
@@ -140,7 +139,8 @@ def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, *
         >>> fl.nn.functional.normalize(fl.tensor([[3.0, 4.0]]), dim=1)
         tensor([[0.6000, 0.8000]])
     """
-    return input / ops.norm(input, p, dim, keepdim=True).clamp(min=eps)
+    result: Tensor = deliver("normalize", input / ops.norm(input, p, dim, keepdim=True).clamp(min=eps), out)
+    return result
 
 
 def local_response_norm(

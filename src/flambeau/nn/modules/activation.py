@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from flambeau._C import ShapeError, Tensor, ops
+from flambeau._warn import warn
 from flambeau.nn import functional as F
 from flambeau.nn import init as initial
 from flambeau.nn.module import Module
@@ -245,10 +246,23 @@ class Softplus(Module):
 
 
 class Hardtanh(Module):
-    """Clamps to [min_val, max_val]."""
+    """Clamps to [min_val, max_val]; `min_value` and `max_value` are their older names."""
 
-    def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
+    def __init__(
+        self,
+        min_val: float = -1.0,
+        max_val: float = 1.0,
+        inplace: bool = False,
+        min_value: float | None = None,
+        max_value: float | None = None,
+    ) -> None:
         super().__init__()
+        if min_value is not None:
+            warn("Hardtanh: min_value is the older name of min_val", FutureWarning)
+            min_val = min_value
+        if max_value is not None:
+            warn("Hardtanh: max_value is the older name of max_val", FutureWarning)
+            max_val = max_value
         if not max_val > min_val:
             raise ValueError(
                 f"Hardtanh: min_val = {min_val}, max_val = {max_val}; expected min < max"

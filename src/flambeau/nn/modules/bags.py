@@ -65,12 +65,26 @@ class EmbeddingBag(Module):
             self.weight = Parameter(_weight)
 
     @classmethod
-    def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, **kwargs: Any) -> EmbeddingBag:
+    def from_pretrained(
+        cls,
+        embeddings: Tensor,
+        freeze: bool = True,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        mode: str = "mean",
+        sparse: bool = False,
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+    ) -> EmbeddingBag:
         """Makes a layer around a given [num_embeddings, embedding_dim] table."""
         if embeddings.ndim != 2:
             raise ShapeError(f"EmbeddingBag.from_pretrained: embeddings has shape {list(embeddings.shape)}; expected 2-D")
         rows, columns = embeddings.shape
-        layer = cls(rows, columns, _weight=embeddings, **kwargs)
+        layer = cls(
+            num_embeddings=rows, embedding_dim=columns, max_norm=max_norm, norm_type=norm_type, scale_grad_by_freq=scale_grad_by_freq,
+            mode=mode, sparse=sparse, _weight=embeddings, include_last_offset=include_last_offset, padding_idx=padding_idx,
+        )  # fmt: skip
         layer.weight.requires_grad_(not freeze)
         return layer
 

@@ -74,7 +74,14 @@ class Embedding(Module):
 
     @classmethod
     def from_pretrained(
-        cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None, **kwargs: Any
+        cls,
+        embeddings: Tensor,
+        freeze: bool = True,
+        padding_idx: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        sparse: bool = False,
     ) -> Embedding:
         """Makes a layer around a given [num_embeddings, embedding_dim] table."""
         if embeddings.dim() != 2:
@@ -83,7 +90,17 @@ class Embedding(Module):
                 "expected 2-D"
             )
         rows, cols = embeddings.shape
-        return cls(rows, cols, padding_idx, _weight=embeddings, _freeze=freeze, **kwargs)
+        return cls(
+            num_embeddings=rows,
+            embedding_dim=cols,
+            padding_idx=padding_idx,
+            max_norm=max_norm,
+            norm_type=norm_type,
+            scale_grad_by_freq=scale_grad_by_freq,
+            sparse=sparse,
+            _weight=embeddings,
+            _freeze=freeze,
+        )
 
     def reset_parameters(self) -> None:
         """Draws N(0, 1); the padding row becomes zero."""

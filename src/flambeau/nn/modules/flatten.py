@@ -188,6 +188,7 @@ class Upsample(Module):
         scale_factor: Any = None,
         mode: str = "nearest",
         align_corners: bool | None = None,
+        recompute_scale_factor: bool | None = None,
     ) -> None:
         super().__init__()
         self.size = size
@@ -196,9 +197,16 @@ class Upsample(Module):
         self.scale_factor = scale_factor
         self.mode = mode
         self.align_corners = align_corners
+        self.recompute_scale_factor = recompute_scale_factor
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        state.setdefault("recompute_scale_factor", None)  # what was pickled before there was the argument
+        super().__setstate__(state)
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.interpolate(input, self.size, self.scale_factor, self.mode, self.align_corners)
+        return F.interpolate(
+            input, self.size, self.scale_factor, self.mode, self.align_corners, self.recompute_scale_factor
+        )
 
     def extra_repr(self) -> str:
         if self.scale_factor is not None:

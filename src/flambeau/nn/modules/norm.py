@@ -328,10 +328,10 @@ class RMSNorm(Module):
         if self.weight is not None:
             init.ones_(self.weight)
 
-    def forward(self, input: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         p = self._parameters
         weight = p["weight"] if "weight" in p else self.weight
-        return ops.rms_norm(input, self.normalized_shape, weight, self.eps)
+        return ops.rms_norm(x, self.normalized_shape, weight, self.eps)
 
     def extra_repr(self) -> str:
         return (

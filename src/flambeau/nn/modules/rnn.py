@@ -426,7 +426,7 @@ class GRU(RNNBase):
 
 
 class RNNCellBase(Module):
-    """What the three cells share."""
+    """What the three cells share: weights of `num_chunks * hidden_size` rows, and a step."""
 
     weight_ih: Parameter
     weight_hh: Parameter
@@ -438,7 +438,8 @@ class RNNCellBase(Module):
         self,
         input_size: int,
         hidden_size: int,
-        bias: bool = True,
+        bias: bool,
+        num_chunks: int,
         device: Any = None,
         dtype: Any = None,
     ) -> None:
@@ -446,7 +447,7 @@ class RNNCellBase(Module):
         self.input_size = input_size
         self.hidden_size = hidden_size
         self.bias = bias
-        rows = _GATES[self._mode] * hidden_size
+        rows = num_chunks * hidden_size
         self.weight_ih = Parameter(ops.empty(rows, input_size, device=device, dtype=dtype))
         self.weight_hh = Parameter(ops.empty(rows, hidden_size, device=device, dtype=dtype))
         for name in ("bias_ih", "bias_hh"):
@@ -514,7 +515,7 @@ class RNNCell(RNNCellBase):
         if nonlinearity not in ("tanh", "relu"):
             raise ValueError(f"RNNCell: nonlinearity = {nonlinearity!r}; expected 'tanh' or 'relu'")
         self._mode = f"RNN_{nonlinearity.upper()}"
-        super().__init__(input_size, hidden_size, bias, device, dtype)
+        super().__init__(input_size, hidden_size, bias, 1, device, dtype)
         self.nonlinearity = nonlinearity
 
     def extra_repr(self) -> str:
@@ -530,6 +531,11 @@ class LSTMCell(RNNCellBase):
 
     _mode = "LSTM"
 
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None
+    ) -> None:
+        super().__init__(input_size, hidden_size, bias, 4, device, dtype)
+
     if TYPE_CHECKING:
 
         def __call__(  # type: ignore[override]
@@ -544,3 +550,8 @@ class GRUCell(RNNCellBase):
     """
 
     _mode = "GRU"
+
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None
+    ) -> None:
+        super().__init__(input_size, hidden_size, bias, 3, device, dtype)

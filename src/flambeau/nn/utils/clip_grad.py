@@ -93,7 +93,13 @@ def clip_grad_value_(parameters: Any, clip_value: float, foreach: bool | None = 
             grad.clamp_(min=-float(clip_value), max=float(clip_value))
 
 
-def clip_grad_norm(parameters: Any, max_norm: float, norm_type: float = 2.0, **kwargs: Any) -> Tensor:
+def clip_grad_norm(
+    parameters: Any,
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
     """The older name of `clip_grad_norm_`, with a warning."""
     warn("nn.utils.clip_grad_norm is the older name of nn.utils.clip_grad_norm_", FutureWarning)
-    return clip_grad_norm_(parameters, max_norm, norm_type, **kwargs)
+    return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)

@@ -196,6 +196,11 @@ class L1Unstructured(BasePruningMethod):
         _count(amount, 2**62)
         self.amount = amount
 
+    @classmethod
+    def apply(cls, module: Module, name: str, amount: Any, importance_scores: Tensor | None = None) -> Any:  # type: ignore[override]
+        """Prunes the parameter `name`, further where it is pruned already; by `importance_scores` in place of its own values."""
+        return super().apply(module, name, amount, importance_scores=importance_scores)
+
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         mask = default_mask.clone()
         n = _count(self.amount, t.numel())
@@ -242,6 +247,11 @@ class LnStructured(_Structured):
     def __init__(self, amount: Any, n: Any, dim: int = -1) -> None:
         _count(amount, 2**62)
         self.amount, self.n, self.dim = amount, n, dim
+
+    @classmethod
+    def apply(cls, module: Module, name: str, amount: Any, n: Any, dim: int, importance_scores: Tensor | None = None) -> Any:  # type: ignore[override]
+        """Prunes the parameter `name`, further where it is pruned already; by `importance_scores` in place of its own values."""
+        return super().apply(module, name, amount, n, dim, importance_scores=importance_scores)
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         self._check(t)

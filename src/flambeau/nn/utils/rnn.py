@@ -126,9 +126,9 @@ def pad_sequence(
     return ops.stack(rows, 0 if batch_first else 1)
 
 
-def unpad_sequence(padded: Tensor, lengths: Any, batch_first: bool = False) -> list[Tensor]:
+def unpad_sequence(padded_sequences: Tensor, lengths: Any, batch_first: bool = False) -> list[Tensor]:
     """The inverse of `pad_sequence`."""
-    rows = padded if batch_first else padded.transpose(0, 1)
+    rows = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
     counts = lengths.tolist() if isinstance(lengths, Tensor) else list(lengths)
     return [rows[i, :n] for i, n in enumerate(counts)]
 
