@@ -130,7 +130,7 @@ TEST(recorder_programs_run_again) {
   std::vector<std::pair<uint32_t, size_t>> places;
   size_t total = 0;
   for (uint32_t b = 0; b < program->buffers().size(); ++b)
-    if (program->buffers()[b].kind == graph::Program::Kind::Internal) {
+    if (program->buffers()[b].placed()) {
       places.emplace_back(b, total);
       total += (program->buffers()[b].size_bytes + 63) / 64 * 64;
     }
