@@ -234,12 +234,8 @@ def searchsorted(x1: Tensor, x2: Any, /, *, side: str = "left", sorter: Tensor |
     Raises:
         ValueError: another side.
     """
-    if side not in ("left", "right"):
-        raise ValueError(f"searchsorted: side = {side!r}; expected 'left' or 'right'")
     x1, x2 = together(x1, x2)
-    if sorter is not None:
-        x1 = ops.index_select(x1, 0, sorter.to(_C.int64))
-    return ops.searchsorted(x1, x2, right=side == "right")
+    return ops.searchsorted(x1, x2, side=side, sorter=None if sorter is None else sorter.to(_C.int64))
 
 
 def argsort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
