@@ -239,7 +239,7 @@ nb::list lives(const PyProgram& p) {
 }  // namespace
 
 void init_graph(nb::module_& m) {
-  m.def("begin_recording", [] { graph::begin_recording(); });
+  m.def("begin_recording", [](double budget) { graph::begin_recording(budget); }, nb::arg("budget") = 1.0);
   m.def("watch", [] {
     if (graph::recording()) graph::Recorder::here().watch();
   });
@@ -322,8 +322,8 @@ void init_graph(nb::module_& m) {
         const auto& nodes = p.program->tape().nodes;
         return nb::make_tuple(k, k < nodes.size() ? nodes[k].op->name : "the end", k < nodes.size() ? describe_source(nodes[k].source) : "");
       });
-  m.def("capture", [](nb::handle args, nb::handle outs, bool fold) { return PyProgram{graph::Program::capture(tensors_of(args, "args"), tensors_of(outs, "outs"), fold)}; },
-        nb::arg("args"), nb::arg("outs"), nb::arg("fold") = false);
+  m.def("capture", [](nb::handle args, nb::handle outs, bool fold, double budget) { return PyProgram{graph::Program::capture(tensors_of(args, "args"), tensors_of(outs, "outs"), fold, budget)}; },
+        nb::arg("args"), nb::arg("outs"), nb::arg("fold") = false, nb::arg("budget") = 1.0);
   m.def("interruption", []() -> nb::object {
     if (!graph::recording()) return nb::none();
     const auto& i = graph::Recorder::here().interruption();

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "graph/recompute.h"
 #include "storage/allocator.h"
 #include "tensor/raw.h"
 
@@ -13,7 +14,7 @@ std::atomic<uint64_t> objects_version{0};
 
 Program::Geometry Program::geometry(const Tensor& x, uint32_t buffer) { return {buffer, x.dtype(), x.sizes(), x.strides(), x.offset()}; }
 
-Ref<Program> Program::capture(const std::vector<Tensor>& args, const std::vector<Tensor>& outs, bool fold) {
+Ref<Program> Program::capture(const std::vector<Tensor>& args, const std::vector<Tensor>& outs, bool fold, double budget) {
   if (!recording()) raise<ArgumentError>("capture: nothing is being recorded");
   Recorder& recorder = Recorder::here();
   std::vector<Recorder::Gradient> watched = recorder.watched_gradients();
@@ -83,6 +84,7 @@ Ref<Program> Program::capture(const std::vector<Tensor>& args, const std::vector
         if (auto& own = p.tape_.values[v].impl()->own_var; own.get() == args[b.index].impl()->own_var.get()) own = nullptr;
   if (fold) p.fold_batch_norms();
   p.clamp_batch_norms();
+  if (budget < 1) p.compute_again(budget);
   std::vector<char> wanted(p.buffers_.size());
   for (uint32_t b = 0; b < wanted.size(); ++b) wanted[b] = !p.buffers_[b].inside();
   p.tape_.find_needed(wanted, p.runs_);
@@ -140,6 +142,15 @@ Ref<Program> Program::capture(const std::vector<Tensor>& args, const std::vector
     }
   }
   return program;
+}
+
+void Program::compute_again(double budget) {
+  std::vector<Room> rooms;
+  for (const Buffer& b : buffers_) rooms.push_back({b.size_bytes, b.kind == Kind::Internal || b.kind == Kind::Gradient, b.kind == Kind::Internal});
+  for (const size_t size_bytes : recompute(tape_, std::move(rooms), budget)) buffers_.push_back({Kind::Internal, kNone, size_bytes, 0, {}, {}});
+  for (Buffer& b : buffers_) b.values.clear();
+  for (uint32_t v = 0; v < tape_.values.size(); ++v)
+    if (tape_.values[v].defined()) buffers_[tape_.buffer_of[v]].values.push_back(v);
 }
 
 // Note [What is computed once]. No more is kept than was read, but for small things.

@@ -60,7 +60,8 @@ class Program final : public RefCounted {
  public:
   // What this thread has recorded, as a function of `args` that returns `outs`. Throws ArgumentError that says why it can not be one.
   // With `fold`, batch norms with standing statistics become part of the convolutions before them, which changes the last bits.
-  static Ref<Program> capture(const std::vector<Tensor>& args, const std::vector<Tensor>& outs, bool fold = false);
+  // `budget`: Note [Computed again], graph/recompute.h.
+  static Ref<Program> capture(const std::vector<Tensor>& args, const std::vector<Tensor>& outs, bool fold = false, double budget = 1);
 
   // Where internal buffers lie: offsets in an arena of `total` bytes, by buffer.
   void place(const std::vector<std::pair<uint32_t, size_t>>& offsets, size_t total);
@@ -134,6 +135,7 @@ class Program final : public RefCounted {
   // What is rewritten before it is planned: rewrite.cpp.
   void fold_batch_norms();
   void clamp_batch_norms();
+  void compute_again(double budget);
   std::vector<std::vector<uint32_t>> users() const;
   uint32_t value_of(const NodeRecord& node, uint32_t argument) const;
   bool is_written(uint32_t buffer, uint32_t after, uint32_t before) const;

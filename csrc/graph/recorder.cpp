@@ -5,6 +5,7 @@
 
 #include "base/at_load.h"
 #include "base/error.h"
+#include "graph/recompute.h"
 
 namespace fl::graph {
 namespace {
@@ -264,6 +265,7 @@ void Recorder::enter_region() {
   region_ = regions.fetch_add(1, std::memory_order_relaxed) + 1;
   interruption_ = {};
   worth_ = {};
+  budget_ = 1;
   checks_later_ = unchecked_ = false;  // nothing is recorded yet
 }
 
@@ -273,12 +275,48 @@ void Recorder::leave_region() {
   gradients_.clear();
 }
 
+// Note [Computed again], graph/recompute.h
+void Recorder::compute_again() {
+  std::vector<Room> rooms;
+  for (const Buffer& b : buffers_) {
+    const bool own = !b.input && b.written && b.storage->owners() == 0;
+    rooms.push_back({b.storage->size_bytes(), own, own});
+  }
+  const auto known = static_cast<uint32_t>(buffers_.size());
+  Tape tape = tape_;  // so that nothing has changed where there is no memory for it
+  std::vector<Ref<Storage>> fresh;
+  for (const size_t size_bytes : recompute(tape, std::move(rooms), budget_)) fresh.push_back(Storage::promise(size_bytes, Device{}, region()));
+  buffers_.reserve(known + fresh.size());
+
+  for (const Ref<Storage>& storage : fresh) {
+    storage->set_pending(Ref<Recording>::share(this), static_cast<uint32_t>(buffers_.size()));
+    buffers_.push_back({storage.get(), kNone, false, true});
+  }
+  for (Buffer& b : buffers_) b.value = kNone;
+  for (uint32_t v = 0; v < tape.values.size(); ++v) {
+    if (!tape.values[v].defined()) continue;
+    const uint32_t b = tape.buffer_of[v];
+    const bool old = v < tape_.values.size();
+    if (!old || tape_.buffer_of[v] != b) {
+      if (old) buffers_[tape_.buffer_of[v]].storage->drop_for_recording();
+      if (b >= known) tape.values[v].impl()->storage = fresh[b - known];
+      buffers_[b].storage->hold_for_recording();
+    }
+    tape.next[v] = std::exchange(buffers_[b].value, v);
+  }
+  for (uint32_t k = 0; k < tape.nodes.size(); ++k)
+    for (uint32_t v = tape.nodes[k].first; v < tape.nodes[k].last; ++v)
+      if (tape.buffer_of[v] != kNone) buffers_[tape.buffer_of[v]].last = k;
+  std::swap(tape_, tape);
+}
+
 void Recorder::settle() {
   const Ref<Recorder> alive = Ref<Recorder>::share(this);
   const std::lock_guard lock(mutex_);
   drop_part();
   if (tape_.nodes.empty()) return;
   interrupted(recorder_here == this ? "a value was read" : "another thread read a value");
+  if (budget_ < 1) compute_again();
   const Settling settling(*this);
   const auto n = static_cast<uint32_t>(tape_.nodes.size());
   ++counts.settled;
@@ -347,11 +385,13 @@ void Recorder::discard() {
 
 // ---- scopes
 
-void begin_recording() {
-  if (depth++ > 0) return;
-  if (!mine) mine = make_ref<Recorder>();
-  mine->enter_region();
-  recorder_here = mine.get();
+void begin_recording(double budget) {
+  if (depth++ == 0) {
+    if (!mine) mine = make_ref<Recorder>();
+    mine->enter_region();
+    recorder_here = mine.get();
+  }
+  mine->limit(budget);
 }
 
 void end_recording() {

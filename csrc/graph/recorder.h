@@ -17,6 +17,7 @@
 // when they are recorded. A recording belongs to the thread that makes it and may be settled by any; its lock is held meanwhile.
 #pragma once
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "base/fork_mutex.h"
@@ -84,6 +85,8 @@ class Recorder final : public Recording {
     bool looked;  // before it was replaced
   };
   std::vector<Gradient> watched_gradients();
+  // The least budget of the regions that are going on: Note [Computed again], graph/recompute.h.
+  void limit(double budget) { budget_ = std::min(budget_, budget); }
   void enter_region();
   void leave_region();
   // What came of the region, or of the last one: ops that were recorded, and bytes of results that never went to memory.
@@ -143,6 +146,7 @@ class Recorder final : public Recording {
   }
 
   void drop_part();
+  void compute_again();
   uint32_t value(const Tensor& x);
   uint32_t buffer(Storage& storage);
   bool may_copy() const { return watched_ && tape_.nodes.back().op->writes == 0; }
@@ -163,6 +167,7 @@ class Recorder final : public Recording {
   std::vector<Change> changes_;
   std::vector<Gradient> gradients_;
   bool watched_ = false;
+  double budget_ = 1;
   std::vector<char> wanted_, runs_;
   std::vector<uint32_t> ends_;  // per node the last buffer that it is the last to use; the others follow by Buffer::ends_too
   std::unordered_map<const Storage*, uint32_t> inputs_;  // concrete storages to buffers
@@ -181,7 +186,7 @@ struct Stats {
 Stats stats();
 
 // Begins and ends recording on this thread; scopes nest, and what was recorded is settled at the end of the outermost.
-void begin_recording();
+void begin_recording(double budget = 1);
 void end_recording();
 // Of the region that this thread is in or left last.
 Recorder::Worth worth();

@@ -25,12 +25,12 @@ ForkMutex mutex(LockRank::Pending);  // of every storage's `pending_`
 
 }  // namespace
 
-Ref<Storage> Storage::promise(size_t size_bytes, Device device) {
+Ref<Storage> Storage::promise(size_t size_bytes, Device device, uint64_t region) {
   if (device.kind != DeviceKind::CPU) return allocate_now(size_bytes, device);
   auto storage = make_ref<Storage>();
   storage->size_bytes_ = size_bytes;
   storage->device_ = device;
-  storage->region_ = recorder_here->region();
+  storage->region_ = region;
   storage->attention_.store(kPromised, std::memory_order_release);
   return storage;
 }

@@ -20,7 +20,7 @@ class Storage final : public RefCounted {
   // Bytes from the device's caching allocator, not initialised; while the thread records, only where they are wanted:
   // Note [Pending bytes]. Throws OutOfMemory.
   static Ref<Storage> allocate(size_t size_bytes, Device device) {
-    if (recorder_here) [[unlikely]] return promise(size_bytes, device);
+    if (recorder_here) [[unlikely]] return promise(size_bytes, device, recorder_here->region());
     return allocate_now(size_bytes, device);
   }
   static Ref<Storage> allocate_now(size_t size_bytes, Device device) { return allocate_now(size_bytes, device, false); }
@@ -30,6 +30,9 @@ class Storage final : public RefCounted {
   // Somebody else's bytes; `drop(owner)` is called once when the last reference goes, on any thread.
   static Ref<Storage> borrow(void* data, size_t size_bytes, Device device, void* owner, void (*drop)(void*),
                              bool writable);
+
+  // ... that are allocated when they are first asked for; of CPUs.
+  static Ref<Storage> promise(size_t size_bytes, Device device, uint64_t region);
 
   // Some of the bytes of `whole`, which live on with them. They are ours: others see no difference to allocated ones.
   static Ref<Storage> part_of(const Ref<Storage>& whole, size_t offset, size_t size_bytes);
@@ -138,7 +141,6 @@ class Storage final : public RefCounted {
   void attend() const;
   void settle_pending() const;
   static Ref<Storage> allocate_now(size_t size_bytes, Device device, bool apart);
-  static Ref<Storage> promise(size_t size_bytes, Device device);
   void provide();
   void make_plain() const;
   Deferred* deferred_here() const;  // under the layout's lock

@@ -225,6 +225,12 @@ inline void batch_norm_arguments(const char* op, const Tensor& x, const Tensor& 
   if (training && x.size(1) > 0 && x.numel() == x.size(1))
     raise<ShapeError>(op, ": x has shape ", x.sizes(), "; expected more than one value per channel when training");
 }
+inline void batch_norm_again_arguments(const char* op, const Tensor& x, const Tensor& mean, const Tensor& rstd, const Tensor& weight, const Tensor& bias) {
+  float_input(op, x);
+  if (x.ndim() < 2) raise<ShapeError>(op, ": x has shape ", x.sizes(), "; expected [N, C, ...]");
+  per_channel(op, "mean", mean, x), per_channel(op, "rstd", rstd, x);
+  per_channel(op, "weight", weight, x), per_channel(op, "bias", bias, x);
+}
 inline void fold_batch_norm_arguments(const char* op, const Tensor& weight, const Tensor& bias, const Tensor& mean, const Tensor& var,
                                       const Tensor& norm_weight, const Tensor& norm_bias) {
   float_input(op, weight);

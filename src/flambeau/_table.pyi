@@ -180,6 +180,8 @@ def baddbmm_(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = ..
     """beta * input + alpha * bmm(a, b); input broadcasts. (a is `batch1`, b is `batch2`.) Gradients: `input`, `batch1`, `batch2`."""
 def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None = ..., bias: Tensor | None = ..., training: _bool = ..., momentum: _float = ..., eps: _float = ..., *, out: Tensor | None = ...) -> Tensor:
     """Normalises each channel of [N, C, ...] over everything else, by the batch when training (which updates the running statistics), else by the running statistics. Gradients: `x, weight, bias`."""
+def batch_norm_again(input: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None, bias: Tensor | None, lo: _float, hi: _float, *, out: Tensor | None = ...) -> Tensor:
+    """What batch_norm_clamp made, by the mean and 1 / deviation of each channel that it kept."""
 def batch_norm_backward(input: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, rstd: Tensor, training: _bool, needs_x: _bool, *, out: Sequence[Tensor] | None = ...) -> _batch_norm_backward_result:
     """Gradient of batch_norm. dx is not filled unless needs_x. Gradients: `dy, x, weight`."""
 def batch_norm_clamp(input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None, bias: Tensor | None, training: _bool, momentum: _float, eps: _float, lo: _float, hi: _float, *, out: Tensor | None = ...) -> Tensor:

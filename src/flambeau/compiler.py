@@ -32,12 +32,27 @@ class CompileError(RuntimeError):
     """A function can not be compiled as a whole, though `fullgraph=True` asked for it."""
 
 
+def _budget(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+        raise ValueError(f"{name} = {value!r}; expected a number from 0 to 1")
+    return float(value)
+
+
 class lazy(contextlib.ContextDecorator):
     """A region whose ops are recorded and run together: results that nobody reads are not computed.
 
     Results, gradients, random numbers and errors are those of eager mode. Only an error that an op finds while it computes (an index
     that was changed after it had been checked) comes when the region is run, and again whenever something that depends on it
     is read. Regions nest; each thread has its own. docs/lazy.md says more.
+
+    Args:
+        activation_memory_budget: a share from 0 to 1 of the memory that what is recorded takes at its fullest moment. Below 1, what is cheap
+            to make (activations, what norms give, concatenations) is not kept until it is read again (in a backward), but
+            made again, with the same bits, until no more than that share is held or nothing is left to let go. Of nested
+            regions the least one holds for all.
+
+    Raises:
+        ValueError: a budget that is no number from 0 to 1.
 
     Example:
         >>> import flambeau as fl
@@ -49,8 +64,11 @@ class lazy(contextlib.ContextDecorator):
         tensor([3., 3., 3.])
     """
 
+    def __init__(self, *, activation_memory_budget: float = 1.0) -> None:
+        self._budget = _budget("lazy: activation_memory_budget", activation_memory_budget)
+
     def __enter__(self) -> lazy:
-        _C.graph.begin_recording()
+        _C.graph.begin_recording(self._budget)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None) -> None:
@@ -269,12 +287,13 @@ class _Compiled:
     TRIES = 3   # calls that may differ, or leave something behind, before it is believed: state is often made by the first
     APART = 8   # programs that no call can fit again
 
-    def __init__(self, function: Callable[..., Any], replay: bool, fullgraph: bool, fold: bool, always: bool = False) -> None:
+    def __init__(self, function: Callable[..., Any], replay: bool, fullgraph: bool, fold: bool, always: bool = False, budget: float = 1.0) -> None:
         functools.update_wrapper(self, function)
         self.function = function
         self.replay = replay
         self.fullgraph = fullgraph
         self.fold = fold
+        self.budget = budget
         self.always = always
         self.weighed = None if always or fullgraph or replay else _Weighed()
         self.entries: OrderedDict[Any, list[_Entry]] = OrderedDict()
@@ -291,7 +310,7 @@ class _Compiled:
             found = getattr(found, name, None)
         if found is self:
             return self._name()
-        return _Compiled, (self.function, self.replay, self.fullgraph, self.fold, self.always)
+        return _Compiled, (self.function, self.replay, self.fullgraph, self.fold, self.always, self.budget)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not self.replay or self.refused or _C.graph.recording():
@@ -328,7 +347,7 @@ class _Compiled:
                 return self.function(*args, **kwargs)
             finally:
                 _here.plain = before
-        with lazy():
+        with lazy(activation_memory_budget=self.budget):
             result = self.function(*args, **kwargs)
             self._insist()
         if weighed:
@@ -359,7 +378,7 @@ class _Compiled:
         foreign = [e.program.foreign(tensors) for e in fitting]
         for e in entries:
             e.program.rest()  # the call needs the memory
-        with lazy(), _replay.noting() as again:
+        with lazy(activation_memory_budget=self.budget), _replay.noting() as again:
             _C.graph.watch()
             result = self.function(*args, **kwargs)
             try:
@@ -410,7 +429,7 @@ class _Compiled:
     def _capture(self, tensors: list[Tensor], result: Any, again: list[_replay.Again], version: int) -> _Entry:
         outs = _tensors(result, [])
         given = [next((i for i, t in enumerate(tensors) if t is y), -1) for y in outs]
-        program = _C.graph.capture(tensors, [y for y, g in zip(outs, given, strict=True) if g < 0], self.fold)
+        program = _C.graph.capture(tensors, [y for y, g in zip(outs, given, strict=True) if g < 0], self.fold, self.budget)
         places, made = [], 0
         for g in given:
             places.append(g if g >= 0 else -1 - made)
@@ -481,11 +500,13 @@ def compile(
             is "lazy" where that spares memory traffic, and calls the function as it is where its ops are too small for that.
         fullgraph: raise CompileError where a value is read in the middle, or a call can not be replayed.
         disable: return the model as it is.
-        dynamic, backend, options: taken for PyTorch's sake; shapes may always change, and there is one backend.
+        options: of these "activation_memory_budget" is looked at: that of `lazy`, for each call. It is for functions that are whole training
+            steps; a forward alone keeps what its backward will read.
+        dynamic, backend: taken for PyTorch's sake; shapes may always change, and there is one backend.
         name, recompile_limit, isolate_recompiles: taken for PyTorch's sake, too; each compiled function keeps what it recorded for itself.
 
     Raises:
-        ValueError: a mode that is not known, or `shapes_spec` is given, which nothing checks here.
+        ValueError: a mode that is not known; a budget that is no number from 0 to 1; `shapes_spec` is given, which nothing checks here.
 
     Example:
         >>> import flambeau as fl
@@ -500,12 +521,14 @@ def compile(
     if shapes_spec is not None:
         raise ValueError(f"compile: shapes_spec = {shapes_spec!r}; expected None: shapes may always change, and are not checked")
     if model is None:
-        return functools.partial(compile, fullgraph=fullgraph, mode=mode, disable=disable)
+        return functools.partial(compile, fullgraph=fullgraph, mode=mode, options=options, disable=disable)
     if not callable(model):
         raise TypeError(f"compile: model is a {type(model).__name__}; expected a function or a module")
     if disable:
         return model
-    how = {"replay": mode in ("replay", "predict"), "fullgraph": fullgraph, "fold": mode == "predict", "always": mode == "lazy"}
+    replay = mode in ("replay", "predict")
+    budget = _budget("compile: options['activation_memory_budget']", (options or {}).get("activation_memory_budget", 1.0))
+    how = {"replay": replay, "fullgraph": fullgraph, "fold": mode == "predict", "always": mode == "lazy" or budget < 1, "budget": budget}
     return OptimizedModule(model, **how) if isinstance(model, nn.Module) else _Compiled(model, **how)
 
 
@@ -540,7 +563,7 @@ class OptimizedModule(nn.Module):
 
     _orig_mod: nn.Module
 
-    def __init__(self, module: nn.Module, **how: bool) -> None:
+    def __init__(self, module: nn.Module, **how: Any) -> None:
         super().__init__()
         self._orig_mod = module
         self.training = module.training

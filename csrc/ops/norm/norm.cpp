@@ -406,6 +406,21 @@ void batch_norm_clamp(const Tensor& x, const Tensor& running_mean, const Tensor&
   });
 }
 
+void batch_norm_again(const Tensor& x, const Tensor& mean, const Tensor& rstd, const Tensor& weight, const Tensor& bias, double lo, double hi, const Tensor& y) {
+  if (x.storage().maybe_deferred() && is_deferred(x)) {
+    const ChannelRows from(x), to = ChannelRows::fresh(y);
+    return batch_norm_again(from.matrix(), mean, rstd, weight, bias, lo, hi, to.matrix());
+  }
+  const DType t = compute_float(x);
+  const Tensor ww = converted(weight, t), wb = converted(bias, t), wm = converted(mean, t), wr = converted(rstd, t);
+  const Channels s = channels_of(x);
+  visit_memory(x.dtype(), [&](auto element) {
+    using S = decltype(element);
+    using T = Computed<S>;
+    batch_affine<S>(x, y, s, ChannelLimits<T>(s.c, wm.data<T>(), wr.data<T>(), pointer<T>(ww), pointer<T>(wb), lo, hi));
+  });
+}
+
 void batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight, const Tensor& bias, bool training,
                 double momentum, double eps, const Tensor& mean, const Tensor& rstd, const Tensor& y) {
   batch_norm_clamp(x, running_mean, running_var, weight, bias, training, momentum, eps, NAN, NAN, mean, rstd, y);
