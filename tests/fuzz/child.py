@@ -215,10 +215,15 @@ class Caller:
         if plan == "alone":
             self.run(text, seed)
             return
-        threads = [threading.Thread(target=self.quietly, args=(t, seed)) for t in others]
-        for t in threads:
-            t.start()
+        threads = []
         try:
+            for t in others:
+                thread = threading.Thread(target=self.quietly, args=(t, seed))
+                try:
+                    thread.start()
+                except RuntimeError:  # the first one took the addresses that a stack needs
+                    break
+                threads.append(thread)
             if plan == "fork":
                 self.forked(text, seed)
             else:
