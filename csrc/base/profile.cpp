@@ -148,6 +148,7 @@ void end(const Handle& h, const Event& measured, bool failed) {
   b.backward = h.backward;
   b.depth = e.depth;
   e.end_ns = now;
+  if (measured.name) e.name = measured.name;
   e.in_bytes = measured.in_bytes;
   e.out_bytes = measured.out_bytes;
   e.flops = measured.flops;

@@ -72,7 +72,7 @@ struct Handle {
   bool open = false, backward = false;
 };
 Handle begin(Kind kind, const char* name, uint32_t stack = 0, int64_t allocated = -1, const std::vector<int64_t>* shapes = nullptr);
-void end(const Handle& handle, const Event& measured, bool failed);
+void end(const Handle& handle, const Event& measured, bool failed);  // a name that is measured takes the place of the first
 
 struct ThreadEvents {
   int64_t thread;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/profile.h"
 #include "graph/recompute.h"
 #include "storage/allocator.h"
 #include "tensor/raw.h"
@@ -414,6 +415,53 @@ void Program::point(const Buffer& buffer, const Ref<Storage>& storage) {
   for (const uint32_t v : buffer.values) tape_.values[v].impl()->storage = storage;
 }
 
+// What the profiler sees of a run: an event for each node, or for each pass of several.
+class Program::Seen {
+ public:
+  Seen(const Program& program, size_t k) : p_(program), k_(k) {
+    if (on_) [[unlikely]] handle_ = profile::begin(profile::Kind::Op, p_.tape_.nodes[k].op->name, profile::stack_now(), allocated());
+  }
+  ~Seen() {
+    if (!on_) [[likely]] return;
+    measured_.allocated = allocated();
+    profile::end(handle_, measured_, failed_);
+  }
+  void done(size_t nodes) {
+    failed_ = false;
+    if (!on_) [[likely]] return;
+    const Tape& tape = p_.tape_;
+    std::string names;
+    std::vector<uint32_t> made;
+    for (size_t k = k_; k < k_ + nodes; ++k) {
+      const NodeRecord& node = tape.nodes[k];
+      if (!p_.runs_[k]) continue;
+      names += (names.empty() ? "" : " + ") + std::string(node.op->name);
+      for (uint32_t v = node.first; v < node.last; ++v) {
+        const uint32_t b = tape.buffer_of[v];
+        if (b == kNone || p_.buffers_[b].between) continue;
+        const int64_t bytes = std::min<int64_t>(tape.values[v].numel() * static_cast<int64_t>(tape.values[v].item_bytes()), static_cast<int64_t>(p_.buffers_[b].size_bytes));
+        const bool ours = std::find(made.begin(), made.end(), b) != made.end();
+        if (v < node.outs && !ours) measured_.in_bytes += bytes;
+        if (v >= node.outs) measured_.out_bytes += bytes, made.push_back(b);
+      }
+      tape.for_overwritten(node, [&](uint32_t v) { measured_.out_bytes += static_cast<int64_t>(p_.buffers_[tape.buffer_of[v]].size_bytes); });
+      if (node.last > node.first && !measured_.dtype && tape.values[node.last - 1].defined())
+        measured_.dtype = static_cast<uint8_t>(1 + static_cast<int>(tape.values[node.last - 1].dtype()));
+    }
+    measured_.name = profile::interned(names);
+  }
+
+ private:
+  static int64_t allocated() { return profile::options().memory ? static_cast<int64_t>(host_stats().allocated) : -1; }
+
+  const Program& p_;
+  const size_t k_;
+  const bool on_ = profile::on();
+  bool failed_ = true;
+  profile::Handle handle_;
+  profile::Event measured_;
+};
+
 std::optional<std::vector<Tensor>> Program::run(const std::vector<Tensor>& args) {
   const Pause pause;  // a run inside of a region happens at once
   if (!placed_) raise<ArgumentError>("run: place() the internal buffers first");
@@ -515,7 +563,9 @@ std::optional<std::vector<Tensor>> Program::run(const std::vector<Tensor>& args)
     if (node.op->check) node.op->check(tape_.frame_of(node));
     if (over_[k] != kNone) write_over(static_cast<uint32_t>(k));
     if (arena_bytes_ >= kLargeArena) host_allocator().improve();
+    Seen seen(*this, k);
     done = tape_.run_some(k, pass_end_[k], runs_, use, [&] { between.take(k); });
+    seen.done(done);
     for (size_t j = k; j < k + done; ++j) end(j);
     for (size_t j = k; j < k + done; ++j)
       if (runs_[j])

@@ -127,6 +127,7 @@ class Program final : public RefCounted {
       return of.impl() == o.of.impl() && argument == o.argument && looked == o.looked && before.impl() == o.before.impl() && end == o.end && geometry == o.geometry;
     }
   };
+  class Seen;
   void capture_histories(std::vector<Recorder::Gradient> watched, const std::vector<Tensor>& args, const std::vector<Tensor>& outs);
   static bool same_memory(const Buffer& a, const Buffer& b);
   static Geometry geometry(const Tensor& x, uint32_t buffer);
