@@ -20,9 +20,25 @@ from itertools import repeat
 from typing import Any, TypeVar, overload
 
 from flambeau import _C, _replay, nn
+from flambeau._compiler_marks import (
+    allow_in_graph,
+    assume_constant_result,
+    cudagraph_mark_step_begin,
+    disable,
+    is_dynamo_compiling,
+    is_exporting,
+    nested_compile_region,
+    reset,
+    set_stance,
+    substitute_in_graph,
+)
 from flambeau._warn import warn
 
-__all__ = ["CompileError", "compile", "explain", "is_compiling", "lazy", "stats"]
+__all__ = [
+    "CompileError", "allow_in_graph", "assume_constant_result", "compile", "cudagraph_mark_step_begin", "disable", "explain",
+    "is_compiling", "is_dynamo_compiling", "is_exporting", "lazy",
+    "nested_compile_region", "reset", "set_stance", "stats", "substitute_in_graph",
+]  # fmt: skip
 
 Tensor = _C.Tensor
 F = TypeVar("F", bound=Callable[..., Any])
@@ -46,8 +62,8 @@ class lazy(contextlib.ContextDecorator):
     is read. Regions nest; each thread has its own. docs/lazy.md says more.
 
     Args:
-        activation_memory_budget: a share from 0 to 1 of the memory that what is recorded takes at its fullest moment. Below 1, what is cheap
-            to make (activations, what norms give, concatenations) is not kept until it is read again (in a backward), but
+        activation_memory_budget: a share from 0 to 1 of the memory that what is recorded takes at its fullest moment. Below 1, what is
+            cheap to make (activations, what norms give, concatenations) is not kept until it is read again (in a backward), but
             made again, with the same bits, until no more than that share is held or nothing is left to let go. Of nested
             regions the least one holds for all.
 
@@ -287,7 +303,9 @@ class _Compiled:
     TRIES = 3   # calls that may differ, or leave something behind, before it is believed: state is often made by the first
     APART = 8   # programs that no call can fit again
 
-    def __init__(self, function: Callable[..., Any], replay: bool, fullgraph: bool, fold: bool, always: bool = False, budget: float = 1.0) -> None:
+    def __init__(
+        self, function: Callable[..., Any], replay: bool, fullgraph: bool, fold: bool, always: bool = False, budget: float = 1.0
+    ) -> None:
         functools.update_wrapper(self, function)
         self.function = function
         self.replay = replay
@@ -500,8 +518,8 @@ def compile(
             is "lazy" where that spares memory traffic, and calls the function as it is where its ops are too small for that.
         fullgraph: raise CompileError where a value is read in the middle, or a call can not be replayed.
         disable: return the model as it is.
-        options: of these "activation_memory_budget" is looked at: that of `lazy`, for each call. It is for functions that are whole training
-            steps; a forward alone keeps what its backward will read.
+        options: of these "activation_memory_budget" is looked at: that of `lazy`, for each call. It is for functions that are whole
+            training steps; a forward alone keeps what its backward will read.
         dynamic, backend: taken for PyTorch's sake; shapes may always change, and there is one backend.
         name, recompile_limit, isolate_recompiles: taken for PyTorch's sake, too; each compiled function keeps what it recorded for itself.
 
@@ -528,7 +546,8 @@ def compile(
         return model
     replay = mode in ("replay", "predict")
     budget = _budget("compile: options['activation_memory_budget']", (options or {}).get("activation_memory_budget", 1.0))
-    how = {"replay": replay, "fullgraph": fullgraph, "fold": mode == "predict", "always": mode == "lazy" or budget < 1, "budget": budget}
+    how: dict[str, Any] = {"replay": replay, "fullgraph": fullgraph, "fold": mode == "predict", "budget": budget}
+    how["always"] = mode == "lazy" or budget < 1
     return OptimizedModule(model, **how) if isinstance(model, nn.Module) else _Compiled(model, **how)
 
 
