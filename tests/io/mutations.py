@@ -61,6 +61,11 @@ def structured() -> object:
                                    b=fl.tensor([True, False]), c={1, (2, "x")}, d=fl.tensor([1 + 2j]), e=fl.float32, f=fl.Size([1, 2]))  # fmt: skip
 
 
+def containers() -> object:
+    return [collections.Counter("ab"), collections.defaultdict(list, {"a": [fl.ones(2)], b"k": 1j}), collections.deque([1, fl.arange(2), bytearray(b"x")], 5),
+            frozenset([1, (2, b"y")]), slice(1, None, 2), range(1, 9, 3), 1 - 2j, {fl.int8: b"\0\xff", frozenset([3]): fl.Size([4])}]  # fmt: skip
+
+
 def sparse() -> bytes:
     layout = m.call(m.name("torch.serialization", "_get_layout"), m.text("torch.sparse_coo"))
     indices = m.tensor(m.storage("0", 4, "LongStorage"), sizes=m.numbers(2, 2), strides=m.numbers(2, 1))
@@ -89,6 +94,8 @@ def seeds() -> dict[str, bytes]:
     return {
         "ours": ours(structured()),
         "ours, pt": ours(structured(), format="pt"),
+        "containers": ours(containers()),
+        "containers, pt": ours(containers(), format="pt"),
         "safetensors": ours({"a": fl.ones(2, 3), "b": fl.zeros(0), "c": fl.tensor([True]), "d": fl.tensor([1j], dtype=fl.complex128)}),
         "archive": m.archive(m.state_of_a_net(), {"0": m.FOUR, "1": b"\0\1"}),
         "archive, deflated": m.archive(m.state_of_a_net(), {"0": m.FOUR, "1": b"\0\1"}, compress=True),
@@ -191,7 +198,7 @@ def mutation(seed: int, number: int, made: dict[str, bytes]) -> tuple[str, bytes
     if rng.random() < 0.7:
         if raw[:2] == b"PK":
             return name, through_zip(rng, raw, other)
-        if name in ("ours", "safetensors", "graph"):
+        if name in ("ours", "containers", "safetensors", "graph"):
             return name, through_header(rng, raw, other)
     return name, changed(rng, raw, other)
 

@@ -197,7 +197,87 @@ def test_checksums_of_large_entries(place, path):
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("checksums")]
 
 
+# ------------------------------------------------------------------------------------------- texts of Python 2
+
+
+def old(raw):
+    """A str of Python 2's in a pickle."""
+    return b"U" + bytes([len(raw)]) + raw
+
+
+OLD = m.archive(m.pickle(b"}(", old(b"name"), old("h\u00e9".encode()), m.text("new"), m.text("h\u00e9"), b"u"))
+
+
+@pytest.mark.parametrize("how, want", [
+    ({}, {"name": "h\u00e9".encode(), "new": "h\u00e9"}),
+    ({"encoding": "utf-8"}, {"name": "h\u00e9", "new": "h\u00e9"}),
+    ({"encoding": "latin1"}, {"name": "h\u00c3\u00a9", "new": "h\u00e9"}),
+    ({"encoding": "bytes"}, {b"name": "h\u00e9".encode(), "new": "h\u00e9"}),
+    ({"encoding": "ascii", "errors": "ignore"}, {"name": "h", "new": "h\u00e9"}),
+    ({"encoding": "utf-8", "fix_imports": True, "buffers": None}, {"name": "h\u00e9", "new": "h\u00e9"}),
+], ids=str)  # fmt: skip
+@pytest.mark.parametrize("raw", [OLD, m.stream(OLD[OLD.index(b"\x80\x02}") : OLD.index(b"u.") + 2], {})], ids=["archive", "stream"])
+def test_texts_of_python_2(raw, how, want):
+    assert fl.load(io.BytesIO(raw), **how) == want
+
+
+def test_what_is_no_text_of_that_encoding():
+    with pytest.raises(FileFormatError, match="a text of Python 2 is no ascii.*load it with encoding='latin1'"):
+        fl.load(io.BytesIO(OLD), encoding="ascii")
+
+
+@pytest.mark.parametrize("how, error, text", [
+    ({"encoding": "klingon"}, LookupError, "unknown encoding: klingon"),
+    ({"encoding": 3}, TypeError, "load: encoding = 3; expected the name of an encoding"),
+    ({"errors": "never"}, LookupError, "unknown error handler"),
+    ({"fix_imports": False}, ValueError, "fix_imports = False; expected True"),
+    ({"buffers": [b"x"]}, ValueError, "buffers are given; expected None"),
+    ({"enc": "utf-8"}, TypeError, "unexpected argument enc = 'utf-8'"),
+], ids=str)  # fmt: skip
+def test_arguments_of_what_unpickles(how, error, text):
+    with pytest.raises(error, match=text):
+        fl.load(io.BytesIO(OLD), **how)
+
+
+@pytest.mark.parametrize("encoding", [None, "latin1", "utf-8", "bytes"])
+def test_names_of_storages_and_bytes_of_arrays_are_no_texts(encoding):
+    """Streams of Python 2: all its names are such texts, and so are arrays, whatever their bytes."""
+    how = {} if encoding is None else {"encoding": encoding}
+    storage = m.tup(old(b"storage"), m.name("torch", "FloatStorage"), old(b"7"), old(b"cpu"), m.number(4), m.tup(old(b"v"), m.number(1), m.number(2))) + b"Q"
+    raw = m.stream(m.pickle(m.tensor(storage, sizes=m.numbers(2), strides=m.numbers(1))))
+    assert fl.load(io.BytesIO(raw), **how).tolist() == fl.load(io.BytesIO(m.stream(m.pickle(m.tensor(m.stream_storage()))))).reshape(-1)[1:3].tolist()
+    dtype = m.call(m.name("numpy", "dtype"), old(b"f4"), m.FALSE, m.TRUE) + m.tup(m.number(3), old(b"<"), m.NONE, m.NONE, m.NONE, m.number(-1), m.number(-1), m.number(0)) + b"b"
+    array = m.call(m.name("numpy.core.multiarray", "_reconstruct"), m.name("numpy", "ndarray"), m.numbers(0), old(b"b"))
+    values = np.array([1.5, 2.5, 3.25], np.float32)
+    data = values.tobytes() if encoding != "utf-8" else bytes(12)
+    raw = m.archive(m.pickle(array + m.tup(m.number(1), m.numbers(3), dtype, m.FALSE, old(data)) + b"b"))
+    np.testing.assert_array_equal(fl.load(io.BytesIO(raw), **how), np.frombuffer(data, np.float32))
+
+
 # ------------------------------------------------------------------------------------------- writing
+
+
+@pytest.mark.parametrize("module", [False, True])
+def test_streams_are_written(module):
+    obj = {"x": fl.arange(6.0).reshape(2, 3), "raw": b"x", "b": fl.tensor([True]), "empty": fl.zeros(0)}
+    obj["t"] = obj["x"].t()
+    file = io.BytesIO()
+    fl.save(obj if not module else [fl.nn.Linear(2, 2), obj], file, _use_new_zipfile_serialization=False, format="pt")
+    assert file.getvalue()[:2] == b"\x80\x02"
+    got = fl.load(io.BytesIO(file.getvalue()), weights_only=not module)
+    got = got[1] if module else got
+    assert fl.equal(got["x"], obj["x"]) and got["raw"] == b"x" and got["b"].tolist() == [True] and got["empty"].shape == (0,)
+    got["x"].fill_(7)
+    assert got["t"][2].tolist() == [7, 7]
+    with pytest.raises(ValueError, match="_use_new_zipfile_serialization = False for a tensor of flambeau.uint16"):
+        fl.save([fl.ones(1, dtype=fl.uint16)], io.BytesIO(), _use_new_zipfile_serialization=False, format="pt")
+
+
+def test_without_a_record_of_the_byte_order(path):
+    fl.save(fl.ones(2), path, _disable_byteorder_record=True, format="pt")
+    with zipfile.ZipFile(path) as z:
+        assert "archive/byteorder" not in z.namelist()
+    assert fl.load(path).tolist() == [1, 1]
 
 
 def test_what_is_written_comes_back():

@@ -241,10 +241,8 @@ class Thing:
         ({"a": {Thing(): 1}}, "dict a has a key"),
         ({"f": print}, "f is a builtin"),
         ({"s": {Thing()}}, "the set s has an element"),
-        ({"s": frozenset()}, "s is a frozenset;"),
         ([nn.Linear(1, 1)], r"\[0\] is a .*state_dict"),
-        ({"z": 1j}, "z is complex, which safetensors' metadata does not know .use format='pt'"),
-        ({"z": [b"x"]}, r"z\[0\] is bytes"),
+        ({"z": [memoryview(b"x")]}, r"z\[0\] is a memoryview;"),
     ],
 )
 def test_other_types_are_named_by_place(obj, place, path):
@@ -570,5 +568,5 @@ def test_what_pickles_has_no_say():
         fl.save({}, io.BytesIO(), "pt")
     with pytest.raises(TypeError, match="load: pickle_module = False; expected None or a module"):
         fl.load(file, "cpu", False)
-    with pytest.raises(ValueError, match="_use_new_zipfile_serialization = False; expected True"):
+    with pytest.raises(ValueError, match="_use_new_zipfile_serialization = False with format = None; expected True"):
         fl.save({}, io.BytesIO(), _use_new_zipfile_serialization=False)

@@ -123,6 +123,68 @@ def test_plain_values_both_ways():
         assert [type(v) for v in got["a"]] == [type(v) for v in PLAIN["a"]] and type(got["ordered"]) is collections.OrderedDict
 
 
+CONTAINERS = {
+    "Counter": lambda lib: collections.Counter({1: lib.ones(1), "b": 2}),
+    "OrderedDict": lambda lib: collections.OrderedDict(z=1, a=collections.Counter("x")),
+    "set": lambda lib: {1, b"x", 2j},
+    "bytes": lambda lib: [b"\x00\xff", b"", bytearray(b"xy"), bytearray()],
+    "keys": lambda lib: {b"k": 1, 1j: 2, lib.int8: 3, lib.Size([1]): 5},
+}  # fmt: skip
+TOLD = {
+    "defaultdict": lambda lib: collections.defaultdict(list, {"a": [lib.ones(2)]}),
+    "defaultdict of nothing": lambda lib: collections.defaultdict(None, {1: 2}),
+    "defaultdict of Counters": lambda lib: collections.defaultdict(collections.Counter),
+    "deque": lambda lib: collections.deque([1, lib.ones(1)], 3),
+    "frozenset": lambda lib: frozenset([1, (2, frozenset([b"x"]))]),
+    "slice": lambda lib: slice(1, None, 2),
+    "range": lambda lib: range(1, 9, 2),
+}  # fmt: skip
+
+
+def shown(x):
+    return f"{type(x)} {getattr(x, 'default_factory', None)} {x}".replace("flambeau.", "torch.")
+
+
+@pytest.mark.parametrize("name", [*CONTAINERS, *TOLD])
+def test_containers_both_ways(name):
+    """What PyTorch wants to be told of it reads when it is told, and without being told it refuses its own files of it as well."""
+    make = (CONTAINERS | TOLD)[name]
+    want = shown(make(torch))
+    for protocol in (2, 4):
+        for new in (True, False):
+            assert shown(theirs_to_ours(make(torch), pickle_protocol=protocol, _use_new_zipfile_serialization=new)) == want
+    if name in TOLD:
+        with pytest.raises(Exception, match="Weights only load failed"):
+            ours_to_theirs(make(fl))
+    with torch.serialization.safe_globals([collections.defaultdict, collections.deque, list, dict, frozenset, slice, range] if name in TOLD else []):
+        assert shown(ours_to_theirs(make(fl))) == want
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "latin1", "bytes", None])
+@pytest.mark.parametrize("weights_only", [True, False])
+@pytest.mark.filterwarnings("ignore:pickle_load_args")
+def test_texts_of_python_2(weights_only, encoding, tmp_path):
+    import zipfile
+
+    how = {} if encoding is None else {"encoding": encoding}
+    raw = "h\u00e9".encode() if encoding else b"he"
+    with zipfile.ZipFile(tmp_path / "x.pt", "w") as z:
+        z.writestr("archive/data.pkl", b"\x80\x02}U\x01kU" + bytes([len(raw)]) + raw + b"s.")
+        z.writestr("archive/version", "3\n")
+    want = torch.load(tmp_path / "x.pt", weights_only=weights_only, **how)
+    assert fl.load(tmp_path / "x.pt", weights_only=weights_only, **how) == want
+
+
+@pytest.mark.parametrize("name", list(CONTAINERS))
+def test_our_streams(name):
+    buffer = io.BytesIO()
+    fl.save([CONTAINERS[name](fl), *views(fl)], buffer, _use_new_zipfile_serialization=False, format="pt")
+    got = torch.load(io.BytesIO(buffer.getvalue()), weights_only=True)
+    assert shown(got[0]) == shown(CONTAINERS[name](torch))
+    got[1][1, 0] = -1
+    assert got[2][0, 0] == -1 and [numbers(x).tolist() for x in got[2:]] != [numbers(x).tolist() for x in views(fl)[1:]]
+
+
 def test_types_of_both():
     got = theirs_to_ours([torch.float32, torch.bfloat16, torch.Size([2, 3]), torch.device("cpu"), torch.strided])
     assert got == [fl.float32, fl.bfloat16, fl.Size([2, 3]), fl.device("cpu"), fl.strided] and type(got[2]) is fl.Size

@@ -13,6 +13,7 @@ objects that are met twice, and tensors that share memory (`_sharing.py`). NumPy
     PyTorch's            _torch: archives (_zip) and streams, whose pickles run on a machine (_pickle) that knows few names
     (_torch_names, _allowed);
                          written by _torch_write
+    classes of the user  _named: objects that are data, by the name of their class
     others               _npy, _gguf, _sharded (an index of several files, and safe_open)
 """
 
@@ -24,9 +25,9 @@ import json
 import os
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
+from typing import IO, Any
 
-from flambeau._C import Tensor
+from flambeau._C import Tensor, device
 from flambeau.serialization import _torch
 from flambeau.serialization._allowed import (
     add_safe_globals,
@@ -39,7 +40,9 @@ from flambeau.serialization._container import container_of, parse_json, read_hea
 from flambeau.serialization._errors import FileFormatError, short
 from flambeau.serialization._files import path_of, write_file
 from flambeau.serialization._gguf import GGUF
+from flambeau.serialization._named import Allowed
 from flambeau.serialization._npy import is_npz, read_npy, read_npz
+from flambeau.serialization._old_text import OldText, old_text_of
 from flambeau.serialization._place import mover
 from flambeau.serialization._recognize import format_of
 from flambeau.serialization._sharded import read_index, safe_open
@@ -47,7 +50,7 @@ from flambeau.serialization._sharing import Entries
 from flambeau.serialization._source import Source
 from flambeau.serialization._structure import Checker, Decoder, Encoder, is_sparse
 from flambeau.serialization._torch import Move
-from flambeau.serialization._torch_write import archive_of
+from flambeau.serialization._torch_write import archive_of, stream_of
 from flambeau.serialization._zip import Archive
 
 __all__ = [
@@ -55,9 +58,14 @@ __all__ = [
     "safe_globals", "safe_open", "save",
 ]  # fmt: skip
 
+DEFAULT_PROTOCOL = 2  # of the pickles that PyTorch's files contain
+# What annotations of programs name.
+FILE_LIKE = str | os.PathLike[str] | IO[bytes]
+MAP_LOCATION = Callable[[Any, str], Any] | device | str | dict[str, str] | None
+
 _FORMAT = "flambeau.format"
 _STRUCTURE = "flambeau.structure"
-_WRITES, _READS = "2", ("1", "2")  # "1" is a subset
+_READS = ("1", "2", "3")  # each has all nodes of those before; what is written says the first that has its nodes
 
 
 def save(
@@ -77,19 +85,21 @@ def save(
 
     Tensors that share memory share it again after loading, also where one is a view of another; what is written is the
     memory that they reach, not their whole storages. A transposed tensor keeps its strides, one with gaps (`x[::2]`)
-    comes back row-major. `requires_grad`, `Parameter`, `Buffer` and `OrderedDict` are kept; attributes of tensors are not.
-    Other classes of dicts (`defaultdict`, `Counter`) come back as dicts.
+    comes back row-major. `requires_grad`, `Parameter`, `Buffer` and the types of containers are kept; attributes of tensors are not.
+    A `defaultdict` has to make something empty of Python's (`list`, `int`, ...). Enums, paths, namespaces, dataclasses and objects of
+    derived containers are written by the name of their class, which loading wants allowed (`add_safe_globals`): docs/files.md.
 
     Under a path the file appears only when it is complete and on disk; a symbolic link there stays,
     and what it points to is replaced. A file object is written to from where it stands.
 
-    Nothing is pickled: `pickle_module`, `pickle_protocol` and `_disable_byteorder_record` are taken for PyTorch's sake, and have no say.
+    Nothing is pickled: `pickle_module` and `pickle_protocol` are taken for PyTorch's sake, and have no say. With `format="pt"`
+    `_use_new_zipfile_serialization=False` writes a stream, as PyTorch did before its version 1.6.
 
     Raises:
-        TypeError: something that is no tensor, array, container or plain value; the text names its
+        TypeError: something that is no tensor, array, container, plain value or object of a class that is data; the text names its
         place.
         DeviceError: a meta tensor, which has no data.
-        ValueError: a format that is not known, or `_use_new_zipfile_serialization=False`, which means PyTorch's older one.
+        ValueError: a format that is not known, or `_use_new_zipfile_serialization=False` for another than "pt".
 
     >>> import flambeau as fl, tempfile, os
     >>> path = os.path.join(tempfile.mkdtemp(), "state.fl")
@@ -98,10 +108,10 @@ def save(
     [1.0, 1.0]
     """
     _check_pickle_module("save", pickle_module)
-    if not _use_new_zipfile_serialization:
+    if not _use_new_zipfile_serialization and format != "pt":
         raise ValueError(
-            f"save: _use_new_zipfile_serialization = {_use_new_zipfile_serialization}; expected True: PyTorch reads archives "
-            '(format="pt") since its version 1.6'
+            f"save: _use_new_zipfile_serialization = {_use_new_zipfile_serialization} with format = {format!r}; expected True, or "
+            'format="pt", for which it means a file as PyTorch wrote them before its version 1.6'
         )
     to_object = hasattr(f, "write")
     path = "" if to_object else path_of("save", f)
@@ -109,7 +119,10 @@ def save(
         raise TypeError("save: f is a text file; expected a binary one (open it with 'wb')")
     if format not in (None, "safetensors", "pt"):
         raise ValueError(f"save: format = {format!r}; expected None, 'safetensors' or 'pt'")
-    write = archive_of(obj) if format == "pt" else _our_format(obj)
+    if format == "pt":
+        write = archive_of(obj, byteorder=not _disable_byteorder_record) if _use_new_zipfile_serialization else stream_of(obj)
+    else:
+        write = _our_format(obj)
     if to_object:
         write(f)
     else:
@@ -136,12 +149,12 @@ def _our_format(obj: Any) -> Callable[[Any], None]:
     entries = Entries(plain)
     entries.place(encoder.met)
     text = json.dumps(structure, separators=(",", ":"))
-    return container_of(entries.tensors, {_FORMAT: _WRITES, _STRUCTURE: text})
+    return container_of(entries.tensors, {_FORMAT: "3" if encoder.newer else "2", _STRUCTURE: text})
 
 
 def _is_dict_of_tensors(obj: Any) -> bool:
     return (
-        isinstance(obj, dict)
+        type(obj) in (dict, OrderedDict)
         and bool(obj)
         and all(type(k) is str and isinstance(v, Tensor) and not is_sparse(v) for k, v in obj.items())
         and "__metadata__" not in obj
@@ -149,7 +162,13 @@ def _is_dict_of_tensors(obj: Any) -> bool:
 
 
 def load(
-    f: Any, map_location: Any = None, pickle_module: Any = None, *, weights_only: bool | None = True, mmap: bool | None = None
+    f: Any,
+    map_location: Any = None,
+    pickle_module: Any = None,
+    *,
+    weights_only: bool | None = True,
+    mmap: bool | None = None,
+    **pickle_load_args: Any,
 ) -> Any:
     """Reads a file of tensors: what `save` wrote, safetensors, PyTorch's `.pt`, NumPy's `.npz` and `.npy`, GGUF, or an index of shards.
 
@@ -162,12 +181,14 @@ def load(
             the tensor to use, or None to leave it; or a dict from locations to devices. The location is 'cpu' but in PyTorch's files,
             where the tensor is a whole storage as one axis.
         pickle_module: taken for PyTorch's sake; no module unpickles.
-        weights_only: False lets a PyTorch file name classes of modules, too, which the program has imported, and functions of
-            `nn.functional`: whole modules are made, without their `__init__`. Other classes are allowed by
-            `serialization.add_safe_globals`. Of no account for other files, which hold data only.
+        weights_only: False lets a file name enums, paths, namespaces, dataclasses and named tuples which the program has imported, and
+            a PyTorch file classes of modules and functions of `nn.functional`, too: whole modules are made. Instances are made without
+            their `__init__`. Other classes are allowed by `serialization.add_safe_globals`.
         mmap: True or None maps a file given by its path into memory, copy-on-write, so that a
             tensor's bytes are read when they are used (checksums of PyTorch's and NumPy's archives are compared only where it is False);
             False reads the file.
+        pickle_load_args: `encoding` and `errors`, for texts in PyTorch files that Python 2 wrote: the name of an encoding, or "bytes",
+            which leaves them bytes. Without it ASCII becomes text, and all else stays bytes.
 
     Returns:
         What was saved. Of safetensors, `.npz`, GGUF and an index a dict of tensors by their names, of a TorchScript archive the
@@ -186,16 +207,16 @@ def load(
     {'x': tensor([0, 1, 2])}
     """
     _check_pickle_module("load", pickle_module)
-    move = mover(map_location)
+    move, text = mover(map_location), old_text_of(pickle_load_args)
     if hasattr(f, "read"):
         if mmap:
             raise ValueError("load: mmap = True with a file object; expected a path")
         if isinstance(f, io.TextIOBase):
             raise TypeError("load: f is a text file; expected a binary one (open it with 'rb')")
         raw = f.read()
-        return _load(Source(str(getattr(f, "name", type(f).__name__)), len(raw), raw=raw), move, weights_only)
+        return _load(Source(str(getattr(f, "name", type(f).__name__)), len(raw), raw=raw), move, weights_only, text)
     with Source.open(path_of("load", f), mmap is not False) as source:
-        return _load(source, move, weights_only)
+        return _load(source, move, weights_only, text)
 
 
 def get_unsafe_globals_in_checkpoint(f: Any) -> list[str]:
@@ -218,35 +239,37 @@ def get_unsafe_globals_in_checkpoint(f: Any) -> list[str]:
             raise FileFormatError(f"load: {source.path} {error}") from None
 
 
-def _load(source: Source, move: Move, weights_only: bool | None) -> Any:
+def _load(source: Source, move: Move, weights_only: bool | None, text: OldText) -> Any:
     try:
         kind = format_of(source)
         if kind in ("zip", "stream"):
-            return _load_foreign(source, kind, move, weights_only)
+            return _load_foreign(source, kind, move, weights_only, text)
         if kind == "npy":
             return move(read_npy(source), "cpu")
         if kind == "gguf":
             gguf = GGUF(source)
             return {name: move(gguf.tensor(name), "cpu") for name in gguf.tensors}
         if kind == "index" and source.path.endswith(".json"):
-            return _load_shards(source, move, weights_only)
+            return _load_shards(source, move, weights_only, text)
         entries, metadata, start = read_header(source)
+        with modules_allowed() if weights_only is False else contextlib.nullcontext():
+            allowed = Allowed()
         structure: Any = {"d": [[name, {"T": name}] for name in entries]}
         if _STRUCTURE in metadata:
             if metadata.get(_FORMAT) not in _READS:
                 raise FileFormatError(
                     f"has {_FORMAT} = {short(metadata.get(_FORMAT))}; this version reads "
-                    f"{' and '.join(map(repr, _READS))} (upgrade?)"
+                    f"{', '.join(map(repr, _READS))} (upgrade?)"
                 )
             structure = parse_json(metadata[_STRUCTURE], "its structure")
-            Checker(entries).check(structure)
-        return Decoder(reader(source, entries, start, lambda value: move(value, "cpu"))).decode(structure)
+            Checker(entries, allowed).check(structure)
+        return Decoder(reader(source, entries, start, lambda value: move(value, "cpu")), allowed).decode(structure)
     except FileFormatError as error:
-        text = str(error)
-        raise FileFormatError(text if text.startswith("load: ") else f"load: {source.path} {text}") from None
+        what = str(error)
+        raise FileFormatError(what if what.startswith("load: ") else f"load: {source.path} {what}") from None
 
 
-def _load_foreign(source: Source, kind: str, move: Move, weights_only: bool | None) -> Any:
+def _load_foreign(source: Source, kind: str, move: Move, weights_only: bool | None, text: OldText) -> Any:
     archive = Archive(source) if kind == "zip" else None
     folder = _torch.find_objects(archive) if archive is not None else None
     if archive is not None and folder is None:
@@ -257,11 +280,11 @@ def _load_foreign(source: Source, kind: str, move: Move, weights_only: bool | No
         return {name: move(value, "cpu") for name, value in read_npz(archive).items()}
     with modules_allowed() if weights_only is False else contextlib.nullcontext():
         if archive is None or folder is None:
-            return _torch.read_stream(source, move)
-        return _torch.read_archive(archive, folder, move)
+            return _torch.read_stream(source, move, text)
+        return _torch.read_archive(archive, folder, move, text)
 
 
-def _load_shards(source: Source, move: Move, weights_only: bool | None) -> dict[str, Tensor]:
+def _load_shards(source: Source, move: Move, weights_only: bool | None, text: OldText) -> dict[str, Tensor]:
     """The tensors that an index names, in its order, whatever of the two formats its files have."""
     _, files = read_index(source)
     folder = os.path.dirname(source.path)
@@ -271,7 +294,7 @@ def _load_shards(source: Source, move: Move, weights_only: bool | None) -> dict[
         with Source.open(path, source.mapped, regular=True) as shard:
             if format_of(shard) not in ("safetensors", "zip", "stream"):
                 raise FileFormatError(f"is an index that names {short(file)}, which is no file of tensors")
-            found[file] = _load(shard, move, weights_only)
+            found[file] = _load(shard, move, weights_only, text)
     result = {}
     for name, file in files.items():
         value = found[file].get(name) if isinstance(found[file], dict) else None

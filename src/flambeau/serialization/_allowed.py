@@ -135,8 +135,18 @@ def _modules() -> dict[str, Any]:
     return {**found, **{name: getattr(F, name.rpartition(".")[2]) for name in functional_names().values()}}
 
 
-def allowed_by_name() -> dict[str, Any]:
-    return (_modules() if _with_modules.get() else {}) | dict(_named(entry) for entry in _allowed)
+def user_names() -> dict[str, Any]:
+    """What the user allows, by its name in files."""
+    return dict(_named(entry) for entry in _allowed)
+
+
+def are_modules_allowed() -> bool:
+    return _with_modules.get()
+
+
+def module_names() -> dict[str, Any]:
+    """Classes and functions that whole modules need, by name."""
+    return _modules() if _with_modules.get() else {}
 
 
 def is_never_allowed(name: str) -> bool:

@@ -47,7 +47,7 @@ class Keys:
                     raise FileFormatError(f"a key is nested deeper than {MAX_KEY_DEPTH} levels")
                 if n > MAX_KEY_PARTS:
                     raise FileFormatError(f"a key has more than {MAX_KEY_PARTS} parts")
-                if type(part) is tuple or type(part) is _C.Size:
+                if type(part) in (tuple, frozenset, _C.Size):
                     if len(part) > MAX_KEY_PARTS:
                         raise FileFormatError(f"a key has more than {MAX_KEY_PARTS} parts")
                     parts += [(inner, depth + 1) for inner in part]

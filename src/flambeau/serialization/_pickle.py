@@ -18,7 +18,7 @@ Time and memory are bounded by the number of bytes: nothing is made of a number 
 from __future__ import annotations
 
 import struct
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn, Protocol
 
@@ -67,6 +67,9 @@ class Names(Protocol):
         """Whether it is a class of the user's, whose instances may be made."""
 
     def persistent(self, pid: Any) -> Inner: ...
+
+    def old_text(self, raw: bytes) -> Any:
+        """What a text of Python 2 is read as."""
 
     def call(self, function: Any, args: tuple[Any, ...]) -> Any:
         """REDUCE of something that is no Global."""
@@ -221,8 +224,8 @@ class Machine:
             raise FileFormatError(f"a text can not be decoded: {short(arg)}") from None
 
     def _old_text(self, arg: bytes) -> None:
-        """Python 2's str: text where it is ASCII."""
-        self._stack.append(arg.decode("ascii") if arg.isascii() else arg)
+        """Python 2's str."""
+        self._stack.append(self._names.old_text(arg))
 
     # ---- containers
 
@@ -236,7 +239,7 @@ class Machine:
 
     def _extend(self, target: Any, items: list[Any]) -> None:
         plain(items)
-        if type(target) is list:
+        if type(target) in (list, deque):
             target += items
         else:
             self._names.fill(target, items, False)
@@ -256,7 +259,7 @@ class Machine:
         self._hashable(items[::2])
         if type(target) is OrderedDict:
             target.update(zip(items[::2], items[1::2]))
-        elif type(target) in (dict, Counter):
+        elif type(target) in (dict, Counter, defaultdict):
             dict.update(target, zip(items[::2], items[1::2]))  # a Counter's own would count
         else:
             self._names.fill(target, items, True)

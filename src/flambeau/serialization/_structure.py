@@ -2,9 +2,16 @@
 
 None, bool, int, finite float, str and list stand for themselves; everything else is an object:
 
-    {"d": [[key, value], ...]}                       dict; "o" OrderedDict, with its "m": _metadata of a state dict
-    {"t": [...]}, {"z": [...]}, {"s": [...]}         tuple, Size, set of what may be a key
+    {"d": [[key, value], ...]}                       dict; "o" OrderedDict, with its "m": _metadata of a state dict; "n" Counter
+    {"y": [factory, [[key, value], ...]]}            defaultdict, whose factory is None or named in FACTORIES
+    {"t": [...]}, {"z": [...]}, {"q": [[...], n]}    tuple, Size, deque of at most n items or of None
+    {"s": [...]}, {"F": [...]}                       set, frozenset of what may be a key
     {"f": "nan"}, {"D": "float32"}, {"V": "cpu"}     float, dtype, device
+    {"C": [re, im]}, {"B": text}, {"A": text}        complex number; bytes, bytearray in base64
+    {"l": [a, b, c]}, {"r": [a, b, c]}               slice of plain values, range
+    {"R": name, "a": [...], ...}                     an object of a class that the user allows (`_named.py`), made of arguments, and
+        "w": 1                                           __new__ gets them and not the class
+        "b", "e": [...], "k": [[key, value], ...]        state, items of a list, entries of a dict
     {"T": entry, ...}                                tensor, with its place (`_sharing.py`), and
         "g": 1                                           requires grad
         "c": "p", "b", "n"                               Parameter, Buffer, Buffer that is not persistent
@@ -16,22 +23,33 @@ Writing turns objects into that, reading checks all of it before anything is mad
 
 from __future__ import annotations
 
+import base64
+import binascii
 import math
-from collections import OrderedDict
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor
+from flambeau._handles import Table
 from flambeau.nn._errors import kind_of
 from flambeau.serialization._container import DTYPES, code_of
 from flambeau.serialization._errors import FileFormatError, short
 from flambeau.serialization._keys import Keys
+from flambeau.serialization._named import Allowed, Parts, is_named, parts_of, refused
 from flambeau.serialization._sharing import Met, check_place, placed
 
 MAX_DEPTH = 200
-_SEQUENCES: dict[str, Callable[[Any], Any]] = {"t": tuple, "z": _C.Size, "s": set}
+_SEQUENCES: dict[str, Callable[[Any], Any]] = {"t": tuple, "z": _C.Size, "s": set, "F": frozenset}
+_CONTAINERS = (dict, OrderedDict, Counter, defaultdict, list, tuple, set, frozenset, deque, _C.Size)
 _CLASSES = ("p", "b", "n")
+# What a defaultdict of a file may make: functions of no arguments that make something empty.
+FACTORIES: dict[str, Any] = {
+    kind.__name__: kind
+    for kind in (list, dict, int, float, set, str, tuple, bool, complex, frozenset, bytes, bytearray, OrderedDict, Counter, deque)
+}
+_NEWER = set("nyqFCBAlrR")  # nodes that the second version of the format has not
 
 
 # ------------------------------------------------------------------------------------------- writing
@@ -46,6 +64,7 @@ class Encoder:
         self._keep: list[Any] = []  # so that identities stay what they are
         self._active: set[int] = set()
         self._repeated = 0  # nodes that have a number
+        self.newer = False  # whether there are nodes that only the third version of the format has
 
     def _again(self, node: dict[str, Any]) -> dict[str, Any]:
         """The node of an object whose first node is this one."""
@@ -114,63 +133,156 @@ class Encoder:
         kind = type(value)
         if value is None or kind in (bool, int, str):
             return value
-        if kind is float:
-            return value if math.isfinite(value) else {"f": repr(value)}
         if isinstance(value, Tensor):
             return self.tensor(value, path)
-        if isinstance(value, _C.dtype):
-            return {"D": value.name}
-        if isinstance(value, _C.device):
-            return {"V": str(value)}
+        if (node := self._plain(value, path)) is not None:
+            return node
         if kind.__module__ == "numpy" and getattr(value, "ndim", None) == 0:
             return self.encode(value.item(), path, depth)
         if kind.__module__ == "numpy" and kind.__name__ == "ndarray":
             return self._array(value, path)
-        is_dict = isinstance(value, dict)
-        if kind in (complex, bytes):
-            raise TypeError(f"save: {path or 'the object'} is {kind.__name__}, which safetensors' metadata does not know (use format='pt')")
-        if not (is_dict or kind in (list, tuple, set, _C.Size)):
+        if isinstance(value, Table):  # a module's own
+            value, kind = dict(value), dict
+        if kind not in _CONTAINERS and not is_named(value):
             raise TypeError(
                 f"save: {path or 'the object'} is a {kind_of(value)}; expected tensors, arrays, dicts, lists, "
-                "tuples, sets, numbers, str, bool or None (convert it, for a module save its "
-                "state_dict())"
+                "tuples, sets, numbers, str, bytes, bool, None, or enums, paths, namespaces, dataclasses (convert it, for a "
+                "module save its state_dict())"
             )
         if depth >= MAX_DEPTH:
             raise ValueError(f"save: {path[:80]}... is nested deeper than {MAX_DEPTH} levels")
         if id(value) in self._active:
             raise ValueError(f"save: {path} contains itself")
         self._active.add(id(value))
-        result = self._dict(value, path, depth) if is_dict else self._sequence(value, path, depth)
+        if kind not in _CONTAINERS:
+            result: Any = self._named(value, path, depth)
+        elif isinstance(value, dict):
+            result = self._dict(value, path, depth)
+        elif kind in (set, frozenset):
+            result = self._set(value, path)
+        else:
+            items = self._items(value, path, depth)
+            result = items if kind is list else {"q": [items, value.maxlen]} if kind is deque else {_node_of(kind): items}
         self._active.discard(id(value))
-        return result
+        return self._noted(result)
+
+    def _noted(self, node: Any) -> Any:
+        if isinstance(node, dict) and not _NEWER.isdisjoint(node):
+            self.newer = True
+        return node
+
+    def _plain(self, value: Any, path: str) -> Any:
+        """The node of a value without parts, or None."""
+        kind = type(value)
+        if kind is float:
+            return _float_node(value)
+        if isinstance(value, _C.dtype):
+            return {"D": value.name}
+        if isinstance(value, _C.device):
+            return {"V": str(value)}
+        if kind is complex:
+            return self._noted({"C": [_float_node(value.real), _float_node(value.imag)]})
+        if kind in (bytes, bytearray):
+            return self._noted({"B" if kind is bytes else "A": base64.b64encode(value).decode("ascii")})
+        if kind is range:
+            return self._noted({"r": [value.start, value.stop, value.step]})
+        if kind is slice:
+            return self._noted({"l": [self._bound(end, path) for end in (value.start, value.stop, value.step)]})
+        return None
+
+    def _bound(self, end: Any, path: str) -> Any:
+        if end is None or type(end) in (int, str, bool):
+            return end
+        if type(end) is float:
+            return _float_node(end)
+        raise TypeError(f"save: {path or 'the object'} is a slice with {end!r}; expected numbers, str or None")
 
     def _dict(self, value: dict[Any, Any], path: str, depth: int) -> dict[str, Any]:
-        pairs = []
-        for key, entry in value.items():
-            below = f"{path}.{key}" if path else str(key)
-            pairs.append([_key_of(key, path), self.encode(entry, below, depth + 1)])
-        if not isinstance(value, OrderedDict):
-            return {"d": pairs}
+        kind = type(value)
+        factory = None
+        if isinstance(value, defaultdict):
+            factory = next((name for name, made in FACTORIES.items() if made is value.default_factory), None)
+            if factory is None and value.default_factory is not None:
+                raise TypeError(
+                    f"save: {path or 'the object'} is a defaultdict whose default_factory is {value.default_factory!r}; expected None or "
+                    f"one of {', '.join(FACTORIES)} (save dict(...) of it)"
+                )
+        pairs = [[self._key(key, path), self.encode(entry, _below(path, key), depth + 1)] for key, entry in value.items()]
+        if kind is defaultdict:
+            return {"y": [factory, pairs]}
+        if kind is not OrderedDict:
+            return {"n" if kind is Counter else "d": pairs}
         result: dict[str, Any] = {"o": pairs}
         if isinstance(getattr(value, "_metadata", None), dict):
             result["m"] = self.encode(value._metadata, f"{path}._metadata", depth + 1)  # type: ignore[attr-defined]
         return result
 
-    def _sequence(self, value: Any, path: str, depth: int) -> Any:
-        kind = type(value)
-        if kind is set:
-            try:
-                value = sorted(value)  # the same file for the same set
-            except TypeError:
-                value = list(value)
-            return {"s": [_key_of(entry, path, "set") for entry in value]}
-        items = [
-            self.encode(entry, f"{path}[{i}]" if path else f"[{i}]", depth + 1)
-            for i, entry in enumerate(value)
-        ]
-        if kind is list:
-            return items
-        return {next(key for key, made in _SEQUENCES.items() if made is kind): items}
+    def _items(self, value: Any, path: str, depth: int) -> list[Any]:
+        return [self.encode(entry, f"{path}[{i}]" if path else f"[{i}]", depth + 1) for i, entry in enumerate(value)]
+
+    def _set(self, value: Any, path: str) -> Any:
+        try:
+            elements = sorted(value)  # the same file for the same set
+        except TypeError:
+            elements = list(value)
+        return {_node_of(type(value)): [self._key(entry, path, "set") for entry in elements]}
+
+    def _named(self, value: Any, path: str, depth: int) -> Any:
+        """An object of a class that the file names."""
+        parts = parts_of(value, path or "the object")
+        node: dict[str, Any] = {"R": f"{type(value).__module__}.{type(value).__qualname__}"}
+        fields = getattr(type(value), "_fields", ())
+        names = fields if len(fields) == len(parts.args) else [f"({i})" for i in range(len(parts.args))]
+        node["a"] = [self.encode(arg, _below(path, name), depth + 1) for name, arg in zip(names, parts.args)]
+        if parts.new:
+            node["w"] = 1
+        if parts.state is not None:
+            node["b"] = self.encode(parts.state, path, depth + 1)
+        if parts.items:
+            node["e"] = self._items(parts.items, path, depth)
+        if parts.pairs:
+            node["k"] = [[self._key(key, path), self.encode(entry, _below(path, key), depth + 1)] for key, entry in parts.pairs]
+        return node
+
+    def _key(self, key: Any, path: str, of: str = "dict", depth: int = 0) -> Any:
+        """A key of a dict, or an element of a set."""
+        kind = type(key)
+        if key is None or kind in (str, int, bool):
+            return key
+        if kind in _KEYS and (node := self._plain(key, path)) is not None:
+            return node
+        if depth < MAX_KEY_DEPTH:
+            if kind in (tuple, _C.Size):
+                return {_node_of(kind): [self._key(part, path, of, depth + 1) for part in key]}
+            if kind is frozenset:
+                return self._noted({"F": [self._key(part, path, of, depth + 1) for part in key]})
+            if is_named(key):
+                parts = parts_of(key, f"a key of {path or 'the object'}")
+                if parts.state is None and not parts.items and not parts.pairs:
+                    args = [self._key(arg, path, of, depth + 1) for arg in parts.args]
+                    name = f"{kind.__module__}.{kind.__qualname__}"
+                    return self._noted({"R": name, "a": args, "w": 1} if parts.new else {"R": name, "a": args})
+        what = "a key" if of == "dict" else "an element"
+        raise TypeError(
+            f"save: the {of} {path or 'itself'} has {what} {key!r} of type {kind}; expected "
+            "numbers, str, bytes, None, dtypes, enums, paths or tuples of these"
+        )
+
+
+_KEYS = (float, complex, bytes, _C.dtype, _C.device)
+MAX_KEY_DEPTH = 10
+
+
+def _below(path: str, key: Any) -> str:
+    return f"{path}.{key}" if path else str(key)
+
+
+def _node_of(kind: Any) -> str:
+    return next(key for key, made in _SEQUENCES.items() if made is kind)
+
+
+def _float_node(value: float) -> Any:
+    return value if math.isfinite(value) else {"f": repr(value)}
 
 
 def is_sparse(value: Tensor) -> bool:
@@ -190,28 +302,15 @@ def _class_of(value: Tensor) -> str | None:
     return None
 
 
-def _key_of(key: Any, path: str, of: str = "dict") -> Any:
-    if key is None or type(key) in (str, int, bool):
-        return key
-    if type(key) is float:
-        return key if math.isfinite(key) else {"f": repr(key)}
-    if type(key) is tuple:
-        return {"t": [_key_of(part, path, of) for part in key]}
-    what = "a key" if of == "dict" else "an element"
-    raise TypeError(
-        f"save: the {of} {path or 'itself'} has {what} {key!r} of type {type(key)}; expected "
-        "str, int, float, bool, None or a tuple of these"
-    )
-
-
 # ------------------------------------------------------------------------------------------- checking
 
 
 class Checker:
     """Looks at a whole structure, in the order in which it will be made."""
 
-    def __init__(self, entries: dict[str, Any]) -> None:
+    def __init__(self, entries: dict[str, Any], allowed: Allowed) -> None:
         self.entries = entries
+        self._allowed = allowed
         self._met: set[int] = set()
         self._keys = Keys()
 
@@ -230,34 +329,42 @@ class Checker:
         if "P" in node:
             self._sparse(node, depth)
             return
+        if "R" in node:
+            self._named(node, depth)
+            return
         allowed = {"o", "m"} if "o" in node else None
         kind, value = next(iter(node.items())) if len(node) == 1 else ("o", node.get("o"))
         if allowed is None and len(node) != 1 or allowed is not None and not node.keys() <= allowed:
             raise FileFormatError(f"the structure holds an unknown node {str(node)[:80]}")
         if kind == "=" and type(value) is int and value in self._met:
             pass
-        elif kind == "f" and value in ("nan", "inf", "-inf"):
+        elif _is_plain_node(kind, value):
             pass
-        elif kind == "D" and isinstance(value, str) and value in {name for name, _, _ in DTYPES.values()}:
+        elif kind == "r" and _are(value, int) and value[2] != 0:
             pass
-        elif kind == "V" and value in ("cpu", "meta"):
+        elif kind == "l" and isinstance(value, list) and len(value) == 3 and all(_is_bound(end) for end in value):
             pass
+        elif kind == "A" and _is_base64(value):
+            pass
+        elif kind == "q" and isinstance(value, list) and len(value) == 2 and isinstance(value[0], list):
+            for entry in value[0]:
+                self.check(entry, depth + 1)
+            if value[1] is not None and (type(value[1]) is not int or not len(value[0]) <= value[1] < 2**63):
+                raise FileFormatError(f"the structure holds a deque of {len(value[0])} items and at most {str(value[1])[:80]}")
         elif kind in _SEQUENCES and isinstance(value, list):
             for entry in value:
                 self.check(entry, depth + 1)
             if kind == "z" and not all(type(n) is int and 0 <= n < 2**63 for n in value):
                 raise FileFormatError(f"the structure holds a Size of {str(value)[:80]}")
-            if kind == "s":
+            if kind in ("s", "F"):
                 for entry in value:
                     self._key(entry)
-        elif kind in ("d", "o") and isinstance(value, list):
-            for pair in value:
-                if not isinstance(pair, list) or len(pair) != 2:
-                    raise FileFormatError(
-                        "a dict of the structure has an entry that is no (key, value) pair"
-                    )
-                self._key(pair[0])
-                self.check(pair[1], depth + 1)
+        elif kind == "y" and isinstance(value, list) and len(value) == 2 and isinstance(value[1], list):
+            if value[0] is not None and (type(value[0]) is not str or value[0] not in FACTORIES):
+                raise FileFormatError(f"the structure holds a defaultdict of {short(value[0])}; expected {', '.join(FACTORIES)} or null")
+            self._pairs(value[1], depth)
+        elif kind in ("d", "o", "n") and isinstance(value, list):
+            self._pairs(value, depth)
             if "m" in node:
                 self.check(node["m"], depth + 1)
                 if not isinstance(node["m"], dict) or not node["m"].keys() & {"d", "o"}:
@@ -265,9 +372,61 @@ class Checker:
         else:
             raise FileFormatError(f"the structure holds an unknown node {str(node)[:80]}")
 
+    def _pairs(self, pairs: list[Any], depth: int) -> None:
+        for pair in pairs:
+            if not isinstance(pair, list) or len(pair) != 2:
+                raise FileFormatError("a dict of the structure has an entry that is no (key, value) pair")
+            self._key(pair[0])
+            self.check(pair[1], depth + 1)
+
+    def _class(self, name: Any) -> Any:
+        if type(name) is not str:
+            raise FileFormatError(f"the structure names a class {str(name)[:80]}")
+        kind = self._allowed.find(name)
+        if kind is None:
+            raise FileFormatError(f"is refused: {refused(name)}")
+        return kind
+
+    def _named(self, node: dict[str, Any], depth: int) -> None:
+        lists = [node.get(key, []) for key in "aek"]
+        if not node.keys() <= set("Rawbek") or not all(isinstance(entries, list) for entries in lists) or node.get("w", 1) != 1:
+            raise FileFormatError(f"the structure holds an unknown node {str(node)[:80]}")
+        self._class(node["R"])
+        args, items, pairs = lists
+        for entry in args:
+            self.check(entry, depth + 1)
+        if "b" in node:
+            self.check(node["b"], depth + 1)
+        for entry in items:
+            self.check(entry, depth + 1)
+        self._pairs(pairs, depth)
+
     def _key(self, key: Any) -> None:
+        """Before it is hashed."""
         self._keys.is_plain(key)
-        _check_key(key)
+        self._check_key(key)
+
+    def _check_key(self, key: Any, depth: int = 0) -> None:
+        if key is None or isinstance(key, (bool, int, float, str)):
+            return
+        if isinstance(key, dict) and depth < MAX_KEY_DEPTH + 1:
+            if key.keys() in ({"R", "a"}, {"R", "a", "w"}) and isinstance(key["a"], list) and key.get("w", 1) == 1:
+                if self._class(key["R"]).__hash__ is not None:
+                    for part in key["a"]:
+                        self._check_key(part, depth + 1)
+                    return
+            elif len(key) == 1:
+                ((kind, value),) = key.items()
+                if _is_plain_node(kind, value):
+                    return
+                if kind in ("t", "F", "z") and isinstance(value, list):
+                    if kind == "z":
+                        self.check(key)
+                    for part in value:
+                        self._check_key(part, depth + 1)
+                    return
+        raise FileFormatError(f"the structure holds an unknown dict key {str(key)[:80]}")
+
     def _sparse(self, node: dict[str, Any], depth: int) -> None:
         """That the parts belong together is looked at when they are there."""
         match node["P"]:
@@ -303,17 +462,39 @@ class Checker:
         self._meet(node)
 
 
-def _check_key(key: Any, depth: int = 0) -> None:
-    if key is None or isinstance(key, (bool, int, float, str)):
-        return
-    if isinstance(key, dict) and len(key) == 1 and depth < 10:
-        if key.get("f") in ("nan", "inf", "-inf"):
-            return
-        if isinstance(key.get("t"), list):
-            for part in key["t"]:
-                _check_key(part, depth + 1)
-            return
-    raise FileFormatError(f"the structure holds an unknown dict key {str(key)[:80]}")
+_DTYPE_NAMES = {name for name, _, _ in DTYPES.values()}
+
+
+def _is_plain_node(kind: str, value: Any) -> bool:
+    """Whether a node is a value without parts, that may be a key."""
+    if kind == "f":
+        return value in ("nan", "inf", "-inf")
+    if kind == "D":
+        return isinstance(value, str) and value in _DTYPE_NAMES
+    if kind == "V":
+        return value in ("cpu", "meta")
+    if kind == "C":
+        return isinstance(value, list) and len(value) == 2 and all(type(part) is float or _is_float_node(part) for part in value)
+    return kind == "B" and _is_base64(value)
+
+
+def _is_float_node(node: Any) -> bool:
+    return isinstance(node, dict) and len(node) == 1 and node.get("f") in ("nan", "inf", "-inf")
+
+
+def _is_bound(node: Any) -> bool:
+    return node is None or type(node) in (bool, int, float, str) or _is_float_node(node)
+
+
+def _are(value: Any, kind: type) -> bool:
+    return isinstance(value, list) and len(value) == 3 and all(type(n) is kind for n in value)
+
+
+def _is_base64(value: Any) -> bool:
+    try:
+        return isinstance(value, str) and base64.b64encode(base64.b64decode(value, validate=True)).decode("ascii") == value
+    except (binascii.Error, ValueError):
+        return False
 
 
 # ------------------------------------------------------------------------------------------- reading
@@ -322,8 +503,9 @@ def _check_key(key: Any, depth: int = 0) -> None:
 class Decoder:
     """Makes the objects of a checked structure; `entry` gives an entry's tensor, the same one each time."""
 
-    def __init__(self, entry: Callable[[str], Tensor]) -> None:
+    def __init__(self, entry: Callable[[str], Tensor], allowed: Allowed) -> None:
         self._entry = entry
+        self._allowed = allowed
         self._met: dict[int, Tensor] = {}
         self._strided: dict[str, Tensor] = {}
 
@@ -336,8 +518,10 @@ class Decoder:
             return self._tensor(node)
         if "P" in node:
             return self._sparse(node)
+        if "R" in node:
+            return self._named(node)
         if "o" in node:
-            result = OrderedDict((self.decode(key), self.decode(value)) for key, value in node["o"])
+            result = OrderedDict(self._pairs(node["o"]))
             if "m" in node:
                 result._metadata = self.decode(node["m"])  # type: ignore[attr-defined]
             return result
@@ -351,8 +535,48 @@ class Decoder:
         if kind == "V":
             return _C.device(value)
         if kind == "d":
-            return {self.decode(key): self.decode(entry) for key, entry in value}
-        return _SEQUENCES[kind]([self.decode(entry) for entry in value])
+            return dict(self._pairs(value))
+        if kind == "n":
+            counter: Counter[Any] = Counter()
+            dict.update(counter, self._pairs(value))  # a Counter's own would count
+            return counter
+        if kind == "y":
+            factory = None if value[0] is None else FACTORIES[value[0]]
+            return defaultdict(factory, self._pairs(value[1]))
+        if kind == "q":
+            return deque(self._all(value[0]), value[1])
+        if kind == "C":
+            return complex(*self._all(value))
+        if kind in ("B", "A"):
+            raw = base64.b64decode(value)
+            return raw if kind == "B" else bytearray(raw)
+        if kind in ("l", "r"):
+            return (slice if kind == "l" else range)(*self._all(value))
+        if kind in ("s", "F"):
+            return _SEQUENCES[kind](map(self._key, value))
+        return _SEQUENCES[kind](self._all(value))
+
+    def _all(self, nodes: list[Any]) -> list[Any]:
+        return [self.decode(node) for node in nodes]
+
+    def _pairs(self, pairs: list[Any]) -> list[tuple[Any, Any]]:
+        return [(self._key(key), self.decode(value)) for key, value in pairs]
+
+    def _key(self, node: Any) -> Any:
+        key = self.decode(node)
+        if isinstance(node, dict):
+            try:
+                hash(key)
+            except Exception as error:
+                raise FileFormatError(f"a key is a {type(key).__name__}, whose hash raised {type(error).__name__}: {error}") from error
+        return key
+
+    def _named(self, node: dict[str, Any]) -> Any:
+        kind = self._allowed.find(node["R"])
+        args = tuple(self._all(node["a"])) if "a" in node else ()
+        state = self.decode(node["b"]) if "b" in node else None
+        items = tuple(self._all(node.get("e", [])))
+        return self._allowed.made_of(kind, Parts(args, "w" in node, state, items, tuple(self._pairs(node.get("k", [])))))
 
     def _sparse(self, node: dict[str, Any]) -> Any:
         from flambeau.sparse._construct import sparse_coo_tensor, sparse_csr_tensor

@@ -23,6 +23,7 @@ from typing import Any
 
 from flambeau._C import Tensor
 from flambeau.serialization._errors import FileFormatError, short
+from flambeau.serialization._old_text import OldText
 from flambeau.serialization._pickle import Global, Machine, names_in
 from flambeau.serialization._source import Source, flat_of
 from flambeau.serialization._torch_context import Storage
@@ -31,7 +32,7 @@ from flambeau.serialization._torch_values import Script
 from flambeau.serialization._zip import Archive
 
 MAGIC = 0x1950A86A20F9469CFC6C
-_PROTOCOL = 1001
+PROTOCOL = 1001
 Move = Callable[[Tensor, str], Tensor]  # (elements, location in the file) -> elements
 
 
@@ -43,8 +44,8 @@ def is_stream(head: bytes) -> bool:
 class _Keyed(TorchNames):
     """Names whose storages are kept by key; a subclass says how one is made."""
 
-    def __init__(self, size: int, move: Move, in_script: bool = False) -> None:
-        super().__init__(size, in_script)
+    def __init__(self, size: int, move: Move, text: OldText, in_script: bool = False) -> None:
+        super().__init__(size, in_script, text)
         self._move = move
         self._flat: dict[tuple[str, Any], Tensor] = {}
 
@@ -76,8 +77,8 @@ class _Keyed(TorchNames):
 
 
 class _InArchive(_Keyed):
-    def __init__(self, archive: Archive, folder: str, prefix: str, move: Move, in_script: bool) -> None:
-        super().__init__(archive.source.size, move, in_script)
+    def __init__(self, archive: Archive, folder: str, prefix: str, move: Move, text: OldText, in_script: bool) -> None:
+        super().__init__(archive.source.size, move, text, in_script)
         self._archive, self._folder, self._prefix = archive, folder, prefix
         order = self._text("byteorder", "little")
         if order not in ("little", "big"):
@@ -119,11 +120,11 @@ def find_objects(archive: Archive) -> str | None:
     return found[0].removesuffix("/data.pkl") if found else None
 
 
-def read_archive(archive: Archive, folder: str, move: Move) -> Any:
+def read_archive(archive: Archive, folder: str, move: Move, text: OldText) -> Any:
     if f"{folder}/constants.pkl" in archive.entries:
-        return _read_script(archive, folder, move)
+        return _read_script(archive, folder, move, text)
     name = f"{folder}/data.pkl"
-    names = _InArchive(archive, folder, f"{folder}/data/", move, in_script=False)
+    names = _InArchive(archive, folder, f"{folder}/data/", move, text, in_script=False)
     return _run_whole(archive.read(name), name, names)
 
 
@@ -135,13 +136,13 @@ def _run_whole(raw: bytes, name: str, names: TorchNames) -> Any:
     return value
 
 
-def _read_script(archive: Archive, folder: str, move: Move) -> Any:
+def _read_script(archive: Archive, folder: str, move: Move, text: OldText) -> Any:
     """The tensors of a TorchScript module by the names that they have in its state dict. Its code is not looked at."""
     name = f"{folder}/data.pkl"
     prefix = f"{folder}/data/"
     if not any(entry.startswith(prefix) for entry in archive.entries) and f"{folder}/constants/0" in archive.entries:
         prefix = f"{folder}/constants/"
-    root = _run_whole(archive.read(name), name, _InArchive(archive, folder, prefix, move, in_script=True))
+    root = _run_whole(archive.read(name), name, _InArchive(archive, folder, prefix, move, text, in_script=True))
     if not isinstance(root, Script):
         return root
     state: OrderedDict[str, Tensor] = OrderedDict()
@@ -170,8 +171,8 @@ class _Blank:
 class _Survey(TorchNames):
     """Runs nothing, and notes the storages that a pickle names: their elements come behind it, in an order that depends on them."""
 
-    def __init__(self, size: int, behind: int) -> None:
-        super().__init__(size)
+    def __init__(self, size: int, behind: int, text: OldText | None = None) -> None:
+        super().__init__(size, text=text)
         self._left = behind  # bytes that storages may have together
         self.found: dict[str, Storage] = {}
 
@@ -222,8 +223,8 @@ def _storage_in_stream(pid: tuple[Any, ...]) -> Storage:
 
 
 class _InStream(_Keyed):
-    def __init__(self, source: Source, places: dict[str, int], swap: bool, move: Move) -> None:
-        super().__init__(source.size, move)
+    def __init__(self, source: Source, places: dict[str, int], swap: bool, move: Move, text: OldText) -> None:
+        super().__init__(source.size, move, text)
         self._source, self._places, self._swap = source, places, swap
 
     def storage_of(self, pid: tuple[Any, ...]) -> Storage:
@@ -238,7 +239,7 @@ class _InStream(_Keyed):
         return flat_of(raw, dtype, self._swap, storage.what)
 
 
-def read_stream(source: Source, move: Move) -> Any:
+def read_stream(source: Source, move: Move, text: OldText) -> Any:
     data = source.whole()
     at, nothing = 0, _Survey(0, 0)
 
@@ -251,13 +252,13 @@ def read_stream(source: Source, move: Move) -> Any:
 
     if next_pickle("its first pickle", nothing) != MAGIC:
         raise FileFormatError("is a pickle, but not one of PyTorch's; other pickles are never loaded (save it as .npz or safetensors)")
-    if (protocol := next_pickle("its protocol", nothing)) != _PROTOCOL:
-        raise FileFormatError(f"has the protocol {short(protocol)}; expected {_PROTOCOL}")
+    if (protocol := next_pickle("its protocol", nothing)) != PROTOCOL:
+        raise FileFormatError(f"has the protocol {short(protocol)}; expected {PROTOCOL}")
     machine = next_pickle("its description of a machine", nothing)
     little = machine.get("little_endian") if type(machine) is dict else None
     if type(little) is not bool:
         raise FileFormatError(f"does not say its byte order: {short(machine)}")
-    begin, survey = at, _Survey(source.size, source.size - at)
+    begin, survey = at, _Survey(source.size, source.size - at, text)
     next_pickle("its objects", survey)
     keys = next_pickle("its list of storages", nothing)
     if type(keys) is not list or not all(type(key) is str for key in keys) or sorted(keys) != sorted(survey.found):
@@ -273,7 +274,7 @@ def read_stream(source: Source, move: Move) -> Any:
     if at != source.size:
         raise FileFormatError(f"has {source.size} bytes, but its storages end at {at} (truncated?)")
     at = begin
-    return next_pickle("its objects", _InStream(source, places, not little, move))
+    return next_pickle("its objects", _InStream(source, places, not little, move, text))
 
 
 def unknown_names(source: Source, archive: Archive | None) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 from flambeau._C import Tensor
 from flambeau.serialization._errors import FileFormatError, short
 from flambeau.serialization._keys import Keys
+from flambeau.serialization._old_text import OldText
 from flambeau.serialization._pickle import Inner
 
 
@@ -24,13 +25,18 @@ class Storage(Inner):
 class Context:
     """A pickle that is being run. A reader of a format says where the bytes of a storage are, by `flat`."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, text: OldText | None = None) -> None:
+        self.old_text = text or OldText()
         self._budget = size + 10_000
         self.keys = Keys()
 
     def flat(self, storage: Storage, dtype: Any) -> Tensor:
         """All of a storage as elements of a type."""
         raise NotImplementedError
+
+    def may_call(self, what: Any) -> bool:
+        """Whether it is something of the user's that a file may call."""
+        return False
 
     def charge(self, n: int, what: str) -> None:
         """Counts n bytes or elements that are copied."""

@@ -9,16 +9,17 @@ copied is counted (`Context.charge`) and may be as much as the file holds.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
 from typing import Any
 
 from flambeau import _C
-from flambeau.serialization._allowed import allowed_by_name, is_never_allowed
 from flambeau.serialization._errors import FileFormatError, short
+from flambeau.serialization._named import Allowed, refused, set_state
+from flambeau.serialization._old_text import OldText
 from flambeau.serialization._pickle import MAX_LINE, Global, Inner, plain
 from flambeau.serialization._torch_context import Context, Storage, attributes, is_dict
 from flambeau.serialization._torch_tensors import TENSORS
 from flambeau.serialization._torch_values import (
+    FACTORY_NAMES,
     MADE,
     VALUES,
     NumpyType,
@@ -63,10 +64,9 @@ class _StorageType(Global):
 class TorchNames(Context):
     """Names of one pickle. A reader of a format says what its persistent ids stand for."""
 
-    def __init__(self, size: int, in_script: bool = False) -> None:
-        super().__init__(size)
-        self._user = allowed_by_name()
-        self._user_ids = {id(what): name for name, what in self._user.items()}
+    def __init__(self, size: int, in_script: bool = False, text: OldText | None = None) -> None:
+        super().__init__(size, text)
+        self._allowed = Allowed()
         self._in_script = in_script
 
     def storage_of(self, pid: tuple[Any, ...]) -> Storage:
@@ -75,12 +75,12 @@ class TorchNames(Context):
     def find(self, name: str) -> Any:
         if len(name) > 2 * MAX_LINE:
             raise FileFormatError(f"it names {short(name)}, which is too long")
-        if name in self._user:
-            return self._user[name]
+        if (what := self._allowed.find(name)) is not None:
+            return what
         if name in _FUNCTIONS:
             function = _FUNCTIONS[name]
             return Global(name, lambda args: function(self, args))
-        if name in _CLASSES:
+        if name in _CLASSES or name in FACTORY_NAMES:
             return Global(name, None)
         if name in MADE:
             make = MADE[name]
@@ -99,18 +99,17 @@ class TorchNames(Context):
             raise FileFormatError(f"{name}: {_NO_COUNTERPART[name]} have no counterpart here")
         if self._in_script and (name.startswith("__torch__.")):
             return Global(name, lambda args: script_object(name, args), new=True)
-        if is_never_allowed(name):
-            raise FileFormatError(f"it names {short(name)}, which no file may use: a hostile file, most likely")
-        raise FileFormatError(
-            f"it names {short(name)}, which is not among what a file may name; expected tensors in plain containers (if you trust the "
-            "file, allow it: flambeau.serialization.add_safe_globals([...]), with (what stands for it, its name) where it is another here; "
-            "modules whose classes the program has imported: weights_only=False)"
-        )
+        raise refused(name)
+
+    def may_call(self, what: Any) -> bool:
+        return self._allowed.may_call(what)
 
     def is_allowed(self, cls: Any) -> bool:
-        return id(cls) in self._user_ids
+        return self._allowed.has(cls)
 
     def persistent(self, pid: Any) -> Inner:
+        if isinstance(pid, tuple):  # whatever is said of other texts, those are names
+            pid = _names_in(pid)
         if not isinstance(pid, tuple) or len(pid) not in (5, 6) or pid[0] != "storage" or not isinstance(pid[1], _StorageType):
             raise FileFormatError(f"a persistent id is {short(pid)}; expected ('storage', type, key, location, count)")
         if type(pid[2]) is not str or type(pid[3]) is not str or type(pid[4]) is not int or pid[4] < 0:
@@ -120,21 +119,10 @@ class TorchNames(Context):
         return self.storage_of(pid)
 
     def call(self, function: Any, args: tuple[Any, ...]) -> Any:
-        return self._run(function, lambda: function(*args))
+        return self._allowed.call(function, args)
 
     def make(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if not isinstance(cls, type):
-            raise FileFormatError(f"an instance of {short(cls)} is wanted, which is no class")
-        return self._run(cls, lambda: cls.__new__(cls, *args, **kwargs))
-
-    def _run(self, what: Any, do: Callable[[], Any]) -> Any:
-        """Runs the user's code, if what is asked for is allowed."""
-        if id(what) not in self._user_ids:
-            raise FileFormatError(f"{short(what)} is called, which is no function")
-        try:
-            return do()
-        except Exception as error:
-            raise FileFormatError(f"{self._user_ids[id(what)]}, which was allowed, raised {type(error).__name__}: {error}") from error
+        return self._allowed.make(cls, args, kwargs)
 
     def fill(self, target: Any, items: list[Any], pairs: bool) -> None:
         if not self.is_allowed(type(target)) or not isinstance(target, dict if pairs else list):
@@ -147,7 +135,7 @@ class TorchNames(Context):
             else:
                 list.extend(target, items)  # type: ignore[arg-type]
 
-        self._run(type(target), do)
+        self._allowed.run(type(target), do)
 
     def build(self, target: Any, state: Any) -> None:
         self.charge(len(state) if isinstance(state, (dict, tuple)) else 1, "a state")
@@ -167,24 +155,20 @@ class TorchNames(Context):
             target.__dict__.update(new)
         elif self.is_allowed(type(target)):
             plain((state,))
-            self._run(type(target), lambda: _set_state(target, state))
+            self._allowed.run(type(target), lambda: set_state(target, state))
         else:
             raise FileFormatError(f"a state is given to {_kind(target)}, which takes none")
+
+
+def _names_in(pid: tuple[Any, ...]) -> tuple[Any, ...]:
+    """With text for bytes, in the part of a storage, too."""
+
+    def text(parts: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(part.decode("ascii") if type(part) is bytes and part.isascii() else part for part in parts)
+
+    return text(tuple(text(part) if type(part) is tuple else part for part in pid[:10]))
 
 
 def _kind(value: Any) -> str:
     return "None" if value is None else f"a {type(value).__name__}"
 
-
-def _set_state(target: Any, state: Any) -> None:
-    """What pickle does for BUILD."""
-    if hasattr(target, "__setstate__"):
-        target.__setstate__(state)
-        return
-    slots = None
-    if isinstance(state, tuple) and len(state) == 2:
-        state, slots = state
-    if state:
-        target.__dict__.update(state)
-    for key, value in (slots or {}).items():
-        setattr(target, key, value)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from typing import Any
 
 from flambeau import _C
 from flambeau.serialization._errors import FileFormatError, short
 from flambeau.serialization._pickle import Global, Inner, plain
+from flambeau.serialization._structure import FACTORIES
 from flambeau.serialization._torch_context import Context, Function, expect
 
 
@@ -54,6 +55,34 @@ def _counter(names: Context, args: tuple[Any, ...]) -> Any:
     return counter
 
 
+# What a defaultdict may make, by the names that pickles have.
+_FACTORIES = {f"{kind.__module__}.{name}": kind for name, kind in FACTORIES.items()}
+
+
+def _defaultdict(names: Context, args: tuple[Any, ...]) -> Any:
+    """Python writes the entries behind it."""
+    expect("defaultdict", args, object, dict, optional=2)
+    names.charge(len(args[1]) if len(args) > 1 else 0, "a defaultdict")
+    factory = args[0] if args else None
+    if isinstance(factory, Global) and factory.name in _FACTORIES:
+        factory = _FACTORIES[factory.name]
+    elif factory is not None and not names.may_call(factory):
+        what = factory.name if isinstance(factory, Global) else short(factory)
+        raise FileFormatError(f"a defaultdict of {what}; expected None or one of {', '.join(FACTORIES)}")
+    return defaultdict(factory, *args[1:])
+
+
+def _deque(names: Context, args: tuple[Any, ...]) -> Any:
+    """Python writes the items behind it."""
+    expect("deque", args, (tuple, list), (int, type(None)), optional=2)
+    items, most = args[0] if args else (), args[1] if len(args) > 1 else None
+    if most is not None and not 0 <= most < 2**63:
+        raise FileFormatError(f"a deque of at most {short(most)} items")
+    names.charge(len(items), "a deque")
+    plain(items)
+    return deque(items, most)
+
+
 def _set_of(kind: type) -> Callable[[Context, tuple[Any, ...]], Any]:
     def make(names: Context, args: tuple[Any, ...]) -> Any:
         expect(kind.__name__, args, list, optional=1)
@@ -93,8 +122,10 @@ def _encode(names: Context, args: tuple[Any, ...]) -> bytes:
 
 
 def _range(kind: Callable[..., Any]) -> Callable[[Context, tuple[Any, ...]], Any]:
+    kinds = (int, bool, float, str, type(None)) if kind is slice else (int,)
+
     def make(names: Context, args: tuple[Any, ...]) -> Any:
-        fits = 1 <= len(args) <= 3 and all(type(n) is int or (n is None and kind is slice) for n in args)
+        fits = 1 <= len(args) <= 3 and all(type(n) in kinds for n in args)
         if not fits or (kind is range and args[2:] == (0,)):
             raise FileFormatError(f"{kind} is called with {short(args)}, which are not its arguments")
         return kind(*args)
@@ -128,6 +159,7 @@ _NUMPY_CODES = {"b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4"
 
 
 def _numpy_type(names: Context, args: tuple[Any, ...]) -> NumpyType:
+    args = tuple(part.decode("ascii") if type(part) is bytes and part.isascii() else part for part in args)
     expect("numpy.dtype", args, str, (bool, int), (bool, int), optional=2)
     if args[0] not in _NUMPY_CODES:
         raise FileFormatError(f"a NumPy dtype {short(args[0])}; expected one of {', '.join(sorted(_NUMPY_CODES))}")
@@ -136,16 +168,17 @@ def _numpy_type(names: Context, args: tuple[Any, ...]) -> NumpyType:
 
 def build_dtype(target: NumpyType, state: Any) -> None:
     fits = isinstance(state, tuple) and len(state) in (8, 9) and state[2:5] == (None, None, None)
-    if not fits or type(state[1]) is not str or state[1] not in ("<", ">", "|", "="):
+    order = state[1].decode("latin1") if fits and type(state[1]) is bytes else state[1] if fits else None
+    if type(order) is not str or order not in ("<", ">", "|", "="):
         raise FileFormatError(f"a NumPy dtype has the state {short(state)}; expected a byte order and nothing else")
-    target.order = state[1]
+    target.order = order
 
 
 def _numpy_scalar(names: Context, args: tuple[Any, ...]) -> Any:
     expect("numpy scalar", args, NumpyType, (bytes, str))
     import numpy as np
 
-    dtype, raw = args[0].dtype(), args[1].encode("latin1", "replace") if type(args[1]) is str else args[1]
+    dtype, raw = args[0].dtype(), names.old_text.bytes_of(args[1])
     if len(raw) != dtype.itemsize:
         raise FileFormatError(f"a NumPy number of {dtype} has {len(raw)} bytes; expected {dtype.itemsize}")
     return np.frombuffer(raw, dtype)[0]
@@ -167,8 +200,7 @@ def build_array(names: Context, target: Any, state: Any) -> None:
     _, shape, kind, fortran, raw = state
     if type(fortran) is not bool or len(shape) > 32 or not all(type(n) is int and 0 <= n < 2**63 for n in shape):
         raise FileFormatError(f"a NumPy array has shape {short(shape)}")
-    if type(raw) is str:  # Python 2's
-        raw = raw.encode("latin1", "replace")
+    raw = names.old_text.bytes_of(raw)  # a text is Python 2's
     dtype = kind.dtype()
     if math.prod(shape) * dtype.itemsize != len(raw) or math.prod(n for n in shape if n) * dtype.itemsize >= 2**59:
         raise FileFormatError(f"a NumPy array of {dtype} and shape {short(shape)} has {len(raw)} bytes")
@@ -209,6 +241,8 @@ VALUES: dict[str, Function] = {
     "torch.device": _device,
     "collections.OrderedDict": _ordered_dict,
     "collections.Counter": _counter,
+    "collections.defaultdict": _defaultdict,
+    "collections.deque": _deque,
     "builtins.set": _set_of(set),
     "builtins.frozenset": _set_of(frozenset),
     "builtins.complex": _complex,
@@ -227,4 +261,5 @@ VALUES: dict[str, Function] = {
     "torch.jit._pickle.restore_type_tag": _script_tagged,
 }
 # Classes of which NEWOBJ makes an instance.
+FACTORY_NAMES = frozenset(_FACTORIES)
 MADE: dict[str, Function] = {"torch.torch_version.TorchVersion": _version}

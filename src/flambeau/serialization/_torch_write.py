@@ -1,4 +1,7 @@
-"""Writes what `torch.load(weights_only=True)` reads: a zip archive with the objects as a pickle and the storages as entries.
+"""Writes PyTorch's files: a zip archive with the objects as a pickle and the storages as entries.
+
+`torch.load(weights_only=True)` reads them. Containers that it has to be told of (`add_safe_globals`: defaultdict, deque, frozenset, range,
+slice) are made by one call each, since it adds items to nothing but lists and dicts.
 
 What may be saved, and how objects that share memory are found, is the same as in our own format: `Encoder` describes the structure as
 nodes, and this file says the nodes in opcodes of protocol 2. A storage is the memory that tensors which overlap reach together; a tensor
@@ -8,6 +11,7 @@ written without the elements that it skips.
 
 from __future__ import annotations
 
+import base64
 import functools
 import struct
 from collections.abc import Callable, Iterator
@@ -20,7 +24,8 @@ from flambeau.nn.module import Module
 from flambeau.serialization._allowed import found_by_name, functional_names
 from flambeau.serialization._container import array_of, write_all
 from flambeau.serialization._sharing import Entries, Met, dense_memory, overlapping
-from flambeau.serialization._structure import Encoder
+from flambeau.serialization._structure import FACTORIES, Encoder
+from flambeau.serialization._torch import MAGIC, PROTOCOL
 from flambeau.serialization._torch_names import STORAGES
 from flambeau.serialization._zip import write_archive
 
@@ -28,16 +33,13 @@ _FOLDER = "archive"
 _STORAGE_OF = {getattr(_C, dtype): f"{kind}Storage" for kind, dtype in STORAGES.items()}
 _SPARSE = {sparse_coo: "torch.sparse_coo", sparse_csr: "torch.sparse_csr"}
 _ORDERED = "collections OrderedDict"
+_FACTORIES = {name: f"{'collections' if kind.__module__ == 'collections' else '__builtin__'} {name}" for name, kind in FACTORIES.items()}
 
 
 class _Encoder(Encoder):
-    """Knows some values more than our own format: complex numbers, bytes, sparse tensors."""
+    """Knows more than our own format: whole modules, functions of `nn.functional`."""
 
     def encode(self, value: Any, path: str = "", depth: int = 0) -> Any:
-        if type(value) is complex:
-            return {"C": value}
-        if type(value) is bytes:
-            return {"B": value}
         if isinstance(value, Module):
             return self._module(value, path, depth)
         if callable(value) and id(value) in self._functions:
@@ -116,8 +118,8 @@ class _Storages:
 class _Pickler:
     """Opcodes of encoded nodes."""
 
-    def __init__(self, flat: list[Tensor]) -> None:
-        self._flat = flat
+    def __init__(self, flat: list[Tensor], in_stream: bool = False) -> None:
+        self._flat, self._in_stream = flat, in_stream
         self._out = [b"\x80\x02"]
         self._memo: dict[Any, int] = {}  # names and texts by themselves, tensors by their number
 
@@ -199,6 +201,9 @@ class _Pickler:
 
     def _items(self, empty: bytes, add: bytes, items: list[Any]) -> None:
         self._out.append(empty)
+        self._add(add, items)
+
+    def _add(self, add: bytes, items: list[Any]) -> None:
         if items:
             self._out.append(b"(")
             for item in items:
@@ -238,14 +243,28 @@ class _Pickler:
                 lambda: self._call("torch.serialization _get_layout", layout), lambda: self._tuple(parts),
             )  # fmt: skip
             return
+        if "R" in node:
+            self._named(node)
+            return
         kind, value = next(iter(node.items()))
         if kind == "d":
             self._out.append(b"}")
             self._pairs(value)
+        elif kind == "n":
+            self._call("collections Counter", {"d": value})
+        elif kind == "y":
+            factory = None if value[0] is None else lambda: self._global(_FACTORIES[value[0]])
+            self._call("collections defaultdict", factory, {"d": value[1]})
+        elif kind == "q":
+            self._call("collections deque", *value)
         elif kind == "t":
             self._tuple(value)
-        elif kind == "s":
-            self._call("__builtin__ set", lambda: self._items(b"]", b"e", value))
+        elif kind in ("s", "F"):
+            self._call("__builtin__ set" if kind == "s" else "__builtin__ frozenset", lambda: self._items(b"]", b"e", value))
+        elif kind == "l":
+            self._call("__builtin__ slice", *value)
+        elif kind == "r":
+            self._call("__builtin__ xrange", *value)
         elif kind == "z":
             self._call("torch Size", lambda: self._tuple(value))
         elif kind == "f":
@@ -257,11 +276,28 @@ class _Pickler:
         elif kind == "V":
             self._call("torch device", value)
         elif kind == "C":
-            self._call("__builtin__ complex", value.real, value.imag)
+            self._call("__builtin__ complex", *value)
         elif kind == "B":
-            self._call("_codecs encode", value.decode("latin1"), "latin1")
+            self._bytes(value)
+        elif kind == "A":
+            self._call("__builtin__ bytearray", *([lambda: self._bytes(value)] if value else []))
         else:  # {"=": k}: a tensor that was met before
             self._known(("tensor", value))
+
+    def _bytes(self, value: str) -> None:
+        """Of base64."""
+        self._call("_codecs encode", base64.b64decode(value).decode("latin1"), "latin1")
+
+    def _named(self, node: dict[str, Any]) -> None:
+        module, _, name = node["R"].rpartition(".")
+        self._global(f"{module} {name}")
+        self._tuple(node["a"])
+        self._out.append(b"\x81" if "w" in node else b"R")
+        self._add(b"e", node.get("e", []))
+        self._pairs(node.get("k", []))
+        if "b" in node:
+            self._any(node["b"])
+            self._out.append(b"b")
 
     def _tensor(self, node: dict[str, Any]) -> None:
         kind, grad = node.get("c"), "g" in node
@@ -290,23 +326,49 @@ class _Pickler:
     def _storage(self, number: int) -> None:
         flat = self._flat[number]
         kind, count = _STORAGE_OF.get(flat.dtype), flat.numel()
+        if self._in_stream and not kind:
+            raise ValueError(f"save: _use_new_zipfile_serialization = False for a tensor of {flat.dtype}; that format has no such type")
         name, count = (f"torch {kind}", count) if kind else ("torch.storage UntypedStorage", count * flat.itemsize)
-        self._tuple(("storage", lambda: self._global(name), str(number), "cpu", count))
+        self._tuple(("storage", lambda: self._global(name), str(number), "cpu", count, *([None] if self._in_stream else [])))
         self._out.append(b"Q")
 
 
-def archive_of(obj: Any) -> Callable[[Any], None]:
-    """What writes the archive into a binary file; what can not be written is refused here."""
+def _pickled(obj: Any, in_stream: bool) -> tuple[bytes, list[Tensor]]:
+    """The objects' pickle, and the storages by their numbers; what can not be written is refused here."""
     encoder = _Encoder()
     structure = encoder.encode(obj)
     storages = _Storages()
     storages.place(encoder.met)
-    pickled = _Pickler(storages.flat).bytes_of(structure)
+    return _Pickler(storages.flat, in_stream).bytes_of(structure), storages.flat
+
+
+def stream_of(obj: Any) -> Callable[[Any], None]:
+    """What writes a file as PyTorch did before its version 1.6: `_torch.py` says how it looks."""
+    pickled, storages = _pickled(obj, in_stream=True)
+    sizes = {"d": [["short", 2], ["int", 4], ["long", 4]]}
+    machine = {"d": [["protocol_version", PROTOCOL], ["little_endian", True], ["type_sizes", sizes]]}
+    keys = [str(number) for number in range(len(storages))]
+
+    def write(file: Any) -> None:
+        for value in (MAGIC, PROTOCOL, machine):
+            write_all(file, _Pickler([]).bytes_of(value))
+        write_all(file, pickled + _Pickler([]).bytes_of(keys))
+        for flat in storages:
+            write_all(file, struct.pack("<q", flat.numel()))
+            write_all(file, array_of(flat).reshape(-1).view("u1").data)
+
+    return write
+
+
+def archive_of(obj: Any, byteorder: bool = True) -> Callable[[Any], None]:
+    """What writes the archive into a binary file; what can not be written is refused here."""
+    pickled, storages = _pickled(obj, in_stream=False)
 
     def entries() -> Iterator[tuple[str, Any]]:
         yield f"{_FOLDER}/data.pkl", pickled
-        yield f"{_FOLDER}/byteorder", b"little"
-        for number, flat in enumerate(storages.flat):
+        if byteorder:
+            yield f"{_FOLDER}/byteorder", b"little"
+        for number, flat in enumerate(storages):
             yield f"{_FOLDER}/data/{number}", array_of(flat).reshape(-1).view("u1")
         yield f"{_FOLDER}/version", b"3\n"
 

@@ -1,0 +1,177 @@
+"""Objects of classes that a file names: what is written of them, and how they are made again.
+
+A file may hold an object of a class that is data: a member of an enum, a path, a namespace, an instance of a dataclass, a named tuple, an
+object of a class derived from a plain container or value. It is written by the name of its class, what this is called with, its state
+and its items, which is what `copyreg` says of it. It is made again where the user allows the class (`_allowed.py`), and refused elsewhere.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import enum
+import sys
+from collections import deque
+from collections.abc import Callable
+from dataclasses import is_dataclass
+from pathlib import PurePath
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from flambeau.nn._errors import kind_of
+from flambeau.serialization._allowed import (
+    are_modules_allowed,
+    found_by_name,
+    is_never_allowed,
+    module_names,
+    user_names,
+)
+from flambeau.serialization._errors import FileFormatError, short
+
+_PLAIN = (dict, list, tuple, set, frozenset, deque, str, int, float, complex, bytes, bytearray)
+_NONE: tuple[Any, ...] = ()
+
+
+class Parts(NamedTuple):
+    """What an object is made of."""
+
+    args: tuple[Any, ...]
+    new: bool  # __new__ gets the arguments, not the class
+    state: Any
+    items: tuple[Any, ...]
+    pairs: tuple[tuple[Any, Any], ...]
+
+
+def is_data(kind: type) -> bool:
+    """Whether instances are data and nothing else: what `load(weights_only=False)` makes of classes that the program has imported."""
+    return issubclass(kind, (enum.Enum, PurePath, SimpleNamespace)) or is_dataclass(kind) or _is_namespace(kind) or (
+        issubclass(kind, tuple) and isinstance(getattr(kind, "_fields", None), tuple)
+    )  # fmt: skip
+
+
+def _is_namespace(kind: type) -> bool:
+    argparse = sys.modules.get("argparse")
+    return argparse is not None and issubclass(kind, argparse.Namespace)
+
+
+def is_named(value: Any) -> bool:
+    """Whether an object that is no plain one is written by the name of its class."""
+    return is_data(type(value)) or isinstance(value, _PLAIN)
+
+
+def parts_of(value: Any, where: str) -> Parts:
+    kind = type(value)
+    if not found_by_name(kind):
+        raise TypeError(
+            f"save: {where} is a {kind_of(value)}, of a class that can not be found by its name (define it at the top level of a file, or "
+            "convert the object)"
+        )
+    if isinstance(value, enum.Enum):
+        return Parts((value.value,), False, None, _NONE, _NONE)
+    try:
+        reduced = value.__reduce_ex__(2)
+    except Exception as error:
+        raise TypeError(f"save: {where} is a {kind_of(value)}, which does not say what it is made of: {error}") from error
+    function, args, state, items, pairs, *_ = (*reduced, None, None, None) if isinstance(reduced, tuple) else (None, (), None, None, None)
+    new = function is copyreg.__newobj__  # type: ignore[attr-defined]
+    if (args[0] if new and args else function) is not kind:
+        raise TypeError(f"save: {where} is a {kind_of(value)}, which is made by a function of its own (convert it)")
+    return Parts(tuple(args[1:] if new else args), new, state, tuple(items or ()), tuple(pairs or ()))
+
+
+class Allowed:
+    """What one file may name beyond plain values: what the user allows, and for `weights_only=False` classes that the program has imported.
+
+    What the user allows is called as the file says. Of the others instances are made, without `__init__`; enums and paths alone are called.
+    """
+
+    def __init__(self) -> None:
+        self._user = user_names()
+        self._modules = module_names()
+        self._data = are_modules_allowed()
+        self._names = {id(what): name for name, what in (self._modules | self._user).items()}
+        self._called = {id(what) for what in self._user.values()}
+
+    def find(self, name: str) -> Any:
+        """A class or function, or None."""
+        if name in self._user:
+            return self._user[name]
+        if name in self._modules:
+            return self._modules[name]
+        return self._imported(name) if self._data and not is_never_allowed(name) else None
+
+    def _imported(self, name: str) -> Any:
+        module, _, last = name.rpartition(".")
+        kind = vars(sys.modules[module]).get(last) if module in sys.modules else None
+        if not isinstance(kind, type) or not is_data(kind) or f"{kind.__module__}.{kind.__qualname__}" != name:
+            return None
+        self._names[id(kind)] = name
+        if issubclass(kind, (enum.Enum, PurePath, SimpleNamespace)):
+            self._called.add(id(kind))
+        return kind
+
+    def has(self, what: Any) -> bool:
+        return id(what) in self._names
+
+    def may_call(self, what: Any) -> bool:
+        return id(what) in self._called
+
+    def run(self, what: Any, do: Callable[[], Any]) -> Any:
+        """Runs code of the user's, if it is allowed."""
+        name = self._names.get(id(what))
+        if name is None:
+            raise FileFormatError(f"{short(what)} is called, which is no function")
+        try:
+            return do()
+        except Exception as error:
+            raise FileFormatError(f"{name}, which was allowed, raised {type(error).__name__}: {error}") from error
+
+    def call(self, what: Any, args: tuple[Any, ...]) -> Any:
+        if self.has(what) and not self.may_call(what):
+            raise FileFormatError(
+                f"{self._names[id(what)]} is called; weights_only=False lets a file make instances, not call (add_safe_globals allows that)"
+            )
+        return self.run(what, lambda: what(*args))
+
+    def make(self, kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
+        if not isinstance(kind, type):
+            raise FileFormatError(f"an instance of {short(kind)} is wanted, which is no class")
+        return self.run(kind, lambda: kind.__new__(kind, *args, **(kwargs or {})))
+
+    def made_of(self, kind: Any, parts: Parts) -> Any:
+        target = self.make(kind, parts.args) if parts.new else self.call(kind, parts.args)
+
+        def fill() -> None:
+            if parts.items:
+                target.extend(parts.items)
+            for key, value in parts.pairs:
+                target[key] = value
+            if parts.state is not None:
+                set_state(target, parts.state)
+
+        self.run(kind, fill)
+        return target
+
+
+def refused(name: str, kinds: str = "tensors in plain containers") -> FileFormatError:
+    """What is said of a name that nothing allows."""
+    if is_never_allowed(name):
+        return FileFormatError(f"it names {short(name)}, which no file may use: a hostile file, most likely")
+    return FileFormatError(
+        f"it names {short(name)}, which is not among what a file may name; expected {kinds} (if you trust the "
+        "file, allow it: flambeau.serialization.add_safe_globals([...]), with (what stands for it, its name) where it is another here; "
+        "modules, enums, paths, namespaces and dataclasses whose classes the program has imported: weights_only=False)"
+    )
+
+
+def set_state(target: Any, state: Any) -> None:
+    """What pickle does for BUILD."""
+    if hasattr(target, "__setstate__"):
+        target.__setstate__(state)
+        return
+    slots = None
+    if isinstance(state, tuple) and len(state) == 2:
+        state, slots = state
+    if state:
+        target.__dict__.update(state)
+    for key, value in (slots or {}).items():
+        setattr(target, key, value)
