@@ -6,6 +6,8 @@ from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau.linalg import qr, svd
 
+MOST_ITERATIONS = 1000
+
 
 def _check(op: str, A: Tensor, q: int, niter: int) -> None:
     if A.ndim < 2 or not (A.is_floating_point() or A.is_complex()):
@@ -13,8 +15,8 @@ def _check(op: str, A: Tensor, q: int, niter: int) -> None:
     m, n = A.shape[-2:]
     if isinstance(q, bool) or not isinstance(q, int) or not 0 <= q <= min(m, n):
         raise _C.ArgumentError(f"{op}: q = {q} for matrices of {m} x {n}; expected 0 <= q <= {min(m, n)}")
-    if niter < 0:
-        raise _C.ArgumentError(f"{op}: niter = {niter}; expected at least 0")
+    if not 0 <= niter <= MOST_ITERATIONS:
+        raise _C.ArgumentError(f"{op}: niter = {niter}; expected 0 to {MOST_ITERATIONS} (a few sharpen all that float64 can tell apart)")
 
 
 def _basis(A: Tensor, q: int, niter: int) -> Tensor:

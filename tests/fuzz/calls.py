@@ -89,7 +89,7 @@ def slow(text: str) -> bool:
     parts = re.search(r"T\(\(2 ?\*\* ?3\d", text) and re.search(r"iter\(|list\(|tuple\(|unbind|split|chunk", text)
     expanded = re.search(r"T\([^T]*2 ?\*\* ?[34]\d", text) and "expanded" in text
     jacobians = re.search(r"(jac\w+|hessian)\(", text) and re.search(r"T\([^T]*\d\d.*\d\d", text)  # as many backwards as elements
-    steps = re.search(r"(n_?iter|num_iterations)=\(?(2|10) ?\*\* ?[3-9]\d|(n_?iter|num_iterations)=\d{6}", text) or re.search(r"lowrank\(.*(2 ?\*\* ?[3-9]\d|\d{6})", text)
+    steps = re.search(r"(n_?iter|num_iterations)=\(?(2|10) ?\*\* ?[3-9]\d|(n_?iter|num_iterations)=\d{6}", text)
     return bool(expanded or parts or jacobians or steps or re.search(r"np\.\w+\(.*\)\[.*Endless", text)) or any(n in text.replace(" ", "") for n in ("expand(2**", "expand(1,2**", "empty((2**", "empty((0,2**"))
 
 

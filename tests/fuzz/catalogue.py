@@ -32,6 +32,7 @@ LEFT_OUT = {
     "seed", "manual_seed", "set_rng_state", "set_default_dtype", "set_num_threads", "set_printoptions", "set_grad_enabled",
     "set_autocast_cache_enabled", "set_autocast_cpu_dtype", "set_autocast_cpu_enabled", "set_autocast_dtype",
     "set_autocast_enabled", "autocast_increment_nesting", "autocast_decrement_nesting", "use_deterministic_algorithms",
+    "set_deterministic_debug_mode",
     "set_float32_matmul_precision", "save", "load", "typename", "show_config", "set_num_interop_threads", "set_warn_always",
     "__init__", "__getattr__", "__hash__", "_make_subclass", "register_hook",
     "register_post_accumulate_grad_hook", "__dlpack__",

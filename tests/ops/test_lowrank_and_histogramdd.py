@@ -56,6 +56,7 @@ def test_gradients_of_svd_lowrank():
         (lambda: fl.svd_lowrank(fl.ones(3, 4), q=4), "svd_lowrank: q = 4 for matrices of 3 x 4; expected 0 <= q <= 3"),
         (lambda: fl.svd_lowrank(fl.ones(3), q=1), r"svd_lowrank: A is flambeau.float32 of shape \[3\]"),
         (lambda: fl.pca_lowrank(fl.ones(3, 4), niter=-1), "pca_lowrank: niter = -1"),
+        (lambda: fl.svd_lowrank(fl.ones(3, 4), 2, 10**30), "svd_lowrank: niter = 10+; expected 0 to 1000"),
         (lambda: fl.pca_lowrank(fl.ones(3, 4, dtype=fl.int64)), "pca_lowrank: A is flambeau.int64"),
     ],
 )
