@@ -29,7 +29,7 @@ def check_kept(program, said):
     assert not differences(said, {key: kept[key] for key in said}, RELATIVE.get(program, 1e-4))
 
 
-SMALL = ("entmax", "gpytorch", "kornia", "peft", "pytorch_msssim", "segmentation_models_pytorch", "torchdiffeq")
+SMALL = ("captum", "entmax", "geoopt", "gpytorch", "kornia", "peft", "pytorch_msssim", "segmentation_models_pytorch", "torchdiffeq", "torchsde", "zuko")
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.needs_package(name)) for name in SMALL])

@@ -8,7 +8,7 @@ import importlib
 import pathlib
 
 # (folder, beginning of the file's name) of an extension -> the module here that registers its operators when it is imported.
-PROVIDED = {("torchvision", "_C"): "torchvision"}
+PROVIDED = {("torchvision", "_C"): "torchvision", ("lib", "_torchaudio"): "torchaudio", ("lib", "libtorchaudio"): "torchaudio"}
 
 
 def provide(path: str) -> bool:
