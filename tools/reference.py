@@ -30,7 +30,8 @@ MODULES = (
     "flambeau.autograd.forward_ad", "flambeau.func", "flambeau.amp", "flambeau.utils.data", "flambeau.utils.checkpoint",
     "flambeau.linalg", "flambeau.fft", "flambeau.special", "flambeau.signal.windows", "flambeau.sparse", "flambeau.distributions",
     "flambeau.compiler", "flambeau.graph", "flambeau.engine", "flambeau.pipeline", "flambeau.library", "flambeau.serialization",
-    "flambeau.profiler", "flambeau.datasets", "flambeau.testing", "flambeau.overrides", "flambeau.random", "flambeau.array_api",
+    "flambeau.profiler", "flambeau.datasets", "flambeau.testing", "flambeau.overrides", "flambeau.random", "flambeau.quasirandom",
+    "flambeau.jit", "flambeau.hub", "flambeau.array_api",
 )  # fmt: skip
 
 

@@ -117,7 +117,6 @@ from flambeau._functions import (  # noqa: E402
     triu_indices,
     unique,
     unique_consecutive,
-    use_deterministic_algorithms,
     vsplit,
     vstack,
 )
@@ -199,11 +198,24 @@ setattr(Tensor, "nanquantile", nanquantile)  # noqa: B010
 
 # Imported when they are first used.
 _LAZY = {
-    "array_api", "autograd", "backends", "compat", "compiler", "cpu", "cuda", "datasets", "distributions", "engine", "fft", "func",
-    "futures", "graph", "library", "linalg", "masked", "multiprocessing", "nn", "ops", "optim", "overrides", "pipeline", "profiler",
-    "random", "serialization", "signal", "sparse", "special", "storage", "testing", "utils",
+    "__config__", "accelerator", "ao", "array_api", "autograd", "backends", "compat", "compiler", "cpu", "cuda", "datasets",
+    "distributed", "distributions", "engine", "export", "fft", "func", "futures", "fx", "graph", "hub", "jit", "library", "linalg",
+    "masked", "mps", "mtia", "multiprocessing", "nn", "onnx", "ops", "optim", "overrides", "pipeline", "profiler", "quasirandom",
+    "random", "return_types", "serialization", "signal", "sparse", "special", "storage", "testing", "types", "utils", "version", "xpu",
 }  # fmt: skip
 _LAZY_NAMES = {
+    **dict.fromkeys(
+        ("Event", "OutOfMemoryError", "Stream", "are_deterministic_algorithms_enabled", "get_deterministic_debug_mode", "get_device_module",
+         "is_deterministic_algorithms_warn_only_enabled", "is_warn_always_enabled", "set_deterministic_debug_mode", "set_warn_always",
+         "use_deterministic_algorithms"),
+        "_settings",
+    ),
+    **dict.fromkeys(
+        ("SymBool", "SymFloat", "SymInt", "_assert", "_check", "_check_index", "_check_is_size", "_check_not_implemented",
+         "_check_tensor_all", "_check_type", "_check_value", "_check_with", "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min",
+         "sym_not", "sym_sum"),
+        "_symbolic",
+    ),
     "Future": "futures",
     "save": "serialization",
     "load": "serialization",
@@ -244,7 +256,8 @@ _LAZY_NAMES = {
          "rsqrt_", "sigmoid_", "sin_", "sinc_", "sinh_", "sqrt_", "square_", "tan_", "tanh_", "trunc_", "xlogy_", "alpha_dropout",
          "bilinear", "celu_", "channel_shuffle", "feature_alpha_dropout", "max_pool3d", "pdist", "rrelu", "rrelu_", "selu_",
          "threshold_", "cosine_embedding_loss", "ctc_loss", "hinge_embedding_loss", "margin_ranking_loss", "poisson_nll_loss",
-         "triplet_margin_loss", "adaptive_max_pool1d", "feature_dropout", "frobenius_norm", "norm_except_dim", "nuclear_norm"),
+         "triplet_margin_loss", "adaptive_max_pool1d", "feature_dropout", "frobenius_norm", "norm_except_dim", "nuclear_norm",
+         "convolution", "dsmm", "spmm"),
         "_older",
     ),
     "stft": "_stft",

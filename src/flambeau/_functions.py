@@ -716,7 +716,3 @@ def _comparable(*tensors: Tensor) -> list[Tensor]:
     if kind in (_C.bool, _C.uint16, _C.uint32, _C.uint64):
         return [x.to(kind).view(_C.int64) if kind is _C.uint64 else x.to(_C.int64) for x in tensors]
     return [x.to(kind) for x in tensors]
-
-
-def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Accepted for PyTorch's sake: every op gives the same bits from the same inputs already."""

@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._out import deliver, takes_out
+from flambeau._results import result
 
 
+@result("frexp")
 class Frexp(NamedTuple):
     """What `frexp` returns."""
 

@@ -34,6 +34,45 @@ def __getattr__(name: str) -> Any:
     return made
 
 
+def convolution(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    output_padding: Any,
+    groups: int,
+) -> Tensor:
+    """The convolution of as many axes as the weight has, or the transposed one; what `conv2d` and its kin are written with.
+
+    Shape: input [N, C, *], weight [C_out, C / groups, *], transposed [C, C_out / groups, *].
+    """
+    from flambeau.nn import functional as F
+
+    axes = weight.dim() - 2
+    if axes not in (1, 2, 3):
+        raise ValueError(f"convolution: weight has shape {list(weight.shape)}; expected 3, 4 or 5 axes")
+    if transposed:
+        op = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[axes - 1]
+        return op(input, weight, bias, stride, padding, output_padding, groups, dilation)
+    return (F.conv1d, F.conv2d, F.conv3d)[axes - 1](input, weight, bias, stride, padding, dilation, groups)
+
+
+def spmm(input: Any, mat2: Any) -> Any:
+    """`mm`, of a sparse matrix and a dense one.
+
+    Shape: [m, n], [n, k] -> [m, k].
+    """
+    from flambeau.sparse import mm
+
+    return mm(input, mat2)
+
+
+dsmm = spmm
+
+
 def _inplace(name: str) -> Callable[..., Tensor]:
     def function(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if not hasattr(input, name):

@@ -187,7 +187,6 @@ def _tensor_str(self: Tensor, indent: int) -> str:
 def tensor_text(x: Tensor) -> str:
     """`tensor([...], dtype=..., requires_grad=True)`."""
     prefix = "tensor(" if type(x).__name__ in ("Tensor", "Parameter", "Buffer") else f"{type(x).__name__}("
-    heading = "Parameter containing:\n" if type(x).__name__ == "Parameter" else ""
     suffixes = []
     grad_fn = x.grad_fn
     default = _C.get_default_dtype()
@@ -209,4 +208,11 @@ def tensor_text(x: Tensor) -> str:
         suffixes.append(f"grad_fn=<{grad_fn.name()}>")
     elif x.requires_grad:
         suffixes.append("requires_grad=True")
-    return heading + _with_suffixes(prefix + body, suffixes, len(prefix))
+    text = _with_suffixes(prefix + body, suffixes, len(prefix))
+    return f"Parameter({text})" if prefix != "tensor(" and isinstance(x, _parameter()) else text
+
+
+def _parameter() -> type[Tensor]:
+    from flambeau.nn.parameter import Parameter
+
+    return Parameter

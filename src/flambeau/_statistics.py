@@ -8,10 +8,12 @@ from typing import Any, NamedTuple
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._out import deliver
+from flambeau._results import result
 
 _indices = range  # which is the name of an argument below
 
 
+@result("histogram")
 class Histogram(NamedTuple):
     """What `histogram` returns."""
 
@@ -147,6 +149,7 @@ def histogram(
     return deliver("histogram", Histogram(hist, edges.clone() if isinstance(bins, Tensor) else edges), out)  # type: ignore[no-any-return]
 
 
+@result("histogramdd")
 class HistogramDD(NamedTuple):
     """What `histogramdd` returns."""
 

@@ -256,7 +256,8 @@ def _backward(
 
 
 def _numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
-    """A NumPy array on the tensor's own memory. `force` detaches, and copies where it has to."""
+    """A NumPy array on the tensor's own memory. `force` detaches, and copies where it has to. Of a tensor that requires grad inside of
+    `no_grad` alone."""
     import numpy as np
 
     x = self
@@ -265,7 +266,9 @@ def _numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
         if x.dtype is _C.bfloat16:
             x = x.to(_C.float32)
     if x.requires_grad:
-        raise _C.AutogradError("numpy: the tensor requires grad; use .detach().numpy()")
+        if _C.is_grad_enabled():
+            raise _C.AutogradError("numpy: the tensor requires grad; use .detach().numpy()")
+        x = x.detach()
     if x.dtype is _C.bfloat16:
         raise _C.DTypeError("numpy: NumPy has no bfloat16; use .float().numpy()")
     if x.is_meta:
@@ -462,9 +465,13 @@ TYPE_NAMES: dict[str, str] = {
 
 
 def _type(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
-    """The old name of the tensor's type, or the tensor in another type: a dtype, or such a name."""
+    """The old name of the tensor's type, or the tensor in another type: a dtype, such a name, or Tensor for the default type."""
     if dtype is None:
         return f"{library}.{TYPE_NAMES.get(self.dtype.name, self.dtype.name)}"
+    if dtype is Tensor or dtype == f"{library}.Tensor":
+        return self.to(_C.get_default_dtype())
+    if isinstance(dtype, type) and issubclass(dtype, Tensor):
+        raise ValueError(f"type: dtype = {dtype.__name__}; expected a dtype, Tensor or one of {', '.join(TYPE_NAMES.values())}")
     if isinstance(dtype, str):
         found = [name for name, text in TYPE_NAMES.items() if text == dtype.rpartition(".")[2]]
         if not found or ".cuda." in dtype:
@@ -674,6 +681,7 @@ def attach() -> None:
         "reshape_as": lambda self, other: self.reshape(other.shape),
         "expand_as": lambda self, other: self.expand(other.shape),
         "is_same_size": lambda self, other: self.shape == other.shape,
+        "_is_view": lambda self: self._base is not None,
         "is_conj": lambda self: False,
         "is_neg": lambda self: False,
         "is_signed": lambda self: self.dtype.is_signed,

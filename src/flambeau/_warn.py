@@ -6,6 +6,7 @@ import os
 import sys
 import warnings
 
+always = False  # set_warn_always
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
@@ -14,4 +15,10 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, category, stacklevel=level)
+    if not always:
+        warnings.warn(message, category, stacklevel=level)
+        return
+    with warnings.catch_warnings():
+        if not any(action in ("error", "ignore") and issubclass(category, kind) for action, _, kind, _, _ in warnings.filters):
+            warnings.simplefilter("always", category)
+        warnings.warn(message, category, stacklevel=level)

@@ -6,9 +6,10 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+from flambeau._C import default_generator
 from flambeau._random import get_rng_state, initial_seed, manual_seed, seed, set_rng_state
 
-__all__ = ["fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state"]
+__all__ = ["default_generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state"]
 
 
 @contextlib.contextmanager

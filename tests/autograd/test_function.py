@@ -358,6 +358,33 @@ def test_saved_tensors_are_checked_and_go_with_backward():
         z.backward()
 
 
+def test_saved_tensors_have_their_histories_where_backward_is_not_differentiated():
+    class Inner(Function):
+        """Differentiates what it was given once more, in its backward."""
+
+        @staticmethod
+        def forward(ctx, f, *inputs):
+            ctx.f = f
+            ctx.save_for_backward(*inputs)
+            return f(*inputs)
+
+        @staticmethod
+        @once_differentiable
+        def backward(ctx, g):
+            inputs = ctx.saved_tensors
+            seen.append((fl.is_grad_enabled(), [x.requires_grad for x in inputs]))
+            with fl.enable_grad():
+                y = ctx.f(*inputs)
+            return None, *fl.autograd.grad(y, inputs, g)
+
+    seen = []
+    w, x, c = leaf(3.0), leaf(2.0), fl.tensor(5.0)
+    Inner.apply(lambda a, b: a * b * b, x * 2, w).backward()
+    assert (x.grad.item(), w.grad.item()) == (2 * 9.0, 2 * 4.0 * 3.0)
+    assert Inner.apply(lambda a: a * c, x.expand(3)).sum().backward() is None and x.grad.item() == 18 + 15
+    assert seen == [(False, [True, True]), (False, [True])] and not fl.tensor(1.0).requires_grad and fl.is_grad_enabled()
+
+
 def test_saved_output_is_the_output():
     class Look(Function):
         @staticmethod

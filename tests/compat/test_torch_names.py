@@ -103,12 +103,117 @@ def test_the_version_is_one_that_can_be_compared():
         ("utils._foreach_utils", "_group_tensors_by_device_and_dtype _has_foreach_support"),
         ("utils.data._utils.collate", "np_str_obj_array_pattern default_collate"),
         ("utils.data.dataloader", "_collate_fn_t"),
-        ("nn.init", "_calculate_correct_fan _calculate_fan_in_and_fan_out"),
+        ("nn.init", "_calculate_correct_fan _calculate_fan_in_and_fan_out _no_grad_fill_ _no_grad_normal_ _no_grad_trunc_normal_ _no_grad_zero_"),
+        ("_utils", "ExceptionWrapper _flatten_dense_tensors _get_device_index _import_dotted_name _rebuild_tensor_v2 _take_tensors classproperty"),
+        ("utils.weak", "TensorWeakRef WeakIdKeyDictionary WeakIdRef WeakTensorKeyDictionary"),
+        ("utils._python_dispatch", "TorchDispatchMode is_traceable_wrapper_subclass"),
+        ("utils.cpp_extension", "BuildExtension CUDA_HOME load load_inline"),
+        ("utils.data._utils.worker", "WorkerInfo _generate_state get_worker_info"),
+        ("utils.data._utils.fetch", "_IterableDatasetFetcher _MapDatasetFetcher"),
+        ("utils.data._utils.pin_memory", "pin_memory"),
+        ("utils._pytree", "_namedtuple_flatten arg_tree_leaves is_structseq_instance key_get keystr"),
+        ("nn.utils._named_member_accessor", "NamedMemberAccessor swap_tensor"),
+        ("nn._reduction", "get_enum legacy_get_string"),
+        ("nn.functional", "_canonical_mask _in_projection _in_projection_packed _mha_shape_check _pair _Reduction"),
+        ("nn.modules.normalization", "CrossMapLRN2d LocalResponseNorm"),
+        ("optim.optimizer", "ParamsT _default_to_fused_or_foreach _get_value _use_grad_for_differentiable _view_as_real"),
+        ("distributions.multivariate_normal", "MultivariateNormal _batch_mahalanobis _batch_mv _precision_to_scale_tril"),
+        ("distributions.lowrank_multivariate_normal", "_batch_capacitance_tril _batch_lowrank_logdet _batch_lowrank_mahalanobis"),
+        ("distributions.transforms", "_clipped_sigmoid _sum_rightmost"),
+        ("autograd.function", "Function InplaceFunction once_differentiable"),
+        ("autograd.graph", "Node saved_tensors_hooks"),
+        ("quantization", "QuantStub prepare"),
     ],
 )  # fmt: skip
 def test_a_module_has_its_names(module, names):
     code = f"import torch.{module} as m\nfrom torch.{module} import {', '.join(names.split())}\nprint(m.__name__)"
     assert says(code) == [f"torch.{module}"]
+
+
+def test_trees_of_all_containers():
+    lines = says("""
+        import collections, torch
+        from torch.utils import _pytree as t
+        N = collections.namedtuple("N", "u v")
+        tree = {"a": [1, (2, N(3, 4))], "b": collections.OrderedDict(x=5), "c": collections.deque([6], maxlen=3), "d": collections.defaultdict(int, y=7)}
+        print([t.keystr(path) for path, _ in t.tree_flatten_with_path(tree)[0]])
+        print(t.tree_map(lambda x: -x, tree) == {"a": [-1, (-2, N(-3, -4))], "b": {"x": -5}, "c": collections.deque([-6]), "d": {"y": -7}})
+        best = torch.ones(2, 3).max(1)
+        print(type(t.tree_map(lambda x: x + 1, best)) is type(best), t.is_structseq_instance(best), t.is_namedtuple_instance(best), len(t.tree_leaves(best)))
+        print(t.arg_tree_leaves(1, [2], z={"q": 3}), t.key_get(tree, (t.MappingKey("a"), t.SequenceKey(1), t.SequenceKey(1), t.GetAttrKey("u"))))
+    """)
+    places = ["['a'][0]", "['a'][1][0]", "['a'][1][1].u", "['a'][1][1].v", "['b']['x']", "['c'][0]", "['d']['y']"]
+    assert lines == [str(places), "True", "True True False 2", "[1, 2, 3] 3"]
+
+
+def test_helpers_that_packages_call():
+    lines = says("""
+        import gc, torch, torch._utils as u, torch.nn.functional as F
+        from torch.utils.weak import WeakTensorKeyDictionary
+        from torch.nn.utils._named_member_accessor import NamedMemberAccessor
+        from torch.utils.data._utils.worker import _generate_state
+        from torch.utils.data._utils.fetch import _IterableDatasetFetcher
+        from torch.optim.optimizer import _use_grad_for_differentiable
+        a, b = torch.arange(3.0), torch.ones(2, 2)
+        flat = u._flatten_dense_tensors([a, b])
+        print(flat.tolist(), [tuple(x.shape) for x in u._unflatten_dense_tensors(flat, [a, b])], [len(g) for g in u._take_tensors([a, b.double(), a, a], 24)])
+        print(u._get_device_index("cuda:2"), u._get_device_index("cpu", allow_cpu=True), u._get_all_device_indices())
+        try:
+            try:
+                raise KeyError("k")
+            except KeyError:
+                held = u.ExceptionWrapper(where="in worker 3")
+            held.reraise()
+        except KeyError as error:
+            print(str(error).splitlines()[0], len(str(error).splitlines()) > 3)
+        table, x, y = WeakTensorKeyDictionary(), torch.ones(1), torch.ones(1)
+        table[x], table[y] = 1, 2
+        print(len(table), table[x], x in table, torch.ones(1) in table)
+        del y
+        gc.collect()
+        print(len(table), list(table.values()), len(table.copy()))
+        net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2))
+        members = NamedMemberAccessor(net)
+        before, missing = members.swap_tensors_dict({"0.weight": b})
+        print(net[0].weight is b, missing, members.check_keys(["0.weight", "z"])[1])
+        members.swap_tensors_dict(before)
+        print(isinstance(net[0].weight, torch.nn.Parameter), list(net.state_dict())[:2])
+        print(_generate_state(12345678901, 3))
+        fetcher = _IterableDatasetFetcher(range(3), True, list, False)
+        print(fetcher.fetch([0, 1]), fetcher.fetch([0, 1]))
+        q, k, w = torch.randn(3, 2, 4), torch.randn(5, 2, 4), torch.randn(12, 4)
+        print([torch.allclose(p, F.linear(x, v), atol=1e-6) for p, x, v in zip(F._in_projection_packed(q, k, k, w), (q, k, k), w.chunk(3))])
+        print(F._canonical_mask(torch.tensor([True, False]), "mask", None, "", torch.float32).tolist(), F._mha_shape_check(q, k, k, None, None, 2))
+
+        class Plain(torch.optim.Optimizer):
+            def __init__(self, params, differentiable=False):
+                super().__init__(params, dict(differentiable=differentiable))
+
+            @_use_grad_for_differentiable
+            def step(self, closure=None):
+                return torch.is_grad_enabled()
+
+        print(Plain([torch.nn.Parameter(a)]).step(), Plain([torch.nn.Parameter(a)], True).step(), torch.is_grad_enabled())
+        try:
+            torch.utils.cpp_extension.load("fast", ["fast.cpp"])
+        except NotImplementedError as error:
+            print(str(error).split(":")[0])
+    """)
+    assert lines == [
+        "[0.0, 1.0, 2.0, 1.0, 1.0, 1.0, 1.0] [(3,), (2, 2)] [2, 1, 1]",
+        "2 -1 None",
+        "Caught KeyError in worker 3. True",
+        "2 1 True False",
+        "1 [1] 1",
+        "True [] ['z']",
+        "True ['0.weight', '0.bias']",
+        "[2973762914, 2096409635, 2530576639, 2673913251]",
+        "[0, 1] [2]",
+        "[True, True, True]",
+        "[-inf, 0.0] True",
+        "False True True",
+        "cpp_extension.load('fast')",
+    ]
 
 
 def test_what_is_missing_is_named_with_the_nearest_and_the_place(tmp_path):
@@ -137,6 +242,20 @@ def test_texts_and_modules_say_torch():
         "torch torch.nn.modules.linear torch.nn.modules.container torch.nn.functional",
         "torch.FloatTensor torch.nn.modules.linear.Linear",
     ]
+
+
+def test_classes_say_the_module_in_which_pytorch_has_them():
+    lines = says("""
+        import torch, torch.distributions as d
+        for kind in (torch.optim.Adam, torch.optim.AdamW, torch.optim.Adadelta, torch.optim.Adamax, torch.optim.NAdam, torch.optim.RAdam, torch.optim.ASGD,
+                     torch.optim.Rprop, torch.optim.Adafactor, torch.optim.Muon, d.Transform, d.TanhTransform, d.StackTransform, d.SoftmaxTransform):
+            print(kind)
+    """)
+    modules = {"Adafactor": "torch.optim", "Muon": "torch.optim"}
+    names = "Adam AdamW Adadelta Adamax NAdam RAdam ASGD Rprop Adafactor Muon".split()
+    transforms = "Transform TanhTransform StackTransform SoftmaxTransform".split()
+    wanted = [f"<class '{modules.get(name, f'torch.optim.{name.lower()}')}.{name}'>" for name in names]
+    assert lines == wanted + [f"<class 'torch.distributions.transforms.{name}'>" for name in transforms]
 
 
 def test_pickles_and_copies_find_classes_by_these_names():
@@ -315,6 +434,30 @@ def test_files_are_pytorchs(tmp_path):
         [sys.executable, "-m", "flambeau", "run", program, tmp_path / "x.pt"], capture_output=True, text=True, timeout=120, check=True
     )
     assert done.stdout == "[0, 1, 2] 4\n" * 3
+
+
+def test_arguments_of_files_mean_what_they_mean(tmp_path):
+    """Texts of Python 2, streams from before 1.6, and names that nobody knows."""
+    lines = says(f"""
+        import torch, zipfile, collections
+        path = {str(tmp_path / "x.pt")!r}
+        with zipfile.ZipFile(path, "w") as z:
+            z.writestr("archive/data.pkl", b"\\x80\\x02}}U\\x01kU\\x02\\xc3\\xa9s.")
+            z.writestr("archive/version", "3")
+        for how in ({{"encoding": "utf-8"}}, {{"encoding": "latin1"}}, {{"encoding": "bytes"}}):
+            print(ascii(torch.load(path, weights_only=False, **how)))
+        try:
+            torch.load(path, encodings="utf-8")
+        except TypeError as error:
+            print(error)
+        torch.save(collections.Counter("aab"), path, _use_new_zipfile_serialization=False)
+        print(open(path, "rb").read(2), zipfile.is_zipfile(path), torch.load(path))
+    """)
+    assert lines == [
+        r"{'k': '\xe9'}", r"{'k': '\xc3\xa9'}", r"{b'k': b'\xc3\xa9'}",
+        "load: unexpected argument encodings = 'utf-8'; expected encoding, errors, fix_imports or buffers beside those of its own",
+        r"b'\x80\x02' False Counter({'a': 2, 'b': 1})",
+    ]  # fmt: skip
 
 
 def test_named_results_and_distributions_say_their_name():

@@ -255,7 +255,13 @@ def test_numpy_refuses():
         fl.ones(2, dtype=fl.bfloat16).numpy()
     with pytest.raises(fl.DeviceError, match="meta"):
         fl.ones(2, device="meta").numpy()
-    assert fl.ones(2, requires_grad=True).numpy(force=True).tolist() == [1.0, 1.0]
+    x = fl.ones(2, requires_grad=True)
+    assert x.numpy(force=True).tolist() == [1.0, 1.0]
+    with fl.no_grad():  # where nothing is recorded that the array would miss
+        array = x.numpy()
+        assert np.shares_memory(array, x.numpy()) and np.asarray(x).tolist() == [1.0, 1.0]
+    with fl.inference_mode():
+        assert x.numpy().tolist() == [1.0, 1.0]
 
 
 def test_array_protocol():

@@ -47,6 +47,20 @@ def test_random_split():
         D.random_split(range(10), [7, 4])
 
 
+def test_a_sampler_initialises_the_bases_beside_it():
+    class Log:
+        def __init__(self):
+            self.log = []
+
+    class Every(D.Sampler, Log):
+        def __iter__(self):
+            self.log.append(1)
+            return iter([0])
+
+    every = Every()
+    assert list(every) == [0] and every.log == [1]
+
+
 def test_random_samplers():
     fl.manual_seed(0)
     order = list(D.RandomSampler(range(20)))

@@ -370,3 +370,29 @@ def test_names_of_arguments_are_those_of_pytorch():
     transform, x = D.CorrCholeskyTransform(), fl.zeros(3)
     y = transform(x)
     assert transform.log_abs_det_jacobian(x, y, None).item() == transform.log_abs_det_jacobian(x, y).item()
+
+
+def test_the_factors_under_pytorchs_names():
+    """Subclasses of programs read and replace them."""
+    a = fl.randn(3, 3, dtype=fl.float64)
+    covariance = a @ a.mT + fl.eye(3, dtype=fl.float64)
+
+    class Later(D.MultivariateNormal):
+        @property
+        def _unbroadcasted_scale_tril(self):
+            return fl.linalg.cholesky(covariance)
+
+        @_unbroadcasted_scale_tril.setter
+        def _unbroadcasted_scale_tril(self, value):
+            self.kept = value
+
+    x, loc = fl.randn(5, 3, dtype=fl.float64), fl.zeros(3, dtype=fl.float64)
+    plain = D.MultivariateNormal(loc, covariance)
+    assert fl.allclose(plain._unbroadcasted_scale_tril, fl.linalg.cholesky(covariance))
+    later = Later(loc, scale_tril=fl.eye(3, dtype=fl.float64))
+    assert fl.allclose(later.log_prob(x), plain.log_prob(x)) and fl.equal(later.kept, fl.eye(3, dtype=fl.float64))
+    wide = plain.expand((2, 5))
+    assert wide._unbroadcasted_scale_tril is plain._unbroadcasted_scale_tril and fl.allclose(wide.log_prob(x), plain.log_prob(x).expand(2, 5))
+    low = D.LowRankMultivariateNormal(loc, a[:, :2], fl.ones(3, dtype=fl.float64)).expand((4,))
+    assert low._unbroadcasted_cov_factor.shape == (3, 2) and low._unbroadcasted_cov_diag.shape == (3,) and low._capacitance_tril.shape == (2, 2)
+    assert D.Wishart(fl.tensor(4.0).double(), covariance)._unbroadcasted_scale_tril.shape == (3, 3)

@@ -185,3 +185,36 @@ def test_transformed_draws_have_the_transformed_density():
     normal = D.TransformedDistribution(D.Normal(0.0, 1.0), [D.AffineTransform(0.0, -2.0), D.ExpTransform()])
     assert fl.allclose(normal.cdf(normal.icdf(q)), q, atol=1e-6)
     assert normal.icdf(q)[0] < normal.icdf(q)[1]
+
+
+def test_transforms_and_distributions_can_be_modules():
+    class Scale(D.Transform, fl.nn.Module):
+        domain = codomain = constraints.real
+        bijective = True
+        __hash__ = fl.nn.Module.__hash__
+
+        def __init__(self):
+            super().__init__()
+            self.by = fl.nn.Linear(1, 1, bias=False)
+
+        def _call(self, x):
+            return x * self.by.weight[0]
+
+        def _inverse(self, y):
+            return y / self.by.weight[0]
+
+        def log_abs_det_jacobian(self, x, y):
+            return self.by.weight[0].abs().log().expand(x.shape)
+
+    class Head(D.Distribution, fl.nn.Module):
+        arg_constraints = {}
+
+        def __init__(self):
+            super().__init__(fl.Size([2]))
+            self.by = fl.nn.Linear(1, 1)
+
+    scale, x = Scale(), fl.tensor([0.5, -2.0])
+    assert list(scale.state_dict()) == ["by.weight"] and fl.allclose(scale.inv(scale(x)), x)
+    D.TransformedDistribution(D.Normal(0.0, 1.0), [scale]).log_prob(x).sum().backward()
+    assert scale.by.weight.grad is not None
+    assert Head().batch_shape == (2,) and list(Head().state_dict()) == ["by.weight", "by.bias"]

@@ -305,3 +305,97 @@ def test_modules_with_repetitions():
     net = nn.Sequential(shared, shared)
     assert len(list(net.modules())) == 2
     assert len(list(net.modules(remove_duplicate=False))) == len(list(net.modules(False))) == 3
+
+
+# ---- what subclasses of programs call and override
+
+
+def test_convolutions_by_another_weight():
+    class Standardized(nn.Conv2d):
+        def forward(self, input):
+            return self._conv_forward(input, self.weight - self.weight.mean((1, 2, 3), keepdim=True), self.bias)
+
+    class Twice(nn.Conv1d):
+        def _conv_forward(self, input, weight, bias):
+            return super()._conv_forward(input, weight * 2, bias)
+
+    x = fl.randn(2, 2, 6, 6)
+    for mode in ("zeros", "reflect", "circular"):
+        layer = Standardized(2, 4, 3, padding=1, padding_mode=mode)
+        plain = nn.Conv2d(2, 4, 3, padding=1, padding_mode=mode)
+        plain.load_state_dict(layer.state_dict())
+        plain.weight.data -= plain.weight.data.mean((1, 2, 3), keepdim=True)
+        assert fl.allclose(layer(x), plain(x), atol=1e-5)
+    twice = Twice(6, 3, 3, bias=False)
+    assert fl.allclose(twice(x[0]), 2 * fl.nn.functional.conv1d(x[0], twice.weight), atol=1e-5)
+    same = nn.Conv3d(1, 1, 3, padding="same")
+    assert same._conv_forward(fl.zeros(1, 4, 4, 4), same.weight, None).shape == (1, 4, 4, 4)
+    transposed = nn.ConvTranspose2d(2, 3, 3, stride=2)
+    assert tuple(transposed._output_padding(fl.zeros(1, 2, 4, 4), [10, 10], [2, 2], [0, 0], [3, 3], 2, [1, 1])) == (1, 1)
+
+
+def test_norms_ask_subclasses_which_inputs_they_take():
+    from flambeau.nn.modules.norm import _BatchNorm, _InstanceNorm
+
+    class Any(_BatchNorm):
+        def _check_input_dim(self, input):
+            if input.dim() < 2:
+                raise ValueError("too few axes")
+
+    class Narrow(nn.BatchNorm2d):
+        def _check_input_dim(self, input):
+            super()._check_input_dim(input)
+            if input.shape[-1] != 2:
+                raise ValueError("too wide")
+
+    class Some(_InstanceNorm):
+        def _get_no_batch_dim(self):
+            return 3
+
+        def _check_input_dim(self, input):
+            pass
+
+    x = fl.randn(4, 3, 2, 2)
+    assert fl.equal(Any(3)(x), nn.BatchNorm2d(3)(x)) and Any(3)(fl.randn(4, 3)).shape == (4, 3)
+    assert fl.equal(Some(3)(x), nn.InstanceNorm2d(3)(x)) and Some(3)(x[0]).shape == (3, 2, 2)
+    with pytest.raises(ValueError, match="too few"):
+        Any(3)(fl.randn(4))
+    assert Narrow(3)(x).shape == x.shape
+    with pytest.raises(ValueError, match="too wide"):
+        Narrow(3)(fl.randn(4, 3, 2, 3))
+    with pytest.raises(fl.ShapeError, match="expected 4-D"):
+        Narrow(3)(fl.randn(4, 3))
+    with pytest.raises(NotImplementedError, match="_check_input_dim"):
+        type("Bare", (_BatchNorm,), {})(3)(x)
+
+
+def test_recurrent_layers_tell_their_weights_and_checks():
+    layer = nn.LSTM(3, 4, 2, bidirectional=True, proj_size=2)
+    assert layer._flat_weights_names[:5] == ["weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0", "weight_hr_l0"]
+    assert len(layer._flat_weights) == 20 and layer._flat_weights[0] is layer.weight_ih_l0 and layer._all_weights[0] == layer._flat_weights_names[:5]
+    x = fl.zeros(5, 6, 3)
+    assert layer.get_expected_hidden_size(x, None) == (4, 6, 2) and layer.get_expected_cell_size(x, None) == (4, 6, 4)
+    layer.check_forward_args(x, (fl.zeros(4, 6, 2), fl.zeros(4, 6, 4)), None)
+    with pytest.raises(RuntimeError, match=r"Expected hidden\[1\] size \(4, 6, 4\), got \[4, 6, 2\]"):
+        layer.check_forward_args(x, (fl.zeros(4, 6, 2), fl.zeros(4, 6, 2)), None)
+    with pytest.raises(RuntimeError, match="Expected 3, got 4"):
+        layer.check_input(fl.zeros(5, 6, 4), None)
+    h, order = fl.arange(6.0).view(1, 6, 1), fl.tensor([5, 4, 3, 2, 1, 0])
+    assert nn.GRU(3, 1).permute_hidden(h, order).flatten().tolist() == [5, 4, 3, 2, 1, 0] and nn.GRU(3, 1).permute_hidden(h, None) is h
+    assert [s[0, 0].item() for s in nn.LSTM(3, 1).permute_hidden((h, -h), order)] == [5, -5]
+    packed = nn.utils.rnn.pack_padded_sequence(x, [5, 4, 3, 2, 1, 1])
+    assert layer.get_expected_hidden_size(packed.data, packed.batch_sizes) == (4, 6, 2)
+
+
+def test_cross_map_lrn():
+    x = fl.randn(2, 7, 3, 3, dtype=fl.float64)
+    for size in (1, 2, 3, 4, 5):
+        got = nn.CrossMapLRN2d(size, alpha=0.5, beta=0.6, k=2.0)(x)
+        reach = (size + 1) // 2
+        for c in range(7):
+            near = {i for i in range(7) if abs(i - c) < reach} | ({0} if c >= reach else set())
+            scale = 2.0 + 0.5 / size * sum(x[:, i].square() for i in near)
+            assert fl.allclose(got[:, c], x[:, c] * scale**-0.6)
+    with pytest.raises(ValueError, match="Expected input to be 4D, got 3D"):
+        nn.CrossMapLRN2d(2)(x[0])
+    assert repr(nn.CrossMapLRN2d(3)) == "CrossMapLRN2d(3, alpha=0.0001, beta=0.75, k=1.0)"

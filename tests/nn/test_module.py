@@ -547,3 +547,17 @@ def test_full_backward_hooks_see_none_for_an_unused_output():
     ((inputs, outputs),) = seen
     assert outputs[0].tolist() == [1, 1] and outputs[1] is None and outputs[2] is None
     assert [g.tolist() for g in inputs] == [[2, 2], [0, 0]] and x.grad.tolist() == [2, 2]
+
+
+def test_the_call_by_its_parts():
+    class Doubled(nn.Linear):
+        def _call_impl(self, *args, **kwargs):
+            return super()._call_impl(*args, **kwargs) * 2
+
+    layer = Doubled(2, 3)
+    x = fl.ones(1, 2)
+    plain = fl.nn.functional.linear(x, layer.weight, layer.bias)
+    seen = []
+    layer.register_forward_hook(lambda m, args, y: seen.append(y))
+    assert fl.equal(layer(x), plain * 2) and fl.equal(layer._wrapped_call_impl(x), plain * 2) and len(seen) == 2 and fl.equal(seen[0], plain)
+    assert fl.equal(nn.Linear._call_impl(layer, x), plain) and nn.Module.dump_patches is False

@@ -58,3 +58,60 @@ def test_attributes_survive_pickling(make):
 
 def test_is_lazy_by_name():
     assert nn.parameter.is_lazy(param=nn.UninitializedParameter()) and not nn.parameter.is_lazy(param=fl.ones(1))
+
+
+class Tagged(nn.Parameter):
+    def __new__(cls, data=None, tag=None, requires_grad=True):
+        self = fl.Tensor._make_subclass(cls, data, requires_grad)
+        self.tag = tag
+        return self
+
+
+class Grey(fl.Tensor):
+    pass
+
+
+def test_subclasses_take_arguments_of_their_own():
+    p = Tagged(fl.ones(2), tag="a")
+    assert p.tag == "a" and p.requires_grad and isinstance(p, nn.Parameter) and type(p * 2) is fl.Tensor
+    assert Tagged(fl.ones(2), "b", False).tag == "b"
+
+    class State(nn.Buffer):
+        def __new__(cls, data, tag):
+            self = super().__new__(cls, data)
+            self.tag = tag
+            return self
+
+    class Later(nn.UninitializedParameter):
+        def __new__(cls, tag=0):
+            self = super().__new__(cls)
+            self.tag = tag
+            return self
+
+    assert State(fl.ones(2), tag=3).tag == 3 and Later(tag=4).tag == 4
+
+
+def test_texts_of_subclasses():
+    assert repr(nn.Parameter(fl.ones(2))) == "Parameter containing:\ntensor([1., 1.], requires_grad=True)"
+    assert repr(Tagged(fl.ones(2))) == "Parameter containing:\nParameter(Tagged([1., 1.], requires_grad=True))"
+    assert fl.Tensor.__repr__(nn.Parameter(fl.ones(2))) == "tensor([1., 1.], requires_grad=True)"
+    assert repr(nn.Parameter(fl.ones(2).as_subclass(Grey))) == "Parameter(Grey([1., 1.], requires_grad=True))"
+
+
+@pytest.mark.parametrize("rule", ["SGD", "Adam", "AdamW", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop", "ASGD", "Adafactor"])
+def test_of_a_tensor_of_a_subclass_it_keeps_the_class(rule):
+    def trained(convert):
+        m = nn.Module()
+        m.w, m.scale = nn.Parameter(convert(fl.tensor([1.0, 2.0]))), nn.Buffer(convert(fl.tensor([0.5, 3.0])))
+        assert [n for n, _ in m.named_parameters()] == ["w"] and [n for n, _ in m.named_buffers()] == ["scale"]
+        step = getattr(fl.optim, rule)(m.parameters(), lr=0.1)
+        for _ in range(3):
+            step.zero_grad()
+            (m.w * m.scale).square().sum().backward()
+            step.step()
+        return m
+
+    m, plain = trained(lambda x: x.as_subclass(Grey)), trained(lambda x: x)
+    assert type(m.w) is Grey and isinstance(m.w, nn.Parameter) and type(m.scale) is Grey and isinstance(m.scale, nn.Buffer)
+    assert m.w.tolist() == plain.w.tolist() and type(plain.w) is nn.Parameter
+    assert list(m.state_dict()) == ["w", "scale"]

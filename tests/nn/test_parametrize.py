@@ -194,3 +194,25 @@ def test_transfer_to_another_module():
 def test_ready_ones_refuse(do, error, text):
     with pytest.raises(error, match=text):
         do(nn.utils.parametrizations)
+
+
+@pytest.mark.parametrize("make", [lambda: nn.BatchNorm2d(4), lambda: nn.InstanceNorm2d(4, affine=True), lambda: nn.GroupNorm(2, 4)])
+@pytest.mark.parametrize("name", ["weight", "bias"])
+def test_norms_by_parametrized_and_pruned_parameters(make, name):
+    class Half(nn.Module):
+        def forward(self, w):
+            return w * 0.5
+
+    x = fl.randn(3, 4, 2, 2)
+    layer, plain = make(), make()
+    for m in (layer, plain):
+        m.weight.data, m.bias.data = fl.tensor([1.0, -2.0, 3.0, 0.5]), fl.tensor([2.0, 1.0, -3.0, 0.1])
+    nn.utils.parametrize.register_parametrization(layer, name, Half())
+    getattr(plain, name).data *= 0.5
+    y = layer(x)
+    assert fl.allclose(y, plain(x), atol=1e-6)
+    y.square().sum().backward()
+    assert getattr(layer.parametrizations, name).original.grad is not None
+    pruned = make()
+    nn.utils.prune.random_unstructured(pruned, name, amount=2)
+    assert pruned(x).shape == x.shape and int((getattr(pruned, name + "_mask") == 0).sum()) == 2

@@ -178,3 +178,33 @@ def test_old_names_of_tensor_types():
     for wrong in (fl.LongTensor, "flambeau.cuda.FloatTensor", 3, fl.float32):
         with pytest.raises(TypeError, match="expected FloatTensor"):
             fl.set_default_tensor_type(wrong)
+
+
+def test_type_takes_the_class_of_tensors_for_the_default_type():
+    x = fl.tensor([True, False])
+    assert x.type(fl.Tensor).dtype is fl.float32 and x.type("flambeau.Tensor").tolist() == [1.0, 0.0]
+    fl.set_default_dtype(fl.float64)
+    try:
+        assert x.type(fl.Tensor).type() == "flambeau.DoubleTensor"
+    finally:
+        fl.set_default_dtype(fl.float32)
+    with pytest.raises(ValueError, match="dtype = Parameter"):
+        x.type(fl.nn.Parameter)
+
+
+def test_convolution_of_any_axes():
+    for axes, name in enumerate(("conv1d", "conv2d", "conv3d"), 1):
+        x, w, b = fl.randn(1, 2, *[5] * axes), fl.randn(4, 1, *[3] * axes), fl.randn(4)
+        ones = [1] * axes
+        want = getattr(fl.nn.functional, name)(x, w, b, stride=2, padding=1, dilation=1, groups=2)
+        assert fl.equal(fl.convolution(x, w, b, [2] * axes, ones, ones, False, [0] * axes, 2), want)
+        w = fl.randn(2, 3, *[3] * axes)
+        want = getattr(fl.nn.functional, name.replace("conv", "conv_transpose"))(x, w, None, stride=2, padding=1, output_padding=1)
+        assert fl.equal(fl.convolution(x, w, None, [2] * axes, ones, ones, True, ones, 1), want)
+    with pytest.raises(ValueError, match="expected 3, 4 or 5 axes"):
+        fl.convolution(x, fl.ones(2, 2), None, [1], [0], [1], False, [0], 1)
+
+
+def test_older_names_of_products_with_sparse_matrices():
+    a, b = fl.eye(3).to_sparse(), fl.randn(3, 2)
+    assert fl.equal(fl.dsmm(a, b), b) and fl.equal(fl.spmm(a, b), b) and fl.equal(fl.dsmm(fl.eye(3), b), b)

@@ -17,11 +17,12 @@ import pytest
 torch = pytest.importorskip("torch")
 
 MODULES = [
-    "", "amp", "autograd", "autograd.forward_ad", "autograd.functional", "autograd.graph", "autograd.profiler", "cuda", "distributions",
-    "distributions.constraints", "distributions.kl", "distributions.transforms", "distributions.utils", "fft", "func", "futures", "library", "linalg",
-    "masked", "multiprocessing", "nn", "nn.functional", "nn.init", "nn.parameter", "nn.utils", "nn.utils.parametrizations", "nn.utils.parametrize",
+    "", "amp", "autograd", "autograd.forward_ad", "autograd.functional", "autograd.graph", "autograd.profiler", "backends.cuda", "backends.mha",
+    "compiler", "cuda", "cuda.amp", "distributions",
+    "distributions.constraints", "distributions.kl", "distributions.transforms", "distributions.utils", "fft", "func", "futures", "hub", "jit", "library", "linalg",
+    "masked", "multiprocessing", "nn", "nn.attention", "nn.attention.bias", "nn.functional", "nn.init", "nn.parameter", "nn.utils", "nn.utils.parametrizations", "nn.utils.parametrize",
     "nn.utils.prune", "nn.utils.rnn", "optim", "optim.lr_scheduler", "optim.swa_utils", "overrides", "profiler", "random",
-    "serialization", "signal.windows", "sparse", "special", "storage", "testing", "utils.benchmark", "utils.checkpoint", "utils.data",
+    "serialization", "signal.windows", "sparse", "special", "storage", "testing", "utils.benchmark", "utils.checkpoint", "utils.data", "utils.flop_counter", "utils.model_zoo",
 ]  # fmt: skip
 KIND = inspect.Parameter
 

@@ -62,7 +62,11 @@ class FunctionCtx:
         saved = self._saved
         if saved is None:
             return tuple(getattr(self, "_to_save", ()))
-        return saved.unpack()  # type: ignore[no-any-return]
+        was = _C.set_grad_enabled(True)  # with their histories, by which backward may differentiate although it is not recorded
+        try:
+            return saved.unpack()  # type: ignore[no-any-return]
+        finally:
+            _C.set_grad_enabled(was)
 
     _to_save: tuple[Tensor | None, ...] = ()
     _dirty: tuple[Tensor, ...] = ()
@@ -161,7 +165,7 @@ class Function:
         ctx._function = cls
         tensors = [a for a in args if isinstance(a, Tensor)]
         record = _C.is_grad_enabled() and any(t.requires_grad for t in tensors)
-        ctx.needs_input_grad = tuple(isinstance(a, Tensor) and record and a.requires_grad for a in args)
+        ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
         setup = getattr(cls, "setup_context", None)
         with no_grad():
             output = cls.forward(ctx, *args) if setup is None else cls.forward(*args)
@@ -189,6 +193,14 @@ class Function:
         if isinstance(output, (tuple, list)):
             return tuple(outputs)
         return outputs[0]
+
+
+class InplaceFunction(Function):
+    """A Function with an attribute `inplace`: a base of older programs."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+        self.inplace = inplace
 
 
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:

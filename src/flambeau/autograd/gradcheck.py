@@ -60,6 +60,12 @@ def _indices(shape: Sequence[int]) -> list[tuple[int, ...]]:
     return out
 
 
+def _refuse(op: str, **wanted: bool) -> None:
+    for name, value in wanted.items():
+        if value:
+            raise NotImplementedError(f"{op}: {name} = {value}; expected False: backward alone is compared with finite differences")
+
+
 def gradcheck(
     func: Callable[..., Any],
     inputs: Tensor | Sequence[Any],
@@ -68,13 +74,24 @@ def gradcheck(
     atol: float = 1e-5,
     rtol: float = 1e-3,
     raise_exception: bool = True,
-    **ignored: Any,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_batched_forward_grad: bool = False,
+    check_forward_ad: bool = False,
+    check_backward_ad: bool = True,
+    fast_mode: bool = False,
+    masked: bool | None = None,
 ) -> bool:
     """Compares backward with central differences, for every input that requires grad and every output.
 
-    Use float64 or complex128 inputs: float32 has too few digits for the default eps.
+    Use float64 or complex128 inputs: float32 has too few digits for the default eps. What else PyTorch's function may compare beside
+    backward (forward mode, gradients of batches) is refused; the other arguments make its check shorter or stricter in ways that change
+    nothing here.
 
     Raises:
+        NotImplementedError: something beside backward is to be compared.
         GradcheckError: with input, output and both values, unless `raise_exception` is False.
 
     Example:
@@ -83,6 +100,10 @@ def gradcheck(
         >>> fl.autograd.gradcheck(fl.sin, (x,))
         True
     """
+    _refuse("gradcheck", check_batched_grad=check_batched_grad, check_batched_forward_grad=check_batched_forward_grad)
+    _refuse("gradcheck", check_forward_ad=check_forward_ad)
+    if not check_backward_ad:
+        raise NotImplementedError("gradcheck: check_backward_ad = False; expected True: backward is what is compared")
     every = [inputs] if isinstance(inputs, Tensor) else list(inputs)
     wanted = [x for x in every if isinstance(x, Tensor) and x.requires_grad]
     if not wanted:
@@ -121,9 +142,20 @@ def gradgradcheck(
     atol: float = 1e-5,
     rtol: float = 1e-3,
     raise_exception: bool = True,
-    **ignored: Any,
+    gen_non_contig_grad_outputs: bool = False,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_fwd_over_rev: bool = False,
+    check_rev_over_rev: bool = True,
+    fast_mode: bool = False,
+    masked: bool = False,
 ) -> bool:
     """`gradcheck` of the gradient: second derivatives against finite differences of the first."""
+    _refuse("gradgradcheck", check_batched_grad=check_batched_grad, check_fwd_over_rev=check_fwd_over_rev)
+    if not check_rev_over_rev:
+        raise NotImplementedError("gradgradcheck: check_rev_over_rev = False; expected True: backward of backward is what is compared")
     every = [inputs] if isinstance(inputs, Tensor) else list(inputs)
     outputs = [y for y in _outputs(func, every) if y.requires_grad]
     if grad_outputs is None:

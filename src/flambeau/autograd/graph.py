@@ -10,6 +10,8 @@ from typing import Any
 from flambeau import _C
 from flambeau._C import Tensor
 
+Node = _C.Node  # the class of `x.grad_fn`
+
 
 class _Disabled(threading.local):
     message: str | None = None

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, NoReturn
 
 from flambeau import profiler as _profiler
 from flambeau._warn import warn
-from flambeau.profiler import record_function
+from flambeau.profiler import kineto_available, record_function
 from flambeau.profiler._profile import DEFAULT_MAX_EVENTS
 
-__all__ = ["profile", "record_function"]
+__all__ = ["EventList", "emit_nvtx", "kineto_available", "profile", "record_function"]
+
+EventList = _profiler.EventAverages
+
+
+class emit_nvtx:  # noqa: N801 (PyTorch's name)
+    """Marks for NVIDIA's tools; refused, as there is no GPU."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise RuntimeError("emit_nvtx: this build of flambeau has no CUDA backend; flambeau.profiler.profile records what runs on the CPU")
 
 
 class profile(_profiler.profile):  # noqa: N801 (PyTorch's name)

@@ -35,6 +35,7 @@ class Transform:
         self._cache_size = cache_size
         self._inv: Transform | None = None
         self._cached_x_y: tuple[Tensor | None, Tensor | None] = (None, None)
+        super().__init__()  # a transform may be a Module, too
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_inv": None}

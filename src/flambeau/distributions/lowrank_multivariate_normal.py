@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import flambeau as fl
 from flambeau import Tensor
@@ -60,11 +61,13 @@ class LowRankMultivariateNormal(Distribution):
         self.loc = loc.expand(size(batch, (n,)))
         self.cov_diag = cov_diag.expand(size(batch, (n,)))
         self.cov_factor = cov_factor.expand(size(batch, cov_factor.shape[-2:]))
-        self._capacitance = _capacitance(cov_factor, cov_diag)
+        self._unbroadcasted_cov_factor, self._unbroadcasted_cov_diag = cov_factor, cov_diag
+        self._capacitance_tril = _capacitance(cov_factor, cov_diag)
         super().__init__(batch, (n,), validate_args=validate_args)
 
-    def _expand_more(self, new: object, batch_shape: Shape) -> None:
-        new.__dict__["_capacitance"] = self._capacitance
+    def _expand_more(self, new: Any, batch_shape: Shape) -> None:
+        for name in ("_unbroadcasted_cov_factor", "_unbroadcasted_cov_diag", "_capacitance_tril"):
+            setattr(new, name, getattr(self, name))
 
     @property
     def mean(self) -> Tensor:
@@ -93,7 +96,7 @@ class LowRankMultivariateNormal(Distribution):
     @lazy_property
     def precision_matrix(self) -> Tensor:
         """The inverse of the covariance."""
-        a = solve_lower(self._capacitance, self.cov_factor.mT / self.cov_diag.unsqueeze(-2))
+        a = solve_lower(self._capacitance_tril, self.cov_factor.mT / self.cov_diag.unsqueeze(-2))
         return fl.diag_embed(self.cov_diag.reciprocal()) - a.mT @ a
 
     def rsample(self, sample_shape: Shape = ()) -> Tensor:
@@ -103,14 +106,14 @@ class LowRankMultivariateNormal(Distribution):
         return self.loc + (self.cov_factor @ factors).squeeze(-1) + self.cov_diag.sqrt() * noise
 
     def _half_log_det(self) -> Tensor:
-        return half_log_det(self._capacitance) + self.cov_diag.log().sum(-1) / 2
+        return half_log_det(self._capacitance_tril) + self.cov_diag.log().sum(-1) / 2
 
     def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         x = value - self.loc
         inside = (self.cov_factor.mT @ (x / self.cov_diag).unsqueeze(-1)).squeeze(-1)
-        half_distance = (x.square() / self.cov_diag).sum(-1) / 2 - half_mahalanobis(self._capacitance, inside)
+        half_distance = (x.square() / self.cov_diag).sum(-1) / 2 - half_mahalanobis(self._capacitance_tril, inside)
         return -self._event_shape[0] * math.log(2 * math.pi) / 2 - self._half_log_det() - half_distance
 
     def entropy(self) -> Tensor:

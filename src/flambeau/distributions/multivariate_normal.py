@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import flambeau as fl
 from flambeau import Tensor
@@ -61,10 +62,11 @@ class MultivariateNormal(Distribution):
         self.loc = loc.expand(size(batch, loc.shape[-1:]))
         self.__dict__[name] = matrix.expand(size(batch, matrix.shape[-2:]))
         super().__init__(batch, self.loc.shape[-1:], validate_args=validate_args)
-        self._lower = {"scale_tril": lambda m: m, "covariance_matrix": cholesky, "precision_matrix": precision_to_scale_tril}[name](matrix)
+        factor_of = {"scale_tril": lambda m: m, "covariance_matrix": cholesky, "precision_matrix": precision_to_scale_tril}[name]
+        self._unbroadcasted_scale_tril = factor_of(matrix)
 
-    def _expand_more(self, new: object, batch_shape: Shape) -> None:
-        new.__dict__["_lower"] = self._lower
+    def _expand_more(self, new: Any, batch_shape: Shape) -> None:
+        new._unbroadcasted_scale_tril = self._unbroadcasted_scale_tril
 
     def _whole(self, matrix: Tensor) -> Tensor:
         return matrix.expand(size(self._batch_shape, self._event_shape, self._event_shape))
@@ -72,17 +74,17 @@ class MultivariateNormal(Distribution):
     @lazy_property
     def scale_tril(self) -> Tensor:
         """The Cholesky factor of the covariance."""
-        return self._whole(self._lower)
+        return self._whole(self._unbroadcasted_scale_tril)
 
     @lazy_property
     def covariance_matrix(self) -> Tensor:
         """The covariance."""
-        return self._whole(self._lower @ self._lower.mT)
+        return self._whole(self._unbroadcasted_scale_tril @ self._unbroadcasted_scale_tril.mT)
 
     @lazy_property
     def precision_matrix(self) -> Tensor:
         """The inverse of the covariance."""
-        return self._whole(cholesky_solve(ops.eye(self._event_shape[0], dtype=self.loc.dtype), self._lower))
+        return self._whole(cholesky_solve(ops.eye(self._event_shape[0], dtype=self.loc.dtype), self._unbroadcasted_scale_tril))
 
     @property
     def mean(self) -> Tensor:
@@ -94,20 +96,20 @@ class MultivariateNormal(Distribution):
 
     @property
     def variance(self) -> Tensor:
-        return self._lower.square().sum(-1).expand(size(self._batch_shape, self._event_shape))
+        return self._unbroadcasted_scale_tril.square().sum(-1).expand(size(self._batch_shape, self._event_shape))
 
     def rsample(self, sample_shape: Shape = ()) -> Tensor:
         noise = ops.randn(self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
-        return self.loc + (self._lower @ noise.unsqueeze(-1)).squeeze(-1)
+        return self.loc + (self._unbroadcasted_scale_tril @ noise.unsqueeze(-1)).squeeze(-1)
 
     def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
-        norm = self._event_shape[0] * math.log(2 * math.pi) / 2 + half_log_det(self._lower)
-        return -half_mahalanobis(self._lower, value - self.loc) - norm
+        norm = self._event_shape[0] * math.log(2 * math.pi) / 2 + half_log_det(self._unbroadcasted_scale_tril)
+        return -half_mahalanobis(self._unbroadcasted_scale_tril, value - self.loc) - norm
 
     def entropy(self) -> Tensor:
-        entropy = self._event_shape[0] * (1.0 + math.log(2 * math.pi)) / 2 + half_log_det(self._lower)
+        entropy = self._event_shape[0] * (1.0 + math.log(2 * math.pi)) / 2 + half_log_det(self._unbroadcasted_scale_tril)
         return entropy.expand(self._batch_shape)
 
 

@@ -78,10 +78,11 @@ class Wishart(ExponentialFamily):
             warn(f"Wishart: df = {df} is below {n}: draws are likely to be singular")
         self.__dict__[name] = matrix.expand(size(batch, (n, n)))
         super().__init__(batch, (n, n), validate_args=validate_args)
-        self._lower = {"scale_tril": lambda m: m, "covariance_matrix": cholesky, "precision_matrix": precision_to_scale_tril}[name](matrix)
+        factor_of = {"scale_tril": lambda m: m, "covariance_matrix": cholesky, "precision_matrix": precision_to_scale_tril}[name]
+        self._unbroadcasted_scale_tril = factor_of(matrix)
 
     def _expand_more(self, new: Any, batch_shape: Shape) -> None:
-        new._lower = self._lower
+        new._unbroadcasted_scale_tril = self._unbroadcasted_scale_tril
 
     def _whole(self, matrix: Tensor) -> Tensor:
         return matrix.expand(size(self._batch_shape, self._event_shape))
@@ -89,17 +90,18 @@ class Wishart(ExponentialFamily):
     @lazy_property
     def scale_tril(self) -> Any:
         """The Cholesky factor of the covariance."""
-        return self._whole(self._lower)
+        return self._whole(self._unbroadcasted_scale_tril)
 
     @lazy_property
     def covariance_matrix(self) -> Any:
         """The covariance of the normal vectors."""
-        return self._whole(self._lower @ self._lower.mT)
+        return self._whole(self._unbroadcasted_scale_tril @ self._unbroadcasted_scale_tril.mT)
 
     @lazy_property
     def precision_matrix(self) -> Any:
         """The inverse of the covariance."""
-        return self._whole(cholesky_solve(ops.eye(self._event_shape[0], dtype=self._lower.dtype), self._lower))
+        factor = self._unbroadcasted_scale_tril
+        return self._whole(cholesky_solve(ops.eye(self._event_shape[0], dtype=factor.dtype), factor))
 
     @property
     def mean(self) -> Tensor:
@@ -118,11 +120,11 @@ class Wishart(ExponentialFamily):
 
     def _bartlett(self, sample_shape: Shape) -> Tensor:
         n = self._event_shape[0]
-        freedom = self.df.unsqueeze(-1) - ops.arange(n, dtype=self._lower.dtype)
+        freedom = self.df.unsqueeze(-1) - ops.arange(n, dtype=self._unbroadcasted_scale_tril.dtype)
         roots = Chi2(freedom, validate_args=False).rsample(sample_shape).sqrt()
         diagonal = fl.diag_embed(roots.clamp(min=fl.finfo(roots.dtype).eps))
-        noise = ops.randn(self._extended_shape(sample_shape), dtype=self._lower.dtype).tril(-1)
-        factor = self._lower @ (diagonal + noise)
+        noise = ops.randn(self._extended_shape(sample_shape), dtype=self._unbroadcasted_scale_tril.dtype).tril(-1)
+        factor = self._unbroadcasted_scale_tril @ (diagonal + noise)
         return factor @ factor.mT
 
     def rsample(self, sample_shape: Shape = (), max_try_correction: int | None = None) -> Tensor:
@@ -146,13 +148,13 @@ class Wishart(ExponentialFamily):
         if self._validate_args:
             self._validate_sample(value)
         n = self._event_shape[0]
-        trace = cholesky_solve(value, self._lower).diagonal(dim1=-2, dim2=-1).sum(-1)
-        norm = self.df * (n * math.log(2) / 2 + half_log_det(self._lower)) + log_multigamma(self.df / 2, n)
+        trace = cholesky_solve(value, self._unbroadcasted_scale_tril).diagonal(dim1=-2, dim2=-1).sum(-1)
+        norm = self.df * (n * math.log(2) / 2 + half_log_det(self._unbroadcasted_scale_tril)) + log_multigamma(self.df / 2, n)
         return (self.df - n - 1) * half_log_det(cholesky(value)) - trace / 2 - norm
 
     def entropy(self) -> Tensor:
         n = self._event_shape[0]
-        half_det = half_log_det(self._lower)
+        half_det = half_log_det(self._unbroadcasted_scale_tril)
         of_degrees = log_multigamma(self.df / 2, n) - (self.df - n - 1) / 2 * multidigamma(self.df / 2, n) + self.df * n / 2
         return (n + 1) * (n * math.log(2) / 2 + half_det) + of_degrees
 

@@ -9,6 +9,7 @@ import numpy as np
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._out import deliver
+from flambeau._results import result
 from flambeau.autograd import Function
 from flambeau.linalg import _lapack_arrays as arrays
 from flambeau.linalg._complex_ops import (
@@ -22,6 +23,7 @@ from flambeau.linalg._complex_ops import (
 )
 
 
+@result("linalg_eig")
 class Eig(NamedTuple):
     """What `eig` returns: A @ eigenvectors = eigenvectors * eigenvalues."""
 

@@ -7,19 +7,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._out import deliver
+from flambeau._results import result
 from flambeau.linalg import _complex_factors, _complex_systems
 
 if TYPE_CHECKING:
     from flambeau._C import (
         _linalg_cholesky_ex_result,
         _linalg_eigh_result,
-        _linalg_geqrf_result,
         _linalg_lu_factor_ex_result,
         _linalg_qr_result,
         _linalg_svd_result,
     )
 
 
+@result("linalg_lu")
 class LU(NamedTuple):
     """What `lu` returns: A = P @ L @ U."""
 
@@ -28,6 +29,7 @@ class LU(NamedTuple):
     U: Tensor
 
 
+@result("linalg_lu_factor")
 class LUFactor(NamedTuple):
     """What `lu_factor` returns: L below and U above the diagonal of `LU`, and the row, from 1, that came to each row."""
 
@@ -217,13 +219,21 @@ def householder_product(input: Tensor, tau: Tensor, *, out: Tensor | None = None
     return deliver("linalg.householder_product", _complex_factors.linalg_householder_product(input, tau), out)  # type: ignore[no-any-return]
 
 
-def geqrf(input: Tensor, *, out: Any = None) -> _linalg_geqrf_result:
+@result("geqrf")
+class Geqrf(NamedTuple):
+    """What `geqrf` returns."""
+
+    a: Tensor
+    tau: Tensor
+
+
+def geqrf(input: Tensor, *, out: Any = None) -> Geqrf:
     """R above the diagonal of `a` and the reflectors of `householder_product` below, with their factors `tau`.
 
     Shape:
         input [..., m, n] -> a [..., m, n], tau [..., min(m, n)]
     """
-    return deliver("geqrf", _complex_factors.linalg_geqrf(input), out)  # type: ignore[no-any-return]
+    return deliver("geqrf", Geqrf(*_complex_factors.linalg_geqrf(input)), out)  # type: ignore[no-any-return]
 
 
 def ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False, *, out: Tensor | None = None) -> Tensor:

@@ -16,11 +16,13 @@ from typing import Any, NamedTuple
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._out import deliver
+from flambeau._results import result
 from flambeau._tensor import broadcast_shapes
 
 _ALPHA = (1 + math.sqrt(17)) / 8  # keeps the growth of elements smallest
 
 
+@result("linalg_ldl_factor")
 class LDLFactor(NamedTuple):
     """What `ldl_factor` returns."""
 
@@ -28,6 +30,7 @@ class LDLFactor(NamedTuple):
     pivots: Tensor
 
 
+@result("linalg_ldl_factor_ex")
 class LDLFactorEx(NamedTuple):
     """What `ldl_factor_ex` returns."""
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._out import deliver
+from flambeau._results import result
 from flambeau._spelled import spelled
 from flambeau.linalg import _complex_factors, _complex_systems, _factors, _products, _systems
 from flambeau.linalg._factors import geqrf
@@ -17,7 +18,6 @@ __all__ = [
 ]  # fmt: skip
 
 det = spelled(input="A")(_systems.det)
-slogdet = spelled(input="A")(_systems.slogdet)
 inverse = spelled(input="A")(_systems.inv)
 matrix_exp = spelled(input="A")(_products.matrix_exp)
 matrix_power = spelled(input="A")(_products.matrix_power)
@@ -25,6 +25,7 @@ orgqr = spelled(input2="tau")(_factors.householder_product)
 ormqr = spelled(input2="tau", input3="other")(_factors.ormqr)
 
 
+@result("svd")
 class SVD(NamedTuple):
     """What `svd` returns: input = U diag(S) V^H."""
 
@@ -33,11 +34,43 @@ class SVD(NamedTuple):
     V: Tensor
 
 
+@result("triangular_solve")
 class TriangularSolve(NamedTuple):
     """What `triangular_solve` returns."""
 
     solution: Tensor
     cloned_coefficient: Tensor
+
+
+@result("slogdet")
+class Slogdet(NamedTuple):
+    """What `slogdet` returns."""
+
+    sign: Tensor
+    logabsdet: Tensor
+
+
+@result("qr")
+class QR(NamedTuple):
+    """What `qr` returns: input = Q R."""
+
+    Q: Tensor
+    R: Tensor
+
+
+@result("lu_unpack")
+class LUUnpack(NamedTuple):
+    """What `lu_unpack` returns: A = P @ L @ U."""
+
+    P: Tensor
+    L: Tensor
+    U: Tensor
+
+
+@spelled(input="A")
+def slogdet(A: Tensor, *, out: Any = None) -> Slogdet:
+    """`linalg.slogdet`."""
+    return deliver("slogdet", Slogdet(*_systems.slogdet(A)), out)  # type: ignore[no-any-return]
 
 
 def logdet(input: Tensor) -> Tensor:
@@ -104,12 +137,12 @@ def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpa
     none = ops.empty((0,), dtype=LU_data.dtype)
     L, U = _factors.triangles(LU_data) if unpack_data else (none, none)
     P = _factors.permutation(LU_pivots, LU_data.shape[-2], LU_data) if unpack_pivots else none
-    return deliver("lu_unpack", _factors.LU(P, L, U), out)
+    return deliver("lu_unpack", LUUnpack(P, L, U), out)
 
 
 def qr(input: Tensor, some: bool = True, *, out: Any = None) -> Any:
     """`linalg.qr`, 'reduced' or 'complete'."""
-    return deliver("qr", _complex_factors.linalg_qr(input, "reduced" if some else "complete"), out)
+    return deliver("qr", QR(*_complex_factors.linalg_qr(input, "reduced" if some else "complete")), out)
 
 
 def svd(input: Tensor, some: bool = True, compute_uv: bool = True, *, out: Any = None) -> SVD:

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._out import deliver
+from flambeau._results import result
 from flambeau.linalg import _complex_factors, _complex_systems
 
 if TYPE_CHECKING:
     from flambeau._C import _linalg_inv_ex_result, _linalg_slogdet_result, _linalg_solve_ex_result
 
 
+@result("linalg_lstsq")
 class LeastSquares(NamedTuple):
     """What `lstsq` returns."""
 

@@ -33,6 +33,10 @@ class _Forward(Protocol[P, R]):
     def forward(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
 
 
+def _by_call_impl(self: Any, *args: Any, **kwargs: Any) -> Any:
+    return self._call_impl(*args, **kwargs)
+
+
 class Module(HookMixin, ChangeMixin["Module"], StateMixin):
     """Base class of all layers and models.
 
@@ -51,6 +55,7 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
 
     training: bool
     call_super_init: bool = False
+    dump_patches: bool = False
     _version: int = 1
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -91,6 +96,13 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
             except Exception as error:
                 annotate(self, error)
                 raise
+
+        _call_impl = _wrapped_call_impl = __call__  # PyTorch's names of it; who overrides the first is called by the others
+
+        def __init_subclass__(cls, **kwargs: Any) -> None:
+            super().__init_subclass__(**kwargs)
+            if "_call_impl" in vars(cls) and "__call__" not in vars(cls):
+                cls.__call__ = cls._wrapped_call_impl = _by_call_impl
 
     def compile(self, **options: Any) -> None:
         """Compiles the module's own calls: `flambeau.compile` in place, with its options. Attributes and state dict stay.

@@ -45,6 +45,14 @@ def _alias(cls: type[Tensor], data: Tensor | None, requires_grad: bool) -> Any:
     return Tensor._make_subclass(cls, data.detach(), requires_grad)
 
 
+def _of_its_class(data: Any, requires_grad: bool) -> Any:
+    """A leaf over tensors of another class that keeps the class, which its `detach` returns; None for ordinary tensors."""
+    if not isinstance(data, Tensor) or type(data) in (Tensor, Parameter, Buffer):
+        return None
+    leaf = data.detach().requires_grad_(requires_grad)
+    return leaf if type(leaf) is type(data) else None
+
+
 class _ParameterMeta(type):
     """Tensors of other classes are parameters where their attribute `_is_param` says so, as in PyTorch."""
 
@@ -54,10 +62,19 @@ class _ParameterMeta(type):
         return cls is Parameter and isinstance(value, Tensor) and getattr(value, "_is_param", False) is True
 
 
+class _BufferMeta(type):
+    """The same by `_is_buffer`."""
+
+    def __instancecheck__(cls, value: Any) -> bool:
+        if super().__instancecheck__(value):
+            return True
+        return cls is Buffer and isinstance(value, Tensor) and getattr(value, "_is_buffer", False) is True
+
+
 class Parameter(Tensor, metaclass=_ParameterMeta):
     """A trainable tensor; `requires_grad` is True unless told otherwise.
 
-    Shares the memory of `data`.
+    Shares the memory of `data`. Of a tensor of a subclass it is one of that class, which `isinstance` knows as a Parameter.
 
     Raises:
         TypeError: `data` is not a Tensor.
@@ -71,11 +88,14 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
     __torch_function__ = _C.no_torch_function  # results are plain tensors
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:
-        self: Parameter = _alias(cls, data, requires_grad)
+        self: Parameter | None = _of_its_class(data, requires_grad)
+        if self is None:
+            return _alias(cls, data, requires_grad)  # type: ignore[no-any-return]
+        self._is_param = True  # type: ignore[attr-defined]
         return self
 
-    def __init__(self, data: Tensor | None = None, requires_grad: bool = True) -> None:
-        pass
+    def __repr__(self, **kwargs: Any) -> str:
+        return "Parameter containing:\n" + super().__repr__(**kwargs)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
         if id(self) not in memo:
@@ -88,7 +108,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         return _rebuild_parameter, (self.detach(), self.requires_grad), self.__dict__ or None
 
 
-class Buffer(Tensor):
+class Buffer(Tensor, metaclass=_BufferMeta):
     """A tensor that belongs to a module's state but is not trained.
 
     `persistent=False` leaves it out of `state_dict`.
@@ -105,12 +125,13 @@ class Buffer(Tensor):
 
     def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Buffer:
         requires_grad = data is not None and isinstance(data, Tensor) and data.requires_grad
-        self: Buffer = _alias(cls, data, requires_grad)
+        self: Buffer | None = _of_its_class(data, requires_grad)
+        if self is None:
+            self = _alias(cls, data, requires_grad)
+        else:
+            self._is_buffer = True  # type: ignore[attr-defined]
         self.persistent = persistent
         return self
-
-    def __init__(self, data: Tensor | None = None, *, persistent: bool = True) -> None:
-        pass
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Buffer:
         if id(self) not in memo:
@@ -122,7 +143,7 @@ class Buffer(Tensor):
         return _rebuild_buffer, (self.detach(), self.persistent), self.__dict__ or None
 
 
-class _Uninitialized:
+class UninitializedTensorMixin:
     """A tensor without a shape yet, on the meta device: what reads its shape is refused, and every op with a real tensor."""
 
     _becomes: type[Tensor]
@@ -145,11 +166,11 @@ class _Uninitialized:
     def _remember(self: Any, device: Any, dtype: Any) -> None:
         self._device, self._dtype = device, dtype
 
-    def __repr__(self) -> str:
+    def __repr__(self, **kwargs: Any) -> str:
         return f"<{type(self).__name__}>"
 
 
-class UninitializedParameter(_Uninitialized, Parameter):
+class UninitializedParameter(UninitializedTensorMixin, Parameter):
     """A Parameter whose shape the first input will say.
 
     >>> import flambeau as fl
@@ -166,9 +187,6 @@ class UninitializedParameter(_Uninitialized, Parameter):
         self._remember(device, dtype)
         return self
 
-    def __init__(self, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> None:
-        pass
-
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         if id(self) not in memo:
             memo[id(self)] = type(self)(self.requires_grad, self._device, self._dtype)
@@ -178,7 +196,7 @@ class UninitializedParameter(_Uninitialized, Parameter):
         return UninitializedParameter, (self.requires_grad, self._device, self._dtype)
 
 
-class UninitializedBuffer(_Uninitialized, Buffer):
+class UninitializedBuffer(UninitializedTensorMixin, Buffer):
     """A Buffer whose shape the first input will say."""
 
     _becomes = Buffer
@@ -188,9 +206,6 @@ class UninitializedBuffer(_Uninitialized, Buffer):
         self.persistent = persistent
         self._remember(device, dtype)
         return self
-
-    def __init__(self, requires_grad: bool = False, device: Any = None, dtype: Any = None, persistent: bool = True) -> None:
-        pass
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         if id(self) not in memo:
@@ -203,4 +218,4 @@ class UninitializedBuffer(_Uninitialized, Buffer):
 
 def is_lazy(param: Any) -> bool:
     """True for a parameter or buffer without a shape."""
-    return isinstance(param, _Uninitialized)
+    return isinstance(param, UninitializedTensorMixin)

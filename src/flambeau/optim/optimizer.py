@@ -54,13 +54,18 @@ class _Plan:
         self._group = group
         self.cells: list[Any] = []  # for the steps over it in one call
         self.key = (0, 0)  # of the optimizer's plans
+        self.plain = not _C.has_override(*self.params)  # else there are tensors of subclasses, whose memory the rules write
         self.fill()
 
     def step(self, rule: str, grads: list[Tensor], states: list[list[Tensor]], counts: list[int], options: tuple[Any, ...]) -> None:
         """Does a fused step; while one is replayed, tells it the numbers that it is to go on with."""
         optimizer = self._optimizer()
         stepped = optimizer._stepped if optimizer is not None else None
-        if stepped is None:
+        if not self.plain:
+            if stepped is not None:
+                _C.graph.interrupt("an optimizer steps over tensors of subclasses")
+            _C.no_torch_function(getattr(_C.optim, rule), (), (self.params, grads, states, counts, options))
+        elif stepped is None:
             getattr(_C.optim, rule)(self.params, grads, states, counts, options)
         elif stepped.again:
             stepped.refill(self, rule, states, counts, options)

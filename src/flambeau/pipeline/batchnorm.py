@@ -120,7 +120,7 @@ class DeferredBatchNorm(_BatchNorm):
         return convert(module, chunks)
 
     def forward(self, input: Tensor) -> Tensor:
-        self._check_input(input)
+        self._check_input_dim(input)
         mean, var = self.running_mean, self.running_var
         tracks = mean is not None and var is not None
         if not self.training and tracks:
@@ -194,9 +194,9 @@ class DeferredBatchNorm(_BatchNorm):
         if "_pending" in self.__dict__:  # not while it is constructed
             self.discard()
 
-    def _check_input(self, input: Tensor) -> None:
+    def _check_input_dim(self, input: Tensor) -> None:
         if self._ranks:
-            super()._check_input(input)
+            super()._check_input_dim(input)
         if input.dim() < 2 or input.shape[1] != self.num_features:
             raise ShapeError(f"DeferredBatchNorm: input has shape {list(input.shape)}; expected [N, {self.num_features}, ...]")
 

@@ -27,6 +27,12 @@ from flambeau.profiler._profile import (
     tensorboard_trace_handler,
 )
 
+
+def kineto_available() -> bool:
+    """False: profiles are recorded by flambeau itself."""
+    return False
+
+
 __all__ = [
     "EventAverages",
     "FunctionEvent",
@@ -34,6 +40,7 @@ __all__ = [
     "MachineLimits",
     "ProfilerAction",
     "ProfilerActivity",
+    "kineto_available",
     "machine_limits",
     "profile",
     "record_function",

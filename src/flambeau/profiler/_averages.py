@@ -85,12 +85,14 @@ SORT_KEYS = (
 )
 
 
-def time_text(us: float) -> str:
-    """1234.5 -> '1.234ms'."""
-    for unit, size in (("s", 1e6), ("ms", 1e3)):
-        if abs(us) >= size:
-            return f"{us / size:.3f}{unit}"
-    return f"{us:.3f}us"
+_UNITS = {"s": 1e6, "ms": 1e3, "us": 1.0}
+
+
+def time_text(us: float, unit: str | None = None) -> str:
+    """1234.5 -> '1.234ms', or in a unit that is given."""
+    if unit is None:
+        unit = next((name for name, size in _UNITS.items() if abs(us) >= size), "us")
+    return f"{us / _UNITS[unit]:.3f}{unit}"
 
 
 def amount_text(value: float, unit: str) -> str:
@@ -145,10 +147,13 @@ class EventAverages(list[FunctionEventAvg]):
         self,
         sort_by: str | None = None,
         row_limit: int = 100,
+        max_src_column_width: int | None = 75,
         max_name_column_width: int | None = 55,
         max_shapes_column_width: int | None = 80,
-        max_src_column_width: int | None = 75,
         header: str | None = None,
+        top_level_events_only: bool = False,
+        time_unit: str | None = None,
+        *,
         limits: bool = True,
     ) -> str:
         """The table as text.
@@ -158,21 +163,34 @@ class EventAverages(list[FunctionEventAvg]):
         'key'. 'Of limit' compares with `machine_limits()`, which are measured by the first table
         (`limits=False` leaves it out): the larger of the FLOP rate's share of a matrix product's of that
         element type and the byte rate's share of a copy's of that size. Rows that were grouped by stack
-        show it in lines below their first.
+        show it in lines below their first. All times are in `time_unit` ('s', 'ms' or 'us'), or each in one that suits it.
 
         Raises:
-            ValueError: another `sort_by`.
+            ValueError: another `sort_by` or `time_unit`.
+            NotImplementedError: `top_level_events_only`: averages are of all calls alike.
         """
-        head, cells, foot = self._cells(sort_by, row_limit, max_name_column_width, max_shapes_column_width, max_src_column_width, limits)
+        if top_level_events_only:
+            raise NotImplementedError("table: top_level_events_only = True; averages are of calls at all levels (events() has parents)")
+        widths = (max_name_column_width, max_shapes_column_width, max_src_column_width)
+        head, cells, foot = self._cells(sort_by, row_limit, *widths, limits, time_unit)
         return layout(head, cells, header, foot)
 
     def _cells(
-        self, sort_by: str | None, row_limit: int, name_width: int | None, shapes_width: int | None, source_width: int | None, limits: bool
+        self,
+        sort_by: str | None,
+        row_limit: int,
+        name_width: int | None,
+        shapes_width: int | None,
+        source_width: int | None,
+        limits: bool,
+        unit: str | None = None,
     ) -> tuple[list[str], list[list[str]], list[str]]:
         """Heads, rows and last lines of the table."""
         sort_by = "self_cpu_time_total" if sort_by is None else sort_by
         if sort_by not in SORT_KEYS:
             raise ValueError(f"table: sort_by = {sort_by!r}; expected one of {', '.join(SORT_KEYS)}")
+        if unit not in (None, *_UNITS):
+            raise ValueError(f"table: time_unit = {unit!r}; expected 's', 'ms', 'us' or None")
         rows = sorted(self, key=lambda r: getattr(r, sort_by), reverse=sort_by != "key")
         left_out = max(len(rows) - row_limit, 0) if row_limit >= 0 else 0
         rows = rows[:row_limit] if row_limit >= 0 else rows
@@ -195,10 +213,10 @@ class EventAverages(list[FunctionEventAvg]):
             row = [
                 _short(r.key, name_width),
                 f"{100 * r.self_cpu_time_total / busy:.2f}%",
-                time_text(r.self_cpu_time_total),
+                time_text(r.self_cpu_time_total, unit),
                 f"{100 * r.cpu_time_total / busy:.2f}%",
-                time_text(r.cpu_time_total),
-                time_text(r.cpu_time),
+                time_text(r.cpu_time_total, unit),
+                time_text(r.cpu_time, unit),
                 str(r.count),
                 bytes_text(r.bytes) if r.bytes else "--",
                 f"{r.bytes_per_s / 1e9:.2f}" if r.bytes else "--",
@@ -218,7 +236,7 @@ class EventAverages(list[FunctionEventAvg]):
                 cells += [row, *([""] * (len(row) - 1) + [line] for line in lines[1:])]
                 continue
             cells.append(row)
-        foot = [f"Self CPU time total: {time_text(self._busy_us)}"]
+        foot = [f"Self CPU time total: {time_text(self._busy_us, unit)}"]
         if machine:
             foot.append(
                 f"Limits of this machine ({machine.threads} threads): copy {machine.bandwidth / 1e9:.1f} GB/s, "

@@ -20,7 +20,7 @@ from flambeau._random import get_rng_state, set_rng_state
 from flambeau.amp.autocast_mode import autocast
 from flambeau.autograd import Function, enable_grad, grad, is_grad_enabled
 
-__all__ = ["checkpoint", "checkpoint_sequential"]
+__all__ = ["checkpoint", "checkpoint_sequential", "get_device_states", "set_device_states"]
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:
@@ -226,3 +226,18 @@ def checkpoint_sequential(
     for start in range(0, size * (segments - 1), size):
         input = checkpoint(run(start, start + size), input, preserve_rng_state=preserve)
     return run(size * (segments - 1), len(every))(input)
+
+
+def get_device_states(*args: Any) -> tuple[list[int], list[Any]]:
+    """The devices of the arguments other than the CPU, and the states of their generators: none."""
+    return [], []
+
+
+def set_device_states(devices: Any, states: Any, *, device_type: str | None = None) -> None:
+    """Sets those states again: there are none.
+
+    Raises:
+        ValueError: states of devices that are not here.
+    """
+    if list(devices) or list(states):
+        raise ValueError(f"set_device_states: devices {list(devices)!r}; expected none, there is the CPU alone")

@@ -23,7 +23,7 @@ PARTS: dict[str, str | tuple[str, ...]] = {
     "cuda.random": "cuda",
     "multiprocessing.reductions": "multiprocessing._sharing",
     "multiprocessing.spawn": "multiprocessing._spawn",
-    "nn.modules.batchnorm": ("nn.modules.norm", "nn.modules.lazy"),
+    "nn.modules.batchnorm": ("nn.modules.norm", "nn.modules.lazy", "nn.modules.sync"),
     "nn.modules.channelshuffle": "nn.modules.unpooling",
     "nn.modules.activation": ("nn.modules.activation", "nn.modules.attention"),
     "nn.modules.conv": ("nn.modules.conv", "nn.modules.lazy"),
@@ -40,6 +40,7 @@ PARTS: dict[str, str | tuple[str, ...]] = {
     "nn.modules.sparse": ("nn.modules.embedding", "nn.modules.bags"),
     "nn.modules.upsampling": "nn.modules.flatten",
     "nn.utils.stateless": ("func", "func._modules"),
+    "quantization": "ao.quantization",
     "optim.adadelta": "optim.adaptive",
     "optim.adamax": "optim.adaptive",
     "optim.adamw": "optim.adam",
@@ -54,7 +55,8 @@ PARTS: dict[str, str | tuple[str, ...]] = {
 }
 SOURCES: dict[str, str | tuple[str, ...]] = {**MOVED, **PARTS}
 
-# Classes of one module of ours that PyTorch keeps in several: (beginning of the name, module of PyTorch's), the first that fits.
+# Classes of one module of ours that PyTorch keeps in several: (beginning of the name, module of PyTorch's, without `torch.` where it has
+# a dot and without `torch.nn.modules.` else), the first that fits.
 HOMES: dict[str, tuple[tuple[str, str], ...]] = {
     "nn.modules.norm": (("BatchNorm", "batchnorm"), ("_BatchNorm", "batchnorm"), ("_NormBase", "batchnorm"),
                         ("InstanceNorm", "instancenorm"), ("_InstanceNorm", "instancenorm"), ("", "normalization")),
@@ -62,12 +64,18 @@ HOMES: dict[str, tuple[tuple[str, str], ...]] = {
                            ("Upsampl", "upsampling"), ("Pixel", "pixelshuffle"), ("", "padding")),
     "nn.modules.unpooling": (("ChannelShuffle", "channelshuffle"), ("", "pooling")),
     "nn.modules.class_losses": (("", "loss"),),
+    "nn.modules.sync": (("", "batchnorm"),),
     "nn.modules.attention": (("", "activation"),),
     "nn.modules.embedding": (("", "sparse"),),
     "nn.modules.bags": (("", "sparse"),),
     "nn.modules.loss": (("CosineSimilarity", "distance"), ("PairwiseDistance", "distance"), ("", "loss")),
     "nn.modules.lazy": (("LazyConv", "conv"), ("LazyLinear", "linear"), ("LazyBatchNorm", "batchnorm"),
                         ("LazyInstanceNorm", "instancenorm"), ("", "lazy")),
+    "optim.adam": (("AdamW", "optim.adamw"),),
+    "optim.adaptive": (("Adadelta", "optim.adadelta"), ("Adamax", "optim.adamax"), ("NAdam", "optim.nadam"), ("RAdam", "optim.radam")),
+    "optim.averaged": (("ASGD", "optim.asgd"), ("Rprop", "optim.rprop")),
+    "optim.matrices": (("Adafactor", "optim."), ("Muon", "optim.")),
+    **{f"distributions._transforms_{part}": (("", "distributions.transforms"),) for part in ("base", "elementwise", "shaped", "vector")},
 }  # fmt: skip
 
 _OVERLAY = "flambeau.compat._torch.overlay"
@@ -103,7 +111,7 @@ def home_of(module: str, name: str) -> str | None:
     """
     for beginning, last in HOMES.get(module.partition(".")[2], ()):
         if name.startswith(beginning):
-            return f"torch.nn.modules.{last}"
+            return f"torch.{last.rstrip('.')}" if "." in last else f"torch.nn.modules.{last}"
     path = torch_path(module)
     if path is None or module.startswith(_OVERLAY) or module.partition(".")[2] in _BACK:
         return path

@@ -161,6 +161,20 @@ class _Conv(_ConvNd):
             padding_mode, device, dtype,
         )  # fmt: skip
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "_conv_forward" in vars(cls) and "forward" not in vars(cls):
+            cls.forward = _Conv._forward_by_parts  # type: ignore[method-assign,assignment]
+
+    def _forward_by_parts(self, input: Tensor) -> Tensor:
+        return self._conv_forward(input, self.weight, self.bias)
+
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """The convolution by another weight and bias than the layer's; where a subclass defines it, `forward` calls it."""
+        x, padding = (input, self.padding) if self.padding_mode == "zeros" else self._padded(input)
+        conv = (F.conv1d, F.conv2d, F.conv3d)[self._n - 1]
+        return conv(x, weight, bias, self.stride, padding, self.dilation, self.groups)
+
 
 class Conv1d(_Conv):
     """Convolution (cross-correlation) over one dimension.
@@ -252,7 +266,8 @@ class _ConvTransposeNd(_ConvNd):
             groups, bias, padding_mode, device, dtype,
         )  # fmt: skip
 
-    def _output_padding(self, input: Tensor, output_size: Any) -> tuple[int, ...]:
+    def _output_padding(self, input: Tensor, output_size: Any, *of_the_layer: Any) -> tuple[int, ...]:
+        # PyTorch's has stride, padding, kernel size, number of axes and dilation behind, which are the layer's own.
         if output_size is None:
             return self.output_padding
         n = self._n

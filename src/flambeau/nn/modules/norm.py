@@ -80,7 +80,10 @@ class _NormBase(_Affine):
         self.reset_running_stats()
         super().reset_parameters()
 
-    def _check_input(self, input: Tensor) -> None:
+    def _check_input_dim(self, input: Tensor) -> None:
+        """Raises for a number of axes that the layer does not take; subclasses of programs say which they take."""
+        if not self._ranks:
+            raise NotImplementedError(f"{type(self).__name__} defines no _check_input_dim, which says of how many axes inputs are")
         if input.dim() not in self._ranks:
             ranks = " or ".join(f"{r}-D" for r in self._ranks)
             raise ShapeError(
@@ -105,9 +108,16 @@ class _NormBase(_Affine):
 
 
 class _BatchNorm(_NormBase):
+    _checks = True  # by itself, without a call where the input has one of `_ranks`
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "_check_input_dim" in vars(cls):
+            cls._checks = False
+
     def forward(self, input: Tensor) -> Tensor:
-        if input.dim() not in self._ranks:
-            self._check_input(input)
+        if not self._checks or input.dim() not in self._ranks:
+            self._check_input_dim(input)
         buffers, params = self._buffers, self._parameters
         mean, var = buffers["running_mean"], buffers["running_var"]
         momentum = self.momentum
@@ -127,7 +137,8 @@ class _BatchNorm(_NormBase):
                 mean = var = None
         elif mean is None or var is None:
             training = True
-        weight, bias = params["weight"], params["bias"]
+        weight = params["weight"] if "weight" in params else self.weight  # an attribute where it is parametrized or pruned
+        bias = params["bias"] if "bias" in params else self.bias
         check_eps(type(self).__name__, self.eps, training)
         return ops.batch_norm(input, mean, var, weight, bias, training, momentum or 0.0, self.eps)
 
@@ -175,6 +186,12 @@ class BatchNorm3d(_BatchNorm):
 
 
 class _InstanceNorm(_NormBase):
+    def _get_no_batch_dim(self) -> int:
+        """The number of axes of an input without a batch."""
+        if not self._ranks:
+            raise NotImplementedError(f"{type(self).__name__} defines no _get_no_batch_dim, the number of axes of an input without a batch")
+        return self._ranks[0]
+
     def __init__(
         self,
         num_features: int,
@@ -192,8 +209,8 @@ class _InstanceNorm(_NormBase):
         )
 
     def forward(self, input: Tensor) -> Tensor:
-        self._check_input(input)
-        unbatched = input.dim() == self._ranks[0]
+        self._check_input_dim(input)
+        unbatched = input.dim() == self._get_no_batch_dim()
         x = input.unsqueeze(0) if unbatched else input
         if x.shape[1] != self.num_features:
             raise ShapeError(
@@ -402,3 +419,22 @@ class LocalResponseNorm(Module):
 
     def extra_repr(self) -> str:
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
+
+
+class CrossMapLRN2d(LocalResponseNorm):
+    """The older `LocalResponseNorm` of pictures, with PyTorch's sums: over the channels nearer than (size + 1) // 2, and over the first
+    channel for those that are farther from it.
+
+    Shape: input [N, C, H, W], output the same.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.dim() != 4:
+            raise ValueError(f"CrossMapLRN2d: Expected input to be 4D, got {input.dim()}D instead.")
+        reach = (self.size + 1) // 2
+        squares = input * input
+        padded = ops.pad(squares.reshape(input.shape[0], 1, input.shape[1], -1), (0, 0, reach - 1, reach - 1), "constant", 0)
+        sums = ops.avg_pool2d(padded, (2 * reach - 1, 1), 1, 0, False, True).reshape(input.shape) * (2 * reach - 1)
+        if input.shape[1] > reach:
+            sums = ops.cat([sums[:, :reach], sums[:, reach:] + squares[:, :1]], 1)
+        return input * (sums * (self.alpha / self.size) + self.k) ** -self.beta

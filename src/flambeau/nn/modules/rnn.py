@@ -160,6 +160,52 @@ class RNNBase(Module):
         """Per layer and direction: weight_ih, weight_hh; with bias, bias_ih, bias_hh; with a projection, weight_hr."""
         return [[getattr(self, name) for name in names] for names in self._names]
 
+    # What subclasses of programs ask for: the weights as one list, and the checks of PyTorch's forward.
+
+    @property
+    def _all_weights(self) -> list[list[str]]:
+        return self._names
+
+    @property
+    def _flat_weights_names(self) -> list[str]:
+        return [name for names in self._names for name in names]
+
+    @property
+    def _flat_weights(self) -> list[Parameter]:
+        return [getattr(self, name) for name in self._flat_weights_names]
+
+    def check_input(self, input: Tensor, batch_sizes: Tensor | None) -> None:
+        """Raises for an input, or the data of a packed sequence, of other axes or features."""
+        wanted = 2 if batch_sizes is not None else 3
+        if input.dim() != wanted:
+            raise RuntimeError(f"input must have {wanted} dimensions, got {input.dim()}")
+        if input.size(-1) != self.input_size:
+            raise RuntimeError(f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {input.size(-1)}")
+
+    def _expected(self, input: Tensor, batch_sizes: Tensor | None, size: int) -> tuple[int, int, int]:
+        batch = int(batch_sizes[0]) if batch_sizes is not None else input.size(0 if self.batch_first else 1)
+        return self.num_layers * self._directions, batch, size
+
+    def get_expected_hidden_size(self, input: Tensor, batch_sizes: Tensor | None) -> tuple[int, int, int]:
+        """The shape of the state h."""
+        return self._expected(input, batch_sizes, self._state_size)
+
+    def check_hidden_size(
+        self, hx: Tensor, expected_hidden_size: tuple[int, int, int], msg: str = "Expected hidden size {}, got {}"
+    ) -> None:
+        """Raises for a state of another shape."""
+        if tuple(hx.shape) != tuple(expected_hidden_size):
+            raise RuntimeError(msg.format(expected_hidden_size, list(hx.shape)))
+
+    def check_forward_args(self, input: Tensor, hidden: Any, batch_sizes: Tensor | None) -> None:
+        """Raises for an input or state that `forward` would not take."""
+        self.check_input(input, batch_sizes)
+        self.check_hidden_size(hidden, self.get_expected_hidden_size(input, batch_sizes))
+
+    def permute_hidden(self, hx: Any, permutation: Tensor | None) -> Any:
+        """The state in another order of the batch."""
+        return hx if permutation is None else hx.index_select(1, permutation)
+
     def reset_parameters(self) -> None:
         """Draws U(-k, k), k = 1 / sqrt(hidden_size)."""
         bound = 1.0 / math.sqrt(self.hidden_size)
@@ -385,6 +431,20 @@ class LSTM(RNNBase):
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__("LSTM", *args, **kwargs)
+
+    def get_expected_cell_size(self, input: Tensor, batch_sizes: Tensor | None) -> tuple[int, int, int]:
+        """The shape of the state c."""
+        return self._expected(input, batch_sizes, self.hidden_size)
+
+    def check_forward_args(self, input: Tensor, hidden: Any, batch_sizes: Tensor | None) -> None:
+        """Raises for an input or states that `forward` would not take."""
+        self.check_input(input, batch_sizes)
+        self.check_hidden_size(hidden[0], self.get_expected_hidden_size(input, batch_sizes), "Expected hidden[0] size {}, got {}")
+        self.check_hidden_size(hidden[1], self.get_expected_cell_size(input, batch_sizes), "Expected hidden[1] size {}, got {}")
+
+    def permute_hidden(self, hx: Any, permutation: Tensor | None) -> Any:
+        """The states in another order of the batch."""
+        return hx if permutation is None else tuple(state.index_select(1, permutation) for state in hx)
 
 
 class GRU(RNNBase):

@@ -20,7 +20,7 @@ class Sampler(Generic[T]):
     """Base class; a subclass defines `__iter__` and, if it is known, `__len__`."""
 
     def __init__(self, data_source: Any = None) -> None:
-        pass
+        super().__init__()  # bases beside this one are initialised, too
 
     def __iter__(self) -> Iterator[T]:
         raise NotImplementedError(f"{type(self).__name__} defines no __iter__")

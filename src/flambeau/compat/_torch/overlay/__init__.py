@@ -7,96 +7,10 @@ from typing import Any
 from flambeau import _C as _core
 from flambeau import _tensor
 from flambeau._memory_format import layout as _layout
-from flambeau.compat._torch.overlay.serialization import load, save
+from flambeau.compat._torch.overlay.serialization import save
 from flambeau.compat._torch.overlay.torch_version import __version__
 
-__all__ = ["load", "save"]
-
-
-# ---- checks that PyTorch's tracers understand
-
-
-def _assert(condition: Any, message: Any) -> None:
-    """`assert`, as a function."""
-    assert condition, message
-
-
-def _checker(name: str, kind: type[Exception]) -> Any:
-    def check(cond: Any, message: Any = None) -> None:
-        if not cond:
-            raise kind("Expected cond to be True" if message is None else message() if callable(message) else str(message))
-
-    check.__name__ = check.__qualname__ = name
-    check.__doc__ = f"Raises {kind.__name__} with what `message()` returns unless `cond` is true."
-    return check
-
-
-_check = _checker("_check", RuntimeError)
-_check_index = _checker("_check_index", IndexError)
-_check_value = _checker("_check_value", ValueError)
-_check_type = _checker("_check_type", TypeError)
-_check_not_implemented = _checker("_check_not_implemented", NotImplementedError)
-_check_tensor_all = _checker("_check_tensor_all", RuntimeError)
-
-
-def _check_with(error_type: type[Exception], cond: Any, message: Any = None) -> None:
-    """Raises `error_type` unless `cond` is true."""
-    _checker("_check_with", error_type)(cond, message)
-
-
-def _check_is_size(i: Any, message: Any = None, *, max: Any = None) -> None:
-    """Raises RuntimeError unless 0 <= i (<= max)."""
-    _check(i >= 0 and (max is None or i <= max), message)
-
-
-# ---- symbolic numbers: shapes are plain numbers here, which these functions take as they are
-
-
-class SymInt:
-    """The class of PyTorch's symbolic integers; sizes here are ints, so that nothing is an instance."""
-
-
-class SymFloat:
-    """The class of PyTorch's symbolic floats; nothing is an instance."""
-
-
-class SymBool:
-    """The class of PyTorch's symbolic truth values; nothing is an instance."""
-
-
-def sym_int(a: Any) -> int:
-    """`int(a)`."""
-    return int(a)
-
-
-def sym_float(a: Any) -> float:
-    """`float(a)`."""
-    return float(a)
-
-
-def sym_max(a: Any, b: Any) -> Any:
-    """`max(a, b)`, a float where one is."""
-    return float(max(a, b)) if isinstance(a, float) or isinstance(b, float) else max(a, b)
-
-
-def sym_min(a: Any, b: Any) -> Any:
-    """`min(a, b)`, a float where one is."""
-    return float(min(a, b)) if isinstance(a, float) or isinstance(b, float) else min(a, b)
-
-
-def sym_not(a: Any) -> bool:
-    """`not a`."""
-    return not a
-
-
-def sym_ite(b: Any, t: Any, f: Any) -> Any:
-    """`t if b else f`."""
-    return t if b else f
-
-
-def sym_sum(args: Any) -> Any:
-    """`sum(args)`."""
-    return sum(args)
+__all__ = ["save"]
 
 
 def _shape_as_tensor(x: Any) -> Any:
@@ -104,63 +18,11 @@ def _shape_as_tensor(x: Any) -> Any:
     return _tensor.tensor(list(x.shape), dtype=_core.int64)
 
 
-# ---- settings that are questions here
-
-
-def are_deterministic_algorithms_enabled() -> bool:
-    """True: all results are the same from run to run."""
-    return True
-
-
-def is_deterministic_algorithms_warn_only_enabled() -> bool:
-    """False: there is nothing to warn of."""
-    return False
-
-
-def get_deterministic_debug_mode() -> int:
-    """2: what is not deterministic would be an error, and nothing is."""
-    return 2
-
-
-def is_warn_always_enabled() -> bool:
-    """False."""
-    return False
-
-
-def get_device_module(device: Any = None) -> Any:
-    """The module of a kind of device: `torch.cpu`, `torch.cuda`.
-
-    Raises:
-        RuntimeError: there is no such module.
-    """
-    import importlib
-
-    kind = "cpu" if device is None else str(device).partition(":")[0]
-    if kind not in ("cpu", "cuda", "xpu", "mps", "mtia"):
-        raise RuntimeError(f"get_device_module: device = {device!r}; expected 'cpu', 'cuda', 'xpu', 'mps' or 'mtia'")
-    return importlib.import_module(f"torch.{kind}")
-
-
-class OutOfMemoryError(RuntimeError):
-    """What PyTorch raises when a GPU's memory is used up; never raised here."""
-
-
-class Stream:
-    """A queue of a GPU; none can be made."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise _core.DeviceError("Stream: this build of flambeau computes on the CPU, where a call has finished when it returns")
-
-
 class PyTorchFileReader:
     """PyTorch's reader of zip files; `torch.load` reads them here."""
 
     def __init__(self, *args: Any) -> None:
         raise NotImplementedError("PyTorchFileReader: use torch.load, which reads PyTorch's files")
-
-
-class Event(Stream):
-    """A mark in a queue of a GPU; none can be made."""
 
 
 # ---- element types of PyTorch's that are not here: they can be named and compared, and no tensor has one
@@ -212,9 +74,8 @@ def finfo(type: Any = None) -> Any:  # noqa: A002
 
 def _sample_dirichlet(concentration: Any, generator: Any = None) -> Any:
     """Draws of Dirichlet distributions."""
-    from flambeau.distributions import Dirichlet
-
-    return Dirichlet(concentration).sample()
+    draws = _core.ops.standard_gamma(concentration, generator=generator)
+    return draws / draws.sum(-1, keepdim=True)
 
 
 # ---- the two ways to say in which row each element of a matrix lies
@@ -255,7 +116,7 @@ def __getattr__(name: str) -> Any:
 
         return contiguous_format
     if name in ("ScriptModule", "ScriptFunction"):
-        from flambeau.compat._torch.overlay import jit
+        from flambeau import jit
 
         return getattr(jit, name)
     raise AttributeError(name)

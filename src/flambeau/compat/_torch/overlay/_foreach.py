@@ -10,6 +10,8 @@ import flambeau
 _UNARY = ("abs acos asin atan ceil cos cosh erf erfc exp expm1 floor frac lgamma log log10 log1p log2 neg reciprocal round rsqrt sigmoid sign sin sinh "
           "sqrt tan tanh trunc zero").split()  # fmt: skip
 _BINARY = ("add", "sub", "mul", "div", "pow", "maximum", "minimum", "clamp_min", "clamp_max", "copy")
+_OTHERS = ("other", "weight", "weights", "scalar", "scalars", "exponent", "src")
+_BY_NAME = {"add": ("alpha",), "sub": ("alpha",), "copy": ("non_blocking",)}
 _ALL = (*_UNARY, *_BINARY, "lerp", "addcmul", "addcdiv")
 
 
@@ -41,14 +43,18 @@ def _inplace(op: str) -> Callable[..., None]:
     def run(tensors: Any, *args: Any, **kwargs: Any) -> None:
         if op in ("addcmul", "addcdiv"):
             first, second, *rest = args
+            if unknown := kwargs.keys() - {"value", "scalars", "tensors"}:
+                raise TypeError(f"{name}: unexpected argument {min(unknown)}; expected value, scalars or tensors")
             value = rest[0] if rest else kwargs.get("value", kwargs.get("scalars", kwargs.get("tensors", 1)))
             value = value.tolist() if isinstance(value, flambeau.Tensor) and value.ndim else value
             for x, a, b, v in zip(tensors, first, second, _spread(name, value, len(tensors))):
                 getattr(x, op + "_")(a, b, value=v)
             return
         columns = [_spread(name, a, len(tensors)) for a in args]
-        extra = {"alpha": kwargs["alpha"]} if "alpha" in kwargs else {}
-        named = [_spread(name, v, len(tensors)) for k, v in kwargs.items() if k in ("other", "weight", "weights", "scalar", "scalars", "exponent", "src")]
+        extra = {k: kwargs[k] for k in _BY_NAME.get(op, ()) if k in kwargs}
+        if unknown := kwargs.keys() - {*_OTHERS, *extra}:
+            raise TypeError(f"{name}: unexpected argument {min(unknown)}; expected one of {', '.join((*_OTHERS, *_BY_NAME.get(op, ())))}")
+        named = [_spread(name, v, len(tensors)) for k, v in kwargs.items() if k in _OTHERS]
         for x, *rest in zip(tensors, *columns, *named):
             _method(op, x)(*rest, **extra)
 

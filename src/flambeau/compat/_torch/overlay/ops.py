@@ -36,8 +36,11 @@ class OpOverloadPacket:
     __str__ = __repr__
 
 
-def _to_copy(x: Any, *, dtype: Any = None, device: Any = None, memory_format: Any = None, **hints: Any) -> Any:
-    """A copy, in another type where one is given."""
+def _to_copy(x: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None, non_blocking: bool = False,
+             memory_format: Any = None) -> Any:  # fmt: skip
+    """A copy, in another type where one is given; how a copy to a GPU would be made has no say."""
+    if layout is not None and layout != x.layout:
+        raise NotImplementedError(f"aten::_to_copy: layout = {layout} of a tensor of {x.layout}; call to_dense() or to_sparse()")
     how = {name: value for name, value in (("dtype", dtype), ("device", device), ("memory_format", memory_format)) if value is not None}
     return x.to(copy=True, **how) if how else x.clone()
 

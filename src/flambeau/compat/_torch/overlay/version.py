@@ -1,9 +1,5 @@
-"""`torch.version`: a build for the CPU."""
+"""`torch.version`: a build for the CPU. The version is the one whose surface is followed."""
 
 from flambeau.compat._torch.overlay.torch_version import __version__
 
-__all__ = ["__version__", "cuda", "debug", "git_version", "hip", "xpu"]
-
-debug = False
-cuda = hip = rocm = xpu = None
-git_version = "flambeau"
+__all__ = ["__version__"]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from flambeau.compat._torch.overlay.compiler import (
+from flambeau.compiler import (
+    OptimizedModule,
     allow_in_graph,
     assume_constant_result,
     disable,
     is_compiling,
 )
-from flambeau.compiler import OptimizedModule
 
 __all__ = ["OptimizedModule", "allow_in_graph", "config", "disable", "is_compiling", "mark_static_address", "reset"]
 
@@ -35,11 +35,18 @@ def mark_static_address(t: Any, guard: bool = True) -> None:
     """Addresses are not part of what is recorded."""
 
 
-def mark_dynamic(t: Any, index: Any, **kwargs: Any) -> None:
+def mark_dynamic(
+    t: Any, index: Any, *, hint_override: int | None = None, min: int | None = None, max: int | None = None, specialize_on: Any = None  # noqa: A002
+) -> None:
     """Every shape may change."""
 
 
-mark_static = maybe_mark_dynamic = mark_dynamic
+def mark_static(t: Any, index: Any = None) -> None:
+    """Every shape may change, and what is recorded for one stays right for it."""
+
+
+def maybe_mark_dynamic(t: Any, index: Any) -> None:
+    """Every shape may change."""
 
 
 def list_backends(exclude_tags: Any = ()) -> list[str]:

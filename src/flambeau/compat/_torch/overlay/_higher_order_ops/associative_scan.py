@@ -20,6 +20,8 @@ def associative_scan(combine_fn: Callable[[Any, Any], Any], xs: Any, dim: int, r
     >>> associative_scan(lambda x, y: x * y, fl.tensor([1, 2, 3, 4]), 0)
     tensor([ 1,  2,  6, 24])
     """
+    if combine_mode not in ("pointwise", "generic"):
+        raise ValueError(f"associative_scan: combine_mode = {combine_mode!r}; expected 'pointwise' or 'generic', which give the same")
     leaves, spec = tree_flatten(xs)
     if not leaves:
         raise ValueError("associative_scan: xs holds no tensors")

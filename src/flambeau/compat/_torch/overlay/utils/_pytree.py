@@ -84,23 +84,55 @@ def _is_namedtuple(x: Any) -> bool:
     return issubclass(kind, tuple) and hasattr(kind, "_fields")
 
 
-is_namedtuple = is_namedtuple_class = is_namedtuple_instance = _is_namedtuple
+is_namedtuple = is_namedtuple_class = is_namedtuple_instance = _is_namedtuple_instance = _is_namedtuple
+
+
+def is_structseq(obj: Any) -> bool:
+    """Whether an object or class is one of C's named tuples, as `time.struct_time`; results of several tensors are Python's here."""
+    kind = obj if isinstance(obj, type) else type(obj)
+    return tuple in kind.__bases__ and all(isinstance(getattr(kind, n, None), int) for n in ("n_fields", "n_sequence_fields", "n_unnamed_fields"))
+
+
+is_structseq_class = is_structseq_instance = is_structseq
 
 
 def _get_node_type(tree: Any) -> Any:
     kind = type(tree)
-    if kind not in SUPPORTED_NODES and _is_namedtuple(tree):
-        return namedtuple
+    if kind not in SUPPORTED_NODES:
+        if _is_namedtuple(tree):
+            return namedtuple
+        if kind.__module__.endswith(".return_types") and is_structseq(kind):  # several tensors, as `x.max(0)` returns them
+            SUPPORTED_NODES[kind] = NodeDef(_tuple_flatten, lambda values, _: kind(values), _tuple_flatten_with_keys)
     return kind
 
 
-SUPPORTED_NODES[tuple] = NodeDef(lambda x: (list(x), None), lambda values, _: tuple(values))
-SUPPORTED_NODES[list] = NodeDef(lambda x: (x, None), lambda values, _: list(values))
-SUPPORTED_NODES[dict] = NodeDef(lambda x: (list(x.values()), list(x)), lambda values, keys: dict(zip(keys, values)))
-SUPPORTED_NODES[OrderedDict] = NodeDef(lambda x: (list(x.values()), list(x)), lambda values, keys: OrderedDict(zip(keys, values)))
-SUPPORTED_NODES[defaultdict] = NodeDef(lambda x: (list(x.values()), [x.default_factory, list(x)]), lambda values, c: defaultdict(c[0], zip(c[1], values)))
-SUPPORTED_NODES[deque] = NodeDef(lambda x: (list(x), x.maxlen), lambda values, maxlen: deque(values, maxlen=maxlen))
-SUPPORTED_NODES[namedtuple] = NodeDef(lambda x: (list(x), type(x)), lambda values, kind: kind(*values))  # type: ignore[index]
+# ---- the containers that are known from the start
+
+
+def _numbered(flatten: Callable[[Any], tuple[list[Any], Any]], key: Any = SequenceKey) -> Callable[[Any], tuple[list[tuple[Any, Any]], Any]]:
+    """A function that gives children with their places."""
+
+    def flatten_with_keys(x: Any) -> tuple[list[tuple[Any, Any]], Any]:
+        values, context = flatten(x)
+        return [(key(i), v) for i, v in enumerate(values)], context
+
+    return flatten_with_keys
+
+
+def _tuple_flatten(d: tuple[Any, ...]) -> tuple[list[Any], Any]:
+    return list(d), None
+
+
+def _tuple_unflatten(values: Iterable[Any], context: Any) -> tuple[Any, ...]:
+    return tuple(values)
+
+
+def _list_flatten(d: list[Any]) -> tuple[list[Any], Any]:
+    return d, None
+
+
+def _list_unflatten(values: Iterable[Any], context: Any) -> list[Any]:
+    return list(values)
 
 
 def _dict_flatten(d: dict[Any, Any]) -> tuple[list[Any], Any]:
@@ -113,6 +145,55 @@ def _dict_flatten_with_keys(d: dict[Any, Any]) -> tuple[list[tuple[Any, Any]], A
 
 def _dict_unflatten(values: Iterable[Any], keys: Any) -> dict[Any, Any]:
     return dict(zip(keys, values))
+
+
+def _ordereddict_unflatten(values: Iterable[Any], keys: Any) -> OrderedDict[Any, Any]:
+    return OrderedDict(zip(keys, values))
+
+
+def _defaultdict_flatten(d: defaultdict[Any, Any]) -> tuple[list[Any], Any]:
+    return list(d.values()), [d.default_factory, list(d)]
+
+
+def _defaultdict_flatten_with_keys(d: defaultdict[Any, Any]) -> tuple[list[tuple[Any, Any]], Any]:
+    return [(MappingKey(k), v) for k, v in d.items()], [d.default_factory, list(d)]
+
+
+def _defaultdict_unflatten(values: Iterable[Any], context: Any) -> defaultdict[Any, Any]:
+    return defaultdict(context[0], zip(context[1], values))
+
+
+def _deque_flatten(d: deque[Any]) -> tuple[list[Any], Any]:
+    return list(d), d.maxlen
+
+
+def _deque_unflatten(values: Iterable[Any], maxlen: Any) -> deque[Any]:
+    return deque(values, maxlen=maxlen)
+
+
+def _namedtuple_flatten(d: Any) -> tuple[list[Any], Any]:
+    return list(d), type(d)
+
+
+def _namedtuple_flatten_with_keys(d: Any) -> tuple[list[tuple[Any, Any]], Any]:
+    return [(GetAttrKey(name), v) for name, v in zip(d._fields, d)], type(d)
+
+
+def _namedtuple_unflatten(values: Iterable[Any], kind: Any) -> Any:
+    return kind(*values)
+
+
+_tuple_flatten_with_keys, _list_flatten_with_keys = _numbered(_tuple_flatten), _numbered(_list_flatten)
+_deque_flatten_with_keys = _numbered(_deque_flatten)
+_odict_flatten = _ordereddict_flatten = _dict_flatten
+_odict_unflatten, _ordereddict_flatten_with_keys = _ordereddict_unflatten, _dict_flatten_with_keys
+SUPPORTED_NODES[tuple] = NodeDef(_tuple_flatten, _tuple_unflatten, _tuple_flatten_with_keys)
+SUPPORTED_NODES[list] = NodeDef(_list_flatten, _list_unflatten, _list_flatten_with_keys)
+SUPPORTED_NODES[dict] = NodeDef(_dict_flatten, _dict_unflatten, _dict_flatten_with_keys)
+SUPPORTED_NODES[OrderedDict] = NodeDef(_ordereddict_flatten, _ordereddict_unflatten, _ordereddict_flatten_with_keys)
+SUPPORTED_NODES[defaultdict] = NodeDef(_defaultdict_flatten, _defaultdict_unflatten, _defaultdict_flatten_with_keys)
+SUPPORTED_NODES[deque] = NodeDef(_deque_flatten, _deque_unflatten, _deque_flatten_with_keys)
+SUPPORTED_NODES[namedtuple] = NodeDef(_namedtuple_flatten, _namedtuple_unflatten, _namedtuple_flatten_with_keys)  # type: ignore[index]
 
 
 def _is_leaf(tree: Any, is_leaf: Any = None) -> bool:
@@ -301,14 +382,7 @@ def _keyed(tree: Any) -> list[tuple[Any, Any]]:
     keys = SUPPORTED_NODES[kind].flatten_with_keys_fn
     if keys is not None:
         return keys(tree)[0]
-    children, context = SUPPORTED_NODES[kind].flatten_fn(tree)
-    if kind in (dict, OrderedDict):
-        return [(MappingKey(k), v) for k, v in zip(context, children)]
-    if kind is defaultdict:
-        return [(MappingKey(k), v) for k, v in zip(context[1], children)]
-    if kind is namedtuple:
-        return [(GetAttrKey(n), v) for n, v in zip(type(tree)._fields, children)]
-    return [(SequenceKey(i), v) for i, v in enumerate(children)]
+    return [(SequenceKey(i), v) for i, v in enumerate(SUPPORTED_NODES[kind].flatten_fn(tree)[0])]
 
 
 def _with_paths(tree: Any, is_leaf: Any, path: tuple[Any, ...]) -> list[tuple[tuple[Any, ...], Any]]:
@@ -331,6 +405,23 @@ def tree_map_with_path(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf
     """`tree_map` of a function that gets each leaf's place first."""
     placed, spec = tree_flatten_with_path(tree, is_leaf)
     return spec.unflatten([func(path, leaf, *more) for (path, leaf), *more in zip(placed, *(spec.flatten_up_to(r) for r in rests))])
+
+
+def arg_tree_leaves(*args: Any, **kwargs: Any) -> list[Any]:
+    """The leaves of a call's arguments, in order."""
+    return [leaf for part in (*args, *kwargs.values()) for leaf in tree_leaves(part)]
+
+
+def tree_is_leaf(tree: Any, is_leaf: Any = None) -> bool:
+    """Whether it is a leaf."""
+    return _is_leaf(tree, is_leaf)
+
+
+def key_get(obj: Any, kp: Any) -> Any:
+    """What lies at a place."""
+    for key in kp:
+        obj = getattr(obj, key.name) if isinstance(key, GetAttrKey) else obj[key.key if isinstance(key, MappingKey) else key.idx]
+    return obj
 
 
 def keystr(kp: Any) -> str:

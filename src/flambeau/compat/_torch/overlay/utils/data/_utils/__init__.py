@@ -1,1 +1,1 @@
-"""`torch.utils.data._utils`: of it there is `collate`."""
+"""`torch.utils.data._utils`: collating, fetching, what workers know."""

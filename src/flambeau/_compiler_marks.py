@@ -1,0 +1,76 @@
+"""What marks functions for PyTorch's compiler. Python runs wherever something is recorded, so that marks change nothing."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+_STANCES = ("default", "force_eager", "eager_on_recompile", "fail_on_recompile", "eager_then_compile")
+
+
+def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
+    """The function itself: ops in it are recorded as everywhere, with the results of eager mode.
+
+    >>> import flambeau as fl
+    >>> @fl.compiler.disable
+    ... def twice(x):
+    ...     return 2 * x
+    >>> twice(3)
+    6
+    """
+    return fn if fn is not None else lambda f: f
+
+
+def allow_in_graph(fn: Any) -> Any:
+    """The function itself."""
+    return fn
+
+
+def assume_constant_result(fn: Any) -> Any:
+    """The function itself, which is called each time."""
+    return fn
+
+
+def substitute_in_graph(original_fn: Any, *, can_constant_fold_through: bool = False, skip_signature_check: bool = False) -> Any:
+    """A decorator that returns its function; the original goes on to be called."""
+    return lambda fn: fn
+
+
+def is_dynamo_compiling() -> bool:
+    """False: Dynamo is not here."""
+    return False
+
+
+def is_exporting() -> bool:
+    """False: nothing is exported."""
+    return False
+
+
+def reset() -> None:
+    """Nothing has to be forgotten."""
+
+
+def cudagraph_mark_step_begin() -> None:
+    """There are no CUDA graphs."""
+
+
+@contextlib.contextmanager
+def set_stance(stance: str = "default", *, skip_guard_eval_unsafe: bool = False, force_backend: Any = None) -> Iterator[None]:
+    """A region in which compiled functions compute what they always do: eager mode's results.
+
+    Raises:
+        RuntimeError: a stance that PyTorch has not.
+        NotImplementedError: an error or another backend is asked for, of which there is none.
+    """
+    if stance not in _STANCES:
+        raise RuntimeError(f"set_stance: stance = {stance!r}; expected one of {', '.join(map(repr, _STANCES))}")
+    if stance == "fail_on_recompile" or force_backend is not None:
+        what = f"stance = {stance!r}" if force_backend is None else f"force_backend = {force_backend!r}"
+        raise NotImplementedError(f"set_stance: {what}; what is recorded anew is no error here, and there is one backend")
+    yield
+
+
+def nested_compile_region(fn: Any = None, *, options: Any = None, max_reuse_entries: int = 8, reuse_hash_fn: Any = None) -> Any:
+    """The function itself, which is recorded wherever it is called."""
+    return fn if fn is not None else lambda f: f

@@ -1,0 +1,95 @@
+"""Checks as functions, and symbolic numbers: shapes are plain numbers here, which these functions take as they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def _assert(condition: Any, message: Any) -> None:
+    """`assert`, as a function."""
+    assert condition, message
+
+
+def _checker(name: str, kind: type[Exception]) -> Any:
+    def check(cond: Any, message: Any = None) -> None:
+        if not cond:
+            raise kind("Expected cond to be True" if message is None else message() if callable(message) else str(message))
+
+    check.__name__ = check.__qualname__ = name
+    check.__doc__ = f"Raises {kind.__name__} with what `message()` returns unless `cond` is true."
+    return check
+
+
+_check = _checker("_check", RuntimeError)
+_check_index = _checker("_check_index", IndexError)
+_check_value = _checker("_check_value", ValueError)
+_check_type = _checker("_check_type", TypeError)
+_check_not_implemented = _checker("_check_not_implemented", NotImplementedError)
+_check_tensor_all = _checker("_check_tensor_all", RuntimeError)
+
+
+def _check_with(error_type: type[Exception], cond: Any, message: Any = None) -> None:
+    """Raises `error_type` unless `cond` is true."""
+    _checker("_check_with", error_type)(cond, message)
+
+
+def _check_is_size(i: Any, message: Any = None, *, max: Any = None) -> None:
+    """Raises RuntimeError unless 0 <= i (<= max)."""
+    _check(i >= 0 and (max is None or i <= max), message)
+
+
+class _Symbolic:
+    def __init__(self, node: Any) -> None:
+        raise NotImplementedError(f"{type(self).__name__}: shapes here are plain numbers; expected an int, a float or a bool")
+
+
+class SymInt(_Symbolic):
+    """The class of PyTorch's symbolic integers; sizes here are ints, so that nothing is an instance, and none can be made."""
+
+
+class SymFloat(_Symbolic):
+    """The class of PyTorch's symbolic floats; nothing is an instance, and none can be made."""
+
+
+class SymBool(_Symbolic):
+    """The class of PyTorch's symbolic truth values; nothing is an instance, and none can be made."""
+
+
+def sym_int(a: Any) -> int:
+    """`int(a)`.
+
+    >>> import flambeau as fl
+    >>> fl.sym_int(2.5), fl.sym_max(1, 2.0), fl.sym_ite(True, "a", "b")
+    (2, 2.0, 'a')
+    """
+    return int(a)
+
+
+def sym_float(a: Any) -> float:
+    """`float(a)`."""
+    return float(a)
+
+
+def sym_max(a: Any, b: Any) -> Any:
+    """`max(a, b)`, a float where one is."""
+    return float(max(a, b)) if isinstance(a, float) or isinstance(b, float) else max(a, b)
+
+
+def sym_min(a: Any, b: Any) -> Any:
+    """`min(a, b)`, a float where one is."""
+    return float(min(a, b)) if isinstance(a, float) or isinstance(b, float) else min(a, b)
+
+
+def sym_not(a: Any) -> bool:
+    """`not a`."""
+    return not a
+
+
+def sym_ite(b: Any, t: Any, f: Any) -> Any:
+    """`t if b else f`."""
+    return t if b else f
+
+
+def sym_sum(args: Any) -> Any:
+    """`sum(args)`."""
+    return sum(args)

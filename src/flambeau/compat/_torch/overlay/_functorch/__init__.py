@@ -1,0 +1,1 @@
+"""`torch._functorch`: of it there is what packages take from `vmap`."""

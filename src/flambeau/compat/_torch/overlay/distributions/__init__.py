@@ -1,0 +1,1 @@
+"""Helpers of `torch.distributions` that packages use."""

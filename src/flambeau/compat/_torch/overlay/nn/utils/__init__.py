@@ -1,0 +1,1 @@
+"""What `torch.nn.utils` has and `flambeau.nn.utils` has not."""

@@ -1,0 +1,1 @@
+"""Helpers of `torch.optim` that optimizers of packages use."""

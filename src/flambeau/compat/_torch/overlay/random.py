@@ -1,5 +1,0 @@
-"""`torch.random`: what it has besides `flambeau.random`."""
-
-from flambeau import default_generator
-
-__all__ = ["default_generator"]

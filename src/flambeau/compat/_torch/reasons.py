@@ -1,0 +1,43 @@
+"""Why a public name of PyTorch's is answered by the overlay and not by a module of ours. A test holds that each is here.
+
+What has a true meaning for who writes `import flambeau as torch` belongs into the library, where the facade finds it. Names that begin
+with an underscore, and modules below one, are PyTorch's own inside; packages ask for them, and nobody else.
+"""
+
+from __future__ import annotations
+
+_INSTEAD = "the library has it otherwise on purpose"
+_EXTENSIONS = "compiled extensions of PyTorch's: flambeau.ops has the operators that flambeau.library registers"
+_COMPILED = "nothing is compiled against PyTorch's C++ library; setup.py of packages asks"
+_INSIDE = "PyTorch's own inside, though its name does not say so; packages ask for it"
+
+# A module's path -> its public names -> why. "*" stands for what a module's own `__getattr__` answers.
+REASONS: dict[str, dict[str, str]] = {
+    "": {
+        "AbsentDType": "names of element types that no tensor has here; `flambeau.float8_e4m3fn` would promise one",
+        "PyTorchFileReader": "the reader of PyTorch's archives is refused: flambeau.load reads them",
+        "finfo": "knows the limits of those element types, too",
+        "jagged": "a layout that no tensor has here",
+        "save": f"{_INSTEAD}: flambeau.save writes safetensors where no format is given, torch.save an archive of PyTorch's",
+        "sparse_bsc": "a layout that no tensor has here",
+        "sparse_bsr": "a layout that no tensor has here",
+        "sparse_csc": "a layout that no tensor has here",
+        "*": "`_foreach_*`, the element types that no tensor has here, and names of TorchScript's that moved to torch.jit",
+    },
+    "classes": {"load_library": _EXTENSIONS, "*": _EXTENSIONS},
+    "ops": dict.fromkeys(("Namespace", "OpOverloadPacket", "exists", "load_library", "loaded_libraries", "*"), _EXTENSIONS),
+    "optim.optimizer": dict.fromkeys(("ParamsT", "StateDict"), "names of annotations, which optimizers of packages import"),
+    "serialization": {"save": f"{_INSTEAD}: an archive of PyTorch's"},
+    "torch_version": dict.fromkeys(
+        ("TorchVersion", "__version__"), "the version of PyTorch whose surface is followed; flambeau has its own"
+    ),
+    "utils.cpp_extension": dict.fromkeys(
+        (
+            "BuildExtension", "CUDAExtension", "CUDA_HOME", "CUDNN_HOME", "CppExtension", "IS_HIP_EXTENSION", "ROCM_HOME", "SYCL_HOME",
+            "include_paths", "library_paths", "load", "load_inline",
+        ),
+        _COMPILED,
+    ),
+    "utils.weak": dict.fromkeys(("TensorWeakRef", "WeakIdKeyDictionary", "WeakIdRef", "WeakRef", "WeakTensorKeyDictionary"), _INSIDE),
+    "version": {"__version__": "the version of PyTorch whose surface is followed; flambeau has its own"},
+}

@@ -1,0 +1,40 @@
+"""`torch.cuda.amp`: autocast and gradient scaling for a GPU; without one they warn and are switched off, as in PyTorch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flambeau import amp
+
+__all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
+
+
+def custom_fwd(fwd: Any = None, *, cast_inputs: Any = None) -> Any:
+    """`amp.custom_fwd(device_type="cuda")`, which is for what runs under autocast of a GPU."""
+    return amp.custom_fwd(fwd, device_type="cuda", cast_inputs=cast_inputs)
+
+
+def custom_bwd(bwd: Any) -> Any:
+    """`amp.custom_bwd(device_type="cuda")`."""
+    return amp.custom_bwd(bwd, device_type="cuda")
+
+
+class autocast(amp.autocast):  # noqa: N801
+    """`torch.amp.autocast("cuda", ...)`."""
+
+    def __init__(self, enabled: bool = True, dtype: Any = None, cache_enabled: bool = True) -> None:
+        super().__init__("cuda", dtype, enabled, cache_enabled)
+
+
+class GradScaler(amp.GradScaler):
+    """`torch.amp.GradScaler("cuda", ...)`."""
+
+    def __init__(
+        self,
+        init_scale: float = 2.0**16,
+        growth_factor: float = 2.0,
+        backoff_factor: float = 0.5,
+        growth_interval: int = 2000,
+        enabled: bool = True,
+    ) -> None:
+        super().__init__("cuda", init_scale, growth_factor, backoff_factor, growth_interval, enabled)

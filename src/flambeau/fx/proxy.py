@@ -1,0 +1,5 @@
+"""`torch.fx.proxy`."""
+
+from flambeau.fx import Proxy
+
+__all__ = ["Proxy"]

@@ -1,0 +1,172 @@
+"""`torch.hub`: models of local folders (`hubconf.py`) and weights that lie in the cache already. Nothing is ever downloaded."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import re
+import sys
+from typing import Any, NoReturn
+from urllib.parse import urlparse
+
+__all__ = ["download_url_to_file", "get_dir", "help", "list", "load", "load_state_dict_from_url", "set_dir"]
+
+_dir: str | None = None
+HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")  # in names of files: the first digits of what is in them
+
+
+class DownloadRefused(RuntimeError):
+    """Something is asked for that only a download could bring."""
+
+
+def _refused(what: str, instead: str) -> NoReturn:
+    raise DownloadRefused(
+        f"hub: {what} would have to be downloaded, and flambeau downloads nothing: code and weights of others are yours to fetch "
+        f"and to trust. {instead}"
+    )
+
+
+def _get_torch_home() -> str:
+    cache = os.environ.get("XDG_CACHE_HOME", "~/.cache")
+    return os.path.expanduser(os.environ.get("TORCH_HOME", os.path.join(cache, "torch")))
+
+
+def get_dir() -> str:
+    """The folder of what was fetched before: `$TORCH_HOME/hub`, or what `set_dir` said."""
+    return _dir if _dir is not None else os.path.join(_get_torch_home(), "hub")
+
+
+def set_dir(d: Any) -> None:
+    """Takes another folder."""
+    global _dir
+    _dir = os.path.expanduser(os.fspath(d))
+
+
+def _folder(repo_or_dir: str, source: str, force_reload: bool) -> str:
+    if source not in ("github", "local"):
+        raise ValueError(f"hub: source = {source!r}; expected 'github' or 'local'")
+    if source == "local":
+        return os.fspath(repo_or_dir)
+    if force_reload:
+        _refused(f"the repository {repo_or_dir} (force_reload=True)", "Leave force_reload out to use what lies in the cache.")
+    name, _, branch = repo_or_dir.partition(":")
+    for ref in [branch] if branch else ["main", "master"]:
+        place = os.path.join(get_dir(), f"{name.replace('/', '_')}_{ref.replace('/', '_')}")
+        if os.path.isdir(place):
+            return place
+    _refused(f"the repository {repo_or_dir}", "Clone it and call hub.load(folder, model, source='local').")
+
+
+def _entries(folder: str) -> Any:
+    path = os.path.join(folder, "hubconf.py")
+    if not os.path.isfile(path):
+        raise FileNotFoundError(f"hub: {path} does not exist; expected a folder with a hubconf.py")
+    sys.path.insert(0, folder)
+    try:
+        spec = importlib.util.spec_from_file_location("hubconf", path)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(folder)
+    return module
+
+
+def _entry(folder: str, model: str) -> Any:
+    found = getattr(_entries(folder), model, None)
+    if not callable(found):
+        raise RuntimeError(f"hub: {folder}/hubconf.py has no entry {model!r}; it has {', '.join(_names(folder))}")
+    return found
+
+
+def _names(folder: str) -> Any:
+    module = _entries(folder)
+    return [name for name in dir(module) if callable(getattr(module, name)) and not name.startswith("_")]
+
+
+def list(
+    github: str,
+    force_reload: bool = False,
+    skip_validation: bool = False,
+    trust_repo: Any = "check",
+    verbose: bool = True,
+    *,
+    source: str = "github",
+) -> Any:  # noqa: A001
+    """The entries of a hubconf.py."""
+    return _names(_folder(github, source, force_reload))
+
+
+def help(
+    github: str, model: str, force_reload: bool = False, skip_validation: bool = False, trust_repo: Any = "check", *, source: str = "github"
+) -> Any:  # noqa: A001
+    """The docstring of an entry."""
+    return _entry(_folder(github, source, force_reload), model).__doc__
+
+
+def load(
+    repo_or_dir: Any,
+    model: str,
+    *args: Any,
+    source: str = "github",
+    trust_repo: Any = "check",
+    force_reload: bool = False,
+    verbose: bool = True,
+    skip_validation: bool = False,
+    **kwargs: Any,
+) -> Any:
+    """What the entry `model` of a folder's hubconf.py returns; a repository has to lie in the cache already.
+
+    What lies there was put there by the user, so that it is neither validated nor asked about (`skip_validation`, `trust_repo`).
+
+    Raises:
+        DownloadRefused: it does not.
+        RuntimeError: there is no such entry.
+    """
+    return _entry(_folder(repo_or_dir, source, force_reload), model)(*args, **kwargs)
+
+
+def download_url_to_file(url: str, dst: str, hash_prefix: str | None = None, progress: bool = True) -> NoReturn:
+    """Refused."""
+    _refused(url, f"Fetch it yourself and put it at {dst}.")
+
+
+def load_state_dict_from_url(
+    url: str,
+    model_dir: str | None = None,
+    map_location: Any = None,
+    progress: bool = True,
+    check_hash: bool = False,
+    file_name: str | None = None,
+    weights_only: bool = True,
+) -> Any:
+    """Loads the file of that name from the cache (`get_dir()/checkpoints`).
+
+    Raises:
+        DownloadRefused: it is not there.
+        RuntimeError: `check_hash`, and the file has not the digits of SHA-256 that its name has.
+    """
+    folder = model_dir or os.path.join(get_dir(), "checkpoints")
+    path = os.path.join(folder, file_name or os.path.basename(urlparse(url).path))
+    if not os.path.exists(path):
+        _refused(url, f"Fetch it yourself and put it at {path}.")
+    if check_hash:
+        _check_digits(path)
+    from flambeau import load as load_file
+
+    return load_file(path, map_location, weights_only=weights_only)
+
+
+def _check_digits(path: str) -> None:
+    named = HASH_REGEX.search(os.path.basename(path))
+    digits = named[1] if named else ""
+    found = hashlib.sha256()
+    with open(path, "rb") as file:
+        while piece := file.read(1 << 20):
+            found.update(piece)
+    if not found.hexdigest().startswith(digits):
+        raise RuntimeError(f"hub: {path} has the SHA-256 {found.hexdigest()}; expected one that begins with {digits}")
+
+
+load_url = load_state_dict_from_url

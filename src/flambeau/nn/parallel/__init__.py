@@ -1,0 +1,37 @@
+"""`torch.nn.parallel`: one process, no GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flambeau._C import DeviceError
+from flambeau.nn.module import Module
+
+__all__ = ["DataParallel", "DistributedDataParallel"]
+
+
+class DataParallel(Module):
+    """A batch spread over GPUs. Without a GPU it calls the module, as PyTorch's does.
+
+    Raises:
+        DeviceError: GPUs are named.
+    """
+
+    def __init__(self, module: Module, device_ids: Any = None, output_device: Any = None, dim: int = 0) -> None:
+        super().__init__()
+        if device_ids:
+            raise DeviceError(f"DataParallel: device_ids = {device_ids!r}, but this build of flambeau has no CUDA backend; leave it out")
+        self.module, self.dim, self.output_device = module, dim, None
+        self.device_ids: list[int] = []
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        return self.module(*inputs, **kwargs)
+
+
+class DistributedDataParallel(Module):
+    """Refused: there are no process groups."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise RuntimeError(
+            "DistributedDataParallel: there is no data-parallel training here; flambeau.pipeline trains over several processes"
+        )
