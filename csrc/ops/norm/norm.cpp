@@ -17,7 +17,6 @@
 
 #include "base/parallel.h"
 #include "ops/matmul/half.h"
-#include "ops/norm/group_columns.h"
 #include "tensor/raw.h"
 
 namespace fl::kernels {
@@ -527,13 +526,10 @@ void rms_norm_double_backward(const Tensor& u, const Tensor& a, const Tensor& dy
 
 void group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const Tensor& bias, double eps, const Tensor& mean, const Tensor& rstd,
                 const Tensor& y) {
-  if (x.numel() > 0 && x.storage().maybe_deferred() && is_deferred(x)) return group_columns(x, groups, weight, bias, eps, mean, rstd, y);
   rows_forward(x, weight, bias, group_rows(x, groups), eps, true, mean, rstd, y);
 }
 void group_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd, int64_t groups,
                          bool needs_x, bool needs_weight, bool needs_bias, const Tensor& dx, const Tensor& dw, const Tensor& db) {
-  if (x.numel() > 0 && x.storage().maybe_deferred() && is_deferred(x))
-    return group_columns_backward(dy, x, weight, mean, rstd, groups, needs_x, needs_weight || needs_bias, dx, dw, db);
   rows_backward(dy, x, weight, mean, rstd, group_rows(x, groups), true, needs_x, needs_weight || needs_bias, dx, dw, db);
 }
 void group_norm_double_backward(const Tensor& u, const Tensor& a, const Tensor& e, const Tensor& dy, const Tensor& x, const Tensor& weight,
