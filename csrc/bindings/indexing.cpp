@@ -158,6 +158,29 @@ Parsed parse(const Tensor& x, PyObject* index) {
   return out;
 }
 
+// A list that holds more than numbers is read as the tuple of its items, as it was in NumPy once and is in PyTorch: a sequence of fewer than 32
+// items, one of which is a tensor, a sequence, a slice, None or .... Null where the index stays what it is.
+Owned as_tuple(PyObject* index) {
+  constexpr Py_ssize_t kMost = 32;
+  if (PyTuple_Check(index) || PyLong_Check(index) || is_tensor(index) || PyUnicode_Check(index) || !PySequence_Check(index) || PyObject_CheckBuffer(index))
+    return Owned(nullptr);
+  Owned items(PySequence_Tuple(index));
+  if (!items.object) {
+    PyErr_Clear();  // no sequence after all
+    return Owned(nullptr);
+  }
+  const Py_ssize_t n = PyTuple_GET_SIZE(items.object);
+  if (n >= kMost) return Owned(nullptr);
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyObject* const o = PyTuple_GET_ITEM(items.object, i);
+    if (!(is_tensor(o) || PySlice_Check(o) || o == Py_Ellipsis || o == Py_None || PySequence_Check(o))) continue;
+    const char* text = "index: a list that holds more than numbers is read as the tuple of its items; use x[tuple(index)], or x[tensor(index)] for one index";
+    if (PyErr_WarnEx(PyExc_UserWarning, text, 1) < 0) throw_python_error();
+    return items;
+  }
+  return Owned(nullptr);
+}
+
 // An index, or an item of one, may be of a type that takes the call over.
 bool index_taken_over(PyObject* index) {
   if (PyLong_Check(index) || PySlice_Check(index)) return false;
@@ -173,8 +196,10 @@ bool index_taken_over(PyObject* index) {
 }  // namespace
 
 PyObject* get_item(PyObject* self, PyObject* index) {
-  if (taken_over(self) || index_taken_over(index)) [[unlikely]] return call_overridden("__getitem__", self, &index, 1, nullptr);
   try {
+    const Owned items = as_tuple(index);
+    if (items.object) index = items.object;
+    if (taken_over(self) || index_taken_over(index)) [[unlikely]] return call_overridden("__getitem__", self, &index, 1, nullptr);
     const Tensor& x = tensor_of(self);
     if (is_integer(index)) return wrap(op::select(x, 0, index_of(index, x, 0)));
     if (PySlice_Check(index)) {
@@ -192,11 +217,13 @@ PyObject* get_item(PyObject* self, PyObject* index) {
 }
 
 int set_item(PyObject* self, PyObject* index, PyObject* value) {
-  if (value && (taken_over(self) || index_taken_over(index) || taken_over(value))) [[unlikely]] {
-    PyObject* const args[] = {index, value};
-    return Owned(call_overridden("__setitem__", self, args, 2, nullptr)).object ? 0 : -1;
-  }
   try {
+    const Owned items = as_tuple(index);
+    if (items.object) index = items.object;
+    if (value && (taken_over(self) || index_taken_over(index) || taken_over(value))) [[unlikely]] {
+      PyObject* const args[] = {index, value};
+      return Owned(call_overridden("__setitem__", self, args, 2, nullptr)).object ? 0 : -1;
+    }
     const Tensor& x = tensor_of(self);
     if (!value) raise<TypeMismatch>("index: elements of a tensor can not be deleted");
     Parsed p = parse(x, index);

@@ -123,6 +123,9 @@ def test_the_version_is_one_that_can_be_compared():
         ("autograd.function", "Function InplaceFunction once_differentiable"),
         ("autograd.graph", "Node saved_tensors_hooks"),
         ("quantization", "QuantStub prepare"),
+        ("_C._functorch", "get_unwrapped is_batchedtensor maybe_get_bdim"),
+        ("_functorch.vmap", "_add_batch_dim _get_name _maybe_remove_batch_dim vmap"),
+        ("nn.parameter", "Parameter UninitializedTensorMixin"),
     ],
 )  # fmt: skip
 def test_a_module_has_its_names(module, names):
@@ -144,6 +147,26 @@ def test_trees_of_all_containers():
     """)
     places = ["['a'][0]", "['a'][1][0]", "['a'][1][1].u", "['a'][1][1].v", "['b']['x']", "['c'][0]", "['d']['y']"]
     assert lines == [str(places), "True", "True True False 2", "[1, 2, 3] 3"]
+
+
+def test_what_stands_for_a_batch_inside_of_vmap():
+    lines = says("""
+        import torch
+        from torch._C import _functorch as f
+        from torch._functorch.vmap import _add_batch_dim, _maybe_remove_batch_dim
+
+        def inside(x):
+            seen = [f.is_batchedtensor(x), f.maybe_get_bdim(x), tuple(f.get_unwrapped(x).shape), f.is_gradtrackingtensor(x)]
+            level = f.maybe_current_level()
+            y = _add_batch_dim(torch.arange(6.0).view(2, 3), 1, level)
+            back = _maybe_remove_batch_dim("inside", y * 2, level, 3, 1)
+            print(seen, tuple(y.shape), back.tolist(), f.is_batchedtensor(back))
+            return x
+
+        torch.vmap(inside, in_dims=1)(torch.ones(4, 3))
+        print(f.is_batchedtensor(torch.ones(1)), f.maybe_get_bdim(torch.ones(1)), f.maybe_current_level())
+    """)
+    assert lines == ["[True, 0, (3, 4), False] (2,) [[0.0, 2.0, 4.0], [6.0, 8.0, 10.0]] False", "False -1 None"]
 
 
 def test_helpers_that_packages_call():

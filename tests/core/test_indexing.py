@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -145,7 +147,7 @@ def test_masks(shape, data):
 
 
 FORMS = [
-    ([0, 2], "list"), ([[0, 1], [1, 2]], "nested"), ((slice(None), [0, 1]), "list_in_tuple"), (np.array([1, 0]), "array"),
+    ([0, 2], "list"), (([[0, 1], [1, 2]],), "nested"), ((slice(None), [0, 1]), "list_in_tuple"), (np.array([1, 0]), "array"),
     (range(2), "range"), ([True, False, True], "bools"), (fl.tensor(1), "0-d"), (fl.tensor([1, 2], dtype=fl.int8), "int8"),
     (fl.tensor([1, 2], dtype=fl.int32), "int32"), (True, "true"), (fl.zeros(0, dtype=fl.int64), "empty"), ([], "empty_list"),
 ]  # fmt: skip
@@ -159,6 +161,37 @@ def test_forms_of_an_index(index):
     else:
         plain = np.array(index, dtype=np.int64) if isinstance(index, list) and not index else list(index) if isinstance(index, range) else index
     np.testing.assert_array_equal(x[index].numpy(), a[plain])
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        [[0, 1], [1, 3]], [fl.tensor([0, 1]), fl.tensor([2, 3])], [np.array([0, 1]), np.array([2, 3])], [slice(0, 2), 1], [..., 1], [None, 0], [0, [1, 2]],
+        [[True, False, True]], [fl.tensor([True, False, True])], [[0, 1]], [range(2), range(2)], [fl.tensor(1), fl.tensor(2)],
+    ],
+    ids=range(12),
+)  # fmt: skip
+def test_a_list_of_more_than_numbers_is_a_tuple(index):
+    """As PyTorch reads it; as one index each of these would be something else."""
+    a, x = filled((3, 4))
+    plain = tuple(i.numpy() if isinstance(i, fl.Tensor) else list(i) if isinstance(i, range) else i for i in index)
+    with pytest.warns(UserWarning, match="read as the tuple of its items"):
+        got = x[index]
+    np.testing.assert_array_equal(got.numpy(), a[plain])
+    a[plain] = 9
+    with pytest.warns(UserWarning, match="read as the tuple of its items"):
+        x[index] = 9
+    np.testing.assert_array_equal(x.numpy(), a)
+
+
+def test_lists_that_are_one_index():
+    _, x = filled((3, 4))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert x[[0, 1]].shape == (2, 4)
+        assert x[[[0]] * 33].shape == (33, 1, 4)  # too many for a tuple of axes
+        assert x[[np.int64(1), np.int64(0)]].shape == (2, 4)
+        assert x[range(2)].shape == (2, 4)
 
 
 @pytest.mark.parametrize(

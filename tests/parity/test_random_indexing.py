@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from collections import deque
+
+import numpy as np
 import pytest
 from cases import UNIMPLEMENTED, Deliberate, check, shape_of, tensor
+
+import flambeau as fl
+
+torch = pytest.importorskip("torch")
 
 DELIBERATE = [
     *UNIMPLEMENTED,
@@ -231,6 +238,28 @@ def by_ops(rng):
         ]
     )
     return f"{x}\nout.append({call})\nout.append(x)"
+
+
+LISTS = [
+    "[t1, t2]", "[[0, 1], [2, 3]]", "[slice(0, 2), 1]", "[m]", "[..., 1]", "[0, 1]", "[np.array([0, 1]), np.array([2, 3])]", "[0, [1, 2]]", "[t1]",
+    "[None, 0]", "[True, False, True, False]", "[[True, False, True, False]]", "[0, t1]", "[[0, 1]]", "[]", "[[]]", "[t1[0], t1[1]]", "[np.int64(1), np.int64(0)]",
+    "[(0, 1), (2, 3)]", "[range(2), range(2)]", "([[0, 1], [2, 3]],)", "[[[0, 1]]]", "[None]", "[0] * 33", "[[0]] * 33", "[...]", "range(2)", "deque([t1, t2])",
+    "np.array([[0, 1], [2, 3]])", "[[0, 1], [2, 3], ...]", "(t1, [2, 3])", "[slice(None), [0, 2], None]",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", LISTS)
+@pytest.mark.filterwarnings("ignore")
+def test_lists_as_indices(text):
+    found = []
+    for library in (fl, torch):
+        x = library.arange(24.0).reshape(4, 6)
+        names = {"t1": library.tensor([0, 1]), "t2": library.tensor([2, 3]), "m": library.tensor([True, False, True, False]), "np": np, "deque": deque}
+        index = eval(text, names)
+        got = x[index]
+        x[index] = -1
+        found.append((tuple(got.shape), got.tolist(), x.tolist()))
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("seed", range(6))

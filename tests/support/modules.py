@@ -26,7 +26,7 @@ CASES = {
     "AdaptiveAvgPool3d": ("2", (VOLUME,)), "AdaptiveMaxPool3d": ("2", (VOLUME,)), "AvgPool3d": ("2", (VOLUME,)), "MaxPool3d": ("2", (VOLUME,)),
     "BatchNorm1d": ("4", (LINE,)), "BatchNorm2d": ("4", (PLANE,)), "BatchNorm3d": ("2", ("T((2, 2, 3, 3, 3), grad=True)",)),
     "InstanceNorm1d": ("4", (LINE,)), "InstanceNorm2d": ("4", (PLANE,)), "InstanceNorm3d": ("2", ("T((2, 2, 3, 3, 3), grad=True)",)),
-    "GroupNorm": ("2, 4", (PLANE,)), "LayerNorm": ("6", (ROWS,)), "RMSNorm": ("6", (ROWS,)), "LocalResponseNorm": ("2", (PLANE,)),
+    "GroupNorm": ("2, 4", (PLANE,)), "LayerNorm": ("6", (ROWS,)), "RMSNorm": ("6", (ROWS,)), "LocalResponseNorm": ("2", (PLANE,)), "CrossMapLRN2d": ("2", (PLANE,)),
     "Bilinear": ("6, 6, 3", (ROWS, ROWS)), "Linear": ("6, 3", (ROWS,)), "Embedding": ("10, 3", (CLASSES,)), "Conv1d": ("4, 2, 3", (LINE,)),
     "Conv2d": ("4, 2, 3", (PLANE,)), "Conv3d": ("2, 2, 2", (VOLUME,)), "ConvTranspose1d": ("4, 2, 3", (LINE,)), "ConvTranspose2d": ("4, 2, 3", (PLANE,)),
     "ConvTranspose3d": ("2, 2, 2", (VOLUME,)), "CircularPad1d": ("1", (LINE,)), "CircularPad2d": ("1", (PLANE,)), "ConstantPad1d": ("1, 0.5", (LINE,)),

@@ -46,8 +46,8 @@ def _alias(cls: type[Tensor], data: Tensor | None, requires_grad: bool) -> Any:
 
 
 def _of_its_class(data: Any, requires_grad: bool) -> Any:
-    """A leaf over tensors of another class that keeps the class, which its `detach` returns; None for ordinary tensors."""
-    if not isinstance(data, Tensor) or type(data) in (Tensor, Parameter, Buffer):
+    """A leaf over tensors of another class that keeps the class, which its `detach` returns; None for others, and what is refused."""
+    if not isinstance(data, Tensor) or type(data) in (Tensor, Parameter, Buffer) or hasattr(data, "_level") or data.layout is not strided:
         return None
     leaf = data.detach().requires_grad_(requires_grad)
     return leaf if type(leaf) is type(data) else None
