@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 from torch.nn.attention import bias as theirs  # noqa: E402
 
 import flambeau as fl  # noqa: E402
-from flambeau.compat._torch.overlay.nn.attention import bias as ours  # noqa: E402
+from flambeau.nn.attention import bias as ours  # noqa: E402
 
 
 @pytest.mark.parametrize("name", ["causal_upper_left", "causal_lower_right"])
