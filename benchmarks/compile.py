@@ -4,9 +4,9 @@
 
 Each program is written once. flambeau runs it eagerly, recorded at every call (`compile`), and replayed (`mode="replay"`); PyTorch
 eagerly and by `torch.compile`. Predictions of whole models (`resnet50-32`: for 32 samples) are replayed with batch norms folded
-(`mode="predict"`); training steps of whole models (`train-gpt`) have columns for memory and for the first call, too, and one for PyTorch
-as a careful user sets it (fused optimizers, channels_last for pictures). A number is the median over the rounds of the least time of a
-call in each.
+(`mode="predict"`); training steps of whole models (`train-gpt`) have columns for memory and for the first call, too, one for replays that
+keep as little as they can (`least`, an activation_memory_budget of 0), and one for PyTorch as a careful user sets it (fused optimizers,
+channels_last for pictures). A number is the median over the rounds of the least time of a call in each.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from typing import Any
 
 Program = tuple[Callable[..., Any], tuple[Any, ...]]
 OURS = ("eager", "compile", "replay")
+TRAINED = (*OURS, "least")  # the last replays with an activation_memory_budget of 0
 PREDICTING = ("eager", "replay", "predict")
 THEIRS = ("eager", "compile")
 TRAINING = ("alexnet", "vgg19", "resnet50", "mobilenet", "unet", "dcgan", "mlp", "ncf", "gnmt", "lstm_lm", "gpt")
@@ -171,6 +172,8 @@ def measure(library: str, variant: str, name: str, seconds: float, threads: int)
         f, args = (PROGRAMS | PREDICTIONS)[name](tl)
     if variant in ("replay", "predict"):
         f = tl.compile(f, mode=variant)
+    elif variant == "least":
+        f = tl.compile(f, mode="replay", options={"activation_memory_budget": 0})
     elif variant == "compile" and (library == "flambeau" or kind != "train"):
         f = tl.compile(f)
     start = time.perf_counter()
@@ -178,7 +181,7 @@ def measure(library: str, variant: str, name: str, seconds: float, threads: int)
     first = time.perf_counter() - start
     for _ in range(WARM_UP.get(kind, 5)):
         f(*args)
-    if variant in ("replay", "predict") and "replayed" not in tl.compiler.explain(f):
+    if variant in ("replay", "predict", "least") and "replayed" not in tl.compiler.explain(f):
         raise SystemExit(tl.compiler.explain(f))
     best, end = float("inf"), time.perf_counter() + seconds
     while time.perf_counter() < end:
@@ -259,12 +262,12 @@ def training_table(names: list[str], options: argparse.Namespace) -> None:
     """A line a model: times, and of our replay what it is beside eager mode and beside the best of PyTorch."""
     if not names:
         return
-    variants = [(sys.executable, "flambeau", v) for v in OURS]
+    variants = [(sys.executable, "flambeau", v) for v in TRAINED]
     if options.torch:
         variants += [(options.torch, "torch", v) for v in THEIRS_IN_TRAINING]
-    heads = ["", *(f"{library} {v}, ms" for _, library, v in variants), "eager / compile", "eager / replay"]
+    heads = ["", *(f"{library} {v}, ms" for _, library, v in variants), *(f"eager / {v}" for v in TRAINED[1:])]
     heads += ["best of PyTorch / replay"] if options.torch else []
-    heads += ["memory, replay / eager", "first call of replay / of eager"]
+    heads += ["memory, replay / eager", "least / eager", "first call of replay / of eager"]
     line = "| {} |" if options.markdown else "{}"
     between = " | " if options.markdown else "  "
     print("\n" + line.format(between.join(heads)))
@@ -275,9 +278,9 @@ def training_table(names: list[str], options: argparse.Namespace) -> None:
         rounds = [[in_process(python, library, v, name, options) for python, library, v in variants] for _ in range(options.rounds)]
         times, firsts, memory = ([statistics.median(r[k][what] for r in rounds) for k in range(len(variants))] for what in range(3))
         spread = [f"{t:.4g} ({min(r[k][0] for r in rounds):.4g}, {max(r[k][0] for r in rounds):.4g})" for k, t in enumerate(times)]
-        ratios = [times[0] / times[1], times[0] / times[2]]
-        ratios += [min(t for t in times[3:] if t == t) / times[2]] if options.torch else []
-        ratios += [memory[2] / memory[0], firsts[2] / firsts[0]]
+        ratios = [times[0] / t for t in times[1 : len(TRAINED)]]
+        ratios += [min(t for t in times[len(TRAINED) :] if t == t) / times[2]] if options.torch else []
+        ratios += [memory[2] / memory[0], memory[3] / memory[0], firsts[2] / firsts[0]]
         kept.append(ratios)
         print(line.format(between.join([name, *spread, *(f"{r:.2f}" for r in ratios)])), flush=True)
     means = [statistics.geometric_mean([r for r in column if r == r]) for column in zip(*kept, strict=True)]
