@@ -106,7 +106,8 @@ class Recomputation {
     if (!own(b)) return b;
     if (last_[b] >= k) return b;
     const uint32_t again = again_[b];
-    return again != kNone && first_[again] <= k && last_[again] >= k ? again : kNone;
+    if (again == kNone || first_[again] > k || last_[again] < k) return kNone;
+    return writers_[again].empty() || writers_[again].front() >= k ? again : kNone;  // else it was written since
   }
 
   // Adds to the plan what makes b again for node k, which all its writers before do; false: that can not be, or gains too little.

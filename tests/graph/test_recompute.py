@@ -257,3 +257,27 @@ def test_without_memory():
     done = subprocess.run([sys.executable, "-c", NO_MEMORY], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "refused\n"
+
+
+def test_what_was_made_again_and_written_since_is_not_read():
+    """b is made of i; both are let go, i is made again and written, and only then b is read."""
+
+    def f(x):
+        i = x.tanh()
+        b = i.sigmoid()
+        acc = x * 2
+        big = [acc.exp(), acc.sin(), acc.cos()]
+        acc = big[0].sum() + big[1].sum() + big[2].sum() + acc
+        acc = acc + i.matmul(i.t()).sum()
+        i.mul_(0.5)
+        acc = acc + i.matmul(i.t()).sum()
+        acc = acc + b.matmul(b.t()).sum()
+        return acc + i.matmul(b.t()).sum()
+
+    x = fl.rand(64, 64)
+    with fl.no_grad():
+        want = f(x)
+        for budget in (0.0, 0.3, 0.6, 0.9):
+            with fl.lazy(activation_memory_budget=budget):
+                got = f(x)
+            assert got.equal(want)
