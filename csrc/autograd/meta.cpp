@@ -296,8 +296,12 @@ void track_view(const Tensor& view, const Tensor& x) {
   if (x.impl()->own_var) [[unlikely]] impl.own_var = x.impl()->own_var;
   const Ref<TensorImpl>& root = x.impl()->base ? x.impl()->base : x.ref();
   impl.base = root;
-  // A view made without grad mode shares memory but not history.
+  // A view made without grad mode shares memory but not history: of what requires grad it is a leaf that does, too.
   impl.view_tracks_base = grad_enabled() && (x.impl()->base ? x.impl()->view_tracks_base : true);
+  if (!grad_enabled() && requires_grad(x)) {
+    ensure_meta(view);
+    impl.requires_grad = true;
+  }
 }
 
 namespace {
@@ -331,6 +335,8 @@ void check_inplace(const char* op, const Tensor& x) {
   if (impl.inference && !thread_modes().inference)
     raise<AutogradError>(op, ": a tensor made in inference_mode can only be written in inference_mode; clone() it first");
   if (!grad_enabled()) return;
+  if (impl.base && !impl.view_tracks_base && impl.base->requires_grad)
+    raise<AutogradError>(op, ": this view was made under no_grad, and its base requires grad; write to it under no_grad too, or make the view outside");
   if (requires_grad(x) && is_leaf(x))
     raise<AutogradError>(op, ": a leaf tensor that requires grad can not be written in place; wrap the write in flambeau.no_grad(), or write to a clone()");
   if (impl.base && !follows_base(impl) && impl.view_tracks_base) return;  // its base has other memory by now
@@ -343,8 +349,6 @@ void check_inplace(const char* op, const Tensor& x) {
   }
   if (impl.base && impl.view_tracks_base && impl.base->requires_grad && is_leaf(Tensor(impl.base)))
     raise<AutogradError>(op, ": this is a view of a leaf tensor that requires grad, which can not be written in place; wrap the write in flambeau.no_grad()");
-  if (impl.base && !impl.view_tracks_base && (impl.base->requires_grad))
-    raise<AutogradError>(op, ": this view was made under no_grad, and its base requires grad; write to it under no_grad too, or make the view outside");
 }
 
 void rebase_history(const Tensor& x, Ref<Node> node) {

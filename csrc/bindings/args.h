@@ -1,6 +1,7 @@
 // Arguments of a Python call: binding to a signature, and conversion. Used by generated code.
 #pragma once
 
+#include <algorithm>
 #include <initializer_list>
 #include <vector>
 
@@ -110,19 +111,19 @@ PyObject* dtype_object(DType dtype);  // borrowed
 
 // ---- the GIL: held for small work, released for anything that takes longer than handing it over.
 constexpr int64_t kReleaseWork = 32768;
-inline int64_t work_of(const Tensor& x) { return x.defined() ? x.numel() : 0; }
-inline int64_t work_of(const Operand& x) { return x.is_tensor() ? x.tensor().numel() : 0; }
+inline int64_t work_of(int64_t elements) { return std::clamp<int64_t>(elements, 0, kReleaseWork); }  // no more: these are added up
+inline int64_t work_of(const Tensor& x) { return x.defined() ? work_of(x.numel()) : 0; }
+inline int64_t work_of(const Operand& x) { return x.is_tensor() ? work_of(x.tensor()) : 0; }
 inline int64_t work_of(const std::vector<Tensor>& xs) {
   int64_t sum = 0;
   for (const Tensor& x : xs) sum += work_of(x);
   return sum;
 }
-inline int64_t work_of(int64_t elements) { return elements; }
 inline int64_t work_of(const Dims& sizes) {  // of a shape that is not checked yet
   int64_t product = 1;
   for (int64_t s : sizes)
     if (s <= 0 || __builtin_mul_overflow(product, s, &product)) return 0;
-  return product;
+  return work_of(product);
 }
 // Remembers the running Python line for writes that are made without the GIL.
 void note_source();
@@ -155,6 +156,15 @@ PyObject* wrap_tuple(const ResultType& type, std::tuple<Ts...>&& values) {
   Py_ssize_t i = 0;
   std::apply([&](auto&... v) { (PyStructSequence_SetItem(out, i++, wrap(std::move(v))), ...); }, values);
   return out;
+}
+template <class... Ts>
+PyObject* wrap_tuple(std::tuple<Ts...>&& values) {
+  return std::apply(
+      [](auto&... v) {
+        PyObject* parts[] = {wrap(std::move(v))...};
+        return make_tuple(std::size(parts), [&](Py_ssize_t k) { return parts[k]; });
+      },
+      values);
 }
 
 }  // namespace fl::py

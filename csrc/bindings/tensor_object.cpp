@@ -106,13 +106,9 @@ PyObject* size_repr(PyObject* self) {
   return list.object ? PyUnicode_FromFormat("flambeau.Size(%R)", list.object) : nullptr;
 }
 PyObject* size_numel(PyObject* self, PyObject*) {
-  int64_t n = 1;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(self); ++i) {
-    const int64_t size = PyLong_AsLongLong(PyTuple_GET_ITEM(self, i));
-    if (size == -1 && PyErr_Occurred()) return nullptr;
-    n *= size;
-  }
-  return PyLong_FromLongLong(n);
+  Owned n(PyLong_FromLong(1));
+  for (Py_ssize_t i = 0; n.object && i < PyTuple_GET_SIZE(self); ++i) n = Owned(PyNumber_Multiply(n.object, PyTuple_GET_ITEM(self, i)));
+  return n.release();
 }
 // A tuple that an operator of tuples has made of a Size, as a Size where it holds nothing but ints. Takes the reference over.
 PyObject* sized(PyObject* made) {

@@ -239,7 +239,6 @@ Tensor logspace(Scalar start, Scalar end, int64_t steps, double base, OptType dt
 
 Tensor view(const Tensor& x, DType dtype) {
   if (dtype == x.dtype()) return op::view(x, x.sizes());
-  if (requires_grad(x)) raise<AutogradError>("view: a tensor that requires grad can not be seen as another type; detach() it first");
   const int64_t from = static_cast<int64_t>(x.item_bytes()), to = static_cast<int64_t>(item_size(dtype));
   Dims sizes = x.sizes(), strides = x.strides();
   int64_t offset = x.offset();

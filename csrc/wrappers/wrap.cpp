@@ -167,6 +167,10 @@ bool takes_given(const Tensor& x, IntList sizes, DType dtype, std::initializer_l
   return std::none_of(others.begin(), others.end(), [](const Tensor* o) { return o->defined() && o->storage().maybe_deferred(); });
 }
 
+void raise_too_large(int64_t a, int64_t b) {
+  raise<ArgumentError>("arithmetic with the arguments ", a, " and ", b, " leaves the integers of 64 bits; expected smaller ones");
+}
+
 Tensor times(const Tensor& x, Scalar k) { return k.kind() != Scalar::Kind::Complex && k.as_double() == 1 ? x : op::mul(x, k); }
 
 Tensor OutMeta::materialize(const Tensor& grad) const {

@@ -333,5 +333,28 @@ Tensor times(const Tensor& x, Scalar k);
 inline double number(Scalar s) { return s.as_double(); }
 inline double number(double v) { return v; }
 inline int64_t number(int64_t v) { return v; }
+// Arithmetic of numbers in formulas, in which an argument may be any integer.
+[[noreturn]] void raise_too_large(int64_t a, int64_t b);
+inline int64_t plus(int64_t a, int64_t b) {
+  int64_t y;
+  if (__builtin_add_overflow(a, b, &y)) [[unlikely]] raise_too_large(a, b);
+  return y;
+}
+inline int64_t minus(int64_t a, int64_t b) {
+  int64_t y;
+  if (__builtin_sub_overflow(a, b, &y)) [[unlikely]] raise_too_large(a, b);
+  return y;
+}
+inline int64_t product(int64_t a, int64_t b) {
+  int64_t y;
+  if (__builtin_mul_overflow(a, b, &y)) [[unlikely]] raise_too_large(a, b);
+  return y;
+}
+template <class A, class B>
+double plus(A a, B b) { return static_cast<double>(a) + static_cast<double>(b); }
+template <class A, class B>
+double minus(A a, B b) { return static_cast<double>(a) - static_cast<double>(b); }
+template <class A, class B>
+double product(A a, B b) { return static_cast<double>(a) * static_cast<double>(b); }
 
 }  // namespace fl

@@ -1563,16 +1563,16 @@ class Tensor:
     def std(self, dim: Sequence[_int] | _int | None = ..., *, correction: _float | None, keepdim: _bool = ...) -> Tensor:
         """Standard deviation with correction 1, which None stands for."""
     @overload
-    def std_mean(self, dim: Sequence[_int] | _int | None = ..., *, correction: _float = ..., keepdim: _bool = ...) -> _std_mean_result:
+    def std_mean(self, dim: Sequence[_int] | _int | None = ..., *, correction: _float = ..., keepdim: _bool = ...) -> tuple[Tensor, Tensor]:
         """Standard deviation and mean, in one go. Gradients: `input`."""
     @overload
-    def std_mean(self, dim: Sequence[_int] | _int | None, unbiased: _bool, keepdim: _bool = ...) -> _std_mean_result:
+    def std_mean(self, dim: Sequence[_int] | _int | None, unbiased: _bool, keepdim: _bool = ...) -> tuple[Tensor, Tensor]:
         """Standard deviation with correction 1 if unbiased, else 0, and mean."""
     @overload
-    def std_mean(self, unbiased: _bool) -> _std_mean_result:
+    def std_mean(self, unbiased: _bool) -> tuple[Tensor, Tensor]:
         """Standard deviation of all elements with correction 1 if unbiased, else 0, and mean."""
     @overload
-    def std_mean(self, dim: Sequence[_int] | _int | None = ..., *, correction: _float | None, keepdim: _bool = ...) -> _std_mean_result:
+    def std_mean(self, dim: Sequence[_int] | _int | None = ..., *, correction: _float | None, keepdim: _bool = ...) -> tuple[Tensor, Tensor]:
         """Standard deviation and mean with correction 1, which None stands for."""
     def sub(self, other: Tensor | Number, *, alpha: Number = ...) -> Tensor:
         """a - alpha * b. (a is `input`, b is `other`.) Gradients: `input`, `other`."""
@@ -1657,16 +1657,16 @@ class Tensor:
     def var(self, dim: Sequence[_int] | _int | None = ..., *, correction: _float | None, keepdim: _bool = ...) -> Tensor:
         """Variance with correction 1, which None stands for."""
     @overload
-    def var_mean(self, dim: Sequence[_int] | _int | None = ..., *, correction: _float = ..., keepdim: _bool = ...) -> _var_mean_result:
+    def var_mean(self, dim: Sequence[_int] | _int | None = ..., *, correction: _float = ..., keepdim: _bool = ...) -> tuple[Tensor, Tensor]:
         """Variance and mean, in one go. Gradients: `input`."""
     @overload
-    def var_mean(self, dim: Sequence[_int] | _int | None, unbiased: _bool, keepdim: _bool = ...) -> _var_mean_result:
+    def var_mean(self, dim: Sequence[_int] | _int | None, unbiased: _bool, keepdim: _bool = ...) -> tuple[Tensor, Tensor]:
         """Variance with correction 1 if unbiased, else 0, and mean."""
     @overload
-    def var_mean(self, unbiased: _bool) -> _var_mean_result:
+    def var_mean(self, unbiased: _bool) -> tuple[Tensor, Tensor]:
         """Variance of all elements with correction 1 if unbiased, else 0, and mean."""
     @overload
-    def var_mean(self, dim: Sequence[_int] | _int | None = ..., *, correction: _float | None, keepdim: _bool = ...) -> _var_mean_result:
+    def var_mean(self, dim: Sequence[_int] | _int | None = ..., *, correction: _float | None, keepdim: _bool = ...) -> tuple[Tensor, Tensor]:
         """Variance and mean with correction 1, which None stands for."""
     def vdot(self, other: Tensor) -> Tensor:
         """Sum of products of two vectors, of which the first is conjugate."""
@@ -1688,42 +1688,9 @@ class Tensor:
     def zero_(self) -> Self:
         """Writes zeros."""
 
-class _adaptive_max_pool1d_with_indices_result(NamedTuple):
-    y: Tensor
-    indices: Tensor
-
-class _adaptive_max_pool2d_with_indices_result(NamedTuple):
-    y: Tensor
-    indices: Tensor
-
 class _aminmax_result(NamedTuple):
     min: Tensor
     max: Tensor
-
-class _attention_double_backward_result(NamedTuple):
-    ddy: Tensor
-    dq: Tensor
-    dk: Tensor
-    dv: Tensor
-
-class _batch_norm_backward_result(NamedTuple):
-    dx: Tensor
-    dw: Tensor
-    db: Tensor
-
-class _batch_norm_clamp_backward_result(NamedTuple):
-    dx: Tensor
-    dw: Tensor
-    db: Tensor
-
-class _batch_norm_double_backward_result(NamedTuple):
-    ddy: Tensor
-    gx: Tensor
-    gw: Tensor
-
-class _cross_entropy_double_backward_result(NamedTuple):
-    ddy: Tensor
-    gx: Tensor
 
 class _cummax_result(NamedTuple):
     values: Tensor
@@ -1733,57 +1700,9 @@ class _cummin_result(NamedTuple):
     values: Tensor
     indices: Tensor
 
-class _fold_batch_norm_result(NamedTuple):
-    w: Tensor
-    b: Tensor
-
-class _grid_sample_backward_result(NamedTuple):
-    dx: Tensor
-    dgrid: Tensor
-
-class _grid_sample_double_backward_result(NamedTuple):
-    ddy: Tensor
-    dx: Tensor
-    dgrid: Tensor
-
-class _group_norm_backward_result(NamedTuple):
-    dx: Tensor
-    dw: Tensor
-    db: Tensor
-
-class _group_norm_double_backward_result(NamedTuple):
-    ddy: Tensor
-    gx: Tensor
-    gw: Tensor
-
-class _gru_cell_gradients_result(NamedTuple):
-    dgates_x: Tensor
-    dgates_h: Tensor
-    dh: Tensor
-
-class _gru_sequence_backward_result(NamedTuple):
-    dgates_x: Tensor
-    dh: Tensor
-    dweight: Tensor
-    dbias: Tensor
-
-class _gru_sequence_result(NamedTuple):
-    ys: Tensor
-    h_n: Tensor
-
 class _kthvalue_result(NamedTuple):
     values: Tensor
     indices: Tensor
-
-class _layer_norm_backward_result(NamedTuple):
-    dx: Tensor
-    dw: Tensor
-    db: Tensor
-
-class _layer_norm_double_backward_result(NamedTuple):
-    ddy: Tensor
-    gx: Tensor
-    gw: Tensor
 
 class _linalg_cholesky_ex_result(NamedTuple):
     L: Tensor
@@ -1792,10 +1711,6 @@ class _linalg_cholesky_ex_result(NamedTuple):
 class _linalg_eigh_result(NamedTuple):
     eigenvalues: Tensor
     eigenvectors: Tensor
-
-class _linalg_geqrf_result(NamedTuple):
-    a: Tensor
-    tau: Tensor
 
 class _linalg_inv_ex_result(NamedTuple):
     inverse: Tensor
@@ -1823,34 +1738,6 @@ class _linalg_svd_result(NamedTuple):
     S: Tensor
     Vh: Tensor
 
-class _lstm_cell_gradients_result(NamedTuple):
-    dgates_x: Tensor
-    dgates_h: Tensor
-    dc: Tensor
-
-class _lstm_cell_result(NamedTuple):
-    h: Tensor
-    c_next: Tensor
-
-class _lstm_sequence_backward_result(NamedTuple):
-    dgates_x: Tensor
-    dh: Tensor
-    dc: Tensor
-    dweight: Tensor
-
-class _lstm_sequence_result(NamedTuple):
-    ys: Tensor
-    h_n: Tensor
-    c_n: Tensor
-
-class _max_pool1d_with_indices_result(NamedTuple):
-    y: Tensor
-    indices: Tensor
-
-class _max_pool2d_with_indices_result(NamedTuple):
-    y: Tensor
-    indices: Tensor
-
 class _max_result(NamedTuple):
     values: Tensor
     indices: Tensor
@@ -1871,54 +1758,13 @@ class _nanmedian_result(NamedTuple):
     values: Tensor
     indices: Tensor
 
-class _rms_norm_backward_result(NamedTuple):
-    dx: Tensor
-    dw: Tensor
-
-class _rms_norm_double_backward_result(NamedTuple):
-    ddy: Tensor
-    gx: Tensor
-    gw: Tensor
-
-class _scaled_dot_product_attention_backward_result(NamedTuple):
-    dq: Tensor
-    dk: Tensor
-    dv: Tensor
-
-class _scatter_reduce_backward_result(NamedTuple):
-    dx: Tensor
-    ds: Tensor
-
 class _sort_result(NamedTuple):
     values: Tensor
     indices: Tensor
 
-class _sparse_transpose_result(NamedTuple):
-    ccol: Tensor
-    row: Tensor
-    order: Tensor
-
-class _std_mean_result(NamedTuple):
-    y: Tensor
-    m: Tensor
-
 class _topk_result(NamedTuple):
     values: Tensor
     indices: Tensor
-
-class _unique_runs_result(NamedTuple):
-    values: Tensor
-    inverse: Tensor
-    counts: Tensor
-
-class _unique_sorted_result(NamedTuple):
-    values: Tensor
-    inverse: Tensor
-    counts: Tensor
-
-class _var_mean_result(NamedTuple):
-    y: Tensor
-    m: Tensor
 
 bool: _dtype
 uint8: _dtype

@@ -6,7 +6,7 @@ from builtins import int as _int
 from collections.abc import Sequence
 from typing import Any, overload
 
-from flambeau._C import Generator, Number, Tensor, _device, _dtype, _adaptive_max_pool1d_with_indices_result, _adaptive_max_pool2d_with_indices_result, _aminmax_result, _attention_double_backward_result, _batch_norm_backward_result, _batch_norm_clamp_backward_result, _batch_norm_double_backward_result, _cross_entropy_double_backward_result, _cummax_result, _cummin_result, _fold_batch_norm_result, _grid_sample_backward_result, _grid_sample_double_backward_result, _group_norm_backward_result, _group_norm_double_backward_result, _gru_cell_gradients_result, _gru_sequence_backward_result, _gru_sequence_result, _kthvalue_result, _layer_norm_backward_result, _layer_norm_double_backward_result, _linalg_cholesky_ex_result, _linalg_eigh_result, _linalg_geqrf_result, _linalg_inv_ex_result, _linalg_lu_factor_ex_result, _linalg_qr_result, _linalg_slogdet_result, _linalg_solve_ex_result, _linalg_svd_result, _lstm_cell_gradients_result, _lstm_cell_result, _lstm_sequence_backward_result, _lstm_sequence_result, _max_pool1d_with_indices_result, _max_pool2d_with_indices_result, _max_result, _median_result, _min_result, _mode_result, _nanmedian_result, _rms_norm_backward_result, _rms_norm_double_backward_result, _scaled_dot_product_attention_backward_result, _scatter_reduce_backward_result, _sort_result, _sparse_transpose_result, _std_mean_result, _topk_result, _unique_runs_result, _unique_sorted_result, _var_mean_result
+from flambeau._C import Generator, Number, Tensor, _device, _dtype, _aminmax_result, _cummax_result, _cummin_result, _kthvalue_result, _linalg_cholesky_ex_result, _linalg_eigh_result, _linalg_inv_ex_result, _linalg_lu_factor_ex_result, _linalg_qr_result, _linalg_slogdet_result, _linalg_solve_ex_result, _linalg_svd_result, _max_result, _median_result, _min_result, _mode_result, _nanmedian_result, _sort_result, _topk_result
 
 def abs(input: Tensor, *, out: Tensor | None = ...) -> Tensor:
     """Absolute value. Gradients: `input`."""
@@ -52,9 +52,9 @@ def adaptive_avg_pool2d_backward(input: Tensor, shape: Sequence[_int] | _int, *o
 @overload
 def adaptive_avg_pool2d_backward(input: Tensor, shape: Sequence[_int] | _int, output_size: Sequence[_int] | _int, *, out: Tensor | None = ...) -> Tensor:
     """Gradient of adaptive_avg_pool2d for an x of this shape. Gradients: `input`."""
-def adaptive_max_pool1d_with_indices(input: Tensor, output_size: Sequence[_int] | _int, *, out: Sequence[Tensor] | None = ...) -> _adaptive_max_pool1d_with_indices_result:
+def adaptive_max_pool1d_with_indices(input: Tensor, output_size: Sequence[_int] | _int, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor]:
     """Maxima of [N, C, L] over windows that tile it to the given size, and their positions in the plane. Gradients: `input`."""
-def adaptive_max_pool2d_with_indices(input: Tensor, output_size: Sequence[_int] | _int, *, out: Sequence[Tensor] | None = ...) -> _adaptive_max_pool2d_with_indices_result:
+def adaptive_max_pool2d_with_indices(input: Tensor, output_size: Sequence[_int] | _int, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor]:
     """Maxima of [N, C, H, W] over windows that tile it to the given size, and their positions in the plane. Gradients: `input`."""
 def add(input: Tensor | Number, other: Tensor | Number, *, alpha: Number = ..., out: Tensor | None = ...) -> Tensor:
     """a + alpha * b. (a is `input`, b is `other`.) Gradients: `input`, `other`."""
@@ -160,7 +160,7 @@ def arctanh(input: Tensor, *, out: Tensor | None = ...) -> Tensor:
     """Inverse hyperbolic tangent. Gradients: `input`."""
 def arctanh_(input: Tensor) -> Tensor:
     """Inverse hyperbolic tangent. Gradients: `input`."""
-def attention_double_backward(input: Tensor, gk: Tensor, gv: Tensor, dy: Tensor, q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None, is_causal: _bool, scale: _float | None, *, out: Sequence[Tensor] | None = ...) -> _attention_double_backward_result:
+def attention_double_backward(input: Tensor, gk: Tensor, gv: Tensor, dy: Tensor, q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None, is_causal: _bool, scale: _float | None, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Derivatives of scaled_dot_product_attention_backward, by ops that can be differentiated further; they hold T x S matrices."""
 def attention_mask_backward(input: Tensor, q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor, y: Tensor, lse: Tensor, scale: _float | None, *, out: Tensor | None = ...) -> Tensor:
     """Gradient of scaled_dot_product_attention by a floating point mask. Unlike the fused kernels it holds a whole T x S matrix."""
@@ -182,13 +182,13 @@ def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor |
     """Normalises each channel of [N, C, ...] over everything else, by the batch when training (which updates the running statistics), else by the running statistics. Gradients: `x, weight, bias`."""
 def batch_norm_again(input: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None, bias: Tensor | None, lo: _float, hi: _float, *, out: Tensor | None = ...) -> Tensor:
     """What batch_norm_clamp made, by the mean and 1 / deviation of each channel that it kept."""
-def batch_norm_backward(input: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, rstd: Tensor, training: _bool, needs_x: _bool, *, out: Sequence[Tensor] | None = ...) -> _batch_norm_backward_result:
+def batch_norm_backward(input: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, rstd: Tensor, training: _bool, needs_x: _bool, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor]:
     """Gradient of batch_norm. dx is not filled unless needs_x. Gradients: `dy, x, weight`."""
 def batch_norm_clamp(input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None, bias: Tensor | None, training: _bool, momentum: _float, eps: _float, lo: _float, hi: _float, *, out: Tensor | None = ...) -> Tensor:
     """batch_norm, and y held between lo and hi, of which NaN is no limit, in the same pass. Gradients: `x, weight, bias`."""
-def batch_norm_clamp_backward(input: Tensor, x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, rstd: Tensor, training: _bool, needs_x: _bool, lo: _float, hi: _float, *, out: Sequence[Tensor] | None = ...) -> _batch_norm_clamp_backward_result:
+def batch_norm_clamp_backward(input: Tensor, x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, rstd: Tensor, training: _bool, needs_x: _bool, lo: _float, hi: _float, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor]:
     """Gradient of batch_norm_clamp; not differentiable itself. dx is not filled unless needs_x."""
-def batch_norm_double_backward(input: Tensor, a: Tensor, e: Tensor, dy: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, rstd: Tensor, training: _bool, *, out: Sequence[Tensor] | None = ...) -> _batch_norm_double_backward_result:
+def batch_norm_double_backward(input: Tensor, a: Tensor, e: Tensor, dy: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, rstd: Tensor, training: _bool, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor]:
     """Gradient of batch_norm_backward, for gradients u, a, e of its outputs; not differentiable itself. (u is `input`.)"""
 @overload
 def bernoulli(input: Tensor, *, generator: Generator | None = ..., out: Tensor | None = ...) -> Tensor:
@@ -388,7 +388,7 @@ def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = ..., re
     """Negative log of the softmax of x at the target classes. x is [C], [N, C] or [N, C, ...]; target holds class indices. `dtype`: of the result, the type of x or float32 for 16-bit x. (x is `input`.) Gradients: `input`."""
 def cross_entropy_backward(input: Tensor, x: Tensor, lse: Tensor, total: Tensor, target: Tensor, weight: Tensor | None, reduction: _int, ignore_index: _int, label_smoothing: _float, *, out: Tensor | None = ...) -> Tensor:
     """Gradient of cross_entropy. Gradients: `dy, x`."""
-def cross_entropy_double_backward(input: Tensor, dy: Tensor, x: Tensor, lse: Tensor, total: Tensor, target: Tensor, weight: Tensor | None, reduction: _int, ignore_index: _int, label_smoothing: _float, *, out: Sequence[Tensor] | None = ...) -> _cross_entropy_double_backward_result:
+def cross_entropy_double_backward(input: Tensor, dy: Tensor, x: Tensor, lse: Tensor, total: Tensor, target: Tensor, weight: Tensor | None, reduction: _int, ignore_index: _int, label_smoothing: _float, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor]:
     """Gradient of cross_entropy_backward; not differentiable itself."""
 def ctc_loss(input: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, blank: _int = ..., *, out: Tensor | None = ...) -> Tensor:
     """-log of the probability of each row of targets [N, S] under log_probs [T, N, C], summed over all alignments (Graves et al., ICML 2006). Its gradient takes the rows of log_probs as log_softmax. (log_probs is `input`.) Gradients: `input`."""
@@ -587,7 +587,7 @@ def fmod(input: Tensor, other: Tensor | Number, *, out: Tensor | None = ...) -> 
     """a - b * trunc(a / b), with the sign of a. (a is `input`, b is `other`.) Gradients: `input`, `other`."""
 def fmod_(input: Tensor, other: Tensor | Number) -> Tensor:
     """a - b * trunc(a / b), with the sign of a. (a is `input`, b is `other`.) Gradients: `input`, `other`."""
-def fold_batch_norm(input: Tensor, bias: Tensor | None, mean: Tensor, var: Tensor, norm_weight: Tensor | None, norm_bias: Tensor | None, eps: _float, *, out: Sequence[Tensor] | None = ...) -> _fold_batch_norm_result:
+def fold_batch_norm(input: Tensor, bias: Tensor | None, mean: Tensor, var: Tensor, norm_weight: Tensor | None, norm_bias: Tensor | None, eps: _float, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor]:
     """Weight and bias of the convolution that gives what batch_norm by these statistics makes of the convolution by weight [O, ...] and bias: weight * s and norm_bias + (bias - mean) * s, where s = norm_weight / sqrt(var + eps). (weight is `input`.)"""
 def frac(input: Tensor, *, out: Tensor | None = ...) -> Tensor:
     """x minus its integer part. (x is `input`.) Gradients: `input`."""
@@ -641,23 +641,23 @@ def greater_part(input: Tensor, a: Tensor | Number, other: Tensor | Number, *, o
     """dy where a > b, half of it where they are equal, 0 where a < b; dy where one is NaN, which goes on. (dy is `input`, b is `other`.) Gradients: `input`."""
 def grid_sample(input: Tensor, grid: Tensor, mode: _int, padding_mode: _int, align_corners: _bool, *, out: Tensor | None = ...) -> Tensor:
     """Values of [N, C, H, W] or [N, C, D, H, W] at the places of a grid [N, .., 2] or [N, .., 3], which go from -1 to 1, x first. mode: 0 bilinear, 1 nearest, 2 bicubic; padding_mode: 0 zeros, 1 border, 2 reflection. (x is `input`.) Gradients: `x, grid`."""
-def grid_sample_backward(input: Tensor, x: Tensor, grid: Tensor, mode: _int, padding_mode: _int, align_corners: _bool, *, out: Sequence[Tensor] | None = ...) -> _grid_sample_backward_result:
+def grid_sample_backward(input: Tensor, x: Tensor, grid: Tensor, mode: _int, padding_mode: _int, align_corners: _bool, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor]:
     """Gradients of grid_sample. Gradients: `dy, x, grid`."""
-def grid_sample_double_backward(input: Tensor, ggrid: Tensor, dy: Tensor, x: Tensor, grid: Tensor, mode: _int, padding_mode: _int, align_corners: _bool, *, out: Sequence[Tensor] | None = ...) -> _grid_sample_double_backward_result:
+def grid_sample_double_backward(input: Tensor, ggrid: Tensor, dy: Tensor, x: Tensor, grid: Tensor, mode: _int, padding_mode: _int, align_corners: _bool, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of grid_sample_backward; not differentiable themselves."""
 def group_norm(input: Tensor, num_groups: _int, weight: Tensor | None = ..., bias: Tensor | None = ..., eps: _float = ..., *, cudnn_enabled: Any = ..., out: Tensor | None = ...) -> Tensor:
     """Normalises groups of channels of each sample of [N, C, ...]. With num_groups = C it is instance normalisation. Gradients: `x, weight, bias`."""
-def group_norm_backward(input: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, rstd: Tensor, num_groups: _int, needs_x: _bool, needs_weight: _bool, needs_bias: _bool, *, out: Sequence[Tensor] | None = ...) -> _group_norm_backward_result:
+def group_norm_backward(input: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, rstd: Tensor, num_groups: _int, needs_x: _bool, needs_weight: _bool, needs_bias: _bool, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor]:
     """Gradient of group_norm (num_groups = 0: one group per channel). What is not needed is not filled. Gradients: `dy, x, weight`."""
-def group_norm_double_backward(input: Tensor, a: Tensor, e: Tensor, dy: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, rstd: Tensor, num_groups: _int, *, out: Sequence[Tensor] | None = ...) -> _group_norm_double_backward_result:
+def group_norm_double_backward(input: Tensor, a: Tensor, e: Tensor, dy: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, rstd: Tensor, num_groups: _int, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor]:
     """Gradient of group_norm_backward; not differentiable itself."""
 def gru_cell(input: Tensor, gates_h: Tensor, h: Tensor, *, out: Tensor | None = ...) -> Tensor:
     """GRU step from the two products [B, 3H] (gates r, z, n with n = tanh(x_n + r * h_n)) and the state h [B, H]. Gradients: `gates_x, gates_h, h`."""
-def gru_cell_gradients(input: Tensor, kept: Tensor, h: Tensor, *, out: Sequence[Tensor] | None = ...) -> _gru_cell_gradients_result:
+def gru_cell_gradients(input: Tensor, kept: Tensor, h: Tensor, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of gru_cell. Not differentiable."""
-def gru_sequence(input: Tensor, h: Tensor, weight: Tensor, bias: Tensor | None = ..., reverse: _bool = ..., *, out: Sequence[Tensor] | None = ...) -> _gru_sequence_result:
+def gru_sequence(input: Tensor, h: Tensor, weight: Tensor, bias: Tensor | None = ..., reverse: _bool = ..., *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor]:
     """GRU over a sequence: gru_cell of gates_x [T, B, 3H] and h weight^T + bias for each step; h [B, H], weight [3H, H], bias [3H]. With reverse from the last step to the first. (gates_x is `input`.) Gradients: `gates_x, h, weight, bias`."""
-def gru_sequence_backward(input: Tensor, dh_n: Tensor, gates: Tensor, ys: Tensor, h: Tensor, weight: Tensor, reverse: _bool, needs_weight: _bool, needs_bias: _bool, *, out: Sequence[Tensor] | None = ...) -> _gru_sequence_backward_result:
+def gru_sequence_backward(input: Tensor, dh_n: Tensor, gates: Tensor, ys: Tensor, h: Tensor, weight: Tensor, reverse: _bool, needs_weight: _bool, needs_bias: _bool, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gradients of gru_sequence. Not differentiable. What is not needed is not filled."""
 def gt(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None = ...) -> Tensor:
     """True where a is greater than b. (a is `input`, b is `other`.)"""
@@ -785,13 +785,13 @@ def l1_loss_backward(input: Tensor, x: Tensor, target: Tensor, reduction: _int, 
     """Gradient of l1_loss; flat in x. Gradients: `input`."""
 def layer_norm(input: Tensor, normalized_shape: Sequence[_int] | _int, weight: Tensor | None = ..., bias: Tensor | None = ..., eps: _float = ..., *, cudnn_enable: Any = ..., out: Tensor | None = ...) -> Tensor:
     """Normalises x over its last axes, then scales by weight and shifts by bias. (x is `input`.) Gradients: `x, weight, bias`."""
-def layer_norm_backward(input: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, rstd: Tensor, normalized_shape: Sequence[_int] | _int, needs_x: _bool, needs_weight: _bool, needs_bias: _bool, *, out: Sequence[Tensor] | None = ...) -> _layer_norm_backward_result:
+def layer_norm_backward(input: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, rstd: Tensor, normalized_shape: Sequence[_int] | _int, needs_x: _bool, needs_weight: _bool, needs_bias: _bool, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor]:
     """Gradient of layer_norm. What is not needed is not filled. Gradients: `dy, x, weight`."""
 @overload
-def layer_norm_double_backward(input: Tensor, a: Tensor, e: Tensor, dy: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, rstd: Tensor, *normalized_shape: _int, out: Sequence[Tensor] | None = ...) -> _layer_norm_double_backward_result:
+def layer_norm_double_backward(input: Tensor, a: Tensor, e: Tensor, dy: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, rstd: Tensor, *normalized_shape: _int, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor]:
     """Gradient of layer_norm_backward; not differentiable itself."""
 @overload
-def layer_norm_double_backward(input: Tensor, a: Tensor, e: Tensor, dy: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, rstd: Tensor, normalized_shape: Sequence[_int] | _int, *, out: Sequence[Tensor] | None = ...) -> _layer_norm_double_backward_result:
+def layer_norm_double_backward(input: Tensor, a: Tensor, e: Tensor, dy: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, rstd: Tensor, normalized_shape: Sequence[_int] | _int, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor]:
     """Gradient of layer_norm_backward; not differentiable itself."""
 def lcm(input: Tensor, other: Tensor, *, out: Tensor | None = ...) -> Tensor:
     """Least common multiple."""
@@ -837,7 +837,7 @@ def linalg_eigh(input: Tensor, UPLO: str = ..., vectors: _bool = ..., *, out: Se
     """Eigenvalues of symmetric matrices, ascending, and eigenvectors in columns. One triangle of A is read. (A is `input`.) Gradients: `input`."""
 def linalg_eigh_backward(input: Tensor, dV: Tensor, w: Tensor, V: Tensor, *, out: Tensor | None = ...) -> Tensor:
     """V (diag dw + (V^T dV - dV^T V) / 2 (w_j - w_i)) V^T: eigenvectors of equal eigenvalues have no derivative. (dw is `input`.)"""
-def linalg_geqrf(input: Tensor, *, out: Sequence[Tensor] | None = ...) -> _linalg_geqrf_result:
+def linalg_geqrf(input: Tensor, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor]:
     """R above the diagonal of a and reflectors below, 1 - tau_k v_k v_k^T, whose product is Q."""
 def linalg_householder_product(input: Tensor, tau: Tensor, *, out: Tensor | None = ...) -> Tensor:
     """The first n columns of the product of the reflectors below the diagonal of a [..., m, n]; with a gradient one by one. (a is `input`.)"""
@@ -961,13 +961,13 @@ def logspace(start: Number, end: Number, steps: _int, base: _float = ..., *, dty
     """Powers of base at evenly spaced exponents from start to end."""
 def logsumexp(input: Tensor, dim: Sequence[_int] | _int, keepdim: _bool = ..., *, out: Tensor | None = ...) -> Tensor:
     """log of the sum of e^x, without overflow. (x is `input`.) Gradients: `input`."""
-def lstm_cell(input: Tensor, gates_h: Tensor, c: Tensor, *, out: Sequence[Tensor] | None = ...) -> _lstm_cell_result:
+def lstm_cell(input: Tensor, gates_h: Tensor, c: Tensor, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor]:
     """LSTM step from the two products [B, 4H] (gates i, f, g, o; their sum is activated) and the cell state c [B, H]. Gradients: `gates_x, gates_h, c`."""
-def lstm_cell_gradients(input: Tensor, dc_next: Tensor, kept: Tensor, c: Tensor, c_next: Tensor, *, out: Sequence[Tensor] | None = ...) -> _lstm_cell_gradients_result:
+def lstm_cell_gradients(input: Tensor, dc_next: Tensor, kept: Tensor, c: Tensor, c_next: Tensor, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of lstm_cell; both products have the same one. Not differentiable."""
-def lstm_sequence(input: Tensor, h: Tensor, c: Tensor, weight: Tensor, reverse: _bool = ..., *, out: Sequence[Tensor] | None = ...) -> _lstm_sequence_result:
+def lstm_sequence(input: Tensor, h: Tensor, c: Tensor, weight: Tensor, reverse: _bool = ..., *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor]:
     """LSTM over a sequence: lstm_cell of gates_x [T, B, 4H], which holds the biases too, and h weight^T for each step; h and c [B, H], weight [4H, H]. With reverse from the last step to the first. (gates_x is `input`.) Gradients: `gates_x, h, c, weight`."""
-def lstm_sequence_backward(input: Tensor, dh_n: Tensor, dc_n: Tensor, gates: Tensor, cs: Tensor, ys: Tensor, h: Tensor, c: Tensor, weight: Tensor, reverse: _bool, needs_weight: _bool, *, out: Sequence[Tensor] | None = ...) -> _lstm_sequence_backward_result:
+def lstm_sequence_backward(input: Tensor, dh_n: Tensor, dc_n: Tensor, gates: Tensor, cs: Tensor, ys: Tensor, h: Tensor, c: Tensor, weight: Tensor, reverse: _bool, needs_weight: _bool, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gradients of lstm_sequence. Not differentiable. dweight is not filled unless needs_weight."""
 def lt(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None = ...) -> Tensor:
     """True where a is less than b. (a is `input`, b is `other`.)"""
@@ -1022,11 +1022,11 @@ def max(input: Tensor, other: Tensor, *, out: Tensor | None = ...) -> Tensor:
     """Largest of x and other, element by element. (x is `input`.)"""
 def max_pool1d(input: Tensor, kernel_size: Sequence[_int] | _int, stride: Sequence[_int] | _int = ..., padding: Sequence[_int] | _int = ..., dilation: Sequence[_int] | _int = ..., ceil_mode: _bool = ..., *, out: Tensor | None = ...) -> Tensor:
     """The largest element of each window of the last axis."""
-def max_pool1d_with_indices(input: Tensor, kernel_size: Sequence[_int] | _int, stride: Sequence[_int] | _int = ..., padding: Sequence[_int] | _int = ..., dilation: Sequence[_int] | _int = ..., ceil_mode: _bool = ..., *, out: Sequence[Tensor] | None = ...) -> _max_pool1d_with_indices_result:
+def max_pool1d_with_indices(input: Tensor, kernel_size: Sequence[_int] | _int, stride: Sequence[_int] | _int = ..., padding: Sequence[_int] | _int = ..., dilation: Sequence[_int] | _int = ..., ceil_mode: _bool = ..., *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor]:
     """Maximum of each window of [N, C, L], and its position in the plane. NaN counts as a maximum. Gradients: `input`."""
 def max_pool2d(input: Tensor, kernel_size: Sequence[_int] | _int, stride: Sequence[_int] | _int = ..., padding: Sequence[_int] | _int = ..., dilation: Sequence[_int] | _int = ..., ceil_mode: _bool = ..., *, out: Tensor | None = ...) -> Tensor:
     """The largest element of each window of the last two axes."""
-def max_pool2d_with_indices(input: Tensor, kernel_size: Sequence[_int] | _int, stride: Sequence[_int] | _int = ..., padding: Sequence[_int] | _int = ..., dilation: Sequence[_int] | _int = ..., ceil_mode: _bool = ..., *, out: Sequence[Tensor] | None = ...) -> _max_pool2d_with_indices_result:
+def max_pool2d_with_indices(input: Tensor, kernel_size: Sequence[_int] | _int, stride: Sequence[_int] | _int = ..., padding: Sequence[_int] | _int = ..., dilation: Sequence[_int] | _int = ..., ceil_mode: _bool = ..., *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor]:
     """Maximum of each window of [N, C, H, W], and its position in the plane. NaN counts as a maximum. Gradients: `input`."""
 def maximum(input: Tensor, other: Tensor | Number, *, out: Tensor | None = ...) -> Tensor:
     """The larger of a and b; NaN where either is NaN. (a is `input`, b is `other`.) Gradients: `input`, `other`."""
@@ -1348,13 +1348,13 @@ def reverse_cumsum(input: Tensor, dim: _int, *, out: Tensor | None = ...) -> Ten
     """Sums from each position to the end along dim. Gradients: `input`."""
 def rms_norm(input: Tensor, normalized_shape: Sequence[_int] | _int, weight: Tensor | None = ..., eps: _float | None = ..., *, out: Tensor | None = ...) -> Tensor:
     """Divides x by the root of the mean of its squares over its last axes, then scales by weight. eps is the type's epsilon unless given. (x is `input`.) Gradients: `x, weight`."""
-def rms_norm_backward(input: Tensor, x: Tensor, weight: Tensor | None, rstd: Tensor, normalized_shape: Sequence[_int] | _int, needs_x: _bool, needs_weight: _bool, *, out: Sequence[Tensor] | None = ...) -> _rms_norm_backward_result:
+def rms_norm_backward(input: Tensor, x: Tensor, weight: Tensor | None, rstd: Tensor, normalized_shape: Sequence[_int] | _int, needs_x: _bool, needs_weight: _bool, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor]:
     """Gradient of rms_norm. What is not needed is not filled. Gradients: `dy, x, weight`."""
 @overload
-def rms_norm_double_backward(input: Tensor, a: Tensor, dy: Tensor, x: Tensor, weight: Tensor | None, rstd: Tensor, *normalized_shape: _int, out: Sequence[Tensor] | None = ...) -> _rms_norm_double_backward_result:
+def rms_norm_double_backward(input: Tensor, a: Tensor, dy: Tensor, x: Tensor, weight: Tensor | None, rstd: Tensor, *normalized_shape: _int, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor]:
     """Gradient of rms_norm_backward; not differentiable itself."""
 @overload
-def rms_norm_double_backward(input: Tensor, a: Tensor, dy: Tensor, x: Tensor, weight: Tensor | None, rstd: Tensor, normalized_shape: Sequence[_int] | _int, *, out: Sequence[Tensor] | None = ...) -> _rms_norm_double_backward_result:
+def rms_norm_double_backward(input: Tensor, a: Tensor, dy: Tensor, x: Tensor, weight: Tensor | None, rstd: Tensor, normalized_shape: Sequence[_int] | _int, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor]:
     """Gradient of rms_norm_backward; not differentiable itself."""
 def roll(input: Tensor, shifts: Sequence[_int] | _int, dims: Sequence[_int] | _int | None = ..., *, out: Tensor | None = ...) -> Tensor:
     """x shifted round along dims; without dims, over the flattened x. (x is `input`.) Gradients: `input`."""
@@ -1380,7 +1380,7 @@ def rsub(input: Tensor, other: Tensor | Number, alpha: Number = ..., *, out: Ten
     """b - alpha * a. (a is `input`, b is `other`.) Gradients: `input`, `other`."""
 def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = ..., dropout_p: _float = ..., is_causal: _bool = ..., scale: _float | None = ..., *, out: Tensor | None = ...) -> Tensor:
     """softmax(scale * q k^T + mask) v over the last two axes, without keeping the scores. A bool mask says what may be looked at; rows that may look at nothing give zeros. Second derivatives hold the scores. (q is `query`, k is `key`, v is `value`.) Gradients: `q, k, v`, `attn_mask`."""
-def scaled_dot_product_attention_backward(input: Tensor, q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None, y: Tensor, lse: Tensor, is_causal: _bool, scale: _float | None, *, out: Sequence[Tensor] | None = ...) -> _scaled_dot_product_attention_backward_result:
+def scaled_dot_product_attention_backward(input: Tensor, q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None, y: Tensor, lse: Tensor, is_causal: _bool, scale: _float | None, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of scaled_dot_product_attention. Their derivatives are by dy, q, k, v and the mask, of which y and lse are functions. (dy is `input`.) Gradients: `dy, q, k, v`, `attn_mask`."""
 @overload
 def scatter(input: Tensor, dim: _int, index: Tensor, src: Tensor, *, out: Tensor | None = ...) -> Tensor:
@@ -1416,7 +1416,7 @@ def scatter_reduce(input: Tensor, dim: _int, index: Tensor, src: Tensor, reduce:
     """x with src combined into it at index along dim by sum, prod, mean, amax or amin. (x is `input`.) Gradients: `x, src`."""
 def scatter_reduce_(input: Tensor, dim: _int, index: Tensor, src: Tensor, reduce: str, *, include_self: _bool = ...) -> Tensor:
     """x with src combined into it at index along dim by sum, prod, mean, amax or amin. (x is `input`.) Gradients: `x, src`."""
-def scatter_reduce_backward(input: Tensor, x: Tensor, dim: _int, index: Tensor, src: Tensor, reduce: str, include_self: _bool, count: Tensor, y: Tensor, *, out: Sequence[Tensor] | None = ...) -> _scatter_reduce_backward_result:
+def scatter_reduce_backward(input: Tensor, x: Tensor, dim: _int, index: Tensor, src: Tensor, reduce: str, include_self: _bool, count: Tensor, y: Tensor, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor]:
     """Gradients of scatter_reduce."""
 def searchsorted(sorted_sequence: Tensor, input: Tensor | Number, *, out_int32: _bool = ..., right: _bool = ..., side: str | None = ..., sorter: Tensor | None = ..., out: Tensor | None = ...) -> Tensor:
     """Where values would be inserted to keep the last axis sorted: before equals, or after with right (side='right'). sorter: what puts the last axis of an unsorted sequence in order, as argsort returns it. Shape: sorted_sequence [..., N] and values [..., M], or sorted_sequence [N] and any values; y as values. (values is `input`.)"""
@@ -1516,7 +1516,7 @@ def sparse_mm_transposed(input: Tensor, col: Tensor, values: Tensor, dense: Tens
     """The product of the transpose of a sparse matrix [m, n] and a dense one [m, k], of shape [n, k]."""
 def sparse_sampled(input: Tensor, col: Tensor, a: Tensor, other: Tensor, *, out: Tensor | None = ...) -> Tensor:
     """The elements of a b^T at the places of a sparse matrix: a[r] . b[col[i]]. (b is `other`.) Gradients: `a`, `other`."""
-def sparse_transpose(input: Tensor, col: Tensor, columns: _int, *, out: Sequence[Tensor] | None = ...) -> _sparse_transpose_result:
+def sparse_transpose(input: Tensor, col: Tensor, columns: _int, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor]:
     """Compressed columns of what is given by compressed rows: where each column begins, the rows, and which value goes where."""
 def special_airy_ai(input: Tensor, *, out: Tensor | None = ...) -> Tensor:
     """The Airy function Ai."""
@@ -1628,16 +1628,16 @@ def std(input: Tensor, unbiased: _bool, *, out: Tensor | None = ...) -> Tensor:
 def std(input: Tensor, dim: Sequence[_int] | _int | None = ..., *, correction: _float | None, keepdim: _bool = ..., out: Tensor | None = ...) -> Tensor:
     """Standard deviation with correction 1, which None stands for."""
 @overload
-def std_mean(input: Tensor, dim: Sequence[_int] | _int | None = ..., *, correction: _float = ..., keepdim: _bool = ..., out: Sequence[Tensor] | None = ...) -> _std_mean_result:
+def std_mean(input: Tensor, dim: Sequence[_int] | _int | None = ..., *, correction: _float = ..., keepdim: _bool = ..., out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor]:
     """Standard deviation and mean, in one go. Gradients: `input`."""
 @overload
-def std_mean(input: Tensor, dim: Sequence[_int] | _int | None, unbiased: _bool, keepdim: _bool = ..., *, out: Sequence[Tensor] | None = ...) -> _std_mean_result:
+def std_mean(input: Tensor, dim: Sequence[_int] | _int | None, unbiased: _bool, keepdim: _bool = ..., *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor]:
     """Standard deviation with correction 1 if unbiased, else 0, and mean."""
 @overload
-def std_mean(input: Tensor, unbiased: _bool, *, out: Sequence[Tensor] | None = ...) -> _std_mean_result:
+def std_mean(input: Tensor, unbiased: _bool, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor]:
     """Standard deviation of all elements with correction 1 if unbiased, else 0, and mean."""
 @overload
-def std_mean(input: Tensor, dim: Sequence[_int] | _int | None = ..., *, correction: _float | None, keepdim: _bool = ..., out: Sequence[Tensor] | None = ...) -> _std_mean_result:
+def std_mean(input: Tensor, dim: Sequence[_int] | _int | None = ..., *, correction: _float | None, keepdim: _bool = ..., out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor]:
     """Standard deviation and mean with correction 1, which None stands for."""
 def sub(input: Tensor | Number, other: Tensor | Number, *, alpha: Number = ..., out: Tensor | None = ...) -> Tensor:
     """a - alpha * b. (a is `input`, b is `other`.) Gradients: `input`, `other`."""
@@ -1735,9 +1735,9 @@ def unfold_backward(input: Tensor, shape: Sequence[_int] | _int, dimension: _int
     """ Gradients: `input`."""
 def uniform_(input: Tensor, from_: _float = ..., to: _float = ..., *, generator: Generator | None = ..., out: Tensor | None = ...) -> Tensor:
     """Fills x with uniform draws from [from, to). (x is `input`.)"""
-def unique_runs(input: Tensor, return_inverse: _bool = ..., return_counts: _bool = ..., *, out: Sequence[Tensor] | None = ...) -> _unique_runs_result:
+def unique_runs(input: Tensor, return_inverse: _bool = ..., return_counts: _bool = ..., *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor]:
     """The first elements of runs of equals, which run each element is in, and how long each is; an empty tensor for what is not asked."""
-def unique_sorted(input: Tensor, return_inverse: _bool = ..., return_counts: _bool = ..., *, out: Sequence[Tensor] | None = ...) -> _unique_sorted_result:
+def unique_sorted(input: Tensor, return_inverse: _bool = ..., return_counts: _bool = ..., *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor]:
     """The different elements in order, which of them each element is, and how often each occurs; an empty tensor for what is not asked."""
 def unsqueeze(input: Tensor, dim: _int, *, out: Tensor | None = ...) -> Tensor:
     """Inserts an axis of size 1. Gradients: `input`."""
@@ -1754,16 +1754,16 @@ def var(input: Tensor, unbiased: _bool, *, out: Tensor | None = ...) -> Tensor:
 def var(input: Tensor, dim: Sequence[_int] | _int | None = ..., *, correction: _float | None, keepdim: _bool = ..., out: Tensor | None = ...) -> Tensor:
     """Variance with correction 1, which None stands for."""
 @overload
-def var_mean(input: Tensor, dim: Sequence[_int] | _int | None = ..., *, correction: _float = ..., keepdim: _bool = ..., out: Sequence[Tensor] | None = ...) -> _var_mean_result:
+def var_mean(input: Tensor, dim: Sequence[_int] | _int | None = ..., *, correction: _float = ..., keepdim: _bool = ..., out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor]:
     """Variance and mean, in one go. Gradients: `input`."""
 @overload
-def var_mean(input: Tensor, dim: Sequence[_int] | _int | None, unbiased: _bool, keepdim: _bool = ..., *, out: Sequence[Tensor] | None = ...) -> _var_mean_result:
+def var_mean(input: Tensor, dim: Sequence[_int] | _int | None, unbiased: _bool, keepdim: _bool = ..., *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor]:
     """Variance with correction 1 if unbiased, else 0, and mean."""
 @overload
-def var_mean(input: Tensor, unbiased: _bool, *, out: Sequence[Tensor] | None = ...) -> _var_mean_result:
+def var_mean(input: Tensor, unbiased: _bool, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor]:
     """Variance of all elements with correction 1 if unbiased, else 0, and mean."""
 @overload
-def var_mean(input: Tensor, dim: Sequence[_int] | _int | None = ..., *, correction: _float | None, keepdim: _bool = ..., out: Sequence[Tensor] | None = ...) -> _var_mean_result:
+def var_mean(input: Tensor, dim: Sequence[_int] | _int | None = ..., *, correction: _float | None, keepdim: _bool = ..., out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor]:
     """Variance and mean with correction 1, which None stands for."""
 def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = ...) -> Tensor:
     """Sum of products of two vectors, of which the first is conjugate."""

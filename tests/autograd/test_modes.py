@@ -176,3 +176,55 @@ def test_the_function_of_a_decorator_by_name():
     x = fl.ones(1, requires_grad=True)
     assert not fl.no_grad(orig_func=f)(x) and not fl.no_grad()(orig_func=f)(x)
     assert not fl.set_grad_enabled(False)(orig_func=f)(x) and fl.enable_grad()(orig_func=f)(x)
+
+
+VIEWS = {
+    "index": lambda x: x[1:],
+    "view": lambda x: x.view(-1),
+    "reshape": lambda x: x.reshape(4),
+    "expand": lambda x: x.expand(3, 2, 2),
+    "transpose": lambda x: x.t(),
+    "unbind": lambda x: x.unbind()[0],
+    "split": lambda x: x.split(1)[1],
+    "of a view": lambda x: x[1:].view(-1),
+}
+
+
+@pytest.mark.parametrize("made", [pytest.param(make, id=name) for name, make in VIEWS.items()])
+@pytest.mark.parametrize("leaf", [True, False])
+def test_a_view_made_under_no_grad_requires_grad_and_has_no_history(made, leaf):
+    x = fl.ones(2, 2, requires_grad=True)
+    base = x if leaf else x * 1
+    with fl.no_grad():
+        v = made(base)
+        assert not (base * 1).requires_grad and not base.detach().requires_grad and not base.clone().requires_grad
+        assert v.numpy().shape == tuple(v.shape)
+    assert v.requires_grad and v.is_leaf and v.grad_fn is None
+    (v * 3).sum().backward()
+    assert x.grad is None and v.grad.tolist() == fl.full(v.shape, 3.0).tolist()
+    if 0 in v.stride():
+        return
+    with pytest.raises(fl.AutogradError, match="no_grad"):
+        v.add_(1)
+    with fl.no_grad():
+        v.add_(1)  # the base sees it
+    assert base.sum() > 4
+
+
+def test_a_view_made_under_no_grad_of_what_requires_none():
+    with fl.no_grad():
+        assert not fl.ones(2)[1:].requires_grad
+
+
+def test_bytes_seen_as_another_type_have_no_history():
+    x = fl.tensor([1.0, -2.0], requires_grad=True)
+    bits = x.view(fl.int32)
+    assert not bits.requires_grad and bits.is_leaf and bits.data_ptr() == x.data_ptr()
+    assert bits.view(fl.float32).tolist() == [1.0, -2.0]
+    assert not (x * 1).view(fl.uint8).requires_grad
+    y = x * x
+    with fl.no_grad():
+        x.view(fl.int32).bitwise_and_(0x7FFFFFFF)
+    assert x.tolist() == [1.0, 2.0]
+    with pytest.raises(fl.AutogradError, match="bitwise_and_"):  # a write through the bits is a write
+        y.sum().backward()

@@ -268,3 +268,19 @@ def test_an_empty_batch_leaves_the_running_statistics_alone():
 def test_one_value_per_channel_can_not_be_normalised(shape):
     with pytest.raises(fl.ShapeError, match="more than one value per channel"):
         fl._C.ops.batch_norm(fl.zeros(*shape), None, None, training=True)
+
+
+# ---------------------------------------------------------------- arithmetic with integer arguments
+
+
+def test_number_of_elements_of_any_size():
+    assert fl.Size([BIG, 4, 5]).numel() == BIG * 20
+    assert fl.Size([-MOST, 3]).numel() == -3 * MOST
+    assert fl.Size([]).numel() == 1
+
+
+def test_gradient_whose_formula_leaves_the_integers():
+    x = fl.ones(2, requires_grad=True)
+    y = x.polygamma(MOST)
+    with pytest.raises(fl.ArgumentError, match="9223372036854775807 and 1"):
+        y.sum().backward()

@@ -285,10 +285,22 @@ def modules_compile_themselves(lib):
     return [y, m[0].weight.grad, seen, list(m.state_dict()), type(m).__name__]
 
 
+def views_without_grad(lib):
+    seen = []
+    for base in (data(lib, 2, 2, requires_grad=True), data(lib, 2, 2, requires_grad=True) * 1, data(lib, 2, 2)):
+        with lib.no_grad():
+            views = [base[1:], base.view(-1), base.reshape(4), base.expand(3, 2, 2), base.t(), *base.unbind(), *base.split(1), base.view(lib.int32), base.detach(), base * 1]
+        seen += [(v.requires_grad, v.is_leaf, v.grad_fn is None) for v in views]
+        seen += [base.view(lib.int32).requires_grad, base.view(lib.uint8).is_leaf]
+        if base.requires_grad:
+            seen.append(refusal(lambda: views[0].add_(1)))
+    return seen
+
+
 HABITS = [
     numpy_scalars_in_lists, numpy_types, einsum_of_labels, even_splits, copies_share, capsules, functions_by_name, names_of_nodes, batched_gradients,
     packed_sequences, gradients_of_convolutions, texts, hooks_of_all_optimizers, warnings_of_schedules, schedules_in_turn_are_quiet, checkpoints,
-    batches_of_own_classes, streams_in_parts, sizes_of_pictures, modules_compile_themselves,
+    batches_of_own_classes, streams_in_parts, sizes_of_pictures, modules_compile_themselves, views_without_grad,
 ]  # fmt: skip
 
 

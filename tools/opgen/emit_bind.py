@@ -118,9 +118,10 @@ def _call(op: Op, inplace: bool) -> list[str]:
     if op.sig.is_list and not inplace:
         out.append("      return wrap_list(std::move(result));")
     elif len(op.sig.outs) > 1 and not inplace:
-        names = ", ".join(f'"{n}"' for _, n in op.sig.outs)
-        out.append(f'      static ResultType type("{op.name}", {{{names}}});')
-        out.append("      return wrap_tuple(type, std::move(result));")
+        if op.get("named"):
+            names = ", ".join(f'"{n}"' for _, n in op.sig.outs)
+            out.append(f'      static ResultType type("{op.name}", {{{names}}});')
+        out.append(f"      return wrap_tuple({'type, ' if op.get('named') else ''}std::move(result));")
     else:
         out.append("      return wrap(std::move(result));")
     return out

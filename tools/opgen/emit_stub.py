@@ -386,7 +386,9 @@ def _result(op: Op, inplace: bool, method: bool) -> str:
         return "tuple[Tensor, ...]"
     if len(op.sig.outs) == 1:
         return "Self" if method and (inplace or op.name.endswith("_")) else "Tensor"
-    return _class_of(op) if op.sig.outs else "None"
+    if not op.get("named"):
+        return f"tuple[{', '.join('Tensor' for _ in op.sig.outs)}]" if op.sig.outs else "None"
+    return _class_of(op)
 
 
 def _annotation(stub: str) -> str:
@@ -450,7 +452,7 @@ def stub(table: Mapping[str, Sequence[Op]], tensor_members: str) -> str:
                 methods += _function(shown, takes, True)
             if takes and inplace and shown + "_" not in written:
                 methods += _function(shown + "_", inplace, True, inplace=True)
-    several = {_class_of(op): _fields(op) for ops in table.values() for op in ops if len(op.sig.outs) > 1}
+    several = {_class_of(op): _fields(op) for ops in table.values() for op in ops if op.get("named")}
     tuples = [line for name, fields in sorted(several.items()) for line in (f"class {name}(NamedTuple):", *(f"    {f}: Tensor" for f in fields), "")]
     dtypes = [f"{name}: _dtype" for name in _DTYPES]
     return "\n".join([_plain(_HEAD) + "class Tensor:\n" + tensor_members + "\n".join(methods), "", *tuples, *dtypes, ""])
@@ -465,7 +467,7 @@ def functions_stub(table: Mapping[str, Sequence[Op]]) -> str:
             functions += _function(shown, ops, False)
             if inplace:
                 functions += _function(shown + "_", inplace, False, inplace=True)
-    several = sorted({_class_of(op) for ops in table.values() for op in ops if len(op.sig.outs) > 1})
+    several = sorted({_class_of(op) for ops in table.values() for op in ops if op.get("named")})
     imports = ["from builtins import bool as _bool", "from builtins import float as _float", "from builtins import int as _int",
                "from collections.abc import Sequence", "from typing import Any, overload", "",
                f"from flambeau._C import Generator, Number, Tensor, _device, _dtype, {', '.join(several)}", ""]  # fmt: skip

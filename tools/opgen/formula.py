@@ -14,7 +14,7 @@ from .signature import Arg
 from .table import Op, TableError
 
 _BINARY = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div"}
-_CPP = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
+_NUMBERS = {ast.Add: "plus", ast.Sub: "minus", ast.Mult: "product"}
 _META = ("shape", "dtype", "ndim", "numel", "sizes_along", "strides_of", "offset_of")
 
 
@@ -160,7 +160,7 @@ class Context:
                 return f"op::{_BINARY[type(node.op)]}({a}, {b})", "T"
             if isinstance(node.op, ast.Div):
                 return f"(static_cast<double>(number({a})) / static_cast<double>(number({b})))", "N"
-            return f"(number({a}) {_CPP[type(node.op)]} number({b}))", "N"
+            return f"{_NUMBERS[type(node.op)]}(number({a}), number({b}))", "N"
         if isinstance(node, ast.Call):
             return self.call(node)
         if isinstance(node, (ast.List, ast.Tuple)):

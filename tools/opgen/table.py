@@ -15,7 +15,7 @@ from .signature import Signature, parse
 KEYS = {
     "op", "doc", "example", "complex", "conjugate", "shape", "dtype", "check", "each", "rare", "types", "bytes", "any_type", "shortcut", "kernel", "composite", "aux", "let", "grad",
     "view", "inplace", "over", "mutates", "keywords", "ignores", "layout", "flops", "methods", "total", "autocast", "devices", "draws", "batch", "aliases", "node",
-    "says", "sparse", "numbers_first", "ref", "samples", "errors",
+    "says", "sparse", "numbers_first", "named", "ref", "samples", "errors",
 }  # fmt: skip
 BYTES = ("ints", "all", "bits")
 COMPLEX_WAYS = ("native", "parts")  # values of `complex` by which other ops are called
@@ -135,6 +135,8 @@ def _check_entry(entry: dict[str, Any], where: str) -> Signature:
     numbers = [a for a in sig.args if a.keyword_only]
     if "numbers_first" in entry and (entry["numbers_first"] is not True or not 0 < len(numbers) < 3 or any(a.type.kind != "Number" for a in numbers)):
         raise TableError(f"{where}: {sig.name}: numbers_first; expected true, beside one or two keyword-only numbers")
+    if "named" in entry and (entry["named"] is not True or len(sig.outs) < 2):
+        raise TableError(f"{where}: {sig.name}: named; expected true, where there are several results")
     if entry.get("devices", "any") != "any":
         raise TableError(f"{where}: {sig.name}: devices: '{entry['devices']}'; expected any, or no such key")
     if "inplace" in entry:
