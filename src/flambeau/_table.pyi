@@ -634,7 +634,7 @@ def gelu_tanh(input: Tensor, *, out: Tensor | None = ...) -> Tensor:
 def gelu_tanh_backward(input: Tensor, x: Tensor, *, out: Tensor | None = ...) -> Tensor:
     """Gradient of gelu_tanh. Gradients: `input`, `x`."""
 def gelu_tanh_second(input: Tensor, *, out: Tensor | None = ...) -> Tensor:
-    """Second derivative of gelu_tanh."""
+    """Second derivative of gelu_tanh. Gradients: `input`."""
 def glu(input: Tensor, dim: _int = ..., *, out: Tensor | None = ...) -> Tensor:
     """The first half of an axis, gated by the sigmoid of the second (Dauphin et al., ICML 2017, equation 1)."""
 def greater_part(input: Tensor, a: Tensor | Number, other: Tensor | Number, *, out: Tensor | None = ...) -> Tensor:
@@ -651,14 +651,18 @@ def group_norm_backward(input: Tensor, x: Tensor, weight: Tensor | None, mean: T
     """Gradient of group_norm (num_groups = 0: one group per channel). What is not needed is not filled. Gradients: `dy, x, weight`."""
 def group_norm_double_backward(input: Tensor, a: Tensor, e: Tensor, dy: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, rstd: Tensor, num_groups: _int, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor]:
     """Gradient of group_norm_backward; not differentiable itself."""
-def gru_cell(input: Tensor, gates_h: Tensor, h: Tensor, *, out: Tensor | None = ...) -> Tensor:
+def gru_cell(input: Tensor, gates_h: Tensor, h: Tensor, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor]:
     """GRU step from the two products [B, 3H] (gates r, z, n with n = tanh(x_n + r * h_n)) and the state h [B, H]. Gradients: `gates_x, gates_h, h`."""
+def gru_cell_derivatives(input: Tensor, dkept: Tensor | None, kept: Tensor, h: Tensor, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of gru_cell, by ops where they are to be differentiated."""
 def gru_cell_gradients(input: Tensor, kept: Tensor, h: Tensor, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of gru_cell. Not differentiable."""
-def gru_sequence(input: Tensor, h: Tensor, weight: Tensor, bias: Tensor | None = ..., reverse: _bool = ..., *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor]:
+def gru_sequence(input: Tensor, h: Tensor, weight: Tensor, bias: Tensor | None = ..., reverse: _bool = ..., *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor]:
     """GRU over a sequence: gru_cell of gates_x [T, B, 3H] and h weight^T + bias for each step; h [B, H], weight [3H, H], bias [3H]. With reverse from the last step to the first. (gates_x is `input`.) Gradients: `gates_x, h, weight, bias`."""
 def gru_sequence_backward(input: Tensor, dh_n: Tensor, gates: Tensor, ys: Tensor, h: Tensor, weight: Tensor, reverse: _bool, needs_weight: _bool, needs_bias: _bool, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gradients of gru_sequence. Not differentiable. What is not needed is not filled."""
+def gru_sequence_derivatives(input: Tensor, dh_n: Tensor, dgates: Tensor | None, gates: Tensor, ys: Tensor, h: Tensor, weight: Tensor, reverse: _bool, needs_weight: _bool, needs_bias: _bool, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of gru_sequence, by ops where they are to be differentiated. What is not needed is not there."""
 def gt(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None = ...) -> Tensor:
     """True where a is greater than b. (a is `input`, b is `other`.)"""
 def gt_(input: Tensor | Number, other: Tensor | Number) -> Tensor:
@@ -961,14 +965,18 @@ def logspace(start: Number, end: Number, steps: _int, base: _float = ..., *, dty
     """Powers of base at evenly spaced exponents from start to end."""
 def logsumexp(input: Tensor, dim: Sequence[_int] | _int, keepdim: _bool = ..., *, out: Tensor | None = ...) -> Tensor:
     """log of the sum of e^x, without overflow. (x is `input`.) Gradients: `input`."""
-def lstm_cell(input: Tensor, gates_h: Tensor, c: Tensor, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor]:
+def lstm_cell(input: Tensor, gates_h: Tensor, c: Tensor, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor]:
     """LSTM step from the two products [B, 4H] (gates i, f, g, o; their sum is activated) and the cell state c [B, H]. Gradients: `gates_x, gates_h, c`."""
+def lstm_cell_derivatives(input: Tensor, dc_next: Tensor, dkept: Tensor | None, kept: Tensor, c: Tensor, c_next: Tensor, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of lstm_cell, by ops where they are to be differentiated."""
 def lstm_cell_gradients(input: Tensor, dc_next: Tensor, kept: Tensor, c: Tensor, c_next: Tensor, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of lstm_cell; both products have the same one. Not differentiable."""
-def lstm_sequence(input: Tensor, h: Tensor, c: Tensor, weight: Tensor, reverse: _bool = ..., *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor]:
+def lstm_sequence(input: Tensor, h: Tensor, c: Tensor, weight: Tensor, reverse: _bool = ..., *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """LSTM over a sequence: lstm_cell of gates_x [T, B, 4H], which holds the biases too, and h weight^T for each step; h and c [B, H], weight [4H, H]. With reverse from the last step to the first. (gates_x is `input`.) Gradients: `gates_x, h, c, weight`."""
 def lstm_sequence_backward(input: Tensor, dh_n: Tensor, dc_n: Tensor, gates: Tensor, cs: Tensor, ys: Tensor, h: Tensor, c: Tensor, weight: Tensor, reverse: _bool, needs_weight: _bool, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gradients of lstm_sequence. Not differentiable. dweight is not filled unless needs_weight."""
+def lstm_sequence_derivatives(input: Tensor, dh_n: Tensor, dc_n: Tensor, dgates: Tensor | None, dcs: Tensor | None, gates: Tensor, cs: Tensor, ys: Tensor, h: Tensor, c: Tensor, weight: Tensor, reverse: _bool, needs_weight: _bool, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of lstm_sequence, by ops where they are to be differentiated. No dweight unless needs_weight."""
 def lt(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None = ...) -> Tensor:
     """True where a is less than b. (a is `input`, b is `other`.)"""
 def lt_(input: Tensor | Number, other: Tensor | Number) -> Tensor:
@@ -1060,7 +1068,7 @@ def mish_(input: Tensor) -> Tensor:
 def mish_backward(input: Tensor, x: Tensor, *, out: Tensor | None = ...) -> Tensor:
     """Gradient of mish. Gradients: `input`, `x`."""
 def mish_second(input: Tensor, *, out: Tensor | None = ...) -> Tensor:
-    """Second derivative of mish."""
+    """Second derivative of mish. Gradients: `input`."""
 def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = ...) -> Tensor:
     """Matrix product of [n, k] and [k, m]. Gradients: `input`, `mat2`."""
 def mode(input: Tensor, dim: _int = ..., keepdim: _bool = ..., *, out: Sequence[Tensor] | None = ...) -> _mode_result:
@@ -1459,7 +1467,7 @@ def silu_(input: Tensor) -> Tensor:
 def silu_backward(input: Tensor, x: Tensor, *, out: Tensor | None = ...) -> Tensor:
     """Gradient of silu. Gradients: `input`, `x`."""
 def silu_second(input: Tensor, *, out: Tensor | None = ...) -> Tensor:
-    """Second derivative of silu."""
+    """Second derivative of silu. Gradients: `input`."""
 def sin(input: Tensor, *, out: Tensor | None = ...) -> Tensor:
     """Sine. Gradients: `input`."""
 def sin_(input: Tensor) -> Tensor:

@@ -108,7 +108,7 @@ def lstm_cell(
     Shape: input [B, I], hx two of [B, H], w_ih [4 * H, I], w_hh [4 * H, H], biases [4 * H] -> two of [B, H].
     """
     h, c = hx
-    new_h, new_c = ops.lstm_cell(F.linear(input, w_ih, b_ih), F.linear(h, w_hh, b_hh), c)
+    new_h, new_c = ops.lstm_cell(F.linear(input, w_ih, b_ih), F.linear(h, w_hh, b_hh), c)[:2]
     return new_h, new_c
 
 
@@ -117,7 +117,7 @@ def gru_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor
 
     Shape: input [B, I], hx [B, H], w_ih [3 * H, I], w_hh [3 * H, H], biases [3 * H] -> [B, H].
     """
-    return ops.gru_cell(F.linear(input, w_ih, b_ih), F.linear(hx, w_hh, b_hh), hx)
+    return ops.gru_cell(F.linear(input, w_ih, b_ih), F.linear(hx, w_hh, b_hh), hx)[0]
 
 
 def rnn_tanh_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None) -> Tensor:

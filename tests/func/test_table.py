@@ -82,10 +82,6 @@ def test_vmap_equals_a_loop(op, index, which):
 
 # Forward mode needs a backward that can be differentiated by what comes in.
 NO_DIRECTION = {
-    "lstm_cell": "the fused backward is not differentiable",
-    "gru_cell": "the fused backward is not differentiable",
-    "lstm_sequence": "the fused backward is not differentiable",
-    "gru_sequence": "the fused backward is not differentiable",
     "batch_norm_clamp": "what programs make of a batch norm, which differentiate nothing",
 }
 STEP = 1e-5

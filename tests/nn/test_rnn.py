@@ -191,3 +191,62 @@ def test_a_cell_of_ones_own_says_how_many_parts_it_has():
 def test_unpad_sequence_by_name():
     rows = packing.unpad_sequence(padded_sequences=fl.ones(2, 3), lengths=fl.tensor([1, 2]), batch_first=True)
     assert [r.shape[0] for r in rows] == [1, 2]
+
+
+LAYERS = {
+    "LSTM": lambda: nn.LSTM(2, 3, 2, bidirectional=True),
+    "LSTM without bias": lambda: nn.LSTM(2, 3, bias=False, batch_first=True),
+    "projected": lambda: nn.LSTM(2, 3, proj_size=2),
+    "GRU": lambda: nn.GRU(2, 3, 2, bidirectional=True),
+    "GRU without bias": lambda: nn.GRU(2, 3, bias=False),
+    "LSTMCell": lambda: nn.LSTMCell(2, 3),
+    "GRUCell": lambda: nn.GRUCell(2, 3),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_derivatives_of_all_orders_and_in_a_direction(name):
+    layer = LAYERS[name]().double()
+    x = fl.randn(*((2, 2) if "Cell" in name else (3, 2, 2)), dtype=fl.float64, requires_grad=True)
+
+    def states(x, *weights):
+        y, later = fl.func.functional_call(layer, dict(zip(names, weights)), (x,)), ()
+        if isinstance(y, tuple):
+            y, *later = y
+        return (y, *(s for item in later for s in (item if isinstance(item, tuple) else (item,))))
+
+    names, weights = zip(*((k, p.detach().requires_grad_()) for k, p in layer.named_parameters()))
+    assert fl.autograd.gradcheck(states, (x, *weights))
+    assert fl.autograd.gradgradcheck(states, (x, *weights))
+    at = tuple(v.detach() for v in (x, *weights))
+    ways, step = tuple(fl.randn_like(v) for v in at), 1e-6
+    there, back = (states(*(v + sign * step * w for v, w in zip(at, ways))) for sign in (1, -1))
+    for slope, a, b in zip(fl.func.jvp(states, at, ways)[1], there, back):
+        fl.testing.assert_close(slope, (a - b) / (2 * step), rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+def test_a_second_derivative_of_packed_sequences(kind):
+    layer = kind(2, 3).double()
+    x = fl.randn(4, 2, 2, dtype=fl.float64, requires_grad=True)
+
+    def run(x):
+        return layer(nn.utils.rnn.pack_padded_sequence(x, [4, 2]))[0].data
+
+    assert fl.autograd.gradgradcheck(run, (x,))
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+def test_a_second_derivative_frees_what_it_kept(kind):
+    layer, x = kind(2, 3), fl.randn(3, 1, 2, requires_grad=True)
+
+    def run():
+        (g,) = fl.autograd.grad(layer(x)[0].square().sum(), x, create_graph=True)
+        g.square().sum().backward()
+        x.grad = None
+        layer.zero_grad()
+
+    run()
+    before = fl._C.live_objects()
+    run()
+    assert fl._C.live_objects() == before

@@ -213,31 +213,32 @@ def _attention(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=No
 
 def _lstm_cell(gates_x, gates_h, c):
     i, f, g, o = np.split(gates_x + gates_h, 4, 1)
-    after = sp.expit(f) * c + sp.expit(i) * np.tanh(g)
-    return [sp.expit(o) * np.tanh(after), after]
+    i, f, g, o = sp.expit(i), sp.expit(f), np.tanh(g), sp.expit(o)
+    after = f * c + i * g
+    return [o * np.tanh(after), after, np.concatenate([i, f, g, o], 1)]
 
 
 def _gru_cell(gates_x, gates_h, h):
     (rx, zx, nx), (rh, zh, nh) = np.split(gates_x, 3, 1), np.split(gates_h, 3, 1)
     r, z = sp.expit(rx + rh), sp.expit(zx + zh)
     n = np.tanh(nx + r * nh)
-    return [(1 - z) * n + z * h]
+    return [(1 - z) * n + z * h, np.concatenate([r, z, n, nh], 1)]
 
 
 def _lstm_sequence(gates_x, h, c, weight, reverse=False):
-    ys = [None] * len(gates_x)
-    for t in range(len(ys))[:: -1 if reverse else 1]:
-        h, c = _lstm_cell(gates_x[t], h @ weight.T, c)
-        ys[t] = h
-    return [np.stack(ys), h, c]
+    steps = [None] * len(gates_x)
+    for t in range(len(steps))[:: -1 if reverse else 1]:
+        h, c, _ = steps[t] = _lstm_cell(gates_x[t], h @ weight.T, c)
+    ys, cs, gates = (np.stack(part) for part in zip(*steps))
+    return [ys, h, c, gates, cs]
 
 
 def _gru_sequence(gates_x, h, weight, bias=None, reverse=False):
-    ys = [None] * len(gates_x)
-    for t in range(len(ys))[:: -1 if reverse else 1]:
-        (h,) = _gru_cell(gates_x[t], h @ weight.T + (0 if bias is None else bias), h)
-        ys[t] = h
-    return [np.stack(ys), h]
+    steps = [None] * len(gates_x)
+    for t in range(len(steps))[:: -1 if reverse else 1]:
+        h, _ = steps[t] = _gru_cell(gates_x[t], h @ weight.T + (0 if bias is None else bias), h)
+    ys, gates = (np.stack(part) for part in zip(*steps))
+    return [ys, h, gates]
 
 
 FOLDS = {None: lambda old, new: new, "add": lambda old, new: old + new, "multiply": lambda old, new: old * new}

@@ -86,16 +86,9 @@ NO_SPECIAL_VALUES = {
 NO_SECOND_DERIVATIVE = {
     # Backward through the gradient of these is refused: there is no formula (test_no_second_derivative).
     "batch_norm_clamp": "what programs make of a batch norm, which differentiate nothing",
-    "gelu_tanh_backward": "third derivative of gelu",
-    "mish_backward": "third derivative of mish",
-    "silu_backward": "third derivative of silu",
     "i1_slope": "fourth derivative of i0",
     "special_i1e": "third derivative of i0e",
     "sinc_backward": "third derivative of sinc",
-    "lstm_cell": "the fused backward is not differentiable",
-    "gru_cell": "the fused backward is not differentiable",
-    "lstm_sequence": "the fused backward is not differentiable",
-    "gru_sequence": "the fused backward is not differentiable",
 }
 
 

@@ -297,10 +297,40 @@ def views_without_grad(lib):
     return seen
 
 
+def gradients_of_gradients(lib):
+    nn, seen = lib.nn, []
+    layers = {
+        "LSTM": nn.LSTM(3, 4, 2, bidirectional=True), "GRU": nn.GRU(3, 4, 2, bidirectional=True), "projected": nn.LSTM(3, 4, proj_size=2),
+        "LSTMCell": nn.LSTMCell(3, 4), "GRUCell": nn.GRUCell(3, 4), "RNN": nn.RNN(3, 4),
+    }  # fmt: skip
+    for name, layer in layers.items():
+        for k, p in enumerate(layer.parameters()):
+            p.data = data(lib, *p.shape, seed=k) * 0.5
+        x = data(lib, *((5, 2, 3) if "Cell" not in name else (2, 3)), requires_grad=True)
+        y = layer(x)
+        y = y[0] if isinstance(y, tuple) else y
+        (g,) = lib.autograd.grad((y * data(lib, *y.shape)).sum(), x, create_graph=True)
+        seen += [g, *lib.autograd.grad(((g.norm(2, dim=-1) - 1) ** 2).sum(), [x, *layer.parameters()], allow_unused=True)]
+    return seen
+
+
+def derivatives_of_high_order(lib):
+    functions = (lib.nn.functional.silu, lib.nn.functional.mish, lib.nn.functional.gelu, lambda x: lib.nn.functional.gelu(x, approximate="tanh"), lib.tanh)
+    seen = []
+    for f in functions:
+        x = lib.linspace(-6, 6, 25, dtype=lib.float64, requires_grad=True)
+        y = f(x)
+        for _ in range(5):
+            (y,) = lib.autograd.grad(y.sum(), x, create_graph=True)
+            seen.append(y)
+    return seen
+
+
 HABITS = [
     numpy_scalars_in_lists, numpy_types, einsum_of_labels, even_splits, copies_share, capsules, functions_by_name, names_of_nodes, batched_gradients,
     packed_sequences, gradients_of_convolutions, texts, hooks_of_all_optimizers, warnings_of_schedules, schedules_in_turn_are_quiet, checkpoints,
-    batches_of_own_classes, streams_in_parts, sizes_of_pictures, modules_compile_themselves, views_without_grad,
+    batches_of_own_classes, streams_in_parts, sizes_of_pictures, modules_compile_themselves, views_without_grad, gradients_of_gradients,
+    derivatives_of_high_order,
 ]  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from .checks import emit_condition
@@ -201,8 +202,11 @@ class NodeWriter:
             name = self.outs()[0]
             out.append(f"    std::vector<Tensor> d{name} = materialize(call.in, out_metas);")
         elif len(self.outs()) > 1:
-            used = " ".join(code for _, code, _ in self.code) + " ".join(c for c, _ in self.let_code.values())
+            texts = [code for _, code, _ in self.code] + [code for code, _ in self.let_code.values()]
+            used = set(re.findall(r"\w+", " ".join(texts)))
             for i, n in enumerate(self.outs()):
+                if f"d{n}_or_none" in used:
+                    out.append(f"    const Tensor& d{n}_or_none = call.in[{i}];")
                 if f"d{n}" in used:
                     out.append(f"    const Tensor d{n} = {n}_out.materialize(call.in[{i}]);")
         else:

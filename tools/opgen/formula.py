@@ -98,6 +98,8 @@ class Context:
 
     def fitted(self, node: ast.AST, arg: Arg) -> str:
         """An argument's code; a number or Operand becomes a 0-d tensor where the op wants a Tensor."""
+        if arg.type.spelling == "Tensor?" and isinstance(node, ast.Name) and self.is_gradient(node) and len(self.outs) > 1:
+            return f"{node.id}_or_none"  # a gradient that has not come needs no zeros
         code, kind = self.emit(node)
         if kind in ("O", "N") and arg.type.spelling == "Tensor":
             return f"as_tensor({code})"

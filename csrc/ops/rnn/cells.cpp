@@ -19,7 +19,7 @@ void over_rows(const Tensor& state, const F& f) {
 
 }  // namespace
 
-void lstm_cell(const Tensor& gates_x, const Tensor& gates_h, const Tensor& c, const Tensor& gates, const Tensor& h_next, const Tensor& c_next) {
+void lstm_cell(const Tensor& gates_x, const Tensor& gates_h, const Tensor& c, const Tensor& h_next, const Tensor& c_next, const Tensor& gates) {
   const int64_t n = c.size(1);
   visit_memory(c.dtype(), [&](auto element) {
     using S = decltype(element);
@@ -56,7 +56,7 @@ void lstm_cell_gradients(const Tensor& dh, const Tensor& dc_next, const Tensor& 
   copy_elements(dgates_h, dgates_x);
 }
 
-void gru_cell(const Tensor& gates_x, const Tensor& gates_h, const Tensor& h, const Tensor& gates, const Tensor& h_next) {
+void gru_cell(const Tensor& gates_x, const Tensor& gates_h, const Tensor& h, const Tensor& h_next, const Tensor& gates) {
   const int64_t n = h.size(1);
   visit_memory(h.dtype(), [&](auto element) {
     using S = decltype(element);

@@ -87,8 +87,8 @@ void weight_gradient(const Sizes& s, const S* dgates, const S* ys, const S* firs
 
 }  // namespace
 
-void lstm_sequence(const Tensor& gates_x, const Tensor& h, const Tensor& c, const Tensor& weight, bool reverse, const Tensor& gates, const Tensor& cs,
-                   const Tensor& ys, const Tensor& h_n, const Tensor& c_n) {
+void lstm_sequence(const Tensor& gates_x, const Tensor& h, const Tensor& c, const Tensor& weight, bool reverse, const Tensor& ys, const Tensor& h_n,
+                   const Tensor& c_n, const Tensor& gates, const Tensor& cs) {
   const Tensor wc = widened(c);
   const Sizes s(gates_x, weight);
   visit_memory(h.dtype(), [&](auto element) {
@@ -152,8 +152,8 @@ void lstm_sequence_backward(const Tensor& dys, const Tensor& dh_n, const Tensor&
   });
 }
 
-void gru_sequence(const Tensor& gates_x, const Tensor& h, const Tensor& weight, const Tensor& bias, bool reverse, const Tensor& gates,
-                  const Tensor& ys, const Tensor& h_n) {
+void gru_sequence(const Tensor& gates_x, const Tensor& h, const Tensor& weight, const Tensor& bias, bool reverse, const Tensor& ys,
+                  const Tensor& h_n, const Tensor& gates) {
   const Tensor wb = widened(bias);
   const Sizes s(gates_x, weight);
   visit_memory(h.dtype(), [&](auto element) {

@@ -32,10 +32,10 @@ def _step(
     mode: str, gx: Tensor, gh: Tensor, state: tuple[Tensor, ...], projection: Tensor | None = None
 ) -> tuple[Tensor, ...]:
     if mode == "LSTM":
-        h, c = ops.lstm_cell(gx, gh, state[1])
+        h, c = ops.lstm_cell(gx, gh, state[1])[:2]
         return h if projection is None else ops.linear(h, projection), c
     if mode == "GRU":
-        return (ops.gru_cell(gx, gh, state[0]),)
+        return (ops.gru_cell(gx, gh, state[0])[0],)
     return (ops.tanh(gx + gh) if mode == "RNN_TANH" else ops.relu(gx + gh),)
 
 
@@ -52,10 +52,10 @@ def _run(
     assert w_ih is not None and w_hh is not None
     if sizes is None and x.shape[0] and mode == "LSTM" and w_hr is None:
         bias = b_ih if b_hh is None or b_ih is None else b_ih + b_hh
-        ys, h, c = ops.lstm_sequence(ops.linear(x, w_ih, bias), state[0], state[1], w_hh, reverse)
+        ys, h, c = ops.lstm_sequence(ops.linear(x, w_ih, bias), state[0], state[1], w_hh, reverse)[:3]
         return ys, (h, c)
     if sizes is None and x.shape[0] and mode == "GRU":
-        ys, h = ops.gru_sequence(ops.linear(x, w_ih, b_ih), state[0], w_hh, b_hh, reverse)
+        ys, h = ops.gru_sequence(ops.linear(x, w_ih, b_ih), state[0], w_hh, b_hh, reverse)[:2]
         return ys, (h,)
     gx_all = ops.linear(x, w_ih, b_ih)
     if sizes is None:
