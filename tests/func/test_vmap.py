@@ -11,6 +11,7 @@ import flambeau as fl
 import flambeau.nn.functional as F
 from flambeau import nn
 from flambeau.func import functional_call, grad, jacrev, jvp, stack_module_state, vjp, vmap
+from flambeau.func._tree import tree_map
 
 
 def numbers(*shape, seed=0):
@@ -414,3 +415,28 @@ def test_gradients_of_samples_by_an_embedding_with_sparse_ones(per_sample):
         warnings.simplefilter("error", UserWarning)
         of = [vmap(grad(lambda w, i, kind=kind: (F.embedding(i, w, sparse=kind) ** 2).sum()), (0 if per_sample else None, 0))(weight, index) for kind in (True, False)]
     assert_near(*of)
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+@pytest.mark.parametrize("mapped", ["input", "state", "weights", "all"])
+@pytest.mark.parametrize("through", [lambda f: f, lambda f: grad(lambda p, a, h: (f(p, a, h)[0] ** 2).sum(), argnums=(0, 1))], ids=["value", "grad"])
+def test_recurrent_layers(kind, mapped, through):
+    layers = [kind(2, 3, bidirectional=True).double() for _ in range(3)]
+    names = list(dict(layers[0].named_parameters()))
+    weights = {k: fl.stack([dict(m.named_parameters())[k].detach() for m in layers]) for k in names}
+    x, h = numbers(3, 4, 2, 2), numbers(3, 2, 2, 3)
+    given = [0 if mapped in (name, "all") else None for name in ("weights", "input", "state")]
+
+    def run(p, a, h):
+        y, later = functional_call(layers[0], p, (a, (h, h * 2) if kind is nn.LSTM else h))
+        return y, *(later if isinstance(later, tuple) else (later,))
+
+    def sample(i):
+        pick = [i if dim == 0 else 0 for dim in given]
+        return through(run)({k: w[pick[0]] for k, w in weights.items()}, x[pick[1]], h[pick[2]])
+
+    shared = ({k: w if given[0] == 0 else w[0] for k, w in weights.items()}, *(v if dim == 0 else v[0] for v, dim in zip((x, h), given[1:])))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)  # no op is called once per sample
+        found = vmap(through(run), tuple(given))(*shared)
+    tree_map(lambda y, *rows: assert_near(y, fl.stack(rows), scale=10), found, *(sample(i) for i in range(3)))

@@ -242,3 +242,55 @@ def _register_rows(name: str) -> None:
 
 for _name in ("lstm_cell", "gru_cell"):
     _register_rows(_name)
+
+
+def _in_rows(level: BatchLevel, x: Tensor, axis: int) -> Tensor:
+    """The samples of x as more rows of its batch, which is its axis number `axis`."""
+    full = level.full(x)
+    shape = shape_of(full)[1:]
+    if axis:
+        full = ops.transpose(full, 0, 1)
+    return ops.reshape(full, (*shape[:axis], level.size * shape[axis], *shape[axis + 1 :]))
+
+
+def _as_samples(level: BatchLevel, x: Tensor, axis: int) -> Tensor:
+    shape = shape_of(x)
+    parts = ops.reshape(x, (*shape[:axis], level.size, shape[axis] // level.size, *shape[axis + 1 :]))
+    return ops.transpose(parts, 0, 1) if axis else parts
+
+
+def _sequences(
+    level: BatchLevel, name: str, cell: str, gates_x: Tensor, states: list[Tensor], weight: Tensor, bias: Tensor | None, reverse: bool
+) -> tuple[Tensor, ...]:
+    """A recurrent sequence: of all samples at once where they share the weight, else a cell of all samples for each step."""
+    x, rows = _in_rows(level, gates_x, 1), [_in_rows(level, s, 0) for s in states]
+    if not level.holds(weight) and not level.holds(bias):
+        given = {} if bias is None else {"bias": bias}
+        results = ops_of(name)(x, *rows, weight, reverse=reverse, **given)
+        return tuple(_as_samples(level, y, len(shape_of(y)) - 2) for y in results)
+    w = ops.transpose(level.full(weight), 1, 2)
+    added = None if bias is None else ops.unsqueeze(level.full(bias), 1)
+    count, hidden = shape_of(states[0])
+    steps: list[Any] = [None] * shape_of(x)[0]
+    for t in reversed(range(len(steps))) if reverse else range(len(steps)):
+        products = ops.matmul(ops.reshape(rows[0], (level.size, count, hidden)), w)
+        products = products if added is None else ops.add(products, added)
+        *rows, kept = ops_of(cell)(ops.select(x, 0, t), ops.reshape(products, (level.size * count, -1)), rows[-1])
+        steps[t] = (rows[0], kept, *rows[1:])
+    ys, *more = (ops.stack(list(part)) for part in zip(*steps))
+    results = (ys, *rows, *more)
+    return tuple(_as_samples(level, y, len(shape_of(y)) - 2) for y in results)
+
+
+@rule("lstm_sequence")
+def _(level: BatchLevel, gates_x: Any, h: Any, c: Any, weight: Any, reverse: bool = False) -> Any:
+    if not shape_of(gates_x)[0]:
+        return NotImplemented
+    return _sequences(level, "lstm_sequence", "lstm_cell", gates_x, [h, c], weight, None, reverse)
+
+
+@rule("gru_sequence")
+def _(level: BatchLevel, gates_x: Any, h: Any, weight: Any, bias: Any = None, reverse: bool = False) -> Any:
+    if not shape_of(gates_x)[0]:
+        return NotImplemented
+    return _sequences(level, "gru_sequence", "gru_cell", gates_x, [h], weight, bias, reverse)
