@@ -107,7 +107,10 @@ PyObject* size_repr(PyObject* self) {
 }
 PyObject* size_numel(PyObject* self, PyObject*) {
   Owned n(PyLong_FromLong(1));
-  for (Py_ssize_t i = 0; n.object && i < PyTuple_GET_SIZE(self); ++i) n = Owned(PyNumber_Multiply(n.object, PyTuple_GET_ITEM(self, i)));
+  for (Py_ssize_t i = 0; n.object && i < PyTuple_GET_SIZE(self); ++i) {
+    const Owned size(PyNumber_Index(PyTuple_GET_ITEM(self, i)));
+    n = Owned(size.object ? PyNumber_Multiply(n.object, size.object) : nullptr);
+  }
   return n.release();
 }
 // A tuple that an operator of tuples has made of a Size, as a Size where it holds nothing but ints. Takes the reference over.
