@@ -25,8 +25,10 @@
 #include "op/any.h"
 #include "op/cast.h"
 #include "op/clone.h"
+#include "op/contiguous_copy.h"
 #include "op/isnan.h"
 #include "op/ones_like.h"
+#include "op/permute.h"
 #include "op/real.h"
 
 namespace fl {
@@ -128,10 +130,28 @@ Tensor run_hook(TensorHook& hook, Tensor grad) {
   return like_gradient("hook", std::move(changed), grad);
 }
 
-// g itself if nobody else can see it, else a copy.
-Tensor owned(Tensor g) {
-  if (is_unseen(g) && g.is_contiguous()) return g;
-  return op::clone(g);
+// Axes in the order in which x lies in memory, the outermost first; none where that is the order of its axes, or x is not dense.
+Dims order_in_memory(const Tensor& x) {
+  if (x.is_contiguous() || !is_dense(x)) return {};
+  Dims order;
+  for (int i = 0; i < x.ndim(); ++i) order.push_back(i);
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return x.strides()[static_cast<int>(a)] > x.strides()[static_cast<int>(b)]; });
+  return order;
+}
+
+// A gradient that only the leaf sees, g itself where nobody else does, and that lies as the leaf does: programs flatten it with view().
+Tensor owned(Tensor g, const Tensor& leaf) {
+  const Dims order = order_in_memory(leaf);
+  if (order.empty()) {
+    if (!g.is_contiguous()) return op::contiguous_copy(g);
+    return is_unseen(g) ? g : op::clone(g);
+  }
+  const bool unseen = is_unseen(g);
+  Dims back(order);
+  for (int i = 0; i < order.size(); ++i) back[static_cast<int>(order[i])] = i;
+  const Tensor turned = op::permute(g, order);
+  if (turned.is_contiguous() && unseen) return g;
+  return op::permute(turned.is_contiguous() ? op::clone(turned) : op::contiguous_copy(turned), back);
 }
 
 // One thread at a time adds to a leaf.
@@ -485,7 +505,7 @@ void accumulate_grad(const Tensor& t, Tensor grad) {
       }
       if (sparse_sum_into(seen, grad)) return;
     }
-    Tensor next = seen.defined() ? (sparse ? owned_sparse(sparse_sum(seen, grad)) : op::add(seen, grad)) : (grad = sparse ? owned_sparse(std::move(grad)) : owned(std::move(grad)));
+    Tensor next = seen.defined() ? (sparse ? owned_sparse(sparse_sum(seen, grad)) : op::add(seen, grad)) : (grad = sparse ? owned_sparse(std::move(grad)) : owned(std::move(grad), t));
     const std::lock_guard lock(meta.mutex());
     if (meta.grad.ref().get() != seen.ref().get()) continue;  // replaced meanwhile
     std::swap(meta.grad, next);

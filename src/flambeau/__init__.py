@@ -267,6 +267,7 @@ _LAZY_NAMES = {
     "vmap": "func",
     **dict.fromkeys(("TypedStorage", "UntypedStorage"), "storage"),
     "segment_reduce": "_segments",
+    "from_file": "_from_file",
     **dict.fromkeys(
         ("BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor", "IntTensor", "LongTensor",
          "ShortTensor", "UInt16Tensor", "UInt32Tensor", "UInt64Tensor", "set_default_tensor_type", "typename"),
@@ -281,8 +282,16 @@ _LAZY_NAMES = {
          "max_pool1d", "max_pool2d"),
         "nn.functional",
     ),
-    "sparse_coo_tensor": "sparse._construct",
-    "sparse_csr_tensor": "sparse._construct",
+    **dict.fromkeys(
+        ("gru", "lstm", "native_batch_norm", "native_group_norm", "native_layer_norm", "rnn_relu", "rnn_tanh"),
+        "_sequences",
+    ),
+    **dict.fromkeys(("fake_quantize_per_channel_affine", "fake_quantize_per_tensor_affine"), "_fake_quantize"),
+    **dict.fromkeys(
+        ("sparse_bsc_tensor", "sparse_bsr_tensor", "sparse_compressed_tensor", "sparse_coo_tensor", "sparse_csc_tensor",
+         "sparse_csr_tensor"),
+        "sparse._construct",
+    ),
 }
 # Of these the ones that are methods, too, with the tensor as their first argument.
 _LAZY_METHODS = (

@@ -121,6 +121,9 @@ from flambeau._copies import unsqueeze_copy as unsqueeze_copy
 from flambeau._copies import view_copy as view_copy
 from flambeau._default_device import get_default_device as get_default_device
 from flambeau._default_device import set_default_device as set_default_device
+from flambeau._fake_quantize import fake_quantize_per_channel_affine as fake_quantize_per_channel_affine
+from flambeau._fake_quantize import fake_quantize_per_tensor_affine as fake_quantize_per_tensor_affine
+from flambeau._from_file import from_file as from_file
 from flambeau._functions import allclose as allclose
 from flambeau._functions import argwhere as argwhere
 from flambeau._functions import atleast_1d as atleast_1d
@@ -298,6 +301,13 @@ from flambeau._random import manual_seed as manual_seed
 from flambeau._random import seed as seed
 from flambeau._random import set_rng_state as set_rng_state
 from flambeau._segments import segment_reduce as segment_reduce
+from flambeau._sequences import gru as gru
+from flambeau._sequences import lstm as lstm
+from flambeau._sequences import native_batch_norm as native_batch_norm
+from flambeau._sequences import native_group_norm as native_group_norm
+from flambeau._sequences import native_layer_norm as native_layer_norm
+from flambeau._sequences import rnn_relu as rnn_relu
+from flambeau._sequences import rnn_tanh as rnn_tanh
 from flambeau._settings import Event as Event
 from flambeau._settings import OutOfMemoryError as OutOfMemoryError
 from flambeau._settings import Stream as Stream
@@ -753,7 +763,11 @@ from flambeau.nn.functional import pixel_shuffle as pixel_shuffle
 from flambeau.nn.functional import pixel_unshuffle as pixel_unshuffle
 from flambeau.serialization import load as load
 from flambeau.serialization import save as save
+from flambeau.sparse._construct import sparse_bsc_tensor as sparse_bsc_tensor
+from flambeau.sparse._construct import sparse_bsr_tensor as sparse_bsr_tensor
+from flambeau.sparse._construct import sparse_compressed_tensor as sparse_compressed_tensor
 from flambeau.sparse._construct import sparse_coo_tensor as sparse_coo_tensor
+from flambeau.sparse._construct import sparse_csc_tensor as sparse_csc_tensor
 from flambeau.sparse._construct import sparse_csr_tensor as sparse_csr_tensor
 from flambeau.storage import TypedStorage as TypedStorage
 from flambeau.storage import UntypedStorage as UntypedStorage

@@ -163,11 +163,11 @@ def _body(x: Tensor, indent: int, form: _Formatter | _ComplexFormatter, summaris
     return "[" + ("," + "\n" * (x.ndim - 1) + " " * (indent + 1)).join(rows) + "]"
 
 
-def _with_suffixes(text: str, suffixes: list[str], indent: int) -> str:
-    """`text, suffix, suffix)`; a suffix that does not fit on the line begins the next one."""
+def _with_suffixes(text: str, suffixes: list[str], indent: int, own_line: bool = False) -> str:
+    """`text, suffix, suffix)`; a suffix that does not fit on the line begins the next one, and with `own_line` the first one does."""
     length = len(text) - text.rfind("\n") + 1
-    for suffix in suffixes:
-        if length + len(suffix) + 2 > _options.linewidth:
+    for i, suffix in enumerate(suffixes):
+        if length + len(suffix) + 2 > _options.linewidth or (own_line and i == 0):
             text += ",\n" + " " * indent + suffix
             length = indent + len(suffix)
         else:
@@ -184,8 +184,19 @@ def _tensor_str(self: Tensor, indent: int) -> str:
     return _body(plain, indent, (_ComplexFormatter if plain.is_complex() else _Formatter)(plain, summarise), summarise)
 
 
-def tensor_text(x: Tensor) -> str:
-    """`tensor([...], dtype=..., requires_grad=True)`."""
+def parts_text(parts: dict[str, Tensor], suffixes: list[str], own_line: bool, contents: Any) -> str:
+    """`tensor(name=tensor([...]), ..., suffixes)` of a tensor that is made of others; with `contents` that text stands for the parts."""
+    if contents is None:
+        shown = []
+        for name, x in parts.items():
+            body = "..." if x.is_meta else _tensor_str(x.detach(), len(name) + 15)  # after `tensor(name=tensor(`
+            shown.append(f"{name}=tensor({body}" + (")" if x.numel() and not x.is_meta else f", size={tuple(x.shape)})"))
+        contents = (",\n" + " " * 7).join(shown)
+    return _with_suffixes(f"tensor({contents}", suffixes, 7, own_line)
+
+
+def tensor_text(x: Tensor, contents: Any = None) -> str:
+    """`tensor([...], dtype=..., requires_grad=True)`; with `contents` that text stands for the elements."""
     prefix = "tensor(" if type(x).__name__ in ("Tensor", "Parameter", "Buffer") else f"{type(x).__name__}("
     suffixes = []
     grad_fn = x.grad_fn
@@ -199,7 +210,7 @@ def tensor_text(x: Tensor) -> str:
         if x.ndim != 1:
             suffixes.append(f"size={tuple(x.shape)}")
     else:
-        body = _tensor_str(x, len(prefix))
+        body = _tensor_str(x, len(prefix)) if contents is None else ""
         if not _options.edgeitems:
             suffixes.append(f"size={tuple(x.shape)}")
     if not known:
@@ -208,7 +219,7 @@ def tensor_text(x: Tensor) -> str:
         suffixes.append(f"grad_fn=<{grad_fn.name()}>")
     elif x.requires_grad:
         suffixes.append("requires_grad=True")
-    text = _with_suffixes(prefix + body, suffixes, len(prefix))
+    text = _with_suffixes(prefix + (body if contents is None else str(contents)), suffixes, len(prefix))
     return f"Parameter({text})" if prefix != "tensor(" and isinstance(x, _parameter()) else text
 
 

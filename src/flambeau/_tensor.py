@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._memory_format import strided
+from flambeau._running import run_backward
 from flambeau._spelled import spelled
 
 if TYPE_CHECKING:
@@ -126,10 +127,16 @@ def from_numpy(array: np.ndarray) -> Tensor:
 
 
 def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
-    """A 1-d tensor on the memory of an object with the buffer protocol."""
+    """A 1-d tensor on the memory of an object with the buffer protocol.
+
+    Raises:
+        ValueError: the buffer is empty, or has not as many whole elements from `offset` on as asked for.
+    """
     view = memoryview(buffer).cast("B")
     size = dtype.itemsize
-    if offset < 0 or offset > len(view):
+    if not len(view) or not count:
+        raise ValueError(f"frombuffer: a buffer of {len(view)} bytes with count = {count}; expected neither to be 0")
+    if not 0 <= offset < len(view):
         raise ValueError(f"frombuffer: offset = {offset}, but the buffer has {len(view)} bytes")
     if count < 0:
         if (len(view) - offset) % size:
@@ -142,9 +149,9 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, req
         "uint16": "H", "uint32": "I", "uint64": "Q",
     }  # fmt: skip
     part = view[offset : offset + count * size]
-    if dtype.name not in formats:  # memoryviews can not be cast to these
-        return _C.from_buffer(part).view(dtype)
-    out = _C.from_buffer(part.cast(formats[dtype.name]))
+    name = dtype.name
+    # memoryviews can not be cast to types that have no format
+    out = _C.from_buffer(part.cast(formats[name])) if name in formats else _C.from_buffer(part).view(dtype)
     return out.requires_grad_(requires_grad) if requires_grad else out
 
 
@@ -248,7 +255,7 @@ def _backward(
 ) -> None:
     """Adds the gradient of this tensor to the `.grad` of the leaves it was computed from."""
     if inputs is None:
-        _C.run_backward((self,), (gradient,), create_graph if retain_graph is None else retain_graph, create_graph, (), True, True)
+        run_backward((self,), (gradient,), create_graph if retain_graph is None else retain_graph, create_graph, (), True, True)
         return
     from flambeau.autograd import backward
 
@@ -428,7 +435,7 @@ def _format(self: Tensor, spec: str) -> str:
 def _repr(self: Tensor, *, tensor_contents: Any = None) -> str:
     from flambeau._print import tensor_text
 
-    text: str = _C.no_torch_function(tensor_text, (), (self,))
+    text: str = _C.no_torch_function(tensor_text, (), (self, tensor_contents))
     return text
 
 

@@ -397,3 +397,41 @@ def test_inputs_of_a_dict_are_its_values():
     x, y = leaf(1.0), leaf(2.0)
     backward((x * y).sum(), inputs={"weight": y})
     assert x.grad is None and y.grad.tolist() == [1.0]
+
+
+LEAVES = {
+    "in order": lambda: fl.ones(3, 4),
+    "turned": lambda: fl.ones(4, 3).t(),
+    "of a larger one": lambda: fl.ones(6, 4)[::2],
+    "one element at all places": lambda: fl.ones(1).expand(3, 4),
+}
+USES = {
+    "turned": lambda w: w.t() * fl.ones(4, 3),
+    "product": lambda w: fl.ones(5, 4) @ w.t(),
+    "as it is": lambda w: w * 2,
+    "summed": lambda w: w,
+    "parts": lambda w: w.reshape(4, 3).t()[1:],
+}
+
+
+@pytest.mark.parametrize("leaf", [pytest.param(make, id=name) for name, make in LEAVES.items()])
+@pytest.mark.parametrize("use", [pytest.param(use, id=name) for name, use in USES.items()])
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_a_gradient_lies_as_its_leaf(leaf, use, create_graph):
+    w = leaf().requires_grad_()
+    use(w).sum().backward(create_graph=create_graph)
+    dense = sorted(w.stride()) in ([1, 4], [1, 3]) and w.untyped_storage().nbytes() == 48
+    assert w.grad.stride() == (w.stride() if dense else (4, 1))
+    if w.is_contiguous() or not dense:
+        assert w.grad.view(-1).shape == (12,)
+    twin = w.detach().contiguous().requires_grad_()
+    use(twin).sum().backward()
+    assert fl.equal(w.grad, twin.grad)
+
+
+def test_a_gradient_that_others_see_is_copied_as_the_leaf_lies():
+    w, g = fl.ones(3, 4, requires_grad=True), fl.arange(12.0).view(4, 3).t()
+    w.backward(g)
+    assert w.grad.stride() == (4, 1) and fl.equal(w.grad, g) and w.grad.data_ptr() != g.data_ptr()
+    w.backward(g)
+    assert fl.equal(w.grad, 2 * g)

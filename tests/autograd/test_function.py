@@ -482,3 +482,13 @@ def test_without_keywords_no_signature_is_looked_at(monkeypatch):
 
     monkeypatch.setattr(inspect, "signature", lambda *_: pytest.fail("a signature costs more than the call"))
     assert Scaled.apply(leaf(1.0), 2).item() == 12
+
+
+def test_a_function_without_forward_and_one_that_is_called_raise_as_for_pytorch():
+    class Nothing(fl.autograd.Function):
+        pass
+
+    with pytest.raises(NotImplementedError, match="has to define the static method forward"):
+        Nothing.apply(fl.ones(1))
+    with pytest.raises(RuntimeError, match="a Function is not called; use Nothing.apply"):
+        Nothing()(fl.ones(1))

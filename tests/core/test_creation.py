@@ -509,3 +509,14 @@ def test_from_dlpack_of_a_producer_that_knows_no_copies():
     shared, own = fl.from_dlpack(Older(a)), fl.from_dlpack(Older(a), copy=True)
     a[0] = 1
     assert shared.tolist() == [1, 0] and own.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(("size", "options"), [(0, {}), (4, {"count": 0}), (4, {"offset": 4}), (4, {"offset": -1}), (4, {"count": 2})])
+def test_a_buffer_without_elements_is_refused(size, options):
+    with pytest.raises(ValueError, match="frombuffer"):
+        fl.frombuffer(bytearray(size), dtype=fl.float32, **options)
+
+
+@pytest.mark.parametrize("dtype", [fl.float16, fl.bfloat16, fl.float32, fl.complex64], ids=str)
+def test_a_tensor_on_a_buffer_may_require_grad(dtype):
+    assert fl.frombuffer(bytearray(8), dtype=dtype, requires_grad=True).requires_grad

@@ -68,3 +68,7 @@ def test_other_objects():
     assert repr(fl.float32) == "flambeau.float32"
     assert repr(fl.device("cpu")) == "device(type='cpu')"
     assert repr(fl.ones(2, 3).shape) == "flambeau.Size([2, 3])"
+
+
+def test_a_text_can_stand_for_the_elements():
+    assert fl.ones(3, dtype=fl.float64).__repr__(tensor_contents="...") == "tensor(..., dtype=flambeau.float64)"

@@ -108,3 +108,14 @@ def test_a_class_of_the_table_may_be_a_container(table):
     table[Named] = lambda batch, *, collate_fn_map=None: len(batch)
     assert default_collate([Named(a=1), Named(a=2)]) == 2
     assert collate([Named(a=1), Named(a=2)], collate_fn_map={int: table[int]})["a"].tolist() == [1, 2]
+
+
+def test_texts_of_one_place_in_a_sample_are_a_tuple():
+    assert default_collate([(1, "a"), (2, "b")])[1] == ("a", "b")
+    assert default_collate([{"t": "a"}, {"t": "b"}]) == {"t": ["a", "b"]}
+
+
+def test_converted_tuples_are_lists():
+    Pair = namedtuple("Pair", "x y")
+    assert default_convert((1, (2, "a"))) == [1, [2, "a"]]
+    assert default_convert(Pair(1, "a")) == Pair(1, "a") and type(default_convert(Pair(1, "a"))) is Pair

@@ -108,3 +108,54 @@ def test_distributed_sampler_shares_all_indices(shuffle, drop_last, sizes):
 def test_distributed_sampler_errors(args, text):
     with pytest.raises(ValueError, match=text):
         D.DistributedSampler(range(3), *args)
+
+
+class Fetched(D.Dataset):
+    """Knows how to get several samples at once, and counts how often it was asked."""
+
+    def __init__(self, factor=1):
+        self.factor, self.calls = factor, []
+
+    def __len__(self):
+        return 10
+
+    def __getitem__(self, i):
+        return i * self.factor
+
+    def __getitems__(self, indices):
+        self.calls.append(list(indices))
+        return [i * self.factor for i in indices]
+
+
+def test_a_subset_passes_a_whole_batch_on():
+    base = Fetched()
+    loader = D.DataLoader(D.Subset(base, [7, 5, 3]), batch_size=2)
+    assert [b.tolist() for b in loader] == [[7, 5], [3]] and base.calls == [[7, 5], [3]]
+    assert D.Subset(range(5), [4, 2]).__getitems__([1, 0]) == [2, 4]
+    assert D.Subset(D.Subset(base, [9, 8]), [1]).__getitems__([0]) == [8]
+
+
+def test_stacked_datasets_pass_a_whole_batch_on():
+    a, b = Fetched(), Fetched(10)
+    assert D.StackDataset(a, b).__getitems__([1, 2]) == [(1, 10), (2, 20)]
+    assert D.StackDataset(x=a, y=range(10)).__getitems__([3]) == [{"x": 3, "y": 3}]
+    assert a.calls == [[1, 2], [3]] and b.calls == [[1, 2]]
+
+
+@pytest.mark.parametrize("base", [D.Subset, D.StackDataset])
+def test_a_class_that_gives_other_samples_gives_them_in_batches_too(base):
+    class Mine(base):
+        def __getitem__(self, i):
+            return -i
+
+    dataset = Mine(range(4), range(4)) if base is D.Subset else Mine(range(4))
+    assert [b.tolist() for b in D.DataLoader(dataset, batch_size=4)] == [[0, -1, -2, -3]]
+
+
+def test_too_few_samples_of_a_batch_are_refused():
+    class Short(Fetched):
+        def __getitems__(self, indices):
+            return [0]
+
+    with pytest.raises(ValueError, match="Short.__getitems__: gave 1 samples for 2 indices"):
+        D.Subset(Short(), [1, 2]).__getitems__([0, 1])

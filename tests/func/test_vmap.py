@@ -440,3 +440,27 @@ def test_recurrent_layers(kind, mapped, through):
         warnings.simplefilter("error", UserWarning)  # no op is called once per sample
         found = vmap(through(run), tuple(given))(*shared)
     tree_map(lambda y, *rows: assert_near(y, fl.stack(rows), scale=10), found, *(sample(i) for i in range(3)))
+
+
+class Pair:
+    """A container of two tensors, as packages define them: it says itself what stands for it inside."""
+
+    def __init__(self, a, b, batch_size):
+        self.a, self.b, self.batch_size = a, b, batch_size
+
+    def _add_batch_dim(self, *, in_dim, vmap_level):
+        sizes = [n for i, n in enumerate(self.batch_size) if i != in_dim]
+        return Pair(*(vmap_level.wrap(x.movedim(in_dim, 0)) for x in (self.a, self.b)), sizes)
+
+    def _maybe_remove_batch_dim(self, funcname, vmap_level, batch_size, out_dim):
+        return Pair(*(vmap_level.full(x).movedim(0, out_dim) for x in (self.a, self.b)), [batch_size, *self.batch_size])
+
+
+def test_containers_that_add_the_axis_themselves():
+    a, b = fl.arange(6.0).view(2, 3), fl.ones(2, 3)
+    found = vmap(lambda pair, x: Pair(pair.a.sum() + x, pair.b * 2, []), in_dims=(0, None))(Pair(a, b, [2]), fl.tensor(1.0))
+    assert found.batch_size == [2] and found.a.tolist() == [4, 13] and found.b.tolist() == [[2, 2, 2]] * 2
+    with pytest.raises(ValueError, match=r"in_dims has 1 for a Pair of shape \[2\]"):
+        vmap(lambda pair: pair.a, in_dims=1)(Pair(a, b, [2]))
+    with pytest.raises(NotImplementedError, match="chunk_size = 1 with a container"):
+        vmap(lambda pair: pair.a, chunk_size=1)(Pair(a, b, [2]))

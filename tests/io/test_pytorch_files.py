@@ -3,6 +3,7 @@
 import collections
 import io
 import os
+import pickle
 import struct
 import sys
 import threading
@@ -415,3 +416,11 @@ def test_files_name_no_other_classes(name):
     with pytest.raises(FileFormatError, match="which"):
         fl.load(io.BytesIO(raw), weights_only=False)
     assert name.split()[0] != "no_such_module" or name.split()[0] not in sys.modules
+
+
+def test_what_is_wrong_with_a_file_is_caught_as_for_pytorch(tmp_path):
+    path = tmp_path / "file.pt"
+    path.write_bytes(b"junk")
+    for kind in (RuntimeError, ValueError, pickle.UnpicklingError):
+        with pytest.raises(kind):
+            fl.load(path)

@@ -399,3 +399,8 @@ def test_cross_map_lrn():
     with pytest.raises(ValueError, match="Expected input to be 4D, got 3D"):
         nn.CrossMapLRN2d(2)(x[0])
     assert repr(nn.CrossMapLRN2d(3)) == "CrossMapLRN2d(3, alpha=0.0001, beta=0.75, k=1.0)"
+
+
+def test_a_layer_norm_says_whether_it_has_a_bias():
+    assert repr(nn.LayerNorm(8)) == "LayerNorm((8,), eps=1e-05, elementwise_affine=True, bias=True)"
+    assert repr(nn.LayerNorm(8, elementwise_affine=False)) == "LayerNorm((8,), eps=1e-05, elementwise_affine=False, bias=False)"

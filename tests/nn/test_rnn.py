@@ -250,3 +250,17 @@ def test_a_second_derivative_frees_what_it_kept(kind):
     before = fl._C.live_objects()
     run()
     assert fl._C.live_objects() == before
+
+
+@pytest.mark.parametrize("enforce_sorted", [True, False])
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_what_is_unpacked_lies_row_by_row(batch_first, enforce_sorted):
+    x = fl.arange(24.0).reshape(3, 4, 2)
+    packed = packing.pack_padded_sequence(x, [4, 3, 1], batch_first=batch_first, enforce_sorted=enforce_sorted) if batch_first else (
+        packing.pack_padded_sequence(x.transpose(0, 1), [4, 3, 1], enforce_sorted=enforce_sorted)
+    )  # fmt: skip
+    padded, lengths = packing.pad_packed_sequence(packed, batch_first=batch_first, padding_value=-1.0, total_length=5)
+    assert padded.is_contiguous() and lengths.tolist() == [4, 3, 1]
+    assert padded.view(-1, 2).shape == (15, 2)
+    rows = padded if batch_first else padded.transpose(0, 1)
+    assert rows[1].tolist() == [*x[1, :3].tolist(), [-1, -1], [-1, -1]]

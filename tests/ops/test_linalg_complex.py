@@ -389,3 +389,21 @@ def test_no_warnings_of_numpy():
         linalg.lu_factor_ex(fl.full((3, 3), float("nan"), dtype=fl.complex64))
         linalg.matrix_exp(fl.full((3, 3), 1e30, dtype=fl.complex64))
         linalg.slogdet(fl.zeros(2, 2, dtype=fl.complex64))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda A: fl.linalg.norm(A, "foo"),
+        lambda A: fl.linalg.matrix_norm(A, 3),
+        lambda A: fl.linalg.norm(A, dim=(0, 1, 1)),
+        lambda A: fl.linalg.cond(A, "foo"),
+        lambda A: fl.linalg.tensorinv(A, ind=0),
+        lambda A: fl.linalg.vander(A, N=1),
+        lambda A: fl.linalg.multi_dot([A]),
+        lambda A: fl.linalg.lstsq(A, A, driver="foo"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_runtime_errors(call):
+    with pytest.raises(RuntimeError, match="linalg"):
+        call(fl.eye(2))

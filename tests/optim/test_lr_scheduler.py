@@ -257,3 +257,70 @@ def test_a_schedule_begins_with_what_a_plateau_has_left():
     plateau.step(1.0)
     assert "initial_lr" not in optimizer.param_groups[0]
     assert fl.optim.lr_scheduler.ConstantLR(optimizer, 1.0).base_lrs == [pytest.approx(0.01)]
+
+
+def test_a_schedule_of_a_program_knows_who_calls_it():
+    seen = []
+
+    class Mine(lrs.LRScheduler):
+        def get_lr(self):
+            seen.append((self._get_lr_called_within_step, self._is_initial))
+            return self.base_lrs
+
+    schedule = Mine(make())
+    schedule.step()
+    schedule.get_lr()
+    assert seen == [(True, True), (True, False), (False, False)]
+    assert {"_is_initial", "_get_lr_called_within_step"} <= schedule.state_dict().keys()
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        lambda o: lrs.LambdaLR(o, lambda epoch: 0.5),
+        lambda o: lrs.MultiplicativeLR(o, lambda epoch: 0.5),
+        lambda o: lrs.CyclicLR(o, 0.1, 0.2),
+        lambda o: lrs.CosineAnnealingWarmRestarts(o, 2),
+    ],
+)
+def test_a_group_that_a_schedule_has_no_rate_for_is_refused(of):
+    opt = make()
+    schedule = of(opt)
+    opt.add_param_group({"params": [nn.Parameter(fl.ones(1))]})
+    with pytest.raises(ValueError, match=r"\d rates for \d parameter groups; a group that was added after the schedule was made has none"):
+        schedule.step()
+
+
+def test_a_plateau_reduces_the_rate_of_a_group_that_was_added_later():
+    opt = make()
+    schedule = lrs.ReduceLROnPlateau(opt, factor=0.5, patience=0, min_lr=0.01, cooldown=1)
+    opt.add_param_group({"params": [nn.Parameter(fl.ones(1))], "lr": 0.4})
+    before = [group["lr"] for group in opt.param_groups]
+    assert not schedule.in_cooldown and schedule.mode_worse == math.inf
+    schedule.step(1.0)
+    schedule.step(1.0)
+    assert schedule.in_cooldown
+    assert [group["lr"] for group in opt.param_groups] == [max(lr * 0.5, 0.01) for lr in before]
+
+
+def test_a_plateau_with_a_bound_per_group_refuses_a_group_that_was_added_later():
+    opt = make()
+    schedule = lrs.ReduceLROnPlateau(opt, patience=0, min_lr=[0.0] * len(opt.param_groups))
+    opt.add_param_group({"params": [nn.Parameter(fl.ones(1))]})
+    schedule.step(1.0)
+    with pytest.raises(RuntimeError, match=r"\d min_lr for \d parameter groups, some of which were added later"):
+        schedule.step(1.0)
+
+
+def test_what_a_plateau_does_can_be_replaced():
+    class Mine(lrs.ReduceLROnPlateau):
+        def _reduce_lr(self, epoch):
+            reduced.append(epoch)
+
+    reduced = []
+    schedule = Mine(make(), patience=0, mode="max")
+    for metric in (1.0, 2.0, 2.0, 1.0):
+        schedule.step(metric)
+    assert reduced == [3, 4] and schedule._is_better(3.0, 2.0) and not schedule._is_better(2.0, 2.0)
+    schedule._reset()
+    assert schedule.best == -math.inf

@@ -534,3 +534,46 @@ def test_an_optimizer_that_keeps_nothing_has_no_state():
     p.grad = fl.ones(2)
     opt.step()
     assert opt.state_dict()["state"] == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "order"),
+    [
+        ("SGD", "lr momentum dampening weight_decay nesterov maximize foreach differentiable fused"),
+        ("Adam", "lr betas eps weight_decay amsgrad maximize foreach capturable differentiable fused decoupled_weight_decay"),
+        ("AdamW", "lr betas eps weight_decay amsgrad maximize foreach capturable differentiable fused decoupled_weight_decay"),
+        ("Adagrad", "lr lr_decay eps weight_decay initial_accumulator_value foreach maximize differentiable fused"),
+        ("Adadelta", "lr rho eps weight_decay maximize capturable foreach differentiable"),
+        ("Adamax", "lr betas eps weight_decay foreach maximize differentiable capturable"),
+        ("ASGD", "lr lambd alpha t0 weight_decay foreach maximize differentiable capturable"),
+        ("NAdam", "lr betas eps weight_decay momentum_decay decoupled_weight_decay maximize foreach capturable differentiable"),
+        ("RAdam", "lr betas eps weight_decay maximize foreach capturable decoupled_weight_decay differentiable"),
+        ("RMSprop", "lr momentum alpha eps centered weight_decay capturable foreach maximize differentiable"),
+        ("Rprop", "lr etas step_sizes foreach maximize differentiable capturable"),
+        ("Adafactor", "lr beta2_decay eps d weight_decay foreach maximize"),
+    ],
+)
+def test_options_stand_in_the_order_that_programs_print(name, order):
+    opt = getattr(optim, name)([nn.Parameter(fl.ones(2, 2))])
+    assert list(opt.defaults) == order.split()
+    assert list(opt.state_dict()["param_groups"][0]) == [*order.split(), "params"]
+
+
+def test_a_class_may_give_other_options_than_its_base():
+    class Mine(optim.Adam):
+        def __init__(self, params):
+            optim.Optimizer.__init__(self, params, {"mine": 1, "eps": 2.0, "lr": 0.1})
+
+    assert Mine([nn.Parameter(fl.ones(1))]).defaults == {"lr": 0.1, "eps": 2.0, "mine": 1}
+
+
+def test_hooks_of_a_step_get_the_arguments_of_the_call_the_optimizer_first():
+    opt = optim.SGD([nn.Parameter(fl.ones(1))], lr=0.1)
+    seen = []
+    opt.register_step_pre_hook(lambda o, args, kwargs: seen.append((o, *args)) or (args, {"closure": lambda: fl.tensor(7.0)}))
+    opt.register_step_post_hook(lambda o, args, kwargs: seen.append((o, *args, *kwargs)))
+    assert opt.step().item() == 7
+    assert seen == [(opt, opt), (opt, opt, "closure")]
+    opt.register_step_pre_hook(lambda o, args, kwargs: args)
+    with pytest.raises(RuntimeError, match=r"SGD.step: a hook before it returned a tuple of 1; expected None or a tuple \(args, kwargs\)"):
+        opt.step()

@@ -57,8 +57,8 @@ NOT_HERE = {
     "its samples are sparse tensors, which are not said in both libraries here; test_sparse_gradients.py compares it": "SparseAdam",
     "a prototype of PyTorch's": "hash_tensor nn.functional.linear_cross_entropy nn.LinearCrossEntropyLoss",
     "an inner function of PyTorch's, which no documentation names": "__rdiv__ _batch_norm_with_update _chunk_cat _native_batch_norm_legit _softmax_backward_data "
-    "_unsafe_masked_index _unsafe_masked_index_put_accumulate _upsample_bilinear2d_aa grid_sampler_2d grid_sampler_3d max_pool2d_with_indices_backward native_batch_norm "
-    "native_dropout_backward native_group_norm native_layer_norm slice torch._scaled_mm torch._scaled_mm_v2 torch.ops.aten._efficient_attention_forward "
+    "_unsafe_masked_index _unsafe_masked_index_put_accumulate _upsample_bilinear2d_aa grid_sampler_2d grid_sampler_3d max_pool2d_with_indices_backward "
+    "native_dropout_backward slice torch._scaled_mm torch._scaled_mm_v2 torch.ops.aten._efficient_attention_forward "
     "torch.ops.aten._flash_attention_forward torch.ops.aten._safe_softmax.default",
     "compiles CUDA's C++": "jiterator_2inputs_2outputs jiterator_4inputs_with_extra_args jiterator_binary jiterator_binary_return_by_ref jiterator_unary",
 }
@@ -127,6 +127,7 @@ DIFFERENT = {
     "module nn.RNN": {"errors": "bias is true or false; a wrong type is a TypeError"},
     "module nn.TransformerEncoder": {"values float32 float64": "the database passes a layer of PyTorch's; test_nn.py compares the class"},
     "narrow": {"errors": "a bool counts as 0 or 1"},
+    "native_group_norm": {"strided bfloat16 float32 float64": "strided arguments are taken, too"},
     "nextafter": {"gradient float64": "no derivative"},
     "nn.functional.batch_norm": {
         "gradient float64": "an input without channels is refused",

@@ -326,11 +326,24 @@ def derivatives_of_high_order(lib):
     return seen
 
 
+def gradients_lie_as_their_leaves(lib):
+    leaves = (lambda: lib.ones(3, 4), lambda: lib.ones(4, 3).t(), lambda: lib.ones(6, 4)[::2], lambda: lib.ones(2, 3, 4).permute(2, 0, 1))
+    uses = (lambda w: w.mT * 2, lambda w: w.mT @ lib.ones(w.shape[-2], 2), lambda w: w, lambda w: w[1:].mT, lambda w: lib.stack([w, w], -1))
+    seen = []
+    for make in leaves:
+        for use in uses:
+            for graph in (False, True):
+                w = make().requires_grad_()
+                use(w).sum().backward(create_graph=graph)
+                seen += [w.grad.stride(), w.grad.sum().item()]
+    return seen
+
+
 HABITS = [
     numpy_scalars_in_lists, numpy_types, einsum_of_labels, even_splits, copies_share, capsules, functions_by_name, names_of_nodes, batched_gradients,
     packed_sequences, gradients_of_convolutions, texts, hooks_of_all_optimizers, warnings_of_schedules, schedules_in_turn_are_quiet, checkpoints,
     batches_of_own_classes, streams_in_parts, sizes_of_pictures, modules_compile_themselves, views_without_grad, gradients_of_gradients,
-    derivatives_of_high_order,
+    derivatives_of_high_order, gradients_lie_as_their_leaves,
 ]  # fmt: skip
 
 

@@ -456,3 +456,22 @@ def test_a_caller_may_say_that_places_are_in_order():
     (x.to_dense() * fl.tensor([[1.0, 3.0], [5.0, 7.0]])).sum().backward()
     assert values.grad.tolist() == [3.0, 5.0]
     assert not x._coalesced_(False).is_coalesced()
+
+
+def test_printed_parts_keep_to_the_width_of_a_line_and_the_footer_names_the_type():
+    x = fl.sparse_coo_tensor([list(range(9))], fl.full((9,), 1 / 3, dtype=fl.float64))
+    assert repr(x).splitlines() == [
+        "tensor(indices=tensor([[0, 1, 2, 3, 4, 5, 6, 7, 8]]),",
+        "       values=tensor([0.3333, 0.3333, 0.3333, 0.3333, 0.3333, 0.3333, 0.3333,",
+        "                      0.3333, 0.3333]),",
+        "       size=(9,), nnz=9, dtype=flambeau.float64, layout=flambeau.sparse_coo)",
+    ]
+    assert repr(fl.tensor([[1.0, 0.0], [0.0, 2.0]]).to_sparse_csr()).splitlines()[-1] == (
+        "       values=tensor([1., 2.]), size=(2, 2), nnz=2, layout=flambeau.sparse_csr)"
+    )
+    assert repr(fl.sparse_coo_tensor(fl.zeros(2, 0, dtype=fl.int64), [], (2, 3))).splitlines() == [
+        "tensor(indices=tensor([], size=(2, 0)),",
+        "       values=tensor([], size=(0,)),",
+        "       size=(2, 3), nnz=0, layout=flambeau.sparse_coo)",
+    ]
+    assert x.__repr__(tensor_contents="...").startswith("tensor(...,\n       size=(9,)")

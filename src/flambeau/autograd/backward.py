@@ -8,6 +8,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor
+from flambeau._running import run_backward
 from flambeau._warn import warn
 
 
@@ -54,7 +55,7 @@ def backward(
     else:
         wanted = []
     retain = create_graph if retain_graph is None else retain_graph
-    _C.run_backward(roots, grads, retain, create_graph, wanted, True, True)
+    run_backward(roots, grads, retain, create_graph, wanted, True, True)
 
 
 def grad(
@@ -100,7 +101,7 @@ def grad(
     roots, wanted = _as_list(outputs), _as_list(inputs)
     grads = [None] * len(roots) if grad_outputs is None else _as_list(grad_outputs)
     retain = create_graph if retain_graph is None else retain_graph
-    found = _C.run_backward(roots, grads, retain, create_graph, wanted, False, unused)
+    found = run_backward(roots, grads, retain, create_graph, wanted, False, unused)
     if materialize_grads:
         found = tuple(_C.ops.zeros_like(x).requires_grad_(create_graph) if g is None else g for g, x in zip(found, wanted, strict=True))
     return tuple(found)

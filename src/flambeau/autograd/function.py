@@ -109,7 +109,7 @@ class Function:
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
-        raise TypeError("Function: a subclass has to define the static method forward")
+        raise NotImplementedError("Function: a subclass has to define the static method forward")
 
     @staticmethod
     def backward(*args: Any, **kwargs: Any) -> Any:
@@ -117,7 +117,8 @@ class Function:
         raise NotImplementedError(f"{name}: no backward to differentiate by; define the static method backward(ctx, *grad_outputs)")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise TypeError(f"{type(self).__name__}: a Function is not called; use {type(self).__name__}.apply(...), without making an object")
+        name = type(self).__name__
+        raise _C.AutogradError(f"{name}: a Function is not called; use {name}.apply(...), without making an object")
 
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:

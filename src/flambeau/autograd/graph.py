@@ -1,14 +1,19 @@
-"""What the graph keeps for backward, in other hands: hooks that pack it when it is saved and unpack it when it is used."""
+"""What the graph keeps for backward, in other hands: hooks that pack it when it is saved and unpack it when it is used.
+
+Beside them hooks of several tensors, which are called once per backward.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor
+from flambeau._running import Run, innermost, will_ask
 
 Node = _C.Node  # the class of `x.grad_fn`
 
@@ -82,3 +87,86 @@ def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
         yield
     finally:
         _disabled.message = before
+
+
+class _Handles:
+    """What removes the hooks of several tensors."""
+
+    def __init__(self, handles: tuple[Any, ...]) -> None:
+        self.handles = handles
+
+    def remove(self) -> None:
+        """The hooks are not called any more."""
+        for handle in self.handles:
+            handle.remove()
+
+    def __enter__(self) -> _Handles:
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        self.remove()
+
+
+class _Seen:
+    """What a hook of several tensors has seen of one backward."""
+
+    def __init__(self, n: int, waiting: int) -> None:
+        self.grads: list[Tensor | None] = [None] * n
+        self.waiting = waiting
+
+
+def register_multi_grad_hook(tensors: Sequence[Tensor], fn: Callable[[Any], None], *, mode: str = "all") -> _Handles:
+    """Calls `fn` once per backward with the gradients of several tensors: of all that this backward computes, or of the first one.
+
+    Args:
+        fn: with mode "all" it is given a list as long as `tensors`, with None for those that this backward does not reach, as soon as the
+            last of the others is there; with "any" one gradient, the first that comes. What it returns is not looked at.
+
+    Returns:
+        What removes the hook by `remove()`, or at the end of a `with`.
+
+    Raises:
+        ValueError: another mode, or a tensor that does not require grad.
+
+    Example:
+        >>> import flambeau as fl
+        >>> x, y = fl.ones(2, requires_grad=True), fl.ones(2, requires_grad=True)
+        >>> handle = fl.autograd.graph.register_multi_grad_hook((x, y), lambda grads: print(grads))
+        >>> (2 * x).sum().backward()
+        [tensor([2., 2.]), None]
+    """
+    if mode not in ("all", "any"):
+        raise ValueError(f"register_multi_grad_hook: mode = {mode!r}; expected 'all' or 'any'")
+    will_ask()
+    if mode == "any":
+        return _on_first(tensors, fn)
+    for i, x in enumerate(tensors):
+        if not x.requires_grad:
+            raise ValueError(f"register_multi_grad_hook: tensors[{i}] (shape {list(x.shape)}) does not require grad")
+    edges = [(_C.gradient_node(x), x.output_nr) for x in tensors]
+    key = object()
+
+    def hook(i: int, grad: Tensor) -> None:
+        run: Run = innermost()
+        seen = run.notes.get(key)
+        if seen is None:
+            reached = run.edges()
+            seen = run.notes[key] = _Seen(len(edges), sum(edge in reached for edge in edges))
+        seen.grads[i] = grad
+        seen.waiting -= 1
+        if seen.waiting == 0:
+            fn(seen.grads)
+
+    return _Handles(tuple(x.register_hook(functools.partial(hook, i)) for i, x in enumerate(tensors)))
+
+
+def _on_first(tensors: Sequence[Tensor], fn: Callable[[Any], None]) -> _Handles:
+    key = object()
+
+    def hook(grad: Tensor) -> None:
+        run = innermost()
+        if key not in run.notes:
+            run.notes[key] = True
+            fn(grad)
+
+    return _Handles(tuple(x.register_hook(hook) for x in tensors if x.requires_grad))

@@ -45,6 +45,7 @@ __all__ = [
 ]  # fmt: skip
 
 globals().update(_absent.types())
+_initialized = False  # packages ask for it instead of calling is_initialized()
 
 
 def _none(name: str) -> NoReturn:

@@ -12,6 +12,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._running import run_backward
 from flambeau.func._levels import Level, Tensors, Wrapped, active, highest, shape_of
 
 
@@ -63,7 +64,7 @@ def pullback(ys: Tensors, xs: Tensors, vs: Tensors, keep: bool, retain: bool = T
     if pairs:
         roots, given = [y for y, _ in pairs], [v for _, v in pairs]
         create = keep and _C.reaches_others([*roots, *given], [*xs, *others])
-        found = _C.run_backward(roots, given, retain or create, create, xs, False, True)
+        found = run_backward(roots, given, retain or create, create, xs, False, True)
     return [ops.zeros_like(x.detach()) if g is None else g for g, x in zip(found, xs, strict=True)]
 
 

@@ -80,19 +80,20 @@ def _in_dims(in_dims: Any, args: Sequence[Any], leaves: Sequence[Any]) -> list[i
             found.append(None)
         elif isinstance(dim, bool) or not isinstance(dim, int):
             raise ValueError(f"vmap: in_dims has {dim!r}; expected an int or None for each argument")
-        elif not isinstance(leaf, Tensor):
+        elif not isinstance(leaf, Tensor) and not is_container(leaf):
             raise ValueError(f"vmap: in_dims = {in_dims!r} maps over a {type(leaf).__name__}; expected None for what is no tensor")
         else:
-            rank = len(shape_of(leaf))
+            rank = len(_sizes(leaf))
             if not -rank <= dim < rank:
                 expected = f"{-rank} <= dim <= {rank - 1}" if rank else "None"
-                raise ValueError(f"vmap: in_dims has {dim} for a tensor of shape {list(shape_of(leaf))}; expected {expected}")
+                kind = "tensor" if isinstance(leaf, Tensor) else type(leaf).__name__
+                raise ValueError(f"vmap: in_dims has {dim} for a {kind} of shape {list(_sizes(leaf))}; expected {expected}")
             found.append(dim % rank)
     return found
 
 
 def _batch_size(leaves: Sequence[Any], dims: Sequence[int | None]) -> int:
-    sizes = [shape_of(leaf)[dim] for leaf, dim in zip(leaves, dims, strict=True) if dim is not None]
+    sizes = [_sizes(leaf)[dim] for leaf, dim in zip(leaves, dims, strict=True) if dim is not None]
     if not sizes:
         raise ValueError("vmap: no argument is mapped over; expected an axis in in_dims for at least one tensor")
     if len(set(sizes)) > 1:
@@ -111,6 +112,8 @@ class _Call:
         return build(results)
 
     def in_chunks(self, leaves: Sequence[Any], dims: Sequence[int | None], size: int, chunk: int) -> Any:
+        if any(is_container(leaf) for leaf, dim in zip(leaves, dims, strict=True) if dim is not None):
+            raise NotImplementedError(f"vmap: chunk_size = {chunk} with a container that adds the axis itself; leave chunk_size out")
         parts = []
         for start in range(0, size, chunk):
             count = min(chunk, size - start)
@@ -122,7 +125,7 @@ class _Call:
 
     def _results(self, leaves: Sequence[Any], dims: Sequence[int | None], size: int) -> tuple[list[Any], Make, list[Any]]:
         level = BatchLevel(size, self.randomness)
-        inner = [leaf if dim is None else level.wrap(_front(leaf, dim)) for leaf, dim in zip(leaves, dims, strict=True)]
+        inner = [leaf if dim is None else _inside(level, leaf, dim) for leaf, dim in zip(leaves, dims, strict=True)]
         args = self.build(inner)
         active.levels.append(level)
         before = _draws.take_over(level)
@@ -134,11 +137,29 @@ class _Call:
             level.open = False
         results, build = flatten(out)
         for result in results:
-            if not isinstance(result, Tensor):
+            if not isinstance(result, Tensor) and not is_container(result):
                 kind = type(result).__name__
                 raise ValueError(f"vmap: the function returned a {kind}; expected tensors, or tuples, lists and dicts of them")
         outs = spread("vmap", "out_dims", self.out_dims, out)
-        return [_result(level, result, dim) for result, dim in zip(results, outs, strict=True)], build, outs
+        return [_outside(level, result, dim, size) for result, dim in zip(results, outs, strict=True)], build, outs
+
+
+def is_container(x: Any) -> bool:
+    """Whether a value is no tensor and says itself what stands for it inside of vmap, as those of the package tensordict do."""
+    kind = type(x)
+    return not isinstance(x, Tensor) and hasattr(kind, "_add_batch_dim") and hasattr(kind, "_maybe_remove_batch_dim")
+
+
+def _sizes(x: Any) -> Sequence[int]:
+    return x.batch_size if is_container(x) else shape_of(x)  # type: ignore[no-any-return]
+
+
+def _inside(level: BatchLevel, x: Any, dim: int) -> Any:
+    return x._add_batch_dim(in_dim=dim, vmap_level=level) if is_container(x) else level.wrap(_front(x, dim))
+
+
+def _outside(level: BatchLevel, x: Any, dim: Any, size: int) -> Any:
+    return x._maybe_remove_batch_dim("vmap", vmap_level=level, batch_size=size, out_dim=dim) if is_container(x) else _result(level, x, dim)
 
 
 def _front(x: Tensor, dim: int) -> Tensor:

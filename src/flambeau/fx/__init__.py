@@ -56,8 +56,12 @@ def wrap(fn_or_name: Any) -> Any:
     return fn_or_name
 
 
-class Transformer(Tracer):
-    """Refused, as there are no traced graphs."""
+class Interpreter:
+    """What runs a traced graph node by node; it can be derived from, and not made, as there are no graphs."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        _refused(type(self).__name__)
 
 
-Interpreter = Transformer
+class Transformer(Interpreter):
+    """What makes a traced graph of another one; it can be derived from, and not made."""

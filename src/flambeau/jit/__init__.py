@@ -259,6 +259,12 @@ def load(f: Any, map_location: Any = None, _extra_files: Any = None, _restore_sh
     _no_files("load")
 
 
+def _get_trace_graph(f: Any, args: Any = (), kwargs: Any = None, strict: bool = True, _force_outplace: bool = False,
+                     return_inputs: bool = False, _return_inputs_states: bool = False) -> NoReturn:  # fmt: skip
+    """Refused: there is no TorchScript, whose graph counters of operations walk over."""
+    raise Error("jit._get_trace_graph: there is no TorchScript here; utils.flop_counter counts operations, flambeau.graph records them")
+
+
 def set_fusion_strategy(strategy: list[tuple[str, int]]) -> list[tuple[str, int]]:
     """No fusion is done: the strategy is and stays empty."""
     return []

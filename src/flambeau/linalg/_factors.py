@@ -175,7 +175,7 @@ def _wants_gradient(A: Tensor) -> bool:
 
 def _check_driver(op: str, driver: str | None) -> None:
     if driver is not None:
-        raise ValueError(f"{op}: driver = {driver!r}; expected None, as drivers are CUDA's")
+        raise _C.ArgumentError(f"{op}: driver = {driver!r}; expected None, as drivers are CUDA's")
 
 
 def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None, out: Any = None) -> _linalg_svd_result:

@@ -53,7 +53,7 @@ def matrix_norm(
     _check_matrices("linalg.matrix_norm", A)
     axes = [dim] if isinstance(dim, int) else list(dim)
     if len(axes) != 2 or any(not -A.ndim <= d < A.ndim for d in axes) or axes[0] % A.ndim == axes[1] % A.ndim:
-        raise ValueError(f"linalg.matrix_norm: dim = {dim}, A has shape {list(A.shape)}; expected two different axes")
+        raise _C.ArgumentError(f"linalg.matrix_norm: dim = {dim}, A has shape {list(A.shape)}; expected two different axes")
     if dtype is not None:
         A = A.to(dtype)
     i, j = (d % A.ndim for d in axes)
@@ -67,7 +67,7 @@ def matrix_norm(
         value = _extreme(sums, folded, ord > 0)
         value = value if keepdim else value.squeeze((i, j))
     else:
-        raise ValueError(f"linalg.matrix_norm: ord = {ord!r}; expected 'fro', 'nuc', 1, -1, 2, -2, inf or -inf")
+        raise _C.ArgumentError(f"linalg.matrix_norm: ord = {ord!r}; expected 'fro', 'nuc', 1, -1, 2, -2, inf or -inf")
     return deliver("linalg.matrix_norm", value, out)  # type: ignore[no-any-return]
 
 
@@ -98,14 +98,16 @@ def norm(
     """
     axes = None if dim is None else [dim] if isinstance(dim, int) else list(dim)
     if isinstance(ord, str) and ord not in ("fro", "nuc"):
-        raise ValueError(f"linalg.norm: ord = {ord!r}; expected a number, 'fro' or 'nuc'")
+        raise _C.ArgumentError(f"linalg.norm: ord = {ord!r}; expected a number, 'fro' or 'nuc'")
     if axes is not None and len(axes) not in (1, 2):
-        raise ValueError(f"linalg.norm: dim = {dim}; expected one or two axes")
+        raise _C.ArgumentError(f"linalg.norm: dim = {dim}; expected one or two axes")
     if axes is None and ord is not None and A.ndim not in (1, 2):
         raise _C.ShapeError(f"linalg.norm: A has shape {list(A.shape)}; expected one or two axes where ord is given and dim is not")
     matrix = ord is not None and (len(axes) == 2 if axes is not None else A.ndim == 2)
     if isinstance(ord, str) and not matrix:
-        raise ValueError(f"linalg.norm: ord = {ord!r} is a matrix norm, and dim = {dim} of A {list(A.shape)} is one axis; expected two")
+        raise _C.ArgumentError(
+            f"linalg.norm: ord = {ord!r} is a matrix norm, and dim = {dim} of A {list(A.shape)} is one axis; expected two"
+        )
     if matrix:
         return matrix_norm(A, ord, (-2, -1) if axes is None else axes, keepdim, dtype=dtype, out=out)
     return deliver("linalg.norm", ops.vector_norm(A, 2.0 if ord is None else ord, axes, keepdim, dtype=dtype), out)  # type: ignore[no-any-return]
@@ -127,7 +129,7 @@ def cond(A: Tensor, p: Any = None, *, out: Tensor | None = None) -> Tensor:
             value = least / most if p == -2 else most / least
         return deliver("linalg.cond", value, out)  # type: ignore[no-any-return]
     if p not in ("fro", "nuc", 1, -1, _INF, -_INF):
-        raise ValueError(f"linalg.cond: p = {p!r}; expected None, 'fro', 'nuc', 1, -1, 2, -2, inf or -inf")
+        raise _C.ArgumentError(f"linalg.cond: p = {p!r}; expected None, 'fro', 'nuc', 1, -1, 2, -2, inf or -inf")
     inverse, info = _complex_systems.linalg_inv_ex(A)
     if A.numel() == 0:
         return deliver("linalg.cond", ops.zeros(A.shape[:-2], dtype=A.dtype.to_real(), device=A.device), out)  # type: ignore[no-any-return]

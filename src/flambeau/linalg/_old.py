@@ -9,6 +9,7 @@ from flambeau._C import Tensor, ops
 from flambeau._out import deliver
 from flambeau._results import result
 from flambeau._spelled import spelled
+from flambeau._warn import warn
 from flambeau.linalg import _complex_factors, _complex_systems, _factors, _products, _systems
 from flambeau.linalg._factors import geqrf
 
@@ -23,6 +24,10 @@ matrix_exp = spelled(input="A")(_products.matrix_exp)
 matrix_power = spelled(input="A")(_products.matrix_power)
 orgqr = spelled(input2="tau")(_factors.householder_product)
 ormqr = spelled(input2="tau", input3="other")(_factors.ormqr)
+
+
+def _older(name: str, instead: str) -> None:
+    warn(f"{name} is deprecated in favor of a function of linalg, and PyTorch will remove it; call {instead}")
 
 
 @result("svd")
@@ -87,6 +92,7 @@ def logdet(input: Tensor) -> Tensor:
 
 def cholesky(input: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
     """`linalg.cholesky`."""
+    _older("cholesky", "linalg.cholesky(A), with upper=True linalg.cholesky(A).mH")
     return deliver("cholesky", _complex_factors.linalg_cholesky_ex(input, upper=upper, check_errors=True)[0], out)  # type: ignore[no-any-return]
 
 
@@ -122,6 +128,7 @@ def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None) 
     Raises:
         LinAlgError: a pivot is 0, and `get_infos` is False.
     """
+    _older("lu", "LU, pivots = linalg.lu_factor(A), with get_infos=True LU, pivots, info = linalg.lu_factor_ex(A)")
     LU, pivots, info = _complex_systems.linalg_lu_factor_ex(A, pivot=pivot, check_errors=not get_infos)
     return deliver("lu", (LU, pivots, info) if get_infos else (LU, pivots), out)
 
@@ -129,6 +136,7 @@ def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None) 
 @spelled(input="b")
 def lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor | None = None) -> Tensor:
     """`linalg.lu_solve` with its arguments in another order."""
+    _older("lu_solve", "linalg.lu_solve(LU, pivots, B), whose arguments stand in another order")
     return deliver("lu_solve", _complex_systems.linalg_lu_solve(LU_data, LU_pivots, b), out)  # type: ignore[no-any-return]
 
 
@@ -142,6 +150,7 @@ def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpa
 
 def qr(input: Tensor, some: bool = True, *, out: Any = None) -> Any:
     """`linalg.qr`, 'reduced' or 'complete'."""
+    _older("qr", "linalg.qr(A, 'reduced' if some else 'complete')")
     return deliver("qr", QR(*_complex_factors.linalg_qr(input, "reduced" if some else "complete")), out)
 
 
@@ -166,6 +175,7 @@ def triangular_solve(
     b: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False, *, out: Any = None
 ) -> TriangularSolve:
     """`linalg.solve_triangular` with its arguments in another order; with `transpose` of A^T."""
+    _older("triangular_solve", "linalg.solve_triangular(A, B, upper=upper), whose arguments stand in another order")
     side = A.transpose(-2, -1) if transpose else A
     x = _complex_systems.linalg_solve_triangular(side, b, upper=upper != transpose, unitriangular=unitriangular)
     return deliver("triangular_solve", TriangularSolve(x, A.clone()), out)  # type: ignore[no-any-return]
@@ -173,6 +183,7 @@ def triangular_solve(
 
 def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
     """`linalg.multi_dot` of matrices as arguments."""
+    _older("chain_matmul", "linalg.multi_dot(matrices)")
     if len(matrices) == 1:
         return deliver("chain_matmul", matrices[0], out)  # type: ignore[no-any-return]
     return _products.multi_dot(matrices, out=out)

@@ -116,7 +116,7 @@ def multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor
     """
     parts = list(tensors)
     if len(parts) < 2:
-        raise ValueError(f"linalg.multi_dot: {len(parts)} tensors; expected at least two")
+        raise _C.ArgumentError(f"linalg.multi_dot: {len(parts)} tensors; expected at least two")
     shapes = [list(t.shape) for t in parts]
     if any(t.ndim != 2 for t in parts[1:-1]) or any(t.ndim not in (1, 2) for t in (parts[0], parts[-1])):
         raise _C.ShapeError(f"linalg.multi_dot: shapes {shapes}; expected matrices, of which the first and the last may be vectors")
@@ -150,7 +150,7 @@ def vander(x: Tensor, *, N: int | None = None) -> Tensor:
         x = x.reshape(1)
     count = x.shape[-1] if N is None else N
     if N is not None and N <= 1:
-        raise ValueError(f"linalg.vander: N = {N}; expected N > 1")
+        raise _C.ArgumentError(f"linalg.vander: N = {N}; expected N > 1")
     kind: Any = x.dtype if x.is_floating_point() or x.is_complex() else _C.int64
     columns = x.to(kind).unsqueeze(-1)
     ones = ops.ones([*x.shape, 1], dtype=kind, device=x.device)

@@ -202,7 +202,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
 
     kind = "gelsy" if driver is None else driver
     if kind not in _DRIVERS:
-        raise ValueError(f"linalg.lstsq: driver = {driver!r}; expected None or one of {', '.join(_DRIVERS)}")
+        raise _C.ArgumentError(f"linalg.lstsq: driver = {driver!r}; expected None or one of {', '.join(_DRIVERS)}")
     _check_matrix("linalg.lstsq", A, False)
     vector = A.ndim - 1 == B.ndim and B.shape == A.shape[:-1]
     b = B.unsqueeze(-1) if vector else B
@@ -232,7 +232,7 @@ def tensorinv(A: Tensor, ind: int = 2, *, out: Tensor | None = None) -> Tensor:
         ShapeError: the products of both groups of sizes differ.
     """
     if ind <= 0:
-        raise ValueError(f"linalg.tensorinv: ind = {ind}; expected ind > 0")
+        raise _C.ArgumentError(f"linalg.tensorinv: ind = {ind}; expected ind > 0")
     rows, columns = A.shape[:ind], A.shape[ind:]
     if math.prod(rows) != math.prod(columns):
         raise _C.ShapeError(f"linalg.tensorinv: A has shape {list(A.shape)}, ind = {ind}; expected prod(shape[:ind]) == prod(shape[ind:])")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from flambeau._C import Tensor
 from flambeau.nn._errors import kind_of
@@ -12,9 +12,29 @@ from flambeau.nn.parameter import Parameter
 # What the tree is made of: Module, which is defined above this file.
 M = TypeVar("M", bound="TreeMixin[Any]")
 
+# For type checkers alone: Module is not generic, so that `class Mine(Generic[T], Module)` has an order of bases.
+if TYPE_CHECKING:
+    from typing import Generic
+else:
+
+    class _NoBase:
+        def __getitem__(self, item):
+            return self
+
+        def __mro_entries__(self, bases):
+            return ()
+
+    Generic = _NoBase()
+
 
 class TreeMixin(Generic[M]):
     """The half of Module that walks over its children."""
+
+    if not TYPE_CHECKING:
+
+        @classmethod
+        def __class_getitem__(cls, item):  # until Module is made, which is not subscripted
+            return cls
 
     _parameters: dict[str, Any]
     _buffers: dict[str, Any]

@@ -21,6 +21,7 @@ from flambeau.nn._changes import ChangeMixin
 from flambeau.nn._errors import annotate, kind_of
 from flambeau.nn._hooks import EVERYWHERE, TABLES, HookMixin, registered
 from flambeau.nn._state import StateMixin
+from flambeau.nn._tree import TreeMixin
 from flambeau.nn.parameter import Buffer, Parameter
 
 P = ParamSpec("P")
@@ -326,3 +327,7 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
         if len(lines) == 1 and not children:
             return f"{self._get_name()}({lines[0]})"
         return f"{self._get_name()}(\n  " + "\n  ".join(body) + "\n)"
+
+
+if not TYPE_CHECKING:
+    del TreeMixin.__class_getitem__

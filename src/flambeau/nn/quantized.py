@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import flambeau
 from flambeau._C import Tensor
 from flambeau.nn.module import Module
 
-__all__ = ["FloatFunctional"]
+__all__ = [
+    "BatchNorm2d", "BatchNorm3d", "Conv1d", "Conv2d", "Conv3d", "Embedding", "EmbeddingBag", "FloatFunctional", "LayerNorm", "Linear",
+]  # fmt: skip
 
 
 class FloatFunctional(Module):
@@ -44,3 +46,57 @@ class FloatFunctional(Module):
     def matmul(self, x: Tensor, y: Tensor) -> Tensor:
         """x @ y."""
         return x @ y
+
+
+class _Quantised(Module):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._refuse()
+
+    @classmethod
+    def _refuse(cls) -> NoReturn:
+        raise NotImplementedError(f"nn.quantized.{cls.__name__}: there are no quantised tensors in flambeau")
+
+    @classmethod
+    def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> NoReturn:
+        """Refused.
+
+        Raises:
+            NotImplementedError: always.
+        """
+        cls._refuse()
+
+
+class BatchNorm2d(_Quantised):
+    """Refused when one is made: there are no quantised tensors."""
+
+
+class BatchNorm3d(_Quantised):
+    """Refused when one is made: there are no quantised tensors."""
+
+
+class Conv1d(_Quantised):
+    """Refused when one is made: there are no quantised tensors."""
+
+
+class Conv2d(_Quantised):
+    """Refused when one is made: there are no quantised tensors."""
+
+
+class Conv3d(_Quantised):
+    """Refused when one is made: there are no quantised tensors."""
+
+
+class Embedding(_Quantised):
+    """Refused when one is made: there are no quantised tensors."""
+
+
+class EmbeddingBag(Embedding):
+    """Refused when one is made: there are no quantised tensors."""
+
+
+class LayerNorm(_Quantised):
+    """Refused when one is made: there are no quantised tensors."""
+
+
+class Linear(_Quantised):
+    """Refused when one is made: there are no quantised tensors."""

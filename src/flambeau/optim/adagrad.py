@@ -29,6 +29,7 @@ class Adagrad(Optimizer):
     """
 
     _sparse_gradients = "taken"
+    _order = "lr lr_decay eps weight_decay initial_accumulator_value foreach maximize differentiable fused"
 
     def __init__(
         self,

@@ -61,6 +61,7 @@ class Adadelta(_ByParameter):
     """
 
     _names = ("square_avg", "acc_delta")
+    _order = "lr rho eps weight_decay maximize capturable foreach differentiable"
 
     def __init__(
         self,
@@ -103,6 +104,7 @@ class Adamax(_ByParameter):
     """
 
     _names = ("exp_avg", "exp_inf")
+    _order = "lr betas eps weight_decay foreach maximize differentiable capturable"
 
     def __init__(
         self,
@@ -143,6 +145,7 @@ class NAdam(_ByParameter):
     """
 
     _names = ("exp_avg", "exp_avg_sq")
+    _order = "lr betas eps weight_decay momentum_decay decoupled_weight_decay maximize foreach capturable differentiable"
 
     def __init__(
         self,
@@ -199,6 +202,7 @@ class RAdam(_ByParameter):
     """
 
     _names = ("exp_avg", "exp_avg_sq")
+    _order = "lr betas eps weight_decay maximize foreach capturable decoupled_weight_decay differentiable"
 
     def __init__(
         self,

@@ -39,6 +39,7 @@ class ASGD(_ByParameter):
         state.setdefault("mu", 1.0)
 
     _names = ("ax",)
+    _order = "lr lambd alpha t0 weight_decay foreach maximize differentiable capturable"
 
     def _move(self, group: Entries, param: Tensor, grad: Tensor, state: Entries) -> None:
         eta, mu, step = float(state["eta"]), float(state["mu"]), state["step"]
@@ -67,6 +68,7 @@ class Rprop(_ByParameter):
 
     _names = ("prev",)
     _decays = True  # there is none
+    _order = "lr etas step_sizes foreach maximize differentiable capturable"
 
     def __init__(
         self,

@@ -42,8 +42,8 @@ class Adafactor(_ByParameter):
             raise ValueError(f"Adafactor: beta2_decay = {beta2_decay}; expected <= 0")
         if not d >= 1:
             raise ValueError(f"Adafactor: d = {d}; expected >= 1")
-        options = {"lr": lr, "beta2_decay": beta2_decay, "eps": eps, "d": d, "weight_decay": weight_decay, "maximize": maximize}
-        super().__init__(params, options)
+        options = {"lr": lr, "beta2_decay": beta2_decay, "eps": eps, "d": d, "weight_decay": weight_decay}
+        super().__init__(params, {**options, "foreach": foreach, "maximize": maximize})
 
     _decays = True
 

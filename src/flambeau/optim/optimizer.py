@@ -185,12 +185,12 @@ def _of(optimizer: Optimizer, table: str) -> tuple[Callable[..., Any], ...]:
 
 
 def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Calls `hook(optimizer, args, kwargs)` before each step of every optimizer; it may return (args, kwargs)."""
+    """Calls `hook(optimizer, args, kwargs)` before each step of every optimizer; args begin with it, and (args, kwargs) may be returned."""
     return _put_everywhere("_step_pre_hooks", hook)
 
 
 def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Calls `hook(optimizer, args, kwargs)` after each step of every optimizer."""
+    """Calls `hook(optimizer, args, kwargs)` after each step of every optimizer; args begin with it."""
     return _put_everywhere("_step_post_hooks", hook)
 
 
@@ -207,9 +207,14 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
             _C.graph.interrupt("an optimizer has a step, or hooks of it, in Python")
         if before := _of(self, "_step_pre_hooks"):
             for hook in before:
-                changed = hook(self, args, kwargs)
+                changed = hook(self, (self, *args), kwargs)
                 if changed is not None:
-                    args, kwargs = changed
+                    if not isinstance(changed, tuple) or len(changed) != 2:
+                        what = type(changed).__name__ + (f" of {len(changed)}" if isinstance(changed, tuple) else "")
+                        raise RuntimeError(
+                            f"{type(self).__name__}.step: a hook before it returned a {what}; expected None or a tuple (args, kwargs)"
+                        )
+                    (self, *args), kwargs = changed  # type: ignore[assignment]
         if _recorder.recording():
             token = _recorder.begin(f"Optimizer.step#{type(self).__name__}", 2)
             failed = True
@@ -222,7 +227,7 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
             result = step(self, *args, **kwargs)
         self._n_steps += 1
         for hook in _of(self, "_step_post_hooks"):
-            hook(self, args, kwargs)
+            hook(self, (self, *args), kwargs)
         return result
 
     return wrapper
@@ -253,6 +258,7 @@ class Optimizer:
     state: dict[Any, dict[str, Any]]
     _sparse_gradients = "refused"  # or "taken", by `_update_sparse`, or "required"
     _instead = "SparseAdam, SGD or Adagrad"
+    _order = ""  # of the options in `defaults` and in each group, where programs print and compare them
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -265,6 +271,8 @@ class Optimizer:
         return self
 
     def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
+        if order := self._order:
+            defaults = {**{name: defaults[name] for name in order.split() if name in defaults}, **defaults}
         self.defaults = defaults
         self.state = defaultdict(dict)
         self._groups: list[dict[str, Any]] = []
@@ -579,11 +587,11 @@ class Optimizer:
         return handle
 
     def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Calls `hook(optimizer, args, kwargs)` before each step; it may return (args, kwargs)."""
+        """Calls `hook(optimizer, args, kwargs)` before each step; args begin with the optimizer, and the hook may return (args, kwargs)."""
         return self._put(self._step_pre_hooks, hook)
 
     def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Calls `hook(optimizer, args, kwargs)` after each step."""
+        """Calls `hook(optimizer, args, kwargs)` after each step; args begin with the optimizer."""
         return self._put(self._step_post_hooks, hook)
 
     def register_state_dict_pre_hook(

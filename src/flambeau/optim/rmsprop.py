@@ -26,6 +26,8 @@ class RMSprop(Optimizer):
     (centered).
     """
 
+    _order = "lr momentum alpha eps centered weight_decay capturable foreach maximize differentiable"
+
     def __init__(
         self,
         params: Params,

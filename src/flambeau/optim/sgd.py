@@ -30,6 +30,7 @@ class SGD(Optimizer):
     """
 
     _sparse_gradients = "taken"
+    _order = "lr momentum dampening weight_decay nesterov maximize foreach differentiable fused"
 
     def __init__(
         self,

@@ -28,6 +28,7 @@ from typing import Any, NamedTuple, Protocol
 from flambeau import _C
 from flambeau._C import Tensor
 from flambeau._notes import write_note
+from flambeau._running import run_backward
 from flambeau.amp.autocast_mode import autocast
 from flambeau.autograd import inference_mode, set_grad_enabled
 from flambeau.autograd.graph import saved_tensors_hooks
@@ -325,7 +326,7 @@ class Stage:
         if ends.roots and found:
             # Hooks of parameters run where the micro-batches' gradients have been added up.
             wanted = [*ends.leaves, *self.parameters]
-            found = _C.run_backward(ends.roots, ends.of_roots, again, False, wanted, False, True, leaf_hooks=False)
+            found = run_backward(ends.roots, ends.of_roots, again, False, wanted, False, True, leaf_hooks=False)
         self._add(found[len(ends.leaves) :])
         return ends.sorted(found)
 

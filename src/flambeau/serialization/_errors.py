@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pickle import UnpicklingError
 from typing import Any
 
 
-class FileFormatError(ValueError):
-    """The file is not what it should be, or wants what no file may have; nothing was loaded from it."""
+class FileFormatError(ValueError, RuntimeError, UnpicklingError):
+    """The file is not what it should be, or wants what no file may have; nothing was loaded from it.
+
+    It is also what PyTorch raises for a damaged archive and for one with something that may not be loaded.
+    """
 
     __module__ = "flambeau.serialization"  # where users import it from
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._memory_format import sparse_coo, sparse_csr
+from flambeau.sparse._invariants import check_columns, check_places
 from flambeau.sparse._tensor import SparseCOO, SparseCSR, SparseTensor
 
 
@@ -47,7 +48,7 @@ def sparse_coo_tensor(
     Args:
         size: by default the smallest that holds all places.
         is_coalesced: the caller knows that places are in order and none is there twice.
-        check_invariants: indices are checked in any case.
+        check_invariants: indices are checked in any case; with True also what `is_coalesced` claims.
 
     Shape:
         indices [sparse_dim, nnz], values [nnz, ...] -> the sizes of the axes with indices, then those of a value
@@ -80,6 +81,8 @@ def sparse_coo_tensor(
         for d, (a, b) in enumerate(zip(low, high, strict=True)):
             if a < 0 or b >= size[d]:
                 raise IndexError(f"{op}: indices[{d}] go from {a} to {b}; expected 0 to {size[d] - 1}, for size {list(size)}")
+    if is_coalesced:
+        check_places(op, at, size, check_invariants)
     return SparseCOO.make(at, held, size, bool(is_coalesced))
 
 
@@ -98,7 +101,7 @@ def sparse_csr_tensor(
 
     Args:
         size: by default as many rows as crow says, and as many columns as col needs.
-        check_invariants: indices are checked in any case.
+        check_invariants: indices are checked in any case; with True also that the columns of a row ascend.
 
     Shape:
         crow_indices [m + 1], col_indices [nnz], values [nnz] -> [m, n]
@@ -126,7 +129,77 @@ def sparse_csr_tensor(
     checked = ops.sparse_transpose(crow, col, size[1])[0]  # the structure, whether or not somebody records
     if not checked.is_meta:
         checked[0].item()
+    check_columns(op, crow, col, check_invariants)
     return SparseCSR.make(crow, col, held, size)
+
+
+def sparse_compressed_tensor(
+    compressed_indices: Any,
+    plain_indices: Any,
+    values: Any,
+    size: Sequence[int] | None = None,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+) -> SparseCSR:
+    """`sparse_csr_tensor`, with the layout as an argument.
+
+    Raises:
+        RuntimeError: no layout is given.
+        NotImplementedError: it is another one than `sparse_csr`.
+    """
+    if layout is None:
+        raise _C.ArgumentError("sparse_compressed_tensor: layout = None; expected sparse_csr")
+    if layout is not sparse_csr:
+        _no_layout("sparse_compressed_tensor", repr(layout))
+    return sparse_csr_tensor(
+        compressed_indices, plain_indices, values, size, dtype=dtype, device=device, requires_grad=requires_grad,
+        check_invariants=check_invariants,
+    )  # fmt: skip
+
+
+def _no_layout(op: str, name: str) -> NoReturn:
+    raise NotImplementedError(f"{op}: there are no tensors of layout {name}; call sparse_csr_tensor or sparse_coo_tensor")
+
+
+def sparse_csc_tensor(
+    ccol_indices: Any, row_indices: Any, values: Any, size: Any = None, *, dtype: Any = None, device: Any = None, pin_memory: bool = False,
+    requires_grad: bool = False, check_invariants: bool | None = None,
+) -> NoReturn:  # fmt: skip
+    """Refused: there is no layout of compressed columns. The same parts are those of the transpose by compressed rows.
+
+    Raises:
+        NotImplementedError: always.
+    """
+    _no_layout("sparse_csc_tensor", "sparse_csc")
+
+
+def sparse_bsr_tensor(
+    crow_indices: Any, col_indices: Any, values: Any, size: Any = None, *, dtype: Any = None, device: Any = None, pin_memory: bool = False,
+    requires_grad: bool = False, check_invariants: bool | None = None,
+) -> NoReturn:  # fmt: skip
+    """Refused: there is no layout of blocks.
+
+    Raises:
+        NotImplementedError: always.
+    """
+    _no_layout("sparse_bsr_tensor", "sparse_bsr")
+
+
+def sparse_bsc_tensor(
+    ccol_indices: Any, row_indices: Any, values: Any, size: Any = None, *, dtype: Any = None, device: Any = None, pin_memory: bool = False,
+    requires_grad: bool = False, check_invariants: bool | None = None,
+) -> NoReturn:  # fmt: skip
+    """Refused: there is no layout of blocks.
+
+    Raises:
+        NotImplementedError: always.
+    """
+    _no_layout("sparse_bsc_tensor", "sparse_bsc")
 
 
 def to_sparse(x: Tensor, sparse_dim: int | None = None, *, layout: Any = None) -> Any:

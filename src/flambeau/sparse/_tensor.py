@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._memory_format import layout, sparse_coo, sparse_csr
+from flambeau._print import parts_text
 from flambeau.overrides import DisableTorchFunctionSubclass
 
 # What the core itself can answer.
@@ -202,26 +203,17 @@ class SparseTensor(Tensor):
     def __format__(self, spec: str) -> str:
         return format(repr(self), spec)
 
-    def _footer(self) -> str:
+    def _footer(self) -> list[str]:
         dtype = self._val.dtype
         parts = [f"size={tuple(self.shape)}", f"nnz={self._nnz()}"]
-        if dtype not in (_C.get_default_dtype(), _C.int64, _C.bool, _C.get_default_dtype().to_complex()) or not self._nnz():
+        if dtype not in (_C.get_default_dtype(), _C.int64, _C.bool, _C.get_default_dtype().to_complex()):
             parts.append(f"dtype={dtype}")
         parts.append(f"layout={self.layout}")
         if self.grad_fn is not None:
             parts.append(f"grad_fn=<{self.grad_fn.name()}>")
         elif self.requires_grad:
             parts.append("requires_grad=True")
-        return ", ".join(parts)
-
-
-def _shown(name: str, x: Tensor) -> str:
-    text = repr(x.detach())
-    return f"{name}={text}".replace("\n", "\n" + " " * (len(name) + 8))
-
-
-def _indented(lines: Sequence[str]) -> str:
-    return "tensor(" + ",\n       ".join(lines) + ")"
+        return parts
 
 
 class SparseCOO(SparseTensor):
@@ -343,7 +335,7 @@ class SparseCOO(SparseTensor):
         return _remade, (SparseCOO, (self._idx, self._val.detach(), tuple(self.shape), self._in_order), self.requires_grad)
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
-        return _indented([_shown("indices", self._idx), _shown("values", self._val), self._footer()])
+        return parts_text({"indices": self._idx, "values": self._val}, self._footer(), True, tensor_contents)
 
 
 class SparseCSR(SparseTensor):
@@ -384,9 +376,8 @@ class SparseCSR(SparseTensor):
         return _remade, (SparseCSR, (self._crow, self._col, self._val.detach(), tuple(self.shape)), self.requires_grad)
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
-        return _indented(
-            [_shown("crow_indices", self._crow), _shown("col_indices", self._col), _shown("values", self._val), self._footer()]
-        )
+        parts = {"crow_indices": self._crow, "col_indices": self._col, "values": self._val}
+        return parts_text(parts, self._footer(), False, tensor_contents)
 
 
 def _remade(cls: Any, parts: tuple[Any, ...], requires_grad: bool) -> Any:

@@ -5,9 +5,35 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from flambeau._C import Tensor
+from flambeau.ao.quantization.fake_quantize import (
+    FakeQuantize,
+    FakeQuantizeBase,
+    disable_fake_quant,
+    disable_observer,
+    enable_fake_quant,
+    enable_observer,
+)
+from flambeau.ao.quantization.observer import (
+    FixedQParamsObserver,
+    HistogramObserver,
+    MinMaxObserver,
+    MovingAverageMinMaxObserver,
+    MovingAveragePerChannelMinMaxObserver,
+    NoopObserver,
+    ObserverBase,
+    PerChannelMinMaxObserver,
+    PlaceholderObserver,
+    RecordingObserver,
+)
+from flambeau.ao.quantization.qconfig import QConfig, QConfigAny
 from flambeau.nn.module import Module
 
-__all__ = ["DeQuantStub", "QuantStub", "convert", "fuse_modules", "fuse_modules_qat", "prepare", "prepare_qat"]
+__all__ = [
+    "DeQuantStub", "FakeQuantize", "FakeQuantizeBase", "FixedQParamsObserver", "HistogramObserver", "MinMaxObserver",
+    "MovingAverageMinMaxObserver", "MovingAveragePerChannelMinMaxObserver", "NoopObserver", "ObserverBase", "PerChannelMinMaxObserver",
+    "PlaceholderObserver", "QConfig", "QConfigAny", "QuantStub", "RecordingObserver", "convert", "disable_fake_quant", "disable_observer",
+    "enable_fake_quant", "enable_observer", "fuse_modules", "fuse_modules_qat", "prepare", "prepare_qat",
+]  # fmt: skip
 
 
 class _Through(Module):

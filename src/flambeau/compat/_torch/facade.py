@@ -111,6 +111,8 @@ class Facade(types.ModuleType):
         return value
 
     def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(value, Facade) and value.__name__ == f"{self.__name__}.{name}" and self._has_function(name):
+            return  # nn.parallel.replicate is the function, also when the submodule of this name was imported later
         self.__dict__[name] = value
         if isinstance(value, Facade) or name.startswith("__"):
             return
@@ -120,6 +122,9 @@ class Facade(types.ModuleType):
                     del self.__dict__[name]
                 setattr(source, name, value)
                 return
+
+    def _has_function(self, name: str) -> bool:
+        return any(isinstance(vars(source).get(name), types.FunctionType) for source in self._sources)
 
     def __dir__(self) -> list[str]:
         names = {name for name in self.__dict__ if not name.startswith("_sources")}

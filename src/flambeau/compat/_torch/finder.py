@@ -1,4 +1,4 @@
-"""The finder of `torch` and everything below it, and the distribution that `importlib.metadata` finds."""
+"""The finder of `torch` and `functorch` and everything below them, and the distribution that `importlib.metadata` finds."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from flambeau.compat._torch.facade import Facade, missing_text, place_of_caller
 from flambeau.compat._torch.names import FOLLOWS, SOURCES
 
 _OVERLAY = "flambeau.compat._torch.overlay"
+_BESIDE = "flambeau.compat._torch"  # where functorch lies, which PyTorch installs beside torch
+ROOTS = ("torch", "functorch")
 _METADATA = f"""\
 Metadata-Version: 2.1
 Name: torch
@@ -39,8 +41,9 @@ def _exists(module: str) -> bool:
 @cache
 def sources_of(fullname: str) -> tuple[str, ...]:
     """The modules of ours that make up a module of PyTorch's: the overlay first, then what the map says, or the same name."""
-    path = fullname.partition(".")[2]
-    dot = "." if path else ""
+    root, dot, path = fullname.partition(".")
+    if root != "torch":
+        return (f"{_BESIDE}.{fullname}",) if _exists(f"{_BESIDE}.{fullname}") else ()
     found = [f"{_OVERLAY}{dot}{path}"] if _exists(f"{_OVERLAY}{dot}{path}") else []
     named = SOURCES.get(path, path)
     for source in (named,) if isinstance(named, str) else named:
@@ -56,7 +59,7 @@ def known_modules(below: str) -> list[str]:
 
     names: set[str] = set()
     prefix = below.partition(".")[2]
-    for path in SOURCES:
+    for path in SOURCES if below.startswith("torch") else ():
         parent, _, last = path.rpartition(".")
         if parent == prefix:
             names.add(last)
@@ -70,7 +73,9 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds and loads `torch` and what is below it, as facades."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
-        if fullname != "torch" and not fullname.startswith("torch."):
+        if fullname == "optree":
+            return _with_tables(importlib.machinery.PathFinder.find_spec(fullname, path, target))
+        if fullname.partition(".")[0] not in ROOTS:
             return None
         if sources_of(fullname):
             spec = importlib.machinery.ModuleSpec(fullname, self, origin=f"flambeau ({', '.join(sources_of(fullname))})", is_package=True)
@@ -101,11 +106,36 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         sources_of.cache_clear()
 
 
+def _with_tables(spec: importlib.machinery.ModuleSpec | None) -> importlib.machinery.ModuleSpec | None:
+    """optree goes into containers of the very types that it knows; `module._parameters` is a plain dict in PyTorch alone."""
+    if spec is None or not isinstance(spec.loader, importlib.machinery.SourceFileLoader):
+        return spec
+    execute = spec.loader.exec_module
+
+    def exec_module(module: types.ModuleType) -> None:
+        from flambeau._handles import HookTable, Table
+
+        execute(module)
+        everywhere = vars(sys.modules["optree.registry"])["__GLOBAL_NAMESPACE"]
+        for kind in (Table, HookTable):
+
+            def taken_apart(table: Any) -> tuple[Any, Any, Any]:
+                return tuple(table.values()), tuple(table), tuple(table)
+
+            def put_together(keys: Any, values: Any, kind: type[Table] = kind) -> Table:
+                return kind(zip(keys, values, strict=True))
+
+            module.register_pytree_node(kind, taken_apart, put_together, namespace=everywhere)
+
+    setattr(spec.loader, "exec_module", exec_module)  # noqa: B010
+    return spec
+
+
 class Torch(importlib.metadata.Distribution):
     """The distribution `torch` of this process."""
 
     def read_text(self, filename: str) -> str | None:
-        return {"METADATA": _METADATA, "top_level.txt": "torch\n", "INSTALLER": "flambeau\n"}.get(filename)
+        return {"METADATA": _METADATA, "top_level.txt": "functorch\ntorch\n", "INSTALLER": "flambeau\n"}.get(filename)
 
     def locate_file(self, path: Any) -> pathlib.Path:  # type: ignore[override]
         return pathlib.Path(__file__).resolve().parents[3] / str(path)

@@ -39,8 +39,12 @@ PARTS: dict[str, str | tuple[str, ...]] = {
     "nn.modules.pooling": ("nn.modules.pooling", "nn.modules.unpooling"),
     "nn.modules.sparse": ("nn.modules.embedding", "nn.modules.bags"),
     "nn.modules.upsampling": "nn.modules.flatten",
+    "nn.parallel.data_parallel": "nn.parallel",
+    "nn.parallel.parallel_apply": "nn.parallel._replicas",
+    "nn.parallel.replicate": "nn.parallel._replicas",
     "nn.utils.stateless": ("func", "func._modules"),
     "quantization": "ao.quantization",
+    **{f"quantization.{part}": f"ao.quantization.{part}" for part in ("fake_quantize", "observer", "qconfig")},
     "optim.adadelta": "optim.adaptive",
     "optim.adamax": "optim.adaptive",
     "optim.adamw": "optim.adam",
@@ -51,6 +55,8 @@ PARTS: dict[str, str | tuple[str, ...]] = {
     "optim._adafactor": "optim.matrices",
     "optim._muon": "optim.matrices",
     "utils.data._utils.collate": "utils.data.collate",
+    "utils.data.datapipes._decorator": "utils.data.datapipes._base",
+    "utils.data.datapipes.datapipe": "utils.data.datapipes._base",
     "utils.dlpack": "",
 }
 SOURCES: dict[str, str | tuple[str, ...]] = {**MOVED, **PARTS}

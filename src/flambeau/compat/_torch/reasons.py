@@ -22,7 +22,7 @@ REASONS: dict[str, dict[str, str]] = {
         "sparse_bsc": "a layout that no tensor has here",
         "sparse_bsr": "a layout that no tensor has here",
         "sparse_csc": "a layout that no tensor has here",
-        "*": "`_foreach_*`, the element types that no tensor has here, and names of TorchScript's that moved to torch.jit",
+        "*": "`_foreach_*`, the element types that no tensor has here, TorchScript's types and names that moved to torch.jit, StorageBase",
     },
     "classes": {"load_library": _EXTENSIONS, "*": _EXTENSIONS},
     "ops": dict.fromkeys(("Namespace", "OpOverloadPacket", "exists", "load_library", "loaded_libraries", "*"), _EXTENSIONS),

@@ -19,7 +19,7 @@ from functools import cache
 from typing import NamedTuple
 
 from flambeau.compat._torch.facade import Facade, nearest
-from flambeau.compat._torch.finder import known_modules
+from flambeau.compat._torch.finder import ROOTS, known_modules
 
 _CATCHES = {"ImportError", "ModuleNotFoundError", "AttributeError", "Exception", "BaseException", "RuntimeError"}
 
@@ -42,8 +42,8 @@ class Missing(NamedTuple):
 def missing_part(path: str) -> tuple[str, str | None] | None:
     """None where all of `torch.a.b` is here; else the beginning that is not, and the nearest name.
     """
-    here: object = importlib.import_module("torch")
     parts = path.split(".")
+    here: object = importlib.import_module(parts[0])
     for i, part in enumerate(parts[1:], 1):
         if not isinstance(here, (types.ModuleType, type)):
             return None  # what an object of ours answers is not looked into
@@ -81,12 +81,12 @@ class _Reader(ast.NodeVisitor):
 
     def visit_Import(self, node: ast.Import) -> None:
         for alias in node.names:
-            if alias.name.split(".")[0] == "torch":
+            if (root := alias.name.split(".")[0]) in ROOTS:
                 self._check(alias.name, node.lineno)
-                self.bound[alias.asname or "torch"] = alias.name if alias.asname else "torch"
+                self.bound[alias.asname or root] = alias.name if alias.asname else root
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
-        if node.level or node.module is None or node.module.split(".")[0] != "torch":
+        if node.level or node.module is None or node.module.split(".")[0] not in ROOTS:
             return
         if missing_part(node.module) is not None:
             self._check(node.module, node.lineno)
@@ -184,8 +184,8 @@ def missing_names(source: str, file: str = "<string>") -> list[Missing]:
     # Imports first, wherever they stand: a function may use what is imported below it.
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            ours = [alias for alias in node.names if alias.name.split(".")[0] == "torch"]
-            reader.bound.update({alias.asname or "torch": alias.name if alias.asname else "torch" for alias in ours})
+            ours = [(alias, root) for alias in node.names if (root := alias.name.split(".")[0]) in ROOTS]
+            reader.bound.update({alias.asname or root: alias.name if alias.asname else root for alias, root in ours})
     reader.visit(tree)
     return sorted(reader.found.values(), key=lambda m: (m.line, m.name))
 

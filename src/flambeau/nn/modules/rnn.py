@@ -14,6 +14,7 @@ when their last step comes.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from flambeau._C import ShapeError, Tensor, ops
@@ -85,6 +86,28 @@ def _run(
         parts = [state, *reversed(ended)]
         state = tuple(ops.cat([part[i] for part in parts], 0) for i in range(len(state)))
     return (ops.cat(outputs, 0) if packed else ops.stack(outputs, 0)), state
+
+
+def run_layers(
+    mode: str, x: Tensor, sizes: list[int] | None, states: tuple[Tensor, ...], weights: Sequence[Sequence[Tensor]], bidirectional: bool,
+    projects: bool, dropout: float,
+) -> tuple[Tensor, tuple[Tensor, ...]]:  # fmt: skip
+    """All layers, with dropout between them; x is [T, B, I], or packed [rows, I] with the batch sizes."""
+    directions = 2 if bidirectional else 1
+    finals: list[tuple[Tensor, ...]] = []
+    for first in range(0, len(weights), directions):
+        outputs = []
+        for k in range(first, first + directions):
+            w: list[Any] = list(weights[k])
+            projection = [w.pop()] if projects else [None]
+            w = [*w, None, None][:4] + projection
+            out, final = _run(mode, x, sizes, tuple(s[k] for s in states), w, k > first)
+            outputs.append(out)
+            finals.append(final)
+        x = outputs[0] if len(outputs) == 1 else ops.cat(outputs, -1)
+        if dropout and first + directions < len(weights):
+            x = ops.dropout(x, dropout, True)
+    return x, tuple(ops.stack([f[i] for f in finals], 0) for i in range(len(states)))
 
 
 class RNNBase(Module):
@@ -173,6 +196,12 @@ class RNNBase(Module):
     @property
     def _flat_weights(self) -> list[Parameter]:
         return [getattr(self, name) for name in self._flat_weights_names]
+
+    @_flat_weights.setter
+    def _flat_weights(self, weights: Sequence[Parameter]) -> None:
+        for name, weight in zip(self._flat_weights_names, weights, strict=True):
+            if getattr(self, name) is not weight:
+                setattr(self, name, weight)
 
     def check_input(self, input: Tensor, batch_sizes: Tensor | None) -> None:
         """Raises for an input, or the data of a packed sequence, of other axes or features."""
@@ -270,22 +299,8 @@ class RNNBase(Module):
         states = self._initial(x, hx, batch, batched, is_lstm)
         if packed and input.sorted_indices is not None and hx is not None:
             states = tuple(s.index_select(1, input.sorted_indices) for s in states)
-        weights = self.all_weights
-        finals: list[tuple[Tensor, ...]] = []
-        for layer in range(self.num_layers):
-            outputs = []
-            for d in range(self._directions):
-                k = layer * self._directions + d
-                w: list[Any] = list(weights[k])
-                projection = [w.pop()] if self.proj_size else [None]
-                w = [*w, None, None][:4] + projection
-                out, final = _run(self.mode, x, sizes, tuple(s[k] for s in states), w, d == 1)
-                outputs.append(out)
-                finals.append(final)
-            x = outputs[0] if len(outputs) == 1 else ops.cat(outputs, -1)
-            if self.dropout and self.training and layer < self.num_layers - 1:
-                x = ops.dropout(x, self.dropout, True)
-        last = tuple(ops.stack([f[i] for f in finals], 0) for i in range(len(states)))
+        dropout = self.dropout if self.training else 0.0
+        x, last = run_layers(self.mode, x, sizes, states, self.all_weights, self.bidirectional, bool(self.proj_size), dropout)
         result: Any
         if packed:
             if input.unsorted_indices is not None:

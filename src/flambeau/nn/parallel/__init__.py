@@ -6,8 +6,10 @@ from typing import Any
 
 from flambeau._C import DeviceError
 from flambeau.nn.module import Module
+from flambeau.nn.parallel._replicas import parallel_apply, replicate
+from flambeau.nn.parallel.scatter_gather import gather, scatter
 
-__all__ = ["DataParallel", "DistributedDataParallel"]
+__all__ = ["DataParallel", "DistributedDataParallel", "data_parallel", "gather", "parallel_apply", "replicate", "scatter"]
 
 
 class DataParallel(Module):
@@ -35,3 +37,16 @@ class DistributedDataParallel(Module):
         raise RuntimeError(
             "DistributedDataParallel: there is no data-parallel training here; flambeau.pipeline trains over several processes"
         )
+
+
+def data_parallel(
+    module: Module, inputs: Any, device_ids: Any = None, output_device: Any = None, dim: int = 0,
+    module_kwargs: dict[str, Any] | None = None,
+) -> Any:  # fmt: skip
+    """Calls the module as `DataParallel` does.
+
+    Raises:
+        DeviceError: GPUs are named.
+    """
+    inputs = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
+    return DataParallel(module, device_ids, output_device, dim)(*inputs, **(module_kwargs or {}))

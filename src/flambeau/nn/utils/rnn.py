@@ -193,13 +193,14 @@ def pad_packed_sequence(
             steps[i] = ops.cat([step, fill], 0)
     for _ in range((total_length or len(sizes)) - len(sizes)):
         steps.append(ops.full_like(steps[0].detach(), padding_value))
-    padded = ops.stack(steps, 0)
+    axis = 1 if batch_first else 0  # of time
+    padded = ops.stack(steps, axis)
     counts = [sum(1 for size in sizes if size > i) for i in range(batch)]
     lengths = _C.tensor_from(counts, _C.int64)
     if sequence.unsorted_indices is not None:
-        padded = padded.index_select(1, sequence.unsorted_indices)
+        padded = padded.index_select(1 - axis, sequence.unsorted_indices)
         lengths = lengths[sequence.unsorted_indices]
-    return (padded.transpose(0, 1) if batch_first else padded), lengths
+    return padded, lengths
 
 
 def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:

@@ -18,6 +18,10 @@ class LRScheduler:
         KeyError: resuming (`last_epoch` >= 0) without 'initial_lr' in the groups.
     """
 
+    # Looked at by schedules that programs write: is it `step` that calls `get_lr`, and the constructor that calls `step`?
+    _get_lr_called_within_step = False
+    _is_initial = False
+
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         if not isinstance(optimizer, Optimizer):
             raise TypeError(
@@ -45,7 +49,14 @@ class LRScheduler:
 
     def _start(self) -> None:
         self._steps_before = self.optimizer._n_steps
-        self.step()
+        self._initial_step()
+
+    def _initial_step(self) -> None:
+        self._is_initial = True
+        try:
+            self.step()
+        finally:
+            self._is_initial = False
 
     def state_dict(self) -> dict[str, Any]:
         """Returns everything but the optimizer."""
@@ -84,17 +95,27 @@ class LRScheduler:
 
     def _go_to(self, epoch: int | None) -> None:
         self._step_count += 1
-        if epoch is None:
-            self.last_epoch += 1
-            values = self.get_lr()
-        else:
-            self.last_epoch = epoch
-            closed = getattr(self, "_get_closed_form_lr", self.get_lr)
-            values = closed()
+        self._get_lr_called_within_step = True
+        try:
+            if epoch is None:
+                self.last_epoch += 1
+                values = self.get_lr()
+            else:
+                self.last_epoch = epoch
+                closed = getattr(self, "_get_closed_form_lr", self.get_lr)
+                values = closed()
+        finally:
+            self._get_lr_called_within_step = False
         self._write(values)
 
     def _write(self, values: Sequence[float]) -> None:
-        for group, lr in zip(self.optimizer.param_groups, values):
+        groups = self.optimizer.param_groups
+        if len(values) != len(groups):
+            raise ValueError(
+                f"{type(self).__name__}: {len(values)} rates for {len(groups)} parameter groups; a group that was added after the schedule "
+                "was made has none: add it before, or make the schedule anew"
+            )
+        for group, lr in zip(groups, values):
             set_option(group, "lr", lr)
         self._last_lr = self._lrs
 

@@ -32,18 +32,35 @@ class ReduceLROnPlateau(LRScheduler):
             raise ValueError(
                 f"ReduceLROnPlateau: threshold_mode = {threshold_mode!r}; expected 'rel' or 'abs'"
             )
+        several = isinstance(min_lr, (list, tuple))
         n = len(optimizer.param_groups)
-        self.min_lrs = list(min_lr) if isinstance(min_lr, (list, tuple)) else [min_lr] * n
+        self.factor = factor
+        self.default_min_lr = None if several else min_lr
+        self.min_lrs = list(min_lr) if several else [min_lr] * n
         if len(self.min_lrs) != n:
             raise ValueError(
                 f"ReduceLROnPlateau: {len(self.min_lrs)} min_lr for {n} parameter groups"
             )
-        self.factor, self.patience, self.cooldown, self.eps = factor, patience, cooldown, eps
+        self.patience, self.cooldown, self.eps = patience, cooldown, eps
         self.mode, self.threshold, self.threshold_mode = mode, threshold, threshold_mode
-        self.best = math.inf if mode == "min" else -math.inf
-        self.num_bad_epochs = 0
-        self.cooldown_counter = 0
         super().__init__(optimizer, -1)
+        self._reset()
+
+    @property
+    def mode_worse(self) -> float:
+        """What every metric is better than."""
+        return math.inf if self.mode == "min" else -math.inf
+
+    @property
+    def in_cooldown(self) -> bool:
+        """True in the epochs after a reduction in which nothing is counted."""
+        return self.cooldown_counter > 0
+
+    def _reset(self) -> None:
+        """Forgets the metrics."""
+        self.best = self.mode_worse
+        self.cooldown_counter = 0
+        self.num_bad_epochs = 0
 
     def _note_rates(self, optimizer: Optimizer, last_epoch: int) -> None:
         """It goes by the rates as they are: a schedule that is made later begins with what this one has left."""
@@ -53,32 +70,42 @@ class ReduceLROnPlateau(LRScheduler):
         self.last_epoch = 0
         self._last_lr = self._lrs
 
-    def _is_better(self, value: float) -> bool:
+    def _is_better(self, a: float, best: float) -> bool:
+        """True if `a` is an improvement over `best`, by more than the threshold."""
         sign = 1.0 if self.mode == "min" else -1.0
-        if self.threshold_mode == "rel":
-            bar = self.best * (1.0 - sign * self.threshold)
-        else:
-            bar = self.best - sign * self.threshold
-        return value < bar if self.mode == "min" else value > bar
+        bar = best * (1.0 - sign * self.threshold) if self.threshold_mode == "rel" else best - sign * self.threshold
+        return a < bar if self.mode == "min" else a > bar
 
     def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]
         """Takes the metric of the epoch that ended."""
         value = float(metrics)
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
-        if self._is_better(value):
+        if self._is_better(value, self.best):
             self.best = value
             self.num_bad_epochs = 0
         else:
             self.num_bad_epochs += 1
-        if self.cooldown_counter > 0:
+        if self.in_cooldown:
             self.cooldown_counter -= 1
             self.num_bad_epochs = 0
         if self.num_bad_epochs > self.patience:
-            for group, floor in zip(self.optimizer.param_groups, self.min_lrs):
-                old = float(group["lr"])
-                new = max(old * self.factor, floor)
-                if old - new > self.eps:
-                    set_option(group, "lr", new)
+            self._reduce_lr(self.last_epoch)
             self.cooldown_counter = self.cooldown
             self.num_bad_epochs = 0
         self._last_lr = self._lrs
+
+    def _reduce_lr(self, epoch: int) -> None:
+        """Multiplies the rates of all groups; a class of a program's own may do something else when the metric stays."""
+        groups = self.optimizer.param_groups
+        if len(groups) != len(self.min_lrs):  # some were added later
+            if self.default_min_lr is None:
+                raise RuntimeError(
+                    f"ReduceLROnPlateau: {len(self.min_lrs)} min_lr for {len(groups)} parameter groups, some of which were added later; "
+                    "write one for each into min_lrs"
+                )
+            self.min_lrs = [self.default_min_lr] * len(groups)
+        for group, floor in zip(groups, self.min_lrs):
+            old = float(group["lr"])
+            new = max(old * self.factor, floor)
+            if old - new > self.eps:
+                set_option(group, "lr", new)

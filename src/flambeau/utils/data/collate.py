@@ -47,7 +47,8 @@ def default_convert(data: Any) -> Any:
     if isinstance(data, Mapping):
         return _rebuild_mapping(data, {key: default_convert(value) for key, value in data.items()})
     if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
-        return _rebuild(data, [default_convert(value) for value in data])
+        values = [default_convert(value) for value in data]
+        return _rebuild(data, values) if hasattr(data, "_fields") else values
     return data
 
 
@@ -60,7 +61,7 @@ def default_collate(batch: Sequence[Any]) -> Any:
 
     >>> from flambeau.utils.data import default_collate
     >>> default_collate([(1, "a"), (2, "b")])
-    [tensor([1, 2]), ['a', 'b']]
+    [tensor([1, 2]), ('a', 'b')]
     """
     return _collate(list(batch), "sample", default_collate_fn_map)
 
@@ -120,13 +121,13 @@ def _function_for(leaf: Any, table: dict[Any, Any]) -> Any:
     return table.get(type(leaf)) or next((fn for kind, fn in table.items() if isinstance(leaf, kind)), None)
 
 
-def _collate_leaves(made: Any, leaves: list[Any], where: str, table: dict[Any, Any]) -> Any:
+def _collate_leaves(made: Any, leaves: Sequence[Any], where: str, table: dict[Any, Any]) -> Any:
     if made is collate_tensor_fn:  # the one that can fail, and says where
         return collate_tensor_fn(leaves, where=where)
     return made(leaves, collate_fn_map=table)
 
 
-def _collate(batch: list[Any], where: str, table: dict[Any, Any]) -> Any:
+def _collate(batch: Sequence[Any], where: str, table: dict[Any, Any]) -> Any:
     first = batch[0]
     made = _function_for(first, table)
     if made is not None:
@@ -160,7 +161,7 @@ def _collate(batch: list[Any], where: str, table: dict[Any, Any]) -> Any:
                     "batch, but "
                     f"{len(first)} in sample 0"
                 )
-        columns = [_collate(list(col), f"{where}[{i}]", table) for i, col in enumerate(zip(*batch))]
+        columns = [_collate(col, f"{where}[{i}]", table) for i, col in enumerate(zip(*batch))]
         return _rebuild(first, columns) if hasattr(first, "_fields") else columns
     raise TypeError(
         f"default_collate: {where} is a {type(first).__name__}; expected tensors, arrays, "

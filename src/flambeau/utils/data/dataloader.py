@@ -21,7 +21,9 @@ from flambeau.utils.data._workers import (
     stop_and_join,
 )
 from flambeau.utils.data.collate import default_collate, default_convert
+from flambeau.utils.data.datapipes._base import IterDataPipe, MapDataPipe
 from flambeau.utils.data.dataset import IterableDataset
+from flambeau.utils.data.graph_settings import apply_random_seed, apply_shuffle_settings
 from flambeau.utils.data.sampler import (
     BatchSampler,
     RandomSampler,
@@ -183,6 +185,9 @@ class DataLoader(Generic[T]):
     ) -> None:
         _check(num_workers, timeout, prefetch_factor, persistent_workers, multiprocessing_context)
         self._iterable = isinstance(dataset, IterableDataset)
+        self._pipes = isinstance(dataset, (IterDataPipe, MapDataPipe))
+        if isinstance(dataset, IterDataPipe):
+            dataset, shuffle = apply_shuffle_settings(dataset, shuffle), None
         if self._iterable:
             if shuffle or sampler is not None or batch_sampler is not None:
                 raise ValueError(
@@ -286,6 +291,8 @@ class DataLoader(Generic[T]):
     def __iter__(self) -> Iterator[Any]:
         # Drawn for any number of workers, so that the random stream does not depend on it.
         seed = draw_seed(self.generator)
+        if self._pipes:
+            apply_random_seed(self.dataset, self.generator)  # one order for all workers, of which each takes its share
         if self.num_workers == 0:
             return _Pass(self, self._iterate_here(seed))
         return _Iterator(self, seed)

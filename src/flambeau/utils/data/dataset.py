@@ -82,6 +82,17 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
         return int(self.tensors[0].shape[0])
 
 
+def _several(dataset: Dataset[T], indices: Sequence[int]) -> list[T]:
+    """The samples at `indices`, all at once where the dataset can do that."""
+    fetch = getattr(dataset, "__getitems__", None)
+    if not callable(fetch):
+        return [dataset[i] for i in indices]
+    samples: list[T] = fetch(indices)
+    if len(samples) != len(indices):
+        raise ValueError(f"{type(dataset).__name__}.__getitems__: gave {len(samples)} samples for {len(indices)} indices")
+    return samples
+
+
 class StackDataset(Dataset[Any]):
     """Joins datasets of equal length: samples are tuples, or dicts with keyword arguments.
 
@@ -103,6 +114,14 @@ class StackDataset(Dataset[Any]):
         if isinstance(self.datasets, dict):
             return {name: part[index] for name, part in self.datasets.items()}
         return tuple(part[index] for part in self.datasets)
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+        if type(self).__getitem__ is not StackDataset.__getitem__:
+            return [self[i] for i in indices]
+        if isinstance(self.datasets, dict):
+            columns = [_several(part, indices) for part in self.datasets.values()]
+            return [dict(zip(self.datasets, row)) for row in zip(*columns)]
+        return list(zip(*[_several(part, indices) for part in self.datasets]))
 
     def __len__(self) -> int:
         return self._length
@@ -167,6 +186,11 @@ class Subset(Dataset[T]):
         if isinstance(index, list):
             return self.dataset[[self.indices[i] for i in index]]
         return self.dataset[self.indices[index]]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[T]:
+        if type(self).__getitem__ is not Subset.__getitem__:  # a class of the program's own that knows of one sample at a time
+            return [self[i] for i in indices]
+        return _several(self.dataset, [self.indices[i] for i in indices])
 
     def __len__(self) -> int:
         return len(self.indices)

@@ -7,6 +7,7 @@ from typing import Any
 from flambeau import _C as _core
 from flambeau import _tensor
 from flambeau._memory_format import layout as _layout
+from flambeau.compat._torch.overlay import _scripts
 from flambeau.compat._torch.overlay.serialization import save
 from flambeau.compat._torch.overlay.torch_version import __version__
 
@@ -78,6 +79,16 @@ def _sample_dirichlet(concentration: Any, generator: Any = None) -> Any:
     return draws / draws.sum(-1, keepdim=True)
 
 
+def _convolution(
+    input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, output_padding: Any, groups: int,  # noqa: A002
+    benchmark: bool, deterministic: bool, cudnn_enabled: bool, allow_tf32: bool = True,
+) -> Any:  # fmt: skip
+    """`torch.convolution`; the last four choose between algorithms of a GPU."""
+    from flambeau._older import convolution
+
+    return convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
+
+
 # ---- the two ways to say in which row each element of a matrix lies
 
 
@@ -111,6 +122,12 @@ def __getattr__(name: str) -> Any:
         if name in vars(flambeau):
             return getattr(flambeau, name)
         return _absent.setdefault(name, AbsentDType(name))
+    if name in _scripts.JIT_TYPES:
+        return getattr(_scripts, name)
+    if name == "StorageBase":
+        from flambeau.storage import UntypedStorage
+
+        return UntypedStorage
     if name in ("legacy_contiguous_format",):
         from flambeau import contiguous_format
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import flambeau
 from flambeau.compat._torch.extensions import provide
+from flambeau.compat._torch.overlay import _convolution
 
 __all__ = ["load_library", "loaded_libraries"]
 
@@ -56,6 +57,7 @@ def _sparse_mm_reduce(*args: Any, **kwargs: Any) -> Any:
 
 # What ATen calls otherwise than users do.
 _ATEN: dict[str, Any] = {
+    "_convolution": _convolution,
     "_to_copy": _to_copy,
     "_pin_memory": flambeau.Tensor.pin_memory,
     "_sparse_addmm": flambeau.sparse.addmm,

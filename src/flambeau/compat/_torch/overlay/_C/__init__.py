@@ -6,13 +6,15 @@ from typing import Any
 
 from flambeau import _C
 from flambeau.amp.autocast_mode import autocast
+from flambeau.compat._torch.overlay import _scripts
 from flambeau.overrides import DisableTorchFunction, DisableTorchFunctionSubclass
 
 __all__ = ["DisableTorchFunction", "DisableTorchFunctionSubclass"]
 
 TensorBase = _TensorBase = _C.Tensor
 _TensorMeta = type(_C.Tensor)
-BoolType = IntType = FloatType = type("JitType", (), {"__doc__": "A type of TorchScript's, of which there are none."})
+globals().update({_name: getattr(_scripts, _name) for _name in _scripts.JIT_TYPES})
+Type, ScriptMethod, ScriptObject = _scripts.JitType, _scripts.ScriptMethod, _scripts.ScriptObject
 _disabled_torch_function_impl = _C.no_torch_function
 
 
@@ -46,6 +48,25 @@ def _are_functorch_transforms_active() -> bool:
     from flambeau.func._levels import active
 
     return bool(active.levels)
+
+
+def _is_alias_of(x: Any, other: Any) -> bool:
+    """Whether two tensors show the same memory."""
+    return bool(x.untyped_storage().data_ptr() == other.untyped_storage().data_ptr())
+
+
+def _is_torch_function_mode_enabled() -> bool:
+    """Whether this thread is inside of a `TorchFunctionMode`."""
+    from flambeau.overrides import _stack
+
+    return bool(_stack())
+
+
+def _get_cudnn_enabled() -> bool:
+    """The switch `torch.backends.cudnn.enabled`."""
+    from flambeau.backends import cudnn
+
+    return bool(cudnn.enabled)
 
 
 def _get_privateuse1_backend_name() -> str:

@@ -8,6 +8,8 @@ from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeVar
 
+from flambeau._handles import Table
+
 __all__ = ["LeafSpec", "PyTree", "TreeSpec", "register_pytree_node", "tree_all", "tree_any", "tree_flatten", "tree_flatten_with_path", "tree_iter", "tree_leaves",
            "tree_map", "tree_map_", "tree_map_only", "tree_map_with_path", "tree_structure", "tree_unflatten", "treespec_dumps"]  # fmt: skip
 
@@ -99,6 +101,8 @@ is_structseq_class = is_structseq_instance = is_structseq
 def _get_node_type(tree: Any) -> Any:
     kind = type(tree)
     if kind not in SUPPORTED_NODES:
+        if isinstance(tree, Table):  # `module._parameters`, a plain dict there
+            return dict
         if _is_namedtuple(tree):
             return namedtuple
         if kind.__module__.endswith(".return_types") and is_structseq(kind):  # several tensors, as `x.max(0)` returns them

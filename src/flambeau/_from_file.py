@@ -1,0 +1,53 @@
+"""Tensors whose memory is a file's."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from typing import Any
+
+from flambeau import _C
+from flambeau._C import ArgumentError, Tensor, ops
+from flambeau._tensor import frombuffer
+
+__all__ = ["from_file"]
+
+
+def from_file(
+    filename: str | os.PathLike[str], shared: bool | None = None, size: int | None = 0, *, dtype: Any = None, layout: Any = None,
+    device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
+    """The first `size` elements of a file as a tensor, without reading them before they are used.
+
+    Args:
+        shared: True: what is written to the tensor is written to the file, which is made where there is none, and longer where it is too
+            short. Otherwise the file stays as it is.
+        dtype: of the elements, by default that of new tensors.
+
+    Raises:
+        RuntimeError: the file is not there, or shorter, and `shared` is not True; another device than the CPU.
+    """
+    kind = _C.get_default_dtype() if dtype is None else dtype
+    count = size or 0
+    if count < 0:
+        raise ArgumentError(f"from_file: size = {size}; expected at least 0")
+    if device is not None and _C.device(device).type != "cpu":
+        raise ArgumentError(f"from_file: device = {device}; a file's memory is on the CPU")
+    bytes_of_all = count * kind.itemsize
+    flags = os.O_RDWR | os.O_CREAT if shared else os.O_RDONLY
+    try:
+        handle = os.open(filename, flags, 0o666)
+    except OSError as error:
+        raise RuntimeError(f"from_file: {error}") from error
+    try:
+        held = os.fstat(handle).st_size
+        if held < bytes_of_all:
+            if not shared:
+                raise ArgumentError(f"from_file: {os.fspath(filename)} has {held} bytes; expected {bytes_of_all}, {count} of {kind}")
+            os.truncate(handle, bytes_of_all)
+        if not bytes_of_all:
+            return ops.empty((0,), dtype=kind).requires_grad_(requires_grad)  # type: ignore[no-any-return]
+        pages = mmap.mmap(handle, bytes_of_all, access=mmap.ACCESS_WRITE if shared else mmap.ACCESS_COPY)
+    finally:
+        os.close(handle)
+    return frombuffer(pages, dtype=kind, count=count).requires_grad_(requires_grad)

@@ -1,0 +1,95 @@
+"""The backwards that run in this thread, the innermost last: what hooks of several tensors ask for."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from flambeau import _C
+
+
+class Run:
+    """One backward: where it begins, what it is to find, and what hooks note of it under keys of their own."""
+
+    def __init__(self, roots: Sequence[Any], inputs: Sequence[Any]) -> None:
+        self._roots, self._inputs = roots, inputs
+        self.notes: dict[object, Any] = {}  # of hooks
+        self._edges: set[tuple[Any, int]] | None = None
+
+    def edges(self) -> set[tuple[Any, int]]:
+        """(node, number of its output) of all gradients that this backward computes: those below its roots, and above its inputs where it
+        has any. The graph is walked over once.
+        """
+        if self._edges is None:
+            first = {(_C.gradient_node(x), x.output_nr) for x in self._roots if x.requires_grad}
+            below = set(first)
+            users: dict[Any, list[Any]] = {}
+            todo = [node for node, _ in first]
+            visited = set(todo)
+            while todo:
+                node = todo.pop()
+                for after, number in node.next_functions:
+                    if after is None:
+                        continue
+                    below.add((after, number))
+                    users.setdefault(after, []).append(node)
+                    if after not in visited:
+                        visited.add(after)
+                        todo.append(after)
+            self._edges = self._above_inputs(below, users) if self._inputs else below
+        return self._edges
+
+    def _above_inputs(self, below: set[tuple[Any, int]], users: dict[Any, list[Any]]) -> set[tuple[Any, int]]:
+        wanted = {(_C.gradient_node(x), x.output_nr) for x in self._inputs}
+        todo = [node for node, _ in wanted]
+        above: set[Any] = set()
+        while todo:
+            for user in users.get(todo.pop(), ()):
+                if user not in above:
+                    above.add(user)
+                    todo.append(user)
+        return {edge for edge in below if edge in wanted or edge[0] in above}
+
+
+class _Running(threading.local):
+    def __init__(self) -> None:
+        self.stack: list[Run] = []
+
+
+_running = _Running()
+_asked = False  # until then nobody wants to know, and a backward costs what it costs without
+
+
+def will_ask() -> None:
+    """Hooks that ask for their backward are registered from here on."""
+    global _asked
+    _asked = True
+
+
+def innermost() -> Run:
+    """The backward that calls a hook.
+
+    Raises:
+        RuntimeError: a pipeline runs it in two parts, or it began before the first such hook was registered.
+    """
+    if not _running.stack:
+        raise RuntimeError(
+            "register_multi_grad_hook: this backward is one of a pipeline's in two parts, or began before the hook was registered; "
+            "what it computes is not known"
+        )
+    return _running.stack[-1]
+
+
+def run_backward(
+    roots: Any, grads: Any, retain: Any, create: bool, inputs: Any, accumulate: bool, unused: bool, leaf_hooks: bool = True
+) -> Any:
+    """`_C.run_backward`, of which hooks can ask what it computes."""
+    if not _asked:
+        return _C.run_backward(roots, grads, retain, create, inputs, accumulate, unused, leaf_hooks)
+    stack = _running.stack
+    stack.append(Run(roots, inputs))
+    try:
+        return _C.run_backward(roots, grads, retain, create, inputs, accumulate, unused, leaf_hooks)
+    finally:
+        stack.pop()

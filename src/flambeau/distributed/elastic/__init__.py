@@ -1,0 +1,1 @@
+"""`torch.distributed.elastic`: the launcher of jobs over machines, which is not here."""

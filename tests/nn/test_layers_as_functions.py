@@ -1,0 +1,118 @@
+"""Recurrent layers and norms as functions of their weights, several modules at once, and modules that are generic."""
+
+import abc
+import importlib.util
+import typing
+
+import numpy as np
+import pytest
+
+import flambeau as fl
+
+F = fl.nn.functional
+T = typing.TypeVar("T")
+
+
+def draw(*shape, seed=0):
+    return fl.tensor(np.random.default_rng(seed).standard_normal(shape).astype(np.float32))
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(("kind", "name"), [("LSTM", "lstm"), ("GRU", "gru"), ("RNN", "rnn_tanh")])
+def test_functions_compute_what_layers_do(kind, name, bias, bidirectional, batch_first):
+    layer = getattr(fl.nn, kind)(3, 4, 2, bias=bias, bidirectional=bidirectional, batch_first=batch_first)
+    x, states = draw(5, 2, 3), [draw(4 if bidirectional else 2, 5 if batch_first else 2, 4, seed=s) for s in (1, 2)]
+    hx = tuple(states) if kind == "LSTM" else states[0]
+    function, params = getattr(fl, name), list(layer.parameters())
+    y, last = layer(x, hx)
+    found = function(x, hx, params, bias, 2, 0.0, True, bidirectional, batch_first)
+    wanted = (y, *last) if kind == "LSTM" else (y, last)
+    assert len(found) == len(wanted) and all(fl.equal(a, b) for a, b in zip(found, wanted, strict=True))
+    if not batch_first:
+        packed = fl.nn.utils.rnn.pack_padded_sequence(x, [5, 3])
+        assert fl.equal(function(packed.data, packed.batch_sizes, hx, params, bias, 2, 0.0, False, bidirectional)[0], layer(packed, hx)[0].data)
+
+
+def test_rectified_and_projected_ones():
+    layer = fl.nn.RNN(3, 4, nonlinearity="relu")
+    x, h = draw(5, 2, 3), draw(1, 2, 4)
+    assert fl.equal(fl.rnn_relu(x, h, list(layer.parameters()), True, 1, 0.0, False, False, False)[0], layer(x, h)[0])
+    layer, hx = fl.nn.LSTM(3, 4, proj_size=2), (draw(1, 2, 2), draw(1, 2, 4))
+    found = fl.lstm(input=x, hx=hx, params=list(layer.parameters()), has_biases=True, num_layers=1, dropout=0.0, train=False, bidirectional=False, batch_first=False)
+    assert fl.equal(found[0], layer(x, hx)[0])
+
+
+def test_wrong_calls_of_them():
+    x, h = draw(5, 2, 3), draw(1, 2, 4)
+    with pytest.raises(fl.ShapeError, match="gru: 2 params; expected 4 for each of 1 layers in 1 directions"):
+        fl.gru(x, h, [h, h], True, 1, 0.0, False, False, False)
+    with pytest.raises(fl.ShapeError, match=r"gru: batch_sizes are flambeau.float32 of shape \[5, 2, 3\]"):
+        fl.gru(x, x, h, [h] * 4, True, 1, 0.0, False, False)
+    with pytest.raises(TypeError, match=r"lstm\(\) received an invalid combination of arguments: 1 by position"):
+        fl.lstm(x)
+
+
+def test_norms_with_their_statistics():
+    x, w, b = draw(2, 6, 5).requires_grad_(), draw(6), draw(6, seed=1)
+    y, mean, rstd = fl.native_layer_norm(x, [5], None, None, 1e-5)
+    assert fl.equal(y, F.layer_norm(x, [5])) and mean.shape == rstd.shape == (2, 6, 1) and y.requires_grad and not mean.requires_grad
+    fl.testing.assert_close(((x - mean) * rstd), y)
+    y, mean, rstd = fl.native_group_norm(x, w, b, 2, 6, 5, 3, 1e-5)
+    assert fl.equal(y, F.group_norm(x, 3, w, b)) and mean.shape == rstd.shape == (2, 3) and mean.requires_grad
+    fl.testing.assert_close(mean, x.reshape(2, 3, 10).mean(-1))
+    running = [fl.zeros(6), fl.ones(6)]
+    y, mean, rstd = fl.native_batch_norm(x, w, b, *running, True, 0.1, 1e-5)
+    fl.testing.assert_close(running[0], 0.1 * mean)
+    fl.testing.assert_close(rstd, (x.detach().var((0, 2), correction=0) + 1e-5).rsqrt())
+    assert [part.shape for part in fl.native_batch_norm(x, w, b, *running, False, 0.1, 1e-5)[1:]] == [(0,), (0,)]
+    with pytest.raises(fl.ShapeError, match=r"N = 2, C = 6, HxW = 4, but input has shape \[2, 6, 5\]"):
+        fl.native_group_norm(x, w, b, 2, 6, 4, 3, 1e-5)
+
+
+def test_statistics_of_half_precision_are_rounded_once():
+    x = (draw(2, 64) * 3 + 5).bfloat16()
+    mean, rstd = fl.native_layer_norm(x, [64], None, None, 1e-5)[1:]
+    assert mean.dtype == rstd.dtype == fl.bfloat16
+    assert fl.equal(rstd, (x.float().var(-1, correction=0, keepdim=True) + 1e-5).rsqrt().bfloat16())
+
+
+def test_several_modules_with_inputs_of_their_own():
+    parallel = fl.nn.parallel
+    for name in parallel.__all__:  # a submodule of the name would hide the function once it is imported
+        assert importlib.util.find_spec(f"{parallel.__name__}.{name}") is None
+    nets, x = [fl.nn.Linear(2, 3), fl.nn.Linear(2, 1)], draw(4, 2)
+    found = parallel.parallel_apply(nets, [x, (x,)])
+    assert all(fl.equal(a, net(x)) for a, net in zip(found, nets, strict=True))
+    assert fl.equal(parallel.data_parallel(nets[0], x), nets[0](x)) and parallel.replicate(nets[0], []) == []
+    for call, text in ((lambda: parallel.parallel_apply(nets, [x]), "1 inputs for 2 modules"), (lambda: parallel.parallel_apply(nets, [x, x], devices=[0, 1]), "device 0"),
+                       (lambda: parallel.replicate(nets[0], [0]), "no CUDA backend")):  # fmt: skip
+        with pytest.raises((ValueError, fl.DeviceError), match=text):
+            call()
+
+
+def test_modules_may_be_generic():
+    class First(typing.Generic[T], abc.ABC, fl.nn.Module):
+        pass
+
+    class Last(fl.nn.Module, typing.Generic[T]):
+        pass
+
+    class Chosen(First[int]):
+        pass
+
+    assert typing.get_args(First[int]) == typing.get_args(Last[int]) == (int,) and isinstance(Chosen(), fl.nn.Module)
+    with pytest.raises(TypeError, match="not subscriptable"):
+        fl.nn.Module[int]
+
+
+def test_the_list_of_weights_can_be_written():
+    """As packages do that give a layer other weights."""
+    layer, other = fl.nn.LSTM(3, 4), fl.nn.LSTM(3, 4)
+    x = draw(5, 2, 3)
+    kept = layer.weight_ih_l0
+    layer._flat_weights = [kept, *other._flat_weights[1:]]
+    assert layer.weight_ih_l0 is kept and layer.weight_hh_l0 is other.weight_hh_l0 and not fl.equal(layer(x)[0], other(x)[0])
+    layer._flat_weights = other._flat_weights
+    assert fl.equal(layer(x)[0], other(x)[0])
