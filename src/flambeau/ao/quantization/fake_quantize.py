@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import Any
 
 from flambeau._C import Tensor, ops, uint8
-from flambeau.ao.quantization.observer import _Made, _with_args
+from flambeau.ao.quantization.observer import Makes
 from flambeau.nn.module import Module
 
 __all__ = ["FakeQuantize", "FakeQuantizeBase", "disable_fake_quant", "disable_observer", "enable_fake_quant", "enable_observer"]
 
 
-class FakeQuantizeBase(ABC, Module):
+class FakeQuantizeBase(Makes, ABC, Module):
     """A module that rounds, and watches to choose the scale; two buffers say whether it does either."""
 
     fake_quant_enabled: Tensor
@@ -47,16 +46,6 @@ class FakeQuantizeBase(ABC, Module):
     def disable_observer(self) -> None:
         """It watches no more."""
         self.enable_observer(False)
-
-    @classmethod
-    def with_args(cls, **kwargs: Any) -> _Made:
-        """What makes a module with these arguments when it is called."""
-        return _with_args(cls, **kwargs)
-
-    @classmethod
-    def with_callable_args(cls, **kwargs: Callable[[], Any]) -> _Made:
-        """What makes a module with arguments that functions give when it is called."""
-        return _with_args(cls).with_callable_args(**kwargs)
 
 
 class FakeQuantize(FakeQuantizeBase):

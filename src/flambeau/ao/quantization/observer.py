@@ -45,7 +45,21 @@ def _with_args(made: Any, **kwargs: Any) -> _Made:
     return _Made(functools.partial(made, **kwargs))
 
 
-class ObserverBase(ABC, Module):
+class Makes:
+    """Classes that are handed on with arguments for the instances to come."""
+
+    @classmethod
+    def with_args(cls, **kwargs: Any) -> _Made:
+        """What makes an instance with these arguments when it is called."""
+        return _with_args(cls, **kwargs)
+
+    @classmethod
+    def with_callable_args(cls, **kwargs: Callable[[], Any]) -> _Made:
+        """What makes an instance with arguments that functions give when it is called."""
+        return _with_args(cls).with_callable_args(**kwargs)
+
+
+class ObserverBase(Makes, ABC, Module):
     """An observer: `forward` looks at a tensor and returns it, `calculate_qparams` tells the scale and the zero point."""
 
     def __init__(self, dtype: Any, is_dynamic: bool = False) -> None:
@@ -59,16 +73,6 @@ class ObserverBase(ABC, Module):
     @abstractmethod
     def calculate_qparams(self, **kwargs: Any) -> Any:
         """Scale and zero point of what was seen."""
-
-    @classmethod
-    def with_args(cls, **kwargs: Any) -> _Made:
-        """What makes an observer with these arguments when it is called."""
-        return _with_args(cls, **kwargs)
-
-    @classmethod
-    def with_callable_args(cls, **kwargs: Callable[[], Any]) -> _Made:
-        """What makes an observer with arguments that functions give when it is called."""
-        return _with_args(cls).with_callable_args(**kwargs)
 
 
 class _Refused(ObserverBase):
