@@ -6,7 +6,7 @@
 
 namespace fl {
 
-// Taken less given back by this thread and by those that have ended. Nobody pays for it but by an addition.
+// Taken less given back by all threads. Nobody pays for it but by an addition.
 int64_t live_objects();
 // The allocator's own records are no objects: their number depends on how memory was cut up before.
 void* uncounted_alloc(size_t size_bytes);

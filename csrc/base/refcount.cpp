@@ -20,8 +20,33 @@ struct Block {
   Block* next;
 };
 
+// Small objects taken less given back by the threads that had it, one at a time. It is never freed and its sum outlives its
+// threads, so that all counters together are right at any moment: while a thread ends, and in the child of a fork.
+struct alignas(64) Counter {
+  std::atomic<int64_t> live{0};
+  std::atomic<bool> taken{true};
+  Counter* next = nullptr;
+
+  // Its thread alone changes it.
+  void add(int64_t n) { live.store(live.load(std::memory_order_relaxed) + n, std::memory_order_relaxed); }
+};
+
+constinit Counter nobodys;  // of threads that have no other: before their first object, and after their end
+constinit std::atomic<Counter*> counters{&nobodys};
+
+Counter* take_counter() {
+  for (Counter* c = counters.load(); c; c = c->next)
+    if (!c->taken.load(std::memory_order_relaxed) && !c->taken.exchange(true)) return c;
+  auto* fresh = new (std::nothrow) Counter;
+  if (!fresh) return &nobodys;
+  fresh->next = counters.load();
+  while (!counters.compare_exchange_weak(fresh->next, fresh)) {
+  }
+  return fresh;
+}
+
 struct FreeLists {
-  int64_t live = 0;  // small objects taken less given back by this thread
+  Counter* counter = &nobodys;
   Block* head[kClasses] = {};
   uint32_t count[kClasses] = {};
 };
@@ -29,11 +54,11 @@ struct FreeLists {
 // Trivially destructible on purpose: it must stay usable while other thread-local objects are destroyed.
 FL_HOT_THREAD_LOCAL FreeLists lists;
 
-std::atomic<int64_t> live_of_ended{0};
-
-struct ThreadExit {
-  ~ThreadExit() {
-    live_of_ended.fetch_add(std::exchange(lists.live, 0), std::memory_order_relaxed);
+struct ThreadState {
+  ThreadState() { lists.counter = take_counter(); }
+  ~ThreadState() {
+    Counter* mine = std::exchange(lists.counter, &nobodys);
+    if (mine != &nobodys) mine->taken.store(false);
     for (size_t k = 0; k < kClasses; ++k) {
       while (Block* block = lists.head[k]) {
         lists.head[k] = block->next;
@@ -44,10 +69,16 @@ struct ThreadExit {
   }
 };
 
-// Every thread whose lists hold something gives them back, also one that only frees.
-void register_exit() {
-  static thread_local ThreadExit at_exit;
-  (void)at_exit;
+// Every thread has a counter, also one that only frees, and gives its blocks back when it ends.
+void enter_thread() {
+  static thread_local ThreadState state;
+  (void)state;
+}
+
+// Where the thread may have ended, as far as C++ goes.
+void count_anywhere(int64_t n) {
+  if (lists.counter == &nobodys) nobodys.live.fetch_add(n, std::memory_order_relaxed);
+  else lists.counter->add(n);
 }
 
 // Note [Freeing deep chains]
@@ -95,47 +126,54 @@ void RefCounted::destroy_flat() noexcept {
   dying = nullptr;
 }
 
-int64_t live_objects() { return live_of_ended.load(std::memory_order_relaxed) + lists.live; }
+int64_t live_objects() {
+  int64_t sum = 0;
+  for (const Counter* c = counters.load(); c; c = c->next) sum += c->live.load(std::memory_order_relaxed);
+  return sum;
+}
 
 void* small_alloc(size_t size_bytes) {
-  ++lists.live;
   const size_t k = (size_bytes - 1) / kStep;
   if (k < kClasses) {
     if (Block* block = lists.head[k]) {
       lists.head[k] = block->next;
       --lists.count[k];
+      lists.counter->add(1);
       return block;
     }
     if (kKeep) size_bytes = (k + 1) * kStep;
-    register_exit();  // every thread comes by here with its first object
   }
-  if (void* p = std::malloc(size_bytes)) return p;
-  throw std::bad_alloc();
+  enter_thread();  // every thread comes by here with its first object
+  void* p = std::malloc(size_bytes);
+  if (!p) throw std::bad_alloc();
+  count_anywhere(1);
+  return p;
 }
 
 void* uncounted_alloc(size_t size_bytes) {
   void* block = small_alloc(size_bytes);
-  --lists.live;
+  count_anywhere(-1);
   return block;
 }
 
 void uncounted_free(void* block, size_t size_bytes) noexcept {
-  ++lists.live;
   small_free(block, size_bytes);
+  count_anywhere(1);
 }
 
 void small_free(void* block, size_t size_bytes) noexcept {
-  --lists.live;
   const size_t k = (size_bytes - 1) / kStep;
-  if (k < kClasses && lists.count[k] != kKeep) {
-    auto* b = static_cast<Block*>(block);
-    if (!lists.head[k]) register_exit();
-    b->next = lists.head[k];
-    lists.head[k] = b;
-    ++lists.count[k];
-    return;
+  if (k >= kClasses || lists.count[k] == kKeep) {
+    enter_thread();
+    count_anywhere(-1);
+    return std::free(block);
   }
-  std::free(block);
+  if (!lists.head[k]) enter_thread();
+  lists.counter->add(-1);
+  auto* b = static_cast<Block*>(block);
+  b->next = lists.head[k];
+  lists.head[k] = b;
+  ++lists.count[k];
 }
 
 }  // namespace fl

@@ -6,6 +6,7 @@ import pytest
 import flambeau as fl
 from flambeau import nn
 from flambeau.nn.utils import rnn as packing
+from support.leaks import assert_nothing_stays
 
 CELLS = {"RNN": nn.RNN, "LSTM": nn.LSTM, "GRU": nn.GRU}
 
@@ -246,10 +247,7 @@ def test_a_second_derivative_frees_what_it_kept(kind):
         x.grad = None
         layer.zero_grad()
 
-    run()
-    before = fl._C.live_objects()
-    run()
-    assert fl._C.live_objects() == before
+    assert_nothing_stays(run)
 
 
 @pytest.mark.parametrize("enforce_sorted", [True, False])

@@ -24,7 +24,7 @@ def alive() -> tuple[int, int]:
 
 @contextmanager
 def threads_end() -> Iterator[Callable[[], None]]:
-    """Gives a function that waits until the threads started meanwhile are gone. What a thread took and gave back is counted
+    """Gives a function that waits until the threads started meanwhile are gone. What a thread itself keeps goes
     when the system ends it, which is a little after Python can join it."""
     started: list[threading.Thread] = []
     start = threading.Thread.start
