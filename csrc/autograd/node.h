@@ -80,12 +80,17 @@ struct HookHandle {
   uint32_t output_nr;
   Ref<TensorHook> hook;
 };
+// What a program notes about a node, for itself.
+struct NodeMetadata {
+  virtual ~NodeMetadata() = default;
+};
 // The lists change under the node's mutex and with the GIL.
 struct NodeHooks {
   uint32_t made_at = 0;                                            // stack of the forward call, in anomaly mode
   std::vector<HookHandle> tensor;                                  // gradients of this op's outputs
   std::vector<std::pair<uint32_t, Ref<WeakTensor>>> retain;         // retain_grad()
   std::vector<std::pair<uint64_t, Ref<NodeHook>>> node;
+  std::unique_ptr<NodeMetadata> metadata;
 };
 
 // Anomaly mode, for the whole process: nodes remember where they were made, and backward looks for NaN.

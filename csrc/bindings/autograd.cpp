@@ -19,7 +19,17 @@ namespace nb = nanobind;
 namespace fl::py {
 namespace {
 
+// The Python objects of nodes, each as long as somebody holds it: `y.grad_fn is y.grad_fn` then, as it was before. Under the GIL.
+std::unordered_map<const Node*, PyObject*>& node_objects() {
+  static auto& objects = *new std::unordered_map<const Node*, PyObject*>;
+  return objects;
+}
+
 struct PyNodeRef {
+  explicit PyNodeRef(Ref<Node> n) : node(std::move(n)) {}
+  PyNodeRef(const PyNodeRef&) = delete;
+  PyNodeRef& operator=(const PyNodeRef&) = delete;
+  ~PyNodeRef() { node_objects().erase(node.get()); }
   Ref<Node> node;
 };
 
@@ -46,6 +56,16 @@ void track_leaf(Node& node) {
   if (!leaf.defined()) return;
   const Owned object(wrap(std::move(leaf)));
   if (object.object) track(object.object);
+}
+
+// The dict of a node that programs may write what they like into.
+nb::object metadata_of(Node& node) {
+  NodeHooks& hooks = node.need_hooks();
+  std::unique_ptr<NodeMetadata> fresh;
+  if (!hooks.metadata) fresh = std::make_unique<PyNodeMetadata>(nb::dict().ptr());
+  const std::lock_guard lock(node.mutex());
+  if (!hooks.metadata) hooks.metadata = std::move(fresh);
+  return nb::borrow(static_cast<PyNodeMetadata&>(*hooks.metadata).dict.get());
 }
 
 HookRemover hooked_node(Node& node, nb::callable fn, bool pre) {
@@ -75,9 +95,12 @@ nb::handle type_of_node(const std::string& name) {
 
 PyObject* wrap_node(Ref<Node> node) {
   if (!node) Py_RETURN_NONE;
+  const Node* key = node.get();
+  if (const auto known = node_objects().find(key); known != node_objects().end()) return Py_NewRef(known->second);
   nb::object object = nb::inst_alloc(type_of_node(node->name()));
-  new (nb::inst_ptr<PyNodeRef>(object)) PyNodeRef{std::move(node)};
+  new (nb::inst_ptr<PyNodeRef>(object)) PyNodeRef(std::move(node));
   nb::inst_mark_ready(object);
+  node_objects().emplace(key, object.ptr());
   return object.release().ptr();
 }
 
@@ -129,11 +152,7 @@ void init_autograd(nb::module_& m) {
                    })
       .def("register_hook", [](PyNodeRef& n, nb::callable fn) { return hooked_node(*n.node, fn, false); })
       .def("register_prehook", [](PyNodeRef& n, nb::callable fn) { return hooked_node(*n.node, fn, true); })
-      .def("__eq__", [](const PyNodeRef& a, nb::handle b) {
-        PyNodeRef* other = nullptr;
-        return nb::try_cast<PyNodeRef*>(b, other) && other && other->node.get() == a.node.get();
-      }, nb::arg("other").none())
-      .def("__hash__", [](const PyNodeRef& n) { return reinterpret_cast<uintptr_t>(n.node.get()) >> 4; })
+      .def_prop_ro("metadata", [](PyNodeRef& n) { return metadata_of(*n.node); })
       .def("__repr__", [](const PyNodeRef& n) { return text("<", n.node->name(), " object at ", static_cast<const void*>(n.node.get()), ">"); });
 
   m.def("run_backward", [](nb::handle roots, nb::handle grads, bool retain, bool create, nb::handle inputs, bool accumulate, bool unused, bool leaf_hooks) {

@@ -41,6 +41,7 @@ struct Walk {
         if (const int stop = hook<PyTensorHook>(*entry.hook)) return stop;
       for (auto& [id, h] : hooks->node)
         if (const int stop = hook<PyNodeHook>(*h)) return stop;
+      if (hooks->metadata) Py_VISIT(static_cast<const PyNodeMetadata&>(*hooks->metadata).dict.get());
     }
     if (auto* function = dynamic_cast<PyFunctionNode*>(&node)) Py_VISIT(function->ctx());
     if (!node.is_leaf()) return 0;
@@ -119,6 +120,7 @@ void clear_node(Node* node) {
     dropped.tensor.swap(hooks->tensor);
     dropped.retain.swap(hooks->retain);
     dropped.node.swap(hooks->node);
+    dropped.metadata.swap(hooks->metadata);
   }
   if (auto* function = dynamic_cast<PyFunctionNode*>(node)) function->drop_ctx();
   node->edges.clear();

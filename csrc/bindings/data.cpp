@@ -103,6 +103,9 @@ DType type_of_number(const Scalar& s) {
   return s.is_float() ? default_dtype() : s.kind() == Scalar::Kind::Bool ? DType::Bool : DType::Int64;
 }
 
+// The type of a sequence of Python's (array.array, bytearray): that of a list of the numbers that it gives.
+DType type_of_numbers(DType t) { return is_complex(t) ? to_complex(default_dtype()) : is_float(t) ? default_dtype() : t == DType::Bool ? t : DType::Int64; }
+
 // The type that a scalar of NumPy's brings along, float64 and complex128 included, which are Python's float and complex as well.
 std::optional<DType> type_of_numpy_scalar(PyObject* o) {
   if (PyFloat_CheckExact(o) || PyComplex_CheckExact(o) || PyLong_Check(o)) return std::nullopt;
@@ -463,10 +466,10 @@ Tensor tensor_from(PyObject* data, std::optional<DType> dtype) {
     if (is_sparse(x)) [[unlikely]] return with_type(owned_sparse(x), dtype.value_or(x.dtype()));
     return dtype && *dtype != x.dtype() ? op::cast(x, *dtype) : op::clone(x);
   }
-  if (!is_list(data) && PyObject_CheckBuffer(data)) {
+  if (!is_list(data) && PyObject_CheckBuffer(data) && !PyBytes_Check(data)) {  // bytes are a text, as far as numbers go
     NoGrad off;
     const Tensor shared = tensor_from_buffer(data, true);
-    const DType type = dtype.value_or(shared.dtype());
+    const DType type = dtype.value_or(PyObject_HasAttrString(data, "__array_interface__") ? shared.dtype() : type_of_numbers(shared.dtype()));
     Tensor y = empty(shared.sizes(), type);
     copy_elements(y, shared);
     return y;

@@ -23,7 +23,7 @@ Tensor SavedList::unpack(size_t i) const {
 
 void PyFunctionNode::apply(BackwardCall& call) {
   GilAcquire gil;
-  if (released || !ctx_) raise_released(*this);
+  if (!ctx_) raise_released(*this);  // a context without saved tensors may be asked again
   const Owned args(make_tuple(static_cast<Py_ssize_t>(call.in.size()), [&](Py_ssize_t k) {
     const auto i = static_cast<size_t>(k);
     return wrap(materialize ? metas[i].materialize(call.in[i]) : call.in[i]);

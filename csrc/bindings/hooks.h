@@ -46,6 +46,11 @@ struct PyNodeHook final : NodeHook {
   bool is_pre;
 };
 
+struct PyNodeMetadata final : NodeMetadata {
+  explicit PyNodeMetadata(PyObject* d) : dict(d) {}
+  HookCell dict;
+};
+
 // What register_hook() returns: takes the hook away again.
 struct HookRemover {
   Ref<Callable> callable;

@@ -152,7 +152,7 @@ Parsed parse(const Tensor& x, PyObject* index) {
     } else if (PyIndex_Check(o)) {
       out.view = op::select(out.view, dim, to_int(o, "index", "index"));
     } else {
-      raise<TypeMismatch>("index: got a ", Py_TYPE(o)->tp_name, "; expected integers, slices, None, ..., masks or integer tensors");
+      raise<IndexError>("index: got a ", Py_TYPE(o)->tp_name, "; expected integers, slices, None, ..., masks or integer tensors");
     }
   }
   return out;

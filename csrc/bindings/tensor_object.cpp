@@ -122,6 +122,16 @@ PyObject* sized(PyObject* made) {
     if (!PyLong_Check(PyTuple_GET_ITEM(made, i))) return Py_NewRef(made);
   return fill_tuple(size_type->tp_alloc(size_type, n), n, [&](Py_ssize_t i) { return Py_NewRef(PyTuple_GET_ITEM(made, i)); });
 }
+PyObject* size_new(PyTypeObject* type, PyObject* args, PyObject* options) {
+  const Owned tuple(PyTuple_Type.tp_new(&PyTuple_Type, args, options));
+  if (!tuple.object) return nullptr;
+  const Py_ssize_t n = PyTuple_GET_SIZE(tuple.object);
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyObject* item = PyTuple_GET_ITEM(tuple.object, i);
+    if (!PyIndex_Check(item)) return PyErr_Format(PyExc_TypeError, "Size: item %zd is a %s; expected an int", i, Py_TYPE(item)->tp_name);
+  }
+  return fill_tuple(type->tp_alloc(type, n), n, [&](Py_ssize_t i) { return PyNumber_Index(PyTuple_GET_ITEM(tuple.object, i)); });
+}
 PyObject* size_subscript(PyObject* self, PyObject* index) { return sized(PyTuple_Type.tp_as_mapping->mp_subscript(self, index)); }
 PyObject* size_concat(PyObject* self, PyObject* other) { return sized(PyTuple_Type.tp_as_sequence->sq_concat(self, other)); }
 PyObject* size_repeat(PyObject* self, Py_ssize_t times) { return sized(PyTuple_Type.tp_as_sequence->sq_repeat(self, times)); }
@@ -182,7 +192,7 @@ bool init_tensor_type(PyObject* module) {
                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots.data()};
   tensor_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
   if (!tensor_type || PyModule_AddObjectRef(module, "Tensor", reinterpret_cast<PyObject*>(tensor_type)) < 0 || !init_overrides(module)) return false;
-  PyType_Slot size_slots[] = {slot(Py_tp_repr, size_repr), slot(Py_mp_subscript, size_subscript), slot(Py_sq_concat, size_concat),
+  PyType_Slot size_slots[] = {slot(Py_tp_new, size_new), slot(Py_tp_repr, size_repr), slot(Py_mp_subscript, size_subscript), slot(Py_sq_concat, size_concat),
                               slot(Py_sq_repeat, size_repeat), {Py_tp_methods, size_methods}, {0, nullptr}};
   PyType_Spec size_spec{"flambeau.Size", 0, 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, size_slots};
   size_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpecWithBases(&size_spec, reinterpret_cast<PyObject*>(&PyTuple_Type)));

@@ -61,6 +61,12 @@ inline void nonempty(const char* op, const Tensor& x, std::optional<int64_t> dim
   else nonempty(op, x, std::optional<IntList>());
 }
 
+// Numbers have a median, and those that have a NaN also where there are none.
+inline void has_median(const char* op, const Tensor& x) {
+  if (x.numel() == 0 && !is_float(x.dtype()))
+    raise<IndexError>(op, ": x has shape ", x.sizes(), " and no elements; ", x.dtype(), " has no NaN that could say so");
+}
+
 // Indices of int64 (or int32) within [0, size), or [-size, size) where negative ones count from the end.
 inline void index_values(const char* op, const Tensor& index, int64_t size, int64_t axis, bool negative) {
   if (index.dtype() != DType::Int64 && index.dtype() != DType::Int32)
@@ -95,11 +101,11 @@ inline void scatter_mode(const char* op, std::string_view reduce) {
   raise<ArgumentError>(op, ": reduce = '", reduce, "'; expected 'sum', 'prod', 'mean', 'amax' or 'amin'");
 }
 // index_select and its kin: one axis of indices.
-inline void axis_index(const char* op, const Tensor& x, int64_t dim, const Tensor& index) {
-  if (index.ndim() > 1) raise<ShapeError>(op, ": index has shape ", index.sizes(), "; expected one axis");
+inline void axis_index(const char* op, const Tensor& x, int64_t dim, const Tensor& index, bool negative = false) {
+  if (index.ndim() > 1) raise<IndexError>(op, ": index has shape ", index.sizes(), "; expected one axis");
   if (x.ndim() == 0 && index.numel() != 1)
     raise<ShapeError>(op, ": index has shape ", index.sizes(), ", but x has no axes; expected one index");
-  index_values(op, index, x.ndim() ? x.size(static_cast<int>(dim)) : 1, dim, false);
+  index_values(op, index, x.ndim() ? x.size(static_cast<int>(dim)) : 1, dim, negative);
 }
 inline void axis_source(const char* op, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source) {
   bool ok = source.ndim() == x.ndim();

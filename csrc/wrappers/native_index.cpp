@@ -25,9 +25,7 @@
 #include "op/masked_fill.h"
 #include "op/masked_scatter_same.h"
 #include "op/masked_select_same.h"
-#include "op/median.h"
 #include "op/mul.h"
-#include "op/nanmedian.h"
 #include "op/narrow.h"
 #include "op/new_zeros.h"
 #include "op/nonzero.h"
@@ -241,8 +239,6 @@ std::vector<Tensor> where(const Tensor& cond) {
   return op::unbind(op::nonzero(cond.ndim() ? cond : op::reshape(cond, Dims{1})), 1);
 }
 
-Tensor median(const Tensor& x) { return std::get<0>(op::median(op::reshape(x, Dims{-1}), 0)); }
-Tensor nanmedian(const Tensor& x) { return std::get<0>(op::nanmedian(op::reshape(x, Dims{-1}), 0)); }
 Tensor msort(const Tensor& x) { return std::get<0>(op::sort(x, 0)); }
 
 std::tuple<Tensor, Tensor> scatter_reduce_backward(const Tensor& dy, const Tensor& x, int64_t dim, const Tensor& index,

@@ -199,16 +199,44 @@ bool overlaps(const Tensor& out, const Tensor& x) {
   return !(out.offset() == x.offset() && out.sizes() == x.sizes() && out.strides() == x.strides() && out.dtype() == x.dtype());
 }
 
-// In the order of the operands that have the whole shape, if they agree on one; else row-major.
+// Row-major where all operands are. Else axes lie in the order that the first operand has them in that says which of two is the
+// outer one, as in PyTorch: an operand says nothing about an axis over which it is repeated.
 Tensor broadcast_output(const Dims& shape, const Operand* in, int n, DType type, Device device) {
-  const Tensor* whole = nullptr;
-  for (int k = 0; k < n; ++k) {
-    if (!in[k].is_tensor() || !in[k].tensor().defined() || !(in[k].tensor().sizes() == shape)) continue;
-    const Tensor& x = in[k].tensor();
-    if (whole ? !(x.strides() == whole->strides()) : x.is_contiguous() || !is_dense(x)) return empty(shape, type, device);
-    whole = &x;
+  const int axes = static_cast<int>(shape.size());
+  bool row_major = true;
+  for (int k = 0; k < n; ++k) row_major = row_major && (!in[k].is_tensor() || !in[k].tensor().defined() || in[k].tensor().is_contiguous());
+  if (row_major || axes < 2) return empty(shape, type, device);
+  auto inside = [&](int64_t a, int64_t b) {  // < 0: axis a lies inside of b; 0: nobody says
+    for (int k = 0; k < n; ++k) {
+      if (!in[k].is_tensor() || !in[k].tensor().defined()) continue;
+      const Tensor& x = in[k].tensor();
+      const int64_t lead = axes - x.ndim();
+      auto step = [&](int64_t axis) { return axis < lead || (x.size(static_cast<int>(axis - lead)) == 1 && shape[static_cast<int>(axis)] != 1) ? 0 : x.strides()[static_cast<int>(axis - lead)]; };
+      const int64_t at = step(a), bt = step(b);
+      if (at == 0 || bt == 0) continue;
+      if (at != bt) return at < bt ? -1 : 1;
+      if (shape[static_cast<int>(a)] > shape[static_cast<int>(b)]) return 1;
+    }
+    return 0;
+  };
+  Dims order, strides(shape);  // the innermost axis first
+  for (int axis = axes - 1; axis >= 0; --axis) order.push_back(axis);
+  for (int i = 1; i < axes; ++i)
+    for (int moved = i, other = i - 1; other >= 0; --other) {
+      const int verdict = inside(order[other], order[moved]);
+      if (verdict < 0) break;
+      if (verdict == 0) continue;
+      std::swap(order[other], order[moved]);
+      moved = other;
+    }
+  checked_numel("elements", shape);
+  int64_t step = 1;
+  for (int i = 0; i < axes; ++i) {
+    const int axis = static_cast<int>(order[i]);
+    strides[axis] = step;
+    step *= std::max<int64_t>(shape[axis], 1);
   }
-  return whole ? empty_strided(shape, whole->strides(), type, device) : empty(shape, type, device);
+  return empty_strided(shape, strides, type, device);
 }
 
 }  // namespace
@@ -219,7 +247,7 @@ static void run_fresh(const TileLoops& loops, DType compute, const Operand* in, 
     const RawOperands raw(in, n);
     bool last = false;
     for (const RawTensor& r : raw.raws) last = last || (r.channels_last() && r.tensor().sizes() == y.sizes());
-    if (last && may_defer(y.sizes())) {
+    if (last && y.is_contiguous() && may_defer(y.sizes())) {
       defer(y);
       run_general(loops, compute, raw.operands.data(), n, params, RawTensor(y).tensor());
     } else {

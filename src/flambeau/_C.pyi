@@ -1132,9 +1132,9 @@ class Tensor:
     def index_copy_(self, dim: _int, index: Tensor, source: Tensor) -> Self:
         """x with source at index along dim; of equal indices the last stays. (x is `input`.) Gradients: `input`, `source`."""
     def index_fill(self, dim: _int, index: Tensor, value: Tensor | Number) -> Tensor:
-        """x with value at index along dim. (x is `input`.) Gradients: `input`, `value`."""
+        """x with value at index along dim; negative indices count from the end. (x is `input`.) Gradients: `input`, `value`."""
     def index_fill_(self, dim: _int, index: Tensor, value: Tensor | Number) -> Self:
-        """x with value at index along dim. (x is `input`.) Gradients: `input`, `value`."""
+        """x with value at index along dim; negative indices count from the end. (x is `input`.) Gradients: `input`, `value`."""
     def index_put(self, indices: Sequence[Tensor | None], values: Tensor, accumulate: _bool = ...) -> Tensor:
         """x with values, broadcast, set or added at indices. (x is `input`.)"""
     def index_put_(self, indices: Sequence[Tensor | None], values: Tensor, accumulate: _bool = ...) -> Self:
@@ -1276,7 +1276,7 @@ class Tensor:
         """Mean over dim, or over all axes. Gradients: `input`."""
     @overload
     def median(self) -> Tensor:
-        """The lower median of all elements."""
+        """The lower median of all elements; NaN if there is one, or no element. The gradient is shared among equals. Gradients: `input`."""
     @overload
     def median(self, dim: _int, keepdim: _bool = ...) -> _median_result:
         """The lower median along dim and where it is; the first NaN if there is one. Gradients: `input`."""
@@ -1319,7 +1319,7 @@ class Tensor:
         """Mean of the elements that are not NaN."""
     @overload
     def nanmedian(self) -> Tensor:
-        """The lower median of all elements that are not NaN."""
+        """The lower median of all elements that are not NaN. The gradient is shared among equals. Gradients: `input`."""
     @overload
     def nanmedian(self, dim: _int, keepdim: _bool = ...) -> _nanmedian_result:
         """The lower median of what is not NaN along dim, and where it is. Gradients: `input`."""

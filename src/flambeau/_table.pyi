@@ -736,9 +736,9 @@ def index_copy(input: Tensor, dim: _int, index: Tensor, source: Tensor, *, out: 
 def index_copy_(input: Tensor, dim: _int, index: Tensor, source: Tensor) -> Tensor:
     """x with source at index along dim; of equal indices the last stays. (x is `input`.) Gradients: `input`, `source`."""
 def index_fill(input: Tensor, dim: _int, index: Tensor, value: Tensor | Number, *, out: Tensor | None = ...) -> Tensor:
-    """x with value at index along dim. (x is `input`.) Gradients: `input`, `value`."""
+    """x with value at index along dim; negative indices count from the end. (x is `input`.) Gradients: `input`, `value`."""
 def index_fill_(input: Tensor, dim: _int, index: Tensor, value: Tensor | Number) -> Tensor:
-    """x with value at index along dim. (x is `input`.) Gradients: `input`, `value`."""
+    """x with value at index along dim; negative indices count from the end. (x is `input`.) Gradients: `input`, `value`."""
 def index_get(input: Tensor, indices: Sequence[Tensor | None], *, out: Tensor | None = ...) -> Tensor:
     """x[indices] with an int64 tensor, or None for all, per leading axis; negative indices count from the end. (x is `input`.) Gradients: `input`."""
 def index_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: _bool = ..., *, out: Tensor | None = ...) -> Tensor:
@@ -1044,7 +1044,7 @@ def mean(input: Tensor, dim: Sequence[_int] | _int | None = ..., keepdim: _bool 
     """Mean over dim, or over all axes. Gradients: `input`."""
 @overload
 def median(input: Tensor, *, out: Tensor | None = ...) -> Tensor:
-    """The lower median of all elements."""
+    """The lower median of all elements; NaN if there is one, or no element. The gradient is shared among equals. Gradients: `input`."""
 @overload
 def median(input: Tensor, dim: _int, keepdim: _bool = ..., *, out: Sequence[Tensor] | None = ...) -> _median_result:
     """The lower median along dim and where it is; the first NaN if there is one. Gradients: `input`."""
@@ -1099,7 +1099,7 @@ def nanmean(input: Tensor, dim: Sequence[_int] | _int | None = ..., keepdim: _bo
     """Mean of the elements that are not NaN."""
 @overload
 def nanmedian(input: Tensor, *, out: Tensor | None = ...) -> Tensor:
-    """The lower median of all elements that are not NaN."""
+    """The lower median of all elements that are not NaN. The gradient is shared among equals. Gradients: `input`."""
 @overload
 def nanmedian(input: Tensor, dim: _int, keepdim: _bool = ..., *, out: Sequence[Tensor] | None = ...) -> _nanmedian_result:
     """The lower median of what is not NaN along dim, and where it is. Gradients: `input`."""

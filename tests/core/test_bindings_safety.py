@@ -341,4 +341,9 @@ class NoIndex:
 
 def test_sizes_of_other_things_than_integers():
     with pytest.raises(ZeroDivisionError, match="no index"):
-        fl.Size([NoIndex(), NoIndex(), 2]).numel()
+        fl.Size([NoIndex(), NoIndex(), 2])
+    for other in (["a"], [1.5], [None], (1, [2])):
+        with pytest.raises(TypeError, match="Size: item . is a .*; expected an int"):
+            fl.Size(other)
+    sizes = fl.Size((True, np.int64(2)))
+    assert list(map(type, sizes)) == [int, int] and sizes == (1, 2) and fl.Size() == ()

@@ -316,7 +316,7 @@ def _kth(x, k, dim=-1, keepdim=False):
 
 def _median(x, dim=None, keepdim=False):
     if dim is None:
-        return [np.sort(x.reshape(-1))[(x.size - 1) // 2]]
+        return [np.sort(x.reshape(-1))[(x.size - 1) // 2] if x.size else x.dtype.type(np.nan)]
     return _kth(x, (x.shape[dim] + 1) // 2, dim, keepdim)
 
 

@@ -306,14 +306,19 @@ void index_copy(const Tensor& x, int64_t dim, const Tensor& index_in, const Tens
 
 void index_fill(const Tensor& x, int64_t dim, const Tensor& index_in, const Operand& value, const Tensor& y) {
   start_from(x, y);
-  const Tensor index = as_int64(index_in), one = empty(IntList(), y.dtype());
+  const Tensor index = as_int64(index_in);
+  const Lines lines = lines_of(y, dim);
+  const int64_t* from = index.data<int64_t>();
+  std::vector<int64_t> at(from, from + index.numel());
+  for (int64_t& i : at) i += i < 0 ? lines.n : 0;
+  const Tensor one = empty(IntList(), y.dtype());
   if (value.is_tensor()) convert_elements(one.data(), one.dtype(), value.tensor().data(), value.tensor().dtype(), 1);
   else fill_elements(one, value.number());
   by_size(y.item_bytes(), [&](auto unit) {
     using U = decltype(unit);
     U* d = static_cast<U*>(y.data());
     const U v = *static_cast<const U*>(one.data());
-    over_rows(lines_of(y, dim), index.data<int64_t>(), index.numel(), [&](int64_t to, int64_t, auto m) { std::fill_n(d + to, m, v); });
+    over_rows(lines, at.data(), index.numel(), [&](int64_t to, int64_t, auto m) { std::fill_n(d + to, m, v); });
   });
 }
 

@@ -105,6 +105,19 @@ void nanmedian_dim(const Tensor& x, int64_t dim, bool, const Tensor& values, con
     median_row(scratch, {row, x.dtype(), n, stride}, true, v, at);
   });
 }
+namespace {
+
+void median_of_all(const Tensor& x, bool skip_nan, const Tensor& y) {
+  if (x.numel() == 0) return fill_elements(y, std::nan(""));
+  Scratch scratch;
+  int64_t at;
+  median_row(scratch, {static_cast<const char*>(x.data()), x.dtype(), x.numel(), 1}, skip_nan, static_cast<char*>(y.data()), &at);
+}
+
+}  // namespace
+
+void median_all(const Tensor& x, const Tensor& y) { median_of_all(x, false, y); }
+void nanmedian_all(const Tensor& x, const Tensor& y) { median_of_all(x, true, y); }
 // The most frequent element of each line, the smallest of equals, and its last position.
 void mode(const Tensor& x, int64_t dim, bool, const Tensor& values, const Tensor& indices) {
   const int64_t n = lines_of(x, dim).n, item = static_cast<int64_t>(x.item_bytes());

@@ -165,10 +165,20 @@ def _flat(level: BatchLevel, x: Any) -> Tensor:
 
 
 def _register_middle(name: str) -> None:
+    def of_all(rows: Tensor) -> Tensor:
+        count, wide = rows.shape
+        if wide == 0:
+            return rows.new_full((count,), getattr(ops, name)(rows.new_empty(0)).item())
+        values = getattr(ops, name)(rows, 1)[0]
+        if not values.is_floating_point():
+            return values
+        equals = (rows == values.unsqueeze(1)) | (rows.isnan() & values.isnan().unsqueeze(1))
+        return ops.amax(ops.where(equals, rows, -math.inf), 1)  # shares the gradient among equals, as without vmap
+
     def middle(level: BatchLevel, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
         rank = len(shape_of(x))
         if dim is None:
-            return getattr(ops, name)(_flat(level, x), 1)[0]
+            return of_all(_flat(level, x))
         return getattr(ops, name)(x._value, level.axis(name, "dim", dim, rank), keepdim) if rank else NotImplemented
 
     rule(name)(middle)
