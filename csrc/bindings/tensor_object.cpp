@@ -120,7 +120,7 @@ PyObject* sized(PyObject* made) {
   const Py_ssize_t n = PyTuple_GET_SIZE(made);
   for (Py_ssize_t i = 0; i < n; ++i)
     if (!PyLong_Check(PyTuple_GET_ITEM(made, i))) return Py_NewRef(made);
-  return fill_tuple(size_type->tp_alloc(size_type, n), n, [&](Py_ssize_t i) { return Py_NewRef(PyTuple_GET_ITEM(made, i)); });
+  return guarded([&] { return fill_tuple(size_type->tp_alloc(size_type, n), n, [&](Py_ssize_t i) { return Py_NewRef(PyTuple_GET_ITEM(made, i)); }); });
 }
 PyObject* size_new(PyTypeObject* type, PyObject* args, PyObject* options) {
   const Owned tuple(PyTuple_Type.tp_new(&PyTuple_Type, args, options));
@@ -130,7 +130,7 @@ PyObject* size_new(PyTypeObject* type, PyObject* args, PyObject* options) {
     PyObject* item = PyTuple_GET_ITEM(tuple.object, i);
     if (!PyIndex_Check(item)) return PyErr_Format(PyExc_TypeError, "Size: item %zd is a %s; expected an int", i, Py_TYPE(item)->tp_name);
   }
-  return fill_tuple(type->tp_alloc(type, n), n, [&](Py_ssize_t i) { return PyNumber_Index(PyTuple_GET_ITEM(tuple.object, i)); });
+  return guarded([&] { return fill_tuple(type->tp_alloc(type, n), n, [&](Py_ssize_t i) { return PyNumber_Index(PyTuple_GET_ITEM(tuple.object, i)); }); });
 }
 PyObject* size_subscript(PyObject* self, PyObject* index) { return sized(PyTuple_Type.tp_as_mapping->mp_subscript(self, index)); }
 PyObject* size_concat(PyObject* self, PyObject* other) { return sized(PyTuple_Type.tp_as_sequence->sq_concat(self, other)); }

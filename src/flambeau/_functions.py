@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import string
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol, overload
 
@@ -12,6 +11,8 @@ from flambeau._C import Tensor, ops
 from flambeau._out import deliver, takes_out
 from flambeau._spelled import spelled
 from flambeau.amp.autocast_mode import widens
+
+_LABELS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
@@ -80,7 +81,7 @@ def _spelled(args: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
         for label in labels:
             if label is not Ellipsis and not (isinstance(label, int) and 0 <= label < 52):
                 raise _C.ArgumentError(f"einsum: {label!r} in the labels {list(labels)}; expected numbers from 0 to 51, or Ellipsis")
-            letters.append("..." if label is Ellipsis else (string.ascii_uppercase + string.ascii_lowercase)[label])
+            letters.append("..." if label is Ellipsis else _LABELS[label])
         return "".join(letters)
 
     pairs, out = (args[:-1], args[-1]) if len(args) % 2 else (args, None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from typing import Any
 
 from flambeau import _C
@@ -12,6 +11,7 @@ def show_config() -> str:
     """Versions, processor features in use, threads and how their number was found, oneDNN: as text."""
     import importlib.metadata
     import os
+    import platform
 
     try:
         version = importlib.metadata.version("flambeau")

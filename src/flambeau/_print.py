@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -12,13 +11,13 @@ from flambeau import _C
 from flambeau._C import Tensor
 
 
-@dataclasses.dataclass
 class _Options:
-    precision: int = 4
-    threshold: float = 1000
-    edgeitems: int = 3
-    linewidth: int = 80
-    sci_mode: bool | None = None
+    def __init__(self, precision: int = 4, threshold: float = 1000, edgeitems: int = 3) -> None:
+        self.precision = precision
+        self.threshold = threshold
+        self.edgeitems = edgeitems
+        self.linewidth = 80
+        self.sci_mode: bool | None = None
 
 
 _options = PRINT_OPTS = _Options()  # PyTorch's name is the second

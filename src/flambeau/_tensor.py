@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._errors import NoCUDAError
 from flambeau._memory_format import strided
 from flambeau._running import run_backward
 from flambeau._spelled import spelled
@@ -498,7 +499,7 @@ def _cast_method(name: str) -> Callable[..., Tensor]:
 
 
 def _cuda(self: Tensor, device: Any = None, non_blocking: bool = False) -> Tensor:
-    return self.to("cuda" if device is None else device)
+    raise NoCUDAError("Tensor.cuda")
 
 
 def _cpu(self: Tensor, *args: Any) -> Tensor:

@@ -21,7 +21,6 @@ Example:
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -141,6 +140,8 @@ class Function:
 
     @classmethod
     def _positional(cls, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        import inspect
+
         separate = hasattr(cls, "setup_context")
         given = inspect.signature(cls.forward).bind(*(() if separate else (None,)), *args, **kwargs)
         named = set(given.arguments)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -19,7 +18,9 @@ class _Mode:
     """What the switches share: `with mode():`, `@mode()` and `@mode`."""
 
     def __call__(self, orig_func: F) -> F:
-        if inspect.isgeneratorfunction(orig_func):
+        from inspect import isgeneratorfunction  # dear to import, and most programs decorate nothing
+
+        if isgeneratorfunction(orig_func):
 
             @functools.wraps(orig_func)
             def generator(*args: Any, **kwargs: Any) -> Any:

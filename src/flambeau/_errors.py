@@ -1,0 +1,31 @@
+"""Errors of two kinds, for what PyTorch finds wrong by an assertion: programs and their tests catch AssertionError there.
+
+They are what this library raises for such an argument anyway, and an AssertionError, too.
+"""
+
+from __future__ import annotations
+
+from flambeau._C import ArgumentError, DeviceError, ShapeError
+
+
+class AssertedValueError(ValueError, AssertionError):
+    """A value that an argument can not have."""
+
+
+class AssertedTypeError(TypeError, AssertionError):
+    """An argument of another type."""
+
+
+class AssertedArgumentError(ArgumentError, AssertionError):
+    """A value that an argument of an op can not have."""
+
+
+class AssertedShapeError(ShapeError, AssertionError):
+    """Shapes that do not fit."""
+
+
+class NoCUDAError(DeviceError, AssertionError):
+    """There is no CUDA backend."""
+
+    def __init__(self, who: str) -> None:
+        super().__init__(f"{who}: this build of flambeau has no CUDA backend (Torch not compiled with CUDA enabled)")
