@@ -9,7 +9,7 @@ import pytest
 
 # Imported by nobody, or only when they are used.
 HEAVY = (
-    "torch", "numpy", "inspect", "ast", "dis", "dataclasses", "platform", "string", "tempfile", "subprocess", "json", "matplotlib", "tqdm", "scipy", "safetensors", "pytest", "unittest", "multiprocessing",
+    "torch", "numpy", "inspect", "ast", "dis", "dataclasses", "platform", "string", "tempfile", "subprocess", "matplotlib", "tqdm", "scipy", "safetensors", "pytest", "unittest", "multiprocessing",
     "concurrent.futures", "asyncio", "http", "urllib.request", "email", "doctest", "xml", "yaml",
     "flambeau.datasets", "flambeau.utils.data", "flambeau._demo", "flambeau.engine", "flambeau.graph", "flambeau.profiler",
 )  # fmt: skip
