@@ -10,7 +10,7 @@ import flambeau as fl
 STEP = """
 import flambeau as fl
 
-p = fl.nn.Parameter(fl.rand(2 << 20))  # 8 MB
+p = fl.nn.Parameter(fl.rand(1 << 19))  # 2 MB
 optimizer = fl.optim.{optimizer}
 start = fl._C.memory_stats()["reserved_bytes"]
 
@@ -91,3 +91,30 @@ def test_ops_of_a_pass_that_run_one_by_one(size):
     del got
     x2, y2 = fl.randn(4, 8, size, size), fl.randn(4, 32, size, size)
     assert all(a.equal(b) for a, b in zip(replayed(x2, y2), f(x2, y2), strict=True))
+
+
+@pytest.mark.parametrize("images, size", [(8, 32), (1, 64)])  # turned image by image, and as a whole
+def test_what_is_turned_row_major_stays_where_it_is(images, size):
+    """Group normalization reads a convolution's result row-major. Turned to memory of its own it took 1.45 times eager mode's."""
+    fl.manual_seed(0)
+    layers = [layer for _ in range(8) for layer in (fl.nn.Conv2d(32, 32, 3, padding=1), fl.nn.GroupNorm(8, 32), fl.nn.ReLU())]
+    net, x = fl.nn.Sequential(*layers), fl.randn(images, 32, size, size)
+
+    def step(x):
+        for p in net.parameters():
+            p.grad = None
+        net(x).square().sum().backward()
+
+    def peak_of(f):
+        for _ in range(8):
+            fl._C.reset_peak_memory_stats()
+            f(x)
+        return fl._C.memory_stats()["peak_allocated_bytes"] - start
+
+    start = fl._C.memory_stats()["allocated_bytes"]
+    eager, want = peak_of(step), [p.grad.clone() for p in net.parameters()]
+    replayed = fl.compile(step, mode="replay")
+    got = peak_of(replayed)
+    assert "replayed" in fl.compiler.explain(replayed)
+    assert all(p.grad.equal(g) for p, g in zip(net.parameters(), want, strict=True))
+    assert got < 1.25 * eager, (got / eager, eager)
