@@ -48,7 +48,7 @@ PIP     := $(PY) -m pip --disable-pip-version-check -q
 STRIP   := $(if $(SANITIZE),,--strip)
 # The tools of the environment come first, and no user setting leaks in.
 export PATH := $(BIN):$(PATH)
-unexport PYTHONPATH PYTHONHOME
+unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
 ifeq ($(ONEDNN),ON)
 BUILD_GROUP := build
@@ -104,7 +104,7 @@ demo: $(VENV)/.built
 	$(BIN)/flambeau demo --out build
 
 test: $(VENV)/.built
-	$(PY) -m pytest $(TESTS) --ignore=tests/parity $(PYTEST_ARGS)
+	$(PY) -m pytest $(TESTS) --ignore=tests/parity --ignore=tests/packages $(PYTEST_ARGS)
 
 # What a processor, a number of threads, a layout or a recording could change. The build has all instruction sets (ISAS=auto).
 # The last line runs each test inside of flambeau.lazy(), without those of memory and moments (the marker `eager`).

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import pathlib
 import signal
@@ -33,6 +34,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 LAZY = os.environ.get("FLAMBEAU_TEST_LAZY") == "1"
+DONE = itertools.count(1)
 
 
 def pytest_collection_modifyitems(items):
@@ -45,6 +47,14 @@ def pytest_collection_finish(session):
     """Tens of thousands of tests are millions of objects, through which every `gc.collect()` of a test would go."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item, nextitem):
+    """So would it through what tests before have imported and left, as each recording of a graph does."""
+    if next(DONE) % 100 == 0 or (nextitem is not None and nextitem.path != item.path):
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -2,24 +2,13 @@
 
 import subprocess
 import sys
-import textwrap
 
 import pytest
+from support.as_torch import python, says
 
 import flambeau as fl
 
 pytestmark = pytest.mark.eager("programs in processes of their own")
-
-
-def python(code, status=0):
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=300)
-    assert done.returncode == status, done.stderr[-3000:]
-    return done.stdout if status == 0 else done.stderr
-
-
-def says(code):
-    """Lines of what a program prints that has `torch` for flambeau."""
-    return python("import flambeau.compat.torch\n" + textwrap.dedent(code)).strip().splitlines()
 
 
 def test_functorch_is_found_beside_torch():
@@ -44,10 +33,10 @@ def test_functorch_is_found_beside_torch():
 
 
 def test_functorch_warns_and_refuses():
-    stderr = python("import flambeau.compat.torch, functorch\nfunctorch.vmap(abs)\nimport functorch.dims", status=1)
+    stderr = python("import functorch\nfunctorch.vmap(abs)\nimport functorch.dims", status=1)
     assert "FutureWarning: functorch.vmap is deprecated: it moved into torch; use torch.vmap" in stderr or "ModuleNotFoundError" in stderr
     assert "the module functorch.dims is not in flambeau (asked for at <string>:3)" in stderr
-    stderr = python("import flambeau.compat.torch, functorch, torch\nfunctorch.make_functional(torch.nn.BatchNorm1d(2))", status=1)
+    stderr = python("import functorch, torch\nfunctorch.make_functional(torch.nn.BatchNorm1d(2))", status=1)
     assert "the model has buffers (running_mean, running_var, num_batches_tracked); call make_functional_with_buffers" in stderr
 
 

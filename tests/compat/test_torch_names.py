@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import textwrap
 
 import pytest
+from support.as_torch import says
 
 pytestmark = pytest.mark.eager("programs in processes of their own")
 
 
-def python(code, *arguments, status=0, cwd=None):
-    command = [sys.executable, "-c", textwrap.dedent(code), *arguments]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=cwd)
+def python(code, *arguments, status=0):
+    result = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=300)
     assert result.returncode == status, result.stderr[-3000:]
     return result.stdout if status == 0 else result.stderr
-
-
-def says(code):
-    """Lines of what a program prints that has `torch` for flambeau."""
-    return python("import flambeau.compat.torch\n" + textwrap.dedent(code)).strip().splitlines()
 
 
 def test_the_surface_is_the_library():
@@ -378,7 +372,7 @@ def test_answers_are_true():
     """)
     assert lines[:3] == ["False 0 False False False", "False None False False", "tensor([2., 2.]) False tensor([2.]) False"]
     assert [line.split()[0] for line in lines[3:14]] == [
-        "DeviceError", "RuntimeError", "RuntimeError", "Error", "AttributeError", "AttributeError", "OSError", "DownloadRefused", "DownloadRefused",
+        "NoCUDAError", "RuntimeError", "RuntimeError", "Error", "AttributeError", "AttributeError", "OSError", "DownloadRefused", "DownloadRefused",
         "OnnxExporterError", "TypeError",
     ]  # fmt: skip
     assert lines[14] == "tensor([3.]) tensor([2.])"
@@ -627,3 +621,26 @@ def test_every_line_of_the_map_leads_somewhere():
     for path, source in SOURCES.items():
         wanted = 1 if isinstance(source, str) else len(source)
         assert len(sources_of(f"torch.{path}")) >= wanted, f"torch.{path} is said to be {source}"
+
+
+def test_functions_say_their_names():
+    lines = says("""
+        import torch
+        from torch.overrides import resolve_name
+        print(resolve_name(torch.Tensor.add), resolve_name(torch.nn.functional.relu), resolve_name(torch.linalg.norm), resolve_name(torch.Tensor.shape.__get__))
+        print(type(torch.frexp(torch.ones(2))))
+    """)
+    assert lines == ["torch.Tensor.add torch.nn.functional.relu torch.linalg.norm torch.Tensor.shape.__get__", "<class 'torch.return_types.frexp'>"]
+
+
+def test_what_programs_put_into_functional_is_what_layers_call():
+    lines = says("""
+        import torch, torch.nn.functional as F
+        own, calls = F.linear, []
+        F.linear = lambda *args: calls.append(len(args)) or own(*args)
+        torch.nn.Linear(2, 3)(torch.ones(1, 2))
+        F.linear = own
+        torch.nn.Linear(2, 3)(torch.ones(1, 2))
+        print(calls, torch.nn.Linear.__constants__, torch.is_storage(torch.ones(1).untyped_storage()), torch.lobpcg(torch.eye(9))[0])
+    """)
+    assert lines == ["[3] ['in_features', 'out_features'] True tensor([1.])"]

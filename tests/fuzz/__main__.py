@@ -168,9 +168,11 @@ def run(options: argparse.Namespace) -> int:
 
 def one(options: argparse.Namespace, text: str, index: int) -> tuple[str, str]:
     """(how a single call ends, what was said)."""
-    calls = calls_of(options)
-    plan = calls.plan(index) if not options.plain else "alone"
-    others = [calls.text(index + k) for k in (1, 2)] if plan != "alone" else []
+    plan, others = "alone", []
+    if not options.plain:
+        calls = calls_of(options)
+        plan = calls.plan(index)
+        others = [calls.text(index + k) for k in (1, 2)] if plan != "alone" else []
     child = Process(order_of(options, text=text, plan=plan, others=others, times=options.times) | {"seed": f"{options.seed}:{index}"}, seconds_of(options))
     end, notes = child.outcome()
     return end or (notes[0]["what"] if notes else ""), child.said()

@@ -1,7 +1,11 @@
-"""Files that want what no file may have, by name: (bytes, what the error says). `MARK` stands for a path that none of them may make."""
+"""Files that want what no file may have, by name: (bytes, or what makes them, and what the error says).
+
+`MARK` stands for a path that none of them may make.
+"""
 
 from __future__ import annotations
 
+import functools
 import io
 import struct
 import zipfile
@@ -79,6 +83,7 @@ def one(pickled: bytes, **more: bytes) -> bytes:
     return archive(pickle(pickled), **more)
 
 
+@functools.cache
 def bomb() -> bytes:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as z:
@@ -334,7 +339,7 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
         one(call(name("numpy.core.multiarray", "_reconstruct"), name("torch", "Tensor"), numbers(0), text("b"))), WRONG_ARGUMENTS,
     ),
     # ---- archives
-    "a bomb": (bomb(), "its compressed entries announce"),
+    "a bomb": (bomb, "its compressed entries announce"),
     "an entry twice": (raw_zip((b"a/data.pkl", b"a/data.pkl", pickle(NONE)), (b"a/data.pkl", b"a/data.pkl", pickle(TRUE))), "two entries named 'a/data.pkl'"),
     "two archives": (zip_of(**{"a/data.pkl": pickle(NONE), "b/data.pkl": pickle(NONE)}), "holds 2 archives of tensors"),
     "other entries": (zip_of(**{"readme.txt": b"x"}), "neither PyTorch's"),

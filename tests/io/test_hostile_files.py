@@ -20,6 +20,7 @@ def test_there_are_many():
 @pytest.mark.parametrize("what", list(HOSTILE))
 def test_hostile_files_are_refused(what, mmap, tmp_path):
     content, says = HOSTILE[what]
+    content = content() if callable(content) else content
     path = tmp_path / ("x.index.json" if what.startswith("index") else "x.pt")
     path.write_bytes(content)
     fl.reset_peak_memory_stats()

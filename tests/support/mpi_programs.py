@@ -5,12 +5,14 @@ A program is called with the transport. If it finds something wrong it raises, w
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
 import mpi_any_module  # noqa: F401  (registers its programs, as the others do)
 import mpi_equal  # noqa: F401
 import mpi_failures  # noqa: F401
+from cuts import measure_once
 from mpi_common import PROGRAMS, say
 
 from flambeau.pipeline._mpi import MPITransport
@@ -18,6 +20,8 @@ from flambeau.pipeline._mpi import MPITransport
 
 def main(names):
     say(f"pid {os.getpid()}")
+    measure_once()
+    gc.freeze()  # each recording goes through all objects, and those of imports are not what programs make
     if names == ["silent"]:
         import flambeau.pipeline._watch as watch
 

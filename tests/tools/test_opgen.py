@@ -8,15 +8,16 @@ import subprocess
 import sys
 
 import pytest
+from support.forks import Forks
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GOLDEN = pathlib.Path(__file__).parent / "golden"
+FORKS = Forks(f"import sys; sys.path.append({str(ROOT / 'tools')!r}); import opgen.__main__")
 
 
 def opgen(*args: object) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "PYTHONPATH": str(ROOT / "tools")}
-    command = [sys.executable, "-m", "opgen", *map(str, args)]
-    return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    """As `python -m opgen` does it."""
+    return FORKS.run("import sys, opgen.__main__; sys.exit(opgen.__main__.main())", *map(str, args))
 
 
 @pytest.fixture
@@ -26,8 +27,22 @@ def table(tmp_path):
     return tmp_path / "ops"
 
 
+@pytest.fixture(scope="module")
+def generated(tmp_path_factory):
+    out = tmp_path_factory.mktemp("generated") / "out"
+    assert opgen("generate", "--out", out).returncode == 0
+    return out
+
+
+@pytest.fixture
+def out(generated, tmp_path):
+    """What becomes of the real table, with the times at which it was written."""
+    return shutil.copytree(generated, tmp_path / "out")
+
+
 def test_the_table_is_clean():
-    result = opgen("check")
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "tools")}
+    result = subprocess.run([sys.executable, "-m", "opgen", "check"], env=env, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     assert "no complaints" in result.stdout
 
@@ -151,18 +166,14 @@ def changed(table, out):
     return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
 
 
-def test_what_did_not_change_is_not_written(table, tmp_path):
-    out = tmp_path / "out"
-    assert opgen("--table", table, "generate", "--out", out).returncode == 0
+def test_what_did_not_change_is_not_written(table, out):
     path = table / "activation.yaml"
     path.write_text(path.read_text().replace("- op: relu(", "# a comment\n- op: relu(", 1))
     assert changed(table, out) == set()
 
 
-def test_an_op_recompiles_only_what_uses_it(table, tmp_path):
+def test_an_op_recompiles_only_what_uses_it(table, out):
     """A new entry: its header, its shard of wrappers, loops and bindings, and the list of names. Gone again: the same."""
-    out = tmp_path / "out"
-    assert opgen("--table", table, "generate", "--out", out).returncode == 0
     path = table / "unary.yaml"
     text = path.read_text()
     path.write_text(text + ENTRY)
@@ -173,9 +184,7 @@ def test_an_op_recompiles_only_what_uses_it(table, tmp_path):
     assert changed(table, out) == written and not (out / "op" / "twice_sin.h").exists()
 
 
-def test_a_signature_changes_its_own_header_alone(table, tmp_path):
-    out = tmp_path / "out"
-    assert opgen("--table", table, "generate", "--out", out).returncode == 0
+def test_a_signature_changes_its_own_header_alone(table, out):
     path = table / "activation.yaml"
     old = "- op: relu(Tensor x) -> Tensor y"
     assert old in path.read_text()
@@ -183,10 +192,8 @@ def test_a_signature_changes_its_own_header_alone(table, tmp_path):
     assert {n for n in changed(table, out) if n.endswith(".h")} == {"op/relu.h"}
 
 
-def test_generated_files_name_what_they_use(table, tmp_path):
+def test_generated_files_name_what_they_use(out):
     """Every op, kernel and composition that a generated source calls is declared by a header that it includes itself."""
-    out = tmp_path / "out"
-    assert opgen("--table", table, "generate", "--out", out).returncode == 0
     folders = {"op": "op", "kernels": "kernel", "native": "native"}
     missing = []
     for source in sorted(out.glob("ops_*.cpp")):

@@ -195,7 +195,7 @@ def load(folder: pathlib.Path) -> list[Op]:
     for path in sorted(folder.rglob("*.yaml")):
         file = str(path.relative_to(folder.parent))
         try:
-            root = yaml.compose(path.read_text())
+            root = yaml.compose(path.read_text(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # the parser in C where it was built
         except yaml.YAMLError as fault:
             raise TableError(f"{file}: {fault}") from None
         if root is None:

@@ -380,7 +380,9 @@ def _flat(x: Tensor) -> Tensor:
 def _held(function: Any) -> Iterator[Held]:
     """What modules and optimizers hold, and what the function refers to by name."""
     things = gc.get_objects()
-    modules = [thing for thing in things if issubclass(type(thing), Module)]
+    types = set(map(type, things))
+    kinds, optimizers = ({t for t in types if issubclass(t, base)} for base in (Module, Optimizer))
+    modules = [thing for thing in things if type(thing) in kinds]
     inner = {id(child) for module in modules for child in module.children()}
     seen: set[int] = set()
     for module in modules:
@@ -388,7 +390,7 @@ def _held(function: Any) -> Iterator[Held]:
             if id(tensor) not in seen:
                 seen.add(id(tensor))
                 yield Held(name, tensor, True)
-    for optimizer in (thing for thing in things if issubclass(type(thing), Optimizer)):
+    for optimizer in (thing for thing in things if type(thing) in optimizers):
         for i, state in enumerate(optimizer.state.values()):
             for name, tensor in state.items():
                 if isinstance(tensor, Tensor) and id(tensor) not in seen:
