@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from support.leaks import assert_nothing_stays
 
 import flambeau as fl
 from flambeau import nn
 from flambeau.nn.utils import rnn as packing
-from support.leaks import assert_nothing_stays
 
 CELLS = {"RNN": nn.RNN, "LSTM": nn.LSTM, "GRU": nn.GRU}
 

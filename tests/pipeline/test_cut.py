@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import cProfile
 import gc
 import itertools
 import pickle
@@ -326,6 +327,25 @@ def test_loading_by_assignment_takes_the_new_parameters():
     assert_same(backward_of(model, parts, x)[:1], [model(x)])
     assert all(p.grad is not None for p in parts.parameters())
     assert fl.equal(parts.eval()(x), model(x))
+
+
+def test_a_program_that_is_profiled():
+    """The profiler sees the main thread, where the module is cut, and not those of the ranks, which record a smaller batch."""
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Linear(4, 4), nn.Linear(4, 4)
+
+        def forward(self, x):
+            return self.b(self.a(x).relu()) + x
+
+    net, x = Net(), fl.randn(7, 4)
+    want = nn.functional.mse_loss(net(x), x)
+    with cProfile.Profile():
+        pipe = Pipeline(net, 2, sample=x[:2], micro_batches=4)
+        got = pipe.step(x, x, nn.functional.mse_loss)
+    assert fl.allclose(got, want)
 
 
 def test_a_split_inside_of_a_larger_model_loads_under_its_names():

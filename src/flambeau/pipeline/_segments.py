@@ -251,7 +251,7 @@ class Recordings:
         mode = self._mode()
         if self.owners is not None:
             for program, other in zip(self.programs, self.modes):
-                if other == mode and _calls_of(program.found) == _calls_of(found):
+                if other == mode and _same_calls(program.found, found):
                     return program.derivatives
         return None
 
@@ -308,7 +308,7 @@ class Recordings:
     def _placed(self, program: Program) -> list[int]:
         """Where a program is cut: at the same ops as the first one. In another mode (eval) some may be missing."""
         first, cuts = self.programs[0], self.cuts[0]
-        old, new = _ops_of(first.found), _ops_of(program.found)
+        old, new = _ops_of(first.found, program.found)
         if old == new:
             return cuts
         if self.modes[0] == self._mode():
@@ -375,14 +375,20 @@ def _is_close(x: Tensor, y: Tensor, scale: float) -> bool:
     return not bool((apart & (x == x)).any()) and bool(((x == x) == (y == y)).all())
 
 
-def _ops_of(found: Trace) -> list[tuple[str, str, str | None]]:
-    return [(node.op, place.path, node.source if place.inside else None) for node, place in zip(found.graph.nodes, found.places)]
+def _ops_of(*traces: Trace) -> list[list[tuple[str, str, str | None]]]:
+    """What tells the ops of each apart. Lines count where all have some: with another profiler on the thread there are none."""
+    lines = all(any(place.inside for place in found.places) for found in traces)
+    return [
+        [(node.op, place.path, node.source if lines and place.inside else None) for node, place in zip(found.graph.nodes, found.places)]
+        for found in traces
+    ]
 
 
-def _calls_of(found: Trace) -> list[Any]:
-    """The ops, with the types of what they read."""
-    values, nodes = found.graph.values, found.graph.nodes
-    return [(op, [values[i].dtype for i in refs_of(node.args)]) for op, node in zip(_ops_of(found), nodes)]
+def _same_calls(*traces: Trace) -> bool:
+    """Whether they have the same ops, which read the same types."""
+    read = [[[found.graph.values[i].dtype for i in refs_of(node.args)] for node in found.graph.nodes] for found in traces]
+    ops = _ops_of(*traces)
+    return ops[0] == ops[1] and read[0] == read[1]
 
 
 def _aligned(old: Sequence[Any], new: Sequence[Any]) -> list[int]:
