@@ -164,7 +164,10 @@ Tensor put_backward(const Tensor& dy, const Tensor& index, const Tensor& source,
 }
 Tensor roll_back(const Tensor& x, IntList shifts, std::optional<IntList> dims) {
   Dims opposite{IntList(shifts)};
-  for (int64_t& s : opposite) s = -s;
+  for (int i = 0; i < opposite.size(); ++i) {  // the least of all numbers has no opposite, but what is left of it along an axis has
+    const int64_t n = dims && x.ndim() > 0 ? x.size(static_cast<int>((*dims)[static_cast<size_t>(i)])) : x.numel();
+    opposite[i] = -(opposite[i] % std::max<int64_t>(n, 1));
+  }
   return op::roll(x, opposite, dims);
 }
 

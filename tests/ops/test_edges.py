@@ -204,3 +204,13 @@ def test_what_needs_an_axis_says_so(function):
 def test_lgamma_of_the_smallest_numbers():
     x = np.array([-5e-324, -1e-310, -1e-305, -1e-299, 5e-324, 1e-310])
     assert np.allclose(fl.lgamma(fl.from_numpy(x)).numpy(), -np.log(np.abs(x)), 1e-14)
+
+
+@pytest.mark.parametrize("shifts, dims", [(-(2**63), None), (2**63 - 1, None), (-(2**63), 0), ([-(2**63), 5], [0, -1])])
+def test_gradients_of_the_farthest_rolls(shifts, dims):
+    """The least of all numbers has no opposite."""
+    x, weights = fl.arange(6.0).reshape(2, 3).requires_grad_(), fl.rand(2, 3)
+    (x.roll(shifts, dims) * weights).sum().backward()
+    want = fl.zeros(6)
+    want[fl.arange(6).reshape(2, 3).roll(shifts, dims).flatten()] = weights.flatten()
+    assert fl.equal(x.grad, want.reshape(2, 3))
