@@ -1,67 +1,38 @@
-"""`torch.fx`: PyTorch's symbolic tracer, which is not here. Its classes can be asked about (nothing is an instance); tracing is refused."""
+"""`flambeau.fx`: programs as graphs that Python can read, change and write as Python again (PyTorch's `torch.fx`).
+
+    symbolic_trace(model)   -->  GraphModule.graph   -->  change nodes, graph.lint()  -->  recompile()
+      a Tracer runs it with       nodes: one for each       replace_pattern,                code that is compiled,
+      a Proxy for each argument   operation                 Transformer, passes             and run like any module
+
+>>> import flambeau as fl
+>>> class Net(fl.nn.Module):
+...     def __init__(self):
+...         super().__init__()
+...         self.fc = fl.nn.Linear(4, 2)
+...     def forward(self, x):
+...         return fl.relu(self.fc(x)) + 1
+>>> traced = fl.fx.symbolic_trace(Net())
+>>> print(traced.code.strip())
+def forward(self, x):
+    fc = self.fc(x);  x = None
+    relu = flambeau.relu(fc);  fc = None
+    add = relu + 1;  relu = None
+    return add
+>>> traced(fl.ones(3, 4)).shape
+flambeau.Size([3, 2])
+"""
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from flambeau.fx._symbolic_trace import PH, Tracer, symbolic_trace, wrap
+from flambeau.fx.graph import CodeGen, Graph
+from flambeau.fx.graph_module import GraphModule
+from flambeau.fx.interpreter import Interpreter, Transformer
+from flambeau.fx.node import Node, has_side_effect, map_arg
+from flambeau.fx.proxy import Proxy
+from flambeau.fx.subgraph_rewriter import replace_pattern
 
-from flambeau.nn.module import Module
-
-__all__ = ["Graph", "GraphModule", "Node", "Proxy", "Tracer", "symbolic_trace", "wrap"]
-
-
-def _refused(name: str) -> NoReturn:
-    raise NotImplementedError(f"fx.{name}: modules are not traced symbolically here; flambeau.graph records what a module computes")
-
-
-class Node:
-    """A node of a traced graph, of which there are none."""
-
-
-class Proxy:
-    """A value while PyTorch traces; nothing is one."""
-
-
-class Graph:
-    """A traced graph; none can be made."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        _refused("Graph")
-
-
-class GraphModule(Module):
-    """A module of a traced graph; none can be made."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        _refused("GraphModule")
-
-
-class Tracer:
-    """PyTorch's tracer; it can be derived from, and not used."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        _refused("Tracer")
-
-
-def symbolic_trace(root: Any, concrete_args: Any = None) -> NoReturn:
-    """Refused.
-
-    Raises:
-        NotImplementedError: always.
-    """
-    _refused("symbolic_trace")
-
-
-def wrap(fn_or_name: Any) -> Any:
-    """A mark for the tracer, which is not here: the function itself."""
-    return fn_or_name
-
-
-class Interpreter:
-    """What runs a traced graph node by node; it can be derived from, and not made, as there are no graphs."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        _refused(type(self).__name__)
-
-
-class Transformer(Interpreter):
-    """What makes a traced graph of another one; it can be derived from, and not made."""
+__all__ = [
+    "PH", "CodeGen", "Graph", "GraphModule", "Interpreter", "Node", "Proxy", "Tracer", "Transformer", "has_side_effect", "map_arg",
+    "replace_pattern", "symbolic_trace", "wrap",
+]  # fmt: skip

@@ -1,1 +1,1 @@
-"""`torch.fx.experimental`: what programs ask while PyTorch traces. Nothing is traced here."""
+"""`flambeau.fx.experimental`: networks made simpler for prediction (`optimization`)."""
