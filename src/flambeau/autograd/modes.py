@@ -18,7 +18,8 @@ class _Mode:
     """What the switches share: `with mode():`, `@mode()` and `@mode`."""
 
     def __call__(self, orig_func: F) -> F:
-        from inspect import isgeneratorfunction  # dear to import, and most programs decorate nothing
+        # Dear to import, and most programs decorate nothing.
+        from inspect import isgeneratorfunction
 
         if isgeneratorfunction(orig_func):
 

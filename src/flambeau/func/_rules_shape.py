@@ -165,7 +165,7 @@ def _flat(level: BatchLevel, x: Any) -> Tensor:
 
 
 def _register_middle(name: str) -> None:
-    def of_all(rows: Tensor) -> Tensor:
+    def of_all(rows: Tensor) -> Any:
         count, wide = rows.shape
         if wide == 0:
             return rows.new_full((count,), getattr(ops, name)(rows.new_empty(0)).item())
