@@ -262,10 +262,11 @@ _LAZY_NAMES = {
     ),
     "stft": "_stft",
     "histogramdd": "_statistics",
+    "lobpcg": "_lobpcg",
     "pca_lowrank": "_lowrank",
     "svd_lowrank": "_lowrank",
     "vmap": "func",
-    **dict.fromkeys(("TypedStorage", "UntypedStorage"), "storage"),
+    **dict.fromkeys(("TypedStorage", "UntypedStorage", "is_storage"), "storage"),
     "segment_reduce": "_segments",
     "from_file": "_from_file",
     **dict.fromkeys(

@@ -173,6 +173,7 @@ from flambeau._info import get_float32_matmul_precision as get_float32_matmul_pr
 from flambeau._info import iinfo as iinfo
 from flambeau._info import set_float32_matmul_precision as set_float32_matmul_precision
 from flambeau._info import show_config as show_config
+from flambeau._lobpcg import lobpcg as lobpcg
 from flambeau._lowrank import pca_lowrank as pca_lowrank
 from flambeau._lowrank import svd_lowrank as svd_lowrank
 from flambeau._memory import graph_owners as graph_owners
@@ -771,6 +772,7 @@ from flambeau.sparse._construct import sparse_csc_tensor as sparse_csc_tensor
 from flambeau.sparse._construct import sparse_csr_tensor as sparse_csr_tensor
 from flambeau.storage import TypedStorage as TypedStorage
 from flambeau.storage import UntypedStorage as UntypedStorage
+from flambeau.storage import is_storage as is_storage
 
 __version__: _str
 bool: _dtype

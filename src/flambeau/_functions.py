@@ -10,6 +10,7 @@ from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._out import deliver, takes_out
 from flambeau._spelled import spelled
+from flambeau._warn import warn
 from flambeau.amp.autocast_mode import widens
 
 _LABELS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -198,8 +199,11 @@ def _contract(
     return out.reshape(shape), [*batch, *rows, *columns]
 
 
-def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
-    """Coordinate grids of 1-d tensors; `indexing` is 'ij' (matrix) or 'xy' (Cartesian)."""
+def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
+    """Coordinate grids of 1-d tensors; `indexing` is 'ij' (matrix; the default, with a warning) or 'xy' (Cartesian)."""
+    if indexing is None:
+        warn("meshgrid: in an upcoming release, it will be required to pass the indexing argument; indexing='ij' is meant now")
+        indexing = "ij"
     every = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else list(tensors)
     if indexing not in ("ij", "xy"):
         raise _C.ArgumentError(f"meshgrid: indexing = '{indexing}'; expected 'ij' or 'xy'")
@@ -346,7 +350,7 @@ def cartesian_prod(*tensors: Tensor) -> Tensor:
     """All combinations of elements, one row each."""
     if len(tensors) == 1:
         return tensors[0]
-    return ops.stack([g.reshape(-1) for g in meshgrid(*tensors)], 1)
+    return ops.stack([g.reshape(-1) for g in meshgrid(*tensors, indexing="ij")], 1)
 
 
 def block_diag(*tensors: Tensor) -> Tensor:
@@ -655,8 +659,15 @@ def is_neg(input: Tensor) -> bool:
 
 
 @takes_out
-def cross(input: Tensor, other: Tensor, dim: int = -1, *, out: Tensor | None = None) -> Tensor:
-    """The vector product along an axis of size 3."""
+def cross(input: Tensor, other: Tensor, dim: int | None = None, *, out: Tensor | None = None) -> Tensor:
+    """The vector product along an axis of size 3: without `dim` the first one, with a warning; `linalg.cross` takes the last."""
+    if dim is None:
+        if 3 not in input.shape or input.ndim != other.ndim:
+            given = f"input has shape {list(input.shape)}, other {list(other.shape)}"
+            raise _C.ShapeError(f"cross: {given}; expected an axis of size 3 in both, and as many axes")
+        dim = tuple(input.shape).index(3)
+        last = "and the last one by linalg.cross"
+        warn(f"Using cross without specifying the dim arg is deprecated: the first axis of size 3 is meant, dim = {dim}, {last}")
     if input.shape[dim] != 3 or other.shape[dim] != 3:
         raise _C.ShapeError(f"cross: sizes {input.shape[dim]} and {other.shape[dim]} along axis {dim}; expected 3")
     a, b = input.unbind(dim), other.unbind(dim)

@@ -38,7 +38,7 @@ def result(name: str) -> Callable[[K], K]:
         counts = {"n_fields": count, "n_sequence_fields": count, "n_unnamed_fields": 0}
         for key, value in {"__new__": __new__, "__repr__": __repr__, **counts}.items():
             setattr(kind, key, value)
-        kind.__module__, kind.__name__, kind.__qualname__ = "flambeau.return_types", name, name
+        kind.__module__, kind.__name__, kind.__qualname__ = f"{_tensor.library}.return_types", name, name
         made[name] = kind
         return kind
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._warn import warn
 
 
 def _window(op: str, window: Tensor | None, n_fft: int, win_length: int | None, like: Tensor) -> tuple[Tensor, int]:
@@ -77,6 +78,8 @@ def stft(
         raise _C.ArgumentError("stft: align_to_window is for center=False; expected None")
     if not (signal.is_complex() or signal.is_floating_point()):
         raise _C.DTypeError(f"stft: input is {input.dtype}; expected floating point or complex numbers")
+    if window is None:
+        warn("stft: a window was not provided. A rectangular window will be applied, which is known to cause spectral leakage")
     factors, length = _window("stft", window, n_fft, win_length, signal)
     is_complex = signal.is_complex() or factors.is_complex()
     if return_complex is None and not is_complex:

@@ -15,11 +15,18 @@ from flambeau._errors import NoCUDAError
 from flambeau._memory_format import strided
 from flambeau._running import run_backward
 from flambeau._spelled import spelled
+from flambeau._warn import warn
 
 if TYPE_CHECKING:
     import numpy as np
 
 library = "flambeau"  # whose names texts say: `flambeau.compat.torch` changes it
+
+
+_COPY = (
+    "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
+    "sourceTensor.detach().clone().requires_grad_(True), rather than {}(sourceTensor)"
+)
 
 
 def tensor(
@@ -47,6 +54,8 @@ def tensor(
     if _C.has_override(data) and _is_wrapped(data):
         copied = _moved(data, dtype, device).clone().detach()
         return copied.requires_grad_() if requires_grad else copied
+    if isinstance(data, Tensor):
+        warn(_COPY.format("tensor"))
     out = _C.tensor_from(data, dtype)
     device = _C.new_device() if device is None else device
     if device is not None:

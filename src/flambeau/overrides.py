@@ -28,7 +28,7 @@ from types import TracebackType
 from typing import Any
 
 import flambeau
-from flambeau import _C
+from flambeau import _C, _tensor
 from flambeau._C import Tensor
 
 __all__ = [
@@ -222,10 +222,10 @@ def _run_mode(
 
 
 def _namespaces() -> Iterable[tuple[str, Any]]:
-    yield "flambeau", flambeau
-    yield "flambeau.nn.functional", flambeau.nn.functional
+    yield _tensor.library, flambeau
+    yield f"{_tensor.library}.nn.functional", flambeau.nn.functional
     for name in ("linalg", "fft", "special"):
-        yield f"flambeau.{name}", getattr(flambeau, name)
+        yield f"{_tensor.library}.{name}", getattr(flambeau, name)
 
 
 @functools.cache
@@ -281,7 +281,7 @@ def is_tensor_method_or_property(func: Callable[..., Any]) -> bool:
 
 
 def resolve_name(f: Callable[..., Any]) -> str | None:
-    """`flambeau.Tensor.add` and the like; None for what arguments can not take over.
+    """`flambeau.Tensor.add` and the like (under `flambeau run`: `torch.Tensor.add`); None for what arguments can not take over.
 
     >>> import flambeau as fl
     >>> fl.overrides.resolve_name(fl.softmax), fl.overrides.resolve_name(fl.Tensor.shape.__get__)
@@ -289,10 +289,10 @@ def resolve_name(f: Callable[..., Any]) -> str | None:
     """
     owner = getattr(f, "__self__", None)
     if inspect.isgetsetdescriptor(owner):
-        return f"flambeau.Tensor.{owner.__name__}.{f.__name__}"
+        return f"{_tensor.library}.Tensor.{owner.__name__}.{f.__name__}"
     name = getattr(f, "__name__", "")
     if f in _tensor_functions():
-        return f"flambeau.Tensor.{name}"
+        return f"{_tensor.library}.Tensor.{name}"
     return next(
         (f"{where}.{name}" for where, space in _namespaces() if getattr(space, name, None) is f),
         None,

@@ -22,7 +22,7 @@ from typing import Any
 from flambeau import _C
 from flambeau._C import Tensor, ops
 
-__all__ = ["TypedStorage", "UntypedStorage"]
+__all__ = ["TypedStorage", "UntypedStorage", "is_storage"]
 
 
 class UntypedStorage:
@@ -266,6 +266,17 @@ class TypedStorage:
 
 
 # ---- methods of tensors
+
+
+def is_storage(obj: Any) -> bool:
+    """True for a storage, with a type or without.
+
+    Example:
+        >>> import flambeau as fl
+        >>> fl.is_storage(fl.ones(1).untyped_storage()), fl.is_storage(fl.ones(1))
+        (True, False)
+    """
+    return isinstance(obj, (TypedStorage, UntypedStorage))
 
 
 def untyped_storage(self: Tensor) -> UntypedStorage:

@@ -570,3 +570,24 @@ def test_what_pickles_has_no_say():
         fl.load(file, "cpu", False)
     with pytest.raises(ValueError, match="_use_new_zipfile_serialization = False with format = None; expected True"):
         fl.save({}, io.BytesIO(), _use_new_zipfile_serialization=False)
+
+
+NUMBERS = [np.float64(1.5), np.float32(-2.5), np.float16(0.5), np.int64(-3), np.int32(7), np.uint8(200), np.bool_(True), np.complex128(1 - 2j), np.complex64(2j)]
+
+
+@pytest.mark.parametrize("number", NUMBERS, ids=lambda number: type(number).__name__)
+@pytest.mark.parametrize("stream", [False, True])
+def test_numbers_of_numpy_keep_their_type_in_pytorchs_format(number, stream):
+    file = io.BytesIO()
+    fl.save({"best": number, "all": [number, number]}, file, format="pt", _use_new_zipfile_serialization=not stream)
+    for weights_only in (True, False):
+        file.seek(0)
+        found = fl.load(file, weights_only=weights_only)
+        assert type(found["best"]) is type(number) and found["best"] == number and type(found["all"][1]) is type(number)
+
+
+def test_a_text_of_numpy_is_a_text():
+    file = io.BytesIO()
+    fl.save(np.str_("name"), file, format="pt")
+    file.seek(0)
+    assert type(fl.load(file)) is str

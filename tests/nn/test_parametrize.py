@@ -122,10 +122,6 @@ def test_orthogonal_matrices(shape, kind, trivialization):
     fl.manual_seed(0)
     module = nn.Module()
     module.weight = nn.Parameter(fl.randn(shape, dtype=fl.float64))
-    if not trivialization and kind != "householder":
-        with pytest.raises(NotImplementedError, match="use_trivialization=True"):
-            nn.utils.parametrizations.orthogonal(module, orthogonal_map=kind, use_trivialization=False)
-        return
     nn.utils.parametrizations.orthogonal(module, orthogonal_map=kind, use_trivialization=trivialization)
 
     def apart():
@@ -140,6 +136,10 @@ def test_orthogonal_matrices(shape, kind, trivialization):
     assert apart() < 1e-12 and (module.weight - before).abs().max() > 1e-3
     other = fl.linalg.qr(fl.randn((*shape[:-2], max(shape[-2:]), min(shape[-2:])), dtype=fl.float64))[0]
     other = other if shape[-2] >= shape[-1] else other.mT
+    if not trivialization and kind != "householder":
+        with pytest.raises(NotImplementedError, match="use_trivialization=True"):
+            module.weight = other
+        return
     module.weight = other
     assert apart() < 1e-12
     assert (module.weight - other).abs().max() < 1e-12
@@ -216,3 +216,14 @@ def test_norms_by_parametrized_and_pruned_parameters(make, name):
     pruned = make()
     nn.utils.prune.random_unstructured(pruned, name, amount=2)
     assert pruned(x).shape == x.shape and int((getattr(pruned, name + "_mask") == 0).sum()) == 2
+
+
+@pytest.mark.parametrize("orthogonal_map", ["matrix_exp", "cayley"])
+def test_what_can_not_be_assigned_can_be_parametrised(orthogonal_map):
+    layer = nn.Linear(4, 4)
+    before = layer.weight.detach().clone()
+    fl.nn.utils.parametrizations.orthogonal(layer, orthogonal_map=orthogonal_map, use_trivialization=False)
+    assert fl.equal(layer.parametrizations.weight.original, before)
+    fl.testing.assert_close(layer.weight @ layer.weight.T, fl.eye(4), rtol=0, atol=1e-5)
+    with pytest.raises(NotImplementedError, match="use_trivialization=True"):
+        layer.weight = fl.eye(4)

@@ -67,6 +67,32 @@ def test_resuming(name):
     assert run(opt2, again, len(want) - 2) == pytest.approx(want[2:], abs=1e-12)
 
 
+# What PyTorch 2.13 gives: the groups have the rate already, and the schedule is one epoch further.
+RESUMED = {
+    "ExponentialLR": (lambda o, **k: lrs.ExponentialLR(o, 0.9, **k), [0.0729, 0.06561, 0.059049]),
+    "CosineAnnealingLR": (lambda o, **k: lrs.CosineAnnealingLR(o, 5, 1e-3, **k), [0.035203660, 0.001, 0.010454]),
+    "LinearLR": (lambda o, **k: lrs.LinearLR(o, 0.1, 1.0, 4, **k), [0.0775, 0.0775, 0.0775]),
+    "PolynomialLR": (lambda o, **k: lrs.PolynomialLR(o, 6, 2.0, **k), [0.025, 0.00625, 0.0]),
+    "StepLR": (lambda o, **k: lrs.StepLR(o, 3, 0.5, **k), [0.05, 0.05, 0.025]),
+}
+
+
+@pytest.mark.parametrize("name", RESUMED)
+def test_resuming_by_the_epoch_leaves_the_rate(name):
+    build, want = RESUMED[name]
+    opt = make(lr=0.1)
+    schedule = build(opt)
+    for _ in range(3):
+        opt.step(), schedule.step()
+    again = build(opt, last_epoch=schedule.last_epoch)
+    assert again.last_epoch == 4
+    found = again.get_last_lr()
+    for _ in range(2):
+        opt.step(), again.step()
+        found = found + again.get_last_lr()
+    assert found == pytest.approx(want, abs=1e-6)
+
+
 def test_chained():
     opt = make()
     schedule = lrs.ChainedScheduler([lrs.ConstantLR(opt, 0.1, 2), lrs.ExponentialLR(opt, 0.5)])

@@ -29,7 +29,6 @@ KNOWN: dict[str, str] = {
     "dropout": "the functional's arguments",
     "randint_like": "bounds are numbers",
     "repeat_interleave": "the form without a tensor to repeat",
-    "sparse_coo_tensor": "the form without values",
 }
 
 

@@ -139,3 +139,41 @@ def test_wrong_options(case):
     for lib in (torch, fl):
         with pytest.raises(ValueError):
             WRONG[case](lib, [lib.ones(2, 2, requires_grad=True)])
+
+
+COUNTING = ["Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop", "SparseAdam"]
+
+
+@pytest.mark.parametrize("name", COUNTING)
+def test_numbers_of_states(name):
+    found = []
+    for lib in (fl, torch):
+        w = lib.tensor(randn(4, 3), requires_grad=True)
+        optimizer = getattr(lib.optim, name)([w], lr=0.1)
+        for i in range(3):
+            grad = lib.tensor(randn(4, 3, seed=i))
+            w.grad = grad.to_sparse() if name == "SparseAdam" else grad
+            optimizer.step()
+        state = optimizer.state_dict()["state"][0]
+        numbers = {key: value for key, value in state.items() if not isinstance(value, lib.Tensor) or value.ndim == 0}
+        found.append([(key, type(v).__name__, str(getattr(v, "dtype", ""))[-7:], pytest.approx(float(v), rel=1e-6)) for key, v in numbers.items()])
+    assert [f[:3] for f in found[0]] == [f[:3] for f in found[1]]
+    assert [f[3].expected for f in found[0]] == [f[3] for f in found[1]]
+    assert found[0][0][0] == "step"
+
+
+@pytest.mark.parametrize("name", ["Adam", "NAdam", "ASGD", "Adagrad"])
+def test_a_saved_state_is_loaded_by_pytorch(name, tmp_path):
+    w = fl.tensor(randn(4, 3), requires_grad=True)
+    optimizer = getattr(fl.optim, name)([w], lr=0.1)
+    steps(fl, optimizer, w, 3, 0)
+    fl.save(optimizer.state_dict(), tmp_path / "state.pt", format="pt")
+    v = torch.tensor(w.detach().numpy().copy(), requires_grad=True)
+    other = getattr(torch.optim, name)([v], lr=0.1)
+    other.load_state_dict(torch.load(tmp_path / "state.pt"))
+    assert other.state[v]["step"] == 3 and other.state[v]["step"].dtype == torch.float32
+    steps(fl, optimizer, w, 3, 10), steps(torch, other, v, 3, 10)
+    assert_same(w, v, scale=1e3)
+    torch.save(other.state_dict(), tmp_path / "back.pt")
+    optimizer.load_state_dict(fl.load(tmp_path / "back.pt"))
+    assert optimizer.state[w]["step"].item() == 6

@@ -475,3 +475,17 @@ def test_printed_parts_keep_to_the_width_of_a_line_and_the_footer_names_the_type
         "       size=(2, 3), nnz=0, layout=flambeau.sparse_coo)",
     ]
     assert x.__repr__(tensor_contents="...").startswith("tensor(...,\n       size=(9,)")
+
+
+@pytest.mark.parametrize("make", [lambda **o: fl.sparse_coo_tensor((2, 3), **o), lambda **o: fl.sparse_coo_tensor(size=(2, 3), **o), lambda **o: fl.sparse_coo_tensor(fl.Size([2, 3]), **o)], ids=["sizes", "size=", "Size"])
+@pytest.mark.parametrize("dtype", [None, fl.float64, fl.int64])
+def test_a_size_alone(make, dtype):
+    s = make() if dtype is None else make(dtype=dtype)
+    assert s.shape == (2, 3) and s._nnz() == 0 and s.dtype == (dtype or fl.float32) and s._indices().shape == (2, 0)
+    assert fl.equal(s.to_dense(), fl.zeros(2, 3, dtype=s.dtype))
+
+
+@pytest.mark.parametrize(("given", "text"), [({}, "neither values nor a size"), ({"values": [1.0]}, "values without indices"), ({"indices": [[0]], "size": (2,)}, "indices and size without values")])
+def test_parts_of_a_sparse_tensor_are_refused(given, text):
+    with pytest.raises(TypeError, match=text):
+        fl.sparse_coo_tensor(**given)

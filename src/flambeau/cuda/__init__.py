@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
-from flambeau import _C
 from flambeau._C import Tensor
+from flambeau._errors import NoCUDAError
 from flambeau._settings import OutOfMemoryError
 from flambeau.cuda import _absent, amp
 from flambeau.cuda._absent import (
@@ -49,7 +49,7 @@ _initialized = False  # packages ask for it instead of calling is_initialized()
 
 
 def _none(name: str) -> NoReturn:
-    raise _C.DeviceError(f"cuda.{name}: this build of flambeau has no CUDA backend")
+    raise NoCUDAError(f"cuda.{name}")
 
 
 def is_available() -> bool:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from flambeau import _C, _tensor
+from flambeau import _tensor
+from flambeau._errors import NoCUDAError
 
 default_generators: tuple[Any, ...] = ()
 has_half = has_magma = False
 
 
 def _none(name: str) -> NoReturn:
-    raise _C.DeviceError(f"cuda.{name}: this build of flambeau has no CUDA backend")
+    raise NoCUDAError(f"cuda.{name}")
 
 
 class _NoGPU:

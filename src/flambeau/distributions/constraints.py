@@ -281,6 +281,9 @@ class _Multinomial(_Below):
     is_discrete = True
     event_dim = 1
 
+    def _bounds(self) -> dict[str, Any]:
+        return {}  # none is printed
+
     def check(self, x: Tensor) -> Tensor:  # type: ignore[override]
         return (x >= 0).all(-1) & (x.sum(-1) <= self.upper_bound)
 

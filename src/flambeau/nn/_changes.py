@@ -106,10 +106,7 @@ class ChangeMixin(TreeMixin[M]):
 
     def cuda(self: T, device: Any = None) -> T:
         """Moves parameters and buffers to a GPU (the current one by default)."""
-        where = (
-            "cuda" if device is None else f"cuda:{device}" if isinstance(device, int) else device
-        )
-        return self._apply(lambda t: t.to(where))
+        return self._apply(lambda t: t.cuda(device))
 
     def to_empty(self: T, *, device: Any, recurse: bool = True) -> T:
         """Moves to `device` without copying: the values are undefined afterwards."""

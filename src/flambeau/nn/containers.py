@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any, TypeVar, overload
 
 from flambeau._C import Tensor
+from flambeau._errors import AssertedTypeError
 from flambeau.nn.module import Module
 from flambeau.nn.parameter import Parameter
 
@@ -114,7 +115,7 @@ class Sequential(Module):
     def insert(self, index: int, module: Module) -> Sequential:
         """Puts a module before position `index` and returns self."""
         if not isinstance(module, Module):
-            raise TypeError(f"Sequential.insert: got {type(module).__name__}; expected a Module")
+            raise AssertedTypeError(f"Sequential.insert: got {type(module).__name__}; expected a Module")
         n = len(self)
         if not -n <= index <= n:
             raise IndexError(f"Sequential.insert: index {index}, but it has {n} entries")

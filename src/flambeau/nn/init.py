@@ -69,6 +69,13 @@ def _calculate_correct_fan(tensor: Tensor, mode: str) -> int:
     return fan_in if mode.lower() == "fan_in" else fan_out
 
 
+def _is_empty(tensor: Tensor) -> bool:
+    if 0 not in tensor.shape:
+        return False
+    warn("Initializing zero-element tensors is a no-op")
+    return True
+
+
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
     """Fills with U(a, b)."""
     with no_grad():
@@ -191,7 +198,7 @@ def kaiming_uniform_(
 
     Source: He et al. 2015, "Delving Deep into Rectifiers", section 2.2.
     """
-    if 0 in tensor.shape:
+    if _is_empty(tensor):
         return tensor
     bound = math.sqrt(3.0) * calculate_gain(nonlinearity, a) / math.sqrt(_calculate_correct_fan(tensor, mode))
     return uniform_(tensor, -bound, bound, generator)
@@ -208,7 +215,7 @@ def kaiming_normal_(
 
     Source: He et al. 2015, eq. 10 and 14.
     """
-    if 0 in tensor.shape:
+    if _is_empty(tensor):
         return tensor
     std = calculate_gain(nonlinearity, a) / math.sqrt(_calculate_correct_fan(tensor, mode))
     return normal_(tensor, 0.0, std, generator)

@@ -9,6 +9,7 @@ from flambeau.optim.optimizer import (
     Optimizer,
     Params,
     _Plan,
+    advance,
     check_hints,
     non_negative,
     start_state,
@@ -28,6 +29,7 @@ class Adagrad(Optimizer):
     Source: Duchi et al. 2011.
     """
 
+    _scalars = ("step",)
     _sparse_gradients = "taken"
     _order = "lr lr_decay eps weight_decay initial_accumulator_value foreach maximize differentiable fused"
 
@@ -66,7 +68,7 @@ class Adagrad(Optimizer):
 
     def _update_sparse(self, group: Entries, param: Tensor, state: Entries, grad: SparseTensor) -> None:
         self._init_state(group, param, state)
-        state["step"] = step = int(state["step"]) + 1
+        step = advance(state)
         rows = Rows(grad, group["maximize"])
         sums = rows.of(state["sum"]).add_(rows.values.square())
         rows.put(state["sum"], sums)

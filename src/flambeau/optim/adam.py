@@ -28,6 +28,7 @@ class Adam(Optimizer):
 
     _decoupled = False
     _instead = "SparseAdam"
+    _scalars = ("step",)
     _order = "lr betas eps weight_decay amsgrad maximize foreach capturable differentiable fused decoupled_weight_decay"
 
     def __init__(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from itertools import repeat
+from typing import Any
 
 from flambeau._C import Tensor, ops
 from flambeau.autograd import no_grad
@@ -22,7 +24,7 @@ class _ByParameter(Optimizer):
     """Steps one parameter after the other: a subclass defines `_move`."""
 
     _names: tuple[str, ...] = ()  # state tensors that start at zero
-    _counts = True  # whether the state has a 'step'
+    _scalars: tuple[str, ...] = ("step",)  # what `_move` gets; 'step' comes first, and is counted
     _decays = False  # whether `_move` does the weight decay, too
 
     def _init_state(self, group: Entries, param: Tensor, state: Entries) -> None:
@@ -32,10 +34,11 @@ class _ByParameter(Optimizer):
         with no_grad():
             for name in self._names:
                 plan.tensors(name)
-            if self._counts:
-                plan.count()
+            columns = [plan.column(name) for name in self._scalars]
+            rows: list[list[Any]] = [column.read() if i else column.count() for i, column in enumerate(columns)]
             decay = 0 if self._decays else group.get("weight_decay", 0)
-            for param, grad, state in zip(plan.params, grads, plan.states):
+            new: list[Any] = []
+            for param, grad, state, numbers in zip(plan.params, grads, plan.states, zip(*rows) if rows else repeat(())):
                 if group.get("maximize", False):
                     grad = -grad
                 if decay:
@@ -43,10 +46,12 @@ class _ByParameter(Optimizer):
                         param.mul_(1 - float(group["lr"]) * decay)
                     else:
                         grad = grad.add(param, alpha=decay)
-                self._move(group, param, grad, state)
+                new.append(self._move(group, param, grad, state, numbers))
+            for i, column in enumerate(columns[1:]):
+                column.write([row[i] for row in new])
 
-    def _move(self, group: Entries, param: Tensor, grad: Tensor, state: Entries) -> None:
-        """Moves one parameter; the state's 'step' counts from 1."""
+    def _move(self, group: Entries, param: Tensor, grad: Tensor, state: Entries, numbers: tuple[Any, ...]) -> Any:
+        """Moves one parameter, given the `_scalars` of its state; 'step' counts from 1. Returns what becomes of those after it."""
         raise NotImplementedError
 
 
@@ -85,7 +90,7 @@ class Adadelta(_ByParameter):
         }
         super().__init__(params, {**defaults, **hints})
 
-    def _move(self, group: Entries, param: Tensor, grad: Tensor, state: Entries) -> None:
+    def _move(self, group: Entries, param: Tensor, grad: Tensor, state: Entries, numbers: tuple[Any, ...]) -> None:
         rho, eps = group["rho"], group["eps"]
         squares, moved = state["square_avg"], state["acc_delta"]
         squares.mul_(rho).add_(grad * grad, alpha=1 - rho)
@@ -127,12 +132,13 @@ class Adamax(_ByParameter):
         }
         super().__init__(params, {**defaults, **hints})
 
-    def _move(self, group: Entries, param: Tensor, grad: Tensor, state: Entries) -> None:
+    def _move(self, group: Entries, param: Tensor, grad: Tensor, state: Entries, numbers: tuple[Any, ...]) -> None:
+        step = numbers[0]
         beta1, beta2 = group["betas"]
         mean, largest = state["exp_avg"], state["exp_inf"]
         mean.mul_(beta1).add_(grad, alpha=1 - beta1)
         largest.copy_(ops.maximum(largest * beta2, grad.abs() + group["eps"]))
-        param.add_(mean / largest, alpha=-float(group["lr"]) / (1 - beta1 ** state["step"]))
+        param.add_(mean / largest, alpha=-float(group["lr"]) / (1 - beta1**step))
 
 
 class NAdam(_ByParameter):
@@ -174,22 +180,25 @@ class NAdam(_ByParameter):
         }
         super().__init__(params, {**defaults, **hints})
 
-    def _init_state(self, group: Entries, param: Tensor, state: Entries) -> None:
-        super()._init_state(group, param, state)
-        state.setdefault("mu_product", 1.0)
+    _scalars = ("step", "mu_product")
 
-    def _move(self, group: Entries, param: Tensor, grad: Tensor, state: Entries) -> None:
+    def _init_state(self, group: Entries, param: Tensor, state: Entries) -> None:
+        start_state(param, state, *self._names, mu_product=1.0)
+
+    def _move(self, group: Entries, param: Tensor, grad: Tensor, state: Entries, numbers: tuple[Any, ...]) -> tuple[float]:
+        step, product = numbers
         beta1, beta2 = group["betas"]
-        lr, step, decay = float(group["lr"]), state["step"], group["momentum_decay"]
+        lr, decay = float(group["lr"]), group["momentum_decay"]
         mu = beta1 * (1.0 - 0.5 * 0.96 ** (step * decay))
         mu_next = beta1 * (1.0 - 0.5 * 0.96 ** ((step + 1) * decay))
-        product = state["mu_product"] = float(state.get("mu_product", 1.0)) * mu
+        product *= mu
         mean, squares = state["exp_avg"], state["exp_avg_sq"]
         mean.mul_(beta1).add_(grad, alpha=1 - beta1)
         squares.mul_(beta2).add_(grad * grad, alpha=1 - beta2)
         size = (squares / (1 - beta2**step)).sqrt_().add_(group["eps"])
         param.add_(grad / size, alpha=-lr * (1.0 - mu) / (1.0 - product))
         param.add_(mean / size, alpha=-lr * mu_next / (1.0 - product * mu_next))
+        return (product,)
 
 
 class RAdam(_ByParameter):
@@ -227,12 +236,12 @@ class RAdam(_ByParameter):
         }
         super().__init__(params, {**defaults, **hints})
 
-    def _move(self, group: Entries, param: Tensor, grad: Tensor, state: Entries) -> None:
+    def _move(self, group: Entries, param: Tensor, grad: Tensor, state: Entries, numbers: tuple[Any, ...]) -> None:
+        step = numbers[0]
         beta1, beta2 = group["betas"]
         mean, squares = state["exp_avg"], state["exp_avg_sq"]
         mean.mul_(beta1).add_(grad, alpha=1 - beta1)
         squares.mul_(beta2).add_(grad * grad, alpha=1 - beta2)
-        step = state["step"]
         rate = float(group["lr"]) / (1 - beta1**step)
         left = 1 - beta2**step
         limit = 2 / (1 - beta2) - 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from flambeau._C import Tensor, ops
 from flambeau.optim.adaptive import _ByParameter
 from flambeau.optim.optimizer import Entries, Params, check_hints, non_negative, start_state
@@ -34,15 +36,14 @@ class ASGD(_ByParameter):
         super().__init__(params, {**options, "lambd": lambd, "alpha": alpha, "t0": t0, "maximize": maximize, **hints})
 
     def _init_state(self, group: Entries, param: Tensor, state: Entries) -> None:
-        start_state(param, state, "ax")
-        state.setdefault("eta", float(group["lr"]))
-        state.setdefault("mu", 1.0)
+        start_state(param, state, "ax", eta=float(group["lr"]), mu=1.0)
 
     _names = ("ax",)
+    _scalars = ("step", "eta", "mu")
     _order = "lr lambd alpha t0 weight_decay foreach maximize differentiable capturable"
 
-    def _move(self, group: Entries, param: Tensor, grad: Tensor, state: Entries) -> None:
-        eta, mu, step = float(state["eta"]), float(state["mu"]), state["step"]
+    def _move(self, group: Entries, param: Tensor, grad: Tensor, state: Entries, numbers: tuple[Any, ...]) -> tuple[float, float]:
+        step, eta, mu = numbers
         param.mul_(1 - group["lambd"] * eta)
         param.add_(grad, alpha=-eta)
         if mu == 1:
@@ -50,8 +51,7 @@ class ASGD(_ByParameter):
         else:
             state["ax"].add_(param.sub(state["ax"]), alpha=mu)
         lr = float(group["lr"])
-        state["eta"] = lr / (1 + group["lambd"] * lr * step) ** group["alpha"]
-        state["mu"] = 1 / max(1, step - group["t0"])
+        return lr / (1 + group["lambd"] * lr * step) ** group["alpha"], 1 / max(1, step - group["t0"])
 
 
 class Rprop(_ByParameter):
@@ -93,12 +93,12 @@ class Rprop(_ByParameter):
         if "step_size" not in state:
             state["step_size"] = ops.full_like(param.detach(), float(group["lr"]))
 
-    def _move(self, group: Entries, param: Tensor, grad: Tensor, state: Entries) -> None:
+    def _move(self, group: Entries, param: Tensor, grad: Tensor, state: Entries, numbers: tuple[Any, ...]) -> None:
         shrink, grow = group["etas"]
         product = grad * state["prev"]
         turned = product < 0
         factor = ops.ones_like(product).masked_fill_(product > 0, grow).masked_fill_(turned, shrink)
-        step = state["step_size"].mul_(factor).clamp_(*group["step_sizes"])
+        sizes = state["step_size"].mul_(factor).clamp_(*group["step_sizes"])
         grad = grad.masked_fill(turned, 0)
-        param.addcmul_(grad.sign(), step, value=-1)
+        param.addcmul_(grad.sign(), sizes, value=-1)
         state["prev"].copy_(grad)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from flambeau._C import DTypeError, Tensor, bfloat16, ops
 from flambeau._info import finfo
@@ -65,11 +66,12 @@ class Adafactor(_ByParameter):
         column: Tensor = state["col_var"].lerp_(squares.mean(-2, keepdim=True), weight)
         return (row @ column).div_(row.mean(-2, keepdim=True).clamp_(min=eps))
 
-    def _move(self, group: Entries, param: Tensor, grad: Tensor, state: Entries) -> None:
+    def _move(self, group: Entries, param: Tensor, grad: Tensor, state: Entries, numbers: tuple[Any, ...]) -> None:
         if param.numel() == 0:
             return
+        step = float(numbers[0])
         eps = finfo(param.dtype).eps if group["eps"][0] is None else group["eps"][0]
-        step, size = float(state["step"]), math.sqrt(param.numel())
+        size = math.sqrt(param.numel())
         alpha = max(group["eps"][1], param.norm().item() / size) * min(float(group["lr"]), 1 / math.sqrt(step))
         if group["weight_decay"]:
             param.mul_(1 - float(group["lr"]) * group["weight_decay"])
@@ -96,7 +98,7 @@ class Muon(_ByParameter):
     """
 
     _names = ("momentum_buffer",)
-    _counts = False
+    _scalars = ()
     _decays = True
 
     def __init__(
@@ -137,7 +139,7 @@ class Muon(_ByParameter):
         if "momentum_buffer" not in state:
             state["momentum_buffer"] = ops.zeros_like(param.detach())
 
-    def _move(self, group: Entries, param: Tensor, grad: Tensor, state: Entries) -> None:
+    def _move(self, group: Entries, param: Tensor, grad: Tensor, state: Entries, numbers: tuple[Any, ...]) -> None:
         buffer = state["momentum_buffer"]
         buffer.lerp_(grad, 1 - group["momentum"])
         update = grad.lerp(buffer, group["momentum"]) if group["nesterov"] else buffer

@@ -26,6 +26,7 @@ from flambeau._handles import HookTable, RemovableHandle
 from flambeau._warn import warn
 from flambeau.autograd import enable_grad, no_grad
 from flambeau.autograd.backward import zero_gradient
+from flambeau.optim._numbers import Column, Numbers, number_of, number_tensor
 
 R = TypeVar("R")
 Own = TypeVar("Own", bound="Optimizer")
@@ -48,10 +49,12 @@ class _Plan:
     ) -> None:
         self.every = every  # all parameters of the group
         self.mask = mask  # which of them have gradients
-        self.params = [param for param, has_grad in zip(every, mask) if has_grad]
+        self.where = [i for i, has_grad in enumerate(mask) if has_grad]
+        self.params = [every[i] for i in self.where]
         self.states = [optimizer.state.setdefault(param, {}) for param in self.params]
         self._optimizer = weakref.ref(optimizer)
         self._group = group
+        self._columns: dict[str, Column] = {}
         self.cells: list[Any] = []  # for the steps over it in one call
         self.key = (0, 0)  # of the optimizer's plans
         self.plain = not _C.has_override(*self.params)  # else there are tensors of subclasses, whose memory the rules write
@@ -97,12 +100,43 @@ class _Plan:
             self.fill()
             return [state[name] for state in self.states]
 
+    def column(self, name: str) -> Column:
+        """The numbers `name` of all parameters. Users may have put others into the states, tensors or not."""
+        column = self._columns.get(name)
+        try:
+            if column is not None and all(map(operator.is_, map(column.of, self.states), column.tensors)):
+                return column
+        except KeyError:
+            pass
+        column = self._columns[name] = self._adopt(name, self.tensors(name))
+        return column
+
+    def _adopt(self, name: str, now: list[Any]) -> Column:
+        optimizer = self._optimizer()
+        assert optimizer is not None  # it is what steps
+        numbers = optimizer._numbers.get((self.key, name))
+        if numbers is None or not _same(numbers.params, self.every):
+            numbers = Numbers(name, self.every)
+        tensors = [numbers.tensors[i] for i in self.where]
+        if not _same(tensors, now):
+            if any(tensor is not None and tensor is not other for tensor, other in zip(tensors, now)):
+                numbers = Numbers(name, self.every)
+                tensors = [None] * len(now)
+            # All are read before one is written.
+            for i, state, tensor, value in zip(self.where, self.states, tensors, [number_of(number) for number in now]):
+                if tensor is None:
+                    state[name] = numbers.give(i, value)
+        optimizer._numbers[self.key, name] = numbers
+        return Column(numbers, self.where)
+
     def count(self) -> list[int]:
         """Adds one to every 'step' and returns them."""
-        steps = [int(step) + 1 for step in self.tensors("step")]
-        for state, step in zip(self.states, steps):
-            state["step"] = step
-        return steps
+        return self.column("step").count()
+
+    def kept(self) -> list[tuple[Column, list[float]]]:
+        """All its numbers as they are, to be written again."""
+        columns = [self.column(name) for name in list(self._columns)]
+        return [(column, column.read()) for column in columns]
 
 
 class _Stepped:
@@ -111,7 +145,7 @@ class _Stepped:
     def __init__(self, optimizer: Optimizer) -> None:
         self._optimizer = weakref.ref(optimizer)
         self._parts: list[tuple[_Plan, str, list[Tensor], Any]] = []
-        self._counts: list[list[tuple[dict[str, Any], Any]]] = []
+        self._kept: list[tuple[Column, list[float]]] = []
         self._same = True
         self.again = False
 
@@ -152,7 +186,7 @@ class _Stepped:
         optimizer = self._optimizer()
         if optimizer is None:
             return False
-        self._counts = [[(state, state["step"]) for state in plan.states if "step" in state] for plan, *_ in self._parts]
+        self._kept = [kept for plan, *_ in self._parts for kept in plan.kept()]
         self._same = self.again = True
         optimizer._stepped = self
         try:
@@ -163,9 +197,8 @@ class _Stepped:
         return self._same
 
     def undo(self) -> None:
-        for counts in self._counts:
-            for state, step in counts:
-                state["step"] = step
+        for column, values in self._kept:
+            column.write(values)
 
     def end(self) -> None:
         if (optimizer := self._optimizer()) is not None:
@@ -258,6 +291,7 @@ class Optimizer:
     state: dict[Any, dict[str, Any]]
     _sparse_gradients = "refused"  # or "taken", by `_update_sparse`, or "required"
     _instead = "SparseAdam, SGD or Adagrad"
+    _scalars: tuple[str, ...] = ()  # what is a tensor of no axes in a parameter's state
     _order = ""  # of the options in `defaults` and in each group, where programs print and compare them
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -313,6 +347,7 @@ class Optimizer:
     def _reset_private(self) -> None:
         self._stepped: _Stepped | None = None  # in a step that may be replayed
         self._plans: dict[tuple[int, int], _Plan] = {}  # by group and round
+        self._numbers: dict[tuple[tuple[int, int], str], Numbers] = {}  # by group and round, and name
         self._n_steps = 0
         self._step_pre_hooks = HookTable()
         self._step_post_hooks = HookTable()
@@ -338,6 +373,14 @@ class Optimizer:
         self.state = defaultdict(dict, self.state)
         self._reset_private()
         self._set_defaults()
+        self._set_scalars()
+
+    def _set_scalars(self) -> None:
+        """States may be older than their being tensors, or come from elsewhere."""
+        for entries in self.state.values():
+            for name in self._scalars:
+                if name in entries:
+                    entries[name] = number_tensor(entries[name])
 
     def _set_defaults(self) -> None:
         for group in self._groups:
@@ -571,7 +614,9 @@ class Optimizer:
         self.state = state
         self._groups = saved_groups
         self._set_defaults()
+        self._set_scalars()
         self._plans.clear()
+        self._numbers.clear()
         for hook in tuple(self._load_post_hooks.values()):
             hook(self)
 
@@ -619,6 +664,10 @@ class Optimizer:
         return self._put(self._load_post_hooks, hook, prepend)
 
 
+def _same(a: list[Any], b: list[Any]) -> bool:
+    return len(a) == len(b) and all(map(operator.is_, a, b))
+
+
 def _rounds(params: list[Tensor]) -> list[list[Tensor]]:
     """The parameters; those that stand there twice once more, in a round of their own.
 
@@ -647,10 +696,8 @@ def set_option(group: Entries, name: str, value: float) -> None:
 
 
 def _cast(param: Tensor, name: str, value: Any) -> Any:
-    if name == "step":
-        return int(value)
     if isinstance(value, Tensor):
-        if value.is_floating_point() and param.is_floating_point():
+        if name != "step" and value.is_floating_point() and param.is_floating_point():
             value = value.to(device=param.device, dtype=param.dtype)
         return value.detach().clone()
     return deepcopy(value)
@@ -672,12 +719,26 @@ def decay_rates(name: str, betas: tuple[float, float]) -> tuple[float, ...]:
     return tuple(betas)
 
 
-def start_state(param: Tensor, state: Entries, *names: str) -> None:
-    """Puts step 0, and zeros like the parameter under `names`, where they are missing."""
-    state.setdefault("step", 0)
+def start_state(param: Tensor, state: Entries, *names: str, **numbers: float) -> None:
+    """Puts step 0, the numbers, and zeros like the parameter under `names`, where they are missing."""
+    if "step" not in state:
+        state["step"] = number_tensor(0)
+    for name, value in numbers.items():
+        if name not in state:
+            state[name] = number_tensor(value)
     for name in names:
         if name not in state:
             state[name] = ops.zeros_like(param.detach())
+
+
+def advance(state: Entries) -> int:
+    """Adds one to the 'step' of one state and returns it."""
+    step = int(state["step"]) + 1
+    if isinstance(state["step"], Tensor):
+        state["step"].fill_(step)
+    else:
+        state["step"] = step
+    return step
 
 
 def check_hints(name: str, **hints: bool | None) -> dict[str, Any]:

@@ -26,6 +26,7 @@ class RMSprop(Optimizer):
     (centered).
     """
 
+    _scalars = ("step",)
     _order = "lr momentum alpha eps centered weight_decay capturable foreach maximize differentiable"
 
     def __init__(

@@ -6,7 +6,7 @@ import math
 
 from flambeau._C import Tensor
 from flambeau.optim._rows import Rows
-from flambeau.optim.optimizer import Entries, Optimizer, Params, decay_rates, start_state
+from flambeau.optim.optimizer import Entries, Optimizer, Params, advance, decay_rates, start_state
 from flambeau.sparse import SparseTensor
 
 
@@ -59,11 +59,12 @@ class SparseAdam(Optimizer):
                     )
 
     def _init_state(self, group: Entries, param: Tensor, state: Entries) -> None:
+        state.setdefault("step", 0)  # PyTorch has no tensor here
         start_state(param, state, "exp_avg", "exp_avg_sq")
 
     def _update_sparse(self, group: Entries, param: Tensor, state: Entries, grad: SparseTensor) -> None:
         self._init_state(group, param, state)
-        state["step"] = step = int(state["step"]) + 1
+        step = advance(state)
         rows = Rows(grad, group["maximize"])
         if not rows.values.numel():
             return

@@ -9,6 +9,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._errors import AssertedValueError
 from flambeau.autograd import no_grad
 from flambeau.nn import Module
 from flambeau.optim.lr_scheduler import LRScheduler
@@ -102,7 +103,7 @@ class AveragedModel(Module):
     ) -> None:
         super().__init__()
         if avg_fn is not None and multi_avg_fn is not None:
-            raise ValueError("AveragedModel: avg_fn and multi_avg_fn; expected one of them")
+            raise AssertedValueError("AveragedModel: avg_fn and multi_avg_fn; expected one of them")
         self.module = deepcopy(model)
         if device is not None:
             self.module = self.module.to(device)

@@ -155,14 +155,14 @@ class NumpyType(Inner):
         return np.dtype(self.code).newbyteorder(self.order if self.order != "|" else "=")  # type: ignore[arg-type]
 
 
-_NUMPY_CODES = {"b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16"}
+NUMPY_CODES = {"b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16"}
 
 
 def _numpy_type(names: Context, args: tuple[Any, ...]) -> NumpyType:
     args = tuple(part.decode("ascii") if type(part) is bytes and part.isascii() else part for part in args)
     expect("numpy.dtype", args, str, (bool, int), (bool, int), optional=2)
-    if args[0] not in _NUMPY_CODES:
-        raise FileFormatError(f"a NumPy dtype {short(args[0])}; expected one of {', '.join(sorted(_NUMPY_CODES))}")
+    if args[0] not in NUMPY_CODES:
+        raise FileFormatError(f"a NumPy dtype {short(args[0])}; expected one of {', '.join(sorted(NUMPY_CODES))}")
     return NumpyType(args[0])
 
 

@@ -27,6 +27,7 @@ from flambeau.serialization._sharing import Entries, Met, dense_memory, overlapp
 from flambeau.serialization._structure import FACTORIES, Encoder
 from flambeau.serialization._torch import MAGIC, PROTOCOL
 from flambeau.serialization._torch_names import STORAGES
+from flambeau.serialization._torch_values import NUMPY_CODES
 from flambeau.serialization._zip import write_archive
 
 _FOLDER = "archive"
@@ -37,13 +38,15 @@ _FACTORIES = {name: f"{'collections' if kind.__module__ == 'collections' else '_
 
 
 class _Encoder(Encoder):
-    """Knows more than our own format: whole modules, functions of `nn.functional`."""
+    """Knows more than our own format: whole modules, functions of `nn.functional`, NumPy's numbers."""
 
     def encode(self, value: Any, path: str = "", depth: int = 0) -> Any:
         if isinstance(value, Module):
             return self._module(value, path, depth)
         if callable(value) and id(value) in self._functions:
             return {"G": " ".join(self._functions[id(value)].rsplit(".", 1))}
+        if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0 and value.dtype.str[1:] in NUMPY_CODES:
+            return {"#": [value.dtype.str[1:], base64.b64encode(value.tobytes()).decode("ascii")]}
         return super().encode(value, path, depth)
 
     @functools.cached_property
@@ -76,6 +79,13 @@ class _Encoder(Encoder):
         nodes = [super(_Encoder, self).tensor(part.detach(), path) for part in parts]
         rest = [{"z": list(value.shape)}, *([bool(held.is_coalesced())] if coo else [])]
         return {"S": _SPARSE[value.layout], "parts": [*nodes, *rest]}
+
+
+def _numpy_core() -> str:
+    """The module where NumPy's own pickles find its functions: another one since version 2."""
+    import numpy as np
+
+    return "numpy._core.multiarray" if int(np.__version__.partition(".")[0]) >= 2 else "numpy.core.multiarray"
 
 
 class _Storages:
@@ -279,6 +289,8 @@ class _Pickler:
             self._call("__builtin__ complex", *value)
         elif kind == "B":
             self._bytes(value)
+        elif kind == "#":
+            self._call(f"{_numpy_core()} scalar", lambda: self._numpy_type(value[0]), lambda: self._bytes(value[1]))
         elif kind == "A":
             self._call("__builtin__ bytearray", *([lambda: self._bytes(value)] if value else []))
         else:  # {"=": k}: a tensor that was met before
@@ -287,6 +299,11 @@ class _Pickler:
     def _bytes(self, value: str) -> None:
         """Of base64."""
         self._call("_codecs encode", base64.b64decode(value).decode("latin1"), "latin1")
+
+    def _numpy_type(self, code: str) -> None:
+        self._call("numpy dtype", code, False, True)
+        self._tuple((3, "|" if code[-1] == "1" else "<", None, None, None, -1, -1, 0))
+        self._out.append(b"b")
 
     def _named(self, node: dict[str, Any]) -> None:
         module, _, name = node["R"].rpartition(".")

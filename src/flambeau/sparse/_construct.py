@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -33,8 +34,8 @@ def _value_part(values: Any, dtype: Any, device: Any, requires_grad: bool) -> Te
 
 
 def sparse_coo_tensor(
-    indices: Any,
-    values: Any,
+    indices: Any = None,
+    values: Any = None,
     size: Sequence[int] | None = None,
     *,
     dtype: Any = None,
@@ -44,6 +45,8 @@ def sparse_coo_tensor(
     is_coalesced: bool | None = None,
 ) -> SparseCOO:
     """A sparse tensor with values[k] at the place indices[:, k]; what stands at one place several times is added up.
+
+    Of a size alone, `sparse_coo_tensor(size)` or `sparse_coo_tensor(size=size)`, one without values.
 
     Args:
         size: by default the smallest that holds all places.
@@ -64,6 +67,15 @@ def sparse_coo_tensor(
                 [3., 0.]])
     """
     op = "sparse_coo_tensor"
+    if values is None:
+        if (indices is None) == (size is None):
+            given = "indices and size without values" if size is not None else "neither values nor a size"
+            raise TypeError(f"{op}: got {given}; expected indices and values, or a size alone")
+        size = tuple(map(operator.index, indices if size is None else size))
+        indices = ops.empty((len(size), 0), dtype=_C.int64)
+        values = ops.empty((0,), dtype=_C.get_default_dtype() if dtype is None else dtype)
+    elif indices is None:
+        raise TypeError(f"{op}: got values without indices; expected indices and values, or a size alone")
     at, held = _index_part(op, "indices", indices, 2), _value_part(values, dtype, device, requires_grad)
     if held.ndim < 1 or held.shape[0] != at.shape[1]:
         given = f"indices have shape {list(at.shape)}, values {list(held.shape)}"

@@ -20,7 +20,10 @@ from flambeau._random import get_rng_state, set_rng_state
 from flambeau.amp.autocast_mode import autocast
 from flambeau.autograd import Function, enable_grad, grad, is_grad_enabled
 
-__all__ = ["checkpoint", "checkpoint_sequential", "get_device_states", "set_device_states"]
+__all__ = [
+    "checkpoint", "checkpoint_sequential", "get_device_states", "set_checkpoint_debug_enabled", "set_checkpoint_early_stop",
+    "set_device_states",
+]  # fmt: skip
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:
@@ -226,6 +229,18 @@ def checkpoint_sequential(
     for start in range(0, size * (segments - 1), size):
         input = checkpoint(run(start, start + size), input, preserve_rng_state=preserve)
     return run(size * (segments - 1), len(every))(input)
+
+
+@contextlib.contextmanager
+def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
+    """A region that says whether second runs may end early; as the argument of `checkpoint`, it changes nothing."""
+    yield
+
+
+@contextlib.contextmanager
+def set_checkpoint_debug_enabled(enabled: bool | None) -> Iterator[None]:
+    """The same of `debug`."""
+    yield
 
 
 def get_device_states(*args: Any) -> tuple[list[int], list[Any]]:

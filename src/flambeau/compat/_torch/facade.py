@@ -116,12 +116,13 @@ class Facade(types.ModuleType):
         self.__dict__[name] = value
         if isinstance(value, Facade) or name.startswith("__"):
             return
-        for source in self._sources:
-            if name in vars(source):
-                if not keeps(value):
-                    del self.__dict__[name]
+        having = [source for source in self._sources if name in vars(source)]
+        if having and not keeps(value):
+            del self.__dict__[name]
+        shown = vars(having[0])[name] if having else None
+        for source in having:  # one may have imported it from another, as the overlay does
+            if vars(source)[name] is shown:
                 setattr(source, name, value)
-                return
 
     def _has_function(self, name: str) -> bool:
         return any(isinstance(vars(source).get(name), types.FunctionType) for source in self._sources)

@@ -13,14 +13,14 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from flambeau import _C, _memory_format, _tensor
+from flambeau import _C, _memory_format, _results, _tensor
 from flambeau.compat._torch.names import home_of
 
 
 def adopt() -> None:
     """Types and texts of the core. Done once, before the first facade is made."""
     _tensor.library = "torch"
-    for kind in (_C.Tensor, _C.Size, _C.dtype, _C.device, _C.Generator):
+    for kind in (_C.Tensor, _C.Size, _C.dtype, _C.device, _C.Generator, *_results.made.values()):
         _say(kind)
     texts: tuple[tuple[Any, Callable[[Any], str]], ...] = (
         (_C.dtype, lambda self: f"torch.{self.name}"),

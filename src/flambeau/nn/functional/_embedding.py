@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from flambeau._C import ArgumentError, ShapeError, Tensor, is_grad_enabled, ops
+from flambeau._errors import AssertedArgumentError
 from flambeau.autograd import no_grad
 
 __all__ = ["embedding", "one_hot"]
@@ -45,7 +46,7 @@ def embedding(
     elif -n <= padding_idx < n:
         row = padding_idx % n
     else:
-        raise ArgumentError(f"embedding: padding_idx = {padding_idx}, but weight has {n} rows")
+        raise AssertedArgumentError(f"embedding: padding_idx = {padding_idx}, but weight has {n} rows")
     if sparse and scale_grad_by_freq and weight.requires_grad and is_grad_enabled():
         raise ArgumentError(
             "embedding: scale_grad_by_freq = True, sparse = True; scale_grad_by_freq is not supported with sparse gradients, "

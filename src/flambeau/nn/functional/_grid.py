@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from flambeau._C import ArgumentError, ShapeError, Tensor, ops
+from flambeau._warn import warn
 
 __all__ = ["affine_grid", "channel_shuffle", "grid_sample"]
 
@@ -40,7 +41,16 @@ def grid_sample(
         raise ArgumentError(f"grid_sample: mode = {mode!r}; expected one of {list(_MODES)}")
     if padding_mode not in _PADDINGS:
         raise ArgumentError(f"grid_sample: padding_mode = {padding_mode!r}; expected one of {list(_PADDINGS)}")
-    return ops.grid_sample(input, grid, _MODES[mode], _PADDINGS[padding_mode], bool(align_corners))
+    return ops.grid_sample(input, grid, _MODES[mode], _PADDINGS[padding_mode], _corners(align_corners))
+
+
+def _corners(align_corners: bool | None) -> bool:
+    if align_corners is None:
+        warn(
+            "Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. "
+            "Please specify align_corners=True if the old behavior is desired"
+        )
+    return bool(align_corners)
 
 
 def _base(n: int, like: Tensor, align_corners: bool) -> Tensor:
@@ -68,11 +78,12 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
         raise ArgumentError(f"affine_grid: theta has shape {list(theta.shape)}; expected {[size[0], axes, axes + 1]} for size {size}")
     if min(size) < 1:
         raise ArgumentError(f"affine_grid: size = {size}; expected nothing below 1")
+    corners = _corners(align_corners)
     places = ops.ones((*size[2:], axes + 1), dtype=theta.dtype, device=theta.device)
     for d in range(axes):
         shape = [1] * axes
         shape[d] = size[2 + d]
-        places[..., axes - 1 - d] = _base(size[2 + d], theta, bool(align_corners)).reshape(shape)
+        places[..., axes - 1 - d] = _base(size[2 + d], theta, corners).reshape(shape)
     flat = places.reshape(1, -1, axes + 1).expand(size[0], -1, -1)
     return ops.bmm(flat, theta.transpose(1, 2)).reshape(size[0], *size[2:], axes)
 

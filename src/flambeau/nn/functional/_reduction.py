@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from flambeau._C import ArgumentError, ShapeError, Tensor
+from flambeau._warn import warn
 
 REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
 
@@ -21,9 +22,9 @@ def reduction_word(size_average: bool | None, reduce: bool | None, reduction: st
     """`reduction`, or the word that the two older arguments mean where one is given."""
     if size_average is None and reduce is None:
         return reduction
-    if reduce is False:
-        return "none"
-    return "sum" if size_average is False else "mean"
+    word = "none" if reduce is False else "sum" if size_average is False else "mean"
+    warn(f"size_average and reduce args will be deprecated, please use reduction='{word}' instead")
+    return word
 
 
 def check_same_shape(

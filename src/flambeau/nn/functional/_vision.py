@@ -8,6 +8,7 @@ from typing import Any
 
 from flambeau._C import ArgumentError, ShapeError, Tensor, float32, float64, ops, uint8
 from flambeau._tensor import tensor
+from flambeau._warn import warn
 from flambeau.nn.functional import _pooling
 
 __all__ = [
@@ -234,7 +235,8 @@ def upsample(
     mode: str = "nearest",
     align_corners: bool | None = None,
 ) -> Tensor:
-    """The older name of `interpolate`."""
+    """The older name of `interpolate`, which a warning tells."""
+    warn("`nn.functional.upsample` is deprecated. Use `nn.functional.interpolate` instead")
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 

@@ -11,9 +11,16 @@ from flambeau.nn import init as initial
 from flambeau.nn.module import Module
 from flambeau.nn.parameter import Parameter
 
+# Note [Functions that programs replace]: who counts operations (ptflops, fvcore) puts functions of their own in the place of
+# `F.relu` and its kin, and expects that layers call them. So layers look functions up in F at each call; where that function is
+# one of Python's around an op, a layer calls the op itself for as long as F has the function that it had when it was imported.
+_relu, _softmax = F.relu, F.softmax
+
 
 class _Inplace(Module):
     """An activation whose only option is `inplace`."""
+
+    __constants__ = ["inplace"]
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__()
@@ -32,11 +39,15 @@ class ReLU(_Inplace):
     """
 
     def forward(self, input: Tensor) -> Tensor:
+        if F.relu is not _relu:
+            return F.relu(input, self.inplace)
         return input.relu_() if self.inplace else ops.relu(input)
 
 
 class ReLU6(_Inplace):
     """min(max(0, x), 6)."""
+
+    __constants__ = ["min_val", "max_val", "inplace"]
 
     def forward(self, input: Tensor) -> Tensor:
         return F.relu6(input, self.inplace)
@@ -95,6 +106,8 @@ class GELU(Module):
     Source: Hendrycks and Gimpel 2016.
     """
 
+    __constants__ = ["approximate"]
+
     def __init__(self, approximate: str = "none") -> None:
         super().__init__()
         if approximate not in ("none", "tanh"):
@@ -102,7 +115,7 @@ class GELU(Module):
         self.approximate = approximate
 
     def forward(self, input: Tensor) -> Tensor:
-        return ops.gelu(input, approximate=self.approximate)
+        return F.gelu(input, approximate=self.approximate)
 
     def extra_repr(self) -> str:
         return f"approximate={self.approximate!r}"
@@ -132,32 +145,34 @@ class LogSigmoid(Module):
     """log(sigmoid(x))."""
 
     def forward(self, input: Tensor) -> Tensor:
-        return ops.logsigmoid(input)
+        return F.logsigmoid(input)
 
 
 class Softsign(Module):
     """x / (1 + |x|)."""
 
     def forward(self, input: Tensor) -> Tensor:
-        return ops.softsign(input)
+        return F.softsign(input)
 
 
 class Tanhshrink(Module):
     """x - tanh(x)."""
 
     def forward(self, input: Tensor) -> Tensor:
-        return ops.tanhshrink(input)
+        return F.tanhshrink(input)
 
 
 class Softshrink(Module):
     """x moved towards 0 by `lambd`."""
+
+    __constants__ = ["lambd"]
 
     def __init__(self, lambd: float = 0.5) -> None:
         super().__init__()
         self.lambd = lambd
 
     def forward(self, input: Tensor) -> Tensor:
-        return ops.softshrink(input, self.lambd)
+        return F.softshrink(input, self.lambd)
 
     def extra_repr(self) -> str:
         return str(self.lambd)
@@ -166,12 +181,14 @@ class Softshrink(Module):
 class Hardshrink(Module):
     """x where |x| > lambd, else 0."""
 
+    __constants__ = ["lambd"]
+
     def __init__(self, lambd: float = 0.5) -> None:
         super().__init__()
         self.lambd = lambd
 
     def forward(self, input: Tensor) -> Tensor:
-        return ops.hardshrink(input, self.lambd)
+        return F.hardshrink(input, self.lambd)
 
     def extra_repr(self) -> str:
         return str(self.lambd)
@@ -179,6 +196,8 @@ class Hardshrink(Module):
 
 class LeakyReLU(Module):
     """max(0, x) + negative_slope * min(0, x)."""
+
+    __constants__ = ["inplace", "negative_slope"]
 
     def __init__(self, negative_slope: float = 1e-2, inplace: bool = False) -> None:
         super().__init__()
@@ -195,6 +214,8 @@ class LeakyReLU(Module):
 class RReLU(Module):
     """LeakyReLU whose slopes are drawn from U(lower, upper), each element's own, while training."""
 
+    __constants__ = ["lower", "upper", "inplace"]
+
     def __init__(self, lower: float = 1.0 / 8, upper: float = 1.0 / 3, inplace: bool = False) -> None:
         super().__init__()
         self.lower = lower
@@ -210,6 +231,8 @@ class RReLU(Module):
 
 class ELU(Module):
     """max(0, x) + min(0, alpha * (exp(x) - 1))."""
+
+    __constants__ = ["alpha", "inplace"]
 
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         super().__init__()
@@ -233,13 +256,15 @@ class CELU(ELU):
 class Softplus(Module):
     """log(1 + exp(beta x)) / beta; x itself where beta x > threshold."""
 
+    __constants__ = ["beta", "threshold"]
+
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
         super().__init__()
         self.beta = beta
         self.threshold = threshold
 
     def forward(self, input: Tensor) -> Tensor:
-        return ops.softplus(input, self.beta, self.threshold)
+        return F.softplus(input, self.beta, self.threshold)
 
     def extra_repr(self) -> str:
         return f"beta={self.beta}, threshold={self.threshold}"
@@ -247,6 +272,8 @@ class Softplus(Module):
 
 class Hardtanh(Module):
     """Clamps to [min_val, max_val]; `min_value` and `max_value` are their older names."""
+
+    __constants__ = ["min_val", "max_val", "inplace"]
 
     def __init__(
         self,
@@ -282,6 +309,8 @@ class Hardtanh(Module):
 class Threshold(Module):
     """x where x > threshold, else `value`."""
 
+    __constants__ = ["threshold", "value", "inplace"]
+
     def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
         super().__init__()
         self.threshold = threshold
@@ -302,6 +331,7 @@ class PReLU(Module):
     Source: He et al. 2015.
     """
 
+    __constants__ = ["num_parameters"]
     weight: Parameter
 
     def __init__(
@@ -318,13 +348,15 @@ class PReLU(Module):
         initial.constant_(self.weight, self.init)
 
     def forward(self, input: Tensor) -> Tensor:
-        return ops.prelu(input, self.weight)
+        return F.prelu(input, self.weight)
 
     def extra_repr(self) -> str:
         return f"num_parameters={self.num_parameters}"
 
 
 class _OverDim(Module):
+    __constants__ = ["dim"]
+
     def __init__(self, dim: int | None = None) -> None:
         super().__init__()
         self.dim = dim
@@ -362,7 +394,8 @@ class Softmax2d(Module):
             raise ShapeError(
                 f"Softmax2d: input has shape {list(input.shape)}; expected 3-D or 4-D"
             )
-        return ops.softmax(input, -3)
+        softmax = ops.softmax if F.softmax is _softmax else F.softmax
+        return softmax(input, -3)
 
 
 class GLU(Module):
@@ -371,12 +404,14 @@ class GLU(Module):
     Source: Dauphin et al. 2016.
     """
 
+    __constants__ = ["dim"]
+
     def __init__(self, dim: int = -1) -> None:
         super().__init__()
         self.dim = dim
 
     def forward(self, input: Tensor) -> Tensor:
-        return ops.glu(input, self.dim)
+        return F.glu(input, self.dim)
 
     def extra_repr(self) -> str:
         return f"dim={self.dim}"

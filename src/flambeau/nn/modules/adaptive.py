@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from flambeau._C import ShapeError, Tensor, ops
+from flambeau.nn import functional as F
 from flambeau.nn.containers import ModuleList, Sequential
 from flambeau.nn.module import Module
 from flambeau.nn.modules.linear import Linear
@@ -89,14 +90,14 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         if target.numel() and bool(((target < 0) | (target >= self.n_classes)).any()):
             ends = f"targets go from {int(target.min())} to {int(target.max())}"
             raise IndexError(f"AdaptiveLogSoftmaxWithLoss: {ends}; expected 0 to {self.n_classes - 1}")
-        head = ops.log_softmax(self.head(x), 1)
+        head = F.log_softmax(self.head(x), 1)
         column = target.clone()
         parts = []
         for i in range(self.n_clusters):
             rows = ((target >= self.cutoffs[i]) & (target < self.cutoffs[i + 1])).nonzero().squeeze(1)
             if rows.numel():
                 column[rows] = self.shortlist_size + i
-                inside = ops.log_softmax(self.tail[i](x[rows]), 1)
+                inside = F.log_softmax(self.tail[i](x[rows]), 1)
                 parts.append((rows, inside.gather(1, (target[rows] - self.cutoffs[i]).unsqueeze(1)).squeeze(1)))
         output = head.gather(1, column.unsqueeze(1)).squeeze(1)
         for rows, value in parts:
@@ -105,9 +106,9 @@ class AdaptiveLogSoftmaxWithLoss(Module):
 
     def log_prob(self, input: Tensor) -> Tensor:
         """Log-probabilities of all classes, [N, in_features] -> [N, n_classes]."""
-        head = ops.log_softmax(self.head(input), 1)
+        head = F.log_softmax(self.head(input), 1)
         n = self.shortlist_size
-        parts = [ops.log_softmax(cluster(input), 1) + head[:, n + i : n + i + 1] for i, cluster in enumerate(self.tail)]
+        parts = [F.log_softmax(cluster(input), 1) + head[:, n + i : n + i + 1] for i, cluster in enumerate(self.tail)]
         return ops.cat([head[:, :n], *parts], 1)
 
     def predict(self, input: Tensor) -> Tensor:

@@ -6,7 +6,8 @@ import math
 from typing import Any
 
 from flambeau import _C
-from flambeau._C import ShapeError, Tensor, ops
+from flambeau._C import Tensor, ops
+from flambeau._errors import AssertedShapeError, AssertedTypeError, AssertedValueError
 from flambeau.nn import functional as F
 from flambeau.nn import init
 from flambeau.nn.module import Module
@@ -24,7 +25,7 @@ def _additive(name: str, mask: Tensor, dtype: Any) -> Tensor:
         zeros = ops.zeros(*mask.shape, dtype=dtype, device=mask.device)
         return zeros.masked_fill(mask, -math.inf)
     if not mask.is_floating_point():
-        raise TypeError(
+        raise AssertedTypeError(
             f"MultiheadAttention: {name} has dtype {mask.dtype}; expected bool or float"
         )
     return mask.to(dtype)
@@ -50,6 +51,7 @@ class MultiheadAttention(Module):
     (flambeau.Size([2, 5, 8]), flambeau.Size([2, 5, 5]))
     """
 
+    __constants__ = ["batch_first"]
     in_proj_bias: Parameter | None
     bias_k: Parameter | None
     bias_v: Parameter | None
@@ -75,7 +77,7 @@ class MultiheadAttention(Module):
                 "> 0"
             )
         if embed_dim % num_heads:
-            raise ValueError(
+            raise AssertedValueError(
                 f"MultiheadAttention: embed_dim = {embed_dim} does not divide by num_heads = "
                 f"{num_heads}"
             )
@@ -128,20 +130,20 @@ class MultiheadAttention(Module):
     def _project(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         e = self.embed_dim
         if self._qkv_same_embed_dim and q is k and k is v:
-            a, b, c = ops.linear(q, self.in_proj_weight, self.in_proj_bias).chunk(3, -1)
+            a, b, c = F.linear(q, self.in_proj_weight, self.in_proj_bias).chunk(3, -1)
             return a, b, c
         if self._qkv_same_embed_dim:
             weights = self.in_proj_weight.split(e, 0)
         else:
             weights = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
         biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.split(e, 0)
-        q, k, v = (ops.linear(x, w, b) for x, w, b in zip((q, k, v), weights, biases))
+        q, k, v = (F.linear(x, w, b) for x, w, b in zip((q, k, v), weights, biases))
         return q, k, v
 
     def _check(self, q: Tensor, k: Tensor, v: Tensor) -> None:
         shapes = f"query {list(q.shape)}, key {list(k.shape)}, value {list(v.shape)}"
         if q.dim() not in (2, 3) or k.dim() != q.dim() or v.dim() != q.dim():
-            raise ShapeError(
+            raise AssertedShapeError(
                 f"MultiheadAttention: {shapes}; expected three 3-D or three 2-D inputs"
             )
         for name, x, size in (
@@ -150,12 +152,12 @@ class MultiheadAttention(Module):
             ("value", v, self.vdim),
         ):
             if x.shape[-1] != size:
-                raise ShapeError(
+                raise AssertedShapeError(
                     f"MultiheadAttention: {name} has {x.shape[-1]} features ({shapes}); expected "
                     f"{size}"
                 )
         if k.shape[:-1] != v.shape[:-1]:
-            raise ShapeError(
+            raise AssertedShapeError(
                 f"MultiheadAttention: {shapes}; key and value must agree but for features"
             )
 
@@ -170,14 +172,14 @@ class MultiheadAttention(Module):
             if tuple(mask.shape) == full:
                 mask = mask.reshape(batch, self.num_heads, t, s)
             elif tuple(mask.shape) != (t, s):
-                raise ShapeError(
+                raise AssertedShapeError(
                     f"MultiheadAttention: attn_mask has shape {list(mask.shape)}; expected "
                     f"{[t, s]} or "
                     f"{list(full)}"
                 )
         if padding is not None:
             if tuple(padding.shape) != (batch, s):
-                raise ShapeError(
+                raise AssertedShapeError(
                     f"MultiheadAttention: key_padding_mask has shape {list(padding.shape)}; "
                     "expected "
                     f"{[batch, s]}"
@@ -216,7 +218,7 @@ class MultiheadAttention(Module):
             q, k, v = q.transpose(0, 1), k.transpose(0, 1), v.transpose(0, 1)
         batch, t, e = q.shape
         if k.shape[0] != batch:
-            raise ShapeError(
+            raise AssertedShapeError(
                 f"MultiheadAttention: query has batch {batch}, key has {k.shape[0]}; expected equal"
             )
         mask = self._mask(q, batch, t, k.shape[1], attn_mask, key_padding_mask)
@@ -230,7 +232,7 @@ class MultiheadAttention(Module):
         s = k.shape[1]
         extra = (self.bias_k is not None) + self.add_zero_attn
         if extra and mask is not None:
-            mask, causal = ops.pad(mask, (0, extra), "constant", 0), False
+            mask, causal = F.pad(mask, (0, extra), "constant", 0), False
         heads = self.num_heads
         q = q.reshape(batch, t, heads, self.head_dim).transpose(1, 2)  # [B, H, T, D]
         k = k.reshape(batch, s, heads, self.head_dim).transpose(1, 2)  # [B, H, S, D]
@@ -241,9 +243,9 @@ class MultiheadAttention(Module):
             scores = ops.matmul(q * (1.0 / math.sqrt(self.head_dim)), k.transpose(-2, -1))
             if mask is not None:
                 scores = scores + mask
-            weights = ops.softmax(scores, -1)
+            weights = F.softmax(scores, -1)
             if p > 0.0:
-                weights = ops.dropout(weights, p, True)
+                weights = F.dropout(weights, p)
             out = ops.matmul(weights, v)
             if average_attn_weights:
                 weights = weights.mean(1)

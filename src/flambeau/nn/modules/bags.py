@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from flambeau._C import ShapeError, Tensor, ops
+from flambeau._C import Tensor, ops
+from flambeau._errors import AssertedShapeError, AssertedValueError
 from flambeau.autograd import no_grad
 from flambeau.nn import functional as F
 from flambeau.nn import init
@@ -25,6 +26,10 @@ class EmbeddingBag(Module):
     flambeau.Size([2, 3])
     """
 
+    __constants__ = [
+        "num_embeddings", "embedding_dim", "max_norm", "norm_type", "scale_grad_by_freq", "mode", "sparse", "include_last_offset",
+        "padding_idx",
+    ]  # fmt: skip
     weight: Parameter
 
     def __init__(
@@ -45,7 +50,7 @@ class EmbeddingBag(Module):
         super().__init__()
         if padding_idx is not None:
             if not -num_embeddings <= padding_idx < num_embeddings:
-                raise ValueError(f"EmbeddingBag: padding_idx = {padding_idx}, but there are {num_embeddings} rows")
+                raise AssertedValueError(f"EmbeddingBag: padding_idx = {padding_idx}, but there are {num_embeddings} rows")
             padding_idx %= num_embeddings
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim
@@ -61,7 +66,8 @@ class EmbeddingBag(Module):
             self.reset_parameters()
         else:
             if tuple(_weight.shape) != (num_embeddings, embedding_dim):
-                raise ShapeError(f"EmbeddingBag: weight has shape {list(_weight.shape)}; expected {[num_embeddings, embedding_dim]}")
+                wanted = [num_embeddings, embedding_dim]
+                raise AssertedShapeError(f"EmbeddingBag: weight has shape {list(_weight.shape)}; expected {wanted}")
             self.weight = Parameter(_weight)
 
     @classmethod
@@ -79,7 +85,7 @@ class EmbeddingBag(Module):
     ) -> EmbeddingBag:
         """Makes a layer around a given [num_embeddings, embedding_dim] table."""
         if embeddings.ndim != 2:
-            raise ShapeError(f"EmbeddingBag.from_pretrained: embeddings has shape {list(embeddings.shape)}; expected 2-D")
+            raise AssertedShapeError(f"EmbeddingBag.from_pretrained: embeddings has shape {list(embeddings.shape)}; expected 2-D")
         rows, columns = embeddings.shape
         layer = cls(
             num_embeddings=rows, embedding_dim=columns, max_norm=max_norm, norm_type=norm_type, scale_grad_by_freq=scale_grad_by_freq,

@@ -16,6 +16,8 @@ class MultiMarginLoss(_WeightedLoss):
     Shape: input [N, C] or [C], target [N] or [].
     """
 
+    __constants__ = ["p", "margin", "reduction"]
+
     def __init__(
         self,
         p: int = 1,
@@ -42,6 +44,8 @@ class MultiLabelMarginLoss(_Loss):
     Shape: input [N, C] or [C], target of the same shape: classes up to the first -1.
     """
 
+    __constants__ = ["reduction"]
+
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.multilabel_margin_loss(input, target, reduction=self.reduction)
 
@@ -52,12 +56,16 @@ class MultiLabelSoftMarginLoss(_WeightedLoss):
     Shape: input and target [N, C].
     """
 
+    __constants__ = ["reduction"]
+
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.multilabel_soft_margin_loss(input, target, self.weight, reduction=self.reduction)
 
 
 class TripletMarginWithDistanceLoss(_Loss):
     """max(0, d(anchor, positive) - d(anchor, negative) + margin) for any distance d (default: `PairwiseDistance`)."""
+
+    __constants__ = ["margin", "swap", "reduction"]
 
     def __init__(
         self,
@@ -87,6 +95,8 @@ class CTCLoss(_Loss):
 
     Source: Graves et al., ICML 2006.
     """
+
+    __constants__ = ["blank", "reduction"]
 
     def __init__(self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False) -> None:
         super().__init__(reduction=reduction)

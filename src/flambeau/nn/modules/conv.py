@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from flambeau._C import Tensor, ops
@@ -11,6 +12,7 @@ from flambeau.nn import init
 from flambeau.nn.module import Module
 from flambeau.nn.parameter import Parameter
 
+_convs = (F.conv1d, F.conv2d, F.conv3d)  # Note [Functions that programs replace]
 _PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
 
@@ -24,6 +26,9 @@ def _tuple(name: str, value: Any, n: int) -> tuple[int, ...]:
 
 
 class _ConvNd(Module):
+    __constants__ = [
+        "stride", "padding", "dilation", "groups", "padding_mode", "output_padding", "in_channels", "out_channels", "kernel_size",
+    ]  # fmt: skip
     weight: Parameter
     bias: Parameter | None
     _n = 0
@@ -189,7 +194,9 @@ class Conv1d(_Conv):
         weight = p["weight"] if "weight" in p else self.weight
         bias = p["bias"] if "bias" in p else self.bias
         x, padding = (input, self.padding) if self.padding_mode == "zeros" else self._padded(input)
-        conv = ops.conv1d if x.ndim == 3 and type(padding) is tuple else F.conv1d  # the op itself wants a batch axis, and numbers
+        conv: Callable[..., Tensor] = F.conv1d
+        if conv is _convs[0] and x.ndim == 3 and type(padding) is tuple:
+            conv = ops.conv1d  # which wants a batch axis, and numbers
         return conv(x, weight, bias, self.stride, padding, self.dilation, self.groups)
 
 
@@ -217,7 +224,9 @@ class Conv2d(_Conv):
         weight = p["weight"] if "weight" in p else self.weight
         bias = p["bias"] if "bias" in p else self.bias
         x, padding = (input, self.padding) if self.padding_mode == "zeros" else self._padded(input)
-        conv = ops.conv2d if x.ndim == 4 and type(padding) is tuple else F.conv2d  # the op itself wants a batch axis, and numbers
+        conv: Callable[..., Tensor] = F.conv2d
+        if conv is _convs[1] and x.ndim == 4 and type(padding) is tuple:
+            conv = ops.conv2d  # which wants a batch axis, and numbers
         return conv(x, weight, bias, self.stride, padding, self.dilation, self.groups)
 
 
@@ -234,7 +243,9 @@ class Conv3d(_Conv):
         weight = p["weight"] if "weight" in p else self.weight
         bias = p["bias"] if "bias" in p else self.bias
         x, padding = (input, self.padding) if self.padding_mode == "zeros" else self._padded(input)
-        conv = ops.conv3d if x.ndim == 5 and type(padding) is tuple else F.conv3d  # the op itself wants a batch axis, and numbers
+        conv: Callable[..., Tensor] = F.conv3d
+        if conv is _convs[2] and x.ndim == 5 and type(padding) is tuple:
+            conv = ops.conv3d  # which wants a batch axis, and numbers
         return conv(x, weight, bias, self.stride, padding, self.dilation, self.groups)
 
 

@@ -7,8 +7,12 @@ from flambeau.nn import functional as F
 from flambeau.nn.functional._dropout import check_p
 from flambeau.nn.module import Module
 
+_dropout = F.dropout  # Note [Functions that programs replace]
+
 
 class _Dropout(Module):
+    __constants__ = ["p", "inplace"]
+
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         super().__init__()
         check_p(type(self).__name__, p)
@@ -35,6 +39,8 @@ class Dropout(_Dropout):
     """
 
     def forward(self, input: Tensor) -> Tensor:
+        if F.dropout is not _dropout:
+            return F.dropout(input, self.p, self.training, self.inplace)
         if not self.training or self.p == 0.0:
             return input
         return ops.dropout(input, self.p, True, self.inplace)

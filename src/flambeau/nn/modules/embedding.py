@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from flambeau._C import ShapeError, Tensor, ops
+from flambeau._C import Tensor, ops
+from flambeau._errors import AssertedShapeError, AssertedValueError
 from flambeau.autograd import no_grad
 from flambeau.nn import functional as F
 from flambeau.nn import init
 from flambeau.nn.module import Module
 from flambeau.nn.parameter import Parameter
+
+_embedding = F.embedding  # Note [Functions that programs replace]
 
 
 class Embedding(Module):
@@ -28,6 +31,7 @@ class Embedding(Module):
     flambeau.Size([2, 2, 3])
     """
 
+    __constants__ = ["num_embeddings", "embedding_dim", "padding_idx", "max_norm", "norm_type", "scale_grad_by_freq", "sparse"]
     weight: Parameter
 
     def __init__(
@@ -47,7 +51,7 @@ class Embedding(Module):
         super().__init__()
         if padding_idx is not None:
             if not -num_embeddings <= padding_idx < num_embeddings:
-                raise ValueError(
+                raise AssertedValueError(
                     f"Embedding: padding_idx = {padding_idx}; expected -{num_embeddings} <= "
                     "padding_idx "
                     f"< {num_embeddings}"
@@ -66,7 +70,7 @@ class Embedding(Module):
             self.reset_parameters()
         else:
             if tuple(_weight.shape) != (num_embeddings, embedding_dim):
-                raise ShapeError(
+                raise AssertedShapeError(
                     f"Embedding: weight has shape {list(_weight.shape)}; expected "
                     f"[{num_embeddings}, {embedding_dim}]"
                 )
@@ -85,7 +89,7 @@ class Embedding(Module):
     ) -> Embedding:
         """Makes a layer around a given [num_embeddings, embedding_dim] table."""
         if embeddings.dim() != 2:
-            raise ShapeError(
+            raise AssertedShapeError(
                 f"Embedding.from_pretrained: embeddings has shape {list(embeddings.shape)}; "
                 "expected 2-D"
             )
@@ -110,7 +114,7 @@ class Embedding(Module):
                 self.weight[self.padding_idx].fill_(0)
 
     def forward(self, input: Tensor) -> Tensor:
-        if self.max_norm is None and not self.scale_grad_by_freq:
+        if self.max_norm is None and not self.scale_grad_by_freq and F.embedding is _embedding:
             row = self.padding_idx
             look_up = ops.embedding_sparse if self.sparse else ops.embedding
             return look_up(self.weight, input, -1 if row is None else row)

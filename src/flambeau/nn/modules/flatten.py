@@ -17,6 +17,8 @@ class Flatten(Module):
     flambeau.Size([2, 12])
     """
 
+    __constants__ = ["start_dim", "end_dim"]
+
     def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
         super().__init__()
         self.start_dim = start_dim
@@ -31,6 +33,8 @@ class Flatten(Module):
 
 class Unflatten(Module):
     """Splits the dimension `dim` into `unflattened_size`."""
+
+    __constants__ = ["dim", "unflattened_size"]
 
     def __init__(self, dim: Any, unflattened_size: Any) -> None:
         super().__init__()
@@ -69,6 +73,8 @@ class _Pad(Module):
 
 
 class _ConstantPad(_Pad):
+    __constants__ = ["padding", "value"]
+
     def __init__(self, padding: Any, value: float) -> None:
         super().__init__(padding)
         self.value = value
@@ -101,24 +107,28 @@ class ConstantPad3d(_ConstantPad):
 class ZeroPad1d(_Pad):
     """Pads the last dimension with zeros."""
 
+    __constants__ = ["padding", "value"]
     _n = 1
 
 
 class ZeroPad2d(_Pad):
     """Pads the last two dimensions with zeros."""
 
+    __constants__ = ["padding", "value"]
     _n = 2
 
 
 class ZeroPad3d(_Pad):
     """Pads the last three dimensions with zeros."""
 
+    __constants__ = ["padding", "value"]
     _n = 3
 
 
 class ReflectionPad1d(_Pad):
     """Pads by reflection, without repeating the border."""
 
+    __constants__ = ["padding"]
     _n = 1
     _mode = "reflect"
 
@@ -126,6 +136,7 @@ class ReflectionPad1d(_Pad):
 class ReflectionPad2d(_Pad):
     """Pads by reflection, without repeating the border."""
 
+    __constants__ = ["padding"]
     _n = 2
     _mode = "reflect"
 
@@ -133,6 +144,7 @@ class ReflectionPad2d(_Pad):
 class ReflectionPad3d(_Pad):
     """Pads by reflection, without repeating the border."""
 
+    __constants__ = ["padding"]
     _n = 3
     _mode = "reflect"
 
@@ -140,6 +152,7 @@ class ReflectionPad3d(_Pad):
 class ReplicationPad1d(_Pad):
     """Pads by repeating the border."""
 
+    __constants__ = ["padding"]
     _n = 1
     _mode = "replicate"
 
@@ -147,6 +160,7 @@ class ReplicationPad1d(_Pad):
 class ReplicationPad2d(_Pad):
     """Pads by repeating the border."""
 
+    __constants__ = ["padding"]
     _n = 2
     _mode = "replicate"
 
@@ -154,6 +168,7 @@ class ReplicationPad2d(_Pad):
 class ReplicationPad3d(_Pad):
     """Pads by repeating the border."""
 
+    __constants__ = ["padding"]
     _n = 3
     _mode = "replicate"
 
@@ -161,6 +176,7 @@ class ReplicationPad3d(_Pad):
 class CircularPad1d(_Pad):
     """Pads with what stands at the other end."""
 
+    __constants__ = ["padding"]
     _n = 1
     _mode = "circular"
 
@@ -168,6 +184,7 @@ class CircularPad1d(_Pad):
 class CircularPad2d(_Pad):
     """Pads with what stands at the other end."""
 
+    __constants__ = ["padding"]
     _n = 2
     _mode = "circular"
 
@@ -175,12 +192,15 @@ class CircularPad2d(_Pad):
 class CircularPad3d(_Pad):
     """Pads with what stands at the other end."""
 
+    __constants__ = ["padding"]
     _n = 3
     _mode = "circular"
 
 
 class Upsample(Module):
     """Resizes to `size` or by `scale_factor`; see `functional.interpolate`."""
+
+    __constants__ = ["size", "scale_factor", "mode", "align_corners", "name", "recompute_scale_factor"]
 
     def __init__(
         self,
@@ -246,6 +266,8 @@ class _Blocks(Module):
 class Unfold(_Blocks):
     """The windows of a convolution as columns: [N, C, H, W] -> [N, C KH KW, windows]."""
 
+    __constants__ = ["kernel_size", "dilation", "padding", "stride"]
+
     def __init__(
         self, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
     ) -> None:
@@ -257,6 +279,8 @@ class Unfold(_Blocks):
 
 class Fold(_Blocks):
     """Adds columns up where Unfold took them from: [N, C KH KW, windows] -> [N, C, *output_size]."""
+
+    __constants__ = ["output_size", "kernel_size", "dilation", "padding", "stride"]
 
     def __init__(
         self,
@@ -281,6 +305,8 @@ class Fold(_Blocks):
 class PixelShuffle(Module):
     """Moves blocks of channels into space: [*, C r^2, H, W] -> [*, C, H r, W r]."""
 
+    __constants__ = ["upscale_factor"]
+
     def __init__(self, upscale_factor: int) -> None:
         super().__init__()
         self.upscale_factor = upscale_factor
@@ -294,6 +320,8 @@ class PixelShuffle(Module):
 
 class PixelUnshuffle(Module):
     """The inverse of PixelShuffle."""
+
+    __constants__ = ["downscale_factor"]
 
     def __init__(self, downscale_factor: int) -> None:
         super().__init__()

@@ -12,7 +12,6 @@ from flambeau.nn import init
 from flambeau.nn.module import Module
 from flambeau.nn.parameter import Parameter
 
-_linear = ops.linear
 T = TypeVar("T")
 
 
@@ -38,6 +37,7 @@ class Linear(Module):
     flambeau.Size([3, 2])
     """
 
+    __constants__ = ["in_features", "out_features"]
     weight: Parameter
     bias: Parameter | None
 
@@ -71,7 +71,7 @@ class Linear(Module):
     def forward(self, input: Tensor) -> Tensor:
         p = self._parameters  # the dict first: it spares the slow path of __getattr__
         weight = p["weight"] if "weight" in p else self.weight
-        return _linear(input, weight, p["bias"] if "bias" in p else self.bias)
+        return F.linear(input, weight, p["bias"] if "bias" in p else self.bias)
 
     def extra_repr(self) -> str:
         return (
@@ -86,6 +86,7 @@ class Bilinear(Module):
     Shape: [*, in1_features], [*, in2_features] -> [*, out_features].
     """
 
+    __constants__ = ["in1_features", "in2_features", "out_features"]
     weight: Parameter
     bias: Parameter | None
 

@@ -47,6 +47,8 @@ class CrossEntropyLoss(_WeightedLoss):
     1.3863
     """
 
+    __constants__ = ["ignore_index", "reduction", "label_smoothing"]
+
     def __init__(
         self,
         weight: Tensor | None = None,
@@ -73,6 +75,8 @@ class CrossEntropyLoss(_WeightedLoss):
 
 class NLLLoss(_WeightedLoss):
     """Negative log likelihood from log probabilities."""
+
+    __constants__ = ["ignore_index", "reduction"]
 
     def __init__(
         self,
@@ -110,6 +114,8 @@ class NLLLoss2d(NLLLoss):
 class MSELoss(_Loss):
     """(input - target)^2; the shapes must be equal."""
 
+    __constants__ = ["reduction"]
+
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.mse_loss(input, target, reduction=self.reduction)
 
@@ -117,12 +123,16 @@ class MSELoss(_Loss):
 class L1Loss(_Loss):
     """|input - target|; the shapes must be equal."""
 
+    __constants__ = ["reduction"]
+
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.l1_loss(input, target, reduction=self.reduction)
 
 
 class SmoothL1Loss(_Loss):
     """Squared below `beta`, linear above."""
+
+    __constants__ = ["reduction"]
 
     def __init__(
         self,
@@ -141,6 +151,8 @@ class SmoothL1Loss(_Loss):
 class HuberLoss(_Loss):
     """Squared below `delta`, linear above."""
 
+    __constants__ = ["reduction", "delta"]
+
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
         super().__init__(reduction=reduction)
         self.delta = delta
@@ -151,6 +163,8 @@ class HuberLoss(_Loss):
 
 class BCELoss(_WeightedLoss):
     """Binary cross entropy of probabilities."""
+
+    __constants__ = ["reduction"]
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.binary_cross_entropy(input, target, self.weight, reduction=self.reduction)
@@ -183,6 +197,8 @@ class BCEWithLogitsLoss(_Loss):
 class KLDivLoss(_Loss):
     """Kullback-Leibler divergence; the input is log probabilities, use reduction='batchmean'."""
 
+    __constants__ = ["reduction"]
+
     def __init__(
         self,
         size_average: bool | None = None,
@@ -199,6 +215,8 @@ class KLDivLoss(_Loss):
 
 class CosineEmbeddingLoss(_Loss):
     """Pulls pairs with target 1 together, pushes pairs with target -1 below `margin`."""
+
+    __constants__ = ["margin", "reduction"]
 
     def __init__(
         self,
@@ -219,6 +237,8 @@ class CosineEmbeddingLoss(_Loss):
 class MarginRankingLoss(_Loss):
     """max(0, -target * (x1 - x2) + margin)."""
 
+    __constants__ = ["margin", "reduction"]
+
     def __init__(
         self,
         margin: float = 0.0,
@@ -235,6 +255,8 @@ class MarginRankingLoss(_Loss):
 
 class TripletMarginLoss(_Loss):
     """max(0, d(anchor, positive) - d(anchor, negative) + margin)."""
+
+    __constants__ = ["margin", "p", "eps", "swap", "reduction"]
 
     def __init__(
         self,
@@ -267,6 +289,8 @@ class TripletMarginLoss(_Loss):
 class PoissonNLLLoss(_Loss):
     """Negative log likelihood of a Poisson distribution."""
 
+    __constants__ = ["log_input", "full", "eps", "reduction"]
+
     def __init__(
         self,
         log_input: bool = True,
@@ -288,6 +312,8 @@ class PoissonNLLLoss(_Loss):
 class GaussianNLLLoss(_Loss):
     """Negative log likelihood of a normal distribution with a given variance."""
 
+    __constants__ = ["full", "eps", "reduction"]
+
     def __init__(self, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> None:
         super().__init__(reduction=reduction)
         self.full, self.eps = full, eps
@@ -298,6 +324,8 @@ class GaussianNLLLoss(_Loss):
 
 class HingeEmbeddingLoss(_Loss):
     """x where target is 1, max(0, margin - x) where it is -1."""
+
+    __constants__ = ["margin", "reduction"]
 
     def __init__(
         self,
@@ -316,12 +344,16 @@ class HingeEmbeddingLoss(_Loss):
 class SoftMarginLoss(_Loss):
     """log(1 + exp(-target * x))."""
 
+    __constants__ = ["reduction"]
+
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.soft_margin_loss(input, target, reduction=self.reduction)
 
 
 class CosineSimilarity(Module):
     """x1 . x2 / (|x1| |x2|) along `dim`."""
+
+    __constants__ = ["dim", "eps"]
 
     def __init__(self, dim: int = 1, eps: float = 1e-8) -> None:
         super().__init__()
@@ -334,6 +366,8 @@ class CosineSimilarity(Module):
 
 class PairwiseDistance(Module):
     """|x1 - x2 + eps|_p along the last dimension."""
+
+    __constants__ = ["norm", "eps", "keepdim"]
 
     def __init__(self, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> None:
         super().__init__()

@@ -12,6 +12,9 @@ from flambeau.nn.functional._norm import check_eps
 from flambeau.nn.module import Module
 from flambeau.nn.parameter import Parameter
 
+# Note [Functions that programs replace]
+_batch_norm, _layer_norm, _group_norm, _rms_norm = F.batch_norm, F.layer_norm, F.group_norm, F.rms_norm
+
 
 class _Affine(Module):
     """A layer with a scale `weight` and a shift `bias`, of which each may be None."""
@@ -34,6 +37,7 @@ class _Affine(Module):
 class _NormBase(_Affine):
     """What batch and instance norm share: affine parameters and running statistics."""
 
+    __constants__ = ["track_running_stats", "momentum", "eps", "num_features", "affine"]
     _version = 2
     running_mean: Tensor | None
     running_var: Tensor | None
@@ -140,7 +144,8 @@ class _BatchNorm(_NormBase):
         weight = params["weight"] if "weight" in params else self.weight  # an attribute where it is parametrized or pruned
         bias = params["bias"] if "bias" in params else self.bias
         check_eps(type(self).__name__, self.eps, training)
-        return ops.batch_norm(input, mean, var, weight, bias, training, momentum or 0.0, self.eps)
+        batch_norm = ops.batch_norm if F.batch_norm is _batch_norm else F.batch_norm
+        return batch_norm(input, mean, var, weight, bias, training, momentum or 0.0, self.eps)
 
 
 class BatchNorm1d(_BatchNorm):
@@ -281,6 +286,8 @@ class LayerNorm(_Affine):
         tensor([[-1.0000,  1.0000]], grad_fn=<NativeLayerNormBackward0>)
     """
 
+    __constants__ = ["normalized_shape", "eps", "elementwise_affine"]
+
     def __init__(
         self,
         normalized_shape: Any,
@@ -301,7 +308,8 @@ class LayerNorm(_Affine):
         p = self._parameters
         weight = p["weight"] if "weight" in p else self.weight
         bias = p["bias"] if "bias" in p else self.bias
-        return ops.layer_norm(input, self.normalized_shape, weight, bias, self.eps)
+        layer_norm = ops.layer_norm if F.layer_norm is _layer_norm else F.layer_norm
+        return layer_norm(input, self.normalized_shape, weight, bias, self.eps)
 
     def extra_repr(self) -> str:
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}, bias={self.bias is not None}"
@@ -317,6 +325,7 @@ class RMSNorm(Module):
     Source: Zhang and Sennrich 2019, eq. 4.
     """
 
+    __constants__ = ["normalized_shape", "eps", "elementwise_affine"]
     weight: Parameter | None
 
     def __init__(
@@ -345,7 +354,8 @@ class RMSNorm(Module):
     def forward(self, x: Tensor) -> Tensor:
         p = self._parameters
         weight = p["weight"] if "weight" in p else self.weight
-        return ops.rms_norm(x, self.normalized_shape, weight, self.eps)
+        rms_norm = ops.rms_norm if F.rms_norm is _rms_norm else F.rms_norm
+        return rms_norm(x, self.normalized_shape, weight, self.eps)
 
     def extra_repr(self) -> str:
         return (
@@ -363,6 +373,8 @@ class GroupNorm(_Affine):
 
     Source: Wu and He 2018.
     """
+
+    __constants__ = ["num_groups", "num_channels", "eps", "affine"]
 
     def __init__(
         self,
@@ -392,7 +404,8 @@ class GroupNorm(_Affine):
         p = self._parameters
         weight = p["weight"] if "weight" in p else self.weight
         bias = p["bias"] if "bias" in p else self.bias
-        return ops.group_norm(input, self.num_groups, weight, bias, self.eps)
+        group_norm = ops.group_norm if F.group_norm is _group_norm else F.group_norm
+        return group_norm(input, self.num_groups, weight, bias, self.eps)
 
     def extra_repr(self) -> str:
         return (
@@ -406,6 +419,8 @@ class LocalResponseNorm(Module):
 
     Source: Krizhevsky et al. 2012, section 3.3.
     """
+
+    __constants__ = ["size", "alpha", "beta", "k"]
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
         super().__init__()

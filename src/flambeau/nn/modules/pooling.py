@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 from flambeau._C import Tensor
@@ -11,7 +10,8 @@ from flambeau.nn.module import Module
 
 
 class _MaxPool(Module):
-    _function: ClassVar[Callable[..., Any]]
+    __constants__ = ["kernel_size", "stride", "padding", "dilation", "return_indices", "ceil_mode"]
+    _function: ClassVar[str]  # looked up in F: Note [Functions that programs replace]
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class _MaxPool(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         # With return_indices a pair, which type checkers are not told: it is rare, and unpacked at once.
-        pooled: Tensor = self._function(
+        pooled: Tensor = getattr(F, self._function)(
             input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, self.return_indices
         )
         return pooled
@@ -50,7 +50,7 @@ class MaxPool1d(_MaxPool):
     Shape: [N, C, L] or [C, L].
     """
 
-    _function = staticmethod(F.max_pool1d)
+    _function = "max_pool1d"
 
 
 class MaxPool2d(_MaxPool):
@@ -63,7 +63,7 @@ class MaxPool2d(_MaxPool):
     flambeau.Size([1, 3, 4, 4])
     """
 
-    _function = staticmethod(F.max_pool2d)
+    _function = "max_pool2d"
 
 
 class MaxPool3d(_MaxPool):
@@ -72,7 +72,7 @@ class MaxPool3d(_MaxPool):
     Shape: [N, C, D, H, W] or [C, D, H, W].
     """
 
-    _function = staticmethod(F.max_pool3d)
+    _function = "max_pool3d"
 
 
 def _single(value: Any) -> tuple[int, ...]:
@@ -84,6 +84,8 @@ class AvgPool1d(Module):
 
     Shape: [N, C, L] or [C, L].
     """
+
+    __constants__ = ["kernel_size", "stride", "padding", "ceil_mode", "count_include_pad"]
 
     def __init__(
         self,
@@ -115,7 +117,8 @@ class AvgPool1d(Module):
 
 
 class _AvgPool(Module):
-    _function: ClassVar[Callable[..., Tensor]]
+    __constants__ = ["kernel_size", "stride", "padding", "ceil_mode", "count_include_pad", "divisor_override"]
+    _function: ClassVar[str]
 
     def __init__(
         self,
@@ -135,9 +138,10 @@ class _AvgPool(Module):
         self.divisor_override = divisor_override
 
     def forward(self, input: Tensor) -> Tensor:
-        return self._function(
+        pooled: Tensor = getattr(F, self._function)(
             input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad, self.divisor_override
         )
+        return pooled
 
     def extra_repr(self) -> str:
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
@@ -149,7 +153,7 @@ class AvgPool2d(_AvgPool):
     Shape: [N, C, H, W] or [C, H, W].
     """
 
-    _function = staticmethod(F.avg_pool2d)
+    _function = "avg_pool2d"
 
 
 class AvgPool3d(_AvgPool):
@@ -158,7 +162,7 @@ class AvgPool3d(_AvgPool):
     Shape: [N, C, D, H, W] or [C, D, H, W].
     """
 
-    _function = staticmethod(F.avg_pool3d)
+    _function = "avg_pool3d"
 
 
 class _AdaptivePool(Module):
@@ -176,6 +180,8 @@ class AdaptiveAvgPool1d(_AdaptivePool):
     Shape: [N, C, L] -> [N, C, output_size], or both without N.
     """
 
+    __constants__ = ["output_size"]
+
     def forward(self, input: Tensor) -> Tensor:
         return F.adaptive_avg_pool1d(input, self.output_size)
 
@@ -185,6 +191,8 @@ class AdaptiveAvgPool2d(_AdaptivePool):
 
     Shape: [N, C, H, W] -> [N, C, *output_size], or both without N.
     """
+
+    __constants__ = ["output_size"]
 
     def forward(self, input: Tensor) -> Tensor:
         return F.adaptive_avg_pool2d(input, self.output_size)
@@ -196,11 +204,15 @@ class AdaptiveAvgPool3d(_AdaptivePool):
     Shape: [N, C, D, H, W] -> [N, C, *output_size], or both without N.
     """
 
+    __constants__ = ["output_size"]
+
     def forward(self, input: Tensor) -> Tensor:
         return F.adaptive_avg_pool3d(input, self.output_size)
 
 
 class _AdaptiveMaxPool(_AdaptivePool):
+    __constants__ = ["output_size", "return_indices"]
+
     def __init__(self, output_size: Any, return_indices: bool = False) -> None:
         super().__init__(output_size)
         self.return_indices = return_indices
@@ -244,6 +256,8 @@ class LPPool2d(Module):
 
     Shape: [N, C, H, W] or [C, H, W].
     """
+
+    __constants__ = ["norm_type", "kernel_size", "stride", "ceil_mode"]
 
     def __init__(
         self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False

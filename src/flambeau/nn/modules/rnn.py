@@ -113,6 +113,8 @@ def run_layers(
 class RNNBase(Module):
     """What the three recurrent layers share: parameters, layers, directions, packing."""
 
+    __constants__ = ["mode", "input_size", "hidden_size", "num_layers", "bias", "batch_first", "dropout", "bidirectional", "proj_size"]
+
     def __init__(
         self,
         mode: str,
@@ -503,6 +505,7 @@ class GRU(RNNBase):
 class RNNCellBase(Module):
     """What the three cells share: weights of `num_chunks * hidden_size` rows, and a step."""
 
+    __constants__ = ["input_size", "hidden_size", "bias"]
     weight_ih: Parameter
     weight_hh: Parameter
     bias_ih: Parameter | None
@@ -577,6 +580,8 @@ class RNNCell(RNNCellBase):
 
     Shape: input [B, I], hx [B, H] -> [B, H].
     """
+
+    __constants__ = ["input_size", "hidden_size", "bias", "nonlinearity"]
 
     def __init__(
         self,

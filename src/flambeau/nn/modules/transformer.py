@@ -61,6 +61,8 @@ class TransformerEncoderLayer(Module):
     Shape: [T, B, d_model] (`batch_first`: [B, T, d_model]; unbatched [T, d_model]).
     """
 
+    __constants__ = ["norm_first"]
+
     def __init__(
         self,
         d_model: int,
@@ -124,6 +126,8 @@ class TransformerEncoderLayer(Module):
 class TransformerEncoder(Module):
     """A stack of `num_layers` copies of a layer, with an optional norm at the end."""
 
+    __constants__ = ["norm"]
+
     def __init__(
         self,
         encoder_layer: Module,
@@ -160,6 +164,8 @@ class TransformerDecoderLayer(Module):
 
     Shape: tgt [T, B, d_model], memory [S, B, d_model].
     """
+
+    __constants__ = ["norm_first"]
 
     def __init__(
         self,
@@ -240,6 +246,8 @@ class TransformerDecoderLayer(Module):
 
 class TransformerDecoder(Module):
     """A stack of `num_layers` copies of a decoder layer, with an optional norm at the end."""
+
+    __constants__ = ["norm"]
 
     def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
         super().__init__()

@@ -68,6 +68,8 @@ class MaxUnpool3d(_MaxUnpool):
 
 
 class _LPPool(Module):
+    __constants__ = ["norm_type", "kernel_size", "stride", "ceil_mode"]
+
     def __init__(self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> None:
         super().__init__()
         self.norm_type = norm_type
@@ -100,6 +102,7 @@ class LPPool3d(_LPPool):
 
 
 class _FractionalMaxPool(Module):
+    __constants__ = ["kernel_size", "return_indices", "output_size", "output_ratio"]
     _axes = 0
 
     def __init__(
@@ -159,6 +162,8 @@ class ChannelShuffle(Module):
 
     Shape: [N, C, *].
     """
+
+    __constants__ = ["groups"]
 
     def __init__(self, groups: int) -> None:
         super().__init__()

@@ -57,7 +57,8 @@ class ParametrizationList(ModuleList):
             new: Any = original
             for module in reversed(list(self)):
                 if hasattr(module, "right_inverse"):
-                    new = module.right_inverse(new)
+                    with contextlib.suppress(NotImplementedError):  # as if it had none: the original goes in as it is
+                        new = module.right_inverse(new)
         self.is_tensor = isinstance(new, Tensor)
         self.ntensors = 1 if self.is_tensor else len(new)
         if self.is_tensor and tuple(new.shape) == tuple(original.shape) and new.dtype == original.dtype:

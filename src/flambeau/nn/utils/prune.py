@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Iterable
+from types import NoneType
 from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._errors import AssertedValueError
 from flambeau.nn.module import Module
 
 __all__ = [
@@ -66,7 +68,9 @@ class BasePruningMethod:
         """Prunes the parameter `name`, further where it is pruned already.
 
         Raises:
-            ValueError: there is no such parameter, or the scores have another shape.
+            AttributeError: there is no such parameter.
+            TypeError: what is there is no parameter.
+            ValueError: the scores have another shape.
         """
         before = _hooks_of(module, name)
         method: Any = cls(*args, **kwargs)
@@ -78,14 +82,12 @@ class BasePruningMethod:
             orig, mask = getattr(module, name + "_orig"), getattr(module, name + "_mask").clone()
             made: BasePruningMethod = chain
         else:
-            weight = module._parameters.get(name)
-            if weight is None:
-                have = ", ".join(module._parameters) or "none"
-                raise ValueError(f"prune: {type(module).__name__} has no parameter '{name}'; it has {have}")
+            weight = _parameter(module, name)
             orig, mask, made = weight, ops.ones_like(weight).detach(), method
         scores = orig if importance_scores is None else importance_scores
         if scores.shape != orig.shape:
-            raise ValueError(f"prune: importance_scores has shape {list(scores.shape)}; expected {list(orig.shape)}, as '{name}' has")
+            found, wanted = list(scores.shape), list(orig.shape)
+            raise AssertedValueError(f"prune: importance_scores has shape {found}; expected {wanted}, as '{name}' has")
         mask = made.compute_mask(scores.detach(), mask)
         if before:
             del module._forward_pre_hooks[key]
@@ -102,7 +104,7 @@ class BasePruningMethod:
         """A tensor with zeros where it would be pruned."""
         scores = t if importance_scores is None else importance_scores
         if scores.shape != t.shape:
-            raise ValueError(f"prune: importance_scores has shape {list(scores.shape)}; expected {list(t.shape)}")
+            raise AssertedValueError(f"prune: importance_scores has shape {list(scores.shape)}; expected {list(t.shape)}")
         return t * self.compute_mask(scores, ops.ones_like(t) if default_mask is None else default_mask)
 
     def remove(self, module: Module) -> None:
@@ -114,6 +116,16 @@ class BasePruningMethod:
         module.__dict__.pop(name, None)
         orig.data = weight
         module.register_parameter(name, orig)
+
+
+def _parameter(module: Module, name: str) -> Any:
+    found = module._parameters.get(name)
+    if found is None:
+        have = f"its parameters are {', '.join(module._parameters) or 'none'}"
+        if not hasattr(module, name):
+            raise AttributeError(f"prune: '{type(module).__name__}' object has no attribute '{name}'; {have}")
+        raise TypeError(f"prune: '{name}' of {type(module).__name__} is a {type(getattr(module, name)).__name__}; {have}")
+    return found
 
 
 def _hooks_of(module: Module, name: str) -> list[tuple[int, BasePruningMethod]]:
@@ -269,7 +281,7 @@ class CustomFromMask(BasePruningMethod):
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         if self.mask.shape != default_mask.shape:
-            raise ValueError(f"prune: mask has shape {list(self.mask.shape)}; expected {list(default_mask.shape)}")
+            raise AssertedValueError(f"prune: mask has shape {list(self.mask.shape)}; expected {list(default_mask.shape)}")
         return default_mask * self.mask.to(default_mask.dtype)
 
 
@@ -320,7 +332,12 @@ def global_unstructured(
     Raises:
         TypeError: the method prunes slices.
     """
+    if not isinstance(parameters, Iterable):
+        raise TypeError(f"global_unstructured: parameters is a {type(parameters).__name__}; expected pairs (module, name)")
     pairs = list(parameters)
+    if not isinstance(importance_scores, (dict, NoneType)):
+        found = type(importance_scores).__name__
+        raise TypeError(f"global_unstructured: importance_scores is a {found}; expected a dict by (module, name)")
     scores = {} if importance_scores is None else importance_scores
     if pruning_method.PRUNING_TYPE != "unstructured":
         what = f"{pruning_method.__name__} prunes {pruning_method.PRUNING_TYPE} parts"

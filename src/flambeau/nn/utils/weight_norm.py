@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from flambeau._C import Tensor, ops
+from flambeau._warn import warn
 from flambeau.nn.module import Module
 from flambeau.nn.parameter import Parameter
 
@@ -68,6 +69,7 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
     """
     if _find(module, WeightNorm, name) is not None:
         raise RuntimeError(f"weight_norm: '{name}' of {type(module).__name__} is normalised already")
+    warn("`nn.utils.weight_norm` is deprecated in favor of `nn.utils.parametrizations.weight_norm`", FutureWarning)
     hook = WeightNorm(name, dim)
     weight = _take(module, "weight_norm", name).detach()
     module.register_parameter(name + "_g", Parameter(norm_except_dim(weight, 2, dim)))

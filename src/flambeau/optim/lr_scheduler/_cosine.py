@@ -23,7 +23,7 @@ class CosineAnnealingLR(LRScheduler):
 
     def get_lr(self) -> list[float]:
         epoch, period, low = self.last_epoch, self.T_max, self.eta_min
-        if epoch == 0:
+        if epoch == 0 or self._is_initial:  # resumed: the groups have the rate
             return self._lrs
         if self._step_count == 1 and epoch > 0:  # resumed
             return self._get_closed_form_lr()

@@ -175,7 +175,7 @@ class LinearLR(LRScheduler):
     def get_lr(self) -> list[float]:
         if self.last_epoch == 0:
             return [lr * self.start_factor for lr in self._lrs]
-        if self.last_epoch > self.total_iters:
+        if self._is_initial or self.last_epoch > self.total_iters:  # resumed: the groups have the rate
             return self._lrs
         change = self._factor(self.last_epoch) / self._factor(self.last_epoch - 1)
         return [lr * change for lr in self._lrs]
@@ -192,7 +192,7 @@ class ExponentialLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float]:
-        return self._lrs if self.last_epoch == 0 else [lr * self.gamma for lr in self._lrs]
+        return self._lrs if self._is_initial or self.last_epoch == 0 else [lr * self.gamma for lr in self._lrs]
 
     def _get_closed_form_lr(self) -> list[float]:
         return [base * self.gamma**self.last_epoch for base in self.base_lrs]
@@ -213,7 +213,7 @@ class PolynomialLR(LRScheduler):
         return math.pow(left, self.power)
 
     def get_lr(self) -> list[float]:
-        if self.last_epoch == 0 or self.last_epoch > self.total_iters:
+        if self._is_initial or self.last_epoch == 0 or self.last_epoch > self.total_iters:
             return self._lrs
         change = self._left(self.last_epoch) / self._left(self.last_epoch - 1)
         return [lr * change for lr in self._lrs]

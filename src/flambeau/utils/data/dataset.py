@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import bisect
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
 from typing import Any, Generic, TypeVar
 
 from flambeau._C import Generator, Tensor, ops
+from flambeau._errors import AssertedTypeError, AssertedValueError
 
 T = TypeVar("T", covariant=True)
 
@@ -69,7 +70,7 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
             raise ValueError("TensorDataset: got no tensors")
         for i, t in enumerate(tensors):
             if t.dim() == 0 or t.shape[0] != tensors[0].shape[0]:
-                raise ValueError(
+                raise AssertedValueError(
                     f"TensorDataset: tensor {i} has shape {list(t.shape)}, tensor 0 "
                     f"{list(tensors[0].shape)}; the first dimensions must be equal"
                 )
@@ -137,13 +138,13 @@ class ConcatDataset(Dataset[T]):
     def __init__(self, datasets: Iterable[Dataset[T]]) -> None:
         self.datasets = list(datasets)
         if not self.datasets:
-            raise ValueError("ConcatDataset: got no datasets")
+            raise AssertedValueError("ConcatDataset: got no datasets")
         for i, part in enumerate(self.datasets):
             if isinstance(part, IterableDataset):
-                raise ValueError(
+                raise AssertedValueError(
                     f"ConcatDataset: dataset {i} is an IterableDataset; use ChainDataset"
                 )
-        self.cumulative_sizes = list(accumulate(len(part) for part in self.datasets))  # type: ignore[arg-type]
+        self.cumulative_sizes = list(itertools.accumulate(len(part) for part in self.datasets))  # type: ignore[arg-type]
 
     def __len__(self) -> int:
         return self.cumulative_sizes[-1]
@@ -164,15 +165,16 @@ class ChainDataset(IterableDataset[T]):
         self.datasets = datasets
 
     def __iter__(self) -> Iterator[Any]:
-        for part in self.datasets:
-            if not isinstance(part, IterableDataset):
-                raise TypeError(
-                    f"ChainDataset: got a {type(part).__name__}; expected IterableDatasets"
-                )
-            yield from part
+        yield from itertools.chain.from_iterable(map(_stream, self.datasets))
 
     def __len__(self) -> int:
-        return sum(len(part) for part in self.datasets)  # type: ignore[arg-type,misc]
+        return sum(len(_stream(part)) for part in self.datasets)  # type: ignore[arg-type,misc]
+
+
+def _stream(part: Any) -> IterableDataset[Any]:
+    if not isinstance(part, IterableDataset):
+        raise AssertedTypeError(f"ChainDataset: got a {type(part).__name__}; expected IterableDatasets")
+    return part
 
 
 class Subset(Dataset[T]):
@@ -219,5 +221,5 @@ def random_split(
     if sum(counts) != n or any(count < 0 for count in counts):
         raise ValueError(f"random_split: lengths {list(lengths)} do not sum to the {n} samples")
     order = ops.randperm(n, generator=generator).tolist()
-    ends = list(accumulate(counts))
+    ends = list(itertools.accumulate(counts))
     return [Subset(dataset, order[end - count : end]) for end, count in zip(ends, counts)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from flambeau import _C
+from flambeau._errors import NoCUDAError
 from flambeau.amp.autocast_mode import autocast
 from flambeau.compat._torch.overlay import _scripts
 from flambeau.overrides import DisableTorchFunction, DisableTorchFunctionSubclass
@@ -79,7 +80,7 @@ def _get_accelerator(check: Any = None) -> Any:
 
 
 def _cuda_getCurrentRawStream(device: int) -> int:
-    raise _C.DeviceError("cuda: this build of flambeau has no CUDA backend")
+    raise NoCUDAError("cuda")
 
 
 class _Keys(type):
