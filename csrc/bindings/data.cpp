@@ -110,7 +110,7 @@ DType type_of_numbers(DType t) { return is_complex(t) ? to_complex(default_dtype
 std::optional<DType> type_of_numpy_scalar(PyObject* o) {
   if (PyFloat_CheckExact(o) || PyComplex_CheckExact(o) || PyLong_Check(o)) return std::nullopt;
   PyTypeObject* type = Py_TYPE(o);
-  if (!std::string_view(type->tp_name).starts_with("numpy.") || !PyObject_CheckBuffer(o)) return std::nullopt;
+  if (!std::string_view(type->tp_name).starts_with("numpy.") || !PyObject_CheckBuffer(o) || PySequence_Check(o)) return std::nullopt;  // arrays are sequences
   Py_buffer view;
   if (PyObject_GetBuffer(o, &view, PyBUF_FORMAT) != 0) {
     PyErr_Clear();
@@ -132,6 +132,20 @@ Owned item_at(PyObject* o, Py_ssize_t i) {
   PyObject* item = PyList_Check(o) ? PyList_GET_ITEM(o, i) : PyTuple_GET_ITEM(o, i);
   Py_INCREF(item);
   return Owned{item};
+}
+
+// Whether the first of a list, or of lists in it, is an array or a tensor that has axes.
+bool leads_to_array(PyObject* data) {
+  Owned first;
+  for (int depth = 0; depth <= 64 && is_list(data) && list_size(data) > 0; ++depth) {
+    Owned next = item_at(data, 0);
+    first = std::move(next);
+    data = first.object;
+  }
+  if (!first.object || is_list(data)) return false;
+  if (is_tensor(data)) return tensor_of(data).ndim() > 0;
+  Scalar probe;
+  return PyObject_CheckBuffer(data) && !PyBytes_Check(data) && !type_of_numpy_scalar(data) && !try_scalar(data, probe);
 }
 
 void survey(PyObject* o, int depth, Found& found) {
@@ -489,18 +503,11 @@ Tensor tensor_from(PyObject* data, std::optional<DType> dtype) {
     copy.object = data = PySequence_List(data);
     if (!data) throw_python_error();
   }
-  if (is_list(data) && list_size(data) > 0) {
-    // A list of arrays or tensors of one shape stacks.
-    const Owned head = item_at(data, 0);
-    PyObject* first = head.object;
-    const bool arrays = (is_tensor(first) && tensor_of(first).ndim() > 0) || (!is_tensor(first) && !is_list(first) && PyObject_CheckBuffer(first) && !PyBytes_Check(first));
-    Scalar probe;
-    if (arrays && (is_tensor(first) || !(type_of_numpy_scalar(first) || try_scalar(first, probe)))) {
-      NoGrad off;
-      std::vector<Tensor> parts;
-      for (Py_ssize_t i = 0; i < list_size(data); ++i) parts.push_back(tensor_from(item_at(data, i).object, dtype));
-      return op::stack(parts, 0);
-    }
+  if (leads_to_array(data)) {  // those of one shape stack
+    NoGrad off;
+    std::vector<Tensor> parts;
+    for (Py_ssize_t i = 0; i < list_size(data); ++i) parts.push_back(tensor_from(item_at(data, i).object, dtype));
+    return op::stack(parts, 0);
   }
   Found found{{}, {}, !dtype, {}};
   survey(data, 0, found);

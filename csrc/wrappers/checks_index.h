@@ -64,7 +64,7 @@ inline void nonempty(const char* op, const Tensor& x, std::optional<int64_t> dim
 // Numbers have a median, and those that have a NaN also where there are none.
 inline void has_median(const char* op, const Tensor& x) {
   if (x.numel() == 0 && !is_float(x.dtype()))
-    raise<IndexError>(op, ": x has shape ", x.sizes(), " and no elements; ", x.dtype(), " has no NaN that could say so");
+    raise<IndexError>(op, ": x with shape ", x.sizes(), " has no elements; ", x.dtype(), " has no NaN that could say so");
 }
 
 // Indices of int64 (or int32) within [0, size), or [-size, size) where negative ones count from the end.

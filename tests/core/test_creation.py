@@ -520,3 +520,13 @@ def test_a_buffer_without_elements_is_refused(size, options):
 @pytest.mark.parametrize("dtype", [fl.float16, fl.bfloat16, fl.float32, fl.complex64], ids=str)
 def test_a_tensor_on_a_buffer_may_require_grad(dtype):
     assert fl.frombuffer(bytearray(8), dtype=dtype, requires_grad=True).requires_grad
+
+
+def test_lists_of_arrays():
+    """Also of small ones, and inside of lists: an array is no number, whatever its class converts itself to."""
+    ones = np.ones(2)
+    assert fl.tensor([ones, ones]).tolist() == [[1.0, 1.0], [1.0, 1.0]] and fl.tensor([ones]).dtype == fl.float64
+    assert fl.tensor([[ones], [ones]]).shape == (2, 1, 2) and fl.tensor((np.ones(1, np.int8),)).dtype == fl.int8
+    assert fl.tensor([np.array(1.0), np.array(2.0)]).tolist() == [1.0, 2.0]
+    with pytest.raises(TypeError, match="holds a numpy.ndarray at .1."):
+        fl.tensor([1.0, ones])

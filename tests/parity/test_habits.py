@@ -395,6 +395,15 @@ def numbers_of_buffers(lib):
     return made + [Refused(refusal(lambda: lib.tensor(b"ab"))), Refused(refusal(lambda: lib.Size(["a"]))), list(lib.Size((True, np.int64(2))))]
 
 
+def lists_of_arrays(lib):
+    one, two = np.ones(2), np.arange(2)
+    lists = [
+        [one, one], [[one], [one]], (np.ones(1), np.ones(1)), [np.ones(1, np.float32)], [two, [5, 6]], [np.ones((2, 1)), np.ones((2, 1))], [np.array([True])],
+        [np.ones(0), np.ones(0)], [np.float64(1), np.float64(2)], [[[np.int8(1)]]],
+    ]  # fmt: skip
+    return [lib.tensor(x) for x in lists] + [Refused(refusal(lambda: lib.tensor([one, np.ones(3)])))]
+
+
 def strides_of_results(lib):
     a, b, c = lib.ones(2, 3, 4).permute(2, 0, 1), lib.ones(4, 2, 3), lib.ones(3)
     cut = lib.ones(4, 2, 6)[..., ::2]
