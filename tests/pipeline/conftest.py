@@ -6,6 +6,7 @@ import faulthandler
 import threading
 
 import pytest
+from support.cuts import cut_by_size
 
 import flambeau as fl
 from flambeau.pipeline._cut import split
@@ -23,6 +24,7 @@ def watchdog():
 
 
 @pytest.fixture(autouse=True)
-def measured_once(monkeypatch):
-    """`split` takes the time of each op once, and not for a second, where it is not told otherwise: a pipeline does not."""
-    monkeypatch.setitem(split.__kwdefaults__, "seconds", 0.0)
+def by_size(monkeypatch):
+    """See `cut_by_size`: for the tests alone."""
+    monkeypatch.setitem(split.__kwdefaults__, "by", split.__kwdefaults__["by"])
+    cut_by_size()

@@ -199,12 +199,12 @@ def each_process_has_its_own_bytes(transport):
     model = Heavy(width, blocks)
     whole = fl.memory_stats()["allocated_bytes"] - before
     pipe = Pipeline(model, transport=transport, sample=fl.rand(4, width), micro_batches=2)
-    pieces = [pipe.module[transport.rank]]
+    pieces, block = [pipe.module[transport.rank]], 2 * 4 * width * width + 4 * width
     own = sum(bytes_of(dict(piece.named_parameters())) for piece in pieces) + sum(
         4 * width * width for key, x in model.named_buffers() if not x.is_meta
     )
     limit = own + 8 * blocks * 4 * width + 65536  # constants of recordings, which are rows
-    assert transport._comm.allreduce(own) == whole and (own < whole or transport.size == 1), (own, whole)
+    assert own < whole / transport.size + 2 * block, (own, whole)
     for again in (lambda: None, lambda: pipe(fl.rand(7, width)), lambda: pipe.eval()(fl.rand(5, width)), lambda: pipe.train().state_dict()):
         again()
         while transport._sending or transport._receiving:

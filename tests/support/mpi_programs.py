@@ -12,7 +12,7 @@ import sys
 import mpi_any_module  # noqa: F401  (registers its programs, as the others do)
 import mpi_equal  # noqa: F401
 import mpi_failures  # noqa: F401
-from cuts import measure_once
+from cuts import cut_by_size
 from mpi_common import PROGRAMS, say
 
 from flambeau.pipeline._mpi import MPITransport
@@ -20,7 +20,7 @@ from flambeau.pipeline._mpi import MPITransport
 
 def main(names):
     say(f"pid {os.getpid()}")
-    measure_once()
+    cut_by_size()
     gc.freeze()  # each recording goes through all objects, and those of imports are not what programs make
     if names == ["silent"]:
         import flambeau.pipeline._watch as watch
