@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "autograd/meta.h"
+#include "autograd/saved_tensor.h"
 
 namespace fl {
 
@@ -13,7 +14,13 @@ GraphSize graph_size(const Tensor& x) {
   std::unordered_set<const Node*> seen;
   std::unordered_set<const Storage*> kept, leaves;
   std::unordered_map<SourceId, size_t> lines;
-  std::vector<Tensor> saved;
+  struct Kept final : SavedVisitor {
+    using SavedVisitor::meet;
+    void meet(const char*, const SavedTensor& x) override {
+      if (x.bytes().defined()) tensors.push_back(x.bytes());
+    }
+    std::vector<Tensor> tensors;
+  } saved;
   const auto visit = [&](const Ref<Node>& node) {
     if (node && seen.insert(node.get()).second) stack.push_back(node);
   };
@@ -28,10 +35,10 @@ GraphSize graph_size(const Tensor& x) {
     }
     ++out.nodes;
     ++lines[node->made_at];
-    node->list_saved(saved);
+    node->show_saved(saved);
     for (size_t i = 0; i < node->edges.size(); ++i) visit(node->edges[i].fn);
   }
-  for (const Tensor& t : saved)
+  for (const Tensor& t : saved.tensors)
     if (!leaves.count(&t.storage()) && kept.insert(&t.storage()).second) out.bytes += t.storage().size_bytes();
   out.lines.assign(lines.begin(), lines.end());
   std::sort(out.lines.begin(), out.lines.end(), [](auto& a, auto& b) { return a.second != b.second ? a.second > b.second : a.first < b.first; });

@@ -149,7 +149,7 @@ class CopySlices final : public Node {
     for (size_t i = 1; i < inner.out.size(); ++i) call.set(i, inner.out[i]);
   }
   void release_saved() override { inner_->release_saved(); inner_->released = true; }
-  void list_saved(std::vector<Tensor>& out) const override { inner_->list_saved(out); }
+  void show_saved(SavedVisitor& visitor) const override { inner_->show_saved(visitor); }
   bool divisible() const override { return inner_->divisible(); }
 
  private:

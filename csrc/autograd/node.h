@@ -52,6 +52,8 @@ struct TensorHook : RefCounted {
   virtual std::string name() const { return "hook"; }  // for errors
 };
 // Called around a node; each may replace gradients in the list that it is given to change.
+struct SavedVisitor;
+
 struct NodeHook : RefCounted {
   virtual void before(std::vector<Tensor>& grad_outputs) { (void)grad_outputs; }
   virtual void after(std::vector<Tensor>& grad_inputs, const std::vector<Tensor>& grad_outputs) {
@@ -140,8 +142,8 @@ class Node : public RefCounted {
   virtual bool is_leaf() const { return false; }
   // Drops saved tensors; apply() afterwards raises.
   virtual void release_saved() {}
-  // Appends the tensors that it keeps of the forward pass, for who asks what a graph holds.
-  virtual void list_saved(std::vector<Tensor>& out) const { (void)out; }
+  // Shows what it keeps of the forward pass, by the names that PyTorch has for it.
+  virtual void show_saved(SavedVisitor& visitor) const { (void)visitor; }
   // Whether apply() for some edges now and others later does no work twice and shows nobody anything twice.
   virtual bool divisible() const { return true; }
   // Whether apply() knows what to make of a sparse gradient: Note [Sparse gradients] in tensor/sparse.h.

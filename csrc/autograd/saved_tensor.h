@@ -35,9 +35,7 @@ class SavedTensor {
     producer_ = {};
   }
   bool defined() const { return tensor_.defined() || packed_; }
-  void list(std::vector<Tensor>& out) const {
-    if (tensor_.defined()) out.push_back(tensor_);
-  }
+  const Tensor& bytes() const { return tensor_; }  // undefined where hooks have packed them
 
  private:
   void note_producer(const Tensor& x);
@@ -73,12 +71,29 @@ class SavedOperand {
     return Operand(keep);
   }
   void clear() { tensor_.clear(); }
-  void list(std::vector<Tensor>& out) const { tensor_.list(out); }
+  const SavedTensor* tensor() const { return is_tensor_ ? &tensor_ : nullptr; }
+  const Scalar& number() const { return number_; }
 
  private:
   SavedTensor tensor_;
   Scalar number_;
   bool is_tensor_ = false;
+};
+
+// Who looks at what a node keeps.
+struct SavedVisitor {
+  virtual void meet(const char* name, const SavedTensor& x) = 0;
+  virtual void meet(const char* name, const std::vector<SavedTensor>& xs) {
+    for (const SavedTensor& x : xs) meet(name, x);
+  }
+  virtual void meet_number(const char* name, const Scalar& x) { (void)name, (void)x; }
+  void meet(const char* name, const SavedOperand& x) {
+    if (x.tensor()) meet(name, *x.tensor());
+    else meet_number(name, x.number());
+  }
+
+ protected:
+  ~SavedVisitor() = default;
 };
 
 // How a broadcast, promoted input's gradient has to be fitted back: summed to its shape, cast to its type. Of a complex gradient a real

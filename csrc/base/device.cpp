@@ -1,6 +1,8 @@
 #include "base/device.h"
 
+#include <algorithm>
 #include <charconv>
+#include <string_view>
 
 #include "base/error.h"
 
@@ -15,9 +17,11 @@ std::string to_string(IntList values) {
   return out + "]";
 }
 
+// In the order of DeviceKind.
+static constexpr std::string_view kNames[] = {"cpu", "meta", "cuda", "mps", "xpu", "mtia", "xla", "hpu"};
+
 std::string Device::str() const {
-  static constexpr const char* kNames[] = {"cpu", "meta", "cuda"};
-  std::string out = kNames[static_cast<int>(kind)];
+  std::string out(kNames[static_cast<int>(kind)]);
   if (index >= 0) out += ":" + std::to_string(index);
   return out;
 }
@@ -26,17 +30,16 @@ Device Device::parse(const std::string& spec) {
   const size_t colon = spec.find(':');
   const std::string kind = spec.substr(0, colon);
   Device device;
-  if (kind == "cpu") device.kind = DeviceKind::CPU;
-  else if (kind == "meta") device.kind = DeviceKind::Meta;
-  else if (kind == "cuda") device.kind = DeviceKind::CUDA;
-  else raise<ArgumentError>("device: '", spec, "'; expected 'cpu', 'meta', 'cuda' or 'cuda:N'");
+  const auto* const at = std::find(std::begin(kNames), std::end(kNames), kind);
+  if (at == std::end(kNames)) raise<ArgumentError>("device: '", spec, "'; expected 'cpu', 'meta', 'cuda' or 'cuda:N' (or 'mps', 'xpu', 'mtia', 'xla', 'hpu', which no build has)");
+  device.kind = static_cast<DeviceKind>(at - std::begin(kNames));
   if (colon != std::string::npos) {
     int index = -1;
     const char* end = spec.data() + spec.size();
     const auto [at, failed] = std::from_chars(spec.data() + colon + 1, end, index);
     if (failed != std::errc() || at != end || index < 0 || index > 127)
       raise<ArgumentError>("device: '", spec, "' has no valid index; expected a number from 0 to 127 after the colon");
-    device.index = device.kind == DeviceKind::CUDA ? static_cast<int8_t>(index) : int8_t{-1};
+    device.index = device.kind >= DeviceKind::CUDA ? static_cast<int8_t>(index) : int8_t{-1};
   }
   return device;
 }
@@ -45,7 +48,8 @@ std::ostream& operator<<(std::ostream& out, const Device& device) { return out <
 
 void require_device(const Device& device) {
   if (device.kind == DeviceKind::CUDA)
-    raise<DeviceError>("device '", device, "' is not available: this build of flambeau has no CUDA backend; use device='cpu'");
+    raise<DeviceError>("device '", device, "' is not available: this build of flambeau has no CUDA backend (Torch not compiled with CUDA enabled); use device='cpu'");
+  if (device.kind > DeviceKind::CUDA) raise<DeviceError>("device '", device, "' is not available: flambeau has no backend for it; use device='cpu'");
 }
 
 }  // namespace fl

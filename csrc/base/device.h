@@ -1,4 +1,4 @@
-// Where bytes live. `meta` has shapes and types but no bytes; `cuda` is known by name only.
+// Where bytes live. `meta` has shapes and types but no bytes; `cuda` and what follows are known by name only.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 namespace fl {
 
-enum class DeviceKind : uint8_t { CPU, Meta, CUDA };
+enum class DeviceKind : uint8_t { CPU, Meta, CUDA, MPS, XPU, MTIA, XLA, HPU };
 
 struct Device {
   DeviceKind kind = DeviceKind::CPU;

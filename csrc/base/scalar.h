@@ -91,4 +91,17 @@ inline bool holds(DType t, const Scalar& s) {
   return s.as_double() > static_cast<double>(range.low) - (t == DType::Int64 ? 0x1p11 : 1) && s.as_double() < static_cast<double>(range.high / 2 + 1) * 2;
 }
 
+// A number as an element of t: one that t has no value for is taken modulo the number of its values.
+inline Scalar wrapped(DType t, const Scalar& s) {
+  switch (t) {
+    case DType::UInt8: return Scalar(int64_t{static_cast<uint8_t>(s.as_int())});
+    case DType::Int8: return Scalar(int64_t{static_cast<int8_t>(s.as_int())});
+    case DType::UInt16: return Scalar(int64_t{static_cast<uint16_t>(s.as_int())});
+    case DType::Int16: return Scalar(int64_t{static_cast<int16_t>(s.as_int())});
+    case DType::UInt32: return Scalar(int64_t{static_cast<uint32_t>(s.as_int())});
+    case DType::Int32: return Scalar(int64_t{static_cast<int32_t>(s.as_int())});
+    default: return s;
+  }
+}
+
 }  // namespace fl

@@ -487,19 +487,26 @@ PyObject* with_out(const char* op, Function function, PyObject* const* args, Py_
   return deliver.object && name.object ? call_with(deliver.object, name.object, result.object, args[nargs + at]) : nullptr;
 }
 
-// `flambeau.return_types.max(`, then a field on each line. While the library answers for PyTorch it says `torch.`.
-static PyObject* show_fields(PyObject* self) {
-  const PyTypeObject* type = Py_TYPE(self);
+// "flambeau", or "torch" while the library answers for PyTorch.
+static std::string library_name() {
   const Owned module(PyImport_ImportModule("flambeau._tensor"));
   const Owned library(module.object ? PyObject_GetAttrString(module.object, "library") : nullptr);
-  if (!library.object) return nullptr;
-  std::string out = std::string(utf8(library.object)) + std::strchr(type->tp_name, '.') + "(";
+  if (!library.object) throw_python_error();
+  return utf8(library.object);
+}
+
+// `flambeau.return_types.max(`, then a field on each line.
+static PyObject* show_fields(PyObject* self) try {
+  const PyTypeObject* type = Py_TYPE(self);
+  std::string out = library_name() + std::strchr(type->tp_name, '.') + "(";
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(self); ++i) {
     const Owned shown(PyObject_Repr(PyTuple_GET_ITEM(self, i)));
     if (!shown.object) return nullptr;
     out += std::string(i ? ",\n" : "\n") + type->tp_members[i].name + "=" + utf8(shown.object);
   }
   return PyUnicode_FromString((out + ")").c_str());
+} catch (...) {
+  return translate_exception();
 }
 
 ResultType::ResultType(const char* op, std::initializer_list<const char*> fields) {
@@ -507,7 +514,7 @@ ResultType::ResultType(const char* op, std::initializer_list<const char*> fields
   auto* names = new std::vector<PyStructSequence_Field>;
   for (const char* f : fields) names->push_back({f, nullptr});
   names->push_back({nullptr, nullptr});
-  auto* name = new std::string(std::string("flambeau.return_types.") + op);
+  auto* name = new std::string(library_name() + ".return_types." + op);
   PyStructSequence_Desc description{name->c_str(), nullptr, names->data(), static_cast<int>(fields.size())};
   type_ = PyStructSequence_NewType(&description);
   type_->tp_repr = show_fields;

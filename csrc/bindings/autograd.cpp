@@ -10,6 +10,7 @@
 #include "autograd/sparse.h"
 #include "bindings/args.h"
 #include "bindings/collector.h"
+#include "bindings/data.h"
 #include "bindings/function.h"
 #include "bindings/hooks.h"
 #include "wrappers/autocast.h"
@@ -66,6 +67,56 @@ nb::object metadata_of(Node& node) {
   const std::lock_guard lock(node.mutex());
   if (!hooks.metadata) hooks.metadata = std::move(fresh);
   return nb::borrow(static_cast<PyNodeMetadata&>(*hooks.metadata).dict.get());
+}
+
+constexpr std::string_view kSaved = "_saved_";
+
+// What a node keeps under a name, as `node._saved_self` shows it: a tensor, a number, a tuple.
+struct SavedByName final : SavedVisitor {
+  SavedByName(Node& n, std::string_view w) : node(n), wanted(w) {}
+  using SavedVisitor::meet;
+  void meet(const char* name, const SavedTensor& x) override {
+    if (wanted == name) found = nb::steal(wrap(x.unpack(node, name)));
+  }
+  void meet(const char* name, const std::vector<SavedTensor>& xs) override {
+    if (wanted != name) return;
+    found = nb::steal(make_tuple(static_cast<Py_ssize_t>(xs.size()), [&](Py_ssize_t i) { return wrap(xs[static_cast<size_t>(i)].unpack(node, name)); }));
+  }
+  void meet_number(const char* name, const Scalar& x) override {
+    if (wanted == name) found = nb::steal(python_number(x));
+  }
+  Node& node;
+  std::string_view wanted;
+  nb::object found;
+};
+
+struct SavedNames final : SavedVisitor {
+  using SavedVisitor::meet;
+  void meet(const char* name, const SavedTensor&) override { names.append(std::string(kSaved) + name); }
+  void meet(const char* name, const std::vector<SavedTensor>&) override { names.append(std::string(kSaved) + name); }
+  void meet_number(const char* name, const Scalar&) override { names.append(std::string(kSaved) + name); }
+  nb::list names;
+};
+
+// What is no attribute of nodes themselves: what this one keeps, or what the context of a custom Function has.
+nb::object attribute_of_node(PyNodeRef& n, const std::string& name) {
+  if (std::string_view(name).starts_with(kSaved)) {
+    const std::string_view wanted = std::string_view(name).substr(kSaved.size());
+    SavedByName look(*n.node, wanted == "input" ? "self" : wanted);
+    n.node->show_saved(look);
+    if (look.found.is_valid()) return look.found;
+  }
+  if (auto* function = dynamic_cast<PyFunctionNode*>(n.node.get()); function && function->ctx())
+    return nb::borrow(function->ctx()).attr(name.c_str());
+  throw nb::attribute_error(text("'", n.node->name(), "' object has no attribute '", name, "'").c_str());
+}
+
+nb::object names_of_node(nb::handle self) {
+  SavedNames saved;
+  nb::cast<PyNodeRef&>(self).node->show_saved(saved);
+  nb::object names = nb::module_::import_("builtins").attr("object").attr("__dir__")(self);
+  names.attr("extend")(saved.names);
+  return names;
 }
 
 HookRemover hooked_node(Node& node, nb::callable fn, bool pre) {
@@ -153,6 +204,8 @@ void init_autograd(nb::module_& m) {
       .def("register_hook", [](PyNodeRef& n, nb::callable fn) { return hooked_node(*n.node, fn, false); })
       .def("register_prehook", [](PyNodeRef& n, nb::callable fn) { return hooked_node(*n.node, fn, true); })
       .def_prop_ro("metadata", [](PyNodeRef& n) { return metadata_of(*n.node); })
+      .def("__getattr__", attribute_of_node)
+      .def("__dir__", [](nb::handle self) { return names_of_node(self); })
       .def("__repr__", [](const PyNodeRef& n) { return text("<", n.node->name(), " object at ", static_cast<const void*>(n.node.get()), ">"); });
 
   m.def("run_backward", [](nb::handle roots, nb::handle grads, bool retain, bool create, nb::handle inputs, bool accumulate, bool unused, bool leaf_hooks) {

@@ -14,6 +14,13 @@
 #include "op/stack.h"
 
 namespace fl::py {
+
+PyObject* python_number(const Scalar& s) {
+  if (s.is_complex()) return PyComplex_FromDoubles(s.as_double(), s.imaginary());
+  if (s.is_float()) return PyFloat_FromDouble(s.as_double());
+  if (s.kind() == Scalar::Kind::Bool) return PyBool_FromLong(s.as_int() != 0);
+  return PyLong_FromLongLong(s.as_int());
+}
 namespace {
 
 // ---- the buffer protocol
@@ -134,7 +141,17 @@ Owned item_at(PyObject* o, Py_ssize_t i) {
   return Owned{item};
 }
 
-// Whether the first of a list, or of lists in it, is an array or a tensor that has axes.
+// An array, or a tensor that has axes.
+bool is_array(PyObject* data) {
+  if (is_tensor(data)) return tensor_of(data).ndim() > 0;
+  Scalar probe;
+  return PyObject_CheckBuffer(data) && !PyBytes_Check(data) && !type_of_numpy_scalar(data) && !try_scalar(data, probe);
+}
+
+// Thrown where lists hold an array behind something else.
+struct HoldsArray {};
+
+// Whether the first of a list, or of lists in it, is an array.
 bool leads_to_array(PyObject* data) {
   Owned first;
   for (int depth = 0; depth <= 64 && is_list(data) && list_size(data) > 0; ++depth) {
@@ -142,10 +159,7 @@ bool leads_to_array(PyObject* data) {
     first = std::move(next);
     data = first.object;
   }
-  if (!first.object || is_list(data)) return false;
-  if (is_tensor(data)) return tensor_of(data).ndim() > 0;
-  Scalar probe;
-  return PyObject_CheckBuffer(data) && !PyBytes_Check(data) && !type_of_numpy_scalar(data) && !try_scalar(data, probe);
+  return first.object && !is_list(data) && is_array(data);
 }
 
 void survey(PyObject* o, int depth, Found& found) {
@@ -163,6 +177,7 @@ void survey(PyObject* o, int depth, Found& found) {
     found.at.erase(depth);
     return;
   }
+  if (depth != found.shape.size() && is_array(o)) throw HoldsArray();
   if (depth != found.shape.size())
     raise<ArgumentError>("tensor: a number at depth ", depth, " beside lists of depth ", found.shape.size(), "; expected a regular nesting");
   if (PyLong_CheckExact(o)) {  // it may be one of uint64
@@ -180,7 +195,7 @@ void survey(PyObject* o, int depth, Found& found) {
   }
   Scalar s;
   if (!try_scalar(o, s)) {
-    raise<TypeMismatch>("tensor: data holds a ", Py_TYPE(o)->tp_name, found.at.size() ? text(" at ", found.at) : std::string(), "; expected numbers, lists of numbers, arrays or tensors");
+    raise<DTypeError>("tensor: data holds a ", Py_TYPE(o)->tp_name, found.at.size() ? text(" at ", found.at) : std::string(), "; expected numbers, lists of numbers, arrays or tensors");
   }
   found.meet(type_of_number(s));
 }
@@ -214,13 +229,6 @@ void write_numbers(PyObject* o, int depth, const Dims& shape, T*& out) {
   check::fits("tensor", "element", dtype_of<T>, s);
   if constexpr (is_half_type<T>) *out++ = T(static_cast<float>(s.as_double()));
   else *out++ = s.as<T>();
-}
-
-PyObject* python_number(const Scalar& s) {
-  if (s.is_complex()) return PyComplex_FromDoubles(s.as_double(), s.imaginary());
-  if (s.is_float()) return PyFloat_FromDouble(s.as_double());
-  if (s.kind() == Scalar::Kind::Bool) return PyBool_FromLong(s.as_int() != 0);
-  return PyLong_FromLongLong(s.as_int());
 }
 
 PyObject* list_of(const Tensor& x, int dim, int64_t at) {
@@ -422,6 +430,8 @@ Tensor tensor_from_buffer(PyObject* exporter, bool or_copy) {
   } guard{view.get()};
   writable = writable && !view->readonly;
   const auto dtype = type_of_format(view->format, view->itemsize);
+  if (!dtype && view->format && *view->format == '>' && type_of_format(view->format + 1, view->itemsize))
+    raise<ArgumentError>("from_numpy: elements of format '", view->format, "' are not in native byte order; convert them first (array.astype(array.dtype.newbyteorder('=')))");
   if (!dtype)
     raise<DTypeError>("from_numpy: elements of format '", view->format ? view->format : "", "' have no flambeau type; expected bool, (u)int8, int16, int32, int64, float16, float32, float64, complex64 or complex128 in native byte order");
   Dims sizes, strides;
@@ -503,14 +513,20 @@ Tensor tensor_from(PyObject* data, std::optional<DType> dtype) {
     copy.object = data = PySequence_List(data);
     if (!data) throw_python_error();
   }
-  if (leads_to_array(data)) {  // those of one shape stack
+  const auto stacked = [&] {  // those of one shape stack
     NoGrad off;
     std::vector<Tensor> parts;
     for (Py_ssize_t i = 0; i < list_size(data); ++i) parts.push_back(tensor_from(item_at(data, i).object, dtype));
     return op::stack(parts, 0);
-  }
+  };
+  if (leads_to_array(data)) return stacked();
   Found found{{}, {}, !dtype, {}};
-  survey(data, 0, found);
+  try {
+    survey(data, 0, found);
+  } catch (HoldsArray) {
+    if (!is_list(data)) throw;
+    return stacked();
+  }
   const DType type = dtype.value_or(found.type.value_or(default_dtype()));
   checked_numel("tensor", found.shape);
   if (type == DType::Complex32) return cast_for_kernel(tensor_from(data, DType::Complex64), type);

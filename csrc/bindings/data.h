@@ -19,6 +19,7 @@ Tensor tensor_from_buffer(PyObject* exporter, bool or_copy = false);
 void move_to_buffer(const Tensor& x, PyObject* exporter);
 // The object with the buffer protocol whose memory x's storage is, borrowed; null where it is nobody's.
 PyObject* buffer_of(const Tensor& x);
+PyObject* python_number(const Scalar& s);
 // Nested lists of Python numbers.
 PyObject* to_list(const Tensor& x);
 PyObject* to_dlpack(PyObject* self, bool versioned, bool copy);

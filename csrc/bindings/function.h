@@ -33,9 +33,8 @@ class PyFunctionNode final : public Node {
     for (auto& s : saved->saved) s.clear();
   }
 
-  void list_saved(std::vector<Tensor>& out) const override {
-    if (!saved) return;
-    for (auto& s : saved->saved) s.list(out);
+  void show_saved(SavedVisitor& visitor) const override {
+    if (saved) visitor.meet("saved_tensors", saved->saved);
   }
   bool divisible() const override { return false; }
   bool takes_sparse() const override { return true; }

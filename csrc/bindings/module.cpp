@@ -345,11 +345,12 @@ NB_MODULE(_C, m) {
   const nb::tuple value = nb::make_tuple(nb::handle(PyExc_ValueError), nb::handle(PyExc_RuntimeError));
   const nb::tuple type = nb::make_tuple(nb::handle(PyExc_TypeError), nb::handle(PyExc_RuntimeError));
   const nb::tuple index = nb::make_tuple(nb::handle(PyExc_IndexError), nb::handle(PyExc_RuntimeError));
+  const nb::tuple asserted = nb::make_tuple(nb::handle(PyExc_RuntimeError), nb::handle(PyExc_AssertionError));
   error_types.shape = new_error(m, "ShapeError", value.ptr(), "Shapes that do not fit an op.");
   error_types.dtype = new_error(m, "DTypeError", type.ptr(), "An element type that an op is not defined for.");
   error_types.argument = new_error(m, "ArgumentError", value.ptr(), "A value that an op has no meaning for.");
   error_types.range = new_error(m, "RangeError", index.ptr(), "An axis or an index that is not there.");
-  error_types.device = new_error(m, "DeviceError", PyExc_RuntimeError, "A device that is not there, or data that is not on it.");
+  error_types.device = new_error(m, "DeviceError", asserted.ptr(), "A device that is not there, or data that is not on it.");
   error_types.autograd = new_error(m, "AutogradError", PyExc_RuntimeError, "A gradient that can not be computed.");
   error_types.linalg = new_error(m, "LinAlgError", PyExc_RuntimeError, "A matrix that can not be factored, inverted or solved with.");
   fl::warn = [](const char* text) {

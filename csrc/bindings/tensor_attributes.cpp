@@ -51,6 +51,9 @@ PyObject* get_grad(PyObject* self, void*) {
   const Tensor& x = tensor_of(self);
   Tensor grad = gradient_of(x);
   graph::note_gradient(x, grad, true);
+  if (!grad.defined() && requires_grad(x) && !is_leaf(x) && !meta_of(x)->retains_grad &&
+      PyErr_WarnEx(PyExc_UserWarning, "grad of a tensor that is not a leaf: it is not kept by backward(); call .retain_grad() on the tensor first, or read a leaf's .grad", 1) != 0)
+    return nullptr;
   return wrap(std::move(grad));
 }
 void replace_grad(const Tensor& x, Tensor grad) {
@@ -123,6 +126,9 @@ PyObject* get_T(PyObject* self, void*) {
     const Tensor& x = tensor_of(self);
     Dims reversed;
     for (int i = x.ndim() - 1; i >= 0; --i) reversed.push_back(i);
+    if (x.ndim() != 2 && x.ndim() != 0 &&
+        PyErr_WarnEx(PyExc_UserWarning, "x.T of a tensor whose number of axes is not 2 reverses them all, which is deprecated; use x.mT for a batch of matrices, or x.permute(...)", 1) != 0)
+      throw_python_error();
     return wrap(op::permute(x, reversed));
   });
 }

@@ -59,7 +59,7 @@ PyObject* m_data_ptr(PyObject* self, PyObject*) {
   const Tensor& t = tensor_of(self);
   if (!t.is_meta()) t.storage().expose();
   graph::note_read("an address was read");
-  return PyLong_FromVoidPtr(t.data());
+  return PyLong_FromVoidPtr(t.numel() == 0 ? nullptr : t.data());
 }
 PyObject* m_storage_ptr(PyObject* self, PyObject*) { return PyLong_FromVoidPtr(&tensor_of(self).storage()); }
 PyObject* m_storage_bytes(PyObject* self, PyObject*) { return PyLong_FromSize_t(tensor_of(self).storage().size_bytes()); }

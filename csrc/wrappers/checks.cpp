@@ -183,8 +183,8 @@ void does_not_fit(const char* op, const char* arg, DType type, const Scalar& val
 }
 
 void draws_fit(const char* op, const Tensor& x, int64_t from, int64_t to) {
-  fits(op, "from", x.dtype(), from);
-  if (to > from) fits(op, "to - 1", x.dtype(), to - 1);
+  holds_exactly(op, "from", x.dtype(), from);
+  if (to > from) holds_exactly(op, "to - 1", x.dtype(), to - 1);
 }
 
 bool exact(const Tensor& x, double v) {

@@ -31,10 +31,16 @@ void joinable(const char* op, TensorList xs, int64_t dim);
 void probability(const char* op, const char* arg, double p);
 // Every element lies in [0, 1]; with `or_nan` it may be NaN.
 void probabilities(const char* op, const char* arg, const Tensor& x, bool or_nan);
-// A number that is written to elements of an integer type is one of its values.
+// A number that is written to elements of an integer type is one of its values; of unsigned types also the negative of one, which wraps.
 [[noreturn]] void does_not_fit(const char* op, const char* arg, DType type, const Scalar& value);
-inline void fits(const char* op, const char* arg, DType type, const Scalar& value) {
+inline void holds_exactly(const char* op, const char* arg, DType type, const Scalar& value) {
   if (!holds(type, value)) does_not_fit(op, arg, type, value);
+}
+inline bool negative_of_unsigned(DType type, const Scalar& value) {
+  return (type == DType::UInt8 || type == DType::UInt16 || type == DType::UInt32) && !value.is_complex() && !value.is_float() && value.as_int() < 0 && value.as_int() >= -int_range(type).high;
+}
+inline void fits(const char* op, const char* arg, DType type, const Scalar& value) {
+  if (!holds(type, value) && !negative_of_unsigned(type, value)) does_not_fit(op, arg, type, value);
 }
 // Real tensors hold no complex values.
 inline void not_complex_for(const char* op, const char* arg, const Tensor& x, const Tensor& value) {

@@ -47,8 +47,10 @@ constexpr int kMaxEach = 8;
 
 }  // namespace
 
-// Numbers do not wrap on their way into an integer loop: what the result's type can not hold is refused, but by
-// comparisons, which are made in a type that holds both sides. Integer loops have at most one parameter, a factor.
+// A whole number that the result's type can not hold wraps round where the result depends on its lowest bits alone (sums, products,
+// bits), as a 0-d tensor does (`narrowed`). Elsewhere another number would be meant, so that it is refused; but the negative
+// of one that is selected for unsigned elements (`where`), as fill_() takes it, and what is compared, in a type that holds both sides.
+// Integer loops have at most one parameter, a factor.
 DType each::loop_type(const EachKernel& kernel, const char* op, DType type, const Operand* in, int n, const Scalar* params) {
   const DType compute = compute_type(type);
   if (is_inexact(compute)) return compute;
@@ -58,7 +60,10 @@ DType each::loop_type(const EachKernel& kernel, const char* op, DType type, cons
   for (int k = 0; k < n; ++k) {
     if (in[k].is_tensor()) continue;
     const Scalar v = in[k].number();
-    if (!kernel.bool_out || type == DType::UInt64) check::fits(op, "number", type, v);
+    const bool modular = kernel.bytes == Bytes::Ints || kernel.bytes == Bytes::All;
+    if (modular && !kernel.bool_out && type != DType::UInt64 && !v.is_float() && !v.is_complex()) continue;
+    if (kernel.bytes == Bytes::Bits && !kernel.bool_out && type != DType::UInt64) check::fits(op, "number", type, v);
+    else if (!kernel.bool_out || type == DType::UInt64) check::holds_exactly(op, "number", type, v);
     else if (!holds(compute, v)) wide = DType::Int64;
     bytes = bytes && holds(type, v);
   }
@@ -87,6 +92,7 @@ bool each::narrowed(const Tensor& x, const Tensor& out) {
 void each::box(char* to, Scalar number, DType compute, const Tensor& out, bool compares) {
   // 0.5 and -inf are true, whatever integer they would be cut to.
   if (out.dtype() == DType::Bool && !compares) number = Scalar(number.as<bool>());
+  else if (!compares && !number.is_float() && !number.is_complex()) number = wrapped(out.dtype(), number);
   visit_any(compute, [&]<class T>(T) {
     const T v = number.as<std::conditional_t<is_half_type<T>, float, T>>();
     std::memcpy(to, &v, sizeof(v));
@@ -201,7 +207,7 @@ bool overlaps(const Tensor& out, const Tensor& x) {
 
 // Row-major where all operands are. Else axes lie in the order that the first operand has them in that says which of two is the
 // outer one, as in PyTorch: an operand says nothing about an axis over which it is repeated.
-Tensor broadcast_output(const Dims& shape, const Operand* in, int n, DType type, Device device) {
+Tensor broadcast_output(const char* op, const Dims& shape, const Operand* in, int n, DType type, Device device) {
   const int axes = static_cast<int>(shape.size());
   bool row_major = true;
   for (int k = 0; k < n; ++k) row_major = row_major && (!in[k].is_tensor() || !in[k].tensor().defined() || in[k].tensor().is_contiguous());
@@ -229,7 +235,7 @@ Tensor broadcast_output(const Dims& shape, const Operand* in, int n, DType type,
       std::swap(order[other], order[moved]);
       moved = other;
     }
-  checked_numel("elements", shape);
+  checked_numel(op, shape);
   int64_t step = 1;
   for (int i = 0; i < axes; ++i) {
     const int axis = static_cast<int>(order[i]);
@@ -308,7 +314,7 @@ Tensor run_each(const EachKernel& kernel, const char* op, DType result, DType ty
     }
   }
   if (same && is_dense(*first)) y = empty_dense_like(*first, result, device);
-  else y = broadcast_output(broadcast_shape(op, in, n), in, n, result, device);
+  else y = broadcast_output(op, broadcast_shape(op, in, n), in, n, result, device);
   y.impl()->inference = thread_modes().inference;
   if (!meta && y.numel() != 0 && !graph::recording()) run_fresh(loops, compute, in, n, params, y);
   return y;

@@ -24,7 +24,7 @@ class AssertedShapeError(ShapeError, AssertionError):
     """Shapes that do not fit."""
 
 
-class NoCUDAError(DeviceError, AssertionError):
+class NoCUDAError(DeviceError):
     """There is no CUDA backend."""
 
     def __init__(self, who: str) -> None:

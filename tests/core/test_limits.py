@@ -1,6 +1,8 @@
-"""Values at and past what sizes, integer types and index arithmetic can hold: refused, never wrapped."""
+"""Values at and past what sizes, integer types and index arithmetic can hold: refused, or wrapped where that is what arithmetic does."""
 
 from __future__ import annotations
+
+import contextlib
 
 import pytest
 
@@ -21,34 +23,41 @@ def small(dtype=fl.uint8, *values):
 
 
 REFUSED_NUMBERS = {
-    "add": lambda: small() + 300,
-    "add negative": lambda: small() + -1,
-    "mul": lambda: small(fl.int32) * 2**32,
-    "reversed": lambda: 2**32 - small(fl.int32),
+    "floor_divide by -1": lambda: small() // -1,
+    "floor_divide by 0, if it wrapped": lambda: small() // 256,
+    "remainder": lambda: small() % 300,
+    "pow": lambda: small() ** 300,
+    "reversed pow": lambda: (-1) ** small(),
+    "float": lambda: small().masked_fill(fl.tensor([True, False]), 1e10),
     "floor_divide": lambda: small(fl.int16) // 2**20,
     "clamp": lambda: small(fl.int32).clamp(max=2**40),
     "where": lambda: fl.where(fl.tensor([True, False]), small(fl.int32), 2**33),
-    "in place": lambda: small().add_(256),
+    "where float": lambda: fl.where(fl.tensor([True, False]), small(), -256),
+    "in place": lambda: small().floor_divide_(256),
+    "clamp to -1": lambda: small().clamp(min=-1),
+    "random_": lambda: small().random_(-1, 3),
     "alpha": lambda: small().add(small(), alpha=2**40),
     "masked_fill": lambda: small(fl.int8).masked_fill(fl.tensor([True, False]), 200),
     "fill_": lambda: small().fill_(256),
     "fill_ float": lambda: small().fill_(1e10),
     "fill_ nan": lambda: small(fl.int64).fill_(float("nan")),
     "item": lambda: small().__setitem__(0, 300),
-    "items": lambda: small().__setitem__([0, 1], -1),
+    "items": lambda: small().__setitem__([0, 1], -256),
+    "item float": lambda: small().__setitem__(0, -1.5),
     "tensor": lambda: fl.tensor([[1], [300]], dtype=fl.uint8),
-    "tensor negative": lambda: fl.tensor([-1], dtype=fl.uint8),
+    "tensor negative": lambda: fl.tensor([-256], dtype=fl.uint8),
+    "tensor most negative": lambda: fl.tensor([-(2**63)], dtype=fl.uint8),
     "tensor float": lambda: fl.tensor([128.0], dtype=fl.int8),
     "full": lambda: fl.full((1,), 300, dtype=fl.uint8),
     "full inf": lambda: fl.full((1,), float("inf"), dtype=fl.int64),
     "full 2^63": lambda: fl.full((1,), 2.0**63, dtype=fl.int64),
-    "full_like": lambda: fl.full_like(small(), -1),
+    "full_like": lambda: fl.full_like(small(), -256),
     "new_full": lambda: small().new_full((2,), 2**40, dtype=fl.int32),
     "arange": lambda: fl.arange(300, dtype=fl.uint8),
     "randint": lambda: fl.randint(0, 257, (3,), dtype=fl.uint8),
     "pad": lambda: F.pad(small(), [1, 1], value=256),
     "scatter": lambda: small().scatter(0, fl.tensor([0]), 300),
-    "index_fill": lambda: small().index_fill(0, fl.tensor([0]), -1),
+    "index_fill": lambda: small().index_fill(0, fl.tensor([0]), -256),
 }
 
 
@@ -59,9 +68,42 @@ def test_a_number_that_an_integer_type_can_not_hold_is_refused(call):
 
 
 def test_the_message_names_value_type_and_range():
-    text = "add: number = 300 does not fit into uint8; expected 0 <= number <= 255, or a wider type"
+    text = "remainder: number = 300 does not fit into uint8; expected 0 <= number <= 255, or a wider type"
     with pytest.raises(ValueError, match=text):
-        small() + 300
+        small() % 300
+
+
+@pytest.mark.parametrize("lazy", [False, True], ids=["eager", "lazy"])
+@pytest.mark.parametrize("number", [-1, -200, -256, 300, 2**40, -(2**63), 2**63 - 1])
+@pytest.mark.parametrize("dtype", [fl.uint8, fl.int8, fl.int16, fl.int32, fl.uint16, fl.uint32])
+def test_sums_products_and_bits_are_those_of_the_lowest_bits(dtype, number, lazy):
+    """As of a 0-d tensor, and as in NumPy's arrays of one type."""
+    x = fl.tensor([0, 1, 2, 100, 127], dtype=dtype)
+    with fl.lazy() if lazy else contextlib.nullcontext():
+        found = [x + number, x - number, number - x, x * number, x & number, x | number, x ^ number, x.clone().add_(number), x.clone().mul_(number) * 2]
+        found = [y.tolist() for y in found]
+    size = 256**x.itemsize
+    low = 0 if dtype in (fl.uint8, fl.uint16, fl.uint32) else -size // 2
+    values = x.tolist()
+    expected = [
+        [v + number for v in values], [v - number for v in values], [number - v for v in values], [v * number for v in values],
+        [v & number for v in values], [v | number for v in values], [v ^ number for v in values], [v + number for v in values], [v * number * 2 for v in values],
+    ]  # fmt: skip
+    assert found == [[(v - low) % size + low for v in row] for row in expected]
+    if number in range(-(2**31), 2**31):
+        other = fl.tensor(number)
+        assert found[:4] == [(x + other).tolist(), (x - other).tolist(), (other - x).tolist(), (x * other).tolist()]
+
+
+def test_negative_numbers_are_stored_in_unsigned_elements_from_the_other_end():
+    x = small()
+    mask = fl.tensor([True, False])
+    for y in (x.clone().fill_(-1), fl.full((2,), -1, dtype=fl.uint8), fl.full_like(x, -1), fl.tensor([-1, -1], dtype=fl.uint8), x.new_full((2,), -1)):
+        assert y.tolist() == [255, 255]
+    assert x.masked_fill(mask, -1).tolist() == fl.where(mask, -1, x).tolist() == [255, 2]
+    assert x.index_fill(0, fl.tensor([1]), -255).tolist() == [1, 1]
+    x[0] = -2
+    assert x.tolist() == [254, 2]
 
 
 @pytest.mark.parametrize(

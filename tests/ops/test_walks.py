@@ -131,8 +131,9 @@ def test_numbers_beside_elements_of_one_byte():
     assert y.add(y, alpha=-1).tolist() == [[0] * 4] * 40 and x.sub(x, alpha=3)[0].tolist() == [0, 254, 112, 2]
     assert (x + y).dtype == fl.int16 and (x + y)[0].tolist() == [-128, -2, 200, 382]
     assert (x + fl.tensor(100)).dtype == fl.uint8 and (x + fl.tensor(100))[0].tolist() == [100, 101, 44, 99]
+    assert (x + 300)[0].tolist() == [44, 45, 244, 43] and (y * 300)[0].tolist() == [0, 124, 0, -44]
     with pytest.raises((ValueError, OverflowError)):
-        x + 300
+        x // 300
     mask = x > 0
     assert (mask * mask).dtype == fl.bool and (mask + mask).tolist() == mask.tolist() and (mask & x)[0].tolist() == [0, 1, 0, 1]
     assert mask.logical_and(2).tolist() == mask.tolist() and x.logical_or(0)[0].tolist() == mask[0].tolist()

@@ -24,7 +24,6 @@ EVERYWHERE = [
          "out= of any type that holds the result is filled"),
     Rule("errors", r"accepted here, RuntimeError there: (unsupported operation|the written-to tensor)", "cat", "out= may share memory with an argument: the result is computed first"),
     Rule("", r"not defined for complex(64|128)|is flambeau.complex(64|128); expected a floating point type", "ldexp", "complex numbers: not there yet"),
-    Rule("", r"does not fit into \w+; expected", "full_like", "numbers that do not fit are refused; PyTorch wraps them round"),
     Rule("alias", r"memory_format=torch.channels_last", "float", "memory formats change no strides, so that there is nothing to copy"),
     Rule("errors", r"accepted here, Exception there:", "eq", "a number may stand in either place"),
     Rule("", r"cast to a floating point type first|x is int64; expected a float", "nn.functional.relu6", "defined for floats alone"),

@@ -8,7 +8,7 @@ from cases import UNIMPLEMENTED, Deliberate, broadcastable, check, shape_of, ten
 DTYPES = "bool uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64".split()
 DELIBERATE = [
     *UNIMPLEMENTED,
-    Deliberate("number = -?[0-9]+ does not fit into u?int.*; line None there", "numbers that do not fit an integer type are refused, not wrapped"),
+    Deliberate("number = -?[0-9]+ does not fit into u?int.*; line None there", "numbers that do not fit an integer type are refused where another number would be meant, as in a division"),
     Deliberate(r"^(?=.*(-\d|\d{4}))(?=.*dtype=L.u?int8).*(L\.(eq|ne|lt|le|gt|ge)\(x, y\)|x ([<>]=?|[=!]=) y)\)\n\[0\] [\[TF]", "comparisons of integers of one byte with what does not fit are exact"),
     Deliberate("there: .*(must be Tensor, not (int|float|bool))", "numbers are accepted where tensors are"),
     Deliberate("there: .*(heaviside is not yet implemented|did not match|expected dtype .* for `(end|weight)`|should have the same dtype)", "operands are promoted"),

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from .checks import emit_condition
+from .emit_doc import shown_name
 from .formula import Context, count_reads, differentiable, only_scaled, read_by_writer, translate
 from .rules import dtype_rules, float_result, is_inplace_op, op_inplace
 from .signature import Arg
@@ -138,10 +139,8 @@ class NodeWriter:
                 a = op.sig.arg(n)
                 out.append(f"    {n}_.clear();" if not (a and a.type.many) else f"    for (auto& s : {n}_) s.clear();")
             out.append("  }")
-            out.append("  void list_saved(std::vector<Tensor>& out) const override {")
-            for n in cleared:
-                a = op.sig.arg(n)
-                out.append(f"    {n}_.list(out);" if not (a and a.type.many) else f"    for (auto& s : {n}_) s.list(out);")
+            out.append("  void show_saved(SavedVisitor& visitor) const override {")
+            out += [f'    visitor.meet("{self._saved_name(n)}", {n}_);' for n in cleared]
             out.append("  }")
         out.append("};")
         return out
@@ -155,6 +154,14 @@ class NodeWriter:
         if argument not in self.uses:
             raise ValueError(f"{self.op.where}: node asks for '{argument}', which no gradient uses")
         return f'{argument}_ ? "{node[argument]}" : "{node["else"]}"'
+
+    def _saved_name(self, name: str) -> str:
+        """The end of `grad_fn._saved_...`: PyTorch's argument names, `self` for the first, and `result` for a single output."""
+        if (arg := self.op.sig.arg(name)) is None:
+            return "result" if self.outs() == [name] else name
+        index = self.op.sig.args.index(arg)
+        shown = shown_name(self.op, index)
+        return "self" if shown == "input" else shown
 
     def _is_saved(self, name: str) -> bool:
         a = self.op.sig.arg(name)
