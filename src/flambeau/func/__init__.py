@@ -17,7 +17,12 @@ from __future__ import annotations
 from flambeau.func import _rules_attributes, _rules_index, _rules_nn, _rules_products, _rules_shape  # noqa: F401
 from flambeau.func._forward import hessian, jacfwd, jvp, linearize
 from flambeau.func._functionalize import functionalize
-from flambeau.func._modules import functional_call, stack_module_state
+from flambeau.func._modules import (
+    functional_call,
+    replace_all_batch_norm_modules_,
+    stack_module_state,
+)
+from flambeau.func._rearrange import rearrange
 from flambeau.func._reverse import grad, grad_and_value, jacrev, vjp
 from flambeau.func._vmap import vmap
 
@@ -31,6 +36,8 @@ __all__ = [
     "jacrev",
     "jvp",
     "linearize",
+    "rearrange",
+    "replace_all_batch_norm_modules_",
     "stack_module_state",
     "vjp",
     "vmap",

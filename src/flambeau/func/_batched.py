@@ -15,7 +15,7 @@ from typing import Any
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._warn import warn
-from flambeau.func._levels import Level, Tensors, Wrapped, dtype_of, replaced, shape_of, wrapped_in
+from flambeau.func._levels import Level, Tensors, Wrapped, dtype_of, highest, replaced, shape_of, wrapped_in
 from flambeau.func._pullback import pullback
 from flambeau.func._table import Overload, bound, call_of, overloads
 from flambeau.func._tree import tree_map
@@ -349,3 +349,11 @@ def _common_dtype(name: str, tensors: Sequence[Tensor], ranks: Sequence[int]) ->
 def has_batch(level: BatchLevel, values: Any) -> bool:
     """True if a batch of the level is among the arguments."""
     return any(tensor._level is level for tensor in wrapped_in(values))
+
+
+def unbatched(values: Sequence[Tensor | None]) -> tuple[BatchLevel | None, list[Tensor | None]]:
+    """The vmap that values are batches of, the innermost of several, and the values with an axis in front; None where that is no vmap."""
+    level = highest([x for x in values if x is not None])
+    if not isinstance(level, BatchLevel):
+        return None, list(values)
+    return level, [None if x is None else level.full(x) for x in values]

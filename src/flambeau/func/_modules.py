@@ -8,6 +8,7 @@ from typing import Any
 
 from flambeau._C import Tensor, ops
 from flambeau.nn.module import Module
+from flambeau.nn.modules.norm import _BatchNorm
 
 Tensors = Mapping[str, Tensor]
 
@@ -133,3 +134,19 @@ def _stacked(states: Sequence[Mapping[str, Tensor]]) -> dict[str, Any]:
         stacked = ops.stack([x.detach() for x in column])
         out[path] = stacked.requires_grad_() if wants == {True} else stacked
     return out
+
+
+def replace_all_batch_norm_modules_(root: Module) -> Module:
+    """Takes the running statistics from all batch norms in `root`, which transformations can not write: each goes by its batch.
+
+    Example:
+        >>> import flambeau as fl
+        >>> norm = fl.func.replace_all_batch_norm_modules_(fl.nn.BatchNorm1d(2))
+        >>> norm.running_mean is None, norm.track_running_stats
+        (True, False)
+    """
+    for layer in root.modules():
+        if isinstance(layer, _BatchNorm) and layer.track_running_stats:
+            layer.running_mean = layer.running_var = layer.num_batches_tracked = None
+            layer.track_running_stats = False
+    return root

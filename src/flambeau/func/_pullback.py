@@ -60,11 +60,23 @@ def pullback(ys: Tensors, xs: Tensors, vs: Tensors, keep: bool, retain: bool = T
     if level is not None:
         return level.pullback(ys, xs, vs, keep, retain, others)
     pairs = [(y, v) for y, v in zip(ys, vs, strict=True) if y.requires_grad]
-    found: Sequence[Tensor | None] = [None] * len(xs)
-    if pairs:
-        roots, given = [y for y, _ in pairs], [v for _, v in pairs]
-        create = keep and _C.reaches_others([*roots, *given], [*xs, *others])
-        found = run_backward(roots, given, retain or create, create, xs, False, True)
+    if not pairs:
+        return [ops.zeros_like(x.detach()) for x in xs]
+    roots, given = [y for y, _ in pairs], [v for _, v in pairs]
+    create = keep and _C.reaches_others([*roots, *given], [*xs, *others])
+    return _found(roots, given, xs, create, retain)
+
+
+def pullbacks(y: Tensor, xs: Tensors, vs: Tensors, keep: bool) -> list[list[Tensor]]:
+    """`pullback` of one y for each of several v, which have no history."""
+    if highest((y, *xs, *vs)) is not None or not y.requires_grad:
+        return [pullback([y], xs, [v], keep) for v in vs]
+    create = keep and _C.reaches_others([y], list(xs))
+    return [_found([y], [v], xs, create, True) for v in vs]
+
+
+def _found(roots: Tensors, given: Tensors, xs: Tensors, create: bool, retain: bool) -> list[Tensor]:
+    found = run_backward(roots, given, retain or create, create, xs, False, True)
     return [ops.zeros_like(x.detach()) if g is None else g for g, x in zip(found, xs, strict=True)]
 
 

@@ -11,7 +11,7 @@ from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau.autograd.modes import enable_grad
 from flambeau.func._levels import dtype_of, shape_of
-from flambeau.func._pullback import finished, pullback, running_batches, stand_in
+from flambeau.func._pullback import finished, pullback, pullbacks, running_batches, stand_in
 from flambeau.func._tree import Make, chosen, flatten, tree_map
 
 Argnums = int | tuple[int, ...]
@@ -242,6 +242,6 @@ def _rows(y: Tensor, inputs: Inputs) -> list[Tensor]:
     if math.prod(shape) == 1:
         found = pullback([y], inputs.stands, [ops.ones_like(y)], inputs.keep)
         return [ops.reshape(g, (*shape, *shape_of(x))) if shape else g for g, x in zip(found, inputs.given, strict=True)]
-    rows = [pullback([y], inputs.stands, [v], inputs.keep) for v in units(y).unbind(0)]
+    rows = pullbacks(y, inputs.stands, units(y).unbind(0), inputs.keep)
     columns = [[g.to_dense() if g.is_sparse else g for g in column] for column in zip(*rows, strict=True)]
     return [ops.reshape(ops.stack(column), (*shape, *shape_of(x))) for column, x in zip(columns, inputs.given, strict=True)]
