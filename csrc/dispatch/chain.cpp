@@ -122,7 +122,7 @@ void run_range(const Plan& plan, int64_t begin, int64_t end) {
       } else {
         to = values + static_cast<size_t>(plan.slot[static_cast<size_t>(s)]) * kTileBytes;
       }
-      fn(m, same ? to : room.out, in, step.params.data());
+      fn(m, same ? to : room.out, in, step.params.data(), 1, kNoSteps);
       if (!same) convert_elements(to, step.result, room.out, made, m);
       at[static_cast<size_t>(s)] = to;
       if (step.store < 0 || plan.straight[static_cast<size_t>(s)]) continue;

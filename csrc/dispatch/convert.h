@@ -8,6 +8,8 @@
 FL_SIMD_KERNEL(void, convert_loop, void* dst, DType to, const void* src, DType from, int64_t n)
 // n times the element at `value`, of 1, 2, 4, 8 or 16 bytes.
 FL_SIMD_KERNEL(void, fill_loop, void* dst, size_t item_bytes, const void* value, int64_t n)
+// Rows of n elements, one after the other: each is n times the element at `src`, which lies `step` bytes behind that of the row before.
+FL_SIMD_KERNEL(void, fill_rows, void* dst, size_t item_bytes, const void* src, int64_t step, int64_t rows, int64_t n)
 // dst[i] = src[-i], n elements of 1, 2, 4, 8 or 16 bytes.
 FL_SIMD_KERNEL(void, reverse_loop, void* dst, const void* src, size_t item_bytes, int64_t n)
 // dst[i] = ~src[i] for bytes, or of bools !src[i].

@@ -121,7 +121,22 @@ void reverse(void* dst, const void* src, int64_t n) {
   for (int64_t i = 0; i < n; ++i) d[i] = s[-i];
 }
 
+template <class U>
+void rows_of(void* dst, const void* src, int64_t step, int64_t rows, int64_t n) {
+  for (int64_t r = 0; r < rows; ++r) fill<U>(static_cast<U*>(dst) + r * n, static_cast<const char*>(src) + r * step, n);
+}
+
 }  // namespace
+
+void fill_rows(void* dst, size_t item_bytes, const void* src, int64_t step, int64_t rows, int64_t n) {
+  switch (item_bytes) {
+    case 1: return rows_of<uint8_t>(dst, src, step, rows, n);
+    case 2: return rows_of<uint16_t>(dst, src, step, rows, n);
+    case 4: return rows_of<uint32_t>(dst, src, step, rows, n);
+    case 16: return rows_of<Pair>(dst, src, step, rows, n);
+    default: return rows_of<uint64_t>(dst, src, step, rows, n);
+  }
+}
 
 void fill_loop(void* dst, size_t item_bytes, const void* value, int64_t n) {
   switch (item_bytes) {

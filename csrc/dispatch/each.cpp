@@ -1,6 +1,7 @@
 #include "dispatch/each.h"
 
 #include <array>
+#include <limits>
 
 #include "base/parallel.h"
 #include "dispatch/walks.h"
@@ -41,14 +42,14 @@ struct Operand {
 
 struct Nest {
   TileFn fn;
-  bool single;  // fn reads one element of the last operand
+  int single;   // of which operand fn reads one element; 0: of none
   const Scalar* params;
   Axes axes;
   int n;        // operands, the output included
   bool stream;  // the output is new and large
   std::array<Operand, kMaxInputs + 1> op;
   // How many elements of operand k a call for m elements reads.
-  int64_t read(int k, int64_t m) const { return single && k == n - 1 ? 1 : m; }
+  int64_t read(int k, int64_t m) const { return k == single && k > 0 ? 1 : m; }
 };
 
 // Room for one thread's tiles: values in tile type, and as they are in memory.
@@ -163,10 +164,10 @@ void run_flat(const Nest& nest, int64_t begin, int64_t end) {
       }
     }
     if (write_direct) {
-      nest.fn(m, out.data + i * out.item, in, nest.params);
+      nest.fn(m, out.data + i * out.item, in, nest.params, 1, kNoSteps);
       continue;
     }
-    nest.fn(m, s.tile[0], in, nest.params);
+    nest.fn(m, s.tile[0], in, nest.params, 1, kNoSteps);
     if (out.flat) {
       store(out, out.data + i * out.item, 1, m, s.tile[0], s.raw, nest.stream);
       continue;
@@ -210,9 +211,39 @@ void run_rows(const Nest& nest, int64_t begin, int64_t end) {
       else if (!o.constant) in[k - 1] = load(o, src, o.inner(), nest.read(k, m), s.tile[k], s.raw);
     }
     char* dst = out.data + offset[0] * out.item;
-    if (write_direct) return nest.fn(m, dst, in, nest.params);
-    nest.fn(m, s.tile[0], in, nest.params);
+    if (write_direct) return nest.fn(m, dst, in, nest.params, 1, kNoSteps);
+    nest.fn(m, s.tile[0], in, nest.params, 1, kNoSteps);
     store(out, dst, out.inner(), m, s.tile[0], s.raw, stream);
+  };
+  // What a call of the loop needs for many rows at once: the bytes from row to row. An operand that has one element per row is
+  // filled into a tile of whole rows.
+  std::array<int64_t, kMaxInputs + 1> down_bytes{};
+  std::array<bool, kMaxInputs + 1> filled{};
+  bool by_rows = write_direct && d > 1, fills = false;
+  for (int k = 0; k < nest.n && by_rows; ++k) {
+    const Operand& o = nest.op[k];
+    down_bytes[k] = o.constant ? 0 : o.strides[d - 2] * o.item;
+    if (k == 0 || sources.direct[k] || o.constant) continue;
+    filled[k] = fills = o.inner() == 0 && o.dtype == o.tile_type;
+    by_rows = filled[k];
+  }
+  const int64_t at_once = fills ? piece / row : std::numeric_limits<int64_t>::max();
+  by_rows = by_rows && at_once > 1;
+  auto compute_rows = [&](int64_t rows) {
+    for (int64_t r = 0, m; r < rows; r += m) {
+      m = std::min(at_once, rows - r);
+      std::array<int64_t, kMaxInputs + 1> steps = down_bytes;
+      for (int k = 1; k < nest.n; ++k) {
+        const Operand& o = nest.op[k];
+        const char* src = o.data + offset[k] * o.item + r * down_bytes[k];
+        if (sources.direct[k]) in[k - 1] = src;
+        if (!filled[k]) continue;
+        kernels::fill_rows(s.tile[k], static_cast<size_t>(o.item), src, down_bytes[k], m, row);
+        in[k - 1] = s.tile[k];
+        steps[k] = row * o.tile_item;
+      }
+      nest.fn(row, out.data + offset[0] * out.item + r * down_bytes[0], in, nest.params, m, steps.data());
+    }
   };
   // Goes `steps` further along an axis, and along the outer ones where that ends it.
   auto carry = [&](int j, int64_t steps) {
@@ -230,10 +261,13 @@ void run_rows(const Nest& nest, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end;) {
     if (d > 1 && a[d - 1] == 0 && row <= std::min(piece, end - i)) {  // whole rows
       const int64_t rows = std::min((end - i) / row, size[d - 2] - a[d - 2]);
-      for (int64_t r = 0; r < rows; ++r) {
+      if (by_rows) compute_rows(rows);
+      for (int64_t r = 0; r < rows && !by_rows; ++r) {
         compute(row);
         for (int k = 0; k < nest.n; ++k) offset[k] += down[k];
       }
+      if (by_rows)
+        for (int k = 0; k < nest.n; ++k) offset[k] += rows * down[k];
       i += rows * row;
       carry(d - 2, rows);
     } else {
@@ -286,9 +320,9 @@ void run_blocks(const Nest& nest, int axis) {
       }
       char* dst = out.data + (offset[0] + r * out.strides[axis]) * out.item;
       if (out.inner() == 1 && out.dtype == out.tile_type) {
-        nest.fn(cols, dst, in, nest.params);
+        nest.fn(cols, dst, in, nest.params, 1, kNoSteps);
       } else {
-        nest.fn(cols, s.tile[0], in, nest.params);
+        nest.fn(cols, s.tile[0], in, nest.params, 1, kNoSteps);
         store(out, dst, out.inner(), cols, s.tile[0], s.raw);
       }
     }
@@ -303,7 +337,7 @@ void run_tiles(const TileLoops& loops, DType compute, const Scalar* params, cons
   const bool bool_out = loops.bool_out;
   Nest nest;  // whose operands are filled as far as there are some: clearing all of them costs more than a short op
   nest.fn = loops.all;
-  nest.single = false;
+  nest.single = 0;
   nest.params = params;
   nest.n = n_inputs + 1;
   std::array<Dims, kMaxInputs + 1> strides;
@@ -331,13 +365,12 @@ void run_tiles(const TileLoops& loops, DType compute, const Scalar* params, cons
     if (k > 0 && o.data == nest.op[0].data) nest.stream = false;  // its lines were read anyway
   }
   const int64_t n = nest.axes.numel;
-  const Operand& last = nest.op[n_inputs];
-  auto repeat_last = [&](bool repeated) {
-    nest.single = repeated && loops.single;
-    nest.fn = nest.single ? loops.single : loops.all;
+  const auto choose = [&](auto repeated) {  // whether an operand is one element per row
+    nest.single = loops.single && repeated(nest.op[n_inputs]) ? n_inputs : loops.first && repeated(nest.op[1]) ? 1 : 0;
+    nest.fn = nest.single == 0 ? loops.all : nest.single == n_inputs ? loops.single : loops.first;
   };
   if (!in_place) {
-    repeat_last(last.inner() == 0);
+    choose([](const Operand& o) { return o.inner() == 0; });
     const Dims* view[kMaxInputs + 1];
     for (int k = 0; k < nest.n; ++k) view[k] = &nest.op[k].strides;
     const int axis = column_axis(nest.axes, view + 1, n_inputs);
@@ -350,7 +383,7 @@ void run_tiles(const TileLoops& loops, DType compute, const Scalar* params, cons
       return;
     }
   }
-  repeat_last(last.constant);
+  choose([](const Operand& o) { return o.constant; });
   parallel_for(0, n, kGrain, [&](int64_t begin, int64_t end) { run_flat(nest, begin, end); });
 }
 

@@ -16,13 +16,16 @@
 
 namespace fl {
 
-// out[i] = f(in[0][i], in[1][i], ..., params) for i < n. Input and output may be the same tile.
-using TileFn = void (*)(int64_t n, void* out, const void* const* in, const Scalar* params);
+// out[i] = f(in[0][i], in[1][i], ..., params) for i < n, in each of `rows` rows. Input and output may be the same tile.
+// steps: bytes from row to row, of the output and then of each input.
+using TileFn = void (*)(int64_t n, void* out, const void* const* in, const Scalar* params, int64_t rows, const int64_t* steps);
+constexpr int64_t kNoSteps[16] = {};  // of a single row, for as many operands as there may be
 
 // The loops of one op in one compute type.
 struct TileLoops {
   TileFn all;     // null: the op has no such compute type
   TileFn single;  // reads one element of the last operand, for all i; null: the op has no such loop
+  TileFn first;   // ... of the first one
   bool bool_out;  // they write one byte (0 or 1) per element instead of the compute type
 };
 
@@ -36,7 +39,7 @@ enum class Bytes : uint8_t {
 
 // The loops of one op for the processor at hand.
 struct EachKernel {
-  TileFn all[7], single[7];  // float, double, int32, int64, uint8, complex of float, of double
+  TileFn all[7], single[7], first[7];  // float, double, int32, int64, uint8, complex of float, of double
   bool bool_out;
   Bytes bytes;
   TileLoops get(DType compute) const {
@@ -47,7 +50,7 @@ struct EachKernel {
                   : compute == DType::Complex64 ? 5
                   : is_complex(compute)         ? 6
                                                 : 4;
-    return {all[i], single[i], bool_out};
+    return {all[i], single[i], first[i], bool_out};
   }
 };
 

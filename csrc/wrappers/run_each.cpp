@@ -144,13 +144,13 @@ bool run_direct(const TileLoops& loops, DType compute, const Operand* in, int n,
   const int64_t item = static_cast<int64_t>(item_size(compute)), out_item = static_cast<int64_t>(out.item_bytes());
   if (n > 3 || count * out_item >= kStreamBytes || !out.is_contiguous()) return false;
   if (loops.bool_out ? out.dtype() != DType::Bool : written_as(out.dtype(), compute) != compute) return false;
-  const Operand& last = in[n - 1];
-  const bool single = loops.single && (!last.is_tensor() || (last.tensor().numel() == 1 && count != 1));
+  const auto is_one = [&](int k) { return !in[k].is_tensor() || (in[k].tensor().numel() == 1 && count != 1); };
+  const int single = loops.single && is_one(n - 1) ? n - 1 : loops.first && is_one(0) ? 0 : -1;
   alignas(64) char fills[3][kSmall * 16];
   std::array<const char*, 3> from;
   std::array<int64_t, 3> step;
   for (int k = 0; k < n; ++k) {
-    const bool one = single && k == n - 1;
+    const bool one = k == single;
     step[k] = one ? 0 : item;
     if (in[k].is_tensor()) {
       const Tensor& x = in[k].tensor();
@@ -165,12 +165,12 @@ bool run_direct(const TileLoops& loops, DType compute, const Operand* in, int n,
       from[k] = fills[k];
     }
   }
-  const TileFn fn = single ? loops.single : loops.all;
+  const TileFn fn = single < 0 ? loops.all : single == 0 ? loops.first : loops.single;
   char* const to = static_cast<char*>(out.data());  // may be promised memory, which is given here once
   parallel_for(0, count, kGrain, [&](int64_t begin, int64_t end) {
     const void* at[3];
     for (int k = 0; k < n; ++k) at[k] = from[k] + begin * step[k];
-    fn(end - begin, to + begin * out_item, at, params);
+    fn(end - begin, to + begin * out_item, at, params, 1, kNoSteps);
   });
   return true;
 }

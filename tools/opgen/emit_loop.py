@@ -41,14 +41,11 @@ def each_loop(op: Op) -> list[str]:
     """The tile loops of one op, inside namespace fl::kernels::FL_ISA."""
     operands, scalars = each_args(op)
     out_type = "bool" if str(op.get("dtype")) == "bool" else "T"
-    # Two operands that broadcast get a second loop, for a last one of a single element.
+    # Two operands that broadcast get a second loop, for a last one of a single element; with `first` a third one, for such a first one.
     single = len(operands) == 2 and str(op.get("shape")).startswith("broadcast")
-    template = "template <class T, bool kSingle>" if single else "template <class T>"
-    out = ["namespace {", template, f"void tile_{op.ident}(int64_t n_, void* out_raw, [[maybe_unused]] const void* const* in_raw, [[maybe_unused]] const Scalar* params_) {{"]
+    template = "template <class T, int kSingle>" if single else "template <class T>"
+    out = ["namespace {", template, f"void tile_{op.ident}(int64_t n_, void* out_raw, [[maybe_unused]] const void* const* in_raw, [[maybe_unused]] const Scalar* params_, int64_t rows_, const int64_t* steps_) {{"]
     out.append("  using namespace fl::vm;")
-    out.append(f"  auto* out_ = static_cast<{out_type}*>(out_raw);")
-    for i, a in enumerate(operands):
-        out.append(f"  const T* {a.name}_in = static_cast<const T*>(in_raw[{i}]);")
     i = 0
     for a in scalars:
         as_type = {"int": "int64_t", "dim": "int64_t", "bool": "bool"}.get(a.type.spelling, "T")
@@ -57,11 +54,15 @@ def each_loop(op: Op) -> list[str]:
         if a.type.spelling.endswith("?"):
             out.append(f"  [[maybe_unused]] const bool has_{a.name} = params_[{i}].as<bool>();")
             i += 1
+    out.append("  for (int64_t row_ = 0; row_ < rows_; ++row_) {")
+    out.append(f"  auto* out_ = reinterpret_cast<{out_type}*>(static_cast<char*>(out_raw) + row_ * steps_[0]);")
+    for i, a in enumerate(operands):
+        out.append(f"  const T* {a.name}_in = reinterpret_cast<const T*>(static_cast<const char*>(in_raw[{i}]) + row_ * steps_[{i + 1}]);")
     values = [f"    [[maybe_unused]] const T {a.name} = {a.name}_in[i_];" for a in operands]
     if single:
-        last = operands[-1].name
-        out.append(f"  const T {last}_first = {last}_in[0];")
-        values[-1] = f"    [[maybe_unused]] const T {last} = kSingle ? {last}_first : {last}_in[i_];"
+        for i, a in list(enumerate(operands, 1))[0 if op.get("first") else 1 :]:
+            out.append(f"  const T {a.name}_first = {a.name}_in[0];")
+            values[i - 1] = f"    [[maybe_unused]] const T {a.name} = kSingle == {i} ? {a.name}_first : {a.name}_in[i_];"
     start = len(out)
     result = f"    out_[i_] = static_cast<{out_type}>({op.get('each')});"
     if rare := op.get("rare"):
@@ -79,7 +80,7 @@ def each_loop(op: Op) -> list[str]:
         expression = op.get("each") if op.get("complex") is True else op.get("complex")
         of_complex = [*values, f"    out_[i_] = static_cast<{out_type}>({expression});"]
         out[start:] = ["  if constexpr (is_complex_type<T>) {", "  for (int64_t i_ = 0; i_ < n_; ++i_) {", *of_complex, "  }", "  } else {", *out[start:], "  }"]
-    out += ["}", "}  // namespace"]
+    out += ["  }", "}", "}  // namespace"]
     types = each_types(op) + (["uint8_t"] if op.get("bytes") in ("ints", "all") else []) + (list(COMPLEX_TYPES) if op.takes_complex else [])
 
     def cells(arguments: str) -> str:
@@ -87,7 +88,8 @@ def each_loop(op: Op) -> list[str]:
         return ", ".join(f"tile_{op.ident}<{t}{arguments}>" if t in types else "nullptr" for t in all_types)
 
     boolean = "true" if out_type == "bool" else "false"
-    loops = f"{{{cells(', false')}}}, {{{cells(', true')}}}" if single else f"{{{cells('')}}}, {{}}"
+    loops = f"{{{cells(', 0')}}}, {{{cells(', 2')}}}" if single else f"{{{cells('')}}}, {{}}"
+    loops += f", {{{cells(', 1')}}}" if single and op.get("first") else ", {}"
     out.append(f"extern const EachKernel table_{op.ident};")
     narrow = {"ints": "Bytes::Ints", "all": "Bytes::All", "bits": "Bytes::Bits"}.get(str(op.get("bytes")), "Bytes::None")
     out.append(f"const EachKernel table_{op.ident} = {{{loops}, {boolean}, {narrow}}};")

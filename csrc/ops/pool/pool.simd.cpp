@@ -132,14 +132,45 @@ void mean_plane(const T* x, int64_t width, T* y, const PoolWindow* h, int64_t oh
   }
 }
 
+// A row of dy is spread over the width first, and what comes of it added to the rows of its windows, where that has room.
 template <class T>
 void spread_plane(const T* dy, int64_t width, T* dx, const PoolWindow* h, int64_t oh, const PoolWindow* w, int64_t ow, double divisor) {
-  for (int64_t i = 0; i < oh; ++i)
-    for (int64_t j = 0; j < ow; ++j) {
-      const T g = dy[i * ow + j] / static_cast<T>(divisor != 0 ? divisor : static_cast<double>(h[i].length * w[j].length));
-      for (int64_t a = h[i].begin; a < h[i].end; ++a)
-        for (int64_t b = w[j].begin; b < w[j].end; ++b) dx[a * width + b] += g;
+  constexpr int64_t kColumns = 1024;
+  alignas(64) T columns[kColumns];
+  const auto share = [&](int64_t i, int64_t j) {
+    return dy[i * ow + j] / static_cast<T>(divisor != 0 ? divisor : static_cast<double>(h[i].length * w[j].length));
+  };
+  if (width > kColumns) {
+    for (int64_t i = 0; i < oh; ++i)
+      for (int64_t j = 0; j < ow; ++j) {
+        const T g = share(i, j);
+        for (int64_t a = h[i].begin; a < h[i].end; ++a)
+          for (int64_t b = w[j].begin; b < w[j].end; ++b) dx[a * width + b] += g;
+      }
+    return;
+  }
+  bool pairs = ow > 0;  // windows of two, side by side
+  for (int64_t j = 0; j < ow; ++j) pairs = pairs && w[j].begin == 2 * j && w[j].end == 2 * j + 2;
+  for (int64_t i = 0; i < oh; ++i) {
+    if (pairs) {
+      const T d = static_cast<T>(divisor != 0 ? divisor : static_cast<double>(h[i].length * w[0].length));
+      const T* row = dy + i * ow;
+#pragma omp simd
+      for (int64_t j = 0; j < ow; ++j) columns[2 * j] = columns[2 * j + 1] = row[j] / d;
+      std::fill_n(columns + 2 * ow, width - 2 * ow, T(0));
+    } else {
+      std::fill_n(columns, width, T(0));
+      for (int64_t j = 0; j < ow; ++j) {
+        const T g = share(i, j);
+        for (int64_t b = w[j].begin; b < w[j].end; ++b) columns[b] += g;
+      }
     }
+    for (int64_t a = h[i].begin; a < h[i].end; ++a) {
+      T* row = dx + a * width;
+#pragma omp simd
+      for (int64_t b = 0; b < width; ++b) row[b] += columns[b];
+    }
+  }
 }
 
 template <class S, class T = Computed<S>>

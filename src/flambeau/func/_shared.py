@@ -47,9 +47,9 @@ def shared_linear(x: Tensor, weight: Tensor) -> Tensor:
 
 def _outer(dy: Tensor, x: Tensor) -> Tensor:
     """The sum over all axes but the first and the last of dy_i x_j: [B, out, in]."""
-    if x.ndim == 2:
-        return ops.mul(ops.unsqueeze(dy, 2), ops.unsqueeze(x, 1))
-    rows = [ops.reshape(t, (t.shape[0], -1, t.shape[-1])) for t in (dy, x)]
+    rows = [ops.reshape(t, (t.shape[0], x.numel() // max(x.shape[0] * x.shape[-1], 1), t.shape[-1])) for t in (dy, x)]
+    if rows[0].shape[1] == 1:
+        return ops.mul(ops.transpose(rows[0], 1, 2), rows[1])  # nothing is summed
     return ops.matmul(ops.transpose(rows[0], 1, 2), rows[1])
 
 
