@@ -206,8 +206,8 @@ _LAZY = {
 _LAZY_NAMES = {
     **dict.fromkeys(
         ("Event", "OutOfMemoryError", "Stream", "are_deterministic_algorithms_enabled", "get_deterministic_debug_mode", "get_device_module",
-         "is_deterministic_algorithms_warn_only_enabled", "is_warn_always_enabled", "set_deterministic_debug_mode", "set_warn_always",
-         "use_deterministic_algorithms"),
+         "is_deterministic_algorithms_warn_only_enabled", "is_warn_always_enabled", "set_deterministic_debug_mode",
+         "set_flush_denormal", "set_warn_always", "use_deterministic_algorithms"),
         "_settings",
     ),
     **dict.fromkeys(
@@ -257,9 +257,10 @@ _LAZY_NAMES = {
          "bilinear", "celu_", "channel_shuffle", "feature_alpha_dropout", "max_pool3d", "pdist", "rrelu", "rrelu_", "selu_",
          "threshold_", "cosine_embedding_loss", "ctc_loss", "hinge_embedding_loss", "margin_ranking_loss", "poisson_nll_loss",
          "triplet_margin_loss", "adaptive_max_pool1d", "feature_dropout", "frobenius_norm", "norm_except_dim", "nuclear_norm",
-         "convolution", "dsmm", "spmm"),
+         "convolution", "dsmm", "native_channel_shuffle", "spmm"),
         "_older",
     ),
+    "Tag": "library._tags",
     "stft": "_stft",
     "histogramdd": "_statistics",
     "lobpcg": "_lobpcg",

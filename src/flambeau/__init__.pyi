@@ -266,6 +266,7 @@ from flambeau._older import logit_ as logit_
 from flambeau._older import margin_ranking_loss as margin_ranking_loss
 from flambeau._older import max_pool3d as max_pool3d
 from flambeau._older import nan_to_num_ as nan_to_num_
+from flambeau._older import native_channel_shuffle as native_channel_shuffle
 from flambeau._older import neg_ as neg_
 from flambeau._older import negative_ as negative_
 from flambeau._older import norm_except_dim as norm_except_dim
@@ -318,6 +319,7 @@ from flambeau._settings import get_device_module as get_device_module
 from flambeau._settings import is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled
 from flambeau._settings import is_warn_always_enabled as is_warn_always_enabled
 from flambeau._settings import set_deterministic_debug_mode as set_deterministic_debug_mode
+from flambeau._settings import set_flush_denormal as set_flush_denormal
 from flambeau._settings import set_warn_always as set_warn_always
 from flambeau._settings import use_deterministic_algorithms as use_deterministic_algorithms
 from flambeau._statistics import corrcoef as corrcoef
@@ -727,6 +729,7 @@ from flambeau.compiler import compile as compile
 from flambeau.compiler import lazy as lazy
 from flambeau.func import vmap as vmap
 from flambeau.futures import Future as Future
+from flambeau.library._tags import Tag as Tag
 from flambeau.linalg._old import chain_matmul as chain_matmul
 from flambeau.linalg._old import cholesky as cholesky
 from flambeau.linalg._old import cholesky_inverse as cholesky_inverse

@@ -51,6 +51,27 @@ def reset() -> None:
     """Nothing has to be forgotten."""
 
 
+_INDUCTOR = "inductor"  # what PyTorch's is called
+_backend: Any = _INDUCTOR
+
+
+def get_default_backend() -> Any:
+    """What `set_default_backend` was given last. `compile` looks at no backend: there is one."""
+    return _backend
+
+
+def set_default_backend(backend: Any) -> None:
+    """Keeps a backend's name, or the function that it is, for who asks; None forgets it.
+
+    Raises:
+        TypeError: neither a string nor a function.
+    """
+    global _backend
+    if backend is not None and not isinstance(backend, str) and not callable(backend):
+        raise TypeError(f"set_default_backend: backend is a {type(backend).__name__}; expected a string or a function")
+    _backend = _INDUCTOR if backend is None else backend
+
+
 def cudagraph_mark_step_begin() -> None:
     """There are no CUDA graphs."""
 

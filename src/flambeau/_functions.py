@@ -218,12 +218,12 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
 
 
 def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
-    """The tensors expanded to their common shape."""
+    """The tensors expanded to their common shape; one that has it is returned itself."""
     from flambeau._tensor import broadcast_shapes
 
     every = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else list(tensors)
     shape = broadcast_shapes(*(t.shape for t in every))
-    return tuple(t.expand(shape) for t in every)
+    return tuple(t if t.shape == shape else t.expand(shape) for t in every)
 
 
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
@@ -262,7 +262,7 @@ def _at_least(dims: int) -> _AtLeast:
     def function(*tensors: Any) -> Any:
         if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
             return tuple(function(t) for t in tensors[0])
-        if len(tensors) > 1:
+        if len(tensors) != 1:
             return tuple(function(t) for t in tensors)
         x = tensors[0]
         if dims == 3 and x.ndim == 2:

@@ -75,11 +75,16 @@ class HookTable(Table):
 class RemovableHandle:
     """What a `register_*_hook` returns: `remove()` takes the hook out again; also a context
     manager.
+
+    Args:
+        hooks_dict: where the hook is put under the handle's `id`.
+        extra_dict: a dict, or a list of some, that have entries of the same key.
     """
 
-    def __init__(self, hooks: HookTable, *extra: HookTable) -> None:
+    def __init__(self, hooks_dict: Any, *, extra_dict: Any = None) -> None:
         self.id = next(_next_id)
-        self._tables = [weakref.ref(table) for table in (hooks, *extra)]
+        extra = [] if extra_dict is None else [extra_dict] if isinstance(extra_dict, dict) else extra_dict
+        self._tables = [weakref.ref(table) for table in (hooks_dict, *extra)]
 
     def remove(self) -> None:
         """Takes the hook out; doing so twice is harmless."""

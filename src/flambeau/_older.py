@@ -8,6 +8,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._memory_format import contiguous_format, memory_format
 from flambeau._tensor import tensor
 
 # Losses, whose `reduction` is a number here, and 0, none, where it is not given: the top level of PyTorch has that default.
@@ -216,14 +217,27 @@ def is_set_to(self: Tensor, tensor: Tensor) -> bool:
     return (self.data_ptr(), self.shape, self.stride()) == (tensor.data_ptr(), tensor.shape, tensor.stride())
 
 
-def dim_order(self: Tensor) -> tuple[int, ...]:
+def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
     """The axes from the one with the largest stride to that with the smallest, as they lie in memory.
+
+    Args:
+        ambiguity_check: True, or a list of memory formats of which one is to decide, refuses a tensor that has more than one order,
+            such as one with an axis of size 1.
+
+    Raises:
+        RuntimeError: there is more than one order.
 
     >>> import flambeau as fl
     >>> fl.empty(2, 3, 4).transpose(0, 2).dim_order()
     (2, 1, 0)
     """
     strides = self.stride()
+    if not isinstance(ambiguity_check, bool):
+        if not isinstance(ambiguity_check, list) or not all(isinstance(f, memory_format) for f in ambiguity_check):
+            raise TypeError(f"dim_order: ambiguity_check = {ambiguity_check!r}; expected a bool or a list of memory formats")
+        ambiguity_check = not any(self.is_contiguous(memory_format=f) for f in ambiguity_check if f is contiguous_format or self.ndim > 3)
+    if ambiguity_check and self.numel() and (1 in self.shape or len(set(strides)) < len(strides)):
+        raise RuntimeError(f"dim_order: the tensor of shape {list(self.shape)}, strides {list(strides)} has more than one order")
     return tuple(sorted(range(self.ndim), key=lambda d: -strides[d]))
 
 

@@ -27,6 +27,13 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
     _deterministic = 0 if not mode else 1 if warn_only else 2
 
 
+def set_flush_denormal(mode: bool) -> bool:
+    """False, as where a processor can not do it: denormal numbers are computed with, whatever is asked for."""
+    if not isinstance(mode, bool):
+        raise TypeError(f"set_flush_denormal: mode is a {type(mode).__name__}; expected True or False")
+    return False
+
+
 def are_deterministic_algorithms_enabled() -> bool:
     """Whether `use_deterministic_algorithms(True)` was called. Results are the same from run to run in either case.
 

@@ -102,15 +102,26 @@ def as_tensor(data: Any, dtype: _C.dtype | None = None, device: _C.device | str 
     return tensor(data, dtype=dtype, device=device)
 
 
-def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False) -> Tensor:
-    """`obj` as a tensor; `copy` True always copies, False raises where a copy would be needed."""
-    if copy:
-        whole = as_tensor(obj) if hasattr(type(obj), "_as_tensor") else obj
-        return tensor(whole, dtype=dtype, device=device, requires_grad=requires_grad)
-    out = as_tensor(obj, dtype, device)
-    if copy is False and not isinstance(obj, Tensor) and not hasattr(obj, "__array_interface__") and not hasattr(type(obj), "_as_tensor"):
-        raise ValueError(f"asarray: a {type(obj).__name__} can not be shared without a copy; pass copy=None")
-    return out.requires_grad_(requires_grad) if requires_grad else out
+def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool | None = None) -> Tensor:
+    """`obj` as a tensor; `copy` True always copies, False raises where a copy would be needed.
+
+    Args:
+        requires_grad: whether the result does; None leaves it to a tensor that is given, whose history the result has then, too.
+    """
+    if hasattr(type(obj), "_as_tensor"):  # a storage
+        obj = as_tensor(obj)
+    if copy and isinstance(obj, Tensor):
+        out = _C.to(obj, dtype, device, True)
+    elif copy:
+        out = tensor(obj, dtype=dtype, device=device)
+    else:
+        out = as_tensor(obj, dtype, device)
+        shared = out is obj if isinstance(obj, Tensor) else hasattr(obj, "__array_interface__")
+        if copy is False and not (shared and (dtype is None or dtype is as_tensor(obj).dtype)):
+            raise ValueError(f"asarray: a {type(obj).__name__} can not be shared without a copy; pass copy=None")
+    if requires_grad is False and out.requires_grad:
+        return out.requires_grad_(False) if out.is_leaf else out.detach()
+    return out.requires_grad_() if requires_grad and not out.requires_grad else out
 
 
 def from_numpy(array: np.ndarray) -> Tensor:

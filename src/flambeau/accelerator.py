@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from flambeau import _C
 
-__all__ = ["current_accelerator", "device_count", "is_available"]
+__all__ = ["current_accelerator", "device_count", "device_index", "is_available"]
 
 
 def is_available() -> bool:
@@ -26,6 +28,18 @@ def current_accelerator(check_available: bool = False) -> Any:
 
 def empty_cache() -> None:
     """Nothing is cached without an accelerator."""
+
+
+@contextlib.contextmanager
+def device_index(device: int | None, /) -> Iterator[None]:
+    """A region with another current device, of which there is none; None changes nothing.
+
+    Raises:
+        DeviceError: an index.
+    """
+    if device is not None:
+        _refused("device_index")
+    yield
 
 
 def _refused(name: str) -> NoReturn:

@@ -25,10 +25,12 @@ from flambeau._compiler_marks import (
     assume_constant_result,
     cudagraph_mark_step_begin,
     disable,
+    get_default_backend,
     is_dynamo_compiling,
     is_exporting,
     nested_compile_region,
     reset,
+    set_default_backend,
     set_stance,
     substitute_in_graph,
 )
@@ -36,8 +38,8 @@ from flambeau._warn import warn
 
 __all__ = [
     "CompileError", "allow_in_graph", "assume_constant_result", "compile", "cudagraph_mark_step_begin", "disable", "explain",
-    "is_compiling", "is_dynamo_compiling", "is_exporting", "lazy",
-    "nested_compile_region", "reset", "set_stance", "stats", "substitute_in_graph",
+    "get_default_backend", "is_compiling", "is_dynamo_compiling", "is_exporting", "lazy",
+    "nested_compile_region", "reset", "set_default_backend", "set_stance", "stats", "substitute_in_graph",
 ]  # fmt: skip
 
 Tensor = _C.Tensor
@@ -306,7 +308,9 @@ class _Compiled:
     def __init__(
         self, function: Callable[..., Any], replay: bool, fullgraph: bool, fold: bool, always: bool = False, budget: float = 1.0
     ) -> None:
-        functools.update_wrapper(self, function)
+        functools.update_wrapper(self, function, updated=())
+        own = {k: v for k, v in getattr(function, "__dict__", {}).items() if not hasattr(type(self), k)}
+        self.__dict__.update(own)
         self.function = function
         self.replay = replay
         self.fullgraph = fullgraph

@@ -9,7 +9,17 @@ from typing import Any
 from flambeau._C import default_generator
 from flambeau._random import get_rng_state, initial_seed, manual_seed, seed, set_rng_state
 
-__all__ = ["default_generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state"]
+__all__ = [
+    "default_generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state", "thread_safe_generator",
+]  # fmt: skip
+
+
+def thread_safe_generator() -> Any:
+    """The generator of the thread that works for a DataLoader, to pass on as `generator=`; None, the default one, elsewhere.
+
+    A DataLoader's workers are processes, which have a default generator each: it is always None.
+    """
+    return None
 
 
 @contextlib.contextmanager

@@ -146,7 +146,7 @@ class UntypedStorage:
         return hash(self._cdata)
 
     def __repr__(self) -> str:
-        return f"[{type(self).__name__}(device={self.device}) of size {len(self)}]"
+        return _printed(self, f"device={self.device}")
 
     # ---- copies
 
@@ -262,7 +262,18 @@ class TypedStorage:
         return hash(self._untyped_storage)
 
     def __repr__(self) -> str:
-        return f"[{type(self).__name__}(dtype={self.dtype}, device={self.device}) of size {len(self)}]"
+        return _printed(self, f"dtype={self.dtype}, device={self.device}")
+
+
+def _printed(storage: UntypedStorage | TypedStorage, about: str) -> str:
+    """One element a line, the middle of many left out, and what it is."""
+    n = len(storage)
+    if storage.device.type == "meta":
+        text = "..."
+    else:
+        shown = storage.tolist() if n <= 1000 else [*(storage[i] for i in range(3)), "...", *(storage[i] for i in range(n - 3, n))]
+        text = " " + "\n ".join(map(str, shown))
+    return "\n".join([text, f"[{type(storage).__module__}.{type(storage).__name__}({about}) of size {n}]"])
 
 
 # ---- methods of tensors

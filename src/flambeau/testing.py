@@ -12,6 +12,7 @@ from flambeau._C import Tensor, ops
 from flambeau._info import finfo
 from flambeau._memory_format import strided
 from flambeau._warn import warn
+from flambeau.sparse import SparseTensor
 
 # rtol, atol per type.
 _TOLERANCES = {"float16": (1e-3, 1e-5), "bfloat16": (1.6e-2, 1e-5), "float32": (1.3e-6, 1e-5), "float64": (1e-7, 1e-7),
@@ -34,7 +35,7 @@ def assert_close(
             no values to compare; sparse tensors of two layouts are compared as dense ones.
 
     Raises:
-        TypeError: the classes differ, without `allow_subclasses`.
+        TypeError: an array beside a tensor, or other classes of which neither is one of the other's; without `allow_subclasses` any two.
 
     >>> import flambeau as fl
     >>> fl.testing.assert_close({"a": fl.ones(2)}, {"a": fl.ones(2) + 1e-7})
@@ -59,10 +60,15 @@ class _Checks(NamedTuple):
     stride: bool
 
     def of_classes(self, actual: Any, expected: Any) -> None:
-        if self.subclasses or type(actual) is type(expected) or (isinstance(actual, Number) and isinstance(expected, Number)):
+        kinds = [type(v) for v in (actual, expected)]
+        if kinds[0] is kinds[1] or all(isinstance(v, Number) for v in (actual, expected)):
             return
-        names = [f"{type(v).__module__}.{type(v).__qualname__}" for v in (actual, expected)]
-        raise TypeError(f"assert_close: {names[0]} and {names[1]}; expected one class, or allow_subclasses=True")
+        plain = [Tensor if issubclass(k, SparseTensor) else k for k in kinds]
+        if self.subclasses and (issubclass(plain[0], plain[1]) or issubclass(plain[1], plain[0])):
+            return
+        names = " and ".join(f"{k.__module__}.{k.__qualname__}" for k in kinds)
+        way_out = "make both tensors (as_tensor)" if self.subclasses else "expected one class, or allow_subclasses=True"
+        raise TypeError(f"assert_close: {names}; {way_out}")
 
     def of_tensors(self, a: Tensor, b: Tensor) -> None:
         if a.shape != b.shape:
@@ -99,6 +105,10 @@ def _compare(actual: Any, expected: Any, rtol: float | None, atol: float | None,
                 _compare(a, b, rtol, atol, equal_nan, checks)
             except AssertionError as error:
                 raise AssertionError(f"[{key!r}]: {error}") from None
+        return
+    if (actual is None) != (expected is None):
+        raise AssertionError(f"one is None: {actual!r} and {expected!r}")
+    if actual is None:
         return
     checks.of_classes(actual, expected)
     a = actual if isinstance(actual, Tensor) else _C.tensor_from(actual, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import io
 import operator
 import pickle
@@ -139,8 +140,31 @@ def test_what_is_shown(traced, capsys):
     assert capsys.readouterr().out.strip() == text.strip()
     assert text.startswith("class Outer(flambeau.nn.Module):\n    def forward(self, x):\n") and "    class Scaled(flambeau.nn.Module):" in text
     assert "print_readable()" in str(traced) and "fc = self.fc(x)" in str(traced)
-    with pytest.raises(NotImplementedError, match="code is not written to files"):
-        traced.to_folder("somewhere")
+
+
+@pytest.mark.filterwarnings("ignore:GraphModule.to_folder")
+def test_a_folder_is_imported(tmp_path, monkeypatch):
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc, self.rest = nn.Linear(2, 3), nn.Sequential(nn.ReLU(), nn.Linear(3, 1).double())
+            self.w = nn.Parameter(fl.rand(3), requires_grad=False)
+            self.register_buffer("b", fl.rand(3))
+            self.register_buffer("c", fl.rand(3))
+
+        def forward(self, x):
+            return self.rest(((self.fc(x) + self.w + self.b) * self.c).double())
+
+    net, x = Net(), fl.rand(4, 2)
+    traced = fx.symbolic_trace(net)
+    traced.register_buffer("c", net.c, persistent=False)
+    traced.to_folder(tmp_path / "net_in_a_folder", "Written")
+    assert {f.name for f in (tmp_path / "net_in_a_folder").iterdir()} == {"__init__.py", "module.py", "state_dict.pt", "rest.pt", "c.pt"}
+    (tmp_path / "net_in_a_folder").rename(tmp_path / "net_elsewhere")
+    monkeypatch.syspath_prepend(tmp_path)
+    again = importlib.import_module("net_elsewhere").Written()
+    assert fl.equal(again(x), net(x)) and list(again.state_dict()) == ["w", "b", "fc.weight", "fc.bias", "rest.1.weight", "rest.1.bias"]
+    assert not again.w.requires_grad and type(again).__name__ == "Written"
 
 
 def test_a_derived_class(x):

@@ -398,7 +398,7 @@ def test_cross_map_lrn():
             assert fl.allclose(got[:, c], x[:, c] * scale**-0.6)
     with pytest.raises(ValueError, match="Expected input to be 4D, got 3D"):
         nn.CrossMapLRN2d(2)(x[0])
-    assert repr(nn.CrossMapLRN2d(3)) == "CrossMapLRN2d(3, alpha=0.0001, beta=0.75, k=1.0)"
+    assert repr(nn.CrossMapLRN2d(3)) == "CrossMapLRN2d(3, alpha=0.0001, beta=0.75, k=1)"
 
 
 def test_a_layer_norm_says_whether_it_has_a_bias():

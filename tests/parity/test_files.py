@@ -349,6 +349,30 @@ class Mine:
     pass
 
 
+class Image(torch.Tensor):
+    pass
+
+
+class Picture(fl.Tensor):
+    pass
+
+
+@pytest.mark.parametrize("weights_only", [True, False])
+def test_a_class_of_tensors_that_the_user_allows(weights_only):
+    image = torch.ones(2, requires_grad=True).detach().as_subclass(Image).requires_grad_()
+    image.size_of = (3, 4)
+    file = io.BytesIO()
+    torch.save({"image": image}, file)
+    file.seek(0)
+    with fl.serialization.safe_globals([(Picture, f"{Image.__module__}.Image")]):
+        found = fl.load(file, weights_only=weights_only)["image"]
+    assert type(found) is Picture and found.size_of == (3, 4) and found.requires_grad and found.is_leaf and found.tolist() == [1, 1]
+    file.seek(0)
+    with pytest.raises(fl.serialization.FileFormatError, match="Image', which is not among what a file may name"):
+        fl.load(file, weights_only=weights_only)
+
+
+
 def test_a_class_that_the_user_allows():
     buffer = io.BytesIO()
     torch.save({"h": Held()}, buffer)

@@ -188,7 +188,7 @@ class autocast(_Mode):
     def __call__(self, func: F) -> F:
         return super().__call__(func)
 
-    def _fresh(self) -> autocast:
+    def clone(self) -> autocast:
         return self
 
     def __enter__(self) -> autocast:

@@ -10,21 +10,22 @@ from flambeau import _C
 from flambeau._C import Tensor
 from flambeau._running import run_backward
 from flambeau._warn import warn
+from flambeau.autograd._edges import GradientEdge, tensors_of
 
-
-def _as_list(value: Any) -> list[Any]:
-    return [value] if isinstance(value, Tensor) or value is None else list(value)
+End = Tensor | GradientEdge  # of a backward
 
 
 def backward(
-    tensors: Tensor | Sequence[Tensor],
+    tensors: End | Sequence[End],
     grad_tensors: Tensor | Sequence[Tensor | None] | None = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
     grad_variables: Tensor | Sequence[Tensor | None] | None = None,
-    inputs: Tensor | Sequence[Tensor] | dict[str, Tensor] | None = None,
+    inputs: End | Sequence[End] | dict[str, Tensor] | None = None,
 ) -> None:
     """Adds the gradients of `tensors` to the `.grad` of the leaves (or of `inputs` alone; of a dict its values).
+
+    Each of `tensors` and `inputs` may be an edge, which `graph.get_gradient_edge` returns.
 
     Args:
         grad_variables: the older name of `grad_tensors`.
@@ -46,10 +47,10 @@ def backward(
         if grad_tensors is not None:
             raise _C.ArgumentError("backward: grad_tensors and grad_variables, its older name, are both given; pass grad_tensors alone")
         grad_tensors = grad_variables
-    roots = _as_list(tensors)
-    grads = [None] * len(roots) if grad_tensors is None else _as_list(grad_tensors)
+    roots = tensors_of(tensors, "backward")
+    grads = [None] * len(roots) if grad_tensors is None else tensors_of(grad_tensors, "backward")
     if inputs is not None:
-        wanted = list(inputs.values()) if isinstance(inputs, dict) else _as_list(inputs)
+        wanted = tensors_of(list(inputs.values()) if isinstance(inputs, dict) else inputs, "backward")
         if not wanted:
             raise ValueError("backward: inputs is empty; expected at least one tensor, or None for all leaves")
     else:
@@ -59,8 +60,8 @@ def backward(
 
 
 def grad(
-    outputs: Tensor | Sequence[Tensor],
-    inputs: Tensor | Sequence[Tensor],
+    outputs: End | Sequence[End],
+    inputs: End | Sequence[End],
     grad_outputs: Tensor | Sequence[Tensor | None] | None = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
@@ -70,6 +71,8 @@ def grad(
     materialize_grads: bool = False,
 ) -> tuple[Tensor, ...]:
     """The gradients of `outputs` with respect to `inputs`, without touching any `.grad`.
+
+    Each of them may be an edge, which `graph.get_gradient_edge` returns.
 
     Args:
         is_grads_batched: each of `grad_outputs` has one more axis in front, and each gradient gets it: one backward for each entry, and
@@ -98,9 +101,16 @@ def grad(
     unused = materialize_grads if allow_unused is None else allow_unused
     if materialize_grads and not unused:
         raise ValueError("grad: materialize_grads=True needs allow_unused to be True or left out")
-    roots, wanted = _as_list(outputs), _as_list(inputs)
-    grads = [None] * len(roots) if grad_outputs is None else _as_list(grad_outputs)
+    roots, wanted = tensors_of(outputs, "grad"), tensors_of(inputs, "grad")
+    grads = [None] * len(roots) if grad_outputs is None else tensors_of(grad_outputs, "grad")
     retain = create_graph if retain_graph is None else retain_graph
+    if any(hasattr(type(g), "_parts") for g in grads):
+        from flambeau.func._batched import unbatched
+
+        level, rows = unbatched(grads)  # inside of a vmap, whose samples are rows
+        if level is not None:
+            every = grad(outputs, inputs, rows, retain_graph, create_graph, only_inputs, allow_unused, True, materialize_grads)
+            return tuple(None if g is None else level.wrap(g) for g in every)  # type: ignore[misc]
     found = run_backward(roots, grads, retain, create_graph, wanted, False, unused)
     if materialize_grads:
         found = tuple(_C.ops.zeros_like(x).requires_grad_(create_graph) if g is None else g for g, x in zip(found, wanted, strict=True))
@@ -108,7 +118,7 @@ def grad(
 
 
 def _batched(once: Callable[..., tuple[Tensor, ...]], grad_outputs: Any, retain: bool) -> tuple[Tensor, ...]:
-    given = [] if grad_outputs is None else _as_list(grad_outputs)
+    given = [] if grad_outputs is None else tensors_of(grad_outputs, "grad")
     sizes = {len(g) if g.ndim else None for g in given if g is not None}
     if len(sizes) != 1 or None in sizes:
         found = [None if g is None else list(g.shape) for g in given]

@@ -52,6 +52,9 @@ class FunctionCtx:
         """Says which outputs have no gradient."""
         self._fixed = tensors
 
+    def mark_shared_storage(self, *pairs: Any) -> None:
+        """Changes nothing: tensors that share memory are known."""
+
     def set_materialize_grads(self, value: bool) -> None:
         """Whether the gradient of an unused output arrives as zeros (default) or as None."""
         self._materialize = bool(value)

@@ -1,6 +1,6 @@
 """What the graph keeps for backward, in other hands: hooks that pack it when it is saved and unpack it when it is used.
 
-Beside them hooks of several tensors, which are called once per backward.
+Beside them hooks of several tensors, which are called once per backward, and edges, which stand for tensors there.
 """
 
 from __future__ import annotations
@@ -8,12 +8,31 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor
+from flambeau._handles import RemovableHandle
 from flambeau._running import Run, innermost, will_ask
+from flambeau.autograd._edges import GradientEdge, get_gradient_edge
+from flambeau.autograd.modes import no_grad
+
+__all__ = [
+    "GradientEdge",
+    "Node",
+    "allow_mutation_on_saved_tensors",
+    "disable_saved_tensors_hooks",
+    "get_gradient_edge",
+    "increment_version",
+    "region_activation_memory_budget",
+    "register_multi_grad_hook",
+    "save_on_cpu",
+    "saved_tensors_hooks",
+    "set_override_stale_capture_stream",
+    "set_warn_on_accumulate_grad_stream_mismatch",
+]
 
 Node = _C.Node  # the class of `x.grad_fn`
 
@@ -89,7 +108,124 @@ def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
         _disabled.message = before
 
 
-class _Handles:
+class _Kept:
+    """A copy of a saved tensor; None after the region has ended."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor: Tensor | None = tensor
+
+
+class _OutsideError(_C.AutogradError, AssertionError):
+    """A backward outside of the region that made its graph."""
+
+
+class _AllowMutation(saved_tensors_hooks):
+    """What `allow_mutation_on_saved_tensors` returns: the copies that were made in it."""
+
+    entered = False  # by any thread
+
+    def __init__(self) -> None:
+        self._kept: weakref.WeakSet[_Kept] = weakref.WeakSet()
+        super().__init__(self._pack, self._unpack)
+
+    def _pack(self, x: Tensor) -> _Kept:
+        kept = _Kept(x.clone())
+        self._kept.add(kept)
+        return kept
+
+    @staticmethod
+    def _unpack(kept: _Kept) -> Tensor:
+        if kept.tensor is None:
+            raise _OutsideError("backward: outside of the allow_mutation_on_saved_tensors in which the graph was made; call it inside")
+        return kept.tensor
+
+    def clear(self) -> None:
+        """Drops the copies, without which no backward can be run."""
+        for kept in self._kept:
+            kept.tensor = None
+
+
+@contextlib.contextmanager
+def allow_mutation_on_saved_tensors() -> Iterator[_AllowMutation]:
+    """Inside, tensors that are saved for backward may be written: backward uses them as they were. It has to be called inside, too.
+
+    Each is copied when it is saved, whether it is written later or not.
+
+    Raises:
+        RuntimeError: inside of another one.
+        AutogradError: by a backward after it, over a graph that was made inside.
+
+    Example:
+        >>> import flambeau as fl
+        >>> with fl.autograd.graph.allow_mutation_on_saved_tensors():
+        ...     x = fl.ones(2, requires_grad=True)
+        ...     y = x.clone()
+        ...     loss = (y ** 2).sum()
+        ...     y = y.sin_()
+        ...     loss.backward()
+        >>> x.grad
+        tensor([2., 2.])
+    """
+    if _AllowMutation.entered:
+        raise RuntimeError("allow_mutation_on_saved_tensors: entered inside of another one; expected one around all")
+    region = _AllowMutation()
+    with region:
+        _AllowMutation.entered = True
+        try:
+            yield region
+        finally:
+            _AllowMutation.entered = False
+            region.clear()
+
+
+def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
+    """Tells autograd that tensors were written by what it does not see, such as code that got their `data_ptr()`.
+
+    A graph that saved one of them before then refuses to be run. Tensors that were made in `inference_mode` have no version.
+
+    Raises:
+        RuntimeError: neither a tensor nor an iterable of tensors.
+
+    Example:
+        >>> import flambeau as fl
+        >>> x = fl.ones(2)
+        >>> fl.autograd.graph.increment_version(x)
+        >>> x._version
+        1
+    """
+    tensors: list[Any] = [tensor] if isinstance(tensor, Tensor) or not isinstance(tensor, Iterable) else list(tensor)
+    if not all(isinstance(x, Tensor) for x in tensors):
+        raise RuntimeError(f"increment_version: got {type(tensor).__name__}; expected a tensor or an iterable of tensors")
+    with no_grad():
+        for x in tensors:
+            if not x.is_inference():
+                own = x.detach()
+                (own.unsqueeze(0) if own.ndim == 0 else own)[:0].zero_()  # writes no element
+
+
+def region_activation_memory_budget(budget: float) -> contextlib.AbstractContextManager[None]:
+    """What a compiler may keep of the forward pass, between 0 and 1. Nothing is compiled, so that all is kept: see `utils.checkpoint`.
+
+    Raises:
+        TypeError: not a number.
+        ValueError: not between 0 and 1.
+    """
+    if isinstance(budget, bool) or not isinstance(budget, (int, float)):
+        raise TypeError(f"region_activation_memory_budget: budget is a {type(budget).__name__}; expected a float")
+    if not 0 <= budget <= 1:
+        raise ValueError(f"region_activation_memory_budget: budget = {budget}; expected 0 <= budget <= 1")
+    return contextlib.nullcontext()
+
+
+def set_warn_on_accumulate_grad_stream_mismatch(enabled: bool) -> None:
+    """Changes nothing: there are no streams on a CPU."""
+
+
+def set_override_stale_capture_stream(enabled: bool) -> None:
+    """Changes nothing: there are no streams on a CPU."""
+
+
+class _Handles(RemovableHandle):
     """What removes the hooks of several tensors."""
 
     def __init__(self, handles: tuple[Any, ...]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -31,7 +32,7 @@ class _Mode:
                 try:
                     while True:
                         try:
-                            with self._fresh():
+                            with self.clone():
                                 item = resume()
                         except StopIteration as stop:
                             return stop.value
@@ -43,19 +44,20 @@ class _Mode:
                         except BaseException as fault:
                             resume = functools.partial(running.throw, fault)
                 finally:
-                    with self._fresh():
+                    with self.clone():
                         running.close()
 
             return generator  # type: ignore[return-value]
 
         @functools.wraps(orig_func)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
-            with self._fresh():
+            with self.clone():
                 return orig_func(*args, **kwargs)
 
         return wrapper  # type: ignore[return-value]
 
-    def _fresh(self) -> Any:
+    def clone(self) -> Any:
+        """The same switch, to be entered once more."""
         return type(self)()
 
     def __enter__(self) -> Any:
@@ -155,8 +157,9 @@ else:
         def __init__(self, mode: Any = True) -> None:
             pass
 
-        def _fresh(self) -> inference_mode:
-            return inference_mode(self.mode)
+        def clone(self) -> inference_mode:
+            """The same switch, to be entered once more."""
+            return type(self)(self.mode)
 
         def __enter__(self) -> None:
             self._saved = (_C.set_inference_mode(self.mode), _C.set_grad_enabled(not self.mode and _C.is_grad_enabled()))
@@ -177,11 +180,64 @@ class set_grad_enabled(_Mode):
         _C.set_grad_enabled(self._saved)
         return super().__call__(orig_func)
 
-    def _fresh(self) -> set_grad_enabled:
-        return set_grad_enabled(self.mode)
+    def clone(self) -> set_grad_enabled:
+        """The same switch, to be used once more."""
+        return type(self)(self.mode)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__module__}.{type(self).__name__}(mode={self.mode})"
 
     def __enter__(self) -> None:
         _C.set_grad_enabled(self.mode)
 
     def __exit__(self, *exc: object) -> None:
         _C.set_grad_enabled(self._saved)
+
+
+class _Threads(threading.local):
+    several = True
+
+
+_threads = _Threads()
+
+
+class set_multithreading_enabled(_Mode):
+    """Whether a backward over several devices may use a thread for each. Here there is one device, and what is set is only remembered."""
+
+    def __init__(self, mode: bool) -> None:
+        self.mode, self._saved = bool(mode), _threads.several
+        _threads.several = self.mode
+
+    def __call__(self, orig_func: F) -> F:
+        _threads.several = self._saved
+        return super().__call__(orig_func)
+
+    def clone(self) -> set_multithreading_enabled:
+        """The same switch, to be used once more."""
+        return type(self)(self.mode)
+
+    def __enter__(self) -> None:
+        _threads.several = self.mode
+
+    def __exit__(self, *exc: object) -> None:
+        _threads.several = self._saved
+
+
+class enforce_grad_layout_policy(_Mode):
+    """Whether a gradient has to lie in memory as its leaf does. It does so here in any case, and nothing is copied for it."""
+
+    def __init__(self, enable: bool = True) -> None:
+        self.mode = bool(enable)
+
+    def clone(self) -> enforce_grad_layout_policy:
+        """The same switch, to be used once more."""
+        return type(self)(self.mode)
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *exc: object) -> None: ...
+
+
+def is_multithreading_enabled() -> bool:
+    """What `set_multithreading_enabled` has set for the calling thread."""
+    return _threads.several

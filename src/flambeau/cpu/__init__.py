@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import platform
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from flambeau.cpu import amp
 
-__all__ = ["amp", "current_device", "device_count", "is_available", "synchronize"]
+__all__ = ["amp", "current_device", "device_count", "get_capabilities", "is_available", "is_initialized", "set_device", "synchronize"]
+
+# PyTorch's names of instruction sets, and the system's where it has another.
+_SAME = (
+    "aes amx_bf16 amx_fp16 amx_int8 amx_tile avx avx2 avx512_4fmaps avx512_4vnniw avx512_bf16 avx512_bitalg avx512_fp16 "
+    "avx512_vbmi2 avx512_vnni avx512_vp2intersect avx512_vpopcntdq avx_ne_convert avx_vnni avx_vnni_int16 avx_vnni_int8 bmi2 clflush "
+    "clflushopt clwb f16c fma4 popcnt sse sse2 sse4_1 sse4_2 sse4a ssse3"
+).split()
+_OTHER = {"bmi": "bmi1", "fma3": "fma", "lzcnt": "abm", "sha": "sha_ni", "sse3": "pni"}
+_OTHER |= {f"avx512_{part}": f"avx512{part}" for part in ("bw", "cd", "dq", "f", "ifma", "vbmi", "vl")}
 
 
 def is_available() -> bool:
@@ -22,6 +35,26 @@ def device_count() -> int:
 def current_device() -> str:
     """The current device: 'cpu'."""
     return "cpu"
+
+
+def is_initialized() -> bool:
+    """True: the CPU needs no start."""
+    return True
+
+
+def set_device(device: Any) -> None:
+    """Nothing: there is one CPU device."""
+
+
+def get_capabilities() -> Mapping[str, Any]:
+    """What the processor can do, by PyTorch's names of instruction sets, as far as the system tells: `avx2`, `avx512_f`, `fma3`, ..."""
+    try:
+        with open("/proc/cpuinfo") as file:
+            flags = next((set(line.partition(":")[2].split()) for line in file if line.startswith(("flags", "Features"))), set())
+    except OSError:
+        flags = set()
+    found: dict[str, Any] = {name: _OTHER.get(name, name) in flags for name in (*_SAME, *_OTHER)}
+    return MappingProxyType(found | {"architecture": platform.machine(), "num_logical_cores": os.cpu_count()})
 
 
 def synchronize(device: Any = None) -> None:

@@ -42,6 +42,16 @@ class GeneralizedPareto(Distribution):
         safe = ops.where(zero, ops.ones_like(self.concentration), self.concentration)
         return ops.where(zero, -log_survival, ops.expm1(-safe * log_survival) / safe)
 
+    def log_survival_function(self, value: Tensor) -> Tensor:
+        """The logarithm of the probability of more than `value`."""
+        if self._validate_args:
+            self._validate_sample(value)
+        return self._log_survival(value)
+
+    def log_cdf(self, value: Tensor) -> Tensor:
+        """The logarithm of `cdf`."""
+        return self.cdf(value).log()
+
     def _log_survival(self, value: Tensor) -> Tensor:
         z = (value - self.loc) / self.scale
         zero = self._is_zero()

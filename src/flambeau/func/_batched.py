@@ -15,7 +15,16 @@ from typing import Any
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._warn import warn
-from flambeau.func._levels import Level, Tensors, Wrapped, dtype_of, highest, replaced, shape_of, wrapped_in
+from flambeau.func._levels import (
+    Level,
+    Tensors,
+    Wrapped,
+    dtype_of,
+    highest,
+    replaced,
+    shape_of,
+    wrapped_in,
+)
 from flambeau.func._pullback import pullback
 from flambeau.func._table import Overload, bound, call_of, overloads
 from flambeau.func._tree import tree_map

@@ -60,7 +60,7 @@ def _sizes(axis: list[str], size: int, known: dict[str, int], pattern: str) -> l
     if (size % product if product else size) if open_ else size != product:
         said = ", ".join(f"{name} = {known[name]}" for name in axis if name in known) or "1"
         raise _C.ShapeError(f"rearrange: an axis of size {size} for ({' '.join(axis)}) in {pattern!r}, with {said}")
-    known |= {name: size // product if product else 0 for name in open_}
+    known |= dict.fromkeys(open_, size // product if product else 0)
     return [known[name] for name in axis]
 
 

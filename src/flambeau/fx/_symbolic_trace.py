@@ -25,7 +25,7 @@ from flambeau.fx.graph_module import GraphModule
 from flambeau.fx.node import Argument
 from flambeau.fx.proxy import ParameterProxy, Scope, TracerBase
 from flambeau.nn.containers import Sequential
-from flambeau.nn.module import Module
+from flambeau.nn.module import Module, by_call_impl
 from flambeau.nn.parameter import Parameter
 
 __all__ = ["PH", "PHBase", "Tracer", "_assert_is_none", "is_fx_tracing", "symbolic_trace", "wrap"]
@@ -219,18 +219,21 @@ class Tracer(TracerBase):
         return root, Module()
 
     def _patch_modules(self, patcher: Patcher, cache: dict[str, Any]) -> None:
-        original_call, original_getattr = Module.__call__, Module.__getattr__
+        original_getattr = Module.__getattr__
         tracer = self
 
-        def call(mod: Any, *args: Any, **kwargs: Any) -> Any:
-            if getattr(_state, "tracer", None) is not tracer:
-                return original_call(mod, *args, **kwargs)
+        def recorded(original_call: Callable[..., Any]) -> Callable[..., Any]:
+            def call(mod: Any, *args: Any, **kwargs: Any) -> Any:
+                if getattr(_state, "tracer", None) is not tracer:
+                    return original_call(mod, *args, **kwargs)
 
-            def forward(*args: Any, **kwargs: Any) -> Any:
-                return original_call(mod, *args, **kwargs)
+                def forward(*args: Any, **kwargs: Any) -> Any:
+                    return original_call(mod, *args, **kwargs)
 
-            patch_listed(patcher, getattr(getattr(mod, "forward", mod), "__globals__", {}), tracer._autowrap_function_ids)
-            return tracer.call_module(mod, forward, args, kwargs)
+                patch_listed(patcher, getattr(getattr(mod, "forward", mod), "__globals__", {}), tracer._autowrap_function_ids)
+                return tracer.call_module(mod, forward, args, kwargs)
+
+            return call
 
         def get(mod: Any, name: str) -> Any:
             value = original_getattr(mod, name)
@@ -238,7 +241,10 @@ class Tracer(TracerBase):
                 return value
             return tracer.getattr(name, value, cache)
 
-        patcher.patch_method(Module, "__call__", call)
+        # Beside Module's own: those of classes that say what a call is by `_call_impl`.
+        own = {kind for m in self.root.modules() for kind in type(m).__mro__ if vars(kind).get("__call__") is by_call_impl}
+        for kind in (Module, *own):
+            patcher.patch_method(kind, "__call__", recorded(kind.__call__))
         patcher.patch_method(Module, "__getattr__", get)
 
 

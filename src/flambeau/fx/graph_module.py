@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 from flambeau.fx._codegen import PythonCode
 from flambeau.fx._compiled import forward_of
@@ -155,16 +155,26 @@ class GraphModule(Module):
             print(text)
         return text
 
-    def to_folder(self, folder: Any, module_name: str = "FxModule") -> NoReturn:
-        """Refused: a folder with the code as a module is not written.
+    def to_folder(self, folder: Any, module_name: str = "FxModule") -> None:
+        """Writes a package: `from folder import module_name` has a class that is made without arguments, with this code and these weights.
+
+        Linear, convolutions and batch norms are made by their text; other layers lie in files beside the code.
 
         Raises:
-            NotImplementedError: always.
+            ValueError: the code uses what can not be imported.
+            TypeError: a layer's class can not be found by its name.
+
+        Example:
+            >>> import flambeau as fl
+            >>> import os, tempfile
+            >>> folder = tempfile.mkdtemp()
+            >>> fl.fx.symbolic_trace(fl.nn.Linear(2, 2)).to_folder(folder, "Net")
+            >>> sorted(os.listdir(folder))
+            ['__init__.py', 'module.py', 'state_dict.pt']
         """
-        raise NotImplementedError(
-            f"GraphModule.to_folder({str(folder)!r}): code is not written to files; keep `print_readable(print_output=False)` and "
-            "`state_dict()`, or pickle it"
-        )
+        from flambeau.fx._folder import write_folder
+
+        write_folder(self, folder, module_name)
 
     def __str__(self) -> str:
         hint = "# To see more debug info, please use `graph_module.print_readable()`"

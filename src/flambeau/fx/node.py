@@ -13,7 +13,6 @@ Nodes of a graph are a list in the order in which they are run; arguments that a
 
 from __future__ import annotations
 
-import inspect
 import operator
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -21,6 +20,7 @@ from typing import Any
 from flambeau._symbolic import _assert
 from flambeau.fx._targets import function_name, library_name, pretty_type
 from flambeau.fx.immutable_collections import immutable_dict, immutable_list
+from flambeau.fx.operator_schemas import ArgsKwargsPair, normalize_function, normalize_module
 
 __all__ = ["Argument", "Node", "Target", "has_side_effect", "map_aggregate", "map_arg"]
 
@@ -299,23 +299,16 @@ class Node:
             return bool(getattr(module, "_is_impure", False))
         return False
 
-    def normalized_arguments(self, root: Any, *args: Any, **kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-        """(args, kwargs) with every argument under its name, where the target says its parameters; None for others."""
+    def normalized_arguments(
+        self, root: Any, arg_types: Any = None, kwarg_types: Any = None, normalize_to_only_use_kwargs: bool = False
+    ) -> ArgsKwargsPair | None:
+        """The arguments with all parameters of the target, where it says their names; None for others: see `operator_schemas`."""
         if self.op == "call_module":
-            target: Any = root.get_submodule(str(self.target)).forward
-        elif self.op == "call_function":
-            target = self.target
-        else:
-            return None
-        try:
-            bound = inspect.signature(target).bind(*self._args, **self._kwargs)
-        except (TypeError, ValueError):
-            return None
-        bound.apply_defaults()
-        kinds = inspect.signature(target).parameters
-        if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD, p.POSITIONAL_ONLY) for p in kinds.values()):
-            return bound.args, bound.kwargs
-        return (), dict(bound.arguments)
+            return normalize_module(root, str(self.target), self._args, self._kwargs, normalize_to_only_use_kwargs)
+        if self.op == "call_function":
+            target: Any = self.target
+            return normalize_function(target, self._args, self._kwargs, arg_types, kwarg_types, normalize_to_only_use_kwargs)
+        return None
 
     def _rename(self, candidate: str) -> None:
         if candidate != self.name:

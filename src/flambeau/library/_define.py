@@ -266,7 +266,7 @@ def register_kernel(op: Any, device_types: str | Sequence[str] | None, func: Any
     return find(op).register_kernel(device_types, func)
 
 
-def register_fake(op: Any, func: Any = None, /, *, lib: Any = None, _stacklevel: int = 1, allow_override: bool = False) -> Any:
+def register_fake(op: Any, func: Any = None, /, *, lib: Any = None, _stacklevel: int = 1, allow_override: bool = True) -> Any:
     """`CustomOpDef.register_fake` of the op, or of the op of that name; also a decorator."""
     found = find(op)
     return found.register_fake if func is None else found.register_fake(func)

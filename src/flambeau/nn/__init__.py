@@ -22,6 +22,7 @@ from flambeau.nn.containers import (
 )
 from flambeau.nn.module import Module
 from flambeau.nn.modules import *
+from flambeau.nn.modules.utils import factory_kwargs
 from flambeau.nn.parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "Sequential",
     "UninitializedBuffer",
     "UninitializedParameter",
+    "factory_kwargs",
     "functional",
     "init",
     "utils",

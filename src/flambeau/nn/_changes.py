@@ -108,6 +108,22 @@ class ChangeMixin(TreeMixin[M]):
         """Moves parameters and buffers to a GPU (the current one by default)."""
         return self._apply(lambda t: t.cuda(device))
 
+    def _to_kind(self: T, kind: str, device: Any) -> T:
+        place = kind if device is None else f"{kind}:{device}" if isinstance(device, int) else device
+        return self._apply(lambda t: t.to(place))
+
+    def xpu(self: T, device: Any = None) -> T:
+        """Moves parameters and buffers to an Intel GPU, of which there is none: raises what `Tensor.to` raises."""
+        return self._to_kind("xpu", device)
+
+    def ipu(self: T, device: Any = None) -> T:
+        """Moves parameters and buffers to an IPU, of which there is none: raises what `Tensor.to` raises."""
+        return self._to_kind("ipu", device)
+
+    def mtia(self: T, device: Any = None) -> T:
+        """Moves parameters and buffers to an MTIA device, of which there is none: raises what `Tensor.to` raises."""
+        return self._to_kind("mtia", device)
+
     def to_empty(self: T, *, device: Any, recurse: bool = True) -> T:
         """Moves to `device` without copying: the values are undefined afterwards."""
         return self._apply(lambda t: ops.empty_like(t, device=device), recurse)

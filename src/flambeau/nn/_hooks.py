@@ -56,7 +56,7 @@ def registered(kind: str, module: Any, name: str, value: Any) -> Any:
 
 def add_everywhere(table: str, hook: Any, *marks: str) -> RemovableHandle:
     """Puts a hook of all modules into one of the tables."""
-    handle = RemovableHandle(EVERYWHERE[table], *(EVERYWHERE[mark] for mark in marks))
+    handle = RemovableHandle(EVERYWHERE[table], extra_dict=[EVERYWHERE[mark] for mark in marks])
     for mark in marks:
         EVERYWHERE[mark][handle.id] = True
     EVERYWHERE[table][handle.id] = hook
@@ -85,7 +85,7 @@ class HookMixin:
             self.__dict__[table].owner = owner
 
     def _add_hook(self, table: HookTable, hook: Any, prepend: bool, *marks: HookTable) -> RemovableHandle:
-        handle = RemovableHandle(table, *marks)
+        handle = RemovableHandle(table, extra_dict=list(marks))
         if prepend:
             table.prepend(handle.id, hook)
         else:
@@ -139,8 +139,9 @@ class HookMixin:
         """
         return self._add_hook(self._backward_hooks, hook, prepend)
 
-    # The older spelling; only the full hooks exist, so both names mean them.
-    register_backward_hook = register_full_backward_hook
+    def register_backward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """The older name of `register_full_backward_hook`: only the full hooks exist."""
+        return self.register_full_backward_hook(hook)
 
     def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if (compiled := self.__dict__.get("_compiled_call")) is not None:

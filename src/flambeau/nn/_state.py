@@ -16,7 +16,7 @@ from typing import Any
 from flambeau._C import Tensor
 from flambeau._handles import RemovableHandle
 from flambeau.autograd import no_grad
-from flambeau.nn.parameter import Parameter
+from flambeau.nn.parameter import Parameter, is_lazy
 
 _EXTRA_STATE = "_extra_state"
 
@@ -189,6 +189,10 @@ class StateMixin:
             value = state_dict[key]
             if not isinstance(value, Tensor):
                 error_msgs.append(f"'{key}' is a {type(value).__name__}; expected a Tensor")
+                continue
+            if is_lazy(value):
+                if not is_lazy(target):
+                    error_msgs.append(f"{key} has no shape in the state_dict, which is older than the first forward; the module's has one")
                 continue
             if target.dim() == 0 and tuple(value.shape) == (1,):
                 value = value[0]

@@ -34,7 +34,7 @@ class _Forward(Protocol[P, R]):
     def forward(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
 
 
-def _by_call_impl(self: Any, *args: Any, **kwargs: Any) -> Any:
+def by_call_impl(self: Any, *args: Any, **kwargs: Any) -> Any:
     return self._call_impl(*args, **kwargs)
 
 
@@ -103,7 +103,7 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
         def __init_subclass__(cls, **kwargs: Any) -> None:
             super().__init_subclass__(**kwargs)
             if "_call_impl" in vars(cls) and "__call__" not in vars(cls):
-                cls.__call__ = cls._wrapped_call_impl = _by_call_impl
+                cls.__call__ = cls._wrapped_call_impl = by_call_impl
 
     def compile(self, **options: Any) -> None:
         """Compiles the module's own calls: `flambeau.compile` in place, with its options. Attributes and state dict stay.

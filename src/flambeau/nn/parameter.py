@@ -105,7 +105,9 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         return result
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return _rebuild_parameter, (self.detach(), self.requires_grad), self.__dict__ or None
+        own = getattr(type(self), "__getstate__", None)  # every object has one from Python 3.11 on
+        state = self.__dict__ if own is getattr(object, "__getstate__", None) else self.__getstate__()  # type: ignore[operator,unused-ignore]
+        return _rebuild_parameter, (self.detach(), self.requires_grad), state or None
 
 
 class Buffer(Tensor, metaclass=_BufferMeta):
@@ -165,6 +167,10 @@ class UninitializedTensorMixin:
 
     def _remember(self: Any, device: Any, dtype: Any) -> None:
         self._device, self._dtype = device, dtype
+
+    def detach(self: Any) -> Any:
+        """Itself: a state_dict that is made before the first forward holds what has no shape yet."""
+        return self
 
     def __repr__(self, **kwargs: Any) -> str:
         return f"<{type(self).__name__}>"

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from flambeau._C import Tensor, ops
+from flambeau.optim._plans import Entries, Plan
 from flambeau.optim._rows import Rows
 from flambeau.optim.optimizer import (
-    Entries,
     Optimizer,
     Params,
-    _Plan,
     advance,
     check_hints,
     non_negative,
@@ -75,7 +74,14 @@ class Adagrad(Optimizer):
         rate = float(group["lr"]) / (1 + (step - 1) * group["lr_decay"])
         rows.add(param, (rows.values / sums.sqrt_().add_(group["eps"])).mul_(-rate))
 
-    def _update(self, group: Entries, plan: _Plan, grads: list[Tensor]) -> None:
+    def share_memory(self) -> None:
+        """Moves the sums of squares to memory that other processes see: `Tensor.share_memory_`."""
+        for group in self._groups:
+            for param in group["params"]:
+                self._init_state(group, param, self.state[param])
+                self.state[param]["sum"].share_memory_()
+
+    def _update(self, group: Entries, plan: Plan, grads: list[Tensor]) -> None:
         plan.step(
             "adagrad_",
             grads,

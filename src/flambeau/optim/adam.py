@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from flambeau._C import Tensor
+from flambeau.optim._plans import Entries, Plan
 from flambeau.optim.optimizer import (
-    Entries,
     Optimizer,
     Params,
-    _Plan,
     check_hints,
     decay_rates,
     non_negative,
@@ -63,7 +62,7 @@ class Adam(Optimizer):
         if group["amsgrad"]:
             start_state(param, state, "max_exp_avg_sq")
 
-    def _update(self, group: Entries, plan: _Plan, grads: list[Tensor]) -> None:
+    def _update(self, group: Entries, plan: Plan, grads: list[Tensor]) -> None:
         amsgrad = group["amsgrad"]
         beta1, beta2 = group["betas"]
         decoupled = group.get("decoupled_weight_decay", self._decoupled)

@@ -8,11 +8,10 @@ from typing import Any
 
 from flambeau._C import Tensor, ops
 from flambeau.autograd import no_grad
+from flambeau.optim._plans import Entries, Plan
 from flambeau.optim.optimizer import (
-    Entries,
     Optimizer,
     Params,
-    _Plan,
     check_hints,
     decay_rates,
     non_negative,
@@ -30,7 +29,7 @@ class _ByParameter(Optimizer):
     def _init_state(self, group: Entries, param: Tensor, state: Entries) -> None:
         start_state(param, state, *self._names)
 
-    def _update(self, group: Entries, plan: _Plan, grads: list[Tensor]) -> None:
+    def _update(self, group: Entries, plan: Plan, grads: list[Tensor]) -> None:
         with no_grad():
             for name in self._names:
                 plan.tensors(name)

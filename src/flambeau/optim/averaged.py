@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from flambeau._C import Tensor, ops
+from flambeau.optim._plans import Entries
 from flambeau.optim.adaptive import _ByParameter
-from flambeau.optim.optimizer import Entries, Params, check_hints, non_negative, start_state
+from flambeau.optim.optimizer import Params, check_hints, non_negative, start_state
 
 
 class ASGD(_ByParameter):

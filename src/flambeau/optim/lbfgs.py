@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, overload
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau.autograd import enable_grad, no_grad
-from flambeau.optim.optimizer import Entries, Optimizer, Params, R, non_negative
+from flambeau.optim._plans import Entries
+from flambeau.optim.optimizer import Optimizer, Params, R, non_negative
 
 
 class _Point(NamedTuple):

@@ -7,8 +7,9 @@ from typing import Any
 
 from flambeau._C import DTypeError, Tensor, bfloat16, ops
 from flambeau._info import finfo
+from flambeau.optim._plans import Entries
 from flambeau.optim.adaptive import _ByParameter
-from flambeau.optim.optimizer import Entries, Params, non_negative, start_state
+from flambeau.optim.optimizer import Params, non_negative, start_state
 
 
 class Adafactor(_ByParameter):

@@ -1,9 +1,6 @@
 """`Optimizer`: parameter groups, state, hooks and their state_dict.
 
-A concrete optimizer keeps, per group, a `_Plan`: the parameters that have gradients and their
-state dicts, so that a step is a gather of gradients and state tensors and one fused call. Groups and
-state belong to the user, who may change them between steps: a plan is made anew when the parameters,
-the state dicts or the set of gradients are not those it was made for.
+What it has made ready for its steps lies in `_plans.py`.
 
 Nothing that an optimizer keeps refers to it, so that parameters, gradients and state go with the last
 reference to the optimizer and its model, without the garbage collector.
@@ -12,8 +9,6 @@ reference to the optimizer and its model, without the garbage collector.
 from __future__ import annotations
 
 import functools
-import operator
-import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from copy import deepcopy
@@ -26,11 +21,11 @@ from flambeau._handles import HookTable, RemovableHandle
 from flambeau._warn import warn
 from flambeau.autograd import enable_grad, no_grad
 from flambeau.autograd.backward import zero_gradient
-from flambeau.optim._numbers import Column, Numbers, number_of, number_tensor
+from flambeau.optim._numbers import Numbers, number_tensor
+from flambeau.optim._plans import Entries, Plan, Stepped, rounds
 
 R = TypeVar("R")
 Own = TypeVar("Own", bound="Optimizer")
-Entries = dict[str, Any]  # the options of a group, or the state of a parameter
 
 
 class _Required:
@@ -39,170 +34,6 @@ class _Required:
 
 
 required = _Required()
-
-
-class _Plan:
-    """What a step over one group needs, for one set of parameters with gradients."""
-
-    def __init__(
-        self, optimizer: Optimizer, group: Entries, every: list[Tensor], mask: list[bool]
-    ) -> None:
-        self.every = every  # all parameters of the group
-        self.mask = mask  # which of them have gradients
-        self.where = [i for i, has_grad in enumerate(mask) if has_grad]
-        self.params = [every[i] for i in self.where]
-        self.states = [optimizer.state.setdefault(param, {}) for param in self.params]
-        self._optimizer = weakref.ref(optimizer)
-        self._group = group
-        self._columns: dict[str, Column] = {}
-        self.cells: list[Any] = []  # for the steps over it in one call
-        self.key = (0, 0)  # of the optimizer's plans
-        self.plain = not _C.has_override(*self.params)  # else there are tensors of subclasses, whose memory the rules write
-        self.fill()
-
-    def step(self, rule: str, grads: list[Tensor], states: list[list[Tensor]], counts: list[int], options: tuple[Any, ...]) -> None:
-        """Does a fused step; while one is replayed, tells it the numbers that it is to go on with."""
-        optimizer = self._optimizer()
-        stepped = optimizer._stepped if optimizer is not None else None
-        if not self.plain:
-            if stepped is not None:
-                _C.graph.interrupt("an optimizer steps over tensors of subclasses")
-            _C.no_torch_function(getattr(_C.optim, rule), (), (self.params, grads, states, counts, options))
-        elif stepped is None:
-            getattr(_C.optim, rule)(self.params, grads, states, counts, options)
-        elif stepped.again:
-            stepped.refill(self, rule, states, counts, options)
-        else:
-            cell = stepped.part(self, rule, states)
-            getattr(_C.optim, rule)(self.params, grads, states, counts, options, cell)
-
-    def fits(self, params: Any, mask: list[bool], state: Any) -> bool:
-        """True if the group and the optimizer's state still hold the objects of the plan."""
-        return (
-            self.mask == mask
-            and all(map(operator.is_, params, self.every))
-            and all(map(operator.is_, map(state.get, self.params), self.states))
-        )
-
-    def fill(self) -> None:
-        """Puts the entries that are missing into the states."""
-        optimizer = self._optimizer()
-        assert optimizer is not None  # it is what steps
-        with no_grad():
-            for param, state in zip(self.params, self.states):
-                optimizer._init_state(self._group, param, state)
-
-    def tensors(self, name: str) -> list[Any]:
-        """The state tensors `name` of all parameters, as one list."""
-        try:
-            return [state[name] for state in self.states]
-        except KeyError:
-            self.fill()
-            return [state[name] for state in self.states]
-
-    def column(self, name: str) -> Column:
-        """The numbers `name` of all parameters. Users may have put others into the states, tensors or not."""
-        column = self._columns.get(name)
-        try:
-            if column is not None and all(map(operator.is_, map(column.of, self.states), column.tensors)):
-                return column
-        except KeyError:
-            pass
-        column = self._columns[name] = self._adopt(name, self.tensors(name))
-        return column
-
-    def _adopt(self, name: str, now: list[Any]) -> Column:
-        optimizer = self._optimizer()
-        assert optimizer is not None  # it is what steps
-        numbers = optimizer._numbers.get((self.key, name))
-        if numbers is None or not _same(numbers.params, self.every):
-            numbers = Numbers(name, self.every)
-        tensors = [numbers.tensors[i] for i in self.where]
-        if not _same(tensors, now):
-            if any(tensor is not None and tensor is not other for tensor, other in zip(tensors, now)):
-                numbers = Numbers(name, self.every)
-                tensors = [None] * len(now)
-            # All are read before one is written.
-            for i, state, tensor, value in zip(self.where, self.states, tensors, [number_of(number) for number in now]):
-                if tensor is None:
-                    state[name] = numbers.give(i, value)
-        optimizer._numbers[self.key, name] = numbers
-        return Column(numbers, self.where)
-
-    def count(self) -> list[int]:
-        """Adds one to every 'step' and returns them."""
-        return self.column("step").count()
-
-    def kept(self) -> list[tuple[Column, list[float]]]:
-        """All its numbers as they are, to be written again."""
-        columns = [self.column(name) for name in list(self._columns)]
-        return [(column, column.read()) for column in columns]
-
-
-class _Stepped:
-    """A step in a call that may be replayed: a recorded step reads its numbers from cells, which are filled anew each time."""
-
-    def __init__(self, optimizer: Optimizer) -> None:
-        self._optimizer = weakref.ref(optimizer)
-        self._parts: list[tuple[_Plan, str, list[Tensor], Any]] = []
-        self._kept: list[tuple[Column, list[float]]] = []
-        self._same = True
-        self.again = False
-
-    def part(self, plan: _Plan, rule: str, states: list[list[Tensor]]) -> Any:
-        """The cell for the step over one plan: the same in each call."""
-        k = sum(p is plan for again in _replay.noted() if isinstance(again, _Stepped) for p, *_ in again._parts)
-        if k == len(plan.cells):
-            plan.cells.append(_C.optim.Cell())
-        cell = plan.cells[k]
-        self._parts.append((plan, rule, [s for each in states for s in each], cell))
-        return cell
-
-    def has(self, plan: _Plan) -> bool:
-        return any(p is plan for p, *_ in self._parts)
-
-    def refill(self, plan: _Plan, rule: str, states: list[list[Tensor]], counts: list[int], options: tuple[Any, ...]) -> None:
-        for own, name, before, cell in self._parts:
-            if own is plan:
-                now = [s for each in states for s in each]
-                self._same = self._same and name == rule and len(now) == len(before) and all(map(operator.is_, now, before))
-                if self._same:
-                    getattr(_C.optim, "fill_" + rule)(cell, counts, options)
-                return
-        self._same = False
-
-    def ready(self) -> bool:
-        optimizer = self._optimizer()
-        if optimizer is None or _of(optimizer, "_step_pre_hooks") or _of(optimizer, "_step_post_hooks"):
-            return False
-        return sum(bool(p.params) for p in optimizer._plans.values()) == len(self._parts) and all(
-            optimizer._plans.get(plan.key) is plan
-            and len(params := plan._group["params"]) == len(plan.every)
-            and plan.fits(params, plan.mask, optimizer.state)
-            for plan, *_ in self._parts
-        )
-
-    def begin(self) -> bool:
-        optimizer = self._optimizer()
-        if optimizer is None:
-            return False
-        self._kept = [kept for plan, *_ in self._parts for kept in plan.kept()]
-        self._same = self.again = True
-        optimizer._stepped = self
-        try:
-            for plan, *_ in self._parts:
-                optimizer._update(plan._group, plan, [])
-        finally:
-            optimizer._stepped = None
-        return self._same
-
-    def undo(self) -> None:
-        for column, values in self._kept:
-            column.write(values)
-
-    def end(self) -> None:
-        if (optimizer := self._optimizer()) is not None:
-            optimizer._n_steps += 1
 
 
 # Hooks around the steps of every optimizer, beside each one's own.
@@ -236,7 +67,7 @@ def _put_everywhere(table: str, hook: Callable[..., Any]) -> RemovableHandle:
 def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(step)
     def wrapper(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
-        if _C.graph.watched() and (_of(self, "_step_pre_hooks") or _of(self, "_step_post_hooks") or wrapper is not Optimizer.step):
+        if _C.graph.watched() and (self._has_step_hooks() or wrapper is not Optimizer.step):
             _C.graph.interrupt("an optimizer has a step, or hooks of it, in Python")
         if before := _of(self, "_step_pre_hooks"):
             for hook in before:
@@ -345,8 +176,8 @@ class Optimizer:
         self._groups = groups
 
     def _reset_private(self) -> None:
-        self._stepped: _Stepped | None = None  # in a step that may be replayed
-        self._plans: dict[tuple[int, int], _Plan] = {}  # by group and round
+        self._stepped: Stepped | None = None  # in a step that may be replayed
+        self._plans: dict[tuple[int, int], Plan] = {}  # by group and round
         self._numbers: dict[tuple[tuple[int, int], str], Numbers] = {}  # by group and round, and name
         self._n_steps = 0
         self._step_pre_hooks = HookTable()
@@ -355,6 +186,14 @@ class Optimizer:
         self._state_dict_post_hooks = HookTable()
         self._load_pre_hooks = HookTable()
         self._load_post_hooks = HookTable()
+
+    def _has_step_hooks(self) -> bool:
+        return bool(_of(self, "_step_pre_hooks") or _of(self, "_step_post_hooks"))
+
+    @staticmethod
+    def profile_hook_step(func: Callable[..., R]) -> Callable[..., R]:
+        """The function as it is: every `step` of a class has hooks already, and is seen by a profile."""
+        return func
 
     def _patch_step_function(self) -> None:
         """What a class that wraps another optimizer calls in PyTorch to have its `step` run hooks: `__init_subclass__` has seen to it."""
@@ -479,14 +318,14 @@ class Optimizer:
             with enable_grad():
                 loss = closure()
         if _C.graph.watched():
-            self._stepped = _Stepped(self)
+            self._stepped = Stepped(self)
             _replay.noted().append(self._stepped)
         try:
             # All gradients are looked at before anything is moved.
             for work in [
                 self._gathered((i, k), group, params)
                 for i, group in enumerate(self._groups)
-                for k, params in enumerate(_rounds(group["params"]))
+                for k, params in enumerate(rounds(group["params"]))
             ]:
                 self._step_over(*work)
         finally:
@@ -527,7 +366,7 @@ class Optimizer:
         mask = [grad is not None for grad in grads]
         plan = self._plans.get(key)
         if plan is None or plan._group is not group or not plan.fits(params, mask, self.state):
-            plan = self._plans[key] = _Plan(self, group, list(params), mask)
+            plan = self._plans[key] = Plan(self, group, list(params), mask)
             plan.key = key
         if plan.params:
             self._update(group, plan, [grad for grad in grads if grad is not None])
@@ -541,7 +380,7 @@ class Optimizer:
         """Does one step over a parameter whose gradient is sparse."""
         raise NotImplementedError(f"{type(self).__name__} does not define _update_sparse()")
 
-    def _update(self, group: Entries, plan: _Plan, grads: list[Tensor]) -> None:
+    def _update(self, group: Entries, plan: Plan, grads: list[Tensor]) -> None:
         """Does one fused step over the parameters of a plan."""
         raise NotImplementedError(f"{type(self).__name__} defines neither step() nor _update()")
 
@@ -662,28 +501,6 @@ class Optimizer:
     ) -> RemovableHandle:
         """Calls `hook(optimizer)` after `load_state_dict`."""
         return self._put(self._load_post_hooks, hook, prepend)
-
-
-def _same(a: list[Any], b: list[Any]) -> bool:
-    return len(a) == len(b) and all(map(operator.is_, a, b))
-
-
-def _rounds(params: list[Tensor]) -> list[list[Tensor]]:
-    """The parameters; those that stand there twice once more, in a round of their own.
-
-    A fused step takes all parameters at once, so that none may be there twice.
-    """
-    if len(set(map(id, params))) == len(params):
-        return [params]
-    rounds: list[list[Tensor]] = []
-    seen: dict[int, int] = defaultdict(int)
-    for param in params:
-        k = seen[id(param)]
-        seen[id(param)] += 1
-        if k == len(rounds):
-            rounds.append([])
-        rounds[k].append(param)
-    return rounds
 
 
 def set_option(group: Entries, name: str, value: float) -> None:

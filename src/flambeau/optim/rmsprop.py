@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from flambeau._C import Tensor
+from flambeau.optim._plans import Entries, Plan
 from flambeau.optim.optimizer import (
-    Entries,
     Optimizer,
     Params,
-    _Plan,
     check_hints,
     non_negative,
     start_state,
@@ -56,7 +55,7 @@ class RMSprop(Optimizer):
         if group["centered"]:
             start_state(param, state, "grad_avg")
 
-    def _update(self, group: Entries, plan: _Plan, grads: list[Tensor]) -> None:
+    def _update(self, group: Entries, plan: Plan, grads: list[Tensor]) -> None:
         plan.count()
         plan.step(
             "rmsprop_",

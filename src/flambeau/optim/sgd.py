@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from flambeau._C import Tensor, ops
-from flambeau.optim.optimizer import Entries, Optimizer, Params, _Plan, check_hints, non_negative
+from flambeau.optim._plans import Entries, Plan
+from flambeau.optim.optimizer import Optimizer, Params, check_hints, non_negative
 from flambeau.sparse import SparseTensor
 
 
@@ -74,7 +75,7 @@ class SGD(Optimizer):
             step = step.add(buffer, alpha=momentum) if group["nesterov"] else buffer
         param.add_(step, alpha=-float(group["lr"]))
 
-    def _update(self, group: Entries, plan: _Plan, grads: list[Tensor]) -> None:
+    def _update(self, group: Entries, plan: Plan, grads: list[Tensor]) -> None:
         momentum = group["momentum"]
         buffers: list[Any] = []
         first = [0] * len(plan.params)

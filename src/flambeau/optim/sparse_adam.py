@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 
 from flambeau._C import Tensor
+from flambeau.optim._plans import Entries
 from flambeau.optim._rows import Rows
-from flambeau.optim.optimizer import Entries, Optimizer, Params, advance, decay_rates, start_state
+from flambeau.optim.optimizer import Optimizer, Params, advance, decay_rates, start_state
 from flambeau.sparse import SparseTensor
 
 

@@ -182,17 +182,17 @@ class SWALR(LRScheduler):
         if not isinstance(anneal_epochs, int) or anneal_epochs < 0:
             raise ValueError(f"SWALR: anneal_epochs = {anneal_epochs!r}; expected an integer >= 0")
         for group, rate in zip(groups, rates):
-            group["swa_lr"] = float(rate)
-        self.anneal_strategy = anneal_strategy
+            group["swa_lr"] = rate
+        self._anneal_strategy = anneal_strategy
         self.anneal_epochs = anneal_epochs
         super().__init__(optimizer, last_epoch)
 
     def _share(self, step: int) -> float:
         """How much of the way to swa_lr is done after `step` steps, from 0 to 1."""
         t = min(max(step / max(1, self.anneal_epochs), 0.0), 1.0)
-        return t if self.anneal_strategy == "linear" else (1 - math.cos(math.pi * t)) / 2
+        return t if self._anneal_strategy == "linear" else (1 - math.cos(math.pi * t)) / 2
 
-    def get_lr(self) -> list[float]:
+    def get_lr(self) -> list[Any]:
         """Moves the present rates, whatever else wrote them, by the part that is due."""
         step = self._step_count - 1
         if self.anneal_epochs == 0:

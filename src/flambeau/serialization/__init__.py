@@ -85,7 +85,7 @@ def save(
 
     Tensors that share memory share it again after loading, also where one is a view of another; what is written is the
     memory that they reach, not their whole storages. A transposed tensor keeps its strides, one with gaps (`x[::2]`)
-    comes back row-major. `requires_grad`, `Parameter`, `Buffer` and the types of containers are kept; attributes of tensors are not.
+    comes back row-major. `requires_grad`, `Parameter`, `Buffer` and the types of containers are kept; attributes of tensors by "pt" alone.
     A `defaultdict` has to make something empty of Python's (`list`, `int`, ...). Enums, paths, namespaces, dataclasses and objects of
     derived containers are written by the name of their class, which loading wants allowed (`add_safe_globals`): docs/files.md.
 

@@ -135,16 +135,20 @@ def _set_attributes(names: Context, value: Tensor, state: Any) -> None:
 
 
 def _rebuild_from_type(names: Context, args: tuple[Any, ...]) -> Tensor:
-    """Tensors with attributes, and Buffers, which are tensors with two of them."""
+    """Tensors with attributes or of a class that the user allows, and Buffers, which are tensors with two attributes."""
     name = "_rebuild_from_type_v2"
     if len(args) != 4 or not isinstance(args[0], Global) or args[0].name not in REBUILDS or not isinstance(args[2], tuple):
         raise FileFormatError(f"{name} is called with {short(args)}, which are not its arguments")
     kind = args[1].name if isinstance(args[1], Global) else ""
-    if kind not in ("torch.Tensor", "torch.nn.parameter.Parameter", "torch.nn.parameter.Buffer"):
+    own = args[1] if isinstance(args[1], type) and issubclass(args[1], Tensor) and names.may_call(args[1]) else None
+    if own is None and kind not in ("torch.Tensor", "torch.nn.parameter.Parameter", "torch.nn.parameter.Buffer"):
         raise FileFormatError(f"a tensor of class {kind or short(args[1])} is wanted; expected Tensor, Parameter or Buffer")
     value: Tensor = REBUILDS[args[0].name](names, args[2])
     state = args[3]
-    if kind == "torch.nn.parameter.Parameter":
+    if own is not None:
+        _check_tensor(name, value)
+        value = _with_grad(value.detach().as_subclass(own), value.requires_grad)
+    elif kind == "torch.nn.parameter.Parameter":
         value = _rebuild_parameter(names, (value, value.requires_grad, None))
     elif is_dict(state) and state.get("_is_buffer") is True and type(state.get("persistent")) is bool:
         from flambeau.nn.parameter import Buffer

@@ -33,6 +33,7 @@ from flambeau.serialization._zip import write_archive
 _FOLDER = "archive"
 _STORAGE_OF = {getattr(_C, dtype): f"{kind}Storage" for kind, dtype in STORAGES.items()}
 _SPARSE = {sparse_coo: "torch.sparse_coo", sparse_csr: "torch.sparse_csr"}
+_OF_CLASSES = ("persistent", "_is_param")  # what a Buffer and a Parameter of another class know of themselves
 _ORDERED = "collections OrderedDict"
 _FACTORIES = {name: f"{'collections' if kind.__module__ == 'collections' else '__builtin__'} {name}" for name, kind in FACTORIES.items()}
 
@@ -72,7 +73,15 @@ class _Encoder(Encoder):
 
     def tensor(self, value: Tensor, path: str, name: str | None = None) -> dict[str, Any]:
         if value.layout not in _SPARSE:
-            return super().tensor(value, path, name)
+            if id(value) in self._active:
+                raise ValueError(f"save: {path} is a tensor that has itself among its attributes")
+            node = super().tensor(value, path, name)
+            own = {key: entry for key, entry in getattr(value, "__dict__", {}).items() if "c" not in node or key not in _OF_CLASSES}
+            if own and "=" not in node:
+                self._active.add(id(value))
+                node["x"] = [[key, self.encode(entry, f"{path}.{key}" if path else key)] for key, entry in own.items()]
+                self._active.discard(id(value))
+            return node
         held: Any = value.detach()
         coo = held.layout is sparse_coo
         parts = [held._indices(), held._values()] if coo else [held.crow_indices(), held.col_indices(), held.values()]
@@ -327,12 +336,14 @@ class _Pickler:
             return args if typed else (*args, lambda: self._global(f"torch {dtype.name}"))
 
         rebuild = "torch._utils _rebuild_tensor_v2" if typed else "torch._utils _rebuild_tensor_v3"
-        if kind is None:
+        held = node.get("x", [])
+        if kind is None and not held:
             self._call(rebuild, *plain(grad))
         elif kind == "p":
-            self._call("torch._utils _rebuild_parameter", lambda: self._call(rebuild, *plain(False)), grad, {"o": []})
+            name, more = ("torch._utils _rebuild_parameter_with_state", ({"d": held},)) if held else ("torch._utils _rebuild_parameter", ())
+            self._call(name, lambda: self._call(rebuild, *plain(False)), grad, {"o": []}, *more)
         else:
-            state = {"d": [["persistent", kind == "b"], ["_is_buffer", True]]}
+            state = {"d": [*([] if kind is None else [["persistent", kind == "b"], ["_is_buffer", True]]), *held]}
             self._call(
                 "torch._tensor _rebuild_from_type_v2",
                 lambda: self._global(rebuild), lambda: self._global("torch Tensor"), lambda: self._tuple(plain(grad)), state,

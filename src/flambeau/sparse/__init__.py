@@ -19,11 +19,12 @@ Example:
 """
 
 from flambeau.sparse import _inplace, _places
+from flambeau.sparse._construct import spdiags
 from flambeau.sparse._functions import addmm, log_softmax, mm, sampled_addmm, softmax, sum
 from flambeau.sparse._invariants import check_sparse_tensor_invariants
 from flambeau.sparse._tensor import SparseCOO, SparseCSR, SparseTensor
 
 __all__ = [
     "SparseCOO", "SparseCSR", "SparseTensor", "addmm", "check_sparse_tensor_invariants", "log_softmax", "mm", "sampled_addmm", "softmax",
-    "sum",
+    "spdiags", "sum",
 ]  # fmt: skip

@@ -214,6 +214,51 @@ def sparse_bsc_tensor(
     _no_layout("sparse_bsc_tensor", "sparse_bsc")
 
 
+def spdiags(diagonals: Tensor, offsets: Tensor, shape: Sequence[int], layout: Any = None) -> Any:
+    """A sparse matrix with the rows of `diagonals` along its diagonals: column j of the matrix holds elements j of the rows.
+
+    Args:
+        offsets: which diagonal each row is, of int64 and distinct: 0 the main one, k > 0 above it, k < 0 below.
+        layout: flambeau.sparse_coo (the default) or flambeau.sparse_csr.
+
+    Shape:
+        diagonals [d, n] or [n], offsets [d] or [] -> shape
+
+    Raises:
+        ShapeError: shapes other than these, or a shape that is no matrix's.
+        ArgumentError: offsets that are there twice; another layout.
+        DTypeError: offsets that are not of int64.
+
+    Example:
+        >>> import flambeau as fl
+        >>> fl.sparse.spdiags(fl.tensor([[1, 2], [3, 4]]), fl.tensor([0, -1]), (2, 3)).to_dense()
+        tensor([[1, 0, 0],
+                [3, 2, 0]])
+    """
+    rows = diagonals.unsqueeze(0) if diagonals.ndim == 1 else diagonals
+    places = offsets.reshape(1) if offsets.ndim == 0 else offsets
+    if len(shape) != 2 or rows.ndim != 2 or tuple(places.shape) != (rows.shape[0],):
+        given = f"diagonals {list(diagonals.shape)}, offsets {list(offsets.shape)}, shape {list(shape)}"
+        raise _C.ShapeError(f"spdiags: {given}; expected [d, n], [d] and the shape of a matrix")
+    if offsets.dtype is not _C.int64:
+        raise _C.DTypeError(f"spdiags: offsets are {offsets.dtype}; expected int64")
+    below = places.tolist()
+    if len(set(below)) < len(below):
+        raise _C.ArgumentError(f"spdiags: offsets = {below}; expected each once")
+    if layout not in (None, sparse_coo, sparse_csr):
+        raise _C.ArgumentError(f"spdiags: layout = {layout!r}; expected None, flambeau.sparse_coo or flambeau.sparse_csr")
+    m, n = (int(size) for size in shape)
+    indices, values = [], []
+    for row, k in zip(rows.unbind(0), below, strict=True):
+        first, last = max(0, k), min(row.shape[0], n, m + k)
+        columns = ops.arange(first, max(first, last))
+        indices.append(ops.stack([columns - k, columns]))
+        values.append(ops.index_select(row, 0, columns))
+    held = ops.cat(values) if values else rows.reshape(-1)
+    made = SparseCOO.make(ops.cat(indices, 1) if indices else ops.zeros((2, 0), dtype=_C.int64), held, (m, n))
+    return made.coalesce().to_sparse_csr() if layout is sparse_csr else made
+
+
 def to_sparse(x: Tensor, sparse_dim: int | None = None, *, layout: Any = None) -> Any:
     """The places of a dense tensor that are not 0 (of whose values one is not, with fewer than all axes), with gradients.
 

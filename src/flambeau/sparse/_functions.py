@@ -49,11 +49,37 @@ def _product_of_sparse(a: SparseTensor, b: SparseTensor) -> SparseTensor:
     return in_layout_of(SparseCOO.make(places, found, (a.shape[0], b.shape[1])).coalesce(), a)
 
 
+_REDUCTIONS = {"sum": "sum", "mean": "mean", "amax": "amax", "max": "amax", "amin": "amin", "min": "amin", "prod": "prod"}
+
+
+def _reduced_product(a: Any, b: Any, reduce: str) -> Tensor:
+    """What the elements of a row give with the rows of b, reduced otherwise than by a sum; 0 where there is none."""
+    if reduce not in _REDUCTIONS:
+        raise _C.ArgumentError(f"sparse.mm: reduce = {reduce!r}; expected one of {', '.join(map(repr, _REDUCTIONS))}")
+    if not isinstance(a, SparseTensor) or isinstance(b, SparseTensor):
+        raise TypeError(f"sparse.mm: reduce = {reduce!r} of other than a sparse and a dense matrix; expected these")
+    if reduce == "sum":
+        return _product_with_dense(a, b)
+    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
+        raise _C.ShapeError(f"sparse.mm: the matrices have shapes {list(a.shape)} and {list(b.shape)}; expected [m, n] and [n, k]")
+    crow, col, values = a.rows()
+    rows = ops.repeat_interleave(ops.arange(a.shape[0]), ops.sub(crow[1:], crow[:-1]))
+    terms = values.unsqueeze(1) * ops.index_select(b, 0, col)
+    empty = terms.new_zeros((a.shape[0], b.shape[1]))
+    return ops.scatter_reduce(  # type: ignore[no-any-return]
+        empty, 0, rows.unsqueeze(1).expand(terms.shape), terms, _REDUCTIONS[reduce], include_self=False
+    )
+
+
 @answers("mm", "matmul", "mv", "spmm", "__matmul__")
-def mm(mat1: Any, mat2: Any) -> Any:
+def mm(mat1: Any, mat2: Any, reduce: str | None = None) -> Any:
     """The product of two matrices, of which one or both are sparse; that of two sparse ones is sparse.
 
     Gradients by the values of a sparse matrix are computed at its places alone.
+
+    Args:
+        reduce: what is made of the products along a row of a sparse matrix with a dense one, where it is not their sum: "mean", "amax",
+            "amin" or "prod".
 
     Shape:
         [m, n], [n, k] or [n] -> [m, k] or [m]
@@ -69,6 +95,8 @@ def mm(mat1: Any, mat2: Any) -> Any:
         tensor([[20.],
                 [ 3.]])
     """
+    if reduce is not None:
+        return _reduced_product(mat1, mat2, reduce)
     if isinstance(mat1, SparseTensor):
         return _product_of_sparse(mat1, mat2) if isinstance(mat2, SparseTensor) else _product_with_dense(mat1, mat2)
     if isinstance(mat2, SparseTensor):

@@ -11,6 +11,7 @@ arguments do. So `backward`, `autograd.grad` and hooks see what they would see w
 from __future__ import annotations
 
 import contextlib
+import enum
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -21,7 +22,8 @@ from flambeau.amp.autocast_mode import autocast
 from flambeau.autograd import Function, enable_grad, grad, is_grad_enabled
 
 __all__ = [
-    "checkpoint", "checkpoint_sequential", "get_device_states", "set_checkpoint_debug_enabled", "set_checkpoint_early_stop",
+    "CheckpointPolicy", "SelectiveCheckpointContext", "checkpoint", "checkpoint_sequential", "create_selective_checkpoint_contexts",
+    "get_device_states", "set_checkpoint_debug_enabled", "set_checkpoint_early_stop",
     "set_device_states",
 ]  # fmt: skip
 
@@ -229,6 +231,42 @@ def checkpoint_sequential(
     for start in range(0, size * (segments - 1), size):
         input = checkpoint(run(start, start + size), input, preserve_rng_state=preserve)
     return run(size * (segments - 1), len(every))(input)
+
+
+class CheckpointPolicy(enum.Enum):
+    """What a policy says of an op's result: whether it is kept for the second run, or computed again."""
+
+    MUST_SAVE = 0
+    PREFER_SAVE = 1
+    MUST_RECOMPUTE = 2
+    PREFER_RECOMPUTE = 3
+    MUST_CPU_OFFLOAD = 4
+    PREFER_CPU_OFFLOAD = 5
+
+
+class SelectiveCheckpointContext:
+    """What a policy is told beside the op: which of the two runs it is."""
+
+    def __init__(self, *, is_recompute: bool, op_output: Any = None) -> None:
+        self.is_recompute = is_recompute
+        self.op_output = op_output
+
+
+def create_selective_checkpoint_contexts(policy_fn_or_list: Any, allow_cache_entry_mutation: bool = False) -> tuple[Any, Any]:
+    """Two contexts for `checkpoint(..., context_fn=)`, of which the policy says what is kept.
+
+    The gradients are the same whatever it says, and here everything is computed again: a policy is a matter of memory and time.
+
+    Args:
+        policy_fn_or_list: a function of a context, an op and its arguments that returns a CheckpointPolicy, or a list of ops to keep.
+
+    Raises:
+        TypeError: neither of these.
+    """
+    if not callable(policy_fn_or_list) and not isinstance(policy_fn_or_list, list):
+        kind = type(policy_fn_or_list).__name__
+        raise TypeError(f"create_selective_checkpoint_contexts: policy_fn_or_list is a {kind}; expected a function or a list of ops")
+    return contextlib.nullcontext(), contextlib.nullcontext()
 
 
 @contextlib.contextmanager

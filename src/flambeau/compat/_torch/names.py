@@ -19,6 +19,7 @@ PARTS: dict[str, str | tuple[str, ...]] = {
     "_tensor": "",
     "functional": "",
     "cuda.graphs": "cuda",
+    "masked._ops": "masked",
     "cuda.memory": "cuda",
     "cuda.random": "cuda",
     "multiprocessing.reductions": "multiprocessing._sharing",
@@ -55,7 +56,7 @@ PARTS: dict[str, str | tuple[str, ...]] = {
     "optim._adafactor": "optim.matrices",
     "optim._muon": "optim.matrices",
     "utils.data._utils.collate": "utils.data.collate",
-    "utils.data.datapipes._decorator": "utils.data.datapipes._base",
+    "utils.data.datapipes._decorator": ("utils.data.datapipes._base", "utils.data.datapipes._decorators"),
     "utils.data.datapipes.datapipe": "utils.data.datapipes._base",
     "utils.dlpack": "",
 }

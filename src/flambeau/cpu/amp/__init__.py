@@ -16,7 +16,7 @@ class autocast(autocast_mode.autocast):
     def __init__(self, enabled: bool = True, dtype: Any = _C.bfloat16, cache_enabled: bool = True) -> None:
         super().__init__("cpu", dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
 
-    def _fresh(self) -> autocast_mode.autocast:
+    def clone(self) -> autocast_mode.autocast:
         return autocast(self._enabled, self.fast_dtype, self._cache_enabled)
 
 

@@ -232,7 +232,7 @@ def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: 
 
 
 def gumbel_softmax(
-    logits: Tensor, tau: float = 1.0, hard: bool = False, eps: float = 1e-10, dim: int = -1, *, generator: Any = None
+    logits: Tensor, tau: float = 1.0, hard: bool = False, eps: float = 1e-10, dim: int = -1
 ) -> Tensor:
     """Draws from the Gumbel-softmax distribution; `hard` gives one-hot with the soft gradient.
 
@@ -242,7 +242,7 @@ def gumbel_softmax(
     """
     if eps != 1e-10:
         warn(f"gumbel_softmax: eps = {eps} is deprecated and has no effect; dim is the fifth argument, or dim=")
-    uniform = ops.empty_like(logits).exponential_(generator=generator)
+    uniform = ops.empty_like(logits).exponential_()
     soft = ops.softmax((logits - uniform.log()) / tau, dim)
     if not hard:
         return soft

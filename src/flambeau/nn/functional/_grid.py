@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from flambeau._C import ArgumentError, ShapeError, Tensor, ops
 from flambeau._warn import warn
 
-__all__ = ["affine_grid", "channel_shuffle", "grid_sample"]
+__all__ = ["affine_grid", "channel_shuffle", "grid_sample", "native_channel_shuffle"]
 
 _MODES = {"bilinear": 0, "nearest": 1, "bicubic": 2}
 _PADDINGS = {"zeros": 0, "border": 1, "reflection": 2}
@@ -104,3 +104,8 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     if groups < 1 or c % groups:
         raise ShapeError(f"channel_shuffle: {c} channels do not divide by groups = {groups}")
     return input.reshape(n, groups, c // groups, -1).transpose(1, 2).reshape(input.shape)
+
+
+def native_channel_shuffle(input: Tensor, groups: int) -> Tensor:
+    """`channel_shuffle` under the name of PyTorch's kernel."""
+    return channel_shuffle(input, groups)

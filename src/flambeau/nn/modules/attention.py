@@ -161,6 +161,16 @@ class MultiheadAttention(Module):
                 f"MultiheadAttention: {shapes}; key and value must agree but for features"
             )
 
+    def merge_masks(self, attn_mask: Tensor | None, key_padding_mask: Tensor | None, query: Tensor) -> tuple[Tensor | None, int | None]:
+        """Both masks as one, [B, heads, T, T], and 2; one of the keys alone as it is, and 1; without any None twice."""
+        if attn_mask is None:
+            return key_padding_mask, None if key_padding_mask is None else 1
+        n, t, _ = query.shape
+        merged = attn_mask.view(n, -1, t, t) if attn_mask.ndim == 3 else attn_mask.expand(n, self.num_heads, t, t)
+        if key_padding_mask is not None:
+            merged = merged + key_padding_mask.view(n, 1, 1, t).expand(-1, self.num_heads, -1, -1)
+        return merged, 2
+
     def _mask(
         self, q: Tensor, batch: int, t: int, s: int, attn_mask: Any, padding: Any
     ) -> Tensor | None:

@@ -41,7 +41,7 @@ class Unflatten(Module):
         if not isinstance(dim, int):
             raise TypeError(f"Unflatten: dim = {dim!r}; expected an int")
         self.dim = dim
-        self.unflattened_size = tuple(unflattened_size)
+        self.unflattened_size = unflattened_size
 
     def forward(self, input: Tensor) -> Tensor:
         dim = self.dim % input.dim()

@@ -115,11 +115,14 @@ class LazyLinear(LazyModuleMixin, Linear):
 class _LazyConv(LazyModuleMixin):
     """A convolution whose in_channels is the number of the first input's channels."""
 
-    def __init__(self, out_channels: int, *args: Any, device: Any = None, dtype: Any = None, **kwargs: Any) -> None:
-        super().__init__(0, out_channels, *args, device=device, dtype=dtype, **kwargs)
+    def __init__(
+        self, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1, bias: bool = True,
+        padding_mode: str = "zeros", device: Any = None, dtype: Any = None,
+    ) -> None:  # fmt: skip
+        super().__init__(0, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype)
         _make_lazy(self, device, dtype, ("weight", "bias"))
 
-    def initialize_parameters(self: Any, input: Tensor) -> None:  # type: ignore[override]
+    def initialize_parameters(self: Any, input: Tensor, *args: Any, **kwargs: Any) -> None:
         if not self.has_uninitialized_params():
             if self.in_channels == 0:  # a state dict has said it
                 self.in_channels = self.weight.shape[0] if self.transposed else self.weight.shape[1] * self.groups
@@ -140,6 +143,18 @@ class _LazyConv(LazyModuleMixin):
             self.reset_parameters()
 
 
+class _LazyTransposed(_LazyConv):
+    """The same of a transposed one, whose arguments have another order."""
+
+    def __init__(
+        self, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0, output_padding: Any = 0, groups: int = 1,
+        bias: bool = True, dilation: Any = 1, padding_mode: str = "zeros", device: Any = None, dtype: Any = None,
+    ) -> None:  # fmt: skip
+        made = super(_LazyConv, self).__init__
+        made(0, out_channels, kernel_size, stride, padding, output_padding, groups, bias, dilation, padding_mode, device, dtype)
+        _make_lazy(self, device, dtype, ("weight", "bias"))
+
+
 class LazyConv1d(_LazyConv, Conv1d):
     """`Conv1d` whose in_channels comes from the first input."""
 
@@ -158,19 +173,19 @@ class LazyConv3d(_LazyConv, Conv3d):
     cls_to_become = Conv3d
 
 
-class LazyConvTranspose1d(_LazyConv, ConvTranspose1d):
+class LazyConvTranspose1d(_LazyTransposed, ConvTranspose1d):
     """`ConvTranspose1d` whose in_channels comes from the first input."""
 
     cls_to_become = ConvTranspose1d
 
 
-class LazyConvTranspose2d(_LazyConv, ConvTranspose2d):
+class LazyConvTranspose2d(_LazyTransposed, ConvTranspose2d):
     """`ConvTranspose2d` whose in_channels comes from the first input."""
 
     cls_to_become = ConvTranspose2d
 
 
-class LazyConvTranspose3d(_LazyConv, ConvTranspose3d):
+class LazyConvTranspose3d(_LazyTransposed, ConvTranspose3d):
     """`ConvTranspose3d` whose in_channels comes from the first input."""
 
     cls_to_become = ConvTranspose3d

@@ -440,6 +440,9 @@ class CrossMapLRN2d(LocalResponseNorm):
     Shape: input [N, C, H, W], output the same.
     """
 
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
+        super().__init__(size, alpha, beta, k)
+
     def forward(self, input: Tensor) -> Tensor:
         if input.dim() != 4:
             raise ValueError(f"CrossMapLRN2d: Expected input to be 4D, got {input.dim()}D instead.")

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from flambeau._C import DeviceError, Tensor
+from flambeau._C import Tensor
 from flambeau.nn.modules.norm import _BatchNorm
 
 __all__ = ["SyncBatchNorm"]
 
 
 class SyncBatchNorm(_BatchNorm):
-    """Batch norm whose statistics are those of all processes, which PyTorch computes on GPUs alone. In evaluation it is batch norm.
-
-    Raises:
-        DeviceError: it is called in training.
-    """
+    """Batch norm whose statistics are those of all processes of a group, of which there is one: it is batch norm of any number of axes."""
 
     _ranks = tuple(range(2, 65))
 
@@ -34,11 +30,6 @@ class SyncBatchNorm(_BatchNorm):
     ) -> None:
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
         self.process_group = process_group
-
-    def forward(self, input: Tensor) -> Tensor:  # noqa: A002
-        if self.training:
-            raise DeviceError("SyncBatchNorm: training needs GPUs and a process group, and there are none here; use BatchNorm2d, or eval()")
-        return super().forward(input)  # type: ignore[no-any-return]
 
     def _check_input_dim(self, input: Tensor) -> None:  # noqa: A002
         if input.ndim < 2:

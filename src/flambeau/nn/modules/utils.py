@@ -42,3 +42,23 @@ def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: 
         for key in list(metadata):
             if key and key.startswith(prefix.rstrip(".")):
                 metadata[key[len(prefix) :]] = metadata.pop(key)
+
+
+def factory_kwargs(kwargs: dict[str, Any] | None) -> dict[str, Any]:
+    """What a layer that takes `**kwargs` makes its parameters with: device, dtype and memory_format, given as such or in "factory_kwargs".
+
+    Raises:
+        TypeError: there is another, or one is given twice.
+
+    Example:
+        >>> import flambeau as fl
+        >>> fl.nn.factory_kwargs({"dtype": fl.float64})
+        {'dtype': flambeau.float64}
+    """
+    direct = dict(kwargs or {})
+    found = dict(direct.pop("factory_kwargs", {}))
+    if others := direct.keys() - {"device", "dtype", "memory_format"}:
+        raise TypeError(f"factory_kwargs: got {', '.join(sorted(others))}; expected device, dtype, memory_format or factory_kwargs")
+    if twice := direct.keys() & found.keys():
+        raise TypeError(f"factory_kwargs: {', '.join(sorted(twice))} is given twice, in factory_kwargs, too")
+    return {**found, **direct}

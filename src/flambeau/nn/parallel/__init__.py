@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from flambeau import _C
 from flambeau._C import DeviceError
 from flambeau.nn.module import Module
 from flambeau.nn.parallel._replicas import parallel_apply, replicate
-from flambeau.nn.parallel.scatter_gather import gather, scatter
+from flambeau.nn.parallel.scatter_gather import gather, scatter, scatter_kwargs
 
 __all__ = ["DataParallel", "DistributedDataParallel", "data_parallel", "gather", "parallel_apply", "replicate", "scatter"]
 
@@ -28,6 +29,22 @@ class DataParallel(Module):
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         return self.module(*inputs, **kwargs)
+
+    def replicate(self, module: Module, device_ids: Any) -> list[Any]:
+        """One copy for each device, of which there can be none here."""
+        return replicate(module, device_ids, not _C.is_grad_enabled())
+
+    def scatter(self, inputs: Any, kwargs: Any, device_ids: Any) -> Any:
+        """Refused: see `scatter_kwargs`."""
+        return scatter_kwargs(inputs, kwargs, device_ids, self.dim)
+
+    def parallel_apply(self, replicas: Any, inputs: Any, kwargs: Any) -> list[Any]:
+        """Calls each replica with its inputs."""
+        return parallel_apply(replicas, inputs, kwargs, self.device_ids[: len(replicas)] or None)
+
+    def gather(self, outputs: Any, output_device: Any) -> Any:
+        """Refused: see `gather`."""
+        return gather(outputs, output_device, self.dim)
 
 
 class DistributedDataParallel(Module):

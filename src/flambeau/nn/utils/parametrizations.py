@@ -117,9 +117,6 @@ class _SpectralNorm(Module):
     def right_inverse(self, value: Tensor) -> Tensor:
         return value  # there is no other weight that the user could mean
 
-    def extra_repr(self) -> str:
-        return f"n_power_iterations={self.n_power_iterations}, dim={self.dim}, eps={self.eps}"
-
 
 def spectral_norm(
     module: Module, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
@@ -214,9 +211,6 @@ class _Orthogonal(Module):
         free = ops.zeros_like(value)
         free.diagonal(0, -2, -1).fill_(-1.0)  # any of which the skew part is 0
         return free  # type: ignore[no-any-return]
-
-    def extra_repr(self) -> str:
-        return f"orthogonal_map={self.orthogonal_map!r}, use_trivialization={self.use_trivialization}"
 
 
 def _orthonormal(matrix: Tensor) -> Tensor:

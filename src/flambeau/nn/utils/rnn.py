@@ -15,15 +15,40 @@ from typing import Any, NamedTuple
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._errors import AssertedTypeError
 
 
-class PackedSequence(NamedTuple):
-    """Packed rows, the batch size of every step (a CPU tensor) and the sorting, if any."""
+class PackedSequence_(NamedTuple):
+    """The fields of a `PackedSequence`."""
 
     data: Tensor
     batch_sizes: Tensor
-    sorted_indices: Tensor | None = None
-    unsorted_indices: Tensor | None = None
+    sorted_indices: Tensor | None
+    unsorted_indices: Tensor | None
+
+
+class PackedSequence(PackedSequence_):
+    """Packed rows, the batch size of every step (a CPU tensor) and the sorting, if any; of the sorting one direction is enough.
+
+    `PackedSequence((data, batch_sizes))` is the older form.
+
+    Raises:
+        ValueError: the batch sizes are not on the CPU.
+        TypeError: there are none, and no pair in place of the data.
+    """
+
+    def __new__(
+        cls, data: Any, batch_sizes: Tensor | None = None, sorted_indices: Tensor | None = None, unsorted_indices: Tensor | None = None
+    ) -> PackedSequence:
+        if batch_sizes is None:
+            if not isinstance(data, (list, tuple)) or len(data) != 2:
+                raise AssertedTypeError(f"PackedSequence: data is a {type(data).__name__}; expected batch_sizes, or (data, batch_sizes)")
+            data, batch_sizes = data
+        elif batch_sizes.device.type != "cpu":
+            raise ValueError(f"PackedSequence: batch_sizes are on {batch_sizes.device}; expected them on the CPU")
+        if unsorted_indices is None:
+            unsorted_indices = invert_permutation(sorted_indices)
+        return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
 
     def to(self, *args: Any, **kwargs: Any) -> PackedSequence:
         """Moves or casts the data, the sorting moves with it; the batch sizes stay. The object itself where nothing changes."""

@@ -6,8 +6,21 @@ import types
 from collections.abc import Sequence
 from typing import Any
 
+from flambeau._C import Tensor
 from flambeau._warn import warn
 from flambeau.optim.optimizer import Optimizer, set_option
+
+
+def values_of(optimizer: Optimizer, name: str) -> list[Any]:
+    """An option of each group, such as its rate: numbers as they are, tensors as copies."""
+    return [value.clone() if isinstance(value := group[name], Tensor) else value for group in optimizer.param_groups]
+
+
+def attached(scheduler: Any, optimizer: Any) -> Optimizer:
+    """The optimizer as it is; a TypeError where it is none."""
+    if not isinstance(optimizer, Optimizer):
+        raise TypeError(f"{type(scheduler).__name__}: optimizer is a {type(optimizer).__name__}; expected an Optimizer")
+    return optimizer
 
 
 class LRScheduler:
@@ -23,35 +36,24 @@ class LRScheduler:
     _is_initial = False
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
-        if not isinstance(optimizer, Optimizer):
-            raise TypeError(
-                f"{type(self).__name__}: optimizer is a {type(optimizer).__name__}; expected an "
-                "Optimizer"
-            )
-        self.optimizer = optimizer
-        self._note_rates(optimizer, last_epoch)
-        self.last_epoch = last_epoch
-        self._step_count = 0
-        self._start()
-
-    def _note_rates(self, optimizer: Optimizer, last_epoch: int) -> None:
-        """The rates that a schedule begins with stay in the groups, for those that come later."""
-        for i, group in enumerate(optimizer.param_groups):
+        self.optimizer = attached(self, optimizer)
+        # The rates that a schedule begins with stay in the groups, for those that come later.
+        for i, (group, lr) in enumerate(zip(optimizer.param_groups, self._lrs)):
             if last_epoch == -1:
-                group.setdefault("initial_lr", float(group["lr"]))
+                group.setdefault("initial_lr", lr)
             elif "initial_lr" not in group:
                 raise KeyError(
                     f"{type(self).__name__}: param_groups[{i}] has no 'initial_lr', which "
                     "resuming at "
                     f"last_epoch = {last_epoch} needs"
                 )
-        self.base_lrs: list[float] = [g["initial_lr"] for g in optimizer.param_groups]
-
-    def _start(self) -> None:
-        self._steps_before = self.optimizer._n_steps
+        self.base_lrs: list[Any] = values_of(optimizer, "initial_lr")
+        self.last_epoch = last_epoch
+        self._steps_before = optimizer._n_steps
         self._initial_step()
 
     def _initial_step(self) -> None:
+        self._step_count = 0
         self._is_initial = True
         try:
             self.step()
@@ -70,17 +72,17 @@ class LRScheduler:
         """Takes over what `state_dict` returned."""
         self.__dict__.update(state_dict)
 
-    def get_last_lr(self) -> list[float]:
-        """The rates of the groups after the last step."""
+    def get_last_lr(self) -> list[Any]:
+        """The rates of the groups after the last step: numbers, or copies where the rates are tensors."""
         return self._last_lr
 
-    def get_lr(self) -> list[float]:
+    def get_lr(self) -> list[Any]:
         """Computes the rates for `last_epoch` from the present ones."""
         raise NotImplementedError(f"{type(self).__name__} defines no get_lr()")
 
     @property
-    def _lrs(self) -> list[float]:
-        return [float(group["lr"]) for group in self.optimizer.param_groups]
+    def _lrs(self) -> list[Any]:
+        return values_of(self.optimizer, "lr")
 
     def step(self, epoch: int | None = None) -> None:
         """Goes to the next epoch (or to `epoch`) and writes the rates."""
@@ -89,12 +91,13 @@ class LRScheduler:
                 "Detected call of `lr_scheduler.step()` before `optimizer.step()`. "
                 f"The first value of the schedule ({type(self).__name__}) is skipped; call optimizer.step() first"
             )
+        self._step_count += 1
         if epoch is not None:
             warn(f"{type(self).__name__}.step(epoch) is deprecated: the schedule counts its steps itself; call step() once for each epoch")
-        self._go_to(epoch)
+        self._update_lr(epoch)
 
-    def _go_to(self, epoch: int | None) -> None:
-        self._step_count += 1
+    def _update_lr(self, epoch: int | None = None) -> None:
+        """What a step does, without being counted as one."""
         self._get_lr_called_within_step = True
         try:
             if epoch is None:
@@ -108,7 +111,7 @@ class LRScheduler:
             self._get_lr_called_within_step = False
         self._write(values)
 
-    def _write(self, values: Sequence[float]) -> None:
+    def _write(self, values: Sequence[Any]) -> None:
         groups = self.optimizer.param_groups
         if len(values) != len(groups):
             raise ValueError(
@@ -120,7 +123,8 @@ class LRScheduler:
         self._last_lr = self._lrs
 
 
-_LRScheduler = LRScheduler  # the older name
+class _LRScheduler(LRScheduler):
+    """The older name, for classes that are derived from it. Schedules of this module are none of it."""
 
 
 def is_plain(fn: Any) -> bool:

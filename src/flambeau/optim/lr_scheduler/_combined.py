@@ -62,27 +62,39 @@ class SequentialLR(_Combined):
         self._milestones = list(milestones)
         self.last_epoch = last_epoch + 1
         self.optimizer = optimizer
-        # Every scheduler took its first step when it was made; only the first one's should count.
+        # Every scheduler took its first step when it was made; only the one's that comes first should count.
         for group in optimizer.param_groups:
             set_option(group, "lr", group["initial_lr"])
-        for scheduler in schedulers:
-            scheduler.last_epoch -= 1
-        schedulers[0]._step_count = 0
-        schedulers[0].step()
-        self._last_lr = schedulers[0].get_last_lr()
+        self.recursive_undo()
+        first = schedulers[bisect_right(self._milestones, 0)]
+        first._initial_step()
+        self._last_lr = first.get_last_lr()
 
-    def step(self, epoch: int | None = None) -> None:
+    def recursive_undo(self, sched: Any = None) -> None:
+        """Takes the step back that each scheduler took when it was made."""
+        for scheduler in (self if sched is None else sched)._schedulers:
+            if hasattr(scheduler, "_schedulers"):
+                self.recursive_undo(scheduler)
+            elif hasattr(scheduler, "last_epoch"):
+                scheduler.last_epoch -= 1
+
+    def step(self) -> None:  # type: ignore[override]
         """Goes to the next epoch."""
         self.last_epoch += 1
         i = bisect_right(self._milestones, self.last_epoch)
         scheduler = self._schedulers[i]
         if i > 0 and self._milestones[i - 1] == self.last_epoch:
-            if type(scheduler).step is LRScheduler.step:
-                scheduler._go_to(0)
-            else:
-                scheduler.step(0)
+            scheduler._update_lr(0)
         else:
             scheduler.step()
+        self._last_lr = scheduler.get_last_lr()
+
+    def _update_lr(self, epoch: int | None = None) -> None:
+        if epoch is None:
+            return self.step()
+        self.last_epoch = epoch
+        scheduler = self._schedulers[bisect_right(self._milestones, epoch)]
+        scheduler._update_lr(epoch)
         self._last_lr = scheduler.get_last_lr()
 
 
@@ -99,8 +111,14 @@ class ChainedScheduler(_Combined):
         self._schedulers = list(schedulers)
         self._last_lr = self._lrs
 
-    def step(self, epoch: int | None = None) -> None:
+    def step(self) -> None:  # type: ignore[override]
         """Steps all of them in order."""
+        self._update_lr()
+
+    def _update_lr(self, epoch: int | None = None) -> None:
         for scheduler in self._schedulers:
-            scheduler.step()
+            if epoch is None:
+                scheduler.step()
+            else:
+                scheduler._update_lr(epoch)
         self._last_lr = self._lrs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from flambeau.optim.lr_scheduler._base import LRScheduler
 from flambeau.optim.optimizer import Optimizer
@@ -21,9 +22,9 @@ class CosineAnnealingLR(LRScheduler):
         self.eta_min = eta_min
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self) -> list[float]:
+    def get_lr(self) -> list[Any]:
         epoch, period, low = self.last_epoch, self.T_max, self.eta_min
-        if epoch == 0 or self._is_initial:  # resumed: the groups have the rate
+        if self._is_initial:  # resumed: the groups have the rate
             return self._lrs
         if self._step_count == 1 and epoch > 0:  # resumed
             return self._get_closed_form_lr()
@@ -35,7 +36,7 @@ class CosineAnnealingLR(LRScheduler):
         )
         return [(lr - low) * change + low for lr in self._lrs]
 
-    def _get_closed_form_lr(self) -> list[float]:
+    def _get_closed_form_lr(self) -> list[Any]:
         share = (1 + math.cos(math.pi * self.last_epoch / self.T_max)) / 2
         return [self.eta_min + (base - self.eta_min) * share for base in self.base_lrs]
 
@@ -58,12 +59,14 @@ class CosineAnnealingWarmRestarts(LRScheduler):
             raise ValueError(
                 f"CosineAnnealingWarmRestarts: T_0 = {T_0}, T_mult = {T_mult}; expected >= 1"
             )
-        self.T_0, self.T_mult, self.eta_min = T_0, T_mult, eta_min
-        self.T_i, self.T_cur = T_0, float(last_epoch)
+        self.T_0, self.T_i, self.T_mult, self.eta_min = T_0, T_0, T_mult, eta_min
+        self.T_cur: float = last_epoch
+        if last_epoch > 0:  # resumed
+            self._locate(last_epoch)
         super().__init__(optimizer, last_epoch)
 
     def _locate(self, epoch: float) -> None:
-        period, start = self.T_0, 0.0
+        period, start = self.T_0, 0 * epoch
         if self.T_mult == 1:
             start = epoch // period * period
         else:
@@ -72,14 +75,30 @@ class CosineAnnealingWarmRestarts(LRScheduler):
                 period *= self.T_mult
         self.T_i, self.T_cur = period, epoch - start
 
-    def get_lr(self) -> list[float]:
+    def get_lr(self) -> list[Any]:
         share = (1 + math.cos(math.pi * self.T_cur / self.T_i)) / 2
         return [self.eta_min + (base - self.eta_min) * share for base in self.base_lrs]
 
     def step(self, epoch: float | None = None) -> None:
         """Goes to the next epoch, or to a (fractional) `epoch`."""
-        self._step_count += 1
-        where = self.last_epoch + 1 if epoch is None else epoch
-        self._locate(where)
-        self.last_epoch = math.floor(where)
-        self._write(self.get_lr())
+        if epoch is not None and epoch < 0:
+            raise ValueError(f"CosineAnnealingWarmRestarts: epoch = {epoch}; expected >= 0")
+        self._update_lr(epoch)
+
+    def _update_lr(self, epoch: float | None = None) -> None:
+        if epoch is None and self.last_epoch >= 0:
+            self.last_epoch += 1
+            self.T_cur += 1  # one after the last, which may have been within an epoch
+            if self.T_cur >= self.T_i:
+                self.T_cur %= self.T_i
+                self.T_i *= self.T_mult
+        else:
+            epoch = epoch or 0
+            self._locate(epoch)
+            self.last_epoch = math.floor(epoch)
+        self._get_lr_called_within_step = True
+        try:
+            values = self.get_lr()
+        finally:
+            self._get_lr_called_within_step = False
+        self._write(values)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from flambeau.optim.lr_scheduler._base import LRScheduler, is_plain
+from flambeau.optim.lr_scheduler._base import LRScheduler, attached, is_plain
 from flambeau.optim.optimizer import Optimizer, set_option
 
 
@@ -26,11 +26,18 @@ def _set_momentum(group: dict[str, Any], value: float) -> None:
         group["momentum"] = value
 
 
-def _check_momentum(scheduler: str, optimizer: Optimizer) -> None:
+def _has_betas(scheduler: str, optimizer: Optimizer) -> bool:
+    """Is the momentum the first of `betas`? Refuses optimizers that have none."""
     if not ("momentum" in optimizer.defaults or "betas" in optimizer.defaults):
         raise ValueError(
             f"{scheduler}: {type(optimizer).__name__} has no momentum; pass cycle_momentum=False"
         )
+    return "betas" in optimizer.defaults
+
+
+def _phase(end_step: float, start_lr: str, end_lr: str, start_momentum: str, end_momentum: str) -> dict[str, Any]:
+    """A part of a cycle: its last step, and names of the entries of groups between which it moves."""
+    return {"end_step": end_step, "start_lr": start_lr, "end_lr": end_lr, "start_momentum": start_momentum, "end_momentum": end_momentum}
 
 
 class OneCycleLR(LRScheduler):
@@ -73,23 +80,18 @@ class OneCycleLR(LRScheduler):
             raise ValueError(
                 f"OneCycleLR: anneal_strategy = {anneal_strategy!r}; expected 'cos' or 'linear'"
             )
+        self.optimizer = attached(self, optimizer)
         self.total_steps = total_steps
-        self.anneal_strategy = anneal_strategy
-        self.cycle_momentum = cycle_momentum
         up = float(pct_start * total_steps) - 1
         end = total_steps - 1
-        # (last step, from, to, momentum from, momentum to), names of group entries
+        rise = _phase(up, "initial_lr", "max_lr", "max_momentum", "base_momentum")
         if three_phase:
-            self.phases = [
-                (up, "initial_lr", "max_lr", "max_momentum", "base_momentum"),
-                (2 * up, "max_lr", "initial_lr", "base_momentum", "max_momentum"),
-                (end, "initial_lr", "min_lr", "max_momentum", "max_momentum"),
-            ]
+            fall = _phase(2 * up, "max_lr", "initial_lr", "base_momentum", "max_momentum")
+            self._schedule_phases = [rise, fall, _phase(end, "initial_lr", "min_lr", "max_momentum", "max_momentum")]
         else:
-            self.phases = [
-                (up, "initial_lr", "max_lr", "max_momentum", "base_momentum"),
-                (end, "max_lr", "min_lr", "base_momentum", "max_momentum"),
-            ]
+            self._schedule_phases = [rise, _phase(end, "max_lr", "min_lr", "base_momentum", "max_momentum")]
+        self._anneal_func_type = anneal_strategy
+        self.cycle_momentum = cycle_momentum
         groups = optimizer.param_groups
         if last_epoch == -1:
             for group, peak in zip(groups, _per_group("OneCycleLR", "max_lr", max_lr, len(groups))):
@@ -97,7 +99,7 @@ class OneCycleLR(LRScheduler):
                 group["max_lr"] = peak
                 group["min_lr"] = group["initial_lr"] / final_div_factor
         if cycle_momentum:
-            _check_momentum("OneCycleLR", optimizer)
+            self.use_beta1 = _has_betas("OneCycleLR", optimizer)
             if last_epoch == -1:
                 lows = _per_group("OneCycleLR", "base_momentum", base_momentum, len(groups))
                 highs = _per_group("OneCycleLR", "max_momentum", max_momentum, len(groups))
@@ -108,11 +110,11 @@ class OneCycleLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def _anneal(self, start: float, end: float, share: float) -> float:
-        if self.anneal_strategy == "linear":
+        if self._anneal_func_type == "linear":
             return (end - start) * share + start
         return end + (start - end) / 2.0 * (1 + math.cos(math.pi * share))
 
-    def get_lr(self) -> list[float]:
+    def get_lr(self) -> list[Any]:
         step = self.last_epoch
         if step > self.total_steps:
             raise ValueError(
@@ -121,12 +123,13 @@ class OneCycleLR(LRScheduler):
         rates = []
         for group in self.optimizer.param_groups:
             start = 0.0
-            for i, (end, lr0, lr1, m0, m1) in enumerate(self.phases):
-                if step <= end or i == len(self.phases) - 1:
+            for i, phase in enumerate(self._schedule_phases):
+                end = phase["end_step"]
+                if step <= end or i == len(self._schedule_phases) - 1:
                     share = (step - start) / (end - start)
-                    rates.append(self._anneal(group[lr0], group[lr1], share))
+                    rates.append(self._anneal(group[phase["start_lr"]], group[phase["end_lr"]], share))
                     if self.cycle_momentum:
-                        _set_momentum(group, self._anneal(group[m0], group[m1], share))
+                        _set_momentum(group, self._anneal(group[phase["start_momentum"]], group[phase["end_momentum"]], share))
                     break
                 start = end
         return rates
@@ -172,6 +175,7 @@ class CyclicLR(LRScheduler):
             raise ValueError(
                 f"CyclicLR: scale_mode = {scale_mode!r}; expected 'cycle' or 'iterations'"
             )
+        self.optimizer = attached(self, optimizer)
         groups = optimizer.param_groups
         base_lrs = _per_group("CyclicLR", "base_lr", base_lr, len(groups))
         self.max_lrs = _per_group("CyclicLR", "max_lr", max_lr, len(groups))
@@ -179,7 +183,7 @@ class CyclicLR(LRScheduler):
         self.total_size = float(step_size_up + down)
         self.step_ratio = step_size_up / self.total_size
         self.mode, self.gamma = mode, gamma
-        self._scale_fn = scale_fn
+        self._scale_fn_custom = scale_fn
         self.scale_mode = scale_mode
         if scale_fn is None:
             self.scale_mode = "iterations" if mode == "exp_range" else "cycle"
@@ -188,7 +192,7 @@ class CyclicLR(LRScheduler):
             for group, lr in zip(groups, base_lrs):
                 set_option(group, "lr", lr)
         if cycle_momentum:
-            _check_momentum("CyclicLR", optimizer)
+            self.use_beta1 = _has_betas("CyclicLR", optimizer)
             lows = _per_group("CyclicLR", "base_momentum", base_momentum, len(groups))
             highs = _per_group("CyclicLR", "max_momentum", max_momentum, len(groups))
             self.base_momentums, self.max_momentums = lows, highs
@@ -201,35 +205,35 @@ class CyclicLR(LRScheduler):
 
     def scale_fn(self, x: float) -> float:
         """What the height of the cycle is multiplied by."""
-        if self._scale_fn is not None:
-            return self._scale_fn(x)
+        if self._scale_fn_custom is not None:
+            return self._scale_fn_custom(x)
         if self.mode == "triangular":
             return 1.0
         return float(0.5 ** (x - 1) if self.mode == "triangular2" else self.gamma**x)
 
-    def get_lr(self) -> list[float]:
+    def get_lr(self) -> list[Any]:
         cycle = math.floor(1 + self.last_epoch / self.total_size)
         x = 1.0 + self.last_epoch / self.total_size - cycle
         up = x <= self.step_ratio
         height = x / self.step_ratio if up else (x - 1) / (self.step_ratio - 1)
-        height *= self.scale_fn(cycle if self.scale_mode == "cycle" else self.last_epoch)
+        scale = self.scale_fn(cycle if self.scale_mode == "cycle" else self.last_epoch)
         if self.cycle_momentum:
             bounds = zip(self.optimizer.param_groups, self.base_momentums, self.max_momentums)
             for group, low, high in bounds:
-                _set_momentum(group, high - (high - low) * height)
-        return [base + (top - base) * height for base, top in zip(self.base_lrs, self.max_lrs)]
+                _set_momentum(group, high - (high - low) * height * scale)
+        return [base + (top - base) * height * scale for base, top in zip(self.base_lrs, self.max_lrs)]
 
     def state_dict(self) -> dict[str, Any]:
         """As the base class; a function is left out, a callable object saves its attributes."""
         state = super().state_dict()
-        fn = state.pop("_scale_fn")
-        state["_scale_fn"] = None if fn is None or is_plain(fn) else dict(fn.__dict__)
+        fn = state.pop("_scale_fn_custom")
+        state["_scale_fn_custom"] = None if fn is None or is_plain(fn) else dict(fn.__dict__)
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Takes over what `state_dict` returned."""
         state = dict(state_dict)
-        saved = state.pop("_scale_fn")
-        if saved is not None and self._scale_fn is not None:
-            self._scale_fn.__dict__.update(saved)
+        saved = state.pop("_scale_fn_custom")
+        if saved is not None and self._scale_fn_custom is not None:
+            self._scale_fn_custom.__dict__.update(saved)
         self.__dict__.update(state)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -28,6 +27,7 @@ class LambdaLR(LRScheduler):
     def state_dict(self) -> dict[str, Any]:
         """As the base class; functions are left out, callable objects save their attributes."""
         state = super().state_dict()
+        del state["lr_lambdas"]
         state["lr_lambdas"] = [
             None if is_plain(fn) else dict(fn.__dict__) for fn in self.lr_lambdas
         ]
@@ -41,15 +41,15 @@ class LambdaLR(LRScheduler):
                 fn.__dict__.update(saved)
         self.__dict__.update(state)
 
-    def get_lr(self) -> list[float]:
+    def get_lr(self) -> list[Any]:
         return [base * fn(self.last_epoch) for fn, base in zip(self.lr_lambdas, self.base_lrs)]
 
 
 class MultiplicativeLR(LambdaLR):
     """lr <- lr * lr_lambda(epoch)."""
 
-    def get_lr(self) -> list[float]:
-        if self._step_count == 1:  # made just now: only later steps multiply, one to epoch 0 too
+    def get_lr(self) -> list[Any]:
+        if self._is_initial:  # only later steps multiply, one to epoch 0 too
             return self._lrs
         return [lr * fn(self.last_epoch) for fn, lr in zip(self.lr_lambdas, self._lrs)]
 
@@ -76,12 +76,12 @@ class StepLR(LRScheduler):
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self) -> list[float]:
+    def get_lr(self) -> list[Any]:
         if self.last_epoch == 0 or self.last_epoch % self.step_size:
             return self._lrs
         return [lr * self.gamma for lr in self._lrs]
 
-    def _get_closed_form_lr(self) -> list[float]:
+    def _get_closed_form_lr(self) -> list[Any]:
         return [base * self.gamma ** (self.last_epoch // self.step_size) for base in self.base_lrs]
 
 
@@ -99,21 +99,17 @@ class MultiStepLR(LRScheduler):
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)
 
-    def state_dict(self) -> dict[str, Any]:
-        """As the base class, with the milestones as a plain dict."""
-        return {**super().state_dict(), "milestones": dict(self.milestones)}
-
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Takes over what `state_dict` returned."""
         super().load_state_dict(state_dict)
-        self.milestones = Counter(self.milestones)
+        self.milestones = Counter(self.milestones)  # from a file that knows plain dicts alone
 
-    def get_lr(self) -> list[float]:
+    def get_lr(self) -> list[Any]:
         if self.last_epoch not in self.milestones:
             return self._lrs
         return [lr * self.gamma ** self.milestones[self.last_epoch] for lr in self._lrs]
 
-    def _get_closed_form_lr(self) -> list[float]:
+    def _get_closed_form_lr(self) -> list[Any]:
         passed = bisect_right(sorted(self.milestones.elements()), self.last_epoch)
         return [base * self.gamma**passed for base in self.base_lrs]
 
@@ -134,16 +130,16 @@ class ConstantLR(LRScheduler):
         self.total_iters = total_iters
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self) -> list[float]:
+    def get_lr(self) -> list[Any]:
         if self.last_epoch == 0:
             return [lr * self.factor for lr in self._lrs]
         if self.last_epoch != self.total_iters:
             return self._lrs
         if self.factor == 0:  # nothing is left to divide
             return list(self.base_lrs)
-        return [lr / self.factor for lr in self._lrs]
+        return [lr * (1.0 / self.factor) for lr in self._lrs]
 
-    def _get_closed_form_lr(self) -> list[float]:
+    def _get_closed_form_lr(self) -> list[Any]:
         factor = self.factor if self.last_epoch < self.total_iters else 1.0
         return [base * factor for base in self.base_lrs]
 
@@ -169,18 +165,19 @@ class LinearLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def _factor(self, epoch: int) -> float:
-        done = min(epoch, self.total_iters) / self.total_iters
-        return self.start_factor + (self.end_factor - self.start_factor) * done
+        return self.start_factor + (self.end_factor - self.start_factor) * min(epoch, self.total_iters) / self.total_iters
 
-    def get_lr(self) -> list[float]:
+    def get_lr(self) -> list[Any]:
         if self.last_epoch == 0:
             return [lr * self.start_factor for lr in self._lrs]
         if self._is_initial or self.last_epoch > self.total_iters:  # resumed: the groups have the rate
             return self._lrs
-        change = self._factor(self.last_epoch) / self._factor(self.last_epoch - 1)
+        # The factor of this epoch by that of the one before, which differ by `way` over `total_iters`.
+        way = self.end_factor - self.start_factor
+        change = 1.0 + way / (self.total_iters * self.start_factor + (self.last_epoch - 1) * way)
         return [lr * change for lr in self._lrs]
 
-    def _get_closed_form_lr(self) -> list[float]:
+    def _get_closed_form_lr(self) -> list[Any]:
         return [base * self._factor(self.last_epoch) for base in self.base_lrs]
 
 
@@ -191,10 +188,10 @@ class ExponentialLR(LRScheduler):
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self) -> list[float]:
-        return self._lrs if self._is_initial or self.last_epoch == 0 else [lr * self.gamma for lr in self._lrs]
+    def get_lr(self) -> list[Any]:
+        return self._lrs if self._is_initial else [lr * self.gamma for lr in self._lrs]
 
-    def _get_closed_form_lr(self) -> list[float]:
+    def _get_closed_form_lr(self) -> list[Any]:
         return [base * self.gamma**self.last_epoch for base in self.base_lrs]
 
 
@@ -209,14 +206,13 @@ class PolynomialLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def _left(self, epoch: int) -> float:
-        left = 1.0 - min(epoch, self.total_iters) / self.total_iters
-        return math.pow(left, self.power)
+        return 1.0 - min(epoch, self.total_iters) / self.total_iters
 
-    def get_lr(self) -> list[float]:
-        if self._is_initial or self.last_epoch == 0 or self.last_epoch > self.total_iters:
+    def get_lr(self) -> list[Any]:
+        if self._is_initial or self.last_epoch > self.total_iters:  # resumed: the groups have the rate
             return self._lrs
-        change = self._left(self.last_epoch) / self._left(self.last_epoch - 1)
+        change = (self._left(self.last_epoch) / self._left(self.last_epoch - 1)) ** self.power
         return [lr * change for lr in self._lrs]
 
-    def _get_closed_form_lr(self) -> list[float]:
-        return [base * self._left(self.last_epoch) for base in self.base_lrs]
+    def _get_closed_form_lr(self) -> list[Any]:
+        return [base * self._left(self.last_epoch) ** self.power for base in self.base_lrs]

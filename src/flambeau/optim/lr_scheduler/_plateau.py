@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from flambeau.optim.lr_scheduler._base import LRScheduler
+from flambeau._warn import warn
+from flambeau.optim.lr_scheduler._base import LRScheduler, attached
 from flambeau.optim.optimizer import Optimizer, set_option
 
 
@@ -33,8 +34,9 @@ class ReduceLROnPlateau(LRScheduler):
                 f"ReduceLROnPlateau: threshold_mode = {threshold_mode!r}; expected 'rel' or 'abs'"
             )
         several = isinstance(min_lr, (list, tuple))
-        n = len(optimizer.param_groups)
         self.factor = factor
+        self.optimizer = attached(self, optimizer)
+        n = len(optimizer.param_groups)
         self.default_min_lr = None if several else min_lr
         self.min_lrs = list(min_lr) if several else [min_lr] * n
         if len(self.min_lrs) != n:
@@ -42,14 +44,17 @@ class ReduceLROnPlateau(LRScheduler):
                 f"ReduceLROnPlateau: {len(self.min_lrs)} min_lr for {n} parameter groups"
             )
         self.patience, self.cooldown, self.eps = patience, cooldown, eps
+        # It goes by the rates as they are: a schedule that is made later begins with what this one has left.
+        self.last_epoch = 0
+        self._last_lr = self._lrs
+        self.mode_worse = math.inf if mode == "min" else -math.inf  # what every metric is better than
         self.mode, self.threshold, self.threshold_mode = mode, threshold, threshold_mode
-        super().__init__(optimizer, -1)
         self._reset()
 
-    @property
-    def mode_worse(self) -> float:
-        """What every metric is better than."""
-        return math.inf if self.mode == "min" else -math.inf
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Takes over what `state_dict` returned."""
+        super().load_state_dict(state_dict)
+        self.mode_worse = math.inf if self.mode == "min" else -math.inf
 
     @property
     def in_cooldown(self) -> bool:
@@ -62,14 +67,6 @@ class ReduceLROnPlateau(LRScheduler):
         self.cooldown_counter = 0
         self.num_bad_epochs = 0
 
-    def _note_rates(self, optimizer: Optimizer, last_epoch: int) -> None:
-        """It goes by the rates as they are: a schedule that is made later begins with what this one has left."""
-
-    def _start(self) -> None:
-        self._steps_before = self.optimizer._n_steps
-        self.last_epoch = 0
-        self._last_lr = self._lrs
-
     def _is_better(self, a: float, best: float) -> bool:
         """True if `a` is an improvement over `best`, by more than the threshold."""
         sign = 1.0 if self.mode == "min" else -1.0
@@ -79,6 +76,10 @@ class ReduceLROnPlateau(LRScheduler):
     def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]
         """Takes the metric of the epoch that ended."""
         value = float(metrics)
+        if epoch is not None:
+            warn(
+                f"{type(self).__name__}.step(metrics, epoch) is deprecated: the schedule counts its steps itself; call step(metrics)"
+            )
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         if self._is_better(value, self.best):
             self.best = value

@@ -9,6 +9,13 @@ from flambeau.utils.data.datapipes._base import (
     MapDataPipe,
     functional_datapipe,
 )
+from flambeau.utils.data.datapipes._decorators import (
+    argument_validation,
+    guaranteed_datapipes_determinism,
+    non_deterministic,
+    runtime_validation,
+    runtime_validation_disabled,
+)
 from flambeau.utils.data.dataset import (
     ChainDataset,
     ConcatDataset,
@@ -49,9 +56,14 @@ __all__ = [
     "TensorDataset",
     "WeightedRandomSampler",
     "WorkerInfo",
+    "argument_validation",
     "default_collate",
     "default_convert",
     "functional_datapipe",
     "get_worker_info",
+    "guaranteed_datapipes_determinism",
+    "non_deterministic",
     "random_split",
+    "runtime_validation",
+    "runtime_validation_disabled",
 ]

@@ -144,7 +144,12 @@ class ConcatDataset(Dataset[T]):
                 raise AssertedValueError(
                     f"ConcatDataset: dataset {i} is an IterableDataset; use ChainDataset"
                 )
-        self.cumulative_sizes = list(itertools.accumulate(len(part) for part in self.datasets))  # type: ignore[arg-type]
+        self.cumulative_sizes = self.cumsum(self.datasets)
+
+    @staticmethod
+    def cumsum(sequence: Iterable[Any]) -> list[int]:
+        """How many samples there are up to the end of each."""
+        return list(itertools.accumulate(len(part) for part in sequence))
 
     def __len__(self) -> int:
         return self.cumulative_sizes[-1]

@@ -13,6 +13,3 @@ class _DecoratorContextManager(_Mode):
     def clone(self) -> Any:
         """Another one of the same meaning."""
         return type(self)()
-
-    def _fresh(self) -> Any:
-        return self.clone()

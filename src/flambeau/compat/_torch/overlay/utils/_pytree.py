@@ -81,6 +81,30 @@ def register_dataclass(cls: type, *, field_names: list[str] | None = None, drop_
                          serialized_type_name=serialized_type_name)  # fmt: skip
 
 
+class ConstantNode(NamedTuple):
+    """The context of an object without children."""
+
+    value: Any
+
+
+def register_constant(cls: type) -> None:
+    """Makes objects of a class containers without children, which a spec holds: they are equal and hashed by what they are.
+
+    Raises:
+        TypeError: the class has no `__eq__` of its own, or no `__hash__`.
+    """
+    own = [getattr(cls, name) not in (None, getattr(object, name)) for name in ("__eq__", "__hash__")]
+    if not all(own):
+        raise TypeError(f"register_constant: {cls.__name__} is compared by identity; expected an __eq__ and a __hash__ of its own")
+    register_pytree_node(cls, lambda x: ([], ConstantNode(x)), lambda _, context: context.value, flatten_with_keys_fn=lambda x: ([], ConstantNode(x)))
+
+
+def is_constant_class(cls: type) -> bool:
+    """Whether `register_constant` was called for a class."""
+    node = SUPPORTED_NODES.get(cls)
+    return node is not None and getattr(node.unflatten_fn, "__qualname__", "").startswith("register_constant.")
+
+
 def _is_namedtuple(x: Any) -> bool:
     kind = x if isinstance(x, type) else type(x)
     return issubclass(kind, tuple) and hasattr(kind, "_fields")
