@@ -203,6 +203,7 @@ void init_autograd(nb::module_& m) {
                    })
       .def("register_hook", [](PyNodeRef& n, nb::callable fn) { return hooked_node(*n.node, fn, false); })
       .def("register_prehook", [](PyNodeRef& n, nb::callable fn) { return hooked_node(*n.node, fn, true); })
+      .def("_sequence_nr", [](const PyNodeRef& n) { return n.node->sequence; })
       .def_prop_ro("metadata", [](PyNodeRef& n) { return metadata_of(*n.node); })
       .def("__getattr__", attribute_of_node)
       .def("__dir__", [](nb::handle self) { return names_of_node(self); })

@@ -50,8 +50,8 @@ inline void dot_operands(const char* op, const Tensor& a, const Tensor& b) {
 }
 inline void outer_operands(const char* op, const Tensor& a, const Tensor& b) { axes(op, "a", a, 1), axes(op, "b", b, 1); }
 inline void inner_operands(const char* op, const Tensor& a, const Tensor& b) {
-  one_dtype(op, "a", a, "b", b);
   if (a.ndim() == 0 || b.ndim() == 0) return;
+  one_dtype(op, "a", a, "b", b);
   if (a.size(-1) != b.size(-1)) two_shapes(op, "a", a, "b", b, "a.shape[-1] == b.shape[-1]");
 }
 inline void matmul_operands(const char* op, const Tensor& a, const Tensor& b) {

@@ -5,6 +5,7 @@
 #include "wrappers/shapes.h"
 #include "wrappers/wrap.h"
 #include "op/add.h"
+#include "op/arange.h"
 #include "op/cast.h"
 #include "op/cat.h"
 #include "op/clamp_min.h"
@@ -204,6 +205,7 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<i
   const int64_t n = x.ndim() ? x.size(static_cast<int>(*dim)) : 1;
   if (repeats.ndim() > 1 || (repeats.numel() != 1 && repeats.numel() != n))
     raise<ShapeError>("repeat_interleave: repeats have shape ", repeats.sizes(), ", but dim = ", *dim, " of x with shape ", x.sizes(), " has ", n, " elements");
+  if (is_inexact(repeats.dtype()) || repeats.dtype() == DType::Bool) raise<DTypeError>("repeat_interleave: repeats are ", repeats.dtype(), "; expected integers");
   if (repeats.is_meta()) raise<DeviceError>("repeat_interleave: repeats is on meta; expected a tensor with elements, which decide the size of the result");
   const Tensor counts = contiguous_for_kernel(cast_for_kernel(repeats, DType::Int64));
   graph::note_read("the size of a result follows from values");
@@ -219,6 +221,10 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<i
   if (!index.is_meta())
     for (int64_t *to = index.data<int64_t>(), i = 0; i < n; ++i) to = std::fill_n(to, c[i], i);
   return op::index_select(x, *dim, index);
+}
+Tensor repeat_interleave(const Tensor& repeats, std::optional<int64_t> output_size) {
+  if (repeats.ndim() != 1) raise<ShapeError>("repeat_interleave: repeats have shape ", repeats.sizes(), "; expected one axis (or a tensor before them, whose elements are repeated)");
+  return repeat_interleave(op::arange(Scalar(repeats.size(0)), repeats.dtype(), repeats.device()), repeats, 0, output_size);
 }
 
 Tensor diff(const Tensor& x, int64_t n, int64_t dim, const Tensor& prepend, const Tensor& append) {

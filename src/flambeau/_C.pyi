@@ -1428,6 +1428,9 @@ class Tensor:
     def repeat_interleave(self, repeats: Tensor, dim: _int | None = ..., *, output_size: _int | None = ...) -> Tensor:
         """Each slice along dim repeated as often as repeats says."""
     @overload
+    def repeat_interleave(self, *, output_size: _int | None = ...) -> Tensor:
+        """Each index of repeats, as often as it says there. (repeats is `input`.)"""
+    @overload
     def reshape(self, *shape: _int) -> Tensor:
         """Another shape of the same elements; a view where the memory allows, a copy otherwise."""
     @overload

@@ -1338,6 +1338,9 @@ def repeat_interleave(input: Tensor, repeats: _int, dim: _int | None = ..., *, o
 @overload
 def repeat_interleave(input: Tensor, repeats: Tensor, dim: _int | None = ..., *, output_size: _int | None = ..., out: Tensor | None = ...) -> Tensor:
     """Each slice along dim repeated as often as repeats says."""
+@overload
+def repeat_interleave(input: Tensor, *, output_size: _int | None = ..., out: Tensor | None = ...) -> Tensor:
+    """Each index of repeats, as often as it says there. (repeats is `input`.)"""
 def replace_nonfinite(input: Tensor, nan: _float, posinf: _float, neginf: _float, *, out: Tensor | None = ...) -> Tensor:
     """x with NaN and the infinities replaced. (x is `input`.) Gradients: `input`."""
 def replace_nonfinite_(input: Tensor, nan: _float, posinf: _float, neginf: _float) -> Tensor:
