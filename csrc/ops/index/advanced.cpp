@@ -2,6 +2,7 @@
 //
 // The output is [before, B, after]: B the elements of the (equally shaped) index tensors; before and after
 // the axes without one. Neighbouring index tensors leave B in their place, others move it to the front.
+#include <cstring>
 #include <vector>
 
 #include "ops/index/lines.h"
@@ -115,7 +116,7 @@ void index_put(const Tensor& x, TensorList indices, const Tensor& values, bool a
           for (int64_t a = a_begin; a < a_end; ++a) {
             auto* to = dst + base + s.after[static_cast<size_t>(a)] + c;
             const auto* from = src + ((static_cast<int64_t>(o) * nb + k) * na + a) * s.run + c;
-            for (int64_t j = 0; j < m; ++j) put(to[j], from[j]);
+            put(to, from, m);
           }
         }
     };
@@ -126,16 +127,23 @@ void index_put(const Tensor& x, TensorList indices, const Tensor& values, bool a
   if (!accumulate) {
     by_size(y.item_bytes(), [&](auto unit) {
       using U = decltype(unit);
-      over(static_cast<U*>(y.data()), static_cast<const U*>(values.data()), [](U& to, U from) { to = from; });
+      over(static_cast<U*>(y.data()), static_cast<const U*>(values.data()), [](U* to, const U* from, int64_t m) {
+        if (m >= 16) std::memcpy(to, from, static_cast<size_t>(m) * sizeof(U));
+        else
+          for (int64_t j = 0; j < m; ++j) to[j] = from[j];
+      });
     });
     return;
   }
   visit(with_sign(y.dtype()), [&](auto zero) {  // sums of unsigned numbers have the same bits
     using T = decltype(zero);
-    over(y.data<T>(), static_cast<const T*>(values.data<T>()), [](T& to, T from) {
-      if constexpr (std::is_same_v<T, Truth>) to = to || from;
-      else if constexpr (is_half_type<T>) to = T(static_cast<float>(to) + static_cast<float>(from));
-      else to = static_cast<T>(to + from);
+    over(y.data<T>(), static_cast<const T*>(values.data<T>()), [](T* to, const T* from, int64_t m) {
+#pragma omp simd
+      for (int64_t j = 0; j < m; ++j) {
+        if constexpr (std::is_same_v<T, Truth>) to[j] = to[j] || from[j];
+        else if constexpr (is_half_type<T>) to[j] = T(static_cast<float>(to[j]) + static_cast<float>(from[j]));
+        else to[j] = static_cast<T>(to[j] + from[j]);
+      }
     });
   });
 }
