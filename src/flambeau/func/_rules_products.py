@@ -21,6 +21,8 @@ def _linear(level: BatchLevel, x: Any, weight: Any, bias: Any = None) -> Any:
         y = ops.linear(x._value if level.holds(x) else x, weight)
         y = y if level.holds(x) else level.full(y)
     else:
+        if level.holds(bias) and is_shared(bias._value) and is_shared(weight._value) and type(value := level.full(x)) is Tensor:
+            return shared_linear(value, weight._value, bias._value)
         y = _times_transposed(level, x, weight._value)
     if bias is None:
         return y
@@ -175,7 +177,9 @@ def _register_convolution(axes: int) -> None:
             y = y if single else ops.view(y, (shape[0], shape[1], *shape_of(y)[1:]))
         else:
             value = ops.unsqueeze(level.full(x), 1) if single else level.full(x)
-            y = _of_weights(value, weight._value, _listed(stride, axes), _listed(padding, axes), _listed(dilation, axes), groups)
+            how = (_listed(stride, axes), _listed(padding, axes), _listed(dilation, axes), groups)
+            shared = is_shared(weight._value) and type(value) is Tensor
+            y = SharedConvolution.apply(value, weight._value, *how) if shared else grouped_convolution(value, weight._value, *how)
             y = ops.squeeze(y, (1,)) if single else y
             if own_bias is not None:
                 y = ops.add(y, ops.view(own_bias, (-1, *(1,) * axes)))
@@ -185,12 +189,6 @@ def _register_convolution(axes: int) -> None:
         return y
 
     rule(name)(convolution)
-
-
-def _of_weights(x: Tensor, weight: Tensor, stride: Any, padding: Any, dilation: Any, groups: int) -> Tensor:
-    if is_shared(weight) and type(x) is Tensor:
-        return SharedConvolution.apply(x, weight, stride, padding, dilation, groups)  # type: ignore[no-any-return]
-    return grouped_convolution(x, weight, stride, padding, dilation, groups)
 
 
 for _axes in (1, 2, 3):

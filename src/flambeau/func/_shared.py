@@ -20,12 +20,12 @@ def is_shared(x: Tensor) -> bool:
 
 
 class SharedLinear(Function):
-    """x W^T for x [B, ..., in] and W [B, out, in], which is one matrix repeated."""
+    """x W^T + b for x [B, ..., in], W [B, out, in], which is one matrix repeated, and b [B, out], one row repeated, or none."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         ctx.save_for_backward(x, weight)
-        return ops.linear(x, weight[0])
+        return ops.linear(x, weight[0], None if bias is None else bias[0])
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> Any:
@@ -35,14 +35,18 @@ class SharedLinear(Function):
             dx = shared_linear(dy, ops.transpose(weight, 1, 2))
         if ctx.needs_input_grad[1]:
             dw = _outer(dy, x)
-        return dx, dw
+        wanted = ctx.needs_input_grad
+        if len(wanted) == 2:
+            return dx, dw
+        axes = tuple(range(1, dy.ndim - 1))
+        return dx, dw, (ops.sum(dy, axes) if axes else dy) if wanted[2] else None
 
 
-def shared_linear(x: Tensor, weight: Tensor) -> Tensor:
-    """x [B, ..., in] times one matrix [out, in], repeated as weight [B, out, in]."""
-    if _C.is_grad_enabled() and weight.requires_grad:
-        return SharedLinear.apply(x, weight)  # type: ignore[no-any-return]
-    return ops.linear(x, weight[0])
+def shared_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x [B, ..., in] times one matrix [out, in], repeated as weight [B, out, in], plus one row repeated as bias [B, out]."""
+    if _C.is_grad_enabled() and (weight.requires_grad or (bias is not None and bias.requires_grad)):
+        return SharedLinear.apply(x, weight, *(() if bias is None else (bias,)))  # type: ignore[no-any-return]
+    return ops.linear(x, weight[0], None if bias is None else bias[0])
 
 
 def _outer(dy: Tensor, x: Tensor) -> Tensor:
