@@ -50,6 +50,7 @@ FAMILIES = {
         "remainder": "x % 0.3", "round": "x.round()", "lerp": "tl.lerp(x, y, 0.3)", "addcmul": "tl.addcmul(x, y, z)",
         "logaddexp": "tl.logaddexp(x, y)", "nan_to_num": "x.nan_to_num()", "isnan": "x.isnan()", "sign": "x.sign()",
         "bitwise_and": "k & l", "logical_and": "m.logical_and(m)", "integer add": "k + l", "to bfloat16": "x.bfloat16()",
+        "sub column": "x - x[:, :1]", "mul by column": "x[:, :1] * y", "outer products": "x[:, :, None] * x[:, None, :32]",
     },
     "reductions": {
         "prod rows": "x.prod(1)", "all": "m.all()", "any rows": "m.any(1)", "count_nonzero": "tl.count_nonzero(x)",
