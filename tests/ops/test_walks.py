@@ -57,6 +57,66 @@ def test_a_row_and_a_column_broadcast_over_a_matrix(dtype, shape, transposed):
     assert np.array_equal(array(x * 3), array(x) * 3)
 
 
+BROADCAST = {
+    "add": (fl.add, np.add), "sub": (fl.sub, np.subtract), "mul": (fl.mul, np.multiply), "div": (fl.div, np.true_divide), "pow": (fl.pow, np.power),
+    "maximum": (fl.maximum, np.maximum), "less": (fl.lt, np.less), "equal": (fl.eq, np.equal), "hypot": (fl.hypot, np.hypot),
+    "where": (fl.where, np.where), "lerp": (fl.lerp, lambda a, b, w: a + w * (b - a)), "addcmul": (fl.addcmul, lambda x, a, b: x + a * b),
+}  # fmt: skip
+
+
+def operand_of_rows(rng, shape, dtype):
+    """A tensor that is repeated over some axes, has others of a larger tensor, or runs backwards in memory."""
+    kept = [n if rng.random() < 0.65 else 1 for n in shape][int(rng.integers(0, len(shape))) if rng.random() < 0.3 else 0 :]
+    way = rng.integers(0, 4)
+    wide = [2 * n if way == 1 and i == len(kept) - 1 else n + 3 if way == 2 else n for i, n in enumerate(kept)]
+    x = fl.tensor(rng.integers(1, 9, wide)).to(dtype)
+    if way == 1:
+        x = x[..., ::2]
+    elif way == 2:
+        x = x[tuple(slice(3, None) if i % 2 else slice(0, n) for i, n in enumerate(kept))]
+    elif way == 3 and x.ndim > 1:
+        x = x.transpose(0, 1).contiguous().transpose(0, 1)
+    return x
+
+
+@pytest.mark.parametrize("name", BROADCAST)
+@pytest.mark.parametrize("threads", [1, 3])
+def test_random_rows_are_broadcast_as_by_numpy(name, threads):
+    ours, theirs = BROADCAST[name]
+    rng = np.random.default_rng(len(name) + 100 * threads)
+    before = fl.get_num_threads()
+    fl.set_num_threads(threads)
+    try:
+        for _ in range(60):
+            inner = int(rng.choice([31, 32, 33, 64, 100, 257, 511, 512, 600, 1025]))
+            shape = [*rng.integers(1, 9, int(rng.integers(1, 4))), inner]
+            dtypes = [getattr(fl, str(d)) for d in rng.choice(["float32", "float64", "float32"], 3)]
+            if name in ("add", "sub", "mul", "less", "equal", "where") and rng.random() < 0.5:
+                dtypes = [getattr(fl, str(d)) for d in rng.choice(["int64", "int32", "uint8", "int16"], 3)]
+            if name in ("add", "sub", "mul", "div") and rng.random() < 0.2:
+                dtypes = [getattr(fl, str(d)) for d in rng.choice(["complex64", "complex128", "float64"], 3)]
+            count = 3 if name in ("where", "lerp", "addcmul") else 2
+            xs = [operand_of_rows(rng, [int(n) for n in shape], dtypes[0] if name == "lerp" else d) for d in dtypes[:count]]
+            if name == "where":
+                xs[0] = xs[0] > 4
+            arrays = [array(x) for x in xs]
+            with np.errstate(over="ignore"):
+                want = theirs(*arrays)
+            got = ours(*xs)
+            assert got.shape == want.shape
+            if "int" in str(got.dtype):
+                assert np.array_equal(array(got), want.astype(array(got).dtype))
+            else:
+                np.testing.assert_allclose(array(got), want, rtol=2e-6, atol=0)
+            if name in ("add", "sub", "mul") and got.dtype == xs[0].dtype:
+                into = fl.zeros(*got.shape[:-1], 2 * got.shape[-1], dtype=got.dtype)[..., : got.shape[-1]]
+                into.copy_(xs[0].expand(got.shape))
+                getattr(into, name + "_")(xs[1])
+                assert fl.equal(into, got)
+    finally:
+        fl.set_num_threads(before)
+
+
 @pytest.mark.parametrize("rows", [1, 2, 7])
 @pytest.mark.parametrize("outer", [1, 3])
 def test_rows_of_a_slice_that_threads_share_out_unevenly(outer, rows):
