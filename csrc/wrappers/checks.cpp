@@ -4,6 +4,7 @@
 #include "dispatch/geometry.h"
 #include "wrappers/warn.h"
 #include "wrappers/wrap.h"
+#include "ops/fft/fft.h"
 
 namespace fl {
 
@@ -195,6 +196,22 @@ bool exact(const Tensor& x, double v) {
 
 void of_complex(const char* op, const Tensor& x) {
   if (!is_complex(x.dtype())) raise<DTypeError>(op, ": x is ", x.dtype(), "; expected complex64 or complex128");
+}
+
+static void transformable(const char* op, const Tensor& x, int64_t dim, int64_t n) {
+  const DType real = is_complex(x.dtype()) ? to_real(x.dtype()) : x.dtype();
+  if (real != DType::Float32 && real != DType::Float64) raise<DTypeError>(op, ": x is ", x.dtype(), "; expected float32, float64, complex64 or complex128");
+  if (x.ndim() == 0) raise<ShapeError>(op, ": x has no axes; expected at least one");
+  if (!is_fft_size(n)) raise<ArgumentError>(op, ": ", n, " points along axis ", dim, " of x ", x.sizes(), "; expected 2 to ", kMostPoints, ", of factors 2, 3 and 5");
+}
+void transformable(const char* op, const Tensor& x, int64_t dim) { transformable(op, x, dim, x.ndim() ? x.size(static_cast<int>(dim)) : 1); }
+void half_of(const char* op, const char* arg, int64_t points, const Tensor& x, int64_t dim) {
+  const int64_t n = x.size(static_cast<int>(dim));
+  if (points != n / 2 + 1) raise<ArgumentError>(op, ": ", arg, " = ", points, " of ", n, " numbers; expected ", n / 2 + 1);
+}
+void whole_of(const char* op, const char* arg, int64_t n, const Tensor& x, int64_t dim) {
+  transformable(op, x, dim, n);
+  if (x.size(static_cast<int>(dim)) != n / 2 + 1) raise<ArgumentError>(op, ": ", arg, " = ", n, ", but x has ", x.size(static_cast<int>(dim)), " points along axis ", dim, "; expected ", n / 2 + 1);
 }
 
 void pairs(const char* op, const Tensor& x) {

@@ -60,6 +60,10 @@ void not_negative(const char* op, const char* arg, const Tensor& x);
 void draws_fit(const char* op, const Tensor& x, int64_t from, int64_t to);
 void floating(const char* op, const Tensor& x);
 void of_complex(const char* op, const Tensor& x);
+// Lines along dim are of a size and a type that Fourier transforms here take; `points` are those of half a transform, n those of a whole one.
+void transformable(const char* op, const Tensor& x, int64_t dim);
+void half_of(const char* op, const char* arg, int64_t points, const Tensor& x, int64_t dim);
+void whole_of(const char* op, const char* arg, int64_t n, const Tensor& x, int64_t dim);
 void pairs(const char* op, const Tensor& x);  // whose last axis can be the parts of complex numbers
 void range(const char* op, const char* low_name, double low, const char* high_name, double high);
 

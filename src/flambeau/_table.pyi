@@ -553,6 +553,12 @@ def exponential_(input: Tensor, lambd: _float = ..., *, generator: Generator | N
     """Fills x with draws of density lambd exp(-lambd v). (x is `input`.)"""
 def eye(n: _int, m: _int | None = ..., *, dtype: _dtype | None = ..., device: _device | str | None = ..., requires_grad: _bool = ..., memory_format: Any = ..., layout: Any = ..., pin_memory: Any = ..., out: Tensor | None = ...) -> Tensor:
     """The identity matrix, n x m."""
+def fft_complex(input: Tensor, dim: _int, forward: _bool, scale: _float, *, out: Tensor | None = ...) -> Tensor:
+    """The transform of complex x along dim, or without `forward` that with the other sign, times scale. (x is `input`.)"""
+def fft_real(input: Tensor, dim: _int, points: _int, scale: _float, *, out: Tensor | None = ...) -> Tensor:
+    """The first x.shape[dim] // 2 + 1 points, which has to be `points`, of the transform of real x along dim, times scale. (x is `input`.)"""
+def fft_to_real(input: Tensor, dim: _int, n: _int, scale: _float, *, out: Tensor | None = ...) -> Tensor:
+    """The n real numbers whose transform has x as its first n // 2 + 1 points along dim, times n and scale. (x is `input`.)"""
 def fill_(input: Tensor, value: Tensor | Number, *, out: Tensor | None = ...) -> Tensor:
     """Writes one value into every element. Gradients: `input`, `value`."""
 def flatten(input: Tensor, start_dim: _int = ..., end_dim: _int = ..., *, out: Tensor | None = ...) -> Tensor:

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import functools
 import importlib
+import math
+from collections.abc import Sequence
 from typing import Any
 
 from flambeau import _C
@@ -33,10 +35,41 @@ def _library() -> tuple[Any, bool]:
         return plain, False
 
 
-def _computed(name: str, x: Tensor, dtype: Any, shape: tuple[int, ...], **options: Any) -> Tensor:
-    """`name` of the library for x, in the given type and shape."""
+@functools.cache
+def _is_ours(n: int, few: bool) -> bool:
+    """Whether ops transform n points: Note [Fourier transforms] in csrc/ops/fft/fft.h. They do not pay for a few long lines."""
+    if not 2 <= n <= (1024 if few else 4096):
+        return False
+    for factor in (2, 3, 5):
+        while n % factor == 0:
+            n //= factor
+    return n == 1
+
+
+def _by_ops(name: str, x: Tensor, sizes: Sequence[int], dims: Sequence[int], norm: str) -> Tensor:
+    """`name` along each axis in turn, the real one the first of a transform and the last of an inverse."""
+    forward = name[0] != "i"
+    divided = (norm == "forward") if forward else (norm == "backward")
+    factor = 1.0 / math.sqrt(math.prod(sizes)) if norm == "ortho" else 1.0 / math.prod(sizes) if divided else 1.0
+    *others, last = range(len(dims))
+    if name == "rfftn":
+        x, factor = ops.fft_real(x, dims[last], sizes[last] // 2 + 1, factor), 1.0
+    elif name != "irfftn":
+        x = ops.fft_complex(x if x.is_complex() else x.to(x.dtype.to_complex()), dims[last], forward, factor)
+        factor = 1.0
+    for k in reversed(others):
+        x = ops.fft_complex(x, dims[k], forward, 1.0)
+    return ops.fft_to_real(x, dims[last], sizes[last], factor) if name == "irfftn" else x
+
+
+def _computed(name: str, x: Tensor, dtype: Any, shape: tuple[int, ...], axes: tuple[int, ...], norm: str, **options: Any) -> Tensor:
+    """`name` of the library for x, in the given type and shape; by ops where these have its sizes."""
     if x.is_meta or 0 in shape or x.numel() == 0:
         return ops.zeros(shape, dtype=dtype, device=x.device)
+    sizes = [shape[d] if name == "irfftn" else x.shape[d] for d in axes]
+    if all(_is_ours(n, math.prod(shape) < 4 * n) for n in sizes):
+        return _by_ops(name, x, sizes, axes, norm)
+    options.update(axes=axes, norm=norm)
     module, threads = _library()
     if threads and x.numel() >= _MANY:
         options["workers"] = _C.get_num_threads()
