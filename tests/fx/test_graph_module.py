@@ -195,3 +195,14 @@ def test_compiled_code_goes_with_its_module():
         fx.symbolic_trace(lambda x: x + 1)
     gc.collect()
     assert count() == before
+
+
+def test_a_folder_with_names_that_files_can_not_have_is_refused_before_anything_is_written(tmp_path):
+    net = fl.fx.symbolic_trace(nn.Sequential(nn.Linear(2, 2)))
+    place = tmp_path / "net"
+    with pytest.raises(ValueError, match="module_name = 'a b'; expected a name that a class can have"):
+        net.to_folder(place, "a b")
+    net._modules["../escaped"] = nn.ReLU()
+    with pytest.raises(ValueError, match="a member is called '../escaped'"):
+        net.to_folder(place, "Net")
+    assert not list(tmp_path.iterdir())

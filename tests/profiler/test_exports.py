@@ -356,3 +356,19 @@ def test_how_a_trace_is_written_has_no_say(tmp_path):
     with gzip.open(tmp_path / "handler" / name) as file:
         there = json.load(file)
     assert "ones" in {e["name"] for e in there["traceEvents"]}
+
+
+@pytest.mark.parametrize("name", ["trace.json", "trace.json.gz", "stacks.txt", "memory.html"])
+def test_a_file_that_could_not_be_written_is_as_it_was(tmp_path, monkeypatch, name):
+    prof = train(with_stack=True, profile_memory=True)
+    write = {"trace": prof.export_chrome_trace, "stacks": prof.export_stacks, "memory": prof.export_memory_timeline}[name.partition(".")[0]]
+    path = tmp_path / name
+    path.write_text("earlier")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write(path)
+    assert [p.name for p in tmp_path.iterdir()] == [name] and path.read_text() == "earlier"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 from pathlib import Path
 from textwrap import indent
 from typing import Any
@@ -20,12 +21,18 @@ from flambeau.nn.modules import (
     Conv3d,
     Linear,
 )
+from flambeau.serialization._files import write_text
 
 _BY_REPR = (Linear, Conv1d, Conv2d, Conv3d, BatchNorm1d, BatchNorm2d, BatchNorm3d)
 
 
 def write_folder(module: Any, folder: Any, name: str) -> None:
     """Writes `module.py` with the class `name`, `__init__.py`, `state_dict.pt` and a file for each layer that has to be one."""
+    if not name.isidentifier() or keyword.iskeyword(name):
+        raise ValueError(f"GraphModule.to_folder: module_name = {name!r}; expected a name that a class can have")
+    for member in (*module._modules, *module._buffers, *module._parameters):
+        if not member.replace("_", "").isalnum():
+            raise ValueError(f"GraphModule.to_folder: a member is called {member!r}; expected letters, digits and '_', since files are named after it")
     place, lib = Path(folder), library_name()
     written = module.graph.python_code(root_module="self")
     parts, files = _parts(module, lib)
@@ -40,8 +47,8 @@ def write_folder(module: Any, folder: Any, name: str) -> None:
         f"class {name}({lib}.nn.Module):", "    def __init__(self):", "        super().__init__()", *(f"        {part}" for part in parts),
         f'        self.load_state_dict({lib}.load(_here / "state_dict.pt"))', "", indent(written.src.strip("\n"), "    "),
     ]  # fmt: skip
-    (place / "module.py").write_text("\n".join(lines) + "\n")
-    (place / "__init__.py").write_text("from .module import *\n")
+    write_text(place / "module.py", "\n".join(lines) + "\n")
+    write_text(place / "__init__.py", "from .module import *\n")
     if whole := [file for file, value in files.items() if isinstance(value, Module)]:
         warn(f"GraphModule.to_folder: layers that are not made again by a line of code lie in files of their own: {', '.join(whole)}")
 

@@ -161,7 +161,7 @@ class GraphModule(Module):
         Linear, convolutions and batch norms are made by their text; other layers lie in files beside the code.
 
         Raises:
-            ValueError: the code uses what can not be imported.
+            ValueError: the code uses what can not be imported, or a name can be none of a class or a file.
             TypeError: a layer's class can not be found by its name.
 
         Example:

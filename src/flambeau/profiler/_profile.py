@@ -382,8 +382,7 @@ class profile:
             raise ValueError("export_stacks: stacks were not recorded; pass with_stack=True to profile")
         if metric != "self_cpu_time_total":
             raise ValueError(f"export_stacks: metric = {metric!r}; expected 'self_cpu_time_total' (readers add lines)")
-        with open(path, "w", encoding="utf-8") as file:
-            file.writelines(_trace.stack_lines(recording, recording.self_time))
+        _trace.write_text(path, "".join(_trace.stack_lines(recording, recording.self_time)))
 
     def export_memory_timeline(self, path: str | os.PathLike[str], device: Any = None) -> None:
         """Writes allocated bytes over time: JSON (.json, .json.gz), or a page with a curve (.html).
@@ -396,8 +395,7 @@ class profile:
             raise ValueError("export_memory_timeline: memory was not profiled; pass profile_memory=True to profile")
         timeline = _trace.memory_timeline(recording)
         if os.fspath(path).endswith(".html"):
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(_trace.memory_page(timeline))
+            _trace.write_text(path, _trace.memory_page(timeline))
         else:
             _trace.write_json(path, timeline)
 

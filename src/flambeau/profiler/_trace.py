@@ -10,18 +10,17 @@ from typing import Any
 import numpy as np
 
 from flambeau.profiler._events import KINDS, Recording
+from flambeau.serialization._files import write_file, write_text
+
+__all__ = ["chrome_trace", "memory_page", "memory_timeline", "stack_lines", "write_json", "write_text"]
 
 
 def write_json(path: str | os.PathLike[str], value: Any) -> None:
     """Writes JSON, compressed when the path ends in .gz."""
-    text = json.dumps(value, separators=(",", ":"))
-    name = os.fspath(path)
-    if name.endswith(".gz"):
-        with gzip.open(name, "wt", encoding="utf-8") as file:
-            file.write(text)
-    else:
-        with open(name, "w", encoding="utf-8") as file:
-            file.write(text)
+    data = json.dumps(value, separators=(",", ":")).encode()
+    if os.fsdecode(path).endswith(".gz"):
+        data = gzip.compress(data)
+    write_file(os.fsdecode(path), lambda file: file.write(data))
 
 
 def chrome_trace(recording: Recording, thread_names: dict[int, str], steps: list[tuple[int, int, int]]) -> dict[str, Any]:

@@ -36,6 +36,12 @@ def write_file(path: str, write: Callable[[Any], None]) -> None:
         raise OSError(error.errno, error.strerror, path) from None
 
 
+def write_text(path: Any, text: str) -> None:
+    """Writes a text as UTF-8, as `write_file` does."""
+    data = text.encode()
+    write_file(os.fsdecode(path), lambda file: file.write(data))
+
+
 def _replace(path: str, write: Callable[[Any], None]) -> None:
     """Writes to a temporary name in the same folder, syncs, and renames."""
     folder, name = os.path.split(path)
