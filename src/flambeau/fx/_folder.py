@@ -32,7 +32,9 @@ def write_folder(module: Any, folder: Any, name: str) -> None:
         raise ValueError(f"GraphModule.to_folder: module_name = {name!r}; expected a name that a class can have")
     for member in (*module._modules, *module._buffers, *module._parameters):
         if not member.replace("_", "").isalnum():
-            raise ValueError(f"GraphModule.to_folder: a member is called {member!r}; expected letters, digits and '_', since files are named after it")
+            raise ValueError(
+                f"GraphModule.to_folder: a member is called {member!r}; expected letters, digits and '_', since files are named after it"
+            )
     place, lib = Path(folder), library_name()
     written = module.graph.python_code(root_module="self")
     parts, files = _parts(module, lib)
