@@ -7,7 +7,7 @@ from typing import Any
 
 from flambeau._C import Tensor
 from flambeau.fft._arguments import axes_of, fitted, floating, given, norm_of, single
-from flambeau.fft._linear import C2C
+from flambeau.fft._linear import C2C, applied
 
 
 def _c2c(op: str, x: Tensor, s: Any, dim: Any, norm: str | None, forward: bool, out: Tensor | None) -> Tensor:
@@ -15,7 +15,7 @@ def _c2c(op: str, x: Tensor, s: Any, dim: Any, norm: str | None, forward: bool, 
     x = floating(op, x)
     axes, sizes = axes_of(op, x, s, dim)
     x = fitted(x, axes, sizes)
-    y = C2C.apply(x, axes, how, forward) if axes else x.to(x.dtype.to_complex())
+    y = applied(C2C, x, axes, how, forward) if axes else x.to(x.dtype.to_complex())
     return given(op, y, out)
 
 

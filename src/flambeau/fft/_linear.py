@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import importlib
 import math
+import types
 from collections.abc import Sequence
 from typing import Any
 
@@ -79,6 +80,13 @@ def _computed(name: str, x: Tensor, dtype: Any, shape: tuple[int, ...], axes: tu
 
 def _direction(forward: bool, name: str) -> str:
     return name if forward else f"i{name}"
+
+
+def applied(kind: type[Function], x: Tensor, *args: Any) -> Tensor:
+    """`kind.apply`, without what is for gradients where nobody wants one."""
+    if type(x) is Tensor and not (x.requires_grad and _C.is_grad_enabled()):
+        return kind.forward(types.SimpleNamespace(), x, *args)  # type: ignore[no-any-return]
+    return kind.apply(x, *args)  # type: ignore[no-any-return]
 
 
 class C2C(Function):

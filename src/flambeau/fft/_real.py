@@ -8,7 +8,7 @@ from typing import Any
 from flambeau import _C
 from flambeau._C import Tensor
 from flambeau.fft._arguments import axes_of, fitted, floating, given, norm_of, single
-from flambeau.fft._linear import C2R, R2C
+from flambeau.fft._linear import C2R, R2C, applied
 
 
 def r2c(op: str, x: Tensor, s: Any, dim: Any, norm: str) -> Tensor:
@@ -16,7 +16,7 @@ def r2c(op: str, x: Tensor, s: Any, dim: Any, norm: str) -> Tensor:
     axes, sizes = axes_of(op, x, s, dim)
     if not axes:
         raise _C.ShapeError(f"{op}: no axis to transform; expected at least one")
-    return R2C.apply(fitted(x, axes, sizes), axes, norm)  # type: ignore[no-any-return]
+    return applied(R2C, fitted(x, axes, sizes), axes, norm)
 
 
 def c2r(op: str, x: Tensor, s: Any, dim: Any, norm: str) -> Tensor:
@@ -28,7 +28,7 @@ def c2r(op: str, x: Tensor, s: Any, dim: Any, norm: str) -> Tensor:
     if n < 1:
         raise _C.ArgumentError(f"{op}: {n} points along axis {axes[-1]} of shape {list(x.shape)}; expected at least 1, or n=")
     x = fitted(x, axes, [*sizes[:-1], n // 2 + 1])
-    return C2R.apply(x, axes, norm, n)  # type: ignore[no-any-return]
+    return applied(C2R, x, axes, norm, n)
 
 
 def rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None) -> Tensor:
