@@ -27,6 +27,13 @@ constexpr bool is_fft_size(int64_t n) {
 template <class T>
 constexpr int64_t kFftLanes = 64 / sizeof(T);
 
+template <class T>
+constexpr int64_t kFftGap = 576 / sizeof(T);
+template <class T>
+constexpr int64_t fft_work(int64_t n) {
+  return (5 * n + 2) * kFftLanes<T> + 4 * kFftGap<T>;
+}
+
 // What a size is factored into, and exp(-2 pi i k / n).
 template <class T>
 struct FftPlan {
@@ -43,7 +50,7 @@ struct FftLines {
 
 }  // namespace fl
 
-// `work` has room for (5 n + 2) kFftLanes<T> numbers, and begins at a cache line. Of real numbers there are up to 2 kFftLanes<T> lines at once.
+// `work` has room for fft_work<T>(n) numbers, and begins at a cache line. Of real numbers there are up to 2 kFftLanes<T> lines at once.
 #define FL_FFT_KERNELS(T, suffix)                                                                                                            \
   FL_SIMD_KERNEL(void, fft_complex_##suffix, const fl::Complex<T>* x, fl::Complex<T>* y, const fl::FftLines& lines, const fl::FftPlan<T>& plan, \
                  bool forward, T scale, T* work)                                                                                             \

@@ -125,10 +125,13 @@ template <class T>
 struct Buffers {
   Parts<T> a, b;
   Buffers(T* work, int64_t n) {
-    const int64_t size = n * kFftLanes<T>;
+    // Rows of points are powers of two apart; buffers that were, too, would share the lines of the first-level cache with them.
+    const int64_t size = n * kFftLanes<T> + kFftGap<T>;
     a = {work, work + size};
     b = {work + 2 * size, work + 3 * size};
+    spare = work + 4 * size;
   }
+  T* spare;  // for n + 2 points
   // The pair that `used` is not.
   Parts<T> other(Parts<T> used) const { return used.re == a.re ? b : a; }
 };
@@ -242,7 +245,7 @@ void real_lines(const T* x, const FftLines& from, Complex<T>* y, const FftLines&
         }
       }
     }
-    put(Parts<const T>{re, im}, half, y + (which == 0 ? 0 : first * to.apart), some(to, which == 0 ? first : second), s, work + 4 * n * W);
+    put(Parts<const T>{re, im}, half, y + (which == 0 ? 0 : first * to.apart), some(to, which == 0 ? first : second), s, buffers.spare);
   }
 }
 
@@ -252,7 +255,7 @@ void lines_to_real(const Complex<T>* x, const FftLines& from, T* y, const FftLin
   const int64_t n = plan.n, half = n / 2 + 1, first = std::min(W, from.lanes), second = from.lanes - first;
   const Buffers<T> buffers(work, n);
   const Parts<T> z = buffers.a, h = buffers.b;
-  T* room = work + 4 * n * W;
+  T* room = buffers.spare;
   for (int which = 0; which < 2; ++which) {
     if (which == 1 && second <= 0) break;
     take(x + (which == 0 ? 0 : first * from.apart), some(from, which == 0 ? first : second), half, h, room);
