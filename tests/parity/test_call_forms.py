@@ -28,7 +28,6 @@ PLACES = {"device", "layout", "pin_memory", "memory_format", "generator", "names
 KNOWN: dict[str, str] = {
     "dropout": "the functional's arguments",
     "randint_like": "bounds are numbers",
-    "repeat_interleave": "the form without a tensor to repeat",
 }
 
 
