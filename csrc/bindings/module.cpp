@@ -20,6 +20,7 @@
 #include "bindings/shared_memory.h"
 #include "bindings/sparse.h"
 #include "bindings/types.h"
+#include "ops/fft/fft.h"
 #include "ops/linalg/lapack.h"
 #include "storage/allocator.h"
 #include "storage/prepared.h"
@@ -203,6 +204,7 @@ void init_functions(nb::module_& m) {
   });
 
   m.def("get_num_threads", &num_threads);
+  m.def("is_fft_size", &is_fft_size);
   m.def("make_products_ahead", [awaited = Py_AtExit(&onednn::await_products) == 0] {
     if (awaited) onednn::make_products_ahead();
   });

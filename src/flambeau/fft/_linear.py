@@ -23,6 +23,7 @@ from flambeau.autograd import Function
 # The norm by which the other direction has the same factor.
 OTHER = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
 _MANY = 1 << 15  # elements from which on threads share the lines
+_LONG = 1024  # points of lines that do not pay for ours when they are few
 
 
 @functools.cache
@@ -39,12 +40,7 @@ def _library() -> tuple[Any, bool]:
 @functools.cache
 def _is_ours(n: int, few: bool) -> bool:
     """Whether ops transform n points: Note [Fourier transforms] in csrc/ops/fft/fft.h. They do not pay for a few long lines."""
-    if not 2 <= n <= (1024 if few else 4096):
-        return False
-    for factor in (2, 3, 5):
-        while n % factor == 0:
-            n //= factor
-    return n == 1
+    return _C.is_fft_size(n) and (n <= _LONG or not few)
 
 
 def _by_ops(name: str, x: Tensor, sizes: Sequence[int], dims: Sequence[int], norm: str) -> Tensor:
