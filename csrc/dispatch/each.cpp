@@ -261,13 +261,15 @@ void run_rows(const Nest& nest, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end;) {
     if (d > 1 && a[d - 1] == 0 && row <= std::min(piece, end - i)) {  // whole rows
       const int64_t rows = std::min((end - i) / row, size[d - 2] - a[d - 2]);
-      if (by_rows) compute_rows(rows);
-      for (int64_t r = 0; r < rows && !by_rows; ++r) {
-        compute(row);
-        for (int k = 0; k < nest.n; ++k) offset[k] += down[k];
-      }
-      if (by_rows)
+      if (by_rows) {
+        compute_rows(rows);
         for (int k = 0; k < nest.n; ++k) offset[k] += rows * down[k];
+      } else {
+        for (int64_t r = 0; r < rows; ++r) {
+          compute(row);
+          for (int k = 0; k < nest.n; ++k) offset[k] += down[k];
+        }
+      }
       i += rows * row;
       carry(d - 2, rows);
     } else {
