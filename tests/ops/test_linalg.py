@@ -458,3 +458,51 @@ def test_large_matrices_with_and_without_lapack(switch, there):
     env = {**os.environ, "FLAMBEAU_LAPACK": switch}
     done = subprocess.run([sys.executable, "-c", LAPACK.format(there=there)], env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda t: t.__name__)
+@pytest.mark.parametrize("shape", [(47, 47), (48, 48), (49, 48), (48, 49), (64, 130), (130, 64), (95, 97), (300, 50), (2, 50, 60)], ids=str)
+def test_reflections_by_blocks(shape, dtype):
+    a = draw(*shape, dtype=dtype)
+    k = min(shape[-2:])
+    for mode in ("reduced", "complete"):
+        q, r = linalg.qr(fl.tensor(a), mode)
+        near(q @ r, a, 30)
+        near(transposed(q) @ q, np.broadcast_to(np.eye(q.shape[-1]), (*shape[:-2], q.shape[-1], q.shape[-1])), 30)
+        assert bool((fl.tril(r, -1) == 0).all())
+    near(linalg.qr(fl.tensor(a), "r")[1], np.linalg.qr(a.astype(np.float64), "r"), 300)  # LAPACK's signs
+    packed, tau = fl.geqrf(fl.tensor(a))
+    near(fl.triu(packed)[..., :k, :], r.numpy()[..., :k, :], 3)
+    near(linalg.householder_product(packed[..., :k], tau), q.numpy()[..., :k], 30)
+
+
+class TestLeastSquares:
+    """The pseudoinverse by QR where columns are certainly independent, by singular values elsewhere."""
+
+    @pytest.mark.parametrize("shape", [(6, 4), (4, 4), (70, 50), (3, 8, 5)], ids=str)
+    def test_full_rank(self, shape):
+        a, b = draw(*shape), draw(*shape[:-1], 3, seed=1)
+        found = linalg.lstsq(fl.tensor(a), fl.tensor(b))
+        near(found.solution, np.linalg.pinv(a) @ b, 100)
+        assert (found.rank == shape[-1]).all() and found.rank.shape == shape[:-2] and found.singular_values.numel() == 0
+        by_values = linalg.lstsq(fl.tensor(a), fl.tensor(b), driver="gelsd")
+        near(by_values.solution, found.solution.numpy(), 100)
+        assert by_values.singular_values.shape[-1] == shape[-1] and (by_values.rank == found.rank).all()
+
+    @pytest.mark.parametrize("small", [0.0, 1e-18, 1e-14, 1e-9])
+    def test_rank_is_that_of_singular_values(self, small):
+        u, v = np.linalg.qr(draw(7, 4))[0], np.linalg.qr(draw(4, 4, seed=1))[0]
+        a = (u * [1, 1, 1, small]) @ v
+        b = draw(7, 2, seed=2)
+        found = linalg.lstsq(fl.tensor(a), fl.tensor(b))
+        rank = np.linalg.matrix_rank(a, tol=7 * 2.0**-52)
+        assert found.rank.item() == rank == (4 if small > 1e-15 else 3)
+        want = np.linalg.pinv(a, rcond=7 * 2.0**-52) @ b
+        np.testing.assert_allclose(found.solution.numpy(), want, rtol=1e-5 if small > 1e-10 else 2e-1, atol=1e-9)
+        assert linalg.lstsq(fl.tensor(a), fl.tensor(b), rcond=1e-3).rank.item() == 3
+
+    def test_what_is_not_finite_is_refused(self):
+        a = draw(5, 3)
+        a[1, 1] = np.nan
+        with pytest.raises(linalg.LinAlgError, match="not finite"):
+            linalg.lstsq(fl.tensor(a), fl.ones(5, 1, dtype=fl.float64))

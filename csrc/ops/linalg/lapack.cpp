@@ -15,8 +15,6 @@ template <class T>
 struct Functions {
   void (*syevd)(const char*, const char*, const Int*, T*, const Int*, T*, T*, const Int*, Int*, const Int*, Int*, size_t, size_t);
   void (*gesdd)(const char*, const Int*, const Int*, T*, const Int*, T*, T*, const Int*, T*, const Int*, T*, const Int*, Int*, Int*, size_t);
-  void (*geqrf)(const Int*, const Int*, T*, const Int*, T*, T*, const Int*, Int*);
-  void (*orgqr)(const Int*, const Int*, const Int*, T*, const Int*, const T*, T*, const Int*, Int*);
 };
 struct Lapack {
   Functions<float> single;
@@ -39,8 +37,7 @@ bool find(void* library, const std::string& name, F& function) {
 template <class T>
 bool find_all(void* library, const std::string& prefix, const std::string& suffix, Functions<T>& out) {
   const std::string letter = prefix + (sizeof(T) == 4 ? "s" : "d");
-  return find(library, letter + "syevd" + suffix, out.syevd) && find(library, letter + "gesdd" + suffix, out.gesdd) &&
-         find(library, letter + "geqrf" + suffix, out.geqrf) && find(library, letter + "orgqr" + suffix, out.orgqr);
+  return find(library, letter + "syevd" + suffix, out.syevd) && find(library, letter + "gesdd" + suffix, out.gesdd);
 }
 
 // Asks how much memory the call wants, and calls again with it.
@@ -77,22 +74,6 @@ Int svd(T* a, Int m, Int n, bool full, T* u, T* s, T* vh) {
     return info;
   });
 }
-template <class T>
-Int reflect(T* a, Int m, Int n, T* tau) {
-  return with_work<T>([&](T* work, Int size) {
-    Int info = 0;
-    functions<T>().geqrf(&m, &n, a, &m, tau, work, &size, &info);
-    return info;
-  });
-}
-template <class T>
-Int reflector_product(T* q, Int m, Int columns, Int k, const T* tau) {
-  return with_work<T>([&](T* work, Int size) {
-    Int info = 0;
-    functions<T>().orgqr(&m, &columns, &k, q, &m, tau, work, &size, &info);
-    return info;
-  });
-}
 
 }  // namespace
 
@@ -114,9 +95,5 @@ int64_t lapack_eigen(float* a, int64_t n, bool lower, bool vectors, float* w) { 
 int64_t lapack_eigen(double* a, int64_t n, bool lower, bool vectors, double* w) { return eigen(a, n, lower, vectors, w); }
 int64_t lapack_svd(float* a, int64_t m, int64_t n, bool full, float* u, float* s, float* vh) { return svd(a, m, n, full, u, s, vh); }
 int64_t lapack_svd(double* a, int64_t m, int64_t n, bool full, double* u, double* s, double* vh) { return svd(a, m, n, full, u, s, vh); }
-int64_t lapack_reflect(float* a, int64_t m, int64_t n, float* tau) { return reflect(a, m, n, tau); }
-int64_t lapack_reflect(double* a, int64_t m, int64_t n, double* tau) { return reflect(a, m, n, tau); }
-int64_t lapack_reflector_product(float* q, int64_t m, int64_t columns, int64_t k, const float* tau) { return reflector_product(q, m, columns, k, tau); }
-int64_t lapack_reflector_product(double* q, int64_t m, int64_t columns, int64_t k, const double* tau) { return reflector_product(q, m, columns, k, tau); }
 
 }  // namespace fl::linalg

@@ -1,4 +1,4 @@
-// LAPACK of a library that the process has already, NumPy's: for spectra and QR of larger matrices, where its blocked
+// LAPACK of a library that the process has already, NumPy's: for spectra of larger matrices, where its blocked
 // algorithms are several times as fast as the loops of this folder. Nothing depends on it: without one, those loops do everything.
 #pragma once
 
@@ -18,11 +18,5 @@ int64_t lapack_eigen(double* a, int64_t n, bool lower, bool vectors, double* w);
 // a [m, n], which is destroyed, = u diag(s) vh; u [m, m or k] and vh [n or k, n] for k = min(m, n), null where not wanted.
 int64_t lapack_svd(float* a, int64_t m, int64_t n, bool full, float* u, float* s, float* vh);
 int64_t lapack_svd(double* a, int64_t m, int64_t n, bool full, double* u, double* s, double* vh);
-// `reflect` and `reflector_product` of a matrix whose columns lie one after another: a [m, n], q [m, columns] with the reflectors
-// in its first k columns.
-int64_t lapack_reflect(float* a, int64_t m, int64_t n, float* tau);
-int64_t lapack_reflect(double* a, int64_t m, int64_t n, double* tau);
-int64_t lapack_reflector_product(float* q, int64_t m, int64_t columns, int64_t k, const float* tau);
-int64_t lapack_reflector_product(double* q, int64_t m, int64_t columns, int64_t k, const double* tau);
 
 }  // namespace fl::linalg

@@ -5,18 +5,10 @@
 
 #include "ops/linalg/lapack.h"
 #include "ops/linalg/linalg.h"
+#include "ops/linalg/reflections.h"
 
 namespace fl::linalg {
 namespace {
-
-void reflect(float* a, int64_t m, int64_t n, float* tau, float* work) { kernels::reflect_f32(a, m, n, tau, work); }
-void reflect(double* a, int64_t m, int64_t n, double* tau, double* work) { kernels::reflect_f64(a, m, n, tau, work); }
-void reflector_product(const float* a, int64_t lda, const float* tau, int64_t m, int64_t k, int64_t columns, float* q, float* work) {
-  kernels::reflector_product_f32(a, lda, tau, m, k, columns, q, work);
-}
-void reflector_product(const double* a, int64_t lda, const double* tau, int64_t m, int64_t k, int64_t columns, double* q, double* work) {
-  kernels::reflector_product_f64(a, lda, tau, m, k, columns, q, work);
-}
 
 // Memory of one thread for the singular values of matrices of one shape.
 struct Singular {
@@ -67,7 +59,9 @@ bool svd_one(Singular& x, const T* in, int64_t m, int64_t n, T* u, T* s, T* vh) 
 }
 
 // From this many rows or columns on LAPACK is faster, where there is one.
-constexpr int64_t kEigenRows = 96, kSingularRows = 24, kQrRows = 128;
+constexpr int64_t kEigenRows = 96, kSingularRows = 24;
+// From this many reflections on they are applied by blocks.
+constexpr int64_t kReflectedColumns = 48;
 bool by_lapack(int64_t size, int64_t least) { return size >= least && has_lapack(); }
 template <class T>
 bool all_finite(const T* a, int64_t n) {
@@ -81,22 +75,6 @@ void refuse_unconverged(const char* op, const Tensor& A, const std::vector<char>
     if (failed[i])
       raise<LinAlgError>(op, ": ", A.ndim() > 2 ? text("(Batch element ", i, "): ") : std::string(),
                          "The algorithm failed to converge because the input matrix is ill-conditioned or has elements that are not finite.");
-}
-
-// q r = a by LAPACK, whose matrices have their columns one after another. With no columns of q only r is wanted.
-template <class T>
-void large_qr(const T* a, int64_t m, int64_t n, int64_t columns, int64_t rows, T* q, T* r) {
-  const int64_t k = std::min(m, n), width = std::max(n, columns);
-  std::vector<T> turned(static_cast<size_t>(m * width)), tau(static_cast<size_t>(k));
-  for (int64_t i = 0; i < m; ++i)
-    for (int64_t c = 0; c < n; ++c) turned[static_cast<size_t>(c * m + i)] = a[i * n + c];
-  lapack_reflect(turned.data(), m, n, tau.data());
-  for (int64_t i = 0; i < rows; ++i)
-    for (int64_t c = 0; c < n; ++c) r[i * n + c] = c < i ? T(0) : turned[static_cast<size_t>(c * m + i)];
-  if (!columns) return;
-  lapack_reflector_product(turned.data(), m, columns, k, tau.data());
-  for (int64_t i = 0; i < m; ++i)
-    for (int64_t c = 0; c < columns; ++c) q[i * columns + c] = turned[static_cast<size_t>(c * m + i)];
 }
 
 // c = a b of [n, n] doubles.
@@ -152,13 +130,15 @@ void linalg_geqrf(const Tensor& A, const Tensor& a, const Tensor& tau) {
   const int64_t k = std::min(x.m, x.n);
   with_real(A.dtype(), [&](auto zero) {
     using T = decltype(zero);
+    std::copy_n(A.data<T>(), A.numel(), a.data<T>());
+    T *out = a.data<T>(), *factors = tau.data<T>();
+    if (k >= kReflectedColumns) {
+      for (int64_t i = 0; i < x.count; ++i) Reflections<T>(out + i * x.m * x.n, x.m, x.n, factors + i * k);
+      return;
+    }
     over_matrices(x.count, 4 * x.m * x.n * k, [&](int64_t b, int64_t e) {
       std::vector<T> work(static_cast<size_t>(x.m + x.n));
-      for (int64_t i = b; i < e; ++i) {
-        T* out = a.data<T>() + i * x.m * x.n;
-        std::copy_n(A.data<T>() + i * x.m * x.n, x.m * x.n, out);
-        reflect(out, x.m, x.n, tau.data<T>() + i * k, work.data());
-      }
+      for (int64_t i = b; i < e; ++i) reflect(out + i * x.m * x.n, x.m, x.n, factors + i * k, work.data());
     });
   });
 }
@@ -168,10 +148,15 @@ void linalg_reflectors(const Tensor& a, const Tensor& tau, int64_t columns, cons
   const int64_t k = tau.size(-1);
   with_real(a.dtype(), [&](auto zero) {
     using T = decltype(zero);
+    const T *in = a.data<T>(), *factors = tau.data<T>();
+    T* out = q.data<T>();
+    if (k >= kReflectedColumns) {
+      for (int64_t i = 0; i < x.count; ++i) Reflections<T>(in + i * x.m * x.n, x.m, x.n, factors + i * k, k).product(columns, out + i * x.m * columns);
+      return;
+    }
     over_matrices(x.count, 4 * x.m * columns * std::max<int64_t>(k, 1), [&](int64_t b, int64_t e) {
       std::vector<T> work(static_cast<size_t>(x.m + columns));
-      for (int64_t i = b; i < e; ++i)
-        reflector_product(a.data<T>() + i * x.m * x.n, x.n, tau.data<T>() + i * k, x.m, k, columns, q.data<T>() + i * x.m * columns, work.data());
+      for (int64_t i = b; i < e; ++i) reflector_product(in + i * x.m * x.n, x.n, factors + i * k, x.m, k, columns, out + i * x.m * columns, work.data());
     });
   });
 }
@@ -179,24 +164,28 @@ void linalg_reflectors(const Tensor& a, const Tensor& tau, int64_t columns, cons
 void linalg_qr(const Tensor& A, std::string_view mode, const Tensor& Q, const Tensor& R) {
   const Matrices x = matrices_of(A);
   const int64_t k = std::min(x.m, x.n), columns = mode == "complete" ? x.m : k, rows = R.size(-2);
+  const bool with_q = mode != "r";
   with_real(A.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    if (by_lapack(k, kQrRows)) {
-      for (int64_t i = 0; i < x.count; ++i)
-        large_qr(A.data<T>() + i * x.m * x.n, x.m, x.n, mode == "r" ? 0 : columns, rows, Q.data<T>() + i * x.m * columns, R.data<T>() + i * rows * x.n);
-      return;
-    }
-    over_matrices(x.count, 8 * x.m * std::max(x.n, columns) * std::max<int64_t>(k, 1), [&](int64_t b, int64_t e) {
+    const auto some = [&](int64_t b, int64_t e) {
       std::vector<T> a(static_cast<size_t>(x.m * x.n)), tau(static_cast<size_t>(k)), work(static_cast<size_t>(2 * x.m + x.n));
       for (int64_t i = b; i < e; ++i) {
         std::copy_n(A.data<T>() + i * x.m * x.n, x.m * x.n, a.data());
-        reflect(a.data(), x.m, x.n, tau.data(), work.data());
+        T* q = with_q ? Q.data<T>() + i * x.m * columns : nullptr;
+        if (k >= kReflectedColumns) {
+          const Reflections<T> reflections(a.data(), x.m, x.n, tau.data());
+          if (q) reflections.product(columns, q);
+        } else {
+          reflect(a.data(), x.m, x.n, tau.data(), work.data());
+          if (q) reflector_product(a.data(), x.n, tau.data(), x.m, k, columns, q, work.data());
+        }
         T* r = R.data<T>() + i * rows * x.n;
         for (int64_t p = 0; p < rows; ++p)
           for (int64_t c = 0; c < x.n; ++c) r[p * x.n + c] = c < p ? T(0) : a[static_cast<size_t>(p * x.n + c)];
-        if (mode != "r") reflector_product(a.data(), x.n, tau.data(), x.m, k, columns, Q.data<T>() + i * x.m * columns, work.data());
       }
-    });
+    };
+    if (k >= kReflectedColumns) some(0, x.count);
+    else over_matrices(x.count, 8 * x.m * std::max(x.n, columns) * std::max<int64_t>(k, 1), some);
   });
 }
 

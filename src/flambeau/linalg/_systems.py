@@ -108,6 +108,10 @@ def slogdet(A: Tensor, *, out: Any = None) -> _linalg_slogdet_result:
     return deliver("linalg.slogdet", _complex_systems.linalg_slogdet(A), out)  # type: ignore[no-any-return]
 
 
+def _eps(dtype: _C.dtype) -> float:
+    return 2.0**-52 if dtype in (_C.float64, _C.complex128) else 2.0**-23
+
+
 def tolerance(op: str, S: Tensor, size: int, atol: Any, rtol: Any) -> Tensor:
     """max(atol, rtol * S[..., 0]) by PyTorch's defaults: rtol is eps * size, unless atol is given and positive."""
 
@@ -119,7 +123,7 @@ def tolerance(op: str, S: Tensor, size: int, atol: Any, rtol: Any) -> Tensor:
         return ops.full((), float(value), dtype=S.dtype, device=S.device)
 
     absolute = as_tensor("atol", 0.0 if atol is None else atol)
-    eps = 2.0**-52 if S.dtype is _C.float64 else 2.0**-23
+    eps = _eps(S.dtype)
     if rtol is None:
         relative = ops.where(absolute > 0, 0.0, as_tensor("rtol", eps * size)) if atol is not None else as_tensor("rtol", eps * size)
     else:
@@ -163,6 +167,25 @@ def _by_singular_values(op: str, A: Tensor, atol: Any, rtol: Any) -> tuple[Tenso
     u, s, vh = _complex_factors.linalg_svd(A, False)
     least = tolerance(op, s, max(A.shape[-2:]), atol, rtol).unsqueeze(-1)
     return (vh.mH * _inverse_above(s, s, least).unsqueeze(-2)) @ u.mH, s, s > least
+
+
+def _by_reflections(A: Tensor, rcond: float | None) -> Tensor | None:
+    """The pseudoinverse by QR, R^-1 Q^H, of matrices whose columns are certainly independent; None where any may not be.
+
+    They are where the smallest singular value of R is above `rcond` times the largest, of which a bound is at hand: a matrix's largest
+    singular value to the fourth power is at most |R R^H|^2, and the inverse's tells of the smallest. Asking is a value that is read,
+    which a recording and `vmap` do not allow.
+    """
+    m, n = A.shape[-2:]
+    if m < n or n == 0 or A.numel() == 0 or A.is_meta or _C.has_override(A) or _C.graph.recording():
+        return None
+    Q, R = _complex_factors.linalg_qr(A)
+    eye = ops.eye(n, dtype=A.dtype, device=A.device)
+    inverse = _complex_systems.linalg_solve_triangular(R, eye.expand(R.shape), upper=True)
+    largest, smallest = (ops.square(ops.abs(t @ t.mH)).sum((-2, -1)).sqrt() for t in (R, inverse))
+    least = m * _eps(A.dtype) if rcond is None else rcond
+    independent = largest * smallest * (least * least) < 1
+    return inverse @ Q.mH if bool(independent.all().item()) else None
 
 
 def _inverse_above(v: Tensor, size: Tensor, least: Tensor) -> Tensor:
@@ -210,11 +233,15 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     if b.ndim < 2 or b.shape[-2] != m or b.dtype is not A.dtype:
         given = f"A is {A.dtype} {list(A.shape)}, B {B.dtype} {list(B.shape)}"
         raise _C.ShapeError(f"linalg.lstsq: {given}; expected [..., m, n] and [..., m, k] of one dtype")
+    none = ops.empty((0,), dtype=A.dtype.to_real(), device=A.device)
     with no_grad():
-        inverse, S, counts = _by_singular_values("linalg.lstsq", A, None, rcond)
-    rank = counts.sum(-1)
+        inverse = _by_reflections(A, rcond) if kind in ("gels", "gelsy") else None
+        if inverse is not None:
+            S, rank = none, ops.full(A.shape[:-2], n, dtype=_C.int64, device=A.device)
+        else:
+            inverse, S, counts = _by_singular_values("linalg.lstsq", A, None, rcond)
+            rank = counts.sum(-1)
     x = _complex_factors.linalg_pinv_value(A, inverse) @ b
-    none = ops.empty((0,), dtype=S.dtype, device=A.device)
     full = m > n and kind != "gelsy" and (kind == "gels" or bool((rank == n).all().item()))
     residuals = ops.square(ops.abs(A @ x - b) if A.is_complex() else A @ x - b).sum(-2) if full else none
     return LeastSquares(
