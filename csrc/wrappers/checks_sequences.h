@@ -1,6 +1,8 @@
 // Checks of alignments of sequences, and of grids of places in pictures.
 #pragma once
 
+#include <limits>
+
 #include "base/error.h"
 #include "tensor/tensor.h"
 #include "wrappers/checks_nn.h"
@@ -44,6 +46,26 @@ inline void grid_arguments(const char* op, const Tensor& x, const Tensor& grid, 
   if (mode < 0 || mode > 2 || (mode == 2 && axes == 3))
     raise<ArgumentError>(op, ": mode = ", mode, "; expected bilinear or nearest, or bicubic of pictures with two axes");
   if (padding_mode < 0 || padding_mode > 2) raise<ArgumentError>(op, ": padding_mode = ", padding_mode, "; expected 0, 1 or 2");
+}
+// Indices [taps, results] into an axis of `size` elements, and as many weights.
+inline void mix_taps(const char* op, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& weight, int64_t size) {
+  if (x.dtype() != DType::Float32 && x.dtype() != DType::Float64) raise<DTypeError>(op, ": x is ", x.dtype(), "; expected float32 or float64");
+  if (x.ndim() == 0 || size < 0 || size > std::numeric_limits<int32_t>::max())
+    raise<ShapeError>(op, ": x has shape ", x.sizes(), ", the axis ", size, " elements; expected an axis of at most 2^31 - 1 elements");
+  if (index.ndim() != 2 || !(index.sizes() == weight.sizes())) two_shapes(op, "index", index, "weight", weight, "one form [taps, results]");
+  if (index.dtype() != DType::Int64) raise<DTypeError>(op, ": index is ", index.dtype(), "; expected int64");
+  one_dtype(op, "x", x, "weight", weight);
+  index_values(op, index, size, dim, false);
+}
+inline void mix_arguments(const char* op, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& weight) {
+  mix_taps(op, x, dim, index, weight, x.ndim() ? x.size(static_cast<int>(dim)) : 0);
+}
+inline void spread_arguments(const char* op, const Tensor& dy, int64_t dim, const Tensor& index, const Tensor& weight, IntList size) {
+  bool ok = static_cast<int>(size.size()) == dy.ndim() && dy.ndim() > 0;
+  for (int d = 0; ok && d < dy.ndim(); ++d) ok = d == dim || dy.size(d) == size[d];
+  if (!ok) raise<ShapeError>(op, ": dy has shape ", dy.sizes(), ", size = ", size, "; expected them to differ along dim = ", dim, " alone");
+  mix_taps(op, dy, dim, index, weight, size[static_cast<size_t>(dim)]);
+  if (dy.size(static_cast<int>(dim)) != index.size(1)) two_shapes(op, "dy", dy, "index", index, "one result per column of index");
 }
 inline void grid_gradients(const char* op, const Tensor& dy, const Tensor& x, const Tensor& grid) {
   bool ok = dy.ndim() == x.ndim() && dy.dtype() == x.dtype() && dy.size(0) == x.size(0) && dy.size(1) == x.size(1);

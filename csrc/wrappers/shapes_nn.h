@@ -71,6 +71,11 @@ inline Dims adaptive_pool(const Tensor& x, IntList output_size) {
 }
 
 inline Dims ctc_losses(const Tensor& log_probs) { return {log_probs.size(1)}; }
+inline Dims mixed(const Tensor& x, int64_t dim, const Tensor& index) {
+  Dims out = x.sizes();
+  out[static_cast<int>(dim)] = index.size(1);
+  return out;
+}
 inline Dims grid_sample(const Tensor& x, const Tensor& grid) {
   Dims out{x.size(0), x.size(1)};
   const int axes = x.ndim() - 2;

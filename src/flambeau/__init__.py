@@ -76,6 +76,7 @@ float = _C.float32
 int = _C.int32
 
 from flambeau._default_device import get_default_device, set_default_device  # noqa: E402
+from flambeau._einsum import einsum, tensordot  # noqa: E402
 from flambeau._functions import (  # noqa: E402
     allclose,
     argwhere,
@@ -95,7 +96,6 @@ from flambeau._functions import (  # noqa: E402
     dist,
     dsplit,
     dstack,
-    einsum,
     equal,
     hsplit,
     hstack,
@@ -112,7 +112,6 @@ from flambeau._functions import (  # noqa: E402
     ravel,
     rot90,
     tensor_split,
-    tensordot,
     tril_indices,
     triu_indices,
     unique,

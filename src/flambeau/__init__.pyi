@@ -121,6 +121,8 @@ from flambeau._copies import unsqueeze_copy as unsqueeze_copy
 from flambeau._copies import view_copy as view_copy
 from flambeau._default_device import get_default_device as get_default_device
 from flambeau._default_device import set_default_device as set_default_device
+from flambeau._einsum import einsum as einsum
+from flambeau._einsum import tensordot as tensordot
 from flambeau._fake_quantize import fake_quantize_per_channel_affine as fake_quantize_per_channel_affine
 from flambeau._fake_quantize import fake_quantize_per_tensor_affine as fake_quantize_per_tensor_affine
 from flambeau._from_file import from_file as from_file
@@ -142,7 +144,6 @@ from flambeau._functions import diag_embed as diag_embed
 from flambeau._functions import dist as dist
 from flambeau._functions import dsplit as dsplit
 from flambeau._functions import dstack as dstack
-from flambeau._functions import einsum as einsum
 from flambeau._functions import equal as equal
 from flambeau._functions import hsplit as hsplit
 from flambeau._functions import hstack as hstack
@@ -159,7 +160,6 @@ from flambeau._functions import numel as numel
 from flambeau._functions import ravel as ravel
 from flambeau._functions import rot90 as rot90
 from flambeau._functions import tensor_split as tensor_split
-from flambeau._functions import tensordot as tensordot
 from flambeau._functions import tril_indices as tril_indices
 from flambeau._functions import triu_indices as triu_indices
 from flambeau._functions import unique as unique

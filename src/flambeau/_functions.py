@@ -8,12 +8,11 @@ from typing import Any, Literal, Protocol, overload
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
-from flambeau._out import deliver, takes_out
+from flambeau._out import takes_out
 from flambeau._spelled import spelled
 from flambeau._warn import warn
 from flambeau.amp.autocast_mode import widens
 
-_LABELS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
@@ -30,173 +29,6 @@ def equal(input: Tensor, other: Tensor) -> bool:
         (True, False)
     """
     return input.shape == other.shape and bool(ops.all(ops.eq(input, other)).item())
-
-
-def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) -> Tensor:
-    """Sum of products over several axes of both tensors.
-
-    Args:
-        dims: how many last axes of `a` meet first axes of `b`, or two lists of axes.
-
-    Raises:
-        ShapeError: axes of different sizes.
-    """
-    if isinstance(dims, int):
-        left, right = list(range(a.ndim - dims, a.ndim)), list(range(dims))
-    else:
-        left, right = ([d] if isinstance(d, int) else list(d) for d in dims)
-    left, right = [d % a.ndim for d in left], [d % b.ndim for d in right]
-    for i, j in zip(left, right):  # an axis of one element meets any
-        if a.shape[i] == 1 != b.shape[j]:
-            b = b.sum(j, keepdim=True, dtype=b.dtype)
-        elif b.shape[j] == 1 != a.shape[i]:
-            a = a.sum(i, keepdim=True, dtype=a.dtype)
-    if [a.shape[i] for i in left] != [b.shape[j] for j in right]:
-        raise _C.ShapeError(
-            f"tensordot: axes {left} of a {list(a.shape)} and {right} of b {list(b.shape)} have different sizes; expected equal sizes"
-        )
-    keep_a = [i for i in range(a.ndim) if i not in left]
-    keep_b = [j for j in range(b.ndim) if j not in right]
-    inner = 1
-    for i in left:
-        inner *= a.shape[i]
-    outer_a, outer_b = [a.shape[i] for i in keep_a], [b.shape[j] for j in keep_b]
-    x = a.permute([*keep_a, *left]).reshape(_product(outer_a), inner)
-    y = b.permute([*right, *keep_b]).reshape(inner, _product(outer_b))
-    product: Tensor = deliver("tensordot", ops.mm(x, y).reshape([*outer_a, *outer_b]), out)
-    return product
-
-
-def _product(sizes: Sequence[int]) -> int:
-    out = 1
-    for s in sizes:
-        out *= s
-    return out
-
-
-def _spelled(args: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
-    """`x, [0, 1], y, [1, 2], [0, 2]` as an equation and its operands: numbers from 0 to 51 are A to Z, a to z."""
-
-    def term(labels: Any) -> str:
-        letters = []
-        for label in labels:
-            if label is not Ellipsis and not (isinstance(label, int) and 0 <= label < 52):
-                raise _C.ArgumentError(f"einsum: {label!r} in the labels {list(labels)}; expected numbers from 0 to 51, or Ellipsis")
-            letters.append("..." if label is Ellipsis else _LABELS[label])
-        return "".join(letters)
-
-    pairs, out = (args[:-1], args[-1]) if len(args) % 2 else (args, None)
-    for labels in (*pairs[1::2], *([] if out is None else [out])):
-        if not isinstance(labels, (list, tuple)):
-            raise TypeError(f"einsum: a {type(labels).__name__} where a list of labels goes; expected tensors and lists of numbers in turn")
-    equation = ",".join(map(term, pairs[1::2]))
-    return equation if out is None else f"{equation}->{term(out)}", pairs[::2]
-
-
-def einsum(equation: Any, *operands: Any) -> Tensor:
-    """Einstein summation: products of operands summed over the labels that are missing from the output.
-
-    Instead of an equation each operand may be followed by the list of its labels, numbers from 0 to 51 or Ellipsis, and the labels of
-    the result may end the call: `einsum(x, [0, 1], y, [1, 2], [0, 2])`.
-
-    Supports `...`, repeated labels (diagonals) and an implicit output (labels that occur once, sorted).
-    Operands are joined from left to right, each pair by one batched matrix product.
-
-    Raises:
-        ValueError: an equation that does not fit the operands.
-
-    Example:
-        >>> import flambeau as fl
-        >>> fl.einsum("ij,jk->ik", fl.ones(2, 3), fl.ones(3, 4)).shape
-        flambeau.Size([2, 4])
-    """
-    if not isinstance(equation, str):
-        equation, operands = _spelled((equation, *operands))
-    elif len(operands) == 1 and isinstance(operands[0], (list, tuple)):
-        operands = tuple(operands[0])
-    text = equation.replace(" ", "")
-    left, arrow, out = text.partition("->")
-    terms = left.split(",")
-    if len(terms) != len(operands):
-        raise _C.ArgumentError(f"einsum: '{equation}' names {len(terms)} operands, but {len(operands)} were given")
-    dots = 0
-    parsed: list[list[str]] = []
-    for term, x in zip(terms, operands, strict=True):
-        head, ellipsis, tail = term.partition("...")
-        if not all(c.isalpha() for c in head + tail):
-            raise _C.ArgumentError(f"einsum: '{term}' in '{equation}' is no list of letters")
-        free = x.ndim - len(head) - len(tail)
-        if free < 0 or (free and not ellipsis):
-            raise _C.ArgumentError(f"einsum: '{term}' names {len(head) + len(tail)} axes, but the operand has shape {list(x.shape)}")
-        dots = max(dots, free)
-        parsed.append([*head, *[f"...{k}" for k in range(free, 0, -1)], *tail])
-    ellipsis_labels = [f"...{k}" for k in range(dots, 0, -1)]
-    if arrow:
-        head, ellipsis, tail = out.partition("...")
-        result = [*head, *(ellipsis_labels if ellipsis else []), *tail]
-    else:
-        letters = [c for term in parsed for c in term if not c.startswith(".")]
-        result = [*ellipsis_labels, *sorted(c for c in set(letters) if letters.count(c) == 1)]
-    known = {c for term in parsed for c in term}
-    for c in result:
-        if c not in known or result.count(c) > 1:
-            raise _C.ArgumentError(f"einsum: output label '{c}' of '{equation}' is repeated or in no operand")
-    size: dict[str, int] = {}
-    first: dict[str, int] = {}  # the operand that a size is from
-    tensors: list[tuple[Tensor, list[str]]] = []
-    for operand, (x, labels) in enumerate(zip(operands, parsed, strict=True)):
-        for c in [c for c in dict.fromkeys(labels) if labels.count(c) > 1]:
-            while labels.count(c) > 1:  # a repeated label is a diagonal
-                i = labels.index(c)
-                j = labels.index(c, i + 1)
-                x = ops.diagonal(x, 0, i, j)
-                labels = [*(v for k, v in enumerate(labels) if k not in (i, j)), c]
-        for c, n in zip(labels, x.shape, strict=True):
-            if size.get(c, 1) not in (1, n) and n != 1:
-                where = f"size {size[c]} in operand {first[c]} and {n} in operand {operand}"
-                raise _C.ArgumentError(f"einsum: label '{c}' of '{equation}' has {where}")
-            if size.get(c, 1) == 1:
-                size[c], first[c] = n, operand
-        tensors.append((x, labels))
-    x, labels = tensors[0]
-    for k, (y, other) in enumerate(tensors[1:], 1):
-        later = set(result) | {c for _, t in tensors[k + 1 :] for c in t}
-        x, labels = _contract(x, labels, y, other, later, size)
-    gone = [i for i, c in enumerate(labels) if c not in result]
-    if gone:
-        x = ops.sum(x, gone)
-        labels = [c for c in labels if c in result]
-    return x.permute([labels.index(c) for c in result]) if labels != result else x
-
-
-def _contract(
-    x: Tensor, a: list[str], y: Tensor, b: list[str], later: set[str], size: dict[str, int]
-) -> tuple[Tensor, list[str]]:
-    """One batched matrix product over the labels that both have and nobody needs afterwards."""
-    only_a = [i for i, c in enumerate(a) if c not in b and c not in later]
-    if only_a:
-        x, a = ops.sum(x, only_a), [c for i, c in enumerate(a) if i not in only_a]
-    only_b = [i for i, c in enumerate(b) if c not in a and c not in later]
-    if only_b:
-        y, b = ops.sum(y, only_b), [c for i, c in enumerate(b) if i not in only_b]
-    shared = [c for c in a if c in b]
-    for c in shared:  # sizes of one stretch
-        if x.shape[a.index(c)] != size[c]:
-            x = x.expand([size[c] if v == c else -1 for v in a])
-        if y.shape[b.index(c)] != size[c]:
-            y = y.expand([size[c] if v == c else -1 for v in b])
-    batch = [c for c in shared if c in later]
-    inner = [c for c in shared if c not in later]
-    rows = [c for c in a if c not in shared]
-    columns = [c for c in b if c not in shared]
-    left = x.permute([a.index(c) for c in [*batch, *rows, *inner]])
-    right = y.permute([b.index(c) for c in [*batch, *inner, *columns]])
-    nb, nr, ni, nc = (_product([size[c] for c in part]) for part in (batch, rows, inner, columns))
-    shape = [size[c] for c in [*batch, *rows, *columns]]
-    if not inner and not columns and not rows:
-        return ops.mul(left, right), batch
-    out = ops.bmm(left.reshape(nb, nr, ni), right.reshape(nb, ni, nc))
-    return out.reshape(shape), [*batch, *rows, *columns]
 
 
 def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:

@@ -1075,6 +1075,8 @@ def mish_backward(input: Tensor, x: Tensor, *, out: Tensor | None = ...) -> Tens
     """Gradient of mish. Gradients: `input`, `x`."""
 def mish_second(input: Tensor, *, out: Tensor | None = ...) -> Tensor:
     """Second derivative of mish. Gradients: `input`."""
+def mix_axis(input: Tensor, dim: _int, index: Tensor, weight: Tensor, *, out: Tensor | None = ...) -> Tensor:
+    """Sums of elements along dim, times weights: y[.., k, ..] is the sum over t of weight[t, k] x[.., index[t, k], ..]. (x is `input`.) Gradients: `input`."""
 def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = ...) -> Tensor:
     """Matrix product of [n, k] and [k, m]. Gradients: `input`, `mat2`."""
 def mode(input: Tensor, dim: _int = ..., keepdim: _bool = ..., *, out: Sequence[Tensor] | None = ...) -> _mode_result:
@@ -1607,6 +1609,12 @@ def split(input: Tensor, split_size: Sequence[_int] | _int, dim: _int = ..., *, 
     """Consecutive parts of an axis with the given sizes, as views."""
 def split_with_sizes(input: Tensor, split_sizes: Sequence[_int] | _int, dim: _int = ..., *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, ...]:
     """Consecutive parts of an axis with the given sizes, as views. Gradients: `input`."""
+@overload
+def spread_axis(input: Tensor, dim: _int, index: Tensor, weight: Tensor, *size: _int, out: Tensor | None = ...) -> Tensor:
+    """The transpose of mix_axis: dx[.., index[t, k], ..], of shape `size`, gets weight[t, k] dy[.., k, ..] for every t and k. (dy is `input`.) Gradients: `input`."""
+@overload
+def spread_axis(input: Tensor, dim: _int, index: Tensor, weight: Tensor, size: Sequence[_int] | _int, *, out: Tensor | None = ...) -> Tensor:
+    """The transpose of mix_axis: dx[.., index[t, k], ..], of shape `size`, gets weight[t, k] dy[.., k, ..] for every t and k. (dy is `input`.) Gradients: `input`."""
 def sqrt(input: Tensor, *, out: Tensor | None = ...) -> Tensor:
     """Square root. Gradients: `input`."""
 def sqrt_(input: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 // gemm: which panels are packed, and how the work is cut over threads.
 //
-//   small         one thread, nothing allocated: B panels on the stack or straight from memory
+//   small         one thread, nothing allocated: B panels on the stack or straight from memory; dot products where they are few and long
 //   one row/col   gemv
 //   float32       oneDNN's sgemm where it is there (10 % faster than ours, twice on 128 x 128 x 128)
 //   otherwise     pack A and B (where that pays) for all of k, then tiles of C in parallel; each tile
@@ -89,8 +89,32 @@ void run_tile(const Gemm<T>& g, GemmTile<T> t, int64_t j_cols) {
   }
 }
 
+// Few products of long rows by long columns, which both lie as they are read: no packing pays.
+template <class T>
+bool is_few_dots(const Gemm<T>& g) {
+  return g.a.col == 1 && g.b.row == 1 && g.k >= 64 && (g.n <= 8 || g.m == 1);
+}
+template <class T>
+void gemm_dots(const Gemm<T>& g) {
+  T sums[64];
+  for (int64_t j = 0; j < g.n; ++j)
+    for (int64_t i0 = 0; i0 < g.m; i0 += 64) {
+      const int64_t count = std::min<int64_t>(64, g.m - i0);
+      gemv_rows(count, g.k, g.a.data + i0 * g.a.row, g.a.row, g.b.data + j * g.b.col, sums);
+      for (int64_t i = i0; i < i0 + count; ++i) {
+        T v = g.alpha * sums[i - i0];
+        T& to = g.c[i * g.ldc + j];
+        if (g.beta != T(0)) v += g.beta * to;
+        if (g.bias_n) v += g.bias_n[j];
+        if (g.bias_m) v += g.bias_m[i];
+        to = v;
+      }
+    }
+}
+
 template <class T>
 void gemm_small(const Gemm<T>& g) {
+  if (is_few_dots(g)) return gemm_dots(g);
   const int cols = gemm_cols<T>(), rows = gemm_rows<T>();
   alignas(64) T panel[kBlockK * 64 / 2];  // one panel of B: at most kBlockK x 32
   GemmTile<T> t{g.m, 0, 0, nullptr, rows * g.a.row, g.a.row, g.a.col, nullptr, 0, cols, nullptr, nullptr, nullptr, g.ldc, g.alpha, g.beta, nullptr, nullptr};
@@ -196,7 +220,7 @@ void gemm_big(const Gemm<T>& g) {
 template <class T>
 void run(const Gemm<T>& g) {
   if (g.m == 0 || g.n == 0) return;
-  if (g.m * g.n * g.k <= 32 * 32 * 32) return gemm_small(g);
+  if (const int64_t size = g.m * g.n * g.k; size <= 32 * 32 * 32 || (size <= (int64_t(1) << 18) && is_few_dots(g))) return gemm_small(g);
   if (g.n == 1) return gemv(g.m, g.k, g.a, g.b.data, g.b.row, g.c, g.ldc, g, g.bias_m ? g.bias_m : g.bias_n, g.bias_m ? 1 : 0);
   if (g.m == 1)
     return gemv(g.n, g.k, Mat<T>{g.b.data, g.b.col, g.b.row}, g.a.data, g.a.col, g.c, int64_t(1), g, g.bias_n ? g.bias_n : g.bias_m,

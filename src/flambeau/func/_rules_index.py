@@ -93,6 +93,20 @@ def _index_select(level: BatchLevel, x: Any, dim: int, index: Any) -> Any:
     return ops.gather(value, at, _spread_index(level, index, at, shape_of(value)))
 
 
+@rule("mix_axis")
+def _mix_axis(level: BatchLevel, x: Any, dim: int, index: Any, weight: Any) -> Any:
+    if level.holds(index) or level.holds(weight):
+        return NotImplemented
+    return ops.mix_axis(x._value, level.axis("mix_axis", "dim", dim, len(shape_of(x))), index, weight)
+
+
+@rule("spread_axis")
+def _spread_axis(level: BatchLevel, dy: Any, dim: int, index: Any, weight: Any, size: Sequence[int]) -> Any:
+    if level.holds(index) or level.holds(weight):
+        return NotImplemented
+    return ops.spread_axis(dy._value, level.axis("spread_axis", "dim", dim, len(shape_of(dy))), index, weight, (level.size, *size))
+
+
 def _spread_index(level: BatchLevel, index: Any, at: int, shape: tuple[int, ...]) -> Tensor:
     """[batch, k] as the index of every line along an axis."""
     at %= len(shape)

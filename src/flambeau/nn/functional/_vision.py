@@ -121,14 +121,25 @@ _MODES = {
 }
 
 
+@functools.lru_cache(maxsize=256)
+def _mixture(mode: str, n_in: int, n_out: int, scale: float | None, align_corners: bool, twice: bool) -> tuple[Any, Any]:
+    """`_taps` as indices and weights [taps, n_out]."""
+    import numpy as np
+
+    index, weight = zip(*_taps(mode, n_in, n_out, scale, align_corners))
+    return np.stack(index), np.stack(weight).astype(np.float64 if twice else np.float32)
+
+
 def _resized(x: Tensor, dim: int, n_out: int, scale: float | None, mode: str, align_corners: bool) -> Tensor:
     """x with axis `dim` interpolated to n_out elements."""
-    column = (n_out,) + (1,) * (x.ndim - 1 - dim)
-    parts = []
-    for index, weight in _taps(mode, x.shape[dim], n_out, scale, align_corners):
-        part = x.index_select(dim, tensor(index, device=x.device))
-        parts.append(part if weight is None else part * tensor(weight, dtype=x.dtype, device=x.device).reshape(column))
-    return functools.reduce(ops.add, parts)
+    if mode not in _TAPS:
+        ((index, _),) = _taps(mode, x.shape[dim], n_out, scale, align_corners)
+        return x.index_select(dim, tensor(index, device=x.device))
+    dtype = x.dtype
+    wide = x if dtype in (float32, float64) else x.to(float32)
+    index, weight = _mixture(mode, x.shape[dim], n_out, scale, align_corners, dtype is float64)
+    y = ops.mix_axis(wide, dim, tensor(index, device=x.device), tensor(weight, device=x.device))
+    return y if y.dtype is dtype else y.to(dtype)
 
 
 def _antialiased(n_in: int, n_out: int, scale: float | None, mode: str, align_corners: bool) -> list[list[float]]:

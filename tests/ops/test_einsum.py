@@ -1,0 +1,85 @@
+"""`einsum` and `tensordot` against NumPy, and what they refuse."""
+
+import numpy as np
+import pytest
+
+import flambeau as fl
+
+EQUATIONS = [
+    ("ij,jk->ik", (3, 4), (4, 5)), ("ij,kj->ik", (3, 4), (5, 4)), ("ji,jk->ik", (4, 3), (4, 5)), ("bij,bjk->bik", (2, 3, 4), (2, 4, 5)),
+    ("i,i->", (4,), (4,)), ("i,j->ij", (4,), (5,)), ("ij->", (3, 4)), ("ij->ji", (3, 4)), ("ii->i", (4, 4)), ("iij->j", (3, 3, 2)),
+    ("iijj->ij", (2, 2, 3, 3)), ("ij,ij->ij", (3, 4), (3, 4)), ("ij,ij->i", (3, 4), (3, 4)), ("ij,jk", (3, 4), (4, 5)),
+    ("...ij,...jk->...ik", (2, 1, 3, 4), (5, 4, 6)), ("bn,anm,bm->ba", (2, 3), (4, 3, 5), (2, 5)), ("ijk,kl,lm->ijm", (2, 3, 4), (4, 5), (5, 6)),
+    ("a,b,c->cba", (2,), (3,), (4,)), ("bhqd,bhkd->bhqk", (2, 3, 4, 5), (2, 3, 6, 5)), ("i,j,i->ij", (1,), (3,), (4,)),
+    ("ij,jk->", (1, 4), (4, 5)), ("ij,jk->ik", (0, 4), (4, 5)), ("ij,jk->ik", (3, 0), (0, 5)), ("b i j , b j -> b i", (2, 3, 4), (2, 4)),
+]  # fmt: skip
+
+
+def draw(*shape, seed=0):
+    return np.random.default_rng([seed, *shape]).standard_normal(shape)
+
+
+@pytest.mark.parametrize("equation, shapes", [(e, s) for e, *s in EQUATIONS], ids=str)
+def test_einsum(equation, shapes):
+    arrays = [draw(*shape, seed=k) for k, shape in enumerate(shapes)]
+    want = np.einsum(equation, *arrays)
+    for _ in range(2):  # the second time by the plan of the first
+        got = fl.einsum(equation, *(fl.tensor(a) for a in arrays))
+        assert got.shape == np.shape(want)
+        np.testing.assert_allclose(got.numpy(), want, atol=1e-12)
+
+
+def test_plans_do_not_mix_up_shapes():
+    for n in (2, 3, 2):
+        a = draw(n, 4)
+        np.testing.assert_allclose(fl.einsum("ij,ij->j", fl.tensor(a), fl.tensor(a)).numpy(), (a * a).sum(0), atol=1e-12)
+
+
+@pytest.mark.parametrize("dims", [0, 1, 2, ([3, 1], [0, 1]), ([-1], [0]), (3, 0), ([], [])], ids=str)
+def test_tensordot(dims):
+    a, b = draw(2, 3, 4, 5), draw(5, 3, 6, seed=1)
+    if dims == 2:
+        b = draw(4, 5, 6, seed=1)
+    want = np.tensordot(a, b, dims)
+    got = fl.tensordot(fl.tensor(a), fl.tensor(b), dims)
+    assert got.shape == want.shape
+    np.testing.assert_allclose(got.numpy(), want, atol=1e-12)
+
+
+def test_tensordot_takes_a_tensor_of_dims():
+    a, b = fl.tensor(draw(2, 3)), fl.tensor(draw(3, 2))
+    assert fl.equal(fl.tensordot(a, b, fl.tensor(1)), a @ b)
+    assert fl.equal(fl.tensordot(a, b, fl.tensor([[1], [0]])), a @ b)
+
+
+@pytest.mark.parametrize(
+    "dims, kind, says",
+    [
+        (3, ValueError, r"dims = 3, but a has shape \[2, 3\] and b \[3, 2\]"),
+        (-1, ValueError, "dims = -1"),
+        (([2], [0]), IndexError, "axis 2 of a, which has shape"),
+        (([0], [-3]), IndexError, "axis -3 of b, which has shape"),
+        (([0, 1], [0]), ValueError, "2 axes of a and 1 of b"),
+        (([1, 1], [0, 0]), ValueError, "repeated"),
+        (([0], [0]), fl.ShapeError, "different sizes"),
+    ],
+    ids=str,
+)
+def test_tensordot_refuses(dims, kind, says):
+    with pytest.raises(kind, match=says):
+        fl.tensordot(fl.ones(2, 3), fl.ones(3, 2), dims)
+
+
+@pytest.mark.parametrize("m, k, n", [(1, 64, 1), (1, 2048, 1), (2, 2048, 2), (3, 100, 8), (70, 65, 3), (16, 4096, 2), (1, 100, 30), (8, 512, 9)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=lambda t: t.__name__)
+def test_few_long_dot_products(m, k, n, dtype):
+    a, w, bias = draw(m, k).astype(dtype), draw(n, k, seed=1).astype(dtype), draw(n).astype(dtype)
+    want = a.astype(np.float64) @ w.T.astype(np.float64)
+    tolerance = {"rtol": 0, "atol": (1e-5 if dtype is np.float32 else 1e-13) * np.sqrt(k) * 4}
+    x, y = fl.tensor(a), fl.tensor(w)
+    np.testing.assert_allclose((x @ y.T).numpy(), want, **tolerance)
+    np.testing.assert_allclose(fl.nn.functional.linear(x, y, fl.tensor(bias)).numpy(), want + bias, **tolerance)
+    out = fl.addmm(fl.tensor(want.astype(dtype)), x, y.T, beta=0.5, alpha=2)
+    np.testing.assert_allclose(out.numpy(), 2.5 * want, rtol=0, atol=tolerance["atol"] * 4)
+    wide = fl.tensor(np.concatenate([a, a], 1))[:, :k]  # rows further apart
+    np.testing.assert_allclose((wide @ y.T).numpy(), want, **tolerance)
