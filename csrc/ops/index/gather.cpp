@@ -9,6 +9,7 @@
 
 #include "dispatch/operand.h"
 #include "ops/index/lines.h"
+#include "ops/index/rows.h"
 
 namespace fl::kernels {
 namespace {
@@ -286,7 +287,8 @@ void index_add(const Tensor& x, int64_t dim, const Tensor& index_in, const Tenso
       over_rows(lines_of(y, dim), index.data<int64_t>(), index.numel(), [&](int64_t to, int64_t from, auto m) {
         T* out = d + to;
         const T* in = s + from;
-#pragma omp simd
+        if constexpr (std::is_same_v<decltype(m), int64_t> && std::is_same_v<T, float>) return add_scaled_f32(m, a, in, out);
+        if constexpr (std::is_same_v<decltype(m), int64_t> && std::is_same_v<T, double>) return add_scaled_f64(m, a, in, out);
         for (int64_t j = 0; j < m; ++j) out[j] = static_cast<T>(static_cast<W>(out[j]) + a * static_cast<W>(in[j]));
       });
     }
