@@ -15,12 +15,26 @@
 
 namespace fl::check {
 
+namespace {
+
+// x without what repeats its elements: axes of stride 0 have one.
+Tensor without_repeats(const Tensor& x) {
+  Dims sizes = x.sizes();
+  bool repeats = false;
+  for (int i = 0; i < x.ndim(); ++i)
+    if (x.stride(i) == 0 && sizes[i] > 1) sizes[i] = 1, repeats = true;
+  return repeats ? alias(x, sizes, x.strides(), x.offset()) : x;
+}
+
+}  // namespace
+
 bool index_range(const Tensor& index, int64_t& low, int64_t& high) {
   if (index.numel() == 0) return false;
-  Tensor x = index;
+  Tensor x = without_repeats(index);
   if (!is_dense(x)) {  // the order does not matter
-    x = empty(index.sizes(), index.dtype());
-    copy_elements(x, index);
+    const Tensor strided = x;
+    x = empty(strided.sizes(), strided.dtype());
+    copy_elements(x, strided);
   }
   low = std::numeric_limits<int64_t>::max(), high = std::numeric_limits<int64_t>::lowest();
   const char* data = x.data<char>();

@@ -181,7 +181,8 @@ def _kernel_body(op: Op, makes: str) -> list[str]:
     cast = str(op.get("dtype", "")).startswith("float_of") or str(op.get("dtype", "")).startswith("given")
     for i, a in enumerate(op.sig.args):
         tensor = a.type.spelling in ("Tensor", "Tensor?")
-        if tensor and contiguous and a.name not in mutated and not (inplace and i == 0):
+        as_it_is = a.name in mutated or a.name in op.get("any_strides", []) or (inplace and i == 0)
+        if tensor and contiguous and not as_it_is:
             source = a.name
             if cast and a.name == op.first_tensor and not op.makes_output:
                 source = f"cast_for_kernel({a.name}, {op.sig.outs[0][1]}.dtype())"

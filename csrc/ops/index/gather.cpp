@@ -12,6 +12,10 @@
 #include "ops/index/rows.h"
 
 namespace fl::kernels {
+
+void index_select(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& y);
+void index_copy(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, const Tensor& y);
+
 namespace {
 
 // Calls f(offset in index, offset in x without dim's part, offset in src, count) for the rows along the last
@@ -59,8 +63,6 @@ void with_places(const Tensor& x, const Tensor& index, int64_t dim, F&& f) {
   f([stride = x.stride(static_cast<int>(dim))](const int64_t* at, int64_t j) { return j + at[j] * stride; });
 }
 
-enum class Combine { Sum, Prod, Max, Min };
-
 template <Combine C, class T>
 T combined(T a, T b) {
   if constexpr (std::is_same_v<T, Truth>) {
@@ -69,14 +71,77 @@ T combined(T a, T b) {
     using W = std::conditional_t<is_half_type<T>, float, T>;
     const W x = static_cast<W>(a), y = static_cast<W>(b);
     if constexpr (C == Combine::Sum) return static_cast<T>(x + y);
-    else if constexpr (C == Combine::Prod) return static_cast<T>(x * y);
-    else if constexpr (C == Combine::Max) return static_cast<T>(x > y || x != x ? x : y);
-    else return static_cast<T>(x < y || x != x ? x : y);
+    if constexpr (C == Combine::Prod) return static_cast<T>(x * y);
+    const W better = C == Combine::Max ? (x > y ? x : y) : (x < y ? x : y);  // without a jump; y where either is no number
+    return static_cast<T>(x != x ? x : better);
   }
 }
 
+// f(destination row, source row, count) for every index, in order per column; the count is a constant where it is 1.
+template <class F>
+void over_rows(const Lines& l, const int64_t* at, int64_t k, F&& f) {
+  auto run = [&](int64_t o_begin, int64_t o_end, int64_t c, auto m) {
+    for (int64_t o = o_begin; o < o_end; ++o)
+      for (int64_t i = 0; i < k; ++i) f((o * l.n + at[i]) * l.inner + c, (o * k + i) * l.inner + c, m);
+  };
+  const std::integral_constant<int64_t, 1> one;
+  if (l.inner == 1)
+    parallel_for(0, l.outer, std::max<int64_t>(1, 16384 / std::max<int64_t>(1, k)), [&](int64_t b, int64_t e) { run(b, e, 0, one); });
+  else if (l.outer > 1)
+    parallel_for(0, l.outer, std::max<int64_t>(1, 16384 / std::max<int64_t>(1, k * l.inner)), [&](int64_t b, int64_t e) { run(b, e, 0, l.inner); });
+  else
+    parallel_for(0, l.inner, std::max<int64_t>(16, 16384 / std::max<int64_t>(1, k)), [&](int64_t b, int64_t e) { run(0, 1, b, e - b); });
+}
+
+// The line of indices that `index` repeats along all other axes of `whole`, and of `src` if there is one; undefined where it is
+// another index. Networks on graphs expand one index per edge over all features, and whole rows move then.
+Tensor repeated_line(const Tensor& index, int64_t dim, const Tensor& whole, const Tensor* src) {
+  const int d = static_cast<int>(dim);
+  if (index.ndim() < 2 || index.numel() == 0 || (src && src->size(d) != index.size(d))) return {};
+  for (int i = 0; i < index.ndim(); ++i)
+    if (i != d && (index.size(i) != whole.size(i) || (src && index.size(i) != src->size(i)) || (index.size(i) > 1 && index.stride(i) != 0))) return {};
+  const int64_t k = index.size(d), step = index.stride(d);
+  Tensor line = empty(Dims{k}, DType::Int64, index.device());
+  const auto copy = [&](const auto* from) {
+    for (int64_t j = 0; j < k; ++j) line.data<int64_t>()[j] = from[j * step];
+  };
+  if (index.dtype() == DType::Int64) copy(index.data<int64_t>());
+  else if (index.dtype() == DType::Int32) copy(index.data<int32_t>());
+  else return {};
+  return line;
+}
+
 template <Combine C>
-void scatter_combine(const Tensor& y, int64_t dim, const Tensor& index, const Tensor& src) {
+void combine_rows(const Tensor& y, int64_t dim, const Tensor& line, const Tensor& src) {
+  visit(C == Combine::Sum ? with_sign(y.dtype()) : y.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    T* d = y.data<T>();
+    const T* s = src.data<T>();
+    over_rows(lines_of(y, dim), line.data<int64_t>(), line.numel(), [&](int64_t to, int64_t from, auto m) {
+      if constexpr (std::is_same_v<decltype(m), int64_t> && std::is_same_v<T, float>) return combine_row_f32(C, m, s + from, d + to);
+      if constexpr (std::is_same_v<decltype(m), int64_t> && std::is_same_v<T, double>) return combine_row_f64(C, m, s + from, d + to);
+      for (int64_t j = 0; j < m; ++j) d[to + j] = combined<C>(d[to + j], s[from + j]);
+    });
+  });
+}
+
+// How often the line names each row of count, and one more for what was there.
+void count_rows(const Tensor& count, int64_t dim, const Tensor& line, bool one_more) {
+  const Lines l = lines_of(count, dim);
+  std::vector<int64_t> often(static_cast<size_t>(l.n), one_more ? 1 : 0);
+  for (int64_t j = 0; j < line.numel(); ++j) ++often[static_cast<size_t>(line.data<int64_t>()[j])];
+  visit(count.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    using W = std::conditional_t<is_half_type<T>, float, T>;
+    for (int64_t o = 0; o < l.outer; ++o)
+      for (int64_t r = 0; r < l.n; ++r) std::fill_n(count.data<T>() + (o * l.n + r) * l.inner, l.inner, T(static_cast<W>(often[static_cast<size_t>(r)])));
+  });
+}
+
+template <Combine C>
+void scatter_combine(const Tensor& y, int64_t dim, const Tensor& index_in, const Tensor& src) {
+  if (const Tensor line = repeated_line(index_in, dim, y, &src); line.defined()) return combine_rows<C>(y, dim, line, src);
+  const Tensor index = as_int64(index_in);
   const int64_t* at = index.data<int64_t>();
   visit(C == Combine::Sum ? with_sign(y.dtype()) : y.dtype(), [&](auto zero) {
     using T = decltype(zero);
@@ -96,6 +161,7 @@ void scatter_combine(const Tensor& y, int64_t dim, const Tensor& index, const Te
 }  // namespace
 
 void gather(const Tensor& x, int64_t dim, const Tensor& index_in, bool, const Tensor& y) {
+  if (const Tensor line = repeated_line(index_in, dim, x, nullptr); line.defined()) return index_select(x, dim, line, y);
   const Tensor index = as_int64(index_in);
   const int64_t* at = index.data<int64_t>();
   by_size(x.item_bytes(), [&](auto unit) {
@@ -112,6 +178,7 @@ void gather(const Tensor& x, int64_t dim, const Tensor& index_in, bool, const Te
 }
 
 void scatter_src(const Tensor& x, int64_t dim, const Tensor& index_in, const Tensor& src, const Tensor& y) {
+  if (const Tensor line = repeated_line(index_in, dim, y, &src); line.defined()) return index_copy(x, dim, line, src, y);
   start_from(x, y);
   const Tensor index = as_int64(index_in);
   const int64_t* at = index.data<int64_t>();
@@ -147,14 +214,13 @@ void scatter_value(const Tensor& x, int64_t dim, const Tensor& index_in, Scalar 
 
 void scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, const Tensor& y) {
   start_from(x, y);
-  scatter_combine<Combine::Sum>(y, dim, as_int64(index), src);
+  scatter_combine<Combine::Sum>(y, dim, index, src);
 }
 
-// `count`: how many elements were combined into each of y, itself included with include_self.
-void scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index_in, const Tensor& src, std::string_view how,
+// `count`: how many elements were combined into each of y, itself included with include_self; where nobody asks, 0.
+void scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, std::string_view how,
                     bool include_self, const Tensor& count, const Tensor& y) {
   start_from(x, y);
-  const Tensor index = as_int64(index_in);
   if (!include_self) {
     auto limit = [&](bool low) {
       if (is_float(y.dtype())) return Scalar(low ? -INFINITY : INFINITY);
@@ -166,10 +232,15 @@ void scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index_in, const 
     };
     scatter_value(y, dim, index, how == "prod" ? Scalar(1) : how == "amax" ? limit(true) : how == "amin" ? limit(false) : Scalar(0), y);
   }
-  fill_elements(count, Scalar(include_self ? 1 : 0));
-  const Tensor ones = empty(index.sizes(), count.dtype());
-  fill_elements(ones, Scalar(1));
-  scatter_combine<Combine::Sum>(count, dim, index, ones);
+  const bool counted = how == "mean" || (!include_self && (how == "amax" || how == "amin"));
+  fill_elements(count, Scalar(counted && include_self ? 1 : 0));
+  if (const Tensor line = counted ? repeated_line(index, dim, count, &src) : Tensor(); line.defined()) {
+    count_rows(count, dim, line, include_self);
+  } else if (counted) {
+    const Tensor ones = empty(index.sizes(), count.dtype());
+    fill_elements(ones, Scalar(1));
+    scatter_combine<Combine::Sum>(count, dim, index, ones);
+  }
   if (how == "prod") scatter_combine<Combine::Prod>(y, dim, index, src);
   else if (how == "amax") scatter_combine<Combine::Max>(y, dim, index, src);
   else if (how == "amin") scatter_combine<Combine::Min>(y, dim, index, src);
@@ -181,6 +252,11 @@ void scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index_in, const 
     visit(count.dtype(), [&](auto czero) {
       using C = decltype(czero);
       const C* c = count.data<C>();
+      if constexpr (std::is_same_v<T, C> && (std::is_same_v<T, float> || std::is_same_v<T, double>)) {
+#pragma omp simd
+        for (int64_t i = 0; i < y.numel(); ++i) d[i] /= c[i] > 1 ? c[i] : T(1);
+        return;
+      }
       for (int64_t i = 0; i < y.numel(); ++i) {
         const double k = static_cast<double>(c[i]);
         if (k > 1) {
@@ -250,22 +326,6 @@ void index_select(const Tensor& x, int64_t dim, const Tensor& index_in, const Te
 }
 
 namespace {
-
-// f(destination row, source row, count) for every index, in order per column; the count is a constant where it is 1.
-template <class F>
-void over_rows(const Lines& l, const int64_t* at, int64_t k, F&& f) {
-  auto run = [&](int64_t o_begin, int64_t o_end, int64_t c, auto m) {
-    for (int64_t o = o_begin; o < o_end; ++o)
-      for (int64_t i = 0; i < k; ++i) f((o * l.n + at[i]) * l.inner + c, (o * k + i) * l.inner + c, m);
-  };
-  const std::integral_constant<int64_t, 1> one;
-  if (l.inner == 1)
-    parallel_for(0, l.outer, std::max<int64_t>(1, 16384 / std::max<int64_t>(1, k)), [&](int64_t b, int64_t e) { run(b, e, 0, one); });
-  else if (l.outer > 1)
-    parallel_for(0, l.outer, std::max<int64_t>(1, 16384 / std::max<int64_t>(1, k * l.inner)), [&](int64_t b, int64_t e) { run(b, e, 0, l.inner); });
-  else
-    parallel_for(0, l.inner, std::max<int64_t>(16, 16384 / std::max<int64_t>(1, k)), [&](int64_t b, int64_t e) { run(0, 1, b, e - b); });
-}
 
 }  // namespace
 

@@ -1,10 +1,17 @@
-// Sums of rows at indices, once per instruction set.
+// Rows that are put together at indices, once per instruction set.
 #pragma once
 
 #include <cstdint>
 
 #include "base/isa.h"
 
+namespace fl {
+enum class Combine { Sum, Prod, Max, Min };
+}  // namespace fl
+
+// y[i] = how(y[i], x[i]) for i < n; what is no number stays.
+FL_SIMD_KERNEL(void, combine_row_f32, fl::Combine how, int64_t n, const float* x, float* y)
+FL_SIMD_KERNEL(void, combine_row_f64, fl::Combine how, int64_t n, const double* x, double* y)
 // y[i] += a * x[i] for i < n.
 FL_SIMD_KERNEL(void, add_scaled_f32, int64_t n, float a, const float* x, float* y)
 FL_SIMD_KERNEL(void, add_scaled_f64, int64_t n, double a, const double* x, double* y)

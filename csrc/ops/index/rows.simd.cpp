@@ -1,5 +1,7 @@
 #include "ops/index/rows.h"
 
+#include "base/vmath_basic.h"
+
 namespace fl::kernels::FL_ISA {
 namespace {
 
@@ -9,8 +11,24 @@ void add_scaled(int64_t n, T a, const T* x, T* y) {
   for (int64_t i = 0; i < n; ++i) y[i] += a * x[i];
 }
 
+template <class T, class F>
+FL_VM void each(int64_t n, const T* x, T* y, F f) {
+  for (int64_t i = 0; i < n; ++i) y[i] = f(y[i], x[i]);
+}
+template <class T>
+void combine_row(Combine how, int64_t n, const T* x, T* y) {
+  switch (how) {
+    case Combine::Sum: return each(n, x, y, [](T a, T b) { return a + b; });
+    case Combine::Prod: return each(n, x, y, [](T a, T b) { return a * b; });
+    case Combine::Max: return each(n, x, y, [](T a, T b) { return (a > b) | (a != a) ? a : b; });
+    case Combine::Min: return each(n, x, y, [](T a, T b) { return (a < b) | (a != a) ? a : b; });
+  }
+}
+
 }  // namespace
 
+void combine_row_f32(Combine how, int64_t n, const float* x, float* y) { combine_row(how, n, x, y); }
+void combine_row_f64(Combine how, int64_t n, const double* x, double* y) { combine_row(how, n, x, y); }
 void add_scaled_f32(int64_t n, float a, const float* x, float* y) { add_scaled(n, a, x, y); }
 void add_scaled_f64(int64_t n, double a, const double* x, double* y) { add_scaled(n, a, x, y); }
 
