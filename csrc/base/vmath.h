@@ -6,7 +6,7 @@
 //   own code in both types  exp expm1 exp2 log log2 log10 log1p tanh sigmoid softplus sin cos erfinv
 //   float in double lanes   pow tan asin .. atanh sinh cosh erfc hypot sinc lgamma: nearly correctly rounded; the double
 //                           versions are libm's, but for pow (vmath_pow.h) and lgamma (vmath_special.h)
-//   not vectorised          digamma i0 nextafter
+//   not vectorised          digamma i0
 //
 // Below this file: vmath_basic.h. Beside it: vmath_angles.h, vmath_division.h, vmath_normal.h, vmath_special.h and
 // vmath_activations.h.
@@ -332,8 +332,18 @@ inline T exponent(T x) {
   if (isfinite(x)) static_cast<void>(std::frexp(x, &e));
   return static_cast<T>(e);
 }
+// The bits of a number, where negative ones count down from 0, are in the order of the numbers.
 template <class T>
-inline T nextafter(T a, T b) { return std::nextafter(a, b); }
+FL_VM T nextafter(T a, T b) {
+  using Bits = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
+  constexpr Bits kFirst = std::numeric_limits<Bits>::min();
+  const Bits i = bits<Bits>(a), ordered = i < 0 ? kFirst - i : i;
+  const Bits next = a < b ? ordered + 1 : ordered - 1;
+  T y = bits<T>(next < 0 ? kFirst - next : next);
+  y = a == b ? b : y;
+  y = a == a ? y : a;
+  return b == b ? y : b;
+}
 // Rounds to `decimals` digits after the point (before it where negative).
 template <class T>
 FL_VM T round_decimals(T x, int64_t decimals) {

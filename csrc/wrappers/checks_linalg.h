@@ -1,6 +1,7 @@
 // Checks of linear algebra. Names of ops are said as users know them: linalg.inv, not linalg_inv_ex.
 #pragma once
 
+#include <limits>
 #include <algorithm>
 #include <string>
 #include <string_view>
@@ -72,6 +73,20 @@ inline void reflectors(const char* op, const Tensor& a, const Tensor& tau, int64
   if (!fits)
     raise<ShapeError>(linalg_name(op), ": input has shape ", a.sizes(), ", tau has shape ", tau.sizes(),
                       "; expected [..., m, n] with m >= n and [..., k] with k <= n of one batch shape");
+}
+// Matrices of rows, of one batch shape, whose distances are asked for.
+inline void row_pairs(const char* op, const Tensor& x1, const Tensor& x2, double p) {
+  bool fits = x1.ndim() == x2.ndim() && x1.ndim() >= 2 && x1.size(-1) == x2.size(-1);
+  for (int i = 0; fits && i + 2 < x1.ndim(); ++i) fits = x1.size(i) == x2.size(i);
+  if (!fits) raise<ShapeError>(op, ": x1 has shape ", x1.sizes(), ", x2 ", x2.sizes(), "; expected [.., P, M] and [.., R, M] of one batch shape");
+  if ((x1.dtype() != DType::Float32 && x1.dtype() != DType::Float64) || x1.dtype() != x2.dtype())
+    raise<DTypeError>(op, ": x1 is ", x1.dtype(), ", x2 is ", x2.dtype(), "; expected float32 or float64 for both");
+  if (!(p > 0 && p <= std::numeric_limits<double>::max())) raise<ArgumentError>(op, ": p = ", p, "; expected a finite p > 0");
+}
+inline void row_distances(const char* op, const Tensor& y, const Tensor& x1, const Tensor& x2) {
+  bool fits = y.ndim() == x1.ndim() && y.size(-2) == x1.size(-2) && y.size(-1) == x2.size(-2) && y.dtype() == x1.dtype();
+  for (int i = 0; fits && i + 2 < x1.ndim(); ++i) fits = y.size(i) == x1.size(i);
+  if (!fits) raise<ShapeError>(op, ": distances ", y.sizes(), " of x1 ", x1.sizes(), " and x2 ", x2.sizes(), "; expected one for each pair of rows");
 }
 
 }  // namespace fl::check

@@ -10,6 +10,7 @@
 #include "op/amax.h"
 #include "op/amin.h"
 #include "op/cast.h"
+#include "op/cdist_gradient.h"
 #include "op/clamp_between.h"
 #include "op/clamp_floats.h"
 #include "op/clamp_max.h"
@@ -27,6 +28,7 @@
 #include "op/gelu_tanh.h"
 #include "op/masked_fill.h"
 #include "op/mul.h"
+#include "op/norm_slope.h"
 #include "op/permute.h"
 #include "op/permute_backward.h"
 #include "op/prelu_kernel.h"
@@ -38,6 +40,7 @@
 #include "op/rsqrt.h"
 #include "op/sqrt.h"
 #include "op/square.h"
+#include "op/sub.h"
 #include "op/sum.h"
 #include "op/transpose.h"
 #include "op/triu.h"
@@ -167,6 +170,12 @@ Tensor all_but_one(const Tensor& x) {
 bool differentiated_again(const Tensor& dy, const Tensor& x) { return grad_enabled() && (requires_grad(dy) || requires_grad(x)); }
 
 }  // namespace
+
+Tensor cdist_backward(const Tensor& dy, const Tensor& x1, const Tensor& x2, const Tensor& y, double p) {
+  if (!differentiated_again(dy, x1) && !differentiated_again(x2, y)) return op::cdist_gradient(dy, x1, x2, y, p);
+  const Tensor apart = op::sub(op::unsqueeze(x1, -2), op::unsqueeze(x2, -3));
+  return op::sum(op::norm_slope(op::unsqueeze(dy, -1), apart, op::unsqueeze(y, -1), p), Dims{-2});
+}
 
 Tensor prod_backward(const Tensor& dy, const Tensor& x, std::optional<IntList> dim, bool keepdim) {
   if (!differentiated_again(dy, x)) return op::prod_gradient(dy, x, dim, keepdim);

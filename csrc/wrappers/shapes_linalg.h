@@ -47,5 +47,7 @@ inline Dims svd_v(const Tensor& A, bool full_matrices, bool vectors) {
   if (!vectors) return Dims{0};
   return batch_and(A, full_matrices ? A.size(-1) : std::min(A.size(-2), A.size(-1)), A.size(-1));
 }
+// [.., P, M] and [.., R, M] -> [.., P, R]
+inline Dims distances(const Tensor& x1, const Tensor& x2) { return batch_and(x1, x1.size(-2), x2.size(-2)); }
 
 }  // namespace fl::shape

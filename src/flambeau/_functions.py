@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any, Literal, Protocol, overload
 
 from flambeau import _C
@@ -12,7 +14,6 @@ from flambeau._out import takes_out
 from flambeau._spelled import spelled
 from flambeau._warn import warn
 from flambeau.amp.autocast_mode import widens
-
 
 
 def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
@@ -60,8 +61,8 @@ def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
 
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     """Moves axes to new places; the others keep their order."""
-    sources = [source] if isinstance(source, int) else list(source)
-    targets = [destination] if isinstance(destination, int) else list(destination)
+    sources = [source] if isinstance(source, (int, Integral)) else list(source)
+    targets = [destination] if isinstance(destination, (int, Integral)) else list(destination)
     n = max(input.ndim, 1)  # a 0-d tensor counts as one axis
     for name, axes in (("source", sources), ("destination", targets)):
         for d in axes:
@@ -159,13 +160,13 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
             given = f"{indices_or_sections.dtype} {list(indices_or_sections.shape)}"
             raise _C.ArgumentError(f"tensor_split: indices_or_sections is {given}; expected int64 with at most one axis")
         indices_or_sections = indices_or_sections.tolist()
-    if not isinstance(indices_or_sections, (int, tuple, list)):
+    if not isinstance(indices_or_sections, (int, Integral, tuple, list)):
         given = type(indices_or_sections).__name__
         raise TypeError(f"tensor_split: indices_or_sections is a {given}; expected an int, a list of ints or a tensor")
     if not -input.ndim <= dim < input.ndim:
         raise _C.RangeError(f"tensor_split: dim = {dim}, but the tensor has shape {list(input.shape)}")
     n = input.shape[dim]
-    if isinstance(indices_or_sections, int):
+    if isinstance(indices_or_sections, (int, Integral)):
         k = indices_or_sections
         if k < 1:
             raise _C.ArgumentError(f"tensor_split: sections = {k}; expected at least 1")
@@ -324,7 +325,7 @@ def column_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Ten
 def _evenly_split(name: str, input: Tensor, indices_or_sections: Any, dim: int, axes: int = 1) -> tuple[Tensor, ...]:
     if input.ndim < axes:
         raise _C.ShapeError(f"{name}: input has shape {list(input.shape)}; expected at least {axes} axes")
-    if isinstance(indices_or_sections, int) and (indices_or_sections < 1 or input.shape[dim] % indices_or_sections):
+    if isinstance(indices_or_sections, (int, Integral)) and (indices_or_sections < 1 or input.shape[dim] % indices_or_sections):
         raise _C.ShapeError(
             f"{name}: axis {dim} of shape {list(input.shape)} does not divide into {indices_or_sections} equal parts; "
             "tensor_split takes unequal ones"
@@ -463,6 +464,12 @@ def cdist(
         squares = (x1 * x1).sum(-1, keepdim=True) + (x2 * x2).sum(-1).unsqueeze(-2) - 2.0 * ops.matmul(x1, x2.transpose(-2, -1))
         apart = squares > 0  # elsewhere the distance is 0, and so is its gradient
         return ops.where(apart, ops.where(apart, squares, 1.0).sqrt(), 0.0)
+    if 0.0 < p < math.inf and x1.dtype == x2.dtype and x1.dtype in (_C.float32, _C.float64):
+        from flambeau._tensor import broadcast_shapes
+
+        batch = broadcast_shapes(x1.shape[:-2], x2.shape[:-2])
+        x1, x2 = (x if x.shape[:-2] == batch else x.expand(*batch, *x.shape[-2:]) for x in (x1, x2))
+        return ops.cdist_direct(x1, x2, float(p))
     return ops.norm(x1.unsqueeze(-2) - x2.unsqueeze(-3), p, -1)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any, NamedTuple
 
 from flambeau import _C
@@ -183,7 +184,7 @@ def histogramdd(
     if input.ndim < 2 or not input.is_floating_point():
         raise _C.ShapeError(f"histogramdd: input is {input.dtype} {list(input.shape)}; expected floating point [..., coordinates]")
     n = input.shape[-1]
-    each = [bins] * n if isinstance(bins, int) else list(bins)
+    each = [bins] * n if isinstance(bins, (int, Integral)) else list(bins)
     if len(each) != n:
         raise _C.ArgumentError(f"histogramdd: {len(each)} bins for {n} coordinates; expected one for each")
     if range is not None and len(range) != 2 * n:
@@ -217,25 +218,27 @@ def histogramdd(
 
 
 def _steps(op: str, y: Tensor, x: Tensor | None, dx: Any, dim: int) -> Any:
-    """The widths between neighbours of y along its last axis."""
+    """The widths between neighbours of y along its axis dim < 0."""
     if x is None:
         return dx
     if x.ndim == 0 or (x.ndim == 1 and x.shape[0] != y.shape[dim]):
         raise _C.ShapeError(f"{op}: y has shape {list(y.shape)}, x {list(x.shape)}; expected x of y's size along dim = {dim}")
-    along = x if x.ndim == 1 else x.transpose(dim if x.ndim == y.ndim else -1, -1)
-    return along.narrow(-1, 1, along.shape[-1] - 1) - along.narrow(-1, 0, along.shape[-1] - 1)
+    if x.ndim == 1:
+        return ops.diff(x).reshape(-1, *[1] * (-dim - 1))
+    return ops.diff(x.reshape(*[1] * (y.ndim - x.ndim), *x.shape), dim=dim)
 
 
-def _panels(op: str, y: Tensor, x: Tensor | None, dx: Any, dim: int) -> Tensor:
+def _panels(op: str, y: Tensor, x: Tensor | None, dx: Any, dim: int) -> tuple[Tensor, float]:
+    """What is summed, and by what the sums are multiplied: equal widths are left to the end."""
     if y.ndim == 0 or not -y.ndim <= dim < y.ndim:
         raise _C.RangeError(f"{op}: dim = {dim}, but y has shape {list(y.shape)}")
     if y.dtype is _C.bool or (x is not None and x.dtype is _C.bool):
         raise _C.DTypeError(f"{op}: an argument is bool; expected numbers")
     n = y.shape[dim]
-    last = y.transpose(dim, -1)
-    pairs = last.narrow(-1, 1, n - 1) + last.narrow(-1, 0, n - 1) if n > 1 else last.narrow(-1, 0, 0)
+    pairs = y.narrow(dim, 1, n - 1) + y.narrow(dim, 0, n - 1) if n > 1 else y.narrow(dim, 0, 0)
+    dim = dim - y.ndim if dim >= 0 else dim
     widths = _steps(op, y, x, dx, dim) if n > 0 else 1.0
-    return pairs * widths * 0.5
+    return (pairs, widths * 0.5) if isinstance(widths, (int, float)) else (pairs * widths, 0.5)
 
 
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = -1) -> Tensor:
@@ -248,7 +251,8 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = 
         y [..., n, ...], x [n] or y's -> y's without dim
     """
     _one_of("trapezoid", x, dx)
-    return _panels("trapezoid", y, x, 1.0 if dx is None else dx, dim).sum(-1)
+    panels, factor = _panels("trapezoid", y, x, 1.0 if dx is None else dx, dim)
+    return panels.sum(dim - y.ndim if dim >= 0 else dim) * factor
 
 
 trapz = trapezoid
@@ -261,7 +265,8 @@ def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, 
         y [..., n, ...], x [n] or y's -> [..., n - 1, ...]
     """
     _one_of("cumulative_trapezoid", x, dx)
-    return _panels("cumulative_trapezoid", y, x, 1.0 if dx is None else dx, dim).cumsum(-1).transpose(-1, dim)
+    panels, factor = _panels("cumulative_trapezoid", y, x, 1.0 if dx is None else dx, dim)
+    return panels.cumsum(dim - y.ndim if dim >= 0 else dim) * factor
 
 
 def _one_of(op: str, x: Tensor | None, dx: Any) -> None:
@@ -270,11 +275,11 @@ def _one_of(op: str, x: Tensor | None, dx: Any) -> None:
 
 
 def _gradient_along(y: Tensor, spacing: Any, dim: int, edge_order: int) -> Tensor:
-    f = y.transpose(dim, -1)
-    n = f.shape[-1]
+    dim = dim - y.ndim if dim >= 0 else dim
+    n = y.shape[dim]
 
     def at(start: int, length: int) -> Tensor:
-        return f.narrow(-1, start, length)
+        return y.narrow(dim, start, length)
 
     if not isinstance(spacing, Tensor):
         inner = (at(2, n - 2) - at(0, n - 2)) / (2 * spacing)
@@ -283,8 +288,8 @@ def _gradient_along(y: Tensor, spacing: Any, dim: int, edge_order: int) -> Tenso
         else:
             first = (-1.5 * at(0, 1) + 2 * at(1, 1) - 0.5 * at(2, 1)) / spacing
             last = (1.5 * at(n - 1, 1) - 2 * at(n - 2, 1) + 0.5 * at(n - 3, 1)) / spacing
-        return ops.cat([first, inner, last], -1).transpose(-1, dim)
-    h = ops.diff(spacing)
+        return ops.cat([first, inner, last], dim)
+    h = ops.diff(spacing).reshape(-1, *[1] * (-dim - 1))
     a, b = h[:-1], h[1:]
     inner = -b / (a * (a + b)) * at(0, n - 2) + (b - a) / (a * b) * at(1, n - 2) + a / (b * (a + b)) * at(2, n - 2)
     if edge_order == 1:
@@ -294,7 +299,7 @@ def _gradient_along(y: Tensor, spacing: Any, dim: int, edge_order: int) -> Tenso
         first = -(2 * p + q) / (p * (p + q)) * at(0, 1) + (p + q) / (p * q) * at(1, 1) - p / (q * (p + q)) * at(2, 1)
         p, q = h[-2:-1], h[-1:]
         last = q / (p * (p + q)) * at(n - 3, 1) - (p + q) / (p * q) * at(n - 2, 1) + (2 * q + p) / (q * (p + q)) * at(n - 1, 1)
-    return ops.cat([first, inner, last], -1).transpose(-1, dim)
+    return ops.cat([first, inner, last], dim)
 
 
 def gradient(input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1) -> tuple[Tensor, ...]:
@@ -316,7 +321,7 @@ def gradient(input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: in
     if edge_order not in (1, 2):
         raise _C.ArgumentError(f"gradient: edge_order = {edge_order}; expected 1 or 2")
     spacing = 1 if spacing is None else spacing
-    axes = list(range(input.ndim)) if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    axes = list(range(input.ndim)) if dim is None else [dim] if isinstance(dim, (int, Integral)) else list(dim)
     for d in axes:
         if not -input.ndim <= d < input.ndim:
             raise _C.RangeError(f"gradient: dim = {d}, but the tensor has shape {list(input.shape)}")

@@ -260,6 +260,12 @@ def concatenate(tensors: Sequence[Tensor], dim: _int = ..., *, out: Tensor | Non
     """Joins tensors along an axis; the result has the type that all promote to."""
 def cat_same(tensors: Sequence[Tensor], dim: _int, *, out: Tensor | None = ...) -> Tensor:
     """ Gradients: `tensors`."""
+def cdist_backward(input: Tensor, x1: Tensor, x2: Tensor, y: Tensor, p: _float, *, out: Tensor | None = ...) -> Tensor:
+    """Gradient of cdist_direct by x1."""
+def cdist_direct(input: Tensor, x2: Tensor, p: _float, *, out: Tensor | None = ...) -> Tensor:
+    """Distances |x1[.., i, :] - x2[.., j, :]|_p of rows, for finite p > 0. (x1 is `input`.) Gradients: `input`, `x2`."""
+def cdist_gradient(input: Tensor, x1: Tensor, x2: Tensor, y: Tensor, p: _float, *, out: Tensor | None = ...) -> Tensor:
+    """Gradient of cdist_direct by x1, without derivatives of its own."""
 def ceil(input: Tensor, *, out: Tensor | None = ...) -> Tensor:
     """Smallest integer not below x. (x is `input`.) Gradients: `input`."""
 def ceil_(input: Tensor) -> Tensor:

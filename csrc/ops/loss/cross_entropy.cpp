@@ -115,6 +115,11 @@ class Classes {
     }
     return buffer_.data<T>() + (i - first_);
   }
+  // How many elements, of which at(i) was asked for the first, lie beside one another, at most 64.
+  int64_t run(int64_t i) const {
+    const int64_t last = type_ == dtype_of<T> ? std::min(end_, (i / a_.inner + 1) * a_.inner) : last_;
+    return std::min<int64_t>(last - i, 64);
+  }
 
  private:
   void leave() {
@@ -198,11 +203,17 @@ void cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight, 
     const Weights<T> w(ww, a.classes);
     const double smooth = label_smoothing / static_cast<double>(a.classes);
     const double sum = reduce<T>(a, a.classes, reduction, out.wide.data<T>(), [&](int64_t, int64_t end) {
-      return [&, rows = std::make_unique<Classes<T>>(x, a, Classes<T>::Use::Read, end)](int64_t i) -> std::pair<double, double> {
+      return [&, rows = std::make_unique<Classes<T>>(x, a, Classes<T>::Use::Read, end), known = int64_t{0}](int64_t i) mutable -> std::pair<double, double> {
         const T* row = rows->at(i);
         const int64_t step = rows->step();
-        const T l = FL_PICK(logsumexp_row)(row, a.classes, step);
-        pl[i] = l;
+        if (step == 1) {
+          pl[i] = FL_PICK(logsumexp_row)(row, a.classes, step);
+        } else if (i >= known) {  // of all elements beside this one, too
+          const int64_t width = rows->run(i);
+          FL_PICK(logsumexp_cols)(row, a.classes, step, width, pl + i);
+          known = i + width;
+        }
+        const T l = pl[i];
         const int64_t t = targets[i];
         if (t == ignore_index) return {0.0, 0.0};
         const double wt = w[t];
@@ -229,18 +240,31 @@ void cross_entropy_backward(const Tensor& dy, const Tensor& x, const Tensor& lse
     over_elements(a, [&](int64_t i0, int64_t i1) {
       Classes<T> rows(x, a, Classes<T>::Use::Read, i1), grads(dx, a, Classes<T>::Use::Write, i1);
       const int64_t step = rows.step();
-      for (int64_t i = i0; i < i1; ++i) {
-        const int64_t t = targets[i];
-        T* row = grads.at(i);
-        if (t == ignore_index) {
-          for (int64_t c = 0; c < a.classes; ++c) row[c * step] = 0;
-          continue;
+      const auto gradient_of = [&](int64_t i) { return (reduction == 0 ? pd[i] : *pd) * scale; };
+      const auto factor_of = [&](int64_t i, int64_t t) { return gradient_of(i) * ((1 - s) * w[t] + smooth * static_cast<T>(w.sum)); };
+      for (int64_t i = i0; i < i1;) {
+        const T* in = rows.at(i);
+        T* out = grads.at(i);
+        int64_t width = 1;
+        if (step == 1) {
+          if (const int64_t t = targets[i]; t != ignore_index) FL_PICK(scaled_softmax_row)(in, pl[i], factor_of(i, t), out, a.classes, step);
+        } else {
+          T factors[64];
+          width = std::min(rows.run(i), grads.run(i));
+          for (int64_t j = 0; j < width; ++j) factors[j] = targets[i + j] == ignore_index ? T(0) : factor_of(i + j, targets[i + j]);
+          FL_PICK(scaled_softmax_cols)(in, pl + i, factors, out, a.classes, step, width);
         }
-        const T g = (reduction == 0 ? pd[i] : *pd) * scale;
-        const T hit = (1 - s) * w[t];
-        FL_PICK(scaled_softmax_row)(rows.at(i), pl[i], g * (hit + smooth * static_cast<T>(w.sum)), row, a.classes, step);
-        row[t * step] -= g * hit;
-        if (s != 0) FL_PICK(smoothed_row_backward)(w.w, g * smooth, row, a.classes, step);
+        for (int64_t j = 0; j < width; ++j, ++out) {
+          const int64_t t = targets[i + j];
+          if (t == ignore_index) {
+            for (int64_t c = 0; c < a.classes; ++c) out[c * step] = 0;
+            continue;
+          }
+          const T g = gradient_of(i + j);
+          out[t * step] -= g * ((1 - s) * w[t]);
+          if (s != 0) FL_PICK(smoothed_row_backward)(w.w, g * smooth, out, a.classes, step);
+        }
+        i += width;
       }
     });
   });

@@ -15,6 +15,10 @@
                  int64_t width, bool log)                                                                                 \
   /* log(sum(exp(x))) over n elements `step` apart */                                                                     \
   FL_SIMD_KERNEL(T, logsumexp_row_##suffix, const T* x, int64_t n, int64_t step)                                          \
+  /* the same of `width` columns (at most 64) of [n, step] */                                                             \
+  FL_SIMD_KERNEL(void, logsumexp_cols_##suffix, const T* x, int64_t n, int64_t step, int64_t width, T* lse)               \
+  /* dx[c, j] = scale[j] * exp(x[c, j] - lse[j]) */                                                                       \
+  FL_SIMD_KERNEL(void, scaled_softmax_cols_##suffix, const T* x, const T* lse, const T* scale, T* dx, int64_t n, int64_t step, int64_t width) \
   /* dx[c] = scale * exp(x[c] - lse), c < n */                                                                            \
   FL_SIMD_KERNEL(void, scaled_softmax_row_##suffix, const T* x, T lse, T scale, T* dx, int64_t n, int64_t step)           \
   /* sum(w[c] * (lse - x[c])) and dx[c] -= scale * w[c]; w is plain, or null for ones */                                   \

@@ -121,6 +121,26 @@ void scaled_row(const T* x, T lse, T scale, T* dx, int64_t n, int64_t step) {
   }
 }
 
+template <class T>
+void logsumexp_cols(const T* x, int64_t n, int64_t step, int64_t width, T* lse) {
+  T m[kWidth], s[kWidth];
+  for (int64_t j = 0; j < width; ++j) m[j] = -vm::kInf<T>, s[j] = 0;
+  for (int64_t i = 0; i < n; ++i)
+#pragma omp simd
+    for (int64_t j = 0; j < width; ++j) m[j] = x[i * step + j] > m[j] ? x[i * step + j] : m[j];
+  for (int64_t i = 0; i < n; ++i)
+#pragma omp simd
+    for (int64_t j = 0; j < width; ++j) s[j] += vm::exp(x[i * step + j] - m[j]);
+#pragma omp simd
+  for (int64_t j = 0; j < width; ++j) lse[j] = m[j] + vm::log(s[j]);
+}
+template <class T>
+void scaled_cols(const T* x, const T* lse, const T* scale, T* dx, int64_t n, int64_t step, int64_t width) {
+  for (int64_t i = 0; i < n; ++i)
+#pragma omp simd
+    for (int64_t j = 0; j < width; ++j) dx[i * step + j] = scale[j] * vm::exp(x[i * step + j] - lse[j]);
+}
+
 // Terms are of one sign where w is, so sums in blocks of the type itself lose little; the blocks add in double.
 template <class T>
 double smoothed(const T* x, T lse, const T* w, int64_t n, int64_t step) {
@@ -169,6 +189,10 @@ void smoothed_backward(const T* w, T scale, T* dx, int64_t n, int64_t step) {
     cols_backward(dy, y, dx, n, inner, width, log);                                                                        \
   }                                                                                                                        \
   T logsumexp_row_##suffix(const T* x, int64_t n, int64_t step) { return logsumexp(x, n, step); }                          \
+  void logsumexp_cols_##suffix(const T* x, int64_t n, int64_t step, int64_t width, T* lse) { logsumexp_cols(x, n, step, width, lse); } \
+  void scaled_softmax_cols_##suffix(const T* x, const T* lse, const T* scale, T* dx, int64_t n, int64_t step, int64_t width) { \
+    scaled_cols(x, lse, scale, dx, n, step, width);                                                                        \
+  }                                                                                                                        \
   void scaled_softmax_row_##suffix(const T* x, T lse, T scale, T* dx, int64_t n, int64_t step) {                           \
     scaled_row(x, lse, scale, dx, n, step);                                                                                \
   }                                                                                                                        \
