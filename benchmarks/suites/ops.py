@@ -77,6 +77,17 @@ FAMILIES = {
         "kl_div": "F.kl_div(x, x01)", "bce": "F.binary_cross_entropy(x01, x01)", "embedding_bag": "F.embedding_bag(g, x)",
         "hardswish": "F.hardswish(x)", "elu": "F.elu(x)", "mish": "F.mish(x)",
     },
+    "graphs and distances": {
+        "scatter_add of rows": "z.scatter_add_(0, j, y)", "gather of rows": "x.gather(0, j)", "scatter_reduce": "x.scatter_reduce(0, g, y, 'amax')",
+        "scatter_reduce of rows": "x.scatter_reduce(0, j, y, 'amax')", "mean of rows": "x.scatter_reduce(0, j, y, 'mean')",
+        "index_reduce": "x.index_reduce(0, i, y, 'amax')", "cdist by p = 1": "tl.cdist(x[:32], y, 1.0)", "pdist": "F.pdist(x[:32])",
+    },
+    "others": {
+        "nextafter": "tl.nextafter(x, y)", "trapezoid": "tl.trapezoid(x)", "few products": "x[:2] @ y[:2].t()", "integer matmul": "k @ l",
+        "tensordot": "tl.tensordot(b, b, ([1, 2], [1, 2]))", "interpolate bicubic": "F.interpolate(image, scale_factor=2, mode='bicubic')",
+        "cross_entropy of pictures": "F.cross_entropy(image, classes)", "max_pool1d": "F.max_pool1d(signal, 2)",
+        "avg_pool3d": "F.avg_pool3d(volume, 2)", "half mul": "h * h", "half cumsum": "h.cumsum(1)", "unique_consecutive": "k.unique_consecutive()",
+    },
     "complex numbers": {
         "complex add": "u + v", "complex mul": "u * v", "complex abs": "u.abs()", "complex exp": "u.exp()", "complex matmul": "u @ v",
         "angle": "u.angle()", "complex": "tl.complex(x, y)", "polar": "tl.polar(x01, y)",
@@ -133,6 +144,7 @@ def operands(n: int, strided: bool) -> Callable[[Any], dict[str, Any]]:
             "e": tl.randn(n).sort()[0], "k": tl.randint(0, 100, (n, n)), "l": tl.randint(0, 100, (n, n)),
             "signal": tl.randn(8, c, side * side), "w1d": tl.randn(c, c, 3), "volume": tl.randn(2, c, side, side, 4),
             "w3d": tl.randn(c, c, 3, 3, 3), "grid": tl.rand(8, side, side, 2) * 2 - 1,
+            "j": tl.randint(0, n, (n, 1)).expand(n, n), "h": matrix().half(), "classes": tl.randint(0, c, (8, side, side)),
             "coo": sparse().to_sparse(), "csr": sparse().to_sparse_csr(),
             "q": tl.randn(4, 4, max(8, n // 8), 32),
         }  # fmt: skip

@@ -243,6 +243,12 @@ void gemv_rows_block(int64_t k, const T* a, int64_t lda, const T* x, T* y) {
 }
 
 template <class T>
+void add_scaled(int64_t n, T a, const T* x, T* y) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) y[i] += a * x[i];
+}
+
+template <class T>
 void gemv_rows(int64_t m, int64_t k, const T* a, int64_t lda, const T* x, T* y) {
   int64_t i = 0;
   for (; i + 4 <= m; i += 4) gemv_rows_block<T, 4>(k, a + i * lda, lda, x, y + i);
@@ -280,6 +286,8 @@ void gemm_tile_f32(const GemmTile<float>& t) { tile(t); }
 void gemm_tile_f64(const GemmTile<double>& t) { tile(t); }
 void gemm_pack_f32(const float* s, int64_t row, int64_t step, int64_t n, int64_t k, int64_t w, float* d) { pack(s, row, step, n, k, w, d); }
 void gemm_pack_f64(const double* s, int64_t row, int64_t step, int64_t n, int64_t k, int64_t w, double* d) { pack(s, row, step, n, k, w, d); }
+void add_scaled_u32(int64_t n, uint32_t a, const uint32_t* x, uint32_t* y) { add_scaled(n, a, x, y); }
+void add_scaled_u64(int64_t n, uint64_t a, const uint64_t* x, uint64_t* y) { add_scaled(n, a, x, y); }
 void gemv_rows_f32(int64_t m, int64_t k, const float* a, int64_t lda, const float* x, float* y) { gemv_rows(m, k, a, lda, x, y); }
 void gemv_rows_f64(int64_t m, int64_t k, const double* a, int64_t lda, const double* x, double* y) { gemv_rows(m, k, a, lda, x, y); }
 void gemv_cols_f32(int64_t n, int64_t k, const float* b, int64_t ldb, const float* x, float* y) { gemv_cols(n, k, b, ldb, x, y); }

@@ -45,6 +45,9 @@ struct Accumulator {
   using Type = std::conditional_t<std::is_same_v<T, int64_t>, int64_t, int32_t>;
 };
 
+void add_scaled(int64_t n, uint32_t a, const uint32_t* x, uint32_t* y) { kernels::add_scaled_u32(n, a, x, y); }
+void add_scaled(int64_t n, uint64_t a, const uint64_t* x, uint64_t* y) { kernels::add_scaled_u64(n, a, x, y); }
+
 template <class T>
 void gemm_int(int64_t m, int64_t n, int64_t k, const T* a, int64_t a_row, int64_t a_col, const T* b, int64_t b_row, int64_t b_col, T* c,
               int64_t ldc, Scalar alpha, Scalar beta, const T* bias) {
@@ -57,6 +60,12 @@ void gemm_int(int64_t m, int64_t n, int64_t k, const T* a, int64_t a_row, int64_
       for (int64_t p = 0; p < k; ++p) {
         const U s = static_cast<U>(a[i * a_row + p * a_col]);
         const T* src = b + p * b_row;
+        if constexpr (sizeof(T) == sizeof(U)) {
+          if (b_col == 1) {
+            add_scaled(n, s, reinterpret_cast<const U*>(src), row.data());
+            continue;
+          }
+        }
         for (int64_t j = 0; j < n; ++j) row[j] += s * static_cast<U>(src[j * b_col]);
       }
       T* out = c + i * ldc;
