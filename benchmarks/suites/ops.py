@@ -78,7 +78,8 @@ FAMILIES = {
         "hardswish": "F.hardswish(x)", "elu": "F.elu(x)", "mish": "F.mish(x)",
     },
     "graphs and distances": {
-        "scatter_add of rows": "z.scatter_add_(0, j, y)", "gather of rows": "x.gather(0, j)", "scatter_reduce": "x.scatter_reduce(0, g, y, 'amax')",
+        "scatter_add of rows": "z.scatter_add_(0, j, y)", "gather of rows": "x.gather(0, j)",
+        "scatter_reduce": "x.scatter_reduce(0, g, y, 'amax')",
         "scatter_reduce of rows": "x.scatter_reduce(0, j, y, 'amax')", "mean of rows": "x.scatter_reduce(0, j, y, 'mean')",
         "index_reduce": "x.index_reduce(0, i, y, 'amax')", "cdist by p = 1": "tl.cdist(x[:32], y, 1.0)", "pdist": "F.pdist(x[:32])",
     },
@@ -86,7 +87,8 @@ FAMILIES = {
         "nextafter": "tl.nextafter(x, y)", "trapezoid": "tl.trapezoid(x)", "few products": "x[:2] @ y[:2].t()", "integer matmul": "k @ l",
         "tensordot": "tl.tensordot(b, b, ([1, 2], [1, 2]))", "interpolate bicubic": "F.interpolate(image, scale_factor=2, mode='bicubic')",
         "cross_entropy of pictures": "F.cross_entropy(image, classes)", "max_pool1d": "F.max_pool1d(signal, 2)",
-        "avg_pool3d": "F.avg_pool3d(volume, 2)", "half mul": "h * h", "half cumsum": "h.cumsum(1)", "unique_consecutive": "k.unique_consecutive()",
+        "avg_pool3d": "F.avg_pool3d(volume, 2)", "half mul": "h * h", "half cumsum": "h.cumsum(1)",
+        "unique_consecutive": "k.unique_consecutive()",
     },
     "complex numbers": {
         "complex add": "u + v", "complex mul": "u * v", "complex abs": "u.abs()", "complex exp": "u.exp()", "complex matmul": "u @ v",

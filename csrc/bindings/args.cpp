@@ -476,6 +476,7 @@ bool gives_out(PyObject* const* args, Py_ssize_t nargs, PyObject* kw) {
 
 PyObject* with_out(const char* op, Function function, PyObject* const* args, Py_ssize_t nargs, PyObject* kw) {
   const Py_ssize_t at = place_of_out(kw), n = PyTuple_GET_SIZE(kw);
+  if (taken_over(args[nargs + at])) return call_overridden(op, nullptr, args, nargs, kw);
   std::vector<PyObject*> values(args, args + nargs + n);
   values.erase(values.begin() + nargs + at);
   const Owned names(make_tuple(n - 1, [&](Py_ssize_t k) { return Py_NewRef(PyTuple_GET_ITEM(kw, k < at ? k : k + 1)); }));

@@ -180,21 +180,24 @@ inline void conv_transposed(const char* op, const Tensor& x, const Tensor& weigh
   conv_transpose_operands(op, spatial, x, weight, bias, stride, padding, output_padding, dilation, groups);
 }
 
-inline void pool_arguments(const char* op, int64_t spatial, const Tensor& x, IntList kernel, IntList stride, IntList padding, IntList dilation) {
+// With `ceil_mode` a last window may reach beyond the padded input, as far as a step.
+inline void pool_arguments(const char* op, int64_t spatial, const Tensor& x, IntList kernel, IntList stride, IntList padding, IntList dilation,
+                           bool ceil_mode) {
   if (!stride.empty() && stride.size() != static_cast<size_t>(spatial)) raise<ArgumentError>(op, ": stride = ", stride, "; expected ", spatial, " numbers");
   axes(op, "x", x, static_cast<int>(spatial) + 2);
   window_argument(op, "kernel_size", kernel, 1), window_argument(op, "stride", stride, 1), window_argument(op, "dilation", dilation, 1);
   for (int d = 0; d < spatial; ++d) {
     if (padding[d] < 0 || padding[d] > kernel[d] / 2)
       raise<ArgumentError>(op, ": padding = ", padding, ", kernel_size = ", kernel, "; expected 0 <= padding <= kernel_size / 2");
-    if (x.size(d + 2) + 2 * padding[d] < dilation[d] * (kernel[d] - 1) + 1)
+    const int64_t beyond = !ceil_mode || x.size(d + 2) == 0 ? 0 : (stride.empty() ? kernel[d] : stride[d]) - 1;
+    if (x.size(d + 2) + 2 * padding[d] < dilation[d] * (kernel[d] - 1) + 1 - beyond)
       raise<ShapeError>(op, ": x has shape ", x.sizes(), ", kernel_size = ", kernel, ", padding = ", padding,
                         "; expected a padded input at least as large as the kernel");
   }
 }
-inline void avg_pool_arguments(const char* op, int64_t spatial, const Tensor& x, IntList kernel, IntList stride, IntList padding) {
+inline void avg_pool_arguments(const char* op, int64_t spatial, const Tensor& x, IntList kernel, IntList stride, IntList padding, bool ceil_mode) {
   if (!is_float(x.dtype())) raise<DTypeError>(op, ": x is ", x.dtype(), "; expected a float");
-  pool_arguments(op, spatial, x, kernel, stride, padding, Dims(static_cast<int>(spatial), 1));
+  pool_arguments(op, spatial, x, kernel, stride, padding, Dims(static_cast<int>(spatial), 1), ceil_mode);
 }
 inline void adaptive_pool_arguments(const char* op, int64_t spatial, const Tensor& x, IntList output_size) {
   axes(op, "x", x, static_cast<int>(spatial) + 2);

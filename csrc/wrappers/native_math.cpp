@@ -19,6 +19,7 @@
 #include "op/cube.h"
 #include "op/cumprod.h"
 #include "op/cumprod_gradient.h"
+#include "op/copy_.h"
 #include "op/div.h"
 #include "op/expand.h"
 #include "op/expand_reduced.h"
@@ -69,15 +70,28 @@ const PlainPower* plain_power(const Operand& a, const Operand& b) {
   return nullptr;
 }
 
+// The same where a gradient is wanted, of what would keep its result for it: programs write into a power's result.
+Tensor root_by_input(double exponent, const Tensor& x) {
+  const Tensor base = exponent == -1 ? x : op::sqrt(x);
+  return exponent < 0 ? op::div(Scalar(1.0), base) : base;
+}
+bool would_keep_result(const PlainPower& p, const Tensor& x) { return p.exponent < 1 && grad_enabled() && requires_grad(x); }
+
 }  // namespace
 
 Tensor pow_shortcut(const Operand& a, const Operand& b) {
   const PlainPower* p = plain_power(a, b);
-  return p ? p->out(a.tensor()) : Tensor();
+  if (!p) return {};
+  if (!would_keep_result(*p, a.tensor())) return p->out(a.tensor());
+  const Tensor y = root_by_input(p->exponent, a.tensor());
+  return p->exponent < 0 ? y : op::mul(y, Scalar(1.0));
 }
 Tensor pow_shortcut_(const Operand& a, const Operand& b) {
   const PlainPower* p = plain_power(a, b);
-  return p ? p->in_place(a.tensor()) : Tensor();
+  if (!p) return {};
+  if (!would_keep_result(*p, a.tensor())) return p->in_place(a.tensor());
+  const Tensor before = p->exponent == -1 ? op::clone(a.tensor()) : a.tensor();  // what the gradient reads
+  return op::copy_(a.tensor(), root_by_input(p->exponent, before));
 }
 
 namespace {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <string_view>
 
 #include "base/parallel.h"
 #include "dispatch/walks.h"
@@ -288,6 +289,17 @@ static const Tensor* given_among(const Operand* in, int n, DType result) {
   return nullptr;
 }
 
+// `add(7, 2)` is a tensor without axes for the ops of arithmetic, as in PyTorch; others want a tensor.
+static Tensor run_each_of_numbers(const EachKernel& kernel, const char* op, DType result, DType type, const Operand* in, int n, const Scalar* params) {
+  constexpr std::string_view kArithmetic[] = {"add", "sub", "mul", "div", "floor_divide", "trunc_divide"};
+  if (n != 2 || std::find(std::begin(kArithmetic), std::end(kArithmetic), op) == std::end(kArithmetic))
+    raise<TypeMismatch>(op, ": expected at least one tensor among the operands");
+  const Tensor first = empty(IntList(), type);
+  fill_elements(first, in[0].number());
+  const Operand operands[] = {Operand(first), in[1]};
+  return run_each(kernel, op, result, type, operands, n, params);
+}
+
 Tensor run_each(const EachKernel& kernel, const char* op, DType result, DType type, const Operand* in, int n, const Scalar* params) {
   const DType compute = loop_type(kernel, op, type, in, n, params);
   const TileLoops loops = kernel.get(compute);
@@ -303,7 +315,7 @@ Tensor run_each(const EachKernel& kernel, const char* op, DType result, DType ty
     if (!first) first = &x;
     else same = same && x.sizes() == first->sizes() && x.strides() == first->strides();
   }
-  if (!first) raise<TypeMismatch>(op, ": expected at least one tensor among the operands");
+  if (!first) return run_each_of_numbers(kernel, op, result, type, in, n, params);
   Tensor y;
   const Device device = meta ? Device{DeviceKind::Meta} : first->device();
   if (thread_modes().given && same && !meta && is_dense(*first)) [[unlikely]] {

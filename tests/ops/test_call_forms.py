@@ -219,3 +219,44 @@ def test_gradient_of_copysign_with_a_number():
 def test_muon_refuses_complex_parameters():
     with pytest.raises(fl.DTypeError, match="Muon: parameter 0 is flambeau.complex64; expected real numbers"):
         fl.optim.Muon([fl.nn.Parameter(fl.ones(2, 2, dtype=fl.complex64))])
+
+
+def test_arithmetic_takes_two_numbers():
+    calls = [(fl.add(7, 2), 9), (fl.sub(7, 2, alpha=3), 1), (fl.mul(2.5, 2), 5.0), (fl.div(7, 2), 3.5), (fl.floor_divide(-7, 2), -4),
+             (fl.div(7, 2, rounding_mode="trunc"), 3), (fl.true_divide(1, 2), 0.5), (fl.multiply(2, 3), 6), (fl.add(1, 2j), 1 + 2j)]  # fmt: skip
+    for got, want in calls:
+        assert got.shape == () and got.item() == want and got.dtype is fl.tensor(want).dtype
+    assert fl.add(7, 2, out=fl.zeros(())).item() == 9.0
+    for call in (lambda: fl.eq(1, 2), lambda: fl.maximum(1, 2), lambda: fl.pow(2, 3)):
+        with pytest.raises(TypeError):
+            call()
+
+
+@pytest.mark.parametrize("name, d", [("avg_pool1d", 1), ("avg_pool2d", 2), ("avg_pool3d", 3), ("max_pool1d", 1), ("max_pool2d", 2), ("max_pool3d", 3)])
+def test_a_last_window_beyond_the_input(name, d):
+    pool = getattr(fl.nn.functional, name)
+    x = fl.arange(2.0).reshape(1, 1, 2, *[1] * (d - 1)).expand(1, 1, *[2] * d).clone().requires_grad_()
+    y = pool(x, 3, 2, ceil_mode=True)
+    assert y.shape == (1, 1, *[1] * d) and y.item() == (1.0 if "max" in name else 0.5)
+    y.sum().backward()
+    assert x.grad.sum().item() == pytest.approx(1.0)
+    for size, stride in ((5, 2), (3, 1)):
+        with pytest.raises(ValueError, match="as large as the kernel"):
+            pool(x, size, stride, ceil_mode=True)
+    with pytest.raises(ValueError, match="as large as the kernel"):
+        pool(x, 3, 2)
+
+
+def test_out_of_another_class_takes_the_call():
+    seen = []
+
+    class Out:
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            seen.append((func, types, sorted(kwargs)))
+            return "taken"
+
+    for call, func in (
+        (lambda o: fl.stack([fl.ones(2)], out=o), fl.stack), (lambda o: fl.add(fl.ones(2), 1, out=o), fl.add), (lambda o: fl.add(1, 2, alpha=2, out=o), fl.add)
+    ):  # fmt: skip
+        assert call(Out()) == "taken" and seen[-1][0] is func and "out" in seen[-1][2]
