@@ -1,0 +1,1 @@
+"""Passes in an order, and graphs in parts for backends."""
