@@ -400,7 +400,14 @@ def test_what_of_modules_is_refused():
         fl.save(fl.nn.Linear(1, 1), io.BytesIO())
 
 
-@pytest.mark.parametrize("name", ["builtins eval", "pathlib Path", "collections deque", "flambeau.nn.modules.linear _linear", "no_such_module Net"])
+class Made:
+    """No module, and no data alone."""
+
+
+NOT_MADE = ["builtins eval", "pathlib Path", "collections deque", "flambeau.nn.modules.linear _linear", "no_such_module Net", f"{__name__} Made"]
+
+
+@pytest.mark.parametrize("name", NOT_MADE)
 def test_files_name_no_other_classes(name):
     from flambeau.serialization import _torch_write
 
@@ -416,6 +423,23 @@ def test_files_name_no_other_classes(name):
     with pytest.raises(FileFormatError, match="which"):
         fl.load(io.BytesIO(raw), weights_only=False)
     assert name.split()[0] != "no_such_module" or name.split()[0] not in sys.modules
+
+
+def test_classes_are_values():
+    """Data sets of packages keep the class of their items beside the tensors."""
+    file = io.BytesIO()
+    fl.save({"kind": Made, "items": [fl.ones(2), Whole]}, file, format="pt")
+    found = fl.load(io.BytesIO(file.getvalue()), weights_only=False)
+    assert found["kind"] is Made and found["items"][1] is Whole and found["items"][0].tolist() == [1, 1]
+    with fl.serialization.safe_globals([Made, Whole]):
+        assert fl.load(io.BytesIO(file.getvalue()))["kind"] is Made
+    with pytest.raises(FileFormatError, match=r"names '.*Made', which is not among.*weights_only=False"):
+        fl.load(io.BytesIO(file.getvalue()))
+    with pytest.raises(TypeError, match="save: kind is a type; expected tensors"):
+        fl.save({"kind": Made}, io.BytesIO())  # in a file of our own
+    for kind in (type("Local", (), {}), type(None)):
+        with pytest.raises(TypeError, match=r"save: kind is a"):
+            fl.save({"kind": kind}, io.BytesIO(), format="pt")
 
 
 def test_what_is_wrong_with_a_file_is_caught_as_for_pytorch(tmp_path):

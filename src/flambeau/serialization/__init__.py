@@ -47,6 +47,7 @@ from flambeau.serialization._place import mover
 from flambeau.serialization._recognize import format_of
 from flambeau.serialization._sharded import read_index, safe_open
 from flambeau.serialization._sharing import Entries
+from flambeau.serialization._skip import is_skipped, skip_data
 from flambeau.serialization._source import Source
 from flambeau.serialization._structure import Checker, Decoder, Encoder, is_sparse
 from flambeau.serialization._torch import Move
@@ -55,7 +56,7 @@ from flambeau.serialization._zip import Archive
 
 __all__ = [
     "FileFormatError", "add_safe_globals", "clear_safe_globals", "get_safe_globals", "get_unsafe_globals_in_checkpoint", "load",
-    "safe_globals", "safe_open", "save",
+    "safe_globals", "safe_open", "save", "skip_data",
 ]  # fmt: skip
 
 DEFAULT_PROTOCOL = 2  # of the pickles that PyTorch's files contain
@@ -113,6 +114,8 @@ def save(
             f"save: _use_new_zipfile_serialization = {_use_new_zipfile_serialization} with format = {format!r}; expected True, or "
             'format="pt", for which it means a file as PyTorch wrote them before its version 1.6'
         )
+    if is_skipped() and (format != "pt" or not _use_new_zipfile_serialization):
+        raise FileFormatError('save: inside of skip_data an archive of PyTorch\'s is written alone: format="pt"')
     to_object = hasattr(f, "write")
     path = "" if to_object else path_of("save", f)
     if isinstance(f, io.TextIOBase):

@@ -29,6 +29,7 @@ from flambeau.serialization._errors import FileFormatError, short
 
 _PLAIN = (dict, list, tuple, set, frozenset, deque, str, int, float, complex, bytes, bytearray)
 _NONE: tuple[Any, ...] = ()
+_FROM_A_CLASS_STATEMENT = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 
 
 class Parts(NamedTuple):
@@ -56,6 +57,13 @@ def _is_namespace(kind: type) -> bool:
 def is_named(value: Any) -> bool:
     """Whether an object that is no plain one is written by the name of its class."""
     return is_data(type(value)) or isinstance(value, _PLAIN)
+
+
+def is_ordinary(value: Any) -> bool:
+    """Whether an object is of a class that says nothing of how it is pickled: its class by name, and its attributes."""
+    kind: Any = type(value)
+    plain = kind.__reduce_ex__ is object.__reduce_ex__ and kind.__reduce__ is object.__reduce__ and kind not in copyreg.dispatch_table
+    return plain and not isinstance(value, type) and bool(kind.__flags__ & _FROM_A_CLASS_STATEMENT) and found_by_name(kind)
 
 
 def parts_of(value: Any, where: str) -> Parts:
@@ -90,6 +98,7 @@ class Allowed:
         self._data = are_modules_allowed()
         self._names = {id(what): name for name, what in (self._modules | self._user).items()}
         self._called = {id(what) for what in self._user.values()}
+        self._values: dict[int, str] = {}  # classes that stand as values, and are neither made nor called
 
     def find(self, name: str) -> Any:
         """A class or function, or None."""
@@ -109,6 +118,18 @@ class Allowed:
             self._called.add(id(kind))
         return kind
 
+    def find_class(self, name: str) -> Any:
+        """A class that the program has imported, as a value among others (`{"kind": Net}`), or None."""
+        if not self._data or is_never_allowed(name):
+            return None
+        module, _, last = name.rpartition(".")
+        home = sys.modules.get("builtins" if module == "__builtin__" else module)
+        kind = vars(home).get(last) if home is not None else None
+        if not isinstance(kind, type) or is_never_allowed(kind.__module__):
+            return None
+        self._values[id(kind)] = name
+        return kind
+
     def has(self, what: Any) -> bool:
         return id(what) in self._names
 
@@ -118,6 +139,8 @@ class Allowed:
     def run(self, what: Any, do: Callable[[], Any]) -> Any:
         """Runs code of the user's, if it is allowed."""
         name = self._names.get(id(what))
+        if name is None and id(what) in self._values:
+            raise refused(self._values[id(what)])
         if name is None:
             raise FileFormatError(f"{short(what)} is called, which is no function")
         try:

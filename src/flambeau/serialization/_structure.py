@@ -143,7 +143,7 @@ class Encoder:
             return self._array(value, path)
         if isinstance(value, Table):  # a module's own
             value, kind = dict(value), dict
-        if kind not in _CONTAINERS and not is_named(value):
+        if kind not in _CONTAINERS and not self._is_named(value):
             raise TypeError(
                 f"save: {path or 'the object'} is a {kind_of(value)}; expected tensors, arrays, dicts, lists, "
                 "tuples, sets, numbers, str, bytes, bool, None, or enums, paths, namespaces, dataclasses (convert it, for a "
@@ -226,6 +226,10 @@ class Encoder:
         except TypeError:
             elements = list(value)
         return {_node_of(type(value)): [self._key(entry, path, "set") for entry in elements]}
+
+    def _is_named(self, value: Any) -> bool:
+        """Whether an object is written by the name of its class."""
+        return is_named(value)
 
     def _named(self, value: Any, path: str, depth: int) -> Any:
         """An object of a class that the file names."""

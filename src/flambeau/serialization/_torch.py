@@ -21,10 +21,11 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from flambeau._C import Tensor
+from flambeau._C import Tensor, ops, uint8
 from flambeau.serialization._errors import FileFormatError, short
 from flambeau.serialization._old_text import OldText
 from flambeau.serialization._pickle import Global, Machine, names_in
+from flambeau.serialization._skip import is_skipped
 from flambeau.serialization._source import Source, flat_of
 from flambeau.serialization._torch_context import Storage
 from flambeau.serialization._torch_names import TorchNames
@@ -105,7 +106,8 @@ class _InArchive(_Keyed):
         name = self._prefix + key
         raw = self._bytes.get(key)
         if raw is None:
-            raw = self._bytes[key] = self._archive.tensor(name, 16)
+            size = self._archive.entries[name].size
+            raw = self._bytes[key] = ops.zeros(size, dtype=uint8) if is_skipped() else self._archive.tensor(name, 16)
         whole = raw.numel() - raw.numel() % dtype.itemsize
         if self._swap and self._types.setdefault(key, dtype) != dtype:  # swapped copies would not share memory
             raise FileFormatError(f"{name!r} is big-endian and shown as {self._types[key]} and {dtype}; expected one type")

@@ -38,6 +38,10 @@ class Context:
         """Whether it is something of the user's that a file may call."""
         return False
 
+    def run(self, what: Any, do: Callable[[], Any]) -> Any:
+        """Runs code of something of the user's that a file may call."""
+        raise NotImplementedError
+
     def charge(self, n: int, what: str) -> None:
         """Counts n bytes or elements that are copied."""
         self._budget -= n

@@ -9,6 +9,7 @@ copied is counted (`Context.charge`) and may be as much as the file holds.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any
 
 from flambeau import _C
@@ -99,10 +100,15 @@ class TorchNames(Context):
             raise FileFormatError(f"{name}: {_NO_COUNTERPART[name]} have no counterpart here")
         if self._in_script and (name.startswith("__torch__.")):
             return Global(name, lambda args: script_object(name, args), new=True)
+        if (kind := self._allowed.find_class(name)) is not None:
+            return kind
         raise refused(name)
 
     def may_call(self, what: Any) -> bool:
         return self._allowed.may_call(what)
+
+    def run(self, what: Any, do: Callable[[], Any]) -> Any:
+        return self._allowed.run(what, do)
 
     def is_allowed(self, cls: Any) -> bool:
         return self._allowed.has(cls)

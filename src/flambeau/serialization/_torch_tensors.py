@@ -8,6 +8,7 @@ from flambeau import _C
 from flambeau._C import Tensor
 from flambeau._memory_format import sparse_coo, sparse_csr, strided
 from flambeau.serialization._errors import FileFormatError, short
+from flambeau.serialization._named import refused, set_state
 from flambeau.serialization._pickle import Global, plain
 from flambeau.serialization._sharing import check_place
 from flambeau.serialization._torch_context import (
@@ -129,6 +130,8 @@ def _set_attributes(names: Context, value: Tensor, state: Any) -> None:
         if state[1]:
             raise FileFormatError(f"a tensor has slots {short(state[1])}; expected none")
         state = state[0] or {}
+    if state is None:  # how Python says that an object has no attributes
+        return
     plain((state,))
     names.charge(len(state) if is_dict(state) else 1, "a state")
     value.__dict__.update(attributes(state, "a tensor", _OF_TENSORS))
@@ -141,6 +144,8 @@ def _rebuild_from_type(names: Context, args: tuple[Any, ...]) -> Tensor:
         raise FileFormatError(f"{name} is called with {short(args)}, which are not its arguments")
     kind = args[1].name if isinstance(args[1], Global) else ""
     own = args[1] if isinstance(args[1], type) and issubclass(args[1], Tensor) and names.may_call(args[1]) else None
+    if isinstance(args[1], type) and not names.may_call(args[1]):
+        raise refused(f"{args[1].__module__}.{args[1].__qualname__}")
     if own is None and kind not in ("torch.Tensor", "torch.nn.parameter.Parameter", "torch.nn.parameter.Buffer"):
         raise FileFormatError(f"a tensor of class {kind or short(args[1])} is wanted; expected Tensor, Parameter or Buffer")
     value: Tensor = REBUILDS[args[0].name](names, args[2])
@@ -148,6 +153,10 @@ def _rebuild_from_type(names: Context, args: tuple[Any, ...]) -> Tensor:
     if own is not None:
         _check_tensor(name, value)
         value = _with_grad(value.detach().as_subclass(own), value.requires_grad)
+        if hasattr(own, "__setstate__"):
+            plain((state,))
+            names.run(own, lambda: set_state(value, state))
+            return value
     elif kind == "torch.nn.parameter.Parameter":
         value = _rebuild_parameter(names, (value, value.requires_grad, None))
     elif is_dict(state) and state.get("_is_buffer") is True and type(state.get("persistent")) is bool:

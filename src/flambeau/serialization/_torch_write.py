@@ -23,7 +23,9 @@ from flambeau._memory_format import sparse_coo, sparse_csr
 from flambeau.nn.module import Module
 from flambeau.serialization._allowed import found_by_name, functional_names
 from flambeau.serialization._container import array_of, write_all
+from flambeau.serialization._named import is_ordinary
 from flambeau.serialization._sharing import Entries, Met, dense_memory, overlapping
+from flambeau.serialization._skip import is_skipped
 from flambeau.serialization._structure import FACTORIES, Encoder
 from flambeau.serialization._torch import MAGIC, PROTOCOL
 from flambeau.serialization._torch_names import STORAGES
@@ -39,11 +41,13 @@ _FACTORIES = {name: f"{'collections' if kind.__module__ == 'collections' else '_
 
 
 class _Encoder(Encoder):
-    """Knows more than our own format: whole modules, functions of `nn.functional`, NumPy's numbers."""
+    """Knows more than our own format: whole modules, classes, functions of `nn.functional`, NumPy's numbers."""
 
     def encode(self, value: Any, path: str = "", depth: int = 0) -> Any:
         if isinstance(value, Module):
             return self._module(value, path, depth)
+        if isinstance(value, type) and found_by_name(value):
+            return {"G": f"{'__builtin__' if value.__module__ == 'builtins' else value.__module__} {value.__name__}"}
         if callable(value) and id(value) in self._functions:
             return {"G": " ".join(self._functions[id(value)].rsplit(".", 1))}
         if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0 and value.dtype.str[1:] in NUMPY_CODES:
@@ -53,6 +57,9 @@ class _Encoder(Encoder):
     @functools.cached_property
     def _functions(self) -> dict[int, str]:
         return functional_names()
+
+    def _is_named(self, value: Any) -> bool:
+        return super()._is_named(value) or is_ordinary(value)
 
     def _module(self, value: Module, path: str, depth: int) -> Any:
         """Its class by name, and what it holds: what `load(weights_only=False)` makes a module of."""
@@ -71,12 +78,34 @@ class _Encoder(Encoder):
         node["state"] = self.encode(value.__getstate__(), path, depth + 1)
         return node
 
+    def _class(self, value: Tensor, path: str) -> str:
+        """The name of a tensor's class of the user's."""
+        kind = type(value)
+        if not found_by_name(kind):
+            what = f"a tensor of {kind.__module__}.{kind.__qualname__}, a class that can not be found by its name"
+            raise TypeError(f"save: {path or 'the object'} is {what} (define it at the top level of a file, or save .as_subclass(Tensor))")
+        return f"{kind.__module__} {kind.__qualname__}"
+
+    def _state(self, value: Tensor) -> Any:
+        """Attributes by name, or what a class's own `__getstate__` returns."""
+        own = getattr(type(value), "__getstate__", None)  # of object, too, from Python 3.11 on
+        return dict(getattr(value, "__dict__", {})) if own is getattr(object, "__getstate__", None) else own(value)  # type: ignore[misc]
+
     def tensor(self, value: Tensor, path: str, name: str | None = None) -> dict[str, Any]:
         if value.layout not in _SPARSE:
             if id(value) in self._active:
                 raise ValueError(f"save: {path} is a tensor that has itself among its attributes")
             node = super().tensor(value, path, name)
-            own = {key: entry for key, entry in getattr(value, "__dict__", {}).items() if "c" not in node or key not in _OF_CLASSES}
+            if "=" not in node and "c" not in node and type(value) is not Tensor:
+                node["K"], own = self._class(value, path), self._state(value)
+            else:
+                own = getattr(value, "__dict__", {})
+            if type(own) is not dict:  # of a class that says itself what its state is
+                self._active.add(id(value))
+                node["X"] = self.encode(own, f"{path}'s state" if path else "its state")
+                self._active.discard(id(value))
+                return node
+            own = {key: entry for key, entry in own.items() if "c" not in node or key not in _OF_CLASSES}
             if own and "=" not in node:
                 self._active.add(id(value))
                 node["x"] = [[key, self.encode(entry, f"{path}.{key}" if path else key)] for key, entry in own.items()]
@@ -337,16 +366,17 @@ class _Pickler:
 
         rebuild = "torch._utils _rebuild_tensor_v2" if typed else "torch._utils _rebuild_tensor_v3"
         held = node.get("x", [])
-        if kind is None and not held:
+        if kind is None and not held and "K" not in node:
             self._call(rebuild, *plain(grad))
         elif kind == "p":
             name, more = ("torch._utils _rebuild_parameter_with_state", ({"d": held},)) if held else ("torch._utils _rebuild_parameter", ())
             self._call(name, lambda: self._call(rebuild, *plain(False)), grad, {"o": []}, *more)
         else:
-            state = {"d": [*([] if kind is None else [["persistent", kind == "b"], ["_is_buffer", True]]), *held]}
+            own = [] if kind is None else [["persistent", kind == "b"], ["_is_buffer", True]]
+            state = node["X"] if "X" in node else {"d": [*own, *held]}
             self._call(
                 "torch._tensor _rebuild_from_type_v2",
-                lambda: self._global(rebuild), lambda: self._global("torch Tensor"), lambda: self._tuple(plain(grad)), state,
+                lambda: self._global(rebuild), lambda: self._global(node.get("K", "torch Tensor")), lambda: self._tuple(plain(grad)), state,
             )  # fmt: skip
         if "i" in node:
             self._put(("tensor", node["i"]))
@@ -391,13 +421,14 @@ def stream_of(obj: Any) -> Callable[[Any], None]:
 def archive_of(obj: Any, byteorder: bool = True) -> Callable[[Any], None]:
     """What writes the archive into a binary file; what can not be written is refused here."""
     pickled, storages = _pickled(obj, in_stream=False)
+    skipped = is_skipped()
 
     def entries() -> Iterator[tuple[str, Any]]:
         yield f"{_FOLDER}/data.pkl", pickled
         if byteorder:
             yield f"{_FOLDER}/byteorder", b"little"
         for number, flat in enumerate(storages):
-            yield f"{_FOLDER}/data/{number}", array_of(flat).reshape(-1).view("u1")
+            yield f"{_FOLDER}/data/{number}", flat.numel() * flat.itemsize if skipped else array_of(flat).reshape(-1).view("u1")
         yield f"{_FOLDER}/version", b"3\n"
 
     return lambda file: write_archive(lambda data: write_all(file, data), entries())

@@ -209,7 +209,7 @@ class Archive:
         if begin < 0 or n < 0 or begin + n > entry.size:
             raise FileFormatError(f"has an entry {name!r} of {entry.size} bytes, where {n} from {begin} on are wanted")
         if entry.method == _STORED and (self.source.mapped or n == entry.size):
-            crc = entry.crc if n == entry.size and self._has_checksums else None
+            crc = entry.crc or None if n == entry.size else None  # 0: what was left empty, or an archive without checksums
             return self.source.tensor(entry.at + begin, n, repr(name), item, crc)
         raw = memoryview(self.read(name))[begin : begin + n]
         out = _C.ops.empty(n, dtype=_C.uint8)
@@ -224,12 +224,16 @@ ALIGNMENT = 64
 
 
 def write_archive(write: Callable[[Any], None], entries: Iterable[tuple[str, Any]]) -> None:
-    """Writes stored entries (name, bytes), whose bytes begin at multiples of `ALIGNMENT`, by `write`, which takes all that it is given."""
+    """Writes stored entries, whose bytes begin at multiples of `ALIGNMENT`, by `write`, which takes all that it is given.
+
+    An entry is (name, bytes), or (name, number of bytes that are left empty, without a checksum).
+    """
     at, count = 0, 0
     directory: list[bytes] = []
     for name, content in entries:
-        data = memoryview(content).cast("B") if len(content) else memoryview(b"")
-        text, n, crc = name.encode("utf-8"), len(data), zlib.crc32(data)
+        empty = isinstance(content, int)
+        data = memoryview(bytes(content)) if empty else memoryview(content).cast("B") if len(content) else memoryview(b"")
+        text, n, crc = name.encode("utf-8"), len(data), 0 if empty else zlib.crc32(data)
         wide = b"" if n < _FULL else _field(1, n.to_bytes(8, "little") * 2)
         begin = at + 30 + len(text) + len(wide) + 4
         wide += _field(0x4246, b"Z" * (-begin % ALIGNMENT))
