@@ -49,3 +49,26 @@ def test_copies_go_at_the_end_of_the_region():
             z.backward()
     with allow_mutation_on_saved_tensors():
         pass
+
+
+def test_edges_of_a_walk_are_those_of_tensors():
+    """What torchjd's engine does: edges are kept in a set, and found again along `next_functions`."""
+    x = fl.ones(3, requires_grad=True)
+    y = x * 2
+    edge, end = get_gradient_edge(y), (y * 3).exp()
+    again = GradientEdge(*end.grad_fn.next_functions[0][0].next_functions[0])
+    assert again == edge == get_gradient_edge(y) and not again != edge and again in {edge} and hash(again) == hash(edge)
+    assert edge != get_gradient_edge(x) and edge != GradientEdge(edge.node, 1) and edge != 3
+    (found,) = fl.autograd.grad(end, again, fl.ones(3), retain_graph=True)
+    assert fl.allclose(found, 3 * end) and x.grad is None
+    del edge
+    with pytest.raises(RuntimeError, match="was not made by get_gradient_edge"):
+        fl.autograd.grad(end, again, fl.ones(3))
+
+
+def test_no_inputs_are_not_all_leaves():
+    x = fl.ones(3, requires_grad=True)
+    for none in ([], ()):
+        with pytest.raises(RuntimeError, match="grad: inputs is empty"):
+            fl.autograd.grad((x * 2).sum(), none)
+    assert x.grad is None

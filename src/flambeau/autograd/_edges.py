@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any, NamedTuple
 
 from flambeau import _C
@@ -9,18 +10,12 @@ from flambeau._C import Tensor
 
 
 class _Token:
-    """The tensor of an edge. All are equal: two edges are told apart by their nodes."""
+    """The tensor of an edge."""
 
-    __slots__ = ("tensor",)
+    __slots__ = ("__weakref__", "tensor")
 
     def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Token)
-
-    def __hash__(self) -> int:
-        return 0
 
     def __repr__(self) -> str:
         return "<keeps the graph alive>"
@@ -32,6 +27,20 @@ class GradientEdge(NamedTuple):
     node: Any
     output_nr: int
     ownership_token: Any = None
+
+    def __eq__(self, other: object) -> bool:
+        """Edges of one node and number are equal, also to those that a walk along `next_functions` makes."""
+        return isinstance(other, tuple) and self[:2] == other[:2]
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(self[:2])
+
+
+# Tokens of edges that live, by the identity of the node and the number: for equal edges that were made without one.
+_tokens: weakref.WeakValueDictionary[tuple[int, int], _Token] = weakref.WeakValueDictionary()
 
 
 def get_gradient_edge(tensor: Tensor) -> GradientEdge:
@@ -51,7 +60,11 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
     """
     if not tensor.requires_grad:
         raise RuntimeError(f"get_gradient_edge: the tensor (shape {list(tensor.shape)}) does not require grad, so it gets no gradient")
-    return GradientEdge(_C.gradient_node(tensor), tensor.output_nr, _Token(tensor))
+    node, number = _C.gradient_node(tensor), tensor.output_nr
+    token = _tokens.get((id(node), number))
+    if token is None or token.tensor is not tensor:
+        token = _tokens[id(node), number] = _Token(tensor)
+    return GradientEdge(node, number, token)
 
 
 def tensor_of(edge: GradientEdge, who: str) -> Tensor:
@@ -59,6 +72,8 @@ def tensor_of(edge: GradientEdge, who: str) -> Tensor:
     node, number, token = edge
     if token is None and number == 0 and (leaf := getattr(node, "variable", None)) is not None:
         return leaf  # type: ignore[no-any-return]
+    if token is None:
+        token = _tokens.get((id(node), number))
     if not isinstance(token, _Token):
         raise RuntimeError(f"{who}: the edge to {node} was not made by get_gradient_edge; pass get_gradient_edge(tensor), or the tensor")
     tensor = token.tensor

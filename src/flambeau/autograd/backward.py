@@ -81,7 +81,7 @@ def grad(
     Raises:
         ValueError: `is_grads_batched` without `grad_outputs`, or with axes of several sizes.
         TypeError: `is_grads_batched`, and a gradient is sparse.
-        AutogradError: an input was not used and `allow_unused` is False.
+        AutogradError: an input was not used and `allow_unused` is False; there are no inputs.
 
     Example:
         >>> import flambeau as fl
@@ -102,6 +102,8 @@ def grad(
     if materialize_grads and not unused:
         raise ValueError("grad: materialize_grads=True needs allow_unused to be True or left out")
     roots, wanted = tensors_of(outputs, "grad"), tensors_of(inputs, "grad")
+    if not wanted:
+        raise _C.AutogradError("grad: inputs is empty; expected at least one tensor (backward() fills the .grad of all leaves)")
     grads = [None] * len(roots) if grad_outputs is None else tensors_of(grad_outputs, "grad")
     retain = create_graph if retain_graph is None else retain_graph
     if any(hasattr(type(g), "_parts") for g in grads):
