@@ -131,6 +131,7 @@ from flambeau._memory_format import (  # noqa: E402
     channels_last_3d,
     contiguous_format,
     layout,
+    legacy_contiguous_format,
     memory_format,
     preserve_format,
     sparse_coo,

@@ -184,6 +184,7 @@ from flambeau._memory_format import channels_last as channels_last
 from flambeau._memory_format import channels_last_3d as channels_last_3d
 from flambeau._memory_format import contiguous_format as contiguous_format
 from flambeau._memory_format import layout as layout
+from flambeau._memory_format import legacy_contiguous_format as legacy_contiguous_format
 from flambeau._memory_format import memory_format as memory_format
 from flambeau._memory_format import preserve_format as preserve_format
 from flambeau._memory_format import sparse_coo as sparse_coo

@@ -179,3 +179,18 @@ def test_a_penalty_of_an_attention_layers_gradient():
         return fl.autograd.grad(g.pow(2).sum(), layer.in_proj_weight)[0]
 
     assert fl.allclose(penalty(False), penalty(True), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("heads", [(4, 1, 1), (1, 4, 4), (4, 1, 4), (4, 4, 1)])
+@pytest.mark.parametrize("causal", [False, True])
+def test_leading_axes_broadcast(heads, causal):
+    """One head of keys and values for all of the queries, as Falcon has."""
+    q, k, v = (fl.randn(2, n, 5, 8, dtype=fl.float64, requires_grad=True) for n in heads)
+    found = fl.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+    want = fl.nn.functional.scaled_dot_product_attention(*(x.expand(2, 4, 5, 8).contiguous() for x in (q, k, v)), is_causal=causal)
+    assert found.shape == (2, 4, 5, 8)
+    assert fl.equal(found, want)
+    for got, expected in zip(fl.autograd.grad(found.sum(), (q, k, v)), fl.autograd.grad(want.sum(), (q, k, v))):
+        assert fl.allclose(got, expected)
+    with pytest.raises(fl.ShapeError, match="expected equal leading axes"):
+        fl.nn.functional.scaled_dot_product_attention(fl.ones(2, 4, 5, 8), fl.ones(2, 2, 5, 8), fl.ones(2, 2, 5, 8))

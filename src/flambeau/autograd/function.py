@@ -78,7 +78,7 @@ class FunctionCtx:
     _function: type[Function]
 
     def _run_backward(self, *grads: Tensor | None) -> tuple[Any, ...]:
-        result = self._function.backward(self, *grads)
+        result = self._function._rule()(self, *grads)
         result = result if isinstance(result, tuple) else (result,)
         extra = len(result) - len(self.needs_input_grad)
         if extra > 0 and all(r is None for r in result[-extra:]):
@@ -92,7 +92,8 @@ class Function:
     Alternatively `forward(*args)` beside `setup_context(ctx, inputs, output)`. `apply` calls it.
 
     Inside of `vmap` it is called once per sample, unless it has a static `vmap(info, in_dims, *args)` that takes whole batches and
-    returns (output, out_dims). `info` has `batch_size` and `randomness`. Forward mode differentiates `backward`.
+    returns (output, out_dims). `info` has `batch_size` and `randomness`. With `generate_vmap_rule = True` there must be none.
+    Forward mode differentiates `backward`, which may be called `vjp`.
 
     Example:
         >>> import flambeau as fl
@@ -109,6 +110,8 @@ class Function:
         tensor([2., 2.])
     """
 
+    generate_vmap_rule = False
+
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError("Function: a subclass has to define the static method forward")
@@ -117,6 +120,22 @@ class Function:
     def backward(*args: Any, **kwargs: Any) -> Any:
         name = args[0]._function.__name__ if args and isinstance(args[0], FunctionCtx) else "Function"
         raise NotImplementedError(f"{name}: no backward to differentiate by; define the static method backward(ctx, *grad_outputs)")
+
+    vjp = backward  # another name of it
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> Any:
+        """What a subclass may define, to be called with whole batches inside of `vmap`; see the class."""
+        raise NotImplementedError("Function.vmap: a subclass defines it; without one `func.vmap` calls `apply` once per sample")
+
+    @classmethod
+    def _rule(cls) -> Callable[..., Any]:
+        """The derivative, by the name that the subclass has it under."""
+        if cls.vjp is Function.vjp:
+            return cls.backward
+        if cls.backward is not Function.backward:
+            raise _C.AutogradError(f"{cls.__name__}: it has both backward and vjp, which are names of the same; expected one of them")
+        return cls.vjp
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         name = type(self).__name__

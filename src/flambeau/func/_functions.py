@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from flambeau._C import Tensor
+from flambeau._C import AutogradError, Tensor
+from flambeau.autograd.function import Function
 from flambeau.func._batched import BatchLevel
 from flambeau.func._dual import DualLevel
 from flambeau.func._levels import highest, replaced
@@ -30,8 +31,10 @@ def apply_wrapped(function: Any, args: Sequence[Any]) -> Any:
     if isinstance(level, DualLevel):
         return level.transposed(lambda **given: function.apply(*given.values()), {str(i): a for i, a in enumerate(args)})
     assert isinstance(level, BatchLevel)
-    if rule := getattr(function, "vmap", None):
-        return _by_own_rule(level, rule, args)
+    if function.vmap is not Function.vmap:
+        if function.generate_vmap_rule:
+            raise AutogradError(f"{function.__name__}: it has a vmap and generate_vmap_rule = True; expected one of them")
+        return _by_own_rule(level, function.vmap, args)
     return level.loop(function.__name__, args, {}, call=function.apply)
 
 

@@ -14,6 +14,7 @@ import typing as _typing
 
 from flambeau.nn import functional, grad, init, modules, utils
 from flambeau.nn.containers import (
+    Container,
     ModuleDict,
     ModuleList,
     ParameterDict,
@@ -27,6 +28,7 @@ from flambeau.nn.parameter import Buffer, Parameter, UninitializedBuffer, Uninit
 
 __all__ = [
     "Buffer",
+    "Container",
     "Module",
     "ModuleDict",
     "ModuleList",

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, overload
 
 from flambeau._C import Tensor
 from flambeau._errors import AssertedTypeError
+from flambeau._warn import warn
 from flambeau.nn.module import Module
 from flambeau.nn.parameter import Parameter
 
@@ -23,6 +24,23 @@ def _index(what: Any, i: Any) -> int:
         raise IndexError(f"{type(what).__name__}: index {i}, but it has {n} entries")
     position: int = i % n
     return position
+
+
+class Container(Module):
+    """A Module that takes its modules by name: of older programs, which should derive from Module instead.
+
+    >>> import flambeau as fl, warnings
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
+    ...     list(dict(fl.nn.Container(encoder=fl.nn.Linear(4, 2)).named_children()))
+    ['encoder']
+    """
+
+    def __init__(self, **kwargs: Module | None) -> None:
+        warn("nn.Container: deprecated; derive from nn.Module, which does the same", FutureWarning)
+        super().__init__()
+        for name, module in kwargs.items():
+            self.add_module(name, module)
 
 
 class Sequential(Module):

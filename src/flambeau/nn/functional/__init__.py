@@ -14,10 +14,12 @@ Example:
 from flambeau.nn.functional._activation import *
 from flambeau.nn.functional._attention import *
 from flambeau.nn.functional._bags import *
+from flambeau.nn.functional._classifier import *
 from flambeau.nn.functional._convolution import *
 from flambeau.nn.functional._dropout import *
 from flambeau.nn.functional._embedding import *
 from flambeau.nn.functional._grid import *
+from flambeau.nn.functional._grouped import *
 from flambeau.nn.functional._likelihood import *
 from flambeau.nn.functional._linear import *
 from flambeau.nn.functional._margin import *

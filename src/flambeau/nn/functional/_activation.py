@@ -83,17 +83,41 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
     return input.relu_() if inplace else ops.relu(input)
 
 
-sigmoid: Callable[..., Tensor] = ops.sigmoid
-tanh: Callable[..., Tensor] = ops.tanh
+# Functions of Python's where PyTorch has such, though an op does it all: packages keep attributes on them.
+def sigmoid(input: Tensor) -> Tensor:
+    """1 / (1 + exp(-x))."""
+    return ops.sigmoid(input)
+
+
+def tanh(input: Tensor) -> Tensor:
+    """The hyperbolic tangent."""
+    return ops.tanh(input)
+
+
+def softsign(input: Tensor) -> Tensor:
+    """x / (1 + |x|)."""
+    return ops.softsign(input)
+
+
+def tanhshrink(input: Tensor) -> Tensor:
+    """x - tanh(x)."""
+    return ops.tanhshrink(input)
+
+
+def glu(input: Tensor, dim: int = -1) -> Tensor:
+    """The first half along an axis times the sigmoid of the second.
+
+    Source: Dauphin et al. 2016.
+    """
+    return ops.glu(input, dim)
+
+
 gelu: Callable[..., Tensor] = ops.gelu
 logsigmoid: Callable[..., Tensor] = ops.logsigmoid
-softsign: Callable[..., Tensor] = ops.softsign
-tanhshrink: Callable[..., Tensor] = ops.tanhshrink
 softshrink: Callable[..., Tensor] = ops.softshrink
 hardshrink: Callable[..., Tensor] = ops.hardshrink
 softplus: Callable[..., Tensor] = ops.softplus
 prelu: Callable[..., Tensor] = ops.prelu
-glu: Callable[..., Tensor] = ops.glu
 
 
 def relu_(input: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._tensor import broadcast_shapes
 
 __all__ = ["scaled_dot_product_attention"]
 
@@ -30,7 +31,14 @@ def scaled_dot_product_attention(
         key, value = key.repeat_interleave(repeats, -3), value.repeat_interleave(repeats, -3)
     composed = dropout_p > 0.0 or (attn_mask is not None and attn_mask.requires_grad)
     if not composed:
-        return ops.scaled_dot_product_attention(query, key, value, attn_mask, 0.0, is_causal, scale)
+        try:
+            return ops.scaled_dot_product_attention(query, key, value, attn_mask, 0.0, is_causal, scale)
+        except _C.ShapeError:
+            together = _of_equal_leading_axes(query, key, value)
+            if together is None:
+                raise
+        q, k, v = together
+        return ops.scaled_dot_product_attention(q, k, v, attn_mask, 0.0, is_causal, scale)
     if is_causal and attn_mask is not None:
         raise _C.ArgumentError("scaled_dot_product_attention: is_causal=True with an attn_mask; expected one of them")
     factor = query.shape[-1] ** -0.5 if scale is None else scale
@@ -41,3 +49,14 @@ def scaled_dot_product_attention(
     elif attn_mask is not None:
         scores = scores.masked_fill(~attn_mask, float("-inf")) if attn_mask.dtype is _C.bool else scores + attn_mask
     return ops.matmul(ops.dropout(ops.softmax(scores, -1), dropout_p, True), value)
+
+
+def _of_equal_leading_axes(*tensors: Tensor) -> list[Tensor] | None:
+    """All with the leading axes that they broadcast to, as one head of keys does for several of queries; None where nothing changes."""
+    try:
+        leading = broadcast_shapes(*(x.shape[:-2] for x in tensors))
+    except RuntimeError:
+        return None
+    if all(x.shape[:-2] == leading for x in tensors):
+        return None
+    return [x.expand(*leading, *x.shape[-2:]) for x in tensors]

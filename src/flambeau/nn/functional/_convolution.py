@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from numbers import Integral
 from typing import Any, Protocol
 
 from flambeau._C import ArgumentError, ShapeError, Tensor, ops
@@ -54,11 +55,11 @@ def _convolution(op: Callable[..., Tensor], axes: int) -> Convolution:
                 raise ArgumentError(f"{name}: padding = '{padding}'; expected 'same', 'valid' or ints")
             if padding == "valid":
                 return op(input, weight, bias, stride, 0, dilation, groups)
-            if any(s != 1 for s in ([stride] if isinstance(stride, int) else stride)):
+            if any(s != 1 for s in ([stride] if isinstance(stride, (int, Integral)) else stride)):
                 raise ArgumentError(f"{name}: padding = 'same' with stride = {stride}; expected stride 1")
             if weight.ndim != axes + 2:
                 raise ShapeError(f"{name}: weight has shape {list(weight.shape)}; expected {axes + 2} axes")
-            steps = [dilation] * axes if isinstance(dilation, int) else list(dilation)
+            steps = [int(dilation)] * axes if isinstance(dilation, (int, Integral)) else list(dilation)
             totals = [d * (k - 1) for d, k in zip(steps, weight.shape[2:], strict=True)]
             if any(t % 2 for t in totals):  # one element more at the end
                 pairs = [side for t in reversed(totals) for side in (t // 2, t - t // 2)]
@@ -133,7 +134,7 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = N
 
 
 def _pair(op: str, name: str, value: Any) -> tuple[int, int]:
-    pair = (value, value) if isinstance(value, int) else tuple(value)
+    pair = (int(value), int(value)) if isinstance(value, (int, Integral)) else tuple(value)
     if len(pair) != 2:
         raise ArgumentError(f"{op}: {name} = {value}; expected one int or two")
     return pair

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from flambeau._C import ArgumentError, ShapeError, Tensor, ops
+from flambeau._C import ArgumentError, ShapeError, Tensor, call_override, has_override, ops
 from flambeau._warn import warn
 
 __all__ = ["affine_grid", "channel_shuffle", "grid_sample", "native_channel_shuffle"]
@@ -37,6 +37,10 @@ def grid_sample(
         >>> fl.nn.functional.grid_sample(x, fl.zeros(1, 1, 1, 2), align_corners=True).item()
         1.5
     """
+    if type(input) is not type(grid) and has_override(input, grid) and not hasattr(input, "_level") and not hasattr(grid, "_level"):
+        # Pictures and places of two classes: what these said of the function is said of all of it.
+        options = {"mode": mode, "padding_mode": padding_mode, "align_corners": align_corners}
+        return call_override(grid_sample, (input, grid), options)  # type: ignore[no-any-return]
     if mode not in _MODES:
         raise ArgumentError(f"grid_sample: mode = {mode!r}; expected one of {list(_MODES)}")
     if padding_mode not in _PADDINGS:

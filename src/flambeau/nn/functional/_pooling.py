@@ -5,6 +5,7 @@ Over three dimensions a window is a box, so maxima and means are taken over [H, 
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any, Literal, overload
 
 from flambeau._C import ArgumentError, Tensor, ops
@@ -111,7 +112,7 @@ def max_pool2d(
 
 
 def _three(op: str, name: str, value: Any) -> tuple[int, int, int]:
-    values = (value,) * 3 if isinstance(value, int) else tuple(value)
+    values = (int(value),) * 3 if isinstance(value, (int, Integral)) else tuple(value)
     if len(values) == 1:
         values *= 3
     if len(values) != 3:
@@ -277,7 +278,8 @@ def avg_pool3d(
 
 
 def _adaptive_size(op: str, input: Tensor, output_size: Any, axes: int) -> tuple[int, ...]:
-    sizes = (output_size,) * axes if isinstance(output_size, int) or output_size is None else tuple(output_size)
+    one = int(output_size) if isinstance(output_size, (int, Integral)) else output_size
+    sizes = (one,) * axes if one is None or isinstance(one, int) else tuple(one)
     if len(sizes) != axes:
         raise ArgumentError(f"{op}: output_size = {output_size}; expected one int or {axes}")
     return tuple(s if o is None else o for o, s in zip(sizes, input.shape[-axes:]))
@@ -404,7 +406,7 @@ def lp_pool2d(
 
     Shape: [N, C, H, W] or [C, H, W].
     """
-    kh, kw = (kernel_size, kernel_size) if isinstance(kernel_size, int) else kernel_size
+    kh, kw = (int(kernel_size), int(kernel_size)) if isinstance(kernel_size, (int, Integral)) else kernel_size
     mean = avg_pool2d(ops.pow(input, norm_type), (kh, kw), stride, 0, ceil_mode)
     # relu stops the root's infinite slope at 0, where the gradient is 0.
     signed = mean.sign() * ops.relu(mean.abs())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from numbers import Integral
 from typing import Any
 
 from flambeau._C import ArgumentError, RangeError, ShapeError, Tensor, int64, ops
@@ -39,7 +40,7 @@ adaptive_max_pool3d_with_indices = _with_indices("adaptive_max_pool3d")
 
 
 def _several(op: str, name: str, value: Any, axes: int) -> tuple[Any, ...]:
-    values = (value,) * axes if isinstance(value, (int, float)) else tuple(value)
+    values = (value,) * axes if isinstance(value, (int, float, Integral)) else tuple(value)
     if len(values) != axes:
         raise ArgumentError(f"{op}: {name} = {value}; expected one number or {axes}")
     return values

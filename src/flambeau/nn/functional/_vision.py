@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from numbers import Integral, Real
 from typing import Any
 
 from flambeau._C import ArgumentError, ShapeError, Tensor, float32, float64, ops, uint8
@@ -172,7 +173,8 @@ def _filtered(x: Tensor, dim: int, n_out: int, scale: float | None, mode: str, a
         return x
     dtype = x.dtype if x.dtype in (float32, float64) else float32
     weight = tensor(_antialiased(x.shape[dim], n_out, scale, mode, align_corners), dtype=dtype, device=x.device)
-    return ops.matmul(x.to(dtype).transpose(dim, -1), weight.t()).transpose(dim, -1).to(x.dtype)
+    result = ops.matmul(weight, x.to(dtype)) if dim in (-2, x.dim() - 2) else ops.matmul(x.to(dtype), weight.t())
+    return result.to(x.dtype)
 
 
 def interpolate(
@@ -214,12 +216,13 @@ def interpolate(
             raise ArgumentError(f"interpolate: {got}; expected a number or {n} of them")
     scales: list[float | None] = [None] * n
     if size is None:
-        factors = [scale_factor] * n if isinstance(scale_factor, (int, float)) else scale_factor
+        factors = [scale_factor] * n if isinstance(scale_factor, Real) else scale_factor
         sizes = [int(math.floor(s * f)) for s, f in zip(input.shape[2:], factors)]
         if not recompute_scale_factor:
             scales = [float(f) for f in factors]
     else:
-        sizes = [size] * n if isinstance(size, int) else list(size)
+        each = [size] * n if isinstance(size, (int, Integral)) or getattr(size, "ndim", 1) == 0 else list(size)
+        sizes = [int(s) if isinstance(s, Tensor) else s for s in each]
     if min(*input.shape[2:], *sizes) < 1:
         raise ShapeError(
             f"interpolate: input shape {list(input.shape)} becomes positions {sizes}; expected at least one "

@@ -1,5 +1,6 @@
 """The layers, one idea per file."""
 
+from flambeau.nn.functional._classifier import LinearCrossEntropyOptions
 from flambeau.nn.modules.activation import (
     CELU,
     ELU,
@@ -41,6 +42,7 @@ from flambeau.nn.modules.bags import (
 )
 from flambeau.nn.modules.class_losses import (
     CTCLoss,
+    LinearCrossEntropyLoss,
     MultiLabelMarginLoss,
     MultiLabelSoftMarginLoss,
     MultiMarginLoss,
@@ -276,6 +278,8 @@ __all__ = [
     "LazyLinear",
     "LeakyReLU",
     "Linear",
+    "LinearCrossEntropyLoss",
+    "LinearCrossEntropyOptions",
     "LocalResponseNorm",
     "LogSigmoid",
     "LogSoftmax",

@@ -44,15 +44,6 @@ class ReLU(_Inplace):
         return input.relu_() if self.inplace else ops.relu(input)
 
 
-class ReLU6(_Inplace):
-    """min(max(0, x), 6)."""
-
-    __constants__ = ["min_val", "max_val", "inplace"]
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.relu6(input, self.inplace)
-
-
 class SiLU(_Inplace):
     """x * sigmoid(x).
 
@@ -304,6 +295,19 @@ class Hardtanh(Module):
     def extra_repr(self) -> str:
         text = f"min_val={self.min_val}, max_val={self.max_val}"
         return text + (", inplace=True" if self.inplace else "")
+
+
+class ReLU6(Hardtanh):
+    """min(max(0, x), 6)."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__(0.0, 6.0, inplace)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.relu6(input, self.inplace)
+
+    def extra_repr(self) -> str:
+        return "inplace=True" if self.inplace else ""
 
 
 class Threshold(Module):

@@ -11,12 +11,8 @@ from flambeau._errors import AssertedShapeError, AssertedTypeError, AssertedValu
 from flambeau.nn import functional as F
 from flambeau.nn import init
 from flambeau.nn.module import Module
-from flambeau.nn.modules.linear import Linear
+from flambeau.nn.modules.linear import NonDynamicallyQuantizableLinear
 from flambeau.nn.parameter import Parameter
-
-
-class NonDynamicallyQuantizableLinear(Linear):
-    """A Linear under the name that printed models and checkpoints know."""
 
 
 def _additive(name: str, mask: Tensor, dtype: Any) -> Tensor:

@@ -49,7 +49,7 @@ class EmbeddingBag(Module):
     ) -> None:
         super().__init__()
         if padding_idx is not None:
-            if not -num_embeddings <= padding_idx < num_embeddings:
+            if not -int(num_embeddings) <= padding_idx < num_embeddings:
                 raise AssertedValueError(f"EmbeddingBag: padding_idx = {padding_idx}, but there are {num_embeddings} rows")
             padding_idx %= num_embeddings
         self.num_embeddings = num_embeddings

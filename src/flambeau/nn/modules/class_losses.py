@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
-from flambeau._C import Tensor
+from flambeau._C import ArgumentError, ShapeError, Tensor
 from flambeau.nn import functional as F
+from flambeau.nn.functional._classifier import LinearCrossEntropyOptions
+from flambeau.nn.modules.linear import Linear
 from flambeau.nn.modules.loss import _Loss, _WeightedLoss
 
 
@@ -104,3 +107,61 @@ class CTCLoss(_Loss):
 
     def forward(self, log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any) -> Tensor:
         return F.ctc_loss(log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction, self.zero_infinity)
+
+
+class LinearCrossEntropyLoss(_WeightedLoss):
+    """The last linear layer of a classifier, `self.linear`, and its cross entropy: `functional.linear_cross_entropy`.
+
+    Args:
+        in_features, num_classes: of the layer.
+        out_features: further dimensions of the classes: target [N, *out_features].
+        bias: whether the layer has one.
+        weight: of the classes, [C].
+        options: None, or `LinearCrossEntropyOptions` that say how rows are cut into chunks.
+
+    Shape: input [N, I] or [I], target [N, *out_features] or [N, C, *out_features].
+
+    >>> import flambeau as fl
+    >>> loss = fl.nn.LinearCrossEntropyLoss(8, 1000, options=fl.nn.LinearCrossEntropyOptions())
+    >>> loss(fl.ones(16, 8), fl.arange(16)).shape
+    flambeau.Size([])
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        num_classes: int,
+        *,
+        out_features: tuple[int, ...] = (),
+        bias: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        reduction: str = "mean",
+        weight: Tensor | None = None,
+        ignore_index: int | None = None,
+        label_smoothing: float = 0.0,
+        options: LinearCrossEntropyOptions | None = None,
+    ) -> None:
+        if weight is not None and tuple(weight.shape) != (num_classes,):
+            raise ShapeError(f"LinearCrossEntropyLoss: weight has shape {list(weight.shape)}; expected [{num_classes}]")
+        if not 0.0 <= label_smoothing <= 1.0:
+            raise ArgumentError(f"LinearCrossEntropyLoss: label_smoothing = {label_smoothing}; expected 0 to 1")
+        super().__init__(weight, reduction=reduction)
+        self.num_classes, self.out_features = num_classes, out_features
+        self.ignore_index, self.label_smoothing, self.options = ignore_index, label_smoothing, options
+        self.linear = Linear(in_features, num_classes * math.prod(out_features), bias, device, dtype)
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        shape = (self.num_classes, *self.out_features)
+        weight, bias = self.linear.weight.reshape(*shape, -1), None if self.linear.bias is None else self.linear.bias.reshape(shape)
+        return F.linear_cross_entropy(
+            input, weight, target, linear_bias=bias, weight=self.weight, reduction=self.reduction, ignore_index=self.ignore_index,
+            label_smoothing=self.label_smoothing, options=self.options,
+        )  # fmt: skip
+
+    def extra_repr(self) -> str:
+        return (
+            f"in_features={self.linear.in_features}, num_classes={self.num_classes}, out_features={self.out_features}, "
+            f"bias={self.linear.bias is not None}, reduction={self.reduction}, ignore_index={self.ignore_index}, "
+            f"label_smoothing={self.label_smoothing}, options={self.options}"
+        )

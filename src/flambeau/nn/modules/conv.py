@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any
 
 from flambeau._C import Tensor, ops
@@ -17,8 +18,8 @@ _PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
 
 def _tuple(name: str, value: Any, n: int) -> tuple[int, ...]:
-    if isinstance(value, int):
-        return (value,) * n
+    if isinstance(value, (int, Integral)):
+        return (int(value),) * n
     values = tuple(value)
     if len(values) != n:
         raise ValueError(f"{name} = {values}; expected one int or {n} of them")

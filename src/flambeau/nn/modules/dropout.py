@@ -10,7 +10,7 @@ from flambeau.nn.module import Module
 _dropout = F.dropout  # Note [Functions that programs replace]
 
 
-class _Dropout(Module):
+class _DropoutNd(Module):
     __constants__ = ["p", "inplace"]
 
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
@@ -23,7 +23,7 @@ class _Dropout(Module):
         return f"p={self.p}, inplace={self.inplace}"
 
 
-class Dropout(_Dropout):
+class Dropout(_DropoutNd):
     """Zeroes elements with probability `p` in training and divides the rest by 1 - p.
 
     Raises:
@@ -46,28 +46,28 @@ class Dropout(_Dropout):
         return ops.dropout(input, self.p, True, self.inplace)
 
 
-class Dropout1d(_Dropout):
+class Dropout1d(_DropoutNd):
     """Drops whole channels of [N, C, L] or [C, L]."""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.dropout1d(input, self.p, self.training, self.inplace)
 
 
-class Dropout2d(_Dropout):
+class Dropout2d(_DropoutNd):
     """Drops whole channels of [N, C, H, W] or [C, H, W]."""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.dropout2d(input, self.p, self.training, self.inplace)
 
 
-class Dropout3d(_Dropout):
+class Dropout3d(_DropoutNd):
     """Drops whole channels of [N, C, D, H, W] or [C, D, H, W]."""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.dropout3d(input, self.p, self.training, self.inplace)
 
 
-class AlphaDropout(_Dropout):
+class AlphaDropout(_DropoutNd):
     """Dropout that keeps mean and variance behind SELU.
 
     Source: Klambauer et al. 2017, section 3.
@@ -77,7 +77,7 @@ class AlphaDropout(_Dropout):
         return F.alpha_dropout(input, self.p, self.training, self.inplace)
 
 
-class FeatureAlphaDropout(_Dropout):
+class FeatureAlphaDropout(_DropoutNd):
     """`AlphaDropout` of whole channels of [N, C, *]."""
 
     def forward(self, input: Tensor) -> Tensor:

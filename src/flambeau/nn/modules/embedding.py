@@ -50,7 +50,7 @@ class Embedding(Module):
     ) -> None:
         super().__init__()
         if padding_idx is not None:
-            if not -num_embeddings <= padding_idx < num_embeddings:
+            if not -int(num_embeddings) <= padding_idx < num_embeddings:
                 raise AssertedValueError(
                     f"Embedding: padding_idx = {padding_idx}; expected -{num_embeddings} <= "
                     "padding_idx "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral, Real
 from typing import Any
 
 from flambeau._C import Tensor, ops
@@ -58,7 +59,7 @@ class _Pad(Module):
 
     def __init__(self, padding: Any) -> None:
         super().__init__()
-        self.padding = (padding,) * (2 * self._n) if isinstance(padding, int) else tuple(padding)
+        self.padding = (int(padding),) * (2 * self._n) if isinstance(padding, (int, Integral)) else tuple(padding)
         if len(self.padding) != 2 * self._n:
             raise ValueError(
                 f"{type(self).__name__}: padding = {self.padding}; expected one int or "
@@ -72,7 +73,7 @@ class _Pad(Module):
         return f"{self.padding}"
 
 
-class _ConstantPad(_Pad):
+class _ConstantPadNd(_Pad):
     __constants__ = ["padding", "value"]
 
     def __init__(self, padding: Any, value: float) -> None:
@@ -86,115 +87,111 @@ class _ConstantPad(_Pad):
         return f"padding={self.padding}, value={self.value}"
 
 
-class ConstantPad1d(_ConstantPad):
+class ConstantPad1d(_ConstantPadNd):
     """Pads the last dimension with a value: (left, right)."""
 
     _n = 1
 
 
-class ConstantPad2d(_ConstantPad):
+class ConstantPad2d(_ConstantPadNd):
     """Pads the last two dimensions with a value: (left, right, top, bottom)."""
 
     _n = 2
 
 
-class ConstantPad3d(_ConstantPad):
+class ConstantPad3d(_ConstantPadNd):
     """Pads the last three dimensions with a value: (left, right, top, bottom, front, back)."""
 
     _n = 3
 
 
-class ZeroPad1d(_Pad):
+class _ZeroPad(_ConstantPadNd):
+    def __init__(self, padding: Any) -> None:
+        super().__init__(padding, 0.0)
+
+    def extra_repr(self) -> str:
+        return f"{self.padding}"
+
+
+class ZeroPad1d(_ZeroPad, ConstantPad1d):
     """Pads the last dimension with zeros."""
 
-    __constants__ = ["padding", "value"]
-    _n = 1
 
-
-class ZeroPad2d(_Pad):
+class ZeroPad2d(_ZeroPad, ConstantPad2d):
     """Pads the last two dimensions with zeros."""
 
-    __constants__ = ["padding", "value"]
-    _n = 2
 
-
-class ZeroPad3d(_Pad):
+class ZeroPad3d(_ZeroPad, ConstantPad3d):
     """Pads the last three dimensions with zeros."""
 
-    __constants__ = ["padding", "value"]
-    _n = 3
 
-
-class ReflectionPad1d(_Pad):
-    """Pads by reflection, without repeating the border."""
-
+class _ReflectionPadNd(_Pad):
     __constants__ = ["padding"]
-    _n = 1
     _mode = "reflect"
 
 
-class ReflectionPad2d(_Pad):
+class ReflectionPad1d(_ReflectionPadNd):
     """Pads by reflection, without repeating the border."""
 
-    __constants__ = ["padding"]
-    _n = 2
-    _mode = "reflect"
+    _n = 1
 
 
-class ReflectionPad3d(_Pad):
+class ReflectionPad2d(_ReflectionPadNd):
     """Pads by reflection, without repeating the border."""
 
-    __constants__ = ["padding"]
-    _n = 3
-    _mode = "reflect"
-
-
-class ReplicationPad1d(_Pad):
-    """Pads by repeating the border."""
-
-    __constants__ = ["padding"]
-    _n = 1
-    _mode = "replicate"
-
-
-class ReplicationPad2d(_Pad):
-    """Pads by repeating the border."""
-
-    __constants__ = ["padding"]
     _n = 2
+
+
+class ReflectionPad3d(_ReflectionPadNd):
+    """Pads by reflection, without repeating the border."""
+
+    _n = 3
+
+
+class _ReplicationPadNd(_Pad):
+    __constants__ = ["padding"]
     _mode = "replicate"
 
 
-class ReplicationPad3d(_Pad):
+class ReplicationPad1d(_ReplicationPadNd):
     """Pads by repeating the border."""
 
-    __constants__ = ["padding"]
-    _n = 3
-    _mode = "replicate"
-
-
-class CircularPad1d(_Pad):
-    """Pads with what stands at the other end."""
-
-    __constants__ = ["padding"]
     _n = 1
-    _mode = "circular"
 
 
-class CircularPad2d(_Pad):
-    """Pads with what stands at the other end."""
+class ReplicationPad2d(_ReplicationPadNd):
+    """Pads by repeating the border."""
 
-    __constants__ = ["padding"]
     _n = 2
+
+
+class ReplicationPad3d(_ReplicationPadNd):
+    """Pads by repeating the border."""
+
+    _n = 3
+
+
+class _CircularPadNd(_Pad):
+    __constants__ = ["padding"]
     _mode = "circular"
 
 
-class CircularPad3d(_Pad):
+class CircularPad1d(_CircularPadNd):
     """Pads with what stands at the other end."""
 
-    __constants__ = ["padding"]
+    _n = 1
+
+
+class CircularPad2d(_CircularPadNd):
+    """Pads with what stands at the other end."""
+
+    _n = 2
+
+
+class CircularPad3d(_CircularPadNd):
+    """Pads with what stands at the other end."""
+
     _n = 3
-    _mode = "circular"
 
 
 class Upsample(Module):
@@ -212,7 +209,7 @@ class Upsample(Module):
     ) -> None:
         super().__init__()
         self.size = size
-        if isinstance(scale_factor, (int, float)):
+        if isinstance(scale_factor, Real):
             scale_factor = float(scale_factor)
         self.scale_factor = scale_factor
         self.mode = mode

@@ -112,7 +112,7 @@ class LazyLinear(LazyModuleMixin, Linear):
             self.in_features = self.weight.shape[-1]
 
 
-class _LazyConv(LazyModuleMixin):
+class _LazyConvXdMixin(LazyModuleMixin):
     """A convolution whose in_channels is the number of the first input's channels."""
 
     def __init__(
@@ -143,31 +143,31 @@ class _LazyConv(LazyModuleMixin):
             self.reset_parameters()
 
 
-class _LazyTransposed(_LazyConv):
+class _LazyTransposed(_LazyConvXdMixin):
     """The same of a transposed one, whose arguments have another order."""
 
     def __init__(
         self, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0, output_padding: Any = 0, groups: int = 1,
         bias: bool = True, dilation: Any = 1, padding_mode: str = "zeros", device: Any = None, dtype: Any = None,
     ) -> None:  # fmt: skip
-        made = super(_LazyConv, self).__init__
+        made = super(_LazyConvXdMixin, self).__init__
         made(0, out_channels, kernel_size, stride, padding, output_padding, groups, bias, dilation, padding_mode, device, dtype)
         _make_lazy(self, device, dtype, ("weight", "bias"))
 
 
-class LazyConv1d(_LazyConv, Conv1d):
+class LazyConv1d(_LazyConvXdMixin, Conv1d):
     """`Conv1d` whose in_channels comes from the first input."""
 
     cls_to_become = Conv1d
 
 
-class LazyConv2d(_LazyConv, Conv2d):
+class LazyConv2d(_LazyConvXdMixin, Conv2d):
     """`Conv2d` whose in_channels comes from the first input."""
 
     cls_to_become = Conv2d
 
 
-class LazyConv3d(_LazyConv, Conv3d):
+class LazyConv3d(_LazyConvXdMixin, Conv3d):
     """`Conv3d` whose in_channels comes from the first input."""
 
     cls_to_become = Conv3d
@@ -191,7 +191,7 @@ class LazyConvTranspose3d(_LazyTransposed, ConvTranspose3d):
     cls_to_become = ConvTranspose3d
 
 
-class _LazyNorm(LazyModuleMixin):
+class _LazyNormBase(LazyModuleMixin):
     """A normalisation whose num_features is the number of the first input's channels."""
 
     def __init__(
@@ -227,37 +227,37 @@ class _LazyNorm(LazyModuleMixin):
         return int(input.shape[0] if unbatched else input.shape[1])
 
 
-class LazyBatchNorm1d(_LazyNorm, BatchNorm1d):
+class LazyBatchNorm1d(_LazyNormBase, BatchNorm1d):
     """`BatchNorm1d` whose num_features comes from the first input."""
 
     cls_to_become = BatchNorm1d
 
 
-class LazyBatchNorm2d(_LazyNorm, BatchNorm2d):
+class LazyBatchNorm2d(_LazyNormBase, BatchNorm2d):
     """`BatchNorm2d` whose num_features comes from the first input."""
 
     cls_to_become = BatchNorm2d
 
 
-class LazyBatchNorm3d(_LazyNorm, BatchNorm3d):
+class LazyBatchNorm3d(_LazyNormBase, BatchNorm3d):
     """`BatchNorm3d` whose num_features comes from the first input."""
 
     cls_to_become = BatchNorm3d
 
 
-class LazyInstanceNorm1d(_LazyNorm, InstanceNorm1d):
+class LazyInstanceNorm1d(_LazyNormBase, InstanceNorm1d):
     """`InstanceNorm1d` whose num_features comes from the first input."""
 
     cls_to_become = InstanceNorm1d
 
 
-class LazyInstanceNorm2d(_LazyNorm, InstanceNorm2d):
+class LazyInstanceNorm2d(_LazyNormBase, InstanceNorm2d):
     """`InstanceNorm2d` whose num_features comes from the first input."""
 
     cls_to_become = InstanceNorm2d
 
 
-class LazyInstanceNorm3d(_LazyNorm, InstanceNorm3d):
+class LazyInstanceNorm3d(_LazyNormBase, InstanceNorm3d):
     """`InstanceNorm3d` whose num_features comes from the first input."""
 
     cls_to_become = InstanceNorm3d

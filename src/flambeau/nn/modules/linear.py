@@ -80,6 +80,10 @@ class Linear(Module):
         )
 
 
+class NonDynamicallyQuantizableLinear(Linear):
+    """A Linear under the name that printed models and checkpoints know."""
+
+
 class Bilinear(Module):
     """y_k = x1^T W_k x2 + b_k.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
 from flambeau import _C
@@ -270,7 +271,7 @@ class InstanceNorm3d(_InstanceNorm):
 
 
 def _shape(normalized_shape: Any) -> tuple[int, ...]:
-    return (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    return (int(normalized_shape),) if isinstance(normalized_shape, (int, Integral)) else tuple(normalized_shape)
 
 
 class LayerNorm(_Affine):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any, ClassVar
 
 from flambeau._C import Tensor
@@ -9,7 +10,7 @@ from flambeau.nn import functional as F
 from flambeau.nn.module import Module
 
 
-class _MaxPool(Module):
+class _MaxPoolNd(Module):
     __constants__ = ["kernel_size", "stride", "padding", "dilation", "return_indices", "ceil_mode"]
     _function: ClassVar[str]  # looked up in F: Note [Functions that programs replace]
 
@@ -44,7 +45,7 @@ class _MaxPool(Module):
         )
 
 
-class MaxPool1d(_MaxPool):
+class MaxPool1d(_MaxPoolNd):
     """Maximum over windows.
 
     Shape: [N, C, L] or [C, L].
@@ -53,7 +54,7 @@ class MaxPool1d(_MaxPool):
     _function = "max_pool1d"
 
 
-class MaxPool2d(_MaxPool):
+class MaxPool2d(_MaxPoolNd):
     """Maximum over windows; `return_indices` also gives the flat positions.
 
     Shape: [N, C, H, W] or [C, H, W].
@@ -66,7 +67,7 @@ class MaxPool2d(_MaxPool):
     _function = "max_pool2d"
 
 
-class MaxPool3d(_MaxPool):
+class MaxPool3d(_MaxPoolNd):
     """Maximum over windows; `return_indices` also gives the positions in the flattened [D, H, W].
 
     Shape: [N, C, D, H, W] or [C, D, H, W].
@@ -76,16 +77,21 @@ class MaxPool3d(_MaxPool):
 
 
 def _single(value: Any) -> tuple[int, ...]:
-    return (value,) if isinstance(value, int) else tuple(value)
+    return (int(value),) if isinstance(value, (int, Integral)) else tuple(value)
 
 
-class AvgPool1d(Module):
+class _AvgPoolNd(Module):
+    __constants__ = ["kernel_size", "stride", "padding", "ceil_mode", "count_include_pad"]
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class AvgPool1d(_AvgPoolNd):
     """Mean over windows.
 
     Shape: [N, C, L] or [C, L].
     """
-
-    __constants__ = ["kernel_size", "stride", "padding", "ceil_mode", "count_include_pad"]
 
     def __init__(
         self,
@@ -112,11 +118,8 @@ class AvgPool1d(Module):
             self.count_include_pad,
         )
 
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
-
-class _AvgPool(Module):
+class _AvgPool(_AvgPoolNd):
     __constants__ = ["kernel_size", "stride", "padding", "ceil_mode", "count_include_pad", "divisor_override"]
     _function: ClassVar[str]
 
@@ -142,9 +145,6 @@ class _AvgPool(Module):
             input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad, self.divisor_override
         )
         return pooled
-
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
 class AvgPool2d(_AvgPool):
@@ -174,43 +174,41 @@ class _AdaptivePool(Module):
         return f"output_size={self.output_size}"
 
 
-class AdaptiveAvgPool1d(_AdaptivePool):
+class _AdaptiveAvgPoolNd(_AdaptivePool):
+    __constants__ = ["output_size"]
+
+
+class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
     """Mean over windows chosen to give `output_size` positions.
 
     Shape: [N, C, L] -> [N, C, output_size], or both without N.
     """
 
-    __constants__ = ["output_size"]
-
     def forward(self, input: Tensor) -> Tensor:
         return F.adaptive_avg_pool1d(input, self.output_size)
 
 
-class AdaptiveAvgPool2d(_AdaptivePool):
+class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
     """Mean over windows chosen to give `output_size`; None keeps an input size.
 
     Shape: [N, C, H, W] -> [N, C, *output_size], or both without N.
     """
 
-    __constants__ = ["output_size"]
-
     def forward(self, input: Tensor) -> Tensor:
         return F.adaptive_avg_pool2d(input, self.output_size)
 
 
-class AdaptiveAvgPool3d(_AdaptivePool):
+class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
     """Mean over windows chosen to give `output_size`; None keeps an input size.
 
     Shape: [N, C, D, H, W] -> [N, C, *output_size], or both without N.
     """
 
-    __constants__ = ["output_size"]
-
     def forward(self, input: Tensor) -> Tensor:
         return F.adaptive_avg_pool3d(input, self.output_size)
 
 
-class _AdaptiveMaxPool(_AdaptivePool):
+class _AdaptiveMaxPoolNd(_AdaptivePool):
     __constants__ = ["output_size", "return_indices"]
 
     def __init__(self, output_size: Any, return_indices: bool = False) -> None:
@@ -218,7 +216,7 @@ class _AdaptiveMaxPool(_AdaptivePool):
         self.return_indices = return_indices
 
 
-class AdaptiveMaxPool1d(_AdaptiveMaxPool):
+class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
     """Maximum over windows chosen to give `output_size` positions.
 
     Shape: [N, C, L] -> [N, C, output_size], or both without N.
@@ -229,7 +227,7 @@ class AdaptiveMaxPool1d(_AdaptiveMaxPool):
         return pooled
 
 
-class AdaptiveMaxPool2d(_AdaptiveMaxPool):
+class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
     """Maximum over windows chosen to give `output_size`; None keeps an input size.
 
     Shape: [N, C, H, W] -> [N, C, *output_size], or both without N.
@@ -240,7 +238,7 @@ class AdaptiveMaxPool2d(_AdaptiveMaxPool):
         return pooled
 
 
-class AdaptiveMaxPool3d(_AdaptiveMaxPool):
+class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
     """Maximum over windows chosen to give `output_size`; None keeps an input size.
 
     Shape: [N, C, D, H, W] -> [N, C, *output_size], or both without N.
@@ -251,28 +249,25 @@ class AdaptiveMaxPool3d(_AdaptiveMaxPool):
         return pooled
 
 
-class LPPool2d(Module):
-    """Power mean over windows.
-
-    Shape: [N, C, H, W] or [C, H, W].
-    """
-
+class _LPPoolNd(Module):
     __constants__ = ["norm_type", "kernel_size", "stride", "ceil_mode"]
 
-    def __init__(
-        self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
-    ) -> None:
+    def __init__(self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> None:
         super().__init__()
         self.norm_type = norm_type
         self.kernel_size = kernel_size
         self.stride = stride
         self.ceil_mode = ceil_mode
 
+    def extra_repr(self) -> str:
+        return f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}, ceil_mode={self.ceil_mode}"
+
+
+class LPPool2d(_LPPoolNd):
+    """Power mean over windows.
+
+    Shape: [N, C, H, W] or [C, H, W].
+    """
+
     def forward(self, input: Tensor) -> Tensor:
         return F.lp_pool2d(input, self.norm_type, self.kernel_size, self.stride, self.ceil_mode)
-
-    def extra_repr(self) -> str:
-        return (
-            f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}, "
-            f"ceil_mode={self.ceil_mode}"
-        )

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
 from flambeau._C import Tensor
 from flambeau.nn import functional as F
 from flambeau.nn.module import Module
+from flambeau.nn.modules.pooling import _LPPoolNd
 
 
-class _MaxUnpool(Module):
+class _MaxUnpoolNd(Module):
     def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
         super().__init__()
         n = self._axes
-        self.kernel_size = (kernel_size,) * n if isinstance(kernel_size, int) else tuple(kernel_size)
+        self.kernel_size = (int(kernel_size),) * n if isinstance(kernel_size, (int, Integral)) else tuple(kernel_size)
         stride = self.kernel_size if stride is None else stride
-        self.stride = (stride,) * n if isinstance(stride, int) else tuple(stride)
-        self.padding = (padding,) * n if isinstance(padding, int) else tuple(padding)
+        self.stride = (int(stride),) * n if isinstance(stride, (int, Integral)) else tuple(stride)
+        self.padding = (int(padding),) * n if isinstance(padding, (int, Integral)) else tuple(padding)
 
     _axes = 0
 
@@ -24,7 +26,7 @@ class _MaxUnpool(Module):
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
-class MaxUnpool1d(_MaxUnpool):
+class MaxUnpool1d(_MaxUnpoolNd):
     """Puts the maxima of `MaxPool1d(..., return_indices=True)` where they were, among zeros.
 
     Shape: [N, C, L] or [C, L], and indices of the same shape.
@@ -36,7 +38,7 @@ class MaxUnpool1d(_MaxUnpool):
         return F.max_unpool1d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
 
 
-class MaxUnpool2d(_MaxUnpool):
+class MaxUnpool2d(_MaxUnpoolNd):
     """Puts the maxima of `MaxPool2d(..., return_indices=True)` where they were, among zeros.
 
     Shape: [N, C, H, W] or [C, H, W], and indices of the same shape.
@@ -55,7 +57,7 @@ class MaxUnpool2d(_MaxUnpool):
         return F.max_unpool2d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
 
 
-class MaxUnpool3d(_MaxUnpool):
+class MaxUnpool3d(_MaxUnpoolNd):
     """Puts the maxima of `MaxPool3d(..., return_indices=True)` where they were, among zeros.
 
     Shape: [N, C, D, H, W] or [C, D, H, W], and indices of the same shape.
@@ -67,21 +69,7 @@ class MaxUnpool3d(_MaxUnpool):
         return F.max_unpool3d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
 
 
-class _LPPool(Module):
-    __constants__ = ["norm_type", "kernel_size", "stride", "ceil_mode"]
-
-    def __init__(self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> None:
-        super().__init__()
-        self.norm_type = norm_type
-        self.kernel_size = kernel_size
-        self.stride = stride
-        self.ceil_mode = ceil_mode
-
-    def extra_repr(self) -> str:
-        return f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}, ceil_mode={self.ceil_mode}"
-
-
-class LPPool1d(_LPPool):
+class LPPool1d(_LPPoolNd):
     """Power mean over windows.
 
     Shape: [N, C, L] or [C, L].
@@ -91,7 +79,7 @@ class LPPool1d(_LPPool):
         return F.lp_pool1d(input, self.norm_type, self.kernel_size, self.stride, self.ceil_mode)
 
 
-class LPPool3d(_LPPool):
+class LPPool3d(_LPPoolNd):
     """Power mean over windows.
 
     Shape: [N, C, D, H, W] or [C, D, H, W].
@@ -118,10 +106,10 @@ class _FractionalMaxPool(Module):
         if (output_size is None) == (output_ratio is None):
             given = "neither" if output_size is None else "both"
             raise ValueError(f"{name}: got {given} of output_size and output_ratio; expected one of them")
-        self.kernel_size = (kernel_size,) * n if isinstance(kernel_size, int) else tuple(kernel_size)
+        self.kernel_size = (int(kernel_size),) * n if isinstance(kernel_size, (int, Integral)) else tuple(kernel_size)
         self.return_indices = return_indices
         self.register_buffer("_random_samples", _random_samples)
-        self.output_size = (output_size,) * n if isinstance(output_size, int) else output_size
+        self.output_size = (int(output_size),) * n if isinstance(output_size, (int, Integral)) else output_size
         self.output_ratio = (output_ratio,) * n if isinstance(output_ratio, float) else output_ratio
         if self.output_ratio is not None and not all(0 < ratio < 1 for ratio in self.output_ratio):
             raise ValueError(f"{name}: output_ratio = {output_ratio}; expected between 0 and 1")

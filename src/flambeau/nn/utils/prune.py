@@ -84,7 +84,8 @@ class BasePruningMethod:
         else:
             weight = _parameter(module, name)
             orig, mask, made = weight, ops.ones_like(weight).detach(), method
-        scores = orig if importance_scores is None else importance_scores
+        # As the last forward had it, where it is pruned already: rewound values count from the next one on.
+        scores = (getattr(module, name) if before else orig) if importance_scores is None else importance_scores
         if scores.shape != orig.shape:
             found, wanted = list(scores.shape), list(orig.shape)
             raise AssertedValueError(f"prune: importance_scores has shape {found}; expected {wanted}, as '{name}' has")
