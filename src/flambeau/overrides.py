@@ -36,7 +36,9 @@ __all__ = [
     "DisableTorchFunction",
     "DisableTorchFunctionSubclass",
     "TorchFunctionMode",
+    "get_ignored_functions",
     "get_overridable_functions",
+    "get_testing_overrides",
     "handle_torch_function",
     "has_torch_function",
     "has_torch_function_unary",
@@ -239,6 +241,10 @@ def _public(name: str) -> Callable[..., Any]:
     return native
 
 
+# What is no call of a tensor's: how Python finds attributes, and the way out of a subclass.
+_NEVER_TAKEN = ("__dict__", "__weakref__", "__setattr__", "__delattr__", "__hash__", "__getstate__", "as_subclass")
+
+
 def is_tensor_like(inp: Any) -> bool:
     """A Tensor, or an object whose type has a `__torch_function__`."""
     return type(inp) is Tensor or hasattr(inp, "__torch_function__")
@@ -259,11 +265,84 @@ def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
     descriptors = [
         (name, getattr(Tensor, name))
         for name in sorted(vars(Tensor))
-        if name not in ("__dict__", "__weakref__")
+        if name not in _NEVER_TAKEN
     ]
     found[Tensor] = [f for _, f in descriptors if inspect.ismethoddescriptor(f)]
     found[Tensor] += [f.__get__ for _, f in descriptors if inspect.isgetsetdescriptor(f)]
     return found
+
+
+def _parameters(f: Callable[..., Any]) -> list[inspect.Signature]:
+    """The forms of a native function or method, the tensor of a method among their parameters."""
+    from flambeau.fx.operator_schemas import get_signature_for_torch_op
+
+    owner = getattr(f, "__self__", None)
+    itself = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    if inspect.isgetsetdescriptor(owner):
+        return [inspect.Signature([itself])]
+    native = inspect.unwrap(f)
+    if inspect.ismethoddescriptor(native):
+        public = getattr(_C.ops, native.__name__, None)
+        found = public and get_signature_for_torch_op(public)
+        return found or [inspect.Signature([itself, inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL)])]
+    return get_signature_for_torch_op(native) or []
+
+
+def _makes_tensors(f: Callable[..., Any]) -> bool:
+    """Whether a function takes no tensor: a mode alone sees its calls."""
+    forms = _parameters(f)
+    return bool(forms) and all("device" in form.parameters and "input" not in form.parameters for form in forms)
+
+
+@functools.cache
+def get_ignored_functions() -> set[Callable[..., Any]]:
+    """Public functions and methods that arguments can not take over: functions in Python, and those that take no tensors.
+
+    >>> import flambeau as fl
+    >>> ignored = fl.overrides.get_ignored_functions()
+    >>> fl.Tensor.as_subclass in ignored, fl.zeros in ignored, fl.add in ignored
+    (True, True, False)
+    """
+    taken = {f for functions in get_overridable_functions().values() for f in functions}
+    found = {
+        f
+        for _, space in _namespaces()
+        for name, f in vars(space).items()
+        if not name.startswith("_") and callable(f) and not inspect.isclass(f) and f not in taken
+    }
+    found |= {f for f in taken if not inspect.ismethoddescriptor(inspect.unwrap(f)) and _makes_tensors(f)}
+    methods = (getattr(Tensor, name) for name in dir(Tensor) if name not in ("__class__", "__doc__"))
+    return found | {f for f in methods if callable(f) and f not in taken}
+
+
+@functools.cache
+def get_testing_overrides() -> dict[Callable[..., Any], Callable[..., Any]]:
+    """For each function that arguments may take over one with its parameters that returns -1: what tests put in its place.
+
+    >>> import flambeau as fl, inspect
+    >>> instead = fl.overrides.get_testing_overrides()[fl.add]
+    >>> inspect.signature(instead), instead(1, 2)
+    (<Signature (input, other, *, alpha=1)>, -1)
+    """
+    found = {f for functions in get_overridable_functions().values() for f in functions} - get_ignored_functions()
+    return {f: _stand_in(_parameters(f)) for f in found}
+
+
+def _stand_in(forms: list[inspect.Signature]) -> Callable[..., Any]:
+    def stand_in(*args: Any, **kwargs: Any) -> int:
+        for i, form in enumerate(forms):
+            try:
+                form.bind(*args, **kwargs)
+            except TypeError:
+                if i == len(forms) - 1:
+                    raise
+            else:
+                break
+        return -1
+
+    if forms:
+        stand_in.__signature__ = forms[0]  # type: ignore[attr-defined]
+    return stand_in
 
 
 @functools.cache

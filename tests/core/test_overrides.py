@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import inspect
 import threading
 import weakref
 
@@ -292,6 +293,17 @@ def test_nothing_is_left_behind():
     del x
     assert gone() is None
     gc.collect()
+
+
+def test_what_is_put_in_place_of_functions_takes_their_arguments():
+    ignored, instead = overrides.get_ignored_functions(), overrides.get_testing_overrides()
+    assert not ignored & set(instead) and len(instead) > 600
+    assert {fl.zeros, fl.manual_seed, fl.Tensor.as_subclass, fl.nn.functional.cross_entropy} <= ignored
+    assert {fl.add, fl.Tensor.add, fl.Tensor.shape.__get__, fl.relu} <= set(instead)
+    assert instead[fl.add](1, other=2) == instead[fl.Tensor.add](1, 2) == instead[fl.Tensor.shape.__get__](1) == instead[fl.Tensor.__add__](1, 2) == -1
+    assert [p.name for p in inspect.signature(instead[fl.softmax]).parameters.values()][:2] == ["input", "dim"]
+    with pytest.raises(TypeError):
+        instead[fl.add](1, 2, nothing=3)
 
 
 def test_names_of_arguments_are_those_of_pytorch():

@@ -269,6 +269,20 @@ def test_table():
     assert linear.share(machine_limits()) > 0
 
 
+def test_a_table_of_single_events():
+    with fl.autograd.profiler.profile(record_shapes=True) as prof:
+        fl.ones(2, 3) * 2
+        with fl.profiler.record_function("outer"):
+            fl.ones(4).sum()
+    assert [e.name for e in prof.function_events] == ["ones", "mul", "outer", "ones", "sum"]
+    lines = prof.table(header="all").splitlines()
+    assert lines[0] == "all" and [line.split()[0] for line in lines[4:9]] == ["ones", "mul", "outer", "ones", "sum"] and "[[2, 3]" in lines[5]
+    top = prof.table(top_level_events_only=True).splitlines()
+    assert [line.split()[0] for line in top[3:6]] == ["ones", "mul", "outer"] and "Self CPU time total" in str(prof)
+    assert prof.table(sort_by="count", row_limit=1).splitlines()[3].split()[0] == "ones" and prof.self_cpu_time_total > 0
+    assert "more rows" in prof.table(row_limit=2)
+
+
 def test_limits():
     limits = machine_limits()
     assert machine_limits() is limits

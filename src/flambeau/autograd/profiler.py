@@ -8,6 +8,8 @@ from typing import Any, NoReturn
 from flambeau import profiler as _profiler
 from flambeau._warn import warn
 from flambeau.profiler import kineto_available, record_function
+from flambeau.profiler._averages import single as _single
+from flambeau.profiler._events import FunctionEvent as _FunctionEvent
 from flambeau.profiler._profile import DEFAULT_MAX_EVENTS
 
 __all__ = ["EventList", "emit_nvtx", "kineto_available", "profile", "record_function"]
@@ -85,6 +87,32 @@ class profile(_profiler.profile):  # noqa: N801 (PyTorch's name)
     def start(self) -> None:
         if self.enabled:
             super().start()
+
+    @property
+    def function_events(self) -> list[_FunctionEvent]:
+        """`events()`."""
+        return self.events()
+
+    @property
+    def self_cpu_time_total(self) -> float:
+        """All time in events, in microseconds."""
+        return self.key_averages().self_cpu_time_total
+
+    def table(
+        self, sort_by: str | None = None, row_limit: int = 100, max_src_column_width: int = 75, max_name_column_width: int = 55,
+        max_shapes_column_width: int = 80, header: str | None = None, top_level_events_only: bool = False,
+    ) -> str:  # fmt: skip
+        """A table with a row for each event, in their order where `sort_by` is None; otherwise as `key_averages().table()`.
+
+        `top_level_events_only` leaves out what was called by another event.
+        """
+        events = [e for e in self.events() if not top_level_events_only or e.cpu_parent is None]
+        rows = _single(events, self.self_cpu_time_total, self.dropped_events, self.profile_memory, self.record_shapes)
+        widths = max_src_column_width, max_name_column_width, max_shapes_column_width
+        return rows.table(sort_by, row_limit, *widths, header, limits=False)
+
+    def __str__(self) -> str:
+        return self.table() if self._recording is not None else repr(self)
 
     def export_chrome_trace(  # type: ignore[override]
         self, path: str | os.PathLike[str], metadata: Any = None, use_python_export: bool = False

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flambeau._units import bytes_text
-from flambeau.profiler._events import BACKWARD, KINDS, MODULE, Recording
+from flambeau.profiler._events import BACKWARD, KINDS, MODULE, FunctionEvent, Recording
 
 if TYPE_CHECKING:
     from flambeau.profiler._limits import MachineLimits
@@ -121,8 +121,24 @@ def _short(name: str, width: int | None) -> str:
     return name if width is None or len(name) <= width else name[: max(width - 3, 1)] + "..."
 
 
+def single(events: Sequence[FunctionEvent], busy_us: float, dropped: int, memory: bool, shapes: bool) -> EventAverages:
+    """A row for each event, in their order."""
+    rows = [
+        FunctionEventAvg(
+            e.name, e.kind, 1, e.cpu_time_total, e.self_cpu_time_total, e.input_bytes, e.output_bytes, e.flops, e.flops, {},
+            e.cpu_memory_usage, e.self_cpu_memory_usage, e.input_shapes,
+        )
+        for e in events
+    ]  # fmt: skip
+    made = EventAverages(rows, busy_us, dropped, memory, shapes)
+    made._order = None
+    return made
+
+
 class EventAverages(list[FunctionEventAvg]):
     """The rows of `key_averages()`: a list that prints as a table."""
+
+    _order: str | None = "self_cpu_time_total"  # by which a table is sorted where it is not said
 
     def __init__(
         self, rows: Sequence[FunctionEventAvg], busy_us: float, dropped: int, memory: bool, shapes: bool, stacks: bool = False
@@ -186,12 +202,12 @@ class EventAverages(list[FunctionEventAvg]):
         unit: str | None = None,
     ) -> tuple[list[str], list[list[str]], list[str]]:
         """Heads, rows and last lines of the table."""
-        sort_by = "self_cpu_time_total" if sort_by is None else sort_by
-        if sort_by not in SORT_KEYS:
+        sort_by = self._order if sort_by is None else sort_by
+        if sort_by not in (None, *SORT_KEYS):
             raise ValueError(f"table: sort_by = {sort_by!r}; expected one of {', '.join(SORT_KEYS)}")
         if unit not in (None, *_UNITS):
             raise ValueError(f"table: time_unit = {unit!r}; expected 's', 'ms', 'us' or None")
-        rows = sorted(self, key=lambda r: getattr(r, sort_by), reverse=sort_by != "key")
+        rows = list(self) if sort_by is None else sorted(self, key=lambda r: getattr(r, sort_by), reverse=sort_by != "key")
         left_out = max(len(rows) - row_limit, 0) if row_limit >= 0 else 0
         rows = rows[:row_limit] if row_limit >= 0 else rows
         from flambeau._C import profiler as recorder
