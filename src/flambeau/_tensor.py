@@ -710,6 +710,7 @@ def attach() -> None:
         "expand_as": lambda self, other: self.expand(other.shape),
         "is_same_size": lambda self, other: self.shape == other.shape,
         "_is_view": lambda self: self._base is not None,
+        "_cdata": property(id),
         "is_conj": lambda self: False,
         "is_neg": lambda self: False,
         "is_signed": lambda self: self.dtype.is_signed,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import os
@@ -13,6 +14,16 @@ from urllib.parse import urlparse
 __all__ = ["download_url_to_file", "get_dir", "help", "list", "load", "load_state_dict_from_url", "set_dir"]
 
 _dir: str | None = None
+
+
+def __getattr__(name: str) -> Any:
+    """`tqdm`, which programs take from here as they find it in PyTorch, where it is installed."""
+    if name == "tqdm":
+        with contextlib.suppress(ImportError):
+            return importlib.import_module("tqdm.auto").tqdm
+    raise AttributeError(f"module 'flambeau.hub' has no attribute '{name}'")
+
+
 HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")  # in names of files: the first digits of what is in them
 
 

@@ -144,3 +144,166 @@ def test_observers_can_be_named_and_derived_from():
     assert net(fl.tensor([0.3])).item() == 0.5
     net.apply(quantization.disable_fake_quant)
     assert net(fl.tensor([0.3])).item() == fl.tensor(0.3).item() and sorted(net.state_dict()) == ["0.fake_quant_enabled", "0.observer_enabled"]
+
+
+def test_a_tracer_that_says_trace_itself():
+    """torch_geometric's, which keeps its own layers whole: it takes the tracer's parts, and replaces calls by them."""
+    lines = says("""
+        import torch, torch.fx._symbolic_trace as st
+
+        class Net(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.one = torch.nn.Linear(3, 3)
+            def forward(self, x):
+                return torch.nn.functional.dropout(self.one(x).relu(), 0.5, self.training) + self.one.bias
+
+        class Tracer(torch.fx.Tracer):
+            @st.compatibility(is_backward_compatible=True)
+            def trace(self, root, concrete_args=None):
+                self.root, function, cache = root, type(root).forward, {}
+                assert isinstance(function, st.FunctionType) and not isinstance(root, st.ScriptObject)
+                self.submodule_paths, self.tensor_attrs = {m: name for name, m in root.named_modules()}, {}
+                self.graph = st.Graph(tracer_cls=type(self))
+                function, args = self.create_args_for_root(function, True, concrete_args)
+                @st.functools.wraps(st._orig_module_getattr)
+                def get(module, name):
+                    return self.getattr(name, st._orig_module_getattr(module, name), cache)
+                @st.functools.wraps(st._orig_module_call)
+                def call(module, *args, **kwargs):
+                    return self.call_module(module, lambda *a, **k: st._orig_module_call(module, *a, **k), args, kwargs)
+                with st._Patcher() as patcher:
+                    patcher.patch_method(torch.nn.Module, "__getattr__", get, deduplicate=False)
+                    patcher.patch_method(torch.nn.Module, "__call__", call, deduplicate=False)
+                    st._patch_wrapped_functions(patcher)
+                    st._autowrap_check(patcher, {}, self._autowrap_function_ids)
+                    self.create_node("output", "output", (self.create_arg(function(*args)),), {})
+                return self.graph
+
+        net = Net()
+        graph = Tracer().trace(net)
+        print([(node.op, getattr(node.target, "__name__", node.target)) for node in graph.nodes])
+        print(torch.nn.Module.__call__ is st._orig_module_call, torch.nn.Module.__getattr__ is st._orig_module_getattr)
+        x, net = torch.ones(2, 3), net.eval()
+        print(torch.equal(torch.fx.GraphModule(net, Tracer().trace(net))(x), net(x)))
+    """)
+    assert lines[0] == str([
+        ("placeholder", "x"), ("call_module", "one"), ("call_method", "relu"), ("call_function", "dropout"), ("get_attr", "one.bias"),
+        ("call_function", "add"), ("output", "output"),
+    ])  # fmt: skip
+    assert lines[1:] == ["True True", "True"]
+
+
+def test_tensors_are_told_apart_by_cdata():
+    """As pyro does: the same object has one number, and another view of its bytes another."""
+    lines = says("""
+        import torch
+        p = torch.nn.Parameter(torch.ones(2))
+        a = p.detach()
+        print(p._cdata == p._cdata, p._cdata != a._cdata, type(p._cdata).__name__)
+    """)
+    assert lines == ["True True int"]
+
+
+def test_progress_of_downloads_is_shown_by_what_hub_shows_it_by():
+    assert fl.hub.tqdm is pytest.importorskip("tqdm.auto").tqdm
+    with pytest.raises(AttributeError, match="'flambeau.hub' has no attribute 'tqdn'"):
+        fl.hub.tqdn  # noqa: B018
+
+
+def test_layers_have_the_classes_above_them_that_packages_ask_for():
+    lines = says("""
+        import torch
+        from torch import nn
+        from torch.nn.modules import batchnorm, conv, dropout, padding, pooling
+        for kind, above in ((nn.Dropout2d, dropout._DropoutNd), (nn.MaxPool1d, pooling._MaxPoolNd), (nn.AvgPool1d, pooling._AvgPoolNd), (nn.AvgPool3d, pooling._AvgPoolNd),
+                            (nn.AdaptiveAvgPool2d, pooling._AdaptiveAvgPoolNd), (nn.AdaptiveMaxPool3d, pooling._AdaptiveMaxPoolNd), (nn.LPPool1d, pooling._LPPoolNd),
+                            (nn.LPPool2d, pooling._LPPoolNd), (nn.MaxUnpool2d, pooling._MaxUnpoolNd), (nn.ConstantPad1d, padding._ConstantPadNd), (nn.ZeroPad3d, nn.ConstantPad3d),
+                            (nn.ReflectionPad2d, padding._ReflectionPadNd), (nn.ReplicationPad3d, padding._ReplicationPadNd), (nn.CircularPad1d, padding._CircularPadNd),
+                            (nn.ReLU6, nn.Hardtanh), (nn.LazyConv2d, conv._LazyConvXdMixin), (nn.LazyBatchNorm1d, batchnorm._LazyNormBase)):
+            if not issubclass(kind, above):
+                print(kind, above)
+        print(nn.ReLU6(), nn.ReLU6().max_val, nn.ZeroPad2d(1), nn.ZeroPad2d(1).value, type(nn.MultiheadAttention(4, 2).out_proj) is nn.modules.linear.NonDynamicallyQuantizableLinear)
+    """)
+    assert lines == ["ReLU6() 6.0 ZeroPad2d((1, 1, 1, 1)) 0.0 True"]
+
+
+def test_helpers_of_transformers():
+    lines = says("""
+        import torch
+        from torch.nn.modules import transformer as t
+        layers = t._get_clones(torch.nn.Linear(2, 2), 3)
+        print(len(layers), layers[0].weight is layers[1].weight, torch.equal(layers[0].weight, layers[1].weight), t._get_activation_fn("relu") is torch.nn.functional.relu)
+        mask = t._generate_square_subsequent_mask(3)
+        print(mask.tolist(), t._detect_is_causal_mask(mask), t._detect_is_causal_mask(mask.T), t._detect_is_causal_mask(None), t._get_seq_len(torch.ones(2, 3, 4), True))
+        try:
+            t._get_activation_fn("tanh")
+        except RuntimeError as error:
+            print(error)
+    """)
+    inf = float("inf")
+    assert lines[0] == "3 False True True"
+    assert lines[1] == f"{[[0.0, -inf, -inf], [0.0, 0.0, -inf], [0.0, 0.0, 0.0]]} True False False 3"
+    assert lines[2] == "activation should be relu/gelu, not tanh"
+
+
+def test_functions_of_pythons_carry_attributes():
+    """As fastai does: which draws of weights go with an activation is kept on it."""
+    lines = says("""
+        import torch.nn.functional as F
+        for f in (F.relu, F.relu6, F.leaky_relu, F.sigmoid, F.tanh, F.softsign, F.tanhshrink, F.glu):
+            f.draws = "uniform"
+        print(F.tanh.draws, F.glu.__name__)
+    """)
+    assert lines == ["uniform glu"]
+
+
+def test_a_pass_over_a_loader_of_somebody_elses():
+    """As fastai does: its loader has a DataLoader's private parts, and PyTorch's iterator runs over it."""
+    lines = says("""
+        import torch
+        from torch.utils.data.dataloader import _BaseDataLoaderIter, _DatasetKind, _MultiProcessingDataLoaderIter, _SingleProcessDataLoaderIter
+        class Loader:
+            _auto_collation, drop_last, num_workers, timeout, _dataset_kind = False, False, 0, 0, _DatasetKind.Iterable
+            dataset, _index_sampler = ["a", "b", "c"], range(10)
+            def collate_fn(self, item):
+                return item * 2
+        print(list(_SingleProcessDataLoaderIter(Loader())))
+        rows = torch.utils.data.DataLoader(range(5), batch_size=2)
+        print([x.tolist() for x in _SingleProcessDataLoaderIter(rows)], rows._dataset_kind == _DatasetKind.Map)
+        print([isinstance(iter(rows), kind) for kind in (_BaseDataLoaderIter, _SingleProcessDataLoaderIter, _MultiProcessingDataLoaderIter)])
+        Loader.num_workers = 2
+        for kind in (_SingleProcessDataLoaderIter, _MultiProcessingDataLoaderIter):
+            try:
+                kind(Loader())
+            except (AssertionError, NotImplementedError) as error:
+                print(error)
+    """)
+    assert lines[:3] == ["['aa', 'bb', 'cc']", "[[0, 1], [2, 3], [4]] True", "[True, True, False]"]
+    assert lines[3] == "num_workers = 2 and timeout = 0; expected 0 and 0"
+    assert lines[4] == "Loader: num_workers = 2, but only DataLoader has workers here; set num_workers to 0"
+
+
+def test_places_of_another_class_than_the_picture():
+    """As fastai does: what a class has registered for `F.grid_sample` is asked with that function."""
+    lines = says("""
+        import torch, torch.nn.functional as F
+        class Base(torch.Tensor):
+            known = {}
+            @classmethod
+            def __torch_function__(cls, func, types, args=(), kwargs=None):
+                if func in cls.known and all(map(isinstance, args, cls.known[func])):
+                    types = (torch.Tensor,)
+                return super().__torch_function__(func, types, args, kwargs or {})
+        class Picture(Base): pass
+        class Places(Base): pass
+        picture, places = torch.ones(1, 1, 2, 2).as_subclass(Picture), torch.zeros(1, 1, 1, 2).as_subclass(Places)
+        try:
+            F.grid_sample(picture, places, align_corners=False)
+        except TypeError as error:
+            print("refused")
+        Base.known[F.grid_sample] = (Picture, Places)
+        print(type(F.grid_sample(picture, places, align_corners=False)).__name__)
+        print(torch.vmap(lambda x, at: F.grid_sample(x[None], at[None], align_corners=False).sum())(torch.ones(2, 1, 2, 2), torch.zeros(2, 1, 1, 2)))
+    """)
+    assert lines == ["refused", "Picture", "tensor([1., 1.])"]

@@ -19,6 +19,7 @@ PARTS: dict[str, str | tuple[str, ...]] = {
     "_tensor": "",
     "functional": "",
     "cuda.graphs": "cuda",
+    "distributed.fsdp.fully_sharded_data_parallel": "distributed.fsdp",
     "masked._ops": "masked",
     "cuda.memory": "cuda",
     "cuda.random": "cuda",

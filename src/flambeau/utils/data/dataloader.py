@@ -259,6 +259,11 @@ class DataLoader(Generic[T]):
         """What tasks come from; frameworks ask under this name."""
         return self.batch_sampler if self._auto_collation else self.sampler
 
+    @property
+    def _dataset_kind(self) -> int:
+        """1 where the dataset sets its own order; frameworks ask under this name."""
+        return int(self._iterable)
+
     def _fetch(self, dataset: Any) -> Any:
         if self._iterable:
             return _StreamFetch(dataset, self.collate_fn, self.batch_size, self.drop_last)

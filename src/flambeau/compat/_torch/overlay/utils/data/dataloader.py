@@ -1,4 +1,4 @@
-"""`torch.utils.data.dataloader`: classes of iterators, which packages compare with."""
+"""`torch.utils.data.dataloader`: classes of iterators, which packages compare with, and make for loaders of their own."""
 
 from __future__ import annotations
 
@@ -6,20 +6,82 @@ import abc
 from collections.abc import Callable
 from typing import Any
 
+from flambeau.compat._torch.overlay.utils.data._utils.fetch import (
+    _IterableDatasetFetcher,
+    _MapDatasetFetcher,
+)
 from flambeau.utils.data.dataloader import _Iterator, _Pass
 
 # What annotations of programs name.
 _collate_fn_t = Callable[[list[Any]], Any]
 
 
-class _BaseDataLoaderIter(abc.ABC):  # noqa: B024
-    """One pass over a DataLoader, with workers or without."""
+class _DatasetKind:
+    """Whether a dataset is asked by index or gone through."""
+
+    Map, Iterable = 0, 1
+
+    @staticmethod
+    def create_fetcher(kind: int, dataset: Any, auto_collation: bool, collate_fn: Any, drop_last: bool) -> Any:
+        """What fetches batches of such a dataset."""
+        made = _MapDatasetFetcher if kind == _DatasetKind.Map else _IterableDatasetFetcher
+        return made(dataset, auto_collation, collate_fn, drop_last)
+
+
+class _BaseDataLoaderIter(abc.ABC):
+    """One pass over a loader, with workers or without. What a loader is asked for are PyTorch's private names of a DataLoader's parts."""
+
+    def __init__(self, loader: Any) -> None:
+        self._dataset, self._dataset_kind = loader.dataset, loader._dataset_kind
+        self._auto_collation, self._collate_fn, self._drop_last = loader._auto_collation, loader.collate_fn, loader.drop_last
+        self._index_sampler, self._num_workers, self._timeout = loader._index_sampler, loader.num_workers, loader.timeout
+        self._sampler_iter = iter(self._index_sampler)
+        self._num_yielded = 0
+
+    def __iter__(self) -> _BaseDataLoaderIter:
+        return self
+
+    def _next_index(self) -> Any:
+        return next(self._sampler_iter)
+
+    @abc.abstractmethod
+    def _next_data(self) -> Any: ...
+
+    def __next__(self) -> Any:
+        data = self._next_data()
+        self._num_yielded += 1
+        return data
+
+    def __len__(self) -> int:
+        return len(self._index_sampler)
+
+
+class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
+    """A pass without workers."""
+
+    def __init__(self, loader: Any) -> None:
+        super().__init__(loader)
+        if loader.num_workers or loader.timeout:
+            raise AssertionError(f"num_workers = {loader.num_workers} and timeout = {loader.timeout}; expected 0 and 0")
+        self._dataset_fetcher = _DatasetKind.create_fetcher(
+            self._dataset_kind, self._dataset, self._auto_collation, self._collate_fn, self._drop_last
+        )
+
+    def _next_data(self) -> Any:
+        return self._dataset_fetcher.fetch(self._next_index())
 
 
 _BaseDataLoaderIter.register(_Iterator)
-_BaseDataLoaderIter.register(_Pass)
-_SingleProcessDataLoaderIter = _Pass
+_SingleProcessDataLoaderIter.register(_Pass)
 
 
 class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
     """The class of iterators whose workers are processes; workers are threads here, and nothing is one."""
+
+    def __init__(self, loader: Any) -> None:
+        raise NotImplementedError(
+            f"{type(loader).__name__}: num_workers = {loader.num_workers}, but only DataLoader has workers here; set num_workers to 0"
+        )
+
+    def _next_data(self) -> Any:
+        raise NotImplementedError

@@ -1,0 +1,1 @@
+"""Parts of `torch.fx` that tracers of packages take; the rest is `flambeau.fx`."""
