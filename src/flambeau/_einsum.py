@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
+from numbers import Integral
 from typing import Any
 
 from flambeau import _C
@@ -169,7 +170,8 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) ->
     """
     if isinstance(dims, Tensor):
         dims = dims.tolist() if dims.numel() > 1 else dims.item()
-    if isinstance(dims, int):
+    if isinstance(dims, (int, Integral)):
+        dims = int(dims)
         if not 0 <= dims <= min(a.ndim, b.ndim):
             most = f"a has shape {list(a.shape)} and b {list(b.shape)}"
             raise _C.ArgumentError(f"tensordot: dims = {dims}, but {most}; expected 0 <= dims <= {min(a.ndim, b.ndim)}")
@@ -184,7 +186,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) ->
 
 
 def _axes_of(name: str, x: Tensor, given: Any) -> tuple[int, ...]:
-    axes = [given] if isinstance(given, int) else [int(d) for d in given]
+    axes = [int(given)] if isinstance(given, (int, Integral)) else [int(d) for d in given]
     n = x.ndim
     for d in axes:
         if not -n <= d < n:

@@ -61,8 +61,8 @@ def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
 
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     """Moves axes to new places; the others keep their order."""
-    sources = [source] if isinstance(source, (int, Integral)) else list(source)
-    targets = [destination] if isinstance(destination, (int, Integral)) else list(destination)
+    sources = [int(source)] if isinstance(source, (int, Integral)) else list(source)
+    targets = [int(destination)] if isinstance(destination, (int, Integral)) else list(destination)
     n = max(input.ndim, 1)  # a 0-d tensor counts as one axis
     for name, axes in (("source", sources), ("destination", targets)):
         for d in axes:
@@ -167,7 +167,7 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
         raise _C.RangeError(f"tensor_split: dim = {dim}, but the tensor has shape {list(input.shape)}")
     n = input.shape[dim]
     if isinstance(indices_or_sections, (int, Integral)):
-        k = indices_or_sections
+        k = int(indices_or_sections)
         if k < 1:
             raise _C.ArgumentError(f"tensor_split: sections = {k}; expected at least 1")
         if k > _MOST_PARTS:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from numbers import Integral
+
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau.linalg import qr, svd
@@ -13,7 +15,7 @@ def _check(op: str, A: Tensor, q: int, niter: int) -> None:
     if A.ndim < 2 or not (A.is_floating_point() or A.is_complex()):
         raise _C.ShapeError(f"{op}: A is {A.dtype} of shape {list(A.shape)}; expected floating point or complex matrices")
     m, n = A.shape[-2:]
-    if isinstance(q, bool) or not isinstance(q, int) or not 0 <= q <= min(m, n):
+    if isinstance(q, bool) or not isinstance(q, (int, Integral)) or not 0 <= q <= min(m, n):
         raise _C.ArgumentError(f"{op}: q = {q} for matrices of {m} x {n}; expected 0 <= q <= {min(m, n)}")
     if not 0 <= niter <= MOST_ITERATIONS:
         raise _C.ArgumentError(f"{op}: niter = {niter}; expected 0 to {MOST_ITERATIONS} (a few sharpen all that float64 can tell apart)")

@@ -6,6 +6,7 @@ import builtins
 import itertools
 import math
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any, NamedTuple
 
 from flambeau import _C
@@ -222,7 +223,7 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """
     if indices.is_floating_point() or indices.dtype is _C.bool:
         raise _C.DTypeError(f"unravel_index: indices are {indices.dtype}; expected integers")
-    sizes = [shape] if isinstance(shape, int) else [int(s) for s in shape]
+    sizes = [int(shape)] if isinstance(shape, (int, Integral)) else [int(s) for s in shape]
     if any(s < 0 for s in sizes):
         raise _C.ArgumentError(f"unravel_index: shape = {sizes}; expected no negative size")
     found: list[Tensor] = []

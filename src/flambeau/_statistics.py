@@ -184,7 +184,7 @@ def histogramdd(
     if input.ndim < 2 or not input.is_floating_point():
         raise _C.ShapeError(f"histogramdd: input is {input.dtype} {list(input.shape)}; expected floating point [..., coordinates]")
     n = input.shape[-1]
-    each = [bins] * n if isinstance(bins, (int, Integral)) else list(bins)
+    each = [int(bins)] * n if isinstance(bins, (int, Integral)) else list(bins)
     if len(each) != n:
         raise _C.ArgumentError(f"histogramdd: {len(each)} bins for {n} coordinates; expected one for each")
     if range is not None and len(range) != 2 * n:
@@ -321,7 +321,7 @@ def gradient(input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: in
     if edge_order not in (1, 2):
         raise _C.ArgumentError(f"gradient: edge_order = {edge_order}; expected 1 or 2")
     spacing = 1 if spacing is None else spacing
-    axes = list(range(input.ndim)) if dim is None else [dim] if isinstance(dim, (int, Integral)) else list(dim)
+    axes = list(range(input.ndim)) if dim is None else [int(dim)] if isinstance(dim, (int, Integral)) else list(dim)
     for d in axes:
         if not -input.ndim <= d < input.ndim:
             raise _C.RangeError(f"gradient: dim = {d}, but the tensor has shape {list(input.shape)}")

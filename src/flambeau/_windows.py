@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
 from flambeau import _C
@@ -10,7 +11,7 @@ from flambeau._C import Tensor, ops
 
 def _positions(name: str, length: int, periodic: bool, dtype: Any, device: Any) -> tuple[Tensor | None, int]:
     """0, 1, ..., length - 1 and the number that they are divided by; no positions for windows of less than two elements."""
-    if isinstance(length, bool) or not isinstance(length, int):
+    if isinstance(length, bool) or not isinstance(length, (int, Integral)):
         raise TypeError(f"{name}: window_length = {length!r}; expected an int")
     if length < 0:
         raise _C.ArgumentError(f"{name}: window_length = {length}; expected at least 0")

@@ -12,6 +12,7 @@ nothing is let through give what an empty slice gives: 0 for `sum`, 1 for `prod`
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 from flambeau import _C
@@ -42,7 +43,7 @@ def _dims(dim: Dims, ndim: int) -> tuple[int, ...]:
     """All axes for None, else those that were named, counted from the front."""
     if dim is None:
         return tuple(range(ndim))
-    named = (dim,) if isinstance(dim, int) else tuple(dim)
+    named = (int(dim),) if isinstance(dim, (int, Integral)) else tuple(dim)
     out: list[int] = []
     for d in named:
         if not -max(ndim, 1) <= d < max(ndim, 1):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
+from numbers import Integral
 from typing import Any
 
 from flambeau import _C
@@ -76,7 +77,7 @@ class SobolEngine:
     MAXDIM = 21201
 
     def __init__(self, dimension: int, scramble: bool = False, seed: int | None = None) -> None:
-        if not isinstance(dimension, int) or not 1 <= dimension <= self.MAXDIM:
+        if not isinstance(dimension, (int, Integral)) or not 1 <= dimension <= self.MAXDIM:
             raise ValueError(f"SobolEngine: dimension = {dimension!r}; expected 1 to {self.MAXDIM}")
         self.seed, self.scramble, self.dimension = seed, scramble, dimension
         directions = _directions(dimension)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from numbers import Integral
 from typing import Any
 
 from flambeau import _C
@@ -38,7 +39,7 @@ class UntypedStorage:
     _bytes: Tensor  # 1-d, uint8, all of it
 
     def __init__(self, size: int = 0, *, device: Any = None) -> None:
-        if isinstance(size, bool) or not isinstance(size, int):
+        if isinstance(size, bool) or not isinstance(size, (int, Integral)):
             raise TypeError(f"UntypedStorage: size is a {type(size).__name__}; expected a number of bytes")
         if size < 0:
             raise ValueError(f"UntypedStorage: size = {size}; expected at least 0")
@@ -327,12 +328,12 @@ def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = 
         flat = flat if self.dtype is _C.uint8 else flat[: len(flat) // self.dtype.itemsize * self.dtype.itemsize].view(self.dtype)
     else:
         raise TypeError(f"set_: source is a {type(source).__name__}; expected a storage or a tensor")
-    shape = (flat.numel(),) if size is None else tuple(size) if not isinstance(size, int) else (size,)
+    shape = (flat.numel(),) if size is None else tuple(size) if not isinstance(size, (int, Integral)) else (int(size),)
     if stride is None:
         steps, step = [], 1
         for n in reversed(shape):
             steps.append(step)
             step *= max(n, 1)
         stride = tuple(reversed(steps))
-    self.data = flat.as_strided(shape, tuple(stride) if not isinstance(stride, int) else (stride,), storage_offset)
+    self.data = flat.as_strided(shape, tuple(stride) if not isinstance(stride, (int, Integral)) else (int(stride),), storage_offset)
     return self

@@ -141,3 +141,47 @@ def test_functions_of_nn_at_the_top():
     assert fl.is_nonzero(fl.tensor([2])) and not fl.is_nonzero(fl.tensor(0.0)) and not fl.is_complex(x)
     with pytest.raises(ValueError, match=r"shape \[2\]"):
         fl.is_nonzero(fl.ones(2))
+
+
+# ------------------------------------------------------------------------------- sizes that came out of NumPy
+
+
+@pytest.mark.parametrize("whole", [np.int64, np.uint16], ids=["int64", "uint16"])
+@pytest.mark.parametrize("call", [
+    lambda n: nn.Conv2d(n(3), n(4), n(3), n(1), n(1)), lambda n: nn.ConvTranspose2d(n(3), n(2), n(3)), lambda n: nn.LayerNorm(n(8)),
+    lambda n: nn.RMSNorm(n(8)), lambda n: nn.Upsample(n(4)), lambda n: nn.Upsample(scale_factor=n(2)), lambda n: nn.ZeroPad2d(n(1)),
+    lambda n: nn.Unfold(n(2)), lambda n: nn.LPPool2d(n(2), n(2)), lambda n: nn.AdaptiveAvgPool2d(n(2)),
+    lambda n: nn.MaxPool2d(n(2), n(2), n(1)), lambda n: nn.TransformerEncoderLayer(n(8), n(2), n(8), batch_first=True),
+], ids=lambda call: call.__code__.co_names[1])  # fmt: skip
+def test_layers_of_numpy_sizes(call, whole):
+    x = fl.arange(2 * 3 * 8 * 8).reshape(2, 3, 8, 8) / 100
+    layer, plain = call(whole), call(int)
+    plain.load_state_dict(layer.state_dict())
+    if isinstance(layer, nn.TransformerEncoderLayer):
+        x, layer, plain = x[0], layer.eval(), plain.eval()
+    assert fl.equal(layer(x), plain(x))
+
+
+@pytest.mark.parametrize("whole", [np.int64, np.uint16], ids=["int64", "uint16"])
+@pytest.mark.parametrize("call", [
+    lambda x, n: fl.hann_window(n(5)), lambda x, n: fl.signal.windows.hann(n(5)), lambda x, n: fl.linalg.matrix_power(x[0, 0], n(2)),
+    lambda x, n: fl.special.polygamma(n(1), x + 1), lambda x, n: fl.quasirandom.SobolEngine(n(2)).draw(n(3)),
+    lambda x, n: nn.functional.interpolate(x, n(4)), lambda x, n: nn.functional.unfold(x, n(3)), lambda x, n: x.movedim(n(0), n(2)),
+    lambda x, n: x.quantile(0.5, n(1)), lambda x, n: fl.tensor_split(x, n(2))[1], lambda x, n: fl.unique(x, dim=n(0)),
+    lambda x, n: fl.svd_lowrank(x, n(2))[1] * 0, lambda x, n: fl.vmap(fl.sum, chunk_size=n(1))(x), lambda x, n: fl.tensordot(x, x, n(4)),
+    lambda x, n: fl.UntypedStorage(n(4)).nbytes() + x[0],
+])  # fmt: skip
+def test_functions_of_numpy_sizes(call, whole):
+    x = fl.arange(2 * 3 * 4 * 4).reshape(2, 3, 4, 4) / 100
+    assert fl.equal(call(x, whole), call(x, int))
+
+
+def test_rows_without_gradients_by_a_numpy_number():
+    for layer in (nn.Embedding, nn.EmbeddingBag):
+        assert layer(np.uint16(4), np.uint16(3), padding_idx=np.uint16(1)).padding_idx == 1
+
+
+def test_sizes_that_are_tensors():
+    x = fl.arange(2 * 3 * 4 * 4).reshape(2, 3, 4, 4) / 100
+    for size in (fl.tensor(2), [fl.tensor(2), 2]):
+        assert nn.functional.interpolate(x, size).shape == (2, 3, 2, 2)

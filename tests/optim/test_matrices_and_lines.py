@@ -134,3 +134,18 @@ def test_lbfgs_takes_parameters_of_any_shape_and_without_gradients():
 def test_what_is_refused(call, error, text):
     with pytest.raises(error, match=text):
         call(fl.ones(3, requires_grad=True))
+
+
+def test_lbfgs_searches_on_where_nothing_is_too_small_a_change():
+    """With `tolerance_change=0` the ends of a search meet, and no step is to be read off the line between them."""
+    x = fl.tensor([-1.2, 1.0], dtype=fl.float64, requires_grad=True)
+    optimizer = optim.LBFGS([x], max_iter=100, tolerance_change=0, tolerance_grad=0, line_search_fn="strong_wolfe")
+
+    def closure():
+        optimizer.zero_grad()
+        loss = x.abs().sum()
+        loss.backward()
+        return loss
+
+    assert optimizer.step(closure).item() == pytest.approx(2.2)
+    assert closure().item() < 2.2

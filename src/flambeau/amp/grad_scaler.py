@@ -207,6 +207,10 @@ class GradScaler:
         """Sets after how many finite steps in a row the scale grows."""
         self._growth_interval = new_interval
 
+    def _get_growth_tracker(self) -> int:
+        """How many finite steps there were in a row."""
+        return self._growth_tracker if self._enabled else 0
+
     def is_enabled(self) -> bool:
         """Whether it does anything."""
         return self._enabled

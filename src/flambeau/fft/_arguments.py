@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
@@ -36,7 +37,7 @@ def floating(op: str, x: Tensor, *, complex: bool = False, real: bool = False) -
 
 def axes_of(op: str, x: Tensor, n: Sequence[int] | None, dim: Sequence[int] | int | None) -> tuple[tuple[int, ...], list[int | None]]:
     """The axes, wrapped, and a size for each, None where it stays: by PyTorch's rules for `s` and `dim`."""
-    given = [dim] if isinstance(dim, int) else None if dim is None else [int(d) for d in dim]
+    given = [int(dim)] if isinstance(dim, (int, Integral)) else None if dim is None else [int(d) for d in dim]
     sizes = None if n is None else [int(v) for v in n]
     if given is None:
         count = x.ndim if sizes is None else len(sizes)

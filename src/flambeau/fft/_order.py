@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 from flambeau import _C
@@ -50,7 +51,7 @@ def rfftfreq(
 
 
 def _axes(x: Tensor, dim: int | Sequence[int] | None) -> list[int]:
-    return list(range(x.ndim)) if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    return list(range(x.ndim)) if dim is None else [int(dim)] if isinstance(dim, (int, Integral)) else list(dim)
 
 
 def fftshift(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
+from numbers import Integral
 from typing import Any, Literal, ParamSpec, overload
 
 from flambeau import _C
@@ -220,7 +221,7 @@ def jacrev(
         tensor([[2., 0.],
                 [0., 6.]])
     """
-    if chunk_size is not None and (isinstance(chunk_size, bool) or not isinstance(chunk_size, int) or chunk_size < 1):
+    if chunk_size is not None and (isinstance(chunk_size, bool) or not isinstance(chunk_size, (int, Integral)) or chunk_size < 1):
         raise ValueError(f"jacrev: chunk_size = {chunk_size!r}; expected None or at least 1")
 
     @functools.wraps(func, updated=())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from numbers import Integral
 from typing import Any
 
 from flambeau import _C
@@ -50,7 +51,7 @@ def vmap(
     """
     if randomness not in RANDOMNESS:
         raise RuntimeError(f"vmap: randomness = {randomness!r}; expected 'error', 'different' or 'same'")
-    if chunk_size is not None and (isinstance(chunk_size, bool) or not isinstance(chunk_size, int) or chunk_size < 1):
+    if chunk_size is not None and (isinstance(chunk_size, bool) or not isinstance(chunk_size, (int, Integral)) or chunk_size < 1):
         raise ValueError(f"vmap: chunk_size = {chunk_size!r}; expected None or at least 1")
 
     @functools.wraps(func, updated=())

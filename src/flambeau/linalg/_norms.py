@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 from flambeau import _C
@@ -51,7 +52,7 @@ def matrix_norm(
         tensor(7.)
     """
     _check_matrices("linalg.matrix_norm", A)
-    axes = [dim] if isinstance(dim, int) else list(dim)
+    axes = [int(dim)] if isinstance(dim, (int, Integral)) else list(dim)
     if len(axes) != 2 or any(not -A.ndim <= d < A.ndim for d in axes) or axes[0] % A.ndim == axes[1] % A.ndim:
         raise _C.ArgumentError(f"linalg.matrix_norm: dim = {dim}, A has shape {list(A.shape)}; expected two different axes")
     if dtype is not None:
@@ -96,7 +97,7 @@ def norm(
 
     Without `ord` it is the 2-norm of all elements, or of those along `dim`.
     """
-    axes = None if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    axes = None if dim is None else [int(dim)] if isinstance(dim, (int, Integral)) else list(dim)
     if isinstance(ord, str) and ord not in ("fro", "nuc"):
         raise _C.ArgumentError(f"linalg.norm: ord = {ord!r}; expected a number, 'fro' or 'nuc'")
     if axes is not None and len(axes) not in (1, 2):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 from flambeau import _C
@@ -73,8 +74,9 @@ def matrix_power(A: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
     """
     if A.ndim < 2 or A.shape[-1] != A.shape[-2]:
         raise _C.ShapeError(f"linalg.matrix_power: A has shape {list(A.shape)}; expected square matrices, [..., m, m]")
-    if isinstance(n, bool) or not isinstance(n, int):
+    if isinstance(n, bool) or not isinstance(n, (int, Integral)):
         raise TypeError(f"linalg.matrix_power: n = {n!r}; expected an int")
+    n = int(n)  # NumPy's unsigned ones have no negative
     if n < 0:
         A, n = _complex_systems.linalg_inv_ex(A, check_errors=True)[0], -n
     if n == 0:

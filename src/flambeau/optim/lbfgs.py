@@ -208,6 +208,8 @@ def _cubic(a: _Point, b: _Point, low: float, high: float) -> float:
     """Where between two bounds the cubic through losses and slopes of two points is least (Nocedal and Wright, eq. 3.59)."""
     if a.t > b.t:
         a, b = b, a
+    if a.t == b.t:  # between two points that became one there is nothing to choose
+        return (low + high) / 2
     d1 = a.slope + b.slope - 3 * (a.loss - b.loss) / (a.t - b.t)
     square: float = d1 * d1 - a.slope * b.slope
     if not square >= 0:

@@ -210,7 +210,8 @@ class Optimizer:
         self._groups = state.pop("param_groups")
         self.__dict__.update(state)
         self.state = defaultdict(dict, self.state)
-        self._reset_private()
+        self._plans.clear()
+        self._numbers.clear()
         self._set_defaults()
         self._set_scalars()
 
@@ -450,12 +451,7 @@ class Optimizer:
             saved["params"] = mine["params"]
             if "param_names" in mine:
                 saved.setdefault("param_names", mine["param_names"])
-        self.state = state
-        self._groups = saved_groups
-        self._set_defaults()
-        self._set_scalars()
-        self._plans.clear()
-        self._numbers.clear()
+        self.__setstate__({"state": state, "param_groups": saved_groups})  # classes complete groups of older versions there
         for hook in tuple(self._load_post_hooks.values()):
             hook(self)
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from numbers import Integral
 from typing import Any
 
 from flambeau import _C
@@ -30,8 +31,9 @@ class _Window:
 
     def __init__(self, name: str, M: Any, sym: bool, dtype: Any, layout: Any, device: Any, requires_grad: bool) -> None:
         self.name, self.dtype, self.requires_grad = name, _C.get_default_dtype() if dtype is None else dtype, requires_grad
-        if isinstance(M, bool) or not isinstance(M, int):
+        if isinstance(M, bool) or not isinstance(M, (int, Integral)):
             raise TypeError(f"{name}: M = {M!r}; expected an int")
+        M = int(M)
         if M < 0:
             raise _C.ArgumentError(f"{name}: M = {M}; expected at least 0")
         if self.dtype not in (_C.float32, _C.float64):

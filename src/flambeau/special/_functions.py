@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any, Protocol
 
 from flambeau import _C
@@ -146,7 +147,7 @@ def polygamma(n: int, input: Tensor, *, out: Tensor | None = None) -> Tensor:
         >>> fl.special.polygamma(1, fl.tensor([1.0, 0.5]))
         tensor([1.6449, 4.9348])
     """
-    if isinstance(n, Tensor) or not isinstance(n, int):
+    if isinstance(n, Tensor) or not isinstance(n, (int, Integral)):
         raise TypeError(f"special.polygamma: n = {n!r}; expected an int")
     return deliver("special.polygamma", ops.polygamma_of(input, n), out)  # type: ignore[no-any-return]
 
