@@ -29,7 +29,12 @@ def check_kept(program, said):
     assert not differences(said, {key: kept[key] for key in said}, RELATIVE.get(program, 1e-4))
 
 
-SMALL = ("captum", "entmax", "geoopt", "gpytorch", "kornia", "peft", "pytorch_msssim", "segmentation_models_pytorch", "torchdiffeq", "torchsde", "zuko")
+SMALL = (
+    "botorch", "captum", "diffusers", "entmax", "fastai", "geoopt", "gpytorch", "higher", "ignite", "kornia", "monai", "nflows",
+    "opacus", "open_clip", "peft", "pyro", "pytorch_msssim", "pytorch_optimizer", "segmentation_models_pytorch",
+    "sentence_transformers", "stable_baselines3", "tensordict", "torch_geometric", "torchcde", "torchdiffeq", "torchjd", "torchsde",
+    "vector_quantize_pytorch", "vit_pytorch", "zuko",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.needs_package(name)) for name in SMALL])
