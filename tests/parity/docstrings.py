@@ -239,6 +239,14 @@ def names_in(tree):
     return loaded, stored
 
 
+def with_room(tree):
+    """`torch.allclose(a, b)` of drawn numbers with room for what processors round differently: the defaults are decided by the last digits."""
+    for call in ast.walk(tree):
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "allclose" and len(call.args) == 2 and not call.keywords:
+            call.keywords = [ast.keyword("rtol", ast.Constant(1e-4)), ast.keyword("atol", ast.Constant(1e-5))]
+    return ast.fix_missing_locations(tree)
+
+
 class Runner:
     def __init__(self, draws, name, sources):
         self.draws, self.torch, self.name, self.sources = draws, draws.torch, name, sources
@@ -273,7 +281,7 @@ class Runner:
     def statement(self, source, seed):
         torch, printed = self.torch, io.StringIO()
         try:
-            tree = ast.parse(source)
+            tree = with_room(ast.parse(source))
         except SyntaxError:
             return {"error": ["SyntaxError"], "text": "SyntaxError", "random": False, "names": [], "printed": ""}
         loaded, stored = names_in(tree)

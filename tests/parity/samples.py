@@ -6,6 +6,7 @@ An entry names a function of PyTorch, or is a few lines of Python around one. `t
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import sys
@@ -155,6 +156,8 @@ def ours_of(v, grad=False):
         return named(str(v).removeprefix("torch."))
     if isinstance(v, torch.layout):
         return None if v is torch.strided else named(str(v).removeprefix("torch."))
+    if isinstance(v, torch.nn.LinearCrossEntropyOptions):
+        return fl.nn.LinearCrossEntropyOptions(**{f.name: ours_of(getattr(v, f.name)) for f in dataclasses.fields(v)})
     if isinstance(v, torch.device):
         return fl.device(str(v))
     if isinstance(v, torch.Size):

@@ -61,17 +61,17 @@ DIFFERENT = {
     "torch.Tensor.to_sparse_csc torch.Tensor.to_sparse_csr torch.sparse_bsc_tensor torch.sparse_bsr_tensor torch.sparse_csc_tensor",
     "there are no nested and no masked tensors": "torch.masked.is_masked_tensor:2 torch.nested.as_nested_tensor:2 torch.nested.masked_select torch.nested.narrow "
     "torch.nested.nested_tensor torch.nested.nested_tensor_from_jagged torch.nested.to_padded_tensor",
-    "a prototype of PyTorch's": "torch.hash_tensor torch.nn.LinearCrossEntropyLoss torch.nn.attention.register_flash_attention_impl",
+    "a prototype of PyTorch's": "torch.hash_tensor torch.nn.attention.register_flash_attention_impl",
     "no fake tensors, no kernels by dispatch keys, no Triton": "torch.func.functionalize:2 torch.library.get_kernel:4 torch.library.register_fake:2 "
     "torch.library.register_torch_dispatch torch.library.triton_op:2 torch.library.wrap_triton:2",
     "what register_autocast and register_vmap return, and a misprint of Library": "torch.library.register_autocast torch.library.register_vmap:2",
     "a result of a custom op has memory of its own": "torch.library.custom_op",
     "NumPy's functions are not replaced by ours": "torch.compiler.wrap_numpy",
-    "PyTorch's tables and tools for its own tests and backends": "torch.overrides.get_ignored_functions:2 torch.overrides.get_testing_overrides "
+    "PyTorch's tables and tools for its own tests and backends": "torch.overrides.get_testing_overrides "
     "torch.overrides.redispatch_function torch.sparse.as_sparse_gradcheck torch.utils.ThroughputBenchmark torch.utils.generate_methods_for_privateuse1_backend:3 "
     "torch.utils.rename_privateuse1_backend",
     "there is no training over processes but flambeau.pipeline": "torch.nn.parallel.DistributedDataParallel",
-    "not there yet": "torch.serialization.register_package torch.serialization.skip_data",
+    "not there yet": "torch.serialization.register_package",
     "PyTorch's own modules are among them": "torch.serialization.safe_globals",
     "an argument that is handed on is an alias with a history": "torch.func.grad",
     "a profile prints nothing": "torch.autograd.profiler.profile torch.autograd.profiler.record_function",
