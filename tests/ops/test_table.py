@@ -387,6 +387,8 @@ def test_inplace_copies_nothing_back(op, index):
     args, wanted = _gradient_inputs(op, index)
     if not wanted or "each" not in op.keys or _as_write(op, args, wanted) is None:
         pytest.skip("a kernel that makes its result beside the input, or nothing to differentiate")
+    if op.name == "pow" and not isinstance(args["b"], fl.Tensor) and args["b"] in (0.5, -0.5, -1):
+        pytest.skip("made beside the input, which the gradient reads: programs write into the result")
     target = args[op.first_tensor] * 1
     with fl.profiler.profile() as prof:
         getattr(_C.ops, op.name + "_")(**{**args, op.first_tensor: target})

@@ -61,6 +61,7 @@ CASES = {
     "LazyBatchNorm2d": ("", (PLANE,)), "LazyBatchNorm3d": ("", ("T((2, 2, 3, 3, 3), grad=True)",)), "LazyInstanceNorm1d": ("", (LINE,)),
     "LazyInstanceNorm2d": ("", (PLANE,)), "LazyInstanceNorm3d": ("", ("T((2, 2, 3, 3, 3), grad=True)",)),
     "Sequential": ("fl.nn.Linear(6, 3), fl.nn.ReLU(inplace=True)", (ROWS,)), "ModuleList": ("[fl.nn.Linear(6, 3)]", None),
+    "Container": ("layer=fl.nn.Linear(6, 3)", None), "LinearCrossEntropyLoss": ("6, 3", (ROWS, CLASSES)),
     "ModuleDict": ("{'a': fl.nn.Linear(6, 3)}", None), "ParameterList": ("[fl.ones(3)]", None), "ParameterDict": ("{'a': fl.ones(3)}", None),
 }  # fmt: skip
 NO_LAYERS = {"Module", "RNNBase", "RNNCellBase"}  # bases
