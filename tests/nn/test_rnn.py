@@ -262,3 +262,16 @@ def test_what_is_unpacked_lies_row_by_row(batch_first, enforce_sorted):
     assert padded.view(-1, 2).shape == (15, 2)
     rows = padded if batch_first else padded.transpose(0, 1)
     assert rows[1].tolist() == [*x[1, :3].tolist(), [-1, -1], [-1, -1]]
+
+
+@pytest.mark.parametrize(
+    "layer", [lambda: nn.RNN(8, 2), lambda: nn.LSTM(8, 2), lambda: nn.GRU(8, 2), lambda: nn.LSTM(8, 2, proj_size=1), lambda: nn.RNN(8, 2, 2, bidirectional=True)]
+)
+def test_no_sequences_of_many_steps(layer):
+    """A batch of none is no work, however long its sequences are; gradients are there, and zero."""
+    module, x = layer(), fl.zeros(2**32, 0, 8, requires_grad=True)
+    y, state = module(x)
+    wide = (1 if getattr(module, "proj_size", 0) else 2) * (2 if module.bidirectional else 1)
+    assert y.shape == (2**32, 0, wide) and (state[0] if isinstance(state, tuple) else state).shape[1] == 0
+    y.sum().backward()
+    assert x.grad.shape == x.shape and all((p.grad == 0).all() for p in module.parameters())

@@ -51,6 +51,9 @@ def _run(
     """One layer in one direction; x is [T, B, I], or packed [rows, I] with the batch sizes."""
     w_ih, w_hh, b_ih, b_hh, w_hr = weights
     assert w_ih is not None and w_hh is not None
+    if sizes is None and not x.shape[1]:  # no sequences, however many steps they have
+        y = (ops.linear(x, w_ih, b_ih) + ops.linear(state[0], w_hh, b_hh)).narrow(-1, 0, state[-1].shape[-1])
+        return y if w_hr is None else ops.linear(y, w_hr), state
     if sizes is None and x.shape[0] and mode == "LSTM" and w_hr is None:
         bias = b_ih if b_hh is None or b_ih is None else b_ih + b_hh
         ys, h, c = ops.lstm_sequence(ops.linear(x, w_ih, bias), state[0], state[1], w_hh, reverse)[:3]
