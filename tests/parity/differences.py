@@ -147,10 +147,6 @@ DIFFERENT = {
     "nn.functional.pad/replicate_negative": {"alias bfloat16 complex64 float32 float64 int32 int64 uint8": VIEWS},
     "nn.functional.pixel_shuffle": {"alias bfloat16 bool complex64 float32 float64 int32 int64 uint8": VIEWS},
     "nn.functional.pixel_unshuffle": {"alias bfloat16 bool complex64 float32 float64 int32 int64 uint8": VIEWS},
-    "nn.functional.scaled_dot_product_attention": {
-        "gradient float64": "leading axes do not broadcast",
-        "values bfloat16 float32 float64": "leading axes do not broadcast",
-    },
     "nn.functional.upsample_bilinear": {"strided,values uint8": "bytes are rounded once, at the end; PyTorch computes in fixed point"},
     "norm/nuc": {"gradient complex128": NUCLEAR, "method,out,strided,values complex64": NUCLEAR},
     "optimizer Adafactor": {"errors": "complex parameters are refused when a step is made"},

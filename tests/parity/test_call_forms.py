@@ -111,10 +111,6 @@ DRAWS = re.compile(r"rand|normal|bernoulli|binomial|poisson|multinomial|dropout|
 
 # As KNOWN, of forms by position.
 KNOWN_POSITIONS: dict[str, str] = {
-    "add": "two numbers make no tensor",
-    "div": "two numbers make no tensor",
-    "mul": "two numbers make no tensor",
-    "sub": "two numbers make no tensor",
     "instance_norm": "one position per channel normalises to zeros there; here it is refused, as in training",
     "hinge_embedding_loss": "losses do not broadcast",
     "kl_div": "losses do not broadcast",
