@@ -1,11 +1,15 @@
 #include "ops/linalg/reflections.h"
 
+#include <optional>
+
 #include "ops/linalg/linalg.h"
 
 namespace fl::linalg {
 namespace {
 
 constexpr int64_t kWidth = 16;
+// Products with so narrow a side are shared among threads from this many elements of the matrix on.
+constexpr int64_t kShared = 1 << 20;
 
 }  // namespace
 
@@ -22,6 +26,8 @@ template <class T>
 Reflections<T>::Reflections(T* a, int64_t m, int64_t n, T* tau) : m_(m) {
   std::vector<T> panel(static_cast<size_t>(m * kWidth)), work(static_cast<size_t>(m + kWidth));
   const int64_t k = std::min(m, n);
+  std::optional<OneCore> alone;
+  if (m * n < kShared) alone.emplace();
   for (int64_t first = 0; first < k; first += kWidth) {
     // Where fewer rows than columns are left, the columns of the last panel that have no reflector belong to the rest.
     const int64_t width = std::min(kWidth, k - first), rows = m - first;
@@ -75,6 +81,8 @@ template <class T>
 void Reflections<T>::product(int64_t columns, T* q) const {
   std::fill_n(q, m_ * columns, T(0));
   for (int64_t i = 0; i < std::min(m_, columns); ++i) q[i * columns + i] = 1;
+  std::optional<OneCore> alone;
+  if (m_ * columns < kShared) alone.emplace();
   // What lies before a block's first row and column is not touched by it yet.
   for (auto block = blocks_.rbegin(); block != blocks_.rend(); ++block)
     apply(*block, false, q + block->first * columns + block->first, columns - block->first, columns);
