@@ -172,9 +172,9 @@ def _by_singular_values(op: str, A: Tensor, atol: Any, rtol: Any) -> tuple[Tenso
 def _by_reflections(A: Tensor, rcond: float | None) -> Tensor | None:
     """The pseudoinverse by QR, R^-1 Q^H, of matrices whose columns are certainly independent; None where any may not be.
 
-    They are where the smallest singular value of R is above `rcond` times the largest, of which a bound is at hand: a matrix's largest
-    singular value to the fourth power is at most |R R^H|^2, and the inverse's tells of the smallest. Asking is a value that is read,
-    which a recording and `vmap` do not allow.
+    They are where the smallest singular value of R is above `rcond` times the largest, of which bounds are at hand: a matrix's largest
+    singular value is at most |R|, and, which is sharper, its square at most |R R^H|; the inverse's tells of the smallest. Asking is a
+    value that is read, which a recording and `vmap` do not allow.
     """
     m, n = A.shape[-2:]
     if m < n or n == 0 or A.numel() == 0 or A.is_meta or _C.has_override(A) or _C.graph.recording():
@@ -182,10 +182,14 @@ def _by_reflections(A: Tensor, rcond: float | None) -> Tensor | None:
     Q, R = _complex_factors.linalg_qr(A)
     eye = ops.eye(n, dtype=A.dtype, device=A.device)
     inverse = _complex_systems.linalg_solve_triangular(R, eye.expand(R.shape), upper=True)
-    largest, smallest = (ops.square(ops.abs(t @ t.mH)).sum((-2, -1)).sqrt() for t in (R, inverse))
     least = m * _eps(A.dtype) if rcond is None else rcond
-    independent = largest * smallest * (least * least) < 1
-    return inverse @ Q.mH if bool(independent.all().item()) else None
+
+    def independent(power: int, *factors: Tensor) -> bool:
+        sizes = [ops.square(ops.abs(t)).sum((-2, -1)) for t in factors]
+        return bool((sizes[0] * sizes[1] * least**power < 1).all().item())
+
+    certain = independent(2, R, inverse) or independent(4, R @ R.mH, inverse @ inverse.mH)
+    return inverse @ Q.mH if certain else None
 
 
 def _inverse_above(v: Tensor, size: Tensor, least: Tensor) -> Tensor:
