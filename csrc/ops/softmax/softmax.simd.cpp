@@ -51,13 +51,20 @@ void rows_backward(const T* dy, const T* y, T* dx, int64_t rows, int64_t n, bool
 
 constexpr int64_t kWidth = 64;
 
+// The largest of each column, where it is above -inf.
+template <class T>
+FL_VM void cols_max(const T* x, int64_t n, int64_t step, int64_t width, T* m) {
+  for (int64_t j = 0; j < width; ++j) m[j] = -vm::kInf<T>;
+  for (int64_t i = 0; i < n; ++i)
+#pragma omp simd
+    for (int64_t j = 0; j < width; ++j) m[j] = x[i * step + j] > m[j] ? x[i * step + j] : m[j];
+}
+
 template <class T>
 void cols_forward(const T* x, T* y, int64_t n, int64_t inner, int64_t width, bool log) {
   T m[kWidth], s[kWidth];
-  for (int64_t j = 0; j < width; ++j) m[j] = -vm::kInf<T>, s[j] = 0;
-  for (int64_t i = 0; i < n; ++i)
-#pragma omp simd
-    for (int64_t j = 0; j < width; ++j) m[j] = x[i * inner + j] > m[j] ? x[i * inner + j] : m[j];
+  cols_max(x, n, inner, width, m);
+  for (int64_t j = 0; j < width; ++j) s[j] = 0;
   for (int64_t i = 0; i < n; ++i)
 #pragma omp simd
     for (int64_t j = 0; j < width; ++j) {
@@ -124,10 +131,8 @@ void scaled_row(const T* x, T lse, T scale, T* dx, int64_t n, int64_t step) {
 template <class T>
 void logsumexp_cols(const T* x, int64_t n, int64_t step, int64_t width, T* lse) {
   T m[kWidth], s[kWidth];
-  for (int64_t j = 0; j < width; ++j) m[j] = -vm::kInf<T>, s[j] = 0;
-  for (int64_t i = 0; i < n; ++i)
-#pragma omp simd
-    for (int64_t j = 0; j < width; ++j) m[j] = x[i * step + j] > m[j] ? x[i * step + j] : m[j];
+  cols_max(x, n, step, width, m);
+  for (int64_t j = 0; j < width; ++j) s[j] = 0;
   for (int64_t i = 0; i < n; ++i)
 #pragma omp simd
     for (int64_t j = 0; j < width; ++j) s[j] += vm::exp(x[i * step + j] - m[j]);
