@@ -16,7 +16,9 @@
 #include "op/logical_not.h"
 #include "op/masked_fill.h"
 #include "op/matmul.h"
+#include "op/max_pool1d_values.h"
 #include "op/max_pool1d_with_indices.h"
+#include "op/max_pool2d_values.h"
 #include "op/max_pool2d_with_indices.h"
 #include "op/mul.h"
 #include "op/narrow.h"
@@ -24,6 +26,7 @@
 #include "op/new_zeros.h"
 #include "op/pad_within.h"
 #include "op/permute.h"
+#include "op/plane_scatter.h"
 #include "op/sigmoid.h"
 #include "op/slice.h"
 #include "op/softmax.h"
@@ -108,11 +111,25 @@ Tensor conv_transposed_backward(const Tensor& dy, const Tensor& weight, IntList 
   return dx;
 }
 
+namespace {
+// Positions are found only where a gradient asks for them: they take twice the bytes of float32 maxima.
+bool asks_for_positions(const Tensor& x) { return grad_enabled() && requires_grad(x); }
+}  // namespace
+
 Tensor max_pool1d(const Tensor& x, IntList kernel_size, IntList stride, IntList padding, IntList dilation, bool ceil_mode) {
+  if (!asks_for_positions(x)) return op::max_pool1d_values(x, kernel_size, stride, padding, dilation, ceil_mode);
   return std::get<0>(op::max_pool1d_with_indices(x, kernel_size, stride, padding, dilation, ceil_mode));
 }
 Tensor max_pool2d(const Tensor& x, IntList kernel_size, IntList stride, IntList padding, IntList dilation, bool ceil_mode) {
+  if (!asks_for_positions(x)) return op::max_pool2d_values(x, kernel_size, stride, padding, dilation, ceil_mode);
   return std::get<0>(op::max_pool2d_with_indices(x, kernel_size, stride, padding, dilation, ceil_mode));
+}
+
+Tensor max_pool_values_backward(const Tensor& dy, const Tensor& x, IntList kernel_size, IntList stride, IntList padding, IntList dilation,
+                                bool ceil_mode) {
+  const Tensor at = x.ndim() == 3 ? std::get<1>(op::max_pool1d_with_indices(x, kernel_size, stride, padding, dilation, ceil_mode))
+                                  : std::get<1>(op::max_pool2d_with_indices(x, kernel_size, stride, padding, dilation, ceil_mode));
+  return op::plane_scatter(dy, at, x.sizes());
 }
 
 Tensor attention_mask_backward(const Tensor& dy, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& attn_mask, const Tensor& y,

@@ -97,30 +97,42 @@ void for_strips(int64_t images, int64_t channels, const F& f) {
   });
 }
 
+// Without indices where those are not defined.
 void max_pool(const Tensor& x, const PoolAxis& h, const PoolAxis& w, const Tensor& y, const Tensor& indices) {
   const Planes p = planes_of(x.sizes());
   const int64_t size = h.out * w.out, c = x.size(1);
   if (deferred(x) && p.h * p.w < (int64_t(1) << 31)) {
-    const ChannelRows from(x), to = ChannelRows::fresh(y), at = ChannelRows::fresh(indices);
+    const ChannelRows from(x), to = ChannelRows::fresh(y);
+    const Tensor at = indices.defined() ? ChannelRows::fresh(indices).matrix() : Tensor();
     const WorkOutput out(to.matrix());
     const Tensor in = converted(from.matrix(), out.work.dtype());
     return visit_memory(in.dtype(), [&](auto element) {
       using S = decltype(element);
       for_strips(x.size(0), c, [&](int64_t n, int64_t k, int64_t width) {
         FL_PICK_MEMORY(max_pool_strip)(in.data<S>() + n * p.h * p.w * c + k, c, width, out.work.data<S>() + n * size * c + k,
-                                       at.matrix().data<int64_t>() + n * size * c + k, h, w);
+                                       at.defined() ? at.data<int64_t>() + n * size * c + k : nullptr, h, w);
       });
     });
   }
   const WorkOutput out(y);
   const Tensor in = converted(x, out.work.dtype());
-  int64_t* index = indices.data<int64_t>();
+  int64_t* index = indices.defined() ? indices.data<int64_t>() : nullptr;
   visit_float(compute_float(in), [&](auto zero) {
     using T = decltype(zero);
     const PlanePieces<T> from(in, p.h * p.w), to(out.work, size);
+    // Without places the planes of one axis are rows of one plane, or where their windows fill them, one long row.
+    if (p.h == 1 && !index && in.dtype() == dtype_of<T>) {
+      const bool filled = w.first == 0 && w.in == w.out * w.stride && w.dilation * (w.taps - 1) < w.stride;
+      const T* x = in.data<T>();
+      T* y = out.work.data<T>();
+      return parallel_for(0, p.count, std::max<int64_t>(1, 16384 / std::max<int64_t>(1, p.w)), [&](int64_t i0, int64_t i1) {
+        const int64_t n = filled ? 1 : i1 - i0, m = filled ? i1 - i0 : 1;
+        FL_PICK(max_pool_plane)(x + i0 * w.in, y + i0 * w.out, nullptr, {n, n, 0, 1, 1, 1}, {m * w.in, m * w.out, w.first, w.stride, w.taps, w.dilation});
+      });
+    }
     for_planes(p, [&](int64_t i) {
       const auto plane = to.place(i);
-      FL_PICK(max_pool_plane)(from.read(i).data, plane.data, index + i * size, h, w);
+      FL_PICK(max_pool_plane)(from.read(i).data, plane.data, index ? index + i * size : nullptr, h, w);
       to.write(i, plane);
     });
   });
@@ -231,6 +243,10 @@ void spread(const Tensor& dy, const Windows& win, double divisor, const Tensor& 
 void max_pool_with_indices(const Tensor& x, IntList kernel, IntList stride, IntList padding, IntList dilation, bool, const Tensor& y,
                            const Tensor& indices) {
   max_pool_general(x, kernel, stride, padding, dilation, y, indices);
+}
+
+void max_pool_values(const Tensor& x, IntList kernel, IntList stride, IntList padding, IntList dilation, bool, const Tensor& y) {
+  max_pool_general(x, kernel, stride, padding, dilation, y, {});
 }
 
 // Adds each element of dy at its index in the plane.

@@ -17,7 +17,7 @@ struct PoolWindow {
 };
 }  // namespace fl
 
-// index: position of the maximum in the plane, as h * W + w; NaN is a maximum.
+// index: position of the maximum in the plane, as h * W + w, or null where nobody asks; NaN is a maximum.
 FL_SIMD_KERNEL(void, max_pool_plane_f32, const float* x, float* y, int64_t* index, const fl::PoolAxis& h, const fl::PoolAxis& w)
 FL_SIMD_KERNEL(void, max_pool_plane_f64, const double* x, double* y, int64_t* index, const fl::PoolAxis& h, const fl::PoolAxis& w)
 // With channels last, for elements of S in memory: a strip of at most 64 channels of one image, rows `c` apart; `index`

@@ -27,10 +27,19 @@ inline int64_t first_inside(const PoolAxis& a, int64_t o) {
   return at < a.in ? at : a.in - 1;
 }
 
-template <class T, class I, int kStride>
+// kPlaces: with the position of the maximum, or its value alone.
+template <bool kPlaces, class T, class I, int kStride>
 inline __attribute__((always_inline)) void take_max(const T* from, int64_t stride, I start, int64_t n, T* best, I* index) {
   const int64_t s = kStride ? kStride : stride;
   const I step = static_cast<I>(s);
+  if constexpr (!kPlaces) {
+#pragma omp simd
+    for (int64_t j = 0; j < n; ++j) {
+      const T v = from[j * s], b = best[j];
+      best[j] = (v > b) | (v != v) ? v : b;
+    }
+    return;
+  }
 #pragma omp simd
   for (int64_t j = 0; j < n; ++j) {
     const T v = from[j * s], b = best[j];
@@ -60,44 +69,56 @@ void max_windows(const T* x, T* y, int64_t* index, const PoolAxis& h, const Pool
         }
       }
       y[oh * w.out + ow] = best;
-      index[oh * w.out + ow] = where;
+      if (index) index[oh * w.out + ow] = where;
     }
 }
 
-template <class T, class I>
+template <bool kPlaces, class T, class I>
 void max_plane(const T* x, T* y, int64_t* index, const PoolAxis& h, const PoolAxis& w) {
   if (w.out < 8) return max_windows(x, y, index, h, w);
+  constexpr int64_t kTaps = 16;
   T best[kStrip];
   I where[kStrip];
-  for (int64_t oh = 0; oh < h.out; ++oh)
-    for (int64_t o0 = 0; o0 < w.out; o0 += kStrip) {
-      const int64_t o1 = o0 + kStrip < w.out ? o0 + kStrip : w.out;
-      const int64_t first_h = first_inside(h, oh);
-      for (int64_t o = o0; o < o1; ++o) {
-        best[o - o0] = -std::numeric_limits<T>::infinity();
-        where[o - o0] = static_cast<I>(first_h * w.in + first_inside(w, o));
+  int64_t los[kTaps], his[kTaps];
+  for (int64_t o0 = 0; o0 < w.out; o0 += kStrip) {
+    const int64_t o1 = o0 + kStrip < w.out ? o0 + kStrip : w.out;
+    for (int64_t b = 0; b < w.taps && b < kTaps; ++b) inside(w, b, o0, o1, los[b], his[b]);  // they divide: once for all rows
+    for (int64_t oh = 0; oh < h.out; ++oh) {
+      for (int64_t o = 0; o < o1 - o0; ++o) best[o] = -std::numeric_limits<T>::infinity();
+      if constexpr (kPlaces) {
+        const int64_t first_h = first_inside(h, oh);
+        for (int64_t o = o0; o < o1; ++o) where[o - o0] = static_cast<I>(first_h * w.in + first_inside(w, o));
       }
       for (int64_t a = 0; a < h.taps; ++a) {
         const int64_t ih = h.first + oh * h.stride + a * h.dilation;
         if (ih < 0 || ih >= h.in) continue;
         for (int64_t b = 0; b < w.taps; ++b) {
           int64_t lo, hi;
-          inside(w, b, o0, o1, lo, hi);
+          if (b < kTaps) lo = los[b], hi = his[b];
+          else inside(w, b, o0, o1, lo, hi);
           if (lo >= hi) continue;
           const int64_t at = ih * w.in + w.first + b * w.dilation + lo * w.stride;
-          if (w.stride == 2) take_max<T, I, 2>(x + at, 2, static_cast<I>(at), hi - lo, best + lo - o0, where + lo - o0);
-          else if (w.stride == 1) take_max<T, I, 1>(x + at, 1, static_cast<I>(at), hi - lo, best + lo - o0, where + lo - o0);
-          else take_max<T, I, 0>(x + at, w.stride, static_cast<I>(at), hi - lo, best + lo - o0, where + lo - o0);
+          if (w.stride == 2) take_max<kPlaces, T, I, 2>(x + at, 2, static_cast<I>(at), hi - lo, best + lo - o0, where + lo - o0);
+          else if (w.stride == 1) take_max<kPlaces, T, I, 1>(x + at, 1, static_cast<I>(at), hi - lo, best + lo - o0, where + lo - o0);
+          else take_max<kPlaces, T, I, 0>(x + at, w.stride, static_cast<I>(at), hi - lo, best + lo - o0, where + lo - o0);
         }
       }
       for (int64_t o = o0; o < o1; ++o) {
         y[oh * w.out + o] = best[o - o0];
-        index[oh * w.out + o] = where[o - o0];
+        if constexpr (kPlaces) index[oh * w.out + o] = where[o - o0];
       }
     }
+  }
 }
 
 // Sums down the rows of a window first, over the whole width at once, where that has room; then along them.
+// Whether the windows of an axis are its elements, as in the pooling of another axis.
+inline bool single(const PoolWindow* w, int64_t n, int64_t width) {
+  bool all = n == width;
+  for (int64_t j = 0; j < n && all; ++j) all = w[j].begin == j && w[j].end == j + 1 && w[j].length == 1;
+  return all;
+}
+
 template <class T>
 void mean_plane(const T* x, int64_t width, T* y, const PoolWindow* h, int64_t oh, const PoolWindow* w, int64_t ow, double divisor) {
   constexpr int64_t kColumns = 1024;
@@ -112,6 +133,23 @@ void mean_plane(const T* x, int64_t width, T* y, const PoolWindow* h, int64_t oh
     }
     return total;
   };
+  if (single(w, ow, width)) {
+    for (int64_t i = 0; i < oh; ++i) {
+      const T d = static_cast<T>(divisor != 0 ? divisor : static_cast<double>(h[i].length));
+      for (int64_t j0 = 0; j0 < width; j0 += kColumns) {
+        const int64_t n = std::min(kColumns, width - j0);
+        std::fill_n(columns, n, T(0));
+        for (int64_t a = h[i].begin; a < h[i].end; ++a) {
+          const T* row = x + a * width + j0;
+#pragma omp simd
+          for (int64_t b = 0; b < n; ++b) columns[b] += row[b];
+        }
+#pragma omp simd
+        for (int64_t b = 0; b < n; ++b) y[i * width + j0 + b] = columns[b] / d;
+      }
+    }
+    return;
+  }
   for (int64_t i = 0; i < oh; ++i) {
     if (width <= kColumns) {
       std::fill_n(columns, width, T(0));
@@ -140,6 +178,18 @@ void spread_plane(const T* dy, int64_t width, T* dx, const PoolWindow* h, int64_
   const auto share = [&](int64_t i, int64_t j) {
     return dy[i * ow + j] / static_cast<T>(divisor != 0 ? divisor : static_cast<double>(h[i].length * w[j].length));
   };
+  if (single(w, ow, width)) {
+    for (int64_t i = 0; i < oh; ++i) {
+      const T d = static_cast<T>(divisor != 0 ? divisor : static_cast<double>(h[i].length));
+      const T* row = dy + i * width;
+      for (int64_t a = h[i].begin; a < h[i].end; ++a) {
+        T* to = dx + a * width;
+#pragma omp simd
+        for (int64_t b = 0; b < width; ++b) to[b] += row[b] / d;
+      }
+    }
+    return;
+  }
   if (width > kColumns) {
     for (int64_t i = 0; i < oh; ++i)
       for (int64_t j = 0; j < ow; ++j) {
@@ -173,14 +223,14 @@ void spread_plane(const T* dy, int64_t width, T* dx, const PoolWindow* h, int64_
   }
 }
 
-template <class S, class T = Computed<S>>
+template <bool kPlaces, class S, class T = Computed<S>>
 void max_strip(const S* x, int64_t c, int64_t width, S* y, int64_t* index, const PoolAxis& h, const PoolAxis& w) {
   for (int64_t oh = 0; oh < h.out; ++oh)
     for (int64_t ow = 0; ow < w.out; ++ow) {
       T best[kStrip];
       int32_t where[kStrip];
       std::fill_n(best, width, -std::numeric_limits<T>::infinity());
-      std::fill_n(where, width, static_cast<int32_t>(first_inside(h, oh) * w.in + first_inside(w, ow)));
+      if constexpr (kPlaces) std::fill_n(where, width, static_cast<int32_t>(first_inside(h, oh) * w.in + first_inside(w, ow)));
       for (int64_t a = 0; a < h.taps; ++a) {
         const int64_t ih = h.first + oh * h.stride + a * h.dilation;
         if (ih < 0 || ih >= h.in) continue;
@@ -194,13 +244,14 @@ void max_strip(const S* x, int64_t c, int64_t width, S* y, int64_t* index, const
             const T v = vm::wide(from[j]);
             const bool take = (v > best[j]) | (v != v);
             best[j] = take ? v : best[j];
-            where[j] = take ? at : where[j];
+            if constexpr (kPlaces) where[j] = take ? at : where[j];
           }
         }
       }
       const int64_t to = (oh * w.out + ow) * c;
       for (int64_t j = 0; j < width; ++j) y[to + j] = vm::narrow<S>(best[j]);
-      for (int64_t j = 0; j < width; ++j) index[to + j] = where[j];
+      if constexpr (kPlaces)
+        for (int64_t j = 0; j < width; ++j) index[to + j] = where[j];
     }
 }
 
@@ -256,11 +307,13 @@ void spread_strip(const S* dy, int64_t c, int64_t width, int64_t in_h, int64_t i
 }  // namespace
 
 void max_pool_plane_f32(const float* x, float* y, int64_t* index, const PoolAxis& h, const PoolAxis& w) {
-  if (h.in * w.in < (int64_t(1) << 30)) max_plane<float, int32_t>(x, y, index, h, w);
-  else max_plane<float, int64_t>(x, y, index, h, w);
+  if (!index) max_plane<false, float, int32_t>(x, y, index, h, w);
+  else if (h.in * w.in < (int64_t(1) << 30)) max_plane<true, float, int32_t>(x, y, index, h, w);
+  else max_plane<true, float, int64_t>(x, y, index, h, w);
 }
 void max_pool_plane_f64(const double* x, double* y, int64_t* index, const PoolAxis& h, const PoolAxis& w) {
-  max_plane<double, int64_t>(x, y, index, h, w);
+  if (!index) max_plane<false, double, int64_t>(x, y, index, h, w);
+  else max_plane<true, double, int64_t>(x, y, index, h, w);
 }
 #define FL_DEFINE(T, suffix)                                                                                                                     \
   void mean_pool_plane_##suffix(const T* x, int64_t width, T* y, const PoolWindow* h, int64_t oh, const PoolWindow* w, int64_t ow, double d) {   \
@@ -276,7 +329,8 @@ FL_DEFINE(double, f64)
 
 #define FL_DEFINE(S, suffix)                                                                                                                     \
   void max_pool_strip_##suffix(const S* x, int64_t c, int64_t width, S* y, int64_t* index, const PoolAxis& h, const PoolAxis& w) {               \
-    max_strip(x, c, width, y, index, h, w);                                                                                                      \
+    if (index) max_strip<true>(x, c, width, y, index, h, w);                                                                                                    \
+    else max_strip<false>(x, c, width, y, index, h, w);                                                                                                        \
   }                                                                                                                                              \
   void mean_pool_strip_##suffix(const S* x, int64_t c, int64_t width, int64_t in_w, S* y, const PoolWindow* h, int64_t oh, const PoolWindow* w,   \
                                 int64_t ow, double d) {                                                                                          \

@@ -5,6 +5,7 @@ Over three dimensions a window is a box, so maxima and means are taken over [H, 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from numbers import Integral
 from typing import Any, Literal, overload
 
@@ -126,26 +127,31 @@ def _planes(x: Tensor) -> Tensor:
     return x.reshape(n, c * d, h, w)
 
 
-def _columns(x: Tensor, y: Tensor) -> Tensor:
-    """What became of the planes of x, [N, C D, H', W'] -> its columns [N, C H' W', D]."""
+def _boxes(x: Tensor, planes: Tensor, over_depth: Callable[[Tensor], Tensor]) -> Tensor:
+    """What became of the planes of x, [N, C D, H', W'], pooled over D: [N, C, D', H', W'].
+
+    D and the places of a plane are a plane of their own, [D, H' W'], with windows of one place.
+    """
     n, c, d = x.shape[:3]
-    h, w = y.shape[2:]
-    return y.reshape(n, c, d, h, w).permute(0, 1, 3, 4, 2).reshape(n, c * h * w, d)
-
-
-def _box(x: Tensor, planes: Tensor, columns: Tensor) -> Tensor:
-    """Columns [N, C H' W', D'] -> [N, C, D', H', W']."""
-    n, c = x.shape[:2]
     h, w = planes.shape[2:]
-    return columns.reshape(n, c, h, w, columns.shape[-1]).permute(0, 1, 4, 2, 3).contiguous()
+    y = over_depth(planes.reshape(n * c, 1, d, h * w))
+    return y.reshape(n, c, y.shape[2], h, w)
 
 
-def _max_of_boxes(x: Tensor, over_planes: Any, over_columns: Any) -> tuple[Tensor, Tensor]:
-    """The maxima of boxes and their positions in [D, H, W], by maxima over planes and over columns."""
+def _max_of_boxes(x: Tensor, over_planes: Any, over_depth: Any) -> tuple[Tensor, Tensor]:
+    """The maxima of boxes and their positions in [D, H, W], by maxima over planes and then over D."""
     flat, at = over_planes(_planes(x))
-    values, depth = over_columns(_columns(x, flat))
-    place = _columns(x, at).gather(2, depth) + depth * (x.shape[3] * x.shape[4])
-    return _box(x, flat, values), _box(x, flat, place)
+    places: list[Tensor] = []
+
+    def maxima(planes: Tensor) -> Tensor:
+        values, where = over_depth(planes)
+        n, _, d, hw = planes.shape
+        in_plane = at.reshape(n, d * hw).gather(1, where.reshape(n, -1)).reshape(where.shape)
+        places.append(in_plane + where.div(hw, rounding_mode="floor") * (x.shape[3] * x.shape[4]))
+        return values
+
+    values = _boxes(x, flat, maxima)
+    return values, places[0].reshape(values.shape)
 
 
 @overload
@@ -187,15 +193,20 @@ def max_pool3d(
     s = k if stride is None else _three(name, "stride", stride)
     p, d = _three(name, "padding", padding), _three(name, "dilation", dilation)
 
+    planes = (k[1:], s[1:], p[1:], d[1:], ceil_mode)
+    depth = ((k[0], 1), (s[0], 1), (p[0], 0), (d[0], 1), ceil_mode)
+
+    def values(x: Tensor) -> Tensor:
+        return _boxes(x, ops.max_pool2d(_planes(x), *planes), lambda y: ops.max_pool2d(y, *depth))
+
     def pool(x: Tensor) -> tuple[Tensor, Tensor]:
         return _max_of_boxes(
             x,
-            lambda y: ops.max_pool2d_with_indices(y, k[1:], s[1:], p[1:], d[1:], ceil_mode),
-            lambda y: ops.max_pool1d_with_indices(y, k[:1], s[:1], p[:1], d[:1], ceil_mode),
+            lambda y: ops.max_pool2d_with_indices(y, *planes),
+            lambda y: ops.max_pool2d_with_indices(y, *depth),
         )
 
-    values, indices = batched(name, pool, 3, input)
-    return (values, indices) if return_indices else values
+    return batched(name, pool if return_indices else values, 3, input)
 
 
 def avg_pool1d(
@@ -268,11 +279,10 @@ def avg_pool3d(
 
     def pool(x: Tensor) -> Tensor:
         flat = ops.avg_pool2d(_planes(x), k[1:], s[1:], p[1:], ceil_mode, count_include_pad, whole)
-        return _box(
-            x,
-            flat,
-            ops.avg_pool1d(_columns(x, flat), k[:1], s[:1], p[:1], ceil_mode, count_include_pad, last),
-        )
+        return _boxes(
+            x, flat,
+            lambda y: ops.avg_pool2d(y, (k[0], 1), (s[0], 1), (p[0], 0), ceil_mode, count_include_pad, last),
+        )  # fmt: skip
 
     return batched(name, pool, 3, input)  # type: ignore[no-any-return]
 
@@ -315,7 +325,7 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
 
     def pool(x: Tensor) -> Tensor:
         flat = ops.adaptive_avg_pool2d(_planes(x), sizes[1:])
-        return _box(x, flat, ops.adaptive_avg_pool1d(_columns(x, flat), sizes[:1]))
+        return _boxes(x, flat, lambda y: ops.adaptive_avg_pool2d(y, (sizes[0], y.shape[3])))
 
     return batched(name, pool, 3, input)  # type: ignore[no-any-return]
 
@@ -392,7 +402,7 @@ def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = 
         return _max_of_boxes(
             x,
             lambda y: ops.adaptive_max_pool2d_with_indices(y, sizes[1:]),
-            lambda y: ops.adaptive_max_pool1d_with_indices(y, sizes[:1]),
+            lambda y: ops.adaptive_max_pool2d_with_indices(y, (sizes[0], y.shape[3])),
         )
 
     values, indices = batched(name, pool, 3, input)
