@@ -4,7 +4,8 @@
 // branch-free: every case is computed and the right one is selected. Three families:
 //
 //   own code in both types  exp expm1 exp2 log log2 log10 log1p tanh sigmoid softplus sin cos erfinv
-//   float in double lanes   pow tan asin .. atanh sinh cosh erfc hypot sinc lgamma: nearly correctly rounded; the double
+//   floats in own lanes     tan atan (without fused products, sin, cos and tan take double lanes)
+//   float in double lanes   pow asin .. atanh sinh cosh erfc hypot sinc lgamma: nearly correctly rounded; the double
 //                           versions are libm's, but for pow (vmath_pow.h) and lgamma (vmath_special.h)
 //   not vectorised          digamma i0
 //
