@@ -41,6 +41,7 @@ enum class LockRank : uint8_t {
   Fronts,          // Note [Small blocks]
   Allocator,
   Engine,          // Note [Engine]
+  LapackThreads,   // how many threads NumPy's LAPACK takes
   Count
 };
 

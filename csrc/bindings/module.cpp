@@ -213,6 +213,10 @@ void init_functions(nb::module_& m) {
     return linalg::use_lapack(path.c_str(), prefix.c_str(), suffix.c_str());
   }, nb::arg("path"), nb::arg("prefix"), nb::arg("suffix"));
   m.def("has_lapack", &linalg::has_lapack);
+  m.def("call_lapack", [](int64_t size, nb::callable f, nb::args args, nb::kwargs kwargs) {
+    const linalg::LapackThreads threads(size);
+    return f(*args, **kwargs);
+  });
   m.def("threads_origin", &threads_origin);
   m.def("isa_name", &isa_name);
   m.def("onednn_version", []() -> nb::object {

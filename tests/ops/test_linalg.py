@@ -460,6 +460,44 @@ def test_large_matrices_with_and_without_lapack(switch, there):
     assert done.returncode == 0, done.stderr
 
 
+BLAS_THREADS = """
+import ctypes, glob, pathlib, threading, numpy as np, flambeau as fl
+fl.linalg.svd(fl.eye(2))
+[library] = glob.glob(str(pathlib.Path(np.__file__).parent.with_name("numpy.libs") / "libscipy_openblas64_*.so"))
+blas = ctypes.CDLL(library)
+threads, choose = blas.scipy_openblas_get_num_threads64_, blas.scipy_openblas_set_num_threads64_
+choose(3)
+fl.set_num_threads(2)
+def during(size, then=lambda: None):
+    return fl._C.call_lapack(size, lambda: (threads(), then(), threads()))
+assert during(64) == (1, None, 1) and threads() == 3
+assert during(1024) == (2, None, 2) and threads() == 3
+assert during(64, lambda: during(1024) and None) == (1, None, 2) and threads() == 3
+try:
+    fl._C.call_lapack(64, lambda: 1 // 0)
+except ZeroDivisionError:
+    assert threads() == 3
+fl.set_num_threads(1)
+assert during(1024) == (1, None, 1) and threads() == 3
+def work():
+    for n in (60, 600, 60):
+        fl.linalg.svdvals(fl.randn(3, n, 50))
+running = [threading.Thread(target=work) for _ in range(4)]
+for t in running: t.start()
+for t in running: t.join()
+assert threads() == 3
+"""
+
+
+def test_lapack_takes_as_many_threads_as_the_library():
+    """One for a matrix that is not worth several, and its own number is put back, also by several callers."""
+    linalg.svd(fl.eye(2))
+    if not fl._C.has_lapack():
+        pytest.skip("NumPy has no OpenBLAS of its own here")
+    done = subprocess.run([sys.executable, "-c", BLAS_THREADS], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda t: t.__name__)
 @pytest.mark.parametrize("shape", [(47, 47), (48, 48), (49, 48), (48, 49), (64, 130), (130, 64), (95, 97), (300, 50), (2, 50, 60)], ids=str)
 def test_reflections_by_blocks(shape, dtype):

@@ -3,8 +3,12 @@
 #include <dlfcn.h>
 
 #include <atomic>
+#include <mutex>
 #include <string>
 #include <vector>
+
+#include "base/fork_mutex.h"
+#include "base/parallel.h"
 
 namespace fl::linalg {
 namespace {
@@ -19,8 +23,15 @@ struct Functions {
 struct Lapack {
   Functions<float> single;
   Functions<double> twice;
+  void (*set_threads)(const Int*) = nullptr;  // as Fortran calls it; null where the library has no such function
+  int (*get_threads)() = nullptr;
 };
 std::atomic<const Lapack*> loaded{nullptr};
+
+constexpr int64_t kSeveralThreads = 512;  // rows from which a matrix is worth several
+
+ForkMutex threads_mutex(LockRank::LapackThreads);  // of the two below
+Int threads_users = 0, threads_before = 0;
 
 template <class T>
 const Functions<T>& functions() {
@@ -86,8 +97,28 @@ bool use_lapack(const char* path, const char* prefix, const char* suffix) {
     dlclose(library);
     return false;
   }
+  if (!find(library, std::string(prefix) + "openblas_set_num_threads" + suffix, found->set_threads) ||
+      !find(library, std::string(prefix) + "openblas_get_num_threads" + suffix, found->get_threads))
+    found->set_threads = nullptr;
   loaded.store(found);
   return true;
+}
+
+bool lapack_is_serial(int64_t size) { return size < kSeveralThreads || num_threads() == 1; }
+
+LapackThreads::LapackThreads(int64_t size) : counted_(has_lapack() && loaded.load()->set_threads) {
+  if (!counted_) return;
+  const Lapack& l = *loaded.load();
+  const Int wanted = lapack_is_serial(size) ? 1 : num_threads();
+  const std::lock_guard lock(threads_mutex);
+  if (threads_users++ == 0) threads_before = l.get_threads();
+  if (l.get_threads() != wanted) l.set_threads(&wanted);
+}
+LapackThreads::~LapackThreads() {
+  if (!counted_) return;
+  const Lapack& l = *loaded.load();
+  const std::lock_guard lock(threads_mutex);
+  if (--threads_users == 0 && l.get_threads() != threads_before) l.set_threads(&threads_before);
 }
 bool has_lapack() { return loaded.load() != nullptr; }
 

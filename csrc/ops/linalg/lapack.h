@@ -11,6 +11,21 @@ namespace fl::linalg {
 bool use_lapack(const char* path, const char* prefix, const char* suffix);
 bool has_lapack();
 
+// While one lives, LAPACK works with as many threads as a matrix of `size` rows is worth, at most num_threads(): OpenBLAS
+// else takes all processors, whatever the size, and its threads spin while they wait for one another, which takes hundreds of
+// times as long where something else runs. Its number is the process's: the last to go puts it back.
+class LapackThreads {
+ public:
+  explicit LapackThreads(int64_t size);
+  LapackThreads(const LapackThreads&) = delete;
+  ~LapackThreads();
+
+ private:
+  bool counted_;
+};
+// Whether a matrix of this many rows gets one thread, so that several matrices may go beside one another.
+bool lapack_is_serial(int64_t size);
+
 // Eigenvalues, ascending, and eigenvectors in the rows of a [n, n], of which the triangle below (`lower`) or above the diagonal is
 // read; without `vectors` a is only destroyed. Returns LAPACK's info: 0 where it succeeded.
 int64_t lapack_eigen(float* a, int64_t n, bool lower, bool vectors, float* w);

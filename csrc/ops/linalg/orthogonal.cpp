@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstring>
 #include <string_view>
+#include <vector>
 
 #include "ops/linalg/lapack.h"
 #include "ops/linalg/linalg.h"
@@ -59,10 +60,17 @@ bool svd_one(Singular& x, const T* in, int64_t m, int64_t n, T* u, T* s, T* vh) 
 }
 
 // From this many rows or columns on LAPACK is faster, where there is one.
-constexpr int64_t kEigenRows = 96, kSingularRows = 24;
+constexpr int64_t kEigenRows = 48, kSingularRows = 24;
 // From this many reflections on they are applied by blocks.
 constexpr int64_t kReflectedColumns = 48;
 bool by_lapack(int64_t size, int64_t least) { return size >= least && has_lapack(); }
+// f(first, last) of `count` matrices: beside one another, or one by one where LAPACK takes the threads itself.
+template <class F>
+void over_lapack(int64_t count, int64_t rows, F&& f) {
+  const LapackThreads threads(rows);
+  if (lapack_is_serial(rows)) parallel_for(0, count, 1, f);
+  else f(0, count);
+}
 template <class T>
 bool all_finite(const T* a, int64_t n) {
   T sum = 0;
@@ -196,16 +204,16 @@ void linalg_eigh(const Tensor& A, std::string_view UPLO, bool vectors, const Ten
   std::vector<char> failed(static_cast<size_t>(x.count));
   with_real(A.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    if (by_lapack(n, kEigenRows)) {
-      std::vector<T> a(static_cast<size_t>(size));
-      for (int64_t i = 0; i < x.count; ++i) {
-        std::copy_n(A.data<T>() + i * size, size, a.data());
-        failed[static_cast<size_t>(i)] = !all_finite(a.data(), size) || lapack_eigen(a.data(), n, !upper, vectors, w.data<T>() + i * n);
-        for (int64_t r = 0; vectors && r < n; ++r)
-          for (int64_t c = 0; c < n; ++c) V.data<T>()[i * size + r * n + c] = a[static_cast<size_t>(c * n + r)];
-      }
-      return;
-    }
+    if (by_lapack(n, kEigenRows))
+      return over_lapack(x.count, n, [&](int64_t b, int64_t e) {
+        std::vector<T> a(static_cast<size_t>(size));
+        for (int64_t i = b; i < e; ++i) {
+          std::copy_n(A.data<T>() + i * size, size, a.data());
+          failed[static_cast<size_t>(i)] = !all_finite(a.data(), size) || lapack_eigen(a.data(), n, !upper, vectors, w.data<T>() + i * n);
+          for (int64_t r = 0; vectors && r < n; ++r)
+            for (int64_t c = 0; c < n; ++c) V.data<T>()[i * size + r * n + c] = a[static_cast<size_t>(c * n + r)];
+        }
+      });
     over_matrices(x.count, 8 * size * n, [&](int64_t b, int64_t e) {
       std::vector<double> a(static_cast<size_t>(size)), z(static_cast<size_t>(vectors ? size : 0)), values(static_cast<size_t>(n)), work(static_cast<size_t>(3 * n));
       for (int64_t i = b; i < e; ++i) {
@@ -231,15 +239,15 @@ void linalg_svd(const Tensor& A, bool full_matrices, bool vectors, const Tensor&
   std::vector<char> failed(static_cast<size_t>(x.count));
   with_real(A.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    if (by_lapack(k, kSingularRows)) {
-      std::vector<T> a(static_cast<size_t>(x.m * x.n));
-      for (int64_t i = 0; i < x.count; ++i) {
-        std::copy_n(A.data<T>() + i * x.m * x.n, x.m * x.n, a.data());
-        T *u = vectors ? U.data<T>() + i * u_size : nullptr, *vh = vectors ? Vh.data<T>() + i * v_size : nullptr;
-        failed[static_cast<size_t>(i)] = !all_finite(a.data(), x.m * x.n) || lapack_svd(a.data(), x.m, x.n, full_matrices, u, S.data<T>() + i * k, vh);
-      }
-      return;
-    }
+    if (by_lapack(k, kSingularRows))
+      return over_lapack(x.count, k, [&](int64_t b, int64_t e) {
+        std::vector<T> a(static_cast<size_t>(x.m * x.n));
+        for (int64_t i = b; i < e; ++i) {
+          std::copy_n(A.data<T>() + i * x.m * x.n, x.m * x.n, a.data());
+          T *u = vectors ? U.data<T>() + i * u_size : nullptr, *vh = vectors ? Vh.data<T>() + i * v_size : nullptr;
+          failed[static_cast<size_t>(i)] = !all_finite(a.data(), x.m * x.n) || lapack_svd(a.data(), x.m, x.n, full_matrices, u, S.data<T>() + i * k, vh);
+        }
+      });
     over_matrices(x.count, 32 * x.m * x.n * std::max<int64_t>(k, 1), [&](int64_t b, int64_t e) {
       Singular memory(x.m, x.n, full_matrices, vectors);
       for (int64_t i = b; i < e; ++i)

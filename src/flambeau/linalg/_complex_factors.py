@@ -66,9 +66,9 @@ class _QR(Function):
     def forward(ctx: Any, A: Tensor, mode: Any) -> Any:
         ctx.mode, ctx.columns = mode, A.shape[-1]
         if mode == "r":
-            Q, R = ops.empty((0,), dtype=A.dtype), as_tensor(np.linalg.qr(as_array(A), "r"))
+            Q, R = ops.empty((0,), dtype=A.dtype), as_tensor(arrays.by_numpy(np.linalg.qr, as_array(A), "r"))
         else:
-            Q, R = map(as_tensor, np.linalg.qr(as_array(A), mode))
+            Q, R = map(as_tensor, arrays.by_numpy(np.linalg.qr, as_array(A), mode))
         ctx.save_for_backward(Q, R)
         return Q, R
 
@@ -98,7 +98,7 @@ def linalg_qr(A: Tensor, mode: str = "reduced") -> Any:
 
 @beside(0, 1)
 def linalg_geqrf(A: Tensor) -> Any:
-    reflectors, tau = np.linalg.qr(as_array(A), "raw")
+    reflectors, tau = arrays.by_numpy(np.linalg.qr, as_array(A), "raw")
     return as_tensor(np.swapaxes(reflectors, -2, -1)), as_tensor(tau)
 
 

@@ -125,7 +125,7 @@ class _Cofactor(Function):
         u, s, vh = arrays.spectrum("linalg.det", np.linalg.svd, as_array(A))
         n = s.shape[-1]
         others = np.where(np.eye(n, dtype=bool), 1, s[..., None, :]).prod(-1)
-        phase = np.linalg.det(u) * np.linalg.det(vh)
+        phase = arrays.by_numpy(np.linalg.det, u) * arrays.by_numpy(np.linalg.det, vh)
         return as_tensor((phase[..., None, None] * (u.conj() * others[..., None, :]) @ vh.conj()).astype(u.dtype))
 
     @staticmethod
@@ -141,7 +141,7 @@ class _Det(Function):
     @staticmethod
     def forward(ctx: Any, A: Tensor) -> Tensor:
         ctx.save_for_backward(A)
-        return as_tensor(np.linalg.det(as_array(A)))
+        return as_tensor(arrays.by_numpy(np.linalg.det, as_array(A)))
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> Tensor:
@@ -154,7 +154,7 @@ class _SlogDet(Function):
 
     @staticmethod
     def forward(ctx: Any, A: Tensor) -> Any:
-        sign, log = (as_tensor(a) for a in np.linalg.slogdet(as_array(A)))
+        sign, log = (as_tensor(a) for a in arrays.by_numpy(np.linalg.slogdet, as_array(A)))
         ctx.save_for_backward(A, sign)
         return sign, log
 

@@ -11,10 +11,16 @@ from typing import Any
 
 import numpy as np
 
+from flambeau import _C
 from flambeau._C import LinAlgError
 
 _BLOCK = 16  # columns that are factored one by one
 _ILL = "The algorithm failed to converge because the input matrix is ill-conditioned or has elements that are not finite."
+
+
+def by_numpy(f: Callable[..., Any], a: Any, *args: Any, **kwargs: Any) -> Any:
+    """f(a, ...) of numpy.linalg, with as many threads as the matrices of a are worth."""
+    return _C.call_lapack(max(a.shape[-2:]), f, a, *args, **kwargs)
 
 
 def _one_by_one(a: Any, attempt: Callable[[Any], tuple[Any, int]]) -> Any:
@@ -28,13 +34,13 @@ def _one_by_one(a: Any, attempt: Callable[[Any], tuple[Any, int]]) -> Any:
 def solve(a: Any, b: Any) -> tuple[Any, Any]:
     """x [..., n, k] of a x = b, NaN where a is singular, and info."""
     try:
-        return np.linalg.solve(a, b), np.zeros(a.shape[:-2], np.int32)
+        return by_numpy(np.linalg.solve, a, b), np.zeros(a.shape[:-2], np.int32)
     except np.linalg.LinAlgError:
         x = np.full_like(b, np.nan)
 
     def attempt(index: Any) -> Any:
         try:
-            x[index] = np.linalg.solve(a[index], b[index])
+            x[index] = by_numpy(np.linalg.solve, a[index], b[index])
         except np.linalg.LinAlgError:
             return int(factor(a[index])[2]) or a.shape[-1]
         return 0
@@ -45,13 +51,13 @@ def solve(a: Any, b: Any) -> tuple[Any, Any]:
 def cholesky(a: Any) -> tuple[Any, Any]:
     """The lower factor of a, whose lower triangle is read, and info: the order of the first minor that is not positive."""
     try:
-        return np.linalg.cholesky(a), np.zeros(a.shape[:-2], np.int32)
+        return by_numpy(np.linalg.cholesky, a), np.zeros(a.shape[:-2], np.int32)
     except np.linalg.LinAlgError:
         found = np.full_like(a, np.nan)
 
     def minor(matrix: Any, order: int) -> bool:
         try:
-            np.linalg.cholesky(matrix[:order, :order])
+            by_numpy(np.linalg.cholesky, matrix[:order, :order])
         except np.linalg.LinAlgError:
             return False
         return True
@@ -59,7 +65,7 @@ def cholesky(a: Any) -> tuple[Any, Any]:
     def attempt(index: Any) -> Any:
         matrix = a[index]
         if minor(matrix, a.shape[-1]):
-            found[index] = np.linalg.cholesky(matrix)
+            found[index] = by_numpy(np.linalg.cholesky, matrix)
             return 0
         good, bad = 0, a.shape[-1]  # what fails for a minor fails for larger ones
         while bad - good > 1:
@@ -111,7 +117,7 @@ def _factor(a: Any, rows: Any) -> None:
     _factor(left, rows[:, :h])
     _exchange(right, rows[:, :h])
     unit = np.tril(left[:, :h], -1) + np.eye(h, dtype=a.dtype)
-    right[:, :h] = np.linalg.solve(unit, right[:, :h])
+    right[:, :h] = by_numpy(np.linalg.solve, unit, right[:, :h])
     right[:, h:] -= left[:, h:] @ right[:, :h]
     _factor(right[:, h:], rows[:, h:])
     _exchange(left[:, h:], rows[:, h:])
@@ -127,7 +133,7 @@ def spectrum(op: str, f: Callable[..., Any], a: Any, *args: Any, **kwargs: Any) 
     finite = np.isfinite(a).all((-2, -1))
     if finite.all():
         try:
-            return f(a, *args, **kwargs)
+            return by_numpy(f, a, *args, **kwargs)
         except np.linalg.LinAlgError:
             raise LinAlgError(f"{op}: {_ILL}") from None
     where = f"(Batch element {int(np.argmin(finite))}): " if a.ndim > 2 else ""

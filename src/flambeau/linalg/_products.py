@@ -44,7 +44,7 @@ def cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Tensor | None = N
         raise IndexError(f"linalg.cross: dim = {dim}, but the tensors have shape {list(input.shape)}")
     if input.shape[dim] != 3 or other.shape[dim] != 3:
         raise _C.ShapeError(f"linalg.cross: sizes {input.shape[dim]} and {other.shape[dim]} along dim = {dim}; expected 3")
-    a, b = broadcast_tensors(input, other)
+    a, b = (input, other) if input.shape == other.shape else broadcast_tensors(input, other)
     return deliver("linalg.cross", vector_product(a, b, dim), out)  # type: ignore[no-any-return]
 
 
