@@ -22,6 +22,8 @@ def operands(shape, dim, k, dtype, index_dtype="int64"):
 
 CALLS = {
     "scatter": lambda x, d, i, s: x.scatter(d, i, s),
+    "scatter of a number": lambda x, d, i, s: x.scatter(d, i, 2),
+    "scatter_ of a number": lambda x, d, i, s: x.clone().scatter_(d, i, 2),
     "scatter_add": lambda x, d, i, s: x.scatter_add(d, i, s),
     "gather": lambda x, d, i, s: x.gather(d, i),
     **{

@@ -125,6 +125,13 @@ void combine_rows(const Tensor& y, int64_t dim, const Tensor& line, const Tensor
   });
 }
 
+template <class T>
+void fill_row(T* y, int64_t n, T value) {
+  if constexpr (sizeof(T) == 4) fill_row_u32(n, __builtin_bit_cast(uint32_t, value), reinterpret_cast<uint32_t*>(y));
+  else if constexpr (sizeof(T) == 8) fill_row_u64(n, __builtin_bit_cast(uint64_t, value), reinterpret_cast<uint64_t*>(y));
+  else std::fill_n(y, n, value);
+}
+
 // How often the line names each row of count, and one more for what was there.
 void count_rows(const Tensor& count, int64_t dim, const Tensor& line, bool one_more) {
   const Lines l = lines_of(count, dim);
@@ -134,7 +141,20 @@ void count_rows(const Tensor& count, int64_t dim, const Tensor& line, bool one_m
     using T = decltype(zero);
     using W = std::conditional_t<is_half_type<T>, float, T>;
     for (int64_t o = 0; o < l.outer; ++o)
-      for (int64_t r = 0; r < l.n; ++r) std::fill_n(count.data<T>() + (o * l.n + r) * l.inner, l.inner, T(static_cast<W>(often[static_cast<size_t>(r)])));
+      for (int64_t r = 0; r < l.n; ++r) fill_row(count.data<T>() + (o * l.n + r) * l.inner, l.inner, T(static_cast<W>(often[static_cast<size_t>(r)])));
+  });
+}
+
+// Writes a number into the rows that the line names.
+void fill_rows(const Tensor& y, int64_t dim, const Tensor& line, Scalar value) {
+  const Lines l = lines_of(y, dim);
+  const Tensor one = empty(IntList(), y.dtype());
+  fill_elements(one, value);
+  by_size(y.item_bytes(), [&](auto unit) {
+    using U = decltype(unit);
+    const U v = *static_cast<const U*>(one.data());
+    for (int64_t o = 0; o < l.outer; ++o)
+      for (int64_t j = 0; j < line.numel(); ++j) fill_row(static_cast<U*>(y.data()) + (o * l.n + line.data<int64_t>()[j]) * l.inner, l.inner, v);
   });
 }
 
@@ -196,6 +216,7 @@ void scatter_src(const Tensor& x, int64_t dim, const Tensor& index_in, const Ten
 
 void scatter_value(const Tensor& x, int64_t dim, const Tensor& index_in, Scalar value, const Tensor& y) {
   start_from(x, y);
+  if (const Tensor line = repeated_line(index_in, dim, y, nullptr); line.defined()) return fill_rows(y, dim, line, value);
   const Tensor index = as_int64(index_in);
   const int64_t* at = index.data<int64_t>();
   const Tensor one = empty(IntList(), y.dtype());
@@ -233,10 +254,10 @@ void scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const Ten
     scatter_value(y, dim, index, how == "prod" ? Scalar(1) : how == "amax" ? limit(true) : how == "amin" ? limit(false) : Scalar(0), y);
   }
   const bool counted = how == "mean" || (!include_self && (how == "amax" || how == "amin"));
-  fill_elements(count, Scalar(counted && include_self ? 1 : 0));
-  if (const Tensor line = counted ? repeated_line(index, dim, count, &src) : Tensor(); line.defined()) {
-    count_rows(count, dim, line, include_self);
-  } else if (counted) {
+  const Tensor line = counted ? repeated_line(index, dim, count, &src) : Tensor();
+  if (line.defined()) count_rows(count, dim, line, include_self);
+  else fill_elements(count, Scalar(counted && include_self ? 1 : 0));
+  if (counted && !line.defined()) {
     const Tensor ones = empty(index.sizes(), count.dtype());
     fill_elements(ones, Scalar(1));
     scatter_combine<Combine::Sum>(count, dim, index, ones);
@@ -252,11 +273,9 @@ void scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const Ten
     visit(count.dtype(), [&](auto czero) {
       using C = decltype(czero);
       const C* c = count.data<C>();
-      if constexpr (std::is_same_v<T, C> && (std::is_same_v<T, float> || std::is_same_v<T, double>)) {
-#pragma omp simd
-        for (int64_t i = 0; i < y.numel(); ++i) d[i] /= c[i] > 1 ? c[i] : T(1);
-        return;
-      }
+      const auto divided = [&](const auto& divide) { parallel_for(0, y.numel(), 16384, [&](int64_t i, int64_t end) { divide(end - i, c + i, d + i); }); };
+      if constexpr (std::is_same_v<T, C> && std::is_same_v<T, float>) return divided(divide_counted_f32);
+      if constexpr (std::is_same_v<T, C> && std::is_same_v<T, double>) return divided(divide_counted_f64);
       for (int64_t i = 0; i < y.numel(); ++i) {
         const double k = static_cast<double>(c[i]);
         if (k > 1) {

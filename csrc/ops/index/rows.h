@@ -15,3 +15,9 @@ FL_SIMD_KERNEL(void, combine_row_f64, fl::Combine how, int64_t n, const double* 
 // y[i] += a * x[i] for i < n.
 FL_SIMD_KERNEL(void, add_scaled_f32, int64_t n, float a, const float* x, float* y)
 FL_SIMD_KERNEL(void, add_scaled_f64, int64_t n, double a, const double* x, double* y)
+// y[i] /= count[i] where that is above 1, for i < n: sums become means.
+FL_SIMD_KERNEL(void, divide_counted_f32, int64_t n, const float* count, float* y)
+FL_SIMD_KERNEL(void, divide_counted_f64, int64_t n, const double* count, double* y)
+// y[i] = value for i < n.
+FL_SIMD_KERNEL(void, fill_row_u32, int64_t n, uint32_t value, uint32_t* y)
+FL_SIMD_KERNEL(void, fill_row_u64, int64_t n, uint64_t value, uint64_t* y)
