@@ -7,9 +7,11 @@
 #include "dispatch/geometry.h"
 #include "wrappers/native.h"
 #include "wrappers/wrap.h"
+#include "op/add.h"
 #include "op/amax.h"
 #include "op/amin.h"
 #include "op/cast.h"
+#include "op/cdist_backward.h"
 #include "op/cdist_gradient.h"
 #include "op/clamp_between.h"
 #include "op/clamp_floats.h"
@@ -27,8 +29,10 @@
 #include "op/floor_divide.h"
 #include "op/gelu_erf.h"
 #include "op/gelu_tanh.h"
+#include "op/index_copy.h"
 #include "op/masked_fill.h"
 #include "op/mul.h"
+#include "op/new_zeros.h"
 #include "op/norm_slope.h"
 #include "op/permute.h"
 #include "op/permute_backward.h"
@@ -39,12 +43,14 @@
 #include "op/replace_nonfinite.h"
 #include "op/reshape.h"
 #include "op/rsqrt.h"
+#include "op/select.h"
 #include "op/sqrt.h"
 #include "op/square.h"
 #include "op/sub.h"
 #include "op/sum.h"
 #include "op/transpose.h"
 #include "op/triu.h"
+#include "op/triu_indices.h"
 #include "op/trunc_divide.h"
 #include "op/unsqueeze.h"
 
@@ -189,6 +195,19 @@ Tensor cdist_backward(const Tensor& dy, const Tensor& x1, const Tensor& x2, cons
   if (!differentiated_again(dy, x1) && !differentiated_again(x2, y)) return op::cdist_gradient(dy, x1, x2, y, p);
   const Tensor apart = op::sub(op::unsqueeze(x1, -2), op::unsqueeze(x2, -3));
   return op::sum(op::norm_slope(op::unsqueeze(dy, -1), apart, op::unsqueeze(y, -1), p), Dims{-2});
+}
+
+Tensor pdist_backward(const Tensor& dy, const Tensor& x, const Tensor& y, double p) {
+  const int64_t n = x.size(-2);
+  Dims flat, square;
+  for (int d = 0; d < x.ndim() - 2; ++d) flat.push_back(x.size(d)), square.push_back(x.size(d));
+  flat.push_back(n * n), square.push_back(n), square.push_back(n);
+  const Tensor upper = op::triu_indices(n, n, 1), at = op::add(op::mul(op::select(upper, 0, 0), Scalar(n)), op::select(upper, 0, 1));
+  const auto matrix = [&](const Tensor& t) {
+    const Tensor half = op::reshape(op::index_copy(op::new_zeros(t, flat), -1, at, t), square);
+    return op::add(half, op::transpose(half, -2, -1));
+  };
+  return op::cdist_backward(matrix(dy), x, x, matrix(y), p);
 }
 
 Tensor prod_backward(const Tensor& dy, const Tensor& x, std::optional<IntList> dim, bool keepdim) {

@@ -48,6 +48,13 @@ inline Dims svd_v(const Tensor& A, bool full_matrices, bool vectors) {
   return batch_and(A, full_matrices ? A.size(-1) : std::min(A.size(-2), A.size(-1)), A.size(-1));
 }
 // [.., P, M] and [.., R, M] -> [.., P, R]
+inline Dims pairs(const Tensor& x) {
+  const Extent n = x.size(-2);
+  Dims out;
+  for (int d = 0; d < x.ndim() - 2; ++d) out.push_back(x.size(d));
+  out.push_back(n * (n - 1) / 2);
+  return out;
+}
 inline Dims distances(const Tensor& x1, const Tensor& x2) { return batch_and(x1, x1.size(-2), x2.size(-2)); }
 
 }  // namespace fl::shape

@@ -460,16 +460,13 @@ def cdist(
     if x1.ndim < 2 or x2.ndim < 2 or x1.shape[-1] != x2.shape[-1]:
         raise _C.ShapeError(f"cdist: x1 has shape {list(x1.shape)}, x2 {list(x2.shape)}; expected [*, P, M] and [*, R, M]")
     many = x1.shape[-2] > 25 or x2.shape[-2] > 25
-    if p == 2.0 and (compute_mode == modes[1] or (compute_mode == modes[0] and many)):
-        squares = (x1 * x1).sum(-1, keepdim=True) + (x2 * x2).sum(-1).unsqueeze(-2) - 2.0 * ops.matmul(x1, x2.transpose(-2, -1))
-        apart = squares > 0  # elsewhere the distance is 0, and so is its gradient
-        return ops.where(apart, ops.where(apart, squares, 1.0).sqrt(), 0.0)
+    products = p == 2.0 and (compute_mode == modes[1] or (compute_mode == modes[0] and many))
     if 0.0 < p < math.inf and x1.dtype == x2.dtype and x1.dtype in (_C.float32, _C.float64):
         from flambeau._tensor import broadcast_shapes
 
         batch = broadcast_shapes(x1.shape[:-2], x2.shape[:-2])
         x1, x2 = (x if x.shape[:-2] == batch else x.expand(*batch, *x.shape[-2:]) for x in (x1, x2))
-        return ops.cdist_direct(x1, x2, float(p))
+        return ops.cdist_products(x1, x2) if products else ops.cdist_direct(x1, x2, float(p))
     return ops.norm(x1.unsqueeze(-2) - x2.unsqueeze(-3), p, -1)
 
 

@@ -1,5 +1,7 @@
 """`cdist` and `pdist` without a matrix product: values, gradients of both orders, and what they refuse."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -35,6 +37,32 @@ def test_gradients_of_both_orders(p):
     call = lambda x, y: fl.cdist(x, y, p, DIRECT)  # noqa: E731
     assert fl.autograd.gradcheck(call, (a, b))
     assert fl.autograd.gradgradcheck(call, (a, b))
+
+
+def test_gradients_by_products():
+    """Of rows so many that a matrix product gives the distances, and of pairs of rows."""
+    a, b = (fl.tensor(draw(*s, seed=k), requires_grad=True) for k, s in enumerate([(27, 4), (5, 4)]))
+    assert fl.autograd.gradcheck(fl.cdist, (a, b))
+    assert fl.autograd.gradgradcheck(fl.cdist, (a, b))
+    c = a.detach()[:6].requires_grad_()
+    for p in (1.5, 2.0):
+        assert fl.autograd.gradcheck(lambda x: F.pdist(x, p), (c,))
+        assert fl.autograd.gradgradcheck(lambda x: F.pdist(x, p), (c,))
+    many = fl.tensor(draw(3, 6, 4))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        slopes = fl.vmap(fl.func.grad(lambda x: F.pdist(x).sin().sum()))(many)
+    for x, slope in zip(many, slopes):
+        x = x.clone().requires_grad_()
+        F.pdist(x).sin().sum().backward()
+        assert fl.allclose(x.grad, slope)
+
+
+def test_what_is_no_number_stays():
+    x = fl.ones(30, 3)
+    x[4, 1] = float("nan")
+    for y in (fl.cdist(x, x), fl.cdist(x, x, 2.0, DIRECT)):
+        assert y.isnan().sum() == 59 and y[4].isnan().all() and (y[0, :4] == 0).all()
 
 
 @pytest.mark.parametrize("p", [1.0, 2.0, 3.0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from flambeau import _C
@@ -164,6 +165,8 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
         raise ShapeError(f"pdist: input has shape {list(input.shape)}; expected [N, M]")
     if p < 0:
         raise _C.ArgumentError(f"pdist: p = {p}; expected >= 0")
+    if input.shape[1] and 0 < p < math.inf and input.dtype in (_C.float32, _C.float64):
+        return ops.pdist_direct(input, float(p))
     n = input.shape[0]
     i, j = ops.triu_indices(n, n, 1).unbind()
     if not input.shape[1]:
