@@ -115,10 +115,14 @@ int64_t plane_of(const Tensor& x) {
   return n;
 }
 
-// Of pictures, at places that fall on one element or between four.
+// Pictures, at places that fall on one element or between four, have loops of their own.
+bool is_picture(const Tensor& x, Mode mode) { return x.ndim() == 4 && mode != Mode::Cubic && plane_of(x) < INT32_MAX; }
+Places places_of(const Tensor& x, const Tensor& y, Mode mode, Padding padding, bool align) {
+  return {x.size(1), x.size(2), x.size(3), plane_of(y), mode == Mode::Nearest, padding, align};
+}
 template <class T>
 void pictures(const Tensor& x, const Tensor& grid, Mode mode, Padding padding, bool align, const Tensor& y) {
-  const Places p{x.size(1), x.size(2), x.size(3), plane_of(y), mode == Mode::Nearest, padding, align};
+  const Places p = places_of(x, y, mode, padding, align);
   const auto sample = [] {
     if constexpr (std::is_same_v<T, float>) return sample_places_f32;
     else return sample_places_f64;
@@ -136,7 +140,7 @@ void grid_sample(const Tensor& x, const Tensor& grid, int64_t mode, int64_t padd
   const int axes = x.ndim() - 2;
   const int64_t c = x.size(1), plane = plane_of(x), points = plane_of(y);
   visit_float(in.dtype(), [&]<class T>(T) {
-    if (axes == 2 && static_cast<Mode>(mode) != Mode::Cubic && plane < INT32_MAX)
+    if (is_picture(x, static_cast<Mode>(mode)))
       return pictures<T>(in, places, static_cast<Mode>(mode), static_cast<Padding>(padding), align, out.wide);
     parallel_for(0, x.size(0) * points, std::max<int64_t>(1, 2048 / std::max<int64_t>(1, c)), [&](int64_t begin, int64_t end) {
       for (int64_t p = begin; p < end; ++p) {
@@ -166,6 +170,12 @@ void grid_sample_backward(const Tensor& dy, const Tensor& x, const Tensor& grid,
         const T* from = in.data<T>() + n * c * plane;
         T* to = out_x.wide.data<T>() + n * c * plane;
         std::fill_n(to, c * plane, T(0));
+        if (is_picture(x, static_cast<Mode>(mode))) {
+          const Places all = places_of(x, dy, static_cast<Mode>(mode), static_cast<Padding>(padding), align);
+          if constexpr (std::is_same_v<T, float>) spread_places_f32(grads.data<T>(), in.data<T>(), places.data<T>(), out_x.wide.data<T>(), out_grid.wide.data<T>(), all, n);
+          else spread_places_f64(grads.data<T>(), in.data<T>(), places.data<T>(), out_x.wide.data<T>(), out_grid.wide.data<T>(), all, n);
+          continue;
+        }
         for (int64_t p = 0; p < points; ++p) {
           const int64_t at = (n * points + p) * axes;
           const Taps<T> taps = taps_at(places.data<T>() + at, in, static_cast<Mode>(mode), static_cast<Padding>(padding), align);

@@ -68,3 +68,7 @@ FL_VM Moved<T> element_of(T v, int64_t size, bool align) {
 // Blocks [first, last) of kPlaces places, of which each picture has its own: x [N, C, H, W], grid [N, points, 2] -> y [N, C, points].
 FL_SIMD_KERNEL(void, sample_places_f32, const float* x, const float* grid, float* y, const places::Places& places, int64_t first, int64_t last)
 FL_SIMD_KERNEL(void, sample_places_f64, const double* x, const double* grid, double* y, const places::Places& places, int64_t first, int64_t last)
+// Their gradients, of picture n: what dy [N, C, points] gives to dx, which starts as zeros, and to dgrid.
+FL_SIMD_KERNEL(void, spread_places_f32, const float* dy, const float* x, const float* grid, float* dx, float* dgrid, const places::Places& places, int64_t n)
+FL_SIMD_KERNEL(void, spread_places_f64, const double* dy, const double* x, const double* grid, double* dx, double* dgrid, const places::Places& places,
+               int64_t n)
