@@ -62,9 +62,9 @@ bool fits(Kind kind, PyObject* o) {
     case Kind::Operand: return is_tensor(o) || is_number(o);
     case Kind::Int: return (is_int(o) && !PyBool_Check(o)) || is_int_tensor(o);
     case Kind::OptInt: return none || (is_int(o) && !PyBool_Check(o)) || is_int_tensor(o);
-    case Kind::IntList: return fits_dims(o) || (is_int(o) && !PyBool_Check(o));
-    case Kind::DimList: return fits_dims(o) || (is_int(o) && !PyBool_Check(o));
-    case Kind::OptIntList: return none || fits_dims(o) || (is_int(o) && !PyBool_Check(o));
+    case Kind::IntList: return fits_dims(o) || (is_int(o) && !PyBool_Check(o)) || is_int_tensor(o);
+    case Kind::DimList: return fits_dims(o) || (is_int(o) && !PyBool_Check(o)) || is_int_tensor(o);
+    case Kind::OptIntList: return none || fits_dims(o) || (is_int(o) && !PyBool_Check(o)) || is_int_tensor(o);
     case Kind::Float:
     case Kind::Number: return is_number(o) || (is_tensor(o) && tensor_of(o).ndim() == 0 && !requires_grad(tensor_of(o)));
     case Kind::OptFloat:

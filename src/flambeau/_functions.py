@@ -61,8 +61,7 @@ def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
 
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     """Moves axes to new places; the others keep their order."""
-    sources = [int(source)] if isinstance(source, (int, Integral)) else list(source)
-    targets = [int(destination)] if isinstance(destination, (int, Integral)) else list(destination)
+    sources, targets = ([int(d)] if isinstance(d, (int, Integral, Tensor)) else list(d) for d in (source, destination))
     n = max(input.ndim, 1)  # a 0-d tensor counts as one axis
     for name, axes in (("source", sources), ("destination", targets)):
         for d in axes:

@@ -79,6 +79,7 @@ def _quantile(
     op: str, input: Tensor, q: Any, dim: int | None, keepdim: bool, interpolation: str, ignore_nan: bool
 ) -> Tensor:
     q = _checked(op, input, q, interpolation)
+    dim = None if dim is None else int(dim)
     if dim is not None and not -max(input.ndim, 1) <= dim < max(input.ndim, 1):
         raise _C.RangeError(f"{op}: dim = {dim}, but the tensor has shape {list(input.shape)}")
     if dim is None or input.ndim == 0:

@@ -110,3 +110,27 @@ def test_histc_wants_a_range(values, low, high, match):
 
 def test_histc_leaves_out_what_is_outside():
     assert fl.histc(fl.tensor([1.0, INF, NAN, 5.0]), 2, 0.0, 2.0).tolist() == [0, 1]
+
+
+# ---------------------------------------------------------------- integers that are tensors
+
+NUMBERED = [
+    "x.sum(t(1))", "x.std(t(1))", "x.var(t(1), False)", "x.norm(2, t(1))", "x[None].squeeze(t(0))", "x.softmax(t(1))", "x.unsqueeze(t(0))",
+    "x.transpose(t(0), t(1))", "x.expand(t(2), 3, 4)", "x.quantile(0.5, t(1))", "x.movedim(t(0), t(1))", "x.amin((t(0), t(1)))",
+    "x.repeat_interleave(t(2))", "x.tile(t(2))", "x.flip(t(0))", "x.roll(t(1), t(0))", "fl.nn.functional.normalize(x, dim=t(1))",
+    "fl.nn.functional.cosine_similarity(x, x, t(1))", "fl.std_mean(x, t(1))[0]", "fl.tensor_split(x, t(2))[0]",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("call", NUMBERED)
+def test_an_integer_tensor_of_no_axes_is_an_int(call):
+    x = fl.arange(12.0).reshape(3, 4)
+    got, want = (eval(call, {"fl": fl, "x": x, "t": t}) for t in (fl.tensor, int))
+    assert fl.equal(got, want)
+
+
+def test_other_tensors_are_no_int():
+    x = fl.ones(3, 4)
+    for t in (fl.tensor(1.0), fl.tensor([0, 1]), fl.tensor([[1]])):
+        with pytest.raises(TypeError):
+            x.std(t)

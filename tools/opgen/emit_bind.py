@@ -135,7 +135,7 @@ def _is_method(ops: Sequence[Op], inplace: bool = False) -> bool:
 def _tensors_first(ops: Sequence[Op]) -> Sequence[Op]:
     """Overloads as they are tried: an integer tensor of no axes fits an int, so what takes a tensor in its place comes first."""
     second = [op.sig.args[1].type.kind if len(op.sig.args) > 1 else "" for op in ops]
-    return sorted(ops, key=lambda op: second[ops.index(op)] == "Int") if "Tensor" in second else ops
+    return sorted(ops, key=lambda op: second[ops.index(op)] in ("Int", "IntList", "DimList", "OptIntList")) if "Tensor" in second else ops
 
 
 def function(name: str, ops: Sequence[Op], inplace: bool = False) -> list[str]:
