@@ -39,7 +39,7 @@ void SavedTensor::save_copy(const Tensor& x) {
 void SavedTensor::save_output(const Tensor& y, uint32_t nr) {
   output_ = is_inexact(y.dtype());  // indices are outputs too, and have no history
   nr_ = nr;
-  if (SavedHooks* hooks = thread_modes().saved_hooks) [[unlikely]] return pack(*hooks, y);
+  if (SavedHooks* hooks = thread_modes().saved_hooks) [[unlikely]] return pack(*hooks, alias(y));
   version_ = noticed_var(*y.impl()).noticed();
   tensor_ = alias(y);
 }
@@ -50,13 +50,12 @@ void SavedTensor::note_producer(const Tensor& x) {
   nr_ = edge.nr;
 }
 
-void SavedTensor::pack(SavedHooks& hooks, const Tensor& bytes) {
+void SavedTensor::pack(SavedHooks& hooks, const Tensor& x) {
   WithGrad off(false);
-  const Tensor plain = alias(bytes);
-  const uint32_t version = plain.storage().var().version();
-  packed_ = hooks.pack(plain);
-  if (plain.storage().var().version() != version)
-    raise<AutogradError>("saved_tensors_hooks: pack wrote to its argument ", plain.sizes(), "; expected a hook that leaves the tensor as it is");
+  const uint32_t version = x.storage().var().version();
+  packed_ = hooks.pack(x);
+  if (x.storage().var().version() != version)
+    raise<AutogradError>("saved_tensors_hooks: pack wrote to its argument ", x.sizes(), "; expected a hook that leaves the tensor as it is");
 }
 
 Tensor SavedTensor::with_history(Tensor bytes, Node& node) const {

@@ -7,7 +7,8 @@
 // place may give one a history later, and its .grad may have one, and either may lead to this node.
 //
 // Inside of saved_tensors_hooks a node keeps what the thread's SavedHooks make of the bytes, and no version: what was packed
-// is theirs. Histories stay here, so hooks see and return plain tensors.
+// is theirs. Of an input they get the tensor itself, which may be a parameter, of an output an alias without its history, which would be
+// this node's; the history of what they return stays theirs, and the saved one is put on an alias.
 #pragma once
 
 #include "autograd/meta.h"
@@ -39,7 +40,7 @@ class SavedTensor {
 
  private:
   void note_producer(const Tensor& x);
-  void pack(SavedHooks& hooks, const Tensor& bytes);
+  void pack(SavedHooks& hooks, const Tensor& x);
   Tensor with_history(Tensor bytes, Node& node) const;
 
   // 32 bytes; of 40, a recorded product of small tensors took 35 ns longer.

@@ -51,7 +51,7 @@ inline Dims svd_v(const Tensor& A, bool full_matrices, bool vectors) {
 inline Dims pairs(const Tensor& x) {
   const Extent n = x.size(-2);
   Dims out;
-  for (int d = 0; d < x.ndim() - 2; ++d) out.push_back(x.size(d));
+  for (int d = 0; d + 2 < x.ndim(); ++d) out.push_back(x.size(d));
   out.push_back(n * (n - 1) / 2);
   return out;
 }

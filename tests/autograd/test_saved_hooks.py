@@ -65,17 +65,42 @@ def test_hooks_nest_and_the_innermost_counts():
     assert seen == ["outer", "inner", "outer"]
 
 
-def test_hooks_run_without_recording_and_see_plain_tensors():
-    x = fl.ones(3, requires_grad=True)
+def test_hooks_run_without_recording_and_see_inputs_themselves():
+    """So that a hook can leave parameters where they are; an output has no history, which would keep its node alive."""
+    layer = fl.nn.Linear(3, 3, bias=False)
+    x = fl.ones(1, 3, requires_grad=True)
     seen = []
 
     def pack(t):
-        seen.append((fl.is_grad_enabled(), t.requires_grad, t.grad_fn, (t * t).requires_grad))
+        which = "weight" if t is layer.weight else "x" if t is x else "plain" if t.grad_fn is None else t.grad_fn.name()
+        seen.append((which, fl.is_grad_enabled(), (t * t).requires_grad))
         return t
 
     with saved_tensors_hooks(pack, same):
-        (x.exp() * x).sum().backward()
-    assert seen == [(False, False, None, False)] * 3
+        y = layer(x).exp() * x
+    assert sorted(seen) == [(which, False, False) for which in ("ExpBackward0", "plain", "weight", "x", "x")]
+    y.sum().backward()
+    kept = layer(x).exp() * x
+    grads = x.grad.clone(), layer.weight.grad.clone()
+    x.grad = layer.weight.grad = None
+    kept.sum().backward()
+    assert fl.equal(x.grad, grads[0]) and fl.equal(layer.weight.grad, grads[1])
+
+
+def test_what_hooks_keep_goes_with_the_graph():
+    x = fl.ones(3, requires_grad=True)
+    with saved_tensors_hooks(same, same):
+        y = x * 2
+        z = (y * y).exp() * y
+    held = weakref.ref(y)
+    gc.disable()
+    try:
+        del y
+        assert held() is not None  # the hook's, in the graph
+        del z
+        assert held() is None
+    finally:
+        gc.enable()
 
 
 def test_second_derivatives():

@@ -148,7 +148,7 @@ def _max_of_boxes(x: Tensor, over_planes: Any, over_depth: Any) -> tuple[Tensor,
         n, _, d, hw = planes.shape
         in_plane = at.reshape(n, d * hw).gather(1, where.reshape(n, -1)).reshape(where.shape)
         places.append(in_plane + where.div(hw, rounding_mode="floor") * (x.shape[3] * x.shape[4]))
-        return values
+        return values  # type: ignore[no-any-return]
 
     values = _boxes(x, flat, maxima)
     return values, places[0].reshape(values.shape)
