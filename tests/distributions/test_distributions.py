@@ -319,6 +319,18 @@ def test_a_subclass_with_an_init_must_expand_itself():
     assert type(Plain(0.0, 1.0).expand((2,))) is Plain
 
 
+def test_a_base_that_fits_is_not_asked_to_expand():
+    class Odd(D.Normal):
+        def __init__(self, at):
+            super().__init__(at, 1.0)
+
+    base = Odd(fl.zeros(3))
+    moved = D.TransformedDistribution(base, [D.AffineTransform(1.0, 2.0)])
+    assert moved.base_dist is base and moved.batch_shape == (3,)
+    with pytest.raises(NotImplementedError, match="expected an expand of its own"):
+        D.TransformedDistribution(base, [D.AffineTransform(fl.zeros(2, 1), 2.0)])
+
+
 @pytest.mark.parametrize(
     "call, text",
     [

@@ -46,6 +46,8 @@ def test_the_module_is_as_before_after_an_error():
     "given, strict, error, text",
     [
         ({"third.bias": fl.ones(3)}, False, RuntimeError, "'third.bias' is not in the module"),
+        ({"extra": fl.ones(3)}, True, RuntimeError, "'extra' is not in the module"),
+        ({"first.in_features": fl.ones(3)}, False, TypeError, "'first.in_features' is a int of the module"),
         ({"first.bias": fl.ones(3)}, True, RuntimeError, "'first.weight' is missing"),
         ({"first.bias": 1.0}, False, TypeError, "'first.bias' is a float"),
         ({"first.weight": fl.ones(3, 3), "second.weight": fl.zeros(3, 3)}, False, ValueError, "are one tensor of the module"),
@@ -55,6 +57,20 @@ def test_the_module_is_as_before_after_an_error():
 def test_errors(given, strict, error, text):
     with pytest.raises(error, match=text):
         functional_call(Tied(), given, (fl.ones(3),), strict=strict)
+
+
+def test_names_that_are_no_parameters_are_attributes_during_the_call():
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner, self.plain = nn.Linear(2, 2), fl.ones(2)
+
+        def forward(self, x):
+            return x * self.plain * getattr(self.inner, "factor", 1.0)
+
+    net, x = Scaled(), fl.ones(2)
+    assert functional_call(net, {"plain": fl.full((2,), 3.0), "inner.factor": fl.tensor(5.0), "other": x}, x).tolist() == [15.0, 15.0]
+    assert net(x).tolist() == [1.0, 1.0] and not hasattr(net, "other") and not hasattr(net.inner, "factor")
 
 
 def test_stacked_state():

@@ -394,10 +394,53 @@ def test_what_of_modules_is_refused():
         whole(fl.nn.utils.parametrizations.weight_norm(fl.nn.Linear(1, 1)))
     module = fl.nn.Linear(1, 1)
     module.hook = lambda: 0
-    with pytest.raises(TypeError, match=r"save: module\.hook is a function"):
+    with pytest.raises(TypeError, match=r"save: module\.hook is the function .*<lambda>, which can not be found by its name"):
         whole(module)
     with pytest.raises(TypeError, match="for a module save its state_dict"):
         fl.save(fl.nn.Linear(1, 1), io.BytesIO())
+
+
+class Fused(fl.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = fl.nn.Linear(2, 2)
+        self.forward, self.ways = self.twice, {"class": Fused.made, "static": Fused.same, "plain": Fused.twice, "top": whole}
+
+    def twice(self, x):
+        return self.inner(x) * 2
+
+    @property
+    def never(self):
+        raise AssertionError("a file had it called")
+
+    @classmethod
+    def made(cls):
+        return cls()
+
+    @staticmethod
+    def same(x):
+        return x
+
+
+def test_functions_and_methods_come_back_by_their_names():
+    module = Fused()
+    found, x = fl.load(io.BytesIO(whole(module)), weights_only=False)["module"], fl.ones(1, 2)
+    assert fl.equal(found(x), module(x)) and found.forward.__self__ is found
+    assert found.ways == module.ways and found.ways["top"] is whole
+    with pytest.raises(FileFormatError, match="not among what a file may name"):
+        fl.load(io.BytesIO(whole(module)))
+
+
+@pytest.mark.parametrize("name", ["never", "__init__", "training", "register_buffer.__globals__", "no_such_method"])
+def test_files_name_nothing_but_methods(name):
+    file = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(whole(Fused()))) as old, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as new:
+        for entry in old.namelist():
+            text = b"\x05\x00\x00\x00twice" if entry.endswith("data.pkl") else b"\0\0no such bytes"
+            new.writestr(entry, old.read(entry).replace(text, struct.pack("<I", len(name)) + name.encode()))
+    file.seek(0)
+    with pytest.raises(FileFormatError, match=f"getattr is called for '{name}' of .*; expected a method of an object of the file"):
+        fl.load(file, weights_only=False)
 
 
 class Made:

@@ -30,10 +30,11 @@ def check_kept(program, said):
 
 
 SMALL = (
-    "botorch", "captum", "diffusers", "entmax", "fastai", "geoopt", "gpytorch", "higher", "ignite", "kornia", "monai", "nflows",
-    "opacus", "open_clip", "peft", "pyro", "pytorch_msssim", "pytorch_optimizer", "segmentation_models_pytorch",
-    "sentence_transformers", "stable_baselines3", "tensordict", "torch_geometric", "torchcde", "torchdiffeq", "torchjd", "torchsde",
-    "vector_quantize_pytorch", "vit_pytorch", "zuko",
+    "backpack", "botorch", "captum", "diffusers", "entmax", "fastai", "geoopt", "gluonts", "gpytorch", "higher", "ignite", "kornia",
+    "monai", "nflows", "opacus", "open_clip", "peft", "ptflops", "pyro", "pytorch_metric_learning", "pytorch_msssim",
+    "pytorch_optimizer", "schedulefree", "segmentation_models_pytorch", "sentence_transformers", "stable_baselines3", "tensordict",
+    "torch_geometric", "torchcde", "torchdiffeq", "torchjd", "torchrl", "torchsde", "ultralytics", "vector_quantize_pytorch",
+    "vit_pytorch", "zuko",
 )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import io
 import math
 
@@ -338,6 +339,30 @@ def test_torchscript_archives(tmp_path):
     assert {name for name in got} >= {name for name in want}
     for name, value in want.items():
         np.testing.assert_array_equal(got[name].numpy(), value.numpy())
+
+
+@dataclasses.dataclass
+class Step:
+    at: int
+
+    def further(self, n):
+        return self.at + n
+
+    @classmethod
+    def first(cls):
+        return cls(0)
+
+
+@pytest.mark.parametrize("reader", [torch, fl], ids=["theirs", "ours"])
+@pytest.mark.parametrize("writer", [torch, fl], ids=["theirs", "ours"])
+def test_functions_and_methods_by_their_names(writer, reader):
+    step, file = Step(3), io.BytesIO()
+    value = {"step": step, "method": step.further, "plain": Step.further, "class": Step.first, "function": numbers, "tensor": writer.ones(2)}
+    writer.save(value, file, **({} if writer is torch else {"format": "pt"}))
+    file.seek(0)
+    found = reader.load(file, weights_only=False)
+    assert found["method"](4) == 7 and found["method"].__self__ == found["step"]
+    assert (found["plain"], found["class"], found["function"]) == (Step.further, Step.first, numbers)
 
 
 class Held:

@@ -158,3 +158,13 @@ def test_dual_tensors():
         return {"p": y.primal, "t": y.tangent, "none": np.array(z.tangent is None).item()}
 
     both(program, randn(3, 3))
+
+
+def test_functional_call_with_names_that_the_module_does_not_have():
+    def run(lib):
+        net, w = lib.nn.Sequential(lib.nn.Linear(2, 2)), lib.ones(2, 2)
+        given = {"0.weight": w, "0.bias": lib.zeros(2), "weight": w, "0.more": w}
+        y = lib.func.functional_call(net, given, (lib.ones(2),))
+        return y.tolist(), [name for module in (net, net[0]) for name in ("weight", "more") if hasattr(module, name)]
+
+    assert run(fl) == run(torch)

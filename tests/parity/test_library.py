@@ -162,5 +162,8 @@ def test_library_objects(lib):
     assert getattr(lib.ops, ns).other(lib.ones(1)).item() == 5.0
     with pytest.raises(RuntimeError):
         lib.library.define(f"{ns}::other", "(Tensor x) -> Tensor")
+    lib.library.impl(f"{ns}::early", ["cpu", "cuda"])(lambda x: x + 5)
+    lib.library.define(f"{ns}::early", "(Tensor x) -> Tensor")
+    assert getattr(lib.ops, ns).early(lib.ones(1)).item() == 6.0
     with pytest.raises(AttributeError):
         getattr(lib.ops, ns).nothing  # noqa: B018

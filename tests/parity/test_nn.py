@@ -120,6 +120,45 @@ def test_losses(name, reduction):
     beside(lambda lib, x, y: getattr(lib.nn.functional, name)(x, y.detach(), reduction=reduction, **LOSSES[name]), x, y)
 
 
+@pytest.mark.parametrize("types", ["bfloat16 float32", "float32 float64", "float64 float32", "float32 bfloat16", "float32 bool"])
+@pytest.mark.parametrize("name", ["binary_cross_entropy_with_logits", "soft_margin_loss", "mse_loss", "smooth_l1_loss"])
+def test_losses_of_two_types(name, types):
+    x, y, w = randn(4, 5), 1 / (1 + np.exp(-randn(4, 5, seed=9))), np.abs(randn(5, seed=2))
+
+    def run(lib):
+        a, b = (getattr(lib, t) for t in types.split())
+        value, target = lib.tensor(x).to(a).requires_grad_(), lib.tensor(y > 0.5 if types.endswith("bool") else y).to(b)
+        how = {"pos_weight": lib.tensor(w).to(a), "weight": lib.tensor(w).double()} if name.startswith("binary") else {}
+        try:
+            loss = getattr(lib.nn.functional, name)(value, target, **how)
+            loss.backward()
+        except (RuntimeError, TypeError):
+            return None
+        return [str(t.dtype).rpartition(".")[2] for t in (loss, value.grad)], loss.double().item(), value.grad.double().sum().item()
+
+    ours, theirs = run(fl), run(torch)
+    if theirs is None or ours is None:
+        assert ours is None or types.endswith("bool")
+        return
+    assert ours[0] == theirs[0]
+    np.testing.assert_allclose(ours[1:], theirs[1:], rtol=0.02 if "bfloat16" in types else 1e-5, atol=0.01 if "bfloat16" in types else 1e-6)
+
+
+@pytest.mark.parametrize("types", ["bfloat16 float32", "float64 float32", "float16 float32"])
+def test_attention_with_a_float_mask(types):
+    q, k, v, m = (randn(2, 5, 4, seed=i) for i in range(4))
+
+    def run(lib):
+        a, b = (getattr(lib, t) for t in types.split())
+        mask = lib.tensor(m[0] @ m[1].T).to(b)
+        y = lib.nn.functional.scaled_dot_product_attention(*(lib.tensor(t).to(a) for t in (q, k, v)), attn_mask=mask)
+        return str(y.dtype).rpartition(".")[2], y.double().numpy()
+
+    ours, theirs = run(fl), run(torch)
+    assert ours[0] == theirs[0]
+    np.testing.assert_allclose(ours[1], theirs[1], atol=0.03 if "16" in types else 1e-5)
+
+
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
 @pytest.mark.parametrize("shape", [(6, 4), (2, 4, 3), (2, 4, 3, 2)], ids=str)

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from flambeau._C import Tensor
 from flambeau._errors import NoCUDAError
 from flambeau._settings import OutOfMemoryError
-from flambeau.cuda import _absent, amp
+from flambeau.cuda import _absent, amp, nvtx
 from flambeau.cuda._absent import (
     CUDAGraph,
     Event,
@@ -40,8 +40,8 @@ __all__ = [
     "get_device_capability", "get_device_name", "get_device_properties", "get_gencode_flags", "get_rng_state", "get_rng_state_all",
     "graph", "has_half", "has_magma", "init", "ipc_collect", "is_available", "is_bf16_supported", "is_current_stream_capturing",
     "is_initialized", "manual_seed", "manual_seed_all", "max_memory_allocated", "max_memory_reserved", "mem_get_info",
-    "memory_allocated", "memory_reserved", "memory_stats", "memory_summary", "reset_max_memory_allocated", "reset_peak_memory_stats",
-    "seed", "seed_all", "set_device", "set_rng_state", "set_rng_state_all", "stream", "synchronize",
+    "memory_allocated", "memory_reserved", "memory_stats", "memory_summary", "nvtx", "reset_max_memory_allocated",
+    "reset_peak_memory_stats", "seed", "seed_all", "set_device", "set_rng_state", "set_rng_state_all", "stream", "synchronize",
 ]  # fmt: skip
 
 globals().update(_absent.types())

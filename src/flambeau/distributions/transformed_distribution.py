@@ -48,7 +48,9 @@ class TransformedDistribution(Distribution):
                 f"{transform.domain.event_dim} axes for {transform!r}"
             )
         shape = transform.forward_shape(base_shape)
-        base_distribution = base_distribution.expand(transform.inverse_shape(shape)[: len(base_shape) - axes])
+        expanded = transform.inverse_shape(shape)
+        if expanded != base_shape:  # a base that fits already need not know how to expand
+            base_distribution = base_distribution.expand(expanded[: len(expanded) - axes])
         more = transform.domain.event_dim - axes
         if more > 0:
             base_distribution = Independent(base_distribution, more)

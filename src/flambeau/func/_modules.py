@@ -25,15 +25,16 @@ def functional_call(
     """Calls a module with other tensors in the places of its parameters and buffers, which stay as they are.
 
     Args:
-        parameter_and_buffer_dicts: path -> tensor, or several such dicts.
+        parameter_and_buffer_dicts: path -> tensor, or several such dicts. A name that a module on the way does not have is an
+            attribute of it during the call.
         args: the call's positional arguments: a tuple, or the only one.
         tie_weights: a parameter that the module has under several paths is replaced under all of them.
         strict: every parameter and buffer has to be given, and nothing else.
 
     Raises:
-        TypeError: a value that is no tensor.
+        TypeError: a value that is no tensor, or the place of one that is none.
         ValueError: one path in two of the dicts; two tensors for what is tied.
-        RuntimeError: a path that the module does not have; with `strict` one that is missing.
+        RuntimeError: a path through modules that are not there; with `strict` any that the module does not have, or that is missing.
 
     Example:
         >>> import flambeau as fl
@@ -50,6 +51,27 @@ def functional_call(
     positional = () if args is None else args if isinstance(args, tuple) else (args,)
     with _reparametrize_module(module, given, tie_weights, strict):
         return module(*positional, **(kwargs or {}))
+
+
+_ABSENT = object()
+
+
+def _extra_place(module: Module, path: str) -> tuple[Module, str] | None:
+    """Where a tensor goes that is no parameter or buffer: an attribute of the module at that path, or of one below; None without one.
+
+    Raises:
+        TypeError: the attribute is there and no tensor.
+    """
+    owner, _, key = path.rpartition(".")
+    try:
+        part = module.get_submodule(owner)
+    except AttributeError:
+        return None
+    value = getattr(part, key, None)
+    if value is not None and not isinstance(value, Tensor):
+        kind = type(value).__name__
+        raise TypeError(f"functional_call: '{path}' is a {kind} of the module; expected a parameter, a buffer or another tensor")
+    return part, key
 
 
 @contextlib.contextmanager
@@ -82,16 +104,28 @@ def _reparametrize_module(
             for value in values.values():
                 wanted.update(dict.fromkeys(group, value))
         missing = [path for path in missing if path not in wanted]
+    extras = {path: at for path in surplus if not strict and (at := _extra_place(module, path)) is not None}
+    surplus = [path for path in surplus if path not in extras]
     if surplus or (strict and missing):
         faults = [f"'{p}' is not in the module" for p in surplus] + [f"'{p}' is missing" for p in missing if strict]
         raise RuntimeError(f"functional_call: {'; '.join(faults)}; expected the paths of {type(module).__name__}'s parameters and buffers")
-    before = {path: places[path][0][places[path][1]] for path in wanted}
+    before = {path: places[path][0][places[path][1]] for path in wanted if path not in extras}
+    attributes = {path: part.__dict__.get(key, _ABSENT) for path, (part, key) in extras.items()}
     try:
         for path, tensor in wanted.items():
-            table, key = places[path]
-            table[key] = tensor
+            if path in extras:
+                object.__setattr__(*extras[path], tensor)
+            else:
+                table, key = places[path]
+                table[key] = tensor
         yield
     finally:
+        for path, value in attributes.items():
+            part, key = extras[path]
+            if value is _ABSENT:
+                part.__dict__.pop(key, None)
+            else:
+                part.__dict__[key] = value
         for path, tensor in before.items():
             table, key = places[path]
             table[key] = tensor

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, overload
 
 from flambeau import _C
-from flambeau.library._op import RESERVED, CustomOpDef, P, R, registry
+from flambeau.library._op import KINDS, RESERVED, CustomOpDef, P, R, early, registry
 from flambeau.library._schema import infer_schema, parse
 
 _QUALNAME = re.compile(r"([A-Za-z_]\w*)::([A-Za-z_]\w*)$")
@@ -134,6 +134,8 @@ def define(qualname: str, schema: str, *, lib: Library | None = None, tags: Any 
     if _check_name(qualname) in registry:
         raise RuntimeError(f"define: '{qualname}' is there already, defined at {registry[qualname]._where}; expected another name")
     CustomOpDef(qualname, parse(schema), _here())
+    for key, function in early.pop(qualname, []):
+        _implement(qualname, key, function)
     if lib is not None:
         lib._made.append(qualname)
 
@@ -148,28 +150,42 @@ def find(op: Any) -> CustomOpDef[..., Any]:
     raise RuntimeError(f"{name} is no custom op; expected one made by custom_op or define, or its 'namespace::name'")
 
 
-_KEYS = {
-    "CPU": "cpu", "CUDA": "cuda", "Meta": "meta", "CompositeExplicitAutograd": "",
-    "cpu": "cpu", "cuda": "cuda", "meta": "meta", "default": "",
-}  # fmt: skip
+_KEYS = {"CPU": "cpu", "CUDA": "cuda", "Meta": "meta", "CompositeExplicitAutograd": "", "default": "", **{kind: kind for kind in KINDS},
+         "MPS": "mps", "XPU": "xpu", "HPU": "hpu", "MTIA": "mtia", "PrivateUse1": "privateuseone"}  # fmt: skip
 
 
-def _implement(op: CustomOpDef[..., Any], key: str, function: Callable[..., Any]) -> None:
-    if key == "CompositeImplicitAutograd":
-        op._composed = function
-    elif key.startswith("Autocast"):
-        op._autocast[key.removeprefix("Autocast").lower()] = function
-    elif key in _KEYS:
-        op._kernels[_KEYS[key]] = function
-    else:
+def _checked_key(key: str) -> str:
+    if key != "CompositeImplicitAutograd" and not key.startswith("Autocast") and key not in _KEYS:
         raise ValueError(
             f"impl: '{key}'; expected one of {', '.join(_KEYS)}, CompositeImplicitAutograd, AutocastCPU "
             "(use register_autograd for gradients)"
         )
+    return key
 
 
-def _implemented(op: CustomOpDef[..., Any], key: str) -> bool:
+def _name_of(op: Any) -> str:
+    """The qualified name of what is meant: an op, or one that is to come."""
+    return op._qualname if isinstance(op, CustomOpDef) else _check_name(op)
+
+
+def _implement(name: str, key: str, function: Callable[..., Any]) -> None:
+    """Tells the op of that name, or has it told when it is defined."""
+    op, _ = registry.get(name), _checked_key(key)
+    if op is None:
+        early.setdefault(name, []).append((key, function))
+    elif key == "CompositeImplicitAutograd":
+        op._composed = function
+    elif key.startswith("Autocast"):
+        op._autocast[key.removeprefix("Autocast").lower()] = function
+    else:
+        op._kernels[_KEYS[key]] = function
+
+
+def _implemented(name: str, key: str) -> bool:
     """Whether `_implement` was called with this key, or one that means the same."""
+    if name not in registry:
+        return any(key == known or _KEYS.get(key, key) == _KEYS.get(known, known) for known, _ in early.get(name, []))
+    op = registry[name]
     if key == "CompositeImplicitAutograd":
         return op._composed is not None
     if key.startswith("Autocast"):
@@ -178,11 +194,21 @@ def _implemented(op: CustomOpDef[..., Any], key: str) -> bool:
 
 
 def impl(qualname: Any, types: Any, func: Any = None, *, lib: Library | None = None) -> Any:
-    """The function that computes an op on some kinds of device; also a decorator.
+    """The function that computes an op on some kinds of device; also a decorator. The op may be defined later.
 
     Args:
         qualname: "namespace::name", or a `Library`; `types` is then the name of the op in it, and `func` a dispatch key.
         types: "cpu", "meta", "default" (all), or several.
+
+    Raises:
+        ValueError: the name is none, or one of the kinds.
+
+    Example:
+        >>> import flambeau as fl
+        >>> _ = fl.library.impl("docs::half", "cpu", lambda x: x / 2)
+        >>> fl.library.define("docs::half", "(Tensor x) -> Tensor")
+        >>> fl.ops.docs.half(fl.tensor([3.0]))
+        tensor([1.5000])
     """
     if isinstance(qualname, Library):
         library, name, key = qualname, types, func or "CompositeImplicitAutograd"
@@ -192,12 +218,12 @@ def impl(qualname: Any, types: Any, func: Any = None, *, lib: Library | None = N
             return function
 
         return of_library
-    kinds = [types] if isinstance(types, str) else list(types)
-    op = find(qualname)
+    kinds = [_checked_key(kind) for kind in ([types] if isinstance(types, str) else types)]
+    of_op = _name_of(qualname)
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         for kind in kinds:
-            _implement(op, kind, function)
+            _implement(of_op, kind, function)
         return function
 
     return register if func is None else register(func)
@@ -244,13 +270,14 @@ class Library:
         (called in place of the op inside of an autocast region; it calls the op again, with autocast off).
 
         Raises:
+            ValueError: there is no such key.
             RuntimeError: the op has such a function, and `allow_override` is False.
         """
-        name = op_name._qualname if isinstance(op_name, CustomOpDef) else op_name if "::" in op_name else f"{self.ns}::{op_name}"
-        op, key = find(name), dispatch_key or self.dispatch_key or "CompositeImplicitAutograd"
-        if not allow_override and _implemented(op, key):
-            raise RuntimeError(f"impl: {op._qualname} has a function for '{key}' already; allow_override=True puts another in its place")
-        _implement(op, key, fn)
+        name = _name_of(f"{self.ns}::{op_name}" if isinstance(op_name, str) and "::" not in op_name else op_name)
+        key = dispatch_key or self.dispatch_key or "CompositeImplicitAutograd"
+        if not allow_override and _implemented(name, key):
+            raise RuntimeError(f"impl: {name} has a function for '{key}' already; allow_override=True puts another in its place")
+        _implement(name, key, fn)
 
     def _destroy(self) -> None:
         for name in self._made:

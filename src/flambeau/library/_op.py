@@ -32,8 +32,10 @@ R = TypeVar("R")
 
 # By qualified name.
 registry: dict[str, CustomOpDef[..., Any]] = {}
+# What computes ops that are not defined yet, by qualified name: (dispatch key, function). `define` hands it over.
+early: dict[str, list[tuple[str, Callable[..., Any]]]] = {}
 RESERVED = ("flambeau", "aten", "prim", "prims")  # namespaces that are no user's
-KINDS = ("cpu", "cuda", "meta")
+KINDS = ("cpu", "cuda", "meta", "mps", "xpu", "hpu", "mtia", "privateuseone")
 
 
 class _Recording(threading.local):

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import copyreg
 import enum
+import inspect
 import sys
 from collections import deque
 from collections.abc import Callable
 from dataclasses import is_dataclass
 from pathlib import PurePath
-from types import SimpleNamespace
+from types import FunctionType, MethodType, SimpleNamespace
 from typing import Any, NamedTuple
 
 from flambeau.nn._errors import kind_of
@@ -119,16 +120,33 @@ class Allowed:
         return kind
 
     def find_class(self, name: str) -> Any:
-        """A class that the program has imported, as a value among others (`{"kind": Net}`), or None."""
+        """A class or function that the program has imported, as a value among others (`{"kind": Net}`), or None."""
         if not self._data or is_never_allowed(name):
             return None
         module, _, last = name.rpartition(".")
         home = sys.modules.get("builtins" if module == "__builtin__" else module)
         kind = vars(home).get(last) if home is not None else None
-        if not isinstance(kind, type) or is_never_allowed(kind.__module__):
+        if not isinstance(kind, (type, FunctionType)) or is_never_allowed(kind.__module__):
             return None
         self._values[id(kind)] = name
         return kind
+
+    @property
+    def finds_methods(self) -> bool:
+        """Whether a file may have methods among its values."""
+        return self._data
+
+    def method_of(self, target: Any, name: str) -> Any:
+        """A method of an object that the file made, or a function of a class that it names. Nothing is run for it."""
+        kind = target if isinstance(target, type) else type(target)
+        raw = inspect.getattr_static(kind, name, None)
+        function = raw.__func__ if isinstance(raw, (classmethod, staticmethod)) else raw
+        known = self.has(kind) or id(kind) in self._values
+        if not known or name.startswith("__") or not isinstance(function, FunctionType) or is_never_allowed(function.__module__):
+            raise FileFormatError(f"getattr is called for {short(name)} of {short(target)}; expected a method of an object of the file")
+        if isinstance(raw, classmethod):
+            return MethodType(function, kind)
+        return function if target is kind or isinstance(raw, staticmethod) else MethodType(function, target)
 
     def has(self, what: Any) -> bool:
         return id(what) in self._names
@@ -142,7 +160,7 @@ class Allowed:
         if name is None and id(what) in self._values:
             raise refused(self._values[id(what)])
         if name is None:
-            raise FileFormatError(f"{short(what)} is called, which is no function")
+            raise FileFormatError(f"{short(what)} is called, which {'no file may do' if callable(what) else 'is no function'}")
         try:
             return do()
         except Exception as error:

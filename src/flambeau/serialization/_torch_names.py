@@ -17,7 +17,7 @@ from flambeau.serialization._errors import FileFormatError, short
 from flambeau.serialization._named import Allowed, refused, set_state
 from flambeau.serialization._old_text import OldText
 from flambeau.serialization._pickle import MAX_LINE, Global, Inner, plain
-from flambeau.serialization._torch_context import Context, Storage, attributes, is_dict
+from flambeau.serialization._torch_context import Context, Storage, attributes, expect, is_dict
 from flambeau.serialization._torch_tensors import TENSORS
 from flambeau.serialization._torch_values import (
     FACTORY_NAMES,
@@ -100,9 +100,16 @@ class TorchNames(Context):
             raise FileFormatError(f"{name}: {_NO_COUNTERPART[name]} have no counterpart here")
         if self._in_script and (name.startswith("__torch__.")):
             return Global(name, lambda args: script_object(name, args), new=True)
+        if name == "builtins.getattr" and self._allowed.finds_methods:
+            return Global(name, self._method)
         if (kind := self._allowed.find_class(name)) is not None:
             return kind
         raise refused(name)
+
+    def _method(self, args: tuple[Any, ...]) -> Any:
+        """How pickles have functions of classes, and methods of objects."""
+        expect("getattr", args, object, str)
+        return self._allowed.method_of(*args)
 
     def may_call(self, what: Any) -> bool:
         return self._allowed.may_call(what)

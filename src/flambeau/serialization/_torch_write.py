@@ -14,6 +14,8 @@ from __future__ import annotations
 import base64
 import functools
 import struct
+import sys
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -41,7 +43,7 @@ _FACTORIES = {name: f"{'collections' if kind.__module__ == 'collections' else '_
 
 
 class _Encoder(Encoder):
-    """Knows more than our own format: whole modules, classes, functions of `nn.functional`, NumPy's numbers."""
+    """Knows more than our own format: whole modules, classes, functions and methods, NumPy's numbers."""
 
     def encode(self, value: Any, path: str = "", depth: int = 0) -> Any:
         if isinstance(value, Module):
@@ -50,6 +52,8 @@ class _Encoder(Encoder):
             return {"G": f"{'__builtin__' if value.__module__ == 'builtins' else value.__module__} {value.__name__}"}
         if callable(value) and id(value) in self._functions:
             return {"G": " ".join(self._functions[id(value)].rsplit(".", 1))}
+        if isinstance(value, (types.FunctionType, types.MethodType)):
+            return self._function(value, path, depth)
         if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0 and value.dtype.str[1:] in NUMPY_CODES:
             return {"#": [value.dtype.str[1:], base64.b64encode(value.tobytes()).decode("ascii")]}
         return super().encode(value, path, depth)
@@ -60,6 +64,21 @@ class _Encoder(Encoder):
 
     def _is_named(self, value: Any) -> bool:
         return super()._is_named(value) or is_ordinary(value)
+
+    def _function(self, value: Any, path: str, depth: int) -> Any:
+        """By its name; one of a class, or an object's method, by that and its name in there, as Python's own pickles have it."""
+        if isinstance(value, types.MethodType):
+            if getattr(value.__self__, value.__name__, None) == value:
+                return {"M": [self.encode(value.__self__, path, depth + 1), value.__name__]}
+        elif found_by_name(value):
+            return {"G": f"{value.__module__} {value.__qualname__}"}
+        else:
+            owner = getattr(sys.modules.get(value.__module__), value.__qualname__.rpartition(".")[0], None)
+            name = str(value.__name__)
+            if isinstance(owner, type) and getattr(owner, name, None) is value:
+                return {"M": [self.encode(owner), name]}
+        where, name = path or "the object", f"{value.__module__}.{value.__qualname__}"
+        raise TypeError(f"save: {where} is the function {name}, which can not be found by its name (define it at the top level of a file)")
 
     def _module(self, value: Module, path: str, depth: int) -> Any:
         """Its class by name, and what it holds: what `load(weights_only=False)` makes a module of."""
@@ -319,6 +338,8 @@ class _Pickler:
             self._any(float(value))
         elif kind == "G":
             self._global(value)
+        elif kind == "M":
+            self._call("__builtin__ getattr", *value)
         elif kind == "D":
             self._global(f"torch {value}")
         elif kind == "V":

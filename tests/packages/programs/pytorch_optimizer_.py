@@ -9,8 +9,8 @@ from torch import nn
 
 warnings.simplefilter("ignore")
 torch.set_default_dtype(torch.float64)
-# What draws numbers, takes the sign of what is rounded, or has float32 beside float64.
-OTHERS = {"adahessian", "alice", "fadam", "focus", "gravity", "kron", "magma", "sophiah"}
+# What draws numbers, takes the sign of what is rounded, has float32 beside float64, or turns by eigenvectors of equal eigenvalues.
+OTHERS = {"adahessian", "alice", "fadam", "focus", "gravity", "kron", "magma", "soap", "sophiah"}
 
 
 def wave(*shape, k=0.37):

@@ -25,7 +25,11 @@ def scaled_dot_product_attention(
 
     Shape:
         query [..., T, D], key [..., S, D], value [..., S, E], mask broadcastable to [..., T, S] -> [..., T, E].
+
+    The mask is bool (what may be looked at), or is added and has the type of the query, or float32.
     """
+    if attn_mask is not None and attn_mask.dtype is _C.float32 and query.is_floating_point():
+        attn_mask = attn_mask.to(query.dtype)
     if enable_gqa and key.shape[-3] != query.shape[-3]:
         repeats = query.shape[-3] // key.shape[-3]
         key, value = key.repeat_interleave(repeats, -3), value.repeat_interleave(repeats, -3)

@@ -128,12 +128,17 @@ def binary_cross_entropy_with_logits(
 ) -> Tensor:
     """binary_cross_entropy of sigmoid(input), stable for large |input|.
 
+    Logits and weights of another floating point type than the target's are taken as that, which is the loss's type.
+
     Raises:
         ValueError: the shapes differ (nothing is broadcast).
     """
     op = "binary_cross_entropy_with_logits"
     check_same_shape(op, input, target)
     kind = reduction_kind(op, reduction_word(size_average, reduce, reduction))
+    if target.is_floating_point():
+        input = input.to(target.dtype) if input.is_floating_point() else input
+        weight, pos_weight = (w if w is None else w.to(target.dtype) for w in (weight, pos_weight))
     return ops.binary_cross_entropy_with_logits(input, target, weight, pos_weight, kind)
 
 

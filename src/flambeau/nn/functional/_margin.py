@@ -103,9 +103,9 @@ def hinge_embedding_loss(
 def soft_margin_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
 ) -> Tensor:
-    """log(1 + exp(-target * x))."""
+    """log(1 + exp(-target * x)), of the input's type."""
     check_same_shape("soft_margin_loss", input, target)
-    loss = ops.softplus(-target * input)
+    loss = ops.softplus(-(target * input)).to(input.dtype)
     return reduced("soft_margin_loss", loss, reduction_word(size_average, reduce, reduction))
 
 

@@ -8,6 +8,7 @@ from numbers import Integral
 from typing import Any
 
 from flambeau._C import Tensor, ops
+from flambeau._warn import warn
 from flambeau.nn import functional as F
 from flambeau.nn import init
 from flambeau.nn.module import Module
@@ -32,8 +33,7 @@ class _ConvNd(Module):
     ]  # fmt: skip
     weight: Parameter
     bias: Parameter | None
-    _n = 0
-    _transposed = False
+    _n = 0  # axes that the kernel moves along
 
     def __init__(
         self,
@@ -43,14 +43,17 @@ class _ConvNd(Module):
         stride: Any,
         padding: Any,
         dilation: Any,
+        transposed: bool,
         output_padding: Any,
         groups: int,
         bias: bool,
         padding_mode: str,
-        device: Any,
-        dtype: Any,
+        device: Any = None,
+        dtype: Any = None,
     ) -> None:
         super().__init__()
+        if not self._n:  # a class of somebody's
+            self._n = len(kernel_size)
         name, n = type(self).__name__, self._n
         if groups <= 0:
             raise ValueError(f"{name}: groups = {groups}; expected > 0")
@@ -74,7 +77,7 @@ class _ConvNd(Module):
         self.output_padding = _tuple(f"{name}: output_padding", output_padding, n)
         self.groups = groups
         self.padding_mode = padding_mode
-        self.transposed = self._transposed
+        self.transposed = transposed
         self.padding: Any = padding
         if isinstance(padding, str):
             if padding not in ("same", "valid"):
@@ -88,7 +91,7 @@ class _ConvNd(Module):
         self._reversed_padding_repeated_twice: Any = amounts if isinstance(padding, str) else tuple(amounts)
         shape = (
             (in_channels, out_channels // groups)
-            if self._transposed
+            if transposed
             else (out_channels, in_channels // groups)
         )
         self.weight = Parameter(ops.empty(*shape, *self.kernel_size, device=device, dtype=dtype))
@@ -163,7 +166,7 @@ class _Conv(_ConvNd):
         dtype: Any = None,
     ) -> None:
         super().__init__(
-            in_channels, out_channels, kernel_size, stride, padding, dilation, 0, groups, bias,
+            in_channels, out_channels, kernel_size, stride, padding, dilation, False, 0, groups, bias,
             padding_mode, device, dtype,
         )  # fmt: skip
 
@@ -251,20 +254,19 @@ class Conv3d(_Conv):
 
 
 class _ConvTransposeNd(_ConvNd):
-    _transposed = True
-
     def __init__(
         self,
         in_channels: int,
         out_channels: int,
         kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        output_padding: Any = 0,
-        groups: int = 1,
-        bias: bool = True,
-        dilation: Any = 1,
-        padding_mode: str = "zeros",
+        stride: Any,
+        padding: Any,
+        dilation: Any,
+        transposed: bool,
+        output_padding: Any,
+        groups: int,
+        bias: bool,
+        padding_mode: str,
         device: Any = None,
         dtype: Any = None,
     ) -> None:
@@ -274,7 +276,7 @@ class _ConvTransposeNd(_ConvNd):
                 "expected ints and 'zeros'"
             )
         super().__init__(
-            in_channels, out_channels, kernel_size, stride, padding, dilation, output_padding,
+            in_channels, out_channels, kernel_size, stride, padding, dilation, transposed, output_padding,
             groups, bias, padding_mode, device, dtype,
         )  # fmt: skip
 
@@ -316,7 +318,37 @@ class _ConvTransposeNd(_ConvNd):
         )
 
 
-class ConvTranspose1d(_ConvTransposeNd):
+class _ConvTransposeMixin(_ConvTransposeNd):
+    """PyTorch's old name of `_ConvTransposeNd`, by which packages ask `isinstance`."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        warn("_ConvTransposeMixin is deprecated; derive from ConvTranspose1d, ConvTranspose2d or ConvTranspose3d", FutureWarning)
+        super().__init__(*args, **kwargs)
+
+
+class _ConvTranspose(_ConvTransposeNd):
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Any = 1,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            in_channels, out_channels, kernel_size, stride, padding, dilation, True, output_padding,
+            groups, bias, padding_mode, device, dtype,
+        )  # fmt: skip
+
+
+class ConvTranspose1d(_ConvTranspose):
     """The gradient of Conv1d with respect to its input, as a layer.
 
     Shape: [N, C, L] or [C, L] -> [N, out_channels, (L - 1) stride - 2 padding + dilation (K - 1) +
@@ -326,7 +358,7 @@ class ConvTranspose1d(_ConvTransposeNd):
     _n = 1
 
 
-class ConvTranspose2d(_ConvTransposeNd):
+class ConvTranspose2d(_ConvTranspose):
     """The gradient of Conv2d with respect to its input, as a layer.
 
     Shape: [N, C, H, W] or [C, H, W]; weight [in_channels, out_channels / groups, KH, KW].
@@ -335,7 +367,7 @@ class ConvTranspose2d(_ConvTransposeNd):
     _n = 2
 
 
-class ConvTranspose3d(_ConvTransposeNd):
+class ConvTranspose3d(_ConvTranspose):
     """The gradient of Conv3d with respect to its input, as a layer.
 
     Shape: [N, C, D, H, W] or [C, D, H, W]; weight [in_channels, out_channels / groups, KD, KH, KW].
