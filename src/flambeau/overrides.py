@@ -2,8 +2,9 @@
 
 A type with a `__torch_function__(cls, func, types, args=(), kwargs=None)` is called in place of every native function, method,
 operator, index and attribute that gets an object of it; `func` is what was called. `Tensor` has one, which computes and keeps
-the subclass, so that results of a subclass are of the subclass. Functions that are written in Python take no part as a whole:
-what they call does. The protocol is NumPy's NEP 18 for tensors.
+the subclass, so that results of a subclass are of the subclass. Functions that are written in Python are taken over as a whole,
+too, once there is a subclass with a `__torch_function__` of its own or a mode (`flambeau._whole_calls`).
+The protocol is NumPy's NEP 18 for tensors.
 
 >>> import flambeau as fl
 >>> class Logged(fl.Tensor):
@@ -28,7 +29,7 @@ from types import TracebackType
 from typing import Any
 
 import flambeau
-from flambeau import _C, _tensor
+from flambeau import _C, _tensor, _whole_calls
 from flambeau._C import Tensor
 
 __all__ = [
@@ -177,6 +178,7 @@ class TorchFunctionMode:
         )
 
     def __enter__(self) -> TorchFunctionMode:
+        _whole_calls.turn_on()
         _stack().append(self)
         _mode_is(True)
         return self
@@ -252,7 +254,7 @@ def is_tensor_like(inp: Any) -> bool:
 
 @functools.cache
 def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
-    """Native functions that arguments may take over, by the namespace that they are public in; methods under `Tensor`."""
+    """Functions that arguments may take over, by the namespace that they are public in; native methods under `Tensor`."""
     found: dict[Any, list[Callable[..., Any]]] = {}
     for _, space in _namespaces():
         functions = [
@@ -260,6 +262,7 @@ def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
             for name, f in sorted(vars(space).items())
             if f is not None and inspect.unwrap(f) is getattr(_C.ops, name, ...)
         ]
+        functions += _whole_calls.functions_of(space)
         if functions:
             found[space] = functions
     descriptors = [
@@ -285,6 +288,8 @@ def _parameters(f: Callable[..., Any]) -> list[inspect.Signature]:
         public = getattr(_C.ops, native.__name__, None)
         found = public and get_signature_for_torch_op(public)
         return found or [inspect.Signature([itself, inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL)])]
+    if inspect.isfunction(native):
+        return [inspect.signature(f)]
     return get_signature_for_torch_op(native) or []
 
 
@@ -296,7 +301,7 @@ def _makes_tensors(f: Callable[..., Any]) -> bool:
 
 @functools.cache
 def get_ignored_functions() -> set[Callable[..., Any]]:
-    """Public functions and methods that arguments can not take over: functions in Python, and those that take no tensors.
+    """Public functions and methods that arguments can not take over: those that take no tensors, and methods in Python.
 
     >>> import flambeau as fl
     >>> ignored = fl.overrides.get_ignored_functions()

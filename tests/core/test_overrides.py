@@ -251,6 +251,83 @@ def test_functions_in_python():
     assert mean(Foreign())[0] == "mean" and mean(fl.ones(3)).item() == 1
 
 
+def test_functions_in_python_are_taken_over_whole():
+    F = fl.nn.functional
+    calls = []
+
+    class Seen(fl.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            calls.append((func, len(args), kwargs or {}))
+            return super().__torch_function__(func, types, args, kwargs)
+
+    x = fl.rand(1, 2, 4, 4).as_subclass(Seen)
+    y = fl.rand(2, 2).as_subclass(Seen)
+    weight = fl.ones(3, 2, 2, 2)
+    for call, func, by_position, by_name in [
+        (lambda: F.normalize(x, dim=0), F.normalize, 1, {"dim": 0, "p": 2.0, "eps": 1e-12, "out": None}),
+        (lambda: F.normalize(input=x), F.normalize, 1, {"dim": 1, "p": 2.0, "eps": 1e-12, "out": None}),
+        (lambda: F.conv2d(x, weight), F.conv2d, 2, {}),
+        (lambda: F.conv2d(x, weight=weight, stride=2), F.conv2d, 1, {"weight": weight, "stride": 2}),
+        (lambda: fl.einsum("ij->i", y), fl.einsum, 2, {}),
+        (lambda: fl.einsum("ij,jk->i", [y, y]), fl.einsum, 2, {}),
+        (lambda: fl.linalg.norm(y), fl.linalg.norm, 1, {}),
+        (lambda: fl.corrcoef(y), fl.corrcoef, 1, {}),
+    ]:
+        calls.clear()
+        assert isinstance(call(), Seen) and len(calls) == 1
+        assert calls[0][0] is func and calls[0][1] == by_position and calls[0][2].items() <= by_name.items(), calls
+    with overrides.DisableTorchFunctionSubclass():
+        calls.clear()
+        assert not isinstance(F.normalize(x), Seen) and not calls
+    assert type(F.normalize(fl.ones(2, 2))) is fl.Tensor
+    assert list(inspect.signature(F.conv2d).parameters)[:3] == ["input", "weight", "bias"]
+    assert inspect.getsource(F.normalize).startswith("def normalize(")
+
+
+@pytest.mark.parametrize("function", [lambda x: fl.nn.functional.normalize(x, dim=0), lambda x: fl.nn.functional.pad(x, (1, 1)), fl.linalg.norm])
+def test_transformations_see_what_functions_in_python_call(function):
+    with overrides.BaseTorchFunctionMode():
+        pass
+    x = fl.rand(3, 4)
+    assert fl.allclose(fl.func.vmap(function)(x), fl.stack([function(row) for row in x]))
+
+
+def test_modes_see_functions_in_python():
+    names = []
+
+    class Names(overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            names.append(func.__name__)
+            return func(*args, **(kwargs or {}))
+
+    with Names():
+        fl.nn.functional.normalize(fl.ones(2, 2))
+        fl.einsum("ij->i", fl.ones(2, 2))
+    assert [name for name in names if name != "ones"] == ["normalize", "einsum"]
+
+
+def test_what_is_derived_from_tensor_and_from_others_is_initialised():
+    class Named:
+        def __init_subclass__(cls, label=None, **kwargs):
+            super().__init_subclass__(**kwargs)
+            cls.label = label
+
+    class Both(fl.Tensor, Named, label="both"):
+        pass
+
+    assert Both.label == "both"
+
+
+def test_new_tensor_is_of_the_subclass():
+    class Kept(fl.Tensor):
+        pass
+
+    x = fl.ones(2).as_subclass(Kept)
+    assert type(x.new_tensor([1.0])) is Kept and x.new_tensor([1, 2], dtype=fl.int64).tolist() == [1, 2]
+    assert type(fl.nn.Parameter(fl.ones(2)).new_tensor([1.0])) is fl.Tensor
+
+
 def test_names():
     assert overrides.resolve_name(fl.Tensor.add) == "flambeau.Tensor.add"
     assert overrides.resolve_name(fl.special.erfcx) == "flambeau.special.erfcx"
@@ -298,8 +375,8 @@ def test_nothing_is_left_behind():
 def test_what_is_put_in_place_of_functions_takes_their_arguments():
     ignored, instead = overrides.get_ignored_functions(), overrides.get_testing_overrides()
     assert not ignored & set(instead) and len(instead) > 600
-    assert {fl.zeros, fl.manual_seed, fl.Tensor.as_subclass, fl.nn.functional.cross_entropy} <= ignored
-    assert {fl.add, fl.Tensor.add, fl.Tensor.shape.__get__, fl.relu} <= set(instead)
+    assert {fl.zeros, fl.manual_seed, fl.Tensor.as_subclass, fl.broadcast_shapes} <= ignored
+    assert {fl.add, fl.Tensor.add, fl.Tensor.shape.__get__, fl.relu, fl.nn.functional.cross_entropy, fl.einsum} <= set(instead)
     assert instead[fl.add](1, other=2) == instead[fl.Tensor.add](1, 2) == instead[fl.Tensor.shape.__get__](1) == instead[fl.Tensor.__add__](1, 2) == -1
     assert [p.name for p in inspect.signature(instead[fl.softmax]).parameters.values()][:2] == ["input", "dim"]
     with pytest.raises(TypeError):

@@ -296,3 +296,14 @@ def test_lists_and_dicts_of_arguments_can_not_be_changed(graph):
             change(node.args[0])
     assert pickle.loads(pickle.dumps(node.args)) == node.args and hash(immutable_list([1])) == hash(immutable_list([1]))
     assert map_arg([named(graph)["x"], 1], str) == ["x", 1] and map_aggregate((1, {"a": 2}), lambda v: v + 1) == (2, {"a": 3})
+
+
+@fx.wrap
+def wrapped_here(x):
+    return x * 2
+
+
+def test_code_marks_wrapped_functions_as_pytorch_lays_it_out():
+    first, second, empty, head = fx.symbolic_trace(lambda x: wrapped_here(x) + 1).code.splitlines()[:4]
+    assert (first, empty) == ("", "") and second.startswith("flambeau.fx._symbolic_trace.wrap(") and head == "def forward(self, x):"
+    assert fx.symbolic_trace(lambda x: x + 1).code.startswith("\n\n\ndef forward(self, x):\n")

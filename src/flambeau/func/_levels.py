@@ -67,6 +67,7 @@ class Wrapped(Tensor):
     _level: Level
     _sizes: tuple[int, ...]
     _kind: Any
+    _sees_parts = True  # of functions in Python, what they call
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:

@@ -131,7 +131,7 @@ class _Writer:
         body = self.body or ["pass\n"]
         if self.codegen._body_transformer is not None:
             body = self.codegen._body_transformer(body)
-        marks = "".join(f'{library_name()}.fx._symbolic_trace.wrap("{name}")\n' for name in self.wrapped)
+        marks = "\n".join(f'{library_name()}.fx._symbolic_trace.wrap("{name}")' for name in self.wrapped)
         first = self.codegen.gen_fn_def(self.parameters, self.returns[0])
         if not "".join(body).strip():
             body = ["pass\n"]

@@ -1,8 +1,8 @@
 """While a program is traced, functions of this library that are written in Python are recorded as one call.
 
-Native functions look for `__torch_function__` among their arguments themselves. A function in Python does not, and would look at the
-shape of a proxy before it calls a native one. So for the time of a trace (and for as long as there are proxies of a graph that a
-program writes by hand) its code is replaced by a look at the arguments:
+Native functions look for `__torch_function__` among their arguments themselves. A function in Python does not (`flambeau._whole_calls`
+has it do so for subclasses), and would look at the shape of a proxy before it calls a native one. So for the time of a trace (and for as
+long as there are proxies of a graph that a program writes by hand) its code is replaced by a look at the arguments:
 
     F.dropout(x, 0.1)  -->  a Proxy among them?  --yes-->  _C.call_override(F.dropout, (x,), {"p": 0.1, ...})     as native ones do
                                                  --no--->  what it was
@@ -25,13 +25,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import flambeau
-from flambeau import _C
-from flambeau.fx._targets import is_native_in_pytorch
+from flambeau import _C, _whole_calls
 
 __all__ = ["functions_recorded_whole", "record_whole_while"]
 
-# Outside of nn.functional: what is Python in PyTorch.
-_BY_NAME = frozenset("cdist stft tensordot unique_consecutive".split())
 _NOT_RECORDED = frozenset(("is_tensor", "typename"))  # questions that a proxy answers as any object does
 
 _lock = threading.RLock()
@@ -50,9 +47,8 @@ def _has_proxy(values: Any) -> bool:
 
 def _entry(function: types.FunctionType) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
     """What a call does while its code is replaced."""
-    original = types.FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
-    original.__kwdefaults__ = function.__kwdefaults__
-    named = _names_arguments(function)
+    original = _whole_calls.as_it_was(function)
+    named = _whole_calls.names_arguments(function)
 
     inner: Any = inspect.unwrap(function)  # whose parameters they are, where the function is decorated
     spelled = original if inner is function else inner
@@ -64,49 +60,19 @@ def _entry(function: types.FunctionType) -> Callable[[tuple[Any, ...], dict[str,
         if not _has_proxy(args) and not _has_proxy(kwargs.values()):
             return original(*args, **kwargs)
         if named:
-            args, kwargs = _by_name(inspect.signature(spelled), args, kwargs)
+            args, kwargs = _whole_calls.by_name(inspect.signature(spelled), args, kwargs)
         return _C.call_override(function, args, kwargs)
 
     return enter
-
-
-def _names_arguments(function: types.FunctionType) -> bool:
-    name = function.__name__
-    if vars(flambeau.nn.functional).get(name) is function:
-        return not is_native_in_pytorch(name)
-    return name in _BY_NAME
-
-
-def _by_name(signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    bound = signature.bind(*args, **kwargs)
-    bound.apply_defaults()
-    plain: list[Any] = []
-    named: dict[str, Any] = {}
-    for key, value in bound.arguments.items():
-        if signature.parameters[key].default is inspect.Parameter.empty:
-            plain.append(value)
-        else:
-            named[key] = value
-    return tuple(plain), named
 
 
 _MARK = "flambeau.fx: what is called instead"
 
 
 def _code_that_calls(function: types.FunctionType) -> types.CodeType:
-    """Code for the function that calls its entry with all arguments. It names the same free variables, since a function's cells stay."""
-    free = function.__code__.co_freevars
-    lines = ["def factory():"]
-    lines += [f"    {name} = None" for name in free]
-    lines += ["    def call(*args, **kwargs):"]
-    lines += [f"        if 0: {name}" for name in free]
-    lines += [f"        enter = {_MARK!r}", "        return enter(args, kwargs)", "    return call"]
-    space: dict[str, Any] = {}
-    exec(compile("\n".join(lines), "<flambeau.fx>", "exec"), space)
-    code: types.CodeType = space["factory"]().__code__
-    entry = _entry(function)
-    constants = tuple(entry if value == _MARK else value for value in code.co_consts)
-    return code.replace(co_consts=constants, co_name=function.__name__)
+    """Code for the function that calls its entry with all arguments."""
+    lines = ["def call(*args, **kwargs):", f"    enter = {_MARK!r}", "    return enter(args, kwargs)"]
+    return _whole_calls.code_that_runs(lines, function, {_MARK: _entry(function)})
 
 
 def _spaces() -> Iterator[Any]:
@@ -129,10 +95,10 @@ def _candidates() -> Iterator[types.FunctionType]:
 
 
 @functools.cache
-def _replacements() -> list[tuple[types.FunctionType, types.CodeType, types.CodeType]]:
-    """(function, its code, the code that looks); made at the first trace."""
-    unique = {id(function): function for function in _candidates() if function.__code__.co_varnames}
-    return [(function, function.__code__, _code_that_calls(function)) for function in unique.values()]
+def _replacements() -> list[tuple[types.FunctionType, types.CodeType]]:
+    """(function, the code that looks for proxies); made at the first trace."""
+    unique = {id(function): function for function in _candidates() if _whole_calls.own_code(function).co_varnames}
+    return [(function, _code_that_calls(function)) for function in unique.values()]
 
 
 def _change(by: int) -> None:
@@ -146,8 +112,8 @@ def _change(by: int) -> None:
         try:
             while _replaced != (_tracing > 0):
                 _replaced = _tracing > 0
-                for function, own, looking in _replacements():
-                    function.__code__ = looking if _replaced else own
+                for function, looking in _replacements():
+                    function.__code__ = looking if _replaced else _whole_calls.resting_code(function)
         finally:
             _busy = False
 

@@ -17,23 +17,13 @@ from typing import Any
 
 import flambeau
 from flambeau import _tensor
+from flambeau._whole_calls import is_native_in_pytorch
 
 __all__ = ["function_name", "is_ours", "library_module", "library_name", "pretty_type"]
 
 _SPACES = ("nn.functional", "linalg", "fft", "special")
 # Functions that are in the top level, too, and that PyTorch has in `nn.functional` alone.
 _BELOW = frozenset("gelu glu linear logsigmoid softplus softshrink softsign tanhshrink".split())
-
-# Of nn.functional: what PyTorch has as native functions, which are recorded as they were called, and are in its top level.
-_NATIVE = frozenset(
-    "adaptive_avg_pool1d avg_pool1d avg_pool2d avg_pool3d bilinear channel_shuffle conv1d conv2d conv3d conv_transpose1d conv_transpose2d "
-    "conv_transpose3d cosine_similarity one_hot pairwise_distance pdist pixel_shuffle pixel_unshuffle scaled_dot_product_attention".split()
-)
-
-
-def is_native_in_pytorch(name: str) -> bool:
-    """Whether a function of `nn.functional` that is Python here is native in PyTorch."""
-    return name in _NATIVE or name.endswith("_")
 
 
 def library_name() -> str:
