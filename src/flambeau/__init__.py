@@ -17,7 +17,7 @@ import typing as _typing
 from flambeau import _openmp  # noqa: F401  (before the extension is loaded)
 
 # isort: split
-from flambeau import _C, _functions, _tensor
+from flambeau import _C, _functions, _tensor, _whole_calls
 from flambeau._C import (
     ArgumentError,
     AutogradError,
@@ -198,12 +198,13 @@ setattr(Tensor, "nanquantile", nanquantile)  # noqa: B010
 
 # Imported when they are first used.
 _LAZY = {
-    "__config__", "accelerator", "ao", "array_api", "autograd", "backends", "compat", "compiler", "cpu", "cuda", "datasets",
+    "__config__", "__future__", "accelerator", "ao", "array_api", "autograd", "backends", "compat", "compiler", "cpu", "cuda", "datasets",
     "distributed", "distributions", "engine", "export", "fft", "func", "futures", "fx", "graph", "hub", "jit", "library", "linalg",
     "masked", "mps", "mtia", "multiprocessing", "nn", "onnx", "ops", "optim", "overrides", "pipeline", "profiler", "quasirandom",
     "random", "return_types", "serialization", "signal", "sparse", "special", "storage", "testing", "types", "utils", "version", "xpu",
 }  # fmt: skip
 _LAZY_NAMES = {
+    "GradScaler": "amp.grad_scaler",
     **dict.fromkeys(
         ("Event", "OutOfMemoryError", "Stream", "are_deterministic_algorithms_enabled", "get_deterministic_debug_mode", "get_device_module",
          "is_deterministic_algorithms_warn_only_enabled", "is_warn_always_enabled", "set_deterministic_debug_mode",
@@ -337,6 +338,7 @@ def __getattr__(name: str) -> _typing.Any:
     if name in _LAZY_NAMES:
         value = getattr(_importlib.import_module(f"flambeau.{_LAZY_NAMES[name]}"), name)
         globals()[name] = value
+        _whole_calls.meet(value)
         return value
     raise AttributeError(f"module 'flambeau' has no attribute '{name}'")
 

@@ -4,6 +4,7 @@ from builtins import float as _float
 from builtins import str as _str
 
 from flambeau import __config__ as __config__
+from flambeau import __future__ as __future__
 from flambeau import accelerator as accelerator
 from flambeau import amp as amp
 from flambeau import ao as ao
@@ -718,6 +719,7 @@ from flambeau.amp.autocast_mode import set_autocast_cpu_dtype as set_autocast_cp
 from flambeau.amp.autocast_mode import set_autocast_cpu_enabled as set_autocast_cpu_enabled
 from flambeau.amp.autocast_mode import set_autocast_dtype as set_autocast_dtype
 from flambeau.amp.autocast_mode import set_autocast_enabled as set_autocast_enabled
+from flambeau.amp.grad_scaler import GradScaler as GradScaler
 from flambeau.autograd.anomaly_mode import is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled
 from flambeau.autograd.anomaly_mode import is_anomaly_enabled as is_anomaly_enabled
 from flambeau.autograd.modes import enable_grad as enable_grad

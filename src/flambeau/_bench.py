@@ -22,7 +22,7 @@ def _has_bf16() -> bool:
 
 
 def _time_text(seconds: float) -> str:
-    from flambeau.profiler._averages import time_text
+    from flambeau.profiler._events import time_text
 
     return f"{seconds * 1e9:.0f} ns" if seconds < 1e-6 else time_text(seconds * 1e6)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-from typing import Any
+import functools
+import types
+from collections.abc import Callable
+from typing import Any, TypeVar
 
+F = TypeVar("F", bound=Callable[..., Any])
 _STANCES = ("default", "force_eager", "eager_on_recompile", "fail_on_recompile", "eager_then_compile")
+switches = types.SimpleNamespace(stance="default")
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
@@ -76,20 +79,50 @@ def cudagraph_mark_step_begin() -> None:
     """There are no CUDA graphs."""
 
 
-@contextlib.contextmanager
-def set_stance(stance: str = "default", *, skip_guard_eval_unsafe: bool = False, force_backend: Any = None) -> Iterator[None]:
-    """A region in which compiled functions compute what they always do: eager mode's results.
+class set_stance:
+    """Changes what compiled functions do, of all threads: from where it is called, in a `with` block, or in the function that it decorates.
+
+    Args:
+        stance: "force_eager" calls what was compiled as it is, and `is_compiling()` says False in it; with the others compiled functions do
+            what they always do, which has eager mode's results.
 
     Raises:
         RuntimeError: a stance that PyTorch has not.
         NotImplementedError: an error or another backend is asked for, of which there is none.
+
+    >>> import flambeau as fl
+    >>> f = fl.compile(lambda: fl.compiler.is_compiling(), mode="lazy")
+    >>> with fl.compiler.set_stance("force_eager"):
+    ...     inside = f()
+    >>> inside, f()
+    (False, True)
     """
-    if stance not in _STANCES:
-        raise RuntimeError(f"set_stance: stance = {stance!r}; expected one of {', '.join(map(repr, _STANCES))}")
-    if stance == "fail_on_recompile" or force_backend is not None:
-        what = f"stance = {stance!r}" if force_backend is None else f"force_backend = {force_backend!r}"
-        raise NotImplementedError(f"set_stance: {what}; what is recorded anew is no error here, and there is one backend")
-    yield
+
+    def __init__(self, stance: str = "default", *, skip_guard_eval_unsafe: bool = False, force_backend: Any = None) -> None:
+        if stance not in _STANCES:
+            raise RuntimeError(f"set_stance: stance = {stance!r}; expected one of {', '.join(map(repr, _STANCES))}")
+        if stance == "fail_on_recompile" or force_backend is not None:
+            what = f"stance = {stance!r}" if force_backend is None else f"force_backend = {force_backend!r}"
+            raise NotImplementedError(f"set_stance: {what}; what is recorded anew is no error here, and there is one backend")
+        self._stance = stance
+        self._before = switches.stance
+        switches.stance = stance
+
+    def __call__(self, fn: F) -> F:
+        switches.stance = self._before
+
+        @functools.wraps(fn)
+        def inside(*args: Any, **kwargs: Any) -> Any:
+            with set_stance(self._stance):
+                return fn(*args, **kwargs)
+
+        return inside  # type: ignore[return-value]
+
+    def __enter__(self) -> None:
+        switches.stance = self._stance
+
+    def __exit__(self, *error: object) -> None:
+        switches.stance = self._before
 
 
 def nested_compile_region(fn: Any = None, *, options: Any = None, max_reuse_entries: int = 8, reuse_hash_fn: Any = None) -> Any:

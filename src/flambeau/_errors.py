@@ -16,8 +16,16 @@ class AssertedTypeError(TypeError, AssertionError):
     """An argument of another type."""
 
 
+class AssertedRuntimeError(RuntimeError, AssertionError):
+    """Something that can not be done now."""
+
+
 class AssertedArgumentError(ArgumentError, AssertionError):
     """A value that an argument of an op can not have."""
+
+
+class NotThereError(ArgumentError, NotImplementedError):
+    """A value that an argument can not have, where PyTorch says that the case is not implemented."""
 
 
 class AssertedShapeError(ShapeError, AssertionError):

@@ -266,6 +266,10 @@ def cdist_direct(input: Tensor, x2: Tensor, p: _float, *, out: Tensor | None = .
     """Distances |x1[.., i, :] - x2[.., j, :]|_p of rows, for finite p > 0. (x1 is `input`.) Gradients: `input`, `x2`."""
 def cdist_gradient(input: Tensor, x1: Tensor, x2: Tensor, y: Tensor, p: _float, *, out: Tensor | None = ...) -> Tensor:
     """Gradient of cdist_direct by x1, without derivatives of its own."""
+def cdist_products(input: Tensor, x2: Tensor, *, out: Tensor | None = ...) -> Tensor:
+    """Distances |x1[.., i, :] - x2[.., j, :]| of rows by a matrix product, which rounds as their sizes do. (x1 is `input`.) Gradients: `input`, `x2`."""
+def cdist_products_backward(input: Tensor, x1: Tensor, x2: Tensor, *, out: Tensor | None = ...) -> Tensor:
+    """Gradient of cdist_products by x1: the sum of shares[.., i, j] (x1[.., i, :] - x2[.., j, :]). (shares is `input`.)"""
 def ceil(input: Tensor, *, out: Tensor | None = ...) -> Tensor:
     """Smallest integer not below x. (x is `input`.) Gradients: `input`."""
 def ceil_(input: Tensor) -> Tensor:
@@ -1042,12 +1046,18 @@ def max(input: Tensor, other: Tensor, *, out: Tensor | None = ...) -> Tensor:
     """Largest of x and other, element by element. (x is `input`.)"""
 def max_pool1d(input: Tensor, kernel_size: Sequence[_int] | _int, stride: Sequence[_int] | _int = ..., padding: Sequence[_int] | _int = ..., dilation: Sequence[_int] | _int = ..., ceil_mode: _bool = ..., *, out: Tensor | None = ...) -> Tensor:
     """The largest element of each window of the last axis."""
+def max_pool1d_values(input: Tensor, kernel_size: Sequence[_int] | _int, stride: Sequence[_int] | _int = ..., padding: Sequence[_int] | _int = ..., dilation: Sequence[_int] | _int = ..., ceil_mode: _bool = ..., *, out: Tensor | None = ...) -> Tensor:
+    """Maximum of each window of [N, C, L], without its position: for what keeps no gradient. NaN counts as a maximum. Gradients: `input`."""
 def max_pool1d_with_indices(input: Tensor, kernel_size: Sequence[_int] | _int, stride: Sequence[_int] | _int = ..., padding: Sequence[_int] | _int = ..., dilation: Sequence[_int] | _int = ..., ceil_mode: _bool = ..., *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor]:
     """Maximum of each window of [N, C, L], and its position in the plane. NaN counts as a maximum. Gradients: `input`."""
 def max_pool2d(input: Tensor, kernel_size: Sequence[_int] | _int, stride: Sequence[_int] | _int = ..., padding: Sequence[_int] | _int = ..., dilation: Sequence[_int] | _int = ..., ceil_mode: _bool = ..., *, out: Tensor | None = ...) -> Tensor:
     """The largest element of each window of the last two axes."""
+def max_pool2d_values(input: Tensor, kernel_size: Sequence[_int] | _int, stride: Sequence[_int] | _int = ..., padding: Sequence[_int] | _int = ..., dilation: Sequence[_int] | _int = ..., ceil_mode: _bool = ..., *, out: Tensor | None = ...) -> Tensor:
+    """Maximum of each window of [N, C, H, W], without its position: for what keeps no gradient. NaN counts as a maximum. Gradients: `input`."""
 def max_pool2d_with_indices(input: Tensor, kernel_size: Sequence[_int] | _int, stride: Sequence[_int] | _int = ..., padding: Sequence[_int] | _int = ..., dilation: Sequence[_int] | _int = ..., ceil_mode: _bool = ..., *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor]:
     """Maximum of each window of [N, C, H, W], and its position in the plane. NaN counts as a maximum. Gradients: `input`."""
+def max_pool_values_backward(input: Tensor, x: Tensor, kernel_size: Sequence[_int] | _int, stride: Sequence[_int] | _int, padding: Sequence[_int] | _int, dilation: Sequence[_int] | _int, ceil_mode: _bool, *, out: Tensor | None = ...) -> Tensor:
+    """Gradient of max_pool1d_values and max_pool2d_values, which kept no positions."""
 def maximum(input: Tensor, other: Tensor | Number, *, out: Tensor | None = ...) -> Tensor:
     """The larger of a and b; NaN where either is NaN. (a is `input`, b is `other`.) Gradients: `input`, `other`."""
 def maximum_(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -1210,12 +1220,18 @@ def outer(input: Tensor, vec2: Tensor, *, out: Tensor | None = ...) -> Tensor:
     """Outer product of two vectors."""
 def ger(input: Tensor, vec2: Tensor, *, out: Tensor | None = ...) -> Tensor:
     """Outer product of two vectors."""
+def over_distance(input: Tensor, y: Tensor, *, out: Tensor | None = ...) -> Tensor:
+    """dy / y, and 0 where y is 0, as rows that are equal get nothing of their distance. (dy is `input`.) Gradients: `input`, `y`."""
 def pad(input: Tensor, pad: Sequence[_int] | _int, mode: str = ..., value: Number | None = ..., *, out: Tensor | None = ...) -> Tensor:
     """Pads axes from the last one backwards, with a constant or with elements of x ('reflect', 'replicate', 'circular'). (x is `input`.)"""
 def pad_within(input: Tensor, pad: Sequence[_int] | _int, mode: str, *, out: Tensor | None = ...) -> Tensor:
     """Adds elements of x around its axes; mode is 'reflect', 'replicate' or 'circular', pad as that of constant_pad with none below 0. (x is `input`.) Gradients: `input`."""
 def pad_within_backward(input: Tensor, shape: Sequence[_int] | _int, pad: Sequence[_int] | _int, mode: str, *, out: Tensor | None = ...) -> Tensor:
     """Every element of dy added to the place that it was copied from. (dy is `input`.)"""
+def pdist_backward(input: Tensor, x: Tensor, y: Tensor, p: _float, *, out: Tensor | None = ...) -> Tensor:
+    """Gradient of pdist_direct."""
+def pdist_direct(input: Tensor, p: _float, *, out: Tensor | None = ...) -> Tensor:
+    """Distances |x[.., i, :] - x[.., j, :]|_p of rows i < j, for finite p > 0. (x is `input`.) Gradients: `input`."""
 @overload
 def permute(input: Tensor, *dims: _int, out: Tensor | None = ...) -> Tensor:
     """Reorders all axes. Gradients: `input`."""

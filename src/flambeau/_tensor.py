@@ -9,7 +9,7 @@ import copy
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from flambeau import _C
+from flambeau import _C, _whole_calls
 from flambeau._C import Tensor, ops
 from flambeau._errors import NoCUDAError
 from flambeau._memory_format import strided
@@ -495,7 +495,8 @@ TYPE_NAMES: dict[str, str] = {
 def _type(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     """The old name of the tensor's type, or the tensor in another type: a dtype, such a name, or Tensor for the default type."""
     if dtype is None:
-        return f"{library}.{TYPE_NAMES.get(self.dtype.name, self.dtype.name)}"
+        part = "sparse." if self.is_sparse else ""
+        return f"{library}.{part}{TYPE_NAMES.get(self.dtype.name, self.dtype.name)}"
     if dtype is Tensor or dtype == f"{library}.Tensor":
         return self.to(_C.get_default_dtype())
     if isinstance(dtype, type) and issubclass(dtype, Tensor):
@@ -593,6 +594,9 @@ def _istft(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
 
 
 def _new_tensor(self: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    if _C.has_override(self):
+        options = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
+        return _C.call_override(_new_tensor, (self, data), options)  # type: ignore[no-any-return]
     return tensor(data, dtype=self.dtype if dtype is None else dtype, device=device, requires_grad=requires_grad)
 
 
@@ -620,6 +624,27 @@ def _is_shared(self: Tensor) -> bool:
     from flambeau.multiprocessing._sharing import segment_of
 
     return segment_of(self) is not None
+
+
+def _volatile(self: Tensor) -> bool:
+    """False: PyTorch before 0.4 had it where `no_grad` is now."""
+    warn("volatile: PyTorch removed it, and it is always False")
+    return False
+
+
+def _set_volatile(self: Tensor, value: bool) -> None:
+    warn("volatile: PyTorch removed it, and it has no effect; use `with no_grad():`")
+
+
+def _module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
+    """What `load_state_dict` swaps this parameter or buffer with, where `__future__.set_swap_module_params_on_conversion` says so.
+
+    It is the tensor itself with the values of `other`, or `other` where that is to be assigned. A subclass may return something else by
+    its `__torch_function__`.
+    """
+    if _C.has_override(self, other):
+        return _C.call_override(_module_load, (self, other), {"assign": assign})  # type: ignore[no-any-return]
+    return other.detach() if assign else self.copy_(other).detach()
 
 
 def _to_dense(self: Tensor, dtype: Any = None, *, masked_grad: bool | None = None) -> Tensor:
@@ -695,7 +720,8 @@ def _of_subclass(result: Any, cls: type) -> Any:
 def attach() -> None:
     """Puts the methods of this file on the type. Called once, by the package."""
     methods: dict[str, Any] = {
-        "__torch_function__": classmethod(_torch_function), "backward": _backward, "numpy": _numpy, "__array__": _array,
+        "__torch_function__": classmethod(_torch_function), "__init_subclass__": classmethod(_whole_calls.hear_of),
+        "backward": _backward, "numpy": _numpy, "__array__": _array,
         "__array_wrap__": _array_wrap, "tolist": _tolist, "__dlpack__": _dlpack, "__dlpack_device__": _dlpack_device,
         "__array_namespace__": _array_namespace, "to_device": _to_device,
         "__copy__": _copy, "__deepcopy__": _deepcopy, "__reversed__": _reversed, "__reduce_ex__": _reduce_ex,
@@ -716,7 +742,7 @@ def attach() -> None:
         "is_signed": lambda self: self.dtype.is_signed,
         "is_nonzero": lambda self: bool(self),
         "is_pinned": lambda self: False,
-        "is_shared": _is_shared,
+        "volatile": property(_volatile, _set_volatile), "is_shared": _is_shared, "module_load": _module_load,
         "pin_memory": lambda self: self,
         "get_device": lambda self: -1,
         "ravel": lambda self: self.contiguous().view(-1),

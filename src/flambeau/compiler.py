@@ -33,6 +33,7 @@ from flambeau._compiler_marks import (
     set_default_backend,
     set_stance,
     substitute_in_graph,
+    switches,
 )
 from flambeau._warn import warn
 
@@ -335,6 +336,8 @@ class _Compiled:
         return _Compiled, (self.function, self.replay, self.fullgraph, self.fold, self.always, self.budget)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if switches.stance == "force_eager":
+            return self.function(*args, **kwargs)
         if not self.replay or self.refused or _C.graph.recording():
             return self._recorded(args, kwargs)
         try:

@@ -36,8 +36,9 @@ def test_values_of_duals_are_those_of_primals():
         assert dual.shape == ()
         assert f"{dual:.1f}" == "2.0"
         assert dual.numpy() == 2
-        assert repr(dual).startswith("Dual(level=")
+        assert repr(dual) == "tensor(2., tangent=tensor(1.))"
         assert (dual + 1 if dual > 1 else dual).item() == 3
+    assert repr(dual) == "tensor(2.)"
 
 
 def test_levels_nest():

@@ -228,3 +228,11 @@ def test_bytes_seen_as_another_type_have_no_history():
     assert x.tolist() == [1.0, 2.0]
     with pytest.raises(fl.AutogradError, match="bitwise_and_"):  # a write through the bits is a write
         y.sum().backward()
+
+
+def test_inference_mode_off_records_again(x):
+    with fl.inference_mode(), fl.inference_mode(False):
+        y = x * 2
+    with fl.no_grad(), fl.inference_mode(False):
+        z = x * 2
+    assert y.requires_grad and z.requires_grad and not y.is_inference()

@@ -75,8 +75,8 @@ MOVED = """
     __config__.show accelerator.is_available ao.quantization.QuantStub are_deterministic_algorithms_enabled autograd.profiler.kineto_available
     backends.cpu.get_cpu_capability backends.cuda.flash_sdp_enabled backends.mha.get_fastpath_enabled backends.mkl.is_available
     backends.opt_einsum.is_available compiler.disable compiler.is_exporting compiler.set_stance cuda.amp.GradScaler cuda.amp.autocast
-    cuda.Stream cuda.OutOfMemoryError cuda.FloatTensor distributed.ReduceOp distributed.get_rank distributed.is_available
-    distributed.is_initialized export.export fx.wrap get_deterministic_debug_mode get_device_module hub.get_dir hub.load
+    cuda.Stream cuda.OutOfMemoryError cuda.FloatTensor cuda.nvtx.range_push distributed.ReduceOp distributed.get_rank distributed.is_available
+    distributed.is_initialized export.export fx.wrap GradScaler get_deterministic_debug_mode get_device_module hub.get_dir hub.load
     is_deterministic_algorithms_warn_only_enabled is_warn_always_enabled jit.annotate jit.export jit.ignore jit.is_scripting jit.script
     jit.trace jit.unused mps.is_available mtia.is_available nn.DataParallel nn.SyncBatchNorm nn.attention.sdpa_kernel
     nn.parallel.DistributedDataParallel nn.quantized.FloatFunctional onnx.export onnx.is_in_onnx_export OutOfMemoryError
@@ -190,8 +190,8 @@ def test_arguments_that_are_refused(tmp_path):
     for how, error in (({"stance": "odd"}, RuntimeError), ({"stance": "fail_on_recompile"}, NotImplementedError), ({"force_backend": "x"}, NotImplementedError)):
         with pytest.raises(error, match="set_stance"), fl.compiler.set_stance(**how):
             pass
-    with pytest.raises(NotImplementedError, match="check_forward_ad = True; expected False"):
-        fl.autograd.gradcheck(fl.sin, fl.ones(1, dtype=fl.float64, requires_grad=True), check_forward_ad=True)
+    with pytest.raises(NotImplementedError, match="check_batched_grad = True; expected False"):
+        fl.autograd.gradcheck(fl.sin, fl.ones(1, dtype=fl.float64, requires_grad=True), check_batched_grad=True)
     with pytest.raises(NotImplementedError, match="check_fwd_over_rev"):
         fl.autograd.gradgradcheck(fl.sin, fl.ones(1, dtype=fl.float64, requires_grad=True), check_fwd_over_rev=True)
     with pytest.raises(TypeError, match="fast_modes"):

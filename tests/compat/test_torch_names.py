@@ -44,7 +44,7 @@ def test_the_version_is_one_that_can_be_compared():
     ("module", "names"),
     [
         ("nn.modules.batchnorm", "_BatchNorm BatchNorm2d SyncBatchNorm"),
-        ("nn.modules.conv", "_ConvNd Conv2d LazyConv2d"),
+        ("nn.modules.conv", "_ConvNd _ConvTransposeMixin Conv2d LazyConv2d"),
         ("nn.modules.container", "Sequential ModuleList"),
         ("nn.modules.module", "Module _IncompatibleKeys _EXTRA_STATE_KEY_SUFFIX"),
         ("nn.modules.loss", "_Loss CrossEntropyLoss CTCLoss"),
@@ -67,7 +67,7 @@ def test_the_version_is_one_that_can_be_compared():
         ("optim.adamw", "AdamW"),
         ("cuda.amp", "autocast GradScaler"),
         ("jit.annotations", "BroadcastingList2"),
-        ("_C", "DisableTorchFunctionSubclass _log_api_usage_once"),
+        ("_C", "DisableTorchFunctionSubclass _log_api_usage_once _jit_set_profiling_mode _jit_override_can_fuse_on_cpu"),
         ("_dynamo.eval_frame", "OptimizedModule"),
         ("library", "custom_op register_fake"),
         ("backends.cpu", "get_cpu_capability"),
@@ -88,7 +88,8 @@ def test_the_version_is_one_that_can_be_compared():
         ("distributed.device_mesh", "DeviceMesh init_device_mesh"),
         ("distributed.fsdp", "FSDPModule MixedPrecisionPolicy fully_shard"),
         ("distributed._composable.fsdp", "FSDPModule"),
-        ("distributed.fsdp.fully_sharded_data_parallel", "FullyShardedDataParallel"),
+        ("distributed.fsdp.api", "FullStateDictConfig ShardingStrategy StateDictSettings"),
+        ("distributed.fsdp.fully_sharded_data_parallel", "BackwardPrefetch FullyShardedDataParallel MixedPrecision"),
         ("_C._distributed_c10d", "ProcessGroup ReduceOp Work"),
         ("_C._distributed_rpc", "PyRRef"),
         ("distributions.kl", "_KL_REGISTRY kl_divergence register_kl"),
@@ -100,7 +101,7 @@ def test_the_version_is_one_that_can_be_compared():
         ("distributed._tensor.experimental", "implicit_replication"),
         ("distributions.transforms", "_InverseTransform AffineTransform"),
         ("random", "default_generator fork_rng"),
-        ("serialization", "DEFAULT_PROTOCOL"),
+        ("serialization", "DEFAULT_PROTOCOL normalize_storage_type"),
         ("utils._contextlib", "_DecoratorContextManager"),
         ("utils._foreach_utils", "_group_tensors_by_device_and_dtype _has_foreach_support"),
         ("utils.data._utils.collate", "np_str_obj_array_pattern default_collate"),
@@ -110,6 +111,12 @@ def test_the_version_is_one_that_can_be_compared():
         ("utils.weak", "TensorWeakRef WeakIdKeyDictionary WeakIdRef WeakTensorKeyDictionary"),
         ("utils._python_dispatch", "TorchDispatchMode is_traceable_wrapper_subclass"),
         ("utils.cpp_extension", "BuildExtension CUDA_HOME load load_inline"),
+        ("utils._device", "DeviceContext set_device"),
+        ("utils.tensorboard.writer", "SummaryWriter"),
+        ("_dynamo.config", "automatic_dynamic_shapes patch suppress_errors"),
+        ("_inductor.config", "coordinate_descent_tuning patch triton"),
+        ("_dynamo.utils", "counters is_compile_supported warn_once"),
+        ("cuda.nvtx", "mark range range_pop range_push"),
         ("utils.data._utils.worker", "WorkerInfo _generate_state get_worker_info"),
         ("utils.data._utils.fetch", "_IterableDatasetFetcher _MapDatasetFetcher"),
         ("utils.data._utils.pin_memory", "pin_memory"),
@@ -620,6 +627,45 @@ def test_modules_are_facades_however_they_are_reached():
         import torch
         print(torch._C.__name__, hasattr(torch._C, "DispatchKeySet"), torch.autograd.__name__, torch.nn.functional.__name__)
     """) == ["torch._C True torch.autograd torch.nn.functional"]  # fmt: skip
+
+
+def test_devices_as_regions_and_warnings_that_come_once():
+    assert says("""
+        import warnings, torch
+        from torch.utils._device import DeviceContext, set_device
+        from torch._dynamo.utils import warn_once
+        with DeviceContext("meta"):
+            print(torch.zeros(2).device.type, end=" ")
+        print(set_device("meta")(lambda: torch.ones(2))().device.type, torch.ones(2).device.type)
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            for text in ("a", "a", "b"):
+                warn_once(text)
+        print([str(w.message) for w in found], found[0].filename)
+    """) == ["meta meta cpu", "['a', 'b'] <string>"]  # fmt: skip
+
+
+def test_settings_of_compilers_are_kept_and_patched():
+    assert says("""
+        import torch, torch._dynamo.config, torch._inductor.config
+        c = torch._dynamo.config
+        c.cache_size_limit = 64
+        with c.patch(cache_size_limit=3, unheard_of=1), c.patch("verbose", True):
+            print(c.cache_size_limit, c.unheard_of, c.verbose, end=" ")
+        print(c.cache_size_limit, hasattr(c, "unheard_of"), c.verbose)
+        torch._inductor.config.triton.unique_kernel_names = torch._inductor.config.own = True
+        with torch._inductor.config.patch({"max_autotune": True}):
+            print(torch._inductor.config.max_autotune, torch._inductor.config.own, torch._dynamo.config is c)
+    """) == ["3 1 True 64 False False", "True True True"]  # fmt: skip
+
+
+def test_switches_of_torchscript_are_kept():
+    assert says("""
+        import torch
+        c = torch._C
+        print(c._jit_set_profiling_executor(False), c._jit_set_profiling_executor(True), c._jit_can_fuse_on_cpu(), end=" ")
+        print(c._jit_override_can_fuse_on_cpu(True), c._jit_can_fuse_on_cpu(), c._jit_can_fuse_on_gpu())
+    """) == ["True False False None True True"]  # fmt: skip
 
 
 def test_every_line_of_the_map_leads_somewhere():

@@ -1,6 +1,6 @@
 """default_collate and default_convert."""
 
-from collections import namedtuple
+from collections import deque, namedtuple
 
 import numpy as np
 import pytest
@@ -119,3 +119,20 @@ def test_converted_tuples_are_lists():
     Pair = namedtuple("Pair", "x y")
     assert default_convert((1, (2, "a"))) == [1, [2, "a"]]
     assert default_convert(Pair(1, "a")) == Pair(1, "a") and type(default_convert(Pair(1, "a"))) is Pair
+
+
+class Marked(list):
+    tag = 3
+
+
+def test_sequences_keep_their_class():
+    made = default_collate([Marked([1, 2]), Marked([3, 4])])
+    assert type(made) is Marked and [x.tolist() for x in made] == [[1, 3], [2, 4]]
+    assert type(default_collate([deque([1]), deque([2])])) is deque and type(default_convert(Marked([np.ones(1)]))) is Marked
+    assert type(default_collate([range(2), range(2)])) is list, "a range can not hold tensors"
+
+
+@pytest.mark.parametrize("value", [np.datetime64(1, "s"), np.array(1, dtype="m8[s]")])
+def test_times_are_no_numbers(value):
+    with pytest.raises(TypeError, match="default_collate: sample is an? (array|number) of dtype (datetime|timedelta)64"):
+        default_collate([value])

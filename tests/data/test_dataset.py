@@ -159,3 +159,18 @@ def test_too_few_samples_of_a_batch_are_refused():
 
     with pytest.raises(ValueError, match="Short.__getitems__: gave 1 samples for 2 indices"):
         D.Subset(Short(), [1, 2]).__getitems__([0, 1])
+
+
+def test_an_order_of_no_samples_is_refused():
+    for make in (lambda: D.RandomSampler([]), lambda: D.DataLoader([], shuffle=True)):
+        with pytest.raises(ValueError, match="RandomSampler: the dataset has 0 samples; expected at least one"):
+            make()
+    assert list(D.DataLoader([])) == []
+    with pytest.raises(ValueError, match="WeightedRandomSampler: replacement = 5; expected a bool"):
+        D.WeightedRandomSampler([0.5], 1, 5)
+
+
+def test_an_index_before_the_first_of_several_datasets_is_of_both_kinds():
+    for kind in (IndexError, ValueError):
+        with pytest.raises(kind, match="ConcatDataset: index -4, but it has 3 samples"):
+            D.ConcatDataset([[1, 2], [3]])[-4]

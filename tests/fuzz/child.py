@@ -206,7 +206,7 @@ class Caller:
         except ALLOWED as e:
             if INTERNAL.search(str(e)):
                 raise Wrong(f"{type(e).__name__}: {str(e)[:300]}") from e
-            return [type(e).__name__, re.sub(r"0x[0-9a-f]+", "0x", str(e))]
+            return [type(e).__name__, re.sub(r"0x[0-9a-f]+|level=\d+", "0x", str(e))]
         except BaseException as e:
             raise Wrong(f"{type(e).__name__}: {str(e)[:300]}") from e
 

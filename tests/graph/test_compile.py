@@ -585,3 +585,36 @@ def test_arguments_that_are_pytorchs():
     assert f(fl.ones(1)).tolist() == [2.0]
     with pytest.raises(ValueError, match="shapes_spec = 3; expected None"):
         fl.compile(lambda x: x, shapes_spec=3)
+
+
+def compiled_or_not(x):
+    return x + 1 if fl.compiler.is_compiling() else x - 1
+
+
+@pytest.mark.eager("asks whether it is recorded")
+@pytest.mark.parametrize("mode", [None, "lazy", "replay"])
+def test_a_stance_holds_where_it_is_set(mode):
+    f = fl.compile(compiled_or_not, mode=mode)
+    x = fl.zeros(2)
+    eager = fl.compiler.set_stance("force_eager")
+    try:
+        assert f(x).tolist() == [-1, -1]  # at once, without `with`
+    finally:
+        fl.compiler.set_stance("default")
+    assert f(x).tolist() == [1, 1]
+
+    @fl.compiler.set_stance("force_eager")
+    def inside():
+        return f(x).tolist()
+
+    assert f(x).tolist() == [1, 1]  # a decorator changes nothing outside of its function
+    assert inside() == [-1, -1] and f(x).tolist() == [1, 1]
+    with eager:
+        assert f(x).tolist() == [-1, -1]
+        with fl.compiler.set_stance("eager_on_recompile"):
+            assert f(x).tolist() == [1, 1]
+        assert f(x).tolist() == [-1, -1]
+    fl.compiler.set_stance("default")
+    with pytest.raises(RuntimeError, match="set_stance: stance = 'fast'; expected one of"):
+        fl.compiler.set_stance("fast")
+    assert f(x).tolist() == [1, 1]

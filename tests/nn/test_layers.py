@@ -404,3 +404,24 @@ def test_cross_map_lrn():
 def test_a_layer_norm_says_whether_it_has_a_bias():
     assert repr(nn.LayerNorm(8)) == "LayerNorm((8,), eps=1e-05, elementwise_affine=True, bias=True)"
     assert repr(nn.LayerNorm(8, elementwise_affine=False)) == "LayerNorm((8,), eps=1e-05, elementwise_affine=False, bias=False)"
+
+
+def test_convolutions_of_ones_own_derive_from_the_common_class():
+    from flambeau.nn.modules.conv import _ConvNd, _ConvTransposeNd
+
+    class Standardized(_ConvNd):
+        def __init__(self, i, o, k, padding):
+            super().__init__(i, o, (k, k), (1, 1), (padding, padding), (1, 1), False, (0, 0), 2, True, "zeros")
+
+        def forward(self, x):
+            return nn.functional.conv2d(x, self.weight - self.weight.mean(), self.bias, self.stride, self.padding, self.dilation, self.groups)
+
+    class Longer(_ConvTransposeNd):
+        def __init__(self, i, o, k):
+            super().__init__(i, o, (k,), (1,), (0,), (1,), True, (0,), 1, False, "zeros")
+
+    layer, longer = Standardized(2, 4, 3, 1), Longer(2, 3, 2)
+    assert repr(layer) == "Standardized(2, 4, kernel_size=(3, 3), stride=(1, 1), padding=(1, 1), groups=2)"
+    assert layer.weight.shape == (4, 1, 3, 3) and not layer.transposed and layer(fl.ones(1, 2, 5, 5)).shape == (1, 4, 5, 5)
+    assert longer.weight.shape == (2, 3, 2) and longer.transposed and longer(fl.ones(1, 2, 4)).shape == (1, 3, 5)
+    assert isinstance(nn.ConvTranspose2d(1, 1, 1), _ConvTransposeNd) and nn.ConvTranspose2d(1, 1, 1).transposed

@@ -4,6 +4,7 @@ import copy
 import gc
 import pickle
 import sys
+import warnings
 import weakref
 
 import pytest
@@ -561,3 +562,16 @@ def test_the_call_by_its_parts():
     layer.register_forward_hook(lambda m, args, y: seen.append(y))
     assert fl.equal(layer(x), plain * 2) and fl.equal(layer._wrapped_call_impl(x), plain * 2) and len(seen) == 2 and fl.equal(seen[0], plain)
     assert fl.equal(nn.Linear._call_impl(layer, x), plain) and nn.Module.dump_patches is False
+
+
+def test_a_module_on_meta_that_loads_without_assign_warns():
+    with fl.device("meta"):
+        module = nn.Linear(2, 3)
+    state = nn.Linear(2, 3).state_dict()
+    with pytest.warns(UserWarning, match="weight is on meta in the module, so that nothing is copied; pass assign=True"):
+        module.load_state_dict(state)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        module.load_state_dict(module.state_dict())
+        module.load_state_dict(state, assign=True)
+    assert module.weight.tolist() == state["weight"].tolist()

@@ -332,12 +332,30 @@ def test_what_has_no_shape_is_refused():
     p = nn.LazyLinear(3).weight
     with pytest.raises(RuntimeError, match="no shape before the first forward"):
         _ = p.shape
-    with pytest.raises(RuntimeError, match="on meta"):
-        _ = p + fl.ones(1)
+    for call in (lambda: p + fl.ones(1), lambda: fl.add(p, 1), lambda: p.view(1), p.numel):
+        with pytest.raises(ValueError, match="UninitializedParameter, which has no shape before the first forward"):
+            call()
+    with pytest.raises(RuntimeError, match="no memory before the first forward"):
+        p.share_memory_()
     with pytest.raises(ValueError, match=r"LazyConv2d: input has shape \[4, 4\]; expected 3 or 4 axes"):
         nn.LazyConv2d(3, 2)(fl.ones(4, 4))
     with pytest.raises(ValueError, match="3 channels do not divide by groups = 2"):
         nn.LazyConv2d(4, 2, groups=2)(fl.ones(1, 3, 4, 4))
+
+
+def test_what_has_no_shape_is_moved_and_cast():
+    net = nn.Sequential(nn.LazyConv1d(4, 3), nn.LazyBatchNorm1d(), nn.Flatten(), nn.LazyLinear(2))
+    first = net[0].weight
+    assert net.to("cpu") is net and first.device == fl.device("cpu") and not first.is_meta
+    net.double()
+    assert net(fl.ones(2, 3, 5, dtype=fl.float64)).dtype == fl.float64
+    assert net[0].weight is first and net[1].running_mean.dtype == fl.float64 and net[1].num_batches_tracked.dtype == fl.int64
+    layer = nn.LazyLinear(2).half()
+    copied = copy.deepcopy(layer)
+    assert copied.to(device="meta")(fl.ones(1, 3, dtype=fl.float16, device="meta")).dtype == fl.float16 and copied.weight.is_meta
+    assert layer.to(fl.ones(1)).weight.dtype == fl.float32 and layer.type(fl.float64).weight.dtype == fl.float64
+    with pytest.raises(RuntimeError, match="cuda"):
+        layer.to("cuda")
 
 
 def test_a_lazy_module_of_ones_own():

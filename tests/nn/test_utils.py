@@ -8,6 +8,7 @@ import pytest
 import flambeau as fl
 from flambeau import nn
 from flambeau.nn import utils
+from flambeau.nn.utils._per_sample_grad import call_for_per_sample_grads
 
 
 def params_with_grads(*grads):
@@ -128,3 +129,20 @@ def test_the_older_clip_grad_norm_passes_all_on():
     x.grad = fl.tensor([math.inf, 1.0])
     with pytest.warns(FutureWarning, match="clip_grad_norm_"), pytest.raises(RuntimeError, match="inf"):
         utils.clip_grad_norm([x], 1.0, 2.0, True)
+
+
+def test_gradients_of_single_samples():
+    net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+    x = fl.rand(5, 3)
+    with pytest.raises(RuntimeError, match="loss_reduction = 'max'; expected 'sum' or 'mean'"):
+        call_for_per_sample_grads(net, loss_reduction="max")
+    y = call_for_per_sample_grads(net)(x)
+    assert fl.allclose(y, net(x))
+    y.square().sum().backward()
+    kept = [p.grad_sample for p in net.parameters()]
+    assert all(p.grad is None for p in net.parameters())
+    for i in range(5):
+        wanted = fl.autograd.grad(net(x[i]).square().sum(), list(net.parameters()))
+        assert all(fl.allclose(k[i], g, atol=1e-6) for k, g in zip(kept, wanted))
+    with pytest.raises(RuntimeError, match="parameter '0.weight' has a grad_sample already"):
+        call_for_per_sample_grads(net)

@@ -17,6 +17,14 @@ else:
     torch.set_num_threads(2)
 
 
+@pytest.fixture(autouse=True)
+def checks_of_distributions():
+    """`torch.compile` switches the checks of arguments off for its whole process; texts that come later are of these checks."""
+    yield
+    if torch is not None:
+        torch.distributions.Distribution.set_default_validate_args(True)
+
+
 def pytest_collection_modifyitems(items):
     if torch is None:
         for item in items:

@@ -28,7 +28,6 @@ EVERYWHERE = [
     Rule("errors", r"accepted here, Exception there:", "eq", "a number may stand in either place"),
     Rule("", r"cast to a floating point type first|x is int64; expected a float", "nn.functional.relu6", "defined for floats alone"),
     Rule("", r"losses do not broadcast", "nn.functional.gaussian_nll_loss", "losses do not broadcast"),
-    Rule("errors", r"param groups should be with/without names", "optimizer SGD", "parameters with and without names may be mixed"),
 ]  # fmt: skip
 
 RANDOM = dict.fromkeys(

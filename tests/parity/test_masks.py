@@ -22,3 +22,11 @@ def test_attention_takes_them(name, queries, keys):
     y = fl.nn.functional.scaled_dot_product_attention(*map(as_ours, arrays), attn_mask=mine)
     z = torch.nn.functional.scaled_dot_product_attention(*map(as_theirs, arrays), attn_mask=other)
     assert abs(values(y) - values(z)).max() < 1e-6
+
+
+def test_what_is_computed_with_a_mask_is_a_plain_tensor():
+    for lib, bias in ((torch, theirs), (fl, ours)):
+        mask, q, kv = bias.causal_lower_right(2, 3), lib.ones(1, 1, 2, 4), lib.ones(1, 1, 3, 4)
+        assert repr(mask) == "tensor([[ True,  True, False],\n        [ True,  True,  True]])"
+        assert type(lib.nn.functional.scaled_dot_product_attention(q, kv, kv, mask)) is lib.Tensor
+        assert isinstance(mask, bias.CausalBias)

@@ -386,3 +386,53 @@ def test_a_file_that_could_not_be_written_is_as_it_was(tmp_path, monkeypatch, na
     with pytest.raises(OSError, match="No space left"):
         write(path)
     assert [p.name for p in tmp_path.iterdir()] == [name] and path.read_text() == "earlier"
+
+
+@pytest.mark.eager("looks at what was recorded")
+def test_metadata_lies_beside_the_events(tmp_path):
+    prof = train(1)
+    prof.add_metadata("run", "third")
+    prof.add_metadata_json("sizes", "[8, 16]")
+    prof.preset_metadata_json("seed", "1")
+    prof.export_chrome_trace(tmp_path / "trace.json")
+    trace = json.loads((tmp_path / "trace.json").read_text())
+    assert (trace["run"], trace["sizes"], trace["seed"]) == ("third", [8, 16], 1) and trace["traceEvents"]
+    with pytest.raises(ValueError, match="key = 'traceEvents'; expected one beside"):
+        prof.add_metadata("traceEvents", "x")
+    with pytest.raises(ValueError):
+        prof.add_metadata_json("sizes", "[8, ")
+
+
+@pytest.mark.eager("looks at what was recorded")
+def test_times_have_texts():
+    prof = train(1)
+    row, event = prof.key_averages()[0], prof.events()[0]
+    for what, of in ((row, row.cpu_time), (event, event.cpu_time)):
+        assert what.cpu_time_str.rstrip("mus") and what.self_cpu_time_total_str and what.cpu_time_total_str.endswith("s")
+        unit = {"u": 1, "m": 1e3}.get(what.cpu_time_str[-2], 1e6)
+        assert abs(float(what.cpu_time_str.rstrip("mus")) * unit - of) <= 1e-3 * unit
+
+
+@pytest.mark.eager("looks at what was recorded")
+def test_ipython_shows_the_table_where_it_shows_no_html():
+    class Printer:
+        def text(self, text):
+            self.shown = text
+
+    printer = Printer()
+    averages = train(1).key_averages()
+    averages._repr_pretty_(printer, False)
+    assert printer.shown == averages.table(row_limit=30) and "Name" in printer.shown
+
+
+@pytest.mark.parametrize("name", ["emit_nvtx", "emit_itt"])
+def test_marks_of_other_tools_are_refused_unless_they_are_switched_off(name):
+    marks = getattr(fl.autograd.profiler, name)
+    with marks(enabled=False) as given:
+        assert given is None
+    with pytest.raises(RuntimeError, match=f"{name}: this build of flambeau has no"):
+        marks()
+
+
+def test_the_cpu_is_what_a_profile_can_record():
+    assert fl.profiler.supported_activities() == {fl.profiler.ProfilerActivity.CPU}

@@ -66,7 +66,7 @@ def test_runs_of_one_task_are_merged_and_spread_is_told():
     one, other = measured([1.0], label="a"), measured([3.0], label="a")
     (merged,) = benchmark.Measurement.merge([one, other])
     assert merged.times == [1.0, 3.0] and merged.median == 2.0 and merged.has_warnings and merged.label == "a"
-    assert "far apart" in repr(merged) and "2 runs, 1 per run, 1 thread" in repr(merged)
+    assert "quartiles are 50.0% of the median apart" in repr(merged) and "\n  2 measurements, 1 runs per measurement, 1 thread\n" in repr(merged)
     assert benchmark.select_unit(3e-9) == ("ns", 1e-9) and benchmark.trim_sigfig(1234.0, 2) == 1200.0
 
 
@@ -87,3 +87,32 @@ def test_statements_are_python(language):
 def test_statements_are_not_compiled():
     with pytest.raises(ValueError, match="language = 'c\\+\\+'; expected 'python'"):
         benchmark.Timer("pass", language="c++")
+
+
+SEVERAL = """\
+stmt:
+  for i in x:
+    i
+
+setup:
+  a = 1
+  b = 2
+
+  Median: 2.50 us
+  IQR:    2.75 us (1.75 to 4.50)
+  4 measurements, 1 runs per measurement, 2 threads
+  WARNING: the quartiles are 110.0% of the median apart; the machine may be busy"""
+
+
+@pytest.mark.parametrize(
+    ("times", "spec", "text"),
+    [
+        ([2e-6], {"stmt": "x + 1", "setup": "from m import f"}, "x + 1\nsetup: from m import f\n  2.00 us\n  1 measurement, 1 runs , 1 thread"),
+        ([2e-6], {"stmt": "x", "label": "add", "sub_label": "small", "description": "ours"}, "add: small\nours\n  2.00 us\n  1 measurement, 1 runs , 1 thread"),
+        ([2e-6, 9e-6, 1e-6, 3e-6], {"stmt": "for i in x:\n  i", "setup": "a = 1\nb = 2", "num_threads": 2}, SEVERAL),
+    ],
+    ids=["one", "named", "several"],
+)
+def test_what_a_measurement_says(times, spec, text):
+    first, _, rest = repr(benchmark.Measurement(1, times, benchmark.TaskSpec(**spec))).partition("\n")
+    assert first.startswith("<flambeau.utils.benchmark.Measurement object at 0x") and rest == text

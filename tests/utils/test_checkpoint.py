@@ -5,7 +5,7 @@ import pytest
 
 import flambeau as fl
 from flambeau import nn
-from flambeau.utils.checkpoint import checkpoint, checkpoint_sequential
+from flambeau.utils.checkpoint import CheckpointError, checkpoint, checkpoint_sequential
 
 
 class Counted(nn.Module):
@@ -122,3 +122,16 @@ def test_sequential(segments):
 def test_sequential_errors():
     with pytest.raises(ValueError, match="segments = 3 for 2 functions; expected 1 to 2"):
         checkpoint_sequential(nn.Sequential(nn.Tanh(), nn.Tanh()), 3, fl.ones(1))
+
+
+def test_a_second_run_that_gives_something_else_is_refused():
+    runs = []
+
+    def part(x):
+        runs.append(1)
+        return x.sin() if len(runs) == 1 else x.sin()[:1]
+
+    x = fl.ones(3, requires_grad=True)
+    with pytest.raises(CheckpointError, match=r"second run of .*part returned \['flambeau.float32 \[1\] on cpu'\]; expected .*\[3\]"):
+        checkpoint(part, x, use_reentrant=False).sum().backward()
+    assert x.grad is None and checkpoint(fl.sin, x).grad_fn.name() == "CheckpointFunctionBackward"

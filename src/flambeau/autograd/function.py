@@ -21,7 +21,7 @@ Example:
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from flambeau import _C
@@ -39,10 +39,11 @@ class FunctionCtx:
         self._to_save = tensors
 
     def save_for_forward(self, *tensors: Tensor | None) -> None:
-        """Keeps tensors for a static `jvp`; forward mode differentiates `backward` here, and reads what was saved for that."""
+        """Keeps tensors for a static `jvp`, where `saved_tensors` has them."""
         for tensor in tensors:
             if not isinstance(tensor, Tensor) and tensor is not None:
                 raise TypeError(f"save_for_forward: got a {type(tensor).__name__}; expected tensors or None")
+        self._for_forward = tensors
 
     def mark_dirty(self, *tensors: Tensor) -> None:
         """Says which inputs forward wrote in place; each must be returned."""
@@ -61,6 +62,8 @@ class FunctionCtx:
 
     @property
     def saved_tensors(self) -> tuple[Tensor, ...]:
+        if self._forwards and self._for_forward:
+            return self._for_forward  # type: ignore[return-value]
         saved = self._saved
         if saved is None:
             return tuple(getattr(self, "_to_save", ()))
@@ -71,6 +74,8 @@ class FunctionCtx:
             _C.set_grad_enabled(was)
 
     _to_save: tuple[Tensor | None, ...] = ()
+    _for_forward: tuple[Tensor | None, ...] = ()
+    _forwards = False  # while jvp runs
     _dirty: tuple[Tensor, ...] = ()
     _fixed: tuple[Tensor, ...] = ()
     _materialize = True
@@ -93,7 +98,8 @@ class Function:
 
     Inside of `vmap` it is called once per sample, unless it has a static `vmap(info, in_dims, *args)` that takes whole batches and
     returns (output, out_dims). `info` has `batch_size` and `randomness`. With `generate_vmap_rule = True` there must be none.
-    Forward mode differentiates `backward`, which may be called `vjp`.
+    Forward mode calls a static `jvp(ctx, *tangents)`, which gets a tangent for each argument of forward (None for what is no tensor) and
+    returns one for each output. Where there is none, it differentiates `backward`, which may be called `vjp`.
 
     Example:
         >>> import flambeau as fl
@@ -122,6 +128,11 @@ class Function:
         raise NotImplementedError(f"{name}: no backward to differentiate by; define the static method backward(ctx, *grad_outputs)")
 
     vjp = backward  # another name of it
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        """What a subclass may define for forward mode; see the class."""
+        raise NotImplementedError("Function.jvp: a subclass defines it; without one forward mode differentiates backward")
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> Any:
@@ -185,6 +196,14 @@ class Function:
             result = apply_wrapped(cls, args)
             if result is not NotImplemented:
                 return result
+        ctx, result = cls._run(args)
+        if ctx._for_forward:
+            del ctx._for_forward  # nobody goes forward
+        return result
+
+    @classmethod
+    def _run(cls, args: Sequence[Any]) -> tuple[FunctionCtx, Any]:
+        """What `apply` does with plain arguments: the context, and the result."""
         ctx = FunctionCtx()
         ctx._function = cls
         tensors = [a for a in args if isinstance(a, Tensor)]
@@ -204,6 +223,11 @@ class Function:
                     if same and not any(out is d for d in dirty):
                         outputs[i] = out.detach()
                 for d in dirty:
+                    if not any(out is d for out in outputs):
+                        raise _C.AutogradError(
+                            f"{cls.__name__}: forward marks a tensor of shape {list(d.shape)} as dirty and does not return it; "
+                            "return what was written in place"
+                        )
                     if d.requires_grad and d.is_leaf:
                         raise _C.AutogradError(
                             f"{cls.__name__}: a leaf tensor that requires grad can not be written in place"
@@ -214,9 +238,7 @@ class Function:
                 ctx, cls.__name__ + "Backward", args, kept, ctx._dirty, ctx._fixed, ctx._to_save, ctx._materialize
             )
             ctx._to_save = ()
-        if isinstance(output, (tuple, list)):
-            return tuple(outputs)
-        return outputs[0]
+        return ctx, tuple(outputs) if isinstance(output, (tuple, list)) else outputs[0]
 
 
 class InplaceFunction(Function):

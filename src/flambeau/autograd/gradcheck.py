@@ -6,7 +6,7 @@ df/dx + i df/dy, and an output is two functions, its real part (which the gradie
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import flambeau
@@ -63,7 +63,7 @@ def _indices(shape: Sequence[int]) -> list[tuple[int, ...]]:
 def _refuse(op: str, **wanted: bool) -> None:
     for name, value in wanted.items():
         if value:
-            raise NotImplementedError(f"{op}: {name} = {value}; expected False: backward alone is compared with finite differences")
+            raise NotImplementedError(f"{op}: {name} = {value}; expected False: this is not compared here")
 
 
 def gradcheck(
@@ -86,12 +86,13 @@ def gradcheck(
 ) -> bool:
     """Compares backward with central differences, for every input that requires grad and every output.
 
-    Use float64 or complex128 inputs: float32 has too few digits for the default eps. What else PyTorch's function may compare beside
-    backward (forward mode, gradients of batches) is refused; the other arguments make its check shorter or stricter in ways that change
-    nothing here.
+    Use float64 or complex128 inputs: float32 has too few digits for the default eps. With `check_forward_ad` the tangents of forward mode
+    are compared, too, and with `check_backward_ad=False` they alone. Gradients of batches are not compared here; the other arguments make
+    PyTorch's check shorter or stricter in ways that change nothing.
 
     Raises:
-        NotImplementedError: something beside backward is to be compared.
+        NotImplementedError: gradients of batches are to be compared.
+        ValueError: no input requires grad, or nothing is to be compared.
         GradcheckError: with input, output and both values, unless `raise_exception` is False.
 
     Example:
@@ -101,9 +102,8 @@ def gradcheck(
         True
     """
     _refuse("gradcheck", check_batched_grad=check_batched_grad, check_batched_forward_grad=check_batched_forward_grad)
-    _refuse("gradcheck", check_forward_ad=check_forward_ad)
-    if not check_backward_ad:
-        raise NotImplementedError("gradcheck: check_backward_ad = False; expected True: backward is what is compared")
+    if not check_backward_ad and not check_forward_ad:
+        raise ValueError("gradcheck: check_backward_ad = False, check_forward_ad = False; expected one of them to be True")
     every = [inputs] if isinstance(inputs, Tensor) else list(inputs)
     wanted = [x for x in every if isinstance(x, Tensor) and x.requires_grad]
     if not wanted:
@@ -112,25 +112,48 @@ def gradcheck(
     for k, x in enumerate(wanted):
         numeric = _numeric(func, every, x, eps)
         places = [i for i in _indices(x.shape) for _ in _parts(x)]
-        for j, y in enumerate(outputs):
-            seeds = [(index, unit) for index in _indices(y.shape) for unit in _parts(y)]
-            for a, (index, unit) in enumerate(seeds):
-                row = [0.0] * len(places)
-                if y.requires_grad:
-                    seed = flambeau.zeros_like(y)
-                    seed[index] = unit
-                    (g,) = grad(y, x, seed, retain_graph=True, allow_unused=True)
-                    row = row if g is None else _flat(g.detach())
-                for b, got in enumerate(row):
-                    expected = numeric[b][j][a]
-                    if abs(got - expected) > atol + rtol * abs(expected) or (got != got) != (expected != expected):
-                        if not raise_exception:
-                            return False
-                        raise GradcheckError(
-                            f"gradcheck: d output[{j}]{list(index)} / d input[{k}]{list(places[b])}: backward gives {got}, "
-                            f"finite differences {expected} (atol {atol}, rtol {rtol})"
-                        )
+        for way, rows in (("backward", _backward_rows), ("forward mode", _forward_rows)):
+            if not (check_backward_ad if way == "backward" else check_forward_ad):
+                continue
+            for j, a, b, got in rows(func, every, x, outputs):
+                expected = numeric[b][j][a]
+                if abs(got - expected) > atol + rtol * abs(expected) or (got != got) != (expected != expected):
+                    if not raise_exception:
+                        return False
+                    index = [i for i in _indices(outputs[j].shape) for _ in _parts(outputs[j])][a]
+                    raise GradcheckError(
+                        f"gradcheck: d output[{j}]{list(index)} / d input[{k}]{list(places[b])}: {way} gives {got}, "
+                        f"finite differences {expected} (atol {atol}, rtol {rtol})"
+                    )
     return True
+
+
+def _backward_rows(function: Any, inputs: Any, x: Tensor, outputs: Sequence[Tensor]) -> Iterator[tuple[int, int, int, float]]:
+    """Output, part of its elements, part of those of x, and what backward says of them."""
+    for j, y in enumerate(outputs):
+        for a, (index, unit) in enumerate((index, unit) for index in _indices(y.shape) for unit in _parts(y)):
+            row = [0.0] * (x.numel() * len(_parts(x)))
+            if y.requires_grad:
+                seed = flambeau.zeros_like(y)
+                seed[index] = unit
+                (g,) = grad(y, x, seed, retain_graph=True, allow_unused=True)
+                row = row if g is None else _flat(g.detach())
+            yield from ((j, a, b, got) for b, got in enumerate(row))
+
+
+def _forward_rows(function: Any, inputs: Sequence[Any], x: Tensor, outputs: Any) -> Iterator[tuple[int, int, int, float]]:
+    """The same of forward mode, which goes through the function once for each part of x."""
+    from flambeau.autograd.forward_ad import dual_level, make_dual, unpack_dual
+
+    for b, (index, unit) in enumerate((index, unit) for index in _indices(x.shape) for unit in _parts(x)):
+        direction = flambeau.zeros_like(x.detach())
+        direction[index] = unit
+        with dual_level():
+            dual = make_dual(x, direction)
+            found = [unpack_dual(y) for y in _outputs(function, [dual if i is x else i for i in inputs])]
+        for j, (y, tangent) in enumerate(found):
+            row = _flat((flambeau.zeros_like(y) if tangent is None else tangent).detach())
+            yield from ((j, a, b, got) for a, got in enumerate(row))
 
 
 def gradgradcheck(
@@ -152,7 +175,7 @@ def gradgradcheck(
     fast_mode: bool = False,
     masked: bool = False,
 ) -> bool:
-    """`gradcheck` of the gradient: second derivatives against finite differences of the first."""
+    """`gradcheck` of the gradient: second derivatives, by backward of backward, against finite differences of the first."""
     _refuse("gradgradcheck", check_batched_grad=check_batched_grad, check_fwd_over_rev=check_fwd_over_rev)
     if not check_rev_over_rev:
         raise NotImplementedError("gradgradcheck: check_rev_over_rev = False; expected True: backward of backward is what is compared")

@@ -142,7 +142,7 @@ else:
             return self if orig_func is None else self(orig_func)
 
     class inference_mode(_Mode):
-        """`no_grad`, and the tensors made inside can never take part in a recorded graph."""
+        """`no_grad`, and the tensors made inside can never take part in a recorded graph; `mode=False` switches both off."""
 
         mode: bool
 
@@ -162,7 +162,7 @@ else:
             return type(self)(self.mode)
 
         def __enter__(self) -> None:
-            self._saved = (_C.set_inference_mode(self.mode), _C.set_grad_enabled(not self.mode and _C.is_grad_enabled()))
+            self._saved = (_C.set_inference_mode(self.mode), _C.set_grad_enabled(not self.mode))
 
         def __exit__(self, *exc: object) -> None:
             _C.set_inference_mode(self._saved[0])

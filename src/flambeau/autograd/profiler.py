@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, NoReturn
+from typing import Any
 
 from flambeau import profiler as _profiler
 from flambeau._warn import warn
@@ -12,16 +12,46 @@ from flambeau.profiler._averages import single as _single
 from flambeau.profiler._events import FunctionEvent as _FunctionEvent
 from flambeau.profiler._profile import DEFAULT_MAX_EVENTS
 
-__all__ = ["EventList", "emit_nvtx", "kineto_available", "profile", "record_function"]
+__all__ = ["EventList", "emit_itt", "emit_nvtx", "kineto_available", "profile", "record_function"]
 
 EventList = _profiler.EventAverages
 
 
-class emit_nvtx:  # noqa: N801 (PyTorch's name)
-    """Marks for NVIDIA's tools; refused, as there is no GPU."""
+class _Marks:
+    """A region whose marks another tool would show: of none of them there is anything here, so that only a region without marks opens."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise RuntimeError("emit_nvtx: this build of flambeau has no CUDA backend; flambeau.profiler.profile records what runs on the CPU")
+    _missing = ""
+
+    def __init__(self, enabled: bool = True, record_shapes: bool = False) -> None:
+        if enabled:
+            what = f"{type(self).__name__}: this build of flambeau has no {self._missing}"
+            raise RuntimeError(f"{what}; flambeau.profiler.profile records what runs on the CPU")
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *error: object) -> None:
+        return None
+
+
+class emit_nvtx(_Marks):  # noqa: N801 (PyTorch's name)
+    """Marks for NVIDIA's tools; refused unless `enabled=False`, as there is no GPU.
+
+    Raises:
+        RuntimeError: it is enabled.
+    """
+
+    _missing = "CUDA backend"
+
+
+class emit_itt(_Marks):  # noqa: N801 (PyTorch's name)
+    """Marks for Intel's tools; refused unless `enabled=False`.
+
+    Raises:
+        RuntimeError: it is enabled.
+    """
+
+    _missing = "marks for VTune"
 
 
 class profile(_profiler.profile):  # noqa: N801 (PyTorch's name)

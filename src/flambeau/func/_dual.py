@@ -47,7 +47,11 @@ class Dual(Wrapped):
         return self._level.dual(*parts)
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
-        return f"Dual(level={self._level.number}, primal={self._primal!r}, tangent={self._tangent!r})"
+        if not self._level.open:
+            return repr(self._primal)
+        shown = repr(self._primal)[:-1]
+        between = ",\n       " if "\n" in shown else ", "
+        return f"{shown}{between}tangent={self._tangent!r})"
 
     def __bool__(self) -> bool:
         return bool(self._primal)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from flambeau._C import AutogradError, Tensor
-from flambeau.autograd.function import Function
+from flambeau._C import AutogradError, Tensor, has_override, ops
+from flambeau.autograd.function import Function, FunctionCtx
 from flambeau.func._batched import BatchLevel
 from flambeau.func._dual import DualLevel
-from flambeau.func._levels import highest, replaced
+from flambeau.func._levels import highest, replaced, shape_of
 from flambeau.func._tree import flatten, spread
 from flambeau.func._vmap import batch_result
 
@@ -29,6 +29,8 @@ def apply_wrapped(function: Any, args: Sequence[Any]) -> Any:
     if not level.open:
         return level.ended(function.__name__, args, {}) if isinstance(level, BatchLevel) else function.apply(*_primals(level, args))
     if isinstance(level, DualLevel):
+        if function.jvp is not Function.jvp:
+            return _by_own_jvp(level, function, args)
         return level.transposed(lambda **given: function.apply(*given.values()), {str(i): a for i, a in enumerate(args)})
     assert isinstance(level, BatchLevel)
     if function.vmap is not Function.vmap:
@@ -40,6 +42,59 @@ def apply_wrapped(function: Any, args: Sequence[Any]) -> Any:
 
 def _primals(level: Any, args: Sequence[Any]) -> list[Any]:
     return replaced(args, level.primal)
+
+
+def _by_own_jvp(level: DualLevel, function: Any, args: Sequence[Any]) -> Any:
+    primals = _primals(level, args)
+    if has_override(*primals):  # transformations around this one: each goes through apply, and through what jvp computes
+        result = function.apply(*primals)
+        ctx = FunctionCtx()
+        ctx._function = function
+        if hasattr(function, "setup_context"):
+            function.setup_context(ctx, primals, result)
+        else:
+            function.forward(ctx, *primals)
+    else:
+        ctx, result = function._run(primals)
+    outs = list(result) if isinstance(result, tuple) else [result]
+    found = _tangents_of(ctx, function.__name__, [_given(level, a, ctx._materialize) for a in args], outs)
+    for i, (y, t) in enumerate(zip(outs, found, strict=True)):
+        written = next((a for a, p in zip(args, primals, strict=True) if p is y and level.holds(a)), None)
+        if written is not None:
+            ops.copy_(written._tangent, ops.zeros_like(written._tangent) if t is None else t)
+            outs[i] = written
+        elif t is not None:
+            outs[i] = level.dual(y, t)
+    return tuple(outs) if isinstance(result, tuple) else outs[0]
+
+
+def _given(level: DualLevel, value: Any, materialize: bool) -> Tensor | None:
+    """The tangent of an argument, as jvp gets it."""
+    if not isinstance(value, Tensor):
+        return None
+    tangent = level.tangent(value)
+    return ops.zeros_like(value) if tangent is None and materialize else tangent
+
+
+def _tangents_of(ctx: FunctionCtx, name: str, tangents: Sequence[Any], outs: Sequence[Any]) -> list[Tensor | None]:
+    """What a static jvp says of each output."""
+    ctx._forwards = True
+    try:
+        found = ctx._function.jvp(ctx, *tangents)
+    finally:
+        ctx._forwards = False
+        ctx._for_forward = ()
+    found = list(found) if isinstance(found, (tuple, list)) else [found]
+    if len(found) != len(outs):
+        raise AutogradError(f"{name}: jvp returned {len(found)} tangents; expected {len(outs)}, one per output of forward")
+    for i, (y, t) in enumerate(zip(outs, found, strict=True)):
+        if t is None or (isinstance(t, Tensor) and isinstance(y, Tensor) and shape_of(t) == shape_of(y)):
+            continue
+        what = f"a tensor of shape {list(shape_of(t))}" if isinstance(t, Tensor) else f"a {type(t).__name__}"
+        expected = f"a tensor of shape {list(shape_of(y))}" if isinstance(y, Tensor) else "nothing, since the output is no tensor"
+        raise AutogradError(f"{name}: jvp returned {what} as tangent {i}; expected {expected}, or None")
+    fixed = ctx._fixed
+    return [None if any(y is f for f in fixed) else t for y, t in zip(outs, found, strict=True)]
 
 
 def _by_own_rule(level: BatchLevel, rule: Any, args: Sequence[Any]) -> Any:

@@ -6,12 +6,15 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from flambeau import _C
+from flambeau.__future__ import switches
 from flambeau._C import Tensor, ops
 from flambeau._memory_format import check_memory_format
 from flambeau.autograd import no_grad
 from flambeau.autograd.backward import zero_gradient
 from flambeau.nn._errors import annotate, kind_of
 from flambeau.nn._tree import M, TreeMixin
+from flambeau.nn.parameter import Parameter, is_lazy
+from flambeau.utils._swap import swap_tensors
 
 T = TypeVar("T", bound="ChangeMixin[Any]")
 
@@ -41,16 +44,29 @@ class ChangeMixin(TreeMixin[M]):
         if recurse:
             for module in self.children():
                 module._apply(fn)
-        for param in self._parameters.values():
+        for name, param in self._parameters.items():
             if param is None:
+                continue
+            if is_lazy(param):
+                param._become_like(fn(param))
                 continue
             with no_grad():
                 data = fn(param.detach())
                 grad = param.grad
                 new_grad = None if grad is None else fn(grad.detach())
-                param.grad = None
-                param.data = data
-                param.grad = new_grad
+                if not (switches.swap or switches.overwrite):
+                    param.grad = None
+                    param.data = data
+                    if grad is not None:
+                        grad.data = new_grad
+                        param.grad = grad
+                    continue
+                new = Parameter(data, param.requires_grad)
+                new.grad = new_grad
+                if switches.swap:
+                    swap_tensors(param, new)
+                else:
+                    self._parameters[name] = new
         for name, buffer in self._buffers.items():
             if buffer is not None:
                 self._buffers[name] = fn(buffer)
@@ -65,7 +81,7 @@ class ChangeMixin(TreeMixin[M]):
         Raises:
             TypeError: the dtype is neither floating point nor complex.
         """
-        device, dtype = _parse_to(args, kwargs)
+        device, dtype = parse_to(args, kwargs)
         if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
             raise TypeError(f"Module.to: dtype = {dtype}; parameters can only become floating point or complex")
 
@@ -151,6 +167,8 @@ class ChangeMixin(TreeMixin[M]):
 
     def requires_grad_(self: T, requires_grad: bool = True) -> T:
         """Says for all parameters whether autograd records on them (False freezes the module)."""
+        if not isinstance(requires_grad, bool):
+            raise TypeError(f"requires_grad_: requires_grad = {requires_grad!r}; expected a bool")
         for param in self.parameters():
             param.requires_grad_(requires_grad)
         return self
@@ -161,7 +179,7 @@ class ChangeMixin(TreeMixin[M]):
             zero_gradient(param, set_to_none)
 
 
-def _parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+def parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
     """Returns (device, dtype) of a `to(...)` call; either may be None."""
     known = {"device", "dtype", "non_blocking", "memory_format", "tensor", "copy"}
     unknown = set(kwargs) - known

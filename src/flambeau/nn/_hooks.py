@@ -78,6 +78,7 @@ class HookMixin:
     _forward_hooks_always_called: HookTable
     _backward_pre_hooks: HookTable
     _backward_hooks: HookTable
+    _is_full_backward_hook: bool | None = None  # of which kind the backward hooks are, once there was one
 
     def _own_tables(self) -> None:
         owner = weakref.ref(self)
@@ -136,12 +137,27 @@ class HookMixin:
 
         It may return another `grad_input`. `grad_input` covers the positional arguments; entries of
         arguments without gradient are None.
+
+        Raises:
+            RuntimeError: there is a hook of `register_backward_hook`; a module has one kind.
         """
+        self._of_one_kind(full=True)
         return self._add_hook(self._backward_hooks, hook, prepend)
 
     def register_backward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """The older name of `register_full_backward_hook`: only the full hooks exist."""
-        return self.register_full_backward_hook(hook)
+        """The older name of `register_full_backward_hook`: only the full hooks exist.
+
+        Raises:
+            RuntimeError: there is a hook of `register_full_backward_hook`; a module has one kind.
+        """
+        self._of_one_kind(full=False)
+        return self._add_hook(self._backward_hooks, hook, prepend=False)
+
+    def _of_one_kind(self, full: bool) -> None:
+        names = ("register_backward_hook", "register_full_backward_hook")
+        if self._is_full_backward_hook is (not full):
+            raise RuntimeError(f"{names[full]}: {type(self).__name__} has a hook of {names[not full]}; use {names[True]} for both")
+        self.__dict__["_is_full_backward_hook"] = full
 
     def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if (compiled := self.__dict__.get("_compiled_call")) is not None:
@@ -218,7 +234,7 @@ class _Call:
 
     def __init__(self, module: Any) -> None:
         self.module = module
-        self.grad_outputs: tuple[Tensor | None, ...] = ()
+        self.grad_outputs: tuple[Tensor | None, ...] | None = None  # of no output where none is a tensor
         self.n_inputs = 0
         self.input_positions: list[int] = []
         self.taps_inputs = False
@@ -241,6 +257,8 @@ def _checked(kind: str, module: Any, result: Any, given: tuple[Any, ...]) -> tup
 def _run_backward_hooks(
     call: _Call, grad_inputs: tuple[Tensor | None, ...]
 ) -> tuple[Tensor | None, ...]:
+    if call.grad_outputs is None:
+        return grad_inputs
     for _, hook in call.module._all("_backward_hooks"):
         result = hook(call.module, grad_inputs, call.grad_outputs)
         if result is not None:
@@ -311,6 +329,12 @@ def tap_outputs(call: _Call, result: Any) -> Any:
     """Lays the output tap on a tensor or on the tensors of a tuple or list; others pass
     untouched.
     """
+    if not isinstance(result, (Tensor, tuple, list)):
+        warn(
+            f"the backward hooks of {type(call.module).__name__} are not called: forward returned a {kind_of(result)}; expected a Tensor "
+            "or a tuple of Tensors"
+        )
+        return result
     flat = list(result) if isinstance(result, (tuple, list)) else [result]
     positions = [i for i, x in enumerate(flat) if isinstance(x, Tensor) and x.requires_grad]
     if not (is_grad_enabled() and positions):

@@ -7,18 +7,25 @@ every missing, unexpected and mismatched key and raises once.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import itertools
 from collections import OrderedDict, namedtuple
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from flambeau.__future__ import switches
 from flambeau._C import Tensor
+from flambeau._errors import AssertedRuntimeError
 from flambeau._handles import RemovableHandle
+from flambeau._warn import warn
 from flambeau.autograd import no_grad
+from flambeau.nn._errors import kind_of
 from flambeau.nn.parameter import Parameter, is_lazy
+from flambeau.utils._swap import swap_tensors
 
 _EXTRA_STATE = "_extra_state"
+_PUBLIC = "_from_public_api"  # marks functions that register_state_dict_post_hook was given
 
 
 class _IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
@@ -71,6 +78,11 @@ class StateMixin:
         for hook in tuple(self._state_dict_hooks.values()):  # type: ignore[attr-defined]
             changed = hook(self, destination, prefix, local_metadata)
             if changed is not None:
+                if getattr(hook, _PUBLIC, False):
+                    raise RuntimeError(
+                        f"state_dict: a post-hook of {type(self).__name__} returned {kind_of(changed)}; "
+                        "expected None, it changes its argument in place"
+                    )
                 destination = changed
         return destination  # type: ignore[no-any-return]
 
@@ -130,7 +142,7 @@ class StateMixin:
             incompatible = _IncompatibleKeys(missing, unexpected)
             for hook in tuple(module._load_state_dict_post_hooks.values()):
                 if hook(module, incompatible) is not None:
-                    raise RuntimeError(
+                    raise AssertedRuntimeError(
                         "a load_state_dict post-hook must change its argument in place and "
                         "return None"
                     )
@@ -202,9 +214,13 @@ class StateMixin:
                     f"the module has {list(target.shape)}"
                 )
                 continue
+            if target.is_meta and not value.is_meta and not assign:
+                warn(f"load_state_dict: {key} is on meta in the module, so that nothing is copied; pass assign=True to take what is loaded")
             try:
                 with no_grad():
-                    if assign:
+                    if switches.swap:
+                        _swap_in(target, value, assign)
+                    elif assign:
                         self._assign(name, target, value)
                     else:
                         target.copy_(value)
@@ -248,11 +264,17 @@ class StateMixin:
 
     def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Calls `hook(module, state_dict, prefix, local_metadata)` after the state was
-        collected.
+        collected; the hook changes the dict in place.
         """
+        with contextlib.suppress(AttributeError):  # of what takes no attributes, as methods do
+            hook._from_public_api = True  # type: ignore[attr-defined]
         return _put(self._state_dict_hooks, hook)  # type: ignore[attr-defined]
 
-    _register_state_dict_hook = register_state_dict_post_hook
+    def _register_state_dict_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """The older one: the hook may return another dict."""
+        if getattr(hook, _PUBLIC, False):
+            raise RuntimeError("_register_state_dict_hook: register_state_dict_post_hook was given this hook before; expected another")
+        return _put(self._state_dict_hooks, hook)  # type: ignore[attr-defined]
 
     def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Calls `hook(module, state_dict, prefix, local_metadata, strict, missing_keys,
@@ -315,3 +337,13 @@ def _near_matches(missing: list[str], unexpected: list[str]) -> str:
 
 def _listing(what: str, keys: list[str]) -> str:
     return f"{what} in state_dict: " + ", ".join(f'"{key}"' for key in keys)
+
+
+def _swap_in(target: Tensor, value: Tensor, assign: bool) -> None:
+    """Makes the target what it says is to be loaded in its place."""
+    new = target.module_load(value, assign=assign)
+    if new is target or new is value:
+        raise RuntimeError("module_load returned one of its tensors; expected a new one, as of detach() or clone()")
+    if isinstance(target, Parameter):
+        new = new.requires_grad_(target.requires_grad) if isinstance(new, Parameter) else Parameter(new, target.requires_grad)
+    swap_tensors(target, new)

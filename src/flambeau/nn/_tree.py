@@ -150,7 +150,12 @@ class TreeMixin(Generic[M]):
         return module  # type: ignore[no-any-return]
 
     def set_submodule(self, target: str, module: M, strict: bool = False) -> None:
-        """Puts `module` at the dotted path `target`; `strict` demands that one is there already."""
+        """Puts `module` at the dotted path `target`; `strict` demands that one is there already.
+
+        Raises:
+            AttributeError: what is there is no module, or there is nothing on the way to it.
+            ValueError: `target` is empty, or `module` no Module.
+        """
         if not target:
             raise ValueError("set_submodule: target is empty; a module cannot replace itself")
         parent_path, _, name = target.rpartition(".")
@@ -159,6 +164,10 @@ class TreeMixin(Generic[M]):
             raise AttributeError(
                 f"set_submodule('{target}'): {type(parent).__name__} has no '{name}'"
             )
+        if not hasattr(module, "_parameters"):
+            raise ValueError(f"set_submodule('{target}'): module is {kind_of(module)}; expected a Module")
+        if hasattr(parent, name) and name not in parent._modules:
+            raise AttributeError(f"set_submodule('{target}'): '{name}' is {kind_of(getattr(parent, name))}, no module")
         setattr(parent, name, module)
 
     def get_parameter(self, target: str) -> Parameter:

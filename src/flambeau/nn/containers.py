@@ -119,9 +119,17 @@ class Sequential(Module):
         return self.extend(other)
 
     def __mul__(self, times: int) -> Sequential:
-        if not isinstance(times, int) or times <= 0:
+        return Sequential(*self._repeated(times))
+
+    def __imul__(self, times: int) -> Sequential:
+        return self.extend(self._repeated(times)[len(self) :])
+
+    def _repeated(self, times: int) -> list[Module]:
+        if not isinstance(times, int):
+            raise TypeError(f"Sequential * {times!r}; expected a positive int")
+        if times <= 0:
             raise ValueError(f"Sequential * {times!r}; expected a positive int")
-        return Sequential(*(module for _ in range(times) for module in self))
+        return list(self) * times
 
     __rmul__ = __mul__
 
@@ -403,6 +411,10 @@ class ParameterList(Module):
         raise RuntimeError("ParameterList cannot be called: it only holds parameters")
 
 
+class _NoSuchKey(KeyError, AttributeError):
+    """What a ParameterDict raises for a name that it lacks; PyTorch's is an AttributeError."""
+
+
 class ParameterDict(Module):
     """A dict of parameters; plain tensors become parameters on entry."""
 
@@ -414,7 +426,7 @@ class ParameterDict(Module):
 
     def __getitem__(self, key: str) -> Any:
         if key not in self._keys:
-            raise KeyError(key)
+            raise _NoSuchKey(key)
         return getattr(self, self._attribute(key))
 
     @staticmethod
@@ -427,8 +439,8 @@ class ParameterDict(Module):
         name = self._attribute(key)
         if key not in self._keys and hasattr(self, name):
             raise KeyError(f"ParameterDict: key '{key}' is the name of an attribute")
-        self._keys[key] = None
         setattr(self, name, _as_parameter(value))
+        self._keys[key] = None
 
     def __delitem__(self, key: str) -> None:
         del self._keys[key]
@@ -481,7 +493,9 @@ class ParameterDict(Module):
 
     def popitem(self) -> tuple[str, Any]:
         """Removes and returns the last (name, value)."""
-        key = next(reversed(self))
+        key = next(reversed(self._keys), None)
+        if key is None:
+            raise KeyError("ParameterDict.popitem: there are no parameters")
         return key, self.pop(key)
 
     def clear(self) -> None:

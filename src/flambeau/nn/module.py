@@ -208,7 +208,10 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
         for table in ("_parameters", "_buffers", "_modules"):
             if table in own and name in own[table]:
                 return own[table][name]
-        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+        hint = ""
+        if name in ("code", "graph", "inlined_graph", "save", "save_to_buffer"):
+            hint = "; jit.script and jit.trace return the module itself, TorchScript is not here: save(model.state_dict(), file) saves it"
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'{hint}")
 
     def __setattr__(self, name: str, value: Any) -> None:
         own = self.__dict__

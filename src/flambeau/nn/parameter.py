@@ -145,17 +145,93 @@ class Buffer(Tensor, metaclass=_BufferMeta):
         return _rebuild_buffer, (self.detach(), self.persistent), self.__dict__ or None
 
 
-class UninitializedTensorMixin:
-    """A tensor without a shape yet, on the meta device: what reads its shape is refused, and every op with a real tensor."""
+# What can be asked of a tensor that has no shape yet, beside its attributes.
+_SHAPELESS = frozenset(
+    "__get__ __set__ __delete__ __repr__ __format__ is_floating_point is_complex requires_grad_ get_device register_hook "
+    "register_post_accumulate_grad_hook retain_grad _make_subclass".split()
+)
 
+
+class UninitializedTensorMixin:
+    """A tensor without a shape yet: it can be moved and cast, while what reads its shape, and every op, is refused.
+
+    Its bytes would be on the meta device; `device` says where those will lie that `materialize` gives it.
+    """
+
+    _sees_parts = True  # of functions in Python, what they call
     _becomes: type[Tensor]
+    _device: Any
+    _dtype: Any
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__name__", "") not in _SHAPELESS:
+            raise ValueError(
+                f"{getattr(func, '__name__', func)}: got a {cls.__name__}, which has no shape before the first forward; "
+                "call the module once with an example input"
+            )
+        return _C.no_torch_function(func, types, args, kwargs)
 
     def materialize(self: Any, shape: Any, device: Any = None, dtype: Any = None) -> None:
         """Gives it memory of this shape, without values, and makes it an ordinary one; the object stays."""
         made = ops.empty(tuple(shape), device=device or self._device, dtype=dtype or self.dtype)
+        self.__class__ = self._becomes
         self.data = made
         del self._device, self._dtype
-        self.__class__ = self._becomes
+
+    @property
+    def device(self: Any) -> Any:
+        """Where its elements will be."""
+        return _C.device(self._device or _C.new_device() or "cpu")
+
+    @property
+    def is_meta(self: Any) -> bool:
+        """Whether its elements will have no bytes."""
+        return self.device.type == "meta"  # type: ignore[no-any-return]
+
+    def to(self: Any, *args: Any, **kwargs: Any) -> Any:
+        """One of another device or type; `half()`, `cpu()` and the like are the same."""
+        from flambeau.nn._changes import parse_to
+
+        device, dtype = parse_to(args, kwargs)
+        if device is not None and _C.device(device).type not in ("cpu", "meta"):
+            ops.empty(0, device=device)  # which says that there is none
+        return self._like(device, dtype)
+
+    def _like(self: Any, device: Any = None, dtype: Any = None) -> Any:
+        return type(self)(self.requires_grad, self._device if device is None else device, dtype or self.dtype)
+
+    def _become_like(self: Any, other: Any) -> None:
+        """Takes over device and type of another one."""
+        if other is self:
+            return
+        self.data = ops.empty(0, device="meta", dtype=other.dtype)
+        self._remember(other._device, other._dtype)
+
+    def cpu(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return self._like("cpu")
+
+    def cuda(self: Any, device: Any = None, *args: Any, **kwargs: Any) -> Any:
+        return ops.empty(0).cuda(device)  # which says that there is none
+
+    def type(self: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
+        return self._like(dtype=ops.empty(0).type(dtype).dtype) if dtype is not None else ops.empty(0, dtype=self.dtype).type()
+
+    def half(self: Any) -> Any:
+        return self._like(dtype=_C.float16)
+
+    def bfloat16(self: Any) -> Any:
+        return self._like(dtype=_C.bfloat16)
+
+    def float(self: Any) -> Any:
+        return self._like(dtype=_C.float32)
+
+    def double(self: Any) -> Any:
+        return self._like(dtype=_C.float64)
+
+    def share_memory_(self: Any) -> Any:
+        """Refused: there is no memory yet."""
+        raise RuntimeError(f"share_memory_: a {type(self).__name__} has no memory before the first forward; call the module once")
 
     @property
     def _no_shape(self: Any) -> Any:
@@ -176,7 +252,7 @@ class UninitializedTensorMixin:
         return f"<{type(self).__name__}>"
 
 
-class UninitializedParameter(UninitializedTensorMixin, Parameter):
+class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: ignore[misc]
     """A Parameter whose shape the first input will say.
 
     >>> import flambeau as fl
@@ -195,14 +271,14 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         if id(self) not in memo:
-            memo[id(self)] = type(self)(self.requires_grad, self._device, self._dtype)
+            memo[id(self)] = type(self)(self.requires_grad, self._device, self.dtype)
         return memo[id(self)]
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return UninitializedParameter, (self.requires_grad, self._device, self._dtype)
+        return UninitializedParameter, (self.requires_grad, self._device, self.dtype)
 
 
-class UninitializedBuffer(UninitializedTensorMixin, Buffer):
+class UninitializedBuffer(UninitializedTensorMixin, Buffer):  # type: ignore[misc]
     """A Buffer whose shape the first input will say."""
 
     _becomes = Buffer
@@ -215,11 +291,11 @@ class UninitializedBuffer(UninitializedTensorMixin, Buffer):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         if id(self) not in memo:
-            memo[id(self)] = type(self)(self.requires_grad, self._device, self._dtype, self.persistent)
+            memo[id(self)] = type(self)(self.requires_grad, self._device, self.dtype, self.persistent)
         return memo[id(self)]
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return UninitializedBuffer, (self.requires_grad, self._device, self._dtype, self.persistent)
+        return UninitializedBuffer, (self.requires_grad, self._device, self.dtype, self.persistent)
 
 
 def is_lazy(param: Any) -> bool:

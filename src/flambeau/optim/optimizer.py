@@ -244,7 +244,7 @@ class Optimizer:
         Raises:
             TypeError: not a dict, or parameters that are no tensors or come as a set.
             ValueError: a parameter that is no leaf or is in another group, or an option that is
-                required and missing.
+                required and missing, or parameters with names where those of other groups have none.
 
         Warns:
             UserWarning: a parameter stands twice in the group; every step then moves it twice.
@@ -259,7 +259,14 @@ class Optimizer:
                 "add_param_group: params is a set, whose order is not fixed; pass a list"
             )
         params = list(params)
-        if params and isinstance(params[0], tuple):
+        named = bool(params) and isinstance(params[0], tuple)
+        if self._groups and named is not ("param_names" in self._groups[0]) and "param_names" not in param_group:
+            have = "names" if not named else "no names"
+            raise ValueError(
+                f"{type(self).__name__}: this group's parameters come {'with' if named else 'without'} names, those of the first group "
+                f"have {have}; expected all groups with names, or all without"
+            )
+        if named:
             param_group["param_names"] = [name for name, _ in params]
             params = [param for _, param in params]
         param_group["params"] = params
@@ -314,6 +321,9 @@ class Optimizer:
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Moves the parameters along their gradients; `closure` recomputes the loss first."""
+        own = (Optimizer._update, Optimizer._update_sparse, Optimizer._step_over)
+        if (type(self)._update, type(self)._update_sparse, type(self)._step_over) == own:
+            raise NotImplementedError(f"{type(self).__name__} has no step(): define it")
         loss = None
         if closure is not None:
             with enable_grad():

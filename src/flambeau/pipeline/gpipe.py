@@ -23,7 +23,7 @@ from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau.autograd import Function
 from flambeau.nn import Module, ModuleList, Sequential
-from flambeau.nn._changes import _parse_to
+from flambeau.nn._changes import parse_to
 from flambeau.nn._errors import kind_of
 from flambeau.pipeline._executor import Run, draw, seed_here
 from flambeau.pipeline._lower import MODES
@@ -300,7 +300,7 @@ class GPipe(Module):
         Raises:
             TypeError: a device, or a tensor, which has one, is given.
         """
-        if _parse_to(args, kwargs)[0] is not None:
+        if parse_to(args, kwargs)[0] is not None:
             raise TypeError(_DENIED)
         return super().to(*args, **kwargs)
 

@@ -28,6 +28,16 @@ from flambeau.profiler._profile import (
 )
 
 
+def supported_activities() -> set[ProfilerActivity]:
+    """What a profile can record: the CPU.
+
+    >>> import flambeau as fl
+    >>> fl.profiler.ProfilerActivity.CUDA in fl.profiler.supported_activities()
+    False
+    """
+    return {ProfilerActivity.CPU}
+
+
 def kineto_available() -> bool:
     """False: profiles are recorded by flambeau itself."""
     return False
@@ -45,5 +55,6 @@ __all__ = [
     "profile",
     "record_function",
     "schedule",
+    "supported_activities",
     "tensorboard_trace_handler",
 ]

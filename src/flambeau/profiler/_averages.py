@@ -9,14 +9,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flambeau._units import bytes_text
-from flambeau.profiler._events import BACKWARD, KINDS, MODULE, FunctionEvent, Recording
+from flambeau.profiler._events import (
+    BACKWARD,
+    KINDS,
+    MODULE,
+    UNITS,
+    FunctionEvent,
+    Recording,
+    TimesAsText,
+    time_text,
+)
 
 if TYPE_CHECKING:
     from flambeau.profiler._limits import MachineLimits
 
 
 @dataclass
-class FunctionEventAvg:
+class FunctionEventAvg(TimesAsText):
     """The events of one key, added up. Times are in microseconds."""
 
     key: str
@@ -83,16 +92,6 @@ SORT_KEYS = (
     "bytes_per_s",
     "key",
 )
-
-
-_UNITS = {"s": 1e6, "ms": 1e3, "us": 1.0}
-
-
-def time_text(us: float, unit: str | None = None) -> str:
-    """1234.5 -> '1.234ms', or in a unit that is given."""
-    if unit is None:
-        unit = next((name for name, size in _UNITS.items() if abs(us) >= size), "us")
-    return f"{us / _UNITS[unit]:.3f}{unit}"
 
 
 def amount_text(value: float, unit: str) -> str:
@@ -205,7 +204,7 @@ class EventAverages(list[FunctionEventAvg]):
         sort_by = self._order if sort_by is None else sort_by
         if sort_by not in (None, *SORT_KEYS):
             raise ValueError(f"table: sort_by = {sort_by!r}; expected one of {', '.join(SORT_KEYS)}")
-        if unit not in (None, *_UNITS):
+        if unit not in (None, *UNITS):
             raise ValueError(f"table: time_unit = {unit!r}; expected 's', 'ms', 'us' or None")
         rows = list(self) if sort_by is None else sorted(self, key=lambda r: getattr(r, sort_by), reverse=sort_by != "key")
         left_out = max(len(rows) - row_limit, 0) if row_limit >= 0 else 0
@@ -266,6 +265,10 @@ class EventAverages(list[FunctionEventAvg]):
 
     def __str__(self) -> str:
         return self.table()
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """What IPython shows without HTML: the table."""
+        printer.text(self.table(row_limit=30))
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the table's first 30 rows."""

@@ -53,8 +53,41 @@ class Interval:
         return self.end - self.start
 
 
+UNITS = {"s": 1e6, "ms": 1e3, "us": 1.0}
+
+
+def time_text(us: float, unit: str | None = None) -> str:
+    """1234.5 -> '1.234ms', or in a unit that is given."""
+    if unit is None:
+        unit = next((name for name, size in UNITS.items() if abs(us) >= size), "us")
+    return f"{us / UNITS[unit]:.3f}{unit}"
+
+
+class TimesAsText:
+    """Times with their units, as tables have them."""
+
+    cpu_time: Any
+    cpu_time_total: Any
+    self_cpu_time_total: Any
+
+    @property
+    def cpu_time_str(self) -> str:
+        """The average time of a call."""
+        return time_text(self.cpu_time)
+
+    @property
+    def cpu_time_total_str(self) -> str:
+        """The time from start to end."""
+        return time_text(self.cpu_time_total)
+
+    @property
+    def self_cpu_time_total_str(self) -> str:
+        """The time without children."""
+        return time_text(self.self_cpu_time_total)
+
+
 @dataclass(eq=False)
-class FunctionEvent:
+class FunctionEvent(TimesAsText):
     """One event. Times are in microseconds, as PyTorch's are."""
 
     id: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import json
 import os
 import socket
 import threading
@@ -193,6 +194,7 @@ class profile:
         self._steps: list[tuple[int, int, int]] = []
         self._step_start = 0
         self._threads: dict[int, str] = {}
+        self._metadata: dict[str, Any] = {}
         self._started = False
 
     # ---- running
@@ -369,7 +371,27 @@ class profile:
         """
         recording = self._recorded("export_chrome_trace")
         steps = self._steps if self._schedule or len(self._steps) > 1 else []
-        _trace.write_json(path, _trace.chrome_trace(recording, self._threads, steps))
+        _trace.write_json(path, {**_trace.chrome_trace(recording, self._threads, steps), **self._metadata})
+
+    def add_metadata(self, key: str, value: str) -> None:
+        """A text that `export_chrome_trace` writes beside the events.
+
+        Raises:
+            ValueError: a key that the trace has for itself.
+        """
+        if key in _trace.KEYS:
+            raise ValueError(f"profile.add_metadata: key = {key!r}; expected one beside {', '.join(_trace.KEYS)}, which traces have")
+        self._metadata[key] = value
+
+    def add_metadata_json(self, key: str, value: str) -> None:
+        """The same of a value that is given as JSON.
+
+        Raises:
+            ValueError: `value` is no JSON, or a key that the trace has for itself.
+        """
+        self.add_metadata(key, json.loads(value))
+
+    preset_metadata_json = add_metadata_json  # what it is called before the start
 
     def export_stacks(self, path: str | os.PathLike[str], metric: str = "self_cpu_time_total") -> None:
         """Writes a line per stack, "outer;inner microseconds", which tools for flame graphs read.

@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from flambeau.profiler._events import KINDS, Recording
+from flambeau.profiler._events import KINDS, Recording, time_text
 from flambeau.serialization._files import write_file, write_text
 
 __all__ = ["chrome_trace", "memory_page", "memory_timeline", "stack_lines", "write_json", "write_text"]
+
+KEYS = ("traceEvents", "displayTimeUnit", "flambeau")  # of a Chrome trace
 
 
 def write_json(path: str | os.PathLike[str], value: Any) -> None:
@@ -147,7 +149,6 @@ _PAGE = """<!doctype html><meta charset="utf-8"><title>Allocated memory</title>
 def memory_page(timeline: dict[str, Any]) -> str:
     """The timeline as a page with a curve."""
     from flambeau._units import bytes_text
-    from flambeau.profiler._averages import time_text
 
     times, used = timeline["times_us"], timeline["allocated_bytes"]
     high, span = max(used, default=0) or 1, (times[-1] if times else 0.0) or 1.0

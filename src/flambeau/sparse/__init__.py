@@ -23,8 +23,20 @@ from flambeau.sparse._construct import spdiags
 from flambeau.sparse._functions import addmm, log_softmax, mm, sampled_addmm, softmax, sum
 from flambeau.sparse._invariants import check_sparse_tensor_invariants
 from flambeau.sparse._tensor import SparseCOO, SparseCSR, SparseTensor
+from flambeau.sparse._typed import (
+    BFloat16Tensor,
+    ByteTensor,
+    CharTensor,
+    DoubleTensor,
+    FloatTensor,
+    HalfTensor,
+    IntTensor,
+    LongTensor,
+    ShortTensor,
+)
 
 __all__ = [
+    "BFloat16Tensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor", "IntTensor", "LongTensor", "ShortTensor",
     "SparseCOO", "SparseCSR", "SparseTensor", "addmm", "check_sparse_tensor_invariants", "log_softmax", "mm", "sampled_addmm", "softmax",
     "spdiags", "sum",
 ]  # fmt: skip

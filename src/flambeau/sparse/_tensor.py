@@ -39,6 +39,7 @@ class SparseTensor(Tensor):
 
     functions: ClassVar[dict[str, Callable[..., Any]]] = {}  # name -> what answers, filled by `_answers.answers`
     _val: Tensor
+    _sees_parts = True  # of functions in Python, what they call
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:

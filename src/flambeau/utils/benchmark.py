@@ -117,15 +117,30 @@ class Measurement:
         raise AttributeError(f"'Measurement' object has no attribute '{name}'")
 
     def __repr__(self) -> str:
+        spec, n = self.task_spec, len(self.times)
         unit, seconds = select_unit(self.median)
-        runs = f"{len(self.times)} runs, " if len(self.times) > 1 else "1 run, "
-        repeated = f"{self.number_per_run} per run" if len(self.times) > 1 else f"{self.number_per_run} repetitions"
-        threads = f"{self.task_spec.num_threads} thread{'s' * (self.task_spec.num_threads > 1)}"
-        head = f"  Median: {self.median / seconds:.2f} {unit}\n  IQR:    {self.iqr / seconds:.2f} {unit}"
-        if len(self.times) == 1:
-            head = f"  {self.median / seconds:.2f} {unit}"
-        doubt = "\n  WARNING: the quartiles are far apart; the machine may be busy" if self.has_warnings else ""
-        return f"<flambeau.utils.benchmark.Measurement {self.task_spec.title}>\n{head}\n  {runs}{repeated}, {threads}{doubt}"
+        lines = [f"<flambeau.utils.benchmark.Measurement object at {id(self):#x}>"]
+        if spec.label or spec.sub_label:
+            lines.append(spec.title)
+        else:
+            lines += _indented("stmt", spec.stmt, spec.stmt)
+        if spec.description:
+            lines.append(spec.description)
+        if spec.setup.strip() not in ("", "pass"):
+            lines += _indented("setup", spec.setup, f"setup: {spec.setup}")
+        if n == 1:
+            lines.append(f"  {self.median / seconds:.2f} {unit}")
+        else:
+            lines.append(f"  Median: {self.median / seconds:.2f} {unit}")
+        if n >= 4:
+            low, _, high = statistics.quantiles(self.times, n=4, method="inclusive")
+            lines.append(f"  IQR:    {self.iqr / seconds:.2f} {unit} ({low / seconds:.2f} to {high / seconds:.2f})")
+        count = f"{self.number_per_run} runs " if n == 1 else f"{self.number_per_run} runs per measurement"
+        lines.append(f"  {n} measurement{'s' * (n > 1)}, {count}, {spec.num_threads} thread{'s' * (spec.num_threads > 1)}")
+        if self.has_warnings:
+            share = f"{100 * self.iqr / self.median:.1f}%"
+            lines.append(f"  WARNING: the quartiles are {share} of the median apart; the machine may be busy")
+        return "\n".join(lines)
 
     @staticmethod
     def merge(measurements: Iterable[Measurement]) -> list[Measurement]:
@@ -136,6 +151,11 @@ class Measurement:
         return [
             m[0] if len(m) == 1 else Measurement(1, [t for one in m for t in one.times], spec) for spec, m in groups.items()
         ]
+
+
+def _indented(name: str, text: str, one_line: str) -> list[str]:
+    """A statement of several lines under its name, one of a single line as it is given."""
+    return [f"{name}:", *(f"  {line}" for line in text.strip().splitlines()), ""] if "\n" in text.strip() else [one_line]
 
 
 class Language(enum.Enum):

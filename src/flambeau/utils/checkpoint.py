@@ -22,7 +22,8 @@ from flambeau.amp.autocast_mode import autocast
 from flambeau.autograd import Function, enable_grad, grad, is_grad_enabled
 
 __all__ = [
-    "CheckpointPolicy", "SelectiveCheckpointContext", "checkpoint", "checkpoint_sequential", "create_selective_checkpoint_contexts",
+    "CheckpointError", "CheckpointFunction", "CheckpointPolicy", "SelectiveCheckpointContext", "checkpoint", "checkpoint_sequential",
+    "create_selective_checkpoint_contexts",
     "get_device_states", "set_checkpoint_debug_enabled", "set_checkpoint_early_stop",
     "set_device_states",
 ]  # fmt: skip
@@ -86,6 +87,10 @@ class _Part:
         self.needed: list[bool] = []  # which tensors among the arguments want gradients
         self.leaves: list[Tensor] = []  # what else does
         self.recorded: list[int] = []  # which outputs have gradients
+        self.made: list[str] | None = None  # what the first run returned, where the second is compared with it
+
+    def name(self) -> str:
+        return getattr(self.function, "__qualname__", None) or type(self.function).__name__
 
     def run(self, inputs: Sequence[Tensor], again: bool = False) -> Any:
         args, kwargs = _with(self.arguments, iter(inputs))
@@ -97,7 +102,13 @@ class _Part:
                 return self.function(*args, **kwargs)
 
 
-class _Checkpoint(Function):
+class CheckpointError(RuntimeError):
+    """The second run of a part did not give what the first one did."""
+
+
+class CheckpointFunction(Function):
+    """The node of a part in the graph."""
+
     @staticmethod
     def forward(ctx: Any, part: _Part, outputs: list[Tensor], *tensors: Tensor) -> Any:
         ctx.part = part
@@ -119,6 +130,8 @@ class _Checkpoint(Function):
         finally:
             if part.rng is not None:
                 set_rng_state(now)
+        if part.made is not None and (made := list(map(_kind, outputs))) != part.made:
+            raise CheckpointError(f"checkpoint: the second run of {part.name()} returned {made}; expected {part.made}, as the first one")
         outputs = [outputs[i] for i in part.recorded]
         pairs = [(y, dy) for y, dy in zip(outputs, grads) if dy is not None]
         wanted = [x for x, needed in zip(fresh, part.needed) if needed] + part.leaves
@@ -135,6 +148,10 @@ class _Checkpoint(Function):
             )
         by_id = {id(x): dx for x, dx in zip(wanted, found)}
         return (None, None, *(by_id.get(id(x)) for x in (*fresh, *part.leaves)))
+
+
+def _kind(y: Tensor) -> str:
+    return f"{y.dtype} {list(y.shape)} on {y.device}"
 
 
 def _own(x: Tensor, attached: bool) -> Tensor:
@@ -163,9 +180,11 @@ def checkpoint(
             `autograd.grad` and where no argument requires one.
         preserve_rng_state: whether the second run draws what the first one drew.
         context_fn: makes two context managers, one for each run.
-        determinism_check, debug, early_stop: accepted.
+        determinism_check: "default" compares the second run's results with the first one's in shape, type and device, "none" does not.
+        debug, early_stop: accepted.
 
     Raises:
+        CheckpointError: in backward, where the second run gives something else.
         ValueError: `use_reentrant=True` with keyword arguments or a `context_fn`, which PyTorch's older variant does not take.
 
     Example:
@@ -190,11 +209,12 @@ def checkpoint(
     part.recorded = [i for i, y in enumerate(outputs) if y.requires_grad]
     if not part.recorded:
         return result
+    part.made = list(map(_kind, outputs)) if determinism_check != "none" else None
     part.leaves = _leaves([outputs[i] for i in part.recorded], fresh)
     plain = [outputs[i].detach() for i in part.recorded]
     # The structure is kept without the tensors: they are saved with their versions.
     part.arguments = _with(part.arguments, iter([x.detach() for x in inputs]))
-    tracked = _Checkpoint.apply(part, plain, *inputs, *part.leaves)
+    tracked = CheckpointFunction.apply(part, plain, *inputs, *part.leaves)
     for i, y in zip(part.recorded, tracked):
         outputs[i] = y
     return _with(result, iter(outputs))

@@ -15,6 +15,8 @@ import types
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from flambeau.compat._torch.absent import instead_of
+
 _IMPORT_FROM = dis.opmap["IMPORT_FROM"]
 _PLAIN = (bool, int, float, complex, str, bytes, tuple, list, dict, set, type(None))
 
@@ -32,14 +34,37 @@ def place_of_caller() -> str:
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that is most like `name`, or None where none is like it."""
-    found = difflib.get_close_matches(name, known, 1, 0.6)
+    found = difflib.get_close_matches(name, known, 1, 0.7)
     return found[0] if found else None
 
 
+# Where a name is looked for that its module has not.
+_ELSEWHERE = (
+    "", "nn", "nn.functional", "linalg", "fft", "special", "autograd", "func", "optim", "optim.lr_scheduler", "utils.data", "distributions",
+)  # fmt: skip
+
+
+def elsewhere(owner: str, name: str) -> str | None:
+    """The full name of what another module has under this name."""
+    if name.startswith("_"):
+        return None
+    for part in _ELSEWHERE:
+        module = importlib.import_module(f"flambeau.{part}" if part else "flambeau")
+        path = f"torch.{part}" if part else "torch"
+        if path != owner and name in getattr(module, "__all__", ()) and not isinstance(getattr(module, name, None), types.ModuleType):
+            return f"{path}.{name}"
+    return None
+
+
 def missing_text(path: str, owner: str, name: str, known: Iterable[str], where: str) -> str:
-    """What is said of a name that is not here: its full name, the nearest one, and who asked."""
-    close = nearest(name, sorted(k for k in known if k.startswith("_") == name.startswith("_")))
-    hint = f"; the nearest name is {owner}.{close}" if close else ""
+    """What is said of a name that is not here: its full name, what there is instead or the nearest one, and who asked."""
+    if found := instead_of(f"{owner}.{name}"):
+        hint = f": {found}"
+    elif found := elsewhere(owner, name):
+        hint = f"; {found} has this name"
+    else:
+        found = nearest(name, sorted(k for k in known if k.startswith("_") == name.startswith("_")))
+        hint = f"; the nearest name is {owner}.{found}" if found else ""
     return f"{path} is not in flambeau{hint} (asked for at {where})"
 
 
@@ -83,7 +108,7 @@ class Facade(types.ModuleType):
             except AttributeError:
                 continue
             return self._shown(name, value)
-        if not name.startswith("__") or name == "__config__":
+        if not name.startswith("__") or name in ("__config__", "__future__"):
             submodule = self._submodule(name)
             if submodule is not None:
                 return submodule

@@ -19,6 +19,7 @@ PARTS: dict[str, str | tuple[str, ...]] = {
     "_tensor": "",
     "functional": "",
     "cuda.graphs": "cuda",
+    "distributed.fsdp.api": "distributed.fsdp",
     "distributed.fsdp.fully_sharded_data_parallel": "distributed.fsdp",
     "masked._ops": "masked",
     "cuda.memory": "cuda",
@@ -56,10 +57,13 @@ PARTS: dict[str, str | tuple[str, ...]] = {
     "optim.rprop": "optim.averaged",
     "optim._adafactor": "optim.matrices",
     "optim._muon": "optim.matrices",
+    "utils.benchmark.utils": "utils.benchmark",
+    **{f"utils.benchmark.utils.{part}": "utils.benchmark" for part in ("common", "compare", "timer")},
     "utils.data._utils.collate": "utils.data.collate",
     "utils.data.datapipes._decorator": ("utils.data.datapipes._base", "utils.data.datapipes._decorators"),
     "utils.data.datapipes.datapipe": "utils.data.datapipes._base",
     "utils.dlpack": "",
+    "utils.tensorboard.writer": "utils.tensorboard",
 }
 SOURCES: dict[str, str | tuple[str, ...]] = {**MOVED, **PARTS}
 

@@ -25,9 +25,10 @@ REASONS: dict[str, dict[str, str]] = {
         "*": "`_foreach_*`, the element types that no tensor has here, TorchScript's types and names that moved to torch.jit, StorageBase",
     },
     "classes": {"load_library": _EXTENSIONS, "*": _EXTENSIONS},
+    "nn.modules.rnn": {"apply_permutation": _INSIDE},
     "ops": dict.fromkeys(("Namespace", "OpOverloadPacket", "exists", "load_library", "loaded_libraries", "*"), _EXTENSIONS),
     "optim.optimizer": dict.fromkeys(("ParamsT", "StateDict"), "names of annotations, which optimizers of packages import"),
-    "serialization": {"save": f"{_INSTEAD}: an archive of PyTorch's"},
+    "serialization": {"normalize_storage_type": _INSIDE, "save": f"{_INSTEAD}: an archive of PyTorch's"},
     "torch_version": dict.fromkeys(
         ("TorchVersion", "__version__"), "the version of PyTorch whose surface is followed; flambeau has its own"
     ),

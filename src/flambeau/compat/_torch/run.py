@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import builtins
 import importlib.util
+import io
 import os
 import runpy
 import sys
+import types
+import zipfile
 from collections.abc import Sequence
+from typing import Any
 
 
 def check(target: str, module: bool) -> None:
@@ -36,11 +41,41 @@ def run(target: str, arguments: Sequence[str], module: bool = False) -> int:
 
     install()
     sys.argv = [target, *arguments]
+    sys.excepthook = _OfTheProgram(sys.excepthook)
     if module:
         sys.path.insert(0, os.getcwd())
         runpy.run_module(target, run_name="__main__", alter_sys=True)
-        return 0
-    if not os.path.isdir(target):  # run_path adds a folder itself
+    elif os.path.isdir(target) or target.endswith(".pyc") or zipfile.is_zipfile(target):
+        runpy.run_path(target, run_name="__main__")  # which adds a folder to sys.path itself
+    else:
         sys.path.insert(0, os.path.dirname(os.path.abspath(target)))
-    runpy.run_path(target, run_name="__main__")
+        _run_file(os.path.abspath(target))
     return 0
+
+
+def _run_file(path: str) -> None:
+    """What Python does with a script: its path is a full one in tracebacks, warnings and `__file__`, and sys.argv has what was typed."""
+    with io.open_code(path) as file:
+        code = compile(file.read(), path, "exec")
+    main = types.ModuleType("__main__")
+    vars(main).update(__file__=path, __cached__=None, __builtins__=builtins)
+    sys.modules["__main__"] = main
+    exec(code, vars(main))
+
+
+class _OfTheProgram:
+    """An excepthook that leaves out of a traceback how the program was started, so that it begins where Python's would."""
+
+    def __init__(self, show: Any) -> None:
+        self._show = show
+
+    def __call__(self, kind: type[BaseException], error: BaseException, trace: types.TracebackType | None) -> None:
+        at = trace
+        while at is not None and at.tb_frame.f_code is not run.__code__:
+            at = at.tb_next
+        while at is not None and (at.tb_frame.f_code in (run.__code__, _run_file.__code__) or at.tb_frame.f_globals is vars(runpy)):
+            at = at.tb_next
+        if at is not None or isinstance(error, SyntaxError):
+            trace = at
+            error.__traceback__ = at
+        self._show(kind, error, trace)

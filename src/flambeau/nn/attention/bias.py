@@ -7,7 +7,7 @@ from typing import Any
 
 from flambeau import bool as _bool
 from flambeau import ones
-from flambeau._C import Tensor
+from flambeau._C import Tensor, no_torch_function
 
 __all__ = ["CausalBias", "CausalVariant", "causal_lower_right", "causal_upper_left"]
 
@@ -20,8 +20,9 @@ class CausalVariant(enum.IntEnum):
 
 
 class CausalBias(Tensor):
-    """The mask of a variant: True where a query (row) sees a key (column)."""
+    """The mask of a variant: True where a query (row) sees a key (column). What is computed with it is a plain tensor."""
 
+    __torch_function__ = no_torch_function
     variant: CausalVariant
     seq_len_q: int
     seq_len_kv: int
@@ -35,6 +36,9 @@ class CausalBias(Tensor):
     def __init__(self, variant: CausalVariant, seq_len_q: int, seq_len_kv: int) -> None:
         if not isinstance(variant, CausalVariant):
             raise TypeError(f"CausalBias: variant = {variant!r}; expected a CausalVariant")
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        return repr(self.as_subclass(Tensor))
 
 
 def causal_upper_left(*size: int) -> CausalBias:

@@ -36,6 +36,9 @@ def _feature_dropout(op: str, x: Tensor, p: float, training: bool, inplace: bool
             "says so, [N, C, H, W] or [C, H, W] drops channels)"
         )
         return dropout(x, p, training, inplace)
+    if n == 3 and x.dim() == 3:
+        warn(f"{op}: input has shape {list(x.shape)}; rows of its matrices are dropped ([N, C, D, H, W] or [C, D, H, W] drops channels)")
+        return _feature_dropout("dropout1d", x, p, training, inplace, 1)
     if x.dim() not in (n + 1, n + 2):
         raise ShapeError(f"{op}: input has shape {list(x.shape)}; expected {n + 1} or {n + 2} dims")
     if not training or p == 0.0:

@@ -8,6 +8,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from flambeau._C import ArgumentError, ShapeError, Tensor, float32, float64, ops, uint8
+from flambeau._errors import NotThereError
 from flambeau._tensor import tensor
 from flambeau._warn import warn
 from flambeau.nn.functional import _pooling
@@ -202,7 +203,7 @@ def interpolate(
     if (size is None) == (scale_factor is None):
         raise ArgumentError("interpolate: give exactly one of size and scale_factor")
     if n not in _MODES or mode not in _MODES[n]:
-        raise ArgumentError(
+        raise NotThereError(
             f"interpolate: mode = {mode!r} with input shape {list(input.shape)}; expected "
             f"{_MODES.get(n, 'a 3-D, 4-D or 5-D input')}"
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from flambeau._C import ShapeError, Tensor, ops
+from flambeau._errors import AssertedValueError
 from flambeau._warn import warn
 from flambeau.nn import functional as F
 from flambeau.nn import init as initial
@@ -89,6 +90,9 @@ class Hardsigmoid(_Inplace):
 
     def forward(self, input: Tensor) -> Tensor:
         return F.hardsigmoid(input, self.inplace)
+
+    def extra_repr(self) -> str:
+        return ""
 
 
 class GELU(Module):
@@ -282,7 +286,7 @@ class Hardtanh(Module):
             warn("Hardtanh: max_value is the older name of max_val", FutureWarning)
             max_val = max_value
         if not max_val > min_val:
-            raise ValueError(
+            raise AssertedValueError(
                 f"Hardtanh: min_val = {min_val}, max_val = {max_val}; expected min < max"
             )
         self.min_val = min_val

@@ -12,7 +12,11 @@ from flambeau.nn.module import Module
 from flambeau.nn.modules.linear import Linear
 
 
-class _Output(NamedTuple):
+class _OutOfRange(IndexError, RuntimeError):
+    """A class that there is not; PyTorch raises a RuntimeError."""
+
+
+class _ASMoutput(NamedTuple):
     output: Tensor
     loss: Tensor
 
@@ -81,7 +85,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             if isinstance(layer, Linear):
                 layer.reset_parameters()
 
-    def forward(self, input_: Tensor, target_: Tensor) -> _Output:
+    def forward(self, input_: Tensor, target_: Tensor) -> _ASMoutput:
         shapes = f"input has shape {list(input_.shape)}, target {list(target_.shape)}"
         if target_.ndim > 1 or input_.ndim != target_.ndim + 1 or input_.shape[:-1] != target_.shape:
             n = self.in_features
@@ -89,7 +93,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         x, target = (input_, target_) if target_.ndim else (input_.unsqueeze(0), target_.unsqueeze(0))
         if target.numel() and bool(((target < 0) | (target >= self.n_classes)).any()):
             ends = f"targets go from {int(target.min())} to {int(target.max())}"
-            raise IndexError(f"AdaptiveLogSoftmaxWithLoss: {ends}; expected 0 to {self.n_classes - 1}")
+            raise _OutOfRange(f"AdaptiveLogSoftmaxWithLoss: {ends}; expected 0 to {self.n_classes - 1}")
         head = F.log_softmax(self.head(x), 1)
         column = target.clone()
         parts = []
@@ -102,7 +106,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         output = head.gather(1, column.unsqueeze(1)).squeeze(1)
         for rows, value in parts:
             output = output.index_add(0, rows, value)
-        return _Output(output if target_.ndim else output.squeeze(0), -output.mean())
+        return _ASMoutput(output if target_.ndim else output.squeeze(0), -output.mean())
 
     def log_prob(self, input: Tensor) -> Tensor:
         """Log-probabilities of all classes, [N, in_features] -> [N, n_classes]."""

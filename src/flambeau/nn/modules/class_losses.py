@@ -10,7 +10,7 @@ from flambeau._C import ArgumentError, ShapeError, Tensor
 from flambeau.nn import functional as F
 from flambeau.nn.functional._classifier import LinearCrossEntropyOptions
 from flambeau.nn.modules.linear import Linear
-from flambeau.nn.modules.loss import _Loss, _WeightedLoss
+from flambeau.nn.modules.loss import PairwiseDistance, _Loss, _WeightedLoss
 
 
 class MultiMarginLoss(_WeightedLoss):
@@ -81,7 +81,7 @@ class TripletMarginWithDistanceLoss(_Loss):
         super().__init__(reduction=reduction)
         if margin <= 0:
             raise ValueError(f"TripletMarginWithDistanceLoss: margin = {margin}; expected > 0")
-        self.distance_function: Any = F.pairwise_distance if distance_function is None else distance_function
+        self.distance_function: Any = PairwiseDistance() if distance_function is None else distance_function
         self.margin, self.swap = margin, swap
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from flambeau._C import ShapeError, Tensor, ops
+from flambeau._C import ArgumentError, ShapeError, Tensor, ops
 from flambeau.nn import functional as F
 from flambeau.nn import init
 from flambeau.nn._room import check_room
@@ -28,7 +28,7 @@ def _activation(given: Any) -> Callable[[Tensor], Tensor]:
     if given == "gelu":
         return F.gelu
     if not callable(given):
-        raise ValueError(f"activation = {given!r}; expected 'relu', 'gelu' or a callable")
+        raise ArgumentError(f"activation = {given!r}; expected 'relu', 'gelu' or a callable")
     return given  # type: ignore[no-any-return]
 
 
@@ -140,6 +140,7 @@ class TransformerEncoder(Module):
         self.layers = _clones(encoder_layer, num_layers)
         self.num_layers = num_layers
         self.norm = norm
+        self.enable_nested_tensor, self.mask_check = enable_nested_tensor, mask_check  # there are no nested tensors: all is computed
         self._batch_first = bool(
             getattr(getattr(encoder_layer, "self_attn", None), "batch_first", False)
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import types
 from collections.abc import Iterable
 from typing import Any
 
@@ -78,9 +79,15 @@ def clip_grad_norm_(
     Raises:
         RuntimeError: the norm is inf or nan and `error_if_nonfinite` is set.
 
+    Warns:
+        UserWarning: `parameters` is a generator that was used up before.
+
     Source: Pascanu et al. 2013, algorithm 1.
     """
+    exhausted = isinstance(parameters, types.GeneratorType)
     parameters = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    if exhausted and not parameters:
+        warn("clip_grad_norm_: parameters is a generator that gives nothing, so that nothing is bounded; was it used before? (pass a list)")
     total = get_total_norm(_grads(parameters), norm_type, error_if_nonfinite)
     clip_grads_with_norm_(parameters, max_norm, total)
     return total

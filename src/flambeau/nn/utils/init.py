@@ -16,7 +16,8 @@ def skip_init(module_cls: type[Module], *args: Any, **kwargs: Any) -> Module:
         device: where the tensors shall lie, among the keywords; "cpu" by default.
 
     Raises:
-        TypeError: the class is no Module, or its arguments have no `device`.
+        TypeError: the class is no Module.
+        RuntimeError: its arguments have no `device`.
 
     >>> import flambeau as fl
     >>> fl.nn.utils.skip_init(fl.nn.Linear, 5, 1).weight.shape
@@ -26,7 +27,7 @@ def skip_init(module_cls: type[Module], *args: Any, **kwargs: Any) -> Module:
         raise TypeError(f"skip_init: module_cls = {module_cls!r}; expected a class of modules")
     parameters = inspect.signature(module_cls).parameters.values()
     if not any(p.name == "device" or p.kind is p.VAR_KEYWORD for p in parameters):
-        raise TypeError(f"skip_init: {module_cls.__name__} takes no argument 'device'; give it one, or initialise it under nn.init")
+        raise RuntimeError(f"skip_init: {module_cls.__name__} takes no argument 'device'; give it one, or initialise it under nn.init")
     device = kwargs.pop("device", "cpu")
     module: Module = module_cls(*args, device="meta", **kwargs)
     return module.to_empty(device=device)

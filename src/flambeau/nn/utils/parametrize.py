@@ -164,6 +164,8 @@ def register_parametrization(module: Module, tensor_name: str, parametrization: 
     shape, dtype = tuple(original.shape), original.dtype
     chain = ParametrizationList([parametrization], original, unsafe)
     made = chain()
+    if not isinstance(made, Tensor):
+        raise ValueError(_no_tensor(tensor_name, made))
     if not unsafe and (tuple(made.shape), made.dtype) != (shape, dtype):
         raise ValueError(_changed(tensor_name, shape, dtype, made))
     cls: Any = type(module)
@@ -185,7 +187,13 @@ def _changed(name: str, shape: tuple[int, ...], dtype: Any, made: Tensor) -> str
     return f"register_parametrization: {became}; expected {dtype} {list(shape)}, as it was (unsafe=True lets it change)"
 
 
+def _no_tensor(name: str, made: Any) -> str:
+    return f"register_parametrization: '{name}' becomes {type(made).__name__}; expected a Tensor"
+
+
 def _checked(name: str, before: Tensor, made: Tensor, unsafe: bool) -> None:
+    if not isinstance(made, Tensor):
+        raise ValueError(_no_tensor(name, made))
     if not unsafe and (made.shape != before.shape or made.dtype != before.dtype):
         raise ValueError(_changed(name, tuple(before.shape), before.dtype, made))
 

@@ -14,6 +14,7 @@ product. Pruning again goes on with what is left (`PruningContainer`); `remove` 
 from __future__ import annotations
 
 import numbers
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from types import NoneType
 from typing import Any
@@ -30,20 +31,28 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _count(amount: Any, size: int) -> int:
-    """How many of `size` parts an amount is: a share, or a number."""
+def _check_amount(amount: Any) -> None:
+    """Refuses what is no amount, whatever it is of."""
+    _count(amount, None)
+
+
+def _count(amount: Any, size: int | None) -> int:
+    """How many of `size` parts an amount is: a share, or a number. None: of how many is not known yet."""
     if isinstance(amount, bool) or not isinstance(amount, numbers.Real):
         raise TypeError(f"prune: amount = {amount!r}; expected a share between 0 and 1, or a number of parts")
     if isinstance(amount, numbers.Integral):
-        if not 0 <= int(amount) <= size:
-            raise ValueError(f"prune: amount = {amount}; expected at most the {size} parts that there are, and at least 0")
+        if int(amount) < 0 or (size is not None and int(amount) > size):
+            fits = "a share between 0 and 1, or a number of parts"
+            if size is not None:
+                fits = f"at most the {size} parts that there are, and at least 0"
+            raise ValueError(f"prune: amount = {amount}; expected {fits}")
         return int(amount)
     if not 0.0 <= float(amount) <= 1.0:
         raise ValueError(f"prune: amount = {amount}; expected a share between 0 and 1, or a number of parts")
-    return round(float(amount) * size)
+    return round(float(amount) * (size or 0))
 
 
-class BasePruningMethod:
+class BasePruningMethod(ABC):
     """A way to choose what is pruned: derived classes define `compute_mask(t, default_mask)`, and in PRUNING_TYPE what it looks at."""
 
     PRUNING_TYPE: str = "unstructured"  # or "structured" (whole slices), "global" (several parameters)
@@ -53,9 +62,9 @@ class BasePruningMethod:
         """The hook: computes the product."""
         setattr(module, self._tensor_name, self.apply_mask(module))
 
+    @abstractmethod
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         """The mask of scores `t`; zero wherever `default_mask` is."""
-        raise NotImplementedError(f"{type(self).__name__} has no compute_mask(): define it")
 
     def apply_mask(self, module: Module) -> Tensor:
         """orig x mask."""
@@ -192,7 +201,7 @@ class RandomUnstructured(BasePruningMethod):
     """Elements at random."""
 
     def __init__(self, amount: Any) -> None:
-        _count(amount, 2**62)
+        _check_amount(amount)
         self.amount = amount
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
@@ -206,7 +215,7 @@ class L1Unstructured(BasePruningMethod):
     """The elements next to zero."""
 
     def __init__(self, amount: Any) -> None:
-        _count(amount, 2**62)
+        _check_amount(amount)
         self.amount = amount
 
     @classmethod
@@ -246,7 +255,7 @@ class RandomStructured(_Structured):
     """Slices along an axis at random."""
 
     def __init__(self, amount: Any, dim: int = -1) -> None:
-        _count(amount, 2**62)
+        _check_amount(amount)
         self.amount, self.dim = amount, dim
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
@@ -258,7 +267,7 @@ class LnStructured(_Structured):
     """The slices along an axis with the smallest n-norms."""
 
     def __init__(self, amount: Any, n: Any, dim: int = -1) -> None:
-        _count(amount, 2**62)
+        _check_amount(amount)
         self.amount, self.n, self.dim = amount, n, dim
 
     @classmethod

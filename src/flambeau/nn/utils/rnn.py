@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from flambeau import _C
-from flambeau._C import Tensor, ops
+from flambeau._C import ArgumentError, Tensor, ops
 from flambeau._errors import AssertedTypeError
 
 
@@ -130,16 +130,16 @@ def pad_sequence(
     """
     items = list(sequences)
     if not items:
-        raise ValueError("pad_sequence: got no sequences")
+        raise ArgumentError("pad_sequence: got no sequences")
     if padding_side not in ("left", "right"):
-        raise ValueError(
+        raise ArgumentError(
             f"pad_sequence: padding_side = {padding_side!r}; expected 'left' or 'right'"
         )
     longest = max(x.shape[0] for x in items)
     rows = []
     for i, x in enumerate(items):
         if x.shape[1:] != items[0].shape[1:]:
-            raise ValueError(
+            raise ArgumentError(
                 f"pad_sequence: sequence {i} has shape {list(x.shape)}, the first "
                 f"{list(items[0].shape)}; only the length may differ"
             )
@@ -205,7 +205,7 @@ def pad_packed_sequence(
     """
     sizes = sequence.batch_sizes.tolist()
     if total_length is not None and total_length < len(sizes):
-        raise ValueError(
+        raise ArgumentError(
             f"pad_packed_sequence: total_length = {total_length}, but a sequence has "
             f"{len(sizes)} steps"
         )

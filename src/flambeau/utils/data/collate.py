@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
 from typing import Any
 
 from flambeau import _C
@@ -15,9 +15,20 @@ def _is_numpy(value: Any) -> bool:
 
 
 def _rebuild(like: Any, values: list[Any]) -> Any:
+    """`values` in a sequence of the type of `like`; a list of tuples without names, and where that can not be made."""
     if isinstance(like, tuple):
-        return type(like)(*values) if hasattr(like, "_fields") else tuple(values)
-    return values
+        return type(like)(*values) if hasattr(like, "_fields") else values
+    if type(like) is list:
+        return values
+    try:
+        if isinstance(like, MutableSequence):
+            made = copy.copy(like)  # keeps attributes
+            for i, value in enumerate(values):
+                made[i] = value
+            return made
+        return type(like)(values)
+    except TypeError:
+        return values
 
 
 def _rebuild_mapping(like: Any, entries: dict[Any, Any]) -> Any:
@@ -47,8 +58,7 @@ def default_convert(data: Any) -> Any:
     if isinstance(data, Mapping):
         return _rebuild_mapping(data, {key: default_convert(value) for key, value in data.items()})
     if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
-        values = [default_convert(value) for value in data]
-        return _rebuild(data, values) if hasattr(data, "_fields") else values
+        return _rebuild(data, [default_convert(value) for value in data])
     return data
 
 
@@ -138,8 +148,9 @@ def _collate(batch: Sequence[Any], where: str, table: dict[Any, Any]) -> Any:
         import numpy as np
 
         is_array = isinstance(first, np.ndarray)
-        if is_array and first.dtype.kind in "SaUO":
-            raise TypeError(f"default_collate: {where} is an array of dtype {first.dtype}")
+        if first.dtype.kind in "mMV" or (is_array and first.dtype.kind in "SaUO"):
+            kind = "an array" if is_array else "a number"
+            raise TypeError(f"default_collate: {where} is {kind} of dtype {first.dtype} (pass collate_fn= for others)")
         tensors = [_C.from_buffer(np.array(value)) for value in batch]
         made = _function_for(tensors[0], table) if is_array else None
         return _collate_leaves(made or collate_tensor_fn, tensors, where, table)
@@ -162,7 +173,7 @@ def _collate(batch: Sequence[Any], where: str, table: dict[Any, Any]) -> Any:
                     f"{len(first)} in sample 0"
                 )
         columns = [_collate(col, f"{where}[{i}]", table) for i, col in enumerate(zip(*batch))]
-        return _rebuild(first, columns) if hasattr(first, "_fields") else columns
+        return _rebuild(first, columns)
     raise TypeError(
         f"default_collate: {where} is a {type(first).__name__}; expected tensors, arrays, "
         "numbers, str, "

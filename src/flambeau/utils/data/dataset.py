@@ -128,6 +128,10 @@ class StackDataset(Dataset[Any]):
         return self._length
 
 
+class _OutOfRange(IndexError, ValueError):
+    """An index outside; PyTorch's is a ValueError where the index is negative."""
+
+
 class ConcatDataset(Dataset[T]):
     """Several datasets one after the other.
 
@@ -151,13 +155,18 @@ class ConcatDataset(Dataset[T]):
         """How many samples there are up to the end of each."""
         return list(itertools.accumulate(len(part) for part in sequence))
 
+    @property
+    def cummulative_sizes(self) -> list[int]:
+        """PyTorch's older spelling of `cumulative_sizes`."""
+        return self.cumulative_sizes
+
     def __len__(self) -> int:
         return self.cumulative_sizes[-1]
 
     def __getitem__(self, index: int) -> T:
         n = len(self)
         if not -n <= index < n:
-            raise IndexError(f"ConcatDataset: index {index}, but it has {n} samples")
+            raise _OutOfRange(f"ConcatDataset: index {index}, but it has {n} samples")
         index %= n
         k = bisect.bisect_right(self.cumulative_sizes, index)
         return self.datasets[k][index - (self.cumulative_sizes[k - 1] if k else 0)]

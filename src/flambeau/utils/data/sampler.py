@@ -56,7 +56,7 @@ class RandomSampler(Sampler[int]):
     """A random order, or `num_samples` draws with replacement.
 
     Raises:
-        ValueError: `num_samples` is not positive.
+        ValueError: there are no samples, or `num_samples` is not positive.
     """
 
     def __init__(
@@ -76,6 +76,8 @@ class RandomSampler(Sampler[int]):
         self.replacement = replacement
         self._num_samples = num_samples
         self.generator = generator
+        if self.num_samples <= 0:
+            raise ValueError("RandomSampler: the dataset has 0 samples; expected at least one to draw from (or shuffle=False)")
 
     @property
     def num_samples(self) -> int:
@@ -121,7 +123,7 @@ class WeightedRandomSampler(Sampler[int]):
     """Draws index i with probability proportional to weights[i].
 
     Raises:
-        ValueError: `num_samples` is not positive, or the weights are not one-dimensional.
+        ValueError: `num_samples` is not positive, `replacement` no bool, or the weights are not one-dimensional.
     """
 
     def __init__(
@@ -135,6 +137,8 @@ class WeightedRandomSampler(Sampler[int]):
             raise ValueError(
                 f"WeightedRandomSampler: num_samples = {num_samples!r}; expected a positive int"
             )
+        if not isinstance(replacement, bool):
+            raise ValueError(f"WeightedRandomSampler: replacement = {replacement!r}; expected a bool")
         given = weights if isinstance(weights, Tensor) else _C.tensor_from(list(weights), None)
         self.weights = given.to(_C.float64)
         if self.weights.dim() != 1:

@@ -73,6 +73,11 @@ def finfo(type: Any = None) -> Any:  # noqa: A002
     return flambeau.finfo() if type is None else flambeau.finfo(type)
 
 
+def _standard_gamma(input: Any, generator: Any = None) -> Any:  # noqa: A002
+    """Draws of gamma distributions of these shapes and rate 1, with gradients."""
+    return _core.ops.standard_gamma(input, generator=generator)
+
+
 def _sample_dirichlet(concentration: Any, generator: Any = None) -> Any:
     """Draws of Dirichlet distributions."""
     draws = _core.ops.standard_gamma(concentration, generator=generator)
@@ -128,6 +133,14 @@ def __getattr__(name: str) -> Any:
         from flambeau.storage import UntypedStorage
 
         return UntypedStorage
+    if name in ("has_cuda", "has_cudnn", "has_mkldnn", "has_mps"):
+        from flambeau import backends
+        from flambeau._warn import warn
+
+        part = name.removeprefix("has_")
+        asked = "is_built" if part in ("cuda", "mps") else "is_available"
+        warn(f"{name} is deprecated; ask torch.backends.{part}.{asked}()")
+        return getattr(getattr(backends, part), asked)()
     if name in ("legacy_contiguous_format",):
         from flambeau import contiguous_format
 

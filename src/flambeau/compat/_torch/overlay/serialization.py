@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import flambeau as fl
 from flambeau import serialization as _serialization
 
-__all__ = ["save"]
+__all__ = ["normalize_storage_type", "save"]
+
+
+def normalize_storage_type(storage_type: Any) -> Any:
+    """The class of storages of that name: torch.FloatStorage for any `FloatStorage`."""
+    return getattr(fl, storage_type.__name__)
 
 
 def save(

@@ -8,6 +8,7 @@ from flambeau import _C
 from flambeau._errors import NoCUDAError
 from flambeau.amp.autocast_mode import autocast
 from flambeau.compat._torch.overlay import _scripts
+from flambeau.compat._torch.overlay._C import _switches
 from flambeau.overrides import DisableTorchFunction, DisableTorchFunctionSubclass
 
 __all__ = ["DisableTorchFunction", "DisableTorchFunctionSubclass"]
@@ -15,6 +16,7 @@ __all__ = ["DisableTorchFunction", "DisableTorchFunctionSubclass"]
 TensorBase = _TensorBase = _C.Tensor
 _TensorMeta = type(_C.Tensor)
 globals().update({_name: getattr(_scripts, _name) for _name in _scripts.JIT_TYPES})
+globals().update({_name: _value for _name, _value in vars(_switches).items() if _name.startswith("_jit_")})
 Type, ScriptMethod, ScriptObject = _scripts.JitType, _scripts.ScriptMethod, _scripts.ScriptObject
 _disabled_torch_function_impl = _C.no_torch_function
 

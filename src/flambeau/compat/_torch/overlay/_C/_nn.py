@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from flambeau import _C, nn
-from flambeau.nn._changes import _parse_to as _read
+from flambeau.nn._changes import parse_to as _read
 
 
 def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:

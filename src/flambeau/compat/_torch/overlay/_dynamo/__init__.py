@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import types
 from typing import Any
 
+from flambeau.compat._torch.overlay._dynamo import config
 from flambeau.compiler import (
     OptimizedModule,
     allow_in_graph,
@@ -14,13 +14,6 @@ from flambeau.compiler import (
 )
 
 __all__ = ["OptimizedModule", "allow_in_graph", "config", "disable", "is_compiling", "mark_static_address", "reset"]
-
-
-class _Config(types.SimpleNamespace):
-    """Settings of that compiler. They are kept and have no effect, since it is not here."""
-
-
-config = _Config(suppress_errors=False, cache_size_limit=8, recompile_limit=8, accumulated_cache_size_limit=256, disable=False, verbose=False)
 
 
 def reset() -> None:

@@ -1,0 +1,132 @@
+"""`flambeau run`: what a program sees of itself, tracebacks, and what is said of names that are not here."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+pytestmark = pytest.mark.eager("programs in processes of their own")
+
+
+def run(folder, text, name="program.py"):
+    (folder / name).write_text(textwrap.dedent(text))
+    return subprocess.run([sys.executable, "-m", "flambeau", "run", name, "--lr", "3"], capture_output=True, text=True, cwd=folder, timeout=300)
+
+
+def test_a_program_has_its_full_path_and_its_words(tmp_path):
+    done = run(tmp_path, """\
+        import sys, torch, warnings
+        import __main__
+        print(__file__, sys.argv, __name__, __main__.torch is torch, __spec__ if "__spec__" in globals() else None)
+        warnings.warn("here")
+        """)
+    path = tmp_path / "program.py"
+    assert done.stdout.split(maxsplit=1)[0] == str(path)
+    assert done.stdout.rstrip().endswith("['program.py', '--lr', '3'] __main__ True None")
+    assert done.stderr.startswith(f"{path}:4: UserWarning: here")
+
+
+def test_a_traceback_begins_in_the_program(tmp_path):
+    done = run(tmp_path, """\
+        import torch
+        def f(x):
+            return x.reshape(3)
+        try:
+            f(torch.ones(2))
+        except RuntimeError as error:
+            raise ValueError("mine") from error
+        """)
+    lines = done.stderr.splitlines()
+    path = tmp_path / "program.py"
+    assert done.returncode == 1 and "runpy" not in done.stderr and "run.py" not in done.stderr
+    assert lines[:2] == ["Traceback (most recent call last):", f'  File "{path}", line 5, in <module>']
+    second = lines.index("The above exception was the direct cause of the following exception:") + 2
+    assert lines[second : second + 2] == ["Traceback (most recent call last):", f'  File "{path}", line 7, in <module>']
+    assert lines[-1] == "ValueError: mine"
+
+
+@pytest.mark.parametrize(("text", "last"), [("x = (\n", "SyntaxError"), ("import sys\nsys.exit('enough')\n", "enough")], ids=["syntax", "exit"])
+def test_programs_that_end_early(tmp_path, text, last):
+    done = run(tmp_path, text)
+    assert done.returncode == 1 and last in done.stderr.splitlines()[-1] and "runpy" not in done.stderr
+
+
+def test_an_excepthook_of_the_program_is_called(tmp_path):
+    done = run(tmp_path, "import sys\nsys.excepthook = lambda kind, error, trace: print(kind.__name__, error)\n1 / 0\n")
+    assert done.stdout == "ZeroDivisionError division by zero\n" and done.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("statement", "text"),
+    [
+        ("torch.solve", "torch.solve is not in flambeau: PyTorch removed it; use torch.linalg.solve(A, B)"),
+        ("torch.nested.nested_tensor", "torch.nested is not in flambeau: there are no tensors of unequal lengths; nn.utils.rnn pads and packs"),
+        ("torch.Linear", "torch.Linear is not in flambeau; torch.nn.Linear has this name"),
+        ("torch.optim.StepLR", "torch.optim.StepLR is not in flambeau; torch.optim.lr_scheduler.StepLR has this name"),
+        ("torch.gammaln", "torch.gammaln is not in flambeau; torch.special.gammaln has this name"),
+        ("torch.cross_entropi", "torch.cross_entropi is not in flambeau"),
+        ("from torch.masked import masked_tensor", "torch.masked.masked_tensor is not in flambeau: there are no tensors with a mask"),
+        ("from torch.distributed.rpc import rpc_sync", "is not in flambeau: there are no calls between processes"),
+        ("torch.jit.script(torch.nn.ReLU()).save('x')", "'ReLU' object has no attribute 'save'; jit.script and jit.trace return the module itself"),
+    ],
+)
+def test_what_is_not_here_says_what_to_do(tmp_path, statement, text):
+    done = run(tmp_path, f"import torch\n{statement}\n")
+    assert done.returncode == 1 and text in done.stderr.splitlines()[-1]
+
+
+def test_modules_of_benchmark_are_found(tmp_path):
+    done = run(tmp_path, """\
+        from torch.utils.benchmark.utils.common import Measurement
+        from torch.utils.benchmark.utils.timer import Timer
+        from torch.utils.benchmark import Measurement as known
+        print(Measurement is known, Timer.__name__)
+        """)
+    assert done.stdout == "True Timer\n"
+
+
+def test_what_the_compiler_of_pytorch_would_write_is_kept_and_lists_are_mapped(tmp_path):
+    done = run(tmp_path, """\
+        import torch, torch._logging
+        from torch._higher_order_ops.foreach_map import foreach_map
+        torch._logging.set_logs(graph_code=True, dynamo=10)
+        print(torch._logging.levels)
+        torch._logging.set_logs()
+        try:
+            torch._logging.set_logs(graph="x")
+        except ValueError as error:
+            print(torch._logging.levels, error)
+        print([x.tolist() for x in foreach_map(lambda a, b, c: a * b + c, [torch.ones(1), torch.ones(2)], [torch.ones(1), torch.ones(2)], 2)])
+        try:
+            foreach_map(torch.add, [torch.ones(1)], [])
+        except ValueError as error:
+            print(error)
+        """)
+    assert done.stdout.splitlines() == [
+        "{'graph_code': True, 'dynamo': 10}",
+        "{} set_logs: graph = 'x'; expected a level of logging or a bool",
+        "[[3.0], [3.0, 3.0]]",
+        "foreach_map: lists of [0, 1] tensors; expected lists of one length",
+    ], done.stderr
+
+
+def test_switches_of_long_ago_answer(tmp_path):
+    done = run(tmp_path, """\
+        import torch
+        x = torch.ones(1)
+        x.volatile = True
+        print(x.volatile, torch.has_cuda, torch.has_mps, torch.has_cudnn, torch.has_mkldnn == torch.backends.mkldnn.is_available())
+        """)
+    assert done.stdout == "False False False False True\n" and "volatile: PyTorch removed it" in done.stderr
+
+
+def test_a_helper_of_packed_sequences_is_found(tmp_path):
+    done = run(tmp_path, """\
+        import torch
+        from torch.nn.modules.rnn import apply_permutation
+        print(apply_permutation(torch.tensor([[1, 2, 3]]), torch.tensor([2, 0, 1])).tolist())
+        """)
+    assert done.stdout == "[[3, 1, 2]]\n" and "apply_permutation is deprecated" in done.stderr
