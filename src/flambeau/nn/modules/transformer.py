@@ -10,12 +10,16 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from flambeau._C import ArgumentError, ShapeError, Tensor, ops
+from flambeau._C import ArgumentError, ShapeError, Tensor, is_grad_enabled, ops
+from flambeau._C import bool as dtype_bool
+from flambeau.amp.autocast_mode import is_autocast_enabled
+from flambeau.backends.mha import get_fastpath_enabled
 from flambeau.nn import functional as F
 from flambeau.nn import init
 from flambeau.nn._room import check_room
 from flambeau.nn.containers import ModuleList
 from flambeau.nn.module import Module
+from flambeau.nn.modules.activation import GELU, ReLU
 from flambeau.nn.modules.attention import MultiheadAttention
 from flambeau.nn.modules.dropout import Dropout
 from flambeau.nn.modules.linear import Linear
@@ -123,8 +127,24 @@ class TransformerEncoderLayer(Module):
         return self.norm2(x + self._feed(x))  # type: ignore[no-any-return]
 
 
+def _skips_padding(layer: Module) -> bool:
+    """Whether PyTorch's encoders leave out what is padded in prediction, with layers like this one."""
+    if not isinstance(layer, TransformerEncoderLayer) or layer.norm_first:
+        return False
+    attention, activation = layer.self_attn, layer.activation
+    known = activation in (F.relu, F.gelu) or isinstance(activation, (ReLU, GELU))
+    plain = attention.batch_first and attention._qkv_same_embed_dim and attention.in_proj_bias is not None
+    return bool(known and plain and layer.norm1.eps == layer.norm2.eps and attention.num_heads % 2 == 0)
+
+
 class TransformerEncoder(Module):
-    """A stack of `num_layers` copies of a layer, with an optional norm at the end."""
+    """A stack of `num_layers` copies of a layer, with an optional norm at the end.
+
+    In prediction (`eval()`, and nothing that a gradient is asked for) PyTorch leaves out what `src_key_padding_mask` says is padding,
+    and its results there are zeros before the last norm. Here all is computed, and they are zeros in the same cases: layers that have
+    `batch_first`, relu or gelu, their norms behind, biases and an even number of heads, a batch, no `mask`, padding at the end of
+    rows alone, no autocast; never with `enable_nested_tensor=False`.
+    """
 
     __constants__ = ["norm"]
 
@@ -140,7 +160,8 @@ class TransformerEncoder(Module):
         self.layers = _clones(encoder_layer, num_layers)
         self.num_layers = num_layers
         self.norm = norm
-        self.enable_nested_tensor, self.mask_check = enable_nested_tensor, mask_check  # there are no nested tensors: all is computed
+        self.enable_nested_tensor, self.mask_check = enable_nested_tensor, mask_check
+        self.use_nested_tensor = enable_nested_tensor and _skips_padding(encoder_layer)
         self._batch_first = bool(
             getattr(getattr(encoder_layer, "self_attn", None), "batch_first", False)
         )
@@ -157,7 +178,24 @@ class TransformerEncoder(Module):
             src = layer(
                 src, src_mask=mask, src_key_padding_mask=src_key_padding_mask, is_causal=causal
             )
+        if src_key_padding_mask is not None and self._leaves_out_padding(src, mask):
+            src = src.masked_fill(self._left_out(src_key_padding_mask).unsqueeze(-1), 0.0)
         return src if self.norm is None else self.norm(src)
+
+    def _leaves_out_padding(self, src: Tensor, mask: Tensor | None) -> bool:
+        layer: Any = self.layers[0]
+        if not self.use_nested_tensor or layer.training or src.ndim != 3 or mask is not None:
+            return False
+        if is_autocast_enabled(src.device.type) or not get_fastpath_enabled():
+            return False
+        return not (is_grad_enabled() and (src.requires_grad or any(p.requires_grad for p in layer.parameters())))
+
+    def _left_out(self, padding: Tensor) -> Tensor:
+        """What is padded; nothing, where a row goes on after its padding and that is looked for."""
+        out = padding if padding.dtype is dtype_bool else padding != 0
+        if not self.mask_check or out.shape[1] < 2:
+            return out
+        return out & ~(out[:, :-1] & ~out[:, 1:]).any()
 
 
 class TransformerDecoderLayer(Module):
