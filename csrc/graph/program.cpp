@@ -345,13 +345,14 @@ void Program::place(const std::vector<std::pair<uint32_t, size_t>>& offsets, siz
   placed_ = true;
 }
 
-// Large memory goes back to the system between the arena's use and others': kept blocks of one would lie beside those of the other.
-// Gradients that lie in the arena keep it until they are dropped, so that it goes when the last of them does.
+// While the arena rests, others use its memory, and before it is taken what they had besides goes back to the system: kept blocks of one
+// would lie beside those of the other. Gradients that lie in the arena keep it until they are dropped, so that it is lent when the last of them is.
 constexpr size_t kLargeArena = size_t{32} << 20;
 
 void Program::rest() {
   {
     const std::lock_guard lock(mutex_);
+    if (arena_) arena_->lend_when_gone();
     arena_ = nullptr;
   }
 }
@@ -361,7 +362,6 @@ void Program::take_arena() {
     arena_ = Storage::allocate_now(arena_bytes_, Device{});
     return;
   }
-  host_allocator().empty_cache();
   arena_ = Storage::allocate_apart(arena_bytes_, Device{});
 }
 

@@ -25,6 +25,7 @@ struct CachingAllocator::Block {
   bool used = false;
   bool small = false;  // from which of the pool's sets
   bool apart = false;  // a segment that goes back to the system when it is freed
+  bool lent = false;   // part of a segment that was apart, and is wanted back
   FreeSet::node_type place;  // in that set, while it is in use: it is put back without memory for that
 
   // Throws bad_alloc.
@@ -55,7 +56,7 @@ CachingAllocator::Block* CachingAllocator::find(FreeSet& set, size_t rounded) {
   if (it == set.end()) return nullptr;
   Block* block = *it;
   // A block far larger than the request stays whole for requests of its own kind.
-  if (!block->small && rounded < block->size / 8 && block->size > 16 * kSegment) return nullptr;
+  if (!block->small && !block->lent && rounded < block->size / 8 && block->size > 16 * kSegment) return nullptr;
   block->place = set.extract(it);
   return block;
 }
@@ -87,6 +88,7 @@ CachingAllocator::Block* CachingAllocator::take(size_t size_bytes, int64_t strea
 void CachingAllocator::cut(Block* block, size_t rounded, FreeSet& set) try {
   Block* tail = Block::make(block->size - rounded, block->stream, block->small).release();
   tail->address = block->address + rounded;
+  tail->lent = block->lent;
   tail->prev = block;
   tail->next = block->next;
   if (tail->next) tail->next->prev = tail;
@@ -159,7 +161,9 @@ CachingAllocator::Block* CachingAllocator::allocate_locked(size_t size_bytes, si
   if (exact_) {
     block = take(size_bytes, stream, false);
   } else if (apart) {
-    block = new_segment(std::max(rounded, kSegment), stream);
+    block = take_lent(pool.large, rounded);
+    release_segments();
+    if (!block) block = new_segment(std::max(rounded, kSegment), stream);
   } else if (!(block = find(set, rounded))) {
     block = new_segment(rounded, stream);
   } else if (!block->small) {
@@ -175,6 +179,29 @@ CachingAllocator::Block* CachingAllocator::allocate_locked(size_t size_bytes, si
   stats_.peak_allocated = std::max(stats_.peak_allocated, stats_.allocated);
   ++stats_.allocations;
   return block;
+}
+
+void CachingAllocator::lend(Block* block) {
+  std::lock_guard lock(mutex_);
+  if (exact_ || !block->apart) return;
+  block->apart = false;
+  block->lent = true;
+  lent_leave_ = false;
+}
+
+// A lent segment that is whole, and not much more than what is wanted.
+CachingAllocator::Block* CachingAllocator::take_lent(FreeSet& set, size_t rounded) {
+  Block key;
+  key.size = rounded;
+  for (auto it = set.lower_bound(&key); it != set.end() && (*it)->size <= rounded + rounded / 4 + kSegment; ++it) {
+    Block* block = *it;
+    if (!block->lent || block->prev || block->next) continue;
+    block->place = set.extract(it);
+    block->lent = false;
+    return block;
+  }
+  lent_leave_ = true;
+  return nullptr;
 }
 
 bool CachingAllocator::is_named(const Block* block) { return block->made_at != 0; }
@@ -210,10 +237,7 @@ void CachingAllocator::free(Block* block) noexcept {
     if (block->named_after) block->named_after->named_before = block->named_before;
   }
   if (block->apart) {
-    raw_.give_back(block->address, block->size);
-    stats_.reserved -= block->size;
-    --stats_.segments;
-    delete block;
+    give_back(block);
     return;
   }
   Pool& pool = pools_[block->stream];
@@ -233,7 +257,18 @@ void CachingAllocator::free(Block* block) noexcept {
     absorb(prev, block);
     block = prev;
   }
+  if (block->lent && lent_leave_ && !block->prev && !block->next) {
+    give_back(block);
+    return;
+  }
   set.insert(std::move(block->place));
+}
+
+void CachingAllocator::give_back(Block* segment) noexcept {
+  raw_.give_back(segment->address, segment->size);
+  stats_.reserved -= segment->size;
+  --stats_.segments;
+  delete segment;
 }
 
 size_t CachingAllocator::release_segments() {
@@ -247,11 +282,8 @@ size_t CachingAllocator::release_segments() {
           continue;
         }
         it = set->erase(it);
-        raw_.give_back(block->address, block->size);
         released += block->size;
-        stats_.reserved -= block->size;
-        --stats_.segments;
-        delete block;
+        give_back(block);
       }
   return released;
 }

@@ -64,8 +64,13 @@ class CachingAllocator {
   struct Block;
   // Throws OutOfMemory, with what is held and by which lines, after giving cached segments back and trying again.
   Block* allocate(size_t size_bytes, int64_t stream = 0) { return allocate(size_bytes, stream, false); }
-  // In a segment of its own, which is not cached: what it leaves behind would be far larger than what is asked for next.
+  // In a segment of its own, which is not cached: what it leaves behind would be far larger than what is asked for next. Cached
+  // segments go back to the system, and one that was lent and is whole again is taken.
   Block* allocate_apart(size_t size_bytes, int64_t stream = 0) { return allocate(size_bytes, stream, true); }
+  // Has a segment of its own be cut for whoever asks once it is freed, until allocate_apart() wants it again: what went back to the
+  // system would have to be cleared anew. Where it is not whole by then, because something in it lives on, another takes
+  // its place, and it goes back with the last of what is in it.
+  void lend(Block* block);
   void free(Block* block) noexcept;
   static void* address(const Block* block);
   static size_t size_of(const Block* block);
@@ -100,8 +105,10 @@ class CachingAllocator {
   Block* take(size_t size_bytes, int64_t stream, bool small);
   Block* allocate_locked(size_t size_bytes, size_t rounded, int64_t stream, bool apart);
   [[noreturn]] void raise_out_of_memory(size_t size_bytes, size_t cached_before);
+  Block* take_lent(FreeSet& set, size_t rounded);
   static void cut(Block* block, size_t rounded, FreeSet& set);
   Block* new_segment(size_t rounded, int64_t stream);
+  void give_back(Block* segment) noexcept;
   size_t release_segments();
   bool no_room(size_t size_bytes);
   size_t cached() const { return stats_.reserved - in_blocks_; }
@@ -113,6 +120,7 @@ class CachingAllocator {
   AllocatorStats stats_;
   size_t in_blocks_ = 0;  // bytes of live blocks
   size_t cached_before_ = 0;  // the last time that a segment was wanted
+  bool lent_leave_ = false;  // what was lent is not waited for any more
   Block* named_ = nullptr;  // live blocks whose lines are known, the latest first
   std::atomic<bool> name_all_{false};
 };

@@ -138,6 +138,10 @@ Storage::~Storage() {
   else if (drop_) locks::when_unlocked(owner_, drop_);  // it may want the GIL: Note [Locks]
 }
 
+void Storage::lend_when_gone() const {
+  if (owned()) host_allocator().lend(static_cast<CachingAllocator::Block*>(owner_));
+}
+
 bool Storage::owned() const { return drop_ == drop_host_block; }
 bool Storage::ours() const { return owned() || drop_ == drop_part; }
 

@@ -26,6 +26,8 @@ class Storage final : public RefCounted {
   static Ref<Storage> allocate_now(size_t size_bytes, Device device) { return allocate_now(size_bytes, device, false); }
   // ... in memory that goes back to the system with it.
   static Ref<Storage> allocate_apart(size_t size_bytes, Device device) { return allocate_now(size_bytes, device, true); }
+  // ... or that others use, once this one is gone, until the next is allocated apart.
+  void lend_when_gone() const;
 
   // Somebody else's bytes; `drop(owner)` is called once when the last reference goes, on any thread.
   static Ref<Storage> borrow(void* data, size_t size_bytes, Device device, void* owner, void (*drop)(void*),

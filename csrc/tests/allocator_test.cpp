@@ -43,6 +43,52 @@ struct FakeMemory final : RawMemory {
 
 char* at(CachingAllocator::Block* b) { return static_cast<char*>(CachingAllocator::address(b)); }
 
+TEST(allocator_lends_a_segment) {
+  FakeMemory raw;
+  CachingAllocator alloc(raw);
+  auto* arena = alloc.allocate_apart(800 * kMiB);
+  char* const place = at(arena);
+  alloc.lend(arena);
+  alloc.free(arena);
+  CHECK_EQ(raw.takes, 1);
+  auto* a = alloc.allocate(3 * kMiB);  // far smaller, and cut from it all the same
+  auto* b = alloc.allocate(600 * kMiB);
+  CHECK_EQ(raw.takes, 1);
+  auto* c = alloc.allocate(400 * kMiB);  // no room there
+  CHECK_EQ(raw.takes, 2);
+  for (auto* block : {b, a, c}) alloc.free(block);
+  arena = alloc.allocate_apart(800 * kMiB);
+  CHECK(at(arena) == place);
+  CHECK_EQ(raw.takes, 2);
+  CHECK_EQ(raw.held_bytes, 800 * kMiB);  // what was taken besides has gone
+  alloc.free(arena);
+  CHECK_EQ(raw.held_bytes, size_t{0});  // as it was not lent
+}
+
+TEST(allocator_does_not_wait_for_what_lives_in_a_lent_segment) {
+  FakeMemory raw;
+  CachingAllocator alloc(raw);
+  auto* arena = alloc.allocate_apart(100 * kMiB);
+  alloc.lend(arena);
+  alloc.free(arena);
+  auto* kept = alloc.allocate(5 * kMiB);
+  auto* other = alloc.allocate(7 * kMiB);
+  alloc.free(other);
+  arena = alloc.allocate_apart(100 * kMiB);
+  CHECK_EQ(raw.held_bytes, 200 * kMiB);
+  alloc.free(kept);
+  CHECK_EQ(raw.held_bytes, 100 * kMiB);  // the lent one left with it
+  alloc.lend(arena);
+  alloc.free(arena);
+  auto* larger = alloc.allocate_apart(150 * kMiB);  // what is lent is too small, and is not kept beside it
+  CHECK_EQ(raw.held_bytes, 150 * kMiB);
+  alloc.lend(larger);
+  alloc.free(larger);
+  auto* smaller = alloc.allocate_apart(20 * kMiB);  // or far too large
+  CHECK_EQ(raw.held_bytes, 20 * kMiB);
+  alloc.free(smaller);
+}
+
 TEST(allocator_splits_a_segment) {
   FakeMemory raw;
   CachingAllocator alloc(raw);
