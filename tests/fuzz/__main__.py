@@ -53,11 +53,12 @@ class Process:
         self.page[0:8] = (-1).to_bytes(8, "little", signed=True)
         self.errors = tempfile.TemporaryFile()
         self.seconds = seconds
+        self.room = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)  # calls that write files do it there
         path = os.pathsep.join([str(TESTS), str(TESTS.parent / "tools"), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
         self.process = subprocess.Popen(
             [sys.executable, "-m", "fuzz.child", json.dumps({**order, "page": self.file.fileno()})],
             env={**os.environ, "PYTHONPATH": path, "PYTHONMALLOC": os.environ.get("PYTHONMALLOC", "default")},
-            pass_fds=[self.file.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self.errors, cwd=TESTS,
+            pass_fds=[self.file.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self.errors, cwd=self.room.name,
         )  # fmt: skip
 
     def index(self) -> int:
@@ -82,6 +83,7 @@ class Process:
                 except subprocess.TimeoutExpired:
                     self.process.kill()
                     self.process.wait()
+        self.room.cleanup()
         code = self.process.returncode
         if not end and code:
             end = f"died of {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
