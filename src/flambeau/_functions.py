@@ -460,12 +460,13 @@ def cdist(
         raise _C.ShapeError(f"cdist: x1 has shape {list(x1.shape)}, x2 {list(x2.shape)}; expected [*, P, M] and [*, R, M]")
     many = x1.shape[-2] > 25 or x2.shape[-2] > 25
     products = p == 2.0 and (compute_mode == modes[1] or (compute_mode == modes[0] and many))
-    if 0.0 < p < math.inf and x1.dtype == x2.dtype and x1.dtype in (_C.float32, _C.float64):
+    if 0.0 < p < math.inf and x1.is_floating_point() and x2.is_floating_point():
         from flambeau._tensor import broadcast_shapes
 
-        batch = broadcast_shapes(x1.shape[:-2], x2.shape[:-2])
-        x1, x2 = (x if x.shape[:-2] == batch else x.expand(*batch, *x.shape[-2:]) for x in (x1, x2))
-        return ops.cdist_products(x1, x2) if products else ops.cdist_direct(x1, x2, float(p))
+        batch, kind = broadcast_shapes(x1.shape[:-2], x2.shape[:-2]), _C.promote_types(x1.dtype, x2.dtype)
+        wide = kind if kind is _C.float64 else _C.float32  # 16-bit types are computed so
+        x1, x2 = ((x if x.shape[:-2] == batch else x.expand(*batch, *x.shape[-2:])).to(wide) for x in (x1, x2))
+        return (ops.cdist_products(x1, x2) if products else ops.cdist_direct(x1, x2, float(p))).to(kind)  # type: ignore[no-any-return]
     return ops.norm(x1.unsqueeze(-2) - x2.unsqueeze(-3), p, -1)
 
 

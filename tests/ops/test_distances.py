@@ -58,6 +58,17 @@ def test_gradients_by_products():
         assert fl.allclose(x.grad, slope)
 
 
+@pytest.mark.parametrize("rows", [5, 30])
+@pytest.mark.parametrize("kinds", [(fl.float16, fl.float16), (fl.bfloat16, fl.bfloat16), (fl.float32, fl.float64), (fl.float16, fl.float32)], ids=str)
+def test_other_float_types_have_the_kernels_too(kinds, rows):
+    """Without a difference for each pair of rows, and with the type that they promote to."""
+    a, b = (fl.tensor(draw(rows, 4, seed=k)).to(kind) for k, kind in enumerate(kinds))
+    y = fl.cdist(a, b)
+    assert y.dtype is fl.result_type(a, b)
+    want = fl.cdist(a.double(), b.double())
+    assert (y.double() - want).abs().max() < (0.05 if y.dtype in (fl.float16, fl.bfloat16) else 1e-5)
+
+
 def test_what_is_no_number_stays():
     x = fl.ones(30, 3)
     x[4, 1] = float("nan")

@@ -232,13 +232,15 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
         return tensor
     import numpy as np
 
+    from flambeau.linalg._lapack_arrays import by_numpy
+
     rows = tensor.shape[0]
     cols = tensor.numel() // rows
     with no_grad():
         exact = _C.float64 if tensor.dtype is _C.float64 else _C.float32
         drawn = ops.empty(rows, cols, dtype=exact).normal_(0, 1, generator=generator)
         flat = drawn.numpy().astype(np.float64)
-        q, r = _C.call_lapack(max(rows, cols), np.linalg.qr, flat.T if rows < cols else flat)
+        q, r = by_numpy(np.linalg.qr, flat.T if rows < cols else flat)
         q = q * np.sign(np.diag(r))
         if rows < cols:
             q = q.T
