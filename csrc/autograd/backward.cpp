@@ -122,12 +122,8 @@ LeafHooks copy_of(const Tensor& leaf, LeafHooks AutogradMeta::*list) {
 Tensor run_hook(TensorHook& hook, Tensor grad) {
   Tensor changed = hook.call(grad);
   if (!changed.defined()) return grad;
-  if (is_sparse(changed) != is_sparse(grad)) [[unlikely]]
-    raise<AutogradError>(hook.name(), ": returned a ", is_sparse(grad) ? "dense" : "sparse", " gradient of shape ", changed.sizes(), " for a ",
-                         is_sparse(grad) ? "sparse" : "dense", " one; expected the same layout");
-  if (!(changed.sizes() == grad.sizes()) || changed.device() != grad.device()) [[unlikely]]
-    return like_gradient(hook.name().c_str(), std::move(changed), grad);
-  return like_gradient("hook", std::move(changed), grad);
+  check_hook_result(hook.name(), changed, grad);
+  return changed;
 }
 
 // Axes in the order in which x lies in memory, the outermost first; none where that is the order of its axes, or x is not dense.
@@ -521,6 +517,17 @@ Tensor like_gradient(const char* what, Tensor grad, const Tensor& like) {
   if (is_complex(grad.dtype()) && !is_complex(like.dtype())) grad = op::real(grad);
   if (grad.dtype() != like.dtype()) return op::cast(grad, like.dtype());
   return grad;  // moved: a second reference would make accumulate_grad copy it
+}
+
+void check_hook_result(const std::string& hook, const Tensor& changed, const Tensor& grad) {
+  if (is_sparse(changed) != is_sparse(grad))
+    raise<AutogradError>(hook, ": returned a ", is_sparse(grad) ? "dense" : "sparse", " gradient of shape ", changed.sizes(), " for a ",
+                         is_sparse(grad) ? "sparse" : "dense", " one; expected the same layout");
+  if (!(changed.sizes() == grad.sizes()) || changed.device() != grad.device())
+    raise<AutogradError>(hook, ": a gradient of shape ", changed.sizes(), " on ", changed.device(), " for a tensor of shape ", grad.sizes(), " on ",
+                         grad.device(), "; expected equal shapes and devices");
+  if (changed.dtype() != grad.dtype())
+    raise<AutogradError>(hook, ": returned a gradient of ", changed.dtype(), " for one of ", grad.dtype(), "; expected the same type, as by .to(grad.dtype)");
 }
 
 void AccumulateGrad::apply(BackwardCall& call) {

@@ -277,7 +277,7 @@ void set_requires_grad(const Tensor& t, bool on) {
     raise<AutogradError>("requires_grad: a tensor of ", t.dtype(), " can not require gradients; only floating point and complex tensors can");
   if (!on && !is_leaf(t))
     raise<AutogradError>("requires_grad: only leaf tensors can be changed; use y.detach() for a tensor that does not require grad");
-  if (t.impl()->inference && on)
+  if (t.impl()->inference && on && !thread_modes().inference)
     raise<AutogradError>("requires_grad: a tensor made in inference_mode can not require gradients; clone() it outside first");
   if (t.impl()->requires_grad != on) {
     graph::note_change(t, "it changes whether a tensor requires grad");

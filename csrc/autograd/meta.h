@@ -77,8 +77,10 @@ GraphSize graph_size(const Tensor& x);
 
 struct SavedHooks;
 
+// Whether ops are recorded is `grad`. In inference_mode none are, whatever grad mode is asked for; both change through the two calls.
 struct ThreadModes {
   bool grad = true;
+  bool asked_grad = true;
   bool inference = false;
   bool autocast = false;  // of the op that is called next; see wrappers/autocast.h
   SavedHooks* saved_hooks = nullptr;  // of the innermost saved_tensors_hooks; see Note [Saved tensors]
@@ -87,15 +89,27 @@ struct ThreadModes {
 extern FL_HOT_THREAD_LOCAL constinit ThreadModes current_modes;
 inline ThreadModes& thread_modes() { return current_modes; }
 inline bool grad_enabled() { return thread_modes().grad; }
+// Both return what was asked for before.
+inline bool set_grad_mode(bool on) {
+  ThreadModes& modes = thread_modes();
+  modes.grad = on && !modes.inference;
+  return std::exchange(modes.asked_grad, on);
+}
+inline bool set_inference_mode(bool on) {
+  ThreadModes& modes = thread_modes();
+  modes.grad = modes.asked_grad && !on;
+  return std::exchange(modes.inference, on);
+}
 
-struct NoGrad {
-  bool saved = std::exchange(thread_modes().grad, false);
-  ~NoGrad() { thread_modes().grad = saved; }
-};
 struct WithGrad {
   bool saved;
-  explicit WithGrad(bool on) : saved(std::exchange(thread_modes().grad, on)) {}
-  ~WithGrad() { thread_modes().grad = saved; }
+  explicit WithGrad(bool on) : saved(set_grad_mode(on)) {}
+  WithGrad(const WithGrad&) = delete;
+  WithGrad& operator=(const WithGrad&) = delete;
+  ~WithGrad() { set_grad_mode(saved); }
+};
+struct NoGrad : WithGrad {
+  NoGrad() : WithGrad(false) {}
 };
 
 // Note [Gradients that are given up]

@@ -119,6 +119,8 @@ uint64_t next_sequence();  // of the next node of this thread
 
 // A gradient from outside (an argument, a hook), cast to the type of `like`; raises unless it has its shape and device.
 Tensor like_gradient(const char* what, Tensor grad, const Tensor& like);
+// Raises unless a hook's result can stand for the gradient that the hook was given.
+void check_hook_result(const std::string& hook, const Tensor& changed, const Tensor& grad);
 
 // What a node's apply() sees: the gradients that arrived, which ones are wanted, where they go.
 struct BackwardCall {

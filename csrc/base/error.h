@@ -1,7 +1,7 @@
 // The library's exceptions. The bindings translate each into the Python class of the same name.
 //
 //   ShapeError, ArgumentError (ValueError)  DTypeError (TypeError)  IndexError -> RangeError (IndexError)  TypeMismatch -> TypeError
-//   AutogradError, DeviceError, LinAlgError; of all but TypeMismatch also RuntimeError, which PyTorch's callers catch
+//   AutogradError, DeviceError, LinAlgError, NoDataError (DeviceError, NotImplementedError); of all but TypeMismatch also RuntimeError, which PyTorch's callers catch
 //
 // Text: `op: argument = got; expected what`, with a way out where there is one.
 #pragma once
@@ -28,6 +28,10 @@ struct IndexError : Error {
 };
 struct DeviceError : Error {
   using Error::Error;
+};
+// Elements are wanted of a meta tensor, which has none.
+struct NoDataError : DeviceError {
+  using DeviceError::DeviceError;
 };
 struct AutogradError : Error {
   using Error::Error;

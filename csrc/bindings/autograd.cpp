@@ -240,8 +240,8 @@ void init_autograd(nb::module_& m) {
       .def("first", [](SplitBackward& self) { return run_part(self, &SplitBackward::first); })
       .def("second", [](SplitBackward& self) { return run_part(self, &SplitBackward::second); });
 
-  m.def("is_grad_enabled", [] { return thread_modes().grad; });
-  m.def("set_grad_enabled", [](bool on) { return std::exchange(thread_modes().grad, on); });
+  m.def("is_grad_enabled", [] { return thread_modes().asked_grad; });
+  m.def("set_grad_enabled", &set_grad_mode);
   m.def("is_autocast_enabled", [] { return thread_modes().autocast; });
   m.def("set_autocast_enabled", [](bool on) { return std::exchange(thread_modes().autocast, on); });
   m.def("is_autocast_cache_enabled", [] { return autocast_settings().cache; });
@@ -255,7 +255,7 @@ void init_autograd(nb::module_& m) {
   });
   m.def("anomaly", [] { return nb::make_tuple(anomaly.on.load(), anomaly.check_nan.load()); });
   m.def("is_inference_mode_enabled", [] { return thread_modes().inference; });
-  m.def("set_inference_mode", [](bool on) { return std::exchange(thread_modes().inference, on); });
+  m.def("set_inference_mode", &set_inference_mode);
 
   // How many nodes hang from a tensor, the bytes that they keep of the forward pass (leaves', which live anyway, left out), the
   // line that made it, and the lines that made most nodes.

@@ -26,6 +26,7 @@ class Key {
     const ThreadModes& modes = thread_modes();
     put('m');
     put(modes.grad);
+    put(modes.asked_grad);
     put(modes.inference);
     put(modes.autocast);
     if (modes.autocast) put(autocast_settings().dtype);

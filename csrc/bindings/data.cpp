@@ -539,7 +539,7 @@ Tensor tensor_from(PyObject* data, std::optional<DType> dtype) {
 }
 
 PyObject* to_list(const Tensor& x) {
-  if (x.is_meta()) raise<DeviceError>("tolist: a meta tensor has no data");
+  if (x.is_meta()) raise<NoDataError>("tolist: a meta tensor has no data");
   if (x.dtype() == DType::Complex32) return to_list(cast_for_kernel(x, DType::Complex64));
   return list_of(x, 0, x.offset());
 }

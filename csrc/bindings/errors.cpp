@@ -54,6 +54,8 @@ void set_python_error() {
     set(error_types.shape, e);
   } catch (const DTypeError& e) {
     set(error_types.dtype, e);
+  } catch (const NoDataError& e) {
+    set(error_types.no_data, e);
   } catch (const DeviceError& e) {
     set(error_types.device, e);
   } catch (const AutogradError& e) {

@@ -26,8 +26,8 @@ Tensor PyTensorHook::call(const Tensor& grad) {
   const Owned result(call_with(callee.ptr(), arg.object));
   if (!result.object) throw PyException();
   if (is_tensor(result.object)) return tensor_of(result.object);
-  if (result.object != Py_None && !ignore_result)
-    raise<TypeMismatch>("hook: returned a ", Py_TYPE(result.object)->tp_name, "; expected None or a Tensor");
+  if (result.object != Py_None)
+    raise<TypeMismatch>(name(), ": returned ", Py_TYPE(result.object)->tp_name, "; expected None or a Tensor");
   return {};
 }
 
@@ -46,7 +46,8 @@ PyObject* tuple_of(const std::vector<Tensor>& ts) {
 }
 Tensor checked(const char* what, Tensor g, const Tensor& before) {
   if (g.defined() && !before.defined()) raise<AutogradError>(what, ": returned a gradient where there was none; expected None");
-  return g.defined() ? like_gradient(what, std::move(g), before) : g;
+  if (g.defined()) check_hook_result(what, g, before);
+  return g;
 }
 void replace(std::vector<Tensor>& ts, PyObject* result, const char* what) {
   if (result == Py_None) return;
@@ -167,7 +168,7 @@ constexpr const char* kHooked = "it registers a hook of a tensor that lives on";
 HookRemover add_leaf_hook(const Tensor& x, LeafHooks AutogradMeta::*list, PyObject* fn) {
   graph::note_change(x, kHooked);
   AutogradMeta& meta = ensure_meta(x);
-  auto hook = make_ref<PyTensorHook>(fn, list == &AutogradMeta::post_accumulate);
+  auto hook = make_ref<PyTensorHook>(fn);
   const std::lock_guard lock(meta.mutex());
   drop_removed<PyTensorHook>(meta.*list);
   (meta.*list).emplace_back(next_hook_id(), hook);

@@ -31,11 +31,10 @@ class HookCell {
 };
 
 struct PyTensorHook final : TensorHook {
-  explicit PyTensorHook(PyObject* f, bool ignore = false) : fn(f), ignore_result(ignore) {}
+  explicit PyTensorHook(PyObject* f) : fn(f) {}
   Tensor call(const Tensor& grad) override;
   std::string name() const override;
   HookCell fn;
-  bool ignore_result;
 };
 
 struct PyNodeHook final : NodeHook {

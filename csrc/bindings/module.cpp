@@ -188,6 +188,7 @@ void init_functions(nb::module_& m) {
   m.def("to", [](nb::handle t, nb::handle dtype, nb::handle device, bool copy) {
     return wrapped(to(plain_tensor(t.ptr(), "to", "x"), to_optional_dtype(dtype.ptr(), "to", "dtype"), to_optional_device(device.ptr(), "to", "device"), copy));
   }, nb::arg("x"), nb::arg("dtype").none(), nb::arg("device").none(), nb::arg("copy"));
+  m.def("version_of", [](nb::handle t) { return noticed_var(*plain_tensor(t.ptr(), "version_of", "t").impl()).noticed(); });
   m.def("bump_version", [](nb::handle t, const std::string& op) { bump_version(profile::interned(op), plain_tensor(t.ptr(), "bump_version", "t")); });
 
   m.def("get_autocast_dtype", [] { return nb::borrow(dtype_objects[static_cast<int>(autocast_settings().dtype)]); });
@@ -357,6 +358,8 @@ NB_MODULE(_C, m) {
   error_types.argument = new_error(m, "ArgumentError", value.ptr(), "A value that an op has no meaning for.");
   error_types.range = new_error(m, "RangeError", index.ptr(), "An axis or an index that is not there.");
   error_types.device = new_error(m, "DeviceError", asserted.ptr(), "A device that is not there, or data that is not on it.");
+  error_types.no_data = new_error(m, "NoDataError", nb::make_tuple(nb::handle(error_types.device), nb::handle(PyExc_NotImplementedError)).ptr(),
+                                  "Elements are wanted of a meta tensor, which has none.");
   error_types.autograd = new_error(m, "AutogradError", PyExc_RuntimeError, "A gradient that can not be computed.");
   error_types.linalg = new_error(m, "LinAlgError", PyExc_RuntimeError, "A matrix that can not be factored, inverted or solved with.");
   fl::warn = [](const char* text) {

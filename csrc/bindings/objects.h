@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/error.h"
 #include "base/fork_mutex.h"
 #include "bindings/gil.h"
 
@@ -37,6 +38,12 @@ inline bool truth(PyObject* o) {
   const int answer = PyObject_IsTrue(o);
   if (answer < 0) throw PythonError{};
   return answer;
+}
+// The same where only bools (NumPy's, too) have a meaning.
+inline bool exact_truth(const char* what, PyObject* o) {
+  if (!o || std::string_view(Py_TYPE(o)->tp_name).find("bool") == std::string_view::npos)
+    raise<TypeMismatch>(what, ": got ", o ? Py_TYPE(o)->tp_name : "nothing", "; expected a bool");
+  return truth(o);
 }
 // The text of a str; lone surrogates, of which names of files are made that are no UTF-8, by backslashes. "?" for anything else.
 inline std::string utf8(PyObject* o) {

@@ -40,7 +40,7 @@ PyObject* get_device(PyObject* self, void*) { return make_device(tensor_of(self)
 PyObject* get_requires_grad(PyObject* self, void*) { return PyBool_FromLong(requires_grad(tensor_of(self))); }
 int set_requires_grad_attr(PyObject* self, PyObject* value, void*) {
   try {
-    set_requires_grad(tensor_of(self), value && truth(value));
+    set_requires_grad(tensor_of(self), exact_truth("requires_grad", value));
     return 0;
   } catch (...) {
     translate_exception();
@@ -178,7 +178,13 @@ PyObject* get_retains_grad(PyObject* self, void*) {
   AutogradMeta* meta = meta_of(tensor_of(self));
   return PyBool_FromLong(meta && meta->retains_grad);
 }
-PyObject* get_version(PyObject* self, void*) { return PyLong_FromUnsignedLong(noticed_var(*tensor_of(self).impl()).noticed()); }
+PyObject* get_version(PyObject* self, void*) {
+  return guarded([&] {
+    if (tensor_of(self).impl()->inference)
+      raise<AutogradError>("_version: writes are not counted into a tensor made in inference_mode; clone() it outside first");
+    return PyLong_FromUnsignedLong(noticed_var(*tensor_of(self).impl()).noticed());
+  });
+}
 PyObject* get_output_nr(PyObject* self, void*) {
   AutogradMeta* meta = meta_of(tensor_of(self));
   return PyLong_FromUnsignedLong(meta ? meta->output_nr : 0);

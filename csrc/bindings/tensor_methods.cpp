@@ -100,7 +100,7 @@ PyObject* m_detach_(PyObject* self, PyObject*) {
 PyObject* m_requires_grad_(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* kw) {
   return guarded([&] {
     PyObject* value = only_argument("requires_grad_", "requires_grad", args, n, kw);
-    set_requires_grad(tensor_of(self), !value || truth(value));
+    set_requires_grad(tensor_of(self), !value || exact_truth("requires_grad_", value));
     Py_INCREF(self);
     return self;
   });

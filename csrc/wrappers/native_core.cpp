@@ -30,7 +30,7 @@ Tensor to(const Tensor& x, std::optional<DType> dtype, std::optional<Device> dev
   const DType type = dtype.value_or(x.dtype());
   if (where.kind != x.device().kind) {
     if (!where.is_meta())
-      raise<DeviceError>("to: a meta tensor has no data to move to '", where, "'; use empty_like(x, device='", where, "'), of a module to_empty(device='", where, "')");
+      raise<NoDataError>("to: a meta tensor has no data to move to '", where, "'; use empty_like(x, device='", where, "'), of a module to_empty(device='", where, "')");
     return op::empty_like(x, type, where);
   }
   if (is_complex(x.dtype()) && !is_complex(type) && type != DType::Bool) warn_of_lost_parts();
@@ -42,7 +42,7 @@ Tensor make_contiguous(const Tensor& x) { return x.is_contiguous() ? x : op::con
 
 Scalar item_of(const Tensor& x) {
   if (x.numel() != 1) raise<ArgumentError>("item: the tensor has shape ", x.sizes(), " and ", x.numel(), " elements; expected exactly one");
-  if (x.is_meta()) raise<DeviceError>("item: a meta tensor has no data");
+  if (x.is_meta()) raise<NoDataError>("item: a meta tensor has no data");
   graph::note_read("a value was read");
   if (x.dtype() == DType::Complex32) {
     Complex<float> v;

@@ -126,7 +126,7 @@ void check_devices(const char* op, DeviceRule rule, std::initializer_list<Device
     }
   if (rule == DeviceRule::ByValue)
     raise<DeviceError>(op, ": ", meta, " is on meta; expected a tensor with elements, which decide the size of the result");
-  if (written) raise<DeviceError>(op, ": ", written, " is on cpu and would be written from ", meta, " on meta, which has no elements; expected one device");
+  if (written) raise<NoDataError>(op, ": ", written, " is on cpu and would be written from ", meta, " on meta, which has no elements; expected one device");
   if (meta_axes && cpu_axes && !(rule == DeviceRule::Copies && writes_meta))
     raise<DeviceError>(op, ": ", meta_axes, " is on meta, ", meta_axes == cpu_axes ? "others of it" : cpu_axes, " on cpu; expected all tensors on one device");
 }

@@ -24,6 +24,7 @@ from flambeau._C import (
     DeviceError,
     DTypeError,
     Generator,
+    NoDataError,
     RangeError,
     ShapeError,
     Size,

@@ -59,6 +59,7 @@ from flambeau._C import AutogradError as AutogradError
 from flambeau._C import DTypeError as DTypeError
 from flambeau._C import DeviceError as DeviceError
 from flambeau._C import Generator as Generator
+from flambeau._C import NoDataError as NoDataError
 from flambeau._C import RangeError as RangeError
 from flambeau._C import ShapeError as ShapeError
 from flambeau._C import Size as Size

@@ -361,3 +361,32 @@ def test_hooks_that_come_and_go_while_others_go_backward():
         t.join()
     assert rounds and calls and all(calls) and not failures
     kept.remove()
+
+
+@pytest.mark.parametrize("leaf", [True, False])
+def test_a_hook_keeps_the_type_of_the_gradient(leaf):
+    x = fl.ones(2, requires_grad=True)
+    y = x * 2
+    (x if leaf else y).register_hook(lambda g: g.double())
+    with pytest.raises(RuntimeError, match=r"lambda>': returned a gradient of float64 for one of float32"):
+        y.sum().backward()
+    assert x.grad is None
+
+
+def test_a_hook_of_a_node_keeps_the_type_of_the_gradient():
+    x = fl.ones(2, requires_grad=True)
+    y = x * 2
+    y.grad_fn.register_hook(lambda grad_inputs, grad_outputs: tuple(None if g is None else g.double() for g in grad_inputs))
+    with pytest.raises(RuntimeError, match="returned a gradient of float64"):
+        y.sum().backward()
+
+
+def test_what_a_hook_returns_by_mistake_is_named():
+    x = fl.ones(2, requires_grad=True)
+    handle = x.register_hook(lambda g: 5)
+    with pytest.raises(TypeError, match=r"lambda>': returned int; expected None or a Tensor"):
+        (x * 2).sum().backward()
+    handle.remove()
+    x.register_post_accumulate_grad_hook(lambda p: "done")
+    with pytest.raises(TypeError, match=r"lambda>': returned str"):
+        (x * 2).sum().backward()

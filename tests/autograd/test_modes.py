@@ -236,3 +236,39 @@ def test_inference_mode_off_records_again(x):
     with fl.no_grad(), fl.inference_mode(False):
         z = x * 2
     assert y.requires_grad and z.requires_grad and not y.is_inference()
+
+
+def test_nothing_is_recorded_in_inference_mode_whatever_grad_mode_is_asked_for():
+    w = fl.ones(2, requires_grad=True)
+    with fl.inference_mode():
+        assert not fl.is_grad_enabled()
+        with fl.enable_grad():
+            assert fl.is_grad_enabled()
+            y = w * 2
+            assert not y.requires_grad and y.is_inference() and y.grad_fn is None
+            with fl.no_grad():
+                assert not fl.is_grad_enabled()
+            with fl.inference_mode(False):
+                assert fl.is_grad_enabled() and (w * 2).requires_grad
+            assert not (w * 2).requires_grad
+        assert not fl.is_grad_enabled()
+    assert fl.is_grad_enabled() and (w * 2).requires_grad
+
+
+def test_leaves_that_require_grad_can_be_made_in_inference_mode():
+    with fl.inference_mode():
+        assert fl.ones(2, requires_grad=True).requires_grad
+        assert fl.nn.Linear(2, 2).weight.requires_grad
+        x = fl.ones(2)
+    with pytest.raises(RuntimeError, match="inference_mode"):
+        x.requires_grad_()
+
+
+def test_writes_into_inference_tensors_are_not_counted():
+    with fl.inference_mode():
+        x = fl.ones(2)
+        with pytest.raises(RuntimeError, match="_version"):
+            x._version  # noqa: B018 (reading it is the test)
+    with pytest.raises(RuntimeError, match="_version"):
+        x._version  # noqa: B018
+    assert x.clone()._version == 0

@@ -65,3 +65,19 @@ def test_what_is_no_parameter_is_not_pruned(call, name, kind, text):
     with pytest.raises(kind, match=text):
         call(layer, name)
     assert sorted(layer.state_dict()) == ["bias", "weight"] and not layer._forward_pre_hooks
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: x.to("cpu"),
+        lambda x: x.cpu(),
+        lambda x: x.tolist(),
+        lambda x: x.item(),
+        lambda x: fl.ones(1).copy_(x),
+    ],
+)
+def test_elements_of_a_meta_tensor_are_not_there(call):
+    for error in (fl.NoDataError, fl.DeviceError, NotImplementedError):
+        with pytest.raises(error, match="no data|no elements"):
+            call(fl.ones(1, device="meta"))

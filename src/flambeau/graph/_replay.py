@@ -166,7 +166,7 @@ class _Replay:
             _C.graph.settle()  # so that the recording is this node alone
         args = [self.argument(arg) for arg in node.args]
         seen = {index: self.tensor(index) for index in dict.fromkeys(refs_of(node.args))}
-        versions = {index: x._version for index, x in seen.items()}
+        versions = {index: _C.version_of(x) for index, x in seen.items()}
         result = _function(op.name)(**dict(zip(op.arguments, args)))
         made = [x for x in (result if isinstance(result, (tuple, list)) else (result,)) if isinstance(x, Tensor)]
         if more:
@@ -176,7 +176,7 @@ class _Replay:
         values, buffers = self.graph.values, self.graph.buffers
         written = {values[index].buffer for index in node.writes}
         for index, x in seen.items():
-            changed = x._version != versions[index]
+            changed = _C.version_of(x) != versions[index]
             if changed != (values[index].buffer in written):
                 raise GraphError(f"value %{index} is {'' if changed else 'not '}written by the op; the graph says otherwise")
         if len(made) != len(node.outs):

@@ -34,6 +34,7 @@ from collections.abc import Hashable
 from contextlib import suppress
 from typing import Any
 
+from flambeau import _C
 from flambeau._C import Tensor
 from flambeau.pipeline._stage import Cancelled
 from flambeau.pipeline._transport import PipelineError
@@ -50,7 +51,7 @@ class _Outgoing:
 
     def __init__(self, to: int, header: dict[str, Any], tensors: list[Tensor]) -> None:
         self.to, self.tensors, self.call = to, tensors, header.get("call")
-        self.versions = [x._version for x in tensors]
+        self.versions = [_C.version_of(x) for x in tensors]
         self.header = bytearray(json.dumps(header, separators=(",", ":")).encode())
         self.requests: list[Any] = []
 
@@ -63,7 +64,7 @@ class _Outgoing:
 
     def changed(self) -> bool:
         """Whether a tensor was written meanwhile."""
-        return any(x._version != version for x, version in zip(self.tensors, self.versions))
+        return any(_C.version_of(x) != version for x, version in zip(self.tensors, self.versions))
 
 
 class _Incoming:

@@ -195,7 +195,7 @@ class _Store:
         if self.kept:
             self.kept.popped[key] = arrived
             if arrived[0] is not None:
-                self.kept.versions.append((arrived[0], arrived[0]._version))
+                self.kept.versions.append((arrived[0], _C.version_of(arrived[0])))
         return arrived
 
 
@@ -255,7 +255,7 @@ class Stage:
         """The outputs for a micro-batch."""
         checkpointing = micro in self.checkpointed
         records = self.settings.records and not checkpointing
-        kept = _Kept(packet, [(x, x._version) for x in _tensors(packet.value)]) if checkpointing and self.settings.records else None
+        kept = _Kept(packet, [(x, _C.version_of(x)) for x in _tensors(packet.value)]) if checkpointing and self.settings.records else None
         graph = _Graph([_leaf(x, wanted and self.settings.records) for x, wanted in zip(_tensors(packet.value), packet.wanted)])
         with self.settings.entered(records), use_flags(checkpointing=checkpointing):
             output = self._run(packet.value, micro, graph, _Store(self, micro, graph, kept, again=False))
@@ -281,7 +281,7 @@ class Stage:
         self._graphs[micro] = graph
 
     def _check_versions(self, kept: _Kept, micro: int) -> None:
-        if all(x._version == version for x, version in kept.versions):
+        if all(_C.version_of(x) == version for x, version in kept.versions):
             return
         raise _C.AutogradError(
             f"stage {self.index}, micro-batch {micro}: its input was changed by an in-place operation after the forward began, so it can "
