@@ -35,7 +35,7 @@ def test_containers():
         ([fl.zeros(2), fl.zeros(3)], ValueError, r"sample has shape \[3\] in sample 1"),
         ([{"a": fl.zeros(2)}, {"a": fl.zeros(3)}], ValueError, r"sample\['a'\] has shape"),
         ([(1, 2), (1,)], ValueError, "1 entries in sample 1"),
-        ([{"a": 1}, {"b": 1}], ValueError, "keys"),
+        ([{"a": 1}, {"b": 1}], ValueError, "sample has no key a in sample 1"),
         ([(1, object())] * 2, TypeError, r"sample\[1\] is a object"),
     ],
 )
@@ -136,3 +136,10 @@ def test_sequences_keep_their_class():
 def test_times_are_no_numbers(value):
     with pytest.raises(TypeError, match="default_collate: sample is an? (array|number) of dtype (datetime|timedelta)64"):
         default_collate([value])
+
+
+def test_further_keys_of_a_sample_are_left_out_and_missing_ones_are_key_errors():
+    assert default_collate([{"a": 1}, {"a": 2, "b": 3}])["a"].tolist() == [1, 2]
+    with pytest.raises(KeyError) as error:
+        default_collate([{"x": {"a": 1, "b": 2}}, {"x": {"b": 2}}])
+    assert str(error.value).startswith("default_collate: sample['x'] has no key a in sample 1 of the batch, but ['b']")

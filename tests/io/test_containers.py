@@ -4,7 +4,11 @@ import argparse
 import collections
 import copy
 import dataclasses
+import datetime
+import decimal
 import enum
+import fractions
+import functools
 import io
 import json
 import pathlib
@@ -13,6 +17,7 @@ import struct
 import types
 from collections import Counter, OrderedDict, defaultdict, deque
 
+import numpy as np
 import pytest
 
 import flambeau as fl
@@ -315,3 +320,47 @@ def test_weights_only_false_finds_data_alone(name):
 def test_weights_only_false_calls_no_dataclass():
     with pytest.raises(FileFormatError, match="Config is called; weights_only=False lets a file make instances"):
         fl.load(io.BytesIO(file_of({"R": f"{__name__}.Config", "a": [13]})), weights_only=False)
+
+
+def scaled(x, factor=2):
+    return x * factor
+
+
+CET = datetime.timezone(datetime.timedelta(hours=1), "CET")
+VALUES = {
+    "moments": lambda: [datetime.datetime(2020, 1, 2, 3, 4, 5, 6), datetime.datetime(2020, 1, 2, tzinfo=CET), datetime.date(1, 1, 1), datetime.time(23, 59, 59, 999999)],
+    "spans": lambda: [datetime.timedelta(-1, 2, 3), datetime.timezone.utc, CET],
+    "exact numbers": lambda: [fractions.Fraction(-1, 3), fractions.Fraction(2**70), decimal.Decimal("1.50"), decimal.Decimal("-Infinity")],
+    "classes": lambda: [int, dict, object, collections.Counter, datetime.date, fl.Tensor, fl.nn.Parameter, fl.Size, np.ndarray, {"in": (str, [float])}],
+    "dtypes of NumPy's": lambda: [np.dtype("float32"), np.dtype(">i2"), np.dtype("U5"), np.dtype("S3"), np.dtype(bool)],
+    "arrays": lambda: [np.arange(6.0).reshape(2, 3), np.asfortranarray(np.eye(2, dtype="f4")), np.array(["a", "bcd"]), np.array([b"a", b"bc"]), np.zeros((0, 2))],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_values_of_pythons_and_numpys_in_pytorchs_files(name):
+    """As they were, also where nothing is allowed; PyTorch writes and reads the same."""
+    made = VALUES[name]()
+    got = fl.load(io.BytesIO(written(made, "pt")), weights_only=True)
+    assert repr(got) == repr(made) and list(map(type, got)) == list(map(type, made))
+
+
+def test_functions_with_arguments_in_pytorchs_files():
+    made = {
+        "own": functools.partial(scaled, factor=3), "layer": functools.partial(fl.nn.functional.gelu, approximate="tanh"),
+        "class": functools.partial(fl.optim.SGD, lr=0.5), "op": fl.tanh, "python's": functools.partial(int, base=2),
+    }  # fmt: skip
+    raw = written(made, "pt")
+    got = fl.load(io.BytesIO(raw), weights_only=False)
+    assert got["own"](2) == 6 and got["python's"]("101") == 5 and got["op"] is fl.tanh
+    assert all((got[k].func, got[k].args, got[k].keywords) == (v.func, v.args, v.keywords) for k, v in made.items() if k != "op")
+    with pytest.raises(FileFormatError, match="it names '.*scaled'"):
+        fl.load(io.BytesIO(raw))
+
+
+def test_a_state_of_numpys_generator_comes_back_as_it_was():
+    random = np.random.RandomState(3)
+    state = fl.load(io.BytesIO(written({"rng": random.get_state()}, "pt")))["rng"]
+    wanted = random.rand(4).tolist()
+    random.set_state(state)
+    assert random.rand(4).tolist() == wanted

@@ -124,3 +124,102 @@ def test_bytes_may_be_written_later():
 def test_only_archives_are_skipped():
     with fl.serialization.skip_data(), pytest.raises(fl.serialization.FileFormatError, match='format="pt"'):
         fl.save({"x": fl.ones(1)}, io.BytesIO())
+class Net(torch.nn.Module):
+    """PyTorch writes it under this name, and here a class of the same name and attributes reads it."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.act, self.last = torch.nn.Linear(3, 3), torch.relu, torch.nn.functional.gelu
+
+
+class OurNet(fl.nn.Module):
+    def forward(self, x):
+        return self.last(self.act(self.layer(x)))
+
+
+LAYERS = {
+    "sequential": (lambda: torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.BatchNorm2d(2), torch.nn.ReLU(), torch.nn.Flatten()), (2, 1, 4, 4)),
+    "lstm": (lambda: torch.nn.LSTM(3, 4, 2, bidirectional=True, proj_size=2), (5, 2, 3)),
+    "gru": (lambda: torch.nn.GRU(3, 4, batch_first=True), (5, 2, 3)),
+    "rnn": (lambda: torch.nn.RNN(3, 4, nonlinearity="relu"), (5, 3)),
+    "rnn cell": (lambda: torch.nn.RNNCell(3, 4, nonlinearity="relu"), (2, 3)),
+    "lstm cell": (lambda: torch.nn.LSTMCell(3, 4), (2, 3)),
+    "encoder": (lambda: torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(4, 2, 8, activation=torch.nn.functional.gelu, batch_first=True), 2), (2, 3, 4)),
+    "decoder": (lambda: torch.nn.TransformerDecoder(torch.nn.TransformerDecoderLayer(4, 2, 8), 1), (3, 2, 4)),
+    "embedding": (lambda: torch.nn.Sequential(torch.nn.Hardtanh(), torch.nn.LayerNorm(3), torch.nn.PReLU(), torch.nn.Softmax(-1)), (2, 3)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["archive", "stream"])
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.filterwarnings("ignore")
+def test_whole_modules_of_theirs_compute_here_what_they_did(name, stream):
+    make, shape = LAYERS[name]
+    torch.manual_seed(0)
+    module, x = make().eval(), torch.randn(shape)
+    raw = written(torch, module, **({"_use_new_zipfile_serialization": False} if stream else {}))
+    ours = fl.load(io.BytesIO(raw), weights_only=False)
+    assert type(ours).__module__.startswith("flambeau.nn") and list(ours.state_dict()) == list(module.state_dict())
+    args = [x, x] if name == "decoder" else [x]
+    with fl.no_grad(), torch.no_grad():
+        got, wanted = ours(*(fl.tensor(a.numpy()) for a in args)), module(*args)
+    same(got, wanted, name, rtol=1e-4, atol=1e-5)
+    repr(ours), ours.train().eval()
+    back = torch.load(io.BytesIO(written(fl, ours)), weights_only=False)  # and there what they did here
+    assert type(back) is type(module) and list(back.state_dict()) == list(module.state_dict())
+    with torch.no_grad():
+        same(fl.load(io.BytesIO(written(torch, back(*args)))), wanted, name, rtol=1e-4, atol=1e-5, strides=False)
+
+
+def test_a_whole_module_of_a_class_of_the_programs(monkeypatch):
+    torch.manual_seed(0)
+    net, x = Net(), torch.randn(2, 3)
+    raw = written(torch, net)
+    OurNet.__qualname__ = "Net"
+    monkeypatch.setitem(globals(), "Net", OurNet)
+    ours = fl.load(io.BytesIO(raw), weights_only=False)
+    assert type(ours) is OurNet
+    same(ours(fl.tensor(x.numpy())), torch.nn.functional.gelu(torch.relu(net.layer(x))), "Net", rtol=1e-4, atol=1e-5)
+
+
+OBJECTS = {
+    "an optimizer": lambda lib: lib.optim.Adam([lib.nn.Parameter(lib.ones(2))], lr=0.5),
+    "a schedule": lambda lib: lib.optim.lr_scheduler.StepLR(lib.optim.SGD([lib.nn.Parameter(lib.ones(2))], lr=0.5), 3),
+    "a dataset": lambda lib: lib.utils.data.Subset(lib.utils.data.TensorDataset(lib.arange(4.0)), [2, 0]),
+    "a distribution": lambda lib: lib.distributions.Normal(lib.zeros(2), lib.ones(2)),
+}
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_objects_of_the_librarys_other_classes_come_back(name):
+    theirs, wanted = OBJECTS[name](torch), OBJECTS[name](fl)
+    got = fl.load(io.BytesIO(written(torch, theirs)), weights_only=False)
+    assert type(got) is type(wanted)
+    for path in ("defaults.lr", "optimizer.defaults.lr", "step_size", "last_epoch", "dataset.tensors", "indices", "mean", "stddev"):
+        ours, beside = got, theirs
+        for part in path.split("."):
+            ours, beside = ((v[part] if isinstance(v, dict) else getattr(v, part, None)) for v in (ours, beside))
+        if beside is not None:
+            same(ours, beside, path)
+
+
+def test_the_refusal_names_all_classes_and_the_line_to_add():
+    raw = written(torch, {"a": Plainest(), "m": [torch.nn.Linear(1, 1), Other()], "again": Plainest()})
+    with pytest.raises(ValueError) as error:
+        fl.load(io.BytesIO(raw), weights_only=False)
+    line = f"add_safe_globals([{__name__}.Plainest, {__name__}.Other])"
+    assert line in str(error.value) and f"import {__name__}\n" in str(error.value) and "Linear" not in str(error.value).partition("allowed, if")[2]
+    with pytest.raises(ValueError, match="for weights_only=False:"):
+        fl.load(io.BytesIO(raw))
+    with fl.serialization.safe_globals([Plainest, Other]):
+        assert type(fl.load(io.BytesIO(raw), weights_only=False)["m"][1]) is Other
+    with pytest.raises(ValueError, match="With weights_only=False the file is read"):
+        fl.load(io.BytesIO(written(torch, torch.nn.Linear(1, 1))))
+
+
+class Plainest:
+    """Of no kind that a file may hold by itself."""
+
+
+class Other:
+    """Another such class."""

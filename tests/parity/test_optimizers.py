@@ -177,3 +177,19 @@ def test_a_saved_state_is_loaded_by_pytorch(name, tmp_path):
     torch.save(other.state_dict(), tmp_path / "back.pt")
     optimizer.load_state_dict(fl.load(tmp_path / "back.pt"))
     assert optimizer.state[w]["step"].item() == 6
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "Adagrad", "RMSprop", "Adadelta", "Adamax", "NAdam", "RAdam"])
+def test_gradients_go_through_a_step_as_in_pytorch(name):
+    def gradients(lib):
+        w, lr = lib.tensor([0.5, -1.5], requires_grad=True), lib.tensor(0.1, requires_grad=True)
+        p = w.clone()
+        learns = name in ("SGD", "Adam", "AdamW")  # PyTorch's others fail there in addcdiv_
+        optimizer = getattr(lib.optim, name)([p], lr=lr if learns else 0.1, weight_decay=0.2, differentiable=True)
+        p.grad = w * w
+        optimizer.step()
+        (p * p).sum().backward()
+        return [p.detach(), w.grad, *([lr.grad] if learns else [])]
+
+    for ours, theirs in zip(gradients(fl), gradients(torch), strict=True):
+        assert_same(ours, theirs, scale=1e3)

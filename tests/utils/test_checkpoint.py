@@ -135,3 +135,8 @@ def test_a_second_run_that_gives_something_else_is_refused():
     with pytest.raises(CheckpointError, match=r"second run of .*part returned \['flambeau.float32 \[1\] on cpu'\]; expected .*\[3\]"):
         checkpoint(part, x, use_reentrant=False).sum().backward()
     assert x.grad is None and checkpoint(fl.sin, x).grad_fn.name() == "CheckpointFunctionBackward"
+
+
+def test_an_unknown_determinism_check_is_refused():
+    with pytest.raises(ValueError, match="determinism_check = 'all'; expected 'default' or 'none'"):
+        checkpoint(fl.sin, fl.ones(1, requires_grad=True), use_reentrant=False, determinism_check="all")

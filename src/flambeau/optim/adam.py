@@ -47,7 +47,8 @@ class Adam(Optimizer):
         decoupled_weight_decay: bool = False,
     ) -> None:
         name = type(self).__name__
-        hints = check_hints(name, foreach=foreach, capturable=capturable, differentiable=differentiable, fused=fused)
+        base = "AdamW" if self._decoupled else "Adam"
+        hints = check_hints(base, foreach=foreach, capturable=capturable, differentiable=differentiable, fused=fused)
         defaults = {
             **non_negative(name, lr=lr, eps=eps, weight_decay=weight_decay),
             "betas": decay_rates(name, betas),

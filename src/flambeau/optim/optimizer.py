@@ -21,6 +21,7 @@ from flambeau._handles import HookTable, RemovableHandle
 from flambeau._warn import warn
 from flambeau.autograd import enable_grad, no_grad
 from flambeau.autograd.backward import zero_gradient
+from flambeau.optim._formulas import FORMULAS, step_in_graph
 from flambeau.optim._numbers import Numbers, number_tensor
 from flambeau.optim._plans import Entries, Plan, Stepped, rounds
 
@@ -117,6 +118,17 @@ class Optimizer:
         >>> optimizer.step()
         >>> w
         tensor([0.], requires_grad=True)
+
+    With `differentiable=True` gradients go through steps: of parameters that are results themselves, of gradients and of learning rates.
+
+        >>> rate = fl.tensor(0.5, requires_grad=True)
+        >>> moved = w.clone()
+        >>> optimizer = fl.optim.SGD([moved], lr=rate, differentiable=True)
+        >>> moved.grad = 3 * w + 2
+        >>> optimizer.step()
+        >>> moved.sum().backward()
+        >>> rate.grad
+        tensor(-2.)
     """
 
     state: dict[Any, dict[str, Any]]
@@ -278,7 +290,7 @@ class Optimizer:
                     f"{type(self).__name__}: parameter {i} is a {type(param).__name__}; expected "
                     "a Tensor"
                 )
-            if not param.is_leaf:
+            if not (param.is_leaf or self.defaults.get("differentiable") or param.retains_grad):
                 raise ValueError(
                     f"{type(self).__name__}: parameter {i} (shape {list(param.shape)}) is the "
                     "result of "
@@ -365,7 +377,22 @@ class Optimizer:
         name = type(self).__name__
         raise RuntimeError(f"{name}: the gradient of parameter {i} of group {key[0]} (shape {list(grads[i].shape)}) {what}; {name} {why}")
 
+    def _step_in_graph(self, key: tuple[int, int], group: Entries, params: list[Tensor], grads: list[Any], sparse: bool) -> None:
+        if sparse:
+            self._refuse(key, _C.first_sparse(grads), grads, "is sparse", "with differentiable=True takes dense gradients")
+        if self._stepped:
+            _C.graph.interrupt("an optimizer's step is differentiable")
+        name = next(kind.__name__ for kind in type(self).__mro__ if kind.__name__ in FORMULAS)
+        with enable_grad():
+            for param, grad in zip(params, grads, strict=True):
+                if grad is not None:
+                    self._init_state(group, param, self.state[param])
+                    step_in_graph(name, group, param, grad, self.state[param])
+
     def _step_over(self, key: tuple[int, int], group: Entries, params: list[Tensor], grads: list[Any], sparse: bool) -> None:
+        if group.get("differentiable"):
+            self._step_in_graph(key, group, params, grads, sparse)
+            return
         if sparse:
             if self._stepped:
                 _C.graph.interrupt("an optimizer steps over a sparse gradient in Python")
@@ -565,15 +592,15 @@ def advance(state: Entries) -> int:
 
 
 def check_hints(name: str, **hints: bool | None) -> dict[str, Any]:
-    """Options of a group that change nothing: `foreach`, `fused` and `capturable` are hints. Refuses `differentiable=True`."""
+    """Options of a group: `foreach`, `fused` and `capturable` are hints and change nothing, `differentiable` wants a formula."""
     if hints.get("fused") and hints.get("foreach"):
         raise RuntimeError(f"{name}: fused = True with foreach = True; expected one of them at most")
     if hints.get("differentiable"):
-        raise ValueError(
-            f"{name}: differentiable = True; the step is done in place outside of autograd. "
-            "Write the "
-            "update with tensor operations to differentiate through it"
-        )
+        if hints.get("fused"):
+            raise RuntimeError(f"{name}: fused = True with differentiable = True; expected one of them at most")
+        if name not in FORMULAS:
+            have = ", ".join(FORMULAS)
+            raise ValueError(f"{name}: differentiable = True; expected False, or one of {have}, whose steps gradients go through")
     return hints
 
 

@@ -37,10 +37,10 @@ from flambeau.serialization._allowed import (
     safe_globals,
 )
 from flambeau.serialization._container import container_of, parse_json, read_header, reader
-from flambeau.serialization._errors import FileFormatError, short
+from flambeau.serialization._errors import FileFormatError, RefusedName, short
 from flambeau.serialization._files import path_of, write_file
 from flambeau.serialization._gguf import GGUF
-from flambeau.serialization._named import Allowed
+from flambeau.serialization._named import Allowed, ways_in
 from flambeau.serialization._npy import is_npz, read_npy, read_npz
 from flambeau.serialization._old_text import OldText, old_text_of
 from flambeau.serialization._place import mover
@@ -281,10 +281,16 @@ def _load_foreign(source: Source, kind: str, move: Move, weights_only: bool | No
                 f"is a zip archive of {len(archive.entries)} entries, but neither PyTorch's (NAME/data.pkl) nor NumPy's (NAME.npy)"
             )
         return {name: move(value, "cpu") for name, value in read_npz(archive).items()}
-    with modules_allowed() if weights_only is False else contextlib.nullcontext():
-        if archive is None or folder is None:
-            return _torch.read_stream(source, move, text)
-        return _torch.read_archive(archive, folder, move, text)
+    try:
+        with modules_allowed() if weights_only is False else contextlib.nullcontext():
+            if archive is None or folder is None:
+                return _torch.read_stream(source, move, text)
+            return _torch.read_archive(archive, folder, move, text)
+    except RefusedName as error:
+        now = _torch.refused_names(source, archive)
+        with modules_allowed():
+            then = _torch.refused_names(source, archive)
+        raise FileFormatError(f"{error}{ways_in(then, None) if weights_only is False else ways_in(now, then)}") from None
 
 
 def _load_shards(source: Source, move: Move, weights_only: bool | None, text: OldText) -> dict[str, Tensor]:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from types import TracebackType
 from typing import Any
+
+from flambeau import _tensor
+from flambeau.compat._torch.names import home_of
 
 Allowed = Callable[..., Any] | tuple[Callable[..., Any], str]
 
@@ -93,7 +97,8 @@ _with_modules: ContextVar[bool] = ContextVar("flambeau_load_modules", default=Fa
 
 @contextlib.contextmanager
 def modules_allowed() -> Iterator[None]:
-    """Inside, for the calling thread, a file may name classes of modules which the program has imported, and functions of `nn.functional`.
+    """Inside, for the calling thread, a file may name classes of modules which the program has imported, the library's own optimizers,
+    schedules, datasets and distributions, and functions of `nn.functional`.
 
     Instances are made without `__init__` and get their attributes; nothing is imported.
     """
@@ -122,17 +127,57 @@ def functional_names() -> dict[int, str]:
     return {id(value): f"flambeau.nn.functional.{name}" for name, value in vars(F).items() if not name.startswith("_") and callable(value)}
 
 
-def _modules() -> dict[str, Any]:
-    from flambeau.nn import functional as F
-    from flambeau.nn.module import Module
+def _names_of(value: Any) -> Iterator[str]:
+    """Where a class or function is found: in its module, and, of the library's own, where PyTorch has it."""
+    yield f"{value.__module__}.{value.__qualname__}"
+    if (place := home_of(value.__module__, value.__name__)) is not None:
+        yield f"{place}.{value.__qualname__}"
 
-    kinds, found = [Module], {}
+
+def _below(kind: Any) -> Iterator[Any]:
+    """A class and those derived from it that can be found by their names."""
+    kinds = [kind]
     while kinds:
         kind = kinds.pop()
         kinds += kind.__subclasses__()
         if found_by_name(kind):
-            found[f"{kind.__module__}.{kind.__qualname__}"] = kind
-    return {**found, **{name: getattr(F, name.rpartition(".")[2]) for name in functional_names().values()}}
+            yield kind
+
+
+def _modules() -> dict[str, Any]:
+    from flambeau.nn import functional as F
+    from flambeau.nn.module import Module
+
+    found = {name: kind for kind in _below(Module) for name in _names_of(kind)}
+    for name in functional_names().values():
+        function = getattr(F, name.rpartition(".")[2])
+        found |= dict.fromkeys((name, *_names_of(function), f"torch.nn.functional.{function.__name__}"), function)
+    for last in _OF_ITS_CORE:  # what PyTorch's nn.functional only passes on is found where it lies
+        found[f"torch._C._nn.{last}"] = getattr(F, last.replace("log_sig", "logsig"))
+    return found
+
+
+_OF_ITS_CORE = (
+    "avg_pool2d", "avg_pool3d", "gelu", "linear", "log_sigmoid", "one_hot", "scaled_dot_product_attention", "softplus", "softshrink",
+    "elu_", "hardtanh_", "leaky_relu_",
+)  # fmt: skip
+_LIBRARY = tuple(f"{root}.{part}." for root in ("torch", "flambeau") for part in ("optim", "utils.data", "distributions"))
+
+
+@functools.cache
+def _of_the_library() -> dict[str, Any]:
+    from flambeau import distributions, optim
+    from flambeau.optim.lr_scheduler import LRScheduler
+    from flambeau.utils import data
+
+    bases = (optim.Optimizer, LRScheduler, data.Dataset, distributions.Distribution)
+    kinds = [kind for base in bases for kind in _below(base) if kind.__module__.startswith(("flambeau.", f"{_tensor.library}."))]
+    return {name: kind for kind in kinds for name in _names_of(kind)}
+
+
+def library_class(name: str) -> Any:
+    """A class of optimizers, schedules, datasets or distributions that is the library's own, by its name here or in PyTorch, or None."""
+    return _of_the_library().get(name) if name.startswith(_LIBRARY) else None
 
 
 def user_names() -> dict[str, Any]:

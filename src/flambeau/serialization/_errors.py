@@ -15,6 +15,17 @@ class FileFormatError(ValueError, RuntimeError, UnpicklingError):
     __module__ = "flambeau.serialization"  # where users import it from
 
 
+class RefusedName(FileFormatError):
+    """The file names a class or function that nothing allows; who reads the file says then what to allow."""
+
+    def __init__(self, text: str, name: str) -> None:
+        super().__init__(text)
+        self.name = name
+
+    def __reduce__(self) -> Any:
+        return FileFormatError, (str(self),)
+
+
 def short(value: Any, limit: int = 80) -> str:
     """What stands in an error for something that a file says, which may be huge."""
     if type(value) is int and value.bit_length() > 128:

@@ -15,18 +15,21 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import is_dataclass
 from pathlib import PurePath
-from types import FunctionType, MethodType, SimpleNamespace
+from types import BuiltinFunctionType, FunctionType, MethodType, SimpleNamespace
 from typing import Any, NamedTuple
 
+from flambeau import _tensor
+from flambeau._C import ops
 from flambeau.nn._errors import kind_of
 from flambeau.serialization._allowed import (
     are_modules_allowed,
     found_by_name,
     is_never_allowed,
+    library_class,
     module_names,
     user_names,
 )
-from flambeau.serialization._errors import FileFormatError, short
+from flambeau.serialization._errors import FileFormatError, RefusedName, short
 
 _PLAIN = (dict, list, tuple, set, frozenset, deque, str, int, float, complex, bytes, bytearray)
 _NONE: tuple[Any, ...] = ()
@@ -107,7 +110,18 @@ class Allowed:
             return self._user[name]
         if name in self._modules:
             return self._modules[name]
+        if self._data and (what := self._of_the_library(name)) is not None:
+            return what
         return self._imported(name) if self._data and not is_never_allowed(name) else None
+
+    def _of_the_library(self, name: str) -> Any:
+        """What is the library's: its other classes, and modules whose names are PyTorch's in this program and were not in the file's."""
+        if (kind := library_class(name)) is not None:
+            self._names[id(kind)] = name
+            return kind
+        module, _, last = name.rpartition(".")
+        what = vars(sys.modules[module]).get(last) if module.startswith("flambeau.") and module in sys.modules else None
+        return what if what is not None and self.has(what) and not what.__module__.startswith("flambeau.") else None
 
     def _imported(self, name: str) -> Any:
         module, _, last = name.rpartition(".")
@@ -136,6 +150,14 @@ class Allowed:
         """Whether a file may have methods among its values."""
         return self._data
 
+    def op(self, name: str) -> Any:
+        """A function of the op table, such as `torch.relu`, as a value."""
+        what = getattr(ops, name, None) if not name.startswith("_") else None
+        if not isinstance(what, BuiltinFunctionType):
+            raise FileFormatError(f"getattr is called for {short(name)} of PyTorch's functions; expected one that is here, too")
+        self._values[id(what)] = f"torch.{name}"
+        return what
+
     def method_of(self, target: Any, name: str) -> Any:
         """A method of an object that the file made, or a function of a class that it names. Nothing is run for it."""
         kind = target if isinstance(target, type) else type(target)
@@ -150,6 +172,10 @@ class Allowed:
 
     def has(self, what: Any) -> bool:
         return id(what) in self._names
+
+    def holds(self, what: Any) -> bool:
+        """Whether it is a class or function that came in as a value."""
+        return id(what) in self._values
 
     def may_call(self, what: Any) -> bool:
         return id(what) in self._called
@@ -197,11 +223,31 @@ def refused(name: str, kinds: str = "tensors in plain containers") -> FileFormat
     """What is said of a name that nothing allows."""
     if is_never_allowed(name):
         return FileFormatError(f"it names {short(name)}, which no file may use: a hostile file, most likely")
-    return FileFormatError(
-        f"it names {short(name)}, which is not among what a file may name; expected {kinds} (if you trust the "
-        "file, allow it: flambeau.serialization.add_safe_globals([...]), with (what stands for it, its name) where it is another here; "
-        "modules, enums, paths, namespaces and dataclasses whose classes the program has imported: weights_only=False)"
+    way = f"if you trust the file, allow it: {_tensor.library}.serialization.add_safe_globals([{_said(name)}])"
+    return RefusedName(
+        f"it names {short(name)}, which is not among what a file may name; expected {kinds} ({way}, with (what stands for it, its name) "
+        "where it is another here; modules, enums, paths, namespaces and dataclasses whose classes the program has imported: "
+        "weights_only=False)",
+        name,
     )
+
+
+def _said(name: str) -> str:
+    """A name of a file as a program would write it."""
+    short_name = name.removeprefix("__main__.")
+    return short_name if all(part.isidentifier() for part in short_name.split(".")) and len(short_name) <= 200 else "..."
+
+
+def ways_in(refused_now: list[str], refused_then: list[str] | None) -> str:
+    """What is said behind a refusal: all names that want to be allowed, now and (None: that is now) with `weights_only=False`."""
+    if refused_then is not None and not refused_then:
+        return " With weights_only=False the file is read: it makes objects of classes that the program has imported, and calls nothing."
+    more = refused_then is not None and len(refused_then) < len(refused_now)
+    names = [_said(name) for name in (refused_then if refused_then is not None and more else refused_now) if not is_never_allowed(name)]
+    modules = dict.fromkeys(name.rpartition(".")[0] for name in names if "." in name)
+    lines = [*(f"import {module}" for module in modules), f"{_tensor.library}.serialization.add_safe_globals([{', '.join(names)}])"]
+    head = " What wants to be allowed, if you trust the file" + (", for weights_only=False:" if more else ":")
+    return "\n    ".join([head, *lines[:30]]) if names else ""
 
 
 def set_state(target: Any, state: Any) -> None:

@@ -23,38 +23,56 @@ from collections.abc import Callable, Iterable
 from typing import Any, NoReturn, Protocol
 
 from flambeau import _C
-from flambeau.serialization._errors import FileFormatError, short
-from flambeau.serialization._keys import Keys
+from flambeau.serialization._errors import FileFormatError, RefusedName, short
+from flambeau.serialization._keys import MAX_KEY_DEPTH, Keys
 
 MAX_LINE = 1000  # bytes of a name, or of a number in text
 MAX_LONG = 1000  # bytes of an integer
 
 
-class Global:
-    """A name of a pickle that may be called; it is no value."""
-
-    def __init__(self, name: str, call: Callable[..., Any] | None = None, new: bool = False) -> None:
-        self.name, self.call, self.new = name, call, new
-
-
-class Inner:
-    """What a persistent id stands for: something that functions take and that is no value either."""
+class _Special:
+    """What is no value, and what a function of the table may take. Some have one that stands for them in containers and results."""
 
     what = "something"
 
+    def value(self) -> Any:
+        raise FileFormatError(f"{self.what} stands where a value is expected")
+
+
+class Global(_Special):
+    """A name of a pickle that may be called. `kind` gives the class that it has as a value, or None."""
+
+    def __init__(self, name: str, call: Callable[..., Any] | None = None, new: bool = False, kind: Callable[[], Any] | None = None) -> None:
+        self.name, self.call, self.new, self.kind = name, call, new, kind
+        self.what = name
+
+    def value(self) -> Any:
+        return self.kind() if self.kind is not None else super().value()
+
+
+class Inner(_Special):
+    """What a persistent id stands for: something that functions take."""
+
 
 class _Arguments(tuple[Any, ...]):
-    """A tuple with a Global or an Inner somewhere in it: arguments of a function, but no value."""
+    """A tuple with a Global or an Inner somewhere in it: arguments of a function, and a value only if all of these have one."""
+
+    as_value: tuple[Any, ...] | None = None  # made once, however often the tuple is named
 
 
-def plain(items: Iterable[Any]) -> None:
-    """Only values go into containers and results."""
-    for item in items:
-        if isinstance(item, (Global, Inner, _Arguments)):
-            what = "a tuple with a storage or a function"
-            if isinstance(item, (Global, Inner)):
-                what = item.name if isinstance(item, Global) else item.what
-            raise FileFormatError(f"{what} stands where a value is expected")
+def plain(items: Iterable[Any], depth: int = 0) -> list[Any]:
+    """The items as values, which alone go into containers and results."""
+    found = list(items)
+    for i, item in enumerate(found):
+        if isinstance(item, _Special):
+            found[i] = item.value()
+        elif isinstance(item, _Arguments):
+            if depth == MAX_KEY_DEPTH:
+                raise FileFormatError("tuples with a storage or a function are nested deeply where a value is expected")
+            if item.as_value is None:
+                item.as_value = tuple(plain(item, depth + 1))
+            found[i] = item.as_value
+    return found
 
 
 class Names(Protocol):
@@ -66,7 +84,7 @@ class Names(Protocol):
     def is_allowed(self, cls: Any) -> bool:
         """Whether it is a class of the user's, whose instances may be made."""
 
-    def persistent(self, pid: Any) -> Inner: ...
+    def persistent(self, pid: Any) -> Any: ...
 
     def old_text(self, raw: bytes) -> Any:
         """What a text of Python 2 is read as."""
@@ -135,18 +153,23 @@ class Machine:
             value = self._pop()
             if self._stack or self._marks:
                 raise FileFormatError("it stops with more than one value")
-            plain((value,))
+            (value,) = plain((value,))
             self.at = at
             return value
+        except RefusedName as error:
+            raise RefusedName(self._said(str(error), begin, op), error.name) from None
         except FileFormatError as error:
             self._fail(str(error), begin, op)
         except IndexError:
             text = "it ends there (truncated?)" if begin >= len(data) else "there are too few values on the stack"
             self._fail(text, begin, op)
 
-    def _fail(self, text: str, at: int, op: Any) -> NoReturn:
+    def _said(self, text: str, at: int, op: Any) -> str:
         name = f" ({op[0]})" if op is not None and at < len(self.data) else ""
-        raise FileFormatError(f"is refused at {self.where}, byte {at}{name}: {text}") from None
+        return f"is refused at {self.where}, byte {at}{name}: {text}"
+
+    def _fail(self, text: str, at: int, op: Any) -> NoReturn:
+        raise FileFormatError(self._said(text, at, op)) from None
 
     # ---- the stack
 
@@ -168,7 +191,7 @@ class Machine:
 
     def _tuple(self, items: list[Any]) -> None:
         for item in items:
-            if isinstance(item, (Global, Inner, _Arguments)):
+            if isinstance(item, (_Special, _Arguments)):
                 self._stack.append(_Arguments(items))
                 return
         self._stack.append(tuple(items))
@@ -238,7 +261,7 @@ class Machine:
         self._extend(self._top(), items)
 
     def _extend(self, target: Any, items: list[Any]) -> None:
-        plain(items)
+        items = plain(items)
         if type(target) in (list, deque):
             target += items
         else:
@@ -255,7 +278,7 @@ class Machine:
     def _update(self, target: Any, items: list[Any]) -> None:
         if len(items) % 2:
             raise FileFormatError("a key has no value")
-        plain(items)
+        items = plain(items)
         self._hashable(items[::2])
         if type(target) is OrderedDict:
             target.update(zip(items[::2], items[1::2]))
@@ -265,8 +288,7 @@ class Machine:
             self._names.fill(target, items, True)
 
     def _list(self, arg: Any) -> None:
-        items = self._to_mark()
-        plain(items)
+        items = plain(self._to_mark())
         self._stack.append(items)
 
     def _dict(self, arg: Any) -> None:
@@ -282,16 +304,14 @@ class Machine:
         self._tuple([self._pop() for _ in range(n)][::-1])
 
     def _additems(self, arg: Any) -> None:
-        items = self._to_mark()
-        plain(items)
+        items = plain(self._to_mark())
         self._hashable(items)
         if type(self._top()) is not set:
             raise FileFormatError(f"elements are added to a {type(self._top()).__name__}; expected a set")
         self._top().update(items)
 
     def _frozenset(self, arg: Any) -> None:
-        items = self._to_mark()
-        plain(items)
+        items = plain(self._to_mark())
         self._hashable(items)
         self._stack.append(frozenset(items))
 
@@ -346,8 +366,7 @@ class Machine:
                 raise FileFormatError(f"{function.name} can not be called")
             self._stack.append(function.call(args))
         else:
-            plain((function, args))
-            self._stack.append(self._names.call(function, args))
+            self._stack.append(self._names.call(function, tuple(plain(args))))
 
     def _newobj(self, arg: Any) -> None:
         args = self._arguments()
@@ -356,7 +375,6 @@ class Machine:
     def _newobj_ex(self, arg: Any) -> None:
         kwargs = self._pop()
         args = self._arguments()
-        plain((kwargs,))
         if type(kwargs) is not dict or not all(type(key) is str for key in kwargs):
             raise FileFormatError(f"the named arguments of a call are {short(kwargs)}; expected a dict by names")
         self._new(self._pop(), args, kwargs)
@@ -367,8 +385,7 @@ class Machine:
                 raise FileFormatError(f"{cls.name} can not be made")
             self._stack.append(cls.call(args))
         else:
-            plain((cls, args))
-            self._stack.append(self._names.make(cls, args, kwargs))
+            self._stack.append(self._names.make(cls, tuple(plain(args)), kwargs))
 
     def _build(self, arg: Any) -> None:
         state = self._pop()

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flambeau._C import Tensor, ops, uint8
-from flambeau.serialization._errors import FileFormatError, short
+from flambeau.serialization._errors import FileFormatError, RefusedName, short
 from flambeau.serialization._old_text import OldText
 from flambeau.serialization._pickle import Global, Machine, names_in
 from flambeau.serialization._skip import is_skipped
@@ -181,7 +181,7 @@ class _Survey(TorchNames):
     def find(self, name: str) -> Any:
         value = super().find(name)
         if isinstance(value, Global) and value.call is not None:
-            return Global(name, lambda args: _Blank(), new=value.new)
+            return Global(name, lambda args: _Blank(), new=value.new, kind=value.kind)
         return value
 
     def is_allowed(self, cls: Any) -> bool:
@@ -277,6 +277,56 @@ def read_stream(source: Source, move: Move, text: OldText) -> Any:
         raise FileFormatError(f"has {source.size} bytes, but its storages end at {at} (truncated?)")
     at = begin
     return next_pickle("its objects", _InStream(source, places, not little, move, text))
+
+
+class _Wanted(_Survey):
+    """Runs nothing, and notes the names that are refused."""
+
+    def __init__(self, source: Source) -> None:
+        super().__init__(source.size, source.size)
+        self.refused: dict[str, None] = {}
+
+    def find(self, name: str) -> Any:
+        try:
+            return super().find(name)
+        except RefusedName:
+            self.refused[name] = None
+            return type("Refused", (_Blank,), {})
+
+    def _noted(self, what: Any) -> Any:
+        if self._allowed.holds(what):  # a class or function that the file may name, but not call
+            self.refused[f"{what.__module__}.{what.__qualname__}"] = None
+        return _Blank()
+
+    def call(self, function: Any, args: tuple[Any, ...]) -> Any:
+        return self._noted(function)
+
+    def make(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return self._noted(cls)
+
+    def is_allowed(self, cls: Any) -> bool:
+        return issubclass(cls, _Blank) or super().is_allowed(cls)
+
+    def storage_of(self, pid: tuple[Any, ...]) -> Storage:
+        return Storage(pid[2], uint8, 0, pid[3])
+
+
+def refused_names(source: Source, archive: Archive | None) -> list[str]:
+    """Names of a file's objects that loading refuses where they stand; what else is wrong with the file ends the list."""
+    wanted = _Wanted(source)
+    try:
+        if archive is not None:
+            folder = find_objects(archive)
+            Machine(archive.read(f"{folder}/data.pkl"), 0, "", wanted).run()
+        else:
+            data, at = source.whole(), 0
+            for _ in range(4):  # the objects are the fourth pickle
+                machine = Machine(data, at, "", wanted)
+                machine.run()
+                at = machine.at
+    except FileFormatError:
+        pass
+    return list(wanted.refused)
 
 
 def unknown_names(source: Source, archive: Archive | None) -> list[str]:

@@ -38,6 +38,10 @@ class Context:
         """Whether it is something of the user's that a file may call."""
         return False
 
+    def may_hold(self, what: Any) -> bool:
+        """Whether it is a function or class that the file may name as a value."""
+        return False
+
     def run(self, what: Any, do: Callable[[], Any]) -> Any:
         """Runs code of something of the user's that a file may call."""
         raise NotImplementedError

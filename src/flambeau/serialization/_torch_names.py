@@ -8,6 +8,8 @@ copied is counted (`Context.charge`) and may be as much as the file holds.
 
 from __future__ import annotations
 
+import functools
+import importlib
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
@@ -16,17 +18,19 @@ from flambeau import _C
 from flambeau.serialization._errors import FileFormatError, short
 from flambeau.serialization._named import Allowed, refused, set_state
 from flambeau.serialization._old_text import OldText
-from flambeau.serialization._pickle import MAX_LINE, Global, Inner, plain
+from flambeau.serialization._pickle import MAX_LINE, Global, plain
 from flambeau.serialization._torch_context import Context, Storage, attributes, expect, is_dict
 from flambeau.serialization._torch_tensors import TENSORS
 from flambeau.serialization._torch_values import (
-    FACTORY_NAMES,
+    CONSTANTS,
+    KINDS,
     MADE,
     VALUES,
     NumpyType,
     Script,
     build_array,
     build_dtype,
+    build_partial,
     script_object,
 )
 
@@ -50,8 +54,14 @@ _NO_COUNTERPART = {
 }
 
 
-# What functions get as an argument.
-_CLASSES = {"torch.Tensor", "torch.nn.parameter.Parameter", "torch.nn.parameter.Buffer", "numpy.ndarray"}
+# What functions get as an argument, and what it is as a value.
+_CLASSES = {
+    "torch.Tensor": "flambeau.Tensor", "torch.nn.parameter.Parameter": "flambeau.nn.Parameter",
+    "torch.nn.parameter.Buffer": "flambeau.nn.Buffer",
+    "numpy.ndarray": "numpy.ndarray",
+    "torch.Size": "flambeau.Size", "torch.device": "flambeau.device",
+}  # fmt: skip
+OPS = "torch._C._VariableFunctionsClass"  # whose methods torch.relu and its kin are
 _FUNCTIONS = {**TENSORS, **VALUES}
 _OF_ORDERED_DICT = frozenset(dir(OrderedDict))
 
@@ -80,9 +90,11 @@ class TorchNames(Context):
             return what
         if name in _FUNCTIONS:
             function = _FUNCTIONS[name]
-            return Global(name, lambda args: function(self, args))
-        if name in _CLASSES or name in FACTORY_NAMES:
-            return Global(name, None)
+            return Global(name, lambda args: function(self, args), kind=_kind_of(name))
+        if name in _CLASSES or name in KINDS:
+            return Global(name, None, kind=_kind_of(name))
+        if name in CONSTANTS:
+            return CONSTANTS[name]
         if name in MADE:
             make = MADE[name]
             return Global(name, lambda args: make(self, args), new=True)
@@ -102,6 +114,8 @@ class TorchNames(Context):
             return Global(name, lambda args: script_object(name, args), new=True)
         if name == "builtins.getattr" and self._allowed.finds_methods:
             return Global(name, self._method)
+        if name == OPS and self._allowed.finds_methods:
+            return Global(name)
         if (kind := self._allowed.find_class(name)) is not None:
             return kind
         raise refused(name)
@@ -109,10 +123,15 @@ class TorchNames(Context):
     def _method(self, args: tuple[Any, ...]) -> Any:
         """How pickles have functions of classes, and methods of objects."""
         expect("getattr", args, object, str)
-        return self._allowed.method_of(*args)
+        if isinstance(args[0], Global) and args[0].name == OPS:
+            return self._allowed.op(args[1])
+        return self._allowed.method_of(*plain(args))
 
     def may_call(self, what: Any) -> bool:
         return self._allowed.may_call(what)
+
+    def may_hold(self, what: Any) -> bool:
+        return self._allowed.has(what) or self._allowed.holds(what) or any(what is kind for kind in KINDS.values())
 
     def run(self, what: Any, do: Callable[[], Any]) -> Any:
         return self._allowed.run(what, do)
@@ -120,8 +139,10 @@ class TorchNames(Context):
     def is_allowed(self, cls: Any) -> bool:
         return self._allowed.has(cls)
 
-    def persistent(self, pid: Any) -> Inner:
+    def persistent(self, pid: Any) -> Any:
         if isinstance(pid, tuple):  # whatever is said of other texts, those are names
+            if len(pid) == 4 and pid[0] == "module":  # a class of modules with its source, in streams
+                return plain(pid[1:2])[0]
             pid = _names_in(pid)
         if not isinstance(pid, tuple) or len(pid) not in (5, 6) or pid[0] != "storage" or not isinstance(pid[1], _StorageType):
             raise FileFormatError(f"a persistent id is {short(pid)}; expected ('storage', type, key, location, count)")
@@ -139,7 +160,7 @@ class TorchNames(Context):
 
     def fill(self, target: Any, items: list[Any], pairs: bool) -> None:
         if not self.is_allowed(type(target)) or not isinstance(target, dict if pairs else list):
-            raise FileFormatError(f"items are added to {_kind(target)}; expected a {'dict' if pairs else 'list'}")
+            raise FileFormatError(f"items are added to {_a(target)}; expected a {'dict' if pairs else 'list'}")
 
         def do() -> None:
             if pairs:
@@ -160,17 +181,29 @@ class TorchNames(Context):
             if not is_dict(state) or not all(type(key) is str for key in state):
                 raise FileFormatError(f"an object of {target.name} has the state {short(state)}; expected attributes by names")
             target.attributes.update(state)
+        elif type(target) is functools.partial:
+            build_partial(self, target, plain((state,))[0])
         elif type(target) is OrderedDict:
-            plain((state,))
+            (state,) = plain((state,))
             new = attributes(state, "an OrderedDict", _OF_ORDERED_DICT)
             if not is_dict(new.get("_metadata", {})):
                 raise FileFormatError(f"a state dict has the metadata {short(new['_metadata'])}; expected a dict")
             target.__dict__.update(new)
         elif self.is_allowed(type(target)):
-            plain((state,))
+            (state,) = plain((state,))
             self._allowed.run(type(target), lambda: set_state(target, state))
         else:
-            raise FileFormatError(f"a state is given to {_kind(target)}, which takes none")
+            raise FileFormatError(f"a state is given to {_a(target)}, which takes none")
+
+
+def _kind_of(name: str) -> Callable[[], Any] | None:
+    """What gives the class that a name means as a value, or None."""
+    if (kind := KINDS.get(name)) is not None:
+        return lambda: kind
+    if (place := _CLASSES.get(name)) is None:
+        return None
+    module, _, last = place.rpartition(".")
+    return lambda: getattr(importlib.import_module(module), last)
 
 
 def _names_in(pid: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -182,6 +215,6 @@ def _names_in(pid: tuple[Any, ...]) -> tuple[Any, ...]:
     return text(tuple(text(part) if type(part) is tuple else part for part in pid[:10]))
 
 
-def _kind(value: Any) -> str:
+def _a(value: Any) -> str:
     return "None" if value is None else f"a {type(value).__name__}"
 

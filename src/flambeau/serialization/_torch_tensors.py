@@ -132,7 +132,7 @@ def _set_attributes(names: Context, value: Tensor, state: Any) -> None:
         state = state[0] or {}
     if state is None:  # how Python says that an object has no attributes
         return
-    plain((state,))
+    (state,) = plain((state,))
     names.charge(len(state) if is_dict(state) else 1, "a state")
     value.__dict__.update(attributes(state, "a tensor", _OF_TENSORS))
 
@@ -154,7 +154,7 @@ def _rebuild_from_type(names: Context, args: tuple[Any, ...]) -> Tensor:
         _check_tensor(name, value)
         value = _with_grad(value.detach().as_subclass(own), value.requires_grad)
         if hasattr(own, "__setstate__"):
-            plain((state,))
+            (state,) = plain((state,))
             names.run(own, lambda: set_state(value, state))
             return value
     elif kind == "torch.nn.parameter.Parameter":

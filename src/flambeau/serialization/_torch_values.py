@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import datetime
+import functools
 import math
+import re
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 from flambeau import _C
 from flambeau.serialization._errors import FileFormatError, short
 from flambeau.serialization._pickle import Global, Inner, plain
 from flambeau.serialization._structure import FACTORIES
-from flambeau.serialization._torch_context import Context, Function, expect
+from flambeau.serialization._torch_context import Context, Function, attributes, expect, is_dict
 
 
 def _size(names: Context, args: tuple[Any, ...]) -> Any:
@@ -32,7 +37,6 @@ def _device(names: Context, args: tuple[Any, ...]) -> Any:
 def _check_elements(names: Context, items: Any) -> None:
     """Elements of a set, or keys, that a function is given in a list."""
     names.charge(len(items), "a container")
-    plain(items)
     names.keys.check(list(items), lambda key: False)
 
 
@@ -43,7 +47,6 @@ def _ordered_dict(names: Context, args: tuple[Any, ...]) -> Any:
     if not all(type(pair) in (list, tuple) and len(pair) == 2 for pair in pairs):
         raise FileFormatError("an OrderedDict is made of something that is no list of pairs")
     _check_elements(names, [pair[0] for pair in pairs])
-    plain([pair[1] for pair in pairs])
     return OrderedDict(pairs)
 
 
@@ -79,8 +82,7 @@ def _deque(names: Context, args: tuple[Any, ...]) -> Any:
     if most is not None and not 0 <= most < 2**63:
         raise FileFormatError(f"a deque of at most {short(most)} items")
     names.charge(len(items), "a deque")
-    plain(items)
-    return deque(items, most)
+    return deque(plain(items), most)
 
 
 def _set_of(kind: type) -> Callable[[Context, tuple[Any, ...]], Any]:
@@ -138,6 +140,89 @@ def _version(names: Context, args: tuple[Any, ...]) -> str:
     return str(args[0])
 
 
+def _moment(kind: Any, *sizes: int) -> Function:
+    """Classes of `datetime`, which check their bytes, and a time zone of `datetime`'s own behind these."""
+
+    def make(names: Context, args: tuple[Any, ...]) -> Any:
+        expect(f"datetime.{kind.__name__}", args, (bytes, str), datetime.timezone, optional=1)
+        raw = args[0].encode("latin1", "replace") if type(args[0]) is str else args[0]
+        if len(raw) not in sizes or (kind is datetime.date and len(args) > 1):
+            raise FileFormatError(f"datetime.{kind.__name__} is made of {short(args)}; expected {sizes[0]} bytes")
+        return kind(raw, *args[1:])
+
+    return _checked(make)
+
+
+def _checked(make: Function) -> Function:
+    """What refuses arguments of the right types by ValueError and its kin."""
+
+    def checked(names: Context, args: tuple[Any, ...]) -> Any:
+        try:
+            return make(names, args)
+        except FileFormatError:
+            raise
+        except (ValueError, TypeError, ArithmeticError) as error:
+            raise FileFormatError(f"a value can not be made of {short(args)}: {error}") from None
+
+    return checked
+
+
+@_checked
+def _timedelta(names: Context, args: tuple[Any, ...]) -> Any:
+    expect("datetime.timedelta", args, int, int, int, optional=3)
+    return datetime.timedelta(*args)
+
+
+@_checked
+def _timezone(names: Context, args: tuple[Any, ...]) -> Any:
+    expect("datetime.timezone", args, datetime.timedelta, str, optional=1)
+    return datetime.timezone(*args)
+
+
+@_checked
+def _fraction(names: Context, args: tuple[Any, ...]) -> Any:
+    """Of two numbers, or their text: an exponent would make much of little."""
+    if len(args) == 1 and type(args[0]) is str and re.fullmatch(r"-?[0-9]{1,1000}(/[0-9]{1,1000})?", args[0]):
+        return Fraction(args[0])
+    expect("fractions.Fraction", args, int, int)
+    return Fraction(*args)
+
+
+@_checked
+def _decimal(names: Context, args: tuple[Any, ...]) -> Any:
+    expect("decimal.Decimal", args, str)
+    names.charge(len(args[0]), "a Decimal")
+    return Decimal(args[0])
+
+
+def _kind_of_constant(names: Context, args: tuple[Any, ...]) -> Any:
+    """How Python writes the classes of None, ... and NotImplemented."""
+    if len(args) != 1 or not any(args[0] is constant for constant in (None, ..., NotImplemented)):
+        raise FileFormatError(f"type is called with {short(args)}; expected None, ... or NotImplemented")
+    return type(args[0])
+
+
+def _partial(names: Context, args: tuple[Any, ...]) -> Any:
+    """A function or class that the file names, which is not called for it; its arguments follow."""
+    if len(args) != 1:
+        raise FileFormatError(f"functools.partial is called with {short(args)}; expected a function")
+    (what,) = plain(args)
+    if not names.may_hold(what):
+        raise FileFormatError(f"functools.partial of {short(what)}; expected a function or class that the file may name")
+    return functools.partial(what)
+
+
+def build_partial(names: Context, target: functools.partial[Any], state: Any) -> None:
+    fits = isinstance(state, tuple) and len(state) == 4 and type(state[1]) is tuple and is_dict(state[2]) and state[0] is target.func
+    if not fits or not all(type(key) is str for key in state[2]) or not (state[3] is None or is_dict(state[3])):
+        raise FileFormatError(f"a functools.partial has the state {short(state)}; expected its function, arguments and attributes")
+    if state[3]:
+        attributes(state[3], "a functools.partial", _OF_PARTIAL)
+    target.__setstate__((state[0], state[1], dict(state[2]), dict(state[3] or {})))  # type: ignore[attr-defined]
+
+
+_OF_PARTIAL = frozenset(dir(functools.partial))
+
 # ------------------------------------------------------------------------------------------- NumPy
 
 
@@ -154,22 +239,27 @@ class NumpyType(Inner):
 
         return np.dtype(self.code).newbyteorder(self.order if self.order != "|" else "=")  # type: ignore[arg-type]
 
+    def value(self) -> Any:
+        found = self.dtype()
+        return type(found)() if found.isnative and found.kind not in "US" else found  # which prints as it did
 
+
+NUMPY_TEXT = re.compile("[US]([1-9][0-9]{0,8})")
 NUMPY_CODES = {"b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16"}
 
 
 def _numpy_type(names: Context, args: tuple[Any, ...]) -> NumpyType:
     args = tuple(part.decode("ascii") if type(part) is bytes and part.isascii() else part for part in args)
     expect("numpy.dtype", args, str, (bool, int), (bool, int), optional=2)
-    if args[0] not in NUMPY_CODES:
-        raise FileFormatError(f"a NumPy dtype {short(args[0])}; expected one of {', '.join(sorted(NUMPY_CODES))}")
+    if args[0] not in NUMPY_CODES and not NUMPY_TEXT.fullmatch(args[0]):
+        raise FileFormatError(f"a NumPy dtype {short(args[0])}; expected text (U7, S7) or one of {', '.join(sorted(NUMPY_CODES))}")
     return NumpyType(args[0])
 
 
 def build_dtype(target: NumpyType, state: Any) -> None:
     fits = isinstance(state, tuple) and len(state) in (8, 9) and state[2:5] == (None, None, None)
     order = state[1].decode("latin1") if fits and type(state[1]) is bytes else state[1] if fits else None
-    if type(order) is not str or order not in ("<", ">", "|", "="):
+    if type(order) is not str or order not in ("<", ">", "|", "=") or state[5] not in (-1, target.dtype().itemsize):
         raise FileFormatError(f"a NumPy dtype has the state {short(state)}; expected a byte order and nothing else")
     target.order = order
 
@@ -250,6 +340,15 @@ VALUES: dict[str, Function] = {
     "builtins.bytes": _empty_bytes,
     "builtins.slice": _range(slice),
     "builtins.range": _range(range),
+    "builtins.type": _kind_of_constant,
+    "datetime.date": _moment(datetime.date, 4),
+    "datetime.time": _moment(datetime.time, 6),
+    "datetime.datetime": _moment(datetime.datetime, 10),
+    "datetime.timedelta": _timedelta,
+    "datetime.timezone": _timezone,
+    "decimal.Decimal": _decimal,
+    "fractions.Fraction": _fraction,
+    "functools.partial": _partial,
     "_codecs.encode": _encode,
     "numpy.dtype": _numpy_type,
     "numpy._core.multiarray.scalar": _numpy_scalar,
@@ -260,6 +359,17 @@ VALUES: dict[str, Function] = {
     "torch.jit._pickle.build_tensorlist": _script_list,
     "torch.jit._pickle.restore_type_tag": _script_tagged,
 }
+# Classes whose objects are written by what Python's own pickles say of them.
+REDUCED = (
+    datetime.date, datetime.time, datetime.datetime, datetime.timedelta, datetime.timezone, Decimal, Fraction, functools.partial,
+)  # fmt: skip
+CONSTANTS: dict[str, Any] = {"builtins.Ellipsis": ..., "builtins.NotImplemented": NotImplemented}
+# Classes of Python's that are values, too.
+KINDS: dict[str, type] = {
+    **_FACTORIES,
+    **{f"{kind.__module__}.{kind.__name__}": kind for kind in (
+        object, slice, range, datetime.date, datetime.time, datetime.datetime, datetime.timedelta, Decimal, Fraction,
+    )},
+}  # fmt: skip
 # Classes of which NEWOBJ makes an instance.
-FACTORY_NAMES = frozenset(_FACTORIES)
 MADE: dict[str, Function] = {"torch.torch_version.TorchVersion": _version}

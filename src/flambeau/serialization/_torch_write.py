@@ -20,18 +20,19 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from flambeau import _C
-from flambeau._C import Tensor
+from flambeau._C import Tensor, ops
 from flambeau._memory_format import sparse_coo, sparse_csr
+from flambeau.compat._torch.names import home_of
 from flambeau.nn.module import Module
 from flambeau.serialization._allowed import found_by_name, functional_names
 from flambeau.serialization._container import array_of, write_all
 from flambeau.serialization._named import is_ordinary
 from flambeau.serialization._sharing import Entries, Met, dense_memory, overlapping
 from flambeau.serialization._skip import is_skipped
-from flambeau.serialization._structure import FACTORIES, Encoder
+from flambeau.serialization._structure import FACTORIES, MAX_DEPTH, Encoder
 from flambeau.serialization._torch import MAGIC, PROTOCOL
-from flambeau.serialization._torch_names import STORAGES
-from flambeau.serialization._torch_values import NUMPY_CODES
+from flambeau.serialization._torch_names import OPS, STORAGES
+from flambeau.serialization._torch_values import NUMPY_CODES, NUMPY_TEXT, REDUCED
 from flambeau.serialization._zip import write_archive
 
 _FOLDER = "archive"
@@ -42,21 +43,50 @@ _ORDERED = "collections OrderedDict"
 _FACTORIES = {name: f"{'collections' if kind.__module__ == 'collections' else '__builtin__'} {name}" for name, kind in FACTORIES.items()}
 
 
+def _name_of(kind: Any) -> str:
+    """The name of a class; of the library's own PyTorch's, so that both find it."""
+    module = {"builtins": "__builtin__"}.get(kind.__module__) or home_of(kind.__module__, kind.__name__) or kind.__module__
+    return f"{module} {kind.__qualname__}"
+
+
+def _is_numpys_own(value: Any) -> bool:
+    """Whether it is one of NumPy's dtypes of numbers or text, or an array of one."""
+    if type(value).__module__ == "numpy" and type(value).__name__ == "ndarray":
+        value = value.dtype
+    code = value.str[1:] if type(value).__module__ == "numpy.dtypes" else ""
+    return code in NUMPY_CODES or bool(NUMPY_TEXT.fullmatch(code))
+
+
 class _Encoder(Encoder):
-    """Knows more than our own format: whole modules, classes, functions and methods, NumPy's numbers."""
+    """Knows more than our own format: whole modules, classes, functions and methods, moments and fractions, what is NumPy's."""
 
     def encode(self, value: Any, path: str = "", depth: int = 0) -> Any:
         if isinstance(value, Module):
             return self._module(value, path, depth)
         if isinstance(value, type) and found_by_name(value):
-            return {"G": f"{'__builtin__' if value.__module__ == 'builtins' else value.__module__} {value.__name__}"}
+            return {"G": _name_of(value)}
         if callable(value) and id(value) in self._functions:
-            return {"G": " ".join(self._functions[id(value)].rsplit(".", 1))}
+            return {"G": f"torch.nn.functional {self._functions[id(value)].rpartition('.')[2]}"}
+        if isinstance(value, types.BuiltinFunctionType) and value.__self__ is ops:  # torch.relu: as PyTorch's pickles have it
+            return {"M": [{"G": " ".join(OPS.rsplit(".", 1))}, value.__name__]}
         if isinstance(value, (types.FunctionType, types.MethodType)):
             return self._function(value, path, depth)
+        if type(value) in REDUCED or _is_numpys_own(value):
+            return self._reduced(value, path, depth)
         if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0 and value.dtype.str[1:] in NUMPY_CODES:
             return {"#": [value.dtype.str[1:], base64.b64encode(value.tobytes()).decode("ascii")]}
         return super().encode(value, path, depth)
+
+    def _reduced(self, value: Any, path: str, depth: int) -> Any:
+        """What Python's own pickles say of it: a function, arguments and a state."""
+        if depth >= MAX_DEPTH:
+            raise ValueError(f"save: {path[:80]}... is nested deeper than {MAX_DEPTH} levels")
+        function, args, *state = value.__reduce_ex__(2)
+        module = "numpy.core.multiarray" if function.__module__.startswith("numpy._core") else function.__module__
+        return {
+            "O": f"{module} {function.__name__}", "args": [self.encode(arg, path, depth + 1) for arg in args],
+            "state": self.encode(state[0], path, depth + 1) if state else None,
+        }  # fmt: skip
 
     @functools.cached_property
     def _functions(self) -> dict[int, str]:
@@ -91,7 +121,7 @@ class _Encoder(Encoder):
             raise TypeError(f"save: {where} is a module {what} (define it at the top level of a file, or save the module's state_dict())")
         if kind.__reduce_ex__ is not object.__reduce_ex__ or kind.__reduce__ is not object.__reduce__:
             raise TypeError(f"save: {where} is a {kind.__name__}, which can not be written whole; save its state_dict()")
-        node: dict[str, Any] = {"N": f"{kind.__module__} {kind.__qualname__}"}
+        node: dict[str, Any] = {"N": _name_of(kind)}
         self._nodes[id(value)] = node
         self._keep.append(value)
         node["state"] = self.encode(value.__getstate__(), path, depth + 1)
@@ -312,6 +342,12 @@ class _Pickler:
             return
         if "R" in node:
             self._named(node)
+            return
+        if "O" in node:
+            self._call(node["O"], *node["args"])
+            if node["state"] is not None:
+                self._any(node["state"])
+                self._out.append(b"b")
             return
         kind, value = next(iter(node.items()))
         if kind == "d":

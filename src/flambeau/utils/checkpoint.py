@@ -185,7 +185,8 @@ def checkpoint(
 
     Raises:
         CheckpointError: in backward, where the second run gives something else.
-        ValueError: `use_reentrant=True` with keyword arguments or a `context_fn`, which PyTorch's older variant does not take.
+        ValueError: `use_reentrant=True` with keyword arguments or a `context_fn`, which PyTorch's older variant does not take, or another
+            `determinism_check`.
 
     Example:
         >>> import flambeau as fl
@@ -197,6 +198,8 @@ def checkpoint(
     """
     if use_reentrant and (kwargs or context_fn is not None):
         raise ValueError(f"checkpoint: use_reentrant = True with {', '.join(kwargs) or 'context_fn'}; pass use_reentrant=False")
+    if determinism_check not in ("default", "none"):
+        raise ValueError(f"checkpoint: determinism_check = {determinism_check!r}; expected 'default' or 'none'")
     contexts = (contextlib.nullcontext(), contextlib.nullcontext()) if context_fn is None else context_fn()
     if not is_grad_enabled():
         return function(*args, **kwargs)

@@ -156,7 +156,7 @@ class RNNBase(Module):
         self.proj_size = proj_size
         rows = _GATES[mode] * hidden_size
         check_room(f"{name}: num_layers", num_layers)
-        self._names: list[list[str]] = []
+        self._all_weights: list[list[str]] = []
         for layer in range(num_layers):
             n_in = input_size if layer == 0 else self._state_size * self._directions
             for suffix in ("", "_reverse")[: self._directions]:
@@ -171,7 +171,7 @@ class RNNBase(Module):
                     names.append(f"{kind}_l{layer}{suffix}")
                     data = ops.empty(*shape, device=device, dtype=dtype)
                     self.register_parameter(names[-1], Parameter(data))
-                self._names.append(names)
+                self._all_weights.append(names)
         self.reset_parameters()
 
     @property
@@ -186,17 +186,13 @@ class RNNBase(Module):
     @property
     def all_weights(self) -> list[list[Parameter]]:
         """Per layer and direction: weight_ih, weight_hh; with bias, bias_ih, bias_hh; with a projection, weight_hr."""
-        return [[getattr(self, name) for name in names] for names in self._names]
+        return [[getattr(self, name) for name in names] for names in self._all_weights]
 
     # What subclasses of programs ask for: the weights as one list, and the checks of PyTorch's forward.
 
     @property
-    def _all_weights(self) -> list[list[str]]:
-        return self._names
-
-    @property
     def _flat_weights_names(self) -> list[str]:
-        return [name for names in self._names for name in names]
+        return [name for names in self._all_weights for name in names]
 
     @property
     def _flat_weights(self) -> list[Parameter]:
@@ -207,6 +203,16 @@ class RNNBase(Module):
         for name, weight in zip(self._flat_weights_names, weights, strict=True):
             if getattr(self, name) is not weight:
                 setattr(self, name, weight)
+
+    def __getstate__(self) -> dict[str, Any]:
+        names = self._flat_weights_names
+        return {**super().__getstate__(), "_flat_weights_names": names, "_flat_weights": [self._parameters.get(name) for name in names]}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        state = {key: value for key, value in state.items() if not key.startswith("_flat_weight")}  # PyTorch's, made of the others here
+        if "_names" in state:  # what files written before have for _all_weights
+            state.setdefault("_all_weights", state.pop("_names"))
+        super().__setstate__(state)
 
     def check_input(self, input: Tensor, batch_sizes: Tensor | None) -> None:
         """Raises for an input, or the data of a packed sequence, of other axes or features."""
@@ -597,9 +603,12 @@ class RNNCell(RNNCellBase):
     ) -> None:
         if nonlinearity not in ("tanh", "relu"):
             raise ValueError(f"RNNCell: nonlinearity = {nonlinearity!r}; expected 'tanh' or 'relu'")
-        self._mode = f"RNN_{nonlinearity.upper()}"
         super().__init__(input_size, hidden_size, bias, 1, device, dtype)
         self.nonlinearity = nonlinearity
+
+    @property
+    def _mode(self) -> str:  # type: ignore[override]
+        return f"RNN_{self.nonlinearity.upper()}"
 
     def extra_repr(self) -> str:
         text = super().extra_repr()

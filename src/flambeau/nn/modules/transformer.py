@@ -36,10 +36,23 @@ def _activation(given: Any) -> Callable[[Tensor], Tensor]:
     return given  # type: ignore[no-any-return]
 
 
+def _known_activation(activation: Any) -> int:
+    """1 for relu, 2 for gelu, 0 for another: what a layer of PyTorch's says, and asks one that it reads from a file."""
+    for n, (function, kind) in enumerate(((F.relu, ReLU), (F.gelu, GELU)), 1):
+        if activation is function or isinstance(activation, kind):
+            return n
+    return 0
+
+
 def _clones(module: Module, n: int) -> ModuleList:
     nbytes = sum(p.nbytes for p in module.parameters() if not p.is_meta)
     check_room(f"{type(module).__name__}: num_layers", n, nbytes)
     return ModuleList([copy.deepcopy(module) for _ in range(n)])
+
+
+def _is_batch_first(layers: ModuleList) -> bool:
+    attention = getattr(layers[0], "self_attn", None) if len(layers) else None
+    return bool(getattr(attention, "batch_first", False))
 
 
 def _causal_mask(size: int, like: Tensor | None = None) -> Tensor:
@@ -95,6 +108,7 @@ class TransformerEncoderLayer(Module):
         self.dropout1 = Dropout(dropout)
         self.dropout2 = Dropout(dropout)
         self.activation = _activation(activation)
+        self.activation_relu_or_gelu = _known_activation(self.activation)
 
     def _attend(self, x: Tensor, mask: Any, padding: Any, is_causal: bool) -> Tensor:
         y, _ = self.self_attn(
@@ -162,9 +176,10 @@ class TransformerEncoder(Module):
         self.norm = norm
         self.enable_nested_tensor, self.mask_check = enable_nested_tensor, mask_check
         self.use_nested_tensor = enable_nested_tensor and _skips_padding(encoder_layer)
-        self._batch_first = bool(
-            getattr(getattr(encoder_layer, "self_attn", None), "batch_first", False)
-        )
+
+    @property
+    def _batch_first(self) -> bool:
+        return _is_batch_first(self.layers)
 
     def forward(
         self,
@@ -293,9 +308,10 @@ class TransformerDecoder(Module):
         self.layers = _clones(decoder_layer, num_layers)
         self.num_layers = num_layers
         self.norm = norm
-        self._batch_first = bool(
-            getattr(getattr(decoder_layer, "self_attn", None), "batch_first", False)
-        )
+
+    @property
+    def _batch_first(self) -> bool:
+        return _is_batch_first(self.layers)
 
     def forward(
         self,

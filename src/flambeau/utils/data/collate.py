@@ -62,16 +62,25 @@ def default_convert(data: Any) -> Any:
     return data
 
 
+class MissingKeyError(ValueError, KeyError):
+    """A sample lacks a key that the first one of its batch has."""
+
+    __str__ = ValueError.__str__  # a KeyError shows the repr of its text
+
+
 def default_collate(batch: Sequence[Any]) -> Any:
     """Stacks samples: tensors, arrays and numbers along a new first dimension, containers by entry.
 
     Raises:
         TypeError: a leaf of another type; the text names the place in the sample.
-        ValueError: samples whose shapes, lengths or keys differ.
+        ValueError: samples whose shapes or lengths differ, or without a key of the first one (which is a KeyError, too; further keys are
+            left out).
 
     >>> from flambeau.utils.data import default_collate
     >>> default_collate([(1, "a"), (2, "b")])
     [tensor([1, 2]), ('a', 'b')]
+    >>> default_collate([{"x": 1}, {"x": 2, "note": "late"}])
+    {'x': tensor([1, 2])}
     """
     return _collate(list(batch), "sample", default_collate_fn_map)
 
@@ -156,11 +165,10 @@ def _collate(batch: Sequence[Any], where: str, table: dict[Any, Any]) -> Any:
         return _collate_leaves(made or collate_tensor_fn, tensors, where, table)
     if isinstance(first, Mapping):
         for i, sample in enumerate(batch):
-            if sample.keys() != first.keys():
-                raise ValueError(
-                    f"default_collate: {where} has keys {sorted(map(str, sample))} in sample {i} "
-                    "of the "
-                    f"batch, but {sorted(map(str, first))} in sample 0"
+            if missing := [str(key) for key in first if key not in sample]:
+                raise MissingKeyError(
+                    f"default_collate: {where} has no key {', '.join(missing)} in sample {i} of the batch, but {sorted(map(str, sample))}; "
+                    f"expected those of sample 0, {sorted(map(str, first))}"
                 )
         entries = {key: _collate([s[key] for s in batch], f"{where}[{key!r}]", table) for key in first}
         return _rebuild_mapping(first, entries)
