@@ -48,6 +48,31 @@ def test_it_is_computed_when_it_is_read():
     assert (type(layer).__name__, parametrize.type_before_parametrizations(layer)) == ("ParametrizedLinear", nn.Linear)
 
 
+def test_the_class_belongs_to_parametrize_so_that_a_trace_keeps_it_whole():
+    class Mine(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = nn.Parameter(fl.ones(2))
+
+        def forward(self, x):
+            return x.neg() * self.w
+
+    class Half(nn.Module):
+        def forward(self, w):
+            return w / 2
+
+    model = nn.Sequential(Mine(), nn.Linear(2, 2))
+    for layer, name in zip(model, ("w", "weight"), strict=True):
+        parametrize.register_parametrization(layer, name, Half())
+        assert type(layer).__module__ == "flambeau.nn.utils.parametrize"
+    calls = [(n.op, n.target) for n in fl.fx.symbolic_trace(model).graph.nodes]
+    assert calls[1:3] == [("call_module", "0"), ("call_module", "1")]
+    parametrize.register_parametrization(model[0], "w", Half())
+    assert type(model[0]).__module__ == "flambeau.nn.utils.parametrize" and type(model[0]).__name__ == "ParametrizedMine"
+    parametrize.remove_parametrizations(model[0], "w")
+    assert type(model[0]) is Mine
+
+
 def test_they_follow_each_other_and_can_be_assigned():
     layer = parametrize.register_parametrization(nn.Linear(2, 2), "weight", Symmetric())
     parametrize.register_parametrization(layer, "weight", Exp())

@@ -176,7 +176,7 @@ def register_parametrization(module: Module, tensor_name: str, parametrization: 
     module._parameters.pop(tensor_name, None)
     module._buffers.pop(tensor_name, None)
     module.parametrizations[tensor_name] = chain  # type: ignore[index,operator]
-    body = {"__module__": cls.__module__, "__reduce_ex__": _no_pickle, "__deepcopy__": _copy, "__setattr__": _setattr,
+    body = {"__module__": ParametrizationList.__module__, "__reduce_ex__": _no_pickle, "__deepcopy__": _copy, "__setattr__": _setattr,
             tensor_name: _property(tensor_name), "_unparametrized": getattr(cls, "_unparametrized", cls)}  # fmt: skip
     module.__class__ = type(title, (cls,), body)
     return module
