@@ -55,6 +55,11 @@ void to_half(S* dst, const float* src, int64_t n) {
 
 void from_f16(float* dst, const Float16* src, int64_t n) {
   int64_t i = 0;
+#if defined(__AVX512F__)
+  for (; i + 32 <= n; i += 32)
+    for (int64_t j = i; j < i + 32; j += 16)
+      _mm512_storeu_ps(dst + j, _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(src + j))));
+#endif
 #if defined(__F16C__) && defined(__AVX__)
   for (; i + 8 <= n; i += 8)
     _mm256_storeu_ps(dst + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(src + i))));
@@ -64,6 +69,11 @@ void from_f16(float* dst, const Float16* src, int64_t n) {
 
 void to_f16(Float16* dst, const float* src, int64_t n) {
   int64_t i = 0;
+#if defined(__AVX512F__)
+  for (; i + 32 <= n; i += 32)
+    for (int64_t j = i; j < i + 32; j += 16)
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(dst + j), _mm512_cvtps_ph(_mm512_loadu_ps(src + j), 0));
+#endif
 #if defined(__F16C__) && defined(__AVX__)
   for (; i + 8 <= n; i += 8)
     _mm_storeu_si128(reinterpret_cast<__m128i*>(dst + i), _mm256_cvtps_ph(_mm256_loadu_ps(src + i), 0));

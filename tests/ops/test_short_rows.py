@@ -166,3 +166,42 @@ def test_the_mean_of_a_whole_plane(dtype, size):
     got = F.adaptive_avg_pool2d(x, 1)
     assert got.shape == (3, 5, 1, 1)
     assert bits(got) == bits(x.mean((2, 3), keepdim=True))
+
+
+@pytest.mark.parametrize("name", ["amax", "amin", "any", "all", "max", "min"])
+@pytest.mark.parametrize("dtype", ["bool", *INTEGERS])
+@pytest.mark.parametrize("n", [*LENGTHS, 257, 600, 5000])
+def test_small_integers_are_folded_as_they_lie(name, dtype, n):
+    kind = np.dtype(dtype)
+    low, high = (0, 1) if dtype == "bool" else (np.iinfo(kind).min, np.iinfo(kind).max)
+    x = RNG.integers(low, high, (11, n + 3), endpoint=True, dtype=np.int64 if dtype != "bool" else np.uint8).astype(kind)
+    x[3] = x[3, 0]  # one value alone
+    x[4, n // 2], x[5, n - 1], x[6], x[7] = low, high, low, high
+    wanted = {"amax": np.max, "amin": np.min, "any": np.any, "all": np.all}.get(name) or getattr(np, name)
+    for view in (np.ascontiguousarray(x[:, :n]), x[:, 1 : n + 1], x[:, :n].T, x[::2, :n:2]):
+        y = fl.from_numpy(view)
+        assert getattr(y, name)().item() == wanted(view)
+        if name in ("max", "min"):
+            continue
+        for dim in (0, 1):
+            assert np.array_equal(array(getattr(y, name)(dim)), wanted(view, axis=dim)), (view.strides, dim)
+
+
+@pytest.mark.parametrize("name", ["cumsum", "cumprod"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("n", [*LENGTHS, 200])
+def test_scans_of_halves_are_rounded_once_for_each_element(name, dtype, n):
+    for rows in (1, 3, 8, 11):
+        x = fl.tensor(1 + 0.05 * RNG.standard_normal((rows, n))).to(getattr(fl, dtype))
+        wanted = getattr(x.double(), name)(1).float().to(x.dtype)
+        assert bits(getattr(x, name)(1)) == bits(wanted)
+        assert bits(getattr(x.T, name)(0)) == bits(wanted.T)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_the_largest_halves_so_far(dtype):
+    x = fl.tensor(RNG.standard_normal((5, 150))).to(getattr(fl, dtype))
+    x[2, 70] = fl.nan
+    for name in ("cummax", "cummin"):
+        got, wanted = getattr(x, name)(1), getattr(x.double(), name)(1)
+        assert bits(got.values) == bits(wanted.values.to(x.dtype)) and fl.equal(got.indices, wanted.indices)

@@ -27,10 +27,14 @@ enum class Fold : uint8_t {
   AbsMin,
 };
 
+// Whether a fold gives one of its elements, or 0 or 1: integers need not be widened for it.
+constexpr bool keeps_type(Fold f) { return f == Fold::Max || f == Fold::Min || f == Fold::Any || f == Fold::All; }
+
 }  // namespace fl
 
-// acc combined with the fold of n contiguous elements, which all have the center *center. Sums, here and below, are also
-// taken of 16-bit floats as they lie; acc is that of float.
+// acc combined with the fold of n contiguous elements, which all have the center *center. Here and below elements may also be of
+// smaller types, as they lie: sums of 16-bit floats (acc is that of float), and folds that keep the type of all signed integers,
+// bytes and bools (acc is that of int64).
 FL_SIMD_KERNEL(void, fold_run, Fold op, DType type, const void* x, int64_t n, const void* center, double p, void* acc)
 // acc[j] combined with the fold of x[i * stride + j] over i < rows, for j < n; column j has center[j].
 FL_SIMD_KERNEL(void, fold_rows, Fold op, DType type, const void* x, int64_t stride, int64_t rows, int64_t n,

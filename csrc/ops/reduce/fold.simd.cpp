@@ -1,12 +1,14 @@
 // Folds along contiguous elements. Sums of floats are taken in 64 lanes over blocks of 2048, so that no lane
 // adds more than 32 floats, and the blocks are added in double. Rows of fewer have eight lanes, the shortest none: eight of
-// those rows go together. Lanes and blocks do not depend on the instruction set or on threads.
+// those rows go together. Small integers have more lanes. Lanes and blocks do not depend on the instruction set or on threads.
 #include "ops/reduce/fold_parts.h"
 
 namespace fl::kernels::FL_ISA {
 namespace {
 
-constexpr int kLanes = 64, kFew = 8;
+template <class T>
+constexpr int kLanes = sizeof(T) < 4 ? 256 / static_cast<int>(sizeof(T)) : 64;
+constexpr int kFew = 8;
 constexpr int64_t kBlock = 2048;
 constexpr int64_t kRows = 8;
 
@@ -42,10 +44,10 @@ void run(const T* x, int64_t n, const T* center, double p, Acc<T>* acc) {
   using A = Acc<T>;
   const T c = center ? *center : T(0), pt = static_cast<T>(p);
   A total = *acc;
-  if (n < kLanes) {
+  if (n < kLanes<T>) {
     total = combine<F, A>(total, block<F, kFew>(x, n, c, pt));
   } else {
-    for (int64_t i = 0; i < n; i += kBlock) total = combine<F, A>(total, block<F, kLanes>(x + i, std::min(kBlock, n - i), c, pt));
+    for (int64_t i = 0; i < n; i += kBlock) total = combine<F, A>(total, block<F, kLanes<T>>(x + i, std::min(kBlock, n - i), c, pt));
   }
   *acc = total;
 }
@@ -76,7 +78,7 @@ bool summed_apart(Fold op, DType type) { return op == Fold::Sum && is_float(type
 void fold_run(Fold op, DType type, const void* x, int64_t n, const void* center, double p, void* acc) {
   if (summed_apart(op, type)) return FL_ISA::fold_sums(type, x, n, 1, n, static_cast<double*>(acc));
   choose(op, [&](auto f) {
-    choose_type(type, [&](auto t) {
+    choose_type<decltype(f)::value>(type, [&](auto t) {
       using T = decltype(t);
       run<decltype(f)::value, T>(static_cast<const T*>(x), n, static_cast<const T*>(center), p, static_cast<Acc<T>*>(acc));
     });
@@ -85,7 +87,7 @@ void fold_run(Fold op, DType type, const void* x, int64_t n, const void* center,
 void fold_runs(Fold op, DType type, const void* x, int64_t stride, int64_t m, int64_t n, const void* center, double p, void* acc) {
   if (summed_apart(op, type)) return FL_ISA::fold_sums(type, x, stride, m, n, static_cast<double*>(acc));
   choose(op, [&](auto f) {
-    choose_type(type, [&](auto t) {
+    choose_type<decltype(f)::value>(type, [&](auto t) {
       using T = decltype(t);
       constexpr Fold F = decltype(f)::value;
       const T *from = static_cast<const T*>(x), *c = static_cast<const T*>(center);

@@ -47,13 +47,24 @@ FL_VM T image(T x, T center, [[maybe_unused]] T p) {
   else return x;
 }
 
-// f(std::integral_constant<Fold, op>{}, T{})
-template <class Fn>
+// f(T{}), T being what elements are folded as.
+template <Fold F, class Fn>
 void choose_type(DType type, Fn&& f) {
-  if (type == DType::Float32) f(float{});
-  else if (type == DType::Float64) f(double{});
-  else f(int64_t{});
+  if (type == DType::Float32) return f(float{});
+  if (type == DType::Float64) return f(double{});
+  if constexpr (keeps_type(F)) {
+    switch (type) {
+      case DType::Bool:
+      case DType::UInt8: return f(uint8_t{});
+      case DType::Int8: return f(int8_t{});
+      case DType::Int16: return f(int16_t{});
+      case DType::Int32: return f(int32_t{});
+      default: break;
+    }
+  }
+  f(int64_t{});
 }
+// f(std::integral_constant<Fold, op>{})
 template <class Fn>
 void choose(Fold op, Fn&& f) {
   switch (op) {

@@ -56,7 +56,7 @@ void fold_rows(Fold op, DType type, const void* x, int64_t stride, int64_t n_row
     return type == DType::BFloat16 ? sums(BFloat16{}) : sums(Float16{});
   }
   choose(op, [&](auto f) {
-    choose_type(type, [&](auto t) {
+    choose_type<decltype(f)::value>(type, [&](auto t) {
       using T = decltype(t);
       rows<decltype(f)::value, T, T>(static_cast<const T*>(x), stride, n_rows, n, static_cast<const T*>(center), p,
                                   static_cast<Acc<T>*>(acc));

@@ -1,15 +1,12 @@
 // The reductions of ops/reduce.yaml over the fold engine. Shapes, dtypes and axes are checked already.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "dispatch/unsigned.h"
 #include "base/parallel.h"
-#include "base/scalar.h"
 #include "dispatch/each.h"
 #include "dispatch/geometry.h"
-#include "ops/index/bounds.h"
 #include "ops/reduce/factors.h"
 #include "ops/reduce/reduce.h"
 
@@ -17,23 +14,6 @@ namespace fl::kernels {
 namespace {
 
 using Dimensions = std::optional<IntList>;
-
-// The largest or smallest of all integers, in their own type, where they lie side by side.
-bool bound_of(const Tensor& x, Fold fold, const Tensor& y) {
-  if (is_float(x.dtype()) || x.dtype() == DType::Bool || !x.is_contiguous()) return false;
-  constexpr int64_t kPart = 65536;
-  const int64_t n = x.numel(), parts = (n + kPart - 1) / kPart, item = static_cast<int64_t>(x.item_bytes());
-  std::vector<int64_t> low(static_cast<size_t>(parts), std::numeric_limits<int64_t>::max());
-  std::vector<int64_t> high(static_cast<size_t>(parts), std::numeric_limits<int64_t>::min());
-  const char* from = x.data<char>();
-  parallel_for(0, parts, 4, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i)
-      widen_bounds(from + i * kPart * item, x.dtype(), std::min(kPart, n - i * kPart), &low[static_cast<size_t>(i)], &high[static_cast<size_t>(i)]);
-  });
-  const int64_t best = fold == Fold::Max ? *std::max_element(high.begin(), high.end()) : *std::min_element(low.begin(), low.end());
-  fill_elements(y, Scalar(best));
-  return true;
-}
 
 // float for the 16-bit floats, int64 for every integer and bool.
 DType fold_type(DType t) {
@@ -80,12 +60,8 @@ static void bound(Fold fold, const Tensor& x, Dimensions dim, const Tensor& y) {
 }
 void amax(const Tensor& x, Dimensions dim, bool, const Tensor& y) { bound(Fold::Max, x, dim, y); }
 void amin(const Tensor& x, Dimensions dim, bool, const Tensor& y) { bound(Fold::Min, x, dim, y); }
-void max_all(const Tensor& x, const Tensor& y) {
-  if (is_wide_unsigned(x.dtype()) || !bound_of(x, Fold::Max, y)) amax(x, {}, false, y);
-}
-void min_all(const Tensor& x, const Tensor& y) {
-  if (is_wide_unsigned(x.dtype()) || !bound_of(x, Fold::Min, y)) amin(x, {}, false, y);
-}
+void max_all(const Tensor& x, const Tensor& y) { amax(x, {}, false, y); }
+void min_all(const Tensor& x, const Tensor& y) { amin(x, {}, false, y); }
 void any(const Tensor& x, Dimensions dim, bool, const Tensor& y) { reduce({.fold = Fold::Any}, fold_type(x.dtype()), x, dim, y); }
 void all(const Tensor& x, Dimensions dim, bool, const Tensor& y) { reduce({.fold = Fold::All}, fold_type(x.dtype()), x, dim, y); }
 void count_nonzero(const Tensor& x, Dimensions dim, const Tensor& y) {

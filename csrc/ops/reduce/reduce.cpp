@@ -44,11 +44,13 @@ struct Nest {
   const double* center;
   int64_t n_kept = 1, n_folded = 1;  // products of the sizes above
 
-  // The type that elements are folded in where they lie, or none: sums read 16-bit floats themselves.
+  // The type that elements are folded in where they lie, or none.
   std::optional<DType> direct() const {
     if (last.x != 1) return {};
     const bool half = compute == DType::Float32 && x_item == 2 && is_float(x_type) && how->fold == Fold::Sum;
-    return x_type == compute || half ? std::optional(x_type) : std::nullopt;
+    const bool small = compute == DType::Int64 && keeps_type(how->fold) &&
+                       (x_type == DType::Bool || x_type == DType::UInt8 || x_type == DType::Int8 || x_type == DType::Int16 || x_type == DType::Int32);
+    return x_type == compute || half || small ? std::optional(x_type) : std::nullopt;
   }
   DType acc_type() const { return compute == DType::Int64 ? DType::Int64 : DType::Float64; }
 };

@@ -6,6 +6,7 @@
 
 #include "base/element.h"
 #include "base/vmath.h"
+#include "dispatch/convert.h"
 #include "storage/transpose.h"
 
 namespace fl::kernels::FL_ISA {
@@ -65,20 +66,26 @@ void down_columns(Chain& chain, const T* in, T* out, int64_t* index, int64_t n, 
   }
 }
 
-// Rows become columns of transposed blocks.
-template <class Chain, class T = typename Chain::Element>
-void along_rows(Chain& chain, const T* in, T* out, int64_t* index, int64_t n, int64_t rows, bool backward) {
+// Rows become columns of transposed blocks. The elements lie in memory as S, which is T but for 16-bit floats.
+template <class S, class Chain, class T = typename Chain::Element>
+void along_rows(Chain& chain, DType dtype, const S* in, S* out, int64_t* index, int64_t n, int64_t rows, bool backward) {
+  constexpr bool same = std::is_same_v<S, T>;
   alignas(64) T block[kSteps * kScanRows];
   alignas(64) int64_t places[kSteps * kScanRows];
-  if (rows < kScanRows) std::fill_n(block, kSteps * kScanRows, T{});  // the missing rows are scanned too
+  alignas(64) S halves[same ? 1 : kSteps * kScanRows];
+  S* raw = halves;
+  if constexpr (same) raw = block;
+  if (rows < kScanRows) std::fill_n(raw, kSteps * kScanRows, S{});  // the missing rows are scanned too
   for (int64_t done = 0; done < n; done += kSteps) {
     const int64_t steps = std::min(kSteps, n - done), first = backward ? n - done - steps : done;
-    transpose_block(in + first, n, block, kScanRows, rows, steps, sizeof(T));
+    transpose_block(in + first, n, raw, kScanRows, rows, steps, sizeof(S));
+    if constexpr (!same) FL_ISA::convert_loop(block, DType::Float32, raw, dtype, steps * kScanRows);
     for (int64_t i = 0; i < steps; ++i) {
       const int64_t at = (backward ? steps - 1 - i : i) * kScanRows;
       chain.advance(done + i, block + at, block + at, places + at, kScanRows);
     }
-    transpose_block(block, kScanRows, out + first, n, steps, rows, sizeof(T));
+    if constexpr (!same) FL_ISA::convert_loop(raw, dtype, block, DType::Float32, steps * kScanRows);
+    transpose_block(raw, kScanRows, out + first, n, steps, rows, sizeof(S));
     if (index) transpose_block(places, kScanRows, index + first, n, steps, rows, sizeof(int64_t));
   }
 }
@@ -119,8 +126,9 @@ void scan_columns(Scan scan, DType dtype, const void* in, void* out, int64_t* in
 
 void scan_rows(Scan scan, DType dtype, const void* in, void* out, int64_t* index, int64_t n, int64_t rows, bool backward) {
   visit(dtype, [&](auto zero) {
-    using T = decltype(zero);
-    with_chain<T>(scan, [&](auto& chain) { along_rows(chain, static_cast<const T*>(in), static_cast<T*>(out), index, n, rows, backward); });
+    using S = decltype(zero);
+    using T = std::conditional_t<is_half_type<S>, float, S>;
+    with_chain<T>(scan, [&](auto& chain) { along_rows(chain, dtype, static_cast<const S*>(in), static_cast<S*>(out), index, n, rows, backward); });
   });
 }
 
