@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import subprocess
 import sys
@@ -294,6 +295,30 @@ ERRORS = [
 def test_errors(call, kind, text):
     with pytest.raises(kind, match=text):
         call()
+
+
+def tensor_arguments():
+    """Each argument that has to be a tensor, of each function: the call with something else in its place."""
+    modules = [(f"linalg.{n}", f) for n, f in vars(linalg).items()]
+    modules += [(n, getattr(fl, n)) for n in ("cholesky_inverse", "cholesky_solve", "lu_unpack", "pinverse", "vander")]
+    modules += [(f"fft.{n}", f) for n, f in vars(fl.fft).items()]
+    kinds = {"Tensor": fl.eye(3), "bool": True}
+    for name, f in modules:
+        if not inspect.isfunction(f) or f.__name__.startswith("_"):
+            continue
+        needed = [p for p in inspect.signature(f).parameters.values() if p.default is p.empty and p.kind is not p.VAR_POSITIONAL]
+        for wrong in (p.name for p in needed if p.annotation == "Tensor"):
+            others = {p.name: kinds.get(p.annotation, 2) for p in needed if p.name != wrong}
+            yield pytest.param(f, wrong, others, id=f"{name}-{wrong}")
+
+
+@pytest.mark.eager("the moment at which an error is raised")
+@pytest.mark.parametrize("f, wrong, others", tensor_arguments())
+@pytest.mark.parametrize("value", [np.eye(3), 0.5, None, [1.0, 2.0]], ids=["array", "float", "none", "list"])
+def test_what_is_no_tensor_is_refused_by_its_name(f, wrong, others, value):
+    kind = type(value).__name__
+    with pytest.raises(TypeError, match=rf"\w+ is a (numpy\.)?{kind}; expected a Tensor"):
+        f(**{wrong: value}, **others)
 
 
 @pytest.mark.eager("the moment at which an error is raised")

@@ -18,14 +18,14 @@ def norm_of(op: str, norm: str | None) -> str:
     return norm
 
 
-def _tensor(op: str, x: object) -> None:
+def check_tensor(op: str, x: object) -> None:
     if not isinstance(x, Tensor):
         raise TypeError(f"{op}: input is a {type(x).__name__}; expected a Tensor")
 
 
 def floating(op: str, x: Tensor, *, complex: bool = False, real: bool = False) -> Tensor:
     """x in a type that is computed in: complex, real, or either."""
-    _tensor(op, x)
+    check_tensor(op, x)
     if real and x.is_complex():
         raise _C.DTypeError(f"{op}: input is {x.dtype}; expected real numbers")
     if not x.is_complex() and not x.is_floating_point():
@@ -69,7 +69,7 @@ def fitted(x: Tensor, axes: Sequence[int], sizes: Sequence[int | None]) -> Tenso
 
 def single(op: str, x: Tensor, n: int | None, dim: int) -> tuple[list[int] | None, list[int]]:
     """`s` and `dim` of a transform along one axis."""
-    _tensor(op, x)
+    check_tensor(op, x)
     if x.ndim == 0:
         raise _C.RangeError(f"{op}: a 0-d tensor has no axis to transform; expected at least one")
     return None if n is None else [n], [dim]

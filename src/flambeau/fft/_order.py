@@ -8,7 +8,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
-from flambeau.fft._arguments import given
+from flambeau.fft._arguments import check_tensor, given
 
 
 def _check(op: str, n: int) -> None:
@@ -50,7 +50,8 @@ def rfftfreq(
     return y.requires_grad_() if requires_grad else y
 
 
-def _axes(x: Tensor, dim: int | Sequence[int] | None) -> list[int]:
+def _axes(op: str, x: Tensor, dim: int | Sequence[int] | None) -> list[int]:
+    check_tensor(op, x)
     return list(range(x.ndim)) if dim is None else [int(dim)] if isinstance(dim, (int, Integral)) else list(dim)
 
 
@@ -62,11 +63,11 @@ def fftshift(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
         >>> fl.fft.fftshift(fl.fft.fftfreq(4))
         tensor([-0.5000, -0.2500,  0.0000,  0.2500])
     """
-    axes = _axes(input, dim)
+    axes = _axes("fftshift", input, dim)
     return ops.roll(input, [input.shape[d] // 2 for d in axes], axes) if axes else input.clone()
 
 
 def ifftshift(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     """The inverse of `fftshift`."""
-    axes = _axes(input, dim)
+    axes = _axes("ifftshift", input, dim)
     return ops.roll(input, [(input.shape[d] + 1) // 2 for d in axes], axes) if axes else input.clone()

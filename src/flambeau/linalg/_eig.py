@@ -12,6 +12,7 @@ from flambeau._out import deliver
 from flambeau._results import result
 from flambeau.autograd import Function
 from flambeau.linalg import _lapack_arrays as arrays
+from flambeau.linalg._arguments import check_tensors
 from flambeau.linalg._complex_ops import (
     as_array,
     as_tensor,
@@ -67,8 +68,7 @@ class _Eig(Function):
 
 
 def _check(op: str, A: Tensor) -> None:
-    if not isinstance(A, Tensor):
-        raise TypeError(f"{op}: A is a {type(A).__name__}; expected a Tensor")
+    check_tensors(op, A=A)
     if A.ndim < 2 or A.shape[-1] != A.shape[-2]:
         raise _C.ShapeError(f"{op}: A has shape {list(A.shape)}; expected square matrices, [..., n, n]")
     if A.dtype not in (_C.float32, _C.float64, _C.complex64, _C.complex128):

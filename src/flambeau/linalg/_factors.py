@@ -9,6 +9,7 @@ from flambeau._C import Tensor, ops
 from flambeau._out import deliver
 from flambeau._results import result
 from flambeau.linalg import _complex_factors, _complex_systems
+from flambeau.linalg._arguments import check_tensors
 
 if TYPE_CHECKING:
     from flambeau._C import (
@@ -164,6 +165,7 @@ def eigvalsh(A: Tensor, UPLO: str = "L", *, out: Tensor | None = None) -> Tensor
     Shape:
         A [..., n, n] -> [..., n]
     """
+    check_tensors("linalg.eigvalsh", A=A)
     return deliver("linalg.eigvalsh", _complex_factors.linalg_eigh(A, UPLO, _wants_gradient(A))[0], out)  # type: ignore[no-any-return]
 
 
@@ -207,6 +209,7 @@ def svdvals(A: Tensor, *, driver: str | None = None, out: Tensor | None = None) 
         A [..., m, n] -> [..., min(m, n)]
     """
     _check_driver("linalg.svdvals", driver)
+    check_tensors("linalg.svdvals", A=A)
     return deliver("linalg.svdvals", _complex_factors.linalg_svd(A, False, _wants_gradient(A))[1], out)  # type: ignore[no-any-return]
 
 

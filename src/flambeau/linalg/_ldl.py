@@ -18,6 +18,7 @@ from flambeau._C import Tensor, ops
 from flambeau._out import deliver
 from flambeau._results import result
 from flambeau._tensor import broadcast_shapes
+from flambeau.linalg._arguments import check_tensors
 
 _ALPHA = (1 + math.sqrt(17)) / 8  # keeps the growth of elements smallest
 
@@ -40,6 +41,7 @@ class LDLFactorEx(NamedTuple):
 
 
 def _check(op: str, A: Tensor, name: str) -> None:
+    check_tensors(op, **{name: A})
     if A.dtype not in (_C.float32, _C.float64, _C.complex64, _C.complex128):
         raise _C.DTypeError(f"{op}: {name} is {A.dtype}; expected float32, float64, complex64 or complex128")
     if A.ndim < 2 or A.shape[-1] != A.shape[-2]:
@@ -188,6 +190,7 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False,
 
     op = "linalg.ldl_solve"
     _check(op, LD, "LD")
+    check_tensors(op, pivots=pivots, B=B)
     n = LD.shape[-1]
     if B.dtype is not LD.dtype or pivots.dtype is not _C.int32:
         raise _C.DTypeError(f"{op}: LD is {LD.dtype}, pivots {pivots.dtype}, B {B.dtype}; expected LD and B of one type, pivots of int32")

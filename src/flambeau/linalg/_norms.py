@@ -10,6 +10,7 @@ from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._out import deliver
 from flambeau.linalg import _complex_systems
+from flambeau.linalg._arguments import check_tensors
 from flambeau.linalg._factors import eigvalsh, svdvals
 from flambeau.linalg._systems import tolerance
 
@@ -28,6 +29,7 @@ def vector_norm(
 
 
 def _check_matrices(op: str, A: Tensor) -> None:
+    check_tensors(op, A=A)
     if A.ndim < 2:
         raise _C.ShapeError(f"{op}: A has shape {list(A.shape)}; expected at least two axes")
     if not A.is_floating_point() and not A.is_complex():

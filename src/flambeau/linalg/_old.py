@@ -11,6 +11,7 @@ from flambeau._results import result
 from flambeau._spelled import spelled
 from flambeau._warn import warn
 from flambeau.linalg import _complex_factors, _complex_systems, _factors, _products, _systems
+from flambeau.linalg._arguments import check_tensors
 from flambeau.linalg._factors import geqrf
 
 __all__ = [
@@ -103,6 +104,7 @@ def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False, *, out: Tensor | N
     Shape:
         B [..., n, k], L [..., n, n] -> [..., n, k]; batches broadcast
     """
+    check_tensors("cholesky_solve", B=B, L=L)
     if B.ndim < 2 or L.ndim < 2:
         raise _C.ShapeError(f"cholesky_solve: B has shape {list(B.shape)}, L {list(L.shape)}; expected at least two axes")
     lower = L.mH if upper else L
@@ -117,6 +119,7 @@ def cholesky_inverse(L: Tensor, upper: bool = False, *, out: Tensor | None = Non
     Shape:
         L [..., n, n] -> [..., n, n]
     """
+    check_tensors("cholesky_inverse", L=L)
     if L.ndim < 2 or L.shape[-1] != L.shape[-2]:
         raise _C.ShapeError(f"cholesky_inverse: L has shape {list(L.shape)}; expected square matrices, [..., n, n]")
     return deliver("cholesky_inverse", cholesky_solve(ops.eye(L.shape[-1], dtype=L.dtype, device=L.device), L, upper), out)  # type: ignore[no-any-return]
@@ -142,6 +145,7 @@ def lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor | Non
 
 def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True, *, out: Any = None) -> Any:
     """P, L and U of what `lu` returned; what is not wanted is empty."""
+    check_tensors("lu_unpack", LU_data=LU_data, LU_pivots=LU_pivots)
     none = ops.empty((0,), dtype=LU_data.dtype)
     L, U = _factors.triangles(LU_data) if unpack_data else (none, none)
     P = _factors.permutation(LU_pivots, LU_data.shape[-2], LU_data) if unpack_pivots else none
@@ -195,6 +199,7 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     Shape:
         x [n] -> [n, N], N = n by default
     """
+    check_tensors("vander", x=x)
     if x.ndim != 1:
         raise _C.ShapeError(f"vander: x has shape {list(x.shape)}; expected one axis")
     count = x.shape[0] if N is None else N

@@ -10,6 +10,7 @@ from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._out import deliver
 from flambeau.linalg import _complex_factors, _complex_systems
+from flambeau.linalg._arguments import check_tensors
 
 
 def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -30,6 +31,7 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out: Tensor | None = None) ->
         >>> fl.linalg.vecdot(fl.tensor([[1.0, 2.0], [3.0, 4.0]]), fl.tensor([1.0, 1.0]))
         tensor([3., 7.])
     """
+    check_tensors("linalg.vecdot", x=x, y=y)
     return deliver("linalg.vecdot", (ops.conj(x) * y).sum(dim), out)  # type: ignore[no-any-return]
 
 
@@ -38,6 +40,7 @@ def cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Tensor | None = N
     from flambeau._functions import broadcast_tensors
     from flambeau._functions import cross as vector_product
 
+    check_tensors("linalg.cross", input=input, other=other)
     if input.ndim != other.ndim:
         raise _C.ShapeError(f"linalg.cross: input has shape {list(input.shape)}, other {list(other.shape)}; expected as many axes")
     if not -input.ndim <= dim < input.ndim:
@@ -72,6 +75,7 @@ def matrix_power(A: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
     Raises:
         LinAlgError: n < 0, and A is singular.
     """
+    check_tensors("linalg.matrix_power", A=A)
     if A.ndim < 2 or A.shape[-1] != A.shape[-2]:
         raise _C.ShapeError(f"linalg.matrix_power: A has shape {list(A.shape)}; expected square matrices, [..., m, m]")
     if isinstance(n, bool) or not isinstance(n, (int, Integral)):
@@ -148,6 +152,7 @@ def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     Shape:
         x [..., n] -> [..., n, N]
     """
+    check_tensors("linalg.vander", x=x)
     if x.ndim == 0:
         x = x.reshape(1)
     count = x.shape[-1] if N is None else N

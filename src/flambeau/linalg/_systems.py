@@ -11,6 +11,7 @@ from flambeau._C import Tensor, ops
 from flambeau._out import deliver
 from flambeau._results import result
 from flambeau.linalg import _complex_factors, _complex_systems
+from flambeau.linalg._arguments import check_tensors
 
 if TYPE_CHECKING:
     from flambeau._C import _linalg_inv_ex_result, _linalg_slogdet_result, _linalg_solve_ex_result
@@ -198,6 +199,7 @@ def _inverse_above(v: Tensor, size: Tensor, least: Tensor) -> Tensor:
 
 
 def _check_matrix(op: str, A: Tensor, square: bool) -> None:
+    check_tensors(op, A=A)
     if A.ndim < 2 or (square and A.shape[-1] != A.shape[-2]):
         wanted = "square matrices, [..., n, n]" if square else "at least two axes"
         raise _C.ShapeError(f"{op}: A has shape {list(A.shape)}; expected {wanted}")
@@ -231,6 +233,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     if kind not in _DRIVERS:
         raise _C.ArgumentError(f"linalg.lstsq: driver = {driver!r}; expected None or one of {', '.join(_DRIVERS)}")
     _check_matrix("linalg.lstsq", A, False)
+    check_tensors("linalg.lstsq", B=B)
     vector = A.ndim - 1 == B.ndim and B.shape == A.shape[:-1]
     b = B.unsqueeze(-1) if vector else B
     m, n = A.shape[-2:]
@@ -262,6 +265,7 @@ def tensorinv(A: Tensor, ind: int = 2, *, out: Tensor | None = None) -> Tensor:
     Raises:
         ShapeError: the products of both groups of sizes differ.
     """
+    check_tensors("linalg.tensorinv", A=A)
     if ind <= 0:
         raise _C.ArgumentError(f"linalg.tensorinv: ind = {ind}; expected ind > 0")
     rows, columns = A.shape[:ind], A.shape[ind:]
@@ -279,6 +283,7 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Sequence[int] | None = None, *, out:
     """
     from flambeau._functions import movedim
 
+    check_tensors("linalg.tensorsolve", A=A, B=B)
     if dims is not None:
         A = movedim(A, tuple(dims), tuple(range(A.ndim - len(dims), A.ndim)))
     sizes = A.shape[B.ndim :]
