@@ -7,6 +7,7 @@
 
 #include "autograd/meta.h"
 #include "bindings/args.h"
+#include "bindings/hooks.h"
 #include "bindings/objects.h"
 #include "bindings/overrides.h"
 #include "bindings/tensor_object.h"
@@ -37,6 +38,7 @@ class Key {
     if (is_tensor(v) && !taken_over(v)) {
       put('T');
       put(requires_grad(tensor_of(v)));
+      for (const uint64_t id : hooks_of_leaf(tensor_of(v))) put(id);
       tensors_.append(nb::handle(v));
       return;
     }

@@ -3,7 +3,7 @@
 #include "autograd/saved_tensor.h"
 #include "bindings/args.h"
 #include "bindings/tensor_object.h"
-#include "graph/recorder.h"
+#include "graph/program.h"
 
 namespace nb = nanobind;
 
@@ -167,13 +167,14 @@ constexpr const char* kHooked = "it registers a hook of a tensor that lives on";
 
 HookRemover add_leaf_hook(const Tensor& x, LeafHooks AutogradMeta::*list, PyObject* fn) {
   graph::note_change(x, kHooked);
+  graph::note_object_change(x);
   AutogradMeta& meta = ensure_meta(x);
   auto hook = make_ref<PyTensorHook>(fn);
   const std::lock_guard lock(meta.mutex());
   drop_removed<PyTensorHook>(meta.*list);
   (meta.*list).emplace_back(next_hook_id(), hook);
   meta.hooked = true;
-  return {hook->fn.cell()};
+  return {hook->fn.cell(), Ref<WeakTensor>::share(&weak_of(x))};
 }
 
 HookRemover register_tensor_hook(nb::handle tensor, nb::callable fn) {
@@ -188,7 +189,7 @@ HookRemover register_tensor_hook(nb::handle tensor, nb::callable fn) {
   const std::lock_guard lock(node->mutex());
   drop_removed<PyTensorHook>(hooks.tensor);
   hooks.tensor.push_back({next_hook_id(), meta_of(x)->output_nr, hook});
-  return {hook->fn.cell()};
+  return {hook->fn.cell(), {}};
 }
 
 HookRemover register_post_accumulate_hook(nb::handle tensor, nb::callable fn) {
@@ -219,7 +220,27 @@ HookRemover add_node_hook(Node& node, PyObject* fn, bool pre) {
   const std::lock_guard lock(node.mutex());
   drop_removed<PyNodeHook>(hooks.node);
   hooks.node.emplace_back(next_hook_id(), hook);
-  return {hook->fn.cell()};
+  return {hook->fn.cell(), {}};
+}
+
+void HookRemover::remove() {
+  if (const Tensor x = leaf ? leaf->lock() : Tensor(); x.defined()) {
+    graph::note_change(x, "it removes a hook of a tensor that lives on");
+    graph::note_object_change(x);
+  }
+  leaf = {};
+  callable->clear();
+}
+
+std::vector<uint64_t> hooks_of_leaf(const Tensor& x) {
+  std::vector<uint64_t> ids;
+  AutogradMeta* meta = meta_of(x);
+  if (!meta || !meta->hooked.load(std::memory_order_relaxed)) return ids;
+  const std::lock_guard lock(meta->mutex());
+  for (auto* list : {&meta->hooks, &meta->post_accumulate})
+    for (const auto& [id, hook] : *list)
+      if (static_cast<PyTensorHook&>(*hook).fn.get()) ids.push_back(id);
+  return ids;
 }
 
 void init_hooks(nb::module_& m) {

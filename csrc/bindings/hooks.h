@@ -53,8 +53,12 @@ struct PyNodeMetadata final : NodeMetadata {
 // What register_hook() returns: takes the hook away again.
 struct HookRemover {
   Ref<Callable> callable;
-  void remove() { callable->clear(); }
+  Ref<WeakTensor> leaf;  // of a leaf's hooks: programs that go through the leaf are to notice
+  void remove();
 };
+
+// Numbers of the hooks that a leaf has, none twice in a process.
+std::vector<uint64_t> hooks_of_leaf(const Tensor& x);
 
 HookRemover add_node_hook(Node& node, PyObject* fn, bool pre);
 void init_hooks(nanobind::module_& m);

@@ -13,7 +13,7 @@ namespace fl::graph {
 
 std::atomic<uint64_t> objects_version{0};
 
-Program::Geometry Program::geometry(const Tensor& x, uint32_t buffer) { return {buffer, x.dtype(), x.sizes(), x.strides(), x.offset()}; }
+Program::Geometry Program::geometry(const Tensor& x, uint32_t buffer) { return {buffer, x.dtype(), x.sizes(), x.strides(), x.offset(), x.impl()->inference}; }
 
 Ref<Program> Program::capture(const std::vector<Tensor>& args, const std::vector<Tensor>& outs, bool fold, double budget) {
   if (!recording()) raise<ArgumentError>("capture: nothing is being recorded");
@@ -165,7 +165,7 @@ void Program::find_once() {
   for (uint32_t k = 0; k < tape_.nodes.size(); ++k) {
     const NodeRecord& node = tape_.nodes[k];
     bool once = runs_[k] && node.op->writes == 0 && node.outs > node.first;
-    for (uint32_t i = 0; i < node.n_args; ++i) once &= tape_.boxes[node.args + i].kind != Box::Kind::Draw;
+    tape_.for_drawn(node, [&](const auto&) { once = false; });
     size_t given = 0, made = 0;
     for (uint32_t v = node.first; v < node.last && once; ++v) {
       const uint32_t b = tape_.buffer_of[v];
@@ -556,8 +556,8 @@ std::optional<std::vector<Tensor>> Program::run(const std::vector<Tensor>& args)
     if (k == pass_begin_[k]) between.drop();
     const NodeRecord& node = tape_.nodes[k];
     if (!runs_[k]) {
-      for (uint32_t i = 0; i < node.n_args; ++i)  // its numbers are drawn all the same, so that those after it stay as they are
-        if (const Box& box = tape_.boxes[node.args + i]; box.kind == Box::Kind::Draw) generator_or_default(tape_.generators[static_cast<size_t>(box.integer)].get()).next();
+      // Its numbers are drawn all the same, so that those after it stay as they are.
+      tape_.for_drawn(node, [](const Ref<Generator>& generator) { generator_or_default(generator.get()).next(); });
       continue;
     }
     if (node.op->check) node.op->check(tape_.frame_of(node));
@@ -575,7 +575,9 @@ std::optional<std::vector<Tensor>> Program::run(const std::vector<Tensor>& args)
   }
   auto fresh = [&](const Geometry& g) {
     const Tensor& any = tape_.values[buffers_[g.buffer].values.front()];
-    return Tensor(make_ref<TensorImpl>(any.impl()->storage, g.sizes, g.strides, g.offset, g.dtype));
+    Tensor made(make_ref<TensorImpl>(any.impl()->storage, g.sizes, g.strides, g.offset, g.dtype));
+    made.impl()->inference = g.inference;
+    return made;
   };
   std::vector<Tensor> out;
   for (size_t i = 0; i < outs_.size(); ++i) {

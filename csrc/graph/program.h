@@ -111,6 +111,7 @@ class Program final : public RefCounted {
     DType dtype = DType::Float32;
     Dims sizes, strides;
     int64_t offset = 0;
+    bool inference = false;
     bool operator==(const Geometry&) const = default;
   };
   // What happens to the .grad of a tensor.

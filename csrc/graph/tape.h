@@ -67,6 +67,12 @@ struct Tape {
       if (buffer_of[v] != kNone) f(v);
     for_overwritten(node, f);
   }
+  // Calls f(generator) for the numbers that a node draws.
+  template <class F>
+  void for_drawn(const NodeRecord& node, F&& f) const {
+    for (uint32_t i = 0; i < node.n_args; ++i)
+      if (const Box& box = boxes[node.args + i]; box.kind == Box::Kind::Draw) f(generators[static_cast<size_t>(box.integer)]);
+  }
   // What an element-wise op writes.
   const Tensor& result_of(const NodeRecord& node) const {
     return node.op->writes ? values[static_cast<size_t>(boxes[node.args].integer)] : values[node.outs];
@@ -113,8 +119,13 @@ struct Tape {
     if (!first.op->each || !run_linked || result_of(first).numel() < kChained) return false;
     links_.clear();
     for (size_t j = k; j < stop && links_.size() < kMostLinks; ++j) {
-      if (!runs[j]) continue;
       const NodeRecord& node = nodes[j];
+      if (!runs[j]) {
+        bool draws = false;
+        for_drawn(node, [&](const auto&) { draws = true; });
+        if (draws) break;  // whoever runs the tape draws in its place
+        continue;
+      }
       if (j > k && !may_join(first, node)) break;
       const Use u = use(buffer_of[node.op->writes ? static_cast<size_t>(boxes[node.args].integer) : node.outs]);
       links_.push_back({frame_of(node), node.op, static_cast<uint32_t>(j), u.last, u.stays});

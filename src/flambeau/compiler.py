@@ -453,13 +453,13 @@ class _Compiled:
 
     def _capture(self, tensors: list[Tensor], result: Any, again: list[_replay.Again], version: int) -> _Entry:
         outs = _tensors(result, [])
-        given = [next((i for i, t in enumerate(tensors) if t is y), -1) for y in outs]
-        program = _C.graph.capture(tensors, [y for y, g in zip(outs, given, strict=True) if g < 0], self.fold, self.budget)
-        places, made = [], 0
-        for g in given:
-            places.append(g if g >= 0 else -1 - made)
-            made += g < 0
-        return _Entry(program, _filled(result, repeat(_Place())), places, again, version)
+        places: dict[int, int] = {id(t): i for i, t in reversed([*enumerate(tensors)])}
+        made: list[Tensor] = []
+        for y in outs:  # one that is returned twice is one object at each call
+            if places.setdefault(id(y), -1 - len(made)) == -1 - len(made):
+                made.append(y)
+        program = _C.graph.capture(tensors, made, self.fold, self.budget)
+        return _Entry(program, _filled(result, repeat(_Place())), [places[id(y)] for y in outs], again, version)
 
 
 @overload

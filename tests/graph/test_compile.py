@@ -185,6 +185,46 @@ def test_arguments_that_share_memory():
         assert same(f(z[1:], z[:3]), fl.tensor([2.0, 4.0, 4.0]))
 
 
+def test_a_result_that_is_returned_twice_is_one_object():
+    @fl.compile(mode="replay", fullgraph=True)
+    def f(x, y):
+        a, b = x * 2, y + 1
+        return a, [b, x, y], {"a": a, "b": b, "c": a + 1}
+
+    x, y = fl.ones(3), fl.zeros(3)
+    before = fl.compiler.stats()["replayed"]
+    for _ in range(6):
+        a, (b, *given), more = f(x, y)
+        assert more["a"] is a and more["b"] is b and given[0] is x and given[1] is y
+        a.unsqueeze_(0)
+        assert more["a"].tolist() == [[2.0] * 3] and b.tolist() == [1.0] * 3 and more["c"].tolist() == [3.0] * 3
+    assert fl.compiler.stats()["replayed"] > before
+
+
+def test_draws_that_nobody_reads_keep_their_place_inside_of_a_pass():
+    def f(y):
+        y.add_(1)
+        fl.rand(10)
+        return (y * 2 + fl.rand(4096)).sum()
+
+    ends = []
+    for g in (f, fl.compile(f), fl.compile(f, mode="replay", fullgraph=True)):
+        fl.manual_seed(0)
+        ends.append([g(fl.ones(4096)).item() for _ in range(12)])
+    assert ends[0] == ends[1] == ends[2]
+
+
+def test_replayed_results_are_inference_tensors_where_recorded_ones_are():
+    f, inside = (fl.compile(g, mode="replay", fullgraph=True) for g in (lambda x: x * 2, fl.inference_mode()(lambda x: x + 1)))
+    x = fl.ones(3)
+    before = fl.compiler.stats()["replayed"]
+    for _ in range(6):
+        with fl.inference_mode():
+            assert f(x).is_inference()
+        assert not f(x).is_inference() and inside(x).is_inference()
+    assert fl.compiler.stats()["replayed"] > before
+
+
 def test_an_index_out_of_range_is_refused_in_a_replayed_call():
     f = fl.compile(lambda x, i: F.embedding(i, x) * 2, mode="replay")
     x = fl.randn(4, 2)

@@ -471,3 +471,40 @@ def test_a_step_as_a_graph(name, tmp_path):
             run.run(*batch(2), *kept)
         ends.append([v.detach().numpy().tobytes() for v in net.state_dict().values()])
     assert ends[0] == ends[1] == ends[2]
+
+
+@pytest.mark.parametrize("post", [False, True])
+def test_hooks_of_parameters_are_noticed_at_once(post):
+    """Put on and taken off between the calls of a step that is replayed."""
+    w = nn.Parameter(fl.ones(3))
+    optimizer = fl.optim.SGD([w], lr=0.0)
+
+    @fl.compile(mode="replay")
+    def step(x):
+        optimizer.zero_grad()
+        (w * x).sum().backward()
+
+    def double(parameter):
+        with fl.no_grad():
+            parameter.grad.mul_(2)
+
+    before, replayed = fl.compiler.stats()["replayed"], []
+    for i in range(STEPS):
+        if i == 5:
+            handle = w.register_post_accumulate_grad_hook(double) if post else w.register_hook(lambda g: g * 2)
+        if i == 9:
+            handle.remove()
+        step(fl.ones(3))
+        assert w.grad.tolist() == [2.0 if 5 <= i < 9 else 1.0] * 3, i
+        replayed.append(fl.compiler.stats()["replayed"] - before)
+    assert replayed[4] > 0  # before the hook came
+
+
+def test_hooks_of_arguments_are_noticed():
+    step = fl.compile(lambda x: (x * 2).sum().backward(), mode="replay")
+    for i in range(STEPS):
+        x = fl.ones(3, requires_grad=True)
+        if i in (6, 7):
+            x.register_hook(lambda g, i=i: g * i)
+        step(x)
+        assert x.grad.tolist() == [2.0 * (i if i in (6, 7) else 1)] * 3
