@@ -120,8 +120,9 @@ class Allowed:
             self._names[id(kind)] = name
             return kind
         module, _, last = name.rpartition(".")
-        what = vars(sys.modules[module]).get(last) if module.startswith("flambeau.") and module in sys.modules else None
-        return what if what is not None and self.has(what) and not what.__module__.startswith("flambeau.") else None
+        ours = module.partition(".")[0] == "flambeau" and module in sys.modules
+        what = vars(sys.modules[module]).get(last) if ours else None
+        return what if what is not None and self.has(what) and what.__module__.partition(".")[0] != "flambeau" else None
 
     def _imported(self, name: str) -> Any:
         module, _, last = name.rpartition(".")
