@@ -78,3 +78,44 @@ def test_average_pooling_of_wide_planes(width, out):
     edges = [(i * width // out, -(-(i + 1) * width // out)) for i in range(out)]
     expected = np.stack([np.stack([a[..., r : r + 3, lo:hi].mean((-2, -1)) for lo, hi in edges], -1) for r in (0, 3)], -2)
     assert_near(got, expected)
+
+
+@pytest.mark.parametrize("points", [1, 7, 15, 16, 17, 63, 64, 65, 200])
+@pytest.mark.parametrize("dtype", [fl.float32, fl.float64], ids=str)
+@pytest.mark.parametrize("mode", ["bilinear", "nearest"])
+@pytest.mark.parametrize("padding", ["zeros", "border"])
+def test_places_in_pictures(points, dtype, mode, padding):
+    """Places outside give 0, and not what an element says that is no number; blocks of all lengths."""
+    h, w = 5, 9
+    x = RNG.standard_normal((2, 3, h, w))
+    x[:, :, 0, 0] = np.nan if padding == "zeros" else x[:, :, 0, 0]
+    at = RNG.uniform(-2, 2, (2, 1, points, 2))
+    at[..., 0] = np.where(np.abs(at[..., 0] + 1) < 0.4, 0.3, at[..., 0])  # nobody is near the NaN
+    at[0, 0, 0] = [np.nan, 0.1]
+    at[1, 0, 0] = [1e30, -1e30]
+    at[1, 0, -1] = [3.0, 3.0]
+
+    def element(n, c, j, i):
+        if padding == "border":
+            return x[n, c, min(max(j, 0), h - 1), min(max(i, 0), w - 1)]
+        return x[n, c, j, i] if 0 <= j < h and 0 <= i < w else 0.0
+
+    def coordinate(v, size):
+        v = ((v + 1) * size - 1) / 2
+        v = v if abs(v) < 1e9 else -100.0
+        return v if padding == "zeros" else min(max(v, 0.0), size - 1.0)
+
+    wanted = np.zeros((2, 3, 1, points))
+    for n in range(2):
+        for p in range(points):
+            u, v = coordinate(at[n, 0, p, 0], w), coordinate(at[n, 0, p, 1], h)
+            for c in range(3):
+                if mode == "nearest":
+                    wanted[n, c, 0, p] = element(n, c, round(v), round(u))
+                    continue
+                i, j = int(np.floor(u)), int(np.floor(v))
+                a, b = u - i, v - j
+                corners = ((j, i, (1 - a) * (1 - b)), (j, i + 1, a * (1 - b)), (j + 1, i, (1 - a) * b), (j + 1, i + 1, a * b))
+                wanted[n, c, 0, p] = sum(weight * element(n, c, y, z) for y, z, weight in corners)
+    got = fl.nn.functional.grid_sample(fl.tensor(x).to(dtype), fl.tensor(at).to(dtype), mode=mode, padding_mode=padding, align_corners=False)
+    assert np.allclose(got.numpy(), wanted, atol=2e-5 if dtype is fl.float32 else 1e-12, equal_nan=False)

@@ -2,6 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
+
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
 
 namespace fl::kernels::FL_ISA {
 namespace {
@@ -17,42 +22,132 @@ struct Taps {
   std::array<std::array<T, kPlaces>, N> weight;
   std::array<std::array<T, kPlaces>, 2> part, slope;
   bool inside;
+  void end(int64_t count) {  // a block of fewer places is one whose others lie outside
+    for (int64_t p = count; p < kPlaces; ++p)
+      for (int q = 0; q < N; ++q) index[q][p] = -1, weight[q][p] = 0;
+  }
 };
+
+// Places in elements along both axes, and how they move with the grid's coordinates.
+template <class T>
+struct Where {
+  std::array<std::array<T, kPlaces>, 2> at, slope;
+};
+
+template <class T>
+void locate(const T* place, int64_t count, int64_t size, const Places& of, T* __restrict at, T* __restrict slope) {
+  if (of.padding == places::Padding::Reflection) {
+    for (int64_t p = 0; p < count; ++p) {
+      const auto moved = inside(places::element_of(place[2 * p], size, of.align), size, of.padding, of.align);
+      at[p] = moved.at, slope[p] = moved.slope;
+    }
+    return;
+  }
+  const T end = static_cast<T>(size - 1), span = of.align ? end : static_cast<T>(size), back = of.align ? T(0) : T(1);
+  const bool border = of.padding == places::Padding::Border;
+  const T low = border ? T(0) : -vm::kInf<T>, high = border ? end : vm::kInf<T>;
+#pragma omp simd
+  for (int64_t p = 0; p < count; ++p) {
+    const T v = ((place[2 * p] + 1) * span - back) / 2, far = vm::abs(v);
+    const T x = far < T(1e9) ? v : T(-100), moves = far < T(1e9) ? span / 2 : T(0);
+    const T above = x > low ? x : low, moves_above = x > low ? moves : T(0);
+    at[p] = above < high ? above : high;
+    slope[p] = above < high ? moves_above : T(0);
+  }
+}
+template <class T>
+void locate(const T* place, int64_t count, const Places& of, Where<T>& out) {
+  locate(place, count, of.width, of, out.at[0].data(), out.slope[0].data());
+  locate(place + 1, count, of.height, of, out.at[1].data(), out.slope[1].data());
+}
 
 template <class T>
 void find(const T* place, int64_t count, const Places& of, Taps<T, 4>& out) {
   const auto h = static_cast<int32_t>(of.height), w = static_cast<int32_t>(of.width);
-  bool all = true;
+  Where<T> where;
+  locate(place, count, of, where);
+  const T *xs = where.at[0].data(), *ys = where.at[1].data();
+  T *w0 = out.weight[0].data(), *w1 = out.weight[1].data(), *w2 = out.weight[2].data(), *w3 = out.weight[3].data();
+  int32_t *i0 = out.index[0].data(), *i1 = out.index[1].data(), *i2 = out.index[2].data(), *i3 = out.index[3].data();
+  T *across = out.part[0].data(), *down = out.part[1].data();
+  int32_t all = 1;
+#pragma omp simd reduction(& : all)
   for (int64_t p = 0; p < count; ++p) {
-    const auto [x, x_slope] = inside(places::element_of(place[2 * p], w, of.align), w, of.padding, of.align);
-    const auto [y, y_slope] = inside(places::element_of(place[2 * p + 1], h, of.align), h, of.padding, of.align);
-    const T left = std::floor(x), top = std::floor(y), dx = x - left, dy = y - top;
+    const T left = std::floor(xs[p]), top = std::floor(ys[p]), dx = xs[p] - left, dy = ys[p] - top;
     const auto i = static_cast<int32_t>(left), j = static_cast<int32_t>(top);
-    const bool has_left = (i >= 0) & (i < w), has_right = (i >= -1) & (i + 1 < w), has_top = (j >= 0) & (j < h), has_bottom = (j >= -1) & (j + 1 < h);
-    const auto at = static_cast<int32_t>(int64_t{j} * w + i);
-    out.weight[0][p] = (1 - dx) * (1 - dy), out.index[0][p] = has_top & has_left ? at : -1;
-    out.weight[1][p] = dx * (1 - dy), out.index[1][p] = has_top & has_right ? at + 1 : -1;
-    out.weight[2][p] = (1 - dx) * dy, out.index[2][p] = has_bottom & has_left ? at + w : -1;
-    out.weight[3][p] = dx * dy, out.index[3][p] = has_bottom & has_right ? at + w + 1 : -1;
-    out.part[0][p] = dx, out.part[1][p] = dy, out.slope[0][p] = x_slope, out.slope[1][p] = y_slope;
+    const int32_t has_left = (i >= 0) & (i < w), has_right = (i >= -1) & (i + 1 < w), has_top = (j >= 0) & (j < h), has_bottom = (j >= -1) & (j + 1 < h);
+    const auto at = static_cast<int32_t>(static_cast<uint32_t>(j) * static_cast<uint32_t>(w) + static_cast<uint32_t>(i));  // wraps where it is not used
+    w0[p] = (1 - dx) * (1 - dy), i0[p] = has_top & has_left ? at : -1;
+    w1[p] = dx * (1 - dy), i1[p] = has_top & has_right ? at + 1 : -1;
+    w2[p] = (1 - dx) * dy, i2[p] = has_bottom & has_left ? at + w : -1;
+    w3[p] = dx * dy, i3[p] = has_bottom & has_right ? at + w + 1 : -1;
+    across[p] = dx, down[p] = dy;
     all &= has_left & has_right & has_top & has_bottom;
   }
+  out.slope = where.slope;
   out.inside = all;
+  out.end(count);
 }
 
 template <class T>
 void find(const T* place, int64_t count, const Places& of, Taps<T, 1>& out) {
   const auto h = static_cast<int32_t>(of.height), w = static_cast<int32_t>(of.width);
-  bool all = true;
+  Where<T> where;
+  locate(place, count, of, where);
+  const T *xs = where.at[0].data(), *ys = where.at[1].data();
+  int32_t* index = out.index[0].data();
+  int32_t all = 1;
+#pragma omp simd reduction(& : all)
   for (int64_t p = 0; p < count; ++p) {
-    const auto i = static_cast<int32_t>(std::nearbyint(inside(places::element_of(place[2 * p], w, of.align), w, of.padding, of.align).at));
-    const auto j = static_cast<int32_t>(std::nearbyint(inside(places::element_of(place[2 * p + 1], h, of.align), h, of.padding, of.align).at));
-    const bool has = (i >= 0) & (i < w) & (j >= 0) & (j < h);
-    out.index[0][p] = has ? j * w + i : -1;
-    out.weight[0][p] = 1;
+    const auto i = static_cast<int32_t>(std::nearbyint(xs[p])), j = static_cast<int32_t>(std::nearbyint(ys[p]));
+    const int32_t has = (i >= 0) & (i < w) & (j >= 0) & (j < h);
+    index[p] = has ? static_cast<int32_t>(static_cast<uint32_t>(j) * static_cast<uint32_t>(w) + static_cast<uint32_t>(i)) : -1;
     all &= has;
   }
+  out.weight[0].fill(1);
   out.inside = all;
+  out.end(count);
+}
+
+// What lies at L indices; 0 for those outside, whatever lies elsewhere. GCC takes the elements one by one where it is not told otherwise.
+#if defined(__AVX512F__) && defined(__AVX512VL__)
+FL_VM __m512 gathered(const float* from, const int32_t* index) {
+  const __m512i at = _mm512_loadu_si512(index);
+  return _mm512_mask_i32gather_ps(_mm512_setzero_ps(), _mm512_cmpge_epi32_mask(at, _mm512_setzero_si512()), at, from, 4);
+}
+FL_VM __m512d gathered(const double* from, const int32_t* index) {
+  const __m256i at = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(index));
+  return _mm512_mask_i32gather_pd(_mm512_setzero_pd(), _mm256_cmpge_epi32_mask(at, _mm256_setzero_si256()), at, from, 8);
+}
+#elif defined(__AVX2__)
+FL_VM __m256 gathered(const float* from, const int32_t* index) {
+  const __m256i at = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(index));
+  return _mm256_mask_i32gather_ps(_mm256_setzero_ps(), from, at, _mm256_castsi256_ps(_mm256_cmpgt_epi32(at, _mm256_set1_epi32(-1))), 4);
+}
+FL_VM __m256d gathered(const double* from, const int32_t* index) {
+  const __m128i at = _mm_loadu_si128(reinterpret_cast<const __m128i*>(index));
+  return _mm256_mask_i32gather_pd(_mm256_setzero_pd(), from, at, _mm256_castsi256_pd(_mm256_cvtepi32_epi64(_mm_cmpgt_epi32(at, _mm_set1_epi32(-1)))), 8);
+}
+#else
+template <class T>
+FL_VM T gathered(const T* from, const int32_t* index) { return *index < 0 ? T(0) : from[*index]; }
+#endif
+
+template <class T, int N>
+void mix(const T* from, T* to, int64_t count, const Taps<T, N>& taps) {
+  using Lanes = decltype(gathered(from, taps.index[0].data()));
+  constexpr int64_t kLanes = static_cast<int64_t>(sizeof(Lanes) / sizeof(T));
+  for (int64_t p = 0; p < count; p += kLanes) {
+    Lanes sum{};
+#pragma GCC unroll 4
+    for (int q = 0; q < N; ++q) {
+      Lanes weight;
+      std::memcpy(&weight, taps.weight[q].data() + p, sizeof weight);
+      sum += weight * gathered(from, taps.index[q].data() + p);
+    }
+    if (p + kLanes <= count) std::memcpy(to + p, &sum, sizeof sum);
+    else std::memcpy(to + p, &sum, static_cast<size_t>(count - p) * sizeof(T));
+  }
 }
 
 template <class T, int N>
@@ -65,21 +160,7 @@ void sample(const T* x, const T* grid, T* y, const Places& of, int64_t first, in
     for (int64_t k = 0; k < of.channels; ++k) {
       const T* from = x + (n * of.channels + k) * plane;
       T* to = y + (n * of.channels + k) * of.points + begin;
-      if (taps.inside) {
-        for (int64_t p = 0; p < count; ++p) {
-          T sum = 0;
-#pragma GCC unroll 4
-          for (int q = 0; q < N; ++q) sum += taps.weight[q][p] * from[taps.index[q][p]];
-          to[p] = sum;
-        }
-      } else {
-        for (int64_t p = 0; p < count; ++p) {
-          T sum = 0;
-#pragma GCC unroll 4
-          for (int q = 0; q < N; ++q) sum += taps.index[q][p] < 0 ? T(0) : taps.weight[q][p] * from[taps.index[q][p]];
-          to[p] = sum;
-        }
-      }
+      mix(from, to, count, taps);
     }
   }
 }
