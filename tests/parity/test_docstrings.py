@@ -45,7 +45,7 @@ SKIPPED = {
 
 # What differs on purpose, by reason: docstrings, with the number of statements where it is not 1. An item that does not differ fails.
 DIFFERENT = {
-    "waits for the core": "torch.Tensor.grad_dtype torch.inference_mode torch.set_default_dtype "
+    "waits for the core": "torch.Tensor.grad_dtype torch.set_default_dtype "
     "torch.set_flush_denormal:2",
     "tensors are packed without history, in the order of the arguments": "torch.autograd.graph.saved_tensors_hooks",
     "conjugates and negatives are computed when they are asked for": "torch.conj torch.resolve_conj torch.resolve_neg",
