@@ -5,6 +5,7 @@
 
 #include "backend/onednn/onednn.h"
 #include "ops/conv/channels.h"
+#include "ops/conv/narrow.h"
 #include "ops/conv/native.h"
 #include "ops/matmul/half.h"
 #include "tensor/raw.h"
@@ -98,7 +99,10 @@ void convolution(const Tensor& x, const Tensor& weight, const Tensor& bias, IntL
   if (y.numel() == 0) return;
   if (weight.numel() == 0) return bias.defined() ? channel_expand(bias, y.sizes(), y) : zero(y);  // no input channels
   const auto shape = shape_of(x.sizes(), weight.sizes(), y.sizes(), stride, padding, dilation, groups);
-  if (channels_last(x, y) && onednn::conv_forward(shape, true, ChannelRows(x).matrix(), weight, bias, ChannelRows::fresh(y).matrix())) return;
+  if (channels_last(x, y)) {
+    if (conv::narrow_forward(shape, x, weight, bias, y)) return;
+    if (onednn::conv_forward(shape, true, ChannelRows(x).matrix(), weight, bias, ChannelRows::fresh(y).matrix())) return;
+  }
   if (use_onednn(Part::Forward, x.dtype(), weight.sizes(), y.sizes(), stride, groups) && onednn::conv_forward(shape, false, x, weight, bias, y)) return;
   const WideOutput out(y);
   const Tensor wx = widened(x), ww = widened(weight), wb = widened(bias);
@@ -136,7 +140,10 @@ void conv_backward_data(const Tensor& dy, const Tensor& weight, IntList, IntList
   if (dx.numel() == 0) return;
   if (dy.numel() == 0 || weight.numel() == 0) return zero(dx);
   const auto shape = shape_of(dx.sizes(), weight.sizes(), dy.sizes(), stride, padding, dilation, groups);
-  if (channels_last(dy, dx) && onednn::conv_backward_data(shape, true, ChannelRows(dy).matrix(), weight, ChannelRows::fresh(dx).matrix())) return;
+  if (channels_last(dy, dx)) {
+    if (conv::narrow_backward_data(shape, dy, weight, dx)) return;
+    if (onednn::conv_backward_data(shape, true, ChannelRows(dy).matrix(), weight, ChannelRows::fresh(dx).matrix())) return;
+  }
   if (use_onednn(Part::BackwardData, dy.dtype(), weight.sizes(), dy.sizes(), stride, groups) &&
       onednn::conv_backward_data(shape, false, dy, weight, dx))
     return;
@@ -168,7 +175,10 @@ void conv_backward_weight(const Tensor& dy, const Tensor& x, IntList, IntList st
   if (dw.numel() == 0) return;
   if (dy.numel() == 0 || x.numel() == 0) return zero(dw);
   const auto shape = shape_of(x.sizes(), dw.sizes(), dy.sizes(), stride, padding, dilation, groups);
-  if (channels_last(x, dy) && onednn::conv_backward_weight(shape, true, ChannelRows(dy).matrix(), ChannelRows(x).matrix(), dw, {})) return;
+  if (channels_last(x, dy)) {
+    if (conv::narrow_backward_weight(shape, dy, x, dw)) return;
+    if (onednn::conv_backward_weight(shape, true, ChannelRows(dy).matrix(), ChannelRows(x).matrix(), dw, {})) return;
+  }
   if (use_onednn(Part::BackwardWeight, dy.dtype(), dw.sizes(), dy.sizes(), stride, groups) &&
       onednn::conv_backward_weight(shape, false, dy, x, dw, {}))
     return;

@@ -1,4 +1,4 @@
-// The inner loop of weight gradients; forward and data gradients use gemm's tile with offsets.
+// Inner loops: of weight gradients (forward and data gradients use gemm's tile with offsets), and of sums of shifted planes.
 #pragma once
 
 #include <cstdint>
@@ -11,3 +11,5 @@ FL_SIMD_KERNEL(void, conv_dots_f32, int64_t images, const float* dy, int64_t dy_
                int64_t x_image, const int64_t* offsets, int64_t taps, int64_t n, float* dw, int64_t ldw)
 FL_SIMD_KERNEL(void, conv_dots_f64, int64_t images, const double* dy, int64_t dy_image, int64_t dy_row, int64_t rows, const double* x,
                int64_t x_image, const int64_t* offsets, int64_t taps, int64_t n, double* dw, int64_t ldw)
+// y[r * y_row + j] += x[r * x_row + j] for r < rows, j < n.
+FL_SIMD_KERNEL(void, add_rows_f32, int64_t rows, int64_t n, const float* x, int64_t x_row, float* y, int64_t y_row)

@@ -95,4 +95,9 @@ void conv_dots_f64(int64_t images, const double* dy, int64_t dy_image, int64_t d
   all_dots<double>({images, dy_image, dy_row, x_image, n, ldw}, dy, rows, x, offsets, taps, dw);
 }
 
+void add_rows_f32(int64_t rows, int64_t n, const float* __restrict x, int64_t x_row, float* __restrict y, int64_t y_row) {
+  for (int64_t r = 0; r < rows; ++r, x += x_row, y += y_row)
+    for (int64_t j = 0; j < n; ++j) y[j] += x[j];
+}
+
 }  // namespace fl::kernels::FL_ISA

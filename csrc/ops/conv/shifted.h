@@ -40,11 +40,11 @@ class Buffer {
   Tensor tensor_;
 };
 
-// The padded input of one image and group, by phase.
+// The padded input of one image and group, by phase: all of it, or `rows` of each phase.
 struct PhaseBuffer {
   int64_t hq, wq, plane, channel, size;
-  explicit PhaseBuffer(const Conv& c) {
-    hq = c.oh + (c.dh * (c.kh - 1)) / c.sh;
+  explicit PhaseBuffer(const Conv& c) : PhaseBuffer(c, c.oh + (c.dh * (c.kh - 1)) / c.sh) {}
+  PhaseBuffer(const Conv& c, int64_t rows) : hq(rows) {
     wq = c.ow + (c.dw * (c.kw - 1)) / c.sw;
     plane = hq * wq;
     channel = plane * std::min(c.sh, c.kh == 1 ? 1 : c.sh) * std::min(c.sw, c.kw == 1 ? 1 : c.sw);
@@ -63,18 +63,26 @@ struct PhaseBuffer {
     return out;
   }
 
+  // Phase `b`'s columns [first, last) are columns j * sw + b - pw of the image.
+  struct Columns {
+    int64_t first, last;
+  };
+  Columns inside(const Conv& c, int64_t b) const {
+    const int64_t first = std::min(wq, std::max<int64_t>(0, ceil_div(std::max<int64_t>(c.pw - b, 0), c.sw)));
+    return {first, std::max(first, std::min(wq, floor_div(c.w - 1 + c.pw - b, c.sw) + 1))};
+  }
+
+  // Rows from `begin` on of each phase, from an image.
   template <class T>
-  void fill(const Conv& c, const T* x, T* out) const {
+  void fill(const Conv& c, const T* x, T* out, int64_t begin = 0) const {
     const int64_t fh = phases_h(c), fw = phases_w(c);
     for (int64_t i = 0; i < c.ci; ++i)
       for (int64_t a = 0; a < fh; ++a)
         for (int64_t b = 0; b < fw; ++b) {
           T* to = out + i * channel + (a * fw + b) * plane;
-          // columns j with 0 <= j * sw + b - pw < w
-          const int64_t j0 = std::min(wq, std::max<int64_t>(0, ceil_div(std::max<int64_t>(c.pw - b, 0), c.sw)));
-          const int64_t j1 = std::max(j0, std::min(wq, floor_div(c.w - 1 + c.pw - b, c.sw) + 1));
+          const auto [j0, j1] = inside(c, b);
           for (int64_t r = 0; r < hq; ++r, to += wq) {
-            const int64_t ih = r * c.sh + a - c.ph;
+            const int64_t ih = (begin + r) * c.sh + a - c.ph;
             if (ih < 0 || ih >= c.h || j0 >= j1) {
               std::memset(to, 0, sizeof(T) * wq);
               continue;
@@ -88,6 +96,30 @@ struct PhaseBuffer {
           }
         }
     std::memset(out + channel * c.ci, 0, sizeof(T) * kSlack);
+  }
+
+  // Whether every element of an image has a place in the phases.
+  bool covers(const Conv& c) const {
+    return phases_h(c) == c.sh && phases_w(c) == c.sw && hq * c.sh - c.ph >= c.h && wq * c.sw - c.pw >= c.w;
+  }
+  // The way back: rows [begin, end) of the phases to an image.
+  template <class T>
+  void drain(const Conv& c, const T* from, int64_t begin, int64_t end, T* x) const {
+    const int64_t fh = phases_h(c), fw = phases_w(c);
+    for (int64_t i = 0; i < c.ci; ++i)
+      for (int64_t a = 0; a < fh; ++a)
+        for (int64_t b = 0; b < fw; ++b) {
+          const T* rows = from + i * channel + (a * fw + b) * plane;
+          const auto [j0, j1] = inside(c, b);
+          for (int64_t r = begin; r < end; ++r, rows += wq) {
+            const int64_t ih = r * c.sh + a - c.ph;
+            if (ih < 0 || ih >= c.h || j0 >= j1) continue;
+            T* to = x + (i * c.h + ih) * c.w + j0 * c.sw + b - c.pw;
+            if (c.sw == 1) std::memcpy(to, rows + j0, sizeof(T) * (j1 - j0));
+            else
+              for (int64_t j = j0; j < j1; ++j) to[(j - j0) * c.sw] = rows[j];
+          }
+        }
   }
 };
 
