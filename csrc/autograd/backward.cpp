@@ -548,11 +548,11 @@ void check_roots(const std::vector<Tensor>& roots, std::vector<Tensor>& grads) {
   for (size_t i = 0; i < roots.size(); ++i) {
     const Tensor& root = roots[i];
     if (!requires_grad(root))
-      raise<AutogradError>("backward: tensors[", i, "] ", root.sizes(), " does not require grad and has no grad_fn; "
+      raise<AutogradError>("backward: element ", i, " of tensors, of shape ", root.sizes(), ", does not require grad and does not have a grad_fn; "
                            "was it made from tensors that require grad, outside of no_grad() and detach()?");
     if (!grads[i].defined()) {
       if (root.numel() != 1)
-        raise<AutogradError>("backward: grad can only be left out for a tensor with one element, but tensors[", i, "] has shape ",
+        raise<AutogradError>("backward: grad can be implicitly created only for scalar outputs, but tensors[", i, "] has shape ",
                              root.sizes(), "; reduce it first (for example .sum()), or pass gradient=");
       if (is_complex(root.dtype()))
         raise<AutogradError>("backward: grad can only be left out for a real tensor, but tensors[", i, "] is ", root.dtype(),

@@ -274,7 +274,7 @@ void set_history(const Tensor& t, Ref<Node> node, uint32_t nr) {
 
 void set_requires_grad(const Tensor& t, bool on) {
   if (on && !is_inexact(t.dtype()))
-    raise<AutogradError>("requires_grad: a tensor of ", t.dtype(), " can not require gradients; only floating point and complex tensors can");
+    raise<AutogradError>("requires_grad: only Tensors of floating point and complex dtype can require gradients, not those of ", t.dtype());
   if (!on && !is_leaf(t))
     raise<AutogradError>("requires_grad: only leaf tensors can be changed; use y.detach() for a tensor that does not require grad");
   if (t.impl()->inference && on && !thread_modes().inference)
@@ -338,7 +338,7 @@ void check_inplace(const char* op, const Tensor& x) {
   if (impl.base && !impl.view_tracks_base && impl.base->requires_grad)
     raise<AutogradError>(op, ": this view was made under no_grad, and its base requires grad; write to it under no_grad too, or make the view outside");
   if (requires_grad(x) && is_leaf(x))
-    raise<AutogradError>(op, ": a leaf tensor that requires grad can not be written in place; wrap the write in flambeau.no_grad(), or write to a clone()");
+    raise<AutogradError>(op, ": a leaf Variable that requires grad is being used in an in-place operation; wrap the write in flambeau.no_grad(), or write to a clone()");
   if (impl.base && !follows_base(impl) && impl.view_tracks_base) return;  // its base has other memory by now
   if (impl.base && impl.view_tracks_base) {
     const TensorImpl& base = *impl.base;
@@ -348,7 +348,7 @@ void check_inplace(const char* op, const Tensor& x) {
                              ", from expand?); clone() it first");
   }
   if (impl.base && impl.view_tracks_base && impl.base->requires_grad && is_leaf(Tensor(impl.base)))
-    raise<AutogradError>(op, ": this is a view of a leaf tensor that requires grad, which can not be written in place; wrap the write in flambeau.no_grad()");
+    raise<AutogradError>(op, ": a view of a leaf Variable that requires grad is being used in an in-place operation; wrap the write in flambeau.no_grad()");
 }
 
 void rebase_history(const Tensor& x, Ref<Node> node) {

@@ -26,8 +26,8 @@ std::string place_text(const char* before, SourceId place, const char* after) {
 }
 
 void raise_released(const Node& node) {
-  raise<AutogradError>(node.name(), ": the graph was already used by a backward", place_text(" (", node.used_at, ")"),
-                       " and its saved tensors are gone; pass retain_graph=True to the first backward() to run it twice");
+  raise<AutogradError>(node.name(), ": Trying to backward through the graph a second time", place_text(" (the first was at ", node.used_at, ")"),
+                       "; its saved tensors are gone. Pass retain_graph=True to the first backward() to run it twice");
 }
 
 NodeHooks& Node::need_hooks() {

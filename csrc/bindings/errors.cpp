@@ -69,7 +69,7 @@ void set_python_error() {
   } catch (const TypeMismatch& e) {
     set(PyExc_TypeError, e);
   } catch (const OutOfMemory& e) {
-    set(PyExc_MemoryError, e);
+    set(error_types.memory, e);
   } catch (const std::bad_alloc&) {
     PyErr_NoMemory();
   } catch (const std::exception& e) {

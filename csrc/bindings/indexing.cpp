@@ -44,7 +44,7 @@ int64_t index_of(PyObject* o, const Tensor& x, int64_t dim) {
   if (PyLong_Check(o)) {
     const long long v = PyLong_AsLongLongAndOverflow(o, &overflow);
     if (!overflow) return v;
-    raise<IndexError>("index: an index beyond 64 bits is out of range for axis ", dim, " of shape ", x.sizes());
+    raise<IndexError>("index: an index beyond 64 bits is out of bounds for dimension ", dim, " of shape ", x.sizes());
   }
   return to_int(o, "index", "index");
 }
@@ -123,7 +123,7 @@ Parsed parse(const Tensor& x, PyObject* index) {
       ellipsis = true;
     }
   }
-  if (taken > x.ndim()) raise<IndexError>("index: ", taken, " indices for a tensor of shape ", x.sizes(), "; expected at most ", x.ndim());
+  if (taken > x.ndim()) raise<IndexError>("index: too many indices for tensor of dimension ", x.ndim(), ": ", taken, " for a tensor of shape ", x.sizes());
   int64_t dim = 0;
   for (Py_ssize_t i = 0; i < n; ++i) {
     PyObject* o = items[i];
@@ -131,7 +131,7 @@ Parsed parse(const Tensor& x, PyObject* index) {
       const int64_t at = index_of(o, out.view, dim), size = out.view.size(static_cast<int>(dim));
       if (at < -size || at >= size) {
         const int64_t axis = x.ndim() - (out.view.ndim() - dim);
-        raise<IndexError>("index: index ", at, " is out of range for axis ", axis, " of shape ", x.sizes(), "; expected ", -size, " <= index < ", size);
+        raise<IndexError>("index: index ", at, " is out of bounds for dimension ", axis, " with size ", size, "; expected ", -size, " <= index < ", size);
       }
       out.view = op::select(out.view, dim, at);
     } else if (PySlice_Check(o)) {

@@ -362,6 +362,8 @@ NB_MODULE(_C, m) {
                                   "Elements are wanted of a meta tensor, which has none.");
   error_types.autograd = new_error(m, "AutogradError", PyExc_RuntimeError, "A gradient that can not be computed.");
   error_types.linalg = new_error(m, "LinAlgError", PyExc_RuntimeError, "A matrix that can not be factored, inverted or solved with.");
+  error_types.memory = new_error(m, "OutOfMemoryError", nb::make_tuple(nb::handle(PyExc_RuntimeError), nb::handle(PyExc_MemoryError)).ptr(),
+                                 "There is less memory than was asked for.");
   fl::warn = [](const char* text) {
     const GilAcquire gil;
     if (PyErr_WarnEx(PyExc_UserWarning, text, 1) < 0) throw_python_error();

@@ -151,7 +151,8 @@ int nb_bool(PyObject* self) {
     }
     const Tensor& x = tensor_of(self);
     if (x.numel() != 1)
-      raise<ArgumentError>("bool: a tensor of shape ", x.sizes(), " has no single truth value; use .any() or .all()");
+      raise<ArgumentError>("bool: Boolean value of Tensor with ", x.numel() ? "more than one value" : "no values", " is ambiguous: it has shape ", x.sizes(),
+                           "; use .any() or .all()");
     const Scalar s = item_of(x);
     return s.as<bool>();
   } catch (...) {

@@ -20,7 +20,7 @@ DType default_float_type();
 
 // Python exception classes of flambeau, borrowed.
 struct ErrorTypes {
-  PyObject *shape, *dtype, *device, *no_data, *autograd, *linalg, *argument, *range;
+  PyObject *shape, *dtype, *device, *no_data, *autograd, *linalg, *argument, *range, *memory;
 };
 extern ErrorTypes error_types;
 

@@ -20,10 +20,10 @@ Dims infer_size(const char* op, IntList size, int64_t numel) {
   }
   if (unknown >= 0) {
     if (known == 0 || numel % known != 0)
-      raise<ShapeError>(op, ": shape = ", size, " does not fit ", numel, " elements; ", numel, " is not a multiple of ", known);
+      raise<ShapeError>(op, ": shape '", size, "' is invalid for input of size ", numel, ", which is not a multiple of ", known);
     out[unknown] = numel / known;
   } else if (known != numel) {
-    raise<ShapeError>(op, ": shape = ", size, " has ", known, " elements, but the tensor has ", numel);
+    raise<ShapeError>(op, ": shape '", size, "' is invalid for input of size ", numel, "; it has ", known, " elements");
   }
   return out;
 }

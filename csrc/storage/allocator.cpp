@@ -127,12 +127,12 @@ void CachingAllocator::raise_out_of_memory(size_t size_bytes, size_t cached_befo
   std::string owned = lines.empty() ? "" : "; the most is held by what these lines made:";
   for (const Line& line : lines)
     owned += text("\n  ", line.bytes, " bytes in ", line.blocks, line.blocks == 1 ? " block" : " blocks", ", made at ", line.where);
-  raise<OutOfMemory>("out of memory: ", size_bytes, " bytes were asked for; ", now.allocated, " bytes are in use and ", cached_before,
+  raise<OutOfMemory>("out of memory (DefaultCPUAllocator: can't allocate memory): ", size_bytes, " bytes were asked for; ", now.allocated, " bytes are in use and ", cached_before,
                      " were cached and given back before trying again", owned);
 }
 
 CachingAllocator::Block* CachingAllocator::allocate(size_t size_bytes, int64_t stream, bool apart) {
-  if (size_bytes > (size_t{1} << 62)) raise<OutOfMemory>("out of memory: ", size_bytes, " bytes were asked for");
+  if (size_bytes > (size_t{1} << 62)) raise<OutOfMemory>("out of memory (DefaultCPUAllocator: can't allocate memory): ", size_bytes, " bytes were asked for");
   const size_t rounded = std::max(kRound, (size_bytes + kRound - 1) / kRound * kRound);
   // Before the lock is taken: asking for the line may run Python's collector, which frees tensors.
   const SourceId line = (rounded >= kSmall || names_all()) && current_source ? current_source() : 0;

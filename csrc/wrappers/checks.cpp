@@ -78,14 +78,14 @@ void expandable(const char* op, const Tensor& x, IntList size) {
 void insertable(const char* op, const Tensor& x, int64_t dim) {
   const int64_t n = x.ndim() + 1;
   if (dim < -n || dim >= n)
-    raise<IndexError>(op, ": dim = ", dim, ", but x has shape ", x.sizes(), "; expected ", -n, " <= dim <= ", n - 1);
+    raise<IndexError>(op, ": Dimension out of range (expected to be in range of [", -n, ", ", n - 1, "], but got dim = ", dim, "): x has shape ", x.sizes());
 }
 
 void index_in_axis(const char* op, const Tensor& x, int64_t dim, int64_t index) {
   if (x.ndim() == 0) raise<IndexError>(op, ": a 0-d tensor has no axis to index; use .item() for its value");
   const int64_t n = x.size(static_cast<int>(dim));
   if (index < -n || index >= n)
-    raise<IndexError>(op, ": index ", index, " is out of range for axis ", dim, " of shape ", x.sizes(), "; expected ", -n, " <= index < ", n);
+    raise<IndexError>(op, ": index ", index, " is out of bounds for dimension ", dim, " with size ", n, "; expected ", -n, " <= index < ", n);
 }
 
 void positive_step(const char* op, int64_t step) {
@@ -128,8 +128,8 @@ void joinable(const char* op, TensorList xs, int64_t dim) {
     bool fits = xs[k].ndim() == xs[0].ndim();
     for (int i = 0; fits && i < xs[0].ndim(); ++i) fits = i == dim || xs[k].sizes()[i] == xs[0].sizes()[i];
     if (!fits)
-      raise<ShapeError>(op, ": tensors[", k, "] has shape ", xs[k].sizes(), ", but tensors[0] has shape ", xs[0].sizes(),
-                        "; expected equal sizes but for axis ", dim);
+      raise<ShapeError>(op, ": Sizes of tensors must match except in dimension ", dim, ": tensors[", k, "] has shape ", xs[k].sizes(),
+                        ", but tensors[0] has shape ", xs[0].sizes());
   }
   if (xs[0].ndim() == 0) raise<ShapeError>(op, ": 0-d tensors can not be joined; use stack()");
   axis(op, xs[0], dim);

@@ -90,9 +90,9 @@ void refuse_index(const char* op, const Tensor& index, int64_t least, int64_t si
   auto* values = x.data<int64_t>();
   for (int64_t i = 0; i < x.numel(); ++i)
     if (values[i] < least || values[i] >= size)
-      raise<IndexError>(op, ": index ", values[i], " is out of range for axis ", axis, " with size ", size, place_of({i, values[i]}, x), "; expected ",
+      raise<IndexError>(op, ": index ", values[i], " is out of bounds for dimension ", axis, " with size ", size, place_of({i, values[i]}, x), "; expected ",
                         least, " <= index < ", size);
-  raise<IndexError>(op, ": an index is out of range for axis ", axis, " with size ", size);  // another thread wrote it
+  raise<IndexError>(op, ": an index is out of bounds for dimension ", axis, " with size ", size);  // another thread wrote it
 }
 
 void no_zero_divisor(const char* op, const Operand& a, const Operand& b) {

@@ -19,6 +19,11 @@ inline void axes(const char* op, const char* name, const Tensor& x, int n) {
 [[noreturn]] inline void two_shapes(const char* op, const char* na, const Tensor& a, const char* nb, const Tensor& b, const char* expected) {
   raise<ShapeError>(op, ": ", na, " has shape ", a.sizes(), ", ", nb, " has shape ", b.sizes(), "; expected ", expected);
 }
+// Of a product of matrices. The last axis of a, and the one of b that meets it, have other sizes.
+[[noreturn]] inline void two_factors(const char* op, const char* na, const Tensor& a, const char* nb, const Tensor& b, const char* expected) {
+  raise<ShapeError>(op, ": mat1 and mat2 shapes cannot be multiplied: ", na, " has shape ", a.sizes(), ", ", nb, " has shape ", b.sizes(), "; expected ",
+                    expected);
+}
 inline void broadcasts_to(const char* op, const Tensor& input, const Dims& shape) {
   const int lead = shape.size() - input.ndim();
   bool ok = lead >= 0;
@@ -33,12 +38,12 @@ inline void factors(const char* op, const Tensor& a, int a_axes, const char* nam
 }
 inline void mm_operands(const char* op, const Tensor& a, const Tensor& b) {
   factors(op, a, 2, "b", b, 2);
-  if (a.size(1) != b.size(0)) two_shapes(op, "a", a, "b", b, "a.shape[1] == b.shape[0]");
+  if (a.size(1) != b.size(0)) two_factors(op, "a", a, "b", b, "a.shape[1] == b.shape[0]");
 }
 inline void bmm_operands(const char* op, const Tensor& a, const Tensor& b) {
   factors(op, a, 3, "b", b, 3);
   if (a.size(0) != b.size(0)) two_shapes(op, "a", a, "b", b, "a.shape[0] == b.shape[0]");
-  if (a.size(2) != b.size(1)) two_shapes(op, "a", a, "b", b, "a.shape[2] == b.shape[1]");
+  if (a.size(2) != b.size(1)) two_factors(op, "a", a, "b", b, "a.shape[2] == b.shape[1]");
 }
 inline void mv_operands(const char* op, const Tensor& a, const Tensor& x) {
   factors(op, a, 2, "x", x, 1);
@@ -60,7 +65,7 @@ inline void matmul_operands(const char* op, const Tensor& a, const Tensor& b) {
   const int64_t inner = b.size(b.ndim() == 1 ? 0 : -2);
   if (a.size(-1) != inner) {
     const bool turned = b.ndim() > 1 && a.size(-1) == b.size(-1);
-    two_shapes(op, "a", a, "b", b, b.ndim() == 1 ? "a.shape[-1] == b.shape[0]" : turned ? "a.shape[-1] == b.shape[-2]; b.mT would fit" : "a.shape[-1] == b.shape[-2]");
+    two_factors(op, "a", a, "b", b, b.ndim() == 1 ? "a.shape[-1] == b.shape[0]" : turned ? "a.shape[-1] == b.shape[-2]; b.mT would fit" : "a.shape[-1] == b.shape[-2]");
   }
   for (int i = 3; i <= std::min(a.ndim(), b.ndim()); ++i) {
     const int64_t x = a.size(-i), y = b.size(-i);
@@ -71,7 +76,7 @@ inline void linear_operands(const char* op, const Tensor& x, const Tensor& weigh
   axes(op, "weight", weight, 2);
   if (x.ndim() < 1 || x.size(-1) != weight.size(1)) {
     const bool flat = x.ndim() > 2 && x.size(0) > 0 && x.numel() / x.size(0) == weight.size(1);
-    two_shapes(op, "x", x, "weight", weight, flat ? "x.shape[-1] == weight.shape[1]; x.flatten(1) would fit" : "x.shape[-1] == weight.shape[1]");
+    two_factors(op, "x", x, "weight", weight, flat ? "x.shape[-1] == weight.shape[1]; x.flatten(1) would fit" : "x.shape[-1] == weight.shape[1]");
   }
   if (bias.defined() && (bias.ndim() != 1 || bias.size(0) != weight.size(0)))
     two_shapes(op, "bias", bias, "weight", weight, "bias.shape == [weight.shape[0]]");
@@ -130,7 +135,8 @@ inline void conv_arguments(const char* op, int spatial, const Tensor& x, const T
     if (x.size(1) != of_groups) {
       if (groups == 1) {
         const bool last = x.size(-1) == weight.size(1);
-        two_shapes(op, "x", x, "weight", weight, last ? "x.shape[1] == weight.shape[1]; x.movedim(-1, 1) would fit" : "x.shape[1] == weight.shape[1]");
+        raise<ShapeError>(op, ": x has shape ", x.sizes(), ", weight has shape ", weight.sizes(), "; expected x to have ", weight.size(1), " channels, but got ",
+                          x.size(1), " channels instead", last ? "; x.movedim(-1, 1) would fit" : "");
       }
       raise<ShapeError>(op, ": x has shape ", x.sizes(), ", weight has shape ", weight.sizes(), ", groups = ", groups,
                         "; expected x.shape[1] == weight.shape[1] * groups");
@@ -331,7 +337,7 @@ inline void class_targets(const char* op, const Tensor& x, const Tensor& target,
 inline void indices_below(const char* op, const Tensor& indices, int64_t n) {
   if (!has_values(indices)) return;
   if (const auto misfit = first_misfit(indices, n, {}))
-    raise<IndexError>(op, ": indices has the value ", misfit->value, place_of(*misfit, indices), "; expected 0 <= index < ", n);
+    raise<IndexError>(op, ": index out of range in self: indices has the value ", misfit->value, place_of(*misfit, indices), "; expected 0 <= index < ", n);
 }
 
 inline void embedding_arguments(const char* op, const Tensor& weight, const Tensor& indices, int64_t padding_idx) {

@@ -41,7 +41,7 @@ Tensor to(const Tensor& x, std::optional<DType> dtype, std::optional<Device> dev
 Tensor make_contiguous(const Tensor& x) { return x.is_contiguous() ? x : op::contiguous_copy(x); }
 
 Scalar item_of(const Tensor& x) {
-  if (x.numel() != 1) raise<ArgumentError>("item: the tensor has shape ", x.sizes(), " and ", x.numel(), " elements; expected exactly one");
+  if (x.numel() != 1) raise<ArgumentError>("item: a Tensor with ", x.numel(), " elements cannot be converted to Scalar; it has shape ", x.sizes());
   if (x.is_meta()) raise<NoDataError>("item: a meta tensor has no data");
   graph::note_read("a value was read");
   if (x.dtype() == DType::Complex32) {

@@ -28,8 +28,8 @@ Dims broadcast_shape(const char* op, const Operand* in, int n) {
         std::string shapes;
         for (int j = 0; j < n; ++j)
           if (in[j].is_tensor() && in[j].tensor().defined()) shapes += (shapes.empty() ? "" : " and ") + to_string(in[j].tensor().sizes());
-        raise<ShapeError>(op, ": shapes ", shapes, " do not broadcast: sizes ", out[i + shift], " and ", s[i], " at axis ", i - s.size(),
-                          "; expected equal sizes or 1");
+        raise<ShapeError>(op, ": shapes ", shapes, " do not broadcast: the size of tensor a (", out[i + shift], ") must match the size of tensor b (", s[i],
+                          ") at non-singleton dimension ", i + shift);
       }
       out[i + shift] = s[i];
     }
@@ -368,7 +368,7 @@ void run_each_into(const EachKernel& kernel, const char* op, DType result, DType
   if (!loops.all) no_such_type(op, type);
   check_fits_into(op, in, n, out);
   if (kind_of(result) > kind_of(out.dtype()))
-    raise<DTypeError>(op, ": the result is ", result, ", which can not be stored in x of ", out.dtype(), "; cast x first");
+    raise<DTypeError>(op, ": result type ", result, " can't be cast to the desired output type ", out.dtype(), " of x; cast x first");
   if (out.is_meta() || out.numel() == 0 || graph::recording()) return;
   std::vector<Tensor> copies;
   std::vector<Operand> safe;

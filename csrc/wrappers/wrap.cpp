@@ -27,7 +27,7 @@ void set_default_dtype(DType dtype) {
 int64_t wrap_dim(const char* op, const char* arg, int64_t dim, const Tensor& x) {
   const int64_t n = std::max(x.ndim(), 1);
   if (dim < -n || dim >= n)
-    raise<IndexError>(op, ": ", arg, " = ", dim, ", but x has shape ", x.sizes(), "; expected ", -n, " <= ", arg, " <= ", n - 1);
+    raise<IndexError>(op, ": Dimension out of range (expected to be in range of [", -n, ", ", n - 1, "], but got ", arg, " = ", dim, "): x has shape ", x.sizes());
   return dim < 0 ? dim + n : dim;
 }
 
@@ -91,7 +91,7 @@ void refuse_complex(const char* op, DType type) {
 void check_stored(const char* op, const Tensor& x, const Tensor& value) {
   auto kind = [](DType t) { return t == DType::Bool ? 0 : !is_inexact(t) ? 1 : is_float(t) ? 2 : 3; };
   if (kind(value.dtype()) > kind(x.dtype()))
-    raise<DTypeError>(op, ": the result is ", value.dtype(), ", which can not be stored in x of ", x.dtype(), "; cast x first");
+    raise<DTypeError>(op, ": result type ", value.dtype(), " can't be cast to the desired output type ", x.dtype(), " of x; cast x first");
 }
 
 void check_real(const char* op, const char* arg, Scalar value) {

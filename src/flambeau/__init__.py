@@ -25,6 +25,7 @@ from flambeau._C import (
     DTypeError,
     Generator,
     NoDataError,
+    OutOfMemoryError,
     RangeError,
     ShapeError,
     Size,
@@ -207,7 +208,7 @@ _LAZY = {
 _LAZY_NAMES = {
     "GradScaler": "amp.grad_scaler",
     **dict.fromkeys(
-        ("Event", "OutOfMemoryError", "Stream", "are_deterministic_algorithms_enabled", "get_deterministic_debug_mode", "get_device_module",
+        ("Event", "Stream", "are_deterministic_algorithms_enabled", "get_deterministic_debug_mode", "get_device_module",
          "is_deterministic_algorithms_warn_only_enabled", "is_warn_always_enabled", "set_deterministic_debug_mode",
          "set_flush_denormal", "set_warn_always", "use_deterministic_algorithms"),
         "_settings",
@@ -320,7 +321,7 @@ def _lazy_inplace(name: str) -> _typing.Any:
         before = self.clone() if is_grad_enabled() and self.requires_grad else self
         made = getattr(before, name)(*args, **kwargs)
         if promote_types(made.dtype, self.dtype) != self.dtype:
-            raise DTypeError(f"{name}_: the result is {made.dtype}, which can not be stored in {self.dtype}; cast the tensor first")
+            raise DTypeError(f"{name}_: result type {made.dtype} can't be cast to the desired output type {self.dtype}; cast the tensor first")
         return _C.ops.copy_(self, made)
 
     method.__name__ = method.__qualname__ = name + "_"

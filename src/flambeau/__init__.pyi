@@ -60,6 +60,7 @@ from flambeau._C import DTypeError as DTypeError
 from flambeau._C import DeviceError as DeviceError
 from flambeau._C import Generator as Generator
 from flambeau._C import NoDataError as NoDataError
+from flambeau._C import OutOfMemoryError as OutOfMemoryError
 from flambeau._C import RangeError as RangeError
 from flambeau._C import ShapeError as ShapeError
 from flambeau._C import Size as Size
@@ -314,7 +315,6 @@ from flambeau._sequences import native_layer_norm as native_layer_norm
 from flambeau._sequences import rnn_relu as rnn_relu
 from flambeau._sequences import rnn_tanh as rnn_tanh
 from flambeau._settings import Event as Event
-from flambeau._settings import OutOfMemoryError as OutOfMemoryError
 from flambeau._settings import Stream as Stream
 from flambeau._settings import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
 from flambeau._settings import get_deterministic_debug_mode as get_deterministic_debug_mode

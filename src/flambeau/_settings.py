@@ -113,10 +113,6 @@ def get_device_module(device: Any = None) -> Any:
     return importlib.import_module(f"flambeau.{kind}")
 
 
-class OutOfMemoryError(RuntimeError):
-    """What PyTorch raises when a GPU's memory is used up; never raised here: the host's memory ends with Python's MemoryError."""
-
-
 class Stream:
     """A queue of a GPU; none can be made.
 

@@ -275,7 +275,7 @@ def _backward(
     inputs: Any = None,
 ) -> None:
     """Adds the gradient of this tensor to the `.grad` of the leaves it was computed from."""
-    if inputs is None:
+    if inputs is None and not isinstance(gradient, (list, tuple)):
         run_backward((self,), (gradient,), create_graph if retain_graph is None else retain_graph, create_graph, (), True, True)
         return
     from flambeau.autograd import backward
@@ -295,7 +295,7 @@ def _numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
             x = x.to(_C.float32)
     if x.requires_grad:
         if _C.is_grad_enabled():
-            raise _C.AutogradError("numpy: the tensor requires grad; use .detach().numpy()")
+            raise _C.AutogradError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
         x = x.detach()
     if x.dtype is _C.bfloat16:
         raise _C.DTypeError("numpy: NumPy has no bfloat16; use .float().numpy()")
@@ -380,7 +380,7 @@ def _deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
     if id(self) in memo:
         return memo[id(self)]  # type: ignore[no-any-return]
     if self.requires_grad and not self.is_leaf:
-        raise _C.AutogradError("deepcopy: only leaf tensors can be copied deeply; use .detach() or .clone()")
+        raise _C.AutogradError("deepcopy: Only Tensors created explicitly by the user (graph leaves) can be copied deeply; use .detach() or .clone()")
     out = _copy_with_storage(self.detach(), memo)
     if type(self) is not Tensor:
         out = Tensor._make_subclass(type(self), out, False)
@@ -411,8 +411,11 @@ def _reversed(self: Tensor) -> Tensor:
     return self.flip(0) if self.ndim else self
 
 
-def _rebuild(cls: type, data: bytes, dtype: Any, shape: tuple[int, ...], requires_grad: bool, attributes: dict[str, Any]) -> Tensor:
-    out = frombuffer(data, dtype=dtype).clone().view(shape) if data else ops.empty(shape, dtype=dtype)
+def _rebuild(
+    cls: type, data: bytes | None, dtype: Any, shape: tuple[int, ...], requires_grad: bool, attributes: dict[str, Any]
+) -> Tensor:
+    device = "meta" if data is None else "cpu"
+    out = frombuffer(data, dtype=dtype).clone().view(shape) if data else ops.empty(shape, dtype=dtype, device=device)
     if cls is not Tensor:
         out = Tensor._make_subclass(cls, out, False)
     for key, value in attributes.items():
@@ -421,13 +424,13 @@ def _rebuild(cls: type, data: bytes, dtype: Any, shape: tuple[int, ...], require
 
 
 def _reduce_ex(self: Tensor, protocol: Any) -> Any:
-    """By value: what multiprocessing's queues send of tensors that are not in shared memory."""
-    if self.requires_grad and not self.is_leaf:
-        raise _C.AutogradError("pickle: only leaf tensors can be pickled; use .detach()")
-    if self.is_meta:
-        raise _C.DeviceError("pickle: a meta tensor has no data")
+    """By value: what multiprocessing's queues send of tensors that are not in shared memory. What comes back is a leaf."""
     plain = self.detach().contiguous()
-    data = bytes(memoryview(plain.view(_C.int16) if plain.dtype is _C.bfloat16 else plain)) if plain.numel() else b""
+    data: bytes | None = b""
+    if self.is_meta:
+        data = None
+    elif plain.numel():
+        data = bytes(memoryview(plain.view(_C.int16) if plain.dtype is _C.bfloat16 else plain))
     return _rebuild, (type(self), data, self.dtype, tuple(self.shape), self.requires_grad, dict(getattr(self, "__dict__", {})))
 
 

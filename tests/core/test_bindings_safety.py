@@ -337,7 +337,7 @@ def test_lines_of_files_whose_names_are_no_utf8():
     ],
 )
 def test_what_has_no_truth_is_refused(call):
-    with pytest.raises(ValueError, match=r"\[2\] has no single truth value"):
+    with pytest.raises(ValueError, match=r"more than one value is ambiguous: it has shape \[2\]"):
         call()
 
 

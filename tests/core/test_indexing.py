@@ -197,9 +197,9 @@ def test_lists_that_are_one_index():
 @pytest.mark.parametrize(
     "index, kind, text",
     [
-        (3, IndexError, "3.*axis 0.*3"),
-        ((0, -5), IndexError, "-5.*axis"),
-        ((0, 0, 0), IndexError, "3 indices"),
+        (3, IndexError, "3.*dimension 0.*3"),
+        ((0, -5), IndexError, "-5.*dimension 1"),
+        ((0, 0, 0), IndexError, "too many indices.*: 3"),
         (([0, 3],), IndexError, "3"),
         (([0, 1], [0, 1, 2]), fl.ShapeError, "broadcast"),
         (slice(None, None, -1), ValueError, "step"),
@@ -301,7 +301,7 @@ def test_writing_at_positions_masks_and_all(at):
     "at, error",
     [
         ((None, None, [0]), "3 indices for x with shape"), (([[True, False]],), "does not fit shape"), ((None, [[True]]), "has more axes than are left"),
-        (([0.5],), "can not be an index"), ((True,), "a mask without axes"), ((None, [4]), "index 4 is out of range for axis 1"), (("a",), "a Tensor or None"),
+        (([0.5],), "can not be an index"), ((True,), "a mask without axes"), ((None, [4]), "index 4 is out of bounds for dimension 1"), (("a",), "a Tensor or None"),
     ],
     ids=str,
 )  # fmt: skip
@@ -396,7 +396,7 @@ def test_wrong_reshapes(shape, text):
 @pytest.mark.parametrize(
     "call, kind, text",
     [
-        (lambda x: x.transpose(0, 2), IndexError, "transpose: dim1 = 2.*-2 <= dim"),
+        (lambda x: x.transpose(0, 2), IndexError, r"transpose: Dimension out of range .*\[-2, 1\], but got dim1 = 2"),
         (lambda x: x.permute(0, 0), (ValueError, fl.ShapeError, IndexError), "permute"),
         (lambda x: x.expand(3, 5), fl.ShapeError, "expand"),
         (lambda x: x.narrow(0, 2, 5), (ValueError, IndexError, fl.ShapeError), "narrow"),

@@ -313,11 +313,11 @@ def test_a_backward_goes_on_when_python_has_ended():
 # ---------------------------------------------------------------- errors
 
 ERRORS = [
-    ("add", lambda: fl.ones(2) + fl.ones(3), fl.ShapeError, r"add: shapes \[2\] and \[3\] do not broadcast.*2 and 3.*axis -1"),
-    ("mm", lambda: fl.mm(fl.ones(2, 3), fl.ones(2, 3)), fl.ShapeError, r"mm: a has shape \[2, 3\], b has shape \[2, 3\]; expected a.shape\[1\] == b.shape\[0\]"),
+    ("add", lambda: fl.ones(2) + fl.ones(3), fl.ShapeError, r"add: shapes \[2\] and \[3\] do not broadcast.*\(2\).*\(3\).*dimension 0"),
+    ("mm", lambda: fl.mm(fl.ones(2, 3), fl.ones(2, 3)), fl.ShapeError, r"mm: mat1 and mat2 shapes cannot be multiplied: a has shape \[2, 3\], b has shape \[2, 3\]; expected a.shape\[1\] == b.shape\[0\]"),
     ("mm_1d", lambda: fl.mm(fl.ones(2), fl.ones(2, 2)), fl.ShapeError, r"mm: .*\[2\]"),
     ("matmul_types", lambda: fl.ones(2, 2) @ fl.ones(2, 2, dtype=fl.float64), fl.DTypeError, "matmul.*float32.*float64"),
-    ("softmax_dim", lambda: fl.softmax(fl.ones(2), 3), IndexError, r"softmax: dim = 3, but x has shape \[2\]; expected -1 <= dim <= 0"),
+    ("softmax_dim", lambda: fl.softmax(fl.ones(2), 3), IndexError, r"softmax: Dimension out of range \(expected to be in range of \[-1, 0\], but got dim = 3\): x has shape \[2\]"),
     ("sum_twice", lambda: fl.ones(2, 2).sum((0, 0)), (ValueError, IndexError), "sum: .*0"),
     ("max_empty", lambda: fl.zeros(0).max(), (ValueError, IndexError), "max: "),
     ("keyword", lambda: fl.exp(fl.ones(1), foo=1), TypeError, r"exp: got an unexpected keyword argument 'foo'; expected exp\(Tensor x\)"),
@@ -330,7 +330,7 @@ ERRORS = [
     ("gather_type", lambda: fl.ones(2).gather(0, fl.ones(2)), (fl.DTypeError, TypeError), "gather: .*float32.*int64"),
     ("gather_range", lambda: fl.ones(2).gather(0, fl.tensor([5])), IndexError, "gather: .*5"),
     ("index_select_range", lambda: fl.ones(2).index_select(0, fl.tensor([-3])), IndexError, "index_select: .*-3"),
-    ("item", lambda: fl.ones(2).item(), ValueError, r"item: the tensor has shape \[2\]"),
+    ("item", lambda: fl.ones(2).item(), ValueError, r"item: a Tensor with 2 elements .* it has shape \[2\]"),
     ("attribute", lambda: fl.ones(2).nothing, AttributeError, "nothing"),
     ("module", lambda: fl.nothing, AttributeError, "nothing"),
 ]  # fmt: skip

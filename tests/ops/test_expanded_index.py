@@ -80,7 +80,7 @@ def test_of_a_part_of_the_columns():
 def test_what_is_out_of_range_is_named():
     index = fl.tensor([0, 5]).unsqueeze(1).expand(2, 3)
     for call in (lambda: fl.zeros(4, 3).scatter_add_(0, index, fl.ones(2, 3)), lambda: fl.zeros(4, 3).gather(0, index)):
-        with pytest.raises(IndexError, match=r"index 5 is out of range for axis 0 with size 4 at element \[1, 0\]"):
+        with pytest.raises(IndexError, match=r"index 5 is out of bounds for dimension 0 with size 4 at element \[1, 0\]"):
             call()
 
 

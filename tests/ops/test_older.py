@@ -46,6 +46,15 @@ def test_new():
     assert fl.ones(1, device="meta").new(2).is_meta and x.new(2, device="meta").is_meta
 
 
+def test_new_of_a_sparse_tensor_is_sparse():
+    """As optimizers make updates of rows: `grad.new(grad._indices(), values, grad.size())`."""
+    x = fl.sparse_coo_tensor([[0, 1], [1, 0]], [1.0, 2.0], (2, 2), dtype=fl.float64)
+    assert x.new(x._indices(), fl.tensor([3.0, 4.0]), x.size()).to_dense().tolist() == [[0.0, 3.0], [4.0, 0.0]]
+    assert x.new(x._indices(), fl.tensor([3.0, 4.0])).dtype == fl.float32
+    for empty, shape in ((x.new(), (0,)), (x.new(2, 3), (2, 3)), (x.new(fl.Size([4])), (4,))):
+        assert empty.is_sparse and empty._nnz() == 0 and empty.shape == shape and empty.dtype == fl.float64
+
+
 def test_python_functions_over_elements():
     x = fl.arange(6).reshape(2, 3).t()
     assert x.apply_(lambda v: v * v).tolist() == [[0, 9], [1, 16], [4, 25]]

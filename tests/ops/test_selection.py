@@ -258,7 +258,7 @@ def test_an_index_outside_is_refused_before_anything_changes(name, bad, n):
         "scatter_add": lambda: x.scatter_add(1, index, fl.ones(2, n)),
         "scatter_add_": lambda: x.scatter_add_(1, index, fl.ones(2, n)),
     }[name]
-    with pytest.raises(IndexError, match=f"index {bad} is out of range for axis 1 with size 5"):
+    with pytest.raises(IndexError, match=f"index {bad} is out of bounds for dimension 1 with size 5"):
         call()
     assert x.count_nonzero().item() == 0
 
@@ -268,7 +268,7 @@ def test_strided_indices_are_checked_where_they_are(view):
     index = fl.zeros(6, 9, dtype=fl.int64)
     fl.zeros(6, 9)[view(index)]
     view(index)[0, 0] = 6
-    with pytest.raises(IndexError, match="index 6 is out of range for axis 0 with size 6"):
+    with pytest.raises(IndexError, match="index 6 is out of bounds for dimension 0 with size 6"):
         fl.zeros(6, 9)[view(index)]
 
 

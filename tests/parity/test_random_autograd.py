@@ -11,7 +11,7 @@ DELIBERATE = [
     Deliberate("full_backward hook of .* returned . gradients; expected.*line None there", "what hooks return is counted where no input needs a gradient, too"),
     Deliberate("there: .*(Output . of|functions that? returns? multiple views|A view was created in no_grad mode)", "the parts that split() and its kin return may be written to"),
     Deliberate("there: .*Trying to backward through the graph a second time", "less is saved: a product with a number saves nothing"),
-    Deliberate(r"\.data\.\w+_\(.*was saved for backward", "a write through .data is noticed, too"),
+    Deliberate(r"\.data\.\w+_\(.*saved for backward", "a write through .data is noticed, too"),
     Deliberate(r"expand.*raises here: .*more than one element of the written tensor", "what shares places is not written, not even zeros"),
     Deliberate(r"requires_grad_\(False\).*there: .a view of a leaf Variable", "a view counts as what its leaf is now"),
     Deliberate(r"c\.copy_\(b\).*stack\(\[a, c\]\).*\[1\] \[\[1.0, 1.0, 1.0\], \[1.0, 1.0, 1.0\]\] here, \[\[2.0", "leaves do not share the memory of .grad"),

@@ -21,7 +21,7 @@ DELIBERATE = [
     Deliberate("there: .unsupported operation: some elements of the input tensor and the written-to tensor", "what is written is read as a whole first"),
     Deliberate(r"\[True\].*view\(.*there: .view size is not compatible", "what is gathered is row-major"),
     Deliberate(r"scatter_reduce\(.*9223372036854775807.*'mean'.*\n\[0\] .* here, ", "means are divided in double, there after the sum was wrapped"),
-    Deliberate("raises here: RangeError.*out of range for axis.*(line None|Index put requires)", "positions are checked where the result is empty, too"),
+    Deliberate("raises here: RangeError.*out of bounds for dimension.*(line None|Index put requires)", "positions are checked where the result is empty, too"),
     Deliberate("there: .index_fill_..: Expected dtype int64", "int32 positions are accepted everywhere"),
     Deliberate(r"(roll|take_along_dim).*there: .Dimension specified as .* but tensor has no dimensions", "a 0-d tensor counts as one axis, as in flip and cumsum"),
     Deliberate(r"repeat_interleave.*there: .Dimension out of range", "a 0-d tensor counts as one axis, as in flip and cumsum"),

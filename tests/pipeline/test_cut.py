@@ -357,7 +357,7 @@ def test_a_split_inside_of_a_larger_model_loads_under_its_names():
     assert fl.equal(model.eval()(x), plain.eval()(x))
     state = plain.state_dict()
     del state["0.stem.bias"]
-    with pytest.raises(RuntimeError, match=r'missing key\(s\).*"0.stem.bias"'):
+    with pytest.raises(RuntimeError, match=r'Missing key\(s\).*"0.stem.bias"'):
         model.load_state_dict(state)
 
 

@@ -183,10 +183,10 @@ def test_states_with_other_keys_do_not_load():
     pipe = GPipe(mlp(), [2, 2])
     state = pipe.state_dict()
     state["9.weight"] = fl.ones(1)
-    with pytest.raises(RuntimeError, match=r'unexpected key\(s\) in state_dict: "9.weight"'):
+    with pytest.raises(RuntimeError, match=r'Unexpected key\(s\) in state_dict: "9.weight"'):
         pipe.load_state_dict(state)
     del state["9.weight"], state["2.weight"]
-    with pytest.raises(RuntimeError, match=r'missing key\(s\) in state_dict: "2.weight"'):
+    with pytest.raises(RuntimeError, match=r'Missing key\(s\) in state_dict: "2.weight"'):
         pipe.load_state_dict(state)
     assert pipe.load_state_dict(state, strict=False).missing_keys == ["2.weight"]
     state["2.weight"] = fl.ones(3)

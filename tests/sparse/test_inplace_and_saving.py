@@ -75,7 +75,7 @@ def test_gradients_go_through_writes():
     y.add_(x)
     (g,) = grad(y.to_dense().sum(), x._values())
     assert g.tolist() == [7.0, 7.0, 7.0]
-    with pytest.raises(fl.AutogradError, match="mul_: a leaf tensor that requires grad can not be written in place"):
+    with pytest.raises(fl.AutogradError, match="mul_: a leaf Variable that requires grad is being used in an in-place operation"):
         x.mul_(2)
     with fl.no_grad():
         x.mul_(2)
@@ -90,7 +90,7 @@ def test_gradients_go_through_writes():
         (lambda x: x.mul_(fl.ones(2, 3)), TypeError, "mul_: got a Tensor; expected a number"),
         (lambda x: x.mul_(x), TypeError, "mul_: got a SparseCOO; expected a number"),
         (lambda x: x.add_(fl.sparse_coo_tensor([[0], [0]], [1.0], (2, 2))), fl.ShapeError, "expected one shape"),
-        (lambda x: x.add_(other().double()), fl.DTypeError, "the result is flambeau.float64, which can not be stored in flambeau.float32"),
+        (lambda x: x.add_(other().double()), fl.DTypeError, "result type flambeau.float64 can't be cast to the desired output type flambeau.float32"),
         (lambda x: x.copy_(fl.ones(2, 3)), fl.ShapeError, "expected a sparse src like it"),
         (lambda x: fl.ones(2, 2).add_(x), fl.ShapeError, "expected one shape"),
         (lambda x: x.div_(2, rounding_mode="floor"), ValueError, "rounding_mode"),

@@ -1,11 +1,19 @@
 """Checkpointing: the same values and gradients, computed twice."""
 
+import weakref
+
 import numpy as np
 import pytest
 
 import flambeau as fl
 from flambeau import nn
-from flambeau.utils.checkpoint import CheckpointError, checkpoint, checkpoint_sequential
+from flambeau.utils.checkpoint import (
+    CheckpointError,
+    checkpoint,
+    checkpoint_sequential,
+    set_checkpoint_debug_enabled,
+    set_checkpoint_early_stop,
+)
 
 
 class Counted(nn.Module):
@@ -133,10 +141,218 @@ def test_a_second_run_that_gives_something_else_is_refused():
 
     x = fl.ones(3, requires_grad=True)
     with pytest.raises(CheckpointError, match=r"second run of .*part returned \['flambeau.float32 \[1\] on cpu'\]; expected .*\[3\]"):
-        checkpoint(part, x, use_reentrant=False).sum().backward()
+        checkpoint(part, x).sum().backward()
     assert x.grad is None and checkpoint(fl.sin, x).grad_fn.name() == "CheckpointFunctionBackward"
 
 
 def test_an_unknown_determinism_check_is_refused():
     with pytest.raises(ValueError, match="determinism_check = 'all'; expected 'default' or 'none'"):
         checkpoint(fl.sin, fl.ones(1, requires_grad=True), use_reentrant=False, determinism_check="all")
+
+
+# ------------------------------------------------------------------------------------- how often and how far the part is run
+
+
+def frame(function, *args, **kwargs):
+    return checkpoint(function, *args, use_reentrant=False, **kwargs)
+
+
+class Steps:
+    """sin, exp, plus 1; `seen` gets a letter before each, and one at the end."""
+
+    def __init__(self):
+        self.seen = ""
+
+    def __call__(self, x, scale=1.0):
+        self.seen += "a"
+        y = x.sin()
+        self.seen += "b"
+        y = y.exp()
+        self.seen += "c"
+        y = y + scale
+        self.seen += "d"
+        return y
+
+    def short(self, x):
+        self.seen += "x"
+        return x + 1
+
+
+def angles():
+    return fl.tensor([1.0, 2.0, 3.0], requires_grad=True)
+
+
+def once(x, y):
+    y.sum().backward()
+
+
+def twice(x, y):
+    y.sum().backward(retain_graph=True)
+    y.sum().backward()
+
+
+def second(x, y):
+    (g,) = fl.autograd.grad(y.sum(), x, create_graph=True)
+    g.sum().backward()
+
+
+def steps(x):
+    return x.sin().exp()
+
+
+@pytest.mark.parametrize(
+    "call, plain, use, seen",
+    [
+        (frame, steps, once, "abcdab"),  # the second run ends when exp has saved its result
+        (lambda part, x: frame(part, x, early_stop=False), steps, once, "abcdabcd"),
+        (checkpoint, steps, once, "abcdabcd"),
+        (lambda part, x: frame(part.short, x), lambda x: x + 1, once, "x"),  # nothing is saved, so nothing is missing
+        (frame, steps, twice, "abcdabab"),
+        (frame, steps, second, "abcdabab"),
+        (lambda part, x: frame(lambda x: frame(part, part.short(x)), x), lambda x: steps(x + 1), once, "xabcdxab"),
+        (lambda part, x: frame(lambda x: frame(lambda x: frame(part, x), x), x), steps, once, "abcdab"),
+        (lambda part, x: frame(lambda x: part.short(frame(part, x)), x), steps, once, "abcdxab"),
+        (lambda part, x: frame(part, x, debug=True), steps, once, "abcdab"),
+    ],
+)
+def test_the_second_run_ends_when_all_is_there(call, plain, use, seen):
+    part, x, own = Steps(), angles(), angles()
+    use(x, call(part, x))
+    use(own, plain(own))
+    assert part.seen == seen
+    np.testing.assert_allclose(x.grad.numpy(), own.grad.numpy(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("region, argument, seen", [(True, False, "abcdab"), (False, True, "abcdabcd")])
+def test_a_region_says_whether_second_runs_end_early(region, argument, seen):
+    part, x = Steps(), angles()
+    with set_checkpoint_early_stop(region):
+        y = frame(part, x, early_stop=argument)
+    y.sum().backward()
+    assert part.seen == seen
+
+
+def test_the_graph_is_that_of_the_plain_call():
+    x = angles()
+    assert frame(lambda x: x, x) is x
+    assert frame(fl.exp, x).grad_fn.name() == fl.exp(x).grad_fn.name()
+    assert frame(lambda x: x.exp().detach(), x).requires_grad is False
+    net = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 1))
+    y = checkpoint_sequential(net[:2], 1, x, use_reentrant=False)
+    assert checkpoint_sequential(net, 2, y, use_reentrant=True).grad_fn.name() != "CheckpointFunctionBackward"
+    assert checkpoint_sequential(nn.Sequential(nn.Tanh(), nn.Identity()), 2, x, use_reentrant=False).grad_fn.name() == "TanhBackward0"
+    assert checkpoint_sequential(nn.Sequential(nn.Tanh(), nn.Identity()), 2, x, use_reentrant=True).grad_fn.name().startswith("Checkpoint")
+
+
+@pytest.mark.parametrize("wanted, expected", [("x", [True, False]), ("w", [False, True])])
+def test_gradients_of_a_part_of_the_arguments(wanted, expected):
+    given = {"x": angles(), "w": angles()}
+    y = frame(lambda x, *, w: x.sin() * w, given["x"], w=given["w"])
+    (got,) = fl.autograd.grad(y.sum(), given[wanted])
+    (want,) = fl.autograd.grad((given["x"].sin() * given["w"]).sum(), given[wanted])
+    assert got.tolist() == want.tolist() and all(g.grad is None for g in given.values())
+
+
+def test_hooks_around_see_the_arguments_alone():
+    kept, part, x = [], Steps(), angles()
+    with fl.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t.tolist()) or t, lambda t: t):
+        y = frame(part, x)
+    y.sum().backward()
+    assert kept == [x.tolist()]
+
+
+def test_contexts_of_both_runs():
+    class Region:
+        def __init__(self, part, name):
+            self.part, self.name = part, name
+
+        def __enter__(self):
+            self.part.seen += self.name
+
+        def __exit__(self, *exc):
+            self.part.seen += ")"
+
+    part, x = Steps(), angles()
+    frame(part, x, context_fn=lambda: (Region(part, "1("), Region(part, "2("))).sum().backward()
+    assert part.seen == "1(abcd)2(ab)"
+
+
+class Changing:
+    """Does something else the second time."""
+
+    def __init__(self, first, second):
+        self.steps = [second, first]
+
+    def __call__(self, x):
+        return self.steps.pop()(x)
+
+
+@pytest.mark.parametrize(
+    "part, options, text",
+    [
+        (Changing(lambda x: x.sin().exp(), fl.sin), {}, r"Changing saved 1 tensors for backward; expected 2, as the first one"),
+        (Changing(lambda x: x.sin().exp(), fl.sin), {"determinism_check": "none"}, r"saved 1 tensors for backward; expected 2"),
+        (Changing(fl.sin, lambda x: x.sin().exp()), {"early_stop": False}, r"saves more tensors than the first one \(1\)"),
+        (Changing(fl.sin, lambda x: x.double().sin()), {}, r"tensor 0: flambeau.float64 \[3\] on cpu; expected flambeau.float32 \[3\] on cpu"),
+        (Changing(lambda x: x.sin().exp(), fl.sin), {"debug": True}, r"first run:  flambeau.Tensor.sin, flambeau.Tensor.exp\nsecond run: flambeau.sin\n"),
+    ],
+)
+def test_a_second_run_that_saves_something_else_is_refused(part, options, text):
+    x = angles()
+    with pytest.raises(CheckpointError, match=text):
+        frame(part, x, **options).sum().backward()
+    assert x.grad is None
+
+
+def test_a_region_says_whether_errors_list_the_functions():
+    with set_checkpoint_debug_enabled(True):
+        y = frame(Changing(lambda x: x.sin().exp(), fl.sin), angles())
+    with pytest.raises(CheckpointError, match="second run: "):
+        y.sum().backward()
+
+
+@pytest.mark.parametrize(
+    "options, text",
+    [
+        ({"debug": True, "use_reentrant": True}, "use_reentrant = True with debug = True; pass use_reentrant=False"),
+        ({"context_fn": dict, "use_reentrant": True}, "use_reentrant = True with a context_fn; pass use_reentrant=False"),
+        ({"k": 1, "use_reentrant": True}, "use_reentrant = True with k; pass use_reentrant=False"),
+        ({"debug": True, "context_fn": dict, "use_reentrant": False}, "debug = True with a context_fn; expected one of them"),
+    ],
+)
+def test_options_that_do_not_go_together(options, text):
+    with pytest.raises(ValueError, match=text):
+        checkpoint(fl.sin, angles(), **options)
+
+
+def test_sequential_refuses_other_keywords():
+    with pytest.raises(ValueError, match="unexpected keyword argument 'other'"):
+        checkpoint_sequential([fl.sin], 1, angles(), other=1)
+
+
+def test_what_was_overwritten_is_noticed_by_the_second_run():
+    h = angles() * 2
+    y = frame(lambda h: h.sin(), h)
+    h.detach().fill_(5.0)
+    with pytest.raises(fl.AutogradError, match="saved for backward"):
+        y.sum().backward()
+
+
+@pytest.mark.eager("when memory is given back")
+def test_what_is_between_is_not_kept():
+    kept = []
+
+    def part(x):
+        y = x.exp()
+        kept.append(weakref.ref(y))
+        return y.sin()
+
+    y = frame(part, angles())
+    assert kept[0]() is None
+    y.sum().backward()
+
+
+def test_inside_of_transformations():
+    x = fl.tensor([[1.0, 2.0], [3.0, 4.0]])
+    mapped = fl.vmap(fl.func.grad(lambda row: frame(lambda a: a.sin().exp(), row).sum()))(x)
+    np.testing.assert_allclose(mapped.numpy(), (x.cos() * x.sin().exp()).numpy(), rtol=1e-5)

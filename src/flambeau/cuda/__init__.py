@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from flambeau._C import Tensor
 from flambeau._errors import NoCUDAError
-from flambeau._settings import OutOfMemoryError
+from flambeau._C import OutOfMemoryError
 from flambeau.cuda import _absent, amp, nvtx
 from flambeau.cuda._absent import (
     CUDAGraph,

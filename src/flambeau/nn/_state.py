@@ -60,7 +60,8 @@ class StateMixin:
         The tensors share memory with the module; `keep_vars=True` keeps their autograd history.
         """
         if args:  # the older positional spelling
-            destination, prefix, keep_vars = (*args, destination, prefix, keep_vars)[:3]
+            warn("state_dict: destination, prefix and keep_vars are given by position, which is an older form; name them", FutureWarning)
+            destination, prefix, keep_vars = [*args, *[destination, prefix, keep_vars][len(args) :]]
         if destination is None:
             destination = OrderedDict()
             destination._metadata = OrderedDict()
@@ -152,12 +153,12 @@ class StateMixin:
             if near := _near_matches(missing, unexpected):
                 errors.insert(0, near)
             if unexpected:
-                errors.insert(0, _listing("unexpected key(s)", unexpected))
+                errors.insert(0, _listing("Unexpected key(s)", unexpected))
             if missing:
-                errors.insert(0, _listing("missing key(s)", missing))
+                errors.insert(0, _listing("Missing key(s)", missing))
         if errors:
             raise RuntimeError(
-                f"load_state_dict: error(s) in loading state_dict for {type(self).__name__}:\n\t"
+                f"load_state_dict: Error(s) in loading state_dict for {type(self).__name__}:\n\t"
                 + "\n\t".join(errors)
             )
         return _IncompatibleKeys(missing, unexpected)

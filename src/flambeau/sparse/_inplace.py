@@ -19,7 +19,7 @@ def _target(op: str, x: Any) -> SparseTensor:
     if not isinstance(x, SparseTensor):
         raise TypeError(f"{op}: a sparse tensor is written to a dense one; expected a dense one there, by .to_dense()")
     if x.requires_grad and x.is_leaf and _C.is_grad_enabled():
-        raise _C.AutogradError(f"{op}: a leaf tensor that requires grad can not be written in place; use no_grad(), or a copy")
+        raise _C.AutogradError(f"{op}: a leaf Variable that requires grad is being used in an in-place operation; use no_grad(), or a copy")
     return x
 
 
@@ -34,7 +34,7 @@ def _number(op: str, value: Any) -> Any:
 def _becomes(op: str, x: SparseTensor, made: SparseTensor) -> SparseTensor:
     """x is what `made` is, in its own layout and type."""
     if _C.promote_types(made._val.dtype, x._val.dtype) != x._val.dtype:
-        raise _C.DTypeError(f"{op}: the result is {made._val.dtype}, which can not be stored in {x._val.dtype}; cast the tensor first")
+        raise _C.DTypeError(f"{op}: result type {made._val.dtype} can't be cast to the desired output type {x._val.dtype}; cast the tensor first")
     found = in_layout_of(made.to_coo(), x)
     values = found._val.to(x._val.dtype)
     if isinstance(x, SparseCOO) and isinstance(found, SparseCOO):
