@@ -26,6 +26,9 @@ SHAPES = [
     (8, 32, (6, 6), (3, 3), (2, 2), (1, 1), (1, 1), 5),
     (3, 16, (3, 3), (3, 3), (2, 2), (0, 0), (1, 1), 2),  # one position
     (2, 32, (64,), (5,), (2,), (2,), (1,), 3),
+    (32, 1, (1000,), (7,), (1,), (3,), (1,), 1),
+    (2, 16, (1001,), (16,), (8,), (4,), (1,), 1),
+    (1, 16, (50,), (2,), (3,), (0,), (2,), 2),
 ]
 
 
@@ -50,7 +53,7 @@ def test_result_and_gradients(shape, transposed):
         np.testing.assert_allclose(ours, exact, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("shape", [SHAPES[0], SHAPES[5], SHAPES[9], SHAPES[14]], ids=str)
+@pytest.mark.parametrize("shape", [SHAPES[0], SHAPES[5], SHAPES[9], SHAPES[14], SHAPES[18], SHAPES[19]], ids=str)
 def test_threads_change_no_bit_of_a_last_layer_and_of_a_first_ones_data_gradient(shape):
     before, found = fl.get_num_threads(), []
     try:

@@ -96,6 +96,7 @@ void conv_dots_f64(int64_t images, const double* dy, int64_t dy_image, int64_t d
 }
 
 void add_rows_f32(int64_t rows, int64_t n, const float* __restrict x, int64_t x_row, float* __restrict y, int64_t y_row) {
+  if (x_row == n && y_row == n) n *= rows, rows = 1;
   for (int64_t r = 0; r < rows; ++r, x += x_row, y += y_row)
     for (int64_t j = 0; j < n; ++j) y[j] += x[j];
 }

@@ -47,7 +47,14 @@ bool may_be_narrow(const onednn::ConvShape& s, const Tensor& any, int64_t narrow
   const int64_t most = isa() == Isa::V4 ? 8 : 4;  // half of a vector
   return any.dtype() == DType::Float32 && s.groups == 1 && s.x.size() <= 4 && narrow <= most && wide >= kWide;
 }
-Conv as_it_is(const onednn::ConvShape& s) { return geometry(s.x, s.w, s.y, s.stride, s.padding, s.dilation, s.groups); }
+Conv as_it_is(const onednn::ConvShape& s) {
+  Conv c = geometry(s.x, s.w, s.y, s.stride, s.padding, s.dilation, s.groups);
+  if (s.x.size() == 3) {  // the one axis is cut as rows are
+    std::swap(c.h, c.w), std::swap(c.oh, c.ow), std::swap(c.kh, c.kw);
+    std::swap(c.sh, c.sw), std::swap(c.ph, c.pw), std::swap(c.dh, c.dw);
+  }
+  return c;
+}
 
 // From its few output channels to its many input channels. False where a stride lies in between, or where results see the padding alone.
 bool turned_round(const onednn::ConvShape& s, Conv& c) {
@@ -146,8 +153,13 @@ bool narrow_backward_weight(const onednn::ConvShape& s, const Tensor& dy, const 
         for (int64_t r = begin; r < end; r += cut.strip_rows) {
           const int64_t count = std::min(cut.strip_rows, end - r), m = count * c.ow;
           float* to = u.data();
-          for (const int64_t offset : offsets)
-            for (int64_t i = 0; i < count; ++i, to += c.ow) std::memcpy(to, buffer.data() + offset + (r + i - begin) * buf.wq, sizeof(float) * c.ow);
+          for (const int64_t offset : offsets) {
+            const float* from = buffer.data() + offset + (r - begin) * buf.wq;
+            if (buf.wq == c.ow) std::memcpy(to, from, sizeof(float) * m);
+            else
+              for (int64_t i = 0; i < count; ++i) std::memcpy(to + i * c.ow, from + i * buf.wq, sizeof(float) * c.ow);
+            to += m;
+          }
           gemm(Gemm<float>{columns, c.co, m, {u.data(), m, 1}, {wide + (image * c.oh + r) * c.ow * c.co, c.co, 1}, sums.data() + g * size, c.co, 1, beta});
           beta = 1;
         }

@@ -63,14 +63,17 @@ struct PhaseBuffer {
     return out;
   }
 
-  // Phase `b`'s columns [first, last) are columns j * sw + b - pw of the image.
-  struct Columns {
+  // Phase `b`'s places [first, last) of `count`, from `begin` on, are places j * s + b - p of an axis of the image.
+  struct Places {
     int64_t first, last;
   };
-  Columns inside(const Conv& c, int64_t b) const {
-    const int64_t first = std::min(wq, std::max<int64_t>(0, ceil_div(std::max<int64_t>(c.pw - b, 0), c.sw)));
-    return {first, std::max(first, std::min(wq, floor_div(c.w - 1 + c.pw - b, c.sw) + 1))};
+  static Places places(int64_t begin, int64_t count, int64_t size, int64_t s, int64_t p, int64_t b) {
+    const int64_t first = std::clamp<int64_t>(ceil_div(std::max<int64_t>(p - b, 0), s) - begin, 0, count);
+    return {first, std::max(first, std::min(count, floor_div(size - 1 + p - b, s) + 1 - begin))};
   }
+  Places inside(const Conv& c, int64_t b) const { return places(0, wq, c.w, c.sw, c.pw, b); }
+  // One axis: an image of one column, which no kernel crosses.
+  bool one_column(const Conv& c) const { return c.w == 1 && wq == 1 && c.pw == 0; }
 
   // Rows from `begin` on of each phase, from an image.
   template <class T>
@@ -80,6 +83,13 @@ struct PhaseBuffer {
       for (int64_t a = 0; a < fh; ++a)
         for (int64_t b = 0; b < fw; ++b) {
           T* to = out + i * channel + (a * fw + b) * plane;
+          if (one_column(c)) {
+            const auto [r0, r1] = places(begin, hq, c.h, c.sh, c.ph, a);
+            const T* from = x + i * c.h + (begin + r0) * c.sh + a - c.ph;
+            std::fill_n(to, r0, T(0)), std::fill(to + r1, to + hq, T(0));
+            for (int64_t r = r0; r < r1; ++r) to[r] = from[(r - r0) * c.sh];
+            continue;
+          }
           const auto [j0, j1] = inside(c, b);
           for (int64_t r = 0; r < hq; ++r, to += wq) {
             const int64_t ih = (begin + r) * c.sh + a - c.ph;
@@ -110,6 +120,12 @@ struct PhaseBuffer {
       for (int64_t a = 0; a < fh; ++a)
         for (int64_t b = 0; b < fw; ++b) {
           const T* rows = from + i * channel + (a * fw + b) * plane;
+          if (one_column(c)) {
+            const auto [r0, r1] = places(begin, end - begin, c.h, c.sh, c.ph, a);
+            T* to = x + i * c.h + (begin + r0) * c.sh + a - c.ph;
+            for (int64_t r = r0; r < r1; ++r) to[(r - r0) * c.sh] = rows[r];
+            continue;
+          }
           const auto [j0, j1] = inside(c, b);
           for (int64_t r = begin; r < end; ++r, rows += wq) {
             const int64_t ih = r * c.sh + a - c.ph;
