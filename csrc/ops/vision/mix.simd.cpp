@@ -21,29 +21,43 @@ void mix_elements(const Mix<T>& mix, const T* x, T* y, int64_t first, int64_t la
   }
 }
 
+// y = the sum of kTaps rows from tap `t` on, or y += that.
 template <class T, int kTaps>
-void mix_row(const Mix<T>& mix, const T* x, T* y, int64_t k) {
-  const int64_t taps = kTaps ? kTaps : mix.taps, inner = mix.inner;
-  if constexpr (kTaps > 0) {
-    const T* from[kTaps];
-    T weight[kTaps];
-    for (int t = 0; t < kTaps; ++t) from[t] = x + int64_t{mix.index[t * mix.count + k]} * inner, weight[t] = mix.weight[t * mix.count + k];
+void mix_rows(const Mix<T>& mix, const T* x, T* y, int64_t k, int64_t t, bool add) {
+  const int64_t inner = mix.inner;
+  const T* from[kTaps];
+  T weight[kTaps];
+  for (int i = 0; i < kTaps; ++i) {
+    const int64_t at = (t + i) * mix.count + k;
+    from[i] = x + int64_t{mix.index[at]} * inner, weight[i] = mix.weight[at];
+  }
+  if (add) {
 #pragma omp simd
     for (int64_t i = 0; i < inner; ++i) {
-      T sum = 0;
-#pragma GCC unroll 4
-      for (int t = 0; t < kTaps; ++t) sum += weight[t] * from[t][i];
+      T sum = y[i];
+#pragma GCC unroll 8
+      for (int j = 0; j < kTaps; ++j) sum += weight[j] * from[j][i];
       y[i] = sum;
     }
   } else {
-    std::fill_n(y, inner, T(0));
-    for (int64_t t = 0; t < taps; ++t) {
-      const T* from = x + int64_t{mix.index[t * mix.count + k]} * inner;
-      const T weight = mix.weight[t * mix.count + k];
 #pragma omp simd
-      for (int64_t i = 0; i < inner; ++i) y[i] += weight * from[i];
+    for (int64_t i = 0; i < inner; ++i) {
+      T sum = 0;
+#pragma GCC unroll 8
+      for (int j = 0; j < kTaps; ++j) sum += weight[j] * from[j][i];
+      y[i] = sum;
     }
   }
+}
+
+template <class T, int kTaps>
+void mix_row(const Mix<T>& mix, const T* x, T* y, int64_t k) {
+  if constexpr (kTaps > 0) return mix_rows<T, kTaps>(mix, x, y, k, 0, false);
+  if (mix.taps == 0) return void(std::fill_n(y, mix.inner, T(0)));
+  int64_t t = 0;
+  for (; t + 8 <= mix.taps; t += 8) mix_rows<T, 8>(mix, x, y, k, t, t > 0);
+  for (; t + 2 <= mix.taps; t += 2) mix_rows<T, 2>(mix, x, y, k, t, t > 0);
+  if (t < mix.taps) mix_rows<T, 1>(mix, x, y, k, t, t > 0);
 }
 
 template <class T, int kTaps>
@@ -61,7 +75,12 @@ template <class T>
 void mix_axis(const Mix<T>& mix, const T* x, T* y, int64_t first, int64_t last) {
   switch (mix.taps) {
     case 2: return mix_lines<T, 2>(mix, x, y, first, last);
+    case 3: return mix_lines<T, 3>(mix, x, y, first, last);
     case 4: return mix_lines<T, 4>(mix, x, y, first, last);
+    case 5: return mix_lines<T, 5>(mix, x, y, first, last);
+    case 6: return mix_lines<T, 6>(mix, x, y, first, last);
+    case 7: return mix_lines<T, 7>(mix, x, y, first, last);
+    case 8: return mix_lines<T, 8>(mix, x, y, first, last);
     default: return mix_lines<T, 0>(mix, x, y, first, last);
   }
 }

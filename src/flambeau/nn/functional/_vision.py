@@ -144,38 +144,38 @@ def _resized(x: Tensor, dim: int, n_out: int, scale: float | None, mode: str, al
     return y if y.dtype is dtype else y.to(dtype)
 
 
-def _antialiased(n_in: int, n_out: int, scale: float | None, mode: str, align_corners: bool) -> list[list[float]]:
-    """The weights of n_in positions for each of n_out, whose filter is as wide as what a result stands for."""
+@functools.lru_cache(maxsize=256)
+def _antialiased(n_in: int, n_out: int, scale: float | None, mode: str, align_corners: bool, twice: bool) -> tuple[Any, Any]:
+    """Indices and weights [taps, n_out] of a filter that is as wide as what a result stands for."""
+    import numpy as np
+
     step = (n_in - 1) / max(n_out - 1, 1) if align_corners else n_in / n_out if scale is None else 1.0 / scale
     width = max(step, 1.0)
-
-    def filtered(t: float) -> float:
-        t = abs(t) / width
-        if mode == "bilinear":
-            return max(0.0, 1.0 - t)
-        if t < 1.0:
-            return (1.5 * t - 2.5) * t * t + 1.0
-        return ((-0.5 * t + 2.5) * t - 4.0) * t + 2.0 if t < 2.0 else 0.0
-
     reach = width * (1.0 if mode == "bilinear" else 2.0)
-    rows = []
-    for i in range(n_out):
-        center = step * (i + 0.5)
-        first, last = max(int(center - reach + 0.5), 0), min(int(center + reach + 0.5), n_in)
-        taps = [filtered(j - center + 0.5) for j in range(first, last)]
-        total = sum(taps) or 1.0
-        rows.append([0.0] * first + [t / total for t in taps] + [0.0] * (n_in - last))
-    return rows
+    center = step * (np.arange(n_out) + 0.5)
+    first = np.maximum(center - reach + 0.5, 0.0).astype(np.int64)
+    last = np.minimum(center + reach + 0.5, n_in).astype(np.int64)
+    index = first + np.arange(max(int((last - first).max()), 1))[:, None]
+    t = np.abs(index - center + 0.5) / width
+    if mode == "bilinear":
+        weight = 1.0 - t
+    else:
+        weight = np.where(t < 1.0, (1.5 * t - 2.5) * t * t + 1.0, ((-0.5 * t + 2.5) * t - 4.0) * t + 2.0)
+    weight = np.where((index < last) & (t < (1.0 if mode == "bilinear" else 2.0)), weight, 0.0)
+    total = weight.sum(0)
+    weight /= np.where(total == 0.0, 1.0, total)
+    index = np.minimum(index, np.maximum(last - 1, 0))  # what fills a column has weight 0, and is an element that the column has
+    return index, weight.astype(np.float64 if twice else np.float32)
 
 
 def _filtered(x: Tensor, dim: int, n_out: int, scale: float | None, mode: str, align_corners: bool) -> Tensor:
-    """One axis resized by a product with the weights of `_antialiased`."""
+    """One axis resized by the weights of `_antialiased`."""
     if n_out == x.shape[dim] and scale in (None, 1.0):
         return x
-    dtype = x.dtype if x.dtype in (float32, float64) else float32
-    weight = tensor(_antialiased(x.shape[dim], n_out, scale, mode, align_corners), dtype=dtype, device=x.device)
-    result = ops.matmul(weight, x.to(dtype)) if dim in (-2, x.dim() - 2) else ops.matmul(x.to(dtype), weight.t())
-    return result.to(x.dtype)
+    wide = x if x.dtype in (float32, float64) else x.to(float32)
+    index, weight = _antialiased(x.shape[dim], n_out, scale, mode, align_corners, x.dtype is float64)
+    result = ops.mix_axis(wide, dim, tensor(index, device=x.device), tensor(weight, device=x.device))
+    return result if result.dtype is x.dtype else result.to(x.dtype)
 
 
 def interpolate(
@@ -234,7 +234,8 @@ def interpolate(
         return pool(input, tuple(sizes))
     x = input.to(float32) if input.dtype == uint8 and mode in _TAPS else input
     if antialias:
-        for k in (1, 0):  # rows, then columns; bytes are rounded after each, as Pillow and PyTorch do
+        # Bytes are rounded after each axis, the last one first, as Pillow and PyTorch do it. Else first the one that is cheap and leaves less.
+        for k in (0, 1) if input.dtype != uint8 and sizes[0] < x.shape[2] else (1, 0):
             x = _filtered(x, k + 2, sizes[k], scales[k], mode, bool(align_corners))
             x = (x + 0.5).floor().clamp(0, 255) if input.dtype == uint8 else x
         return x.to(input.dtype)
@@ -256,10 +257,12 @@ def upsample(
 
 
 def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
-    """`interpolate` with mode 'nearest'."""
+    """`interpolate` with mode 'nearest', which a warning tells."""
+    warn("`nn.functional.upsample_nearest` is deprecated. Use `nn.functional.interpolate` instead")
     return interpolate(input, size, scale_factor)
 
 
 def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
-    """`interpolate` with mode 'bilinear' and aligned corners."""
+    """`interpolate` with mode 'bilinear' and aligned corners, which a warning tells."""
+    warn("`nn.functional.upsample_bilinear` is deprecated. Use `nn.functional.interpolate` instead")
     return interpolate(input, size, scale_factor, "bilinear", True)
