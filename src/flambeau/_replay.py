@@ -7,6 +7,8 @@ import threading
 from collections.abc import Iterator
 from typing import Protocol
 
+from flambeau import _C
+
 
 class Again(Protocol):
     """Something that happens at each replay as it happened in the call that was recorded."""
@@ -45,3 +47,13 @@ def noting() -> Iterator[list[Again]]:
 def noted() -> list[Again]:
     """What happened so far in the call that is going on, to be added to."""
     return _here.noted if _here.noted is not None else []
+
+
+@contextlib.contextmanager
+def checks_later() -> Iterator[None]:
+    """In a region: indices that are computed in it are checked when they have been, in each run of what is recorded."""
+    before = _C.graph.check_later(True)
+    try:
+        yield
+    finally:
+        _C.graph.check_later(before)

@@ -372,7 +372,7 @@ class _Compiled:
                 return self.function(*args, **kwargs)
             finally:
                 _here.plain = before
-        with lazy(activation_memory_budget=self.budget):
+        with lazy(activation_memory_budget=self.budget), _replay.checks_later() if self.fullgraph else contextlib.nullcontext():
             result = self.function(*args, **kwargs)
             self._insist()
         if weighed:
@@ -403,7 +403,7 @@ class _Compiled:
         foreign = [e.program.foreign(tensors) for e in fitting]
         for e in entries:
             e.program.rest()  # the call needs the memory
-        with lazy(activation_memory_budget=self.budget), _replay.noting() as again:
+        with lazy(activation_memory_budget=self.budget), _replay.checks_later(), _replay.noting() as again:
             _C.graph.watch()
             result = self.function(*args, **kwargs)
             try:
@@ -523,7 +523,9 @@ def compile(
             convolutions before them, so that results differ from eager mode's by rounding (float32: about 1e-6 of the largest), and those
             of calls that are recorded again have its bits. "lazy" is recorded at every call, which is always right. Any other mode
             is "lazy" where that spares memory traffic, and calls the function as it is where its ops are too small for that.
-        fullgraph: raise CompileError where a value is read in the middle, or a call can not be replayed.
+        fullgraph: raise CompileError where a value is read in the middle, or a call can not be replayed. Indices that the function
+            computes are checked when they have been computed, here and with mode="replay": one out of range is an error of the call,
+            which the function itself can not catch.
         disable: return the model as it is.
         options: of these "activation_memory_budget" is looked at: that of `lazy`, for each call. It is for functions that are whole
             training steps; a forward alone keeps what its backward will read.
@@ -578,10 +580,10 @@ class _Body(_Forward):
 def compile_in_place(module: nn.Module, disable: bool = False, **options: Any) -> None:
     """What `Module.compile` does: from now on calls of the module itself are compiled."""
     if disable:
-        module.__dict__.pop("_compiled_call", None)
+        module.__dict__.pop("_compiled_call_impl", None)
         return
-    module.__dict__["_compiled_call"] = compile(_Body(type(module).__qualname__), **options)
-    module.__dict__["_hooked"] = True
+    module.__dict__["_compiled_call_impl"] = compile(_Body(type(module).__qualname__), **options)
+    module._forward_hooks.hooked = True
 
 
 class OptimizedModule(nn.Module):

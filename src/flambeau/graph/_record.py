@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from flambeau import _C
 from flambeau._C import Tensor
+from flambeau._replay import checks_later
 from flambeau.autograd.modes import no_grad
 from flambeau.compiler import lazy
 from flambeau.graph._graph import Graph
@@ -78,7 +79,7 @@ def record(function: Callable[..., Any], *inputs: Any) -> Graph:
     _C.graph.settle()
     effects: Graph | None = None
     wanted: list[Tensor] = []
-    with lazy(), _checks_later(), as_nodes():
+    with lazy(), checks_later(), as_nodes():
         mark = _Mark()
         for position, x in enumerate(arguments):
             with no_grad():
@@ -110,16 +111,6 @@ def record(function: Callable[..., Any], *inputs: Any) -> Graph:
 
 def _writes_to_inputs(graph: Graph) -> bool:
     return any(graph.buffers[graph.values[v].buffer].kind in ("argument", "parameter") for node in graph.nodes for v in node.writes)
-
-
-@contextlib.contextmanager
-def _checks_later() -> Iterator[None]:
-    """Indices that are computed are checked when they have been, here and in each run of the graph."""
-    before = _C.graph.check_later(True)
-    try:
-        yield
-    finally:
-        _C.graph.check_later(before)
 
 
 def _names(function: Any, inputs: Sequence[Any]) -> list[str | None]:
