@@ -175,12 +175,25 @@ class Tangle(nn.Module):
         return values[-1] + values[-2], values[-3]
 
 
+class Checkpointed(nn.Module):
+    """Its first part is run a second time in backward."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Sequential(nn.Linear(5, 5), nn.GELU(), nn.Linear(5, 5), nn.Tanh())
+        self.last = nn.Linear(5, 3)
+
+    def forward(self, x):
+        return self.last(fl.utils.checkpoint.checkpoint(self.first, x, use_reentrant=False))
+
+
 MODELS = {
     "resnet": (ResNet, lambda n: fl.randn(n, 3, 6, 6)),
     "unet": (UNet, lambda n: fl.randn(n, 3, 8, 8)),
     "gpt": (GPT, lambda n: fl.randint(0, 11, (n, 6))),
     "nests": (Nests, lambda n: {"ids": fl.randint(0, 7, (n,)), "pair": (fl.randn(n, 4), fl.rand(n))}),
     "stopped": (Stopped, lambda n: fl.randn(n, 6)),
+    "checkpointed": (Checkpointed, lambda n: fl.randn(n, 5)),
     "sequential": (lambda: nn.Sequential(nn.Linear(5, 5), nn.Tanh(), nn.Linear(5, 5), nn.ReLU(inplace=True), nn.Linear(5, 3)), lambda n: fl.randn(n, 5)),
 }
 
