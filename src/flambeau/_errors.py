@@ -5,7 +5,7 @@ They are what this library raises for such an argument anyway, and an AssertionE
 
 from __future__ import annotations
 
-from flambeau._C import ArgumentError, DeviceError, ShapeError
+from flambeau._C import ArgumentError, DeviceError, DTypeError, ShapeError
 
 
 class AssertedValueError(ValueError, AssertionError):
@@ -22,6 +22,22 @@ class AssertedRuntimeError(RuntimeError, AssertionError):
 
 class AssertedArgumentError(ArgumentError, AssertionError):
     """A value that an argument of an op can not have."""
+
+
+class WrongLengthError(ValueError, IndexError):
+    """A sequence with too few values, or too many."""
+
+
+class NoTensorError(TypeError, AttributeError):
+    """Something else in the place of a tensor (or of another object), where PyTorch reads an attribute that it does not have."""
+
+
+class RefusedTypeError(TypeError, ValueError, RuntimeError):
+    """A value of another type than a transformation of functions takes: PyTorch raises each of the three, depending on the place."""
+
+
+class RefusedElementsError(DTypeError, ValueError):
+    """A tensor of other elements than a transformation of functions takes."""
 
 
 class NotThereError(ArgumentError, NotImplementedError):

@@ -82,6 +82,18 @@ class Cube(fl.autograd.Function):
         return 3 * x**2 * t
 
 
+def test_saved_for_forward_is_what_was_saved_for_it():
+    class Scaled(Product):
+        @staticmethod
+        def jvp(ctx, tx, ty, tn):
+            x, y = ctx.saved_for_forward
+            return x * ty + tx * y, None, tx
+
+    x, y = fl.tensor([2.0, 1.0]), fl.tensor([3.0, 4.0])
+    _, tangent = jvp(lambda x, y: Scaled.apply(x, y, 1)[0], (x, y), (fl.ones(2), fl.ones(2)))
+    assert tangent.tolist() == [5.0, 5.0]
+
+
 def test_without_materialized_gradients_a_missing_tangent_is_none():
     with fwd.dual_level():
         assert_near(fwd.unpack_dual(Without.apply(fwd.make_dual(fl.ones(2), fl.ones(2)), fl.ones(2))).tangent, fl.ones(2))

@@ -98,3 +98,23 @@ def test_a_jacobian_by_sparse_gradients_is_dense(of):
     index, weight = fl.tensor([[1, 3], [1, 0]]), fl.ones(4, 2, dtype=fl.float64)
     sparse, dense = (of(lambda w, kind=kind: fl.nn.functional.embedding(index, w, sparse=kind) ** 2, weight) for kind in (True, False))
     assert sparse.shape == (2, 2, 2, 4, 2) and sparse.equal(dense)
+
+
+@pytest.mark.parametrize("name", ["hvp", "vhp", "hessian"])
+@pytest.mark.parametrize("result", [lambda x: (x.sum(),), lambda x: 1.0])
+def test_what_is_no_tensor_is_refused_by_the_function_that_was_called(name, result):
+    x = vector(1.0, 2.0)
+    for error in (TypeError, RuntimeError):  # programs for PyTorch catch one or the other
+        with pytest.raises(error, match=f"{name}: func returned a (tuple|float); expected a Tensor of one element"):
+            getattr(A, name)(result, *((x,) if name == "hessian" else (x, x)))
+
+
+@pytest.mark.parametrize("product", [A.hvp, A.vhp])
+def test_the_value_keeps_its_shape(product):
+    value, found = product(lambda x: (x * x).sum().reshape(1), vector(1.0, 2.0), vector(1.0, 0.0))
+    assert value.tolist() == [5.0] and found.tolist() == [2.0, 0.0]
+
+
+def test_an_unknown_strategy_is_refused():
+    with pytest.raises(AssertionError, match="strategy = 'both'; expected 'reverse-mode' or 'forward-mode'"):
+        A.jacobian(lambda x: x, vector(1.0), strategy="both")

@@ -240,3 +240,20 @@ def test_write_to_a_detached_alias_is_noticed():
 def test_an_expanded_tensor_without_elements_is_written() -> None:
     x = fl.zeros(1, 0).expand(2, 0)
     assert x.add_(1) is x
+
+
+@pytest.mark.parametrize("name, args, shape", [("transpose_", (0, 1), (1, 2)), ("t_", (), (1, 2)), ("squeeze_", (1,), (2,)), ("unsqueeze_", (0,), (1, 2, 1))])
+def test_shapes_change_in_place_where_nothing_is_recorded(name, args, shape):
+    p = fl.nn.Parameter(fl.tensor([[1.0], [2.0]]))
+    with pytest.raises(fl.AutogradError, match="no_grad"):
+        getattr(p, name)(*args)
+    with fl.no_grad():
+        assert getattr(p, name)(*args) is p
+    assert p.shape == shape and p.requires_grad and p.is_leaf
+    (p * fl.tensor([3.0, 4.0]).view(shape)).sum().backward()
+    assert p.grad.shape == shape and p.grad.flatten().tolist() == [3.0, 4.0]
+
+    y = fl.ones(2, 1, requires_grad=True) * 2
+    with fl.no_grad():
+        getattr(y, name)(*args)
+    assert y.shape == shape and not y.is_leaf

@@ -247,6 +247,53 @@ def test_errors(call, error, text):
         call(fl.ones(3))
 
 
+# As PyTorch raises them: a program that was written for it catches these.
+CAUGHT = [
+    (lambda x: grad(lambda a: 1.0)(x), RuntimeError, "the function returned a float"),
+    (lambda x: grad(lambda a: (a.sum(), 1))(x), RuntimeError, "the function returned a tuple"),
+    (lambda x: grad(lambda a: a.sum() + 0j)(x), RuntimeError, "the function returned a flambeau.complex64 number; expected a real one"),
+    (lambda x: grad(lambda a: a.sum(), has_aux=True)(x), RuntimeError, "has_aux=True"),
+    (lambda x: grad(lambda a: a.sum(), argnums=3)(x), RuntimeError, "argnums = 3, but there are 1"),
+    (lambda x: grad(lambda a: a.sum(), argnums=())(x), RuntimeError, r"argnums = \(\); expected at least one"),
+    (lambda x: grad(lambda a: a.sum(), argnums=(0, -1))(x), RuntimeError, "expected no position twice"),
+    (lambda x: grad(lambda a: a.sum(), argnums=[0])(x), RuntimeError, r"argnums = \[0\]; expected an int or a tuple of ints"),
+    (lambda x: grad(lambda a: a.sum(), argnums=1.5)(x), RuntimeError, "argnums = 1.5; expected an int"),
+    (lambda x: grad(lambda a: a.sum())(3.0), ValueError, "input 0 is a float"),
+    (lambda x: jvp(lambda a: a, x, x), RuntimeError, "primals is a Tensor; expected a tuple"),
+    (lambda x: jvp(lambda a: a, (x,), [x]), RuntimeError, "tangents is a list; expected a tuple"),
+    (lambda x: jvp(lambda a: a, (x,), (x, x)), RuntimeError, "tangents has 2 tensors; expected 1"),
+    (lambda x: jvp(lambda a: a, (), ()), RuntimeError, "there are no primals"),
+    (lambda x: jvp(lambda a: a, (3.0,), (1.0,)), RuntimeError, "primal 0 is a float"),
+    (lambda x: jvp(lambda a: a, (x.long(),), (x,)), ValueError, "primal 0 is flambeau.int64"),
+    (lambda x: jvp(lambda a: a, (x,), (x.long(),)), ValueError, "tangent 0 is flambeau.int64"),
+    (lambda x: jvp(lambda a: 1, (x,), (x,)), RuntimeError, "output 0 is a int"),
+    (lambda x: jvp(lambda a: (), (x,), (x,)), RuntimeError, r"the function returned \(\); expected at least one tensor"),
+    (lambda x: vjp(lambda a: 1, x), RuntimeError, "output 0 is a int"),
+    (lambda x: vjp(lambda a: a.long(), x), RuntimeError, "output 0 is flambeau.int64"),
+    (lambda x: vjp(lambda a: [], x), RuntimeError, r"the function returned \[\]"),
+    (lambda x: vjp(lambda a: (a,), x)[1](x), RuntimeError, r"v is \*; expected \(\*,\), the structure"),
+    (lambda x: vjp(lambda a: {"k": a}, x)[1]([x]), RuntimeError, r"v is \[\*\]; expected \{'k': \*\}"),
+    (lambda x: vjp(lambda a: a, x)[1](None), RuntimeError, "v has a NoneType at 0"),
+    (lambda x: jacrev(lambda a: "no")(x), RuntimeError, "output 0 is a str"),
+    (lambda x: jacfwd(lambda a: None)(x), RuntimeError, "output 0 is a NoneType"),
+    (lambda x: jacfwd(lambda a: a)(x.long()), ValueError, "input 0 is flambeau.int64"),
+    (lambda x: hessian(lambda a: a, argnums=1)(x), RuntimeError, "argnums = 1, but there are 1"),
+]
+
+
+@pytest.mark.parametrize("call, error, text", CAUGHT)
+def test_errors_are_of_the_classes_that_programs_catch(call, error, text):
+    x = fl.ones(3)
+    with pytest.raises(error, match=text):
+        call(x)
+    assert grad(lambda a: (a * a).sum())(x).tolist() == [2.0, 2.0, 2.0]  # nothing stays behind
+    assert x.grad is None and not x.requires_grad
+
+
+def test_a_number_that_does_not_depend_on_the_input_has_no_slope():
+    assert grad(lambda a: a.sum().long())(fl.ones(2)).tolist() == [0.0, 0.0]
+
+
 def test_inputs_are_left_as_they_are():
     x, t = numbers(3), numbers(3, seed=1)
     before, direction = x.clone(), t.clone()

@@ -52,6 +52,9 @@ def test_the_module_is_as_before_after_an_error():
         ({"first.bias": 1.0}, False, TypeError, "'first.bias' is a float"),
         ({"first.weight": fl.ones(3, 3), "second.weight": fl.zeros(3, 3)}, False, ValueError, "are one tensor of the module"),
         (({"scale": fl.ones(())}, {"scale": fl.ones(())}), False, ValueError, "in two of the dicts"),
+        ("first.bias", False, ValueError, "parameter_and_buffer_dicts is a str; expected a dict of tensors, or several"),
+        (None, False, ValueError, "parameter_and_buffer_dicts is a NoneType"),
+        (({}, "first.bias"), False, ValueError, r"parameter_and_buffer_dicts\[1\] is a str; expected a dict"),
     ],
 )
 def test_errors(given, strict, error, text):
@@ -86,9 +89,9 @@ def test_stacked_state():
 @pytest.mark.parametrize(
     "models, error, text",
     [
-        ([], ValueError, "there are no models"),
-        ([nn.Linear(1, 1), nn.ReLU()], TypeError, "the models are Linear, ReLU"),
-        ([nn.Linear(1, 1), nn.Linear(1, 1).eval()], ValueError, "some models are in training"),
+        ([], RuntimeError, "there are no models"),
+        ([nn.Linear(1, 1), nn.ReLU()], RuntimeError, "the models are Linear, ReLU"),
+        ([nn.Linear(1, 1), nn.Linear(1, 1).eval()], RuntimeError, "some models are in training"),
         ([nn.Linear(1, 1), nn.Linear(1, 1).requires_grad_(False)], ValueError, "'weight' requires grad in some models"),
     ],
 )

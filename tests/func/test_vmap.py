@@ -318,12 +318,17 @@ ERRORS = [
     (lambda x: vmap(lambda a: a, in_dims=2)(x), ValueError, r"in_dims has 2 for a tensor of shape \[4, 3\]"),
     (lambda x: vmap(lambda a: a, in_dims=None)(x), ValueError, "in_dims = None; expected an int"),
     (lambda x: vmap(lambda a, b: a, in_dims=(None, None))(x, x), ValueError, "no argument is mapped over"),
-    (lambda x: vmap(lambda a, b: a, in_dims=(0, 0, 0))(x, x), ValueError, "does not fit a list of 2"),
+    (lambda x: vmap(lambda a, b: a, in_dims=(0, 0, 0))(x, x), ValueError, "does not fit a tuple of 2"),
     (lambda x: vmap(lambda a, b: a, in_dims=0)(x, 2.0), ValueError, "maps over a float; expected None"),
     (lambda x: vmap(lambda a: a)(fl.tensor(1.0)), ValueError, r"in_dims has 0 for a tensor of shape \[\]; expected None"),
     (lambda x: vmap(lambda: 1)(), ValueError, "there are no positional arguments"),
     (lambda x: vmap(lambda a: a, out_dims=None)(x), ValueError, "out_dims has None for a result that differs"),
     (lambda x: vmap(lambda a: a, out_dims=2)(x), IndexError, "out_dims has 2, but a result has 2 axes"),
+    (lambda x: vmap(lambda a: a, in_dims=[0])(x), ValueError, r"in_dims = \[0\]; expected an int, or a tuple"),
+    (lambda x: vmap(lambda a: a, in_dims=({"k": 0},))(x), ValueError, "does not fit"),
+    (lambda x: vmap(lambda a: a, in_dims=True)(x), TypeError, "in_dims has True"),
+    (lambda x: vmap(lambda a: a, chunk_size="2")(x), TypeError, "chunk_size = '2'"),
+    (lambda x: vmap(lambda a: a, out_dims=(0, 0))(x), ValueError, "out_dims"),
     (lambda x: vmap(lambda a: a, randomness="some")(x), RuntimeError, "randomness = 'some'"),
     (lambda x: vmap(lambda a: a, chunk_size=0)(x), ValueError, "chunk_size = 0"),
     (lambda x: vmap(lambda a: a.sum(1))(x), IndexError, "sum: dim = 1, but a sample has 1 axes"),
@@ -338,6 +343,11 @@ def test_errors(call, error, text):
     with pytest.raises(error, match=text):
         call(x)
     assert_near(vmap(lambda a: a * 2)(x), x * 2)  # nothing stays behind
+
+
+def test_out_dims_of_the_only_result_may_be_a_tuple():
+    x = numbers(4, 3)
+    assert vmap(lambda a: a * 2, out_dims=(1,))(x).shape == (3, 4)
 
 
 def test_a_batch_does_not_outlive_its_vmap():

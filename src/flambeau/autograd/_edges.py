@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from flambeau import _C
 from flambeau._C import Tensor
+from flambeau._errors import AssertedTypeError, RefusedTypeError
 
 
 class _Token:
@@ -82,8 +84,21 @@ def tensor_of(edge: GradientEdge, who: str) -> Tensor:
     return tensor
 
 
-def tensors_of(value: Any, who: str) -> list[Any]:
-    """What `backward` and `grad` are given, one or several: tensors, and edges as tensors."""
+def tensors_of(value: Any, who: str, what: str) -> list[Any]:
+    """What `backward` and `grad` are given, one or several: tensors, and edges as tensors.
+
+    Raises:
+        TypeError: something else.
+    """
     if isinstance(value, (Tensor, GradientEdge)) or value is None:
         value = [value]
-    return [tensor_of(x, who) if isinstance(x, GradientEdge) else x for x in value]
+    elif not isinstance(value, Iterable):
+        raise TypeError(f"{who}: {what} is a {type(value).__name__}; expected a Tensor, or a list of them")
+    return [x if isinstance(x, Tensor) or x is None else _from_edge(x, who, what, i) for i, x in enumerate(value)]
+
+
+def _from_edge(x: Any, who: str, what: str, i: int) -> Tensor:
+    if isinstance(x, GradientEdge):
+        return tensor_of(x, who)
+    error = AssertedTypeError if what in ("outputs", "tensors") else RefusedTypeError
+    raise error(f"{who}: {what}[{i}] is a {type(x).__name__}; expected a Tensor")

@@ -47,12 +47,12 @@ def backward(
         if grad_tensors is not None:
             raise _C.ArgumentError("backward: grad_tensors and grad_variables, its older name, are both given; pass grad_tensors alone")
         grad_tensors = grad_variables
-    roots = tensors_of(tensors, "backward")
-    grads = [None] * len(roots) if grad_tensors is None else tensors_of(grad_tensors, "backward")
+    roots = tensors_of(tensors, "backward", "tensors")
+    grads = [None] * len(roots) if grad_tensors is None else tensors_of(grad_tensors, "backward", "grad_tensors")
     if inputs is not None:
-        wanted = tensors_of(list(inputs.values()) if isinstance(inputs, dict) else inputs, "backward")
+        wanted = tensors_of(list(inputs.values()) if isinstance(inputs, dict) else inputs, "backward", "inputs")
         if not wanted:
-            raise ValueError("backward: inputs is empty; expected at least one tensor, or None for all leaves")
+            raise _C.ArgumentError("backward: inputs is empty; expected at least one tensor, or None for all leaves")
     else:
         wanted = []
     retain = create_graph if retain_graph is None else retain_graph
@@ -75,6 +75,7 @@ def grad(
     Each of them may be an edge, which `graph.get_gradient_edge` returns.
 
     Args:
+        only_inputs: has to be True; False is ignored, with a warning.
         is_grads_batched: each of `grad_outputs` has one more axis in front, and each gradient gets it: one backward for each entry, and
             one of zeros where there are none.
 
@@ -90,28 +91,28 @@ def grad(
         >>> fl.autograd.grad(dx, x)
         (tensor(18.),)
     """
+    if not only_inputs:
+        warn("grad: only_inputs=False is ignored, and no other .grad is filled; call backward() for that", FutureWarning)
     if is_grads_batched:
         once = functools.partial(
             grad, outputs, inputs, create_graph=create_graph,
-            only_inputs=only_inputs, allow_unused=allow_unused, materialize_grads=materialize_grads,
+            allow_unused=allow_unused, materialize_grads=materialize_grads,
         )
         return _batched(once, grad_outputs, create_graph if retain_graph is None else retain_graph)
-    if not only_inputs:
-        raise ValueError("grad: only_inputs=False is not supported; use backward() to fill .grad")
     unused = materialize_grads if allow_unused is None else allow_unused
     if materialize_grads and not unused:
         raise ValueError("grad: materialize_grads=True needs allow_unused to be True or left out")
-    roots, wanted = tensors_of(outputs, "grad"), tensors_of(inputs, "grad")
+    roots, wanted = tensors_of(outputs, "grad", "outputs"), tensors_of(inputs, "grad", "inputs")
     if not wanted:
         raise _C.AutogradError("grad: inputs is empty; expected at least one tensor (backward() fills the .grad of all leaves)")
-    grads = [None] * len(roots) if grad_outputs is None else tensors_of(grad_outputs, "grad")
+    grads = [None] * len(roots) if grad_outputs is None else tensors_of(grad_outputs, "grad", "grad_outputs")
     retain = create_graph if retain_graph is None else retain_graph
     if any(hasattr(type(g), "_parts") for g in grads):
         from flambeau.func._batched import unbatched
 
         level, rows = unbatched(grads)  # inside of a vmap, whose samples are rows
         if level is not None:
-            every = grad(outputs, inputs, rows, retain_graph, create_graph, only_inputs, allow_unused, True, materialize_grads)
+            every = grad(outputs, inputs, rows, retain_graph, create_graph, True, allow_unused, True, materialize_grads)
             return tuple(None if g is None else level.wrap(g) for g in every)  # type: ignore[misc]
     found = run_backward(roots, grads, retain, create_graph, wanted, False, unused)
     if materialize_grads:
@@ -120,7 +121,7 @@ def grad(
 
 
 def _batched(once: Callable[..., tuple[Tensor, ...]], grad_outputs: Any, retain: bool) -> tuple[Tensor, ...]:
-    given = [] if grad_outputs is None else tensors_of(grad_outputs, "grad")
+    given = [] if grad_outputs is None else tensors_of(grad_outputs, "grad", "grad_outputs")
     sizes = {len(g) if g.ndim else None for g in given if g is not None}
     if len(sizes) != 1 or None in sizes:
         found = [None if g is None else list(g.shape) for g in given]

@@ -39,11 +39,11 @@ class FunctionCtx:
         self._to_save = tensors
 
     def save_for_forward(self, *tensors: Tensor | None) -> None:
-        """Keeps tensors for a static `jvp`, where `saved_tensors` has them."""
+        """Keeps tensors for a static `jvp`, where `saved_tensors` and `saved_for_forward` have them."""
         for tensor in tensors:
             if not isinstance(tensor, Tensor) and tensor is not None:
                 raise TypeError(f"save_for_forward: got a {type(tensor).__name__}; expected tensors or None")
-        self._for_forward = tensors
+        self.saved_for_forward = tensors
 
     def mark_dirty(self, *tensors: Tensor) -> None:
         """Says which inputs forward wrote in place; each must be returned."""
@@ -62,8 +62,8 @@ class FunctionCtx:
 
     @property
     def saved_tensors(self) -> tuple[Tensor, ...]:
-        if self._forwards and self._for_forward:
-            return self._for_forward  # type: ignore[return-value]
+        if self._forwards and self.saved_for_forward:
+            return self.saved_for_forward  # type: ignore[return-value]
         saved = self._saved
         if saved is None:
             return tuple(getattr(self, "_to_save", ()))
@@ -74,7 +74,7 @@ class FunctionCtx:
             _C.set_grad_enabled(was)
 
     _to_save: tuple[Tensor | None, ...] = ()
-    _for_forward: tuple[Tensor | None, ...] = ()
+    saved_for_forward: tuple[Tensor | None, ...] = ()
     _forwards = False  # while jvp runs
     _dirty: tuple[Tensor, ...] = ()
     _fixed: tuple[Tensor, ...] = ()
@@ -197,8 +197,8 @@ class Function:
             if result is not NotImplemented:
                 return result
         ctx, result = cls._run(args)
-        if ctx._for_forward:
-            del ctx._for_forward  # nobody goes forward
+        if ctx.saved_for_forward:
+            del ctx.saved_for_forward  # nobody goes forward
         return result
 
     @classmethod

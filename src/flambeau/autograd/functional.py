@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from flambeau._C import Tensor, ops
+from flambeau._errors import AssertedValueError, RefusedTypeError
 from flambeau.autograd.backward import grad
 from flambeau.autograd.modes import enable_grad, set_grad_enabled
 
@@ -160,7 +161,7 @@ def jacobian(
                 [0., 6.]])
     """
     if strategy not in ("reverse-mode", "forward-mode"):
-        raise ValueError(f"jacobian: strategy = {strategy!r}; expected 'reverse-mode' or 'forward-mode'")
+        raise AssertedValueError(f"jacobian: strategy = {strategy!r}; expected 'reverse-mode' or 'forward-mode'")
     if vectorize and strategy == "forward-mode" and not strict:
         return _by_directions(func, inputs, create_graph)
     with enable_grad():
@@ -223,10 +224,10 @@ def _scalar(op: str, func: Callable[..., Any]) -> Callable[..., Tensor]:
     def checked(*inputs: Tensor) -> Tensor:
         y = func(*inputs)
         if not isinstance(y, Tensor):
-            raise TypeError(f"{op}: func returned a {type(y).__name__}; expected a Tensor of one element")
+            raise RefusedTypeError(f"{op}: func returned a {type(y).__name__}; expected a Tensor of one element")
         if y.numel() != 1:
             raise RuntimeError(f"{op}: func returned a tensor of shape {list(y.shape)}; expected one element")
-        return y.reshape(())
+        return y
 
     return checked
 
@@ -260,7 +261,7 @@ def hessian(
         from flambeau.func import hessian as of_func
 
         with set_grad_enabled(create_graph):
-            found = of_func(scalar, tuple(range(len(items))))(*items)
+            found = of_func(lambda *x: scalar(*x).reshape(()), tuple(range(len(items))))(*items)
         return found if many else found[0][0]
     blocks = jacobian(slope, items, create_graph, strict, False, outer_jacobian_strategy)
     return blocks if many else blocks[0][0]
@@ -268,15 +269,19 @@ def hessian(
 
 def vhp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> tuple[Any, Any]:
     """func(*inputs), and `v` times its Hessian there; both shaped as the inputs. Arguments as of `vjp`."""
-    with enable_grad():
-        x, many = _inputs("vhp", inputs, create_graph)
-        v = _directions("vhp", v, x, many)
-        y, _ = _called("vhp", _scalar("vhp", func), x, strict)
-        slope = _gradients("vhp", y, x, [ops.ones_like(y[0])], True, strict)
-        found = _gradients("vhp", slope, x, v, create_graph, strict)
-    return _finished(y, False, create_graph), _finished(found, many, create_graph)
+    return _second("vhp", func, inputs, v, create_graph, strict)
 
 
 def hvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> tuple[Any, Any]:
     """func(*inputs), and its Hessian there times `v`: `vhp`, since a Hessian is symmetric."""
-    return vhp(func, inputs, v, create_graph, strict)
+    return _second("hvp", func, inputs, v, create_graph, strict)
+
+
+def _second(op: str, func: Callable[..., Any], inputs: Any, v: Any, create_graph: bool, strict: bool) -> tuple[Any, Any]:
+    with enable_grad():
+        x, many = _inputs(op, inputs, create_graph)
+        v = _directions(op, v, x, many)
+        y, _ = _called(op, _scalar(op, func), x, strict)
+        slope = _gradients(op, y, x, [ops.ones_like(y[0])], True, strict)
+        found = _gradients(op, slope, x, v, create_graph, strict)
+    return _finished(y, False, create_graph), _finished(found, many, create_graph)

@@ -9,6 +9,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._errors import RefusedTypeError
 from flambeau.autograd.modes import enable_grad
 from flambeau.func._dual import DualLevel
 from flambeau.func._levels import active, dtype_of, shape_of
@@ -20,6 +21,7 @@ from flambeau.func._reverse import (
     check_leaf,
     jacrev,
     matching,
+    outputs,
     units,
     with_aux,
 )
@@ -50,12 +52,14 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
     """
     for what, value in (("primals", primals), ("tangents", tangents)):
         if not isinstance(value, tuple):
-            raise TypeError(f"jvp: {what} is a {type(value).__name__}; expected a tuple, (x,) for one tensor")
+            raise RefusedTypeError(f"jvp: {what} is a {type(value).__name__}; expected a tuple, (x,) for one tensor")
     leaves, build = flatten(primals)
     if not leaves:
-        raise ValueError("jvp: there are no primals; expected at least one tensor")
+        raise _C.ArgumentError("jvp: there are no primals; expected at least one tensor")
     for i, leaf in enumerate(leaves):
         check_leaf("jvp", "primal", i, leaf)
+    for i, leaf in enumerate(flatten(tangents)[0]):
+        check_leaf("jvp", "tangent", i, leaf)
     along = matching("jvp", "tangents", tangents, primals)
     level = DualLevel()
     active.levels.append(level)
@@ -64,11 +68,9 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
     finally:
         active.levels.remove(level)
         level.open = False
-    outs, remake = flatten(out)
+    outs, remake = outputs("jvp", out)
     found = []
     for i, y in enumerate(outs):
-        if not isinstance(y, Tensor):
-            raise TypeError(f"jvp: output {i} is a {type(y).__name__}; expected tensors, or tuples, lists and dicts of them")
         t = level.tangent(y)
         if t is None and strict:
             raise RuntimeError(f"jvp: output {i} does not depend on the primals, which strict=True refuses")

@@ -83,7 +83,7 @@ def _tangents_of(ctx: FunctionCtx, name: str, tangents: Sequence[Any], outs: Seq
         found = ctx._function.jvp(ctx, *tangents)
     finally:
         ctx._forwards = False
-        ctx._for_forward = ()
+        ctx.saved_for_forward = ()
     found = list(found) if isinstance(found, (tuple, list)) else [found]
     if len(found) != len(outs):
         raise AutogradError(f"{name}: jvp returned {len(found)} tangents; expected {len(outs)}, one per output of forward")

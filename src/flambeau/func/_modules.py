@@ -6,7 +6,8 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from flambeau._C import Tensor, ops
+from flambeau._C import ArgumentError, Tensor, ops
+from flambeau._errors import RefusedTypeError
 from flambeau.nn.module import Module
 from flambeau.nn.modules.norm import _BatchNorm
 
@@ -43,8 +44,14 @@ def functional_call(
         tensor([3.])
     """
     given: dict[str, Tensor] = {}
-    dicts = (parameter_and_buffer_dicts,) if isinstance(parameter_and_buffer_dicts, Mapping) else tuple(parameter_and_buffer_dicts)
-    for tensors in dicts:
+    one_or_more = parameter_and_buffer_dicts
+    if not isinstance(one_or_more, (Mapping, tuple, list)):
+        kind = type(one_or_more).__name__
+        raise RefusedTypeError(f"functional_call: parameter_and_buffer_dicts is a {kind}; expected a dict of tensors, or several")
+    for i, tensors in enumerate([one_or_more] if isinstance(one_or_more, Mapping) else one_or_more):
+        if not isinstance(tensors, Mapping):
+            kind = type(tensors).__name__
+            raise RefusedTypeError(f"functional_call: parameter_and_buffer_dicts[{i}] is a {kind}; expected a dict of tensors")
         if twice := sorted(given.keys() & tensors.keys()):
             raise ValueError(f"functional_call: '{twice[0]}' is in two of the dicts; expected each path once")
         given.update(tensors)
@@ -149,12 +156,12 @@ def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Any], dict[s
         flambeau.Size([4, 3, 2])
     """
     if not models:
-        raise ValueError("stack_module_state: there are no models; expected at least one")
+        raise ArgumentError("stack_module_state: there are no models; expected at least one")
     kinds = sorted({type(m).__name__ for m in models})
     if len({type(m) for m in models}) > 1:
-        raise TypeError(f"stack_module_state: the models are {', '.join(kinds)}; expected one class")
+        raise RefusedTypeError(f"stack_module_state: the models are {', '.join(kinds)}; expected one class")
     if len({m.training for m in models}) > 1:
-        raise ValueError("stack_module_state: some models are in training and others are not; call train() or eval() on all of them")
+        raise ArgumentError("stack_module_state: some models are in training and others are not; call train() or eval() on all of them")
     return _stacked([dict(m.named_parameters()) for m in models]), _stacked([dict(m.named_buffers()) for m in models])
 
 
@@ -164,7 +171,7 @@ def _stacked(states: Sequence[Mapping[str, Tensor]]) -> dict[str, Any]:
         column = [state[path] for state in states]
         wants = {x.requires_grad for x in column}
         if len(wants) > 1:
-            raise ValueError(f"stack_module_state: '{path}' requires grad in some models and not in others; expected the same in all")
+            raise ArgumentError(f"stack_module_state: '{path}' requires grad in some models and not in others; expected the same in all")
         stacked = ops.stack([x.detach() for x in column])
         out[path] = stacked.requires_grad_() if wants == {True} else stacked
     return out

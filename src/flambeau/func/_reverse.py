@@ -10,10 +10,11 @@ from typing import Any, Literal, ParamSpec, overload
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._errors import RefusedElementsError, RefusedTypeError
 from flambeau.autograd.modes import enable_grad
 from flambeau.func._levels import dtype_of, shape_of
 from flambeau.func._pullback import finished, pullback, pullbacks, running_batches, stand_in
-from flambeau.func._tree import Make, chosen, flatten, tree_map
+from flambeau.func._tree import Make, chosen, flatten, structure, tree_map
 
 Argnums = int | tuple[int, ...]
 P = ParamSpec("P")
@@ -49,10 +50,10 @@ class Inputs:
 def check_leaf(op: str, what: str, i: int, leaf: Any) -> None:
     """Raises for what has no derivative."""
     if not isinstance(leaf, Tensor):
-        raise TypeError(f"{op}: {what} {i} is a {type(leaf).__name__}; expected tensors, or tuples, lists and dicts of them")
+        raise RefusedTypeError(f"{op}: {what} {i} is a {type(leaf).__name__}; expected tensors, or tuples, lists and dicts of them")
     dtype = dtype_of(leaf)
     if not (dtype.is_floating_point or dtype.is_complex):
-        raise _C.DTypeError(f"{op}: {what} {i} is {dtype}; expected a floating point or complex tensor (x.float())")
+        raise RefusedElementsError(f"{op}: {what} {i} is {dtype}; expected a floating point or complex tensor (x.float())")
 
 
 def with_aux(op: str, result: Any, has_aux: bool) -> tuple[Any, Any]:
@@ -60,7 +61,7 @@ def with_aux(op: str, result: Any, has_aux: bool) -> tuple[Any, Any]:
     if not has_aux:
         return result, None
     if not isinstance(result, tuple) or len(result) != 2:
-        raise TypeError(f"{op}: has_aux=True, but the function returned a {type(result).__name__}; expected a tuple (output, aux)")
+        raise RefusedTypeError(f"{op}: has_aux=True, but the function returned a {type(result).__name__}; expected a tuple (output, aux)")
     return result
 
 
@@ -87,11 +88,12 @@ def grad_and_value(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool
         with enable_grad():
             value, aux = with_aux("grad", func(*inputs.args, **kwargs), has_aux)
             if not isinstance(value, Tensor):
-                raise TypeError(f"grad: the function returned a {type(value).__name__}; expected a tensor of shape []")
+                raise RefusedTypeError(f"grad: the function returned a {type(value).__name__}; expected a tensor of shape []")
             if shape_of(value) != ():
                 got = f"the function returned shape {list(shape_of(value))}"
                 raise _C.ShapeError(f"grad: {got}; expected a number, shape [] (or use vjp or jacrev)")
-            check_leaf("grad", "output", 0, value)
+            if dtype_of(value).is_complex:
+                raise _C.DTypeError(f"grad: the function returned a {dtype_of(value)} number; expected a real one (abs, real, or use vjp)")
             found = pullback([value], inputs.stands, [ops.ones_like(value)], inputs.keep, retain=has_aux)
         value, aux = inputs.finished((value, aux))
         return inputs.shaped(found), ((value, aux) if has_aux else value)
@@ -132,13 +134,23 @@ def grad(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) 
     return differentiated
 
 
+def outputs(op: str, out: Any) -> tuple[list[Tensor], Make]:
+    """The tensors that a function returned, and what puts others in their places."""
+    leaves, build = flatten(out)
+    if not leaves:
+        raise _C.ArgumentError(f"{op}: the function returned {out!r}; expected at least one tensor")
+    for i, leaf in enumerate(leaves):
+        if not isinstance(leaf, Tensor):
+            raise RefusedTypeError(f"{op}: output {i} is a {type(leaf).__name__}; expected tensors, or tuples, lists and dicts of them")
+    return leaves, build
+
+
 def called(op: str, inputs: Inputs, func: Callable[..., Any], has_aux: bool, kwargs: dict[str, Any]) -> tuple[Any, list[Tensor], Make, Any]:
     """The function's result, its leaves, what puts others in their places, and what it returns beside it."""
     out, aux = with_aux(op, func(*inputs.args, **kwargs), has_aux)
-    leaves, build = flatten(out)
+    leaves, build = outputs(op, out)
     for i, leaf in enumerate(leaves):
-        if not isinstance(leaf, Tensor):
-            raise TypeError(f"{op}: output {i} is a {type(leaf).__name__}; expected tensors, or tuples, lists and dicts of them")
+        check_leaf(op, "output", i, leaf)
     return out, leaves, build, aux
 
 
@@ -180,10 +192,12 @@ def matching(op: str, what: str, tree: Any, like: Any) -> list[Tensor]:
     """The leaves of a tree that is shaped as another one, in its types."""
     found, wanted = flatten(tree)[0], flatten(like)[0]
     if len(found) != len(wanted):
-        raise ValueError(f"{op}: {what} has {len(found)} tensors; expected {len(wanted)}, in the structure that they are for")
+        raise _C.ArgumentError(f"{op}: {what} has {len(found)} tensors; expected {len(wanted)}, in the structure that they are for")
+    if structure(tree) != structure(like):
+        raise _C.ArgumentError(f"{op}: {what} is {structure(tree)}; expected {structure(like)}, the structure that it is for")
     for i, (a, b) in enumerate(zip(found, wanted, strict=True)):
         if not isinstance(a, Tensor):
-            raise TypeError(f"{op}: {what} has a {type(a).__name__} at {i}; expected tensors")
+            raise RefusedTypeError(f"{op}: {what} has a {type(a).__name__} at {i}; expected tensors")
         if shape_of(a) != shape_of(b):
             raise _C.ShapeError(f"{op}: {what} has shape {list(shape_of(a))} at {i}; expected {list(shape_of(b))}")
     return [a if dtype_of(a) is dtype_of(b) else a.to(dtype_of(b)) for a, b in zip(found, wanted, strict=True)]
@@ -222,7 +236,7 @@ def jacrev(
                 [0., 6.]])
     """
     if chunk_size is not None and (isinstance(chunk_size, bool) or not isinstance(chunk_size, (int, Integral)) or chunk_size < 1):
-        raise ValueError(f"jacrev: chunk_size = {chunk_size!r}; expected None or at least 1")
+        raise RefusedTypeError(f"jacrev: chunk_size = {chunk_size!r}; expected None or at least 1")
 
     @functools.wraps(func, updated=())
     def differentiated(*args: Any, **kwargs: Any) -> Any:

@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from flambeau._C import ArgumentError
+from flambeau._errors import RefusedTypeError
+
 Make = Callable[[list[Any]], Any]  # of as many leaves as the tree had
 
 
@@ -54,6 +57,19 @@ def flatten(tree: Any) -> tuple[list[Any], Make]:
     return leaves, build
 
 
+def structure(tree: Any) -> str:
+    """How a tree is nested, with a star for each leaf."""
+    found = children(tree)
+    if found is None:
+        return "*"
+    inner = [structure(child) for child in found[0]]
+    if isinstance(tree, dict):
+        return "{" + ", ".join(f"{key!r}: {part}" for key, part in zip(tree, inner, strict=True)) + "}"
+    if isinstance(tree, list):
+        return f"[{', '.join(inner)}]"
+    return f"({inner[0]},)" if len(inner) == 1 else f"({', '.join(inner)})"
+
+
 def tree_map(function: Callable[..., Any], tree: Any, *others: Any) -> Any:
     """`function` of the leaves, and of those of trees with the same structure."""
     leaves, build = flatten(tree)
@@ -84,18 +100,18 @@ def _shape_of(tree: Any) -> str:
     return f"a {type(tree).__name__} of {len(found[0])}"
 
 
-def chosen(op: str, argnums: int | Sequence[int], args: Sequence[Any]) -> tuple[list[int], bool]:
+def chosen(op: str, argnums: int | tuple[int, ...], args: Sequence[Any]) -> tuple[list[int], bool]:
     """The positions that `argnums` names, and whether they were several."""
-    many = not isinstance(argnums, int)
-    numbers = [argnums] if isinstance(argnums, int) else list(argnums)
+    many = isinstance(argnums, tuple)
+    numbers: list[Any] = list(argnums) if isinstance(argnums, tuple) else [argnums]
     if not numbers:
-        raise ValueError(f"{op}: argnums = {argnums}; expected at least one position")
+        raise ArgumentError(f"{op}: argnums = {argnums}; expected at least one position")
     for n in numbers:
         if isinstance(n, bool) or not isinstance(n, int):
-            raise TypeError(f"{op}: argnums = {argnums!r}; expected an int or a tuple of ints")
+            raise RefusedTypeError(f"{op}: argnums = {argnums!r}; expected an int or a tuple of ints")
         if not -len(args) <= n < len(args):
-            raise ValueError(f"{op}: argnums = {argnums}, but there are {len(args)} positional arguments")
+            raise ArgumentError(f"{op}: argnums = {argnums}, but there are {len(args)} positional arguments")
     positive = [n % len(args) for n in numbers]
     if len(set(positive)) != len(positive):
-        raise ValueError(f"{op}: argnums = {argnums}; expected no position twice")
+        raise ArgumentError(f"{op}: argnums = {argnums}; expected no position twice")
     return positive, many

@@ -9,10 +9,11 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._errors import RefusedTypeError
 from flambeau.func import _draws
 from flambeau.func._batched import BatchLevel
 from flambeau.func._levels import active, shape_of
-from flambeau.func._tree import Make, flatten, spread
+from flambeau.func._tree import Make, children, flatten, spread
 
 RANDOMNESS = ("error", "different", "same")
 
@@ -52,7 +53,7 @@ def vmap(
     if randomness not in RANDOMNESS:
         raise RuntimeError(f"vmap: randomness = {randomness!r}; expected 'error', 'different' or 'same'")
     if chunk_size is not None and (isinstance(chunk_size, bool) or not isinstance(chunk_size, (int, Integral)) or chunk_size < 1):
-        raise ValueError(f"vmap: chunk_size = {chunk_size!r}; expected None or at least 1")
+        raise RefusedTypeError(f"vmap: chunk_size = {chunk_size!r}; expected None or at least 1")
 
     @functools.wraps(func, updated=())
     def mapped(*args: Any, **kwargs: Any) -> Any:
@@ -69,18 +70,17 @@ def vmap(
 
 def _in_dims(in_dims: Any, args: Sequence[Any], leaves: Sequence[Any]) -> list[int | None]:
     """For each leaf of the arguments its axis, counted from the front, or None."""
-    if not isinstance(in_dims, int) and not isinstance(in_dims, (tuple, list, dict)):
-        raise ValueError(f"vmap: in_dims = {in_dims!r}; expected an int, or a tuple with a value for each positional argument")
+    if not isinstance(in_dims, int) and not isinstance(in_dims, tuple):
+        raise RefusedTypeError(f"vmap: in_dims = {in_dims!r}; expected an int, or a tuple with a value for each positional argument")
     if not args:
         raise ValueError("vmap: there are no positional arguments; expected at least one tensor to map over")
-    whole = list(in_dims) if isinstance(in_dims, tuple) else in_dims
-    dims = spread("vmap", "in_dims", whole, list(args))
+    dims = spread("vmap", "in_dims", in_dims, args)
     found: list[int | None] = []
     for leaf, dim in zip(leaves, dims, strict=True):
         if dim is None:
             found.append(None)
         elif isinstance(dim, bool) or not isinstance(dim, int):
-            raise ValueError(f"vmap: in_dims has {dim!r}; expected an int or None for each argument")
+            raise RefusedTypeError(f"vmap: in_dims has {dim!r}; expected an int or None for each argument")
         elif not isinstance(leaf, Tensor) and not is_container(leaf):
             raise ValueError(f"vmap: in_dims = {in_dims!r} maps over a {type(leaf).__name__}; expected None for what is no tensor")
         else:
@@ -140,8 +140,11 @@ class _Call:
         for result in results:
             if not isinstance(result, Tensor) and not is_container(result):
                 kind = type(result).__name__
-                raise ValueError(f"vmap: the function returned a {kind}; expected tensors, or tuples, lists and dicts of them")
-        outs = spread("vmap", "out_dims", self.out_dims, out)
+                raise RefusedTypeError(f"vmap: the function returned a {kind}; expected tensors, or tuples, lists and dicts of them")
+        wanted = self.out_dims
+        if children(out) is None and isinstance(wanted, tuple) and len(wanted) == 1:
+            (wanted,) = wanted  # of the only result
+        outs = spread("vmap", "out_dims", wanted, out)
         return [_outside(level, result, dim, size) for result, dim in zip(results, outs, strict=True)], build, outs
 
 
@@ -178,7 +181,7 @@ def _result(level: BatchLevel, x: Tensor, dim: Any) -> Tensor:
             raise ValueError("vmap: out_dims has None for a result that differs between samples; expected an axis")
         return x
     if isinstance(dim, bool) or not isinstance(dim, int):
-        raise ValueError(f"vmap: out_dims has {dim!r}; expected an int, or None for a result that all samples share")
+        raise RefusedTypeError(f"vmap: out_dims has {dim!r}; expected an int, or None for a result that all samples share")
     value = level.full(x)
     rank = len(shape_of(value))
     if not -rank <= dim < rank:
