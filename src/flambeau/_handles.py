@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -36,40 +37,43 @@ class Table(dict):  # type: ignore[type-arg]
     update = _announced(dict.update)
 
 
-def _noticed(method: F) -> F:
-    @functools.wraps(method)
-    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
-        owner = self.owner() if self.owner is not None else None
-        if owner is not None:
-            owner.__dict__["_hooked"] = True
-        return method(self, *args, **kwargs)
+class HookTable(OrderedDict, Table):  # type: ignore[type-arg,misc]
+    """The same for hooks, in an order that can be changed.
 
-    return wrapper  # type: ignore[return-value]
-
-
-class HookTable(Table):
-    """One that can be weakly referenced, so that a handle does not keep its owner alive.
-
-    `owner` refers weakly to a module, which hears of what is put into the table in whatever way: `module._forward_hooks[0] = f` is
-    called, too.
+    A module looks at one table, `leader` of the others that its calls need: whatever is put into one of them, in whatever way, marks the
+    leader as `hooked`, so `module._backward_hooks[0] = f` is called, too. Of the class it is True once there was a hook of all modules.
     """
 
-    owner: weakref.ref[Any] | None = None
+    hooked = False
+    leader: HookTable | None = None
 
-    __setitem__ = _noticed(Table.__setitem__)
-    __ior__ = _noticed(Table.__ior__)  # type: ignore[assignment]
-    setdefault = _noticed(Table.setdefault)
-    update = _noticed(Table.update)
+    def __setitem__(self, key: Any, hook: Any) -> None:
+        graph.objects_changed()
+        (self if self.leader is None else self.leader).hooked = True
+        super().__setitem__(key, hook)
+
+    __delitem__ = _announced(OrderedDict.__delitem__)
+    clear = _announced(OrderedDict.clear)
+    move_to_end = _announced(OrderedDict.move_to_end)
+    pop = _announced(OrderedDict.pop)
+    popitem = _announced(OrderedDict.popitem)
 
     def __reduce__(self) -> Any:
         return type(self), (), None, None, iter(self.items())
 
-    def prepend(self, key: int, hook: Any) -> None:
-        """Puts `hook` before all others."""
-        rest = list(self.items())
-        self.clear()
-        self[key] = hook
-        self.update(rest)
+    def __repr__(self) -> str:
+        return repr(OrderedDict(self))
+
+
+def put_hook(table: OrderedDict[int, Any], hook: Any, prepend: bool, *marks: dict[int, Any]) -> RemovableHandle:
+    """Puts a hook into a table, behind or before all others, and under the same key into those that mark some of them."""
+    handle = RemovableHandle(table, extra_dict=list(marks))
+    for mark in marks:
+        mark[handle.id] = True
+    table[handle.id] = hook
+    if prepend:
+        table.move_to_end(handle.id, last=False)
+    return handle
 
 
 class RemovableHandle:

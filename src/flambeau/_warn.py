@@ -7,7 +7,15 @@ import sys
 import warnings
 
 always = False  # set_warn_always
+_given: set[str] = set()
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+def warn_once(message: str, category: type[Warning] = UserWarning) -> None:
+    """The same, but only the first time that the program comes to it, wherever that is; `set_warn_always(True)` says it every time."""
+    if always or message not in _given:
+        _given.add(message)
+        warn(message, category)
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:

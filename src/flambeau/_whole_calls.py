@@ -7,17 +7,21 @@ has a `__torch_function__` of its own (or the first mode) on, the code of these 
     F.normalize(x, dim=0)  -->  does an argument take over?  --yes-->  call_override(F.normalize, (x,), {"dim": 0, "p": 2.0, ...})
                                                              --no--->  what it was
 
-Programs without such a class pay nothing. The function objects stay the same, so that `from torch.nn.functional import normalize` and
+Other programs pay nothing. The function objects stay the same, so that `from torch.nn.functional import normalize` and
 tables whose keys are functions work. Arguments that have defaults are handed over by name, and all of them, where PyTorch's function is
 written in Python and so does the same. Which functions: those of `flambeau`, `nn.functional`, `linalg`, `fft` and `special` with a
 parameter that is annotated as a Tensor, and those of `*tensors`.
 
-Objects of other libraries that are no Tensors are seen by native functions; a function in Python sees them once there is such a class.
+Objects that are no Tensors and have a `__torch_function__`, such as an operator that stands for a matrix, are seen by native functions.
+Nobody hears of their classes, so a function in Python sees them once there is a subclass of Tensor, and from the start where `import torch`
+means this library (`flambeau.compat.torch`).
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
+import sys
 import threading
 import types
 from collections.abc import Callable, Iterator
@@ -129,14 +133,19 @@ def _parameters(code: types.CodeType) -> tuple[list[str], list[str]] | None:
     return list(code.co_varnames[:n]), list(code.co_varnames[n : n + more])
 
 
+@functools.cache
+def _compiled(text: str) -> types.CodeType:
+    space: dict[str, Any] = {}
+    exec(compile(text, "<flambeau>", "exec"), space)
+    return space["factory"]().__code__  # type: ignore[no-any-return]
+
+
 def code_that_runs(lines: list[str], function: types.FunctionType, constants: dict[str, Any]) -> types.CodeType:
     """Code for the function from the lines of one, with values in place of texts. It names the same free variables: its cells stay."""
     free = own_code(function).co_freevars
     head = ["def factory():", *(f"    {name} = None" for name in free)]
     body = [lines[0], *(f"    if 0: {name}" for name in free), *lines[1:]]
-    space: dict[str, Any] = {}
-    exec(compile("\n".join([*head, *("    " + line for line in body), "    return call"]), "<flambeau>", "exec"), space)
-    code: types.CodeType = space["factory"]().__code__
+    code = _compiled("\n".join([*head, *("    " + line for line in body), "    return call"]))
     own = own_code(function)
     values = tuple(constants.get(value, value) if isinstance(value, str) else value for value in code.co_consts)
     return code.replace(co_consts=values, co_name=function.__name__, co_filename=own.co_filename, co_firstlineno=own.co_firstlineno)
@@ -160,7 +169,7 @@ def _code_that_looks(function: types.FunctionType) -> types.CodeType:
         lines = [
             "def call(*args, **kwargs):",
             f"    look = {looks}",
-            "    if look(*args, *kwargs.values()):",
+            "    if look(*args) or kwargs and look(*kwargs.values()):",
             f"        enter = {enters}",
             "        return enter(args, kwargs)",
             f"    was = {was}",
@@ -185,7 +194,12 @@ def _code_that_looks(function: types.FunctionType) -> types.CodeType:
 
 def _looks_inside(*args: Any) -> bool:
     """`has_override` of arguments and of what lies in lists and tuples of them, for functions of any number of tensors."""
-    return _C.has_override(*_entries(args, {}))  # type: ignore[no-any-return]
+    if _C.has_override(*args):
+        return True
+    for value in args:
+        if type(value) in (tuple, list) and _C.has_override(*value):
+            return True
+    return False
 
 
 # ---------------------------------------------------------------- which functions, and from when on
@@ -207,10 +221,7 @@ def _is_taken_over(function: types.FunctionType) -> bool:
     return takes and isinstance(inspect.unwrap(function), types.FunctionType)
 
 
-def _spaces() -> list[Any]:
-    import flambeau
-
-    return [flambeau, *(importlib.import_module(f"flambeau.{name}") for name in ("nn.functional", "linalg", "fft", "special"))]
+_SPACES = ("flambeau", *(f"flambeau.{name}" for name in ("nn.functional", "linalg", "fft", "special")))
 
 
 def turn_on() -> None:
@@ -220,9 +231,8 @@ def turn_on() -> None:
         if on:
             return
         on = True
-        for space in _spaces():
-            for function in functions_of(space):
-                _look(function)
+        for name in _SPACES:
+            meet_all(name)
 
 
 def meet(value: Any) -> None:
@@ -230,6 +240,14 @@ def meet(value: Any) -> None:
     if on and isinstance(value, types.FunctionType) and _is_taken_over(value):
         with _lock:
             _look(value)
+
+
+def meet_all(name: str) -> None:
+    """Has the functions of a namespace look, if it is loaded; what is loaded later calls this at its end."""
+    if on and name in sys.modules:
+        with _lock:
+            for function in functions_of(sys.modules[name]):
+                _look(function)
 
 
 def _look(function: types.FunctionType) -> None:

@@ -101,12 +101,32 @@ def test_other_names():
 
 
 @pytest.mark.parametrize("dtype", [F32, F64, fl.int32])
-def test_other_types_are_refused(dtype):
-    with pytest.raises(TypeError, match=r"autocast: dtype = .*; expected flambeau.bfloat16 or flambeau.float16"):
-        fl.autocast("cpu", dtype=dtype)
+def test_other_types_switch_it_off(dtype):
+    with pytest.warns(UserWarning, match=r"autocast: dtype = .*; expected flambeau.bfloat16 or flambeau.float16; it is switched off"):
+        region = fl.autocast("cpu", dtype=dtype)
+    with region:
+        assert not fl.is_autocast_enabled("cpu") and (fl.ones(2, 2) @ fl.ones(2, 2)).dtype == F32
     fl.autocast("cpu", dtype=dtype, enabled=False)
     with pytest.raises(TypeError, match="set_autocast_dtype: dtype = "):
         fl.set_autocast_dtype("cpu", dtype)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: fl.cuda.amp.autocast(enabled=False),
+        lambda: fl.cuda.amp.GradScaler(enabled=False),
+        lambda: fl.cuda.amp.custom_fwd(lambda ctx: None),
+        lambda: fl.cuda.amp.custom_bwd(lambda ctx: None),
+        lambda: fl.cpu.amp.autocast(),
+        lambda: fl.cpu.amp.GradScaler(),
+    ],
+    ids=["cuda autocast", "cuda GradScaler", "custom_fwd", "custom_bwd", "cpu autocast", "cpu GradScaler"],
+)
+def test_older_names_warn(call):
+    with pytest.warns(FutureWarning, match="amp.* is the older name of amp") as record:
+        call()
+    assert record[0].filename == __file__
 
 
 def test_devices():

@@ -68,6 +68,7 @@ def test_the_version_is_one_that_can_be_compared():
         ("cuda.amp", "autocast GradScaler"),
         ("jit.annotations", "BroadcastingList2"),
         ("_C", "DisableTorchFunctionSubclass _log_api_usage_once _jit_set_profiling_mode _jit_override_can_fuse_on_cpu"),
+        ("_dynamo", "OptimizedModule is_dynamo_supported"),
         ("_dynamo.eval_frame", "OptimizedModule"),
         ("library", "custom_op register_fake"),
         ("backends.cpu", "get_cpu_capability"),
@@ -88,6 +89,7 @@ def test_the_version_is_one_that_can_be_compared():
         ("distributed.device_mesh", "DeviceMesh init_device_mesh"),
         ("distributed.fsdp", "FSDPModule MixedPrecisionPolicy fully_shard"),
         ("distributed._composable.fsdp", "FSDPModule"),
+        ("distributed.checkpoint.state_dict", "StateDictOptions get_model_state_dict set_model_state_dict"),
         ("distributed.fsdp.api", "FullStateDictConfig ShardingStrategy StateDictSettings"),
         ("distributed.fsdp.fully_sharded_data_parallel", "BackwardPrefetch FullyShardedDataParallel MixedPrecision"),
         ("_C._distributed_c10d", "ProcessGroup ReduceOp Work"),
@@ -145,6 +147,8 @@ def test_the_version_is_one_that_can_be_compared():
         ("fx.graph_module", "GraphModule"),
         ("fx._symbolic_trace", "Tracer is_fx_tracing"),
         ("utils.data.datapipes", "iter map"),
+        ("utils.data.datapipes.iter.combinatorics", "SamplerIterDataPipe ShufflerIterDataPipe"),
+        ("utils.data.datapipes.map.combining", "ConcaterMapDataPipe ZipperMapDataPipe"),
         ("utils.data.datapipes.datapipe", "DataChunk IterDataPipe MapDataPipe"),
         ("utils.data.datapipes._decorator", "functional_datapipe"),
         ("utils.data.graph", "traverse_dps"),
@@ -197,6 +201,27 @@ def test_what_stands_for_a_batch_inside_of_vmap():
         print(f.is_batchedtensor(torch.ones(1)), f.maybe_get_bdim(torch.ones(1)), f.maybe_current_level())
     """)
     assert lines == ["[True, 0, (3, 4), False] (2,) [[0.0, 2.0, 4.0], [6.0, 8.0, 10.0]] False", "False -1 None"]
+
+
+def test_what_stands_for_a_matrix_takes_functions_over_whole():
+    """It is no Tensor, and `linalg` is Python here: it must see `solve`, not what `solve` calls."""
+    lines = says("""
+        import torch
+
+        class Operator:
+            @classmethod
+            def __torch_function__(cls, func, types, args=(), kwargs=None):
+                return func, len(args), sorted(kwargs or {})
+
+        o, x = Operator(), torch.ones(2)
+        for f in (torch.linalg.solve, torch.linalg.eigvalsh, torch.linalg.cholesky, torch.logdet, torch.fft.fft, torch.special.expit):
+            func, given, named = f(o, x) if f is torch.linalg.solve else f(o)
+            print(func is f, given, named)
+        print(torch.linalg.solve_triangular(A=o, B=x, upper=True)[1:], torch.nn.functional.normalize(o, dim=0)[1:])
+        print(torch.linalg.solve(2 * torch.eye(2), x).tolist(), torch.meshgrid([x, o])[0] is torch.meshgrid)
+    """)
+    assert lines[:6] == ["True 2 []", *["True 1 []"] * 5]
+    assert lines[6:] == ["(0, ['A', 'B', 'upper']) (1, ['dim', 'eps', 'out', 'p'])", "[0.5, 0.5] True"]
 
 
 def test_helpers_that_packages_call():

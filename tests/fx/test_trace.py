@@ -296,6 +296,28 @@ def test_tracers_of_ones_own(net, x):
     assert "mul" in fx.GraphModule(Shapes(), fx.Tracer(param_shapes_constant=True).trace(Shapes())).code
 
 
+def test_a_tracer_may_override_create_proxy_without_a_factory():
+    """As torchvision's does, which notes where nodes come from; timm traces with constant shapes by it."""
+
+    class Noting(fx.Tracer):
+        def create_proxy(self, kind, target, args, kwargs, name=None, type_expr=None, *_):
+            made.append(kind)
+            return super().create_proxy(kind, target, args, kwargs, name, type_expr)
+
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = nn.Parameter(fl.tensor([2.0, 3.0]))
+
+        def forward(self, x):
+            return x * self.scale
+
+    made = []
+    module = fx.GraphModule(Scaled(), Noting(param_shapes_constant=True).trace(Scaled()))
+    assert made == ["placeholder", "get_attr", "call_function"]
+    assert module(fl.ones(2)).tolist() == [2.0, 3.0]
+
+
 def test_where_nodes_come_from(net):
     tracer = fx.Tracer()
     tracer.record_stack_traces = True

@@ -558,6 +558,13 @@ def test_a_file_that_takes_little_at_a_time():
     assert fl.equal(fl.load(io.BytesIO(raw.bytes))["x"], x)
 
 
+@pytest.mark.parametrize("format", [None, "pt"])
+def test_an_open_file_has_all_of_it_at_once(tmp_path, format):
+    with open(tmp_path / "x", "wb") as file:
+        fl.save({"x": fl.arange(3)}, file, format=format)
+        assert fl.load(tmp_path / "x")["x"].tolist() == [0, 1, 2]
+
+
 def test_what_pickles_has_no_say():
     import pickle
 

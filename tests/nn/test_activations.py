@@ -97,6 +97,34 @@ def test_dropout2d_of_a_matrix_drops_elements():
     assert ((kept > 0) & (kept < 1)).all() and set(y.reshape(-1).tolist()) == {0.0, 2.0}
 
 
+@pytest.mark.parametrize(
+    "drop, shape, whole",
+    [
+        (F.dropout1d, (9, 7), (1,)),
+        (F.dropout1d, (9, 7, 6), (2,)),
+        (F.dropout2d, (9, 7, 6), (2,)),  # as [N, C, L]
+        (F.dropout2d, (9, 7, 6, 5), (2, 3)),
+        (F.dropout2d, (9, 7, 6, 5, 4), (2, 3, 4)),
+        (F.dropout3d, (9, 7), (1,)),
+        (F.dropout3d, (9, 7, 6), (1, 2)),
+        (F.dropout3d, (9, 7, 6, 5), (1, 2, 3)),
+        (F.dropout3d, (9, 7, 6, 5, 4), (2, 3, 4)),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:dropout")
+def test_what_is_dropped_as_a_whole(drop, shape, whole):
+    fl.manual_seed(0)
+    y = drop(fl.ones(shape), 0.5)
+    assert set(y.reshape(-1).tolist()) == {0.0, 2.0}
+    assert tuple(d for d in range(len(shape)) if bool((y == y.narrow(d, 0, 1)).all())) == whole
+
+
+@pytest.mark.parametrize("drop, shape", [(F.dropout2d, (3, 4, 5)), (F.dropout2d, (3, 4, 5, 6, 7)), (F.dropout3d, (3, 4))])
+def test_other_numbers_of_axes_warn(drop, shape):
+    with pytest.warns(UserWarning, match=r"input has shape \[3, 4.*is dropped as a whole, but [45] dims .* were expected"):
+        drop(fl.ones(shape), 0.5)
+
+
 # ---------------------------------------------------------------------------------- in place
 
 INPLACE = {

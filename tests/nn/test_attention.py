@@ -1,5 +1,7 @@
 """Attention and transformers: against a plain version, masks, both paths, errors."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -194,3 +196,22 @@ def test_leading_axes_broadcast(heads, causal):
         assert fl.allclose(got, expected)
     with pytest.raises(fl.ShapeError, match="expected equal leading axes"):
         fl.nn.functional.scaled_dot_product_attention(fl.ones(2, 4, 5, 8), fl.ones(2, 2, 5, 8), fl.ones(2, 2, 5, 8))
+
+
+@pytest.mark.parametrize(
+    "options, why",
+    [
+        ({}, "batch_first of the layer is False"),
+        ({"batch_first": True, "norm_first": True}, "norm_first of the layer is True"),
+        ({"batch_first": True, "bias": False}, "the attention of the layer has no bias"),
+        ({"batch_first": True, "activation": fl.tanh}, "the activation of the layer is neither relu nor gelu"),
+        ({"batch_first": True, "nhead": 1}, "the number of heads of the layer is odd"),
+    ],
+)
+def test_an_encoder_says_why_padding_is_not_left_out(options, why):
+    layer = nn.TransformerEncoderLayer(**{"d_model": 4, "nhead": 2, "dim_feedforward": 4, **options})
+    with pytest.warns(UserWarning, match=f"enable_nested_tensor is True, but self.use_nested_tensor is False because {why}"):
+        assert not nn.TransformerEncoder(layer, 1).use_nested_tensor
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)

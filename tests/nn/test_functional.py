@@ -52,9 +52,12 @@ def test_a_function_is_pickled_by_its_public_name(name):
         lambda: nn.Sequential(nn.Dropout2d())(fl.ones(2, 3)),
         lambda: nn.LSTM(2, 3, dropout=0.5),
         lambda: fl.autocast("cuda"),
+        lambda: F.upsample_nearest(fl.ones(1, 1, 2, 2), 3),
+        lambda: F.upsample_bilinear(fl.ones(1, 1, 2, 2), 3),
+        lambda: nn.Transformer(4, 2, 1, 1, 4),
         lambda: fl.optim.lr_scheduler.StepLR(fl.optim.SGD([fl.ones(1, requires_grad=True)], 0.1), 1).step(),
     ],
-    ids=["function", "layer", "kl_div", "KLDivLoss", "dropout2d", "nested layer", "constructor", "autocast", "schedule"],
+    ids=["function", "layer", "kl_div", "KLDivLoss", "dropout2d", "nested layer", "constructor", "autocast", "nearest", "bilinear", "Transformer", "schedule"],
 )
 def test_a_warning_names_the_line_that_called(call):
     with pytest.warns(UserWarning) as record:

@@ -2,11 +2,14 @@
 
 import copy
 import pickle
+from collections import OrderedDict
 
 import pytest
 
 import flambeau as fl
 from flambeau import nn
+from flambeau.nn._hooks import TABLES
+from flambeau.nn.modules import module as everywhere
 
 PUT = {
     "item": lambda table, hook: table.__setitem__(7, hook),
@@ -27,6 +30,92 @@ def test_hooks_that_are_put_in_by_hand(put, made):
     module._forward_hooks.clear()
     module(fl.ones(1, 2))
     assert seen == ["before", "after", "before"]
+
+
+def hooked(module, seen):
+    module.register_forward_hook(lambda *args: seen.append("hook"))
+
+
+def test_tables_are_ordered_dicts():
+    module, seen = nn.Linear(2, 2), []
+    assert all(isinstance(vars(module)[name], OrderedDict) and repr(vars(module)[name]) == "OrderedDict()" for name in TABLES)
+    handles = [module.register_forward_hook(lambda *args, i=i: seen.append(i)) for i in range(3)]
+    module._forward_hooks.move_to_end(handles[0].id)
+    module._forward_hooks.move_to_end(handles[2].id, last=False)
+    module(fl.ones(1, 2))
+    assert seen == [2, 1, 0]
+    module._forward_hooks.popitem()
+    module(fl.ones(1, 2))
+    assert seen == [2, 1, 0, 2, 1]
+
+
+def test_a_hook_adds_no_attribute():
+    module = nn.Linear(2, 2)
+    before = list(vars(module))
+    hooked(module, [])
+    module.register_full_backward_hook(lambda *args: None)
+    module(fl.ones(1, 2))
+    assert list(vars(module)) == before and module._is_full_backward_hook is True
+
+
+@pytest.mark.parametrize("table", ["_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"])
+def test_a_table_may_be_replaced(table):
+    module, seen = nn.Linear(2, 2), []
+    hook = {"_forward_hooks": module.register_forward_hook, "_forward_pre_hooks": module.register_forward_pre_hook}.get(table)
+    x = fl.ones(1, 2, requires_grad=True)
+    if hook is not None:
+        hook(lambda *args: seen.append("old"))
+    setattr(module, table, OrderedDict())
+    module(x).sum().backward()
+    assert seen == []
+    setattr(module, table, OrderedDict({3: lambda *args: seen.append("new")}))
+    getattr(module, table)[4] = lambda *args: seen.append("newer")
+    module(x).sum().backward()
+    assert seen == ["new", "newer"]
+
+
+def test_a_shallow_copy_shares_tables():
+    module, seen = nn.Linear(2, 2), []
+    other = copy.copy(module)
+    hooked(module, seen)
+    other(fl.ones(1, 2))
+    hooked(other, seen)
+    module(fl.ones(1, 2))
+    assert seen == ["hook"] * 3
+    other.register_buffer("shared", fl.ones(1))
+    assert module.shared is other.shared
+
+
+def test_a_state_may_lack_what_older_versions_did_not_have():
+    module, seen = nn.Linear(2, 2), []
+    state = {k: v for k, v in vars(module).items() if k in ("training", "_parameters", "_buffers", "_modules", "in_features", "out_features")}
+    made = nn.Linear.__new__(nn.Linear)
+    made.__setstate__({**state, "_forward_hooks": OrderedDict({0: lambda *args: seen.append("hook")})})
+    assert vars(made).keys() == vars(module).keys() and made._is_full_backward_hook is None
+    x = fl.ones(1, 2)
+    assert made(x).tolist() == module(x).tolist() and seen == ["hook"]
+
+
+def test_all_modules_have_one_kind_of_backward_hooks():
+    names = [name for name in vars(everywhere) if name.startswith("_global_") and "_hooks" in name]
+    assert len(names) == 9 and all(isinstance(getattr(everywhere, name), OrderedDict) for name in names)
+    everywhere._global_is_full_backward_hook = None
+    with everywhere.register_module_full_backward_hook(lambda *args: None):
+        with pytest.raises(RuntimeError, match="all modules have a hook of register_module_full_backward_hook"):
+            everywhere.register_module_backward_hook(lambda *args: None)
+    everywhere._global_is_full_backward_hook = None
+    with everywhere.register_module_backward_hook(lambda *args: None):
+        with pytest.raises(RuntimeError, match="all modules have a hook of register_module_backward_hook"):
+            everywhere.register_module_full_backward_hook(lambda *args: None)
+    everywhere._global_is_full_backward_hook = None
+
+
+def test_backward_hooks_without_gradients_of_the_arguments():
+    module, seen = nn.Linear(2, 2), []
+    module.register_full_backward_hook(lambda m, grad_input, grad_output: seen.append(grad_input))
+    with pytest.warns(UserWarning, match="hooks of Linear are called without a grad_input: none of the module's arguments requires grad"):
+        module(fl.ones(1, 2)).sum().backward()
+    assert seen == [(None,)]
 
 
 def test_tables_do_not_keep_their_module():

@@ -110,6 +110,7 @@ def test_triplet_and_cosine_and_ranking():
     sign = np.array([1.0, -1, 1, -1])
     want = np.where(sign == 1, 1 - cos, np.maximum(cos, 0)).mean()
     assert_near(F.cosine_embedding_loss(a, b, doubles(sign)), want, scale=100)
+    assert_near(F.cosine_embedding_loss(a, b, fl.ones(1), reduction="none"), 1 - cos, scale=100)  # one target for all rows
     want = np.maximum(-sign * (X[:, 0] - Y[:, 0]) + 0.3, 0).mean()
     assert_near(F.margin_ranking_loss(doubles(X[:, 0]), doubles(Y[:, 0]), doubles(sign), margin=0.3), want)
 

@@ -331,7 +331,7 @@ def test_hooks_of_all_modules():
     log.clear()
     model(x)
     assert log == ["own"]
-    assert nn.Linear(1, 1)(x)._version == 0 and not nn.Module._hooked and not log[1:]
+    assert nn.Linear(1, 1)(x)._version == 0 and not nn.Linear(1, 1)._forward_hooks.hooked and not log[1:]
 
 
 def test_hooks_of_all_modules_are_called_on_an_error():
@@ -575,3 +575,13 @@ def test_a_module_on_meta_that_loads_without_assign_warns():
         module.load_state_dict(module.state_dict())
         module.load_state_dict(state, assign=True)
     assert module.weight.tolist() == state["weight"].tolist()
+
+
+@pytest.mark.parametrize("given", [(), ("p.",), ("p.", True)])
+def test_state_dict_by_position(given):
+    module, out = nn.Linear(1, 1), {}
+    with pytest.warns(FutureWarning, match="given by position, which is an older form; name them"):
+        found = module.state_dict(out, *given)
+    prefix = "".join(given[:1])
+    assert found is out and list(out) == [f"{prefix}weight", f"{prefix}bias"]
+    assert out[f"{prefix}weight"].requires_grad is (len(given) == 2)

@@ -153,12 +153,10 @@ class autocast(_Mode):
 
     Args:
         device_type: 'cpu'. 'cuda' warns and does nothing, as there is no GPU in this build.
-        dtype: `flambeau.bfloat16` or `flambeau.float16`; by default that of the region around, and bfloat16 without one.
+        dtype: `flambeau.bfloat16` or `flambeau.float16`; by default that of the region around, and bfloat16 without one. Any other type
+            warns and switches the region off.
         enabled: False: operations compute in the types of their arguments.
         cache_enabled: whether the cast of a weight is kept for its next use, until the outermost region ends.
-
-    Raises:
-        TypeError: `dtype` is another type.
 
     Example:
         >>> import flambeau as fl
@@ -181,8 +179,9 @@ class autocast(_Mode):
         if self._enabled and self.device == "cuda":
             warn("autocast: there is no CUDA in this build; it is switched off")
             self._enabled = False
-        if self._enabled:
-            _checked("autocast", self.fast_dtype)
+        if self._enabled and self.fast_dtype not in _LOWER:
+            warn(f"autocast: dtype = {self.fast_dtype}; expected flambeau.bfloat16 or flambeau.float16; it is switched off")
+            self._enabled = False
         self._saved: list[tuple[bool, Any, bool]] = []
 
     def __call__(self, func: F) -> F:

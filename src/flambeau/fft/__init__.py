@@ -16,6 +16,7 @@ Example:
     tensor([1., 0., 0., 0.])
 """
 
+from flambeau import _whole_calls
 from flambeau.fft._complex import fft, fft2, fftn, ifft, ifft2, ifftn
 from flambeau.fft._hermitian import hfft, hfft2, hfftn, ihfft, ihfft2, ihfftn
 from flambeau.fft._order import fftfreq, fftshift, ifftshift, rfftfreq
@@ -25,3 +26,5 @@ __all__ = [
     "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "hfft2", "hfftn", "ifft", "ifft2", "ifftn", "ifftshift", "ihfft", "ihfft2",
     "ihfftn", "irfft", "irfft2", "irfftn", "rfft", "rfft2", "rfftfreq", "rfftn",
 ]  # fmt: skip
+
+_whole_calls.meet_all(__name__)

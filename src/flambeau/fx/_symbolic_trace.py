@@ -165,8 +165,10 @@ class Tracer(TracerBase):
         if path is None:
             return attr_val
         if path not in parameter_proxy_cache:
-            more: dict[str, Any] = {}  # tracers of packages override create_proxy without what is seldom given
-            if self.param_shapes_constant and isinstance(attr_val, Parameter):
+            more: dict[str, Any] = {}
+            # Tracers of packages override create_proxy without it, and get ordinary proxies.
+            takes_factory = "proxy_factory_fn" in inspect.signature(self.create_proxy).parameters
+            if self.param_shapes_constant and takes_factory and isinstance(attr_val, Parameter):
                 more["proxy_factory_fn"] = lambda node: ParameterProxy(self, node, path, attr_val)
             parameter_proxy_cache[path] = self.create_proxy("get_attr", path, (), {}, **more)
         return parameter_proxy_cache[path]

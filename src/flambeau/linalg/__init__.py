@@ -15,6 +15,7 @@ Example:
     tensor(1, dtype=flambeau.int32)
 """
 
+from flambeau import _whole_calls
 from flambeau._C import LinAlgError
 from flambeau.linalg import _lapack
 from flambeau.linalg._eig import eig, eigvals
@@ -72,3 +73,4 @@ for _name in __all__:  # pickles name a function by the package, not by its file
 del _name
 
 _lapack.find()
+_whole_calls.meet_all(__name__)

@@ -1,6 +1,6 @@
 """How Module hooks are kept, removed, called and tied to the backward pass.
 
-A hook is kept in an insertion-ordered dict under the id of its handle. The backward hooks need to
+A hook is kept in an ordered dict under the id of its handle. The backward hooks need to
 see gradients at the border of a module, so two identity Functions ("taps") are laid around the
 call:
 
@@ -11,26 +11,25 @@ call:
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
 from typing import Any
 
 from flambeau._C import Tensor
-from flambeau._handles import HookTable, RemovableHandle
+from flambeau._handles import HookTable, RemovableHandle, put_hook
 from flambeau._warn import warn
 from flambeau.autograd import Function, is_grad_enabled
 from flambeau.nn._errors import kind_of
 
 TABLES = (
-    "_forward_pre_hooks",
-    "_forward_pre_hooks_with_kwargs",
+    "_backward_pre_hooks",
+    "_backward_hooks",
     "_forward_hooks",
     "_forward_hooks_with_kwargs",
     "_forward_hooks_always_called",
-    "_backward_pre_hooks",
-    "_backward_hooks",
-    "_state_dict_pre_hooks",
+    "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs",
     "_state_dict_hooks",
+    "_state_dict_pre_hooks",
     "_load_state_dict_pre_hooks",
     "_load_state_dict_post_hooks",
 )
@@ -56,21 +55,15 @@ def registered(kind: str, module: Any, name: str, value: Any) -> Any:
 
 def add_everywhere(table: str, hook: Any, *marks: str) -> RemovableHandle:
     """Puts a hook of all modules into one of the tables."""
-    handle = RemovableHandle(EVERYWHERE[table], extra_dict=[EVERYWHERE[mark] for mark in marks])
-    for mark in marks:
-        EVERYWHERE[mark][handle.id] = True
-    EVERYWHERE[table][handle.id] = hook
+    handle = put_hook(EVERYWHERE[table], hook, False, *(EVERYWHERE[mark] for mark in marks))
     if table in CALL_TABLES:
-        HookMixin._hooked = True
+        HookTable.hooked = True
     return handle
 
 
 class HookMixin:
     """The half of Module that keeps hooks and calls them."""
 
-    # Whether a call has to look for hooks: of modules with hooks of their own True in their dictionary, and of all others what
-    # the class has, which is True once there was a hook of all modules.
-    _hooked = False
     _forward_pre_hooks: HookTable
     _forward_pre_hooks_with_kwargs: HookTable
     _forward_hooks: HookTable
@@ -78,23 +71,17 @@ class HookMixin:
     _forward_hooks_always_called: HookTable
     _backward_pre_hooks: HookTable
     _backward_hooks: HookTable
-    _is_full_backward_hook: bool | None = None  # of which kind the backward hooks are, once there was one
+    _compiled_call_impl: Any = None  # of a module that compiled itself
+    _is_full_backward_hook: bool | None  # of which kind the backward hooks are, once there was one
 
-    def _own_tables(self) -> None:
-        owner = weakref.ref(self)
-        for table in CALL_TABLES:
-            self.__dict__[table].owner = owner
-
-    def _add_hook(self, table: HookTable, hook: Any, prepend: bool, *marks: HookTable) -> RemovableHandle:
-        handle = RemovableHandle(table, extra_dict=list(marks))
-        if prepend:
-            table.prepend(handle.id, hook)
-        else:
-            table[handle.id] = hook
-        for mark in marks:
-            mark[handle.id] = True
-        self.__dict__["_hooked"] = True
-        return handle
+    def _link_tables(self) -> None:
+        """Has the tables that calls need led by one of them, at which a call looks."""
+        leader = self.__dict__["_forward_hooks"]
+        for name in CALL_TABLES:
+            table = self.__dict__[name]
+            table.leader = None if table is leader else leader
+            if table:
+                leader.hooked = True
 
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
@@ -104,7 +91,7 @@ class HookMixin:
         The hook may return changed arguments.
         """
         marks = [self._forward_pre_hooks_with_kwargs] if with_kwargs else []
-        return self._add_hook(self._forward_pre_hooks, hook, prepend, *marks)
+        return put_hook(self._forward_pre_hooks, hook, prepend, *marks)
 
     def register_forward_hook(
         self,
@@ -120,7 +107,7 @@ class HookMixin:
         marks = [self._forward_hooks_with_kwargs] if with_kwargs else []
         if always_call:
             marks.append(self._forward_hooks_always_called)
-        return self._add_hook(self._forward_hooks, hook, prepend, *marks)
+        return put_hook(self._forward_hooks, hook, prepend, *marks)
 
     def register_full_backward_pre_hook(
         self, hook: Callable[..., Any], prepend: bool = False
@@ -128,7 +115,7 @@ class HookMixin:
         """Calls `hook(module, grad_output)` before the module's backward; may return other
         gradients.
         """
-        return self._add_hook(self._backward_pre_hooks, hook, prepend)
+        return put_hook(self._backward_pre_hooks, hook, prepend)
 
     def register_full_backward_hook(
         self, hook: Callable[..., Any], prepend: bool = False
@@ -142,7 +129,7 @@ class HookMixin:
             RuntimeError: there is a hook of `register_backward_hook`; a module has one kind.
         """
         self._of_one_kind(full=True)
-        return self._add_hook(self._backward_hooks, hook, prepend)
+        return put_hook(self._backward_hooks, hook, prepend)
 
     def register_backward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """The older name of `register_full_backward_hook`: only the full hooks exist.
@@ -151,21 +138,21 @@ class HookMixin:
             RuntimeError: there is a hook of `register_full_backward_hook`; a module has one kind.
         """
         self._of_one_kind(full=False)
-        return self._add_hook(self._backward_hooks, hook, prepend=False)
+        return put_hook(self._backward_hooks, hook, prepend=False)
 
     def _of_one_kind(self, full: bool) -> None:
         names = ("register_backward_hook", "register_full_backward_hook")
         if self._is_full_backward_hook is (not full):
             raise RuntimeError(f"{names[full]}: {type(self).__name__} has a hook of {names[not full]}; use {names[True]} for both")
-        self.__dict__["_is_full_backward_hook"] = full
+        self._is_full_backward_hook = full
 
     def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if (compiled := self.__dict__.get("_compiled_call")) is not None:
+        if (compiled := self.__dict__.get("_compiled_call_impl")) is not None:
             return compiled(self, *args, **kwargs)
         return self._call_uncompiled(args, kwargs)
 
     def _call_uncompiled(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if not any(getattr(self, table) for table in CALL_TABLES):
+        if not self._has_hooks():
             if not self._look_again():
                 return self.forward(*args, **kwargs)  # type: ignore[attr-defined]
         called: set[int] = set()
@@ -214,15 +201,20 @@ class HookMixin:
             return hook(self, args, kwargs, result)
         return hook(self, args, result)
 
+    def _has_hooks(self) -> bool:
+        """Whether a call of the module runs hooks of its own."""
+        return any(getattr(self, table) for table in CALL_TABLES)
+
     def _look_again(self) -> bool:
         """Lowers the flags and raises them again where there is a hook: one that a thread adds meanwhile raises its own."""
-        self.__dict__.pop("_hooked", None)
-        HookMixin._hooked = False
-        if "_compiled_call" in self.__dict__ or any(getattr(self, table) for table in CALL_TABLES):
-            self.__dict__["_hooked"] = True
+        leader = self._forward_hooks
+        leader.__dict__.pop("hooked", None)
+        HookTable.hooked = False
+        if "_compiled_call_impl" in self.__dict__ or self._has_hooks():
+            leader.hooked = True
         if any(EVERYWHERE[table] for table in CALL_TABLES):
-            HookMixin._hooked = True
-        return self._hooked
+            HookTable.hooked = True
+        return leader.hooked
 
     def _all(self, table: str) -> list[tuple[int, Any]]:
         """The hooks of all modules, then the module's own; a copy, since a hook may take itself out."""
@@ -285,6 +277,11 @@ class _OutputTap(Function):  # type: ignore[misc]
             if result is not None:
                 grad_outputs = _checked("full_backward_pre", call.module, result, grad_outputs)
         call.grad_outputs = grad_outputs
+        if not call.input_positions:
+            warn(
+                f"the backward hooks of {type(call.module).__name__} are called without a grad_input: none of the module's arguments "
+                "requires grad"
+            )
         if not call.taps_inputs:
             _run_backward_hooks(call, (None,) * call.n_inputs)
         return (None, None, None, *(grad_outputs[i] for i in ctx.positions))

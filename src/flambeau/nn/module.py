@@ -4,7 +4,7 @@ A module is a tree: `_modules` holds the children, `_parameters` and `_buffers` 
 node. Attributes of these three kinds live in those dicts, never in `__dict__`, so that `to`,
 `state_dict` and the optimizers find them; everything else is an ordinary attribute.
 
-`__call__` goes straight to `forward` unless a hook was ever registered (`_hooked`); while a profile
+`__call__` goes straight to `forward` unless there was a hook (`HookTable.hooked`); while a profile
 with modules runs, `flambeau.profiler` puts a function in its place that records the call. Here are
 calling, registering and attributes. Hooks are in `_hooks.py`, walking over the tree in `_tree.py`,
 what changes a whole tree in `_changes.py`, saving and loading of state in `_state.py`, error paths in
@@ -19,13 +19,16 @@ from flambeau._C import Tensor, graph
 from flambeau._handles import HookTable, Table
 from flambeau.nn._changes import ChangeMixin
 from flambeau.nn._errors import annotate, kind_of
-from flambeau.nn._hooks import EVERYWHERE, TABLES, HookMixin, registered
+from flambeau.nn._hooks import CALL_TABLES, EVERYWHERE, TABLES, HookMixin, registered
 from flambeau.nn._state import StateMixin
 from flambeau.nn._tree import TreeMixin
 from flambeau.nn.parameter import Buffer, Parameter
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
+
+
+_TABLE_NAMES = frozenset(TABLES)
 
 
 class _Forward(Protocol[P, R]):
@@ -68,10 +71,11 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
         put("_parameters", Table())
         put("_buffers", Table())
         put("_non_persistent_buffers_set", set())
-        put("_modules", Table())
         for table in TABLES:
             put(table, HookTable())
-        self._own_tables()
+        self._link_tables()
+        put("_is_full_backward_hook", None)
+        put("_modules", Table())
         if self.call_super_init:
             super().__init__(*args, **kwargs)
 
@@ -91,7 +95,7 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
 
         def __call__(self, *args: Any, **kwargs: Any) -> Any:
             try:
-                if self._hooked:
+                if self._forward_hooks.hooked:
                     return self._call_with_hooks(args, kwargs)
                 return self.forward(*args, **kwargs)
             except Exception as error:
@@ -263,7 +267,12 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
             return
         if own.get(name, own) is not value:
             graph.objects_changed()
-        super().__setattr__(name, value)
+        if name not in _TABLE_NAMES:
+            super().__setattr__(name, value)
+            return
+        own[name] = value if isinstance(value, HookTable) else HookTable(value or ())
+        if own.keys() >= set(CALL_TABLES):
+            self._link_tables()
 
     def _forget(self, name: str, *tables: dict[str, Any]) -> None:
         for table in tables:
@@ -292,15 +301,14 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        for name in ("_parameters", "_buffers", "_modules"):
-            self.__dict__[name] = Table(self.__dict__.get(name, ()))
-        for table in TABLES:
-            hooks = self.__dict__.get(table, ())
-            if not isinstance(hooks, HookTable):  # a file has plain dicts
-                self.__dict__[table] = HookTable()
-                self.__dict__[table].update(hooks)
-        self._own_tables()
+        kinds = {**dict.fromkeys(("_parameters", "_buffers", "_modules"), Table), **dict.fromkeys(TABLES, HookTable)}
+        for name, kind in kinds.items():
+            table = self.__dict__.get(name, ())
+            if not isinstance(table, kind):  # a file has plain dicts, an old one lacks some
+                self.__dict__[name] = kind(table)
         self.__dict__.setdefault("_non_persistent_buffers_set", set())
+        self.__dict__.setdefault("_is_full_backward_hook", None)
+        self._link_tables()
 
     # ------------------------------------------------------------------------------------ printing
 

@@ -128,6 +128,8 @@ def save(
         write = _our_format(obj)
     if to_object:
         write(f)
+        if callable(flush := getattr(f, "flush", None)):  # who opens the file by its name next shall find all of it
+            flush()
     else:
         write_file(path, write)
 

@@ -142,7 +142,8 @@ class Encoder:
         if kind.__module__ == "numpy" and kind.__name__ == "ndarray":
             return self._array(value, path)
         if isinstance(value, Table):  # a module's own
-            value, kind = dict(value), dict
+            kind = OrderedDict if isinstance(value, OrderedDict) else dict
+            value = kind(value)
         if kind not in _CONTAINERS and not self._is_named(value):
             raise TypeError(
                 f"save: {path or 'the object'} is a {kind_of(value)}; expected tensors, arrays, dicts, lists, "

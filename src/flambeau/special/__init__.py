@@ -14,6 +14,7 @@ Example:
     tensor(0.2707)
 """
 
+from flambeau import _whole_calls
 from flambeau.special._functions import *
 from flambeau.special._functions import __all__ as _names
 
@@ -23,3 +24,4 @@ for _name in __all__:  # pickles name a function by the package, not by its file
     if getattr(globals()[_name], "__module__", "") == "flambeau.special._functions":
         globals()[_name].__module__ = "flambeau.special"
 del _name
+_whole_calls.meet_all(__name__)

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
+from flambeau import _whole_calls
 from flambeau.compat._torch.facade import Facade, missing_text, place_of_caller
 from flambeau.compat._torch.names import FOLLOWS, SOURCES
 
@@ -176,6 +177,7 @@ def install() -> None:
 
         identity.adopt()
         _tell_children()
+        _whole_calls.turn_on()  # who says `import torch` may hand over objects that are no Tensors, of whose classes nobody hears
         importlib.import_module("torch")
     except BaseException:
         sys.meta_path.remove(_finder)

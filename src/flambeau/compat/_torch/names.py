@@ -62,6 +62,17 @@ PARTS: dict[str, str | tuple[str, ...]] = {
     "utils.data._utils.collate": "utils.data.collate",
     "utils.data.datapipes._decorator": ("utils.data.datapipes._base", "utils.data.datapipes._decorators"),
     "utils.data.datapipes.datapipe": "utils.data.datapipes._base",
+    **{
+        f"utils.data.datapipes.iter.{part}": "utils.data.datapipes.iter"
+        for part in (
+            "callable", "combinatorics", "combining", "filelister", "fileopener", "grouping", "selecting", "sharding", "streamreader",
+            "utils",
+        )
+    },
+    **{
+        f"utils.data.datapipes.map.{part}": "utils.data.datapipes.map"
+        for part in ("callable", "combinatorics", "combining", "grouping", "utils")
+    },
     "utils.dlpack": "",
     "utils.tensorboard.writer": "utils.tensorboard",
 }

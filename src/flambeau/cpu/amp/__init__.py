@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from flambeau import _C
+from flambeau._warn import warn
 from flambeau.amp import autocast_mode, grad_scaler
 
 __all__ = ["GradScaler", "autocast"]
@@ -14,10 +15,8 @@ class autocast(autocast_mode.autocast):
     """`flambeau.autocast("cpu", ...)`."""
 
     def __init__(self, enabled: bool = True, dtype: Any = _C.bfloat16, cache_enabled: bool = True) -> None:
+        warn("cpu.amp.autocast is the older name of amp.autocast('cpu')", FutureWarning)
         super().__init__("cpu", dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
-
-    def clone(self) -> autocast_mode.autocast:
-        return autocast(self._enabled, self.fast_dtype, self._cache_enabled)
 
 
 class GradScaler(grad_scaler.GradScaler):
@@ -31,4 +30,5 @@ class GradScaler(grad_scaler.GradScaler):
         growth_interval: int = 2000,
         enabled: bool = True,
     ) -> None:
+        warn("cpu.amp.GradScaler is the older name of amp.GradScaler('cpu')", FutureWarning)
         super().__init__("cpu", init_scale, growth_factor, backoff_factor, growth_interval, enabled)

@@ -11,6 +11,7 @@ Example:
     tensor(5.)
 """
 
+from flambeau import _whole_calls
 from flambeau.nn.functional._activation import *
 from flambeau.nn.functional._attention import *
 from flambeau.nn.functional._bags import *
@@ -36,3 +37,4 @@ for _value in list(globals().values()):  # pickles name a function by the packag
     if getattr(_value, "__module__", "").startswith(f"{__name__}."):
         _value.__module__ = __name__
 del _value
+_whole_calls.meet_all(__name__)

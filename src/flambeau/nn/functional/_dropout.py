@@ -29,22 +29,20 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
 
 
 def _feature_dropout(op: str, x: Tensor, p: float, training: bool, inplace: bool, n: int) -> Tensor:
+    """Drops what lies behind the axes of samples and channels: the first two, or the first one of one sample."""
     check_p(op, p)
-    if n == 2 and x.dim() == 2:
-        warn(
-            f"{op}: input has shape {list(x.shape)}; its elements are dropped one by one (dropout "
-            "says so, [N, C, H, W] or [C, H, W] drops channels)"
-        )
-        return dropout(x, p, training, inplace)
-    if n == 3 and x.dim() == 3:
-        warn(f"{op}: input has shape {list(x.shape)}; rows of its matrices are dropped ([N, C, D, H, W] or [C, D, H, W] drops channels)")
-        return _feature_dropout("dropout1d", x, p, training, inplace, 1)
-    if x.dim() not in (n + 1, n + 2):
+    rank = x.dim()
+    lead = 1 if (n, rank) == (1, 2) or (n == 3 and rank < 5) else 2
+    if n == 1 and rank not in (2, 3) or rank < lead:
         raise ShapeError(f"{op}: input has shape {list(x.shape)}; expected {n + 1} or {n + 2} dims")
+    if rank != n + 2 and (n == 2 or rank != n + 1):
+        dropped = "its elements are dropped one by one" if rank == lead else f"each x[{', '.join('nc'[-lead:])}] is dropped as a whole"
+        warn(f"{op}: input has shape {list(x.shape)}; {dropped}, but {n + 2} dims (x[None] of one sample) were expected")
     if not training or p == 0.0:
         return x
-    lead = x.dim() - n
-    mask = ops.dropout(ops.ones_like(x[(slice(None),) * lead + (slice(0, 1),) * n]), p, True)
+    if rank == lead:
+        return ops.dropout(x, p, training, inplace)
+    mask = ops.dropout(ops.ones_like(x[(slice(None),) * lead + (slice(0, 1),) * (rank - lead)]), p, True)
     return (ops.mul_ if inplace else ops.mul)(x, mask.detach())
 
 
@@ -58,7 +56,7 @@ def dropout1d(
 def dropout2d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
-    """Drops whole channels of [N, C, H, W] or [C, H, W]."""
+    """Drops whole channels of [N, C, H, W]; what has three axes is taken as [N, C, L], as in PyTorch, and a warning says so."""
     return _feature_dropout("dropout2d", input, p, training, inplace, 2)
 
 

@@ -45,14 +45,14 @@ def cosine_embedding_loss(
 ) -> Tensor:
     """1 - cos(x1, x2) where target is 1, max(0, cos(x1, x2) - margin) where it is -1.
 
-    Shape: inputs [N, D] or [D], target [N] or [].
+    Shape: inputs [N, D] or [D], target [N] or [1] (for all rows), or [].
     """
     check_same_shape("cosine_embedding_loss", input1, input2, ("input1", "input2"))
     lead = tuple(input1.shape[:-1])
-    if tuple(target.shape) != lead or input1.dim() not in (1, 2):
+    if input1.dim() not in (1, 2) or tuple(target.shape) not in (lead, (1,) * len(lead)):
         raise ShapeError(
             f"cosine_embedding_loss: inputs have shape {list(input1.shape)}, target "
-            f"{list(target.shape)}; expected [N, D] with [N], or [D] with []"
+            f"{list(target.shape)}; expected [N, D] with [N] or [1], or [D] with []"
         )
     eps = 1e-12  # under the root, as the squared norms are what is multiplied
     dot = (input1 * input2).sum(-1)

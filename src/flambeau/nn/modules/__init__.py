@@ -1,6 +1,7 @@
 """The layers, one idea per file."""
 
 from flambeau.nn.functional._classifier import LinearCrossEntropyOptions
+from flambeau.nn.modules import module as module
 from flambeau.nn.modules.activation import (
     CELU,
     ELU,

@@ -54,7 +54,7 @@ class Dropout1d(_DropoutNd):
 
 
 class Dropout2d(_DropoutNd):
-    """Drops whole channels of [N, C, H, W] or [C, H, W]."""
+    """Drops whole channels of [N, C, H, W]; what has three axes is taken as [N, C, L], as in PyTorch, and a warning says so."""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.dropout2d(input, self.p, self.training, self.inplace)

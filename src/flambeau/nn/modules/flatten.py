@@ -208,6 +208,7 @@ class Upsample(Module):
         recompute_scale_factor: bool | None = None,
     ) -> None:
         super().__init__()
+        self.name = type(self).__name__
         self.size = size
         if isinstance(scale_factor, Real):
             scale_factor = float(scale_factor)

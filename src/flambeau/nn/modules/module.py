@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flambeau._handles import RemovableHandle
-from flambeau.nn._hooks import add_everywhere
+from flambeau.nn._hooks import EVERYWHERE, add_everywhere
 from flambeau.nn.module import Module
 
 __all__ = [
@@ -25,6 +25,18 @@ __all__ = [
     "register_module_forward_pre_hook", "register_module_full_backward_hook", "register_module_full_backward_pre_hook",
     "register_module_module_registration_hook", "register_module_parameter_registration_hook",
 ]  # fmt: skip
+
+# PyTorch's names of the tables, for programs that look into them.
+_global_backward_pre_hooks = EVERYWHERE["_backward_pre_hooks"]
+_global_backward_hooks = EVERYWHERE["_backward_hooks"]
+_global_is_full_backward_hook: bool | None = None
+_global_forward_pre_hooks = EVERYWHERE["_forward_pre_hooks"]
+_global_forward_hooks = EVERYWHERE["_forward_hooks"]
+_global_forward_hooks_always_called = EVERYWHERE["_forward_hooks_always_called"]
+_global_forward_hooks_with_kwargs = EVERYWHERE["_forward_hooks_with_kwargs"]
+_global_parameter_registration_hooks = EVERYWHERE["parameter"]
+_global_buffer_registration_hooks = EVERYWHERE["buffer"]
+_global_module_registration_hooks = EVERYWHERE["module"]
 
 
 def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
@@ -47,12 +59,31 @@ def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> Removabl
 
 
 def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Calls `hook(module, grad_input, grad_output)` after the backward of every module; it may return another `grad_input`."""
+    """Calls `hook(module, grad_input, grad_output)` after the backward of every module; it may return another `grad_input`.
+
+    Raises:
+        RuntimeError: there was a hook of `register_module_backward_hook`; there is one kind of all modules.
+    """
+    _of_one_kind(full=True)
     return add_everywhere("_backward_hooks", hook)
 
 
-# The older spelling; only the full hooks exist, so both names mean them.
-register_module_backward_hook = register_module_full_backward_hook
+def register_module_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """The older name of `register_module_full_backward_hook`: only the full hooks exist.
+
+    Raises:
+        RuntimeError: there was a hook of `register_module_full_backward_hook`; there is one kind of all modules.
+    """
+    _of_one_kind(full=False)
+    return add_everywhere("_backward_hooks", hook)
+
+
+def _of_one_kind(full: bool) -> None:
+    global _global_is_full_backward_hook
+    names = ("register_module_backward_hook", "register_module_full_backward_hook")
+    if _global_is_full_backward_hook is (not full):
+        raise RuntimeError(f"{names[full]}: all modules have a hook of {names[not full]}; use {names[True]} for both")
+    _global_is_full_backward_hook = full
 
 
 def register_module_parameter_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:

@@ -12,6 +12,7 @@ from typing import Any
 
 from flambeau._C import ArgumentError, ShapeError, Tensor, is_grad_enabled, ops
 from flambeau._C import bool as dtype_bool
+from flambeau._warn import warn
 from flambeau.amp.autocast_mode import is_autocast_enabled
 from flambeau.backends.mha import get_fastpath_enabled
 from flambeau.nn import functional as F
@@ -141,14 +142,22 @@ class TransformerEncoderLayer(Module):
         return self.norm2(x + self._feed(x))  # type: ignore[no-any-return]
 
 
-def _skips_padding(layer: Module) -> bool:
-    """Whether PyTorch's encoders leave out what is padded in prediction, with layers like this one."""
-    if not isinstance(layer, TransformerEncoderLayer) or layer.norm_first:
-        return False
+def _why_padding_counts(layer: Module) -> str:
+    """Why PyTorch's encoders do not leave out what is padded in prediction, with layers like this one; empty where they do."""
+    if not isinstance(layer, TransformerEncoderLayer):
+        return f"the layer is a {type(layer).__name__}, no TransformerEncoderLayer"
     attention, activation = layer.self_attn, layer.activation
     known = activation in (F.relu, F.gelu) or isinstance(activation, (ReLU, GELU))
-    plain = attention.batch_first and attention._qkv_same_embed_dim and attention.in_proj_bias is not None
-    return bool(known and plain and layer.norm1.eps == layer.norm2.eps and attention.num_heads % 2 == 0)
+    reasons: list[tuple[str, Callable[[], bool]]] = [
+        ("norm_first of the layer is True", lambda: layer.norm_first),
+        ("batch_first of the layer is False", lambda: not attention.batch_first),
+        ("the attention of the layer has no bias", lambda: attention.in_proj_bias is None),
+        ("keys and values of the layer's attention have other sizes than queries", lambda: not attention._qkv_same_embed_dim),
+        ("the activation of the layer is neither relu nor gelu", lambda: not known),
+        ("the two norms of the layer have different eps", lambda: layer.norm1.eps != layer.norm2.eps),
+        ("the number of heads of the layer is odd", lambda: attention.num_heads % 2 == 1),
+    ]
+    return next((reason for reason, holds in reasons if holds()), "")
 
 
 class TransformerEncoder(Module):
@@ -175,7 +184,10 @@ class TransformerEncoder(Module):
         self.num_layers = num_layers
         self.norm = norm
         self.enable_nested_tensor, self.mask_check = enable_nested_tensor, mask_check
-        self.use_nested_tensor = enable_nested_tensor and _skips_padding(encoder_layer)
+        why = _why_padding_counts(encoder_layer) if enable_nested_tensor else ""
+        self.use_nested_tensor = enable_nested_tensor and not why
+        if why:
+            warn(f"TransformerEncoder: enable_nested_tensor is True, but self.use_nested_tensor is False because {why}")
 
     @property
     def _batch_first(self) -> bool:

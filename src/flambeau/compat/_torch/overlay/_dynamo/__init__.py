@@ -13,11 +13,16 @@ from flambeau.compiler import (
     is_compiling,
 )
 
-__all__ = ["OptimizedModule", "allow_in_graph", "config", "disable", "is_compiling", "mark_static_address", "reset"]
+__all__ = ["OptimizedModule", "allow_in_graph", "config", "disable", "is_compiling", "is_dynamo_supported", "mark_static_address", "reset"]
 
 
 def reset() -> None:
     """Nothing is kept between calls that would have to be forgotten."""
+
+
+def is_dynamo_supported() -> bool:
+    """True: `torch.compile` works wherever the library does."""
+    return True
 
 
 def graph_break(msg: str = "") -> None:
