@@ -294,6 +294,53 @@ def test_what_batches_are_made_by_is_fixed(name):
     assert [len(batch) for (batch,) in loader] == [2, 2]
 
 
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_subclass_puts_another_sampler_in_place(num_workers):
+    """As loaders do that keep their workers over all epochs: the flag has the name that it has in PyTorch's."""
+
+    class Twice(DataLoader):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            self._DataLoader__initialized = False
+            self.batch_sampler = list(self.batch_sampler) * 2
+            self._DataLoader__initialized = True
+
+    loader = Twice(fl.utils.data.TensorDataset(fl.arange(4)), batch_size=2, num_workers=num_workers)
+    assert [batch.tolist() for (batch,) in loader] == [[0, 1], [2, 3], [0, 1], [2, 3]]
+    with pytest.raises(ValueError, match="batch_sampler can not be changed"):
+        loader.batch_sampler = None
+
+
+@pytest.mark.parametrize("num_workers", [1, 2])
+def test_workers_begin_with_the_pass(num_workers):
+    """The order is drawn by `iter`: what is seeded or drawn afterwards has no part in it."""
+    loader = DataLoader(fl.utils.data.TensorDataset(fl.arange(8)), batch_size=4, shuffle=True, num_workers=num_workers)
+    orders = []
+    for later in (None, 5):
+        fl.manual_seed(1)
+        batches = iter(loader)
+        if later is not None:
+            fl.manual_seed(later)
+        before = fl.get_rng_state()
+        orders.append([batch.tolist() for (batch,) in batches])
+        assert fl.equal(fl.get_rng_state(), before)
+    assert orders[0] == orders[1]
+
+
+def test_a_samplers_error_comes_with_the_pass():
+    def broken():
+        raise LookupError("no order")
+        yield
+
+    class Sampler:
+        def __iter__(self):
+            return broken()
+
+    loader = DataLoader(fl.utils.data.TensorDataset(fl.arange(8)), sampler=Sampler(), num_workers=2)
+    with pytest.raises(LookupError, match="no order"):
+        iter(loader)
+
+
 class Kept:
     """A dataset that is as it is: what each test adds is how it would be copied."""
 
@@ -384,3 +431,9 @@ def test_a_dataset_that_has_no_copies_is_shared(make):
     for _ in range(2):
         assert len(list(loader)) == 8
     assert len(seen) == 4 and all(each is dataset for each in seen)
+
+
+def test_memory_is_not_pinned_and_a_warning_says_so():
+    loader = DataLoader([1, 2], pin_memory=True)
+    with pytest.warns(UserWarning, match="pin_memory = True, but there is no accelerator"):
+        assert [x.tolist() for x in loader] == [[1], [2]]

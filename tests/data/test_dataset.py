@@ -174,3 +174,28 @@ def test_an_index_before_the_first_of_several_datasets_is_of_both_kinds():
     for kind in (IndexError, ValueError):
         with pytest.raises(kind, match="ConcatDataset: index -4, but it has 3 samples"):
             D.ConcatDataset([[1, 2], [3]])[-4]
+
+
+def test_a_part_without_samples_warns():
+    with pytest.warns(UserWarning, match="random_split: part 1 of 2 gets none of the 3 samples"):
+        assert [len(p) for p in D.random_split(range(3), [3, 0])] == [3, 0]
+
+
+@pytest.mark.parametrize(
+    "call, error, text",
+    [
+        (lambda: D.ConcatDataset(2), TypeError, "ConcatDataset: datasets is a int; expected a list of datasets"),
+        (lambda: D.ConcatDataset([[1], 2]), TypeError, r"ConcatDataset: datasets\[1\] is a int, which has no length"),
+        (lambda: D.random_split(3, [1]), TypeError, "random_split: dataset is a int, which has no length"),
+        (lambda: D.random_split([1, 2], 2), TypeError, "random_split: lengths = 2; expected a list of numbers"),
+        (lambda: D.random_split([1, 2], "ab"), TypeError, "random_split: lengths = 'ab'; expected a list of numbers"),
+        (lambda: D.TensorDataset(fl.ones(1), 3), AttributeError, r"TensorDataset: tensors\[1\] is a int; expected a Tensor"),
+        (lambda: D.DataLoader([1], timeout="x"), TypeError, "DataLoader: timeout = 'x' is a str; expected seconds >= 0"),
+        (lambda: D.WeightedRandomSampler(3, 1), ValueError, "WeightedRandomSampler: weights is a int"),
+        (lambda: D.default_collate([]), IndexError, "default_collate: batch has no samples"),
+        (lambda: D.default_collate(3), TypeError, "default_collate: batch is a int"),
+    ],
+)
+def test_arguments_of_other_types_are_named(call, error, text):
+    with pytest.raises(error, match=text):
+        call()

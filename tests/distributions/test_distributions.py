@@ -408,3 +408,36 @@ def test_the_factors_under_pytorchs_names():
     low = D.LowRankMultivariateNormal(loc, a[:, :2], fl.ones(3, dtype=fl.float64)).expand((4,))
     assert low._unbroadcasted_cov_factor.shape == (3, 2) and low._unbroadcasted_cov_diag.shape == (3,) and low._capacitance_tril.shape == (2, 2)
     assert D.Wishart(fl.tensor(4.0).double(), covariance)._unbroadcasted_scale_tril.shape == (3, 3)
+
+
+@pytest.mark.parametrize(
+    "call, text",
+    [
+        (lambda: D.Dirichlet("x"), "Dirichlet: concentration is a str; expected a Tensor"),
+        (lambda: D.Categorical([0.5, 0.5]), "Categorical: probs is a list; expected a Tensor"),
+        (lambda: D.Categorical(logits=1.0), "Categorical: logits is a float"),
+        (lambda: D.MultivariateNormal(0.0, fl.eye(2)), "MultivariateNormal: loc is a float"),
+        (lambda: D.MultivariateNormal(fl.zeros(2), scale_tril=1.0), "MultivariateNormal: scale_tril is a float"),
+        (lambda: D.LowRankMultivariateNormal(fl.zeros(2), fl.ones(2, 1), 1.0), "LowRankMultivariateNormal: cov_diag is a float"),
+        (lambda: D.Wishart("x", fl.eye(2)), "Wishart: df is a str"),
+        (lambda: D.Independent(3, 1), "Independent: base_distribution is a int; expected a Distribution"),
+        (lambda: D.TransformedDistribution(3, []), "TransformedDistribution: base_distribution is a int"),
+    ],
+)
+def test_what_is_no_tensor_or_distribution_is_named(call, text):
+    for error in (TypeError, AttributeError):  # the second is what PyTorch raises
+        with pytest.raises(error, match=text):
+            call()
+
+
+@pytest.mark.parametrize(
+    "call, text",
+    [
+        (lambda: D.Independent(D.Normal(fl.zeros(2), 1.0), "x"), "Independent: reinterpreted_batch_ndims = 'x'; expected an int"),
+        (lambda: D.LKJCholesky("x"), "LKJCholesky: dim = 'x' is a str; expected an int"),
+        (lambda: D.Normal(0.0, 1.0).sample(3), "Normal: sample_shape = 3 is a int; expected a tuple of sizes"),
+    ],
+)
+def test_numbers_and_shapes_of_other_types_are_named(call, text):
+    with pytest.raises(TypeError, match=text):
+        call()

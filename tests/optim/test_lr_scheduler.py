@@ -350,3 +350,23 @@ def test_what_a_plateau_does_can_be_replaced():
     assert reduced == [3, 4] and schedule._is_better(3.0, 2.0) and not schedule._is_better(2.0, 2.0)
     schedule._reset()
     assert schedule.best == -math.inf
+
+
+@pytest.mark.parametrize(
+    "make, error, text",
+    [
+        (lambda o: lrs.LambdaLR(3, len), TypeError, "LambdaLR: optimizer is a int; expected an Optimizer"),
+        (lambda o: lrs.LambdaLR(o, 3), TypeError, "LambdaLR: lr_lambda is a int; expected a function of the epoch"),
+        (lambda o: lrs.MultiplicativeLR(o, [3]), TypeError, "MultiplicativeLR: lr_lambda is a int"),
+        (lambda o: lrs.MultiStepLR(o, 3), TypeError, "MultiStepLR: milestones is a int; expected a list of epochs"),
+        (lambda o: lrs.CosineAnnealingWarmRestarts(o, "3"), TypeError, "CosineAnnealingWarmRestarts: T_0 = '3' is a str; expected an int"),
+        (lambda o: lrs.CosineAnnealingWarmRestarts(o, 1, 1.5), ValueError, "CosineAnnealingWarmRestarts: T_mult = 1.5 is a float"),
+        (lambda o: lrs.OneCycleLR(o, 1.0, total_steps="3"), TypeError, "OneCycleLR: total_steps = '3' is a str"),
+        (lambda o: lrs.SequentialLR(o, 3, []), TypeError, "SequentialLR: schedulers is a int; expected a list"),
+        (lambda o: lrs.ChainedScheduler(3), TypeError, "ChainedScheduler: schedulers is a int; expected a list"),
+        (lambda o: lrs.StepLR(o, 1).load_state_dict(3), TypeError, "StepLR.load_state_dict: state_dict is a int; expected a dict"),
+    ],
+)
+def test_arguments_of_other_types_are_named(make, error, text):
+    with pytest.raises(error, match=text):
+        make(fl.optim.SGD([fl.ones(1, requires_grad=True)], lr=1.0))

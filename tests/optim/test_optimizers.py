@@ -577,3 +577,109 @@ def test_hooks_of_a_step_get_the_arguments_of_the_call_the_optimizer_first():
     opt.register_step_pre_hook(lambda o, args, kwargs: args)
     with pytest.raises(RuntimeError, match=r"SGD.step: a hook before it returned a tuple of 1; expected None or a tuple \(args, kwargs\)"):
         opt.step()
+
+
+@pytest.mark.parametrize(
+    "name, options, error, text",
+    [
+        ("Adam", {"betas": 3}, TypeError, "Adam: betas = 3 is a int; expected a tuple of two numbers"),
+        ("AdamW", {"betas": "ab"}, TypeError, "AdamW: betas = 'ab' is a str"),
+        ("NAdam", {"betas": None}, TypeError, "NAdam: betas = None is a NoneType"),
+        ("RAdam", {"betas": (0.9, "x")}, TypeError, r"RAdam: betas\[1\] = 'x' is a str; expected a number"),
+        ("Adam", {"betas": (0.9,)}, IndexError, r"Adam: betas = \(0.9,\); expected two numbers"),
+        ("Adam", {"lr": "1e-3"}, TypeError, "Adam: lr = '1e-3' is a str; expected a number"),
+        ("SGD", {"lr": None}, TypeError, "SGD: lr = None is a NoneType; expected a number"),
+        ("SGD", {"momentum": "x"}, TypeError, "SGD: momentum = 'x'"),
+        ("Adadelta", {"rho": "x"}, TypeError, "Adadelta: rho = 'x'"),
+        ("Rprop", {"etas": 3}, TypeError, "Rprop: etas = 3 is a int"),
+        ("Adafactor", {"eps": 3}, TypeError, "Adafactor: eps = 3 is a int"),
+    ],
+)
+def test_options_that_are_no_numbers_are_named(name, options, error, text):
+    with pytest.raises(error, match=text):
+        getattr(fl.optim, name)([fl.ones(1, requires_grad=True)], **options)
+
+
+@pytest.mark.parametrize(
+    "call, error, text",
+    [
+        (lambda o: o.add_param_group({"lr": 1.0}), KeyError, "SGD: a group has 'lr'; expected 'params' among them"),
+        (lambda o: o.add_param_group({"params": 3}), TypeError, "params is a int; expected a Tensor or an iterable"),
+        (lambda o: o.load_state_dict(3), TypeError, "SGD.load_state_dict: state_dict is a int; expected a dict"),
+        (lambda o: o.load_state_dict(3), AttributeError, "state_dict is a int"),
+        (lambda o: o.load_state_dict({"state": {}}), KeyError, "state_dict has no 'param_groups'"),
+    ],
+)
+def test_groups_and_states_that_are_none(call, error, text):
+    optimizer = fl.optim.SGD([fl.ones(1, requires_grad=True)], lr=1.0)
+    with pytest.raises(error, match=text):
+        call(optimizer)
+    assert len(optimizer.param_groups) == 1
+
+
+class Around(optim.Optimizer):
+    """A wrapper as programs write them: its groups and its state are the other's, and `__init__` of the base is not called."""
+
+    def __init__(self, optimizer):
+        self.optimizer, self.defaults = optimizer, optimizer.defaults
+
+    @property
+    def param_groups(self):
+        return self.optimizer.param_groups
+
+    @property
+    def state(self):
+        return self.optimizer.state
+
+    def step(self, closure=None):
+        return self.optimizer.step(closure)
+
+
+def test_a_wrapper_works_on_the_groups_of_what_it_wraps():
+    w, v = (fl.ones(2, requires_grad=True) for _ in range(2))
+    around = Around(optim.SGD([w], lr=0.5, momentum=0.9))
+    w.grad = fl.ones(2)
+    around.step()
+    assert w.tolist() == [0.5, 0.5] and list(around.state_dict()["state"]) == [0]
+    assert repr(around).startswith("Around (\nParameter Group 0") and "lr: 0.5" in repr(around)
+    around.add_param_group({"params": [v], "lr": 0.1})
+    assert around.param_groups is around.optimizer.param_groups and len(around.param_groups) == 2
+    around.zero_grad()
+    assert w.grad is None
+
+
+def test_an_empty_entry_of_the_state_is_kept_where_the_program_made_it():
+    class Own(optim.Optimizer):
+        def __init__(self, params):
+            super().__init__(params, {})
+
+        def step(self, closure=None):
+            for group in self.param_groups:
+                for param in group["params"]:
+                    self.state[param]
+
+    w = fl.ones(2, requires_grad=True)
+    own = Own([w])
+    own.step()
+    own.state["count"] = 0
+    assert own.state_dict()["state"] == {0: {}, "count": 0}
+    own.load_state_dict(own.state_dict())
+    assert own.state_dict()["state"] == {0: {}, "count": 0}
+    plain = optim.SGD([w], lr=0.1)
+    w.grad = fl.ones(2)
+    plain.step()
+    assert plain.state_dict()["state"] == {}
+
+
+def test_nested_state_is_loaded_with_its_keys_and_in_the_parameters_type():
+    w = fl.ones(2, requires_grad=True)
+    double = fl.ones(2, dtype=fl.float64)
+    shared = {w: double}
+    state = optim.SGD([w], lr=0.1).state_dict()
+    state["state"] = {0: {"by": {w: double, "step": double}, "rows": [double, (double, 3)]}, "all": shared}
+    opt = optim.SGD([w], lr=0.1)
+    opt.load_state_dict(state)
+    found = opt.state[w]
+    assert found["by"][w].dtype == fl.float32 and found["by"]["step"].dtype == fl.float64
+    assert [found["rows"][0].dtype, found["rows"][1][0].dtype] == [fl.float32, fl.float32] and found["rows"][1][1] == 3
+    assert opt.state["all"] is shared

@@ -8,7 +8,7 @@ from flambeau._C import ops
 from flambeau.distributions import constraints
 from flambeau.distributions._probs import ProbsOrLogits, one_given
 from flambeau.distributions.distribution import Distribution
-from flambeau.distributions.utils import Shape, size
+from flambeau.distributions.utils import Shape, checked_tensor, size
 
 
 class Categorical(ProbsOrLogits, Distribution):
@@ -32,8 +32,9 @@ class Categorical(ProbsOrLogits, Distribution):
         one_given("Categorical", probs, logits)
         given = logits if probs is None else probs
         assert given is not None  # one of them is
-        if given.ndim < 1:
-            raise ValueError(f"Categorical: {'logits' if probs is None else 'probs'} has no axis; expected at least one")
+        key = "logits" if probs is None else "probs"
+        if checked_tensor("Categorical", key, given).ndim < 1:
+            raise ValueError(f"Categorical: {key} has no axis; expected at least one")
         if probs is not None:
             self.probs = probs / probs.sum(-1, keepdim=True)
         else:

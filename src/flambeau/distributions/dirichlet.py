@@ -7,7 +7,7 @@ from flambeau import Tensor
 from flambeau._C import ops
 from flambeau.distributions import constraints
 from flambeau.distributions.exp_family import ExponentialFamily
-from flambeau.distributions.utils import Shape
+from flambeau.distributions.utils import Shape, checked_tensor
 
 
 class Dirichlet(ExponentialFamily):
@@ -28,7 +28,7 @@ class Dirichlet(ExponentialFamily):
     has_rsample = True
 
     def __init__(self, concentration: Tensor, validate_args: bool | None = None) -> None:
-        if concentration.ndim < 1:
+        if checked_tensor("Dirichlet", "concentration", concentration).ndim < 1:
             raise ValueError("Dirichlet: concentration has no axis; expected at least one")
         self.concentration = concentration
         super().__init__(concentration.shape[:-1], concentration.shape[-1:], validate_args=validate_args)

@@ -7,7 +7,7 @@ sample_shape + batch_shape + event_shape, and log-probabilities sample_shape + b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import flambeau as fl
@@ -195,6 +195,9 @@ class Distribution:
 
     def _extended_shape(self, sample_shape: Shape = ()) -> Size:
         """The shape of draws."""
+        if not isinstance(sample_shape, Iterable):
+            name = type(self).__name__
+            raise TypeError(f"{name}: sample_shape = {sample_shape!r} is a {type(sample_shape).__name__}; expected a tuple of sizes")
         return size(sample_shape, self._batch_shape, self._event_shape)
 
     def _validate_sample(self, value: Tensor) -> None:

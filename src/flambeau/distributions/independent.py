@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from flambeau import Size, Tensor
+from flambeau._errors import NoTensorError
 from flambeau.distributions import constraints
 from flambeau.distributions.distribution import Distribution
 from flambeau.distributions.utils import Shape, size, sum_rightmost
@@ -28,7 +29,12 @@ class Independent(Distribution):
     arg_constraints: Mapping[str, constraints.Constraint] = {}
 
     def __init__(self, base_distribution: Any, reinterpreted_batch_ndims: int, validate_args: bool | None = None) -> None:
+        if not hasattr(base_distribution, "batch_shape"):
+            kind = type(base_distribution).__name__
+            raise NoTensorError(f"Independent: base_distribution is a {kind}; expected a Distribution")
         axes = len(base_distribution.batch_shape)
+        if not isinstance(reinterpreted_batch_ndims, int):
+            raise TypeError(f"Independent: reinterpreted_batch_ndims = {reinterpreted_batch_ndims!r}; expected an int")
         if not 0 <= reinterpreted_batch_ndims <= axes:
             raise ValueError(
                 f"Independent: reinterpreted_batch_ndims = {reinterpreted_batch_ndims}, but the base has {axes} batch axes; "

@@ -36,6 +36,8 @@ class LKJCholesky(Distribution):
     support = constraints.corr_cholesky
 
     def __init__(self, dim: int, concentration: Any = 1.0, validate_args: bool | None = None) -> None:
+        if not isinstance(dim, int):
+            raise TypeError(f"LKJCholesky: dim = {dim!r} is a {type(dim).__name__}; expected an int >= 2")
         if dim < 2:
             raise ValueError(f"LKJCholesky: dim = {dim}; expected 2 or more")
         self.dim = dim

@@ -11,7 +11,7 @@ from flambeau._C import ops
 from flambeau.distributions import constraints
 from flambeau.distributions._matrices import half_log_det, half_mahalanobis, solve_lower
 from flambeau.distributions.distribution import Distribution
-from flambeau.distributions.utils import Shape, lazy_property, size
+from flambeau.distributions.utils import Shape, checked_tensor, lazy_property, size
 from flambeau.linalg import cholesky
 
 
@@ -44,7 +44,10 @@ class LowRankMultivariateNormal(Distribution):
     has_rsample = True
 
     def __init__(self, loc: Tensor, cov_factor: Tensor, cov_diag: Tensor, validate_args: bool | None = None) -> None:
-        name, n = type(self).__name__, loc.shape[-1] if loc.ndim else 0
+        name = type(self).__name__
+        for key, value in (("loc", loc), ("cov_factor", cov_factor), ("cov_diag", cov_diag)):
+            checked_tensor(name, key, value)
+        n = loc.shape[-1] if loc.ndim else 0
         if loc.ndim < 1:
             raise ValueError(f"{name}: loc has no axis; expected at least one")
         if cov_factor.ndim < 2 or cov_factor.shape[-2] != n:

@@ -8,6 +8,7 @@ from typing import Any
 import flambeau as fl
 from flambeau import Tensor
 from flambeau._C import ops
+from flambeau._errors import AssertedValueError
 from flambeau.distributions import constraints
 from flambeau.distributions._matrices import (
     half_log_det,
@@ -15,7 +16,7 @@ from flambeau.distributions._matrices import (
     precision_to_scale_tril,
 )
 from flambeau.distributions.distribution import Distribution
-from flambeau.distributions.utils import Shape, lazy_property, size
+from flambeau.distributions.utils import Shape, checked_tensor, lazy_property, size
 from flambeau.linalg import cholesky
 from flambeau.linalg._old import cholesky_solve
 
@@ -55,7 +56,7 @@ class MultivariateNormal(Distribution):
         scale_tril: Tensor | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        if loc.ndim < 1:
+        if checked_tensor("MultivariateNormal", "loc", loc).ndim < 1:
             raise ValueError("MultivariateNormal: loc has no axis; expected at least one")
         name, matrix = one_matrix("MultivariateNormal", covariance_matrix, precision_matrix, scale_tril)
         batch = fl.broadcast_shapes(tuple(matrix.shape[:-2]), tuple(loc.shape[:-1]))
@@ -122,8 +123,8 @@ def one_matrix(name: str, covariance: Tensor | None, precision: Tensor | None, s
     every = {"covariance_matrix": covariance, "precision_matrix": precision, "scale_tril": scale_tril}
     given = [(key, value) for key, value in every.items() if value is not None]
     if len(given) != 1:
-        raise ValueError(f"{name}: got {[key for key, _ in given]}; expected exactly one of {list(every)}")
+        raise AssertedValueError(f"{name}: got {[key for key, _ in given]}; expected exactly one of {list(every)}")
     key, value = given[0]
-    if value.ndim < 2:
+    if checked_tensor(name, key, value).ndim < 2:
         raise ValueError(f"{name}: {key} has shape {list(value.shape)}; expected [.., n, n]")
     return key, value

@@ -7,6 +7,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import Tensor
+from flambeau._errors import NoTensorError
 from flambeau.distributions import constraints
 from flambeau.distributions._transforms_base import ComposeTransform, Transform
 from flambeau.distributions.distribution import Distribution
@@ -40,6 +41,9 @@ class TransformedDistribution(Distribution):
         if not isinstance(self.transforms, list) or not all(isinstance(t, Transform) for t in self.transforms):
             raise ValueError(f"TransformedDistribution: transforms = {transforms!r}; expected a Transform or a list of them")
         transform = ComposeTransform(self.transforms)
+        if not hasattr(base_distribution, "batch_shape"):
+            kind = type(base_distribution).__name__
+            raise NoTensorError(f"TransformedDistribution: base_distribution is a {kind}; expected a Distribution")
         base_shape = size(base_distribution.batch_shape, base_distribution.event_shape)
         axes = len(base_distribution.event_shape)
         if len(base_shape) < transform.domain.event_dim:

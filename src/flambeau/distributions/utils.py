@@ -8,6 +8,7 @@ from typing import Any
 import flambeau as fl
 from flambeau import Tensor
 from flambeau._C import ops
+from flambeau._errors import NoTensorError
 
 Shape = Sequence[int]
 
@@ -20,6 +21,17 @@ def size(*parts: Shape) -> fl.Size:
 def is_number(value: Any) -> bool:
     """True for a Python number."""
     return isinstance(value, (int, float))
+
+
+def checked_tensor(name: str, key: str, value: Any) -> Tensor:
+    """A parameter as it is.
+
+    Raises:
+        TypeError: it is no tensor; an AttributeError, too, as PyTorch raises.
+    """
+    if not fl.overrides.is_tensor_like(value):
+        raise NoTensorError(f"{name}: {key} is a {type(value).__name__}; expected a Tensor")
+    return value  # type: ignore[no-any-return]
 
 
 def broadcast_all(*values: Any) -> tuple[Tensor, ...]:

@@ -19,7 +19,7 @@ from flambeau.distributions._matrices import (
 from flambeau.distributions.chi2 import Chi2
 from flambeau.distributions.exp_family import ExponentialFamily
 from flambeau.distributions.multivariate_normal import one_matrix
-from flambeau.distributions.utils import Shape, is_number, lazy_property, size
+from flambeau.distributions.utils import Shape, checked_tensor, is_number, lazy_property, size
 from flambeau.linalg import cholesky
 from flambeau.linalg._old import cholesky_solve
 
@@ -69,7 +69,7 @@ class Wishart(ExponentialFamily):
     ) -> None:
         name, matrix = one_matrix("Wishart", covariance_matrix, precision_matrix, scale_tril)
         n = matrix.shape[-1]
-        df = fl.tensor(df, dtype=matrix.dtype) if is_number(df) else df
+        df = fl.tensor(df, dtype=matrix.dtype) if is_number(df) else checked_tensor("Wishart", "df", df)
         batch = fl.broadcast_shapes(tuple(matrix.shape[:-2]), tuple(df.shape))
         self.df = df.expand(batch)
         if bool((self.df <= n - 1).any()):

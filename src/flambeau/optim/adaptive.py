@@ -13,6 +13,7 @@ from flambeau.optim.optimizer import (
     Optimizer,
     Params,
     check_hints,
+    checked_number,
     decay_rates,
     non_negative,
     start_state,
@@ -80,7 +81,7 @@ class Adadelta(_ByParameter):
         maximize: bool = False,
         differentiable: bool = False,
     ) -> None:
-        if not 0.0 <= rho <= 1.0:
+        if not 0.0 <= checked_number("Adadelta", "rho", rho) <= 1.0:
             raise ValueError(f"Adadelta: rho = {rho}; expected 0 <= rho <= 1")
         hints = check_hints("Adadelta", foreach=foreach, capturable=capturable, differentiable=differentiable)
         defaults = {

@@ -7,7 +7,7 @@ from typing import Any
 from flambeau._C import Tensor, ops
 from flambeau.optim._plans import Entries
 from flambeau.optim.adaptive import _ByParameter
-from flambeau.optim.optimizer import Params, check_hints, non_negative, start_state
+from flambeau.optim.optimizer import Params, check_hints, checked_pair, non_negative, start_state
 
 
 class ASGD(_ByParameter):
@@ -84,6 +84,7 @@ class Rprop(_ByParameter):
         differentiable: bool = False,
     ) -> None:
         hints = check_hints("Rprop", foreach=foreach, capturable=capturable, differentiable=differentiable)
+        checked_pair("Rprop", "etas", etas), checked_pair("Rprop", "step_sizes", step_sizes)
         if not 0.0 < etas[0] < 1.0 < etas[1]:
             raise ValueError(f"Rprop: etas = {tuple(etas)}; expected 0 < etas[0] < 1 < etas[1]")
         options = {**non_negative("Rprop", lr=lr), "etas": etas, "step_sizes": step_sizes}

@@ -9,7 +9,7 @@ from flambeau._C import DTypeError, Tensor, bfloat16, ops
 from flambeau._info import finfo
 from flambeau.optim._plans import Entries
 from flambeau.optim.adaptive import _ByParameter
-from flambeau.optim.optimizer import Params, non_negative, start_state
+from flambeau.optim.optimizer import Params, checked_pair, non_negative, start_state
 
 
 class Adafactor(_ByParameter):
@@ -39,6 +39,7 @@ class Adafactor(_ByParameter):
         foreach: bool | None = None,
         maximize: bool = False,
     ) -> None:
+        checked_pair("Adafactor", "eps", eps)
         non_negative("Adafactor", lr=lr, weight_decay=weight_decay, **{f"eps[{i}]": e for i, e in enumerate(eps) if e is not None})
         if not beta2_decay <= 0:
             raise ValueError(f"Adafactor: beta2_decay = {beta2_decay}; expected <= 0")

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from flambeau import _C, _replay
 from flambeau._C import Tensor, ops
 from flambeau._C import profiler as _recorder
-from flambeau._handles import HookTable, RemovableHandle
+from flambeau._errors import NoTensorError, WrongLengthError
+from flambeau._handles import HookTable, RemovableHandle, put_hook
 from flambeau._warn import warn
 from flambeau.autograd import enable_grad, no_grad
 from flambeau.autograd.backward import zero_gradient
@@ -98,6 +99,14 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     return wrapper
 
 
+def _own_groups(self: Any) -> Any:
+    return self.param_groups
+
+
+def _set_own_groups(self: Any, groups: Any) -> None:
+    self.param_groups = groups
+
+
 class Optimizer:
     """Base class: a subclass defines `step`, or `_init_state` and `_update`.
 
@@ -141,6 +150,8 @@ class Optimizer:
         super().__init_subclass__(**kwargs)
         if "step" in cls.__dict__:
             cls.step = _with_hooks(cls.__dict__["step"])  # type: ignore[method-assign]
+        if "param_groups" in cls.__dict__:  # as a class that wraps another optimizer does: its methods work on that one's groups
+            cls._groups = property(_own_groups, _set_own_groups)  # type: ignore[assignment]
 
     def __new__(cls: type[Own], *args: Any, **kwargs: Any) -> Own:
         self = super().__new__(cls)
@@ -263,6 +274,9 @@ class Optimizer:
         """
         if not isinstance(param_group, dict):
             raise TypeError(f"add_param_group: got {type(param_group).__name__}; expected a dict")
+        if "params" not in param_group:
+            have = ", ".join(map(repr, param_group)) or "no entries"
+            raise KeyError(f"{type(self).__name__}: a group has {have}; expected 'params' among them")
         params = param_group["params"]
         if isinstance(params, Tensor):
             params = [params]
@@ -270,6 +284,8 @@ class Optimizer:
             raise TypeError(
                 "add_param_group: params is a set, whose order is not fixed; pass a list"
             )
+        elif not isinstance(params, Iterable):
+            raise TypeError(f"add_param_group: params is a {type(params).__name__}; expected a Tensor or an iterable of some")
         params = list(params)
         named = bool(params) and isinstance(params[0], tuple)
         if self._groups and named is not ("param_names" in self._groups[0]) and "param_names" not in param_group:
@@ -436,10 +452,11 @@ class Optimizer:
                 index.setdefault(id(param), len(index))
             packed["params"] = [index[id(param)] for param in group["params"]]
             groups.append(packed)
+        planned = {id(entries) for plan in self._plans.values() for entries in plan.states}  # empty where a rule keeps nothing
         state = {
             (index[id(key)] if isinstance(key, Tensor) else key): value
             for key, value in self.state.items()
-            if value  # an optimizer that keeps nothing has no entries
+            if id(value) not in planned or value
         }
         result: dict[str, Any] = {"state": state, "param_groups": groups}
         for hook in tuple(self._state_dict_post_hooks.values()):
@@ -451,16 +468,21 @@ class Optimizer:
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Takes over a state_dict; parameters are matched by position.
 
-        State tensors are copied and, but for 'step', cast to their parameter's dtype and device.
+        State tensors of parameters are copied, in lists and dicts too, and, but for 'step', cast to their parameter's dtype and
+        device. What the state holds under other keys is taken as it is.
 
         Raises:
             ValueError: the number of groups or of parameters in a group differs.
         """
+        if not isinstance(state_dict, Mapping):
+            raise NoTensorError(f"{type(self).__name__}.load_state_dict: state_dict is a {type(state_dict).__name__}; expected a dict")
         state_dict = dict(state_dict)
         for hook in tuple(self._load_pre_hooks.values()):
             changed = hook(self, state_dict)
             if changed is not None:
                 state_dict = changed
+        if missing := [key for key in ("param_groups", "state") if key not in state_dict]:
+            raise KeyError(f"{type(self).__name__}.load_state_dict: state_dict has no '{missing[0]}'; expected what state_dict() returns")
         saved_groups = deepcopy(state_dict["param_groups"])
         if len(saved_groups) != len(self._groups):
             raise ValueError(
@@ -481,9 +503,9 @@ class Optimizer:
         for key, value in state_dict["state"].items():
             param = by_index.get(key)
             if param is None:
-                state[key] = deepcopy(value)
+                state[key] = value
             else:
-                state[param] = {name: _cast(param, name, entry) for name, entry in value.items()}
+                state[param] = _cast(param, key, value)
         for mine, saved in zip(self._groups, saved_groups):
             saved["params"] = mine["params"]
             if "param_names" in mine:
@@ -496,12 +518,7 @@ class Optimizer:
 
     @staticmethod
     def _put(table: HookTable, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
-        handle = RemovableHandle(table)
-        if prepend:
-            table.prepend(handle.id, hook)
-        else:
-            table[handle.id] = hook
-        return handle
+        return put_hook(table, hook, prepend)
 
     def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Calls `hook(optimizer, args, kwargs)` before each step; args begin with the optimizer, and the hook may return (args, kwargs)."""
@@ -545,26 +562,49 @@ def set_option(group: Entries, name: str, value: float) -> None:
         group[name] = value
 
 
-def _cast(param: Tensor, name: str, value: Any) -> Any:
+def _cast(param: Tensor, name: Any, value: Any) -> Any:
     if isinstance(value, Tensor):
         if name != "step" and value.is_floating_point() and param.is_floating_point():
             value = value.to(device=param.device, dtype=param.dtype)
         return value.detach().clone()
+    if isinstance(value, dict):  # keys stay the objects that they are: they may be parameters
+        return {key: _cast(param, key, entry) for key, entry in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_cast(param, name, entry) for entry in value)
     return deepcopy(value)
 
 
 def non_negative(name: str, **values: Any) -> dict[str, Any]:
     """The options as they are; a ValueError names the first one that is negative."""
     for key, value in values.items():
-        if not float(value) >= 0.0:
+        if not checked_number(name, key, value) >= 0.0:
             raise ValueError(f"{name}: {key} = {value}; expected >= 0")
     return values
 
 
+def checked_number(name: str, key: str, value: Any) -> float:
+    """An option as a float; a TypeError names it where it is no number (a str is none, even if it reads as one)."""
+    if not isinstance(value, (str, bytes)):
+        try:
+            return float(value)
+        except TypeError:
+            pass
+    raise TypeError(f"{name}: {key} = {value!r} is a {type(value).__name__}; expected a number")
+
+
+def checked_pair(name: str, key: str, values: Any) -> tuple[Any, Any]:
+    """An option of two values as a tuple; an error names it where it is something else."""
+    if isinstance(values, str) or not (hasattr(values, "__len__") and hasattr(values, "__iter__")):
+        raise TypeError(f"{name}: {key} = {values!r} is a {type(values).__name__}; expected a tuple of two numbers")
+    if len(values) != 2:
+        raise WrongLengthError(f"{name}: {key} = {values!r}; expected two numbers")
+    return tuple(values)
+
+
 def decay_rates(name: str, betas: tuple[float, float]) -> tuple[float, ...]:
     """The betas as a tuple; a ValueError names the first one that is not in [0, 1)."""
-    for i, beta in enumerate(betas):
-        if not 0.0 <= beta < 1.0:
+    for i, beta in enumerate(checked_pair(name, "betas", betas)):
+        if not 0.0 <= checked_number(name, f"betas[{i}]", beta) < 1.0:
             raise ValueError(f"{name}: betas[{i}] = {beta}; expected 0 <= beta < 1")
     return tuple(betas)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flambeau._C import Tensor
@@ -70,6 +70,8 @@ class LRScheduler:
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Takes over what `state_dict` returned."""
+        if not isinstance(state_dict, Mapping):
+            raise TypeError(f"{type(self).__name__}.load_state_dict: state_dict is a {type(state_dict).__name__}; expected a dict")
         self.__dict__.update(state_dict)
 
     def get_last_lr(self) -> list[Any]:

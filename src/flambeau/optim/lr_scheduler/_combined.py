@@ -51,6 +51,9 @@ class SequentialLR(_Combined):
         milestones: list[int],
         last_epoch: int = -1,
     ) -> None:
+        for what, given in (("schedulers", schedulers), ("milestones", milestones)):
+            if not hasattr(given, "__len__"):
+                raise TypeError(f"SequentialLR: {what} is a {type(given).__name__}; expected a list")
         if not schedulers or len(milestones) != len(schedulers) - 1:
             raise ValueError(
                 f"SequentialLR: {len(schedulers)} schedulers with {len(milestones)} milestones; "
@@ -106,6 +109,8 @@ class ChainedScheduler(_Combined):
     ) -> None:
         if not schedulers:
             raise ValueError("ChainedScheduler: got no schedulers")
+        if not hasattr(schedulers, "__getitem__"):
+            raise TypeError(f"ChainedScheduler: schedulers is a {type(schedulers).__name__}; expected a list of schedulers")
         self.optimizer = schedulers[0].optimizer if optimizer is None else optimizer
         _check_schedulers("ChainedScheduler", schedulers, self.optimizer)
         self._schedulers = list(schedulers)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from flambeau._errors import RefusedTypeError
 from flambeau.optim.lr_scheduler._base import LRScheduler
 from flambeau.optim.optimizer import Optimizer
 
@@ -55,6 +56,9 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         eta_min: float = 0.0,
         last_epoch: int = -1,
     ) -> None:
+        for what, n in (("T_0", T_0), ("T_mult", T_mult)):
+            if not isinstance(n, int):
+                raise RefusedTypeError(f"CosineAnnealingWarmRestarts: {what} = {n!r} is a {type(n).__name__}; expected an int >= 1")
         if T_0 <= 0 or T_mult < 1:
             raise ValueError(
                 f"CosineAnnealingWarmRestarts: T_0 = {T_0}, T_mult = {T_mult}; expected >= 1"

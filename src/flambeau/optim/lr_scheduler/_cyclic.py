@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from flambeau._errors import RefusedTypeError
 from flambeau.optim.lr_scheduler._base import LRScheduler, attached, is_plain
 from flambeau.optim.optimizer import Optimizer, set_option
 
@@ -72,6 +73,8 @@ class OneCycleLR(LRScheduler):
             if epochs is None or steps_per_epoch is None:
                 raise ValueError("OneCycleLR: give total_steps, or epochs and steps_per_epoch")
             total_steps = epochs * steps_per_epoch
+        if not isinstance(total_steps, int):
+            raise RefusedTypeError(f"OneCycleLR: total_steps = {total_steps!r} is a {type(total_steps).__name__}; expected an int > 0")
         if total_steps <= 0:
             raise ValueError(f"OneCycleLR: total_steps = {total_steps}; expected > 0")
         if not 0 <= pct_start <= 1:

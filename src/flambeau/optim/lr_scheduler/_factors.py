@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from flambeau.optim.lr_scheduler._base import LRScheduler, is_plain
+from flambeau.optim.lr_scheduler._base import LRScheduler, attached, is_plain
 from flambeau.optim.optimizer import Optimizer
 
 
@@ -15,12 +15,16 @@ class LambdaLR(LRScheduler):
     """lr = initial lr * lr_lambda(epoch)."""
 
     def __init__(self, optimizer: Optimizer, lr_lambda: Any, last_epoch: int = -1) -> None:
-        n = len(optimizer.param_groups)
+        n = len(attached(self, optimizer).param_groups)
         lambdas = list(lr_lambda) if isinstance(lr_lambda, (list, tuple)) else [lr_lambda] * n
         if len(lambdas) != n:
             raise ValueError(
                 f"{type(self).__name__}: {len(lambdas)} functions for {n} parameter groups"
             )
+        for fn in lambdas:
+            if not callable(fn):
+                kind = type(fn).__name__
+                raise TypeError(f"{type(self).__name__}: lr_lambda is a {kind}; expected a function of the epoch, or a list of some")
         self.lr_lambdas: list[Callable[[int], float]] = lambdas
         super().__init__(optimizer, last_epoch)
 
@@ -95,6 +99,8 @@ class MultiStepLR(LRScheduler):
         gamma: float = 0.1,
         last_epoch: int = -1,
     ) -> None:
+        if not isinstance(milestones, Iterable):
+            raise TypeError(f"MultiStepLR: milestones is a {type(milestones).__name__}; expected a list of epochs")
         self.milestones = Counter(milestones)
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)

@@ -281,15 +281,23 @@ class WorkerPool:
         return "\n".join(lines)
 
 
-def iterate_in_worker_order(
-    pool: WorkerPool, tasks: Iterator[Any] | None, ahead: int
-) -> Iterator[Any]:
-    """Yields the results in order; `tasks` is None for an iterable dataset (tasks without end)."""
+def iterate_in_worker_order(pool: WorkerPool, tasks: Iterator[Any] | None, ahead: int) -> Iterator[Any]:
+    """The results in order; `tasks` is None for an iterable dataset (tasks without end).
+
+    The first tasks are given out before it returns: a sampler draws its order when a pass begins, not with its first batch.
+    """
+    results = _in_worker_order(pool, tasks, ahead)
+    next(results)
+    return results
+
+
+def _in_worker_order(pool: WorkerPool, tasks: Iterator[Any] | None, ahead: int) -> Iterator[Any]:
+    """None, once the first tasks are given out; then the results."""
     live = list(range(pool.n))
     sent: deque[tuple[int, int]] = deque()  # (seq, worker)
     seq = 0
     turn = 0
-    exhausted = False
+    exhausted = begun = False
     while True:
         while not exhausted and len(sent) < ahead and live:
             task = None
@@ -304,6 +312,9 @@ def iterate_in_worker_order(
             pool.put(seq, task, worker)
             sent.append((seq, worker))
             seq += 1
+        if not begun:
+            begun = True
+            yield None
         if not sent:
             return
         number, worker = sent.popleft()

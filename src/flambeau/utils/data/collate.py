@@ -82,7 +82,12 @@ def default_collate(batch: Sequence[Any]) -> Any:
     >>> default_collate([{"x": 1}, {"x": 2, "note": "late"}])
     {'x': tensor([1, 2])}
     """
-    return _collate(list(batch), "sample", default_collate_fn_map)
+    if not (hasattr(batch, "__iter__") or hasattr(batch, "__getitem__")):
+        raise TypeError(f"default_collate: batch is a {type(batch).__name__}; expected a list of samples")
+    samples = list(batch)
+    if not samples:
+        raise IndexError("default_collate: batch has no samples; expected at least one")
+    return _collate(samples, "sample", default_collate_fn_map)
 
 
 def collate(batch: Sequence[Any], *, collate_fn_map: dict[Any, Any] | None = None) -> Any:

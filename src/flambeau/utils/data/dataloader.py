@@ -11,8 +11,10 @@ import multiprocessing
 import multiprocessing.context
 import weakref
 from collections.abc import Callable, Iterator
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+from flambeau._warn import warn
 from flambeau.utils.data._workers import (
     OwnRandomness,
     WorkerPool,
@@ -115,6 +117,9 @@ class DataLoader(Generic[T]):
     >>> [batch.tolist() for (batch,) in fl.utils.data.DataLoader(data, batch_size=2)]
     [[0, 1], [2, 3], [4]]
     """
+
+    # Subclasses that put another sampler in place set this to False meanwhile, by its mangled name, as they do with PyTorch's.
+    __initialized = False
 
     @overload
     def __init__(
@@ -240,10 +245,10 @@ class DataLoader(Generic[T]):
         if collate_fn is None:
             collate_fn = default_collate if self._batched else default_convert
         self.collate_fn = collate_fn
-        self._made = True
+        self.__initialized = True
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in _FIXED and "_made" in self.__dict__:
+        if name in _FIXED and self.__initialized:
             raise ValueError(
                 f"DataLoader: {name} can not be changed once the loader is made; make another one"
             )
@@ -296,6 +301,8 @@ class DataLoader(Generic[T]):
     def __iter__(self) -> Iterator[Any]:
         # Drawn for any number of workers, so that the random stream does not depend on it.
         seed = draw_seed(self.generator)
+        if self.pin_memory:
+            warn("DataLoader: pin_memory = True, but there is no accelerator, so that memory is not pinned")
         if self._pipes:
             apply_random_seed(self.dataset, self.generator)  # one order for all workers, of which each takes its share
         if self.num_workers == 0:
@@ -363,7 +370,11 @@ class _Iterator:
         )
         self._close = weakref.finalize(self, stop_and_join, self._pool.shared)
         ahead = loader.num_workers * (loader.prefetch_factor or 2)
-        self._results = iterate_in_worker_order(self._pool, loader._tasks(), ahead)
+        try:
+            self._results = iterate_in_worker_order(self._pool, loader._tasks(), ahead)
+        except BaseException:  # a sampler's
+            self._close()
+            raise
 
     def __iter__(self) -> _Iterator:
         return self
@@ -382,6 +393,8 @@ class _Iterator:
 def _check(num_workers: Any, timeout: Any, prefetch: Any, persistent: bool, context: Any) -> None:
     if isinstance(num_workers, bool) or not isinstance(num_workers, int) or num_workers < 0:
         raise ValueError(f"DataLoader: num_workers = {num_workers!r}; expected an int >= 0")
+    if isinstance(timeout, bool) or not isinstance(timeout, Real):
+        raise TypeError(f"DataLoader: timeout = {timeout!r} is a {type(timeout).__name__}; expected seconds >= 0")
     if timeout < 0:
         raise ValueError(f"DataLoader: timeout = {timeout}; expected seconds >= 0")
     if prefetch is not None and (num_workers == 0 or prefetch <= 0):

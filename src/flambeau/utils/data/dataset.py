@@ -6,10 +6,12 @@ import bisect
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from numbers import Real
 from typing import Any, Generic, TypeVar
 
 from flambeau._C import Generator, Tensor, ops
-from flambeau._errors import AssertedTypeError, AssertedValueError
+from flambeau._errors import AssertedTypeError, AssertedValueError, NoTensorError
+from flambeau._warn import warn
 
 T = TypeVar("T", covariant=True)
 
@@ -69,6 +71,8 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
         if not tensors:
             raise ValueError("TensorDataset: got no tensors")
         for i, t in enumerate(tensors):
+            if not isinstance(t, Tensor):
+                raise NoTensorError(f"TensorDataset: tensors[{i}] is a {type(t).__name__}; expected a Tensor")
             if t.dim() == 0 or t.shape[0] != tensors[0].shape[0]:
                 raise AssertedValueError(
                     f"TensorDataset: tensor {i} has shape {list(t.shape)}, tensor 0 "
@@ -140,10 +144,14 @@ class ConcatDataset(Dataset[T]):
     """
 
     def __init__(self, datasets: Iterable[Dataset[T]]) -> None:
+        if not isinstance(datasets, Iterable):
+            raise TypeError(f"ConcatDataset: datasets is a {type(datasets).__name__}; expected a list of datasets")
         self.datasets = list(datasets)
         if not self.datasets:
             raise AssertedValueError("ConcatDataset: got no datasets")
         for i, part in enumerate(self.datasets):
+            if not hasattr(part, "__len__") and not isinstance(part, IterableDataset):
+                raise TypeError(f"ConcatDataset: datasets[{i}] is a {type(part).__name__}, which has no length; expected a dataset")
             if isinstance(part, IterableDataset):
                 raise AssertedValueError(
                     f"ConcatDataset: dataset {i} is an IterableDataset; use ChainDataset"
@@ -222,7 +230,11 @@ def random_split(
     Raises:
         ValueError: the lengths do not sum to the dataset's, or a share is outside [0, 1].
     """
-    n = len(dataset)  # type: ignore[arg-type]
+    if not hasattr(dataset, "__len__"):
+        raise TypeError(f"random_split: dataset is a {type(dataset).__name__}, which has no length; expected a dataset with one")
+    if not isinstance(lengths, Iterable) or not all(isinstance(count, (Real, Tensor)) for count in lengths):
+        raise TypeError(f"random_split: lengths = {lengths!r}; expected a list of numbers")
+    n = len(dataset)
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1 + 1e-9:
         for i, share in enumerate(lengths):
             if not 0 <= share <= 1:
@@ -234,6 +246,9 @@ def random_split(
         counts = [int(count) for count in lengths]
     if sum(counts) != n or any(count < 0 for count in counts):
         raise ValueError(f"random_split: lengths {list(lengths)} do not sum to the {n} samples")
+    for i, count in enumerate(counts):
+        if count == 0:
+            warn(f"random_split: part {i} of {len(counts)} gets none of the {n} samples")
     order = ops.randperm(n, generator=generator).tolist()
     ends = list(itertools.accumulate(counts))
     return [Subset(dataset, order[end - count : end]) for end, count in zip(ends, counts)]

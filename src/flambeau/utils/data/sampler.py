@@ -139,6 +139,8 @@ class WeightedRandomSampler(Sampler[int]):
             )
         if not isinstance(replacement, bool):
             raise ValueError(f"WeightedRandomSampler: replacement = {replacement!r}; expected a bool")
+        if not isinstance(weights, (Tensor, Iterable)):
+            raise ValueError(f"WeightedRandomSampler: weights is a {type(weights).__name__}; expected a sequence of numbers")
         given = weights if isinstance(weights, Tensor) else _C.tensor_from(list(weights), None)
         self.weights = given.to(_C.float64)
         if self.weights.dim() != 1:
