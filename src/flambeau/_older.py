@@ -160,13 +160,20 @@ def nuclear_norm(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tenso
 def new(self: Tensor, *args: Any, device: Any = None) -> Tensor:
     """A tensor of this one's type: empty of the sizes given, or with the values of a sequence or tensor.
 
-    `new_empty` and `new_tensor` say which.
+    `new_empty` and `new_tensor` say which. Of a sparse tensor: sparse, without values or of `(indices, values, size=None)`.
 
     >>> import flambeau as fl
     >>> fl.ones(2, dtype=fl.float64).new([1, 2]).dtype, fl.ones(2).new(3, 4).shape
     (flambeau.float64, flambeau.Size([3, 4]))
     """
     where: dict[str, Any] = {"dtype": self.dtype, "device": self.device if device is None else device}
+    if self.is_sparse:
+        from flambeau.sparse._construct import sparse_coo_tensor
+
+        if args and isinstance(args[0], Tensor):
+            return sparse_coo_tensor(*args, device=device)
+        sizes = args[0] if len(args) == 1 and isinstance(args[0], _C.Size) else args or (0,)
+        return sparse_coo_tensor(tuple(sizes), dtype=self.dtype, device=device)
     if len(args) == 1 and isinstance(args[0], Tensor):
         return args[0].detach().to(**where)  # type: ignore[no-any-return]
     if len(args) == 1 and not isinstance(args[0], (int, _C.Size)):

@@ -694,8 +694,10 @@ def _storage_view_method(op: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """An in-place geometry method (`transpose_`, `squeeze_`, ...): takes the view's geometry over."""
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if self.requires_grad:
-            raise _C.AutogradError("the shape of a tensor that requires grad can not be changed in place; use the form without _")
+        if self.requires_grad and _C.is_grad_enabled():
+            raise _C.AutogradError(
+                "the shape of a tensor that requires grad can not be changed in place; use the form without _, or no_grad()"
+            )
         self.data = op(self.detach(), *args, **kwargs)
         return self
 

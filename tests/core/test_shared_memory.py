@@ -165,6 +165,11 @@ def test_a_module_is_shared_with_its_buffers_and_stays_trainable():
     assert model[0].weight.is_shared() and not fl.equal(model[0].weight, before)
 
 
+def test_what_has_a_history_is_not_sent():
+    with pytest.raises(fl.AutogradError, match=r"a tensor \[2\] with a history can not be sent .* send .detach\(\)"):
+        _sharing.ForkingPickler.dumps(fl.ones(2, requires_grad=True) * 3)
+
+
 def test_files_and_pickles_hold_values():
     x = fl.arange(3.0).share_memory_()
     again = pickle.loads(pickle.dumps(x))

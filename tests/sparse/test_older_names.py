@@ -29,3 +29,20 @@ def test_values_say_the_type():
         fl.sparse.FloatTensor([[0], [1]], [1.0])
     with pytest.warns(UserWarning, match="sparse.FloatTensor is deprecated; use sparse_coo_tensor"):
         fl.sparse.FloatTensor(*parts())
+
+
+@pytest.mark.parametrize("layout", ["coo", "csr"])
+@pytest.mark.parametrize("make", ["new_zeros", "new_empty"])
+def test_new_tensors_have_the_layout_and_no_places(layout, make):
+    x = fl.eye(2).to_sparse() if layout == "coo" else fl.eye(2).to_sparse_csr()
+    for made in (getattr(x, make)((2, 3)), getattr(x, make)(2, 3), getattr(x, make)(size=(2, 3))):
+        assert made.layout == x.layout and made.shape == (2, 3) and made.to_dense().tolist() == [[0.0] * 3] * 2
+    made = getattr(x, make)((2, 3), dtype=fl.float64, requires_grad=True)
+    assert made.dtype == fl.float64 and made.requires_grad
+
+
+def test_empty_like_keeps_which_axes_have_indices():
+    x = fl.sparse_coo_tensor([[0, 2]], fl.ones(2, 3), (5, 3))
+    for made in (fl.empty_like(x), fl.zeros_like(x, requires_grad=True)):
+        assert made.shape == (5, 3) and made._nnz() == 0 and (made.sparse_dim(), made.dense_dim()) == (1, 1)
+    assert made.requires_grad and fl.empty_like(x, dtype=fl.int64).dtype == fl.int64

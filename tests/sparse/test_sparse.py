@@ -322,6 +322,40 @@ def test_places(name, how):
     near(PLACES[name](sparse(a, how)), PLACES[name](a))
 
 
+# A batch of two matrices, [2, 3, 4].
+AXES = {
+    "mT": lambda x: x.mT, "mH": lambda x: x.mH, "adjoint": lambda x: fl.adjoint(x), "reversed": lambda x: x.permute(2, 1, 0), "permute": lambda x: x.permute((2, 0, -2)),
+    "permute of dims": lambda x: fl.permute(x, dims=(1, 2, 0)), "movedim": lambda x: x.movedim(2, 0), "unsqueeze": lambda x: x.unsqueeze(-2),
+    "unsqueeze behind": lambda x: x.unsqueeze(3),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("sparse_dim", [1, 2, 3])
+@pytest.mark.parametrize("name", AXES)
+def test_axes(name, sparse_dim):
+    a = (matrix(6, 4) + 1j * matrix(6, 4, seed=1)).reshape(2, 3, 4)
+    x, change = fl.tensor(a).to_sparse(sparse_dim), AXES[name]
+    if sparse_dim < 3 and "unsqueeze" not in name and (sparse_dim == 2 or name not in ("mT", "mH", "adjoint")):
+        with pytest.raises(fl.ShapeError, match="which have indices, to stay among themselves"):
+            change(x)
+        return
+    y = change(x)
+    near(y, change(fl.tensor(a)).resolve_conj().numpy())
+    assert y.sparse_dim() == sparse_dim + (name == "unsqueeze" and sparse_dim > 1) + (name == "unsqueeze behind" and sparse_dim == 3)
+
+
+def test_bmm():
+    a, b = matrix(6, 4).reshape(2, 3, 4), dense(2, 4, 5)
+    x = fl.tensor(a).to_sparse().requires_grad_()
+    y = fl.tensor(b).requires_grad_()
+    near(fl.bmm(x, y).detach(), a @ b), near(x.mT.bmm(fl.tensor(dense(2, 3, 5))).detach(), np.swapaxes(a, 1, 2) @ dense(2, 3, 5))
+    doubled = fl.sparse_coo_tensor(fl.cat([x.indices()] * 2, 1), fl.cat([x.values().detach()] * 2), x.shape)
+    near(doubled.bmm(y).detach(), 2 * a @ b)
+    fl.bmm(x, y).square().sum().backward()
+    near(x.grad, np.where(a != 0, 2 * (a @ b) @ np.swapaxes(b, 1, 2), 0))
+    near(y.grad, 2 * np.swapaxes(a, 1, 2) @ (a @ b))
+
+
 def test_index_by_tensors():
     a = matrix(5, 4)
     x = sparse(a)
@@ -364,6 +398,13 @@ ERRORS = [
     (lambda: X[5], IndexError, "select: index = 5"),
     (lambda: X[::2], ValueError, "step 2"),
     (lambda: X[None], TypeError, "expected integers, slices"),
+    (lambda: X.permute(0, 0), fl.ShapeError, r"permute: dims = \[0, 0\], .* expected each of its axes once"),
+    (lambda: fl.ones(2, 3).to_sparse(1).t(), fl.ShapeError, "the first 1, which have indices, to stay among themselves"),
+    (lambda: X.unsqueeze(3), IndexError, "dim = 3, but the sparse tensor has shape .* expected -3 <= dim <= 2"),
+    (lambda: X[0].mT, fl.ShapeError, r"mT: the sparse tensor has shape \[3\]; expected at least two"),
+    (lambda: X.unsqueeze(0).H, fl.ShapeError, "expected two axes"),
+    (lambda: X.bmm(fl.ones(2, 3)), fl.ShapeError, r"input has shape \[2, 3\], mat2 \[2, 3\]; expected"),
+    (lambda: fl.ones(1, 2, 2).bmm(X.unsqueeze(0)), TypeError, "bmm: expected a sparse input and a dense mat2"),
     (lambda: X.index_select(0, fl.tensor([2])), IndexError, "index goes from 2 to 2; expected 0 to 1"),
     (lambda: X[fl.tensor([True])], IndexError, r"a mask of shape \[1\]; expected \[2\], as long as axis 0"),
     (lambda: fl.eye(2).to_sparse_csr().transpose(5, 0), IndexError, "dim = 5"),
@@ -489,3 +530,11 @@ def test_a_size_alone(make, dtype):
 def test_parts_of_a_sparse_tensor_are_refused(given, text):
     with pytest.raises(TypeError, match=text):
         fl.sparse_coo_tensor(**given)
+
+
+def test_compressed_rows_warn_once(monkeypatch):
+    monkeypatch.setattr("flambeau._warn._given", set())
+    with pytest.warns(UserWarning, match="sparse CSR tensors are in beta state") as record:
+        fl.eye(2).to_sparse_csr()
+        fl.eye(3).to_sparse_csr()
+    assert len(record) == 1 and record[0].filename == __file__

@@ -72,7 +72,9 @@ def share(x: Tensor) -> None:
 
 
 def reduce_tensor(x: Tensor) -> Any:
-    segment = None if x.requires_grad and not x.is_leaf else segment_of(x)
+    if x.requires_grad and not x.is_leaf:  # the other process would take gradients that never come here
+        raise _C.AutogradError(f"a tensor {list(x.shape)} with a history can not be sent to another process; send .detach() of it")
+    segment = segment_of(x)
     if segment is None:
         return x.__reduce_ex__(2)
     where = x.dtype, tuple(x.shape), tuple(x.stride()), x.storage_offset(), x.requires_grad, dict(x.__dict__)

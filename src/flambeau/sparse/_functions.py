@@ -104,6 +104,22 @@ def mm(mat1: Any, mat2: Any, reduce: str | None = None) -> Any:
     return ops.mm(mat1, mat2)
 
 
+@answers("bmm")
+def _bmm(input: Any, mat2: Any) -> Tensor:
+    """A batch of sparse matrices is one matrix with the batch along its diagonal."""
+    if not isinstance(input, SparseTensor) or isinstance(mat2, SparseTensor):
+        raise TypeError("bmm: expected a sparse input and a dense mat2; call .to_dense() of the other")
+    if input.ndim != 3 or mat2.ndim != 3 or input.shape[0] != mat2.shape[0] or input.shape[2] != mat2.shape[1]:
+        raise _C.ShapeError(f"bmm: input has shape {list(input.shape)}, mat2 {list(mat2.shape)}; expected [b, m, n] and [b, n, k]")
+    coo = coalesced("bmm", input)
+    if coo.dense_dim():
+        raise _C.ShapeError(f"bmm: input has {coo.dense_dim()} dense axes; expected none")
+    b, m, n = coo.shape
+    of, row, column = coo._idx
+    diagonal = SparseCOO.make(ops.stack([of * m + row, of * n + column]), coo._val, (b * m, b * n), True)
+    return _product_with_dense(diagonal, mat2.reshape(b * n, mat2.shape[2])).reshape(b, m, mat2.shape[2])  # type: ignore[no-any-return]
+
+
 @answers("__rmatmul__")
 def _reflected_mm(mat2: Any, mat1: Any) -> Any:
     return mm(mat1, mat2)

@@ -13,27 +13,81 @@ from flambeau.sparse._tensor import SparseCOO, SparseCSR, SparseTensor
 
 @answers("transpose", "swapaxes", "swapdims")
 def _transpose(x: SparseTensor, dim0: int, dim1: int) -> SparseTensor:
-    axes = [wrapped("transpose", x, d)[0] for d in (dim0, dim1)]
-    if axes[0] == axes[1]:
+    (i,), (j,) = (wrapped("transpose", x, d) for d in (dim0, dim1))
+    if i == j:
         return x
+    order = list(range(x.ndim))
+    order[i], order[j] = j, i
+    return _in_order("transpose", x, order)
+
+
+def _in_order(op: str, x: SparseTensor, order: list[int]) -> SparseTensor:
+    """x with its axes in another order; those with indices stay before those of dense values."""
     if isinstance(x, SparseCSR):
-        starts, rows, order = ops.sparse_transpose(x._crow, x._col, x.shape[1])
-        return SparseCSR.make(starts, rows, ops.index_select(x._val, 0, order), (x.shape[1], x.shape[0]))
+        if order == [0, 1]:
+            return x
+        starts, rows, elements = ops.sparse_transpose(x._crow, x._col, x.shape[1])
+        return SparseCSR.make(starts, rows, ops.index_select(x._val, 0, elements), (x.shape[1], x.shape[0]))
     coo = x.to_coo()
-    if max(axes) >= coo.sparse_dim():
-        raise _C.ShapeError(f"transpose: dim0 = {dim0}, dim1 = {dim1}; expected axes with indices, the first {coo.sparse_dim()}")
-    order_of = list(range(coo.sparse_dim()))
-    size = list(coo.shape)
-    i, j = axes
-    order_of[i], order_of[j], size[i], size[j] = j, i, size[j], size[i]
-    return SparseCOO.make(rows_of(coo._idx, order_of), coo._val, size)
+    n = coo.sparse_dim()
+    if any(d >= n for d in order[:n]):
+        raise _C.ShapeError(f"{op}: the order of axes is {order}; expected the first {n}, which have indices, to stay among themselves")
+    values = coo._val if order[n:] == list(range(n, x.ndim)) else coo._val.permute(0, *(d - n + 1 for d in order[n:]))
+    in_order = coo.is_coalesced() and order[:n] == list(range(n))
+    return SparseCOO.make(rows_of(coo._idx, order[:n]), values, [coo.shape[d] for d in order], in_order)
 
 
-@answers("t", "T", "mT", "adjoint")
+@answers("permute")
+def _permute(x: SparseTensor, *axes: Any, dims: Sequence[int] = ()) -> SparseTensor:
+    given = list(axes[0]) if len(axes) == 1 and not isinstance(axes[0], int) else list(axes or dims)
+    if len(given) != x.ndim or len(set(wrapped("permute", x, given))) != x.ndim:
+        raise _C.ShapeError(f"permute: dims = {given}, but the sparse tensor has shape {list(x.shape)}; expected each of its axes once")
+    return _in_order("permute", x, [d % x.ndim for d in given])
+
+
+@answers("t")
 def _t(x: SparseTensor) -> SparseTensor:
     if x.ndim > 2:
         raise _C.ShapeError(f"t: the sparse tensor has shape {list(x.shape)}; expected at most two axes")
     return _transpose(x, 0, 1) if x.ndim == 2 else x
+
+
+@answers("T")
+def _reversed(x: SparseTensor) -> SparseTensor:
+    return _in_order("T", x, list(range(x.ndim))[::-1])
+
+
+@answers("mT")
+def _of_matrices(x: SparseTensor) -> SparseTensor:
+    if x.ndim < 2:
+        raise _C.ShapeError(f"mT: the sparse tensor has shape {list(x.shape)}; expected at least two axes")
+    return _transpose(x, -2, -1)  # type: ignore[no-any-return]
+
+
+@answers("mH", "adjoint")
+def _adjoint(x: SparseTensor) -> SparseTensor:
+    return _of_matrices(x.conj())  # type: ignore[no-any-return]
+
+
+@answers("H")
+def _adjoint_of_matrix(x: SparseTensor) -> SparseTensor:
+    if x.ndim != 2:
+        raise _C.ShapeError(f"H: the sparse tensor has shape {list(x.shape)}; expected two axes (mH takes more)")
+    return _adjoint(x)  # type: ignore[no-any-return]
+
+
+@answers("unsqueeze")
+def _unsqueeze(x: SparseTensor, dim: int) -> SparseTensor:
+    if not -x.ndim - 1 <= dim <= x.ndim:
+        given = f"dim = {dim}, but the sparse tensor has shape {list(x.shape)}"
+        raise IndexError(f"unsqueeze: {given}; expected {-x.ndim - 1} <= dim <= {x.ndim}")
+    coo, d = x.to_coo(), dim % (x.ndim + 1)
+    size = [*x.shape[:d], 1, *x.shape[d:]]
+    n = coo.sparse_dim()
+    if d > n:
+        return SparseCOO.make(coo._idx, coo._val.unsqueeze(d - n + 1), size, coo.is_coalesced())
+    places = ops.cat([coo._idx[:d], ops.zeros((1, coo._idx.shape[1]), dtype=_C.int64), coo._idx[d:]])
+    return SparseCOO.make(places, coo._val, size, coo.is_coalesced())
 
 
 @answers("index_select")
@@ -149,8 +203,25 @@ def _cat(tensors: Sequence[Any], dim: int = 0) -> SparseTensor:
     return in_layout_of(found, tensors[0])
 
 
-@answers("zeros_like")
-def _zeros_like(x: SparseTensor, *, dtype: Any = None) -> SparseTensor:
-    none = x.to_coo()
-    values = ops.zeros((0, *none._val.shape[1:]), dtype=none._val.dtype if dtype is None else dtype)
-    return in_layout_of(SparseCOO.make(ops.zeros((none.sparse_dim(), 0), dtype=_C.int64), values, x.shape, True), x)
+def _without_places(x: SparseTensor, size: Sequence[int], places: int, dtype: Any, requires_grad: bool) -> SparseTensor:
+    """In x's layout, of which `places` axes have indices."""
+    values = ops.zeros((0, *size[places:]), dtype=x.dtype if dtype is None else dtype)
+    found = in_layout_of(SparseCOO.make(ops.zeros((places, 0), dtype=_C.int64), values, size, True), x)
+    return found.requires_grad_() if requires_grad else found  # type: ignore[return-value]
+
+
+@answers("zeros_like", "empty_like")
+def _zeros_like(
+    x: SparseTensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None
+) -> SparseTensor:
+    return _without_places(x, x.shape, x.to_coo().sparse_dim(), dtype, requires_grad)
+
+
+@answers("new_zeros", "new_empty")
+def _new_zeros(
+    x: SparseTensor, *given: Any, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> SparseTensor:
+    """All axes have indices."""
+    if size is None:
+        size = given if len(given) != 1 or isinstance(given[0], int) else given[0]
+    return _without_places(x, tuple(size), len(size), dtype, requires_grad)

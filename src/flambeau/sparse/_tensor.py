@@ -14,6 +14,7 @@ from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._memory_format import layout, sparse_coo, sparse_csr
 from flambeau._print import parts_text
+from flambeau._warn import warn_once
 from flambeau.overrides import DisableTorchFunctionSubclass
 
 # What the core itself can answer.
@@ -349,6 +350,7 @@ class SparseCSR(SparseTensor):
     @staticmethod
     def make(crow: Tensor, col: Tensor, values: Tensor, size: Sequence[int]) -> SparseCSR:
         """Of parts that fit."""
+        warn_once("sparse CSR tensors are in beta state: what they can do, and how it is called, may change")
         x = ops.empty(tuple(size), dtype=values.dtype, device="meta").as_subclass(SparseCSR)
         x._crow, x._col, x._val = crow, col, values
         return x
