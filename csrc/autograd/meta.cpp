@@ -347,7 +347,8 @@ void check_inplace(const char* op, const Tensor& x) {
         raise<ArgumentError>(op, ": this is a view of a tensor whose elements share places (shape ", base.sizes, ", strides ", base.strides,
                              ", from expand?); clone() it first");
   }
-  if (impl.base && impl.view_tracks_base && impl.base->requires_grad && is_leaf(Tensor(impl.base)))
+  // Also where the view alone requires grad, or is one of such a view: the leaf would be none any more.
+  if (impl.base && impl.view_tracks_base && (impl.base->requires_grad || requires_grad(x)) && is_leaf(Tensor(impl.base)))
     raise<AutogradError>(op, ": a view of a leaf Variable that requires grad is being used in an in-place operation; wrap the write in flambeau.no_grad()");
 }
 
@@ -365,6 +366,20 @@ void rebase_history(const Tensor& x, Ref<Node> node) {
     return;
   }
   set_history(x, std::move(node), 0);
+}
+
+void become_view(const Tensor& x, const Tensor& view) {
+  TensorImpl &impl = *x.impl(), &made = *view.impl();
+  if (impl.storage.get() != made.storage.get()) raise<ArgumentError>("a tensor of shape ", impl.sizes, " can become a view of itself alone");
+  Ref<Node> node = grad_fn(view);
+  const uint32_t nr = gradient_edge(view).nr;
+  graph::note_change(x, "it gives a tensor that lives on a history, by changing its shape");
+  graph::note_object_change(x);
+  impl.sizes = made.sizes;
+  impl.strides = made.strides;
+  impl.offset = made.offset;
+  impl.refresh();
+  set_history(x, std::move(node), nr);
 }
 
 }  // namespace fl

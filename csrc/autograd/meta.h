@@ -171,6 +171,8 @@ void check_inplace(const char* op, const Tensor& x);
 // ...then bump_version() notes the write...
 // ...and makes `node` the history of x and, through its base, of every view of it.
 void rebase_history(const Tensor& x, Ref<Node> node);
+// Gives x the shape of a view that was made of it, and its history: what `unsqueeze_` does to a tensor that requires grad.
+void become_view(const Tensor& x, const Tensor& view);
 
 // Runs the graph backwards from `roots`. Without `inputs` leaves accumulate into .grad and the result is
 // empty; with them the gradients of exactly these tensors are returned (undefined where unreachable), or

@@ -231,6 +231,8 @@ void init_autograd(nb::module_& m) {
 
   m.def("keeps_graph", &keeps_graph);
   m.def("stand_in", [](nb::handle x) { return nb::steal(wrap(stand_in(plain_tensor(x.ptr(), "stand_in", "x")))); });
+  m.def("check_inplace", [](const char* op, nb::handle x) { check_inplace(op, plain_tensor(x.ptr(), "check_inplace", "x")); });
+  m.def("become_view", [](nb::handle x, nb::handle view) { become_view(plain_tensor(x.ptr(), "become_view", "x"), plain_tensor(view.ptr(), "become_view", "view")); });
   m.def("reaches_others", [](nb::handle roots, nb::handle leaves) { return reaches_others(tensors_of(roots, false), tensors_of(leaves, false)); });
 
   nb::class_<SplitBackward>(m, "SplitBackward")

@@ -15,7 +15,7 @@ from flambeau._errors import NoCUDAError
 from flambeau._memory_format import strided
 from flambeau._running import run_backward
 from flambeau._spelled import spelled
-from flambeau._warn import warn
+from flambeau._warn import warn, warn_once
 
 if TYPE_CHECKING:
     import numpy as np
@@ -96,7 +96,7 @@ def as_tensor(data: Any, dtype: _C.dtype | None = None, device: _C.device | str 
             return _moved(data, dtype, device)
         return data if dtype is None and device is None else _C.to(data, dtype, device, False)
     if type(data).__module__ == "numpy" and hasattr(data, "ndim") and data.ndim > 0:
-        return _C.to(_C.from_buffer(data), dtype, device, False)
+        return _C.to(_of_array(data), dtype, device, False)
     if hasattr(type(data), "_as_tensor"):  # a storage
         return _C.to(data._as_tensor(), dtype, device, False)
     return tensor(data, dtype=dtype, device=device)
@@ -144,6 +144,12 @@ def from_numpy(array: np.ndarray) -> Tensor:
     """
     if not hasattr(array, "__array_interface__") or not hasattr(array, "flags"):
         raise TypeError(f"from_numpy: got a {type(array).__name__}; expected a NumPy array")
+    return _of_array(array)
+
+
+def _of_array(array: np.ndarray) -> Tensor:
+    if not array.flags.writeable:
+        warn_once("The given NumPy array is not writable, and neither is the tensor on its memory: writes to it raise. array.copy() gives one that is")
     return _C.from_buffer(array)
 
 
@@ -169,6 +175,8 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, req
         "bool": "?", "uint8": "B", "int8": "b", "int16": "h", "int32": "i", "int64": "q", "float32": "f", "float64": "d",
         "uint16": "H", "uint32": "I", "uint64": "Q",
     }  # fmt: skip
+    if view.readonly:
+        warn_once("The given buffer is not writable, and neither is the tensor on its memory: writes to it raise. bytearray(buffer) gives one that is")
     part = view[offset : offset + count * size]
     name = dtype.name
     # memoryviews can not be cast to types that have no format
@@ -570,8 +578,6 @@ def _fill_diagonal_(self: Tensor, fill_value: float, wrap: bool = False) -> Tens
 
 def _resize(self: Tensor, *sizes: Any) -> Tensor:
     """The elements in another shape: what PyTorch's deprecated `resize` without _ is."""
-    from flambeau._warn import warn
-
     warn("resize: is deprecated in PyTorch; use reshape, or resize_")
     size = sizes[0] if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes
     return self.reshape(size)
@@ -695,10 +701,10 @@ def _storage_view_method(op: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if self.requires_grad and _C.is_grad_enabled():
-            raise _C.AutogradError(
-                "the shape of a tensor that requires grad can not be changed in place; use the form without _, or no_grad()"
-            )
-        self.data = op(self.detach(), *args, **kwargs)
+            _C.check_inplace(f"{op.__name__}_", self)
+            _C.become_view(self, op(self, *args, **kwargs))
+        else:
+            self.data = op(self.detach(), *args, **kwargs)
         return self
 
     return method
