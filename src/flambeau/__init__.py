@@ -162,6 +162,7 @@ from flambeau.amp.autocast_mode import (  # noqa: E402
     clear_autocast_cache,
     get_autocast_cpu_dtype,
     get_autocast_dtype,
+    get_autocast_gpu_dtype,
     is_autocast_cache_enabled,
     is_autocast_cpu_enabled,
     is_autocast_enabled,
@@ -170,6 +171,7 @@ from flambeau.amp.autocast_mode import (  # noqa: E402
     set_autocast_cpu_enabled,
     set_autocast_dtype,
     set_autocast_enabled,
+    set_autocast_gpu_dtype,
 )
 from flambeau.autograd.modes import (  # noqa: E402
     enable_grad,
@@ -321,7 +323,8 @@ def _lazy_inplace(name: str) -> _typing.Any:
         before = self.clone() if is_grad_enabled() and self.requires_grad else self
         made = getattr(before, name)(*args, **kwargs)
         if promote_types(made.dtype, self.dtype) != self.dtype:
-            raise DTypeError(f"{name}_: result type {made.dtype} can't be cast to the desired output type {self.dtype}; cast the tensor first")
+            what = f"result type {made.dtype} can't be cast to the desired output type {self.dtype}"
+            raise DTypeError(f"{name}_: {what}; cast the tensor first")
         return _C.ops.copy_(self, made)
 
     method.__name__ = method.__qualname__ = name + "_"

@@ -388,7 +388,9 @@ def _deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
     if id(self) in memo:
         return memo[id(self)]  # type: ignore[no-any-return]
     if self.requires_grad and not self.is_leaf:
-        raise _C.AutogradError("deepcopy: Only Tensors created explicitly by the user (graph leaves) can be copied deeply; use .detach() or .clone()")
+        raise _C.AutogradError(
+            "deepcopy: Only Tensors created explicitly by the user (graph leaves) can be copied deeply; use .detach() or .clone()"
+        )
     out = _copy_with_storage(self.detach(), memo)
     if type(self) is not Tensor:
         out = Tensor._make_subclass(type(self), out, False)

@@ -1,8 +1,9 @@
 """What programs, and people who search, look for in an error: PyTorch's phrase is in ours."""
 
-import flambeau
 import pytest
 import torch
+
+import flambeau
 
 # Each statement, and the phrase.
 PHRASES = {

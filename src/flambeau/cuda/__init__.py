@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
-from flambeau._C import Tensor
+from flambeau._C import OutOfMemoryError, Tensor
 from flambeau._errors import NoCUDAError
-from flambeau._C import OutOfMemoryError
 from flambeau.cuda import _absent, amp, nvtx
 from flambeau.cuda._absent import (
     CUDAGraph,

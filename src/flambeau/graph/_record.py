@@ -11,7 +11,6 @@ Buffers are told apart by their storages. A tensor does not know that it is a mo
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import inspect
 import os

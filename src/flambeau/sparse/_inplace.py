@@ -34,7 +34,8 @@ def _number(op: str, value: Any) -> Any:
 def _becomes(op: str, x: SparseTensor, made: SparseTensor) -> SparseTensor:
     """x is what `made` is, in its own layout and type."""
     if _C.promote_types(made._val.dtype, x._val.dtype) != x._val.dtype:
-        raise _C.DTypeError(f"{op}: result type {made._val.dtype} can't be cast to the desired output type {x._val.dtype}; cast the tensor first")
+        what = f"result type {made._val.dtype} can't be cast to the desired output type {x._val.dtype}"
+        raise _C.DTypeError(f"{op}: {what}; cast the tensor first")
     found = in_layout_of(made.to_coo(), x)
     values = found._val.to(x._val.dtype)
     if isinstance(x, SparseCOO) and isinstance(found, SparseCOO):

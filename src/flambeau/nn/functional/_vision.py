@@ -234,7 +234,8 @@ def interpolate(
         return pool(input, tuple(sizes))
     x = input.to(float32) if input.dtype == uint8 and mode in _TAPS else input
     if antialias:
-        # Bytes are rounded after each axis, the last one first, as Pillow and PyTorch do it. Else first the one that is cheap and leaves less.
+        # Bytes are rounded after each axis, the last one first, as Pillow and PyTorch do it. Else first the one that
+        # is cheap and leaves less.
         for k in (0, 1) if input.dtype != uint8 and sizes[0] < x.shape[2] else (1, 0):
             x = _filtered(x, k + 2, sizes[k], scales[k], mode, bool(align_corners))
             x = (x + 0.5).floor().clamp(0, 255) if input.dtype == uint8 else x
