@@ -1543,10 +1543,10 @@ class Tensor:
     def sort(self, dim: _int = ..., descending: _bool = ..., stable: _bool = ...) -> _sort_result:
         """x in order along dim, and where each element was. (x is `input`.) Gradients: `input`."""
     @overload
-    def split(self, split_size: _int, dim: _int = ...) -> tuple[Tensor, ...]:
-        """Consecutive parts of `split_size` along an axis (the last may be shorter), as views."""
+    def split(self, split_size_or_sections: _int, dim: _int = ...) -> tuple[Tensor, ...]:
+        """Consecutive parts of `split_size` along an axis (the last may be shorter), as views. (split_size is `split_size_or_sections`.)"""
     @overload
-    def split(self, split_size: Sequence[_int] | _int, dim: _int = ...) -> tuple[Tensor, ...]:
+    def split(self, split_size_or_sections: Sequence[_int] | _int, dim: _int = ...) -> tuple[Tensor, ...]:
         """Consecutive parts of an axis with the given sizes, as views."""
     def split_with_sizes(self, split_sizes: Sequence[_int] | _int, dim: _int = ...) -> tuple[Tensor, ...]:
         """Consecutive parts of an axis with the given sizes, as views. Gradients: `input`."""

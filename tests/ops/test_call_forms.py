@@ -260,3 +260,9 @@ def test_out_of_another_class_takes_the_call():
         (lambda o: fl.stack([fl.ones(2)], out=o), fl.stack), (lambda o: fl.add(fl.ones(2), 1, out=o), fl.add), (lambda o: fl.add(1, 2, alpha=2, out=o), fl.add)
     ):  # fmt: skip
         assert call(Out()) == "taken" and seen[-1][0] is func and "out" in seen[-1][2]
+
+
+def test_split_takes_its_documented_keyword():
+    x = fl.arange(5.0)
+    assert [part.tolist() for part in fl.split(x, split_size_or_sections=2)] == [[0.0, 1.0], [2.0, 3.0], [4.0]]
+    assert [part.tolist() for part in fl.split(x, split_size_or_sections=[1, 4])] == [[0.0], [1.0, 2.0, 3.0, 4.0]]
