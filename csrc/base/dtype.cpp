@@ -9,6 +9,9 @@ void refuse_type(DType t) {
   raise<DTypeError>("a function for real numbers was called for ", t, "; expected x.real, x.imag or x.abs()");
 }
 
-void refuse_promotion(DType a, DType b) { raise<DTypeError>("no integer type holds both ", a, " and ", b, "; cast one of them first"); }
+void refuse_promotion(DType a, DType b) {
+  if (is_float8(a) || is_float8(b)) raise<DTypeError>("Promotion for Float8 Types is not supported: ", a, " and ", b, "; cast one of them first");
+  raise<DTypeError>("no integer type holds both ", a, " and ", b, "; cast one of them first");
+}
 
 }  // namespace fl

@@ -12,24 +12,27 @@
 namespace fl {
 
 enum class DType : uint8_t {
-  Bool, UInt8, Int8, Int16, Int32, Int64, UInt16, UInt32, UInt64, Float16, BFloat16, Float32, Float64, Complex32, Complex64, Complex128
+  Bool, UInt8, Int8, Int16, Int32, Int64, UInt16, UInt32, UInt64,
+  Float8E4M3, Float8E5M2, Float8E4M3Z, Float8E5M2Z, Float8E8M0, Float16, BFloat16, Float32, Float64, Complex32, Complex64, Complex128
 };
-constexpr int kDTypes = 16;
+constexpr int kDTypes = 21;
 
-constexpr size_t kItemSize[kDTypes] = {1, 1, 1, 2, 4, 8, 2, 4, 8, 2, 2, 4, 8, 4, 8, 16};
-constexpr const char* kDTypeName[kDTypes] = {"bool",   "uint8",   "int8",     "int16",   "int32",   "int64",     "uint16",    "uint32",
-                                             "uint64", "float16", "bfloat16", "float32", "float64", "complex32", "complex64", "complex128"};
+constexpr size_t kItemSize[kDTypes] = {1, 1, 1, 2, 4, 8, 2, 4, 8, 1, 1, 1, 1, 1, 2, 2, 4, 8, 4, 8, 16};
+constexpr const char* kDTypeName[kDTypes] = {
+    "bool", "uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz",
+    "float8_e8m0fnu", "float16", "bfloat16", "float32", "float64", "complex32", "complex64", "complex128"};
 
 constexpr size_t item_size(DType t) { return kItemSize[static_cast<int>(t)]; }
 constexpr const char* name(DType t) { return kDTypeName[static_cast<int>(t)]; }
 constexpr bool is_complex(DType t) { return t >= DType::Complex32; }
-constexpr bool is_float(DType t) { return t >= DType::Float16 && !is_complex(t); }
-constexpr bool is_inexact(DType t) { return t >= DType::Float16; }  // what gradients exist for
-constexpr bool is_integral(DType t) { return t < DType::Float16 && t != DType::Bool; }  // bool is neither
+constexpr bool is_inexact(DType t) { return t >= DType::Float8E4M3; }  // what gradients exist for
+constexpr bool is_float(DType t) { return is_inexact(t) && !is_complex(t); }
+constexpr bool is_float8(DType t) { return t >= DType::Float8E4M3 && t <= DType::Float8E8M0; }
+constexpr bool is_integral(DType t) { return !is_inexact(t) && t != DType::Bool; }  // bool is neither
 // Unsigned integers of more than a byte.
 constexpr bool is_wide_unsigned(DType t) { return t >= DType::UInt16 && t <= DType::UInt64; }
 // Types that are stored, cast and moved, and that loops over elements compute in another one: Note [Types without kernels].
-constexpr bool is_rare(DType t) { return is_wide_unsigned(t) || t == DType::Complex32; }
+constexpr bool is_rare(DType t) { return is_wide_unsigned(t) || is_float8(t) || t == DType::Complex32; }
 // The integers of as many bits, with a sign.
 constexpr DType with_sign(DType t) { return t == DType::UInt16 ? DType::Int16 : t == DType::UInt32 ? DType::Int32 : t == DType::UInt64 ? DType::Int64 : t; }
 inline std::ostream& operator<<(std::ostream& out, DType t) { return out << name(t); }
@@ -46,7 +49,7 @@ constexpr DType to_complex(DType t) { return t == DType::Float64 || t == DType::
 // The type that holds both, by PyTorch's lattice (bool < integers < floats; uint8 with a signed integer
 // gives the next wider signed one; float16 with bfloat16 gives float32; a complex type has parts that hold the float). Wider unsigned
 // integers follow the array API standard, where PyTorch refuses: uint16 with a signed integer of up to 16 bits gives int32.
-// Nothing holds uint64 and negative numbers.
+// Nothing holds uint64 and negative numbers, nor a float of 8 bits and another type.
 [[noreturn]] void refuse_promotion(DType a, DType b);
 constexpr DType promote(DType a, DType b) {
   if (a == b) return a;
@@ -55,12 +58,13 @@ constexpr DType promote(DType a, DType b) {
     a = b;
     b = t;
   }  // a < b from here on
+  if (is_float8(a) || (is_float8(b) && a != DType::Bool)) refuse_promotion(a, b);
   if (is_complex(b)) {
     if (!is_float(a)) return b;
     const DType part = promote(a, to_real(b));
     return part == DType::Float16 ? DType::Complex32 : to_complex(part);
   }
-  if (b >= DType::Float16) {
+  if (is_float(b)) {
     if (a == DType::Float16 && b == DType::BFloat16) return DType::Float32;
     return b;
   }
@@ -211,8 +215,8 @@ constexpr DType dtype_of = DTypeOf<T>::value;
 [[noreturn]] void refuse_type(DType t);
 
 // Note [Types without kernels]
-// uint16, uint32, uint64 and complex32 are stored, cast, made, moved, printed and exchanged. No loop is compiled for them: conversions go through tiles
-// of a wider type, element-wise ops compute in int32, int64 and complex64 as they do for other narrow types, and kernels that only move elements
+// uint16, uint32, uint64, complex32 and floats of 8 bits are stored, cast, made, moved, printed and exchanged. No loop is compiled for them: conversions
+// go through tiles of a wider type, element-wise ops compute in int32, int64, complex64 and float32 as they do for other narrow types, and kernels that only move elements
 // go by their size. uint64 is computed as int64, whose bits are the same for what depends on bits alone (`bytes` in the op table: sums,
 // products, equality); other element-wise ops refuse it. Kernels refuse all of these types, unless their entry says `any_type`.
 
@@ -233,7 +237,7 @@ decltype(auto) visit(DType t, F&& f) {
     default: refuse_type(t);
   }
 }
-// The same for any type but complex32, which C++ has no numbers for.
+// The same for any type but complex32 and floats of 8 bits, which C++ has no numbers for.
 template <class F>
 decltype(auto) visit_any(DType t, F&& f) {
   if (t == DType::UInt16) return f(uint16_t{});

@@ -26,7 +26,7 @@ namespace {
 // ---- the buffer protocol
 
 constexpr bool kLong64 = sizeof(long) == 8;  // NumPy's int64 is C's long where that has 64 bits
-constexpr const char* kFormats[kDTypes] = {"?", "B", "b", "h", "i", kLong64 ? "l" : "q", "H", "I", kLong64 ? "L" : "Q", "e", nullptr, "f", "d", nullptr, "Zf", "Zd"};
+constexpr const char* kFormats[kDTypes] = {"?", "B", "b", "h", "i", kLong64 ? "l" : "q", "H", "I", kLong64 ? "L" : "Q", nullptr, nullptr, nullptr, nullptr, nullptr, "e", nullptr, "f", "d", nullptr, "Zf", "Zd"};
 
 std::optional<DType> type_of_format(const char* format, Py_ssize_t itemsize) {
   std::string_view f = format ? format : "B";
@@ -281,6 +281,10 @@ constexpr uint64_t kReadOnly = 1, kCopied = 2;
 
 DLDataType dl_type(DType t) {
   const uint8_t bits = static_cast<uint8_t>(8 * item_size(t));
+  if (is_float8(t)) {  // kDLFloat8_e4m3fn and its kin
+    constexpr uint8_t kCodes[] = {10, 12, 11, 13, 14};
+    return {kCodes[static_cast<int>(t) - static_cast<int>(DType::Float8E4M3)], bits, 1};
+  }
   const uint8_t code = t == DType::Bool ? 6 : t == DType::BFloat16 ? 4 : is_complex(t) ? 5 : is_float(t) ? 2 : t == DType::UInt8 || is_wide_unsigned(t) ? 1 : 0;
   return {code, bits, 1};
 }
@@ -529,7 +533,7 @@ Tensor tensor_from(PyObject* data, std::optional<DType> dtype) {
   }
   const DType type = dtype.value_or(found.type.value_or(default_dtype()));
   checked_numel("tensor", found.shape);
-  if (type == DType::Complex32) return cast_for_kernel(tensor_from(data, DType::Complex64), type);
+  if (type == DType::Complex32 || is_float8(type)) return cast_for_kernel(tensor_from(data, compute_type(type)), type);
   Tensor y = empty(found.shape, type);
   visit_any(type, [&]<class T>(T) {
     T* out = y.data<T>();
@@ -540,7 +544,7 @@ Tensor tensor_from(PyObject* data, std::optional<DType> dtype) {
 
 PyObject* to_list(const Tensor& x) {
   if (x.is_meta()) raise<NoDataError>("tolist: a meta tensor has no data");
-  if (x.dtype() == DType::Complex32) return to_list(cast_for_kernel(x, DType::Complex64));
+  if (x.dtype() == DType::Complex32 || is_float8(x.dtype())) return to_list(cast_for_kernel(x, compute_type(x.dtype())));
   return list_of(x, 0, x.offset());
 }
 

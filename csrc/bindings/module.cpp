@@ -88,7 +88,7 @@ void init_types(nb::module_& m) {
       .def_prop_ro("is_complex", [](const PyDType& t) { return is_complex(t.value); })
       .def("to_real", [](const PyDType& t) { return nb::borrow(dtype_objects[static_cast<int>(to_real(t.value))]); })
       .def("to_complex", [](const PyDType& t) { return nb::borrow(dtype_objects[static_cast<int>(to_complex(t.value))]); })
-      .def_prop_ro("is_signed", [](const PyDType& t) { return t.value != DType::Bool && t.value != DType::UInt8 && !is_wide_unsigned(t.value); })
+      .def_prop_ro("is_signed", [](const PyDType& t) { return t.value != DType::Bool && t.value != DType::UInt8 && !is_wide_unsigned(t.value) && t.value != DType::Float8E8M0; })
       .def_prop_ro("name", [](const PyDType& t) { return std::string(name(t.value)); })
       .def("__repr__", [](const PyDType& t) { return std::string("flambeau.") + name(t.value); })
       .def("__reduce__", [](const PyDType& t) { return std::string(name(t.value)); })

@@ -2,6 +2,7 @@
 //
 // Copies within a type that have an innermost axis of fewer than 8 elements loop over the next one instead, in pieces that
 // the first cache holds.
+#include "base/float8.h"
 #include "dispatch/walks.h"
 
 namespace fl {
@@ -94,6 +95,22 @@ void to_complex32(void* dst, const void* src, DType from, int64_t n) {
   });
 }
 
+void from_float8_type(void* dst, DType to, const uint8_t* src, DType from, int64_t n) {
+  float tile[kParts];
+  by_parts(n, [&](int64_t i, int64_t m) {
+    from_float8(from, src + i, tile, m);
+    convert_elements(bytes_at(dst, i * static_cast<int64_t>(item_size(to))), to, tile, DType::Float32, m);
+  });
+}
+
+void to_float8_type(uint8_t* dst, DType to, const void* src, DType from, int64_t n) {
+  float tile[kParts];
+  by_parts(n, [&](int64_t i, int64_t m) {
+    convert_elements(tile, DType::Float32, bytes_at(src, i * static_cast<int64_t>(item_size(from))), from, m);
+    to_float8(to, tile, dst + i, m);
+  });
+}
+
 }  // namespace
 
 void convert_elements(void* dst, DType to, const void* src, DType from, int64_t n) {
@@ -102,6 +119,8 @@ void convert_elements(void* dst, DType to, const void* src, DType from, int64_t 
     std::memcpy(dst, src, static_cast<size_t>(n) * item_size(to));
     return;
   }
+  if (is_float8(from)) return from_float8_type(dst, to, static_cast<const uint8_t*>(src), from, n);
+  if (is_float8(to)) return to_float8_type(static_cast<uint8_t*>(dst), to, src, from, n);
   if (from == DType::Complex32) return from_complex32(dst, to, src, n);
   if (from == DType::Complex64) return from_complex(dst, to, static_cast<const Complex<float>*>(src), n);
   if (from == DType::Complex128) return from_complex(dst, to, static_cast<const Complex<double>*>(src), n);

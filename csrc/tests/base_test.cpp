@@ -134,7 +134,8 @@ TEST(promotion_is_a_lattice) {
       CHECK(both == joined(at(b), at(a)));
       const auto is_signed = [](DType t) { return t == DType::Int8 || t == DType::Int16 || t == DType::Int32 || t == DType::Int64; };
       const bool apart = (at(a) == DType::UInt64 && is_signed(at(b))) || (at(b) == DType::UInt64 && is_signed(at(a)));
-      CHECK_EQ(both.has_value(), !apart);
+      const bool small = at(a) != at(b) && ((is_float8(at(a)) && at(b) != DType::Bool) || (is_float8(at(b)) && at(a) != DType::Bool));
+      CHECK_EQ(both.has_value(), !apart && !small);
       if (!both) continue;
       CHECK_EQ(promote(*both, at(a)), *both);  // an upper bound...
       CHECK_EQ(is_inexact(*both), is_inexact(at(a)) || is_inexact(at(b)));

@@ -49,6 +49,11 @@ Scalar item_of(const Tensor& x) {
     convert_elements(&v, DType::Complex64, x.data(), x.dtype(), 1);
     return Scalar::complex(v.re, v.im);
   }
+  if (is_float8(x.dtype())) {
+    float v;
+    convert_elements(&v, DType::Float32, x.data(), x.dtype(), 1);
+    return Scalar(static_cast<double>(v));
+  }
   return visit_any(x.dtype(), [&]<class T>(T) {
     const T v = *x.data<T>();
     if constexpr (std::is_same_v<T, Truth>) return Scalar(static_cast<bool>(v));

@@ -1808,3 +1808,8 @@ complex64: _dtype
 cfloat: _dtype
 complex128: _dtype
 cdouble: _dtype
+float8_e4m3fn: _dtype
+float8_e5m2: _dtype
+float8_e4m3fnuz: _dtype
+float8_e5m2fnuz: _dtype
+float8_e8m0fnu: _dtype

@@ -80,6 +80,11 @@ from flambeau._C import empty_cache as empty_cache
 from flambeau._C import float16 as float16
 from flambeau._C import float32 as float32
 from flambeau._C import float64 as float64
+from flambeau._C import float8_e4m3fn as float8_e4m3fn
+from flambeau._C import float8_e4m3fnuz as float8_e4m3fnuz
+from flambeau._C import float8_e5m2 as float8_e5m2
+from flambeau._C import float8_e5m2fnuz as float8_e5m2fnuz
+from flambeau._C import float8_e8m0fnu as float8_e8m0fnu
 from flambeau._C import get_default_dtype as get_default_dtype
 from flambeau._C import get_num_threads as get_num_threads
 from flambeau._C import half as half
@@ -712,6 +717,7 @@ from flambeau.amp.autocast_mode import autocast_increment_nesting as autocast_in
 from flambeau.amp.autocast_mode import clear_autocast_cache as clear_autocast_cache
 from flambeau.amp.autocast_mode import get_autocast_cpu_dtype as get_autocast_cpu_dtype
 from flambeau.amp.autocast_mode import get_autocast_dtype as get_autocast_dtype
+from flambeau.amp.autocast_mode import get_autocast_gpu_dtype as get_autocast_gpu_dtype
 from flambeau.amp.autocast_mode import is_autocast_cache_enabled as is_autocast_cache_enabled
 from flambeau.amp.autocast_mode import is_autocast_cpu_enabled as is_autocast_cpu_enabled
 from flambeau.amp.autocast_mode import is_autocast_enabled as is_autocast_enabled
@@ -720,6 +726,7 @@ from flambeau.amp.autocast_mode import set_autocast_cpu_dtype as set_autocast_cp
 from flambeau.amp.autocast_mode import set_autocast_cpu_enabled as set_autocast_cpu_enabled
 from flambeau.amp.autocast_mode import set_autocast_dtype as set_autocast_dtype
 from flambeau.amp.autocast_mode import set_autocast_enabled as set_autocast_enabled
+from flambeau.amp.autocast_mode import set_autocast_gpu_dtype as set_autocast_gpu_dtype
 from flambeau.amp.grad_scaler import GradScaler as GradScaler
 from flambeau.autograd.anomaly_mode import is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled
 from flambeau.autograd.anomaly_mode import is_anomaly_enabled as is_anomaly_enabled

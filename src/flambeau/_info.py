@@ -32,11 +32,23 @@ def show_config() -> str:
 
 
 _FLOATS = {  # bits, eps, max, tiny
+    "float8_e4m3fn": (8, 2.0**-3, 448.0, 2.0**-6),
+    "float8_e5m2": (8, 2.0**-2, 57344.0, 2.0**-14),
+    "float8_e4m3fnuz": (8, 2.0**-3, 240.0, 2.0**-7),
+    "float8_e5m2fnuz": (8, 2.0**-3, 57344.0, 2.0**-15),
+    "float8_e8m0fnu": (8, 1.0, 2.0**127, 2.0**-127),
     "float16": (16, 2.0**-10, 65504.0, 2.0**-14),
     "bfloat16": (16, 2.0**-7, 3.3895313892515355e38, 2.0**-126),
     "float32": (32, 2.0**-23, 3.4028234663852886e38, 2.0**-126),
     "float64": (64, 2.0**-52, 1.7976931348623157e308, 2.0**-1022),
 }
+
+_OF_PYTHON = {float: _C.float64, int: _C.int64, bool: _C.bool, complex: _C.complex128}
+
+
+def element_type(dtype: Any) -> Any:
+    """The element type that one of Python's types means where a `dtype` is asked for; anything else is returned as it is."""
+    return _OF_PYTHON.get(dtype, dtype)
 
 
 class finfo:
@@ -49,16 +61,16 @@ class finfo:
     """
 
     def __init__(self, dtype: Any = None) -> None:
-        self._type = _C.get_default_dtype() if dtype is None else dtype
+        self._type = _C.get_default_dtype() if dtype is None else element_type(dtype)
         if self._type.is_complex:
             self._type = self._type.to_real()
         if self._type.name not in _FLOATS:
             raise TypeError(f"finfo: {self._type} is no floating point type; use iinfo")
         self.bits, self.eps, self.max, self.tiny = _FLOATS[self._type.name]
-        self.min = -self.max
+        self.min = -self.max if self._type.is_signed else self.tiny
         self.smallest_normal = self.tiny
         self.dtype = self._type.name
-        self.resolution = {"float16": 1e-3, "bfloat16": 1e-2, "float32": 1e-6, "float64": 1e-15}[self.dtype]
+        self.resolution = {"float16": 1e-3, "bfloat16": 1e-2, "float32": 1e-6, "float64": 1e-15}.get(self.dtype, 1.0)
 
     def __repr__(self) -> str:
         rows = {name: f"{getattr(self, name):g}" for name in ("resolution", "min", "max", "eps", "smallest_normal", "tiny")}
@@ -69,6 +81,7 @@ class iinfo:
     """Limits of an integer type: bits, min, max."""
 
     def __init__(self, dtype: Any) -> None:
+        dtype = element_type(dtype)
         if dtype.is_floating_point or dtype.is_complex or dtype is _C.bool:
             raise TypeError(f"iinfo: {dtype} is no integer type; use finfo")
         self.bits = 8 * dtype.itemsize

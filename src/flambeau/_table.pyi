@@ -1624,10 +1624,10 @@ def special_xlog1py(input: Tensor | Number, other: Tensor | Number, *, out: Tens
 def special_zeta(input: Tensor | Number, q: Tensor | Number, *, out: Tensor | None = ...) -> Tensor:
     """Hurwitz zeta function: the sum of (q + k)^-x over k >= 0. (x is `input`.) Gradients: `q`."""
 @overload
-def split(input: Tensor, split_size: _int, dim: _int = ..., *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, ...]:
-    """Consecutive parts of `split_size` along an axis (the last may be shorter), as views."""
+def split(input: Tensor, split_size_or_sections: _int, dim: _int = ..., *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, ...]:
+    """Consecutive parts of `split_size` along an axis (the last may be shorter), as views. (split_size is `split_size_or_sections`.)"""
 @overload
-def split(input: Tensor, split_size: Sequence[_int] | _int, dim: _int = ..., *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, ...]:
+def split(input: Tensor, split_size_or_sections: Sequence[_int] | _int, dim: _int = ..., *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, ...]:
     """Consecutive parts of an axis with the given sizes, as views."""
 def split_with_sizes(input: Tensor, split_sizes: Sequence[_int] | _int, dim: _int = ..., *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, ...]:
     """Consecutive parts of an axis with the given sizes, as views. Gradients: `input`."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from flambeau import _C, _whole_calls
 from flambeau._C import Tensor, ops
 from flambeau._errors import NoCUDAError
+from flambeau._info import element_type
 from flambeau._memory_format import strided
 from flambeau._running import run_backward
 from flambeau._spelled import spelled
@@ -56,7 +57,12 @@ def tensor(
         return copied.requires_grad_() if requires_grad else copied
     if isinstance(data, Tensor):
         warn(_COPY.format("tensor"))
-    out = _C.tensor_from(data, dtype)
+    try:
+        out = _C.tensor_from(data, dtype)
+    except _C.DTypeError:
+        if not hasattr(data, "__dlpack__"):
+            raise
+        out = _C.to(from_dlpack(data), dtype, None, True)
     device = _C.new_device() if device is None else device
     if device is not None:
         out = _C.to(out, None, device, False)
@@ -79,7 +85,7 @@ def _moved(data: Tensor, dtype: Any, device: Any) -> Tensor:
 
 
 def as_tensor(data: Any, dtype: _C.dtype | None = None, device: _C.device | str | None = None) -> Tensor:
-    """`data` as a tensor, sharing memory where it is a tensor, a storage or an array of the right type.
+    """`data` as a tensor, sharing memory where it is a tensor, a storage, an array of the right type or an object with `__dlpack__`.
 
     Example:
         >>> import flambeau as fl
@@ -99,17 +105,47 @@ def as_tensor(data: Any, dtype: _C.dtype | None = None, device: _C.device | str 
         return _C.to(_of_array(data), dtype, device, False)
     if hasattr(type(data), "_as_tensor"):  # a storage
         return _C.to(data._as_tensor(), dtype, device, False)
+    if hasattr(type(data), "__dlpack__") and type(data).__module__ != "numpy":
+        return _C.to(from_dlpack(data), dtype, device, False)
     return tensor(data, dtype=dtype, device=device)
+
+
+def _on_memory(obj: Any, dtype: _C.dtype | None) -> Tensor | None:
+    """A tensor on the memory of a storage, of what DLPack hands over, or of a buffer; None for anything else."""
+    kind = type(obj)
+    if hasattr(kind, "_as_tensor"):
+        return obj._as_tensor()  # type: ignore[no-any-return]
+    if kind in (list, tuple, int, float, complex, bool) or isinstance(obj, Tensor) or kind.__module__ == "numpy":
+        return None
+    if hasattr(kind, "__dlpack__") or kind.__name__ == "PyCapsule":
+        return from_dlpack(obj)
+    try:
+        memoryview(obj)
+    except TypeError:
+        return None
+    return frombuffer(obj, dtype=dtype or _C.get_default_dtype())
 
 
 def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool | None = None) -> Tensor:
     """`obj` as a tensor; `copy` True always copies, False raises where a copy would be needed.
 
+    Tensors, arrays, storages, what DLPack hands over and objects with the buffer protocol share their memory. A buffer is bytes: they are
+    read as elements of `dtype`, and of the default type without it.
+
     Args:
         requires_grad: whether the result does; None leaves it to a tensor that is given, whose history the result has then, too.
+
+    Example:
+        >>> import array
+        >>> import flambeau as fl
+        >>> numbers = array.array("f", [1.0, 2.0])
+        >>> shared, own = fl.asarray(numbers), fl.asarray(numbers, copy=True)
+        >>> numbers[0] = 5.0
+        >>> shared, own
+        (tensor([5., 2.]), tensor([1., 2.]))
     """
-    if hasattr(type(obj), "_as_tensor"):  # a storage
-        obj = as_tensor(obj)
+    shared_memory = _on_memory(obj, dtype)
+    obj = obj if shared_memory is None else shared_memory
     if copy and isinstance(obj, Tensor):
         out = _C.to(obj, dtype, device, True)
     elif copy:
@@ -149,7 +185,7 @@ def from_numpy(array: np.ndarray) -> Tensor:
 
 def _of_array(array: np.ndarray) -> Tensor:
     if not array.flags.writeable:
-        warn_once("The given NumPy array is not writable, and neither is the tensor on its memory: writes to it raise. array.copy() gives one that is")
+        warn_once("The given NumPy array is not writable, nor is the tensor on its memory: writes raise. array.copy() gives one that is")
     return _C.from_buffer(array)
 
 
@@ -160,6 +196,7 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, req
         ValueError: the buffer is empty, or has not as many whole elements from `offset` on as asked for.
     """
     view = memoryview(buffer).cast("B")
+    dtype = element_type(dtype)
     size = dtype.itemsize
     if not len(view) or not count:
         raise ValueError(f"frombuffer: a buffer of {len(view)} bytes with count = {count}; expected neither to be 0")
@@ -171,17 +208,20 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, req
         count = (len(view) - offset) // size
     if offset + count * size > len(view):
         raise ValueError(f"frombuffer: {count} elements of {size} bytes from {offset} reach past the buffer's {len(view)} bytes")
+    if view.readonly:
+        warn_once("The given buffer is not writable, nor is the tensor on its memory: writes raise. bytearray(buffer) gives one that is")
+    out = _of_bytes(view[offset : offset + count * size], dtype)
+    return out.requires_grad_(requires_grad) if requires_grad else out
+
+
+def _of_bytes(part: memoryview, dtype: Any) -> Tensor:
     formats: dict[str, Any] = {
         "bool": "?", "uint8": "B", "int8": "b", "int16": "h", "int32": "i", "int64": "q", "float32": "f", "float64": "d",
         "uint16": "H", "uint32": "I", "uint64": "Q",
     }  # fmt: skip
-    if view.readonly:
-        warn_once("The given buffer is not writable, and neither is the tensor on its memory: writes to it raise. bytearray(buffer) gives one that is")
-    part = view[offset : offset + count * size]
     name = dtype.name
     # memoryviews can not be cast to types that have no format
-    out = _C.from_buffer(part.cast(formats[name])) if name in formats else _C.from_buffer(part).view(dtype)
-    return out.requires_grad_(requires_grad) if requires_grad else out
+    return _C.from_buffer(part.cast(formats[name])) if name in formats else _C.from_buffer(part).view(dtype)
 
 
 def to_dlpack(tensor: Tensor) -> Any:
@@ -291,6 +331,13 @@ def _backward(
     backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
 
+# Types that NumPy and the buffer protocol do not know, and the integers as which their bytes are handed over.
+LIES_AS: dict[Any, Any] = {
+    _C.bfloat16: _C.int16, _C.complex32: _C.int32,
+    **dict.fromkeys((_C.float8_e4m3fn, _C.float8_e5m2, _C.float8_e4m3fnuz, _C.float8_e5m2fnuz, _C.float8_e8m0fnu), _C.uint8),
+}  # fmt: skip
+
+
 def _numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
     """A NumPy array on the tensor's own memory. `force` detaches, and copies where it has to. Of a tensor that requires grad inside of
     `no_grad` alone."""
@@ -299,14 +346,15 @@ def _numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
     x = self
     if force:
         x = x.detach()
-        if x.dtype is _C.bfloat16:
-            x = x.to(_C.float32)
+        if x.dtype in LIES_AS:
+            x = x.to(_C.complex64 if x.is_complex() else _C.float32)
     if x.requires_grad:
         if _C.is_grad_enabled():
             raise _C.AutogradError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
         x = x.detach()
-    if x.dtype is _C.bfloat16:
-        raise _C.DTypeError("numpy: NumPy has no bfloat16; use .float().numpy()")
+    if x.dtype in LIES_AS:
+        cast = ".to(complex64)" if x.is_complex() else ".float()"
+        raise _C.DTypeError(f"numpy: NumPy has no {x.dtype.name}; use {cast}.numpy()")
     if x.is_meta:
         raise _C.DeviceError("numpy: a meta tensor has no data")
     return np.asarray(memoryview(x))  # type: ignore[arg-type]
@@ -425,7 +473,7 @@ def _rebuild(
     cls: type, data: bytes | None, dtype: Any, shape: tuple[int, ...], requires_grad: bool, attributes: dict[str, Any]
 ) -> Tensor:
     device = "meta" if data is None else "cpu"
-    out = frombuffer(data, dtype=dtype).clone().view(shape) if data else ops.empty(shape, dtype=dtype, device=device)
+    out = _of_bytes(memoryview(data), dtype).clone().view(shape) if data else ops.empty(shape, dtype=dtype, device=device)
     if cls is not Tensor:
         out = Tensor._make_subclass(cls, out, False)
     for key, value in attributes.items():
@@ -440,7 +488,7 @@ def _reduce_ex(self: Tensor, protocol: Any) -> Any:
     if self.is_meta:
         data = None
     elif plain.numel():
-        data = bytes(memoryview(plain.view(_C.int16) if plain.dtype is _C.bfloat16 else plain))
+        data = bytes(memoryview(plain.view(LIES_AS[plain.dtype]) if plain.dtype in LIES_AS else plain))
     return _rebuild, (type(self), data, self.dtype, tuple(self.shape), self.requires_grad, dict(getattr(self, "__dict__", {})))
 
 

@@ -454,3 +454,12 @@ def test_digits_are_learnt_as_well(dtype):
 
 def test_the_function_of_a_decorator_by_name():
     assert fl.autocast("cpu")(func=lambda: fl.is_autocast_enabled("cpu"))()
+
+
+def test_the_type_that_is_wanted_of_gpus_is_kept():
+    assert fl.get_autocast_gpu_dtype() is fl.get_autocast_dtype("cuda") is fl.float16
+    fl.set_autocast_gpu_dtype(fl.bfloat16)
+    try:
+        assert fl.get_autocast_dtype("cuda") is fl.autocast("cuda", enabled=False).fast_dtype is fl.bfloat16
+    finally:
+        fl.set_autocast_dtype("cuda", fl.float16)

@@ -64,7 +64,17 @@ def test_the_version_is_one_that_can_be_compared():
         ("utils.data.dataloader", "DataLoader default_collate _BaseDataLoaderIter"),
         ("utils.model_zoo", "load_url"),
         ("autograd.grad_mode", "no_grad set_grad_enabled"),
-        ("optim.adamw", "AdamW"),
+        ("optim.adamw", "AdamW adamw"),
+        ("optim.sgd", "SGD sgd"),
+        ("optim.rprop", "Rprop rprop"),
+        ("optim._functional", "adam sgd sparse_adam"),
+        ("optim.lr_scheduler", "_warn_get_lr_called_within_step"),
+        ("storage", "_load_from_bytes UntypedStorage"),
+        ("_tensor", "_rebuild_from_type_v2 Tensor"),
+        ("_utils", "_rebuild_tensor_v3 _rebuild_sparse_tensor _rebuild_meta_tensor_no_storage"),
+        ("jit._trace", "trace TracedModule"),
+        ("_jit_internal", "FunctionModifiers get_torchscript_modifier is_ignored_fn should_drop"),
+        ("nn.functional", "_canonical_mask _none_or_dtype"),
         ("cuda.amp", "autocast GradScaler"),
         ("jit.annotations", "BroadcastingList2"),
         ("_C", "DisableTorchFunctionSubclass _log_api_usage_once _jit_set_profiling_mode _jit_override_can_fuse_on_cpu"),
@@ -99,7 +109,7 @@ def test_the_version_is_one_that_can_be_compared():
         ("nn.modules.linear", "NonDynamicallyQuantizableLinear"),
         ("nn.modules.transformer", "_detect_is_causal_mask _generate_square_subsequent_mask _get_activation_fn _get_clones _get_seq_len"),
         ("utils.data.dataloader", "_DatasetKind _MultiProcessingDataLoaderIter _SingleProcessDataLoaderIter"),
-        ("distributed._tensor", "DTensor"),
+        ("distributed._tensor", "DTensor DeviceMesh"),
         ("distributed._tensor.experimental", "implicit_replication"),
         ("distributions.transforms", "_InverseTransform AffineTransform"),
         ("random", "default_generator fork_rng"),
@@ -135,6 +145,9 @@ def test_the_version_is_one_that_can_be_compared():
         ("autograd.graph", "Node saved_tensors_hooks"),
         ("quantization", "QuantStub prepare"),
         ("_C._functorch", "get_unwrapped is_batchedtensor maybe_get_bdim"),
+        ("_vmap_internals", "_vmap vmap"),
+        ("optim.lbfgs", "LBFGS _cubic_interpolate _strong_wolfe"),
+        ("autograd.functional", "_as_tuple _construct_standard_basis_for _grad_postprocess _tuple_postprocess jacobian"),
         ("_functorch.vmap", "_add_batch_dim _get_name _maybe_remove_batch_dim vmap"),
         ("nn.parameter", "Parameter UninitializedTensorMixin"),
         ("quantization.observer", "HistogramObserver MinMaxObserver ObserverBase PerChannelMinMaxObserver"),
@@ -157,7 +170,7 @@ def test_the_version_is_one_that_can_be_compared():
         ("distributed.autograd", "context is_available"),
         ("distributed.elastic.multiprocessing.errors", "record"),
         ("_functorch.make_functional", "FunctionalModule make_functional"),
-        ("_C", "DeviceObjType ScriptMethod ScriptObject _get_cudnn_enabled _is_alias_of"),
+        ("_C", "DeviceObjType ScriptMethod ScriptObject _get_cudnn_enabled _is_alias_of _mps_is_available"),
         ("nn.modules.module", "_global_parameter_registration_hooks"),
         ("autograd.graph", "register_multi_grad_hook"),
     ],
@@ -407,7 +420,7 @@ def test_answers_are_true():
         refused(lambda: torch.hub.load("user/repository", "model"))
         refused(lambda: torch.hub.load_state_dict_from_url("https://example.org/w.pth", "/nowhere"))
         refused(lambda: torch.onnx.export(f, (), "x"))
-        refused(lambda: torch.zeros(2, dtype=torch.float8_e4m3fn))
+        refused(lambda: torch.zeros(2, dtype=torch.qint8))
         print(torch.ops.aten.add(torch.ones(1), 2), torch.ops.aten.add.Tensor(torch.ones(1), torch.ones(1)))
     """)
     assert lines[:3] == ["False 0 False False False", "False None False False", "tensor([2., 2.]) False tensor([2.]) False"]
@@ -445,14 +458,28 @@ def test_lists_of_tensors():
     """) == ["[tensor([-6., -6.]), tensor([-132.])] (tensor([2.4495, 2.4495]), tensor([11.4891])) tensor(132.) tensor([1.5000])", "torch.Size([2, 4])"]
 
 
-def test_processes_of_spawn_have_these_names(tmp_path):
-    program = tmp_path / "spawned.py"
+@pytest.mark.parametrize("how", ["spawn", "forkserver"])
+def test_processes_that_are_started_anew_have_these_names(tmp_path, how):
+    program = tmp_path / "started.py"
     program.write_text("import torch\nimport torch.multiprocessing as mp\n"
                        "def work(rank, x):\n    if rank == 1:\n        raise ValueError('from one')\n    assert x.sum() == 3\n"
-                       "if __name__ == '__main__':\n    try:\n        mp.spawn(work, (torch.ones(3),), nprocs=2)\n"
+                       f"if __name__ == '__main__':\n    try:\n        mp.start_processes(work, (torch.ones(3),), nprocs=2, start_method='{how}')\n"
                        "    except mp.ProcessRaisedException as e:\n        print('from one' in str(e), e.error_index)\n")  # fmt: skip
     result = subprocess.run([sys.executable, "-m", "flambeau", "run", str(program)], capture_output=True, text=True, timeout=300)
     assert result.stdout.split() == ["True", "1"], result.stderr[-2000:]
+
+
+def test_classes_lie_in_modules_that_are_loaded():
+    """cloudpickle writes a class by its name only if sys.modules has its module."""
+    assert says("""
+        import pickle, sys
+        import torch
+        nn, optim, data = torch.nn, torch.optim, torch.utils.data
+        kinds = [nn.Module, nn.Linear, nn.Parameter, nn.functional.relu, nn.init.zeros_, optim.Adam, optim.lr_scheduler.StepLR, data.DataLoader,
+                 data.Dataset, torch.distributions.Normal, torch.autograd.Function, torch.no_grad, torch.amp.autocast]
+        print([kind.__name__ for kind in kinds if getattr(sys.modules.get(kind.__module__), kind.__name__, None) is not kind])
+        print(nn.Linear.__module__, pickle.loads(pickle.dumps((torch, nn.functional))) == (torch, nn.functional))
+    """) == ["[]", "torch.nn.modules.linear True"]
 
 
 def test_a_program_gets_its_arguments_status_and_folder(tmp_path):
@@ -723,3 +750,49 @@ def test_what_programs_put_into_functional_is_what_layers_call():
         print(calls, torch.nn.Linear.__constants__, torch.is_storage(torch.ones(1).untyped_storage()), torch.lobpcg(torch.eye(9))[0])
     """)
     assert lines == ["[3] ['in_features', 'out_features'] True tensor([1.])"]
+
+
+def test_pickles_of_pytorchs_tensors_are_read():
+    """Plain pickles that PyTorch wrote, in which the bytes of each tensor are a file of their own: a transposed view, a parameter and one on meta."""
+    packed = (
+        "c-q}l%Wl&^6!q9n0s}4OQJ}n9U=ub`+=M_^ut42dyv)WMG;-}}ZRC1##^Xvws+3Ja!#D5&@Cit)oF8L`G%85#4={^6Gk1>eopX-v$o>ec9V;Q@w8JWu<t1g3?^IcyFvW{fNOrJEK^B-"
+        "&Z_ys7EEiG2cBR;7JBNyw6n4yFk?^>ryf6m}CtM|#RgdiYE6r!W>Tlb#pBta*@9)++I{A9`!!i4j{y?~5S=LYrC1R1Y11`%<6d(o?F6pN{Q!3|-"
+        "7fBWsu<PTH>a02(a#m)ac?stTZaZw~WSI)7(D3ch(YLHnX!>sGnj)guL(6xo%Cv2VErXuZfi<T`w>2&G;e;bdxU4Z-{qCT<+3kBzdtPsVdEt0i!SS6p3hsMTPRn=}m_!|eK3(<bg^n-"
+        "bhE4OONM(hG#stj(tuZbHxaeEH<C6)fPkd*BOVe0ulJi(;NlN-wCS3C5RTe9X%TEF<DJ%!La*l<=NJjfyaY?a~l6GpRTG0Q-6wiD1yzdRR{xyZ1ZOSQFn?n9J1Xok-"
+        "z_kF^$G8z-RXae&xM{+zX=+5it*{p0&heki-7mNo;Ql#^Yqg`r<P?G}<^>N<CW!7DHa$I4>!!hm2@j_Vj{-dAo!=K25lH"
+    )
+    lines = says(f"""
+        import base64, pickle, zlib
+        import torch
+        a, b, c = pickle.loads(zlib.decompress(base64.b85decode({packed!r})))
+        print(a.tolist(), a.stride(), type(b).__name__, b.tolist(), b.requires_grad, c.device)
+        i = torch.tensor([[0, 1], [1, 0]])
+        print(torch._utils._rebuild_sparse_tensor(torch.serialization._get_layout("torch.sparse_coo"), (i, torch.ones(2), (2, 2), True)).to_dense().tolist())
+        print(pickle.loads(pickle.dumps(torch.ones(2).untyped_storage())).nbytes())
+    """)
+    assert lines == ["[[0.0], [1.0], [2.0]] (1, 3) Parameter [1.0] True meta", "[[0.0, 1.0], [1.0, 0.0]]", "8"]
+
+
+def test_line_search_of_a_minimizer_and_its_basis():
+    lines = says("""
+        import torch
+        from torch.autograd.functional import _as_tuple, _construct_standard_basis_for, _grad_postprocess, _tuple_postprocess
+        from torch.optim.lbfgs import _cubic_interpolate, _strong_wolfe
+        print(round(_cubic_interpolate(0.0, 0.0, -1.0, 1.0, 0.0, 1.0), 6), _cubic_interpolate(0.0, 0.0, -1.0, 1.0, 0.0, 1.0, bounds=(0.7, 0.9)))
+        x, d = torch.tensor([1.0, -2.0]), torch.tensor([-2.0, 4.0])
+        quadratic = lambda x, t, d: (float(((x + t * d) ** 2).sum()), 2 * (x + t * d))
+        f, g, t, calls = _strong_wolfe(quadratic, x, 1.0, d, 5.0, 2 * x, (2 * x).dot(d), c2=0.1)
+        print(f, g.tolist(), t, calls)
+        a, b = _construct_standard_basis_for((torch.ones(2), torch.ones(1).double()), (2, 1))
+        print(a.tolist(), b.tolist(), b.dtype)
+        one = torch.ones(1, requires_grad=True) * 2
+        print(_as_tuple(3), _as_tuple((one,), "a", "f")[0], _tuple_postprocess((1,), False), _tuple_postprocess(((1,), (2,)), (True, False)))
+        print(_grad_postprocess((one,), False)[0].requires_grad, _grad_postprocess(one, True).requires_grad)
+        """)
+    assert lines == [
+        "0.5 0.7",
+        "0.0 [0.0, 0.0] 0.5 2",
+        "[[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]] [[0.0], [0.0], [1.0]] torch.float64",
+        "(3,) True 1 (1, 2)",
+        "False True",
+    ]

@@ -18,8 +18,9 @@ from flambeau import _C
 
 DTYPES = (
     "bool", "uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64", "float16", "bfloat16", "float32", "float64",
-    "complex32", "complex64", "complex128",
+    "complex32", "complex64", "complex128", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu",
 )  # fmt: skip
+WITHOUT_ARRAYS = ("bfloat16", "complex32", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu")  # NumPy has no such type
 HOWS = ("", "meta", "transposed", "strided", "offset", "expanded", "overlap", "deferred", "numpy", "read-only", "view", "written", "half of numpy",
         "sparse", "rows", "uncoalesced", "shared")
 FILLS = ("normal", "positive", "zeros", "nan", "inf", "extreme", "index", "negative")
@@ -63,7 +64,7 @@ def _plain(shape, dtype, fill):
         return fl.zeros(shape, dtype=getattr(fl, dtype))
     with np.errstate(all="ignore"):
         values = _numbers(count, dtype, fill)
-        array = values.astype({"bfloat16": "float32", "complex32": "complex64"}.get(dtype, dtype)).reshape(shape)
+        array = values.astype({name: "complex64" if name == "complex32" else "float32" for name in WITHOUT_ARRAYS}.get(dtype, dtype)).reshape(shape)
     return fl.tensor(array).to(getattr(fl, dtype))
 
 
@@ -85,11 +86,11 @@ def T(shape=(), dtype="float32", how="", fill="normal", grad=False):
         x = _plain((sum(shape) + 1,), dtype, fill).as_strided(shape, (1,) * len(shape))
     elif how == "deferred" and len(shape) == 4 and 0 < math.prod(shape) < _MOST:
         x = fl.nn.functional.conv2d(_plain((shape[0], 2, *shape[2:]), "float32", "normal"), fl.ones(shape[1], 2, 1, 1)).to(kind)
-    elif how == "numpy" and dtype not in ("bfloat16", "complex32"):
+    elif how == "numpy" and dtype not in WITHOUT_ARRAYS:
         x = fl.from_numpy(np.asfortranarray(_plain(shape, dtype, fill).numpy().copy()))
-    elif how == "half of numpy" and dtype not in ("bfloat16", "complex32") and shape:
+    elif how == "half of numpy" and dtype not in WITHOUT_ARRAYS and shape:
         x = fl.from_numpy(_plain((2, *shape), dtype, fill).numpy().copy()[1])
-    elif how == "read-only" and dtype not in ("bfloat16", "complex32"):
+    elif how == "read-only" and dtype not in WITHOUT_ARRAYS:
         array = _plain(shape, dtype, fill).numpy().copy()
         array.flags.writeable = False
         x = fl.from_numpy(array)

@@ -370,7 +370,7 @@ class engine:
 _SHADOWED = re.compile(r"(?<![\w.\"'])(int|float|bool)(?![\w\"'(])")
 _DTYPES = (
     "bool uint8 int8 int16 short int int32 int64 long uint16 uint32 uint64 float16 half bfloat16 float float32 float64 double "
-    "complex32 chalf complex64 cfloat complex128 cdouble"
+    "complex32 chalf complex64 cfloat complex128 cdouble float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz float8_e8m0fnu"
 ).split()
 
 

@@ -204,6 +204,12 @@ Tensor unfold(const Tensor& x, int64_t dimension, int64_t size, int64_t step) {
 }
 
 void unfold_backward(const Tensor& g, IntList, int64_t dimension, int64_t size, int64_t step, const Tensor& y) {
+  if (is_float8(y.dtype())) {
+    const Tensor wide = empty(y.sizes(), DType::Float32), wide_g = empty(g.sizes(), DType::Float32);
+    copy_elements(wide_g, g);
+    unfold_backward(wide_g, {}, dimension, size, step, wide);
+    return copy_elements(y, wide);
+  }
   fill_elements(y, Scalar(0));
   // Windows may overlap: add them one offset inside the window at a time, where elements are distinct.
   const Tensor windows = unfold(y, dimension, size, step);
@@ -278,6 +284,12 @@ void add_at(const Tensor& y, const Tensor& g) {
 
 Tensor as_strided_backward(const Tensor& g, IntList base_sizes, IntList base_strides, int64_t base_offset, IntList sizes,
                            IntList strides, int64_t offset) {
+  if (is_float8(g.dtype()) && !g.is_meta()) {
+    const Tensor wide = empty(g.sizes(), DType::Float32), y = empty(base_sizes, g.dtype());
+    copy_elements(wide, g);
+    copy_elements(y, as_strided_backward(wide, base_sizes, base_strides, base_offset, sizes, strides, offset));
+    return y;
+  }
   const Span span(g, base_sizes, base_strides, base_offset, sizes, strides, offset);
   const Tensor y = span.at(span.base, base_sizes, base_strides);
   if (g.is_meta()) return y;

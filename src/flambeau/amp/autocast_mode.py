@@ -7,6 +7,7 @@ sets the thread's switches.
 from __future__ import annotations
 
 import functools
+import threading
 from typing import Any
 
 from flambeau import _C
@@ -23,6 +24,7 @@ __all__ = [
     "custom_fwd",
     "get_autocast_cpu_dtype",
     "get_autocast_dtype",
+    "get_autocast_gpu_dtype",
     "is_autocast_available",
     "is_autocast_cache_enabled",
     "is_autocast_cpu_enabled",
@@ -32,12 +34,14 @@ __all__ = [
     "set_autocast_cpu_enabled",
     "set_autocast_dtype",
     "set_autocast_enabled",
+    "set_autocast_gpu_dtype",
     "widens",
 ]
 
 # Devices of PyTorch's that are none here: nothing is cast for them.
 _ELSEWHERE = ("mps", "xpu", "hpu", "mtia", "xla", "ipu", "maia", "privateuseone")
 _LOWER = (_C.bfloat16, _C.float16)
+_of_thread = threading.local()  # has the type that is wanted of GPUs
 
 
 def _device(op: str, device_type: Any) -> str:
@@ -77,17 +81,21 @@ def set_autocast_enabled(device_type: Any, enabled: bool | None = None) -> None:
 
 def get_autocast_dtype(device_type: str) -> Any:
     """The type that products are computed in under autocast."""
-    return _C.get_autocast_dtype() if _device("get_autocast_dtype", device_type) == "cpu" else _C.float16
+    if _device("get_autocast_dtype", device_type) == "cpu":
+        return _C.get_autocast_dtype()
+    return getattr(_of_thread, "cuda", _C.float16)
 
 
 def set_autocast_dtype(device_type: str, dtype: Any) -> None:
-    """Sets the type that this thread's autocast computes products in.
+    """Sets the type that this thread's autocast computes products in. Of 'cuda' it is kept, and no more.
 
     Raises:
-        TypeError: the type is not bfloat16 or float16.
+        TypeError: the type of the CPU is not bfloat16 or float16.
     """
     if _device("set_autocast_dtype", device_type) == "cpu":
         _C.set_autocast_dtype(_checked("set_autocast_dtype", dtype))
+    else:
+        _of_thread.cuda = dtype
 
 
 def is_autocast_cpu_enabled() -> bool:
@@ -108,6 +116,22 @@ def get_autocast_cpu_dtype() -> Any:
 def set_autocast_cpu_dtype(dtype: Any) -> None:
     """`set_autocast_dtype("cpu", dtype)`."""
     set_autocast_dtype("cpu", dtype)
+
+
+def get_autocast_gpu_dtype() -> Any:
+    """`get_autocast_dtype("cuda")`: the type that a program wants on GPUs, of which there is none.
+
+    Example:
+        >>> import flambeau as fl
+        >>> fl.get_autocast_gpu_dtype()
+        flambeau.float16
+    """
+    return get_autocast_dtype("cuda")
+
+
+def set_autocast_gpu_dtype(dtype: Any) -> None:
+    """`set_autocast_dtype("cuda", dtype)`."""
+    set_autocast_dtype("cuda", dtype)
 
 
 def is_autocast_cache_enabled() -> bool:

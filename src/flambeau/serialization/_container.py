@@ -16,6 +16,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor
+from flambeau._tensor import LIES_AS
 from flambeau.serialization._errors import FileFormatError, short
 from flambeau.serialization._source import Source, flat_of
 
@@ -41,6 +42,11 @@ DTYPES: dict[str, tuple[str, str, int]] = {
     "C64": ("complex64", "<c8", 8),
     "C128": ("complex128", "<c16", 16),
     "C32": ("complex32", "<i4", 4),
+    "F8_E4M3": ("float8_e4m3fn", "|u1", 1),
+    "F8_E5M2": ("float8_e5m2", "|u1", 1),
+    "F8_E8M0": ("float8_e8m0fnu", "|u1", 1),
+    "F8_E4M3FNUZ": ("float8_e4m3fnuz", "|u1", 1),
+    "F8_E5M2FNUZ": ("float8_e5m2fnuz", "|u1", 1),
 }
 # The format has neither complex128 nor complex32. In a file such a tensor is F64 or F16 with its parts along a last axis, and named in an
 # entry of the metadata: code -> (the code of its parts, the entry).
@@ -59,10 +65,8 @@ def array_of(value: Tensor) -> Any:
     import numpy as np
 
     value = value.detach().cpu().contiguous()
-    if value.dtype == _C.bfloat16:
-        value = value.view(_C.int16)
-    elif value.dtype == _C.complex32:
-        value = value.view(_C.int32)
+    if value.dtype in LIES_AS:
+        value = value.view(LIES_AS[value.dtype])
     array = np.ascontiguousarray(value.numpy())
     return array.astype(array.dtype.newbyteorder("<"), copy=False).reshape(tuple(value.shape))
 

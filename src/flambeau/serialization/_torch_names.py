@@ -20,6 +20,9 @@ from flambeau.serialization._named import Allowed, refused, set_state
 from flambeau.serialization._old_text import OldText
 from flambeau.serialization._pickle import MAX_LINE, Global, plain
 from flambeau.serialization._torch_context import Context, Storage, attributes, expect, is_dict
+from flambeau.serialization._torch_random import CLASSES as RANDOM_CLASSES
+from flambeau.serialization._torch_random import FUNCTIONS as RANDOM
+from flambeau.serialization._torch_random import Seeds, build_random, is_random
 from flambeau.serialization._torch_tensors import TENSORS
 from flambeau.serialization._torch_values import (
     CONSTANTS,
@@ -39,7 +42,9 @@ STORAGES = {
     "Char": "int8", "Byte": "uint8", "Bool": "bool", "ComplexFloat": "complex64", "ComplexDouble": "complex128",
 }  # fmt: skip
 # Types without a class of storages: their tensors name the type, and lie in untyped bytes.
-UNTYPED = ("uint16", "uint32", "uint64", "complex32")
+UNTYPED = (
+    "uint16", "uint32", "uint64", "complex32", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu",
+)  # fmt: skip
 _DTYPES = {name: name for name in (*STORAGES.values(), *UNTYPED)} | {
     "float": "float32", "double": "float64", "half": "float16", "long": "int64", "int": "int32", "short": "int16", "cfloat": "complex64",
     "cdouble": "complex128", "chalf": "complex32",
@@ -59,10 +64,10 @@ _CLASSES = {
     "torch.Tensor": "flambeau.Tensor", "torch.nn.parameter.Parameter": "flambeau.nn.Parameter",
     "torch.nn.parameter.Buffer": "flambeau.nn.Buffer",
     "numpy.ndarray": "numpy.ndarray",
-    "torch.Size": "flambeau.Size", "torch.device": "flambeau.device",
+    "torch.Size": "flambeau.Size", "torch.device": "flambeau.device", **RANDOM_CLASSES,
 }  # fmt: skip
 OPS = "torch._C._VariableFunctionsClass"  # whose methods torch.relu and its kin are
-_FUNCTIONS = {**TENSORS, **VALUES}
+_FUNCTIONS = {**TENSORS, **VALUES, **RANDOM}
 _OF_ORDERED_DICT = frozenset(dir(OrderedDict))
 
 
@@ -150,7 +155,9 @@ class TorchNames(Context):
             raise FileFormatError(
                 f"a storage has key {short(pid[2])}, location {short(pid[3])}, count {short(pid[4])}; expected text, text, a number >= 0"
             )
-        return self.storage_of(pid)
+        storage = self.storage_of(pid)
+        storage.names = self
+        return storage
 
     def call(self, function: Any, args: tuple[Any, ...]) -> Any:
         return self._allowed.call(function, args)
@@ -177,6 +184,10 @@ class TorchNames(Context):
             build_dtype(target, state)
         elif type(target).__module__ == "numpy" and type(target).__name__ == "ndarray":
             build_array(self, target, state)
+        elif isinstance(target, Seeds):
+            target.build(plain((state,))[0])
+        elif is_random(target):
+            build_random(target, state)
         elif isinstance(target, Script):
             if not is_dict(state) or not all(type(key) is str for key in state):
                 raise FileFormatError(f"an object of {target.name} has the state {short(state)}; expected attributes by names")

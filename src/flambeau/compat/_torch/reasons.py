@@ -14,9 +14,8 @@ _INSIDE = "PyTorch's own inside, though its name does not say so; packages ask f
 # A module's path -> its public names -> why. "*" stands for what a module's own `__getattr__` answers.
 REASONS: dict[str, dict[str, str]] = {
     "": {
-        "AbsentDType": "names of element types that no tensor has here; `flambeau.float8_e4m3fn` would promise one",
+        "AbsentDType": "names of element types that no tensor has here; `flambeau.qint8` would promise one",
         "PyTorchFileReader": "the reader of PyTorch's archives is refused: flambeau.load reads them",
-        "finfo": "knows the limits of those element types, too",
         "jagged": "a layout that no tensor has here",
         "save": f"{_INSTEAD}: flambeau.save writes safetensors where no format is given, torch.save an archive of PyTorch's",
         "sparse_bsc": "a layout that no tensor has here",

@@ -31,13 +31,10 @@ class PyTorchFileReader:
 # Layouts of PyTorch's that are not here: `x.layout == torch.sparse_csc` is a question that has an answer.
 sparse_csc, sparse_bsr, sparse_bsc, jagged = (_layout(name) for name in ("sparse_csc", "sparse_bsr", "sparse_bsc", "jagged"))
 
-# (bytes, largest, eps, smallest normal) of the floats.
-_ABSENT: dict[str, Any] = {
-    "float8_e4m3fn": (1, 448.0, 0.125, 2.0**-6), "float8_e5m2": (1, 57344.0, 0.25, 2.0**-14), "float8_e4m3fnuz": (1, 240.0, 0.125, 2.0**-7),
-    "float8_e5m2fnuz": (1, 57344.0, 0.125, 2.0**-15), "float8_e8m0fnu": (1, 2.0**127, 1.0, 2.0**-127), "float4_e2m1fn_x2": None,
-    "uint16": None, "uint32": None, "uint64": None, "complex32": None, "chalf": None, "qint8": None, "quint8": None, "qint32": None,
-    "quint4x2": None, "quint2x4": None, **{f"{kind}{bits}": None for kind in ("int", "uint") for bits in range(1, 8)},
-}  # fmt: skip
+_ABSENT = frozenset((
+    "float4_e2m1fn_x2", "qint8", "quint8", "qint32", "quint4x2", "quint2x4",
+    *(f"{kind}{bits}" for kind in ("int", "uint") for bits in range(1, 8)),
+))  # fmt: skip
 
 
 class AbsentDType:
@@ -59,18 +56,6 @@ class AbsentDType:
 
 
 _absent: dict[str, AbsentDType] = {}
-
-
-def finfo(type: Any = None) -> Any:  # noqa: A002
-    """`flambeau.finfo`, which for 8-bit floats, of which no tensor is made, tells their limits."""
-    from types import SimpleNamespace
-
-    import flambeau
-
-    if isinstance(type, AbsentDType) and _ABSENT[type.name] is not None:
-        size, largest, eps, tiny = _ABSENT[type.name]
-        return SimpleNamespace(bits=8 * size, max=largest, min=-largest, eps=eps, tiny=tiny, smallest_normal=tiny, resolution=1.0, dtype=type.name)
-    return flambeau.finfo() if type is None else flambeau.finfo(type)
 
 
 def _standard_gamma(input: Any, generator: Any = None) -> Any:  # noqa: A002
@@ -122,10 +107,6 @@ def __getattr__(name: str) -> Any:
 
         return getattr(_foreach, name)
     if name in _ABSENT:
-        import flambeau
-
-        if name in vars(flambeau):
-            return getattr(flambeau, name)
         return _absent.setdefault(name, AbsentDType(name))
     if name in _scripts.JIT_TYPES:
         return getattr(_scripts, name)
