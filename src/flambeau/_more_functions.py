@@ -11,8 +11,11 @@ from typing import Any, NamedTuple
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._info import element_type
 from flambeau._out import deliver, takes_out
 from flambeau._results import result
+from flambeau._spelled import spelled
+from flambeau._warn import warn, warn_once
 
 
 @result("frexp")
@@ -30,6 +33,7 @@ def _replaced(op: str, out: Tensor, part: Tensor, src: Tensor) -> Tensor:
     return out
 
 
+@spelled()
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """A copy of input whose slice at `index` along `dim` is src.
 
@@ -43,6 +47,7 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     return _replaced("select_scatter", out, ops.select(out, dim, index), src)
 
 
+@spelled()
 @takes_out
 def slice_scatter(
     input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1, *, out: Tensor | None = None
@@ -138,6 +143,7 @@ def frexp(input: Tensor, *, out: Any = None) -> Frexp:
     return deliver("frexp", Frexp(ops.frexp_mantissa(input), ops.frexp_exponent(input).to(_C.int32)), out)  # type: ignore[no-any-return]
 
 
+@spelled()
 @takes_out
 def index_reduce(
     input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True, out: Tensor | None = None
@@ -150,6 +156,7 @@ def index_reduce(
     Shape:
         index [k], source as input with k along dim -> input's
     """
+    warn_once("index_reduce() is in beta and the API may change at any time.")
     if reduce not in ("prod", "mean", "amax", "amin"):
         raise _C.ArgumentError(f"index_reduce: reduce = {reduce!r}; expected 'prod', 'mean', 'amax' or 'amin'")
     if index.ndim > 1 or source.ndim != input.ndim:
@@ -198,8 +205,6 @@ def range(  # noqa: A001
     start: float = 0, end: float | None = None, step: float = 1, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
     """start, start + step, ... up to end, which is included; `arange` leaves it out, and is what new programs use."""
-    from flambeau._warn import warn
-
     warn("range: includes its end and is deprecated in PyTorch; use arange")
     if end is None:
         start, end = 0, start
@@ -207,7 +212,7 @@ def range(  # noqa: A001
         given = f"start = {start}, end = {end}, step = {step}"
         raise _C.ArgumentError(f"range: {given}; expected finite numbers, and a step from start towards end")
     count = math.floor((end - start) / step) + 1
-    kind = _C.get_default_dtype() if dtype is None else dtype
+    kind = _C.get_default_dtype() if dtype is None else element_type(dtype)
     wide = _C.float64 if kind.is_floating_point else _C.int64
     found = (ops.arange(count, dtype=wide, device=device) * step + start).to(kind)
     return found.requires_grad_() if requires_grad else found

@@ -10,6 +10,8 @@ from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._out import deliver
 from flambeau._results import result
+from flambeau._spelled import spelled
+from flambeau._warn import warn
 
 _indices = range  # which is the name of an argument below
 
@@ -33,6 +35,7 @@ def _weights(op: str, name: str, w: Tensor | None, count: int, whole: bool) -> N
         raise _C.ArgumentError(f"{op}: {name} has the negative element {w.min().item()}; expected none")
 
 
+@spelled()
 def cov(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
     """The covariance matrix of variables in rows, observations in columns.
 
@@ -74,12 +77,18 @@ def cov(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, a
         mean = (x * w).sum(1, keepdim=True) / total
         spread = (w * aweights.to(real).reshape(-1)).sum() / total if aweights is not None else 1.0
         norm = total - spread * correction
+    if not isinstance(norm, Tensor) and norm <= 0:
+        warn(
+            f"cov(): degrees of freedom is <= 0 for {count} observations with correction = {correction}. Correction should be strictly "
+            "less than the number of observations"
+        )
     norm = norm.clamp(min=0) if isinstance(norm, Tensor) else max(norm, 0.0)
     centred = x - mean
     products: Tensor = ops.mm(centred, (centred if w is None else centred * w).t().conj()) / norm
     return products.squeeze()
 
 
+@spelled()
 def corrcoef(input: Tensor) -> Tensor:
     """The matrix of correlation coefficients of variables in rows, within [-1, 1].
 
@@ -241,6 +250,7 @@ def _panels(op: str, y: Tensor, x: Tensor | None, dx: Any, dim: int) -> tuple[Te
     return (pairs, widths * 0.5) if isinstance(widths, (int, float)) else (pairs * widths, 0.5)
 
 
+@spelled()
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = -1) -> Tensor:
     """The integral of y along `dim` by the trapezoidal rule.
 
@@ -261,6 +271,7 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = 
 trapz = trapezoid
 
 
+@spelled()
 def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = -1) -> Tensor:
     """The integrals of y from its first element to each of the others, by the trapezoidal rule.
 
@@ -305,6 +316,7 @@ def _gradient_along(y: Tensor, spacing: Any, dim: int, edge_order: int) -> Tenso
     return ops.cat([first, inner, last], dim)
 
 
+@spelled()
 def gradient(input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1) -> tuple[Tensor, ...]:
     """The derivatives of sampled values along each axis, by central differences, of second order inside.
 

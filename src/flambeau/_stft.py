@@ -147,6 +147,8 @@ def istft(
         )
     if half and return_complex:
         raise _C.ArgumentError("istft: return_complex with onesided frequencies, whose signal is real; expected onesided=False")
+    if window is None:
+        warn("istft: a window was not provided. A rectangular window will be applied. Please provide the same window used by stft")
     factors, _ = _window("istft", window, n_fft, win_length, frames)
     norm = "ortho" if normalized else "backward"
     parts = frames.transpose(1, 2)

@@ -557,6 +557,10 @@ def compile(
     budget = _budget("compile: options['activation_memory_budget']", (options or {}).get("activation_memory_budget", 1.0))
     how: dict[str, Any] = {"replay": replay, "fullgraph": fullgraph, "fold": mode == "predict", "budget": budget}
     how["always"] = mode == "lazy" or budget < 1
+    return _compiled(model, how)
+
+
+def _compiled(model: Callable[..., Any], how: dict[str, Any]) -> Any:
     return OptimizedModule(model, **how) if isinstance(model, nn.Module) else _Compiled(model, **how)
 
 
@@ -586,6 +590,16 @@ def compile_in_place(module: nn.Module, disable: bool = False, **options: Any) -
     module._forward_hooks.hooked = True
 
 
+class _Alike:
+    """Compiles others as a module was: `OptimizedModule.dynamo_ctx`, by which programs take a module's compilation over to its parts."""
+
+    def __init__(self, how: dict[str, Any]) -> None:
+        self.how = how
+
+    def __call__(self, model: Callable[..., Any]) -> Any:
+        return _compiled(model, self.how)
+
+
 class OptimizedModule(nn.Module):
     """A module whose forward is compiled. Parameters, attributes and modes are those of the module, which it keeps as `_orig_mod`."""
 
@@ -597,6 +611,7 @@ class OptimizedModule(nn.Module):
         self.training = module.training
 
         object.__setattr__(self, "_compiled", _Compiled(_Forward(type(module).__qualname__), **how))
+        object.__setattr__(self, "dynamo_ctx", _Alike(how))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self._compiled(self._orig_mod, *args, **kwargs)

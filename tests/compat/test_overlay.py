@@ -252,3 +252,51 @@ def test_units_of_tables():
         averages.table(time_unit="h")
     with pytest.raises(NotImplementedError, match="top_level_events_only"):
         averages.table(top_level_events_only=True)
+
+
+def test_marks_of_torchscript_stay_on_functions():
+    jit = fl.jit
+    for mark, modifier in ((jit.export, "EXPORT"), (jit.ignore, "IGNORE"), (jit.ignore(), "IGNORE"), (jit.ignore(True), "UNUSED"), (jit.unused, "UNUSED")):
+
+        @mark
+        def function(x):
+            return x
+
+        assert function(3) == 3 and function._torchscript_modifier == getattr(jit.FunctionModifiers, modifier)
+
+    class Marked(fl.nn.Module):
+        @jit.unused
+        @property
+        def four(self):
+            return 4
+
+    assert Marked().four == 4 and Marked.four.fget._torchscript_modifier == jit.FunctionModifiers.UNUSED
+    assert jit.interface(Marked).__torch_script_interface__
+    with pytest.raises(RuntimeError, match="must be a bool or a function but got 5"):
+        jit.ignore(5)
+    with pytest.raises(RuntimeError, match="must be applied to a class"):
+        jit.interface(5)
+    for wrong in ((5, {}), (fl.nn.Linear(1, 1), 5)):
+        with pytest.raises(AttributeError, match="jit.trace_module: expected"):
+            jit.trace_module(*wrong)
+
+
+def test_regions_of_torchscript_have_no_effect():
+    with pytest.warns(UserWarning, match="Only works in script mode"), fl.jit.strict_fusion():
+        pass
+    with fl.jit.fuser("fuser1"), pytest.raises(RuntimeError, match="unrecognized fuser option"), fl.jit.fuser("other"):
+        pass
+    assert fl.jit._wait(fl.jit._fork(fl.jit._unwrap_optional, 3)) == 3
+
+
+def test_modules_are_kept_whole_in_the_place_of_torchscript(tmp_path):
+    module, x, extra = fl.jit.trace(fl.nn.Sequential(fl.nn.Linear(2, 3), fl.nn.LSTM(3, 2)).eval(), fl.ones(1, 2)), fl.randn(4, 2), {"a.txt": "", "b": "kept"}
+    with pytest.warns(UserWarning, match="no TorchScript"):
+        fl.jit.save(module, tmp_path / "m.pt", _extra_files={"a.txt": "text"})
+    found = fl.jit.load(tmp_path / "m.pt", map_location="cpu", _extra_files=extra)
+    assert fl.equal(found(x)[0], module(x)[0]) and not found.training and extra == {"a.txt": b"text", "b": "kept"}
+    with pytest.raises(fl.jit.Error, match="there is no TorchScript here"):
+        fl.jit.save(lambda x: x, tmp_path / "f.pt")
+    fl.save({"x": fl.ones(1)}, tmp_path / "other.pt", format="pt")
+    with pytest.raises(fl.jit.Error, match="there is no TorchScript here"):
+        fl.jit.load(tmp_path / "other.pt")

@@ -29,6 +29,18 @@ def test_a_program_has_its_full_path_and_its_words(tmp_path):
     assert done.stderr.startswith(f"{path}:4: UserWarning: here")
 
 
+def test_annotations_of_a_program_are_values(tmp_path):
+    done = run(tmp_path, """\
+        import torch
+        from torch.utils.benchmark import Timer
+        def f(x: torch.Tensor, n: int = 3): pass
+        setup = "def g(x: int): pass"
+        print(f.__annotations__["x"] is torch.Tensor, f.__annotations__["n"] is int)
+        print(Timer("assert g.__annotations__['x'] is int", global_setup=setup).timeit(1).number_per_run)
+        """)
+    assert done.stdout.split() == ["True", "True", "1"], done.stderr
+
+
 def test_a_traceback_begins_in_the_program(tmp_path):
     done = run(tmp_path, """\
         import torch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import copy
 import gc
 import multiprocessing
@@ -542,3 +543,76 @@ def test_lists_of_arrays():
     assert fl.tensor([np.array(1.0), np.array(2.0)]).tolist() == [1.0, 2.0]
     with pytest.raises(TypeError, match="holds a numpy.ndarray at .1."):
         fl.tensor([1.0, ones])
+
+
+# ------------------------------------------------------------------------------------- memory of other objects
+
+
+class _Lends:
+    """Knows DLPack, and is neither a sequence nor an array."""
+
+    def __init__(self):
+        self.memory = fl.zeros(2)
+
+    def __dlpack__(self, **options):
+        return self.memory.__dlpack__()
+
+    def __dlpack_device__(self):
+        return self.memory.__dlpack_device__()
+
+
+@pytest.mark.parametrize(
+    "make, shared",
+    [
+        (fl.as_tensor, True), (fl.asarray, True), (lambda x: fl.asarray(x, copy=False), True),
+        (lambda x: fl.asarray(x, copy=True), False), (fl.tensor, False),
+        (lambda x: fl.asarray(x.__dlpack__(), copy=False), True), (lambda x: fl.as_tensor(x, dtype=fl.float64), False),
+    ],
+)  # fmt: skip
+def test_objects_with_dlpack(make, shared):
+    lender = _Lends()
+    x = make(lender)
+    x[0] = 3.0
+    assert x.tolist() == [3.0, 0.0] and lender.memory.tolist() == [3.0 if shared else 0.0, 0.0]
+
+
+@pytest.mark.parametrize("copy, want", [(None, [5.0, 2.0]), (False, [5.0, 2.0]), (True, [1.0, 2.0])])
+def test_asarray_of_a_buffer(copy, want):
+    numbers = array.array("d", [1.0, 2.0])
+    x = fl.asarray(numbers, dtype=fl.float64, copy=copy)
+    numbers[0] = 5.0
+    assert x.tolist() == want
+
+
+def test_asarray_reads_a_buffer_as_bytes_of_the_type_asked_for():
+    assert fl.asarray(bytearray(b"abc"), dtype=fl.uint8).tolist() == [97, 98, 99]
+    assert fl.asarray(array.array("f", [1.0])).tolist() == [1.0]
+    with pytest.raises(ValueError, match="3 bytes are no multiple of the element size 4"):
+        fl.asarray(bytearray(b"abc"))
+
+
+# ------------------------------------------------------------------------------------- Python's types as element types
+
+
+@pytest.mark.parametrize("make", [
+    lambda d: fl.frombuffer(bytearray(8), dtype=d).dtype, lambda d: fl.range(0, 2, dtype=d).dtype,
+], ids=["frombuffer", "range"])  # fmt: skip
+@pytest.mark.parametrize("python, want", [(float, fl.float64), (int, fl.int64)])
+@pytest.mark.filterwarnings("ignore:range:UserWarning")
+def test_types_of_python_name_element_types(make, python, want):
+    assert make(python) is want
+
+
+@pytest.mark.parametrize("make", [
+    lambda d: fl.hann_window(3, dtype=d), lambda d: fl.kaiser_window(1, dtype=d), lambda d: fl.fft.fftfreq(3, dtype=d),
+    lambda d: fl.fft.rfftfreq(3, dtype=d),
+], ids=["hann", "kaiser", "fftfreq", "rfftfreq"])  # fmt: skip
+def test_float_means_float64_where_results_are_floats(make):
+    assert make(float).dtype is fl.float64
+
+
+def test_limits_of_types_of_python():
+    assert fl.finfo(float).eps == fl.finfo(complex).eps == 2.0**-52 and fl.iinfo(int).max == 2**63 - 1
+    assert fl.can_cast(int, float) and not fl.can_cast(complex, fl.float32) and fl.can_cast(bool, int)
+    with pytest.raises(TypeError, match="iinfo: flambeau.float64 is no integer type"):
+        fl.iinfo(float)

@@ -658,3 +658,10 @@ def test_a_stance_holds_where_it_is_set(mode):
     with pytest.raises(RuntimeError, match="set_stance: stance = 'fast'; expected one of"):
         fl.compiler.set_stance("fast")
     assert f(x).tolist() == [1, 1]
+
+
+def test_parts_are_compiled_as_their_module_was():
+    """What programs take over to a module's parts: `dynamo_ctx` of a compiled module."""
+    model = fl.compile(fl.nn.Linear(2, 2), mode="replay")
+    part, layer = model.dynamo_ctx(lambda x: x * 2), model.dynamo_ctx(fl.nn.Linear(2, 2))
+    assert part(fl.ones(2)).tolist() == [2.0, 2.0] and part.replay and layer._compiled.replay and type(layer) is type(model)

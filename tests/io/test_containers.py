@@ -15,6 +15,7 @@ import pathlib
 import pickle
 import struct
 import types
+import zipfile
 from collections import Counter, OrderedDict, defaultdict, deque
 
 import numpy as np
@@ -364,3 +365,54 @@ def test_a_state_of_numpys_generator_comes_back_as_it_was():
     wanted = random.rand(4).tolist()
     random.set_state(state)
     assert random.rand(4).tolist() == wanted
+
+
+GENERATORS = {
+    **{kind: lambda kind=kind: np.random.Generator(getattr(np.random, kind)(7)) for kind in ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")},
+    "RandomState": lambda: np.random.RandomState(3),
+    "RandomState of another stream": lambda: np.random.RandomState(np.random.SFC64(3)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GENERATORS)
+def test_numpys_generators_in_pytorchs_files(name):
+    """They go on, also where nothing is allowed; PyTorch's files have them so."""
+    made = GENERATORS[name]()
+    made.standard_normal()  # a RandomState keeps the second of two
+    got = fl.load(io.BytesIO(written([made], "pt")))[0]
+    assert type(got) is type(made)
+    assert [x.tolist() for x in (got.standard_normal(3), got.bytes(3), got.random(2)) if hasattr(x, "tolist")] == [
+        x.tolist() for x in (made.standard_normal(3), made.bytes(3), made.random(2)) if hasattr(x, "tolist")
+    ]
+    if name != "RandomState":  # whose stream knows of no seeds
+        got, made = (x._bit_generator.seed_seq.spawn(1)[0].generate_state(3) for x in (got, made))
+        assert got.tolist() == made.tolist()
+
+
+def test_numpys_seeds_in_pytorchs_files():
+    made = np.random.SeedSequence([5, 2**90], spawn_key=(3,), n_children_spawned=2)
+    got = fl.load(io.BytesIO(written({"seeds": made, "again": [made]}, "pt")))["seeds"]
+    assert got.state == made.state and got.generate_state(5).tolist() == made.generate_state(5).tolist()
+
+
+def as_older_numpy_had_it(made):
+    """A generator by the name of its stream, and its state."""
+    kind = "generator" if isinstance(made, np.random.Generator) else "randomstate"
+    state = made.bit_generator.state if kind == "generator" else made.get_state(legacy=False)
+
+    class Older:
+        def __reduce__(self):
+            return getattr(np.random._pickle, f"__{kind}_ctor"), (state["bit_generator"],), state
+
+    return pickle.dumps(Older(), 2)
+
+
+@pytest.mark.parametrize("name", ["PCG64", "Philox", "RandomState"])
+def test_numpys_generators_in_older_files(name):
+    made = GENERATORS[name]()
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("archive/data.pkl", as_older_numpy_had_it(made))
+        archive.writestr("archive/version", "3\n")
+    file.seek(0)
+    assert fl.load(file).standard_normal(4).tolist() == made.standard_normal(4).tolist()

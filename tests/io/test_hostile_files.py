@@ -9,6 +9,7 @@ from makers import archive, name, number, pickle, put, stream, tensor, text, tup
 
 import flambeau as fl
 import flambeau.nn  # whose import takes memory
+import flambeau.sparse  # and this one's
 from flambeau.serialization import FileFormatError
 
 

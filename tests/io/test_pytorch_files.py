@@ -491,3 +491,49 @@ def test_what_is_wrong_with_a_file_is_caught_as_for_pytorch(tmp_path):
     for kind in (RuntimeError, ValueError, pickle.UnpicklingError):
         with pytest.raises(kind):
             fl.load(path)
+
+
+def test_tensors_are_keys():
+    """By what they are, as the states of an optimizer have them."""
+    p, x = nn.Parameter(fl.ones(2)), fl.zeros(1)
+    (key, value), = again({p: [p, x]}).items()
+    assert type(key) is nn.Parameter and value[0] is key and value[1].tolist() == [0.0]
+    found = again({(1, x), p})
+    assert sorted(type(entry) for entry in found if isinstance(entry, tuple)) == [tuple] and len(found) == 2
+    optimizer = fl.optim.SGD([p], lr=0.1, momentum=0.9)
+    p.grad = fl.ones(2)
+    optimizer.step()
+    copy = again(optimizer, weights_only=False)
+    (key, state), = copy.state.items()
+    assert key is copy.param_groups[0]["params"][0] and state["momentum_buffer"].tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("wrap", [lambda s: s, lambda s: m.dictionary(a=s)], ids=["alone", "in a dict"])
+@pytest.mark.parametrize("kind", ["archive", "stream"])
+def test_storages_are_values(kind, wrap):
+    if kind == "archive":
+        content = m.archive(m.pickle(wrap(m.storage())), {"0": m.FOUR})
+    else:
+        content = m.stream(m.pickle(wrap(m.stream_storage())))
+    got = loaded(content)
+    storage = got["a"] if isinstance(got, dict) else got
+    assert type(storage) is fl.TypedStorage and storage.dtype is fl.float32
+    assert storage.tolist() == np.frombuffer(m.FOUR, np.float32).tolist()
+
+
+def test_a_file_without_bytes_is_at_its_end(path):
+    path.touch()
+    for file in (path, io.BytesIO()):
+        with pytest.raises(EOFError, match="has 0 bytes"):
+            fl.load(file)
+
+
+def test_no_file_is_left_behind_however_early_it_is_interrupted(path, monkeypatch):
+    def interrupted(*args, **how):
+        open(*args, **how).close()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("flambeau.serialization._files.open", interrupted, raising=False)
+    with pytest.raises(KeyboardInterrupt):
+        fl.save({"x": fl.ones(1)}, path)
+    assert os.listdir(path.parent) == []

@@ -1,5 +1,6 @@
 """Attention and transformers: against a plain version, masks, both paths, errors."""
 
+import math
 import warnings
 
 import numpy as np
@@ -215,3 +216,19 @@ def test_an_encoder_says_why_padding_is_not_left_out(options, why):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
+
+
+@pytest.mark.parametrize("dropout_p", [0.0, 1e-9])
+@pytest.mark.parametrize("shape", [(4, 4), (2, 1, 4, 4), (2, 3, 1, 4)])
+def test_a_mask_and_is_causal_hold_together(dropout_p, shape):
+    """As PyTorch has it where its fused kernel runs."""
+    q = fl.linspace(0, 1, 2 * 3 * 4 * 8).reshape(2, 3, 4, 8)
+    keep = fl.tensor([[1, 0, 1, 1], [1, 1, 1, 1], [1, 1, 0, 1], [1, 1, 1, 0]]).bool()[: shape[-2]].expand(shape)
+    both = keep & fl.ones(4, 4).tril().bool()
+    attention = fl.nn.functional.scaled_dot_product_attention
+    found = attention(q, q, q, attn_mask=keep, dropout_p=dropout_p, is_causal=True)
+    assert fl.allclose(found, attention(q, q, q, attn_mask=both), atol=1e-5)
+    added = keep.float()
+    found = attention(q, q, q, attn_mask=added, dropout_p=dropout_p, is_causal=True)
+    want = attention(q, q, q, attn_mask=added + fl.zeros(4, 4).masked_fill(~fl.ones(4, 4).tril().bool(), -math.inf))
+    assert fl.allclose(found, want, atol=1e-5)

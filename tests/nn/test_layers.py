@@ -269,9 +269,12 @@ def test_linear_starts_within_its_bound(n):
         assert p.detach().abs().max().item() <= 1 / np.sqrt(n) + 1e-7
 
 
-def test_loss_module_reduction_is_checked():
+@pytest.mark.parametrize("loss", [nn.MSELoss, nn.NLLLoss, nn.CrossEntropyLoss])
+def test_loss_module_reduction_is_checked_by_its_calls(loss):
+    layer = loss(reduction="avg")
+    assert layer.reduction == "avg"
     with pytest.raises(ValueError, match="reduction = 'avg'"):
-        nn.MSELoss(reduction="avg")
+        layer(fl.zeros(2, 2), fl.zeros(2, 2) if loss is nn.MSELoss else fl.tensor([0, 1]))
     assert nn.MSELoss(reduction="none")(fl.ones(2), fl.zeros(2)).tolist() == [1.0, 1.0]
 
 

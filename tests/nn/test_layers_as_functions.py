@@ -1,7 +1,9 @@
 """Recurrent layers and norms as functions of their weights, several modules at once, and modules that are generic."""
 
 import abc
+import copy
 import importlib.util
+import pickle
 import typing
 
 import numpy as np
@@ -111,8 +113,60 @@ def test_the_list_of_weights_can_be_written():
     """As packages do that give a layer other weights."""
     layer, other = fl.nn.LSTM(3, 4), fl.nn.LSTM(3, 4)
     x = draw(5, 2, 3)
-    kept = layer.weight_ih_l0
+    before, kept = layer(x)[0], layer.weight_ih_l0
     layer._flat_weights = [kept, *other._flat_weights[1:]]
-    assert layer.weight_ih_l0 is kept and layer.weight_hh_l0 is other.weight_hh_l0 and not fl.equal(layer(x)[0], other(x)[0])
-    layer._flat_weights = other._flat_weights
-    assert fl.equal(layer(x)[0], other(x)[0])
+    assert layer.weight_ih_l0 is kept and not fl.equal(layer(x)[0], other(x)[0]) and not fl.equal(layer(x)[0], before)
+    layer._flat_weights[0] = other.weight_ih_l0
+    assert fl.equal(layer(x)[0], other(x)[0]) and layer.weight_ih_l0 is kept
+    layer.weight_ih_l0 = fl.nn.Parameter(kept.detach())  # a new meaning of a name makes the list anew
+    assert fl.equal(layer(x)[0], before) and layer._flat_weights[0] is layer.weight_ih_l0
+
+
+def test_weights_of_recurrent_layers_may_be_computed():
+    """What AWD-LSTM's dropped weights do: a plain tensor in the place of a parameter."""
+    layer, x = fl.nn.LSTM(3, 4), draw(5, 2, 3)
+    want, raw = layer(x)[0], layer.weight_hh_l0
+    del layer.weight_hh_l0
+    layer.register_parameter("weight_hh_l0_raw", fl.nn.Parameter(raw.detach()))
+    layer.weight_hh_l0 = layer.weight_hh_l0_raw * 1.0
+    assert layer._flat_weights[1] is layer.weight_hh_l0 and fl.equal(layer(x)[0], want)
+    layer(x)[0].sum().backward()
+    assert layer.weight_hh_l0_raw.grad.abs().sum() > 0 and layer._weights_have_changed() is False
+
+
+@pytest.mark.parametrize("change", ["setattr", "table", "functional", "assign", "double", "copy", "pickle"])
+def test_weights_of_recurrent_layers_follow_their_names(change):
+    layer, other, x = fl.nn.GRU(3, 4), fl.nn.GRU(3, 4), draw(5, 2, 3)
+    want = other(x)[0]
+    if change == "functional":
+        before = layer(x)[0]
+        assert fl.equal(fl.func.functional_call(layer, dict(other.named_parameters()), (x,))[0], want)
+        assert fl.equal(layer(x)[0], before)
+        return
+    if change == "setattr":
+        for name, p in other.named_parameters():
+            setattr(layer, name, p)
+    elif change == "table":
+        layer._parameters.update(other._parameters)
+    elif change == "assign":
+        layer.load_state_dict(other.state_dict(), assign=True)
+    else:
+        layer = {"copy": copy.deepcopy, "pickle": lambda m: pickle.loads(pickle.dumps(m)), "double": lambda m: m.double().float()}[change](other)
+    assert fl.equal(layer(x)[0], want)
+    assert [a is b for a, b in zip(layer._flat_weights, layer.parameters(), strict=True)] == [True] * 4
+    assert [ref() for ref in layer._flat_weight_refs] == layer._flat_weights or change != "copy"
+
+
+def test_attributes_that_programs_look_for():
+    lstm, attention = vars(fl.nn.LSTM(3, 4)), vars(fl.nn.MultiheadAttention(4, 2))
+    assert {"_flat_weights", "_flat_weights_names", "_flat_weight_refs", "_all_weights"} <= lstm.keys()
+    assert attention["bias_k"] is None and attention["bias_v"] is None and "bias_k" not in attention["_parameters"]
+
+
+def test_a_replica_has_tables_of_its_own():
+    layer = fl.nn.Sequential(fl.nn.LSTM(3, 4), fl.nn.BatchNorm1d(4))
+    replica, lstm, norm = (m._replicate_for_data_parallel() for m in (layer, layer[0], layer[1]))
+    assert type(replica) is fl.nn.Sequential and replica._modules == layer._modules and replica._modules is not layer._modules
+    assert norm._is_replica and not norm._parameters and norm._buffers == layer[1]._buffers and norm._buffers is not layer[1]._buffers
+    assert lstm._flat_weights == layer[0]._flat_weights and lstm._flat_weights is not layer[0]._flat_weights
+    assert fl.equal(replica[1](fl.ones(2, 4)), layer[1](fl.ones(2, 4)))

@@ -36,6 +36,32 @@ def hooked(module, seen):
     module.register_forward_hook(lambda *args: seen.append("hook"))
 
 
+def test_plain_dicts_in_place_of_the_tables():
+    """As programs leave them that write a saved state into `__dict__`."""
+    module, seen = nn.Linear(2, 2), []
+    plain = {name: OrderedDict(table) if name in TABLES else table for name, table in vars(nn.Linear(2, 2)).items()}
+    plain["_forward_pre_hooks"][3] = lambda *args: seen.append("before")
+    vars(module).update(plain)
+    module(fl.ones(1, 2))
+    hooked(module, seen)
+    module(fl.ones(1, 2))
+    assert seen == ["before", "before", "hook"]
+    vars(module)["_forward_pre_hooks"] = {}
+    module.register_forward_pre_hook(lambda *args: seen.append("again"))
+    module(fl.ones(1, 2))
+    assert seen[3:] == ["again", "hook"]
+
+
+def test_a_module_without_its_tables():
+    class Bare(nn.Module):
+        def __init__(self):
+            pass
+
+    for use in (lambda m: m(1), lambda m: m.register_forward_hook(print)):
+        with pytest.raises(AttributeError, match="'Bare' object has no attribute '_forward_hooks'"):
+            use(Bare())
+
+
 def test_tables_are_ordered_dicts():
     module, seen = nn.Linear(2, 2), []
     assert all(isinstance(vars(module)[name], OrderedDict) and repr(vars(module)[name]) == "OrderedDict()" for name in TABLES)

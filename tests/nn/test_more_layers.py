@@ -397,6 +397,11 @@ def test_fused_layers_compute_the_same(transpose):
     assert fl.allclose(nn.utils.fusion.fuse_conv_bn_eval(conv, bn, transpose)(x), bn(conv(x)))
     linear, norm = nn.Linear(3, 4).double().eval(), nn.BatchNorm1d(4).double().eval()
     assert fl.allclose(nn.utils.fusion.fuse_linear_bn_eval(linear, norm)(x[:, :, 0, 0]), norm(linear(x[:, :, 0, 0])))
+    one = nn.BatchNorm1d(1).double().eval()  # for all features
+    one.running_mean.fill_(0.5)
+    one.running_var.fill_(4.0)
+    assert fl.allclose(nn.utils.fusion.fuse_linear_bn_eval(linear, one)(x[:, :, 0, 0]), (linear(x[:, :, 0, 0]) - 0.5) / (4.0 + 1e-5) ** 0.5)
+    assert one.running_mean.shape == (1,)
     with pytest.raises(AssertionError, match="a layer is training"):
         nn.utils.fusion.fuse_conv_bn_eval(conv.train(), bn)
 

@@ -64,12 +64,36 @@ def test_clip_by_value():
     assert params[0].grad.tolist() == [1.0, -0.5, -1.0]
 
 
+@pytest.mark.parametrize("order, total", [(0, 2.0), (-math.inf, 0.0), (-1, 0.0), (math.inf, 3.0)])
+def test_norms_of_odd_orders(order, total):
+    tensors = [fl.tensor([3.0, 1.0]), fl.zeros(2), fl.tensor([1.0, -2.0])]
+    assert utils.get_total_norm(tensors, order).item() == total
+
+
+def test_functions_of_modules_have_an_older_place():
+    layer = nn.Linear(2, 1)
+    with pytest.warns(FutureWarning, match="older name of func.functional_call"):
+        y = utils.stateless.functional_call(layer, {"weight": fl.ones(1, 2)}, (fl.ones(2),), strict=False)
+    assert fl.equal(y, layer.bias + 2)
+
+
+def test_lengths_may_be_floats():
+    packed = utils.rnn.pack_padded_sequence(fl.arange(6).view(3, 2), fl.tensor([3.0, 2.0]))
+    assert packed.batch_sizes.tolist() == [2, 2, 1]
+
+
 def test_vector_round_trip():
     net = nn.Linear(2, 3)
     vector = utils.parameters_to_vector(net.parameters())
     assert vector.shape == (9,)
     utils.vector_to_parameters(fl.arange(9.0), net.parameters())
     assert net.weight.tolist() == [[0, 1], [2, 3], [4, 5]] and net.bias.tolist() == [6, 7, 8]
+    other = fl.arange(10.0, dtype=fl.float64)
+    utils.vector_to_parameters(other, net.parameters())  # which are views of it, and need not be all of it
+    other[8] = 99
+    assert net.bias.tolist() == [6, 7, 99] and net.bias.dtype is fl.float64
+    with pytest.raises(TypeError, match="got: list"):
+        utils.vector_to_parameters([1.0], net.parameters())
     with pytest.raises(ValueError, match=r"need \[9\]"):
         utils.vector_to_parameters(fl.zeros(8), net.parameters())
 

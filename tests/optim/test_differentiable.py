@@ -10,6 +10,7 @@ CASES = {
     "AdamW": dict(lr=0.1, weight_decay=0.2, maximize=True), "Adagrad": dict(lr=0.1, lr_decay=0.1, initial_accumulator_value=0.2),
     "RMSprop": dict(lr=0.1, weight_decay=0.1), "RMSprop centered": dict(lr=0.1, centered=True, momentum=0.9),
     "Adadelta": dict(lr=0.5), "Adamax": dict(lr=0.1, weight_decay=0.1), "NAdam": dict(lr=0.1), "NAdam decoupled": dict(lr=0.1, weight_decay=0.1, decoupled_weight_decay=True),
+    "ASGD": dict(lr=0.1, lambd=0.01, t0=1), "ASGD decay": dict(lr=0.1, weight_decay=0.1, maximize=True), "Rprop": dict(lr=0.1), "Rprop steps": dict(lr=0.3, etas=(0.3, 1.5), step_sizes=(0.1, 0.4)),
     "RAdam": dict(lr=0.1, weight_decay=0.1), "RAdam short": dict(lr=0.1, betas=(0.9, 0.6)),
 }  # fmt: skip
 
@@ -40,7 +41,10 @@ def test_gradients_go_through_several_steps(name):
     w = fl.tensor([0.5, -1.5, 2.0], dtype=fl.float64, requires_grad=True)
     lr = fl.tensor(0.1, dtype=fl.float64, requires_grad=True)
     options = CASES[name]
-    assert fl.autograd.gradcheck(lambda w, lr: steps(name, {**options, "lr": lr}, w, 3, differentiable=True)[0], (w, lr))
+    if name.startswith(("ASGD", "Rprop")):  # whose states have the rate as a number
+        assert fl.autograd.gradcheck(lambda w: steps(name, options, w, 3, differentiable=True)[0], (w,))
+    else:
+        assert fl.autograd.gradcheck(lambda w, lr: steps(name, {**options, "lr": lr}, w, 3, differentiable=True)[0], (w, lr))
 
 
 def test_a_learning_rate_is_learned():
@@ -57,8 +61,8 @@ def test_what_is_refused():
     p = fl.ones(2, requires_grad=True)
     with pytest.raises(RuntimeError, match="SGD: fused = True with differentiable = True"):
         fl.optim.SGD([p], differentiable=True, fused=True)
-    with pytest.raises(ValueError, match="ASGD: differentiable = True; expected False, or one of SGD"):
-        fl.optim.ASGD([p], differentiable=True)
+    with pytest.raises(ValueError, match="Adagrad2: differentiable = True; expected False, or one of SGD"):
+        fl.optim.optimizer.check_hints("Adagrad2", differentiable=True)
     with pytest.raises(ValueError, match="is the result of an operation"):
         fl.optim.SGD([p * 2])
     kept = p * 2

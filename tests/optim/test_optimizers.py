@@ -363,7 +363,6 @@ def test_repr_lists_groups():
         (lambda p: optim.SGD([p], lr=-1), ValueError, "lr = -1"),
         (lambda p: optim.SGD([p], nesterov=True), ValueError, "nesterov"),
         (lambda p: optim.Adam([p], betas=(0.9, 1.0)), ValueError, r"betas\[1\] = 1.0"),
-        (lambda p: optim.Rprop([p], differentiable=True), ValueError, "differentiable"),
     ],
 )
 def test_errors(make, error, text):

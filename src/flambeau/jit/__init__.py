@@ -1,7 +1,7 @@
 """`torch.jit` as PyTorch's own with `PYTORCH_JIT=0`: there is no TorchScript, and code marked for it runs as the Python that it is.
 
-`script` and `trace` return what they were given, which computes the same. What only TorchScript could give (a file that C++ loads, a
-graph as text) is refused.
+`script` and `trace` return what they were given, which computes the same; `save` and `load` keep a module whole, with the names of its
+classes in the place of code. What only TorchScript could give (a graph as text, a file of PyTorch's with code) is refused.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NoReturn, TypeVar
 
 from flambeau import nn
+from flambeau._warn import warn
 from flambeau.futures import Future
 
 __all__ = [
     "Attribute",
+    "CompilationUnit",
     "Error",
     "Final",
     "Future",
@@ -25,6 +27,7 @@ __all__ = [
     "export",
     "fork",
     "freeze",
+    "fuser",
     "ignore",
     "interface",
     "is_scripting",
@@ -36,10 +39,12 @@ __all__ = [
     "optimize_for_inference",
     "optimized_execution",
     "save",
+    "run_frozen_optimizations",
     "script",
     "script_if_tracing",
     "script_method",
     "set_fusion_strategy",
+    "strict_fusion",
     "trace",
     "trace_module",
     "unused",
@@ -61,8 +66,20 @@ class RecursiveScriptModule(ScriptModule):
     """See ScriptModule."""
 
 
-class TopLevelTracedModule(ScriptModule):
+class TracedModule(ScriptModule):
     """See ScriptModule."""
+
+
+class TopLevelTracedModule(TracedModule):
+    """See ScriptModule."""
+
+
+class CompilationUnit:
+    """What scripted functions and classes are compiled into, of which there are none here."""
+
+
+class TracingCheckError(Exception):
+    """What PyTorch's tracer raises where two traces of a function differ."""
 
 
 class ScriptFunction:
@@ -125,8 +142,12 @@ def trace_module(
     """The module itself.
 
     Raises:
-        AttributeError: `inputs` names a method that the module has not.
+        AttributeError: it is no module, or `inputs` is no dict or names a method that the module has not.
     """
+    if not _is(mod, nn.Module):
+        raise AttributeError(f"jit.trace_module: expected nn.Module as the first argument, got a {type(mod).__name__}")
+    if not _is(inputs, dict):
+        raise AttributeError(f"jit.trace_module: expected a dictionary of (method_name, input) pairs, got a {type(inputs).__name__}")
     for name in inputs:
         getattr(mod, name)
     return mod
@@ -148,6 +169,10 @@ def optimize_for_inference(mod: Any, other_methods: Any = None) -> Any:
     return mod
 
 
+def run_frozen_optimizations(mod: Any, optimize_numerics: bool = True, preserved_methods: list[str] | None = None) -> None:
+    """Does nothing: `freeze` returns the module itself."""
+
+
 def script_method(fn: T) -> T:
     """The method itself."""
     return fn
@@ -161,24 +186,69 @@ def script_if_tracing(fn: T) -> T:
 _script_if_tracing = script_if_tracing
 
 
-def export(fn: T) -> T:
-    """The method itself."""
+class FunctionModifiers:
+    """What a compiler of TorchScript would do with a function: the values of its `_torchscript_modifier`."""
+
+    UNUSED = "unused (a call of it raises)"
+    IGNORE = "ignore (a call of it goes to Python)"
+    EXPORT = "export (compiled even if nothing calls it)"
+    DEFAULT = "default (compiled if something calls it)"
+    COPY_TO_SCRIPT_WRAPPER = "copy to script wrapper (of the scripted module as it is)"
+    _DROP = "drop (ignored, and not kept)"
+
+
+def _marked(fn: T, modifier: str) -> T:
+    fn._torchscript_modifier = modifier  # type: ignore[attr-defined]
     return fn
 
 
+def export(fn: T) -> T:
+    """The method itself, which is marked for packages that look at its `_torchscript_modifier`.
+
+    >>> import flambeau as fl
+    >>> @fl.jit.export
+    ... def twice(x):
+    ...     return 2 * x
+    >>> twice._torchscript_modifier == fl.jit.FunctionModifiers.EXPORT
+    True
+    """
+    return _marked(fn, FunctionModifiers.EXPORT)
+
+
 def interface(obj: T) -> T:
-    """The class itself."""
+    """The class itself, marked as an interface.
+
+    Raises:
+        RuntimeError: it is no class.
+    """
+    if not type.__instancecheck__(type, obj):
+        raise RuntimeError(f"jit.interface: interface must be applied to a class, got {obj!r}")
+    obj.__torch_script_interface__ = True  # type: ignore[attr-defined]
     return obj
 
 
 def ignore(drop: Any = False, *, drop_on_export: Any = None) -> Any:
-    """A decorator that returns the function itself."""
-    return drop if callable(drop) else lambda fn: fn
+    """A decorator that returns the function itself, marked as ignored; `@ignore` and `@ignore()` are the same.
+
+    Raises:
+        RuntimeError: the argument is no function and no bool.
+    """
+    if callable(drop):
+        return _marked(drop, FunctionModifiers.IGNORE)
+    if type(drop) is not bool:
+        raise RuntimeError(f"jit.ignore: Argument to @ignore must be a bool or a function but got {drop!r}")
+    drop = drop or bool(drop_on_export)
+    return lambda fn: _marked(fn, FunctionModifiers.UNUSED if drop else FunctionModifiers.IGNORE)
 
 
 def unused(fn: T) -> T:
-    """The function itself."""
-    return fn
+    """The function or property itself, marked as unused."""
+    if type(fn) is property:
+        for part in (fn.fget, fn.fset):  # type: ignore[attr-defined]
+            if part is not None:
+                _marked(part, FunctionModifiers.UNUSED)
+        return fn
+    return _marked(fn, FunctionModifiers.UNUSED)
 
 
 def _overload(fn: T) -> T:
@@ -243,20 +313,67 @@ def wait(future: Future[Any]) -> Any:
     return future.wait()
 
 
+_fork, _wait = fork, wait
+
+
+def _unwrap_optional(x: T | None) -> T:
+    """The value.
+
+    Raises:
+        AssertionError: it is None.
+    """
+    if x is None:
+        raise AssertionError("Unwrapping null optional")
+    return x
+
+
 def _no_files(name: str) -> NoReturn:
     raise Error(
         f"jit.{name}: there is no TorchScript here; keep a model's weights with torch.save(model.state_dict(), path) and build it in Python"
     )
 
 
-def save(m: Any, f: Any, _extra_files: Any = None) -> NoReturn:
-    """Refused: a TorchScript archive holds code that only PyTorch can compile."""
-    _no_files("save")
+_FILE = "flambeau.jit"  # marks what `save` writes
 
 
-def load(f: Any, map_location: Any = None, _extra_files: Any = None, _restore_shapes: bool = False) -> NoReturn:
-    """Refused: a TorchScript archive holds code that only PyTorch can run."""
-    _no_files("load")
+def save(m: Any, f: Any, _extra_files: Any = None) -> None:
+    """Writes a module whole, with its classes by their names, for `load` in a program that has them.
+
+    It warns that this is no TorchScript, which is code that PyTorch compiles and C++ can load.
+
+    Raises:
+        Error: it is no module.
+
+    >>> import flambeau as fl, io, warnings
+    >>> warnings.simplefilter("ignore")
+    >>> file = io.BytesIO()
+    >>> fl.jit.save(fl.jit.trace(fl.nn.Linear(2, 3), fl.ones(1, 2)), file)
+    >>> fl.jit.load(io.BytesIO(file.getvalue()))(fl.ones(5, 2)).shape
+    flambeau.Size([5, 3])
+    """
+    from flambeau import serialization
+
+    if not _is(m, nn.Module):
+        _no_files("save")
+    warn("jit.save: the file has the module's tensors and the names of its classes, and no TorchScript; jit.load here alone reads it")
+    extra = {name: text.encode() if _is(text, str) else text for name, text in (_extra_files or {}).items()}
+    serialization.save({_FILE: 1, "module": m, "extra_files": extra}, f, format="pt")
+
+
+def load(f: Any, map_location: Any = None, _extra_files: Any = None, _restore_shapes: bool = False) -> Any:
+    """The module that `save` wrote; `_extra_files` gets the contents of the files that it names.
+
+    Raises:
+        Error: the file is another, as a TorchScript archive, whose code only PyTorch can run.
+    """
+    from flambeau import serialization
+
+    content = serialization.load(f, map_location, weights_only=False)
+    if not _is(content, dict) or content.get(_FILE) != 1:
+        _no_files("load")
+    for name in _extra_files or ():
+        _extra_files[name] = content["extra_files"].get(name, _extra_files[name])
+    return content["module"]
 
 
 def _get_trace_graph(f: Any, args: Any = (), kwargs: Any = None, strict: bool = True, _force_outplace: bool = False,
@@ -285,6 +402,31 @@ def onednn_fusion_enabled() -> bool:
 def optimized_execution(should_optimize: bool) -> Iterator[None]:
     """A region without effect: there is no executor whose optimisations could be switched."""
     yield
+
+
+@contextlib.contextmanager
+def fuser(name: str) -> Iterator[None]:
+    """A region without effect: nothing is fused.
+
+    Raises:
+        RuntimeError: PyTorch has no fuser of that name.
+    """
+    if name not in (names := [f"fuser{i}" for i in range(4)]):
+        raise RuntimeError(f"jit.fuser: unrecognized fuser option (name: {name}); expected one of {', '.join(names)}")
+    yield
+
+
+class strict_fusion:
+    """A region without effect, as PyTorch's is outside of TorchScript."""
+
+    def __init__(self) -> None:
+        warn("jit.strict_fusion: Only works in script mode")
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exc: object) -> None:
+        pass
 
 
 class _JitState:

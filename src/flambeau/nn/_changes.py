@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from flambeau import _C
 from flambeau.__future__ import switches
 from flambeau._C import Tensor, ops
+from flambeau._handles import Table
 from flambeau._memory_format import check_memory_format
 from flambeau.autograd import no_grad
 from flambeau.autograd.backward import zero_gradient
@@ -143,6 +144,14 @@ class ChangeMixin(TreeMixin[M]):
     def to_empty(self: T, *, device: Any, recurse: bool = True) -> T:
         """Moves to `device` without copying: the values are undefined afterwards."""
         return self._apply(lambda t: ops.empty_like(t, device=device), recurse)
+
+    def _replicate_for_data_parallel(self: T) -> T:
+        """A module of the same class, attributes and hooks, with tables of its own of the buffers and children, and without parameters."""
+        replica = type(self).__new__(type(self))
+        replica.__dict__.update(self.__dict__, _parameters=Table(), _is_replica=True)
+        for name in ("_buffers", "_modules"):
+            replica.__dict__[name] = Table(self.__dict__[name])
+        return replica
 
     def share_memory(self: T) -> T:
         """Moves parameters and buffers to memory that other processes see: Tensor.share_memory_."""

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flambeau._C import Tensor
-from flambeau._handles import HookTable, RemovableHandle, put_hook
+from flambeau._handles import HookTable, RemovableHandle, Table, put_hook
 from flambeau._warn import warn
 from flambeau.autograd import Function, is_grad_enabled
 from flambeau.nn._errors import kind_of
@@ -83,6 +83,24 @@ class HookMixin:
             if table:
                 leader.hooked = True
 
+    def _adopt_tables(self) -> bool:
+        """Makes tables of plain dicts, which files have, and programs that write into `__dict__`; tells whether there are hooks."""
+        own = self.__dict__
+        kinds = {**dict.fromkeys(("_parameters", "_buffers", "_modules"), Table), **dict.fromkeys(TABLES, HookTable)}
+        for name, kind in kinds.items():
+            table = own.get(name, ())
+            if not isinstance(table, kind):  # an old file lacks some
+                own[name] = kind(table)
+        own.setdefault("_non_persistent_buffers_set", set())
+        own.setdefault("_is_full_backward_hook", None)
+        self._link_tables()
+        return bool(own["_forward_hooks"].hooked)
+
+    def _table(self, name: str) -> HookTable:
+        if not isinstance(getattr(self, name), HookTable):
+            self._adopt_tables()
+        return self.__dict__[name]  # type: ignore[no-any-return]
+
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
     ) -> RemovableHandle:
@@ -90,8 +108,8 @@ class HookMixin:
 
         The hook may return changed arguments.
         """
-        marks = [self._forward_pre_hooks_with_kwargs] if with_kwargs else []
-        return put_hook(self._forward_pre_hooks, hook, prepend, *marks)
+        marks = [self._table("_forward_pre_hooks_with_kwargs")] if with_kwargs else []
+        return put_hook(self._table("_forward_pre_hooks"), hook, prepend, *marks)
 
     def register_forward_hook(
         self,
@@ -104,10 +122,10 @@ class HookMixin:
         """Calls `hook(module, args, output)` (`with_kwargs`: `hook(module, args, kwargs, output)`)
         after `forward`; the hook may return another output. `always_call` runs it on an error
         too."""
-        marks = [self._forward_hooks_with_kwargs] if with_kwargs else []
+        marks = [self._table("_forward_hooks_with_kwargs")] if with_kwargs else []
         if always_call:
-            marks.append(self._forward_hooks_always_called)
-        return put_hook(self._forward_hooks, hook, prepend, *marks)
+            marks.append(self._table("_forward_hooks_always_called"))
+        return put_hook(self._table("_forward_hooks"), hook, prepend, *marks)
 
     def register_full_backward_pre_hook(
         self, hook: Callable[..., Any], prepend: bool = False
@@ -115,7 +133,7 @@ class HookMixin:
         """Calls `hook(module, grad_output)` before the module's backward; may return other
         gradients.
         """
-        return put_hook(self._backward_pre_hooks, hook, prepend)
+        return put_hook(self._table("_backward_pre_hooks"), hook, prepend)
 
     def register_full_backward_hook(
         self, hook: Callable[..., Any], prepend: bool = False
@@ -129,7 +147,7 @@ class HookMixin:
             RuntimeError: there is a hook of `register_backward_hook`; a module has one kind.
         """
         self._of_one_kind(full=True)
-        return put_hook(self._backward_hooks, hook, prepend)
+        return put_hook(self._table("_backward_hooks"), hook, prepend)
 
     def register_backward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """The older name of `register_full_backward_hook`: only the full hooks exist.
@@ -138,7 +156,7 @@ class HookMixin:
             RuntimeError: there is a hook of `register_full_backward_hook`; a module has one kind.
         """
         self._of_one_kind(full=False)
-        return put_hook(self._backward_hooks, hook, prepend=False)
+        return put_hook(self._table("_backward_hooks"), hook, prepend=False)
 
     def _of_one_kind(self, full: bool) -> None:
         names = ("register_backward_hook", "register_full_backward_hook")

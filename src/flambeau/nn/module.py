@@ -95,7 +95,13 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
 
         def __call__(self, *args: Any, **kwargs: Any) -> Any:
             try:
-                if self._forward_hooks.hooked:
+                try:
+                    hooked = self._forward_hooks.hooked
+                except AttributeError:
+                    if "_forward_hooks" not in self.__dict__:
+                        raise
+                    hooked = self._adopt_tables()
+                if hooked:
                     return self._call_with_hooks(args, kwargs)
                 return self.forward(*args, **kwargs)
             except Exception as error:
@@ -301,14 +307,7 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        kinds = {**dict.fromkeys(("_parameters", "_buffers", "_modules"), Table), **dict.fromkeys(TABLES, HookTable)}
-        for name, kind in kinds.items():
-            table = self.__dict__.get(name, ())
-            if not isinstance(table, kind):  # a file has plain dicts, an old one lacks some
-                self.__dict__[name] = kind(table)
-        self.__dict__.setdefault("_non_persistent_buffers_set", set())
-        self.__dict__.setdefault("_is_full_backward_hook", None)
-        self._link_tables()
+        self._adopt_tables()
 
     # ------------------------------------------------------------------------------------ printing
 

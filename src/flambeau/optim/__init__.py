@@ -3,6 +3,7 @@
 import importlib as _importlib
 import typing as _typing
 
+from flambeau.optim import _functional as _functional
 from flambeau.optim import lr_scheduler
 from flambeau.optim.adagrad import Adagrad
 from flambeau.optim.adam import Adam, AdamW

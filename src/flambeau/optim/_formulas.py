@@ -111,7 +111,27 @@ def _radam(group: dict[str, Any], param: Tensor, grad: Tensor, state: dict[str, 
     return move * (rect * math.sqrt(1 - beta2**t)) / (square.sqrt() + group["eps"])
 
 
+def _asgd(group: dict[str, Any], param: Tensor, grad: Tensor, state: dict[str, Any], t: int) -> Any:
+    eta, mu, lambd = number_of(state["eta"]), number_of(state["mu"]), group["lambd"]
+    move = param * (lambd * eta) + grad * eta
+    new = param - move
+    state["ax"] = new if mu == 1 else state["ax"] + (new - state["ax"]) * mu
+    lr = float(group["lr"])
+    state["eta"] = number_tensor(lr / (1 + lambd * lr * t) ** group["alpha"])
+    state["mu"] = number_tensor(1 / max(1, t - group["t0"]))
+    return move
+
+
+def _rprop(group: dict[str, Any], param: Tensor, grad: Tensor, state: dict[str, Any], t: int) -> Any:
+    shrink, grow = group["etas"]
+    product = (grad * state["prev"]).detach()
+    factor = ops.ones_like(product).masked_fill_(product > 0, grow).masked_fill_(product < 0, shrink)
+    state["step_size"] = (state["step_size"] * factor).clamp(*group["step_sizes"])
+    state["prev"] = grad.masked_fill(product < 0, 0)
+    return state["prev"].sign() * state["step_size"]
+
+
 FORMULAS: dict[str, Formula] = {
     "SGD": _sgd, "Adam": _adam, "AdamW": _adam, "Adagrad": _adagrad, "RMSprop": _rmsprop, "Adadelta": _adadelta, "Adamax": _adamax,
-    "NAdam": _nadam, "RAdam": _radam,
+    "NAdam": _nadam, "RAdam": _radam, "ASGD": _asgd, "Rprop": _rprop,
 }  # fmt: skip

@@ -17,12 +17,12 @@ from flambeau.optim._plans import Entries
 from flambeau.optim.optimizer import Optimizer, Params, R, non_negative
 
 
-class _Point(NamedTuple):
+class Point(NamedTuple):
     """A place along a direction d."""
 
     t: float  # how far along
     loss: float
-    grad: Tensor  # of all parameters, [n]
+    grad: Any  # of all parameters, [n]
     slope: float  # grad @ d
 
 
@@ -138,7 +138,7 @@ class LBFGS(Optimizer):
             fresh = state["n_iter"] == 1
             state["t"] = float(group["lr"]) * (min(1.0, 1.0 / grad.abs().sum().item()) if fresh else 1.0)
             before = loss
-            here = _Point(0.0, loss, grad, grad.dot(direction).item())
+            here = Point(0.0, loss, grad, grad.dot(direction).item())
             state["prev_flat_grad"], state["prev_loss"], state["d"] = grad, loss, direction
             if here.slope > -change:
                 break
@@ -185,26 +185,26 @@ class LBFGS(Optimizer):
         return q
 
     def _search(
-        self, evaluate: Callable[[], Any], start: _Point, direction: Tensor, t: float, change: float, max_calls: int
-    ) -> tuple[_Point, int]:
+        self, evaluate: Callable[[], Any], start: Point, direction: Tensor, t: float, change: float, max_calls: int
+    ) -> tuple[Point, int]:
         """A point along the direction for the strong Wolfe conditions, and how often the closure was called."""
         kept = [p.clone() for p in self._groups[0]["params"]]
 
-        def at(t: float) -> _Point:
+        def at(t: float) -> Point:
             self._go(t, direction)
             value, grad = evaluate()
             for p, old in zip(self._groups[0]["params"], kept):
                 p.copy_(old)
-            return _Point(t, float(value), grad, grad.dot(direction).item())
+            return Point(t, float(value), grad, grad.dot(direction).item())
 
-        return _strong_wolfe(at, start, t, _largest(direction), change, max_calls)
+        return strong_wolfe(at, start, t, _largest(direction), change, max_calls)
 
 
 def _largest(x: Tensor) -> float:
     return float(x.abs().max().item()) if x.numel() else 0.0
 
 
-def _cubic(a: _Point, b: _Point, low: float, high: float) -> float:
+def cubic(a: Point, b: Point, low: float, high: float) -> float:
     """Where between two bounds the cubic through losses and slopes of two points is least (Nocedal and Wright, eq. 3.59)."""
     if a.t > b.t:
         a, b = b, a
@@ -225,14 +225,23 @@ def _cubic(a: _Point, b: _Point, low: float, high: float) -> float:
 _DECREASE, _CURVATURE = 1e-4, 0.9  # the two constants of the Wolfe conditions
 
 
-def _strong_wolfe(
-    at: Callable[[float], _Point], start: _Point, t: float, largest: float, change: float, max_calls: int
-) -> tuple[_Point, int]:
-    def falls(point: _Point) -> bool:
-        return point.loss <= start.loss + _DECREASE * point.t * start.slope
+def strong_wolfe(
+    at: Callable[[float], Point], start: Point, t: float, largest: float, change: float, max_calls: int,
+    decrease: float = _DECREASE, curvature: float = _CURVATURE,
+) -> tuple[Point, int]:  # fmt: skip
+    """A point for the strong Wolfe conditions (Nocedal and Wright, algorithms 3.5 and 3.6), and how often `at` was called.
 
-    def is_flat(point: _Point) -> bool:
-        return abs(point.slope) <= -_CURVATURE * start.slope
+    Args:
+        at: the point that far along the direction.
+        largest: the largest element of the direction.
+        change: two points are one where parameters differ by less.
+    """
+
+    def falls(point: Point) -> bool:
+        return point.loss <= start.loss + decrease * point.t * start.slope
+
+    def is_flat(point: Point) -> bool:
+        return abs(point.slope) <= -curvature * start.slope
 
     # Further and further, until a point is right or lies behind one.
     last, point, calls = start, at(t), 1
@@ -244,7 +253,7 @@ def _strong_wolfe(
             return point, calls
         if point.slope >= 0:
             break
-        t = _cubic(last, point, point.t + 0.01 * (point.t - last.t), point.t * 10)
+        t = cubic(last, point, point.t + 0.01 * (point.t - last.t), point.t * 10)
         last, point = point, at(t)
         calls += 1
         tries += 1
@@ -255,9 +264,9 @@ def _strong_wolfe(
 
 
 def _zoom(
-    at: Callable[[float], _Point], low: _Point, high: _Point, falls: Callable[[_Point], bool], is_flat: Callable[[_Point], bool],
+    at: Callable[[float], Point], low: Point, high: Point, falls: Callable[[Point], bool], is_flat: Callable[[Point], bool],
     largest: float, change: float, tries: int, calls: int,
-) -> tuple[_Point, int]:  # fmt: skip
+) -> tuple[Point, int]:  # fmt: skip
     """Shrinks the interval between two points, of which `low` has the lower loss, around one that is right."""
     slow = False
     for _ in range(tries):
@@ -265,7 +274,7 @@ def _zoom(
         if width * largest < change:
             break
         first, last = min(low.t, high.t), max(low.t, high.t)
-        t = _cubic(low, high, first, last)
+        t = cubic(low, high, first, last)
         if min(last - t, t - first) < 0.1 * width:  # next to an end: once may be, twice is no progress
             if slow or t >= last or t <= first:
                 t = last - 0.1 * width if abs(t - last) < abs(t - first) else first + 0.1 * width

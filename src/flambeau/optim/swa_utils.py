@@ -12,7 +12,7 @@ from flambeau._C import Tensor, ops
 from flambeau._errors import AssertedValueError
 from flambeau.autograd import no_grad
 from flambeau.nn import Module
-from flambeau.optim.lr_scheduler import LRScheduler
+from flambeau.optim.lr_scheduler import LRScheduler, _warn_get_lr_called_within_step
 from flambeau.optim.optimizer import Optimizer
 
 __all__ = ["SWALR", "AveragedModel", "get_ema_avg_fn", "get_ema_multi_avg_fn", "get_swa_avg_fn", "get_swa_multi_avg_fn", "update_bn"]
@@ -194,6 +194,7 @@ class SWALR(LRScheduler):
 
     def get_lr(self) -> list[Any]:
         """Moves the present rates, whatever else wrote them, by the part that is due."""
+        _warn_get_lr_called_within_step(self)
         step = self._step_count - 1
         if self.anneal_epochs == 0:
             step = max(1, step)

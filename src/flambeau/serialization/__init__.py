@@ -37,7 +37,7 @@ from flambeau.serialization._allowed import (
     safe_globals,
 )
 from flambeau.serialization._container import container_of, parse_json, read_header, reader
-from flambeau.serialization._errors import FileFormatError, RefusedName, short
+from flambeau.serialization._errors import EmptyFileError, FileFormatError, RefusedName, short
 from flambeau.serialization._files import path_of, write_file
 from flambeau.serialization._gguf import GGUF
 from flambeau.serialization._named import Allowed, ways_in
@@ -201,6 +201,7 @@ def load(
 
     Raises:
         FileNotFoundError: there is no such file.
+        EOFError: it has no bytes.
         FileFormatError: (a ValueError) the file is truncated, damaged or hostile, or holds what has no counterpart here; the text says
             how, and where.
         DeviceError: a PyTorch file's tensors were on a device that is not here, and there is no `map_location`.
@@ -245,6 +246,8 @@ def get_unsafe_globals_in_checkpoint(f: Any) -> list[str]:
 
 
 def _load(source: Source, move: Move, weights_only: bool | None, text: OldText) -> Any:
+    if not source.size:
+        raise EmptyFileError(f"load: {source.path} has 0 bytes; expected a file of tensors, or a file object at its begin (seek(0))")
     try:
         kind = format_of(source)
         if kind in ("zip", "stream"):

@@ -15,6 +15,12 @@ class FileFormatError(ValueError, RuntimeError, UnpicklingError):
     __module__ = "flambeau.serialization"  # where users import it from
 
 
+class EmptyFileError(FileFormatError, EOFError):
+    """The file has no bytes at all: nothing was written, or a file object stands at its end."""
+
+    __module__ = "flambeau.serialization"
+
+
 class RefusedName(FileFormatError):
     """The file names a class or function that nothing allows; who reads the file says then what to allow."""
 

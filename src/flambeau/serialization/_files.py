@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-import tempfile
+import secrets
 from collections.abc import Callable
 from typing import Any
 
@@ -42,13 +42,18 @@ def write_text(path: Any, text: str) -> None:
     write_file(os.fsdecode(path), lambda file: file.write(data))
 
 
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
 def _replace(path: str, write: Callable[[Any], None]) -> None:
     """Writes to a temporary name in the same folder, syncs, and renames."""
     folder, name = os.path.split(path)
-    # A name may be as long as the file system allows; the temporary one holds its beginning.
-    handle, temporary = tempfile.mkstemp(prefix=name[:32] + ".", suffix=".tmp", dir=folder)
+    # A name may be as long as the file system allows; the temporary one holds its beginning. It is known before the file is there, so that
+    # whatever comes between, as Ctrl+C may, leaves no file behind.
+    temporary = os.path.join(folder, f"{name[:32]}.{secrets.token_hex(8)}.tmp")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with open(temporary, "xb", opener=_private) as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())

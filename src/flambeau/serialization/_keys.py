@@ -15,6 +15,11 @@ MAX_KEY_DEPTH = 20  # equal ones are compared by recursion
 _KEYS = {str, bytes, bool, int, float, complex, type(None), _C.dtype, _C.device}
 
 
+def is_tensor(key: Any) -> bool:
+    """Whether it is a tensor, and hashed as such: by what it is and not by its values."""
+    return isinstance(key, _C.Tensor) and type(key).__hash__ is _C.Tensor.__hash__
+
+
 class Keys:
     """Looks at keys of dicts and elements of sets before they are hashed.
 
@@ -51,5 +56,5 @@ class Keys:
                     if len(part) > MAX_KEY_PARTS:
                         raise FileFormatError(f"a key has more than {MAX_KEY_PARTS} parts")
                     parts += [(inner, depth + 1) for inner in part]
-                elif type(part) not in _KEYS and not allowed(part):
+                elif type(part) not in _KEYS and not is_tensor(part) and not allowed(part):
                     raise FileFormatError(f"a key is a {type(part).__name__}; expected text, numbers, None or tuples of these")

@@ -224,7 +224,7 @@ class Encoder:
     def _set(self, value: Any, path: str) -> Any:
         try:
             elements = sorted(value)  # the same file for the same set
-        except TypeError:
+        except (TypeError, ValueError, RuntimeError):  # tensors say that they have no order in many ways
             elements = list(value)
         return {_node_of(type(value)): [self._key(entry, path, "set") for entry in elements]}
 

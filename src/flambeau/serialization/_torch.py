@@ -193,6 +193,9 @@ class _Survey(TorchNames):
     def make(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return _Blank()
 
+    def storage_object(self, storage: Storage) -> Any:
+        return _Blank()
+
     def build(self, target: Any, state: Any) -> None:
         pass
 

@@ -6,11 +6,13 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
+from flambeau import _C
 from flambeau._C import Tensor
 from flambeau.serialization._errors import FileFormatError, short
 from flambeau.serialization._keys import Keys
 from flambeau.serialization._old_text import OldText
 from flambeau.serialization._pickle import Inner
+from flambeau.storage import TypedStorage
 
 
 class Storage(Inner):
@@ -20,6 +22,10 @@ class Storage(Inner):
         self.key, self.dtype, self.count, self.location = key, dtype, count, location
         self.view = view  # the first element and the number of elements of a storage within another
         self.what = f"the storage {short(key)}"
+        self.names: Context | None = None  # who knows where its bytes are
+
+    def value(self) -> Any:
+        return super().value() if self.names is None else self.names.storage_object(self)
 
 
 class Context:
@@ -33,6 +39,15 @@ class Context:
     def flat(self, storage: Storage, dtype: Any) -> Tensor:
         """All of a storage as elements of a type."""
         raise NotImplementedError
+
+    def storage_object(self, storage: Storage) -> Any:
+        """A storage that is a value itself, and not what a tensor is made of."""
+        dtype = storage.dtype or _C.uint8
+        flat = self.flat(storage, dtype)
+        if flat.storage_offset() or flat._storage_bytes() != flat.numel() * flat.element_size():  # a part of what was read
+            self.charge(flat.numel() * flat.element_size(), storage.what)
+            flat = flat.clone()
+        return TypedStorage(wrap_storage=flat.untyped_storage(), dtype=dtype)
 
     def may_call(self, what: Any) -> bool:
         """Whether it is something of the user's that a file may call."""

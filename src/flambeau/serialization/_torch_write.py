@@ -26,12 +26,14 @@ from flambeau.compat._torch.names import home_of
 from flambeau.nn.module import Module
 from flambeau.serialization._allowed import found_by_name, functional_names
 from flambeau.serialization._container import array_of, write_all
+from flambeau.serialization._keys import is_tensor
 from flambeau.serialization._named import is_ordinary
 from flambeau.serialization._sharing import Entries, Met, dense_memory, overlapping
 from flambeau.serialization._skip import is_skipped
 from flambeau.serialization._structure import FACTORIES, MAX_DEPTH, Encoder
 from flambeau.serialization._torch import MAGIC, PROTOCOL
 from flambeau.serialization._torch_names import OPS, STORAGES
+from flambeau.serialization._torch_random import is_random
 from flambeau.serialization._torch_values import NUMPY_CODES, NUMPY_TEXT, REDUCED
 from flambeau.serialization._zip import write_archive
 
@@ -71,11 +73,17 @@ class _Encoder(Encoder):
             return {"M": [{"G": " ".join(OPS.rsplit(".", 1))}, value.__name__]}
         if isinstance(value, (types.FunctionType, types.MethodType)):
             return self._function(value, path, depth)
-        if type(value) in REDUCED or _is_numpys_own(value):
+        if type(value) in REDUCED or _is_numpys_own(value) or is_random(value):
             return self._reduced(value, path, depth)
         if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0 and value.dtype.str[1:] in NUMPY_CODES:
             return {"#": [value.dtype.str[1:], base64.b64encode(value.tobytes()).decode("ascii")]}
         return super().encode(value, path, depth)
+
+    def _key(self, key: Any, path: str, of: str = "dict", depth: int = 0) -> Any:
+        """A tensor, too, which is hashed by what it is and not by its values: the states of an optimizer are by parameters."""
+        if is_tensor(key):
+            return self.tensor(key, f"a key of {path or 'the object'}")
+        return super()._key(key, path, of, depth)
 
     def _reduced(self, value: Any, path: str, depth: int) -> Any:
         """What Python's own pickles say of it: a function, arguments and a state."""

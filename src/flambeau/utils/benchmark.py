@@ -204,7 +204,7 @@ class Timer:
 
             names |= {"flambeau": flambeau, "torch": flambeau}
         if global_setup:
-            exec(compile(textwrap.dedent(global_setup), "<global setup>", "exec"), names)
+            exec(compile(textwrap.dedent(global_setup), "<global setup>", "exec", dont_inherit=True), names)
         self._timer = timeit.Timer(stmt, setup, timer, names)
 
     def _run(self, number: int) -> float:

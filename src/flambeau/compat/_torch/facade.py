@@ -117,6 +117,10 @@ class Facade(types.ModuleType):
             raise ImportError(text, name=self.__name__)
         raise MissingName(self, name)
 
+    def __reduce__(self) -> Any:
+        """By name, as cloudpickle has modules that a function knows (`import torch` of a notebook): it asks for their exact type."""
+        return importlib.import_module, (self.__name__,)
+
     def _submodule(self, name: str) -> Any:
         from flambeau.compat._torch.finder import sources_of
 

@@ -186,17 +186,17 @@ def install() -> None:
 
 
 def _tell_children() -> None:
-    """Processes that multiprocessing starts anew (`spawn`) import the program's modules, and are to find these names, too."""
-    import multiprocessing.spawn as spawn
+    """Processes that multiprocessing starts anew (`spawn`, `forkserver`) import the program's modules, and are to find these names, too."""
+    from multiprocessing import util
 
-    command_line = spawn.get_command_line
+    start = util.spawnv_passfds
 
-    @functools.wraps(command_line)
-    def with_names(**kwargs: Any) -> list[str]:
-        words = command_line(**kwargs)
-        if "-c" in words:
-            code = words.index("-c") + 1
+    @functools.wraps(start)
+    def with_names(path: Any, args: Any, passfds: Any) -> int:
+        words = list(args)
+        code = words.index("-c") + 1 if "-c" in words else 0
+        if code and words[code].startswith(("from multiprocessing.spawn ", "from multiprocessing.forkserver ")):
             words[code] = f"import flambeau.compat.torch; {words[code]}"
-        return words
+        return int(start(path, words, passfds))
 
-    spawn.get_command_line = with_names
+    util.spawnv_passfds = with_names

@@ -37,6 +37,7 @@ _origins: dict[Any, str] = {}  # a class or function -> the module of ours that 
 
 def rename(module: types.ModuleType) -> None:
     """Classes and functions that are reached through a facade say PyTorch's place, where they can be found there."""
+    places: dict[str, None] = {}
     for source in module.__dict__["_sources"]:
         for name, value in list(vars(source).items()):
             if not isinstance(value, (type, types.FunctionType)) or name != value.__name__:
@@ -45,8 +46,11 @@ def rename(module: types.ModuleType) -> None:
             if place is not None and _lies_in(place, name, value):
                 _origins[value] = value.__module__
                 _say(value)
+                places[place] = None
             if value.__module__ == module.__name__ and value in _origins:
                 _lend(module, value)
+    for place in places:  # cloudpickle and programs look into sys.modules for a class's module
+        importlib.import_module(place)
 
 
 def _lies_in(place: str, name: str, value: Any) -> bool:

@@ -56,7 +56,7 @@ def run(target: str, arguments: Sequence[str], module: bool = False) -> int:
 def _run_file(path: str) -> None:
     """What Python does with a script: its path is a full one in tracebacks, warnings and `__file__`, and sys.argv has what was typed."""
     with io.open_code(path) as file:
-        code = compile(file.read(), path, "exec")
+        code = compile(file.read(), path, "exec", dont_inherit=True)  # this file says `from __future__ import annotations`
     main = types.ModuleType("__main__")
     vars(main).update(__file__=path, __cached__=None, __builtins__=builtins)
     sys.modules["__main__"] = main

@@ -26,13 +26,18 @@ def scaled_dot_product_attention(
     Shape:
         query [..., T, D], key [..., S, D], value [..., S, E], mask broadcastable to [..., T, S] -> [..., T, E].
 
-    The mask is bool (what may be looked at), or is added and has the type of the query, or float32.
+    The mask is bool (what may be looked at), or is added and has the type of the query, or float32. With `is_causal`, position t looks at
+    keys 0 to t alone, of those that the mask leaves.
     """
     if attn_mask is not None and attn_mask.dtype is _C.float32 and query.is_floating_point():
         attn_mask = attn_mask.to(query.dtype)
     if enable_gqa and key.shape[-3] != query.shape[-3]:
         repeats = query.shape[-3] // key.shape[-3]
         key, value = key.repeat_interleave(repeats, -3), value.repeat_interleave(repeats, -3)
+    if is_causal and attn_mask is not None:
+        later = ops.tril(ops.ones((query.shape[-2], key.shape[-2]), dtype=_C.bool, device=query.device)).logical_not()
+        attn_mask = attn_mask.masked_fill(later, False if attn_mask.dtype is _C.bool else float("-inf"))
+        is_causal = False
     composed = dropout_p > 0.0 or (attn_mask is not None and attn_mask.requires_grad)
     if not composed:
         try:
@@ -43,8 +48,6 @@ def scaled_dot_product_attention(
                 raise
         q, k, v = together
         return ops.scaled_dot_product_attention(q, k, v, attn_mask, 0.0, is_causal, scale)
-    if is_causal and attn_mask is not None:
-        raise _C.ArgumentError("scaled_dot_product_attention: is_causal=True with an attn_mask; expected one of them")
     factor = query.shape[-1] ** -0.5 if scale is None else scale
     scores = ops.matmul(query * factor, key.transpose(-2, -1))
     if is_causal:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from flambeau._C import ArgumentError, ShapeError, Tensor, ops
 from flambeau._functions import broadcast_tensors
+from flambeau._spelled import spelled
 from flambeau.amp.autocast_mode import widens
 from flambeau.nn.functional._reduction import check_same_shape, reduced, reduction_word
 
@@ -18,6 +19,7 @@ __all__ = [
 ]
 
 
+@spelled()
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """x1 . x2 / (max(|x1|, eps) max(|x2|, eps)) along `dim`; the shapes broadcast."""
     x1, x2 = broadcast_tensors(x1, x2)
@@ -26,6 +28,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     return ((x1 / n1) * (x2 / n2)).sum(dim)
 
 
+@spelled()
 def pairwise_distance(
     x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
 ) -> Tensor:

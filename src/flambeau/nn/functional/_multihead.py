@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from flambeau import _C
 from flambeau._C import ShapeError, Tensor, ops
+from flambeau._errors import AssertedTypeError
+from flambeau._warn import warn
 
 __all__ = ["multi_head_attention_forward"]
 
 
-def _additive(name: str, mask: Tensor, like: Tensor) -> Tensor:
-    """A mask to add to scores: of bools, -inf where it is True."""
-    if mask.dtype is _C.bool:
-        return ops.zeros(mask.shape, dtype=like.dtype, device=like.device).masked_fill(mask, -math.inf)
-    if not mask.is_floating_point():
-        raise TypeError(f"multi_head_attention_forward: {name} is {mask.dtype}; expected bool or float")
-    return mask
+def _none_or_dtype(input: Tensor | None) -> Any:
+    """A tensor's type; None of None."""
+    if input is None or isinstance(input, Tensor):
+        return None if input is None else input.dtype
+    raise RuntimeError(f"input to _none_or_dtype() must be None or Tensor, got a {type(input).__name__}")
+
+
+def _canonical_mask(
+    mask: Tensor | None, mask_name: str, other_type: Any, other_name: str, target_type: Any, check_other: bool = True
+) -> Tensor | None:
+    """A mask to add to scores: of bools, -inf where it is True. Warns where the other mask, if there is one, is of another type."""
+    if mask is None:
+        return None
+    if mask.dtype is not _C.bool and not mask.is_floating_point():
+        raise AssertedTypeError(f"only bool and floating types of {mask_name} are supported, it is {mask.dtype}; expected bool or float")
+    if check_other and other_type is not None and mask.dtype != other_type:
+        warn(f"Support for mismatched {mask_name} and {other_name} is deprecated. Use same type for both instead.")
+    if mask.is_floating_point():
+        return mask
+    return ops.zeros(mask.shape, dtype=target_type, device=mask.device).masked_fill(mask, -math.inf)  # type: ignore[no-any-return]
 
 
 def multi_head_attention_forward(
@@ -107,8 +123,9 @@ def _weights(op: str, separate: bool, whole: Tensor | None, parts: tuple[Tensor 
 def _masked(op: str, scores: Tensor, attn_mask: Tensor | None, padding: Tensor | None, more: int) -> Tensor:
     """Scores [N, heads, L, S] with what is not looked at at -inf; the last `more` positions always are."""
     n, heads, length, s = scores.shape
-    if attn_mask is not None:
-        mask = _additive("attn_mask", attn_mask, scores)
+    padding = _canonical_mask(padding, "key_padding_mask", _none_or_dtype(attn_mask), "attn_mask", scores.dtype)
+    mask = _canonical_mask(attn_mask, "attn_mask", None, "", scores.dtype)
+    if mask is not None:
         if tuple(mask.shape) not in ((length, s - more), (n * heads, length, s - more)):
             raise ShapeError(
                 f"{op}: attn_mask has shape {list(mask.shape)}; expected {[length, s - more]} or {[n * heads, length, s - more]}"
@@ -118,6 +135,6 @@ def _masked(op: str, scores: Tensor, attn_mask: Tensor | None, padding: Tensor |
     if padding is not None:
         if tuple(padding.shape) != (n, s - more):
             raise ShapeError(f"{op}: key_padding_mask has shape {list(padding.shape)}; expected {[n, s - more]}")
-        mask = ops.pad(_additive("key_padding_mask", padding, scores), (0, more), "constant", 0)
+        mask = ops.pad(padding, (0, more), "constant", 0)
         scores = scores + mask.reshape(n, 1, 1, s)
     return scores

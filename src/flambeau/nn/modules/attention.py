@@ -7,24 +7,13 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
-from flambeau._errors import AssertedShapeError, AssertedTypeError, AssertedValueError
+from flambeau._errors import AssertedShapeError, AssertedValueError
 from flambeau.nn import functional as F
 from flambeau.nn import init
+from flambeau.nn.functional._multihead import _canonical_mask, _none_or_dtype
 from flambeau.nn.module import Module
 from flambeau.nn.modules.linear import NonDynamicallyQuantizableLinear
 from flambeau.nn.parameter import Parameter
-
-
-def _additive(name: str, mask: Tensor, dtype: Any) -> Tensor:
-    """A mask to add to the scores: a bool mask means "do not look here" where it is True."""
-    if mask.dtype == _C.bool:
-        zeros = ops.zeros(*mask.shape, dtype=dtype, device=mask.device)
-        return zeros.masked_fill(mask, -math.inf)
-    if not mask.is_floating_point():
-        raise AssertedTypeError(
-            f"MultiheadAttention: {name} has dtype {mask.dtype}; expected bool or float"
-        )
-    return mask.to(dtype)
 
 
 class MultiheadAttention(Module):
@@ -104,8 +93,8 @@ class MultiheadAttention(Module):
         self.out_proj = NonDynamicallyQuantizableLinear(
             embed_dim, embed_dim, bias=bias, device=device, dtype=dtype
         )
-        self.register_parameter("bias_k", new(1, 1, embed_dim) if add_bias_kv else None)
-        self.register_parameter("bias_v", new(1, 1, embed_dim) if add_bias_kv else None)
+        self.bias_k = new(1, 1, embed_dim) if add_bias_kv else None
+        self.bias_v = new(1, 1, embed_dim) if add_bias_kv else None
         self._reset_parameters()
 
     def _reset_parameters(self) -> None:
@@ -171,9 +160,10 @@ class MultiheadAttention(Module):
         self, q: Tensor, batch: int, t: int, s: int, attn_mask: Any, padding: Any
     ) -> Tensor | None:
         """The additive mask, broadcastable to [B, heads, T, S], or None."""
-        mask = None
-        if attn_mask is not None:
-            mask = _additive("attn_mask", attn_mask, q.dtype)
+        padding = _canonical_mask(padding, "key_padding_mask", _none_or_dtype(attn_mask), "attn_mask", q.dtype)
+        mask = _canonical_mask(attn_mask, "attn_mask", None, "", q.dtype)
+        if mask is not None:
+            mask = mask.to(q.dtype)
             full = (batch * self.num_heads, t, s)
             if tuple(mask.shape) == full:
                 mask = mask.reshape(batch, self.num_heads, t, s)
@@ -190,7 +180,7 @@ class MultiheadAttention(Module):
                     "expected "
                     f"{[batch, s]}"
                 )
-            padding = _additive("key_padding_mask", padding, q.dtype).reshape(batch, 1, 1, s)
+            padding = padding.to(q.dtype).reshape(batch, 1, 1, s)
             mask = padding if mask is None else mask + padding
         return mask
 

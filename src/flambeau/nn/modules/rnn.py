@@ -14,7 +14,8 @@ when their last step comes.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from flambeau._C import ShapeError, Tensor, ops
@@ -117,6 +118,8 @@ class RNNBase(Module):
     """What the three recurrent layers share: parameters, layers, directions, packing."""
 
     __constants__ = ["mode", "input_size", "hidden_size", "num_layers", "bias", "batch_first", "dropout", "bidirectional", "proj_size"]
+    _flat_weights: list[Any]
+    _flat_weight_refs: list[Any]
 
     def __init__(
         self,
@@ -172,6 +175,8 @@ class RNNBase(Module):
                     data = ops.empty(*shape, device=device, dtype=dtype)
                     self.register_parameter(names[-1], Parameter(data))
                 self._all_weights.append(names)
+        self._flat_weights_names = [name for names in self._all_weights for name in names]
+        self._init_flat_weights()
         self.reset_parameters()
 
     @property
@@ -188,31 +193,69 @@ class RNNBase(Module):
         """Per layer and direction: weight_ih, weight_hh; with bias, bias_ih, bias_hh; with a projection, weight_hr."""
         return [[getattr(self, name) for name in names] for names in self._all_weights]
 
-    # What subclasses of programs ask for: the weights as one list, and the checks of PyTorch's forward.
+    # Note [The list of weights]: what computes is `_flat_weights`, in which programs put other tensors than the parameters (such as dropped
+    # weights), in whole or one by one. Whatever has been assigned under a weight's name since the list was made, in whatever way, makes the
+    # list anew: `_flat_weight_refs` refer to what the names meant then.
 
-    @property
-    def _flat_weights_names(self) -> list[str]:
-        return [name for names in self._all_weights for name in names]
+    def _init_flat_weights(self) -> None:
+        """Makes the list of weights of what their names mean now."""
+        self._flat_weights = [getattr(self, name, None) for name in self._flat_weights_names]
+        self._flat_weight_refs = [None if weight is None else weakref.ref(weight) for weight in self._flat_weights]
+        self.flatten_parameters()
 
-    @property
-    def _flat_weights(self) -> list[Parameter]:
-        return [getattr(self, name) for name in self._flat_weights_names]
+    def _weights_have_changed(self) -> bool:
+        """Whether a weight's name means another tensor than when the list was made."""
+        for ref, name in zip(self._flat_weight_refs, self._flat_weights_names):
+            weight = getattr(self, name, None)
+            if weight is not None and ref is not None and ref() is not weight:
+                return True
+        return len(self._flat_weight_refs) != len(self._flat_weights_names)
 
-    @_flat_weights.setter
-    def _flat_weights(self, weights: Sequence[Parameter]) -> None:
-        for name, weight in zip(self._flat_weights_names, weights, strict=True):
-            if getattr(self, name) is not weight:
-                setattr(self, name, weight)
+    def _update_flat_weights(self) -> None:
+        if self._weights_have_changed():
+            self._init_flat_weights()
+
+    def _layer_weights(self) -> list[list[Tensor]]:
+        """What `all_weights` says, of the tensors that compute."""
+        self._update_flat_weights()
+        if any(weight is None for weight in self._flat_weights):
+            return self.all_weights  # type: ignore[return-value]  # raises, with the name
+        rest = iter(self._flat_weights)
+        return [[next(rest) for _ in names] for names in self._all_weights]  # type: ignore[misc]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        names = self.__dict__.get("_flat_weights_names", ())
+        super().__setattr__(name, value)
+        if name in names and "_flat_weights" in self.__dict__:
+            self._flat_weights[names.index(name)] = value
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
+        self._flat_weight_refs = []  # what is referred to can not be swapped
+        result = super()._apply(fn, recurse)
+        self._init_flat_weights()
+        return result
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        self._flat_weight_refs = []
+        super()._load_from_state_dict(*args, **kwargs)
+        self._init_flat_weights()
+
+    def _replicate_for_data_parallel(self) -> Any:
+        replica = super()._replicate_for_data_parallel()
+        replica._flat_weights, replica._flat_weight_refs = self._flat_weights[:], self._flat_weight_refs[:]
+        return replica
 
     def __getstate__(self) -> dict[str, Any]:
-        names = self._flat_weights_names
-        return {**super().__getstate__(), "_flat_weights_names": names, "_flat_weights": [self._parameters.get(name) for name in names]}
+        state = super().__getstate__()
+        del state["_flat_weight_refs"]
+        return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        state = {key: value for key, value in state.items() if not key.startswith("_flat_weight")}  # PyTorch's, made of the others here
         if "_names" in state:  # what files written before have for _all_weights
-            state.setdefault("_all_weights", state.pop("_names"))
+            state = {key: value for key, value in state.items() if key != "_names"} | {"_all_weights": state["_names"]}
         super().__setstate__(state)
+        self._flat_weights_names = [name for names in self._all_weights for name in names]
+        self._init_flat_weights()
 
     def check_input(self, input: Tensor, batch_sizes: Tensor | None) -> None:
         """Raises for an input, or the data of a packed sequence, of other axes or features."""
@@ -311,7 +354,7 @@ class RNNBase(Module):
         if packed and input.sorted_indices is not None and hx is not None:
             states = tuple(s.index_select(1, input.sorted_indices) for s in states)
         dropout = self.dropout if self.training else 0.0
-        x, last = run_layers(self.mode, x, sizes, states, self.all_weights, self.bidirectional, bool(self.proj_size), dropout)
+        x, last = run_layers(self.mode, x, sizes, states, self._layer_weights(), self.bidirectional, bool(self.proj_size), dropout)
         result: Any
         if packed:
             if input.unsorted_indices is not None:

@@ -19,6 +19,7 @@ from flambeau.nn import functional as F
 from flambeau.nn import init
 from flambeau.nn._room import check_room
 from flambeau.nn.containers import ModuleList
+from flambeau.nn.functional._multihead import _canonical_mask, _none_or_dtype
 from flambeau.nn.module import Module
 from flambeau.nn.modules.activation import GELU, ReLU
 from flambeau.nn.modules.attention import MultiheadAttention
@@ -134,6 +135,9 @@ class TransformerEncoderLayer(Module):
         src_key_padding_mask: Tensor | None = None,
         is_causal: bool = False,
     ) -> Tensor:
+        other = _none_or_dtype(src_mask)
+        src_key_padding_mask = _canonical_mask(src_key_padding_mask, "src_key_padding_mask", other, "src_mask", src.dtype)
+        src_mask = _canonical_mask(src_mask, "src_mask", None, "", src.dtype, False)
         x = src
         if self.norm_first:
             x = x + self._attend(self.norm1(x), src_mask, src_key_padding_mask, is_causal)
@@ -200,6 +204,8 @@ class TransformerEncoder(Module):
         src_key_padding_mask: Tensor | None = None,
         is_causal: bool | None = None,
     ) -> Tensor:
+        src_key_padding_mask = _canonical_mask(src_key_padding_mask, "src_key_padding_mask", _none_or_dtype(mask), "mask", src.dtype)
+        mask = _canonical_mask(mask, "mask", None, "", src.dtype, False)
         causal = _is_causal(mask, is_causal, _length(src, self._batch_first))
         for layer in self.layers:
             src = layer(

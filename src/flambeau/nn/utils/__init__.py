@@ -2,7 +2,7 @@
 of unequal length.
 """
 
-from flambeau.nn.utils import fusion, parametrizations, parametrize, prune, rnn
+from flambeau.nn.utils import fusion, parametrizations, parametrize, prune, rnn, stateless
 from flambeau.nn.utils.clip_grad import (
     clip_grad_norm,
     clip_grad_norm_,
@@ -47,6 +47,7 @@ __all__ = [
     "rnn",
     "skip_init",
     "spectral_norm",
+    "stateless",
     "vector_to_parameters",
     "weight_norm",
 ]

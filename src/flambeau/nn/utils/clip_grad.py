@@ -44,7 +44,11 @@ def get_total_norm(
     if not tensors:
         return ops.zeros(())
     _refuse_sparse(tensors)
-    total: Tensor = _C.optim.total_norm(tensors, float(norm_type))
+    order = float(norm_type)
+    if order in (0.0, -math.inf):  # the norm of the tensors' norms, which of order 0 is another one: how many are not all zeros
+        total: Tensor = ops.vector_norm(ops.stack([ops.vector_norm(t, order) for t in tensors]), order)
+    else:
+        total = _C.optim.total_norm(tensors, order)
     if error_if_nonfinite and not math.isfinite(float(total.item())):
         raise RuntimeError(
             f"get_total_norm: the norm of order {norm_type} is {total.item()}; the gradients "

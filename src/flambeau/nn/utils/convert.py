@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from flambeau._C import Tensor, ops
-from flambeau.autograd import no_grad
+from flambeau._C import ShapeError, Tensor, ops
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
@@ -14,19 +13,19 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
 
 
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
-    """Writes the slices of `vec` into the parameters in place.
+    """Makes the parameters views of the slices of `vec`, one after the other: they share its memory, and are of its type.
 
     Raises:
-        ValueError: the lengths differ.
+        TypeError: `vec` is no tensor.
+        ShapeError: it has fewer elements than the parameters together.
     """
+    if not isinstance(vec, Tensor):
+        raise TypeError(f"vector_to_parameters: expected Tensor, but got: {type(vec).__name__}")
     params = list(parameters)
     n = sum(p.numel() for p in params)
-    if tuple(vec.shape) != (n,):
-        raise ValueError(
-            f"vector_to_parameters: vec has shape {list(vec.shape)}; the parameters need [{n}]"
-        )
+    if vec.ndim != 1 or len(vec) < n:
+        raise ShapeError(f"vector_to_parameters: vec has shape {list(vec.shape)}; the parameters need [{n}]")
     start = 0
-    with no_grad():
-        for p in params:
-            p.copy_(vec[start : start + p.numel()].reshape(p.shape))
-            start += p.numel()
+    for p in params:
+        p.data = vec.detach()[start : start + p.numel()].view(p.shape)
+        start += p.numel()

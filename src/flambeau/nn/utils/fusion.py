@@ -69,4 +69,9 @@ def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
     """
     if linear.out_features != bn.num_features and bn.num_features != 1:
         raise AssertionError(f"fuse_linear_bn_eval: {linear.out_features} and {bn.num_features} features; expected as many")
+    if bn.num_features != linear.out_features:  # one mean and one variance for all features
+        one, bn = bn, copy.copy(bn)
+        for table in ("_parameters", "_buffers"):
+            wide = {name: x.expand(linear.out_features) for name, x in getattr(one, table).items() if x is not None and x.ndim}
+            bn.__dict__[table] = {**getattr(one, table), **wide}
     return _fused("fuse_linear_bn_eval", linear, bn, False)

@@ -17,6 +17,11 @@ from flambeau import _C
 from flambeau._C import ArgumentError, Tensor, ops
 from flambeau._errors import AssertedTypeError
 
+__all__ = [
+    "PackedSequence", "invert_permutation", "pack_padded_sequence", "pack_sequence", "pad_packed_sequence", "pad_sequence",
+    "unpack_sequence", "unpad_sequence",
+]  # fmt: skip
+
 
 class PackedSequence_(NamedTuple):
     """The fields of a `PackedSequence`."""
@@ -166,7 +171,7 @@ def pack_padded_sequence(
     Raises:
         ValueError: lengths that do not fit, or unsorted ones without `enforce_sorted=False`.
     """
-    counts = lengths.tolist() if isinstance(lengths, Tensor) else [int(n) for n in lengths]
+    counts = lengths.to(_C.int64).tolist() if isinstance(lengths, Tensor) else [int(n) for n in lengths]
     x = input.transpose(0, 1) if batch_first else input
     t, b = x.shape[:2]
     if len(counts) != b or not counts or min(counts) <= 0 or max(counts) > t:

@@ -7,6 +7,9 @@ several schedulers on one optimizer compose.
 
 from flambeau.optim.lr_scheduler._base import LRScheduler
 from flambeau.optim.lr_scheduler._base import _LRScheduler as _LRScheduler
+from flambeau.optim.lr_scheduler._base import (
+    _warn_get_lr_called_within_step as _warn_get_lr_called_within_step,
+)
 from flambeau.optim.lr_scheduler._combined import ChainedScheduler, SequentialLR
 from flambeau.optim.lr_scheduler._cosine import CosineAnnealingLR, CosineAnnealingWarmRestarts
 from flambeau.optim.lr_scheduler._cyclic import CyclicLR, OneCycleLR

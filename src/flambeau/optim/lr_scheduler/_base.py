@@ -23,6 +23,12 @@ def attached(scheduler: Any, optimizer: Any) -> Optimizer:
     return optimizer
 
 
+def _warn_get_lr_called_within_step(lr_scheduler: LRScheduler) -> None:
+    """Says to who calls `get_lr` outside of `step` that its rates may be those of no step. Schedules of programs import it."""
+    if not lr_scheduler._get_lr_called_within_step:
+        warn("To get the last learning rate computed by the scheduler, please use `get_last_lr()`.")
+
+
 class LRScheduler:
     """Base class; a subclass defines `get_lr`.
 

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from flambeau._errors import RefusedTypeError
-from flambeau.optim.lr_scheduler._base import LRScheduler
+from flambeau.optim.lr_scheduler._base import LRScheduler, _warn_get_lr_called_within_step
 from flambeau.optim.optimizer import Optimizer
 
 
@@ -24,6 +24,7 @@ class CosineAnnealingLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[Any]:
+        _warn_get_lr_called_within_step(self)
         epoch, period, low = self.last_epoch, self.T_max, self.eta_min
         if self._is_initial:  # resumed: the groups have the rate
             return self._lrs
@@ -80,6 +81,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         self.T_i, self.T_cur = period, epoch - start
 
     def get_lr(self) -> list[Any]:
+        _warn_get_lr_called_within_step(self)
         share = (1 + math.cos(math.pi * self.T_cur / self.T_i)) / 2
         return [self.eta_min + (base - self.eta_min) * share for base in self.base_lrs]
 

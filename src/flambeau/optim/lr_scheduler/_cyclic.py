@@ -7,7 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from flambeau._errors import RefusedTypeError
-from flambeau.optim.lr_scheduler._base import LRScheduler, attached, is_plain
+from flambeau.optim.lr_scheduler._base import (
+    LRScheduler,
+    _warn_get_lr_called_within_step,
+    attached,
+    is_plain,
+)
 from flambeau.optim.optimizer import Optimizer, set_option
 
 
@@ -118,6 +123,7 @@ class OneCycleLR(LRScheduler):
         return end + (start - end) / 2.0 * (1 + math.cos(math.pi * share))
 
     def get_lr(self) -> list[Any]:
+        _warn_get_lr_called_within_step(self)
         step = self.last_epoch
         if step > self.total_steps:
             raise ValueError(
@@ -215,6 +221,7 @@ class CyclicLR(LRScheduler):
         return float(0.5 ** (x - 1) if self.mode == "triangular2" else self.gamma**x)
 
     def get_lr(self) -> list[Any]:
+        _warn_get_lr_called_within_step(self)
         cycle = math.floor(1 + self.last_epoch / self.total_size)
         x = 1.0 + self.last_epoch / self.total_size - cycle
         up = x <= self.step_ratio

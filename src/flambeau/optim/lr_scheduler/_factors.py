@@ -7,7 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from flambeau.optim.lr_scheduler._base import LRScheduler, attached, is_plain
+from flambeau.optim.lr_scheduler._base import (
+    LRScheduler,
+    _warn_get_lr_called_within_step,
+    attached,
+    is_plain,
+)
 from flambeau.optim.optimizer import Optimizer
 
 
@@ -46,6 +51,7 @@ class LambdaLR(LRScheduler):
         self.__dict__.update(state)
 
     def get_lr(self) -> list[Any]:
+        _warn_get_lr_called_within_step(self)
         return [base * fn(self.last_epoch) for fn, base in zip(self.lr_lambdas, self.base_lrs)]
 
 
@@ -53,6 +59,7 @@ class MultiplicativeLR(LambdaLR):
     """lr <- lr * lr_lambda(epoch)."""
 
     def get_lr(self) -> list[Any]:
+        _warn_get_lr_called_within_step(self)
         if self._is_initial:  # only later steps multiply, one to epoch 0 too
             return self._lrs
         return [lr * fn(self.last_epoch) for fn, lr in zip(self.lr_lambdas, self._lrs)]
@@ -81,6 +88,7 @@ class StepLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[Any]:
+        _warn_get_lr_called_within_step(self)
         if self.last_epoch == 0 or self.last_epoch % self.step_size:
             return self._lrs
         return [lr * self.gamma for lr in self._lrs]
@@ -111,6 +119,7 @@ class MultiStepLR(LRScheduler):
         self.milestones = Counter(self.milestones)  # from a file that knows plain dicts alone
 
     def get_lr(self) -> list[Any]:
+        _warn_get_lr_called_within_step(self)
         if self.last_epoch not in self.milestones:
             return self._lrs
         return [lr * self.gamma ** self.milestones[self.last_epoch] for lr in self._lrs]
@@ -137,6 +146,7 @@ class ConstantLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[Any]:
+        _warn_get_lr_called_within_step(self)
         if self.last_epoch == 0:
             return [lr * self.factor for lr in self._lrs]
         if self.last_epoch != self.total_iters:
@@ -174,6 +184,7 @@ class LinearLR(LRScheduler):
         return self.start_factor + (self.end_factor - self.start_factor) * min(epoch, self.total_iters) / self.total_iters
 
     def get_lr(self) -> list[Any]:
+        _warn_get_lr_called_within_step(self)
         if self.last_epoch == 0:
             return [lr * self.start_factor for lr in self._lrs]
         if self._is_initial or self.last_epoch > self.total_iters:  # resumed: the groups have the rate
@@ -195,6 +206,7 @@ class ExponentialLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[Any]:
+        _warn_get_lr_called_within_step(self)
         return self._lrs if self._is_initial else [lr * self.gamma for lr in self._lrs]
 
     def _get_closed_form_lr(self) -> list[Any]:
@@ -215,6 +227,7 @@ class PolynomialLR(LRScheduler):
         return 1.0 - min(epoch, self.total_iters) / self.total_iters
 
     def get_lr(self) -> list[Any]:
+        _warn_get_lr_called_within_step(self)
         if self._is_initial or self.last_epoch > self.total_iters:  # resumed: the groups have the rate
             return self._lrs
         change = (self._left(self.last_epoch) / self._left(self.last_epoch - 1)) ** self.power

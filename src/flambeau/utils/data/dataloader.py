@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import multiprocessing
 import multiprocessing.context
+import os
 import weakref
 from collections.abc import Callable, Iterator
 from numbers import Real
@@ -189,6 +190,11 @@ class DataLoader(Generic[T]):
         in_order: bool = True,
     ) -> None:
         _check(num_workers, timeout, prefetch_factor, persistent_workers, multiprocessing_context)
+        if num_workers > (most := _processors()):
+            warn(
+                f"This DataLoader will create {num_workers} workers in total. Our suggested max number of worker in current system is "
+                f"{most}, as many as there are processors for this process; more of them take turns"
+            )
         self._iterable = isinstance(dataset, IterableDataset)
         self._pipes = isinstance(dataset, (IterDataPipe, MapDataPipe))
         if isinstance(dataset, IterDataPipe):
@@ -388,6 +394,11 @@ class _Iterator:
         except BaseException:
             self._close()
             raise
+
+
+def _processors() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _check(num_workers: Any, timeout: Any, prefetch: Any, persistent: bool, context: Any) -> None:

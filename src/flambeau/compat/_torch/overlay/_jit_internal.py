@@ -8,6 +8,8 @@ from typing import Any, Final, TypeVar
 
 from flambeau.futures import Future
 from flambeau.jit import (
+    FunctionModifiers,
+    _marked,
     _overload,
     _overload_method,
     export,
@@ -17,15 +19,37 @@ from flambeau.jit import (
 )
 from flambeau.jit.annotations import BroadcastingList1, BroadcastingList2, BroadcastingList3
 
-__all__ = ["BroadcastingList1", "BroadcastingList2", "BroadcastingList3", "Final", "Future", "export", "ignore", "is_scripting", "unused"]
+__all__ = ["BroadcastingList1", "BroadcastingList2", "BroadcastingList3", "Final", "FunctionModifiers", "Future", "export", "ignore", "is_scripting", "unused"]
 
 _marks = (_overload, _overload_method)
 T = TypeVar("T")
 
 
 def _copy_to_script_wrapper(fn: T) -> T:
-    """The method itself: no scripted module takes it over."""
-    return fn
+    """The method itself, marked: no scripted module takes it over."""
+    return _marked(fn, FunctionModifiers.COPY_TO_SCRIPT_WRAPPER)
+
+
+def get_torchscript_modifier(fn: Any) -> Any:
+    """How a function is marked; None of what is not callable."""
+    if not callable(fn):
+        return None
+    return getattr(getattr(fn, "__func__", fn), "_torchscript_modifier", FunctionModifiers.DEFAULT)
+
+
+def is_ignored_fn(fn: Any) -> bool:
+    """Whether a compiler would leave the function out."""
+    return get_torchscript_modifier(fn) in (FunctionModifiers.UNUSED, FunctionModifiers.IGNORE, FunctionModifiers._DROP)
+
+
+def should_drop(fn: Any) -> bool:
+    """Whether a compiler would have calls of the function raise."""
+    return get_torchscript_modifier(fn) in (FunctionModifiers.UNUSED, FunctionModifiers._DROP)
+
+
+def module_has_exports(mod: Any) -> bool:
+    """Whether a method of the module is marked as exported."""
+    return any(get_torchscript_modifier(getattr(mod, name, None)) == FunctionModifiers.EXPORT for name in dir(mod))
 
 
 def boolean_dispatch(

@@ -146,6 +146,36 @@ def _rebuild_tensor_v2(storage: Any, storage_offset: int, size: Any, stride: Any
     return made
 
 
+def _rebuild_tensor_v3(
+    storage: Any, storage_offset: int, size: Any, stride: Any, requires_grad: bool, backward_hooks: Any, dtype: Any, metadata: Any = None
+) -> Tensor:
+    """The same of types that have no class of storages."""
+    made: Tensor = _core.ops.empty(0, dtype=dtype)
+    made.set_(storage.untyped(), storage_offset, tuple(size), tuple(stride))
+    made.requires_grad = requires_grad
+    for hook in (backward_hooks or {}).values():
+        made.register_hook(hook)
+    return made
+
+
+def _rebuild_meta_tensor_no_storage(dtype: Any, size: Any, stride: Any, requires_grad: bool) -> Tensor:
+    """A tensor without bytes."""
+    made: Tensor = _core.ops.empty_strided(tuple(size), tuple(stride), dtype=dtype, device="meta")
+    return made.requires_grad_(requires_grad)
+
+
+def _rebuild_sparse_tensor(layout: Any, data: tuple[Any, ...]) -> Any:
+    """Of indices, values and a size, and of a COO tensor whether it is in order."""
+    from flambeau import sparse_coo, sparse_coo_tensor, sparse_csr, sparse_csr_tensor
+
+    if layout is sparse_coo:
+        made = sparse_coo_tensor(*data[:3])
+        return made.coalesce() if data[3:] == (True,) else made
+    if layout is sparse_csr:
+        return sparse_csr_tensor(*data[:4])
+    raise NotImplementedError(f"rebuilding sparse tensor for layout {layout}")
+
+
 def _rebuild_parameter(data: Tensor, requires_grad: bool, backward_hooks: Any) -> Any:
     """A Parameter of saved data."""
     from flambeau.nn import Parameter

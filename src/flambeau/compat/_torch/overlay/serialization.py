@@ -15,6 +15,11 @@ def normalize_storage_type(storage_type: Any) -> Any:
     return getattr(fl, storage_type.__name__)
 
 
+def _get_layout(name: str) -> Any:
+    """The layout of that name, with `torch.` in front of it."""
+    return getattr(fl, name.rpartition(".")[2])
+
+
 def save(
     obj: Any, f: Any, pickle_module: Any = None, pickle_protocol: int = 2, _use_new_zipfile_serialization: bool = True,
     _disable_byteorder_record: bool = False,

@@ -81,6 +81,10 @@ def _get_accelerator(check: Any = None) -> Any:
     return _C.device("cpu")
 
 
+def _mps_is_available() -> bool:
+    return False
+
+
 def _cuda_getCurrentRawStream(device: int) -> int:
     raise NoCUDAError("cuda")
 

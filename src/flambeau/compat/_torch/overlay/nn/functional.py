@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
-from flambeau import _C as _core
 from flambeau._C import Tensor
 from flambeau.compat._torch.overlay.nn import _reduction as _Reduction
 from flambeau.nn.functional import linear
+from flambeau.nn.functional._multihead import _canonical_mask, _none_or_dtype
 from flambeau.nn.modules.utils import _pair, _single, _triple
 
 __all__: list[str] = []
-_private = (_Reduction, _pair, _single, _triple)  # which programs take from here
+_private = (_Reduction, _canonical_mask, _none_or_dtype, _pair, _single, _triple)  # which programs take from here
 
 
 def _get_softmax_dim(name: str, ndim: int, stacklevel: int) -> int:
@@ -72,23 +71,3 @@ def _mha_shape_check(query: Tensor, key: Tensor, value: Tensor, key_padding_mask
         if tuple(attn_mask.shape) != wanted:
             raise AssertionError(f"Expected `attn_mask` shape to be {wanted} but got {tuple(attn_mask.shape)}")
     return axes == 3
-
-
-def _canonical_mask(mask: Tensor | None, mask_name: str, other_type: Any, other_name: str, target_type: Any, check_other: bool = True) -> Tensor | None:
-    """A mask as numbers to add: -inf where a bool one is True."""
-    if mask is None:
-        return None
-    if mask.dtype is not _core.bool and not mask.is_floating_point():
-        raise AssertionError(f"only bool and floating types of {mask_name} are supported")
-    if check_other and other_type is not None and mask.dtype != other_type:
-        warnings.warn(f"Support for mismatched {mask_name} and {other_name} is deprecated. Use same type for both instead.", stacklevel=2)
-    if mask.is_floating_point():
-        return mask
-    return _core.ops.zeros_like(mask, dtype=target_type).masked_fill_(mask, float("-inf"))  # type: ignore[no-any-return]
-
-
-def _none_or_dtype(input: Tensor | None) -> Any:  # noqa: A002
-    """A tensor's type; None of None."""
-    if input is None or isinstance(input, Tensor):
-        return None if input is None else input.dtype
-    raise RuntimeError("input to _none_or_dtype() must be None or torch.Tensor")
