@@ -31,7 +31,7 @@ Device Device::parse(const std::string& spec) {
   const std::string kind = spec.substr(0, colon);
   Device device;
   const auto* const at = std::find(std::begin(kNames), std::end(kNames), kind);
-  if (at == std::end(kNames)) raise<ArgumentError>("device: '", spec, "'; expected 'cpu', 'meta', 'cuda' or 'cuda:N' (or 'mps', 'xpu', 'mtia', 'xla', 'hpu', which no build has)");
+  if (at == std::end(kNames)) raise<ArgumentError>("device: Expected one of cpu, meta, cuda, mps, xpu, mtia, xla, hpu device type at start of device string: ", spec, " (no build has those after cuda)");
   device.kind = static_cast<DeviceKind>(at - std::begin(kNames));
   if (colon != std::string::npos) {
     int index = -1;

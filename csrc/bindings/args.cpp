@@ -50,6 +50,15 @@ bool fits_list(PyObject* o, bool may_lack) {
   return true;
 }
 
+// The element type of Python's numbers: `float` is one of 64 bits, whatever the default type is.
+std::optional<DType> type_of_class(PyObject* o) {
+  if (o == reinterpret_cast<PyObject*>(&PyFloat_Type)) return DType::Float64;
+  if (o == reinterpret_cast<PyObject*>(&PyLong_Type)) return DType::Int64;
+  if (o == reinterpret_cast<PyObject*>(&PyBool_Type)) return DType::Bool;
+  if (o == reinterpret_cast<PyObject*>(&PyComplex_Type)) return DType::Complex128;
+  return std::nullopt;
+}
+
 // Whether the object could be converted: how overloads are told apart.
 bool fits(Kind kind, PyObject* o) {
   const bool none = o == Py_None;
@@ -73,8 +82,8 @@ bool fits(Kind kind, PyObject* o) {
     case Kind::OptBool: return none || PyBool_Check(o);
     case Kind::Str: return PyUnicode_Check(o);
     case Kind::OptStr: return none || PyUnicode_Check(o);
-    case Kind::DType: return is_dtype(o);
-    case Kind::OptDType: return none || is_dtype(o);
+    case Kind::DType: return is_dtype(o) || type_of_class(o);
+    case Kind::OptDType: return none || is_dtype(o) || type_of_class(o);
     case Kind::OptDevice: return true;
     case Kind::OptGenerator: return none || is_generator(o);
   }
@@ -99,6 +108,15 @@ bool is_ignored(PyObject* key, std::string_view ignored) {
 }
 
 }  // namespace
+
+// The place of what NumPy calls x, a or x1 and PyTorch's `split` calls tensor, which is also `input`, or x2, which is also `other`; else -1.
+int Signature::other_place(PyObject* key) const {
+  const bool first = same_text(key, "x") || same_text(key, "a") || same_text(key, "x1") || same_text(key, "tensor");
+  if (!first && !same_text(key, "x2")) return -1;
+  for (int a = 0; a < count_; ++a)
+    if (args_[a].also && std::string_view(args_[a].also) == (first ? "input" : "other")) return a;
+  return -1;
+}
 
 bool Signature::bind_slots(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kw, PyObject** slots, Bound& bound, std::string* why) const {
   if (override_flags & kModeOn) [[unlikely]] throw Overridden{};
@@ -140,6 +158,7 @@ bool Signature::bind_slots(PyObject* self, PyObject* const* args, Py_ssize_t nar
     if (const char* other = found < 0 ? spelled(key) : nullptr)
       for (int a = 0; a < count_ && found < 0; ++a)
         if (std::string_view(args_[a].name) == other) found = a;
+    if (found < 0) found = other_place(key);
     if (found < 0) {
       if (same_text(key, "out") && value == Py_None) continue;
       if (is_ignored(key, ignored_)) continue;
@@ -456,9 +475,7 @@ std::optional<DType> to_optional_dtype(PyObject* o, const char* op, const char* 
 }
 DType to_dtype(PyObject* o, const char* op, const char* arg) {
   if (is_dtype(o)) return dtype_value(o);
-  if (o == reinterpret_cast<PyObject*>(&PyFloat_Type)) return default_float_type();
-  if (o == reinterpret_cast<PyObject*>(&PyLong_Type)) return DType::Int64;
-  if (o == reinterpret_cast<PyObject*>(&PyBool_Type)) return DType::Bool;
+  if (const auto type = type_of_class(o)) return *type;
   wrong_type(o, op, arg, "a flambeau dtype such as flambeau.float32");
 }
 

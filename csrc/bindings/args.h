@@ -58,6 +58,7 @@ class Signature {
 
  private:
   // Null when bound, else what is wrong.
+  int other_place(PyObject* key) const;
   bool bind_slots(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kw, PyObject** slots, Bound& bound, std::string* why) const;
   // x.add_(2, y) as x.add_(y, alpha=2), with a warning; false where the call is not of that kind.
   bool bind_numbers_first(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kw, PyObject** slots) const;

@@ -233,6 +233,11 @@ int set_item(PyObject* self, PyObject* index, PyObject* value) {
       made = tensor_from(value, std::nullopt);
       v = Operand(made);
     }
+    if (v.is_tensor() && !p.advanced)  // leading axes of 1 count for nothing
+      while (v.tensor().ndim() > p.view.ndim() && v.tensor().size(0) == 1) {
+        made = op::select(v.tensor(), 0, 0);
+        v = Operand(made);
+      }
     if (!p.advanced) {
       if (v.is_tensor()) op::copy_(p.view, v.tensor());
       else op::fill_(p.view, v);

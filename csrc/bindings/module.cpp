@@ -195,7 +195,10 @@ void init_functions(nb::module_& m) {
   m.def("set_autocast_dtype", [](nb::handle t) { autocast_settings().dtype = to_dtype(t.ptr(), "set_autocast_dtype", "dtype"); });
   m.def("get_default_complex_dtype", [] { return nb::borrow(dtype_objects[static_cast<int>(to_complex(default_dtype()))]); });
   m.def("get_default_dtype", [] { return nb::borrow(dtype_objects[static_cast<int>(default_dtype())]); });
-  m.def("set_default_dtype", [](nb::handle t) { set_default_dtype(to_dtype(t.ptr(), "set_default_dtype", "dtype")); });
+  m.def("set_default_dtype", [](nb::handle t) {
+    if (PyType_Check(t.ptr())) raise<TypeMismatch>("set_default_dtype: dtype is a class of numbers; expected flambeau.float32 or flambeau.float64");
+    set_default_dtype(to_dtype(t.ptr(), "set_default_dtype", "dtype"));
+  });
   m.def("promote_types", [](nb::handle a, nb::handle b) {
     return nb::borrow(dtype_objects[static_cast<int>(promote(to_dtype(a.ptr(), "promote_types", "a"), to_dtype(b.ptr(), "promote_types", "b")))]);
   });

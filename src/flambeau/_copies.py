@@ -9,6 +9,7 @@ from typing import Any
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._out import takes_out
+from flambeau._spelled import spelled
 
 
 def _copying(name: str, view: Callable[..., Any]) -> Callable[..., Any]:
@@ -60,6 +61,7 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out: Tenso
     return out
 
 
+@spelled()
 @takes_out
 def renorm(input: Tensor, p: float, dim: int, maxnorm: float, *, out: Tensor | None = None) -> Tensor:
     """The slices along `dim`, those whose p-norm is above maxnorm scaled down to it.

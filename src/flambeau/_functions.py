@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol, overload
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._info import element_type
 from flambeau._out import takes_out
 from flambeau._spelled import spelled
 from flambeau._warn import warn
@@ -217,6 +218,7 @@ def can_cast(from_: Any, to: Any) -> bool:
     """True if values keep their kind: bool to anything, integers to all but bool, floats to floats and complex, complex to complex."""
 
     def kind(t: Any) -> int:
+        t = element_type(t)
         return 0 if t is _C.bool else 3 if t.is_complex else 2 if t.is_floating_point else 1
 
     return kind(from_) <= kind(to)
@@ -494,6 +496,7 @@ def is_neg(input: Tensor) -> bool:
     return input.is_neg()  # type: ignore[attr-defined,no-any-return]
 
 
+@spelled()
 @takes_out
 def cross(input: Tensor, other: Tensor, dim: int | None = None, *, out: Tensor | None = None) -> Tensor:
     """The vector product along an axis of size 3: without `dim` the first one, with a warning; `linalg.cross` takes the last."""

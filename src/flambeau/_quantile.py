@@ -8,10 +8,12 @@ from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._functions import movedim
 from flambeau._out import takes_out
+from flambeau._spelled import spelled
 
 _INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
+@spelled()
 @takes_out
 def quantile(
     input: Tensor,
@@ -44,6 +46,7 @@ def quantile(
     return _quantile("quantile", input, q, dim, keepdim, interpolation, False)
 
 
+@spelled()
 @takes_out
 def nanquantile(
     input: Tensor,

@@ -7,6 +7,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._info import element_type
 
 
 def _positions(name: str, length: int, periodic: bool, dtype: Any, device: Any) -> tuple[Tensor | None, int]:
@@ -15,6 +16,7 @@ def _positions(name: str, length: int, periodic: bool, dtype: Any, device: Any) 
         raise TypeError(f"{name}: window_length = {length!r}; expected an int")
     if length < 0:
         raise _C.ArgumentError(f"{name}: window_length = {length}; expected at least 0")
+    dtype = element_type(dtype)
     if dtype is not None and not dtype.is_floating_point:
         raise _C.DTypeError(f"{name}: dtype = {dtype}; expected a floating point type")
     if length < 2:
@@ -23,7 +25,7 @@ def _positions(name: str, length: int, periodic: bool, dtype: Any, device: Any) 
 
 
 def _finished(window: Tensor | None, length: int, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
-    kind = _C.get_default_dtype() if dtype is None else dtype
+    kind = _C.get_default_dtype() if dtype is None else element_type(dtype)
     found = ops.ones((length,), dtype=kind, device=device) if window is None else window.to(kind)
     return found.requires_grad_() if requires_grad else found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import os
 import subprocess
 import sys
@@ -94,6 +95,10 @@ def test_copies():
     assert x[0, 0].item() == 7.0
     shared = xp.from_dlpack(np.zeros(2))
     assert shared.dtype is fl.float64 and xp.asarray(x, copy=True).data_ptr() != x.data_ptr() == xp.asarray(x).data_ptr()
+    numbers = array.array("i", [1, 2])
+    of_a_buffer = xp.asarray(numbers, copy=False)
+    numbers[0] = 5
+    assert of_a_buffer.dtype is fl.int32 and of_a_buffer.tolist() == [5, 2]
 
 
 def test_meshgrid_as_numpy():

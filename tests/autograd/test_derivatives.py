@@ -29,6 +29,34 @@ def test_gradgradcheck():
     assert fl.autograd.gradgradcheck(lambda x: x.exp() * x, (leaf(0.5, -1.0),))
 
 
+def test_gradcheck_moves_what_the_function_knows_by_another_way():
+    layer, x = fl.nn.Linear(2, 1).double(), leaf(0.5, -1.0)
+    before = [p.tolist() for p in layer.parameters()]
+    assert fl.autograd.gradcheck(lambda *_: layer(x).sigmoid(), tuple(layer.parameters()))
+    assert fl.autograd.gradgradcheck(lambda *_: layer(x).sigmoid(), tuple(layer.parameters()))
+    assert [p.tolist() for p in layer.parameters()] == before
+
+
+def test_gradcheck_calls_the_function_with_its_history():
+    def slope(x):
+        y = (x * x * x).sum()
+        return fl.autograd.grad(y, x, create_graph=True)[0]
+
+    assert fl.autograd.gradcheck(slope, (leaf(0.5, -1.0),))
+
+
+def test_gradcheck_leaves_graphs_that_saved_the_input_as_they_were():
+    x = leaf(0.5, -1.0)
+    y = (x * x).sum()
+    assert fl.autograd.gradcheck(fl.sin, (x,))
+    y.backward()
+    assert x.grad.tolist() == [1.0, -2.0]
+
+
+def test_gradcheck_of_elements_that_lie_in_one_place():
+    assert fl.autograd.gradcheck(lambda x: x * x, (leaf(0.5).expand(3),))
+
+
 def test_a_gradient_without_a_derivative_is_refused_and_not_zero():
     x = fl.randn(3, requires_grad=True)
     (dx,) = fl.autograd.grad(fl.sinc(x).sum(), x, create_graph=True)

@@ -616,3 +616,12 @@ def test_limits_of_types_of_python():
     assert fl.can_cast(int, float) and not fl.can_cast(complex, fl.float32) and fl.can_cast(bool, int)
     with pytest.raises(TypeError, match="iinfo: flambeau.float64 is no integer type"):
         fl.iinfo(float)
+
+
+def test_classes_of_numbers_are_element_types():
+    x = fl.ones(2, 2)
+    made = [fl.zeros(2, dtype=float), fl.arange(3, dtype=float), x.to(float), x.sum(0, dtype=float), fl.nn.Linear(1, 1).to(float).weight, fl.nn.Linear(1, 1, dtype=float).weight]
+    assert {y.dtype for y in made} == {fl.float64}
+    assert fl.randint(0, 3, (2,), dtype=int).dtype is fl.int64 and x.to(bool).dtype is fl.bool and fl.tensor([1], dtype=complex).dtype is fl.complex128
+    with pytest.raises(TypeError, match="set_default_dtype"):
+        fl.set_default_dtype(float)

@@ -433,3 +433,17 @@ def test_gradient_through_slices_beside_lists(index):
     kept = np.ones((4, 5, 3), dtype=np.float32)
     kept[index] = 0
     np.testing.assert_allclose(x.grad.numpy(), kept)
+
+
+@pytest.mark.parametrize("index, shape, gradient", [((0,), (1,), [1.0]), ((slice(None),), (1, 1, 3), [[[1.0, 1.0, 1.0]]]), ((), (1, 3), [[1.0, 1.0, 1.0]])])
+def test_leading_axes_of_one_of_what_is_written_count_for_nothing(index, shape, gradient):
+    x, y = fl.zeros(3), fl.ones(*shape, requires_grad=True)
+    x[index] = y
+    x.sum().backward()
+    assert y.grad.tolist() == gradient
+
+
+def test_numpys_names_of_tensors():
+    x = fl.tensor([1.0, -2.0])
+    assert fl.sum(a=x).item() == -1.0 and fl.add(x1=x, x2=x).tolist() == [2.0, -4.0] and fl.abs(a=x).tolist() == [1.0, 2.0]
+    assert [part.item() for part in fl.split(tensor=x, split_size_or_sections=1, dim=0)] == [1.0, -2.0]

@@ -138,6 +138,7 @@ def test_ctc_loss_of_batches_is_that_of_each():
         assert both[i].item() == pytest.approx(one.item())
     flat = fl.cat([targets[i, : counts[i]] for i in range(3)])
     assert fl.allclose(F.ctc_loss(x, flat, lengths, counts, reduction="none"), both)
+    assert fl.equal(F.ctc_loss(x, targets + 0.5, lengths, counts, reduction="none"), both)  # as PyTorch reads floats
     mean = (both / fl.tensor([3.0, 2.0, 1.0], dtype=fl.float64)).mean()
     assert F.ctc_loss(x, targets, lengths, counts).item() == pytest.approx(mean.item())
 

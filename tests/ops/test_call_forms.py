@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
 import flambeau as fl
@@ -266,3 +268,42 @@ def test_split_takes_its_documented_keyword():
     x = fl.arange(5.0)
     assert [part.tolist() for part in fl.split(x, split_size_or_sections=2)] == [[0.0, 1.0], [2.0, 3.0], [4.0]]
     assert [part.tolist() for part in fl.split(x, split_size_or_sections=[1, 4])] == [[0.0], [1.0, 2.0, 3.0, 4.0]]
+
+
+X = fl.arange(6.0).reshape(2, 3) + 1
+
+
+@pytest.mark.parametrize(
+    "call, want",
+    [
+        (lambda: fl.linalg.norm(input=X, axis=0, keepdims=True), lambda: fl.linalg.norm(X, dim=0, keepdim=True)),
+        (lambda: fl.linalg.vector_norm(X, axis=1, keepdims=True), lambda: fl.linalg.vector_norm(X, 2, 1, True)),
+        (lambda: fl.linalg.matrix_norm(a=X, axis=(0, 1)), lambda: fl.linalg.matrix_norm(X)),
+        (lambda: fl.linalg.cross(x1=X, x2=X.flip(1), axis=1), lambda: fl.linalg.cross(X, X.flip(1))),
+        (lambda: fl.linalg.pinv(input=X), lambda: fl.linalg.pinv(X)),
+        (lambda: fl.linalg.lstsq(input=A, b=B).solution, lambda: fl.linalg.solve(A, B)),
+        (lambda: fl.linalg.tensorsolve(input=A, other=V), lambda: fl.linalg.tensorsolve(A, V)),
+        (lambda: fl.fft.fft(x=X, axis=0).real, lambda: fl.fft.fft(X, dim=0).real),
+        (lambda: fl.fft.fftshift(X, axis=1), lambda: fl.fft.fftshift(X, 1)),
+        (lambda: fl.special.logsumexp(X, axis=0, keepdims=True), lambda: fl.special.logsumexp(X, 0, True)),
+        (lambda: fl.special.xlogy(x1=X, x2=X), lambda: fl.special.xlogy(X, X)),
+        (lambda: X.quantile(0.5, axis=1, keepdims=True), lambda: X.quantile(0.5, 1, True)),
+        (lambda: fl.trapezoid(X, axis=0), lambda: fl.trapezoid(X, dim=0)),
+        (lambda: fl.cov(a=X), lambda: fl.cov(X)),
+        (lambda: fl.tensor_split(X, 3, axis=1)[1], lambda: X[:, 1:2]),
+        (lambda: fl.renorm(X, 2, axis=0, maxnorm=1.0), lambda: fl.renorm(X, 2, 0, 1.0)),
+        (lambda: fl.cosine_similarity(X, X + 1, axis=0), lambda: fl.cosine_similarity(X, X + 1, 0)),
+    ],
+)
+def test_names_of_schemas_and_of_numpy(call, want):
+    assert call().shape == want().shape and fl.allclose(call(), want())
+
+
+def test_one_argument_by_two_names_is_refused():
+    with pytest.raises(TypeError, match="norm: got both axis and dim, which are one argument"):
+        fl.linalg.norm(X, axis=0, dim=0)
+
+
+def test_functions_that_take_other_names_are_pickled_by_their_package():
+    for function in (fl.linalg.norm, fl.fft.fft, fl.special.xlogy, fl.quantile):
+        assert pickle.loads(pickle.dumps(function)) is function

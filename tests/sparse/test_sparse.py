@@ -538,3 +538,88 @@ def test_compressed_rows_warn_once(monkeypatch):
         fl.eye(2).to_sparse_csr()
         fl.eye(3).to_sparse_csr()
     assert len(record) == 1 and record[0].filename == __file__
+
+
+# ---------------------------------------------------------------------------------------- stacks, masks, questions
+
+
+HYBRID = fl.sparse_coo_tensor([[0, 2]], fl.tensor([[1.0, 2.0], [3.0, 4.0]]), (3, 2))
+
+
+@pytest.mark.parametrize("how", LAYOUTS)
+@pytest.mark.parametrize("dim", [0, 1, 2, -1])
+def test_stack(how, dim):
+    a, b = matrix(5, 7), matrix(5, 7, seed=3)
+    got = fl.stack([sparse(a, how), sparse(b, how)], dim)
+    assert got.is_sparse
+    near(got, np.stack([a, b], dim))
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2])
+def test_stack_and_cat_along_dense_axes(dim):
+    x = HYBRID.to_dense()
+    near(fl.stack([HYBRID, HYBRID * 2], dim), np.stack([x, x * 2], dim))
+    near(fl.cat([HYBRID, HYBRID * 2], min(dim, 1)), np.concatenate([x, x * 2], min(dim, 1)))
+
+
+def test_gradients_of_stack_unbind_and_sparse_mask():
+    values = fl.tensor([1.0, 2.0, 3.0], dtype=fl.float64, requires_grad=True)
+    mask = fl.sparse_coo_tensor([[0, 1], [1, 1]], fl.ones(2), (2, 2))
+
+    def f(v):
+        x = fl.sparse_coo_tensor([[0, 0, 1], [0, 1, 0]], v, (2, 2))
+        y = fl.stack([x, x * x], 1).unbind(1)[1]
+        return y.to_dense() + (x * 3).sparse_mask(mask).to_dense()
+
+    assert gradcheck(f, (values,)) and gradgradcheck(f, (values,))
+
+
+@pytest.mark.parametrize("how", LAYOUTS)
+def test_unbind(how):
+    a = matrix(4, 3)
+    for dim in (0, 1):
+        for got, want in zip(sparse(a, how).unbind(dim), np.moveaxis(a, dim, 0), strict=True):
+            near(got, want)
+
+
+@pytest.mark.parametrize("how", LAYOUTS)
+@pytest.mark.parametrize("density", [0.0, 0.4])
+def test_sparse_mask_of_a_sparse_tensor(how, density):
+    a, b = matrix(6, 5, density=density), matrix(6, 5, seed=4)
+    got = sparse(a, how).sparse_mask(sparse(b, how))
+    assert got.layout == sparse(b, how).layout and got._nnz() == (b != 0).sum()
+    near(got, np.where(b != 0, a, 0))
+
+
+def test_sparse_mask_keeps_dense_axes():
+    mask = fl.sparse_coo_tensor([[1, 2]], fl.ones(2, 2), (3, 2))
+    assert HYBRID.sparse_mask(mask).values().tolist() == [[0.0, 0.0], [3.0, 4.0]]
+    with pytest.raises(RuntimeError, match="the tensor has 1 sparse axes, mask 2; expected the same number"):
+        HYBRID.sparse_mask(HYBRID.to_dense().to_sparse())
+
+
+def test_questions_to_values():
+    x = fl.sparse_coo_tensor([[0, 1, 2]], fl.tensor([1.0, float("nan"), float("-inf")]), (4,))
+    assert x.isnan().to_dense().tolist() == [False, True, False, False]
+    assert x.isinf().to_dense().tolist() == x.isneginf().to_dense().tolist() == [False, False, True, False]
+    assert not x.isposinf().any() and x.isnan().any() and not fl.zeros(3).to_sparse().any()
+    with pytest.raises(ValueError, match="any: dim = 0; expected None"):
+        x.any(0)
+
+
+def test_parts_of_complex_numbers():
+    x = fl.sparse_coo_tensor([[1]], fl.tensor([2.0 + 3.0j]), (2,))
+    assert x.real.to_dense().tolist() == [0.0, 2.0] and x.imag.to_dense().tolist() == [0.0, 3.0]
+    assert HYBRID.real.to_dense().tolist() == HYBRID.to_dense().tolist()
+
+
+@pytest.mark.parametrize("indices", [[[0.0, 2.0]], [[False, True]], fl.tensor([[0, 2]], dtype=fl.uint8)], ids=["floats", "bools", "bytes"])
+def test_indices_of_other_types(indices):
+    x = fl.sparse_coo_tensor(indices, fl.tensor([1.0, 2.0]), (3,))
+    places = x.coalesce().indices()
+    assert places.dtype is fl.int64 and places.tolist() == fl.as_tensor(indices).long().tolist()
+
+
+def test_an_index_that_is_no_whole_number_is_refused():
+    with pytest.raises(TypeError, match="indices are flambeau.float32, and one of them is no whole number; expected integers"):
+        fl.sparse_coo_tensor([[0.0, 1.5]], fl.ones(2), (3,))

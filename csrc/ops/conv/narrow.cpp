@@ -26,6 +26,7 @@ namespace fl::conv {
 namespace {
 
 constexpr int64_t kWide = 16;                      // at least so many channels
+constexpr int64_t kLeast = 1536;                   // elements of an image of the wide side: below, calls cost more than products
 constexpr int64_t kStripBytes = int64_t{1} << 19;  // of P and U: they stay in the second-level cache
 constexpr int64_t kPieces = 8;                     // of a batch, at least, where images are large enough
 
@@ -43,9 +44,18 @@ struct Cut {
 // Rows of a phase that one position reaches, less one.
 int64_t reach(const Conv& c) { return c.dh * (c.kh - 1) / c.sh; }
 
-bool may_be_narrow(const onednn::ConvShape& s, const Tensor& any, int64_t narrow, int64_t wide) {
+int64_t positions_of(const Dims& sizes) {
+  int64_t count = 1;
+  for (int d = 2; d < sizes.size(); ++d) count *= sizes[d];
+  return count;
+}
+// For each position of the wide side there are products with all taps, also with those that lead out of the narrow one: of a
+// kernel as large as its input one of as many is of use. oneDNN makes a vector of channels for each position of the result.
+bool may_be_narrow(const onednn::ConvShape& s, DType type, const Dims& narrow, const Dims& wide) {
   const int64_t most = isa() == Isa::V4 ? 8 : 4;  // half of a vector
-  return any.dtype() == DType::Float32 && s.groups == 1 && s.x.size() <= 4 && narrow <= most && wide >= kWide;
+  const int64_t positions = positions_of(wide);
+  return type == DType::Float32 && s.groups == 1 && s.x.size() <= 4 && narrow[1] <= most && wide[1] >= kWide && positions * wide[1] >= kLeast &&
+         positions * narrow[1] <= positions_of(narrow) * most;
 }
 Conv as_it_is(const onednn::ConvShape& s) {
   Conv c = geometry(s.x, s.w, s.y, s.stride, s.padding, s.dilation, s.groups);
@@ -115,7 +125,7 @@ void add_up(const Conv& c, const Tensor& wide, const Tensor& weight, const Tenso
 
 bool narrow_forward(const onednn::ConvShape& s, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y) {
   Conv c;
-  if (!may_be_narrow(s, x, s.w[0], s.w[1]) || !turned_round(s, c)) return false;
+  if (!may_be_narrow(s, x.dtype(), s.y, s.x) || !turned_round(s, c)) return false;
   const Tensor weight = empty(Dims{c.ci * c.taps(), c.co}, DType::Float32);
   for (int64_t k = 0; k < weight.size(0); ++k)
     for (int64_t i = 0; i < c.co; ++i) weight.data<float>()[k * c.co + i] = w.data<float>()[turned_place(c, k, i)];
@@ -124,7 +134,7 @@ bool narrow_forward(const onednn::ConvShape& s, const Tensor& x, const Tensor& w
 }
 
 bool narrow_backward_data(const onednn::ConvShape& s, const Tensor& dy, const Tensor& w, const Tensor& dx) {
-  if (!may_be_narrow(s, dy, s.w[1], s.w[0])) return false;
+  if (!may_be_narrow(s, dy.dtype(), s.x, s.y)) return false;
   const Conv c = as_it_is(s);
   add_up(c, dy, columns_of(c, w), {}, dx);
   return true;
@@ -132,7 +142,7 @@ bool narrow_backward_data(const onednn::ConvShape& s, const Tensor& dy, const Te
 
 bool narrow_backward_weight(const onednn::ConvShape& s, const Tensor& dy, const Tensor& x, const Tensor& dw) {
   Conv c;
-  if (!may_be_narrow(s, dy, s.w[0], s.w[1]) || !turned_round(s, c)) return false;
+  if (!may_be_narrow(s, dy.dtype(), s.y, s.x) || !turned_round(s, c)) return false;
   const int64_t columns = c.ci * c.taps(), size = columns * c.co;
   const ChannelRows rows(x);
   const float *narrow = dy.data<float>(), *wide = static_cast<const float*>(rows.data());

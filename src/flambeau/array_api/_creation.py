@@ -15,7 +15,17 @@ def _shape(shape: Any) -> tuple[int, ...]:
 
 def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Tensor:
     """A tensor of a tensor, a number, nested lists, or an object with the buffer protocol or DLPack."""
+    if not isinstance(obj, Tensor) and not hasattr(obj, "__dlpack__") and _has_buffer(obj):
+        obj = _C.from_buffer(obj)  # of the type that the buffer says, which PyTorch's function does not ask
     return fl.asarray(obj, dtype=dtype, device=device, copy=copy)
+
+
+def _has_buffer(obj: Any) -> bool:
+    try:
+        memoryview(obj)
+    except TypeError:
+        return False
+    return True
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:

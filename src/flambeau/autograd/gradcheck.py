@@ -12,7 +12,6 @@ from typing import Any
 import flambeau
 from flambeau._C import Tensor
 from flambeau.autograd.backward import grad
-from flambeau.autograd.modes import no_grad
 
 
 class GradcheckError(RuntimeError):
@@ -36,20 +35,23 @@ def _flat(x: Tensor) -> list[float]:
 
 def _numeric(function: Callable[..., Any], inputs: Sequence[Any], x: Tensor, eps: float) -> list[list[list[float]]]:
     """Per part of an element of x and per output, the central differences of the output's elements."""
+    # x itself is moved, since the function may know it by another way than its arguments, as the parameter of a module. Where elements
+    # lie in one place a copy is.
+    moved = x.detach().clone().requires_grad_() if any(n > 1 and step == 0 for n, step in zip(x.shape, x.stride())) else x
+    args = [moved if a is x else a for a in inputs]
+    cells = moved.data  # writes to it are no writes to what a graph has saved
     rows = []
-    with no_grad():
-        # A copy is moved, so that what the graph has saved stays as it was.
-        moved = x.detach().clone().requires_grad_(x.requires_grad)
-        args = [moved if a is x else a for a in inputs]
-        for index in _indices(moved.shape):
-            before = moved[index].item()
+    for index in _indices(moved.shape):
+        before = cells[index].item()
+        try:
             for step in _parts(moved):
-                moved[index] = before + eps * step
+                cells[index] = before + eps * step
                 high = [y.detach().clone() for y in _outputs(function, args)]
-                moved[index] = before - eps * step
+                cells[index] = before - eps * step
                 low = [y.detach().clone() for y in _outputs(function, args)]
-                moved[index] = before
                 rows.append([_flat((h - lo) / (2 * eps)) for h, lo in zip(high, low, strict=True)])
+        finally:
+            cells[index] = before
     return rows
 
 
@@ -108,9 +110,9 @@ def gradcheck(
     wanted = [x for x in every if isinstance(x, Tensor) and x.requires_grad]
     if not wanted:
         raise ValueError("gradcheck: no input requires grad; expected at least one")
-    outputs = _outputs(func, every)
-    for k, x in enumerate(wanted):
-        numeric = _numeric(func, every, x, eps)
+    differences = [_numeric(func, every, x, eps) for x in wanted]
+    outputs = _outputs(func, every)  # whose graph is made once nothing is moved any more
+    for k, (x, numeric) in enumerate(zip(wanted, differences)):
         places = [i for i in _indices(x.shape) for _ in _parts(x)]
         for way, rows in (("backward", _backward_rows), ("forward mode", _forward_rows)):
             if not (check_backward_ad if way == "backward" else check_forward_ad):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-__all__ = ["DTensor", "Partial", "Placement", "Replicate", "Shard", "distribute_tensor"]
+from flambeau.distributed.device_mesh import DeviceMesh, init_device_mesh
+
+__all__ = ["DTensor", "DeviceMesh", "Partial", "Placement", "Replicate", "Shard", "distribute_tensor", "init_device_mesh"]
 
 
 class Placement:

@@ -17,6 +17,7 @@ Example:
 """
 
 from flambeau import _whole_calls
+from flambeau._spelled import spelled
 from flambeau.fft._complex import fft, fft2, fftn, ifft, ifft2, ifftn
 from flambeau.fft._hermitian import hfft, hfft2, hfftn, ihfft, ihfft2, ihfftn
 from flambeau.fft._order import fftfreq, fftshift, ifftshift, rfftfreq
@@ -26,5 +27,10 @@ __all__ = [
     "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "hfft2", "hfftn", "ifft", "ifft2", "ifftn", "ifftshift", "ihfft", "ihfft2",
     "ihfftn", "irfft", "irfft2", "irfftn", "rfft", "rfft2", "rfftfreq", "rfftn",
 ]  # fmt: skip
+
+for _name in __all__:
+    globals()[_name] = spelled()(globals()[_name])
+    globals()[_name].__module__ = "flambeau.fft"  # by which pickles name it
+del _name
 
 _whole_calls.meet_all(__name__)

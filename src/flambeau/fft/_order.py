@@ -8,6 +8,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._info import element_type
 from flambeau.fft._arguments import check_tensor, given
 
 
@@ -27,7 +28,7 @@ def fftfreq(
         tensor([ 0.0000,  0.5000, -1.0000, -0.5000])
     """
     _check("fftfreq", n)
-    dtype = _C.get_default_dtype() if dtype is None else dtype
+    dtype = _C.get_default_dtype() if dtype is None else element_type(dtype)
     half = (n + 1) // 2
     steps = ops.cat([ops.arange(0, half, dtype=dtype, device=device), ops.arange(-(n // 2), 0, dtype=dtype, device=device)])
     y = given("fftfreq", steps * (1.0 / (n * d)), out)
@@ -45,7 +46,7 @@ def rfftfreq(
         tensor([0.0000, 0.2500, 0.5000])
     """
     _check("rfftfreq", n)
-    dtype = _C.get_default_dtype() if dtype is None else dtype
+    dtype = _C.get_default_dtype() if dtype is None else element_type(dtype)
     y = given("rfftfreq", ops.arange(0, n // 2 + 1, dtype=dtype, device=device) * (1.0 / (n * d)), out)
     return y.requires_grad_() if requires_grad else y
 

@@ -17,6 +17,7 @@ Example:
 
 from flambeau import _whole_calls
 from flambeau._C import LinAlgError
+from flambeau._spelled import spelled
 from flambeau.linalg import _lapack
 from flambeau.linalg._eig import eig, eigvals
 from flambeau.linalg._factors import (
@@ -67,8 +68,12 @@ __all__ = [
     "svd", "svdvals", "tensorinv", "tensorsolve", "vander", "vecdot", "vector_norm",
 ]  # fmt: skip
 
+# What PyTorch's schemas call arguments of these functions.
+_OTHERWISE = {"lstsq": {"b": "B"}, "tensorsolve": {"other": "B"}, "vecdot": {"x2": "y"}}
+
 for _name in __all__:  # pickles name a function by the package, not by its file
     if getattr(globals()[_name], "__module__", "").startswith("flambeau.linalg."):
+        globals()[_name] = spelled(**_OTHERWISE.get(_name, {}))(globals()[_name])
         globals()[_name].__module__ = "flambeau.linalg"
 del _name
 

@@ -9,6 +9,7 @@ from flambeau import _C
 from flambeau.__future__ import switches
 from flambeau._C import Tensor, ops
 from flambeau._handles import Table
+from flambeau._info import element_type
 from flambeau._memory_format import check_memory_format
 from flambeau.autograd import no_grad
 from flambeau.autograd.backward import zero_gradient
@@ -197,13 +198,13 @@ def parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
             f"Module.to: unknown argument '{min(unknown)}'; expected one of {sorted(known)}"
         )
     check_memory_format("Module.to", kwargs.get("memory_format"))
-    device, dtype = kwargs.get("device"), kwargs.get("dtype")
+    device, dtype = kwargs.get("device"), element_type(kwargs.get("dtype"))
     tensors = [kwargs["tensor"]] if "tensor" in kwargs else []
     for arg in args:
         if isinstance(arg, Tensor):
             tensors.append(arg)
-        elif isinstance(arg, _C.dtype):
-            dtype = arg
+        elif isinstance(arg, _C.dtype) or arg is float or arg is complex:
+            dtype = element_type(arg)
         elif isinstance(arg, bool) or arg is None:
             continue  # non_blocking, copy
         elif isinstance(arg, (str, int, _C.device)):

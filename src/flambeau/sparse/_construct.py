@@ -10,7 +10,7 @@ from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._memory_format import sparse_coo, sparse_csr
 from flambeau.sparse._invariants import check_columns, check_places
-from flambeau.sparse._tensor import SparseCOO, SparseCSR, SparseTensor
+from flambeau.sparse._tensor import SparseCOO, SparseCSR, SparseTensor, linear
 
 
 def _index_part(op: str, name: str, data: Any, ndim: int) -> Tensor:
@@ -19,8 +19,10 @@ def _index_part(op: str, name: str, data: Any, ndim: int) -> Tensor:
     x = as_tensor(data)
     if x.numel() == 0 and x.ndim == ndim:
         x = x.to(_C.int64)
-    if x.is_floating_point() or x.is_complex() or x.dtype == _C.bool or x.ndim != ndim:
+    if x.is_complex() or x.ndim != ndim:
         raise _C.DTypeError(f"{op}: {name} are {x.dtype} of shape {list(x.shape)}; expected integers with {ndim} axes")
+    if x.is_floating_point() and bool((x != x.floor()).any()):
+        raise _C.DTypeError(f"{op}: {name} are {x.dtype}, and one of them is no whole number; expected integers: round them first")
     return x.detach().to(_C.int64)
 
 
@@ -294,10 +296,27 @@ def to_sparse_csr(x: Tensor, dense_dim: int | None = None) -> SparseCSR:
     return to_sparse(x).to_sparse_csr()  # type: ignore[no-any-return]
 
 
-def sparse_mask(x: Tensor, mask: SparseCOO) -> SparseCOO:
-    """The elements of a dense tensor at the places of a sparse one, with gradients."""
+def _at_places(x: SparseCOO, mask: SparseCOO) -> SparseCOO:
+    """The elements of x at the places of another coalesced tensor of its shape; 0 where x has none."""
+    if x.sparse_dim() != mask.sparse_dim():
+        given = f"the tensor has {x.sparse_dim()} sparse axes, mask {mask.sparse_dim()}"
+        raise _C.ShapeError(f"sparse_mask: {given}; expected the same number")
+    if not x._nnz():
+        return SparseCOO.make(mask._idx, x._val.new_zeros((mask._nnz(), *x._val.shape[1:])), x.shape, True)
+    mine, wanted = linear(x._idx, x.shape), linear(mask._idx, x.shape)
+    at = ops.searchsorted(mine, wanted).clamp(max=x._nnz() - 1)
+    there = ops.index_select(mine, 0, at) == wanted
+    values = ops.index_select(x._val, 0, at)
+    return SparseCOO.make(mask._idx, ops.where(there.reshape(-1, *[1] * (values.ndim - 1)), values, values.new_zeros(())), x.shape, True)
+
+
+def sparse_mask(x: Tensor, mask: SparseTensor) -> SparseTensor:
+    """The elements of a tensor, dense or sparse, at the places of a sparse one, with gradients."""
     if not isinstance(mask, SparseTensor) or x.shape != mask.shape:
         given = f"the tensor has shape {list(x.shape)}, mask {list(mask.shape)}"
         raise _C.ShapeError(f"sparse_mask: {given}; expected a sparse mask of that shape")
     places = mask.to_coo().coalesce()
+    if isinstance(x, SparseTensor):
+        found = _at_places(x.to_coo().coalesce(), places)
+        return found.to_sparse_csr() if isinstance(mask, SparseCSR) else found
     return SparseCOO.make(places._idx, ops.index(x, list(places._idx.unbind(0))), x.shape, True)

@@ -165,7 +165,7 @@ def sampled_addmm(input: SparseTensor, mat1: Tensor, mat2: Tensor, *, beta: floa
 _ZERO_TO_ZERO = (
     "abs", "absolute", "asin", "arcsin", "asinh", "arcsinh", "atan", "arctan", "atanh", "arctanh", "ceil", "conj", "deg2rad", "erf",
     "erfinv", "expm1", "floor", "log1p", "neg", "negative", "positive", "rad2deg", "relu", "round", "sgn", "sign", "sin", "sinh", "sqrt",
-    "square", "tan", "tanh", "trunc", "nan_to_num",
+    "square", "tan", "tanh", "trunc", "nan_to_num", "isinf", "isnan", "isneginf", "isposinf",
 )  # fmt: skip
 # Functions of the values, whatever these are.
 _OF_VALUES = ("clone", "contiguous", "detach", "to")
@@ -183,6 +183,23 @@ def _of_values(name: str, merge: bool) -> Callable[..., Any]:
 
 for _name in (*_ZERO_TO_ZERO, *_OF_VALUES):
     answers(_name)(_of_values(_name, _name in _ZERO_TO_ZERO))
+
+
+@answers("real")
+def _real(x: SparseTensor) -> SparseTensor:
+    return x._with(ops.real(x._val))
+
+
+@answers("imag")
+def _imag(x: SparseTensor) -> SparseTensor:
+    return x._with(ops.imag(x._val))
+
+
+@answers("any")
+def _any(x: SparseTensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    if dim is not None:
+        raise ValueError(f"any: dim = {dim}; expected None, for all elements of a sparse tensor")
+    return x.coalesce()._val.any()
 
 
 def _number(x: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Functions of sparse tensors that choose, move and join places: transposes, indices, `cat`."""
+"""Functions of sparse tensors that choose, move and join places: transposes, indices, `cat`, `stack`."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def _cat(tensors: Sequence[Any], dim: int = 0) -> SparseTensor:
             shapes = ", ".join(str(list(q.shape)) for q in parts)
             raise _C.ShapeError(f"cat: the sparse tensors have shapes {shapes}; expected one shape but for axis {d}")
     if d >= k:
-        raise _C.ShapeError(f"cat: dim = {dim} is a dense axis; expected one of the first {k}, which have indices")
+        return in_layout_of(_side_by_side(parts, d, d - k + 1), tensors[0])
     indices, size, begin = [], [*parts[0].shape], 0
     for p in parts:
         shift = ops.stack([ops.full((p._nnz(),), begin if i == d else 0, dtype=_C.int64) for i in range(k)])
@@ -201,6 +201,30 @@ def _cat(tensors: Sequence[Any], dim: int = 0) -> SparseTensor:
     size[d] = begin
     found = SparseCOO.make(ops.cat(indices, 1), ops.cat([p._val for p in parts]), size, d == 0)
     return in_layout_of(found, tensors[0])
+
+
+def _side_by_side(parts: Sequence[SparseCOO], d: int, axis: int) -> SparseCOO:
+    """Joined along axis d, which is a dense one, `axis` of the values: these get zeros where the other parts' are."""
+    size = [*parts[0].shape]
+    lengths = [p.shape[d] for p in parts]
+    size[d] = sum(lengths)
+    wide = []
+    for i, p in enumerate(parts):
+        shape = [*p._val.shape]
+        before, after = (p._val.new_zeros([*shape[:axis], sum(n), *shape[axis + 1 :]]) for n in (lengths[:i], lengths[i + 1 :]))
+        wide.append(ops.cat([before, p._val, after], axis))
+    return SparseCOO.make(ops.cat([p._idx for p in parts], 1), ops.cat(wide), size)
+
+
+@answers("stack")
+def _stack(tensors: Sequence[Any], dim: int = 0) -> SparseTensor:
+    return _cat([_unsqueeze(coalesced("stack", t), dim) for t in tensors], dim)  # type: ignore[no-any-return]
+
+
+@answers("unbind")
+def _unbind(x: SparseTensor, dim: int = 0) -> tuple[Any, ...]:
+    (d,) = wrapped("unbind", x, dim)
+    return tuple(_select(x, d, i) for i in range(x.shape[d]))
 
 
 def _without_places(x: SparseTensor, size: Sequence[int], places: int, dtype: Any, requires_grad: bool) -> SparseTensor:

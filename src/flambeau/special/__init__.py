@@ -15,6 +15,7 @@ Example:
 """
 
 from flambeau import _whole_calls
+from flambeau._spelled import spelled
 from flambeau.special._functions import *
 from flambeau.special._functions import __all__ as _names
 
@@ -22,6 +23,7 @@ __all__ = list(_names)
 
 for _name in __all__:  # pickles name a function by the package, not by its file
     if getattr(globals()[_name], "__module__", "") == "flambeau.special._functions":
+        globals()[_name] = spelled()(globals()[_name])
         globals()[_name].__module__ = "flambeau.special"
 del _name
 _whole_calls.meet_all(__name__)

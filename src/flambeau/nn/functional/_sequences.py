@@ -52,7 +52,8 @@ def ctc_loss(
 
     Args:
         log_probs: of log_softmax over classes, [T, N, C] or [T, C].
-        targets: [N, S], or the targets of all sequences one after the other, [sum of target_lengths]; none is `blank`.
+        targets: [N, S], or the targets of all sequences one after the other, [sum of target_lengths]; none is `blank`. Of floats the whole
+            part counts.
         reduction: 'mean' divides each loss by its target's length first.
         zero_infinity: 0 instead of infinity, with its gradient, where a target is longer than its input allows.
 
@@ -71,8 +72,6 @@ def ctc_loss(
     single = log_probs.ndim == 2
     if log_probs.ndim not in (2, 3):
         raise ShapeError(f"ctc_loss: log_probs has shape {list(log_probs.shape)}; expected [T, N, C] or [T, C]")
-    if targets.is_floating_point():
-        raise TypeError(f"ctc_loss: targets is {targets.dtype}; expected integers")
     x = log_probs.unsqueeze(1) if single else log_probs
     n = x.shape[1]
     inputs, counts = _lengths("input_lengths", input_lengths, n), _lengths("target_lengths", target_lengths, n)

@@ -1,0 +1,1 @@
+"""Helpers of `torch.autograd` that packages use."""
