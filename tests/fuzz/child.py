@@ -39,7 +39,7 @@ ALLOWED = (ValueError, TypeError, RuntimeError, IndexError, MemoryError, Overflo
 NEVER = (UnboundLocalError, NameError)
 FORK_SECONDS = 20
 # Not compared between the modes: memory that nobody wrote, addresses, what asks for the mode itself, and errors for lack of memory.
-UNDEFINED = re.compile(r"empty|resize|\.set_\(|\.data_ptr|memory_stats|object\(\)|Generator|seed|rng_state|\.version|_version|storage|\bis_compiling")
+UNDEFINED = re.compile(r"empty|resize|\.set_\(|\.data_ptr|_cdata|memory_stats|object\(\)|Generator|seed|rng_state|\.version|_version|storage|\bis_compiling")
 REPLAYS = 5
 
 
