@@ -88,6 +88,15 @@ struct SavedVisitor {
     for (const SavedTensor& x : xs) meet(name, x);
   }
   virtual void meet_number(const char* name, const Scalar& x) { (void)name, (void)x; }
+  virtual void meet_sizes(const char* name, IntList x) { (void)name, (void)x; }
+  virtual void meet_nothing(const char* name) { (void)name; }
+  // What else formulas read: numbers, axes, sizes, and those that may not be given.
+  template <class T>
+  void meet_value(const char* name, const T& x) {
+    if constexpr (requires { x.has_value(); }) x ? meet_value(name, *x) : meet_nothing(name);
+    else if constexpr (std::is_convertible_v<T, IntList>) meet_sizes(name, x);
+    else meet_number(name, Scalar(x));
+  }
   void meet(const char* name, const SavedOperand& x) {
     if (x.tensor()) meet(name, *x.tensor());
     else meet_number(name, x.number());

@@ -85,6 +85,12 @@ struct SavedByName final : SavedVisitor {
   void meet_number(const char* name, const Scalar& x) override {
     if (wanted == name) found = nb::steal(python_number(x));
   }
+  void meet_sizes(const char* name, IntList x) override {
+    if (wanted == name) found = nb::steal(make_tuple(static_cast<Py_ssize_t>(x.size()), [&](Py_ssize_t i) { return PyLong_FromLongLong(x[static_cast<size_t>(i)]); }));
+  }
+  void meet_nothing(const char* name) override {
+    if (wanted == name) found = nb::none();
+  }
   Node& node;
   std::string_view wanted;
   nb::object found;
@@ -95,6 +101,8 @@ struct SavedNames final : SavedVisitor {
   void meet(const char* name, const SavedTensor&) override { names.append(std::string(kSaved) + name); }
   void meet(const char* name, const std::vector<SavedTensor>&) override { names.append(std::string(kSaved) + name); }
   void meet_number(const char* name, const Scalar&) override { names.append(std::string(kSaved) + name); }
+  void meet_sizes(const char* name, IntList) override { names.append(std::string(kSaved) + name); }
+  void meet_nothing(const char* name) override { names.append(std::string(kSaved) + name); }
   nb::list names;
 };
 

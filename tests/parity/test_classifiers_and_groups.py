@@ -72,7 +72,7 @@ def test_logits_of_one_chunk_exist_at_a_time():
     kept = []
     with fl.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t.numel()) or t, lambda t: t):
         fl.nn.functional.linear_cross_entropy(x, w, fl.arange(64), options=fl.nn.LinearCrossEntropyOptions(batch_chunk_size=8))
-    assert max(kept) == 8 * 1000  # of 64 x 1000
+    assert max(kept) <= 8 * 1000  # of 64 x 1000
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])

@@ -21,7 +21,7 @@ DELIBERATE = [
     Deliberate(r"L\.std_mean\(.*\n\[0\] \[1\] .*inf.* here, .*nan.* there", "the mean beside an infinity is the mean"),
     Deliberate(r"^(?=.*-\d)(?=.*dtype=L.uint8).*x\.(lt|gt|le|ge|eq|ne)_\(y\).*\[0\] [01] here, [01] there", "... in place, too"),
     Deliberate(r"9223372036854775807.*(inf|float16).* here, nan there|(inf|float16).*9223372036854775807.* here, nan there", "an integer is not rounded to float16 first, where it would be inf"),
-    Deliberate(r"L\.cat\(\[L\.zeros\(\(0,\).*raises here: RangeError\('cat: dim = .*line None there", "an axis is there or not, also of nothing"),
+    Deliberate(r"L\.cat\(\[L\.zeros\(\(0,\).*raises here: RangeError\('cat: Dimension out of range .*line None there", "an axis is there or not, also of nothing"),
     Deliberate(r"\binf\b.*dtype=L\.(float|bfloat)\d+\).*dtype=L\.u?int\d+\)\)\n\[0\] .* here, ", "an infinity as an integer is anything"),
     Deliberate(r"L\.mode\(.*\n\[0\] .* here, .*nan.* there", "which of a row's single elements is its mode where one is NaN"),
     Deliberate(r"x = L\.zeros\(.*integer division by a divisor that holds 0'\); line None there", "a divisor of 0 is refused where nothing is divided, too"),

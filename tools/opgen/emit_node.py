@@ -65,12 +65,16 @@ class NodeWriter:
             code, context = translate(self.op, self.table, text, self.lets)
             self.code.append((names, code, context))
             self._spread(context, set(names))
+        for kept in self.op.get("keeps", []):
+            if kept.startswith("shape("):
+                self.metas.setdefault(("shape", kept[6:-1]), set())
         if formula := op_inplace(self.op).get("grad"):
             self.by_output = translate(self.op, self.table, str(formula[self.op.sig.args[0].name]))
 
     def saved(self) -> list[str]:
         """Names of what the node keeps for some form of the op."""
-        return sorted({*self.uses, *(self.by_output[1].used if self.by_output else ())})
+        kept = [n for n in self.op.get("keeps", []) if not n.startswith("shape(")]
+        return sorted({*self.uses, *(self.by_output[1].used if self.by_output else ()), *kept})
 
     def _spread(self, context: Context, wanted: set[str]) -> None:
         for n in context.used:
@@ -139,10 +143,22 @@ class NodeWriter:
                 a = op.sig.arg(n)
                 out.append(f"    {n}_.clear();" if not (a and a.type.many) else f"    for (auto& s : {n}_) s.clear();")
             out.append("  }")
-            out.append("  void show_saved(SavedVisitor& visitor) const override {")
-            out += [f'    visitor.meet("{self._saved_name(n)}", {n}_);' for n in cleared]
-            out.append("  }")
+        shown = [f'    visitor.meet("{self._saved_name(n)}", {n}_);' for n in cleared] + self._shown_values()
+        if shown:
+            out += ["  void show_saved(SavedVisitor& visitor) const override {", *shown, "  }"]
         out.append("};")
+        return out
+
+    def _shown_values(self) -> list[str]:
+        """What a node keeps beside tensors, under PyTorch's names: `_saved_dim`, `_saved_self_sym_sizes`."""
+        out = []
+        for n in self.saved():
+            a = self.op.sig.arg(n)
+            if a and a.type.store and not a.type.spelling.startswith(("str", "dtype", "device")):
+                out.append(f'    visitor.meet_value("{self._saved_name(n)}", {n}_);')
+        for fn, n in sorted(self.metas):
+            if fn == "shape" and self.op.sig.arg(n):
+                out.append(f'    visitor.meet_value("{self._saved_name(n)}_sym_sizes", {n}_shape);')
         return out
 
     def _shown_name(self) -> str:

@@ -14,7 +14,7 @@ from .signature import Signature, parse
 
 KEYS = {
     "op", "doc", "example", "complex", "conjugate", "shape", "dtype", "check", "each", "rare", "types", "first", "bytes", "any_type", "shortcut", "kernel", "composite", "aux", "let", "grad",
-    "view", "inplace", "over", "mutates", "keywords", "ignores", "layout", "any_strides", "flops", "methods", "total", "autocast", "devices", "draws", "batch", "aliases", "node",
+    "view", "inplace", "over", "mutates", "keywords", "ignores", "layout", "any_strides", "flops", "methods", "total", "autocast", "devices", "draws", "batch", "aliases", "node", "keeps",
     "says", "sparse", "numbers_first", "named", "ref", "samples", "errors",
 }  # fmt: skip
 BYTES = ("ints", "all", "bits")
@@ -159,6 +159,9 @@ def _check_entry(entry: dict[str, Any], where: str) -> Signature:
     for name in node if isinstance(node, dict) else ():
         if name != "else" and name not in known:
             raise TableError(f"{where}: {sig.name}: node names '{name}', which is no argument")
+    for name in entry.get("keeps", []):
+        if name.removeprefix("shape(").removesuffix(")") not in known:
+            raise TableError(f"{where}: {sig.name}: keeps names '{name}', which is no argument and no shape of one")
     for name in entry.get("keywords", {}):
         if name not in known:
             raise TableError(f"{where}: {sig.name}: keywords names '{name}', which is no argument")

@@ -82,16 +82,16 @@ class MissingName(AttributeError):
 
 
 class Facade(types.ModuleType):
-    """A module of PyTorch's name whose content lies in `_sources`."""
+    """A module of PyTorch's name whose content lies in `__facade_sources__`."""
 
-    _sources: Sequence[types.ModuleType]
+    __facade_sources__: Sequence[types.ModuleType]
 
     def __init__(self, name: str, doc: str | None, sources: Sequence[types.ModuleType]) -> None:
         super().__init__(name, doc)
         own = self.__dict__
-        own["_sources"] = tuple(sources)
+        own["__facade_sources__"] = tuple(sources)
         own["__path__"] = []  # everything may have submodules, and none of them is found in a folder
-        for source in reversed(own["_sources"]):
+        for source in reversed(own["__facade_sources__"]):
             own["__file__"] = getattr(source, "__file__", None)
             for key, value in vars(source).items():
                 if not key.startswith("__") and keeps(value):
@@ -102,14 +102,14 @@ class Facade(types.ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name == "__all__":
             return public_names(self)
-        for source in self.__dict__.get("_sources", ()):
+        for source in self.__dict__.get("__facade_sources__", ()):
             try:
                 value = getattr(source, name)
             except AttributeError:
                 continue
-            return self._shown(name, value)
+            return _shown(self, name, value)
         if not name.startswith("__") or name in ("__config__", "__future__"):
-            submodule = self._submodule(name)
+            submodule = _submodule(self, name)
             if submodule is not None:
                 return submodule
         if _is_from_import(sys._getframe(1)):
@@ -121,31 +121,13 @@ class Facade(types.ModuleType):
         """By name, as cloudpickle has modules that a function knows (`import torch` of a notebook): it asks for their exact type."""
         return importlib.import_module, (self.__name__,)
 
-    def _submodule(self, name: str) -> Any:
-        from flambeau.compat._torch.finder import sources_of
-
-        path = f"{self.__name__}.{name}"
-        return importlib.import_module(path) if path in sys.modules or sources_of(path) else None
-
-    def _shown(self, name: str, value: Any) -> Any:
-        """A value as programs see it: a module of ours under PyTorch's name."""
-        if isinstance(value, types.ModuleType) and value.__name__.partition(".")[0] == "flambeau":
-            from flambeau.compat._torch.names import torch_path
-
-            path = torch_path(value.__name__)
-            below = self._submodule(name)
-            return below if below is not None else value if path in (None, "torch") else importlib.import_module(str(path))
-        if keeps(value):
-            self.__dict__[name] = value
-        return value
-
     def __setattr__(self, name: str, value: Any) -> None:
-        if isinstance(value, Facade) and value.__name__ == f"{self.__name__}.{name}" and self._has_function(name):
+        if isinstance(value, Facade) and value.__name__ == f"{self.__name__}.{name}" and _has_function(self, name):
             return  # nn.parallel.replicate is the function, also when the submodule of this name was imported later
         self.__dict__[name] = value
         if isinstance(value, Facade) or name.startswith("__"):
             return
-        having = [source for source in self._sources if name in vars(source)]
+        having = [source for source in self.__facade_sources__ if name in vars(source)]
         if having and not keeps(value):
             del self.__dict__[name]
         shown = vars(having[0])[name] if having else None
@@ -153,17 +135,41 @@ class Facade(types.ModuleType):
             if vars(source)[name] is shown:
                 setattr(source, name, value)
 
-    def _has_function(self, name: str) -> bool:
-        return any(isinstance(vars(source).get(name), types.FunctionType) for source in self._sources)
-
     def __dir__(self) -> list[str]:
-        names = {name for name in self.__dict__ if not name.startswith("_sources")}
-        for source in self._sources:
+        names = {name for name in self.__dict__ if name != "__facade_sources__"}
+        for source in self.__facade_sources__:
             names.update(dir(source))
         return sorted(names)
 
     def __repr__(self) -> str:
         return f"<module {self.__name__!r} of flambeau>"
+
+
+# Functions and no methods: what a module of ours has under a method's name would take its place.
+
+
+def _submodule(facade: Facade, name: str) -> Any:
+    from flambeau.compat._torch.finder import sources_of
+
+    path = f"{facade.__name__}.{name}"
+    return importlib.import_module(path) if path in sys.modules or sources_of(path) else None
+
+
+def _shown(facade: Facade, name: str, value: Any) -> Any:
+    """A value as programs see it: a module of ours under PyTorch's name."""
+    if isinstance(value, types.ModuleType) and value.__name__.partition(".")[0] == "flambeau":
+        from flambeau.compat._torch.names import torch_path
+
+        path = torch_path(value.__name__)
+        below = _submodule(facade, name)
+        return below if below is not None else value if path in (None, "torch") else importlib.import_module(str(path))
+    if keeps(value):
+        facade.__dict__[name] = value
+    return value
+
+
+def _has_function(facade: Facade, name: str) -> bool:
+    return any(isinstance(vars(source).get(name), types.FunctionType) for source in facade.__facade_sources__)
 
 
 def keeps(value: Any) -> bool:
@@ -174,7 +180,7 @@ def keeps(value: Any) -> bool:
 def public_names(module: types.ModuleType) -> list[str]:
     """What `from module import *` takes."""
     names: set[str] = set()
-    for source in module._sources:
+    for source in module.__facade_sources__:
         declared = getattr(source, "__all__", None)
         names.update(declared if declared is not None else (n for n in dir(source) if not n.startswith("_")))
     return sorted(n for n in names if n != "annotations")

@@ -38,7 +38,7 @@ _origins: dict[Any, str] = {}  # a class or function -> the module of ours that 
 def rename(module: types.ModuleType) -> None:
     """Classes and functions that are reached through a facade say PyTorch's place, where they can be found there."""
     places: dict[str, None] = {}
-    for source in module.__dict__["_sources"]:
+    for source in module.__dict__["__facade_sources__"]:
         for name, value in list(vars(source).items()):
             if not isinstance(value, (type, types.FunctionType)) or name != value.__name__:
                 continue
