@@ -1,8 +1,9 @@
 """What nodes show: names, and under `_saved_...` the axes and sizes by which programs walk a graph (prune it, draw it)."""
 
-import flambeau
 import pytest
 import torch
+
+import flambeau
 
 # op: (call, what its node keeps)
 KEPT = {
