@@ -372,6 +372,7 @@ void become_view(const Tensor& x, const Tensor& view) {
   TensorImpl &impl = *x.impl(), &made = *view.impl();
   if (impl.storage.get() != made.storage.get()) raise<ArgumentError>("a tensor of shape ", impl.sizes, " can become a view of itself alone");
   Ref<Node> node = grad_fn(view);
+  if (!node) raise<ArgumentError>("a view without a history can not give one");
   const uint32_t nr = gradient_edge(view).nr;
   graph::note_change(x, "it gives a tensor that lives on a history, by changing its shape");
   graph::note_object_change(x);

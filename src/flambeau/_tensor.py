@@ -751,10 +751,14 @@ def _storage_view_method(op: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if self.requires_grad and _C.is_grad_enabled():
+            if self.layout is not strided:
+                raise _C.AutogradError(f"{op.__name__}_: a sparse tensor that requires grad can not become a view; use {op.__name__}()")
             _C.check_inplace(f"{op.__name__}_", self)
-            _C.become_view(self, op(self, *args, **kwargs))
-        else:
-            self.data = op(self.detach(), *args, **kwargs)
+            view = op(self, *args, **kwargs)
+            if view.grad_fn is not None:  # there is none in inference mode
+                _C.become_view(self, view)
+                return self
+        self.data = op(self.detach(), *args, **kwargs)
         return self
 
     return method

@@ -77,3 +77,14 @@ def test_second_derivative_of_binary_cross_entropy_at_the_ends():
     (first,) = fl.autograd.grad(loss, z, create_graph=True)
     (second,) = fl.autograd.grad(first.sum(), z)
     np.testing.assert_allclose(second.numpy(), [0.0, 0.0, 0.5 / 0.09 + 0.5 / 0.49], rtol=1e-5)
+
+
+def test_sparse_tensors_and_inference_mode():
+    x = (fl.eye(3).to_sparse().requires_grad_() * 2)
+    with pytest.raises(fl.AutogradError, match="t_: a sparse tensor that requires grad can not become a view; use t()"):
+        x.t_()
+    y = leaf() * 2
+    with fl.inference_mode(), fl.enable_grad():
+        z = y.clone()
+        z.unsqueeze_(0)
+    assert z.shape == (1, 2, 3)
