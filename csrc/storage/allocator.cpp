@@ -23,17 +23,17 @@ struct CachingAllocator::Block {
   Block* named_after = nullptr;
   SourceId made_at = 0;
   bool used = false;
-  bool small = false;  // from which of the pool's sets
+  Kind kind = Small;   // in which of the pool's sets it is while it is free
   bool apart = false;  // a segment that goes back to the system when it is freed
   bool lent = false;   // part of a segment that was apart, and is wanted back
   FreeSet::node_type place;  // in that set, while it is in use: it is put back without memory for that
 
   // Throws bad_alloc.
-  static std::unique_ptr<Block> make(size_t size_bytes, int64_t stream, bool small) {
+  static std::unique_ptr<Block> make(size_t size_bytes, int64_t stream, Kind kind) {
     std::unique_ptr<Block> block(new Block);
     block->size = size_bytes;
     block->stream = stream;
-    block->small = small;
+    block->kind = kind;
     FreeSet set;
     block->place = set.extract(set.insert(block.get()).first);
     return block;
@@ -47,46 +47,85 @@ bool CachingAllocator::Smaller::operator()(const Block* a, const Block* b) const
 void* CachingAllocator::address(const Block* block) { return block->address; }
 size_t CachingAllocator::size_of(const Block* block) { return block->size; }
 
-CachingAllocator::~CachingAllocator() { release_segments(); }
+CachingAllocator::~CachingAllocator() { release_cached(); }
 
-CachingAllocator::Block* CachingAllocator::find(FreeSet& set, size_t rounded) {
+// The smallest that is large enough. Of a huge block nobody gets less than half: Note [Three kinds of blocks].
+CachingAllocator::Block* CachingAllocator::find(Pool& pool, size_t rounded) {
   Block key;
   key.size = rounded;
-  auto it = set.lower_bound(&key);
-  if (it == set.end()) return nullptr;
-  Block* block = *it;
-  // A block far larger than the request stays whole for requests of its own kind.
-  if (!block->small && !block->lent && rounded < block->size / 8 && block->size > 16 * kSegment) return nullptr;
-  block->place = set.extract(it);
+  FreeSet* from = nullptr;
+  FreeSet::iterator found;
+  for (FreeSet* set : {&pool[Large], &pool[Huge]}) {
+    if (rounded <= kSmall) set = &pool[Small];
+    auto it = set->lower_bound(&key);
+    if (it == set->end() || ((*it)->kind == Huge && (*it)->size / 2 > rounded) || (from && (*found)->size <= (*it)->size)) continue;
+    from = set, found = it;
+  }
+  if (!from) return nullptr;
+  Block* block = *found;
+  block->place = from->extract(found);
   return block;
 }
 
-CachingAllocator::Block* CachingAllocator::new_segment(size_t rounded, int64_t stream) {
-  const bool small = rounded <= kSmall;
-  const size_t size = small ? kSegment : (rounded + kSegment - 1) / kSegment * kSegment;
+CachingAllocator::Block* CachingAllocator::new_segment(Pool& pool, size_t rounded, int64_t stream, Kind kind) {
+  const size_t size = kind == Small ? kSegment : (rounded + kSegment - 1) / kSegment * kSegment;
+  const auto get = [&] { return kind == Large && raw_.joins() ? grow(pool, rounded, stream) : take(size, stream, kind); };
   cached_before_ = cached();
-  if (no_room(size) && release_segments()) ++stats_.retries;
-  Block* block = take(size, stream, small);
-  if (!block && release_segments()) {
+  if (no_room(size) && release_cached()) ++stats_.retries;
+  Block* block = get();
+  if (!block && release_cached()) {
     ++stats_.retries;
-    block = take(size, stream, small);
+    block = get();
   }
   return block;
 }
 
-CachingAllocator::Block* CachingAllocator::take(size_t size_bytes, int64_t stream, bool small) {
-  std::unique_ptr<Block> block = Block::make(size_bytes, stream, small);
-  block->address = static_cast<char*>(raw_.take(size_bytes));
-  if (!block->address) return nullptr;
+void CachingAllocator::count_taken(size_t size_bytes) {
   stats_.reserved += size_bytes;
   stats_.peak_reserved = std::max(stats_.peak_reserved, stats_.reserved);
+}
+
+CachingAllocator::Block* CachingAllocator::take(size_t size_bytes, int64_t stream, Kind kind) {
+  std::unique_ptr<Block> block = Block::make(size_bytes, stream, kind);
+  block->address = static_cast<char*>(raw_.take(size_bytes));
+  if (!block->address) return nullptr;
+  count_taken(size_bytes);
   ++stats_.segments;
+  return block.release();
+}
+
+// A block behind all others of the segment that grows; the last of them is part of it if it is free.
+CachingAllocator::Block* CachingAllocator::grow(Pool& pool, size_t rounded, int64_t stream) {
+  const auto whole = [](size_t bytes) { return (bytes + kSegment - 1) / kSegment * kSegment; };
+  Block* const last = last_ && last_->stream == stream ? last_ : nullptr;
+  if (last && !last->used) {
+    const size_t more = whole(rounded - last->size);
+    if (raw_.extend(last->address + last->size, more)) {
+      last->place = pool[Large].extract(last);
+      last->size += more;
+      count_taken(more);
+      return last;
+    }
+  }
+  const size_t size = whole(rounded);
+  std::unique_ptr<Block> block = Block::make(size, stream, Large);
+  if (last && raw_.extend(last->address + last->size, size)) {
+    block->address = last->address + last->size;
+    block->prev = last;
+    last->next = block.get();
+  } else {
+    block->address = static_cast<char*>(raw_.take_joined(size));
+    if (!block->address) return nullptr;
+    ++stats_.segments;
+  }
+  count_taken(size);
+  last_ = block.get();
   return block.release();
 }
 
 // What is behind the first `rounded` bytes becomes a block of its own. Where there is no memory for that it stays whole.
 void CachingAllocator::cut(Block* block, size_t rounded, FreeSet& set) try {
-  Block* tail = Block::make(block->size - rounded, block->stream, block->small).release();
+  Block* tail = Block::make(block->size - rounded, block->stream, block->kind).release();
   tail->address = block->address + rounded;
   tail->lent = block->lent;
   tail->prev = block;
@@ -94,8 +133,19 @@ void CachingAllocator::cut(Block* block, size_t rounded, FreeSet& set) try {
   if (tail->next) tail->next->prev = tail;
   block->next = tail;
   block->size = rounded;
+  if (last_ == block) last_ = tail;
   set.insert(std::move(tail->place));
 } catch (const std::bad_alloc&) {
+}
+
+// The right one disappears into the left one.
+CachingAllocator::Block* CachingAllocator::absorb(Block* left, Block* right) noexcept {
+  left->size += right->size;
+  left->next = right->next;
+  if (right->next) right->next->prev = left;
+  if (last_ == right) last_ = left;
+  delete right;
+  return left;
 }
 
 // True iff segments are cached and what is left after `size_bytes` more would be less than a sixteenth of what is held.
@@ -156,22 +206,21 @@ CachingAllocator::Block* CachingAllocator::allocate(size_t size_bytes, int64_t s
 
 CachingAllocator::Block* CachingAllocator::allocate_locked(size_t size_bytes, size_t rounded, int64_t stream, bool apart) {
   Pool& pool = pools_[stream];
-  FreeSet& set = rounded <= kSmall ? pool.small : pool.large;
   Block* block = nullptr;
   if (exact_) {
-    block = take(size_bytes, stream, false);
+    block = take(size_bytes, stream, Large);
   } else if (apart) {
-    block = take_lent(pool.large, rounded);
-    release_segments();
-    if (!block) block = new_segment(std::max(rounded, kSegment), stream);
-  } else if (!(block = find(set, rounded))) {
-    block = new_segment(rounded, stream);
-  } else if (!block->small) {
+    block = take_lent(pool[Large], rounded);
+    release_cached();
+    if (!block) block = take(std::max(rounded, kSegment), stream, Large);
+  } else if (!(block = find(pool, rounded))) {
+    block = new_segment(pool, rounded, stream, kind_of(rounded));
+  } else if (block->kind != Small) {
     raw_.improve();
   }
   if (!block) return nullptr;
   block->apart = exact_ || apart;
-  if (!block->apart && block->size - rounded >= (block->small ? kRound : kSmall)) cut(block, rounded, set);
+  if (!block->apart && block->size - rounded >= (block->kind == Small ? kRound : kSmall)) cut(block, rounded, pool[block->kind]);
   block->used = true;
   block->asked = exact_ ? size_bytes : rounded;
   in_blocks_ += block->size;
@@ -240,22 +289,14 @@ void CachingAllocator::free(Block* block) noexcept {
     give_back(block);
     return;
   }
-  Pool& pool = pools_[block->stream];
-  FreeSet& set = block->small ? pool.small : pool.large;
-  auto absorb = [&](Block* left, Block* right) {  // right disappears into left
-    left->size += right->size;
-    left->next = right->next;
-    if (right->next) right->next->prev = left;
-    delete right;
-  };
+  FreeSet& set = pools_[block->stream][block->kind];
   if (Block* next = block->next; next && !next->used) {
     set.erase(next);
     absorb(block, next);
   }
   if (Block* prev = block->prev; prev && !prev->used) {
     prev->place = set.extract(prev);
-    absorb(prev, block);
-    block = prev;
+    block = absorb(prev, block);
   }
   if (block->lent && lent_leave_ && !block->prev && !block->next) {
     give_back(block);
@@ -268,29 +309,71 @@ void CachingAllocator::give_back(Block* segment) noexcept {
   raw_.give_back(segment->address, segment->size);
   stats_.reserved -= segment->size;
   --stats_.segments;
+  if (last_ == segment) last_ = nullptr;
   delete segment;
 }
 
-size_t CachingAllocator::release_segments() {
+// What can go of a free block: all of it where it is a segment, and whole kSegments where its neighbours are used and the memory
+// joins. `it` goes on to the next block.
+//
+//     | used |  free                              | used |       one segment
+//     | used | left |  given back ... |   right    | used |       two; the edges are of whole kSegments
+size_t CachingAllocator::give_back_part(Pool& pool, FreeSet::iterator& it) {
+  Block* block = *it;
+  FreeSet& set = pool[block->kind];
+  if (!block->prev && !block->next) {
+    const size_t released = block->size;
+    it = set.erase(it);
+    give_back(block);
+    return released;
+  }
+  if (!raw_.joins() || block->kind == Small) {
+    ++it;
+    return 0;
+  }
+  Block *const before = block->prev, *const behind = block->next;
+  const auto begin = reinterpret_cast<uintptr_t>(block->address), end = begin + block->size;
+  const uintptr_t from = before ? (begin + kSegment - 1) / kSegment * kSegment : begin, to = behind ? end / kSegment * kSegment : end;
+  if (from >= to) {
+    ++it;
+    return 0;
+  }
+  std::unique_ptr<Block> right;
+  if (to < end) {
+    right = Block::make(end - to, block->stream, block->kind);
+    right->address = block->address + (to - begin);
+    right->lent = block->lent;
+    right->next = behind;
+  }
+  auto node = set.extract(it++);
+  raw_.give_back(block->address + (from - begin), to - from);
+  stats_.reserved -= to - from;
+  if (before && behind) ++stats_.segments;
+  if (behind) behind->prev = right.get();
+  if (before) before->next = from > begin ? block : nullptr;
+  if (last_ == block) last_ = from > begin ? block : before;
+  if (right) set.insert(std::move(right->place)), right.release();
+  if (from > begin) {
+    block->size = from - begin;
+    block->next = nullptr;
+    set.insert(std::move(node));
+  } else {
+    delete block;
+  }
+  return to - from;
+}
+
+size_t CachingAllocator::release_cached() {
   size_t released = 0;
   for (auto& [stream, pool] : pools_)
-    for (FreeSet* set : {&pool.small, &pool.large})
-      for (auto it = set->begin(); it != set->end();) {
-        Block* block = *it;
-        if (block->prev || block->next) {
-          ++it;
-          continue;
-        }
-        it = set->erase(it);
-        released += block->size;
-        give_back(block);
-      }
+    for (FreeSet& set : pool)
+      for (auto it = set.begin(); it != set.end();) released += give_back_part(pool, it);
   return released;
 }
 
 void CachingAllocator::empty_cache() {
   std::lock_guard lock(mutex_);
-  release_segments();
+  release_cached();
 }
 
 AllocatorStats CachingAllocator::stats() {

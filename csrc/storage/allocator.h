@@ -1,16 +1,25 @@
 // The caching allocator: one class for every device, over a small RawMemory interface.
 //
-// Sizes are rounded to 512 bytes. Blocks are cut from segments obtained from RawMemory (2 MiB segments for
-// blocks up to 1 MiB, larger ones rounded to 2 MiB otherwise), split on allocation, merged with their free
-// neighbours on release, and kept for the next request. Before a segment is taken that the machine (or the control group)
-// has no room for, cached segments are given back: the system promises more than it has, so it would not refuse, and
+// Sizes are rounded to 512 bytes. Blocks are cut from segments obtained from RawMemory, split on allocation, merged with their
+// free neighbours on release, and kept for the next request. Before a segment is taken that the machine (or the control group)
+// has no room for, what is cached is given back: the system promises more than it has, so it would not refuse, and
 // kill later. Each stream has its own pool, so that a block is
 // never reused by another stream while work on the first is pending.
 //
 //   segment  [ used 1024 | free 512 | used 2048 | ........ free ........ ]
 //              Block <-> Block <-> Block <-> Block      (address order, linked)
+//
+// Note [Three kinds of blocks]
+// Small ones (up to 1 MiB) are cut from segments of 2 MiB. Large ones come from one segment that grows at its end, where the
+// memory can do that: the steps of a program ask for other sizes than those before (activations, then moments of an optimizer,
+// then activations again), and what has been freed only serves them where it lies together. Huge ones (from 64 MiB) are
+// segments of their own, of which no one gets a piece who wants less than half: the gradient of a large weight is freed and
+// wanted again at each step, and activations in its place would have it live twice. By what is held over what is asked
+// for at the most, in training: 1.16 to 0.98 (ResNet-50), 1.19 to 1.0 (MobileNetV2), 1.25 to 1.01 (VGG-19), 1.21 to 1.0 (a
+// Llama of 134 M parameters); huge blocks in the growing segment give 1.18 for VGG-19.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -30,6 +39,12 @@ struct RawMemory {
   virtual ~RawMemory() = default;
   virtual void* take(size_t size_bytes) = 0;
   virtual void give_back(void* p, size_t size_bytes) = 0;
+  // True: what was taken one behind the other is one piece, and any whole kSegments of it may be given back.
+  virtual bool joins() const { return false; }
+  // More of it behind `end`; false where something else lies there.
+  virtual bool extend(void* /*end*/, size_t /*size_bytes*/) { return false; }
+  // Where it can be extended.
+  virtual void* take_joined(size_t size_bytes) { return take(size_bytes); }
   // True: every block is memory of its own, of exactly the size that was asked for, and goes back at once.
   virtual bool exact() const { return false; }
   // How much can be taken before something is swapped out or killed. Asked for seldom: it may read files.
@@ -57,6 +72,7 @@ class CachingAllocator {
   static constexpr size_t kRound = 512;
   static constexpr size_t kSmall = size_t{1} << 20;
   static constexpr size_t kSegment = size_t{2} << 20;
+  static constexpr size_t kHuge = size_t{64} << 20;
 
   explicit CachingAllocator(RawMemory& raw) : raw_(raw), exact_(raw.exact()) {}
   ~CachingAllocator();
@@ -97,19 +113,23 @@ class CachingAllocator {
     bool operator()(const Block* a, const Block* b) const;
   };
   using FreeSet = std::set<Block*, Smaller>;
-  struct Pool {
-    FreeSet small, large;
-  };
+  enum Kind : uint8_t { Small, Large, Huge };
+  using Pool = std::array<FreeSet, 3>;  // what is free, by kind
+  static Kind kind_of(size_t rounded) { return rounded <= kSmall ? Small : rounded < kHuge ? Large : Huge; }
   Block* allocate(size_t size_bytes, int64_t stream, bool apart);
-  Block* find(FreeSet& set, size_t rounded);
-  Block* take(size_t size_bytes, int64_t stream, bool small);
+  static Block* find(Pool& pool, size_t rounded);
+  Block* take(size_t size_bytes, int64_t stream, Kind kind);
+  Block* grow(Pool& pool, size_t rounded, int64_t stream);
+  void count_taken(size_t size_bytes);
   Block* allocate_locked(size_t size_bytes, size_t rounded, int64_t stream, bool apart);
   [[noreturn]] void raise_out_of_memory(size_t size_bytes, size_t cached_before);
   Block* take_lent(FreeSet& set, size_t rounded);
-  static void cut(Block* block, size_t rounded, FreeSet& set);
-  Block* new_segment(size_t rounded, int64_t stream);
+  void cut(Block* block, size_t rounded, FreeSet& set);
+  Block* absorb(Block* left, Block* right) noexcept;
+  Block* new_segment(Pool& pool, size_t rounded, int64_t stream, Kind kind);
   void give_back(Block* segment) noexcept;
-  size_t release_segments();
+  size_t give_back_part(Pool& pool, FreeSet::iterator& it);
+  size_t release_cached();
   bool no_room(size_t size_bytes);
   size_t cached() const { return stats_.reserved - in_blocks_; }
 
@@ -117,6 +137,7 @@ class CachingAllocator {
   const bool exact_;
   ForkMutex mutex_{LockRank::Allocator};
   std::map<int64_t, Pool> pools_;
+  Block* last_ = nullptr;  // of the segment that grows; null where another is to be begun
   AllocatorStats stats_;
   size_t in_blocks_ = 0;  // bytes of live blocks
   size_t cached_before_ = 0;  // the last time that a segment was wanted

@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "base/at_load.h"
+#include "storage/growing_range.h"
 #include "storage/guarded.h"
 #include "storage/huge_pages.h"
 
@@ -81,16 +82,17 @@ struct HostMemory final : RawMemory {
     if (size_bytes > kAlign) huge_.cover(aligned, size_bytes);
     return aligned;
   }
-  void give_back(void* p, size_t size_bytes) override {
-    huge_.forget(static_cast<char*>(p), size_bytes);
-    munmap(p, size_bytes);
-  }
+  bool joins() const override { return true; }
+  bool extend(void* end, size_t size_bytes) override { return range_.extend(static_cast<char*>(end), size_bytes); }
+  void* take_joined(size_t size_bytes) override { return range_.take(size_bytes); }
+  void give_back(void* p, size_t size_bytes) override { range_.give_back(static_cast<char*>(p), size_bytes); }
   size_t available() override { return available_memory(); }
   void improve() override { huge_.improve(); }
 
  private:
   KernelPages pages_;
   HugePages huge_{pages_};
+  GrowingRange range_{huge_};
 };
 
 }  // namespace

@@ -1,6 +1,8 @@
 #include "storage/huge_pages.h"
 
 #include <algorithm>
+#include <iterator>
+#include <new>
 
 namespace fl {
 
@@ -24,7 +26,21 @@ void HugePages::cover(char* p, size_t size_bytes) {
 }
 
 void HugePages::forget(char* p, size_t size_bytes) {
-  small_.erase(small_.lower_bound(p), small_.lower_bound(p + size_bytes));
+  char* const end = p + size_bytes;
+  auto it = small_.lower_bound(p);
+  if (it != small_.begin() && std::prev(it)->second > p) --it;
+  while (it != small_.end() && it->first < end) {
+    const auto [begin, rest] = *it;
+    it = small_.erase(it);
+    if (begin < p) remember(begin, p);
+    if (rest > end) remember(end, rest);
+  }
+}
+
+// What goes back goes back, also where there is no memory to say what is left of it.
+void HugePages::remember(char* begin, char* end) noexcept try {
+  small_.emplace(begin, end);
+} catch (const std::bad_alloc&) {
 }
 
 void HugePages::improve_one() {

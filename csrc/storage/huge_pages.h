@@ -45,7 +45,7 @@ class HugePages {
   explicit HugePages(System& system) : system_(system) {}
 
   void cover(char* p, size_t size_bytes);   // a fresh segment, aligned to kPage
-  void forget(char* p, size_t size_bytes);  // ... that is about to be given back
+  void forget(char* p, size_t size_bytes);  // what is about to be given back: any pages
   // Puts at most one huge page together, if there is something to do and it is time.
   void improve() {
     if (!small_.empty()) [[unlikely]] improve_one();
@@ -53,6 +53,7 @@ class HugePages {
 
  private:
   void improve_one();
+  void remember(char* begin, char* end) noexcept;
   void dear(int64_t now, int64_t took) { next_try_ns_ = now + kShare * took; }
 
   System& system_;

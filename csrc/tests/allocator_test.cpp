@@ -1,6 +1,8 @@
 // The caching allocator over a RawMemory that counts and can run dry.
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <random>
 #include <utility>
@@ -138,6 +140,159 @@ TEST(allocator_reuses_the_best_fit) {
   CHECK(at(again) == where);
   CHECK_EQ(raw.takes, 2);
   alloc.free(again);
+}
+
+// One piece of real addresses from which it hands out one behind the other, and which remembers what of it is taken.
+struct JoiningMemory final : RawMemory {
+  ~JoiningMemory() override { CHECK_EQ(held(), size_t{0}); }
+  void* take(size_t size_bytes) override { return other.take(size_bytes); }
+  bool joins() const override { return true; }
+  bool extend(void* end, size_t size_bytes) override {
+    if (end != place + top || blocked) return false;
+    return taken(size_bytes) != nullptr;
+  }
+  void* take_joined(size_t size_bytes) override {
+    if (blocked) top += kMiB * 2;  // something lies in the way
+    blocked = false;
+    return taken(size_bytes);
+  }
+  void give_back(void* p, size_t size_bytes) override {
+    const auto at = static_cast<size_t>(static_cast<char*>(p) - place);
+    if (static_cast<char*>(p) < place || at >= sizeof(pages) * 2 * kMiB) return other.give_back(p, size_bytes);
+    CHECK_EQ(at % (2 * kMiB), size_t{0});
+    CHECK_EQ(size_bytes % (2 * kMiB), size_t{0});
+    for (size_t i = at; i < at + size_bytes; i += 2 * kMiB) CHECK(std::exchange(pages[i / (2 * kMiB)], false));
+    if (at + size_bytes == top) top = at;
+  }
+  size_t held() const { return static_cast<size_t>(std::count(std::begin(pages), std::end(pages), true)) * 2 * kMiB; }
+  void* taken(size_t size_bytes) {
+    if (top + size_bytes > sizeof(pages) * 2 * kMiB || held() + size_bytes > limit_bytes) return nullptr;
+    char* const p = place + top;
+    for (; p + size_bytes > place + top; top += 2 * kMiB) CHECK(!std::exchange(pages[top / (2 * kMiB)], true));
+    return p;
+  }
+  char* const place = reinterpret_cast<char*>(size_t{1} << 40);  // nothing is read there
+  size_t top = 0, limit_bytes = ~size_t{0};
+  bool blocked = false;
+  bool pages[400] = {};
+  FakeMemory other;
+};
+
+TEST(allocator_joins_what_was_taken_one_behind_the_other) {
+  JoiningMemory raw;
+  CachingAllocator alloc(raw);
+  auto* a = alloc.allocate(5 * kMiB);
+  auto* b = alloc.allocate(7 * kMiB);
+  auto* c = alloc.allocate(2 * kMiB);
+  CHECK(at(b) == at(a) + 5 * kMiB);  // the rest of the 6 MiB that were taken is its beginning
+  CHECK_EQ(raw.held(), 14 * kMiB);
+  CHECK_EQ(alloc.stats().segments, size_t{1});
+  alloc.free(a);
+  alloc.free(b);
+  auto* both = alloc.allocate(12 * kMiB);
+  CHECK(at(both) == raw.place);
+  CHECK_EQ(raw.held(), 14 * kMiB);
+  alloc.free(c);
+  auto* longer = alloc.allocate(9 * kMiB);  // what is free at the end, and 8 more
+  CHECK(at(longer) == raw.place + 12 * kMiB);
+  CHECK_EQ(raw.held(), 22 * kMiB);
+  CHECK_EQ(alloc.stats().reserved, 22 * kMiB);
+  CHECK_EQ(alloc.stats().segments, size_t{1});
+  raw.blocked = true;
+  auto* beyond = alloc.allocate(4 * kMiB);
+  CHECK(at(beyond) == raw.place + 24 * kMiB);
+  CHECK_EQ(alloc.stats().segments, size_t{2});
+  auto* stream = alloc.allocate(4 * kMiB, 5);  // another stream's is no neighbour
+  CHECK_EQ(alloc.stats().segments, size_t{3});
+  for (auto* block : {beyond, stream, both, longer}) alloc.free(block);
+  auto* whole = alloc.allocate(21 * kMiB);
+  CHECK(at(whole) == raw.place);
+  alloc.free(whole);
+  alloc.empty_cache();
+  CHECK_EQ(raw.held(), size_t{0});
+  CHECK_EQ(alloc.stats().segments, size_t{0});
+  CHECK_EQ(alloc.stats().reserved, size_t{0});
+}
+
+TEST(allocator_gives_back_what_is_free_between_used_blocks) {
+  JoiningMemory raw;
+  CachingAllocator alloc(raw);
+  auto* a = alloc.allocate(3 * kMiB);
+  auto* b = alloc.allocate(9 * kMiB);  // 3..12
+  auto* c = alloc.allocate(3 * kMiB);  // 12..15
+  auto* d = alloc.allocate(3 * kMiB);  // 15..18
+  alloc.free(b);
+  alloc.free(d);
+  alloc.empty_cache();  // 4..12 and 16..18
+  CHECK_EQ(raw.held(), 8 * kMiB);
+  CHECK_EQ(alloc.stats().reserved, 8 * kMiB);
+  CHECK_EQ(alloc.stats().segments, size_t{2});
+  d = alloc.allocate(2 * kMiB);  // joined to what is left of it
+  CHECK(at(d) == raw.place + 15 * kMiB);
+  CHECK_EQ(raw.held(), 10 * kMiB);
+  alloc.free(a);
+  alloc.empty_cache();
+  CHECK_EQ(raw.held(), 6 * kMiB);
+  CHECK_EQ(alloc.stats().segments, size_t{1});
+  alloc.free(c);
+  alloc.free(d);
+  alloc.empty_cache();
+  CHECK_EQ(raw.held(), size_t{0});
+  a = alloc.allocate(3 * kMiB);
+  CHECK(at(a) == raw.place + 12 * kMiB);
+  alloc.free(a);
+}
+
+TEST(allocator_cuts_no_small_piece_from_a_huge_block) {
+  JoiningMemory raw;
+  CachingAllocator alloc(raw);
+  auto* weight = alloc.allocate(400 * kMiB);
+  char* const where = at(weight);
+  alloc.free(weight);
+  auto* half = alloc.allocate(150 * kMiB);
+  auto* few = alloc.allocate(10 * kMiB);
+  CHECK_EQ(raw.other.takes, 2);
+  CHECK(at(few) == raw.place);
+  weight = alloc.allocate(300 * kMiB);
+  auto* rest = alloc.allocate(50 * kMiB);  // half of what is left of it
+  CHECK(at(weight) == where && at(rest) == where + 300 * kMiB);
+  CHECK_EQ(raw.other.takes, 2);
+  for (auto* block : {half, few, weight, rest}) alloc.free(block);
+}
+
+TEST(allocator_joins_under_random_requests) {
+  JoiningMemory raw;
+  raw.limit_bytes = 60 * kMiB;
+  CachingAllocator alloc(raw);
+  std::mt19937 random(7);
+  std::map<char*, std::pair<CachingAllocator::Block*, size_t>> live;
+  for (int i = 0; i < 30000; ++i) {
+    if (random() % 500 == 0) alloc.empty_cache();
+    raw.blocked = random() % 100 == 0 && raw.top < 700 * kMiB;
+    if (live.size() > 12 || (!live.empty() && random() % 2)) {
+      auto it = std::next(live.begin(), static_cast<std::ptrdiff_t>(random() % live.size()));
+      alloc.free(it->second.first);
+      live.erase(it);
+      continue;
+    }
+    const size_t size = kMiB + 1 + random() % (9 * kMiB);
+    CachingAllocator::Block* block = nullptr;
+    try {
+      block = alloc.allocate(size);
+    } catch (const OutOfMemory&) {
+      continue;
+    }
+    const auto next = live.lower_bound(at(block));
+    CHECK(next == live.end() || at(block) + size <= next->first);
+    CHECK(next == live.begin() || std::prev(next)->first + std::prev(next)->second.second <= at(block));
+    for (char* p = at(block); p < at(block) + size; p += kMiB) CHECK(raw.pages[static_cast<size_t>(p - raw.place) / (2 * kMiB)]);
+    live.emplace(at(block), std::pair(block, size));
+    CHECK_EQ(alloc.stats().reserved, raw.held());
+  }
+  for (auto& [p, block] : live) alloc.free(block.first);
+  alloc.empty_cache();
+  CHECK_EQ(raw.held(), size_t{0});
+  CHECK_EQ(alloc.stats().segments, size_t{0});
 }
 
 TEST(allocator_keeps_streams_apart) {

@@ -1,12 +1,15 @@
 // Where huge pages are asked for, over a kernel that says what each costs.
 #include "storage/huge_pages.h"
 
+#include <sys/mman.h>
+
 #include <cstdlib>
 #include <map>
 #include <set>
 #include <vector>
 
 #include "storage/allocator.h"
+#include "storage/growing_range.h"
 #include "tests/check.h"
 
 namespace fl {
@@ -129,6 +132,51 @@ TEST(huge_pages_of_a_kernel_that_can_not_put_them_together) {
   kernel.now += HugePages::kShare * kDear;
   pages.improve();
   CHECK(kernel.collapsed.empty());
+}
+
+TEST(huge_pages_of_a_range_of_which_pieces_go_back) {
+  FakePages kernel;
+  kernel.cheap_left = 0;
+  HugePages pages(kernel);
+  pages.cover(address(100), 10 * kPage);  // the first is touched, and dear
+  pages.forget(address(98), 5 * kPage);   // 101 and 102
+  pages.forget(address(105), 2 * kPage);
+  pages.forget(address(109), 4 * kPage);
+  for (int i = 0; i < 20; ++i) {
+    kernel.now += HugePages::kShare * kDear;
+    pages.improve();
+  }
+  CHECK(kernel.collapsed == (std::vector<char*>{address(103), address(104), address(107), address(108)}));
+}
+
+TEST(growing_range) {
+  FakePages kernel;
+  HugePages pages(kernel);
+  GrowingRange range(pages);
+  CHECK(!range.extend(nullptr, kPage));
+  char* const p = range.take(2 * kPage);
+  CHECK(p && reinterpret_cast<uintptr_t>(p) % kPage == 0);
+  p[0] = p[2 * kPage - 1] = 1;
+  CHECK(range.extend(p + 2 * kPage, 12 * kPage));
+  p[14 * kPage - 1] = 2;
+  CHECK(!range.extend(p + 2 * kPage, kPage));  // not its end any more
+  range.give_back(p + 3 * kPage, 4 * kPage);
+  CHECK_EQ(p[2 * kPage - 1], 1);
+  range.give_back(p + 7 * kPage, 7 * kPage);
+  CHECK(range.take(kPage) == p + 7 * kPage);
+  CHECK_EQ(p[7 * kPage], 0);  // anew from the kernel
+  void* const way = mmap(p + 15 * kPage, kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  CHECK(way == p + 15 * kPage);
+  range.give_back(p + 7 * kPage, kPage);
+  CHECK(range.take(8 * kPage) == p + 7 * kPage);
+  CHECK(!range.extend(p + 15 * kPage, kPage));
+  char* const other = range.take(kPage);
+  CHECK(other && other != p + 15 * kPage);
+  other[0] = 1;
+  range.give_back(p, 3 * kPage);
+  range.give_back(p + 7 * kPage, 8 * kPage);
+  range.give_back(other, kPage);
+  munmap(way, kPage);
 }
 
 struct CountingMemory final : RawMemory {
