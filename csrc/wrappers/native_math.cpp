@@ -46,6 +46,7 @@
 #include "op/select.h"
 #include "op/sqrt.h"
 #include "op/square.h"
+#include "op/stack.h"
 #include "op/sub.h"
 #include "op/sum.h"
 #include "op/transpose.h"
@@ -53,6 +54,7 @@
 #include "op/triu_indices.h"
 #include "op/trunc_divide.h"
 #include "op/unsqueeze.h"
+#include "op/vector_product_real.h"
 
 namespace fl::native {
 
@@ -232,6 +234,20 @@ Tensor cumprod_backward(const Tensor& dy, const Tensor& x, int64_t dim) {
   const Tensor running = op::cumprod(all_but_one(op::transpose(x, dim, -1)), -1);
   const Tensor terms = op::mul(running, op::unsqueeze(op::cast(op::transpose(dy, dim, -1), x.dtype()), -2));
   return op::transpose(op::sum(op::triu(terms), Dims{-1}), dim, -1);
+}
+
+Tensor vector_product(const Tensor& a, const Tensor& b, int64_t dim) {
+  for (const Tensor* x : {&a, &b})
+    if (x->size(static_cast<int>(dim)) != 3) raise<ShapeError>("cross: shapes ", a.sizes(), " and ", b.sizes(), " along dim = ", dim, "; expected size 3 in both");
+  const DType type = a.dtype();
+  if ((type == DType::Float32 || type == DType::Float64) && type == b.dtype() && a.sizes() == b.sizes()) return op::vector_product_real(a, b, dim);
+  Tensor of_a[3], of_b[3], y[3];
+  for (int i = 0; i < 3; ++i) of_a[i] = op::select(a, dim, i), of_b[i] = op::select(b, dim, i);
+  for (int i = 0; i < 3; ++i) {
+    const int j = (i + 1) % 3, k = (i + 2) % 3;
+    y[i] = op::sub(op::mul(of_a[j], of_b[k]), op::mul(of_a[k], of_b[j]));
+  }
+  return op::stack(y, dim);
 }
 
 Tensor kron(const Tensor& a, const Tensor& b) {

@@ -7,11 +7,15 @@
 #include "op/add.h"
 #include "op/amax.h"
 #include "op/cast.h"
+#include "op/clamp_min.h"
 #include "op/constant_pad.h"
 #include "op/convolution.h"
+#include "op/div.h"
 #include "op/empty.h"
 #include "op/eq.h"
+#include "op/gather.h"
 #include "op/index_add.h"
+#include "op/index_select.h"
 #include "op/linalg_svd.h"
 #include "op/logical_not.h"
 #include "op/masked_fill.h"
@@ -27,6 +31,8 @@
 #include "op/pad_within.h"
 #include "op/permute.h"
 #include "op/plane_scatter.h"
+#include "op/rsub.h"
+#include "op/scatter.h"
 #include "op/sigmoid.h"
 #include "op/slice.h"
 #include "op/softmax.h"
@@ -94,6 +100,15 @@ Tensor pad_within_backward(const Tensor& dy, IntList shape, IntList pad, std::st
     g = op::index_add(op::new_zeros(g, sizes), dim, source_positions(mode, sizes[dim], before, after), g);
   }
   return g;
+}
+
+Tensor multi_margin_rows(const Tensor& x, const Tensor& target, int64_t p, double margin, const Tensor& weight) {
+  const Tensor classes = op::unsqueeze(target, 1);
+  Tensor y = op::clamp_min(op::add(op::rsub(op::gather(x, 1, classes), Scalar(margin)), x), Scalar(0));
+  if (p == 2) y = op::mul(y, y);
+  if (weight) y = op::mul(y, op::unsqueeze(op::index_select(weight, 0, target), 1));
+  const int64_t over_classes[] = {1};
+  return op::div(op::sum(op::scatter(y, 1, classes, Scalar(0)), over_classes), Scalar(x.size(1)));
 }
 
 Tensor glu(const Tensor& x, int64_t dim) {

@@ -62,7 +62,7 @@ def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
 
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     """Moves axes to new places; the others keep their order."""
-    sources, targets = ([int(d)] if isinstance(d, (int, Integral, Tensor)) else list(d) for d in (source, destination))
+    sources, targets = ([int(d)] if isinstance(d, (int, Integral, Tensor)) else [int(e) for e in d] for d in (source, destination))
     n = max(input.ndim, 1)  # a 0-d tensor counts as one axis
     for name, axes in (("source", sources), ("destination", targets)):
         for d in axes:
@@ -188,6 +188,9 @@ def cartesian_prod(*tensors: Tensor) -> Tensor:
 
 def block_diag(*tensors: Tensor) -> Tensor:
     """A matrix with the given matrices along its diagonal."""
+    for i, t in enumerate(tensors):
+        if not isinstance(t, Tensor):
+            raise TypeError(f"block_diag: tensors[{i}] is a {type(t).__name__}; expected a Tensor (block_diag(*tensors) for a list)")
     parts = atleast_2d(list(tensors))
     dtype = functools.reduce(_C.promote_types, (p.dtype for p in parts))
     out = ops.zeros((sum(p.shape[0] for p in parts), sum(p.shape[1] for p in parts)), dtype=dtype)
@@ -462,7 +465,7 @@ def cdist(
         raise _C.ShapeError(f"cdist: x1 has shape {list(x1.shape)}, x2 {list(x2.shape)}; expected [*, P, M] and [*, R, M]")
     many = x1.shape[-2] > 25 or x2.shape[-2] > 25
     products = p == 2.0 and (compute_mode == modes[1] or (compute_mode == modes[0] and many))
-    if 0.0 < p < math.inf and x1.is_floating_point() and x2.is_floating_point():
+    if 0.0 < p < math.inf and x1.shape[-1] and x1.is_floating_point() and x2.is_floating_point():  # rows of nothing are 0 apart
         from flambeau._tensor import broadcast_shapes
 
         batch, kind = broadcast_shapes(x1.shape[:-2], x2.shape[:-2]), _C.promote_types(x1.dtype, x2.dtype)
@@ -509,8 +512,7 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None, *, out: Tensor |
         warn(f"Using cross without specifying the dim arg is deprecated: the first axis of size 3 is meant, dim = {dim}, {last}")
     if input.shape[dim] != 3 or other.shape[dim] != 3:
         raise _C.ShapeError(f"cross: sizes {input.shape[dim]} and {other.shape[dim]} along axis {dim}; expected 3")
-    a, b = input.unbind(dim), other.unbind(dim)
-    return ops.stack([a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]], dim)
+    return ops.vector_product(input, other, dim)  # type: ignore[no-any-return]
 
 
 def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:

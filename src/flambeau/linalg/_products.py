@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Integral
 from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._info import whole_number
 from flambeau._out import deliver
 from flambeau.linalg import _complex_factors, _complex_systems
 from flambeau.linalg._arguments import check_tensors
@@ -37,18 +37,19 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out: Tensor | None = None) ->
 
 def cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Tensor | None = None) -> Tensor:
     """The vector product along an axis of size 3; the other axes broadcast."""
-    from flambeau._functions import broadcast_tensors
-    from flambeau._functions import cross as vector_product
-
     check_tensors("linalg.cross", input=input, other=other)
     if input.ndim != other.ndim:
         raise _C.ShapeError(f"linalg.cross: input has shape {list(input.shape)}, other {list(other.shape)}; expected as many axes")
     if not -input.ndim <= dim < input.ndim:
         raise IndexError(f"linalg.cross: dim = {dim}, but the tensors have shape {list(input.shape)}")
-    if input.shape[dim] != 3 or other.shape[dim] != 3:
-        raise _C.ShapeError(f"linalg.cross: sizes {input.shape[dim]} and {other.shape[dim]} along dim = {dim}; expected 3")
-    a, b = (input, other) if input.shape == other.shape else broadcast_tensors(input, other)
-    return deliver("linalg.cross", vector_product(a, b, dim), out)  # type: ignore[no-any-return]
+    shape, other_shape = input.shape, other.shape
+    if shape[dim] != 3 or other_shape[dim] != 3:
+        raise _C.ShapeError(f"linalg.cross: sizes {shape[dim]} and {other_shape[dim]} along dim = {dim}; expected 3")
+    if shape != other_shape:
+        from flambeau._functions import broadcast_tensors
+
+        input, other = broadcast_tensors(input, other)
+    return deliver("linalg.cross", ops.vector_product(input, other, dim), out)  # type: ignore[no-any-return]
 
 
 def matrix_exp(A: Tensor) -> Tensor:
@@ -78,9 +79,7 @@ def matrix_power(A: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
     check_tensors("linalg.matrix_power", A=A)
     if A.ndim < 2 or A.shape[-1] != A.shape[-2]:
         raise _C.ShapeError(f"linalg.matrix_power: A has shape {list(A.shape)}; expected square matrices, [..., m, m]")
-    if isinstance(n, bool) or not isinstance(n, (int, Integral)):
-        raise TypeError(f"linalg.matrix_power: n = {n!r}; expected an int")
-    n = int(n)  # NumPy's unsigned ones have no negative
+    n = whole_number("linalg.matrix_power", "n", n)
     if n < 0:
         A, n = _complex_systems.linalg_inv_ex(A, check_errors=True)[0], -n
     if n == 0:
@@ -100,6 +99,9 @@ def matrix_power(A: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
 def _best_order(sizes: Sequence[int]) -> list[list[int]]:
     """Where to cut matrices i ... j of sizes[i] by sizes[i + 1] for the fewest multiplications, by dynamic programming."""
     n = len(sizes) - 1
+    if n == 3:  # two ways, as in most calls
+        a, b, c, d = sizes
+        return [[0, 0, int(a * c * (b + d) <= b * d * (a + c))], [0, 0, 1], [0, 0, 0]]
     cost = [[0] * n for _ in range(n)]
     cut = [[0] * n for _ in range(n)]
     for length in range(1, n):
@@ -123,17 +125,22 @@ def multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor
     parts = list(tensors)
     if len(parts) < 2:
         raise _C.ArgumentError(f"linalg.multi_dot: {len(parts)} tensors; expected at least two")
-    shapes = [list(t.shape) for t in parts]
-    if any(t.ndim != 2 for t in parts[1:-1]) or any(t.ndim not in (1, 2) for t in (parts[0], parts[-1])):
+    axes = [t.ndim for t in parts]
+    row, column = axes[0] == 1, axes[-1] == 1
+    if axes != [1 if row else 2, *[2] * (len(parts) - 2), 1 if column else 2]:
+        shapes = [list(t.shape) for t in parts]
         raise _C.ShapeError(f"linalg.multi_dot: shapes {shapes}; expected matrices, of which the first and the last may be vectors")
-    row, column = parts[0].ndim == 1, parts[-1].ndim == 1
     if row:
         parts[0] = parts[0].unsqueeze(0)
     if column:
         parts[-1] = parts[-1].unsqueeze(-1)
-    if any(a.shape[1] != b.shape[0] for a, b in zip(parts[:-1], parts[1:], strict=True)):
-        raise _C.ShapeError(f"linalg.multi_dot: shapes {shapes}; expected as many columns as the next has rows")
-    cut = _best_order([*(t.shape[0] for t in parts), parts[-1].shape[1]])
+    sizes = [*parts[0].shape]
+    for t in parts[1:]:
+        if t.shape[0] != sizes[-1]:
+            shapes = [list(t.shape) for t in tensors]
+            raise _C.ShapeError(f"linalg.multi_dot: shapes {shapes}; expected as many columns as the next has rows")
+        sizes.append(t.shape[1])
+    cut = _best_order(sizes)
 
     def product(i: int, j: int) -> Tensor:
         return parts[i] if i == j else ops.mm(product(i, cut[i][j]), product(cut[i][j] + 1, j))

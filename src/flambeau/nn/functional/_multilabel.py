@@ -48,14 +48,7 @@ def multi_margin_loss(
     c = x.shape[1]
     if weight is not None and tuple(weight.shape) != (c,):
         raise ShapeError(f"{name}: weight has shape {list(weight.shape)}; expected [{c}]")
-    classes = target.reshape(-1, 1)
-    short = (margin - x.gather(1, classes) + x).clamp(min=0)
-    if p == 2:
-        short = short * short
-    if weight is not None:
-        short = short * weight[classes.reshape(-1)].unsqueeze(1)
-    others = ops.ones_like(x.detach()).scatter(1, classes, 0.0)
-    loss = (short * others).sum(1) / c
+    loss = ops.multi_margin_rows(x, target.reshape(-1), p, margin, weight)
     return reduced(name, loss.reshape(()) if target.ndim == 0 else loss, reduction_word(size_average, reduce, reduction))
 
 
