@@ -221,9 +221,9 @@ _LAZY_NAMES = {
         "_settings",
     ),
     **dict.fromkeys(
-        ("SymBool", "SymFloat", "SymInt", "_assert", "_check", "_check_index", "_check_is_size", "_check_not_implemented",
-         "_check_tensor_all", "_check_type", "_check_value", "_check_with", "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min",
-         "sym_not", "sym_sum"),
+        ("SymBool", "SymFloat", "SymInt", "_assert", "_assert_async", "_check", "_check_index", "_check_is_size",
+         "_check_not_implemented", "_check_tensor_all", "_check_type", "_check_value", "_check_with", "sym_float", "sym_int",
+         "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sum"),
         "_symbolic",
     ),
     "Future": "futures",
@@ -325,7 +325,8 @@ def _lazy_method(name: str) -> _typing.Any:
 
 def _lazy_inplace(name: str) -> _typing.Any:
     def method(self: Tensor, *args: _typing.Any, **kwargs: _typing.Any) -> Tensor:
-        before = self.clone() if is_grad_enabled() and self.requires_grad else self
+        wanting = [x for x in (self, *args, *kwargs.values()) if isinstance(x, Tensor) and x.requires_grad]
+        before = self.clone() if is_grad_enabled() and wanting else self  # a derivative may want what is written over
         made = getattr(before, name)(*args, **kwargs)
         if promote_types(made.dtype, self.dtype) != self.dtype:
             what = f"result type {made.dtype} can't be cast to the desired output type {self.dtype}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from flambeau import _C
@@ -49,6 +50,20 @@ _OF_PYTHON = {float: _C.float64, int: _C.int64, bool: _C.bool, complex: _C.compl
 def element_type(dtype: Any) -> Any:
     """The element type that one of Python's types means where a `dtype` is asked for; anything else is returned as it is."""
     return _OF_PYTHON.get(dtype, dtype)
+
+
+def whole_number(op: str, name: str, value: Any) -> int:
+    """An argument that is an int: Python's, NumPy's, or an integer tensor of one element.
+
+    Raises:
+        TypeError: something else, bools and floats too.
+    """
+    if not isinstance(value, bool):
+        try:
+            return operator.index(value)
+        except TypeError:
+            pass  # said below, with the argument's name
+    raise TypeError(f"{op}: {name} = {value!r}; expected an int")
 
 
 class finfo:

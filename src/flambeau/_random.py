@@ -51,7 +51,7 @@ def manual_seed(seed: int) -> Generator:
         >>> fl.equal(a, b)
         True
     """
-    _C.manual_seed(seed)
+    _C.manual_seed(int(seed))
     return _current()
 
 

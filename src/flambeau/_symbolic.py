@@ -4,10 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
+from flambeau._C import Tensor
+
 
 def _assert(condition: Any, message: Any) -> None:
     """`assert`, as a function."""
     assert condition, message
+
+
+def _assert_async(input: Tensor, assert_msg: str = "Expected Tensor with single nonzero value, but got zero") -> None:
+    """Raises RuntimeError with `assert_msg` where the one element of `input` is zero. On the meta device nothing is known, nor refused.
+
+    >>> import flambeau as fl
+    >>> fl._assert_async(fl.tensor([1, 2]).min() > 0, "counts are positive")
+    """
+    if not isinstance(input, Tensor):
+        raise TypeError(f"_assert_async: input = {input!r} is a {type(input).__name__}; expected a Tensor, or call _assert")
+    if not isinstance(assert_msg, str):
+        raise TypeError(f"_assert_async: assert_msg = {assert_msg!r} is a {type(assert_msg).__name__}; expected a str")
+    if not input.is_meta and not input:
+        raise RuntimeError(assert_msg)
 
 
 def _checker(name: str, kind: type[Exception]) -> Any:

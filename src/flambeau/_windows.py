@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
-from flambeau._info import element_type
+from flambeau._info import element_type, whole_number
 
 
 def _positions(name: str, length: int, periodic: bool, dtype: Any, device: Any) -> tuple[Tensor | None, int]:
     """0, 1, ..., length - 1 and the number that they are divided by; no positions for windows of less than two elements."""
-    if isinstance(length, bool) or not isinstance(length, (int, Integral)):
-        raise TypeError(f"{name}: window_length = {length!r}; expected an int")
+    length = whole_number(name, "window_length", length)
     if length < 0:
         raise _C.ArgumentError(f"{name}: window_length = {length}; expected at least 0")
     dtype = element_type(dtype)

@@ -469,3 +469,16 @@ def test_only_inputs_is_ignored():
     with pytest.warns(FutureWarning, match="only_inputs=False is ignored"):
         (found,) = grad((x * x).sum(), x, only_inputs=False)
     assert found.tolist() == [[2.0, 4.0]] and x.grad is None
+
+
+def test_gradients_by_name():
+    x, y, unused = leaf(1.0, 2.0), leaf(3.0, 4.0), leaf(5.0)
+    found = grad((x * y).sum(), {"y": y, "x": x})
+    assert list(found) == ["y", "x"]
+    assert found["x"].tolist() == [3.0, 4.0] and found["y"].tolist() == [1.0, 2.0]
+    assert grad((x * y).sum(), {"x": x, "unused": unused}, allow_unused=True)["unused"] is None
+    assert grad((x * y).sum(), {"unused": unused}, materialize_grads=True)["unused"].tolist() == [0.0]
+    rows = grad(x * y, {"x": x}, fl.eye(2, dtype=fl.float64), is_grads_batched=True)
+    assert rows["x"].tolist() == [[3.0, 0.0], [0.0, 4.0]]
+    with pytest.raises(fl.AutogradError, match="inputs is empty"):
+        grad((x * y).sum(), {})

@@ -25,7 +25,9 @@ print(fl._C.memory_stats()["reserved_bytes"] / sum(t.nbytes for t in kept))
 @pytest.mark.skipif("FLAMBEAU_ALLOCATOR" in os.environ, reason="every block is memory of its own")
 def test_requests_of_other_sizes_use_what_was_freed():
     """A program in phases holds little more than it asked for, and gives back what lies between what it keeps."""
-    said = subprocess.run([sys.executable, "-c", PHASES], capture_output=True, text=True, check=True).stdout
+    said = subprocess.run(
+        [sys.executable, "-c", PHASES], capture_output=True, text=True, check=True
+    ).stdout
     most, rest = map(float, said.split())
     assert most < 1.15
     assert rest < 1.25

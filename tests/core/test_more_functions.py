@@ -200,3 +200,34 @@ def test_small_ones():
 def test_tensordot_takes_out_by_position():
     a, b, out = fl.ones(2, 3), fl.ones(3, 4), fl.empty(2, 4)
     assert fl.tensordot(a, b, 1, out) is out and out.tolist() == [[3.0] * 4] * 2
+
+
+@pytest.mark.parametrize("reduce", ["prod", "mean", "amax"])
+def test_index_reduce_in_place_has_the_gradient_of_its_source(reduce):
+    def gradient(name):
+        x, y = fl.tensor([1.5, 2.0, 3.0]), fl.tensor([5.0, 0.5], requires_grad=True)
+        getattr(x, name)(0, fl.tensor([0, 2]), y, reduce).sum().backward()
+        return y.grad.tolist()
+
+    assert gradient("index_reduce_") == gradient("index_reduce")
+
+
+def test_float_power_in_place_has_the_gradient_of_its_exponent():
+    x, e = fl.tensor([1.5, 2.0], dtype=fl.float64), fl.tensor([2.0, 3.0], dtype=fl.float64, requires_grad=True)
+    x.float_power_(e).sum().backward()
+    np.testing.assert_allclose(e.grad.numpy(), [1.5**2 * np.log(1.5), 8 * np.log(2)])
+
+
+def test_an_element_is_asserted():
+    fl._assert_async(fl.tensor([[2.0]]), "unused")
+    fl._assert_async(fl.tensor(0.0, device="meta"), "unknown")
+    with pytest.raises(RuntimeError, match="counts are positive"):
+        fl._assert_async(fl.tensor([1, 0]).min() > 0, "counts are positive")
+    with pytest.raises(RuntimeError, match="Expected Tensor with single nonzero value, but got zero"):
+        fl._assert_async(fl.tensor(False))
+    with pytest.raises(RuntimeError):
+        fl._assert_async(fl.ones(2))
+    with pytest.raises(TypeError, match="input = True is a bool; expected a Tensor"):
+        fl._assert_async(True)
+    with pytest.raises(TypeError, match="assert_msg = 3 is a int; expected a str"):
+        fl._assert_async(fl.tensor(True), 3)

@@ -261,3 +261,8 @@ def test_forks_by_the_arguments_of_pytorch():
     assert not fl.equal(fl.get_rng_state(), state)
     fl.random.set_rng_state(new_state=state)
     assert fl.equal(fl.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("seed", [7.0, "7", np.int64(7), fl.tensor(7)], ids=repr)
+def test_a_seed_is_anything_that_int_takes(seed):
+    assert fl.manual_seed(seed).initial_seed() == 7

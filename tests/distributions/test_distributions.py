@@ -441,3 +441,33 @@ def test_what_is_no_tensor_or_distribution_is_named(call, text):
 def test_numbers_and_shapes_of_other_types_are_named(call, text):
     with pytest.raises(TypeError, match=text):
         call()
+
+
+def test_the_density_of_a_gamma_takes_numbers():
+    assert D.Gamma(2.0, 3.0).log_prob(0.5).item() == pytest.approx(st.gamma.logpdf(0.5, 2, scale=1 / 3), rel=1e-5)
+    assert D.Chi2(fl.tensor(3.0, dtype=fl.float64)).log_prob(2).item() == pytest.approx(st.chi2.logpdf(2, 3), rel=1e-12)
+    with pytest.raises(ValueError, match="support"):
+        D.Gamma(2.0, 3.0).log_prob(-1)
+
+
+def test_values_of_another_float_type_than_the_parameters():
+    x = fl.tensor([0.5, 2.0], dtype=fl.float64)
+    assert D.Chi2(1).cdf(x).dtype is fl.float64  # as products are
+    np.testing.assert_allclose(D.Chi2(1).cdf(x).numpy(), st.chi2.cdf([0.5, 2.0], 1), rtol=1e-6)
+    for d, want in ((D.HalfCauchy(1.0), st.halfcauchy), (D.Gamma(1.0, 1.0), st.expon)):
+        found = d.log_prob(x)
+        assert found.dtype is fl.float32  # the parameters' type
+        np.testing.assert_allclose(found.numpy(), want.logpdf([0.5, 2.0]), rtol=1e-6)
+    assert D.HalfCauchy(1.0).log_prob(fl.tensor(True)).item() == pytest.approx(st.halfcauchy.logpdf(1), rel=1e-6)
+
+
+def test_arguments_are_checked_inside_of_vmap():
+    loc, scale, x = fl.tensor([0.0, 1.0]), fl.tensor([1.0, 2.0]), fl.tensor([0.5, -1.0])
+    found = fl.vmap(lambda m, s, v: D.Normal(m, s).log_prob(v))(loc, scale, x)
+    np.testing.assert_allclose(found.numpy(), st.norm([0.0, 1.0], [1.0, 2.0]).logpdf([0.5, -1.0]), rtol=1e-6)
+    table = fl.vmap(lambda s: fl.vmap(lambda v: D.Exponential(s).log_prob(v))(x.abs()))(scale)  # one level inside of another
+    np.testing.assert_allclose(table.numpy(), st.expon(scale=[[1.0], [0.5]]).logpdf([[0.5, 1.0]]), rtol=1e-6)
+    with pytest.raises(ValueError, match=r"parameter scale .*: scale\[1\] = -1 \(1 of 2\)"):
+        fl.vmap(lambda s: D.Normal(0.0 * s, s).mean)(fl.tensor([1.0, -1.0]))
+    with pytest.raises(ValueError, match=r"value\[0\] = nan"):
+        fl.vmap(lambda v: D.Normal(0.0, 1.0).log_prob(v))(fl.tensor([float("nan"), 1.0]))

@@ -230,3 +230,21 @@ def test_gradients_of_windows():
 def test_windows_refused(call, kind, text):
     with pytest.raises(kind, match=text):
         call()
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_one_size_may_be_a_number(name):
+    x = fl.tensor(numbers(name, 5, 6))
+    transform = getattr(fl.fft, name)
+    assert_near(transform(x, 4, 0), transform(x, [4], [0]).numpy())
+    if name.endswith("n"):
+        assert_near(transform(x, 4), transform(x, (4,)).numpy())
+    else:
+        with pytest.raises(ValueError, match=r"s = \[4\], dim = \[-2, -1\]; expected one size per axis"):
+            transform(x, 4)
+
+
+@pytest.mark.parametrize("name", ["fftfreq", "rfftfreq"])
+def test_frequencies_are_made_as_other_tensors_are(name):
+    made = getattr(fl.fft, name)(4, layout=fl.strided, pin_memory=False, dtype=fl.float64, device="cpu")
+    assert_near(made, getattr(np.fft, name)(4))

@@ -184,3 +184,16 @@ def test_the_older_arguments_of_reductions_stand_where_they_always_stood(name):
         layer = getattr(fl.nn, CLASSES[name])
         assert layer(*before, *by_position)(x, y).item() == f(x, y, reduction="sum").item()
         assert layer(*before, *by_position, False)(x, y).shape == x.shape
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [({"size_average": 0}, "sum"), ({"size_average": 1}, "mean"), ({"reduce": 0}, "none"), ({"size_average": np.bool_(False)}, "sum"), ({"reduce": 1}, "mean")],
+    ids=str,
+)
+def test_older_arguments_of_a_reduction_may_be_numbers(given, meant):
+    want = REDUCE[meant](LOSSES["mse_loss"][2])
+    with pytest.warns(UserWarning, match=f"reduction='{meant}'"):
+        assert_near(F.mse_loss(doubles(X), doubles(Y), **given), want)
+    with pytest.warns(UserWarning, match=f"reduction='{meant}'"):
+        assert fl.nn.MSELoss(**given).reduction == meant

@@ -118,3 +118,11 @@ def test_refuses(name):
     ):  # fmt: skip
         with pytest.raises(kind, match=says):
             op(a, b, p)
+
+
+@pytest.mark.parametrize("p", [0.0, 0.5, 1.0, 2.0, 3.0, np.inf])
+@pytest.mark.parametrize("mode", [DIRECT, "use_mm_for_euclid_dist"])
+def test_rows_of_no_elements_are_zero_apart(p, mode):
+    used = [fl.full((6,), 77.0) for _ in range(3)]
+    del used  # memory that is not zero, for the result
+    assert fl.cdist(fl.zeros(2, 0), fl.zeros(3, 0), p, mode).tolist() == [[0.0] * 3] * 2

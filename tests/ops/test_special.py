@@ -233,3 +233,12 @@ def test_polynomials_at_their_edges(name):
     assert np.isnan(got[0]) and np.isnan(got[1]) and np.isnan(got[4])
     assert got[2:4] == [0.0, 1.0]
     assert np.isinf(got[5])
+
+
+def test_the_type_of_a_softmax_by_position():
+    assert special.softmax(fl.tensor([0, 0]), 0, fl.float64).tolist() == [0.5, 0.5]
+
+
+def test_multigammaln_refuses_no_dimensions():
+    with pytest.raises(fl.ArgumentError, match="p = 0; expected p >= 1"):
+        special.multigammaln(fl.ones(2), 0)

@@ -17,13 +17,14 @@ import warnings
 from dataclasses import dataclass
 
 import numpy as np
-from beside import dtype_name, torch, values
+from beside import dtype_name, torch, values, wide
 
 import flambeau as fl
 
 # An error of either library may be of any of these kinds; anything else (AttributeError, MemoryError) is a difference.
 ERRORS = (IndexError, ValueError, TypeError, RuntimeError, KeyError, OverflowError, ZeroDivisionError)
 TOLERANCES = {"float64": (1e-9, 1e-10), "float32": (3e-5, 3e-5), "float16": (4e-3, 4e-3), "bfloat16": (3e-2, 3e-2)}
+TOLERANCES |= {"complex64": TOLERANCES["float32"], "complex128": TOLERANCES["float64"]}
 SHOWN = 5
 
 
@@ -103,9 +104,9 @@ def _difference_of_tensors(ours, theirs, scale):
     if ours.requires_grad != theirs.requires_grad:
         return f"requires_grad {ours.requires_grad} here, {theirs.requires_grad} there"
     a, b = values(ours), values(theirs)
-    if a.dtype.kind == "f":
+    if a.dtype.kind in "fc":
         rtol, atol = (scale * t for t in TOLERANCES[dtype_name(theirs)])
-        same = np.allclose(a.astype(np.float64), b.astype(np.float64), rtol=rtol, atol=atol, equal_nan=True)
+        same = np.allclose(wide(a), wide(b), rtol=rtol, atol=atol, equal_nan=True)
     else:
         same = np.array_equal(a, b)
     return None if same else f"{a.tolist()} here, {b.tolist()} there"

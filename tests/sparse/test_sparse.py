@@ -623,3 +623,10 @@ def test_indices_of_other_types(indices):
 def test_an_index_that_is_no_whole_number_is_refused():
     with pytest.raises(TypeError, match="indices are flambeau.float32, and one of them is no whole number; expected integers"):
         fl.sparse_coo_tensor([[0.0, 1.5]], fl.ones(2), (3,))
+
+
+def test_one_place_takes_a_number():
+    x = fl.sparse_coo_tensor([[0], [1]], 1.5, (2, 2))
+    assert x.to_dense().tolist() == [[0.0, 1.5], [0.0, 0.0]] and x.values().tolist() == [1.5]
+    with pytest.raises(ValueError, match=r"indices have shape \[2, 2\], values \[1\]"):
+        fl.sparse_coo_tensor([[0, 1], [1, 0]], 1.5, (2, 2))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, overload
 
 from flambeau import _C
 from flambeau._C import Tensor
@@ -59,9 +59,25 @@ def backward(
     run_backward(roots, grads, retain, create_graph, wanted, True, True)
 
 
+@overload
+def grad(
+    outputs: End | Sequence[End], inputs: dict[str, Tensor], grad_outputs: Tensor | Sequence[Tensor | None] | None = ...,
+    retain_graph: bool | None = ..., create_graph: bool = ..., only_inputs: bool = ..., allow_unused: bool | None = ...,
+    is_grads_batched: bool = ..., materialize_grads: bool = ...,
+) -> dict[str, Tensor]: ...  # fmt: skip
+
+
+@overload
+def grad(
+    outputs: End | Sequence[End], inputs: End | Sequence[End], grad_outputs: Tensor | Sequence[Tensor | None] | None = ...,
+    retain_graph: bool | None = ..., create_graph: bool = ..., only_inputs: bool = ..., allow_unused: bool | None = ...,
+    is_grads_batched: bool = ..., materialize_grads: bool = ...,
+) -> tuple[Tensor, ...]: ...  # fmt: skip
+
+
 def grad(
     outputs: End | Sequence[End],
-    inputs: End | Sequence[End],
+    inputs: End | Sequence[End] | dict[str, Tensor],
     grad_outputs: Tensor | Sequence[Tensor | None] | None = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
@@ -69,10 +85,11 @@ def grad(
     allow_unused: bool | None = None,
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
-) -> tuple[Tensor, ...]:
+) -> tuple[Tensor, ...] | dict[str, Tensor]:
     """The gradients of `outputs` with respect to `inputs`, without touching any `.grad`.
 
-    Each of them may be an edge, which `graph.get_gradient_edge` returns.
+    Each of them may be an edge, which `graph.get_gradient_edge` returns. For a dict of inputs, such as
+    `dict(model.named_parameters())`, the gradients are a dict with its keys.
 
     Args:
         only_inputs: has to be True; False is ignored, with a warning.
@@ -91,10 +108,16 @@ def grad(
         >>> fl.autograd.grad(dx, x)
         (tensor(18.),)
     """
+    if isinstance(inputs, dict):
+        by_name = grad(
+            outputs, list(inputs.values()), grad_outputs, retain_graph, create_graph, only_inputs, allow_unused, is_grads_batched,
+            materialize_grads,
+        )  # fmt: skip
+        return dict(zip(inputs, by_name, strict=True))
     if not only_inputs:
         warn("grad: only_inputs=False is ignored, and no other .grad is filled; call backward() for that", FutureWarning)
     if is_grads_batched:
-        once = functools.partial(
+        once: Callable[..., Any] = functools.partial(
             grad, outputs, inputs, create_graph=create_graph,
             allow_unused=allow_unused, materialize_grads=materialize_grads,
         )

@@ -49,7 +49,8 @@ class Gamma(ExponentialFamily):
         draws = ops.standard_gamma(self.concentration.expand(shape)) / self.rate.expand(shape)
         return draws.clamp(min=fl.finfo(draws.dtype).tiny)
 
-    def log_prob(self, value: Tensor) -> Tensor:
+    def log_prob(self, value: Any) -> Tensor:
+        value = fl.as_tensor(value, dtype=self.rate.dtype, device=self.rate.device)
         if self._validate_args:
             self._validate_sample(value)
         a, rate = self.concentration, self.rate
@@ -62,7 +63,8 @@ class Gamma(ExponentialFamily):
     def cdf(self, value: Tensor) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
-        return ops.gamma_cdf(*fl.broadcast_tensors(self.concentration, self.rate * value))
+        x = self.rate * value
+        return ops.gamma_cdf(*fl.broadcast_tensors(self.concentration.to(x.dtype), x))
 
     @property
     def _natural_params(self) -> tuple[Tensor, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import flambeau as fl
 from flambeau import Tensor
 from flambeau._C import ops
 from flambeau.distributions._half import HalfDistribution
@@ -29,3 +30,8 @@ class HalfCauchy(HalfDistribution):
     @property
     def variance(self) -> Tensor:
         return self.base_dist.variance
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        if self._validate_args:
+            self._validate_sample(value)
+        return super().log_prob(fl.as_tensor(value, dtype=self.scale.dtype, device=self.scale.device))

@@ -35,10 +35,16 @@ def floating(op: str, x: Tensor, *, complex: bool = False, real: bool = False) -
     return x.to(x.dtype.to_complex()) if complex else x
 
 
-def axes_of(op: str, x: Tensor, n: Sequence[int] | None, dim: Sequence[int] | int | None) -> tuple[tuple[int, ...], list[int | None]]:
+def _numbers(v: Sequence[int] | int | None) -> list[int] | None:
+    """Sizes or axes, of which one may stand for a list of one."""
+    if v is None:
+        return None
+    return [int(v)] if isinstance(v, (int, Integral)) or (isinstance(v, Tensor) and v.ndim == 0) else [int(e) for e in v]
+
+
+def axes_of(op: str, x: Tensor, n: Sequence[int] | int | None, dim: Sequence[int] | int | None) -> tuple[tuple[int, ...], list[int | None]]:
     """The axes, wrapped, and a size for each, None where it stays: by PyTorch's rules for `s` and `dim`."""
-    given = [int(dim)] if isinstance(dim, (int, Integral)) else None if dim is None else [int(d) for d in dim]
-    sizes = None if n is None else [int(v) for v in n]
+    sizes, given = _numbers(n), _numbers(dim)
     if given is None:
         count = x.ndim if sizes is None else len(sizes)
         if count > x.ndim:

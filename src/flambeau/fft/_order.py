@@ -18,8 +18,9 @@ def _check(op: str, n: int) -> None:
 
 
 def fftfreq(
-    n: int, d: float = 1.0, *, out: Tensor | None = None, dtype: Any = None, device: Any = None, requires_grad: bool = False
-) -> Tensor:
+    n: int, d: float = 1.0, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
+    pin_memory: bool = False, requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
     """The frequencies of the entries of `fft`, in cycles per unit of the spacing d: 0, 1, ..., then the negative ones, over n d.
 
     Example:
@@ -36,8 +37,9 @@ def fftfreq(
 
 
 def rfftfreq(
-    n: int, d: float = 1.0, *, out: Tensor | None = None, dtype: Any = None, device: Any = None, requires_grad: bool = False
-) -> Tensor:
+    n: int, d: float = 1.0, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
+    pin_memory: bool = False, requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
     """The frequencies of the entries of `rfft`.
 
     Example:

@@ -79,7 +79,9 @@ def sparse_coo_tensor(
     elif indices is None:
         raise TypeError(f"{op}: got values without indices; expected indices and values, or a size alone")
     at, held = _index_part(op, "indices", indices, 2), _value_part(values, dtype, device, requires_grad)
-    if held.ndim < 1 or held.shape[0] != at.shape[1]:
+    if held.ndim == 0:  # a number, for one place
+        held = held.unsqueeze(0)
+    if held.shape[0] != at.shape[1]:
         given = f"indices have shape {list(at.shape)}, values {list(held.shape)}"
         raise _C.ShapeError(f"{op}: {given}; expected [sparse_dim, nnz] and [nnz, ...]")
     if size is None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any, Protocol
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._info import whole_number
 from flambeau._out import deliver
 
 
@@ -147,9 +147,8 @@ def polygamma(n: int, input: Tensor, *, out: Tensor | None = None) -> Tensor:
         >>> fl.special.polygamma(1, fl.tensor([1.0, 0.5]))
         tensor([1.6449, 4.9348])
     """
-    if isinstance(n, Tensor) or not isinstance(n, (int, Integral)):
-        raise TypeError(f"special.polygamma: n = {n!r}; expected an int")
-    return deliver("special.polygamma", ops.polygamma_of(input, n), out)  # type: ignore[no-any-return]
+    order = whole_number("special.polygamma", "n", n)
+    return deliver("special.polygamma", ops.polygamma_of(input, order), out)  # type: ignore[no-any-return]
 
 
 def multigammaln(input: Tensor, p: int, *, out: Tensor | None = None) -> Tensor:
@@ -158,8 +157,9 @@ def multigammaln(input: Tensor, p: int, *, out: Tensor | None = None) -> Tensor:
     Shape:
         input [...], above (p - 1) / 2 -> [...]
     """
+    p = whole_number("special.multigammaln", "p", p)
     if p < 1:
-        raise ValueError(f"special.multigammaln: p = {p}; expected p >= 1")
+        raise _C.ArgumentError(f"special.multigammaln: p = {p}; expected p >= 1")
     x = input if input.is_floating_point() else input.to(_C.get_default_dtype())
     steps = ops.arange(p, dtype=x.dtype, device=x.device) * -0.5
     total = ops.lgamma(x.unsqueeze(-1) + steps).sum(-1) + p * (p - 1) * 0.28618247146235004  # log(pi) / 4
@@ -181,7 +181,7 @@ def logsumexp(input: Tensor, dim: Any, keepdim: bool = False, *, out: Tensor | N
     return deliver("special.logsumexp", ops.logsumexp(input, dim, keepdim), out)  # type: ignore[no-any-return]
 
 
-def softmax(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+def softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
     """e^x, divided by its sum along `dim`."""
     return ops.softmax(input, dim, dtype=dtype)
 

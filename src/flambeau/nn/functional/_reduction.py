@@ -22,7 +22,8 @@ def reduction_word(size_average: bool | None, reduce: bool | None, reduction: st
     """`reduction`, or the word that the two older arguments mean where one is given."""
     if size_average is None and reduce is None:
         return reduction
-    word = "none" if reduce is False else "sum" if size_average is False else "mean"
+    averaged, reduced = (given is None or bool(given) for given in (size_average, reduce))  # numbers are taken for what they are worth
+    word = "none" if not reduced else "mean" if averaged else "sum"
     warn(f"size_average and reduce args will be deprecated, please use reduction='{word}' instead")
     return word
 
