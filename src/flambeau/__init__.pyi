@@ -344,6 +344,7 @@ from flambeau._symbolic import SymBool as SymBool
 from flambeau._symbolic import SymFloat as SymFloat
 from flambeau._symbolic import SymInt as SymInt
 from flambeau._symbolic import _assert as _assert
+from flambeau._symbolic import _assert_async as _assert_async
 from flambeau._symbolic import _check as _check
 from flambeau._symbolic import _check_index as _check_index
 from flambeau._symbolic import _check_is_size as _check_is_size

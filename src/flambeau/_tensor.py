@@ -17,6 +17,7 @@ from flambeau._memory_format import strided
 from flambeau._running import run_backward
 from flambeau._spelled import spelled
 from flambeau._warn import warn, warn_once
+from flambeau.storage import UntypedStorage
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,7 +39,7 @@ def tensor(
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
-    """A new tensor with a copy of `data`: numbers, nested lists, arrays or tensors.
+    """A new tensor with a copy of `data`: numbers, nested lists, arrays or tensors. One of an `UntypedStorage` shares its bytes.
 
     Floats become the default dtype (float32), complex numbers the complex type of two of these (complex64), integers int64,
     bools bool, unless `dtype` is given.
@@ -58,7 +59,7 @@ def tensor(
     if isinstance(data, Tensor):
         warn(_COPY.format("tensor"))
     try:
-        out = _C.tensor_from(data, dtype)
+        out = data._as_tensor(dtype) if isinstance(data, UntypedStorage) else _C.tensor_from(data, dtype)
     except _C.DTypeError:
         if not hasattr(data, "__dlpack__"):
             raise
@@ -104,7 +105,7 @@ def as_tensor(data: Any, dtype: _C.dtype | None = None, device: _C.device | str 
     if type(data).__module__ == "numpy" and hasattr(data, "ndim") and data.ndim > 0:
         return _C.to(_of_array(data), dtype, device, False)
     if hasattr(type(data), "_as_tensor"):  # a storage
-        return _C.to(data._as_tensor(), dtype, device, False)
+        return _C.to(data._as_tensor(dtype), dtype, device, False)
     if hasattr(type(data), "__dlpack__") and type(data).__module__ != "numpy":
         return _C.to(from_dlpack(data), dtype, device, False)
     return tensor(data, dtype=dtype, device=device)
@@ -114,7 +115,7 @@ def _on_memory(obj: Any, dtype: _C.dtype | None) -> Tensor | None:
     """A tensor on the memory of a storage, of what DLPack hands over, or of a buffer; None for anything else."""
     kind = type(obj)
     if hasattr(kind, "_as_tensor"):
-        return obj._as_tensor()  # type: ignore[no-any-return]
+        return obj._as_tensor(dtype)  # type: ignore[no-any-return]
     if kind in (list, tuple, int, float, complex, bool) or isinstance(obj, Tensor) or kind.__module__ == "numpy":
         return None
     if hasattr(kind, "__dlpack__") or kind.__name__ == "PyCapsule":

@@ -117,8 +117,10 @@ class UntypedStorage:
         """False: a storage has the size that it was made with."""
         return False
 
-    def _as_tensor(self) -> Tensor:
-        return self._bytes[:]
+    def _as_tensor(self, dtype: _C.dtype | None) -> Tensor:
+        """The bytes read as elements of `dtype`, int64 without it; a rest that makes no element is left out."""
+        kind = dtype or _C.int64
+        return self._bytes[: len(self) // kind.itemsize * kind.itemsize].view(kind)
 
     def tolist(self) -> list[int]:
         """The bytes as numbers."""
@@ -208,7 +210,8 @@ class TypedStorage:
     def _elements(self) -> Tensor:
         return self._untyped_storage._bytes.view(self.dtype)
 
-    _as_tensor = _elements
+    def _as_tensor(self, dtype: _C.dtype | None) -> Tensor:
+        return self._elements()  # whose type is the storage's
 
     def __len__(self) -> int:
         return len(self._untyped_storage) // int(self.dtype.itemsize)

@@ -110,3 +110,15 @@ def test_a_level_for_each_call():
     assert derivative(fl.tensor([3.0])).tolist() == derivative(fl.tensor([3.0])).tolist() == [6.0]
     with pytest.raises(RuntimeError):
         fwd.make_dual(fl.ones(1), fl.ones(1))
+
+
+def test_the_number_of_the_innermost_level_is_told():
+    assert fwd._current_level == -1
+    with fwd.dual_level() as outer:
+        assert fwd._current_level == outer == 0
+        with fwd.dual_level():
+            assert fwd._current_level == 1
+        assert fwd._current_level == 0
+    assert fwd._current_level == -1
+    with pytest.raises(AttributeError, match="no attribute '_level_now'"):
+        fwd._level_now  # noqa: B018

@@ -85,5 +85,15 @@ def test_a_storage_as_a_tensor_shares_its_memory(function, typed):
     assert x[0] == 9 and x._version == 1
     part = function(x.untyped_storage()[2:4], dtype=fl.uint8)
     assert part.tolist() == [2, 3] and part.data_ptr() == x.data_ptr() + 2
-    assert fl.asarray(storage, copy=True).data_ptr() != x.data_ptr()
-    assert fl.asarray(storage, copy=False).data_ptr() == x.data_ptr()
+    assert fl.asarray(storage, dtype=fl.uint8, copy=True).data_ptr() != x.data_ptr()
+    assert fl.asarray(storage, dtype=fl.uint8, copy=False).data_ptr() == x.data_ptr()
+
+
+@pytest.mark.parametrize("function", [fl.tensor, fl.as_tensor, fl.asarray], ids=["tensor", "as_tensor", "asarray"])
+def test_bytes_are_read_as_elements_of_the_type_asked_for(function):
+    x = fl.arange(6.0)
+    y = function(x.untyped_storage(), dtype=fl.float32)
+    assert y.tolist() == [0, 1, 2, 3, 4, 5] and y.data_ptr() == x.data_ptr()
+    assert function(x.untyped_storage(), dtype=fl.int16).tolist() == x.view(fl.int16).tolist()
+    assert fl.equal(function(x.untyped_storage()), x.view(fl.int64))
+    assert function(fl.UntypedStorage(7), dtype=fl.float32).shape == (1,)

@@ -41,6 +41,12 @@ class UnpackedDualTensor(NamedTuple):
     tangent: Tensor | None
 
 
+def __getattr__(name: str) -> int:
+    if name == "_current_level":  # where programs look whether forward mode is on: the innermost level, -1 outside of all
+        return len(_entered.levels) - 1
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 def enter_dual_level() -> int:
     """Begins a level, and returns its number, 0 for the outermost; levels end in the opposite order."""
     level = DualLevel()

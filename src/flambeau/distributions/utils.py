@@ -9,6 +9,7 @@ import flambeau as fl
 from flambeau import Tensor
 from flambeau._C import ops
 from flambeau._errors import NoTensorError
+from flambeau.func._levels import held_by
 
 Shape = Sequence[int]
 
@@ -71,13 +72,16 @@ _sum_rightmost = sum_rightmost
 
 
 def all_true(valid: Tensor | bool) -> bool:
-    """True if every element is."""
-    return bool(valid.all()) if isinstance(valid, Tensor) else bool(valid)
+    """True if every element is, inside of vmap those of all samples."""
+    return bool(held_by(valid).all()) if isinstance(valid, Tensor) else bool(valid)
 
 
 def first_outside(name: str, value: Tensor, inside: Tensor | bool) -> str:
-    """Which value a check failed for first, and how many more: ": scale[2] = -0.1 (1 of 4)"."""
-    if not isinstance(inside, Tensor) or inside.ndim == 0 or value.is_meta:
+    """Which value a check failed for first, and how many more: ": scale[2] = -0.1 (1 of 4)". Inside of vmap samples are the first axis."""
+    if not isinstance(inside, Tensor):
+        return ""
+    value, inside = held_by(value), held_by(inside)
+    if inside.ndim == 0 or value.is_meta:
         return ""
     outside = (~inside.bool()).nonzero()
     at = outside[0].tolist()

@@ -133,6 +133,13 @@ def dtype_of(x: Tensor) -> Any:
     return x._kind if isinstance(x, Wrapped) else x.dtype
 
 
+def held_by(x: Tensor) -> Tensor:
+    """All that a wrapped tensor stands for in one plain tensor: every sample of a batch, without tangents."""
+    while isinstance(x, Wrapped):
+        x = x._parts()[0]
+    return x
+
+
 def replaced(values: Iterable[Any], change: Any) -> list[Any]:
     """Arguments with each tensor, also in tuples and lists, put through `change`."""
     out: list[Any] = []
