@@ -99,6 +99,7 @@ struct Found {
   Dims shape;
   bool asked;                 // what type they have together
   std::optional<DType> type;  // of all elements so far, then
+  bool any = false;           // an element: lists are no deeper than it
 
   void meet(DType t) {
     if (asked) type = type ? promote(*type, t) : t;
@@ -151,6 +152,9 @@ bool is_array(PyObject* data) {
 // Thrown where lists hold an array behind something else.
 struct HoldsArray {};
 
+// Tensors of one element are numbers beside others, whatever their axes, as in PyTorch.
+bool is_one_number(PyObject* data) { return is_tensor(data) && tensor_of(data).numel() == 1; }
+
 // Whether the first of a list, or of lists in it, is an array.
 bool leads_to_array(PyObject* data) {
   Owned first;
@@ -159,15 +163,17 @@ bool leads_to_array(PyObject* data) {
     first = std::move(next);
     data = first.object;
   }
-  return first.object && !is_list(data) && is_array(data);
+  return first.object && !is_list(data) && is_array(data) && !is_one_number(data);
 }
 
 void survey(PyObject* o, int depth, Found& found) {
   if (depth > 64) raise<ArgumentError>("tensor: data is nested more than 64 deep");
   if (is_list(o)) {
     const Py_ssize_t n = list_size(o);
-    if (depth == found.shape.size()) found.shape.push_back(n);
-    else if (found.shape[depth] != n)
+    if (depth == found.shape.size()) {
+      if (found.any) raise<ArgumentError>("tensor: a list at depth ", depth, " beside numbers; expected a regular nesting");
+      found.shape.push_back(n);
+    } else if (found.shape[depth] != n)
       raise<ArgumentError>("tensor: a list of length ", n, " at depth ", depth, ", where the first has length ", found.shape[depth], "; expected equal lengths");
     found.at.push_back(0);
     for (Py_ssize_t i = 0; i < n; ++i) {
@@ -180,6 +186,7 @@ void survey(PyObject* o, int depth, Found& found) {
   if (depth != found.shape.size() && is_array(o)) throw HoldsArray();
   if (depth != found.shape.size())
     raise<ArgumentError>("tensor: a number at depth ", depth, " beside lists of depth ", found.shape.size(), "; expected a regular nesting");
+  found.any = true;
   if (PyLong_CheckExact(o)) {  // it may be one of uint64
     found.meet(DType::Int64);
     return;

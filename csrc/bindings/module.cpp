@@ -87,7 +87,7 @@ void init_types(nb::module_& m) {
       .def_prop_ro("is_floating_point", [](const PyDType& t) { return is_float(t.value); })
       .def_prop_ro("is_complex", [](const PyDType& t) { return is_complex(t.value); })
       .def("to_real", [](const PyDType& t) { return nb::borrow(dtype_objects[static_cast<int>(to_real(t.value))]); })
-      .def("to_complex", [](const PyDType& t) { return nb::borrow(dtype_objects[static_cast<int>(to_complex(t.value))]); })
+      .def("to_complex", [](const PyDType& t) { return nb::borrow(dtype_objects[static_cast<int>(t.value == DType::Float16 ? DType::Complex32 : to_complex(t.value))]); })
       .def_prop_ro("is_signed", [](const PyDType& t) { return t.value != DType::Bool && t.value != DType::UInt8 && !is_wide_unsigned(t.value) && t.value != DType::Float8E8M0; })
       .def_prop_ro("name", [](const PyDType& t) { return std::string(name(t.value)); })
       .def("__repr__", [](const PyDType& t) { return std::string("flambeau.") + name(t.value); })
@@ -201,11 +201,11 @@ void init_functions(nb::module_& m) {
   });
   m.def("promote_types", [](nb::handle a, nb::handle b) {
     return nb::borrow(dtype_objects[static_cast<int>(promote(to_dtype(a.ptr(), "promote_types", "a"), to_dtype(b.ptr(), "promote_types", "b")))]);
-  });
+  }, nb::arg("type1"), nb::arg("type2"));
   m.def("result_type", [](nb::handle a, nb::handle b) {
     const Operand x = to_operand(a.ptr(), "result_type", "a"), y = to_operand(b.ptr(), "result_type", "b");
     return nb::borrow(dtype_objects[static_cast<int>(dt::promote(x, y))]);
-  });
+  }, nb::arg("tensor"), nb::arg("other"));
 
   m.def("get_num_threads", &num_threads);
   m.def("is_fft_size", &is_fft_size);

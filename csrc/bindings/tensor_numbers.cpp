@@ -163,8 +163,9 @@ int nb_bool(PyObject* self) {
 
 Scalar real_item(PyObject* self, const char* what) {
   const Scalar s = item_of(tensor_of(self));
-  if (s.is_complex()) raise<TypeMismatch>(what, ": the tensor is ", tensor_of(self).dtype(), "; expected a real number, such as x.real or x.abs()");
-  return s;
+  if (!s.is_complex()) return s;
+  if (s.imaginary() != 0) raise<TypeMismatch>(what, ": the tensor is ", s, "; expected a real number, such as x.real or x.abs() (value cannot be converted to type double without overflow)");
+  return Scalar(s.as_double());
 }
 PyObject* nb_float(PyObject* self) {
   if (taken_over(self)) [[unlikely]] return call_overridden_operator("__float__", "__float__", self, nullptr);

@@ -134,6 +134,11 @@ PyObject* size_new(PyTypeObject* type, PyObject* args, PyObject* options) {
 }
 PyObject* size_subscript(PyObject* self, PyObject* index) { return sized(PyTuple_Type.tp_as_mapping->mp_subscript(self, index)); }
 PyObject* size_concat(PyObject* self, PyObject* other) { return sized(PyTuple_Type.tp_as_sequence->sq_concat(self, other)); }
+// Also of a tuple and a Size.
+PyObject* size_add(PyObject* a, PyObject* b) {
+  if (!PyTuple_Check(a) || !PyTuple_Check(b)) return Py_NewRef(Py_NotImplemented);
+  return size_concat(a, b);
+}
 PyObject* size_repeat(PyObject* self, Py_ssize_t times) { return sized(PyTuple_Type.tp_as_sequence->sq_repeat(self, times)); }
 PyMethodDef size_methods[] = {
     {"numel", size_numel, METH_NOARGS, nullptr},
@@ -192,7 +197,7 @@ bool init_tensor_type(PyObject* module) {
                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots.data()};
   tensor_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
   if (!tensor_type || PyModule_AddObjectRef(module, "Tensor", reinterpret_cast<PyObject*>(tensor_type)) < 0 || !init_overrides(module)) return false;
-  PyType_Slot size_slots[] = {slot(Py_tp_new, size_new), slot(Py_tp_repr, size_repr), slot(Py_mp_subscript, size_subscript), slot(Py_sq_concat, size_concat),
+  PyType_Slot size_slots[] = {slot(Py_tp_new, size_new), slot(Py_tp_repr, size_repr), slot(Py_mp_subscript, size_subscript), slot(Py_sq_concat, size_concat), slot(Py_nb_add, size_add),
                               slot(Py_sq_repeat, size_repeat), {Py_tp_methods, size_methods}, {0, nullptr}};
   PyType_Spec size_spec{"flambeau.Size", 0, 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, size_slots};
   size_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpecWithBases(&size_spec, reinterpret_cast<PyObject*>(&PyTuple_Type)));

@@ -27,6 +27,16 @@ void copyable(const char* op, const Tensor& x, const Tensor& src) {
   if (is_complex(src.dtype()) && !is_complex(x.dtype()) && x.dtype() != DType::Bool) warn_of_lost_parts();
 }
 
+void check_alpha(const char* op, Scalar alpha, const Operand& a, const Operand& b) {
+  const DType result = dt::promote(a, b);
+  if (alpha.kind() == Scalar::Kind::Bool && result != DType::Bool)
+    raise<ArgumentError>(op, ": alpha = ", alpha, " for a result of ", result, "; expected a number (Boolean alpha only supported for Boolean results.)");
+  if (alpha.is_float() && !is_inexact(result))
+    raise<ArgumentError>(op, ": alpha = ", alpha, " for a result of ", result, "; cast the tensors to a floating point type first (For integral input tensors, argument alpha must not be a floating point number.)");
+  if (alpha.is_complex() && !is_complex(result))
+    raise<ArgumentError>(op, ": alpha = ", alpha, " for a result of ", result, "; expected a real number (For non-complex input tensors, argument alpha must not be a complex number.)");
+}
+
 void single_element(const char* op, const char* arg, const Operand& value) {
   if (value.is_tensor() && value.tensor().ndim() != 0)
     raise<ShapeError>(op, ": ", arg, " has shape ", value.tensor().sizes(), "; expected a number or a 0-d tensor");

@@ -239,8 +239,7 @@ Tensor cumprod_backward(const Tensor& dy, const Tensor& x, int64_t dim) {
 Tensor vector_product(const Tensor& a, const Tensor& b, int64_t dim) {
   for (const Tensor* x : {&a, &b})
     if (x->size(static_cast<int>(dim)) != 3) raise<ShapeError>("cross: shapes ", a.sizes(), " and ", b.sizes(), " along dim = ", dim, "; expected size 3 in both");
-  const DType type = a.dtype();
-  if ((type == DType::Float32 || type == DType::Float64) && type == b.dtype() && a.sizes() == b.sizes()) return op::vector_product_real(a, b, dim);
+  if (is_float(a.dtype()) && !is_float8(a.dtype()) && a.dtype() == b.dtype() && a.sizes() == b.sizes()) return op::vector_product_real(a, b, dim);
   Tensor of_a[3], of_b[3], y[3];
   for (int i = 0; i < 3; ++i) of_a[i] = op::select(a, dim, i), of_b[i] = op::select(b, dim, i);
   for (int i = 0; i < 3; ++i) {

@@ -1111,6 +1111,8 @@ def multiply(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | No
     """a * b. (a is `input`, b is `other`.) Gradients: `input`, `other`."""
 def multiply_(input: Tensor | Number, other: Tensor | Number) -> Tensor:
     """a * b. (a is `input`, b is `other`.) Gradients: `input`, `other`."""
+def multi_margin_rows(input: Tensor, target: Tensor, p: _int, margin: _float, weight: Tensor | None = ..., *, out: Tensor | None = ...) -> Tensor:
+    """By rows of x [N, C], the mean over classes j of weight[target] max(0, margin - x[target] + x[j])^p, without j = target. (x is `input`.)"""
 def multinomial(input: Tensor, num_samples: _int, replacement: _bool = ..., *, generator: Generator | None = ..., out: Tensor | None = ...) -> Tensor:
     """Indices drawn with probabilities proportional to the rows of x. (x is `input`.)"""
 def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = ...) -> Tensor:
@@ -1818,6 +1820,10 @@ def vector_norm(input: Tensor, ord: _float = ..., dim: Sequence[_int] | _int | N
     """(sum |x|^ord)^(1/ord); the number of nonzeros for 0, the largest and smallest |x| for inf and -inf. (x is `input`.) Gradients: `input`."""
 def vector_norm_backward(input: Tensor, x: Tensor, y: Tensor, ord: _float, dim: Sequence[_int] | _int | None, keepdim: _bool, *, out: Tensor | None = ...) -> Tensor:
     """Gradient of vector_norm y at x. For inf and -inf it is shared among equals."""
+def vector_product(input: Tensor, other: Tensor, dim: _int, *, out: Tensor | None = ...) -> Tensor:
+    """The vector product along dim, which has size 3 in both."""
+def vector_product_real(input: Tensor, other: Tensor, dim: _int, *, out: Tensor | None = ...) -> Tensor:
+    """vector_product of floats of one type and shape. Gradients: `input`, `other`."""
 @overload
 def view(input: Tensor, *size: _int, out: Tensor | None = ...) -> Tensor:
     """The same memory under another shape; one size may be -1. Gradients: `input`."""
@@ -1841,6 +1847,10 @@ def xlogy(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None 
     """a * log(b), 0 where a is 0. (a is `input`, b is `other`.) Gradients: `input`, `other`."""
 def xlogy_(input: Tensor | Number, other: Tensor | Number) -> Tensor:
     """a * log(b), 0 where a is 0. (a is `input`, b is `other`.) Gradients: `input`, `other`."""
+def xlogy_curvature(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None = ...) -> Tensor:
+    """The derivative of xlogy_slope by b: 1 / b, 0 where a is 0 and b not above it. (a is `input`, b is `other`.) Gradients: `other`."""
+def xlogy_slope(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None = ...) -> Tensor:
+    """The derivative of xlogy by a: log(b), 0 where a is 0 and b not above it. (a is `input`, b is `other`.) Gradients: `other`."""
 def zero_(input: Tensor, *, out: Tensor | None = ...) -> Tensor:
     """Writes zeros."""
 @overload

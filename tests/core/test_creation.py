@@ -625,3 +625,35 @@ def test_classes_of_numbers_are_element_types():
     assert fl.randint(0, 3, (2,), dtype=int).dtype is fl.int64 and x.to(bool).dtype is fl.bool and fl.tensor([1], dtype=complex).dtype is fl.complex128
     with pytest.raises(TypeError, match="set_default_dtype"):
         fl.set_default_dtype(float)
+
+
+def test_tensors_of_one_element_are_numbers_in_a_list():
+    """As in PyTorch, whatever their axes: the losses of a list of batches are a vector."""
+    one, deep = fl.tensor([1.0]), fl.tensor([[2]])
+    assert fl.tensor([one, deep, 3]).tolist() == [1.0, 2.0, 3.0]
+    assert fl.as_tensor([[one, one], [deep, deep]]).shape == (2, 2)
+    assert fl.tensor([one, one.double()]).dtype is fl.float64
+    assert fl.tensor([[1.0], one]).shape == (2, 1)
+    assert fl.tensor([fl.ones(2), fl.zeros(2)]).shape == (2, 2)
+    with pytest.raises(ValueError, match="a list at depth 1 beside numbers"):
+        fl.tensor([1, [2]])
+    with pytest.raises(ValueError, match="2 elements"):
+        fl.tensor([one, fl.ones(2)])
+
+
+def test_a_size_stays_one_whatever_it_is_added_to():
+    size = fl.Size([2, 3])
+    for made in (size + (4,), (4,) + size, size + size):
+        assert type(made) is fl.Size
+    assert (4,) + size == (4, 2, 3)
+    with pytest.raises(TypeError):
+        [4] + size
+
+
+def test_a_complex_number_without_imaginary_part_is_a_real_one():
+    assert float(fl.tensor(2 + 0j)) == 2.0 and int(fl.tensor(3 + 0j)) == 3
+    with pytest.raises(TypeError, match="expected a real number"):
+        float(fl.tensor(2 + 1j))
+    assert fl.float16.to_complex() is fl.complex32
+    assert fl.promote_types(type1=fl.float16, type2=fl.int8) is fl.float16
+    assert fl.result_type(tensor=fl.ones(1), other=1j) is fl.complex64

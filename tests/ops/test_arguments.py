@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 import flambeau as fl
@@ -134,3 +135,46 @@ def test_other_tensors_are_no_int():
     for t in (fl.tensor(1.0), fl.tensor([0, 1]), fl.tensor([[1]])):
         with pytest.raises(TypeError):
             x.std(t)
+
+
+@pytest.mark.parametrize("form", ["add", "sub", "rsub", "add_", "sub_"])
+def test_alpha_is_a_number_of_the_kind_of_the_result(form):
+    """0.5 of an integer was nothing, and the imaginary part of alpha went."""
+
+    def call(x, other, alpha):
+        return getattr(fl, form)(x, other, alpha=alpha) if form == "rsub" else getattr(x, form)(other, alpha=alpha)
+
+    whole, real = fl.tensor([1, 2]), fl.tensor([1.0, 2.0])
+    for x, alpha in ((whole, 0.5), (whole, True), (real, True), (real, 1j)):
+        with pytest.raises(RuntimeError, match="alpha"):
+            call(x.clone(), x, alpha)
+    sign = 1 if "add" in form else -1
+    expected = [3.0, 6.0] if sign > 0 else [-1.0, -2.0]
+    assert call(real.clone(), real, 2).tolist() == expected
+    assert call(real.clone(), whole, 2.0).tolist() == expected
+    if form == "add":
+        assert fl.add(whole, real, alpha=0.5).tolist() == [1.5, 3.0]
+        assert fl.add(fl.tensor([True]), fl.tensor([False]), alpha=True).tolist() == [True]
+
+
+def test_lerp_and_nextafter_refuse_what_they_would_get_wrong():
+    with pytest.raises(TypeError, match="not defined for int64"):
+        fl.lerp(fl.tensor([1, 2]), fl.tensor([3, 4]), 0.5)
+    for dtype in (fl.float16, fl.bfloat16):
+        with pytest.raises(TypeError, match="cast to float32"):
+            fl.nextafter(fl.ones(2, dtype=dtype), fl.zeros(2, dtype=dtype))
+    assert fl.nextafter(fl.ones(1), fl.zeros(1)).item() == 1 - 2**-24
+
+
+def test_gradients_of_products_with_logarithms():
+    """By a number, of other types, and twice; 0 where the value is 0 whatever the logarithm."""
+    x = fl.tensor([1.0, 0.0], requires_grad=True)
+    x.xlogy(2).sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), np.log([2, 2]), rtol=1e-6)
+    wide = fl.tensor([0.5, 2.0], dtype=fl.float64, requires_grad=True)
+    for call, expected in ((fl.xlogy, np.log(3)), (fl.special.xlog1py, np.log(4))):
+        np.testing.assert_allclose(fl.autograd.grad(call(wide, fl.tensor([3, 3])).sum(), wide)[0].numpy(), expected, rtol=1e-15)
+    a, b = fl.tensor([0.0, 2.0], requires_grad=True), fl.tensor([-1.0, 4.0], requires_grad=True)
+    (da,) = fl.autograd.grad(fl.xlogy(a, b).sum(), a, create_graph=True)
+    assert da[0] == 0
+    assert fl.autograd.grad(da.sum(), b)[0].tolist() == [0.0, 0.25]
