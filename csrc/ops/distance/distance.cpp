@@ -25,7 +25,9 @@ void run_back(const RowPairs& pairs, const double* dy, const double* x, const do
 // f(zero, pairs, row of x1, its matrix of x2) for rows of x1 [.., P, M]; x2 is [.., R, M].
 template <class F>
 void over_rows(const Tensor& x1, const Tensor& x2, double p, F&& f) {
-  const int64_t per = x1.size(-2), width = x1.size(-1), others = x2.size(-2), rows = width ? x1.numel() / width : 0;
+  const int64_t per = x1.size(-2), width = x1.size(-1), others = x2.size(-2);
+  int64_t rows = 1;  // of no columns, too: their distances are 0
+  for (int i = 0; i + 1 < x1.ndim(); ++i) rows *= x1.size(i);
   const RowPairs pairs{others, width, p};
   const int64_t grain = std::max<int64_t>(1, 32768 / std::max<int64_t>(1, others * width));
   const auto of_type = [&](auto zero) {
