@@ -150,7 +150,8 @@ class Sums {
   int64_t n_ = 0;
 };
 
-double scale_of(std::optional<double> scale, int64_t d) { return scale.value_or(1 / std::sqrt(static_cast<double>(d))); }
+// Scores of no columns are 0, whatever they are multiplied by.
+double scale_of(std::optional<double> scale, int64_t d) { return d == 0 ? 1.0 : scale.value_or(1 / std::sqrt(static_cast<double>(d))); }
 
 }  // namespace
 
