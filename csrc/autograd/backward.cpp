@@ -584,7 +584,8 @@ std::vector<Tensor> run_backward(const std::vector<Tensor>& roots, std::vector<T
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!results[i].defined() && !allow_unused && !accumulate)
       raise<AutogradError>("grad: inputs[", i, "] ", inputs[i].sizes(), " was not used in the graph of the outputs; pass allow_unused=True to get None for it");
-    if (accumulate && results[i].defined()) accumulate_grad(inputs[i], std::move(results[i]));
+    const AutogradMeta* meta = meta_of(inputs[i]);  // one that retains its gradient has it already
+    if (accumulate && results[i].defined() && !(meta && meta->retains_grad && !is_leaf(inputs[i]))) accumulate_grad(inputs[i], std::move(results[i]));
   }
   return accumulate ? std::vector<Tensor>{} : std::move(results);
 }

@@ -49,6 +49,7 @@ std::string threads_origin();
 namespace detail {
 using RangeFn = void (*)(void* context, int64_t begin, int64_t end);
 void parallel_run(int64_t begin, int64_t end, int64_t grain, RangeFn fn, void* context);
+void note_lateness(int64_t ns);  // of a region's last thread: Note [Workers that come late] in parallel.cpp
 }  // namespace detail
 
 // Splits [begin, end) into at most num_threads() contiguous ranges of at least `grain` each and calls

@@ -1,4 +1,5 @@
 // Dims, element types, Philox, reference counts, parallel_for.
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -307,6 +308,32 @@ TEST(parallel_for_thread_count_is_checked) {
 
 TEST(error_texts_carry_values) {
   CHECK_EQ(text("f: dim = ", 2, ", shape ", Dims{4, 7}, ", keep = ", true), "f: dim = 2, shape [4, 7], keep = True");
+}
+
+TEST(short_loops_do_not_wait_for_workers_that_come_late) {
+  if (FL_TSAN) return;
+  const Threads threads(4);
+  const auto pieces = [](int64_t grains) {
+    std::atomic<int> calls{0};
+    std::atomic<int64_t> sum{0};
+    parallel_for(0, grains * 100, 100, [&](int64_t b, int64_t e) {
+      ++calls;
+      sum += e - b;
+    });
+    CHECK_EQ(sum.load(), grains * 100);
+    return calls.load();
+  };
+  detail::note_lateness(0);
+  CHECK_EQ(pieces(4), 4);
+  detail::note_lateness(150'000);
+  CHECK_EQ(pieces(4), 1);  // 24 us of work
+  detail::note_lateness(150'000);
+  CHECK_EQ(pieces(1000), 4);
+  detail::note_lateness(150'000);
+  int alone = 0;
+  while (pieces(4) == 1) CHECK(++alone < 1000);  // what was noted fades
+  CHECK(alone > 10);
+  detail::note_lateness(0);
 }
 
 }  // namespace

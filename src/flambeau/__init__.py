@@ -199,8 +199,10 @@ newaxis = None
 
 _tensor.attach()
 for _name in ("allclose", "equal", "movedim", "diag", "diag_embed", "tensor_split", "unique", "unique_consecutive", "argwhere", "cross",
-    "dist", "dsplit", "hsplit", "nonzero", "rot90", "vsplit"):
+    "dist", "nonzero", "rot90"):
     setattr(Tensor, _name, getattr(_functions, _name))
+for _name in ("dsplit", "hsplit", "vsplit"):
+    setattr(Tensor, _name, _functions.takes_places(getattr(_functions, _name)))
 setattr(Tensor, "moveaxis", movedim)  # noqa: B010
 setattr(Tensor, "quantile", quantile)  # noqa: B010
 setattr(Tensor, "nanquantile", nanquantile)  # noqa: B010
@@ -243,8 +245,8 @@ _LAZY_NAMES = {
     **dict.fromkeys(("corrcoef", "cov", "cumulative_trapezoid", "gradient", "histogram", "trapezoid", "trapz"), "_statistics"),
     **dict.fromkeys(
         ("as_strided_scatter", "combinations", "diagflat", "diagonal_scatter", "fill", "float_power", "frexp", "get_device",
-         "get_num_interop_threads", "index_reduce", "is_same_size", "is_signed", "mvlgamma", "polygamma", "range", "select_scatter",
-         "set_num_interop_threads", "slice_scatter", "unravel_index"),
+         "get_num_interop_threads", "index_reduce", "is_distributed", "is_inference", "is_same_size", "is_signed", "mvlgamma", "polygamma",
+         "range", "_is_all_true", "_is_any_true", "select_scatter", "set_num_interop_threads", "slice_scatter", "unravel_index"),
         "_more_functions",
     ),
     **dict.fromkeys(
@@ -277,7 +279,11 @@ _LAZY_NAMES = {
     "pca_lowrank": "_lowrank",
     "svd_lowrank": "_lowrank",
     "vmap": "func",
-    **dict.fromkeys(("TypedStorage", "UntypedStorage", "is_storage"), "storage"),
+    **dict.fromkeys(
+        ("BFloat16Storage", "BoolStorage", "ByteStorage", "CharStorage", "ComplexDoubleStorage", "ComplexFloatStorage", "DoubleStorage",
+         "FloatStorage", "HalfStorage", "IntStorage", "LongStorage", "ShortStorage", "TypedStorage", "UntypedStorage", "is_storage"),
+        "storage",
+    ),
     "segment_reduce": "_segments",
     "from_file": "_from_file",
     **dict.fromkeys(

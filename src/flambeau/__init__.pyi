@@ -198,6 +198,8 @@ from flambeau._memory_format import preserve_format as preserve_format
 from flambeau._memory_format import sparse_coo as sparse_coo
 from flambeau._memory_format import sparse_csr as sparse_csr
 from flambeau._memory_format import strided as strided
+from flambeau._more_functions import _is_all_true as _is_all_true
+from flambeau._more_functions import _is_any_true as _is_any_true
 from flambeau._more_functions import as_strided_scatter as as_strided_scatter
 from flambeau._more_functions import combinations as combinations
 from flambeau._more_functions import diagflat as diagflat
@@ -208,6 +210,8 @@ from flambeau._more_functions import frexp as frexp
 from flambeau._more_functions import get_device as get_device
 from flambeau._more_functions import get_num_interop_threads as get_num_interop_threads
 from flambeau._more_functions import index_reduce as index_reduce
+from flambeau._more_functions import is_distributed as is_distributed
+from flambeau._more_functions import is_inference as is_inference
 from flambeau._more_functions import is_same_size as is_same_size
 from flambeau._more_functions import is_signed as is_signed
 from flambeau._more_functions import mvlgamma as mvlgamma
@@ -785,6 +789,18 @@ from flambeau.sparse._construct import sparse_compressed_tensor as sparse_compre
 from flambeau.sparse._construct import sparse_coo_tensor as sparse_coo_tensor
 from flambeau.sparse._construct import sparse_csc_tensor as sparse_csc_tensor
 from flambeau.sparse._construct import sparse_csr_tensor as sparse_csr_tensor
+from flambeau.storage import BFloat16Storage as BFloat16Storage
+from flambeau.storage import BoolStorage as BoolStorage
+from flambeau.storage import ByteStorage as ByteStorage
+from flambeau.storage import CharStorage as CharStorage
+from flambeau.storage import ComplexDoubleStorage as ComplexDoubleStorage
+from flambeau.storage import ComplexFloatStorage as ComplexFloatStorage
+from flambeau.storage import DoubleStorage as DoubleStorage
+from flambeau.storage import FloatStorage as FloatStorage
+from flambeau.storage import HalfStorage as HalfStorage
+from flambeau.storage import IntStorage as IntStorage
+from flambeau.storage import LongStorage as LongStorage
+from flambeau.storage import ShortStorage as ShortStorage
 from flambeau.storage import TypedStorage as TypedStorage
 from flambeau.storage import UntypedStorage as UntypedStorage
 from flambeau.storage import is_storage as is_storage

@@ -41,6 +41,7 @@ unsafe_chunk = ops.chunk
 unsafe_split = ops.split
 
 
+@spelled()
 def resize_as_(input: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
     """Resizes `input` to the shape of another tensor."""
     return input.resize_(the_template.shape)

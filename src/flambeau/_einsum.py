@@ -118,7 +118,9 @@ class _Plan:
             self.shapes[0] = (*many, nr, nc)
 
         def step(values: list[Tensor]) -> None:
-            values[0] = product(values[0], values[1])
+            a, b = values[0], values[1]
+            # Where nothing is summed this is a product of elements, which mixes types, as `arange(n)` with frequencies of float32.
+            values[0] = ops.mul(a, b) if not inner and a.dtype != b.dtype else product(a, b)
             del values[1]
 
         self.steps.append(step)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from flambeau._C import ArgumentError, ShapeError, Tensor, int64, ops
+from flambeau._spelled import spelled
 from flambeau.autograd.function import Function
 
 __all__ = ["fake_quantize_per_channel_affine", "fake_quantize_per_tensor_affine"]
@@ -32,6 +33,7 @@ def _check(op: str, x: Tensor, low: int, high: int) -> None:
         raise ArgumentError(f"{op}: quant_min = {low}, quant_max = {high}; expected quant_min <= quant_max")
 
 
+@spelled()
 def fake_quantize_per_tensor_affine(input: Tensor, scale: Any, zero_point: Any, quant_min: int, quant_max: int) -> Tensor:
     """(clamp(round(x / scale) + zero_point, quant_min, quant_max) - zero_point) * scale, with a gradient of 1 where nothing was cut off.
 
@@ -57,6 +59,7 @@ def fake_quantize_per_tensor_affine(input: Tensor, scale: Any, zero_point: Any, 
     return _Rounded.apply(input, *parts, quant_min, quant_max)  # type: ignore[no-any-return]
 
 
+@spelled()
 def fake_quantize_per_channel_affine(
     input: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min: int, quant_max: int
 ) -> Tensor:

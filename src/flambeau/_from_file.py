@@ -13,6 +13,19 @@ from flambeau._tensor import frombuffer
 __all__ = ["from_file"]
 
 
+class FilePages(mmap.mmap):
+    """The memory of a file; `filename` is its path where changes are written back to it."""
+
+    filename: str | None = None
+
+    @classmethod
+    def of(cls, handle: int, nbytes: int, path: Any, shared: bool) -> FilePages:
+        """The first `nbytes` bytes of an open file."""
+        pages = cls(handle, nbytes, access=mmap.ACCESS_WRITE if shared else mmap.ACCESS_COPY)
+        pages.filename = os.fsdecode(path) if shared else None
+        return pages
+
+
 def from_file(
     filename: str | os.PathLike[str], shared: bool | None = None, size: int | None = 0, *, dtype: Any = None, layout: Any = None,
     device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
@@ -47,7 +60,7 @@ def from_file(
             os.truncate(handle, bytes_of_all)
         if not bytes_of_all:
             return ops.empty((0,), dtype=kind).requires_grad_(requires_grad)  # type: ignore[no-any-return]
-        pages = mmap.mmap(handle, bytes_of_all, access=mmap.ACCESS_WRITE if shared else mmap.ACCESS_COPY)
+        pages = FilePages.of(handle, bytes_of_all, filename, bool(shared))
     finally:
         os.close(handle)
     return frombuffer(pages, dtype=kind, count=count).requires_grad_(requires_grad)

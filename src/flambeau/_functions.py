@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any, Literal, Protocol, overload
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._info import element_type
+from flambeau._no_tensor import explained
 from flambeau._out import takes_out
 from flambeau._spelled import spelled
 from flambeau._warn import warn
@@ -22,6 +23,7 @@ def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e
     return bool(ops.all(ops.isclose(input, other, rtol=rtol, atol=atol, equal_nan=equal_nan)).item())
 
 
+@spelled()
 def equal(input: Tensor, other: Tensor) -> bool:
     """True if both have one shape and the same elements.
 
@@ -60,6 +62,7 @@ def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
     return tuple(t if t.shape == shape else t.expand(shape) for t in every)
 
 
+@spelled()
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     """Moves axes to new places; the others keep their order."""
     sources, targets = ([int(d)] if isinstance(d, (int, Integral, Tensor)) else [int(e) for e in d] for d in (source, destination))
@@ -141,6 +144,7 @@ def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tens
     return diag_embed(input, diagonal)
 
 
+@spelled()
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """Matrices whose diagonals are the last axis of the input."""
     n = input.shape[-1] + abs(offset)
@@ -186,6 +190,7 @@ def cartesian_prod(*tensors: Tensor) -> Tensor:
     return ops.stack([g.reshape(-1) for g in meshgrid(*tensors, indexing="ij")], 1)
 
 
+@spelled()
 def block_diag(*tensors: Tensor) -> Tensor:
     """A matrix with the given matrices along its diagonal."""
     for i, t in enumerate(tensors):
@@ -203,7 +208,10 @@ def block_diag(*tensors: Tensor) -> Tensor:
 
 def numel(input: Tensor) -> int:
     """How many elements the tensor has."""
-    return input.numel()
+    try:
+        return input.numel()
+    except AttributeError as error:
+        raise explained(error, numel, (input,)) from None
 
 
 def is_floating_point(input: Tensor) -> bool:
@@ -214,7 +222,10 @@ def is_floating_point(input: Tensor) -> bool:
         >>> fl.is_floating_point(fl.ones(1)), fl.is_floating_point(fl.tensor(1))
         (True, False)
     """
-    return input.is_floating_point()
+    try:
+        return input.is_floating_point()
+    except AttributeError as error:
+        raise explained(error, is_floating_point, (input,)) from None
 
 
 def can_cast(from_: Any, to: Any) -> bool:
@@ -347,6 +358,16 @@ def hsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
     return _evenly_split("hsplit", input, indices_or_sections, 0 if input.ndim == 1 else 1)
 
 
+def takes_places(function: Callable[..., tuple[Tensor, ...]]) -> Callable[..., tuple[Tensor, ...]]:
+    """The method for a function that splits: the places may be given one by one, `x.hsplit(2, 3)`."""
+
+    @functools.wraps(function)
+    def method(self: Tensor, *places: Any, **kwargs: Any) -> tuple[Tensor, ...]:
+        return function(self, *([places] if len(places) > 1 else places), **kwargs)
+
+    return method
+
+
 @spelled(sections="indices_or_sections", indices="indices_or_sections")
 def vsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
     """`tensor_split` along the first axis of at least two; a number of parts has to divide its size.
@@ -369,12 +390,18 @@ def dsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
 
 def ravel(input: Tensor) -> Tensor:
     """All elements along one axis: a view where they lie in order, else a copy."""
-    return input.contiguous().view(-1)
+    try:
+        return input.contiguous().view(-1)
+    except AttributeError as error:
+        raise explained(error, ravel, (input,)) from None
 
 
 def detach(input: Tensor) -> Tensor:
     """The same memory without history."""
-    return input.detach()
+    try:
+        return input.detach()
+    except AttributeError as error:
+        raise explained(error, detach, (input,)) from None
 
 
 @overload
@@ -486,17 +513,26 @@ def is_nonzero(input: Tensor) -> bool:
 
 def is_complex(input: Tensor) -> bool:
     """True for complex64 and complex128."""
-    return input.is_complex()
+    try:
+        return input.is_complex()
+    except AttributeError as error:
+        raise explained(error, is_complex, (input,)) from None
 
 
 def is_conj(input: Tensor) -> bool:
     """False: a conjugate is computed when it is asked for, and no view that says so."""
-    return input.is_conj()  # type: ignore[attr-defined,no-any-return]
+    try:
+        return input.is_conj()  # type: ignore[attr-defined,no-any-return]
+    except AttributeError as error:
+        raise explained(error, is_conj, (input,)) from None
 
 
 def is_neg(input: Tensor) -> bool:
     """False: a negative is computed when it is asked for, and no view that says so."""
-    return input.is_neg()  # type: ignore[attr-defined,no-any-return]
+    try:
+        return input.is_neg()  # type: ignore[attr-defined,no-any-return]
+    except AttributeError as error:
+        raise explained(error, is_neg, (input,)) from None
 
 
 @spelled()
@@ -515,6 +551,7 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None, *, out: Tensor |
     return ops.vector_product(input, other, dim)  # type: ignore[no-any-return]
 
 
+@spelled()
 def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     """Turned by k quarter turns from the first axis towards the second."""
     if len(dims) != 2 or input.ndim < 2:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._info import element_type
+from flambeau._no_tensor import explained, wants_tensors
 from flambeau._out import deliver, takes_out
 from flambeau._results import result
 from flambeau._spelled import spelled
@@ -57,12 +58,14 @@ def slice_scatter(
     return _replaced("slice_scatter", out, ops.slice(out, dim, start, end, step), src)
 
 
+@spelled()
 def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """A copy of input whose diagonal is src."""
     out = ops.clone(input)
     return _replaced("diagonal_scatter", out, ops.diagonal(out, offset, dim1, dim2), src)
 
 
+@spelled()
 def as_strided_scatter(
     input: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Tensor:
@@ -77,6 +80,7 @@ def as_strided_scatter(
     return _replaced("as_strided_scatter", out, ops.as_strided(out, size, stride, at), src)
 
 
+@spelled()
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
     """All combinations of r elements of a vector, in the order of `itertools.combinations`, one row each.
 
@@ -102,6 +106,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
 
 
 
+@spelled()
 def diagflat(input: Tensor, offset: int = 0) -> Tensor:
     """A matrix with all elements of input on a diagonal.
 
@@ -179,12 +184,18 @@ def index_reduce(
 
 def is_same_size(input: Tensor, other: Tensor) -> bool:
     """True if both have one shape."""
-    return input.shape == other.shape
+    try:
+        return input.shape == other.shape
+    except AttributeError as error:
+        raise explained(error, is_same_size, (input, other,)) from None
 
 
 def is_signed(input: Tensor) -> bool:
     """True for types that have negative numbers."""
-    return bool(input.dtype.is_signed)
+    try:
+        return bool(input.dtype.is_signed)
+    except AttributeError as error:
+        raise explained(error, is_signed, (input,)) from None
 
 
 def polygamma(n: int, input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -194,6 +205,7 @@ def polygamma(n: int, input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return of_special(n, input, out=out)
 
 
+@spelled()
 def mvlgamma(input: Tensor, p: int, *, out: Tensor | None = None) -> Tensor:
     """`special.multigammaln`: logarithm of the multivariate gamma function."""
     from flambeau.special import multigammaln
@@ -242,9 +254,46 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     return tuple(found)
 
 
+def is_inference(input: Tensor) -> bool:
+    """True for a tensor that was made in `inference_mode`.
+
+    Example:
+        >>> import flambeau as fl
+        >>> with fl.inference_mode():
+        ...     x = fl.ones(2)
+        >>> fl.is_inference(x), fl.is_inference(fl.ones(2))
+        (True, False)
+    """
+    try:
+        return input.is_inference()
+    except AttributeError as error:
+        raise explained(error, is_inference, (input,)) from None
+
+
+@wants_tensors
+def is_distributed(input: Tensor) -> bool:
+    """False: a tensor lies in one process."""
+    return input.is_distributed()  # type: ignore[attr-defined,no-any-return]
+
+
+@wants_tensors
+def _is_all_true(input: Tensor) -> Tensor:
+    """Whether all elements of a bool tensor are True, as a tensor."""
+    return input._is_all_true()  # type: ignore[attr-defined,no-any-return]
+
+
+@wants_tensors
+def _is_any_true(input: Tensor) -> Tensor:
+    """Whether an element of a bool tensor is True, as a tensor."""
+    return input._is_any_true()  # type: ignore[attr-defined,no-any-return]
+
+
 def get_device(input: Tensor) -> int:
     """The number of the GPU that the tensor is on; -1 on the CPU."""
-    return int(input.get_device())
+    try:
+        return int(input.get_device())
+    except AttributeError as error:
+        raise explained(error, get_device, (input,)) from None
 
 
 def get_num_interop_threads() -> int:

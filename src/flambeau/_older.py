@@ -9,6 +9,7 @@ from typing import Any
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._memory_format import contiguous_format, memory_format
+from flambeau._spelled import spelled
 from flambeau._tensor import tensor
 
 # Losses, whose `reduction` is a number here, and 0, none, where it is not given: the top level of PyTorch has that default.
@@ -35,6 +36,7 @@ def __getattr__(name: str) -> Any:
     return made
 
 
+@spelled()
 def convolution(
     input: Tensor,
     weight: Tensor,
@@ -157,7 +159,7 @@ def nuclear_norm(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tenso
 # ---- methods
 
 
-def new(self: Tensor, *args: Any, device: Any = None) -> Tensor:
+def new(self: Tensor, *args: Any, size: Any = None, device: Any = None) -> Tensor:
     """A tensor of this one's type: empty of the sizes given, or with the values of a sequence or tensor.
 
     `new_empty` and `new_tensor` say which. Of a sparse tensor: sparse, without values or of `(indices, values, size=None)`.
@@ -167,6 +169,11 @@ def new(self: Tensor, *args: Any, device: Any = None) -> Tensor:
     (flambeau.float64, flambeau.Size([3, 4]))
     """
     where: dict[str, Any] = {"dtype": self.dtype, "device": self.device if device is None else device}
+    if size is not None:
+        if args or isinstance(size, (int, str)):
+            given = f"{type(size).__name__} beside {len(args)} other arguments" if args else type(size).__name__
+            raise TypeError(f"new: size is a {given}; expected a tuple of ints alone")
+        args = (_C.Size(size),)
     if self.is_sparse:
         from flambeau.sparse._construct import sparse_coo_tensor
 

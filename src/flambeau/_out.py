@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._no_tensor import explained
 from flambeau._warn import warn
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -43,7 +44,10 @@ def takes_out(function: F) -> F:
 
     @functools.wraps(function)
     def with_out(*args: Any, out: Any = None, **kwargs: Any) -> Any:
-        result = function(*args, **kwargs)
+        try:
+            result = function(*args, **kwargs)
+        except AttributeError as error:
+            raise explained(error, function, args, kwargs) from None
         return result if out is None else deliver(function.__name__, result, out)
 
     return with_out  # type: ignore[return-value]

@@ -7,8 +7,8 @@ from typing import Any
 from flambeau import _C
 from flambeau._C import Tensor, ops
 
-_SCATTER = {"sum": "sum", "mean": "mean", "max": "amax", "min": "amin", "prod": "prod"}
-_OF_NONE = {"sum": 0.0, "mean": float("nan"), "max": float("-inf"), "min": float("inf"), "prod": 1.0}
+_SCATTER = {"sum": "sum", "mean": "mean", "max": "amax", "min": "amin", "prod": "prod", "amax": "amax", "amin": "amin"}
+_OF_NONE = {"sum": 0.0, "mean": float("nan"), "amax": float("-inf"), "amin": float("inf"), "prod": 1.0}
 
 
 def segment_reduce(
@@ -22,7 +22,7 @@ def segment_reduce(
     unsafe: bool = False,
     initial: float | None = None,
 ) -> Tensor:
-    """Each segment's sum, mean, max, min or prod.
+    """Each segment's sum, mean, max, min or prod (`amax` and `amin` are other names of two).
 
     Args:
         lengths: how many slices each segment has; they add up to the size of the axis.
@@ -60,8 +60,9 @@ def segment_reduce(
         begin = ops.full(shape, initial, dtype=data.dtype, device=data.device)
         size = counts.clamp(min=1).to(data.dtype).reshape((-1, *(1,) * (x.ndim - 1)))
         return (ops.scatter_reduce(begin, 0, where, x, "sum") / size).movedim(0, axis)  # type: ignore[no-any-return]
-    begin = ops.full(shape, _OF_NONE[reduce] if initial is None else initial, dtype=data.dtype, device=data.device)
-    return ops.scatter_reduce(begin, 0, where, x, _SCATTER[reduce], include_self=initial is not None).movedim(0, axis)  # type: ignore[no-any-return]
+    how = _SCATTER[reduce]
+    begin = ops.full(shape, _OF_NONE[how] if initial is None else initial, dtype=data.dtype, device=data.device)
+    return ops.scatter_reduce(begin, 0, where, x, how, include_self=initial is not None).movedim(0, axis)  # type: ignore[no-any-return]
 
 
 def _counts(lengths: Tensor | None, offsets: Tensor | None, size: int) -> Tensor:

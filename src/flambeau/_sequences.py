@@ -8,6 +8,7 @@ from typing import Any
 
 from flambeau._C import ShapeError, Tensor, bfloat16, float16, float32, ops
 from flambeau._out import takes_out
+from flambeau._spelled import spelled
 from flambeau.nn import functional as F
 from flambeau.nn.modules.rnn import run_layers
 
@@ -108,6 +109,7 @@ def native_layer_norm(
     return out, *_statistics(input.detach(), tuple(range(-len(normalized_shape), 0)), eps, True)
 
 
+@spelled()
 def native_group_norm(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, N: int, C: int, HxW: int, group: int, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:

@@ -10,6 +10,8 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from flambeau._no_tensor import explained
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 # What an argument may be called, too: NumPy's names, and for the first tensor the schemas'.
@@ -55,7 +57,10 @@ def spelled(**names: str) -> Callable[[F], F]:
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             if kwargs and not others.isdisjoint(kwargs):
                 kwargs = renamed(kwargs)
-            return function(*args, **kwargs)
+            try:
+                return function(*args, **kwargs)
+            except AttributeError as error:
+                raise explained(error, function, args, kwargs) from None
 
         return wrapper  # type: ignore[return-value]
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._no_tensor import wants_tensors
 from flambeau._out import deliver
 from flambeau._results import result
 from flambeau._spelled import spelled
@@ -126,6 +127,7 @@ def _histogram_edges(input: Tensor, bins: Any, range: Any) -> Tensor:
     return ops.linspace(low, high, bins + 1, dtype=input.dtype)
 
 
+@spelled()
 def histogram(
     input: Tensor, bins: Any = 100, *, range: Sequence[float] | None = None, weight: Tensor | None = None, density: bool = False,
     out: Any = None,
@@ -167,6 +169,7 @@ class HistogramDD(NamedTuple):
     bin_edges: tuple[Tensor, ...]
 
 
+@wants_tensors
 def histogramdd(
     input: Tensor, bins: Any, *, range: Sequence[float] | None = None, weight: Tensor | None = None, density: bool | None = False
 ) -> HistogramDD:
@@ -262,6 +265,8 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = 
     """
     _one_of("trapezoid", x, dx)
     width = 1.0 if dx is None else dx
+    if -y.ndim <= dim < y.ndim and not y.shape[dim]:  # no panel, and no product with a width either
+        return y.sum(dim, dtype=y.dtype)
     if x is None and type(width) in (int, float) and y.numel() and y.dtype is not _C.bool and -y.ndim <= dim < y.ndim:
         return (y.sum(dim) - (y.select(dim, 0) + y.select(dim, -1)) * 0.5) * width
     panels, factor = _panels("trapezoid", y, x, width, dim)

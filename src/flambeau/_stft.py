@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._spelled import spelled
 from flambeau._warn import warn
 
 
@@ -101,6 +102,7 @@ def stft(
     return out if return_complex is None or return_complex else ops.view_as_real(out)
 
 
+@spelled()
 def istft(
     input: Tensor,
     n_fft: int,

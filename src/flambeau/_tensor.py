@@ -14,10 +14,10 @@ from flambeau._C import Tensor, ops
 from flambeau._errors import NoCUDAError
 from flambeau._info import element_type
 from flambeau._memory_format import strided
+from flambeau._no_tensor import wants_tensors
 from flambeau._running import run_backward
 from flambeau._spelled import spelled
 from flambeau._warn import warn, warn_once
-from flambeau.storage import UntypedStorage
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,7 +59,7 @@ def tensor(
     if isinstance(data, Tensor):
         warn(_COPY.format("tensor"))
     try:
-        out = data._as_tensor(dtype) if isinstance(data, UntypedStorage) else _C.tensor_from(data, dtype)
+        out = data._as_tensor(dtype) if hasattr(type(data), "_as_tensor") else _C.tensor_from(data, dtype)
     except _C.DTypeError:
         if not hasattr(data, "__dlpack__"):
             raise
@@ -225,6 +225,7 @@ def _of_bytes(part: memoryview, dtype: Any) -> Tensor:
     return _C.from_buffer(part.cast(formats[name])) if name in formats else _C.from_buffer(part).view(dtype)
 
 
+@wants_tensors
 def to_dlpack(tensor: Tensor) -> Any:
     """A DLPack capsule of a tensor's memory, which `from_dlpack` takes once.
 
@@ -657,7 +658,8 @@ def _new_tensor(self: Tensor, data: Any, *, dtype: Any = None, device: Any = Non
     if _C.has_override(self):
         options = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
         return _C.call_override(_new_tensor, (self, data), options)  # type: ignore[no-any-return]
-    return tensor(data, dtype=self.dtype if dtype is None else dtype, device=device, requires_grad=requires_grad)
+    kind, where = self.dtype if dtype is None else dtype, self.device if device is None else device
+    return tensor(data, dtype=kind, device=where, requires_grad=requires_grad)
 
 
 def _share_memory_(self: Tensor) -> Tensor:
@@ -694,6 +696,34 @@ def _volatile(self: Tensor) -> bool:
 
 def _set_volatile(self: Tensor, value: bool) -> None:
     warn("volatile: PyTorch removed it, and it has no effect; use `with no_grad():`")
+
+
+def _grad_dtype(self: Tensor) -> Any:
+    """The element type of `grad`: this tensor's own."""
+    if not self.is_leaf:
+        raise RuntimeError("grad_dtype: the tensor is the result of an operation; only leaves have one (detach() it)")
+    return self.dtype
+
+
+def _set_grad_dtype(self: Tensor, dtype: Any) -> None:
+    if not isinstance(dtype, _C.dtype) and dtype is not None:
+        raise RuntimeError(f"grad_dtype = {dtype!r} is a {type(dtype).__name__}; expected a dtype or None")
+    if dtype is not _grad_dtype(self):
+        raise _C.DTypeError(f"grad_dtype = {dtype}: a gradient has its tensor's type here, {self.dtype}; convert `grad` after backward()")
+
+
+def _is_all_true(self: Tensor) -> Tensor:
+    """Whether all elements of a bool tensor are True, as a tensor."""
+    if self.dtype is not _C.bool:
+        raise _C.DTypeError(f"_is_all_true: the tensor is {self.dtype}; expected bool")
+    return ops.all(self)
+
+
+def _is_any_true(self: Tensor) -> Tensor:
+    """Whether an element of a bool tensor is True, as a tensor."""
+    if self.dtype is not _C.bool:
+        raise _C.DTypeError(f"_is_any_true: the tensor is {self.dtype}; expected bool")
+    return ops.any(self)
 
 
 def _module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
@@ -803,6 +833,11 @@ def attach() -> None:
         "is_same_size": lambda self, other: self.shape == other.shape,
         "_is_view": lambda self: self._base is not None,
         "_cdata": property(id),
+        "is_distributed": lambda self: False,
+        "name": property(lambda self: None),
+        "grad_dtype": property(_grad_dtype, _set_grad_dtype),
+        "_is_all_true": _is_all_true,
+        "_is_any_true": _is_any_true,
         "is_conj": lambda self: False,
         "is_neg": lambda self: False,
         "is_signed": lambda self: self.dtype.is_signed,
@@ -843,7 +878,7 @@ def attach() -> None:
         methods[f"is_{name}"] = property(lambda self: False)
     for name in ("new", "apply_", "map_", "map2_", "hardshrink", "is_set_to", "dim_order", "dense_dim", "sparse_dim"):
         methods[name] = _older_method(name)
-    for name in ("storage", "untyped_storage", "set_"):
+    for name in ("storage", "storage_type", "untyped_storage", "set_"):
         methods[name] = _storage_method(name)
     methods["to_sparse_coo"] = methods["to_sparse"]
     for name in ("t", "transpose", "squeeze", "unsqueeze", "swapaxes", "swapdims", "as_strided"):

@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from numbers import Integral
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
@@ -58,7 +58,7 @@ class UntypedStorage:
         Raises:
             ValueError: the file is shorter, unless `shared`, which makes it as long.
         """
-        import mmap
+        from flambeau._from_file import FilePages
 
         nbytes = int(kwargs.get("size", nbytes))
         path = os.fspath(filename)
@@ -73,8 +73,8 @@ class UntypedStorage:
         if nbytes == 0:
             return cls(0)
         with open(path, "r+b" if shared else "rb") as file:
-            view = mmap.mmap(file.fileno(), nbytes, access=mmap.ACCESS_WRITE if shared else mmap.ACCESS_COPY)
-        return cls._of(_C.from_buffer(memoryview(view)))
+            pages = FilePages.of(file.fileno(), nbytes, path, shared)
+        return cls._of(_C.from_buffer(memoryview(pages)))
 
     # ---- questions
 
@@ -104,6 +104,14 @@ class UntypedStorage:
     def get_device(self) -> int:
         """-1: the CPU."""
         return -1
+
+    @property
+    def filename(self) -> str | None:
+        """The path of the file that the memory is, where changes are written to it (`from_file(..., shared=True)`); else None."""
+        memory = _C.buffer_of(self._bytes)
+        while isinstance(memory, memoryview):
+            memory = memory.obj
+        return getattr(memory, "filename", None)
 
     def is_shared(self) -> bool:
         """Whether other processes can see the memory (`share_memory_`)."""
@@ -199,6 +207,8 @@ class TypedStorage:
         self, *args: Any, wrap_storage: UntypedStorage | None = None, dtype: Any = None, device: Any = None, _internal: bool = False
     ) -> None:
         self.dtype = _C.get_default_dtype() if dtype is None else dtype
+        if wrap_storage is None and args and isinstance(args[0], (list, tuple)):
+            wrap_storage = untyped_storage(_C.tensor_from(args[0], self.dtype))
         if wrap_storage is None:
             wrap_storage = UntypedStorage(int(args[0]) * self.dtype.itemsize if args else 0, device=device)
         self._untyped_storage = wrap_storage
@@ -259,6 +269,54 @@ class TypedStorage:
     def _cdata(self) -> int:
         return self._untyped_storage._cdata
 
+    @property
+    def filename(self) -> str | None:
+        """The path of the file that the memory is; see `UntypedStorage.filename`."""
+        return self._untyped_storage.filename
+
+    def is_shared(self) -> bool:
+        """Whether other processes can see the memory."""
+        return self._untyped_storage.is_shared()
+
+    def share_memory_(self) -> TypedStorage:
+        """Moves it, with all tensors on it, to memory that other processes see."""
+        self._untyped_storage.share_memory_()
+        return self
+
+    def clone(self) -> TypedStorage:
+        """A copy."""
+        return TypedStorage(wrap_storage=self._untyped_storage.clone(), dtype=self.dtype)
+
+    def cpu(self) -> TypedStorage:
+        """Itself, on the CPU."""
+        return TypedStorage(wrap_storage=self._untyped_storage.cpu(), dtype=self.dtype)
+
+    def copy_(self, source: TypedStorage, non_blocking: bool | None = None) -> TypedStorage:
+        """Takes the elements of another of the same length."""
+        self._elements().copy_(source._elements())
+        return self
+
+    def fill_(self, value: Any) -> TypedStorage:
+        """Sets every element."""
+        self._elements().fill_(value)
+        return self
+
+    def pickle_storage_type(self) -> str:
+        """The name of its class in files, `FloatStorage` for float32."""
+        kind = next((kind for kind, name in STORAGES.items() if getattr(_C, name) is self.dtype), None)
+        if kind is None:
+            raise KeyError(f"pickle_storage_type: {self.dtype} has no class of storages")
+        return f"{kind}Storage"
+
+    def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
+        """The name of its class, 'torch.FloatStorage'; with a `dtype` the elements as that type."""
+        return f"torch.{self.pickle_storage_type()}" if dtype is None else self._to(dtype)
+
+    def _to(self, dtype: Any) -> TypedStorage:
+        if dtype is self.dtype:
+            return self
+        return TypedStorage(wrap_storage=untyped_storage(self._elements().to(dtype)), dtype=dtype)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TypedStorage) and self.dtype is other.dtype and self._untyped_storage == other._untyped_storage
 
@@ -267,6 +325,69 @@ class TypedStorage:
 
     def __repr__(self) -> str:
         return _printed(self, f"dtype={self.dtype}, device={self.device}")
+
+
+def _to_type(method: str, dtype: str) -> Any:
+    def convert(self: TypedStorage) -> TypedStorage:
+        return self._to(getattr(_C, dtype))
+
+    convert.__name__ = convert.__qualname__ = method
+    convert.__doc__ = f"The elements as {dtype}: itself where they are that."
+    return convert
+
+
+# The kinds of storages, by the names that their classes have (here and in files), and the method that converts to each.
+STORAGES = {
+    "Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16", "Long": "int64", "Int": "int32", "Short": "int16",
+    "Char": "int8", "Byte": "uint8", "Bool": "bool", "ComplexFloat": "complex64", "ComplexDouble": "complex128",
+}  # fmt: skip
+
+
+class _StorageKind(type):
+    """The class of `FloatStorage` and its kin: storages of its element type are its instances, and calling it makes one."""
+
+    dtype: Any
+
+    def __instancecheck__(cls, value: Any) -> bool:
+        return isinstance(value, TypedStorage) and value.dtype is cls.dtype
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        return TypedStorage(*args, dtype=cls.dtype, **kwargs)
+
+
+if TYPE_CHECKING:
+
+    class FloatStorage(TypedStorage): ...
+
+    class DoubleStorage(TypedStorage): ...
+
+    class HalfStorage(TypedStorage): ...
+
+    class BFloat16Storage(TypedStorage): ...
+
+    class LongStorage(TypedStorage): ...
+
+    class IntStorage(TypedStorage): ...
+
+    class ShortStorage(TypedStorage): ...
+
+    class CharStorage(TypedStorage): ...
+
+    class ByteStorage(TypedStorage): ...
+
+    class BoolStorage(TypedStorage): ...
+
+    class ComplexFloatStorage(TypedStorage): ...
+
+    class ComplexDoubleStorage(TypedStorage): ...
+else:
+    for _kind, _dtype in STORAGES.items():
+        _method = {"ComplexFloat": "complex_float", "ComplexDouble": "complex_double"}.get(_kind, _kind.lower())
+        setattr(TypedStorage, _method, _to_type(_method, _dtype))
+        _doc = f"Storages of {_dtype}: of a number of elements, of values, and their class for `isinstance`."
+        globals()[f"{_kind}Storage"] = _StorageKind(
+            f"{_kind}Storage", (), {"dtype": getattr(_C, _dtype), "__doc__": _doc, "__module__": "flambeau"}
+        )
 
 
 def _printed(storage: UntypedStorage | TypedStorage, about: str) -> str:
@@ -309,13 +430,20 @@ def storage(self: Tensor) -> TypedStorage:
     return TypedStorage(wrap_storage=untyped_storage(self), dtype=self.dtype)
 
 
+def storage_type(self: Tensor) -> Any:
+    """The class of this tensor's storage, `FloatStorage` for float32."""
+    return globals()[storage(self).pickle_storage_type()]
+
+
 def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None) -> Tensor:
     """Makes this tensor a view of a storage, or of another tensor's memory, in place.
 
     Raises:
         TypeError: `source` is neither.
-        RuntimeError: this tensor requires grad and is no leaf, or the view would reach beyond the storage.
+        RuntimeError: this tensor is a leaf that requires grad (outside of `no_grad`), or the view would reach beyond the storage.
     """
+    if self.requires_grad and self.is_leaf and _C.is_grad_enabled():
+        raise _C.AutogradError("set_: a leaf tensor that requires grad can not be written in place; use no_grad(), or x.data.set_(...)")
     if source is None:
         self.data = ops.empty((0,), dtype=self.dtype)
         return self

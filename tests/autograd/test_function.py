@@ -242,6 +242,14 @@ def test_input_returned_unchanged():
     assert y is not x
     y.backward()
     assert x.grad.item() == 5.0
+    for base in (leaf(1.0), leaf(1.0) * 2):  # to write would change what backward knows nothing of
+        with pytest.raises(fl.AutogradError, match="mul_"):
+            Same.apply(base).mul_(2)
+        assert base.item() in (1.0, 2.0)
+    with fl.no_grad():
+        y = Same.apply(x)
+    assert y is not x and not y.requires_grad
+    assert Same.apply(plain := fl.ones(1)) is not plain
 
 
 def test_once_differentiable():

@@ -142,3 +142,25 @@ def test_a_helper_of_packed_sequences_is_found(tmp_path):
         print(apply_permutation(torch.tensor([[1, 2, 3]]), torch.tensor([2, 0, 1])).tolist())
         """)
     assert done.stdout == "[[3, 1, 2]]\n" and "apply_permutation is deprecated" in done.stderr
+
+
+def test_programs_that_it_starts_find_torch_too(tmp_path):
+    """Launchers, and systems with workers of their own, start Python anew: what they import is this library, functorch included."""
+    done = run(tmp_path, """\
+        import subprocess, sys
+        code = ("import torch, torch.nn as nn, functorch, flambeau, importlib.metadata; from torch.utils.data import DataLoader; "
+                "print(torch.ones is flambeau.ones, nn.Linear is flambeau.nn.Linear, importlib.metadata.version('torch') == torch.__version__)")
+        subprocess.run([sys.executable, "-c", code], check=True)
+        """)
+    assert done.stdout == "True True True\n", done.stderr
+
+
+def test_a_program_in_an_environment_without_this_library_keeps_its_torch(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "torch.py").write_text("who = 'its own'\n")
+    done = run(tmp_path, """\
+        import subprocess, sys
+        code = "import sys; sys.path.append('elsewhere'); import torch; print(torch.who)"
+        subprocess.run([sys.executable, "-S", "-c", code], check=True)
+        """)
+    assert done.stdout == "its own\n", done.stderr

@@ -92,13 +92,14 @@ def test_the_version_is_one_that_can_be_compared():
         ("distributed.optim", "ZeroRedundancyOptimizer"),
         ("distributed.rpc", "is_available"),
         ("utils.checkpoint", "checkpoint get_device_states set_device_states"),
-        ("_subclasses.fake_tensor", "is_fake FakeTensor"),
+        ("_subclasses.fake_tensor", "is_fake FakeTensor unset_fake_temporarily"),
         ("fx.experimental.proxy_tensor", "get_proxy_mode"),
         ("_tensor_str", "PRINT_OPTS _tensor_str"),
         ("serialization", "MAP_LOCATION FILE_LIKE load"),
         ("distributed.device_mesh", "DeviceMesh init_device_mesh"),
         ("distributed.fsdp", "FSDPModule MixedPrecisionPolicy fully_shard"),
         ("distributed._composable.fsdp", "FSDPModule"),
+        ("distributed.algorithms._checkpoint.checkpoint_wrapper", "CheckpointImpl CheckpointWrapper checkpoint_wrapper offload_wrapper"),
         ("distributed.checkpoint.state_dict", "StateDictOptions get_model_state_dict set_model_state_dict"),
         ("distributed.fsdp.api", "FullStateDictConfig ShardingStrategy StateDictSettings"),
         ("distributed.fsdp.fully_sharded_data_parallel", "BackwardPrefetch FullyShardedDataParallel MixedPrecision"),
@@ -572,6 +573,23 @@ def test_named_results_and_distributions_say_their_name():
         base = torch.distributions.Independent(torch.distributions.Normal(torch.zeros(3, 2), torch.ones(3, 2)), 1)
         print(torch.distributions.TransformedDistribution(base, [torch.distributions.TanhTransform()]).expand((4, 3)).batch_shape)
     """) == ["torch.return_types.max(", "values=tensor([1.]),", "indices=tensor([0]))", "torch.Size([4, 3])"]  # fmt: skip
+
+
+def test_what_packages_call_of_pytorchs_inside():
+    # torch-geometric reduces neighbours by their rows, ptwt makes sparse rows unit vectors, Lightning's profiler ends one that still runs.
+    assert says("""
+        import torch
+        x = torch.arange(6.0).reshape(3, 2)
+        print(torch._segment_reduce(x, "amax", offsets=torch.tensor([0, 1, 3]), initial=None).tolist())
+        print(torch._segment_reduce(x, "mean", lengths=torch.tensor([1, 2])).tolist())
+        print(torch.native_norm(torch.eye(4).to_sparse()), torch.native_norm(torch.eye(4).to_sparse(), 1))
+        seen = [torch.autograd._profiler_enabled()]
+        with torch.profiler.profile():
+            seen.append(torch.autograd._profiler_enabled())
+            torch.autograd._disable_profiler()
+            seen.append(torch.autograd._profiler_enabled())
+        print(seen, torch.autograd._disable_profiler())
+    """) == ["[[0.0, 1.0], [4.0, 5.0]]", "[[0.0, 1.0], [3.0, 4.0]]", "tensor(2.) tensor(4.)", "[False, True, False] None"]  # fmt: skip
 
 
 def test_places_in_sorted_sequences():

@@ -657,3 +657,9 @@ def test_a_complex_number_without_imaginary_part_is_a_real_one():
     assert fl.float16.to_complex() is fl.complex32
     assert fl.promote_types(type1=fl.float16, type2=fl.int8) is fl.float16
     assert fl.result_type(tensor=fl.ones(1), other=1j) is fl.complex64
+
+
+def test_new_tensor_lies_where_the_other_does():
+    x = fl.ones(2, device="meta")
+    assert x.new_tensor([1.0]).is_meta and x.new_tensor(fl.ones(3)).shape == (3,) and x.new_tensor(fl.ones(3)).is_meta
+    assert not x.new_tensor([1.0], device="cpu").is_meta and not fl.ones(2).new_tensor([1.0]).is_meta

@@ -231,3 +231,45 @@ def test_an_element_is_asserted():
         fl._assert_async(True)
     with pytest.raises(TypeError, match="assert_msg = 3 is a int; expected a str"):
         fl._assert_async(fl.tensor(True), 3)
+
+
+def test_integrals_of_nothing_keep_the_type():
+    for y in (fl.ones(0, dtype=fl.int64), fl.ones(3, 0, dtype=fl.int64), fl.ones(0)):
+        assert fl.trapz(y).dtype is y.dtype and fl.trapz(y).tolist() == fl.zeros(y.shape[:-1]).tolist()
+    assert fl.trapz(fl.ones(1, dtype=fl.int64)).dtype is fl.float32
+
+
+def test_a_window_of_one_element_may_lie_away_from_its_center():
+    exponential = fl.signal.windows.exponential
+    assert_near(exponential(1, center=1.0, sym=False), np.exp([-1.0]))
+    assert_near(exponential(1, center=1.0, tau=2.0, sym=False), np.exp([-0.5]))
+    assert exponential(1).tolist() == exponential(1, sym=False).tolist() == [1]
+
+
+def test_methods_that_split_take_places_one_by_one():
+    x = fl.arange(12).view(2, 6)
+    assert [part.tolist() for part in x.hsplit(2, 3)] == [part.tolist() for part in x.hsplit([2, 3])] == [
+        [[0, 1], [6, 7]], [[2], [8]], [[3, 4, 5], [9, 10, 11]],
+    ]
+    assert [part.shape[1] for part in x.hsplit(2)] == [part.shape[1] for part in x.hsplit(sections=2)] == [3, 3]
+    with pytest.raises(TypeError):
+        fl.hsplit(x, 2, 3)
+
+
+def test_questions_about_tensors():
+    with fl.inference_mode():
+        x = fl.ones(2)
+    assert fl.is_inference(x) and not fl.is_inference(fl.ones(2)) and not fl.is_distributed(x) and x.name is None
+    assert fl._is_all_true(fl.tensor([True, False])).tolist() is False and fl.tensor([True, False])._is_any_true().tolist() is True
+    with pytest.raises(fl.DTypeError, match="expected bool"):
+        fl._is_all_true(fl.ones(2))
+    w = fl.ones(2, dtype=fl.float64, requires_grad=True)
+    w.grad_dtype = fl.float64
+    assert w.grad_dtype is fl.float64
+    with pytest.raises(fl.DTypeError, match="convert `grad` after backward"):
+        w.grad_dtype = fl.float32
+    with pytest.raises(RuntimeError, match="only leaves"):
+        (w * 2).grad_dtype  # noqa: B018
+    assert fl.ones(2, dtype=fl.float64).new(size=(2, 3)).shape == (2, 3)
+    with pytest.raises(TypeError, match="expected a tuple of ints"):
+        fl.ones(2).new(size=2)

@@ -97,3 +97,37 @@ def test_bytes_are_read_as_elements_of_the_type_asked_for(function):
     assert function(x.untyped_storage(), dtype=fl.int16).tolist() == x.view(fl.int16).tolist()
     assert fl.equal(function(x.untyped_storage()), x.view(fl.int64))
     assert function(fl.UntypedStorage(7), dtype=fl.float32).shape == (1,)
+
+
+def test_a_storage_knows_the_file_that_it_is(tmp_path):
+    path = str(tmp_path / "numbers")
+    (tmp_path / "numbers").write_bytes(bytes(64))
+    shared = fl.from_file(path, shared=True, size=8)
+    assert shared.untyped_storage().filename == shared[2:].storage().filename == path
+    assert fl.UntypedStorage.from_file(path, True, 16).filename == path
+    for other in (fl.from_file(path, shared=False, size=8), shared.clone(), fl.ones(2), fl.ones(2).share_memory_()):
+        assert other.untyped_storage().filename is None
+
+
+def test_typed_storages_convert_and_have_classes():
+    x = fl.ones(3)
+    s = x.storage()
+    assert s.fill_(2.5) is s and x.tolist() == [2.5] * 3
+    assert s.float() is s
+    assert (s.int().tolist(), s.int().dtype, s.double().type()) == ([2, 2, 2], fl.int32, "torch.DoubleStorage")
+    assert (s.type(), s.type(fl.int64).tolist(), s.complex_float().tolist()) == ("torch.FloatStorage", [2, 2, 2], [2.5 + 0j] * 3)
+    assert x.storage_type() is fl.FloatStorage and isinstance(s, fl.FloatStorage) and not isinstance(s, fl.IntStorage)
+    assert (fl.LongStorage([1, 2]).tolist(), len(fl.HalfStorage(3)), fl.HalfStorage(3).nbytes()) == ([1, 2], 3, 6)
+    with pytest.raises(KeyError, match="uint16 has no class of storages"):
+        fl.ones(1, dtype=fl.uint16).storage_type()
+    copied = s.clone().copy_(fl.zeros(3).storage())
+    assert copied.tolist() == [0, 0, 0] and s.tolist() == [2.5] * 3
+
+
+def test_a_leaf_that_requires_grad_is_not_set():
+    w = fl.ones(2, requires_grad=True)
+    with pytest.raises(fl.AutogradError, match="use no_grad"):
+        w.set_(fl.zeros(2))
+    with fl.no_grad():
+        w.set_(fl.zeros(2))
+    assert w.tolist() == [0, 0] and w.requires_grad

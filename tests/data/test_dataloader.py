@@ -1,6 +1,7 @@
 """DataLoader: order, workers, errors, shutdown."""
 
 import gc
+import itertools
 import threading
 import time
 
@@ -9,6 +10,7 @@ import pytest
 
 import flambeau as fl
 from flambeau.utils.data import (
+    BatchSampler,
     DataLoader,
     Dataset,
     IterableDataset,
@@ -437,3 +439,13 @@ def test_memory_is_not_pinned_and_a_warning_says_so():
     loader = DataLoader([1, 2], pin_memory=True)
     with pytest.warns(UserWarning, match="pin_memory = True, but there is no accelerator"):
         assert [x.tolist() for x in loader] == [[1], [2]]
+
+
+def test_a_loader_of_a_stream_has_samplers_that_give_none():
+    """Frameworks look at them, and put their own in place."""
+    loader = DataLoader(Stream(3), batch_size=2)
+    assert list(itertools.islice(loader.sampler, 2)) == [None, None]
+    assert (type(loader.batch_sampler), loader.batch_sampler.batch_size, loader.batch_sampler.sampler) == (BatchSampler, 2, loader.sampler)
+    assert next(iter(loader.batch_sampler)) == [None, None]
+    assert DataLoader(Stream(3), batch_size=None).batch_sampler is None
+    assert len(list(loader)) == 2

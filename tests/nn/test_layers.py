@@ -100,7 +100,9 @@ LAYERS = [
     (lambda: nn.PReLU(3), "PReLU(num_parameters=3)", {"weight": (3,)}),
     (lambda: nn.Dropout(0.1), "Dropout(p=0.1, inplace=False)", {}),
     (lambda: nn.ReLU(inplace=True), "ReLU(inplace=True)", {}),
+    (lambda: nn.Hardswish(inplace=True), "Hardswish()", {}),
     (lambda: nn.GELU("tanh"), "GELU(approximate='tanh')", {}),
+    (lambda: nn.Upsample(scale_factor=(2, 3)), "Upsample(scale_factor=(2.0, 3.0), mode='nearest')", {}),
     (
         lambda: nn.MaxPool2d(2),
         "MaxPool2d(kernel_size=2, stride=2, padding=0, dilation=1, ceil_mode=False)",
@@ -152,6 +154,15 @@ def test_conv2d_padding(mode, padding):
     want = naive_conv2d(padded, layer.weight.detach().numpy())
     want += layer.bias.detach().numpy()[:, None, None]
     np.testing.assert_allclose(layer(x).detach().numpy(), want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [nn.Conv2d, nn.ConvTranspose2d])
+def test_one_number_in_a_sequence_is_meant_for_all_axes(kind):
+    spread = kind(2, 3, 3, stride=2, padding=1, dilation=2)
+    short = kind(2, 3, 3, stride=(2,), padding=[1], dilation=(2,))
+    short.load_state_dict(spread.state_dict())
+    x = fl.randn(1, 2, 7, 8)
+    assert fl.equal(short(x), spread(x)) and repr(short) == repr(spread)
 
 
 def test_conv_transpose_is_the_gradient_of_conv():

@@ -464,8 +464,10 @@ def test_extra_state():
 
 def test_old_batch_norm_files_without_counter_load():
     norm = nn.BatchNorm1d(2)
+    norm(fl.ones(3, 2))
     state = {k: v for k, v in norm.state_dict().items() if k != "num_batches_tracked"}
     norm.load_state_dict(state)
+    assert norm.num_batches_tracked.item() == 1  # it stays what it is
 
 
 # ------------------------------------------------------------------------ printing, copying, errors

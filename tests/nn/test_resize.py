@@ -75,3 +75,9 @@ def test_upsample_can_compute_its_scale_again():
     again = nn.Upsample.__new__(nn.Upsample)
     again.__setstate__(layer.__dict__)
     assert again.recompute_scale_factor is None
+
+
+def test_a_factor_may_be_a_tensor_of_one_number():
+    x = fl.arange(4.0).view(1, 1, 2, 2)
+    for factor in (fl.tensor(2.0), fl.tensor(2)):
+        assert fl.equal(F.interpolate(x, scale_factor=factor, mode="bilinear"), F.interpolate(x, scale_factor=2.0, mode="bilinear"))

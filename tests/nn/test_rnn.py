@@ -144,6 +144,10 @@ def test_padding_helpers():
         [1, 1],
         [2, 2, 2],
     ]
+    mixed = packing.pad_sequence([fl.ones(1, dtype=fl.int64), fl.ones(2) * 1.5])  # the first says the type
+    assert (mixed.dtype, mixed.tolist()) == (fl.int64, [[1, 1], [0, 1]])
+    with pytest.raises(ValueError, match="sequence 0 has no axes"):
+        packing.pad_sequence([fl.tensor(1.0), fl.ones(2)])
 
 
 @pytest.mark.parametrize("bias", [True, False])

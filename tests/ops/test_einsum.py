@@ -29,6 +29,24 @@ def test_einsum(equation, shapes):
         np.testing.assert_allclose(got.numpy(), want, atol=1e-12)
 
 
+MIXED = [("i,j->ij", 3, 2), ("i,bj->bij", 3, (2, 4)), ("bi,bj->bij", (2, 3), (2, 4)), ("i,i->i", 3, 3), (",ij->ij", (), (2, 3))]
+
+
+@pytest.mark.parametrize("equation, left, right", MIXED)
+@pytest.mark.parametrize("first, second, result", [("int64", "float32", "float32"), ("float64", "float32", "float64"), ("bool", "int32", "int32")])
+def test_products_without_sums_mix_types(equation, left, right, first, second, result):
+    a = fl.ones(left, dtype=getattr(fl, first))
+    b = fl.tensor(draw(*np.shape(np.empty(right))) * 4).to(getattr(fl, second))
+    got = fl.einsum(equation, a, b)
+    assert got.dtype is getattr(fl, result)
+    np.testing.assert_array_equal(got.numpy(), np.einsum(equation, a.numpy().astype(result), b.numpy().astype(result)))
+
+
+def test_sums_of_products_take_one_type():
+    with pytest.raises(fl.DTypeError, match="expected one dtype"):
+        fl.einsum("ij,jk->ik", fl.ones(2, 2), fl.ones(2, 2, dtype=fl.float64))
+
+
 def test_plans_do_not_mix_up_shapes():
     for n in (2, 3, 2):
         a = draw(n, 4)

@@ -682,3 +682,24 @@ def test_nested_state_is_loaded_with_its_keys_and_in_the_parameters_type():
     assert found["by"][w].dtype == fl.float32 and found["by"]["step"].dtype == fl.float64
     assert [found["rows"][0].dtype, found["rows"][1][0].dtype] == [fl.float32, fl.float32] and found["rows"][1][1] == 3
     assert opt.state["all"] is shared
+
+
+def test_a_rule_without_a_state_leaves_no_entries_whatever_follows():
+    w, v = (fl.ones(2, requires_grad=True) for _ in range(2))
+    plain = optim.SGD([w], lr=0.1)
+    w.grad = fl.ones(2)
+    plain.step()
+    plain.add_param_group({"params": [v]})
+    assert plain.state_dict()["state"] == {}
+    v.grad = fl.ones(2)
+    plain.step()
+    w.grad = None
+    plain.step()
+    assert pickle.loads(pickle.dumps(plain)).state_dict()["state"] == plain.state_dict()["state"] == {}
+
+
+def test_adamw_stays_decoupled_where_an_adams_state_is_loaded():
+    w = fl.ones(2, requires_grad=True)
+    after = optim.AdamW([w])
+    after.load_state_dict(optim.Adam([w]).state_dict())
+    assert after.param_groups[0]["decoupled_weight_decay"] is True

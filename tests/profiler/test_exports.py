@@ -436,3 +436,18 @@ def test_marks_of_other_tools_are_refused_unless_they_are_switched_off(name):
 
 def test_the_cpu_is_what_a_profile_can_record():
     assert fl.profiler.supported_activities() == {fl.profiler.ProfilerActivity.CPU}
+
+
+@pytest.mark.eager("which ops ran when")
+def test_a_list_of_events_answers_as_its_profile(tmp_path):
+    prof = train(record_shapes=True)
+    events = prof.events()
+    assert [e.name for e in events] == [e.name for e in prof.events()[:]] and len(events) > 10
+    by_shape = events.key_averages(group_by_input_shapes=True)
+    assert [(r.key, r.count) for r in by_shape] == [(r.key, r.count) for r in prof.key_averages(group_by_input_shape=True)]
+    assert events.total_average().count == len(events) and events.self_cpu_time_total == prof.key_averages().self_cpu_time_total
+    assert str(events).count("forward") == 2 and "forward" in events.table(sort_by="count", row_limit=1000, header="All")
+    events.export_chrome_trace(str(tmp_path / "trace.json"))
+    assert json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    with pytest.raises(ValueError, match="with_stack=True"):
+        events.export_stacks(str(tmp_path / "stacks.txt"))

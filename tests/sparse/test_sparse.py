@@ -293,6 +293,11 @@ def test_sums(how):
     near(x.sum(), a.sum()), near(fl.sparse.sum(x), a.sum()), near(x.sum(0), a.sum(0)), near(x.sum(-1), a.sum(1)), near(x.sum((0, 1)), a.sum())
     assert x.sum(0).layout is fl.sparse_coo and fl.sparse.sum(x, 0, dtype=fl.float32).dtype is fl.float32
     near(x.norm(), np.linalg.norm(a))
+    for p in (1, 3, float("inf")):
+        near(fl.norm(x, p), np.linalg.norm(a.ravel(), p))
+        near(fl.norm(x, p, dim=list(range(x.ndim))), np.linalg.norm(a.ravel(), p))
+    with pytest.raises(ValueError, match="dim = 0; expected a number or 'fro'"):
+        fl.norm(x, 2, 0)
 
 
 @pytest.mark.parametrize("how", LAYOUTS)
@@ -446,14 +451,14 @@ def test_refused(call, kind, text):
 # ---------------------------------------------------------------------------------------- segments
 
 
-SEGMENTS = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min, "prod": np.prod}
+SEGMENTS = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min, "prod": np.prod, "amax": np.max, "amin": np.min}
 
 
 @pytest.mark.parametrize("reduce", SEGMENTS)
 def test_segment_reduce(reduce):
     a, lengths = dense(7, 3), [2, 0, 4, 1]
     bounds = np.cumsum([0, *lengths])
-    none = {"sum": 0, "mean": np.nan, "max": -np.inf, "min": np.inf, "prod": 1}[reduce]
+    none = {"sum": 0, "mean": np.nan, "max": -np.inf, "min": np.inf, "prod": 1}[reduce.removeprefix("a")]
     want = np.stack([SEGMENTS[reduce](a[i:j], 0) if j > i else np.full(3, none) for i, j in zip(bounds, bounds[1:])])
     got = fl.segment_reduce(fl.tensor(a), reduce, lengths=fl.tensor(lengths))
     np.testing.assert_allclose(got.numpy(), want, rtol=1e-12)

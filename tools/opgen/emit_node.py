@@ -317,7 +317,10 @@ class NodeWriter:
     def before(self, inplace: bool = False) -> list[str]:
         op = self.op
         checks = [f"requires_grad({a.name})" for a in self.inputs]
-        out = [f"  const bool record = grad_enabled() && ({' || '.join(checks)});"]
+        # What is written into integers has no derivative there.
+        to = op.sig.args[0]
+        inexact = f"is_inexact({to.name}.dtype()) && " if (inplace or is_inplace_op(op)) and to.type.spelling == "Tensor" else ""
+        out = [f"  const bool record = grad_enabled() && {inexact}({' || '.join(checks)});"]
         out += [f"  Ref<{self.name}> node;", "  if (record) {", f"    node = make_ref<{self.name}>();"]
         over = self.by_output if inplace else None
         if over:

@@ -453,15 +453,17 @@ void batch_norm_clamp_backward(const Tensor& dy, const Tensor& x, const Tensor& 
       c[i] = training ? static_cast<T>(-f * sum_dy[i] / n) : T(0);
     }
     if (!needs_x) return;
+    // With given statistics nothing depends on x but limits: it is not read, since 0 times infinity is no 0.
+    const Tensor& seen = training || !std::isnan(lo) ? x : dy;
     if (s.plane == 1) {
       parallel_for(0, s.n, std::max<int64_t>(1, 16384 / (s.c + 1)), [&](int64_t n0, int64_t n1) {
         const int64_t from = n0 * s.c;
-        FL_PICK_MEMORY(norm_col_combine)(dy.data<S>() + from, x.data<S>() + from, dx.data<S>() + from, n1 - n0, s.c, s.c, pm, a.data(), b.data(),
+        FL_PICK_MEMORY(norm_col_combine)(dy.data<S>() + from, seen.data<S>() + from, dx.data<S>() + from, n1 - n0, s.c, s.c, pm, a.data(), b.data(),
                                          c.data(), limits.from(0));
       });
       return;
     }
-    const Pieces<T> pd(dy), px(x), po(dx);
+    const Pieces<T> pd(dy), px(seen), po(dx);
     parallel_for(0, s.n * s.c, std::max<int64_t>(1, 16384 / (s.plane + 1)), [&](int64_t r0, int64_t r1) {
       const Tensor wide_g = pd.buffer(s.plane), wide = px.buffer(s.plane), result = po.buffer(s.plane);
       for (int64_t r = r0; r < r1; ++r) {

@@ -12,6 +12,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor
+from flambeau._no_tensor import explained
 from flambeau._warn import warn
 from flambeau.autograd.modes import F, _Mode
 
@@ -252,8 +253,11 @@ def widens(function: F) -> F:
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        if not _C.is_autocast_enabled():
-            return function(*args, **kwargs)
+        try:
+            if not _C.is_autocast_enabled():
+                return function(*args, **kwargs)
+        except AttributeError as error:
+            raise explained(error, function, args, kwargs) from None
         _C.set_autocast_enabled(False)
         try:
             return function(*_cast(args, _C.float32), **_cast(kwargs, _C.float32))

@@ -215,13 +215,14 @@ class Function:
             if setup is not None:
                 setup(ctx, args, output)
             outputs = list(output) if isinstance(output, (tuple, list)) else [output]
+            # An input that is handed through unchanged needs an identity of its own.
+            dirty = ctx._dirty
+            for i, out in enumerate(outputs):
+                same = isinstance(out, Tensor) and any(out is t for t in tensors)
+                if same and not any(out is d for d in dirty):
+                    # With a history as a view, so that writes are refused: no gradient would know of them.
+                    outputs[i] = out.view_as(out) if record and not (out.is_sparse or out.is_sparse_csr) else out.detach()
             if record:
-                # An input that is handed through unchanged needs an identity of its own.
-                dirty = ctx._dirty
-                for i, out in enumerate(outputs):
-                    same = isinstance(out, Tensor) and any(out is t for t in tensors)
-                    if same and not any(out is d for d in dirty):
-                        outputs[i] = out.detach()
                 for d in dirty:
                     if not any(out is d for out in outputs):
                         raise _C.AutogradError(

@@ -14,6 +14,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor
+from flambeau._errors import AssertedValueError
 from flambeau._handles import RemovableHandle
 from flambeau._running import Run, innermost, will_ask
 from flambeau.autograd._edges import GradientEdge, get_gradient_edge
@@ -278,7 +279,7 @@ def register_multi_grad_hook(tensors: Sequence[Tensor], fn: Callable[[Any], None
         return _on_first(tensors, fn)
     for i, x in enumerate(tensors):
         if not x.requires_grad:
-            raise ValueError(f"register_multi_grad_hook: tensors[{i}] (shape {list(x.shape)}) does not require grad")
+            raise AssertedValueError(f"register_multi_grad_hook: tensors[{i}] (shape {list(x.shape)}) does not require grad")
     edges = [(_C.gradient_node(x), x.output_nr) for x in tensors]
     key = object()
 

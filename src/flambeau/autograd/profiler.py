@@ -8,9 +8,8 @@ from typing import Any
 from flambeau import profiler as _profiler
 from flambeau._warn import warn
 from flambeau.profiler import kineto_available, record_function
-from flambeau.profiler._averages import single as _single
-from flambeau.profiler._events import FunctionEvent as _FunctionEvent
 from flambeau.profiler._profile import DEFAULT_MAX_EVENTS
+from flambeau.profiler._profile import Events as _Events
 
 __all__ = ["EventList", "emit_itt", "emit_nvtx", "kineto_available", "profile", "record_function"]
 
@@ -119,7 +118,7 @@ class profile(_profiler.profile):  # noqa: N801 (PyTorch's name)
             super().start()
 
     @property
-    def function_events(self) -> list[_FunctionEvent]:
+    def function_events(self) -> _Events:
         """`events()`."""
         return self.events()
 
@@ -136,10 +135,8 @@ class profile(_profiler.profile):  # noqa: N801 (PyTorch's name)
 
         `top_level_events_only` leaves out what was called by another event.
         """
-        events = [e for e in self.events() if not top_level_events_only or e.cpu_parent is None]
-        rows = _single(events, self.self_cpu_time_total, self.dropped_events, self.profile_memory, self.record_shapes)
         widths = max_src_column_width, max_name_column_width, max_shapes_column_width
-        return rows.table(sort_by, row_limit, *widths, header, limits=False)
+        return self.events().table(sort_by, row_limit, *widths, header, top_level_events_only)
 
     def __str__(self) -> str:
         return self.table() if self._recording is not None else repr(self)

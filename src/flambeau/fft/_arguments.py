@@ -26,6 +26,8 @@ def check_tensor(op: str, x: object) -> None:
 def floating(op: str, x: Tensor, *, complex: bool = False, real: bool = False) -> Tensor:
     """x in a type that is computed in: complex, real, or either."""
     check_tensor(op, x)
+    if x.dtype is _C.float32 and not complex:
+        return x
     if real and x.is_complex():
         raise _C.DTypeError(f"{op}: input is {x.dtype}; expected real numbers")
     if not x.is_complex() and not x.is_floating_point():
@@ -44,6 +46,8 @@ def _numbers(v: Sequence[int] | int | None) -> list[int] | None:
 
 def axes_of(op: str, x: Tensor, n: Sequence[int] | int | None, dim: Sequence[int] | int | None) -> tuple[tuple[int, ...], list[int | None]]:
     """The axes, wrapped, and a size for each, None where it stays: by PyTorch's rules for `s` and `dim`."""
+    if n is None and type(dim) is list and len(dim) == 1 and type(d := dim[0]) is int and -x.ndim <= d < x.ndim and x.shape[d]:
+        return (d % x.ndim,), [None]  # as most calls say
     sizes, given = _numbers(n), _numbers(dim)
     if given is None:
         count = x.ndim if sizes is None else len(sizes)
@@ -85,6 +89,8 @@ def given(op: str, y: Tensor, out: Tensor | None) -> Tensor:
     """y, written into `out` where there is one."""
     if out is None:
         return y
+    if not isinstance(out, Tensor):
+        raise TypeError(f"{op}: out is a {type(out).__name__}; expected a Tensor")
     if out.dtype is not y.dtype:
         raise _C.DTypeError(f"{op}: out is {out.dtype}, the result {y.dtype}; expected one type")
     if y.requires_grad or out.requires_grad:

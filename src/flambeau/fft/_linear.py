@@ -45,6 +45,8 @@ def _is_ours(n: int, few: bool) -> bool:
 
 def _by_ops(name: str, x: Tensor, sizes: Sequence[int], dims: Sequence[int], norm: str) -> Tensor:
     """`name` along each axis in turn, the real one the first of a transform and the last of an inverse."""
+    if name == "rfftn" and norm == "backward" and len(dims) == 1:
+        return ops.fft_real(x, dims[0], sizes[0] // 2 + 1, 1.0)
     forward = name[0] != "i"
     divided = (norm == "forward") if forward else (norm == "backward")
     factor = 1.0 / math.sqrt(math.prod(sizes)) if norm == "ortho" else 1.0 / math.prod(sizes) if divided else 1.0
@@ -63,8 +65,10 @@ def _computed(name: str, x: Tensor, dtype: Any, shape: tuple[int, ...], axes: tu
     """`name` of the library for x, in the given type and shape; by ops where these have its sizes."""
     if x.is_meta or 0 in shape or x.numel() == 0:
         return ops.zeros(shape, dtype=dtype, device=x.device)
-    sizes = [shape[d] if name == "irfftn" else x.shape[d] for d in axes]
-    if all(_is_ours(n, math.prod(shape) < 4 * n) for n in sizes):
+    given = shape if name == "irfftn" else x.shape
+    sizes = [given[d] for d in axes]
+    elements = math.prod(shape)
+    if all(_is_ours(n, elements < 4 * n) for n in sizes):
         return _by_ops(name, x, sizes, axes, norm)
     options.update(axes=axes, norm=norm)
     module, threads = _library()

@@ -87,6 +87,14 @@ class Plan:
             for param, state in zip(self.params, self.states):
                 optimizer._init_state(self._group, param, state)
 
+    def leave(self) -> None:
+        """Takes entries that stayed empty out of the optimizer's state again: a rule without a state has none."""
+        optimizer = self._optimizer()
+        assert optimizer is not None  # it is what drops the plan
+        for param, entries in zip(self.params, self.states):
+            if not entries and optimizer.state.get(param) is entries:
+                del optimizer.state[param]
+
     def tensors(self, name: str) -> list[Any]:
         """The state tensors `name` of all parameters, as one list."""
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from flambeau._C import Tensor
 from flambeau.optim._plans import Entries, Plan
 from flambeau.optim.optimizer import (
@@ -130,3 +132,8 @@ class AdamW(Adam):
             differentiable=differentiable,
             fused=fused,
         )
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in self._groups:  # what is loaded may be an Adam's
+            group["decoupled_weight_decay"] = True

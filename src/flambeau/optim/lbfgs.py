@@ -162,7 +162,7 @@ class LBFGS(Optimizer):
     def _direction(self, group: Entries, state: Entries, grad: Tensor) -> Tensor:
         """-H grad, where the inverse Hessian H follows from the last changes y of gradients by the steps s."""
         if state["n_iter"] == 1:
-            state.update(old_dirs=[], old_stps=[], ro=[], H_diag=1.0)
+            state.update(d=None, t=None, old_dirs=[], old_stps=[], ro=[], H_diag=1)  # in PyTorch's order; d and t follow from this
             return -grad
         ys, ss, rhos = state["old_dirs"], state["old_stps"], state["ro"]
         y, s = grad - state["prev_flat_grad"], state["d"] * state["t"]

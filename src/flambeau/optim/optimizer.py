@@ -224,9 +224,19 @@ class Optimizer:
     def __getstate__(self) -> dict[str, Any]:
         return {
             "defaults": self.defaults,
-            "state": dict(self.state),
+            "state": self._kept(),
             "param_groups": self._groups,
         }
+
+    def _kept(self) -> dict[Any, Any]:
+        """The state, without the empty entries of parameters for which a rule keeps nothing."""
+        planned = {id(entries) for plan in self._plans.values() for entries in plan.states}
+        return {key: value for key, value in self.state.items() if value or id(value) not in planned}
+
+    def _forget_plans(self) -> None:
+        for plan in self._plans.values():
+            plan.leave()
+        self._plans.clear()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         state = dict(state)
@@ -331,7 +341,7 @@ class Optimizer:
                 )
             param_group.setdefault(name, default)
         self._groups.append(param_group)
-        self._plans.clear()
+        self._forget_plans()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drops all gradients, or with `set_to_none=False` fills them with zeros."""
@@ -420,6 +430,8 @@ class Optimizer:
         mask = [grad is not None for grad in grads]
         plan = self._plans.get(key)
         if plan is None or plan._group is not group or not plan.fits(params, mask, self.state):
+            if plan is not None:
+                plan.leave()
             plan = self._plans[key] = Plan(self, group, list(params), mask)
             plan.key = key
         if plan.params:
@@ -452,12 +464,7 @@ class Optimizer:
                 index.setdefault(id(param), len(index))
             packed["params"] = [index[id(param)] for param in group["params"]]
             groups.append(packed)
-        planned = {id(entries) for plan in self._plans.values() for entries in plan.states}  # empty where a rule keeps nothing
-        state = {
-            (index[id(key)] if isinstance(key, Tensor) else key): value
-            for key, value in self.state.items()
-            if id(value) not in planned or value
-        }
+        state = {(index[id(key)] if isinstance(key, Tensor) else key): value for key, value in self._kept().items()}
         result: dict[str, Any] = {"state": state, "param_groups": groups}
         for hook in tuple(self._state_dict_post_hooks.values()):
             changed = hook(self, result)

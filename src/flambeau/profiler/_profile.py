@@ -15,7 +15,7 @@ from typing import Any
 from flambeau._C import profiler as _recorder
 from flambeau._warn import warn
 from flambeau.profiler import _trace
-from flambeau.profiler._averages import EventAverages, ModuleRow, averages, modules_table
+from flambeau.profiler._averages import EventAverages, ModuleRow, averages, modules_table, single
 from flambeau.profiler._events import RANGE, FunctionEvent, Recording
 from flambeau.profiler._modules import ModuleCalls
 
@@ -111,6 +111,52 @@ class record_function(contextlib.ContextDecorator):
 
 _running: profile | None = None
 _lock = threading.Lock()
+
+
+class Events(list[FunctionEvent]):
+    """The events of a profile, which adds them up, shows and writes them as the profile itself does."""
+
+    def __init__(self, events: Iterable[FunctionEvent], made_by: profile) -> None:
+        super().__init__(events)
+        self._profile = made_by
+
+    def key_averages(
+        self, group_by_input_shapes: bool = False, group_by_stack_n: int = 0, group_by_overload_name: bool = False
+    ) -> EventAverages:
+        """`profile.key_averages`."""
+        return self._profile.key_averages(group_by_input_shapes, group_by_stack_n, group_by_overload_name)
+
+    def total_average(self) -> Any:
+        """All events in one row."""
+        return self._profile.total_average()
+
+    @property
+    def self_cpu_time_total(self) -> float:
+        """All time in events, in microseconds."""
+        return self.key_averages().self_cpu_time_total
+
+    def table(
+        self, sort_by: str | None = None, row_limit: int = 100, max_src_column_width: int = 75, max_name_column_width: int = 55,
+        max_shapes_column_width: int = 80, header: str | None = None, top_level_events_only: bool = False,
+    ) -> str:  # fmt: skip
+        """A table with a row for each event, in their order where `sort_by` is None; otherwise as `key_averages().table()`.
+
+        `top_level_events_only` leaves out what was called by another event.
+        """
+        of, shown = self._profile, [e for e in self if not top_level_events_only or e.cpu_parent is None]
+        rows = single(shown, self.self_cpu_time_total, of.dropped_events, of.profile_memory, of.record_shapes)
+        return rows.table(sort_by, row_limit, max_src_column_width, max_name_column_width, max_shapes_column_width, header, limits=False)
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def export_chrome_trace(self, path: str | os.PathLike[str]) -> None:
+        """`profile.export_chrome_trace`."""
+        self._profile.export_chrome_trace(path)
+
+    def export_stacks(self, path: str | os.PathLike[str], metric: str = "self_cpu_time_total") -> None:
+        """`profile.export_stacks`."""
+        self._profile.export_stacks(path, metric)
 
 
 class profile:
@@ -305,9 +351,9 @@ class profile:
         """How many events went beyond `max_events`."""
         return self._recorded("dropped_events").dropped
 
-    def events(self) -> list[FunctionEvent]:
+    def events(self) -> Events:
         """All events, thread after thread, in the order in which they began."""
-        return self._recorded("events").events
+        return Events(self._recorded("events").events, self)
 
     def key_averages(
         self,

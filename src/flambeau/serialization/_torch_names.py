@@ -36,11 +36,8 @@ from flambeau.serialization._torch_values import (
     build_partial,
     script_object,
 )
+from flambeau.storage import STORAGES
 
-STORAGES = {
-    "Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16", "Long": "int64", "Int": "int32", "Short": "int16",
-    "Char": "int8", "Byte": "uint8", "Bool": "bool", "ComplexFloat": "complex64", "ComplexDouble": "complex128",
-}  # fmt: skip
 # Types without a class of storages: their tensors name the type, and lie in untyped bytes.
 UNTYPED = (
     "uint16", "uint32", "uint64", "complex32", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu",

@@ -32,10 +32,11 @@ from flambeau.serialization._sharing import Entries, Met, dense_memory, overlapp
 from flambeau.serialization._skip import is_skipped
 from flambeau.serialization._structure import FACTORIES, MAX_DEPTH, Encoder
 from flambeau.serialization._torch import MAGIC, PROTOCOL
-from flambeau.serialization._torch_names import OPS, STORAGES
+from flambeau.serialization._torch_names import OPS
 from flambeau.serialization._torch_random import is_random
 from flambeau.serialization._torch_values import NUMPY_CODES, NUMPY_TEXT, REDUCED
 from flambeau.serialization._zip import write_archive
+from flambeau.storage import STORAGES
 
 _FOLDER = "archive"
 _STORAGE_OF = {getattr(_C, dtype): f"{kind}Storage" for kind, dtype in STORAGES.items()}

@@ -173,8 +173,10 @@ def exponential(
         raise _C.ArgumentError(f"exponential: tau = {tau}; expected more than 0")
     if sym and center is not None:
         raise _C.ArgumentError(f"exponential: center = {center} of a symmetric window; expected None, or sym=False")
-    middle = w.n / 2 if center is None else float(center)
-    return w.finished((-(w.k - middle).abs() / tau).exp())
+    if center is None:
+        return w.finished((-(w.k - w.n / 2).abs() / tau).exp())
+    made = (-(w.k - float(center)).abs() / tau).exp().to(w.dtype)  # not 1 where there is one element: it may lie away from the center
+    return made.requires_grad_() if requires_grad else made
 
 
 def gaussian(

@@ -17,6 +17,7 @@ REASONS: dict[str, dict[str, str]] = {
         "AbsentDType": "names of element types that no tensor has here; `flambeau.qint8` would promise one",
         "PyTorchFileReader": "the reader of PyTorch's archives is refused: flambeau.load reads them",
         "jagged": "a layout that no tensor has here",
+        "native_norm": _INSIDE,
         "save": f"{_INSTEAD}: flambeau.save writes safetensors where no format is given, torch.save an archive of PyTorch's",
         "sparse_bsc": "a layout that no tensor has here",
         "sparse_bsr": "a layout that no tensor has here",

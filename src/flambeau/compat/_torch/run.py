@@ -40,6 +40,7 @@ def run(target: str, arguments: Sequence[str], module: bool = False) -> int:
     from flambeau.compat._torch import install
 
     install()
+    _tell_programs()
     sys.argv = [target, *arguments]
     sys.excepthook = _OfTheProgram(sys.excepthook)
     if module:
@@ -51,6 +52,13 @@ def run(target: str, arguments: Sequence[str], module: bool = False) -> int:
         sys.path.insert(0, os.path.dirname(os.path.abspath(target)))
         _run_file(os.path.abspath(target))
     return 0
+
+
+def _tell_programs() -> None:
+    """Python programs that this one starts (launchers, workers of ray) are to find `torch`, too: a module of that name is put first."""
+    folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "children")
+    others = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry and entry != folder]
+    os.environ["PYTHONPATH"] = os.pathsep.join([folder, *others])
 
 
 def _run_file(path: str) -> None:

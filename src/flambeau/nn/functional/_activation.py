@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from flambeau._C import ArgumentError, Tensor, ops
+from flambeau._no_tensor import explained
 from flambeau._warn import warn
 
 __all__ = [
@@ -80,7 +81,10 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
         >>> fl.nn.functional.relu(fl.tensor([-1.0, 2.0]))
         tensor([0., 2.])
     """
-    return input.relu_() if inplace else ops.relu(input)
+    try:
+        return input.relu_() if inplace else ops.relu(input)
+    except AttributeError as error:
+        raise explained(error, relu, (input,)) from None
 
 
 # Functions of Python's where PyTorch has such, though an op does it all: packages keep attributes on them.

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from flambeau import _C
 from flambeau._C import ShapeError, Tensor, ops
+from flambeau._no_tensor import wants_tensors
 from flambeau._tensor import tensor
 from flambeau.nn.functional._embedding import embedding
 
 __all__ = ["embedding_bag"]
 
 
+@wants_tensors
 def embedding_bag(
     input: Tensor,
     weight: Tensor,

@@ -6,13 +6,18 @@ from collections.abc import Callable
 from typing import Any
 
 from flambeau._C import ShapeError, Tensor
+from flambeau._errors import NoTensorError
 
 
 def batched(
     name: str, op: Callable[..., Any], axes: int, input: Tensor, *args: Any
 ) -> Any:
     """`op`, which wants a batch axis, for input with or without one; errors speak of `name`."""
-    if input.ndim not in (axes + 1, axes + 2):
+    try:
+        fits = input.ndim in (axes + 1, axes + 2)
+    except AttributeError:
+        raise NoTensorError(f"{name}: input is a {type(input).__name__}; expected a Tensor") from None
+    if not fits:
         letters = ", ".join(("L",) if axes == 1 else ("D", "H", "W")[3 - axes :])
         raise ShapeError(
             f"{name}: input has shape {list(input.shape)}; expected [N, C, {letters}] or [C, {letters}]"

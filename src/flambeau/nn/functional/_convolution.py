@@ -7,6 +7,7 @@ from numbers import Integral
 from typing import Any, Protocol
 
 from flambeau._C import ArgumentError, ShapeError, Tensor, ops
+from flambeau._no_tensor import explained, wants_tensors
 from flambeau.nn.functional._calls import batched
 
 __all__ = [
@@ -48,7 +49,11 @@ def _convolution(op: Callable[..., Tensor], axes: int) -> Convolution:
         dilation: Any = 1,
         groups: int = 1,
     ) -> Tensor:
-        if input.ndim == axes + 1:
+        try:
+            alone = input.ndim == axes + 1
+        except AttributeError as error:
+            raise explained(error, conv, (input,)) from None
+        if alone:
             return conv(input.unsqueeze(0), weight, bias, stride, padding, dilation, groups).squeeze(0)
         if isinstance(padding, str):
             if padding not in ("same", "valid"):
@@ -155,6 +160,7 @@ def _blocks(
     return k, d, p, s, (spans[0] // s[0] + 1, spans[1] // s[1] + 1)
 
 
+@wants_tensors
 def unfold(
     input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
 ) -> Tensor:
@@ -180,6 +186,7 @@ def unfold(
     return x.permute(0, 1, 4, 5, 2, 3).reshape(n, c * k[0] * k[1], out[0] * out[1])
 
 
+@wants_tensors
 def fold(
     input: Tensor,
     output_size: Any,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from flambeau._C import ArgumentError, ShapeError, Tensor, ops
+from flambeau._no_tensor import wants_tensors
 from flambeau._warn import warn
 
 __all__ = ["dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"]
@@ -67,6 +68,7 @@ def dropout3d(
     return _feature_dropout("dropout3d", input, p, training, inplace, 3)
 
 
+@wants_tensors
 def alpha_dropout(
     input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> Tensor:
@@ -78,6 +80,7 @@ def alpha_dropout(
     return _alpha_dropout(input, p, training, inplace, input.shape)
 
 
+@wants_tensors
 def feature_alpha_dropout(
     input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> Tensor:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from flambeau._C import ArgumentError, ShapeError, Tensor, is_grad_enabled, ops
 from flambeau._errors import AssertedArgumentError
+from flambeau._no_tensor import explained
+from flambeau._spelled import spelled
 from flambeau.autograd import no_grad
 
 __all__ = ["embedding", "one_hot"]
@@ -38,7 +40,11 @@ def embedding(
                               [2., 2.]]),
                size=(1000, 2), nnz=2, layout=flambeau.sparse_coo)
     """
-    if weight.ndim != 2:
+    try:
+        fits = weight.ndim == 2
+    except AttributeError as error:
+        raise explained(error, embedding, (input, weight)) from None
+    if not fits:
         raise ShapeError(f"embedding: weight has shape {list(weight.shape)}; expected [V, D]")
     n = weight.shape[0]
     if padding_idx is None:
@@ -67,6 +73,7 @@ def embedding(
     return result
 
 
+@spelled()
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """Rows of zeros with a one at each index; -1 classes means one more than the largest index.
 

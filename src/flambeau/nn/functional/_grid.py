@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from flambeau._C import ArgumentError, ShapeError, Tensor, call_override, has_override, ops
+from flambeau._spelled import spelled
 from flambeau._warn import warn
 
 __all__ = ["affine_grid", "channel_shuffle", "grid_sample", "native_channel_shuffle"]
@@ -92,6 +93,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     return ops.bmm(flat, theta.transpose(1, 2)).reshape(size[0], *size[2:], axes)
 
 
+@spelled()
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """Channels in the order of a transposed [groups, C / groups] table.
 

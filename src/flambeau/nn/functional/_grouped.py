@@ -15,10 +15,12 @@ from flambeau._C import (
     int32,
     ops,
 )
+from flambeau._no_tensor import wants_tensors
 
 __all__ = ["grouped_mm"]
 
 
+@wants_tensors
 def grouped_mm(
     mat_a: Tensor, mat_b: Tensor, *, offs: Tensor | None = None, bias: Tensor | None = None, out_dtype: Any = None
 ) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from flambeau._C import ArgumentError, DTypeError, ShapeError, Tensor, ops
+from flambeau._no_tensor import explained, wants_tensors
 from flambeau._warn import warn
 from flambeau.amp.autocast_mode import widens
 from flambeau.autograd import no_grad
@@ -48,7 +49,11 @@ def cross_entropy(
     kind = reduction_kind("cross_entropy", reduction_word(size_average, reduce, reduction))
     if not 0.0 <= label_smoothing <= 1.0:
         raise ArgumentError(f"cross_entropy: label_smoothing = {label_smoothing}; expected 0 to 1")
-    if not target.is_floating_point():
+    try:
+        numbers = not target.is_floating_point()
+    except AttributeError as error:
+        raise explained(error, cross_entropy, (input, target)) from None
+    if numbers:
         return ops.cross_entropy(input, target, weight, kind, ignore_index, label_smoothing)
     if ignore_index >= 0:
         raise ArgumentError(f"cross_entropy: ignore_index = {ignore_index} with a target of {target.dtype}, which has no indices to ignore")
@@ -200,6 +205,7 @@ def poisson_nll_loss(
     return reduced("poisson_nll_loss", loss, reduction_word(size_average, reduce, reduction))
 
 
+@wants_tensors
 def gaussian_nll_loss(
     input: Tensor,
     target: Tensor,

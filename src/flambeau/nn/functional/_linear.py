@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from flambeau._C import ShapeError, Tensor, ops
+from flambeau._spelled import spelled
 
 __all__ = ["linear", "bilinear"]
 
 linear: Callable[..., Tensor] = ops.linear
 
 
+@spelled()
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Returns x1^T W_k x2 + b_k for every output k.
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from flambeau import _C
 from flambeau._C import ShapeError, Tensor, ops
+from flambeau._spelled import spelled
 from flambeau.amp.autocast_mode import widens
 from flambeau.nn.functional._margin import pairwise_distance
 from flambeau.nn.functional._reduction import check_same_shape, reduced, reduction_word
@@ -145,6 +146,7 @@ def triplet_margin_with_distance_loss(
     return reduced(name, (near - far + margin).clamp(min=0), reduction)
 
 
+@spelled()
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """|x[i] - x[j]|_p of all rows i < j.
 

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from flambeau._C import ArgumentError, ShapeError, Tensor, ops
+from flambeau._no_tensor import explained, wants_tensors
 from flambeau._out import deliver
 from flambeau.autograd import no_grad
 
@@ -46,7 +47,11 @@ def batch_norm(
     Source: Ioffe and Szegedy 2015, algorithm 1.
     """
     check_eps("batch_norm", eps, training)
-    if input.ndim < 2:
+    try:
+        flat = input.ndim < 2
+    except AttributeError as error:
+        raise explained(error, batch_norm, (input,)) from None
+    if flat:
         raise ShapeError(f"batch_norm: input has shape {list(input.shape)}; expected [N, C, *]")
     if training and input.numel() == input.shape[1] and input.numel() > 0:
         raise ArgumentError(
@@ -56,6 +61,7 @@ def batch_norm(
     return ops.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
 
 
+@wants_tensors
 def instance_norm(
     input: Tensor,
     running_mean: Tensor | None = None,

@@ -11,6 +11,7 @@ from typing import Any, Literal, overload
 
 from flambeau._C import ArgumentError, Tensor, ops
 from flambeau._out import takes_out
+from flambeau._spelled import spelled
 from flambeau.nn.functional._calls import batched
 
 __all__ = [
@@ -295,6 +296,7 @@ def _adaptive_size(op: str, input: Tensor, output_size: Any, axes: int) -> tuple
     return tuple(s if o is None else o for o, s in zip(sizes, input.shape[-axes:]))
 
 
+@spelled()
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
     """Mean over windows chosen so that the result has `output_size` positions.
 
@@ -350,6 +352,7 @@ def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: Literal
 def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool) -> Any: ...
 
 
+@spelled()
 def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """Maximum over windows chosen so that the result has `output_size` positions.
 

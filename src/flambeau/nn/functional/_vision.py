@@ -9,6 +9,7 @@ from typing import Any
 
 from flambeau._C import ArgumentError, ShapeError, Tensor, float32, float64, ops, uint8
 from flambeau._errors import NotThereError
+from flambeau._spelled import spelled
 from flambeau._tensor import tensor
 from flambeau._warn import warn
 from flambeau.nn.functional import _pooling
@@ -23,6 +24,7 @@ __all__ = [
 ]
 
 
+@spelled()
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """Moves blocks of channels into space.
 
@@ -46,6 +48,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     return x.reshape(*lead, c // (r * r), h * r, w * r)
 
 
+@spelled()
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """The inverse of `pixel_shuffle`.
 
@@ -217,7 +220,7 @@ def interpolate(
             raise ArgumentError(f"interpolate: {got}; expected a number or {n} of them")
     scales: list[float | None] = [None] * n
     if size is None:
-        factors = [scale_factor] * n if isinstance(scale_factor, Real) else scale_factor
+        factors = [scale_factor] * n if isinstance(scale_factor, Real) or getattr(scale_factor, "ndim", 1) == 0 else scale_factor
         sizes = [int(math.floor(s * f)) for s, f in zip(input.shape[2:], factors)]
         if not recompute_scale_factor:
             scales = [float(f) for f in factors]

@@ -84,6 +84,9 @@ class Hardswish(_Inplace):
     def forward(self, input: Tensor) -> Tensor:
         return F.hardswish(input, self.inplace)
 
+    def extra_repr(self) -> str:
+        return ""
+
 
 class Hardsigmoid(_Inplace):
     """relu6(x + 3) / 6."""

@@ -22,6 +22,8 @@ def _tuple(name: str, value: Any, n: int) -> tuple[int, ...]:
     if isinstance(value, (int, Integral)):
         return (int(value),) * n
     values = tuple(value)
+    if len(values) == 1:  # as the functions read it
+        return values * n
     if len(values) != n:
         raise ValueError(f"{name} = {values}; expected one int or {n} of them")
     return values

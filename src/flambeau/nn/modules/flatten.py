@@ -212,6 +212,8 @@ class Upsample(Module):
         self.size = size
         if isinstance(scale_factor, Real):
             scale_factor = float(scale_factor)
+        elif isinstance(scale_factor, (tuple, list)):
+            scale_factor = tuple(float(f) for f in scale_factor)
         self.scale_factor = scale_factor
         self.mode = mode
         self.align_corners = align_corners

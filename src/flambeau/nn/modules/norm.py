@@ -98,11 +98,12 @@ class _NormBase(_Affine):
     def _load_from_state_dict(
         self, state_dict: Any, prefix: str, local_metadata: Any, *rest: Any
     ) -> None:
-        # Files from before version 2 have no counter.
+        # Files from before version 2 have no counter: it stays what it is.
         key = prefix + "num_batches_tracked"
         version = local_metadata.get("version")
         if self.track_running_stats and key not in state_dict and (version is None or version < 2):
-            state_dict[key] = ops.zeros((), dtype=_C.int64)
+            counter = self.num_batches_tracked
+            state_dict[key] = ops.zeros((), dtype=_C.int64) if counter is None or counter.is_meta else counter
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
 
     def extra_repr(self) -> str:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from flambeau import _C
 from flambeau._C import ArgumentError, Tensor, ops
 from flambeau._errors import AssertedTypeError
+from flambeau._no_tensor import wants_tensors
 
 __all__ = [
     "PackedSequence", "invert_permutation", "pack_padded_sequence", "pack_sequence", "pad_packed_sequence", "pad_sequence",
@@ -122,6 +123,7 @@ def invert_permutation(permutation: Tensor | None) -> Tensor | None:
     return None if permutation is None else ops.argsort(permutation)
 
 
+@wants_tensors
 def pad_sequence(
     sequences: Iterable[Tensor],
     batch_first: bool = False,
@@ -140,10 +142,12 @@ def pad_sequence(
         raise ArgumentError(
             f"pad_sequence: padding_side = {padding_side!r}; expected 'left' or 'right'"
         )
-    longest = max(x.shape[0] for x in items)
+    if not items[0].ndim:
+        raise ArgumentError("pad_sequence: sequence 0 has no axes; expected [L, *]")
+    longest = max(x.shape[0] if x.ndim else 0 for x in items)
     rows = []
     for i, x in enumerate(items):
-        if x.shape[1:] != items[0].shape[1:]:
+        if not x.ndim or x.shape[1:] != items[0].shape[1:]:
             raise ArgumentError(
                 f"pad_sequence: sequence {i} has shape {list(x.shape)}, the first "
                 f"{list(items[0].shape)}; only the length may differ"
@@ -153,7 +157,7 @@ def pad_sequence(
             fill = ops.full((gap, *x.shape[1:]), padding_value, dtype=x.dtype, device=x.device)
             x = ops.cat([x, fill] if padding_side == "right" else [fill, x], 0)
         rows.append(x)
-    return ops.stack(rows, 0 if batch_first else 1)
+    return ops.stack([x.to(rows[0].dtype) for x in rows], 0 if batch_first else 1)  # the first says the type
 
 
 def unpad_sequence(padded_sequences: Tensor, lengths: Any, batch_first: bool = False) -> list[Tensor]:

@@ -9,11 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 from flambeau._C import Tensor, ops
+from flambeau._no_tensor import wants_tensors
 from flambeau._warn import warn
 from flambeau.nn.module import Module
 from flambeau.nn.parameter import Parameter
 
 
+@wants_tensors
 def norm_except_dim(v: Tensor, pow: int = 2, dim: int | None = 0) -> Tensor:
     """The norms of the slices along `dim`, with the other axes of size 1; None or -1 takes all."""
     if dim is None or dim == -1:

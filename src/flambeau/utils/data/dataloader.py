@@ -30,6 +30,7 @@ from flambeau.utils.data.graph_settings import apply_random_seed, apply_shuffle_
 from flambeau.utils.data.sampler import (
     BatchSampler,
     RandomSampler,
+    Sampler,
     SequentialSampler,
     draw_seed,
 )
@@ -46,6 +47,13 @@ if TYPE_CHECKING:
 
 # What batches are made by: an assignment after the fact would not reach the sampler that was made of it.
 _FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
+
+
+class _InfiniteConstantSampler(Sampler[None]):
+    """None without end: what a loader of an IterableDataset has as its `sampler`. Frameworks ask for it under this name."""
+
+    def __iter__(self) -> Iterator[None]:
+        return itertools.repeat(None)
 
 
 class _MapFetch:
@@ -235,17 +243,17 @@ class DataLoader(Generic[T]):
         self.pin_memory_device = pin_memory_device
         self.batch_size = batch_size
         self.drop_last = drop_last
-        self.sampler: Any = None
-        if not self._iterable:
-            if sampler is None:
-                sampler = (
-                    RandomSampler(dataset, generator=generator)
-                    if shuffle
-                    else SequentialSampler(dataset)
-                )
-            self.sampler = sampler
-            if batch_size is not None:
-                batch_sampler = BatchSampler(sampler, batch_size, drop_last)
+        if self._iterable:
+            sampler = _InfiniteConstantSampler()
+        elif sampler is None:
+            sampler = (
+                RandomSampler(dataset, generator=generator)
+                if shuffle
+                else SequentialSampler(dataset)
+            )
+        self.sampler: Any = sampler
+        if batch_size is not None:
+            batch_sampler = BatchSampler(sampler, batch_size, drop_last)
         self.batch_sampler = batch_sampler
         self._batched = batch_size is not None or batch_sampler is not None
         if collate_fn is None:

@@ -79,6 +79,20 @@ def _convolution(
     return convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
 
 
+def native_norm(input: Any, p: Any = 2) -> Any:  # noqa: A002
+    """The norm of all elements of a sparse tensor."""
+    from flambeau import norm
+
+    return norm(input, 2 if p is None else p)
+
+
+def _segment_reduce(data: Any, reduce: str, **options: Any) -> Any:
+    """`torch.segment_reduce`."""
+    from flambeau._segments import segment_reduce
+
+    return segment_reduce(data, reduce, **options)
+
+
 # ---- the two ways to say in which row each element of a matrix lies
 
 

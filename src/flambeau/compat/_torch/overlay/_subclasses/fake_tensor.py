@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["FakeTensor", "FakeTensorMode", "is_fake"]
+__all__ = ["FakeTensor", "FakeTensorMode", "is_fake", "unset_fake_temporarily"]
 
 
 class FakeTensor:
@@ -21,3 +23,9 @@ class FakeTensorMode:
 def is_fake(x: Any) -> bool:
     """False."""
     return False
+
+
+@contextmanager
+def unset_fake_temporarily() -> Iterator[None]:
+    """Without the mode that makes fake tensors, which is never on: gives None, as PyTorch does where it is off."""
+    yield None

@@ -1,0 +1,1 @@
+"""`torch.distributed.algorithms._checkpoint`: where programs import `checkpoint_wrapper` from."""
