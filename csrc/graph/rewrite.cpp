@@ -151,7 +151,7 @@ void Program::clamp_batch_norms() {
   const Activation activations[] = {{find_op("relu"), find_op("relu_"), find_op("relu_backward"), 0, kNoLimit},
                                     {find_op("relu6"), find_op("relu6_"), find_op("hardtanh_backward"), 0, 6},
                                     {find_op("hardtanh"), find_op("hardtanh_"), find_op("hardtanh_backward"), kNoLimit, kNoLimit}};
-  const std::vector<std::vector<uint32_t>> users = this->users();
+  std::vector<std::vector<uint32_t>> users = this->users();
   const auto box = [](uint32_t v) { return v == kNone ? Box() : Box(Box::Kind::Tensor, v); };
   const auto number = [&](const NodeRecord& node, uint32_t i) { return tape_.frame_of(node).scalar(static_cast<int>(i)).as_double(); };
   const auto drop = [&](uint32_t k) { tape_.nodes[k] = {tape_.nodes[k].op, 0, 0, 0, 0, 0, tape_.nodes[k].source}; };
@@ -167,9 +167,20 @@ void Program::clamp_batch_norms() {
     if (act == std::end(activations) || !same_place(value_of(after, Of), y)) continue;
     const bool inplace = after.op == act->inplace;
     const uint32_t out = inplace ? y : after.outs, o = tape_.buffer_of[out];
-    if (!inplace && (buffers_[b].kind != Kind::Internal || users[b].size() != 2 || users[o][0] != k || tape_.values[out].dtype() != type || !(tape_.values[out].strides() == tape_.values[y].strides()))) continue;
     const bool given = act->op == activations[2].op;
     const double lo = given ? number(after, Low) : act->lo, hi = given ? number(after, High) : act->hi;
+    // A backward that looks at y sees the same in what was held between limits, if these are numbers of its type.
+    if (const bool exact = type == DType::Float64 || (static_cast<float>(lo) == lo && static_cast<float>(hi) == hi); !inplace && exact && lo < hi && users[b].size() == 3) {
+      const uint32_t r = users[b][2];
+      const NodeRecord held = tape_.nodes[r];
+      if (held.op == activations[1].backward && same_place(value_of(held, Of + 1), y) && !same_place(value_of(held, 0), y) && number(held, 2) == lo && number(held, 3) == hi &&
+          !is_written(b, c, r) && !is_written(o, k, r) && tape_.values[out].strides() == tape_.values[y].strides()) {
+        tape_.nodes[r] = node_of(held.op, held.source, {box(value_of(held, 0)), box(out), Box(lo), Box(hi)}, {held.outs});
+        users[b].pop_back();
+        if (std::find(users[o].begin(), users[o].end(), r) == users[o].end()) users[o].insert(std::upper_bound(users[o].begin(), users[o].end(), r), r);
+      }
+    }
+    if (!inplace && (buffers_[b].kind != Kind::Internal || users[b].size() != 2 || users[o][0] != k || tape_.values[out].dtype() != type || !(tape_.values[out].strides() == tape_.values[y].strides()))) continue;
     const auto arg = [&](uint32_t i) { return Box(tape_.boxes[before.args + i]); };
     const uint32_t saved = before.outs + 1;  // mean and 1 / deviation
     tape_.nodes[c] = node_of(find_op("batch_norm_clamp"), before.source,
