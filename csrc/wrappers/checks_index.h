@@ -192,11 +192,6 @@ inline void no_bool(const char* op, const Operand& a, const Operand& b) {
 }
 // What scales b is a number of the result's kind, since it would be cut to one.
 void check_alpha(const char* op, Scalar alpha, const Operand& a, const Operand& b);
-// Loops compute 16-bit floats in float32, whose next number rounds back to where it came from.
-inline void no_half(const char* op, const Tensor& a, const Tensor& b) {
-  const auto half = [](DType t) { return is_float(t) && item_size(t) < 4; };
-  if (half(a.dtype()) || half(b.dtype())) raise<DTypeError>(op, ": not defined for ", half(a.dtype()) ? a.dtype() : b.dtype(), "; cast to float32 first");
-}
 inline void alpha_of(const char* op, Scalar alpha, const Operand& a, const Operand& b) {
   if (alpha.kind() != Scalar::Kind::Int) [[unlikely]] check_alpha(op, alpha, a, b);
 }

@@ -23,16 +23,21 @@
 #include "op/cumprod_gradient.h"
 #include "op/copy_.h"
 #include "op/div.h"
+#include "op/eq.h"
 #include "op/expand.h"
 #include "op/expand_reduced.h"
 #include "op/eye.h"
 #include "op/floor_divide.h"
 #include "op/gelu_erf.h"
 #include "op/gelu_tanh.h"
+#include "op/gt.h"
 #include "op/index_copy.h"
+#include "op/isnan.h"
+#include "op/logical_or.h"
 #include "op/masked_fill.h"
 #include "op/mul.h"
 #include "op/new_zeros.h"
+#include "op/nextafter_wide.h"
 #include "op/norm_slope.h"
 #include "op/permute.h"
 #include "op/permute_backward.h"
@@ -55,6 +60,8 @@
 #include "op/trunc_divide.h"
 #include "op/unsqueeze.h"
 #include "op/vector_product_real.h"
+#include "op/view.h"
+#include "op/where.h"
 
 namespace fl::native {
 
@@ -156,6 +163,18 @@ Tensor finite(const Tensor& x, std::optional<double> nan, std::optional<double> 
   return Way::replace_nonfinite(x, nan.value_or(0), posinf.value_or(largest), neginf.value_or(-largest));
 }
 
+// Of 16-bit floats, by their bits: one more is one step away from 0, as long as there is no sign to cross.
+Tensor next_half(const Tensor& a, const Tensor& b, DType type) {
+  const Tensor x = op::cast(a, type), to = op::cast(b, type), zero = op::eq(x, Scalar(0)), up = op::gt(to, x);
+  const Tensor bits = op::cast(op::view(x, DType::Int16), DType::Int32);
+  const Tensor away = op::cast(op::eq(up, op::gt(x, Scalar(0))), DType::Int32);
+  const Tensor moved = op::where(zero, op::where(up, Scalar(1), Scalar(-32767)), op::add(bits, op::sub(op::mul(away, Scalar(2)), Scalar(1))));
+  const Tensor stepped = op::view(op::cast(moved, DType::Int16), type);
+  const Tensor stays = op::where(op::eq(x, to), to, stepped);
+  return op::where(op::logical_or(op::isnan(x), op::isnan(to)), op::add(x, to), stays);
+}
+bool is_half(DType t) { return t == DType::Float16 || t == DType::BFloat16; }
+
 }  // namespace
 
 Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max) { return clamp_numbers<Fresh>(x, min, max); }
@@ -165,6 +184,20 @@ Tensor clamp_(const Tensor& x, const Tensor& min, const Tensor& max) { return cl
 
 Tensor div(const Operand& a, const Operand& b, std::optional<std::string_view> mode) { return divided<Fresh>(a, b, mode); }
 Tensor div_(const Operand& a, const Operand& b, std::optional<std::string_view> mode) { return divided<InPlace>(a, b, mode); }
+
+Tensor nextafter(const Tensor& a, const Tensor& b) {
+  const DType type = dt::promote(a, b);
+  if (!is_half(type)) return op::nextafter_wide(a, b);
+  const auto without_history = [](auto&& f) {
+    const NoGrad off;
+    return f();
+  };
+  const Tensor y = without_history([&] { return next_half(a, b, type); });
+  if (!grad_enabled() || !(requires_grad(a) || requires_grad(b))) return y;
+  const Tensor from = op::cast(op::add(op::where(op::eq(a, b), y, a), op::mul(b, Scalar(0))), type);  // a step has the derivative of what it begins at
+  return op::add(from, without_history([&] { return op::sub(y, from); }));
+}
+Tensor nextafter_(const Tensor& a, const Tensor& b) { return is_half(a.dtype()) ? op::copy_(a, nextafter(a, b)) : op::nextafter_wide_(a, b); }
 
 Tensor nan_to_num(const Tensor& x, std::optional<double> nan, std::optional<double> posinf, std::optional<double> neginf) {
   return finite<Fresh>(x, nan, posinf, neginf);

@@ -1173,6 +1173,10 @@ def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = ...) -> Tens
     """The next number after a in the direction of b. (a is `input`, b is `other`.)"""
 def nextafter_(input: Tensor, other: Tensor) -> Tensor:
     """The next number after a in the direction of b. (a is `input`, b is `other`.)"""
+def nextafter_wide(input: Tensor, other: Tensor, *, out: Tensor | None = ...) -> Tensor:
+    """nextafter of float32 and float64. Gradients: `input`, `other`."""
+def nextafter_wide_(input: Tensor, other: Tensor) -> Tensor:
+    """nextafter of float32 and float64. Gradients: `input`, `other`."""
 def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = ..., reduction: _int = ..., ignore_index: _int = ..., *, out: Tensor | None = ...) -> Tensor:
     """Negative values of x (log-probabilities) at the target classes. Shapes as in cross_entropy. (x is `input`.) Gradients: `input`."""
 def nll_loss_backward(input: Tensor, target: Tensor, weight: Tensor | None, total: Tensor, shape: Sequence[_int] | _int, reduction: _int, ignore_index: _int, *, out: Tensor | None = ...) -> Tensor:

@@ -157,13 +157,24 @@ def test_alpha_is_a_number_of_the_kind_of_the_result(form):
         assert fl.add(fl.tensor([True]), fl.tensor([False]), alpha=True).tolist() == [True]
 
 
-def test_lerp_and_nextafter_refuse_what_they_would_get_wrong():
+def test_lerp_refuses_integers_whose_weight_it_would_cut():
     with pytest.raises(TypeError, match="not defined for int64"):
         fl.lerp(fl.tensor([1, 2]), fl.tensor([3, 4]), 0.5)
-    for dtype in (fl.float16, fl.bfloat16):
-        with pytest.raises(TypeError, match="cast to float32"):
-            fl.nextafter(fl.ones(2, dtype=dtype), fl.zeros(2, dtype=dtype))
-    assert fl.nextafter(fl.ones(1), fl.zeros(1)).item() == 1 - 2**-24
+
+
+@pytest.mark.parametrize("dtype", [fl.float16, fl.bfloat16], ids=lambda t: t.name)
+def test_the_next_number_of_16_bits(dtype):
+    """All of them, up and down: as many steps from the lowest to the highest as there are numbers."""
+    bits = fl.arange(-(2**15), 2**15).to(fl.int16)
+    every = bits.view(dtype)
+    every = every[every.isfinite()].float().unique().to(dtype)  # in order, one 0
+    above, below = fl.full((), math.inf, dtype=dtype), fl.full((), -math.inf, dtype=dtype)
+    assert fl.equal(fl.nextafter(every, above)[:-1], every[1:]) and fl.nextafter(every[-1], above) == math.inf
+    assert fl.equal(fl.nextafter(every, below)[1:], every[:-1])
+    assert fl.equal(fl.nextafter(every, every), every) and fl.nextafter(above, below) == every[-1]
+    assert fl.nextafter(every[:1] * NAN, above).isnan().all() and fl.nextafter(every[:1], above * NAN).isnan().all()
+    x = fl.ones(2, dtype=dtype)
+    assert x.nextafter_(fl.zeros(2, dtype=dtype)) is x and (x < 1).all() and x.dtype is dtype
 
 
 def test_gradients_of_products_with_logarithms():

@@ -48,6 +48,7 @@ NO_REFERENCE_OPS = {
 NO_SPECIAL_VALUES = {
     "softshrink": "sign(inf) * (inf - lambd) is right, but NaN is kept by np.sign as well as dropped by maximum",
     "nextafter": "neighbours are a property of the type, and the reference computes in float64",
+    "nextafter_wide": "neighbours are a property of the type, and the reference computes in float64",
     "gelu_erf": "x * cdf(x) is inf * 0 at -inf in both, with different signs of NaN handling in scipy",
     "gelu_erf_backward": "0 and 1 at the infinities, where the reference has inf * 0",
     "round_1": "NumPy rounds by scaling, which overflows",
@@ -406,6 +407,7 @@ def _half_entries(op):
 # Half precision follows float32 only where the op is continuous.
 NO_HALF = {
     "nextafter": "neighbours are a property of the type",
+    "nextafter_wide": "that of 32 and 64 bits alone",
     "isclose": "decided by the last digits",
     "remainder": "jumps at multiples of the divisor",
     "floor_divide": "jumps at multiples of the divisor",
