@@ -84,7 +84,10 @@ struct HostMemory final : RawMemory {
   }
   bool joins() const override { return true; }
   bool extend(void* end, size_t size_bytes) override { return range_.extend(static_cast<char*>(end), size_bytes); }
-  void* take_joined(size_t size_bytes) override { return range_.take(size_bytes); }
+  void* take_joined(size_t size_bytes) override {
+    void* p = range_.take(size_bytes);
+    return p ? p : take(size_bytes);  // where addresses are limited, pieces lie apart
+  }
   void give_back(void* p, size_t size_bytes) override { range_.give_back(static_cast<char*>(p), size_bytes); }
   size_t available() override { return available_memory(); }
   void improve() override { huge_.improve(); }
