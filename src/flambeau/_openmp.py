@@ -2,7 +2,9 @@
 
 By default libgomp's threads spin for milliseconds at the end of a parallel region. That is quick on an idle machine
 and ruinous on a busy one, where the thread that is waited for may not be running: a training step of 5 ms took
-170 ms beside two other busy processes. A short spin keeps most of the first and avoids the second.
+170 ms beside two other busy processes. A short spin keeps most of the first and avoids the second: 5000 turns are 75 us
+where a pause takes 15 ns. With 2000 threads fell asleep between the regions of one step (an encoder layer of 128 took
+2.1 ms for 1.6 on an Intel Xeon, family 6 model 207); beside two busy processes its steps take 11.5 for 10 ms, with 20,000 turns 24.
 The user's own OMP_WAIT_POLICY or GOMP_SPINCOUNT win, and the environment is left as it was found.
 """
 
@@ -10,7 +12,7 @@ from __future__ import annotations
 
 import os
 
-_SPIN = "2000"
+_SPIN = "5000"
 
 
 def _load() -> None:

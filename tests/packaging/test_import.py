@@ -71,7 +71,7 @@ def test_threads_that_wait_spin_for_a_short_time(first):
     """On a busy machine the thread that is waited for may not be running: spinning as long as OpenMP does made training ten times slower there."""
     plain = {k: v for k, v in os.environ.items() if k not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
     code = f"import os\n{first}\nprint('GOMP_SPINCOUNT' in os.environ)"
-    for given, spins in (({}, "2000"), ({"GOMP_SPINCOUNT": "77"}, "77")):
+    for given, spins in (({}, "5000"), ({"GOMP_SPINCOUNT": "77"}, "77")):
         done = subprocess.run(
             [sys.executable, "-c", code], env={**plain, **given, "OMP_DISPLAY_ENV": "verbose"}, capture_output=True, text=True, check=True
         )

@@ -164,7 +164,7 @@ void scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor
     using T = Computed<S>;
     const T scale = static_cast<T>(scale_of(scale_given, n.d));
     const int64_t blocks = (n.tq + kQueries - 1) / kQueries;
-    const int64_t work = kQueries * n.tk * (n.d + n.dv) + 1;
+    const int64_t work = std::min(kQueries, n.tq) * n.tk * (n.d + n.dv) + 1;
     parallel_for(0, n.batch * blocks, std::max<int64_t>(1, 65536 / work), [&](int64_t b0, int64_t b1) {
       Tensor keep;
       T* s = scratch<T>(keep, kQueries * kKeys);

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "dispatch/axes.h"
 #include "dispatch/each.h"
 #include "dispatch/operand.h"
 #include "dispatch/geometry.h"
@@ -350,6 +351,63 @@ std::vector<Tensor> split_with_sizes(const Tensor& x, IntList sizes, int64_t dim
 
 namespace {
 
+// f(row of x, row of y) for the rows along the last axis of two tensors of one shape, which is not empty.
+template <class U, class F>
+void over_rows(const Tensor& x, const Tensor& y, F&& f) {
+  const int last = x.ndim() - 1;
+  parallel_for(0, x.numel() / x.size(last), std::max<int64_t>(1, 16384 / x.size(last)), [&](int64_t begin, int64_t end) {
+    Dims at(last);
+    const U* from = static_cast<const U*>(x.data());
+    U* to = static_cast<U*>(y.data());
+    for (int64_t d = last - 1, rest = begin; d >= 0; rest /= x.size(to_int(d)), --d) {
+      const int k = to_int(d);
+      at[k] = rest % x.size(k);
+      from += at[k] * x.stride(k);
+      to += at[k] * y.stride(k);
+    }
+    for (int64_t r = begin; r < end; ++r) {
+      f(from, to);
+      for (int d = last - 1; d >= 0; --d) {
+        from += x.stride(d);
+        to += y.stride(d);
+        if (++at[d] < x.size(d)) break;
+        from -= x.size(d) * x.stride(d);
+        to -= x.size(d) * y.stride(d);
+        at[d] = 0;
+      }
+    }
+  });
+}
+
+// Copies x to `inside`, a part of y, and fills what y has around its rows: fill(row of x, row of y, a place of the border, counted from
+// the row's first). Borders of rows are short, and copies of their own would cost more than the rows. Returns the rows with borders.
+template <class F>
+Tensor with_row_borders(const Tensor& x, const Tensor& inside, Dims& before, const Tensor& y, F&& fill) {
+  const int last = x.ndim() - 1;
+  const int64_t n = x.size(last), step = y.stride(last), first = before[last], end = y.size(last) - first;
+  if (step != 1 || (first == 0 && end == n)) {  // y is a view, or its rows have no borders
+    copy_elements(inside, x);
+    return inside;
+  }
+  Tensor rows = x;
+  if (x.stride(last) != 1) {
+    rows = empty(x.sizes(), x.dtype());
+    copy_elements(rows, x);
+  }
+  by_size(x.item_bytes(), [&](auto unit) {
+    using U = decltype(unit);
+    over_rows<U>(rows, inside, [&](const U* from, U* to) {
+      std::memcpy(to, from, static_cast<size_t>(n) * sizeof(U));
+      for (int64_t j = -first; j < 0; ++j) fill(from, to, j);
+      for (int64_t j = n; j < end; ++j) fill(from, to, j);
+    });
+  });
+  Dims sizes = inside.sizes();
+  sizes[last] = y.size(last);
+  before[last] = 0;
+  return alias(y, sizes, y.strides(), inside.offset() - first);
+}
+
 // The parts of y around its inside, axis by axis from the last one: f(part, axis, its first position along the axis, counted
 // from the inside's). What a later axis adds belongs to the parts of the earlier ones. before: y's positions before the inside.
 template <class F>
@@ -382,7 +440,13 @@ void constant_pad(const Tensor& x, IntList pad, Scalar value, const Tensor& y) {
     into = slice(into, dim, before[to_int(dim)], std::max<int64_t>(0, m - std::max<int64_t>(0, after)), 1);
   }
   if (from.numel() == 0 || from.sizes() != into.sizes()) return fill_elements(y, value);
-  copy_elements(into, from);
+  if (y.ndim() > 0) {
+    const Tensor one = empty(Dims{1}, y.dtype());
+    fill_elements(one, value);
+    into = with_row_borders(from, into, before, y, [&](const auto*, auto* to, int64_t j) { std::memcpy(to + j, one.data(), sizeof(*to)); });
+  } else {
+    copy_elements(into, from);
+  }
   over_borders(y, into, before, [&](const Tensor& part, int, int64_t) { fill_elements(part, value); });
 }
 
@@ -398,12 +462,19 @@ void pad_within(const Tensor& x, IntList pad, std::string_view mode, const Tenso
     before[d] = pad[2 * k];
     offset += before[d] * y.stride(d);
   }
-  const Tensor inside = alias(y, x.sizes(), y.strides(), offset);
-  copy_elements(inside, x);
-  over_borders(y, inside, before, [&](const Tensor& part, int d, int64_t first) {
-    const int64_t n = x.size(d), count = part.size(d), stride = y.stride(d);
+  // Along an axis of n places: where a border of `count` ones, the first of them at `first`, is read from.
+  const auto source = [step](int64_t n, int64_t first, int64_t count) {
     const int64_t forwards = first < 0 ? n - count : 0, backwards = first < 0 ? count : n - 2, same = first < 0 ? 0 : n - 1;
-    const int64_t from = step > 0 ? forwards : step < 0 ? backwards : same;
+    return step > 0 ? forwards : step < 0 ? backwards : same;
+  };
+  const int last = y.ndim() - 1;
+  const int64_t width = x.size(last), left = before[last], right = y.size(last) - width - left;
+  const int64_t from_left = source(width, -left, left), from_right = source(width, width, right);
+  const Tensor inside = with_row_borders(x, alias(y, x.sizes(), y.strides(), offset), before, y, [&](const auto* from, auto* to, int64_t j) {
+    to[j] = from[j < 0 ? from_left + (j + left) * step : from_right + (j - width) * step];
+  });
+  over_borders(y, inside, before, [&](const Tensor& part, int d, int64_t first) {
+    const int64_t stride = y.stride(d), from = source(x.size(d), first, part.size(d));
     Dims strides = y.strides();
     strides[d] *= step;
     copy_elements(part, alias(y, part.sizes(), strides, part.offset() + (from - first) * stride));

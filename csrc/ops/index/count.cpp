@@ -108,8 +108,16 @@ std::tuple<Tensor, Tensor, Tensor> groups(const Tensor& v, const Dims& shape, co
     const T* in = v.data<T>();
     T* out = found.data<T>();
     int64_t* group = inverse.data<int64_t>();
+    const auto begins = [in](int64_t i) { return i == 0 || !(static_cast<W>(in[i]) == static_cast<W>(in[i - 1])); };
+    if (!want_counts && !want_inverse) {  // without a jump that would go either way
+      for (int64_t i = 0; i < n; ++i) {
+        out[k] = in[i];  // k <= i: what was found before stays
+        k += begins(i) ? 1 : 0;
+      }
+      return;
+    }
     for (int64_t i = 0; i < n; ++i) {
-      if (i == 0 || !(static_cast<W>(in[i]) == static_cast<W>(in[i - 1]))) {
+      if (begins(i)) {
         if (want_counts) start[static_cast<size_t>(k)] = i;
         out[k++] = in[i];
       }

@@ -1,6 +1,8 @@
 // The inner loops of gemm: a register tile of kRows x (2 vectors), and packing into panels.
 #include "ops/matmul/gemm.h"
 
+#include <cstring>
+
 namespace fl::kernels::FL_ISA {
 namespace {
 
@@ -209,8 +211,8 @@ void pack(const T* src, int64_t row, int64_t step, int64_t n, int64_t k, int64_t
   }
   for (; i < n; ++i)
     for (int64_t p = 0; p < k; ++p) dst[p * width + i] = src[i * row + p * step];
-  for (; i < width; ++i)
-    for (int64_t p = 0; p < k; ++p) dst[p * width + i] = 0;
+  if (i < width)
+    for (int64_t p = 0; p < k; ++p) std::memset(dst + p * width + i, 0, static_cast<size_t>(width - i) * sizeof(T));
 }
 
 template <class T>

@@ -111,7 +111,6 @@ void max_plane(const T* x, T* y, int64_t* index, const PoolAxis& h, const PoolAx
   }
 }
 
-// Sums down the rows of a window first, over the whole width at once, where that has room; then along them.
 // Whether the windows of an axis are its elements, as in the pooling of another axis.
 inline bool single(const PoolWindow* w, int64_t n, int64_t width) {
   bool all = n == width;
@@ -119,6 +118,14 @@ inline bool single(const PoolWindow* w, int64_t n, int64_t width) {
   return all;
 }
 
+// Whether they are of two elements, side by side.
+inline bool in_pairs(const PoolWindow* w, int64_t n) {
+  bool all = n > 0;
+  for (int64_t j = 0; j < n && all; ++j) all = w[j].begin == 2 * j && w[j].end == 2 * j + 2 && w[j].length == w[0].length;
+  return all;
+}
+
+// Sums down the rows of a window first, over the whole width at once, where that has room; then along them.
 template <class T>
 void mean_plane(const T* x, int64_t width, T* y, const PoolWindow* h, int64_t oh, const PoolWindow* w, int64_t ow, double divisor) {
   constexpr int64_t kColumns = 1024;
@@ -150,7 +157,16 @@ void mean_plane(const T* x, int64_t width, T* y, const PoolWindow* h, int64_t oh
     }
     return;
   }
+  const bool pairs = in_pairs(w, ow);
   for (int64_t i = 0; i < oh; ++i) {
+    if (pairs && h[i].end - h[i].begin == 2) {
+      const T d = static_cast<T>(divisor != 0 ? divisor : static_cast<double>(h[i].length * w[0].length));
+      const T *upper = x + h[i].begin * width, *lower = upper + width;
+      T* to = y + i * ow;
+#pragma omp simd
+      for (int64_t j = 0; j < ow; ++j) to[j] = ((upper[2 * j] + lower[2 * j]) + (upper[2 * j + 1] + lower[2 * j + 1])) / d;
+      continue;
+    }
     if (width <= kColumns) {
       std::fill_n(columns, width, T(0));
       for (int64_t a = h[i].begin; a < h[i].end; ++a) {
@@ -199,8 +215,7 @@ void spread_plane(const T* dy, int64_t width, T* dx, const PoolWindow* h, int64_
       }
     return;
   }
-  bool pairs = ow > 0;  // windows of two, side by side
-  for (int64_t j = 0; j < ow; ++j) pairs = pairs && w[j].begin == 2 * j && w[j].end == 2 * j + 2;
+  const bool pairs = in_pairs(w, ow);
   for (int64_t i = 0; i < oh; ++i) {
     if (pairs) {
       const T d = static_cast<T>(divisor != 0 ? divisor : static_cast<double>(h[i].length * w[0].length));

@@ -120,15 +120,25 @@ void bernoulli_of(const Tensor& p, Generator* generator, const Tensor& y) {
 
 namespace {
 
-// A Poisson draw: by products of uniforms below 10 (Knuth), else by transformed rejection (Hoermann, "The transformed
-// rejection method for generating Poisson random variables", 1993, algorithm PTRS).
+// A Poisson draw: below 10 the first count whose cumulative probability exceeds a uniform, else by transformed rejection (Hoermann,
+// "The transformed rejection method for generating Poisson random variables", 1993, algorithm PTRS).
 double poisson_draw(double rate, Uniforms uniforms) {
   if (rate == 0) return 0;
   if (!(rate < 1e18)) return rate;  // the deviation is below the spacing of doubles, or rate is infinite
   if (rate < 10) {
-    const double limit = std::exp(-rate);
-    double product = uniforms.next(), count = 0;
-    for (; product > limit; ++count) product *= uniforms.next();
+    constexpr int kMost = 64;  // its probability is below 1e-27
+    static constexpr auto inverse = [] {
+      std::array<double, kMost> of{};
+      for (int k = 0; k < kMost; ++k) of[static_cast<size_t>(k)] = 1.0 / (k + 1);
+      return of;
+    }();
+    const double u = uniforms.next();
+    double probability = std::exp(-rate), sum = probability;
+    int count = 0;
+    while (u >= sum && count < kMost) {
+      probability *= rate * inverse[static_cast<size_t>(count++)];
+      sum += probability;
+    }
     return count;
   }
   const double log_rate = std::log(rate), b = 0.931 + 2.53 * std::sqrt(rate), a = -0.059 + 0.02483 * b;
@@ -225,9 +235,13 @@ struct TreeOfSums {
     while (leaves < static_cast<size_t>(n)) leaves *= 2;
     sums.resize(2 * leaves);
   }
-  void put(int64_t j, double weight) { sums[leaves + static_cast<size_t>(j)] = weight; }
+  double* weights() { return sums.data() + leaves; }
   void ready() {
-    for (size_t i = leaves - 1; i > 0; --i) sums[i] = sums[2 * i] + sums[2 * i + 1];
+    double* s = sums.data();
+    for (size_t first = leaves / 2; first > 0; first /= 2) {  // a level at a time: what is read and written lies apart
+#pragma omp simd
+      for (size_t i = first; i < 2 * first; ++i) s[i] = s[2 * i] + s[2 * i + 1];
+    }
   }
   int64_t draw(double share, bool replacement) {
     double at = share * sums[1];
@@ -235,10 +249,9 @@ struct TreeOfSums {
     while (i < leaves) {
       const double left = sums[2 * i];
       i *= 2;
-      if (!(at < left) && sums[i + 1] > 0) {  // a part of sum 0 is not entered, however the sums were rounded
-        at -= left;
-        ++i;
-      }
+      const bool right = static_cast<bool>(!(at < left) & (sums[i + 1] > 0));  // a part of sum 0 is not entered, however the sums were rounded
+      at -= right ? left : 0.0;  // without a jump that would go either way
+      i += right;
     }
     if (!replacement) {
       sums[i] = 0;
@@ -258,10 +271,7 @@ void multinomial(const Tensor& weights, int64_t k, bool replacement, Generator* 
     parallel_for(0, m, std::max<int64_t>(1, 8192 / (n + k)), [&](int64_t first, int64_t last) {
       TreeOfSums tree(n);
       for (int64_t row = first; row < last; ++row) {
-        for (int64_t j = 0; j < n; ++j) {
-          if constexpr (is_half_type<T>) tree.put(j, static_cast<double>(static_cast<float>(in[row * n + j])));
-          else tree.put(j, static_cast<double>(in[row * n + j]));
-        }
+        convert_elements(tree.weights(), DType::Float64, in + row * n, weights.dtype(), n);
         tree.ready();
         for (int64_t i = row * k; i < (row + 1) * k; ++i) {
           const auto w = philox(seed, offset, static_cast<uint64_t>(i));
