@@ -587,3 +587,23 @@ def test_state_dict_by_position(given):
     prefix = "".join(given[:1])
     assert found is out and list(out) == [f"{prefix}weight", f"{prefix}bias"]
     assert out[f"{prefix}weight"].requires_grad is (len(given) == 2)
+
+
+def test_ops_as_attributes_of_a_class_are_called_without_the_object():
+    """They are native in PyTorch, so that Python does not bind them."""
+
+    class Layer(fl.nn.Module):
+        convolve = fl.conv1d
+        activate = fl.nn.functional.softsign
+        similar = staticmethod(fl.cosine_similarity)
+        again = fl.nn.Module.extra_repr
+
+        def twice(self, x):
+            return 2 * self.activate(x)
+
+        def forward(self, x, w):
+            return self.twice(self.convolve(x, w))
+
+    layer, x, w = Layer(), fl.randn(1, 1, 5), fl.randn(2, 1, 3)
+    assert fl.equal(layer(x, w), 2 * fl.nn.functional.softsign(fl.conv1d(x, w)))
+    assert layer.convolve is fl.conv1d and layer.again() == ""

@@ -13,6 +13,7 @@ what changes a whole tree in `_changes.py`, saving and loading of state in `_sta
 
 from __future__ import annotations
 
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from flambeau._C import Tensor, graph
@@ -35,6 +36,11 @@ class _Forward(Protocol[P, R]):
     """By what type checkers know what a module is called with and gives: its own `forward`."""
 
     def forward(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+
+def is_op(function: FunctionType) -> bool:
+    """Whether it is an op of this library, such as `conv2d`: native in PyTorch, where as an attribute of a class it is called without the object."""
+    return function.__module__.startswith("flambeau.") and "." not in function.__qualname__ and function.__code__.co_varnames[:1] != ("self",)
 
 
 def by_call_impl(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -112,6 +118,9 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
 
         def __init_subclass__(cls, **kwargs: Any) -> None:
             super().__init_subclass__(**kwargs)
+            for name, value in list(vars(cls).items()):
+                if isinstance(value, FunctionType) and is_op(value) and not cls.__module__.startswith("flambeau."):
+                    setattr(cls, name, staticmethod(value))
             if "_call_impl" in vars(cls) and "__call__" not in vars(cls):
                 cls.__call__ = cls._wrapped_call_impl = by_call_impl
 
