@@ -39,7 +39,7 @@ Device Device::parse(const std::string& spec) {
     const auto [at, failed] = std::from_chars(spec.data() + colon + 1, end, index);
     if (failed != std::errc() || at != end || index < 0 || index > 127)
       raise<ArgumentError>("device: '", spec, "' has no valid index; expected a number from 0 to 127 after the colon");
-    device.index = device.kind >= DeviceKind::CUDA ? static_cast<int8_t>(index) : int8_t{-1};
+    device.index = static_cast<int8_t>(index);
   }
   return device;
 }

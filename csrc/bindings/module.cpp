@@ -37,6 +37,8 @@ namespace nb = nanobind;
 
 namespace fl::py {
 
+static Device named_device(PyObject* o, const char* op, const char* arg);
+
 ErrorTypes error_types{};
 
 namespace {
@@ -107,11 +109,11 @@ void init_types(nb::module_& m) {
 
   nb::class_<Device>(m, "device")
       .def("__init__", [](Device* self, nb::handle type, nb::object index) {
-        Device d = device_value(type.ptr(), "device", "type");
+        Device d = named_device(type.ptr(), "device", "type");
         if (!index.is_none()) {
           const int64_t i = to_int(index.ptr(), "device", "index");
           if (d.index >= 0 || i < 0 || i > 127) raise<ArgumentError>("device: index = ", i, " for '", d, "'; expected one index from 0 to 127");
-          if (d.kind == DeviceKind::CUDA) d.index = static_cast<int8_t>(i);
+          d.index = static_cast<int8_t>(i);
         }
         new (self) Device(d);
       }, nb::arg("type"), nb::arg("index") = nb::none())
@@ -288,7 +290,7 @@ PyObject* make_device(const Device& device) { return nb::cast(device).release().
 Scalar item_scalar(PyObject* tensor) { return item_of(tensor_of(tensor)); }
 DType default_float_type() { return default_dtype(); }
 
-Device device_value(PyObject* o, const char* op, const char* arg) {
+static Device named_device(PyObject* o, const char* op, const char* arg) {
   if (PyUnicode_Check(o)) return Device::parse(utf8(o));
   Device d;
   if (nb::try_cast<Device>(nb::handle(o), d)) return d;
@@ -298,6 +300,13 @@ Device device_value(PyObject* o, const char* op, const char* arg) {
     return {DeviceKind::CUDA, static_cast<int8_t>(i)};
   }
   raise<TypeMismatch>(op, ": ", arg, " is a ", Py_TYPE(o)->tp_name, "; expected 'cpu', 'meta', 'cuda', 'cuda:N' or a device");
+}
+
+// The device that tensors are on: there is one CPU, though a device may be named 'cpu:0'.
+Device device_value(PyObject* o, const char* op, const char* arg) {
+  Device device = named_device(o, op, arg);
+  if (device.kind < DeviceKind::CUDA) device.index = -1;
+  return device;
 }
 
 std::optional<Device> to_optional_device(PyObject* o, const char* op, const char* arg) {

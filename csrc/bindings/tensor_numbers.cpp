@@ -25,6 +25,7 @@
 #include "op/ne.h"
 #include "op/neg.h"
 #include "op/pow.h"
+#include "op/reciprocal.h"
 #include "op/remainder.h"
 #include "op/rsub.h"
 #include "op/sub.h"
@@ -85,7 +86,13 @@ PyObject* nb_sub(PyObject* a, PyObject* b) {
   return binary({"sub", "__rsub__"}, a, b, [](const Operand& x, const Operand& y) { return x.is_tensor() ? op::sub(x, y) : op::rsub(y.tensor(), x); });
 }
 FL_BINARY(nb_mul, "__rmul__", mul)
-FL_BINARY(nb_div, "__rtruediv__", div)
+// 1 / x is differentiated by its result, so that x may be written into afterwards.
+PyObject* nb_div(PyObject* a, PyObject* b) {
+  return binary({"div", "__rtruediv__"}, a, b, [](const Operand& x, const Operand& y) {
+    const bool reciprocal = !x.is_tensor() && !x.number().is_complex() && x.number().as_double() == 1;
+    return reciprocal ? op::reciprocal(y.tensor()) : op::div(x, y);
+  });
+}
 FL_BINARY(nb_floordiv, "__rfloordiv__", floor_divide)
 FL_BINARY(nb_mod, "__rmod__", remainder)
 FL_BINARY(nb_and, "__rand__", bitwise_and)

@@ -482,3 +482,13 @@ def test_gradients_by_name():
     assert rows["x"].tolist() == [[3.0, 0.0], [0.0, 4.0]]
     with pytest.raises(fl.AutogradError, match="inputs is empty"):
         grad((x * y).sum(), {})
+
+
+def test_the_divisor_of_one_may_be_written_into():
+    """1 / x is differentiated by its result."""
+    w = fl.tensor([2.0, 4.0], requires_grad=True)
+    x = w * 1
+    y = 1 / x
+    x.add_(1)
+    y.sum().backward()
+    assert w.grad.tolist() == [-0.25, -0.0625]

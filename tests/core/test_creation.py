@@ -425,6 +425,16 @@ def test_device_objects():
         fl.device("tpu9")
 
 
+def test_a_device_keeps_the_index_it_was_named_with_and_tensors_have_none():
+    device = fl.device("cpu:0")
+    assert str(device) == "cpu:0" and device.index == 0 and device != fl.device("cpu") and fl.device("cpu", 0) == device
+    assert pickle.loads(pickle.dumps(device)) == device
+    assert fl.zeros(1, device=device).device == fl.zeros(1).to(device).device == fl.device("cpu")
+    with device:
+        assert fl.zeros(1).device == fl.device("cpu")
+
+
+
 # ---------------------------------------------------------------- sizes that can not be
 
 
