@@ -85,6 +85,7 @@ struct ThreadModes {
   bool autocast = false;  // of the op that is called next; see wrappers/autocast.h
   SavedHooks* saved_hooks = nullptr;  // of the innermost saved_tensors_hooks; see Note [Saved tensors]
   const TensorImpl* given = nullptr;  // Note [Gradients that are given up]
+  const Tensor* out = nullptr;        // Note [Results in the caller's memory]
 };
 extern FL_HOT_THREAD_LOCAL constinit ThreadModes current_modes;
 inline ThreadModes& thread_modes() { return current_modes; }
@@ -110,6 +111,21 @@ struct WithGrad {
 };
 struct NoGrad : WithGrad {
   NoGrad() : WithGrad(false) {}
+};
+
+// Note [Results in the caller's memory]
+// `add(x, y, out=z)` computes as `add(x, y)` does; the first result of z's shape and type on the way is made in z's memory. As a rule that
+// is the result of the call, and nothing is left to do; else it was a step on the way, and the result is copied. So z is offered only
+// where nothing that is read lies in its memory, where no gradient is recorded, and in rows (csrc/bindings/args.cpp).
+class OfferOut {
+ public:
+  explicit OfferOut(const Tensor* out) : before_(std::exchange(thread_modes().out, out)) {}
+  OfferOut(const OfferOut&) = delete;
+  OfferOut& operator=(const OfferOut&) = delete;
+  ~OfferOut() { thread_modes().out = before_; }
+
+ private:
+  const Tensor* before_;
 };
 
 // Note [Gradients that are given up]

@@ -6,6 +6,9 @@
 
 #include "autograd/meta.h"
 #include "bindings/types.h"
+#include "graph/recorder.h"
+#include "op/clone.h"
+#include "tensor/raw.h"
 #include "wrappers/warn.h"
 
 namespace fl::py {
@@ -491,18 +494,74 @@ bool gives_out(PyObject* const* args, Py_ssize_t nargs, PyObject* kw) {
   return at >= 0 && args[nargs + at] != Py_None;
 }
 
-PyObject* with_out(const char* op, Function function, PyObject* const* args, Py_ssize_t nargs, PyObject* kw) {
+// Whether `out` may be written while the arguments are read: they are numbers, words and plain tensors in other memory.
+static bool reads_elsewhere(PyObject* o, const Tensor& out, bool nested = false) {
+  if (Py_TYPE(o) == tensor_type) {
+    const Tensor& x = tensor_of(o);
+    const auto begin = [](const Tensor& t) { return static_cast<const char*>(t.storage().data()); };
+    const auto end = [&](const Tensor& t) { return begin(t) + t.storage().size_bytes(); };
+    const bool apart = x.is_meta() || end(x) <= begin(out) || end(out) <= begin(x);
+    return apart && !(grad_enabled() && requires_grad(x));
+  }
+  if (!nested && (PyList_CheckExact(o) || PyTuple_CheckExact(o))) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); ++i)
+      if (!reads_elsewhere(PySequence_Fast_GET_ITEM(o, i), out, true)) return false;
+    return true;
+  }
+  return o == Py_None || PyLong_CheckExact(o) || PyBool_Check(o) || PyFloat_CheckExact(o) || PyComplex_CheckExact(o) || PyUnicode_CheckExact(o) || is_dtype(o);
+}
+
+static bool holds_tensor(PyObject* o) {
+  return is_tensor(o) || ((PyList_Check(o) || PyTuple_Check(o)) && PySequence_Fast_GET_SIZE(o) > 0 && is_tensor(PySequence_Fast_GET_ITEM(o, 0)));
+}
+
+// Note [Results in the caller's memory]
+static const Tensor* offered(PyObject* o, const std::vector<PyObject*>& args) {
+  if (Py_TYPE(o) != tensor_type || graph::recording()) return nullptr;
+  const Tensor& out = tensor_of(o);
+  if (out.is_meta() || !out.is_contiguous() || out.numel() == 0 || may_defer(out.sizes()) || (grad_enabled() && requires_grad(out))) return nullptr;
+  return std::all_of(args.begin(), args.end(), [&](PyObject* a) { return reads_elsewhere(a, out); }) ? &out : nullptr;
+}
+
+PyObject* with_out(const char* op, Function function, PyObject* const* args, Py_ssize_t nargs, PyObject* kw, bool takes_dtype) try {
   const Py_ssize_t at = place_of_out(kw), n = PyTuple_GET_SIZE(kw);
-  if (taken_over(args[nargs + at])) return call_overridden(op, nullptr, args, nargs, kw);
+  PyObject* const out = args[nargs + at];
+  if (taken_over(out)) return call_overridden(op, nullptr, args, nargs, kw);
   std::vector<PyObject*> values(args, args + nargs + n);
   values.erase(values.begin() + nargs + at);
-  const Owned names(make_tuple(n - 1, [&](Py_ssize_t k) { return Py_NewRef(PyTuple_GET_ITEM(kw, k < at ? k : k + 1)); }));
-  const Owned result(function(nullptr, values.data(), nargs, names.object));
+  std::vector<PyObject*> keywords;
+  for (Py_ssize_t k = 0; k < n; ++k)
+    if (k != at) keywords.push_back(PyTuple_GET_ITEM(kw, k));
+  const Owned word(PyUnicode_InternFromString("dtype"));
+  const bool typed = std::any_of(keywords.begin(), keywords.end(), [](PyObject* k) { return same_text(k, "dtype"); });
+  if (takes_dtype && !typed && is_tensor(out) && std::none_of(values.begin(), values.end(), holds_tensor)) {
+    keywords.push_back(word.object);
+    values.push_back(dtype_object(tensor_of(out).dtype()));
+  }
+  const Owned names(make_tuple(static_cast<Py_ssize_t>(keywords.size()), [&](Py_ssize_t k) { return Py_NewRef(keywords[static_cast<size_t>(k)]); }));
+  const Tensor* const offer = offered(out, values);
+  if (offer) check_inplace(op, *offer);
+  const Owned result([&] {
+    const OfferOut lent(offer);
+    return function(nullptr, values.data(), nargs, names.object);
+  }());
   if (!result.object) return nullptr;
+  PyObject* given = result.object;
+  Owned apart(nullptr);
+  if (offer && Py_TYPE(given) == tensor_type && &tensor_of(given).storage() == &offer->storage()) {
+    const Tensor& y = tensor_of(given);
+    if (y.sizes() == offer->sizes() && y.strides() == offer->strides() && y.offset() == offer->offset() && y.dtype() == offer->dtype()) {
+      bump_version(op, *offer);
+      return Py_NewRef(out);
+    }
+    given = apart.object = wrap(fl::op::clone(y));  // a view of a step on the way
+  }
   const Owned module(PyImport_ImportModule("flambeau._out"));
   const Owned deliver(module.object ? PyObject_GetAttrString(module.object, "deliver") : nullptr);
   const Owned name(PyUnicode_FromString(op));
-  return deliver.object && name.object ? call_with(deliver.object, name.object, result.object, args[nargs + at]) : nullptr;
+  return deliver.object && name.object ? call_with(deliver.object, name.object, given, out) : nullptr;
+} catch (...) {
+  return translate_exception();
 }
 
 // "flambeau", or "torch" while the library answers for PyTorch.

@@ -137,10 +137,11 @@ auto without_gil(int64_t work, F&& f) {
 }
 
 // ---- results
-// A call with `out=` of a function that knows none: computed without it, then written into it (flambeau/_out.py).
+// A call with `out=` of a function that knows none: computed in its memory, or without it and then written into it (flambeau/_out.py). One
+// that takes a dtype makes its result in out's type, where no tensor says more.
 using Function = PyObject* (*)(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kw);
 bool gives_out(PyObject* const* args, Py_ssize_t nargs, PyObject* kw);
-PyObject* with_out(const char* op, Function function, PyObject* const* args, Py_ssize_t nargs, PyObject* kw);
+PyObject* with_out(const char* op, Function function, PyObject* const* args, Py_ssize_t nargs, PyObject* kw, bool takes_dtype);
 
 class ResultType {
  public:

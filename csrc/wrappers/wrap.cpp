@@ -106,7 +106,16 @@ Tensor Part::of(const Tensor& x) const {
 
 Tensor Conjugate::conjugated(const Tensor& x) { return op::conj_physical(x); }
 
+Tensor offered_output(IntList sizes, DType dtype, Device device) {
+  const Tensor& out = *thread_modes().out;
+  if (out.dtype() != dtype || !(out.device() == device) || out.sizes() != Dims(sizes)) return {};
+  thread_modes().out = nullptr;
+  return alias(out, out.sizes(), out.strides(), out.offset());
+}
+
 Tensor new_output(const char* op, IntList sizes, DType dtype, Device device) {
+  if (thread_modes().out) [[unlikely]]
+    if (Tensor y = offered_output(sizes, dtype, device); y.defined()) return y;
   Tensor y = empty(sizes, dtype, device, op);
   y.impl()->inference = thread_modes().inference;
   return y;

@@ -191,6 +191,8 @@ struct Conjugate {
 // ---- outputs and operands
 
 Tensor new_output(const char* op, IntList sizes, DType dtype, Device device);
+// The memory of the call's `out=` for a result of that form, once; else undefined: Note [Results in the caller's memory]
+Tensor offered_output(IntList sizes, DType dtype, Device device);
 // Whether the op gets x from its node to write a result of that form there: Note [Gradients that are given up]
 bool takes_given(const Tensor& x, IntList sizes, DType dtype, std::initializer_list<const Tensor*> others);
 

@@ -214,7 +214,14 @@ def mvlgamma(input: Tensor, p: int, *, out: Tensor | None = None) -> Tensor:
 
 
 def range(  # noqa: A001
-    start: float = 0, end: float | None = None, step: float = 1, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    start: float = 0,
+    end: float | None = None,
+    step: float = 1,
+    *,
+    out: Tensor | None = None,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """start, start + step, ... up to end, which is included; `arange` leaves it out, and is what new programs use."""
     warn("range: includes its end and is deprecated in PyTorch; use arange")
@@ -224,9 +231,11 @@ def range(  # noqa: A001
         given = f"start = {start}, end = {end}, step = {step}"
         raise _C.ArgumentError(f"range: {given}; expected finite numbers, and a step from start towards end")
     count = math.floor((end - start) / step) + 1
+    if dtype is None and isinstance(out, Tensor):
+        dtype = out.dtype
     kind = _C.get_default_dtype() if dtype is None else element_type(dtype)
     wide = _C.float64 if kind.is_floating_point else _C.int64
-    found = (ops.arange(count, dtype=wide, device=device) * step + start).to(kind)
+    found: Tensor = deliver("range", (ops.arange(count, dtype=wide, device=device) * step + start).to(kind), out)
     return found.requires_grad_() if requires_grad else found
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from support.compare import bits
+from support.table import arrays, call, cases, tensors
 
 import flambeau as fl
 
@@ -60,6 +62,14 @@ def test_wider_type_is_filled():
     assert fl.add(fl.tensor([1]), 1, out=fl.empty(1, dtype=fl.float64)).tolist() == [2.0]
 
 
+@pytest.mark.parametrize("dtype", [fl.int32, fl.float64])
+@pytest.mark.filterwarnings("ignore:range")
+def test_range_counts_in_the_type_of_out(dtype):
+    out = fl.empty(0, dtype=dtype)
+    assert fl.range(1, 7, 2, out=out) is out
+    assert out.tolist() == [1, 3, 5, 7] and out.dtype is dtype
+
+
 @pytest.mark.parametrize(
     "call, error, match",
     [
@@ -83,3 +93,56 @@ def test_without_grad_mode_a_tensor_may_require_grad():
 def test_methods_have_no_out():
     with pytest.raises(TypeError, match="unexpected keyword argument 'out'"):
         fl.tensor(X).add(1, out=fl.empty(2, 2))
+
+
+def test_the_result_is_computed_in_outs_memory():
+    x, out = fl.randn(1000, 1000), fl.empty(1000, 1000)
+    for compute in (
+        lambda: fl.add(x, 1, out=out), lambda: fl.matmul(x, x, out=out), lambda: fl.cumsum(x, 1, out=out), lambda: fl.cat([x[:9], x[9:]], out=out),
+    ):  # fmt: skip
+        compute()
+        fl.reset_peak_memory_stats()
+        before = fl.memory_stats()["allocated_bytes"]
+        assert compute() is out
+        assert fl.memory_stats()["peak_allocated_bytes"] - before < x.numel()
+
+
+def _has_out(op):
+    named = [a.name for a in op.sig.args]
+    made = op.name.startswith(("empty", "new_empty"))  # without values
+    return len(op.sig.outs) == 1 and op.methods != ["internal"] and not made and "out" not in named and not op.name.endswith("_")
+
+
+@pytest.mark.parametrize("op, index", cases(_has_out))
+def test_every_op_gives_the_same_bits_in_outs_memory(op, index):
+    """Also where a step on the way has out's shape, and where out holds what the op reads: `OfferOut` in csrc/autograd/meta.h."""
+
+    def call_out(args, out):
+        fl.manual_seed(0)
+        return getattr(fl._C.ops, op.name)(**args, out=out)
+
+    args = tensors(op, arrays(op, index))
+    fl.manual_seed(0)
+    (want,) = call(op, args)
+    if not isinstance(want, fl.Tensor) or want.layout is not fl.strided:
+        pytest.skip("no dense tensor")
+    want = want.clone()
+    out = fl.ones(want.shape, dtype=want.dtype)
+    version = out._version
+    assert call_out(args, out) is out and bits(out) == bits(want)
+    assert out._version == version + 1
+    for name, value in args.items():
+        if isinstance(value, fl.Tensor) and value.shape == want.shape and value.dtype is want.dtype:
+            assert bits(call_out({**args, name: (own := value.clone())}, own)) == bits(want), name
+
+
+@pytest.mark.parametrize("call", [
+    lambda **kw: fl.full((2,), 2.7, **kw), lambda **kw: fl.linspace(0, 10, 4, **kw), lambda **kw: fl.arange(0, 1, 0.1, **kw), lambda **kw: fl.eye(2, **kw),
+    lambda **kw: fl.logspace(0, 1, 4, **kw), lambda **kw: fl.range(0, 1, 0.1, **kw),
+])  # fmt: skip
+def test_what_is_made_from_numbers_is_made_in_outs_type(call):
+    want = call(dtype=fl.float64)
+    out = fl.empty(want.shape, dtype=fl.float64)
+    assert bits(call(out=out)) == bits(want)
+    if want.numel() < 10:
+        assert fl.equal(call(out=fl.empty(want.shape, dtype=fl.int64)), call(dtype=fl.int64))

@@ -9,8 +9,11 @@ import flambeau as fl
 from flambeau import nn
 from flambeau.utils.checkpoint import (
     CheckpointError,
+    check_backward_validity,
     checkpoint,
     checkpoint_sequential,
+    detach_variable,
+    noop_context_fn,
     set_checkpoint_debug_enabled,
     set_checkpoint_early_stop,
 )
@@ -356,3 +359,21 @@ def test_inside_of_transformations():
     x = fl.tensor([[1.0, 2.0], [3.0, 4.0]])
     mapped = fl.vmap(fl.func.grad(lambda row: frame(lambda a: a.sin().exp(), row).sum()))(x)
     np.testing.assert_allclose(mapped.numpy(), (x.cos() * x.sin().exp()).numpy(), rtol=1e-5)
+
+
+def test_helpers_for_checkpoints_of_a_programs_own():
+    x = fl.ones(2, requires_grad=True)
+    cut, other, number = detach_variable((x * 2, fl.ones(1), 3))
+    assert cut.is_leaf and cut.requires_grad and not other.requires_grad and number == 3
+    with pytest.raises(RuntimeError, match="inputs are list; expected a tuple"):
+        detach_variable([x])
+    check_backward_validity((x, 3))
+    with pytest.warns(UserWarning, match="None of the inputs have requires_grad=True"):
+        check_backward_validity((fl.ones(1), 3))
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_contexts_that_do_nothing_may_be_named(reentrant):
+    x = fl.ones(2, requires_grad=True)
+    checkpoint(fl.exp, x, use_reentrant=reentrant, context_fn=noop_context_fn).sum().backward()
+    assert fl.equal(x.grad, x.detach().exp())

@@ -162,7 +162,8 @@ def function(name: str, ops: Sequence[Op], inplace: bool = False) -> list[str]:
         out.append(f"    no_overload({{{sigs}}}, self, args, nargs, kw);")
     out += ["  } catch (...) {", f'    return overridden_or_error("{shown}", self, args, nargs, kw);', "  }", "}"]
     knows_out = inplace or any(a.name == "out" for op in ops for a in op.sig.args)
-    written = "" if knows_out else f'if (gives_out(a, n, k)) return with_out("{shown}", impl_{shown}, a, n, k); '
+    typed = any(a.type.spelling == "dtype?" for op in ops for a in op.sig.args)
+    written = "" if knows_out else f'if (gives_out(a, n, k)) return with_out("{shown}", impl_{shown}, a, n, k, {str(typed).lower()}); '
     out.append(f"PyObject* f_{shown}(PyObject*, PyObject* const* a, Py_ssize_t n, PyObject* k) {{ {written}return impl_{shown}(nullptr, a, n, k); }}")
     if _is_method(ops, inplace):
         out.append(f"PyObject* m_{shown}(PyObject* self, PyObject* const* a, Py_ssize_t n, PyObject* k) {{ return impl_{shown}(self, a, n, k); }}")

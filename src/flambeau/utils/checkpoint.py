@@ -18,13 +18,14 @@ import contextlib
 import enum
 import functools
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor
 from flambeau._errors import RefusedTypeError
 from flambeau._random import get_rng_state, set_rng_state
+from flambeau._warn import warn
 from flambeau.amp.autocast_mode import autocast
 from flambeau.autograd import Function, enable_grad, grad, is_grad_enabled
 from flambeau.autograd.graph import saved_tensors_hooks
@@ -32,8 +33,8 @@ from flambeau.overrides import TorchFunctionMode, resolve_name
 
 __all__ = [
     "CheckpointError", "CheckpointFunction", "CheckpointPolicy", "SelectiveCheckpointContext", "checkpoint", "checkpoint_sequential",
-    "create_selective_checkpoint_contexts",
-    "get_device_states", "set_checkpoint_debug_enabled", "set_checkpoint_early_stop",
+    "check_backward_validity", "create_selective_checkpoint_contexts", "detach_variable",
+    "get_device_states", "noop_context_fn", "set_checkpoint_debug_enabled", "set_checkpoint_early_stop",
     "set_device_states",
 ]  # fmt: skip
 
@@ -118,7 +119,7 @@ class _Part(_Call):
     """The function and its arguments, without their tensors' history, where the call is one node."""
 
     def __init__(self, function: Callable[..., Any], args: Any, kwargs: Any, rng: Any) -> None:
-        super().__init__(function, rng, _no_contexts())
+        super().__init__(function, rng, noop_context_fn())
         self.arguments = (args, kwargs)
         self.needed: list[bool] = []  # which tensors among the arguments want gradients
         self.leaves: list[Tensor] = []  # what else does
@@ -126,8 +127,22 @@ class _Part(_Call):
         self.made: list[str] | None = None  # what the first run returned, where the second is compared with it
 
 
-def _no_contexts() -> tuple[Any, Any]:
+def noop_context_fn() -> tuple[Any, Any]:
+    """The contexts of the two runs where none are given."""
     return contextlib.nullcontext(), contextlib.nullcontext()
+
+
+def check_backward_validity(inputs: Iterable[Any]) -> None:
+    """Warns where no tensor among `inputs` requires grad. For checkpoints of a program's own."""
+    if not any(x.requires_grad for x in inputs if isinstance(x, Tensor)):
+        warn("None of the inputs have requires_grad=True. Gradients will be None")
+
+
+def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """`inputs` with tensors that have no history, and require grad as before. For checkpoints of a program's own."""
+    if not isinstance(inputs, tuple):
+        raise RuntimeError(f"detach_variable: inputs are {type(inputs).__name__}; expected a tuple of tensors")
+    return tuple(x.detach().requires_grad_(x.requires_grad) if isinstance(x, Tensor) else x for x in inputs)
 
 
 class CheckpointError(RuntimeError):
@@ -326,7 +341,7 @@ def checkpoint(
     *args: Any,
     use_reentrant: bool | None = None,
     preserve_rng_state: bool = True,
-    context_fn: Callable[[], tuple[Any, Any]] | None = None,
+    context_fn: Callable[[], tuple[Any, Any]] = noop_context_fn,
     determinism_check: str = "default",
     debug: bool = False,
     early_stop: bool = True,
@@ -360,19 +375,19 @@ def checkpoint(
     """
     if use_reentrant and kwargs:
         raise ValueError(f"checkpoint: use_reentrant = True with {', '.join(kwargs)}; pass use_reentrant=False")
-    if use_reentrant in (None, True) and (context_fn is not None or debug):
-        given = "debug = True" if context_fn is None else "a context_fn"
+    if use_reentrant in (None, True) and (context_fn is not noop_context_fn or debug):
+        given = "debug = True" if context_fn is noop_context_fn else "a context_fn"
         raise ValueError(f"checkpoint: use_reentrant = {use_reentrant} with {given}; pass use_reentrant=False")
     if determinism_check not in ("default", "none"):
         raise ValueError(f"checkpoint: determinism_check = {determinism_check!r}; expected 'default' or 'none'")
     talks = debug if _debug is None else _debug
-    if talks and context_fn is not None:
+    if talks and context_fn is not noop_context_fn:
         raise ValueError("checkpoint: debug = True with a context_fn; expected one of them")
     if not is_grad_enabled():
         return function(*args, **kwargs)
     rng = get_rng_state() if preserve_rng_state else None
     if use_reentrant is False:
-        contexts = _no_contexts() if context_fn is None else context_fn()
+        contexts = context_fn()
         kind = _TalkingFrame if talks else _Frame
         ends_early = early_stop if _early_stop is None else _early_stop
         return kind(function, rng, contexts, determinism_check != "none", ends_early).run(args, kwargs)
