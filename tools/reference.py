@@ -106,9 +106,8 @@ def _conditions(op: Op) -> list[str]:
     checks = op.get("check") or []
     if checks:
         out.append("Refused unless " + ", ".join(f"`{check}`" for check in checks) + ".")
-    grad = {k: v for k, v in (op.get("grad") or {}).items() if v != "none"}
-    if grad:
-        out.append("Gradient: " + "; ".join(f"`d{k} = {' '.join(str(v).split())}`" for k, v in grad.items()) + ".")
+    if op.formulas:
+        out.append("Gradient: " + "; ".join(f"`d{k} = {' '.join(str(v).split())}`" for k, v in op.formulas.items()) + ".")
     return out
 
 

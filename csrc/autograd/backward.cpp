@@ -13,6 +13,11 @@
 // edges in the second part, as do all nodes below them. A node that has one formula for several gradients, hooks, or a
 // body in Python runs once, in the first part, and only what it gave is handed on later. Nodes of one thread run in the
 // order of their numbers in either part, so sums have the order, and the bits, that they have in one go.
+//
+// Note [Gradients that are 0]
+// The derivative of a ReLU is constant nearly everywhere, and so its own derivative by the ReLU's input is 0: not nothing, since who asks
+// for a second derivative gets zeros, as in PyTorch. No tensor is made for it and no node computes with it: that something is 0 goes along
+// the edges, and whoever asked for the gradient of a tensor, or owns a leaf, gets zeros where nothing else came.
 #include <algorithm>
 #include <unordered_map>
 
@@ -30,6 +35,7 @@
 #include "op/ones_like.h"
 #include "op/permute.h"
 #include "op/real.h"
+#include "op/zeros_like.h"
 
 namespace fl {
 namespace {
@@ -43,6 +49,7 @@ struct Pending {
   bool seen = false;   // by the counting pass
   uint8_t wanted = kNow;  // lies on a path to an input that was asked for: bits of kNow and kLater
   bool target = false;  // a leaf that was asked to accumulate
+  bool zero = false;    // a gradient that is 0 came: Note [Gradients that are 0]
   bool whole = true;    // of one that waits: ran for all its edges at once, and what some of them get later is in `grads`
   std::vector<Tensor> grads;
   std::unique_ptr<std::vector<uint32_t>> versions;  // of `grads`, where they wait for the second part
@@ -221,7 +228,7 @@ class Backward {
 
   // The inputs from `later` on are those of the second part.
   Backward(const std::vector<Tensor>& roots, std::vector<Tensor> grads, const std::vector<Tensor>& inputs, size_t later, Options options)
-      : options_(options), restricted_(options.restricted), split_(later < inputs.size()) {
+      : options_(options), restricted_(options.restricted), split_(later < inputs.size()), inputs_(inputs) {
     for (size_t i = 0; i < roots.size(); ++i) {
       starts_.push_back(gradient_edge(roots[i]));
       const Edge& edge = starts_.back();
@@ -345,8 +352,10 @@ class Backward {
     // A leaf whose gradient is to be returned is not accumulated into, but its hooks see it.
     if (options_.leaf_hooks && !p.captures.empty() && node.is_leaf() && call.in[0].defined())
       call.in[0] = static_cast<AccumulateGrad&>(node).hooked(call.in[0]);
-    for (auto& [nr, which] : p.captures)
+    for (auto& [nr, which] : p.captures) {
       if (call.in[nr].defined()) results_[which] = call.in[nr];
+      else if (p.zero) results_[which] = op::zeros_like(inputs_[which]);
+    }
   }
 
   // Whether edge i is worked on in this part.
@@ -362,8 +371,9 @@ class Backward {
     const Ref<Node> alive = Ref<Node>::share(&node);
     BackwardCall call;
     arrive(p, call);
-    const bool any = std::any_of(call.in.begin(), call.in.end(), [](const Tensor& g) { return g.defined(); });
     const size_t n = node.edges.size();
+    if (p.zero && n == 0 && node.is_leaf() && !call.in[0].defined() && (!restricted_ || p.target)) call.in[0] = static_cast<AccumulateGrad&>(node).zeros();
+    const bool any = std::any_of(call.in.begin(), call.in.end(), [](const Tensor& g) { return g.defined(); });
     call.out.resize(n);
     bool postponed = false;
     call.wanted = 0;
@@ -385,6 +395,7 @@ class Backward {
       call.in.clear();
       if (p.whole) release(node);
     }
+    if (p.zero && !any) call.zeros = ~uint64_t{0};
     hand_on(node, call);
     if (postponed && p.whole) [[unlikely]] keep(p, std::move(call.out));
   }
@@ -462,6 +473,8 @@ class Backward {
       if (call.out[i].defined()) {
         if (q.grads.size() < next->outputs) q.grads.resize(next->outputs);
         add_to(q.grads[node.edges[i].nr], std::move(call.out[i]));
+      } else if (call.zeros & bit(i)) {
+        q.zero = true;
       }
       if (--q.waiting == 0) push(&q);
     }
@@ -470,6 +483,7 @@ class Backward {
   const Options options_;
   const SourceId line_ = current_source ? current_source() : 0;  // that asked for it
   const bool restricted_, split_;
+  const std::vector<Tensor> inputs_;
   uint8_t now_ = kNow;
   NodeTable table_;
   std::vector<Edge> starts_;
@@ -484,6 +498,11 @@ Tensor AccumulateGrad::hooked(Tensor grad) {
   if (const Tensor leaf = leaf_->lock(); leaf.defined())
     for (const auto hooks = copy_of(leaf, &AutogradMeta::hooks); auto& [id, hook] : hooks) grad = run_hook(*hook, grad);
   return grad;
+}
+
+Tensor AccumulateGrad::zeros() {
+  const Tensor leaf = leaf_->lock();
+  return leaf.defined() ? op::zeros_like(leaf) : leaf;
 }
 
 void accumulate_grad(const Tensor& t, Tensor grad) {

@@ -32,6 +32,7 @@ class AccumulateGrad final : public Node {
   void apply(BackwardCall& call) override;
   Tensor variable() { return leaf_->lock(); }
   Tensor hooked(Tensor grad);  // what the leaf's hooks make of a gradient
+  Tensor zeros();              // like the leaf; undefined where it is gone
   bool is_leaf() const override { return true; }
 
   TensorImpl* heir() const { return heir_.load(std::memory_order_acquire); }

@@ -127,9 +127,11 @@ struct BackwardCall {
   std::vector<Tensor> in;   // one per output of the forward op; undefined where nothing arrived
   std::vector<Tensor> out;  // one per edge
   uint64_t wanted = ~uint64_t{0};  // bit i: edge i (the last bit stands for all beyond)
+  uint64_t zeros = 0;  // ... whose gradient is 0, for which there is no tensor: Note [Gradients that are 0]
 
   bool needs(size_t i) const { return (wanted >> (i < 63 ? i : 63)) & 1; }
   void set(size_t i, Tensor grad) { out[i] = std::move(grad); }
+  void zero(size_t i) { zeros |= uint64_t{1} << (i < 63 ? i : 63); }
 };
 
 class Node : public RefCounted {

@@ -94,7 +94,7 @@ def _is_smooth(op):
 def _inputs(op, index):
     """Arguments in float64, and of these the floating point tensors that have a derivative."""
     args = tensors(op, map_arrays(arrays(op, index), lambda a: a.astype(np.float64) if a.dtype.kind == "f" else a))
-    named = {n.strip() for key, text in op.get("grad", {}).items() if text != "none" for n in key.split(",")}
+    named = {n.strip() for key in op.formulas for n in key.split(",")}
     return args, [
         name
         for name, value in args.items()

@@ -102,7 +102,7 @@ def test_inplace(op, index, tmp_path):
 @pytest.mark.parametrize("op, index", cases(lambda op: op.get("grad") or "composite" in op.keys))
 def test_gradient(op, index):
     args = map_arrays(arrays(op, index), lambda a: a.astype(np.float64) if a.dtype.kind == "f" else a)
-    formulas = {name.strip() for names, text in op.get("grad", {}).items() if text != "none" for name in names.split(",")}
+    formulas = {name.strip() for names in op.formulas for name in names.split(",")}
 
     def gradients(region):
         fl.manual_seed(3)

@@ -243,7 +243,7 @@ def _differentiable(op):
 def _gradient_inputs(op, index):
     """Arguments in float64, those with a formula requiring grad; None when nothing does."""
     args = tensors(op, map_arrays(arrays(op, index), lambda a: a.astype(np.float64) if a.dtype.kind == "f" else a))
-    named = {n.strip() for key, text in op.get("grad", {}).items() if text != "none" for n in key.split(",")}
+    named = {n.strip() for key in op.formulas for n in key.split(",")}
     wanted = []
     for name, value in args.items():
         if "composite" not in op.keys and name not in named:

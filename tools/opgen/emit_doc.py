@@ -37,7 +37,7 @@ def sentence(op: Op, gradients: bool = True) -> str:
     other = [f"{name} is `{new}`" for name, new in shown.items() if new != name and re.search(rf"\b{name}\b", text)]
     if other:
         text += f" ({', '.join(other)}.)"
-    smooth = [f"`{shown.get(k, k)}`" for k, formula in (op.get("grad") or {}).items() if formula != "none"]
+    smooth = [f"`{shown.get(k, k)}`" for k in op.formulas]
     return text + (f" Gradients: {', '.join(smooth)}." if smooth and gradients else "")
 
 

@@ -21,10 +21,12 @@ class NodeWriter:
     def __init__(self, op: Op, table: Table) -> None:
         self.op, self.table = op, table
         self.name = f"{''.join(p.capitalize() for p in op.name.strip('_').split('_'))}Backward{op.overload or ''}"
-        grads = [([n.strip() for n in key.split(",")], str(text)) for key, text in op.get("grad", {}).items()]
-        self.grads = [(names, text) for names, text in grads if text != "none"]
+        def names_of(key: str) -> list[str]:
+            return [n.strip() for n in key.split(",")]
+
+        self.grads = [(names_of(key), text) for key, text in op.formulas.items()]
         self.named = {n for names, _ in self.grads for n in names}
-        flat = {n for names, text in grads if text == "none" for n in names}
+        flat, self.zero = ({n for key, text in op.get("grad", {}).items() if text == kind for n in names_of(key)} for kind in ("none", "zero"))
         writes = op.get("inplace") or is_inplace_op(op)
         self.inputs: list[Arg] = []  # those that own an edge, lists last
         self.refused: list[Arg] = []  # ... and have no formula: backward raises when it gets there
@@ -32,10 +34,10 @@ class NodeWriter:
             if not differentiable(a) or (a.name in flat and not (i == 0 and writes)):
                 continue
             overwritten = i == 0 and is_inplace_op(op)
-            refused = a.name not in self.named and a.name not in flat and not overwritten and float_result(op)
+            refused = a.name not in self.named | self.zero | flat and not overwritten and float_result(op)
             if refused:
                 self.refused.append(a)
-            if a.name in self.named or refused or (i == 0 and writes):
+            if a.name in self.named | self.zero or refused or (i == 0 and writes):
                 self.inputs.append(a)
         self.inputs.sort(key=lambda a: a.type.many)
         self.lets = {k: str(v) for k, v in op.get("let", {}).items()}
@@ -240,6 +242,8 @@ class NodeWriter:
             if a in self.refused:
                 many = a.type.many
                 out.append(f'    refuse_gradient(call, {i}, {"edges.size()" if many else i + 1}, "{op.name}", "{a.name}");')
+            elif a.name in self.zero:
+                out.append(f"    call.zero({i});")
             elif a.type.many:
                 out.append(f"    [[maybe_unused]] const bool needs_{a.name} = edges.size() > {i};")
             else:

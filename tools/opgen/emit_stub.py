@@ -497,8 +497,7 @@ def docs_page(table: Mapping[str, Sequence[Op]]) -> str:
             if op.get("inplace"):
                 extra.append(f"In place: `{name}_`.")
             if op.get("grad"):
-                smooth = [k for k, text in op.get("grad").items() if text != "none"]
-                extra.append("Differentiable in " + ", ".join(f"`{k}`" for k in smooth) + "." if smooth else "Flat wherever it is differentiable.")
+                extra.append("Differentiable in " + ", ".join(f"`{k}`" for k in op.formulas) + "." if op.formulas else "Flat wherever it is differentiable.")
             if extra:
                 out += ["", " ".join(extra)]
         out.append("")

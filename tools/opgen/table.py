@@ -54,6 +54,11 @@ class Op:
         return self.keys.get(key, default)
 
     @property
+    def formulas(self) -> dict[str, str]:
+        """The formulas of its gradients: those that are not `none` (the argument has no edge) or `zero` (it has, and gets 0 by it)."""
+        return {k: str(v) for k, v in (self.get("grad") or {}).items() if v not in ("none", "zero")}
+
+    @property
     def takes_complex(self) -> bool:
         """Whether the body itself, and so its node, meets complex numbers, and not other ops in its place."""
         value = self.get("complex")

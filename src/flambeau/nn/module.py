@@ -38,9 +38,13 @@ class _Forward(Protocol[P, R]):
     def forward(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
 
 
+_LIBRARY = __file__.rpartition("nn")[0]
+
+
 def is_op(function: FunctionType) -> bool:
     """Whether it is an op of this library, such as `conv2d`: native in PyTorch, where as an attribute of a class it is called without the object."""
-    return function.__module__.startswith("flambeau.") and "." not in function.__qualname__ and function.__code__.co_varnames[:1] != ("self",)
+    ours = str(function.__globals__.get("__file__")).startswith(_LIBRARY)
+    return ours and function.__qualname__.isidentifier() and function.__name__[0] != "_" and function.__code__.co_varnames[:1] != ("self",)
 
 
 def by_call_impl(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -119,7 +123,7 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
         def __init_subclass__(cls, **kwargs: Any) -> None:
             super().__init_subclass__(**kwargs)
             for name, value in list(vars(cls).items()):
-                if isinstance(value, FunctionType) and is_op(value) and not cls.__module__.startswith("flambeau."):
+                if isinstance(value, FunctionType) and is_op(value):
                     setattr(cls, name, staticmethod(value))
             if "_call_impl" in vars(cls) and "__call__" not in vars(cls):
                 cls.__call__ = cls._wrapped_call_impl = by_call_impl
