@@ -189,6 +189,8 @@ def batch_norm_clamp(input: Tensor, running_mean: Tensor | None, running_var: Te
 def batch_norm_clamp_backward(input: Tensor, x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, rstd: Tensor, training: _bool, needs_x: _bool, lo: _float, hi: _float, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor]:
     """Gradient of batch_norm_clamp; not differentiable itself. dx is not filled unless needs_x."""
 def batch_norm_double_backward(input: Tensor, a: Tensor, e: Tensor, dy: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, rstd: Tensor, training: _bool, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradient of batch_norm_backward. Where it is differentiated itself it is made of ops: csrc/wrappers/native_second.cpp."""
+def batch_norm_double_backward_values(input: Tensor, a: Tensor, e: Tensor, dy: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, rstd: Tensor, training: _bool, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor]:
     """Gradient of batch_norm_backward, for gradients u, a, e of its outputs; not differentiable itself. (u is `input`.)"""
 @overload
 def bernoulli(input: Tensor, *, generator: Generator | None = ..., out: Tensor | None = ...) -> Tensor:
@@ -399,6 +401,8 @@ def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = ..., re
 def cross_entropy_backward(input: Tensor, x: Tensor, lse: Tensor, total: Tensor, target: Tensor, weight: Tensor | None, reduction: _int, ignore_index: _int, label_smoothing: _float, *, out: Tensor | None = ...) -> Tensor:
     """Gradient of cross_entropy. Gradients: `dy, x`."""
 def cross_entropy_double_backward(input: Tensor, dy: Tensor, x: Tensor, lse: Tensor, total: Tensor, target: Tensor, weight: Tensor | None, reduction: _int, ignore_index: _int, label_smoothing: _float, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor]:
+    """Gradient of cross_entropy_backward. Where it is differentiated itself it is made of ops: csrc/wrappers/native_second.cpp."""
+def cross_entropy_double_backward_values(input: Tensor, dy: Tensor, x: Tensor, lse: Tensor, total: Tensor, target: Tensor, weight: Tensor | None, reduction: _int, ignore_index: _int, label_smoothing: _float, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor]:
     """Gradient of cross_entropy_backward; not differentiable itself."""
 def ctc_loss(input: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, blank: _int = ..., *, out: Tensor | None = ...) -> Tensor:
     """-log of the probability of each row of targets [N, S] under log_probs [T, N, C], summed over all alignments (Graves et al., ICML 2006). Its gradient takes the rows of log_probs as log_softmax. (log_probs is `input`.) Gradients: `input`."""
@@ -666,6 +670,8 @@ def group_norm(input: Tensor, num_groups: _int, weight: Tensor | None = ..., bia
 def group_norm_backward(input: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, rstd: Tensor, num_groups: _int, needs_x: _bool, needs_weight: _bool, needs_bias: _bool, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor]:
     """Gradient of group_norm (num_groups = 0: one group per channel). What is not needed is not filled. Gradients: `dy, x, weight`."""
 def group_norm_double_backward(input: Tensor, a: Tensor, e: Tensor, dy: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, rstd: Tensor, num_groups: _int, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradient of group_norm_backward. Where it is differentiated itself it is made of ops: csrc/wrappers/native_second.cpp."""
+def group_norm_double_backward_values(input: Tensor, a: Tensor, e: Tensor, dy: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, rstd: Tensor, num_groups: _int, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor]:
     """Gradient of group_norm_backward; not differentiable itself."""
 def gru_cell(input: Tensor, gates_h: Tensor, h: Tensor, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor]:
     """GRU step from the two products [B, 3H] (gates r, z, n with n = tanh(x_n + r * h_n)) and the state h [B, H]. Gradients: `gates_x, gates_h, h`."""
@@ -809,9 +815,15 @@ def layer_norm_backward(input: Tensor, x: Tensor, weight: Tensor | None, mean: T
     """Gradient of layer_norm. What is not needed is not filled. Gradients: `dy, x, weight`."""
 @overload
 def layer_norm_double_backward(input: Tensor, a: Tensor, e: Tensor, dy: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, rstd: Tensor, *normalized_shape: _int, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradient of layer_norm_backward; not differentiable itself."""
+    """Gradient of layer_norm_backward. Where it is differentiated itself it is made of ops: csrc/wrappers/native_second.cpp."""
 @overload
 def layer_norm_double_backward(input: Tensor, a: Tensor, e: Tensor, dy: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, rstd: Tensor, normalized_shape: Sequence[_int] | _int, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradient of layer_norm_backward. Where it is differentiated itself it is made of ops: csrc/wrappers/native_second.cpp."""
+@overload
+def layer_norm_double_backward_values(input: Tensor, a: Tensor, e: Tensor, dy: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, rstd: Tensor, *normalized_shape: _int, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradient of layer_norm_backward; not differentiable itself."""
+@overload
+def layer_norm_double_backward_values(input: Tensor, a: Tensor, e: Tensor, dy: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, rstd: Tensor, normalized_shape: Sequence[_int] | _int, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor]:
     """Gradient of layer_norm_backward; not differentiable itself."""
 def lcm(input: Tensor, other: Tensor, *, out: Tensor | None = ...) -> Tensor:
     """Least common multiple."""
@@ -1399,9 +1411,15 @@ def rms_norm_backward(input: Tensor, x: Tensor, weight: Tensor | None, rstd: Ten
     """Gradient of rms_norm. What is not needed is not filled. Gradients: `dy, x, weight`."""
 @overload
 def rms_norm_double_backward(input: Tensor, a: Tensor, dy: Tensor, x: Tensor, weight: Tensor | None, rstd: Tensor, *normalized_shape: _int, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradient of rms_norm_backward; not differentiable itself."""
+    """Gradient of rms_norm_backward. Where it is differentiated itself it is made of ops: csrc/wrappers/native_second.cpp."""
 @overload
 def rms_norm_double_backward(input: Tensor, a: Tensor, dy: Tensor, x: Tensor, weight: Tensor | None, rstd: Tensor, normalized_shape: Sequence[_int] | _int, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradient of rms_norm_backward. Where it is differentiated itself it is made of ops: csrc/wrappers/native_second.cpp."""
+@overload
+def rms_norm_double_backward_values(input: Tensor, a: Tensor, dy: Tensor, x: Tensor, weight: Tensor | None, rstd: Tensor, *normalized_shape: _int, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradient of rms_norm_backward; not differentiable itself."""
+@overload
+def rms_norm_double_backward_values(input: Tensor, a: Tensor, dy: Tensor, x: Tensor, weight: Tensor | None, rstd: Tensor, normalized_shape: Sequence[_int] | _int, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor]:
     """Gradient of rms_norm_backward; not differentiable itself."""
 def roll(input: Tensor, shifts: Sequence[_int] | _int, dims: Sequence[_int] | _int | None = ..., *, out: Tensor | None = ...) -> Tensor:
     """x shifted round along dims; without dims, over the flattened x. (x is `input`.) Gradients: `input`."""

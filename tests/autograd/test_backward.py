@@ -492,3 +492,36 @@ def test_the_divisor_of_one_may_be_written_into():
     x.add_(1)
     y.sum().backward()
     assert w.grad.tolist() == [-0.25, -0.0625]
+
+
+FLAT = {
+    "relu": fl.relu, "leaky_relu": fl.nn.functional.leaky_relu, "hardtanh": fl.nn.functional.hardtanh, "relu6": fl.nn.functional.relu6,
+    "threshold": lambda x: fl.nn.functional.threshold(x, 0.1, 0.0), "softshrink": fl.nn.functional.softshrink,
+    "l1_loss": lambda x: fl.nn.functional.l1_loss(x, 0.3 * x, reduction="sum"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FLAT)
+def test_second_derivatives_that_are_zero_are_zeros(name):
+    """And not nothing, which a program would have to ask for (Note [Gradients that are 0])."""
+    x = fl.tensor([0.5, -1.2, 2.0], requires_grad=True)
+    w = fl.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    (g,) = fl.autograd.grad(FLAT[name](x * w).sum(), x, create_graph=True)
+    assert g.requires_grad
+    hidden = x * 1
+    (again,) = fl.autograd.grad(FLAT[name](hidden * 2).sum(), hidden, create_graph=True)
+    of_hidden, of_x = fl.autograd.grad(again.sum(), (hidden, x), retain_graph=True)
+    assert of_hidden.tolist() == [0, 0, 0] and of_x.tolist() == [0, 0, 0]
+    again.sum().backward()
+    assert x.grad.tolist() == [0, 0, 0]
+    (mixed,) = fl.autograd.grad(g.sum(), w)
+    slope = fl.autograd.grad(FLAT[name](h := (x * w).detach().requires_grad_()).sum(), h)[0]
+    assert mixed.tolist() == slope.tolist()
+
+
+def test_what_nothing_reaches_is_not_zero():
+    x, other = fl.ones(2, requires_grad=True), fl.ones(2, requires_grad=True)
+    (g,) = fl.autograd.grad((fl.relu(x) * other.detach()).sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="was not used"):
+        fl.autograd.grad(g.sum(), other)
+    assert fl.autograd.grad(g.sum(), (x, other), allow_unused=True)[1] is None

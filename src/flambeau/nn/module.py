@@ -44,7 +44,8 @@ _LIBRARY = __file__.rpartition("nn")[0]
 def is_op(function: FunctionType) -> bool:
     """Whether it is an op of this library, such as `conv2d`: native in PyTorch, where as an attribute of a class it is called without the object."""
     ours = str(function.__globals__.get("__file__")).startswith(_LIBRARY)
-    return ours and function.__qualname__.isidentifier() and function.__name__[0] != "_" and function.__code__.co_varnames[:1] != ("self",)
+    first = function.__code__.co_varnames[:1]
+    return ours and function.__qualname__.isidentifier() and function.__name__[0] != "_" and first != ("self",)
 
 
 def by_call_impl(self: Any, *args: Any, **kwargs: Any) -> Any:
