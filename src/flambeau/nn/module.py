@@ -42,7 +42,7 @@ _LIBRARY = __file__.rpartition("nn")[0]
 
 
 def is_op(function: FunctionType) -> bool:
-    """Whether it is an op of this library, such as `conv2d`: native in PyTorch, where a class that has it as an attribute does not bind it."""
+    """Whether it is an op of this library, such as `conv2d`: native in PyTorch, where no class binds it to its objects."""
     ours = str(function.__globals__.get("__file__")).startswith(_LIBRARY)
     first = function.__code__.co_varnames[:1]
     return ours and function.__qualname__.isidentifier() and function.__name__[0] != "_" and first != ("self",)
