@@ -35,6 +35,7 @@
 #include "op/ones_like.h"
 #include "op/permute.h"
 #include "op/real.h"
+#include "op/zeros.h"
 #include "op/zeros_like.h"
 
 namespace fl {
@@ -51,6 +52,7 @@ struct Pending {
   bool target = false;  // a leaf that was asked to accumulate
   bool zero = false;    // a gradient that is 0 came: Note [Gradients that are 0]
   bool whole = true;    // of one that waits: ran for all its edges at once, and what some of them get later is in `grads`
+  uint64_t zeros = 0;   // ... and which of them are 0
   std::vector<Tensor> grads;
   std::unique_ptr<std::vector<uint32_t>> versions;  // of `grads`, where they wait for the second part
   std::vector<std::pair<uint32_t, size_t>> captures;  // gradient nr -> which input asked for it
@@ -228,7 +230,8 @@ class Backward {
 
   // The inputs from `later` on are those of the second part.
   Backward(const std::vector<Tensor>& roots, std::vector<Tensor> grads, const std::vector<Tensor>& inputs, size_t later, Options options)
-      : options_(options), restricted_(options.restricted), split_(later < inputs.size()), inputs_(inputs) {
+      : options_(options), restricted_(options.restricted), split_(later < inputs.size()), zero_(inputs.size()) {
+    for (const Tensor& x : inputs) forms_.push_back({x.sizes(), x.dtype(), x.device()});
     for (size_t i = 0; i < roots.size(); ++i) {
       starts_.push_back(gradient_edge(roots[i]));
       const Edge& edge = starts_.back();
@@ -249,17 +252,27 @@ class Backward {
     backward_note.clear();
   }
 
-  // What the inputs got, undefined where nothing arrived. In two parts, only the first is there.
-  std::vector<Tensor>& run() {
+  // What the inputs from `begin` to `end` got, undefined where nothing arrived. In two parts, only the first is there.
+  std::vector<Tensor> results(size_t begin, size_t end) {
+    std::vector<Tensor> out;
+    for (size_t i = begin; i < end; ++i) {
+      const Form& form = forms_[i];
+      out.push_back(!results_[i].defined() && zero_[i] ? op::zeros(form.sizes, form.dtype, form.device) : std::move(results_[i]));
+    }
+    return out;
+  }
+
+  void run() {
     const Keeping scope(options_.retain);
     for (auto& start : starts_)
       if (Pending* p = table_.get(start.fn.get()); p->waiting == 0 && p->wanted && !only_later(*p) && !queued(p)) push(p);
     while (Pending* p = pop()) step(*p);
-    return results_;
   }
 
+  size_t inputs() const { return forms_.size(); }
+
   // The second part.
-  std::vector<Tensor>& run_later() {
+  void run_later() {
     const Keeping scope(options_.retain);
     now_ = kLater;
     for (Pending* p : postponed_) push(p);
@@ -269,7 +282,6 @@ class Backward {
       if (only_later(*p)) step(*p);
       else finish(*p);
     }
-    return results_;
   }
 
  private:
@@ -354,7 +366,7 @@ class Backward {
       call.in[0] = static_cast<AccumulateGrad&>(node).hooked(call.in[0]);
     for (auto& [nr, which] : p.captures) {
       if (call.in[nr].defined()) results_[which] = call.in[nr];
-      else if (p.zero) results_[which] = op::zeros_like(inputs_[which]);
+      else if (p.zero) zero_[which] = true;
     }
   }
 
@@ -397,7 +409,10 @@ class Backward {
     }
     if (p.zero && !any) call.zeros = ~uint64_t{0};
     hand_on(node, call);
-    if (postponed && p.whole) [[unlikely]] keep(p, std::move(call.out));
+    if (postponed && p.whole) [[unlikely]] {
+      keep(p, std::move(call.out));
+      p.zeros = call.zeros;
+    }
   }
 
   // Edges of a node wait for the second part: it runs for them now (`whole`) or again then.
@@ -427,6 +442,7 @@ class Backward {
                              " between both parts of the backward; clone() it before writing");
     if (p.whole) {
       call.out = std::move(p.grads);
+      call.zeros = p.zeros;
     } else {
       call.in = std::move(p.grads);
       call.out.resize(n);
@@ -436,6 +452,8 @@ class Backward {
       if (std::any_of(call.in.begin(), call.in.end(), [](const Tensor& g) { return g.defined(); })) {
         apply(node, call);
         release(node);
+      } else if (p.zero) {
+        call.zeros = ~uint64_t{0};
       }
     }
     hand_on(node, call);
@@ -483,7 +501,13 @@ class Backward {
   const Options options_;
   const SourceId line_ = current_source ? current_source() : 0;  // that asked for it
   const bool restricted_, split_;
-  const std::vector<Tensor> inputs_;
+  struct Form {
+    Dims sizes;
+    DType dtype;
+    Device device;
+  };
+  std::vector<Form> forms_;  // of the inputs, which are not held
+  std::vector<bool> zero_;   // which inputs' gradients are known to be 0
   uint8_t now_ = kNow;
   NodeTable table_;
   std::vector<Edge> starts_;
@@ -599,7 +623,8 @@ std::vector<Tensor> run_backward(const std::vector<Tensor>& roots, std::vector<T
   // Gradients are computed in the types of the forward, wherever backward is called.
   const WithoutAutocast types_stay;
   Backward backward(roots, std::move(grads), inputs, inputs.size(), {retain_graph, accumulate, leaf_hooks, !inputs.empty()});
-  std::vector<Tensor>& results = backward.run();
+  backward.run();
+  std::vector<Tensor> results = backward.results(0, inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!results[i].defined() && !allow_unused && !accumulate)
       raise<AutogradError>("grad: inputs[", i, "] ", inputs[i].sizes(), " was not used in the graph of the outputs; pass allow_unused=True to get None for it");
@@ -630,9 +655,8 @@ std::vector<Tensor> SplitBackward::first() {
   const NoGrad off;
   const WithoutAutocast types_stay;
   std::unique_ptr<Backward> running = std::move(backward_);  // goes if it fails
-  std::vector<Tensor>& results = running->run();
-  const auto end = results.begin() + static_cast<ptrdiff_t>(first_);
-  std::vector<Tensor> out{std::make_move_iterator(results.begin()), std::make_move_iterator(end)};
+  running->run();
+  std::vector<Tensor> out = running->results(0, first_);
   backward_ = std::move(running);
   state_ = State::Halfway;
   return out;
@@ -643,8 +667,8 @@ std::vector<Tensor> SplitBackward::second() {
   const NoGrad off;
   const WithoutAutocast types_stay;
   const std::unique_ptr<Backward> ending = std::move(backward_);
-  const std::vector<Tensor>& results = ending->run_later();
-  return {results.begin() + static_cast<ptrdiff_t>(first_), results.end()};
+  ending->run_later();
+  return ending->results(first_, ending->inputs());
 }
 
 }  // namespace fl

@@ -13,7 +13,7 @@
 namespace fl::kernels::FL_ISA {
 namespace {
 
-constexpr int64_t kBlock = 8, kSquare = 16;
+constexpr int64_t kBlock = 8, kSquare = 16, kAhead = 2 * kSquare;
 
 template <class T>
 struct Vector {
@@ -60,6 +60,8 @@ void block(const T* from, int64_t from_stride, T* to, int64_t to_stride, int64_t
     const int64_t r1 = std::min(rows, r0 + kSquare), full = r0 + (r1 - r0) / kBlock * kBlock;
     for (int64_t k0 = 0; k0 < whole; k0 += kSquare) {
       const int64_t k1 = std::min(whole, k0 + kSquare);
+      if (r0 + kAhead < rows)  // no processor sees by itself which lines are written next
+        for (int64_t k = k0; k < k1; ++k) __builtin_prefetch(to + k * to_stride + r0 + kAhead, 1, 3);
       for (int64_t r = r0; r < full; r += kBlock)
         for (int64_t k = k0; k < k1; k += kBlock) square(from + r * from_stride + k, from_stride, to + k * to_stride + r, to_stride);
       edge(from + full * from_stride + k0, from_stride, to + k0 * to_stride + full, to_stride, r1 - full, k1 - k0);
