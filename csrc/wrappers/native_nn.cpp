@@ -31,6 +31,7 @@
 #include "op/pad_within.h"
 #include "op/permute.h"
 #include "op/plane_scatter.h"
+#include "op/reshape.h"
 #include "op/rsub.h"
 #include "op/scatter.h"
 #include "op/sigmoid.h"
@@ -116,6 +117,41 @@ Tensor glu(const Tensor& x, int64_t dim) {
   const int64_t n = x.ndim() ? x.size(static_cast<int>(dim)) : 1;
   if (n % 2 != 0) raise<ShapeError>("glu: axis ", dim, " of shape ", x.sizes(), " has odd size ", n, "; expected an even one");
   return op::mul(op::slice(x, dim, 0, n / 2, 1), op::sigmoid(op::slice(x, dim, n / 2, n, 1)));
+}
+
+// [*, C r^2, H, W] -> [*, C, H r, W r]: the parts of a channel are the places of a square.
+Tensor pixel_shuffle(const Tensor& x, int64_t upscale_factor) {
+  const int64_t r = upscale_factor;
+  if (x.ndim() < 3) raise<ShapeError>("pixel_shuffle: input has shape ", x.sizes(), "; expected [*, C r^2, H, W]");
+  if (r < 1) raise<ArgumentError>("pixel_shuffle: upscale_factor = ", r, "; expected a positive upscale_factor");
+  const int n = x.ndim() - 3;
+  const int64_t c = x.size(n), h = x.size(n + 1), w = x.size(n + 2);
+  const int64_t square = Extent(r) * Extent(r);
+  if (c % square != 0)
+    raise<ShapeError>("pixel_shuffle: ", c, " channels (shape ", x.sizes(), ") do not divide by upscale_factor^2 = ", square);
+  Dims parts(x.sizes()), order(n), out(x.sizes());
+  parts[n] = c / square, parts[n + 1] = parts[n + 2] = r;
+  parts.push_back(h), parts.push_back(w);
+  for (int i = 0; i < n; ++i) order[i] = i;
+  for (const int axis : {0, 3, 1, 4, 2}) order.push_back(n + axis);
+  out[n] = c / square, out[n + 1] = Extent(h) * Extent(r), out[n + 2] = Extent(w) * Extent(r);
+  return op::reshape(op::permute(op::reshape(x, parts), order), out);
+}
+
+Tensor pixel_unshuffle(const Tensor& x, int64_t downscale_factor) {
+  const int64_t r = downscale_factor;
+  if (x.ndim() < 3) raise<ShapeError>("pixel_unshuffle: input has shape ", x.sizes(), "; expected [*, C, H r, W r]");
+  if (r < 1) raise<ArgumentError>("pixel_unshuffle: downscale_factor = ", r, "; expected a positive downscale_factor");
+  const int n = x.ndim() - 3;
+  const int64_t c = x.size(n), h = x.size(n + 1), w = x.size(n + 2);
+  if (h % r != 0 || w % r != 0) raise<ShapeError>("pixel_unshuffle: ", h, " x ", w, " (shape ", x.sizes(), ") does not divide by ", r);
+  Dims parts(x.sizes()), order(n), out(x.sizes());
+  parts[n + 1] = h / r, parts[n + 2] = r;
+  parts.push_back(w / r), parts.push_back(r);
+  for (int i = 0; i < n; ++i) order[i] = i;
+  for (const int axis : {0, 2, 4, 1, 3}) order.push_back(n + axis);
+  out[n] = Extent(c) * Extent(r) * Extent(r), out[n + 1] = h / r, out[n + 2] = w / r;
+  return op::reshape(op::permute(op::reshape(x, parts), order), out);
 }
 
 Tensor conv_transposed_backward(const Tensor& dy, const Tensor& weight, IntList shape, IntList stride, IntList padding, IntList dilation,

@@ -239,8 +239,6 @@ _LAZY_NAMES = {
     "lazy": "compiler",
     **dict.fromkeys(("graph_owners", "memory_owners", "memory_summary", "name_memory"), "_memory"),
     "pairwise_distance": "nn.functional",
-    "pixel_shuffle": "nn.functional",
-    "pixel_unshuffle": "nn.functional",
     **dict.fromkeys(("bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window"), "_windows"),
     **dict.fromkeys(("corrcoef", "cov", "cumulative_trapezoid", "gradient", "histogram", "trapezoid", "trapz"), "_statistics"),
     **dict.fromkeys(

@@ -585,6 +585,8 @@ from flambeau._table import ones as ones
 from flambeau._table import ones_like as ones_like
 from flambeau._table import outer as outer
 from flambeau._table import permute as permute
+from flambeau._table import pixel_shuffle as pixel_shuffle
+from flambeau._table import pixel_unshuffle as pixel_unshuffle
 from flambeau._table import poisson as poisson
 from flambeau._table import polar as polar
 from flambeau._table import positive as positive
@@ -779,8 +781,6 @@ from flambeau.nn.functional import cosine_similarity as cosine_similarity
 from flambeau.nn.functional import max_pool1d as max_pool1d
 from flambeau.nn.functional import max_pool2d as max_pool2d
 from flambeau.nn.functional import pairwise_distance as pairwise_distance
-from flambeau.nn.functional import pixel_shuffle as pixel_shuffle
-from flambeau.nn.functional import pixel_unshuffle as pixel_unshuffle
 from flambeau.serialization import load as load
 from flambeau.serialization import save as save
 from flambeau.sparse._construct import sparse_bsc_tensor as sparse_bsc_tensor

@@ -1260,6 +1260,10 @@ def permute(input: Tensor, dims: Sequence[_int] | _int, *, out: Tensor | None = 
 def permute_backward(input: Tensor, *dims: _int, out: Tensor | None = ...) -> Tensor: ...
 @overload
 def permute_backward(input: Tensor, dims: Sequence[_int] | _int, *, out: Tensor | None = ...) -> Tensor: ...
+def pixel_shuffle(input: Tensor, upscale_factor: _int, *, out: Tensor | None = ...) -> Tensor:
+    """Moves blocks of channels into space: [*, C r^2, H, W] becomes [*, C, H r, W r] (Shi et al., CVPR 2016)."""
+def pixel_unshuffle(input: Tensor, downscale_factor: _int, *, out: Tensor | None = ...) -> Tensor:
+    """The inverse of pixel_shuffle: [*, C, H r, W r] becomes [*, C r^2, H, W]."""
 def plane_gather(input: Tensor, indices: Tensor, *, out: Tensor | None = ...) -> Tensor:
     """The elements of each plane of x ([N, C, ...]) at the indices. (x is `input`.) Gradients: `input`."""
 @overload

@@ -39,7 +39,7 @@ _PYTHON_THERE = frozenset("cdist stft tensordot unique_consecutive".split())
 # Of nn.functional: what PyTorch has as native functions, which get arguments as they were given, and are in its top level.
 _NATIVE_THERE = frozenset(
     "adaptive_avg_pool1d avg_pool1d avg_pool2d avg_pool3d bilinear channel_shuffle conv1d conv2d conv3d conv_transpose1d conv_transpose2d "
-    "conv_transpose3d cosine_similarity one_hot pairwise_distance pdist pixel_shuffle pixel_unshuffle scaled_dot_product_attention".split()
+    "conv_transpose3d cosine_similarity one_hot pairwise_distance pdist scaled_dot_product_attention".split()
 )
 
 on = False

@@ -269,8 +269,10 @@ def _run_backward_hooks(
 ) -> tuple[Tensor | None, ...]:
     if call.grad_outputs is None:
         return grad_inputs
+    # A second derivative may reach the inputs without passing the outputs: no hook is called then.
+    grad_outputs, call.grad_outputs = call.grad_outputs, None
     for _, hook in call.module._all("_backward_hooks"):
-        result = hook(call.module, grad_inputs, call.grad_outputs)
+        result = hook(call.module, grad_inputs, grad_outputs)
         if result is not None:
             grad_inputs = _checked("full_backward", call.module, result, grad_inputs)
     return grad_inputs

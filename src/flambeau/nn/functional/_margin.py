@@ -22,7 +22,8 @@ __all__ = [
 @spelled()
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """x1 . x2 / (max(|x1|, eps) max(|x2|, eps)) along `dim`; the shapes broadcast."""
-    x1, x2 = broadcast_tensors(x1, x2)
+    if x1.shape != x2.shape:
+        x1, x2 = broadcast_tensors(x1, x2)
     n1 = ops.norm(x1, 2, dim, keepdim=True).clamp(min=eps)
     n2 = ops.norm(x2, 2, dim, keepdim=True).clamp(min=eps)
     return ((x1 / n1) * (x2 / n2)).sum(dim)

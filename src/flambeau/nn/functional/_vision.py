@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any
 
 from flambeau._C import ArgumentError, ShapeError, Tensor, float32, float64, ops, uint8
 from flambeau._errors import NotThereError
-from flambeau._spelled import spelled
 from flambeau._tensor import tensor
 from flambeau._warn import warn
 from flambeau.nn.functional import _pooling
@@ -24,49 +24,9 @@ __all__ = [
 ]
 
 
-@spelled()
-def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
-    """Moves blocks of channels into space.
+pixel_shuffle: Callable[..., Tensor] = ops.pixel_shuffle
+pixel_unshuffle: Callable[..., Tensor] = ops.pixel_unshuffle
 
-    Shape: [*, C r^2, H, W] -> [*, C, H r, W r].
-
-    Raises:
-        ValueError: the channels do not divide by r^2.
-
-    Source: Shi et al. 2016.
-    """
-    r = upscale_factor
-    *lead, c, h, w = input.shape
-    if c % (r * r):
-        raise ShapeError(
-            f"pixel_shuffle: {c} channels (shape {list(input.shape)}) do not divide by "
-            f"upscale_factor^2 = {r * r}"
-        )
-    n = len(lead)
-    x = input.reshape(*lead, c // (r * r), r, r, h, w)
-    x = x.permute(*range(n), n, n + 3, n + 1, n + 4, n + 2)
-    return x.reshape(*lead, c // (r * r), h * r, w * r)
-
-
-@spelled()
-def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
-    """The inverse of `pixel_shuffle`.
-
-    Shape: [*, C, H r, W r] -> [*, C r^2, H, W].
-    """
-    r = downscale_factor
-    *lead, c, h, w = input.shape
-    if h % r or w % r:
-        raise ShapeError(
-            f"pixel_unshuffle: {h} x {w} (shape {list(input.shape)}) does not divide by {r}"
-        )
-    n = len(lead)
-    x = input.reshape(*lead, c, h // r, r, w // r, r)
-    x = x.permute(*range(n), n, n + 2, n + 4, n + 1, n + 3)
-    return x.reshape(*lead, c * r * r, h // r, w // r)
-
-
-# Which elements are mixed is arithmetic of sizes alone, so it is no op of a graph. Arrays are NumPy's, and kept.
 _Taps = list[tuple[Any, Any]]  # (index, weight) of elements that are mixed; int64 and float64
 
 
