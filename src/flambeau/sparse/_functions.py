@@ -270,8 +270,11 @@ def _add(a: Any, b: Any, *, alpha: float = 1) -> Any:
     x, y = a.to_coo(), b.to_coo()
     if x.shape != y.shape or x.sparse_dim() != y.sparse_dim():
         raise _C.ShapeError(f"add: the sparse tensors have shapes {list(a.shape)} and {list(b.shape)}; expected one shape")
-    kind = _C.promote_types(x._val.dtype, y._val.dtype)
-    values = ops.cat([x._val.to(kind), (y._val * alpha).to(kind)])
+    mine, theirs = x._val, y._val if alpha == 1 else y._val * alpha
+    if mine.dtype is not theirs.dtype:
+        kind = _C.promote_types(mine.dtype, y._val.dtype)
+        mine, theirs = mine.to(kind), theirs.to(kind)
+    values = ops.cat([mine, theirs])
     found = SparseCOO.make(ops.cat([x._idx, y._idx], 1), values, x.shape)
     return in_layout_of(found.coalesce() if x._in_order and y._in_order else found, a)
 

@@ -6,8 +6,8 @@ functions and methods come to `__torch_function__`, which looks for what `_funct
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
+from types import GetSetDescriptorType
 from typing import Any, ClassVar
 
 from flambeau import _C
@@ -15,7 +15,6 @@ from flambeau._C import Tensor, ops
 from flambeau._memory_format import layout, sparse_coo, sparse_csr
 from flambeau._print import parts_text
 from flambeau._warn import warn_once
-from flambeau.overrides import DisableTorchFunctionSubclass
 
 # What the core itself can answer.
 _GEOMETRY = {
@@ -45,10 +44,9 @@ class SparseTensor(Tensor):
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         owner = getattr(func, "__self__", None)
-        name = owner.__name__ if inspect.isgetsetdescriptor(owner) else func.__name__
+        name = owner.__name__ if type(owner) is GetSetDescriptorType else func.__name__
         if name in _GEOMETRY:
-            with DisableTorchFunctionSubclass():
-                return func(*args, **(kwargs or {}))
+            return _C.no_torch_function(func, types, args, kwargs)
         known = SparseTensor.functions.get(name)
         if known is None:
             raise TypeError(_MISSING.format(name))
