@@ -201,22 +201,27 @@ thread_local std::string backward_note;
                        ", which only leaves, products, quotients, sums and clones go on with; make the embedding's weight a leaf, or pass sparse=False");
 }
 
-thread_local bool keeping = false;
+// What the backward that runs on this thread does: whether it keeps the graph, and whether it or one around it is restricted to inputs.
+struct Running {
+  bool keeps = false, restricted = false;
+};
+thread_local Running running;
 
-class Keeping {
+class Runs {
  public:
-  explicit Keeping(bool on) : before_(std::exchange(keeping, on)) {}
-  Keeping(const Keeping&) = delete;
-  Keeping& operator=(const Keeping&) = delete;
-  ~Keeping() { keeping = before_; }
+  Runs(bool keeps, bool restricted) : before_(std::exchange(running, {keeps, running.restricted || restricted})) {}
+  Runs(const Runs&) = delete;
+  Runs& operator=(const Runs&) = delete;
+  ~Runs() { running = before_; }
 
  private:
-  const bool before_;
+  const Running before_;
 };
 
 }  // namespace
 
-bool keeps_graph() { return keeping; }
+bool keeps_graph() { return running.keeps; }
+bool runs_for_inputs() { return running.restricted; }
 std::string take_backward_note() { return std::exchange(backward_note, {}); }
 
 class Backward {
@@ -263,7 +268,7 @@ class Backward {
   }
 
   void run() {
-    const Keeping scope(options_.retain);
+    const Runs scope(options_.retain, restricted_);
     for (auto& start : starts_)
       if (Pending* p = table_.get(start.fn.get()); p->waiting == 0 && p->wanted && !only_later(*p) && !queued(p)) push(p);
     while (Pending* p = pop()) step(*p);
@@ -273,7 +278,7 @@ class Backward {
 
   // The second part.
   void run_later() {
-    const Keeping scope(options_.retain);
+    const Runs scope(options_.retain, restricted_);
     now_ = kLater;
     for (Pending* p : postponed_) push(p);
     for (auto& start : starts_)
@@ -654,10 +659,10 @@ std::vector<Tensor> SplitBackward::first() {
   go(State::New, State::Busy);
   const NoGrad off;
   const WithoutAutocast types_stay;
-  std::unique_ptr<Backward> running = std::move(backward_);  // goes if it fails
-  running->run();
-  std::vector<Tensor> out = running->results(0, first_);
-  backward_ = std::move(running);
+  std::unique_ptr<Backward> first_part = std::move(backward_);  // goes if it fails
+  first_part->run();
+  std::vector<Tensor> out = first_part->results(0, first_);
+  backward_ = std::move(first_part);
   state_ = State::Halfway;
   return out;
 }

@@ -199,6 +199,8 @@ std::vector<Tensor> run_backward(const std::vector<Tensor>& roots, std::vector<T
                                  bool create_graph, const std::vector<Tensor>& inputs, bool accumulate, bool allow_unused, bool leaf_hooks = true);
 // Whether the innermost backward that runs on this thread leaves the graph for another one.
 bool keeps_graph();
+// Whether it, or one around it, computes gradients of inputs that were asked for alone.
+bool runs_for_inputs();
 // Whether the graph of the roots leads to a leaf other than these.
 bool reaches_others(const std::vector<Tensor>& roots, const std::vector<Tensor>& leaves);
 

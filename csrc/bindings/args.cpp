@@ -526,17 +526,24 @@ static const Tensor* offered(PyObject* o, const std::vector<PyObject*>& args) {
 PyObject* with_out(const char* op, Function function, PyObject* const* args, Py_ssize_t nargs, PyObject* kw, bool takes_dtype) try {
   const Py_ssize_t at = place_of_out(kw), n = PyTuple_GET_SIZE(kw);
   PyObject* const out = args[nargs + at];
-  if (taken_over(out)) return call_overridden(op, nullptr, args, nargs, kw);
+  if (std::any_of(args, args + nargs + n, [](PyObject* o) { return taken_over(o); })) return call_overridden(op, nullptr, args, nargs, kw);
+  const WithoutAutocast types_stay;
   std::vector<PyObject*> values(args, args + nargs + n);
   values.erase(values.begin() + nargs + at);
   std::vector<PyObject*> keywords;
   for (Py_ssize_t k = 0; k < n; ++k)
     if (k != at) keywords.push_back(PyTuple_GET_ITEM(kw, k));
-  const Owned word(PyUnicode_InternFromString("dtype"));
-  const bool typed = std::any_of(keywords.begin(), keywords.end(), [](PyObject* k) { return same_text(k, "dtype"); });
-  if (takes_dtype && !typed && is_tensor(out) && std::none_of(values.begin(), values.end(), holds_tensor)) {
+  Owned words[2], device;
+  const auto add = [&](Owned& word, const char* name, PyObject* value) {
+    if (std::any_of(keywords.begin(), keywords.end(), [&](PyObject* k) { return same_text(k, name); })) return;
+    word = Owned(PyUnicode_InternFromString(name));
     keywords.push_back(word.object);
-    values.push_back(dtype_object(tensor_of(out).dtype()));
+    values.push_back(value);
+  };
+  if (takes_dtype && is_tensor(out) && std::none_of(values.begin(), values.end(), holds_tensor)) {
+    const Tensor& like = tensor_of(out);
+    add(words[0], "dtype", dtype_object(like.dtype()));
+    if (like.is_meta()) add(words[1], "device", (device = Owned(make_device(like.device()))).object);
   }
   const Owned names(make_tuple(static_cast<Py_ssize_t>(keywords.size()), [&](Py_ssize_t k) { return Py_NewRef(keywords[static_cast<size_t>(k)]); }));
   const Tensor* const offer = offered(out, values);

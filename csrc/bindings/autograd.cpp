@@ -238,6 +238,7 @@ void init_autograd(nb::module_& m) {
         nb::arg("leaf_hooks") = true);
 
   m.def("keeps_graph", &keeps_graph);
+  m.def("runs_for_inputs", &runs_for_inputs);
   m.def("stand_in", [](nb::handle x) { return nb::steal(wrap(stand_in(plain_tensor(x.ptr(), "stand_in", "x")))); });
   m.def("check_inplace", [](const char* op, nb::handle x) { check_inplace(op, plain_tensor(x.ptr(), "check_inplace", "x")); });
   m.def("become_view", [](nb::handle x, nb::handle view) { become_view(plain_tensor(x.ptr(), "become_view", "x"), plain_tensor(view.ptr(), "become_view", "view")); });

@@ -11,6 +11,10 @@
 
 namespace fl::check {
 
+inline void axis_of_three(const char* op, const Tensor& x, int64_t dim) {
+  if (x.size(static_cast<int>(dim)) != 3) raise<ShapeError>(op, ": axis ", dim, " of shape ", x.sizes(), " has size ", x.size(static_cast<int>(dim)), "; expected 3");
+}
+
 inline std::string linalg_name(std::string_view op) {
   if (op.ends_with("_ex")) op.remove_suffix(3);  // mostly called for the function that raises
   return op.starts_with("linalg_") ? "linalg." + std::string(op.substr(7)) : std::string(op);

@@ -260,6 +260,7 @@ inline void group_norm_arguments(const char* op, const Tensor& x, int64_t groups
   if (x.ndim() < 2) raise<ShapeError>(op, ": x has shape ", x.sizes(), "; expected [N, C, ...]");
   if (groups < 1 || x.size(1) % groups)
     raise<ArgumentError>(op, ": num_groups = ", groups, ", but x has shape ", x.sizes(), "; expected a divisor of ", x.size(1));
+  if (x.numel() == groups) raise<ArgumentError>(op, ": Expected more than 1 value per channel when training, got input size ", x.sizes(), " with num_groups = ", groups);
   per_channel(op, "weight", weight, x), per_channel(op, "bias", bias, x);
 }
 inline void layer_norm_arguments(const char* op, const Tensor& x, IntList shape, const Tensor& weight, const Tensor& bias) {

@@ -164,7 +164,7 @@ Tensor eye(int64_t n, std::optional<int64_t> m, OptType dtype, OptDevice device,
   Tensor y = filled("eye", Dims{n, columns}, 0, dtype.value_or(default_dtype()), device, false);
   if (!y.is_meta()) {
     const int64_t k = std::min(n, columns);
-    if (k > 0) fill_elements(alias(y, Dims{k}, Dims{columns + 1}, 0), 1);
+    if (k > 0) fill_elements(alias(y, Dims{k}, Dims{columns + 1}, y.offset()), 1);
   }
   return made(std::move(y), grad);
 }

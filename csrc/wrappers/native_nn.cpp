@@ -7,7 +7,6 @@
 #include "op/add.h"
 #include "op/amax.h"
 #include "op/cast.h"
-#include "op/clamp_min.h"
 #include "op/constant_pad.h"
 #include "op/convolution.h"
 #include "op/div.h"
@@ -31,6 +30,7 @@
 #include "op/pad_within.h"
 #include "op/permute.h"
 #include "op/plane_scatter.h"
+#include "op/relu.h"
 #include "op/reshape.h"
 #include "op/rsub.h"
 #include "op/scatter.h"
@@ -105,7 +105,7 @@ Tensor pad_within_backward(const Tensor& dy, IntList shape, IntList pad, std::st
 
 Tensor multi_margin_rows(const Tensor& x, const Tensor& target, int64_t p, double margin, const Tensor& weight) {
   const Tensor classes = op::unsqueeze(target, 1);
-  Tensor y = op::clamp_min(op::add(op::rsub(op::gather(x, 1, classes), Scalar(margin)), x), Scalar(0));
+  Tensor y = op::relu(op::add(op::rsub(op::gather(x, 1, classes), Scalar(margin)), x));
   if (p == 2) y = op::mul(y, y);
   if (weight) y = op::mul(y, op::unsqueeze(op::index_select(weight, 0, target), 1));
   const int64_t over_classes[] = {1};

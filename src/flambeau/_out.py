@@ -12,9 +12,10 @@ from flambeau._no_tensor import explained
 from flambeau._warn import warn
 
 F = TypeVar("F", bound=Callable[..., Any])
+R = TypeVar("R")
 
 
-def deliver(op: str, result: Any, out: Any) -> Any:
+def deliver(op: str, result: R, out: Any) -> R:
     """`result`, or `out` with the values of `result`, a tensor or a tuple of tensors.
 
     A tensor of another shape is resized, with a warning unless it is empty.
@@ -26,8 +27,9 @@ def deliver(op: str, result: Any, out: Any) -> Any:
     """
     if out is None:
         return result
-    many = isinstance(result, tuple)
-    parts, targets = (tuple(result), tuple(out) if isinstance(out, (tuple, list)) else (out,)) if many else ((result,), (out,))
+    found: Any = result
+    many = isinstance(found, tuple)
+    parts, targets = (tuple(found), tuple(out) if isinstance(out, (tuple, list)) else (out,)) if many else ((found,), (out,))
     if len(parts) != len(targets) or not all(isinstance(t, Tensor) for t in targets):
         raise TypeError(f"{op}: out = {type(out).__name__}; expected {f'a tuple of {len(parts)} tensors' if many else 'a tensor'}")
     for part, target in zip(parts, targets, strict=True):
@@ -35,8 +37,8 @@ def deliver(op: str, result: Any, out: Any) -> Any:
     for part, target in zip(parts, targets, strict=True):
         _write(op, part, target)
     if not many:
-        return out
-    return result._make(targets) if hasattr(result, "_make") else type(result)(targets)
+        return out  # type: ignore[no-any-return]
+    return found._make(targets) if hasattr(found, "_make") else type(found)(targets)  # type: ignore[no-any-return]
 
 
 def takes_out(function: F) -> F:
@@ -56,6 +58,8 @@ def takes_out(function: F) -> F:
 def _check(op: str, part: Tensor, target: Tensor) -> None:
     if (part.requires_grad or target.requires_grad) and _C.is_grad_enabled():
         raise _C.AutogradError(f"{op}: out= records no gradient, but a tensor requires grad; assign the result, or use no_grad()")
+    if part.is_meta != target.is_meta:
+        raise _C.DeviceError(f"{op}: the result is on {part.device}, out on {target.device}; expected one device")
     from flambeau._functions import can_cast
 
     if not can_cast(part.dtype, target.dtype):

@@ -525,3 +525,27 @@ def test_what_nothing_reaches_is_not_zero():
     with pytest.raises(RuntimeError, match="was not used"):
         fl.autograd.grad(g.sum(), other)
     assert fl.autograd.grad(g.sum(), (x, other), allow_unused=True)[1] is None
+
+
+def test_who_is_in_a_backward_for_inputs_alone_knows():
+    seen = []
+    for inputs in (None, []):
+        x = fl.ones(2, requires_grad=True)
+        y = x * 2
+        y.register_hook(lambda g: seen.append(fl.autograd._is_checkpoint_valid()))
+        if inputs is None:
+            y.sum().backward()
+        else:
+            fl.autograd.grad(y.sum(), x)
+    assert seen == [True, False] and fl.autograd._is_checkpoint_valid()
+
+
+def test_evaluation_does_not_write_running_statistics():
+    norm = fl.nn.BatchNorm1d(3).eval()
+    before = norm.running_mean._version
+    z = (norm.weight * norm.running_mean).sum()
+    norm(fl.ones(2, 3))
+    z.backward()
+    assert norm.running_mean._version == before
+    norm.train()(fl.randn(2, 3))
+    assert norm.running_mean._version == before + 1

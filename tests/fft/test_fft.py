@@ -112,10 +112,24 @@ def test_out():
     x = fl.ones(4)
     out = fl.empty(0, dtype=fl.complex64)
     assert fl.fft.fft(x, out=out) is out and out.tolist() == [4, 0, 0, 0]
-    with pytest.raises(TypeError, match="out is flambeau.float32, the result flambeau.complex64"):
+    with pytest.raises(TypeError, match="the result is flambeau.complex64, out is flambeau.float32"):
         fl.fft.fft(x, out=fl.empty(4))
-    with pytest.raises(RuntimeError, match="no part in gradients"):
+    with pytest.raises(RuntimeError, match="records no gradient"):
         fl.fft.fft(fl.ones(4, requires_grad=True), out=out)
+
+
+def test_out_of_a_wider_type_and_one_that_requires_grad():
+    x = fl.ones(4)
+    assert fl.fft.fft(x, out=fl.empty(0, dtype=fl.complex128)).tolist() == [4, 0, 0, 0]
+    out = fl.empty(6, requires_grad=True)
+    with fl.no_grad():
+        assert fl.fft.irfft(x, out=out) is out and out.tolist() == fl.fft.irfft(x).tolist()
+
+
+@pytest.mark.parametrize("name", ["fftfreq", "rfftfreq"])
+def test_frequencies_are_computed_in_the_type_of_out(name):
+    compute = getattr(fl.fft, name)
+    assert fl.equal(compute(5, 0.3, out=fl.empty(0, dtype=fl.float64)), compute(5, 0.3, dtype=fl.float64))
 
 
 REFUSED = [

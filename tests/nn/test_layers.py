@@ -230,6 +230,21 @@ def test_instance_norm_normalises_each_map():
     np.testing.assert_allclose(y.std((2, 3)), 1, atol=1e-3)
 
 
+@pytest.mark.parametrize("shape", [(0, 3, 2, 2), (2, 3, 0, 2)])
+def test_no_values_leave_the_running_statistics_of_instance_norm(shape):
+    norm = nn.InstanceNorm2d(3, track_running_stats=True)
+    assert norm(fl.ones(shape)).shape == shape
+    assert norm.running_mean.tolist() == [0, 0, 0] and norm.running_var.tolist() == [1, 1, 1]
+
+
+def test_local_response_norm_of_no_values_and_of_too_few_axes():
+    norm = nn.LocalResponseNorm(3)
+    for shape in ((0, 2, 4), (2, 0, 4), (2, 3, 4, 0)):
+        assert norm(fl.ones(shape)).shape == shape
+    with pytest.raises(ValueError, match=r"\[2, 3\]; expected \[N, C, \*\]"):
+        norm(fl.ones(2, 3))
+
+
 # ------------------------------------------------------------------------------------- small ones
 
 

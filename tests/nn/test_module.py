@@ -537,6 +537,18 @@ def test_init_takes_no_arguments():
         nn.Module(1)
 
 
+def test_full_backward_hooks_are_not_called_where_a_second_derivative_reaches_the_inputs_alone():
+    net, seen = nn.Tanh(), []
+    net.register_full_backward_hook(lambda module, inputs, outputs: seen.append(inputs[0].item()))
+    x = fl.ones(1, requires_grad=True)
+    y = net(x)
+    (slope,) = fl.autograd.grad(y, x, create_graph=True)
+    slope.backward(retain_graph=True)
+    assert seen == [slope.item()]
+    (slope + y).backward()
+    assert len(seen) == 2
+
+
 def test_full_backward_hooks_see_none_for_an_unused_output():
     class Net(nn.Module):
         def forward(self, x, z):

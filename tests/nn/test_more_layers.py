@@ -252,6 +252,29 @@ def test_multilabel_losses():
     np.testing.assert_allclose(nn.MultiLabelSoftMarginLoss(reduction="none")(fl.tensor(x), fl.tensor(z)).numpy(), want)
 
 
+@pytest.mark.parametrize("layer, shape", [
+    (nn.MaxPool3d(2, return_indices=True), (2, 4, 4, 4)), (nn.AdaptiveMaxPool3d(2, return_indices=True), (2, 4, 4, 4)),
+    (nn.FractionalMaxPool2d(2, output_size=2, return_indices=True), (2, 4, 4)),
+    (nn.FractionalMaxPool3d(2, output_size=2, return_indices=True), (2, 4, 4, 4)),
+])  # fmt: skip
+def test_maxima_of_no_batch(layer, shape):
+    values, indices = layer(fl.ones(0, *shape))
+    assert values.shape == indices.shape == (0, *[2] * len(shape))
+    unpool = nn.MaxUnpool3d(2) if len(shape) == 4 else nn.MaxUnpool2d(2)
+    assert unpool(values, indices).shape == (0, *shape)
+
+
+@pytest.mark.parametrize("shape", [(0, 4, 3), (2, 4, 0), (0, 4, 2, 2)])
+def test_channels_without_values_are_shuffled(shape):
+    assert nn.ChannelShuffle(2)(fl.ones(shape)).shape == shape
+
+
+def test_no_gradient_where_a_class_of_multilabel_margin_loss_is_just_far_enough():
+    x = fl.tensor([[1.0, 0.0, 0.5]], requires_grad=True)
+    F.multilabel_margin_loss(x, fl.tensor([[0, -1, 0]])).backward()
+    assert (x.grad * 3).tolist() == [[-1, 0, 1]]
+
+
 def test_triplets_with_a_distance():
     a, b, c = (double(4, 3, seed=k) for k in range(3))
     far = nn.TripletMarginWithDistanceLoss(distance_function=lambda u, v: (u - v).abs().max(-1)[0], margin=0.4, swap=True)(a, b, c)
@@ -450,6 +473,7 @@ def test_multi_head_attention_forward_is_the_layer():
         (lambda: F.ctc_loss(fl.zeros(3, 1, 2), fl.tensor([[1]]), [3], [1], blank=2), "blank = 2; expected 0 <= blank < 2"),
         (lambda: F.ctc_loss(fl.zeros(3, 1, 2), fl.tensor([[1]]), [4], [1]), r"input_lengths\[.*0.*\] = 4; expected 0 to 3"),
         (lambda: F.ctc_loss(fl.zeros(3, 1, 2), fl.tensor([[5]]), [3], [1]), "value 5"),
+        (lambda: F.ctc_loss(fl.zeros(3, 0, 2), fl.zeros(0, 1, dtype=fl.int64), [], []), "not empty"),
         (lambda: F.ctc_loss(fl.zeros(3, 2, 2), fl.tensor([1, 1]), [3, 3], [1, 2]), r"expected \[3\], the sum of target_lengths"),
         (lambda: F.embedding_bag(fl.tensor([1, 0]), fl.ones(2, 2), fl.tensor([0, 5])), "up to 2"),
         (lambda: F.embedding_bag(fl.tensor([1, 0]), fl.ones(2, 2), fl.tensor([1])), r"offsets\[0\] = 1; expected 0"),

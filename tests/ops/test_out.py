@@ -127,10 +127,12 @@ def test_every_op_gives_the_same_bits_in_outs_memory(op, index):
     if not isinstance(want, fl.Tensor) or want.layout is not fl.strided:
         pytest.skip("no dense tensor")
     want = want.clone()
-    out = fl.ones(want.shape, dtype=want.dtype)
+    around = fl.ones(want.numel() + 10, dtype=want.dtype)
+    out = around[3 : want.numel() + 3].view(want.shape)
     version = out._version
     assert call_out(args, out) is out and bits(out) == bits(want)
     assert out._version == version + 1
+    assert bits(around[:3]) == bits(around[-3:]) == bits(fl.ones(3, dtype=want.dtype))
     for name, value in args.items():
         if isinstance(value, fl.Tensor) and value.shape == want.shape and value.dtype is want.dtype:
             assert bits(call_out({**args, name: (own := value.clone())}, own)) == bits(want), name
@@ -142,7 +144,33 @@ def test_every_op_gives_the_same_bits_in_outs_memory(op, index):
 ])  # fmt: skip
 def test_what_is_made_from_numbers_is_made_in_outs_type(call):
     want = call(dtype=fl.float64)
-    out = fl.empty(want.shape, dtype=fl.float64)
-    assert bits(call(out=out)) == bits(want)
+    around = fl.ones(want.numel() + 10, dtype=fl.float64)
+    assert bits(call(out=around[5:-5].view(want.shape))) == bits(want)
+    assert around[:5].tolist() == around[-5:].tolist() == [1] * 5
     if want.numel() < 10:
         assert fl.equal(call(out=fl.empty(want.shape, dtype=fl.int64)), call(dtype=fl.int64))
+
+
+def test_autocast_leaves_what_is_written_into():
+    x, out = fl.randn(9, 9), fl.empty(9, 9)
+    with fl.autocast("cpu", dtype=fl.bfloat16):
+        fl.mm(x, x, out=out)
+    assert bits(out) == bits(x @ x)
+
+
+def test_an_argument_that_takes_over_sees_out():
+    class Seen(fl.Tensor):
+        @classmethod
+        def __torch_function__(cls, function, types, args=(), kwargs=None):
+            seen.append(kwargs)
+            return super().__torch_function__(function, types, args, kwargs or {})
+
+    seen, out = [], fl.empty(2)
+    fl.add(fl.ones(2).as_subclass(Seen), 1, out=out)
+    assert seen[0]["out"] is out and out.tolist() == [2, 2]
+
+
+def test_out_is_on_the_result_s_device():
+    with pytest.raises(fl.DeviceError, match="the result is on cpu, out on meta"):
+        fl.add(fl.ones(2), 1, out=fl.empty(2, device="meta"))
+    assert fl.zeros(2, out=fl.empty(2, device="meta")).is_meta

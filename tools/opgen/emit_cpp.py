@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from . import emit_graph
-from .checks import emit_check
+from .checks import emit_check, emit_condition
 from .emit_loop import each_args, each_compute, scalar_params
 from .emit_node import NodeWriter, Table
 from .formula import differentiable, translate
@@ -330,8 +330,9 @@ def wrapper(op: Op, table: Table) -> tuple[list[str], list[str]]:
             if not op.makes_output and not op.get("view"):
                 body += _allocate(op)
             body += _kernel_call(op)
+        writes = f" && {emit_condition(op, op.get('mutates_when'))}" if op.get("mutates_when") else ""
         for n in op.get("mutates", []):
-            body.append(f'  if ({n}.defined()) bump_version("{op.name}", {n});')
+            body.append(f'  if ({n}.defined(){writes}) bump_version("{op.name}", {n});')
         if node.exists:
             body += node.after()
         body.append(ret)

@@ -14,7 +14,7 @@ from .signature import Signature, parse
 
 KEYS = {
     "op", "doc", "example", "complex", "conjugate", "shape", "dtype", "check", "each", "rare", "types", "first", "bytes", "any_type", "shortcut", "kernel", "composite", "aux", "let", "grad",
-    "view", "inplace", "over", "mutates", "keywords", "ignores", "layout", "any_strides", "flops", "methods", "total", "autocast", "devices", "draws", "batch", "aliases", "node", "keeps",
+    "view", "inplace", "over", "mutates", "mutates_when", "keywords", "ignores", "layout", "any_strides", "flops", "methods", "total", "autocast", "devices", "draws", "batch", "aliases", "node", "keeps",
     "says", "sparse", "numbers_first", "named", "ref", "samples", "errors",
 }  # fmt: skip
 BYTES = ("ints", "all", "bits")

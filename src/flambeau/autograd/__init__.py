@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib as _importlib
 import typing as _typing
 
+from flambeau import _C
 from flambeau.autograd import functional, graph
 from flambeau.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
 from flambeau.autograd.backward import backward, grad
@@ -25,6 +26,11 @@ from flambeau.autograd.variable import Variable
 
 if _typing.TYPE_CHECKING:
     from flambeau.autograd import forward_ad
+
+
+def _is_checkpoint_valid() -> bool:
+    """Whether no backward that computes gradients of given inputs alone runs on this thread: reentrant checkpoints ask."""
+    return not _C.runs_for_inputs()
 
 
 def __getattr__(name: str) -> _typing.Any:

@@ -125,7 +125,7 @@ def _along(y: Tensors, x: Tensors, v: Tensors, create_graph: bool, strict: bool)
     """J v as the derivative by u of u J, which is linear in u."""
     u = tuple(ops.zeros_like(t).requires_grad_() for t in y)
     rows = _gradients("jvp", y, x, u, True, strict)
-    return _gradients("jvp", rows, u, v, create_graph, False)
+    return _gradients("jvp", rows, u, v, create_graph, strict)
 
 
 def jacobian(

@@ -1,4 +1,4 @@
-"""What the transforms have in common before and behind the computation: types, axes, sizes, norms, `out`."""
+"""What the transforms have in common before and behind the computation: types, axes, sizes, norms."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from numbers import Integral
 
 from flambeau import _C
-from flambeau._C import Tensor, ops
+from flambeau._C import Tensor
 from flambeau.fft._linear import OTHER, resized
 
 
@@ -83,19 +83,3 @@ def single(op: str, x: Tensor, n: int | None, dim: int) -> tuple[list[int] | Non
     if x.ndim == 0:
         raise _C.RangeError(f"{op}: a 0-d tensor has no axis to transform; expected at least one")
     return None if n is None else [n], [dim]
-
-
-def given(op: str, y: Tensor, out: Tensor | None) -> Tensor:
-    """y, written into `out` where there is one."""
-    if out is None:
-        return y
-    if not isinstance(out, Tensor):
-        raise TypeError(f"{op}: out is a {type(out).__name__}; expected a Tensor")
-    if out.dtype is not y.dtype:
-        raise _C.DTypeError(f"{op}: out is {out.dtype}, the result {y.dtype}; expected one type")
-    if y.requires_grad or out.requires_grad:
-        raise _C.AutogradError(f"{op}: out= takes no part in gradients; expected tensors that do not require grad, or no_grad()")
-    if out.shape != y.shape:
-        out.resize_(y.shape)
-    ops.copy_(out, y)
-    return out

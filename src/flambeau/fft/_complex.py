@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from flambeau._C import Tensor
-from flambeau.fft._arguments import axes_of, fitted, floating, given, norm_of, single
+from flambeau._out import deliver
+from flambeau.fft._arguments import axes_of, fitted, floating, norm_of, single
 from flambeau.fft._linear import C2C, applied
 
 
@@ -16,7 +17,7 @@ def _c2c(op: str, x: Tensor, s: Any, dim: Any, norm: str | None, forward: bool, 
     axes, sizes = axes_of(op, x, s, dim)
     x = fitted(x, axes, sizes)
     y = applied(C2C, x, axes, how, forward) if axes else x.to(x.dtype.to_complex())
-    return given(op, y, out)
+    return deliver(op, y, out)
 
 
 def fft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None) -> Tensor:

@@ -9,17 +9,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from flambeau._C import Tensor, ops
-from flambeau.fft._arguments import given, norm_of, single
+from flambeau._out import deliver
+from flambeau.fft._arguments import norm_of, single
 from flambeau.fft._linear import OTHER
 from flambeau.fft._real import c2r, r2c
 
 
 def _hfft(op: str, x: Tensor, s: Any, dim: Any, norm: str | None, out: Tensor | None) -> Tensor:
-    return given(op, c2r(op, ops.conj(x), s, dim, OTHER[norm_of(op, norm)]), out)
+    return deliver(op, c2r(op, ops.conj(x), s, dim, OTHER[norm_of(op, norm)]), out)
 
 
 def _ihfft(op: str, x: Tensor, s: Any, dim: Any, norm: str | None, out: Tensor | None) -> Tensor:
-    return given(op, ops.conj(r2c(op, x, s, dim, OTHER[norm_of(op, norm)])), out)
+    return deliver(op, ops.conj(r2c(op, x, s, dim, OTHER[norm_of(op, norm)])), out)
 
 
 def hfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None) -> Tensor:

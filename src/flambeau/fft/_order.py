@@ -9,12 +9,17 @@ from typing import Any
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._info import element_type
-from flambeau.fft._arguments import check_tensor, given
+from flambeau._out import deliver
+from flambeau.fft._arguments import check_tensor
 
 
-def _check(op: str, n: int) -> None:
+def _checked(op: str, n: int, dtype: Any, out: Tensor | None) -> Any:
+    """The type to compute in."""
     if n < 1:
         raise _C.ArgumentError(f"{op}: n = {n}; expected at least 1 point")
+    if dtype is None and isinstance(out, Tensor) and out.is_floating_point():
+        return out.dtype
+    return _C.get_default_dtype() if dtype is None else element_type(dtype)
 
 
 def fftfreq(
@@ -28,11 +33,10 @@ def fftfreq(
         >>> fl.fft.fftfreq(4, 0.5)
         tensor([ 0.0000,  0.5000, -1.0000, -0.5000])
     """
-    _check("fftfreq", n)
-    dtype = _C.get_default_dtype() if dtype is None else element_type(dtype)
+    dtype = _checked("fftfreq", n, dtype, out)
     half = (n + 1) // 2
     steps = ops.cat([ops.arange(0, half, dtype=dtype, device=device), ops.arange(-(n // 2), 0, dtype=dtype, device=device)])
-    y = given("fftfreq", steps * (1.0 / (n * d)), out)
+    y = deliver("fftfreq", steps * (1.0 / (n * d)), out)
     return y.requires_grad_() if requires_grad else y
 
 
@@ -47,9 +51,8 @@ def rfftfreq(
         >>> fl.fft.rfftfreq(4)
         tensor([0.0000, 0.2500, 0.5000])
     """
-    _check("rfftfreq", n)
-    dtype = _C.get_default_dtype() if dtype is None else element_type(dtype)
-    y = given("rfftfreq", ops.arange(0, n // 2 + 1, dtype=dtype, device=device) * (1.0 / (n * d)), out)
+    dtype = _checked("rfftfreq", n, dtype, out)
+    y = deliver("rfftfreq", ops.arange(0, n // 2 + 1, dtype=dtype, device=device) * (1.0 / (n * d)), out)
     return y.requires_grad_() if requires_grad else y
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor
-from flambeau.fft._arguments import axes_of, fitted, floating, given, norm_of, single
+from flambeau._out import deliver
+from flambeau.fft._arguments import axes_of, fitted, floating, norm_of, single
 from flambeau.fft._linear import C2R, R2C, applied
 
 
@@ -46,7 +47,7 @@ def rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = 
         >>> fl.fft.rfft(fl.tensor([1.0, 2.0, 3.0, 4.0]))
         tensor([10.+0.j, -2.+2.j, -2.+0.j])
     """
-    return given("rfft", r2c("rfft", input, *single("rfft", input, n, dim), norm_of("rfft", norm)), out)
+    return deliver("rfft", r2c("rfft", input, *single("rfft", input, n, dim), norm_of("rfft", norm)), out)
 
 
 def irfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None) -> Tensor:
@@ -60,32 +61,32 @@ def irfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None =
         >>> fl.fft.irfft(fl.tensor([10, -2 + 2j, -2]))
         tensor([1., 2., 3., 4.])
     """
-    return given("irfft", c2r("irfft", input, *single("irfft", input, n, dim), norm_of("irfft", norm)), out)
+    return deliver("irfft", c2r("irfft", input, *single("irfft", input, n, dim), norm_of("irfft", norm)), out)
 
 
 def rfft2(
     input: Tensor, s: Sequence[int] | None = None, dim: Sequence[int] = (-2, -1), norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
     """`fft2` of real numbers, of the last axis the non-redundant half."""
-    return given("rfft2", r2c("rfft2", input, s, dim, norm_of("rfft2", norm)), out)
+    return deliver("rfft2", r2c("rfft2", input, s, dim, norm_of("rfft2", norm)), out)
 
 
 def irfft2(
     input: Tensor, s: Sequence[int] | None = None, dim: Sequence[int] = (-2, -1), norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
     """The inverse of `rfft2`."""
-    return given("irfft2", c2r("irfft2", input, s, dim, norm_of("irfft2", norm)), out)
+    return deliver("irfft2", c2r("irfft2", input, s, dim, norm_of("irfft2", norm)), out)
 
 
 def rfftn(
     input: Tensor, s: Sequence[int] | None = None, dim: Sequence[int] | None = None, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
     """`fftn` of real numbers, of the last axis the non-redundant half."""
-    return given("rfftn", r2c("rfftn", input, s, dim, norm_of("rfftn", norm)), out)
+    return deliver("rfftn", r2c("rfftn", input, s, dim, norm_of("rfftn", norm)), out)
 
 
 def irfftn(
     input: Tensor, s: Sequence[int] | None = None, dim: Sequence[int] | None = None, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
     """The inverse of `rfftn`."""
-    return given("irfftn", c2r("irfftn", input, s, dim, norm_of("irfftn", norm)), out)
+    return deliver("irfftn", c2r("irfftn", input, s, dim, norm_of("irfftn", norm)), out)

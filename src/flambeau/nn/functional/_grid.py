@@ -109,7 +109,8 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     n, c = input.shape[:2]
     if groups < 1 or c % groups:
         raise ShapeError(f"channel_shuffle: {c} channels do not divide by groups = {groups}")
-    return input.reshape(n, groups, c // groups, -1).transpose(1, 2).reshape(input.shape)
+    rest = -1 if input.numel() else 0  # -1 stands for no number where there are no elements
+    return input.reshape(n, groups, c // groups, rest).transpose(1, 2).reshape(input.shape)
 
 
 def native_channel_shuffle(input: Tensor, groups: int) -> Tensor:

@@ -82,7 +82,7 @@ def multilabel_margin_loss(
     valid = (y >= 0).to(_C.int64).cumprod(1)  # up to the first -1
     safe = y * valid
     named = ops.zeros_like(y).scatter_add(1, safe, valid) > 0
-    short = (1 - x.gather(1, safe).unsqueeze(2) + x.unsqueeze(1)).clamp(min=0)  # [N, targets, classes]
+    short = (1 - x.gather(1, safe).unsqueeze(2) + x.unsqueeze(1)).relu()  # [N, targets, classes]
     counted = (valid.unsqueeze(2) * (~named).to(_C.int64).unsqueeze(1)).to(x.dtype)
     loss = (short * counted).sum([1, 2]) / c
     return reduced(name, loss if input.ndim == 2 else loss.reshape(()), reduction_word(size_average, reduce, reduction))

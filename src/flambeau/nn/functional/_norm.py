@@ -87,7 +87,7 @@ def instance_norm(
             f"instance_norm: needs more than one position per channel, but input has shape "
             f"{list(input.shape)}"
         )
-    if running_mean is not None and running_var is not None:
+    if running_mean is not None and running_var is not None and input.numel():
         with no_grad():
             flat = input.detach().reshape(n, c, positions)
             mean = flat.mean(-1).mean(0)
@@ -154,8 +154,15 @@ def local_response_norm(
 ) -> Tensor:
     """Divides by a local sum of squares over `size` neighbouring channels.
 
+    Raises:
+        ValueError: fewer than three axes.
+
     Source: Krizhevsky et al. 2012, section 3.3.
     """
+    if input.ndim < 3:
+        raise ArgumentError(f"local_response_norm: input has shape {list(input.shape)}; expected [N, C, *]")
+    if not input.numel():
+        return input
     n, c = input.shape[:2]
     flat = (input * input).reshape(n, 1, c, -1)
     padded = ops.pad(flat, (0, 0, size // 2, (size - 1) // 2), "constant", 0)

@@ -147,7 +147,7 @@ def _max_of_boxes(x: Tensor, over_planes: Any, over_depth: Any) -> tuple[Tensor,
     def maxima(planes: Tensor) -> Tensor:
         values, where = over_depth(planes)
         n, _, d, hw = planes.shape
-        in_plane = at.reshape(n, d * hw).gather(1, where.reshape(n, -1)).reshape(where.shape)
+        in_plane = at.reshape(n, d * hw).gather(1, where.flatten(1)).reshape(where.shape)
         places.append(in_plane + where.div(hw, rounding_mode="floor") * (x.shape[3] * x.shape[4]))
         return values  # type: ignore[no-any-return]
 

@@ -70,8 +70,8 @@ def ctc_loss(
     """
     kind = reduction_kind("ctc_loss", reduction)
     single = log_probs.ndim == 2
-    if log_probs.ndim not in (2, 3):
-        raise ShapeError(f"ctc_loss: log_probs has shape {list(log_probs.shape)}; expected [T, N, C] or [T, C]")
+    if log_probs.ndim not in (2, 3) or not log_probs.numel():
+        raise ShapeError(f"ctc_loss: log_probs has shape {list(log_probs.shape)}; expected [T, N, C] or [T, C], not empty")
     x = log_probs.unsqueeze(1) if single else log_probs
     n = x.shape[1]
     inputs, counts = _lengths("input_lengths", input_lengths, n), _lengths("target_lengths", target_lengths, n)

@@ -106,10 +106,10 @@ def _unpool(axes: int, x: Tensor, indices: Tensor, kernel: Any, stride: Any, pad
         raise ShapeError(f"{op}: input has shape {list(x.shape)}; expected {axes + 1} or {axes + 2} axes")
     sizes = _unpooled_sizes(op, x, kernel, stride, padding, output_size, axes)
     lead, room = x.shape[:-axes], math.prod(sizes)
-    flat = indices.reshape(*lead, -1)
+    flat = indices.flatten(len(lead))
     if flat.numel() and not flat.is_meta and bool(((flat < 0) | (flat >= room)).any()):
         raise RangeError(f"{op}: indices go from {int(flat.min())} to {int(flat.max())}; expected 0 to {room - 1}, positions in {sizes}")
-    places = x.new_zeros((*lead, room)).scatter(-1, flat, x.reshape(*lead, -1))
+    places = x.new_zeros((*lead, room)).scatter(-1, flat, x.flatten(len(lead)))
     return places.reshape(*lead, *sizes)
 
 
@@ -176,7 +176,7 @@ def _fractional(axes: int, x: Tensor, kernel: tuple[int, ...], sizes: tuple[int,
         window = starts.unsqueeze(-1) + ops.arange(kernel[d], device=x.device)
         index = index * room[d] + window.reshape(shape)
     index = index.reshape(n, c, math.prod(sizes), math.prod(kernel))
-    values = x.reshape(n, c, -1).gather(2, index.reshape(n, c, -1)).reshape(index.shape)
+    values = x.flatten(2).gather(2, index.flatten(2)).reshape(index.shape)
     top, at = values.max(-1)
     return top.reshape(n, c, *sizes), index.gather(-1, at.unsqueeze(-1)).reshape(n, c, *sizes)
 
