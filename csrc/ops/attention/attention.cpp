@@ -167,9 +167,9 @@ void scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor
     const int64_t work = std::min(kQueries, n.tq) * n.tk * (n.d + n.dv) + 1;
     parallel_for(0, n.batch * blocks, std::max<int64_t>(1, 65536 / work), [&](int64_t b0, int64_t b1) {
       Tensor keep;
-      T* s = scratch<T>(keep, kQueries * kKeys);
+      T* s = scratch<T>(keep, std::min(kQueries, n.tq) * std::min(kKeys, n.tk));
       Tiles<S> tiles;
-      Sums<S> out(kQueries * n.dv);
+      Sums<S> out(std::min(kQueries, n.tq) * n.dv);
       T top[kQueries], sum[kQueries];
       for (int64_t b = b0; b < b1; ++b) {
         const int64_t batch = b / blocks, q0 = b % blocks * kQueries, rows = std::min(kQueries, n.tq - q0);
@@ -213,7 +213,8 @@ void scaled_dot_product_attention_backward(const Tensor& dy, const Tensor& q, co
     const T scale = static_cast<T>(scale_of(scale_given, n.d));
     const auto one = [&](int64_t batch) {
       Tensor keep_s, keep_p;
-      T *s = scratch<T>(keep_s, kQueries * kKeys), *dp = scratch<T>(keep_p, kQueries * kKeys);
+      const int64_t tile = std::min(kQueries, n.tq) * std::min(kKeys, n.tk);
+      T *s = scratch<T>(keep_s, tile), *dp = scratch<T>(keep_p, tile);
       Tiles<S> tiles;
       Sums<S> of_q(kQueries * n.d), of_k(n.tk * n.d), of_v(n.tk * n.dv);
       T* pdk = of_k.start(dk.data<S>() + batch * n.tk * n.d, n.tk * n.d);

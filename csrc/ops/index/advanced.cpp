@@ -122,7 +122,7 @@ void index_put(const Tensor& x, TensorList indices, const Tensor& values, bool a
     };
     const int64_t lines = static_cast<int64_t>(s.before.size()) * nb;
     if (na > s.run) parallel_for(0, na, std::max<int64_t>(1, 16384 / (lines * s.run)), [&](int64_t b, int64_t e) { work(b, e, 0, s.run); });
-    else parallel_for(0, s.run, std::max<int64_t>(16, 16384 / (lines * na)), [&](int64_t b, int64_t e) { work(0, na, b, e - b); });
+    else parallel_for(0, s.run, std::max<int64_t>(16, kSharedGrain / (lines * na)), [&](int64_t b, int64_t e) { work(0, na, b, e - b); });
   };
   if (!accumulate) {
     by_size(y.item_bytes(), [&](auto unit) {

@@ -90,7 +90,7 @@ void over_rows(const Lines& l, const int64_t* at, int64_t k, F&& f) {
   else if (l.outer > 1)
     parallel_for(0, l.outer, std::max<int64_t>(1, 16384 / std::max<int64_t>(1, k * l.inner)), [&](int64_t b, int64_t e) { run(b, e, 0, l.inner); });
   else
-    parallel_for(0, l.inner, std::max<int64_t>(16, 16384 / std::max<int64_t>(1, k)), [&](int64_t b, int64_t e) { run(0, 1, b, e - b); });
+    parallel_for(0, l.inner, std::max<int64_t>(16, kSharedGrain / std::max<int64_t>(1, k)), [&](int64_t b, int64_t e) { run(0, 1, b, e - b); });
 }
 
 // The line of indices that `index` repeats along all other axes of `whole`, and of `src` if there is one; undefined where it is
