@@ -277,6 +277,12 @@ void init_graph(nb::module_& m) {
       if (op->trusts) out.append(op->ident);
     return out;
   });
+  m.def("writing_names", [] {
+    nb::list out;
+    for (const graph::OpInfo* op = graph::all_ops; op; op = op->next)
+      if (op->writes) out.append(op->ident);
+    return out;
+  });
   m.def("elementwise_names", [] {
     nb::list out;
     for (const graph::OpInfo* op = graph::all_ops; op; op = op->next)

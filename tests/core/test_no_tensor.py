@@ -24,7 +24,7 @@ x, filters = fl.ones(1, 1, 4, 4), fl.ones(1, 1, 2, 2)
         (lambda: fl.cdist(None, x), "cdist: x1 is a NoneType; expected a Tensor"),
         (lambda: fl.vstack([x, 3]), r"vstack: tensors\[1\] is a int; expected a Tensor"),
         (lambda: fl.is_floating_point([1.0]), "is_floating_point: input is a list; expected a Tensor"),
-        (lambda: fl.fft.fft(fl.ones(2), out=[1]), "fft: out is a list; expected a Tensor"),
+        (lambda: fl.fft.fft(fl.ones(2), out=[1]), "fft: out = list; expected a tensor"),
     ],
 )
 def test_the_error_names_function_and_argument(call, text):

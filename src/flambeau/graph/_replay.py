@@ -63,6 +63,12 @@ def _ops() -> dict[str, _Op]:
     return ops
 
 
+@functools.cache
+def _writing() -> frozenset[str]:
+    """Ops that write arguments, or may."""
+    return frozenset(_C.graph.writing_names())
+
+
 def keep_parameters(graph: Structure, tensors: Sequence[Tensor]) -> None:
     """`run` takes these where it is given arguments alone. They are not saved, and passes drop them."""
     graph._kept["parameters"] = tuple(tensors)
@@ -176,8 +182,8 @@ class _Replay:
         values, buffers = self.graph.values, self.graph.buffers
         written = {values[index].buffer for index in node.writes}
         for index, x in seen.items():
-            changed = _C.version_of(x) != versions[index]
-            if changed != (values[index].buffer in written):
+            changed, declared = _C.version_of(x) != versions[index], values[index].buffer in written
+            if changed != declared and (changed or node.op not in _writing()):  # a norm writes its statistics in training alone
                 raise GraphError(f"value %{index} is {'' if changed else 'not '}written by the op; the graph says otherwise")
         if len(made) != len(node.outs):
             raise GraphError(f"makes {len(made)} tensors; the graph has {len(node.outs)}")
