@@ -569,3 +569,12 @@ class TestLeastSquares:
         a[1, 1] = np.nan
         with pytest.raises(linalg.LinAlgError, match="not finite"):
             linalg.lstsq(fl.tensor(a), fl.ones(5, 1, dtype=fl.float64)).solution.tolist()  # read: a recording raises then
+
+
+def test_the_kernel_of_cross_wants_an_axis_of_three():
+    """It read beyond the ends of another one."""
+    x = fl.ones(1, 2, 3)
+    for dim in (0, 1, -3):
+        with pytest.raises(fl.ShapeError, match="expected 3"):
+            fl._C.ops.vector_product_real(x, x, dim)
+    assert fl._C.ops.vector_product_real(x, x, -1).shape == x.shape
