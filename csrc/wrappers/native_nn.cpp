@@ -119,11 +119,15 @@ Tensor glu(const Tensor& x, int64_t dim) {
   return op::mul(op::slice(x, dim, 0, n / 2, 1), op::sigmoid(op::slice(x, dim, n / 2, n, 1)));
 }
 
+static void check_pixels(const char* op, const Tensor& x, const char* shape, const char* name, int64_t factor) {
+  if (x.ndim() < 3) raise<ShapeError>(op, ": input has shape ", x.sizes(), "; expected ", shape);
+  if (factor < 1) raise<ArgumentError>(op, ": ", name, " = ", factor, "; expected a positive ", name);
+}
+
 // [*, C r^2, H, W] -> [*, C, H r, W r]: the parts of a channel are the places of a square.
 Tensor pixel_shuffle(const Tensor& x, int64_t upscale_factor) {
   const int64_t r = upscale_factor;
-  if (x.ndim() < 3) raise<ShapeError>("pixel_shuffle: input has shape ", x.sizes(), "; expected [*, C r^2, H, W]");
-  if (r < 1) raise<ArgumentError>("pixel_shuffle: upscale_factor = ", r, "; expected a positive upscale_factor");
+  check_pixels("pixel_shuffle", x, "[*, C r^2, H, W]", "upscale_factor", r);
   const int n = x.ndim() - 3;
   const int64_t c = x.size(n), h = x.size(n + 1), w = x.size(n + 2);
   const int64_t square = Extent(r) * Extent(r);
@@ -140,8 +144,7 @@ Tensor pixel_shuffle(const Tensor& x, int64_t upscale_factor) {
 
 Tensor pixel_unshuffle(const Tensor& x, int64_t downscale_factor) {
   const int64_t r = downscale_factor;
-  if (x.ndim() < 3) raise<ShapeError>("pixel_unshuffle: input has shape ", x.sizes(), "; expected [*, C, H r, W r]");
-  if (r < 1) raise<ArgumentError>("pixel_unshuffle: downscale_factor = ", r, "; expected a positive downscale_factor");
+  check_pixels("pixel_unshuffle", x, "[*, C, H r, W r]", "downscale_factor", r);
   const int n = x.ndim() - 3;
   const int64_t c = x.size(n), h = x.size(n + 1), w = x.size(n + 2);
   if (h % r != 0 || w % r != 0) raise<ShapeError>("pixel_unshuffle: ", h, " x ", w, " (shape ", x.sizes(), ") does not divide by ", r);

@@ -27,6 +27,7 @@ __all__ = [
 pixel_shuffle: Callable[..., Tensor] = ops.pixel_shuffle
 pixel_unshuffle: Callable[..., Tensor] = ops.pixel_unshuffle
 
+# Which elements are mixed is arithmetic of sizes alone, so it is no op of a graph. Arrays are NumPy's, and kept.
 _Taps = list[tuple[Any, Any]]  # (index, weight) of elements that are mixed; int64 and float64
 
 
