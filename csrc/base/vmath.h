@@ -4,9 +4,10 @@
 // branch-free: every case is computed and the right one is selected. Three families:
 //
 //   own code in both types  exp expm1 exp2 log log2 log10 log1p tanh sigmoid softplus sin cos erfinv
-//   floats in own lanes     tan atan (without fused products, sin, cos and tan take double lanes)
-//   float in double lanes   pow asin .. atanh sinh cosh erfc hypot sinc lgamma: nearly correctly rounded; the double
-//                           versions are libm's, but for pow (vmath_pow.h) and lgamma (vmath_special.h)
+//   floats in own lanes     tan asin acos atan asinh acosh atanh erfc ndtr (without fused products, sin, cos and tan
+//                           take double lanes)
+//   float in double lanes   pow atan2 sinh cosh hypot sinc lgamma: nearly correctly rounded; the double versions of
+//                           these two are libm's, but for pow (vmath_pow.h) and lgamma (vmath_special.h)
 //   not vectorised          digamma i0
 //
 // Below this file: vmath_basic.h. Beside it: vmath_angles.h, vmath_division.h, vmath_normal.h, vmath_special.h and
@@ -58,6 +59,9 @@ FL_VM Pow2<double> pow2_factors(double t) {
   const uint64_t u = bits<uint64_t>(t), h = u >> 1;
   return {bits<double>(h << 52), bits<double>((u - h) << 52)};
 }
+// 2^k from k + 1.5 * 2^(mantissa bits) + the bias, for k whose power is a normal number.
+FL_VM float shifted_to_power(float t) { return bits<float>(bits<uint32_t>(t) << 23); }
+FL_VM double shifted_to_power(double t) { return bits<double>(bits<uint64_t>(t) << 52); }
 // 1 / x for a power of two
 FL_VM float inverse_power(float x) { return bits<float>((254u << 23) - bits<uint32_t>(x)); }
 FL_VM double inverse_power(double x) { return bits<double>((2046ull << 52) - bits<uint64_t>(x)); }
@@ -118,12 +122,28 @@ FL_VM T expm1(T x) {
   const T y = (p * a + (a - inverse_power(b))) * b;
   return x < low ? T(-1) : x == 0 ? x : y;
 }
+// The same of x so near to 0 that 2^k is one factor: |x| up to 40.
+template <class T>
+FL_VM T expm1_near(T x) {
+  constexpr bool f = sizeof(T) == 4;
+  constexpr T rounder = f ? T(12582912.0 + 127) : T(6755399441055744.0 + 1023);
+  constexpr T hi = f ? T(0.693359375) : T(6.93147180369123816490e-01), lo = f ? T(-2.12194440e-4) : T(1.90821492927058770002e-10);
+  const T t = x * T(1.4426950408889634074) + rounder, k = t - rounder;
+  const T r = (x - k * hi) - k * lo, power = shifted_to_power(t);
+  return (r + r * r * exp_tail(r)) * power + (power - T(1));
+}
+// Of x <= 0; any number of others.
+template <class T>
+FL_VM T expm1_below(T x) {
+  constexpr T low = sizeof(T) == 4 ? T(-18) : T(-40);
+  return expm1_near(x < low ? low : x);
+}
 template <class T>
 FL_VM T tanh(T x) {
   constexpr T high = sizeof(T) == 4 ? T(10) : T(20);
   T a = abs(x);
   a = a > high ? high : a;
-  const T t = expm1(a + a);
+  const T t = expm1_near(a + a);
   return copysign(t / (t + T(2)), x);
 }
 template <class T>
@@ -334,6 +354,14 @@ inline T exponent(T x) {
   int e = 0;
   if (isfinite(x)) static_cast<void>(std::frexp(x, &e));
   return static_cast<T>(e);
+}
+// 1 / b, where x * (1 / b) is x / b for every x: b is a power of two, and neither is subnormal. Else 0.
+template <class T>
+inline T exact_reciprocal(T b) {
+  int e;
+  if (!isfinite(b) || std::abs(std::frexp(b, &e)) != T(0.5)) return 0;
+  const T inverse = 1 / b;
+  return std::isnormal(b) && std::isnormal(inverse) ? inverse : T(0);
 }
 // The bits of a number, where negative ones count down from 0, are in the order of the numbers.
 template <class T>

@@ -179,6 +179,7 @@ FL_VM double atan2_lane(double y, double x) {
   a = signbit(x) ? kPi - a : a;
   return copysign(a, y);
 }
+constexpr float kQuarterTurn = 1.57079637f, kQuarterTurnRest = -4.37113883e-8f;  // pi / 2 is their sum
 // Of 1 / |x| where |x| is above 1, by which a right angle is missed.
 FL_VM float atan(float x) {
   const float a = abs(x);
@@ -186,19 +187,30 @@ FL_VM float atan(float x) {
   const float t = (steep ? -1.0f : a) / (steep ? a : 1.0f), z = t * t;
   const float p = poly(z, -0.333332991f, 0.199985483f, -0.142642417f, 0.109521858f, -0.0840345041f, 0.0579575947f, -0.0311778468f,
                        0.0109146061f, -0.00179362178f);
-  const float y = t * z * p + (t + (steep ? -4.37113883e-8f : 0.0f));
-  return copysign(y + (steep ? 1.57079637f : 0.0f), x);
+  const float y = t * z * p + (t + (steep ? kQuarterTurnRest : 0.0f));
+  return copysign(y + (steep ? kQuarterTurn : 0.0f), x);
+}
+// s and tail with asin(a) = s + tail for a up to 1/2, and half of acos(a) = s + tail above: asin(sqrt(z)) by a minimax polynomial
+// (relative 5e-9), of z = (1 - a) / 2 there.
+struct ArcParts {
+  float s, tail;
+};
+FL_VM ArcParts arc_parts(float a) {
+  const bool above = a > 0.5f;
+  const float z = above ? 0.5f - 0.5f * a : a * a, s = above ? sqrt(z) : a;
+  return {s, s * (z * poly(z, 0.166667539f, 0.0749524177f, 0.0454770983f, 0.0241476043f, 0.0422185605f))};
 }
 FL_VM float asin(float x) {
-  const double a = x;
-  const double r = atan2_lane(abs(a), sqrt((1.0 - a) * (1.0 + a)));
-  const double s = copysign(r, a);
-  return static_cast<float>((a >= -1) & (a <= 1) ? s : kNaN<double>);
+  const float a = abs(x);
+  const auto [s, tail] = arc_parts(a);
+  const float above = (kQuarterTurn - 2.0f * s) - (2.0f * tail - kQuarterTurnRest), below = s + tail;
+  return copysign(a > 0.5f ? above : below, x);
 }
 FL_VM float acos(float x) {
-  const double a = x;
-  const double r = atan2_lane(sqrt((1.0 - a) * (1.0 + a)), a);
-  return static_cast<float>((a >= -1) & (a <= 1) ? r : kNaN<double>);
+  const auto [s, tail] = arc_parts(abs(x));
+  const float y = s + tail, middle = kQuarterTurn - (copysign(y, x) - kQuarterTurnRest);
+  const float left = 2.0f * kQuarterTurn - (2.0f * y - 2.0f * kQuarterTurnRest), end = x < 0 ? left : 2.0f * y;
+  return abs(x) > 0.5f ? end : middle;
 }
 FL_VM float atan2(float y, float x) {
   // Infinities become huge equals, which gives the multiples of pi/4 of the C standard.
@@ -223,19 +235,21 @@ FL_VM float cosh(float x) {
   const double e = exp(abs(static_cast<double>(x)));
   return static_cast<float>(0.5 * (e + 1.0 / e));
 }
+// log(2 a) where the square of a would not be exact, or no number any more.
 FL_VM float asinh(float x) {
-  const double a = abs(static_cast<double>(x));
-  const double y = log1p(a + a * (a / (1.0 + sqrt(a * a + 1.0))));
-  return isinf(x) ? x : copysign(static_cast<float>(y), x);
+  const float a = abs(x);
+  const bool far = a > 1e8f;
+  const float y = log1p(far ? a : a + a * (a / (1.0f + sqrt(a * a + 1.0f))));
+  return copysign(y + (far ? 0.693147181f : 0.0f), x);
 }
 FL_VM float acosh(float x) {
-  const double t = static_cast<double>(x) - 1.0;
-  const double y = log1p(t + sqrt(t * (t + 2.0)));
-  return static_cast<float>(t >= 0 ? y : kNaN<double>);
+  const float t = x - 1.0f;
+  const bool far = x > 1e8f;
+  return log1p(far ? x : t + sqrt(t * (t + 2.0f))) + (far ? 0.693147181f : 0.0f);
 }
 FL_VM float atanh(float x) {
-  const double a = abs(static_cast<double>(x));
-  return copysign(static_cast<float>(0.5 * log1p(2.0 * a / (1.0 - a))), x);
+  const float a = abs(x);
+  return copysign(0.5f * log1p(2.0f * a / (1.0f - a)), x);
 }
 inline double sinh(double x) { return std::sinh(x); }
 inline double cosh(double x) { return std::cosh(x); }

@@ -132,7 +132,6 @@ FL_VM float erfcx(float x) {
   const double y = chebyshev_series(c, (a - 3.75) / (a + 3.75)) / (1 + 2 * a);
   return static_cast<float>(wide < 0 ? 2 * exp(wide * wide) - y : y);
 }
-FL_VM_FLOAT_BY_DOUBLE(ndtr)
 FL_VM_FLOAT_BY_DOUBLE(log_ndtr)
 FL_VM float ndtri(float p) {
   constexpr float middle[] = {2.73992519f, 0.256515565f, 0.0261324429f, 0.00332211301f, 0.000469341047f, 7.05274422e-05f, 1.10353275e-05f,

@@ -25,6 +25,7 @@
 #include "op/ne.h"
 #include "op/neg.h"
 #include "op/pow.h"
+#include "op/positive.h"
 #include "op/reciprocal.h"
 #include "op/remainder.h"
 #include "op/rsub.h"
@@ -142,11 +143,7 @@ PyObject* unary(const char* name, PyObject* a, F&& f) {
 }
 PyObject* nb_neg(PyObject* a) { return unary("neg", a, [](const Tensor& x) { return op::neg(x); }); }
 PyObject* nb_abs(PyObject* a) { return unary("abs", a, [](const Tensor& x) { return op::abs(x); }); }
-PyObject* nb_pos(PyObject* a) {
-  if (taken_over(a)) [[unlikely]] return call_overridden_operator("positive", "positive", a, nullptr);
-  Py_INCREF(a);
-  return a;
-}
+PyObject* nb_pos(PyObject* a) { return unary("positive", a, [](const Tensor& x) { return op::positive(x); }); }
 PyObject* nb_invert(PyObject* a) { return unary("bitwise_not", a, [](const Tensor& x) { return op::bitwise_not(x); }); }
 
 int nb_bool(PyObject* self) {

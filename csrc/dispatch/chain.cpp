@@ -9,7 +9,7 @@ namespace fl {
 namespace {
 
 constexpr int64_t kShortRow = 32;  // a broadcast operand's rows below this cost more to gather than a pass saves
-constexpr int64_t kStreamTile = 128;
+constexpr int64_t kLine = 64;
 
 struct Operand {
   char* data;
@@ -78,12 +78,26 @@ void run_range(const Plan& plan, int64_t begin, int64_t end) {
     }
   }
 
+  // A tile is read at once, at the first loop that wants it, and no processor looks ahead over the loops that follow. So each loop asks for a
+  // share of the next tile's lines.
+  std::vector<const Operand*> ahead;
+  for (const Operand& o : plan.operands)
+    if (o.flat && !o.stored && !o.constant && std::none_of(ahead.begin(), ahead.end(), [&](const Operand* a) { return a->data == o.data; })) ahead.push_back(&o);
+  auto fetch = [&](int64_t from, int64_t n, int s) {
+    for (const Operand* o : ahead) {
+      const int64_t bytes = std::min(kTile, end - from) * o->item;
+      const char* const line = o->data + from * o->item;
+      for (int64_t b = bytes * s / n / kLine * kLine, stop = bytes * (s + 1) / n; b < stop; b += kLine) __builtin_prefetch(line + b);
+    }
+  };
+
   std::vector<const char*> at(chain.steps.size());  // where the value of each step lies
   const void* in[kMaxInputs];
   for (int64_t i = begin; i < end; i += kTile) {
     const int64_t m = std::min(kTile, end - i);
     for (int s = 0; s < n_steps; ++s) {
       const ChainStep& step = chain.steps[static_cast<size_t>(s)];
+      if (i + kTile < end) fetch(i + kTile, n_steps, s);
       for (int k = 0; k < step.n; ++k) {
         const ChainStep::Source& source = step.in[static_cast<size_t>(k)];
         if (char* ready = fixed[static_cast<size_t>(s)].at[static_cast<size_t>(k)]) {

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "dispatch/geometry.h"
+#include "wrappers/checks_index.h"
 #include "wrappers/native.h"
 #include "wrappers/wrap.h"
 #include "op/add.h"
@@ -64,6 +65,11 @@
 #include "op/where.h"
 
 namespace fl::native {
+
+Tensor positive(const Tensor& x) {
+  check::no_bool("positive", x);
+  return x;
+}
 
 namespace {
 

@@ -95,3 +95,22 @@ def test_small_integers_and_numbers():
     assert (x // 2).tolist() == [-64, -4, 0, 3, 63] and (x % 5).tolist() == [2, 3, 0, 2, 2]
     assert (x // -1).tolist() == [-128, 7, 0, -7, -127]
     assert fl.fmod(x, -5).tolist() == [-3, -2, 0, 2, 2]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_quotient_by_one_number_is_rounded_once(dtype):
+    """Also where it is a product: by a power of two, of every exponent that there is."""
+    info = np.finfo(dtype)
+    rng = np.random.default_rng(1)
+    any_bits = rng.integers(0, 2**info.bits, 500, dtype=f"uint{info.bits}").view(dtype)
+    edges = np.array([0.0, -0.0, math.inf, -math.inf, math.nan, info.max, info.tiny, info.smallest_subnormal, -3 * info.smallest_subnormal], dtype)
+    a = np.concatenate([any_bits, edges])
+    powers = np.ldexp(np.ones(1, dtype), np.arange(info.minexp - info.nmant, info.maxexp)).astype(dtype)
+    x = fl.tensor(a)
+    for b in [*powers, *-powers[::9], *rng.standard_normal(40).astype(dtype), *edges]:
+        with np.errstate(all="ignore"):
+            want = a / b
+        for got in (x / float(b), x / fl.tensor(b)):
+            np.testing.assert_array_equal(got.numpy(), want, err_msg=repr(b))
+            sure = ~np.isnan(want)
+            np.testing.assert_array_equal(np.signbit(got.numpy())[sure], np.signbit(want)[sure], err_msg=repr(b))

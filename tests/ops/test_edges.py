@@ -214,3 +214,11 @@ def test_gradients_of_the_farthest_rolls(shifts, dims):
     want = fl.zeros(6)
     want[fl.arange(6).reshape(2, 3).roll(shifts, dims).flatten()] = weights.flatten()
     assert fl.equal(x.grad, want.reshape(2, 3))
+
+
+def test_positive_gives_the_tensor_itself():
+    x = fl.ones(3, requires_grad=True)
+    assert fl.positive(x) is x and +x is x
+    for f in (fl.positive, lambda m: +m):
+        with pytest.raises(RuntimeError, match="not defined for a bool tensor"):
+            f(fl.tensor([True]))

@@ -142,7 +142,6 @@ DIFFERENT = {
     "optimizer AdamW": {"errors": "numbers and tensors may be mixed; foreach is a matter of speed"},
     "optimizer LBFGS": {"state float32": "'al' is no state: it is computed anew in each step"},
     "ormqr": {"errors": "an IndexError"},
-    "positive": {"alias bfloat16 complex64 float32 float64 int32 int64 uint8": COPIES},
     "roll": {"errors": "a 0-d tensor counts as one axis"},
     "sort": {"method,out,strided,values bfloat16 bool uint8": EQUALS},
     "special.i1e": {"gradient float64": "first derivatives only"},

@@ -239,6 +239,7 @@ FUNCTIONS = [
     Function("tanhshrink", "F.tanhshrink(x)", mp=_mp_tanhshrink, points=(0.0, 0.5, 0.3466), scale=np.abs),
     Function("erf", "tl.erf(x)", mp=lambda mp, x: mp.erf(x), points=(0.0, 0.92, -0.92, 3.9), within=(-6, 6)),
     Function("erfc", "tl.erfc(x)", mp=_mp_erfc, points=(0.0, 1.0, 10.05, 26.5), within=(-6, 27)),
+    Function("ndtr", "tl.special.ndtr(x)", mp=lambda mp, x: _mp_erfc(mp, -x / mp.sqrt(2)) / 2, points=(0.0, -1.0, -12.5, -26.5), within=(-38, 9)),
     Function("erfinv", "tl.erfinv(x)", mp=lambda mp, x: mp.erfinv(x), points=(0.0, 0.5, 0.9, 1.0, -1.0), within=_UNIT, domain=_UNIT),
     Function("sinc", "tl.sinc(x)", _sinc, points=(0.0, 0.5, 1.0, 2.0, 100.0), within=(-20, 20)),
     Function(

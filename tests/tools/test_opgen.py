@@ -72,6 +72,7 @@ GOOD = HEAD.format(signature="twice(Tensor x) -> Tensor y") + "  shape: same(x)\
 BAD = {
     "unknown key": (GOOD + "  each: x\n  colour: blue\n", "ops/bad.yaml:3: unknown key 'colour'; expected one of "),
     "autocast": (GOOD + "  each: x\n  autocast: higher\n", "ops/bad.yaml:3: twice: autocast: 'higher'; expected one of lower, widen, promote"),
+    "single": (GOOD + "  each: x\n  single:\n    number: x\n", "ops/bad.yaml:3: twice: single; expected `number` and `each` below it"),
     "null": (GOOD + "  each:\n", "ops/bad.yaml:7: a null value; leave the key out instead"),
     "flow map": (
         GOOD + "  each: x\n  grad: {x: dy}\n",

@@ -63,6 +63,11 @@ def each_loop(op: Op) -> list[str]:
         for i, a in list(enumerate(operands, 1))[0 if op.get("first") else 1 :]:
             out.append(f"  const T {a.name}_first = {a.name}_in[0];")
             values[i - 1] = f"    [[maybe_unused]] const T {a.name} = kSingle == {i} ? {a.name}_first : {a.name}_in[i_];"
+    if by_number := op.get("single"):
+        last = operands[1].name
+        out += ["  if constexpr (kSingle == 2 && !is_complex_type<T>) {", f"    const T {last} = {last}_first, number = {by_number['number']};", "    if (number != 0) {"]
+        out += ["#pragma omp simd", "  for (int64_t i_ = 0; i_ < n_; ++i_) {", values[0], f"    out_[i_] = static_cast<{out_type}>({by_number['each']});", "  }"]
+        out += ["    continue;", "    }", "  }"]
     start = len(out)
     result = f"    out_[i_] = static_cast<{out_type}>({op.get('each')});"
     if rare := op.get("rare"):

@@ -13,7 +13,7 @@ import yaml
 from .signature import Signature, parse
 
 KEYS = {
-    "op", "doc", "example", "complex", "conjugate", "shape", "dtype", "check", "each", "rare", "types", "first", "bytes", "any_type", "shortcut", "kernel", "composite", "aux", "let", "grad",
+    "op", "doc", "example", "complex", "conjugate", "shape", "dtype", "check", "each", "rare", "types", "first", "single", "bytes", "any_type", "shortcut", "kernel", "composite", "aux", "let", "grad",
     "view", "inplace", "over", "mutates", "mutates_when", "keywords", "ignores", "layout", "any_strides", "flops", "methods", "total", "autocast", "devices", "draws", "batch", "aliases", "node", "keeps",
     "says", "sparse", "numbers_first", "named", "ref", "samples", "errors",
 }  # fmt: skip
@@ -133,6 +133,8 @@ def _check_entry(entry: dict[str, Any], where: str) -> Signature:
         raise TableError(f"{where}: {sig.name}: shortcut; expected true, beside an each or a kernel")
     if "first" in entry and (entry["first"] is not True or "each" not in entry or len([a for a in sig.args if a.is_tensor]) != 2):
         raise TableError(f"{where}: {sig.name}: first; expected true, beside an `each` of two operands")
+    if "single" in entry and ("each" not in entry or len([a for a in sig.args if a.is_tensor]) != 2 or not isinstance(entry["single"], dict) or set(entry["single"]) != {"number", "each"}):
+        raise TableError(f"{where}: {sig.name}: single; expected `number` and `each` below it, beside an `each` of two operands")
     if "bytes" in entry and ("each" not in entry or entry["bytes"] not in BYTES):
         raise TableError(f"{where}: {sig.name}: bytes; expected one of {', '.join(BYTES)} beside an `each`")
     if "any_type" in entry and (entry["any_type"] is not True or "kernel" not in entry):
