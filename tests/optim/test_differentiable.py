@@ -36,6 +36,29 @@ def test_steps_are_those_of_the_fused_form(name):
         fl.testing.assert_close(value.detach(), theirs[key].detach(), msg=key)
 
 
+@pytest.mark.parametrize("differentiable", [False, True])
+@pytest.mark.parametrize("name", CASES)
+def test_a_complex_parameter_moves_as_its_two_parts(name, differentiable):
+    values = fl.tensor([[0.5 - 1j, 1 + 2j], [-1.5 + 0.5j, 0.3 + 2j], [1 + 1j, 1 - 3j], [-2 - 1j, 0.7 - 1j]], dtype=fl.complex128)
+    found = []
+    for parts in (lambda x: x, fl.view_as_real):
+        w = parts(values[0]).clone().requires_grad_()
+        p = w.clone() if differentiable else w
+        optimizer = getattr(fl.optim, name.partition(" ")[0])([p], differentiable=differentiable, **CASES[name])
+        for slope in values:
+            p.grad = parts(slope) * 1
+            optimizer.step()
+        state = {k: fl.view_as_real(v) if v.is_complex() else v for k, v in optimizer.state.get(p, {}).items()}
+        found.append({**state, "p": fl.view_as_real(p) if p.is_complex() else p})
+        if differentiable:
+            (found[-1]["gradient"],) = fl.autograd.grad(found[-1]["p"].square().sum(), w)
+    ours, real = found
+    assert ours.keys() == real.keys()
+    for key in real:
+        got = fl.view_as_real(ours[key]) if ours[key].is_complex() else ours[key]
+        fl.testing.assert_close(got.detach(), real[key].detach(), msg=key)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_gradients_go_through_several_steps(name):
     w = fl.tensor([0.5, -1.5, 2.0], dtype=fl.float64, requires_grad=True)

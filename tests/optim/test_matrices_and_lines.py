@@ -100,6 +100,24 @@ def test_lbfgs_keeps_only_its_history_and_goes_on_from_a_saved_one(tmp_path):
     assert fl.equal(x, y)
 
 
+def test_lbfgs_moves_the_two_parts_of_a_complex_parameter():
+    ends = []
+    for parts in (lambda x: x, fl.view_as_real):
+        z, x = parts(fl.tensor([3 - 2j, 1 + 1j])).clone().requires_grad_(), fl.tensor([2.0], requires_grad=True)
+        optimizer = optim.LBFGS([z, x], line_search_fn="strong_wolfe", max_iter=6)
+
+        def closure(optimizer=optimizer, z=z, x=x):
+            optimizer.zero_grad()
+            p = fl.view_as_real(z) if z.is_complex() else z
+            loss = (p**4).sum() + ((p - x) ** 2).sum()
+            loss.backward()
+            return loss
+
+        optimizer.step(closure)
+        ends.append(((fl.view_as_real(z) if z.is_complex() else z).tolist(), x.tolist(), optimizer.state[z]["func_evals"]))
+    assert ends[0] == ends[1]
+
+
 def test_lbfgs_takes_parameters_of_any_shape_and_without_gradients():
     a, b, c = fl.ones(2, 3, requires_grad=True), fl.ones(3, 2).T.requires_grad_(), fl.ones(4, requires_grad=True)
     optimizer = optim.LBFGS([a, b, c], lr=0.5)

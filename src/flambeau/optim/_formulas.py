@@ -21,6 +21,9 @@ Formula = Callable[[dict[str, Any], Tensor, Tensor, dict[str, Any], int], Any]
 def step_in_graph(name: str, group: dict[str, Any], param: Tensor, grad: Tensor, state: dict[str, Any]) -> None:
     """One step over one parameter, whose states become results of operations."""
     old = param.clone()  # what the graph keeps of it
+    own = state
+    if param.is_complex():
+        old, grad, state = ops.view_as_real(old), ops.view_as_real(grad), pairs_of(state)
     if group.get("maximize"):
         grad = -grad
     decay = group.get("weight_decay", 0)
@@ -34,7 +37,16 @@ def step_in_graph(name: str, group: dict[str, Any], param: Tensor, grad: Tensor,
     if "step" in state:
         t = int(number_of(state["step"])) + 1
         state["step"] = number_tensor(t)
-    param.copy_(new - FORMULAS[name](group, old, grad, state, t))
+    new = new - FORMULAS[name](group, old, grad, state, t)
+    if state is not own:
+        new = ops.view_as_complex(new)
+        own.update((k, ops.view_as_complex(v) if getattr(v, "shape", None) == old.shape else v) for k, v in state.items())
+    param.copy_(new)
+
+
+def pairs_of(state: dict[str, Any]) -> dict[str, Any]:
+    """The states of a complex parameter as views of pairs: its real and imaginary parts move each on their own."""
+    return {k: ops.view_as_real(v) if isinstance(v, Tensor) and v.is_complex() else v for k, v in state.items()}
 
 
 def _mean(state: dict[str, Any], name: str, value: Tensor, keep: float) -> Tensor:

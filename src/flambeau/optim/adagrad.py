@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flambeau._C import Tensor, ops
+from flambeau._C import Tensor
 from flambeau.optim._plans import Entries, Plan
 from flambeau.optim._rows import Rows
 from flambeau.optim.optimizer import (
@@ -10,6 +10,7 @@ from flambeau.optim.optimizer import (
     Params,
     advance,
     check_hints,
+    filled_like,
     non_negative,
     start_state,
 )
@@ -63,7 +64,7 @@ class Adagrad(Optimizer):
     def _init_state(self, group: Entries, param: Tensor, state: Entries) -> None:
         start_state(param, state)
         if "sum" not in state:
-            state["sum"] = ops.full_like(param.detach(), group["initial_accumulator_value"])
+            state["sum"] = filled_like(param, group["initial_accumulator_value"])
 
     def _update_sparse(self, group: Entries, param: Tensor, state: Entries, grad: SparseTensor) -> None:
         self._init_state(group, param, state)

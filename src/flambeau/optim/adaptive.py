@@ -8,6 +8,7 @@ from typing import Any
 
 from flambeau._C import Tensor, ops
 from flambeau.autograd import no_grad
+from flambeau.optim._formulas import pairs_of
 from flambeau.optim._plans import Entries, Plan
 from flambeau.optim.optimizer import (
     Optimizer,
@@ -41,6 +42,8 @@ class _ByParameter(Optimizer):
             for param, grad, state, numbers in zip(plan.params, grads, plan.states, zip(*rows) if rows else repeat(())):
                 if group.get("maximize", False):
                     grad = -grad
+                if param.is_complex():
+                    param, grad, state = ops.view_as_real(param), ops.view_as_real(grad), pairs_of(state)
                 if decay:
                     if group.get("decoupled_weight_decay", False):
                         param.mul_(1 - float(group["lr"]) * decay)
@@ -51,7 +54,10 @@ class _ByParameter(Optimizer):
                 column.write([row[i] for row in new])
 
     def _move(self, group: Entries, param: Tensor, grad: Tensor, state: Entries, numbers: tuple[Any, ...]) -> Any:
-        """Moves one parameter, given the `_scalars` of its state; 'step' counts from 1. Returns what becomes of those after it."""
+        """Moves one parameter, given the `_scalars` of its state; 'step' counts from 1. Returns what becomes of those after it.
+
+        Tensors are real: of complex ones they are views, and written in place.
+        """
         raise NotImplementedError
 
 

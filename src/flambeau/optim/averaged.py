@@ -7,7 +7,14 @@ from typing import Any
 from flambeau._C import Tensor, ops
 from flambeau.optim._plans import Entries
 from flambeau.optim.adaptive import _ByParameter
-from flambeau.optim.optimizer import Params, check_hints, checked_pair, non_negative, start_state
+from flambeau.optim.optimizer import (
+    Params,
+    check_hints,
+    checked_pair,
+    filled_like,
+    non_negative,
+    start_state,
+)
 
 
 class ASGD(_ByParameter):
@@ -93,7 +100,7 @@ class Rprop(_ByParameter):
     def _init_state(self, group: Entries, param: Tensor, state: Entries) -> None:
         start_state(param, state, "prev")
         if "step_size" not in state:
-            state["step_size"] = ops.full_like(param.detach(), float(group["lr"]))
+            state["step_size"] = filled_like(param, float(group["lr"]))
 
     def _move(self, group: Entries, param: Tensor, grad: Tensor, state: Entries, numbers: tuple[Any, ...]) -> None:
         shrink, grow = group["etas"]

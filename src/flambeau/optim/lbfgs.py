@@ -86,11 +86,11 @@ class LBFGS(Optimizer):
 
     def _flat_grad(self) -> Tensor:
         params = self._groups[0]["params"]
-        return ops.cat([(ops.zeros_like(p) if p.grad is None else p.grad.to_dense()).reshape(-1) for p in params], 0).detach()
+        return ops.cat([_parts(ops.zeros_like(p) if p.grad is None else p.grad.to_dense()).reshape(-1) for p in params], 0).detach()
 
     def _go(self, t: float, direction: Tensor) -> None:
         at = 0
-        for p in self._groups[0]["params"]:
+        for p in map(_parts, self._groups[0]["params"]):
             p.add_(direction[at : at + p.numel()].view(p.shape), alpha=t)
             at += p.numel()
 
@@ -198,6 +198,11 @@ class LBFGS(Optimizer):
             return Point(t, float(value), grad, grad.dot(direction).item())
 
         return strong_wolfe(at, start, t, _largest(direction), change, max_calls)
+
+
+def _parts(x: Tensor) -> Tensor:
+    """x, or its real and imaginary parts, which are numbers of the vector each."""
+    return ops.view_as_real(x) if x.is_complex() else x
 
 
 def _largest(x: Tensor) -> float:

@@ -628,6 +628,11 @@ def start_state(param: Tensor, state: Entries, *names: str, **numbers: float) ->
             state[name] = ops.zeros_like(param.detach())
 
 
+def filled_like(param: Tensor, value: float) -> Tensor:
+    """A state like the parameter; of complex ones both parts start at the value, since they move each on their own."""
+    return ops.full_like(param.detach(), complex(value, value) if param.is_complex() else value)
+
+
 def advance(state: Entries) -> int:
     """Adds one to the 'step' of one state and returns it."""
     step = int(state["step"]) + 1
