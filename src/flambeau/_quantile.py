@@ -9,12 +9,14 @@ from flambeau._C import Tensor, ops
 from flambeau._functions import movedim
 from flambeau._out import takes_out
 from flambeau._spelled import spelled
+from flambeau.amp.autocast_mode import widens
 
 _INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
 @spelled()
 @takes_out
+@widens
 def quantile(
     input: Tensor,
     q: float | Tensor,
@@ -48,6 +50,7 @@ def quantile(
 
 @spelled()
 @takes_out
+@widens
 def nanquantile(
     input: Tensor,
     q: float | Tensor,

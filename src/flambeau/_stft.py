@@ -6,6 +6,7 @@ from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._spelled import spelled
 from flambeau._warn import warn
+from flambeau.amp.autocast_mode import widens
 
 
 def _window(op: str, window: Tensor | None, n_fft: int, win_length: int | None, like: Tensor) -> tuple[Tensor, int]:
@@ -36,6 +37,7 @@ def _batch(op: str, x: Tensor, axes: int) -> Tensor:
     return x.unsqueeze(0) if x.ndim == axes else x
 
 
+@widens
 def stft(
     input: Tensor,
     n_fft: int,

@@ -170,6 +170,42 @@ def test_composed_losses_compute_in_float32():
     assert got.item() == F.smooth_l1_loss(x.float(), y.float()).item()
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: fl.fft.rfft(x).abs(),
+        lambda x: fl.fft.ifft2(x).abs(),
+        lambda x: fl.stft(x, 4, window=fl.ones(4), return_complex=True).abs(),
+        lambda x: fl.quantile(x, 0.3, 0),
+        lambda x: fl.linalg.pinv(x),
+        lambda x: fl.linalg.lstsq(x, x).solution,
+        lambda x: fl.linalg.eig(x[:, :3])[0].abs(),
+        lambda x: F.grid_sample(x.reshape(1, 1, 3, 8), fl.zeros(1, 2, 2, 2), align_corners=False),
+        lambda x: F.avg_pool3d(x.reshape(1, 3, 2, 2, 2), 2),
+        lambda x: F.adaptive_max_pool3d(x.reshape(1, 3, 2, 2, 2), 1),
+        lambda x: F.max_unpool1d(x, fl.arange(8).expand(3, 8) * 2, 2),
+        lambda x: F.pad(x.unsqueeze(0), (2, 2), "replicate"),
+    ],
+)
+def test_functions_of_several_operations_compute_in_float32(call):
+    low = fl.randn(3, 8).to(BF16)
+    for x in (low, low.float()):  # and no product inside of them computes in 16 bits
+        with fl.autocast("cpu"):
+            got = call(x)
+        fl.testing.assert_close(got, call(low.float()))
+
+
+def test_what_is_computed_in_float32_is_written_to_out():
+    x, out = fl.randn(3, 8).to(BF16), fl.empty(8, dtype=F64)
+    with fl.autocast("cpu"):
+        assert fl.quantile(x, 0.3, 0, out=out) is out
+    fl.testing.assert_close(out.float(), fl.quantile(x.float(), 0.3, 0))
+    low = fl.zeros(3, 3, dtype=BF16)
+    with fl.autocast("cpu"):
+        assert fl.ormqr(fl.eye(3), fl.zeros(3), fl.eye(3), out=low) is low
+    assert low.float().equal(fl.eye(3))
+
+
 # ---- gradients
 
 

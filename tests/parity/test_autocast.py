@@ -62,6 +62,29 @@ OPS = {
     "cat": (lambda lib, a, b: lib.cat([a, b]), (3,), (4,)),
     "stack": (lambda lib, a, b: lib.stack([a, b]), (3,), (3,)),
     "index_copy": (lambda lib, a, b: lib.index_copy(a, 0, long(lib, 2, 0), b), (3,), (2,)),
+    "grid_sample": (lambda lib, x, grid: f(lib).grid_sample(x, grid, align_corners=False), (1, 2, 3, 3), (1, 2, 2, 2)),
+    "avg_pool3d": (lambda lib, x: f(lib).avg_pool3d(x, 2), (1, 1, 4, 4, 4)),
+    "adaptive_avg_pool3d": (lambda lib, x: f(lib).adaptive_avg_pool3d(x, 2), (1, 1, 4, 4, 4)),
+    "adaptive_max_pool3d": (lambda lib, x: f(lib).adaptive_max_pool3d(x, 2), (1, 1, 4, 4, 4)),
+    "max_unpool2d": (lambda lib, x: f(lib).max_unpool2d(x, long(lib, 0, 2, 8, 10).reshape(1, 1, 2, 2), 2), (1, 1, 2, 2)),
+    "fractional_max_pool2d": (lambda lib, x: f(lib).fractional_max_pool2d(x, 2, output_size=2, _random_samples=lib.full((1, 1, 2), 0.5)), (1, 1, 5, 5)),
+    "pad by reflection": (lambda lib, x: f(lib).pad(x, (1, 1), "reflect"), (1, 2, 4)),
+    "pad by reflection, 3d": (lambda lib, x: f(lib).pad(x, (1, 1, 1, 1, 1, 1), "reflect"), (1, 1, 3, 3, 3)),
+    "pad by replication, 3d": (lambda lib, x: f(lib).pad(x, (1, 1, 1, 1, 1, 1), "replicate"), (1, 1, 3, 3, 3)),
+    "pad around": (lambda lib, x: f(lib).pad(x, (1, 1), "circular"), (1, 2, 4)),
+    "multilabel_soft_margin_loss": (lambda lib, x, y: f(lib).multilabel_soft_margin_loss(x, y), (2, 4), (2, 4)),
+    "quantile": (lambda lib, x: lib.quantile(x, 0.4), (5,)),
+    "nanquantile": (lambda lib, x: lib.nanquantile(x, 0.4, dim=0), (5, 2)),
+    "stft": (lambda lib, x: lib.view_as_real(lib.stft(x, 4, return_complex=True)), (16,)),
+    "rfft": (lambda lib, x: lib.view_as_real(lib.fft.rfft(x)), (8,)),
+    "fft2": (lambda lib, x: lib.view_as_real(lib.fft.fft2(x)), (4, 4)),
+    "hfft": (lambda lib, x: lib.fft.hfft(x), (5,)),
+    "vecdot": (lambda lib, a, b: lib.linalg.vecdot(a, b), (2, 3), (2, 3)),
+    "pinverse": (lambda lib, x: lib.pinverse(x), (2, 3)),
+    "lstsq": (lambda lib, a, b: lib.linalg.lstsq(a, b).solution, (3, 2), (3, 1)),
+    "eigvals": (lambda lib, x: lib.linalg.eigvals(x).abs().sum().reshape(1), (2, 2)),
+    "ormqr": (lambda lib, a, b: lib.ormqr(a.detach(), a.detach()[0], b), (3, 3), (3, 3)),
+    "triangular_solve": (lambda lib, b, a: lib.triangular_solve(b, a)[0], (2, 1), (2, 2)),
 }  # fmt: skip
 # In no list: they compute in what they are given.
 PLAIN = {
@@ -237,3 +260,14 @@ def test_grad_scaler():
             trace.append((scaler.get_scale(), p.tolist(), scaler.state_dict()))
         seen.append(trace)
     assert seen[0] == seen[1]
+
+
+def test_weights_of_attention_with_a_mask():
+    x, p = randn(3, 2, 4, dtype=np.float32), [randn(12, 4, dtype=np.float32), randn(12, dtype=np.float32), randn(4, 4, dtype=np.float32), randn(4, dtype=np.float32)]
+    results = []
+    for lib, convert in ((fl, as_ours), (torch, as_theirs)):
+        q, w, b, out, bias = convert([x, *p])
+        with lib.autocast("cpu"):
+            pair = f(lib).multi_head_attention_forward(q, q, q, 4, 2, w, b, None, None, False, 0.0, out, bias, attn_mask=lib.zeros(3, 3))
+        results.append([dtype_name(t) for t in pair])
+    assert results[0] == results[1]

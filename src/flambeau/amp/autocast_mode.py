@@ -260,7 +260,7 @@ def widens(function: F) -> F:
             raise explained(error, function, args, kwargs) from None
         _C.set_autocast_enabled(False)
         try:
-            return function(*_cast(args, _C.float32), **_cast(kwargs, _C.float32))
+            return function(*_cast(args, _C.float32), **{k: v if k == "out" else _cast(v, _C.float32) for k, v in kwargs.items()})
         finally:
             _C.set_autocast_enabled(True)
 

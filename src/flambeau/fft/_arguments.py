@@ -33,6 +33,8 @@ def floating(op: str, x: Tensor, *, complex: bool = False, real: bool = False) -
     if not x.is_complex() and not x.is_floating_point():
         x = x.to(_C.get_default_dtype())
     if x.dtype in (_C.float16, _C.bfloat16):
+        if _C.is_autocast_enabled():
+            return floating(op, x.to(_C.float32), complex=complex, real=real)
         raise _C.DTypeError(f"{op}: input is {x.dtype}; expected float32, float64 or complex numbers (x.float())")
     return x.to(x.dtype.to_complex()) if complex else x
 

@@ -10,6 +10,7 @@ from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._out import deliver
 from flambeau._results import result
+from flambeau.amp.autocast_mode import widens
 from flambeau.autograd import Function
 from flambeau.linalg import _lapack_arrays as arrays
 from flambeau.linalg._arguments import check_tensors
@@ -75,6 +76,7 @@ def _check(op: str, A: Tensor) -> None:
         raise _C.DTypeError(f"{op}: A is {A.dtype}; expected float32, float64, complex64 or complex128")
 
 
+@widens
 def eig(A: Tensor, *, out: Any = None) -> Eig:
     """Eigenvalues of square matrices, in no order, and eigenvectors in columns. They are complex, of real matrices too.
 
@@ -102,6 +104,7 @@ def eig(A: Tensor, *, out: Any = None) -> Eig:
     return deliver("linalg.eig", Eig(*found), out)  # type: ignore[no-any-return]
 
 
+@widens
 def eigvals(A: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The eigenvalues of `eig` alone. Their gradient is computed by the eigenvectors.
 

@@ -10,6 +10,7 @@ from flambeau._out import deliver
 from flambeau._results import result
 from flambeau._spelled import spelled
 from flambeau._warn import warn
+from flambeau.amp.autocast_mode import widens
 from flambeau.linalg import _complex_factors, _complex_systems, _factors, _products, _systems
 from flambeau.linalg._arguments import check_tensors
 from flambeau.linalg._factors import geqrf
@@ -24,7 +25,7 @@ inverse = spelled(input="A")(_systems.inv)
 matrix_exp = spelled(input="A")(_products.matrix_exp)
 matrix_power = spelled(input="A")(_products.matrix_power)
 orgqr = spelled(input2="tau")(_factors.householder_product)
-ormqr = spelled(input2="tau", input3="other")(_factors.ormqr)
+ormqr = spelled(input2="tau", input3="other")(widens(_factors.ormqr))
 
 
 def _older(name: str, instead: str) -> None:
@@ -175,6 +176,7 @@ def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
 
 
 @spelled(input="b")
+@widens
 def triangular_solve(
     b: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False, *, out: Any = None
 ) -> TriangularSolve:

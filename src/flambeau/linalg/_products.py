@@ -9,6 +9,7 @@ from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._info import whole_number
 from flambeau._out import deliver
+from flambeau.amp.autocast_mode import _cast
 from flambeau.linalg import _complex_factors, _complex_systems
 from flambeau.linalg._arguments import check_tensors
 
@@ -32,6 +33,8 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out: Tensor | None = None) ->
         tensor([3., 7.])
     """
     check_tensors("linalg.vecdot", x=x, y=y)
+    if _C.is_autocast_enabled():
+        x, y = _cast((x, y), _C.get_autocast_dtype())
     return deliver("linalg.vecdot", (ops.conj(x) * y).sum(dim), out)  # type: ignore[no-any-return]
 
 

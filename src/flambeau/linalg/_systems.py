@@ -10,6 +10,7 @@ from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._out import deliver
 from flambeau._results import result
+from flambeau.amp.autocast_mode import widens
 from flambeau.linalg import _complex_factors, _complex_systems
 from flambeau.linalg._arguments import check_tensors
 
@@ -133,6 +134,7 @@ def tolerance(op: str, S: Tensor, size: int, atol: Any, rtol: Any) -> Tensor:
     return ops.maximum(absolute, relative * largest)
 
 
+@widens
 def pinv(
     A: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None, out: Tensor | None = None
 ) -> Tensor:
@@ -208,6 +210,7 @@ def _check_matrix(op: str, A: Tensor, square: bool) -> None:
 _DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
 
 
+@widens
 def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> LeastSquares:
     """The X with the smallest |A X - B|, and of these with the smallest |X|, by the singular values of A.
 

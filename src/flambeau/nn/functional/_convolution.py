@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any, Protocol
 
-from flambeau._C import ArgumentError, ShapeError, Tensor, ops
+from flambeau._C import ArgumentError, ShapeError, Tensor, float32, is_autocast_enabled, ops
 from flambeau._no_tensor import explained, wants_tensors
+from flambeau.amp.autocast_mode import _cast
 from flambeau.nn.functional._calls import batched
 
 __all__ = [
@@ -135,6 +136,8 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = N
         return ops.pad(input, tuple(pad), "constant", 0 if value is None else value)
     if value is not None and value != 0:
         raise ArgumentError(f"pad: value = {value} has no meaning with mode = '{mode}'")
+    if is_autocast_enabled() and (mode == "replicate" or (mode == "reflect" and len(pad) < 6)):  # PyTorch's list has these
+        input = _cast(input, float32)
     return ops.pad(input, tuple(pad), mode)
 
 

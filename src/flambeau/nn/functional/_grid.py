@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from flambeau._C import ArgumentError, ShapeError, Tensor, call_override, has_override, ops
+from flambeau._C import (
+    ArgumentError,
+    ShapeError,
+    Tensor,
+    call_override,
+    float32,
+    has_override,
+    is_autocast_enabled,
+    ops,
+)
 from flambeau._spelled import spelled
 from flambeau._warn import warn
+from flambeau.amp.autocast_mode import _cast
 
 __all__ = ["affine_grid", "channel_shuffle", "grid_sample", "native_channel_shuffle"]
 
@@ -46,6 +56,8 @@ def grid_sample(
         raise ArgumentError(f"grid_sample: mode = {mode!r}; expected one of {list(_MODES)}")
     if padding_mode not in _PADDINGS:
         raise ArgumentError(f"grid_sample: padding_mode = {padding_mode!r}; expected one of {list(_PADDINGS)}")
+    if is_autocast_enabled():
+        input, grid = _cast((input, grid), float32)
     return ops.grid_sample(input, grid, _MODES[mode], _PADDINGS[padding_mode], _corners(align_corners))
 
 

@@ -9,6 +9,7 @@ from flambeau import _C
 from flambeau._C import ShapeError, Tensor, ops
 from flambeau._errors import AssertedTypeError
 from flambeau._warn import warn
+from flambeau.amp.autocast_mode import _cast
 
 __all__ = ["multi_head_attention_forward"]
 
@@ -125,6 +126,8 @@ def _masked(op: str, scores: Tensor, attn_mask: Tensor | None, padding: Tensor |
     n, heads, length, s = scores.shape
     padding = _canonical_mask(padding, "key_padding_mask", _none_or_dtype(attn_mask), "attn_mask", scores.dtype)
     mask = _canonical_mask(attn_mask, "attn_mask", None, "", scores.dtype)
+    if _C.is_autocast_enabled():  # scores are a product's, and masks are added in its type
+        mask, padding = _cast((mask, padding), scores.dtype)
     if mask is not None:
         if tuple(mask.shape) not in ((length, s - more), (n * heads, length, s - more)):
             raise ShapeError(

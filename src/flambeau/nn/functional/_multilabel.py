@@ -88,7 +88,6 @@ def multilabel_margin_loss(
     return reduced(name, loss if input.ndim == 2 else loss.reshape(()), reduction_word(size_average, reduce, reduction))
 
 
-@widens
 def multilabel_soft_margin_loss(
     input: Tensor,
     target: Tensor,

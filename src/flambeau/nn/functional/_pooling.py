@@ -12,6 +12,7 @@ from typing import Any, Literal, overload
 from flambeau._C import ArgumentError, Tensor, ops
 from flambeau._out import takes_out
 from flambeau._spelled import spelled
+from flambeau.amp.autocast_mode import widens
 from flambeau.nn.functional._calls import batched
 
 __all__ = [
@@ -255,6 +256,7 @@ def avg_pool2d(
 
 
 @takes_out
+@widens
 def avg_pool3d(
     input: Tensor,
     kernel_size: Any,
@@ -317,6 +319,7 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     return batched(name, ops.adaptive_avg_pool2d, 2, input, sizes)  # type: ignore[no-any-return]
 
 
+@widens
 def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     """Mean over windows chosen so that the result has `output_size`; None keeps an input size.
 
@@ -393,6 +396,7 @@ def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: Literal
 def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool) -> Any: ...
 
 
+@widens
 def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """Maximum over windows chosen so that the result has `output_size`; None keeps an input size.
 

@@ -8,6 +8,7 @@ from numbers import Integral
 from typing import Any
 
 from flambeau._C import ArgumentError, RangeError, ShapeError, Tensor, int64, ops
+from flambeau.amp.autocast_mode import widens
 from flambeau.nn.functional import _pooling
 from flambeau.nn.functional._calls import batched
 
@@ -98,6 +99,7 @@ def _unpooled_sizes(op: str, x: Tensor, kernel: Any, stride: Any, padding: Any, 
     return sizes
 
 
+@widens
 def _unpool(axes: int, x: Tensor, indices: Tensor, kernel: Any, stride: Any, padding: Any, output_size: Any) -> Tensor:
     op = f"max_unpool{axes}d"
     if x.shape != indices.shape:
@@ -181,6 +183,7 @@ def _fractional(axes: int, x: Tensor, kernel: tuple[int, ...], sizes: tuple[int,
     return top.reshape(n, c, *sizes), index.gather(-1, at.unsqueeze(-1)).reshape(n, c, *sizes)
 
 
+@widens
 def _fractional_max_pool(
     axes: int, input: Tensor, kernel_size: Any, output_size: Any, output_ratio: Any, samples: Tensor | None
 ) -> tuple[Tensor, Tensor]:
