@@ -75,7 +75,7 @@ def prod(input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: Any =
     """The product of what the mask lets through; integers are multiplied as int64."""
     exact = input.is_floating_point() or input.is_complex()
     result = _filled(input, mask, 1)
-    for d in reversed(_dims(dim, input.ndim)) if input.ndim else ():
+    for d in reversed(_dims(dim, input.ndim)):
         result = ops.prod(result, d, keepdim, dtype=dtype)
     return _cast(result, dtype or (input.dtype if exact else _C.int64))
 

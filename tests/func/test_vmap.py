@@ -406,6 +406,23 @@ def test_custom_functions(kind):
     assert_near(jvp(kind.apply, (x,), (x,))[1], 3 * x**3)
 
 
+class Taken(fl.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, index):
+        ctx.save_for_forward(index)
+        return x[index]
+
+    @staticmethod
+    def jvp(ctx, x_tangent, index_tangent):
+        assert index_tangent is None
+        return Taken.apply(x_tangent, *ctx.saved_tensors)
+
+
+def test_integers_have_no_tangent():
+    x, index = numbers(4), fl.tensor([2, 0])
+    assert_near(jvp(lambda a: Taken.apply(a, index), (x,), (2 * x,))[1], 2 * x[index])
+
+
 @pytest.mark.parametrize("padding", [None, 2])
 def test_embeddings_with_sparse_gradients_have_a_rule(padding):
     index, weight = fl.tensor([[0, 1], [2, 2], [4, 0]]), numbers(5, 2).requires_grad_()

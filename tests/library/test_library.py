@@ -370,6 +370,24 @@ def test_gradients_of_lists_and_keywords(with_weight):
     assert y.grad_fn.next_functions is not None
 
 
+def test_gradients_of_results_with_a_list_among_them():
+    def cut(x: fl.Tensor, n: int) -> tuple[list[fl.Tensor], int, fl.Tensor]:
+        return [part.clone() for part in x.split(n)], n, x.sum()
+
+    def backward(ctx, pieces, none, total):
+        assert isinstance(pieces, list) and none is None
+        return fl.cat(pieces) + total, None
+
+    parts = library.custom_op("t::parts", cut, mutates_args=())
+    parts.register_autograd(backward)
+    assert library.infer_schema(cut, mutates_args=()) == "(Tensor x, SymInt n) -> (Tensor[], SymInt, Tensor)"
+    x = fl.arange(4.0).requires_grad_()
+    (first, second), n, total = parts(x, 3)
+    assert (first.tolist(), second.tolist(), n) == ([0, 1, 2], [3], 3)
+    (first.sum() + 2 * second.sum() + 10 * total).backward()
+    assert x.grad.tolist() == [11, 11, 11, 12]
+
+
 def test_what_needs_a_gradient_is_said_per_argument():
     y, _ = weighted([f64(2), fl.ones(2, dtype=fl.float64)], None)
     seen = []

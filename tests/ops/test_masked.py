@@ -93,3 +93,9 @@ def test_gradients_reach_what_is_let_through_alone():
 def test_wrong_calls(call, error, text):
     with pytest.raises(error, match=text):
         call(fl.tensor(X))
+
+
+def test_a_product_of_one_number_is_a_copy():
+    x = fl.tensor(2.0)
+    fl.masked.prod(x, 0).fill_(7.0)
+    assert x.item() == 2.0

@@ -73,7 +73,8 @@ def _given(level: DualLevel, value: Any, materialize: bool) -> Tensor | None:
     if not isinstance(value, Tensor):
         return None
     tangent = level.tangent(value)
-    return ops.zeros_like(value) if tangent is None and materialize else tangent
+    moves = value.is_floating_point() or value.is_complex()  # integers have no tangent
+    return ops.zeros_like(value) if tangent is None and materialize and moves else tangent
 
 
 def _tangents_of(ctx: FunctionCtx, name: str, tangents: Sequence[Any], outs: Sequence[Any]) -> list[Tensor | None]:

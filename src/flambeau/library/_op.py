@@ -336,7 +336,7 @@ class _Recorded(Function):
         written = [t for t in op._schema.mutated(values) if t.requires_grad]
         ctx.mark_dirty(*written)
         ctx.mark_non_differentiable(*(t for t in outs if isinstance(t, Tensor) and not (t.is_floating_point() or t.is_complex())))
-        ctx.call, ctx.lists = call, type(result) is list
+        ctx.call = call
         ctx.refused = op._backward is None
         if op._setup is not None and not ctx.refused:
             args, kwargs = op._schema.split(values)
@@ -354,8 +354,10 @@ class _Recorded(Function):
                 f"tensors"
             )
         call: _Call = ctx.call
+        made = call.make(list(grads[: call.count]))  # the gradients of a list of results are a list
+        given = made if isinstance(made, tuple) else (made,) if call.count else ()
         with _user_needs(ctx, op):
-            result = op._backward(ctx, list(grads)) if ctx.lists else op._backward(ctx, *grads)
+            result = op._backward(ctx, *given, *grads[call.count :])
         result = result if isinstance(result, tuple) else (result,)
         positional = op._schema.positional
         if len(result) != len(positional):

@@ -363,9 +363,9 @@ def _results(at: str, annotation: Any) -> tuple[Kind, ...]:
     several = typing.get_origin(annotation) is tuple and Ellipsis not in inside
     kinds = [_annotated(a) for a in (inside if several else (annotation,))]
     for kind in kinds:
-        listed = kind is not None and kind.many and (several or not kind.tensors)
+        listed = kind is not None and kind.many and not kind.tensors
         if kind is None or kind.optional or listed or kind.item in ("str", "ScalarType", "Device"):
             raise ValueError(
-                f"{at}: the result is annotated {annotation}; expected Tensor, int, float, bool, a tuple of these, list[Tensor], or None"
+                f"{at}: the result is annotated {annotation}; expected Tensor, list[Tensor], int, float, bool, a tuple of these, or None"
             )
     return tuple(kind for kind in kinds if kind)
