@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+import signal
+import sys
 import traceback
 
 import pytest
@@ -500,3 +503,22 @@ def test_a_function_without_forward_and_one_that_is_called_raise_as_for_pytorch(
         Nothing.apply(fl.ones(1))
     with pytest.raises(RuntimeError, match="a Function is not called; use Nothing.apply"):
         Nothing()(fl.ones(1))
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="asks for signals between any two steps")
+def test_ctrl_c_leaves_the_mode_as_it_was():
+    x, draw = leaf(1.0), random.Random(0)
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        for _ in range(1000):
+            with pytest.raises(KeyboardInterrupt):
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, draw.uniform(30e-6, 80e-6))
+                    for _ in range(1_000_000):
+                        Exp.apply(x)
+                finally:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+            assert fl.is_grad_enabled()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        fl.set_grad_enabled(True)

@@ -174,6 +174,25 @@ def test_dropping_an_unused_iterator_ends_the_threads():
     assert ours() == []
 
 
+@pytest.mark.parametrize("begun", [0, 1])
+def test_ctrl_c_while_the_threads_begin_leaves_none(monkeypatch, begun):
+    start = threading.Thread.start
+
+    def interrupted(thread):
+        if thread.name == "flambeau-data-1":
+            if begun:
+                start(thread)
+            raise KeyboardInterrupt
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        iter(DataLoader(Squares(1000), num_workers=2))
+    del caught
+    gc.collect()
+    assert ours() == []
+
+
 def test_nothing_is_fetched_far_ahead():
     class Counting(Squares):
         fetched = 0

@@ -71,3 +71,10 @@ def test_a_handler_that_fails():
     assert calls == [1]
     with profile():
         pass
+
+
+def test_an_error_at_the_start_ends_the_profile():
+    with pytest.raises(ZeroDivisionError):
+        profile(schedule=lambda step: 1 / 0).start()
+    with profile():
+        pass

@@ -207,10 +207,13 @@ class Function:
         ctx = FunctionCtx()
         ctx._function = cls
         tensors = [a for a in args if isinstance(a, Tensor)]
-        record = _C.is_grad_enabled() and any(t.requires_grad for t in tensors)
+        recording = _C.is_grad_enabled()
+        record = recording and any(t.requires_grad for t in tensors)
         ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
         setup = getattr(cls, "setup_context", None)
-        with no_grad():
+        # Not a `with`: Ctrl-C among its own steps would leave the mode off.
+        try:
+            _C.set_grad_enabled(False)
             output = cls.forward(ctx, *args) if setup is None else cls.forward(*args)
             if setup is not None:
                 setup(ctx, args, output)
@@ -233,6 +236,8 @@ class Function:
                         raise _C.AutogradError(
                             f"{cls.__name__}: a leaf tensor that requires grad can not be written in place"
                         )
+        finally:
+            _C.set_grad_enabled(recording)
         if record:
             kept = [o if isinstance(o, Tensor) else None for o in outputs]
             ctx._saved = _C.finish_function(

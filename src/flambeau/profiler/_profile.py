@@ -259,17 +259,24 @@ class profile:
             RuntimeError: a profile is running, this one or another.
         """
         global _running
-        with _lock:
-            if _running is not None:
-                which = "this profile" if _running is self else "another profile"
-                raise RuntimeError(f"profile: {which} is running; profiles can not be nested, stop it first")
-            _running = self
-        self._started = True
-        self.step_num = 0
-        self._recording = None
-        self._steps = []
-        self._action = ProfilerAction.NONE
-        self._go_to(self._schedule(0) if self._schedule else ProfilerAction.RECORD)
+        begun = False
+        try:
+            with _lock:
+                if _running is not None:
+                    which = "this profile" if _running is self else "another profile"
+                    raise RuntimeError(f"profile: {which} is running; profiles can not be nested, stop it first")
+                begun = True
+                _running = self
+            self._started = True
+            self.step_num = 0
+            self._recording = None
+            self._steps = []
+            self._action = ProfilerAction.NONE
+            self._go_to(self._schedule(0) if self._schedule else ProfilerAction.RECORD)
+        except BaseException:  # an error of the schedule, or Ctrl-C: nobody will call stop()
+            if begun:
+                self._end()
+            raise
 
     def step(self) -> None:
         """Says that a step of the program ends and the next one begins.
@@ -289,7 +296,6 @@ class profile:
 
     def stop(self) -> None:
         """Ends, and keeps what the schedule was recording."""
-        global _running
         if _running is not self:
             return
         try:
@@ -299,10 +305,14 @@ class profile:
             else:
                 self._switch_off()
         finally:
-            self._switch_off()
-            self._action = ProfilerAction.NONE
-            with _lock:
-                _running = None
+            self._end()
+
+    def _end(self) -> None:
+        global _running
+        self._switch_off()
+        self._action = ProfilerAction.NONE
+        with _lock:
+            _running = None
 
     def _go_to(self, action: ProfilerAction) -> None:
         keeps = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)

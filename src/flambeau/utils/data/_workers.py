@@ -22,6 +22,7 @@ import threading
 import time
 import traceback
 import types
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -154,7 +155,7 @@ def stop_and_join(shared: _Shared) -> None:
     shared.stop()
     deadline = time.monotonic() + _JOIN_SECONDS
     for thread in shared.threads:
-        if thread is not threading.current_thread():
+        if thread is not threading.current_thread() and thread.is_alive():  # what has not begun yet can not be joined, and ends at once
             thread.join(max(0.0, deadline - time.monotonic()))
 
 
@@ -228,6 +229,8 @@ class WorkerPool:
         self.timeout = timeout
         self.own_queues = own_queues
         self.shared = _Shared(n if own_queues else 1)
+        # Before there are threads, so that Ctrl-C among their beginnings leaves none.
+        self.close = weakref.finalize(self, stop_and_join, self.shared)
         for i in range(n):
             info = WorkerInfo(i, n, seed + i, _copied(dataset) if own_queues else dataset, seed)
             thread = threading.Thread(

@@ -10,7 +10,6 @@ import itertools
 import multiprocessing
 import multiprocessing.context
 import os
-import weakref
 from collections.abc import Callable, Iterator
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
@@ -21,7 +20,6 @@ from flambeau.utils.data._workers import (
     WorkerPool,
     _End,
     iterate_in_worker_order,
-    stop_and_join,
 )
 from flambeau.utils.data.collate import default_collate, default_convert
 from flambeau.utils.data.datapipes._base import IterDataPipe, MapDataPipe
@@ -382,12 +380,11 @@ class _Iterator:
             float(loader.timeout),
             own_queues=loader._iterable or loader.worker_init_fn is not None,
         )
-        self._close = weakref.finalize(self, stop_and_join, self._pool.shared)
         ahead = loader.num_workers * (loader.prefetch_factor or 2)
         try:
             self._results = iterate_in_worker_order(self._pool, loader._tasks(), ahead)
         except BaseException:  # a sampler's
-            self._close()
+            self._pool.close()
             raise
 
     def __iter__(self) -> _Iterator:
@@ -400,7 +397,7 @@ class _Iterator:
         try:
             return next(self._results)
         except BaseException:
-            self._close()
+            self._pool.close()
             raise
 
 
