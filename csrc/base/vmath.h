@@ -3,19 +3,19 @@
 // The bodies of `each:` entries and the kernels call these inside `#pragma omp simd` loops, so they are
 // branch-free: every case is computed and the right one is selected. Three families:
 //
-//   own code in both types  exp expm1 exp2 log log2 log10 log1p tanh sigmoid softplus sin cos erfinv
-//   floats in own lanes     tan asin acos atan asinh acosh atanh erfc ndtr (without fused products, sin, cos and tan
-//                           take double lanes)
-//   float in double lanes   pow atan2 sinh cosh hypot sinc lgamma: nearly correctly rounded; the double versions of
-//                           these two are libm's, but for pow (vmath_pow.h) and lgamma (vmath_special.h)
+//   own code in both types  exp expm1 exp2 log log2 log10 log1p tanh sigmoid softplus sin cos tan asin acos atan sinh cosh
+//                           asinh acosh atanh erf erfc erfinv ndtr; atan2 and hypot of doubles (without fused products,
+//                           sin, cos and tan of floats take double lanes)
+//   float in double lanes   pow atan2 hypot sinc lgamma: nearly correctly rounded; sinc, pow (vmath_pow.h) and lgamma
+//                           (vmath_special.h) of doubles are their own
 //   not vectorised          digamma i0
 //
 // Below this file: vmath_basic.h. Beside it: vmath_angles.h, vmath_division.h, vmath_normal.h, vmath_special.h and
 // vmath_activations.h.
 //
-// Errors stay below 4 ulp of the result, denormals included, where a function says nothing else;
-// benchmarks/accuracy.py measures them and tests/ops/test_accuracy.py holds them. sin and cos, and tan of floats, are right
-// for near angles alone (far_angle): the ops take others to libm (`rare` in the op table).
+// Errors stay below 4 ulp of the result (4.3: erfc of doubles without fused products), denormals included, where a function says nothing else;
+// benchmarks/accuracy.py measures them and tests/ops/test_accuracy.py holds them. sin, cos and tan are right for near
+// angles alone (far_angle): the ops take others to libm (`rare` in the op table).
 //
 // Conditions are single comparisons wherever possible: GCC does not vectorise a loop in which a bool made
 // of several others selects a value.

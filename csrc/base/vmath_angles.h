@@ -130,7 +130,11 @@ FL_VM double sin(double x) {
   return x == 0 ? x : y;
 }
 FL_VM double cos(double x) { return sincos_wide(x).cos; }
-inline double tan(double x) { return std::tan(x); }
+FL_VM double tan(double x) {
+  const auto [s, c] = sincos_wide(x);
+  const double y = s / c;
+  return x == 0 ? x : y;
+}
 // x as a whole number and a rest of at most 1/2, which is exact, so that no x is too large below; and -1 where the
 // whole number is odd, else 1.
 struct HalfTurns {
@@ -148,20 +152,20 @@ FL_VM float cos_pi(float x) {
   const auto [rest, sign] = half_turns(x);
   return static_cast<float>(sign * sincos_lane(rest * kPi).cos);
 }
-inline double sin_pi(double x) {
+FL_VM double sin_pi(double x) {
   const auto [rest, sign] = half_turns(x);
-  return sign * std::sin(rest * kPi);
+  return sign * sincos_wide(rest * kPi).sin;
 }
-inline double cos_pi(double x) {
+FL_VM double cos_pi(double x) {
   const auto [rest, sign] = half_turns(x);
-  return sign * std::cos(rest * kPi);
+  return sign * sincos_wide(rest * kPi).cos;
 }
 // sin(pi x) / (pi x)
 FL_VM float sinc(float x) {
   const float y = static_cast<float>(sin_pi(x) / (static_cast<double>(x) * kPi));
   return x == 0 ? 1.0f : y;
 }
-inline double sinc(double x) {  // x pi may overflow
+FL_VM double sinc(double x) {  // x pi may overflow
   return x == 0 ? 1.0 : sin_pi(x) / kPi / x;
 }
 
@@ -179,7 +183,11 @@ FL_VM double atan2_lane(double y, double x) {
   a = signbit(x) ? kPi - a : a;
   return copysign(a, y);
 }
-constexpr float kQuarterTurn = 1.57079637f, kQuarterTurnRest = -4.37113883e-8f;  // pi / 2 is their sum
+// pi / 2 is their sum.
+template <class T>
+constexpr T kQuarterTurn = sizeof(T) == 4 ? T(1.57079637f) : T(1.57079632679489655800);
+template <class T>
+constexpr T kQuarterTurnRest = sizeof(T) == 4 ? T(-4.37113883e-8f) : T(6.12323399573676603587e-17);
 // Of 1 / |x| where |x| is above 1, by which a right angle is missed.
 FL_VM float atan(float x) {
   const float a = abs(x);
@@ -187,30 +195,40 @@ FL_VM float atan(float x) {
   const float t = (steep ? -1.0f : a) / (steep ? a : 1.0f), z = t * t;
   const float p = poly(z, -0.333332991f, 0.199985483f, -0.142642417f, 0.109521858f, -0.0840345041f, 0.0579575947f, -0.0311778468f,
                        0.0109146061f, -0.00179362178f);
-  const float y = t * z * p + (t + (steep ? kQuarterTurnRest : 0.0f));
-  return copysign(y + (steep ? kQuarterTurn : 0.0f), x);
+  const float y = t * z * p + (t + (steep ? kQuarterTurnRest<float> : 0.0f));
+  return copysign(y + (steep ? kQuarterTurn<float> : 0.0f), x);
 }
 // s and tail with asin(a) = s + tail for a up to 1/2, and half of acos(a) = s + tail above: asin(sqrt(z)) by a minimax polynomial
-// (relative 5e-9), of z = (1 - a) / 2 there.
+// (relative 5e-9 and 2e-17), of z = (1 - a) / 2 there.
+FL_VM float asin_tail(float z) { return poly(z, 0.166667539f, 0.0749524177f, 0.0454770983f, 0.0241476043f, 0.0422185605f); }
+FL_VM double asin_tail(double z) {
+  return poly(z, 0.166666666666653827, 0.0750000000034305921, 0.0446428568234767339, 0.0303819593312844742, 0.0223717535263768416,
+              0.0173597710175803171, 0.0138845996475264008, 0.012173270342910892, 0.00651089542788572272, 0.0195737855210049489,
+              -0.0162938794061913263, 0.0319588308874023542);
+}
+template <class T>
 struct ArcParts {
-  float s, tail;
+  T s, tail;
 };
-FL_VM ArcParts arc_parts(float a) {
-  const bool above = a > 0.5f;
-  const float z = above ? 0.5f - 0.5f * a : a * a, s = above ? sqrt(z) : a;
-  return {s, s * (z * poly(z, 0.166667539f, 0.0749524177f, 0.0454770983f, 0.0241476043f, 0.0422185605f))};
+template <class T>
+FL_VM ArcParts<T> arc_parts(T a) {
+  const bool above = a > T(0.5);
+  const T z = above ? T(0.5) - T(0.5) * a : a * a, s = above ? sqrt(z) : a;
+  return {s, s * (z * asin_tail(z))};
 }
-FL_VM float asin(float x) {
-  const float a = abs(x);
+template <class T>
+FL_VM T asin(T x) {
+  const T a = abs(x);
   const auto [s, tail] = arc_parts(a);
-  const float above = (kQuarterTurn - 2.0f * s) - (2.0f * tail - kQuarterTurnRest), below = s + tail;
-  return copysign(a > 0.5f ? above : below, x);
+  const T above = (kQuarterTurn<T> - T(2) * s) - (T(2) * tail - kQuarterTurnRest<T>), below = s + tail;
+  return copysign(a > T(0.5) ? above : below, x);
 }
-FL_VM float acos(float x) {
+template <class T>
+FL_VM T acos(T x) {
   const auto [s, tail] = arc_parts(abs(x));
-  const float y = s + tail, middle = kQuarterTurn - (copysign(y, x) - kQuarterTurnRest);
-  const float left = 2.0f * kQuarterTurn - (2.0f * y - 2.0f * kQuarterTurnRest), end = x < 0 ? left : 2.0f * y;
-  return abs(x) > 0.5f ? end : middle;
+  const T y = s + tail, middle = kQuarterTurn<T> - (copysign(y, x) - kQuarterTurnRest<T>);
+  const T left = T(2) * kQuarterTurn<T> - (T(2) * y - T(2) * kQuarterTurnRest<T>), end = x < 0 ? left : T(2) * y;
+  return abs(x) > T(0.5) ? end : middle;
 }
 FL_VM float atan2(float y, float x) {
   // Infinities become huge equals, which gives the multiples of pi/4 of the C standard.
@@ -221,47 +239,88 @@ FL_VM float atan2(float y, float x) {
   const double r = atan2_lane(cy, cx);
   return static_cast<float>((y != y) | (x != x) ? kNaN<double> : r);
 }
-inline double asin(double x) { return std::asin(x); }
-inline double acos(double x) { return std::acos(x); }
-inline double atan(double x) { return std::atan(x); }
-inline double atan2(double y, double x) { return std::atan2(y, x); }
+// The angle of (x, y) from that of a point within an eighth turn of an axis or of the diagonal, in doubles.
+FL_VM double atan_tail(double z) {
+  return poly(z, -0.333333333333331989, 0.199999999999540331, -0.142857142802433872, 0.111111107858741212, -0.0909089782867546605,
+              0.0769206149577148248, -0.0666311874486522157, 0.0584799676920135839, -0.0503978983621707144, 0.0380768836291442955,
+              -0.0179206814032789396);
+}
+FL_VM double atan2(double y0, double x0) {
+  constexpr double tangent = 0.41421356237309504880;
+  // Infinities become ones beside zeros; halves of what is large have a sum.
+  const double most = abs(y0) > abs(x0) ? abs(y0) : abs(x0);
+  const bool endless = most == kInf<double>;
+  const double scale = most > 1e300 ? 0.5 : 1.0;
+  const double ay = endless ? (isinf(y0) ? 1.0 : 0.0) : abs(y0) * scale, ax = endless ? (isinf(x0) ? 1.0 : 0.0) : abs(x0) * scale;
+  const bool steep = ay * tangent > ax, middle = ay > ax * tangent;
+  const double num = steep ? -ax : middle ? ay - ax : ay, sum = middle ? ay + ax : ax, den = steep ? ay : sum;
+  const double t = num / (den == 0 ? 1.0 : den), z = t * t;
+  double high = steep ? kQuarterTurn<double> : middle ? 0.5 * kQuarterTurn<double> : 0.0;
+  double low = steep ? kQuarterTurnRest<double> : middle ? 0.5 * kQuarterTurnRest<double> : 0.0;
+  const double tail = t * (z * atan_tail(z));
+  // Left of it all turns round: pi minus the angle.
+  const double turn = static_cast<double>(static_cast<int64_t>(bits<uint64_t>(x0) >> 63)), sign = 1.0 - 2.0 * turn;
+  high = turn * (2.0 * kQuarterTurn<double>) + sign * high;
+  low = turn * (2.0 * kQuarterTurnRest<double>) + sign * low;
+  const double y = copysign(high + (sign * t + (sign * tail + low)), y0);
+  return (x0 != x0) | (y0 != y0) ? kNaN<double> : y;
+}
+FL_VM double atan(double x) {
+  constexpr double tangent = 0.41421356237309504880;
+  const double a = abs(x);
+  const bool steep = a * tangent > 1.0, middle = a > tangent;
+  const double num = steep ? -1.0 : middle ? a - 1.0 : a, sum = middle ? a + 1.0 : 1.0, den = steep ? a : sum;
+  const double t = num / den, z = t * t;
+  const double high = steep ? kQuarterTurn<double> : middle ? 0.5 * kQuarterTurn<double> : 0.0;
+  const double low = steep ? kQuarterTurnRest<double> : middle ? 0.5 * kQuarterTurnRest<double> : 0.0;
+  return copysign(high + (t + (t * (z * atan_tail(z)) + low)), x);
+}
 
-FL_VM float sinh(float x) {
-  const double a = abs(static_cast<double>(x));
-  const double t = expm1(a > 100.0 ? 100.0 : a);
-  return copysign(static_cast<float>(0.5 * (t + t / (t + 1.0))), x);
+// From 1 on e^a / 2 and its inverse, the half first, so that nothing overflows early.
+template <class T>
+FL_VM T sinh(T x) {
+  const T a = abs(x), t = expm1_near(a > 1 ? T(1) : a);
+  const auto [m, power] = scaled_exp(a);
+  const T near = T(0.5) * (t + t / (t + T(1))), far = T(0.5) * m * power - T(0.5) / (m * power);
+  return copysign(a > 1 ? far : near, x);
 }
-FL_VM float cosh(float x) {
-  const double e = exp(abs(static_cast<double>(x)));
-  return static_cast<float>(0.5 * (e + 1.0 / e));
+template <class T>
+FL_VM T cosh(T x) {
+  const auto [m, power] = scaled_exp(abs(x));
+  return T(0.5) * m * power + T(0.5) / (m * power);
 }
-// log(2 a) where the square of a would not be exact, or no number any more.
-FL_VM float asinh(float x) {
-  const float a = abs(x);
-  const bool far = a > 1e8f;
-  const float y = log1p(far ? a : a + a * (a / (1.0f + sqrt(a * a + 1.0f))));
-  return copysign(y + (far ? 0.693147181f : 0.0f), x);
+// Far out log(2 a): the square of a would be no number, and adds nothing before that.
+template <class T>
+FL_VM T asinh(T x) {
+  const T a = abs(x);
+  const bool far = a > T(1e8);
+  const T y = log1p(far ? a - T(1) : a + a * (a / (T(1) + sqrt(a * a + T(1)))));
+  return copysign(y + (far ? T(0.6931471805599453094) : T(0)), x);
 }
-FL_VM float acosh(float x) {
-  const float t = x - 1.0f;
-  const bool far = x > 1e8f;
-  return log1p(far ? x : t + sqrt(t * (t + 2.0f))) + (far ? 0.693147181f : 0.0f);
+template <class T>
+FL_VM T acosh(T x) {
+  const T t = x - T(1);
+  const bool far = x > T(1e8);
+  const T y = log1p(far ? t : t + sqrt(t * (t + T(2)))) + (far ? T(0.6931471805599453094) : T(0));
+  return x < 1 ? kNaN<T> : y;
 }
-FL_VM float atanh(float x) {
-  const float a = abs(x);
-  return copysign(0.5f * log1p(2.0f * a / (1.0f - a)), x);
+template <class T>
+FL_VM T atanh(T x) {
+  const T a = abs(x);
+  return copysign(T(0.5) * log1p(T(2) * a / (T(1) - a)), x);
 }
-inline double sinh(double x) { return std::sinh(x); }
-inline double cosh(double x) { return std::cosh(x); }
-inline double asinh(double x) { return std::asinh(x); }
-inline double acosh(double x) { return std::acosh(x); }
-inline double atanh(double x) { return std::atanh(x); }
 FL_VM float hypot(float a, float b) {
   const double x = a, y = b;
   const float r = static_cast<float>(sqrt(x * x + y * y));
   return isinf(a) | isinf(b) ? kInf<float> : r;
 }
-inline double hypot(double a, double b) { return std::hypot(a, b); }
+// Of numbers whose squares are none, shares.
+FL_VM double hypot(double a, double b) {
+  const double x = abs(a), y = abs(b), most = x > y ? x : y;
+  const double share = most > 0x1p500 ? 0x1p-600 : most < 0x1p-500 ? 0x1p600 : 1.0, whole = most > 0x1p500 ? 0x1p600 : most < 0x1p-500 ? 0x1p-600 : 1.0;
+  const double p = x * share, q = y * share, r = sqrt(p * p + q * q) * whole;
+  return isinf(a) | isinf(b) ? kInf<double> : r;
+}
 
 }  // namespace FL_ISA
 }  // namespace fl::vm

@@ -16,7 +16,6 @@ FL_VM float erf(float x) {
   const float far = copysign(1.0f - exp(l), x);
   return a0 < 0.92f ? near : far;
 }
-inline double erf(double x) { return std::erf(x); }
 // gelu and its derivatives are made of a = |x| and
 //
 //     pdf(a) = (1 + e) power unit / sqrt(2 pi)        cdf(-a) = (1 + e) power unit (1 + s) / d,   d = 3.9375 + 1.375 a
@@ -28,9 +27,9 @@ FL_VM float normal_range(float x, float most = 15.0f) {
   const int32_t a = bits<int32_t>(x) & 0x7fffffff, limit = bits<int32_t>(most);
   return bits<float>(a < limit ? a : limit);
 }
-FL_VM double normal_range(double x) {
+FL_VM double normal_range(double x, double most = 39.0) {
   const double a = abs(x);
-  return a < 39.0 ? a : 39.0;
+  return a < most ? a : most;
 }
 // a^2 + c, where c is about -a^2 and the sum of the rounded terms would have no digits left.
 template <class T>
@@ -104,7 +103,31 @@ FL_VM float ndtr(float x) {
   const float m = r * erfcx_ratio(a * 0.707106781f * r) * power, y = (m + m * e) * (0.5f * HalfSquareExp<float>::unit);
   return x > 0 ? 1.0f - y : x == x ? y : x;
 }
-inline double erfc(double x) { return std::erfc(x); }
+// The same in doubles by the quotient of gelu: erfc(a) = 2 cdf(-sqrt(2) a).
+FL_VM double erfc_above(double a) {
+  const double b = a * 1.41421356237309504880, r = 1.0 / normal_divisor(b);
+  const auto [e, power] = exp_half_square<double, true>(a);
+  const double m = (r + r * normal_ratio(b * r)) * power;
+  return (m + m * e) * (2.0 * HalfSquareExp<double>::unit);
+}
+FL_VM double erfc(double x) {
+  const double y = erfc_above(normal_range(x, 27.5));
+  return x < 0 ? 2.0 - y : x == x ? y : x;
+}
+FL_VM double erf(double x) {
+  const double z = x * x;
+  const double near = x * poly(z, 1.12837916709551257, -0.376126389031835406, 0.112837916709386944, -0.0268661706401769534, 0.00522397754943172286,
+                               -0.000854832031087351558, 0.000120549711266321336, -0.0000149135287516443152, 1.62149199055829249e-6,
+                               -1.35258493896188528e-7);
+  const double a = normal_range(x, 6.5), far = copysign(1.0 - erfc_above(a), x);
+  return x == x ? (abs(x) < 0.65 ? near : far) : x;
+}
+FL_VM double ndtr(double x) {
+  const double a = normal_range(x), r = 1.0 / normal_divisor(a);
+  const auto [e, power] = exp_half_square(a);
+  const double m = (r + r * normal_ratio(a * r)) * power, y = (m + m * e) * HalfSquareExp<double>::unit;
+  return x > 0 ? 1.0 - y : x == x ? y : x;
+}
 // x cdf(x): max(x, 0) - a cdf(-a), and NaN at -infinity.
 template <class T>
 FL_VM T gelu(T x) {

@@ -82,10 +82,6 @@ inline double erfcx(double x) {
   return x < 0 ? 2 * exp_square(x, 1) - y : y;
 }
 constexpr double kRootHalf = 0.70710678118654752440;
-inline double ndtr(double x) {
-  if (x < -1) return x < -40 ? 0.0 : 0.5 * exp_square(x, -0.5) * erfcx(-x * kRootHalf);
-  return 0.5 * std::erfc(-x * kRootHalf);
-}
 inline double log_ndtr(double x) {
   if (x < -1) return std::log(0.5 * erfcx(-x * kRootHalf)) - 0.5 * x * x;
   return std::log1p(-ndtr(-x));

@@ -1413,7 +1413,7 @@ class Tensor:
     def permute(self, dims: Sequence[_int] | _int) -> Tensor:
         """Reorders all axes. Gradients: `input`."""
     def positive(self) -> Tensor:
-        """x itself, in a new tensor. (x is `input`.) Gradients: `input`."""
+        """x itself, which is no bool. (x is `input`.)"""
     def pow(self, exponent: Tensor | Number) -> Tensor:
         """a to the power of b. Integers with an integer exponent stay integers. (a is `input`, b is `exponent`.) Gradients: `input`, `exponent`."""
     def pow_(self, exponent: Tensor | Number) -> Self:

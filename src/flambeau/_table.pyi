@@ -1281,7 +1281,7 @@ def polygamma_of(input: Tensor, n: _int, *, out: Tensor | None = ...) -> Tensor:
 def polygamma_of_(input: Tensor, n: _int) -> Tensor:
     """The n-th derivative of digamma. Gradients: `input`."""
 def positive(input: Tensor, *, out: Tensor | None = ...) -> Tensor:
-    """x itself, in a new tensor. (x is `input`.) Gradients: `input`."""
+    """x itself, which is no bool. (x is `input`.)"""
 def pow(input: Tensor | Number, exponent: Tensor | Number, *, out: Tensor | None = ...) -> Tensor:
     """a to the power of b. Integers with an integer exponent stay integers. (a is `input`, b is `exponent`.) Gradients: `input`, `exponent`."""
 def pow_(input: Tensor | Number, exponent: Tensor | Number) -> Tensor:
