@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <new>
+#include <thread>
 #include <type_traits>
 
 namespace fl {
@@ -109,6 +110,7 @@ ForkGate::ForkGate() { enlist(*this); }
 ForkGate::~ForkGate() { forget(*this); }
 
 void ForkGate::enter_later() {
+  if (last_.load() == &locks::held) return;
   do {
     go();
     closed_.wait(true);
@@ -119,6 +121,12 @@ void ForkGate::enter_later() {
 void ForkGate::close() {
   closed_.store(true);
   while (const int n = inside_.load()) inside_.wait(n);
+}
+
+void ForkGate::close_for_exit() {
+  last_.store(&locks::held);
+  closed_.store(true);
+  for (int ms = 0; ms < 2000 && inside_.load() != 0; ++ms) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
 namespace locks {

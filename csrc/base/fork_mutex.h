@@ -176,6 +176,9 @@ class ForkGate {
     --locks::held.gates;
     if (locks::held.later) [[unlikely]] locks::do_later();
   }
+  // When the process exits, and what the room guards is about to be destroyed: who comes waits for ever, but for the calling thread, which waits
+  // until the others have left, two seconds at most.
+  void close_for_exit();
 
  private:
   friend struct ForkHandlers;
@@ -186,6 +189,7 @@ class ForkGate {
   void close();  // waits until nobody is inside
   std::atomic<int> inside_{0};
   std::atomic<bool> closed_{false};
+  std::atomic<const void*> last_{nullptr};  // the thread that may come in though it was closed for exit: its `held`
   ForkGate* next_ = nullptr;
   ForkGate* previous_ = nullptr;
 };

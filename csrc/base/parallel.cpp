@@ -159,6 +159,7 @@ FL_AT_LOAD(current())
 
 namespace {
 FL_HOT_THREAD_LOCAL constinit int one_core = 0;  // how many OneCores live
+FL_HOT_THREAD_LOCAL constinit int pool = 0;      // the threads of this thread's pool; 0: another library may have changed it
 }
 
 FL_HOT_THREAD_LOCAL constinit void* region_context = nullptr;
@@ -177,6 +178,10 @@ void set_num_threads(int n) {
 
 OpenMPThreads::OpenMPThreads(int threads) : threads_(threads), before_(omp_get_max_threads()) {
   if (threads_ != before_) omp_set_num_threads(threads_);
+  if (threads_ > 1 && !(threads_ == 2 && pool == 2)) {  // a pool of two stays what it is in regions of two
+    quiet_.emplace();
+    pool = 0;
+  }
 }
 OpenMPThreads::~OpenMPThreads() {
   if (threads_ != before_) omp_set_num_threads(before_);
@@ -213,6 +218,8 @@ void parallel_run(int64_t begin, int64_t end, int64_t grain, RangeFn fn, void* c
   // next larger one would have to start them again.
   {
     const Inside inside;
+    std::optional<NoSignals> quiet;
+    if (std::exchange(pool, threads) != threads) quiet.emplace();
     GOMP_parallel(&run_share, &region, static_cast<unsigned>(threads), 0);
   }
   if (region.own_done_ns - region.started_ns < kShortNs) note_lateness((3 * late + std::min(now_ns() - region.own_done_ns, kLatestNs)) / 4);

@@ -7,10 +7,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <type_traits>
 
 #include "base/refcount.h"
+#include "base/signals.h"
 
 namespace fl {
 
@@ -30,7 +32,8 @@ class OneCore {
   OneCore& operator=(const OneCore&) = delete;
 };
 
-// OpenMP's own count for the calling thread, which other libraries of ours ask for, is `threads` while this lives.
+// OpenMP's own count for the calling thread, which other libraries of ours ask for, is `threads` while this lives. Where they may make the
+// thread's pool grow, it gets no signals meanwhile: Note [Signals and borrowed stack pointers].
 class OpenMPThreads {
  public:
   explicit OpenMPThreads(int threads);
@@ -41,6 +44,7 @@ class OpenMPThreads {
 
  private:
   int threads_, before_;
+  std::optional<NoSignals> quiet_;
 };
 
 // How the count was found, for `flambeau info`.

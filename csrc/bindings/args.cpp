@@ -95,10 +95,11 @@ bool fits(Kind kind, PyObject* o) {
 
 bool same_text(PyObject* a, const char* b) { return b && PyUnicode_CompareWithASCIIString(a, b) == 0; }
 
-// NumPy's spelling of PyTorch's names.
+// NumPy's spelling of PyTorch's names, and that of torch.dropout.
 const char* spelled(PyObject* key) {
   if (same_text(key, "axis")) return "dim";
   if (same_text(key, "keepdims")) return "keepdim";
+  if (same_text(key, "train")) return "training";
   return nullptr;
 }
 

@@ -211,7 +211,7 @@ void init_functions(nb::module_& m) {
 
   m.def("get_num_threads", &num_threads);
   m.def("is_fft_size", &is_fft_size);
-  m.def("make_products_ahead", [awaited = Py_AtExit(&onednn::await_products) == 0] {
+  m.def("make_products_ahead", [awaited = Py_AtExit(&onednn::end_python) == 0] {
     if (awaited) onednn::make_products_ahead();
   });
   m.def("set_num_threads", [](int64_t n) { set_num_threads(static_cast<int>(std::clamp<int64_t>(n, 0, 4096))); });
@@ -345,6 +345,9 @@ extern const OpTraits op_traits[];
 }  // namespace fl::py
 
 NB_MODULE(_C, m) {
+  // Types that all interpreters of the process would share keep methods of the one that imported last.
+  if (PyInterpreterState_Get() != PyInterpreterState_Main())
+    throw std::runtime_error("flambeau: imported in a sub-interpreter; expected the main one: use threads, or processes (multiprocessing)");
   using namespace fl::py;
   nb::set_leak_warnings(false);  // types and singletons live as long as the process
   // Everything thrown by a nanobind function takes the same road as what generated bindings throw.

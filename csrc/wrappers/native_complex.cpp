@@ -68,7 +68,10 @@ namespace fl::native {
 namespace {
 
 // x in the complex type that y has.
-Tensor complex_like(const Tensor& x, const Tensor& y) { return x.dtype() == to_complex(y.dtype()) ? x : op::cast(x, to_complex(y.dtype())); }
+Tensor complex_like(const Tensor& x, const Tensor& y) {
+  const DType type = is_complex(y.dtype()) ? y.dtype() : to_complex(y.dtype());
+  return x.dtype() == type ? x : op::cast(x, type);
+}
 
 // The real parts, without history.
 Tensor detached_part(const Tensor& x) {
@@ -187,6 +190,7 @@ Tensor prod_complex(const Tensor& x, std::optional<IntList> dim, bool keepdim, s
     if (reduced[static_cast<size_t>(d)]) order.push_back(d);
   kept.push_back(n);
   Tensor y = op::reshape(op::permute(values, order), kept);
+  if (n == 1) return op::clone(op::reshape(y, shape));
   for (; n > 1; n = (n + 1) / 2) {
     const Tensor product = op::mul(op::slice(y, -1, 0, n / 2), op::slice(y, -1, n / 2, n / 2 * 2));
     y = n % 2 ? op::cat(std::array<Tensor, 2>{product, op::slice(y, -1, n - 1, n)}, -1) : product;

@@ -56,17 +56,17 @@ Tensor randint(int64_t high, IntList size, Generator* g, OptType dtype, OptDevic
 Tensor randint(int64_t low, int64_t high, IntList size, Generator* g, OptType dtype, OptDevice device, bool grad) {
   return integers(low, high, size, g, dtype.value_or(DType::Int64), device, grad);
 }
-Tensor rand_like(const Tensor& x, OptType dtype, OptDevice device, bool grad) {
-  return native::rand(x.sizes(), nullptr, dtype.value_or(x.dtype()), device.value_or(x.device()), grad);
+Tensor rand_like(const Tensor& x, Generator* generator, OptType dtype, OptDevice device, bool grad) {
+  return native::rand(x.sizes(), generator, dtype.value_or(x.dtype()), device.value_or(x.device()), grad);
 }
-Tensor randn_like(const Tensor& x, OptType dtype, OptDevice device, bool grad) {
-  return native::randn(x.sizes(), nullptr, dtype.value_or(x.dtype()), device.value_or(x.device()), grad);
+Tensor randn_like(const Tensor& x, Generator* generator, OptType dtype, OptDevice device, bool grad) {
+  return native::randn(x.sizes(), generator, dtype.value_or(x.dtype()), device.value_or(x.device()), grad);
 }
-Tensor randint_like(const Tensor& x, int64_t high, OptType dtype, OptDevice device) {
-  return integers(0, high, x.sizes(), nullptr, dtype.value_or(x.dtype()), device.value_or(x.device()), false);
+Tensor randint_like(const Tensor& x, int64_t high, Generator* generator, OptType dtype, OptDevice device) {
+  return integers(0, high, x.sizes(), generator, dtype.value_or(x.dtype()), device.value_or(x.device()), false);
 }
-Tensor randint_like(const Tensor& x, int64_t low, int64_t high, OptType dtype, OptDevice device) {
-  return integers(low, high, x.sizes(), nullptr, dtype.value_or(x.dtype()), device.value_or(x.device()), false);
+Tensor randint_like(const Tensor& x, int64_t low, int64_t high, Generator* generator, OptType dtype, OptDevice device) {
+  return integers(low, high, x.sizes(), generator, dtype.value_or(x.dtype()), device.value_or(x.device()), false);
 }
 Tensor randperm(int64_t n, Generator* g, OptType dtype, OptDevice device) {
   if (n < 0) raise<ArgumentError>("randperm: n = ", n, "; expected n >= 0");

@@ -1320,7 +1320,7 @@ def rand(*size: _int, generator: Generator | None = ..., dtype: _dtype | None = 
 @overload
 def rand(size: Sequence[_int] | _int, *, generator: Generator | None = ..., dtype: _dtype | None = ..., device: _device | str | None = ..., requires_grad: _bool = ..., memory_format: Any = ..., layout: Any = ..., pin_memory: Any = ..., out: Tensor | None = ...) -> Tensor:
     """Uniform draws from [0, 1)."""
-def rand_like(input: Tensor, *, dtype: _dtype | None = ..., device: _device | str | None = ..., requires_grad: _bool = ..., memory_format: Any = ..., layout: Any = ..., pin_memory: Any = ..., out: Tensor | None = ...) -> Tensor:
+def rand_like(input: Tensor, *, generator: Generator | None = ..., dtype: _dtype | None = ..., device: _device | str | None = ..., requires_grad: _bool = ..., memory_format: Any = ..., layout: Any = ..., pin_memory: Any = ..., out: Tensor | None = ...) -> Tensor:
     """Uniform draws in x's shape and type. (x is `input`.)"""
 @overload
 def randint(high: _int, *size: _int, generator: Generator | None = ..., dtype: _dtype | None = ..., device: _device | str | None = ..., requires_grad: _bool = ..., memory_format: Any = ..., layout: Any = ..., pin_memory: Any = ..., out: Tensor | None = ...) -> Tensor:
@@ -1335,10 +1335,10 @@ def randint(low: _int, high: _int, *size: _int, generator: Generator | None = ..
 def randint(low: _int, high: _int, size: Sequence[_int] | _int, *, generator: Generator | None = ..., dtype: _dtype | None = ..., device: _device | str | None = ..., requires_grad: _bool = ..., memory_format: Any = ..., layout: Any = ..., pin_memory: Any = ..., out: Tensor | None = ...) -> Tensor:
     """Integers from low to below high."""
 @overload
-def randint_like(input: Tensor, high: _int, *, dtype: _dtype | None = ..., device: _device | str | None = ..., memory_format: Any = ..., layout: Any = ..., pin_memory: Any = ..., out: Tensor | None = ...) -> Tensor:
+def randint_like(input: Tensor, high: _int, *, generator: Generator | None = ..., dtype: _dtype | None = ..., device: _device | str | None = ..., memory_format: Any = ..., layout: Any = ..., pin_memory: Any = ..., out: Tensor | None = ...) -> Tensor:
     """Integers from 0 to below high, in x's shape and type. (x is `input`.)"""
 @overload
-def randint_like(input: Tensor, low: _int, high: _int, *, dtype: _dtype | None = ..., device: _device | str | None = ..., memory_format: Any = ..., layout: Any = ..., pin_memory: Any = ..., out: Tensor | None = ...) -> Tensor:
+def randint_like(input: Tensor, low: _int, high: _int, *, generator: Generator | None = ..., dtype: _dtype | None = ..., device: _device | str | None = ..., memory_format: Any = ..., layout: Any = ..., pin_memory: Any = ..., out: Tensor | None = ...) -> Tensor:
     """Integers from low to below high, in x's shape and type. (x is `input`.)"""
 @overload
 def randn(*size: _int, generator: Generator | None = ..., dtype: _dtype | None = ..., device: _device | str | None = ..., requires_grad: _bool = ..., memory_format: Any = ..., layout: Any = ..., pin_memory: Any = ..., out: Tensor | None = ...) -> Tensor:
@@ -1346,7 +1346,7 @@ def randn(*size: _int, generator: Generator | None = ..., dtype: _dtype | None =
 @overload
 def randn(size: Sequence[_int] | _int, *, generator: Generator | None = ..., dtype: _dtype | None = ..., device: _device | str | None = ..., requires_grad: _bool = ..., memory_format: Any = ..., layout: Any = ..., pin_memory: Any = ..., out: Tensor | None = ...) -> Tensor:
     """Standard normal draws."""
-def randn_like(input: Tensor, *, dtype: _dtype | None = ..., device: _device | str | None = ..., requires_grad: _bool = ..., memory_format: Any = ..., layout: Any = ..., pin_memory: Any = ..., out: Tensor | None = ...) -> Tensor:
+def randn_like(input: Tensor, *, generator: Generator | None = ..., dtype: _dtype | None = ..., device: _device | str | None = ..., requires_grad: _bool = ..., memory_format: Any = ..., layout: Any = ..., pin_memory: Any = ..., out: Tensor | None = ...) -> Tensor:
     """Standard normal draws in x's shape and type. (x is `input`.)"""
 def random_between_(input: Tensor, from_: _int, to: _int, *, generator: Generator | None = ..., out: Tensor | None = ...) -> Tensor: ...
 def randperm(n: _int, *, generator: Generator | None = ..., dtype: _dtype | None = ..., device: _device | str | None = ..., memory_format: Any = ..., layout: Any = ..., pin_memory: Any = ..., out: Tensor | None = ...) -> Tensor:

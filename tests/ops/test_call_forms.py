@@ -307,3 +307,17 @@ def test_one_argument_by_two_names_is_refused():
 def test_functions_that_take_other_names_are_pickled_by_their_package():
     for function in (fl.linalg.norm, fl.fft.fft, fl.special.xlogy, fl.quantile):
         assert pickle.loads(pickle.dumps(function)) is function
+
+
+def test_dropout_takes_train():
+    assert fl.dropout(fl.ones(3), p=0.5, train=False).tolist() == [1, 1, 1]
+    assert fl.dropout(fl.ones(3), 1.0, train=True).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("draw, like", [
+    (lambda g: fl.rand(3, generator=g), fl.rand_like), (lambda g: fl.randn(3, generator=g), fl.randn_like),
+    (lambda g: fl.randint(5, (3,), generator=g), lambda x, generator: fl.randint_like(x, 5, generator=generator, dtype=fl.int64)),
+    (lambda g: fl.randint(2, 5, (3,), generator=g), lambda x, generator: fl.randint_like(x, 2, 5, generator=generator, dtype=fl.int64)),
+])  # fmt: skip
+def test_draws_like_another_tensor_take_a_generator(draw, like):
+    assert fl.equal(draw(fl.Generator().manual_seed(3)), like(fl.ones(3), generator=fl.Generator().manual_seed(3)))

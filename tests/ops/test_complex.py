@@ -404,3 +404,22 @@ def test_float_power_keeps_imaginary_parts():
     x = fl.tensor(made(3, dtype=np.complex64))
     assert_near(fl.float_power(x, 2), x.numpy().astype(np.complex128) ** 2)
     assert fl.float_power(x, fl.tensor(2)).dtype is fl.complex128 and fl.float_power(fl.ones(1), 2j).dtype is fl.complex128
+
+
+def test_halves_are_put_in_their_own_type():
+    x = fl.zeros(3, 2, dtype=fl.complex32)
+    x[fl.tensor([1])] = fl.tensor([1 + 2j, 3 + 4j]).to(fl.complex32)
+    assert x.to(fl.complex64).tolist() == [[0, 0], [1 + 2j, 3 + 4j], [0, 0]]
+
+
+@pytest.mark.parametrize("shape, dim", [((1,), None), ((2, 1), 1), ((), None)])
+def test_a_product_of_one_number_has_its_own_memory(shape, dim):
+    x = fl.ones(shape, dtype=fl.complex64)
+    (fl.prod(x) if dim is None else fl.prod(x, dim)).fill_(7)
+    assert fl.equal(x, fl.ones(shape, dtype=fl.complex64))
+
+
+def test_parts_are_widened_below_autocast():
+    halves = fl.ones(3, 2, dtype=fl.bfloat16)
+    with fl.autocast("cpu", dtype=fl.bfloat16):
+        assert fl.view_as_complex(halves).dtype == fl.polar(halves, halves).dtype == fl.complex64

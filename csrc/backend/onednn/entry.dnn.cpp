@@ -17,8 +17,14 @@ dnnl::stream& stream() {
 
 }  // namespace
 
+// oneDNN's destructors free kernels that daemon threads of Python may be running.
+void leave_for_good() { gate.close_for_exit(); }
+
 Entry::Entry() : Entry(in_parallel_region() ? 1 : num_threads()) {}
-Entry::Entry(int threads) : count_(threads) { gate.enter(in_parallel_region()); }
+Entry::Entry(int threads) : count_(threads) {
+  ensure_signal_stack();
+  gate.enter(in_parallel_region());
+}
 Entry::~Entry() { gate.leave(); }
 
 const dnnl::engine& Entry::engine() const { return *the_engine; }

@@ -38,4 +38,7 @@ class Entry {
   OpenMPThreads count_;
 };
 
+// To be called when the process exits: whoever comes later waits for ever, but for the calling thread.
+void leave_for_good();
+
 }  // namespace fl::onednn

@@ -1,10 +1,9 @@
-#include <pthread.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstdlib>
 #include <thread>
 #include <vector>
 
@@ -109,7 +108,7 @@ bool sgemm(const Gemm<float>& g) {
 // The first sgemm of a process makes the kernels for all of them, which takes about 25 ms: half of the first training step of
 // a small network. A layer whose gradients need them is made long before it is used, and what makes layers runs on one
 // processor. So a thread of its own does a product then. It is inside of an Entry, for which forks wait; who needs sgemm
-// meanwhile waits for it there. When Python ends it waits for the thread (await_products), since oneDNN's data would be gone under
+// meanwhile waits for it there. When Python ends it waits for the thread (end_python), since oneDNN's data would be gone under
 // its feet when the process does. A C program that calls exit() within those 25 ms without ending Python is not helped.
 namespace {
 
@@ -136,20 +135,18 @@ void first_product() try {
 
 void make_products_ahead() {
   if (ahead.begun.load(std::memory_order_relaxed) || num_threads() < 2 || ahead.begun.exchange(true)) return;
-  sigset_t all, before;  // signals are the other threads' business
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const NoSignals quiet;  // they are the other threads' business
   try {
     ahead.thread = new std::thread(first_product);
     ahead.process = getpid();
     ahead.inside.wait(false);  // until a fork would wait for it
   } catch (...) {  // no thread to be had: the first product makes them
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-void await_products() {
+void end_python() {
   if (ahead.thread && ahead.process == getpid() && ahead.thread->joinable()) ahead.thread->join();
+  std::atexit(&leave_for_good);  // the last that is registered is the first that runs
 }
 
 PackedProduct::PackedProduct(DType t, int64_t m, int64_t n, int64_t k, const void* b, int64_t b_row, int64_t b_col, Storage* owner) {

@@ -44,7 +44,7 @@ bool convolves(DType t);
 bool sgemm(const Gemm<float>& g);
 // Has another thread make the kernels of sgemm, once, where there may be one: Note [Kernels that are made ahead].
 void make_products_ahead();
-void await_products();  // before the process ends
+void end_python();  // when Python has ended: the process may end soon
 // One product of 16-bit floats with float32 sums; all pointers of type `t`, C row-major.
 bool gemm16(DType t, int64_t batch, int64_t m, int64_t n, int64_t k, const void* a, int64_t a_batch, int64_t a_row, int64_t a_col,
             const void* b, int64_t b_batch, int64_t b_row, int64_t b_col, void* c, const void* bias_n);
@@ -60,7 +60,7 @@ bool conv_backward_weight(const ConvShape& s, bool last, const Tensor& dy, const
 inline bool convolves(DType) { return false; }
 inline bool sgemm(const Gemm<float>&) { return false; }
 inline void make_products_ahead() {}
-inline void await_products() {}
+inline void end_python() {}
 inline bool gemm16(DType, int64_t, int64_t, int64_t, int64_t, const void*, int64_t, int64_t, int64_t, const void*, int64_t, int64_t,
                    int64_t, void*, const void*) {
   return false;
