@@ -81,6 +81,13 @@ struct Parsed {
   bool advanced = false;
 };
 
+bool is_leading_mask(const Tensor& mask, const Tensor& x) {
+  if (mask.dtype() != DType::Bool || mask.ndim() == 0 || mask.ndim() > x.ndim()) return false;
+  for (int i = 0; i < mask.ndim(); ++i)
+    if (mask.size(i) != x.size(i)) return false;
+  return true;
+}
+
 // A mask of uint8, as comparisons made them before there was bool. Read as positions it would be silently something else.
 Tensor mask_of_bytes(const Tensor& index) {
   const char* text = "index: a uint8 tensor is taken as a mask, as before there was bool; use .bool() for a mask, .long() for positions";
@@ -158,6 +165,11 @@ Parsed parse(const Tensor& x, PyObject* index) {
   return out;
 }
 
+// A mask alone stays one: what is chosen, and what gets one number, is found without positions.
+Parsed parsed(const Tensor& x, PyObject* index) {
+  return is_tensor(index) && is_leading_mask(tensor_of(index), x) ? Parsed{x, {tensor_of(index)}, true} : parse(x, index);
+}
+
 // A list that holds more than numbers is read as the tuple of its items, as it was in NumPy once and is in PyTorch: a sequence of fewer than 32
 // items, one of which is a tensor, a sequence, a slice, None or .... Null where the index stays what it is.
 Owned as_tuple(PyObject* index) {
@@ -207,7 +219,7 @@ PyObject* get_item(PyObject* self, PyObject* index) {
       Tensor y = apply_slice(x, 0, index);
       return wrap(y.same(x) ? op::slice(x, 0, std::nullopt, std::nullopt, 1) : std::move(y));
     }
-    Parsed p = parse(x, index);
+    Parsed p = parsed(x, index);
     if (p.advanced) return wrap(without_gil(work_of(x), [&] { return op::index(p.view, p.indices); }));
     if (p.view.same(x)) return wrap(x.ndim() ? op::slice(x, 0, std::nullopt, std::nullopt, 1) : op::view(x, x.sizes()));
     return wrap(std::move(p.view));
@@ -226,7 +238,7 @@ int set_item(PyObject* self, PyObject* index, PyObject* value) {
     }
     const Tensor& x = tensor_of(self);
     if (!value) raise<TypeMismatch>("index: elements of a tensor can not be deleted");
-    Parsed p = parse(x, index);
+    Parsed p = parsed(x, index);
     Operand v{Scalar()};
     Tensor made;
     if (!try_operand(value, v)) {

@@ -18,3 +18,6 @@ FL_SIMD_KERNEL(void, flip_loop, uint8_t* dst, const uint8_t* src, bool truths, i
 // calls stream_end() first.
 FL_SIMD_KERNEL(void, stream_loop, void* dst, const void* src, size_t bytes)
 FL_SIMD_KERNEL(void, stream_end)
+// dst[i] = a + (first + i) * step, the product rounded by itself; whole numbers wrap.
+FL_SIMD_KERNEL(void, ramp_floats, double* dst, double a, double step, int64_t first, int64_t n)
+FL_SIMD_KERNEL(void, ramp_ints, uint64_t* dst, uint64_t a, uint64_t step, uint64_t first, int64_t n)

@@ -168,6 +168,24 @@ void reverse_loop(void* dst, const void* src, size_t item_bytes, int64_t n) {
   }
 }
 
+void ramp_floats(double* dst, double a, double step, int64_t first, int64_t n) {
+  constexpr int64_t kMost = 1 << 20;  // counts that 32 bits hold, which every processor converts in vectors
+  for (int64_t i = 0; i < n; i += kMost) {
+    const auto m = static_cast<int32_t>(std::min(kMost, n - i));
+    const auto from = static_cast<double>(first + i);
+    // Two loops, so that no processor joins product and sum.
+#pragma omp simd
+    for (int32_t j = 0; j < m; ++j) dst[i + j] = (from + static_cast<double>(j)) * step;
+#pragma omp simd
+    for (int32_t j = 0; j < m; ++j) dst[i + j] += a;
+  }
+}
+
+void ramp_ints(uint64_t* dst, uint64_t a, uint64_t step, uint64_t first, int64_t n) {
+  uint64_t v = a + first * step;
+  for (int64_t i = 0; i < n; ++i, v += step) dst[i] = v;
+}
+
 void flip_loop(uint8_t* dst, const uint8_t* src, bool truths, int64_t n) {
   if (truths) {
 #pragma omp simd

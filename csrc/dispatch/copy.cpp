@@ -111,6 +111,32 @@ void to_float8_type(uint8_t* dst, DType to, const void* src, DType from, int64_t
   });
 }
 
+constexpr int64_t kShortRowBytes = 128;
+
+// Rows of `bytes` bytes, at least kHalf and at most twice that, as two pieces each, which may overlap.
+template <size_t kHalf>
+void copy_pieces(char* out, int64_t d_down, const char* in, int64_t s_down, int64_t rows, int64_t bytes) {
+  const int64_t rest = bytes - static_cast<int64_t>(kHalf);
+  for (; rows > 0; --rows, out += d_down, in += s_down) {
+    std::memcpy(out, in, kHalf);
+    std::memcpy(out + rest, in + rest, kHalf);
+  }
+}
+void copy_short_rows(void* dst, int64_t d_down, const void* src, int64_t s_down, int64_t rows, int64_t bytes) {
+  auto* const out = static_cast<char*>(dst);
+  const auto* const in = static_cast<const char*>(src);
+  if (bytes < 16) {
+    if (bytes >= 8) return copy_pieces<8>(out, d_down, in, s_down, rows, bytes);
+    for (int64_t r = 0; r < rows; ++r) std::memcpy(out + r * d_down, in + r * s_down, static_cast<size_t>(bytes));
+  } else if (bytes < 32) {
+    copy_pieces<16>(out, d_down, in, s_down, rows, bytes);
+  } else if (bytes < 64) {
+    copy_pieces<32>(out, d_down, in, s_down, rows, bytes);
+  } else {
+    copy_pieces<64>(out, d_down, in, s_down, rows, bytes);
+  }
+}
+
 }  // namespace
 
 void convert_elements(void* dst, DType to, const void* src, DType from, int64_t n) {
@@ -218,7 +244,8 @@ void copy_elements(const Tensor& dst, const Tensor& src) {
       });
       return;
     }
-    // Rows of one operand, with the other's offset kept by a second odometer.
+    // Rows of one operand, with the other's offset kept by a second odometer. Short rows that lie together on both sides go many at a time.
+    const bool short_rows = last > 0 && d_across == 1 && s_across == 1 && axes.sizes[last] * to_item <= kShortRowBytes;
     parallel_for(0, n, kGrain, [&](int64_t begin, int64_t end) {
       const int64_t row = axes.inner();
       const int d_axes = axes.sizes.size();
@@ -230,10 +257,29 @@ void copy_elements(const Tensor& dst, const Tensor& src) {
         d_offset += at[i] * strides[0][i];
         s_offset += at[i] * strides[1][i];
       }
+      const auto carry = [&](int j) {
+        for (; j > 0 && at[j] == axes.sizes[j]; --j) {
+          d_offset += strides[0][j - 1] - at[j] * strides[0][j];
+          s_offset += strides[1][j - 1] - at[j] * strides[1][j];
+          at[j] = 0;
+          ++at[j - 1];
+        }
+      };
       for (int64_t i = begin; i < end;) {
         const int64_t m = std::min(row - at[last], end - i);
         U* out = d + d_offset;
         const U* in = s + s_offset;
+        if (short_rows && m == row) {
+          const int64_t rows = std::min(axes.sizes[last - 1] - at[last - 1], (end - i) / row);
+          const int64_t d_down = strides[0][last - 1], s_down = strides[1][last - 1];
+          copy_short_rows(out, d_down * to_item, in, s_down * to_item, rows, row * to_item);
+          i += rows * row;
+          at[last - 1] += rows;
+          d_offset += rows * d_down;
+          s_offset += rows * s_down;
+          carry(last - 1);
+          continue;
+        }
         if (d_across == 1) gather_row(out, in, m, s_across);
         else if (s_across == 1) scatter_row(out, in, m, d_across);
         else
@@ -242,12 +288,7 @@ void copy_elements(const Tensor& dst, const Tensor& src) {
         at[last] += m;
         d_offset += m * d_across;
         s_offset += m * s_across;
-        for (int j = last; j > 0 && at[j] == axes.sizes[j]; --j) {
-          d_offset += strides[0][j - 1] - at[j] * strides[0][j];
-          s_offset += strides[1][j - 1] - at[j] * strides[1][j];
-          at[j] = 0;
-          ++at[j - 1];
-        }
+        carry(last);
       }
     });
   });

@@ -1,6 +1,9 @@
 #include "base/error.h"
 #include "wrappers/checks.h"
+#include "base/parallel.h"
+#include "dispatch/convert.h"
 #include "dispatch/geometry.h"
+#include "dispatch/walks.h"
 #include "wrappers/native.h"
 #include "wrappers/warn.h"
 #include "wrappers/wrap.h"
@@ -171,6 +174,28 @@ Tensor eye(int64_t n, std::optional<int64_t> m, OptType dtype, OptDevice device,
 
 Tensor arange(Scalar end, OptType dtype, OptDevice device, bool grad) { return native::arange(Scalar(0), end, Scalar(1), dtype, device, grad); }
 
+namespace {
+
+// Elements begin to end of the vector y become a + (first + i) * step, i counted from `begin`.
+template <class V>
+void fill_ramp(const Tensor& y, int64_t begin, int64_t end, V a, V step, int64_t first) {
+  const DType type = y.dtype();
+  const auto item = static_cast<int64_t>(item_size(type));
+  char* const out = static_cast<char*>(y.data());
+  parallel_for(begin, end, kGrain, [&](int64_t b, int64_t e) {
+    alignas(64) char tile[kTileBytes];
+    for (int64_t i = b; i < e; i += kTile) {
+      const int64_t m = std::min(kTile, e - i);
+      char* const to = type == dtype_of<V> ? out + i * item : tile;
+      if constexpr (std::is_same_v<V, double>) kernels::ramp_floats(reinterpret_cast<double*>(to), a, step, first + i - begin, m);
+      else kernels::ramp_ints(reinterpret_cast<uint64_t*>(to), static_cast<uint64_t>(a), static_cast<uint64_t>(step), static_cast<uint64_t>(first + i - begin), m);
+      if (to == tile) convert_elements(out + i * item, type, tile, dtype_of<V>, m);
+    }
+  });
+}
+
+}  // namespace
+
 Tensor arange(Scalar start, Scalar end, Scalar step, OptType dtype, OptDevice device, bool grad) {
   bool whole = !start.is_float() && !end.is_float() && !step.is_float();
   const DType type = dtype.value_or(whole ? DType::Int64 : default_dtype());
@@ -200,46 +225,40 @@ Tensor arange(Scalar start, Scalar end, Scalar step, OptType dtype, OptDevice de
   }
   Tensor y = fresh("arange", Dims{n}, type, device);
   if (!y.is_meta())
-    visit(type, [&]<class T>(T) {
-      T* out = y.data<T>();
-      using V = std::conditional_t<is_integer_type<T>, int64_t, double>;
-      const V a = start.as<V>(), s = step.as<V>();
-      for (int64_t i = 0; i < n; ++i) {
-        if constexpr (is_half_type<T>) out[i] = T(static_cast<float>(a + static_cast<V>(i) * s));
-        else if constexpr (is_integer_type<T>) out[i] = static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(i) * static_cast<uint64_t>(s));
-        else out[i] = static_cast<T>(a + static_cast<V>(i) * s);
-      }
-    });
+    is_inexact(type) ? fill_ramp(y, 0, n, start.as<double>(), step.as<double>(), 0) : fill_ramp(y, 0, n, start.as<int64_t>(), step.as<int64_t>(), 0);
   return made(std::move(y), grad);
 }
 
 namespace {
 
-template <class F>
-Tensor spaced(const char* op, Scalar start, Scalar end, int64_t steps, OptType dtype, OptDevice device, bool grad, F&& value) {
+// From both ends, so that the last element is `end`.
+Tensor spaced(const char* op, Scalar start, Scalar end, int64_t steps, DType type, OptDevice device) {
   if (steps < 0) raise<ArgumentError>(op, ": steps = ", steps, "; expected steps >= 0");
-  Tensor y = fresh(op, Dims{steps}, dtype.value_or(default_dtype()), device);
+  Tensor y = fresh(op, Dims{steps}, type, device);
+  if (y.is_meta()) return y;
   const double a = start.as_double(), b = end.as_double();
   const double step = steps > 1 ? (b - a) / static_cast<double>(steps - 1) : 0;
-  if (!y.is_meta())
-    visit(y.dtype(), [&]<class T>(T) {
-      T* out = y.data<T>();
-      for (int64_t i = 0; i < steps; ++i) {  // from both ends, so that the last element is `end`
-        const double v = value(i < steps / 2 || steps == 1 ? a + step * static_cast<double>(i) : b - step * static_cast<double>(steps - 1 - i));
-        if constexpr (is_half_type<T>) out[i] = T(static_cast<float>(v));
-        else out[i] = static_cast<T>(v);
-      }
-    });
-  return made(std::move(y), grad);
+  const int64_t half = steps == 1 ? 1 : steps / 2;
+  fill_ramp(y, 0, half, a, step, 0);
+  fill_ramp(y, half, steps, b, step, half - (steps - 1));
+  return y;
 }
 
 }  // namespace
 
 Tensor linspace(Scalar start, Scalar end, int64_t steps, OptType dtype, OptDevice device, bool grad) {
-  return spaced("linspace", start, end, steps, dtype, device, grad, [](double v) { return v; });
+  return made(spaced("linspace", start, end, steps, dtype.value_or(default_dtype()), device), grad);
 }
 Tensor logspace(Scalar start, Scalar end, int64_t steps, double base, OptType dtype, OptDevice device, bool grad) {
-  return spaced("logspace", start, end, steps, dtype, device, grad, [base](double v) { return std::pow(base, v); });
+  const DType type = dtype.value_or(default_dtype());
+  const Tensor exponents = spaced("logspace", start, end, steps, DType::Float64, device);
+  Tensor y = fresh("logspace", Dims{steps}, type, device);
+  if (!y.is_meta()) {
+    double* const v = exponents.data<double>();
+    for (int64_t i = 0; i < steps; ++i) v[i] = std::pow(base, v[i]);
+    convert_elements(y.data(), type, v, DType::Float64, steps);
+  }
+  return made(std::move(y), grad);
 }
 
 Tensor view(const Tensor& x, DType dtype) {

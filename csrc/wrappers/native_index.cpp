@@ -131,7 +131,24 @@ Tensor values_for(const Tensor& x, TensorList at, const Tensor& values) {
 
 }  // namespace
 
-Tensor index(const Tensor& x, TensorList indices) { return op::index_get(x, broadcast_indices("index", x, indices)); }
+namespace {
+
+// Whether what lies there is a masked_select, and one number put there a masked_fill, which need no positions.
+bool is_one_mask(const Tensor& x, TensorList indices) {
+  if (indices.size() == 0 || !indices[0].defined()) return false;
+  const Tensor& mask = indices[0];
+  if (mask.dtype() != DType::Bool || mask.ndim() == 0 || mask.ndim() > x.ndim()) return false;
+  for (int i = 0; i < mask.ndim(); ++i)
+    if (mask.size(i) != x.size(i)) return false;
+  return std::none_of(indices.begin() + 1, indices.end(), [](const Tensor& t) { return t.defined(); }) && static_cast<int>(indices.size()) - 1 <= x.ndim() - mask.ndim();
+}
+
+}  // namespace
+
+Tensor index(const Tensor& x, TensorList indices) {
+  if (!requires_grad(x) && is_one_mask(x, indices) && indices[0].ndim() == x.ndim()) return op::masked_select_same(x, indices[0]);
+  return op::index_get(x, broadcast_indices("index", x, indices));
+}
 Tensor index_put(const Tensor& x, TensorList indices, const Tensor& values, bool accumulate) {
   check::not_complex_for("index_put", "values", x, values);
   const std::vector<Tensor> at = broadcast_indices("index_put", x, indices);
@@ -139,6 +156,12 @@ Tensor index_put(const Tensor& x, TensorList indices, const Tensor& values, bool
 }
 Tensor index_put_(const Tensor& x, TensorList indices, const Tensor& values, bool accumulate) {
   check::not_complex_for("index_put_", "values", x, values);
+  if (!accumulate && values.numel() == 1 && !requires_grad(x) && !requires_grad(values) && is_one_mask(x, indices)) {
+    Dims shape = indices[0].sizes();
+    while (shape.size() < x.ndim()) shape.push_back(1);
+    const Tensor value = op::reshape(values, Dims{});
+    return op::masked_fill_(x, op::reshape(indices[0], shape), value.dtype() == x.dtype() ? value : op::cast(value, x.dtype()));
+  }
   const std::vector<Tensor> at = broadcast_indices("index_put_", x, indices);
   return op::index_put_full_(x, at, values_for(x, at, values), accumulate);
 }

@@ -510,15 +510,16 @@ def test_ctrl_c_leaves_the_mode_as_it_was():
     x, draw = leaf(1.0), random.Random(0)
     before = signal.signal(signal.SIGALRM, signal.default_int_handler)
     try:
+        came = 0
         for _ in range(1000):
-            with pytest.raises(KeyboardInterrupt):
-                try:
-                    signal.setitimer(signal.ITIMER_REAL, draw.uniform(30e-6, 80e-6))
-                    for _ in range(1_000_000):
-                        Exp.apply(x)
-                finally:
-                    signal.setitimer(signal.ITIMER_REAL, 0)
+            try:
+                signal.setitimer(signal.ITIMER_REAL, draw.uniform(30e-6, 80e-6))
+                for _ in range(10_000):
+                    Exp.apply(x)
+            except KeyboardInterrupt:  # one that comes while an object is dropped is printed, and goes nowhere
+                came += 1
             assert fl.is_grad_enabled()
+        assert came > 900
     finally:
         signal.signal(signal.SIGALRM, before)
         fl.set_grad_enabled(True)

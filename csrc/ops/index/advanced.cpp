@@ -157,14 +157,14 @@ void index_put_into(const Tensor& x, TensorList indices, const Tensor& values, b
 
 namespace {
 
-constexpr int64_t kChunk = 65536;
+constexpr int64_t kChunk = 8192;
 
-// Calls place(i, position) for the chosen i in order; room(total) comes before.
+// Calls place(i, position) for the chosen i in order, each chunk a copy of `place`; room(total) comes before.
 template <class Chosen, class Room, class Place>
 void compact(int64_t n, Chosen&& chosen, Room&& room, Place&& place) {
   const int64_t chunks = (n + kChunk - 1) / kChunk;
   std::vector<int64_t> start(static_cast<size_t>(chunks + 1), 0);
-  parallel_for(0, chunks, 1, [&](int64_t b, int64_t e) {
+  parallel_for(0, chunks, 2, [&](int64_t b, int64_t e) {
     for (int64_t c = b; c < e; ++c) {
       int64_t count = 0;
       for (int64_t i = c * kChunk; i < std::min(n, (c + 1) * kChunk); ++i) count += chosen(i);
@@ -173,8 +173,9 @@ void compact(int64_t n, Chosen&& chosen, Room&& room, Place&& place) {
   });
   for (int64_t c = 0; c < chunks; ++c) start[static_cast<size_t>(c + 1)] += start[static_cast<size_t>(c)];
   room(start[static_cast<size_t>(chunks)]);
-  parallel_for(0, chunks, 1, [&](int64_t b, int64_t e) {
+  parallel_for(0, chunks, 2, [&](int64_t b, int64_t e) {
     for (int64_t c = b; c < e; ++c) {
+      auto here = place;
       int64_t at = start[static_cast<size_t>(c)];
       const int64_t end = std::min(n, (c + 1) * kChunk);
       for (int64_t i = c * kChunk; i < end; i += 512) {  // positions first, without branches
@@ -183,7 +184,7 @@ void compact(int64_t n, Chosen&& chosen, Room&& room, Place&& place) {
           position[found] = k;
           found += chosen(k) ? 1 : 0;
         }
-        for (int64_t k = 0; k < found; ++k) place(position[k], at++);
+        for (int64_t k = 0; k < found; ++k) here(position[k], at++);
       }
     }
   });
@@ -199,7 +200,13 @@ Tensor nonzero(const Tensor& x) {
   }
   Tensor out;
   const int d = x.ndim();
-  const int64_t* sizes = x.sizes().data();
+  const int64_t row = d > 0 ? std::max<int64_t>(x.size(-1), 1) : 1;
+  auto row_of = [&](int64_t i, Dims& coordinate) {
+    for (int k = d - 1; k >= 0; --k) {
+      coordinate[k] = i % x.size(k);
+      i /= x.size(k);
+    }
+  };
   visit(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     using W = std::conditional_t<is_half_type<T>, float, T>;
@@ -211,22 +218,16 @@ Tensor nonzero(const Tensor& x) {
           out = empty(Dims{n, d}, DType::Int64);
           to = out.data<int64_t>();
         },
-        [&](int64_t i, int64_t at) {
-          int64_t* coordinate = to + at * d;
-          if (i >> 32 == 0) {  // 32-bit divisions are several times faster
-            uint32_t rest = static_cast<uint32_t>(i);
-            for (int k = d - 1; k > 0; --k) {
-              const uint32_t size = static_cast<uint32_t>(sizes[k]), quotient = rest / size;
-              coordinate[k] = rest - quotient * size;
-              rest = quotient;
-            }
-            if (d > 0) coordinate[0] = rest;
-            return;
+        // A position in the row of the one before differs from it in the last coordinate alone.
+        [&to, &row_of, d, row, begin = int64_t{0}, end = int64_t{0}, first = Dims(std::max(d, 1))](int64_t i, int64_t at) mutable {
+          if (i >= end) {
+            begin = i / row * row;
+            end = begin + row;
+            row_of(begin, first);
           }
-          for (int k = d - 1; k >= 0; --k) {
-            coordinate[k] = i % sizes[k];
-            i /= sizes[k];
-          }
+          int64_t* const coordinate = to + at * d;
+          for (int k = 0; k < d; ++k) coordinate[k] = first[k];
+          if (d > 0) coordinate[d - 1] = i - begin;
         });
   });
   return out;

@@ -1,8 +1,12 @@
 // Counting and searching: bincount, histc, searchsorted, unique.
+#include <algorithm>
 #include <cmath>
+#include <mutex>
 #include <tuple>
 #include <vector>
 
+#include "base/fork_mutex.h"
+#include "base/parallel.h"
 #include "dispatch/unsigned.h"
 #include "ops/index/bounds.h"
 #include "ops/index/lines.h"
@@ -34,29 +38,38 @@ Tensor bincount(const Tensor& x_in, const Tensor& weights, int64_t minlength) {
   return y;
 }
 
-void histc(const Tensor& x, int64_t bins, double low, double high, const Tensor& y) {
-  std::vector<double> v(static_cast<size_t>(x.numel()));
-  convert_elements(v.data(), DType::Float64, x.data(), x.dtype(), x.numel());
-  if (low == high && !v.empty()) {
-    low = high = v[0];
-    for (double e : v) low = std::min(low, e), high = std::max(high, e);
-  }
-  if (low == high) low -= 1, high += 1;
-  std::vector<double> count(static_cast<size_t>(bins));
-  const auto sort_in = [&](auto zero) {
-    using T = decltype(zero);
-    const T from = static_cast<T>(low), width = static_cast<T>(high) - from;
-    for (double e : v)
-      if (e >= low && e <= high) {
-        const T at = (static_cast<T>(e) - from) * static_cast<T>(bins) / width;
-        ++count[static_cast<size_t>(at < static_cast<T>(bins) ? std::min(static_cast<int64_t>(at), bins - 1) : bins - 1)];
-      }
+// In the type of x where that is float32 or float64, as PyTorch: whether 0.2 of 0 ... 0.6 begins the second third is a matter of rounding.
+void histc(const Tensor& x_in, int64_t bins, double low, double high, const Tensor& y) {
+  Tensor x = x_in;
+  if (x.dtype() != DType::Float32) copy_elements(x = empty(x_in.sizes(), DType::Float64), x_in);
+  const bool single = x.dtype() == DType::Float32;
+  const auto widen = [&](const auto* v) {
+    const auto [least, most] = std::minmax_element(v, v + x.numel());
+    low = static_cast<double>(*least), high = static_cast<double>(*most);
   };
-  // In the type of x, as PyTorch: whether 0.2 of 0 ... 0.6 begins the second third is a matter of rounding.
+  if (low == high && x.numel() > 0) single ? widen(x.data<float>()) : widen(x.data<double>());
+  if (low == high) low -= 1, high += 1;
+  std::vector<int64_t> count(static_cast<size_t>(bins));
+  CallMutex merging;
+  const auto sort_in = [&]<class E, class T>(const E* v, T) {
+    const T from = static_cast<T>(low), width = static_cast<T>(high) - from, n = static_cast<T>(bins);
+    parallel_for(0, x.numel(), std::max<int64_t>(16384, 4 * bins), [&](int64_t begin, int64_t end) {
+      std::vector<int64_t> own(static_cast<size_t>(bins));
+      for (int64_t i = begin; i < end; ++i) {
+        const double e = static_cast<double>(v[i]);
+        if (!(e >= low && e <= high)) continue;
+        const T at = (static_cast<T>(v[i]) - from) * n / width;
+        ++own[static_cast<size_t>(at < n ? std::min(static_cast<int64_t>(at), bins - 1) : bins - 1)];
+      }
+      const std::lock_guard lock(merging);
+      for (int64_t b = 0; b < bins; ++b) count[static_cast<size_t>(b)] += own[static_cast<size_t>(b)];
+    });
+  };
   const float width = static_cast<float>(high) - static_cast<float>(low);
-  if (x.dtype() != DType::Float32 || width == 0 || !std::isfinite(width)) sort_in(double{});
-  else sort_in(float{});
-  convert_elements(y.data(), y.dtype(), count.data(), DType::Float64, bins);
+  if (!single) sort_in(x.data<double>(), double{});
+  else if (width == 0 || !std::isfinite(width)) sort_in(x.data<float>(), double{});
+  else sort_in(x.data<float>(), float{});
+  convert_elements(y.data(), y.dtype(), count.data(), DType::Int64, bins);
 }
 
 // First position whose element is not below (right: is above) the value. NaN counts as the largest.

@@ -12,6 +12,7 @@ enum class Scan : uint8_t { Sum, Product, LogSumExp, Max, Min };
 
 constexpr int64_t kScanColumns = 256;  // side by side at most
 constexpr int64_t kScanRows = 8;
+constexpr int64_t kScanFewRows = 2;  // up to here one by one
 
 }  // namespace fl::kernels
 

@@ -21,6 +21,12 @@ FL_VM auto value_of(T x) {
   else return x;
 }
 
+template <class T, class A>
+FL_VM T stored(A y) {
+  if constexpr (is_half_type<T>) return vm::narrow<T>(static_cast<float>(y));
+  else return static_cast<T>(y);
+}
+
 // y[i] = step(y[i - 1], x[i]) with the carry in A.
 template <class T, class A, class Step>
 struct Carried {
@@ -33,8 +39,7 @@ struct Carried {
     for (int64_t j = 0; j < m; ++j) {
       const A y = step(carry[j], static_cast<A>(value_of(in[j])));
       carry[j] = y;
-      if constexpr (is_half_type<T>) out[j] = vm::narrow<T>(static_cast<float>(y));
-      else out[j] = static_cast<T>(y);
+      out[j] = stored<T>(y);
     }
   }
 };
@@ -90,17 +95,55 @@ void along_rows(Chain& chain, DType dtype, const S* in, S* out, int64_t* index, 
   }
 }
 
+// One row by itself, where there are too few to go side by side. Sums and products of vectors go up in the logarithm of their length.
+template <bool kBackward, class S, class A>
+void running_sum(const S* in, S* out, int64_t n) {
+  A carry = 0;
+#pragma omp simd reduction(inscan, + : carry)
+  for (int64_t i = 0; i < n; ++i) {
+    carry += static_cast<A>(value_of(in[kBackward ? n - 1 - i : i]));
+#pragma omp scan inclusive(carry)
+    out[kBackward ? n - 1 - i : i] = stored<S>(carry);
+  }
+}
+template <class S, class A>
+void running_product(const S* in, S* out, int64_t n) {
+  A carry = 1;
+#pragma omp simd reduction(inscan, * : carry)
+  for (int64_t i = 0; i < n; ++i) {
+    carry *= static_cast<A>(value_of(in[i]));
+#pragma omp scan inclusive(carry)
+    out[i] = stored<S>(carry);
+  }
+}
+template <class S, class Chain, class T = typename Chain::Element>
+void along_row(Chain& chain, DType dtype, const S* in, S* out, int64_t* index, int64_t n) {
+  T piece[kSteps];
+  for (int64_t done = 0; done < n; done += kSteps) {
+    const int64_t steps = std::min(kSteps, n - done);
+    if constexpr (std::is_same_v<S, T>) {
+      for (int64_t i = done; i < done + steps; ++i) chain.advance(i, in + i, out + i, index + i, 1);
+    } else {
+      FL_ISA::convert_loop(piece, DType::Float32, in + done, dtype, steps);
+      for (int64_t i = 0; i < steps; ++i) chain.advance(done + i, piece + i, piece + i, index + done + i, 1);
+      FL_ISA::convert_loop(out + done, dtype, piece, DType::Float32, steps);
+    }
+  }
+}
+
+template <class T>
+using Sum = std::conditional_t<std::is_integral_v<T>, uint64_t, double>;  // integers wrap
+
 // Calls f(chain) for the scan of elements of type T.
 template <class T, class F>
 void with_chain(Scan scan, F&& f) {
-  using Sum = std::conditional_t<std::is_integral_v<T>, uint64_t, double>;  // integers wrap
   auto carried = [&]<class A>(A start, auto step) {
     Carried<T, A, decltype(step)> chain(start, step);
     f(chain);
   };
   switch (scan) {
-    case Scan::Sum: return carried(Sum(0), [](Sum a, Sum b) { return a + b; });
-    case Scan::Product: return carried(Sum(1), [](Sum a, Sum b) { return a * b; });
+    case Scan::Sum: return carried(Sum<T>(0), [](Sum<T> a, Sum<T> b) { return a + b; });
+    case Scan::Product: return carried(Sum<T>(1), [](Sum<T> a, Sum<T> b) { return a * b; });
     case Scan::LogSumExp:
       if constexpr (!std::is_integral_v<T>) carried(-std::numeric_limits<double>::infinity(), [](double a, double b) { return vm::logaddexp(a, b); });
       return;
@@ -128,6 +171,17 @@ void scan_rows(Scan scan, DType dtype, const void* in, void* out, int64_t* index
   visit(dtype, [&](auto zero) {
     using S = decltype(zero);
     using T = std::conditional_t<is_half_type<S>, float, S>;
+    const bool by_logarithm = (scan == Scan::Sum || scan == Scan::Product) && n >= kSteps;
+    if (rows <= kScanFewRows || by_logarithm) {
+      for (int64_t r = 0; r < rows; ++r) {
+        const S* const from = static_cast<const S*>(in) + r * n;
+        S* const to = static_cast<S*>(out) + r * n;
+        if (scan == Scan::Sum) backward ? running_sum<true, S, Sum<T>>(from, to, n) : running_sum<false, S, Sum<T>>(from, to, n);
+        else if (scan == Scan::Product) running_product<S, Sum<T>>(from, to, n);
+        else with_chain<T>(scan, [&](auto& chain) { along_row(chain, dtype, from, to, index + r * n, n); });
+      }
+      return;
+    }
     with_chain<T>(scan, [&](auto& chain) { along_rows(chain, dtype, static_cast<const S*>(in), static_cast<S*>(out), index, n, rows, backward); });
   });
 }
