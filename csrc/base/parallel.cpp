@@ -209,8 +209,10 @@ void parallel_run(int64_t begin, int64_t end, int64_t grain, RangeFn fn, void* c
   }
   const int64_t late = lateness.load(std::memory_order_relaxed);
   if (late > kLateNs && late / kGrainNs > total / grain * (threads - 1) / threads) {
-    lateness.store(late - late / 64, std::memory_order_relaxed);
+    const int64_t started = now_ns();
     fn(context, begin, end);
+    // Callers whose grain is a single heavy item say too little: what took long should have been shared.
+    note_lateness(now_ns() - started > kShortNs ? 0 : late - late / 64);
     return;
   }
   Region region{begin, total, ranges, fn, context, region_context, now_ns(), 0, {}, {}};

@@ -67,8 +67,22 @@ void parallel_for(int64_t begin, int64_t end, int64_t grain, F&& f) {
     f(begin, end);
     return;
   }
-  auto call = [](void* context, int64_t b, int64_t e) { (*static_cast<std::remove_reference_t<F>*>(context))(b, e); };
-  detail::parallel_run(begin, end, grain, call, &f);
+  using Body = std::remove_reference_t<F>;
+  auto call = [](void* context, int64_t b, int64_t e) { (*static_cast<Body*>(context))(b, e); };
+  detail::parallel_run(begin, end, grain, call, const_cast<std::remove_const_t<Body>*>(&f));
+}
+
+// The same over n items of `work` each, where a range should have at least `least` in all. A heavy item counts for the grains that it is worth: loops
+// that seem short may run on one thread (Note [Workers that come late] in parallel.cpp).
+template <class F>
+void parallel_work(int64_t n, int64_t work, int64_t least, F&& f) {
+  work = work > 0 ? work : 1;
+  if (work < 2 * least) return parallel_for(0, n, work < least ? least / work : 1, f);
+  const int64_t grains = work / least;
+  parallel_for(0, n * grains, 1, [&](int64_t begin, int64_t end) {
+    const int64_t from = (begin + grains - 1) / grains, to = (end + grains - 1) / grains;
+    if (from < to) f(from, to);
+  });
 }
 
 }  // namespace fl

@@ -33,7 +33,7 @@ void count_reorder() { reorders.fetch_add(1, std::memory_order_relaxed); }
 void transpose_bytes(const void* from, void* to, int64_t batch, int64_t rows, int64_t cols, size_t item) {
   constexpr int64_t kBand = 16;
   const int64_t bands = (rows + kBand - 1) / kBand;
-  parallel_for(0, batch * bands, std::max<int64_t>(1, 32768 / (kBand * cols + 1)), [&](int64_t b0, int64_t b1) {
+  parallel_work(batch * bands, kBand * cols, 32768, [&](int64_t b0, int64_t b1) {
     while (b0 < b1) {  // neighbouring bands of one matrix together
       const int64_t i = b0 / bands, first = b0 % bands, count = std::min(b1 - b0, bands - first), r = first * kBand;
       const auto* source = static_cast<const char*>(from) + static_cast<size_t>(i * rows * cols + r * cols) * item;

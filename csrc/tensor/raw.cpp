@@ -50,7 +50,7 @@ Tensor contiguous_rows(const Tensor& m) {
   const size_t row = static_cast<size_t>(m.size(1)) * m.item_bytes(), step = static_cast<size_t>(m.stride(0)) * m.item_bytes();
   const char* from = m.data<char>();
   char* to = y.data<char>();
-  parallel_for(0, m.size(0), std::max<int64_t>(1, 65536 / static_cast<int64_t>(row + 1)), [&](int64_t r0, int64_t r1) {
+  parallel_work(m.size(0), static_cast<int64_t>(row + 1), 65536, [&](int64_t r0, int64_t r1) {
     for (int64_t r = r0; r < r1; ++r) std::memcpy(to + static_cast<size_t>(r) * row, from + static_cast<size_t>(r) * step, row);
   });
   return y;
@@ -64,7 +64,7 @@ Tensor row_major_copy(const Tensor& x) {
   const int64_t n = last < 0 ? 1 : x.size(last), step = last < 0 ? 0 : x.stride(last) * static_cast<int64_t>(item);
   const char* const from = x.data<char>();
   char* const to = y.data<char>();
-  parallel_for(0, n ? x.numel() / n : 0, std::max<int64_t>(1, 16384 / (n + 1)), [&](int64_t r0, int64_t r1) {
+  parallel_work(n ? x.numel() / n : 0, n, 16384, [&](int64_t r0, int64_t r1) {
     for (int64_t r = r0; r < r1; ++r) {
       int64_t at = 0, rest = r;
       for (int i = last; i-- > 0; rest /= x.size(i)) at += rest % x.size(i) * x.stride(i);

@@ -89,7 +89,7 @@ bool sgemm(const Gemm<float>& g) {
   if (prefers_product(g, tb) && product(g, ta, lda, tb, ldb)) return true;
   float beta = g.beta;
   if (g.bias_n || g.bias_m) {  // C starts as the bias
-    parallel_for(0, g.m, std::max<int64_t>(1, 16384 / g.n), [&](int64_t i0, int64_t i1) {
+    parallel_work(g.m, g.n, 16384, [&](int64_t i0, int64_t i1) {
       for (int64_t i = i0; i < i1; ++i) {
         float* row = g.c + i * g.ldc;
         const float add = g.bias_m ? g.bias_m[i] : 0;

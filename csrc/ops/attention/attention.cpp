@@ -165,7 +165,7 @@ void scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor
     const T scale = static_cast<T>(scale_of(scale_given, n.d));
     const int64_t blocks = (n.tq + kQueries - 1) / kQueries;
     const int64_t work = std::min(kQueries, n.tq) * n.tk * (n.d + n.dv) + 1;
-    parallel_for(0, n.batch * blocks, std::max<int64_t>(1, 65536 / work), [&](int64_t b0, int64_t b1) {
+    parallel_work(n.batch * blocks, work, 65536, [&](int64_t b0, int64_t b1) {
       Tensor keep;
       T* s = scratch<T>(keep, std::min(kQueries, n.tq) * std::min(kKeys, n.tk));
       Tiles<S> tiles;
@@ -249,7 +249,7 @@ void scaled_dot_product_attention_backward(const Tensor& dy, const Tensor& q, co
       of_v.finish();
     };
     if (n.batch >= num_threads()) {
-      parallel_for(0, n.batch, std::max<int64_t>(1, 65536 / (n.tq * n.tk * n.d + 1)), [&](int64_t b0, int64_t b1) {
+      parallel_work(n.batch, n.tq * n.tk * n.d, 65536, [&](int64_t b0, int64_t b1) {
         for (int64_t b = b0; b < b1; ++b) one(b);
       });
     } else {

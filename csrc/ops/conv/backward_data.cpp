@@ -63,7 +63,7 @@ void backward_data(const Conv& c, const T* dy, const T* w, T* dx) {
     T* to = packed.data();
     for (const Phase& f : phases) {
       const int64_t nt = static_cast<int64_t>(f.tap_of.size()), k = c.co * nt;
-      parallel_for(0, c.groups * panels, std::max<int64_t>(1, 16384 / (rows * k + 1)), [&](int64_t p0, int64_t p1) {
+      parallel_work(c.groups * panels, rows * k, 16384, [&](int64_t p0, int64_t p1) {
         for (int64_t p = p0; p < p1; ++p) {
           const int64_t g = p / panels, i0 = p % panels * rows, count = std::min(rows, c.ci - i0);
           T* dst = to + p * rows * k;

@@ -24,7 +24,7 @@ void add_row(const Tensor& m, const Tensor& row) {
     using T = decltype(z);
     const T* b = wide.data<T>();
     T* p = out.wide.data<T>();
-    parallel_for(0, m.size(0), std::max<int64_t>(1, 16384 / n), [&](int64_t r0, int64_t r1) {
+    parallel_work(m.size(0), n, 16384, [&](int64_t r0, int64_t r1) {
       for (int64_t r = r0; r < r1; ++r)
         for (int64_t c = 0; c < n; ++c) p[r * n + c] += b[c];
     });
@@ -36,7 +36,7 @@ void column_sums(const Tensor& m, const Tensor& sums) {
   constexpr int64_t kBand = 1024;
   const int64_t rows = m.size(0), n = m.size(1), bands = (rows + kBand - 1) / kBand;
   std::vector<double> parts(static_cast<size_t>(bands * n));
-  parallel_for(0, bands, std::max<int64_t>(1, 32768 / (kBand * n)), [&](int64_t b0, int64_t b1) {
+  parallel_work(bands, kBand * n, 32768, [&](int64_t b0, int64_t b1) {
     for (int64_t b = b0; b < b1; ++b) {
       double* acc = parts.data() + b * n;
       kernels::fold_init(Fold::Sum, m.dtype(), acc, n);
@@ -69,7 +69,7 @@ void conv::add_channel_bias(const Tensor& y, const Tensor& bias) {
     using T = decltype(z);
     T* p = out.wide.data<T>();
     const T* b = wb.data<T>();
-    parallel_for(0, y.size(0) * channels, std::max<int64_t>(1, 16384 / plane), [&](int64_t r0, int64_t r1) {
+    parallel_work(y.size(0) * channels, plane, 16384, [&](int64_t r0, int64_t r1) {
       for (int64_t r = r0; r < r1; ++r)
         for (int64_t i = 0; i < plane; ++i) p[r * plane + i] += b[r % channels];
     });
@@ -93,7 +93,7 @@ void channel_sums(const Tensor& x, const Tensor& y) {
     using T = decltype(z);
     const T* p = wx.data<T>();
     T* to = out.wide.data<T>();
-    parallel_for(0, channels, std::max<int64_t>(1, 16384 / (n * plane + 1)), [&](int64_t c0, int64_t c1) {
+    parallel_work(channels, n * plane, 16384, [&](int64_t c0, int64_t c1) {
       for (int64_t c = c0; c < c1; ++c) {
         double sum = 0;
         for (int64_t i = 0; i < n; ++i) {

@@ -37,7 +37,7 @@ void forward(const Conv& c, const T* x, const T* w, const T* bias, T* y) {
   const auto offsets = buf.offsets(c);
   const int64_t rows = gemm_rows<T>(), panels = ceil_div(c.co, rows);
   Buffer<T> packed(c.groups * panels * rows * k);
-  parallel_for(0, c.groups * panels, std::max<int64_t>(1, 16384 / (rows * k)), [&](int64_t p0, int64_t p1) {
+  parallel_work(c.groups * panels, rows * k, 16384, [&](int64_t p0, int64_t p1) {
     for (int64_t p = p0; p < p1; ++p) {
       const int64_t g = p / panels, o = p % panels * rows;
       gemm_pack(w + (g * c.co + o) * k, k, 1, std::min(rows, c.co - o), k, rows, packed.data() + p * rows * k);

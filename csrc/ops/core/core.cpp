@@ -355,7 +355,7 @@ namespace {
 template <class U, class F>
 void over_rows(const Tensor& x, const Tensor& y, F&& f) {
   const int last = x.ndim() - 1;
-  parallel_for(0, x.numel() / x.size(last), std::max<int64_t>(1, 16384 / x.size(last)), [&](int64_t begin, int64_t end) {
+  parallel_work(x.numel() / x.size(last), x.size(last), 16384, [&](int64_t begin, int64_t end) {
     Dims at(last);
     const U* from = static_cast<const U*>(x.data());
     U* to = static_cast<U*>(y.data());

@@ -57,7 +57,7 @@ void pdist_direct(const Tensor& x, double p, const Tensor& y) {
       run({n - 1 - i, width, p}, from, from + width, y.data<T>() + matrix * (n * (n - 1) / 2) + i * (2 * n - 1 - i) / 2);
     };
     // The first row with the last, and so on: all take the same time.
-    parallel_for(0, matrices * half, std::max<int64_t>(1, 32768 / std::max<int64_t>(1, n * width)), [&](int64_t b, int64_t e) {
+    parallel_work(matrices * half, n * width, 32768, [&](int64_t b, int64_t e) {
       for (int64_t k = b; k < e; ++k) {
         const int64_t matrix = k / half, i = k % half;
         row(matrix, i);
@@ -81,7 +81,7 @@ void cdist_products(const Tensor& x1, const Tensor& x2, const Tensor& y) {
     for (int64_t i = 0; i < matrices; ++i) {
       gemm(Gemm<T>{m, n, width, {x1.data<T>() + i * m * width, width, 1}, {x2.data<T>() + i * n * width, 1, width}, y.data<T>() + i * m * n, n});
     }
-    parallel_for(0, matrices * m, std::max<int64_t>(1, 16384 / std::max<int64_t>(1, n)), [&](int64_t b, int64_t e) {
+    parallel_work(matrices * m, n, 16384, [&](int64_t b, int64_t e) {
       for (int64_t r = b; r < e; ++r) from_products(n, rows[r], columns + r / m * n, y.data<T>() + r * n);
     });
   };

@@ -21,7 +21,7 @@ void embedding(const Tensor& weight, const Tensor& indices, int64_t, const Tenso
   const int64_t bytes = weight.size(1) * static_cast<int64_t>(weight.item_bytes());
   const char* from = weight.data<char>();
   char* to = y.data<char>();
-  parallel_for(0, indices.numel(), std::max<int64_t>(1, 32768 / (bytes + 1)), [&](int64_t i0, int64_t i1) {
+  parallel_work(indices.numel(), bytes, 32768, [&](int64_t i0, int64_t i1) {
     for (int64_t i = i0; i < i1; ++i) std::memcpy(to + i * bytes, from + index_at(indices, i) * bytes, bytes);
   });
 }
@@ -43,7 +43,7 @@ void embedding_backward(const Tensor& dy, const Tensor& indices, IntList shape, 
     using T = decltype(zero);
     const T* from = wdy.data<T>();
     T* to = out.wide.data<T>();
-    parallel_for(0, rows, std::max<int64_t>(1, 16384 / (width + 1)), [&](int64_t r0, int64_t r1) {
+    parallel_work(rows, width, 16384, [&](int64_t r0, int64_t r1) {
       for (int64_t r = r0; r < r1; ++r) {
         T* row = to + r * width;
         std::memset(row, 0, sizeof(T) * width);

@@ -45,7 +45,7 @@ template <class T, class F>
 void over_groups(const Lines& from, const Lines& to, int64_t points, int64_t most, const F& f) {
   const int64_t across = from.inner > 1 ? from.inner : from.outer, blocks = from.inner > 1 ? from.outer : 1;
   const int64_t groups = (across + most - 1) / most;
-  parallel_for(0, blocks * groups, std::max<int64_t>(1, 16384 / (points * most)), [&](int64_t begin, int64_t end) {
+  parallel_work(blocks * groups, points * most, 16384, [&](int64_t begin, int64_t end) {
     const auto memory = std::make_unique_for_overwrite<T[]>(static_cast<size_t>(fft_work<T>(points) + 64 / sizeof(T)));
     auto* work = reinterpret_cast<T*>((reinterpret_cast<uintptr_t>(memory.get()) + 63) & ~uintptr_t{63});
     for (int64_t g = begin; g < end; ++g) {

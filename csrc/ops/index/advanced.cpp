@@ -80,7 +80,7 @@ void index_get(const Tensor& x, TensorList indices, const Tensor& y) {
   by_unit(bytes, [&](auto unit) {
     using U = decltype(unit);
     const bool one = static_cast<int64_t>(sizeof(U)) == bytes;
-    parallel_for(0, total, std::max<int64_t>(1, 16384 / (na * s.run)), [&](int64_t begin, int64_t end) {
+    parallel_work(total, na * s.run, 16384, [&](int64_t begin, int64_t end) {
       over_parts(begin, end, nb, [&](int64_t o, int64_t first, int64_t last) {
         const char* from = src + s.before[static_cast<size_t>(o)] * item;
         char* to = dst + (o * nb + first) * na * bytes;
@@ -121,7 +121,7 @@ void index_put(const Tensor& x, TensorList indices, const Tensor& values, bool a
         }
     };
     const int64_t lines = static_cast<int64_t>(s.before.size()) * nb;
-    if (na > s.run) parallel_for(0, na, std::max<int64_t>(1, 16384 / (lines * s.run)), [&](int64_t b, int64_t e) { work(b, e, 0, s.run); });
+    if (na > s.run) parallel_work(na, lines * s.run, 16384, [&](int64_t b, int64_t e) { work(b, e, 0, s.run); });
     else parallel_for(0, s.run, std::max<int64_t>(16, kSharedGrain / (lines * na)), [&](int64_t b, int64_t e) { work(0, na, b, e - b); });
   };
   if (!accumulate) {

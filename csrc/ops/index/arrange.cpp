@@ -17,7 +17,7 @@ void triangle(const Tensor& x, int64_t diagonal, bool lower, const Tensor& y) {
   const int64_t item = static_cast<int64_t>(x.item_bytes());
   const char* s = static_cast<const char*>(x.data());
   char* d = static_cast<char*>(y.data());
-  parallel_for(0, lines, std::max<int64_t>(1, 32768 / cols), [&](int64_t b, int64_t e) {
+  parallel_work(lines, cols, 32768, [&](int64_t b, int64_t e) {
     for (int64_t l = b; l < e; ++l) {
       const int64_t i = l % rows, split = std::clamp<int64_t>(i + diagonal + (lower ? 1 : 0), 0, cols);
       const int64_t first = lower ? 0 : split, last = lower ? split : cols;  // kept

@@ -44,10 +44,10 @@ void walk(const Tensor& index, const Tensor& x, const Tensor* src, int64_t dim, 
     }
   };
   if (!conflict_free) {
-    parallel_for(0, rows, std::max<int64_t>(1, 16384 / row), [&](int64_t b, int64_t e) { run(b, e, 0, row); });
+    parallel_work(rows, row, 16384, [&](int64_t b, int64_t e) { run(b, e, 0, row); });
   } else if (dim > 0) {
     const int64_t per = rows / index.size(0);  // rows under one index of the first axis
-    parallel_for(0, index.size(0), std::max<int64_t>(1, 16384 / (per * row)), [&](int64_t b, int64_t e) { run(b * per, e * per, 0, row); });
+    parallel_work(index.size(0), per * row, 16384, [&](int64_t b, int64_t e) { run(b * per, e * per, 0, row); });
   } else if (n > 1) {
     parallel_for(0, row, std::max<int64_t>(16, 16384 / rows), [&](int64_t b, int64_t e) { run(0, rows, b, e); });
   } else {
@@ -86,9 +86,9 @@ void over_rows(const Lines& l, const int64_t* at, int64_t k, F&& f) {
   };
   const std::integral_constant<int64_t, 1> one;
   if (l.inner == 1)
-    parallel_for(0, l.outer, std::max<int64_t>(1, 16384 / std::max<int64_t>(1, k)), [&](int64_t b, int64_t e) { run(b, e, 0, one); });
+    parallel_work(l.outer, k, 16384, [&](int64_t b, int64_t e) { run(b, e, 0, one); });
   else if (l.outer > 1)
-    parallel_for(0, l.outer, std::max<int64_t>(1, 16384 / std::max<int64_t>(1, k * l.inner)), [&](int64_t b, int64_t e) { run(b, e, 0, l.inner); });
+    parallel_work(l.outer, k * l.inner, 16384, [&](int64_t b, int64_t e) { run(b, e, 0, l.inner); });
   else
     parallel_for(0, l.inner, std::max<int64_t>(16, kSharedGrain / std::max<int64_t>(1, k)), [&](int64_t b, int64_t e) { run(0, 1, b, e - b); });
 }

@@ -186,7 +186,7 @@ double reduce(const Axes& a, int64_t cost, int64_t reduction, T* y, const F& ele
 // f(first element, end)
 template <class F>
 void over_elements(const Axes& a, const F& f) {
-  parallel_for(0, a.elements(), std::max<int64_t>(1, 8192 / (a.classes + 1)), [&](int64_t i0, int64_t i1) { f(i0, i1); });
+  parallel_work(a.elements(), a.classes, 8192, [&](int64_t i0, int64_t i1) { f(i0, i1); });
 }
 
 }  // namespace

@@ -22,6 +22,8 @@ FL_AT_LOAD(gemm_rows<float>(), gemm_rows<double>(), gemm_cols<float>(), gemm_col
 namespace {
 
 constexpr int64_t kBlockK = 256;
+constexpr int64_t kMiddle = 160 * 160 * 160;
+constexpr int64_t kTileGrain = int64_t{1} << 17;
 
 inline void gemv_rows(int64_t m, int64_t k, const float* a, int64_t lda, const float* x, float* y) { kernels::gemv_rows_f32(m, k, a, lda, x, y); }
 inline void gemv_rows(int64_t m, int64_t k, const double* a, int64_t lda, const double* x, double* y) { kernels::gemv_rows_f64(m, k, a, lda, x, y); }
@@ -49,7 +51,7 @@ void gemv(int64_t m, int64_t k, Mat<T> mat, const T* x, int64_t x_step, T* y, in
   T* out = plain ? y : y_copy.data();
   const int64_t grain = std::max<int64_t>(64, (int64_t(1) << 16) / std::max<int64_t>(k, 1) / 64 * 64);
   const int64_t blocks = (m + 63) / 64;  // whole blocks of 64, so that ranges start at the same places
-  parallel_for(0, blocks, std::max<int64_t>(1, grain / 64), [&](int64_t b0, int64_t b1) {
+  parallel_work(blocks, 64, grain, [&](int64_t b0, int64_t b1) {
     const int64_t i0 = b0 * 64, i1 = std::min(m, b1 * 64);
     if (mat.col == 1) {
       gemv_rows(i1 - i0, k, mat.data + i0 * mat.row, mat.row, x, out + i0);
@@ -143,6 +145,31 @@ void gemm_small(const Gemm<T>& g) {
   }
 }
 
+// A part for each thread, of rows or columns of C, each as if it were all: threads that pack for each other pay for each other's cache lines.
+template <class T>
+void gemm_middle(const Gemm<T>& g) {
+  const int64_t cols = gemm_cols<T>(), rows = gemm_rows<T>();
+  const int64_t m_panels = (g.m + rows - 1) / rows, n_panels = (g.n + cols - 1) / cols;
+  const bool by_columns = n_panels * cols >= g.m || n_panels >= 2 * num_threads();
+  const int64_t panels = by_columns ? n_panels : m_panels, panel_work = (by_columns ? cols * g.m : rows * g.n) * g.k;
+  parallel_work(panels, panel_work, kTileGrain, [&](int64_t b, int64_t e) {
+    Gemm<T> part = g;
+    const int64_t from = b * (by_columns ? cols : rows);
+    if (by_columns) {
+      part.n = std::min(g.n, e * cols) - from;
+      part.b.data += from * g.b.col;
+      part.c += from;
+      if (g.bias_n) part.bias_n += from;
+    } else {
+      part.m = std::min(g.m, e * rows) - from;
+      part.a.data += from * g.a.row;
+      part.c += from * g.ldc;
+      if (g.bias_m) part.bias_m += from;
+    }
+    gemm_small(part);
+  });
+}
+
 template <class T>
 void gemm_big(const Gemm<T>& g) {
   const int64_t cols = gemm_cols<T>(), rows = gemm_rows<T>();
@@ -157,7 +184,7 @@ void gemm_big(const Gemm<T>& g) {
   T* pb = b_store.data();
 
   const int64_t a_jobs = pack_a ? m_panels : 0, b_jobs = pack_b ? n_panels : edge ? 1 : 0;
-  parallel_for(0, a_jobs + b_jobs, std::max<int64_t>(1, 16384 / (cols * g.k + 1)), [&](int64_t j0, int64_t j1) {
+  parallel_work(a_jobs + b_jobs, cols * g.k, 16384, [&](int64_t j0, int64_t j1) {
     for (int64_t j = j0; j < j1; ++j) {
       if (j < a_jobs) {
         const int64_t i = j * rows;
@@ -177,14 +204,20 @@ void gemm_big(const Gemm<T>& g) {
     if (tile_n > 1 && (tile_n * cols >= tile_m * rows || tile_m <= 4)) tile_n = (tile_n + 1) / 2;
     else tile_m = (tile_m + 1) / 2;
   }
-  const int64_t m_tiles = count(m_panels, tile_m), n_tiles = count(n_panels, tile_n);
-  const int64_t tile_work = tile_m * rows * tile_n * cols * std::max<int64_t>(g.k, 1);
-  parallel_for(0, m_tiles * n_tiles, std::max<int64_t>(1, (int64_t(1) << 17) / tile_work), [&](int64_t t0, int64_t t1) {
+  const int64_t m_tiles = count(m_panels, tile_m), tile_work = tile_m * rows * tile_n * cols * std::max<int64_t>(g.k, 1);
+  int64_t n_tiles = count(n_panels, tile_n);
+  // As many for each thread, and of as many panels as the others within one: a last small row of tiles would be one thread's.
+  for (int64_t more = n_tiles; more <= std::min(n_panels, n_tiles + num_threads()); ++more)
+    if (m_tiles * more % num_threads() == 0) {
+      n_tiles = more;
+      break;
+    }
+  const auto run_tiles = [&](int64_t t0, int64_t t1) {
     for (int64_t tile = t0; tile < t1; ++tile) {
-      const int64_t pi = tile / n_tiles * tile_m, pj = tile % n_tiles * tile_n, i = pi * rows, j = pj * cols;
+      const int64_t mt = tile / n_tiles, nt = tile % n_tiles, i = mt * m_panels / m_tiles * rows, j = nt * n_panels / n_tiles * cols;
       GemmTile<T> t{};
-      t.m = std::min(tile_m * rows, g.m - i);
-      t.n = std::min(tile_n * cols, g.n - j);
+      t.m = std::min((mt + 1) * m_panels / m_tiles * rows, g.m) - i;
+      t.n = std::min((nt + 1) * n_panels / n_tiles * cols, g.n) - j;
       if (pack_a) {
         t.a = pa + i * g.k;
         t.a_panel = rows * g.k;
@@ -214,7 +247,8 @@ void gemm_big(const Gemm<T>& g) {
       t.bias_m = g.bias_m ? g.bias_m + i : nullptr;
       run_tile(g, t, cols);
     }
-  });
+  };
+  parallel_work(m_tiles * n_tiles, tile_work, kTileGrain, run_tiles);
 }
 
 template <class T>
@@ -227,6 +261,7 @@ void run(const Gemm<T>& g) {
                 g.bias_n ? 1 : 0);
   if constexpr (std::is_same_v<T, float>)
     if (onednn::sgemm(g)) return;
+  if (g.m * g.n * g.k <= kMiddle && (g.a.col == 1 || g.a.row == 1)) return gemm_middle(g);
   // Packed copies of both operands: at most 64 MiB each.
   const int64_t limit = (int64_t(64) << 20) / sizeof(T);
   const int64_t cols = gemm_cols<T>(), rows = gemm_rows<T>();

@@ -53,7 +53,7 @@ void gemm_int(int64_t m, int64_t n, int64_t k, const T* a, int64_t a_row, int64_
               int64_t ldc, Scalar alpha, Scalar beta, const T* bias) {
   using U = std::make_unsigned_t<typename Accumulator<T>::Type>;  // wraps without undefined behaviour
   const U al = static_cast<U>(alpha.as_int()), be = static_cast<U>(beta.as_int());
-  parallel_for(0, m, std::max<int64_t>(1, 65536 / (n * k + 1)), [&](int64_t i0, int64_t i1) {
+  parallel_work(m, n * k, 65536, [&](int64_t i0, int64_t i1) {
     std::vector<U> row(n);
     for (int64_t i = i0; i < i1; ++i) {
       std::fill(row.begin(), row.end(), U(0));
@@ -168,7 +168,7 @@ Tensor paired(const Dims& batch, int64_t k, int64_t n, const MatrixBatch& b, DTy
   const Tensor pairs = empty(sizes, dtype_of<R>);
   const Complex<R>* from = rows.data<Complex<R>>();
   R* to = pairs.data<R>();
-  parallel_for(0, n ? rows.numel() / n : 0, std::max<int64_t>(1, 16384 / std::max<int64_t>(n, 1)), [&](int64_t begin, int64_t end) {
+  parallel_work(n ? rows.numel() / n : 0, n, 16384, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
       R *upper = to + 4 * r * n, *lower = upper + 2 * n;
       for (int64_t j = 0; j < n; ++j) {

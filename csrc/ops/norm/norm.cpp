@@ -82,7 +82,7 @@ void batch_stats(const Tensor& tensor, const Channels& s, double eps, T* mean, T
     return;
   }
   const Pieces<T> x(tensor);
-  parallel_for(0, s.c, std::max<int64_t>(1, 16384 / (s.n * s.plane + 1)), [&](int64_t c0, int64_t c1) {
+  parallel_work(s.c, s.n * s.plane, 16384, [&](int64_t c0, int64_t c1) {
     const Tensor wide = x.buffer(s.plane);
     for (int64_t c = c0; c < c1; ++c) {
       double sum = 0;
@@ -115,13 +115,13 @@ struct ChannelLimits {
 template <class S, class T>
 void batch_affine(const Tensor& from, const Tensor& to, const Channels& s, const ChannelLimits<T>& limits) {
   if (s.plane == 1) {
-    parallel_for(0, s.n, std::max<int64_t>(1, 16384 / (s.c + 1)), [&](int64_t n0, int64_t n1) {
+    parallel_work(s.n, s.c, 16384, [&](int64_t n0, int64_t n1) {
       FL_PICK_MEMORY(norm_col_affine)(from.data<S>() + n0 * s.c, to.data<S>() + n0 * s.c, n1 - n0, s.c, s.c, limits.from(0));
     });
     return;
   }
   const Pieces<T> x(from), y(to);
-  parallel_for(0, s.n * s.c, std::max<int64_t>(1, 16384 / (s.plane + 1)), [&](int64_t r0, int64_t r1) {
+  parallel_work(s.n * s.c, s.plane, 16384, [&](int64_t r0, int64_t r1) {
     const Tensor in = x.buffer(s.plane), out = y.buffer(s.plane);
     for (int64_t r = r0; r < r1; ++r) {
       const int64_t at = r * s.plane;
@@ -149,7 +149,7 @@ void sums_of_gradients(const Tensor& grads, const Tensor& from, const Channels& 
     return;
   }
   const Pieces<T> dy(grads), x(from);
-  parallel_for(0, s.c, std::max<int64_t>(1, 16384 / (s.n * s.plane + 1)), [&](int64_t c0, int64_t c1) {
+  parallel_work(s.c, s.n * s.plane, 16384, [&](int64_t c0, int64_t c1) {
     const Tensor wide_g = dy.buffer(s.plane), wide = x.buffer(s.plane);
     for (int64_t c = c0; c < c1; ++c) {
       sum_dy[c] = sum_dot[c] = 0;
@@ -228,7 +228,7 @@ void rows_forward(const Tensor& x, const Tensor& weight, const Tensor& bias, con
     const T *pw = pointer<T>(ww), *pb = pointer<T>(wb);
     T *pm = mean.defined() ? mean.data<T>() : nullptr, *pr = rstd.data<T>();
     const bool simple = s.groups == 1 && s.span == 1;  // weights run along the row
-    parallel_for(0, s.rows, std::max<int64_t>(1, 8192 / (s.m + 1)), [&](int64_t r0, int64_t r1) {
+    parallel_work(s.rows, s.m, 8192, [&](int64_t r0, int64_t r1) {
       const Tensor wide = rows_in.buffer(s.m), result = rows_out.buffer(s.m);
       for (int64_t r = r0; r < r1; ++r) {
         const T* px = rows_in.read(r * s.m, s.m, wide);
@@ -456,7 +456,7 @@ void batch_norm_clamp_backward(const Tensor& dy, const Tensor& x, const Tensor& 
     // With given statistics nothing depends on x but limits: it is not read, since 0 times infinity is no 0.
     const Tensor& seen = training || !std::isnan(lo) ? x : dy;
     if (s.plane == 1) {
-      parallel_for(0, s.n, std::max<int64_t>(1, 16384 / (s.c + 1)), [&](int64_t n0, int64_t n1) {
+      parallel_work(s.n, s.c, 16384, [&](int64_t n0, int64_t n1) {
         const int64_t from = n0 * s.c;
         FL_PICK_MEMORY(norm_col_combine)(dy.data<S>() + from, seen.data<S>() + from, dx.data<S>() + from, n1 - n0, s.c, s.c, pm, a.data(), b.data(),
                                          c.data(), limits.from(0));
@@ -464,7 +464,7 @@ void batch_norm_clamp_backward(const Tensor& dy, const Tensor& x, const Tensor& 
       return;
     }
     const Pieces<T> pd(dy), px(seen), po(dx);
-    parallel_for(0, s.n * s.c, std::max<int64_t>(1, 16384 / (s.plane + 1)), [&](int64_t r0, int64_t r1) {
+    parallel_work(s.n * s.c, s.plane, 16384, [&](int64_t r0, int64_t r1) {
       const Tensor wide_g = pd.buffer(s.plane), wide = px.buffer(s.plane), result = po.buffer(s.plane);
       for (int64_t r = r0; r < r1; ++r) {
         const int64_t i = r % s.c, at = r * s.plane;

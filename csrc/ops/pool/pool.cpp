@@ -36,7 +36,7 @@ DType work_type(DType t) { return is_float(t) ? t : DType::Float64; }
 
 template <class F>
 void for_planes(const Planes& p, const F& f) {
-  parallel_for(0, p.count, std::max<int64_t>(1, 16384 / std::max<int64_t>(1, p.h * p.w)), [&](int64_t i0, int64_t i1) {
+  parallel_work(p.count, p.h * p.w, 16384, [&](int64_t i0, int64_t i1) {
     for (int64_t i = i0; i < i1; ++i) f(i);
   });
 }
@@ -125,7 +125,7 @@ void max_pool(const Tensor& x, const PoolAxis& h, const PoolAxis& w, const Tenso
       const bool filled = w.first == 0 && w.in == w.out * w.stride && w.dilation * (w.taps - 1) < w.stride;
       const T* x = in.data<T>();
       T* y = out.work.data<T>();
-      return parallel_for(0, p.count, std::max<int64_t>(1, 16384 / std::max<int64_t>(1, p.w)), [&](int64_t i0, int64_t i1) {
+      return parallel_work(p.count, p.w, 16384, [&](int64_t i0, int64_t i1) {
         const int64_t n = filled ? 1 : i1 - i0, m = filled ? i1 - i0 : 1;
         FL_PICK(max_pool_plane)(x + i0 * w.in, y + i0 * w.out, nullptr, {n, n, 0, 1, 1, 1}, {m * w.in, m * w.out, w.first, w.stride, w.taps, w.dilation});
       });

@@ -232,7 +232,7 @@ void dirichlet_draw(const Tensor& concentration, Generator* generator, const Ten
   visit_memory(y.dtype(), [&, s = seed, o = offset]<class T>(T) {
     const T* in = concentration.data<T>();
     T* out = y.data<T>();
-    parallel_for(0, y.numel() / n, std::max<int64_t>(1, 256 / n), [&](int64_t begin, int64_t end) {
+    parallel_work(y.numel() / n, n, 256, [&](int64_t begin, int64_t end) {
       std::vector<double> row(static_cast<size_t>(n));
       for (int64_t r = begin; r < end; ++r) {
         for (int64_t j = 0; j < n; ++j) {

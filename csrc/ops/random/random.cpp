@@ -268,7 +268,7 @@ void multinomial(const Tensor& weights, int64_t k, bool replacement, Generator* 
   int64_t* out = y.data<int64_t>();
   visit(weights.dtype(), [&, seed = seed, offset = offset]<class T>(T) {
     const T* in = weights.data<T>();
-    parallel_for(0, m, std::max<int64_t>(1, 8192 / (n + k)), [&](int64_t first, int64_t last) {
+    parallel_work(m, n + k, 8192, [&](int64_t first, int64_t last) {
       TreeOfSums tree(n);
       for (int64_t row = first; row < last; ++row) {
         convert_elements(tree.weights(), DType::Float64, in + row * n, weights.dtype(), n);

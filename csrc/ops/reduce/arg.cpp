@@ -47,13 +47,13 @@ void extreme(bool max, const Tensor& x, std::optional<int64_t> dim, const Tensor
       arg_rows(max, type, bests.data(), pieces, 1, &best);
       where[0] = at[static_cast<size_t>(best)];
     } else {
-      parallel_for(0, outer, std::max<int64_t>(1, 32768 / n), [&](int64_t b, int64_t e) {
+      parallel_work(outer, n, 32768, [&](int64_t b, int64_t e) {
         arg_rows(max, type, data + b * n * item, n, e - b, where + b);
       });
     }
   } else {
     const int64_t tiles = (inner + 255) / 256;
-    parallel_for(0, outer * tiles, std::max<int64_t>(1, 32768 / (n * std::min<int64_t>(inner, 256))), [&](int64_t b, int64_t e) {
+    parallel_work(outer * tiles, n * std::min<int64_t>(inner, 256), 32768, [&](int64_t b, int64_t e) {
       for (int64_t u = b; u < e; ++u) {
         const int64_t o = u / tiles, c = u % tiles * 256, m = std::min<int64_t>(256, inner - c);
         alignas(64) char best[256 * 8];

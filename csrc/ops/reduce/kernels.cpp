@@ -163,7 +163,7 @@ void prod_gradient(const Tensor& dy, const Tensor& x, Dimensions dim, bool, cons
   const auto item = static_cast<int64_t>(x.item_bytes());
   std::vector<Factors> parts(static_cast<size_t>(rows * blocks));
   const auto over_blocks = [&](auto&& f) {
-    parallel_for(0, rows * blocks, std::max<int64_t>(1, 16384 / std::min(n, kBlock)), [&](int64_t begin, int64_t end) {
+    parallel_work(rows * blocks, std::min(n, kBlock), 16384, [&](int64_t begin, int64_t end) {
       double block[kBlock];
       for (int64_t i = begin; i < end; ++i) {
         const int64_t row = i / blocks, first = i % blocks * kBlock, m = std::min(kBlock, n - first), at = (row * n + first) * item;

@@ -199,7 +199,7 @@ void along_runs(const Nest& nest) {
     }
     return;
   }
-  parallel_for(0, nest.n_kept, std::max<int64_t>(1, kGrain / per_output), [&](int64_t begin, int64_t end) {
+  parallel_work(nest.n_kept, per_output, kGrain, [&](int64_t begin, int64_t end) {
     // Accumulators are written in groups while they are neighbours in the output.
     int64_t acc[64];
     const bool flat = nest.kept.size() <= 1;
@@ -297,7 +297,7 @@ void down_columns(const Nest& nest) {
   const int64_t rows_each = pieces > 1 ? rows_per_piece : rows;
   std::vector<int64_t> partial(pieces > 1 ? static_cast<size_t>(units * pieces * kCols) : 0);
   const int64_t cost = std::min(rows, rows_each) * width;
-  parallel_for(0, units * pieces, std::max<int64_t>(1, kGrain / cost), [&](int64_t begin, int64_t end) {
+  parallel_work(units * pieces, cost, kGrain, [&](int64_t begin, int64_t end) {
     int64_t local[kCols];
     alignas(64) char center_tile[kCols * 8];
     for (int64_t i = begin; i < end; ++i) {

@@ -14,7 +14,7 @@ namespace {
 template <class F>
 void over_rows(const Tensor& state, const F& f) {
   const int64_t n = state.size(1);
-  parallel_for(0, state.size(0), std::max<int64_t>(1, 1024 / (n + 1)), [&](int64_t b0, int64_t b1) { f(b0, b1); });
+  parallel_work(state.size(0), n, 1024, [&](int64_t b0, int64_t b1) { f(b0, b1); });
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ struct Sizes {
 // f(first row, end row) over the batch.
 template <class F>
 void over_batch(const Sizes& s, const F& f) {
-  parallel_for(0, s.batch, std::max<int64_t>(1, 1024 / (s.hidden + 1)), [&](int64_t b0, int64_t b1) { f(b0, b1); });
+  parallel_work(s.batch, s.hidden, 1024, [&](int64_t b0, int64_t b1) { f(b0, b1); });
 }
 
 // dw[g, h] = sum over steps and batch of dgates[t, b, g] * state before t[b, h].

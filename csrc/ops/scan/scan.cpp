@@ -19,7 +19,7 @@ using Wide = std::conditional_t<std::is_same_v<T, float> || is_half_type<T>, dou
 template <class F>
 void over_columns(const Lines& l, F&& f) {
   const int64_t tiles = (l.inner + kScanColumns - 1) / kScanColumns, width = std::min(l.inner, kScanColumns);
-  parallel_for(0, l.outer * tiles, std::max<int64_t>(1, 16384 / std::max<int64_t>(1, l.n * width)), [&](int64_t b, int64_t e) {
+  parallel_work(l.outer * tiles, l.n * width, 16384, [&](int64_t b, int64_t e) {
     for (int64_t u = b; u < e; ++u) {
       const int64_t c = u % tiles * kScanColumns;
       f(u / tiles * l.n * l.inner + c, l.inner, std::min(kScanColumns, l.inner - c));
@@ -40,7 +40,7 @@ void scan(Scan kind, const Tensor& x, int64_t dim, const Tensor& y, const Tensor
       scan_columns(kind, y.dtype(), in + first * item, out + first * item, index_at(first), l.n, stride, m, backward);
     });
   }
-  parallel_for(0, (l.outer + kScanRows - 1) / kScanRows, std::max<int64_t>(1, 16384 / (kScanRows * l.n + 1)), [&](int64_t g0, int64_t g1) {
+  parallel_work((l.outer + kScanRows - 1) / kScanRows, kScanRows * l.n, 16384, [&](int64_t g0, int64_t g1) {
     for (int64_t r = g0 * kScanRows; r < std::min(l.outer, g1 * kScanRows); r += kScanRows) {
       const int64_t first = r * l.n;
       scan_rows(kind, y.dtype(), in + first * item, out + first * item, index_at(first), l.n, std::min(kScanRows, l.outer - r), backward);

@@ -17,11 +17,11 @@ template <class Rows, class Cols>
 void over(const Lines& a, const Rows& rows, const Cols& cols) {
   if (a.outer == 0) return;
   if (a.inner == 1) {
-    parallel_for(0, a.outer, std::max<int64_t>(1, 4096 / a.n), [&](int64_t r0, int64_t r1) { rows(r0 * a.n, r1 - r0); });
+    parallel_work(a.outer, a.n, 4096, [&](int64_t r0, int64_t r1) { rows(r0 * a.n, r1 - r0); });
     return;
   }
   const int64_t strips = (a.inner + 63) / 64;
-  parallel_for(0, a.outer * strips, std::max<int64_t>(1, 64 / a.n), [&](int64_t s0, int64_t s1) {
+  parallel_work(a.outer * strips, a.n, 64, [&](int64_t s0, int64_t s1) {
     for (int64_t s = s0; s < s1; ++s) {
       const int64_t j = s % strips * 64;
       cols(s / strips * a.n * a.inner + j, std::min<int64_t>(64, a.inner - j));

@@ -22,7 +22,7 @@ void over_lines(const Tensor& x, int64_t dim, int64_t k, const Tensor* values, c
   const auto [outer, n, inner] = lines_of(x, dim);
   const int64_t item = static_cast<int64_t>(x.item_bytes()), lines = outer * inner;
   const char* src = static_cast<const char*>(x.data());
-  parallel_for(0, lines, std::max<int64_t>(1, 4096 / std::max<int64_t>(1, n)), [&, n = n, inner = inner](int64_t b, int64_t e) {
+  parallel_work(lines, n, 4096, [&, n = n, inner = inner](int64_t b, int64_t e) {
     std::vector<char> value(static_cast<size_t>(k * item));
     std::vector<int64_t> index(static_cast<size_t>(k));
     Scratch scratch;

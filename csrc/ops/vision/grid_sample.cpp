@@ -128,7 +128,7 @@ void pictures(const Tensor& x, const Tensor& grid, Mode mode, Padding padding, b
     else return sample_places_f64;
   }();
   const int64_t blocks = (p.points + kPlaces - 1) / kPlaces;
-  parallel_for(0, x.size(0) * blocks, std::max<int64_t>(1, 2048 / (kPlaces * std::max<int64_t>(1, p.channels))),
+  parallel_work(x.size(0) * blocks, kPlaces * std::max<int64_t>(1, p.channels), 2048,
                [&](int64_t first, int64_t last) { sample(x.data<T>(), grid.data<T>(), y.data<T>(), p, first, last); });
 }
 
@@ -142,7 +142,7 @@ void grid_sample(const Tensor& x, const Tensor& grid, int64_t mode, int64_t padd
   visit_float(in.dtype(), [&]<class T>(T) {
     if (is_picture(x, static_cast<Mode>(mode)))
       return pictures<T>(in, places, static_cast<Mode>(mode), static_cast<Padding>(padding), align, out.wide);
-    parallel_for(0, x.size(0) * points, std::max<int64_t>(1, 2048 / std::max<int64_t>(1, c)), [&](int64_t begin, int64_t end) {
+    parallel_work(x.size(0) * points, c, 2048, [&](int64_t begin, int64_t end) {
       for (int64_t p = begin; p < end; ++p) {
         const Taps<T> taps = taps_at(places.data<T>() + p * axes, in, static_cast<Mode>(mode), static_cast<Padding>(padding), align);
         const int64_t n = p / points;
