@@ -22,7 +22,7 @@ FL_AT_LOAD(gemm_rows<float>(), gemm_rows<double>(), gemm_cols<float>(), gemm_col
 namespace {
 
 constexpr int64_t kBlockK = 256;
-constexpr int64_t kMiddle = 160 * 160 * 160;
+constexpr int64_t kMiddle = 300 * 300 * 300;
 constexpr int64_t kTileGrain = int64_t{1} << 17;
 
 inline void gemv_rows(int64_t m, int64_t k, const float* a, int64_t lda, const float* x, float* y) { kernels::gemv_rows_f32(m, k, a, lda, x, y); }
