@@ -1,7 +1,6 @@
 // Counting and searching: bincount, histc, searchsorted, unique.
 #include <algorithm>
 #include <cmath>
-#include <mutex>
 #include <tuple>
 #include <vector>
 
