@@ -89,6 +89,11 @@ WAYS = (
         "the number of threads is num_threads(), and OpenMP's is set by OpenMPThreads, of base/parallel.h",
     ),
     (
+        re.compile(r"\bparallel_for\((?:[^,\n]*,){2} std::max<int64_t>\(1, "),
+        (),
+        "a heavy item would count as one grain; use parallel_work of base/parallel.h",
+    ),
+    (
         re.compile(r"\bPy(?:Eval_(?:RestoreThread|SaveThread|AcquireThread)|GILState_(?:Ensure|Check)|Object_(?:Vectorcall|Call)\w*)\s*\(|\bPy_(?:BEGIN|END)_ALLOW"),
         ("bindings/gil.h",),
         "a thread may end in it, or it lies to threads that outlive the interpreter: use GilRelease, GilAcquire, has_gil, "

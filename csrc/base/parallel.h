@@ -78,6 +78,7 @@ template <class F>
 void parallel_work(int64_t n, int64_t work, int64_t least, F&& f) {
   work = work > 0 ? work : 1;
   if (work < 2 * least) return parallel_for(0, n, work < least ? least / work : 1, f);
+  if (n == 1) return f(0, 1);  // outside of a region, so that it may have its own
   const int64_t grains = work / least;
   parallel_for(0, n * grains, 1, [&](int64_t begin, int64_t end) {
     const int64_t from = (begin + grains - 1) / grains, to = (end + grains - 1) / grains;

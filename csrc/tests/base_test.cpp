@@ -302,6 +302,22 @@ TEST(parallel_for_nested_runs_in_one_range) {
   if (outer.load() == 2) CHECK_EQ(inner.load(), 2);
 }
 
+TEST(parallel_work_does_each_item_once) {
+  const Threads threads(3);
+  for (const int64_t n : {0, 1, 2, 3, 7, 100})
+    for (const int64_t work : {0, 1, 50, 99, 100, 199, 200, 1000, 12345}) {
+      std::vector<std::atomic<int>> done(static_cast<size_t>(n));
+      parallel_work(n, work, 100, [&](int64_t b, int64_t e) {
+        CHECK_EQ(b < e, true);
+        for (int64_t i = b; i < e; ++i) ++done[static_cast<size_t>(i)];
+      });
+      for (const auto& d : done) CHECK_EQ(d.load(), 1);
+    }
+  bool alone = false;
+  parallel_work(1, 1000, 1, [&](int64_t, int64_t) { alone = !in_parallel_region(); });
+  CHECK_EQ(alone, true);
+}
+
 TEST(parallel_for_thread_count_is_checked) {
   CHECK_THROWS((set_num_threads(0), 0), ArgumentError, "set_num_threads: n = 0; expected at least 1");
 }

@@ -95,9 +95,11 @@ Tensor imag(const Tensor& x) {
 }
 
 Tensor complex(const Tensor& real, const Tensor& imag) {
+  if (real.dtype() == DType::Float16 && imag.dtype() == DType::Float16)
+    return op::cast(native::complex(op::cast(real, DType::Float32), op::cast(imag, DType::Float32)), DType::Complex32);
   for (const Tensor* x : {&real, &imag})
-    if (x->dtype() != DType::Float32 && x->dtype() != DType::Float64)
-      raise<DTypeError>("complex: ", x == &real ? "real" : "imag", " is ", x->dtype(), "; expected float32 or float64");
+    if (x->dtype() != DType::Float16 && x->dtype() != DType::Float32 && x->dtype() != DType::Float64)
+      raise<DTypeError>("complex: ", x == &real ? "real" : "imag", " is ", x->dtype(), "; expected float16, float32 or float64");
   if (real.dtype() != imag.dtype()) raise<DTypeError>("complex: real is ", real.dtype(), ", imag is ", imag.dtype(), "; expected one type");
   if (real.sizes() == imag.sizes()) return op::complex_of_parts(real, imag);
   const Operand parts[] = {Operand(real), Operand(imag)};

@@ -333,7 +333,7 @@ def clamp_min_(input: Tensor, min: Tensor | Number) -> Tensor:
 def clone(input: Tensor, *, memory_format: Any = ..., out: Tensor | None = ...) -> Tensor:
     """A copy with memory of its own and the same strides where they are dense. Gradients: `input`."""
 def complex(input: Tensor, imag: Tensor, *, out: Tensor | None = ...) -> Tensor:
-    """real + imag i, of two tensors of float32 or float64. (real is `input`.)"""
+    """real + imag i, of two tensors of float16, float32 or float64. (real is `input`.)"""
 def complex_of_pairs(input: Tensor, *, out: Tensor | None = ...) -> Tensor:
     """view_as_complex, of a copy where the parts do not lie side by side."""
 def complex_of_parts(input: Tensor, imag: Tensor, *, out: Tensor | None = ...) -> Tensor:

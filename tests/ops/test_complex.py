@@ -180,7 +180,7 @@ def test_parts_are_views():
         (lambda: fl.view_as_complex(fl.ones(5)[1:3]), ValueError, "even begin"),
         (lambda: fl.view_as_complex(fl.ones(2, dtype=fl.int64)), TypeError, "expected float16, float32 or float64"),
         (lambda: fl.complex(fl.ones(2), fl.ones(2).double()), TypeError, "expected one type"),
-        (lambda: fl.complex(fl.ones(2).half(), fl.ones(2).half()), TypeError, "real is float16"),
+        (lambda: fl.complex(fl.ones(2).bfloat16(), fl.ones(2).bfloat16()), TypeError, "real is bfloat16"),
         (lambda: fl.complex(fl.ones(2), fl.ones(3)), ValueError, "do not broadcast"),
         (lambda: fl.ones(2).add_(1j), TypeError, "desired output type float32 of x"),
         (lambda: fl.ones(2).fill_(1j), TypeError, "is complex"),
@@ -423,3 +423,10 @@ def test_parts_are_widened_below_autocast():
     halves = fl.ones(3, 2, dtype=fl.bfloat16)
     with fl.autocast("cpu", dtype=fl.bfloat16):
         assert fl.view_as_complex(halves).dtype == fl.polar(halves, halves).dtype == fl.complex64
+
+
+def test_halves_make_complex_numbers_of_halves():
+    x = fl.complex(fl.tensor([1.0, 2.0]).half(), fl.tensor([3.0, 0.5]).half())
+    assert x.dtype == fl.complex32 and x.to(fl.complex64).tolist() == [1 + 3j, 2 + 0.5j]
+    with pytest.raises(TypeError, match="imag is bfloat16"):
+        fl.complex(fl.ones(2).half(), fl.ones(2).bfloat16())

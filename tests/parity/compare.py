@@ -28,7 +28,7 @@ from samples import Missing, op_db, ours_of, shown, spread, tensors, theirs_of, 
 
 import flambeau as fl
 
-DTYPES = ["float32", "float64", "bfloat16", "int64", "int32", "uint8", "bool", "complex64"]
+DTYPES = ["float32", "float64", "bfloat16", "float16", "int64", "int32", "uint8", "bool", "complex64", "complex128"]
 GRADIENT_DTYPES = ["float64", "complex128"]
 FEW = 3  # samples of properties that hardly depend on them
 TOLERANCES = {**TOLERANCES, "complex64": (1e-4, 1e-4), "complex128": (1e-8, 1e-9)}
@@ -296,7 +296,7 @@ class Entry(Comparison):
         if any((g is o) != (w is t) for g, o, w, t in zip(flat(got), flat(ours), flat(want), flat(theirs))):
             return "another tensor is returned"
         kinds = [t.dtype for t in tensors([sample.input, sample.args]) if t.dtype.is_floating_point]
-        rounded = (3e7 if torch.bfloat16 in kinds else 1e5) if theirs_are_wider(theirs, kinds) else 1.0
+        rounded = (3e7 if torch.bfloat16 in kinds else 3e6 if torch.float16 in kinds else 1e5) if theirs_are_wider(theirs, kinds) else 1.0
         return difference(ours, theirs, How(self.how.random, self.how.scale * rounded))
 
     # ---- gradients

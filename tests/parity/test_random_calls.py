@@ -58,7 +58,6 @@ DELIBERATE = [
     Deliberate(r"(cummax|cummin|mode|kthvalue|index_reduce|scatter_reduce|pairwise_distance|dist|renorm)\(.*\n\[6\]", "gradients of empty tensors, of p = 0 and of no limit are zeros or numbers of the leaf's type; PyTorch's are None, of another type, or NaN"),
     Deliberate(r"(logit|norm|sort): (no form of it takes .*NoneType|stable is a NoneType)", "a number that may be left out is not given as None"),
     Deliberate(r"xlogy.*(le: expected at least one tensor|\n\[6\])", "a known defect: the derivative beside a number is refused, and beside integers it is computed in float32"),
-    Deliberate(r"complex: real is float16", "complex numbers of 32 bits are not computed with"),
     Deliberate(r"softmax: x is .*; expected a float, or dtype= a float", "a softmax of integers is refused where it has one element or none, too"),
     Deliberate(r"L\.zeros\(\(0,\).*r = L\.(concat|cat|concatenate)\(", "an empty tensor among those that are joined has a history or none"),
     Deliberate(r"unique_consecutive\(", "bools of NumPy's are taken for flags, and a flag by position means what its name says"),

@@ -25,7 +25,7 @@ from differences import DIFFERENT, EVERYWHERE, NOT_HERE, RANDOM, SCALE
 from samples import Missing, op_db
 
 REPORT = pathlib.Path(__file__).resolve().with_name("report.md")
-SHORT = {"float32": "f32", "float64": "f64", "bfloat16": "bf16", "int64": "i64", "int32": "i32", "uint8": "u8", "bool": "bool", "complex64": "c64", "complex128": "c128"}
+SHORT = {"float32": "f32", "float64": "f64", "bfloat16": "bf16", "float16": "f16", "int64": "i64", "int32": "i32", "uint8": "u8", "bool": "bool", "complex64": "c64", "complex128": "c128"}
 PROPERTIES = ["values", "strided", "method", "operator", "inplace", "names", "alias", "out", "gradient", "second", "state", "errors"]
 
 

@@ -74,6 +74,7 @@ def test_a_downward_include_is_fine(path, include):
         ("backend/onednn/a.dnn.cpp", "  dnnl::stream s(e);", "entered by an Entry"),
         ("ops/x/a.cpp", "  omp_set_num_threads(1);", "set by OpenMPThreads"),
         ("ops/x/a.cpp", "#pragma omp parallel for", "set by OpenMPThreads"),
+        ("ops/x/a.cpp", "  parallel_for(0, rows, std::max<int64_t>(1, 16384 / n), f);", "use parallel_work"),
         ("ops/x/a.cpp", "int f() {\n  static const int found = look();", "made at the first call of f()"),
         ("ops/x/a.cpp", "T& f() {\n  static T& all = *new T;", "made at the first call of f()"),
         ("ops/x/a.cpp", "T& f() {\n  static std::set<int> all{1};", "made at the first call of f()"),

@@ -35,7 +35,7 @@ void with_real(DType t, F&& f) {
 constexpr int64_t kBlock = 64;
 template <class F>
 void over_matrices(int64_t count, int64_t work, F f) {
-  parallel_for(0, count, std::max<int64_t>(1, 65536 / std::max<int64_t>(1, work)), f);
+  parallel_work(count, work, 65536, f);
 }
 
 // `text(k)` says what an info k means; the first that is not 0 is an error.
