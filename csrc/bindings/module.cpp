@@ -15,6 +15,7 @@
 #include "bindings/draws.h"
 #include "bindings/engine.h"
 #include "bindings/graph.h"
+#include "bindings/modes.h"
 #include "bindings/optim.h"
 #include "bindings/profiler.h"
 #include "bindings/shared_memory.h"
@@ -386,7 +387,7 @@ NB_MODULE(_C, m) {
   init_types(m);
   if (!init_tensor_type(m.ptr())) throw nb::python_error();
   init_functions(m);
-  if (!init_draws(m.ptr())) throw nb::python_error();
+  if (!init_draws(m.ptr()) || !init_modes(m.ptr())) throw nb::python_error();
   init_source();
   init_autograd(m);
   init_sparse(m);

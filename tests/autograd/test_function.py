@@ -506,8 +506,17 @@ def test_a_function_without_forward_and_one_that_is_called_raise_as_for_pytorch(
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="asks for signals between any two steps")
-def test_ctrl_c_leaves_the_mode_as_it_was():
+@pytest.mark.parametrize("switch", [None, fl.no_grad, fl.enable_grad, fl.inference_mode])
+def test_ctrl_c_leaves_the_mode_as_it_was(switch):
     x, draw = leaf(1.0), random.Random(0)
+
+    def step():
+        if switch is None:
+            Exp.apply(x)
+        else:
+            with switch():
+                pass
+
     before = signal.signal(signal.SIGALRM, signal.default_int_handler)
     try:
         came = 0
@@ -515,10 +524,10 @@ def test_ctrl_c_leaves_the_mode_as_it_was():
             try:
                 signal.setitimer(signal.ITIMER_REAL, draw.uniform(30e-6, 80e-6))
                 for _ in range(10_000):
-                    Exp.apply(x)
+                    step()
             except KeyboardInterrupt:  # one that comes while an object is dropped is printed, and goes nowhere
                 came += 1
-            assert fl.is_grad_enabled()
+            assert fl.is_grad_enabled() and not fl.is_inference_mode_enabled()
         assert came > 900
     finally:
         signal.signal(signal.SIGALRM, before)

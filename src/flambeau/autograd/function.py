@@ -210,32 +210,10 @@ class Function:
         recording = _C.is_grad_enabled()
         record = recording and any(t.requires_grad for t in tensors)
         ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
-        setup = getattr(cls, "setup_context", None)
-        # Not a `with`: Ctrl-C among its own steps would leave the mode off.
+        # No loop inside: Ctrl-C at its jump back would leave the mode off, since CPython 3.13 leaves those out of what `finally` covers.
         try:
             _C.set_grad_enabled(False)
-            output = cls.forward(ctx, *args) if setup is None else cls.forward(*args)
-            if setup is not None:
-                setup(ctx, args, output)
-            outputs = list(output) if isinstance(output, (tuple, list)) else [output]
-            # An input that is handed through unchanged needs an identity of its own.
-            dirty = ctx._dirty
-            for i, out in enumerate(outputs):
-                same = isinstance(out, Tensor) and any(out is t for t in tensors)
-                if same and not any(out is d for d in dirty):
-                    # With a history as a view, so that writes are refused: no gradient would know of them.
-                    outputs[i] = out.view_as(out) if record and not (out.is_sparse or out.is_sparse_csr) else out.detach()
-            if record:
-                for d in dirty:
-                    if not any(out is d for out in outputs):
-                        raise _C.AutogradError(
-                            f"{cls.__name__}: forward marks a tensor of shape {list(d.shape)} as dirty and does not return it; "
-                            "return what was written in place"
-                        )
-                    if d.requires_grad and d.is_leaf:
-                        raise _C.AutogradError(
-                            f"{cls.__name__}: a leaf tensor that requires grad can not be written in place"
-                        )
+            output, outputs = cls._forward(ctx, args, tensors, record)
         finally:
             _C.set_grad_enabled(recording)
         if record:
@@ -245,6 +223,34 @@ class Function:
             )
             ctx._to_save = ()
         return ctx, tuple(outputs) if isinstance(output, (tuple, list)) else outputs[0]
+
+    @classmethod
+    def _forward(cls, ctx: FunctionCtx, args: Sequence[Any], tensors: list[Tensor], record: bool) -> tuple[Any, list[Any]]:
+        """What `forward` returns, and the tensors to record."""
+        setup = getattr(cls, "setup_context", None)
+        output = cls.forward(ctx, *args) if setup is None else cls.forward(*args)
+        if setup is not None:
+            setup(ctx, args, output)
+        outputs = list(output) if isinstance(output, (tuple, list)) else [output]
+        # An input that is handed through unchanged needs an identity of its own.
+        dirty = ctx._dirty
+        for i, out in enumerate(outputs):
+            same = isinstance(out, Tensor) and any(out is t for t in tensors)
+            if same and not any(out is d for d in dirty):
+                # With a history as a view, so that writes are refused: no gradient would know of them.
+                outputs[i] = out.view_as(out) if record and not (out.is_sparse or out.is_sparse_csr) else out.detach()
+        if record:
+            for d in dirty:
+                if not any(out is d for out in outputs):
+                    raise _C.AutogradError(
+                        f"{cls.__name__}: forward marks a tensor of shape {list(d.shape)} as dirty and does not return it; "
+                        "return what was written in place"
+                    )
+                if d.requires_grad and d.is_leaf:
+                    raise _C.AutogradError(
+                        f"{cls.__name__}: a leaf tensor that requires grad can not be written in place"
+                    )
+        return output, outputs
 
 
 class InplaceFunction(Function):

@@ -67,14 +67,7 @@ class _Mode:
         raise AssertionError("a mode defines __exit__")
 
 
-class _GradMode(_Mode):
-    _on: bool
-
-    def __enter__(self) -> None:
-        self._saved = _C.set_grad_enabled(self._on)
-
-    def __exit__(self, *exc: object) -> None:
-        _C.set_grad_enabled(self._saved)
+class _GradMode(_C.GradSwitch, _Mode): ...
 
 
 if TYPE_CHECKING:
@@ -117,8 +110,6 @@ else:
             False
         """
 
-        _on = False
-
         def __new__(cls, orig_func: Any = None) -> Any:
             self = super().__new__(cls)
             return self if orig_func is None else self(orig_func)
@@ -135,16 +126,13 @@ else:
             True
         """
 
-        _on = True
-
         def __new__(cls, orig_func: Any = None) -> Any:
             self = super().__new__(cls)
+            self.mode = True
             return self if orig_func is None else self(orig_func)
 
-    class inference_mode(_Mode):
+    class inference_mode(_C.InferenceSwitch, _Mode):
         """`no_grad`, and the tensors made inside can never take part in a recorded graph; `mode=False` switches both off."""
-
-        mode: bool
 
         def __new__(cls, mode: Any = True) -> Any:
             self = super().__new__(cls)
@@ -160,13 +148,6 @@ else:
         def clone(self) -> inference_mode:
             """The same switch, to be entered once more."""
             return type(self)(self.mode)
-
-        def __enter__(self) -> None:
-            self._saved = (_C.set_inference_mode(self.mode), _C.set_grad_enabled(not self.mode))
-
-        def __exit__(self, *exc: object) -> None:
-            _C.set_inference_mode(self._saved[0])
-            _C.set_grad_enabled(self._saved[1])
 
 
 class set_grad_enabled(_Mode):
