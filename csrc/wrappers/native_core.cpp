@@ -231,12 +231,12 @@ Tensor arange(Scalar start, Scalar end, Scalar step, OptType dtype, OptDevice de
 
 namespace {
 
-// From both ends, so that the last element is `end`.
-Tensor spaced(const char* op, Scalar start, Scalar end, int64_t steps, DType type, OptDevice device) {
+// From both ends, so that the last element is `end`. The ends of whole numbers (`whole`) are cut off first, as PyTorch does.
+Tensor spaced(const char* op, Scalar start, Scalar end, int64_t steps, DType type, OptDevice device, bool whole) {
   if (steps < 0) raise<ArgumentError>(op, ": steps = ", steps, "; expected steps >= 0");
   Tensor y = fresh(op, Dims{steps}, type, device);
   if (y.is_meta()) return y;
-  const double a = start.as_double(), b = end.as_double();
+  const double a = whole ? std::trunc(start.as_double()) : start.as_double(), b = whole ? std::trunc(end.as_double()) : end.as_double();
   const double step = steps > 1 ? (b - a) / static_cast<double>(steps - 1) : 0;
   const int64_t half = steps == 1 ? 1 : steps / 2;
   fill_ramp(y, 0, half, a, step, 0);
@@ -247,11 +247,12 @@ Tensor spaced(const char* op, Scalar start, Scalar end, int64_t steps, DType typ
 }  // namespace
 
 Tensor linspace(Scalar start, Scalar end, int64_t steps, OptType dtype, OptDevice device, bool grad) {
-  return made(spaced("linspace", start, end, steps, dtype.value_or(default_dtype()), device), grad);
+  const DType type = dtype.value_or(default_dtype());
+  return made(spaced("linspace", start, end, steps, type, device, is_integral(type)), grad);
 }
 Tensor logspace(Scalar start, Scalar end, int64_t steps, double base, OptType dtype, OptDevice device, bool grad) {
   const DType type = dtype.value_or(default_dtype());
-  const Tensor exponents = spaced("logspace", start, end, steps, DType::Float64, device);
+  const Tensor exponents = spaced("logspace", start, end, steps, DType::Float64, device, is_integral(type));
   Tensor y = fresh("logspace", Dims{steps}, type, device);
   if (!y.is_meta()) {
     double* const v = exponents.data<double>();

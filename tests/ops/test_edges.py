@@ -222,3 +222,10 @@ def test_positive_gives_the_tensor_itself():
     for f in (fl.positive, lambda m: +m):
         with pytest.raises(RuntimeError, match="not defined for a bool tensor"):
             f(fl.tensor([True]))
+
+
+def test_ends_of_whole_numbers_are_cut_off_before_they_are_spaced():
+    assert fl.linspace(4.3, -3, 8, dtype=fl.int64).tolist() == [4, 3, 2, 1, 0, -1, -2, -3]
+    assert fl.linspace(-3.7, 3.7, 5, dtype=fl.int32).tolist() == [-3, -1, 0, 1, 3]
+    assert fl.logspace(0.7, 2.9, 4, base=2, dtype=fl.int64).tolist() == [1, 1, 2, 4]
+    assert fl.linspace(0, 1, 1).tolist() == [0] and fl.linspace(0, 1, 0).tolist() == [] and fl.linspace(2, 5, 2).tolist() == [2, 5]

@@ -99,7 +99,6 @@ DIFFERENT = {
     "linalg.matrix_power": {"gradient complex128 float64": "what depends on nothing has no history"},
     "linalg.norm/subgradients_at_zero": {"second complex128 float64": "the second derivative of a norm at zero is 0 here and NaN there"},
     "linalg.svd": {"out float32 float64": SIGNS},
-    "linspace/tensor_overload": {"values uint8": "computed in float64 and rounded once"},
     "logsumexp": {"out complex128 complex64": CASTS},
     "lu": {"out complex128 complex64 float32 float64": CASTS, "strided,values complex128 complex64 float32 float64": "a plain tuple"},
     "mH": {"alias complex128 complex64": CONJUGATES},
