@@ -10,7 +10,7 @@ import flambeau as fl
 torch = pytest.importorskip("torch", reason="torch is not installed; `make parity` installs it")
 
 # rtol, atol by the type of the result.
-TOLERANCES = {"float64": (1e-9, 1e-10), "float32": (3e-5, 3e-5), "float16": (4e-3, 4e-3), "bfloat16": (3e-2, 3e-2)}
+TOLERANCES = {"float64": (1e-9, 1e-10), "float32": (3e-5, 3e-5), "float16": (4e-3, 4e-3), "bfloat16": (3e-2, 3e-2), "complex32": (4e-3, 4e-3)}
 TOLERANCES |= {"complex128": TOLERANCES["float64"], "complex64": TOLERANCES["float32"]}
 
 
@@ -42,7 +42,7 @@ def dtype_name(x):
 
 def values(x):
     x = x.detach()
-    return (x.float() if dtype_name(x) == "bfloat16" else x).resolve_conj().numpy()
+    return (x.float() if dtype_name(x) == "bfloat16" else x.cfloat() if dtype_name(x) == "complex32" else x).resolve_conj().numpy()
 
 
 def wide(x):

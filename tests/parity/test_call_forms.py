@@ -26,7 +26,6 @@ PLACES = {"device", "layout", "pin_memory", "memory_format", "generator", "names
 
 # Forms that are not taken, by function or method, each with its reason.
 KNOWN: dict[str, str] = {
-    "dropout": "the functional's arguments",
     "randint_like": "bounds are numbers",
 }
 
