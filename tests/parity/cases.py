@@ -17,14 +17,12 @@ import warnings
 from dataclasses import dataclass
 
 import numpy as np
-from beside import dtype_name, torch, values, wide
+from beside import TOLERANCES, dtype_name, torch, values, wide
 
 import flambeau as fl
 
 # An error of either library may be of any of these kinds; anything else (AttributeError, MemoryError) is a difference.
 ERRORS = (IndexError, ValueError, TypeError, RuntimeError, KeyError, OverflowError, ZeroDivisionError)
-TOLERANCES = {"float64": (1e-9, 1e-10), "float32": (3e-5, 3e-5), "float16": (4e-3, 4e-3), "bfloat16": (3e-2, 3e-2)}
-TOLERANCES |= {"complex64": TOLERANCES["float32"], "complex128": TOLERANCES["float64"]}
 SHOWN = 5
 
 
