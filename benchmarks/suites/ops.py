@@ -90,6 +90,18 @@ FAMILIES = {
         "avg_pool3d": "F.avg_pool3d(volume, 2)", "half mul": "h * h", "half cumsum": "h.cumsum(1)",
         "unique_consecutive": "k.unique_consecutive()",
     },
+    "doubles": {
+        "double tan": "d.tan()", "double asin": "d01.asin()", "double atan": "d.atan()", "double atan2": "tl.atan2(d, d01)",
+        "double sinh": "d.sinh()", "double atanh": "d01.atanh()", "double erf": "d.erf()", "double erfc": "d.erfc()",
+        "double hypot": "tl.hypot(d, d01)", "double exp": "d.exp()", "double tanh": "d.tanh()", "double matmul": "d @ d01",
+        "double cumsum": "d.cumsum(1)", "double sum rows": "d.sum(1)",
+    },
+    "lines and masks": {
+        "cumsum of a line": "line.cumsum(0)", "cumprod of a line": "line.cumprod(0)", "cummax of a line": "line.cummax(0)",
+        "arange": "tl.arange(n * n, dtype=tl.float32)", "linspace": "tl.linspace(0, 1, n * n)",
+        "windows": "x.unfold(1, 8, 4).contiguous()", "masked read": "x[m]", "masked write": "z.__setitem__(m, 1.0)",
+        "div by 4": "x / 4", "acos": "x01.acos()", "erfc": "x.erfc()", "ndtr": "tl.special.ndtr(x)", "atanh": "x01.atanh()",
+    },
     "complex numbers": {
         "complex add": "u + v", "complex mul": "u * v", "complex abs": "u.abs()", "complex exp": "u.exp()", "complex matmul": "u @ v",
         "angle": "u.angle()", "complex": "tl.complex(x, y)", "polar": "tl.polar(x01, y)",
@@ -148,7 +160,8 @@ def operands(n: int, strided: bool) -> Callable[[Any], dict[str, Any]]:
             "w3d": tl.randn(c, c, 3, 3, 3), "grid": tl.rand(8, side, side, 2) * 2 - 1,
             "j": tl.randint(0, n, (n, 1)).expand(n, n), "h": matrix().half(), "classes": tl.randint(0, c, (8, side, side)),
             "coo": sparse().to_sparse(), "csr": sparse().to_sparse_csr(),
-            "q": tl.randn(4, 4, max(8, n // 8), 32),
+            "q": tl.randn(4, 4, max(8, n // 8), 32), "d": matrix().double(), "d01": (x.sigmoid() * 0.8 + 0.1).double(),
+            "line": tl.randn(n * n),
         }  # fmt: skip
 
     return setup
