@@ -13,9 +13,9 @@
 // Below this file: vmath_basic.h. Beside it: vmath_angles.h, vmath_division.h, vmath_normal.h, vmath_special.h and
 // vmath_activations.h.
 //
-// Errors stay below 4 ulp of the result (4.3: erfc of doubles without fused products), denormals included, where a function says nothing else;
-// benchmarks/accuracy.py measures them and tests/ops/test_accuracy.py holds them. sin, cos and tan are right for near
-// angles alone (far_angle): the ops take others to libm (`rare` in the op table).
+// Errors stay below 4 ulp of the result, denormals included, where a function says nothing else (4.3: erfc of doubles
+// without fused products); benchmarks/accuracy.py measures them and tests/ops/test_accuracy.py holds them. sin, cos and
+// tan are right for near angles alone (far_angle): the ops take others to libm (`rare` in the op table).
 //
 // Conditions are single comparisons wherever possible: GCC does not vectorise a loop in which a bool made
 // of several others selects a value.

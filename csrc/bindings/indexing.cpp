@@ -81,13 +81,6 @@ struct Parsed {
   bool advanced = false;
 };
 
-bool is_leading_mask(const Tensor& mask, const Tensor& x) {
-  if (mask.dtype() != DType::Bool || mask.ndim() == 0 || mask.ndim() > x.ndim()) return false;
-  for (int i = 0; i < mask.ndim(); ++i)
-    if (mask.size(i) != x.size(i)) return false;
-  return true;
-}
-
 // A mask of uint8, as comparisons made them before there was bool. Read as positions it would be silently something else.
 Tensor mask_of_bytes(const Tensor& index) {
   const char* text = "index: a uint8 tensor is taken as a mask, as before there was bool; use .bool() for a mask, .long() for positions";

@@ -12,6 +12,8 @@ Tensor to(const Tensor& x, std::optional<DType> dtype, std::optional<Device> dev
 Tensor make_contiguous(const Tensor& x);
 // A 0-d tensor's value.
 Scalar item_of(const Tensor& x);
+// Whether it is a mask that stands for the first axes of x.
+bool is_leading_mask(const Tensor& mask, const Tensor& x);
 // Appends an index of x's axis to.size() as int64 positions: a mask becomes one tensor for each of its axes.
 void add_positions(const char* name, std::vector<Tensor>& to, const Tensor& x, const Tensor& index);
 

@@ -47,6 +47,13 @@
 
 namespace fl {
 
+bool is_leading_mask(const Tensor& mask, const Tensor& x) {
+  if (mask.dtype() != DType::Bool || mask.ndim() == 0 || mask.ndim() > x.ndim()) return false;
+  for (int i = 0; i < mask.ndim(); ++i)
+    if (mask.size(i) != x.size(i)) return false;
+  return true;
+}
+
 void add_positions(const char* name, std::vector<Tensor>& to, const Tensor& x, const Tensor& index) {
   const int axis = static_cast<int>(to.size());
   if (!index.defined() || index.dtype() == DType::Int64) return to.push_back(index);
@@ -135,12 +142,7 @@ namespace {
 
 // Whether what lies there is a masked_select, and one number put there a masked_fill, which need no positions.
 bool is_one_mask(const Tensor& x, TensorList indices) {
-  if (indices.size() == 0 || !indices[0].defined()) return false;
-  const Tensor& mask = indices[0];
-  if (mask.dtype() != DType::Bool || mask.ndim() == 0 || mask.ndim() > x.ndim()) return false;
-  for (int i = 0; i < mask.ndim(); ++i)
-    if (mask.size(i) != x.size(i)) return false;
-  return std::none_of(indices.begin() + 1, indices.end(), [](const Tensor& t) { return t.defined(); }) && static_cast<int>(indices.size()) - 1 <= x.ndim() - mask.ndim();
+  return indices.size() == 1 && indices[0].defined() && is_leading_mask(indices[0], x);
 }
 
 }  // namespace
