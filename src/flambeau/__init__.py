@@ -12,10 +12,9 @@ Example:
 from __future__ import annotations
 
 import importlib as _importlib
-import os as _os
 import typing as _typing
 
-from flambeau import _openmp  # noqa: F401  (before the extension is loaded)
+from flambeau import _imports, _openmp  # noqa: F401  (before anything else is imported; before the extension is loaded)
 
 # isort: split
 from flambeau import _C, _functions, _tensor, _whole_calls
@@ -361,14 +360,3 @@ def __getattr__(name: str) -> _typing.Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *_LAZY, *_LAZY_NAMES})
-
-
-def _wait_for_imports() -> None:
-    """Before a fork: what another thread is importing would stay locked in the child, where nobody ends it."""
-    bootstrap: _typing.Any = _importlib._bootstrap  # type: ignore[attr-defined]
-    for name in list(getattr(bootstrap, "_module_locks", ())):
-        if name.partition(".")[0] == "flambeau":
-            bootstrap._lock_unlock_module(name)
-
-
-_os.register_at_fork(before=_wait_for_imports)

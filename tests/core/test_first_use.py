@@ -7,46 +7,81 @@ import subprocess
 import sys
 import textwrap
 
+import pytest
+
 ENV = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
 
 
+# What happens while a part is made: Python holds that part's lock then, and no other.
+WHILE = """
+    import importlib, importlib.machinery, os, sys, threading
+    import flambeau
+
+    class While:
+        def __init__(self, name, act, where="exec_module"):
+            self.name, self.act, self.where = name, act, where
+            sys.meta_path.insert(0, self)
+
+        def find_spec(self, name, path=None, target=None):
+            if name != self.name:
+                return None
+            spec = importlib.machinery.PathFinder.find_spec(name, path)
+            method = getattr(spec.loader, self.where)
+            setattr(spec.loader, self.where, lambda module: self.act() or method(module))
+            return spec
+"""
+
+
 def run(script):
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", textwrap.dedent(script)], env=ENV, timeout=120, capture_output=True, text=True)
+    script = textwrap.dedent(WHILE) + textwrap.dedent(script)
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", script], env=ENV, timeout=120, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.split()
 
 
-def test_nobody_begins_with_a_part_of_nn():
-    """A thread that has begun with one waits for nn, whose importer may wait for that part: Python then hands both out half made."""
-    found = run("""
-        import builtins, importlib, os, sys
-        import flambeau
-        import_ = builtins.__import__
-        def watched(name, at=None, *more):
-            if name.startswith("flambeau.nn.") and "flambeau.nn" not in sys.modules:
-                os.write(1, (at["__name__"] + "\\n").encode())
-            return import_(name, at, *more)
-        builtins.__import__ = watched
-        parts = {*flambeau._LAZY, *flambeau._LAZY_NAMES.values(), "ao.quantization", "ao.nn.quantized", "distributed.fsdp", "compat.torchgpipe"}
-        for part in sorted(parts):
-            if not (child := os.fork()):
-                importlib.import_module("flambeau." + part)
-                os._exit(0)
-            assert os.waitpid(child, 0)[1] == 0, part
-    """)
-    assert not found
-
-
-def test_threads_import_parts_at_once():
+def test_a_part_and_what_holds_it_are_imported_at_once():
+    """One thread begins with the package and, before that imports its part, another thread begins with the part."""
     run("""
-        import importlib, threading
-        import flambeau
         failed = []
-        parts = ["nn", "func", "jit", "fx", "serialization", "distributions", "optim", "utils.data"]
+        def load(name):
+            try:
+                importlib.import_module(name)
+            except Exception as error:
+                failed.append(error)
+        part = threading.Thread(target=load, args=("flambeau.utils.data",))
+        While("flambeau.utils", lambda: (part.start(), part.join(0.2)) and None, "create_module")
+        load("flambeau.utils")
+        part.join()
+        assert not failed, failed
+    """)
+
+
+def test_a_part_is_whole_when_another_thread_gets_it():
+    """Python hands out what is half made where two threads would wait for each other."""
+    run("""
+        got = []
+        def load():
+            import flambeau.nn.modules.linear
+            got.append(flambeau.nn.modules.linear.Linear(2, 2))
+        other = threading.Thread(target=load)
+        While("flambeau.nn.modules", lambda: (other.start(), other.join(0.2)) and None, "create_module")
+        flambeau.nn.Linear
+        other.join()
+        assert len(got) == 1
+    """)
+
+
+@pytest.mark.parametrize("root", ["flambeau", "torch"])
+def test_threads_import_parts_at_once(root):
+    run(f"""
+        import flambeau.compat.torch
+        failed = []
+        parts = ["nn", "func", "jit", "fx.node", "fx", "serialization", "distributions.normal", "distributions", "optim.lr_scheduler",
+                 "nn.functional", "optim", "utils.data", "utils"]
         def work(k):
             try:
                 for part in parts[k:] + parts[:k]:
-                    importlib.import_module("flambeau." + part)
+                    importlib.import_module("{root}." + part)
             except Exception as error:
                 failed.append(error)
         threads = [threading.Thread(target=work, args=(k,)) for k in range(len(parts))]
@@ -58,7 +93,7 @@ def test_threads_import_parts_at_once():
 
 def test_a_fork_waits_for_what_threads_import():
     run("""
-        import os, threading, time
+        import time
         import flambeau as fl
         thread = threading.Thread(target=lambda: fl.nn.Linear(2, 2))
         thread.start()
@@ -73,4 +108,20 @@ def test_a_fork_waits_for_what_threads_import():
                 raise AssertionError("the child waits for ever")
             time.sleep(0.01)
         thread.join()
+    """)
+
+
+def test_imports_go_on_after_a_fork_within_one():
+    """A child that was forked by the thread that imports has its parent's lock."""
+    run("""
+        children = []
+        While("flambeau.fx.graph", lambda: children.append(os.fork()))
+        import flambeau.fx
+        thread = threading.Thread(target=importlib.import_module, args=("flambeau.utils.data",), daemon=True)
+        thread.start()
+        thread.join(20)
+        done = "flambeau.utils.data" in sys.modules
+        if children == [0]:
+            os._exit(0 if done else 1)
+        assert done and os.waitpid(children[0], 0)[1] == 0
     """)

@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import flambeau.nn  # noqa: F401 whole, before its parts: another thread may be importing it, and they would be half made
 from flambeau._C import ArgumentError, Tensor, ops
 from flambeau._errors import RefusedTypeError
 from flambeau.nn.module import Module

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import flambeau.nn  # noqa: F401 whole, before its parts: another thread may be importing it, and they would be half made
 from flambeau.fx.node import Node
 from flambeau.nn.module import Module
 

@@ -18,7 +18,6 @@ from pathlib import PurePath
 from types import BuiltinFunctionType, FunctionType, MethodType, SimpleNamespace
 from typing import Any, NamedTuple
 
-import flambeau.nn  # noqa: F401 whole, before its parts: another thread may be importing it, and they would be half made
 from flambeau import _tensor
 from flambeau._C import ops
 from flambeau.nn._errors import kind_of

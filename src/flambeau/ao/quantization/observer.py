@@ -8,7 +8,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
-import flambeau.nn  # noqa: F401 whole, before its parts: another thread may be importing it, and they would be half made
 from flambeau._C import Tensor
 from flambeau.nn.module import Module
 

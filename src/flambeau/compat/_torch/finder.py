@@ -7,7 +7,6 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.metadata
-import importlib.util
 import pathlib
 import re
 import sys
@@ -17,6 +16,7 @@ from functools import cache
 from typing import Any
 
 from flambeau import _whole_calls
+from flambeau._imports import share_one_lock
 from flambeau.compat._torch.facade import Facade, missing_text, place_of_caller
 from flambeau.compat._torch.names import FOLLOWS, SOURCES
 
@@ -33,10 +33,11 @@ Requires-Dist: flambeau
 
 
 def _exists(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # nor is its parent
-        return False
+    """Whether this library has that module. Nothing is imported for it: Python asks a finder while it holds a lock that imports need."""
+    if module in sys.modules:
+        return True
+    path = pathlib.Path(__file__).parents[2].joinpath(*module.split(".")[1:])
+    return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
 
 
 @cache
@@ -171,6 +172,8 @@ def install() -> None:
             "anything else",
             name="torch",
         )
+    for root in ROOTS:
+        share_one_lock(root)
     sys.meta_path.insert(0, _finder)
     try:
         from flambeau.compat._torch import identity

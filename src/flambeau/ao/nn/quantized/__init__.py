@@ -1,6 +1,5 @@
 """`torch.ao.nn.quantized`."""
 
-import flambeau.nn  # noqa: F401 whole, before its parts: another thread may be importing it, and they would be half made
 from flambeau.nn.quantized import (
     BatchNorm2d,
     BatchNorm3d,
