@@ -9,6 +9,7 @@
 #include "bindings/call_key.h"
 #include "bindings/errors.h"
 #include "bindings/source.h"
+#include "dispatch/chain.h"
 #include "graph/program.h"
 #include "wrappers/custom_call.h"
 #include "wrappers/wrap.h"
@@ -262,6 +263,7 @@ void init_graph(nb::module_& m) {
     out["recorded"] = s.recorded;
     out["pruned"] = s.pruned;
     out["joined"] = s.joined;
+    out["in_registers"] = steps_in_registers();
     out["passes"] = s.passes;
     out["settled"] = s.settled;
     return out;

@@ -1,15 +1,19 @@
 #include "dispatch/chain.h"
 
 #include <algorithm>
-#include <bitset>
+#include <atomic>
+#include <memory>
+#include <utility>
 
 #include "base/parallel.h"
 
 namespace fl {
 namespace {
 
+std::atomic<int64_t> in_registers{0};
+
 constexpr int64_t kShortRow = 32;  // a broadcast operand's rows below this cost more to gather than a pass saves
-constexpr int64_t kLine = 64;
+constexpr size_t kLine = 64;
 
 struct Operand {
   char* data;
@@ -21,132 +25,318 @@ struct Operand {
 
 struct Plan {
   const Chain& chain;
-  Axes axes;
-  std::vector<Operand> operands;
-  std::vector<int> slot;        // of each step's value, where it does not go straight to memory
-  std::vector<char> straight;   // the loop writes memory itself
+  Axes axes{};
+  std::vector<Operand> operands{};
+  std::vector<int> slot{};      // of each step's value, where it does not go straight to memory
+  std::vector<char> straight{};  // the loop writes memory itself
+  std::vector<int> group{};      // by the first of its steps: the end of a run of steps that hand each other values in registers; or 0
+  std::vector<char> grouped{};  // the step is in such a run
+  std::vector<char> read{};      // of the steps in such a run: somebody reads the value elsewhere than in the registers
   int slots = 0;
+
+  bool repeats(const ChainStep::Source& s) const {
+    return s.kind == ChainStep::Source::Number || (s.kind == ChainStep::Source::Memory && operands[static_cast<size_t>(s.index)].constant);
+  }
+  bool by_number(const ChainStep& step) const { return step.loops.single && repeats(step.in[static_cast<size_t>(step.n - 1)]); }
 };
 
-// Tiles of one thread: a slot per value that is alive, and room for operands on their way.
-struct Room {
-  alignas(64) char in[kMaxInputs][kTileBytes];
-  alignas(64) char raw[kTileBytes];
-  alignas(64) char out[kTileBytes];
-};
+bool is_value(const ChainStep::Source& s, int of) { return s.kind == ChainStep::Source::Value && s.index == of; }
 
-void run_range(const Plan& plan, int64_t begin, int64_t end) {
-  const Chain& chain = plan.chain;
-  const int n_steps = static_cast<int>(chain.steps.size());
-  Room room;
-  std::vector<char> tiles(static_cast<size_t>(plan.slots) * kTileBytes + 64);
-  char* const values = tiles.data() + (64 - reinterpret_cast<uintptr_t>(tiles.data()) % 64);
-  // Numbers and operands of one element are the same for all tiles.
-  struct Fixed {
-    std::array<char*, kMaxInputs> at{};
-  };
-  std::vector<Fixed> fixed(chain.steps.size());
-  size_t n_fixed = 0;
-  auto repeats = [&](const ChainStep::Source& s) {
-    return s.kind == ChainStep::Source::Number || (s.kind == ChainStep::Source::Memory && plan.operands[static_cast<size_t>(s.index)].constant);
-  };
-  for (const ChainStep& step : chain.steps)
-    for (int k = 0; k < step.n; ++k) n_fixed += repeats(step.in[static_cast<size_t>(k)]);
-  std::vector<char> fills(n_fixed * kTileBytes + 64);
-  char* next = fills.data() + (64 - reinterpret_cast<uintptr_t>(fills.data()) % 64);
-  auto single = [&](const ChainStep& step) { return step.loops.single && repeats(step.in[static_cast<size_t>(step.n - 1)]); };
-  for (int s = 0; s < n_steps; ++s) {
-    const ChainStep& step = chain.steps[static_cast<size_t>(s)];
-    for (int k = 0; k < step.n; ++k) {
-      const ChainStep::Source& source = step.in[static_cast<size_t>(k)];
-      if (!repeats(source)) continue;
-      const auto item = static_cast<int64_t>(item_size(step.compute));
-      const void* value = source.number;
-      uint64_t converted;
-      if (source.kind == ChainStep::Source::Memory) {
-        const Operand& o = plan.operands[static_cast<size_t>(source.index)];
-        value = o.data;
-        if (read_as(o.dtype, step.compute) != step.compute) {
-          convert_elements(&converted, step.compute, value, o.dtype, 1);
-          value = &converted;
+// The operand that a step finds in the registers behind its neighbour in front; -1: none.
+int held_operand(const ChainStep& step, int before) {
+  for (int k = 0; k < step.n; ++k)
+    if (is_value(step.in[static_cast<size_t>(k)], before)) return k;
+  return -1;
+}
+
+// Walks a range of the chain's elements on one thread.
+class Walk {
+ public:
+  Walk(const Plan& plan, int64_t begin, int64_t end)
+      : plan_(plan), steps_(plan.chain.steps), n_steps_(static_cast<int>(steps_.size())), begin_(begin), end_(end) {
+    values_ = take(static_cast<size_t>(plan.slots) * kTileBytes);
+    fill(end - begin);
+    for (const Operand& o : plan.operands)
+      if (o.flat && !o.stored && !o.constant && std::none_of(ahead_.begin(), ahead_.end(), [&](const Operand* a) { return a->data == o.data; }))
+        ahead_.push_back(&o);
+    if (end - begin >= kTile)
+      for (int s = 0; s < n_steps_; ++s)
+        if (plan.group[static_cast<size_t>(s)] > 0) group(s, plan.group[static_cast<size_t>(s)]);
+  }
+
+  void run() {
+    for (int64_t i = begin_; i < end_; i += kTile) {
+      const int64_t m = std::min(kTile, end_ - i);
+      size_t group = 0;
+      for (int s = 0; s < n_steps_; ++s) {
+        const int end = plan_.group[static_cast<size_t>(s)];
+        if (end > 0 && m == kTile) {
+          fetch(i, s, end);
+          run_group(groups_[group++], s, end, i);
+          s = end - 1;
+        } else {
+          fetch(i, s, s + 1);
+          run_step(s, i, m);
         }
       }
-      const bool one = single(step) && k == step.n - 1;
-      kernels::fill_loop(next, static_cast<size_t>(item), value, one ? 1 : std::min<int64_t>(kTile, end - begin));
-      fixed[static_cast<size_t>(s)].at[static_cast<size_t>(k)] = next;
-      next += kTileBytes;
+    }
+    kernels::stream_end();
+  }
+
+ private:
+  using Source = ChainStep::Source;
+  // An operand of a group that goes with the tile.
+  struct Moving {
+    size_t step;
+    int k;               // -1: the result
+    const Operand* from;
+  };
+  // An operand that is put in order before a group runs.
+  struct Ready {
+    Source source;
+    char* to;
+  };
+  struct Group {
+    std::vector<RegisterStep> program;
+    std::vector<Moving> moving;
+    std::vector<Ready> ready;
+  };
+
+  // Room for values, at the beginning of a line.
+  char* take(size_t bytes) {
+    bytes = (bytes + kLine - 1) / kLine * kLine;
+    if (taken_ + bytes <= sizeof(room_.near)) return room_.near + std::exchange(taken_, taken_ + bytes);
+    more_.push_back(std::make_unique_for_overwrite<char[]>(bytes + kLine));
+    char* const at = more_.back().get();
+    return at + (kLine - reinterpret_cast<uintptr_t>(at) % kLine);
+  }
+
+  // Numbers and operands of one element are the same for all tiles.
+  void fill(int64_t range) {
+    const int64_t block = kernels::register_ends().block / static_cast<int64_t>(sizeof(float));
+    for (size_t s = 0; s < steps_.size(); ++s) {
+      const ChainStep& step = steps_[s];
+      const int64_t tile = plan_.grouped[s] && range >= kTile ? range % kTile : std::min(range, kTile);  // what the step's own loop will read
+      for (int k = 0; k < step.n; ++k) {
+        const Source& source = step.in[static_cast<size_t>(k)];
+        if (!plan_.repeats(source)) continue;
+        const auto item = static_cast<int64_t>(item_size(step.compute));
+        const void* value = source.number;
+        uint64_t converted;
+        if (source.kind == Source::Memory) {
+          const Operand& o = operand(source);
+          value = o.data;
+          if (read_as(o.dtype, step.compute) != step.compute) {
+            convert_elements(&converted, step.compute, value, o.dtype, 1);
+            value = &converted;
+          }
+        }
+        const bool one = plan_.by_number(step) && k == step.n - 1;
+        const int64_t n = one ? block : std::max(tile, block);
+        char* const to = take(static_cast<size_t>(n * item));
+        kernels::fill_loop(to, static_cast<size_t>(item), value, n);
+        fixed_[s][static_cast<size_t>(k)] = to;
+      }
     }
   }
 
   // A tile is read at once, at the first loop that wants it, and no processor looks ahead over the loops that follow. So each loop asks for a
   // share of the next tile's lines.
-  std::vector<const Operand*> ahead;
-  for (const Operand& o : plan.operands)
-    if (o.flat && !o.stored && !o.constant && std::none_of(ahead.begin(), ahead.end(), [&](const Operand* a) { return a->data == o.data; })) ahead.push_back(&o);
-  auto fetch = [&](int64_t from, int64_t n, int s) {
-    for (const Operand* o : ahead) {
-      const int64_t bytes = std::min(kTile, end - from) * o->item;
-      const char* const line = o->data + from * o->item;
-      for (int64_t b = bytes * s / n / kLine * kLine, stop = bytes * (s + 1) / n; b < stop; b += kLine) __builtin_prefetch(line + b);
-    }
-  };
+  void fetch(int64_t i, int first, int last) const {
 
-  std::vector<const char*> at(chain.steps.size());  // where the value of each step lies
-  const void* in[kMaxInputs];
-  for (int64_t i = begin; i < end; i += kTile) {
-    const int64_t m = std::min(kTile, end - i);
-    for (int s = 0; s < n_steps; ++s) {
-      const ChainStep& step = chain.steps[static_cast<size_t>(s)];
-      if (i + kTile < end) fetch(i + kTile, n_steps, s);
-      for (int k = 0; k < step.n; ++k) {
-        const ChainStep::Source& source = step.in[static_cast<size_t>(k)];
-        if (char* ready = fixed[static_cast<size_t>(s)].at[static_cast<size_t>(k)]) {
-          in[k] = ready;
-          continue;
-        }
-        const char* from;
-        DType type;
-        if (source.kind == ChainStep::Source::Value) {
-          from = at[static_cast<size_t>(source.index)];
-          type = chain.steps[static_cast<size_t>(source.index)].result;
-        } else {
-          const Operand& o = plan.operands[static_cast<size_t>(source.index)];
-          type = o.dtype;
-          if (o.flat) {
-            from = o.data + i * o.item;
-          } else {
-            char* to = read_as(type, step.compute) == step.compute ? room.in[k] : room.raw;
-            gather_flat(to, o.data, static_cast<size_t>(o.item), plan.axes, o.strides, i, m);
-            from = to;
-          }
-        }
-        if (read_as(type, step.compute) != step.compute) {
-          convert_elements(room.in[k], step.compute, from, type, m);
-          from = room.in[k];
-        }
-        in[k] = from;
-      }
-      const TileFn fn = single(step) ? step.loops.single : step.loops.all;
-      const DType made = step.loops.bool_out ? DType::Bool : step.compute;
-      const bool same = written_as(step.result, made) == made || (step.loops.bool_out && item_size(step.result) == 1);
-      char* to;
-      if (plan.straight[static_cast<size_t>(s)]) {
-        const Operand& o = plan.operands[static_cast<size_t>(step.store)];
-        to = o.data + i * o.item;
-      } else {
-        to = values + static_cast<size_t>(plan.slot[static_cast<size_t>(s)]) * kTileBytes;
-      }
-      fn(m, same ? to : room.out, in, step.params.data(), 1, kNoSteps);
-      if (!same) convert_elements(to, step.result, room.out, made, m);
-      at[static_cast<size_t>(s)] = to;
-      if (step.store < 0 || plan.straight[static_cast<size_t>(s)]) continue;
-      const Operand& o = plan.operands[static_cast<size_t>(step.store)];
-      if (!o.flat) scatter_flat(o.data, to, static_cast<size_t>(o.item), plan.axes, o.strides, i, m);
-      else if (o.stream) kernels::stream_loop(o.data + i * o.item, to, static_cast<size_t>(m * o.item));
-      else std::memcpy(o.data + i * o.item, to, static_cast<size_t>(m * o.item));
+    const int64_t from = i + kTile, line_bytes = kLine;
+    if (from >= end_) return;
+    for (const Operand* o : ahead_) {
+      const int64_t bytes = std::min(kTile, end_ - from) * o->item;
+      const char* const line = o->data + from * o->item;
+      for (int64_t b = bytes * first / n_steps_ / line_bytes * line_bytes, stop = bytes * last / n_steps_; b < stop; b += line_bytes) __builtin_prefetch(line + b);
     }
   }
-  kernels::stream_end();
+
+  const Operand& operand(const Source& source) const { return plan_.operands[static_cast<size_t>(source.index)]; }
+  char* slot(int s) const { return values_ + static_cast<size_t>(plan_.slot[static_cast<size_t>(s)]) * kTileBytes; }
+  const Operand& stored(int s) const { return plan_.operands[static_cast<size_t>(steps_[static_cast<size_t>(s)].store)]; }
+  // Where the step's value lies, or is to lie, of the tile from i on.
+  char* place(int s, int64_t i) const {
+    if (!plan_.straight[static_cast<size_t>(s)]) return slot(s);
+    return stored(s).data + i * stored(s).item;
+  }
+
+  // What a source holds from element i on, contiguous, in the type that is computed in: where it lies, or at `to`.
+  const char* in_order(const Source& source, DType compute, char* to, int64_t i, int64_t m) {
+    const char* from;
+    DType type;
+    if (source.kind == Source::Value) {
+      from = at_[static_cast<size_t>(source.index)];
+      type = steps_[static_cast<size_t>(source.index)].result;
+    } else {
+      const Operand& o = operand(source);
+      type = o.dtype;
+      if (o.flat) {
+        from = o.data + i * o.item;
+      } else {
+        char* const gathered = read_as(type, compute) == compute ? to : room_.raw;
+        gather_flat(gathered, o.data, static_cast<size_t>(o.item), plan_.axes, o.strides, i, m);
+        from = gathered;
+      }
+    }
+    if (read_as(type, compute) == compute) return from;
+    convert_elements(to, compute, from, type, m);
+    return to;
+  }
+
+  void run_step(int s, int64_t i, int64_t m) {
+    const ChainStep& step = steps_[static_cast<size_t>(s)];
+    const void* in[kMaxInputs];
+    for (int k = 0; k < step.n; ++k) {
+      char* const ready = fixed_[static_cast<size_t>(s)][static_cast<size_t>(k)];
+      in[k] = ready ? ready : in_order(step.in[static_cast<size_t>(k)], step.compute, room_.in[k], i, m);
+    }
+    const TileFn fn = plan_.by_number(step) ? step.loops.single : step.loops.all;
+    const DType made = step.loops.bool_out ? DType::Bool : step.compute;
+    const bool same = written_as(step.result, made) == made || (step.loops.bool_out && item_size(step.result) == 1);
+    char* const to = place(s, i);
+    fn(m, same ? to : room_.out, in, step.params.data(), 1, kNoSteps);
+    if (!same) convert_elements(to, step.result, room_.out, made, m);
+    at_[static_cast<size_t>(s)] = to;
+    put_away(s, to, i, m);
+  }
+
+  // Writes a value to memory that does not lie there yet.
+  void put_away(int s, const char* value, int64_t i, int64_t m) const {
+    const int store = steps_[static_cast<size_t>(s)].store;
+    if (store < 0 || plan_.straight[static_cast<size_t>(s)]) return;
+    const Operand& o = plan_.operands[static_cast<size_t>(store)];
+    if (!o.flat) scatter_flat(o.data, value, static_cast<size_t>(o.item), plan_.axes, o.strides, i, m);
+    else if (o.stream) kernels::stream_loop(o.data + i * o.item, value, static_cast<size_t>(m * o.item));
+    else std::memcpy(o.data + i * o.item, value, static_cast<size_t>(m * o.item));
+  }
+
+  // The program of the steps from `first` to before `end`.
+  void group(int first, int end) {
+    Group& group = groups_.emplace_back();
+    group.program.reserve(static_cast<size_t>(3 * (end - first) + 1));
+    const RegisterEnds ends = kernels::register_ends();
+    auto read = [&](RegisterStep& to, int k, int s, int operand_index) {
+      const ChainStep& step = steps_[static_cast<size_t>(s)];
+      const Source& source = step.in[static_cast<size_t>(operand_index)];
+      if (char* const ready = fixed_[static_cast<size_t>(s)][static_cast<size_t>(operand_index)]) {
+        to.in[k] = ready;
+        return;
+      }
+      to.keep[k] = -1;
+      if (source.kind == Source::Value && steps_[static_cast<size_t>(source.index)].result == DType::Float32) {
+        if (plan_.straight[static_cast<size_t>(source.index)]) group.moving.push_back({group.program.size(), k, &stored(source.index)});
+        else to.in[k] = slot(source.index);
+      } else if (source.kind == Source::Memory && operand(source).flat && operand(source).dtype == DType::Float32) {
+        group.moving.push_back({group.program.size(), k, &operand(source)});
+      } else {
+        char* const room = take(kTile * sizeof(float));
+        to.in[k] = room;
+        group.ready.push_back({source, room});
+      }
+    };
+    for (int s = first; s < end; ++s) {
+      const ChainStep& step = steps_[static_cast<size_t>(s)];
+      int held = s > first ? held_operand(step, s - 1) : -1;
+      if (held < 0) {
+        held = 0;
+        RegisterStep load;
+        load.run = ends.load;
+        read(load, 0, s, 0);
+        group.program.push_back(load);
+      }
+      RegisterStep run;
+      run.run = step.registers->by[held];
+      for (size_t k = 0; k < step.params.size(); ++k) run.numbers[k] = step.params[k].as<float>();
+      if (held == 0 && step.registers->single && plan_.by_number(step)) {
+        const float number = step.registers->number(*reinterpret_cast<const float*>(fixed_[static_cast<size_t>(s)][1]));
+        if (number != 0) run.run = step.registers->single, run.numbers[0] = number;
+      }
+      for (int k = 0; k < step.n; ++k)
+        if (k != held) read(run, k, s, k);
+      group.program.push_back(run);
+      auto write = [&](RegisterStep::Run how, const Operand* moving) {
+        RegisterStep store;
+        store.run = how;
+        if (moving) group.moving.push_back({group.program.size(), -1, moving});
+        else store.out = slot(s);
+        group.program.push_back(store);
+      };
+      const bool stream = step.store >= 0 && stored(s).stream && reinterpret_cast<uintptr_t>(stored(s).data + begin_ * stored(s).item) % static_cast<uintptr_t>(ends.vector) == 0;
+      if (stream) {
+        write(ends.stream, &stored(s));
+        streamed_[static_cast<size_t>(s)] = 1;
+      }
+      if (plan_.straight[static_cast<size_t>(s)]) write(ends.store, &stored(s));
+      else if (plan_.read[static_cast<size_t>(s)] || (step.store >= 0 && !stream)) write(ends.store, nullptr);
+    }
+    group.program.emplace_back().run = ends.end;
+  }
+
+  void run_group(Group& group, int first, int end, int64_t i) {
+    for (const Ready& r : group.ready) in_order(r.source, DType::Float32, r.to, i, kTile);
+    for (const Moving& m : group.moving) {
+      char* const lies = m.from->data + i * m.from->item;
+      if (m.k < 0) group.program[m.step].out = lies;
+      else group.program[m.step].in[m.k] = lies;
+    }
+    kernels::run_registers(group.program.data(), kTile * static_cast<int64_t>(sizeof(float)));
+    for (int s = first; s < end; ++s) {
+      at_[static_cast<size_t>(s)] = place(s, i);
+      if (!streamed_[static_cast<size_t>(s)]) put_away(s, at_[static_cast<size_t>(s)], i, kTile);
+    }
+  }
+
+  const Plan& plan_;
+  const std::vector<ChainStep>& steps_;
+  const int n_steps_;
+  const int64_t begin_, end_;
+  std::array<std::array<char*, kMaxInputs>, Chain::kMaxSteps> fixed_{};
+  std::array<const char*, Chain::kMaxSteps> at_{};   // where the value of each step lies
+  std::array<bool, Chain::kMaxSteps> streamed_{};    // by a group's program
+  std::vector<const Operand*> ahead_;
+  std::vector<Group> groups_;
+  char* values_;
+  size_t taken_ = 0;
+  std::vector<std::unique_ptr<char[]>> more_;
+  struct Room {
+    alignas(64) char in[kMaxInputs][kTileBytes];
+    alignas(64) char raw[kTileBytes];
+    alignas(64) char out[kTileBytes];
+    alignas(64) char near[8 * kTileBytes];
+  } room_;
+};
+
+bool takes_registers(const ChainStep& step) {
+  return step.registers && step.registers->by[0] && step.compute == DType::Float32 && step.result == DType::Float32;
+}
+
+// Runs of two or more steps that hand each other values in registers.
+void find_groups(Plan& plan) {
+  const auto& steps = plan.chain.steps;
+  const int n = static_cast<int>(steps.size());
+  plan.group.assign(steps.size(), 0);
+  plan.grouped.assign(steps.size(), 0);
+  plan.read.assign(steps.size(), 0);
+  for (int first = 0; first < n;) {
+    int end = first;
+    while (end < n && takes_registers(steps[static_cast<size_t>(end)])) ++end;
+    if (end - first >= 2) {
+      plan.group[static_cast<size_t>(first)] = end;
+      std::fill(plan.grouped.begin() + first, plan.grouped.begin() + end, 1);
+    }
+    for (int s = first; s < end; ++s) {
+      bool read = false;
+      for (int reader = s + 1; reader < n; ++reader) {
+        const ChainStep& step = steps[static_cast<size_t>(reader)];
+        const int held = reader == s + 1 && reader < end ? held_operand(step, s) : -1;
+        for (int k = 0; k < step.n; ++k) read = read || (k != held && is_value(step.in[static_cast<size_t>(k)], s));
+      }
+      plan.read[static_cast<size_t>(s)] = read;
+    }
+    first = std::max(end, first + 1);
+  }
 }
 
 // A slot for each value that does not go straight to memory; slots are used again.
@@ -157,6 +347,9 @@ void place_values(Plan& plan) {
     for (int k = 0; k < steps[s].n; ++k)
       if (const auto& source = steps[s].in[static_cast<size_t>(k)]; source.kind == ChainStep::Source::Value)
         last[static_cast<size_t>(source.index)] = static_cast<int>(s);
+  std::vector<int> put_away(steps.size(), -1);  // the last step of a value's group, after which it goes to memory
+  for (size_t s = 0; s < steps.size(); ++s)
+    for (int t = static_cast<int>(s); t < plan.group[s]; ++t) put_away[static_cast<size_t>(t)] = plan.group[s] - 1;
   std::vector<int> free_at;  // per slot: the step after which it may be taken
   plan.slot.assign(steps.size(), 0);
   plan.straight.assign(steps.size(), 0);
@@ -171,6 +364,7 @@ void place_values(Plan& plan) {
     if (slot == free_at.size()) free_at.push_back(0);
     // Not before the step after its last reader: a reader's result may not lie where an operand that is gathered later does.
     free_at[slot] = std::max(last[s], static_cast<int>(s));
+    if (steps[s].store >= 0) free_at[slot] = std::max(free_at[slot], put_away[s]);
     plan.slot[s] = static_cast<int>(slot);
   }
   plan.slots = static_cast<int>(free_at.size());
@@ -214,15 +408,19 @@ bool lay_out(Plan& plan) {
 }  // namespace
 
 bool chain_fits(const Chain& chain) {
-  Plan plan{.chain = chain, .axes = {}, .operands = {}, .slot = {}, .straight = {}};
+  Plan plan{.chain = chain};
   return lay_out(plan);
 }
 
+int64_t steps_in_registers() { return in_registers; }
+
 void run_chain(const Chain& chain) {
-  Plan plan{.chain = chain, .axes = {}, .operands = {}, .slot = {}, .straight = {}};
+  Plan plan{.chain = chain};
   lay_out(plan);
+  find_groups(plan);
   place_values(plan);
-  parallel_for(0, plan.axes.numel, kGrain, [&](int64_t begin, int64_t end) { run_range(plan, begin, end); });
+  if (plan.axes.numel >= kTile) in_registers += std::count(plan.grouped.begin(), plan.grouped.end(), 1);
+  parallel_for(0, plan.axes.numel, kGrain, [&](int64_t begin, int64_t end) { Walk(plan, begin, end).run(); });
 }
 
 }  // namespace fl

@@ -8,6 +8,8 @@
 //                                          +--> memory, if it is wanted
 //
 // Between two loops a value is rounded to the type that memory would hold, so the results are those of the loops one by one.
+//
+// Neighbours that are an instruction or two, in float, hand each other values in registers (dispatch/registers.h), where the tile is a whole one.
 #pragma once
 
 #include <array>
@@ -31,6 +33,7 @@ struct ChainStep {
     alignas(8) char number[8];  // in the type that is computed in
   };
   TileLoops loops;
+  const RegisterRuns* registers = nullptr;
   DType compute;
   DType result;         // as memory holds it
   int n = 0;
@@ -49,5 +52,7 @@ struct Chain {
 // Whether the operands' geometry, not their data, is one that a chain walks well.
 bool chain_fits(const Chain& chain);
 void run_chain(const Chain& chain);
+// How many steps handed values on in registers, in this process.
+int64_t steps_in_registers();
 
 }  // namespace fl

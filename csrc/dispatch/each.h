@@ -12,6 +12,7 @@
 #pragma once
 
 #include "base/scalar.h"
+#include "dispatch/registers.h"
 #include "tensor/tensor.h"
 
 namespace fl {
@@ -42,6 +43,7 @@ struct EachKernel {
   TileFn all[7], single[7], first[7];  // float, double, int32, int64, uint8, complex of float, of double
   bool bool_out;
   Bytes bytes;
+  RegisterRuns registers;
   TileLoops get(DType compute) const {
     const int i = compute == DType::Float32     ? 0
                   : compute == DType::Float64   ? 1

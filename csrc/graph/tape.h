@@ -116,7 +116,9 @@ struct Tape {
   template <class F>
   bool link(size_t k, size_t stop, const std::vector<char>& runs, F&& use) const {
     const NodeRecord& first = nodes[k];
-    if (!first.op->each || !run_linked || result_of(first).numel() < kChained) return false;
+    if (!first.op->each || !run_linked) return false;
+    const int64_t numel = result_of(first).numel();
+    if (numel < kChained) return false;
     links_.clear();
     for (size_t j = k; j < stop && links_.size() < kMostLinks; ++j) {
       const NodeRecord& node = nodes[j];
@@ -130,10 +132,11 @@ struct Tape {
       const Use u = use(buffer_of[node.op->writes ? static_cast<size_t>(boxes[node.args].integer) : node.outs]);
       links_.push_back({frame_of(node), node.op, static_cast<uint32_t>(j), u.last, u.stays});
     }
-    return links_.size() > 1;
+    return links_.size() > 1 && static_cast<int64_t>(links_.size() - 1) * numel >= kSpared;
   }
 
-  static constexpr int64_t kChained = 4096;   // elements from which on a pass over memory costs more than finding a chain
+  static constexpr int64_t kChained = 4096;   // elements below which nothing is looked for
+  static constexpr int64_t kSpared = 32768;   // elements that need not go through memory, from which on that pays for making a chain
   mutable std::vector<Link> links_;
 };
 

@@ -17,6 +17,13 @@ bool same_place(const Tensor& a, const Tensor& b) {
 
 class Builder {
  public:
+  explicit Builder(size_t links) {
+    chain_.steps.reserve(links);
+    memory_.reserve(kMaxOperands);
+    written_.reserve(links);
+    inplaces_.reserve(links);
+  }
+
   // False: the op has to wait for those before it, or does not fit in.
   bool add(const graph::Link& link) {
     inplace_ = link.op->writes != 0;
@@ -128,6 +135,7 @@ class Builder {
       return;
     }
     step.loops = kernel.get(step.compute);
+    step.registers = &kernel.registers;
     step.result = out_->dtype();
     step.n = n;
     step.params.assign(params, params + n_params);
@@ -171,14 +179,14 @@ class Builder {
 }  // namespace
 
 size_t each::count_linked(std::span<const graph::Link> links) {
-  Builder builder;
+  Builder builder(links.size());
   for (const graph::Link& link : links)
     if (!builder.add(link)) break;
   return builder.size();
 }
 
 size_t each::run_linked(std::span<const graph::Link> links) {
-  Builder builder;
+  Builder builder(links.size());
   for (const graph::Link& link : links)
     if (!builder.add(link)) break;
   if (builder.size() < 2 || !builder.run(links)) return 0;

@@ -115,13 +115,14 @@ def stats() -> dict[str, int]:
 
     Returns:
         recorded: ops that were recorded and have run or were dropped; pruned: those that nobody wanted; joined: those that went
-        through memory together with others, in `passes` passes; settled: how often something recorded was run; replayed: calls
-        of compiled functions that did not run Python; captured: programs that were made for them.
+        through memory together with others, in `passes` passes; in_registers: steps of passes that handed on what they made in
+        registers; settled: how often something recorded was run; replayed: calls of compiled functions that did not run Python;
+        captured: programs that were made for them.
 
     Example:
         >>> import flambeau as fl
         >>> sorted(fl.compiler.stats())
-        ['captured', 'joined', 'passes', 'pruned', 'recorded', 'replayed', 'settled']
+        ['captured', 'in_registers', 'joined', 'passes', 'pruned', 'recorded', 'replayed', 'settled']
     """
     return {**_C.graph.stats(), "captured": _counts["captured"], "replayed": _counts["replayed"]}
 

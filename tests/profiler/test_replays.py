@@ -12,7 +12,7 @@ def test_ops_of_a_replay():
         y = (x @ w).relu()
         (y * 0.5 + 1).sum().backward()
 
-    x = fl.randn(128, 64)
+    x = fl.randn(256, 64)
     for _ in range(6):
         f(x)
     with fl.profiler.profile(profile_memory=True) as p:

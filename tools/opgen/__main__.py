@@ -13,7 +13,7 @@ import argparse
 import pathlib
 import sys
 
-from . import emit_bind, emit_cpp, emit_loop, emit_package, emit_stub
+from . import emit_bind, emit_cpp, emit_package, emit_registers, emit_stub
 from .files import generate as generate_cpp
 from .files import group, write
 from .table import Op, TableError, load
@@ -32,7 +32,7 @@ def show(ops: list[Op], name: str) -> str:
         struct, body = emit_cpp.wrapper(op, table)
         out += ["", "// autograd node", *struct, "", "// wrapper", *body]
         if "each" in op.keys:
-            out += ["", "// loops, once per instruction set", *emit_loop.each_loop(op)]
+            out += ["", "// loops, once per instruction set", *emit_registers.loops(op)]
         kernel = emit_cpp.kernel_declaration(op)
         if kernel:
             files = [str(p.relative_to(ROOT)) for p in sorted((ROOT / "csrc").rglob("*.cpp")) if f" {op.get('kernel')}(" in p.read_text()]

@@ -37,8 +37,8 @@ def each_types(op: Op) -> list[str]:
     return {"float": ["float", "double"], "int": ["int32_t", "int64_t"], "all": ["float", "double", "int32_t", "int64_t"]}[kind]
 
 
-def each_loop(op: Op) -> list[str]:
-    """The tile loops of one op, inside namespace fl::kernels::FL_ISA."""
+def each_loop(op: Op, registers: str) -> list[str]:
+    """The tile loops of one op, inside namespace fl::kernels::FL_ISA; and the initializer of its register steps."""
     operands, scalars = each_args(op)
     out_type = "bool" if str(op.get("dtype")) == "bool" else "T"
     # Two operands that broadcast get a second loop, for a last one of a single element; with `first` a third one, for such a first one.
@@ -97,7 +97,7 @@ def each_loop(op: Op) -> list[str]:
     loops += f", {{{cells(', 1')}}}" if single and op.get("first") else ", {}"
     out.append(f"extern const EachKernel table_{op.ident};")
     narrow = {"ints": "Bytes::Ints", "all": "Bytes::All", "bits": "Bytes::Bits"}.get(str(op.get("bytes")), "Bytes::None")
-    out.append(f"const EachKernel table_{op.ident} = {{{loops}, {boolean}, {narrow}}};")
+    out.append(f"const EachKernel table_{op.ident} = {{{loops}, {boolean}, {narrow}, {registers}}};")
     return out
 
 

@@ -14,7 +14,7 @@ import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 
-from . import emit_bind, emit_cpp, emit_loop, emit_traits
+from . import emit_bind, emit_cpp, emit_loop, emit_registers, emit_traits
 from .table import Op
 
 WRAPPER_SHARDS = 24
@@ -117,8 +117,8 @@ def _loops(table: Table) -> Files:
     files: Files = {}
     named = {op.ident: op for ops in table.values() for op in ops if "each" in op.keys}
     for k, names in enumerate(_shards(named, EACH_SHARDS)):
-        loops = [line for name in names for line in [*emit_loop.each_loop(named[name]), ""]]
-        includes = _include(["base/complex.h", "base/isa.h", *_VECTOR_MATH, "dispatch/each.h"])
+        loops = [line for name in names for line in [*emit_registers.loops(named[name]), ""]]
+        includes = _include(["base/complex.h", "base/isa.h", *_VECTOR_MATH, "dispatch/each.h", "dispatch/register_steps.h"])
         space = "fl::kernels::FL_ISA"
         files[f"each_{k}.simd.cpp"] = f"{_GENERATED}{includes}\nnamespace {space} {{\n\n" + "\n".join(loops) + f"\n}}  // namespace {space}\n"
     return files

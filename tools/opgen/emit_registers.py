@@ -1,0 +1,81 @@
+"""The register steps of `each` bodies that are an instruction or two: csrc/dispatch/registers.h."""
+
+from __future__ import annotations
+
+import re
+
+from .emit_loop import each_args, each_loop, each_types
+from .table import Op
+
+# What a processor does in a few instructions that leave the eight vectors in their registers.
+_LIGHT = {
+    "T", "abs", "ceil", "clamped", "copysign", "floor", "fmax", "fmin", "frac", "lerp", "maximum", "minimum", "minus_product", "plus_product",
+    "reciprocal", "rsqrt", "sign", "sqrt", "trunc",
+}  # fmt: skip
+_CALL = re.compile(r"\b([A-Za-z_]\w*)\s*\(")
+_INPUTS, _NUMBERS = 3, 6  # RegisterStep::kInputs, kNumbers
+_PARAMETERS = ("Vector held_", "const RegisterStep* step_", "const char* const* in_", "int k_")
+
+
+def has_register_steps(op: Op) -> bool:
+    """Whether the op is computed in float, gives what it computes in, and is light."""
+    operands, scalars = each_args(op)
+    plain = "float" in each_types(op) and str(op.get("dtype")) != "bool" and not op.get("rare")
+    fits = 1 <= len(operands) <= _INPUTS and sum(2 if a.type.spelling.endswith("?") else 1 for a in scalars) <= _NUMBERS
+    no_ints = all(a.type.spelling not in ("int", "dim") for a in scalars) and not (op.get("single") and scalars)
+    return plain and fits and no_ints and set(_CALL.findall(str(op.get("each")))) <= _LIGHT
+
+
+def register_steps(op: Op) -> list[str]:
+    """The steps of one op, inside namespace fl::kernels::FL_ISA: one for each operand that may be in the registers."""
+    operands, scalars = each_args(op)
+    by_number = op.get("single")
+    out = ["namespace {", "template <int kHeld, bool kSingle>", f"struct Registers_{op.ident} {{"]
+    out.append(f"  static FL_VM Vector of({', '.join(f'[[maybe_unused]] {p}' for p in _PARAMETERS)}) {{")
+    out += ["    using namespace fl::vm;", "    using T = float;"]
+    i = 0
+    for a in scalars:
+        out.append(f"    [[maybe_unused]] const {'bool' if a.type.spelling == 'bool' else 'T'} {a.name} = step_->numbers[{i}]{' != 0' if a.type.spelling == 'bool' else ''};")
+        i += 1
+        if a.type.spelling.endswith("?"):
+            out.append(f"    [[maybe_unused]] const bool has_{a.name} = step_->numbers[{i}] != 0;")
+            i += 1
+    out.append("    T r_[kVectorFloats];")
+    for i, a in enumerate(operands):
+        out.append(f"    T {a.name}_[kVectorFloats];")
+        out.append(f"    std::memcpy({a.name}_, kHeld == {i} ? reinterpret_cast<const char*>(&held_) : in_[{i}] + k_, kVector);")
+    values = [f"      [[maybe_unused]] const T {a.name} = {a.name}_[i_];" for a in operands]
+    loop = ["#pragma omp simd", "    for (int i_ = 0; i_ < kVectorFloats; ++i_) {"]
+    expression = str(op.get("each"))
+    if by_number:
+        out += ["    if constexpr (kSingle) {", "    const T number = step_->numbers[0];", *loop, values[0], f"      r_[i_] = static_cast<T>({by_number['each']});", "    }", "    } else {"]
+    out += [*loop, *values, f"      r_[i_] = static_cast<T>({expression});", "    }"]
+    if by_number:
+        out.append("    }")
+    out += ["    Vector made_;", "    std::memcpy(&made_, r_, kVector);", "    return made_;", "  }"]
+    out.append("  static void run(FL_REGISTERS) {")
+    reads = ", ".join(f"kHeld == {i} ? nullptr : read_at(step_, {i}, at_)" for i in range(len(operands)))
+    out += [f"    [[maybe_unused]] const char* const in_[] = {{{reads}}};"]
+    out += ["#define FL_STEP(v, k) of(v, step_, in_, k)", "    FL_EACH_REGISTER(FL_STEP);", "#undef FL_STEP", "    FL_NEXT_STEP;", "  }"]
+    if by_number:
+        last = operands[1].name
+        out += [f"  static float number(float {last}) {{", "    using namespace fl::vm;", f"    return {by_number['number']};", "  }"]
+    out += ["};", "}  // namespace"]
+    return out
+
+
+def register_runs(op: Op) -> str:
+    """The initializer of the op's RegisterRuns."""
+    if not has_register_steps(op):
+        return "{}"
+    operands, _ = each_args(op)
+
+    name = f"Registers_{op.ident}"
+    by = ", ".join(f"opaque({name}<{i}, false>::run)" for i in range(len(operands)))
+    return f"{{{{{by}}}, {f'opaque({name}<0, true>::run), {name}<0, true>::number' if op.get('single') else 'nullptr, nullptr'}}}"
+
+
+def loops(op: Op) -> list[str]:
+    """All loops of one op."""
+    steps = register_steps(op) if has_register_steps(op) else []
+    return [*steps, *each_loop(op, register_runs(op))]
