@@ -24,8 +24,8 @@ def test_ops_of_a_replay():
     assert len(joined) == 1 and found[joined[0]].count == 2
     assert "relu" not in found and "mul" not in found
     (matmul, _) = [e for e in p.events() if e.name == "matmul"]
-    assert matmul.input_bytes == 4 * (128 * 64 + 64 * 64)
-    assert matmul.output_bytes == 4 * 128 * 64
+    assert matmul.input_bytes == 4 * (256 * 64 + 64 * 64)
+    assert matmul.output_bytes == 4 * 256 * 64
 
 
 def test_an_op_that_fails():
