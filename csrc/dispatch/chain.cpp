@@ -23,6 +23,8 @@ struct Operand {
   bool constant, flat, stored, stream;
 };
 
+constexpr char kInside = 1, kOutside = 2;  // of its own group
+
 struct Plan {
   const Chain& chain;
   Axes axes{};
@@ -31,7 +33,7 @@ struct Plan {
   std::vector<char> straight{};  // the loop writes memory itself
   std::vector<int> group{};      // by the first of its steps: the end of a run of steps that hand each other values in registers; or 0
   std::vector<char> grouped{};  // the step is in such a run
-  std::vector<char> read{};      // of the steps in such a run: somebody reads the value elsewhere than in the registers
+  std::vector<char> read{};      // of the steps in such a run: who reads the value elsewhere than in the registers
   int slots = 0;
 
   bool repeats(const ChainStep::Source& s) const {
@@ -212,29 +214,40 @@ class Walk {
     else std::memcpy(o.data + i * o.item, value, static_cast<size_t>(m * o.item));
   }
 
+  // Whether this thread's part of a result does, as far as its type goes into one.
+  bool begins_a_vector(const Operand& o, const RegisterEnds& ends) const {
+    const int64_t bytes = ends.vector / static_cast<int64_t>(sizeof(float)) * o.item;
+    return reinterpret_cast<uintptr_t>(o.data + begin_ * o.item) % static_cast<uintptr_t>(bytes) == 0;
+  }
+
   // The program of the steps from `first` to before `end`.
   void group(int first, int end) {
     Group& group = groups_.emplace_back();
-    group.program.reserve(static_cast<size_t>(3 * (end - first) + 1));
+    group.program.reserve(static_cast<size_t>(4 * (end - first) + 1));
     const RegisterEnds ends = kernels::register_ends();
-    auto read = [&](RegisterStep& to, int k, int s, int operand_index) {
-      const ChainStep& step = steps_[static_cast<size_t>(s)];
-      const Source& source = step.in[static_cast<size_t>(operand_index)];
+    // `to` is to read an operand of step s, which comes next in the program, as its k-th one; returns the type that it finds: float, or for a load any.
+    auto read = [&](RegisterStep& to, int k, int s, int operand_index, bool load) {
+      const Source& source = steps_[static_cast<size_t>(s)].in[static_cast<size_t>(operand_index)];
       if (char* const ready = fixed_[static_cast<size_t>(s)][static_cast<size_t>(operand_index)]) {
         to.in[k] = ready;
-        return;
+        return DType::Float32;
       }
       to.keep[k] = -1;
-      if (source.kind == Source::Value && steps_[static_cast<size_t>(source.index)].result == DType::Float32) {
-        if (plan_.straight[static_cast<size_t>(source.index)]) group.moving.push_back({group.program.size(), k, &stored(source.index)});
-        else to.in[k] = slot(source.index);
-      } else if (source.kind == Source::Memory && operand(source).flat && operand(source).dtype == DType::Float32) {
-        group.moving.push_back({group.program.size(), k, &operand(source)});
-      } else {
-        char* const room = take(kTile * sizeof(float));
-        to.in[k] = room;
-        group.ready.push_back({source, room});
+      const bool value = source.kind == Source::Value;
+      const DType type = value ? steps_[static_cast<size_t>(source.index)].result : operand(source).dtype;
+      if (value && source.index >= first && type != DType::Float32) {
+        to.in[k] = floats_[static_cast<size_t>(source.index)];
+        return DType::Float32;
       }
+      if ((value || operand(source).flat) && (type == DType::Float32 || (load && RegisterEnds::takes(type)))) {
+        if (value && !plan_.straight[static_cast<size_t>(source.index)]) to.in[k] = slot(source.index);
+        else group.moving.push_back({group.program.size(), k, value ? &stored(source.index) : &operand(source)});
+        return type;
+      }
+      char* const room = take(kTile * sizeof(float));
+      to.in[k] = room;
+      group.ready.push_back({source, room});
+      return DType::Float32;
     };
     for (int s = first; s < end; ++s) {
       const ChainStep& step = steps_[static_cast<size_t>(s)];
@@ -242,34 +255,37 @@ class Walk {
       if (held < 0) {
         held = 0;
         RegisterStep load;
-        load.run = ends.load;
-        read(load, 0, s, 0);
+        load.run = ends.of(read(load, 0, s, 0, true)).load;
         group.program.push_back(load);
       }
       RegisterStep run;
-      run.run = step.registers->by[held];
+      run.run = step.loops.registers->by[held];
       for (size_t k = 0; k < step.params.size(); ++k) run.numbers[k] = step.params[k].as<float>();
-      if (held == 0 && step.registers->single && plan_.by_number(step)) {
-        const float number = step.registers->number(*reinterpret_cast<const float*>(fixed_[static_cast<size_t>(s)][1]));
-        if (number != 0) run.run = step.registers->single, run.numbers[0] = number;
+      if (held == 0 && step.loops.registers->single && plan_.by_number(step)) {
+        const float number = step.loops.registers->number(*reinterpret_cast<const float*>(fixed_[static_cast<size_t>(s)][1]));
+        if (number != 0) run.run = step.loops.registers->single, run.numbers[0] = number;
       }
       for (int k = 0; k < step.n; ++k)
-        if (k != held) read(run, k, s, k);
+        if (k != held) read(run, k, s, k, false);
       group.program.push_back(run);
-      auto write = [&](RegisterStep::Run how, const Operand* moving) {
+      auto write = [&](RegisterStep::Run how, const Operand* moving, char* to) {
         RegisterStep store;
         store.run = how;
+        store.out = to;
         if (moving) group.moving.push_back({group.program.size(), -1, moving});
-        else store.out = slot(s);
         group.program.push_back(store);
       };
-      const bool stream = step.store >= 0 && stored(s).stream && reinterpret_cast<uintptr_t>(stored(s).data + begin_ * stored(s).item) % static_cast<uintptr_t>(ends.vector) == 0;
-      if (stream) {
-        write(ends.stream, &stored(s));
-        streamed_[static_cast<size_t>(s)] = 1;
+      const RegisterEnds::Memory& memory = ends.of(step.result);
+      const bool narrow = step.result != DType::Float32, inside = plan_.read[static_cast<size_t>(s)] & kInside;
+      if (narrow) group.program.emplace_back().run = memory.round;
+      if (narrow && inside) write(ends.floats.store, nullptr, floats_[static_cast<size_t>(s)] = take(kTile * sizeof(float)));
+      if (step.store >= 0 && stored(s).stream && begins_a_vector(stored(s), ends)) {
+        write(memory.stream, &stored(s), nullptr);
+        streamed_[static_cast<size_t>(s)] = true;
       }
-      if (plan_.straight[static_cast<size_t>(s)]) write(ends.store, &stored(s));
-      else if (plan_.read[static_cast<size_t>(s)] || (step.store >= 0 && !stream)) write(ends.store, nullptr);
+      const bool wanted = (plan_.read[static_cast<size_t>(s)] & kOutside) || (inside && !narrow) || (step.store >= 0 && !streamed_[static_cast<size_t>(s)]);
+      if (plan_.straight[static_cast<size_t>(s)]) write(memory.store, &stored(s), nullptr);
+      else if (wanted) write(memory.store, nullptr, slot(s));
     }
     group.program.emplace_back().run = ends.end;
   }
@@ -295,6 +311,7 @@ class Walk {
   std::array<std::array<char*, kMaxInputs>, Chain::kMaxSteps> fixed_{};
   std::array<const char*, Chain::kMaxSteps> at_{};   // where the value of each step lies
   std::array<bool, Chain::kMaxSteps> streamed_{};    // by a group's program
+  std::array<char*, Chain::kMaxSteps> floats_{};     // where a value of 16 bits lies as floats, for those in its group that do not find it in the registers
   std::vector<const Operand*> ahead_;
   std::vector<Group> groups_;
   char* values_;
@@ -309,7 +326,7 @@ class Walk {
 };
 
 bool takes_registers(const ChainStep& step) {
-  return step.registers && step.registers->by[0] && step.compute == DType::Float32 && step.result == DType::Float32;
+  return step.loops.registers && RegisterEnds::takes(step.result);
 }
 
 // Runs of two or more steps that hand each other values in registers.
@@ -327,11 +344,12 @@ void find_groups(Plan& plan) {
       std::fill(plan.grouped.begin() + first, plan.grouped.begin() + end, 1);
     }
     for (int s = first; s < end; ++s) {
-      bool read = false;
+      char read = 0;
       for (int reader = s + 1; reader < n; ++reader) {
         const ChainStep& step = steps[static_cast<size_t>(reader)];
         const int held = reader == s + 1 && reader < end ? held_operand(step, s) : -1;
-        for (int k = 0; k < step.n; ++k) read = read || (k != held && is_value(step.in[static_cast<size_t>(k)], s));
+        for (int k = 0; k < step.n; ++k)
+          if (k != held && is_value(step.in[static_cast<size_t>(k)], s)) read |= reader < end ? kInside : kOutside;
       }
       plan.read[static_cast<size_t>(s)] = read;
     }
@@ -347,9 +365,11 @@ void place_values(Plan& plan) {
     for (int k = 0; k < steps[s].n; ++k)
       if (const auto& source = steps[s].in[static_cast<size_t>(k)]; source.kind == ChainStep::Source::Value)
         last[static_cast<size_t>(source.index)] = static_cast<int>(s);
-  std::vector<int> put_away(steps.size(), -1);  // the last step of a value's group, after which it goes to memory
-  for (size_t s = 0; s < steps.size(); ++s)
-    for (int t = static_cast<int>(s); t < plan.group[s]; ++t) put_away[static_cast<size_t>(t)] = plan.group[s] - 1;
+  std::vector<int> until(steps.size());  // by step, the one with which it is over: the last of its group, whose blocks take turns
+  for (int s = static_cast<int>(steps.size()) - 1, end = s; s >= 0; --s) {
+    end = plan.grouped[static_cast<size_t>(s)] && end > s && plan.grouped[static_cast<size_t>(s) + 1] ? end : s;
+    until[static_cast<size_t>(s)] = end;
+  }
   std::vector<int> free_at;  // per slot: the step after which it may be taken
   plan.slot.assign(steps.size(), 0);
   plan.straight.assign(steps.size(), 0);
@@ -362,9 +382,11 @@ void place_values(Plan& plan) {
     size_t slot = 0;
     while (slot < free_at.size() && free_at[slot] >= static_cast<int>(s)) ++slot;
     if (slot == free_at.size()) free_at.push_back(0);
-    // Not before the step after its last reader: a reader's result may not lie where an operand that is gathered later does.
-    free_at[slot] = std::max(last[s], static_cast<int>(s));
-    if (steps[s].store >= 0) free_at[slot] = std::max(free_at[slot], put_away[s]);
+    // Not before the step after its last reader: a reader's result may not lie where an operand that is gathered later does. Nor among the steps
+    // of a group, of which one may write a block over another one's next where their types differ in size, and which put away at their end.
+    const int end = std::max(last[s], static_cast<int>(s));
+    const bool kept = !plan.grouped[s] || plan.read[s] || steps[s].store >= 0;
+    free_at[slot] = kept ? until[static_cast<size_t>(end)] : end;
     plan.slot[s] = static_cast<int>(slot);
   }
   plan.slots = static_cast<int>(free_at.size());

@@ -33,7 +33,6 @@ struct ChainStep {
     alignas(8) char number[8];  // in the type that is computed in
   };
   TileLoops loops;
-  const RegisterRuns* registers = nullptr;
   DType compute;
   DType result;         // as memory holds it
   int n = 0;
@@ -43,7 +42,7 @@ struct ChainStep {
 };
 
 struct Chain {
-  static constexpr int kMaxSteps = 24;
+  static constexpr int kMaxSteps = 12;  // what all of them store is alive at once: longer ones save little time and hold more memory
   Dims sizes;
   std::vector<ChainOperand> operands;  // at most kMaxOperands
   std::vector<ChainStep> steps;

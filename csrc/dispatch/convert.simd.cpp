@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "base/element.h"
+#include "dispatch/half_vectors.h"
 
 #if defined(__SSE2__)
 #include <immintrin.h>
@@ -43,42 +44,36 @@ void to_bool(uint8_t* dst, const From* src, int64_t n) {
 
 template <class S>
 void from_half(float* dst, const S* src, int64_t n) {
-#pragma omp simd
-  for (int64_t i = 0; i < n; ++i) dst[i] = vm::wide(src[i]);
+  int64_t i = 0;
+  for (; i + kVectorFloats <= n; i += kVectorFloats) {
+    const Vector v = widened<S>(reinterpret_cast<const char*>(src + i));
+    std::memcpy(dst + i, &v, kVector);
+  }
+  for (; i < n; ++i) dst[i] = vm::wide(src[i]);
 }
 
 template <class S>
 void to_half(S* dst, const float* src, int64_t n) {
-#pragma omp simd
-  for (int64_t i = 0; i < n; ++i) dst[i] = vm::narrow<S>(src[i]);
-}
-
-void from_f16(float* dst, const Float16* src, int64_t n) {
   int64_t i = 0;
-#if defined(__AVX512F__)
-  for (; i + 32 <= n; i += 32)
-    for (int64_t j = i; j < i + 32; j += 16)
-      _mm512_storeu_ps(dst + j, _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(src + j))));
+  auto vector = [src](int64_t at) { return load_vector(reinterpret_cast<const char*>(src + at)); };
+  auto narrow = [&](int64_t at) {
+    const auto v = narrowed<S>(vector(at));
+    std::memcpy(static_cast<void*>(dst + at), &v, sizeof(v));
+  };
+#if defined(__AVX512BW__)
+  if constexpr (std::is_same_v<S, BFloat16>)
+    for (; i + 2 * kVectorFloats <= n; i += 2 * kVectorFloats) {
+      const Vector a = vector(i), b = vector(i + kVectorFloats);
+      if (no_nan(a, b)) {
+        _mm512_storeu_si512(dst + i, bfloat_pair(a, b));
+      } else {
+        narrow(i);
+        narrow(i + kVectorFloats);
+      }
+    }
 #endif
-#if defined(__F16C__) && defined(__AVX__)
-  for (; i + 8 <= n; i += 8)
-    _mm256_storeu_ps(dst + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(src + i))));
-#endif
-  from_half(dst + i, src + i, n - i);
-}
-
-void to_f16(Float16* dst, const float* src, int64_t n) {
-  int64_t i = 0;
-#if defined(__AVX512F__)
-  for (; i + 32 <= n; i += 32)
-    for (int64_t j = i; j < i + 32; j += 16)
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(dst + j), _mm512_cvtps_ph(_mm512_loadu_ps(src + j), 0));
-#endif
-#if defined(__F16C__) && defined(__AVX__)
-  for (; i + 8 <= n; i += 8)
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(dst + i), _mm256_cvtps_ph(_mm256_loadu_ps(src + i), 0));
-#endif
-  to_half(dst + i, src + i, n - i);
+  for (; i + kVectorFloats <= n; i += kVectorFloats) narrow(i);
+  for (; i < n; ++i) dst[i] = vm::narrow<S>(src[i]);
 }
 
 template <class From>
@@ -105,7 +100,7 @@ void from_plain(void* dst, DType to, const From* src, int64_t n) {
     const float* values = tile;
     if constexpr (std::is_same_v<From, float>) values = src + i;
     else plain(tile, src + i, m);
-    if (to == DType::Float16) to_f16(static_cast<Float16*>(dst) + i, values, m);
+    if (to == DType::Float16) to_half(static_cast<Float16*>(dst) + i, values, m);
     else to_half(static_cast<BFloat16*>(dst) + i, values, m);
   }
 }
@@ -235,14 +230,14 @@ void convert_loop(void* dst, DType to, const void* src, DType from, int64_t n) {
     default: break;
   }
   if (to == DType::Float32) {
-    if (from == DType::Float16) from_f16(static_cast<float*>(dst), static_cast<const Float16*>(src), n);
+    if (from == DType::Float16) from_half(static_cast<float*>(dst), static_cast<const Float16*>(src), n);
     else from_half(static_cast<float*>(dst), static_cast<const BFloat16*>(src), n);
     return;
   }
   float tile[kTile];
   for (int64_t i = 0; i < n; i += kTile) {
     const int64_t m = std::min(kTile, n - i);
-    if (from == DType::Float16) from_f16(tile, static_cast<const Float16*>(src) + i, m);
+    if (from == DType::Float16) from_half(tile, static_cast<const Float16*>(src) + i, m);
     else from_half(tile, static_cast<const BFloat16*>(src) + i, m);
     from_plain(static_cast<char*>(dst) + i * static_cast<int64_t>(item_size(to)), to, tile, m);
   }

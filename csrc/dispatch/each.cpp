@@ -182,6 +182,67 @@ void run_flat(const Nest& nest, int64_t begin, int64_t end) {
   if (nest.stream) kernels::stream_end();
 }
 
+// Whether operands that lie flat can go from memory into registers, where 16-bit floats are floats, and back: without tiles between.
+bool takes_registers(const Nest& nest, const TileLoops& loops) {
+  if (!loops.registers || nest.axes.numel < kTile) return false;
+  bool narrow = false;
+  for (int k = 0; k < nest.n; ++k) {
+    if (!RegisterEnds::takes(nest.op[k].dtype) || !(nest.op[k].flat || nest.op[k].constant)) return false;
+    narrow = narrow || nest.op[k].item == 2;
+  }
+  return narrow;
+}
+
+void run_registers(const Nest& nest, const RegisterRuns& registers, int64_t begin, int64_t end) {
+  Scratch s;
+  const RegisterEnds ends = kernels::register_ends();
+  constexpr auto kFloat = static_cast<int64_t>(sizeof(float));
+  int held = 1;  // a load widens it; what else has 16 bits is widened into tiles
+  while (held < nest.n && (nest.op[held].constant || nest.op[held].item != 2)) ++held;
+  if (held == nest.n) held = 1;
+  RegisterStep program[4];
+  auto& [load, run, store, stop] = program;
+  bool tiles = false;
+  for (int k = 1; k < nest.n; ++k) {
+    const Operand& o = nest.op[k];
+    RegisterStep& reads = k == held ? load : run;
+    const int at = k == held ? 0 : k - 1;
+    if (!o.constant) reads.keep[at] = -1;
+    if (!o.constant && (k == held || o.item == 4)) continue;  // in its place
+    reads.in[at] = s.tile[k];
+    if (o.constant) fill_tile(o, s.tile[k], o.data, ends.block / kFloat);
+    else tiles = true;
+  }
+  load.run = nest.op[held].constant ? ends.floats.load : ends.of(nest.op[held].dtype).load;
+  run.run = registers.by[held - 1];
+  for (int k = 0; k < registers.numbers; ++k) run.numbers[k] = nest.params[k].as<float>();
+  if (held == 1 && registers.single && nest.single == nest.n - 1) {
+    float last;
+    std::memcpy(&last, run.in[nest.single - 1], sizeof(last));
+    if (const float number = registers.number(last); number != 0) run.run = registers.single, run.numbers[0] = number;
+  }
+  const Operand& out = nest.op[0];
+  const int64_t vector = ends.vector / kFloat * out.item;
+  const bool stream = nest.stream && reinterpret_cast<uintptr_t>(out.data + begin * out.item) % static_cast<uintptr_t>(vector) == 0;
+  store.run = stream ? ends.of(out.dtype).stream : ends.of(out.dtype).store;
+  stop.run = ends.end;
+  const int64_t whole = (end - begin) / kTile * kTile, piece = tiles ? kTile : whole;
+  for (int64_t i = begin; i < begin + whole; i += piece) {
+    for (int k = 1; k < nest.n; ++k) {
+      const Operand& o = nest.op[k];
+      if (o.constant) continue;
+      char* const from = o.data + i * o.item;
+      if (k == held) load.in[0] = from;
+      else if (o.item == 4) run.in[k - 1] = from;
+      else convert_elements(s.tile[k], DType::Float32, from, o.dtype, piece);
+    }
+    store.out = out.data + i * out.item;
+    kernels::run_registers(program, piece * kFloat);
+  }
+  if (stream) kernels::stream_end();
+  if (begin + whole < end) run_flat(nest, begin + whole, end);
+}
+
 // Flat elements [begin, end), one piece of a row at a time.
 void run_rows(const Nest& nest, int64_t begin, int64_t end) {
   Scratch s;
@@ -386,6 +447,10 @@ void run_tiles(const TileLoops& loops, DType compute, const Scalar* params, cons
     }
   }
   choose([](const Operand& o) { return o.constant; });
+  if (takes_registers(nest, loops)) {
+    parallel_for(0, n, kGrain, [&](int64_t begin, int64_t end) { run_registers(nest, *loops.registers, begin, end); });
+    return;
+  }
   parallel_for(0, n, kGrain, [&](int64_t begin, int64_t end) { run_flat(nest, begin, end); });
 }
 

@@ -28,6 +28,7 @@ struct TileLoops {
   TileFn single;  // reads one element of the last operand, for all i; null: the op has no such loop
   TileFn first;   // ... of the first one
   bool bool_out;  // they write one byte (0 or 1) per element instead of the compute type
+  const RegisterRuns* registers;  // of float; null: the op has none
 };
 
 // Which types of one byte a loop over uint8 computes without widening them.
@@ -52,7 +53,7 @@ struct EachKernel {
                   : compute == DType::Complex64 ? 5
                   : is_complex(compute)         ? 6
                                                 : 4;
-    return {all[i], single[i], first[i], bool_out};
+    return {all[i], single[i], first[i], bool_out, compute == DType::Float32 && registers.by[0] ? &registers : nullptr};
   }
 };
 

@@ -12,12 +12,13 @@
 
 #include <cstdint>
 
+#include "base/dtype.h"
 #include "base/isa.h"
 
 namespace fl {
 
 struct RegisterStep {
-  using Run = void (*)();  // of eight vectors, whose size depends on the instruction set; the step; how many bytes of the tile were done
+  using Run = void (*)();  // of eight vectors, whose size depends on the instruction set; the step; how many bytes of floats were done
   static constexpr int kInputs = 3, kNumbers = 6;
   Run run = nullptr;
   const char* in[kInputs] = {};     // where the tile's first element lies
@@ -29,15 +30,25 @@ struct RegisterStep {
 // The steps of one op: by which of its operands is in the registers. Null: it has no such step.
 struct RegisterRuns {
   RegisterStep::Run by[RegisterStep::kInputs];
+  int numbers;                      // how many parameters it has
   RegisterStep::Run single;         // the last operand is a number for which there is a better expression, by numbers[0]
   float (*number)(float last);      // what that is; 0: there is none for this one
 };
 
 // What begins and ends a program of steps.
 struct RegisterEnds {
-  RegisterStep::Run load, store, stream, end;
-  int64_t block;                    // bytes; `stream` wants results that begin at a whole vector
+  // Of memory that holds float, bfloat16 or float16; the latter two are floats in registers.
+  struct Memory {
+    RegisterStep::Run load, store, stream;  // `stream` wants results that begin at a whole vector of floats, or half of one of 16 bits
+    RegisterStep::Run round;                // to what memory would hold
+  };
+  Memory floats, bfloats, halves;
+  RegisterStep::Run end;
+  int64_t block;                            // bytes of floats
   int64_t vector;
+
+  static bool takes(DType t) { return t == DType::Float32 || t == DType::BFloat16 || t == DType::Float16; }
+  const Memory& of(DType t) const { return t == DType::Float32 ? floats : t == DType::BFloat16 ? bfloats : halves; }
 };
 
 }  // namespace fl

@@ -1,58 +1,87 @@
 // How a program of register steps begins and ends.
 #include "dispatch/register_steps.h"
 
-#if defined(__SSE2__)
-#include <immintrin.h>
-#endif
-
-#include "dispatch/registers.h"
+#include "dispatch/half_vectors.h"
 
 namespace fl::kernels::FL_ISA {
 namespace {
 
-void load(FL_REGISTERS) {
-  const char* from = read_at(step_, 0, at_);
-#define FL_LOAD(v, k) load_vector(from + k)
-  FL_EACH_REGISTER(FL_LOAD);
-#undef FL_LOAD
-  FL_NEXT_STEP;
-}
-
-void store(FL_REGISTERS) {
-  char* to = step_->out + at_;
-#define FL_STORE(v, k) (std::memcpy(to + k, &v, kVector), v)
-  FL_EACH_REGISTER(FL_STORE);
-#undef FL_STORE
-  FL_NEXT_STEP;
-}
+// Where the elements of a type lie that stand `at` bytes of floats behind the first.
+template <class S>
+constexpr int64_t bytes_of(int64_t at) { return at >> (sizeof(S) == 2 ? 1 : 0); }
 
 // Past the caches.
-Vector streamed(char* to, Vector v) {
+template <class V>
+void stream_vector(char* to, V v) {
 #if defined(__AVX512F__)
-  _mm512_stream_ps(reinterpret_cast<float*>(to), v);
-#elif defined(__AVX__)
-  _mm256_stream_ps(reinterpret_cast<float*>(to), v);
-#elif defined(__SSE2__)
-  _mm_stream_ps(reinterpret_cast<float*>(to), v);
-#else
-  std::memcpy(to, &v, kVector);
+  if constexpr (sizeof(V) == 64) return _mm512_stream_si512(reinterpret_cast<__m512i*>(to), reinterpret_cast<__m512i>(v));
 #endif
-  return v;
+#if defined(__AVX__)
+  if constexpr (sizeof(V) == 32) return _mm256_stream_si256(reinterpret_cast<__m256i*>(to), reinterpret_cast<__m256i>(v));
+#endif
+#if defined(__SSE2__)
+  if constexpr (sizeof(V) == 16) return _mm_stream_si128(reinterpret_cast<__m128i*>(to), reinterpret_cast<__m128i>(v));
+#endif
+  std::memcpy(to, &v, sizeof(V));
 }
 
-void stream(FL_REGISTERS) {
-  char* to = step_->out + at_;
-#define FL_STREAM(v, k) streamed(to + k, v)
-  FL_EACH_REGISTER(FL_STREAM);
-#undef FL_STREAM
-  FL_NEXT_STEP;
-}
+template <class S>
+struct Memory {
+  static void load(FL_REGISTERS) {
+    const char* const from = step_->in[0] + (bytes_of<S>(at_) & step_->keep[0]);
+#define FL_LOAD(v, k) widened<S>(from + bytes_of<S>(k))
+    FL_EACH_REGISTER(FL_LOAD);
+#undef FL_LOAD
+    FL_NEXT_STEP;
+  }
+  static void store(FL_REGISTERS) {
+    char* const to = step_->out + bytes_of<S>(at_);
+#if defined(__AVX512BW__)
+    if constexpr (std::is_same_v<S, BFloat16>)
+      if (no_nan(v0, v1) && no_nan(v2, v3) && no_nan(v4, v5) && no_nan(v6, v7)) {
+        _mm512_storeu_si512(to, bfloat_pair(v0, v1));
+        _mm512_storeu_si512(to + kVector, bfloat_pair(v2, v3));
+        _mm512_storeu_si512(to + 2 * kVector, bfloat_pair(v4, v5));
+        _mm512_storeu_si512(to + 3 * kVector, bfloat_pair(v6, v7));
+        FL_NEXT_STEP;
+      }
+#endif
+    auto put = [to](Vector v, int64_t k) {
+      const Narrow<S> made = narrowed<S>(v);
+      std::memcpy(to + bytes_of<S>(k), &made, sizeof(made));
+      return v;
+    };
+    FL_EACH_REGISTER(put);
+    FL_NEXT_STEP;
+  }
+  static void stream(FL_REGISTERS) {
+    char* const to = step_->out + bytes_of<S>(at_);
+    auto put = [to](Vector v, int64_t k) {
+      stream_vector(to + bytes_of<S>(k), narrowed<S>(v));
+      return v;
+    };
+    FL_EACH_REGISTER(put);
+    FL_NEXT_STEP;
+  }
+  static void round(FL_REGISTERS) {
+    auto rounded = [](Vector v, int64_t) {
+      if constexpr (std::is_same_v<S, BFloat16>) return reinterpret_cast<Vector>(bfloat_bits(v) << 16);
+      const Narrow<S> made = narrowed<S>(v);
+      return widened<S>(reinterpret_cast<const char*>(&made));
+    };
+    FL_EACH_REGISTER(rounded);
+    FL_NEXT_STEP;
+  }
+  static RegisterEnds::Memory runs() { return {opaque(load), opaque(store), opaque(stream), opaque(round)}; }
+};
 
 void end(FL_REGISTERS) {}
 
 }  // namespace
 
-RegisterEnds register_ends() { return {opaque(load), opaque(store), opaque(stream), opaque(end), 8 * kVector, kVector}; }
+RegisterEnds register_ends() {
+  return {Memory<float>::runs(), Memory<BFloat16>::runs(), Memory<Float16>::runs(), opaque(end), 8 * kVector, kVector};
+}
 
 void run_registers(const RegisterStep* steps, int64_t bytes) {
   const auto first = reinterpret_cast<RegisterFn>(steps->run);

@@ -85,7 +85,7 @@ struct Tape {
   // changed along.
   void find_needed(std::vector<char>& wanted, std::vector<char>& runs) const;
 
-  static constexpr size_t kMostLinks = 24;  // nodes that go into one pass, at most
+  static constexpr size_t kMostLinks = 12;  // nodes that go into one pass, at most
 
   // Runs node k, and with it those behind it, before node `stop`, that go into one pass; returns how many nodes that was, with those that
   // are not to run. `use(buffer)` tells the last node that uses a buffer and whether somebody sees it afterwards; `alone()` is called where

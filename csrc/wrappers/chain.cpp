@@ -17,40 +17,16 @@ bool same_place(const Tensor& a, const Tensor& b) {
 
 class Builder {
  public:
-  explicit Builder(size_t links) {
-    chain_.steps.reserve(links);
+  // As many of these, from the first one on, as go into one chain.
+  explicit Builder(std::span<const graph::Link> links) {
+    chain_.steps.reserve(links.size());
     memory_.reserve(kMaxOperands);
-    written_.reserve(links);
-    inplaces_.reserve(links);
-  }
-
-  // False: the op has to wait for those before it, or does not fit in.
-  bool add(const graph::Link& link) {
-    inplace_ = link.op->writes != 0;
-    out_ = inplace_ ? &link.frame.tensor(0) : &link.frame.out(0);
-    if (chain_.steps.empty()) chain_.sizes = out_->sizes();
-    if (chain_.steps.size() == Chain::kMaxSteps) return false;
-    const size_t operands = memory_.size();
-    fits_ = true;
-    op_ = link.op->name;
-    chain_.steps.emplace_back();
-    link.op->each(
-        link.frame,
-        [](void* self, const EachKernel& kernel, DType, DType type, const Operand* in, int n, const Scalar* params, int n_params) {
-          static_cast<Builder*>(self)->take(kernel, type, in, n, params, n_params);
-        },
-        this);
-    // What is written is read, if at all, in the same place.
-    for (const Tensor* m : memory_) fits_ = fits_ && (&m->storage() != &out_->storage() || same_place(*m, *out_));
-    for (const Tensor* w : written_) fits_ = fits_ && (&w->storage() != &out_->storage() || same_place(*w, *out_));
-    if (!fits_ || memory_.size() + written_.size() + 1 > kMaxOperands) {
-      chain_.steps.pop_back();
-      memory_.resize(operands);
-      return false;
-    }
-    written_.push_back(out_);
-    inplaces_.push_back(inplace_);
-    return true;
+    written_.reserve(links.size());
+    inplaces_.reserve(links.size());
+    read_.reserve(links.size());
+    for (const graph::Link& link : links)
+      if (!add(link)) break;
+    if (size() > 1) shorten(links);
   }
 
   size_t size() const { return chain_.steps.size(); }
@@ -58,13 +34,7 @@ class Builder {
   // False, and nothing was changed, where one by one is better.
   bool run(std::span<const graph::Link> links) {
     const size_t n = size();
-    const uint32_t end = links[n - 1].node;
-    // What is written again needs to be stored once.
-    std::vector<char> stores(n);
-    for (size_t s = 0; s < n; ++s) {
-      stores[s] = links[s].stays || links[s].last > end;
-      for (size_t later = s + 1; later < n; ++later) stores[s] = stores[s] && &written_[later]->storage() != &written_[s]->storage();
-    }
+    const std::vector<char> stores = stored(links);
     std::vector<RawTensor> raws;
     raws.reserve(memory_.size() + n);
     bool last = false, rows = false;
@@ -101,6 +71,63 @@ class Builder {
   }
 
  private:
+  // False: the op has to wait for those before it, or does not fit in.
+  bool add(const graph::Link& link) {
+    inplace_ = link.op->writes != 0;
+    out_ = inplace_ ? &link.frame.tensor(0) : &link.frame.out(0);
+    if (chain_.steps.empty()) chain_.sizes = out_->sizes();
+    if (chain_.steps.size() == Chain::kMaxSteps) return false;
+    const size_t operands = memory_.size();
+    fits_ = true;
+    op_ = link.op->name;
+    chain_.steps.emplace_back();
+    link.op->each(
+        link.frame,
+        [](void* self, const EachKernel& kernel, DType, DType type, const Operand* in, int n, const Scalar* params, int n_params) {
+          static_cast<Builder*>(self)->take(kernel, type, in, n, params, n_params);
+        },
+        this);
+    // What is written is read, if at all, in the same place.
+    for (const Tensor* m : memory_) fits_ = fits_ && (&m->storage() != &out_->storage() || same_place(*m, *out_));
+    for (const Tensor* w : written_) fits_ = fits_ && (&w->storage() != &out_->storage() || same_place(*w, *out_));
+    if (!fits_ || memory_.size() >= kMaxOperands) {
+      chain_.steps.pop_back();
+      memory_.resize(operands);
+      return false;
+    }
+    written_.push_back(out_);
+    inplaces_.push_back(inplace_);
+    read_.push_back(memory_.size());
+    return true;
+  }
+
+  // Drops steps from the end until what is read from memory and what is stored there are as many operands as a chain may have.
+  void shorten(std::span<const graph::Link> links) {
+    auto too_many = [&] {
+      const std::vector<char> stores = stored(links);
+      return memory_.size() + static_cast<size_t>(std::count(stores.begin(), stores.end(), 1)) > kMaxOperands;
+    };
+    while (size() > 1 && too_many()) {
+      chain_.steps.pop_back();
+      written_.pop_back();
+      inplaces_.pop_back();
+      read_.pop_back();
+      memory_.resize(read_.back());
+    }
+  }
+
+  // By step, whether its result goes to memory: what is written again needs to be stored once.
+  std::vector<char> stored(std::span<const graph::Link> links) const {
+    const size_t n = size();
+    const uint32_t end = links[n - 1].node;
+    std::vector<char> stores(n);
+    for (size_t s = 0; s < n; ++s) {
+      stores[s] = links[s].stays || links[s].last > end;
+      for (size_t later = s + 1; later < n && stores[s]; ++later) stores[s] = &written_[later]->storage() != &written_[s]->storage();
+    }
+    return stores;
+  }
+
   // Whether every result that is stored would lie channels-last if the ops ran one by one: where an operand of its size does.
   bool layouts_agree(const std::vector<RawTensor>& raws, const std::vector<char>& stores) const {
     std::vector<char> lies(size());
@@ -135,7 +162,6 @@ class Builder {
       return;
     }
     step.loops = kernel.get(step.compute);
-    step.registers = &kernel.registers;
     step.result = out_->dtype();
     step.n = n;
     step.params.assign(params, params + n_params);
@@ -171,6 +197,7 @@ class Builder {
   std::vector<const Tensor*> memory_;   // operands that are read from memory
   std::vector<const Tensor*> written_;  // by each step
   std::vector<char> inplaces_;
+  std::vector<size_t> read_;            // how many operands are read from memory, by each step and those before it
   const Tensor* out_ = nullptr;
   const char* op_ = "";
   bool inplace_ = false, fits_ = true;
@@ -179,16 +206,11 @@ class Builder {
 }  // namespace
 
 size_t each::count_linked(std::span<const graph::Link> links) {
-  Builder builder(links.size());
-  for (const graph::Link& link : links)
-    if (!builder.add(link)) break;
-  return builder.size();
+  return Builder(links).size();
 }
 
 size_t each::run_linked(std::span<const graph::Link> links) {
-  Builder builder(links.size());
-  for (const graph::Link& link : links)
-    if (!builder.add(link)) break;
+  Builder builder(links);
   if (builder.size() < 2 || !builder.run(links)) return 0;
   return builder.size();
 }

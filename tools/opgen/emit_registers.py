@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from .emit_loop import each_args, each_loop, each_types
+from .signature import Arg
 from .table import Op
 
 # What a processor does in a few instructions that leave the eight vectors in their registers.
@@ -17,11 +18,15 @@ _INPUTS, _NUMBERS = 3, 6  # RegisterStep::kInputs, kNumbers
 _PARAMETERS = ("Vector held_", "const RegisterStep* step_", "const char* const* in_", "int k_")
 
 
+def _numbers(scalars: list[Arg]) -> int:
+    return sum(2 if a.type.spelling.endswith("?") else 1 for a in scalars)
+
+
 def has_register_steps(op: Op) -> bool:
     """Whether the op is computed in float, gives what it computes in, and is light."""
     operands, scalars = each_args(op)
     plain = "float" in each_types(op) and str(op.get("dtype")) != "bool" and not op.get("rare")
-    fits = 1 <= len(operands) <= _INPUTS and sum(2 if a.type.spelling.endswith("?") else 1 for a in scalars) <= _NUMBERS
+    fits = 1 <= len(operands) <= _INPUTS and _numbers(scalars) <= _NUMBERS
     no_ints = all(a.type.spelling not in ("int", "dim") for a in scalars) and not (op.get("single") and scalars)
     return plain and fits and no_ints and set(_CALL.findall(str(op.get("each")))) <= _LIGHT
 
@@ -68,11 +73,10 @@ def register_runs(op: Op) -> str:
     """The initializer of the op's RegisterRuns."""
     if not has_register_steps(op):
         return "{}"
-    operands, _ = each_args(op)
-
+    operands, scalars = each_args(op)
     name = f"Registers_{op.ident}"
     by = ", ".join(f"opaque({name}<{i}, false>::run)" for i in range(len(operands)))
-    return f"{{{{{by}}}, {f'opaque({name}<0, true>::run), {name}<0, true>::number' if op.get('single') else 'nullptr, nullptr'}}}"
+    return f"{{{{{by}}}, {_numbers(scalars)}, {f'opaque({name}<0, true>::run), {name}<0, true>::number' if op.get('single') else 'nullptr, nullptr'}}}"
 
 
 def loops(op: Op) -> list[str]:
