@@ -42,7 +42,7 @@ struct ChainStep {
 };
 
 struct Chain {
-  static constexpr int kMaxSteps = 12;  // what all of them store is alive at once: longer ones save little time and hold more memory
+  static constexpr int kMaxSteps = kMaxOperands - 1;  // each has a result, and the first one reads memory
   Dims sizes;
   std::vector<ChainOperand> operands;  // at most kMaxOperands
   std::vector<ChainStep> steps;

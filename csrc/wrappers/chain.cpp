@@ -23,10 +23,8 @@ class Builder {
     memory_.reserve(kMaxOperands);
     written_.reserve(links.size());
     inplaces_.reserve(links.size());
-    read_.reserve(links.size());
     for (const graph::Link& link : links)
       if (!add(link)) break;
-    if (size() > 1) shorten(links);
   }
 
   size_t size() const { return chain_.steps.size(); }
@@ -90,30 +88,15 @@ class Builder {
     // What is written is read, if at all, in the same place.
     for (const Tensor* m : memory_) fits_ = fits_ && (&m->storage() != &out_->storage() || same_place(*m, *out_));
     for (const Tensor* w : written_) fits_ = fits_ && (&w->storage() != &out_->storage() || same_place(*w, *out_));
-    if (!fits_ || memory_.size() >= kMaxOperands) {
+    // Results count as operands, stored or not: what a chain holds stays alive until its end, and longer ones save little time.
+    if (!fits_ || memory_.size() + written_.size() + 1 > kMaxOperands) {
       chain_.steps.pop_back();
       memory_.resize(operands);
       return false;
     }
     written_.push_back(out_);
     inplaces_.push_back(inplace_);
-    read_.push_back(memory_.size());
     return true;
-  }
-
-  // Drops steps from the end until what is read from memory and what is stored there are as many operands as a chain may have.
-  void shorten(std::span<const graph::Link> links) {
-    auto too_many = [&] {
-      const std::vector<char> stores = stored(links);
-      return memory_.size() + static_cast<size_t>(std::count(stores.begin(), stores.end(), 1)) > kMaxOperands;
-    };
-    while (size() > 1 && too_many()) {
-      chain_.steps.pop_back();
-      written_.pop_back();
-      inplaces_.pop_back();
-      read_.pop_back();
-      memory_.resize(read_.back());
-    }
   }
 
   // By step, whether its result goes to memory: what is written again needs to be stored once.
@@ -197,7 +180,6 @@ class Builder {
   std::vector<const Tensor*> memory_;   // operands that are read from memory
   std::vector<const Tensor*> written_;  // by each step
   std::vector<char> inplaces_;
-  std::vector<size_t> read_;            // how many operands are read from memory, by each step and those before it
   const Tensor* out_ = nullptr;
   const char* op_ = "";
   bool inplace_ = false, fits_ = true;

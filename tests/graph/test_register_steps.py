@@ -51,7 +51,7 @@ def one_nan(x):
 
 
 def test_long_chains_are_one_pass():
-    """What stays between two steps is no operand."""
+    """Of as many steps as go into one."""
     x = fl.randn(40000)
     before = _C.graph.stats()["passes"]
     with fl.lazy():
