@@ -366,6 +366,25 @@ def test_scans_of_every_type(dtype, dim):
     assert np.array_equal(array(indices), want)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "bfloat16"])
+def test_extremes_of_a_line(dtype):
+    """Most pieces of a long line hold no better one; those that do, equals and NaN are looked at one by one."""
+    rng = np.random.default_rng(0)
+    for x in (rng.integers(-50, 50, 1000), np.arange(1000) // 100, -np.arange(1000), np.zeros(1000), np.r_[np.full(300, 5), rng.integers(0, 6, 700)]):
+        t = fl.tensor(x).to(getattr(fl, dtype))
+        x = array(t.double())
+        for name, fold, better in (("cummax", np.maximum, np.greater_equal), ("cummin", np.minimum, np.less_equal)):
+            values, indices = getattr(t, name)(0)
+            want = fold.accumulate(x)
+            assert np.array_equal(array(values.double()), want), name
+            assert np.array_equal(array(indices), np.maximum.accumulate(np.where(better(x, want), np.arange(1000), 0))), name
+    t = fl.zeros(500, dtype=fl.float32)
+    t[[70, 300]] = fl.nan
+    values, indices = t.cummax(0)
+    assert not values[:70].isnan().any() and values[70:].isnan().all()
+    assert indices[[69, 70, 299, 300, 499]].tolist() == [69, 70, 70, 300, 300]
+
+
 @pytest.mark.parametrize("dim", [0, 1])
 def test_scans_carry_nan_and_infinities(dim):
     x = fl.zeros(3, 70)

@@ -368,6 +368,8 @@ void index_add(const Tensor& x, int64_t dim, const Tensor& index_in, const Tenso
         const T* in = s + from;
         if constexpr (std::is_same_v<decltype(m), int64_t> && std::is_same_v<T, float>) return add_scaled_f32(m, a, in, out);
         if constexpr (std::is_same_v<decltype(m), int64_t> && std::is_same_v<T, double>) return add_scaled_f64(m, a, in, out);
+        if constexpr (std::is_same_v<decltype(m), int64_t> && std::is_same_v<T, Float16>) return add_scaled_f16(m, a, in, out);
+        if constexpr (std::is_same_v<decltype(m), int64_t> && std::is_same_v<T, BFloat16>) return add_scaled_bf16(m, a, in, out);
         for (int64_t j = 0; j < m; ++j) out[j] = static_cast<T>(static_cast<W>(out[j]) + a * static_cast<W>(in[j]));
       });
     }

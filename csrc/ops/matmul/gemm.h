@@ -74,9 +74,12 @@ FL_SIMD_KERNEL(void, gemm_tile_f64, const fl::GemmTile<double>& t)
 // dst[p * width + i] = src[i * row + p * step] for i < n <= width, zero beyond n.
 FL_SIMD_KERNEL(void, gemm_pack_f32, const float* src, int64_t row, int64_t step, int64_t n, int64_t k, int64_t width, float* dst)
 FL_SIMD_KERNEL(void, gemm_pack_f64, const double* src, int64_t row, int64_t step, int64_t n, int64_t k, int64_t width, double* dst)
-// y[i] += a * x[i] for i < n, wrapping round.
-FL_SIMD_KERNEL(void, add_scaled_u32, int64_t n, uint32_t a, const uint32_t* x, uint32_t* y)
-FL_SIMD_KERNEL(void, add_scaled_u64, int64_t n, uint64_t a, const uint64_t* x, uint64_t* y)
+// y[j] = sum_p a[p * step] * x[p * row + j] for j < n, p < k, wrapping round.
+FL_SIMD_KERNEL(void, sum_rows_u32, int64_t n, int64_t k, const uint32_t* a, int64_t step, const uint32_t* x, int64_t row, uint32_t* y)
+FL_SIMD_KERNEL(void, sum_rows_u64, int64_t n, int64_t k, const uint64_t* a, int64_t step, const uint64_t* x, int64_t row, uint64_t* y)
+// sum_p a[p] * x[p] for p < k, wrapping round.
+FL_SIMD_KERNEL(uint32_t, dot_u32, int64_t k, const uint32_t* a, const uint32_t* x)
+FL_SIMD_KERNEL(uint64_t, dot_u64, int64_t k, const uint64_t* a, const uint64_t* x)
 // y[i] = sum_p a[i * lda + p] * x[p]
 FL_SIMD_KERNEL(void, gemv_rows_f32, int64_t m, int64_t k, const float* a, int64_t lda, const float* x, float* y)
 FL_SIMD_KERNEL(void, gemv_rows_f64, int64_t m, int64_t k, const double* a, int64_t lda, const double* x, double* y)

@@ -244,10 +244,29 @@ void gemv_rows_block(int64_t k, const T* a, int64_t lda, const T* x, T* y) {
   }
 }
 
+// Four rows at a time, so that sums are loaded and stored once for them.
 template <class T>
-void add_scaled(int64_t n, T a, const T* x, T* y) {
+void sum_rows(int64_t n, int64_t k, const T* a, int64_t step, const T* x, int64_t row, T* y) {
+  for (int64_t j = 0; j < n; ++j) y[j] = 0;
+  int64_t p = 0;
+  for (; p + 4 <= k; p += 4, a += 4 * step, x += 4 * row) {
+    const T a0 = a[0], a1 = a[step], a2 = a[2 * step], a3 = a[3 * step];
 #pragma omp simd
-  for (int64_t i = 0; i < n; ++i) y[i] += a * x[i];
+    for (int64_t j = 0; j < n; ++j) y[j] += a0 * x[j] + a1 * x[row + j] + a2 * x[2 * row + j] + a3 * x[3 * row + j];
+  }
+  for (; p < k; ++p, a += step, x += row) {
+    const T s = *a;
+#pragma omp simd
+    for (int64_t j = 0; j < n; ++j) y[j] += s * x[j];
+  }
+}
+
+template <class T>
+T dot(int64_t k, const T* a, const T* x) {
+  T sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t p = 0; p < k; ++p) sum += a[p] * x[p];
+  return sum;
 }
 
 template <class T>
@@ -288,8 +307,10 @@ void gemm_tile_f32(const GemmTile<float>& t) { tile(t); }
 void gemm_tile_f64(const GemmTile<double>& t) { tile(t); }
 void gemm_pack_f32(const float* s, int64_t row, int64_t step, int64_t n, int64_t k, int64_t w, float* d) { pack(s, row, step, n, k, w, d); }
 void gemm_pack_f64(const double* s, int64_t row, int64_t step, int64_t n, int64_t k, int64_t w, double* d) { pack(s, row, step, n, k, w, d); }
-void add_scaled_u32(int64_t n, uint32_t a, const uint32_t* x, uint32_t* y) { add_scaled(n, a, x, y); }
-void add_scaled_u64(int64_t n, uint64_t a, const uint64_t* x, uint64_t* y) { add_scaled(n, a, x, y); }
+void sum_rows_u32(int64_t n, int64_t k, const uint32_t* a, int64_t step, const uint32_t* x, int64_t row, uint32_t* y) { sum_rows(n, k, a, step, x, row, y); }
+void sum_rows_u64(int64_t n, int64_t k, const uint64_t* a, int64_t step, const uint64_t* x, int64_t row, uint64_t* y) { sum_rows(n, k, a, step, x, row, y); }
+uint32_t dot_u32(int64_t k, const uint32_t* a, const uint32_t* x) { return dot(k, a, x); }
+uint64_t dot_u64(int64_t k, const uint64_t* a, const uint64_t* x) { return dot(k, a, x); }
 void gemv_rows_f32(int64_t m, int64_t k, const float* a, int64_t lda, const float* x, float* y) { gemv_rows(m, k, a, lda, x, y); }
 void gemv_rows_f64(int64_t m, int64_t k, const double* a, int64_t lda, const double* x, double* y) { gemv_rows(m, k, a, lda, x, y); }
 void gemv_cols_f32(int64_t n, int64_t k, const float* b, int64_t ldb, const float* x, float* y) { gemv_cols(n, k, b, ldb, x, y); }

@@ -45,8 +45,22 @@ struct Accumulator {
   using Type = std::conditional_t<std::is_same_v<T, int64_t>, int64_t, int32_t>;
 };
 
-void add_scaled(int64_t n, uint32_t a, const uint32_t* x, uint32_t* y) { kernels::add_scaled_u32(n, a, x, y); }
-void add_scaled(int64_t n, uint64_t a, const uint64_t* x, uint64_t* y) { kernels::add_scaled_u64(n, a, x, y); }
+uint32_t dot(int64_t k, const uint32_t* a, const uint32_t* b) { return kernels::dot_u32(k, a, b); }
+uint64_t dot(int64_t k, const uint64_t* a, const uint64_t* b) { return kernels::dot_u64(k, a, b); }
+void sum_rows(int64_t n, int64_t k, const uint32_t* a, int64_t step, const uint32_t* x, int64_t row, uint32_t* y) { kernels::sum_rows_u32(n, k, a, step, x, row, y); }
+void sum_rows(int64_t n, int64_t k, const uint64_t* a, int64_t step, const uint64_t* x, int64_t row, uint64_t* y) { kernels::sum_rows_u64(n, k, a, step, x, row, y); }
+
+// row[j] = sum_p a[p * a_col] * b[p * b_row + j * b_col], in vectors; false where the strides are not for those.
+template <class U>
+bool products(int64_t n, int64_t k, const U* a, int64_t a_col, const U* b, int64_t b_row, int64_t b_col, U* row) {
+  if (a_col == 1 && b_row == 1 && (n == 1 || b_col != 1)) {
+    for (int64_t j = 0; j < n; ++j) row[j] = dot(k, a, b + j * b_col);
+    return true;
+  }
+  if (b_col != 1) return false;
+  sum_rows(n, k, a, a_col, b, b_row, row);
+  return true;
+}
 
 template <class T>
 void gemm_int(int64_t m, int64_t n, int64_t k, const T* a, int64_t a_row, int64_t a_col, const T* b, int64_t b_row, int64_t b_col, T* c,
@@ -56,17 +70,16 @@ void gemm_int(int64_t m, int64_t n, int64_t k, const T* a, int64_t a_row, int64_
   parallel_work(m, n * k, 65536, [&](int64_t i0, int64_t i1) {
     std::vector<U> row(n);
     for (int64_t i = i0; i < i1; ++i) {
-      std::fill(row.begin(), row.end(), U(0));
-      for (int64_t p = 0; p < k; ++p) {
-        const U s = static_cast<U>(a[i * a_row + p * a_col]);
-        const T* src = b + p * b_row;
-        if constexpr (sizeof(T) == sizeof(U)) {
-          if (b_col == 1) {
-            add_scaled(n, s, reinterpret_cast<const U*>(src), row.data());
-            continue;
-          }
+      bool done = false;
+      if constexpr (sizeof(T) == sizeof(U))
+        done = products(n, k, reinterpret_cast<const U*>(a + i * a_row), a_col, reinterpret_cast<const U*>(b), b_row, b_col, row.data());
+      if (!done) {
+        std::fill(row.begin(), row.end(), U(0));
+        for (int64_t p = 0; p < k; ++p) {
+          const U s = static_cast<U>(a[i * a_row + p * a_col]);
+          const T* src = b + p * b_row;
+          for (int64_t j = 0; j < n; ++j) row[j] += s * static_cast<U>(src[j * b_col]);
         }
-        for (int64_t j = 0; j < n; ++j) row[j] += s * static_cast<U>(src[j * b_col]);
       }
       T* out = c + i * ldc;
       for (int64_t j = 0; j < n; ++j) {

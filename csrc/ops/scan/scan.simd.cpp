@@ -61,6 +61,21 @@ struct Extreme {
       at[j] = index[j] = wins ? i : at[j];
     }
   }
+  // Of a row by itself: whether none of the next elements is better, so that all have what there is. Most pieces of a long row are like that.
+  bool stays(const T* in, T* out, int64_t* index, int64_t m) const {
+    const T old = best[0];
+    const auto b = value_of(old);
+    int wins = 0;
+#pragma omp simd reduction(| : wins)
+    for (int64_t j = 0; j < m; ++j) {
+      const auto a = value_of(in[j]);
+      wins |= (a != a) | ((b == b) & (kMax ? a >= b : a <= b)) ? 1 : 0;
+    }
+    if (wins) return false;
+    std::fill_n(out, m, old);
+    std::fill_n(index, m, at[0]);
+    return true;
+  }
 };
 
 template <class Chain, class T = typename Chain::Element>
@@ -122,6 +137,8 @@ void along_row(Chain& chain, DType dtype, const S* in, S* out, int64_t* index, i
   for (int64_t done = 0; done < n; done += kSteps) {
     const int64_t steps = std::min(kSteps, n - done);
     if constexpr (std::is_same_v<S, T>) {
+      if constexpr (requires { chain.best; })
+        if (done > 0 && chain.stays(in + done, out + done, index + done, steps)) continue;
       for (int64_t i = done; i < done + steps; ++i) chain.advance(i, in + i, out + i, index + i, 1);
     } else {
       FL_ISA::convert_loop(piece, DType::Float32, in + done, dtype, steps);
