@@ -91,6 +91,9 @@ def test_the_slope_of_logit_is_nan_where_logit_is():
     same(gradients(fl.logit, [2.0, -1.0, 0.5, 1.0]), [[NAN, NAN, 4.0, float("inf")]])
     x = fl.tensor([0.2, 0.7], dtype=fl.float64, requires_grad=True)
     assert fl.autograd.gradgradcheck(fl.logit, [x])
+    same(fl.logit(x.detach(), None), fl.logit(x.detach()))
+    same(gradients(lambda x: fl.logit(x, eps=None), [2.0, -1.0, 0.5, 1.0]), [[NAN, NAN, 4.0, float("inf")]])
+    assert fl.autograd.gradgradcheck(lambda x: fl.logit(x, None), [x])
 
 
 @pytest.mark.parametrize("f", [fl.sign, fl.sgn])
