@@ -14,6 +14,7 @@ std::atomic<int64_t> in_registers{0};
 
 constexpr int64_t kShortRow = 32;  // a broadcast operand's rows below this cost more to gather than a pass saves
 constexpr size_t kLine = 64;
+constexpr int kEachInputs = 8;         // operands of an op, at most
 
 struct Operand {
   char* data;
@@ -145,8 +146,8 @@ class Walk {
   // A tile is read at once, at the first loop that wants it, and no processor looks ahead over the loops that follow. So each loop asks for a
   // share of the next tile's lines.
   void fetch(int64_t i, int first, int last) const {
-
-    const int64_t from = i + kTile, line_bytes = kLine;
+    const int64_t from = i + kTile;
+    constexpr auto line_bytes = static_cast<int64_t>(kLine);
     if (from >= end_) return;
     for (const Operand* o : ahead_) {
       const int64_t bytes = std::min(kTile, end_ - from) * o->item;
@@ -223,7 +224,7 @@ class Walk {
   // The program of the steps from `first` to before `end`.
   void group(int first, int end) {
     Group& group = groups_.emplace_back();
-    group.program.reserve(static_cast<size_t>(4 * (end - first) + 1));
+    group.program.reserve(static_cast<size_t>(6 * (end - first) + 1));
     const RegisterEnds ends = kernels::register_ends();
     // `to` is to read an operand of step s, which comes next in the program, as its k-th one; returns the type that it finds: float, or for a load any.
     auto read = [&](RegisterStep& to, int k, int s, int operand_index, bool load) {
@@ -262,7 +263,7 @@ class Walk {
       run.run = step.loops.registers->by[held];
       for (size_t k = 0; k < step.params.size(); ++k) run.numbers[k] = step.params[k].as<float>();
       if (held == 0 && step.loops.registers->single && plan_.by_number(step)) {
-        const float number = step.loops.registers->number(*reinterpret_cast<const float*>(fixed_[static_cast<size_t>(s)][1]));
+        const float number = step.loops.registers->number(*reinterpret_cast<const float*>(fixed_[static_cast<size_t>(s)][static_cast<size_t>(step.n - 1)]));
         if (number != 0) run.run = step.loops.registers->single, run.numbers[0] = number;
       }
       for (int k = 0; k < step.n; ++k)
@@ -318,10 +319,10 @@ class Walk {
   size_t taken_ = 0;
   std::vector<std::unique_ptr<char[]>> more_;
   struct Room {
-    alignas(64) char in[kMaxInputs][kTileBytes];
+    alignas(64) char in[kEachInputs][kTileBytes];
     alignas(64) char raw[kTileBytes];
     alignas(64) char out[kTileBytes];
-    alignas(64) char near[8 * kTileBytes];
+    alignas(64) char near[4 * kTileBytes];
   } room_;
 };
 
@@ -357,7 +358,8 @@ void find_groups(Plan& plan) {
   }
 }
 
-// A slot for each value that does not go straight to memory; slots are used again.
+// A slot for each value that does not go straight to memory, one that stays in registers, too, since the last tile goes step by step; slots are
+// used again.
 void place_values(Plan& plan) {
   const auto& steps = plan.chain.steps;
   std::vector<int> last(steps.size(), -1);

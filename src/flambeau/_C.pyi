@@ -1263,14 +1263,14 @@ class Tensor:
     def logit(self) -> Tensor:
         """log(x / (1 - x)). (x is `input`.) Gradients: `input`."""
     @overload
-    def logit(self, eps: _float) -> Tensor:
-        """log(z / (1 - z)) with z = x clamped to [eps, 1 - eps]. (x is `input`.) Gradients: `input`."""
+    def logit(self, eps: _float | None) -> Tensor:
+        """log(z / (1 - z)) with z = x clamped to [eps, 1 - eps], where that is given. (x is `input`.) Gradients: `input`."""
     @overload
     def logit_(self) -> Self:
         """log(x / (1 - x)). (x is `input`.) Gradients: `input`."""
     @overload
-    def logit_(self, eps: _float) -> Self:
-        """log(z / (1 - z)) with z = x clamped to [eps, 1 - eps]. (x is `input`.) Gradients: `input`."""
+    def logit_(self, eps: _float | None) -> Self:
+        """log(z / (1 - z)) with z = x clamped to [eps, 1 - eps], where that is given. (x is `input`.) Gradients: `input`."""
     def logsumexp(self, dim: Sequence[_int] | _int, keepdim: _bool = ...) -> Tensor:
         """log of the sum of e^x, without overflow. (x is `input`.) Gradients: `input`."""
     def lt(self, other: Tensor | Number) -> Tensor:

@@ -22,12 +22,26 @@ def _copying(name: str, view: Callable[..., Any]) -> Callable[..., Any]:
     return takes_out(function)
 
 
+def _slice(x: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Any:
+    if not -x.ndim <= dim < x.ndim:
+        raise _C.RangeError(f"slice_copy: dim = {dim}, but input has shape {list(x.shape)}; expected {-x.ndim} <= dim < {x.ndim}")
+    if step <= 0:
+        raise _C.ArgumentError(f"slice_copy: step = {step}; expected at least 1")
+    return x[(slice(None),) * (dim % x.ndim) + (slice(start, end, step),)]
+
+
 alias_copy = _copying("alias_copy", lambda x: x)
 as_strided_copy = _copying("as_strided_copy", ops.as_strided)
+col_indices_copy = _copying("col_indices_copy", lambda x: x.col_indices())
+crow_indices_copy = _copying("crow_indices_copy", lambda x: x.crow_indices())
+detach_copy = _copying("detach_copy", Tensor.detach)
 diagonal_copy = _copying("diagonal_copy", ops.diagonal)
 expand_copy = _copying("expand_copy", ops.expand)
 narrow_copy = _copying("narrow_copy", ops.narrow)
 permute_copy = _copying("permute_copy", ops.permute)
+select_copy = _copying("select_copy", ops.select)
+slice_copy = _copying("slice_copy", _slice)
+split_copy = _copying("split_copy", ops.split)
 split_with_sizes_copy = _copying("split_with_sizes_copy", ops.split_with_sizes)
 squeeze_copy = _copying("squeeze_copy", ops.squeeze)
 t_copy = _copying("t_copy", ops.t)
@@ -35,10 +49,13 @@ transpose_copy = _copying("transpose_copy", ops.transpose)
 unbind_copy = _copying("unbind_copy", ops.unbind)
 unfold_copy = _copying("unfold_copy", Tensor.unfold)
 unsqueeze_copy = _copying("unsqueeze_copy", ops.unsqueeze)
+view_as_complex_copy = _copying("view_as_complex_copy", ops.view_as_complex)
+view_as_real_copy = _copying("view_as_real_copy", ops.view_as_real)
 view_copy = _copying("view_copy", ops.view)
 
 unsafe_chunk = ops.chunk
 unsafe_split = ops.split
+unsafe_split_with_sizes = ops.split_with_sizes
 
 
 @spelled()

@@ -13,6 +13,7 @@ from __future__ import annotations
 import _thread
 import importlib
 import os
+import sys
 import typing
 
 _bootstrap: typing.Any = importlib._bootstrap  # type: ignore[attr-defined]
@@ -24,9 +25,10 @@ class _Locks(dict[str, typing.Callable[[], typing.Any]]):
     def __init__(self, locks: dict[str, typing.Callable[[], typing.Any]], package: str) -> None:
         super().__init__(locks)
         self.packages = {package}
-        self._lock = locks[package]()
+        self._lock = self.pop(package)()
         self._name = package
         self._imported_here = False
+        self._forks: int | None = None  # the thread that holds the lock for a fork
 
     def __missing__(self, name: str) -> typing.Callable[[], typing.Any]:
         if name.partition(".")[0] in self.packages:
@@ -34,21 +36,46 @@ class _Locks(dict[str, typing.Callable[[], typing.Any]]):
         raise KeyError(name)
 
     def _get(self) -> typing.Any:
-        return self._lock
+        lock, me = self._lock, _thread.get_ident()
+        owner = lock.owner
+        if owner is not None and owner not in (me, self._forks) and not _imports(owner):
+            # Ctrl-C came between its last import and the release of the lock. All come by here before they take it, one at a time.
+            lock.owner = me
+            lock.acquire()  # it may have got as far as to count
+            while lock.count:
+                lock.release()
+        return lock
 
     def before_fork(self) -> None:
         """What another thread is importing would stay half made in the child, where nobody ends it."""
-        self._imported_here = self._lock.owner == _thread.get_ident()
-        self._lock.acquire()
+        me = _thread.get_ident()
+        self._imported_here = self._lock.owner == me
+        try:
+            self._lock.acquire()
+        except RuntimeError:  # that thread waits for something that this one is importing
+            return
+        self._forks = me
 
     def after_fork(self) -> None:
-        self._lock.release()
+        if self._forks == _thread.get_ident():
+            self._forks = None
+            self._lock.release()
 
     def in_child(self) -> None:
+        self._forks = None
         if self._imported_here:
             self._lock.release()
         else:  # threads that the child lacks may have been waiting for it
             self._lock = type(self._lock)(self._name)
+
+
+def _imports(thread: int) -> bool:
+    """Whether a thread is inside of an import, or of `before_fork`."""
+    files = _bootstrap._find_and_load.__code__.co_filename, _imports.__code__.co_filename
+    frame = sys._current_frames().get(thread)
+    while frame is not None and frame.f_code.co_filename not in files:
+        frame = frame.f_back
+    return frame is not None
 
 
 def share_one_lock(package: str) -> None:

@@ -7,8 +7,8 @@ from typing import Any, NoReturn
 from flambeau import _C
 
 
-def absent(module: str) -> dict[str, Any]:
-    """The functions of `torch.<module>` on a machine without such a device."""
+def absent(module: str, *refused: str, **more: Any) -> dict[str, Any]:
+    """The functions of `torch.<module>` on a machine without such a device: those of all, further ones that are refused, and answers."""
 
     def none(name: str) -> NoReturn:
         raise _C.DeviceError(f"{module}.{name}: this build of flambeau computes on the CPU")
@@ -31,6 +31,7 @@ def absent(module: str) -> dict[str, Any]:
         "empty_cache": lambda: None,
         "memory_allocated": lambda device=None: 0,
         "max_memory_allocated": lambda device=None: 0,
+        **more,
     }
     for name in (
         "synchronize",
@@ -41,6 +42,7 @@ def absent(module: str) -> dict[str, Any]:
         "get_device_name",
         "get_device_properties",
         "mem_get_info",
+        *refused,
     ):
         names[name] = refusing(name)
     return names

@@ -9,6 +9,7 @@ from typing import Any
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._memory_format import contiguous_format, memory_format
+from flambeau._no_tensor import wants_tensors
 from flambeau._spelled import spelled
 from flambeau._tensor import tensor
 
@@ -130,6 +131,7 @@ def feature_alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
     return F.feature_alpha_dropout(input, p, train)
 
 
+@wants_tensors
 def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
     """Sets whole channels to zero with probability p: input [N, C, ...]."""
     from flambeau.nn import functional as F
@@ -138,6 +140,88 @@ def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
         return F.dropout(input, p, train)
     kept = F.dropout(ops.ones((*input.shape[:2], *[1] * (input.ndim - 2)), dtype=input.dtype, device=input.device), p, True)
     return input * kept  # type: ignore[no-any-return]
+
+
+def _dropping(name: str) -> Callable[[Tensor, float, bool], Tensor]:
+    def function(input: Tensor, p: float, train: bool) -> Tensor:
+        return ops.copy_(input, globals()[name](input, p, train))
+
+    function.__name__ = function.__qualname__ = f"{name}_"
+    function.__doc__ = f"`{name}` in place."
+    return function
+
+
+alpha_dropout_, feature_alpha_dropout_, feature_dropout_ = map(_dropping, ("alpha_dropout", "feature_alpha_dropout", "feature_dropout"))
+
+
+def dropout_(input: Tensor, p: float, train: bool) -> Tensor:
+    """`nn.functional.dropout` in place."""
+    from flambeau.nn import functional as F
+
+    return F.dropout(input, p, train, inplace=True)
+
+
+@wants_tensors
+def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
+    """What `nn.functional.dropout` returns, and which elements stayed. `train=None` is True."""
+    if train is False:
+        return ops.clone(input), ops.ones_like(input, dtype=_C.bool)
+    if not 0 <= p <= 1:
+        raise _C.ArgumentError(f"native_dropout: p = {p}; expected 0 <= p <= 1")
+    kept = ops.empty(input.shape, dtype=_C.bool, device=input.device).bernoulli_(1 - p)
+    return (input * kept).mul_(1 / (1 - p) if p < 1 else 0.0), kept
+
+
+@wants_tensors
+def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
+    """Scales the rows of a table that are named, and whose norm is larger, down to `max_norm`.
+
+    Shape: input [V, D], indices [*].
+    """
+    used = ops.unique_sorted(indices.reshape(-1))[0]
+    rows = input.detach()[used]
+    norms = ops.norm(rows, norm_type, 1, keepdim=True)
+    scale = ops.where(norms > max_norm, max_norm / (norms + 1e-7), ops.ones_like(norms))
+    input[used] = rows * scale
+    return input
+
+
+@wants_tensors
+def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
+    """A convolution over time of sequences that lie time first.
+
+    Shape: input [T, B, C_in], weight [K, C_in, C_out], bias [C_out] -> [T + 2 pad - K + 1, B, C_out].
+    """
+    from flambeau.nn import functional as F
+
+    if input.dim() != 3 or weight.dim() != 3 or weight.shape[1] != input.shape[2]:
+        raise _C.ShapeError(
+            f"conv_tbc: input has shape {list(input.shape)}, weight {list(weight.shape)}; expected [T, B, C_in] and [K, C_in, C_out]"
+        )
+    return F.conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad).permute(2, 0, 1).contiguous()
+
+
+_SAMPLING, _BEYOND = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
+
+
+def grid_sampler(input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool) -> Tensor:
+    """`nn.functional.grid_sample`, whose modes are numbers here: bilinear, nearest and bicubic, zeros, border and reflection."""
+    from flambeau.nn import functional as F
+
+    for name, mode in (("interpolation_mode", interpolation_mode), ("padding_mode", padding_mode)):
+        if mode not in (0, 1, 2):
+            raise _C.ArgumentError(f"grid_sampler: {name} = {mode}; expected 0, 1 or 2")
+    return F.grid_sample(input, grid, _SAMPLING[interpolation_mode], _BEYOND[padding_mode], align_corners)
+
+
+grid_sampler_2d = grid_sampler_3d = grid_sampler
+
+
+def affine_grid_generator(theta: Tensor, size: Any, align_corners: bool) -> Tensor:
+    """`nn.functional.affine_grid`."""
+    from flambeau.nn import functional as F
+
+    return F.affine_grid(theta, size, align_corners)  # type: ignore[no-any-return]
 
 
 def frobenius_norm(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:

@@ -973,19 +973,19 @@ def logical_xor_(input: Tensor, other: Tensor | Number) -> Tensor:
 def logit(input: Tensor, *, out: Tensor | None = ...) -> Tensor:
     """log(x / (1 - x)). (x is `input`.) Gradients: `input`."""
 @overload
-def logit(input: Tensor, eps: _float, *, out: Tensor | None = ...) -> Tensor:
-    """log(z / (1 - z)) with z = x clamped to [eps, 1 - eps]. (x is `input`.) Gradients: `input`."""
+def logit(input: Tensor, eps: _float | None, *, out: Tensor | None = ...) -> Tensor:
+    """log(z / (1 - z)) with z = x clamped to [eps, 1 - eps], where that is given. (x is `input`.) Gradients: `input`."""
 @overload
 def logit_(input: Tensor) -> Tensor:
     """log(x / (1 - x)). (x is `input`.) Gradients: `input`."""
 @overload
-def logit_(input: Tensor, eps: _float) -> Tensor:
-    """log(z / (1 - z)) with z = x clamped to [eps, 1 - eps]. (x is `input`.) Gradients: `input`."""
+def logit_(input: Tensor, eps: _float | None) -> Tensor:
+    """log(z / (1 - z)) with z = x clamped to [eps, 1 - eps], where that is given. (x is `input`.) Gradients: `input`."""
 @overload
 def logit_backward(input: Tensor, x: Tensor, *, out: Tensor | None = ...) -> Tensor:
     """Gradient of logit: NaN where logit is. Gradients: `input`, `x`."""
 @overload
-def logit_backward(input: Tensor, x: Tensor, eps: _float, *, out: Tensor | None = ...) -> Tensor:
+def logit_backward(input: Tensor, x: Tensor, eps: _float | None, *, out: Tensor | None = ...) -> Tensor:
     """Gradient of logit with eps: 0 where x was clamped. Gradients: `input`, `x`."""
 def logsigmoid(input: Tensor, *, out: Tensor | None = ...) -> Tensor:
     """log(sigmoid(x)), without overflow. (x is `input`.) Gradients: `input`."""

@@ -15,6 +15,7 @@ from flambeau._errors import NoCUDAError
 from flambeau._info import element_type
 from flambeau._memory_format import strided
 from flambeau._no_tensor import wants_tensors
+from flambeau._print import tensor_text
 from flambeau._running import run_backward
 from flambeau._spelled import spelled
 from flambeau._warn import warn, warn_once
@@ -517,8 +518,7 @@ def _format(self: Tensor, spec: str) -> str:
 
 
 def _repr(self: Tensor, *, tensor_contents: Any = None) -> str:
-    from flambeau._print import tensor_text
-
+    # It imports nothing: at the interpreter's end nothing can be imported any more.
     text: str = _C.no_torch_function(tensor_text, (), (self, tensor_contents))
     return text
 

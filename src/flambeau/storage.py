@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
-from flambeau import _C
+from flambeau import _C, _tensor
 from flambeau._C import Tensor, ops
 
 __all__ = ["TypedStorage", "UntypedStorage", "is_storage"]
@@ -343,6 +343,9 @@ STORAGES = {
 }  # fmt: skip
 
 
+UntypedStorage.__module__ = TypedStorage.__module__ = f"{_tensor.library}.storage"  # no facade sees this module before a storage is made
+
+
 class _StorageKind(type):
     """The class of `FloatStorage` and its kin: storages of its element type are its instances, and calling it makes one."""
 
@@ -386,7 +389,7 @@ else:
         setattr(TypedStorage, _method, _to_type(_method, _dtype))
         _doc = f"Storages of {_dtype}: of a number of elements, of values, and their class for `isinstance`."
         globals()[f"{_kind}Storage"] = _StorageKind(
-            f"{_kind}Storage", (), {"dtype": getattr(_C, _dtype), "__doc__": _doc, "__module__": "flambeau"}
+            f"{_kind}Storage", (), {"dtype": getattr(_C, _dtype), "__doc__": _doc, "__module__": _tensor.library}
         )
 
 

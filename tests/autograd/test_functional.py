@@ -68,6 +68,7 @@ def test_third_derivatives():
         lambda: A.jacobian(lambda x, y: x, (fl.ones(2), fl.ones(2)), strict=True),
         lambda: A.vjp(lambda x, y: x, (fl.ones(2), fl.ones(2)), fl.ones(2), strict=True),
         lambda: A.hessian(lambda x: x.sum(), fl.ones(2), strict=True),
+        lambda: A.hvp(lambda x: fl.relu(x).sum(), fl.ones(2), fl.ones(2), strict=True),
         lambda: A.jvp(lambda x: x * 2, fl.ones(2), fl.ones(2), create_graph=True, strict=True),
     ],
 )

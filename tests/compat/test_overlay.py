@@ -214,6 +214,22 @@ def test_digits_of_weights_are_compared(tmp_path):
                 fl.hub.load_state_dict_from_url(url, str(tmp_path), check_hash=True)
 
 
+@pytest.mark.parametrize("name", ["cudart", "initial_seed", "get_sync_debug_mode", "graph_pool_handle", "memory_snapshot", "MemPool", "utilization"])
+def test_what_needs_a_gpu_is_refused(name):
+    with pytest.raises(RuntimeError, match=f"cuda.{name}: this build of flambeau has no CUDA backend"):
+        getattr(fl.cuda, name)()
+
+
+def test_questions_to_a_gpu_that_have_an_answer():
+    cuda = fl.cuda
+    assert [cuda.memory_cached(), cuda.max_memory_cached(), cuda.is_tf32_supported(), cuda.memory_stats_as_nested_dict()] == [0, 0, False, {}]
+    assert cuda.set_stream(None) is cuda.reset_max_memory_cached() is None and not isinstance(fl.ones(1).storage(), cuda.FloatStorage)
+    assert fl.backends.cuda.preferred_linalg_library() == fl.backends.cuda.preferred_linalg_library("default") == 0
+    for wrong in (lambda: fl.backends.cuda.preferred_linalg_library("magma"), lambda: cuda.set_stream(0)):
+        with pytest.raises(RuntimeError, match="no CUDA backend"):
+            wrong()
+
+
 def test_functions_of_cuda_amp_need_no_device():
     class Double(fl.autograd.Function):
         @staticmethod

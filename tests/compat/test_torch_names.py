@@ -114,11 +114,11 @@ def test_the_version_is_one_that_can_be_compared():
         ("distributed._tensor.experimental", "implicit_replication"),
         ("distributions.transforms", "_InverseTransform AffineTransform"),
         ("random", "default_generator fork_rng"),
-        ("serialization", "DEFAULT_PROTOCOL normalize_storage_type"),
+        ("serialization", "DEFAULT_PROTOCOL SourceChangeWarning default_restore_location location_tag normalize_storage_type validate_cuda_device"),
         ("utils._contextlib", "_DecoratorContextManager"),
         ("utils._foreach_utils", "_group_tensors_by_device_and_dtype _has_foreach_support"),
         ("utils.data._utils.collate", "np_str_obj_array_pattern default_collate"),
-        ("utils.data.dataloader", "_collate_fn_t"),
+        ("utils.data.dataloader", "_collate_fn_t get_worker_info"),
         ("nn.init", "_calculate_correct_fan _calculate_fan_in_and_fan_out _no_grad_fill_ _no_grad_normal_ _no_grad_trunc_normal_ _no_grad_zero_"),
         ("_utils", "ExceptionWrapper _flatten_dense_tensors _get_device_index _import_dotted_name _rebuild_tensor_v2 _take_tensors classproperty"),
         ("utils.weak", "TensorWeakRef WeakIdKeyDictionary WeakIdRef WeakTensorKeyDictionary"),
@@ -137,6 +137,21 @@ def test_the_version_is_one_that_can_be_compared():
         ("nn.utils._named_member_accessor", "NamedMemberAccessor swap_tensor"),
         ("nn._reduction", "get_enum legacy_get_string"),
         ("nn.functional", "_canonical_mask _in_projection _in_projection_packed _mha_shape_check _pair _Reduction"),
+        ("nn.functional", "BroadcastingList2 boolean_dispatch conv_tbc handle_torch_function has_torch_function has_torch_function_variadic"),
+        ("fx.experimental.symbolic_shapes", "free_unbacked_symbols guard_or_false statically_known_true sym_eq"),
+        ("xpu", "get_device_capability memory_reserved memory_stats reset_peak_memory_stats"),
+        ("mps", "current_allocated_memory driver_allocated_memory recommended_max_memory"),
+        ("onnx", "OperatorExportTypes TrainingMode"),
+        ("onnx.operators", "shape_as_tensor"),
+        ("cuda.profiler", "profile start stop"),
+        ("_tensor_str", "_add_suffixes _tensor_str"),
+        ("_utils", "_element_size"),
+        ("_dynamo.eval_frame", "OptimizedModule is_dynamo_supported"),
+        ("_inductor", "cudagraph_mark_step_begin"),
+        ("_C", "_LinAlgError _get_default_device"),
+        ("accelerator", "current_stream get_memory_info memory_allocated memory_stats reset_peak_memory_stats"),
+        ("cpu", "Event Stream StreamContext current_stream stream"),
+        ("library", "impl_abstract register_fake"),
         ("nn.modules.normalization", "CrossMapLRN2d LocalResponseNorm"),
         ("optim.optimizer", "ParamsT _default_to_fused_or_foreach _get_value _use_grad_for_differentiable _view_as_real"),
         ("distributions.multivariate_normal", "MultivariateNormal _batch_mahalanobis _batch_mv _precision_to_scale_tril"),
@@ -328,12 +343,19 @@ def test_texts_and_modules_say_torch():
         print(torch.float32, torch.Size([2]), torch.ones(2).type(), torch.nn.BatchNorm2d, torch.strided, torch.channels_last)
         print(torch.Tensor.__module__, torch.nn.Linear.__module__, torch.nn.Sequential.__module__, torch.nn.functional.relu.__module__)
         print(torch.typename(torch.ones(1)), torch.typename(torch.nn.Linear(1, 1)))
+        print(torch.ones(1).untyped_storage(), torch.ones(1).storage(), torch.FloatStorage)
+        import pickle
+        print(pickle.loads(pickle.dumps(torch.UntypedStorage)) is torch.UntypedStorage)
     """)
     assert lines == [
         "torch.float32 torch.Size([2]) torch.FloatTensor <class 'torch.nn.modules.batchnorm.BatchNorm2d'> torch.strided torch.channels_last",
         "torch torch.nn.modules.linear torch.nn.modules.container torch.nn.functional",
         "torch.FloatTensor torch.nn.modules.linear.Linear",
-    ]
+        " 0", " 0", " 128", " 63",
+        "[torch.storage.UntypedStorage(device=cpu) of size 4]  1.0",
+        "[torch.storage.TypedStorage(dtype=torch.float32, device=cpu) of size 1] <class 'torch.FloatStorage'>",
+        "True",
+    ]  # fmt: skip
 
 
 def test_classes_say_the_module_in_which_pytorch_has_them():
@@ -642,6 +664,94 @@ def test_layouts_that_are_not_here_can_be_asked_for():
         x = torch.eye(2).to_sparse()
         print([x.layout == kind for kind in (torch.sparse_coo, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc, torch.jagged)], torch.sparse_csc)
     """) == ["[True, False, False, False, False] torch.sparse_csc"]
+
+
+def test_ways_to_quantise_can_be_named():
+    assert says("""
+        import copy, pickle, torch
+        kind = torch.per_tensor_symmetric
+        print(kind, isinstance(kind, torch.qscheme), kind == torch.per_tensor_affine, pickle.loads(pickle.dumps(kind)) is copy.deepcopy(kind) is kind)
+    """) == ["torch.per_tensor_symmetric True False True"]
+
+
+def test_storages_of_files_go_where_a_program_says(tmp_path):
+    assert says(f"""
+        import torch
+        from torch.serialization import default_restore_location, location_tag
+        torch.save({{"x": torch.ones(2)}}, {str(tmp_path / "x.pt")!r})
+        for place in ("cpu", "meta", "cuda:0", "moon"):
+            try:
+                print(torch.load({str(tmp_path / "x.pt")!r}, map_location=lambda s, l: default_restore_location(s, place))["x"].device)
+            except RuntimeError as error:
+                print(str(error).partition(";")[0])
+        bytes = torch.ones(2).untyped_storage()
+        print(location_tag(bytes), default_restore_location(bytes, "cpu") is bytes, default_restore_location(bytes, "meta").device)
+    """) == [
+        "cpu",
+        "meta",
+        "load: a storage was saved on cuda:0, which is not here",
+        "default_restore_location: a storage was saved on 'moon', which is not here",
+        "cpu True meta",
+    ]  # fmt: skip
+
+
+def test_gradients_of_softmaxes_that_packages_write_themselves():
+    assert says("""
+        import torch
+        for kind in ("softmax", "log_softmax"):
+            x, g = torch.randn(2, 3, requires_grad=True), torch.randn(2, 3)
+            y = getattr(torch, f"_{kind}")(x, -1, False)
+            y.backward(g)
+            own = getattr(torch, f"_{kind}_backward_data")(g, y.detach(), -1, x.dtype)
+            print(torch.equal(y, getattr(torch, kind)(x, -1)), torch.allclose(own, x.grad, atol=1e-6), own.dtype)
+            print(getattr(torch, f"_{kind}")(x.bfloat16(), -1, True).dtype)
+    """) == ["True True torch.float32", "torch.float32"] * 2  # fmt: skip
+
+
+def test_what_optimizers_and_printers_of_packages_call():
+    assert says("""
+        import torch
+        from torch.optim.optimizer import Optimizer
+        groups = Optimizer._group_tensors_by_device_and_dtype([[torch.ones(1), torch.ones(2, dtype=torch.float64)], [torch.zeros(1), torch.zeros(2)]])
+        print([(dtype, [x.tolist() for x in lists[1]]) for (_, dtype), (lists, _) in groups.items()])
+        print(torch._tensor_str._add_suffixes("Index([1, 2]", ["dim_size=3", "sorted"], 6, False), torch._utils._element_size(torch.float64), torch._C._get_default_device())
+        print(torch.onnx.operators.shape_as_tensor(torch.ones(2, 3)), torch.xpu.memory_stats(), torch.xpu.get_rng_state_all())
+        for ask in (torch.mps.driver_allocated_memory, torch.xpu.get_device_capability, torch.cuda.profiler.start, torch.backends.mps.is_macos_or_newer):
+            try:
+                ask(*(13, 0) if "macos" in ask.__name__ else ())
+            except RuntimeError as error:
+                print(type(error).__name__)
+    """) == [
+        "[(torch.float32, [[0.0]]), (torch.float64, [[0.0, 0.0]])]",
+        "Index([1, 2], dim_size=3, sorted) 8 cpu",
+        "tensor([2, 3]) {} []",
+        "DeviceError", "DeviceError", "NoCUDAError", "DeviceError",
+    ]  # fmt: skip
+
+
+def test_what_is_said_of_an_accelerator_and_of_streams_of_the_processor():
+    assert says("""
+        import torch, warnings
+        for name in ("memory_allocated", "memory_stats", "current_stream", "get_memory_info", "synchronize"):
+            try:
+                getattr(torch.accelerator, name)()
+            except RuntimeError as error:
+                print(error)
+        with torch.cpu.stream(torch.cpu.Stream()):
+            torch.cpu.current_stream().wait_stream(torch.cpu.Stream(1))
+        print(torch.cpu.Event().query())
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            print(torch.library.impl_abstract("nobodys::op")(len) is len, caught[0].category.__name__)
+        from torch.utils.collect_env import get_pretty_env_info
+        print(get_pretty_env_info().partition(" (")[0])
+    """) == [
+        *(f"accelerator.{name}: this build of flambeau computes on the CPU"
+          for name in ("memory_allocated", "memory_stats", "current_stream", "get_memory_info", "synchronize")),
+        "True",
+        "True FutureWarning",
+        "PyTorch version: 2.13.0+flambeau",
+    ]  # fmt: skip
 
 
 def test_what_packages_derive_from():

@@ -125,3 +125,47 @@ def test_imports_go_on_after_a_fork_within_one():
             os._exit(0 if done else 1)
         assert done and os.waitpid(children[0], 0)[1] == 0
     """)
+
+
+def test_ctrl_c_between_an_import_and_the_release_of_its_lock():
+    """The thread keeps the lock then, though it imports no more."""
+    run("""
+        def trace(frame, event, arg):
+            if frame.f_code.co_name == "__exit__" and getattr(frame.f_locals.get("self"), "_name", "") == "flambeau.fx.node":
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        sys.settrace(trace)
+        try:
+            import flambeau.fx.node
+        except KeyboardInterrupt as error:
+            kept = error  # as a prompt does, with all frames
+        assert importlib._bootstrap._module_locks._lock.owner == threading.get_ident()
+        thread = threading.Thread(target=importlib.import_module, args=("flambeau.utils.data",), daemon=True)
+        thread.start()
+        thread.join(20)
+        assert "flambeau.utils.data" in sys.modules and not thread.is_alive()
+        import flambeau.fx
+    """)
+
+
+def test_a_fork_where_an_import_waits_for_the_thread_that_forks():
+    """Python's locks find that neither would end; the fork goes on without the lock, and says nothing."""
+    run("""
+        import time
+        sys.modules.pop("colorsys", None)
+        other = threading.Thread(target=importlib.import_module, args=("flambeau.fx.node",), daemon=True)
+        children = []
+        def meet():
+            other.start()
+            time.sleep(0.2)  # it holds the library's lock and waits for the module that is imported here
+            children.append(os.fork())
+            if children == [0]:
+                importlib.import_module("flambeau.utils.data")
+                os._exit(0)
+        While("flambeau.fx.node", lambda: importlib.import_module("colorsys") and None)
+        While("colorsys", meet)
+        import colorsys
+        assert os.waitpid(children[0], 0)[1] == 0
+        other.join(20)
+        assert not other.is_alive()
+    """)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 import flambeau as fl
@@ -72,3 +75,10 @@ def test_other_objects():
 
 def test_a_text_can_stand_for_the_elements():
     assert fl.ones(3, dtype=fl.float64).__repr__(tensor_contents="...") == "tensor(..., dtype=flambeau.float64)"
+
+
+def test_at_the_end_of_the_interpreter():
+    """Nothing can be imported then."""
+    code = "import flambeau as fl\nclass A:\n    def __del__(self): print(x, repr(x))\nx = fl.ones(2)\na = A()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.stderr) == ("tensor([1., 1.]) tensor([1., 1.])\n", "")

@@ -8,7 +8,7 @@ from flambeau import _older
 from flambeau.nn import functional as F
 
 NAMES = sorted(name for name, module in fl._LAZY_NAMES.items() if module == "_older")
-INPLACE = [name for name in NAMES if name.endswith("_") and not hasattr(F, name)]
+INPLACE = [name for name in NAMES if name.endswith("_") and hasattr(fl.Tensor, name) and not hasattr(F, name)]
 
 
 @pytest.mark.parametrize("name", INPLACE)
@@ -85,3 +85,10 @@ def test_channels_are_dropped_whole():
     out = fl.feature_dropout(fl.ones(20, 10, 3, 3), 0.5, True).flatten(2)
     assert set(out.flatten().tolist()) == {0.0, 2.0} and fl.equal(out.amax(2), out.amin(2))
     assert fl.equal(fl.feature_dropout(fl.ones(2, 2, 2), 0.5, False), fl.ones(2, 2, 2))
+
+
+@pytest.mark.parametrize("name", ["alpha_dropout_", "conv_tbc", "dropout_", "embedding_renorm_", "feature_alpha_dropout_", "feature_dropout_", "native_dropout"])
+def test_what_is_no_tensor_is_refused(name):
+    more = {"conv_tbc": (fl.ones(1, 1, 1), fl.ones(1)), "embedding_renorm_": (fl.tensor([0]), 1.0, 2.0)}.get(name, (0.5, True))
+    with pytest.raises(TypeError):
+        getattr(fl, name)("text", *more)

@@ -689,13 +689,20 @@ def test_a_rule_without_a_state_leaves_no_entries_whatever_follows():
     plain = optim.SGD([w], lr=0.1)
     w.grad = fl.ones(2)
     plain.step()
+    assert plain.state == {}
     plain.add_param_group({"params": [v]})
     assert plain.state_dict()["state"] == {}
     v.grad = fl.ones(2)
     plain.step()
+    w.grad = fl.ones(2).to_sparse()
+    plain.step()
     w.grad = None
     plain.step()
     assert pickle.loads(pickle.dumps(plain)).state_dict()["state"] == plain.state_dict()["state"] == {}
+    for group in plain.param_groups:
+        group["momentum"] = 0.9
+    plain.step()
+    assert list(plain.state_dict()["state"]) == [1]
 
 
 def test_adamw_stays_decoupled_where_an_adams_state_is_loaded():

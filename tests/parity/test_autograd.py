@@ -93,6 +93,7 @@ def test_results_can_be_differentiated(create):
     [
         lambda f, lib: f.jacobian(lambda x: x.sum() * 0 + 1 if False else lib.ones(2), lib.ones(2), strict=True),
         lambda f, lib: f.jacobian(lambda x, y: x, (lib.ones(2), lib.ones(2)), strict=True),
+        lambda f, lib: f.hvp(lambda x: lib.relu(x).sum(), lib.ones(2), lib.ones(2), strict=True),
         lambda f, lib: f.jacobian(lambda x: 3, lib.ones(2)),
         lambda f, lib: f.jacobian(lambda x: x, [1.0]),
         lambda f, lib: f.vjp(lambda x: x, lib.ones(2)),

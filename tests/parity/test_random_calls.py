@@ -56,7 +56,7 @@ DELIBERATE = [
     Deliberate(r"r = x0\.logical_\w+_\(.*is being used in an in-place operation", "a leaf that requires grad is not written to"),
     Deliberate(r"r = x0\.(eq|ne|lt|gt|le|ge|not_equal|less|greater|less_equal|greater_equal)_\(.*requires_grad", "a comparison in place has no history"),
     Deliberate(r"(cummax|cummin|mode|kthvalue|index_reduce|scatter_reduce|pairwise_distance|dist|renorm)\(.*\n\[6\]", "gradients of empty tensors, of p = 0 and of no limit are zeros or numbers of the leaf's type; PyTorch's are None, of another type, or NaN"),
-    Deliberate(r"(logit|norm|sort): (no form of it takes .*NoneType|stable is a NoneType)", "a number that may be left out is not given as None"),
+    Deliberate(r"(norm|sort): (no form of it takes .*NoneType|stable is a NoneType)", "a number that may be left out is not given as None"),
     Deliberate(r"xlogy.*(le: expected at least one tensor|\n\[6\])", "a known defect: the derivative beside a number is refused, and beside integers it is computed in float32"),
     Deliberate(r"softmax: x is .*; expected a float, or dtype= a float", "a softmax of integers is refused where it has one element or none, too"),
     Deliberate(r"L\.zeros\(\(0,\).*r = L\.(concat|cat|concatenate)\(", "an empty tensor among those that are joined has a history or none"),
@@ -72,6 +72,8 @@ DELIBERATE = [
     Deliberate(r"matrix_exp: A is (b?float16)", "matrices of 16 bits are cast by the caller"),
     Deliberate(r"r = (L|x0)\.(std|var|std_mean|var_mean)\(.*(\n\[6\]|nan there)", "() means all axes for the gradient, too, and nothing varies by 0 where the divisor is above 0"),
     Deliberate(r"=L\.uint8.*threshold_?\(", "a threshold below 0 is below all bytes"),
+    Deliberate(r"L\.uint8.*L\.cosine_similarity\(", "a norm of bytes is computed in the result's type; PyTorch's in float32"),
+    Deliberate(r"L\.uint8.*atan2\(.*\n\[6\]|\n\[6\].*L\.uint8.*atan2\(", "squares of bytes wrap round in PyTorch's slope"),
     Deliberate(r"fftfreq: n = -?\d+|float division by zero", "no frequencies of no points, or of points at one place"),
 ]
 

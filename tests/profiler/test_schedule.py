@@ -1,5 +1,7 @@
 """Schedules: which steps are kept, and when the handler is called."""
 
+import sys
+
 import pytest
 
 import flambeau as fl
@@ -78,3 +80,36 @@ def test_an_error_at_the_start_ends_the_profile():
         profile(schedule=lambda step: 1 / 0).start()
     with profile():
         pass
+
+
+def test_ctrl_c_ends_the_profile():
+    points = 0  # where its methods begin and return
+
+    def trace(frame, event, arg):
+        nonlocal points
+        if frame.f_code.co_filename != profile.__init__.__code__.co_filename or frame.f_code.co_name in ("__enter__", "__exit__"):
+            return trace
+        points += event in ("call", "return")
+        if points == last and event in ("call", "return"):
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    for last in range(1, 200):
+        points = 0
+        measured = profile()
+        try:
+            sys.settrace(trace)
+            with measured:
+                pass
+            break
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(before)
+        with profile() as after:
+            fl.ones(2) + 1
+        assert any(event.name == "add" for event in after.events())
+        assert not fl._C.profiler.recording()
+    assert last > 10

@@ -117,15 +117,15 @@ def jvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
         x, many_in = _inputs("jvp", inputs, create_graph)
         v = _directions("jvp", v, x, many_in)
         y, many_out = _called("jvp", func, x, strict)
-        found = _along(y, x, v, create_graph, strict)
+        found = _along("jvp", y, x, v, create_graph, strict)
     return _finished(y, many_out, create_graph), _finished(found, many_out, create_graph)
 
 
-def _along(y: Tensors, x: Tensors, v: Tensors, create_graph: bool, strict: bool) -> Tensors:
+def _along(op: str, y: Tensors, x: Tensors, v: Tensors, create_graph: bool, strict: bool) -> Tensors:
     """J v as the derivative by u of u J, which is linear in u."""
     u = tuple(ops.zeros_like(t).requires_grad_() for t in y)
-    rows = _gradients("jvp", y, x, u, True, strict)
-    return _gradients("jvp", rows, u, v, create_graph, strict)
+    rows = _gradients(op, y, x, u, True, strict)
+    return _gradients(op, rows, u, v, create_graph, strict)
 
 
 def jacobian(
@@ -283,5 +283,8 @@ def _second(op: str, func: Callable[..., Any], inputs: Any, v: Any, create_graph
         v = _directions(op, v, x, many)
         y, _ = _called(op, _scalar(op, func), x, strict)
         slope = _gradients(op, y, x, [ops.ones_like(y[0])], True, strict)
-        found = _gradients(op, slope, x, v, create_graph, strict)
+        if op == "hvp" and strict:  # a slope without a second derivative is seen by way of columns alone
+            found = _along(op, slope, x, v, create_graph, strict)
+        else:
+            found = _gradients(op, slope, x, v, create_graph, strict)
     return _finished(y, False, create_graph), _finished(found, many, create_graph)

@@ -6,6 +6,7 @@ There is no CUDA backend, and one kernel of attention: they are kept and change 
 from __future__ import annotations
 
 import contextlib
+import enum
 from collections.abc import Iterator
 from typing import Any
 
@@ -47,6 +48,23 @@ enable_flash_sdp, flash_sdp_enabled = _switch("flash")
 enable_mem_efficient_sdp, mem_efficient_sdp_enabled = _switch("mem_efficient")
 enable_math_sdp, math_sdp_enabled = _switch("math")
 enable_cudnn_sdp, cudnn_sdp_enabled = _switch("cudnn")
+
+
+class _LinalgBackend(enum.IntEnum):
+    Default = 0
+    Cusolver = 1
+    Magma = 2
+
+
+def preferred_linalg_library(backend: str | _LinalgBackend | None = None) -> _LinalgBackend:
+    """The library that would solve linear systems on a GPU: "default" is all that can be asked for without one.
+
+    Raises:
+        RuntimeError: another name.
+    """
+    if backend not in (None, "default", _LinalgBackend.Default):
+        raise RuntimeError(f"preferred_linalg_library: backend = {backend!r}; expected 'default', since there is no CUDA backend")
+    return _LinalgBackend.Default
 
 
 def is_flash_attention_available() -> bool:

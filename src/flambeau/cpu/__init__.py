@@ -10,7 +10,10 @@ from typing import Any
 
 from flambeau.cpu import amp
 
-__all__ = ["amp", "current_device", "device_count", "get_capabilities", "is_available", "is_initialized", "set_device", "synchronize"]
+__all__ = [
+    "Event", "Stream", "StreamContext", "amp", "current_device", "current_stream", "device_count", "get_capabilities", "is_available",
+    "is_initialized", "set_device", "stream", "synchronize",
+]  # fmt: skip
 
 # PyTorch's names of instruction sets, and the system's where it has another.
 _SAME = (
@@ -59,3 +62,62 @@ def get_capabilities() -> Mapping[str, Any]:
 
 def synchronize(device: Any = None) -> None:
     """Nothing: an operation has finished when it returns."""
+
+
+class Stream:
+    """A queue of a device. The CPU has finished each call when it returns, so nothing ever waits in it."""
+
+    def __init__(self, priority: int = -1) -> None:
+        pass
+
+    def wait_stream(self, stream: Any) -> None:
+        """Nothing: what the other stream was given is done."""
+
+    def record_event(self) -> None:
+        """Nothing: there is nothing to wait for."""
+
+    def wait_event(self, event: Any) -> None:
+        """Nothing: events have happened."""
+
+
+class Event:
+    """A mark in a queue, which has happened."""
+
+    def query(self) -> bool:
+        """True."""
+        return True
+
+    def record(self, stream: Any = None) -> None:
+        """Nothing: what came before is done."""
+
+    def synchronize(self) -> None:
+        """Nothing: it has happened."""
+
+    def wait(self, stream: Any = None) -> None:
+        """Nothing: it has happened."""
+
+
+class StreamContext:
+    """A region in a stream; all of them are the same."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exception: object) -> None:
+        pass
+
+
+def stream(stream: Any) -> StreamContext:
+    """A region in a stream."""
+    return StreamContext(stream)
+
+
+_stream = Stream()
+
+
+def current_stream(device: Any = None) -> Stream:
+    """The stream that there is."""
+    return _stream

@@ -32,6 +32,8 @@ from flambeau.cuda._absent import (
     memory_summary,
     stream,
 )
+from flambeau.cuda._more import *
+from flambeau.cuda._more import __all__ as _more
 
 __all__ = [
     "CUDAGraph", "Event", "OutOfMemoryError", "Stream", "StreamContext", "amp", "can_device_access_peer", "current_device",
@@ -40,7 +42,7 @@ __all__ = [
     "graph", "has_half", "has_magma", "init", "ipc_collect", "is_available", "is_bf16_supported", "is_current_stream_capturing",
     "is_initialized", "manual_seed", "manual_seed_all", "max_memory_allocated", "max_memory_reserved", "mem_get_info",
     "memory_allocated", "memory_reserved", "memory_stats", "memory_summary", "nvtx", "reset_max_memory_allocated",
-    "reset_peak_memory_stats", "seed", "seed_all", "set_device", "set_rng_state", "set_rng_state_all", "stream", "synchronize",
+    "reset_peak_memory_stats", "seed", "seed_all", "set_device", "set_rng_state", "set_rng_state_all", "stream", "synchronize", *_more,
 ]  # fmt: skip
 
 globals().update(_absent.types())

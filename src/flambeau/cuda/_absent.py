@@ -129,6 +129,8 @@ class _GPUTensors(type):
 
 
 def types() -> dict[str, Any]:
-    """The old types of tensors on a GPU, by name."""
+    """The old types of tensors and storages on a GPU, by name."""
     what = {"__module__": "flambeau.cuda", "__doc__": "Tensors on a GPU, of which there are none."}
-    return {name: _GPUTensors(name, (), dict(what)) for name in _tensor.TYPE_NAMES.values()}
+    names = list(_tensor.TYPE_NAMES.values())
+    storages = [name.replace("Tensor", "Storage") for name in names if not name.startswith(("ComplexHalf", "UInt"))]
+    return {name: _GPUTensors(name, (), dict(what)) for name in (*names, *storages)}

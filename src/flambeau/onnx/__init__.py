@@ -2,9 +2,27 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Any, NoReturn
 
-__all__ = ["export", "is_in_onnx_export"]
+__all__ = ["OperatorExportTypes", "TrainingMode", "export", "is_in_onnx_export"]
+
+
+class TrainingMode(enum.Enum):
+    """The mode that a module would be exported in."""
+
+    EVAL = 0
+    PRESERVE = 1
+    TRAINING = 2
+
+
+class OperatorExportTypes(enum.Enum):
+    """What an export would write for an operator that ONNX lacks."""
+
+    ONNX = 0
+    ONNX_ATEN = 1
+    ONNX_ATEN_FALLBACK = 2
+    ONNX_FALLTHROUGH = 3
 
 
 class OnnxExporterError(RuntimeError):

@@ -18,9 +18,13 @@ from flambeau import _C
 from flambeau._C import Tensor
 
 
-def _zeros(n: int) -> array[float]:
-    """Room for n numbers: of double precision where tensors are by default."""
-    return array("d" if _C.get_default_dtype() is _C.float64 else "f", (0.0,)) * n
+def _zeros(n: int, like: list[Any]) -> array[float]:
+    """Room for n numbers: of double precision where all tensors among `like` are, or without any, where tensors are by default.
+
+    What was loaded in 16 bits is single from then on, since a product over steps would stand still in them.
+    """
+    types = {value.dtype for value in like if isinstance(value, Tensor)} or {_C.get_default_dtype()}
+    return array("d" if types == {_C.float64} else "f", (0.0,)) * n
 
 
 def _window(values: array[float], i: int) -> Tensor:
@@ -34,7 +38,7 @@ def number_tensor(value: Any) -> Tensor:
     """A number, or a tensor that has one, as the tensor that a state has."""
     if _own(value) is not None:
         return value  # type: ignore[no-any-return]
-    values = _zeros(1)
+    values = _zeros(1, [value])
     values[0] = float(value)
     return _window(values, 0)
 
@@ -54,10 +58,10 @@ def number_of(value: Any) -> float:
 class Numbers:
     """One number for each of some parameters. A tensor is given out once: who keeps one of a state that was dropped keeps its value."""
 
-    def __init__(self, name: str, params: list[Tensor]) -> None:
+    def __init__(self, name: str, params: list[Tensor], now: list[Any]) -> None:
         self.of = operator.itemgetter(name)
         self.params = params
-        self.values = _zeros(len(params))
+        self.values = _zeros(len(params), now)
         self.tensors: list[Tensor | None] = [None] * len(params)
 
     def give(self, i: int, value: float) -> Tensor:

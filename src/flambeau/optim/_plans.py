@@ -46,7 +46,8 @@ class Plan:
         self.mask = mask  # which of them have gradients
         self.where = [i for i, has_grad in enumerate(mask) if has_grad]
         self.params = [every[i] for i in self.where]
-        self.states = [optimizer.state.setdefault(param, {}) for param in self.params]
+        self.states = [{} if (entries := optimizer.state.get(param)) is None else entries for param in self.params]
+        self._known: list[Entries | None] = []  # what the optimizer's state has of them: nothing for a rule that keeps nothing
         self._optimizer = weakref.ref(optimizer)
         self._group = group
         self._columns: dict[str, Column] = {}
@@ -76,7 +77,7 @@ class Plan:
         return (
             self.mask == mask
             and all(map(operator.is_, params, self.every))
-            and all(map(operator.is_, map(state.get, self.params), self.states))
+            and all(map(operator.is_, map(state.get, self.params), self._known))
         )
 
     def fill(self) -> None:
@@ -86,14 +87,16 @@ class Plan:
         with no_grad():
             for param, state in zip(self.params, self.states):
                 optimizer._init_state(self._group, param, state)
+        self.share()
 
-    def leave(self) -> None:
-        """Takes entries that stayed empty out of the optimizer's state again: a rule without a state has none."""
+    def share(self) -> None:
+        """Puts states into the optimizer's where they have entries."""
         optimizer = self._optimizer()
-        assert optimizer is not None  # it is what drops the plan
+        assert optimizer is not None  # it is what steps
         for param, entries in zip(self.params, self.states):
-            if not entries and optimizer.state.get(param) is entries:
-                del optimizer.state[param]
+            if entries:
+                optimizer.state[param] = entries
+        self._known = [optimizer.state.get(param) for param in self.params]
 
     def tensors(self, name: str) -> list[Any]:
         """The state tensors `name` of all parameters, as one list."""
@@ -119,11 +122,11 @@ class Plan:
         assert optimizer is not None  # it is what steps
         numbers = optimizer._numbers.get((self.key, name))
         if numbers is None or not _same(numbers.params, self.every):
-            numbers = Numbers(name, self.every)
+            numbers = Numbers(name, self.every, now)
         tensors = [numbers.tensors[i] for i in self.where]
         if not _same(tensors, now):
             if any(tensor is not None and tensor is not other for tensor, other in zip(tensors, now)):
-                numbers = Numbers(name, self.every)
+                numbers = Numbers(name, self.every, now)
                 tensors = [None] * len(now)
             # All are read before one is written.
             for i, state, tensor, value in zip(self.where, self.states, tensors, [number_of(number) for number in now]):

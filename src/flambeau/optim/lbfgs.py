@@ -166,22 +166,22 @@ class LBFGS(Optimizer):
             return -grad
         ys, ss, rhos = state["old_dirs"], state["old_stps"], state["ro"]
         y, s = grad - state["prev_flat_grad"], state["d"] * state["t"]
-        curvature = y.dot(s).item()
-        if curvature > 1e-10:
+        curvature = y.dot(s)
+        if curvature.item() > 1e-10:
             if len(ys) == group["history_size"]:
                 for kept in (ys, ss, rhos):
                     kept.pop(0)
             ys.append(y)
             ss.append(s)
             rhos.append(1.0 / curvature)
-            state["H_diag"] = curvature / y.dot(y).item()
-        q, alphas = -grad, []
-        for y, s, rho in zip(reversed(ys), reversed(ss), reversed(rhos)):
-            alphas.append(s.dot(q).item() * float(rho))
-            q.add_(y, alpha=-alphas[-1])
-        q.mul_(float(state["H_diag"]))
-        for y, s, rho, alpha in zip(ys, ss, rhos, reversed(alphas)):
-            q.add_(s, alpha=alpha - y.dot(q).item() * float(rho))
+            state["H_diag"] = curvature / y.dot(y)
+        q, alphas = -grad, state.setdefault("al", [None] * group["history_size"])
+        for i in reversed(range(len(ys))):
+            alphas[i] = ss[i].dot(q) * rhos[i]
+            q.add_(ys[i], alpha=-alphas[i].item())
+        q.mul_(state["H_diag"])
+        for i, (y, s, rho) in enumerate(zip(ys, ss, rhos)):
+            q.add_(s, alpha=(alphas[i] - y.dot(q) * rho).item())
         return q
 
     def _search(

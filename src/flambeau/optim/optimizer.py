@@ -224,19 +224,9 @@ class Optimizer:
     def __getstate__(self) -> dict[str, Any]:
         return {
             "defaults": self.defaults,
-            "state": self._kept(),
+            "state": self.state,
             "param_groups": self._groups,
         }
-
-    def _kept(self) -> dict[Any, Any]:
-        """The state, without the empty entries of parameters for which a rule keeps nothing."""
-        planned = {id(entries) for plan in self._plans.values() for entries in plan.states}
-        return {key: value for key, value in self.state.items() if value or id(value) not in planned}
-
-    def _forget_plans(self) -> None:
-        for plan in self._plans.values():
-            plan.leave()
-        self._plans.clear()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         state = dict(state)
@@ -304,6 +294,8 @@ class Optimizer:
                 f"{type(self).__name__}: this group's parameters come {'with' if named else 'without'} names, those of the first group "
                 f"have {have}; expected all groups with names, or all without"
             )
+        if any(isinstance(param, tuple) is not named for param in params):
+            raise ValueError(f"{type(self).__name__}: some parameters of a group come with names and some without; expected all or none")
         if named:
             param_group["param_names"] = [name for name, _ in params]
             params = [param for _, param in params]
@@ -341,7 +333,7 @@ class Optimizer:
                 )
             param_group.setdefault(name, default)
         self._groups.append(param_group)
-        self._forget_plans()
+        self._plans.clear()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drops all gradients, or with `set_to_none=False` fills them with zeros."""
@@ -403,6 +395,11 @@ class Optimizer:
         name = type(self).__name__
         raise RuntimeError(f"{name}: the gradient of parameter {i} of group {key[0]} (shape {list(grads[i].shape)}) {what}; {name} {why}")
 
+    def _share(self, param: Tensor, entries: Entries) -> None:
+        """A rule that keeps nothing of a parameter leaves no entry."""
+        if entries:
+            self.state[param] = entries
+
     def _step_in_graph(self, key: tuple[int, int], group: Entries, params: list[Tensor], grads: list[Any], sparse: bool) -> None:
         if sparse:
             self._refuse(key, _C.first_sparse(grads), grads, "is sparse", "with differentiable=True takes dense gradients")
@@ -412,8 +409,10 @@ class Optimizer:
         with enable_grad():
             for param, grad in zip(params, grads, strict=True):
                 if grad is not None:
-                    self._init_state(group, param, self.state[param])
-                    step_in_graph(name, group, param, grad, self.state[param])
+                    entries = self.state.get(param, {})
+                    self._init_state(group, param, entries)
+                    step_in_graph(name, group, param, grad, entries)
+                    self._share(param, entries)
 
     def _step_over(self, key: tuple[int, int], group: Entries, params: list[Tensor], grads: list[Any], sparse: bool) -> None:
         if group.get("differentiable"):
@@ -425,13 +424,12 @@ class Optimizer:
             with no_grad():
                 for param, grad in zip(params, grads, strict=True):
                     if grad is not None and grad.is_sparse:
-                        self._update_sparse(group, param, self.state[param], grad)
+                        self._update_sparse(group, param, entries := self.state.get(param, {}), grad)
+                        self._share(param, entries)
             grads = [None if grad is None or grad.is_sparse else grad for grad in grads]
         mask = [grad is not None for grad in grads]
         plan = self._plans.get(key)
         if plan is None or plan._group is not group or not plan.fits(params, mask, self.state):
-            if plan is not None:
-                plan.leave()
             plan = self._plans[key] = Plan(self, group, list(params), mask)
             plan.key = key
         if plan.params:
@@ -453,18 +451,18 @@ class Optimizer:
     # --------------------------------------------------------------------------------------- state
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns {'state': {index: {...}}, 'param_groups': [...]} with parameters by index."""
+        """Returns {'state': {index: {...}}, 'param_groups': [...]} with parameters by position; of two places of one the last."""
         for hook in tuple(self._state_dict_pre_hooks.values()):
             hook(self)
         index: dict[int, int] = {}
-        groups = []
+        groups, n = [], 0
         for group in self._groups:
             packed = {key: value for key, value in group.items() if key != "params"}
-            for param in group["params"]:
-                index.setdefault(id(param), len(index))
+            index.update({id(param): i for i, param in enumerate(group["params"], n) if id(param) not in index})
+            n += len(group["params"])
             packed["params"] = [index[id(param)] for param in group["params"]]
             groups.append(packed)
-        state = {(index[id(key)] if isinstance(key, Tensor) else key): value for key, value in self._kept().items()}
+        state = {(index[id(key)] if isinstance(key, Tensor) else key): value for key, value in self.state.items()}
         result: dict[str, Any] = {"state": state, "param_groups": groups}
         for hook in tuple(self._state_dict_post_hooks.values()):
             changed = hook(self, result)

@@ -88,6 +88,8 @@ class SGD(Optimizer):
                 elif isinstance(buffer, SparseTensor):  # of steps over sparse gradients
                     buffer = state["momentum_buffer"] = buffer.to_dense()
                 buffers.append(buffer)
+            if any(first):
+                plan.share()
         plan.step(
             "sgd_",
             grads,

@@ -28,6 +28,9 @@ class ProfilerActivity(enum.Enum):
     CPU = 0
     XPU = 1
     CUDA = 2
+    HPU = 3
+    MTIA = 4
+    PrivateUse1 = 5
 
 
 class ProfilerAction(enum.Enum):
@@ -246,11 +249,21 @@ class profile:
     # ---- running
 
     def __enter__(self) -> profile:
-        self.start()
-        return self
+        was_running = _running is self
+        try:
+            self.start()
+            return self
+        except BaseException:  # Ctrl-C after the start: nobody will call __exit__()
+            if not was_running:
+                self.stop()
+            raise
 
     def __exit__(self, *_: Any) -> None:
-        self.stop()
+        try:
+            self.stop()
+        finally:  # Ctrl-C before the end
+            if _running is self:
+                self._end()
 
     def start(self) -> None:
         """Begins, with step 0 of the schedule.

@@ -5,6 +5,7 @@ from __future__ import annotations
 _REMOVED = "PyTorch removed it; use"
 _QUANTISED = "there are no quantised tensors; fake_quantize_per_tensor_affine and its kin round as they do"
 _MASKED = "there are no tensors with a mask; reductions and softmaxes of torch.masked take mask="
+_TRACED = "what runs are not PyTorch's ops, so that a graph of those could not be shown"
 _EXPORT = "programs are not exported"
 
 # A name, or the beginning of a path, -> what to do instead.
@@ -14,6 +15,7 @@ ABSENT: dict[str, str] = {
     "torch.eig": f"{_REMOVED} torch.linalg.eig, whose results are complex",
     "torch.export.Dim": _EXPORT,
     "torch.export.dynamic_shapes": _EXPORT,
+    "torch.fx.experimental.proxy_tensor": f"{_TRACED}; torch.fx.symbolic_trace traces calls",
     "torch.ifft": f"{_REMOVED} torch.fft.ifft, whose values are complex",
     "torch.irfft": f"{_REMOVED} torch.fft.irfft, whose argument is complex",
     "torch.lstsq": f"{_REMOVED} torch.linalg.lstsq(A, B), whose arguments are the other way round",

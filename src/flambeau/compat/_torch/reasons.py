@@ -15,6 +15,13 @@ _INSIDE = "PyTorch's own inside, though its name does not say so; packages ask f
 REASONS: dict[str, dict[str, str]] = {
     "": {
         "AbsentDType": "names of element types that no tensor has here; `flambeau.qint8` would promise one",
+        **dict.fromkeys(
+            ("per_channel_affine", "per_channel_affine_float_qparams", "per_channel_symmetric", "per_tensor_affine", "per_tensor_symmetric",
+             "qscheme"),
+            "names of ways to quantise, which options of packages are; no tensor has one",
+        ),
+        **dict.fromkeys(("has_lapack", "has_mkl", "has_openmp", "has_spectral"), "switches that PyTorch wants to be rid of"),
+        "compiled_with_cxx11_abi": _COMPILED,
         "PyTorchFileReader": "the reader of PyTorch's archives is refused: flambeau.load reads them",
         "jagged": "a layout that no tensor has here",
         "native_norm": _INSIDE,
@@ -25,13 +32,21 @@ REASONS: dict[str, dict[str, str]] = {
         "*": "`_foreach_*`, the element types that no tensor has here, TorchScript's types and names that moved to torch.jit, StorageBase",
     },
     "classes": {"load_library": _EXTENSIONS, "*": _EXTENSIONS},
+    "library": {"impl_abstract": "the name that register_fake had"},
+    "nn.functional": dict.fromkeys(("GRID_SAMPLE_INTERPOLATION_MODES", "GRID_SAMPLE_PADDING_MODES"), _INSIDE),
     "nn.modules.rnn": {"apply_permutation": _INSIDE},
     "ops": dict.fromkeys(("Namespace", "OpOverloadPacket", "exists", "load_library", "loaded_libraries", "*"), _EXTENSIONS),
     "optim.optimizer": dict.fromkeys(("ParamsT", "StateDict"), "names of annotations, which optimizers of packages import"),
-    "serialization": {"normalize_storage_type": _INSIDE, "save": f"{_INSTEAD}: an archive of PyTorch's"},
+    "serialization": {
+        **dict.fromkeys(
+            ("SourceChangeWarning", "default_restore_location", "location_tag", "normalize_storage_type", "validate_cuda_device"), _INSIDE
+        ),
+        "save": f"{_INSTEAD}: an archive of PyTorch's",
+    },
     "torch_version": dict.fromkeys(
         ("TorchVersion", "__version__"), "the version of PyTorch whose surface is followed; flambeau has its own"
     ),
+    "utils.collect_env": dict.fromkeys(("get_pretty_env_info", "main"), "`flambeau doctor` looks at a machine; packages print this"),
     "utils.cpp_extension": dict.fromkeys(
         (
             "BuildExtension", "CUDAExtension", "CUDA_HOME", "CUDNN_HOME", "CppExtension", "IS_HIP_EXTENSION", "ROCM_HOME", "SYCL_HOME",

@@ -1,1 +1,1 @@
-"""`flambeau.fx.experimental`: networks made simpler for prediction (`optimization`)."""
+"""`flambeau.fx.experimental`: networks made simpler for prediction (`optimization`), and questions about sizes (`symbolic_shapes`)."""

@@ -100,7 +100,7 @@ def _alpha_dropout(input: Tensor, p: float, training: bool, inplace: bool, shape
     if not training or p == 0.0:
         return input
     if p == 1.0:
-        return (ops.mul_ if inplace else ops.mul)(input, 0.0)
+        return (ops.mul_ if inplace else ops.mul)(input, False)  # which leaves every type what it is
     saturated = -1.7580993408473766  # -lambda * alpha of SELU
     a = 1.0 / math.sqrt((1.0 - p) * (1.0 + p * saturated**2))
     b = -a * saturated * p

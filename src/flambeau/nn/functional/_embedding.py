@@ -59,12 +59,10 @@ def embedding(
             "use sparse=False"
         )
     if max_norm is not None and not weight.is_meta:
+        from flambeau._older import embedding_renorm_
+
         with no_grad():
-            used = ops.unique_sorted(input.reshape(-1))[0]
-            rows = weight.detach()[used]
-            norms = ops.norm(rows, norm_type, 1, keepdim=True)
-            scale = ops.where(norms > max_norm, max_norm / (norms + 1e-7), ops.ones_like(norms))
-            weight.detach()[used] = rows * scale
+            embedding_renorm_(weight.detach(), input, max_norm, norm_type)
     result = (ops.embedding_sparse if sparse else ops.embedding)(weight, input, row)
     if scale_grad_by_freq and result.requires_grad:
         counts = ops.bincount(input.reshape(-1), minlength=n)[input].to(result.dtype)

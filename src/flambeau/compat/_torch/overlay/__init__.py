@@ -19,6 +19,27 @@ def _shape_as_tensor(x: Any) -> Any:
     return _tensor.tensor(list(x.shape), dtype=_core.int64)
 
 
+def _softmax(input: Any, dim: int, half_to_float: bool) -> Any:  # noqa: A002
+    """`torch.softmax`, in single precision of half ones where `half_to_float`."""
+    return _core.ops.softmax(input, dim, dtype=_core.float32 if half_to_float else None)
+
+
+def _log_softmax(input: Any, dim: int, half_to_float: bool) -> Any:  # noqa: A002
+    """The same of `torch.log_softmax`."""
+    return _core.ops.log_softmax(input, dim, dtype=_core.float32 if half_to_float else None)
+
+
+def _softmax_backward_data(grad_output: Any, output: Any, dim: int, input_dtype: Any) -> Any:
+    """The gradient of a softmax's input, given that of its output: what functions of packages with a backward of their own call."""
+    weighed = grad_output * output
+    return (weighed - output * weighed.sum(dim, keepdim=True)).to(input_dtype)
+
+
+def _log_softmax_backward_data(grad_output: Any, output: Any, dim: int, input_dtype: Any) -> Any:
+    """The same of a logarithm of it."""
+    return (grad_output - output.exp() * grad_output.sum(dim, keepdim=True)).to(input_dtype)
+
+
 class PyTorchFileReader:
     """PyTorch's reader of zip files; `torch.load` reads them here."""
 
@@ -30,6 +51,33 @@ class PyTorchFileReader:
 
 # Layouts of PyTorch's that are not here: `x.layout == torch.sparse_csc` is a question that has an answer.
 sparse_csc, sparse_bsr, sparse_bsc, jagged = (_layout(name) for name in ("sparse_csc", "sparse_bsr", "sparse_bsc", "jagged"))
+
+
+class qscheme:
+    """The name of a way to quantise, which observers of packages take as an option; no tensor is quantised."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"torch.{self._name}"
+
+    def __reduce__(self) -> str:
+        return self._name
+
+
+per_tensor_affine, per_channel_affine = qscheme("per_tensor_affine"), qscheme("per_channel_affine")
+per_tensor_symmetric, per_channel_symmetric = qscheme("per_tensor_symmetric"), qscheme("per_channel_symmetric")
+per_channel_affine_float_qparams = qscheme("per_channel_affine_float_qparams")
+
+has_lapack = has_openmp = has_spectral = True
+has_mkl = False
+
+
+def compiled_with_cxx11_abi() -> bool:
+    """True: the C++ library's strings are those of C++11."""
+    return True
+
 
 _ABSENT = frozenset((
     "float4_e2m1fn_x2", "qint8", "quint8", "qint32", "quint4x2", "quint2x4",

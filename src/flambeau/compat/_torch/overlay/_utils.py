@@ -229,3 +229,8 @@ class _ClassPropertyDescriptor:
 def classproperty(func: Callable[[Any], Any]) -> _ClassPropertyDescriptor:
     """A property that a class has, as its objects do."""
     return _ClassPropertyDescriptor(func if isinstance(func, (classmethod, staticmethod)) else classmethod(func))
+
+
+def _element_size(dtype: Any) -> int:
+    """How many bytes an element has."""
+    return int(dtype.itemsize)

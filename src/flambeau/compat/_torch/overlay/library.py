@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import warnings
 from typing import Any
 
-__all__: list[str] = []
+__all__ = ["impl_abstract"]
 
 _waiting: dict[tuple[str, str], Any] = {}  # (kind, operator) -> what was registered before the operator
 
@@ -31,3 +32,10 @@ def _registrar(kind: str) -> Any:
 
 for _kind in ("register_fake", "register_autograd", "register_vmap", "register_kernel", "register_autocast"):
     globals()[_kind] = _registrar(_kind)
+
+
+def impl_abstract(qualname: str, func: Any = None, *, lib: Any = None, _stacklevel: int = 1) -> Any:
+    """`register_fake`, by its older name."""
+    warnings.warn("torch.library.impl_abstract was renamed to torch.library.register_fake", FutureWarning, stacklevel=2)
+    register = globals()["register_fake"]
+    return register(qualname, lib=lib) if func is None else register(qualname, func, lib=lib)

@@ -7,7 +7,32 @@ from typing import Any
 import flambeau as fl
 from flambeau import serialization as _serialization
 
-__all__ = ["normalize_storage_type", "save"]
+__all__ = ["SourceChangeWarning", "default_restore_location", "location_tag", "normalize_storage_type", "save", "validate_cuda_device"]
+
+
+class SourceChangeWarning(Warning):
+    """What PyTorch warns with where a module's source is another than in its file; files of modules have no source here."""
+
+
+def location_tag(storage: Any) -> str:
+    """The name of the device that a storage lies on, as files say it."""
+    return str(storage.device.type)
+
+
+def validate_cuda_device(location: Any) -> int:
+    """The number of a GPU, of which there is none."""
+    raise fl.DeviceError(f"load: a storage was saved on {location}, which is not here; pass map_location='cpu' to load it into memory")
+
+
+def default_restore_location(storage: Any, location: str) -> Any:
+    """A storage of a file on the device that it was saved on: what functions given as `map_location` call with another one."""
+    if location == "cpu":
+        return storage
+    if location == "meta":
+        return storage.to("meta") if isinstance(storage, fl.Tensor) else fl.UntypedStorage(storage.nbytes(), device="meta")
+    if location.startswith("cuda"):
+        validate_cuda_device(location)
+    raise RuntimeError(f"default_restore_location: a storage was saved on {location!r}, which is not here; expected 'cpu' or 'meta'")
 
 
 def normalize_storage_type(storage_type: Any) -> Any:

@@ -14,6 +14,7 @@ from flambeau.overrides import DisableTorchFunction, DisableTorchFunctionSubclas
 __all__ = ["DisableTorchFunction", "DisableTorchFunctionSubclass"]
 
 TensorBase = _TensorBase = _C.Tensor
+_LinAlgError = _C.LinAlgError
 _TensorMeta = type(_C.Tensor)
 globals().update({_name: getattr(_scripts, _name) for _name in _scripts.JIT_TYPES})
 globals().update({_name: _value for _name, _value in vars(_switches).items() if _name.startswith("_jit_")})
@@ -79,6 +80,13 @@ def _get_privateuse1_backend_name() -> str:
 def _get_accelerator(check: Any = None) -> Any:
     """The CPU: there is no accelerator."""
     return _C.device("cpu")
+
+
+def _get_default_device() -> str:
+    """The name of the device that new tensors lie on."""
+    from flambeau import get_default_device
+
+    return str(get_default_device())
 
 
 def _mps_is_available() -> bool:

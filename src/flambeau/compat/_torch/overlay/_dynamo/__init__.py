@@ -20,6 +20,9 @@ def reset() -> None:
     """Nothing is kept between calls that would have to be forgotten."""
 
 
+reset_code_caches = reset
+
+
 def is_dynamo_supported() -> bool:
     """True: `torch.compile` works wherever the library does."""
     return True

@@ -5,3 +5,7 @@ from __future__ import annotations
 from flambeau.compat._torch.overlay._inductor import config
 
 __all__ = ["config"]
+
+
+def cudagraph_mark_step_begin() -> None:
+    """There are no graphs of a GPU, whose memory would be given to the next step."""

@@ -5,13 +5,28 @@ from __future__ import annotations
 import warnings
 
 from flambeau._C import Tensor
+from flambeau._older import _BEYOND, _SAMPLING, conv_tbc
+from flambeau.compat._torch.overlay._jit_internal import boolean_dispatch
 from flambeau.compat._torch.overlay.nn import _reduction as _Reduction
+from flambeau.jit.annotations import BroadcastingList1, BroadcastingList2, BroadcastingList3
 from flambeau.nn.functional import linear
 from flambeau.nn.functional._multihead import _canonical_mask, _none_or_dtype
 from flambeau.nn.modules.utils import _pair, _single, _triple
+from flambeau.overrides import (
+    handle_torch_function,
+    has_torch_function,
+    has_torch_function_unary,
+    has_torch_function_variadic,
+)
 
 __all__: list[str] = []
-_private = (_Reduction, _canonical_mask, _none_or_dtype, _pair, _single, _triple)  # which programs take from here
+_private = (  # which programs take from here
+    _Reduction, _canonical_mask, _none_or_dtype, _pair, _single, _triple, BroadcastingList1, BroadcastingList2, BroadcastingList3,
+    boolean_dispatch, conv_tbc, handle_torch_function, has_torch_function, has_torch_function_unary, has_torch_function_variadic,
+)  # fmt: skip
+
+GRID_SAMPLE_INTERPOLATION_MODES = {mode: i for i, mode in enumerate(_SAMPLING)}
+GRID_SAMPLE_PADDING_MODES = {mode: i for i, mode in enumerate(_BEYOND)}
 
 
 def _get_softmax_dim(name: str, ndim: int, stacklevel: int) -> int:

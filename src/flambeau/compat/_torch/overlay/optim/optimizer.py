@@ -12,9 +12,12 @@ from flambeau.compat._torch.overlay.utils._foreach_utils import (
     _get_foreach_kernels_supported_devices,
     _group_tensors_by_device_and_dtype,
 )
+from flambeau.optim.optimizer import Optimizer
 
 __all__: list[str] = []
 _private = (_get_foreach_kernels_supported_devices, _group_tensors_by_device_and_dtype)  # which programs take from here
+
+Optimizer._group_tensors_by_device_and_dtype = staticmethod(_group_tensors_by_device_and_dtype)  # type: ignore[attr-defined]
 
 ParamsT: TypeAlias = Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]]
 StateDict: TypeAlias = dict[str, Any]

@@ -10,6 +10,7 @@ from flambeau.compat._torch.overlay.utils.data._utils.fetch import (
     _IterableDatasetFetcher,
     _MapDatasetFetcher,
 )
+from flambeau.utils.data import get_worker_info as get_worker_info
 from flambeau.utils.data.dataloader import _Iterator, _Pass
 
 # What annotations of programs name.
