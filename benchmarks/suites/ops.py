@@ -103,11 +103,13 @@ FAMILIES = {
         "div by 4": "x / 4", "acos": "x01.acos()", "erfc": "x.erfc()", "ndtr": "tl.special.ndtr(x)", "atanh": "x01.atanh()",
     },
     "16 bits": {
-        "bfloat16 add": "p + q", "bfloat16 mul": "p * q", "bfloat16 mul number": "p * 2", "bfloat16 neg": "-p", "bfloat16 relu": "F.relu(p)",
-        "bfloat16 clamp": "p.clamp(-1, 1)", "bfloat16 maximum": "tl.maximum(p, q)", "bfloat16 addcmul": "tl.addcmul(p, q, q)", "bfloat16 silu": "F.silu(p)",
-        "bfloat16 gelu": "F.gelu(p)", "bfloat16 add float": "p + x", "bfloat16 index_add": "p.index_add(0, i, q)", "half add": "h + h", "half relu": "F.relu(h)",
-        "half div": "h / 3", "half silu": "F.silu(h)", "int64 matmul transposed": "k @ l.t()", "int64 matrix vector": "k @ l[0]",
+        "bfloat16 add": "p + w", "bfloat16 mul": "p * w", "bfloat16 mul number": "p * 2", "bfloat16 neg": "-p",
+        "bfloat16 relu": "F.relu(p)", "bfloat16 clamp": "p.clamp(-1, 1)", "bfloat16 maximum": "tl.maximum(p, w)",
+        "bfloat16 addcmul": "tl.addcmul(p, w, w)", "bfloat16 silu": "F.silu(p)", "bfloat16 gelu": "F.gelu(p)",
+        "bfloat16 add float": "p + x", "bfloat16 index_add": "p.index_add(0, i, w)", "half add": "h + h", "half relu": "F.relu(h)",
+        "half div": "h / 3", "half silu": "F.silu(h)",
     },
+    "whole numbers": {"int64 matmul transposed": "k @ l.t()", "int64 matrix vector": "k @ l[0]"},
     "complex numbers": {
         "complex add": "u + v", "complex mul": "u * v", "complex abs": "u.abs()", "complex exp": "u.exp()", "complex matmul": "u @ v",
         "angle": "u.angle()", "complex": "tl.complex(x, y)", "polar": "tl.polar(x01, y)",
@@ -167,7 +169,7 @@ def operands(n: int, strided: bool) -> Callable[[Any], dict[str, Any]]:
             "j": tl.randint(0, n, (n, 1)).expand(n, n), "h": matrix().half(), "classes": tl.randint(0, c, (8, side, side)),
             "coo": sparse().to_sparse(), "csr": sparse().to_sparse_csr(),
             "q": tl.randn(4, 4, max(8, n // 8), 32), "d": matrix().double(), "d01": (x.sigmoid() * 0.8 + 0.1).double(),
-            "line": tl.randn(n * n), "p": matrix().bfloat16(), "q": matrix().bfloat16(),
+            "line": tl.randn(n * n), "p": matrix().bfloat16(), "w": matrix().bfloat16(),
         }  # fmt: skip
 
     return setup
