@@ -5,6 +5,8 @@
   Extent from the generator.
 * Nothing goes by how a type or a class calls itself: while the library answers for PyTorch they say `torch.`. A dtype has `name`,
   and what a class is, is asked for when it is made.
+* What a function of `_C` replaces for a while is held by `with _C.held(setter, value):`, which Ctrl-C finds before or after it, and never
+  half done: `before = _C.set_x(value)` with `try` and `finally` is.
 * The bindings make tuples and lists with bindings/objects.h, which leaves no empty slot behind a failure.
 """
 
@@ -39,13 +41,35 @@ def raw_containers(source: str) -> list[str]:
 
 BY_NAME = re.compile(r"""(?:removeprefix|startswith|endswith|split|== )\(?f?["']flambeau\.""")
 # These ask while they are imported.
-ANY_NAME = {"nn/functional/__init__.py", "special/__init__.py", "linalg/__init__.py", "distributions/distribution.py"}
+ANY_NAME = {
+    "nn/functional/__init__.py",
+    "special/__init__.py",
+    "linalg/__init__.py",
+    "distributions/distribution.py",
+}
 
 
 def told_by_name(source: str) -> list[str]:
     """Decisions by a text that begins with the package's name, with their lines."""
     instead = "ask for dtype.name, or for what the class is"
-    return [f"{source.count(chr(10), 0, m.start()) + 1}: {m[0]}; {instead}" for m in BY_NAME.finditer(source)]
+    return [
+        f"{source.count(chr(10), 0, m.start()) + 1}: {m[0]}; {instead}"
+        for m in BY_NAME.finditer(source)
+    ]
+
+
+HALF_HELD = re.compile(
+    r"^\s*\w+(?:: [^=\n]+)? = _C\.(?:graph\.)?(?:set_|refuse_|name_all_memory|check_later)\w*\(",
+    re.MULTILINE,
+)
+
+
+def held_by_hand(source: str) -> list[str]:
+    """Where what a setter replaces is kept in a variable, with their lines."""
+    return [
+        f"{source.count(chr(10), 0, m.end()) + 1}: {m[0].strip()}...); use `with _C.held(...):`"
+        for m in HALF_HELD.finditer(source)
+    ]
 
 
 def wrapping_sizes(source: str) -> list[str]:
@@ -63,7 +87,9 @@ def wrapping_sizes(source: str) -> list[str]:
             and not checked & set(re.findall(r"\w+", plain))
         ):
             at = line + statement[: len(statement) - len(statement.lstrip())].count("\n")
-            faults.append(f"{at}: '{' '.join(statement.split())}' may overflow; compute sizes with Extent")
+            faults.append(
+                f"{at}: '{' '.join(statement.split())}' may overflow; compute sizes with Extent"
+            )
         line += statement.count("\n")
     return faults
 
@@ -87,7 +113,16 @@ def main() -> int:
         if str(path.relative_to(package)) not in ANY_NAME and "compat" not in path.parts
         for fault in told_by_name(path.read_text())
     ]
-    print("\n".join(faults) if faults else "sizes, tuples and lists are made by what checks them; nothing is told by its name")
+    faults += [
+        f"{path.relative_to(ROOT)}:{fault}"
+        for path in sorted(package.rglob("*.py"))
+        for fault in held_by_hand(path.read_text())
+    ]
+    print(
+        "\n".join(faults)
+        if faults
+        else "sizes, tuples and lists are made by what checks them; nothing is told by its name; what is replaced is held"
+    )
     return bool(faults)
 
 

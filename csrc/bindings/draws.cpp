@@ -32,7 +32,9 @@ PyObject* set_draw_hook(PyObject*, PyObject* hook) {
   return before ? before : Py_NewRef(Py_None);
 }
 
-PyMethodDef functions[] = {{"set_draw_hook", set_draw_hook, METH_O, nullptr}, {nullptr, nullptr, 0, nullptr}};
+PyObject* get_draw_hook(PyObject*, PyObject*) { return Py_NewRef(draw_hook ? draw_hook : Py_None); }
+
+PyMethodDef functions[] = {{"draw_hook", get_draw_hook, METH_NOARGS, nullptr}, {"set_draw_hook", set_draw_hook, METH_O, nullptr}, {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
 

@@ -240,7 +240,21 @@ nb::list lives(const PyProgram& p) {
 }  // namespace
 
 void init_graph(nb::module_& m) {
-  m.def("begin_recording", [](double budget) { graph::begin_recording(budget); }, nb::arg("budget") = 1.0);
+  // A single step of the interpreter each: see modes.cpp.
+  m.def("enter_lazy", [](nb::handle region) {
+    graph::begin_recording(nb::cast<double>(region.attr("_budget")));
+    return nb::borrow(region);
+  });
+  m.def("leave_lazy", [](nb::handle, nb::handle kind, nb::handle, nb::handle) {
+    if (kind.is_none()) return without([] { graph::end_recording(); });
+    try {
+      without([] { graph::end_recording(); });
+    } catch (...) {  // what goes wrong now stays with its tensors, and the error that left the region came first
+      translate_exception();
+      if (!PyErr_ExceptionMatches(PyExc_Exception)) throw nb::python_error();
+      PyErr_Clear();
+    }
+  }, nb::arg("region"), nb::arg("kind").none(), nb::arg("error").none(), nb::arg("trace").none());
   m.def("watch", [] {
     if (graph::recording()) graph::Recorder::here().watch();
   });
@@ -248,7 +262,6 @@ void init_graph(nb::module_& m) {
   m.def("interrupt", [](const std::string& what) { graph::note_read(profile::interned(what)); });
   m.def("objects_version", [] { return graph::objects_version.load(std::memory_order_relaxed); });
   m.def("objects_changed", [] { graph::objects_version.fetch_add(1, std::memory_order_relaxed); });
-  m.def("end_recording", [] { without([] { graph::end_recording(); }); });
   m.def("check_later", [](bool on) { return recorder_here && recorder_here->check_later(on); });
   m.def("settle", [] { without([] { graph::settle_here(); }); });
   m.def("call_key", call_key);

@@ -1,5 +1,8 @@
 #include "bindings/hooks.h"
 
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
 #include "autograd/saved_tensor.h"
 #include "bindings/args.h"
 #include "bindings/tensor_object.h"
@@ -134,11 +137,21 @@ struct PySavedHooks final : SavedHooks {
 };
 thread_local std::vector<Ref<SavedHooks>> hooks_of_saved;
 
-void push_saved_hooks(nb::callable pack, nb::callable unpack) {
+thread_local std::optional<std::string> saved_hooks_refused;  // why none may be entered
+
+// A single step of the interpreter each: see modes.cpp.
+void enter_saved_hooks(nb::handle region) {
+  if (saved_hooks_refused) {
+    PyErr_SetString(PyExc_RuntimeError, saved_hooks_refused->c_str());
+    throw nb::python_error();
+  }
+  const nb::object pack = region.attr("pack_hook"), unpack = region.attr("unpack_hook");
+  for (const auto& [name, fn] : {std::pair("pack_hook", pack), std::pair("unpack_hook", unpack)})
+    if (!PyCallable_Check(fn.ptr())) raise<TypeMismatch>("saved_tensors_hooks: ", name, " is a ", Py_TYPE(fn.ptr())->tp_name, "; expected a function");
   hooks_of_saved.push_back(make_ref<PySavedHooks>(pack.ptr(), unpack.ptr()));
   thread_modes().saved_hooks = hooks_of_saved.back().get();
 }
-void pop_saved_hooks() {
+void leave_saved_hooks(nb::handle, nb::args) {
   if (hooks_of_saved.empty()) throw nb::value_error("saved_tensors_hooks: this thread has none to leave");
   const Ref<SavedHooks> last = std::move(hooks_of_saved.back());  // freed when the list is right
   hooks_of_saved.pop_back();
@@ -248,8 +261,9 @@ void init_hooks(nb::module_& m) {
   m.def("register_tensor_hook", &register_tensor_hook);
   m.def("register_post_accumulate_hook", &register_post_accumulate_hook);
   m.def("retain_grad", &retain_grad);
-  m.def("push_saved_hooks", &push_saved_hooks);
-  m.def("pop_saved_hooks", &pop_saved_hooks);
+  m.def("enter_saved_hooks", &enter_saved_hooks);
+  m.def("leave_saved_hooks", &leave_saved_hooks);
+  m.def("refuse_saved_hooks", [](std::optional<std::string> why) { return std::exchange(saved_hooks_refused, std::move(why)); }, nb::arg("why").none());
   m.def("saved_hooks", &saved_hooks);
 }
 

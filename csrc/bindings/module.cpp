@@ -316,6 +316,7 @@ std::optional<Device> to_optional_device(PyObject* o, const char* op, const char
 }
 
 static thread_local std::optional<Device> new_device;  // set_default_device, `with device(...)`
+static thread_local std::vector<std::optional<Device>> devices_before;  // of the regions around the current line
 
 std::optional<Device> to_new_device(PyObject* o, const char* op, const char* arg) {
   if (!o || o == Py_None) return new_device;
@@ -331,6 +332,18 @@ static void bind_default_device(nb::module_& m) {
     new_device = wanted;
     return before;
   }, nb::arg("device").none(), "Changes it and returns what it was.");
+  // A single step of the interpreter each: see modes.cpp.
+  m.def("enter_device", [](nb::handle device) {
+    const Device wanted = device_value(device.ptr(), "device", "self");
+    require_device(wanted);
+    devices_before.push_back(std::exchange(new_device, wanted));
+    return nb::borrow(device);
+  });
+  m.def("leave_device", [](nb::handle, nb::args) {
+    if (devices_before.empty()) throw nb::value_error("device: this thread has none to leave");
+    new_device = devices_before.back();
+    devices_before.pop_back();
+  });
 }
 
 Generator* to_generator(PyObject* o, const char* op, const char* arg) {

@@ -118,14 +118,15 @@ PyObject* call_plainly(PyObject*, PyObject* const* args, Py_ssize_t n) {
     return call_python(args[0], n > 2 ? args[2] : none.object, n > 3 && args[3] != Py_None ? args[3] : nullptr);
   });
 }
-// set_override_flags(subclasses_off, mode_on) -> what they were
+// set_override_flags(subclasses_off, mode_on) -> what they were. None leaves one as it is.
 PyObject* set_flags(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (n != 2) {
     PyErr_SetString(PyExc_TypeError, "set_override_flags: expected (subclasses_off, mode_on)");
     return nullptr;
   }
   const uint8_t before = override_flags;
-  override_flags = static_cast<uint8_t>((args[0] == Py_True ? kSubclassesOff : 0) | (args[1] == Py_True ? kModeOn : 0));
+  const auto wanted = [&](PyObject* on, uint8_t flag) { return static_cast<uint8_t>(on == Py_None ? before & flag : on == Py_True ? flag : 0); };
+  override_flags = static_cast<uint8_t>(wanted(args[0], kSubclassesOff) | wanted(args[1], kModeOn));
   return Py_BuildValue("(NN)", PyBool_FromLong(before & kSubclassesOff), PyBool_FromLong(before & kModeOn));
 }
 PyObject* has_override(PyObject*, PyObject* const* args, Py_ssize_t n) {

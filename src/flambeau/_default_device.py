@@ -13,15 +13,12 @@ What makes a tensor of nothing (`zeros`, `arange`, `randn`, `tensor`, a layer) a
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable
 from typing import Any
 
 from flambeau import _C
 
 __all__ = ["get_default_device", "set_default_device"]
-
-_regions = threading.local()
 
 
 def set_default_device(device: Any) -> None:
@@ -43,16 +40,6 @@ def get_default_device() -> Any:
     return _C.new_device() or _C.device("cpu")
 
 
-def _enter(self: Any) -> Any:
-    before = _C.set_new_device(self)
-    _regions.__dict__.setdefault("before", []).append(before)
-    return self
-
-
-def _exit(self: Any, *exc: object) -> None:
-    _C.set_new_device(_regions.before.pop())
-
-
 def _decorate(self: Any, function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def inside(*args: Any, **kwargs: Any) -> Any:
@@ -62,5 +49,5 @@ def _decorate(self: Any, function: Callable[..., Any]) -> Callable[..., Any]:
     return inside
 
 
-for _name, _method in (("__enter__", _enter), ("__exit__", _exit), ("__call__", _decorate)):
+for _name, _method in (("__enter__", _C.as_method(_C.enter_device)), ("__exit__", _C.as_method(_C.leave_device)), ("__call__", _decorate)):
     setattr(_C.device, _name, _method)

@@ -115,11 +115,8 @@ def memory_owners(limit: int = 10) -> list[MemoryOwner]:
 @contextlib.contextmanager
 def name_memory() -> Iterator[None]:
     """Inside, the line that makes it is remembered for every block of memory, for `memory_owners` and errors; all threads' blocks."""
-    before = _C.name_all_memory(True)
-    try:
+    with _C.held(_C.name_all_memory, True):
         yield
-    finally:
-        _C.name_all_memory(before)
 
 
 class GraphOwner(NamedTuple):

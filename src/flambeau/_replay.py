@@ -52,8 +52,5 @@ def noted() -> list[Again]:
 @contextlib.contextmanager
 def checks_later() -> Iterator[None]:
     """In a region: indices that are computed in it are checked when they have been, in each run of what is recorded."""
-    before = _C.graph.check_later(True)
-    try:
+    with _C.held(_C.graph.check_later, True):
         yield
-    finally:
-        _C.graph.check_later(before)

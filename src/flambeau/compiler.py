@@ -17,7 +17,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from itertools import repeat
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from flambeau import _C, _replay, nn
 from flambeau._compiler_marks import (
@@ -86,16 +86,14 @@ class lazy(contextlib.ContextDecorator):
     def __init__(self, *, activation_memory_budget: float = 1.0) -> None:
         self._budget = _budget("lazy: activation_memory_budget", activation_memory_budget)
 
-    def __enter__(self) -> lazy:
-        _C.graph.begin_recording(self._budget)
-        return self
+    if TYPE_CHECKING:
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None) -> None:
-        if kind is None:
-            _C.graph.end_recording()
-            return
-        with contextlib.suppress(Exception):  # what goes wrong now stays with its tensors, and `error` came first
-            _C.graph.end_recording()
+        def __enter__(self) -> lazy: ...
+        def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None) -> None: ...
+
+    else:
+        __enter__ = _C.as_method(_C.graph.enter_lazy)
+        __exit__ = _C.as_method(_C.graph.leave_lazy)
 
 
 class _Here(threading.local):

@@ -51,41 +51,18 @@ __all__ = [
 ]
 
 
-class _Flags:
-    """What the thread looks at while the region runs."""
-
-    _subclasses_off: bool
-    _mode_on: bool | None  # None leaves it as it is
-
-    def __init__(self) -> None:
-        self._before: list[tuple[bool, bool]] = []
-
-    def __enter__(self) -> None:
-        before = _C.set_override_flags(self._subclasses_off, False)
-        self._before.append(before)
-        _C.set_override_flags(
-            self._subclasses_off, before[1] if self._mode_on is None else self._mode_on
-        )
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        _C.set_override_flags(*self._before.pop())
-
-
-class DisableTorchFunctionSubclass(_Flags):
+class DisableTorchFunctionSubclass(_C.held):
     """A region in which subclasses are taken as plain tensors; modes still see every call."""
 
-    _subclasses_off, _mode_on = True, None
+    def __new__(cls) -> DisableTorchFunctionSubclass:
+        return super().__new__(cls, _C.set_override_flags, True, None)
 
 
-class DisableTorchFunction(_Flags):
+class DisableTorchFunction(_C.held):
     """A region in which neither subclasses nor modes take calls over."""
 
-    _subclasses_off, _mode_on = True, False
+    def __new__(cls) -> DisableTorchFunction:
+        return super().__new__(cls, _C.set_override_flags, True, False)
 
 
 # ---------------------------------------------------------------- functions in Python
@@ -204,9 +181,7 @@ class BaseTorchFunctionMode(TorchFunctionMode):
 
 
 def _mode_is(on: bool) -> None:
-    before = _C.set_override_flags(False, on)
-    if before[0]:
-        _C.set_override_flags(True, on)
+    _C.set_override_flags(None, on)
 
 
 def _run_mode(

@@ -197,3 +197,9 @@ def test_a_tuple_filled_by_hand_is_found():
 @pytest.mark.parametrize("line", ['name = str(x.dtype).removeprefix("flambeau.")', "c.__module__.startswith('flambeau.nn')", 'if text == "flambeau.float32":'])
 def test_what_tells_by_a_name_is_found(line):
     assert len(idioms.told_by_name(f"a = 1\n{line}\n")) == 1
+
+
+@pytest.mark.parametrize("line", ["    before = _C.set_draw_hook(hook)", "    was: bool = _C.graph.check_later(True)"])
+def test_what_is_replaced_and_kept_by_hand_is_found(line):
+    assert len(idioms.held_by_hand(f"def f():\n{line}\n")) == 1
+    assert idioms.held_by_hand("def f():\n    _C.set_grad_enabled(True)\n    with _C.held(_C.set_grad_enabled, True):\n        pass\n") == []

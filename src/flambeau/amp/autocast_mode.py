@@ -166,7 +166,7 @@ def _checked(op: str, dtype: Any) -> Any:
     return dtype
 
 
-class autocast(_Mode):
+class autocast(_C.AutocastSwitch, _Mode):
     """Products in 16 bits inside, of float32 weights that stay float32: a context manager and a decorator.
 
     Matrix products, convolutions and attention cast their float32 arguments to `dtype`; losses and a few other
@@ -198,6 +198,7 @@ class autocast(_Mode):
 
     def __init__(self, device_type: str = "cpu", dtype: Any = None, enabled: bool = True, cache_enabled: bool | None = None) -> None:
         self.device = _device("autocast", device_type)
+        self._on_cpu = self.device == "cpu"
         self.fast_dtype = get_autocast_dtype(device_type) if dtype is None else dtype
         self._cache_enabled = is_autocast_cache_enabled() if cache_enabled is None else bool(cache_enabled)
         self._enabled = bool(enabled)
@@ -207,30 +208,11 @@ class autocast(_Mode):
         if self._enabled and self.fast_dtype not in _LOWER:
             warn(f"autocast: dtype = {self.fast_dtype}; expected flambeau.bfloat16 or flambeau.float16; it is switched off")
             self._enabled = False
-        self._saved: list[tuple[bool, Any, bool]] = []
-
     def __call__(self, func: F) -> F:
         return super().__call__(func)
 
     def clone(self) -> autocast:
         return self
-
-    def __enter__(self) -> autocast:
-        self._saved.append((_C.is_autocast_enabled(), _C.get_autocast_dtype(), _C.is_autocast_cache_enabled()))
-        if self.device == "cpu":
-            _C.set_autocast_enabled(self._enabled)
-            if self.fast_dtype in _LOWER:
-                _C.set_autocast_dtype(self.fast_dtype)
-        _C.set_autocast_cache_enabled(self._cache_enabled)
-        _C.enter_autocast()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        _C.leave_autocast()
-        enabled, dtype, cache = self._saved.pop()
-        _C.set_autocast_enabled(enabled)
-        _C.set_autocast_dtype(dtype)
-        _C.set_autocast_cache_enabled(cache)
 
 
 # ---- custom functions
@@ -258,11 +240,8 @@ def widens(function: F) -> F:
                 return function(*args, **kwargs)
         except AttributeError as error:
             raise explained(error, function, args, kwargs) from None
-        _C.set_autocast_enabled(False)
-        try:
+        with autocast("cpu", enabled=False):
             return function(*_cast(args, _C.float32), **{k: v if k == "out" else _cast(v, _C.float32) for k, v in kwargs.items()})
-        finally:
-            _C.set_autocast_enabled(True)
 
     return wrapper  # type: ignore[return-value]
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from flambeau import _C
 from flambeau._warn import warn
 
 
-class set_detect_anomaly:
+class set_detect_anomaly(_C.AnomalySetting):
     """Switches anomaly detection on or off, for the process, by the call or for a `with` block.
 
     While it is on, nodes remember the calls that made them, and a backward whose node computes NaN (unless `check_nan` is
@@ -22,17 +20,11 @@ class set_detect_anomaly:
     """
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
-        self._before: tuple[bool, bool] = _C.anomaly()
-        _C.set_anomaly(bool(mode), bool(check_nan))
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *exc: Any) -> None:
-        _C.set_anomaly(*self._before)
+        self._on, self._check_nan = bool(mode), bool(check_nan)
+        self.set()
 
 
-class detect_anomaly:
+class detect_anomaly(_C.AnomalySwitch):
     """`set_detect_anomaly(True)` for a `with` block, with a warning that it is slow.
 
     Example:
@@ -45,15 +37,8 @@ class detect_anomaly:
     """
 
     def __init__(self, check_nan: bool = True) -> None:
-        self._check_nan = bool(check_nan)
+        self._on, self._check_nan = True, bool(check_nan)
         warn("detect_anomaly: anomaly detection is on; it slows every op down and is meant for debugging")
-
-    def __enter__(self) -> None:
-        self._before: tuple[bool, bool] = _C.anomaly()
-        _C.set_anomaly(True, self._check_nan)
-
-    def __exit__(self, *exc: Any) -> None:
-        _C.set_anomaly(*self._before)
 
 
 def is_anomaly_enabled() -> bool:

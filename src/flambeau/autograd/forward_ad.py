@@ -14,24 +14,17 @@ can have one of an outer level, which is how second derivatives are made. When i
 
 from __future__ import annotations
 
-import threading
-from typing import NamedTuple
+import contextlib
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from flambeau import _C
 from flambeau._C import Tensor
 from flambeau.autograd.modes import _Mode
 from flambeau.func._dual import DualLevel
-from flambeau.func._levels import active, dtype_of, shape_of
+from flambeau.func._levels import active, dtype_of, opened, shape_of
 
 __all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
-
-
-class _Entered(threading.local):
-    def __init__(self) -> None:
-        self.levels: list[DualLevel] = []
-
-
-_entered = _Entered()
 
 
 class UnpackedDualTensor(NamedTuple):
@@ -43,16 +36,24 @@ class UnpackedDualTensor(NamedTuple):
 
 def __getattr__(name: str) -> int:
     if name == "_current_level":  # where programs look whether forward mode is on: the innermost level, -1 outside of all
-        return len(_entered.levels) - 1
+        return len(_entered()) - 1
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+class _Entered(DualLevel):
+    """A level that a program entered, unlike that of a `jvp`."""
+
+
+def _entered() -> list[_Entered]:
+    """Those of this thread, the innermost last."""
+    return [level for level in active.levels if isinstance(level, _Entered)]
 
 
 def enter_dual_level() -> int:
     """Begins a level, and returns its number, 0 for the outermost; levels end in the opposite order."""
-    level = DualLevel()
-    _entered.levels.append(level)
-    active.levels.append(level)
-    return len(_entered.levels) - 1
+    number = len(_entered())
+    active.levels.append(_Entered())
+    return number
 
 
 def exit_dual_level(*, level: int | None = None) -> None:
@@ -61,25 +62,24 @@ def exit_dual_level(*, level: int | None = None) -> None:
     Raises:
         RuntimeError: there is none, or `level` is another one.
     """
-    innermost = len(_entered.levels) - 1
-    if innermost < 0 or (level is not None and level != innermost):
-        raise RuntimeError(f"exit_dual_level: level = {level}, but {_there_are()}; expected the innermost")
-    ended = _entered.levels.pop()
-    active.levels.remove(ended)
-    ended.open = False
+    entered = _entered()
+    if not entered or (level is not None and level != len(entered) - 1):
+        raise RuntimeError(f"exit_dual_level: level = {level}, but {_there_are(entered)}; expected the innermost")
+    entered[-1].open = False
+    active.levels.remove(entered[-1])
 
 
-def _there_are() -> str:
-    count = len(_entered.levels)
-    return "no level was entered" if count == 0 else f"the innermost level is {count - 1}"
+def _there_are(entered: list[_Entered]) -> str:
+    return f"the innermost level is {len(entered) - 1}" if entered else "no level was entered"
 
 
 def _level(op: str, level: int | None) -> DualLevel:
+    entered = _entered()
     if level is None:
-        level = len(_entered.levels) - 1
-    if not 0 <= level < len(_entered.levels):
-        raise RuntimeError(f"{op}: level = {level}, but {_there_are()}; use `with dual_level():`")
-    return _entered.levels[level]
+        level = len(entered) - 1
+    if not 0 <= level < len(entered):
+        raise RuntimeError(f"{op}: level = {level}, but {_there_are(entered)}; use `with dual_level():`")
+    return entered[level]
 
 
 def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
@@ -109,7 +109,7 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
     """The primal and the tangent, None where there is none, of a tensor in the innermost level."""
     if not isinstance(tensor, Tensor):
         raise TypeError(f"unpack_dual: tensor is a {type(tensor).__name__}; expected a Tensor")
-    if not _entered.levels:
+    if not _entered():
         return UnpackedDualTensor(tensor, None)
     found = _level("unpack_dual", level)
     return UnpackedDualTensor(found.primal(tensor), found.tangent(tensor))
@@ -123,8 +123,17 @@ class dual_level(_Mode):
     """
 
     def __enter__(self) -> int:
-        self._number = enter_dual_level()
-        return self._number
+        self._region = _region()
+        return self._region.__enter__()
 
-    def __exit__(self, *exc: object) -> None:
-        exit_dual_level(level=self._number)
+    def __exit__(self, *exc: Any) -> None:
+        self._region.__exit__(*exc)
+
+
+@contextlib.contextmanager
+def _region() -> Iterator[int]:
+    level, number = _Entered(), len(_entered())
+    with opened(level):
+        yield number
+        if _entered()[-1] is not level:
+            exit_dual_level(level=number)

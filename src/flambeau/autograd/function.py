@@ -67,11 +67,8 @@ class FunctionCtx:
         saved = self._saved
         if saved is None:
             return tuple(getattr(self, "_to_save", ()))
-        was = _C.set_grad_enabled(True)  # with their histories, by which backward may differentiate although it is not recorded
-        try:
+        with _C.held(_C.set_grad_enabled, True):  # with their histories, by which backward may differentiate although it is not recorded
             return saved.unpack()  # type: ignore[no-any-return]
-        finally:
-            _C.set_grad_enabled(was)
 
     _to_save: tuple[Tensor | None, ...] = ()
     saved_for_forward: tuple[Tensor | None, ...] = ()

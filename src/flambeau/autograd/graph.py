@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -38,13 +37,6 @@ __all__ = [
 Node = _C.Node  # the class of `x.grad_fn`
 
 
-class _Disabled(threading.local):
-    message: str | None = None
-
-
-_disabled = _Disabled()
-
-
 class saved_tensors_hooks:
     """Inside, `pack_hook(tensor)` is called for every tensor that is saved for backward, and what it returns is kept instead.
 
@@ -70,13 +62,8 @@ class saved_tensors_hooks:
         self.pack_hook = pack_hook
         self.unpack_hook = unpack_hook
 
-    def __enter__(self) -> None:
-        if _disabled.message is not None:
-            raise RuntimeError(_disabled.message)
-        _C.push_saved_hooks(self.pack_hook, self.unpack_hook)
-
-    def __exit__(self, *exc: Any) -> None:
-        _C.pop_saved_hooks()
+    __enter__ = _C.as_method(_C.enter_saved_hooks)
+    __exit__ = _C.as_method(_C.leave_saved_hooks)
 
 
 class save_on_cpu(saved_tensors_hooks):
@@ -101,12 +88,8 @@ def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
     """Entering `saved_tensors_hooks` inside raises RuntimeError with this message, as does entering this inside of hooks."""
     if _C.saved_hooks() is not None:
         raise RuntimeError(error_message)
-    before = _disabled.message
-    _disabled.message = error_message
-    try:
+    with _C.held(_C.refuse_saved_hooks, error_message):
         yield
-    finally:
-        _disabled.message = before
 
 
 class _Kept:

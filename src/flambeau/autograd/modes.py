@@ -150,15 +150,15 @@ else:
             return type(self)(self.mode)
 
 
-class set_grad_enabled(_Mode):
+class set_grad_enabled(_C.GradSetting, _Mode):
     """Recording on or off, from the call on; restored at the end where it is used in a `with`."""
 
     def __init__(self, mode: bool) -> None:
         self.mode = bool(mode)
-        self._saved = _C.set_grad_enabled(self.mode)
+        self.set()
 
     def __call__(self, orig_func: F) -> F:
-        _C.set_grad_enabled(self._saved)
+        self.__exit__()
         return super().__call__(orig_func)
 
     def clone(self) -> set_grad_enabled:
@@ -167,12 +167,6 @@ class set_grad_enabled(_Mode):
 
     def __repr__(self) -> str:
         return f"{type(self).__module__}.{type(self).__name__}(mode={self.mode})"
-
-    def __enter__(self) -> None:
-        _C.set_grad_enabled(self.mode)
-
-    def __exit__(self, *exc: object) -> None:
-        _C.set_grad_enabled(self._saved)
 
 
 class _Threads(threading.local):

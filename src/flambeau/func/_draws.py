@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from flambeau import _C
@@ -17,23 +18,21 @@ from flambeau.func._levels import active, replaced, shape_of
 from flambeau.func._table import bound, call_of
 
 
-def take_over(level: BatchLevel) -> Any:
-    """Lets the level decide what draws of this thread are; returns what decided before."""
-    before = _C.set_draw_hook(None)
-    _C.set_draw_hook(functools.partial(_drawn, level, before))
-    return before
+def decided_by(level: BatchLevel) -> AbstractContextManager[None]:
+    """While it lasts, the level decides what draws of this thread are, and within that what decided before."""
+    return _C.held(_C.set_draw_hook, functools.partial(_drawn, level, _C.draw_hook()))
 
 
 def _drawn(level: BatchLevel, outer: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    inside = _C.set_draw_hook(outer)
-    at = active.levels.index(level)
-    hidden = active.levels[at:]
-    del active.levels[at:]
-    try:
-        return _draw(level, name, args, kwargs)
-    finally:
-        active.levels.extend(hidden)
-        _C.set_draw_hook(inside)
+    with _C.held(_C.set_draw_hook, outer):
+        levels = active.levels
+        at = levels.index(level)
+        hidden = levels[at:]
+        del levels[at:]
+        try:
+            return _draw(level, name, args, kwargs)
+        finally:
+            levels.extend(hidden)
 
 
 def _draw(level: BatchLevel, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

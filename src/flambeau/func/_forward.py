@@ -12,7 +12,7 @@ from flambeau._C import Tensor, ops
 from flambeau._errors import RefusedTypeError
 from flambeau.autograd.modes import enable_grad
 from flambeau.func._dual import DualLevel
-from flambeau.func._levels import active, dtype_of, shape_of
+from flambeau.func._levels import dtype_of, opened, shape_of
 from flambeau.func._pullback import plain_parts, pullback, running_batches, stand_in
 from flambeau.func._reverse import (
     Argnums,
@@ -62,12 +62,8 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
         check_leaf("jvp", "tangent", i, leaf)
     along = matching("jvp", "tangents", tangents, primals)
     level = DualLevel()
-    active.levels.append(level)
-    try:
+    with opened(level):
         out, aux = with_aux("jvp", func(*build([level.dual(x.view_as(x), t) for x, t in zip(leaves, along, strict=True)])), has_aux)
-    finally:
-        active.levels.remove(level)
-        level.open = False
     outs, remake = outputs("jvp", out)
     found = []
     for i, y in enumerate(outs):

@@ -15,6 +15,7 @@ Reverse mode needs no level: it differentiates plain values by the graph that th
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -90,6 +91,19 @@ class _Active(threading.local):
 
 
 active = _Active()
+
+
+@contextlib.contextmanager
+def opened(level: Level) -> Iterator[None]:
+    """While it lasts, this thread is inside of the level."""
+    levels = active.levels
+    try:
+        levels.append(level)
+        yield
+    finally:
+        level.open = False
+        if level in levels:
+            levels.remove(level)
 
 
 def wrapped_in(values: Iterable[Any]) -> Iterator[Wrapped]:

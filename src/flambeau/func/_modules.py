@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from flambeau._C import ArgumentError, Tensor, ops
+from flambeau._C import ArgumentError, Tensor, graph, ops
 from flambeau._errors import RefusedTypeError
 from flambeau.nn.module import Module
 from flambeau.nn.modules.norm import _BatchNorm
@@ -58,9 +60,6 @@ def functional_call(
     positional = () if args is None else args if isinstance(args, tuple) else (args,)
     with _reparametrize_module(module, given, tie_weights, strict):
         return module(*positional, **(kwargs or {}))
-
-
-_ABSENT = object()
 
 
 def _extra_place(module: Module, path: str) -> tuple[Module, str] | None:
@@ -116,8 +115,15 @@ def _reparametrize_module(
     if surplus or (strict and missing):
         faults = [f"'{p}' is not in the module" for p in surplus] + [f"'{p}' is missing" for p in missing if strict]
         raise RuntimeError(f"functional_call: {'; '.join(faults)}; expected the paths of {type(module).__name__}'s parameters and buffers")
-    before = {path: places[path][0][places[path][1]] for path in wanted if path not in extras}
-    attributes = {path: part.__dict__.get(key, _ABSENT) for path, (part, key) in extras.items()}
+    # What was is put back by one call of a function in C: Ctrl-C comes before or after it.
+    undo: list[Any] = [functools.partial(graph.objects_changed)]  # compiled functions hear of it, as from Table
+    for path in wanted:
+        table, key = places[path] if path not in extras else (extras[path][0].__dict__, extras[path][1])
+        if key in table:
+            undo.append(functools.partial(dict.__setitem__, table, key, table[key]))
+        else:
+            undo.append(functools.partial(dict.pop, table, key, None))
+    undone = map(functools.partial.__call__, undo)
     try:
         for path, tensor in wanted.items():
             if path in extras:
@@ -127,15 +133,7 @@ def _reparametrize_module(
                 table[key] = tensor
         yield
     finally:
-        for path, value in attributes.items():
-            part, key = extras[path]
-            if value is _ABSENT:
-                part.__dict__.pop(key, None)
-            else:
-                part.__dict__[key] = value
-        for path, tensor in before.items():
-            table, key = places[path]
-            table[key] = tensor
+        collections.deque(undone, maxlen=0)
 
 
 def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -7,12 +7,11 @@ from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any
 
-from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._errors import RefusedTypeError
 from flambeau.func import _draws
 from flambeau.func._batched import BatchLevel
-from flambeau.func._levels import active, shape_of
+from flambeau.func._levels import opened, shape_of
 from flambeau.func._tree import Make, children, flatten, spread
 
 RANDOMNESS = ("error", "different", "same")
@@ -128,14 +127,8 @@ class _Call:
         level = BatchLevel(size, self.randomness)
         inner = [leaf if dim is None else _inside(level, leaf, dim) for leaf, dim in zip(leaves, dims, strict=True)]
         args = self.build(inner)
-        active.levels.append(level)
-        before = _draws.take_over(level)
-        try:
+        with opened(level), _draws.decided_by(level):
             out = self.func(*args)
-        finally:
-            _C.set_draw_hook(before)
-            active.levels.pop()
-            level.open = False
         results, build = flatten(out)
         for result in results:
             if not isinstance(result, Tensor) and not is_container(result):

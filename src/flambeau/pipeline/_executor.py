@@ -80,10 +80,8 @@ def follow(rank: int, actions: Sequence[Action], perform: Perform, call: Call, t
         Cancelled: another rank has failed.
         BaseException: what an action raised, with a note that says where.
     """
-    before = _C.current_generator()
     # The thread draws from a generator of its own meanwhile: see Note [Random numbers of a pipeline].
-    _C.set_thread_generator(_C.Generator())
-    try:
+    with _C.held(_C.set_thread_generator, _C.Generator()):
         for action in actions:
             if call.cancelled:
                 raise Cancelled
@@ -96,8 +94,6 @@ def follow(rank: int, actions: Sequence[Action], perform: Perform, call: Call, t
                 raise
             if begin is not None:
                 trace.append((action, begin, time.perf_counter()))
-    finally:
-        _C.set_thread_generator(None if before is _C.default_generator else before)
 
 
 class _Run:

@@ -50,17 +50,12 @@ def get_worker_info() -> WorkerInfo | None:
     return getattr(_local, "info", None)
 
 
-class OwnRandomness:
+class OwnRandomness(_C.held):
     """While it lasts, this thread's default generator is one seeded by `seed` and `number`."""
 
-    def __init__(self, seed: int, number: int) -> None:
-        self._generator = _C.Generator().manual_seed((seed + number * 0x9E3779B97F4A7C15) % 2**64)
-
-    def __enter__(self) -> None:
-        self._before = _C.set_thread_generator(self._generator)
-
-    def __exit__(self, *_: object) -> None:
-        _C.set_thread_generator(self._before)
+    def __new__(cls, seed: int, number: int) -> OwnRandomness:
+        generator = _C.Generator().manual_seed((seed + number * 0x9E3779B97F4A7C15) % 2**64)
+        return super().__new__(cls, _C.set_thread_generator, generator)
 
 
 class _End:
