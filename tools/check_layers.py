@@ -59,6 +59,7 @@ SIMD_MAY_INCLUDE = {
     "base/vmath_special.h",
     "dispatch/convert.h",
     "dispatch/each.h",
+    "storage/square.h",
     "storage/transpose.h",
 }
 

@@ -1,39 +1,20 @@
-// Blocks of 8 x 8 elements are transposed in registers, by three rounds of interleaving:
-//
-//   round     v0 = a0 a1 a2 ..    v4 = e0 e1 e2 ..    ->    w0 = a0 e0 a1 e1 ..    w1 = the upper halves
-//
-// after which every element has moved by its row's and its column's three bits. Squares of 16 x 16 are done together, so
-// that what is written fills cache lines; eight rows at a time, since rows a power of two apart share their places in the
-// cache.
+// Squares of 16 x 16 elements are done together, so that what is written fills cache lines; a few rows at a time, since rows a power of two
+// apart share their places in the cache.
 #include "storage/transpose.h"
 
 #include <algorithm>
 #include <cstring>
 
+#include "storage/square.h"
+
 namespace fl::kernels::FL_ISA {
 namespace {
 
-constexpr int64_t kBlock = 8, kSquare = 16, kAhead = 2 * kSquare;
-
-template <class T>
-struct Vector {
-  typedef T Type __attribute__((vector_size(sizeof(T) * kBlock)));
-};
+constexpr int64_t kSquare = 16, kAhead = 2 * kSquare;
 
 template <class T>
 void square(const T* from, int64_t from_stride, T* to, int64_t to_stride) {
-  using V = typename Vector<T>::Type;
-  V v[kBlock], w[kBlock];
-  for (int i = 0; i < kBlock; ++i) std::memcpy(&v[i], from + i * from_stride, sizeof(V));
-  const auto round = [&](const V* x, V* y) {
-#pragma GCC unroll 4
-    for (int i = 0; i < kBlock / 2; ++i) {
-      y[2 * i] = __builtin_shufflevector(x[i], x[i + kBlock / 2], 0, 8, 1, 9, 2, 10, 3, 11);
-      y[2 * i + 1] = __builtin_shufflevector(x[i], x[i + kBlock / 2], 4, 12, 5, 13, 6, 14, 7, 15);
-    }
-  };
-  round(v, w), round(w, v), round(v, w);
-  for (int i = 0; i < kBlock; ++i) std::memcpy(to + i * to_stride, &w[i], sizeof(V));
+  Square<T>::transpose([&](int i) { return from + i * from_stride; }, [&](int k, auto column) { std::memcpy(to + k * to_stride, &column, sizeof column); });
 }
 
 template <class T>
@@ -55,6 +36,7 @@ void block(const T* from, int64_t from_stride, T* to, int64_t to_stride, int64_t
   if (rows == to_stride && rows == 2) return interleave<2>(from, from_stride, to, cols);
   if (rows == to_stride && rows == 3) return interleave<3>(from, from_stride, to, cols);
   if (rows == to_stride && rows == 4) return interleave<4>(from, from_stride, to, cols);
+  constexpr int64_t kBlock = Square<T>::kSize;
   const int64_t whole = cols / kBlock * kBlock;
   for (int64_t r0 = 0; r0 < rows; r0 += kSquare) {
     const int64_t r1 = std::min(rows, r0 + kSquare), full = r0 + (r1 - r0) / kBlock * kBlock;

@@ -13,41 +13,66 @@
 namespace fl::kernels {
 namespace {
 
-// exp(-2 pi i k / n) of the sizes that this thread has met, in the precision of T.
 template <class T>
-const Complex<T>* roots_of(int64_t n) {
-  thread_local std::vector<std::unique_ptr<Complex<T>[]>> known(kMostPoints + 1);
-  auto& roots = known[static_cast<size_t>(n)];
-  if (!roots) {
-    roots = std::make_unique<Complex<T>[]>(static_cast<size_t>(n));
-    for (int64_t k = 0; k < n; ++k) {
-      const double angle = -2 * std::numbers::pi * static_cast<double>(k) / static_cast<double>(n);
-      roots[static_cast<size_t>(k)] = Complex<T>(static_cast<T>(std::cos(angle)), static_cast<T>(std::sin(angle)));
-    }
-  }
-  return roots.get();
-}
-
-template <class T>
-FftPlan<T> plan_of(int64_t n) {  // is_fft_size
-  FftPlan<T> plan;
+std::unique_ptr<FftPlan<T>> make_plan(int64_t n) {
+  auto plan = std::make_unique<FftPlan<T>>();
+  plan->n = n;
+  int twos = 0;
   int64_t rest = n;
-  for (const int8_t r : {int8_t{4}, int8_t{2}, int8_t{3}, int8_t{5}})
-    for (; rest % r == 0; rest /= r) plan.factors[static_cast<size_t>(plan.steps++)] = r;
-  plan.n = n;
-  plan.roots = roots_of<T>(n);
+  for (; rest % 2 == 0; rest /= 2) ++twos;
+  const bool eight = twos % 2 == 1 && twos >= 3;  // one step less than with a 2
+  for (int left = twos - (eight ? 3 : 0); left >= 2; left -= 2) plan->factors.push_back(4);
+  if (eight || twos == 1) plan->factors.push_back(eight ? 8 : 2);
+  for (int8_t r = 3; r <= kMostRadix; r += 2)
+    for (; rest % r == 0; rest /= r) plan->factors.push_back(r);
+  for (int64_t k = 0; k < n; ++k) {
+    const double angle = -2 * std::numbers::pi * static_cast<double>(k) / static_cast<double>(n);
+    plan->roots.emplace_back(static_cast<T>(std::cos(angle)), static_cast<T>(std::sin(angle)));
+    int64_t place = 0, length = n, digits = k;
+    for (const int8_t r : plan->factors) {
+      length /= r;
+      place += digits % r * length;
+      digits /= r;
+    }
+    plan->places.push_back(static_cast<int16_t>(place));
+  }
+  plan->places.push_back(static_cast<int16_t>(n));
   return plan;
 }
+
+// Of a size that this thread has met, or meets now; is_fft_size.
+template <class T>
+const FftPlan<T>& plan_of(int64_t n) {
+  thread_local std::vector<std::unique_ptr<FftPlan<T>>> known(kMostPoints + 1);
+  auto& plan = known[static_cast<size_t>(n)];
+  if (!plan) plan = make_plan<T>(n);
+  return *plan;
+}
+
+// Memory for the points of a group, which this thread keeps.
+template <class T>
+T* points_of_thread(int64_t points) {
+  thread_local std::unique_ptr<T[]> memory;
+  thread_local int64_t size = 0;
+  if (const int64_t wanted = fft_work<T>(points) + 64 / sizeof(T); size < wanted) {
+    memory = std::make_unique_for_overwrite<T[]>(static_cast<size_t>(wanted));
+    size = wanted;
+  }
+  return reinterpret_cast<T*>((reinterpret_cast<uintptr_t>(memory.get()) + 63) & ~uintptr_t{63});
+}
+
+// Lines that may go together.
+int64_t lines_across(const Lines& l) { return l.inner > 1 ? l.inner : l.outer; }
 
 // Calls f(first line as an offset into `from`, the same into `to`, lanes, work) for groups of lines: points are `inner` apart in both,
 // lines that lie around inner == 1 are n of the side's own apart.
 template <class T, class F>
-void over_groups(const Lines& from, const Lines& to, int64_t points, int64_t most, const F& f) {
-  const int64_t across = from.inner > 1 ? from.inner : from.outer, blocks = from.inner > 1 ? from.outer : 1;
+void over_groups(const Lines& from, const Lines& to, int64_t points, const F& f) {
+  constexpr int64_t most = kFftLanes<T>;
+  const int64_t across = lines_across(from), blocks = from.inner > 1 ? from.outer : 1;
   const int64_t groups = (across + most - 1) / most;
   parallel_work(blocks * groups, points * most, 16384, [&](int64_t begin, int64_t end) {
-    const auto memory = std::make_unique_for_overwrite<T[]>(static_cast<size_t>(fft_work<T>(points) + 64 / sizeof(T)));
-    auto* work = reinterpret_cast<T*>((reinterpret_cast<uintptr_t>(memory.get()) + 63) & ~uintptr_t{63});
+    T* work = points_of_thread<T>(points);
     for (int64_t g = begin; g < end; ++g) {
       const int64_t block = g / groups, line = g % groups * most, lanes = std::min(most, across - line);
       const auto start = [&](const Lines& l) { return l.inner > 1 ? block * l.n * l.inner + line : line * l.n; };
@@ -57,6 +82,8 @@ void over_groups(const Lines& from, const Lines& to, int64_t points, int64_t mos
 }
 
 FftLines lines(const Lines& l, int64_t lanes) { return l.inner > 1 ? FftLines{lanes, l.inner, 1} : FftLines{lanes, 1, l.n}; }
+
+int64_t complex_points(int64_t real) { return real % 2 == 0 ? real / 2 : real; }
 
 template <class F>
 void by_precision(DType real, const F& f) {
@@ -73,8 +100,8 @@ void fft_complex(const Tensor& x, int64_t dim, bool forward, double scale, const
   if (x.numel() == 0) return;
   by_precision(to_real(x.dtype()), [&](auto zero) {
     using T = decltype(zero);
-    const auto plan = plan_of<T>(l.n);
-    over_groups<T>(l, l, l.n, kFftLanes<T>, [&](int64_t from, int64_t to, int64_t lanes, T* work) {
+    const auto& plan = plan_of<T>(l.n);
+    over_groups<T>(l, l, l.n, [&](int64_t from, int64_t to, int64_t lanes, T* work) {
       FL_PICK(fft_complex)(x.data<Complex<T>>() + from, y.data<Complex<T>>() + to, lines(l, lanes), plan, forward, static_cast<T>(scale), work);
     });
   });
@@ -85,9 +112,11 @@ void fft_real(const Tensor& x, int64_t dim, int64_t, double scale, const Tensor&
   if (x.numel() == 0) return;
   by_precision(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    const auto plan = plan_of<T>(l.n);
-    over_groups<T>(l, half, l.n, 2 * kFftLanes<T>, [&](int64_t from, int64_t to, int64_t lanes, T* work) {
-      FL_PICK(fft_real)(x.data<T>() + from, lines(l, lanes), y.data<Complex<T>>() + to, lines(half, lanes), plan, static_cast<T>(scale), work);
+    const auto& plan = plan_of<T>(complex_points(l.n));
+    const Complex<T>* roots = plan_of<T>(l.n).roots.data();
+    over_groups<T>(l, half, plan.n, [&](int64_t from, int64_t to, int64_t lanes, T* work) {
+      FL_PICK(fft_real)(x.data<T>() + from, lines(l, lanes), y.data<Complex<T>>() + to, lines(half, lanes), plan, roots, l.n,
+                        static_cast<T>(scale), work);
     });
   });
 }
@@ -97,9 +126,11 @@ void fft_to_real(const Tensor& x, int64_t dim, int64_t n, double scale, const Te
   if (y.numel() == 0) return;
   by_precision(y.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    const auto plan = plan_of<T>(n);
-    over_groups<T>(half, l, n, 2 * kFftLanes<T>, [&](int64_t from, int64_t to, int64_t lanes, T* work) {
-      FL_PICK(fft_to_real)(x.data<Complex<T>>() + from, lines(half, lanes), y.data<T>() + to, lines(l, lanes), plan, static_cast<T>(scale), work);
+    const auto& plan = plan_of<T>(complex_points(n));
+    const Complex<T>* roots = plan_of<T>(n).roots.data();
+    over_groups<T>(half, l, plan.n, [&](int64_t from, int64_t to, int64_t lanes, T* work) {
+      FL_PICK(fft_to_real)(x.data<Complex<T>>() + from, lines(half, lanes), y.data<T>() + to, lines(l, lanes), plan, roots, n,
+                           static_cast<T>(scale), work);
     });
   });
 }

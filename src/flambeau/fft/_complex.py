@@ -8,7 +8,7 @@ from typing import Any
 from flambeau._C import Tensor
 from flambeau._out import deliver
 from flambeau.fft._arguments import axes_of, fitted, floating, norm_of, single
-from flambeau.fft._linear import C2C, applied
+from flambeau.fft._linear import C2C, applied, c2c_at_once
 
 
 def _c2c(op: str, x: Tensor, s: Any, dim: Any, norm: str | None, forward: bool, out: Tensor | None) -> Tensor:
@@ -37,6 +37,8 @@ def fft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = N
         >>> fl.fft.fft(fl.tensor([1 + 0j, 2]))
         tensor([ 3.+0.j, -1.+0.j])
     """
+    if n is None and norm is None and out is None and (y := c2c_at_once(input, (dim,), True)) is not None:
+        return y
     return _c2c("fft", input, *single("fft", input, n, dim), norm, True, out)
 
 
@@ -48,6 +50,8 @@ def ifft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = 
         >>> fl.fft.ifft(fl.tensor([3 + 0j, -1]))
         tensor([1.+0.j, 2.+0.j])
     """
+    if n is None and norm is None and out is None and (y := c2c_at_once(input, (dim,), False)) is not None:
+        return y
     return _c2c("ifft", input, *single("ifft", input, n, dim), norm, False, out)
 
 
@@ -55,6 +59,8 @@ def fft2(
     input: Tensor, s: Sequence[int] | None = None, dim: Sequence[int] = (-2, -1), norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
     """`fft` along two axes."""
+    if s is None and norm is None and out is None and type(dim) is tuple and (y := c2c_at_once(input, dim, True)) is not None:
+        return y
     return _c2c("fft2", input, s, dim, norm, True, out)
 
 
@@ -62,6 +68,8 @@ def ifft2(
     input: Tensor, s: Sequence[int] | None = None, dim: Sequence[int] = (-2, -1), norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
     """`ifft` along two axes."""
+    if s is None and norm is None and out is None and type(dim) is tuple and (y := c2c_at_once(input, dim, False)) is not None:
+        return y
     return _c2c("ifft2", input, s, dim, norm, False, out)
 
 

@@ -23,6 +23,7 @@ from flambeau.autograd import Function
 # The norm by which the other direction has the same factor.
 OTHER = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
 _MANY = 1 << 15  # elements from which on threads share the lines
+_REAL, _COMPLEX = (_C.float32, _C.float64), (_C.complex64, _C.complex128)
 _LONG = 1024  # points of lines that do not pay for ours when they are few
 
 
@@ -57,6 +58,45 @@ def _by_ops(name: str, x: Tensor, sizes: Sequence[int], dims: Sequence[int], nor
     for k in reversed(others):
         x = ops.fft_complex(x, dims[k], forward, 1.0)
     return ops.fft_to_real(x, dims[last], sizes[last], factor) if name == "irfftn" else x
+
+
+# What most calls are: of a plain tensor in a type that is computed in, along whole axes, with the usual norm and no gradients. Then these
+# are the transforms, by ops and nothing else; None says that a call is another one.
+
+
+def c2c_at_once(x: Any, dims: tuple[int, ...], forward: bool) -> Tensor | None:
+    if type(x) is not Tensor or x.dtype not in _COMPLEX or (x.requires_grad and _C.is_grad_enabled()):
+        return None
+    shape, few = x.shape, x.numel() // 4
+    rank, points = len(shape), 1
+    for d in dims:
+        if type(d) is not int or not -rank <= d < rank or not _is_ours(n := shape[d], few < n):
+            return None
+        points *= n
+    if len(dims) == 1:
+        return ops.fft_complex(x, dims[0], forward, 1.0 if forward else 1.0 / points)
+    if len(dims) != 2 or (dims[0] - dims[1]) % rank == 0:
+        return None
+    x = ops.fft_complex(x, dims[1], forward, 1.0 if forward else 1.0 / points)
+    return ops.fft_complex(x, dims[0], forward, 1.0)
+
+
+def r2c_at_once(x: Any, d: int) -> Tensor | None:
+    if type(x) is not Tensor or x.dtype not in _REAL or (x.requires_grad and _C.is_grad_enabled()):
+        return None
+    shape = x.shape
+    if type(d) is not int or not -len(shape) <= d < len(shape) or not _is_ours(n := shape[d], x.numel() < 4 * n):
+        return None
+    return ops.fft_real(x, d, n // 2 + 1, 1.0)
+
+
+def c2r_at_once(x: Any, d: int) -> Tensor | None:
+    if type(x) is not Tensor or x.dtype not in _COMPLEX or (x.requires_grad and _C.is_grad_enabled()):
+        return None
+    shape = x.shape
+    if type(d) is not int or not -len(shape) <= d < len(shape) or not _is_ours(n := 2 * shape[d] - 2, x.numel() < 2 * n):
+        return None
+    return ops.fft_to_real(x, d, n, 1.0 / n)
 
 
 def _computed(name: str, x: Tensor, dtype: Any, shape: tuple[int, ...], axes: tuple[int, ...], norm: str, **options: Any) -> Tensor:

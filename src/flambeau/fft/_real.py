@@ -9,7 +9,7 @@ from flambeau import _C
 from flambeau._C import Tensor
 from flambeau._out import deliver
 from flambeau.fft._arguments import axes_of, fitted, floating, norm_of, single
-from flambeau.fft._linear import C2R, R2C, applied
+from flambeau.fft._linear import C2R, R2C, applied, c2r_at_once, r2c_at_once
 
 
 def r2c(op: str, x: Tensor, s: Any, dim: Any, norm: str) -> Tensor:
@@ -47,6 +47,8 @@ def rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = 
         >>> fl.fft.rfft(fl.tensor([1.0, 2.0, 3.0, 4.0]))
         tensor([10.+0.j, -2.+2.j, -2.+0.j])
     """
+    if n is None and norm is None and out is None and (y := r2c_at_once(input, dim)) is not None:
+        return y
     return deliver("rfft", r2c("rfft", input, *single("rfft", input, n, dim), norm_of("rfft", norm)), out)
 
 
@@ -61,6 +63,8 @@ def irfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None =
         >>> fl.fft.irfft(fl.tensor([10, -2 + 2j, -2]))
         tensor([1., 2., 3., 4.])
     """
+    if n is None and norm is None and out is None and (y := c2r_at_once(input, dim)) is not None:
+        return y
     return deliver("irfft", c2r("irfft", input, *single("irfft", input, n, dim), norm_of("irfft", norm)), out)
 
 
