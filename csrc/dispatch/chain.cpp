@@ -6,61 +6,25 @@
 #include <utility>
 
 #include "base/parallel.h"
+#include "dispatch/chain_plan.h"
 
 namespace fl {
 namespace {
 
 std::atomic<int64_t> in_registers{0};
 
-constexpr int64_t kShortRow = 32;  // a broadcast operand's rows below this cost more to gather than a pass saves
 constexpr size_t kLine = 64;
 constexpr int kEachInputs = 8;         // operands of an op, at most
-
-struct Operand {
-  char* data;
-  DType dtype;
-  int64_t item;
-  Dims strides;
-  bool constant, flat, stored, stream;
-};
-
-constexpr char kInside = 1, kOutside = 2;  // of its own group
-
-struct Plan {
-  const Chain& chain;
-  Axes axes{};
-  std::vector<Operand> operands{};
-  std::vector<int> slot{};      // of each step's value, where it does not go straight to memory
-  std::vector<char> straight{};  // the loop writes memory itself
-  std::vector<int> group{};      // by the first of its steps: the end of a run of steps that hand each other values in registers; or 0
-  std::vector<char> grouped{};  // the step is in such a run
-  std::vector<char> read{};      // of the steps in such a run: who reads the value elsewhere than in the registers
-  int slots = 0;
-
-  bool repeats(const ChainStep::Source& s) const {
-    return s.kind == ChainStep::Source::Number || (s.kind == ChainStep::Source::Memory && operands[static_cast<size_t>(s.index)].constant);
-  }
-  bool by_number(const ChainStep& step) const { return step.loops.single && repeats(step.in[static_cast<size_t>(step.n - 1)]); }
-};
-
-bool is_value(const ChainStep::Source& s, int of) { return s.kind == ChainStep::Source::Value && s.index == of; }
-
-// The operand that a step finds in the registers behind its neighbour in front; -1: none.
-int held_operand(const ChainStep& step, int before) {
-  for (int k = 0; k < step.n; ++k)
-    if (is_value(step.in[static_cast<size_t>(k)], before)) return k;
-  return -1;
-}
 
 // Walks a range of the chain's elements on one thread.
 class Walk {
  public:
-  Walk(const Plan& plan, int64_t begin, int64_t end)
+  Walk(const ChainPlan& plan, int64_t begin, int64_t end)
       : plan_(plan), steps_(plan.chain.steps), n_steps_(static_cast<int>(steps_.size())), begin_(begin), end_(end) {
     values_ = take(static_cast<size_t>(plan.slots) * kTileBytes);
     fill(end - begin);
-    for (const Operand& o : plan.operands)
-      if (o.flat && !o.stored && !o.constant && std::none_of(ahead_.begin(), ahead_.end(), [&](const Operand* a) { return a->data == o.data; }))
+    for (const PlannedOperand& o : plan.operands)
+      if (o.flat && !o.stored && !o.constant && std::none_of(ahead_.begin(), ahead_.end(), [&](const PlannedOperand* a) { return a->data == o.data; }))
         ahead_.push_back(&o);
     if (end - begin >= kTile)
       for (int s = 0; s < n_steps_; ++s)
@@ -92,7 +56,7 @@ class Walk {
   struct Moving {
     size_t step;
     int k;               // -1: the result
-    const Operand* from;
+    const PlannedOperand* from;
   };
   // An operand that is put in order before a group runs.
   struct Ready {
@@ -127,7 +91,7 @@ class Walk {
         const void* value = source.number;
         uint64_t converted;
         if (source.kind == Source::Memory) {
-          const Operand& o = operand(source);
+          const PlannedOperand& o = operand(source);
           value = o.data;
           if (read_as(o.dtype, step.compute) != step.compute) {
             convert_elements(&converted, step.compute, value, o.dtype, 1);
@@ -149,16 +113,16 @@ class Walk {
     const int64_t from = i + kTile;
     constexpr auto line_bytes = static_cast<int64_t>(kLine);
     if (from >= end_) return;
-    for (const Operand* o : ahead_) {
+    for (const PlannedOperand* o : ahead_) {
       const int64_t bytes = std::min(kTile, end_ - from) * o->item;
       const char* const line = o->data + from * o->item;
       for (int64_t b = bytes * first / n_steps_ / line_bytes * line_bytes, stop = bytes * last / n_steps_; b < stop; b += line_bytes) __builtin_prefetch(line + b);
     }
   }
 
-  const Operand& operand(const Source& source) const { return plan_.operands[static_cast<size_t>(source.index)]; }
+  const PlannedOperand& operand(const Source& source) const { return plan_.operands[static_cast<size_t>(source.index)]; }
   char* slot(int s) const { return values_ + static_cast<size_t>(plan_.slot[static_cast<size_t>(s)]) * kTileBytes; }
-  const Operand& stored(int s) const { return plan_.operands[static_cast<size_t>(steps_[static_cast<size_t>(s)].store)]; }
+  const PlannedOperand& stored(int s) const { return plan_.operands[static_cast<size_t>(steps_[static_cast<size_t>(s)].store)]; }
   // Where the step's value lies, or is to lie, of the tile from i on.
   char* place(int s, int64_t i) const {
     if (!plan_.straight[static_cast<size_t>(s)]) return slot(s);
@@ -173,7 +137,7 @@ class Walk {
       from = at_[static_cast<size_t>(source.index)];
       type = steps_[static_cast<size_t>(source.index)].result;
     } else {
-      const Operand& o = operand(source);
+      const PlannedOperand& o = operand(source);
       type = o.dtype;
       if (o.flat) {
         from = o.data + i * o.item;
@@ -209,14 +173,14 @@ class Walk {
   void put_away(int s, const char* value, int64_t i, int64_t m) const {
     const int store = steps_[static_cast<size_t>(s)].store;
     if (store < 0 || plan_.straight[static_cast<size_t>(s)]) return;
-    const Operand& o = plan_.operands[static_cast<size_t>(store)];
+    const PlannedOperand& o = plan_.operands[static_cast<size_t>(store)];
     if (!o.flat) scatter_flat(o.data, value, static_cast<size_t>(o.item), plan_.axes, o.strides, i, m);
     else if (o.stream) kernels::stream_loop(o.data + i * o.item, value, static_cast<size_t>(m * o.item));
     else std::memcpy(o.data + i * o.item, value, static_cast<size_t>(m * o.item));
   }
 
   // Whether this thread's part of a result does, as far as its type goes into one.
-  bool begins_a_vector(const Operand& o, const RegisterEnds& ends) const {
+  bool begins_a_vector(const PlannedOperand& o, const RegisterEnds& ends) const {
     const int64_t bytes = ends.vector / static_cast<int64_t>(sizeof(float)) * o.item;
     return reinterpret_cast<uintptr_t>(o.data + begin_ * o.item) % static_cast<uintptr_t>(bytes) == 0;
   }
@@ -269,7 +233,7 @@ class Walk {
       for (int k = 0; k < step.n; ++k)
         if (k != held) read(run, k, s, k, false);
       group.program.push_back(run);
-      auto write = [&](RegisterStep::Run how, const Operand* moving, char* to) {
+      auto write = [&](RegisterStep::Run how, const PlannedOperand* moving, char* to) {
         RegisterStep store;
         store.run = how;
         store.out = to;
@@ -277,14 +241,14 @@ class Walk {
         group.program.push_back(store);
       };
       const RegisterEnds::Memory& memory = ends.of(step.result);
-      const bool narrow = step.result != DType::Float32, inside = plan_.read[static_cast<size_t>(s)] & kInside;
+      const bool narrow = step.result != DType::Float32, inside = plan_.read[static_cast<size_t>(s)] & ChainPlan::kInside;
       if (narrow) group.program.emplace_back().run = memory.round;
       if (narrow && inside) write(ends.floats.store, nullptr, floats_[static_cast<size_t>(s)] = take(kTile * sizeof(float)));
       if (step.store >= 0 && stored(s).stream && begins_a_vector(stored(s), ends)) {
         write(memory.stream, &stored(s), nullptr);
         streamed_[static_cast<size_t>(s)] = true;
       }
-      const bool wanted = (plan_.read[static_cast<size_t>(s)] & kOutside) || (inside && !narrow) || (step.store >= 0 && !streamed_[static_cast<size_t>(s)]);
+      const bool wanted = (plan_.read[static_cast<size_t>(s)] & ChainPlan::kOutside) || (inside && !narrow) || (step.store >= 0 && !streamed_[static_cast<size_t>(s)]);
       if (plan_.straight[static_cast<size_t>(s)]) write(memory.store, &stored(s), nullptr);
       else if (wanted) write(memory.store, nullptr, slot(s));
     }
@@ -305,7 +269,7 @@ class Walk {
     }
   }
 
-  const Plan& plan_;
+  const ChainPlan& plan_;
   const std::vector<ChainStep>& steps_;
   const int n_steps_;
   const int64_t begin_, end_;
@@ -313,7 +277,7 @@ class Walk {
   std::array<const char*, Chain::kMaxSteps> at_{};   // where the value of each step lies
   std::array<bool, Chain::kMaxSteps> streamed_{};    // by a group's program
   std::array<char*, Chain::kMaxSteps> floats_{};     // where a value of 16 bits lies as floats, for those in its group that do not find it in the registers
-  std::vector<const Operand*> ahead_;
+  std::vector<const PlannedOperand*> ahead_;
   std::vector<Group> groups_;
   char* values_;
   size_t taken_ = 0;
@@ -326,124 +290,22 @@ class Walk {
   } room_;
 };
 
-bool takes_registers(const ChainStep& step) {
-  return step.loops.registers && RegisterEnds::takes(step.result);
-}
-
-// Runs of two or more steps that hand each other values in registers.
-void find_groups(Plan& plan) {
-  const auto& steps = plan.chain.steps;
-  const int n = static_cast<int>(steps.size());
-  plan.group.assign(steps.size(), 0);
-  plan.grouped.assign(steps.size(), 0);
-  plan.read.assign(steps.size(), 0);
-  for (int first = 0; first < n;) {
-    int end = first;
-    while (end < n && takes_registers(steps[static_cast<size_t>(end)])) ++end;
-    if (end - first >= 2) {
-      plan.group[static_cast<size_t>(first)] = end;
-      std::fill(plan.grouped.begin() + first, plan.grouped.begin() + end, 1);
-    }
-    for (int s = first; s < end; ++s) {
-      char read = 0;
-      for (int reader = s + 1; reader < n; ++reader) {
-        const ChainStep& step = steps[static_cast<size_t>(reader)];
-        const int held = reader == s + 1 && reader < end ? held_operand(step, s) : -1;
-        for (int k = 0; k < step.n; ++k)
-          if (k != held && is_value(step.in[static_cast<size_t>(k)], s)) read |= reader < end ? kInside : kOutside;
-      }
-      plan.read[static_cast<size_t>(s)] = read;
-    }
-    first = std::max(end, first + 1);
-  }
-}
-
-// A slot for each value that does not go straight to memory, one that stays in registers, too, since the last tile goes step by step; slots are
-// used again.
-void place_values(Plan& plan) {
-  const auto& steps = plan.chain.steps;
-  std::vector<int> last(steps.size(), -1);
-  for (size_t s = 0; s < steps.size(); ++s)
-    for (int k = 0; k < steps[s].n; ++k)
-      if (const auto& source = steps[s].in[static_cast<size_t>(k)]; source.kind == ChainStep::Source::Value)
-        last[static_cast<size_t>(source.index)] = static_cast<int>(s);
-  std::vector<int> until(steps.size());  // by step, the one with which it is over: the last of its group, whose blocks take turns
-  for (int s = static_cast<int>(steps.size()) - 1, end = s; s >= 0; --s) {
-    end = plan.grouped[static_cast<size_t>(s)] && end > s && plan.grouped[static_cast<size_t>(s) + 1] ? end : s;
-    until[static_cast<size_t>(s)] = end;
-  }
-  std::vector<int> free_at;  // per slot: the step after which it may be taken
-  plan.slot.assign(steps.size(), 0);
-  plan.straight.assign(steps.size(), 0);
-  for (size_t s = 0; s < steps.size(); ++s) {
-    if (steps[s].store >= 0) {
-      const Operand& o = plan.operands[static_cast<size_t>(steps[s].store)];
-      plan.straight[s] = o.flat && !o.stream;
-    }
-    if (plan.straight[s]) continue;
-    size_t slot = 0;
-    while (slot < free_at.size() && free_at[slot] >= static_cast<int>(s)) ++slot;
-    if (slot == free_at.size()) free_at.push_back(0);
-    // Not before the step after its last reader: a reader's result may not lie where an operand that is gathered later does. Nor among the steps
-    // of a group, of which one may write a block over another one's next where their types differ in size, and which put away at their end.
-    const int end = std::max(last[s], static_cast<int>(s));
-    const bool kept = !plan.grouped[s] || plan.read[s] || steps[s].store >= 0;
-    free_at[slot] = kept ? until[static_cast<size_t>(end)] : end;
-    plan.slot[s] = static_cast<int>(slot);
-  }
-  plan.slots = static_cast<int>(free_at.size());
-}
-
-// False where one by one is better.
-bool lay_out(Plan& plan) {
-  const Chain& chain = plan.chain;
-  const int n = static_cast<int>(chain.operands.size());
-  std::array<Dims, kMaxOperands> strides;
-  std::vector<int> order;  // results first: they lead the order of the axes
-  for (const ChainStep& s : chain.steps)
-    if (s.store >= 0 && std::find(order.begin(), order.end(), s.store) == order.end()) order.push_back(s.store);
-  const size_t stored = order.size();
-  for (int k = 0; k < n; ++k)
-    if (std::find(order.begin(), order.end(), k) == order.end()) order.push_back(k);
-  for (int k = 0; k < n; ++k) strides[static_cast<size_t>(k)] = chain.operands[static_cast<size_t>(order[static_cast<size_t>(k)])].strides;
-  plan.axes = simplify(chain.sizes, strides.data(), n);
-  plan.operands.resize(static_cast<size_t>(n));
-  int64_t rows = plan.axes.inner();
-  for (int k = 0; k < n; ++k) {
-    const ChainOperand& from = chain.operands[static_cast<size_t>(order[static_cast<size_t>(k)])];
-    Operand& o = plan.operands[static_cast<size_t>(order[static_cast<size_t>(k)])];
-    o.data = static_cast<char*>(from.data);
-    o.dtype = from.dtype;
-    o.item = static_cast<int64_t>(item_size(from.dtype));
-    o.strides = strides[static_cast<size_t>(k)];
-    o.stored = k < static_cast<int>(stored);
-    o.constant = !o.stored && std::all_of(o.strides.begin(), o.strides.end(), [](int64_t s) { return s == 0; });
-    o.flat = contiguous(plan.axes, o.strides);
-    o.stream = o.stored && o.flat && plan.axes.numel * o.item >= kStreamBytes;
-    const int64_t step = o.strides.empty() ? 1 : o.strides.back();
-    if (!o.flat && !o.constant && ((step != 0 && step != 1) || rows < kShortRow)) return false;
-  }
-  for (Operand& o : plan.operands)  // its lines are read anyway
-    for (const Operand& other : plan.operands)
-      if (&o != &other && !other.stored && other.data == o.data) o.stream = false;
-  return true;
-}
-
 }  // namespace
 
 bool chain_fits(const Chain& chain) {
-  Plan plan{.chain = chain};
+  ChainPlan plan{.chain = chain};
   return lay_out(plan);
 }
 
 int64_t steps_in_registers() { return in_registers; }
+void note_in_registers(int64_t steps) { in_registers.fetch_add(steps, std::memory_order_relaxed); }
 
 void run_chain(const Chain& chain) {
-  Plan plan{.chain = chain};
+  ChainPlan plan{.chain = chain};
   lay_out(plan);
   find_groups(plan);
   place_values(plan);
-  if (plan.axes.numel >= kTile) in_registers += std::count(plan.grouped.begin(), plan.grouped.end(), 1);
+  if (plan.axes.numel >= kTile) note_in_registers(std::count(plan.grouped.begin(), plan.grouped.end(), 1));
   parallel_for(0, plan.axes.numel, kGrain, [&](int64_t begin, int64_t end) { Walk(plan, begin, end).run(); });
 }
 

@@ -53,5 +53,6 @@ bool chain_fits(const Chain& chain);
 void run_chain(const Chain& chain);
 // How many steps handed values on in registers, in this process.
 int64_t steps_in_registers();
+void note_in_registers(int64_t steps);
 
 }  // namespace fl

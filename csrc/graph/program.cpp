@@ -253,7 +253,7 @@ void Program::find_overwriters() {
   std::vector<char> alone(n, 1);
   for (uint32_t k = 0; k < n; ++k) {
     if (!runs_[k]) continue;
-    if (before != kNone && tape_.may_join(tape_.nodes[before], tape_.nodes[k])) alone[before] = alone[k] = 0;
+    if (before != kNone && tape_.may_join(tape_.nodes[before], tape_.nodes[k], 1)) alone[before] = alone[k] = 0;
     before = k;
   }
   for (uint32_t k = 0; k < n; ++k) {
@@ -287,6 +287,7 @@ void Program::find_passes() {
   pass_begin_.resize(n);
   pass_end_.resize(n);
   between_.resize(n);
+  kept_.resize(n);
   std::vector<uint32_t> nowhere;  // buffers without memory, which are told apart by their storages
   for (uint32_t b = 0; b < buffers_.size(); ++b) {
     if (!buffers_[b].values.empty() && !tape_.values[buffers_[b].values.front()].impl()->storage) {
@@ -297,6 +298,11 @@ void Program::find_passes() {
   const auto use = [&](uint32_t b) { return Tape::Use{buffers_[b].last, !buffers_[b].inside()}; };
   for (uint32_t k = 0, done = 1; k < n; k += done) {
     done = runs_[k] ? static_cast<uint32_t>(tape_.count_some(k, runs_, use)) : 1;
+    size_t kept = 0;
+    if (auto pass = runs_[k] ? tape_.keep_some(k, runs_, use, kept) : nullptr; pass && kept >= done) {
+      kept_[k] = std::move(pass);
+      done = static_cast<uint32_t>(kept);
+    }
     std::fill_n(pass_begin_.begin() + k, done, k);
     std::fill_n(pass_end_.begin() + k, done, k + done);
   }
@@ -564,7 +570,14 @@ std::optional<std::vector<Tensor>> Program::run(const std::vector<Tensor>& args)
     if (over_[k] != kNone) write_over(static_cast<uint32_t>(k));
     if (arena_bytes_ >= kLargeArena) host_allocator().improve();
     Seen seen(*this, k);
-    done = tape_.run_some(k, pass_end_[k], runs_, use, [&] { between.take(k); });
+    if (!kept_[k]) {
+      done = tape_.run_some(k, pass_end_[k], runs_, use, [&] { between.take(k); });
+    } else if (kept_[k]->run()) {
+      done = pass_end_[k] - k;
+    } else {
+      between.take(k);
+      node.op->run(tape_.frame_of(node));
+    }
     seen.done(done);
     for (size_t j = k; j < k + done; ++j) end(j);
     for (size_t j = k; j < k + done; ++j)

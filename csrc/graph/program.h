@@ -37,7 +37,8 @@
 // Which element-wise ops go through memory in one pass follows from their operands, and is found when the program is made. What only the ops
 // of one pass use never gets to memory, and has no place in the arena. At run time the bytes may lie otherwise than the pass can go
 // (channels-last beside row-major): then its ops run one by one, and what lies between them gets memory for as long. No pass reaches beyond
-// what was found, so that what is in memory is in use from the first op of its pass to the last, whichever way they run.
+// what was found, so that what is in memory is in use from the first op of its pass to the last, whichever way they run. Passes of small
+// operands, which would cost more to make in every run than they save, are made once and kept, if all of their ops go in registers.
 #pragma once
 
 #include <algorithm>
@@ -157,6 +158,7 @@ class Program final : public RefCounted {
   std::vector<char> runs_;
   std::vector<uint32_t> over_;                // per node its result that is written over an argument, a buffer, or kNone
   std::vector<uint32_t> pass_begin_, pass_end_;  // per node
+  std::vector<std::unique_ptr<KeptPass>> kept_;  // per node at which a pass begins that is kept
   std::vector<std::vector<uint32_t>> between_;   // per node at which a pass begins the buffers between its ops
   std::vector<std::vector<uint32_t>> ends_;   // per node the internal buffers that it is the last to use and whose bytes may move
   std::vector<Geometry> args_, outs_;

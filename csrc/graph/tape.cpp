@@ -5,6 +5,7 @@ namespace fl::graph {
 const Tensor kNotGiven;
 size_t (*run_linked)(std::span<const Link>) = nullptr;
 size_t (*count_linked)(std::span<const Link>) = nullptr;
+std::unique_ptr<KeptPass> (*keep_linked)(std::span<const Link>) = nullptr;
 
 void Tape::find_needed(std::vector<char>& wanted, std::vector<char>& runs) const {
   runs.assign(nodes.size(), 0);

@@ -1,6 +1,7 @@
 // What was recorded: calls of ops over values, which are views of buffers.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,6 +35,16 @@ struct Link {
 extern size_t (*run_linked)(std::span<const Link> links);
 // How many that would be, or none at run time: by their operands, of which no byte is read.
 extern size_t (*count_linked)(std::span<const Link> links);
+
+// A pass over memory that is made once and run often, each time over what its values hold then.
+class KeptPass {
+ public:
+  virtual ~KeptPass() = default;
+  virtual size_t links() const = 0;  // two or more, the first ones of those it was made of
+  virtual bool run() = 0;            // false, and nothing was done: they go one by one
+};
+// Null where there is none. The links' frames have to stay.
+extern std::unique_ptr<KeptPass> (*keep_linked)(std::span<const Link> links);
 
 struct Tape {
   std::vector<NodeRecord> nodes;
@@ -77,9 +88,10 @@ struct Tape {
   const Tensor& result_of(const NodeRecord& node) const {
     return node.op->writes ? values[static_cast<size_t>(boxes[node.args].integer)] : values[node.outs];
   }
+  static constexpr int64_t kChained = 4096;   // elements below which nothing is looked for, where a pass is made when it runs
   // Whether b, which comes next, may go through memory together with a.
-  bool may_join(const NodeRecord& a, const NodeRecord& b) const {
-    return a.op->each && b.op->each && result_of(b).numel() >= kChained && result_of(a).sizes() == result_of(b).sizes();
+  bool may_join(const NodeRecord& a, const NodeRecord& b, int64_t least = kChained) const {
+    return a.op->each && b.op->each && result_of(b).numel() >= least && result_of(a).sizes() == result_of(b).sizes();
   }
   // For each node whether it runs: it writes a buffer that is wanted, or that a later node which runs reads. `wanted` is
   // changed along.
@@ -89,36 +101,44 @@ struct Tape {
 
   // Runs node k, and with it those behind it, before node `stop`, that go into one pass; returns how many nodes that was, with those that
   // are not to run. `use(buffer)` tells the last node that uses a buffer and whether somebody sees it afterwards; `alone()` is called where
-  // the node goes alone though it might have gone with others.
+  // the node goes alone.
   struct Use {
     uint32_t last;
     bool stays;
   };
   template <class F, class G>
   size_t run_some(size_t k, size_t stop, const std::vector<char>& runs, F&& use, G&& alone) const {
-    if (link(k, stop, runs, use)) {
+    if (link(k, stop, runs, use, kChained, kSpared))
       if (const size_t done = run_linked(links_); done > 0) return links_[done - 1].node + 1 - k;
-      alone();
-    }
+    alone();
     nodes[k].op->run(frame_of(nodes[k]));
     return 1;
   }
   // How many nodes that would be, unless they go alone at run time.
   template <class F>
   size_t count_some(size_t k, const std::vector<char>& runs, F&& use) const {
-    const size_t count = link(k, nodes.size(), runs, use) ? count_linked(links_) : 0;
-    return count > 1 ? links_[count - 1].node + 1 - k : 1;
+    const size_t count = link(k, nodes.size(), runs, use, kChained, kSpared) ? count_linked(links_) : 0;
+    // What does not go into the pass has no part in whether it pays.
+    return count > 1 && spares(count, result_of(nodes[k]).numel(), kSpared) ? links_[count - 1].node + 1 - k : 1;
+  }
+  // A pass of node k and those behind it that is kept, and how many nodes that is; null where there is none.
+  template <class F>
+  std::unique_ptr<KeptPass> keep_some(size_t k, const std::vector<char>& runs, F&& use, size_t& count) const {
+    auto pass = keep_linked && link(k, nodes.size(), runs, use, 1, 1) ? keep_linked(links_) : nullptr;
+    if (pass) count = links_[pass->links() - 1].node + 1 - k;
+    return pass;
   }
   void clear();
 
  private:
-  // Puts what may go together with node k into links_; whether there is anything.
+  // Puts what may go together with node k into links_; whether there is anything: of at least `least` elements, `spared` of which need not
+  // go through memory.
   template <class F>
-  bool link(size_t k, size_t stop, const std::vector<char>& runs, F&& use) const {
+  bool link(size_t k, size_t stop, const std::vector<char>& runs, F&& use, int64_t least, int64_t spared) const {
     const NodeRecord& first = nodes[k];
     if (!first.op->each || !run_linked) return false;
     const int64_t numel = result_of(first).numel();
-    if (numel < kChained) return false;
+    if (numel < least) return false;
     links_.clear();
     for (size_t j = k; j < stop && links_.size() < kMostLinks; ++j) {
       const NodeRecord& node = nodes[j];
@@ -128,14 +148,15 @@ struct Tape {
         if (draws) break;  // whoever runs the tape draws in its place
         continue;
       }
-      if (j > k && !may_join(first, node)) break;
+      if (j > k && !may_join(first, node, least)) break;
       const Use u = use(buffer_of[node.op->writes ? static_cast<size_t>(boxes[node.args].integer) : node.outs]);
       links_.push_back({frame_of(node), node.op, static_cast<uint32_t>(j), u.last, u.stays});
     }
-    return links_.size() > 1 && static_cast<int64_t>(links_.size() - 1) * numel >= kSpared;
+    return links_.size() > 1 && spares(links_.size(), numel, spared);
   }
 
-  static constexpr int64_t kChained = 4096;   // elements below which nothing is looked for
+  static bool spares(size_t links, int64_t numel, int64_t least) { return links > 1 && static_cast<int64_t>(links - 1) * numel >= least; }
+
   static constexpr int64_t kSpared = 32768;   // elements that need not go through memory, from which on that pays for making a chain
   mutable std::vector<Link> links_;
 };

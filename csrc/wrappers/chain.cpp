@@ -2,7 +2,10 @@
 #include "dispatch/chain.h"
 
 #include <algorithm>
+#include <array>
+#include <memory>
 
+#include "dispatch/register_pass.h"
 #include "graph/recorder.h"
 #include "tensor/raw.h"
 #include "wrappers/run_each.h"
@@ -14,6 +17,26 @@ namespace {
 bool same_place(const Tensor& a, const Tensor& b) {
   return &a.storage() == &b.storage() && a.offset() == b.offset() && a.dtype() == b.dtype() && a.sizes() == b.sizes() && a.strides() == b.strides();
 }
+
+class Kept final : public graph::KeptPass {
+ public:
+  Kept(std::unique_ptr<RegisterPass> pass, std::vector<const Tensor*> operands) : pass_(std::move(pass)), operands_(std::move(operands)) {}
+  size_t links() const override { return pass_->steps(); }
+  bool run() override {
+    std::array<char*, kMaxOperands> data;
+    for (size_t k = 0; k < operands_.size(); ++k) {
+      const Tensor& t = *operands_[k];
+      if (t.storage().lies_deferred()) return false;
+      data[k] = static_cast<char*>(t.data());
+    }
+    pass_->run(data.data());
+    return true;
+  }
+
+ private:
+  std::unique_ptr<RegisterPass> pass_;
+  std::vector<const Tensor*> operands_;
+};
 
 class Builder {
  public:
@@ -28,6 +51,31 @@ class Builder {
   }
 
   size_t size() const { return chain_.steps.size(); }
+  // How many of the first steps go in registers, in float32.
+  size_t in_registers() const {
+    const auto& steps = chain_.steps;
+    const auto other = std::find_if(steps.begin(), steps.end(), [](const ChainStep& s) {
+      return !s.loops.registers || s.compute != DType::Float32 || s.result != DType::Float32;
+    });
+    return static_cast<size_t>(other - steps.begin());
+  }
+
+  // The pass as one that is kept, over operands that lie in row-major order whenever it runs; null where there is none.
+  std::unique_ptr<graph::KeptPass> keep(std::span<const graph::Link> links) {
+    const std::vector<char> stores = stored(links);
+    for (const Tensor* m : memory_) {
+      ChainOperand& o = chain_.operands.emplace_back(ChainOperand{nullptr, m->dtype(), {}});
+      each::expanded_strides(*m, chain_.sizes, o.strides);
+    }
+    for (size_t s = 0; s < size(); ++s) {
+      if (!stores[s]) continue;
+      chain_.steps[s].store = static_cast<int>(chain_.operands.size());
+      chain_.operands.push_back({nullptr, written_[s]->dtype(), written_[s]->strides()});
+      memory_.push_back(written_[s]);
+    }
+    auto pass = RegisterPass::make(chain_);
+    return pass ? std::make_unique<Kept>(std::move(pass), std::move(memory_)) : nullptr;
+  }
 
   // False, and nothing was changed, where one by one is better.
   bool run(std::span<const graph::Link> links) {
@@ -189,6 +237,11 @@ class Builder {
 
 size_t each::count_linked(std::span<const graph::Link> links) {
   return Builder(links).size();
+}
+
+std::unique_ptr<graph::KeptPass> each::keep_linked(std::span<const graph::Link> links) {
+  const size_t n = Builder(links).in_registers();
+  return n < 2 ? nullptr : Builder(links.first(n)).keep(links.first(n));
 }
 
 size_t each::run_linked(std::span<const graph::Link> links) {

@@ -212,7 +212,7 @@ static void transformable(const char* op, const Tensor& x, int64_t dim, int64_t 
   const DType real = is_complex(x.dtype()) ? to_real(x.dtype()) : x.dtype();
   if (real != DType::Float32 && real != DType::Float64) raise<DTypeError>(op, ": x is ", x.dtype(), "; expected float32, float64, complex64 or complex128");
   if (x.ndim() == 0) raise<ShapeError>(op, ": x has no axes; expected at least one");
-  if (!is_fft_size(n)) raise<ArgumentError>(op, ": ", n, " points along axis ", dim, " of x ", x.sizes(), "; expected 2 to ", kMostPoints, ", of factors that are at most ", kMostRadix);
+  if (!is_fft_size(n)) raise<ArgumentError>(op, ": ", n, " points along axis ", dim, " of x ", x.sizes(), "; expected 1 to ", kMostPoints, ", of factors that are at most ", kMostRadix);
 }
 void transformable(const char* op, const Tensor& x, int64_t dim) { transformable(op, x, dim, x.ndim() ? x.size(static_cast<int>(dim)) : 1); }
 void half_of(const char* op, const char* arg, int64_t points, const Tensor& x, int64_t dim) {

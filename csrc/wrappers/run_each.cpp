@@ -104,7 +104,7 @@ namespace {
 
 using namespace each;
 
-[[maybe_unused]] const bool hooked = (graph::run_linked = each::run_linked, graph::count_linked = each::count_linked, true);
+[[maybe_unused]] const bool hooked = (graph::run_linked = each::run_linked, graph::count_linked = each::count_linked, graph::keep_linked = each::keep_linked, true);
 
 // Operands as the driver wants them; numbers are put into `boxes` in the compute type.
 struct Inputs {

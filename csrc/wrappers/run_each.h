@@ -19,5 +19,6 @@ void box(char* to, Scalar number, DType compute, const Tensor& out, bool compare
 // Runs the first of these recorded ops in one pass; see graph::run_linked.
 size_t run_linked(std::span<const graph::Link> links);
 size_t count_linked(std::span<const graph::Link> links);
+std::unique_ptr<graph::KeptPass> keep_linked(std::span<const graph::Link> links);
 
 }  // namespace fl::each

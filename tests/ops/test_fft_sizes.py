@@ -8,7 +8,7 @@ import pytest
 import flambeau as fl
 from flambeau._C import ops
 
-SIZES = [2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15, 16, 25, 27, 31, 32, 48, 49, 60, 64, 81, 125, 128, 243, 256, 400, 510, 512, 625, 961, 1024, 2048, 4095, 4096]
+SIZES = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15, 16, 25, 27, 31, 32, 48, 49, 60, 64, 81, 125, 128, 243, 256, 400, 510, 512, 625, 961, 1024, 2048, 4095, 4096]
 SHAPES = {
     "line": lambda n: ((n,), 0), "rows": lambda n: ((3, n), 1), "more rows than lanes": lambda n: ((37, n), -1), "columns": lambda n: ((n, 5), 0),
     "more columns than lanes": lambda n: ((n, 40), 0), "blocks of columns": lambda n: ((2, n, 19), 1), "strided": lambda n: ((9, n), 1),
@@ -80,7 +80,7 @@ def test_gradients_and_recordings():
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda: ops.fft_complex(fl.zeros(2, 37, dtype=fl.complex64), 1, True, 1.0), "37 points along axis 1 of x .2, 37.; expected 2 to 4096, of factors that are at most 31"),
+        (lambda: ops.fft_complex(fl.zeros(2, 37, dtype=fl.complex64), 1, True, 1.0), "37 points along axis 1 of x .2, 37.; expected 1 to 4096, of factors that are at most 31"),
         (lambda: ops.fft_complex(fl.zeros(2, 8), 1, True, 1.0), "expected complex64 or complex128"),
         (lambda: ops.fft_complex(fl.zeros((), dtype=fl.complex64), 0, True, 1.0), "no axes"),
         (lambda: ops.fft_real(fl.zeros(2, 8), 1, 4, 1.0), "points = 4 of 8 numbers; expected 5"),

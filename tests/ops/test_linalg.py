@@ -578,3 +578,32 @@ def test_the_kernel_of_cross_wants_an_axis_of_three():
         with pytest.raises(fl.ShapeError, match="expected 3"):
             fl._C.ops.vector_product_real(x, x, dim)
     assert fl._C.ops.vector_product_real(x, x, -1).shape == x.shape
+
+
+@pytest.mark.parametrize("dtype", [fl.float32, fl.float64])
+@pytest.mark.parametrize("shape", [(1, 1), (7, 7), (15, 17), (16, 16), (17, 17), (24, 9), (33, 64), (64, 33), (65, 65), (100, 71), (129, 200), (257, 257)])
+def test_factors_by_strips_of_columns(shape, dtype):
+    rng = np.random.default_rng(shape[0])
+    a = rng.standard_normal((2, *shape)).astype(np.float32 if dtype is fl.float32 else np.float64)
+    p, l, u = fl.linalg.lu(fl.from_numpy(a))  # noqa: E741
+    limit = 2e-4 if dtype is fl.float32 else 1e-11
+    assert np.abs((p @ l @ u).numpy() - a).max() <= limit
+    assert l.abs().max() <= 1  # the largest of each column was taken
+    if shape[0] != shape[1]:
+        return
+    b = rng.standard_normal((2, shape[0], 5)).astype(a.dtype)
+    for upper in (False, True):
+        t = np.triu(a) if upper else np.tril(a)
+        t += shape[0] * np.eye(shape[0], dtype=a.dtype)
+        for r in (1, 5):
+            x = fl.linalg.solve_triangular(fl.from_numpy(t), fl.from_numpy(b[..., :r].copy()), upper=upper).numpy()
+            assert np.abs(t @ x - b[..., :r]).max() <= limit
+
+
+def test_columns_without_a_pivot_and_with_nan():
+    a = np.random.default_rng(0).standard_normal((40, 40)).astype(np.float32)
+    a[:, 20] = a[:, 3]
+    a[:, 5] = 0
+    assert fl.linalg.lu_factor_ex(fl.from_numpy(a))[2] == 6
+    a[3, 7] = np.nan
+    assert np.isnan(fl.linalg.det(fl.from_numpy(a)).item())

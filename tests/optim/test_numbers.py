@@ -232,3 +232,27 @@ def test_a_number_is_read_inside_of_a_region():
         w.grad = fl.ones(3)
         optimizer.step()
     assert [f.item() for f in found] == [2.0, 4.0, 6.0] and optimizer.state[w]["step"] == 9
+
+
+@pytest.mark.parametrize("dtype", [fl.float32, fl.float64])
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [("SGD", {}), ("SGD", {"momentum": 0.9}), ("SGD", {"momentum": 0.9, "nesterov": True}), ("Adam", {}), ("Adam", {"amsgrad": True}),
+     ("AdamW", {}), ("Adagrad", {}), ("RMSprop", {}), ("RMSprop", {"centered": True, "momentum": 0.9})],
+)  # fmt: skip
+def test_an_infinite_parameter_stays_infinite_where_nothing_decays(kind, options, dtype):
+    p = fl.tensor([float("inf"), -float("inf"), *[1.0] * 30], dtype=dtype, requires_grad=True)
+    optimizer = getattr(fl.optim, kind)([p], lr=0.01, **options)
+    for _ in range(3):
+        p.grad = fl.ones_like(p)
+        optimizer.step()
+    assert p[:2].tolist() == [float("inf"), -float("inf")] and p.isnan().sum() == 0
+
+
+def test_an_infinite_gradient_goes_on_through_momentum():
+    p = fl.ones(3, requires_grad=True)
+    optimizer = fl.optim.SGD([p], lr=0.1, momentum=0.9)
+    for _ in range(2):
+        p.grad = fl.tensor([float("inf"), 1.0, -float("inf")])
+        optimizer.step()
+    assert p.tolist()[0] == -float("inf") and p.tolist()[2] == float("inf")

@@ -21,7 +21,7 @@ constexpr int64_t kMostPoints = 4096;
 constexpr int kMostRadix = 31;  // a step of radix R takes about R operations per point
 
 constexpr bool is_fft_size(int64_t n) {
-  if (n < 2 || n > kMostPoints) return false;
+  if (n < 1 || n > kMostPoints) return false;
   for (int r = 2; r <= kMostRadix; ++r)
     while (n % r == 0) n /= r;
   return n == 1;

@@ -13,9 +13,9 @@ namespace {
 template <class T>
 constexpr bool kDouble = std::is_same_v<T, double>;
 template <class T>
-int64_t lu_columns(T* a, int64_t m, int64_t n, int64_t first, int64_t last, int64_t until, int32_t* pivots) {
-  if constexpr (kDouble<T>) return kernels::lu_columns_f64(a, m, n, n, first, last, until, pivots);
-  else return kernels::lu_columns_f32(a, m, n, n, first, last, until, pivots);
+int64_t lu_strips(T* a, int64_t m, int64_t n, int64_t first, int64_t last, int64_t until, int32_t* pivots, T* work) {
+  if constexpr (kDouble<T>) return kernels::lu_strips_f64(a, m, n, n, first, last, until, pivots, work);
+  else return kernels::lu_strips_f32(a, m, n, n, first, last, until, pivots, work);
 }
 template <class T>
 void triangle_base(int64_t n, int64_t r, const T* a, int64_t row, int64_t col, bool lower, bool unit, T* b, int64_t ldb) {
@@ -47,11 +47,12 @@ void triangle_rows(int64_t n, int64_t r, const T* a, int64_t row, int64_t col, b
 template <class T>
 int64_t lu_blocks(T* a, int64_t m, int64_t n, int32_t* pivots) {
   const int64_t k = std::min(m, n);
-  if (k <= kBlock) return lu_columns(a, m, n, 0, k, n, pivots);
+  std::vector<T> work(static_cast<size_t>(8 * m));
+  if (k <= kBlock) return lu_strips(a, m, n, 0, k, n, pivots, work.data());
   int64_t missing = 0;
   for (int64_t j = 0; j < k; j += kBlock) {
     const int64_t end = std::min(j + kBlock, k), width = end - j;
-    const int64_t found = lu_columns(a, m, n, j, end, end, pivots);
+    const int64_t found = lu_strips(a, m, n, j, end, end, pivots, work.data());
     if (found && !missing) missing = found;
     triangle_rows(width, n - end, a + j * n + j, n, int64_t{1}, true, true, a + j * n + end, n);
     subtract_product<T>(m - end, n - end, width, {a + end * n + j, n, 1}, {a + j * n + end, n, 1}, a + end * n + end, n);
@@ -84,6 +85,8 @@ int64_t cholesky_blocks(T* a, int64_t n) {
   return 0;
 }
 
+constexpr int64_t kStripsFrom = 16;  // rows; strips do not pay for fewer
+
 template <class T>
 void lu_batch(T* a, const Matrices& x, int32_t* pivots, int32_t* info) {
   const int64_t k = std::min(x.m, x.n), size = x.m * x.n;
@@ -92,7 +95,7 @@ void lu_batch(T* a, const Matrices& x, int32_t* pivots, int32_t* info) {
     return;
   }
   over_matrices(x.count, size * k, [&](int64_t b, int64_t e) {
-    if (x.m == x.n) {
+    if (x.m == x.n && x.n <= kStripsFrom) {
       if constexpr (kDouble<T>) kernels::lu_many_f64(a + b * size, e - b, x.n, pivots + b * k, info + b);
       else kernels::lu_many_f32(a + b * size, e - b, x.n, pivots + b * k, info + b);
       return;

@@ -7,9 +7,9 @@
 
 // LU with partial pivoting. Of a matrix [m, n] the columns [first, last) are factored, and rows are updated up to column
 // `until`; whole rows change places. pivots[k], from 1, is the row that came to row k. Returns the first column, from 1,
-// without a pivot, or 0.
-FL_SIMD_KERNEL(int64_t, lu_columns_f32, float* a, int64_t m, int64_t n, int64_t lda, int64_t first, int64_t last, int64_t until, int32_t* pivots)
-FL_SIMD_KERNEL(int64_t, lu_columns_f64, double* a, int64_t m, int64_t n, int64_t lda, int64_t first, int64_t last, int64_t until, int32_t* pivots)
+// without a pivot, or 0. `work` has 8 m elements.
+FL_SIMD_KERNEL(int64_t, lu_strips_f32, float* a, int64_t m, int64_t n, int64_t lda, int64_t first, int64_t last, int64_t until, int32_t* pivots, float* work)
+FL_SIMD_KERNEL(int64_t, lu_strips_f64, double* a, int64_t m, int64_t n, int64_t lda, int64_t first, int64_t last, int64_t until, int32_t* pivots, double* work)
 // `count` dense matrices [n, n] of few rows.
 FL_SIMD_KERNEL(void, lu_many_f32, float* a, int64_t count, int64_t n, int32_t* pivots, int32_t* info)
 FL_SIMD_KERNEL(void, lu_many_f64, double* a, int64_t count, int64_t n, int32_t* pivots, int32_t* info)

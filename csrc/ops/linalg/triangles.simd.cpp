@@ -1,4 +1,4 @@
-// LU and Cholesky factors and triangular systems of matrices that fit into a cache.
+// LU and Cholesky factors of small matrices, reflectors.
 #include <cstdint>
 
 #include "base/vmath_basic.h"
@@ -20,32 +20,33 @@ FL_VM void subtract(T factor, const T* x, T* y, int64_t n) {
   for (int64_t i = 0; i < n; ++i) y[i] -= factor * x[i];
 }
 
+// Of a matrix [n, n].
 template <class T>
-FL_VM int64_t lu_columns(T* a, int64_t m, int64_t n, int64_t lda, int64_t first, int64_t last, int64_t until, int32_t* pivots) {
+FL_VM int64_t lu_columns(T* a, int64_t n, int32_t* pivots) {
   int64_t missing = 0;
-  for (int64_t k = first; k < last; ++k) {
+  for (int64_t k = 0; k < n; ++k) {
     int64_t at = k;
-    T best = vm::abs(a[k * lda + k]);
-    for (int64_t i = k + 1; i < m; ++i) {
-      const T v = vm::abs(a[i * lda + k]);
+    T best = vm::abs(a[k * n + k]);
+    for (int64_t i = k + 1; i < n; ++i) {
+      const T v = vm::abs(a[i * n + k]);
       if (v > best) best = v, at = i;
     }
     pivots[k] = static_cast<int32_t>(at + 1);
     if (at != k)
       for (int64_t j = 0; j < n; ++j) {
-        const T v = a[k * lda + j];
-        a[k * lda + j] = a[at * lda + j];
-        a[at * lda + j] = v;
+        const T v = a[k * n + j];
+        a[k * n + j] = a[at * n + j];
+        a[at * n + j] = v;
       }
-    const T pivot = a[k * lda + k];
+    const T pivot = a[k * n + k];
     if (pivot == 0) {
       if (!missing) missing = k + 1;
       continue;
     }
-    for (int64_t i = k + 1; i < m; ++i) {
-      const T factor = a[i * lda + k] / pivot;
-      a[i * lda + k] = factor;
-      subtract(factor, a + k * lda + k + 1, a + i * lda + k + 1, until - k - 1);
+    for (int64_t i = k + 1; i < n; ++i) {
+      const T factor = a[i * n + k] / pivot;
+      a[i * n + k] = factor;
+      subtract(factor, a + k * n + k + 1, a + i * n + k + 1, n - k - 1);
     }
   }
   return missing;
@@ -53,7 +54,7 @@ FL_VM int64_t lu_columns(T* a, int64_t m, int64_t n, int64_t lda, int64_t first,
 template <class T, int kRows>
 void lu_fixed(T* a, int64_t count, int32_t* pivots, int32_t* info) {
   for (int64_t i = 0; i < count; ++i, a += kRows * kRows, pivots += kRows)
-    info[i] = static_cast<int32_t>(lu_columns<T>(a, kRows, kRows, kRows, 0, kRows, kRows, pivots));
+    info[i] = static_cast<int32_t>(lu_columns<T>(a, kRows, pivots));
 }
 template <class T>
 void lu_many(T* a, int64_t count, int64_t n, int32_t* pivots, int32_t* info) {
@@ -65,7 +66,7 @@ void lu_many(T* a, int64_t count, int64_t n, int32_t* pivots, int32_t* info) {
     case 8: return lu_fixed<T, 8>(a, count, pivots, info);
     default:
       for (int64_t i = 0; i < count; ++i)
-        info[i] = static_cast<int32_t>(lu_columns<T>(a + i * n * n, n, n, n, 0, n, n, pivots + i * n));
+        info[i] = static_cast<int32_t>(lu_columns<T>(a + i * n * n, n, pivots + i * n));
   }
 }
 
@@ -151,26 +152,6 @@ void cholesky_many(T* a, int64_t count, int64_t n, int32_t* info) {
   }
 }
 
-// Row i of b is right once the rows that it needs have been taken from it.
-template <class T>
-FL_VM void triangle_solve(int64_t n, int64_t r, const T* a, int64_t row, int64_t col, bool lower, bool unit, T* b, int64_t ldb) {
-  for (int64_t step = 0; step < n; ++step) {
-    const int64_t i = lower ? step : n - 1 - step, from = lower ? 0 : i + 1, to = lower ? i : n;
-    T* mine = b + i * ldb;
-    if (r == 1) {
-      T sum = 0;
-      for (int64_t j = from; j < to; ++j) sum += a[i * row + j * col] * b[j * ldb];
-      mine[0] -= sum;
-    } else {
-      for (int64_t j = from; j < to; ++j) subtract(a[i * row + j * col], b + j * ldb, mine, r);
-    }
-    if (unit) continue;
-    const T pivot = a[i * row + i * col];
-#pragma omp simd
-    for (int64_t c = 0; c < r; ++c) mine[c] /= pivot;
-  }
-}
-
 // Scales before squaring, so that neither huge nor tiny numbers are lost.
 template <class T>
 FL_VM T norm_of(const T* x, int64_t n) {
@@ -228,18 +209,12 @@ FL_VM void reflector_product(const T* a, int64_t lda, const T* tau, int64_t m, i
 }  // namespace
 
 #define FL_LINALG_LOOPS(T, suffix)                                                                                                      \
-  int64_t lu_columns_##suffix(T* a, int64_t m, int64_t n, int64_t lda, int64_t first, int64_t last, int64_t until, int32_t* pivots) {   \
-    return lu_columns<T>(a, m, n, lda, first, last, until, pivots);                                                                     \
-  }                                                                                                                                     \
   void lu_many_##suffix(T* a, int64_t count, int64_t n, int32_t* pivots, int32_t* info) { lu_many<T>(a, count, n, pivots, info); }      \
   bool lu_solve_many_##suffix(const T* lu, const int32_t* pivots, int64_t count, int64_t n, int64_t r, bool transposed, T* b) {         \
     return lu_solve_many<T>(lu, pivots, count, n, r, transposed, b);                                                                    \
   }                                                                                                                                     \
   int64_t cholesky_lower_##suffix(T* a, int64_t n, int64_t lda) { return cholesky_lower<T>(a, n, lda); }                                \
   void cholesky_many_##suffix(T* a, int64_t count, int64_t n, int32_t* info) { cholesky_many<T>(a, count, n, info); }                   \
-  void triangle_solve_##suffix(int64_t n, int64_t r, const T* a, int64_t row, int64_t col, bool lower, bool unit, T* b, int64_t ldb) {  \
-    triangle_solve<T>(n, r, a, row, col, lower, unit, b, ldb);                                                                          \
-  }                                                                                                                                     \
   void reflect_##suffix(T* a, int64_t m, int64_t n, T* tau, T* work) { reflect<T>(a, m, n, tau, work); }                                \
   void reflector_product_##suffix(const T* a, int64_t lda, const T* tau, int64_t m, int64_t k, int64_t columns, T* q, T* work) {        \
     reflector_product<T>(a, lda, tau, m, k, columns, q, work);                                                                          \

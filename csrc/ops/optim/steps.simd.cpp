@@ -10,35 +10,49 @@ namespace {
 
 using namespace fl::optim;
 
-template <class T>
+// The gradient with weight decay. Without it the parameter is not looked at: 0 times an infinite one would be NaN.
+template <bool kDecay, class T>
+FL_VM T decayed(T grad, T wd, T p) {
+  if constexpr (kDecay) return grad + wd * p;
+  else return grad;
+}
+
+template <class T, bool kDecay>
 void sgd(int64_t n, T* __restrict p, const T* __restrict g, T* __restrict buf, bool first, const SgdStep& s) {
   const T sign = s.maximize ? T(-1) : T(1), wd = static_cast<T>(s.weight_decay), lr = static_cast<T>(s.lr);
   const T mu = static_cast<T>(s.momentum), keep = static_cast<T>(1 - s.dampening);
   if (!buf) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; ++i) p[i] -= lr * (sign * g[i] + wd * p[i]);
+    for (int64_t i = 0; i < n; ++i) p[i] -= lr * decayed<kDecay>(sign * g[i], wd, p[i]);
     return;
   }
-  const T old = first ? T(0) : mu, add = first ? T(1) : keep, direct = s.nesterov ? T(1) : T(0), through = s.nesterov ? mu : T(1);
   if (first) {  // buf holds nothing: it must not be read, it might be NaN
+    const T whole = s.nesterov ? T(1) + mu : T(1);
 #pragma omp simd
     for (int64_t i = 0; i < n; ++i) {
-      const T d = sign * g[i] + wd * p[i];
+      const T d = decayed<kDecay>(sign * g[i], wd, p[i]);
       buf[i] = d;
-      p[i] -= lr * (direct * d + through * d);
+      p[i] -= lr * (whole * d);
     }
-    return;
-  }
+  } else if (s.nesterov) {
 #pragma omp simd
-  for (int64_t i = 0; i < n; ++i) {
-    const T d = sign * g[i] + wd * p[i];
-    const T b = old * buf[i] + add * d;
-    buf[i] = b;
-    p[i] -= lr * (direct * d + through * b);
+    for (int64_t i = 0; i < n; ++i) {
+      const T d = decayed<kDecay>(sign * g[i], wd, p[i]);
+      const T b = mu * buf[i] + keep * d;
+      buf[i] = b;
+      p[i] -= lr * (d + mu * b);
+    }
+  } else {
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) {
+      const T b = mu * buf[i] + keep * decayed<kDecay>(sign * g[i], wd, p[i]);
+      buf[i] = b;
+      p[i] -= lr * b;
+    }
   }
 }
 
-template <class T, bool kMax>
+template <class T, bool kMax, bool kDecay>
 void adam(int64_t n, T* __restrict p, const T* __restrict g, T* __restrict m, T* __restrict v, T* __restrict v_max, double bias1, double bias2,
           const AdamStep& s) {
   const T sign = s.maximize ? T(-1) : T(1);
@@ -48,7 +62,7 @@ void adam(int64_t n, T* __restrict p, const T* __restrict g, T* __restrict m, T*
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) {
     const T q = p[i] * shrink;
-    const T d = sign * g[i] + wd * q;
+    const T d = decayed<kDecay>(sign * g[i], wd, q);
     const T a = m[i] + in1 * (d - m[i]);
     const T b = beta2 * v[i] + in2 * d * d;
     m[i] = a;
@@ -62,7 +76,7 @@ void adam(int64_t n, T* __restrict p, const T* __restrict g, T* __restrict m, T*
   }
 }
 
-template <class T>
+template <class T, bool kDecay>
 void rmsprop(int64_t n, T* __restrict p, const T* __restrict g, T* __restrict sq, T* __restrict mean, T* __restrict buf, const RmspropStep& s) {
   const T sign = s.maximize ? T(-1) : T(1), wd = static_cast<T>(s.weight_decay), lr = static_cast<T>(s.lr), eps = static_cast<T>(s.eps);
   const T alpha = static_cast<T>(s.alpha), in = static_cast<T>(1 - s.alpha), mu = static_cast<T>(s.momentum);
@@ -76,7 +90,7 @@ void rmsprop(int64_t n, T* __restrict p, const T* __restrict g, T* __restrict sq
       T* pm = mean + i0;
 #pragma omp simd
       for (int64_t i = 0; i < len; ++i) {
-        const T d = sign * pg[i] + wd * pp[i];
+        const T d = decayed<kDecay>(sign * pg[i], wd, pp[i]);
         ps[i] = alpha * ps[i] + in * d * d;
         pm[i] = pm[i] + in * (d - pm[i]);
         update[i] = d / (std::sqrt(ps[i] - pm[i] * pm[i]) + eps);
@@ -84,7 +98,7 @@ void rmsprop(int64_t n, T* __restrict p, const T* __restrict g, T* __restrict sq
     } else {
 #pragma omp simd
       for (int64_t i = 0; i < len; ++i) {
-        const T d = sign * pg[i] + wd * pp[i];
+        const T d = decayed<kDecay>(sign * pg[i], wd, pp[i]);
         ps[i] = alpha * ps[i] + in * d * d;
         update[i] = d / (std::sqrt(ps[i]) + eps);
       }
@@ -103,12 +117,12 @@ void rmsprop(int64_t n, T* __restrict p, const T* __restrict g, T* __restrict sq
   }
 }
 
-template <class T>
+template <class T, bool kDecay>
 void adagrad(int64_t n, T* __restrict p, const T* __restrict g, T* __restrict sum, double lr, const AdagradStep& s) {
   const T sign = s.maximize ? T(-1) : T(1), wd = static_cast<T>(s.weight_decay), eps = static_cast<T>(s.eps), step = static_cast<T>(lr);
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) {
-    const T d = sign * g[i] + wd * p[i];
+    const T d = decayed<kDecay>(sign * g[i], wd, p[i]);
     sum[i] += d * d;
     p[i] -= step * d / (std::sqrt(sum[i]) + eps);
   }
@@ -147,15 +161,25 @@ void scale(int64_t n, T* x, double factor) {
 }  // namespace
 
 #define FL_DEFINE(T, suffix)                                                                                                      \
-  void sgd_step_##suffix(int64_t n, T* p, const T* g, T* buf, bool first, const SgdStep& s) { sgd(n, p, g, buf, first, s); }       \
+  void sgd_step_##suffix(int64_t n, T* p, const T* g, T* buf, bool first, const SgdStep& s) {                                       \
+    if (s.weight_decay != 0) sgd<T, true>(n, p, g, buf, first, s);                                                                 \
+    else sgd<T, false>(n, p, g, buf, first, s);                                                                                    \
+  }                                                                                                                               \
   void adam_step_##suffix(int64_t n, T* p, const T* g, T* m, T* v, T* v_max, double b1, double b2, const AdamStep& s) {            \
-    if (v_max) adam<T, true>(n, p, g, m, v, v_max, b1, b2, s);                                                                     \
-    else adam<T, false>(n, p, g, m, v, v_max, b1, b2, s);                                                                          \
+    const bool decays = !s.decoupled && s.weight_decay != 0;                                                                       \
+    if (v_max && decays) adam<T, true, true>(n, p, g, m, v, v_max, b1, b2, s);                                                      \
+    else if (v_max) adam<T, true, false>(n, p, g, m, v, v_max, b1, b2, s);                                                          \
+    else if (decays) adam<T, false, true>(n, p, g, m, v, v_max, b1, b2, s);                                                         \
+    else adam<T, false, false>(n, p, g, m, v, v_max, b1, b2, s);                                                                    \
   }                                                                                                                               \
   void rmsprop_step_##suffix(int64_t n, T* p, const T* g, T* sq, T* mean, T* buf, const RmspropStep& s) {                          \
-    rmsprop(n, p, g, sq, mean, buf, s);                                                                                           \
+    if (s.weight_decay != 0) rmsprop<T, true>(n, p, g, sq, mean, buf, s);                                                          \
+    else rmsprop<T, false>(n, p, g, sq, mean, buf, s);                                                                             \
   }                                                                                                                               \
-  void adagrad_step_##suffix(int64_t n, T* p, const T* g, T* sum, double lr, const AdagradStep& s) { adagrad(n, p, g, sum, lr, s); } \
+  void adagrad_step_##suffix(int64_t n, T* p, const T* g, T* sum, double lr, const AdagradStep& s) {                                 \
+    if (s.weight_decay != 0) adagrad<T, true>(n, p, g, sum, lr, s);                                                                \
+    else adagrad<T, false>(n, p, g, sum, lr, s);                                                                                   \
+  }                                                                                                                               \
   double norm_part_##suffix(int64_t n, const T* x, int kind, double p) { return norm(n, x, kind, p); }                             \
   void scale_part_##suffix(int64_t n, T* x, double factor) { scale(n, x, factor); }
 FL_DEFINE(float, f32)

@@ -1,6 +1,6 @@
 """Discrete Fourier transforms.
 
-Those of 2 to 4096 points whose factors are at most 31 are computed here; other sizes, and less than four lines of more than 1024 points, by
+Those of up to 4096 points whose factors are at most 31 are computed here; other sizes, and few lines of more than 1024 points, by
 SciPy's pocketfft where SciPy is installed and by NumPy's otherwise.
 
 A transform is linear, and its derivative is another one of them, so gradients of any order follow. float32 and complex64 are
