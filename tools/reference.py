@@ -25,14 +25,53 @@ from flambeau import _C  # noqa: E402
 
 # Modules whose public names have a page, in the order of the pages.
 MODULES = (
-    "flambeau", "flambeau.nn", "flambeau.nn.functional", "flambeau.nn.init", "flambeau.nn.utils", "flambeau.nn.utils.rnn", "flambeau.optim",
-    "flambeau.optim.lr_scheduler", "flambeau.optim.swa_utils", "flambeau.autograd", "flambeau.autograd.functional",
-    "flambeau.autograd.forward_ad", "flambeau.func", "flambeau.amp", "flambeau.utils.data", "flambeau.utils.checkpoint",
-    "flambeau.linalg", "flambeau.fft", "flambeau.special", "flambeau.signal.windows", "flambeau.sparse", "flambeau.distributions",
-    "flambeau.compiler", "flambeau.graph", "flambeau.engine", "flambeau.pipeline", "flambeau.library", "flambeau.serialization",
-    "flambeau.profiler", "flambeau.datasets", "flambeau.testing", "flambeau.overrides", "flambeau.random", "flambeau.quasirandom",
-    "flambeau.jit", "flambeau.hub", "flambeau.array_api",
+    "flambeau", "flambeau.nn", "flambeau.nn.functional", "flambeau.nn.init", "flambeau.nn.attention", "flambeau.nn.attention.bias",
+    "flambeau.nn.attention.flex_attention", "flambeau.nn.utils", "flambeau.nn.utils.rnn", "flambeau.nn.utils.parametrize",
+    "flambeau.nn.utils.parametrizations", "flambeau.nn.utils.prune", "flambeau.nn.utils.stateless", "flambeau.nn.modules.module",
+    "flambeau.nn.modules.utils", "flambeau.nn.grad", "flambeau.nn.parallel", "flambeau.nn.quantized", "flambeau.optim",
+    "flambeau.optim.lr_scheduler", "flambeau.optim.swa_utils", "flambeau.autograd", "flambeau.autograd.graph",
+    "flambeau.autograd.functional", "flambeau.autograd.forward_ad", "flambeau.autograd.profiler", "flambeau.func", "flambeau.amp",
+    "flambeau.utils", "flambeau.utils.data", "flambeau.utils.data.datapipes.iter", "flambeau.utils.data.datapipes.map",
+    "flambeau.utils.checkpoint", "flambeau.utils.benchmark", "flambeau.utils.flop_counter", "flambeau.utils.tensorboard",
+    "flambeau.linalg", "flambeau.fft", "flambeau.special", "flambeau.signal.windows", "flambeau.sparse", "flambeau.masked",
+    "flambeau.distributions", "flambeau.distributions.constraints", "flambeau.compiler", "flambeau.fx", "flambeau.fx.passes.shape_prop",
+    "flambeau.fx.passes.split_module", "flambeau.fx.passes.graph_drawer", "flambeau.fx.subgraph_rewriter", "flambeau.graph",
+    "flambeau.engine", "flambeau.pipeline", "flambeau.pipeline.balance", "flambeau.pipeline.batchnorm", "flambeau.pipeline.skip",
+    "flambeau.library", "flambeau.serialization", "flambeau.profiler", "flambeau.datasets", "flambeau.testing", "flambeau.overrides",
+    "flambeau.random", "flambeau.quasirandom", "flambeau.multiprocessing", "flambeau.futures", "flambeau.jit", "flambeau.hub",
+    "flambeau.ao.quantization", "flambeau.cuda", "flambeau.cpu", "flambeau.accelerator", "flambeau.distributed", "flambeau.export",
+    "flambeau.onnx", "flambeau.array_api", "flambeau.array_api.linalg", "flambeau.array_api.fft",
 )  # fmt: skip
+
+# Public modules without one, by what their names begin with.
+_PARTS = "a part of a module that has a page, which says what of it is of use outside"
+_DEVICE = "answers for a device or a library that is not here"
+_PYTORCHS = "PyTorch's layout of names: what programs import from there has its page elsewhere, or is refused"
+WITHOUT_PAGE = {
+    "flambeau.amp.": _PARTS,
+    "flambeau.ao.nn": _PYTORCHS,
+    "flambeau.ao.quantization.": _PARTS,
+    "flambeau.autograd.": _PARTS,
+    "flambeau.backends": _DEVICE,
+    "flambeau.cpu.amp": _PYTORCHS,
+    "flambeau.cuda.": _DEVICE,
+    "flambeau.datasets.": _PARTS,
+    "flambeau.distributed.": _PYTORCHS,
+    "flambeau.distributions.": _PARTS,
+    "flambeau.fx.": _PARTS,
+    "flambeau.graph.passes": _PARTS,
+    "flambeau.mps": _DEVICE,
+    "flambeau.mtia": _DEVICE,
+    "flambeau.nn.modules.": _PARTS,
+    "flambeau.nn.parallel.": _PARTS,
+    "flambeau.nn.parameter": _PARTS,
+    "flambeau.nn.utils.": _PARTS,
+    "flambeau.onnx.": _PYTORCHS,
+    "flambeau.optim.": _PARTS,
+    "flambeau.return_types": "the classes of results that have names, which the functions' signatures show",
+    "flambeau.utils.data.": _PARTS,
+    "flambeau.xpu": _DEVICE,
+}
 
 
 @functools.cache
@@ -130,8 +169,17 @@ def names_of(module: str) -> list[str]:
     if module == "flambeau":
         listed = [n for n in dir(fl) if not n.startswith("_") and n != "annotations"]
     elif listed is None:
-        listed = [n for n, v in vars(value).items() if not n.startswith("_") and getattr(v, "__module__", "").startswith("flambeau")]
-    return sorted({n for n in listed if not n.startswith("_") and not inspect.ismodule(getattr(value, n))})
+        inside = "flambeau" if hasattr(value, "__path__") else module  # a package has what its parts define
+        listed = [n for n, v in vars(value).items() if not n.startswith("_") and str(getattr(v, "__module__", "")).startswith(inside)]
+    return sorted(
+        {n for n in listed if not n.startswith("_") and not inspect.ismodule(getattr(value, n)) and not _pythons(getattr(value, n))}
+    )
+
+
+def _pythons(value: Any) -> bool:
+    """Whether a module only passes on what Python's own library has and documents (`multiprocessing.Lock`)."""
+    made = callable(value) and not isinstance(value, fl.Tensor)
+    return made and str(getattr(value, "__module__", "")).partition(".")[0] in sys.stdlib_module_names
 
 
 def members_of_tensor() -> list[str]:

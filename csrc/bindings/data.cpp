@@ -440,6 +440,8 @@ Tensor tensor_from_buffer(PyObject* exporter, bool or_copy) {
     }
   } guard{view.get()};
   writable = writable && !view->readonly;
+  if (view->ndim > 0 && !view->strides)  // asked for, and left out: NumPy's scalars of dates do
+    raise<ArgumentError>("from_numpy: a ", Py_TYPE(exporter)->tp_name, " does not say how its bytes lie; expected an array of numbers");
   const auto dtype = type_of_format(view->format, view->itemsize);
   if (!dtype && view->format && *view->format == '>' && type_of_format(view->format + 1, view->itemsize))
     raise<ArgumentError>("from_numpy: elements of format '", view->format, "' are not in native byte order; convert them first (array.astype(array.dtype.newbyteorder('=')))");

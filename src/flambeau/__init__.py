@@ -17,7 +17,7 @@ import typing as _typing
 from flambeau import _imports, _openmp  # noqa: F401  (before anything else is imported; before the extension is loaded)
 
 # isort: split
-from flambeau import _C, _functions, _tensor, _whole_calls
+from flambeau import _C, _functions, _late, _tensor, _whole_calls
 from flambeau._C import (
     ArgumentError,
     AutogradError,
@@ -325,12 +325,7 @@ _LAZY_METHODS = (
 
 
 def _lazy_method(name: str) -> _typing.Any:
-    def method(self: Tensor, *args: _typing.Any, **kwargs: _typing.Any) -> _typing.Any:
-        return __getattr__(name)(self, *args, **kwargs)
-
-    method.__name__ = method.__qualname__ = name
-    method.__doc__ = f"`flambeau.{name}` of this tensor."
-    return method
+    return _late.late_method(name, lambda: __getattr__(name), f"`flambeau.{name}` of this tensor.")
 
 
 def _lazy_inplace(name: str) -> _typing.Any:

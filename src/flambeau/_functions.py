@@ -45,6 +45,9 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     every = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else list(tensors)
     if indexing not in ("ij", "xy"):
         raise _C.ArgumentError(f"meshgrid: indexing = '{indexing}'; expected 'ij' or 'xy'")
+    for i, t in enumerate(every):
+        if t.ndim > 1:
+            raise _C.ShapeError(f"meshgrid: tensors[{i}] has shape {list(t.shape)}; expected tensors of one axis or none (t.flatten())")
     swap = indexing == "xy" and len(every) > 1
     if swap:
         every[0], every[1] = every[1], every[0]
@@ -60,29 +63,39 @@ def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
     from flambeau._tensor import broadcast_shapes
 
     every = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else list(tensors)
-    shape = broadcast_shapes(*(t.shape for t in every))
-    return tuple(t if t.shape == shape else t.expand(shape) for t in every)
+    shapes = [t.shape for t in every]
+    shape = broadcast_shapes(*shapes)
+    return tuple([t if have == shape else t.expand(shape) for t, have in zip(every, shapes, strict=True)])
+
+
+def _axes(given: Any) -> list[int]:
+    many = isinstance(given, (tuple, list)) or not isinstance(given, (int, Integral, Tensor))
+    return [int(e) for e in given] if many else [int(given)]
 
 
 @spelled()
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     """Moves axes to new places; the others keep their order."""
-    sources, targets = ([int(d)] if isinstance(d, (int, Integral, Tensor)) else [int(e) for e in d] for d in (source, destination))
-    n = max(input.ndim, 1)  # a 0-d tensor counts as one axis
+    have = input.ndim
+    if type(source) is int and type(destination) is int and -have <= source < have and -have <= destination < have:  # as most calls say
+        order = list(range(have))
+        order.insert(destination % have, order.pop(source))
+        return input.permute(order)
+    sources, targets = _axes(source), _axes(destination)
+    n = max(have, 1)  # a 0-d tensor counts as one axis
     for name, axes in (("source", sources), ("destination", targets)):
-        for d in axes:
-            if not -n <= d < n:
-                raise _C.RangeError(f"movedim: {name} = {d}, but the tensor has shape {list(input.shape)}")
+        if axes and (min(axes) < -n or max(axes) >= n):
+            wrong = next(d for d in axes if not -n <= d < n)
+            raise _C.RangeError(f"movedim: {name} = {wrong}, but the tensor has shape {list(input.shape)}")
     sources, targets = [d % n for d in sources], [d % n for d in targets]
     if len(set(sources)) != len(sources) or len(set(targets)) != len(targets) or len(sources) != len(targets):
         raise _C.ArgumentError(f"movedim: source = {source}, destination = {destination}; expected as many distinct axes in both")
-    order: list[int] = [-1] * input.ndim
-    if not order:
+    if not have:
         return input.permute([])
-    for s, d in zip(sources, targets, strict=True):
-        order[d] = s
-    rest = iter(i for i in range(n) if i not in sources)
-    return input.permute([next(rest) if i < 0 else i for i in order])
+    order = [d for d in range(n) if d not in sources]
+    for target, source in sorted(zip(targets, sources, strict=True)):
+        order.insert(target, source)
+    return input.permute(order)
 
 
 class _AtLeast(Protocol):
@@ -98,10 +111,9 @@ class _AtLeast(Protocol):
 
 def _at_least(dims: int) -> _AtLeast:
     def function(*tensors: Any) -> Any:
-        if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
-            return tuple(function(t) for t in tensors[0])
-        if len(tensors) != 1:
-            return tuple(function(t) for t in tensors)
+        every = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
+        if every is not tensors or len(tensors) != 1:
+            return tuple([t if t.ndim >= dims else function(t) for t in every])
         x = tensors[0]
         if dims == 3 and x.ndim == 2:
             return x.unsqueeze(-1)
@@ -149,10 +161,11 @@ def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tens
 @spelled()
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """Matrices whose diagonals are the last axis of the input."""
-    n = input.shape[-1] + abs(offset)
-    out = ops.zeros([*input.shape[:-1], n, n], dtype=input.dtype)
+    *batch, n = input.shape
+    n += abs(offset)
+    out = ops.zeros([*batch, n, n], dtype=input.dtype, device=input.device)
     ops.diagonal(out, offset, -2, -1).copy_(input)
-    return movedim(out, (-2, -1), (dim1, dim2))
+    return out if dim1 == -2 and dim2 == -1 else movedim(out, (-2, -1), (dim1, dim2))
 
 
 _MOST_PARTS = 1 << 20  # of tensors in one result
@@ -166,13 +179,14 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
             given = f"{indices_or_sections.dtype} {list(indices_or_sections.shape)}"
             raise _C.ArgumentError(f"tensor_split: indices_or_sections is {given}; expected int64 with at most one axis")
         indices_or_sections = indices_or_sections.tolist()
-    if not isinstance(indices_or_sections, (int, Integral, tuple, list)):
+    if not isinstance(indices_or_sections, (int, tuple, list, Integral)):
         given = type(indices_or_sections).__name__
         raise TypeError(f"tensor_split: indices_or_sections is a {given}; expected an int, a list of ints or a tensor")
-    if not -input.ndim <= dim < input.ndim:
-        raise _C.RangeError(f"tensor_split: dim = {dim}, but the tensor has shape {list(input.shape)}")
-    n = input.shape[dim]
-    if isinstance(indices_or_sections, (int, Integral)):
+    shape = input.shape
+    if not -len(shape) <= dim < len(shape):
+        raise _C.RangeError(f"tensor_split: dim = {dim}, but the tensor has shape {list(shape)}")
+    n = shape[dim]
+    if not isinstance(indices_or_sections, (tuple, list)):
         k = int(indices_or_sections)
         if k < 1:
             raise _C.ArgumentError(f"tensor_split: sections = {k}; expected at least 1")
@@ -181,8 +195,11 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
         cuts = [(i + 1) * (n // k) + min(i + 1, n % k) for i in range(k - 1)]
     else:
         cuts = [int(c) for c in indices_or_sections]
-    bounds = [0, *cuts, n]
-    return tuple(ops.slice(input, dim, a, max(a, b) if b >= 0 else b, 1) for a, b in zip(bounds[:-1], bounds[1:], strict=True))
+    parts, start = [], 0
+    for end in (*cuts, n):
+        parts.append(ops.slice(input, dim, start, end if end < 0 or end > start else start, 1))
+        start = end
+    return tuple(parts)
 
 
 def cartesian_prod(*tensors: Tensor) -> Tensor:
@@ -199,12 +216,13 @@ def block_diag(*tensors: Tensor) -> Tensor:
         if not isinstance(t, Tensor):
             raise TypeError(f"block_diag: tensors[{i}] is a {type(t).__name__}; expected a Tensor (block_diag(*tensors) for a list)")
     parts = atleast_2d(list(tensors))
-    dtype = functools.reduce(_C.promote_types, (p.dtype for p in parts))
-    out = ops.zeros((sum(p.shape[0] for p in parts), sum(p.shape[1] for p in parts)), dtype=dtype)
+    dtype = functools.reduce(_C.promote_types, [p.dtype for p in parts])
+    shapes = [p.shape for p in parts]
+    out = ops.zeros((sum([h for h, _ in shapes]), sum([w for _, w in shapes])), dtype=dtype, device=parts[0].device)
     row = column = 0
-    for p in parts:
-        out[row : row + p.shape[0], column : column + p.shape[1]] = p
-        row, column = row + p.shape[0], column + p.shape[1]
+    for p, (h, w) in zip(parts, shapes, strict=True):
+        out[row : row + h, column : column + w] = p
+        row, column = row + h, column + w
     return out
 
 
@@ -232,12 +250,12 @@ def is_floating_point(input: Tensor) -> bool:
 
 def can_cast(from_: Any, to: Any) -> bool:
     """True if values keep their kind: bool to anything, integers to all but bool, floats to floats and complex, complex to complex."""
+    return _kind(from_) <= _kind(to)
 
-    def kind(t: Any) -> int:
-        t = element_type(t)
-        return 0 if t is _C.bool else 3 if t.is_complex else 2 if t.is_floating_point else 1
 
-    return kind(from_) <= kind(to)
+def _kind(dtype: Any) -> int:
+    dtype = element_type(dtype)
+    return 0 if dtype is _C.bool else 3 if dtype.is_complex else 2 if dtype.is_floating_point else 1
 
 
 @overload
@@ -589,7 +607,13 @@ def isin(
         found = ops.eq(elements, test_elements)
         found = found if isinstance(elements, Tensor) else found.any()
     elif test_elements.numel() <= _FEW or elements.is_complex() or test_elements.is_complex():
-        found = (elements.unsqueeze(-1) == test_elements.reshape(-1)).any(-1)
+        few = test_elements.reshape(-1)
+        if elements.numel() < _MANY or not few.shape[0]:
+            found = (elements.unsqueeze(-1) == few).any(-1)
+        else:  # a pass for each, none of which makes more than a bool per element
+            found = elements == few[:1]
+            for i in range(1, few.shape[0]):
+                found = found | (elements == few[i : i + 1])
     else:
         x, known = _comparable(elements, test_elements)
         known = ops.sort(known.reshape(-1))[0]
@@ -598,6 +622,7 @@ def isin(
 
 
 _FEW = 16  # so many comparisons with every element cost less than a sort and a search
+_MANY = 1024  # elements, of which that many comparisons at once would be a table that is slow to go through
 
 
 def _comparable(*tensors: Tensor) -> list[Tensor]:

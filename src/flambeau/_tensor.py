@@ -6,6 +6,7 @@ What runs per op is in the extension; what is here is attached to its type when 
 from __future__ import annotations
 
 import copy
+import importlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from flambeau import _C, _whole_calls
 from flambeau._C import Tensor, ops
 from flambeau._errors import NoCUDAError
 from flambeau._info import element_type
+from flambeau._late import late_method
 from flambeau._memory_format import strided
 from flambeau._no_tensor import wants_tensors
 from flambeau._print import tensor_text
@@ -62,9 +64,12 @@ def tensor(
     try:
         out = data._as_tensor(dtype) if hasattr(type(data), "_as_tensor") else _C.tensor_from(data, dtype)
     except _C.DTypeError:
-        if not hasattr(data, "__dlpack__"):
+        if not hasattr(data, "__dlpack__") or type(data).__module__ == "numpy":  # arrays were read as they are: DLPack knows no more types
             raise
         out = _C.to(from_dlpack(data), dtype, None, True)
+    except ValueError:
+        _refuse_times(data)
+        raise
     device = _C.new_device() if device is None else device
     if device is not None:
         out = _C.to(out, None, device, False)
@@ -180,7 +185,7 @@ def from_numpy(array: np.ndarray) -> Tensor:
         >>> array
         array([1., 1.])
     """
-    if not hasattr(array, "__array_interface__") or not hasattr(array, "flags"):
+    if not hasattr(type(array), "__array_interface__") or not hasattr(array, "flags"):
         raise TypeError(f"from_numpy: got a {type(array).__name__}; expected a NumPy array")
     return _of_array(array)
 
@@ -188,7 +193,17 @@ def from_numpy(array: np.ndarray) -> Tensor:
 def _of_array(array: np.ndarray) -> Tensor:
     if not array.flags.writeable:
         warn_once("The given NumPy array is not writable, nor is the tensor on its memory: writes raise. array.copy() gives one that is")
-    return _C.from_buffer(array)
+    try:
+        return _C.from_buffer(array)
+    except ValueError:
+        _refuse_times(array)
+        raise
+
+
+def _refuse_times(array: Any) -> None:
+    """Dates and times are no buffer, which NumPy says as if it were the values that are wrong."""
+    if getattr(getattr(array, "dtype", None), "kind", "") in ("m", "M"):
+        raise _C.DTypeError(f"from_numpy: elements are {array.dtype}, which no tensor has; array.astype('int64') has their ticks")
 
 
 def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
@@ -299,7 +314,7 @@ def is_tensor(obj: Any) -> bool:
 def _construct(cls: type, *args: Any, **kwargs: Any) -> Tensor:
     """`Tensor()`, `Tensor(2, 3)`, `Tensor([1, 2])`: the old constructor, always of the default float type."""
     if kwargs.pop("device", None) not in (None, "cpu"):
-        raise ValueError("Tensor: the constructor makes CPU tensors; use flambeau.empty(..., device=...)")
+        raise ValueError(f"Tensor: the constructor makes CPU tensors; use {library}.empty(..., device=...)")
     if kwargs:
         raise TypeError(f"Tensor: unexpected keyword argument '{next(iter(kwargs))}'")
     if not args:
@@ -473,10 +488,18 @@ def _reversed(self: Tensor) -> Tensor:
 
 
 def _rebuild(
-    cls: type, data: bytes | None, dtype: Any, shape: tuple[int, ...], requires_grad: bool, attributes: dict[str, Any]
+    cls: type,
+    data: bytes | None,
+    dtype: Any,
+    shape: tuple[int, ...],
+    requires_grad: bool,
+    attributes: dict[str, Any],
+    order: tuple[int, ...] | None = None,
 ) -> Tensor:
     device = "meta" if data is None else "cpu"
     out = _of_bytes(memoryview(data), dtype).clone().view(shape) if data else ops.empty(shape, dtype=dtype, device=device)
+    if order is not None:
+        out = out.permute(order)
     if cls is not Tensor:
         out = Tensor._make_subclass(cls, out, False)
     for key, value in attributes.items():
@@ -486,13 +509,25 @@ def _rebuild(
 
 def _reduce_ex(self: Tensor, protocol: Any) -> Any:
     """By value: what multiprocessing's queues send of tensors that are not in shared memory. What comes back is a leaf."""
-    plain = self.detach().contiguous()
+    plain, order = _in_order_of_memory(self.detach())
     data: bytes | None = b""
     if self.is_meta:
         data = None
     elif plain.numel():
         data = bytes(memoryview(plain.view(LIES_AS[plain.dtype]) if plain.dtype in LIES_AS else plain))
-    return _rebuild, (type(self), data, self.dtype, tuple(self.shape), self.requires_grad, dict(getattr(self, "__dict__", {})))
+    return _rebuild, (type(self), data, self.dtype, tuple(plain.shape), self.requires_grad, dict(getattr(self, "__dict__", {})), order)
+
+
+def _in_order_of_memory(x: Tensor) -> tuple[Tensor, tuple[int, ...] | None]:
+    """x contiguous, and how its axes lie in it where they were only exchanged: a transpose comes back with its strides."""
+    if x.is_contiguous():
+        return x, None
+    strides = x.stride()
+    axes = sorted(range(x.ndim), key=lambda d: -strides[d])
+    lying = x.permute(axes)
+    if not lying.is_contiguous():  # parts of a larger tensor, or elements that are seen more than once
+        return x.contiguous(), None
+    return lying, tuple(axes.index(d) for d in range(x.ndim))
 
 
 def _iter(self: Tensor) -> Iterator[Tensor]:
@@ -508,13 +543,16 @@ def _contains(self: Tensor, item: Any) -> bool:
 
 
 def _format(self: Tensor, spec: str) -> str:
-    """A 0-d tensor is formatted as its number; others have no format but the empty one, which is `repr`."""
-    if self.ndim == 0 and not self.is_meta:
+    """A 0-d tensor is formatted as its number; others have no format but the empty one, which is `str`.
+
+    So have subclasses (`f"{parameter}"` says that it is one), though a format for numbers is done.
+    """
+    if self.ndim == 0 and not self.is_meta and (spec or type(self) is Tensor):
         return format(self.item(), spec)
     if spec:
         what = "on the meta device" if self.is_meta else f"of shape {list(self.shape)}"
         raise TypeError(f"format: '{spec}' for a tensor {what}; only a 0-d tensor has a number to format (use .item(), or repr)")
-    return repr(self)
+    return str(self)
 
 
 def _repr(self: Tensor, *, tensor_contents: Any = None) -> str:
@@ -744,37 +782,19 @@ def _to_dense(self: Tensor, dtype: Any = None, *, masked_grad: bool | None = Non
 
 def _sparse_method(name: str) -> Callable[..., Any]:
     """A method of dense tensors that gives a sparse one."""
-
-    def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
-        from flambeau.sparse import _construct
-
-        return getattr(_construct, name)(self, *args, **kwargs)
-
-    method.__name__ = method.__qualname__ = name
-    method.__doc__ = f"`flambeau.sparse`'s `{name}` of this tensor."
-    return method
+    return _method_of("sparse._construct", name, f"`flambeau.sparse`'s `{name}` of this tensor.")
 
 
 def _older_method(name: str) -> Callable[..., Any]:
-    def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
-        from flambeau import _older
-
-        return getattr(_older, name)(self, *args, **kwargs)
-
-    method.__name__ = method.__qualname__ = name
-    method.__doc__ = f"`{name}` of `flambeau._older`."
-    return method
+    return _method_of("_older", name, f"`{name}` of `flambeau._older`.")
 
 
 def _storage_method(name: str) -> Callable[..., Any]:
-    def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
-        from flambeau import storage
+    return _method_of("storage", name, f"`{name}` of `flambeau.storage`.")
 
-        return getattr(storage, name)(self, *args, **kwargs)
 
-    method.__name__ = method.__qualname__ = name
-    method.__doc__ = f"`{name}` of `flambeau.storage`."
-    return method
+def _method_of(module: str, name: str, doc: str) -> Callable[..., Any]:
+    return late_method(name, lambda: getattr(importlib.import_module(f"flambeau.{module}"), name), doc)
 
 
 def _storage_view_method(op: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -892,12 +912,13 @@ def broadcast_shapes(*shapes: Sequence[int] | int) -> _C.Size:
     out: list[int] = []
     for shape in shapes:
         sizes = [shape] if isinstance(shape, int) else list(shape)
-        while len(out) < len(sizes):
-            out.insert(0, 1)
-        for i in range(1, len(sizes) + 1):
-            if sizes[-i] != out[-i] and sizes[-i] != 1:
-                if out[-i] != 1:
+        if len(sizes) > len(out):
+            out = [*sizes[: len(sizes) - len(out)], *out]
+        for i in range(-1, -len(sizes) - 1, -1):
+            n = sizes[i]
+            if n != out[i] and n != 1:
+                if out[i] != 1:
                     given = ", ".join(map(str, shapes))
-                    raise _C.ShapeError(f"broadcast_shapes: shapes {given} do not broadcast: {out[-i]} and {sizes[-i]}")
-                out[-i] = sizes[-i]
+                    raise _C.ShapeError(f"broadcast_shapes: shapes {given} do not broadcast: {out[i]} and {n}")
+                out[i] = n
     return _C.Size(out)

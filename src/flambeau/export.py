@@ -12,7 +12,7 @@ class ExportedProgram:
 
 
 def export(*args: Any, **kwargs: Any) -> NoReturn:
-    """Refused.
+    """Refused: programs are not exported; `flambeau.graph` records, saves and runs them.
 
     Raises:
         NotImplementedError: always.

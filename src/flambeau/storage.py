@@ -16,29 +16,34 @@ tensor([[1, 3],
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from flambeau import _C, _tensor
 from flambeau._C import Tensor, ops
+from flambeau._errors import NoCUDAError
+from flambeau._from_buffer import copied, swap
 
 __all__ = ["TypedStorage", "UntypedStorage", "is_storage"]
 
 
 class UntypedStorage:
-    """Bytes that tensors are views of. `UntypedStorage(n)` makes n bytes without values.
+    """Bytes that tensors are views of. `UntypedStorage(n)` makes n bytes without values, `UntypedStorage([1, 2])` has these.
 
     Raises:
         ValueError: n is negative.
-        TypeError: it is no int.
+        TypeError: it is neither an int nor a list of them.
     """
 
     __slots__ = ("_bytes", "__weakref__")
     is_cuda = is_hpu = is_sparse = is_sparse_csr = False
     _bytes: Tensor  # 1-d, uint8, all of it
 
-    def __init__(self, size: int = 0, *, device: Any = None) -> None:
+    def __init__(self, size: int | Sequence[int] = 0, *, device: Any = None) -> None:
+        if isinstance(size, (list, tuple)):
+            self._bytes = _C.tensor_from(size, _C.uint8)
+            return
         if isinstance(size, bool) or not isinstance(size, (int, Integral)):
             raise TypeError(f"UntypedStorage: size is a {type(size).__name__}; expected a number of bytes")
         if size < 0:
@@ -69,12 +74,33 @@ class UntypedStorage:
         length = os.path.getsize(path)
         nbytes = nbytes or length
         if length < nbytes:
-            raise ValueError(f"UntypedStorage.from_file: {path} has {length} bytes; expected at least nbytes = {nbytes}")
+            raise _C.ArgumentError(f"UntypedStorage.from_file: {path} has {length} bytes; expected at least nbytes = {nbytes}")
         if nbytes == 0:
             return cls(0)
         with open(path, "r+b" if shared else "rb") as file:
             pages = FilePages.of(file.fileno(), nbytes, path, shared)
         return cls._of(_C.from_buffer(memoryview(pages)))
+
+    @classmethod
+    def from_buffer(
+        cls, buffer: Any, byte_order: str | None = None, *, dtype: Any = None, count: int = -1, offset: int = 0
+    ) -> UntypedStorage:
+        """A copy of the bytes of a buffer, in which elements of `dtype` lie in the order `byte_order`: 'native', 'little' or 'big'.
+
+        Args:
+            count: elements that are taken; all, for -1.
+            offset: the byte at which the first one begins.
+
+        Raises:
+            ValueError: the buffer has fewer elements, or a part of one; another order.
+            TypeError: the object is no buffer; there is no `dtype`, or no order for elements of several bytes.
+        """
+        flat = copied("UntypedStorage.from_buffer", buffer, byte_order, dtype, count, offset)
+        return cls._of(flat.view(_C.uint8))
+
+    def new(self) -> UntypedStorage:
+        """One without bytes."""
+        return UntypedStorage(0)
 
     # ---- questions
 
@@ -173,6 +199,29 @@ class UntypedStorage:
         """Itself, on the CPU."""
         return UntypedStorage._of(self._bytes.to("cpu"))
 
+    def to(self, *, device: Any, non_blocking: bool = False) -> UntypedStorage:
+        """The bytes on a device: itself where they lie there."""
+        moved = self._bytes.to(device)
+        return self if moved is self._bytes else UntypedStorage._of(moved)
+
+    def cuda(self, device: Any = None, non_blocking: bool = False) -> NoReturn:
+        """Refused: there is no GPU."""
+        raise NoCUDAError("UntypedStorage.cuda")
+
+    def type(self, dtype: Any = None, non_blocking: bool = False) -> str:
+        """'torch.storage.UntypedStorage'. A storage of bytes is not converted: `Tensor.set_` reads it as elements of a type.
+
+        Raises:
+            TypeError: a `dtype` is given.
+        """
+        if dtype is not None:
+            raise TypeError(f"UntypedStorage.type: dtype = {dtype!r}; expected None (float() and its kin make numbers of the bytes)")
+        return f"{_tensor.library}.storage.UntypedStorage"
+
+    def byteswap(self, dtype: Any) -> None:
+        """Turns the bytes of each element of `dtype` around, in place."""
+        swap(self._bytes, dtype)
+
     def copy_(self, source: UntypedStorage, non_blocking: bool = False) -> UntypedStorage:
         """Takes the bytes of another of the same size."""
         self._bytes.copy_(source._bytes)
@@ -203,6 +252,8 @@ def _rebuild(flat: Tensor) -> UntypedStorage:
 class TypedStorage:
     """A storage read as elements of one type; PyTorch's older form."""
 
+    is_cuda = is_hpu = is_sparse = False
+
     def __init__(
         self, *args: Any, wrap_storage: UntypedStorage | None = None, dtype: Any = None, device: Any = None, _internal: bool = False
     ) -> None:
@@ -212,6 +263,29 @@ class TypedStorage:
         if wrap_storage is None:
             wrap_storage = UntypedStorage(int(args[0]) * self.dtype.itemsize if args else 0, device=device)
         self._untyped_storage = wrap_storage
+
+    @classmethod
+    def from_buffer(
+        cls, buffer: Any, byte_order: str | None = None, count: int = -1, offset: int = 0, *, dtype: Any = None
+    ) -> TypedStorage:
+        """A copy of the elements of a buffer; see `UntypedStorage.from_buffer`. `FloatStorage` and its kin know their type.
+
+        Example:
+            >>> import flambeau as fl
+            >>> fl.ShortStorage.from_buffer(b"\\x00\\x01\\x00\\x02", "big").tolist()
+            [1, 2]
+        """
+        flat = copied("TypedStorage.from_buffer", buffer, byte_order, dtype, count, offset)
+        return cls(wrap_storage=UntypedStorage._of(flat.view(_C.uint8)), dtype=dtype)
+
+    @classmethod
+    def from_file(cls, filename: Any, shared: bool = False, size: int = 0) -> TypedStorage:
+        """The first `size` elements of a file, mapped into memory, by `FloatStorage` and its kin; see `UntypedStorage.from_file`.
+
+        Raises:
+            RuntimeError: always, of this class.
+        """
+        raise RuntimeError("TypedStorage.from_file: no type is known; expected a call of FloatStorage.from_file, or of another such class")
 
     def untyped(self) -> UntypedStorage:
         """The bytes."""
@@ -274,9 +348,30 @@ class TypedStorage:
         """The path of the file that the memory is; see `UntypedStorage.filename`."""
         return self._untyped_storage.filename
 
+    def get_device(self) -> int:
+        """-1: the CPU."""
+        return -1
+
+    def is_pinned(self, device: Any = None) -> bool:
+        """False: nothing is pinned without a GPU."""
+        return False
+
+    def resizable(self) -> bool:
+        """False: a storage has the size that it was made with."""
+        return False
+
     def is_shared(self) -> bool:
         """Whether other processes can see the memory."""
         return self._untyped_storage.is_shared()
+
+    def to(self, *, device: Any, non_blocking: bool = False) -> TypedStorage:
+        """The elements on a device: itself where they lie there."""
+        moved = self._untyped_storage.to(device=device)
+        return self if moved is self._untyped_storage else TypedStorage(wrap_storage=moved, dtype=self.dtype)
+
+    def cuda(self, device: Any = None, non_blocking: bool = False) -> NoReturn:
+        """Refused: there is no GPU."""
+        raise NoCUDAError("TypedStorage.cuda")
 
     def share_memory_(self) -> TypedStorage:
         """Moves it, with all tensors on it, to memory that other processes see."""
@@ -309,8 +404,12 @@ class TypedStorage:
         return f"{kind}Storage"
 
     def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
-        """The name of its class, 'torch.FloatStorage'; with a `dtype` the elements as that type."""
-        return f"torch.{self.pickle_storage_type()}" if dtype is None else self._to(dtype)
+        """The name of its class, 'torch.FloatStorage'; with a `dtype`, a class of storages or its name the elements as that type."""
+        if dtype is None:
+            return f"torch.{self.pickle_storage_type()}"
+        if isinstance(dtype, str) and dtype.rpartition(".")[2].removesuffix("Storage") in STORAGES:
+            dtype = globals()[dtype.rpartition(".")[2]]
+        return self._to(dtype.dtype if isinstance(dtype, _StorageKind) else dtype)
 
     def _to(self, dtype: Any) -> TypedStorage:
         if dtype is self.dtype:
@@ -327,13 +426,20 @@ class TypedStorage:
         return _printed(self, f"dtype={self.dtype}, device={self.device}")
 
 
-def _to_type(method: str, dtype: str) -> Any:
+def _to_type(method: str, dtype: str) -> tuple[Any, Any]:
+    """The methods of both kinds of storages that convert to a type."""
+
     def convert(self: TypedStorage) -> TypedStorage:
         return self._to(getattr(_C, dtype))
 
-    convert.__name__ = convert.__qualname__ = method
+    def numbers(self: UntypedStorage) -> TypedStorage:
+        return TypedStorage(wrap_storage=self, dtype=_C.uint8)._to(getattr(_C, dtype))
+
+    for function in (convert, numbers):
+        function.__name__ = function.__qualname__ = method
     convert.__doc__ = f"The elements as {dtype}: itself where they are that."
-    return convert
+    numbers.__doc__ = f"The bytes, numbers from 0 to 255, as {dtype}."
+    return convert, numbers
 
 
 # The kinds of storages, by the names that their classes have (here and in files), and the method that converts to each.
@@ -356,6 +462,18 @@ class _StorageKind(type):
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         return TypedStorage(*args, dtype=cls.dtype, **kwargs)
+
+    def from_buffer(cls, buffer: Any, byte_order: str | None = None, count: int = -1, offset: int = 0) -> TypedStorage:
+        """A copy of the elements of a buffer; see `UntypedStorage.from_buffer`."""
+        flat = copied(f"{cls.__name__}.from_buffer", buffer, byte_order, cls.dtype, count, offset)
+        return TypedStorage(wrap_storage=UntypedStorage._of(flat.view(_C.uint8)), dtype=cls.dtype)
+
+    _from_buffer = from_buffer  # the name that packages know
+
+    def from_file(cls, filename: Any, shared: bool = False, size: int = 0) -> TypedStorage:
+        """The first `size` elements of a file, mapped into memory; see `UntypedStorage.from_file`."""
+        mapped = UntypedStorage.from_file(filename, shared, size * cls.dtype.itemsize)
+        return TypedStorage(wrap_storage=mapped, dtype=cls.dtype)
 
 
 if TYPE_CHECKING:
@@ -386,7 +504,8 @@ if TYPE_CHECKING:
 else:
     for _kind, _dtype in STORAGES.items():
         _method = {"ComplexFloat": "complex_float", "ComplexDouble": "complex_double"}.get(_kind, _kind.lower())
-        setattr(TypedStorage, _method, _to_type(_method, _dtype))
+        for _class, _function in zip((TypedStorage, UntypedStorage), _to_type(_method, _dtype), strict=True):
+            setattr(_class, _method, _function)
         _doc = f"Storages of {_dtype}: of a number of elements, of values, and their class for `isinstance`."
         globals()[f"{_kind}Storage"] = _StorageKind(
             f"{_kind}Storage", (), {"dtype": getattr(_C, _dtype), "__doc__": _doc, "__module__": _tensor.library}

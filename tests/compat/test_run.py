@@ -80,7 +80,7 @@ def test_an_excepthook_of_the_program_is_called(tmp_path):
         ("torch.optim.StepLR", "torch.optim.StepLR is not in flambeau; torch.optim.lr_scheduler.StepLR has this name"),
         ("torch.gammaln", "torch.gammaln is not in flambeau; torch.special.gammaln has this name"),
         ("torch.cross_entropi", "torch.cross_entropi is not in flambeau"),
-        ("from torch.masked import masked_tensor", "torch.masked.masked_tensor is not in flambeau: there are no tensors with a mask"),
+        ("from torch.sparse import to_sparse_semi_structured", "torch.sparse.to_sparse_semi_structured is not in flambeau: there are no kernels"),
         ("from torch.distributed.rpc import rpc_sync", "is not in flambeau: there are no calls between processes"),
         ("torch.jit.script(torch.nn.ReLU()).save('x')", "'ReLU' object has no attribute 'save'; jit.script and jit.trace return the module itself"),
     ],
@@ -88,6 +88,16 @@ def test_an_excepthook_of_the_program_is_called(tmp_path):
 def test_what_is_not_here_says_what_to_do(tmp_path, statement, text):
     done = run(tmp_path, f"import torch\n{statement}\n")
     assert done.returncode == 1 and text in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(("module", "status", "text"), [
+    ("torch.utils.collect_env", 0, "PyTorch version: 2.13.0+flambeau"),
+    ("torch.utils.colect_env", 2, "-m torch.utils.colect_env; this module is not in flambeau; the nearest name is torch.utils.collect_env"),
+    ("torch.distributed.run", 2, "-m torch.distributed.run; this module is not in flambeau"),
+])  # fmt: skip
+def test_modules_of_pytorch_are_run(module, status, text):
+    done = subprocess.run([sys.executable, "-m", "flambeau", "run", "-m", module], capture_output=True, text=True, timeout=120)
+    assert done.returncode == status and text in (done.stderr if status else done.stdout)
 
 
 def test_modules_of_benchmark_are_found(tmp_path):

@@ -273,3 +273,52 @@ def test_questions_about_tensors():
     assert fl.ones(2, dtype=fl.float64).new(size=(2, 3)).shape == (2, 3)
     with pytest.raises(TypeError, match="expected a tuple of ints"):
         fl.ones(2).new(size=2)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3])
+def test_movedim_is_numpys(count):
+    x = fl.arange(24).reshape(2, 3, 4)
+    for source in itertools.permutations(range(-3, 0), count):
+        for destination in itertools.permutations(range(3), count):
+            want = np.moveaxis(x.numpy(), source, destination)
+            np.testing.assert_array_equal(fl.movedim(x, source, destination).numpy(), want)
+            if count == 1:
+                np.testing.assert_array_equal(fl.movedim(x, *source, *destination).numpy(), want)
+    assert fl.movedim(fl.tensor(1), 0, -1).shape == ()
+    with pytest.raises(IndexError, match="movedim: destination = 3, but the tensor has shape"):
+        fl.movedim(x, 0, 3)
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_diagonals_are_made_where_their_elements_are(device):
+    r = fl.ones(2, 3, device=device)
+    for made, shape in [
+        (fl.diag_embed(r), (2, 3, 3)), (fl.diag_embed(r, 1, 0, 2), (4, 2, 4)), (fl.diag(r[0], -1), (4, 4)), (r.diagflat(), (6, 6)),
+        (fl.block_diag(r, r[0]), (3, 6)),
+    ]:  # fmt: skip
+        assert made.shape == shape and made.device.type == device
+
+
+def test_a_matrix_of_a_diagonal_is_no_view():
+    x = fl.ones(3, requires_grad=True)
+    assert not fl.diag_embed(x)._is_view() and fl.diag(x)._is_view() is False
+    (fl.diag(x) * fl.arange(9.0).reshape(3, 3)).sum().backward()
+    assert x.grad.tolist() == [0.0, 4.0, 8.0]
+
+
+@pytest.mark.parametrize("sections", [1, 3, 8, 11, (2, 5), (0, 0), (5, 2), (-3, 100), (3, -2), ()])
+def test_tensor_split_is_numpys(sections):
+    x = fl.arange(16).reshape(8, 2)
+    got, want = fl.tensor_split(x, sections), np.array_split(x.numpy(), sections)
+    assert [part.tolist() for part in got] == [part.tolist() for part in want]
+
+
+@pytest.mark.parametrize("sizes", [(3, 4), (3, 4, 5), (2, 5, 3, 4), (None, 3, 4), (3, 4, None), (None, 3, None), (None, 3, 5, None)])
+def test_multi_dot_is_numpys(sizes):
+    known = [n or 1 for n in sizes]
+    arrays = [draw(m, n, seed=k) for k, (m, n) in enumerate(itertools.pairwise(known))]
+    if len(arrays) < 2:
+        arrays.append(draw(known[-1], 2))
+    arrays[0] = arrays[0][0] if sizes[0] is None else arrays[0]
+    arrays[-1] = arrays[-1][:, 0] if sizes[-1] is None else arrays[-1]
+    assert_near(fl.linalg.multi_dot([fl.tensor(a) for a in arrays]), np.linalg.multi_dot(arrays))

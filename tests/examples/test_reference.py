@@ -4,6 +4,7 @@ import doctest
 import importlib.util
 import inspect
 import pathlib
+import pkgutil
 import re
 import sys
 
@@ -39,6 +40,35 @@ def test_the_most_used_names_have_examples(name):
     short = name.rpartition(".")[2]
     if name == "flambeau.Tensor.indices" or not inspect.ismodule(reference.find(name)):  # of sparse tensors alone
         assert re.search(rf"\b{re.escape(short)}\b", example), f"the example of {name} does not show it: {example}"
+
+
+def public_modules():
+    """Modules that declare what of them is public."""
+    for found in pkgutil.walk_packages(fl.__path__, "flambeau."):
+        if not any(part.startswith("_") for part in found.name.split(".")[1:]) and not found.name.startswith("flambeau.compat"):
+            module = importlib.import_module(found.name)
+            if hasattr(module, "__all__"):
+                yield found.name, module
+
+
+def test_public_names_have_a_page():
+    """Each name that a public module declares stands on a page of the reference, or its module says why it has none."""
+    shown = {id(reference.find(f"{module}.{name}")) for module in reference.MODULES for name in reference.names_of(module)}
+    lacking = []
+    for path, module in public_modules():
+        if path in reference.MODULES or any(path.startswith(prefix) for prefix in reference.WITHOUT_PAGE):
+            continue
+        lacking += [
+            f"{path}.{name}" for name in reference.names_of(path) if callable(value := getattr(module, name)) and id(value) not in shown
+        ]
+    assert not lacking
+
+
+@pytest.mark.parametrize("module", reference.MODULES)
+def test_names_on_a_page_are_explained(module):
+    """A class or function without a word would be a bare signature."""
+    values = {name: reference.find(f"{module}.{name}") for name in reference.names_of(module)}
+    assert [name for name, value in values.items() if callable(value) and not reference.said(f"{module}.{name}")] == []
 
 
 def test_the_list_of_names():

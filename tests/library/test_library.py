@@ -266,8 +266,8 @@ def test_library_objects():
     fl.ops.t_lib.twice(x).sum().backward()  # a composition has the gradient of its parts
     assert x.grad.tolist() == [2.0, 2.0]
     assert fl.ops.t_lib.twice_np(fl.ones(1)).item() == 2.0
-    with pytest.raises(ValueError, match="impl: 'Autograd'; expected one of CPU"):
-        lib.impl("twice", lambda x: x, "Autograd")
+    with pytest.raises(ValueError, match="impl: 'AutogradTPU'; expected one of CPU"):
+        lib.impl("twice", lambda x: x, "AutogradTPU")
     lib._destroy()
     assert not hasattr(fl.ops.t_lib, "twice")
     with pytest.raises(ValueError, match="kind = 'OTHER'"):

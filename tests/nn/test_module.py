@@ -619,3 +619,29 @@ def test_ops_as_attributes_of_a_class_are_called_without_the_object():
     layer, x, w = Layer(), fl.randn(1, 1, 5), fl.randn(2, 1, 3)
     assert fl.equal(layer(x, w), 2 * fl.nn.functional.softsign(fl.conv1d(x, w)))
     assert layer.convolve is fl.conv1d and layer.again() == ""
+
+
+def name_of(layer, end=""):
+    return type(layer).__name__ + end
+
+
+@pytest.mark.parametrize(
+    "decorate",
+    [fl.no_grad(), fl.inference_mode(), fl.autocast("cpu"), fl.compile, fl.func.vmap, fl.compiler.disable],
+    ids=["no_grad", "inference_mode", "autocast", "compile", "vmap", "disable"],
+)
+def test_functions_that_our_decorators_made_are_methods_where_a_class_has_them(decorate):
+    """As openai-whisper writes its `decode`: the decorator's code is ours, the function is not."""
+
+    class Layer(fl.nn.Module):
+        told = decorate(name_of)
+
+    bound = Layer().told
+    assert bound.__self__.__class__ is Layer and bound.__func__ is vars(Layer)["told"]
+
+
+def test_a_decorated_function_of_a_class_gets_the_object():
+    class Layer(fl.nn.Module):
+        told = fl.no_grad()(name_of)
+
+    assert Layer().told("!") == "Layer!"

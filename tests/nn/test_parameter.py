@@ -115,3 +115,16 @@ def test_of_a_tensor_of_a_subclass_it_keeps_the_class(rule):
     assert type(m.w) is Grey and isinstance(m.w, nn.Parameter) and type(m.scale) is Grey and isinstance(m.scale, nn.Buffer)
     assert m.w.tolist() == plain.w.tolist() and type(plain.w) is nn.Parameter
     assert list(m.state_dict()) == ["w", "scale"]
+
+
+class Marked(fl.Tensor): ...
+
+
+def test_formats():
+    """A parameter says that it is one, as its `str`; a plain tensor of no axes, and a buffer, is its number. All have numbers' formats."""
+    p = nn.Parameter(fl.tensor(1.5))
+    assert f"{p}" == str(p) == "Parameter containing:\ntensor(1.5000, requires_grad=True)"
+    assert f"{p.data}" == f"{nn.Buffer(fl.tensor(1.5))}" == "1.5"
+    assert f"{fl.tensor(1.5).as_subclass(Marked)}" == "Marked(1.5000)"
+    assert f"{p:.2f}" == f"{p.data:.2f}" == f"{nn.Buffer(fl.tensor(1.5)):.2f}" == "1.50"
+    assert f"{nn.Parameter(fl.ones(2))}".startswith("Parameter containing:\ntensor([1., 1.]")

@@ -8,6 +8,7 @@ from support.tensors import doubles
 import flambeau as fl
 from flambeau import nn
 from flambeau.nn import functional as F
+from flambeau.nn.functional import _vision
 
 
 def test_pixel_shuffle_round_trip():
@@ -81,3 +82,39 @@ def test_a_factor_may_be_a_tensor_of_one_number():
     x = fl.arange(4.0).view(1, 1, 2, 2)
     for factor in (fl.tensor(2.0), fl.tensor(2)):
         assert fl.equal(F.interpolate(x, scale_factor=factor, mode="bilinear"), F.interpolate(x, scale_factor=2.0, mode="bilinear"))
+
+
+CONTEXTS = {
+    "inference": fl.inference_mode, "lazy": fl.lazy, "no_grad": fl.no_grad, "meta": lambda: fl.device("meta"),
+    "autocast": lambda: fl.autocast("cpu", fl.bfloat16),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
+@pytest.mark.parametrize("how", [*CONTEXTS, "vmap", "grad", "compile"])
+def test_what_an_interpolation_keeps_serves_others(how, mode):
+    """Indices and weights are made by the first call of a size, wherever that is, and used by all later ones."""
+    for kept in (_vision._mixture, _vision._antialiased):
+        kept.cache_clear()
+    cases = [dict(scale_factor=3, mode=mode), dict(size=(7, 3), mode=mode)]
+    cases += [dict(size=(3, 2), mode=mode, antialias=True)] if mode != "nearest" else []
+
+    def all_of(x):
+        return [F.interpolate(x, **case) for case in cases]
+
+    if how == "vmap":
+        fl.func.vmap(lambda x: tuple(all_of(x)))(fl.randn(2, 1, 2, 4, 5))
+    elif how == "grad":
+        fl.func.grad(lambda x: sum(y.sum() for y in all_of(x)))(fl.randn(1, 2, 4, 5))
+    elif how == "compile":
+        fl.compile(lambda x: tuple(all_of(x)))(fl.randn(1, 2, 4, 5))
+    else:
+        with CONTEXTS[how]():
+            all_of(fl.randn(1, 2, 4, 5))
+    x = fl.randn(1, 2, 4, 5, dtype=fl.float64, requires_grad=True)
+    single = x.detach().float().requires_grad_()
+    for wide, narrow in zip(all_of(x), all_of(single), strict=True):
+        assert narrow.device.type == "cpu"
+        assert_near(narrow, wide)
+    fl.autograd.gradcheck(lambda v: tuple(all_of(v)), (x,))
+    assert all(y.is_meta for y in all_of(fl.empty(1, 2, 4, 5, device="meta")))

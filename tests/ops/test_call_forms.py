@@ -109,6 +109,12 @@ def test_meshgrid_of_unequal_lengths():
     assert x.tolist() == [[0, 1, 2], [0, 1, 2]] and y.tolist() == [[0, 0, 0], [1, 1, 1]]
 
 
+def test_meshgrid_of_matrices_is_refused():
+    with pytest.raises(RuntimeError, match=r"meshgrid: tensors\[1\] has shape \[2, 2\]; expected tensors of one axis or none"):
+        fl.meshgrid(fl.arange(3), fl.ones(2, 2), indexing="ij")
+    assert fl.meshgrid(fl.tensor(3), fl.arange(2), indexing="ij")[0].tolist() == [[3, 3]]
+
+
 def test_cosine_similarity_sums_over_what_is_broadcast():
     x, y = fl.ones(1, 2), fl.ones(3, 2)
     assert fl.cosine_similarity(x, y, 0).tolist() == pytest.approx([1.0, 1.0])

@@ -140,10 +140,11 @@ def test_copy_of_a_number_and_bernoulli_of_probabilities():
 
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "uint64", "int16", "int64", "float16", "float32", "complex64"])
 @pytest.mark.parametrize("count", [0, 3, 40])
-def test_isin(dtype, count):
+@pytest.mark.parametrize("shape", [(5, 7), (40, 50)])
+def test_isin(dtype, count, shape):
     rng = np.random.default_rng(count)
     kind = "f4" if dtype == "float16" else dtype
-    a, b = rng.integers(0, 60, (5, 7)).astype(kind), rng.integers(0, 60, count).astype(kind)
+    a, b = rng.integers(0, 60, shape).astype(kind), rng.integers(0, 60, count).astype(kind)
     if dtype in ("float16", "float32"):
         a[0, 0] = np.nan
         b[:1] = np.nan
@@ -162,6 +163,8 @@ def test_isin_of_numbers_and_of_many():
     many = fl.arange(200_000)  # as many comparisons as pairs would be 40 GB
     assert fl.isin(many, many.flip(0) + 100_000).sum().item() == 100_000
     assert fl.isin(fl.tensor([1.5, 2.0]), fl.arange(30)).tolist() == [False, True]
+    for size in (4, 4000):  # compared in the type of both, however many there are
+        assert fl.isin(fl.full((size,), 0.1), fl.tensor([0.1, 0.2], dtype=fl.float64)).sum().item() == 0
 
 
 def test_old_names_of_tensor_types():

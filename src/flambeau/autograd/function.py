@@ -94,7 +94,8 @@ class Function:
     Alternatively `forward(*args)` beside `setup_context(ctx, inputs, output)`. `apply` calls it.
 
     Inside of `vmap` it is called once per sample, unless it has a static `vmap(info, in_dims, *args)` that takes whole batches and
-    returns (output, out_dims). `info` has `batch_size` and `randomness`. With `generate_vmap_rule = True` there must be none.
+    returns (output, out_dims). `info` has `batch_size` and `randomness`. With `generate_vmap_rule = True` and a `setup_context` there must
+    be none: forward, backward and jvp are called once for the batch, each inside of a `vmap` of its own, and so is setup_context.
     Forward mode calls a static `jvp(ctx, *tangents)`, which gets a tangent for each argument of forward (None for what is no tensor) and
     returns one for each output. Where there is none, it differentiates `backward`, which may be called `vjp`.
 

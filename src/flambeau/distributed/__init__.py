@@ -33,7 +33,7 @@ class ReduceOp(enum.Enum):
 class ProcessGroup:
     """A group of processes; none can be made."""
 
-    def __init__(self, *args: Any) -> None:
+    def __init__(self, *args: Any) -> NoReturn:
         _none("ProcessGroup")
 
 
@@ -80,7 +80,7 @@ def is_torchelastic_launched() -> bool:
 
 
 def init_process_group(*args: Any, **kwargs: Any) -> NoReturn:
-    """Refused."""
+    """Refused: there is no data-parallel training; `flambeau.pipeline` trains over several processes."""
     _none("init_process_group")
 
 
@@ -99,7 +99,7 @@ def get_rank(group: Any = None) -> NoReturn:
 
 
 def get_world_size(group: Any = None) -> NoReturn:
-    """Refused, as `get_rank` is."""
+    """Refused: PyTorch raises, too, before a group was made."""
     raise ValueError("distributed.get_world_size: the default process group has not been initialized, and can not be here")
 
 

@@ -10,12 +10,13 @@ __all__ = ["DeviceMesh", "init_device_mesh"]
 class DeviceMesh:
     """A grid of processes; none can be made."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refused: there is no process group whose processes could form a grid."""
         init_device_mesh()
 
 
 def init_device_mesh(*args: Any, **kwargs: Any) -> NoReturn:
-    """Refused.
+    """Refused: there is no process group whose processes could form a grid.
 
     Raises:
         RuntimeError: always.

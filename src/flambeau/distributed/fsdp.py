@@ -19,7 +19,7 @@ __all__ = [
 
 
 def fully_shard(*args: Any, **kwargs: Any) -> NoReturn:
-    """Refused.
+    """Refused: there is no process group whose processes could have parts of a module.
 
     Raises:
         RuntimeError: always.
@@ -33,7 +33,8 @@ def fully_shard(*args: Any, **kwargs: Any) -> NoReturn:
 class FSDPModule:
     """A module whose parameters are spread; none can be made."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refused: there is no process group whose processes could have parts of a module."""
         fully_shard()
 
 

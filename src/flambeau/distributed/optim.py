@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 from flambeau.distributed import _none
 from flambeau.optim import Optimizer
@@ -11,14 +11,14 @@ __all__ = ["DistributedOptimizer", "ZeroRedundancyOptimizer"]
 
 
 class ZeroRedundancyOptimizer(Optimizer):
-    """Refused; nothing is one."""
+    """Refused: there are no process groups whose members could share the state."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> NoReturn:
         _none("optim.ZeroRedundancyOptimizer")
 
 
 class DistributedOptimizer:
-    """Refused; nothing is one."""
+    """Refused: there are no process groups whose members could share the state."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> NoReturn:
         _none("optim.DistributedOptimizer")

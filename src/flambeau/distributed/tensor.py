@@ -31,10 +31,11 @@ class Partial(Placement):
 class DTensor:
     """The class of tensors that are spread over processes; none can be made."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refused: there is no process group whose processes could have parts of a tensor."""
         distribute_tensor()
 
 
 def distribute_tensor(*args: Any, **kwargs: Any) -> NoReturn:
-    """Refused."""
+    """Refused: there is no process group whose processes could have parts of a tensor."""
     raise RuntimeError("distributed.tensor: there is no process group whose processes could have parts of a tensor")

@@ -46,29 +46,32 @@ def _numbers(v: Sequence[int] | int | None) -> list[int] | None:
     return [int(v)] if isinstance(v, (int, Integral)) or (isinstance(v, Tensor) and v.ndim == 0) else [int(e) for e in v]
 
 
-def axes_of(op: str, x: Tensor, n: Sequence[int] | int | None, dim: Sequence[int] | int | None) -> tuple[tuple[int, ...], list[int | None]]:
-    """The axes, wrapped, and a size for each, None where it stays: by PyTorch's rules for `s` and `dim`."""
-    if n is None and type(dim) is list and len(dim) == 1 and type(d := dim[0]) is int and -x.ndim <= d < x.ndim and x.shape[d]:
-        return (d % x.ndim,), [None]  # as most calls say
+def axes_of(
+    op: str, shape: Sequence[int], n: Sequence[int] | int | None, dim: Sequence[int] | int | None
+) -> tuple[tuple[int, ...], list[int | None]]:
+    """The axes of a tensor of this shape, wrapped, and a size for each, None where it stays: by PyTorch's rules for `s` and `dim`."""
+    rank = len(shape)
+    if n is None and type(dim) is list and len(dim) == 1 and type(d := dim[0]) is int and -rank <= d < rank and shape[d]:
+        return (d % rank,), [None]  # as most calls say
     sizes, given = _numbers(n), _numbers(dim)
     if given is None:
-        count = x.ndim if sizes is None else len(sizes)
-        if count > x.ndim:
-            raise _C.ArgumentError(f"{op}: s = {sizes} for a tensor of shape {list(x.shape)}; expected at most {x.ndim} sizes")
-        given = list(range(x.ndim - count, x.ndim))
+        count = rank if sizes is None else len(sizes)
+        if count > rank:
+            raise _C.ArgumentError(f"{op}: s = {sizes} for a tensor of shape {list(shape)}; expected at most {rank} sizes")
+        given = list(range(rank - count, rank))
     if sizes is not None and len(sizes) != len(given):
         raise _C.ArgumentError(f"{op}: s = {sizes}, dim = {given}; expected one size per axis")
     for d in given:
-        if not -x.ndim <= d < x.ndim:
-            raise _C.RangeError(f"{op}: dim = {d}, but input has shape {list(x.shape)}; expected {-x.ndim} <= dim <= {x.ndim - 1}")
-    axes = tuple(d % x.ndim for d in given)
+        if not -rank <= d < rank:
+            raise _C.RangeError(f"{op}: dim = {d}, but input has shape {list(shape)}; expected {-rank} <= dim <= {rank - 1}")
+    axes = tuple(d % rank for d in given)
     if len(set(axes)) != len(axes):
         raise _C.ArgumentError(f"{op}: dim = {given} names an axis twice; expected distinct axes")
     wanted: list[int | None] = [None] * len(axes) if sizes is None else [None if v == -1 else v for v in sizes]
     for v, d in zip(wanted, axes, strict=True):
-        if (x.shape[d] if v is None else v) < 1:
-            points = x.shape[d] if v is None else v
-            raise _C.ArgumentError(f"{op}: {points} points along axis {d} of shape {list(x.shape)}; expected at least 1")
+        if (shape[d] if v is None else v) < 1:
+            points = shape[d] if v is None else v
+            raise _C.ArgumentError(f"{op}: {points} points along axis {d} of shape {list(shape)}; expected at least 1")
     return axes, wanted
 
 

@@ -8,13 +8,14 @@ from typing import Any
 from flambeau._C import Tensor
 from flambeau._out import deliver
 from flambeau.fft._arguments import axes_of, fitted, floating, norm_of, single
-from flambeau.fft._linear import C2C, applied, c2c_at_once
+from flambeau.fft._linear import C2C, applied
+from flambeau.fft._plans import at_once
 
 
 def _c2c(op: str, x: Tensor, s: Any, dim: Any, norm: str | None, forward: bool, out: Tensor | None) -> Tensor:
     how = norm_of(op, norm)
     x = floating(op, x)
-    axes, sizes = axes_of(op, x, s, dim)
+    axes, sizes = axes_of(op, x.shape, s, dim)
     x = fitted(x, axes, sizes)
     y = applied(C2C, x, axes, how, forward) if axes else x.to(x.dtype.to_complex())
     return deliver(op, y, out)
@@ -37,7 +38,7 @@ def fft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = N
         >>> fl.fft.fft(fl.tensor([1 + 0j, 2]))
         tensor([ 3.+0.j, -1.+0.j])
     """
-    if n is None and norm is None and out is None and (y := c2c_at_once(input, (dim,), True)) is not None:
+    if out is None and (y := at_once("fftn", input, None if n is None else (n,), (dim,), norm)) is not None:
         return y
     return _c2c("fft", input, *single("fft", input, n, dim), norm, True, out)
 
@@ -50,7 +51,7 @@ def ifft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = 
         >>> fl.fft.ifft(fl.tensor([3 + 0j, -1]))
         tensor([1.+0.j, 2.+0.j])
     """
-    if n is None and norm is None and out is None and (y := c2c_at_once(input, (dim,), False)) is not None:
+    if out is None and (y := at_once("ifftn", input, None if n is None else (n,), (dim,), norm)) is not None:
         return y
     return _c2c("ifft", input, *single("ifft", input, n, dim), norm, False, out)
 
@@ -59,7 +60,7 @@ def fft2(
     input: Tensor, s: Sequence[int] | None = None, dim: Sequence[int] = (-2, -1), norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
     """`fft` along two axes."""
-    if s is None and norm is None and out is None and type(dim) is tuple and (y := c2c_at_once(input, dim, True)) is not None:
+    if out is None and (y := at_once("fftn", input, s, dim, norm)) is not None:
         return y
     return _c2c("fft2", input, s, dim, norm, True, out)
 
@@ -68,7 +69,7 @@ def ifft2(
     input: Tensor, s: Sequence[int] | None = None, dim: Sequence[int] = (-2, -1), norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
     """`ifft` along two axes."""
-    if s is None and norm is None and out is None and type(dim) is tuple and (y := c2c_at_once(input, dim, False)) is not None:
+    if out is None and (y := at_once("ifftn", input, s, dim, norm)) is not None:
         return y
     return _c2c("ifft2", input, s, dim, norm, False, out)
 
@@ -87,6 +88,8 @@ def fftn(
         tensor([[4., 0.],
                 [0., 0.]])
     """
+    if out is None and (y := at_once("fftn", input, s, dim, norm)) is not None:
+        return y
     return _c2c("fftn", input, s, dim, norm, True, out)
 
 
@@ -94,4 +97,6 @@ def ifftn(
     input: Tensor, s: Sequence[int] | None = None, dim: Sequence[int] | None = None, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
     """`ifft` along several axes: `dim`, else the last len(s), else all."""
+    if out is None and (y := at_once("ifftn", input, s, dim, norm)) is not None:
+        return y
     return _c2c("ifftn", input, s, dim, norm, False, out)

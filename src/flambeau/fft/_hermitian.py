@@ -12,6 +12,7 @@ from flambeau._C import Tensor, ops
 from flambeau._out import deliver
 from flambeau.fft._arguments import norm_of, single
 from flambeau.fft._linear import OTHER
+from flambeau.fft._plans import at_once
 from flambeau.fft._real import c2r, r2c
 
 
@@ -31,6 +32,8 @@ def hfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = 
         >>> fl.fft.hfft(fl.fft.ihfft(fl.tensor([1.0, 2.0, 3.0, 4.0])))
         tensor([1., 2., 3., 4.])
     """
+    if out is None and (y := at_once("hfftn", input, None if n is None else (n,), (dim,), norm)) is not None:
+        return y
     return _hfft("hfft", input, *single("hfft", input, n, dim), norm, out)
 
 
@@ -40,6 +43,8 @@ def ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None =
     Raises:
         DTypeError: complex input.
     """
+    if out is None and (y := at_once("ihfftn", input, None if n is None else (n,), (dim,), norm)) is not None:
+        return y
     return _ihfft("ihfft", input, *single("ihfft", input, n, dim), norm, out)
 
 
@@ -47,6 +52,8 @@ def hfft2(
     input: Tensor, s: Sequence[int] | None = None, dim: Sequence[int] = (-2, -1), norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
     """`hfft` along two axes, of which the last is given by half."""
+    if out is None and (y := at_once("hfftn", input, s, dim, norm)) is not None:
+        return y
     return _hfft("hfft2", input, s, dim, norm, out)
 
 
@@ -54,6 +61,8 @@ def ihfft2(
     input: Tensor, s: Sequence[int] | None = None, dim: Sequence[int] = (-2, -1), norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
     """The inverse of `hfft2`."""
+    if out is None and (y := at_once("ihfftn", input, s, dim, norm)) is not None:
+        return y
     return _ihfft("ihfft2", input, s, dim, norm, out)
 
 
@@ -61,6 +70,8 @@ def hfftn(
     input: Tensor, s: Sequence[int] | None = None, dim: Sequence[int] | None = None, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
     """`hfft` along several axes, of which the last is given by half."""
+    if out is None and (y := at_once("hfftn", input, s, dim, norm)) is not None:
+        return y
     return _hfft("hfftn", input, s, dim, norm, out)
 
 
@@ -68,4 +79,6 @@ def ihfftn(
     input: Tensor, s: Sequence[int] | None = None, dim: Sequence[int] | None = None, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
     """The inverse of `hfftn`."""
+    if out is None and (y := at_once("ihfftn", input, s, dim, norm)) is not None:
+        return y
     return _ihfft("ihfftn", input, s, dim, norm, out)

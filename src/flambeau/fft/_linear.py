@@ -13,7 +13,7 @@ import functools
 import importlib
 import math
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from flambeau import _C
@@ -23,7 +23,7 @@ from flambeau.autograd import Function
 # The norm by which the other direction has the same factor.
 OTHER = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
 _MANY = 1 << 15  # elements from which on threads share the lines
-_REAL, _COMPLEX = (_C.float32, _C.float64), (_C.complex64, _C.complex128)
+REAL, COMPLEX = (_C.float32, _C.float64), (_C.complex64, _C.complex128)
 _LONG = 1024  # points of lines that do not pay for ours when they are few
 
 
@@ -39,64 +39,31 @@ def _library() -> tuple[Any, bool]:
 
 
 @functools.cache
-def _is_ours(n: int, few: bool) -> bool:
+def is_ours(n: int, few: bool) -> bool:
     """Whether ops transform n points: Note [Fourier transforms] in csrc/ops/fft/fft.h. They do not pay for a few long lines."""
     return _C.is_fft_size(n) and (n <= _LONG or not few)
 
 
-def _by_ops(name: str, x: Tensor, sizes: Sequence[int], dims: Sequence[int], norm: str) -> Tensor:
-    """`name` along each axis in turn, the real one the first of a transform and the last of an inverse."""
+Step = tuple[Callable[..., Tensor], tuple[Any, ...]]  # an op, and its arguments behind the tensor
+
+
+def steps_of(name: str, dtype: Any, sizes: Sequence[int], dims: Sequence[int], norm: str) -> list[Step]:
+    """`name` of a tensor of this type by ops: along each axis in turn, the real one the first of a transform and the last of an inverse."""
     forward = name[0] != "i"
     divided = (norm == "forward") if forward else (norm == "backward")
     factor = 1.0 / math.sqrt(math.prod(sizes)) if norm == "ortho" else 1.0 / math.prod(sizes) if divided else 1.0
     *others, last = range(len(dims))
+    steps: list[Step] = []
     if name == "rfftn":
-        x, factor = ops.fft_real(x, dims[last], sizes[last] // 2 + 1, factor), 1.0
+        steps.append((ops.fft_real, (dims[last], sizes[last] // 2 + 1, factor)))
     elif name != "irfftn":
-        x = ops.fft_complex(x if x.is_complex() else x.to(x.dtype.to_complex()), dims[last], forward, factor)
-        factor = 1.0
-    for k in reversed(others):
-        x = ops.fft_complex(x, dims[k], forward, 1.0)
-    return ops.fft_to_real(x, dims[last], sizes[last], factor) if name == "irfftn" else x
-
-
-# What most calls are: of a plain tensor in a type that is computed in, along whole axes, with the usual norm and no gradients. Then these
-# are the transforms, by ops and nothing else; None says that a call is another one.
-
-
-def c2c_at_once(x: Any, dims: tuple[int, ...], forward: bool) -> Tensor | None:
-    if type(x) is not Tensor or x.dtype not in _COMPLEX or (x.requires_grad and _C.is_grad_enabled()):
-        return None
-    shape, few = x.shape, x.numel() // 4
-    rank, points = len(shape), 1
-    for d in dims:
-        if type(d) is not int or not -rank <= d < rank or not _is_ours(n := shape[d], few < n):
-            return None
-        points *= n
-    if len(dims) == 1:
-        return ops.fft_complex(x, dims[0], forward, 1.0 if forward else 1.0 / points)
-    if len(dims) != 2 or (dims[0] - dims[1]) % rank == 0:
-        return None
-    x = ops.fft_complex(x, dims[1], forward, 1.0 if forward else 1.0 / points)
-    return ops.fft_complex(x, dims[0], forward, 1.0)
-
-
-def r2c_at_once(x: Any, d: int) -> Tensor | None:
-    if type(x) is not Tensor or x.dtype not in _REAL or (x.requires_grad and _C.is_grad_enabled()):
-        return None
-    shape = x.shape
-    if type(d) is not int or not -len(shape) <= d < len(shape) or not _is_ours(n := shape[d], x.numel() < 4 * n):
-        return None
-    return ops.fft_real(x, d, n // 2 + 1, 1.0)
-
-
-def c2r_at_once(x: Any, d: int) -> Tensor | None:
-    if type(x) is not Tensor or x.dtype not in _COMPLEX or (x.requires_grad and _C.is_grad_enabled()):
-        return None
-    shape = x.shape
-    if type(d) is not int or not -len(shape) <= d < len(shape) or not _is_ours(n := 2 * shape[d] - 2, x.numel() < 2 * n):
-        return None
-    return ops.fft_to_real(x, d, n, 1.0 / n)
+        if not dtype.is_complex:
+            steps.append((ops.cast, (dtype.to_complex(),)))
+        steps.append((ops.fft_complex, (dims[last], forward, factor)))
+    steps += [(ops.fft_complex, (dims[k], forward, 1.0)) for k in reversed(others)]
+    if name == "irfftn":
+        steps.append((ops.fft_to_real, (dims[last], sizes[last], factor)))
+    return steps
 
 
 def _computed(name: str, x: Tensor, dtype: Any, shape: tuple[int, ...], axes: tuple[int, ...], norm: str, **options: Any) -> Tensor:
@@ -106,8 +73,10 @@ def _computed(name: str, x: Tensor, dtype: Any, shape: tuple[int, ...], axes: tu
     given = shape if name == "irfftn" else x.shape
     sizes = [given[d] for d in axes]
     elements = math.prod(shape)
-    if all(_is_ours(n, elements < 4 * n) for n in sizes):
-        return _by_ops(name, x, sizes, axes, norm)
+    if all(is_ours(n, elements < 4 * n) for n in sizes):
+        for op, args in steps_of(name, x.dtype, sizes, axes, norm):
+            x = op(x, *args)
+        return x
     options.update(axes=axes, norm=norm)
     module, threads = _library()
     if threads and x.numel() >= _MANY:
@@ -180,10 +149,15 @@ class C2R(Function):
 
 def resized(x: Tensor, dim: int, n: int) -> Tensor:
     """x with n entries along an axis: the first ones, or zeros behind them."""
-    have = x.shape[dim]
+    for op, args in resizing(x.shape, dim, n):
+        x = op(x, *args)
+    return x
+
+
+def resizing(shape: Sequence[int], dim: int, n: int) -> list[Step]:
+    """What gives an axis of a tensor of this shape n entries."""
+    have = shape[dim]
     if n < have:
-        return ops.slice(x, dim, 0, n, 1)
-    if n == have:
-        return x
-    behind = x.ndim - 1 - dim % x.ndim
-    return ops.constant_pad(x, [*([0, 0] * behind), 0, n - have])
+        return [(ops.slice, (dim, 0, n, 1))]
+    behind = len(shape) - 1 - dim % len(shape)
+    return [] if n == have else [(ops.constant_pad, ([*([0, 0] * behind), 0, n - have],))]

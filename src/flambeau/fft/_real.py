@@ -9,12 +9,13 @@ from flambeau import _C
 from flambeau._C import Tensor
 from flambeau._out import deliver
 from flambeau.fft._arguments import axes_of, fitted, floating, norm_of, single
-from flambeau.fft._linear import C2R, R2C, applied, c2r_at_once, r2c_at_once
+from flambeau.fft._linear import C2R, R2C, applied
+from flambeau.fft._plans import at_once
 
 
 def r2c(op: str, x: Tensor, s: Any, dim: Any, norm: str) -> Tensor:
     x = floating(op, x, real=True)
-    axes, sizes = axes_of(op, x, s, dim)
+    axes, sizes = axes_of(op, x.shape, s, dim)
     if not axes:
         raise _C.ShapeError(f"{op}: no axis to transform; expected at least one")
     return applied(R2C, fitted(x, axes, sizes), axes, norm)
@@ -22,7 +23,7 @@ def r2c(op: str, x: Tensor, s: Any, dim: Any, norm: str) -> Tensor:
 
 def c2r(op: str, x: Tensor, s: Any, dim: Any, norm: str) -> Tensor:
     x = floating(op, x, complex=True)
-    axes, sizes = axes_of(op, x, s, dim)
+    axes, sizes = axes_of(op, x.shape, s, dim)
     if not axes:
         raise _C.ShapeError(f"{op}: no axis to transform; expected at least one")
     n = sizes[-1] if sizes[-1] is not None else 2 * (x.shape[axes[-1]] - 1)
@@ -47,7 +48,7 @@ def rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = 
         >>> fl.fft.rfft(fl.tensor([1.0, 2.0, 3.0, 4.0]))
         tensor([10.+0.j, -2.+2.j, -2.+0.j])
     """
-    if n is None and norm is None and out is None and (y := r2c_at_once(input, dim)) is not None:
+    if out is None and (y := at_once("rfftn", input, None if n is None else (n,), (dim,), norm)) is not None:
         return y
     return deliver("rfft", r2c("rfft", input, *single("rfft", input, n, dim), norm_of("rfft", norm)), out)
 
@@ -63,7 +64,7 @@ def irfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None =
         >>> fl.fft.irfft(fl.tensor([10, -2 + 2j, -2]))
         tensor([1., 2., 3., 4.])
     """
-    if n is None and norm is None and out is None and (y := c2r_at_once(input, dim)) is not None:
+    if out is None and (y := at_once("irfftn", input, None if n is None else (n,), (dim,), norm)) is not None:
         return y
     return deliver("irfft", c2r("irfft", input, *single("irfft", input, n, dim), norm_of("irfft", norm)), out)
 
@@ -72,6 +73,8 @@ def rfft2(
     input: Tensor, s: Sequence[int] | None = None, dim: Sequence[int] = (-2, -1), norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
     """`fft2` of real numbers, of the last axis the non-redundant half."""
+    if out is None and (y := at_once("rfftn", input, s, dim, norm)) is not None:
+        return y
     return deliver("rfft2", r2c("rfft2", input, s, dim, norm_of("rfft2", norm)), out)
 
 
@@ -79,6 +82,8 @@ def irfft2(
     input: Tensor, s: Sequence[int] | None = None, dim: Sequence[int] = (-2, -1), norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
     """The inverse of `rfft2`."""
+    if out is None and (y := at_once("irfftn", input, s, dim, norm)) is not None:
+        return y
     return deliver("irfft2", c2r("irfft2", input, s, dim, norm_of("irfft2", norm)), out)
 
 
@@ -86,6 +91,8 @@ def rfftn(
     input: Tensor, s: Sequence[int] | None = None, dim: Sequence[int] | None = None, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
     """`fftn` of real numbers, of the last axis the non-redundant half."""
+    if out is None and (y := at_once("rfftn", input, s, dim, norm)) is not None:
+        return y
     return deliver("rfftn", r2c("rfftn", input, s, dim, norm_of("rfftn", norm)), out)
 
 
@@ -93,4 +100,6 @@ def irfftn(
     input: Tensor, s: Sequence[int] | None = None, dim: Sequence[int] | None = None, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
     """The inverse of `rfftn`."""
+    if out is None and (y := at_once("irfftn", input, s, dim, norm)) is not None:
+        return y
     return deliver("irfftn", c2r("irfftn", input, s, dim, norm_of("irfftn", norm)), out)

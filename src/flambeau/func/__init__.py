@@ -14,7 +14,14 @@ of transformations is in `_levels.py`, `_batched.py` and `_dual.py`, and rules f
 
 from __future__ import annotations
 
-from flambeau.func import _rules_attributes, _rules_index, _rules_nn, _rules_products, _rules_shape  # noqa: F401
+from flambeau.func import (  # noqa: F401
+    _rules_attributes,
+    _rules_index,
+    _rules_linalg,
+    _rules_nn,
+    _rules_products,
+    _rules_shape,
+)
 from flambeau.func._forward import hessian, jacfwd, jvp, linearize
 from flambeau.func._functionalize import functionalize
 from flambeau.func._modules import (

@@ -37,6 +37,10 @@ def apply_wrapped(function: Any, args: Sequence[Any]) -> Any:
         if function.generate_vmap_rule:
             raise AutogradError(f"{function.__name__}: it has a vmap and generate_vmap_rule = True; expected one of them")
         return _by_own_rule(level, function.vmap, args)
+    if function.generate_vmap_rule and hasattr(function, "setup_context"):
+        from flambeau.func._generated import generated
+
+        return _by_own_rule(level, generated(function), args)
     return level.loop(function.__name__, args, {}, call=function.apply)
 
 

@@ -429,8 +429,13 @@ class strict_fusion:
         pass
 
 
-class _JitState:
+class _Enabled:
+    """What packages ask for whether TorchScript is on, as a truth value or by `enabled`: it is off."""
+
     enabled = False
 
+    def __bool__(self) -> bool:
+        return self.enabled
 
-_state = _JitState()
+
+_enabled = _Enabled()

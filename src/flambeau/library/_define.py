@@ -155,12 +155,21 @@ _KEYS = {"CPU": "cpu", "CUDA": "cuda", "Meta": "meta", "CompositeExplicitAutogra
 
 
 def _checked_key(key: str) -> str:
-    if key != "CompositeImplicitAutograd" and not key.startswith("Autocast") and key not in _KEYS:
+    known = key in _KEYS or key == "CompositeImplicitAutograd" or key.startswith("Autocast") or _kind_recorded(key) is not None
+    if not known:
         raise ValueError(
-            f"impl: '{key}'; expected one of {', '.join(_KEYS)}, CompositeImplicitAutograd, AutocastCPU "
-            "(use register_autograd for gradients)"
+            f"impl: '{key}'; expected one of {', '.join(_KEYS)}, CompositeImplicitAutograd, AutocastCPU, Autograd, AutogradCPU "
+            "(register_autograd takes the backward alone)"
         )
     return key
+
+
+def _kind_recorded(key: str) -> str | None:
+    """Whose calls a function for this key records: "" (any device) of Autograd, "cpu" of AutogradCPU; None of other keys."""
+    if not key.startswith("Autograd"):
+        return None
+    kind = key.removeprefix("Autograd")
+    return _KEYS.get(kind) if kind else ""
 
 
 def _name_of(op: Any) -> str:
@@ -177,6 +186,8 @@ def _implement(name: str, key: str, function: Callable[..., Any]) -> None:
         op._composed = function
     elif key.startswith("Autocast"):
         op._autocast[key.removeprefix("Autocast").lower()] = function
+    elif (kind := _kind_recorded(key)) is not None:
+        op._recorders[kind] = function
     else:
         op._kernels[_KEYS[key]] = function
 
@@ -190,6 +201,8 @@ def _implemented(name: str, key: str) -> bool:
         return op._composed is not None
     if key.startswith("Autocast"):
         return key.removeprefix("Autocast").lower() in op._autocast
+    if (kind := _kind_recorded(key)) is not None:
+        return kind in op._recorders
     return _KEYS.get(key) in op._kernels
 
 
@@ -266,8 +279,10 @@ class Library:
         self, op_name: Any, fn: Callable[..., Any], dispatch_key: str = "", *, with_keyset: bool = False, allow_override: bool = True
     ) -> None:
         """The function that computes an op for a dispatch key: CPU, Meta, CompositeExplicitAutograd (all devices),
-        CompositeImplicitAutograd (a composition of differentiable ops, which needs no gradient of its own), or AutocastCPU
-        (called in place of the op inside of an autocast region; it calls the op again, with autocast off).
+        CompositeImplicitAutograd (a composition of differentiable ops, which needs no gradient of its own), AutocastCPU
+        (called in place of the op inside of an autocast region; it calls the op again, with autocast off), or Autograd and AutogradCPU
+        (called in place of the op outside of inference mode; what it computes has the gradient, such as a composition or an
+        `autograd.Function`).
 
         Raises:
             ValueError: there is no such key.

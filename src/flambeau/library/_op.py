@@ -4,6 +4,7 @@
        |  Schema.bind       types and defaults; refused here, before anything runs
        |  taken over?       vmap, forward mode: _transforms.py; subclasses and modes: their __torch_function__
        |  autocast?         arguments are cast
+       |  recorded by a function of the user's (the dispatch key Autograd)?   it is called, with gradients, and the rest is its affair
        |  gradient wanted?  through an autograd.Function of the op's own
        v
     kernel                  of the device, without recording; or the fake on meta
@@ -48,6 +49,21 @@ class _Recording(threading.local):
 recording = _Recording()
 
 
+class _Below(threading.local):
+    """Whether functions for the dispatch key Autograd are passed over, as such a function wants it when it calls its op."""
+
+    autograd = False
+
+
+below = _Below()
+
+
+def set_below_autograd(on: bool) -> bool:
+    """Passes these functions over in this thread, or not; returns what held before. For `_C.held`."""
+    before, below.autograd = below.autograd, on
+    return before
+
+
 def tensors_in(values: Sequence[Any]) -> list[Tensor]:
     """The tensors among values, also in lists and tuples."""
     found: list[Tensor] = []
@@ -83,6 +99,7 @@ class CustomOpDef(Generic[P, R]):
         self._setup: Callable[..., Any] | None = None
         self._vmap: Callable[..., Any] | None = None
         self._autocast: dict[str, Any] = {}
+        self._recorders: dict[str, Callable[..., Any]] = {}
         self._function: type[Any] = type(f"GeneratedBackwardFor_{self._namespace}_{self._name}_default", (_Recorded,), {"op": self})
         self.__name__ = self.__qualname__ = self._name
         self.__module__ = f"flambeau.ops.{self._namespace}"
@@ -139,6 +156,7 @@ class CustomOpDef(Generic[P, R]):
             raise RuntimeError(
                 f"{self._qualname}: argument '{hidden[0]}' is a tensor by keyword alone; expected tensors by position, for a gradient"
             )
+        self._recorders.pop("", None)
         self._backward = _checked_function(self, "register_autograd", backward)
         self._setup = setup_context if setup_context is None else _checked_function(self, "register_autograd", setup_context)
 
@@ -202,6 +220,10 @@ class CustomOpDef(Generic[P, R]):
         return self._apply_plain(values, tensors)
 
     def _apply_plain(self, values: list[Any], tensors: list[Tensor]) -> Any:
+        if self._recorders and not below.autograd and not _C.is_inference_mode_enabled():
+            if (recorder := self._recorders.get(kind_of(tensors)) or self._recorders.get("")) is not None:
+                args, kwargs = self._schema.split(values)
+                return recorder(*args, **kwargs)
         if self._composed is not None and not self._kernels:
             args, kwargs = self._schema.split(values)
             return self._composed(*args, **kwargs)

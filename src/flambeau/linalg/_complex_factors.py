@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from flambeau._C import AutogradError, Tensor, ops
-from flambeau.autograd import Function
 from flambeau.linalg import _lapack_arrays as arrays
 from flambeau.linalg._complex_ops import (
     as_array,
@@ -24,6 +23,7 @@ from flambeau.linalg._complex_ops import (
     solved,
     with_diagonal,
 )
+from flambeau.linalg._leading import OverLeadingAxes, at_once
 
 _NOT_POSITIVE = (
     "The factorization could not be completed because the input is not positive-definite (the leading minor of order {} is not "
@@ -34,7 +34,7 @@ _NOT_POSITIVE = (
 # ---------------------------------------------------------------------------------------- triangles and orthonormal columns
 
 
-class _Cholesky(Function):
+class _Cholesky(OverLeadingAxes):
     """L and info; the gradient is Hermitian, as A is (Murray, arXiv:1602.07527)."""
 
     @staticmethod
@@ -59,7 +59,7 @@ def linalg_cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = F
     return L.mH if upper else L, info
 
 
-class _QR(Function):
+class _QR(OverLeadingAxes):
     """Q and R with a real diagonal of R."""
 
     @staticmethod
@@ -97,6 +97,7 @@ def linalg_qr(A: Tensor, mode: str = "reduced") -> Any:
 
 
 @beside(0, 1)
+@at_once
 def linalg_geqrf(A: Tensor) -> Any:
     reflectors, tau = arrays.by_numpy(np.linalg.qr, as_array(A), "raw")
     return as_tensor(np.swapaxes(reflectors, -2, -1)), as_tensor(tau)
@@ -116,7 +117,7 @@ def linalg_householder_product(a: Tensor, tau: Tensor) -> Any:
 # ---------------------------------------------------------------------------------------- spectra
 
 
-class _Eigh(Function):
+class _Eigh(OverLeadingAxes):
     """w (real, ascending) and V of Hermitian matrices; V is empty without `vectors`."""
 
     @staticmethod
@@ -147,7 +148,7 @@ def linalg_eigh(A: Tensor, UPLO: str = "L", vectors: bool = True) -> Any:
     return _Eigh.apply(A, UPLO, vectors)
 
 
-class _SVD(Function):
+class _SVD(OverLeadingAxes):
     """U, S (real, descending) and Vh; U and Vh are empty without `vectors`."""
 
     @staticmethod
@@ -222,7 +223,7 @@ def _exponential(a: Any) -> Any:
     return y.astype(a.dtype)
 
 
-class _MatrixExp(Function):
+class _MatrixExp(OverLeadingAxes):
     @staticmethod
     def forward(ctx: Any, A: Tensor) -> Tensor:
         ctx.save_for_backward(A)
@@ -242,7 +243,7 @@ def linalg_matrix_exp(A: Tensor) -> Any:
     return _MatrixExp.apply(A)
 
 
-class _PinvValue(Function):
+class _PinvValue(OverLeadingAxes):
     """`value`, with the gradient that the pseudoinverse has by A where the rank is constant (Golub and Pereyra, 1973)."""
 
     @staticmethod

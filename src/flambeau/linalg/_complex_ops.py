@@ -14,8 +14,8 @@ import numpy as np
 
 from flambeau import _C
 from flambeau._C import AutogradError, LinAlgError, Tensor, ops
-from flambeau.autograd import Function
 from flambeau.linalg import _lapack_arrays as arrays
+from flambeau.linalg._leading import OverLeadingAxes
 
 
 def beside(*complex_results: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -67,6 +67,8 @@ def as_tensor(a: Any) -> Tensor:
 
 def refuse(op: str, info: Tensor, text: str) -> None:
     """Raises for the first matrix that failed, as the kernels of real matrices do."""
+    while hasattr(info, "_value"):  # inside of vmap: the numbers of all samples
+        info = info._value
     failed = as_array(info).reshape(-1)
     for i in np.flatnonzero(failed)[:1]:
         raise LinAlgError(f"{op}: {f'(Batch element {i}): ' if info.ndim else ''}{text.format(failed[i])}")
@@ -117,7 +119,7 @@ def check_gauge(op: str, what: str, phases: Tensor) -> None:
         )
 
 
-class Solve(Function):
+class Solve(OverLeadingAxes):
     """X and info of A X = B, for batches of one shape."""
 
     @staticmethod

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from flambeau._C import Tensor, ops
-from flambeau.autograd import Function
 from flambeau.linalg import _lapack_arrays as arrays
 from flambeau.linalg._complex_ops import (
     as_array,
@@ -20,6 +19,7 @@ from flambeau.linalg._complex_ops import (
     scaled,
     solved,
 )
+from flambeau.linalg._leading import OverLeadingAxes
 
 _SINGULAR = "The diagonal element {} is zero, the inversion could not be completed because the input matrix is singular."
 _UNSOLVED = "The solver failed because the input matrix is singular."
@@ -62,7 +62,7 @@ def _permuted(x: Tensor, pivots: Tensor, back: bool = False) -> Tensor:
     return ops.gather(x, x.ndim - 2, as_column(order).expand(x.shape))
 
 
-class _LU(Function):
+class _LU(OverLeadingAxes):
     """LU, pivots and info."""
 
     @staticmethod
@@ -116,7 +116,7 @@ def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True,
 # ---------------------------------------------------------------------------------------- determinants
 
 
-class _Cofactor(Function):
+class _Cofactor(OverLeadingAxes):
     """det(A) A^-T, also of singular matrices: by A = U S Vh each cofactor is a product of the other singular values."""
 
     @staticmethod
@@ -137,7 +137,7 @@ class _Cofactor(Function):
         return scaled(det, scaled((g * x).sum((-2, -1)), x) - x @ g.mT @ x)
 
 
-class _Det(Function):
+class _Det(OverLeadingAxes):
     @staticmethod
     def forward(ctx: Any, A: Tensor) -> Tensor:
         ctx.save_for_backward(A)
@@ -149,7 +149,7 @@ class _Det(Function):
         return scaled(dy, ops.conj(_Cofactor.apply(A)))
 
 
-class _SlogDet(Function):
+class _SlogDet(OverLeadingAxes):
     """The phase of the determinant and the logarithm of its absolute value: d log det = tr(A^-1 dA) = d logabsdet + i d phase."""
 
     @staticmethod

@@ -11,7 +11,6 @@ from flambeau._C import Tensor, ops
 from flambeau._out import deliver
 from flambeau._results import result
 from flambeau.amp.autocast_mode import widens
-from flambeau.autograd import Function
 from flambeau.linalg import _lapack_arrays as arrays
 from flambeau.linalg._arguments import check_tensors
 from flambeau.linalg._complex_ops import (
@@ -23,6 +22,7 @@ from flambeau.linalg._complex_ops import (
     solved,
     with_diagonal,
 )
+from flambeau.linalg._leading import OverLeadingAxes
 
 
 @result("linalg_eig")
@@ -33,7 +33,7 @@ class Eig(NamedTuple):
     eigenvectors: Tensor
 
 
-class _Eig(Function):
+class _Eig(OverLeadingAxes):
     """w and V; V is empty without `vectors`."""
 
     @staticmethod

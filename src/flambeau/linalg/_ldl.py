@@ -19,6 +19,7 @@ from flambeau._out import deliver
 from flambeau._results import result
 from flambeau._tensor import broadcast_shapes
 from flambeau.linalg._arguments import check_tensors
+from flambeau.linalg._leading import at_once
 
 _ALPHA = (1 + math.sqrt(17)) / 8  # keeps the growth of elements smallest
 
@@ -81,6 +82,7 @@ def ldl_factor(A: Tensor, *, hermitian: bool = False, out: Any = None) -> Any:
     return deliver("linalg.ldl_factor", LDLFactor(*_factored("linalg.ldl_factor", A, hermitian, True)[:2]), out)
 
 
+@at_once
 def _factored(op: str, A: Tensor, hermitian: bool, check_errors: bool) -> LDLFactorEx:
     import numpy as np
 
@@ -186,8 +188,6 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False,
         DTypeError, ShapeError: arguments that do not belong together.
         ValueError: pivots that no factorisation gives.
     """
-    import numpy as np
-
     op = "linalg.ldl_solve"
     _check(op, LD, "LD")
     check_tensors(op, pivots=pivots, B=B)
@@ -200,14 +200,22 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False,
     batch = broadcast_shapes(LD.shape[:-2], B.shape[:-2])
     if LD.is_meta or B.is_meta or pivots.is_meta:
         return deliver(op, ops.empty((*batch, n, B.shape[-1]), dtype=B.dtype, device="meta"), out)  # type: ignore[no-any-return]
-    ld, rows = LD.detach().expand(*batch, n, n).numpy(), pivots.expand(*batch, n).numpy()
-    _check_pivots(op, rows, n)
-    x = np.array(B.detach().expand(*batch, n, B.shape[-1]).numpy(), order="C")
+    found = _solved(op, LD.expand(*batch, n, n), pivots.expand(*batch, n), B.expand(*batch, n, B.shape[-1]), hermitian)
+    return deliver(op, found, out)  # type: ignore[no-any-return]
+
+
+@at_once
+def _solved(op: str, LD: Tensor, pivots: Tensor, B: Tensor, hermitian: bool) -> Tensor:
+    import numpy as np
+
+    ld, rows = LD.detach().numpy(), pivots.numpy()
+    _check_pivots(op, rows, LD.shape[-1])
+    x = np.array(B.detach().numpy(), order="C")
     conj = np.conj if hermitian and LD.is_complex() else _same
     with np.errstate(all="ignore"):
-        for index in np.ndindex(*batch):
+        for index in np.ndindex(*LD.shape[:-2]):
             _solve(ld[index], rows[index], x[index], conj)
-    return deliver(op, _C.from_buffer(x).view(x.shape), out)  # type: ignore[no-any-return]
+    return _C.from_buffer(x).view(x.shape)
 
 
 def _check_pivots(op: str, rows: Any, n: int) -> None:

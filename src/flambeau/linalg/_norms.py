@@ -54,12 +54,12 @@ def matrix_norm(
         tensor(7.)
     """
     _check_matrices("linalg.matrix_norm", A)
-    axes = [int(dim)] if isinstance(dim, (int, Integral)) else list(dim)
-    if len(axes) != 2 or any(not -A.ndim <= d < A.ndim for d in axes) or axes[0] % A.ndim == axes[1] % A.ndim:
+    axes, n = list(dim) if isinstance(dim, (tuple, list)) or not isinstance(dim, (int, Integral)) else [int(dim)], A.ndim
+    if len(axes) != 2 or not -n <= axes[0] < n or not -n <= axes[1] < n or axes[0] % n == axes[1] % n:
         raise _C.ArgumentError(f"linalg.matrix_norm: dim = {dim}, A has shape {list(A.shape)}; expected two different axes")
     if dtype is not None:
         A = A.to(dtype)
-    i, j = (d % A.ndim for d in axes)
+    i, j = axes[0] % n, axes[1] % n
     if ord == "fro":
         return deliver("linalg.matrix_norm", ops.vector_norm(A, 2.0, (i, j), keepdim), out)  # type: ignore[no-any-return]
     if ord == "nuc" or ord in (2, -2):

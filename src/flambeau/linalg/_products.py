@@ -116,6 +116,14 @@ def _best_order(sizes: Sequence[int]) -> list[list[int]]:
     return cut
 
 
+def _multiplied(parts: Sequence[Tensor], cut: list[list[int]], i: int, j: int) -> Tensor:
+    """The product of matrices i ... j, cut where `_best_order` says."""
+    if i == j:
+        return parts[i]
+    k = cut[i][j]
+    return ops.mm(_multiplied(parts, cut, i, k), _multiplied(parts, cut, k + 1, j))
+
+
 def multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """The product of two or more matrices in the order that takes the fewest multiplications. The first and the last may be vectors.
 
@@ -128,27 +136,20 @@ def multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor
     parts = list(tensors)
     if len(parts) < 2:
         raise _C.ArgumentError(f"linalg.multi_dot: {len(parts)} tensors; expected at least two")
-    axes = [t.ndim for t in parts]
-    row, column = axes[0] == 1, axes[-1] == 1
-    if axes != [1 if row else 2, *[2] * (len(parts) - 2), 1 if column else 2]:
-        shapes = [list(t.shape) for t in parts]
+    shapes = [list(t.shape) for t in parts]
+    row, column = len(shapes[0]) == 1, len(shapes[-1]) == 1
+    if {len(s) for s in shapes[row : len(shapes) - column]} - {2}:
         raise _C.ShapeError(f"linalg.multi_dot: shapes {shapes}; expected matrices, of which the first and the last may be vectors")
     if row:
         parts[0] = parts[0].unsqueeze(0)
     if column:
         parts[-1] = parts[-1].unsqueeze(-1)
-    sizes = [*parts[0].shape]
-    for t in parts[1:]:
-        if t.shape[0] != sizes[-1]:
-            shapes = [list(t.shape) for t in tensors]
+    sizes = [1, *shapes[0]] if row else [*shapes[0]]
+    for shape in shapes[1:]:
+        if shape[0] != sizes[-1]:
             raise _C.ShapeError(f"linalg.multi_dot: shapes {shapes}; expected as many columns as the next has rows")
-        sizes.append(t.shape[1])
-    cut = _best_order(sizes)
-
-    def product(i: int, j: int) -> Tensor:
-        return parts[i] if i == j else ops.mm(product(i, cut[i][j]), product(cut[i][j] + 1, j))
-
-    found = product(0, len(parts) - 1)
+        sizes.append(1 if len(shape) == 1 else shape[1])
+    found = ops.mm(*parts) if len(parts) == 2 else _multiplied(parts, _best_order(sizes), 0, len(parts) - 1)
     if column:
         found = found.squeeze(-1)
     if row:

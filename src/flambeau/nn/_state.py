@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import itertools
-from collections import OrderedDict, namedtuple
+from collections import Counter, OrderedDict, namedtuple
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -316,18 +316,35 @@ def _put(table: Any, hook: Callable[..., Any]) -> RemovableHandle:
 _MOST_COMPARED = 200  # names: comparing takes the square of their number
 
 
+def _prefix(long: list[str], short: list[str]) -> tuple[str, int]:
+    """What most of the short names lack, and how many are among the long ones with it; an empty text where it is less than half of them.
+
+    Not all have to: files have names that are not missed (`num_batches_tracked` of older ones, a wrapper's own, a head's).
+    """
+    wanted = set(short)
+    found: Counter[str] = Counter()
+    for key in long:
+        end = -1
+        while (end := key.find(".", end + 1)) >= 0:
+            if key[end + 1 :] in wanted:
+                found[key[: end + 1]] += 1
+    prefix, count = max(found.items(), key=lambda item: item[1], default=("", 0))
+    return (prefix, count) if 2 * count >= len(short) else ("", 0)
+
+
 def _near_matches(missing: list[str], unexpected: list[str]) -> str:
     """What the names that nobody wanted may have been meant for, or an empty text."""
     if not missing or not unexpected:
         return ""
-    for many, few, cut in ((unexpected, missing, "removeprefix"), (missing, unexpected, "add")):
-        prefix = many[0].removesuffix(few[0]) if many[0].endswith(few[0]) else ""
-        if prefix and len(many) == len(few) and {prefix + key for key in few} == set(many):
-            if cut == "add":
-                way = f"{{'{prefix}' + k: v for k, v in state_dict.items()}}"
-                return f"all of them lack '{prefix}': pass {way}"
-            way = f"{{k.removeprefix('{prefix}'): v for k, v in state_dict.items()}}"
-            return f"all of them begin with '{prefix}': pass {way}"
+    prefix, count = _prefix(unexpected, missing)
+    if prefix:
+        whole = all(key.startswith(prefix) for key in unexpected)
+        what = f"all of them begin with '{prefix}'" if whole else f"{count} of the missing are there behind '{prefix}'"
+        return f"{what}: pass {{k.removeprefix('{prefix}'): v for k, v in state_dict.items()}}"
+    prefix, count = _prefix(missing, unexpected)
+    if prefix:
+        what = "all of them" if all(key.startswith(prefix) for key in missing) else f"{count} of the unexpected"
+        return f"{what} lack '{prefix}': pass {{'{prefix}' + k: v for k, v in state_dict.items()}}"
     pairs = []
     for key in unexpected[:_MOST_COMPARED]:
         close = difflib.get_close_matches(key, missing[:_MOST_COMPARED], n=1, cutoff=0.8)

@@ -16,6 +16,7 @@ from __future__ import annotations
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
+from flambeau import _tensor
 from flambeau._C import Tensor, graph
 from flambeau._handles import HookTable, Table
 from flambeau.nn._changes import ChangeMixin
@@ -42,7 +43,12 @@ _LIBRARY = __file__.rpartition("nn")[0]
 
 
 def is_op(function: FunctionType) -> bool:
-    """Whether it is an op of this library, such as `conv2d`: native in PyTorch, where no class binds it to its objects."""
+    """Whether it is an op of this library, such as `conv2d`: native in PyTorch, where no class binds it to its objects.
+
+    What a decorator of ours (`no_grad`, `autocast`) made of a program's function is the program's.
+    """
+    while (wrapped := getattr(function, "__wrapped__", None)) is not None:  # inspect, which has this, is dear to import
+        function = wrapped
     ours = str(function.__globals__.get("__file__")).startswith(_LIBRARY)
     first = function.__code__.co_varnames[:1]
     return ours and function.__qualname__.isidentifier() and function.__name__[0] != "_" and first != ("self",)
@@ -178,7 +184,7 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
             if not isinstance(param, Parameter):
                 raise TypeError(
                     f"cannot assign '{kind_of(param)}' object to parameter '{name}' "
-                    "(flambeau.nn.Parameter or None required)"
+                    f"({_tensor.library}.nn.Parameter or None required)"
                 )
             if param.grad_fn is not None:
                 raise ValueError(
@@ -250,7 +256,7 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
             if value is not None:
                 raise TypeError(
                     f"cannot assign '{kind_of(value)}' as parameter '{name}' "
-                    "(flambeau.nn.Parameter or None expected)"
+                    f"({_tensor.library}.nn.Parameter or None expected)"
                     + (f"; wrap it: nn.Parameter(value), of {value.dtype} {list(value.shape)}" if isinstance(value, Tensor) else "")
                 )
             self.register_parameter(name, value)
@@ -266,7 +272,7 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
             if value is not None:
                 raise TypeError(
                     f"cannot assign '{kind_of(value)}' as child module '{name}' "
-                    "(flambeau.nn.Module or None expected)"
+                    f"({_tensor.library}.nn.Module or None expected)"
                 )
             modules[name] = value
             return
@@ -277,7 +283,7 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
             if value is not None and not isinstance(value, Tensor):
                 raise TypeError(
                     f"cannot assign '{kind_of(value)}' as buffer '{name}' "
-                    "(flambeau.nn.Buffer, Tensor or None expected)"
+                    f"({_tensor.library}.nn.Buffer, Tensor or None expected)"
                 )
             if isinstance(value, Buffer):
                 self._forget(name, own, own["_parameters"], own["_modules"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flambeau import _C
+from flambeau import _C, _tensor
 from flambeau._C import Tensor, ops
 from flambeau._memory_format import strided
 
@@ -28,7 +28,7 @@ def _alias(cls: type[Tensor], data: Tensor | None, requires_grad: bool) -> Any:
     if not isinstance(data, Tensor):
         raise TypeError(
             f"{cls.__name__}: data = {type(data).__name__}; expected a Tensor (wrap it: "
-            "flambeau.tensor(data))"
+            f"{_tensor.library}.tensor(data))"
         )
     if _C.has_override(data) and hasattr(data, "_level"):
         raise TypeError(
@@ -140,6 +140,9 @@ class Buffer(Tensor, metaclass=_BufferMeta):
             memo[id(self)] = type(self)(self.detach().clone(), persistent=self.persistent)
         result: Buffer = memo[id(self)]
         return result
+
+    def __format__(self, spec: str) -> str:
+        return format(self.detach(), spec)  # as the plain tensor that it is in PyTorch
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return _rebuild_buffer, (self.detach(), self.persistent), self.__dict__ or None

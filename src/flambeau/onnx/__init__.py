@@ -35,7 +35,7 @@ def is_in_onnx_export() -> bool:
 
 
 def export(*args: Any, **kwargs: Any) -> NoReturn:
-    """Refused.
+    """Refused: no ONNX files are written; `flambeau.graph` saves recorded programs.
 
     Raises:
         OnnxExporterError: always.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from flambeau._C import Tensor, ops
-from flambeau.sparse._tensor import SparseCOO, SparseCSR, SparseTensor
+from flambeau.sparse._tensor import SparseCOO, SparseCSR, SparseTensor, size_of
 
 
 def answers(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -34,10 +34,12 @@ def in_layout_of(x: SparseCOO, like: Any) -> SparseTensor:
 
 def wrapped(op: str, x: SparseTensor, dim: Any) -> list[int]:
     given = [dim] if isinstance(dim, int) else list(dim)
+    size = size_of(x)
+    n = len(size)
     for d in given:
-        if not -x.ndim <= d < x.ndim:
-            raise IndexError(f"{op}: dim = {d}, but the sparse tensor has shape {list(x.shape)}; expected {-x.ndim} <= dim < {x.ndim}")
-    return sorted({d % x.ndim for d in given})
+        if not -n <= d < n:
+            raise IndexError(f"{op}: dim = {d}, but the sparse tensor has shape {list(size)}; expected {-n} <= dim < {n}")
+    return sorted({d % n for d in given})
 
 
 def pairs(rows: Tensor, crow: Tensor) -> tuple[Tensor, Tensor]:
@@ -51,4 +53,5 @@ def pairs(rows: Tensor, crow: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def rows_of(indices: Tensor, kept: Sequence[int]) -> Tensor:
-    return ops.stack([indices[d] for d in kept])
+    rows = indices.unbind(0)
+    return ops.stack([rows[d] for d in kept])

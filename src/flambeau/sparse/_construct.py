@@ -6,7 +6,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from flambeau import _C
+from flambeau import _C, _tensor
 from flambeau._C import Tensor, ops
 from flambeau._memory_format import sparse_coo, sparse_csr
 from flambeau.sparse._invariants import check_columns, check_places
@@ -250,7 +250,7 @@ def spdiags(diagonals: Tensor, offsets: Tensor, shape: Sequence[int], layout: An
     if len(set(below)) < len(below):
         raise _C.ArgumentError(f"spdiags: offsets = {below}; expected each once")
     if layout not in (None, sparse_coo, sparse_csr):
-        raise _C.ArgumentError(f"spdiags: layout = {layout!r}; expected None, flambeau.sparse_coo or flambeau.sparse_csr")
+        raise _C.ArgumentError(f"spdiags: layout = {layout!r}; expected None, {_tensor.library}.sparse_coo or {_tensor.library}.sparse_csr")
     m, n = (int(size) for size in shape)
     indices, values = [], []
     for row, k in zip(rows.unbind(0), below, strict=True):
@@ -277,7 +277,7 @@ def to_sparse(x: Tensor, sparse_dim: int | None = None, *, layout: Any = None) -
                 [1, 0]])
     """
     if layout not in (None, sparse_coo, sparse_csr):
-        raise ValueError(f"to_sparse: layout = {layout!r}; expected None, flambeau.sparse_coo or flambeau.sparse_csr")
+        raise ValueError(f"to_sparse: layout = {layout!r}; expected None, {_tensor.library}.sparse_coo or {_tensor.library}.sparse_csr")
     if layout is sparse_csr:
         return to_sparse_csr(x)
     axes = x.ndim if sparse_dim is None else sparse_dim

@@ -12,27 +12,37 @@ from typing import Any
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau.sparse._answers import answers, coalesced, in_layout_of, pairs, rows_of, wrapped
-from flambeau.sparse._tensor import SparseCOO, SparseCSR, SparseTensor, linear
+from flambeau.sparse._tensor import (
+    SparseCOO,
+    SparseCSR,
+    SparseTensor,
+    linear,
+    merged,
+    merging,
+    size_of,
+)
 
 # ---------------------------------------------------------------------------------------- products
 
 
 def _product_with_dense(a: SparseTensor, b: Tensor) -> Tensor:
-    if b.ndim not in (1, 2) or a.ndim != 2 or b.shape[0] != a.shape[1]:
-        given = f"the sparse matrix has shape {list(a.shape)}, the dense one {list(b.shape)}"
+    mine, theirs = size_of(a), b.shape
+    if len(theirs) not in (1, 2) or len(mine) != 2 or theirs[0] != mine[1]:
+        given = f"the sparse matrix has shape {list(mine)}, the dense one {list(theirs)}"
         raise _C.ShapeError(f"sparse.mm: {given}; expected [m, n] and [n, k] or [n]")
-    column = b.unsqueeze(-1) if b.ndim == 1 else b
-    y = ops.sparse_mm(*a.rows(), column)
-    return y.squeeze(-1) if b.ndim == 1 else y  # type: ignore[no-any-return]
+    if len(theirs) == 2:
+        return ops.sparse_mm(*a.rows(), b)
+    return ops.sparse_mm(*a.rows(), b.unsqueeze(-1)).squeeze(-1)
 
 
 def _product_of_dense(a: Tensor, b: SparseTensor) -> Tensor:
-    if a.ndim not in (1, 2) or b.ndim != 2 or a.shape[-1] != b.shape[0]:
-        given = f"the dense matrix has shape {list(a.shape)}, the sparse one {list(b.shape)}"
+    mine, theirs = a.shape, size_of(b)
+    if len(mine) not in (1, 2) or len(theirs) != 2 or mine[-1] != theirs[0]:
+        given = f"the dense matrix has shape {list(mine)}, the sparse one {list(theirs)}"
         raise _C.ShapeError(f"sparse.mm: {given}; expected [k, m] or [m], and [m, n]")
-    rows = a.unsqueeze(0) if a.ndim == 1 else a
-    y = ops.sparse_mm_transposed(*b.rows(), rows.t(), (b.shape[1], rows.shape[0])).t()
-    return y.squeeze(0) if a.ndim == 1 else y  # type: ignore[no-any-return]
+    rows = a.unsqueeze(0) if len(mine) == 1 else a
+    y = ops.sparse_mm_transposed(*b.rows(), rows.t(), (theirs[1], rows.shape[0])).t()
+    return y.squeeze(0) if len(mine) == 1 else y
 
 
 def _product_of_sparse(a: SparseTensor, b: SparseTensor) -> SparseTensor:
@@ -268,15 +278,19 @@ def _add(a: Any, b: Any, *, alpha: float = 1) -> Any:
     if not isinstance(b, SparseTensor):
         return a.to_dense() + b * alpha
     x, y = a.to_coo(), b.to_coo()
-    if x.shape != y.shape or x.sparse_dim() != y.sparse_dim():
+    size, at, other = size_of(x), x._idx, y._idx
+    if size != size_of(y) or at.shape[0] != other.shape[0]:
         raise _C.ShapeError(f"add: the sparse tensors have shapes {list(a.shape)} and {list(b.shape)}; expected one shape")
-    mine, theirs = x._val, y._val if alpha == 1 else y._val * alpha
+    mine, given = x._val, y._val
+    theirs = given if alpha == 1 else given * alpha
     if mine.dtype is not theirs.dtype:
-        kind = _C.promote_types(mine.dtype, y._val.dtype)
+        kind = _C.promote_types(mine.dtype, given.dtype)
         mine, theirs = mine.to(kind), theirs.to(kind)
-    values = ops.cat([mine, theirs])
-    found = SparseCOO.make(ops.cat([x._idx, y._idx], 1), values, x.shape)
-    return in_layout_of(found.coalesce() if x._in_order and y._in_order else found, a)
+    values, indices = ops.cat([mine, theirs]), ops.cat([at, other], 1)
+    in_order = x._in_order and y._in_order
+    if in_order:
+        indices, values = merged(merging(indices, size), values)
+    return in_layout_of(SparseCOO.make(indices, values, size, in_order), a)
 
 
 @answers("sub", "subtract", "__sub__")

@@ -8,15 +8,15 @@ from typing import Any
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau.sparse._answers import answers, coalesced, in_layout_of, pairs, rows_of, wrapped
-from flambeau.sparse._tensor import SparseCOO, SparseCSR, SparseTensor
+from flambeau.sparse._tensor import SparseCOO, SparseCSR, SparseTensor, size_of
 
 
 @answers("transpose", "swapaxes", "swapdims")
 def _transpose(x: SparseTensor, dim0: int, dim1: int) -> SparseTensor:
-    (i,), (j,) = (wrapped("transpose", x, d) for d in (dim0, dim1))
+    (i,), (j,) = wrapped("transpose", x, dim0), wrapped("transpose", x, dim1)
     if i == j:
         return x
-    order = list(range(x.ndim))
+    order = list(range(len(size_of(x))))
     order[i], order[j] = j, i
     return _in_order("transpose", x, order)
 
@@ -29,12 +29,14 @@ def _in_order(op: str, x: SparseTensor, order: list[int]) -> SparseTensor:
         starts, rows, elements = ops.sparse_transpose(x._crow, x._col, x.shape[1])
         return SparseCSR.make(starts, rows, ops.index_select(x._val, 0, elements), (x.shape[1], x.shape[0]))
     coo = x.to_coo()
-    n = coo.sparse_dim()
-    if any(d >= n for d in order[:n]):
+    size, indices, values = size_of(coo), coo._idx, coo._val
+    n, plain = indices.shape[0], list(range(len(size)))
+    if order[:n] != plain[:n] and max(order[:n]) >= n:
         raise _C.ShapeError(f"{op}: the order of axes is {order}; expected the first {n}, which have indices, to stay among themselves")
-    values = coo._val if order[n:] == list(range(n, x.ndim)) else coo._val.permute(0, *(d - n + 1 for d in order[n:]))
-    in_order = coo.is_coalesced() and order[:n] == list(range(n))
-    return SparseCOO.make(rows_of(coo._idx, order[:n]), values, [coo.shape[d] for d in order], in_order)
+    if order[n:] != plain[n:]:
+        values = values.permute(0, *(d - n + 1 for d in order[n:]))
+    in_order = coo.is_coalesced() and order[:n] == plain[:n]
+    return SparseCOO.make(rows_of(indices, order[:n]), values, [size[d] for d in order], in_order)
 
 
 @answers("permute")
@@ -47,9 +49,10 @@ def _permute(x: SparseTensor, *axes: Any, dims: Sequence[int] = ()) -> SparseTen
 
 @answers("t")
 def _t(x: SparseTensor) -> SparseTensor:
-    if x.ndim > 2:
-        raise _C.ShapeError(f"t: the sparse tensor has shape {list(x.shape)}; expected at most two axes")
-    return _transpose(x, 0, 1) if x.ndim == 2 else x
+    size = size_of(x)
+    if len(size) > 2:
+        raise _C.ShapeError(f"t: the sparse tensor has shape {list(size)}; expected at most two axes")
+    return _in_order("t", x, [1, 0]) if len(size) == 2 else x
 
 
 @answers("T")

@@ -10,12 +10,16 @@ from collections.abc import Callable, Sequence
 from types import GetSetDescriptorType
 from typing import Any, ClassVar
 
-from flambeau import _C
+from flambeau import _C, _tensor
 from flambeau._C import Tensor, ops
 from flambeau._memory_format import layout, sparse_coo, sparse_csr
 from flambeau._print import parts_text
 from flambeau._warn import warn_once
 
+# How to coalesce: the places in order, an index, and whether places were there more than once. If so, the index says to which place each
+# value is added, else it is the order of the values.
+Merging = tuple[Tensor, Tensor, bool]
+_SHAPE = Tensor.shape.__get__
 # What the core itself can answer.
 _GEOMETRY = {
     "__len__", "dim", "dtype", "element_size", "is_complex", "is_floating_point", "itemsize", "ndim", "ndimension", "nelement", "numel",
@@ -164,8 +168,9 @@ class SparseTensor(Tensor):
         if masked_grad is False:
             raise ValueError("to_dense: masked_grad = False; expected True or None, as gradients are by values alone")
         coo = self.to_coo()
-        empty = ops.zeros(coo.shape, dtype=coo._val.dtype, device=coo._val.device)
-        dense = ops.index_put(empty, list(coo._idx.unbind(0)), coo._val, True) if coo._idx.shape[0] else empty + coo._val.sum(0)
+        indices, values = coo._idx, coo._val
+        empty = ops.zeros(size_of(coo), dtype=values.dtype, device=values.device)
+        dense = ops.index_put(empty, list(indices.unbind(0)), values, True) if indices.shape[0] else empty + values.sum(0)
         return dense if dtype is None else dense.to(dtype)
 
     def to_sparse(self, sparse_dim: int | None = None, *, layout: Any = None) -> Any:
@@ -173,7 +178,7 @@ class SparseTensor(Tensor):
         if layout is sparse_csr:
             return self.to_sparse_csr()
         if layout not in (None, sparse_coo):
-            raise ValueError(f"to_sparse: layout = {layout!r}; expected None, flambeau.sparse_coo or flambeau.sparse_csr")
+            raise ValueError(f"to_sparse: layout = {layout!r}; expected None, {_tensor.library}.sparse_coo or {_tensor.library}.sparse_csr")
         if sparse_dim is not None and sparse_dim != self.sparse_dim():
             return self.to_dense().to_sparse(sparse_dim)
         return self.to_coo()
@@ -221,7 +226,7 @@ class SparseCOO(SparseTensor):
 
     layout = sparse_coo
     _kept: Tensor | None = None  # values of a class of Python's, whose object the core would not keep
-    _merge: tuple[Tensor, tuple[Tensor | None, Tensor | None, Tensor]] | None = None  # see _merged
+    _merge: tuple[Tensor, Merging] | None = None  # indices, and how these are coalesced
 
     @staticmethod
     def make(indices: Tensor, values: Tensor, size: Sequence[int], in_order: bool = False) -> SparseCOO:
@@ -300,36 +305,23 @@ class SparseCOO(SparseTensor):
     def is_coalesced(self) -> bool:
         return self._in_order
 
-    def _merged(self) -> tuple[Tensor | None, Tensor | None, Tensor]:
-        """How to coalesce: an order of the values, the place to which each is added then (None: its own), and all places."""
-        indices = self._idx
-        if self._merge is None or self._merge[0] is not indices:  # a gradient that was added to has others by now
-            keys = linear(indices, self.shape)
-            order = ops.argsort(keys, 0, False, True)
-            keys = ops.index_select(keys, 0, order)
-            new = ops.cat([ops.ones((1,), dtype=_C.bool), keys[1:] != keys[:-1]])
-            starts = ops.nonzero(new).reshape(-1)
-            group = None if starts.shape[0] == keys.shape[0] else ops.cumsum(new.to(_C.int64), 0) - 1
-            self._merge = indices, (order, group, ops.index_select(indices, 1, ops.index_select(order, 0, starts)))
-        return self._merge[1]
-
     def coalesce(self) -> SparseCOO:
         if self._in_order:
             return self
-        order, group, places = self._merged()
-        assert order is not None
-        values = ops.index_select(self._val, 0, order)
-        if group is not None:
-            none = ops.zeros((places.shape[1], *values.shape[1:]), dtype=values.dtype, device=values.device)
-            values = ops.index_add(none, 0, group, values)
-        return SparseCOO.make(places, values, self.shape, True)
+        indices, size = self._idx, size_of(self)
+        if self._merge is None or self._merge[0] is not indices:  # a gradient that was added to has others by now
+            self._merge = indices, merging(indices, size)
+        places, found = merged(self._merge[1], self._val)
+        return SparseCOO.make(places, found, size, True)
 
     def rows(self) -> tuple[Tensor, Tensor, Tensor]:
-        if self.sparse_dim() != 2 or self.dense_dim():
-            given = f"{self.sparse_dim()} axes with indices and {self.dense_dim()} dense ones"
-            raise _C.ShapeError(f"sparse.mm: the sparse tensor has {given}; expected a matrix, with 2 and 0")
         x = self.coalesce()
-        return ops.sparse_compress(x._idx[0], self.shape[0]), x._idx[1], x._val
+        indices, values = x._idx, x._val
+        if indices.shape[0] != 2 or values.ndim != 1:
+            given = f"{indices.shape[0]} axes with indices and {values.ndim - 1} dense ones"
+            raise _C.ShapeError(f"sparse.mm: the sparse tensor has {given}; expected a matrix, with 2 and 0")
+        row, column = indices.unbind(0)
+        return ops.sparse_compress(row, size_of(x)[0]), column, values
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return _remade, (SparseCOO, (self._idx, self._val.detach(), tuple(self.shape), self._in_order), self.requires_grad)
@@ -385,12 +377,39 @@ def _remade(cls: Any, parts: tuple[Any, ...], requires_grad: bool) -> Any:
     return cls.make(*parts).requires_grad_(requires_grad)
 
 
+def size_of(x: SparseTensor) -> _C.Size:
+    """`x.shape` as the core has it, without the way through `__torch_function__`."""
+    return _C.no_torch_function(_SHAPE, (), (x,), None)  # type: ignore[no-any-return]
+
+
 def linear(indices: Tensor, size: Sequence[int]) -> Tensor:
     """One number for each place, in row-major order."""
-    keys = ops.zeros((indices.shape[1],), dtype=_C.int64)
-    for d in range(indices.shape[0]):
-        keys = keys * size[d] + indices[d]
+    if not indices.shape[0]:
+        return ops.zeros((indices.shape[1],), dtype=_C.int64)
+    keys, *others = indices.unbind(0)
+    for d, index in enumerate(others, 1):
+        keys = keys * size[d] + index
     return keys
+
+
+def merging(indices: Tensor, size: Sequence[int]) -> Merging:
+    """How values at these places are coalesced."""
+    keys, order = ops.sort(linear(indices, size), 0, False, stable=True)
+    different, group, _ = ops.unique_runs(keys, True, False)
+    count = different.shape[0]
+    if count == keys.shape[0]:
+        return ops.index_select(indices, 1, order), order, False
+    group = ops.scatter(group, 0, order, group)
+    return ops.index_copy(ops.zeros((indices.shape[0], count), dtype=_C.int64), 1, group, indices), group, True
+
+
+def merged(how: Merging, values: Tensor) -> tuple[Tensor, Tensor]:
+    """The places in order, and the values there. Those of one place are added in the order in which they are given."""
+    places, index, adds = how
+    if not adds:
+        return places, ops.index_select(values, 0, index)
+    none = ops.zeros((places.shape[1], *values.shape[1:]), dtype=values.dtype, device=values.device)
+    return places, ops.index_add(none, 0, index, values)
 
 
 _C.set_sparse_class(SparseCOO)  # what the core's sparse tensors are to Python

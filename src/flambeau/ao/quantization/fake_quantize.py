@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, NoReturn
 
 from flambeau._C import Tensor, ops, uint8
 from flambeau.ao.quantization.observer import Makes
@@ -49,9 +49,9 @@ class FakeQuantizeBase(Makes, ABC, Module):
 
 
 class FakeQuantize(FakeQuantizeBase):
-    """Refused when one is made: it would take its scale from an observer."""
+    """Refused: it would take its scale from an observer."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise NotImplementedError(
             "ao.quantization.FakeQuantize: there are no observers in flambeau; call fake_quantize_per_tensor_affine with your scale"
         )

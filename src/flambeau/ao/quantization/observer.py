@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from flambeau._C import Tensor
 from flambeau.nn.module import Module
@@ -76,7 +76,8 @@ class ObserverBase(Makes, ABC, Module):
 
 
 class _Refused(ObserverBase):
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refused: there are no quantised tensors."""
         raise NotImplementedError(f"ao.quantization.{type(self).__name__}: there are no quantised tensors in flambeau")
 
     def forward(self, x: Tensor) -> Tensor:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 _REMOVED = "PyTorch removed it; use"
 _QUANTISED = "there are no quantised tensors; fake_quantize_per_tensor_affine and its kin round as they do"
-_MASKED = "there are no tensors with a mask; reductions and softmaxes of torch.masked take mask="
 _TRACED = "what runs are not PyTorch's ops, so that a graph of those could not be shown"
 _EXPORT = "programs are not exported"
 
@@ -19,11 +18,6 @@ ABSENT: dict[str, str] = {
     "torch.ifft": f"{_REMOVED} torch.fft.ifft, whose values are complex",
     "torch.irfft": f"{_REMOVED} torch.fft.irfft, whose argument is complex",
     "torch.lstsq": f"{_REMOVED} torch.linalg.lstsq(A, B), whose arguments are the other way round",
-    "torch.masked.MaskedTensor": _MASKED,
-    "torch.masked.as_masked_tensor": _MASKED,
-    "torch.masked.is_masked_tensor": _MASKED,
-    "torch.masked.masked_tensor": _MASKED,
-    "torch.masked.maskedtensor": _MASKED,
     "torch.matrix_rank": f"{_REMOVED} torch.linalg.matrix_rank",
     "torch.nested": "there are no tensors of unequal lengths; nn.utils.rnn pads and packs sequences",
     "torch.quantize_per_channel": _QUANTISED,

@@ -51,21 +51,24 @@ def elsewhere(owner: str, name: str) -> str | None:
     for part in _ELSEWHERE:
         module = importlib.import_module(f"flambeau.{part}" if part else "flambeau")
         path = f"torch.{part}" if part else "torch"
-        if path != owner and name in getattr(module, "__all__", ()) and not isinstance(getattr(module, name, None), types.ModuleType):
+        if path != owner and name in getattr(module, "__all__", dir(module)) and callable(getattr(module, name, None)):
             return f"{path}.{name}"
     return None
 
 
+def hint(owner: str, name: str, known: Iterable[str], module: bool = True) -> str:
+    """What follows a name that its owner, a module or a class, has not: what there is instead, who else has it, or the nearest name."""
+    if found := instead_of(f"{owner}.{name}"):
+        return f": {found}"
+    if module and (found := elsewhere(owner, name)):
+        return f"; {found} has this name"
+    found = nearest(name, sorted(k for k in known if k.startswith("_") == name.startswith("_")))
+    return f"; the nearest name is {owner}.{found}" if found else ""
+
+
 def missing_text(path: str, owner: str, name: str, known: Iterable[str], where: str) -> str:
     """What is said of a name that is not here: its full name, what there is instead or the nearest one, and who asked."""
-    if found := instead_of(f"{owner}.{name}"):
-        hint = f": {found}"
-    elif found := elsewhere(owner, name):
-        hint = f"; {found} has this name"
-    else:
-        found = nearest(name, sorted(k for k in known if k.startswith("_") == name.startswith("_")))
-        hint = f"; the nearest name is {owner}.{found}" if found else ""
-    return f"{path} is not in flambeau{hint} (asked for at {where})"
+    return f"{path} is not in flambeau{hint(owner, name, known)} (asked for at {where})"
 
 
 class MissingName(AttributeError):

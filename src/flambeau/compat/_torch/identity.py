@@ -22,6 +22,7 @@ def adopt() -> None:
     _tensor.library = "torch"
     for kind in (_C.Tensor, _C.Size, _C.dtype, _C.device, _C.Generator, *_results.made.values()):
         _say(kind)
+        kind.__name__ = kind.__name__  # the name of a type of the core that Python's own errors say loses the library's before it
     texts: tuple[tuple[Any, Callable[[Any], str]], ...] = (
         (_C.dtype, lambda self: f"torch.{self.name}"),
         (_C.Size, lambda self: f"torch.Size({list(self)})"),

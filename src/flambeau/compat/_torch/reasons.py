@@ -32,7 +32,10 @@ REASONS: dict[str, dict[str, str]] = {
         "*": "`_foreach_*`, the element types that no tensor has here, TorchScript's types and names that moved to torch.jit, StorageBase",
     },
     "classes": {"load_library": _EXTENSIONS, "*": _EXTENSIONS},
-    "library": {"impl_abstract": "the name that register_fake had"},
+    "library": {
+        "impl_abstract": "the name that register_fake had",
+        "triton_op": "there are no Triton kernels here; packages write their fallbacks on a CPU with it, too",
+    },
     "nn.functional": dict.fromkeys(("GRID_SAMPLE_INTERPOLATION_MODES", "GRID_SAMPLE_PADDING_MODES"), _INSIDE),
     "nn.modules.rnn": {"apply_permutation": _INSIDE},
     "ops": dict.fromkeys(("Namespace", "OpOverloadPacket", "exists", "load_library", "loaded_libraries", "*"), _EXTENSIONS),

@@ -1,14 +1,16 @@
 """`flambeau run --report`: every `torch.*` name that a program would miss, found by reading its source.
 
 Nothing of the program is imported or run. What is looked at: imports of torch's modules and names from them, attributes of what
-these imports bind (`F.softmax`, `torch.cuda.amp.autocast`), and `getattr(torch, "name")`. What is not: methods of values whose type
-only a run would tell. A name inside of `try: ... except ImportError`, or behind `hasattr`, is one that the program can do without; it
-is listed as guarded.
+these imports bind (`F.softmax`, `torch.cuda.amp.autocast`), `getattr(torch, "name")`, and calls of what is here and always refuses
+(`torch.onnx.export`): functions that say `-> NoReturn`. What is not: methods of values whose type only a run would tell, and what
+refuses on every machine without a device of another kind, as PyTorch's does. A name inside of `try: ... except ImportError`, or
+behind `hasattr` or `is_..._available()`, is one that the program can do without; it is listed as guarded.
 """
 
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import importlib.util
 import os
@@ -16,31 +18,37 @@ import types
 import warnings
 from collections.abc import Iterator
 from functools import cache
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
-from flambeau.compat._torch.facade import Facade, nearest
+from flambeau.compat._torch.facade import Facade, hint
 from flambeau.compat._torch.finder import ROOTS, known_modules
 
+_ASKS = ("available", "initialized")  # how the questions end that guard a use, after `is_`
 _CATCHES = {"ImportError", "ModuleNotFoundError", "AttributeError", "Exception", "BaseException", "RuntimeError"}
 
 
+# Whose functions refuse where there is no such device, here and in PyTorch.
+_DEVICES = ("torch.cuda.", "torch.mps.", "torch.xpu.", "torch.mtia.", "torch.accelerator.")
+
+
 class Missing(NamedTuple):
-    """A name that is not here."""
+    """A name that is not here, or that is here to refuse."""
 
     file: str
     line: int
     name: str
-    nearest: str | None
+    hint: str  # what there is instead, with the sign before it
     guarded: bool
+    refused: bool = False
 
     def __str__(self) -> str:
-        close = f"; the nearest name is {self.nearest}" if self.nearest else ""
-        return f"{self.file}:{self.line}: {self.name}{close}{' (guarded)' if self.guarded else ''}"
+        what = f"{self.name} is refused" if self.refused else self.name
+        return f"{self.file}:{self.line}: {what}{self.hint}{' (guarded)' if self.guarded else ''}"
 
 
 @cache
-def missing_part(path: str) -> tuple[str, str | None] | None:
-    """None where all of `torch.a.b` is here; else the beginning that is not, and the nearest name.
+def missing_part(path: str) -> tuple[str, str] | None:
+    """None where all of `torch.a.b` is here; else the beginning that is not, and what there is instead.
     """
     parts = path.split(".")
     here: object = importlib.import_module(parts[0])
@@ -51,12 +59,28 @@ def missing_part(path: str) -> tuple[str, str | None] | None:
             here = getattr(here, part)
         except AttributeError:
             owner = ".".join(parts[:i])
-            known = [n for n in dir(here) if n.startswith("_") == part.startswith("_")]
-            if isinstance(here, Facade):
-                known += known_modules(owner)
-            close = nearest(part, sorted(set(known)))
-            return f"{owner}.{part}", f"{owner}.{close}" if close else None
+            known = {*dir(here), *(known_modules(owner) if isinstance(here, Facade) else ())}
+            return f"{owner}.{part}", hint(owner, part, known, isinstance(here, Facade))
     return None
+
+
+@cache
+def refusal(path: str) -> str | None:
+    """Why a call of `torch.a.b`, which is here, is always refused; None where it is not."""
+    if path.startswith(_DEVICES):
+        return None
+    try:
+        value = functools.reduce(getattr, path.split(".")[1:], importlib.import_module(path.split(".")[0]))
+    except AttributeError:
+        return None
+    made = value.__init__ if isinstance(value, type) else value
+    if getattr(made, "__annotations__", {}).get("return") not in ("NoReturn", NoReturn):
+        return None
+    for text in (made.__doc__, value.__doc__):
+        why = (text or "").strip().partition("\n")[0].rstrip(".")
+        if why.startswith("Refused: "):
+            return why.removeprefix("Refused")
+    return ""
 
 
 class _Reader(ast.NodeVisitor):
@@ -114,7 +138,13 @@ class _Reader(ast.NodeVisitor):
         elif isinstance(node.ctx, ast.Load):
             self._check(path, node.lineno)
 
+    def _check_call(self, node: ast.expr) -> None:
+        path = self._path(node)
+        if path is not None and missing_part(path) is None and (why := refusal(path)) is not None:
+            self.found.setdefault((path, node.lineno), Missing(self.file, node.lineno, path, why, self.guards > 0, True))
+
     def visit_Call(self, node: ast.Call) -> None:
+        self._check_call(node.func)
         if isinstance(node.func, ast.Name) and node.func.id == "getattr" and len(node.args) == 2:
             owner, name = self._path(node.args[0]), node.args[1]
             if owner is not None and isinstance(name, ast.Constant) and isinstance(name.value, str):
@@ -139,7 +169,7 @@ class _Reader(ast.NodeVisitor):
     def visit_If(self, node: ast.If) -> None:
         self.visit(node.test)
         asked = {getattr(n, "id", getattr(n, "attr", "")) for n in ast.walk(node.test) if isinstance(n, (ast.Name, ast.Attribute))}
-        if asked & {"hasattr", "TYPE_CHECKING"} or any(name.startswith("is_") and name.endswith("available") for name in asked):
+        if asked & {"hasattr", "TYPE_CHECKING"} or any(name.startswith("is_") and name.endswith(_ASKS) for name in asked):
             self._guarded(node.body)
         else:
             for statement in node.body:
@@ -191,10 +221,10 @@ def missing_names(source: str, file: str = "<string>") -> list[Missing]:
 
 
 def report(target: str) -> int:
-    """Prints what a script, folder or package would miss.
+    """Prints what a script, folder or package would miss, and what it calls that is always refused.
 
     Returns:
-        0 where nothing is missed that the program does not guard, else 1.
+        0 where there is nothing of either that the program does not guard, else 1.
     """
     from flambeau.compat._torch import install
 
@@ -213,7 +243,10 @@ def report(target: str) -> int:
         print(entry)
     needed = {m.name for m in found if not m.guarded}
     guarded = {m.name for m in found} - needed
-    print(f"{target}: {files} file{'s' * (files != 1)}, {len(needed)} name{'s' * (len(needed) != 1)} missing, {len(guarded)} more guarded")
+    refused = {m.name for m in found if m.refused} & needed
+    n = len(needed - refused)
+    counts = [f"{files} file{'s' * (files != 1)}", f"{n} name{'s' * (n != 1)} missing", *([f"{len(refused)} refused"] if refused else ())]
+    print(f"{target}: {', '.join(counts)}, {len(guarded)} more guarded")
     return 1 if needed else 0
 
 

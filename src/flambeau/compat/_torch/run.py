@@ -13,6 +13,9 @@ import zipfile
 from collections.abc import Sequence
 from typing import Any
 
+from flambeau.compat._torch.facade import hint
+from flambeau.compat._torch.finder import ROOTS, known_modules, sources_of
+
 
 def check(target: str, module: bool) -> None:
     """Refuses what can not be run.
@@ -20,7 +23,12 @@ def check(target: str, module: bool) -> None:
     Raises:
         FileNotFoundError: there is no such script or module.
     """
-    if module:
+    if module and target.partition(".")[0] in ROOTS:
+        if not sources_of(target):
+            owner, _, name = target.rpartition(".")
+            near = hint(owner, name, known_modules(owner)) if owner and sources_of(owner) else ""
+            raise FileNotFoundError(f"flambeau run: -m {target}; this module is not in flambeau{near}")
+    elif module:
         try:
             found = importlib.util.find_spec(target.partition(".")[0]) is not None or os.path.exists(target.partition(".")[0] + ".py")
         except (ImportError, ValueError):
@@ -45,6 +53,8 @@ def run(target: str, arguments: Sequence[str], module: bool = False) -> int:
     sys.excepthook = _OfTheProgram(sys.excepthook)
     if module:
         sys.path.insert(0, os.getcwd())
+        if target.partition(".")[0] in ROOTS:  # `-m torch.utils.collect_env`: a facade has no code, what it stands for has
+            target = sources_of(target)[0]
         runpy.run_module(target, run_name="__main__", alter_sys=True)
     elif os.path.isdir(target) or target.endswith(".pyc") or zipfile.is_zipfile(target):
         runpy.run_path(target, run_name="__main__")  # which adds a folder to sys.path itself

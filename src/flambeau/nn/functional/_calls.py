@@ -14,16 +14,16 @@ def batched(
 ) -> Any:
     """`op`, which wants a batch axis, for input with or without one; errors speak of `name`."""
     try:
-        fits = input.ndim in (axes + 1, axes + 2)
+        have = input.ndim
     except AttributeError:
         raise NoTensorError(f"{name}: input is a {type(input).__name__}; expected a Tensor") from None
-    if not fits:
+    if have != axes + 2 and have != axes + 1:
         letters = ", ".join(("L",) if axes == 1 else ("D", "H", "W")[3 - axes :])
         raise ShapeError(
             f"{name}: input has shape {list(input.shape)}; expected [N, C, {letters}] or [C, {letters}]"
         )
     try:
-        if input.ndim == axes + 2:
+        if have == axes + 2:
             return op(input, *args)
         result = op(input.unsqueeze(0), *args)
     except (ValueError, TypeError, RuntimeError) as error:

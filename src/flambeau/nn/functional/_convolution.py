@@ -30,9 +30,9 @@ class Convolution(Protocol):
         input: Tensor,
         weight: Tensor,
         bias: Tensor | None = None,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
+        stride: int | Sequence[int] = 1,
+        padding: int | str | Sequence[int] = 0,
+        dilation: int | Sequence[int] = 1,
         groups: int = 1,
     ) -> Tensor: ...
 
@@ -45,9 +45,9 @@ def _convolution(op: Callable[..., Tensor], axes: int) -> Convolution:
         input: Tensor,
         weight: Tensor,
         bias: Tensor | None = None,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
+        stride: int | Sequence[int] = 1,
+        padding: int | str | Sequence[int] = 0,
+        dilation: int | Sequence[int] = 1,
         groups: int = 1,
     ) -> Tensor:
         try:
@@ -95,11 +95,11 @@ def _transposed(op: Callable[..., Tensor], axes: int) -> Callable[..., Tensor]:
         input: Tensor,
         weight: Tensor,
         bias: Tensor | None = None,
-        stride: Any = 1,
-        padding: Any = 0,
-        output_padding: Any = 0,
+        stride: int | Sequence[int] = 1,
+        padding: int | Sequence[int] = 0,
+        output_padding: int | Sequence[int] = 0,
         groups: int = 1,
-        dilation: Any = 1,
+        dilation: int | Sequence[int] = 1,
     ) -> Tensor:
         return batched(name, op, axes, input, weight, bias, stride, padding, output_padding, groups, dilation)  # type: ignore[no-any-return]
 
@@ -149,7 +149,8 @@ def _pair(op: str, name: str, value: Any) -> tuple[int, int]:
 
 
 def _blocks(
-    op: str, size: Sequence[int], kernel: Any, dilation: Any, padding: Any, stride: Any
+    op: str, size: Sequence[int], kernel: Any, dilation: int | Sequence[int], padding: int | Sequence[int],
+    stride: int | Sequence[int]
 ) -> tuple[tuple[int, int], ...]:
     """(kernel, dilation, padding, stride, how many blocks) of `fold` and `unfold`, as pairs."""
     k, d = _pair(op, "kernel_size", kernel), _pair(op, "dilation", dilation)
@@ -165,7 +166,8 @@ def _blocks(
 
 @wants_tensors
 def unfold(
-    input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+    input: Tensor, kernel_size: int | Sequence[int], dilation: int | Sequence[int] = 1, padding: int | Sequence[int] = 0,
+    stride: int | Sequence[int] = 1
 ) -> Tensor:
     """The windows of a convolution as columns.
 
@@ -192,11 +194,11 @@ def unfold(
 @wants_tensors
 def fold(
     input: Tensor,
-    output_size: Any,
-    kernel_size: Any,
-    dilation: Any = 1,
-    padding: Any = 0,
-    stride: Any = 1,
+    output_size: int | Sequence[int],
+    kernel_size: int | Sequence[int],
+    dilation: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    stride: int | Sequence[int] = 1,
 ) -> Tensor:
     """Adds columns up where `unfold` took them from.
 

@@ -12,6 +12,7 @@ from flambeau.autograd import no_grad
 from flambeau.nn.functional._reduction import (
     REDUCTIONS,
     check_same_shape,
+    of_one_shape,
     reduced,
     reduction_kind,
     reduction_word,
@@ -160,7 +161,8 @@ def kl_div(
 
     `reduction='batchmean'` divides the sum by the batch size, which is the mathematical value.
     """
-    check_same_shape("kl_div", input, target)
+    batch = input.shape[0] if input.ndim else 1
+    input, target = of_one_shape("kl_div", input, target)
     reduction = reduction_word(size_average, reduce, reduction)
     if log_target:
         loss = target.exp() * (target - input)
@@ -170,7 +172,7 @@ def kl_div(
         entropy = ops.where(some, target * safe.log(), ops.zeros_like(target))
         loss = entropy - target * input
     if reduction == "batchmean":
-        return loss.sum() / (input.shape[0] if input.ndim else 1)
+        return loss.sum() / batch
     if reduction not in REDUCTIONS:
         raise ArgumentError(
             f"kl_div: reduction = {reduction!r}; expected 'none', 'batchmean', 'mean' or 'sum'"
@@ -192,7 +194,7 @@ def poisson_nll_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """Negative log likelihood of a Poisson distribution with rate exp(input) (or input)."""
-    check_same_shape("poisson_nll_loss", input, target)
+    input, target = of_one_shape("poisson_nll_loss", input, target)
     if log_input:
         loss = input.exp() - target * input
     else:
@@ -223,7 +225,7 @@ def gaussian_nll_loss(
         ValueError: the shapes do not fit, or a variance is negative.
     """
     op = "gaussian_nll_loss"
-    check_same_shape(op, input, target)
+    both = of_one_shape(op, input, target)
     if not isinstance(var, Tensor):
         var = ops.full_like(input.detach(), var, requires_grad=False)
     elif var.shape != input.shape:
@@ -240,6 +242,7 @@ def gaussian_nll_loss(
     with no_grad():
         floor = var.detach().clamp(min=eps) - var.detach()
     var = var + floor
+    input, target = both
     loss = 0.5 * (var.log() + (input - target) ** 2 / var)
     if full:
         loss = loss + 0.5 * math.log(2 * math.pi)

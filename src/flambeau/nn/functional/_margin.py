@@ -6,7 +6,7 @@ from flambeau._C import ArgumentError, ShapeError, Tensor, ops
 from flambeau._functions import broadcast_tensors
 from flambeau._spelled import spelled
 from flambeau.amp.autocast_mode import widens
-from flambeau.nn.functional._reduction import check_same_shape, reduced, reduction_word
+from flambeau.nn.functional._reduction import of_one_shape, reduced, reduction_word
 
 __all__ = [
     "cosine_similarity",
@@ -51,7 +51,7 @@ def cosine_embedding_loss(
 
     Shape: inputs [N, D] or [D], target [N] or [1] (for all rows), or [].
     """
-    check_same_shape("cosine_embedding_loss", input1, input2, ("input1", "input2"))
+    of_one_shape("cosine_embedding_loss", input1, input2, names=("input1", "input2"), same_ndim=True)  # the sums below broadcast
     lead = tuple(input1.shape[:-1])
     if input1.dim() not in (1, 2) or tuple(target.shape) not in (lead, (1,) * len(lead)):
         raise ShapeError(
@@ -80,8 +80,8 @@ def margin_ranking_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """max(0, -target * (x1 - x2) + margin)."""
-    check_same_shape("margin_ranking_loss", input1, input2, ("input1", "input2"))
-    check_same_shape("margin_ranking_loss", input1, target, ("input1", "target"))
+    names = ("input1", "input2", "target")
+    input1, input2, target = of_one_shape("margin_ranking_loss", input1, input2, target, names=names, same_ndim=True)
     loss = (margin - target * (input1 - input2)).clamp(min=0)
     return reduced("margin_ranking_loss", loss, reduction_word(size_average, reduce, reduction))
 
@@ -96,7 +96,7 @@ def hinge_embedding_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """x where target is 1, max(0, margin - x) where it is -1; both where it is neither."""
-    check_same_shape("hinge_embedding_loss", input, target)
+    input, target = of_one_shape("hinge_embedding_loss", input, target)
     zero = ops.zeros_like(input)
     loss = ops.where(target != -1, input, zero)
     loss = loss + ops.where(target != 1, (margin - input).clamp(min=0), zero)
@@ -108,7 +108,7 @@ def soft_margin_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
 ) -> Tensor:
     """log(1 + exp(-target * x)), of the input's type."""
-    check_same_shape("soft_margin_loss", input, target)
+    input, target = of_one_shape("soft_margin_loss", input, target, as_first=True)
     loss = ops.softplus(-(target * input)).to(input.dtype)
     return reduced("soft_margin_loss", loss, reduction_word(size_average, reduce, reduction))
 
@@ -132,8 +132,8 @@ def triplet_margin_loss(
     """
     if margin <= 0:
         raise ArgumentError(f"triplet_margin_loss: margin = {margin}; expected a margin above 0")
-    check_same_shape("triplet_margin_loss", anchor, positive, ("anchor", "positive"))
-    check_same_shape("triplet_margin_loss", anchor, negative, ("anchor", "negative"))
+    for name, other in (("positive", positive), ("negative", negative)):
+        of_one_shape("triplet_margin_loss", anchor, other, names=("anchor", name), same_ndim=True)  # the differences below broadcast
     near = pairwise_distance(anchor, positive, p, eps)
     far = pairwise_distance(anchor, negative, p, eps)
     if swap:

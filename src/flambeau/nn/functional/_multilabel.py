@@ -10,7 +10,12 @@ from flambeau._C import ShapeError, Tensor, ops
 from flambeau._spelled import spelled
 from flambeau.amp.autocast_mode import widens
 from flambeau.nn.functional._margin import pairwise_distance
-from flambeau.nn.functional._reduction import check_same_shape, reduced, reduction_word
+from flambeau.nn.functional._reduction import (
+    check_same_shape,
+    of_one_shape,
+    reduced,
+    reduction_word,
+)
 
 __all__ = ["multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss", "pdist", "triplet_margin_with_distance_loss"]
 
@@ -104,13 +109,14 @@ def multilabel_soft_margin_loss(
     Shape: input and target [*, C].
     """
     name = "multilabel_soft_margin_loss"
-    check_same_shape(name, input, target)
     if input.ndim == 0:
         raise ShapeError(f"{name}: input is 0-d; expected [*, C]")
+    axis, classes = input.ndim - 1, input.shape[-1]  # of the input as it was given, also where PyTorch's broadcasting adds axes before
+    input, target = of_one_shape(name, input, target)
     loss = -(target * ops.logsigmoid(input) + (1 - target) * ops.logsigmoid(-input))
     if weight is not None:
         loss = loss * weight
-    return reduced(name, loss.mean(-1), reduction_word(size_average, reduce, reduction))
+    return reduced(name, loss.sum(axis) / classes, reduction_word(size_average, reduce, reduction))
 
 
 def triplet_margin_with_distance_loss(

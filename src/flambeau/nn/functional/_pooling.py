@@ -5,7 +5,7 @@ Over three dimensions a window is a box, so maxima and means are taken over [H, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any, Literal, overload
 
@@ -34,31 +34,34 @@ __all__ = [
 
 @overload
 def max_pool1d(
-    input: Tensor, kernel_size: Any, stride: Any = ..., padding: Any = ..., dilation: Any = ..., ceil_mode: bool = ...,
+    input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = ..., padding: int | Sequence[int] = ...,
+    dilation: int | Sequence[int] = ..., ceil_mode: bool = ...,
     return_indices: Literal[False] = ...,
 ) -> Tensor: ...
 
 
 @overload
 def max_pool1d(
-    input: Tensor, kernel_size: Any, stride: Any = ..., padding: Any = ..., dilation: Any = ..., ceil_mode: bool = ...,
+    input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = ..., padding: int | Sequence[int] = ...,
+    dilation: int | Sequence[int] = ..., ceil_mode: bool = ...,
     *, return_indices: Literal[True],
 ) -> tuple[Tensor, Tensor]: ...
 
 
 @overload
 def max_pool1d(
-    input: Tensor, kernel_size: Any, stride: Any = ..., padding: Any = ..., dilation: Any = ..., ceil_mode: bool = ...,
+    input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = ..., padding: int | Sequence[int] = ...,
+    dilation: int | Sequence[int] = ..., ceil_mode: bool = ...,
     *, return_indices: bool,
 ) -> Any: ...
 
 
 def max_pool1d(
     input: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
@@ -75,31 +78,34 @@ def max_pool1d(
 
 @overload
 def max_pool2d(
-    input: Tensor, kernel_size: Any, stride: Any = ..., padding: Any = ..., dilation: Any = ..., ceil_mode: bool = ...,
+    input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = ..., padding: int | Sequence[int] = ...,
+    dilation: int | Sequence[int] = ..., ceil_mode: bool = ...,
     return_indices: Literal[False] = ...,
 ) -> Tensor: ...
 
 
 @overload
 def max_pool2d(
-    input: Tensor, kernel_size: Any, stride: Any = ..., padding: Any = ..., dilation: Any = ..., ceil_mode: bool = ...,
+    input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = ..., padding: int | Sequence[int] = ...,
+    dilation: int | Sequence[int] = ..., ceil_mode: bool = ...,
     *, return_indices: Literal[True],
 ) -> tuple[Tensor, Tensor]: ...
 
 
 @overload
 def max_pool2d(
-    input: Tensor, kernel_size: Any, stride: Any = ..., padding: Any = ..., dilation: Any = ..., ceil_mode: bool = ...,
+    input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = ..., padding: int | Sequence[int] = ...,
+    dilation: int | Sequence[int] = ..., ceil_mode: bool = ...,
     *, return_indices: bool,
 ) -> Any: ...
 
 
 def max_pool2d(
     input: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
@@ -115,6 +121,8 @@ def max_pool2d(
 
 
 def _three(op: str, name: str, value: Any) -> tuple[int, int, int]:
+    if type(value) is int:
+        return value, value, value
     values = (int(value),) * 3 if isinstance(value, (int, Integral)) else tuple(value)
     if len(values) == 1:
         values *= 3
@@ -134,8 +142,8 @@ def _boxes(x: Tensor, planes: Tensor, over_depth: Callable[[Tensor], Tensor]) ->
 
     D and the places of a plane are a plane of their own, [D, H' W'], with windows of one place.
     """
-    n, c, d = x.shape[:3]
-    h, w = planes.shape[2:]
+    n, c, d, _, _ = x.shape
+    _, _, h, w = planes.shape
     y = over_depth(planes.reshape(n * c, 1, d, h * w))
     return y.reshape(n, c, y.shape[2], h, w)
 
@@ -158,31 +166,34 @@ def _max_of_boxes(x: Tensor, over_planes: Any, over_depth: Any) -> tuple[Tensor,
 
 @overload
 def max_pool3d(
-    input: Tensor, kernel_size: Any, stride: Any = ..., padding: Any = ..., dilation: Any = ..., ceil_mode: bool = ...,
+    input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = ..., padding: int | Sequence[int] = ...,
+    dilation: int | Sequence[int] = ..., ceil_mode: bool = ...,
     return_indices: Literal[False] = ...,
 ) -> Tensor: ...
 
 
 @overload
 def max_pool3d(
-    input: Tensor, kernel_size: Any, stride: Any = ..., padding: Any = ..., dilation: Any = ..., ceil_mode: bool = ...,
+    input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = ..., padding: int | Sequence[int] = ...,
+    dilation: int | Sequence[int] = ..., ceil_mode: bool = ...,
     *, return_indices: Literal[True],
 ) -> tuple[Tensor, Tensor]: ...
 
 
 @overload
 def max_pool3d(
-    input: Tensor, kernel_size: Any, stride: Any = ..., padding: Any = ..., dilation: Any = ..., ceil_mode: bool = ...,
+    input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = ..., padding: int | Sequence[int] = ...,
+    dilation: int | Sequence[int] = ..., ceil_mode: bool = ...,
     *, return_indices: bool,
 ) -> Any: ...
 
 
 def max_pool3d(
     input: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
@@ -213,9 +224,9 @@ def max_pool3d(
 
 def avg_pool1d(
     input: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    padding: int | Sequence[int] = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Tensor:
@@ -233,9 +244,9 @@ def avg_pool1d(
 @takes_out
 def avg_pool2d(
     input: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    padding: int | Sequence[int] = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
@@ -259,9 +270,9 @@ def avg_pool2d(
 @widens
 def avg_pool3d(
     input: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    padding: int | Sequence[int] = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
@@ -290,16 +301,17 @@ def avg_pool3d(
     return batched(name, pool, 3, input)  # type: ignore[no-any-return]
 
 
-def _adaptive_size(op: str, input: Tensor, output_size: Any, axes: int) -> tuple[int, ...]:
-    one = int(output_size) if isinstance(output_size, (int, Integral)) else output_size
-    sizes = (one,) * axes if one is None or isinstance(one, int) else tuple(one)
+def _adaptive_size(op: str, input: Tensor, output_size: int | Sequence[int | None] | None, axes: int) -> tuple[int, ...]:
+    if isinstance(output_size, (int, Integral)):
+        return (int(output_size),) * axes
+    sizes = (None,) * axes if output_size is None else tuple(output_size)
     if len(sizes) != axes:
         raise ArgumentError(f"{op}: output_size = {output_size}; expected one int or {axes}")
     return tuple(s if o is None else o for o, s in zip(sizes, input.shape[-axes:]))
 
 
 @spelled()
-def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
+def adaptive_avg_pool1d(input: Tensor, output_size: int | Sequence[int | None] | None) -> Tensor:
     """Mean over windows chosen so that the result has `output_size` positions.
 
     Shape: [N, C, L] -> [N, C, output_size], or both without N.
@@ -309,7 +321,7 @@ def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
     return batched(name, ops.adaptive_avg_pool1d, 1, input, sizes)  # type: ignore[no-any-return]
 
 
-def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
+def adaptive_avg_pool2d(input: Tensor, output_size: int | Sequence[int | None] | None) -> Tensor:
     """Mean over windows chosen so that the result has `output_size`; None keeps an input size.
 
     Shape: [N, C, H, W] -> [N, C, *output_size], or both without N.
@@ -320,7 +332,7 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
 
 
 @widens
-def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
+def adaptive_avg_pool3d(input: Tensor, output_size: int | Sequence[int | None] | None) -> Tensor:
     """Mean over windows chosen so that the result has `output_size`; None keeps an input size.
 
     Shape: [N, C, D, H, W] -> [N, C, *output_size], or both without N.
@@ -335,7 +347,7 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     return batched(name, pool, 3, input)  # type: ignore[no-any-return]
 
 
-def _adaptive_max_pool(axes: int, input: Tensor, output_size: Any, return_indices: bool) -> Any:
+def _adaptive_max_pool(axes: int, input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: bool) -> Any:
     name = f"adaptive_max_pool{axes}d"
     sizes = _adaptive_size(name, input, output_size, axes)
     op = ops.adaptive_max_pool1d_with_indices if axes == 1 else ops.adaptive_max_pool2d_with_indices
@@ -344,19 +356,21 @@ def _adaptive_max_pool(axes: int, input: Tensor, output_size: Any, return_indice
 
 
 @overload
-def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: Literal[False] = ...) -> Tensor: ...
+def adaptive_max_pool1d(input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: Literal[False] = ...) -> Tensor: ...
 
 
 @overload
-def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: Literal[True]) -> tuple[Tensor, Tensor]: ...
+def adaptive_max_pool1d(
+    input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: Literal[True]
+) -> tuple[Tensor, Tensor]: ...
 
 
 @overload
-def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool) -> Any: ...
+def adaptive_max_pool1d(input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: bool) -> Any: ...
 
 
 @spelled()
-def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+def adaptive_max_pool1d(input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: bool = False) -> Any:
     """Maximum over windows chosen so that the result has `output_size` positions.
 
     Shape: [N, C, L] -> [N, C, output_size], or both without N.
@@ -365,18 +379,20 @@ def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = 
 
 
 @overload
-def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: Literal[False] = ...) -> Tensor: ...
+def adaptive_max_pool2d(input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: Literal[False] = ...) -> Tensor: ...
 
 
 @overload
-def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: Literal[True]) -> tuple[Tensor, Tensor]: ...
+def adaptive_max_pool2d(
+    input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: Literal[True]
+) -> tuple[Tensor, Tensor]: ...
 
 
 @overload
-def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool) -> Any: ...
+def adaptive_max_pool2d(input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: bool) -> Any: ...
 
 
-def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+def adaptive_max_pool2d(input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: bool = False) -> Any:
     """Maximum over windows chosen so that the result has `output_size`; None keeps an input size.
 
     Shape: [N, C, H, W] -> [N, C, *output_size], or both without N.
@@ -385,19 +401,21 @@ def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = 
 
 
 @overload
-def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: Literal[False] = ...) -> Tensor: ...
+def adaptive_max_pool3d(input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: Literal[False] = ...) -> Tensor: ...
 
 
 @overload
-def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: Literal[True]) -> tuple[Tensor, Tensor]: ...
+def adaptive_max_pool3d(
+    input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: Literal[True]
+) -> tuple[Tensor, Tensor]: ...
 
 
 @overload
-def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool) -> Any: ...
+def adaptive_max_pool3d(input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: bool) -> Any: ...
 
 
 @widens
-def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+def adaptive_max_pool3d(input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: bool = False) -> Any:
     """Maximum over windows chosen so that the result has `output_size`; None keeps an input size.
 
     Shape: [N, C, D, H, W] -> [N, C, *output_size], or both without N.
@@ -405,19 +423,20 @@ def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = 
     name = "adaptive_max_pool3d"
     sizes = _adaptive_size(name, input, output_size, 3)
 
-    def pool(x: Tensor) -> tuple[Tensor, Tensor]:
-        return _max_of_boxes(
-            x,
-            lambda y: ops.adaptive_max_pool2d_with_indices(y, sizes[1:]),
-            lambda y: ops.adaptive_max_pool2d_with_indices(y, (sizes[0], y.shape[3])),
-        )
+    def over_planes(x: Tensor) -> tuple[Tensor, Tensor]:
+        return ops.adaptive_max_pool2d_with_indices(x, sizes[1:])
 
-    values, indices = batched(name, pool, 3, input)
-    return (values, indices) if return_indices else values
+    def over_depth(x: Tensor) -> tuple[Tensor, Tensor]:
+        return ops.adaptive_max_pool2d_with_indices(x, (sizes[0], x.shape[3]))
+
+    def values(x: Tensor) -> Tensor:
+        return _boxes(x, over_planes(_planes(x))[0], lambda y: over_depth(y)[0])
+
+    return batched(name, (lambda x: _max_of_boxes(x, over_planes, over_depth)) if return_indices else values, 3, input)
 
 
 def lp_pool2d(
-    input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
+    input: Tensor, norm_type: float, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, ceil_mode: bool = False
 ) -> Tensor:
     """The norm (sum x^p)^(1/p) over windows; NaN where an odd p leaves a sum below 0.
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from flambeau import _tensor
 from flambeau._C import ArgumentError, ShapeError, Tensor
+from flambeau._functions import broadcast_tensors
 from flambeau._warn import warn
 
 REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
@@ -39,6 +41,40 @@ def check_same_shape(
             "expected equal shapes (losses do not broadcast: reshape, squeeze or expand one of "
             "them)"
         )
+
+
+def of_one_shape(
+    op: str, *tensors: Tensor, names: tuple[str, ...] = ("input", "target"), warns: bool = False, as_first: bool = False,
+    same_ndim: bool = False,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """The tensors of a loss, which are of one shape: what would otherwise broadcast in silence is refused.
+
+    While the library answers for PyTorch, whose losses of this kind broadcast, programs count on that: the tensors come back expanded,
+    with PyTorch's warning where it `warns`. `as_first`: the first tensor is not expanded. `same_ndim`: all have as many axes.
+    """
+    first = tensors[0]
+    other = next((i for i, t in enumerate(tensors) if t.shape != first.shape), None)
+    if other is None:
+        return tensors
+    fits = not same_ndim or all(t.ndim == first.ndim for t in tensors)
+    if fits and _tensor.library == "torch" and (found := _expanded(tensors, as_first)) is not None:
+        if warns:
+            warn(
+                f"Using a target size ({tensors[other].shape}) that is different to the input size ({first.shape}): {op} broadcasts them "
+                f"to {list(found[0].shape)}, which is likely not what is meant; reshape, squeeze or expand one of them"
+            )
+        return found
+    check_same_shape(op, first, tensors[other], (names[0], names[other]))
+    return tensors
+
+
+def _expanded(tensors: tuple[Tensor, ...], as_first: bool) -> tuple[Tensor, ...] | None:
+    """All in their common shape; None where there is none."""
+    try:
+        found = broadcast_tensors(*tensors)
+    except ValueError:
+        return None
+    return None if as_first and found[0].shape != tensors[0].shape else found
 
 
 def reduced(op: str, loss: Tensor, reduction: str, weight: Tensor | None = None) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from flambeau._C import ArgumentError, Tensor, ops, result_type
 from flambeau.amp.autocast_mode import widens
 from flambeau.nn.functional._reduction import (
-    check_same_shape,
+    of_one_shape,
     reduced,
     reduction_kind,
     reduction_word,
@@ -16,7 +16,7 @@ __all__ = ["mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"]
 
 def _operands(op: str, input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """Both, of one shape, in the type that they promote to."""
-    check_same_shape(op, input, target)
+    input, target = of_one_shape(op, input, target, warns=True)
     if input.dtype == target.dtype:
         return input, target
     dtype = result_type(input, target)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from numbers import Integral
 from typing import Any
 
@@ -50,7 +51,7 @@ def _several(op: str, name: str, value: Any, axes: int) -> tuple[Any, ...]:
 # ---------------------------------------------------------------- norms
 
 
-def _lp_pool(op: str, x: Tensor, p: float, kernel: Any, stride: Any, ceil_mode: bool, axes: int) -> Tensor:
+def _lp_pool(op: str, x: Tensor, p: float, kernel: Any, stride: int | Sequence[int] | None, ceil_mode: bool, axes: int) -> Tensor:
     sizes = _several(op, "kernel_size", kernel, axes)
     pool = _pooling.avg_pool1d if axes == 1 else _pooling.avg_pool3d
     mean = pool(ops.pow(x, p), sizes, stride, 0, ceil_mode)
@@ -59,7 +60,10 @@ def _lp_pool(op: str, x: Tensor, p: float, kernel: Any, stride: Any, ceil_mode: 
     return ops.pow(sums, 1.0 / p)
 
 
-def lp_pool1d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
+def lp_pool1d(
+    input: Tensor, norm_type: float, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:  # fmt: skip
     """The norm (sum x^p)^(1/p) over windows; NaN where an odd p leaves a sum below 0.
 
     Shape: [N, C, L] or [C, L].
@@ -67,7 +71,10 @@ def lp_pool1d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = N
     return _lp_pool("lp_pool1d", input, norm_type, kernel_size, stride, ceil_mode, 1)
 
 
-def lp_pool3d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
+def lp_pool3d(
+    input: Tensor, norm_type: float, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:  # fmt: skip
     """The norm (sum x^p)^(1/p) over windows; NaN where an odd p leaves a sum below 0.
 
     Shape: [N, C, D, H, W] or [C, D, H, W].
@@ -78,7 +85,9 @@ def lp_pool3d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = N
 # ---------------------------------------------------------------- maxima put back
 
 
-def _unpooled_sizes(op: str, x: Tensor, kernel: Any, stride: Any, padding: Any, output_size: Any, axes: int) -> list[int]:
+def _unpooled_sizes(
+    op: str, x: Tensor, kernel: Any, stride: int | Sequence[int] | None, padding: int | Sequence[int], output_size: Any, axes: int,
+) -> list[int]:  # fmt: skip
     k = _several(op, "kernel_size", kernel, axes)
     s = k if stride is None else _several(op, "stride", stride, axes)
     p = _several(op, "padding", padding, axes)
@@ -100,7 +109,9 @@ def _unpooled_sizes(op: str, x: Tensor, kernel: Any, stride: Any, padding: Any, 
 
 
 @widens
-def _unpool(axes: int, x: Tensor, indices: Tensor, kernel: Any, stride: Any, padding: Any, output_size: Any) -> Tensor:
+def _unpool(
+    axes: int, x: Tensor, indices: Tensor, kernel: Any, stride: int | Sequence[int] | None, padding: int | Sequence[int], output_size: Any,
+) -> Tensor:  # fmt: skip
     op = f"max_unpool{axes}d"
     if x.shape != indices.shape:
         raise ShapeError(f"{op}: input has shape {list(x.shape)}, indices {list(indices.shape)}; expected one shape")
@@ -116,7 +127,8 @@ def _unpool(axes: int, x: Tensor, indices: Tensor, kernel: Any, stride: Any, pad
 
 
 def max_unpool1d(
-    input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
+    input: Tensor, indices: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None,
+    padding: int | Sequence[int] = 0, output_size: Any = None
 ) -> Tensor:
     """Puts the maxima of `max_pool1d(..., return_indices=True)` where they were, among zeros.
 
@@ -133,7 +145,8 @@ def max_unpool1d(
 
 
 def max_unpool2d(
-    input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
+    input: Tensor, indices: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None,
+    padding: int | Sequence[int] = 0, output_size: Any = None
 ) -> Tensor:
     """Puts the maxima of `max_pool2d(..., return_indices=True)` where they were, among zeros; see `max_unpool1d`.
 
@@ -143,7 +156,8 @@ def max_unpool2d(
 
 
 def max_unpool3d(
-    input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
+    input: Tensor, indices: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None,
+    padding: int | Sequence[int] = 0, output_size: Any = None
 ) -> Tensor:
     """Puts the maxima of `max_pool3d(..., return_indices=True)` where they were, among zeros; see `max_unpool1d`.
 
@@ -185,7 +199,7 @@ def _fractional(axes: int, x: Tensor, kernel: tuple[int, ...], sizes: tuple[int,
 
 @widens
 def _fractional_max_pool(
-    axes: int, input: Tensor, kernel_size: Any, output_size: Any, output_ratio: Any, samples: Tensor | None
+    axes: int, input: Tensor, kernel_size: int | Sequence[int], output_size: Any, output_ratio: Any, samples: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     op = f"fractional_max_pool{axes}d"
     if (output_size is None) and (output_ratio is None):
@@ -215,7 +229,7 @@ def _fractional_max_pool(
 
 def fractional_max_pool2d_with_indices(
     input: Tensor,
-    kernel_size: Any,
+    kernel_size: int | Sequence[int],
     output_size: Any = None,
     output_ratio: Any = None,
     return_indices: bool = True,
@@ -227,7 +241,7 @@ def fractional_max_pool2d_with_indices(
 
 def fractional_max_pool3d_with_indices(
     input: Tensor,
-    kernel_size: Any,
+    kernel_size: int | Sequence[int],
     output_size: Any = None,
     output_ratio: Any = None,
     return_indices: bool = True,
@@ -239,7 +253,7 @@ def fractional_max_pool3d_with_indices(
 
 def fractional_max_pool2d(
     input: Tensor,
-    kernel_size: Any,
+    kernel_size: int | Sequence[int],
     output_size: Any = None,
     output_ratio: Any = None,
     return_indices: bool = False,
@@ -266,7 +280,7 @@ def fractional_max_pool2d(
 
 def fractional_max_pool3d(
     input: Tensor,
-    kernel_size: Any,
+    kernel_size: int | Sequence[int],
     output_size: Any = None,
     output_ratio: Any = None,
     return_indices: bool = False,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from numbers import Integral, Real
 from typing import Any
 
@@ -27,7 +27,7 @@ __all__ = [
 pixel_shuffle: Callable[..., Tensor] = ops.pixel_shuffle
 pixel_unshuffle: Callable[..., Tensor] = ops.pixel_unshuffle
 
-# Which elements are mixed is arithmetic of sizes alone, so it is no op of a graph. Arrays are NumPy's, and kept.
+# Which elements are mixed is arithmetic of sizes alone, so it is no op of a graph: NumPy computes it, and the tensors are kept.
 _Taps = list[tuple[Any, Any]]  # (index, weight) of elements that are mixed; int64 and float64
 
 
@@ -68,7 +68,6 @@ def _cubic_taps(at: Any, n_in: int) -> _Taps:
 _TAPS = {"linear": _linear_taps, "bilinear": _linear_taps, "trilinear": _linear_taps, "bicubic": _cubic_taps}
 
 
-@functools.lru_cache(maxsize=256)
 def _taps(mode: str, n_in: int, n_out: int, scale: float | None, align_corners: bool) -> _Taps:
     """What each output element of an axis is mixed of; of nearest ones the weight is None."""
     import numpy as np
@@ -88,28 +87,33 @@ _MODES = {
 
 
 @functools.lru_cache(maxsize=256)
-def _mixture(mode: str, n_in: int, n_out: int, scale: float | None, align_corners: bool, twice: bool) -> tuple[Any, Any]:
-    """`_taps` as indices and weights [taps, n_out]."""
+def _mixture(
+    mode: str, n_in: int, n_out: int, scale: float | None, align_corners: bool, twice: bool, device: Any
+) -> tuple[Tensor, Tensor | None]:
+    """`_taps` as indices and weights [taps, n_out]; as indices [n_out] of nearest ones."""
     import numpy as np
 
     index, weight = zip(*_taps(mode, n_in, n_out, scale, align_corners))
-    return np.stack(index), np.stack(weight).astype(np.float64 if twice else np.float32)
+    if mode not in _TAPS:
+        return tensor(index[0], device=device), None
+    return tensor(np.stack(index), device=device), tensor(np.stack(weight), dtype=float64 if twice else float32, device=device)
 
 
 def _resized(x: Tensor, dim: int, n_out: int, scale: float | None, mode: str, align_corners: bool) -> Tensor:
     """x with axis `dim` interpolated to n_out elements."""
-    if mode not in _TAPS:
-        ((index, _),) = _taps(mode, x.shape[dim], n_out, scale, align_corners)
-        return x.index_select(dim, tensor(index, device=x.device))
     dtype = x.dtype
+    index, weight = _mixture(mode, x.shape[dim], n_out, scale, align_corners, dtype is float64, x.device)
+    if weight is None:
+        return x.index_select(dim, index)
     wide = x if dtype in (float32, float64) else x.to(float32)
-    index, weight = _mixture(mode, x.shape[dim], n_out, scale, align_corners, dtype is float64)
-    y = ops.mix_axis(wide, dim, tensor(index, device=x.device), tensor(weight, device=x.device))
+    y = ops.mix_axis(wide, dim, index, weight)
     return y if y.dtype is dtype else y.to(dtype)
 
 
 @functools.lru_cache(maxsize=256)
-def _antialiased(n_in: int, n_out: int, scale: float | None, mode: str, align_corners: bool, twice: bool) -> tuple[Any, Any]:
+def _antialiased(
+    n_in: int, n_out: int, scale: float | None, mode: str, align_corners: bool, twice: bool, device: Any
+) -> tuple[Tensor, Tensor]:
     """Indices and weights [taps, n_out] of a filter that is as wide as what a result stands for."""
     import numpy as np
 
@@ -129,7 +133,7 @@ def _antialiased(n_in: int, n_out: int, scale: float | None, mode: str, align_co
     total = weight.sum(0)
     weight /= np.where(total == 0.0, 1.0, total)
     index = np.minimum(index, np.maximum(last - 1, 0))  # what fills a column has weight 0, and is an element that the column has
-    return index, weight.astype(np.float64 if twice else np.float32)
+    return tensor(index, device=device), tensor(weight, dtype=float64 if twice else float32, device=device)
 
 
 def _filtered(x: Tensor, dim: int, n_out: int, scale: float | None, mode: str, align_corners: bool) -> Tensor:
@@ -137,15 +141,15 @@ def _filtered(x: Tensor, dim: int, n_out: int, scale: float | None, mode: str, a
     if n_out == x.shape[dim] and scale in (None, 1.0):
         return x
     wide = x if x.dtype in (float32, float64) else x.to(float32)
-    index, weight = _antialiased(x.shape[dim], n_out, scale, mode, align_corners, x.dtype is float64)
-    result = ops.mix_axis(wide, dim, tensor(index, device=x.device), tensor(weight, device=x.device))
+    index, weight = _antialiased(x.shape[dim], n_out, scale, mode, align_corners, x.dtype is float64, x.device)
+    result = ops.mix_axis(wide, dim, index, weight)
     return result if result.dtype is x.dtype else result.to(x.dtype)
 
 
 def interpolate(
     input: Tensor,
-    size: Any = None,
-    scale_factor: Any = None,
+    size: int | Sequence[int] | None = None,
+    scale_factor: float | Sequence[float] | None = None,
     mode: str = "nearest",
     align_corners: bool | None = None,
     recompute_scale_factor: bool | None = None,
@@ -163,6 +167,7 @@ def interpolate(
 
     Source: Keys 1981 for 'bicubic', with a = -0.75.
     """
+    have = tuple(input.shape)[2:]
     n = input.dim() - 2
     if (size is None) == (scale_factor is None):
         raise ArgumentError("interpolate: give exactly one of size and scale_factor")
@@ -181,14 +186,15 @@ def interpolate(
             raise ArgumentError(f"interpolate: {got}; expected a number or {n} of them")
     scales: list[float | None] = [None] * n
     if size is None:
-        factors = [scale_factor] * n if isinstance(scale_factor, Real) or getattr(scale_factor, "ndim", 1) == 0 else scale_factor
-        sizes = [int(math.floor(s * f)) for s, f in zip(input.shape[2:], factors)]
+        one = isinstance(scale_factor, (int, float, Real)) or getattr(scale_factor, "ndim", 1) == 0
+        factors: Any = [scale_factor] * n if one else scale_factor
+        sizes = [int(math.floor(s * f)) for s, f in zip(have, factors)]
         if not recompute_scale_factor:
             scales = [float(f) for f in factors]
     else:
-        each = [size] * n if isinstance(size, (int, Integral)) or getattr(size, "ndim", 1) == 0 else list(size)
+        each: Any = [size] * n if isinstance(size, (int, Integral)) or getattr(size, "ndim", 1) == 0 else list(size)
         sizes = [int(s) if isinstance(s, Tensor) else s for s in each]
-    if min(*input.shape[2:], *sizes) < 1:
+    if min(*have, *sizes) < 1:
         raise ShapeError(
             f"interpolate: input shape {list(input.shape)} becomes positions {sizes}; expected at least one "
             "along every axis, before and after"
@@ -206,13 +212,13 @@ def interpolate(
         return x.to(input.dtype)
     for k in range(n):
         x = _resized(x, k + 2, sizes[k], scales[k], mode, bool(align_corners))
-    return x if x.dtype == input.dtype else x.round().clamp(0, 255).to(uint8)
+    return x if x.dtype is input.dtype else x.round().clamp(0, 255).to(uint8)
 
 
 def upsample(
     input: Tensor,
-    size: Any = None,
-    scale_factor: Any = None,
+    size: int | Sequence[int] | None = None,
+    scale_factor: float | Sequence[float] | None = None,
     mode: str = "nearest",
     align_corners: bool | None = None,
 ) -> Tensor:
@@ -221,13 +227,15 @@ def upsample(
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
-def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+def upsample_nearest(input: Tensor, size: int | Sequence[int] | None = None, scale_factor: float | Sequence[float] | None = None) -> Tensor:
     """`interpolate` with mode 'nearest', which a warning tells."""
     warn("`nn.functional.upsample_nearest` is deprecated. Use `nn.functional.interpolate` instead")
     return interpolate(input, size, scale_factor)
 
 
-def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+def upsample_bilinear(
+    input: Tensor, size: int | Sequence[int] | None = None, scale_factor: float | Sequence[float] | None = None
+) -> Tensor:
     """`interpolate` with mode 'bilinear' and aligned corners, which a warning tells."""
     warn("`nn.functional.upsample_bilinear` is deprecated. Use `nn.functional.interpolate` instead")
     return interpolate(input, size, scale_factor, "bilinear", True)

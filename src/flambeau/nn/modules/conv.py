@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -41,12 +41,12 @@ class _ConvNd(Module):
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: Any,
-        stride: Any,
-        padding: Any,
-        dilation: Any,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int],
+        padding: int | str | Sequence[int],
+        dilation: int | Sequence[int],
         transposed: bool,
-        output_padding: Any,
+        output_padding: int | Sequence[int],
         groups: int,
         bias: bool,
         padding_mode: str,
@@ -55,7 +55,7 @@ class _ConvNd(Module):
     ) -> None:
         super().__init__()
         if not self._n:  # a class of somebody's
-            self._n = len(kernel_size)
+            self._n = 1 if isinstance(kernel_size, int) else len(kernel_size)
         name, n = type(self).__name__, self._n
         if groups <= 0:
             raise ValueError(f"{name}: groups = {groups}; expected > 0")
@@ -157,10 +157,10 @@ class _Conv(_ConvNd):
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] = 1,
+        padding: int | str | Sequence[int] = 0,
+        dilation: int | Sequence[int] = 1,
         groups: int = 1,
         bias: bool = True,
         padding_mode: str = "zeros",
@@ -260,12 +260,12 @@ class _ConvTransposeNd(_ConvNd):
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: Any,
-        stride: Any,
-        padding: Any,
-        dilation: Any,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int],
+        padding: int | Sequence[int],
+        dilation: int | Sequence[int],
         transposed: bool,
-        output_padding: Any,
+        output_padding: int | Sequence[int],
         groups: int,
         bias: bool,
         padding_mode: str,
@@ -333,13 +333,13 @@ class _ConvTranspose(_ConvTransposeNd):
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        output_padding: Any = 0,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] = 1,
+        padding: int | Sequence[int] = 0,
+        output_padding: int | Sequence[int] = 0,
         groups: int = 1,
         bias: bool = True,
-        dilation: Any = 1,
+        dilation: int | Sequence[int] = 1,
         padding_mode: str = "zeros",
         device: Any = None,
         dtype: Any = None,

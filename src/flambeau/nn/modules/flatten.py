@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any
 
@@ -57,7 +58,7 @@ class _Pad(Module):
     _n = 0
     _mode = "constant"
 
-    def __init__(self, padding: Any) -> None:
+    def __init__(self, padding: int | Sequence[int]) -> None:
         super().__init__()
         self.padding = (int(padding),) * (2 * self._n) if isinstance(padding, (int, Integral)) else tuple(padding)
         if len(self.padding) != 2 * self._n:
@@ -76,7 +77,7 @@ class _Pad(Module):
 class _ConstantPadNd(_Pad):
     __constants__ = ["padding", "value"]
 
-    def __init__(self, padding: Any, value: float) -> None:
+    def __init__(self, padding: int | Sequence[int], value: float) -> None:
         super().__init__(padding)
         self.value = value
 
@@ -106,7 +107,7 @@ class ConstantPad3d(_ConstantPadNd):
 
 
 class _ZeroPad(_ConstantPadNd):
-    def __init__(self, padding: Any) -> None:
+    def __init__(self, padding: int | Sequence[int]) -> None:
         super().__init__(padding, 0.0)
 
     def extra_repr(self) -> str:
@@ -201,8 +202,8 @@ class Upsample(Module):
 
     def __init__(
         self,
-        size: Any = None,
-        scale_factor: Any = None,
+        size: int | Sequence[int] | None = None,
+        scale_factor: float | Sequence[float] | None = None,
         mode: str = "nearest",
         align_corners: bool | None = None,
         recompute_scale_factor: bool | None = None,
@@ -237,19 +238,22 @@ class Upsample(Module):
 class UpsamplingNearest2d(Upsample):
     """`Upsample` with mode 'nearest'."""
 
-    def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
+    def __init__(self, size: int | Sequence[int] | None = None, scale_factor: float | Sequence[float] | None = None) -> None:
         super().__init__(size, scale_factor, "nearest")
 
 
 class UpsamplingBilinear2d(Upsample):
     """`Upsample` with mode 'bilinear' and aligned corners."""
 
-    def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
+    def __init__(self, size: int | Sequence[int] | None = None, scale_factor: float | Sequence[float] | None = None) -> None:
         super().__init__(size, scale_factor, "bilinear", True)
 
 
 class _Blocks(Module):
-    def __init__(self, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> None:
+    def __init__(
+        self, kernel_size: int | Sequence[int], dilation: int | Sequence[int], padding: int | Sequence[int],
+        stride: int | Sequence[int],
+    ) -> None:  # fmt: skip
         super().__init__()
         self.kernel_size = kernel_size
         self.dilation = dilation
@@ -269,7 +273,8 @@ class Unfold(_Blocks):
     __constants__ = ["kernel_size", "dilation", "padding", "stride"]
 
     def __init__(
-        self, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+        self, kernel_size: int | Sequence[int], dilation: int | Sequence[int] = 1, padding: int | Sequence[int] = 0,
+        stride: int | Sequence[int] = 1
     ) -> None:
         super().__init__(kernel_size, dilation, padding, stride)
 
@@ -284,11 +289,11 @@ class Fold(_Blocks):
 
     def __init__(
         self,
-        output_size: Any,
-        kernel_size: Any,
-        dilation: Any = 1,
-        padding: Any = 0,
-        stride: Any = 1,
+        output_size: int | Sequence[int],
+        kernel_size: int | Sequence[int],
+        dilation: int | Sequence[int] = 1,
+        padding: int | Sequence[int] = 0,
+        stride: int | Sequence[int] = 1,
     ) -> None:
         super().__init__(kernel_size, dilation, padding, stride)
         self.output_size = output_size

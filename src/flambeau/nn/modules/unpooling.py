@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from numbers import Integral
 from typing import Any
 
@@ -12,7 +13,9 @@ from flambeau.nn.modules.pooling import _LPPoolNd
 
 
 class _MaxUnpoolNd(Module):
-    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
+    def __init__(
+        self, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0,
+    ) -> None:  # fmt: skip
         super().__init__()
         n = self._axes
         self.kernel_size = (int(kernel_size),) * n if isinstance(kernel_size, (int, Integral)) else tuple(kernel_size)
@@ -95,7 +98,7 @@ class _FractionalMaxPool(Module):
 
     def __init__(
         self,
-        kernel_size: Any,
+        kernel_size: int | Sequence[int],
         output_size: Any = None,
         output_ratio: Any = None,
         return_indices: bool = False,

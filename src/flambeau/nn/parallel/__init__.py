@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 from flambeau import _C
 from flambeau._C import DeviceError
@@ -50,7 +50,7 @@ class DataParallel(Module):
 class DistributedDataParallel(Module):
     """Refused: there are no process groups."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise RuntimeError(
             "DistributedDataParallel: there is no data-parallel training here; flambeau.pipeline trains over several processes"
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 from flambeau import _C as _core
 from flambeau import _tensor
@@ -41,9 +41,9 @@ def _log_softmax_backward_data(grad_output: Any, output: Any, dim: int, input_dt
 
 
 class PyTorchFileReader:
-    """PyTorch's reader of zip files; `torch.load` reads them here."""
+    """Refused: it is PyTorch's own reader of zip files; `torch.load` reads them."""
 
-    def __init__(self, *args: Any) -> None:
+    def __init__(self, *args: Any) -> NoReturn:
         raise NotImplementedError("PyTorchFileReader: use torch.load, which reads PyTorch's files")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import flambeau
@@ -24,39 +24,42 @@ def _spread(name: str, value: Any, count: int) -> list[Any]:
     return [value] * count
 
 
-def _method(op: str, x: Any) -> Callable[..., Any]:
-    """The in-place method of a tensor; a number stands beside it as a tensor where the op takes only these."""
-    other = {"maximum": "maximum", "minimum": "minimum"}.get(op)
-    if other is None:
-        return getattr(x, op + "_")  # type: ignore[no-any-return]
+def _calls(op: str, name: str, tensors: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Iterator[tuple[Any, list[Any], dict[str, Any]]]:
+    """Each tensor, and what the op is called with beside it."""
+    if op in ("addcmul", "addcdiv"):
+        first, second, *rest = args
+        if unknown := kwargs.keys() - {"value", "scalars", "tensors"}:
+            raise TypeError(f"{name}: unexpected argument {min(unknown)}; expected value, scalars or tensors")
+        value = rest[0] if rest else kwargs.get("value", kwargs.get("scalars", kwargs.get("tensors", 1)))
+        value = value.tolist() if isinstance(value, flambeau.Tensor) and value.ndim else value
+        for x, a, b, v in zip(tensors, first, second, _spread(name, value, len(tensors))):
+            yield x, [a, b], {"value": v}
+        return
+    columns = [_spread(name, a, len(tensors)) for a in args]
+    extra = {k: kwargs[k] for k in _BY_NAME.get(op, ()) if k in kwargs}
+    if unknown := kwargs.keys() - {*_OTHERS, *extra}:
+        raise TypeError(f"{name}: unexpected argument {min(unknown)}; expected one of {', '.join((*_OTHERS, *_BY_NAME.get(op, ())))}")
+    columns += [_spread(name, v, len(tensors)) for k, v in kwargs.items() if k in _OTHERS]
+    for x, *rest in zip(tensors, *columns):
+        yield x, rest, extra
 
-    def write(value: Any) -> Any:
-        value = value if isinstance(value, flambeau.Tensor) else flambeau.full_like(x, value)
-        return x.copy_(getattr(flambeau, other)(x, value))
 
-    return write
+def _method(op: str, *beside: Any) -> str:
+    """What a tensor's method is called: the greater (smaller) of it and a number is what that number bounds."""
+    bounds = {"maximum": "clamp_min", "minimum": "clamp_max"}
+    return bounds[op] if op in bounds and not isinstance(beside[0], flambeau.Tensor) else op
 
 
 def _inplace(op: str) -> Callable[..., None]:
     name = f"_foreach_{op}_"
 
     def run(tensors: Any, *args: Any, **kwargs: Any) -> None:
-        if op in ("addcmul", "addcdiv"):
-            first, second, *rest = args
-            if unknown := kwargs.keys() - {"value", "scalars", "tensors"}:
-                raise TypeError(f"{name}: unexpected argument {min(unknown)}; expected value, scalars or tensors")
-            value = rest[0] if rest else kwargs.get("value", kwargs.get("scalars", kwargs.get("tensors", 1)))
-            value = value.tolist() if isinstance(value, flambeau.Tensor) and value.ndim else value
-            for x, a, b, v in zip(tensors, first, second, _spread(name, value, len(tensors))):
-                getattr(x, op + "_")(a, b, value=v)
-            return
-        columns = [_spread(name, a, len(tensors)) for a in args]
-        extra = {k: kwargs[k] for k in _BY_NAME.get(op, ()) if k in kwargs}
-        if unknown := kwargs.keys() - {*_OTHERS, *extra}:
-            raise TypeError(f"{name}: unexpected argument {min(unknown)}; expected one of {', '.join((*_OTHERS, *_BY_NAME.get(op, ())))}")
-        named = [_spread(name, v, len(tensors)) for k, v in kwargs.items() if k in _OTHERS]
-        for x, *rest in zip(tensors, *columns, *named):
-            _method(op, x)(*rest, **extra)
+        for x, rest, extra in _calls(op, name, tensors, args, kwargs):
+            method = _method(op, *rest[:1])
+            if method in ("maximum", "minimum"):
+                x.copy_(getattr(x, method)(*rest))
+            else:
+                getattr(x, method + "_")(*rest, **extra)
 
     run.__name__ = run.__qualname__ = name
     run.__doc__ = f"`{op}_` of every tensor of a list."
@@ -65,23 +68,11 @@ def _inplace(op: str) -> Callable[..., None]:
 
 def _made(op: str) -> Callable[..., Any]:
     name = f"_foreach_{op}"
-    write = _inplace(op)
 
     def run(tensors: Any, *args: Any, **kwargs: Any) -> Any:
-        others = [a for a in (*args, *kwargs.values()) if isinstance(a, (list, tuple))]
-        copies = []
-        for i, x in enumerate(tensors):
-            kinds = [o[i] for o in others] + [a for a in (*args, *kwargs.values()) if not isinstance(a, (list, tuple))]
-            dtype = x.dtype
-            for k in kinds:
-                if isinstance(k, (flambeau.Tensor, int, float, complex)) and not isinstance(k, bool):
-                    dtype = flambeau.promote_types(dtype, flambeau.result_type(x, k))
-            floats = op in ("div", "reciprocal", "sqrt", "rsqrt", "exp", "log") and not (dtype.is_floating_point or dtype.is_complex)
-            shape = flambeau.broadcast_shapes(x.shape, *(k.shape for k in kinds if isinstance(k, flambeau.Tensor)))
-            room = x if shape == x.shape else x.expand(shape).contiguous()
-            copies.append(room.to(flambeau.get_default_dtype() if floats else dtype, copy=room is x))
-        write(copies, *args, **kwargs)
-        return tuple(copies)
+        if op == "pow" and not isinstance(tensors, (list, tuple)):  # one number to the power of each tensor
+            return tuple(tensors**x for x in args[0])
+        return tuple(getattr(x, _method(op, *rest[:1]))(*rest, **extra) for x, rest, extra in _calls(op, name, tensors, args, kwargs))
 
     run.__name__ = run.__qualname__ = name
     run.__doc__ = f"`{op}` of every tensor of a list."
@@ -91,6 +82,16 @@ def _made(op: str) -> Callable[..., Any]:
 def _foreach_norm(tensors: Any, ord: float = 2, dtype: Any = None) -> Any:
     """The norm of every tensor of a list, over all of its elements."""
     return tuple(flambeau.linalg.vector_norm(x, ord, dtype=dtype) for x in tensors)
+
+
+def _foreach_powsum(tensors: Any, ord: float = 2, dtype: Any = None) -> Any:
+    """The sum of all |element|^ord of every tensor of a list: `_foreach_norm` without the root."""
+    return tuple((x if dtype is None else x.to(dtype)).abs().pow(ord).sum() for x in tensors)
+
+
+def _foreach_clone(tensors: Any, *, memory_format: Any = None) -> Any:
+    """A copy of every tensor of a list."""
+    return tuple(x.clone() for x in tensors)
 
 
 def _foreach_max(tensors: Any) -> Any:

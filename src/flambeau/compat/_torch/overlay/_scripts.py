@@ -19,7 +19,7 @@ class JitType:
         NotImplementedError: always.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise NotImplementedError(f"{type(self).__name__}: there is no TorchScript here, and none of its types")
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib
 import warnings
+from collections.abc import Callable, Iterable
 from typing import Any
 
-__all__ = ["impl_abstract"]
+__all__ = ["impl_abstract", "triton_op"]
 
 _waiting: dict[tuple[str, str], Any] = {}  # (kind, operator) -> what was registered before the operator
 
@@ -39,3 +40,18 @@ def impl_abstract(qualname: str, func: Any = None, *, lib: Any = None, _stacklev
     warnings.warn("torch.library.impl_abstract was renamed to torch.library.register_fake", FutureWarning, stacklevel=2)
     register = globals()["register_fake"]
     return register(qualname, lib=lib) if func is None else register(qualname, func, lib=lib)
+
+
+def triton_op(name: str, fn: Callable[..., Any] | None = None, /, *, mutates_args: str | Iterable[str], schema: str | None = None) -> Any:
+    """An op whose function is made of tensors' ops alone (and, on a GPU, of Triton's kernels); also a decorator.
+
+    It is a `custom_op` that needs no `register_fake`: shapes and types of its results come from running the function on the meta device.
+    """
+    from flambeau.library import custom_op
+
+    def make(function: Callable[..., Any]) -> Any:
+        op = custom_op(name, function, mutates_args=mutates_args, schema=schema)
+        op.register_fake(function)
+        return op
+
+    return make if fn is None else make(fn)

@@ -9,6 +9,7 @@ from flambeau._errors import NoCUDAError
 from flambeau.amp.autocast_mode import autocast
 from flambeau.compat._torch.overlay import _scripts
 from flambeau.compat._torch.overlay._C import _switches
+from flambeau.library._op import set_below_autograd
 from flambeau.overrides import DisableTorchFunction, DisableTorchFunctionSubclass
 
 __all__ = ["DisableTorchFunction", "DisableTorchFunctionSubclass"]
@@ -139,3 +140,8 @@ class _ExcludeDispatchKeyGuard:
 
     def __exit__(self, *args: Any) -> None:
         self._region.__exit__(*args)
+
+
+def _AutoDispatchBelowAutograd() -> Any:  # noqa: N802
+    """A region in which ops of `torch.library` compute, passing over what was given for the dispatch key Autograd."""
+    return _C.held(set_below_autograd, True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 __all__ = ["FakeTensor", "FakeTensorMode", "is_fake", "unset_fake_temporarily"]
 
@@ -14,9 +14,9 @@ class FakeTensor:
 
 
 class FakeTensorMode:
-    """A mode under which ops make fake tensors; refused."""
+    """Refused: ops make no fake tensors; the meta device has shapes without memory."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise NotImplementedError("FakeTensorMode: there are no fake tensors here; compute on the meta device for shapes without memory")
 
 

@@ -1,0 +1,47 @@
+"""`torch._foreach_*`: lists of tensors by one call, as optimizers of other people's use them."""
+
+from __future__ import annotations
+
+import pytest
+from support.as_torch import says
+
+pytestmark = pytest.mark.eager("programs in processes of their own")
+
+
+def test_results_are_those_of_the_ops_one_by_one():
+    assert says("""
+        import torch
+        xs, ys = [torch.tensor([0.5, 2.0]), torch.tensor([[3.0]])], [torch.tensor([1.0, 1.0]), torch.tensor([[4.0]])]
+        print([x.tolist() for x in torch._foreach_maximum(xs, 1)], [x.tolist() for x in torch._foreach_minimum(xs, ys)])
+        print([x.tolist() for x in torch._foreach_lerp(xs, ys, 0.5)], [x.tolist() for x in torch._foreach_addcdiv(xs, ys, xs, [2, 3])])
+        print([x.tolist() for x in torch._foreach_pow(2.0, xs)][1], [x.tolist() for x in torch._foreach_powsum(xs, 2)])
+        print([x.dtype for x in torch._foreach_mul([torch.ones(2, dtype=torch.long)], 2.5)], [x.dtype for x in torch._foreach_exp([torch.tensor([1])])])
+    """) == [
+        "[[1.0, 2.0], [[3.0]]] [[0.5, 1.0], [[3.0]]]",
+        "[[0.75, 1.5], [[3.5]]] [[4.5, 3.0], [[7.0]]]",
+        "[[8.0]] [4.25, 9.0]",
+        "[torch.float32] [torch.float32]",
+    ]  # fmt: skip
+
+
+def test_a_new_list_has_the_history_of_the_op_and_memory_of_its_own():
+    assert says("""
+        import torch
+        ps = [torch.ones(2, requires_grad=True), torch.ones(1, requires_grad=True)]
+        made = torch._foreach_mul(ps, 3.0)
+        sum(x.sum() for x in made).backward()
+        copies = torch._foreach_clone([p.detach() for p in ps])
+        copies[0].zero_()
+        print(made[0].grad_fn.name(), ps[0].grad.tolist(), ps[0].tolist())
+    """) == ["MulBackward0 [3.0, 3.0] [1.0, 1.0]"]
+
+
+def test_a_bound_that_an_integer_can_not_be_is_refused_in_place():
+    assert says("""
+        import torch
+        xs = [torch.tensor([1, 2])]
+        try: torch._foreach_maximum_(xs, 2.5)
+        except RuntimeError as e: print("refused", xs[0].tolist())
+        torch._foreach_maximum_(xs, 2)
+        print(xs[0].tolist())
+    """) == ["refused [1, 2]", "[2, 2]"]

@@ -1,0 +1,89 @@
+"""What packages with kernels of their own ask `torch.library` and `torch.jit` for, in a process where `torch` is this library."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+
+def output_of(program):
+    command = [sys.executable, "-c", "import flambeau.compat.torch\n" + textwrap.dedent(program)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert run.returncode == 0, run.stderr[-2000:]
+    return run.stdout
+
+
+def test_triton_ops_run_their_function():
+    """spikingjelly registers its neurons so, also those for a CPU."""
+    program = """
+        import torch
+        @torch.library.triton_op("t::plus", mutates_args=())
+        def plus(x: torch.Tensor, n: int = 1) -> torch.Tensor:
+            return x + n
+        same = torch.library.triton_op("t::times", lambda x: x * 2, mutates_args=(), schema="(Tensor x) -> Tensor")
+        torch.library.impl("t::times", "AutogradCPU", lambda x: x * 2)
+        x = torch.ones(2, requires_grad=True)
+        same(x).sum().backward()
+        print(plus(x.detach(), n=2).tolist(), plus(torch.empty(2, 3, device="meta")).shape, x.grad.tolist())
+    """
+    assert output_of(program) == "[3.0, 3.0] torch.Size([2, 3]) [2.0, 2.0]\n"
+
+
+def test_a_function_for_autograd_calls_its_op_below():
+    program = """
+        import torch
+        lib = torch.library.Library("t", "DEF")
+        lib.define("square(Tensor x) -> Tensor")
+        lib.impl("square", lambda x: x * x, "CPU")
+        class Square(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.save_for_backward(x)
+                with torch._C._AutoDispatchBelowAutograd():
+                    return torch.ops.t.square(x)
+            @staticmethod
+            def backward(ctx, dy):
+                return dy * 2 * ctx.saved_tensors[0]
+        lib.impl("square", Square.apply, "Autograd")
+        x = torch.tensor(3.0, requires_grad=True)
+        torch.ops.t.square(x).backward()
+        print(x.grad.item())
+    """
+    assert output_of(program) == "6.0\n"
+
+
+def test_torchscript_is_off():
+    """brevitas asks before it scripts its functions."""
+    program = """
+        from torch.jit import _enabled
+        import torch.jit._state
+        print(bool(_enabled), _enabled.enabled, torch.jit._state._enabled is _enabled)
+    """
+    assert output_of(program) == "False False True\n"
+
+
+def test_tensors_with_a_mask_by_their_modules():
+    program = """
+        import torch
+        from torch.masked.maskedtensor.core import MaskedTensor, is_masked_tensor
+        from torch.masked.maskedtensor.creation import as_masked_tensor
+        print(MaskedTensor is torch.masked.MaskedTensor, as_masked_tensor is torch.masked.as_masked_tensor, torch.masked._ops._output_mask is not None)
+    """
+    assert output_of(program) == "True True True\n"
+
+
+def test_errors_of_the_compiler_can_be_caught():
+    """lycoris names them before it compiles."""
+    program = """
+        import torch._dynamo
+        caught = (torch._dynamo.exc.BackendCompilerFailed, torch._dynamo.exc.InternalTorchDynamoError, torch._dynamo.exc.Unsupported)
+        try:
+            torch.compile(lambda x: x + missing)(torch.ones(1))
+        except caught:
+            print("compiler")
+        except NameError as error:
+            print(error)
+        print(all(issubclass(c, RuntimeError) for c in caught))
+    """
+    assert output_of(program) == "name 'missing' is not defined\nTrue\n"
