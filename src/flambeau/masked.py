@@ -19,6 +19,8 @@ A `MaskedTensor` brings its mask along: functions and operators heed it.
 from __future__ import annotations
 
 from flambeau._masked_functions import (
+    _input_mask,  # noqa: F401  (of `torch.masked`)
+    _output_mask,  # noqa: F401
     amax,
     amin,
     argmax,
