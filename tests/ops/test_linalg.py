@@ -607,3 +607,20 @@ def test_columns_without_a_pivot_and_with_nan():
     assert fl.linalg.lu_factor_ex(fl.from_numpy(a))[2] == 6
     a[3, 7] = np.nan
     assert np.isnan(fl.linalg.det(fl.from_numpy(a)).item())
+
+
+@pytest.mark.parametrize("dtype", [fl.float32, fl.float64])
+@pytest.mark.parametrize("shape", [(1, 1), (2, 5), (5, 2), (17, 16), (33, 33), (47, 20), (5, 40), (64, 64), (100, 50), (800, 16), (2000, 7)])
+def test_reflections_of_all_shapes(shape, dtype):
+    rng = np.random.default_rng(shape[0])
+    scales = (1.0, 1e30, 1e-36) if dtype is fl.float32 else (1.0, 1e300, 1e-300)
+    for scale in scales:
+        a = (rng.standard_normal(shape) * scale).astype(np.float32 if dtype is fl.float32 else np.float64)
+        a[:, -1] = a[:, 0]
+        for mode in ("reduced", "complete"):
+            if mode == "complete" and shape[0] > 1000:
+                continue
+            q, r = (t.double().numpy() for t in fl.linalg.qr(fl.from_numpy(a), mode))
+            limit = 3e-5 if dtype is fl.float32 else 1e-13
+            assert np.abs(q.T @ q - np.eye(q.shape[1])).max() <= limit
+            assert np.abs(q @ (r / scale) - a.astype(np.float64) / scale).max() <= limit * 10

@@ -26,10 +26,10 @@ FL_SIMD_KERNEL(void, cholesky_many_f64, double* a, int64_t count, int64_t n, int
 FL_SIMD_KERNEL(void, triangle_solve_f32, int64_t n, int64_t r, const float* a, int64_t row, int64_t col, bool lower, bool unit, float* b, int64_t ldb)
 FL_SIMD_KERNEL(void, triangle_solve_f64, int64_t n, int64_t r, const double* a, int64_t row, int64_t col, bool lower, bool unit, double* b, int64_t ldb)
 // Householder: a [m, n] becomes R above its diagonal and the reflectors below, H_k = 1 - tau_k v v^T with v_k = 1.
-// `work` has m + n elements.
+// `work` has m n elements.
 FL_SIMD_KERNEL(void, reflect_f32, float* a, int64_t m, int64_t n, float* tau, float* work)
 FL_SIMD_KERNEL(void, reflect_f64, double* a, int64_t m, int64_t n, double* tau, double* work)
-// q [m, columns], the first columns of H_0 H_1 ... H_{k-1}, from reflectors in a [m, k] of row stride lda.
+// q [m, columns], the first columns of H_0 H_1 ... H_{k-1}, from reflectors in a [m, k] of row stride lda. `work` has m (columns + 1) elements.
 FL_SIMD_KERNEL(void, reflector_product_f32, const float* a, int64_t lda, const float* tau, int64_t m, int64_t k, int64_t columns, float* q, float* work)
 FL_SIMD_KERNEL(void, reflector_product_f64, const double* a, int64_t lda, const double* tau, int64_t m, int64_t k, int64_t columns, double* q, double* work)
 

@@ -18,7 +18,7 @@ struct Singular {
   int64_t columns;  // of u
   std::vector<double> a, tau, work, q, r, j, s, u;
   Singular(int64_t rows, int64_t cols, bool full, bool with_vectors) : m(std::max(rows, cols)), n(std::min(rows, cols)), vectors(with_vectors), columns(full ? m : n) {
-    a.resize(static_cast<size_t>(m * n)), tau.resize(static_cast<size_t>(n)), work.resize(static_cast<size_t>(2 * m + n));
+    a.resize(static_cast<size_t>(m * n)), tau.resize(static_cast<size_t>(n)), work.resize(static_cast<size_t>(m * (std::max(n, columns) + 1)));
     r.resize(static_cast<size_t>(n * n)), s.resize(static_cast<size_t>(n));
     if (vectors) q.resize(static_cast<size_t>(m * columns)), u.resize(static_cast<size_t>(m * columns)), j.resize(static_cast<size_t>(n * n));
   }
@@ -145,7 +145,7 @@ void linalg_geqrf(const Tensor& A, const Tensor& a, const Tensor& tau) {
       return;
     }
     over_matrices(x.count, 4 * x.m * x.n * k, [&](int64_t b, int64_t e) {
-      std::vector<T> work(static_cast<size_t>(x.m + x.n));
+      std::vector<T> work(static_cast<size_t>(x.m * x.n));
       for (int64_t i = b; i < e; ++i) reflect(out + i * x.m * x.n, x.m, x.n, factors + i * k, work.data());
     });
   });
@@ -163,7 +163,7 @@ void linalg_reflectors(const Tensor& a, const Tensor& tau, int64_t columns, cons
       return;
     }
     over_matrices(x.count, 4 * x.m * columns * std::max<int64_t>(k, 1), [&](int64_t b, int64_t e) {
-      std::vector<T> work(static_cast<size_t>(x.m + columns));
+      std::vector<T> work(static_cast<size_t>(x.m * (columns + 1)));
       for (int64_t i = b; i < e; ++i) reflector_product(in + i * x.m * x.n, x.n, factors + i * k, x.m, k, columns, out + i * x.m * columns, work.data());
     });
   });
@@ -176,7 +176,7 @@ void linalg_qr(const Tensor& A, std::string_view mode, const Tensor& Q, const Te
   with_real(A.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const auto some = [&](int64_t b, int64_t e) {
-      std::vector<T> a(static_cast<size_t>(x.m * x.n)), tau(static_cast<size_t>(k)), work(static_cast<size_t>(2 * x.m + x.n));
+      std::vector<T> a(static_cast<size_t>(x.m * x.n)), tau(static_cast<size_t>(k)), work(k >= kReflectedColumns ? 0 : static_cast<size_t>(x.m * (std::max(x.n, columns) + 1)));
       for (int64_t i = b; i < e; ++i) {
         std::copy_n(A.data<T>() + i * x.m * x.n, x.m * x.n, a.data());
         T* q = with_q ? Q.data<T>() + i * x.m * columns : nullptr;

@@ -24,7 +24,7 @@ void reflector_product(const double* a, int64_t lda, const double* tau, int64_t 
 
 template <class T>
 Reflections<T>::Reflections(T* a, int64_t m, int64_t n, T* tau) : m_(m) {
-  std::vector<T> panel(static_cast<size_t>(m * kWidth)), work(static_cast<size_t>(m + kWidth));
+  std::vector<T> panel(static_cast<size_t>(m * kWidth)), work(static_cast<size_t>(m * kWidth));
   const int64_t k = std::min(m, n);
   std::optional<OneCore> alone;
   if (m * n < kShared) alone.emplace();

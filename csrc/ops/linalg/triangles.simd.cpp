@@ -1,4 +1,4 @@
-// LU and Cholesky factors of small matrices, reflectors.
+// LU and Cholesky factors of small matrices.
 #include <cstdint>
 
 #include "base/vmath_basic.h"
@@ -152,60 +152,6 @@ void cholesky_many(T* a, int64_t count, int64_t n, int32_t* info) {
   }
 }
 
-// Scales before squaring, so that neither huge nor tiny numbers are lost.
-template <class T>
-FL_VM T norm_of(const T* x, int64_t n) {
-  T largest = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    const T v = vm::abs(x[i]);
-    largest = v > largest || v != v ? v : largest;
-  }
-  if (!(largest > 0) || largest == vm::kInf<T>) return largest;
-  double sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (int64_t i = 0; i < n; ++i) {
-    const double v = static_cast<double>(x[i]) / static_cast<double>(largest);
-    sum += v * v;
-  }
-  return static_cast<T>(static_cast<double>(largest) * vm::sqrt(sum));
-}
-// a -= tau v (v^T a), for a [m, n].
-template <class T>
-FL_VM void apply_reflector(T* a, int64_t m, int64_t n, int64_t lda, const T* v, T tau, T* work) {
-  if (tau == 0 || n == 0) return;
-  for (int64_t j = 0; j < n; ++j) work[j] = 0;
-  for (int64_t i = 0; i < m; ++i) subtract(-v[i], a + i * lda, work, n);
-  for (int64_t i = 0; i < m; ++i) subtract(tau * v[i], work, a + i * lda, n);
-}
-template <class T>
-FL_VM void reflect(T* a, int64_t m, int64_t n, T* tau, T* work) {
-  T* v = work + n;
-  for (int64_t k = 0; k < (m < n ? m : n); ++k) {
-    for (int64_t i = k; i < m; ++i) v[i - k] = a[i * n + k];
-    const T alpha = v[0], below = norm_of(v + 1, m - k - 1);
-    tau[k] = 0;
-    if (below == 0) continue;
-    T both[2] = {alpha, below};
-    const T beta = -vm::copysign(norm_of(both, 2), alpha);
-    tau[k] = (beta - alpha) / beta;
-    v[0] = 1;
-    for (int64_t i = k + 1; i < m; ++i) a[i * n + k] = v[i - k] = v[i - k] / (alpha - beta);
-    a[k * n + k] = beta;
-    apply_reflector(a + k * n + k + 1, m - k, n - k - 1, n, v, tau[k], work);
-  }
-}
-template <class T>
-FL_VM void reflector_product(const T* a, int64_t lda, const T* tau, int64_t m, int64_t k, int64_t columns, T* q, T* work) {
-  T* v = work + columns;
-  for (int64_t i = 0; i < m; ++i)
-    for (int64_t j = 0; j < columns; ++j) q[i * columns + j] = i == j ? T(1) : T(0);
-  for (int64_t h = k - 1; h >= 0; --h) {
-    v[0] = 1;
-    for (int64_t i = h + 1; i < m; ++i) v[i - h] = a[i * lda + h];
-    apply_reflector(q + h * columns + h, m - h, columns - h, columns, v, tau[h], work);
-  }
-}
-
 }  // namespace
 
 #define FL_LINALG_LOOPS(T, suffix)                                                                                                      \
@@ -214,11 +160,7 @@ FL_VM void reflector_product(const T* a, int64_t lda, const T* tau, int64_t m, i
     return lu_solve_many<T>(lu, pivots, count, n, r, transposed, b);                                                                    \
   }                                                                                                                                     \
   int64_t cholesky_lower_##suffix(T* a, int64_t n, int64_t lda) { return cholesky_lower<T>(a, n, lda); }                                \
-  void cholesky_many_##suffix(T* a, int64_t count, int64_t n, int32_t* info) { cholesky_many<T>(a, count, n, info); }                   \
-  void reflect_##suffix(T* a, int64_t m, int64_t n, T* tau, T* work) { reflect<T>(a, m, n, tau, work); }                                \
-  void reflector_product_##suffix(const T* a, int64_t lda, const T* tau, int64_t m, int64_t k, int64_t columns, T* q, T* work) {        \
-    reflector_product<T>(a, lda, tau, m, k, columns, q, work);                                                                          \
-  }
+  void cholesky_many_##suffix(T* a, int64_t count, int64_t n, int32_t* info) { cholesky_many<T>(a, count, n, info); }
 FL_LINALG_LOOPS(float, f32)
 FL_LINALG_LOOPS(double, f64)
 
