@@ -49,6 +49,12 @@ FL_VM T norm_of(const T* x, int64_t n) {
   }
 }
 
+// Below it a sum of products loses bits that a power of two brings back.
+template <class T>
+constexpr T kSmall = sizeof(T) == 4 ? T(0x1p-100) : T(0x1p-960);
+template <class T>
+constexpr T kUp = sizeof(T) == 4 ? T(0x1p100) : T(0x1p960);
+
 // y -= tau v (v^T y), where v begins with a 1 that is not there.
 template <class T>
 FL_VM void apply_reflector(const T* v, T tau, T* y, int64_t n) {
@@ -63,16 +69,22 @@ void reflect(T* a, int64_t m, int64_t n, T* tau, T* work) {
   for (int64_t k = 0; k < std::min(m, n); ++k) {
     T* v = work + k * m + k;
     const int64_t rows = m - k;
-    const T alpha = v[0], below = norm_of(v + 1, rows - 1);
+    T alpha = v[0], below = norm_of(v + 1, rows - 1), unit = 1;
     tau[k] = 0;
     if (below == 0) continue;
+    if (vm::abs(alpha) + below < kSmall<T>) {  // of denormals, which have few bits, no reflection could be made
+      unit = kUp<T>;
+      for (int64_t i = 0; i < rows; ++i) v[i] *= unit;
+      alpha *= unit;
+      below = norm_of(v + 1, rows - 1);
+    }
     const T both[2] = {alpha, below};
     const T beta = -vm::copysign(norm_of(both, 2), alpha);
     tau[k] = (beta - alpha) / beta;
     const T whole = alpha - beta;
 #pragma omp simd
     for (int64_t i = 1; i < rows; ++i) v[i] /= whole;
-    v[0] = beta;
+    v[0] = beta / unit;
     for (int64_t j = k + 1; j < n; ++j) apply_reflector(v, tau[k], work + j * m + k, rows);
   }
   transpose_block(work, m, a, n, n, m, sizeof(T));
