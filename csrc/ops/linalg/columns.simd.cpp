@@ -2,25 +2,12 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "base/vmath_basic.h"
 #include "ops/linalg/loops.h"
+#include "ops/linalg/vectors.h"
 #include "storage/transpose.h"
 
 namespace fl::kernels::FL_ISA {
 namespace {
-
-template <class T>
-FL_VM T dot(const T* x, const T* y, int64_t n) {
-  T sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (int64_t i = 0; i < n; ++i) sum += x[i] * y[i];
-  return sum;
-}
-template <class T>
-FL_VM void subtract(T factor, const T* x, T* y, int64_t n) {
-#pragma omp simd
-  for (int64_t i = 0; i < n; ++i) y[i] -= factor * x[i];
-}
 
 // Squares of floats fit into doubles; doubles are scaled before, by a power of two, so that neither huge nor tiny numbers are lost.
 template <class T>

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "base/vmath_basic.h"
 #include "ops/linalg/loops.h"
+#include "ops/linalg/vectors.h"
 #include "storage/transpose.h"
 
 namespace fl::kernels::FL_ISA {
@@ -11,11 +11,6 @@ namespace {
 
 constexpr int64_t kStrip = 8;
 
-template <class T>
-FL_VM void subtract(T factor, const T* x, T* y, int64_t n) {
-#pragma omp simd
-  for (int64_t i = 0; i < n; ++i) y[i] -= factor * x[i];
-}
 // y -= l[0] u[0] + .. + l[7] u[7], where u has eight rows.
 template <class T>
 FL_VM void subtract_strip(const T* l, int64_t l_step, const T* u, int64_t ldu, T* y, int64_t n) {
