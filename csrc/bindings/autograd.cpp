@@ -260,10 +260,6 @@ void init_autograd(nb::module_& m) {
   m.def("enter_autocast", &enter_autocast);
   m.def("leave_autocast", &leave_autocast);
   m.def("clear_autocast_cache", &clear_autocast_cache);
-  m.def("set_anomaly", [](bool on, bool check_nan) {
-    anomaly.on = on;
-    anomaly.check_nan = check_nan;
-  });
   m.def("anomaly", [] { return nb::make_tuple(anomaly.on.load(), anomaly.check_nan.load()); });
   m.def("is_inference_mode_enabled", [] { return thread_modes().inference; });
 

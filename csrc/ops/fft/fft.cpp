@@ -61,15 +61,12 @@ T* points_of_thread(int64_t points) {
   return reinterpret_cast<T*>((reinterpret_cast<uintptr_t>(memory.get()) + 63) & ~uintptr_t{63});
 }
 
-// Lines that may go together.
-int64_t lines_across(const Lines& l) { return l.inner > 1 ? l.inner : l.outer; }
-
 // Calls f(first line as an offset into `from`, the same into `to`, lanes, work) for groups of lines: points are `inner` apart in both,
 // lines that lie around inner == 1 are n of the side's own apart.
 template <class T, class F>
 void over_groups(const Lines& from, const Lines& to, int64_t points, const F& f) {
   constexpr int64_t most = kFftLanes<T>;
-  const int64_t across = lines_across(from), blocks = from.inner > 1 ? from.outer : 1;
+  const int64_t across = from.inner > 1 ? from.inner : from.outer, blocks = from.inner > 1 ? from.outer : 1;
   const int64_t groups = (across + most - 1) / most;
   parallel_work(blocks * groups, points * most, 16384, [&](int64_t begin, int64_t end) {
     T* work = points_of_thread<T>(points);
