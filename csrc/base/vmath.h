@@ -220,9 +220,11 @@ FL_VM T log_of(const LogParts<T>& parts) {
 }
 template <class T>
 FL_VM T log(T x) { return log_edges(x, log_of(log_parts(x))); }
-// Of finite x > 0 that are no denormals.
+// Of finite x > 0 that are no denormals; the ops take others to log (`rare`).
 template <class T>
 FL_VM T log_inside(T x) { return log_of(log_parts<false>(x)); }
+FL_VM bool outside_log(float x) { return bits<uint32_t>(x) - 0x00800000u >= 0x7f000000u; }
+FL_VM bool outside_log(double x) { return bits<uint64_t>(x) - (1ull << 52) >= (0x7feull << 52); }
 template <class T>
 FL_VM T log2(T x) {
   const auto [k, f, h, tail] = log_parts(x);
@@ -244,14 +246,21 @@ FL_VM T log1p(T x) {
   c = u < kInf<T> ? c : T(0);
   return x == 0 ? x : l + c;
 }
-// Near 1/2, where the logarithm has its zero, by log1p((2 x - 1) / (1 - x)), whose numerator is exact.
-template <class T>
+// Near 1/2, where the logarithm has its zero, by log1p((2 x - 1) / (1 - x)), whose numerator is exact: log(v) + c / v with v = 1 + q
+// rounded and c what was lost, where 1 / v is about 2 - v, since c is small.
+template <bool kEdges = true, class T>
 FL_VM T logit(T x) {
-  const T d = T(1) - x, t = (x + x - T(1)) / d, v = T(1) + t;
-  const bool near = abs(x - T(0.5)) < T(0.25);
-  const T c = near ? (t - (v - T(1))) / v : T(0);
-  return log(near ? v : x / d) + c;
+  const bool near = abs(x - T(0.5)) < T(0.125);
+  const T q = (near ? x + x - T(1) : x) / (T(1) - x), v = T(1) + q, u = near ? v : q;
+  const T c = near ? (q - (v - T(1))) * (T(2) - v) : T(0);
+  if constexpr (kEdges) return log(u) + c;
+  else return log_inside(u) + c;
 }
+// Of 0 < x < 1 that are no denormals.
+template <class T>
+FL_VM T logit_inside(T x) { return logit<false>(x); }
+FL_VM bool outside_logit(float x) { return bits<uint32_t>(x) - 0x00800000u >= 0x3f800000u - 0x00800000u; }
+FL_VM bool outside_logit(double x) { return bits<uint64_t>(x) - (1ull << 52) >= (0x3feull << 52); }
 // log(1 + e^x)
 template <class T>
 FL_VM T log1p_exp(T x) { return (x > 0 ? x : T(0)) + log1p(exp(-abs(x))); }

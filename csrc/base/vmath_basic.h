@@ -31,6 +31,19 @@ FL_VM T poly(T x, T c0, C... rest) {
   if constexpr (sizeof...(rest) == 0) return c0;
   else return c0 + x * poly<T>(x, static_cast<T>(rest)...);
 }
+// The same by its even and odd powers apart, half the steps one after the other: for long ones, where a processor runs out of
+// loop passes to look ahead to.
+template <class T, class... C>
+FL_VM T poly_halves(T x, T c0, T c1, C... rest) {
+  constexpr int n = 2 + sizeof...(rest);
+  const T c[] = {c0, c1, static_cast<T>(rest)...}, z = x * x;
+  T even = c[(n - 1) / 2 * 2], odd = c[n / 2 * 2 - 1];
+#pragma GCC unroll 32
+  for (int k = (n - 1) / 2 * 2 - 2; k >= 0; k -= 2) even = even * z + c[k];
+#pragma GCC unroll 32
+  for (int k = n / 2 * 2 - 3; k > 0; k -= 2) odd = odd * z + c[k];
+  return odd * x + even;
+}
 
 // ---- simple ones --------------------------------------------------------------------------------------
 

@@ -137,3 +137,21 @@ def test_powers_of_integers_stay_integers_or_refuse():
     with pytest.raises(fl.DTypeError, match="pow"):
         x.pow_(0.5)
     assert x.tolist() == [-3, 0, 5]
+
+
+def test_logarithms_of_what_is_rare_among_others():
+    """Blocks of numbers that all have the usual path, and blocks where one does not: the same elements."""
+    rng = np.random.default_rng(3)
+    rare = [0.0, -0.0, -1.0, np.inf, -np.inf, np.nan, 1e-40, 5e-324, 1.0, 2.0]
+    for name, of in [("log", np.log), ("logit", special.logit)]:
+        for dtype, tolerance in [("f4", 4e-7), ("f8", 8e-16)]:
+            a = rng.uniform(0.01, 0.99, 1500).astype(dtype)
+            alone = getattr(fl, name)(fl.from_numpy(a)).numpy()
+            b = a.copy()
+            b[np.arange(len(rare)) * 107 + 50] = rare
+            with np.errstate(all="ignore"):
+                want = of(b.astype("f8"))
+            got = getattr(fl, name)(fl.from_numpy(b)).numpy()
+            same = a == b
+            assert np.allclose(got[same], alone[same], rtol=tolerance, atol=0)
+            assert np.allclose(got, want, rtol=tolerance, atol=tolerance, equal_nan=True), name
