@@ -139,7 +139,7 @@ void walk_blocks(const Axes& axes, int axis, const Dims* const* strides, int n, 
   const int64_t rows = axes.sizes[axis], cols = axes.sizes[d - 1];
   const int64_t row_blocks = (rows + block_rows - 1) / block_rows, col_blocks = (cols + block_cols - 1) / block_cols;
   const int64_t total = axes.numel / rows / cols * row_blocks * col_blocks;
-  parallel_work(total, block_rows * block_cols, kGrain, [&](int64_t begin, int64_t end) {
+  parallel_work(total, std::min(block_rows, rows) * std::min(block_cols, cols), kGrain, [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) {
       int64_t rest = b;
       const int64_t c = rest % col_blocks * block_cols;

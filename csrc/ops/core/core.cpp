@@ -351,134 +351,135 @@ std::vector<Tensor> split_with_sizes(const Tensor& x, IntList sizes, int64_t dim
 
 namespace {
 
-// f(row of x, row of y) for the rows along the last axis of two tensors of one shape, which is not empty.
-template <class U, class F>
-void over_rows(const Tensor& x, const Tensor& y, F&& f) {
-  const int last = x.ndim() - 1;
-  parallel_work(x.numel() / x.size(last), x.size(last), 16384, [&](int64_t begin, int64_t end) {
-    Dims at(last);
-    const U* from = static_cast<const U*>(x.data());
-    U* to = static_cast<U*>(y.data());
-    for (int64_t d = last - 1, rest = begin; d >= 0; rest /= x.size(to_int(d)), --d) {
-      const int k = to_int(d);
-      at[k] = rest % x.size(k);
-      from += at[k] * x.stride(k);
-      to += at[k] * y.stride(k);
+// What stands around the elements of x: a number, or x again, of which the borders show places.
+enum class Around { Number, Same, Reflected, Circular };
+
+// One axis of y, of which [before, before + n) are x's places.
+struct PaddedAxis {
+  int64_t before = 0, n = 1, from_stride = 0, to_stride = 0, size = 1;
+
+  // The place of x that place i of y shows; -1: none.
+  int64_t shown(int64_t i, Around around) const {
+    const int64_t at = i - before;
+    if (static_cast<uint64_t>(at) < static_cast<uint64_t>(n)) return at;
+    switch (around) {
+      case Around::Number: return -1;
+      case Around::Same: return at < 0 ? 0 : n - 1;
+      case Around::Reflected: return at < 0 ? -at : 2 * (n - 1) - at;
+      case Around::Circular: return at < 0 ? at + n : at - n;
     }
-    for (int64_t r = begin; r < end; ++r) {
-      f(from, to);
-      for (int d = last - 1; d >= 0; --d) {
-        from += x.stride(d);
-        to += y.stride(d);
-        if (++at[d] < x.size(d)) break;
-        from -= x.size(d) * x.stride(d);
-        to -= x.size(d) * y.stride(d);
-        at[d] = 0;
+    return -1;
+  }
+};
+
+// A row, most of which are a few vectors: a call for each would take longer than they do.
+template <class U>
+void copy_row(U* to, const U* from, int64_t n) {
+  constexpr int64_t kStep = 16;
+  const int64_t bytes = n * static_cast<int64_t>(sizeof(U));
+  if (bytes < kStep || bytes > 16 * kStep) {
+    std::memcpy(to, from, static_cast<size_t>(bytes));
+    return;
+  }
+  char* t = reinterpret_cast<char*>(to);
+  const char* f = reinterpret_cast<const char*>(from);
+  for (int64_t at = 0; at + kStep < bytes; at += kStep) __builtin_memcpy(t + at, f + at, kStep);
+  __builtin_memcpy(t + bytes - kStep, f + bytes - kStep, kStep);
+}
+
+// Rows of y along its last axis, each from the row of x that it shows; `number` is what stands around x, if that is a number. With `copied`
+// x's elements are in y already, and what is around them is missing.
+template <class U>
+void pad_rows(const Tensor& x, const Tensor& y, const Dims& before, Around around, const U* number, bool copied) {
+  const int last = y.ndim() - 1;
+  const auto axis = [&](int d) { return PaddedAxis{before[d], x.size(d), x.stride(d), y.stride(d), y.size(d)}; };
+  const PaddedAxis row = axis(last);
+  const U* const source = static_cast<const U*>(x.data());
+  U* const target = static_cast<U*>(y.data());
+  parallel_work(y.numel() / row.size, row.size, 16384, [&](int64_t begin, int64_t end) {
+    Dims place(last);
+    for (int64_t d = last - 1, rest = begin; d >= 0; rest /= y.size(to_int(d)), --d) place[to_int(d)] = rest % y.size(to_int(d));
+    for (int64_t r = begin; r < end;) {
+      // The axes but the last two stay as they are over some rows.
+      const U* from = source;
+      U* to = target;
+      bool nowhere = false, again = !copied;
+      for (int d = 0; d < last - 1; ++d) {
+        const int64_t p = axis(d).shown(place[d], around);
+        nowhere |= p < 0;
+        again |= p != place[d] - before[d];
+        from += p * x.stride(d);
+        to += place[d] * y.stride(d);
+      }
+      const PaddedAxis column = last > 0 ? axis(last - 1) : PaddedAxis{};
+      const int64_t first = last > 0 ? place[last - 1] : 0, count = std::min(column.size - first, end - r);
+      for (int64_t i = first; i < first + count; ++i) {
+        const int64_t p = column.shown(i, around);
+        U* const line = to + i * column.to_stride;
+        if (nowhere | (p < 0)) {
+          std::fill_n(line, row.size, *number);
+          continue;
+        }
+        const U* const shown_line = from + p * column.from_stride;
+        if (again | (p != i - column.before)) copy_row(line + row.before, shown_line, row.n);
+        for (int64_t j = 0; j < row.before; ++j) line[j] = number ? *number : shown_line[row.shown(j, around)];
+        for (int64_t j = row.before + row.n; j < row.size; ++j) line[j] = number ? *number : shown_line[row.shown(j, around)];
+      }
+      r += count;
+      if (last > 0) place[last - 1] = 0;
+      for (int d = last - 2; d >= 0; --d) {
+        if (++place[d] < y.size(d)) break;
+        place[d] = 0;
       }
     }
   });
 }
 
-// Copies x to `inside`, a part of y, and fills what y has around its rows: fill(row of x, row of y, a place of the border, counted from
-// the row's first). Borders of rows are short, and copies of their own would cost more than the rows. Returns the rows with borders.
-template <class F>
-Tensor with_row_borders(const Tensor& x, const Tensor& inside, Dims& before, const Tensor& y, F&& fill) {
-  const int last = x.ndim() - 1;
-  const int64_t n = x.size(last), step = y.stride(last), first = before[last], end = y.size(last) - first;
-  if (step != 1 || (first == 0 && end == n)) {  // y is a view, or its rows have no borders
-    copy_elements(inside, x);
-    return inside;
-  }
+// y shows x from `before` on, and `around` it what that says; both have elements.
+void pad(const Tensor& x, const Tensor& y, const Dims& before, Around around, const Tensor& number = {}) {
+  const int last = y.ndim() - 1;
+  if (last < 0) return copy_elements(y, x);
   Tensor rows = x;
-  if (x.stride(last) != 1) {
+  if (x.stride(last) != 1 && x.size(last) > 1) {
     rows = empty(x.sizes(), x.dtype());
     copy_elements(rows, x);
   }
+  const Tensor made = y.stride(last) == 1 || y.size(last) == 1 ? y : empty(y.sizes(), y.dtype());
+  const bool long_rows = x.size(last) > (1 << 16);  // which threads share
+  if (long_rows) {
+    int64_t offset = made.offset();
+    for (int d = 0; d <= last; ++d) offset += before[d] * made.stride(d);
+    copy_elements(alias(made, x.sizes(), made.strides(), offset), rows);
+  }
   by_size(x.item_bytes(), [&](auto unit) {
     using U = decltype(unit);
-    over_rows<U>(rows, inside, [&](const U* from, U* to) {
-      std::memcpy(to, from, static_cast<size_t>(n) * sizeof(U));
-      for (int64_t j = -first; j < 0; ++j) fill(from, to, j);
-      for (int64_t j = n; j < end; ++j) fill(from, to, j);
-    });
+    pad_rows<U>(rows, made, before, around, number.defined() ? static_cast<const U*>(number.data()) : nullptr, long_rows);
   });
-  Dims sizes = inside.sizes();
-  sizes[last] = y.size(last);
-  before[last] = 0;
-  return alias(y, sizes, y.strides(), inside.offset() - first);
-}
-
-// The parts of y around its inside, axis by axis from the last one: f(part, axis, its first position along the axis, counted
-// from the inside's). What a later axis adds belongs to the parts of the earlier ones. before: y's positions before the inside.
-template <class F>
-void over_borders(const Tensor& y, const Tensor& inside, const Dims& before, F&& f) {
-  Dims sizes = inside.sizes();
-  int64_t offset = inside.offset();
-  for (int d = y.ndim() - 1; d >= 0; --d) {
-    const int64_t n = inside.size(d), stride = y.stride(d);
-    const auto part = [&](int64_t first, int64_t count) {
-      sizes[d] = count;
-      if (count > 0) f(alias(y, sizes, y.strides(), offset + first * stride), d, first);
-    };
-    part(-before[d], before[d]);
-    part(n, y.size(d) - n - before[d]);
-    sizes[d] = y.size(d);
-    offset -= before[d] * stride;
-  }
+  if (made.data() != y.data()) copy_elements(y, made);
 }
 
 }  // namespace
 
-void constant_pad(const Tensor& x, IntList pad, Scalar value, const Tensor& y) {
-  Tensor from = x, into = y;
+void constant_pad(const Tensor& x, IntList pads, Scalar value, const Tensor& y) {
+  Tensor from = x;
   Dims before(y.ndim());
-  for (size_t k = 0; 2 * k + 1 < pad.size(); ++k) {  // what both have of each axis
-    const int64_t dim = x.ndim() - 1 - static_cast<int64_t>(k), after = pad[2 * k + 1];
+  for (size_t k = 0; 2 * k + 1 < pads.size(); ++k) {  // what both have of each axis
+    const int64_t dim = x.ndim() - 1 - static_cast<int64_t>(k), after = pads[2 * k + 1];
     const int64_t n = x.size(to_int(dim)), m = y.size(to_int(dim));
-    before[to_int(dim)] = std::min(m, std::max<int64_t>(0, pad[2 * k]));
-    from = slice(from, dim, std::min(n, std::max<int64_t>(0, -pad[2 * k])), std::max<int64_t>(0, n + std::min<int64_t>(0, after)), 1);
-    into = slice(into, dim, before[to_int(dim)], std::max<int64_t>(0, m - std::max<int64_t>(0, after)), 1);
+    before[to_int(dim)] = std::min(m, std::max<int64_t>(0, pads[2 * k]));
+    from = slice(from, dim, std::min(n, std::max<int64_t>(0, -pads[2 * k])), std::max<int64_t>(0, n + std::min<int64_t>(0, after)), 1);
   }
-  if (from.numel() == 0 || from.sizes() != into.sizes()) return fill_elements(y, value);
-  if (y.ndim() > 0) {
-    const Tensor one = empty(Dims{1}, y.dtype());
-    fill_elements(one, value);
-    into = with_row_borders(from, into, before, y, [&](const auto*, auto* to, int64_t j) { std::memcpy(to + j, one.data(), sizeof(*to)); });
-  } else {
-    copy_elements(into, from);
-  }
-  over_borders(y, into, before, [&](const Tensor& part, int, int64_t) { fill_elements(part, value); });
+  if (from.numel() == 0) return fill_elements(y, value);
+  const Tensor number = empty(Dims{1}, y.dtype());
+  fill_elements(number, value);
+  pad(from, y, before, Around::Number, number);
 }
 
-// A border is one copy of a part of y that is there already, read forwards (circular), backwards (reflect) or as one slice
-// again and again (replicate).
-void pad_within(const Tensor& x, IntList pad, std::string_view mode, const Tensor& y) {
+void pad_within(const Tensor& x, IntList pads, std::string_view mode, const Tensor& y) {
   if (y.numel() == 0) return;
-  const int64_t step = mode == "reflect" ? -1 : mode == "circular" ? 1 : 0;
   Dims before(y.ndim());
-  int64_t offset = y.offset();
-  for (size_t k = 0; 2 * k + 1 < pad.size(); ++k) {
-    const int d = y.ndim() - 1 - to_int(static_cast<int64_t>(k));
-    before[d] = pad[2 * k];
-    offset += before[d] * y.stride(d);
-  }
-  // Along an axis of n places: where a border of `count` ones, the first of them at `first`, is read from.
-  const auto source = [step](int64_t n, int64_t first, int64_t count) {
-    const int64_t forwards = first < 0 ? n - count : 0, backwards = first < 0 ? count : n - 2, same = first < 0 ? 0 : n - 1;
-    return step > 0 ? forwards : step < 0 ? backwards : same;
-  };
-  const int last = y.ndim() - 1;
-  const int64_t width = x.size(last), left = before[last], right = y.size(last) - width - left;
-  const int64_t from_left = source(width, -left, left), from_right = source(width, width, right);
-  const Tensor inside = with_row_borders(x, alias(y, x.sizes(), y.strides(), offset), before, y, [&](const auto* from, auto* to, int64_t j) {
-    to[j] = from[j < 0 ? from_left + (j + left) * step : from_right + (j - width) * step];
-  });
-  over_borders(y, inside, before, [&](const Tensor& part, int d, int64_t first) {
-    const int64_t stride = y.stride(d), from = source(x.size(d), first, part.size(d));
-    Dims strides = y.strides();
-    strides[d] *= step;
-    copy_elements(part, alias(y, part.sizes(), strides, part.offset() + (from - first) * stride));
-  });
+  for (size_t k = 0; 2 * k + 1 < pads.size(); ++k) before[y.ndim() - 1 - to_int(static_cast<int64_t>(k))] = pads[2 * k];
+  pad(x, y, before, mode == "reflect" ? Around::Reflected : mode == "circular" ? Around::Circular : Around::Same);
 }
 
 namespace {

@@ -128,7 +128,7 @@ void pictures(const Tensor& x, const Tensor& grid, Mode mode, Padding padding, b
     else return sample_places_f64;
   }();
   const int64_t blocks = (p.points + kPlaces - 1) / kPlaces;
-  parallel_work(x.size(0) * blocks, kPlaces * std::max<int64_t>(1, p.channels), 2048,
+  parallel_work(x.size(0) * blocks, std::min<int64_t>(kPlaces, p.points) * std::max<int64_t>(1, p.channels), 2048,
                [&](int64_t first, int64_t last) { sample(x.data<T>(), grid.data<T>(), y.data<T>(), p, first, last); });
 }
 
