@@ -51,9 +51,17 @@ class Mask {
     row_ = mask.ndim() < 2 || mask.size(-2) == 1 ? 0 : mask.stride(-2);
     col_ = mask.ndim() < 1 || mask.size(-1) == 1 ? 0 : mask.stride(-1);
   }
+  explicit operator bool() const { return mask_.defined(); }
+  // To a tile of scores from query q0 and key k0 on: first the scale, then the mask.
   template <class T>
-  void apply(T* s, int64_t batch, int64_t row, int64_t k0, int64_t n) const {
-    if (!mask_.defined()) return;
+  void apply(T* s, T scale, int64_t rows, int64_t cols, int64_t batch, int64_t q0, int64_t k0) const {
+    FL_PICK(attention_scale)(s, rows * cols, scale);
+    for (int64_t i = 0; i < rows; ++i) apply_row(s + i * cols, batch, q0 + i, k0, cols);
+  }
+
+ private:
+  template <class T>
+  void apply_row(T* s, int64_t batch, int64_t row, int64_t k0, int64_t n) const {
     int64_t at = row * row_ + k0 * col_;
     for (int d = sizes_.size() - 1; d >= 0; --d) {
       at += batch % sizes_[d] * strides_[d];
@@ -70,7 +78,6 @@ class Mask {
     }
   }
 
- private:
   Tensor mask_;
   Dims sizes_, strides_;
   int64_t row_ = 0, col_ = 0;
@@ -132,11 +139,11 @@ class Sums {
   explicit Sums(int64_t n) {
     if constexpr (!std::is_same_v<S, T>) buffer_ = empty(Dims{n}, dtype_of<T>);
   }
-  T* start(S* to, int64_t n) {
+  T* start(S* to, int64_t n, bool zero = true) {
     to_ = to, n_ = n;
     if constexpr (std::is_same_v<S, T>) sums_ = to;
     else sums_ = buffer_.template data<T>();
-    std::fill_n(sums_, n, T(0));
+    if (zero) std::fill_n(sums_, n, T(0));
     return sums_;
   }
   void finish() const {
@@ -174,28 +181,19 @@ void scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor
       for (int64_t b = b0; b < b1; ++b) {
         const int64_t batch = b / blocks, q0 = b % blocks * kQueries, rows = std::min(kQueries, n.tq - q0);
         const S* pq = q.data<S>() + (batch * n.tq + q0) * n.d;
-        T* po = out.start(y.data<S>() + (batch * n.tq + q0) * n.dv, rows * n.dv);
+        const int64_t last = causal ? std::min(n.tk, q0 + rows) : n.tk;
+        T* po = out.start(y.data<S>() + (batch * n.tq + q0) * n.dv, rows * n.dv, last == 0);
         std::fill_n(top, rows, -std::numeric_limits<T>::infinity());
         std::fill_n(sum, rows, T(0));
-        const int64_t last = causal ? std::min(n.tk, q0 + rows) : n.tk;
         for (int64_t k0 = 0; k0 < last; k0 += kKeys) {
-          const int64_t cols = std::min(kKeys, last - k0);
+          const int64_t cols = std::min(kKeys, last - k0), first = causal ? q0 + 1 - k0 : cols;
           tiles.multiply(rows, cols, n.d, {pq, n.d, 1}, {k.data<S>() + (batch * n.tk + k0) * n.d, 1, n.d}, s, Set);
-          for (int64_t i = 0; i < rows; ++i) {
-            const int64_t seen = causal ? std::clamp<int64_t>(q0 + i + 1 - k0, 0, cols) : cols;
-            FL_PICK(attention_scale)(s + i * cols, seen, scale);
-            masked.apply(s + i * cols, batch, q0 + i, k0, seen);
-            const T factor = FL_PICK(attention_row)(s + i * cols, seen, cols, top + i, sum + i);
-            if (factor != T(1)) FL_PICK(attention_scale)(po + i * n.dv, n.dv, factor);
-          }
+          if (masked) masked.apply(s, scale, rows, cols, batch, q0, k0);
+          FL_PICK(attention_tile)(s, rows, cols, first, causal, masked ? T(1) : scale, top, sum, k0 ? po : nullptr, n.dv);
           const S* p = tiles.rounded(s, rows * cols, 0);
-          tiles.multiply(rows, n.dv, cols, {p, cols, 1}, {v.data<S>() + (batch * n.tk + k0) * n.dv, n.dv, 1}, po, Add);
+          tiles.multiply(rows, n.dv, cols, {p, cols, 1}, {v.data<S>() + (batch * n.tk + k0) * n.dv, n.dv, 1}, po, k0 ? Add : Set);
         }
-        T* pl = lse.data<T>() + batch * n.tq + q0;
-        for (int64_t i = 0; i < rows; ++i) {
-          pl[i] = sum[i] > 0 ? top[i] + std::log(sum[i]) : sum[i] == 0 ? -std::numeric_limits<T>::infinity() : sum[i];
-          FL_PICK(attention_scale)(po + i * n.dv, n.dv, sum[i] == 0 ? T(0) : T(1) / sum[i]);
-        }
+        FL_PICK(attention_finish)(po, rows, n.dv, top, sum, lse.data<T>() + batch * n.tq + q0);
         out.finish();
       }
     });
@@ -225,19 +223,15 @@ void scaled_dot_product_attention_backward(const Tensor& dy, const Tensor& q, co
         const T* pl = lse.data<T>() + from;
         T* pdq = of_q.start(dq.data<S>() + from * n.d, rows * n.d);
         T delta[kQueries];
-        for (int64_t i = 0; i < rows; ++i) delta[i] = FL_PICK_MEMORY(attention_dot)(pd + i * n.dv, py + i * n.dv, n.dv);
+        FL_PICK_MEMORY(attention_dots)(pd, py, rows, n.dv, delta);
         const int64_t last = causal ? std::min(n.tk, q0 + rows) : n.tk;
         for (int64_t k0 = 0; k0 < last; k0 += kKeys) {
-          const int64_t cols = std::min(kKeys, last - k0);
+          const int64_t cols = std::min(kKeys, last - k0), first = causal ? q0 + 1 - k0 : cols;
           const S *pk = k.data<S>() + (batch * n.tk + k0) * n.d, *pv = v.data<S>() + (batch * n.tk + k0) * n.dv;
           tiles.multiply(rows, cols, n.d, {pq, n.d, 1}, {pk, 1, n.d}, s, Set);
           tiles.multiply(rows, cols, n.dv, {pd, n.dv, 1}, {pv, 1, n.dv}, dp, Set);
-          for (int64_t i = 0; i < rows; ++i) {
-            const int64_t seen = causal ? std::clamp<int64_t>(q0 + i + 1 - k0, 0, cols) : cols;
-            FL_PICK(attention_scale)(s + i * cols, seen, scale);
-            masked.apply(s + i * cols, batch, q0 + i, k0, seen);
-            FL_PICK(attention_row_backward)(s + i * cols, dp + i * cols, seen, cols, pl[i], delta[i], scale);
-          }
+          if (masked) masked.apply(s, scale, rows, cols, batch, q0, k0);
+          FL_PICK(attention_tile_backward)(s, dp, rows, cols, first, causal, static_cast<bool>(masked), scale, pl, delta);
           const S *p = tiles.rounded(s, rows * cols, 0), *ds = tiles.rounded(dp, rows * cols, 1);
           tiles.multiply(cols, n.dv, rows, {p, 1, cols}, {pd, n.dv, 1}, pdv + k0 * n.dv, Add);
           tiles.multiply(rows, n.d, cols, {ds, cols, 1}, {pk, n.d, 1}, pdq, Add);

@@ -7,6 +7,18 @@
 namespace fl::kernels::FL_ISA {
 namespace {
 
+// How many columns of row i are seen.
+FL_VM int64_t seen_in(int64_t i, int64_t cols, int64_t first, int64_t step) {
+  const int64_t n = first + i * step;
+  return n < 0 ? 0 : n > cols ? cols : n;
+}
+
+template <class T>
+void scale_row(T* x, int64_t n, T factor) {
+#pragma omp simd
+  for (int64_t j = 0; j < n; ++j) x[j] *= factor;
+}
+
 template <class T>
 T forward_row(T* s, int64_t n, int64_t width, T* top, T* sum) {
   const T m = vm::row_max(s, n, *top);
@@ -29,44 +41,74 @@ T forward_row(T* s, int64_t n, int64_t width, T* top, T* sum) {
 }
 
 template <class T>
-void multiply(T* x, int64_t n, T factor) {
-#pragma omp simd
-  for (int64_t j = 0; j < n; ++j) x[j] *= factor;
+void forward_tile(T* s, int64_t rows, int64_t cols, int64_t first, int64_t step, T scale, T* top, T* sum, T* out, int64_t width) {
+  for (int64_t i = 0; i < rows; ++i) {
+    T* const row = s + i * cols;
+    const int64_t seen = seen_in(i, cols, first, step);
+    if (scale != T(1)) scale_row(row, seen, scale);
+    const T factor = forward_row(row, seen, cols, top + i, sum + i);
+    if (out && factor != T(1)) scale_row(out + i * width, width, factor);
+  }
 }
 
 template <class T>
-void backward_row(T* s, T* dp, int64_t n, int64_t width, T lse, T delta, T scale) {
-  if (lse == -vm::kInf<T>) n = 0;
+void finish(T* out, int64_t rows, int64_t width, const T* top, const T* sum, T* lse) {
 #pragma omp simd
-  for (int64_t j = 0; j < n; ++j) {
-    const T p = vm::exp(s[j] - lse);
-    s[j] = p;
-    dp[j] = scale * p * (dp[j] - delta);
+  for (int64_t i = 0; i < rows; ++i) {
+    const T l = top[i] + vm::log(sum[i]), none = sum[i] == 0 ? -vm::kInf<T> : sum[i];
+    lse[i] = sum[i] > 0 ? l : none;
   }
-  for (int64_t j = n; j < width; ++j) s[j] = dp[j] = 0;
+  for (int64_t i = 0; i < rows; ++i) scale_row(out + i * width, width, sum[i] == 0 ? T(0) : T(1) / sum[i]);
+}
+
+template <class T>
+void backward_tile(T* s, T* dp, int64_t rows, int64_t cols, int64_t first, int64_t step, bool scaled, T scale, const T* lse, const T* delta) {
+  for (int64_t i = 0; i < rows; ++i) {
+    T *const p_row = s + i * cols, *const ds_row = dp + i * cols;
+    const T l = lse[i], d = delta[i];
+    int64_t n = seen_in(i, cols, first, step);
+    if (!scaled) scale_row(p_row, n, scale);
+    if (l == -vm::kInf<T>) n = 0;
+#pragma omp simd
+    for (int64_t j = 0; j < n; ++j) {
+      const T p = vm::exp(p_row[j] - l);
+      p_row[j] = p;
+      ds_row[j] = scale * p * (ds_row[j] - d);
+    }
+    for (int64_t j = n; j < cols; ++j) p_row[j] = ds_row[j] = 0;
+  }
 }
 
 template <class S, class T = Computed<S>>
-T dot(const S* a, const S* b, int64_t n) {
-  T s = 0;
+void dots(const S* a, const S* b, int64_t rows, int64_t n, T* out) {
+  for (int64_t i = 0; i < rows; ++i) {
+    const S *const x = a + i * n, *const y = b + i * n;
+    T s = 0;
 #pragma omp simd reduction(+ : s)
-  for (int64_t j = 0; j < n; ++j) s += vm::wide(a[j]) * vm::wide(b[j]);
-  return s;
+    for (int64_t j = 0; j < n; ++j) s += vm::wide(x[j]) * vm::wide(y[j]);
+    out[i] = s;
+  }
 }
 
 }  // namespace
 
-#define FL_DEFINE(T, suffix)                                                                                                   \
-  T attention_row_##suffix(T* s, int64_t n, int64_t width, T* top, T* sum) { return forward_row(s, n, width, top, sum); }       \
-  void attention_scale_##suffix(T* x, int64_t n, T factor) { multiply(x, n, factor); }                                         \
-  void attention_row_backward_##suffix(T* s, T* dp, int64_t n, int64_t width, T lse, T delta, T scale) {                        \
-    backward_row(s, dp, n, width, lse, delta, scale);                                                                          \
+#define FL_DEFINE(T, suffix)                                                                                                                      \
+  void attention_scale_##suffix(T* x, int64_t n, T factor) { scale_row(x, n, factor); }                                                          \
+  void attention_tile_##suffix(T* s, int64_t rows, int64_t cols, int64_t first, int64_t step, T scale, T* top, T* sum, T* out, int64_t width) {    \
+    forward_tile(s, rows, cols, first, step, scale, top, sum, out, width);                                                                       \
+  }                                                                                                                                              \
+  void attention_finish_##suffix(T* out, int64_t rows, int64_t width, const T* top, const T* sum, T* lse) {                                       \
+    finish(out, rows, width, top, sum, lse);                                                                                                     \
+  }                                                                                                                                              \
+  void attention_tile_backward_##suffix(T* s, T* dp, int64_t rows, int64_t cols, int64_t first, int64_t step, bool scaled, T scale, const T* lse,  \
+                                        const T* delta) {                                                                                        \
+    backward_tile(s, dp, rows, cols, first, step, scaled, scale, lse, delta);                                                                    \
   }
 FL_DEFINE(float, f32)
 FL_DEFINE(double, f64)
-float attention_dot_f32(const float* a, const float* b, int64_t n) { return dot(a, b, n); }
-double attention_dot_f64(const double* a, const double* b, int64_t n) { return dot(a, b, n); }
-float attention_dot_bf16(const BFloat16* a, const BFloat16* b, int64_t n) { return dot(a, b, n); }
-float attention_dot_f16(const Float16* a, const Float16* b, int64_t n) { return dot(a, b, n); }
+void attention_dots_f32(const float* a, const float* b, int64_t rows, int64_t n, float* out) { dots(a, b, rows, n, out); }
+void attention_dots_f64(const double* a, const double* b, int64_t rows, int64_t n, double* out) { dots(a, b, rows, n, out); }
+void attention_dots_bf16(const BFloat16* a, const BFloat16* b, int64_t rows, int64_t n, float* out) { dots(a, b, rows, n, out); }
+void attention_dots_f16(const Float16* a, const Float16* b, int64_t rows, int64_t n, float* out) { dots(a, b, rows, n, out); }
 
 }  // namespace fl::kernels::FL_ISA
