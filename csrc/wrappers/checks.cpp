@@ -1,10 +1,13 @@
 #include "wrappers/checks.h"
 #include "wrappers/checks_index.h"
 
+#include <atomic>
+
 #include "dispatch/geometry.h"
 #include "wrappers/warn.h"
 #include "wrappers/wrap.h"
 #include "ops/fft/fft.h"
+#include "ops/random/random.h"
 
 namespace fl {
 
@@ -265,14 +268,20 @@ void multinomial(const char* op, const Tensor& x, int64_t k, bool replacement) {
   visit(x.dtype(), [&]<class T>(T) {
     const T* p = rows.data<T>();
     const auto wrong = [](double v) { return !(v >= 0) || std::isinf(v); };
-    for (int64_t r = 0; r < rows.numel() / n; ++r) {
-      int64_t positive = 0, bad = 0;
-      for (int64_t j = 0; j < n; ++j) {
-        const double v = static_cast<double>(p[r * n + j]);
-        bad += wrong(v);
-        positive += v > 0;
+    const int64_t m = rows.numel() / n;
+    std::atomic<int64_t> refused = m;  // the first row that is
+    parallel_work(m, n, 32768, [&](int64_t first, int64_t last) {
+      for (int64_t r = first; r < last; ++r) {
+        const int64_t positive = kernels::positive_weights(x.dtype(), p + r * n, n);
+        if (positive > 0 && (replacement || positive >= k)) continue;
+        for (int64_t known = refused; r < known && !refused.compare_exchange_weak(known, r);) {}
+        break;
       }
-      for (int64_t j = 0; bad && j < n; ++j)
+    });
+    if (const int64_t r = refused; r < m) {
+      int64_t positive = 0;
+      for (int64_t j = 0; j < n; ++j) positive += static_cast<double>(p[r * n + j]) > 0;
+      for (int64_t j = 0; j < n; ++j)
         if (const double v = static_cast<double>(p[r * n + j]); wrong(v))
           raise<ArgumentError>(op, ": x[", r, ", ", j, "] = ", v, "; expected finite weights >= 0");
       if (positive == 0 || (!replacement && positive < k))

@@ -232,3 +232,21 @@ def test_ends_of_whole_numbers_are_cut_off_before_they_are_spaced():
     assert fl.linspace(-3.7, 3.7, 5, dtype=fl.int32).tolist() == [-3, -1, 0, 1, 3]
     assert fl.logspace(0.7, 2.9, 4, base=2, dtype=fl.int64).tolist() == [1, 1, 2, 4]
     assert fl.linspace(0, 1, 1).tolist() == [0] and fl.linspace(0, 1, 0).tolist() == [] and fl.linspace(2, 5, 2).tolist() == [2, 5]
+
+
+def test_multinomial_names_the_first_row_that_it_refuses():
+    w = fl.rand(5000, 40) + 0.1
+    w[4000:] = 0
+    w[1234, 7] = -1.5
+    w[3000, 2] = fl.inf
+    with pytest.raises(fl.ArgumentError, match=r"x\[1234, 7\] = -1.5; expected finite weights"):
+        fl.multinomial(w, 2)
+    w[1234, 7] = w[3000, 2] = 1
+    with pytest.raises(fl.ArgumentError, match="row 4000 has 0 positive weights; expected at least 1"):
+        fl.multinomial(w, 2, replacement=True)
+    w[4000:, :3] = 1
+    assert fl.multinomial(w, 3)[4000:].sort(1)[0].eq(fl.arange(3)).all()
+    with pytest.raises(fl.ArgumentError, match="row 4000 has 3 positive weights; expected at least 4"):
+        fl.multinomial(w, 4)
+    for dtype in (fl.float64, fl.float16, fl.bfloat16):
+        assert fl.multinomial(w.to(dtype), 3)[4000:].sort(1)[0].eq(fl.arange(3)).all()

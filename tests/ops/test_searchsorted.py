@@ -50,3 +50,20 @@ def test_batched():
     flipped = fl.func.vmap(lambda x, v, i: fl.searchsorted(x, v, sorter=i))(x.flip(-1), v, x.flip(-1).argsort())
     assert flipped.equal(want)
     assert fl.func.vmap(lambda v: fl.bucketize(v, x[0]))(v).equal(fl.bucketize(v, x[0]))
+
+
+@pytest.mark.parametrize("dtype", [fl.float32, fl.float64, fl.float16, fl.int32, fl.uint8])
+@pytest.mark.parametrize("right", [False, True])
+def test_random_sequences_of_many_lengths(dtype, right):
+    rng = np.random.default_rng(1)
+    floats = dtype.is_floating_point
+    for n in [0, 1, 2, 3, 7, 8, 9, 31, 100]:
+        for keys in [1, 5, 8, 19]:
+            a, v = rng.integers(0, 20, (2, n)).astype("f4"), rng.integers(0, 20, (2, keys)).astype("f4")
+            if floats:
+                v[0, 0], v[1, -1] = np.nan, np.inf
+                a[:, : n // 8] = np.nan
+            a.sort(-1)
+            got = fl.searchsorted(fl.tensor(a).to(dtype), fl.tensor(v).to(dtype), right=right, out_int32=True)
+            want = [np.searchsorted(row, of, "right" if right else "left") for row, of in zip(a, v)]
+            assert got.dtype == fl.int32 and np.array_equal(got.numpy(), np.stack(want)), (n, keys)

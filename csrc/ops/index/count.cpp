@@ -71,6 +71,35 @@ void histc(const Tensor& x_in, int64_t bins, double low, double high, const Tens
   convert_elements(y.data(), y.dtype(), count.data(), DType::Int64, bins);
 }
 
+namespace {
+
+// put(i, place of keys[i] in the row of n elements in order), NaN being the largest. Some keys at a time halve their parts of the row
+// together, without jumps that would go either way: each waits for memory, not for the others.
+template <bool kRight, class T, class Put>
+void find_places(const T* row, int64_t n, const T* keys, int64_t count, const Put& put) {
+  using W = std::conditional_t<is_half_type<T>, float, T>;
+  const auto passes = [](W m, W key) { return kRight ? m <= key : m < key; };  // keys but NaN
+  constexpr int64_t kTogether = 8;
+  for (int64_t first = 0; first < count; first += kTogether) {
+    W key[kTogether];
+    int64_t at[kTogether] = {};
+    for (int64_t k = 0; k < kTogether; ++k) key[k] = static_cast<W>(keys[std::min(first + k, count - 1)]);
+    int64_t left = n;
+    for (; left > 1; left -= left / 2) {
+      const int64_t half = left / 2;
+      for (int64_t k = 0; k < kTogether; ++k) at[k] += half & -static_cast<int64_t>(passes(static_cast<W>(row[at[k] + half - 1]), key[k]));
+    }
+    for (int64_t k = 0; k < std::min(kTogether, count - first); ++k) {
+      int64_t place = at[k] + (left == 1 && passes(static_cast<W>(row[at[k]]), key[k]) ? 1 : 0);
+      if (key[k] != key[k])
+        place = kRight ? n : std::partition_point(row, row + n, [](T m) { return static_cast<W>(m) == static_cast<W>(m); }) - row;
+      put(first + k, place);
+    }
+  }
+}
+
+}  // namespace
+
 // First position whose element is not below (right: is above) the value. NaN counts as the largest.
 void searchsorted(const Tensor& sorted, const Tensor& values, bool, bool right, const Tensor& y) {
   const DType type = promote(sorted.dtype(), values.dtype());
@@ -78,29 +107,25 @@ void searchsorted(const Tensor& sorted, const Tensor& values, bool, bool right, 
   if (a.dtype() != type) copy_elements(a = empty(sorted.sizes(), type), sorted);
   if (v.dtype() != type) copy_elements(v = empty(values.sizes(), type), values);
   const int64_t n = a.ndim() ? a.size(-1) : 1, per_row = a.ndim() > 1 ? v.size(-1) : v.numel();
-  visit(type, [&](auto zero) {
-    using T = decltype(zero);
-    using W = std::conditional_t<is_half_type<T>, float, T>;
-    const T* data = a.data<T>();
-    const T* at = v.data<T>();
-    const bool narrow = y.dtype() == DType::Int32;
-    parallel_for(0, v.numel(), 2048, [&](int64_t b, int64_t e) {
-      for (int64_t i = b; i < e; ++i) {
-        const T* row = data + (a.ndim() > 1 ? i / per_row * n : 0);
-        const W key = static_cast<W>(at[i]);
-        int64_t low = 0, high = n;
-        while (low < high) {
-          const int64_t mid = (low + high) / 2;
-          const W m = static_cast<W>(row[mid]);
-          const bool go = right ? !(key < m) && (m == m || key != key) : m < key || (key != key && m == m);
-          if (go) low = mid + 1;
-          else high = mid;
-        }
-        if (narrow) y.data<int32_t>()[i] = static_cast<int32_t>(low);
-        else y.data<int64_t>()[i] = low;
+  const auto into = [&](auto* out, bool to_right) {
+    visit(type, [&](auto zero) {
+      using T = decltype(zero);
+      if constexpr (!is_complex_type<T>) {
+        const T *data = a.data<T>(), *at = v.data<T>();
+        parallel_for(0, v.numel(), 2048, [&](int64_t b, int64_t e) {
+          for (int64_t i = b; i < e;) {
+            const int64_t row = i / per_row, end = std::min(e, (row + 1) * per_row);
+            const auto put = [&](int64_t k, int64_t place) { out[i + k] = static_cast<std::remove_reference_t<decltype(*out)>>(place); };
+            if (to_right) find_places<true>(data + row * n, n, at + i, end - i, put);
+            else find_places<false>(data + row * n, n, at + i, end - i, put);
+            i = end;
+          }
+        });
       }
     });
-  });
+  };
+  if (y.dtype() == DType::Int32) into(y.data<int32_t>(), right);
+  else into(y.data<int64_t>(), right);
 }
 
 namespace {

@@ -2,6 +2,7 @@
 // number alone, so any thread may make any chunk.
 #pragma once
 
+#include "base/dtype.h"
 #include "base/isa.h"
 
 #include <cstdint>
@@ -17,3 +18,5 @@ FL_SIMD_KERNEL(void, random_wide, uint64_t* out, uint64_t seed, uint64_t offset,
 // 1024 floats in [0, 1), or standard normal, from chunk `chunk`.
 FL_SIMD_KERNEL(void, random_uniform, float* out, uint64_t seed, uint64_t offset, int64_t chunk)
 FL_SIMD_KERNEL(void, random_normal, float* out, uint64_t seed, uint64_t offset, int64_t chunk)
+// How many of n weights are positive; -1: there is one that is negative, infinite or NaN.
+FL_SIMD_KERNEL(int64_t, positive_weights, fl::DType dtype, const void* weights, int64_t n)

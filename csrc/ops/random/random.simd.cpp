@@ -6,6 +6,7 @@
 #include <immintrin.h>
 #endif
 
+#include "base/element.h"
 #include "base/vmath_angles.h"
 
 namespace fl::kernels::FL_ISA {
@@ -111,6 +112,39 @@ void random_normal(float* out, uint64_t seed, uint64_t offset, int64_t chunk) {
       x[i] = radius * static_cast<float>(cosine);
       y[i] = radius * static_cast<float>(sine);
     }
+  }
+}
+
+namespace {
+
+template <class S>
+int64_t count_positive(const S* weights, int64_t n) {
+  constexpr int64_t kBlock = 1 << 20;  // counted in 32 bits
+  int64_t positive = 0;
+  for (int64_t from = 0; from < n; from += kBlock) {
+    const int64_t to = from + kBlock < n ? from + kBlock : n;
+    int32_t good = 0, more = 0;
+#pragma omp simd reduction(+ : good, more)
+    for (int64_t i = from; i < to; ++i) {
+      const auto w = vm::wide(weights[i]);
+      const bool finite = w - w == 0;
+      good += w >= 0 ? finite : 0;
+      more += w > 0 ? 1 : 0;
+    }
+    if (good != to - from) return -1;
+    positive += more;
+  }
+  return positive;
+}
+
+}  // namespace
+
+int64_t positive_weights(DType dtype, const void* weights, int64_t n) {
+  switch (dtype) {
+    case DType::Float64: return count_positive(static_cast<const double*>(weights), n);
+    case DType::BFloat16: return count_positive(static_cast<const BFloat16*>(weights), n);
+    case DType::Float16: return count_positive(static_cast<const Float16*>(weights), n);
+    default: return count_positive(static_cast<const float*>(weights), n);
   }
 }
 
