@@ -6,6 +6,7 @@
 #include "wrappers/wrap.h"
 #include "op/add.h"
 #include "op/amax.h"
+#include "op/avg_pool2d.h"
 #include "op/cast.h"
 #include "op/constant_pad.h"
 #include "op/convolution.h"
@@ -21,6 +22,7 @@
 #include "op/matmul.h"
 #include "op/max_pool1d_values.h"
 #include "op/max_pool1d_with_indices.h"
+#include "op/max_pool2d.h"
 #include "op/max_pool2d_values.h"
 #include "op/max_pool2d_with_indices.h"
 #include "op/mul.h"
@@ -177,6 +179,40 @@ Tensor max_pool1d(const Tensor& x, IntList kernel_size, IntList stride, IntList 
 Tensor max_pool2d(const Tensor& x, IntList kernel_size, IntList stride, IntList padding, IntList dilation, bool ceil_mode) {
   if (!asks_for_positions(x)) return op::max_pool2d_values(x, kernel_size, stride, padding, dilation, ceil_mode);
   return std::get<0>(op::max_pool2d_with_indices(x, kernel_size, stride, padding, dilation, ceil_mode));
+}
+
+namespace {
+// Windows of boxes are windows of planes, and then of what became of these over the depth, where the places of a plane are a plane of one column each:
+// over_planes(planes [N, C D, H, W]), over_depth(planes [N C, 1, D, H' W'], each list of 3 as the first of a pair).
+template <class Planes, class Depth>
+Tensor over_boxes(const Tensor& x, Planes&& over_planes, Depth&& over_depth) {
+  const int64_t n = x.size(0), c = x.size(1), d = x.size(2);
+  const Tensor planes = over_planes(op::reshape(x, Dims{n, Extent(c) * Extent(d), x.size(3), x.size(4)}));
+  const int64_t h = planes.size(2), w = planes.size(3);
+  const Tensor y = over_depth(op::reshape(planes, Dims{Extent(n) * Extent(c), 1, d, Extent(h) * Extent(w)}));
+  return op::reshape(y, Dims{n, c, y.size(2), h, w});
+}
+Dims of_depth(IntList three, int64_t rest) { return {three[0], rest}; }
+}  // namespace
+
+Tensor max_pool3d(const Tensor& x, IntList kernel, IntList stride, IntList padding, IntList dilation, bool ceil_mode) {
+  check::pool_arguments("max_pool3d", 3, x, kernel, stride, padding, dilation, ceil_mode);
+  const IntList step = stride.empty() ? kernel : stride;
+  return over_boxes(
+      x, [&](const Tensor& p) { return op::max_pool2d(p, kernel.subspan(1), step.subspan(1), padding.subspan(1), dilation.subspan(1), ceil_mode); },
+      [&](const Tensor& p) { return op::max_pool2d(p, of_depth(kernel, 1), of_depth(step, 1), of_depth(padding, 0), of_depth(dilation, 1), ceil_mode); });
+}
+Tensor avg_pool3d(const Tensor& x, IntList kernel, IntList stride, IntList padding, bool ceil_mode, bool count_include_pad,
+                  std::optional<int64_t> divisor_override) {
+  check::avg_pool_arguments("avg_pool3d", 3, x, kernel, stride, padding, ceil_mode);
+  const IntList step = stride.empty() ? kernel : stride;
+  // With an own divisor the planes are summed, and the sums of columns divided by it.
+  const std::optional<int64_t> whole = divisor_override ? std::optional<int64_t>(1) : std::nullopt;
+  return over_boxes(
+      x, [&](const Tensor& p) { return op::avg_pool2d(p, kernel.subspan(1), step.subspan(1), padding.subspan(1), ceil_mode, count_include_pad, whole); },
+      [&](const Tensor& p) {
+        return op::avg_pool2d(p, of_depth(kernel, 1), of_depth(step, 1), of_depth(padding, 0), ceil_mode, count_include_pad, divisor_override);
+      });
 }
 
 Tensor max_pool_values_backward(const Tensor& dy, const Tensor& x, IntList kernel_size, IntList stride, IntList padding, IntList dilation,

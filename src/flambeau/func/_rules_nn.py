@@ -32,7 +32,7 @@ for _name, _axes in {
     "max_pool1d_with_indices": 2, "avg_pool1d": 2, "adaptive_avg_pool1d": 2, "adaptive_max_pool1d_with_indices": 2,
     "max_pool1d": 2, "max_pool1d_values": 2,
     "max_pool2d_with_indices": 3, "avg_pool2d": 3, "adaptive_avg_pool2d": 3, "adaptive_max_pool2d_with_indices": 3,
-    "max_pool2d": 3, "max_pool2d_values": 3,
+    "max_pool2d": 3, "max_pool2d_values": 3, "max_pool3d": 4, "avg_pool3d": 4,
 }.items():  # fmt: skip
     _register_fold(_name, _axes)
 

@@ -202,24 +202,21 @@ def max_pool3d(
     Shape: [N, C, D, H, W] or [C, D, H, W].
     """
     name = "max_pool3d"
+    if not return_indices:
+        stride = kernel_size if stride is None else stride
+        return batched(name, ops.max_pool3d, 3, input, kernel_size, stride, padding, dilation, ceil_mode)
     k = _three(name, "kernel_size", kernel_size)
     s = k if stride is None else _three(name, "stride", stride)
     p, d = _three(name, "padding", padding), _three(name, "dilation", dilation)
 
-    planes = (k[1:], s[1:], p[1:], d[1:], ceil_mode)
-    depth = ((k[0], 1), (s[0], 1), (p[0], 0), (d[0], 1), ceil_mode)
-
-    def values(x: Tensor) -> Tensor:
-        return _boxes(x, ops.max_pool2d(_planes(x), *planes), lambda y: ops.max_pool2d(y, *depth))
-
     def pool(x: Tensor) -> tuple[Tensor, Tensor]:
         return _max_of_boxes(
             x,
-            lambda y: ops.max_pool2d_with_indices(y, *planes),
-            lambda y: ops.max_pool2d_with_indices(y, *depth),
+            lambda y: ops.max_pool2d_with_indices(y, k[1:], s[1:], p[1:], d[1:], ceil_mode),
+            lambda y: ops.max_pool2d_with_indices(y, (k[0], 1), (s[0], 1), (p[0], 0), (d[0], 1), ceil_mode),
         )
 
-    return batched(name, pool if return_indices else values, 3, input)
+    return batched(name, pool, 3, input)
 
 
 def avg_pool1d(
@@ -282,23 +279,14 @@ def avg_pool3d(
 
     Shape: [N, C, D, H, W] or [C, D, H, W].
     """
-    name = "avg_pool3d"
-    k = _three(name, "kernel_size", kernel_size)
-    s = k if stride is None else _three(name, "stride", stride)
-    p = _three(name, "padding", padding)
+    stride = kernel_size if stride is None else stride
+    rest = () if divisor_override is None else (divisor_override,)
     if divisor_override == 0:
-        raise ArgumentError(f"{name}: divisor_override = 0; expected another divisor")
-    # With an own divisor the planes are summed, and the sums of columns divided by it.
-    whole, last = (None, None) if divisor_override is None else (1, divisor_override)
-
-    def pool(x: Tensor) -> Tensor:
-        flat = ops.avg_pool2d(_planes(x), k[1:], s[1:], p[1:], ceil_mode, count_include_pad, whole)
-        return _boxes(
-            x, flat,
-            lambda y: ops.avg_pool2d(y, (k[0], 1), (s[0], 1), (p[0], 0), ceil_mode, count_include_pad, last),
-        )  # fmt: skip
-
-    return batched(name, pool, 3, input)  # type: ignore[no-any-return]
+        raise ArgumentError("avg_pool3d: divisor_override = 0; expected another divisor")
+    return batched(  # type: ignore[no-any-return]
+        "avg_pool3d", ops.avg_pool3d, 3, input,
+        kernel_size, stride, padding, ceil_mode, count_include_pad, *rest,
+    )  # fmt: skip
 
 
 def _adaptive_size(op: str, input: Tensor, output_size: int | Sequence[int | None] | None, axes: int) -> tuple[int, ...]:
