@@ -174,6 +174,8 @@ def avg_pool2d(input: Tensor, kernel_size: Sequence[_int] | _int, stride: Sequen
     """Mean of each window of [N, C, H, W]. Gradients: `input`."""
 def avg_pool2d_backward(input: Tensor, shape: Sequence[_int] | _int, kernel_size: Sequence[_int] | _int, stride: Sequence[_int] | _int, padding: Sequence[_int] | _int, ceil_mode: _bool, count_include_pad: _bool, divisor_override: _int | None, *, out: Tensor | None = ...) -> Tensor:
     """Gradient of avg_pool2d for an x of this shape. Gradients: `input`."""
+def avg_pool3d(input: Tensor, kernel_size: Sequence[_int] | _int, stride: Sequence[_int] | _int = ..., padding: Sequence[_int] | _int = ..., ceil_mode: _bool = ..., count_include_pad: _bool = ..., divisor_override: _int | None = ..., *, out: Tensor | None = ...) -> Tensor:
+    """Mean of each window of [N, C, D, H, W]."""
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = ..., alpha: Number = ..., out: Tensor | None = ...) -> Tensor:
     """beta * input + alpha * bmm(a, b); input broadcasts. (a is `batch1`, b is `batch2`.) Gradients: `input`, `batch1`, `batch2`."""
 def baddbmm_(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = ..., alpha: Number = ...) -> Tensor:
@@ -1068,6 +1070,8 @@ def max_pool2d_values(input: Tensor, kernel_size: Sequence[_int] | _int, stride:
     """Maximum of each window of [N, C, H, W], without its position: for what keeps no gradient. NaN counts as a maximum. Gradients: `input`."""
 def max_pool2d_with_indices(input: Tensor, kernel_size: Sequence[_int] | _int, stride: Sequence[_int] | _int = ..., padding: Sequence[_int] | _int = ..., dilation: Sequence[_int] | _int = ..., ceil_mode: _bool = ..., *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor]:
     """Maximum of each window of [N, C, H, W], and its position in the plane. NaN counts as a maximum. Gradients: `input`."""
+def max_pool3d(input: Tensor, kernel_size: Sequence[_int] | _int, stride: Sequence[_int] | _int = ..., padding: Sequence[_int] | _int = ..., dilation: Sequence[_int] | _int = ..., ceil_mode: _bool = ..., *, out: Tensor | None = ...) -> Tensor:
+    """The largest element of each window of [N, C, D, H, W]."""
 def max_pool_values_backward(input: Tensor, x: Tensor, kernel_size: Sequence[_int] | _int, stride: Sequence[_int] | _int, padding: Sequence[_int] | _int, dilation: Sequence[_int] | _int, ceil_mode: _bool, *, out: Tensor | None = ...) -> Tensor:
     """Gradient of max_pool1d_values and max_pool2d_values, which kept no positions."""
 def maximum(input: Tensor, other: Tensor | Number, *, out: Tensor | None = ...) -> Tensor:
