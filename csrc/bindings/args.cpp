@@ -28,12 +28,14 @@ std::string describe(PyObject* o) {
 }
 
 bool is_int(PyObject* o) { return PyLong_Check(o) || (PyIndex_Check(o) && !is_tensor(o)); }
-bool is_int_tensor(PyObject* o) { return is_tensor(o) && seen(o).numel() == 1 && tensor_of(o).ndim() == 0 && !is_inexact(tensor_of(o).dtype()); }
+// With one element, of any number of axes: a size among others.
+bool is_size_tensor(PyObject* o) { return is_tensor(o) && seen(o).numel() == 1 && !is_inexact(tensor_of(o).dtype()); }
+bool is_int_tensor(PyObject* o) { return is_size_tensor(o) && tensor_of(o).ndim() == 0; }
 
 bool fits_dims(PyObject* o) {
   if (PyTuple_Check(o) || PyList_Check(o)) {
     PyObject* first = PySequence_Size(o) ? (PyTuple_Check(o) ? PyTuple_GET_ITEM(o, 0) : PyList_GET_ITEM(o, 0)) : nullptr;
-    return !first || is_int(first) || is_int_tensor(first);
+    return !first || is_int(first) || is_size_tensor(first);
   }
   return false;
 }
@@ -132,7 +134,7 @@ bool Signature::bind_slots(PyObject* self, PyObject* const* args, Py_ssize_t nar
   Py_ssize_t i = 0;
   for (; i < nargs && at < positional; ++i, ++at) {
     if (at == varargs_ && at == positional - 1 && nargs - i > 1 &&
-        std::all_of(args + i, args + nargs, [](PyObject* a) { return is_int(a) || is_int_tensor(a); })) {
+        std::all_of(args + i, args + nargs, [](PyObject* a) { return is_int(a) || is_size_tensor(a); })) {
       PyObject* tuple = make_tuple(nargs - i, [&](Py_ssize_t k) { return Py_NewRef(args[i + k]); });  // f(2, 3) for f((2, 3))
       Py_XDECREF(bound.packed);
       bound.packed = tuple;

@@ -122,7 +122,7 @@ inline void conv_arguments(const char* op, int spatial, const Tensor& x, const T
   if (groups < 1) raise<ArgumentError>(op, ": groups = ", groups, "; expected at least 1");
   window_argument(op, "stride", stride, 1), window_argument(op, "padding", padding, 0), window_argument(op, "dilation", dilation, 1);
   for (int d = 0; d < spatial; ++d) {
-    if (weight.size(d + 2) < 1) raise<ShapeError>(op, ": weight has shape ", weight.sizes(), "; expected a kernel without empty axes");
+    if (weight.size(d + 2) < 1 || weight.size(0) < 1) raise<ShapeError>(op, ": weight has shape ", weight.sizes(), "; expected at least one channel, and a kernel without empty axes");
   }
   int64_t of_groups;  // an axis of the weight that is one group's alone, for all of them
   if (__builtin_mul_overflow(weight.size(1), groups, &of_groups))

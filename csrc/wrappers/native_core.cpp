@@ -116,7 +116,7 @@ using OptDevice = std::optional<Device>;
 
 }  // namespace
 
-Tensor empty(IntList size, OptType dtype, OptDevice device, bool grad, bool) {
+Tensor empty(IntList size, OptType dtype, OptDevice device, bool grad, std::optional<bool>) {
   return made(fresh("empty", size, dtype.value_or(default_dtype()), device), grad);
 }
 Tensor zeros(IntList size, OptType dtype, OptDevice device, bool grad) {

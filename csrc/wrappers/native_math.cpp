@@ -36,6 +36,7 @@
 #include "op/isnan.h"
 #include "op/logical_or.h"
 #include "op/masked_fill.h"
+#include "op/matmul.h"
 #include "op/mul.h"
 #include "op/new_zeros.h"
 #include "op/nextafter_wide.h"
@@ -99,6 +100,12 @@ Tensor root_by_input(double exponent, const Tensor& x) {
 bool would_keep_result(const PlainPower& p, const Tensor& x) { return p.exponent < 1 && grad_enabled() && requires_grad(x); }
 
 }  // namespace
+
+// PyTorch's: a row of weights, whose product has no axis for it.
+Tensor linear_shortcut(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  if (weight.ndim() != 1 || bias.defined()) [[likely]] return {};
+  return op::matmul(x, weight);
+}
 
 Tensor pow_shortcut(const Operand& a, const Operand& b) {
   const PlainPower* p = plain_power(a, b);

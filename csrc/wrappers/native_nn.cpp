@@ -312,7 +312,8 @@ static Tensor nuclear_norm(const Tensor& x, std::optional<IntList> dim, bool kee
   return y;
 }
 
-Tensor norm(const Tensor& x, std::string_view p, std::optional<IntList> dim, bool keepdim, std::optional<DType> dtype) {
+Tensor norm(const Tensor& x, std::optional<std::string_view> kind, std::optional<IntList> dim, bool keepdim, std::optional<DType> dtype) {
+  const std::string_view p = kind.value_or("fro");
   if (p == "nuc") return nuclear_norm(x, dim, keepdim, dtype);
   if (p != "fro") raise<ArgumentError>("norm: p = '", p, "'; expected a number, 'fro' or 'nuc'");
   return op::vector_norm(x, 2.0, dim, keepdim, dtype);

@@ -107,6 +107,7 @@ Tensor binomial(const Tensor& count, const Tensor& prob, Generator* g) {
 Tensor dropout(const Tensor& x, double p, bool training, bool inplace) {
   if (!(p >= 0 && p <= 1)) raise<ArgumentError>("dropout: p = ", p, "; expected 0 <= p <= 1");
   if (!training || p == 0) return x;
+  if (!is_inexact(x.dtype())) raise<DTypeError>("dropout: x is ", x.dtype(), ", which can not hold what is left times 1 / (1 - p); expected a float");
   const Tensor mask = op::dropout_mask(x, p);
   return inplace ? op::mul_(x, mask) : op::mul(x, mask);
 }

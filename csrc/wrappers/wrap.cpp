@@ -121,6 +121,11 @@ Tensor new_output(const char* op, IntList sizes, DType dtype, Device device) {
   return y;
 }
 
+namespace {
+// Places in a tensor on meta may lie where their numbers are.
+bool is_places(std::string_view name) { return name == "index" || name == "indices"; }
+}  // namespace
+
 void check_devices(const char* op, DeviceRule rule, std::initializer_list<DeviceArg> args) {
   const char *meta = nullptr, *meta_axes = nullptr, *cpu_axes = nullptr, *written = nullptr;
   bool writes_meta = false;
@@ -129,7 +134,7 @@ void check_devices(const char* op, DeviceRule rule, std::initializer_list<Device
       if (!x.defined()) continue;
       if (x.is_meta()) meta = a.name;
       if (x.is_meta() && x.ndim() > 0) meta_axes = a.name;
-      if (!x.is_meta() && x.ndim() > 0) cpu_axes = a.name;
+      if (!x.is_meta() && x.ndim() > 0 && !is_places(a.name)) cpu_axes = a.name;
       if (a.written && x.is_meta()) writes_meta = true;
       if (a.written && !x.is_meta()) written = a.name;
     }

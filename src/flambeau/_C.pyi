@@ -1432,8 +1432,8 @@ class Tensor:
     def norm(self, p: _float = ..., dim: Sequence[_int] | _int | None = ..., keepdim: _bool = ..., *, dtype: _dtype | None = ...) -> Tensor:
         """The p-norm over dim, or over all axes."""
     @overload
-    def norm(self, p: str, dim: Sequence[_int] | _int | None = ..., keepdim: _bool = ..., *, dtype: _dtype | None = ...) -> Tensor:
-        """The Frobenius norm ('fro') over dim, or over all axes, or the nuclear norm ('nuc') of the matrices in two axes: the sum of their singular values."""
+    def norm(self, p: str | None, dim: Sequence[_int] | _int | None = ..., keepdim: _bool = ..., *, dtype: _dtype | None = ...) -> Tensor:
+        """The Frobenius norm ('fro' or None) over dim, or over all axes, or the nuclear norm ('nuc') of the matrices in two axes: the sum of their singular values."""
     def normal_(self, mean: _float = ..., std: _float = ..., *, generator: Generator | None = ...) -> Self:
         """Fills x with normal draws. (x is `input`.)"""
     def outer(self, vec2: Tensor) -> Tensor:
@@ -1587,7 +1587,7 @@ class Tensor:
         """Hyperbolic sine. Gradients: `input`."""
     def softmax(self, dim: _int, dtype: _dtype | None = ...) -> Tensor:
         """Exponentials along an axis, scaled to sum to one. With dtype, x is converted first. (x is `input`.) Gradients: `input`."""
-    def sort(self, dim: _int = ..., descending: _bool = ..., stable: _bool = ...) -> _sort_result:
+    def sort(self, dim: _int = ..., descending: _bool = ..., stable: _bool | None = ...) -> _sort_result:
         """x in order along dim, and where each element was. (x is `input`.) Gradients: `input`."""
     @overload
     def split(self, split_size_or_sections: _int, dim: _int = ...) -> tuple[Tensor, ...]:

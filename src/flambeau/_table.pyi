@@ -512,10 +512,10 @@ def embedding_sparse(input: Tensor, indices: Tensor, padding_idx: _int = ..., *,
 def embedding_sparse_backward(input: Tensor, indices: Tensor, shape: Sequence[_int] | _int, padding_idx: _int, *, out: Tensor | None = ...) -> Tensor:
     """Rows of dy at their indices as a sparse table of this shape. (dy is `input`.)"""
 @overload
-def empty(*size: _int, dtype: _dtype | None = ..., device: _device | str | None = ..., requires_grad: _bool = ..., pin_memory: _bool = ..., memory_format: Any = ..., layout: Any = ..., out: Tensor | None = ...) -> Tensor:
+def empty(*size: _int, dtype: _dtype | None = ..., device: _device | str | None = ..., requires_grad: _bool = ..., pin_memory: _bool | None = ..., memory_format: Any = ..., layout: Any = ..., out: Tensor | None = ...) -> Tensor:
     """A tensor whose elements are not initialised."""
 @overload
-def empty(size: Sequence[_int] | _int, *, dtype: _dtype | None = ..., device: _device | str | None = ..., requires_grad: _bool = ..., pin_memory: _bool = ..., memory_format: Any = ..., layout: Any = ..., out: Tensor | None = ...) -> Tensor:
+def empty(size: Sequence[_int] | _int, *, dtype: _dtype | None = ..., device: _device | str | None = ..., requires_grad: _bool = ..., pin_memory: _bool | None = ..., memory_format: Any = ..., layout: Any = ..., out: Tensor | None = ...) -> Tensor:
     """A tensor whose elements are not initialised."""
 def empty_like(input: Tensor, *, dtype: _dtype | None = ..., device: _device | str | None = ..., requires_grad: _bool = ..., memory_format: Any = ..., layout: Any = ..., pin_memory: Any = ..., out: Tensor | None = ...) -> Tensor:
     """An uninitialised tensor of x's shape and type. (x is `input`.)"""
@@ -1203,8 +1203,8 @@ def nonzero(input: Tensor, *, out: Tensor | None = ...) -> Tensor:
 def norm(input: Tensor, p: _float = ..., dim: Sequence[_int] | _int | None = ..., keepdim: _bool = ..., *, dtype: _dtype | None = ..., out: Tensor | None = ...) -> Tensor:
     """The p-norm over dim, or over all axes."""
 @overload
-def norm(input: Tensor, p: str, dim: Sequence[_int] | _int | None = ..., keepdim: _bool = ..., *, dtype: _dtype | None = ..., out: Tensor | None = ...) -> Tensor:
-    """The Frobenius norm ('fro') over dim, or over all axes, or the nuclear norm ('nuc') of the matrices in two axes: the sum of their singular values."""
+def norm(input: Tensor, p: str | None, dim: Sequence[_int] | _int | None = ..., keepdim: _bool = ..., *, dtype: _dtype | None = ..., out: Tensor | None = ...) -> Tensor:
+    """The Frobenius norm ('fro' or None) over dim, or over all axes, or the nuclear norm ('nuc') of the matrices in two axes: the sum of their singular values."""
 def norm_curvature(input: Tensor, x: Tensor, y: Tensor, p: _float, *, out: Tensor | None = ...) -> Tensor:
     """v times the derivative of norm_slope by x. (v is `input`.) Gradients: `input`."""
 def norm_fade(input: Tensor, y: Tensor, p: _float, *, out: Tensor | None = ...) -> Tensor:
@@ -1575,7 +1575,7 @@ def softshrink(input: Tensor, lambd: _float = ..., *, out: Tensor | None = ...) 
     """x moved towards 0 by lambd, and 0 within it. (x is `input`.) Gradients: `input`."""
 def softsign(input: Tensor, *, out: Tensor | None = ...) -> Tensor:
     """x / (1 + |x|). (x is `input`.) Gradients: `input`."""
-def sort(input: Tensor, dim: _int = ..., descending: _bool = ..., stable: _bool = ..., *, out: Sequence[Tensor] | None = ...) -> _sort_result:
+def sort(input: Tensor, dim: _int = ..., descending: _bool = ..., stable: _bool | None = ..., *, out: Sequence[Tensor] | None = ...) -> _sort_result:
     """x in order along dim, and where each element was. (x is `input`.) Gradients: `input`."""
 def sparse_compress(input: Tensor, rows: _int, *, out: Tensor | None = ...) -> Tensor:
     """Where each row begins among ascending rows: crow [rows + 1]. (row is `input`.)"""

@@ -189,3 +189,42 @@ def test_gradients_of_products_with_logarithms():
     (da,) = fl.autograd.grad(fl.xlogy(a, b).sum(), a, create_graph=True)
     assert da[0] == 0
     assert fl.autograd.grad(da.sum(), b)[0].tolist() == [0.0, 0.25]
+
+
+def test_none_asks_for_the_default():
+    x = fl.tensor([[3.0, 4.0]])
+    assert x.sort(stable=None).indices.tolist() == [[0, 1]] and fl.sort(x, stable=None, dim=0).values.tolist() == x.tolist()
+    assert x.norm(None) == 5 and fl.norm(x, p=None, dim=1).tolist() == [5.0]
+    assert fl.empty(2, pin_memory=None).shape == (2,)
+
+
+def test_a_size_may_be_a_tensor_of_one_number():
+    x, three, two = fl.arange(6), fl.tensor([3]), fl.tensor(2)
+    assert x.view(three, two).shape == x.reshape(two, three).shape[::-1] == fl.zeros(three, two).shape == fl.ones((three, 2)).shape == (3, 2)
+    with pytest.raises(TypeError):
+        fl.zeros(fl.tensor([3.0]), 2)
+
+
+def test_weights_of_one_output():
+    x, w = fl.tensor([[1.0, 2.0], [3.0, 4.0]]), fl.tensor([1.0, 10.0], requires_grad=True)
+    y = fl.nn.functional.linear(x, w)
+    assert y.tolist() == [21, 43] and fl.nn.functional.linear(x[0], w) == 21
+    assert fl.autograd.grad(y.sum(), w)[0].tolist() == [4, 6]
+    with pytest.raises(fl.ShapeError, match="weight has shape"):
+        fl.nn.functional.linear(x, w, fl.zeros(1))
+
+
+def test_refused_because_the_result_could_not_hold_it():
+    with pytest.raises(fl.DTypeError, match="dropout: x is int64"):
+        fl.nn.functional.dropout(fl.arange(4))
+    assert fl.nn.functional.dropout(fl.arange(4), training=False).tolist() == [0, 1, 2, 3]
+    with pytest.raises(fl.ShapeError, match="at least one channel"):
+        fl.nn.functional.conv2d(fl.ones(1, 2, 4, 4), fl.ones(0, 2, 3, 3))
+
+
+def test_places_in_a_tensor_on_meta_may_be_on_the_cpu():
+    x, i = fl.empty(4, 3, device="meta"), fl.tensor([0, 2])
+    for y in (x[i], x.index_select(0, i), x[:, i][:2], x.gather(0, fl.zeros(2, 3, dtype=fl.int64)), x[fl.tensor([True, False, True, False])]):
+        assert y.is_meta and y.shape[0] == 2
+    with pytest.raises(fl.DeviceError):
+        fl.ones(4, 3)[i.to("meta")]

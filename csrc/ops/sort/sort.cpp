@@ -47,7 +47,7 @@ void over_lines(const Tensor& x, int64_t dim, int64_t k, const Tensor* values, c
 
 }  // namespace
 
-void sort(const Tensor& x, int64_t dim, bool descending, bool, const Tensor& values, const Tensor& indices) {
+void sort(const Tensor& x, int64_t dim, bool descending, std::optional<bool>, const Tensor& values, const Tensor& indices) {
   if (is_wide_unsigned(x.dtype())) return with_order(x, values, [&](const Tensor& a, const Tensor& v) { sort(a, dim, descending, false, v, indices); });
   const int64_t n = lines_of(x, dim).n;
   over_lines(x, dim, n, &values, indices, [&](Scratch& scratch, const char* row, int64_t stride, char* v, int64_t* at) {
