@@ -155,22 +155,39 @@ PyMethodDef functions[] = {
 
 bool overrides(PyTypeObject* type) {
   if (type == tensor_type || !(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return false;
-  // Of the types that take nothing over, Parameter is met in every layer.
+  // Of the types that take nothing over, Parameter is met in every layer, and dtypes and sizes in many calls.
   struct Known {
     PyTypeObject* type;
     unsigned version;
   };
-  static std::array<Known, 4> plain;
-  static size_t next = 0;
-  for (const Known& k : plain)
-    if (k.type == type && k.version && k.version == version_of(type)) return false;
+  static std::array<Known, 32> plain;
+  Known& known = plain[(reinterpret_cast<uintptr_t>(type) >> 5) % plain.size()];
+  if (known.type == type && known.version && known.version == version_of(type)) return false;
   const Owned handler(PyObject_GetAttr(reinterpret_cast<PyObject*>(type), attribute_name));
-  if (!handler.object) {
-    PyErr_Clear();
-    return false;
+  if (!handler.object) PyErr_Clear();
+  else if (handler.object != no_torch_function && handler.object != Py_None) return true;
+  known = {type, version_of(type)};
+  return false;
+}
+
+bool call_taken_over(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kw) {
+  if (override_flags) [[unlikely]] return override_flags & kModeOn;
+  const auto is_plain = [](const PyTypeObject* type) { return type == tensor_type || !(type->tp_flags & Py_TPFLAGS_HEAPTYPE); };
+  const auto takes = [&](PyObject* o) { return !is_plain(Py_TYPE(o)) && overrides(Py_TYPE(o)); };
+  if (self && takes(self)) return true;
+  const Py_ssize_t n = nargs + (kw ? PyTuple_GET_SIZE(kw) : 0);
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyObject* const o = args[i];
+    if (takes(o)) return true;
+    if (!(Py_TYPE(o)->tp_flags & (Py_TPFLAGS_LIST_SUBCLASS | Py_TPFLAGS_TUPLE_SUBCLASS)) || Py_SIZE(o) == 0) continue;
+    if (PyLong_CheckExact(PySequence_Fast_GET_ITEM(o, 0))) continue;  // sizes, axes
+    for (Py_ssize_t k = 0; k < Py_SIZE(o); ++k) {  // looking at a type may run code that changes the list
+      PyObject* const item = PySequence_Fast_GET_ITEM(o, k);
+      if (is_plain(Py_TYPE(item))) continue;
+      const Owned kept(Py_NewRef(item));
+      if (overrides(Py_TYPE(item))) return true;
+    }
   }
-  if (handler.object != no_torch_function && handler.object != Py_None) return true;
-  plain[next++ % plain.size()] = {type, version_of(type)};
   return false;
 }
 

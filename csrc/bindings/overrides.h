@@ -2,10 +2,11 @@
 //
 // Note [Calls that are taken over]
 // A type with a `__torch_function__(func, types, args, kwargs)` is called in place of a native function, method, operator, index
-// or attribute that gets an object of it. Nothing is spent on that while there is none: arguments are converted as always, and
-// a conversion that meets such an object throws `Overridden`; what caught it (the generated entry point, or the few written
-// by hand) starts over with the call as it was given. Nothing has happened by then, since conversion comes before everything
-// else. What has no conversion (`x.shape`, `x + y`, `x[i]`) asks `taken_over` first, which is one comparison for a plain Tensor.
+// or attribute that gets an object of it. A generated entry point looks at the types of its arguments first (`call_taken_over`): a
+// comparison each, and for classes that Python made a small table of those known to take nothing over. What has one operand or two
+// (`x.shape`, `x + y`, `x[i]`) asks `taken_over`. Conversions throw `Overridden` where they meet an object that was not looked for,
+// deep inside of an argument; what caught it starts over with the call as it was given. Nothing has happened by then, since
+// conversion comes before everything else.
 // A mode (`overrides.TorchFunctionMode`) takes over every call of its thread; a bound signature asks for it.
 // Parameter is a subclass that takes nothing over: it says so by `__torch_function__ = _C.no_torch_function`.
 #pragma once
@@ -36,6 +37,8 @@ inline bool taken_over(PyObject* o) {
   if (override_flags == 0 && (type == tensor_type || !(type->tp_flags & Py_TPFLAGS_HEAPTYPE))) [[likely]] return false;
   return taken_over_slowly(o);
 }
+// Whether a mode, or one of the arguments of a call (also in a list or tuple), takes it over.
+bool call_taken_over(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kw);
 // The tensor of an argument.
 inline const Tensor& seen(PyObject* o) {
   if (Py_TYPE(o) != tensor_type && taken_over_slowly(o)) throw Overridden{};

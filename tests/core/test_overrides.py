@@ -385,3 +385,35 @@ def test_what_is_put_in_place_of_functions_takes_their_arguments():
 
 def test_names_of_arguments_are_those_of_pytorch():
     assert overrides.is_tensor_like(inp=fl.ones(1)) and overrides.resolve_name(f=fl.softmax) == "flambeau.softmax"
+
+
+def test_a_class_that_learns_to_take_calls_over_later():
+    class Late:
+        pass
+
+    late = Late()
+    for _ in range(3):
+        with pytest.raises(TypeError):
+            fl.relu(late)
+    Late.__torch_function__ = classmethod(lambda cls, func, types, args=(), kwargs=None: (func.__name__, types, len(args)))
+    assert fl.relu(late) == ("relu", (Late,), 1) and fl.cat([fl.ones(2), late]) == ("cat", (Late,), 1)
+    assert fl.add(fl.ones(2), other=late) == ("add", (Late,), 1)
+    del Late.__torch_function__
+    with pytest.raises(TypeError):
+        fl.relu(late)
+
+
+def test_a_list_that_changes_while_its_types_are_looked_at():
+    class Meta(type):
+        def __getattr__(cls, name):
+            if name == "__torch_function__":
+                items.clear()
+            raise AttributeError(name)
+
+    class Odd(metaclass=Meta):
+        pass
+
+    items = [fl.ones(2), Odd(), fl.ones(2), Odd()]
+    with pytest.raises((TypeError, fl.ArgumentError)):
+        fl.cat(items)
+    assert items == []

@@ -141,7 +141,8 @@ def _tensors_first(ops: Sequence[Op]) -> Sequence[Op]:
 def function(name: str, ops: Sequence[Op], inplace: bool = False) -> list[str]:
     """The implementation and its entry points, `f_NAME` (module function) and, if it has one, `m_NAME` (method)."""
     shown = name + ("_" if inplace else "")
-    out = [f"PyObject* impl_{shown}(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kw) {{", "  try {"]
+    out = [f"PyObject* impl_{shown}(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kw) {{"]
+    out += [f'  if (call_taken_over(self, args, nargs, kw)) [[unlikely]] return call_overridden("{shown}", self, args, nargs, kw);', "  try {"]
     if any(draws(op) for op in ops):
         out.append(f'    if (draw_hook) [[unlikely]] return call_draw_hook("{shown}", self, args, nargs, kw);')
     biggest = max(len(op.sig.args) for op in ops) or 1
