@@ -577,7 +577,7 @@ class _Body(_Forward):
     """The same of a module that compiled itself: its call with hooks, past what is compiled."""
 
     def __call__(self, module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        return module._call_uncompiled(args, kwargs)
+        return module._fl_call_uncompiled(args, kwargs)
 
 
 def compile_in_place(module: nn.Module, disable: bool = False, **options: Any) -> None:

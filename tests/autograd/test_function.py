@@ -532,3 +532,32 @@ def test_ctrl_c_leaves_the_mode_as_it_was(switch):
     finally:
         signal.signal(signal.SIGALRM, before)
         fl.set_grad_enabled(True)
+
+
+class Halved(Function):
+    """Has helpers under names that a base could have thought of."""
+
+    @staticmethod
+    def _forward(x):
+        return x / 2
+
+    @staticmethod
+    def _apply(x):
+        return Halved._forward(x)
+
+    _run = _rule = _positional = _apply
+
+    @staticmethod
+    def forward(ctx, x, by=2):
+        ctx._saved, ctx._dirty, ctx._function = by, None, None
+        return Halved._apply(x)
+
+    @staticmethod
+    def backward(ctx, g):
+        return g / ctx._saved, None
+
+
+def test_helpers_of_a_subclass_replace_nothing():
+    x = leaf(3.0)
+    for y in (Halved.apply(x), Halved.apply(x, by=2)):
+        assert y.item() == 1.5 and grad(y, x)[0].item() == 0.5

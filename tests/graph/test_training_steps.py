@@ -52,7 +52,7 @@ def everything(net, optimizer):
     """All that a training step leaves behind, as bytes."""
     grads = [None if p.grad is None else p.grad.numpy().tobytes() for p in net.parameters()]
     state = [[v.numpy().tobytes() if isinstance(v, fl.Tensor) else v for v in entry.values()] for entry in optimizer.state_dict()["state"].values()]
-    return [v.detach().numpy().tobytes() for v in net.state_dict().values()], grads, state, optimizer._n_steps
+    return [v.detach().numpy().tobytes() for v in net.state_dict().values()], grads, state, optimizer._fl_n_steps
 
 
 def train(make, build, beside=lambda i, net, optimizer: None, mode=None, steps=STEPS):

@@ -237,6 +237,17 @@ def test_no_values_leave_the_running_statistics_of_instance_norm(shape):
     assert norm.running_mean.tolist() == [0, 0, 0] and norm.running_var.tolist() == [1, 1, 1]
 
 
+@pytest.mark.parametrize("shape", [(2, 5, 8), (5, 8)])
+def test_channels_that_do_not_match_matter_to_instance_norm_where_it_has_something_for_them(shape):
+    x = fl.randn(shape)
+    with pytest.warns(UserWarning, match="does not match num_features = 3"):
+        y = nn.InstanceNorm1d(3)(x)
+    assert fl.equal(y, nn.InstanceNorm1d(5)(x))
+    for options in ({"affine": True}, {"track_running_stats": True}):
+        with pytest.raises(ValueError, match="expected 3 channels"):
+            nn.InstanceNorm1d(3, **options)(x)
+
+
 def test_local_response_norm_of_no_values_and_of_too_few_axes():
     norm = nn.LocalResponseNorm(3)
     for shape in ((0, 2, 4), (2, 0, 4), (2, 3, 4, 0)):

@@ -670,6 +670,26 @@ def test_an_empty_entry_of_the_state_is_kept_where_the_program_made_it():
     assert plain.state_dict()["state"] == {}
 
 
+def test_a_class_sees_which_values_the_groups_of_an_older_state_miss():
+    class Own(optim.Optimizer):
+        def __init__(self, params):
+            super().__init__(params, {"lr": 1.0, "scale": 3.0, "other": 4.0})
+
+        def __setstate__(self, state):
+            super().__setstate__(state)
+            for group in self.param_groups:
+                if "scale" not in group:
+                    group["scale"] = group.pop("older")
+
+    opt = Own([fl.ones(2, requires_grad=True)])
+    state = opt.state_dict()
+    del state["param_groups"][0]["scale"], state["param_groups"][0]["other"]
+    state["param_groups"][0]["older"] = 0.5
+    opt.load_state_dict(state)
+    group = opt.param_groups[0]
+    assert group["scale"] == 0.5 and group["other"] == 4.0 and "older" not in group
+
+
 def test_nested_state_is_loaded_with_its_keys_and_in_the_parameters_type():
     w = fl.ones(2, requires_grad=True)
     double = fl.ones(2, dtype=fl.float64)

@@ -595,6 +595,43 @@ def convolutions_of_papers(lib):
             type(fused).__name__, mixer, init, filled(lib, nn.Bilinear(3, 3, 2))(data(lib, 4, 3), data(lib, 4, 3)), F.normalize(x, p=1, dim=(2, 3)), F.local_response_norm(x, 3), repr(block.body[3])]  # fmt: skip
 
 
+def replaced_parts_of_layers(lib):
+    """Protected methods that programs replace and call, by PyTorch's names."""
+    nn, d = lib.nn, part(lib, "distributions")
+    maps = []
+
+    class Seen(nn.TransformerEncoderLayer):
+        def _sa_block(self, x, attn_mask, key_padding_mask, is_causal=False):
+            y, map = self.self_attn(x, x, x, attn_mask=attn_mask, key_padding_mask=key_padding_mask, is_causal=is_causal, need_weights=True)
+            maps.append(map)
+            return self.dropout1(y)
+
+    class Halved(nn.TransformerDecoderLayer):
+        def _mha_block(self, x, mem, attn_mask, key_padding_mask, is_causal=False):
+            return super()._mha_block(x, mem, attn_mask, key_padding_mask, is_causal) / 2
+
+        def _ff_block(self, x):
+            return super()._ff_block(x) / 2
+
+    class InRow(nn.TransformerEncoderLayer):
+        def forward(self, src, src_mask=None, src_key_padding_mask=None, is_causal=False):
+            return src + self._ff_block(self._sa_block(src, src_mask, src_key_padding_mask))
+
+    x, mask = data(lib, 5, 2, 4), nn.Transformer.generate_square_subsequent_mask(5)
+    encoders = [filled(lib, kind(4, 2, 8, dropout=0.0, norm_first=first)) for kind in (Seen, InRow) for first in (True, False)]
+    decoder = filled(lib, Halved(4, 2, 8, dropout=0.0))
+    results = [nn.TransformerEncoder(e, 2, enable_nested_tensor=False)(x, mask) for e in encoders] + [decoder(x, data(lib, 3, 2, 4), mask)]
+    whole = nn.Transformer(4, 2, 1, 1, 8)
+    with lib.no_grad():
+        whole.encoder.layers[0].linear1.weight.fill_(7)
+    whole._reset_parameters()
+    layers = nn.ModuleList([nn.ReLU(), nn.GELU()])
+    fallen = d.TransformedDistribution(d.Uniform(lib.zeros(2), lib.ones(2)), [d.AffineTransform(0, -2)])
+    coins = d.Bernoulli(lib.tensor([0.2, 0.7]))
+    return [*results, *maps, whole.encoder.layers[0].linear1.weight.max() < 2, layers._get_abs_string_index(-1), nn.ParameterDict()._key_to_attr("a"),
+            fallen._monotonize_cdf(lib.tensor([0.2, 0.6])), coins._param, coins._new((3,)).shape]
+
+
 # Attention's results are rows here.
 ANY_STRIDES = (attention_masks,)
 

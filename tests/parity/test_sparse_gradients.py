@@ -196,3 +196,35 @@ def test_skip_gram(optimizer):
     a, b = ([float(n) for n in out.stdout.split()[1::2]] for out in (ours, theirs))
     assert len(a) == len(b) > 5 and a[-1] < a[0] - 0.3
     np.testing.assert_allclose(a, b, rtol=2e-5)
+
+
+@pytest.mark.parametrize("same_places", [True, False])
+@pytest.mark.parametrize("layout", ["to_sparse_coo", "to_sparse_csr"])
+def test_through_functions_of_programs(layout, same_places):
+    """Gradients reach a Function's sparse inputs, sparse and dense ones, and come to it where its results are sparse."""
+
+    def results(lib):
+        class Product(lib.autograd.Function):
+            @staticmethod
+            def forward(ctx, a, x):
+                ctx.save_for_backward(a, x)
+                return a.to_dense() @ x, x.to_sparse()
+
+            @staticmethod
+            def backward(ctx, dy, dz):
+                assert dz.is_sparse
+                a, x = ctx.saved_tensors
+                da = lib.outer(dy, x)
+                da = da.sparse_mask(a) if same_places else getattr(da, layout)()
+                return da, a.to_dense().t() @ dy + dz.to_dense()
+
+        dense = lib.tensor([[0.0, 2.0, 0.0], [1.0, 0.0, 3.0]], dtype=lib.float64)
+        a = getattr(dense, layout)().requires_grad_()
+        x = lib.tensor([2.0, 5.0, -1.0], dtype=lib.float64, requires_grad=True)
+        y, z = Product.apply(a, x)
+        assert y.requires_grad and z.requires_grad
+        (y.sum() + lib.sparse.sum(z * 3)).backward()
+        return a.grad.to_dense() * (dense != 0), x.grad
+
+    for ours, theirs in zip(*both(results)):
+        alike(ours, theirs)

@@ -21,12 +21,23 @@ Example:
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor
 from flambeau.autograd.modes import no_grad
+
+_is_coo, _is_csr = operator.attrgetter("is_sparse"), operator.attrgetter("is_sparse_csr")
+
+
+def _any_sparse(tensors: list[Tensor]) -> bool:
+    return any(map(_is_coo, tensors)) or any(map(_is_csr, tensors))
+
+
+def _is_sparse(x: Any) -> bool:
+    return isinstance(x, Tensor) and _any_sparse([x])
 
 
 class FunctionCtx:
@@ -36,7 +47,7 @@ class FunctionCtx:
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
         """Keeps tensors (inputs, outputs or others) for backward; their versions are checked there."""
-        self._to_save = tensors
+        self._fl_to_save = tensors
 
     def save_for_forward(self, *tensors: Tensor | None) -> None:
         """Keeps tensors for a static `jvp`, where `saved_tensors` and `saved_for_forward` have them."""
@@ -47,44 +58,53 @@ class FunctionCtx:
 
     def mark_dirty(self, *tensors: Tensor) -> None:
         """Says which inputs forward wrote in place; each must be returned."""
-        self._dirty = tensors
+        self._fl_dirty = tensors
 
     def mark_non_differentiable(self, *tensors: Tensor) -> None:
         """Says which outputs have no gradient."""
-        self._fixed = tensors
+        self._fl_fixed = tensors
 
     def mark_shared_storage(self, *pairs: Any) -> None:
         """Changes nothing: tensors that share memory are known."""
 
     def set_materialize_grads(self, value: bool) -> None:
         """Whether the gradient of an unused output arrives as zeros (default) or as None."""
-        self._materialize = bool(value)
+        self._fl_materialize = bool(value)
 
     @property
     def saved_tensors(self) -> tuple[Tensor, ...]:
-        if self._forwards and self.saved_for_forward:
+        if self._fl_forwards and self.saved_for_forward:
             return self.saved_for_forward  # type: ignore[return-value]
-        saved = self._saved
+        saved = self._fl_saved
         if saved is None:
-            return tuple(getattr(self, "_to_save", ()))
+            return tuple(getattr(self, "_fl_to_save", ()))
         with _C.held(_C.set_grad_enabled, True):  # with their histories, by which backward may differentiate although it is not recorded
             return saved.unpack()  # type: ignore[no-any-return]
 
-    _to_save: tuple[Tensor | None, ...] = ()
+    _fl_to_save: tuple[Tensor | None, ...] = ()
     saved_for_forward: tuple[Tensor | None, ...] = ()
-    _forwards = False  # while jvp runs
-    _dirty: tuple[Tensor, ...] = ()
-    _fixed: tuple[Tensor, ...] = ()
-    _materialize = True
-    _saved: Any = None
-    _function: type[Function]
+    _fl_forwards = False  # while jvp runs
+    _fl_dirty: tuple[Tensor, ...] = ()
+    _fl_fixed: tuple[Tensor, ...] = ()
+    _fl_materialize = True
+    _fl_saved: Any = None
+    _fl_function: type[Function]
+    _fl_sparse: dict[int, Any] = {}  # such inputs by their positions, without history
+    _fl_sparse_outputs: dict[int, Any] = {}
 
     def _run_backward(self, *grads: Tensor | None) -> tuple[Any, ...]:
-        result = self._function._rule()(self, *grads)
+        if self._fl_sparse_outputs:
+            made = self._fl_sparse_outputs
+            grads = tuple(g if g is None or i not in made else made[i]._with(g) for i, g in enumerate(grads))
+        result = self._fl_function._fl_rule()(self, *grads)
         result = result if isinstance(result, tuple) else (result,)
         extra = len(result) - len(self.needs_input_grad)
         if extra > 0 and all(r is None for r in result[-extra:]):
             result = result[:-extra]
+        if self._fl_sparse:
+            from flambeau.sparse._functions import values_at
+
+            result = tuple(g if g is None or i not in self._fl_sparse else values_at(self._fl_sparse[i], g) for i, g in enumerate(result))
         return result
 
 
@@ -122,7 +142,7 @@ class Function:
 
     @staticmethod
     def backward(*args: Any, **kwargs: Any) -> Any:
-        name = args[0]._function.__name__ if args and isinstance(args[0], FunctionCtx) else "Function"
+        name = args[0]._fl_function.__name__ if args and isinstance(args[0], FunctionCtx) else "Function"
         raise NotImplementedError(f"{name}: no backward to differentiate by; define the static method backward(ctx, *grad_outputs)")
 
     vjp = backward  # another name of it
@@ -138,7 +158,7 @@ class Function:
         raise NotImplementedError("Function.vmap: a subclass defines it; without one `func.vmap` calls `apply` once per sample")
 
     @classmethod
-    def _rule(cls) -> Callable[..., Any]:
+    def _fl_rule(cls) -> Callable[..., Any]:
         """The derivative, by the name that the subclass has it under."""
         if cls.vjp is Function.vjp:
             return cls.backward
@@ -156,21 +176,21 @@ class Function:
         defaults before it, and with `setup_context` all that have a place.
         """
         if kwargs or hasattr(cls, "setup_context"):
-            args = cls._positional(args, kwargs)
+            args = cls._fl_positional(args, kwargs)
         if _C.profiler.recording():
             token = _C.profiler.begin(cls.__name__, 0)
             result = None
             try:
-                result = cls._apply(*args)
+                result = cls._fl_apply(*args)
             finally:
                 outputs = result if isinstance(result, tuple) else (result,)
                 tensors = [o for o in outputs if isinstance(o, Tensor)]
                 _C.profiler.end(token, result is None, tensors[0] if tensors else None)
             return result
-        return cls._apply(*args)
+        return cls._fl_apply(*args)
 
     @classmethod
-    def _positional(cls, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    def _fl_positional(cls, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         import inspect
 
         separate = hasattr(cls, "setup_context")
@@ -187,23 +207,23 @@ class Function:
         return given.args[1:]
 
     @classmethod
-    def _apply(cls, *args: Any) -> Any:
+    def _fl_apply(cls, *args: Any) -> Any:
         if _C.has_override(*args):  # inside of vmap or jvp
             from flambeau.func._functions import apply_wrapped
 
             result = apply_wrapped(cls, args)
             if result is not NotImplemented:
                 return result
-        ctx, result = cls._run(args)
+        ctx, result = cls._fl_run(args)
         if ctx.saved_for_forward:
             del ctx.saved_for_forward  # nobody goes forward
         return result
 
     @classmethod
-    def _run(cls, args: Sequence[Any]) -> tuple[FunctionCtx, Any]:
+    def _fl_run(cls, args: Sequence[Any]) -> tuple[FunctionCtx, Any]:
         """What `apply` does with plain arguments: the context, and the result."""
         ctx = FunctionCtx()
-        ctx._function = cls
+        ctx._fl_function = cls
         tensors = [a for a in args if isinstance(a, Tensor)]
         recording = _C.is_grad_enabled()
         record = recording and any(t.requires_grad for t in tensors)
@@ -211,19 +231,27 @@ class Function:
         # No loop inside: Ctrl-C at its jump back would leave the mode off, since CPython 3.13 leaves those out of what `finally` covers.
         try:
             _C.set_grad_enabled(False)
-            output, outputs = cls._forward(ctx, args, tensors, record)
+            output, outputs = cls._fl_forward(ctx, args, tensors, record)
         finally:
             _C.set_grad_enabled(recording)
         if record:
-            kept = [o if isinstance(o, Tensor) else None for o in outputs]
-            ctx._saved = _C.finish_function(
-                ctx, cls.__name__ + "Backward", args, kept, ctx._dirty, ctx._fixed, ctx._to_save, ctx._materialize
+            kept: list[Any] = [o if isinstance(o, Tensor) else None for o in outputs]
+            fixed: Sequence[Any] = ctx._fl_fixed
+            if _any_sparse(tensors):  # gradients go through their values
+                ctx._fl_sparse = {i: a.detach() for i, a in enumerate(args) if _is_sparse(a)}
+                args = [a._val if i in ctx._fl_sparse else a for i, a in enumerate(args)]
+            if _any_sparse([o for o in kept if o is not None]):
+                ctx._fl_sparse_outputs = {i: o.detach() for i, o in enumerate(kept) if _is_sparse(o)}
+                kept = [o._val if i in ctx._fl_sparse_outputs else o for i, o in enumerate(kept)]
+                fixed = [o._val if _is_sparse(o) else o for o in fixed]
+            ctx._fl_saved = _C.finish_function(
+                ctx, cls.__name__ + "Backward", args, kept, ctx._fl_dirty, fixed, ctx._fl_to_save, ctx._fl_materialize
             )
-            ctx._to_save = ()
+            ctx._fl_to_save = ()
         return ctx, tuple(outputs) if isinstance(output, (tuple, list)) else outputs[0]
 
     @classmethod
-    def _forward(cls, ctx: FunctionCtx, args: Sequence[Any], tensors: list[Tensor], record: bool) -> tuple[Any, list[Any]]:
+    def _fl_forward(cls, ctx: FunctionCtx, args: Sequence[Any], tensors: list[Tensor], record: bool) -> tuple[Any, list[Any]]:
         """What `forward` returns, and the tensors to record."""
         setup = getattr(cls, "setup_context", None)
         output = cls.forward(ctx, *args) if setup is None else cls.forward(*args)
@@ -231,7 +259,7 @@ class Function:
             setup(ctx, args, output)
         outputs = list(output) if isinstance(output, (tuple, list)) else [output]
         # An input that is handed through unchanged needs an identity of its own.
-        dirty = ctx._dirty
+        dirty = ctx._fl_dirty
         for i, out in enumerate(outputs):
             same = isinstance(out, Tensor) and any(out is t for t in tensors)
             if same and not any(out is d for d in dirty):

@@ -92,7 +92,7 @@ def _of_beta(p: Any, q: Beta) -> Tensor:
 
 
 def _of_continuous_bernoulli(p: Any, q: ContinuousBernoulli) -> Tensor:
-    return q._log_norm() + p.mean * q.logits + ops.log1p(-q.probs)
+    return q._fl_log_norm() + p.mean * q.logits + ops.log1p(-q.probs)
 
 
 def _of_exponential(p: Any, q: Exponential) -> Tensor:
@@ -162,7 +162,7 @@ def _beta(p: Beta, q: Beta) -> Tensor:
 
 
 def _continuous_bernoulli(p: ContinuousBernoulli, q: ContinuousBernoulli) -> Tensor:
-    return p.mean * (p.logits - q.logits) + p._log_norm() + ops.log1p(-p.probs) - q._log_norm() - ops.log1p(-q.probs)
+    return p.mean * (p.logits - q.logits) + p._fl_log_norm() + ops.log1p(-p.probs) - q._fl_log_norm() - ops.log1p(-q.probs)
 
 
 def _exponential(p: Exponential, q: Exponential) -> Tensor:

@@ -51,7 +51,7 @@ def _factors(p: Any) -> list[Tensor]:
 
 
 def _half_det(p: Any) -> Tensor:
-    return p._half_log_det() if isinstance(p, LowRankMultivariateNormal) else half_log_det(p.scale_tril)
+    return p._fl_half_log_det() if isinstance(p, LowRankMultivariateNormal) else half_log_det(p.scale_tril)
 
 
 def _multivariate_normal(p: Any, q: Any) -> Tensor:

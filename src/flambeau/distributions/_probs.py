@@ -9,11 +9,11 @@ from flambeau.distributions.utils import lazy_property, logits_to_probs, probs_t
 
 
 class ProbsOrLogits:
-    """Mixin of `probs` and `logits`. `_binary`: a probability of its own each, or along the last axis."""
+    """Mixin of `probs` and `logits`. `_fl_binary`: a probability of its own each, or along the last axis."""
 
-    _binary = True
+    _fl_binary = True
 
-    def _set_given(self, probs: Tensor | None, logits: Tensor | None) -> None:
+    def _fl_set_given(self, probs: Tensor | None, logits: Tensor | None) -> None:
         if probs is not None:
             self.probs = probs
         else:
@@ -22,17 +22,20 @@ class ProbsOrLogits:
     @lazy_property
     def logits(self) -> Any:
         """Log odds, or along the last axis logarithms of probabilities."""
-        return probs_to_logits(self.probs, is_binary=self._binary)
+        return probs_to_logits(self.probs, is_binary=self._fl_binary)
 
     @lazy_property
     def probs(self) -> Any:
         """Probabilities."""
-        return logits_to_probs(self.logits, is_binary=self._binary)
+        return logits_to_probs(self.logits, is_binary=self._fl_binary)
 
     @property
     def _param(self) -> Tensor:
         given: Tensor = self.__dict__["probs"] if "probs" in self.__dict__ else self.__dict__["logits"]
         return given
+
+    def _new(self, *args: Any, **kwargs: Any) -> Tensor:
+        return self._param.new(*args, **kwargs)
 
     @property
     def param_shape(self) -> Size:

@@ -123,7 +123,7 @@ class _Parts(Transform):
     transforms: list[Transform]
     dim: int
 
-    def _set_parts(self, tseq: Sequence[Transform], dim: int) -> None:
+    def _fl_set_parts(self, tseq: Sequence[Transform], dim: int) -> None:
         if not all(isinstance(t, Transform) for t in tseq):
             raise AssertionError(f"{type(self).__name__}: got {[type(t).__name__ for t in tseq]}; expected transforms alone")
         self.transforms = [t.with_cache(self._cache_size) for t in tseq] if self._cache_size else list(tseq)
@@ -133,20 +133,20 @@ class _Parts(Transform):
     def bijective(self) -> bool:  # type: ignore[override]
         return all(t.bijective for t in self.transforms)
 
-    def _split(self, x: Tensor) -> list[Tensor]:
+    def _fl_split(self, x: Tensor) -> list[Tensor]:
         raise NotImplementedError
 
-    def _join(self, parts: list[Tensor]) -> Tensor:
+    def _fl_join(self, parts: list[Tensor]) -> Tensor:
         raise NotImplementedError
 
-    def _each(self, x: Tensor, f: Callable[[Transform, Tensor], Tensor]) -> Tensor:
-        return self._join([f(t, part) for t, part in zip(self.transforms, self._split(x), strict=True)])
+    def _fl_each(self, x: Tensor, f: Callable[[Transform, Tensor], Tensor]) -> Tensor:
+        return self._fl_join([f(t, part) for t, part in zip(self.transforms, self._fl_split(x), strict=True)])
 
     def _call(self, x: Tensor) -> Tensor:
-        return self._each(x, lambda t, part: t(part))
+        return self._fl_each(x, lambda t, part: t(part))
 
     def _inverse(self, y: Tensor) -> Tensor:
-        return self._each(y, lambda t, part: t.inv(part))
+        return self._fl_each(y, lambda t, part: t.inv(part))
 
 
 class CatTransform(_Parts):
@@ -158,7 +158,7 @@ class CatTransform(_Parts):
 
     def __init__(self, tseq: Sequence[Transform], dim: int = 0, lengths: Sequence[int] | None = None, cache_size: int = 0) -> None:
         super().__init__(cache_size=cache_size)
-        self._set_parts(tseq, dim)
+        self._fl_set_parts(tseq, dim)
         self.lengths = [1] * len(self.transforms) if lengths is None else list(lengths)
         if len(self.lengths) != len(self.transforms):
             raise AssertionError(f"CatTransform: {len(self.lengths)} lengths for {len(self.transforms)} transforms; expected one each")
@@ -175,17 +175,17 @@ class CatTransform(_Parts):
     def with_cache(self, cache_size: int = 1) -> Transform:
         return self if self._cache_size == cache_size else CatTransform(self.transforms, self.dim, self.lengths, cache_size)
 
-    def _split(self, x: Tensor) -> list[Tensor]:
+    def _fl_split(self, x: Tensor) -> list[Tensor]:
         if not -x.ndim <= self.dim < x.ndim or x.shape[self.dim] != self.length:
             raise AssertionError(f"CatTransform: the input has shape {list(x.shape)}; expected {self.length} along axis {self.dim}")
         return list(x.split(self.lengths, self.dim))
 
-    def _join(self, parts: list[Tensor]) -> Tensor:
+    def _fl_join(self, parts: list[Tensor]) -> Tensor:
         return ops.cat(parts, self.dim)
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         terms = []
-        for t, before, after in zip(self.transforms, self._split(x), self._split(y), strict=True):
+        for t, before, after in zip(self.transforms, self._fl_split(x), self._fl_split(y), strict=True):
             term = t.log_abs_det_jacobian(before, after)
             terms.append(sum_rightmost(term, self.event_dim - t.event_dim) if t.event_dim < self.event_dim else term)
         dim = self.dim - x.ndim if self.dim >= 0 else self.dim
@@ -223,23 +223,23 @@ class StackTransform(_Parts):
 
     def __init__(self, tseq: Sequence[Transform], dim: int = 0, cache_size: int = 0) -> None:
         super().__init__(cache_size=cache_size)
-        self._set_parts(tseq, dim)
+        self._fl_set_parts(tseq, dim)
 
     def with_cache(self, cache_size: int = 1) -> Transform:
         return self if self._cache_size == cache_size else StackTransform(self.transforms, self.dim, cache_size)
 
-    def _split(self, x: Tensor) -> list[Tensor]:
+    def _fl_split(self, x: Tensor) -> list[Tensor]:
         if not -x.ndim <= self.dim < x.ndim or x.shape[self.dim] != len(self.transforms):
             raise AssertionError(
                 f"StackTransform: the input has shape {list(x.shape)}; expected {len(self.transforms)} along axis {self.dim}"
             )
         return list(x.unbind(self.dim))
 
-    def _join(self, parts: list[Tensor]) -> Tensor:
+    def _fl_join(self, parts: list[Tensor]) -> Tensor:
         return ops.stack(parts, self.dim)
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        pairs = zip(self.transforms, self._split(x), self._split(y), strict=True)
+        pairs = zip(self.transforms, self._fl_split(x), self._fl_split(y), strict=True)
         return ops.stack([t.log_abs_det_jacobian(before, after) for t, before, after in pairs], self.dim)
 
     @constraints.dependent_property

@@ -45,21 +45,21 @@ class StickBreakingTransform(_Plain):
     bijective = True
 
     @staticmethod
-    def _offset(n: int, like: Tensor) -> Tensor:
+    def _fl_offset(n: int, like: Tensor) -> Tensor:
         return ops.arange(n, 0, -1, dtype=like.dtype, device=like.device).log()
 
     def _call(self, x: Tensor) -> Tensor:
-        taken = _inside(ops.sigmoid(x - self._offset(x.shape[-1], x)))
+        taken = _inside(ops.sigmoid(x - self._fl_offset(x.shape[-1], x)))
         left = (1 - taken).cumprod(-1)
         return F.pad(taken, (0, 1), value=1.0) * F.pad(left, (1, 0), value=1.0)
 
     def _inverse(self, y: Tensor) -> Tensor:
         head = y[..., :-1]
         left = (1 - head.cumsum(-1)).clamp(min=fl.finfo(y.dtype).tiny)
-        return head.log() - left.log() + self._offset(head.shape[-1], y)
+        return head.log() - left.log() + self._fl_offset(head.shape[-1], y)
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        x = x - self._offset(x.shape[-1], x)
+        x = x - self._fl_offset(x.shape[-1], x)
         return (-x + F.logsigmoid(x) + y[..., :-1].log()).sum(-1)
 
     def forward_shape(self, shape: Shape) -> Shape:

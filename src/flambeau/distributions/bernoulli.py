@@ -34,7 +34,7 @@ class Bernoulli(ProbsOrLogits, ExponentialFamily):
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
         one_given("Bernoulli", probs, logits)
         (given,) = broadcast_all(logits if probs is None else probs)
-        self._set_given(None if probs is None else given, given)
+        self._fl_set_given(None if probs is None else given, given)
         super().__init__(given.size(), validate_args=validate_args)
 
     @property

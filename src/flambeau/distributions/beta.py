@@ -30,7 +30,7 @@ class Beta(ExponentialFamily):
         self._dirichlet = Dirichlet(ops.stack(broadcast_all(concentration1, concentration0), -1), validate_args=validate_args)
         super().__init__(self._dirichlet.batch_shape, validate_args=validate_args)
 
-    def _expand_more(self, new: Any, batch_shape: Any) -> None:
+    def _fl_expand_more(self, new: Any, batch_shape: Any) -> None:
         new._dirichlet = self._dirichlet.expand(batch_shape)
 
     @property

@@ -36,7 +36,7 @@ class Binomial(ProbsOrLogits, Distribution):
         one_given("Binomial", probs, logits)
         count, given = broadcast_all(total_count, logits if probs is None else probs)
         self.total_count = count.to(given.dtype)
-        self._set_given(None if probs is None else given, given)
+        self._fl_set_given(None if probs is None else given, given)
         super().__init__(given.size(), validate_args=validate_args)
 
     @constraints.dependent_property(is_discrete=True, event_dim=0)
@@ -69,18 +69,18 @@ class Binomial(ProbsOrLogits, Distribution):
         above = (self.logits.clamp(min=0) + self.logits - self.logits.clamp(max=0)) / 2
         return value * self.logits + ways - n * above - n * ops.log1p(ops.exp(-ops.abs(self.logits)))
 
-    def _one_count(self) -> int:
+    def _fl_one_count(self) -> int:
         count = int(self.total_count.max())
         if int(self.total_count.min()) != count:
             raise NotImplementedError(f"Binomial: total_count = {self.total_count}; values are enumerated for one count in all batches")
         return count
 
     def entropy(self) -> Tensor:
-        self._one_count()
+        self._fl_one_count()
         log_prob = self.log_prob(self.enumerate_support(False))
         return -(ops.exp(log_prob) * log_prob).sum(0)
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        values = ops.arange(1 + self._one_count(), dtype=self._param.dtype, device=self._param.device)
+        values = ops.arange(1 + self._fl_one_count(), dtype=self._param.dtype, device=self._param.device)
         values = values.view(-1, *[1] * len(self._batch_shape))
         return values.expand(-1, *self._batch_shape) if expand else values

@@ -26,7 +26,7 @@ class Categorical(ProbsOrLogits, Distribution):
 
     arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
     has_enumerate_support = True
-    _binary = False
+    _fl_binary = False
 
     def __init__(self, probs: Tensor | None = None, logits: Tensor | None = None, validate_args: bool | None = None) -> None:
         one_given("Categorical", probs, logits)
@@ -42,7 +42,7 @@ class Categorical(ProbsOrLogits, Distribution):
         self._num_events = given.shape[-1]
         super().__init__(given.shape[:-1], validate_args=validate_args)
 
-    def _expand_more(self, new: object, batch_shape: object) -> None:
+    def _fl_expand_more(self, new: object, batch_shape: object) -> None:
         new.__dict__["_num_events"] = self._num_events
 
     @constraints.dependent_property(is_discrete=True, event_dim=0)

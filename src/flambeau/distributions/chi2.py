@@ -25,7 +25,7 @@ class Chi2(Gamma):
         (df,) = broadcast_all(df)
         super().__init__(0.5 * df, 0.5, validate_args=validate_args)
 
-    def _expand_more(self, new: Any, batch_shape: Any) -> None:
+    def _fl_expand_more(self, new: Any, batch_shape: Any) -> None:
         new.concentration, new.rate = self.concentration.expand(batch_shape), self.rate.expand(batch_shape)
 
     @property

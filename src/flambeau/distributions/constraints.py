@@ -46,11 +46,11 @@ class Constraint:
         """For each event of `value` whether it lies in the region."""
         raise NotImplementedError(f"{type(self).__name__} does not define check")
 
-    def _bounds(self) -> dict[str, Any]:
+    def _fl_bounds(self) -> dict[str, Any]:
         return {}
 
     def __repr__(self) -> str:
-        bounds = ", ".join(f"{name}={value}" for name, value in self._bounds().items())
+        bounds = ", ".join(f"{name}={value}" for name, value in self._fl_bounds().items())
         return f"{type(self).__name__.lstrip('_')}({bounds})"
 
 
@@ -186,7 +186,7 @@ class _Between(Constraint):
         self.lower_bound = lower_bound
         self.upper_bound = upper_bound
 
-    def _bounds(self) -> dict[str, Any]:
+    def _fl_bounds(self) -> dict[str, Any]:
         return {"lower_bound": self.lower_bound, "upper_bound": self.upper_bound}
 
 
@@ -194,7 +194,7 @@ class _Above(Constraint):
     def __init__(self, lower_bound: Any) -> None:
         self.lower_bound = lower_bound
 
-    def _bounds(self) -> dict[str, Any]:
+    def _fl_bounds(self) -> dict[str, Any]:
         return {"lower_bound": self.lower_bound}
 
 
@@ -202,7 +202,7 @@ class _Below(Constraint):
     def __init__(self, upper_bound: Any) -> None:
         self.upper_bound = upper_bound
 
-    def _bounds(self) -> dict[str, Any]:
+    def _fl_bounds(self) -> dict[str, Any]:
         return {"upper_bound": self.upper_bound}
 
 
@@ -281,7 +281,7 @@ class _Multinomial(_Below):
     is_discrete = True
     event_dim = 1
 
-    def _bounds(self) -> dict[str, Any]:
+    def _fl_bounds(self) -> dict[str, Any]:
         return {}  # none is printed
 
     def check(self, x: Tensor) -> Tensor:  # type: ignore[override]
@@ -365,7 +365,7 @@ class _Joined(Constraint):
     def is_discrete(self) -> bool:  # type: ignore[override]
         return any(c.is_discrete for c in self.cseq)
 
-    def _check_axis(self, value: Tensor) -> None:
+    def _fl_check_axis(self, value: Tensor) -> None:
         if not -value.ndim <= self.dim < value.ndim:
             raise AssertionError(f"check: dim = {self.dim}, but value has {value.ndim} axes")
 
@@ -384,7 +384,7 @@ class _Cat(_Joined):
         return max(c.event_dim for c in self.cseq)
 
     def check(self, value: Tensor) -> Tensor:
-        self._check_axis(value)
+        self._fl_check_axis(value)
         starts = [sum(self.lengths[:i]) for i in range(len(self.lengths))]
         parts = [value.narrow(self.dim, start, length) for start, length in zip(starts, self.lengths, strict=True)]
         return ops.cat([c.check(part) for c, part in zip(self.cseq, parts, strict=True)], self.dim)
@@ -399,7 +399,7 @@ class _Stack(_Joined):
         return dim + 1 if self.dim + dim < 0 else dim
 
     def check(self, value: Tensor) -> Tensor:
-        self._check_axis(value)
+        self._fl_check_axis(value)
         slices = [value.select(self.dim, i) for i in range(value.shape[self.dim])]
         return ops.stack([c.check(v) for c, v in zip(self.cseq, slices)], self.dim)
 

@@ -44,44 +44,44 @@ class ContinuousBernoulli(ProbsOrLogits, ExponentialFamily):
             if validate_args is not None and not bool(self.arg_constraints["probs"].check(given).all()):
                 raise ValueError(f"ContinuousBernoulli: probs = {given}; expected values between 0 and 1")
             given = clamp_probs(given)
-        self._set_given(None if probs is None else given, given)
+        self._fl_set_given(None if probs is None else given, given)
         self._lims = lims
         super().__init__(given.size(), validate_args=validate_args)
 
-    def _expand_more(self, new: Any, batch_shape: Any) -> None:
+    def _fl_expand_more(self, new: Any, batch_shape: Any) -> None:
         new._lims = self._lims
 
-    def _far_from_half(self) -> Tensor:
+    def _fl_far_from_half(self) -> Tensor:
         return (self.probs <= self._lims[0]) | (self.probs > self._lims[1])
 
-    def _safe_probs(self) -> Tensor:
+    def _fl_safe_probs(self) -> Tensor:
         """Probabilities where they are far from 1/2, the lower limit elsewhere."""
-        return ops.where(self._far_from_half(), self.probs, self._lims[0])
+        return ops.where(self._fl_far_from_half(), self.probs, self._lims[0])
 
-    def _log_norm(self) -> Tensor:
+    def _fl_log_norm(self) -> Tensor:
         """The logarithm of the constant that makes the density integrate to 1."""
-        p = self._safe_probs()
+        p = self._fl_safe_probs()
         log_odds = (ops.log1p(-p) - ops.log(p)).abs()
         exact = ops.log(log_odds) - ops.log((1 - 2 * p).abs())
         x = (self.probs - 0.5).square()
         series = math.log(2.0) + (4.0 / 3.0 + 104.0 / 45.0 * x) * x
-        return ops.where(self._far_from_half(), exact, series)
+        return ops.where(self._fl_far_from_half(), exact, series)
 
     @property
     def mean(self) -> Tensor:
-        p = self._safe_probs()
+        p = self._fl_safe_probs()
         exact = p / (2.0 * p - 1.0) + 1.0 / (ops.log1p(-p) - ops.log(p))
         x = self.probs - 0.5
         series = 0.5 + (1.0 / 3.0 + 16.0 / 45.0 * x.square()) * x
-        return ops.where(self._far_from_half(), exact, series)
+        return ops.where(self._fl_far_from_half(), exact, series)
 
     @property
     def variance(self) -> Tensor:
-        p = self._safe_probs()
+        p = self._fl_safe_probs()
         exact = p * (p - 1.0) / (1.0 - 2.0 * p).square() + 1.0 / (ops.log1p(-p) - ops.log(p)).square()
         x = (self.probs - 0.5).square()
         series = 1.0 / 12.0 - (1.0 / 15.0 - 128.0 / 945.0 * x) * x
-        return ops.where(self._far_from_half(), exact, series)
+        return ops.where(self._fl_far_from_half(), exact, series)
 
     @property
     def stddev(self) -> Tensor:
@@ -95,24 +95,24 @@ class ContinuousBernoulli(ProbsOrLogits, ExponentialFamily):
             self._validate_sample(value)
         logits, value = broadcast_all(self.logits, value)
         cross_entropy = fl.nn.functional.binary_cross_entropy_with_logits(logits, value, reduction="none")
-        return self._log_norm() - cross_entropy
+        return self._fl_log_norm() - cross_entropy
 
     def cdf(self, value: Tensor) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
-        p = self._safe_probs()
+        p = self._fl_safe_probs()
         exact = (p.pow(value) * (1.0 - p).pow(1.0 - value) + p - 1.0) / (2.0 * p - 1.0)
-        inside = ops.where(self._far_from_half(), exact, value)
+        inside = ops.where(self._fl_far_from_half(), exact, value)
         return ops.where(value <= 0.0, 0.0, ops.where(value >= 1.0, 1.0, inside))
 
     def icdf(self, value: Tensor) -> Tensor:
-        p = self._safe_probs()
+        p = self._fl_safe_probs()
         exact = (ops.log1p(-p + value * (2.0 * p - 1.0)) - ops.log1p(-p)) / (ops.log(p) - ops.log1p(-p))
-        return ops.where(self._far_from_half(), exact, value)
+        return ops.where(self._fl_far_from_half(), exact, value)
 
     def entropy(self) -> Tensor:
         log1m = ops.log1p(-self.probs)
-        return self.mean * (log1m - ops.log(self.probs)) - self._log_norm() - log1m
+        return self.mean * (log1m - ops.log(self.probs)) - self._fl_log_norm() - log1m
 
     @property
     def _natural_params(self) -> tuple[Tensor, ...]:

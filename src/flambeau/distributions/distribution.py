@@ -30,12 +30,12 @@ class Distribution:
     """
 
     has_rsample = False
-    _is_ours = False  # in a class of this package True
+    _fl_is_ours = False  # in a class of this package True
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         # Asked now: a class may say later that it lives elsewhere.
-        cls._is_ours = cls.__module__.startswith("flambeau.distributions.")
+        cls._fl_is_ours = cls.__module__.startswith("flambeau.distributions.")
 
     has_enumerate_support = False
     _validate_args = __debug__
@@ -53,10 +53,10 @@ class Distribution:
         if validate_args is not None:
             self._validate_args = validate_args
         if self._validate_args:
-            self._check_parameters()
+            self._fl_check_parameters()
         super().__init__()  # a distribution may be a Module, too
 
-    def _check_parameters(self) -> None:
+    def _fl_check_parameters(self) -> None:
         try:
             arg_constraints = self.arg_constraints
         except NotImplementedError:
@@ -167,7 +167,7 @@ class Distribution:
         Raises:
             NotImplementedError: a subclass that has an `__init__` of its own and no `expand`.
         """
-        owner = next((c for c in type(self).__mro__ if c.__dict__.get("_is_ours")), Distribution)
+        owner = next((c for c in type(self).__mro__ if c.__dict__.get("_fl_is_ours")), Distribution)
         if owner is Distribution:
             raise NotImplementedError(f"{type(self).__name__} does not define expand")
         new = self._get_checked_instance(owner, _instance)
@@ -176,12 +176,12 @@ class Distribution:
                 value = self.__dict__[name]
                 event = value.shape[value.ndim - constraint.event_dim :]
                 new.__dict__[name] = value.expand(size(batch_shape, event))
-        self._expand_more(new, size(batch_shape))
+        self._fl_expand_more(new, size(batch_shape))
         Distribution.__init__(new, batch_shape, self._event_shape, validate_args=False)
         new._validate_args = self._validate_args
         return new
 
-    def _expand_more(self, new: Any, batch_shape: Size) -> None:
+    def _fl_expand_more(self, new: Any, batch_shape: Size) -> None:
         """Sets in `new` what a distribution keeps beside its parameters."""
 
     def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:

@@ -32,7 +32,7 @@ class FisherSnedecor(Distribution):
         self._gamma2 = Gamma(self.df2 * 0.5, self.df2)
         super().__init__(self.df1.size(), validate_args=validate_args)
 
-    def _expand_more(self, new: Any, batch_shape: Any) -> None:
+    def _fl_expand_more(self, new: Any, batch_shape: Any) -> None:
         new._gamma1, new._gamma2 = self._gamma1.expand(batch_shape), self._gamma2.expand(batch_shape)
 
     @property

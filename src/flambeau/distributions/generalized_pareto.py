@@ -33,12 +33,12 @@ class GeneralizedPareto(Distribution):
         end = self.loc - self.scale / self.concentration
         return constraints.interval(self.loc, ops.where(self.concentration < 0, end, fl.inf))
 
-    def _is_zero(self) -> Tensor:
+    def _fl_is_zero(self) -> Tensor:
         return ops.isclose(self.concentration, ops.zeros_like(self.concentration))
 
-    def _tail_length(self, log_survival: Tensor) -> Tensor:
+    def _fl_tail_length(self, log_survival: Tensor) -> Tensor:
         """The value whose probability to be surpassed is exp(log_survival), in units of scale from loc."""
-        zero = self._is_zero()
+        zero = self._fl_is_zero()
         safe = ops.where(zero, ops.ones_like(self.concentration), self.concentration)
         return ops.where(zero, -log_survival, ops.expm1(-safe * log_survival) / safe)
 
@@ -46,15 +46,15 @@ class GeneralizedPareto(Distribution):
         """The logarithm of the probability of more than `value`."""
         if self._validate_args:
             self._validate_sample(value)
-        return self._log_survival(value)
+        return self._fl_log_survival(value)
 
     def log_cdf(self, value: Tensor) -> Tensor:
         """The logarithm of `cdf`."""
         return self.cdf(value).log()
 
-    def _log_survival(self, value: Tensor) -> Tensor:
+    def _fl_log_survival(self, value: Tensor) -> Tensor:
         z = (value - self.loc) / self.scale
-        zero = self._is_zero()
+        zero = self._fl_is_zero()
         safe = ops.where(zero, ops.ones_like(self.concentration), self.concentration)
         return ops.where(zero, -z, -ops.log1p(safe * z) / safe)
 
@@ -65,15 +65,15 @@ class GeneralizedPareto(Distribution):
     def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
-        return (1 + self.concentration) * self._log_survival(value) - self.scale.log()
+        return (1 + self.concentration) * self._fl_log_survival(value) - self.scale.log()
 
     def cdf(self, value: Tensor) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
-        return -ops.expm1(self._log_survival(value))
+        return -ops.expm1(self._fl_log_survival(value))
 
     def icdf(self, value: Tensor) -> Tensor:
-        return self.loc + self.scale * self._tail_length(ops.log1p(-value))
+        return self.loc + self.scale * self._fl_tail_length(ops.log1p(-value))
 
     @property
     def mean(self) -> Tensor:

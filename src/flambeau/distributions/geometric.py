@@ -32,7 +32,7 @@ class Geometric(ProbsOrLogits, Distribution):
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
         one_given("Geometric", probs, logits)
         (given,) = broadcast_all(logits if probs is None else probs)
-        self._set_given(None if probs is None else given, given)
+        self._fl_set_given(None if probs is None else given, given)
         super().__init__(given.size(), validate_args=validate_args)
         if self._validate_args and probs is not None and not bool((given > 0).all()):
             raise ValueError(f"Geometric: probs = {given} has an element that is not above 0; expected 0 < probs <= 1")

@@ -44,7 +44,7 @@ class Kumaraswamy(TransformedDistribution):
         new.concentration0 = self.concentration0.expand(batch_shape)
         return super().expand(batch_shape, _instance=new)
 
-    def _moment(self, n: int) -> Tensor:
+    def _fl_moment(self, n: int) -> Tensor:
         """The expectation of x^n."""
         b = self.concentration0
         a = 1 + n / self.concentration1
@@ -52,7 +52,7 @@ class Kumaraswamy(TransformedDistribution):
 
     @property
     def mean(self) -> Tensor:
-        return self._moment(1)
+        return self._fl_moment(1)
 
     @property
     def mode(self) -> Tensor:
@@ -62,7 +62,7 @@ class Kumaraswamy(TransformedDistribution):
 
     @property
     def variance(self) -> Tensor:
-        return self._moment(2) - self.mean.square()
+        return self._fl_moment(2) - self.mean.square()
 
     def entropy(self) -> Tensor:
         a, b = self.concentration1.reciprocal(), self.concentration0.reciprocal()

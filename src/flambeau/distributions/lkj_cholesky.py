@@ -22,7 +22,8 @@ class LKJCholesky(Distribution):
     by the onion method (Lewandowski, Kurowicka and Joe, "Generating random correlation matrices", 2009, section 3.2).
 
     Raises:
-        ValueError: `dim` is below 2.
+        TypeError: `dim` is no number.
+        ValueError: `dim` is below 2, or no whole number's type.
 
     Example:
         >>> import flambeau as fl
@@ -36,10 +37,10 @@ class LKJCholesky(Distribution):
     support = constraints.corr_cholesky
 
     def __init__(self, dim: int, concentration: Any = 1.0, validate_args: bool | None = None) -> None:
-        if not isinstance(dim, int):
+        if not isinstance(dim, (int, float)):
             raise TypeError(f"LKJCholesky: dim = {dim!r} is a {type(dim).__name__}; expected an int >= 2")
-        if dim < 2:
-            raise ValueError(f"LKJCholesky: dim = {dim}; expected 2 or more")
+        if isinstance(dim, float) or dim < 2:
+            raise ValueError(f"LKJCholesky: dim = {dim}; expected an int of 2 or more")
         self.dim = dim
         (self.concentration,) = broadcast_all(concentration)
         before = ops.arange(dim, dtype=self.concentration.dtype).sub(1).clamp(min=0)  # [dim]
@@ -47,7 +48,7 @@ class LKJCholesky(Distribution):
         self._beta = Beta(0.5 * before + 0.5, marginal.unsqueeze(-1) - 0.5 * before)  # of the squared norms left of the diagonal
         super().__init__(self.concentration.size(), (dim, dim), validate_args=validate_args)
 
-    def _expand_more(self, new: Any, batch_shape: Any) -> None:
+    def _fl_expand_more(self, new: Any, batch_shape: Any) -> None:
         new.dim, new._beta = self.dim, self._beta.expand(size(batch_shape, (self.dim,)))
 
     def sample(self, sample_shape: Shape = ()) -> Tensor:

@@ -68,7 +68,7 @@ class LowRankMultivariateNormal(Distribution):
         self._capacitance_tril = _capacitance(cov_factor, cov_diag)
         super().__init__(batch, (n,), validate_args=validate_args)
 
-    def _expand_more(self, new: Any, batch_shape: Shape) -> None:
+    def _fl_expand_more(self, new: Any, batch_shape: Shape) -> None:
         for name in ("_unbroadcasted_cov_factor", "_unbroadcasted_cov_diag", "_capacitance_tril"):
             setattr(new, name, getattr(self, name))
 
@@ -108,7 +108,7 @@ class LowRankMultivariateNormal(Distribution):
         noise = ops.randn(shape, dtype=self.loc.dtype, device=self.loc.device)
         return self.loc + (self.cov_factor @ factors).squeeze(-1) + self.cov_diag.sqrt() * noise
 
-    def _half_log_det(self) -> Tensor:
+    def _fl_half_log_det(self) -> Tensor:
         return half_log_det(self._capacitance_tril) + self.cov_diag.log().sum(-1) / 2
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -117,10 +117,10 @@ class LowRankMultivariateNormal(Distribution):
         x = value - self.loc
         inside = (self.cov_factor.mT @ (x / self.cov_diag).unsqueeze(-1)).squeeze(-1)
         half_distance = (x.square() / self.cov_diag).sum(-1) / 2 - half_mahalanobis(self._capacitance_tril, inside)
-        return -self._event_shape[0] * math.log(2 * math.pi) / 2 - self._half_log_det() - half_distance
+        return -self._event_shape[0] * math.log(2 * math.pi) / 2 - self._fl_half_log_det() - half_distance
 
     def entropy(self) -> Tensor:
-        return self._event_shape[0] * (1.0 + math.log(2 * math.pi)) / 2 + self._half_log_det()
+        return self._event_shape[0] * (1.0 + math.log(2 * math.pi)) / 2 + self._fl_half_log_det()
 
 
 def _capacitance(factor: Tensor, diagonal: Tensor) -> Tensor:

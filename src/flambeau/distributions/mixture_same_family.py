@@ -83,21 +83,21 @@ class MixtureSameFamily(Distribution):
         """The components along the last batch axis."""
         return self._component_distribution
 
-    def _weights(self) -> Tensor:
+    def _fl_weights(self) -> Tensor:
         """Probabilities of the components, [.., k, 1, ..] with the axes of an event."""
         probs = self._mixture_distribution.probs
         return probs.reshape(*probs.shape, *[1] * self._event_ndims)
 
     @property
     def mean(self) -> Tensor:
-        return (self._weights() * self._component_distribution.mean).sum(-1 - self._event_ndims)
+        return (self._fl_weights() * self._component_distribution.mean).sum(-1 - self._event_ndims)
 
     @property
     def variance(self) -> Tensor:
         axis = -1 - self._event_ndims
-        inside = (self._weights() * self._component_distribution.variance).sum(axis)
+        inside = (self._fl_weights() * self._component_distribution.variance).sum(axis)
         away = (self._component_distribution.mean - self.mean.unsqueeze(axis)).square()
-        return inside + (self._weights() * away).sum(axis)
+        return inside + (self._fl_weights() * away).sum(axis)
 
     def cdf(self, x: Tensor) -> Tensor:  # type: ignore[override]
         of_each = self._component_distribution.cdf(x.unsqueeze(-1 - self._event_ndims))

@@ -37,7 +37,7 @@ class Multinomial(Distribution):
         self._binomial = Binomial(total_count=total_count, probs=self.probs)
         super().__init__(self._categorical.batch_shape, self._categorical.param_shape[-1:], validate_args=validate_args)
 
-    def _expand_more(self, new: object, batch_shape: Shape) -> None:
+    def _fl_expand_more(self, new: object, batch_shape: Shape) -> None:
         new.__dict__["total_count"] = self.total_count
         new.__dict__["_categorical"] = self._categorical.expand(batch_shape)
         new.__dict__["_binomial"] = self._binomial.expand(size(batch_shape, self._event_shape))

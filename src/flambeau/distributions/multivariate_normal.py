@@ -66,26 +66,26 @@ class MultivariateNormal(Distribution):
         factor_of = {"scale_tril": lambda m: m, "covariance_matrix": cholesky, "precision_matrix": precision_to_scale_tril}[name]
         self._unbroadcasted_scale_tril = factor_of(matrix)
 
-    def _expand_more(self, new: Any, batch_shape: Shape) -> None:
+    def _fl_expand_more(self, new: Any, batch_shape: Shape) -> None:
         new._unbroadcasted_scale_tril = self._unbroadcasted_scale_tril
 
-    def _whole(self, matrix: Tensor) -> Tensor:
+    def _fl_whole(self, matrix: Tensor) -> Tensor:
         return matrix.expand(size(self._batch_shape, self._event_shape, self._event_shape))
 
     @lazy_property
     def scale_tril(self) -> Tensor:
         """The Cholesky factor of the covariance."""
-        return self._whole(self._unbroadcasted_scale_tril)
+        return self._fl_whole(self._unbroadcasted_scale_tril)
 
     @lazy_property
     def covariance_matrix(self) -> Tensor:
         """The covariance."""
-        return self._whole(self._unbroadcasted_scale_tril @ self._unbroadcasted_scale_tril.mT)
+        return self._fl_whole(self._unbroadcasted_scale_tril @ self._unbroadcasted_scale_tril.mT)
 
     @lazy_property
     def precision_matrix(self) -> Tensor:
         """The inverse of the covariance."""
-        return self._whole(cholesky_solve(ops.eye(self._event_shape[0], dtype=self.loc.dtype), self._unbroadcasted_scale_tril))
+        return self._fl_whole(cholesky_solve(ops.eye(self._event_shape[0], dtype=self.loc.dtype), self._unbroadcasted_scale_tril))
 
     @property
     def mean(self) -> Tensor:

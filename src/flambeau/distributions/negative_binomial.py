@@ -38,7 +38,7 @@ class NegativeBinomial(ProbsOrLogits, Distribution):
         one_given("NegativeBinomial", probs, logits)
         count, given = broadcast_all(total_count, logits if probs is None else probs)
         self.total_count = count.to(given.dtype)
-        self._set_given(None if probs is None else given, given)
+        self._fl_set_given(None if probs is None else given, given)
         super().__init__(given.size(), validate_args=validate_args)
 
     @property

@@ -30,7 +30,7 @@ class OneHotCategorical(Distribution):
         self._categorical = Categorical(probs, logits)
         super().__init__(self._categorical.batch_shape, self._categorical.param_shape[-1:], validate_args=validate_args)
 
-    def _expand_more(self, new: object, batch_shape: Shape) -> None:
+    def _fl_expand_more(self, new: object, batch_shape: Shape) -> None:
         new.__dict__["_categorical"] = self._categorical.expand(batch_shape)
 
     @property

@@ -29,10 +29,10 @@ class LogitRelaxedBernoulli(ProbsOrLogits, Distribution):
         one_given("LogitRelaxedBernoulli", probs, logits)
         self.temperature = temperature
         (given,) = broadcast_all(logits if probs is None else probs)
-        self._set_given(None if probs is None else given, given)
+        self._fl_set_given(None if probs is None else given, given)
         super().__init__(given.size(), validate_args=validate_args)
 
-    def _expand_more(self, new: Any, batch_shape: Any) -> None:
+    def _fl_expand_more(self, new: Any, batch_shape: Any) -> None:
         new.temperature = self.temperature
 
     def rsample(self, sample_shape: Shape = ()) -> Tensor:

@@ -32,7 +32,7 @@ class StudentT(Distribution):
         self._chi2 = Chi2(self.df)
         super().__init__(self.df.size(), validate_args=validate_args)
 
-    def _expand_more(self, new: Any, batch_shape: Any) -> None:
+    def _fl_expand_more(self, new: Any, batch_shape: Any) -> None:
         new._chi2 = self._chi2.expand(batch_shape)
 
     @property

@@ -86,12 +86,12 @@ class TransformedDistribution(Distribution):
 
     def sample(self, sample_shape: Shape = ()) -> Tensor:
         with fl.no_grad():
-            return self._transformed(self.base_dist.sample(sample_shape))
+            return self._fl_transformed(self.base_dist.sample(sample_shape))
 
     def rsample(self, sample_shape: Shape = ()) -> Tensor:
-        return self._transformed(self.base_dist.rsample(sample_shape))
+        return self._fl_transformed(self.base_dist.rsample(sample_shape))
 
-    def _transformed(self, x: Tensor) -> Tensor:
+    def _fl_transformed(self, x: Tensor) -> Tensor:
         for transform in self.transforms:
             x = transform(x)
         return x
@@ -109,15 +109,15 @@ class TransformedDistribution(Distribution):
             y = x
         return total + sum_rightmost(self.base_dist.log_prob(y), axes - len(self.base_dist.event_shape))
 
-    def _sign(self) -> Any:
+    def _fl_sign(self) -> Any:
         sign: Any = 1
         for transform in self.transforms:
             sign = sign * transform.sign
         return sign
 
-    def _rising(self, value: Tensor) -> Tensor:
+    def _monotonize_cdf(self, value: Tensor) -> Tensor:
         """Probabilities as they are, or from the other end where the transforms fall."""
-        sign = self._sign()
+        sign = self._fl_sign()
         if isinstance(sign, int) and sign == 1:
             return value
         return sign * (value - 0.5) + 0.5
@@ -127,7 +127,7 @@ class TransformedDistribution(Distribution):
             self._validate_sample(value)
         for transform in reversed(self.transforms):
             value = transform.inv(value)
-        return self._rising(self.base_dist.cdf(value))
+        return self._monotonize_cdf(self.base_dist.cdf(value))
 
     def icdf(self, value: Tensor) -> Tensor:
-        return self._transformed(self.base_dist.icdf(self._rising(value)))
+        return self._fl_transformed(self.base_dist.icdf(self._monotonize_cdf(value)))

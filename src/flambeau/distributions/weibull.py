@@ -39,13 +39,13 @@ class Weibull(TransformedDistribution):
         new.concentration_reciprocal = new.concentration.reciprocal()
         return super().expand(batch_shape, _instance=new)
 
-    def _moment(self, n: int) -> Tensor:
+    def _fl_moment(self, n: int) -> Tensor:
         """The expectation of (x / scale)^n."""
         return ops.exp(ops.lgamma(1 + n * self.concentration_reciprocal))
 
     @property
     def mean(self) -> Tensor:
-        return self.scale * self._moment(1)
+        return self.scale * self._fl_moment(1)
 
     @property
     def mode(self) -> Tensor:
@@ -53,7 +53,7 @@ class Weibull(TransformedDistribution):
 
     @property
     def variance(self) -> Tensor:
-        return self.scale.square() * (self._moment(2) - self._moment(1).square())
+        return self.scale.square() * (self._fl_moment(2) - self._fl_moment(1).square())
 
     def entropy(self) -> Tensor:
         r = self.concentration_reciprocal

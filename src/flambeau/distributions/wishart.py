@@ -81,27 +81,27 @@ class Wishart(ExponentialFamily):
         factor_of = {"scale_tril": lambda m: m, "covariance_matrix": cholesky, "precision_matrix": precision_to_scale_tril}[name]
         self._unbroadcasted_scale_tril = factor_of(matrix)
 
-    def _expand_more(self, new: Any, batch_shape: Shape) -> None:
+    def _fl_expand_more(self, new: Any, batch_shape: Shape) -> None:
         new._unbroadcasted_scale_tril = self._unbroadcasted_scale_tril
 
-    def _whole(self, matrix: Tensor) -> Tensor:
+    def _fl_whole(self, matrix: Tensor) -> Tensor:
         return matrix.expand(size(self._batch_shape, self._event_shape))
 
     @lazy_property
     def scale_tril(self) -> Any:
         """The Cholesky factor of the covariance."""
-        return self._whole(self._unbroadcasted_scale_tril)
+        return self._fl_whole(self._unbroadcasted_scale_tril)
 
     @lazy_property
     def covariance_matrix(self) -> Any:
         """The covariance of the normal vectors."""
-        return self._whole(self._unbroadcasted_scale_tril @ self._unbroadcasted_scale_tril.mT)
+        return self._fl_whole(self._unbroadcasted_scale_tril @ self._unbroadcasted_scale_tril.mT)
 
     @lazy_property
     def precision_matrix(self) -> Any:
         """The inverse of the covariance."""
         factor = self._unbroadcasted_scale_tril
-        return self._whole(cholesky_solve(ops.eye(self._event_shape[0], dtype=factor.dtype), factor))
+        return self._fl_whole(cholesky_solve(ops.eye(self._event_shape[0], dtype=factor.dtype), factor))
 
     @property
     def mean(self) -> Tensor:
@@ -118,7 +118,7 @@ class Wishart(ExponentialFamily):
         diagonal = v.diagonal(dim1=-2, dim2=-1)
         return self.df[..., None, None] * (v.square() + diagonal.unsqueeze(-1) * diagonal.unsqueeze(-2))
 
-    def _bartlett(self, sample_shape: Shape) -> Tensor:
+    def _fl_bartlett(self, sample_shape: Shape) -> Tensor:
         n = self._event_shape[0]
         freedom = self.df.unsqueeze(-1) - ops.arange(n, dtype=self._unbroadcasted_scale_tril.dtype)
         roots = Chi2(freedom, validate_args=False).rsample(sample_shape).sqrt()
@@ -133,14 +133,14 @@ class Wishart(ExponentialFamily):
         Warns:
             UserWarning: there were singular draws.
         """
-        draws = self._bartlett(sample_shape)
+        draws = self._fl_bartlett(sample_shape)
         singular = ~self.support.check(draws.detach())
         if bool(singular.any()):
             warn("Wishart: some draws are singular and are made again")
         for _ in range(10 if max_try_correction is None else max_try_correction):
             if not bool(singular.any()):
                 break
-            draws = ops.where(singular[..., None, None], self._bartlett(sample_shape), draws)
+            draws = ops.where(singular[..., None, None], self._fl_bartlett(sample_shape), draws)
             singular = ~self.support.check(draws.detach())
         return draws
 

@@ -53,15 +53,15 @@ def _by_own_jvp(level: DualLevel, function: Any, args: Sequence[Any]) -> Any:
     if has_override(*primals):  # transformations around this one: each goes through apply, and through what jvp computes
         result = function.apply(*primals)
         ctx = FunctionCtx()
-        ctx._function = function
+        ctx._fl_function = function
         if hasattr(function, "setup_context"):
             function.setup_context(ctx, primals, result)
         else:
             function.forward(ctx, *primals)
     else:
-        ctx, result = function._run(primals)
+        ctx, result = function._fl_run(primals)
     outs = list(result) if isinstance(result, tuple) else [result]
-    found = _tangents_of(ctx, function.__name__, [_given(level, a, ctx._materialize) for a in args], outs)
+    found = _tangents_of(ctx, function.__name__, [_given(level, a, ctx._fl_materialize) for a in args], outs)
     for i, (y, t) in enumerate(zip(outs, found, strict=True)):
         written = next((a for a, p in zip(args, primals, strict=True) if p is y and level.holds(a)), None)
         if written is not None:
@@ -83,11 +83,11 @@ def _given(level: DualLevel, value: Any, materialize: bool) -> Tensor | None:
 
 def _tangents_of(ctx: FunctionCtx, name: str, tangents: Sequence[Any], outs: Sequence[Any]) -> list[Tensor | None]:
     """What a static jvp says of each output."""
-    ctx._forwards = True
+    ctx._fl_forwards = True
     try:
-        found = ctx._function.jvp(ctx, *tangents)
+        found = ctx._fl_function.jvp(ctx, *tangents)
     finally:
-        ctx._forwards = False
+        ctx._fl_forwards = False
         ctx.saved_for_forward = ()
     found = list(found) if isinstance(found, (tuple, list)) else [found]
     if len(found) != len(outs):
@@ -98,7 +98,7 @@ def _tangents_of(ctx: FunctionCtx, name: str, tangents: Sequence[Any], outs: Seq
         what = f"a tensor of shape {list(shape_of(t))}" if isinstance(t, Tensor) else f"a {type(t).__name__}"
         expected = f"a tensor of shape {list(shape_of(y))}" if isinstance(y, Tensor) else "nothing, since the output is no tensor"
         raise AutogradError(f"{name}: jvp returned {what} as tangent {i}; expected {expected}, or None")
-    fixed = ctx._fixed
+    fixed = ctx._fl_fixed
     return [None if any(y is f for f in fixed) else t for y, t in zip(outs, found, strict=True)]
 
 

@@ -26,7 +26,7 @@ def generated(function: Any) -> Any:
 
 def _context(function: Any, inputs: Sequence[Any], output: Any) -> FunctionCtx:
     ctx = FunctionCtx()
-    ctx._function = function
+    ctx._fl_function = function
     function.setup_context(ctx, tuple(inputs), output)
     return ctx
 
@@ -41,11 +41,11 @@ def _over_batches(function: Any, in_dims: tuple[int | None, ...], randomness: st
     def of_sample(*inputs: Any) -> Any:
         output = function.forward(*inputs)
         ctx = _context(function, inputs, output)
-        if ctx._dirty:
+        if ctx._fl_dirty:
             said = "mark_dirty beside generate_vmap_rule = True; write to no input, or define a static vmap"
             raise AutogradError(f"{function.__name__}: {said}")
-        marks["fixed"] = [i for i, y in enumerate(_listed(output)) if any(y is f for f in ctx._fixed)]
-        marks["materialize"] = ctx._materialize
+        marks["fixed"] = [i for i, y in enumerate(_listed(output)) if any(y is f for f in ctx._fl_fixed)]
+        marks["materialize"] = ctx._fl_materialize
         return output
 
     def by_samples(ctx: Any, call: Any, beside: Sequence[Any]) -> list[Any]:
@@ -57,7 +57,7 @@ def _over_batches(function: Any, in_dims: tuple[int | None, ...], randomness: st
         def run(inputs: Any, outputs: Any, beside: Any) -> Any:
             inner = _context(function, inputs, outputs if ctx.several else outputs[0])
             inner.needs_input_grad = ctx.needs_input_grad
-            inner._forwards = ctx._forwards
+            inner._fl_forwards = ctx._fl_forwards
             given[:] = _listed(call(inner, *beside))
             return tuple(g for g in given if g is not None)
 
@@ -87,7 +87,7 @@ def _over_batches(function: Any, in_dims: tuple[int | None, ...], randomness: st
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> Any:
             ctx.beside = [0] * len(grads)
-            found = by_samples(ctx, function._rule(), grads)
+            found = by_samples(ctx, function._fl_rule(), grads)
             found += [None] * (len(in_dims) - len(found))
             return tuple(g if g is None or d is not None else g.sum(0) for g, d in zip(found, in_dims, strict=False))
 

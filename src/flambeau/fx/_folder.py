@@ -60,7 +60,7 @@ def _parts(module: Module, lib: str) -> tuple[list[str], dict[str, Any]]:
     lines: list[str] = []
     files: dict[str, Any] = {}
     for name, layer in module.named_children():
-        if type(layer) in _BY_REPR and not layer._has_hooks() and all(p.dtype is _C.float32 for p in layer.parameters()):
+        if type(layer) in _BY_REPR and not layer._fl_has_hooks() and all(p.dtype is _C.float32 for p in layer.parameters()):
             lines.append(f"setattr(self, {name!r}, {layer!r})")
         else:
             files[f"{name}.pt"] = layer

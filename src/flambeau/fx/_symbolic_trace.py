@@ -127,7 +127,7 @@ class Tracer(TracerBase):
             what = f"a parameter of shape {list(a.shape)}"
             raise NameError(f"fx: {what} is no parameter of {self.root_module_name}; assign it to self in __init__")
         if isinstance(a, flambeau.Tensor):
-            path = self._path_of_tensor(a) or self._keep("_tensor_constant", a)
+            path = self._fl_path_of_tensor(a) or self._fl_keep("_tensor_constant", a)
             return self.create_node("get_attr", path, (), {})
         if isinstance(a, Module):
             return self.create_node("get_attr", self.path_of_module(a), (), {})
@@ -143,13 +143,13 @@ class Tracer(TracerBase):
             number += 1
         return f"{prefix}{number}"
 
-    def _keep(self, prefix: str, value: Any) -> str:
+    def _fl_keep(self, prefix: str, value: Any) -> str:
         name = self.get_fresh_qualname(prefix)
         self.tensor_attrs[id(value)] = name
         setattr(self.root, name, value)
         return name
 
-    def _path_of_tensor(self, value: flambeau.Tensor) -> str | None:
+    def _fl_path_of_tensor(self, value: flambeau.Tensor) -> str | None:
         name = self.tensor_attrs.get(id(value))
         return name or next((path for path, buffer in self.root.named_buffers() if buffer is value), None)
 
@@ -188,7 +188,7 @@ class Tracer(TracerBase):
             TraceError: the program decides by a value that is not known.
             TypeError: `root` is neither.
         """
-        function, module = self._taken(root)
+        function, module = self._fl_taken(root)
         with _lock, functions_recorded_whole(), _active(self):
             self.root = module
             self.submodule_paths = {child: name for name, child in module.named_modules()}
@@ -197,7 +197,7 @@ class Tracer(TracerBase):
             function, args = self.create_args_for_root(function, isinstance(root, Module), concrete_args)
             cache: dict[str, Any] = {}
             with Patcher() as patcher:
-                self._patch_modules(patcher, cache)
+                self._fl_patch_modules(patcher, cache)
                 patch_wrapped(patcher)
                 for space in (vars(m) for m in self._autowrap_search):
                     patch_listed(patcher, space, self._autowrap_function_ids)
@@ -208,7 +208,7 @@ class Tracer(TracerBase):
             self.submodule_paths = None
         return self.graph
 
-    def _taken(self, root: Any) -> tuple[Callable[..., Any], Module]:
+    def _fl_taken(self, root: Any) -> tuple[Callable[..., Any], Module]:
         if isinstance(root, Module):
             self.root_module_name = root._get_name()
             function = getattr(type(root), self.traced_func_name, None)
@@ -220,7 +220,7 @@ class Tracer(TracerBase):
         self.root_module_name = getattr(root, "__name__", type(root).__name__)
         return root, Module()
 
-    def _patch_modules(self, patcher: Patcher, cache: dict[str, Any]) -> None:
+    def _fl_patch_modules(self, patcher: Patcher, cache: dict[str, Any]) -> None:
         original_getattr = Module.__getattr__
         tracer = self
 

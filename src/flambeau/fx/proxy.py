@@ -116,7 +116,7 @@ class TracerBase:
         if isinstance(a, list):
             return [self.create_arg(item) for item in a]
         if isinstance(a, dict):
-            return {self._key(key): self.create_arg(value) for key, value in a.items()}
+            return {self._fl_key(key): self.create_arg(value) for key, value in a.items()}
         if isinstance(a, slice):
             return slice(*(self.create_arg(part) for part in (a.start, a.stop, a.step)))
         if isinstance(a, range):
@@ -133,7 +133,7 @@ class TracerBase:
             "functions, element types, and tuples, lists, dicts and slices of them"
         )
 
-    def _key(self, key: Any) -> Any:
+    def _fl_key(self, key: Any) -> Any:
         kept = self.create_arg(key)
         found: list[Node] = []
         map_aggregate(kept, lambda x: found.append(x) if isinstance(x, Node) else x)

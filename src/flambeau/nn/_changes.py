@@ -36,13 +36,13 @@ class ChangeMixin(TreeMixin[M]):
     def _apply(self: T, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> T:
         """Replaces each tensor by `fn(tensor)`; a Parameter stays the same object."""
         try:
-            self._apply_here(fn, recurse)
+            self._fl_apply_here(fn, recurse)
         except Exception as error:
             annotate(self, error)
             raise
         return self
 
-    def _apply_here(self: T, fn: Callable[[Tensor], Tensor], recurse: bool) -> None:
+    def _fl_apply_here(self: T, fn: Callable[[Tensor], Tensor], recurse: bool) -> None:
         if recurse:
             for module in self.children():
                 module._apply(fn)
@@ -95,24 +95,24 @@ class ChangeMixin(TreeMixin[M]):
 
         return self._apply(convert)
 
-    def _cast(self: T, dtype: Any) -> T:
+    def _fl_cast(self: T, dtype: Any) -> T:
         return self._apply(lambda t: t.to(dtype) if t.is_floating_point() else t)
 
     def float(self: T) -> T:
         """Casts floating-point parameters and buffers to float32."""
-        return self._cast(_C.float32)
+        return self._fl_cast(_C.float32)
 
     def double(self: T) -> T:
         """Casts floating-point parameters and buffers to float64."""
-        return self._cast(_C.float64)
+        return self._fl_cast(_C.float64)
 
     def half(self: T) -> T:
         """Casts floating-point parameters and buffers to float16."""
-        return self._cast(_C.float16)
+        return self._fl_cast(_C.float16)
 
     def bfloat16(self: T) -> T:
         """Casts floating-point parameters and buffers to bfloat16."""
-        return self._cast(_C.bfloat16)
+        return self._fl_cast(_C.bfloat16)
 
     def type(self: T, dst_type: Any) -> T:
         """Casts all parameters and buffers to `dst_type`."""
@@ -126,21 +126,21 @@ class ChangeMixin(TreeMixin[M]):
         """Moves parameters and buffers to a GPU (the current one by default)."""
         return self._apply(lambda t: t.cuda(device))
 
-    def _to_kind(self: T, kind: str, device: Any) -> T:
+    def _fl_to_kind(self: T, kind: str, device: Any) -> T:
         place = kind if device is None else f"{kind}:{device}" if isinstance(device, int) else device
         return self._apply(lambda t: t.to(place))
 
     def xpu(self: T, device: Any = None) -> T:
         """Moves parameters and buffers to an Intel GPU, of which there is none: raises what `Tensor.to` raises."""
-        return self._to_kind("xpu", device)
+        return self._fl_to_kind("xpu", device)
 
     def ipu(self: T, device: Any = None) -> T:
         """Moves parameters and buffers to an IPU, of which there is none: raises what `Tensor.to` raises."""
-        return self._to_kind("ipu", device)
+        return self._fl_to_kind("ipu", device)
 
     def mtia(self: T, device: Any = None) -> T:
         """Moves parameters and buffers to an MTIA device, of which there is none: raises what `Tensor.to` raises."""
-        return self._to_kind("mtia", device)
+        return self._fl_to_kind("mtia", device)
 
     def to_empty(self: T, *, device: Any, recurse: bool = True) -> T:
         """Moves to `device` without copying: the values are undefined afterwards."""

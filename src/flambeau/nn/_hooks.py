@@ -74,7 +74,7 @@ class HookMixin:
     _compiled_call_impl: Any = None  # of a module that compiled itself
     _is_full_backward_hook: bool | None  # of which kind the backward hooks are, once there was one
 
-    def _link_tables(self) -> None:
+    def _fl_link_tables(self) -> None:
         """Has the tables that calls need led by one of them, at which a call looks."""
         leader = self.__dict__["_forward_hooks"]
         for name in CALL_TABLES:
@@ -83,7 +83,7 @@ class HookMixin:
             if table:
                 leader.hooked = True
 
-    def _adopt_tables(self) -> bool:
+    def _fl_adopt_tables(self) -> bool:
         """Makes tables of plain dicts, which files have, and programs that write into `__dict__`; tells whether there are hooks."""
         own = self.__dict__
         kinds = {**dict.fromkeys(("_parameters", "_buffers", "_modules"), Table), **dict.fromkeys(TABLES, HookTable)}
@@ -93,12 +93,12 @@ class HookMixin:
                 own[name] = kind(table)
         own.setdefault("_non_persistent_buffers_set", set())
         own.setdefault("_is_full_backward_hook", None)
-        self._link_tables()
+        self._fl_link_tables()
         return bool(own["_forward_hooks"].hooked)
 
-    def _table(self, name: str) -> HookTable:
+    def _fl_table(self, name: str) -> HookTable:
         if not isinstance(getattr(self, name), HookTable):
-            self._adopt_tables()
+            self._fl_adopt_tables()
         return self.__dict__[name]  # type: ignore[no-any-return]
 
     def register_forward_pre_hook(
@@ -108,8 +108,8 @@ class HookMixin:
 
         The hook may return changed arguments.
         """
-        marks = [self._table("_forward_pre_hooks_with_kwargs")] if with_kwargs else []
-        return put_hook(self._table("_forward_pre_hooks"), hook, prepend, *marks)
+        marks = [self._fl_table("_forward_pre_hooks_with_kwargs")] if with_kwargs else []
+        return put_hook(self._fl_table("_forward_pre_hooks"), hook, prepend, *marks)
 
     def register_forward_hook(
         self,
@@ -122,10 +122,10 @@ class HookMixin:
         """Calls `hook(module, args, output)` (`with_kwargs`: `hook(module, args, kwargs, output)`)
         after `forward`; the hook may return another output. `always_call` runs it on an error
         too."""
-        marks = [self._table("_forward_hooks_with_kwargs")] if with_kwargs else []
+        marks = [self._fl_table("_forward_hooks_with_kwargs")] if with_kwargs else []
         if always_call:
-            marks.append(self._table("_forward_hooks_always_called"))
-        return put_hook(self._table("_forward_hooks"), hook, prepend, *marks)
+            marks.append(self._fl_table("_forward_hooks_always_called"))
+        return put_hook(self._fl_table("_forward_hooks"), hook, prepend, *marks)
 
     def register_full_backward_pre_hook(
         self, hook: Callable[..., Any], prepend: bool = False
@@ -133,7 +133,7 @@ class HookMixin:
         """Calls `hook(module, grad_output)` before the module's backward; may return other
         gradients.
         """
-        return put_hook(self._table("_backward_pre_hooks"), hook, prepend)
+        return put_hook(self._fl_table("_backward_pre_hooks"), hook, prepend)
 
     def register_full_backward_hook(
         self, hook: Callable[..., Any], prepend: bool = False
@@ -146,8 +146,8 @@ class HookMixin:
         Raises:
             RuntimeError: there is a hook of `register_backward_hook`; a module has one kind.
         """
-        self._of_one_kind(full=True)
-        return put_hook(self._table("_backward_hooks"), hook, prepend)
+        self._fl_of_one_kind(full=True)
+        return put_hook(self._fl_table("_backward_hooks"), hook, prepend)
 
     def register_backward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """The older name of `register_full_backward_hook`: only the full hooks exist.
@@ -155,28 +155,28 @@ class HookMixin:
         Raises:
             RuntimeError: there is a hook of `register_full_backward_hook`; a module has one kind.
         """
-        self._of_one_kind(full=False)
-        return put_hook(self._table("_backward_hooks"), hook, prepend=False)
+        self._fl_of_one_kind(full=False)
+        return put_hook(self._fl_table("_backward_hooks"), hook, prepend=False)
 
-    def _of_one_kind(self, full: bool) -> None:
+    def _fl_of_one_kind(self, full: bool) -> None:
         names = ("register_backward_hook", "register_full_backward_hook")
         if self._is_full_backward_hook is (not full):
             raise RuntimeError(f"{names[full]}: {type(self).__name__} has a hook of {names[not full]}; use {names[True]} for both")
         self._is_full_backward_hook = full
 
-    def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _fl_call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if (compiled := self.__dict__.get("_compiled_call_impl")) is not None:
             return compiled(self, *args, **kwargs)
-        return self._call_uncompiled(args, kwargs)
+        return self._fl_call_uncompiled(args, kwargs)
 
-    def _call_uncompiled(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if not self._has_hooks():
-            if not self._look_again():
+    def _fl_call_uncompiled(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not self._fl_has_hooks():
+            if not self._fl_look_again():
                 return self.forward(*args, **kwargs)  # type: ignore[attr-defined]
         called: set[int] = set()
         result: Any = None
         try:
-            for key, hook in self._all("_forward_pre_hooks"):
+            for key, hook in self._fl_all("_forward_pre_hooks"):
                 if key in self._forward_pre_hooks_with_kwargs:
                     changed = hook(self, args, kwargs)
                     if changed is not None:
@@ -192,49 +192,49 @@ class HookMixin:
                     if changed is not None:
                         args = changed if isinstance(changed, tuple) else (changed,)
             call = None
-            if self._all("_backward_hooks") or self._all("_backward_pre_hooks"):
+            if self._fl_all("_backward_hooks") or self._fl_all("_backward_pre_hooks"):
                 call, args = tap_inputs(self, args)
             result = self.forward(*args, **kwargs)  # type: ignore[attr-defined]
-            for key, hook in self._all("_forward_hooks"):
+            for key, hook in self._fl_all("_forward_hooks"):
                 called.add(key)
-                changed = self._call_forward_hook(key, hook, args, kwargs, result)
+                changed = self._fl_call_forward_hook(key, hook, args, kwargs, result)
                 if changed is not None:
                     result = changed
             return result if call is None else tap_outputs(call, result)
         except Exception:
-            always = {key for key, _ in self._all("_forward_hooks_always_called")}
-            for key, hook in self._all("_forward_hooks"):
+            always = {key for key, _ in self._fl_all("_forward_hooks_always_called")}
+            for key, hook in self._fl_all("_forward_hooks"):
                 if key in called or key not in always:
                     continue
                 try:
-                    self._call_forward_hook(key, hook, args, kwargs, result)
+                    self._fl_call_forward_hook(key, hook, args, kwargs, result)
                 except Exception as second:
                     warn(f"an always_call forward hook raised as well: {second!r}")
             raise
 
-    def _call_forward_hook(
+    def _fl_call_forward_hook(
         self, key: int, hook: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
     ) -> Any:
         if key in self._forward_hooks_with_kwargs or key in EVERYWHERE["_forward_hooks_with_kwargs"]:
             return hook(self, args, kwargs, result)
         return hook(self, args, result)
 
-    def _has_hooks(self) -> bool:
+    def _fl_has_hooks(self) -> bool:
         """Whether a call of the module runs hooks of its own."""
         return any(getattr(self, table) for table in CALL_TABLES)
 
-    def _look_again(self) -> bool:
+    def _fl_look_again(self) -> bool:
         """Lowers the flags and raises them again where there is a hook: one that a thread adds meanwhile raises its own."""
         leader = self._forward_hooks
         leader.__dict__.pop("hooked", None)
         HookTable.hooked = False
-        if "_compiled_call_impl" in self.__dict__ or self._has_hooks():
+        if "_compiled_call_impl" in self.__dict__ or self._fl_has_hooks():
             leader.hooked = True
         if any(EVERYWHERE[table] for table in CALL_TABLES):
             HookTable.hooked = True
         return leader.hooked
 
-    def _all(self, table: str) -> list[tuple[int, Any]]:
+    def _fl_all(self, table: str) -> list[tuple[int, Any]]:
         """The hooks of all modules, then the module's own; a copy, since a hook may take itself out."""
         return [*EVERYWHERE[table].items(), *getattr(self, table).items()]
 
@@ -271,7 +271,7 @@ def _run_backward_hooks(
         return grad_inputs
     # A second derivative may reach the inputs without passing the outputs: no hook is called then.
     grad_outputs, call.grad_outputs = call.grad_outputs, None
-    for _, hook in call.module._all("_backward_hooks"):
+    for _, hook in call.module._fl_all("_backward_hooks"):
         result = hook(call.module, grad_inputs, grad_outputs)
         if result is not None:
             grad_inputs = _checked("full_backward", call.module, result, grad_inputs)
@@ -292,7 +292,7 @@ class _OutputTap(Function):  # type: ignore[misc]
         for i, grad in zip(ctx.positions, grads):
             full[i] = grad
         grad_outputs = tuple(full)
-        for _, hook in call.module._all("_backward_pre_hooks"):
+        for _, hook in call.module._fl_all("_backward_pre_hooks"):
             result = hook(call.module, grad_outputs)
             if result is not None:
                 grad_outputs = _checked("full_backward_pre", call.module, result, grad_outputs)
@@ -332,7 +332,7 @@ def tap_inputs(module: Any, args: tuple[Any, ...]) -> tuple[_Call, tuple[Any, ..
     call.input_positions = [
         i for i, a in enumerate(args) if isinstance(a, Tensor) and a.requires_grad
     ]
-    if not (is_grad_enabled() and call.input_positions and module._all("_backward_hooks")):
+    if not (is_grad_enabled() and call.input_positions and module._fl_all("_backward_hooks")):
         return call, args
     call.taps_inputs = True
     tapped = _InputTap.apply(call, *(args[i] for i in call.input_positions))

@@ -222,7 +222,7 @@ class StateMixin:
                     if switches.swap:
                         _swap_in(target, value, assign)
                     elif assign:
-                        self._assign(name, target, value)
+                        self._fl_assign(name, target, value)
                     else:
                         target.copy_(value)
             except Exception as error:
@@ -247,7 +247,7 @@ class StateMixin:
                 if dot or head not in own:
                     unexpected_keys.append(key)
 
-    def _assign(self, name: str, target: Tensor, value: Tensor) -> None:
+    def _fl_assign(self, name: str, target: Tensor, value: Tensor) -> None:
         if name in self._parameters:
             if not isinstance(value, Parameter):
                 value = Parameter(value, target.requires_grad)

@@ -76,7 +76,7 @@ class Sequential(Module):
             input = module(input)
         return input  # type: ignore[no-any-return]
 
-    def _name(self, i: Any) -> str:
+    def _fl_name(self, i: Any) -> str:
         return next(islice(self._modules, _index(self, i), None))
 
     @overload
@@ -88,18 +88,18 @@ class Sequential(Module):
     def __getitem__(self, i: Any) -> Module:
         if isinstance(i, slice):
             return type(self)(OrderedDict(list(self._modules.items())[i]))
-        return self._modules[self._name(i)]
+        return self._modules[self._fl_name(i)]
 
     def __setitem__(self, i: int, module: Module) -> None:
-        setattr(self, self._name(i), module)
+        setattr(self, self._fl_name(i), module)
 
     def __delitem__(self, i: Any) -> None:
-        names = list(self._modules)[i] if isinstance(i, slice) else [self._name(i)]
+        names = list(self._modules)[i] if isinstance(i, slice) else [self._fl_name(i)]
         for name in names:
             del self._modules[name]
-        self._renumber()
+        self._fl_renumber()
 
-    def _renumber(self) -> None:
+    def _fl_renumber(self) -> None:
         modules = list(self._modules.values())
         self._modules.clear()
         self._modules.update((str(i), module) for i, module in enumerate(modules))
@@ -119,12 +119,12 @@ class Sequential(Module):
         return self.extend(other)
 
     def __mul__(self, times: int) -> Sequential:
-        return Sequential(*self._repeated(times))
+        return Sequential(*self._fl_repeated(times))
 
     def __imul__(self, times: int) -> Sequential:
-        return self.extend(self._repeated(times)[len(self) :])
+        return self.extend(self._fl_repeated(times)[len(self) :])
 
-    def _repeated(self, times: int) -> list[Module]:
+    def _fl_repeated(self, times: int) -> list[Module]:
         if not isinstance(times, int):
             raise TypeError(f"Sequential * {times!r}; expected a positive int")
         if times <= 0:
@@ -181,6 +181,9 @@ class ModuleList(Module):
         if modules is not None:
             self.extend(modules)
 
+    def _get_abs_string_index(self, idx: int) -> str:
+        return str(_index(self, idx))
+
     @overload
     def __getitem__(self, i: int) -> Module: ...
 
@@ -190,10 +193,10 @@ class ModuleList(Module):
     def __getitem__(self, i: Any) -> Module:
         if isinstance(i, slice):
             return type(self)(list(self._modules.values())[i])
-        return self._modules[str(_index(self, i))]
+        return self._modules[self._get_abs_string_index(i)]
 
     def __setitem__(self, i: int, module: Module) -> None:
-        setattr(self, str(_index(self, i)), module)
+        setattr(self, self._get_abs_string_index(i), module)
 
     def __delitem__(self, i: Any) -> None:
         modules = list(self._modules.values())
@@ -427,16 +430,16 @@ class ParameterDict(Module):
     def __getitem__(self, key: str) -> Any:
         if key not in self._keys:
             raise _NoSuchKey(key)
-        return getattr(self, self._attribute(key))
+        return getattr(self, self._key_to_attr(key))
 
     @staticmethod
-    def _attribute(key: str) -> str:
+    def _key_to_attr(key: str) -> str:
         if not isinstance(key, str):
             raise TypeError(f"ParameterDict: key = {key!r}; expected a str")
         return key
 
     def __setitem__(self, key: str, value: Any) -> None:
-        name = self._attribute(key)
+        name = self._key_to_attr(key)
         if key not in self._keys and hasattr(self, name):
             raise KeyError(f"ParameterDict: key '{key}' is the name of an attribute")
         setattr(self, name, _as_parameter(value))
@@ -444,7 +447,7 @@ class ParameterDict(Module):
 
     def __delitem__(self, key: str) -> None:
         del self._keys[key]
-        delattr(self, self._attribute(key))
+        delattr(self, self._key_to_attr(key))
 
     def __len__(self) -> int:
         return len(self._keys)

@@ -90,7 +90,7 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
         put("_non_persistent_buffers_set", set())
         for table in TABLES:
             put(table, HookTable())
-        self._link_tables()
+        self._fl_link_tables()
         put("_is_full_backward_hook", None)
         put("_modules", Table())
         if self.call_super_init:
@@ -117,9 +117,9 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
                 except AttributeError:
                     if "_forward_hooks" not in self.__dict__:
                         raise
-                    hooked = self._adopt_tables()
+                    hooked = self._fl_adopt_tables()
                 if hooked:
-                    return self._call_with_hooks(args, kwargs)
+                    return self._fl_call_with_hooks(args, kwargs)
                 return self.forward(*args, **kwargs)
             except Exception as error:
                 annotate(self, error)
@@ -150,13 +150,13 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
 
     # ---------------------------------------------------------------------------------- registering
 
-    def _too_early(self, what: str, name: str) -> str:
+    def _fl_too_early(self, what: str, name: str) -> str:
         return (
             f"cannot assign {what} '{name}' before super().__init__() was called; call it first in "
             f"{type(self).__name__}.__init__"
         )
 
-    def _check_name(self, what: str, name: Any, table: dict[str, Any]) -> None:
+    def _fl_check_name(self, what: str, name: Any, table: dict[str, Any]) -> None:
         if not isinstance(name, str):
             raise TypeError(f"{what} name = {name!r} ({kind_of(name)}); expected a str")
         if "." in name:
@@ -178,8 +178,8 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
             ValueError: `param` is the result of an operation, not a leaf.
         """
         if "_parameters" not in self.__dict__:
-            raise AttributeError(self._too_early("parameter", name))
-        self._check_name("parameter", name, self._parameters)
+            raise AttributeError(self._fl_too_early("parameter", name))
+        self._fl_check_name("parameter", name, self._parameters)
         if param is not None:
             if not isinstance(param, Parameter):
                 raise TypeError(
@@ -202,8 +202,8 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
             TypeError: `tensor` is no Tensor.
         """
         if "_buffers" not in self.__dict__:
-            raise AttributeError(self._too_early("buffer", name))
-        self._check_name("buffer", name, self._buffers)
+            raise AttributeError(self._fl_too_early("buffer", name))
+        self._fl_check_name("buffer", name, self._buffers)
         if tensor is not None and not isinstance(tensor, Tensor):
             raise TypeError(
                 f"cannot assign '{kind_of(tensor)}' object to buffer '{name}' (Tensor or None "
@@ -224,7 +224,7 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
         """
         if not isinstance(module, Module) and module is not None:
             raise TypeError(f"add_module: '{name}' is {kind_of(module)}; expected a Module or None")
-        self._check_name("module", name, self._modules)
+        self._fl_check_name("module", name, self._modules)
         self._modules[name] = registered("module", self, name, module) if EVERYWHERE["module"] else module
 
     def register_module(self, name: str, module: Module | None) -> None:
@@ -248,8 +248,8 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
         params = own.get("_parameters")
         if isinstance(value, Parameter):
             if params is None:
-                raise AttributeError(self._too_early("parameter", name))
-            self._forget(name, own, own["_buffers"], own["_modules"])
+                raise AttributeError(self._fl_too_early("parameter", name))
+            self._fl_forget(name, own, own["_buffers"], own["_modules"])
             self.register_parameter(name, value)
             return
         if params is not None and name in params:
@@ -264,8 +264,8 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
         modules = own.get("_modules")
         if isinstance(value, Module):
             if modules is None:
-                raise AttributeError(self._too_early("module", name))
-            self._forget(name, own, own["_parameters"], own["_buffers"])
+                raise AttributeError(self._fl_too_early("module", name))
+            self._fl_forget(name, own, own["_parameters"], own["_buffers"])
             modules[name] = registered("module", self, name, value) if EVERYWHERE["module"] else value
             return
         if modules is not None and name in modules:
@@ -279,14 +279,14 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
         buffers = own.get("_buffers")
         if isinstance(value, Buffer) or (buffers is not None and name in buffers):
             if buffers is None:
-                raise AttributeError(self._too_early("buffer", name))
+                raise AttributeError(self._fl_too_early("buffer", name))
             if value is not None and not isinstance(value, Tensor):
                 raise TypeError(
                     f"cannot assign '{kind_of(value)}' as buffer '{name}' "
                     f"({_tensor.library}.nn.Buffer, Tensor or None expected)"
                 )
             if isinstance(value, Buffer):
-                self._forget(name, own, own["_parameters"], own["_modules"])
+                self._fl_forget(name, own, own["_parameters"], own["_modules"])
                 self.register_buffer(name, value, value.persistent)
             else:
                 buffers[name] = registered("buffer", self, name, value) if EVERYWHERE["buffer"] else value
@@ -298,9 +298,9 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
             return
         own[name] = value if isinstance(value, HookTable) else HookTable(value or ())
         if own.keys() >= set(CALL_TABLES):
-            self._link_tables()
+            self._fl_link_tables()
 
-    def _forget(self, name: str, *tables: dict[str, Any]) -> None:
+    def _fl_forget(self, name: str, *tables: dict[str, Any]) -> None:
         for table in tables:
             table.pop(name, None)
         self._non_persistent_buffers_set.discard(name)
@@ -327,7 +327,7 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._adopt_tables()
+        self._fl_adopt_tables()
 
     # ------------------------------------------------------------------------------------ printing
 

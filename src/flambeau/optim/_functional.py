@@ -38,7 +38,7 @@ def _step(
     group = {**optimizer.defaults, **options, "params": params}
     states = [{name: values[i] for name, values in lists.items() if i < len(values) and values[i] is not None} for i in range(len(params))]
     optimizer.state.update(zip(params, states))
-    optimizer._step_over((0, 0), group, list(params), grads, first_sparse(grads) >= 0)
+    optimizer._fl_step_over((0, 0), group, list(params), grads, first_sparse(grads) >= 0)
     for i, state in enumerate(states):
         for name, values in lists.items():
             if i >= len(values) or name not in state or state[name] is values[i]:

@@ -26,16 +26,16 @@ class Owner(Protocol):
     """What a plan asks of its optimizer."""
 
     state: dict[Any, Entries]
-    _stepped: Stepped | None
-    _plans: dict[tuple[int, int], Plan]
-    _numbers: dict[tuple[tuple[int, int], str], Numbers]
-    _n_steps: int
+    _fl_stepped: Stepped | None
+    _fl_plans: dict[tuple[int, int], Plan]
+    _fl_numbers: dict[tuple[tuple[int, int], str], Numbers]
+    _fl_n_steps: int
 
-    def _init_state(self, group: Entries, param: Tensor, state: Entries) -> None: ...
+    def _fl_init_state(self, group: Entries, param: Tensor, state: Entries) -> None: ...
 
-    def _update(self, group: Entries, plan: Plan, grads: list[Tensor]) -> None: ...
+    def _fl_update(self, group: Entries, plan: Plan, grads: list[Tensor]) -> None: ...
 
-    def _has_step_hooks(self) -> bool: ...
+    def _fl_has_step_hooks(self) -> bool: ...
 
 
 class Plan:
@@ -59,7 +59,7 @@ class Plan:
     def step(self, rule: str, grads: list[Tensor], states: list[list[Tensor]], counts: list[int], options: tuple[Any, ...]) -> None:
         """Does a fused step; while one is replayed, tells it the numbers that it is to go on with."""
         optimizer = self._optimizer()
-        stepped = optimizer._stepped if optimizer is not None else None
+        stepped = optimizer._fl_stepped if optimizer is not None else None
         if not self.plain:
             if stepped is not None:
                 _C.graph.interrupt("an optimizer steps over tensors of subclasses")
@@ -86,7 +86,7 @@ class Plan:
         assert optimizer is not None  # it is what steps
         with no_grad():
             for param, state in zip(self.params, self.states):
-                optimizer._init_state(self._group, param, state)
+                optimizer._fl_init_state(self._group, param, state)
         self.share()
 
     def share(self) -> None:
@@ -120,7 +120,7 @@ class Plan:
     def _adopt(self, name: str, now: list[Any]) -> Column:
         optimizer = self._optimizer()
         assert optimizer is not None  # it is what steps
-        numbers = optimizer._numbers.get((self.key, name))
+        numbers = optimizer._fl_numbers.get((self.key, name))
         if numbers is None or not _same(numbers.params, self.every):
             numbers = Numbers(name, self.every, now)
         tensors = [numbers.tensors[i] for i in self.where]
@@ -132,7 +132,7 @@ class Plan:
             for i, state, tensor, value in zip(self.where, self.states, tensors, [number_of(number) for number in now]):
                 if tensor is None:
                     state[name] = numbers.give(i, value)
-        optimizer._numbers[self.key, name] = numbers
+        optimizer._fl_numbers[self.key, name] = numbers
         return Column(numbers, self.where)
 
     def count(self) -> list[int]:
@@ -179,10 +179,10 @@ class Stepped:
 
     def ready(self) -> bool:
         optimizer = self._optimizer()
-        if optimizer is None or optimizer._has_step_hooks():
+        if optimizer is None or optimizer._fl_has_step_hooks():
             return False
-        return sum(bool(p.params) for p in optimizer._plans.values()) == len(self._parts) and all(
-            optimizer._plans.get(plan.key) is plan
+        return sum(bool(p.params) for p in optimizer._fl_plans.values()) == len(self._parts) and all(
+            optimizer._fl_plans.get(plan.key) is plan
             and len(params := plan._group["params"]) == len(plan.every)
             and plan.fits(params, plan.mask, optimizer.state)
             for plan, *_ in self._parts
@@ -194,12 +194,12 @@ class Stepped:
             return False
         self._kept = [kept for plan, *_ in self._parts for kept in plan.kept()]
         self._same = self.again = True
-        optimizer._stepped = self
+        optimizer._fl_stepped = self
         try:
             for plan, *_ in self._parts:
-                optimizer._update(plan._group, plan, [])
+                optimizer._fl_update(plan._group, plan, [])
         finally:
-            optimizer._stepped = None
+            optimizer._fl_stepped = None
         return self._same
 
     def undo(self) -> None:
@@ -208,7 +208,7 @@ class Stepped:
 
     def end(self) -> None:
         if (optimizer := self._optimizer()) is not None:
-            optimizer._n_steps += 1
+            optimizer._fl_n_steps += 1
 
 
 def _same(a: list[Any], b: list[Any]) -> bool:

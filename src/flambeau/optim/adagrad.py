@@ -29,9 +29,9 @@ class Adagrad(Optimizer):
     Source: Duchi et al. 2011.
     """
 
-    _scalars = ("step",)
-    _sparse_gradients = "taken"
-    _order = "lr lr_decay eps weight_decay initial_accumulator_value foreach maximize differentiable fused"
+    _fl_scalars = ("step",)
+    _fl_sparse_gradients = "taken"
+    _fl_order = "lr lr_decay eps weight_decay initial_accumulator_value foreach maximize differentiable fused"
 
     def __init__(
         self,
@@ -59,15 +59,15 @@ class Adagrad(Optimizer):
         super().__init__(params, {**options, "maximize": maximize, **hints})
         for group in self.param_groups:
             for param in group["params"]:
-                self._init_state(group, param, self.state[param])
+                self._fl_init_state(group, param, self.state[param])
 
-    def _init_state(self, group: Entries, param: Tensor, state: Entries) -> None:
+    def _fl_init_state(self, group: Entries, param: Tensor, state: Entries) -> None:
         start_state(param, state)
         if "sum" not in state:
             state["sum"] = filled_like(param, group["initial_accumulator_value"])
 
-    def _update_sparse(self, group: Entries, param: Tensor, state: Entries, grad: SparseTensor) -> None:
-        self._init_state(group, param, state)
+    def _fl_update_sparse(self, group: Entries, param: Tensor, state: Entries, grad: SparseTensor) -> None:
+        self._fl_init_state(group, param, state)
         step = advance(state)
         rows = Rows(grad, group["maximize"])
         sums = rows.of(state["sum"]).add_(rows.values.square())
@@ -77,12 +77,12 @@ class Adagrad(Optimizer):
 
     def share_memory(self) -> None:
         """Moves the sums of squares to memory that other processes see: `Tensor.share_memory_`."""
-        for group in self._groups:
+        for group in self._fl_groups:
             for param in group["params"]:
-                self._init_state(group, param, self.state[param])
+                self._fl_init_state(group, param, self.state[param])
                 self.state[param]["sum"].share_memory_()
 
-    def _update(self, group: Entries, plan: Plan, grads: list[Tensor]) -> None:
+    def _fl_update(self, group: Entries, plan: Plan, grads: list[Tensor]) -> None:
         plan.step(
             "adagrad_",
             grads,

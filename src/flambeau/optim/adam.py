@@ -27,10 +27,10 @@ class Adam(Optimizer):
     Source: Kingma and Ba 2014, algorithm 1; Reddi et al. 2018, algorithm 2 (amsgrad).
     """
 
-    _decoupled = False
-    _instead = "SparseAdam"
-    _scalars = ("step",)
-    _order = "lr betas eps weight_decay amsgrad maximize foreach capturable differentiable fused decoupled_weight_decay"
+    _fl_decoupled = False
+    _fl_instead = "SparseAdam"
+    _fl_scalars = ("step",)
+    _fl_order = "lr betas eps weight_decay amsgrad maximize foreach capturable differentiable fused decoupled_weight_decay"
 
     def __init__(
         self,
@@ -49,26 +49,26 @@ class Adam(Optimizer):
         decoupled_weight_decay: bool = False,
     ) -> None:
         name = type(self).__name__
-        base = "AdamW" if self._decoupled else "Adam"
+        base = "AdamW" if self._fl_decoupled else "Adam"
         hints = check_hints(base, foreach=foreach, capturable=capturable, differentiable=differentiable, fused=fused)
         defaults = {
             **non_negative(name, lr=lr, eps=eps, weight_decay=weight_decay),
             "betas": decay_rates(name, betas),
             "amsgrad": amsgrad,
             "maximize": maximize,
-            "decoupled_weight_decay": decoupled_weight_decay or self._decoupled,
+            "decoupled_weight_decay": decoupled_weight_decay or self._fl_decoupled,
         }
         super().__init__(params, {**defaults, **hints})
 
-    def _init_state(self, group: Entries, param: Tensor, state: Entries) -> None:
+    def _fl_init_state(self, group: Entries, param: Tensor, state: Entries) -> None:
         start_state(param, state, "exp_avg", "exp_avg_sq")
         if group["amsgrad"]:
             start_state(param, state, "max_exp_avg_sq")
 
-    def _update(self, group: Entries, plan: Plan, grads: list[Tensor]) -> None:
+    def _fl_update(self, group: Entries, plan: Plan, grads: list[Tensor]) -> None:
         amsgrad = group["amsgrad"]
         beta1, beta2 = group["betas"]
-        decoupled = group.get("decoupled_weight_decay", self._decoupled)
+        decoupled = group.get("decoupled_weight_decay", self._fl_decoupled)
         plan.step(
             "adamw_" if decoupled else "adam_",
             grads,
@@ -102,7 +102,7 @@ class AdamW(Adam):
     0.01
     """
 
-    _decoupled = True
+    _fl_decoupled = True
 
     def __init__(
         self,
@@ -135,5 +135,6 @@ class AdamW(Adam):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        for group in self._groups:  # what is loaded may be an Adam's
+        self._fl_set_defaults()
+        for group in self._fl_groups:  # what is loaded may be an Adam's
             group["decoupled_weight_decay"] = True

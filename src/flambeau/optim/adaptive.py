@@ -22,22 +22,22 @@ from flambeau.optim.optimizer import (
 
 
 class _ByParameter(Optimizer):
-    """Steps one parameter after the other: a subclass defines `_move`."""
+    """Steps one parameter after the other: a subclass defines `_fl_move`."""
 
-    _names: tuple[str, ...] = ()  # state tensors that start at zero
-    _scalars: tuple[str, ...] = ("step",)  # what `_move` gets; 'step' comes first, and is counted
-    _decays = False  # whether `_move` does the weight decay, too
+    _fl_names: tuple[str, ...] = ()  # state tensors that start at zero
+    _fl_scalars: tuple[str, ...] = ("step",)  # what `_fl_move` gets; 'step' comes first, and is counted
+    _fl_decays = False  # whether `_fl_move` does the weight decay, too
 
-    def _init_state(self, group: Entries, param: Tensor, state: Entries) -> None:
-        start_state(param, state, *self._names)
+    def _fl_init_state(self, group: Entries, param: Tensor, state: Entries) -> None:
+        start_state(param, state, *self._fl_names)
 
-    def _update(self, group: Entries, plan: Plan, grads: list[Tensor]) -> None:
+    def _fl_update(self, group: Entries, plan: Plan, grads: list[Tensor]) -> None:
         with no_grad():
-            for name in self._names:
+            for name in self._fl_names:
                 plan.tensors(name)
-            columns = [plan.column(name) for name in self._scalars]
+            columns = [plan.column(name) for name in self._fl_scalars]
             rows: list[list[Any]] = [column.read() if i else column.count() for i, column in enumerate(columns)]
-            decay = 0 if self._decays else group.get("weight_decay", 0)
+            decay = 0 if self._fl_decays else group.get("weight_decay", 0)
             new: list[Any] = []
             for param, grad, state, numbers in zip(plan.params, grads, plan.states, zip(*rows) if rows else repeat(())):
                 if group.get("maximize", False):
@@ -49,12 +49,12 @@ class _ByParameter(Optimizer):
                         param.mul_(1 - float(group["lr"]) * decay)
                     else:
                         grad = grad.add(param, alpha=decay)
-                new.append(self._move(group, param, grad, state, numbers))
+                new.append(self._fl_move(group, param, grad, state, numbers))
             for i, column in enumerate(columns[1:]):
                 column.write([row[i] for row in new])
 
-    def _move(self, group: Entries, param: Tensor, grad: Tensor, state: Entries, numbers: tuple[Any, ...]) -> Any:
-        """Moves one parameter, given the `_scalars` of its state; 'step' counts from 1. Returns what becomes of those after it.
+    def _fl_move(self, group: Entries, param: Tensor, grad: Tensor, state: Entries, numbers: tuple[Any, ...]) -> Any:
+        """Moves one parameter, given the `_fl_scalars` of its state; 'step' counts from 1. Returns what becomes of those after it.
 
         Tensors are real: of complex ones they are views, and written in place.
         """
@@ -71,8 +71,8 @@ class Adadelta(_ByParameter):
     Source: Zeiler 2012, algorithm 1.
     """
 
-    _names = ("square_avg", "acc_delta")
-    _order = "lr rho eps weight_decay maximize capturable foreach differentiable"
+    _fl_names = ("square_avg", "acc_delta")
+    _fl_order = "lr rho eps weight_decay maximize capturable foreach differentiable"
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Adadelta(_ByParameter):
         }
         super().__init__(params, {**defaults, **hints})
 
-    def _move(self, group: Entries, param: Tensor, grad: Tensor, state: Entries, numbers: tuple[Any, ...]) -> None:
+    def _fl_move(self, group: Entries, param: Tensor, grad: Tensor, state: Entries, numbers: tuple[Any, ...]) -> None:
         rho, eps = group["rho"], group["eps"]
         squares, moved = state["square_avg"], state["acc_delta"]
         squares.mul_(rho).add_(grad * grad, alpha=1 - rho)
@@ -114,8 +114,8 @@ class Adamax(_ByParameter):
     Source: Kingma and Ba 2014, algorithm 2.
     """
 
-    _names = ("exp_avg", "exp_inf")
-    _order = "lr betas eps weight_decay foreach maximize differentiable capturable"
+    _fl_names = ("exp_avg", "exp_inf")
+    _fl_order = "lr betas eps weight_decay foreach maximize differentiable capturable"
 
     def __init__(
         self,
@@ -138,7 +138,7 @@ class Adamax(_ByParameter):
         }
         super().__init__(params, {**defaults, **hints})
 
-    def _move(self, group: Entries, param: Tensor, grad: Tensor, state: Entries, numbers: tuple[Any, ...]) -> None:
+    def _fl_move(self, group: Entries, param: Tensor, grad: Tensor, state: Entries, numbers: tuple[Any, ...]) -> None:
         step = numbers[0]
         beta1, beta2 = group["betas"]
         mean, largest = state["exp_avg"], state["exp_inf"]
@@ -156,8 +156,8 @@ class NAdam(_ByParameter):
     Source: Dozat 2016, "Incorporating Nesterov Momentum into Adam".
     """
 
-    _names = ("exp_avg", "exp_avg_sq")
-    _order = "lr betas eps weight_decay momentum_decay decoupled_weight_decay maximize foreach capturable differentiable"
+    _fl_names = ("exp_avg", "exp_avg_sq")
+    _fl_order = "lr betas eps weight_decay momentum_decay decoupled_weight_decay maximize foreach capturable differentiable"
 
     def __init__(
         self,
@@ -186,12 +186,12 @@ class NAdam(_ByParameter):
         }
         super().__init__(params, {**defaults, **hints})
 
-    _scalars = ("step", "mu_product")
+    _fl_scalars = ("step", "mu_product")
 
-    def _init_state(self, group: Entries, param: Tensor, state: Entries) -> None:
-        start_state(param, state, *self._names, mu_product=1.0)
+    def _fl_init_state(self, group: Entries, param: Tensor, state: Entries) -> None:
+        start_state(param, state, *self._fl_names, mu_product=1.0)
 
-    def _move(self, group: Entries, param: Tensor, grad: Tensor, state: Entries, numbers: tuple[Any, ...]) -> tuple[float]:
+    def _fl_move(self, group: Entries, param: Tensor, grad: Tensor, state: Entries, numbers: tuple[Any, ...]) -> tuple[float]:
         step, product = numbers
         beta1, beta2 = group["betas"]
         lr, decay = float(group["lr"]), group["momentum_decay"]
@@ -216,8 +216,8 @@ class RAdam(_ByParameter):
     Source: Liu et al. 2019, "On the Variance of the Adaptive Learning Rate and Beyond", algorithm 2.
     """
 
-    _names = ("exp_avg", "exp_avg_sq")
-    _order = "lr betas eps weight_decay maximize foreach capturable decoupled_weight_decay differentiable"
+    _fl_names = ("exp_avg", "exp_avg_sq")
+    _fl_order = "lr betas eps weight_decay maximize foreach capturable decoupled_weight_decay differentiable"
 
     def __init__(
         self,
@@ -242,7 +242,7 @@ class RAdam(_ByParameter):
         }
         super().__init__(params, {**defaults, **hints})
 
-    def _move(self, group: Entries, param: Tensor, grad: Tensor, state: Entries, numbers: tuple[Any, ...]) -> None:
+    def _fl_move(self, group: Entries, param: Tensor, grad: Tensor, state: Entries, numbers: tuple[Any, ...]) -> None:
         step = numbers[0]
         beta1, beta2 = group["betas"]
         mean, squares = state["exp_avg"], state["exp_avg_sq"]

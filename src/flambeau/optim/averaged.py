@@ -43,14 +43,14 @@ class ASGD(_ByParameter):
         options = non_negative("ASGD", lr=lr, weight_decay=weight_decay)
         super().__init__(params, {**options, "lambd": lambd, "alpha": alpha, "t0": t0, "maximize": maximize, **hints})
 
-    def _init_state(self, group: Entries, param: Tensor, state: Entries) -> None:
+    def _fl_init_state(self, group: Entries, param: Tensor, state: Entries) -> None:
         start_state(param, state, "ax", eta=float(group["lr"]), mu=1.0)
 
-    _names = ("ax",)
-    _scalars = ("step", "eta", "mu")
-    _order = "lr lambd alpha t0 weight_decay foreach maximize differentiable capturable"
+    _fl_names = ("ax",)
+    _fl_scalars = ("step", "eta", "mu")
+    _fl_order = "lr lambd alpha t0 weight_decay foreach maximize differentiable capturable"
 
-    def _move(self, group: Entries, param: Tensor, grad: Tensor, state: Entries, numbers: tuple[Any, ...]) -> tuple[float, float]:
+    def _fl_move(self, group: Entries, param: Tensor, grad: Tensor, state: Entries, numbers: tuple[Any, ...]) -> tuple[float, float]:
         step, eta, mu = numbers
         param.mul_(1 - group["lambd"] * eta)
         param.add_(grad, alpha=-eta)
@@ -74,9 +74,9 @@ class Rprop(_ByParameter):
     Source: Riedmiller and Braun, "A direct adaptive method for faster backpropagation learning", 1993.
     """
 
-    _names = ("prev",)
-    _decays = True  # there is none
-    _order = "lr etas step_sizes foreach maximize differentiable capturable"
+    _fl_names = ("prev",)
+    _fl_decays = True  # there is none
+    _fl_order = "lr etas step_sizes foreach maximize differentiable capturable"
 
     def __init__(
         self,
@@ -97,12 +97,12 @@ class Rprop(_ByParameter):
         options = {**non_negative("Rprop", lr=lr), "etas": etas, "step_sizes": step_sizes}
         super().__init__(params, {**options, "maximize": maximize, **hints})
 
-    def _init_state(self, group: Entries, param: Tensor, state: Entries) -> None:
+    def _fl_init_state(self, group: Entries, param: Tensor, state: Entries) -> None:
         start_state(param, state, "prev")
         if "step_size" not in state:
             state["step_size"] = filled_like(param, float(group["lr"]))
 
-    def _move(self, group: Entries, param: Tensor, grad: Tensor, state: Entries, numbers: tuple[Any, ...]) -> None:
+    def _fl_move(self, group: Entries, param: Tensor, grad: Tensor, state: Entries, numbers: tuple[Any, ...]) -> None:
         shrink, grow = group["etas"]
         product = grad * state["prev"]
         turned = product < 0

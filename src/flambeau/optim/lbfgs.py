@@ -79,18 +79,18 @@ class LBFGS(Optimizer):
             "line_search_fn": line_search_fn,
         }
         super().__init__(params, defaults)
-        if len(self._groups) != 1:
-            raise ValueError(f"LBFGS: {len(self._groups)} groups of parameters; expected one, since all are one vector")
+        if len(self._fl_groups) != 1:
+            raise ValueError(f"LBFGS: {len(self._fl_groups)} groups of parameters; expected one, since all are one vector")
 
     # ---------------------------------------------------------------- all parameters as one vector
 
-    def _flat_grad(self) -> Tensor:
-        params = self._groups[0]["params"]
+    def _fl_flat_grad(self) -> Tensor:
+        params = self._fl_groups[0]["params"]
         return ops.cat([_parts(ops.zeros_like(p) if p.grad is None else p.grad.to_dense()).reshape(-1) for p in params], 0).detach()
 
-    def _go(self, t: float, direction: Tensor) -> None:
+    def _fl_go(self, t: float, direction: Tensor) -> None:
         at = 0
-        for p in map(_parts, self._groups[0]["params"]):
+        for p in map(_parts, self._fl_groups[0]["params"]):
             p.add_(direction[at : at + p.numel()].view(p.shape), alpha=t)
             at += p.numel()
 
@@ -113,10 +113,10 @@ class LBFGS(Optimizer):
         if _C.graph.watched():
             _C.graph.interrupt("LBFGS calls a function that is in Python")
         with no_grad():
-            return self._iterate(closure)
+            return self._fl_iterate(closure)
 
-    def _iterate(self, closure: Callable[[], Any]) -> Any:
-        group = self._groups[0]
+    def _fl_iterate(self, closure: Callable[[], Any]) -> Any:
+        group = self._fl_groups[0]
         state = self.state[group["params"][0]]
         state.setdefault("func_evals", 0)
         state.setdefault("n_iter", 0)
@@ -125,7 +125,7 @@ class LBFGS(Optimizer):
             with enable_grad():
                 value = closure()
             state["func_evals"] += 1
-            return value, self._flat_grad()
+            return value, self._fl_flat_grad()
 
         first, grad = evaluate()
         loss, calls, change = float(first), 1, group["tolerance_change"]
@@ -134,7 +134,7 @@ class LBFGS(Optimizer):
             if small:
                 break
             state["n_iter"] += 1
-            direction = self._direction(group, state, grad)
+            direction = self._fl_direction(group, state, grad)
             fresh = state["n_iter"] == 1
             state["t"] = float(group["lr"]) * (min(1.0, 1.0 / grad.abs().sum().item()) if fresh else 1.0)
             before = loss
@@ -143,11 +143,11 @@ class LBFGS(Optimizer):
             if here.slope > -change:
                 break
             if group["line_search_fn"] is not None:
-                point, made = self._search(evaluate, here, direction, state["t"], change, group["max_eval"] - calls)
+                point, made = self._fl_search(evaluate, here, direction, state["t"], change, group["max_eval"] - calls)
                 state["t"], loss, grad = point.t, point.loss, point.grad
-                self._go(point.t, direction)
+                self._fl_go(point.t, direction)
             else:
-                self._go(state["t"], direction)
+                self._fl_go(state["t"], direction)
                 made = int(k < group["max_iter"])  # after the last iteration nobody wants to know
                 if made:
                     value, grad = evaluate()
@@ -159,7 +159,7 @@ class LBFGS(Optimizer):
                 break
         return first
 
-    def _direction(self, group: Entries, state: Entries, grad: Tensor) -> Tensor:
+    def _fl_direction(self, group: Entries, state: Entries, grad: Tensor) -> Tensor:
         """-H grad, where the inverse Hessian H follows from the last changes y of gradients by the steps s."""
         if state["n_iter"] == 1:
             state.update(d=None, t=None, old_dirs=[], old_stps=[], ro=[], H_diag=1)  # in PyTorch's order; d and t follow from this
@@ -184,16 +184,16 @@ class LBFGS(Optimizer):
             q.add_(s, alpha=(alphas[i] - y.dot(q) * rho).item())
         return q
 
-    def _search(
+    def _fl_search(
         self, evaluate: Callable[[], Any], start: Point, direction: Tensor, t: float, change: float, max_calls: int
     ) -> tuple[Point, int]:
         """A point along the direction for the strong Wolfe conditions, and how often the closure was called."""
-        kept = [p.clone() for p in self._groups[0]["params"]]
+        kept = [p.clone() for p in self._fl_groups[0]["params"]]
 
         def at(t: float) -> Point:
-            self._go(t, direction)
+            self._fl_go(t, direction)
             value, grad = evaluate()
-            for p, old in zip(self._groups[0]["params"], kept):
+            for p, old in zip(self._fl_groups[0]["params"], kept):
                 p.copy_(old)
             return Point(t, float(value), grad, grad.dot(direction).item())
 

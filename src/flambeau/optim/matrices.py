@@ -48,9 +48,9 @@ class Adafactor(_ByParameter):
         options = {"lr": lr, "beta2_decay": beta2_decay, "eps": eps, "d": d, "weight_decay": weight_decay}
         super().__init__(params, {**options, "foreach": foreach, "maximize": maximize})
 
-    _decays = True
+    _fl_decays = True
 
-    def _init_state(self, group: Entries, param: Tensor, state: Entries) -> None:
+    def _fl_init_state(self, group: Entries, param: Tensor, state: Entries) -> None:
         start_state(param, state)
         x = param.detach()
         if x.ndim > 1:
@@ -59,7 +59,7 @@ class Adafactor(_ByParameter):
         else:
             state.setdefault("variance", ops.zeros_like(x))
 
-    def _second_moment(self, grad: Tensor, state: Entries, weight: float, eps: float) -> Tensor:
+    def _fl_second_moment(self, grad: Tensor, state: Entries, weight: float, eps: float) -> Tensor:
         squares = grad.square()
         if grad.ndim <= 1:
             variance: Tensor = state["variance"].lerp_(squares, weight)
@@ -68,7 +68,7 @@ class Adafactor(_ByParameter):
         column: Tensor = state["col_var"].lerp_(squares.mean(-2, keepdim=True), weight)
         return (row @ column).div_(row.mean(-2, keepdim=True).clamp_(min=eps))
 
-    def _move(self, group: Entries, param: Tensor, grad: Tensor, state: Entries, numbers: tuple[Any, ...]) -> None:
+    def _fl_move(self, group: Entries, param: Tensor, grad: Tensor, state: Entries, numbers: tuple[Any, ...]) -> None:
         if param.numel() == 0:
             return
         step = float(numbers[0])
@@ -77,7 +77,7 @@ class Adafactor(_ByParameter):
         alpha = max(group["eps"][1], param.norm().item() / size) * min(float(group["lr"]), 1 / math.sqrt(step))
         if group["weight_decay"]:
             param.mul_(1 - float(group["lr"]) * group["weight_decay"])
-        moment = self._second_moment(grad, state, step ** group["beta2_decay"], eps)
+        moment = self._fl_second_moment(grad, state, step ** group["beta2_decay"], eps)
         update = moment.clamp_(min=eps * eps).rsqrt_().mul_(grad)
         param.add_(update, alpha=-alpha / max(1.0, update.norm().item() / (size * group["d"])))
 
@@ -99,9 +99,9 @@ class Muon(_ByParameter):
     training", arXiv:2502.16982 ('match_rms_adamw').
     """
 
-    _names = ("momentum_buffer",)
-    _scalars = ()
-    _decays = True
+    _fl_names = ("momentum_buffer",)
+    _fl_scalars = ()
+    _fl_decays = True
 
     def __init__(
         self,
@@ -137,11 +137,11 @@ class Muon(_ByParameter):
                 raise ValueError(f"Muon: parameter {i} has shape {list(tensor.shape)}; expected matrices alone")
         super().add_param_group(param_group)
 
-    def _init_state(self, group: Entries, param: Tensor, state: Entries) -> None:
+    def _fl_init_state(self, group: Entries, param: Tensor, state: Entries) -> None:
         if "momentum_buffer" not in state:
             state["momentum_buffer"] = ops.zeros_like(param.detach())
 
-    def _move(self, group: Entries, param: Tensor, grad: Tensor, state: Entries, numbers: tuple[Any, ...]) -> None:
+    def _fl_move(self, group: Entries, param: Tensor, grad: Tensor, state: Entries, numbers: tuple[Any, ...]) -> None:
         buffer = state["momentum_buffer"]
         buffer.lerp_(grad, 1 - group["momentum"])
         update = grad.lerp(buffer, group["momentum"]) if group["nesterov"] else buffer

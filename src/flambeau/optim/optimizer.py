@@ -39,7 +39,7 @@ required = _Required()
 
 
 # Hooks around the steps of every optimizer, beside each one's own.
-EVERYWHERE: dict[str, HookTable] = {"_step_pre_hooks": HookTable(), "_step_post_hooks": HookTable()}
+EVERYWHERE: dict[str, HookTable] = {"_optimizer_step_pre_hooks": HookTable(), "_optimizer_step_post_hooks": HookTable()}
 
 
 def _of(optimizer: Optimizer, table: str) -> tuple[Callable[..., Any], ...]:
@@ -47,17 +47,17 @@ def _of(optimizer: Optimizer, table: str) -> tuple[Callable[..., Any], ...]:
     own, shared = getattr(optimizer, table), EVERYWHERE[table]
     if not shared:
         return tuple(own.values()) if own else ()
-    return (*shared.values(), *own.values()) if table == "_step_pre_hooks" else (*own.values(), *shared.values())
+    return (*shared.values(), *own.values()) if table == "_optimizer_step_pre_hooks" else (*own.values(), *shared.values())
 
 
 def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Calls `hook(optimizer, args, kwargs)` before each step of every optimizer; args begin with it, and (args, kwargs) may be returned."""
-    return _put_everywhere("_step_pre_hooks", hook)
+    return _put_everywhere("_optimizer_step_pre_hooks", hook)
 
 
 def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Calls `hook(optimizer, args, kwargs)` after each step of every optimizer; args begin with it."""
-    return _put_everywhere("_step_post_hooks", hook)
+    return _put_everywhere("_optimizer_step_post_hooks", hook)
 
 
 def _put_everywhere(table: str, hook: Callable[..., Any]) -> RemovableHandle:
@@ -69,9 +69,9 @@ def _put_everywhere(table: str, hook: Callable[..., Any]) -> RemovableHandle:
 def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(step)
     def wrapper(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
-        if _C.graph.watched() and (self._has_step_hooks() or wrapper is not Optimizer.step):
+        if _C.graph.watched() and (self._fl_has_step_hooks() or wrapper is not Optimizer.step):
             _C.graph.interrupt("an optimizer has a step, or hooks of it, in Python")
-        if before := _of(self, "_step_pre_hooks"):
+        if before := _of(self, "_optimizer_step_pre_hooks"):
             for hook in before:
                 changed = hook(self, (self, *args), kwargs)
                 if changed is not None:
@@ -91,8 +91,8 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
                 _recorder.end(token, failed)
         else:
             result = step(self, *args, **kwargs)
-        self._n_steps += 1
-        for hook in _of(self, "_step_post_hooks"):
+        self._fl_n_steps += 1
+        for hook in _of(self, "_optimizer_step_post_hooks"):
             hook(self, (self, *args), kwargs)
         return result
 
@@ -108,7 +108,7 @@ def _set_own_groups(self: Any, groups: Any) -> None:
 
 
 class Optimizer:
-    """Base class: a subclass defines `step`, or `_init_state` and `_update`.
+    """Base class: a subclass defines `step`; those of this package define `_fl_init_state` and `_fl_update`.
 
     `params` is an iterable of tensors, of (name, tensor) pairs, or of dicts with a 'params' entry
     and options of their own.
@@ -141,30 +141,34 @@ class Optimizer:
     """
 
     state: dict[Any, dict[str, Any]]
-    _sparse_gradients = "refused"  # or "taken", by `_update_sparse`, or "required"
-    _instead = "SparseAdam, SGD or Adagrad"
-    _scalars: tuple[str, ...] = ()  # what is a tensor of no axes in a parameter's state
-    _order = ""  # of the options in `defaults` and in each group, where programs print and compare them
+    _fl_sparse_gradients = "refused"  # or "taken", by `_fl_update_sparse`, or "required"
+    _fl_instead = "SparseAdam, SGD or Adagrad"
+    _fl_scalars: tuple[str, ...] = ()  # what is a tensor of no axes in a parameter's state
+    _fl_order = ""  # of the options in `defaults` and in each group, where programs print and compare them
+
+    _fl_completes = False  # groups that miss values, by a __setstate__ of its own
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "step" in cls.__dict__:
             cls.step = _with_hooks(cls.__dict__["step"])  # type: ignore[method-assign]
+        if "__setstate__" in cls.__dict__:
+            cls._fl_completes = True
         if "param_groups" in cls.__dict__:  # as a class that wraps another optimizer does: its methods work on that one's groups
-            cls._groups = property(_own_groups, _set_own_groups)  # type: ignore[assignment]
+            cls._fl_groups = property(_own_groups, _set_own_groups)  # type: ignore[assignment]
 
     def __new__(cls: type[Own], *args: Any, **kwargs: Any) -> Own:
         self = super().__new__(cls)
-        self._reset_private()  # a class that wraps another optimizer may leave __init__ out
+        self._fl_reset_private()  # a class that wraps another optimizer may leave __init__ out
         return self
 
     def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
-        if order := self._order:
+        if order := self._fl_order:
             defaults = {**{name: defaults[name] for name in order.split() if name in defaults}, **defaults}
         self.defaults = defaults
         self.state = defaultdict(dict)
-        self._groups: list[dict[str, Any]] = []
-        self._reset_private()
+        self._fl_groups: list[dict[str, Any]] = []
+        self._fl_reset_private()
         if isinstance(params, Tensor):
             raise TypeError(
                 f"{type(self).__name__}: params is one Tensor ({params.dtype} "
@@ -192,26 +196,26 @@ class Optimizer:
         """The groups: dicts of options, with the parameters under 'params'."""
         if _C.graph.watched():
             _C.graph.interrupt("the options of an optimizer were looked at")
-        return self._groups
+        return self._fl_groups
 
     @param_groups.setter
     def param_groups(self, groups: list[dict[str, Any]]) -> None:
-        self._groups = groups
+        self._fl_groups = groups
 
-    def _reset_private(self) -> None:
-        self._stepped: Stepped | None = None  # in a step that may be replayed
-        self._plans: dict[tuple[int, int], Plan] = {}  # by group and round
-        self._numbers: dict[tuple[tuple[int, int], str], Numbers] = {}  # by group and round, and name
-        self._n_steps = 0
-        self._step_pre_hooks = HookTable()
-        self._step_post_hooks = HookTable()
-        self._state_dict_pre_hooks = HookTable()
-        self._state_dict_post_hooks = HookTable()
-        self._load_pre_hooks = HookTable()
-        self._load_post_hooks = HookTable()
+    def _fl_reset_private(self) -> None:
+        self._fl_stepped: Stepped | None = None  # in a step that may be replayed
+        self._fl_plans: dict[tuple[int, int], Plan] = {}  # by group and round
+        self._fl_numbers: dict[tuple[tuple[int, int], str], Numbers] = {}  # by group and round, and name
+        self._fl_n_steps = 0
+        self._optimizer_step_pre_hooks = HookTable()
+        self._optimizer_step_post_hooks = HookTable()
+        self._optimizer_state_dict_pre_hooks = HookTable()
+        self._optimizer_state_dict_post_hooks = HookTable()
+        self._optimizer_load_state_dict_pre_hooks = HookTable()
+        self._optimizer_load_state_dict_post_hooks = HookTable()
 
-    def _has_step_hooks(self) -> bool:
-        return bool(_of(self, "_step_pre_hooks") or _of(self, "_step_post_hooks"))
+    def _fl_has_step_hooks(self) -> bool:
+        return bool(_of(self, "_optimizer_step_pre_hooks") or _of(self, "_optimizer_step_post_hooks"))
 
     @staticmethod
     def profile_hook_step(func: Callable[..., R]) -> Callable[..., R]:
@@ -225,34 +229,35 @@ class Optimizer:
         return {
             "defaults": self.defaults,
             "state": self.state,
-            "param_groups": self._groups,
+            "param_groups": self._fl_groups,
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         state = dict(state)
-        self._groups = state.pop("param_groups")
+        self._fl_groups = state.pop("param_groups")
         self.__dict__.update(state)
         self.state = defaultdict(dict, self.state)
-        self._plans.clear()
-        self._numbers.clear()
-        self._set_defaults()
-        self._set_scalars()
+        self._fl_plans.clear()
+        self._fl_numbers.clear()
+        if not self._fl_completes:  # the class's own method sees what is missing, and completes groups its way
+            self._fl_set_defaults()
+        self._fl_set_scalars()
 
-    def _set_scalars(self) -> None:
+    def _fl_set_scalars(self) -> None:
         """States may be older than their being tensors, or come from elsewhere."""
         for entries in self.state.values():
-            for name in self._scalars:
+            for name in self._fl_scalars:
                 if name in entries:
                     entries[name] = number_tensor(entries[name])
 
-    def _set_defaults(self) -> None:
-        for group in self._groups:
+    def _fl_set_defaults(self) -> None:
+        for group in self._fl_groups:
             for name, default in self.defaults.items():
                 group.setdefault(name, default)
 
     def __repr__(self) -> str:
         text = f"{type(self).__name__} ("
-        for i, group in enumerate(self._groups):
+        for i, group in enumerate(self._fl_groups):
             text += f"\nParameter Group {i}\n"
             for key in sorted(group):
                 if key != "params":
@@ -288,7 +293,7 @@ class Optimizer:
             raise TypeError(f"add_param_group: params is a {type(params).__name__}; expected a Tensor or an iterable of some")
         params = list(params)
         named = bool(params) and isinstance(params[0], tuple)
-        if self._groups and named is not ("param_names" in self._groups[0]) and "param_names" not in param_group:
+        if self._fl_groups and named is not ("param_names" in self._fl_groups[0]) and "param_names" not in param_group:
             have = "names" if not named else "no names"
             raise ValueError(
                 f"{type(self).__name__}: this group's parameters come {'with' if named else 'without'} names, those of the first group "
@@ -300,7 +305,7 @@ class Optimizer:
             param_group["param_names"] = [name for name, _ in params]
             params = [param for _, param in params]
         param_group["params"] = params
-        known = {id(p) for group in self._groups for p in group["params"]}
+        known = {id(p) for group in self._fl_groups for p in group["params"]}
         own: set[int] = set()
         for i, param in enumerate(params):
             if not isinstance(param, Tensor):
@@ -332,12 +337,12 @@ class Optimizer:
                     f"{type(self).__name__}: a parameter group lacks the option '{name}'"
                 )
             param_group.setdefault(name, default)
-        self._groups.append(param_group)
-        self._plans.clear()
+        self._fl_groups.append(param_group)
+        self._fl_plans.clear()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drops all gradients, or with `set_to_none=False` fills them with zeros."""
-        for group in self._groups:
+        for group in self._fl_groups:
             for param in group["params"]:
                 zero_gradient(param, set_to_none)
 
@@ -351,112 +356,113 @@ class Optimizer:
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Moves the parameters along their gradients; `closure` recomputes the loss first."""
-        own = (Optimizer._update, Optimizer._update_sparse, Optimizer._step_over)
-        if (type(self)._update, type(self)._update_sparse, type(self)._step_over) == own:
+        own = (Optimizer._fl_update, Optimizer._fl_update_sparse, Optimizer._fl_step_over)
+        if (type(self)._fl_update, type(self)._fl_update_sparse, type(self)._fl_step_over) == own:
             raise NotImplementedError(f"{type(self).__name__} has no step(): define it")
         loss = None
         if closure is not None:
             with enable_grad():
                 loss = closure()
         if _C.graph.watched():
-            self._stepped = Stepped(self)
-            _replay.noted().append(self._stepped)
+            self._fl_stepped = Stepped(self)
+            _replay.noted().append(self._fl_stepped)
         try:
             # All gradients are looked at before anything is moved.
             for work in [
-                self._gathered((i, k), group, params)
-                for i, group in enumerate(self._groups)
+                self._fl_gathered((i, k), group, params)
+                for i, group in enumerate(self._fl_groups)
                 for k, params in enumerate(rounds(group["params"]))
             ]:
-                self._step_over(*work)
+                self._fl_step_over(*work)
         finally:
-            self._stepped = None
+            self._fl_stepped = None
         return loss
 
     if not TYPE_CHECKING:
         step = _with_hooks(step)
 
-    def _gathered(self, key: tuple[int, int], group: Entries, params: list[Tensor]) -> tuple[Any, ...]:
-        """What `_step_over` is called with; raises for gradients that the optimizer does not take."""
+    def _fl_gathered(self, key: tuple[int, int], group: Entries, params: list[Tensor]) -> tuple[Any, ...]:
+        """What `_fl_step_over` is called with; raises for gradients that the optimizer does not take."""
         grads = [param.grad for param in params]
         sparse = _C.first_sparse(grads)
-        if self._sparse_gradients == "refused" and sparse >= 0:
-            self._refuse(key, sparse, grads, "is sparse", f"does not support sparse gradients, please consider {self._instead} instead")
-        if self._sparse_gradients == "required":
+        if self._fl_sparse_gradients == "refused" and sparse >= 0:
+            advice = f"does not support sparse gradients, please consider {self._fl_instead} instead"
+            self._fl_refuse(key, sparse, grads, "is sparse", advice)
+        if self._fl_sparse_gradients == "required":
             for i, grad in enumerate(grads):
                 if grad is not None and not grad.is_sparse:
-                    self._refuse(key, i, grads, "is dense", "does not support dense gradients, please consider Adam instead")
+                    self._fl_refuse(key, i, grads, "is dense", "does not support dense gradients, please consider Adam instead")
         if sparse >= 0 and group.get("weight_decay", 0):
             decay = f"weight_decay = {group['weight_decay']}, which is not compatible with sparse gradients"
-            self._refuse(key, sparse, grads, f"is sparse, but {decay}", "would have to move all rows at each step; use weight_decay=0")
+            self._fl_refuse(key, sparse, grads, f"is sparse, but {decay}", "would have to move all rows at each step; use weight_decay=0")
         return key, group, params, grads, sparse >= 0
 
-    def _refuse(self, key: tuple[int, int], i: int, grads: list[Any], what: str, why: str) -> None:
+    def _fl_refuse(self, key: tuple[int, int], i: int, grads: list[Any], what: str, why: str) -> None:
         name = type(self).__name__
         raise RuntimeError(f"{name}: the gradient of parameter {i} of group {key[0]} (shape {list(grads[i].shape)}) {what}; {name} {why}")
 
-    def _share(self, param: Tensor, entries: Entries) -> None:
+    def _fl_share(self, param: Tensor, entries: Entries) -> None:
         """A rule that keeps nothing of a parameter leaves no entry."""
         if entries:
             self.state[param] = entries
 
-    def _step_in_graph(self, key: tuple[int, int], group: Entries, params: list[Tensor], grads: list[Any], sparse: bool) -> None:
+    def _fl_step_in_graph(self, key: tuple[int, int], group: Entries, params: list[Tensor], grads: list[Any], sparse: bool) -> None:
         if sparse:
-            self._refuse(key, _C.first_sparse(grads), grads, "is sparse", "with differentiable=True takes dense gradients")
-        if self._stepped:
+            self._fl_refuse(key, _C.first_sparse(grads), grads, "is sparse", "with differentiable=True takes dense gradients")
+        if self._fl_stepped:
             _C.graph.interrupt("an optimizer's step is differentiable")
         name = next(kind.__name__ for kind in type(self).__mro__ if kind.__name__ in FORMULAS)
         with enable_grad():
             for param, grad in zip(params, grads, strict=True):
                 if grad is not None:
                     entries = self.state.get(param, {})
-                    self._init_state(group, param, entries)
+                    self._fl_init_state(group, param, entries)
                     step_in_graph(name, group, param, grad, entries)
-                    self._share(param, entries)
+                    self._fl_share(param, entries)
 
-    def _step_over(self, key: tuple[int, int], group: Entries, params: list[Tensor], grads: list[Any], sparse: bool) -> None:
+    def _fl_step_over(self, key: tuple[int, int], group: Entries, params: list[Tensor], grads: list[Any], sparse: bool) -> None:
         if group.get("differentiable"):
-            self._step_in_graph(key, group, params, grads, sparse)
+            self._fl_step_in_graph(key, group, params, grads, sparse)
             return
         if sparse:
-            if self._stepped:
+            if self._fl_stepped:
                 _C.graph.interrupt("an optimizer steps over a sparse gradient in Python")
             with no_grad():
                 for param, grad in zip(params, grads, strict=True):
                     if grad is not None and grad.is_sparse:
-                        self._update_sparse(group, param, entries := self.state.get(param, {}), grad)
-                        self._share(param, entries)
+                        self._fl_update_sparse(group, param, entries := self.state.get(param, {}), grad)
+                        self._fl_share(param, entries)
             grads = [None if grad is None or grad.is_sparse else grad for grad in grads]
         mask = [grad is not None for grad in grads]
-        plan = self._plans.get(key)
+        plan = self._fl_plans.get(key)
         if plan is None or plan._group is not group or not plan.fits(params, mask, self.state):
-            plan = self._plans[key] = Plan(self, group, list(params), mask)
+            plan = self._fl_plans[key] = Plan(self, group, list(params), mask)
             plan.key = key
         if plan.params:
-            self._update(group, plan, [grad for grad in grads if grad is not None])
-            if self._stepped and not (key[1] == 0 and self._stepped.has(plan)):
+            self._fl_update(group, plan, [grad for grad in grads if grad is not None])
+            if self._fl_stepped and not (key[1] == 0 and self._fl_stepped.has(plan)):
                 _C.graph.interrupt("an optimizer's step is not one op")
 
-    def _init_state(self, group: Entries, param: Tensor, state: Entries) -> None:
+    def _fl_init_state(self, group: Entries, param: Tensor, state: Entries) -> None:
         """Puts the missing entries into a parameter's state."""
 
-    def _update_sparse(self, group: Entries, param: Tensor, state: Entries, grad: Any) -> None:
+    def _fl_update_sparse(self, group: Entries, param: Tensor, state: Entries, grad: Any) -> None:
         """Does one step over a parameter whose gradient is sparse."""
-        raise NotImplementedError(f"{type(self).__name__} does not define _update_sparse()")
+        raise NotImplementedError(f"{type(self).__name__} does not define _fl_update_sparse()")
 
-    def _update(self, group: Entries, plan: Plan, grads: list[Tensor]) -> None:
+    def _fl_update(self, group: Entries, plan: Plan, grads: list[Tensor]) -> None:
         """Does one fused step over the parameters of a plan."""
-        raise NotImplementedError(f"{type(self).__name__} defines neither step() nor _update()")
+        raise NotImplementedError(f"{type(self).__name__} does not define step()")
 
     # --------------------------------------------------------------------------------------- state
 
     def state_dict(self) -> dict[str, Any]:
         """Returns {'state': {index: {...}}, 'param_groups': [...]} with parameters by position; of two places of one the last."""
-        for hook in tuple(self._state_dict_pre_hooks.values()):
+        for hook in tuple(self._optimizer_state_dict_pre_hooks.values()):
             hook(self)
         index: dict[int, int] = {}
         groups, n = [], 0
-        for group in self._groups:
+        for group in self._fl_groups:
             packed = {key: value for key, value in group.items() if key != "params"}
             index.update({id(param): i for i, param in enumerate(group["params"], n) if id(param) not in index})
             n += len(group["params"])
@@ -464,7 +470,7 @@ class Optimizer:
             groups.append(packed)
         state = {(index[id(key)] if isinstance(key, Tensor) else key): value for key, value in self.state.items()}
         result: dict[str, Any] = {"state": state, "param_groups": groups}
-        for hook in tuple(self._state_dict_post_hooks.values()):
+        for hook in tuple(self._optimizer_state_dict_post_hooks.values()):
             changed = hook(self, result)
             if changed is not None:
                 result = changed
@@ -482,21 +488,21 @@ class Optimizer:
         if not isinstance(state_dict, Mapping):
             raise NoTensorError(f"{type(self).__name__}.load_state_dict: state_dict is a {type(state_dict).__name__}; expected a dict")
         state_dict = dict(state_dict)
-        for hook in tuple(self._load_pre_hooks.values()):
+        for hook in tuple(self._optimizer_load_state_dict_pre_hooks.values()):
             changed = hook(self, state_dict)
             if changed is not None:
                 state_dict = changed
         if missing := [key for key in ("param_groups", "state") if key not in state_dict]:
             raise KeyError(f"{type(self).__name__}.load_state_dict: state_dict has no '{missing[0]}'; expected what state_dict() returns")
         saved_groups = deepcopy(state_dict["param_groups"])
-        if len(saved_groups) != len(self._groups):
+        if len(saved_groups) != len(self._fl_groups):
             raise ValueError(
                 f"load_state_dict: the state has {len(saved_groups)} parameter groups, the "
                 "optimizer "
-                f"{len(self._groups)}"
+                f"{len(self._fl_groups)}"
             )
         by_index: dict[Any, Tensor] = {}
-        for i, (mine, saved) in enumerate(zip(self._groups, saved_groups)):
+        for i, (mine, saved) in enumerate(zip(self._fl_groups, saved_groups)):
             if len(mine["params"]) != len(saved["params"]):
                 raise ValueError(
                     f"load_state_dict: group {i} has {len(saved['params'])} parameters in the "
@@ -511,51 +517,52 @@ class Optimizer:
                 state[key] = value
             else:
                 state[param] = _cast(param, key, value)
-        for mine, saved in zip(self._groups, saved_groups):
+        for mine, saved in zip(self._fl_groups, saved_groups):
             saved["params"] = mine["params"]
             if "param_names" in mine:
                 saved.setdefault("param_names", mine["param_names"])
         self.__setstate__({"state": state, "param_groups": saved_groups})  # classes complete groups of older versions there
-        for hook in tuple(self._load_post_hooks.values()):
+        self._fl_set_defaults()  # what they left
+        for hook in tuple(self._optimizer_load_state_dict_post_hooks.values()):
             hook(self)
 
     # --------------------------------------------------------------------------------------- hooks
 
     @staticmethod
-    def _put(table: HookTable, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+    def _fl_put(table: HookTable, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         return put_hook(table, hook, prepend)
 
     def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Calls `hook(optimizer, args, kwargs)` before each step; args begin with the optimizer, and the hook may return (args, kwargs)."""
-        return self._put(self._step_pre_hooks, hook)
+        return self._fl_put(self._optimizer_step_pre_hooks, hook)
 
     def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Calls `hook(optimizer, args, kwargs)` after each step; args begin with the optimizer."""
-        return self._put(self._step_post_hooks, hook)
+        return self._fl_put(self._optimizer_step_post_hooks, hook)
 
     def register_state_dict_pre_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
         """Calls `hook(optimizer)` before `state_dict`."""
-        return self._put(self._state_dict_pre_hooks, hook, prepend)
+        return self._fl_put(self._optimizer_state_dict_pre_hooks, hook, prepend)
 
     def register_state_dict_post_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
         """Calls `hook(optimizer, state_dict)`; it may return another dict."""
-        return self._put(self._state_dict_post_hooks, hook, prepend)
+        return self._fl_put(self._optimizer_state_dict_post_hooks, hook, prepend)
 
     def register_load_state_dict_pre_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
         """Calls `hook(optimizer, state_dict)`; it may return another dict."""
-        return self._put(self._load_pre_hooks, hook, prepend)
+        return self._fl_put(self._optimizer_load_state_dict_pre_hooks, hook, prepend)
 
     def register_load_state_dict_post_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
         """Calls `hook(optimizer)` after `load_state_dict`."""
-        return self._put(self._load_post_hooks, hook, prepend)
+        return self._fl_put(self._optimizer_load_state_dict_post_hooks, hook, prepend)
 
 
 def set_option(group: Entries, name: str, value: float) -> None:

@@ -25,8 +25,8 @@ class RMSprop(Optimizer):
     (centered).
     """
 
-    _scalars = ("step",)
-    _order = "lr momentum alpha eps centered weight_decay capturable foreach maximize differentiable"
+    _fl_scalars = ("step",)
+    _fl_order = "lr momentum alpha eps centered weight_decay capturable foreach maximize differentiable"
 
     def __init__(
         self,
@@ -48,14 +48,14 @@ class RMSprop(Optimizer):
         )
         super().__init__(params, {**options, "centered": centered, "maximize": maximize, **hints})
 
-    def _init_state(self, group: Entries, param: Tensor, state: Entries) -> None:
+    def _fl_init_state(self, group: Entries, param: Tensor, state: Entries) -> None:
         start_state(param, state, "square_avg")
         if group["momentum"] > 0:
             start_state(param, state, "momentum_buffer")
         if group["centered"]:
             start_state(param, state, "grad_avg")
 
-    def _update(self, group: Entries, plan: Plan, grads: list[Tensor]) -> None:
+    def _fl_update(self, group: Entries, plan: Plan, grads: list[Tensor]) -> None:
         plan.count()
         plan.step(
             "rmsprop_",

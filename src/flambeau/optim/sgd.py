@@ -30,8 +30,8 @@ class SGD(Optimizer):
     [0.5]
     """
 
-    _sparse_gradients = "taken"
-    _order = "lr momentum dampening weight_decay nesterov maximize foreach differentiable fused"
+    _fl_sparse_gradients = "taken"
+    _fl_order = "lr momentum dampening weight_decay nesterov maximize foreach differentiable fused"
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class SGD(Optimizer):
             )
         super().__init__(params, {**defaults, **hints})
 
-    def _update_sparse(self, group: Entries, param: Tensor, state: Entries, grad: SparseTensor) -> None:
+    def _fl_update_sparse(self, group: Entries, param: Tensor, state: Entries, grad: SparseTensor) -> None:
         step: Any = -grad.detach() if group["maximize"] else grad.detach()
         if momentum := group["momentum"]:
             buffer = state.get("momentum_buffer")
@@ -75,7 +75,7 @@ class SGD(Optimizer):
             step = step.add(buffer, alpha=momentum) if group["nesterov"] else buffer
         param.add_(step, alpha=-float(group["lr"]))
 
-    def _update(self, group: Entries, plan: Plan, grads: list[Tensor]) -> None:
+    def _fl_update(self, group: Entries, plan: Plan, grads: list[Tensor]) -> None:
         momentum = group["momentum"]
         buffers: list[Any] = []
         first = [0] * len(plan.params)

@@ -37,7 +37,7 @@ class SparseAdam(Optimizer):
         tensor([3, 7])
     """
 
-    _sparse_gradients = "required"
+    _fl_sparse_gradients = "required"
 
     def __init__(
         self,
@@ -59,12 +59,12 @@ class SparseAdam(Optimizer):
                         "parameters, with sparse gradients"
                     )
 
-    def _init_state(self, group: Entries, param: Tensor, state: Entries) -> None:
+    def _fl_init_state(self, group: Entries, param: Tensor, state: Entries) -> None:
         state.setdefault("step", 0)  # PyTorch has no tensor here
         start_state(param, state, "exp_avg", "exp_avg_sq")
 
-    def _update_sparse(self, group: Entries, param: Tensor, state: Entries, grad: SparseTensor) -> None:
-        self._init_state(group, param, state)
+    def _fl_update_sparse(self, group: Entries, param: Tensor, state: Entries, grad: SparseTensor) -> None:
+        self._fl_init_state(group, param, state)
         step = advance(state)
         rows = Rows(grad, group["maximize"])
         if not rows.values.numel():

@@ -115,14 +115,14 @@ class AveragedModel(Module):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self.module(*args, **kwargs)
 
-    def _averaged(self, model: Module) -> list[Tensor]:
+    def _fl_averaged(self, model: Module) -> list[Tensor]:
         every: list[Tensor] = list(model.parameters())
         return every + list(model.buffers()) if self.use_buffers else every
 
     def update_parameters(self, model: Module) -> None:
         """Takes the model's present weights into the average; the first ones are copied."""
-        own = [x.detach() for x in self._averaged(self.module)]
-        new = [x.detach().to(mine.device) for x, mine in zip(self._averaged(model), own)]
+        own = [x.detach() for x in self._fl_averaged(self.module)]
+        new = [x.detach().to(mine.device) for x, mine in zip(self._fl_averaged(model), own)]
         with no_grad():
             if self.n_averaged.item() == 0:
                 for mine, value in zip(own, new):
@@ -187,7 +187,7 @@ class SWALR(LRScheduler):
         self.anneal_epochs = anneal_epochs
         super().__init__(optimizer, last_epoch)
 
-    def _share(self, step: int) -> float:
+    def _fl_share(self, step: int) -> float:
         """How much of the way to swa_lr is done after `step` steps, from 0 to 1."""
         t = min(max(step / max(1, self.anneal_epochs), 0.0), 1.0)
         return t if self._anneal_strategy == "linear" else (1 - math.cos(math.pi * t)) / 2
@@ -198,9 +198,9 @@ class SWALR(LRScheduler):
         step = self._step_count - 1
         if self.anneal_epochs == 0:
             step = max(1, step)
-        before, now = self._share(step - 1), self._share(step)
+        before, now = self._fl_share(step - 1), self._fl_share(step)
         rates = []
-        for lr, group in zip(self._lrs, self.optimizer.param_groups):
+        for lr, group in zip(self._fl_lrs, self.optimizer.param_groups):
             goal = group["swa_lr"]
             start = goal if before == 1 else (lr - before * goal) / (1 - before)
             rates.append(goal * now + start * (1 - now))

@@ -195,7 +195,7 @@ class DeferredBatchNorm(_BatchNorm):
             self.discard()
 
     def _check_input_dim(self, input: Tensor) -> None:
-        if self._ranks:
+        if self._fl_ranks:
             super()._check_input_dim(input)
         if input.dim() < 2 or input.shape[1] != self.num_features:
             raise ShapeError(f"DeferredBatchNorm: input has shape {list(input.shape)}; expected [N, {self.num_features}, ...]")
@@ -219,7 +219,7 @@ def _deferred(norm: _BatchNorm, chunks: int | None) -> DeferredBatchNorm:
     new.__setstate__(norm.__getstate__())
     new.chunks = chunks
     new._pending = _Moments()
-    new._ranks = norm._ranks
+    new._fl_ranks = norm._fl_ranks
     return new
 
 

@@ -224,6 +224,15 @@ def _at_places(op: str, x: SparseCOO, other: Tensor) -> Tensor:
     return ops.index(other.expand(x.shape), list(x._idx.unbind(0)))
 
 
+def values_at(x: SparseTensor, gradient: Tensor) -> Tensor:
+    """What a gradient by `x` is by the values of `x`."""
+    places = ("_idx",) if isinstance(x, SparseCOO) else ("_crow", "_col")
+    if isinstance(gradient, type(x)) and all(getattr(x, name).equal(getattr(gradient, name)) for name in places):
+        return gradient._val
+    dense = gradient.to_dense() if isinstance(gradient, SparseTensor) else gradient
+    return _at_places("backward", x if isinstance(x, SparseCOO) else x.to_sparse(), dense)
+
+
 @answers("mul", "multiply", "__mul__", "__rmul__")
 def _mul(a: Any, b: Any) -> Any:
     if not isinstance(a, SparseTensor):

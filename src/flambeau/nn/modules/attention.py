@@ -112,7 +112,7 @@ class MultiheadAttention(Module):
             if bias is not None:
                 init.xavier_normal_(bias)
 
-    def _project(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _fl_project(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         e = self.embed_dim
         if self._qkv_same_embed_dim and q is k and k is v:
             a, b, c = F.linear(q, self.in_proj_weight, self.in_proj_bias).chunk(3, -1)
@@ -125,7 +125,7 @@ class MultiheadAttention(Module):
         q, k, v = (F.linear(x, w, b) for x, w, b in zip((q, k, v), weights, biases))
         return q, k, v
 
-    def _check(self, q: Tensor, k: Tensor, v: Tensor) -> None:
+    def _fl_check(self, q: Tensor, k: Tensor, v: Tensor) -> None:
         shapes = f"query {list(q.shape)}, key {list(k.shape)}, value {list(v.shape)}"
         if q.dim() not in (2, 3) or k.dim() != q.dim() or v.dim() != q.dim():
             raise AssertedShapeError(
@@ -156,7 +156,7 @@ class MultiheadAttention(Module):
             merged = merged + key_padding_mask.view(n, 1, 1, t).expand(-1, self.num_heads, -1, -1)
         return merged, 2
 
-    def _mask(
+    def _fl_mask(
         self, q: Tensor, batch: int, t: int, s: int, attn_mask: Any, padding: Any
     ) -> Tensor | None:
         """The additive mask, broadcastable to [B, heads, T, S], or None."""
@@ -195,7 +195,7 @@ class MultiheadAttention(Module):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        self._check(query, key, value)
+        self._fl_check(query, key, value)
         if is_causal and attn_mask is None:
             raise _C.ArgumentError(
                 "MultiheadAttention: is_causal=True is a hint and needs the mask itself in "
@@ -209,7 +209,7 @@ class MultiheadAttention(Module):
             key, value = (query, query) if same else (key.unsqueeze(0), value.unsqueeze(0))
             if key_padding_mask is not None:
                 key_padding_mask = key_padding_mask.unsqueeze(0)
-        q, k, v = self._project(query, key, value)
+        q, k, v = self._fl_project(query, key, value)
         if batched and not self.batch_first:  # [T, B, E] -> [B, T, E]
             q, k, v = q.transpose(0, 1), k.transpose(0, 1), v.transpose(0, 1)
         batch, t, e = q.shape
@@ -217,7 +217,7 @@ class MultiheadAttention(Module):
             raise AssertedShapeError(
                 f"MultiheadAttention: query has batch {batch}, key has {k.shape[0]}; expected equal"
             )
-        mask = self._mask(q, batch, t, k.shape[1], attn_mask, key_padding_mask)
+        mask = self._fl_mask(q, batch, t, k.shape[1], attn_mask, key_padding_mask)
         causal = is_causal and key_padding_mask is None and not need_weights
         if self.bias_k is not None and self.bias_v is not None:
             k = ops.cat([k, self.bias_k.expand(batch, 1, e)], 1)

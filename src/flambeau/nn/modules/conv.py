@@ -35,7 +35,7 @@ class _ConvNd(Module):
     ]  # fmt: skip
     weight: Parameter
     bias: Parameter | None
-    _n = 0  # axes that the kernel moves along
+    _fl_n = 0  # axes that the kernel moves along
 
     def __init__(
         self,
@@ -54,9 +54,9 @@ class _ConvNd(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        if not self._n:  # a class of somebody's
-            self._n = 1 if isinstance(kernel_size, int) else len(kernel_size)
-        name, n = type(self).__name__, self._n
+        if not self._fl_n:  # a class of somebody's
+            self._fl_n = 1 if isinstance(kernel_size, int) else len(kernel_size)
+        name, n = type(self).__name__, self._fl_n
         if groups <= 0:
             raise ValueError(f"{name}: groups = {groups}; expected > 0")
         if in_channels % groups:
@@ -89,7 +89,7 @@ class _ConvNd(Module):
         else:
             self.padding = _tuple(f"{name}: padding", padding, n)
         # [left, right] per dimension, last dimension first, as F.pad takes it. For other modes than zeros alone, which read `padding`.
-        amounts = self._pad_amounts()
+        amounts = self._fl_pad_amounts()
         self._reversed_padding_repeated_twice: Any = amounts if isinstance(padding, str) else tuple(amounts)
         shape = (
             (in_channels, out_channels // groups)
@@ -103,11 +103,11 @@ class _ConvNd(Module):
             self.register_parameter("bias", None)
         self.reset_parameters()
 
-    def _pad_amounts(self) -> list[int]:
+    def _fl_pad_amounts(self) -> list[int]:
         if self.padding == "valid":
-            return [0] * (2 * self._n)
+            return [0] * (2 * self._fl_n)
         amounts: list[int] = []
-        for i in reversed(range(self._n)):
+        for i in reversed(range(self._fl_n)):
             if self.padding == "same":
                 total = self.dilation[i] * (self.kernel_size[i] - 1)
                 amounts += [total // 2, total - total // 2]
@@ -126,9 +126,9 @@ class _ConvNd(Module):
             else:  # memory that nobody wrote otherwise
                 init.zeros_(self.bias)
 
-    def _padded(self, input: Tensor) -> tuple[Tensor, Any]:
+    def _fl_padded(self, input: Tensor) -> tuple[Tensor, Any]:
         """The input with its borders, in another mode than zeros, and the padding that is left to do."""
-        return ops.pad(input, tuple(self._reversed_padding_repeated_twice), self.padding_mode), (0,) * self._n
+        return ops.pad(input, tuple(self._reversed_padding_repeated_twice), self.padding_mode), (0,) * self._fl_n
 
     def extra_repr(self) -> str:
         parts = [
@@ -136,11 +136,11 @@ class _ConvNd(Module):
             f"kernel_size={self.kernel_size}",
             f"stride={self.stride}",
         ]
-        if self.padding != (0,) * self._n:
+        if self.padding != (0,) * self._fl_n:
             parts.append(f"padding={self.padding}")
-        if self.dilation != (1,) * self._n:
+        if self.dilation != (1,) * self._fl_n:
             parts.append(f"dilation={self.dilation}")
-        if self.output_padding != (0,) * self._n:
+        if self.output_padding != (0,) * self._fl_n:
             parts.append(f"output_padding={self.output_padding}")
         if self.groups != 1:
             parts.append(f"groups={self.groups}")
@@ -175,15 +175,15 @@ class _Conv(_ConvNd):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "_conv_forward" in vars(cls) and "forward" not in vars(cls):
-            cls.forward = _Conv._forward_by_parts  # type: ignore[method-assign,assignment]
+            cls.forward = _Conv._fl_forward_by_parts  # type: ignore[method-assign,assignment]
 
-    def _forward_by_parts(self, input: Tensor) -> Tensor:
+    def _fl_forward_by_parts(self, input: Tensor) -> Tensor:
         return self._conv_forward(input, self.weight, self.bias)
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """The convolution by another weight and bias than the layer's; where a subclass defines it, `forward` calls it."""
-        x, padding = (input, self.padding) if self.padding_mode == "zeros" else self._padded(input)
-        conv = (F.conv1d, F.conv2d, F.conv3d)[self._n - 1]
+        x, padding = (input, self.padding) if self.padding_mode == "zeros" else self._fl_padded(input)
+        conv = (F.conv1d, F.conv2d, F.conv3d)[self._fl_n - 1]
         return conv(x, weight, bias, self.stride, padding, self.dilation, self.groups)
 
 
@@ -193,13 +193,13 @@ class Conv1d(_Conv):
     Shape: [N, C, L] or [C, L]; weight [out_channels, in_channels / groups, K].
     """
 
-    _n = 1
+    _fl_n = 1
 
     def forward(self, input: Tensor) -> Tensor:
         p = self._parameters
         weight = p["weight"] if "weight" in p else self.weight
         bias = p["bias"] if "bias" in p else self.bias
-        x, padding = (input, self.padding) if self.padding_mode == "zeros" else self._padded(input)
+        x, padding = (input, self.padding) if self.padding_mode == "zeros" else self._fl_padded(input)
         conv: Callable[..., Tensor] = F.conv1d
         if conv is _convs[0] and x.ndim == 3 and type(padding) is tuple:
             conv = ops.conv1d  # which wants a batch axis, and numbers
@@ -223,13 +223,13 @@ class Conv2d(_Conv):
     flambeau.Size([2, 8, 10, 10])
     """
 
-    _n = 2
+    _fl_n = 2
 
     def forward(self, input: Tensor) -> Tensor:
         p = self._parameters
         weight = p["weight"] if "weight" in p else self.weight
         bias = p["bias"] if "bias" in p else self.bias
-        x, padding = (input, self.padding) if self.padding_mode == "zeros" else self._padded(input)
+        x, padding = (input, self.padding) if self.padding_mode == "zeros" else self._fl_padded(input)
         conv: Callable[..., Tensor] = F.conv2d
         if conv is _convs[1] and x.ndim == 4 and type(padding) is tuple:
             conv = ops.conv2d  # which wants a batch axis, and numbers
@@ -242,13 +242,13 @@ class Conv3d(_Conv):
     Shape: [N, C, D, H, W] or [C, D, H, W]; weight [out_channels, in_channels / groups, KD, KH, KW].
     """
 
-    _n = 3
+    _fl_n = 3
 
     def forward(self, input: Tensor) -> Tensor:
         p = self._parameters
         weight = p["weight"] if "weight" in p else self.weight
         bias = p["bias"] if "bias" in p else self.bias
-        x, padding = (input, self.padding) if self.padding_mode == "zeros" else self._padded(input)
+        x, padding = (input, self.padding) if self.padding_mode == "zeros" else self._fl_padded(input)
         conv: Callable[..., Tensor] = F.conv3d
         if conv is _convs[2] and x.ndim == 5 and type(padding) is tuple:
             conv = ops.conv3d  # which wants a batch axis, and numbers
@@ -286,7 +286,7 @@ class _ConvTransposeNd(_ConvNd):
         # PyTorch's has stride, padding, kernel size, number of axes and dilation behind, which are the layer's own.
         if output_size is None:
             return self.output_padding
-        n = self._n
+        n = self._fl_n
         wanted = tuple(output_size)[-n:]
         extra = []
         for i in range(n):
@@ -306,7 +306,7 @@ class _ConvTransposeNd(_ConvNd):
         return tuple(extra)
 
     def forward(self, input: Tensor, output_size: Any = None) -> Tensor:
-        op = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[self._n - 1]
+        op = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[self._fl_n - 1]
         extra = self._output_padding(input, output_size)
         return op(
             input,
@@ -357,7 +357,7 @@ class ConvTranspose1d(_ConvTranspose):
     output_padding + 1]; weight [in_channels, out_channels / groups, K].
     """
 
-    _n = 1
+    _fl_n = 1
 
 
 class ConvTranspose2d(_ConvTranspose):
@@ -366,7 +366,7 @@ class ConvTranspose2d(_ConvTranspose):
     Shape: [N, C, H, W] or [C, H, W]; weight [in_channels, out_channels / groups, KH, KW].
     """
 
-    _n = 2
+    _fl_n = 2
 
 
 class ConvTranspose3d(_ConvTranspose):
@@ -375,4 +375,4 @@ class ConvTranspose3d(_ConvTranspose):
     Shape: [N, C, D, H, W] or [C, D, H, W]; weight [in_channels, out_channels / groups, KD, KH, KW].
     """
 
-    _n = 3
+    _fl_n = 3

@@ -55,20 +55,20 @@ class Unflatten(Module):
 
 
 class _Pad(Module):
-    _n = 0
-    _mode = "constant"
+    _fl_n = 0
+    _fl_mode = "constant"
 
     def __init__(self, padding: int | Sequence[int]) -> None:
         super().__init__()
-        self.padding = (int(padding),) * (2 * self._n) if isinstance(padding, (int, Integral)) else tuple(padding)
-        if len(self.padding) != 2 * self._n:
+        self.padding = (int(padding),) * (2 * self._fl_n) if isinstance(padding, (int, Integral)) else tuple(padding)
+        if len(self.padding) != 2 * self._fl_n:
             raise ValueError(
                 f"{type(self).__name__}: padding = {self.padding}; expected one int or "
-                f"{2 * self._n}"
+                f"{2 * self._fl_n}"
             )
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.pad(input, self.padding, self._mode)
+        return F.pad(input, self.padding, self._fl_mode)
 
     def extra_repr(self) -> str:
         return f"{self.padding}"
@@ -91,19 +91,19 @@ class _ConstantPadNd(_Pad):
 class ConstantPad1d(_ConstantPadNd):
     """Pads the last dimension with a value: (left, right)."""
 
-    _n = 1
+    _fl_n = 1
 
 
 class ConstantPad2d(_ConstantPadNd):
     """Pads the last two dimensions with a value: (left, right, top, bottom)."""
 
-    _n = 2
+    _fl_n = 2
 
 
 class ConstantPad3d(_ConstantPadNd):
     """Pads the last three dimensions with a value: (left, right, top, bottom, front, back)."""
 
-    _n = 3
+    _fl_n = 3
 
 
 class _ZeroPad(_ConstantPadNd):
@@ -128,71 +128,71 @@ class ZeroPad3d(_ZeroPad, ConstantPad3d):
 
 class _ReflectionPadNd(_Pad):
     __constants__ = ["padding"]
-    _mode = "reflect"
+    _fl_mode = "reflect"
 
 
 class ReflectionPad1d(_ReflectionPadNd):
     """Pads by reflection, without repeating the border."""
 
-    _n = 1
+    _fl_n = 1
 
 
 class ReflectionPad2d(_ReflectionPadNd):
     """Pads by reflection, without repeating the border."""
 
-    _n = 2
+    _fl_n = 2
 
 
 class ReflectionPad3d(_ReflectionPadNd):
     """Pads by reflection, without repeating the border."""
 
-    _n = 3
+    _fl_n = 3
 
 
 class _ReplicationPadNd(_Pad):
     __constants__ = ["padding"]
-    _mode = "replicate"
+    _fl_mode = "replicate"
 
 
 class ReplicationPad1d(_ReplicationPadNd):
     """Pads by repeating the border."""
 
-    _n = 1
+    _fl_n = 1
 
 
 class ReplicationPad2d(_ReplicationPadNd):
     """Pads by repeating the border."""
 
-    _n = 2
+    _fl_n = 2
 
 
 class ReplicationPad3d(_ReplicationPadNd):
     """Pads by repeating the border."""
 
-    _n = 3
+    _fl_n = 3
 
 
 class _CircularPadNd(_Pad):
     __constants__ = ["padding"]
-    _mode = "circular"
+    _fl_mode = "circular"
 
 
 class CircularPad1d(_CircularPadNd):
     """Pads with what stands at the other end."""
 
-    _n = 1
+    _fl_n = 1
 
 
 class CircularPad2d(_CircularPadNd):
     """Pads with what stands at the other end."""
 
-    _n = 2
+    _fl_n = 2
 
 
 class CircularPad3d(_CircularPadNd):
     """Pads with what stands at the other end."""
 
-    _n = 3
+    _fl_n = 3
 
 
 class Upsample(Module):

@@ -40,9 +40,9 @@ class LazyModuleMixin:
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._watch()
+        self._fl_watch()
 
-    def _watch(self: Any) -> None:
+    def _fl_watch(self: Any) -> None:
         self._initialize_hook = self.register_forward_pre_hook(_infer, with_kwargs=True)
         self._load_hook = self.register_load_state_dict_pre_hook(_materialize)
 
@@ -129,7 +129,7 @@ class _LazyConvXdMixin(LazyModuleMixin):
             if self.in_channels == 0:  # a state dict has said it
                 self.in_channels = self.weight.shape[0] if self.transposed else self.weight.shape[1] * self.groups
             return
-        name, axes = type(self).__name__, self._n
+        name, axes = type(self).__name__, self._fl_n
         if input.ndim not in (axes + 1, axes + 2):
             raise ShapeError(f"{name}: input has shape {list(input.shape)}; expected {axes + 1} or {axes + 2} axes")
         channels = input.shape[-axes - 1]
@@ -215,18 +215,18 @@ class _LazyNormBase(LazyModuleMixin):
         own = [t for t in (self.weight, self.bias, self.running_mean, self.running_var) if t is not None]
         if not any(is_lazy(t) for t in own):
             if self.num_features == 0:
-                self.num_features = own[0].shape[0] if own else self._channels(input)
+                self.num_features = own[0].shape[0] if own else self._fl_channels(input)
             return
         with no_grad():
-            self.num_features = self._channels(input)
+            self.num_features = self._fl_channels(input)
             for tensor in own:
                 tensor.materialize((self.num_features,))
             self.reset_parameters()
 
-    def _channels(self: Any, input: Tensor) -> int:
+    def _fl_channels(self: Any, input: Tensor) -> int:
         if input.ndim < 2:
             raise ShapeError(f"{type(self).__name__}: input has shape {list(input.shape)}; expected channels")
-        unbatched = isinstance(self, (InstanceNorm1d, InstanceNorm2d, InstanceNorm3d)) and input.ndim == min(self._ranks)
+        unbatched = isinstance(self, (InstanceNorm1d, InstanceNorm2d, InstanceNorm3d)) and input.ndim == min(self._fl_ranks)
         return int(input.shape[0] if unbatched else input.shape[1])
 
 

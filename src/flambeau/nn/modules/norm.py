@@ -7,6 +7,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import ShapeError, Tensor, ops
+from flambeau._warn import warn
 from flambeau.nn import functional as F
 from flambeau.nn import init
 from flambeau.nn.functional._norm import check_eps
@@ -23,7 +24,7 @@ class _Affine(Module):
     weight: Parameter | None
     bias: Parameter | None
 
-    def _add_affine(self, shape: tuple[int, ...], affine: bool, bias: bool, **options: Any) -> None:
+    def _fl_add_affine(self, shape: tuple[int, ...], affine: bool, bias: bool, **options: Any) -> None:
         for name, wanted in (("weight", affine), ("bias", affine and bias)):
             self.register_parameter(name, Parameter(ops.empty(*shape, **options)) if wanted else None)
 
@@ -43,7 +44,7 @@ class _NormBase(_Affine):
     running_mean: Tensor | None
     running_var: Tensor | None
     num_batches_tracked: Tensor | None
-    _ranks: tuple[int, ...] = ()
+    _fl_ranks: tuple[int, ...] = ()
 
     def __init__(
         self,
@@ -63,7 +64,7 @@ class _NormBase(_Affine):
         self.momentum = momentum
         self.affine = affine
         self.track_running_stats = track_running_stats
-        self._add_affine((num_features,), affine, bias, device=device, dtype=dtype)
+        self._fl_add_affine((num_features,), affine, bias, device=device, dtype=dtype)
         for name, fill in (("running_mean", ops.zeros), ("running_var", ops.ones)):
             tracked = (
                 fill(num_features, device=device, dtype=dtype) if track_running_stats else None
@@ -87,10 +88,10 @@ class _NormBase(_Affine):
 
     def _check_input_dim(self, input: Tensor) -> None:
         """Raises for a number of axes that the layer does not take; subclasses of programs say which they take."""
-        if not self._ranks:
+        if not self._fl_ranks:
             raise NotImplementedError(f"{type(self).__name__} defines no _check_input_dim, which says of how many axes inputs are")
-        if input.dim() not in self._ranks:
-            ranks = " or ".join(f"{r}-D" for r in self._ranks)
+        if input.dim() not in self._fl_ranks:
+            ranks = " or ".join(f"{r}-D" for r in self._fl_ranks)
             raise ShapeError(
                 f"{type(self).__name__}: input has shape {list(input.shape)}; expected {ranks}"
             )
@@ -114,15 +115,15 @@ class _NormBase(_Affine):
 
 
 class _BatchNorm(_NormBase):
-    _checks = True  # by itself, without a call where the input has one of `_ranks`
+    _fl_checks = True  # by itself, without a call where the input has one of `_fl_ranks`
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "_check_input_dim" in vars(cls):
-            cls._checks = False
+            cls._fl_checks = False
 
     def forward(self, input: Tensor) -> Tensor:
-        if not self._checks or input.dim() not in self._ranks:
+        if not self._fl_checks or input.dim() not in self._fl_ranks:
             self._check_input_dim(input)
         buffers, params = self._buffers, self._parameters
         mean, var = buffers["running_mean"], buffers["running_var"]
@@ -158,7 +159,7 @@ class BatchNorm1d(_BatchNorm):
     Source: Ioffe and Szegedy 2015, algorithm 1.
     """
 
-    _ranks = (2, 3)
+    _fl_ranks = (2, 3)
 
 
 class BatchNorm2d(_BatchNorm):
@@ -178,7 +179,7 @@ class BatchNorm2d(_BatchNorm):
     flambeau.Size([2, 3, 4, 4])
     """
 
-    _ranks = (4,)
+    _fl_ranks = (4,)
 
 
 class BatchNorm3d(_BatchNorm):
@@ -189,15 +190,15 @@ class BatchNorm3d(_BatchNorm):
     Source: Ioffe and Szegedy 2015, algorithm 1.
     """
 
-    _ranks = (5,)
+    _fl_ranks = (5,)
 
 
 class _InstanceNorm(_NormBase):
     def _get_no_batch_dim(self) -> int:
         """The number of axes of an input without a batch."""
-        if not self._ranks:
+        if not self._fl_ranks:
             raise NotImplementedError(f"{type(self).__name__} defines no _get_no_batch_dim, the number of axes of an input without a batch")
-        return self._ranks[0]
+        return self._fl_ranks[0]
 
     def __init__(
         self,
@@ -215,15 +216,19 @@ class _InstanceNorm(_NormBase):
             num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias
         )
 
+    def _fl_other_channels(self, input: Tensor) -> None:
+        """Without parameters and statistics the layer has nothing for which the number of channels matters."""
+        other = f"{type(self).__name__}: input has shape {list(input.shape)}"
+        if self.affine or self.track_running_stats:
+            raise ShapeError(f"{other}; expected {self.num_features} channels")
+        warn(f"{other}, which does not match num_features = {self.num_features}; without affine and track_running_stats that is not used")
+
     def forward(self, input: Tensor) -> Tensor:
         self._check_input_dim(input)
         unbatched = input.dim() == self._get_no_batch_dim()
         x = input.unsqueeze(0) if unbatched else input
         if x.shape[1] != self.num_features:
-            raise ShapeError(
-                f"{type(self).__name__}: input has shape {list(input.shape)}; expected "
-                f"{self.num_features} channels"
-            )
+            self._fl_other_channels(input)
         use_input = self.training or not self.track_running_stats
         y = F.instance_norm(
             x,
@@ -246,7 +251,7 @@ class InstanceNorm1d(_InstanceNorm):
     Source: Ulyanov et al. 2016.
     """
 
-    _ranks = (2, 3)
+    _fl_ranks = (2, 3)
 
 
 class InstanceNorm2d(_InstanceNorm):
@@ -257,7 +262,7 @@ class InstanceNorm2d(_InstanceNorm):
     Source: Ulyanov et al. 2016.
     """
 
-    _ranks = (3, 4)
+    _fl_ranks = (3, 4)
 
 
 class InstanceNorm3d(_InstanceNorm):
@@ -268,7 +273,7 @@ class InstanceNorm3d(_InstanceNorm):
     Source: Ulyanov et al. 2016.
     """
 
-    _ranks = (4, 5)
+    _fl_ranks = (4, 5)
 
 
 def _shape(normalized_shape: Any) -> tuple[int, ...]:
@@ -303,7 +308,7 @@ class LayerNorm(_Affine):
         self.normalized_shape = _shape(normalized_shape)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
-        self._add_affine(self.normalized_shape, elementwise_affine, bias, device=device, dtype=dtype)
+        self._fl_add_affine(self.normalized_shape, elementwise_affine, bias, device=device, dtype=dtype)
         self.reset_parameters()
 
     def forward(self, input: Tensor) -> Tensor:
@@ -399,7 +404,7 @@ class GroupNorm(_Affine):
         self.num_channels = num_channels
         self.eps = eps
         self.affine = affine
-        self._add_affine((num_channels,), affine, bias, device=device, dtype=dtype)
+        self._fl_add_affine((num_channels,), affine, bias, device=device, dtype=dtype)
         self.reset_parameters()
 
     def forward(self, input: Tensor) -> Tensor:

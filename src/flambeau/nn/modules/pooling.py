@@ -13,7 +13,7 @@ from flambeau.nn.module import Module
 
 class _MaxPoolNd(Module):
     __constants__ = ["kernel_size", "stride", "padding", "dilation", "return_indices", "ceil_mode"]
-    _function: ClassVar[str]  # looked up in F: Note [Functions that programs replace]
+    _fl_function: ClassVar[str]  # looked up in F: Note [Functions that programs replace]
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class _MaxPoolNd(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         # With return_indices a pair, which type checkers are not told: it is rare, and unpacked at once.
-        pooled: Tensor = getattr(F, self._function)(
+        pooled: Tensor = getattr(F, self._fl_function)(
             input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, self.return_indices
         )
         return pooled
@@ -52,7 +52,7 @@ class MaxPool1d(_MaxPoolNd):
     Shape: [N, C, L] or [C, L].
     """
 
-    _function = "max_pool1d"
+    _fl_function = "max_pool1d"
 
 
 class MaxPool2d(_MaxPoolNd):
@@ -65,7 +65,7 @@ class MaxPool2d(_MaxPoolNd):
     flambeau.Size([1, 3, 4, 4])
     """
 
-    _function = "max_pool2d"
+    _fl_function = "max_pool2d"
 
 
 class MaxPool3d(_MaxPoolNd):
@@ -74,7 +74,7 @@ class MaxPool3d(_MaxPoolNd):
     Shape: [N, C, D, H, W] or [C, D, H, W].
     """
 
-    _function = "max_pool3d"
+    _fl_function = "max_pool3d"
 
 
 def _single(value: Any) -> tuple[int, ...]:
@@ -122,7 +122,7 @@ class AvgPool1d(_AvgPoolNd):
 
 class _AvgPool(_AvgPoolNd):
     __constants__ = ["kernel_size", "stride", "padding", "ceil_mode", "count_include_pad", "divisor_override"]
-    _function: ClassVar[str]
+    _fl_function: ClassVar[str]
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class _AvgPool(_AvgPoolNd):
         self.divisor_override = divisor_override
 
     def forward(self, input: Tensor) -> Tensor:
-        pooled: Tensor = getattr(F, self._function)(
+        pooled: Tensor = getattr(F, self._fl_function)(
             input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad, self.divisor_override
         )
         return pooled
@@ -154,7 +154,7 @@ class AvgPool2d(_AvgPool):
     Shape: [N, C, H, W] or [C, H, W].
     """
 
-    _function = "avg_pool2d"
+    _fl_function = "avg_pool2d"
 
 
 class AvgPool3d(_AvgPool):
@@ -163,7 +163,7 @@ class AvgPool3d(_AvgPool):
     Shape: [N, C, D, H, W] or [C, D, H, W].
     """
 
-    _function = "avg_pool3d"
+    _fl_function = "avg_pool3d"
 
 
 class _AdaptivePool(Module):

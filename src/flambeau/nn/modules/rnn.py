@@ -161,10 +161,10 @@ class RNNBase(Module):
         check_room(f"{name}: num_layers", num_layers)
         self._all_weights: list[list[str]] = []
         for layer in range(num_layers):
-            n_in = input_size if layer == 0 else self._state_size * self._directions
-            for suffix in ("", "_reverse")[: self._directions]:
+            n_in = input_size if layer == 0 else self._fl_state_size * self._fl_directions
+            for suffix in ("", "_reverse")[: self._fl_directions]:
                 shapes: dict[str, tuple[int, ...]]
-                shapes = {"weight_ih": (rows, n_in), "weight_hh": (rows, self._state_size)}
+                shapes = {"weight_ih": (rows, n_in), "weight_hh": (rows, self._fl_state_size)}
                 if bias:
                     shapes |= {"bias_ih": (rows,), "bias_hh": (rows,)}
                 if proj_size:
@@ -180,11 +180,11 @@ class RNNBase(Module):
         self.reset_parameters()
 
     @property
-    def _directions(self) -> int:
+    def _fl_directions(self) -> int:
         return 2 if self.bidirectional else 1
 
     @property
-    def _state_size(self) -> int:
+    def _fl_state_size(self) -> int:
         """Of h; c has always hidden_size."""
         return self.proj_size or self.hidden_size
 
@@ -215,7 +215,7 @@ class RNNBase(Module):
         if self._weights_have_changed():
             self._init_flat_weights()
 
-    def _layer_weights(self) -> list[list[Tensor]]:
+    def _fl_layer_weights(self) -> list[list[Tensor]]:
         """What `all_weights` says, of the tensors that compute."""
         self._update_flat_weights()
         if any(weight is None for weight in self._flat_weights):
@@ -265,13 +265,13 @@ class RNNBase(Module):
         if input.size(-1) != self.input_size:
             raise RuntimeError(f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {input.size(-1)}")
 
-    def _expected(self, input: Tensor, batch_sizes: Tensor | None, size: int) -> tuple[int, int, int]:
+    def _fl_expected(self, input: Tensor, batch_sizes: Tensor | None, size: int) -> tuple[int, int, int]:
         batch = int(batch_sizes[0]) if batch_sizes is not None else input.size(0 if self.batch_first else 1)
-        return self.num_layers * self._directions, batch, size
+        return self.num_layers * self._fl_directions, batch, size
 
     def get_expected_hidden_size(self, input: Tensor, batch_sizes: Tensor | None) -> tuple[int, int, int]:
         """The shape of the state h."""
-        return self._expected(input, batch_sizes, self._state_size)
+        return self._fl_expected(input, batch_sizes, self._fl_state_size)
 
     def check_hidden_size(
         self, hx: Tensor, expected_hidden_size: tuple[int, int, int], msg: str = "Expected hidden size {}, got {}"
@@ -298,9 +298,9 @@ class RNNBase(Module):
     def flatten_parameters(self) -> None:
         """Kept for scripts that call it; the parameters need no special layout."""
 
-    def _check_state(self, name: str, given: Tensor, batch: int, batched: bool) -> Tensor:
-        layers = self.num_layers * self._directions
-        size = self.hidden_size if name == "c_0" else self._state_size
+    def _fl_check_state(self, name: str, given: Tensor, batch: int, batched: bool) -> Tensor:
+        layers = self.num_layers * self._fl_directions
+        size = self.hidden_size if name == "c_0" else self._fl_state_size
         wanted = [layers, batch, size] if batched else [layers, size]
         if list(given.shape) != wanted:
             raise ShapeError(
@@ -350,11 +350,11 @@ class RNNBase(Module):
                 f"input_size = {self.input_size}"
             )
         is_lstm = self.mode == "LSTM"
-        states = self._initial(x, hx, batch, batched, is_lstm)
+        states = self._fl_initial(x, hx, batch, batched, is_lstm)
         if packed and input.sorted_indices is not None and hx is not None:
             states = tuple(s.index_select(1, input.sorted_indices) for s in states)
         dropout = self.dropout if self.training else 0.0
-        x, last = run_layers(self.mode, x, sizes, states, self._layer_weights(), self.bidirectional, bool(self.proj_size), dropout)
+        x, last = run_layers(self.mode, x, sizes, states, self._fl_layer_weights(), self.bidirectional, bool(self.proj_size), dropout)
         result: Any
         if packed:
             if input.unsorted_indices is not None:
@@ -369,20 +369,20 @@ class RNNBase(Module):
             result = x.transpose(0, 1) if self.batch_first else x
         return result, (last if is_lstm else last[0])
 
-    def _initial(
+    def _fl_initial(
         self, x: Tensor, hx: Any, batch: int, batched: bool, is_lstm: bool
     ) -> tuple[Tensor, ...]:
         if hx is None:
-            layers = self.num_layers * self._directions
-            sizes = (self._state_size, self.hidden_size) if is_lstm else (self.hidden_size,)
+            layers = self.num_layers * self._fl_directions
+            sizes = (self._fl_state_size, self.hidden_size) if is_lstm else (self.hidden_size,)
             return tuple(ops.zeros(layers, batch, n, dtype=x.dtype, device=x.device) for n in sizes)
         if is_lstm:
             if not isinstance(hx, (tuple, list)) or len(hx) != 2:
                 raise TypeError(f"LSTM: hx = {type(hx).__name__}; expected a tuple (h_0, c_0)")
             return tuple(
-                self._check_state(n, s, batch, batched) for n, s in zip(("h_0", "c_0"), hx)
+                self._fl_check_state(n, s, batch, batched) for n, s in zip(("h_0", "c_0"), hx)
             )
-        return (self._check_state("h_0", hx, batch, batched),)
+        return (self._fl_check_state("h_0", hx, batch, batched),)
 
     def extra_repr(self) -> str:
         parts = [f"{self.input_size}, {self.hidden_size}"]
@@ -503,7 +503,7 @@ class LSTM(RNNBase):
 
     def get_expected_cell_size(self, input: Tensor, batch_sizes: Tensor | None) -> tuple[int, int, int]:
         """The shape of the state c."""
-        return self._expected(input, batch_sizes, self.hidden_size)
+        return self._fl_expected(input, batch_sizes, self.hidden_size)
 
     def check_forward_args(self, input: Tensor, hidden: Any, batch_sizes: Tensor | None) -> None:
         """Raises for an input or states that `forward` would not take."""
@@ -562,7 +562,7 @@ class RNNCellBase(Module):
     weight_hh: Parameter
     bias_ih: Parameter | None
     bias_hh: Parameter | None
-    _mode: str
+    _fl_mode: str
 
     def __init__(
         self,
@@ -604,7 +604,7 @@ class RNNCellBase(Module):
             )
         batched = input.dim() == 2
         x = input if batched else input.unsqueeze(0)
-        n = 2 if self._mode == "LSTM" else 1
+        n = 2 if self._fl_mode == "LSTM" else 1
         if hx is None:
             zero = ops.zeros(x.shape[0], self.hidden_size, dtype=x.dtype, device=x.device)
             state: tuple[Tensor, ...] = (zero,) * n
@@ -617,7 +617,7 @@ class RNNCellBase(Module):
             state = given if batched else tuple(s.unsqueeze(0) for s in given)
         gx = ops.linear(x, self.weight_ih, self.bias_ih)
         gh = ops.linear(state[0], self.weight_hh, self.bias_hh)
-        state = _step(self._mode, gx, gh, state)
+        state = _step(self._fl_mode, gx, gh, state)
         if not batched:
             state = tuple(s.squeeze(0) for s in state)
         return state if n == 2 else state[0]
@@ -650,7 +650,7 @@ class RNNCell(RNNCellBase):
         self.nonlinearity = nonlinearity
 
     @property
-    def _mode(self) -> str:  # type: ignore[override]
+    def _fl_mode(self) -> str:  # type: ignore[override]
         return f"RNN_{self.nonlinearity.upper()}"
 
     def extra_repr(self) -> str:
@@ -664,7 +664,7 @@ class LSTMCell(RNNCellBase):
     Shape: input [B, I], (h, c) each [B, H] -> (h, c).
     """
 
-    _mode = "LSTM"
+    _fl_mode = "LSTM"
 
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None
@@ -684,7 +684,7 @@ class GRUCell(RNNCellBase):
     Shape: input [B, I], hx [B, H] -> [B, H].
     """
 
-    _mode = "GRU"
+    _fl_mode = "GRU"
 
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None

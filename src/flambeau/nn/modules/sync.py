@@ -13,7 +13,7 @@ __all__ = ["SyncBatchNorm"]
 class SyncBatchNorm(_BatchNorm):
     """Batch norm whose statistics are those of all processes of a group, of which there is one: it is batch norm of any number of axes."""
 
-    _ranks = tuple(range(2, 65))
+    _fl_ranks = tuple(range(2, 65))
 
     def __init__(
         self,

@@ -74,6 +74,12 @@ def _length(x: Tensor, batch_first: bool) -> int:
     return x.shape[1 if batch_first and x.dim() == 3 else 0]  # type: ignore[no-any-return]
 
 
+def _attended(attention: Module, x: Tensor, source: Tensor, mask: Tensor | None, padding: Tensor | None, is_causal: bool) -> Tensor:
+    causal = is_causal and mask is not None
+    y, _ = attention(x, source, source, attn_mask=mask, key_padding_mask=padding, is_causal=causal, need_weights=False)
+    return y  # type: ignore[no-any-return]
+
+
 class TransformerEncoderLayer(Module):
     """Self-attention and a feed-forward block, each with residual and norm.
 
@@ -112,19 +118,11 @@ class TransformerEncoderLayer(Module):
         self.activation = _activation(activation)
         self.activation_relu_or_gelu = _known_activation(self.activation)
 
-    def _attend(self, x: Tensor, mask: Any, padding: Any, is_causal: bool) -> Tensor:
-        y, _ = self.self_attn(
-            x,
-            x,
-            x,
-            key_padding_mask=padding,
-            need_weights=False,
-            attn_mask=mask,
-            is_causal=is_causal and mask is not None,
-        )
-        return self.dropout1(y)  # type: ignore[no-any-return]
+    # The blocks have PyTorch's names and arguments: programs replace them, and call them from a `forward` of their own.
+    def _sa_block(self, x: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None, is_causal: bool = False) -> Tensor:
+        return self.dropout1(_attended(self.self_attn, x, x, attn_mask, key_padding_mask, is_causal))  # type: ignore[no-any-return]
 
-    def _feed(self, x: Tensor) -> Tensor:
+    def _ff_block(self, x: Tensor) -> Tensor:
         x = self.linear2(self.dropout(self.activation(self.linear1(x))))
         return self.dropout2(x)  # type: ignore[no-any-return]
 
@@ -140,10 +138,10 @@ class TransformerEncoderLayer(Module):
         src_mask = _canonical_mask(src_mask, "src_mask", None, "", src.dtype, False)
         x = src
         if self.norm_first:
-            x = x + self._attend(self.norm1(x), src_mask, src_key_padding_mask, is_causal)
-            return x + self._feed(self.norm2(x))
-        x = self.norm1(x + self._attend(x, src_mask, src_key_padding_mask, is_causal))
-        return self.norm2(x + self._feed(x))  # type: ignore[no-any-return]
+            x = x + self._sa_block(self.norm1(x), src_mask, src_key_padding_mask, is_causal=is_causal)
+            return x + self._ff_block(self.norm2(x))
+        x = self.norm1(x + self._sa_block(x, src_mask, src_key_padding_mask, is_causal=is_causal))
+        return self.norm2(x + self._ff_block(x))  # type: ignore[no-any-return]
 
 
 def _why_padding_counts(layer: Module) -> str:
@@ -194,7 +192,7 @@ class TransformerEncoder(Module):
             warn(f"TransformerEncoder: enable_nested_tensor is True, but self.use_nested_tensor is False because {why}")
 
     @property
-    def _batch_first(self) -> bool:
+    def _fl_batch_first(self) -> bool:
         return _is_batch_first(self.layers)
 
     def forward(
@@ -206,16 +204,16 @@ class TransformerEncoder(Module):
     ) -> Tensor:
         src_key_padding_mask = _canonical_mask(src_key_padding_mask, "src_key_padding_mask", _none_or_dtype(mask), "mask", src.dtype)
         mask = _canonical_mask(mask, "mask", None, "", src.dtype, False)
-        causal = _is_causal(mask, is_causal, _length(src, self._batch_first))
+        causal = _is_causal(mask, is_causal, _length(src, self._fl_batch_first))
         for layer in self.layers:
             src = layer(
                 src, src_mask=mask, src_key_padding_mask=src_key_padding_mask, is_causal=causal
             )
-        if src_key_padding_mask is not None and self._leaves_out_padding(src, mask):
-            src = src.masked_fill(self._left_out(src_key_padding_mask).unsqueeze(-1), 0.0)
+        if src_key_padding_mask is not None and self._fl_leaves_out_padding(src, mask):
+            src = src.masked_fill(self._fl_left_out(src_key_padding_mask).unsqueeze(-1), 0.0)
         return src if self.norm is None else self.norm(src)
 
-    def _leaves_out_padding(self, src: Tensor, mask: Tensor | None) -> bool:
+    def _fl_leaves_out_padding(self, src: Tensor, mask: Tensor | None) -> bool:
         layer: Any = self.layers[0]
         if not self.use_nested_tensor or layer.training or src.ndim != 3 or mask is not None:
             return False
@@ -223,7 +221,7 @@ class TransformerEncoder(Module):
             return False
         return not (is_grad_enabled() and (src.requires_grad or any(p.requires_grad for p in layer.parameters())))
 
-    def _left_out(self, padding: Tensor) -> Tensor:
+    def _fl_left_out(self, padding: Tensor) -> Tensor:
         """What is padded; nothing, where a row goes on after its padding and that is looked for."""
         out = padding if padding.dtype is dtype_bool else padding != 0
         if not self.mask_check or out.shape[1] < 2:
@@ -273,23 +271,15 @@ class TransformerDecoderLayer(Module):
         self.dropout3 = Dropout(dropout)
         self.activation = _activation(activation)
 
-    def _attend(
-        self, x: Tensor, memory: Tensor | None, mask: Any, pad: Any, causal: bool
-    ) -> Tensor:
-        attn = self.self_attn if memory is None else self.multihead_attn
-        source = x if memory is None else memory
-        y, _ = attn(
-            x,
-            source,
-            source,
-            attn_mask=mask,
-            key_padding_mask=pad,
-            is_causal=causal and mask is not None,
-            need_weights=False,
-        )
-        return (self.dropout1 if memory is None else self.dropout2)(y)  # type: ignore[no-any-return]
+    def _sa_block(self, x: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None, is_causal: bool = False) -> Tensor:
+        return self.dropout1(_attended(self.self_attn, x, x, attn_mask, key_padding_mask, is_causal))  # type: ignore[no-any-return]
 
-    def _feed(self, x: Tensor) -> Tensor:
+    def _mha_block(
+        self, x: Tensor, mem: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None, is_causal: bool = False
+    ) -> Tensor:
+        return self.dropout2(_attended(self.multihead_attn, x, mem, attn_mask, key_padding_mask, is_causal))  # type: ignore[no-any-return]
+
+    def _ff_block(self, x: Tensor) -> Tensor:
         x = self.linear2(self.dropout(self.activation(self.linear1(x))))
         return self.dropout3(x)  # type: ignore[no-any-return]
 
@@ -305,15 +295,15 @@ class TransformerDecoderLayer(Module):
         memory_is_causal: bool = False,
     ) -> Tensor:
         x = tgt
-        own = (None, tgt_mask, tgt_key_padding_mask, tgt_is_causal)
+        own = (tgt_mask, tgt_key_padding_mask, tgt_is_causal)
         cross = (memory, memory_mask, memory_key_padding_mask, memory_is_causal)
         if self.norm_first:
-            x = x + self._attend(self.norm1(x), *own)
-            x = x + self._attend(self.norm2(x), *cross)
-            return x + self._feed(self.norm3(x))
-        x = self.norm1(x + self._attend(x, *own))
-        x = self.norm2(x + self._attend(x, *cross))
-        return self.norm3(x + self._feed(x))  # type: ignore[no-any-return]
+            x = x + self._sa_block(self.norm1(x), *own)
+            x = x + self._mha_block(self.norm2(x), *cross)
+            return x + self._ff_block(self.norm3(x))
+        x = self.norm1(x + self._sa_block(x, *own))
+        x = self.norm2(x + self._mha_block(x, *cross))
+        return self.norm3(x + self._ff_block(x))  # type: ignore[no-any-return]
 
 
 class TransformerDecoder(Module):
@@ -328,7 +318,7 @@ class TransformerDecoder(Module):
         self.norm = norm
 
     @property
-    def _batch_first(self) -> bool:
+    def _fl_batch_first(self) -> bool:
         return _is_batch_first(self.layers)
 
     def forward(
@@ -342,7 +332,7 @@ class TransformerDecoder(Module):
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        causal = _is_causal(tgt_mask, tgt_is_causal, _length(tgt, self._batch_first))
+        causal = _is_causal(tgt_mask, tgt_is_causal, _length(tgt, self._fl_batch_first))
         for layer in self.layers:
             tgt = layer(
                 tgt,
@@ -394,12 +384,15 @@ class Transformer(Module):
             num_decoder_layers,
             LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **kw),
         )
-        for param in self.parameters():
-            if param.dim() > 1:
-                init.xavier_uniform_(param)
+        self._reset_parameters()
         self.d_model = d_model
         self.nhead = nhead
         self.batch_first = batch_first
+
+    def _reset_parameters(self) -> None:
+        for param in self.parameters():
+            if param.dim() > 1:
+                init.xavier_uniform_(param)
 
     @staticmethod
     def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:

@@ -17,13 +17,13 @@ class _MaxUnpoolNd(Module):
         self, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0,
     ) -> None:  # fmt: skip
         super().__init__()
-        n = self._axes
+        n = self._fl_axes
         self.kernel_size = (int(kernel_size),) * n if isinstance(kernel_size, (int, Integral)) else tuple(kernel_size)
         stride = self.kernel_size if stride is None else stride
         self.stride = (int(stride),) * n if isinstance(stride, (int, Integral)) else tuple(stride)
         self.padding = (int(padding),) * n if isinstance(padding, (int, Integral)) else tuple(padding)
 
-    _axes = 0
+    _fl_axes = 0
 
     def extra_repr(self) -> str:
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
@@ -35,7 +35,7 @@ class MaxUnpool1d(_MaxUnpoolNd):
     Shape: [N, C, L] or [C, L], and indices of the same shape.
     """
 
-    _axes = 1
+    _fl_axes = 1
 
     def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
         return F.max_unpool1d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
@@ -54,7 +54,7 @@ class MaxUnpool2d(_MaxUnpoolNd):
               [4., 0.]]]])
     """
 
-    _axes = 2
+    _fl_axes = 2
 
     def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
         return F.max_unpool2d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
@@ -66,7 +66,7 @@ class MaxUnpool3d(_MaxUnpoolNd):
     Shape: [N, C, D, H, W] or [C, D, H, W], and indices of the same shape.
     """
 
-    _axes = 3
+    _fl_axes = 3
 
     def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
         return F.max_unpool3d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
@@ -94,7 +94,7 @@ class LPPool3d(_LPPoolNd):
 
 class _FractionalMaxPool(Module):
     __constants__ = ["kernel_size", "return_indices", "output_size", "output_ratio"]
-    _axes = 0
+    _fl_axes = 0
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class _FractionalMaxPool(Module):
         _random_samples: Tensor | None = None,
     ) -> None:
         super().__init__()
-        name, n = type(self).__name__, self._axes
+        name, n = type(self).__name__, self._fl_axes
         if (output_size is None) == (output_ratio is None):
             given = "neither" if output_size is None else "both"
             raise ValueError(f"{name}: got {given} of output_size and output_ratio; expected one of them")
@@ -126,7 +126,7 @@ class FractionalMaxPool2d(_FractionalMaxPool):
     Source: Graham, "Fractional max-pooling", arXiv:1412.6071.
     """
 
-    _axes = 2
+    _fl_axes = 2
 
     def forward(self, input: Tensor) -> Any:
         return F.fractional_max_pool2d(
@@ -140,7 +140,7 @@ class FractionalMaxPool3d(_FractionalMaxPool):
     Shape: [N, C, D, H, W] or [C, D, H, W].
     """
 
-    _axes = 3
+    _fl_axes = 3
 
     def forward(self, input: Tensor) -> Any:
         return F.fractional_max_pool3d(

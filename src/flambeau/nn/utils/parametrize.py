@@ -64,19 +64,19 @@ class ParametrizationList(ModuleList):
         if self.is_tensor and tuple(new.shape) == tuple(original.shape) and new.dtype == original.dtype:
             with no_grad():
                 original.detach().copy_(new)
-            self._keep("original", original, original)
+            self._fl_keep("original", original, original)
         else:
             for i, part in enumerate([new] if self.is_tensor else new):
-                self._keep("original" if self.is_tensor else f"original{i}", part.detach(), original)
+                self._fl_keep("original" if self.is_tensor else f"original{i}", part.detach(), original)
 
-    def _keep(self, name: str, value: Tensor, like: Tensor) -> None:
+    def _fl_keep(self, name: str, value: Tensor, like: Tensor) -> None:
         if isinstance(like, Parameter):
             same = isinstance(value, Parameter)
             self.register_parameter(name, value if same else Parameter(value, like.requires_grad))  # type: ignore[arg-type]
         else:
             self.register_buffer(name, value)
 
-    def _originals(self) -> list[Tensor]:
+    def _fl_originals(self) -> list[Tensor]:
         return [self.original] if self.is_tensor else [getattr(self, f"original{i}") for i in range(self.ntensors)]
 
     def right_inverse(self, value: Tensor) -> None:
@@ -92,7 +92,7 @@ class ParametrizationList(ModuleList):
                     name = type(module).__name__
                     raise RuntimeError(f"parametrize: {name} has no right_inverse, so that the tensor can not be assigned; define it")
                 new = module.right_inverse(new)
-            for original, part in zip(self._originals(), [new] if self.is_tensor else new):
+            for original, part in zip(self._fl_originals(), [new] if self.is_tensor else new):
                 if original.shape != part.shape:
                     raise RuntimeError(f"parametrize: right_inverse gives shape {list(part.shape)}; expected {list(original.shape)}")
                 original.detach().copy_(part)
@@ -100,7 +100,7 @@ class ParametrizationList(ModuleList):
     def forward(self) -> Tensor:
         """The tensor."""
         first, *rest = list(self)
-        value = first(*self._originals())
+        value = first(*self._fl_originals())
         for module in rest:
             value = module(value)
         return value  # type: ignore[no-any-return]

@@ -236,7 +236,7 @@ class _Structured(BasePruningMethod):
     dim: int
     amount: Any
 
-    def _pruned(self, t: Tensor, default_mask: Tensor, scores: Tensor) -> Tensor:
+    def _fl_pruned(self, t: Tensor, default_mask: Tensor, scores: Tensor) -> Tensor:
         """The mask without the slices along `dim` of the lowest scores."""
         n = _count(self.amount, t.shape[self.dim])
         mask = default_mask.clone()
@@ -244,7 +244,7 @@ class _Structured(BasePruningMethod):
             mask.transpose(0, self.dim)[ops.topk(scores, n, largest=False)[1]] = 0
         return mask
 
-    def _check(self, t: Tensor) -> None:
+    def _fl_check(self, t: Tensor) -> None:
         if t.ndim < 2:
             raise ValueError(f"prune: whole slices of a tensor of {t.ndim} axes; expected at least 2, or an unstructured method")
         if not -t.ndim <= self.dim < t.ndim:
@@ -259,8 +259,8 @@ class RandomStructured(_Structured):
         self.amount, self.dim = amount, dim
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        self._check(t)
-        return self._pruned(t, default_mask, ops.rand((t.shape[self.dim],)))
+        self._fl_check(t)
+        return self._fl_pruned(t, default_mask, ops.rand((t.shape[self.dim],)))
 
 
 class LnStructured(_Structured):
@@ -276,9 +276,9 @@ class LnStructured(_Structured):
         return super().apply(module, name, amount, n, dim, importance_scores=importance_scores)
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        self._check(t)
+        self._fl_check(t)
         others = [axis for axis in range(t.ndim) if axis != self.dim % t.ndim]
-        return self._pruned(t, default_mask, ops.norm(t, self.n, others))
+        return self._fl_pruned(t, default_mask, ops.norm(t, self.n, others))
 
 
 class CustomFromMask(BasePruningMethod):

@@ -44,7 +44,7 @@ class LRScheduler:
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         self.optimizer = attached(self, optimizer)
         # The rates that a schedule begins with stay in the groups, for those that come later.
-        for i, (group, lr) in enumerate(zip(optimizer.param_groups, self._lrs)):
+        for i, (group, lr) in enumerate(zip(optimizer.param_groups, self._fl_lrs)):
             if last_epoch == -1:
                 group.setdefault("initial_lr", lr)
             elif "initial_lr" not in group:
@@ -55,7 +55,7 @@ class LRScheduler:
                 )
         self.base_lrs: list[Any] = values_of(optimizer, "initial_lr")
         self.last_epoch = last_epoch
-        self._steps_before = optimizer._n_steps
+        self._fl_steps_before = optimizer._fl_n_steps
         self._initial_step()
 
     def _initial_step(self) -> None:
@@ -71,7 +71,7 @@ class LRScheduler:
         return {
             key: value
             for key, value in self.__dict__.items()
-            if key not in ("optimizer", "_steps_before")
+            if key not in ("optimizer", "_fl_steps_before")
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -89,12 +89,12 @@ class LRScheduler:
         raise NotImplementedError(f"{type(self).__name__} defines no get_lr()")
 
     @property
-    def _lrs(self) -> list[Any]:
+    def _fl_lrs(self) -> list[Any]:
         return values_of(self.optimizer, "lr")
 
     def step(self, epoch: int | None = None) -> None:
         """Goes to the next epoch (or to `epoch`) and writes the rates."""
-        if self._step_count == 1 and self.optimizer._n_steps == self._steps_before:
+        if self._step_count == 1 and self.optimizer._fl_n_steps == self._fl_steps_before:
             warn(
                 "Detected call of `lr_scheduler.step()` before `optimizer.step()`. "
                 f"The first value of the schedule ({type(self).__name__}) is skipped; call optimizer.step() first"
@@ -117,9 +117,9 @@ class LRScheduler:
                 values = closed()
         finally:
             self._get_lr_called_within_step = False
-        self._write(values)
+        self._fl_write(values)
 
-    def _write(self, values: Sequence[Any]) -> None:
+    def _fl_write(self, values: Sequence[Any]) -> None:
         groups = self.optimizer.param_groups
         if len(values) != len(groups):
             raise ValueError(
@@ -128,7 +128,7 @@ class LRScheduler:
             )
         for group, lr in zip(groups, values):
             set_option(group, "lr", lr)
-        self._last_lr = self._lrs
+        self._last_lr = self._fl_lrs
 
 
 class _LRScheduler(LRScheduler):

@@ -114,7 +114,7 @@ class ChainedScheduler(_Combined):
         self.optimizer = schedulers[0].optimizer if optimizer is None else optimizer
         _check_schedulers("ChainedScheduler", schedulers, self.optimizer)
         self._schedulers = list(schedulers)
-        self._last_lr = self._lrs
+        self._last_lr = self._fl_lrs
 
     def step(self) -> None:  # type: ignore[override]
         """Steps all of them in order."""
@@ -126,4 +126,4 @@ class ChainedScheduler(_Combined):
                 scheduler.step()
             else:
                 scheduler._update_lr(epoch)
-        self._last_lr = self._lrs
+        self._last_lr = self._fl_lrs

@@ -27,16 +27,16 @@ class CosineAnnealingLR(LRScheduler):
         _warn_get_lr_called_within_step(self)
         epoch, period, low = self.last_epoch, self.T_max, self.eta_min
         if self._is_initial:  # resumed: the groups have the rate
-            return self._lrs
+            return self._fl_lrs
         if self._step_count == 1 and epoch > 0:  # resumed
             return self._get_closed_form_lr()
         if (epoch - 1 - period) % (2 * period) == 0:  # leaving the lowest point
             rise = (1 - math.cos(math.pi / period)) / 2
-            return [lr + (base - low) * rise for base, lr in zip(self.base_lrs, self._lrs)]
+            return [lr + (base - low) * rise for base, lr in zip(self.base_lrs, self._fl_lrs)]
         change = (1 + math.cos(math.pi * epoch / period)) / (
             1 + math.cos(math.pi * (epoch - 1) / period)
         )
-        return [(lr - low) * change + low for lr in self._lrs]
+        return [(lr - low) * change + low for lr in self._fl_lrs]
 
     def _get_closed_form_lr(self) -> list[Any]:
         share = (1 + math.cos(math.pi * self.last_epoch / self.T_max)) / 2
@@ -67,10 +67,10 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         self.T_0, self.T_i, self.T_mult, self.eta_min = T_0, T_0, T_mult, eta_min
         self.T_cur: float = last_epoch
         if last_epoch > 0:  # resumed
-            self._locate(last_epoch)
+            self._fl_locate(last_epoch)
         super().__init__(optimizer, last_epoch)
 
-    def _locate(self, epoch: float) -> None:
+    def _fl_locate(self, epoch: float) -> None:
         period, start = self.T_0, 0 * epoch
         if self.T_mult == 1:
             start = epoch // period * period
@@ -100,11 +100,11 @@ class CosineAnnealingWarmRestarts(LRScheduler):
                 self.T_i *= self.T_mult
         else:
             epoch = epoch or 0
-            self._locate(epoch)
+            self._fl_locate(epoch)
             self.last_epoch = math.floor(epoch)
         self._get_lr_called_within_step = True
         try:
             values = self.get_lr()
         finally:
             self._get_lr_called_within_step = False
-        self._write(values)
+        self._fl_write(values)

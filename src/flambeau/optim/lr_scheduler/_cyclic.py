@@ -117,7 +117,7 @@ class OneCycleLR(LRScheduler):
                     group["base_momentum"] = low
         super().__init__(optimizer, last_epoch)
 
-    def _anneal(self, start: float, end: float, share: float) -> float:
+    def _fl_anneal(self, start: float, end: float, share: float) -> float:
         if self._anneal_func_type == "linear":
             return (end - start) * share + start
         return end + (start - end) / 2.0 * (1 + math.cos(math.pi * share))
@@ -136,9 +136,9 @@ class OneCycleLR(LRScheduler):
                 end = phase["end_step"]
                 if step <= end or i == len(self._schedule_phases) - 1:
                     share = (step - start) / (end - start)
-                    rates.append(self._anneal(group[phase["start_lr"]], group[phase["end_lr"]], share))
+                    rates.append(self._fl_anneal(group[phase["start_lr"]], group[phase["end_lr"]], share))
                     if self.cycle_momentum:
-                        _set_momentum(group, self._anneal(group[phase["start_momentum"]], group[phase["end_momentum"]], share))
+                        _set_momentum(group, self._fl_anneal(group[phase["start_momentum"]], group[phase["end_momentum"]], share))
                     break
                 start = end
         return rates

@@ -61,8 +61,8 @@ class MultiplicativeLR(LambdaLR):
     def get_lr(self) -> list[Any]:
         _warn_get_lr_called_within_step(self)
         if self._is_initial:  # only later steps multiply, one to epoch 0 too
-            return self._lrs
-        return [lr * fn(self.last_epoch) for fn, lr in zip(self.lr_lambdas, self._lrs)]
+            return self._fl_lrs
+        return [lr * fn(self.last_epoch) for fn, lr in zip(self.lr_lambdas, self._fl_lrs)]
 
 
 class StepLR(LRScheduler):
@@ -90,8 +90,8 @@ class StepLR(LRScheduler):
     def get_lr(self) -> list[Any]:
         _warn_get_lr_called_within_step(self)
         if self.last_epoch == 0 or self.last_epoch % self.step_size:
-            return self._lrs
-        return [lr * self.gamma for lr in self._lrs]
+            return self._fl_lrs
+        return [lr * self.gamma for lr in self._fl_lrs]
 
     def _get_closed_form_lr(self) -> list[Any]:
         return [base * self.gamma ** (self.last_epoch // self.step_size) for base in self.base_lrs]
@@ -121,8 +121,8 @@ class MultiStepLR(LRScheduler):
     def get_lr(self) -> list[Any]:
         _warn_get_lr_called_within_step(self)
         if self.last_epoch not in self.milestones:
-            return self._lrs
-        return [lr * self.gamma ** self.milestones[self.last_epoch] for lr in self._lrs]
+            return self._fl_lrs
+        return [lr * self.gamma ** self.milestones[self.last_epoch] for lr in self._fl_lrs]
 
     def _get_closed_form_lr(self) -> list[Any]:
         passed = bisect_right(sorted(self.milestones.elements()), self.last_epoch)
@@ -148,12 +148,12 @@ class ConstantLR(LRScheduler):
     def get_lr(self) -> list[Any]:
         _warn_get_lr_called_within_step(self)
         if self.last_epoch == 0:
-            return [lr * self.factor for lr in self._lrs]
+            return [lr * self.factor for lr in self._fl_lrs]
         if self.last_epoch != self.total_iters:
-            return self._lrs
+            return self._fl_lrs
         if self.factor == 0:  # nothing is left to divide
             return list(self.base_lrs)
-        return [lr * (1.0 / self.factor) for lr in self._lrs]
+        return [lr * (1.0 / self.factor) for lr in self._fl_lrs]
 
     def _get_closed_form_lr(self) -> list[Any]:
         factor = self.factor if self.last_epoch < self.total_iters else 1.0
@@ -180,22 +180,22 @@ class LinearLR(LRScheduler):
         self.total_iters = total_iters
         super().__init__(optimizer, last_epoch)
 
-    def _factor(self, epoch: int) -> float:
+    def _fl_factor(self, epoch: int) -> float:
         return self.start_factor + (self.end_factor - self.start_factor) * min(epoch, self.total_iters) / self.total_iters
 
     def get_lr(self) -> list[Any]:
         _warn_get_lr_called_within_step(self)
         if self.last_epoch == 0:
-            return [lr * self.start_factor for lr in self._lrs]
+            return [lr * self.start_factor for lr in self._fl_lrs]
         if self._is_initial or self.last_epoch > self.total_iters:  # resumed: the groups have the rate
-            return self._lrs
+            return self._fl_lrs
         # The factor of this epoch by that of the one before, which differ by `way` over `total_iters`.
         way = self.end_factor - self.start_factor
         change = 1.0 + way / (self.total_iters * self.start_factor + (self.last_epoch - 1) * way)
-        return [lr * change for lr in self._lrs]
+        return [lr * change for lr in self._fl_lrs]
 
     def _get_closed_form_lr(self) -> list[Any]:
-        return [base * self._factor(self.last_epoch) for base in self.base_lrs]
+        return [base * self._fl_factor(self.last_epoch) for base in self.base_lrs]
 
 
 class ExponentialLR(LRScheduler):
@@ -207,7 +207,7 @@ class ExponentialLR(LRScheduler):
 
     def get_lr(self) -> list[Any]:
         _warn_get_lr_called_within_step(self)
-        return self._lrs if self._is_initial else [lr * self.gamma for lr in self._lrs]
+        return self._fl_lrs if self._is_initial else [lr * self.gamma for lr in self._fl_lrs]
 
     def _get_closed_form_lr(self) -> list[Any]:
         return [base * self.gamma**self.last_epoch for base in self.base_lrs]
@@ -223,15 +223,15 @@ class PolynomialLR(LRScheduler):
         self.power = power
         super().__init__(optimizer, last_epoch)
 
-    def _left(self, epoch: int) -> float:
+    def _fl_left(self, epoch: int) -> float:
         return 1.0 - min(epoch, self.total_iters) / self.total_iters
 
     def get_lr(self) -> list[Any]:
         _warn_get_lr_called_within_step(self)
         if self._is_initial or self.last_epoch > self.total_iters:  # resumed: the groups have the rate
-            return self._lrs
-        change = (self._left(self.last_epoch) / self._left(self.last_epoch - 1)) ** self.power
-        return [lr * change for lr in self._lrs]
+            return self._fl_lrs
+        change = (self._fl_left(self.last_epoch) / self._fl_left(self.last_epoch - 1)) ** self.power
+        return [lr * change for lr in self._fl_lrs]
 
     def _get_closed_form_lr(self) -> list[Any]:
-        return [base * self._left(self.last_epoch) ** self.power for base in self.base_lrs]
+        return [base * self._fl_left(self.last_epoch) ** self.power for base in self.base_lrs]

@@ -46,7 +46,7 @@ class ReduceLROnPlateau(LRScheduler):
         self.patience, self.cooldown, self.eps = patience, cooldown, eps
         # It goes by the rates as they are: a schedule that is made later begins with what this one has left.
         self.last_epoch = 0
-        self._last_lr = self._lrs
+        self._last_lr = self._fl_lrs
         self.mode_worse = math.inf if mode == "min" else -math.inf  # what every metric is better than
         self.mode, self.threshold, self.threshold_mode = mode, threshold, threshold_mode
         self._reset()
@@ -93,7 +93,7 @@ class ReduceLROnPlateau(LRScheduler):
             self._reduce_lr(self.last_epoch)
             self.cooldown_counter = self.cooldown
             self.num_bad_epochs = 0
-        self._last_lr = self._lrs
+        self._last_lr = self._fl_lrs
 
     def _reduce_lr(self, epoch: int) -> None:
         """Multiplies the rates of all groups; a class of a program's own may do something else when the metric stays."""

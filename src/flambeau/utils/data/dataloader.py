@@ -201,11 +201,11 @@ class DataLoader(Generic[T]):
                 f"This DataLoader will create {num_workers} workers in total. Our suggested max number of worker in current system is "
                 f"{most}, as many as there are processors for this process; more of them take turns"
             )
-        self._iterable = isinstance(dataset, IterableDataset)
-        self._pipes = isinstance(dataset, (IterDataPipe, MapDataPipe))
+        self._fl_iterable = isinstance(dataset, IterableDataset)
+        self._fl_pipes = isinstance(dataset, (IterDataPipe, MapDataPipe))
         if isinstance(dataset, IterDataPipe):
             dataset, shuffle = apply_shuffle_settings(dataset, shuffle), None
-        if self._iterable:
+        if self._fl_iterable:
             if shuffle or sampler is not None or batch_sampler is not None:
                 raise ValueError(
                     "DataLoader: an IterableDataset sets its own order; leave out shuffle, "
@@ -241,7 +241,7 @@ class DataLoader(Generic[T]):
         self.pin_memory_device = pin_memory_device
         self.batch_size = batch_size
         self.drop_last = drop_last
-        if self._iterable:
+        if self._fl_iterable:
             sampler = _InfiniteConstantSampler()
         elif sampler is None:
             sampler = (
@@ -253,9 +253,9 @@ class DataLoader(Generic[T]):
         if batch_size is not None:
             batch_sampler = BatchSampler(sampler, batch_size, drop_last)
         self.batch_sampler = batch_sampler
-        self._batched = batch_size is not None or batch_sampler is not None
+        self._fl_batched = batch_size is not None or batch_sampler is not None
         if collate_fn is None:
-            collate_fn = default_collate if self._batched else default_convert
+            collate_fn = default_collate if self._fl_batched else default_convert
         self.collate_fn = collate_fn
         self.__initialized = True
 
@@ -279,17 +279,17 @@ class DataLoader(Generic[T]):
     @property
     def _dataset_kind(self) -> int:
         """1 where the dataset sets its own order; frameworks ask under this name."""
-        return int(self._iterable)
+        return int(self._fl_iterable)
 
-    def _fetch(self, dataset: Any) -> Any:
-        if self._iterable:
+    def _fl_fetch(self, dataset: Any) -> Any:
+        if self._fl_iterable:
             return _StreamFetch(dataset, self.collate_fn, self.batch_size, self.drop_last)
-        return _MapFetch(dataset, self.collate_fn, self._batched)
+        return _MapFetch(dataset, self.collate_fn, self._fl_batched)
 
-    def _tasks(self) -> Iterator[Any] | None:
-        if self._iterable:
+    def _fl_tasks(self) -> Iterator[Any] | None:
+        if self._fl_iterable:
             return None
-        tasks: Iterator[Any] = iter(self.batch_sampler if self._batched else self.sampler)
+        tasks: Iterator[Any] = iter(self.batch_sampler if self._fl_batched else self.sampler)
         return tasks
 
     @overload
@@ -315,14 +315,14 @@ class DataLoader(Generic[T]):
         seed = draw_seed(self.generator)
         if self.pin_memory:
             warn("DataLoader: pin_memory = True, but there is no accelerator, so that memory is not pinned")
-        if self._pipes:
+        if self._fl_pipes:
             apply_random_seed(self.dataset, self.generator)  # one order for all workers, of which each takes its share
         if self.num_workers == 0:
-            return _Pass(self, self._iterate_here(seed))
+            return _Pass(self, self._fl_iterate_here(seed))
         return _Iterator(self, seed)
 
-    def _iterate_here(self, seed: int) -> Iterator[Any]:
-        fetch, tasks = self._fetch(self.dataset), self._tasks()
+    def _fl_iterate_here(self, seed: int) -> Iterator[Any]:
+        fetch, tasks = self._fl_fetch(self.dataset), self._fl_tasks()
 
         def never() -> bool:
             return False
@@ -341,12 +341,12 @@ class DataLoader(Generic[T]):
             yield batch
 
     def __len__(self) -> int:
-        if self._iterable:
+        if self._fl_iterable:
             n = len(self.dataset)
             if self.batch_size is None:
                 return n
             return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
-        return len(self.batch_sampler if self._batched else self.sampler)
+        return len(self.batch_sampler if self._fl_batched else self.sampler)
 
 
 class _Pass:
@@ -376,13 +376,13 @@ class _Iterator:
             loader.dataset,
             seed,
             loader.worker_init_fn,
-            loader._fetch,
+            loader._fl_fetch,
             float(loader.timeout),
-            own_queues=loader._iterable or loader.worker_init_fn is not None,
+            own_queues=loader._fl_iterable or loader.worker_init_fn is not None,
         )
         ahead = loader.num_workers * (loader.prefetch_factor or 2)
         try:
-            self._results = iterate_in_worker_order(self._pool, loader._tasks(), ahead)
+            self._results = iterate_in_worker_order(self._pool, loader._fl_tasks(), ahead)
         except BaseException:  # a sampler's
             self._pool.close()
             raise
