@@ -6,7 +6,7 @@
 namespace fl {
 namespace {
 
-constexpr int64_t kShortRow = 32;  // a broadcast operand's rows below this cost more to gather than a pass saves
+constexpr int64_t kShortBroadcast = 32;  // a broadcast operand's rows below this cost more to gather than a pass saves
 
 bool takes_registers(const ChainStep& step) {
   return step.loops.registers && RegisterEnds::takes(step.result);
@@ -101,7 +101,7 @@ bool lay_out(ChainPlan& plan) {
     o.flat = contiguous(plan.axes, o.strides);
     o.stream = o.stored && o.flat && plan.axes.numel * o.item >= kStreamBytes;
     const int64_t step = o.strides.empty() ? 1 : o.strides.back();
-    if (!o.flat && !o.constant && ((step != 0 && step != 1) || rows < kShortRow)) return false;
+    if (!o.flat && !o.constant && ((step != 0 && step != 1) || rows < kShortBroadcast)) return false;
   }
   for (PlannedOperand& o : plan.operands)  // its lines are read anyway
     for (const PlannedOperand& other : plan.operands)

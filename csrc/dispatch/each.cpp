@@ -25,7 +25,6 @@ namespace fl {
 namespace {
 
 constexpr int64_t kStreamTile = 128;    // elements per tile of such an output: few enough that reading goes on while they are written
-constexpr int64_t kShortRow = 32;       // rows below this are walked flat
 
 // One operand of run_tiles: 0 is the output.
 struct Operand {

@@ -22,6 +22,7 @@ constexpr int64_t kGrain = 32768;       // elements per thread at least
 constexpr int kMaxInputs = kMaxOperands - 1;
 constexpr int64_t kBlockRows = 32, kBlockCols = 32;
 constexpr int64_t kFewCols = 8;         // rows below this are not worth a loop of their own
+constexpr int64_t kShortRow = 32;       // ... below this are walked flat, several at a time
 
 template <class U>
 void gather_row(U* dst, const U* src, int64_t n, int64_t stride) {
@@ -80,13 +81,96 @@ void walk_rows(const Axes& axes, const Dims& strides, int64_t begin, int64_t n, 
   }
 }
 
+// The same where the innermost axis is short: f(offset, row stride, position, rows, cols) for whole rows along the last two axes, and for pieces of one row.
+template <class F>
+void walk_short_rows(const Axes& axes, const Dims& strides, int64_t begin, int64_t n, F&& f) {
+  const int d = axes.sizes.size();
+  const int64_t* size = axes.sizes.data();
+  const int64_t* stride = strides.data();
+  const int64_t cols = size[d - 1];
+  Dims at(d);
+  int64_t rest = begin, offset = 0;
+  for (int i = d - 1; i >= 0; --i) {
+    at[i] = rest % size[i];
+    rest /= size[i];
+    offset += at[i] * stride[i];
+  }
+  int64_t* a = at.data();
+  for (int64_t done = 0; done < n;) {
+    int moved = d - 1;  // the axis that what is done goes on along
+    if (a[d - 1] != 0 || n - done < cols) {
+      const int64_t m = std::min(cols - a[d - 1], n - done);
+      f(offset, int64_t{0}, done, int64_t{1}, m);
+      done += m;
+      a[d - 1] += m;
+      offset += m * stride[d - 1];
+    } else {
+      moved = d - 2;
+      const int64_t rows = std::min(size[d - 2] - a[d - 2], (n - done) / cols);
+      f(offset, stride[d - 2], done, rows, cols);
+      done += rows * cols;
+      a[d - 2] += rows;
+      offset += rows * stride[d - 2];
+    }
+    for (int i = moved; i > 0 && a[i] == size[i]; --i) {
+      offset += stride[i - 1] - a[i] * stride[i];
+      a[i] = 0;
+      ++a[i - 1];
+    }
+  }
+}
+inline bool has_short_rows(const Axes& axes) { return axes.sizes.size() >= 2 && axes.sizes[axes.sizes.size() - 1] <= kShortRow; }
+
+// A row, most of which are a few vectors: a call for each would take longer than they do.
+template <class U>
+void copy_row(U* to, const U* from, int64_t n) {
+  constexpr int64_t kStep = 16;
+  const int64_t bytes = n * static_cast<int64_t>(sizeof(U));
+  if (bytes < kStep || bytes > 16 * kStep) {
+    std::memcpy(to, from, static_cast<size_t>(bytes));
+    return;
+  }
+  char* t = reinterpret_cast<char*>(to);
+  const char* f = reinterpret_cast<const char*>(from);
+  for (int64_t at = 0; at + kStep < bytes; at += kStep) __builtin_memcpy(t + at, f + at, kStep);
+  __builtin_memcpy(t + bytes - kStep, f + bytes - kStep, kStep);
+}
+
+// to[r cols + c] = from[r down + c across]; or, if `back`, the other way round.
+template <bool back, class U>
+void move_short_rows(U* to, U* from, int64_t rows, int64_t cols, int64_t down, int64_t across) {
+  const auto move = [](U& dense, U& strided) {
+    if constexpr (back) strided = dense;
+    else dense = strided;
+  };
+  const auto each = [&](auto width) {  // an int, or one that is known when this is compiled
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t c = 0; c < width; ++c) move(to[r * width + c], from[r * down + c * across]);
+  };
+  if (across == 1 && cols > 4) {
+    for (int64_t r = 0; r < rows; ++r) back ? copy_row(from + r * down, to + r * cols, cols) : copy_row(to + r * cols, from + r * down, cols);
+    return;
+  }
+  if (cols == 2) each(std::integral_constant<int64_t, 2>{});
+  else if (cols == 3) each(std::integral_constant<int64_t, 3>{});
+  else if (cols == 4) each(std::integral_constant<int64_t, 4>{});
+  else each(cols);
+}
+
 inline void gather_flat(void* dst, const void* src, size_t item_bytes, const Axes& axes, const Dims& strides, int64_t begin,
                  int64_t n) {
   by_size(item_bytes, [&](auto unit) {
     using U = decltype(unit);
     const int64_t step = strides.empty() ? 0 : strides[strides.size() - 1];
-    walk_rows(axes, strides, begin, n, [&](int64_t offset, int64_t at, int64_t m) {
-      gather_row(static_cast<U*>(dst) + at, static_cast<const U*>(src) + offset, m, step);
+    U* const to = static_cast<U*>(dst);
+    const U* const from = static_cast<const U*>(src);
+    if (!has_short_rows(axes))
+      return walk_rows(axes, strides, begin, n, [&](int64_t offset, int64_t at, int64_t m) { gather_row(to + at, from + offset, m, step); });
+    walk_short_rows(axes, strides, begin, n, [&](int64_t offset, int64_t down, int64_t at, int64_t rows, int64_t cols) {
+      if (rows == 1 || down != 0) return move_short_rows<false>(to + at, const_cast<U*>(from) + offset, rows, cols, down, step);
+      move_short_rows<false>(to + at, const_cast<U*>(from) + offset, 1, cols, down, step);
+      for (int64_t made = cols, all = rows * cols; made < all; made *= 2)  // one row again and again
+        std::memcpy(to + at + made, to + at, static_cast<size_t>(std::min(made, all - made)) * sizeof(U));
     });
   });
 }
@@ -95,8 +179,12 @@ inline void scatter_flat(void* dst, const void* src, size_t item_bytes, const Ax
   by_size(item_bytes, [&](auto unit) {
     using U = decltype(unit);
     const int64_t step = strides.empty() ? 0 : strides[strides.size() - 1];
-    walk_rows(axes, strides, begin, n, [&](int64_t offset, int64_t at, int64_t m) {
-      scatter_row(static_cast<U*>(dst) + offset, static_cast<const U*>(src) + at, m, step);
+    U* const to = static_cast<U*>(dst);
+    const U* const from = static_cast<const U*>(src);
+    if (!has_short_rows(axes))
+      return walk_rows(axes, strides, begin, n, [&](int64_t offset, int64_t at, int64_t m) { scatter_row(to + offset, from + at, m, step); });
+    walk_short_rows(axes, strides, begin, n, [&](int64_t offset, int64_t down, int64_t at, int64_t rows, int64_t cols) {
+      move_short_rows<true>(const_cast<U*>(from) + at, to + offset, rows, cols, down, step);
     });
   });
 }

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "tensor/tensor.h"
+#include "ops/vision/columns.h"
 #include "wrappers/checks_index.h"
 
 namespace fl::check {
@@ -204,6 +205,26 @@ inline void pool_arguments(const char* op, int64_t spatial, const Tensor& x, Int
 inline void avg_pool_arguments(const char* op, int64_t spatial, const Tensor& x, IntList kernel, IntList stride, IntList padding, bool ceil_mode) {
   if (!is_float(x.dtype())) raise<DTypeError>(op, ": x is ", x.dtype(), "; expected a float");
   pool_arguments(op, spatial, x, kernel, stride, padding, Dims(static_cast<int>(spatial), 1), ceil_mode);
+}
+// Windows of planes as columns.
+inline void window_arguments(const char* op, IntList kernel, IntList dilation, IntList padding, IntList stride) {
+  window_argument(op, "kernel_size", kernel, 1), window_argument(op, "dilation", dilation, 1);
+  window_argument(op, "padding", padding, 0), window_argument(op, "stride", stride, 1);
+}
+inline void windows_of(const char* op, const Tensor& x, IntList kernel, IntList dilation, IntList padding, IntList stride) {
+  axes(op, "x", x, 4);
+  window_arguments(op, kernel, dilation, padding, stride);
+  const Windows w{kernel, dilation, padding, stride};
+  if (windows_along(0, x.size(2), w) < 1 || windows_along(1, x.size(3), w) < 1)
+    raise<ShapeError>(op, ": kernel_size = ", kernel, ", dilation = ", dilation, ", padding = ", padding, ", stride = ", stride, " do not fit ", x.size(2), " x ", x.size(3), " positions");
+}
+inline void columns_of(const char* op, const Tensor& x, IntList output_size, IntList kernel, IntList dilation, IntList padding, IntList stride) {
+  axes(op, "x", x, 3);
+  window_arguments(op, kernel, dilation, padding, stride), window_argument(op, "output_size", output_size, 1);
+  const Windows w{kernel, dilation, padding, stride};
+  const int64_t rows = windows_along(0, output_size[0], w), cols = windows_along(1, output_size[1], w), taps = Extent(kernel[0]) * Extent(kernel[1]);
+  if (rows < 1 || cols < 1 || x.size(1) % taps || x.size(2) != Extent(rows) * Extent(cols))
+    raise<ShapeError>(op, ": x has shape ", x.sizes(), "; expected [N, C * ", taps, ", ", int64_t(Extent(rows) * Extent(cols)), "] for output_size = ", output_size, ", kernel_size = ", kernel);
 }
 inline void adaptive_pool_arguments(const char* op, int64_t spatial, const Tensor& x, IntList output_size) {
   axes(op, "x", x, static_cast<int>(spatial) + 2);

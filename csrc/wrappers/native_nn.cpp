@@ -8,6 +8,7 @@
 #include "op/amax.h"
 #include "op/avg_pool2d.h"
 #include "op/cast.h"
+#include "op/col2im.h"
 #include "op/constant_pad.h"
 #include "op/convolution.h"
 #include "op/div.h"
@@ -179,6 +180,10 @@ Tensor max_pool1d(const Tensor& x, IntList kernel_size, IntList stride, IntList 
 Tensor max_pool2d(const Tensor& x, IntList kernel_size, IntList stride, IntList padding, IntList dilation, bool ceil_mode) {
   if (!asks_for_positions(x)) return op::max_pool2d_values(x, kernel_size, stride, padding, dilation, ceil_mode);
   return std::get<0>(op::max_pool2d_with_indices(x, kernel_size, stride, padding, dilation, ceil_mode));
+}
+
+Tensor im2col_backward(const Tensor& dy, IntList shape, IntList kernel, IntList dilation, IntList padding, IntList stride) {
+  return op::col2im(dy, shape.subspan(2), kernel, dilation, padding, stride);
 }
 
 namespace {

@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "ops/vision/columns.h"
 #include "tensor/tensor.h"
 
 namespace fl::shape {
@@ -124,5 +125,13 @@ inline Dims states_of_sequence(const Tensor& gates_x, const Tensor& h) { return 
 inline Dims gru_kept_sequence(const Tensor& gates_x, const Tensor& h) { return {gates_x.size(0), h.size(0), 4 * Extent(h.size(1))}; }
 inline Dims gru_gates_sequence(const Tensor& kept, const Tensor& h) { return {kept.size(0), h.size(0), 3 * Extent(h.size(1))}; }
 inline Dims first_axis(const Tensor& x) { return {x.size(0)}; }
+
+inline Dims im2col(const Tensor& x, IntList kernel, IntList dilation, IntList padding, IntList stride) {
+  const int64_t rows = windows_along(0, x.size(2), {kernel, dilation, padding, stride}), cols = windows_along(1, x.size(3), {kernel, dilation, padding, stride});
+  return {x.size(0), Extent(x.size(1)) * Extent(kernel[0]) * Extent(kernel[1]), Extent(rows) * Extent(cols)};
+}
+inline Dims col2im(const Tensor& x, IntList output_size, IntList kernel) {
+  return {x.size(0), x.size(1) / (kernel[0] * kernel[1]), output_size[0], output_size[1]};
+}
 
 }  // namespace fl::shape

@@ -334,6 +334,8 @@ def clamp_min_(input: Tensor, min: Tensor | Number) -> Tensor:
     """x, but at least min. (x is `input`.) Gradients: `input`, `min`."""
 def clone(input: Tensor, *, memory_format: Any = ..., out: Tensor | None = ...) -> Tensor:
     """A copy with memory of its own and the same strides where they are dense. Gradients: `input`."""
+def col2im(input: Tensor, output_size: Sequence[_int] | _int, kernel_size: Sequence[_int] | _int, dilation: Sequence[_int] | _int, padding: Sequence[_int] | _int, stride: Sequence[_int] | _int, *, out: Tensor | None = ...) -> Tensor:
+    """Adds columns [N, C KH KW, windows] up where windows of [N, C, *output_size] lie. Gradients: `input`."""
 def complex(input: Tensor, imag: Tensor, *, out: Tensor | None = ...) -> Tensor:
     """real + imag i, of two tensors of float16, float32 or float64. (real is `input`.)"""
 def complex_of_pairs(input: Tensor, *, out: Tensor | None = ...) -> Tensor:
@@ -747,6 +749,10 @@ def igammac(input: Tensor, other: Tensor, *, out: Tensor | None = ...) -> Tensor
     """Regularised upper incomplete gamma function Q(a, b) = 1 - P(a, b). (a is `input`, b is `other`.) Gradients: `other`."""
 def igammac_(input: Tensor, other: Tensor) -> Tensor:
     """Regularised upper incomplete gamma function Q(a, b) = 1 - P(a, b). (a is `input`, b is `other`.) Gradients: `other`."""
+def im2col(input: Tensor, kernel_size: Sequence[_int] | _int, dilation: Sequence[_int] | _int, padding: Sequence[_int] | _int, stride: Sequence[_int] | _int, *, out: Tensor | None = ...) -> Tensor:
+    """Windows of [N, C, H, W] as columns: [N, C KH KW, windows]. Gradients: `input`."""
+def im2col_backward(input: Tensor, shape: Sequence[_int] | _int, kernel_size: Sequence[_int] | _int, dilation: Sequence[_int] | _int, padding: Sequence[_int] | _int, stride: Sequence[_int] | _int, *, out: Tensor | None = ...) -> Tensor:
+    """Columns added up where im2col took them from."""
 def imag(input: Tensor, *, out: Tensor | None = ...) -> Tensor:
     """The imaginary parts of a complex tensor, as a view."""
 def index(input: Tensor, indices: Sequence[Tensor | None], *, out: Tensor | None = ...) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from support.compare import assert_near
@@ -36,3 +38,28 @@ def test_whole_numbers(sizes, dtype):
     if n > 0:
         assert np.array_equal((x @ y[:, 0]).numpy(), want[:, 0])
     assert np.array_equal((x[0] @ y).numpy(), want[0])
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("m, k, n", [(1, 1, 1), (3, 3, 1), (3, 3, 3), (4, 4, 4), (2, 5, 8), (16, 16, 8), (1, 9, 1), (7, 40, 1), (3, 0, 2), (5, 3, 9)])
+def test_many_small_products(m, k, n, dtype):
+    rng = np.random.default_rng(m * 100 + k * 10 + n)
+    a, b = rng.standard_normal((6, 1, m, k)).astype(dtype), rng.standard_normal((5, k, n)).astype(dtype)
+    want = a @ b
+    close = {"rtol": 1e-5, "atol": 1e-5} if dtype == "f4" else {"rtol": 1e-13, "atol": 1e-13}
+    turned = [fl.from_numpy(np.ascontiguousarray(v.swapaxes(-1, -2))).mT for v in (a, b)]
+    for x, y in itertools.product((fl.from_numpy(a), turned[0]), (fl.from_numpy(b), turned[1])):
+        assert np.allclose((x @ y).numpy(), want, **close)
+        assert np.allclose(fl.bmm(x[:5, 0], y).numpy(), a[:5, 0] @ b, **close)
+        assert np.allclose((x[:, :, :, ::2] @ y[:, ::2, :]).numpy(), a[:, :, :, ::2] @ b[:, ::2, :], **close)
+
+
+@pytest.mark.parametrize("k", range(1, 9))
+def test_many_short_rows_by_one_vector(k):
+    rng = np.random.default_rng(k)
+    a, v = rng.standard_normal((1000, k + 2)), rng.standard_normal(2 * k)
+    for rows in (a[:, :k].copy(), a[:, :k], a.copy(order="F")[:, 1 : k + 1]):
+        x = fl.from_numpy(rows)
+        assert np.allclose((x @ fl.from_numpy(v[:k])).numpy(), rows @ v[:k], rtol=1e-13, atol=1e-13)
+        assert np.allclose((x @ fl.from_numpy(v)[::2]).numpy(), rows @ v[::2], rtol=1e-13, atol=1e-13)
+        assert np.allclose(fl.addmv(fl.ones(1000, dtype=fl.float64), x, fl.from_numpy(v[:k]), alpha=2).numpy(), 1 + 2 * (rows @ v[:k]), rtol=1e-13, atol=1e-13)

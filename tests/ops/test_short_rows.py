@@ -205,3 +205,24 @@ def test_the_largest_halves_so_far(dtype):
     for name in ("cummax", "cummin"):
         got, wanted = getattr(x, name)(1), getattr(x.double(), name)(1)
         assert bits(got.values) == bits(wanted.values.to(x.dtype)) and fl.equal(got.indices, wanted.indices)
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3, 4, 5, 7, 16, 31, 32, 33])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i2", "c16"])
+def test_rows_of_operands_that_repeat_or_lie_apart(columns, dtype):
+    rng = np.random.default_rng(columns)
+    a, b = ((rng.standard_normal((n, 40)) * 9).astype(dtype) for n in (37, 53))
+    x, y = fl.from_numpy(a), fl.from_numpy(b)
+    want = a[:, None, :columns] - b[:, :columns]
+    assert np.array_equal((x[:, None, :columns] - y[:, :columns]).numpy(), want)
+    assert np.array_equal((x[:, None, 1 : columns + 1] * y[:, 3 : columns + 3]).numpy(), a[:, None, 1 : columns + 1] * b[:, 3 : columns + 3])
+    every = fl.from_numpy(b.copy())  # every second element of rows
+    room, half = every[:, : 2 * columns : 2], np.array(b[:, : 2 * columns : 2])
+    room += 1
+    assert np.array_equal(every[:, : 2 * columns : 2].numpy(), half + 1) and np.array_equal(every[:, 1::2].numpy(), b[:, 1::2])
+    whole = fl.zeros(37, 53, 40, dtype=x.dtype)
+    whole[:, :, :columns] = fl.from_numpy(want)
+    assert np.array_equal(whole[:, :, :columns].numpy(), want) and not whole[:, :, columns:].any()
+    turned = fl.from_numpy(np.ascontiguousarray(want.transpose(1, 0, 2))).transpose(0, 1)
+    assert np.array_equal((turned + x[:, None, :columns]).numpy(), want + a[:, None, :columns])
+    assert np.array_equal(turned.contiguous().numpy(), want)

@@ -9,6 +9,7 @@
 #include "dispatch/each.h"
 #include "dispatch/operand.h"
 #include "dispatch/geometry.h"
+#include "dispatch/walks.h"
 #include "tensor/raw.h"
 
 namespace fl::kernels {
@@ -371,21 +372,6 @@ struct PaddedAxis {
     return -1;
   }
 };
-
-// A row, most of which are a few vectors: a call for each would take longer than they do.
-template <class U>
-void copy_row(U* to, const U* from, int64_t n) {
-  constexpr int64_t kStep = 16;
-  const int64_t bytes = n * static_cast<int64_t>(sizeof(U));
-  if (bytes < kStep || bytes > 16 * kStep) {
-    std::memcpy(to, from, static_cast<size_t>(bytes));
-    return;
-  }
-  char* t = reinterpret_cast<char*>(to);
-  const char* f = reinterpret_cast<const char*>(from);
-  for (int64_t at = 0; at + kStep < bytes; at += kStep) __builtin_memcpy(t + at, f + at, kStep);
-  __builtin_memcpy(t + bytes - kStep, f + bytes - kStep, kStep);
-}
 
 // Rows of y along its last axis, each from the row of x that it shows; `number` is what stands around x, if that is a number. With `copied`
 // x's elements are in y already, and what is around them is missing.

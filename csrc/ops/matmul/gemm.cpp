@@ -27,6 +27,8 @@ constexpr int64_t kTileGrain = int64_t{1} << 17;
 
 inline void gemv_rows(int64_t m, int64_t k, const float* a, int64_t lda, const float* x, float* y) { kernels::gemv_rows_f32(m, k, a, lda, x, y); }
 inline void gemv_rows(int64_t m, int64_t k, const double* a, int64_t lda, const double* x, double* y) { kernels::gemv_rows_f64(m, k, a, lda, x, y); }
+inline void small_products(const SmallProducts<float>& s) { kernels::small_products_f32(s); }
+inline void small_products(const SmallProducts<double>& s) { kernels::small_products_f64(s); }
 inline void gemv_cols(int64_t n, int64_t k, const float* a, int64_t lda, const float* x, float* y) { kernels::gemv_cols_f32(n, k, a, lda, x, y); }
 inline void gemv_cols(int64_t n, int64_t k, const double* a, int64_t lda, const double* x, double* y) { kernels::gemv_cols_f64(n, k, a, lda, x, y); }
 
@@ -53,7 +55,9 @@ void gemv(int64_t m, int64_t k, Mat<T> mat, const T* x, int64_t x_step, T* y, in
   const int64_t blocks = (m + 63) / 64;  // whole blocks of 64, so that ranges start at the same places
   parallel_work(blocks, 64, grain, [&](int64_t b0, int64_t b1) {
     const int64_t i0 = b0 * 64, i1 = std::min(m, b1 * 64);
-    if (mat.col == 1) {
+    if (k < 8) {
+      small_products({1, i1 - i0, 1, k, mat.data + i0 * mat.row, 0, mat.row, mat.col, x, 0, 1, 1, out + i0, 0, 1});
+    } else if (mat.col == 1) {
       gemv_rows(i1 - i0, k, mat.data + i0 * mat.row, mat.row, x, out + i0);
     } else if (mat.row == 1) {
       gemv_cols(i1 - i0, k, mat.data + i0, mat.col, x, out + i0);

@@ -61,6 +61,23 @@ struct GemmTile {
   const T* bias_m;
 };
 
+// Many products of matrices that are so small that finding the way to a tile would take longer than they do: C = A B for each, at a step from one
+// to the next.
+template <class T>
+struct SmallProducts {
+  int64_t count, m, n, k;
+  const T* a;
+  int64_t a_next, a_row, a_col;
+  const T* b;
+  int64_t b_next, b_row, b_col;
+  T* c;
+  int64_t c_next, c_row;
+
+  // Up to eight columns, of few terms; or of one column dot products of contiguous rows.
+  bool fits() const { return dots() || (n <= 8 && m <= 16 && k <= 16); }
+  bool dots() const { return n == 1 && a_col == 1 && b_row == 1 && m <= 16 && k >= 8 && k <= 256; }
+};
+
 // Rows of A and columns of B in a panel, for the processor at hand.
 struct PanelSizes {
   int rows_f32, cols_f32, rows_f64, cols_f64;
@@ -71,6 +88,8 @@ struct PanelSizes {
 FL_SIMD_KERNEL(fl::PanelSizes, gemm_panel_sizes)
 FL_SIMD_KERNEL(void, gemm_tile_f32, const fl::GemmTile<float>& t)
 FL_SIMD_KERNEL(void, gemm_tile_f64, const fl::GemmTile<double>& t)
+FL_SIMD_KERNEL(void, small_products_f32, const fl::SmallProducts<float>& s)
+FL_SIMD_KERNEL(void, small_products_f64, const fl::SmallProducts<double>& s)
 // dst[p * width + i] = src[i * row + p * step] for i < n <= width, zero beyond n.
 FL_SIMD_KERNEL(void, gemm_pack_f32, const float* src, int64_t row, int64_t step, int64_t n, int64_t k, int64_t width, float* dst)
 FL_SIMD_KERNEL(void, gemm_pack_f64, const double* src, int64_t row, int64_t step, int64_t n, int64_t k, int64_t width, double* dst)

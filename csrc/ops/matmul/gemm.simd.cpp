@@ -133,6 +133,59 @@ void tile(const GemmTile<T>& t) {
   }
 }
 
+template <class T, int N, bool kDense>
+void products_of_columns(const SmallProducts<T>& s) {
+  for (int64_t t = 0; t < s.count; ++t) {
+    const T *a = s.a + t * s.a_next, *const b = s.b + t * s.b_next;
+    T* c = s.c + t * s.c_next;
+    for (int64_t i = 0; i < s.m; ++i, a += s.a_row, c += s.c_row) {
+      T sum[N] = {};
+      for (int64_t p = 0; p < s.k; ++p) {
+        const T v = a[p * s.a_col], *const row = b + p * s.b_row;
+#pragma GCC unroll 8
+        for (int j = 0; j < N; ++j) sum[j] += v * row[kDense ? j : j * s.b_col];
+      }
+#pragma GCC unroll 8
+      for (int j = 0; j < N; ++j) c[j] = sum[j];
+    }
+  }
+}
+
+// Rows of K elements, one behind the other, by one column.
+template <class T, int K>
+void products_of_short_rows(int64_t m, const T* a, const T* x, T* y) {
+#pragma omp simd
+  for (int64_t i = 0; i < m; ++i) {
+    T sum = 0;
+#pragma GCC unroll 4
+    for (int p = 0; p < K; ++p) sum += a[i * K + p] * x[p];
+    y[i] = sum;
+  }
+}
+
+template <class T, int N = 1>
+void small_products(const SmallProducts<T>& s) {
+  if (s.dots()) {
+    for (int64_t t = 0; t < s.count; ++t)
+      for (int64_t i = 0; i < s.m; ++i) {
+        const T *const a = s.a + t * s.a_next + i * s.a_row, *const b = s.b + t * s.b_next;
+        T sum = 0;
+#pragma omp simd reduction(+ : sum)
+        for (int64_t p = 0; p < s.k; ++p) sum += a[p] * b[p];
+        s.c[t * s.c_next + i * s.c_row] = sum;
+      }
+    return;
+  }
+  if (s.count == 1 && s.n == 1 && s.a_col == 1 && s.a_row == s.k && s.b_row == 1 && s.c_row == 1) {
+    if (s.k == 2) return products_of_short_rows<T, 2>(s.m, s.a, s.b, s.c);
+    if (s.k == 3) return products_of_short_rows<T, 3>(s.m, s.a, s.b, s.c);
+    if (s.k == 4) return products_of_short_rows<T, 4>(s.m, s.a, s.b, s.c);
+  }
+  if constexpr (N < 8)
+    if (s.n != N) return small_products<T, N + 1>(s);
+  s.b_col == 1 ? products_of_columns<T, N, true>(s) : products_of_columns<T, N, false>(s);
+}
+
 // Squares of 32-byte vectors are transposed in registers: eight floats or four doubles a side.
 inline __attribute__((always_inline)) void transpose_square(const float* src, int64_t row, float* dst, int64_t width) {
   typedef float V __attribute__((vector_size(32)));
@@ -303,6 +356,8 @@ void gemv_cols(int64_t n, int64_t k, const T* b, int64_t ldb, const T* x, T* y) 
 }  // namespace
 
 PanelSizes gemm_panel_sizes() { return {kRows, 2 * Vec<float>::kLanes, kRows, 2 * Vec<double>::kLanes}; }
+void small_products_f32(const SmallProducts<float>& s) { small_products(s); }
+void small_products_f64(const SmallProducts<double>& s) { small_products(s); }
 void gemm_tile_f32(const GemmTile<float>& t) { tile(t); }
 void gemm_tile_f64(const GemmTile<double>& t) { tile(t); }
 void gemm_pack_f32(const float* s, int64_t row, int64_t step, int64_t n, int64_t k, int64_t w, float* d) { pack(s, row, step, n, k, w, d); }

@@ -117,6 +117,22 @@ void batches(const Dims& batch, int64_t m, int64_t n, int64_t k, const MatrixBat
   const int64_t work = m * n * std::max<int64_t>(k, 1);
   const bool inside = sums || (work > (1 << 22) && total < 4 * num_threads());  // the threads share each product
   const int64_t grain = inside ? total : std::max<int64_t>(1, 65536 / std::max<int64_t>(work, 1));
+  if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {
+    const int last = batch.size() - 1;
+    SmallProducts<T> s{0, m, n, k, nullptr, a.strides[last], a.row, a.col, nullptr, b.strides[last], b.row, b.col, nullptr, out.strides[last], out.row};
+    if (!sums && alpha == 1 && beta == 0 && !bias && s.fits())
+      return parallel_for(0, total, grain, [&](int64_t t0, int64_t t1) {
+        SmallProducts<T> mine = s;
+        for (int64_t t = t0; t < t1; t += mine.count) {
+          const Offsets o = offsets_at(t, batch, a, b, out);
+          mine.count = std::min(t1 - t, batch[last] - t % batch[last]);
+          mine.a = reinterpret_cast<const T*>(a.data) + o.a, mine.b = reinterpret_cast<const T*>(b.data) + o.b;
+          mine.c = reinterpret_cast<T*>(out.data) + o.out;
+          if constexpr (std::is_same_v<T, float>) kernels::small_products_f32(mine);
+          else kernels::small_products_f64(mine);
+        }
+      });
+  }
   parallel_for(0, total, grain, [&](int64_t t0, int64_t t1) {
     for (int64_t t = t0; t < t1; ++t) one<T>(m, n, k, a, b, out, offsets_at(t, batch, a, b, out), alpha, beta, bias);
   });

@@ -182,13 +182,8 @@ def unfold(
         raise ShapeError(
             f"unfold: input has shape {list(input.shape)}; expected [N, C, H, W] or [C, H, W]"
         )
-    n, c, h, w = input.shape
-    k, d, p, s, out = _blocks("unfold", (h, w), kernel_size, dilation, padding, stride)
-    x = ops.pad(input, (p[1], p[1], p[0], p[0]), "constant", 0) if any(p) else input
-    for i in (0, 1):  # [N, C, OH, OW, KH, KW]
-        x = x.unfold(2 + i, d[i] * (k[i] - 1) + 1, s[i])
-    x = x[..., :: d[0], :: d[1]]
-    return x.permute(0, 1, 4, 5, 2, 3).reshape(n, c * k[0] * k[1], out[0] * out[1])
+    k, d, p, s, _ = _blocks("unfold", input.shape[2:], kernel_size, dilation, padding, stride)
+    return ops.im2col(input, k, d, p, s)
 
 
 @wants_tensors
@@ -218,10 +213,4 @@ def fold(
             f"fold: input has shape {list(input.shape)}; expected [N, C * {area}, {out[0] * out[1]}] "
             f"for output_size = {output_size}, kernel_size = {kernel_size}"
         )
-    n, c = input.shape[0], input.shape[1] // area
-    # Every row of a block goes to its own place of the window: a transposed convolution.
-    ones = ops.eye(area, dtype=input.dtype).reshape(area, 1, *k)
-    more = tuple(size[i] - ((out[i] - 1) * s[i] - 2 * p[i] + d[i] * (k[i] - 1) + 1) for i in (0, 1))
-    columns = input.reshape(n * c, area, *out)
-    whole = ops.conv_transpose2d(columns, ones, None, s, p, more, 1, d)
-    return whole.reshape(n, c, *size)
+    return ops.col2im(input, size, k, d, p, s)
