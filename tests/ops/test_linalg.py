@@ -624,3 +624,18 @@ def test_reflections_of_all_shapes(shape, dtype):
             limit = 3e-5 if dtype is fl.float32 else 1e-13
             assert np.abs(q.T @ q - np.eye(q.shape[1])).max() <= limit
             assert np.abs(q @ (r / scale) - a.astype(np.float64) / scale).max() <= limit * 10
+
+
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("m, n", [(800, 16), (16, 800), (128, 1), (1, 130), (500, 23), (300, 5)])
+def test_singular_values_of_long_matrices(m, n, full):
+    rng = np.random.default_rng(m)
+    for dtype, tolerance in (("f4", 3e-6), ("f8", 1e-14)):
+        a = rng.standard_normal((2, m, n)).astype(dtype)
+        a[1] *= 1e-3
+        u, s, vh = (v.numpy() for v in linalg.svd(fl.from_numpy(a), full_matrices=full))
+        k, want = min(m, n), np.linalg.svd(a.astype("f8"), compute_uv=False)
+        assert np.abs(s - want).max() < tolerance * want.max()
+        assert np.abs((u[..., :k] * s[..., None, :]) @ vh[..., :k, :] - a).max() < tolerance * want.max()
+        assert np.abs(u.swapaxes(-1, -2) @ u - np.eye(u.shape[-1])).max() < 3 * tolerance
+    assert linalg.matrix_rank(fl.ones(m, n)) == 1 and linalg.matrix_rank(fl.zeros(m, n)) == 0

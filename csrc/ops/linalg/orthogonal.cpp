@@ -11,12 +11,14 @@
 namespace fl::linalg {
 namespace {
 
-// Memory of one thread for the singular values of matrices of one shape.
+// Memory of one thread for the singular values of matrices of one shape. What is as long as the matrix is of type T.
+template <class T>
 struct Singular {
   int64_t m, n;  // of the matrix as it is used, with m >= n
   bool vectors;
   int64_t columns;  // of u
-  std::vector<double> a, tau, work, q, r, j, s, u;
+  std::vector<T> a, tau, work, q, u;
+  std::vector<double> r, j, s;
   Singular(int64_t rows, int64_t cols, bool full, bool with_vectors) : m(std::max(rows, cols)), n(std::min(rows, cols)), vectors(with_vectors), columns(full ? m : n) {
     a.resize(static_cast<size_t>(m * n)), tau.resize(static_cast<size_t>(n)), work.resize(static_cast<size_t>(m * (std::max(n, columns) + 1)));
     r.resize(static_cast<size_t>(n * n)), s.resize(static_cast<size_t>(n));
@@ -30,18 +32,23 @@ struct Singular {
     if (!kernels::orthogonal_rows(r.data(), n, n, vectors ? j.data() : nullptr, s.data())) return false;
     if (!vectors) return true;
     reflector_product(a.data(), n, tau.data(), m, n, columns, q.data(), work.data());
-    kernels::rows_times_rows(q.data(), columns, m, n, j.data(), n, u.data(), columns);
+    if constexpr (std::is_same_v<T, double>) {
+      kernels::rows_times_rows(q.data(), columns, m, n, j.data(), n, u.data(), columns);
+    } else {
+      const std::vector<T> turns(j.begin(), j.end());
+      gemm(Gemm<T>{m, n, n, {q.data(), columns, 1}, {turns.data(), 1, n}, u.data(), columns});
+    }
     for (int64_t i = 0; i < m; ++i)
       for (int64_t k = n; k < columns; ++k) u[static_cast<size_t>(i * columns + k)] = q[static_cast<size_t>(i * columns + k)];
     return true;
   }
 };
 
-template <class T>
-bool svd_one(Singular& x, const T* in, int64_t m, int64_t n, T* u, T* s, T* vh) {
+template <class W, class T>
+bool svd_one(Singular<W>& x, const T* in, int64_t m, int64_t n, T* u, T* s, T* vh) {
   const bool wide = n > m;
   for (int64_t i = 0; i < m; ++i)
-    for (int64_t k = 0; k < n; ++k) x.a[static_cast<size_t>(wide ? k * m + i : i * n + k)] = static_cast<double>(in[i * n + k]);
+    for (int64_t k = 0; k < n; ++k) x.a[static_cast<size_t>(wide ? k * m + i : i * n + k)] = static_cast<W>(in[i * n + k]);
   if (!x.run()) return false;
   for (int64_t i = 0; i < x.n; ++i) s[i] = static_cast<T>(x.s[static_cast<size_t>(i)]);
   if (!x.vectors) return true;
@@ -248,11 +255,16 @@ void linalg_svd(const Tensor& A, bool full_matrices, bool vectors, const Tensor&
           failed[static_cast<size_t>(i)] = !all_finite(a.data(), x.m * x.n) || lapack_svd(a.data(), x.m, x.n, full_matrices, u, S.data<T>() + i * k, vh);
         }
       });
-    over_matrices(x.count, 32 * x.m * x.n * std::max<int64_t>(k, 1), [&](int64_t b, int64_t e) {
-      Singular memory(x.m, x.n, full_matrices, vectors);
-      for (int64_t i = b; i < e; ++i)
-        failed[static_cast<size_t>(i)] = !svd_one(memory, A.data<T>() + i * x.m * x.n, x.m, x.n, U.data<T>() + i * u_size, S.data<T>() + i * k, Vh.data<T>() + i * v_size);
-    });
+    const auto in_type = [&]<class W>(W) {
+      over_matrices(x.count, 32 * x.m * x.n * std::max<int64_t>(k, 1), [&](int64_t b, int64_t e) {
+        Singular<W> memory(x.m, x.n, full_matrices, vectors);
+        for (int64_t i = b; i < e; ++i)
+          failed[static_cast<size_t>(i)] = !svd_one(memory, A.data<T>() + i * x.m * x.n, x.m, x.n, U.data<T>() + i * u_size, S.data<T>() + i * k, Vh.data<T>() + i * v_size);
+      });
+    };
+    // A long matrix's reflections are most of the time, and as exact as it is in its own type.
+    if (std::max(x.m, x.n) >= std::max<int64_t>(128, 4 * k)) in_type(T{});
+    else in_type(double{});
   });
   refuse_unconverged("linalg.svd", A, failed);
 }
