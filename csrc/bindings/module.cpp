@@ -206,7 +206,9 @@ void init_functions(nb::module_& m) {
     return nb::borrow(dtype_objects[static_cast<int>(promote(to_dtype(a.ptr(), "promote_types", "a"), to_dtype(b.ptr(), "promote_types", "b")))]);
   }, nb::arg("type1"), nb::arg("type2"));
   m.def("result_type", [](nb::handle a, nb::handle b) {
-    const Operand x = to_operand(a.ptr(), "result_type", "a"), y = to_operand(b.ptr(), "result_type", "b");
+    // Of a tensor whose class takes calls over, too: its type is that of its elements.
+    const auto operand = [](nb::handle v, const char* arg) { return is_tensor(v.ptr()) ? Operand(tensor_of(v.ptr())) : to_operand(v.ptr(), "result_type", arg); };
+    const Operand x = operand(a, "a"), y = operand(b, "b");
     return nb::borrow(dtype_objects[static_cast<int>(dt::promote(x, y))]);
   }, nb::arg("tensor"), nb::arg("other"));
 

@@ -107,6 +107,7 @@ PyObject* m_requires_grad_(PyObject* self, PyObject* const* args, Py_ssize_t n, 
 }
 // to(dtype | device | other, ..., copy=False, non_blocking=False)
 PyObject* m_to(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* kw) {
+  if (call_taken_over(nullptr, args, n, kw)) [[unlikely]] return call_overridden("to", self, args, n, kw);
   return guarded([&]() -> PyObject* {
     std::optional<DType> dtype;
     std::optional<Device> device;

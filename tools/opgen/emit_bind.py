@@ -142,9 +142,9 @@ def function(name: str, ops: Sequence[Op], inplace: bool = False) -> list[str]:
     """The implementation and its entry points, `f_NAME` (module function) and, if it has one, `m_NAME` (method)."""
     shown = name + ("_" if inplace else "")
     out = [f"PyObject* impl_{shown}(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kw) {{"]
+    if any(draws(op) for op in ops):  # before a class takes the call over: the hook draws for all of them
+        out.append(f'  if (draw_hook) [[unlikely]] return call_draw_hook("{shown}", self, args, nargs, kw);')
     out += [f'  if (call_taken_over(self, args, nargs, kw)) [[unlikely]] return call_overridden("{shown}", self, args, nargs, kw);', "  try {"]
-    if any(draws(op) for op in ops):
-        out.append(f'    if (draw_hook) [[unlikely]] return call_draw_hook("{shown}", self, args, nargs, kw);')
     biggest = max(len(op.sig.args) for op in ops) or 1
     out.append(f"    PyObject* s[{biggest}];")
     out.append("    Bound bound;")

@@ -380,6 +380,11 @@ void pad_rows(const Tensor& x, const Tensor& y, const Dims& before, Around aroun
   const int last = y.ndim() - 1;
   const auto axis = [&](int d) { return PaddedAxis{before[d], x.size(d), x.stride(d), y.stride(d), y.size(d)}; };
   const PaddedAxis row = axis(last);
+  std::vector<int64_t> border;  // the places that a row's own border shows
+  if (!number) {
+    for (int64_t j = 0; j < row.before; ++j) border.push_back(row.shown(j, around));
+    for (int64_t j = row.before + row.n; j < row.size; ++j) border.push_back(row.shown(j, around));
+  }
   const U* const source = static_cast<const U*>(x.data());
   U* const target = static_cast<U*>(y.data());
   parallel_work(y.numel() / row.size, row.size, 16384, [&](int64_t begin, int64_t end) {
@@ -408,8 +413,14 @@ void pad_rows(const Tensor& x, const Tensor& y, const Dims& before, Around aroun
         }
         const U* const shown_line = from + p * column.from_stride;
         if (again | (p != i - column.before)) copy_row(line + row.before, shown_line, row.n);
-        for (int64_t j = 0; j < row.before; ++j) line[j] = number ? *number : shown_line[row.shown(j, around)];
-        for (int64_t j = row.before + row.n; j < row.size; ++j) line[j] = number ? *number : shown_line[row.shown(j, around)];
+        if (number) {
+          for (int64_t j = 0; j < row.before; ++j) line[j] = *number;
+          for (int64_t j = row.before + row.n; j < row.size; ++j) line[j] = *number;
+        } else {
+          const int64_t* at = border.data();
+          for (int64_t j = 0; j < row.before; ++j) line[j] = shown_line[*at++];
+          for (int64_t j = row.before + row.n; j < row.size; ++j) line[j] = shown_line[*at++];
+        }
       }
       r += count;
       if (last > 0) place[last - 1] = 0;
